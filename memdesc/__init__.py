@@ -1,0 +1,53 @@
+"""How tensors of neural networks lie in memory.
+
+Descriptors from oneDNN tags, clDNN / OpenVINO names, MACE image types or plain
+strides, and answers about them: padding, strides, blocks, bytes, offsets.
+"""
+
+from memdesc.desc import MemoryDesc, array_desc, memory_desc
+from memdesc.dtypes import DATA_TYPES, DataType, data_type
+from memdesc.errors import (
+    MemdescError,
+    NotBlockedError,
+    OverlapError,
+    PaddingError,
+    UnknownFormatError,
+    UnsupportedFormatError,
+)
+from memdesc.image import ImageDesc, image_desc
+from memdesc.layout import Axis, Block, Layout
+from memdesc.names import Name, known_names, suggest
+from memdesc.tags import Digit, FormatTag, parse_tag
+from memdesc.text import from_json, from_verbose, to_json, to_verbose
+
+__all__ = [
+    "DATA_TYPES",
+    "Axis",
+    "Block",
+    "DataType",
+    "Digit",
+    "FormatTag",
+    "ImageDesc",
+    "Layout",
+    "MemdescError",
+    "MemoryDesc",
+    "Name",
+    "NotBlockedError",
+    "OverlapError",
+    "PaddingError",
+    "UnknownFormatError",
+    "UnsupportedFormatError",
+    "array_desc",
+    "data_type",
+    "from_json",
+    "from_verbose",
+    "image_desc",
+    "known_names",
+    "memory_desc",
+    "parse_tag",
+    "suggest",
+    "to_json",
+    "to_verbose",
+]
+
+__version__ = "0.1.0"

@@ -1,0 +1,462 @@
+"""MemoryDesc: a data type and a layout as one frozen value, and how to make one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from operator import index as to_int
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from memdesc import views
+from memdesc.dtypes import DataType, data_type
+from memdesc.errors import MemdescError, UnsupportedFormatError
+from memdesc.layout import INT64_MAX, Axis, Block, Layout, dim_name, layout_by_strides, layout_by_tag
+from memdesc.names import Name, known_names, resolve
+from memdesc.overlap import check_nesting, check_overlap
+from memdesc.tags import LETTERS, Digit, FormatTag
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from numpy.typing import NDArray
+
+__all__ = ["MemoryDesc", "array_desc", "checked_ints", "memory_desc"]
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class MemoryDesc:
+    """How a tensor lies in memory: dims, dtype, padding, strides, blocks.
+
+    Make one with `memory_desc`. Fields have oneDNN's names and meaning; strides and
+    offsets are in elements. Equality is oneDNN's: the stride of a dim whose size
+    and padded size are 1 does not count (oneDNN 3.13, `memory_desc_wrapper`).
+
+    Parameters
+    ----------
+    dtype : DataType
+        Type of the elements.
+    layout : Layout
+        Where they lie.
+    padded_offsets : tuple of int
+        Where the logical origin lies inside the padded box; all 0 at present.
+    extra : None
+        The place of oneDNN's compensation data; empty at present.
+
+    Raises
+    ------
+    MemdescError
+        If two elements overlap, or the bytes exceed int64.
+
+    Examples
+    --------
+    >>> import memdesc
+    >>> d = memdesc.memory_desc((2, 17, 5, 4), "f32", "nChw8c")
+    >>> d.padded_dims, d.strides, d.inner_blks, d.inner_idxs, d.nbytes
+    ((2, 24, 5, 4), (480, 160, 32, 8), (8,), (1,), 3840)
+    >>> d
+    memory_desc((2, 17, 5, 4), 'f32', 'aBcd8b')
+    """
+
+    dtype: DataType
+    layout: Layout
+    padded_offsets: tuple[int, ...] = ()
+    extra: None = None
+    _key: tuple[object, ...] = field(init=False)
+    _hash: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        if not self.padded_offsets:
+            object.__setattr__(self, "padded_offsets", (0,) * self.layout.ndims)
+        if any(self.padded_offsets) or len(self.padded_offsets) != self.layout.ndims or self.extra is not None:
+            msg = f"padded_offsets {self.padded_offsets} and extra {self.extra!r} have a place, but only 0 and None are filled in yet"
+            raise UnsupportedFormatError(msg)
+        check_overlap(self.layout)
+        if self.nbytes > INT64_MAX:
+            msg = f"dims {self.dims} of {self.dtype} take {self.nbytes} bytes, more than int64 holds ({INT64_MAX})"
+            raise MemdescError(msg)
+        object.__setattr__(self, "_key", (self.dtype.name, self.layout.key(), self.padded_offsets, self.extra))
+        object.__setattr__(self, "_hash", hash(self._key))
+
+    def __eq__(self, other: object) -> bool:
+        if self is other:
+            return True
+        return self._key == other._key if isinstance(other, MemoryDesc) else NotImplemented
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # through the constructor: a hash of strings is not valid in another process
+        return MemoryDesc, (self.dtype, self.layout, self.padded_offsets, self.extra)
+
+    def __repr__(self) -> str:
+        head = f"memory_desc({self.dims}, '{self.dtype}'"
+        tag = self._dense_tag()
+        if layout_by_tag(tag, self.dims).key() == self.layout.key():
+            return f"{head}, '{tag}')"
+        try:
+            tile = self.layout.tile()
+        except MemdescError:
+            return f"MemoryDesc({self.dtype!r}, {self.layout!r})"
+        head += f", strides={self.strides}"
+        outers = [(axis, self.layout.outer(k), self.dims[k]) for k, axis in enumerate(self.axes)]
+        if tile:
+            head += f", inner_blks={self.inner_blks}, inner_idxs={self.inner_idxs}"
+        if any(axis.padded % outer.step or axis.padded - size >= outer.step for axis, outer, size in outers):
+            head += f", padded_dims={self.padded_dims}"
+        return head + (f", offset0={self.offset0})" if self.offset0 else ")")
+
+    def _dense_tag(self) -> FormatTag:
+        """Return the tag that a dense layout of the same order has."""
+        axes = self.layout.axes
+        order = sorted(self.layout.blocks, key=lambda b: (-b.stride, -b.extent, b.axis, -b.step))
+        seen: set[int] = set()
+        digits = []
+        outer = {self.layout.outer(k) for k in range(len(axes))}
+        for block in order:
+            digits.append(Digit(block.axis, block.step, 0 if block in outer else block.extent))
+            seen.add(block.axis)
+        whole = [max(block.step for block in self.layout.axis_blocks(k)) for k in range(len(axes))]
+        align = tuple(
+            1 if axis.padded == -(-self.layout.axis_size(k) // whole[k]) * whole[k] else axis.padded or 1 for k, axis in enumerate(axes)
+        )
+        return FormatTag(tuple(axis.dims for axis in axes), tuple(digits), align)
+
+    @property
+    def ndims(self) -> int:
+        """Number of dims, 1 to 12."""
+        return self.layout.ndims
+
+    @property
+    def dims(self) -> tuple[int, ...]:
+        """Logical sizes, in logical order, whatever the order in memory."""
+        return self.layout.dims
+
+    @property
+    def padded_dims(self) -> tuple[int, ...]:
+        """Sizes with padding. Dims that are cut as one index are padded together."""
+        return self.layout.padded_dims()
+
+    @property
+    def strides(self) -> tuple[int, ...]:
+        """Elements between neighbouring outer blocks, for each dim.
+
+        Raises
+        ------
+        NotBlockedError
+            If dims are cut as one index.
+        """
+        return self.layout.strides()
+
+    @property
+    def inner_blks(self) -> tuple[int, ...]:
+        """Sizes of the inner blocks, outermost first.
+
+        Raises
+        ------
+        NotBlockedError
+            If the layout is no dense tile of nested blocks; the reason is said.
+        """
+        return tuple(block.extent for block in self.layout.tile())
+
+    @property
+    def inner_idxs(self) -> tuple[int, ...]:
+        """Dims of the inner blocks, outermost first; raises as `inner_blks`."""
+        return tuple(self.layout.axes[block.axis].dims[0] for block in self.layout.tile())
+
+    @property
+    def axes(self) -> tuple[Axis, ...]:
+        """The dims that are indexed as one, nearly always one each."""
+        return self.layout.axes
+
+    @property
+    def blocks(self) -> tuple[Block, ...]:
+        """The layout as data: index i of an axis adds (i // step) % extent * stride."""
+        return self.layout.blocks
+
+    @property
+    def offset0(self) -> int:
+        """Offset of the element at index 0, in elements."""
+        return self.layout.offset0
+
+    @property
+    def nelems(self) -> int:
+        """Number of logical elements."""
+        return self.layout.nelems
+
+    @property
+    def padded_nelems(self) -> int:
+        """Number of elements with padding."""
+        return self.layout.padded_nelems
+
+    @property
+    def padding_overhead(self) -> float:
+        """Padded over logical elements: 1.0 without padding, 2.0 for twice the memory."""
+        return self.padded_nelems / self.nelems if self.nelems else 1.0
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes to allocate: oneDNN's `get_size`, and what `offset0` skips."""
+        return self.dtype.nbytes(self.offset0 + self.layout.span) if self.nelems else 0
+
+    @property
+    def min_nbytes(self) -> int:
+        """One past the last byte that padded positions touch: what a buffer must have."""
+        return self.dtype.nbytes(self.layout.last + 1) if self.nelems else 0
+
+    @property
+    def has_padding(self) -> bool:
+        """Whether the buffer holds elements beyond the logical ones."""
+        return self.layout.has_padding
+
+    @property
+    def has_broadcast(self) -> bool:
+        """Whether a stride of 0 lets several indices read one element."""
+        return any(block.stride == 0 and block.extent > 1 for block in self.blocks)
+
+    @property
+    def is_dense(self) -> bool:
+        """Whether elements and padding fill the bytes without a gap."""
+        return not self.has_broadcast and self.padded_nelems == self.layout.span
+
+    def offset(self, index: Iterable[int]) -> int:
+        """Return the offset of a logical index, in elements.
+
+        Raises
+        ------
+        MemdescError
+            If the index has another length, or leaves the dims.
+
+        Examples
+        --------
+        >>> import memdesc
+        >>> memdesc.memory_desc((2, 17, 5, 4), "f32", "nChw8c").offset((1, 9, 2, 3))
+        729
+        """
+        at = checked_ints("index", index)
+        if len(at) != self.ndims:
+            msg = f"index {at} has {len(at)} numbers for {self.ndims} dims"
+            raise MemdescError(msg)
+        for dim, (i, size) in enumerate(zip(at, self.dims, strict=True)):
+            if not 0 <= i < size:
+                msg = f"index {i} of {dim_name(dim)} is not in 0 to {size - 1}" if size else f"{dim_name(dim)} has no index: its size is 0"
+                raise MemdescError(msg)
+        return self.layout.offset(at)
+
+    def submemory(self, dims: Iterable[int], offsets: Iterable[int]) -> MemoryDesc:
+        """Describe a box of this memory, by oneDNN's rules of block alignment.
+
+        Raises
+        ------
+        MemdescError
+            If the box leaves the parent or cuts a block; with the dim and the rule.
+
+        Examples
+        --------
+        >>> import memdesc
+        >>> d = memdesc.memory_desc((2, 20), "f32", "aB8b")
+        >>> d.submemory((2, 4), (0, 16)).padded_dims, d.submemory((2, 4), (0, 16)).offset0
+        ((2, 8), 16)
+        """
+        return self._with(views.submemory(self.layout, checked_ints("dims", dims), checked_ints("offsets", offsets)))
+
+    def reshape(self, dims: Iterable[int]) -> MemoryDesc:
+        """Describe the same bytes with regrouped dims; nothing moves.
+
+        Raises
+        ------
+        MemdescError
+            If the data would have to move; with the dim and the reason.
+
+        Examples
+        --------
+        >>> import memdesc
+        >>> memdesc.memory_desc((6, 2), "f32", "ba").reshape((2, 3, 2)).strides
+        (3, 1, 6)
+        """
+        return self._with(views.reshape(self.layout, checked_ints("dims", dims)))
+
+    def permute_axes(self, perm: Iterable[int]) -> MemoryDesc:
+        """Rename dims in oneDNN's direction: old dim d becomes dim `perm[d]`.
+
+        *Law*: `permute_axes(perm)` undoes numpy's `transpose(perm)`.
+
+        Examples
+        --------
+        >>> import memdesc
+        >>> memdesc.memory_desc((2, 3, 4), "f32", "abc").permute_axes((2, 0, 1)).dims
+        (3, 4, 2)
+        """
+        return self._with(views.permute_axes(self.layout, checked_ints("perm", perm)))
+
+    def with_dtype(self, dtype: object) -> MemoryDesc:
+        """Describe the same layout, in elements, of another data type.
+
+        Examples
+        --------
+        >>> import memdesc
+        >>> memdesc.memory_desc((2, 3), "f32", "ab").with_dtype("bf16").nbytes
+        12
+        """
+        return MemoryDesc(data_type(dtype), self.layout, self.padded_offsets, self.extra)
+
+    def tags(self) -> tuple[Name, ...]:
+        """Return every known name of exactly this layout, in all vocabularies.
+
+        More than one name is the rule: tags say an order, and dims of size 1 have
+        none. A tag that oneDNN does not enumerate comes in its notation. Strides
+        with gaps and views have no name.
+
+        *Law*: each name, with these dims and dtype, makes an equal descriptor.
+
+        Examples
+        --------
+        >>> import memdesc
+        >>> [name.text for name in memdesc.memory_desc((2, 17, 5, 4), "f32", "nChw8c").tags()]
+        ['aBcd8b', 'gOiw8o', 'nChw8c', 'b_fs_yx_fsv8']
+        """
+        found = tuple(name for name in known_names() if self._is_called(name.text))
+        tag = self._dense_tag()
+        if not any(name.domain == "any" for name in found) and layout_by_tag(tag, self.dims).key() == self.layout.key():
+            found = (Name("onednn", str(tag), "any"), *found)
+        return found
+
+    def _is_called(self, text: str) -> bool:
+        try:
+            tag = resolve(text, self.dims, self.dtype.bits)
+        except UnsupportedFormatError:
+            return False
+        if len(tag.digits) != len(self.blocks) or tag.ndims != self.ndims:
+            return False
+        return layout_by_tag(tag, self.dims).key() == self.layout.key()
+
+    def _with(self, layout: Layout) -> MemoryDesc:
+        return MemoryDesc(self.dtype, layout)
+
+
+def memory_desc(  # noqa: PLR0913 - the fields of a descriptor, named by keyword
+    dims: Iterable[int],
+    dtype: object,
+    tag: str | FormatTag | None = None,
+    *,
+    strides: Iterable[int] | None = None,
+    inner_blks: Iterable[int] = (),
+    inner_idxs: Iterable[int] = (),
+    padded_dims: Iterable[int] | None = None,
+    offset0: int = 0,
+    strict: bool = False,
+) -> MemoryDesc:
+    """Describe memory by a name or by strides.
+
+    Parameters
+    ----------
+    dims : iterable of int
+        Logical sizes, 1 to 12 of them, 0 allowed.
+    dtype : DataType, str or numpy dtype
+        Type of the elements.
+    tag : str or FormatTag, optional
+        A name of any vocabulary: ``"nChw16c"``, ``"b_fs_yx_fsv16"``, ``"NHWC"``.
+        Without a tag and without strides the layout is row-major.
+    strides : iterable of int, optional
+        Elements between neighbours (outer blocks) of each dim, instead of a tag. 0
+        (broadcast) and negative strides describe sources only.
+    inner_blks, inner_idxs : iterable of int
+        With strides: sizes and dims of the inner blocks, outermost first.
+    padded_dims : iterable of int, optional
+        With strides: by default the dims rounded up to whole blocks.
+    offset0 : int
+        With strides: offset of the element at index 0, in elements.
+    strict : bool
+        Refuse strides that oneDNN refuses, also where nothing overlaps.
+
+    Raises
+    ------
+    MemdescError
+        If a rule is broken; the message says which, with the dim and the numbers.
+
+    Examples
+    --------
+    >>> import memdesc
+    >>> memdesc.memory_desc((2, 17, 5, 4), "f32", strides=(340, 20, 4, 1)).nbytes
+    2720
+    >>> memdesc.memory_desc((2, 17, 5, 4), "f32", "nChw8c") == memdesc.memory_desc(
+    ...     (2, 17, 5, 4), "f32", strides=(480, 160, 32, 8), inner_blks=(8,), inner_idxs=(1,))
+    True
+    """
+    sizes = checked_ints("dims", dims)
+    dtype = data_type(dtype)
+    if strides is None:
+        if tuple(inner_blks) or tuple(inner_idxs) or padded_dims is not None or offset0:
+            msg = "inner_blks, inner_idxs, padded_dims and offset0 go with strides=, not with a tag"
+            raise MemdescError(msg)
+        if tag is None:
+            tag = LETTERS[: len(sizes)]
+        if isinstance(tag, str):
+            tag = resolve(tag, sizes, dtype.bits)
+        elif not isinstance(tag, FormatTag):
+            msg = f"a tag is a name or a FormatTag, not {tag!r}"  # type: ignore[unreachable] # callers without types
+            raise MemdescError(msg)
+        return MemoryDesc(dtype, layout_by_tag(tag, sizes))
+    if tag is not None:
+        msg = f"give a tag or strides, not both: {str(tag)!r} and {tuple(strides)}"
+        raise MemdescError(msg)
+    steps = checked_ints("strides", strides)
+    blks, idxs = checked_ints("inner_blks", inner_blks), checked_ints("inner_idxs", inner_idxs)
+    padded = None if padded_dims is None else checked_ints("padded_dims", padded_dims)
+    for name, values in (("strides", steps), ("padded_dims", sizes if padded is None else padded)):
+        if len(values) != len(sizes):
+            msg = f"{name} {values} have {len(values)} numbers for {len(sizes)} dims"
+            raise MemdescError(msg)
+    if len(blks) != len(idxs) or any(blk < 1 for blk in blks) or any(not 0 <= dim < len(sizes) for dim in idxs):
+        msg = f"inner_blks {blks} and inner_idxs {idxs} must be sizes of 1 or more, each with a dim of 0 to {len(sizes) - 1}"
+        raise MemdescError(msg)
+    inner = tuple((blk, dim) for blk, dim in zip(blks, idxs, strict=True) if blk > 1)
+    layout = layout_by_strides(sizes, steps, inner, padded, *checked_ints("offset0", (offset0,)))
+    desc = MemoryDesc(dtype, layout)
+    if strict:
+        check_nesting(layout, dtype.bits)
+    return desc
+
+
+def array_desc(array: NDArray[Any]) -> MemoryDesc:
+    """Describe a numpy array where it lies: logical dims are its axes.
+
+    Element 0 of the described buffer is the lowest address that the array touches,
+    so `offset0` is not 0 where strides are negative.
+
+    Raises
+    ------
+    MemdescError
+        If the dtype is none of ours or holds unpacked 4-bit elements, or a stride
+        is no multiple of the element.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import memdesc
+    >>> memdesc.array_desc(np.zeros((3, 4), np.float32)[:, ::-1])
+    memory_desc((3, 4), 'f32', strides=(4, -1), offset0=3)
+    """
+    dtype = data_type(array.dtype)
+    if dtype.is_packed:
+        msg = f"a numpy array of {array.dtype.name} holds one element a byte, {dtype} memory two; reorder() packs it"
+        raise MemdescError(msg)
+    steps = []
+    for dim, nbytes in enumerate(array.strides):
+        if nbytes % array.itemsize:
+            msg = f"dim {dim} has a stride of {nbytes} bytes, no multiple of the {array.itemsize}-byte element; use np.ascontiguousarray"
+            raise MemdescError(msg)
+        # numpy gives any stride to a dim of size 0 or 1
+        steps.append(nbytes // array.itemsize)
+    skipped = sum((size - 1) * -step for size, step in zip(array.shape, steps, strict=True) if step < 0 and size) if array.size else 0
+    return memory_desc(array.shape, dtype, strides=steps, offset0=skipped)
+
+
+def checked_ints(name: str, values: Iterable[int]) -> tuple[int, ...]:
+    """Return a tuple of Python ints, or say what is not one."""
+    try:
+        return tuple(map(to_int, values)) if not isinstance(values, np.ndarray) or values.ndim else (to_int(values),)
+    except TypeError:
+        msg = f"{name} must be integers, not {values!r}"
+        raise MemdescError(msg) from None

@@ -1,0 +1,110 @@
+"""ImageDesc: a dense layout folded into rows of pixels, for OpenCL 2-D images."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from math import prod
+from typing import TYPE_CHECKING
+
+from memdesc.desc import MemoryDesc, checked_ints
+from memdesc.dtypes import DataType, data_type
+from memdesc.errors import MemdescError
+from memdesc.layout import dim_name, layout_by_tag
+from memdesc.names import resolve_image
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+__all__ = ["ImageDesc", "image_desc"]
+
+
+@dataclass(frozen=True, slots=True)
+class ImageDesc:
+    """Where each element of a tensor lies in a 2-D image: column x, row y, lane.
+
+    Parameters
+    ----------
+    desc : MemoryDesc
+        The same pixels as one dense linear buffer, row after row.
+    width, height : int
+        Size in pixels.
+    channels : int
+        Lanes of a pixel: 4 (RGBA) or 1 (R).
+    name : str
+        The type it was made from; two names of one image are equal.
+
+    Examples
+    --------
+    >>> import memdesc
+    >>> i = memdesc.image_desc((1, 64, 56, 56), "f16", "in_out_channel")
+    >>> i.width, i.height, i.channels, i.pixel((0, 5, 2, 3))
+    (896, 56, 4, (59, 2, 1))
+    """
+
+    desc: MemoryDesc
+    width: int
+    height: int
+    channels: int
+    name: str = field(compare=False)
+
+    @property
+    def dims(self) -> tuple[int, ...]:
+        """Logical sizes."""
+        return self.desc.dims
+
+    @property
+    def dtype(self) -> DataType:
+        """Type of a lane."""
+        return self.desc.dtype
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all pixels, without a row pitch."""
+        return self.desc.nbytes
+
+    def pixel(self, index: Iterable[int]) -> tuple[int, int, int]:
+        """Return column, row and lane of a logical index; raises as `MemoryDesc.offset`."""
+        pixel, lane = divmod(self.desc.offset(index), self.channels)
+        y, x = divmod(pixel, self.width)
+        return x, y, lane
+
+    def __repr__(self) -> str:
+        return f"image_desc({self.dims}, '{self.dtype}', {self.name!r})"
+
+
+def image_desc(dims: Iterable[int], dtype: object, name: str) -> ImageDesc:
+    """Describe a 2-D image by its type.
+
+    Parameters
+    ----------
+    dims : iterable of int
+        Logical sizes: n, c, h, w for activations, o, i, h, w for filters.
+    dtype : DataType, str or numpy dtype
+        Type of a lane; 4-bit types have no image.
+    name : str
+        A MACE type (``"in_out_channel"``), a clDNN image (``"image_2d_weights_c4_fyx_b"``)
+        or ``rows|columns|lane`` text (``"ac|Bd|4b"``).
+
+    Raises
+    ------
+    MemdescError
+        If the name is unknown or unsupported, a size is 0, or the number of dims
+        differs.
+    """
+    sizes = checked_ints("dims", dims)
+    dtype = data_type(dtype)
+    if dtype.is_packed:
+        msg = f"an image has no lanes of {dtype.bits} bits for {dtype}"
+        raise MemdescError(msg)
+    if not isinstance(name, str):
+        msg = f"an image type is a name, not {name!r}"  # type: ignore[unreachable] # callers without types
+        raise MemdescError(msg)
+    tag, n_rows, n_columns = resolve_image(name, sizes)
+    for dim, size in enumerate(sizes):
+        if size == 0:
+            msg = f"{dim_name(dim)} has size 0; an image has no pixel then, and OpenCL has no such image"
+            raise MemdescError(msg)
+    desc = MemoryDesc(dtype, layout_by_tag(tag, sizes))
+    extents = [digit.extent or desc.axes[digit.axis].padded // digit.step for digit in tag.digits]
+    cut = n_rows + n_columns
+    return ImageDesc(desc, prod(extents[n_rows:cut]), prod(extents[:n_rows]), prod(extents[cut:]), name)

@@ -1,0 +1,391 @@
+"""Layout: where each element lies, as data: axes, and a flat list of blocks.
+
+`offset(index) = offset0 + sum over blocks of (i // step) % extent * stride`, where
+i is the index of the block's axis. Offsets are separable over axes, so two lines
+of numpy are the definition of every layout (`tables`). A layout knows no dtype
+and no name; all numbers are elements.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from math import lcm, prod
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from memdesc.errors import MemdescError, NotBlockedError
+from memdesc.tags import LETTERS, MAX_NDIMS
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from memdesc.tags import FormatTag
+
+__all__ = ["INT64_MAX", "Axis", "Block", "Layout", "dim_name", "layout_by_strides", "layout_by_tag"]
+
+INT64_MAX = 2**63 - 1
+
+
+class Axis(NamedTuple):
+    """Dims that are indexed as one (row-major over them), and their padded extent."""
+
+    dims: tuple[int, ...]
+    padded: int
+
+
+class Block(NamedTuple):
+    """One loop of a layout: index i of `axis` adds (i // step) % extent * stride."""
+
+    axis: int
+    step: int
+    extent: int
+    stride: int
+
+
+def dim_name(dim: int) -> str:
+    """Return the letter and the index of a dim, as messages show it.
+
+    >>> dim_name(1)
+    'b (dim 1)'
+    """
+    return f"{LETTERS[dim]} (dim {dim})"
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """Axes and blocks over logical dims.
+
+    Parameters
+    ----------
+    dims : tuple of int
+        Logical sizes, 1 to 12 of them.
+    axes : tuple of Axis
+        A partition of the dims, in the order of their first dims.
+    blocks : tuple of Block
+        Axis by axis, the largest step first. The steps of an axis lead from 1 up
+        without a gap, so an index is the mixed-radix number of its blocks; the
+        block of the largest step counts whole blocks of the padded extent.
+    offset0 : int
+        Offset of the element at index 0.
+
+    Raises
+    ------
+    MemdescError
+        If a rule above is broken or a number leaves the range of int64.
+    """
+
+    dims: tuple[int, ...]
+    axes: tuple[Axis, ...]
+    blocks: tuple[Block, ...]
+    offset0: int = 0
+    last: int = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        _check_dims(self.dims)
+        self._check_axes()
+        low, high = self._check_blocks()
+        if low < 0:
+            msg = f"the layout reaches offset {low}, in front of its buffer; offset0 must be at least {self.offset0 - low}"
+            raise MemdescError(msg)
+        object.__setattr__(self, "last", high)
+
+    def _check_axes(self) -> None:
+        ndims = len(self.dims)
+        seen: list[int] = []
+        first = -1
+        for axis_dims, padded in self.axes:
+            seen += axis_dims
+            if not axis_dims or axis_dims[0] <= first or max(axis_dims) >= ndims:
+                break
+            first = axis_dims[0]
+            size = self.dims[first] if len(axis_dims) == 1 else prod(self.dims[dim] for dim in axis_dims)
+            if padded < size or (padded and not size):
+                msg = f"padded extent {padded} of {', '.join(map(dim_name, axis_dims))} does not hold its size {size}"
+                raise MemdescError(msg)
+        if sorted(seen) != list(range(ndims)):
+            msg = f"axes {[axis.dims for axis in self.axes]} are no partition of dims 0 to {ndims - 1} in the order of their first dims"
+            raise MemdescError(msg)
+
+    def _check_blocks(self) -> tuple[int, int]:
+        """Check that the blocks of each axis cut its padded extent down to step 1.
+
+        Returns the first and the last offset that padded positions touch.
+        """
+        at = -1
+        step = 1
+        low = high = self.offset0
+        ragged = []
+        for block in self.blocks:
+            axis, inner, extent, stride = block
+            if axis == at:
+                legal = inner >= 1 and extent >= 2 and stride >= 1 and inner * extent == step  # noqa: PLR2004 - 1 is no block
+            else:
+                legal = axis == at + 1 < len(self.axes) and step == 1 and inner >= 1
+                legal = legal and extent == -(-self.axes[axis].padded // inner)
+            if not legal:
+                msg = f"{block} must follow axis by axis, cut the step before it exactly, and count the padded extents of {self.axes}"
+                raise MemdescError(msg)
+            if not -INT64_MAX <= stride <= INT64_MAX:
+                msg = f"stride {stride} of {dim_name(self.axes[axis].dims[0])} leaves the range of int64"
+                raise MemdescError(msg)
+            if axis != at and self.axes[axis].padded % inner:
+                ragged.append(axis)
+            if stride > 0:
+                high += (extent - 1) * stride
+            else:
+                low += (extent - 1) * stride
+            at, step = axis, inner
+        if at != len(self.axes) - 1 or step != 1:
+            msg = f"blocks {self.blocks} must lead down to step 1 in each of the axes {self.axes}"
+            raise MemdescError(msg)
+        if not self.nelems:
+            return self.offset0, self.offset0
+        for k in ragged:
+            # not all digits of such an axis are free, so the sums above are too wide
+            free = [(block.extent - 1) * block.stride for block in self.axis_blocks(k)]
+            below, above = _reaches(self.axis_blocks(k), self.axes[k].padded - 1)
+            low += below - sum(reach for reach in free if reach < 0)
+            high += above - sum(reach for reach in free if reach > 0)
+        return low, high
+
+    @property
+    def ndims(self) -> int:
+        """Number of logical dims."""
+        return len(self.dims)
+
+    @property
+    def nelems(self) -> int:
+        """Number of logical elements."""
+        return prod(self.dims)
+
+    @property
+    def padded_nelems(self) -> int:
+        """Number of elements with padding."""
+        return prod(axis.padded for axis in self.axes)
+
+    @property
+    def has_padding(self) -> bool:
+        """Whether there are elements beyond the logical ones."""
+        return any(axis.padded != self.axis_size(k) for k, axis in enumerate(self.axes))
+
+    @property
+    def span(self) -> int:
+        """Elements from the first to the end of the last row, counted in full.
+
+        oneDNN's `get_size` in elements. It differs where that one counts no bytes
+        for bytes that are read: all strides 0, or a view smaller than every block.
+        """
+        if not self.nelems:
+            return 0
+        span = self.last - self.offset0 + 1
+        for _, _, extent, stride in self.blocks:
+            if extent > 1:
+                span = max(span, extent * stride)
+        return span
+
+    def axis_size(self, axis: int) -> int:
+        """Return the logical extent of an axis."""
+        return prod(self.dims[dim] for dim in self.axes[axis].dims)
+
+    def axis_blocks(self, axis: int) -> tuple[Block, ...]:
+        """Return the blocks of an axis, the largest step first."""
+        return tuple(block for block in self.blocks if block.axis == axis)
+
+    def outer(self, axis: int) -> Block:
+        """Return the block that counts whole blocks of an axis."""
+        for block in self.blocks:
+            if block.axis == axis:
+                break
+        return block
+
+    def fused(self) -> Axis | None:
+        """Return an axis of several dims, if there is one."""
+        return next((axis for axis in self.axes if len(axis.dims) > 1), None)
+
+    def padded_dims(self) -> tuple[int, ...]:
+        """Return the padded size of each dim; dims of a fused axis are padded together."""
+        padded = list(self.dims)
+        for axis in self.axes:
+            if len(axis.dims) == 1:
+                padded[axis.dims[0]] = axis.padded
+        return tuple(padded)
+
+    def strides(self) -> tuple[int, ...]:
+        """Return the stride of each dim's outer block.
+
+        Raises
+        ------
+        NotBlockedError
+            If dims are fused: then a dim has no stride of its own.
+        """
+        if axis := self.fused():
+            msg = f"dims {', '.join(map(dim_name, axis.dims))} are cut as one index, so they have no strides of their own; see .blocks"
+            raise NotBlockedError(msg)
+        return tuple(self.outer(k).stride for k in range(self.ndims))
+
+    def tile(self) -> tuple[Block, ...]:
+        """Return the inner blocks, the outermost in memory first.
+
+        Raises
+        ------
+        NotBlockedError
+            If they are no dense tile of nested blocks, with the reason.
+        """
+        self.strides()
+        if len(self.blocks) == len(self.axes):
+            return ()
+        inner = sorted((b for k, b in enumerate(self.blocks) if k and self.blocks[k - 1].axis == b.axis), key=lambda b: -b.stride)
+        dense = 1
+        steps = [0] * len(self.axes)
+        for block in reversed(inner):
+            name = dim_name(block.axis)
+            if block.step < steps[block.axis]:
+                msg = f"the blocks of {name} are swizzled: block {block} lies outside one of a larger step; see .blocks"
+                raise NotBlockedError(msg)
+            if block.stride != dense:
+                msg = f"the inner blocks are no dense tile: block {block} has stride {block.stride} where {dense} is dense; see .blocks"
+                raise NotBlockedError(msg)
+            steps[block.axis] = block.step
+            dense *= block.extent
+        return tuple(inner)
+
+    def offset(self, index: tuple[int, ...]) -> int:
+        """Return the offset of a logical index, which must be in range."""
+        offset = self.offset0
+        for block in self.blocks:
+            axis = self.axes[block.axis]
+            i = 0
+            for dim in axis.dims:
+                i = i * self.dims[dim] + index[dim]
+            offset += i // block.step % block.extent * block.stride
+        return offset
+
+    def tables(self, *, padded: bool = False) -> list[NDArray[np.int64]]:
+        """Return for each axis the offsets of its indices; their outer sum is the layout.
+
+        Parameters
+        ----------
+        padded : bool
+            Over the padded extents instead of the logical ones.
+        """
+        tables = []
+        for k, axis in enumerate(self.axes):
+            i = np.arange(axis.padded if padded else self.axis_size(k), dtype=np.int64)
+            table = np.zeros_like(i)
+            for block in self.axis_blocks(k):
+                table += i // block.step % max(block.extent, 1) * block.stride
+            tables.append(table)
+        return tables
+
+    def key(self) -> tuple[object, ...]:
+        """Return what equality compares: oneDNN ignores the stride of a unit dim."""
+        if 1 not in self.dims:
+            return self.dims, self.axes, self.blocks, self.offset0
+        blocks = tuple(
+            block._replace(stride=0) if block.extent == 1 and self.axes[block.axis].padded == 1 else block for block in self.blocks
+        )
+        return self.dims, self.axes, blocks, self.offset0
+
+
+def layout_by_tag(tag: FormatTag, dims: tuple[int, ...]) -> Layout:
+    """Lay dims out densely as a tag says: padded to whole blocks and alignments.
+
+    Raises
+    ------
+    MemdescError
+        If the number of dims differs, or a size leaves the range of int64.
+    """
+    _check_dims(dims)
+    if len(dims) != tag.ndims:
+        msg = f"dims {dims} have {len(dims)} sizes, but tag '{tag}' speaks of {tag.ndims}"
+        raise MemdescError(msg)
+    axes = []
+    for axis_dims, size, align in zip(tag.axes, tag.block_sizes, tag.align, strict=True):
+        whole = size if align == 1 else lcm(size, align)
+        extent = dims[axis_dims[0]] if len(axis_dims) == 1 else prod(dims[dim] for dim in axis_dims)
+        axes.append(Axis(axis_dims, -(-extent // whole) * whole))
+    blocks = []
+    stride = 1
+    for axis, step, extent in reversed(tag.digits):
+        count = extent or axes[axis][1] // step
+        blocks.append(Block(axis, step, count, stride))
+        stride *= count or 1  # as oneDNN: a zero dim does not multiply
+    if stride > INT64_MAX:
+        msg = f"dims {dims} with tag '{tag}' make {stride} padded elements, more than int64 holds ({INT64_MAX})"
+        raise MemdescError(msg)
+    blocks.sort(key=_axis_then_step)
+    return Layout(dims, tuple(axes), tuple(blocks))
+
+
+def layout_by_strides(
+    dims: tuple[int, ...],
+    strides: tuple[int, ...],
+    inner: tuple[tuple[int, int], ...] = (),
+    padded_dims: tuple[int, ...] | None = None,
+    offset0: int = 0,
+) -> Layout:
+    """Lay dims out by the strides of their outer blocks and a dense inner tile.
+
+    Parameters
+    ----------
+    dims, strides : tuple of int
+        Sizes, and elements between neighbouring outer blocks.
+    inner : tuple of (size, dim)
+        Inner blocks, outermost first.
+    padded_dims : tuple of int, optional
+        By default the dims rounded up to whole blocks.
+    offset0 : int
+        Offset of the element at index 0.
+    """
+    _check_dims(dims)
+    steps = [1] * len(dims)
+    blocks = []
+    dense = 1
+    for size, dim in reversed(inner):
+        blocks.append(Block(dim, steps[dim], size, dense))
+        steps[dim] *= size
+        dense *= size
+    if padded_dims is None:
+        padded_dims = tuple(-(-size // step) * step for size, step in zip(dims, steps, strict=True))
+    for dim, stride in enumerate(strides):
+        blocks.append(Block(dim, steps[dim], -(-padded_dims[dim] // steps[dim]), stride))
+    blocks.sort(key=_axis_then_step)
+    axes = tuple(Axis((dim,), size) for dim, size in enumerate(padded_dims))
+    return Layout(dims, axes, tuple(blocks), offset0)
+
+
+def _axis_then_step(block: Block) -> tuple[int, int]:
+    return block[0], -block[1]
+
+
+def _check_dims(dims: tuple[int, ...]) -> None:
+    if not 1 <= len(dims) <= MAX_NDIMS:
+        msg = f"dims {dims} have {len(dims)} sizes; a descriptor has 1 to {MAX_NDIMS}"
+        raise MemdescError(msg)
+    if min(dims) >= 0 and max(dims) <= INT64_MAX:
+        return
+    for dim, size in enumerate(dims):
+        if not 0 <= size <= INT64_MAX:
+            msg = f"dim {dim_name(dim)} has size {size}; sizes are 0 to {INT64_MAX}"
+            raise MemdescError(msg)
+
+
+def _reaches(blocks: tuple[Block, ...], last: int) -> tuple[int, int]:
+    """Return the lowest and highest sum that indices 0 to `last` of an axis reach.
+
+    An index either follows the digits of `last` to the end, or drops below them at
+    one digit; every digit inside that one is then free.
+    """
+    reaches = []
+    for pick in (min, max):
+        follow, best = 0, None
+        for k, block in enumerate(blocks):
+            digit = last // block.step % block.extent
+            if digit:
+                below = follow + pick(0, (digit - 1) * block.stride)
+                below += sum(pick(0, (b.extent - 1) * b.stride) for b in blocks[k + 1 :])
+                best = below if best is None else pick(best, below)
+            follow += digit * block.stride
+        reaches.append(follow if best is None else pick(best, follow))
+    return reaches[0], reaches[1]

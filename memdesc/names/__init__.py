@@ -1,0 +1,114 @@
+"""The vocabularies: each file knows one, this one knows all of them."""
+
+from __future__ import annotations
+
+import difflib
+import json
+from functools import cache, lru_cache
+from importlib.resources import files
+from typing import TYPE_CHECKING, NamedTuple
+
+from memdesc.errors import MemdescError, UnknownFormatError, UnsupportedFormatError
+from memdesc.names import cldnn, mace, onednn
+
+if TYPE_CHECKING:
+    from memdesc.tags import FormatTag
+
+__all__ = ["Name", "known_names", "resolve", "resolve_image", "suggest"]
+
+
+class Name(NamedTuple):
+    """A name of a layout.
+
+    `vocabulary` is ``onednn``, ``cldnn`` or ``mace``; `domain` says what the name
+    speaks of (``data``, ``weights``, ...), ``any`` for oneDNN's canonical tags.
+    """
+
+    vocabulary: str
+    text: str
+    domain: str
+
+
+def resolve(text: str, dims: tuple[int, ...], bits: int) -> FormatTag:
+    """Find the tag of a name in any vocabulary.
+
+    Parameters
+    ----------
+    text : str
+        A name of oneDNN, clDNN / OpenVINO or MACE, or the canonical notation.
+    dims : tuple of int
+        Logical sizes; a few names exist for some sizes only.
+    bits : int
+        Width of an element; a few names pack 4-bit elements differently.
+
+    Raises
+    ------
+    UnknownFormatError
+        If no vocabulary has the name; with the nearest names.
+    UnsupportedFormatError
+        If the name is known, but no layout of elements; with the reason.
+    """
+    tag = _parse(text, bits)
+    if "_" in text:
+        cldnn.check_dims(text, dims)
+    return tag
+
+
+def resolve_image(text: str, dims: tuple[int, ...]) -> tuple[FormatTag, int, int]:
+    """Find the tag of an image type, and how many digits make its row and column.
+
+    Raises
+    ------
+    UnknownFormatError, UnsupportedFormatError, MemdescError
+        As `resolve`; and where the image type does not have these dims.
+    """
+    try:
+        tag, rows, columns = mace.parse_image(text)
+    except UnknownFormatError as error:
+        msg = f"{error}{_hint(text, tuple(mace.IMAGES))}"
+        raise UnknownFormatError(msg) from None
+    if len(dims) == tag.ndims:
+        mace.check_image_dims(text, dims)
+    return tag, rows, columns
+
+
+@lru_cache(maxsize=4096)
+def _parse(text: str, bits: int) -> FormatTag:
+    errors: dict[str, MemdescError] = {}
+    for module in (onednn, cldnn, mace):
+        try:
+            return cldnn.parse(text, bits) if module is cldnn else module.parse(text)
+        except UnsupportedFormatError:
+            raise
+        except UnknownFormatError as error:
+            errors[module.VOCABULARY] = error
+    # the reason of the vocabulary whose spelling the text follows
+    speaks = cldnn.VOCABULARY if "_" in text else mace.VOCABULARY if text.isupper() else onednn.VOCABULARY
+    msg = f"unknown format {errors[speaks]}{_hint(text, suggest(text))}"
+    raise UnknownFormatError(msg)
+
+
+def _hint(text: str, near: tuple[str, ...]) -> str:
+    near = tuple(difflib.get_close_matches(text, near, n=3, cutoff=0.5))
+    return f"; did you mean {' or '.join(map(repr, near))}?" if near else ""
+
+
+@cache
+def known_names() -> tuple[Name, ...]:
+    """Return every name that the three systems define for linear buffers.
+
+    Well-formed names beyond these are read too. Sources: oneDNN 3.13
+    `dnnl_format_tag_t`; OpenVINO 2021 to 2025 `format.hpp` and clDNN 2019; MACE.
+    """
+    table = json.loads(files(__name__).joinpath("known.json").read_text(encoding="utf-8"))
+    names = [Name(onednn.VOCABULARY, text, onednn.domain(text)) for text in table["onednn"]]
+    names += [Name(cldnn.VOCABULARY, text, cldnn.domain(text)) for text in table["cldnn"]]
+    names += [Name(mace.VOCABULARY, text, mace.domain(text)) for text in mace.BUFFERS]
+    return tuple(names)
+
+
+def suggest(text: str) -> tuple[str, ...]:
+    """Return the known names nearest to a text, the nearest first."""
+    texts = [name.text for name in known_names()] + list(mace.IMAGES)
+    lower = {known.lower(): known for known in reversed(texts)}
+    return tuple(lower[near] for near in difflib.get_close_matches(text.lower(), lower, n=3, cutoff=0.5))

@@ -1,0 +1,64 @@
+"""oneDNN's names: canonical tags (`aBcd16b`) and aliases (`nChw16c`, `OIhw16i16o`).
+
+An alias says its dims with letters of its family; the letters that are present,
+in the family's logical order, are dims a, b, c, ... Source: oneDNN 3.13
+`dnnl_format_tag_t`: 873 canonical names without an exception, 798 aliases with
+the six of `_IRREGULAR`.
+"""
+
+from __future__ import annotations
+
+from memdesc.tags import FormatTag, parse_tag
+
+__all__ = ["CANONICAL", "VOCABULARY", "domain", "parse"]
+
+VOCABULARY = "onednn"
+CANONICAL = "any"
+
+# domain -> the sets of letters that its names use, each in logical order
+_SPATIAL = ("", "w", "hw", "dhw")
+_FAMILIES = {
+    "data": tuple("nc" + spatial for spatial in _SPATIAL),
+    "weights": tuple("oi" + spatial for spatial in _SPATIAL),
+    "grouped weights": tuple("goi" + spatial for spatial in _SPATIAL[1:]),
+    "sequence": ("tn", "tnc"),
+    "rnn states": ("ldnc",),
+    "rnn weights": ("ldigo", "ldio"),
+    "rnn bias": ("ldgo",),
+    "vector": ("x",),
+}
+_LETTERS = {frozenset(letters): (domain, letters) for domain, sets in _FAMILIES.items() for letters in sets}
+
+# The enum defines these six as other tags than their letters say.
+_IRREGULAR = {
+    "OhwI24o": "Acdb24a",
+    "OhwI32o": "Acdb32a",
+    "gOhwI24o": "aBdec24b",
+    "gOhwI32o": "aBdec32b",
+    "gIOhw2i8o16i2o": "aBCde2c8b16c2b",
+    "gIOdhw2i8o16i2o": "aBCdef2c8b16c2b",
+}
+
+
+def _family(text: str) -> tuple[str, str] | None:
+    """Return the domain and the logical letters of an alias."""
+    return _LETTERS.get(frozenset(letter for letter in text.lower() if letter.isalpha()))
+
+
+def domain(text: str) -> str:
+    """Return what a name speaks of: `data`, `weights`, ..., `any` for canonical tags."""
+    family = _family(text)
+    return family[0] if family else CANONICAL
+
+
+def parse(text: str) -> FormatTag:
+    """Read a canonical tag or an alias.
+
+    Raises
+    ------
+    UnknownFormatError
+        If the text is neither.
+    """
+    text = _IRREGULAR.get(text, text)
+    family = _family(text)
+    return parse_tag(text, family[1]) if family else parse_tag(text)

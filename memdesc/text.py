@@ -1,0 +1,181 @@
+"""Descriptors as text: oneDNN's verbose form and JSON, both ways."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import TYPE_CHECKING, Any
+
+from memdesc.desc import MemoryDesc, checked_ints, memory_desc
+from memdesc.dtypes import data_type
+from memdesc.errors import MemdescError
+from memdesc.layout import Axis, Block, Layout
+from memdesc.tags import LETTERS, parse_tag
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+__all__ = ["SCHEMA", "from_json", "from_verbose", "to_json", "to_verbose"]
+
+SCHEMA = 1
+
+_VERBOSE = re.compile(
+    r"(?:(?:src|dst|wei|bia)[0-9]*[:_])?(?P<dtype>\w+):(?P<flags>[apo0]*):blocked:(?P<tag>[A-Za-z0-9]+):"
+    r"(?:(?P<strides>[0-9]+(?:x[0-9]+)*)?:)?f(?P<extra>[0-9]+)(?::\S*)?"
+)
+
+
+def to_verbose(desc: MemoryDesc) -> str:
+    """Write a descriptor as oneDNN's verbose mode prints it, without dims.
+
+    Source: oneDNN 3.13, `verbose.cpp`.
+
+    Raises
+    ------
+    NotBlockedError
+        If the layout is outside oneDNN's fields.
+
+    Examples
+    --------
+    >>> import memdesc
+    >>> memdesc.to_verbose(memdesc.memory_desc((2, 17, 5, 4), "f32", "nChw8c"))
+    'f32:p:blocked:aBcd8b::f0'
+    """
+    flags = ("p" if desc.dims != desc.padded_dims else "") + ("0" if desc.offset0 else "")
+    tile = desc.layout.tile()
+    # a stride of 0 counts as the largest
+    order = sorted(range(desc.ndims), key=lambda d: (desc.strides[d] != 0, -desc.strides[d], -desc.layout.outer(d).extent, d))
+    tag = "".join(LETTERS[d].upper() if desc.layout.outer(d).step > 1 else LETTERS[d] for d in order)
+    tag += "".join(f"{block.extent}{LETTERS[block.axis]}" for block in tile)
+    strides = "" if desc.is_dense else "x".join(map(str, desc.strides))
+    return f"{desc.dtype}:{flags}:blocked:{tag}:{strides}:f0"
+
+
+def from_verbose(text: str, dims: Iterable[int], *, offset0: int = 0) -> MemoryDesc:
+    """Read a descriptor from oneDNN's verbose output.
+
+    Parameters
+    ----------
+    text : str
+        Such as ``"f32:p:blocked:aBcd8b::f0"``; a leading ``src:`` is skipped.
+    dims : iterable of int
+        The sizes, which verbose lines print elsewhere.
+    offset0 : int
+        The offset of a view; the text says only whether there is one (flag ``0``).
+
+    Raises
+    ------
+    MemdescError
+        If the text has another form, or speaks of compensation.
+
+    Examples
+    --------
+    >>> import memdesc
+    >>> memdesc.from_verbose("src:s8::blocked:acdb::f0", (1, 3, 2, 2))
+    memory_desc((1, 3, 2, 2), 's8', 'acdb')
+    """
+    match = _VERBOSE.fullmatch(text)
+    if match is None:
+        msg = f"{text!r} has not the form dtype:flags:blocked:tag:strides:f0, such as 'f32:p:blocked:aBcd8b::f0'"
+        raise MemdescError(msg)
+    if match["extra"] != "0":
+        msg = f"{text!r} carries compensation data (f{match['extra']}), which descriptors do not hold yet"
+        raise MemdescError(msg)
+    if ("0" in match["flags"]) != bool(offset0):
+        msg = f"{text!r}: flag '0' says whether offset0 is other than 0, but offset0 is {offset0}; the text does not hold its value"
+        raise MemdescError(msg)
+    if "o" in match["flags"]:
+        msg = f"{text!r}: padded offsets (flag 'o') are not in the text"
+        raise MemdescError(msg)
+    sizes = checked_ints("dims", dims)
+    tag = parse_tag(match["tag"])
+    if match["strides"] is None and not offset0:
+        return memory_desc(sizes, match["dtype"], tag)
+    inner = [(digit.extent, digit.axis) for digit in tag.digits if digit.extent]
+    strides = match["strides"].split("x") if match["strides"] else memory_desc(sizes, match["dtype"], tag).strides
+    return memory_desc(
+        sizes,
+        match["dtype"],
+        strides=map(int, strides),
+        inner_blks=[extent for extent, _ in inner],
+        inner_idxs=[dim for _, dim in inner],
+        padded_dims=None if "p" in match["flags"] else sizes,
+        offset0=offset0,
+    )
+
+
+def to_json(desc: MemoryDesc) -> str:
+    """Write a descriptor as JSON that other programs can read.
+
+    The keys are oneDNN's fields. A layout outside them has ``axes`` and ``blocks``
+    in place of ``padded_dims``, ``strides`` and the inner blocks. ``schema`` is 1.
+
+    Examples
+    --------
+    >>> import memdesc
+    >>> print(memdesc.to_json(memdesc.memory_desc((2, 17), "f32", "aB8b")))
+    {"schema": 1, "dtype": "f32", "dims": [2, 17], "offset0": 0, "padded_offsets": [0, 0], "extra": null, \
+"padded_dims": [2, 24], "strides": [24, 8], "inner_blks": [8], "inner_idxs": [1]}
+    """
+    layout = desc.layout
+    fields: dict[str, Any] = {
+        "schema": SCHEMA,
+        "dtype": desc.dtype.name,
+        "dims": desc.dims,
+        "offset0": desc.offset0,
+        "padded_offsets": desc.padded_offsets,
+        "extra": desc.extra,
+    }
+    try:
+        fields |= {
+            "padded_dims": desc.padded_dims,
+            "strides": desc.strides,
+            "inner_blks": desc.inner_blks,
+            "inner_idxs": desc.inner_idxs,
+        }
+    except MemdescError:
+        fields |= {"axes": [[axis.dims, axis.padded] for axis in layout.axes], "blocks": layout.blocks}
+    return json.dumps(fields)
+
+
+def from_json(text: str) -> MemoryDesc:
+    """Read a descriptor that `to_json` wrote.
+
+    *Law*: `from_json(to_json(d)) == d`.
+
+    Raises
+    ------
+    MemdescError
+        If the text is no JSON object of this schema, or describes no legal layout.
+    """
+    try:
+        fields = json.loads(text)
+        _check_schema(fields["schema"])
+        dims, dtype = checked_ints("dims", fields["dims"]), data_type(fields["dtype"])
+        offset0, padded_offsets = checked_ints("offset0", [fields["offset0"]])[0], checked_ints("padded_offsets", fields["padded_offsets"])
+        if "axes" in fields:
+            axes = tuple(Axis(checked_ints("axes", own), checked_ints("axes", [padded])[0]) for own, padded in fields["axes"])
+            blocks = tuple(Block(*checked_ints("blocks", block)) for block in fields["blocks"])
+            layout = Layout(dims, axes, blocks, offset0)
+        else:
+            layout = memory_desc(
+                dims,
+                dtype,
+                strides=fields["strides"],
+                inner_blks=fields["inner_blks"],
+                inner_idxs=fields["inner_idxs"],
+                padded_dims=fields["padded_dims"],
+                offset0=offset0,
+            ).layout
+        return MemoryDesc(dtype, layout, padded_offsets, fields["extra"])
+    except MemdescError:
+        raise
+    except (KeyError, TypeError, ValueError) as error:
+        msg = f"no descriptor: {type(error).__name__}: {error}; to_json() shows the form"
+        raise MemdescError(msg) from error
+
+
+def _check_schema(schema: object) -> None:
+    if schema != SCHEMA:
+        msg = f"descriptor of schema {schema!r}; this version reads schema {SCHEMA}"
+        raise MemdescError(msg)
