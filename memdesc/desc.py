@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from math import prod
 from operator import index as to_int
 from typing import TYPE_CHECKING, Any
 
@@ -10,18 +11,18 @@ import numpy as np
 
 from memdesc import views
 from memdesc.dtypes import DataType, data_type
-from memdesc.errors import MemdescError, UnsupportedFormatError
+from memdesc.errors import MemdescError, UnsupportedFormatError, shown
 from memdesc.layout import INT64_MAX, Axis, Block, Layout, dim_name, layout_by_strides, layout_by_tag
 from memdesc.names import Name, known_names, resolve
 from memdesc.overlap import check_nesting, check_overlap
-from memdesc.tags import LETTERS, Digit, FormatTag
+from memdesc.tags import LETTERS, Digit, FormatTag, parse_tag
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from numpy.typing import NDArray
 
-__all__ = ["MemoryDesc", "array_desc", "checked_ints", "memory_desc"]
+__all__ = ["MemoryDesc", "array_desc", "checked_int", "checked_ints", "memory_desc"]
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -93,7 +94,7 @@ class MemoryDesc:
     def __repr__(self) -> str:
         head = f"memory_desc({self.dims}, '{self.dtype}'"
         tag = self._dense_tag()
-        if layout_by_tag(tag, self.dims).key() == self.layout.key():
+        if self._follows(tag):
             return f"{head}, '{tag}')"
         try:
             tile = self.layout.tile()
@@ -106,6 +107,15 @@ class MemoryDesc:
         if any(axis.padded % outer.step or axis.padded - size >= outer.step for axis, outer, size in outers):
             head += f", padded_dims={self.padded_dims}"
         return head + (f", offset0={self.offset0})" if self.offset0 else ")")
+
+    def _follows(self, tag: FormatTag) -> bool:
+        """Whether a tag lays these dims out like this."""
+        if len(tag.digits) != len(self.blocks) or tag.ndims != self.ndims:
+            return False
+        try:
+            return layout_by_tag(tag, self.dims).key() == self.layout.key()
+        except MemdescError:  # another tag can pad these dims beyond int64
+            return False
 
     def _dense_tag(self) -> FormatTag:
         """Return the tag that a dense layout of the same order has."""
@@ -217,8 +227,10 @@ class MemoryDesc:
 
     @property
     def is_dense(self) -> bool:
-        """Whether elements and padding fill the bytes without a gap."""
-        return not self.has_broadcast and self.padded_nelems == self.layout.span
+        """Whether elements and padding fill the bytes from `offset0` on without a gap."""
+        if not self.nelems:
+            return True
+        return self.padded_nelems == self.layout.span and all(block.stride > 0 for block in self.blocks if block.extent > 1)
 
     def offset(self, index: Iterable[int]) -> int:
         """Return the offset of a logical index, in elements.
@@ -318,18 +330,15 @@ class MemoryDesc:
         """
         found = tuple(name for name in known_names() if self._is_called(name.text))
         tag = self._dense_tag()
-        if not any(name.domain == "any" for name in found) and layout_by_tag(tag, self.dims).key() == self.layout.key():
+        if not any(name.domain == "any" for name in found) and self._follows(tag):
             found = (Name("onednn", str(tag), "any"), *found)
         return found
 
     def _is_called(self, text: str) -> bool:
         try:
-            tag = resolve(text, self.dims, self.dtype.bits)
+            return self._follows(resolve(text, self.dims, self.dtype.bits))
         except UnsupportedFormatError:
             return False
-        if len(tag.digits) != len(self.blocks) or tag.ndims != self.ndims:
-            return False
-        return layout_by_tag(tag, self.dims).key() == self.layout.key()
 
     def _with(self, layout: Layout) -> MemoryDesc:
         return MemoryDesc(self.dtype, layout)
@@ -387,36 +396,46 @@ def memory_desc(  # noqa: PLR0913 - the fields of a descriptor, named by keyword
     sizes = checked_ints("dims", dims)
     dtype = data_type(dtype)
     if strides is None:
-        if tuple(inner_blks) or tuple(inner_idxs) or padded_dims is not None or offset0:
+        if inner_blks != () or inner_idxs != () or padded_dims is not None or offset0 != 0:
             msg = "inner_blks, inner_idxs, padded_dims and offset0 go with strides=, not with a tag"
             raise MemdescError(msg)
-        if tag is None:
-            tag = LETTERS[: len(sizes)]
-        if isinstance(tag, str):
-            tag = resolve(tag, sizes, dtype.bits)
-        elif not isinstance(tag, FormatTag):
-            msg = f"a tag is a name or a FormatTag, not {tag!r}"  # type: ignore[unreachable] # callers without types
-            raise MemdescError(msg)
-        return MemoryDesc(dtype, layout_by_tag(tag, sizes))
+        desc = MemoryDesc(dtype, _layout_by_name(sizes, tag, dtype.bits))
+        if strict:
+            check_nesting(desc.layout, dtype.bits)
+        return desc
     if tag is not None:
-        msg = f"give a tag or strides, not both: {str(tag)!r} and {tuple(strides)}"
+        msg = f"give a tag or strides, not both: tag={shown(tag)} and strides={shown(strides)}"
         raise MemdescError(msg)
     steps = checked_ints("strides", strides)
     blks, idxs = checked_ints("inner_blks", inner_blks), checked_ints("inner_idxs", inner_idxs)
     padded = None if padded_dims is None else checked_ints("padded_dims", padded_dims)
     for name, values in (("strides", steps), ("padded_dims", sizes if padded is None else padded)):
         if len(values) != len(sizes):
-            msg = f"{name} {values} have {len(values)} numbers for {len(sizes)} dims"
+            msg = f"{name} {shown(values)} are {len(values)} for {len(sizes)} dims"
             raise MemdescError(msg)
     if len(blks) != len(idxs) or any(blk < 1 for blk in blks) or any(not 0 <= dim < len(sizes) for dim in idxs):
-        msg = f"inner_blks {blks} and inner_idxs {idxs} must be sizes of 1 or more, each with a dim of 0 to {len(sizes) - 1}"
+        msg = f"inner_blks {shown(blks)} and inner_idxs {shown(idxs)} must be sizes of 1 or more, each with a dim of 0 to {len(sizes) - 1}"
+        raise MemdescError(msg)
+    if prod(blks) > INT64_MAX:
+        msg = f"inner_blks {shown(blks)} make a tile of more elements than int64 holds ({INT64_MAX})"
         raise MemdescError(msg)
     inner = tuple((blk, dim) for blk, dim in zip(blks, idxs, strict=True) if blk > 1)
-    layout = layout_by_strides(sizes, steps, inner, padded, *checked_ints("offset0", (offset0,)))
+    layout = layout_by_strides(sizes, steps, inner, padded, checked_int("offset0", offset0))
     desc = MemoryDesc(dtype, layout)
     if strict:
         check_nesting(layout, dtype.bits)
     return desc
+
+
+def _layout_by_name(dims: tuple[int, ...], tag: str | FormatTag | None, bits: int) -> Layout:
+    if isinstance(tag, str):
+        return layout_by_tag(resolve(tag, dims, bits), dims, tag)
+    if tag is None:
+        return layout_by_tag(parse_tag(LETTERS[: len(dims)] or "a"), dims)
+    if isinstance(tag, FormatTag):
+        return layout_by_tag(tag, dims)
+    msg = f"a tag is a name or a FormatTag, not {shown(tag)}"  # type: ignore[unreachable] # callers without types
+    raise MemdescError(msg)
 
 
 def array_desc(array: NDArray[Any]) -> MemoryDesc:
@@ -438,25 +457,42 @@ def array_desc(array: NDArray[Any]) -> MemoryDesc:
     >>> memdesc.array_desc(np.zeros((3, 4), np.float32)[:, ::-1])
     memory_desc((3, 4), 'f32', strides=(4, -1), offset0=3)
     """
+    if not isinstance(array, np.ndarray):
+        msg = f"a numpy array is needed, not {shown(array)}"  # type: ignore[unreachable] # callers without types
+        raise MemdescError(msg)
     dtype = data_type(array.dtype)
     if dtype.is_packed:
         msg = f"a numpy array of {array.dtype.name} holds one element a byte, {dtype} memory two; reorder() packs it"
         raise MemdescError(msg)
     steps = []
-    for dim, nbytes in enumerate(array.strides):
-        if nbytes % array.itemsize:
-            msg = f"dim {dim} has a stride of {nbytes} bytes, no multiple of the {array.itemsize}-byte element; use np.ascontiguousarray"
+    skipped = 0
+    for dim, (size, nbytes) in enumerate(zip(array.shape, array.strides, strict=True)):
+        # numpy gives any stride to a dim of size 1, and to all where one is 0
+        if size > 1 and array.size and nbytes % array.itemsize:
+            msg = f"{dim_name(dim)} has a stride of {nbytes} bytes, no multiple of the {array.itemsize}-byte element; use np.ascontiguousarray"
             raise MemdescError(msg)
-        # numpy gives any stride to a dim of size 0 or 1
         steps.append(nbytes // array.itemsize)
-    skipped = sum((size - 1) * -step for size, step in zip(array.shape, steps, strict=True) if step < 0 and size) if array.size else 0
+        skipped += (size - 1) * max(-steps[-1], 0) if array.size else 0
     return memory_desc(array.shape, dtype, strides=steps, offset0=skipped)
 
 
 def checked_ints(name: str, values: Iterable[int]) -> tuple[int, ...]:
     """Return a tuple of Python ints, or say what is not one."""
     try:
-        return tuple(map(to_int, values)) if not isinstance(values, np.ndarray) or values.ndim else (to_int(values),)
+        found = tuple(map(to_int, values)) if not isinstance(values, np.ndarray) or values.ndim else (to_int(values),)
     except TypeError:
-        msg = f"{name} must be integers, not {values!r}"
+        msg = f"{name} must be integers, not {shown(values)}"
+        raise MemdescError(msg) from None
+    if found and (max(found) > INT64_MAX or min(found) < -INT64_MAX):
+        msg = f"{name} {shown(found)} must be integers that int64 holds (up to {INT64_MAX})"
+        raise MemdescError(msg)
+    return found
+
+
+def checked_int(name: str, value: object) -> int:
+    """Return a Python int, or say that it is none."""
+    try:
+        return checked_ints(name, (value,))[0]  # type: ignore[arg-type] # it decides
+    except MemdescError:
+        msg = f"{name} must be an integer that int64 holds, not {shown(value)}"
         raise MemdescError(msg) from None

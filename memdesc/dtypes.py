@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import ml_dtypes
 import numpy as np
 
-from memdesc.errors import MemdescError
+from memdesc.errors import MemdescError, shown
 
 if TYPE_CHECKING:
     from typing import Any
@@ -123,14 +123,14 @@ def data_type(spec: object) -> DataType:
     else:
         # np.dtype(None) is float64, but an argument forgotten is not a choice
         try:
-            dtype = None if spec is None else np.dtype(spec)  # type: ignore[call-overload] # TypeError decides
-        except TypeError:
+            dtype = None if spec is None else np.dtype(spec)  # type: ignore[call-overload] # numpy decides
+        except (TypeError, ValueError):
             dtype = None
         if dtype is not None and not dtype.isnative:
             msg = f"dtype {dtype.str!r} is not in native byte order; convert with x.astype(x.dtype.newbyteorder('='))"
             raise MemdescError(msg)
         found = _BY_NUMPY.get(dtype) if dtype is not None else None
     if found is None:
-        msg = f"unknown data type {spec!r}; the types are {', '.join(DATA_TYPES)}, or their numpy dtypes"
+        msg = f"unknown data type {shown(spec)}; the types are {', '.join(DATA_TYPES)}, or their numpy dtypes"
         raise MemdescError(msg)
     return found

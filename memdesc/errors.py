@@ -3,6 +3,8 @@
 One base class; a subclass only where a caller would branch on it.
 """
 
+from __future__ import annotations
+
 __all__ = [
     "MemdescError",
     "NotBlockedError",
@@ -10,7 +12,10 @@ __all__ = [
     "PaddingError",
     "UnknownFormatError",
     "UnsupportedFormatError",
+    "shown",
 ]
+
+_MAX_SHOWN = 120
 
 
 class MemdescError(ValueError):
@@ -35,3 +40,16 @@ class OverlapError(MemdescError):
 
 class PaddingError(MemdescError):
     """The padding of a buffer holds something other than zeros."""
+
+
+def shown(value: object) -> str:
+    """Return what was given as messages show it: its repr, cut where it is long.
+
+    >>> shown("a" * 1000)
+    "'aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa... (1002 characters)"
+    """
+    try:
+        text = repr(value)
+    except ValueError:  # Python does not print integers of more than 4300 digits
+        return f"a {type(value).__name__} with a number too long to print"
+    return text if len(text) <= _MAX_SHOWN else f"{text[: _MAX_SHOWN // 2]}... ({len(text)} characters)"

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from memdesc.errors import MemdescError, NotBlockedError
-from memdesc.tags import LETTERS, MAX_NDIMS
+from memdesc.errors import MemdescError, NotBlockedError, shown
+from memdesc.tags import INT64_MAX, LETTERS, MAX_NDIMS
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from memdesc.tags import FormatTag
 
 __all__ = ["INT64_MAX", "Axis", "Block", "Layout", "dim_name", "layout_by_strides", "layout_by_tag"]
-
-INT64_MAX = 2**63 - 1
 
 
 class Axis(NamedTuple):
@@ -88,12 +86,16 @@ class Layout:
         if low < 0:
             msg = f"the layout reaches offset {low}, in front of its buffer; offset0 must be at least {self.offset0 - low}"
             raise MemdescError(msg)
+        if high > INT64_MAX:
+            msg = f"the layout reaches offset {high}, more than int64 holds ({INT64_MAX})"
+            raise MemdescError(msg)
         object.__setattr__(self, "last", high)
 
     def _check_axes(self) -> None:
         ndims = len(self.dims)
         seen: list[int] = []
         first = -1
+        total = 1
         for axis_dims, padded in self.axes:
             seen += axis_dims
             if not axis_dims or axis_dims[0] <= first or max(axis_dims) >= ndims:
@@ -101,10 +103,15 @@ class Layout:
             first = axis_dims[0]
             size = self.dims[first] if len(axis_dims) == 1 else prod(self.dims[dim] for dim in axis_dims)
             if padded < size or (padded and not size):
-                msg = f"padded extent {padded} of {', '.join(map(dim_name, axis_dims))} does not hold its size {size}"
+                need = f"at least its size {size}" if size else "0, as its size is"
+                msg = f"padded extent {padded} of {', '.join(map(dim_name, axis_dims))} must be {need}"
                 raise MemdescError(msg)
+            total *= padded or 1
         if sorted(seen) != list(range(ndims)):
             msg = f"axes {[axis.dims for axis in self.axes]} are no partition of dims 0 to {ndims - 1} in the order of their first dims"
+            raise MemdescError(msg)
+        if total > INT64_MAX:
+            msg = f"dims {self.dims} padded to {self.padded_dims()} make {total} elements, more than int64 holds ({INT64_MAX})"
             raise MemdescError(msg)
 
     def _check_blocks(self) -> tuple[int, int]:
@@ -194,10 +201,7 @@ class Layout:
 
     def outer(self, axis: int) -> Block:
         """Return the block that counts whole blocks of an axis."""
-        for block in self.blocks:
-            if block.axis == axis:
-                break
-        return block
+        return next(block for block in self.blocks if block.axis == axis)
 
     def fused(self) -> Axis | None:
         """Return an axis of several dims, if there is one."""
@@ -288,17 +292,26 @@ class Layout:
         return self.dims, self.axes, blocks, self.offset0
 
 
-def layout_by_tag(tag: FormatTag, dims: tuple[int, ...]) -> Layout:
+def layout_by_tag(tag: FormatTag, dims: tuple[int, ...], name: str = "") -> Layout:
     """Lay dims out densely as a tag says: padded to whole blocks and alignments.
+
+    Parameters
+    ----------
+    tag : FormatTag
+        The order and the blocks.
+    dims : tuple of int
+        Sizes, as many as the tag has dims.
+    name : str
+        What the caller calls the tag, for messages.
 
     Raises
     ------
     MemdescError
         If the number of dims differs, or a size leaves the range of int64.
     """
-    _check_dims(dims)
     if len(dims) != tag.ndims:
-        msg = f"dims {dims} have {len(dims)} sizes, but tag '{tag}' speaks of {tag.ndims}"
+        _check_dims(dims)
+        msg = f"dims {dims} have {len(dims)} sizes, but {shown(name or str(tag))} speaks of {tag.ndims}"
         raise MemdescError(msg)
     axes = []
     for axis_dims, size, align in zip(tag.axes, tag.block_sizes, tag.align, strict=True):
@@ -311,9 +324,6 @@ def layout_by_tag(tag: FormatTag, dims: tuple[int, ...]) -> Layout:
         count = extent or axes[axis][1] // step
         blocks.append(Block(axis, step, count, stride))
         stride *= count or 1  # as oneDNN: a zero dim does not multiply
-    if stride > INT64_MAX:
-        msg = f"dims {dims} with tag '{tag}' make {stride} padded elements, more than int64 holds ({INT64_MAX})"
-        raise MemdescError(msg)
     blocks.sort(key=_axis_then_step)
     return Layout(dims, tuple(axes), tuple(blocks))
 

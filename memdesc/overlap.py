@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from math import gcd
 from typing import TYPE_CHECKING
 
 from memdesc.errors import OverlapError
 from memdesc.layout import INT64_MAX, dim_name
+from memdesc.search import SearchLimitError, Term, solve
 
 if TYPE_CHECKING:
     from memdesc.layout import Block, Layout
 
 __all__ = ["check_nesting", "check_overlap"]
-
-# Visits of the search; 20,000 take about 20 ms.
-_BUDGET = 20_000
 
 
 def check_overlap(layout: Layout) -> None:
@@ -39,50 +36,22 @@ def check_overlap(layout: Layout) -> None:
 
 
 def _search(layout: Layout, loops: list[Block]) -> None:
-    """Look for index differences, not all zero, whose offsets cancel.
-
-    Loops come with falling strides. What the loops inside can still reach bounds each
-    difference to a few values, so nearly nested strides take a handful of visits.
-    """
-    strides = [abs(block.stride) for block in loops]
-    reach = [0] * (len(loops) + 1)
-    common = [0] * (len(loops) + 1)
-    for k in reversed(range(len(loops))):
-        reach[k] = reach[k + 1] + (loops[k].extent - 1) * strides[k]
-        common[k] = gcd(common[k + 1], strides[k])
-    visits = 0
-    # (loop, offset to cancel, differences so far)
-    stack: list[tuple[int, int, tuple[int, ...]]] = [(0, 0, ())]
-    while stack:
-        k, rest, chosen = stack.pop()
-        if k == len(loops):
-            if any(chosen):
-                _refuse(layout, loops, chosen)
-            continue
-        low = max(-((reach[k + 1] + rest) // strides[k]), 1 - loops[k].extent)
-        high = min((reach[k + 1] - rest) // strides[k], loops[k].extent - 1)
-        if not any(chosen):
-            low = 0  # a difference and its negative are one witness
-        visits += max(high - low, 0) + 1
-        if visits > _BUDGET:
-            msg = (
-                f"strides {[block.stride for block in loops]} of extents {[block.extent for block in loops]} do not nest, and "
-                f"{_BUDGET} steps did not prove them free of overlap; order the strides so that each covers the ones inside"
-            )
-            raise OverlapError(msg)
-        for difference in range(low, high + 1):
-            left = rest + difference * strides[k]
-            if left == 0 if common[k + 1] == 0 else left % common[k + 1] == 0:
-                stack.append((k + 1, left, (*chosen, difference)))
-
-
-def _refuse(layout: Layout, loops: list[Block], chosen: tuple[int, ...]) -> None:
-    moves = [
-        f"{difference:+d} in {dim_name(layout.axes[block.axis].dims[0])} (stride {block.stride})"
-        for block, difference in zip(loops, (d * (1 if b.stride > 0 else -1) for d, b in zip(chosen, loops, strict=True)), strict=True)
-        if difference
+    try:
+        moves = solve((Term(block.stride, 1 - block.extent, block.extent - 1) for block in loops), 0, trivial=False)
+    except SearchLimitError:
+        msg = (
+            f"strides {[block.stride for block in loops]} of extents {[block.extent for block in loops]} do not nest, and bounded "
+            "work did not prove them free of overlap; order the strides so that each covers the ones inside it"
+        )
+        raise OverlapError(msg) from None
+    if moves is None:
+        return
+    named = [
+        f"{move:+d} in {dim_name(layout.axes[block.axis].dims[0])} (stride {block.stride})"
+        for block, move in zip(loops, moves, strict=True)
+        if move
     ]
-    msg = f"two indices share one element: the moves {', '.join(moves)} lead back to it"
+    msg = f"two indices share one element: the moves {', '.join(named)} lead back to it"
     raise OverlapError(msg)
 
 

@@ -19,12 +19,16 @@ from functools import cached_property, lru_cache
 from math import prod
 from typing import NamedTuple
 
-from memdesc.errors import UnknownFormatError
+from memdesc.errors import MemdescError, UnknownFormatError, shown
 
-__all__ = ["LETTERS", "MAX_NDIMS", "Digit", "FormatTag", "count_digits", "parse_tag"]
+__all__ = ["INT64_MAX", "LETTERS", "MAX_NDIMS", "Digit", "FormatTag", "count_digits", "parse_tag"]
 
+INT64_MAX = 2**63 - 1
 MAX_NDIMS = 12
 LETTERS = "abcdefghijkl"
+
+# No tag of a tensor that int64 can count is longer: it has at most 63 blocks.
+_MAX_TEXT = 4096
 
 _TOKEN = re.compile(r"(?P<extent>[0-9]{0,18})(?P<axis>[A-Za-z]|\([A-Za-z]+\))(?:/(?P<step>[0-9]{1,18})\.?)?")
 _ALIGN = re.compile(r"__(?P<axis>[a-z]|\([a-z]+\))(?P<align>[0-9]{1,18})")
@@ -56,6 +60,11 @@ class FormatTag:
         For each axis, the multiple that its padded extent is rounded up to, in
         addition to whole blocks; 1 where nothing is asked.
 
+    Raises
+    ------
+    MemdescError
+        If a rule above is broken.
+
     Examples
     --------
     >>> from memdesc import parse_tag
@@ -68,6 +77,22 @@ class FormatTag:
     axes: tuple[tuple[int, ...], ...]
     digits: tuple[Digit, ...]
     align: tuple[int, ...]
+
+    def __post_init__(self) -> None:
+        dims = sorted(dim for axis in self.axes for dim in axis)
+        legal = dims == list(range(min(len(dims), MAX_NDIMS))) and all(self.axes) and list(self.axes) == sorted(self.axes)
+        legal = legal and len(self.align) == len(self.axes) and min(self.align, default=0) >= 1
+        # falling steps, and before its equals the outer digit: all others must cut its step down to 1
+        step, axis = 1, -1
+        for digit in sorted(self.digits, key=lambda d: (d.axis, d.extent != 0, -d.step)):
+            if digit.axis == axis:
+                legal = legal and digit.extent > 1 and digit.step >= 1 and digit.step * digit.extent == step
+            else:
+                legal = legal and step == 1 and digit.axis == axis + 1 and digit.extent == 0 and digit.step >= 1
+            step, axis = digit.step, digit.axis
+        if not legal or step != 1 or axis != len(self.axes) - 1:
+            msg = f"no tag: {shown(self.axes)} must part the dims in rising order, and each axis of {shown(self.digits)} be cut down to step 1"
+            raise MemdescError(msg)
 
     @cached_property
     def ndims(self) -> int:
@@ -108,7 +133,6 @@ def _axis_name(dims: tuple[int, ...]) -> str:
     return f"({name})" if len(dims) > 1 else name
 
 
-@lru_cache(maxsize=4096)
 def parse_tag(text: str, letters: str = LETTERS) -> FormatTag:
     """Read the canonical notation of a tag.
 
@@ -133,12 +157,26 @@ def parse_tag(text: str, letters: str = LETTERS) -> FormatTag:
         ...
     memdesc.errors.UnknownFormatError: 'aBcd16c', at character 5: block 16c, but dim c is lower-case in 'aBcd'; blocked dims are upper-case
     """
+    if not isinstance(text, str):
+        msg = f"a tag is a text such as 'aBcd16b', not {shown(text)}"  # type: ignore[unreachable] # callers without types
+        raise UnknownFormatError(msg)
+    if len(text) > _MAX_TEXT:
+        msg = f"{shown(text)}: a tag has at most {_MAX_TEXT} characters"
+        raise UnknownFormatError(msg)
+    return _parse(text, letters)
+
+
+def count_digits(part: str) -> int | None:
+    """Return how many digits a part of a tag stands for; None if it is no run of whole tokens."""
+    tokens = list(_TOKEN.finditer(part))
+    if sum(len(token[0]) for token in tokens) < len(part):
+        return None
+    return sum(token["extent"] != "1" for token in tokens)
+
+
+@lru_cache(maxsize=4096)
+def _parse(text: str, letters: str) -> FormatTag:
     return _Reader(text, letters).read()
-
-
-def count_digits(part: str) -> int:
-    """Return how many digits a piece of a well-formed tag stands for; blocks of 1 are none."""
-    return sum(match["extent"] != "1" for match in _TOKEN.finditer(part))
 
 
 class _Piece(NamedTuple):
@@ -164,7 +202,7 @@ class _Reader:
         self.outer = {piece.dims: piece for piece in self.pieces if piece.extent is None}
 
     def error(self, at: int, reason: str) -> UnknownFormatError:
-        return UnknownFormatError(f"{self.text!r}, at character {at + 1}: {reason}")
+        return UnknownFormatError(f"{shown(self.text)}, at character {at + 1}: {reason}")
 
     def read(self) -> FormatTag:
         self._check_outer()
@@ -259,6 +297,8 @@ class _Reader:
                     raise self.error(piece.at, f"step {piece.step} of dim {self._name(dims)}: the blocks inside make {step}")
                 steps[k] = step
                 step *= piece.extent or 1
+                if step > INT64_MAX:
+                    raise self.error(piece.at, f"the blocks of dim {self._name(dims)} multiply to more than int64 holds")
             steps[next(k for k in own if k not in inner)] = prod(self.pieces[k].extent or 1 for k in inner)
         return steps
 

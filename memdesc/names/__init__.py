@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import difflib
 import json
+import re
 from functools import cache, lru_cache
 from importlib.resources import files
 from typing import TYPE_CHECKING, NamedTuple
 
-from memdesc.errors import MemdescError, UnknownFormatError, UnsupportedFormatError
+from memdesc.errors import MemdescError, UnknownFormatError
 from memdesc.names import cldnn, mace, onednn
 
 if TYPE_CHECKING:
     from memdesc.tags import FormatTag
 
 __all__ = ["Name", "known_names", "resolve", "resolve_image", "suggest"]
+
+# The longest name has 43 characters; what is far longer resembles none.
+_MAX_NAME = 100
 
 
 class Name(NamedTuple):
@@ -49,7 +53,7 @@ def resolve(text: str, dims: tuple[int, ...], bits: int) -> FormatTag:
         If the name is known, but no layout of elements; with the reason.
     """
     tag = _parse(text, bits)
-    if "_" in text:
+    if "_" in text and len(dims) == tag.ndims:
         cldnn.check_dims(text, dims)
     return tag
 
@@ -65,6 +69,7 @@ def resolve_image(text: str, dims: tuple[int, ...]) -> tuple[FormatTag, int, int
     try:
         tag, rows, columns = mace.parse_image(text)
     except UnknownFormatError as error:
+        cldnn.refuse(text)
         msg = f"{error}{_hint(text, tuple(mace.IMAGES))}"
         raise UnknownFormatError(msg) from None
     if len(dims) == tag.ndims:
@@ -78,14 +83,20 @@ def _parse(text: str, bits: int) -> FormatTag:
     for module in (onednn, cldnn, mace):
         try:
             return cldnn.parse(text, bits) if module is cldnn else module.parse(text)
-        except UnsupportedFormatError:
-            raise
         except UnknownFormatError as error:
             errors[module.VOCABULARY] = error
-    # the reason of the vocabulary whose spelling the text follows
-    speaks = cldnn.VOCABULARY if "_" in text else mace.VOCABULARY if text.isupper() else onednn.VOCABULARY
-    msg = f"unknown format {errors[speaks]}{_hint(text, suggest(text))}"
+    msg = f"unknown format {errors[_spelled_like(text)]}{_hint(text, suggest(text))}"
     raise UnknownFormatError(msg)
+
+
+def _spelled_like(text: str) -> str:
+    """Return the vocabulary whose spelling a text follows."""
+    if text.isupper() and text.isalpha():
+        return mace.VOCABULARY
+    # fs_yx, or ab__ai8, or bfyxx; but ab__b8 is the canonical notation
+    if re.search(r"[^_]_[^_]|__a[a-z]", text) or cldnn.is_plain(text):
+        return cldnn.VOCABULARY
+    return onednn.VOCABULARY
 
 
 def _hint(text: str, near: tuple[str, ...]) -> str:
@@ -95,9 +106,10 @@ def _hint(text: str, near: tuple[str, ...]) -> str:
 
 @cache
 def known_names() -> tuple[Name, ...]:
-    """Return every name that the three systems define for linear buffers.
+    """Return every name that the three systems define, but for MACE's images.
 
-    Well-formed names beyond these are read too. Sources: oneDNN 3.13
+    A few of clDNN's are refused when used, with the reason. Well-formed names
+    beyond these are read too. Sources: oneDNN 3.13
     `dnnl_format_tag_t`; OpenVINO 2021 to 2025 `format.hpp` and clDNN 2019; MACE.
     """
     table = json.loads(files(__name__).joinpath("known.json").read_text(encoding="utf-8"))
@@ -108,7 +120,9 @@ def known_names() -> tuple[Name, ...]:
 
 
 def suggest(text: str) -> tuple[str, ...]:
-    """Return the known names nearest to a text, the nearest first."""
+    """Return the known names nearest to a text, the nearest first, 3 at most."""
+    if len(text) > _MAX_NAME:
+        return ()
     texts = [name.text for name in known_names()] + list(mace.IMAGES)
     lower = {known.lower(): known for known in reversed(texts)}
     return tuple(lower[near] for near in difflib.get_close_matches(text.lower(), lower, n=3, cutoff=0.5))

@@ -11,10 +11,10 @@ from __future__ import annotations
 
 import re
 
-from memdesc.errors import UnknownFormatError, UnsupportedFormatError
+from memdesc.errors import UnknownFormatError, UnsupportedFormatError, shown
 from memdesc.tags import LETTERS, FormatTag, parse_tag
 
-__all__ = ["VOCABULARY", "check_dims", "domain", "parse"]
+__all__ = ["VOCABULARY", "check_dims", "domain", "is_plain", "parse", "refuse"]
 
 VOCABULARY = "cldnn"
 
@@ -76,11 +76,16 @@ _REFUSED = {
 }
 
 
+def is_plain(text: str) -> bool:
+    """Return whether a text looks like one run of letters, such as `bfyx`."""
+    return set("bfgoixyzwuv") >= set(text) and not {"x", "y"}.isdisjoint(text)
+
+
 def domain(text: str) -> str:
     """Return what a name speaks of: `data`, `weights` or `grouped weights`."""
-    if text == "bf_lyx_yx":
+    if text == "bf_lyx_yx" or "weights" in text:
         return "weights"
-    letters = frozenset(re.sub(r"s[av][0-9]+|_swizzled_by_|__a|[^a-z]|s", "", _RENAMED.get(text, text)))
+    letters = frozenset(re.sub(r"s[av][0-9]+p?|_swizzled_by_|__a|[^a-z]|s", "", _RENAMED.get(text, text)))
     return _LETTERS.get(letters, ("data", ""))[0]
 
 
@@ -94,9 +99,7 @@ def parse(text: str, bits: int) -> FormatTag:
     UnknownFormatError
         If the text is no name by the grammar.
     """
-    if text in _REFUSED:
-        msg = f"{text!r} cannot be described: {_REFUSED[text]}"
-        raise UnsupportedFormatError(msg)
+    refuse(text)
     irregular = _FOUR_BIT.get(text) if bits == 4 else None  # noqa: PLR2004 - the width the kernels single out
     canonical = irregular or _IRREGULAR.get(text) or _translate(_RENAMED.get(text, text))
     try:
@@ -105,8 +108,21 @@ def parse(text: str, bits: int) -> FormatTag:
         raise _error(text, f"which reads as {error}") from None
 
 
+def refuse(text: str) -> None:
+    """Refuse the names that are no layout of elements.
+
+    Raises
+    ------
+    UnsupportedFormatError
+        With the reason.
+    """
+    if text in _REFUSED:
+        msg = f"{text!r} cannot be described: {_REFUSED[text]}"
+        raise UnsupportedFormatError(msg)
+
+
 def check_dims(text: str, dims: tuple[int, ...]) -> None:
-    """Refuse the sizes for which a name is no layout of digits.
+    """Refuse the sizes, as many as the name has dims, for which it is no layout of digits.
 
     Raises
     ------
@@ -114,13 +130,13 @@ def check_dims(text: str, dims: tuple[int, ...]) -> None:
         For an odd x under `iy_xs_os_xsv2_*`, and for y * x > 1 under
         `os_is_osv32_isv32_swizzled_by_4`.
     """
-    if "iy_xs_os_xsv2_" in text and dims and dims[-1] % 2:
+    if "iy_xs_os_xsv2_" in text and dims[-1] % 2:
         msg = (
             f"{text!r} with odd x = {dims[-1]}: the kernels store the unpaired last column in runs of their own, "
             "which no strides describe; pad x to an even size"
         )
         raise UnsupportedFormatError(msg)
-    if text == "os_is_osv32_isv32_swizzled_by_4" and dims[2:] not in ((1, 1), ()):
+    if text == "os_is_osv32_isv32_swizzled_by_4" and dims[2:] != (1, 1):
         msg = f"{text!r} with y, x = {dims[2:]}: the kernels address 1x1 filters only"
         raise UnsupportedFormatError(msg)
 
@@ -128,29 +144,31 @@ def check_dims(text: str, dims: tuple[int, ...]) -> None:
 def _translate(text: str) -> str:
     """Rewrite a name in the canonical notation."""
     body, *aligned = text.split("__")
-    outer: list[tuple[str, bool, str]] = []
+    outer: list[tuple[str, bool]] = []
     inner: list[tuple[str, str]] = []
     align: dict[str, str] = {}
     for token in body.split("_"):
         if match := _INNER.fullmatch(token):
             inner.append((match["dims"], match["extent"]))
         elif (match := _OUTER.fullmatch(token)) and not inner:
-            outer.append((match["dims"], bool(match["sliced"]), match["align"]))
+            outer.append((match["dims"], bool(match["sliced"])))
+            if match["align"]:
+                align[match["dims"][-1]] = match["align"]
         else:
-            reason = f"{token!r} is neither an outer part such as 'fs' or 'yx' nor, behind those, a block such as 'fsv16'"
+            reason = f"{shown(token)} is neither an outer part such as 'fs' or 'yx' nor, behind those, a block such as 'fsv16'"
             raise _error(text, reason)
     for token in aligned:
         match = _ALIGN.fullmatch(token)
-        if match is None:
-            raise _error(text, f"'__{token}' is no alignment such as '__ai8'")
+        if match is None or match["dims"] in align or not any(match["dims"] in dims for dims, _ in outer):
+            raise _error(text, f"{shown('__' + token)} is no alignment such as '__ai8', once for a dim that the name has")
         align[match["dims"]] = match["align"]
-    present = frozenset("".join(dims for dims, _, _ in outer))
+    present = frozenset("".join(dims for dims, _ in outer))
     if present not in _LETTERS:
         have = ", ".join(sorted(present))
         reason = f"no tensor has the dims {have}; data have b, f and [w] [z] y x, weights [g], o, i and [z] y x"
         raise _error(text, reason)
     order = _LETTERS[present][1]
-    sliced = {dims for dims, is_sliced, _ in outer if is_sliced}
+    sliced = {dims for dims, is_sliced in outer if is_sliced}
     if sliced != {dims for dims, _ in inner}:
         odd = min(sliced ^ {dims for dims, _ in inner})
         reason = f"{odd + 's'!r} is sliced, but no block of it follows" if odd in sliced else f"{odd!r} has a block, but is not sliced"
@@ -161,13 +179,11 @@ def _translate(text: str) -> str:
         return f"({letters})" if len(letters) > 1 else letters
 
     canonical = ""
-    for dims, is_sliced, rounded in outer:
+    for dims, is_sliced in outer:
         canonical += name(dims).upper() if is_sliced else "".join(name(dim) for dim in dims)
-        if rounded:
-            align[dims[-1]] = rounded
     canonical += "".join(f"{extent}{name(dims)}" for dims, extent in inner)
     return canonical + "".join(f"__{name(dims)}{count}" for dims, count in align.items())
 
 
 def _error(text: str, reason: str) -> UnknownFormatError:
-    return UnknownFormatError(f"{text!r}: {reason}")
+    return UnknownFormatError(f"{shown(text)}: {reason}")

@@ -8,7 +8,7 @@ differ (height- and width-major activations), the kernels. clDNN's own images
 
 from __future__ import annotations
 
-from memdesc.errors import MemdescError, UnknownFormatError, UnsupportedFormatError
+from memdesc.errors import MemdescError, UnknownFormatError, UnsupportedFormatError, shown
 from memdesc.tags import FormatTag, count_digits, parse_tag
 
 __all__ = ["BUFFERS", "IMAGES", "VOCABULARY", "check_image_dims", "domain", "parse", "parse_image"]
@@ -53,15 +53,17 @@ def parse(text: str) -> FormatTag:
     Raises
     ------
     UnsupportedFormatError
-        If the text names an image type: an image is no linear buffer.
+        If the text names an image type: an image is no linear buffer. For
+        `winograd_filter`, whose pixels are computed values.
     UnknownFormatError
         If the text is no name.
     """
-    if text in IMAGES or text == "winograd_filter" or "|" in text:
-        msg = f"{text!r} is an image type, not a linear buffer; use memdesc.image_desc(dims, dtype, name)"
+    _refuse_winograd(text)
+    if text in IMAGES or "|" in text:
+        msg = f"{shown(text)} is an image type, not a linear buffer; use memdesc.image_desc(dims, dtype, name)"
         raise UnsupportedFormatError(msg)
     if text not in BUFFERS:
-        msg = f"{text!r} is no host buffer; they are {', '.join(BUFFERS)}"
+        msg = f"{shown(text)} is no host buffer; they are {', '.join(BUFFERS)}"
         raise UnknownFormatError(msg)
     return parse_tag(BUFFERS[text][1])
 
@@ -83,20 +85,26 @@ def parse_image(text: str) -> tuple[FormatTag, int, int]:
     UnknownFormatError
         If the text is no image type and not of three parts.
     """
-    if text == "winograd_filter":
-        msg = "'winograd_filter' cannot be described: it holds G g G^T of each 3x3 filter, which no reorder can make"
-        raise UnsupportedFormatError(msg)
+    _refuse_winograd(text)
     written = IMAGES[text][1] if text in IMAGES else text
     if written.count("|") != 2:  # noqa: PLR2004 - two bars part three parts
-        msg = f"{text!r} is no image type; they are {', '.join(IMAGES)}, or rows|columns|lane such as 'ac|Bd|4b'"
+        msg = f"{shown(text)} is no image type; they are {', '.join(IMAGES)}, or rows|columns|lane such as 'ac|Bd|4b'"
         raise UnknownFormatError(msg)
     rows, columns, lane = written.split("|")
-    tag = parse_tag(rows + columns + lane)
-    n_rows = count_digits(rows)
-    n_columns = count_digits(columns)
+    n_rows, n_columns = count_digits(rows), count_digits(columns)
+    if n_rows is None or n_columns is None:
+        msg = f"{shown(text)}: rows {shown(rows)} and columns {shown(columns)} must be whole letters and blocks; alignments stand at the end"
+        raise UnknownFormatError(msg)
+    # a step that ends a part is kept apart from a number that starts the next
+    joined = "".join(part + "." if part[-1:].isdigit() else part for part in (rows, columns)) + lane
+    try:
+        tag = parse_tag(joined)
+    except UnknownFormatError as error:
+        msg = f"{shown(text)}, which reads as {error}"
+        raise UnknownFormatError(msg) from None
     lanes = tag.digits[n_rows + n_columns :]
     if len(lanes) > 1 or any(digit.extent != 4 for digit in lanes):  # noqa: PLR2004 - RGBA
-        msg = f"{text!r}: the lane part {lane!r} must be empty (one channel) or one block of 4, such as '4b' (RGBA)"
+        msg = f"{shown(text)}: the lane part {shown(lane)} must be empty (one channel) or one block of 4, such as '4b' (RGBA)"
         raise UnknownFormatError(msg)
     return tag, n_rows, n_columns
 
@@ -116,3 +124,9 @@ def check_image_dims(text: str, dims: tuple[int, ...]) -> None:
     if text == "image_2d_rgba" and (dims[0] != 1 or dims[1] not in (3, 4)):
         msg = f"image_2d_rgba has b = {dims[0]}, f = {dims[1]}: the image holds a batch of 1 with 3 or 4 features"
         raise MemdescError(msg)
+
+
+def _refuse_winograd(text: str) -> None:
+    if text == "winograd_filter":
+        msg = "'winograd_filter' cannot be described: it holds G g G^T of each 3x3 filter, which no reorder can make"
+        raise UnsupportedFormatError(msg)

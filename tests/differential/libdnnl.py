@@ -30,7 +30,6 @@ RUNTIME: Final = -(2**63)
 """The runtime placeholder in dims and strides."""
 
 FORMAT_KIND_BLOCKED: Final = 2
-"""The format kind of every descriptor with strides."""
 
 # fmt: off
 DATA_TYPES: Final[dict[str, int]] = {
@@ -214,16 +213,13 @@ class Library:
     def by_string_tag(self, dims: Sequence[int], dtype_name: str, tag: str) -> Desc | Status:
         """Lay dims out by letters and blocks, whether the enum has them or not.
 
-        A loose path made for oneDNN's own tests: it checks neither the data type nor the
-        strides, and a dim of 0 makes the strides outside of it 0.
+        Not by_tag in another spelling: it checks neither the data type nor the strides, and a
+        dim of 0 makes the strides outside of it 0.
         """
         create = self.c.dnnl_memory_desc_create_with_string_tag
-        dtype = DATA_TYPES[dtype_name]
-        return self.make(create, len(dims), _pack(dims), dtype, tag.encode())
+        return self.make(create, len(dims), _pack(dims), DATA_TYPES[dtype_name], tag.encode())
 
-    def by_strides(
-        self, dims: Sequence[int], dtype_name: str, strides: Sequence[int] | None = None
-    ) -> Desc | Status:
+    def by_strides(self, dims: Sequence[int], dtype_name: str, strides: Sequence[int] | None = None) -> Desc | Status:
         """Lay dims out by strides in elements; None is row-major."""
         if strides is not None and len(strides) != len(dims):
             message = f"{len(strides)} strides for {len(dims)} dims"
@@ -267,8 +263,7 @@ def _load(path: Path) -> ctypes.CDLL:
     try:
         return ctypes.CDLL(str(path), mode=_MODE)
     except OSError:
-        companions = filter(None, (_find_companion(path, name) for name in _COMPANIONS))
-        for companion in companions:
+        for companion in filter(None, (_find_companion(path, name) for name in _COMPANIONS)):
             ctypes.CDLL(str(companion), mode=_MODE)
     return ctypes.CDLL(str(path), mode=_MODE)
 

@@ -1,0 +1,37 @@
+"""Boxes to boxes. One law for every pass: which element goes where stays the same."""
+
+from __future__ import annotations
+
+from reorder.nodes import Box, Node
+
+__all__ = ["simplify"]
+
+
+def simplify(boxes: tuple[Box, ...]) -> tuple[Box, ...]:
+    """Drop loops of one step, order the others by dst, fuse those contiguous on all sides."""
+    return tuple(_simplify(box) for box in boxes)
+
+
+def _simplify(box: Box) -> Box:
+    is_zero = box.is_zero
+    # a box of zeros reads nothing: all its loops count as padding
+    nodes = [Node(n.extent, 0, (*(0 for _ in n.strides[:-1]), n.strides[-1])) for n in box.nodes] if is_zero else list(box.nodes)
+    nodes = [node for node in nodes if node.extent > 1]
+    nodes.sort(key=lambda node: (-abs(node.strides[-1]), -node.extent))
+    fused: list[Node] = []
+    for node in nodes:
+        if fused and _continues(fused[-1], node):
+            outer = fused.pop()
+            node = Node(outer.extent * node.extent, outer.valid * node.extent, node.strides)  # noqa: PLW2901 - it grows
+        fused.append(node)
+    if is_zero and not fused:
+        fused = [Node(1, 0, (0,) * len(box.offsets))]
+    offsets = (*(0 for _ in box.offsets[:-1]), box.offsets[-1]) if is_zero else box.offsets
+    return Box(offsets, tuple(fused), box.lookups)
+
+
+def _continues(outer: Node, inner: Node) -> bool:
+    """Whether a loop starts over, in every operand, where the one inside it ends."""
+    if inner.valid != inner.extent and not inner.valid == outer.valid == 0:
+        return False
+    return all(far == inner.extent * near for far, near in zip(outer.strides, inner.strides, strict=True))

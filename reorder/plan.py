@@ -1,0 +1,263 @@
+"""ReorderPlan: how a reorder is cut into boxes.
+
+The iteration space is dst's padded space. For each group of dims the steps of
+both sides' blocks are merged into one chain of divisors; the chain cuts the padded
+range into runs (whole blocks, then the ragged one, recursively); the boxes are the
+product of the groups' runs. Blocks that do not divide each other become lookups.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import product
+from math import prod
+from typing import TYPE_CHECKING, NamedTuple
+
+from memdesc import Axis, Block, MemdescError, MemoryDesc
+from reorder.nodes import Box, Lookup, Node
+from reorder.passes import simplify
+
+if TYPE_CHECKING:
+    from memdesc import Layout
+
+__all__ = ["ReorderPlan", "padding_boxes", "plan_reorder"]
+
+# More boxes than this cost more to start than they save; then dims are looked up.
+_MAX_BOXES = 64
+
+
+@dataclass(frozen=True, slots=True)
+class ReorderPlan:
+    """A reorder as data: two descriptors and the boxes that lead from one to the other.
+
+    *Law*: every padded element of dst is written exactly once, with the element of
+    src at the same logical index, or with zero where dst is padding.
+
+    Examples
+    --------
+    >>> import memdesc, reorder
+    >>> src = memdesc.memory_desc((8, 17, 56, 56), "f32", "nchw")
+    >>> print(reorder.plan_reorder(src, memdesc.memory_desc((8, 17, 56, 56), "f32", "nChw16c")))
+    f32 (8, 17, 56, 56), 2 boxes of extent(valid):src:dst
+      @0:0 8:53312:100352 3136:1:16 16:3136:1
+      @50176:50176 8:53312:100352 3136:1:16 16(1):3136:1
+    """
+
+    src: MemoryDesc
+    dst: MemoryDesc
+    boxes: tuple[Box, ...]
+
+    def __str__(self) -> str:
+        count = f"{len(self.boxes)} box{'es' if len(self.boxes) != 1 else ''}"
+        head = f"{self.dst.dtype} {self.dst.dims}, {count} of extent(valid):src:dst"
+        return "\n  ".join([head, *map(str, self.boxes)])
+
+
+def plan_reorder(src: MemoryDesc, dst: MemoryDesc) -> ReorderPlan:
+    """Plan how to move the elements of one descriptor into another.
+
+    Plans are cached; equal descriptors give the same plan.
+
+    Parameters
+    ----------
+    src, dst : MemoryDesc
+        Of the same dims and dtype.
+
+    Raises
+    ------
+    MemdescError
+        If dims or dtypes differ, or a stride of 0 makes dst write one element twice.
+
+    Examples
+    --------
+    >>> import memdesc, reorder
+    >>> src = memdesc.memory_desc((8, 17, 56, 56), "f32", "nchw")
+    >>> reorder.plan_reorder(src, memdesc.memory_desc((8, 17, 56, 56), "f32", "nhwc")).boxes
+    (Box(offsets=(0, 0), nodes=(Node(extent=8, valid=8, strides=(53312, 53312)), \
+Node(extent=3136, valid=3136, strides=(1, 17)), Node(extent=17, valid=17, strides=(3136, 1))), lookups=()),)
+    """
+    return _plan(src, dst)
+
+
+@lru_cache(maxsize=4096)
+def _plan(src: MemoryDesc, dst: MemoryDesc) -> ReorderPlan:
+    if src.dims != dst.dims:
+        msg = f"src has dims {src.dims}, dst has dims {dst.dims}; a reorder keeps the dims (see permute_axes, reshape, submemory)"
+        raise MemdescError(msg)
+    if src.dtype != dst.dtype:
+        msg = f"src is {src.dtype}, dst is {dst.dtype}: a reorder does not convert yet; give dst the dtype of src"
+        raise MemdescError(msg)
+    if dst.has_broadcast:
+        msg = f"dst {dst!r} has a stride of 0, so several indices would write one element; only a src may"
+        raise MemdescError(msg)
+    if not dst.nelems:
+        return ReorderPlan(src, dst, ())
+    return ReorderPlan(src, dst, simplify(_boxes(src.layout, dst.layout)))
+
+
+@lru_cache(maxsize=4096)
+def padding_boxes(desc: MemoryDesc) -> tuple[Box, ...]:
+    """Return boxes that write zero to the padding of a descriptor, and to nothing else.
+
+    Each has one operand.
+    """
+    boxes = []
+    for box in _boxes(desc.layout, desc.layout) if desc.nelems else ():
+        for k, node in enumerate(box.nodes):
+            if node.valid == node.extent:
+                continue
+            # the first loops stay in the data, loop k leaves it, the rest run free
+            inside = tuple(loop._replace(extent=loop.valid) for loop in box.nodes[:k])
+            if all(loop.extent for loop in inside):
+                rest = Node(node.extent - node.valid, 0, node.strides)
+                offsets = tuple(o + node.valid * s for o, s in zip(box.offsets, node.strides, strict=True))
+                boxes.append(Box(offsets, (*inside, rest, *box.nodes[k + 1 :]), box.lookups))
+    return tuple(Box(box.offsets[1:], tuple(Node(n.extent, 0, n.strides[1:]) for n in box.nodes)) for box in simplify(tuple(boxes)))
+
+
+class _Piece(NamedTuple):
+    """A part of one group's padded range, as loops."""
+
+    offsets: tuple[int, ...]
+    nodes: tuple[Node, ...]
+    lookup: tuple[Lookup, ...] = ()
+
+
+def _boxes(src: Layout, dst: Layout) -> tuple[Box, ...]:
+    groups = [(_pieces(src, dst, own), own) for own in _groups(src, dst)]
+    # each group multiplies the boxes; the ones that multiply most are looked up
+    while prod(len(pieces) for pieces, _ in groups) > _MAX_BOXES:
+        k = max(range(len(groups)), key=lambda k: len(groups[k][0]))
+        groups[k] = ([_lookup(src, dst, groups[k][1])], groups[k][1])
+    boxes = []
+    for pieces in product(*(pieces for pieces, _ in groups)):
+        offsets = tuple(map(sum, zip((src.offset0, dst.offset0), *(piece.offsets for piece in pieces), strict=True)))
+        nodes = tuple(node for piece in pieces for node in piece.nodes)
+        boxes.append(Box(offsets, nodes, tuple(lookup for piece in pieces for lookup in piece.lookup)))
+    return tuple(boxes)
+
+
+def _groups(src: Layout, dst: Layout) -> list[tuple[int, ...]]:
+    """Split the dims into the smallest sets that no axis of either side crosses."""
+    groups = [{dim} for dim in range(dst.ndims)]
+    for axis in (*src.axes, *dst.axes):
+        if len(axis.dims) > 1:
+            touched = [group for group in groups if not group.isdisjoint(axis.dims)]
+            groups = [group for group in groups if group.isdisjoint(axis.dims)] + [set().union(*touched)]
+    return [tuple(sorted(group)) for group in groups]
+
+
+def _side(layout: Layout, dims: tuple[int, ...]) -> tuple[tuple[Axis, tuple[Block, ...]], ...]:
+    return tuple((axis, layout.axis_blocks(k)) for k, axis in enumerate(layout.axes) if axis.dims[0] in dims)
+
+
+def _lookup(src: Layout, dst: Layout, dims: tuple[int, ...]) -> _Piece:
+    return _Piece((0, 0), (), (Lookup(tuple((dim, dst.dims[dim]) for dim in dims), _side(src, dims), _side(dst, dims)),))
+
+
+def _pieces(src: Layout, dst: Layout, dims: tuple[int, ...]) -> list[_Piece]:
+    """Cut the padded range of a group of dims into loops."""
+    # one index for the group, in the order of the axis that covers it
+    order = next((axis.dims for axis in (*dst.axes, *src.axes) if len(axis.dims) == len(dims) and axis.dims[0] in dims), None)
+    if order is None:
+        return [_lookup(src, dst, dims)]
+    from_blocks = _join(src, dims, order)
+    to_blocks = _join(dst, dims, order)
+    if from_blocks is None or to_blocks is None or not _is_cut_alike(dst, dims, order):
+        return [_lookup(src, dst, dims)]
+    chain = sorted({block.step for block in (*from_blocks, *to_blocks)}, reverse=True)
+    if any(large % small for large, small in zip(chain, chain[1:], strict=False)):
+        return [_lookup(src, dst, dims)]
+    size = prod(dst.dims[dim] for dim in dims)
+    padded = prod(axis.padded for axis, _ in _side(dst, dims))
+    strides = [tuple(_stride(blocks, step) for blocks in (from_blocks, to_blocks)) for step in chain]
+    pieces = []
+    for start, loops in _runs(chain, 0, padded, size):
+        offsets = tuple(_at(blocks, start) for blocks in (from_blocks, to_blocks))
+        nodes = tuple(Node(extent, valid, strides[chain.index(step)]) for step, extent, valid in loops)
+        if any(node.valid == 0 for node in nodes):
+            # nothing is read, so src has no place
+            offsets = (0, offsets[1])
+            nodes = tuple(node._replace(strides=(0, node.strides[1])) for node in nodes)
+        pieces.append(_Piece(offsets, nodes))
+    return pieces
+
+
+def _join(layout: Layout, dims: tuple[int, ...], order: tuple[int, ...]) -> list[Block] | None:
+    """Return a side's blocks over the row-major index of `order`, neighbours merged.
+
+    None if the side's own axes are no runs of that order, or an inner one is cut so
+    that its blocks do not end where its size does.
+    """
+    joined: list[Block] = []
+    for axis, blocks in _side(layout, dims):
+        place = order.index(axis.dims[0])
+        if order[place : place + len(axis.dims)] != axis.dims:
+            return None
+        size = prod(layout.dims[dim] for dim in axis.dims)
+        inside = prod(layout.dims[dim] for dim in order[place + len(axis.dims) :])
+        if place and blocks[0].step * -(-size // blocks[0].step) != size:
+            return None
+        extent = -(-size // blocks[0].step)
+        joined += [b._replace(step=b.step * inside, extent=b.extent if k else extent) for k, b in enumerate(blocks)]
+    joined.sort(key=lambda block: -block.step)
+    merged = [joined[0]]
+    for block in joined[1:]:
+        if block.extent == 1:
+            continue
+        if merged[-1].extent == 1 and merged[-1].step == block.step:
+            merged[-1] = block
+        elif merged[-1].stride == block.extent * block.stride and merged[-1].step == block.step * block.extent:
+            merged[-1] = block._replace(extent=merged[-1].extent * block.extent)
+        else:
+            merged.append(block)
+    return merged
+
+
+def _is_cut_alike(dst: Layout, dims: tuple[int, ...], order: tuple[int, ...]) -> bool:
+    """Whether dst pads the joint index at its end only."""
+    return all(axis.dims[0] == order[0] or axis.padded == prod(dst.dims[dim] for dim in axis.dims) for axis, _ in _side(dst, dims))
+
+
+def _stride(blocks: list[Block], step: int) -> int:
+    """Return how far one step of an index moves; blocks come with falling steps."""
+    block = next(block for block in blocks if block.step <= step)
+    return block.stride * (step // block.step)
+
+
+def _at(blocks: list[Block], index: int) -> int:
+    offset = 0
+    for k, block in enumerate(blocks):
+        digit = index // block.step
+        offset += (digit % block.extent if k else digit) * block.stride
+    return offset
+
+
+_Loops = list[tuple[int, int, int]]
+
+
+def _runs(chain: list[int], start: int, length: int, valid: int) -> list[tuple[int, _Loops]]:
+    """Cut `length` indices from `start`, of which `valid` hold data, into loop nests.
+
+    A nest is a list of (step, extent, valid) along the chain, which falls to 1.
+    """
+    step, *inside = chain
+    if not inside:
+        return [(start, [(1, length, valid)])]
+    whole = [(small, large // small, large // small) for large, small in zip(chain, inside, strict=False)]
+    runs: list[tuple[int, _Loops]] = []
+    count, rest = divmod(length, step)
+    full, ragged = divmod(valid, step)
+    if not ragged:
+        if count:
+            runs.append((start, [(step, count, min(full, count)), *whole]))
+    else:
+        if full:
+            runs.append((start, [(step, full, full), *whole]))
+        runs += _runs(inside, start + full * step, min(step, length - full * step), ragged)
+        if count > full + 1:
+            runs.append((start + (full + 1) * step, [(step, count - full - 1, 0), *whole]))
+    if rest and not (ragged and full == count):
+        runs += _runs(inside, start + count * step, rest, max(0, valid - count * step))
+    return runs
