@@ -69,7 +69,10 @@ class MemoryDesc:
     def __post_init__(self) -> None:
         if not self.padded_offsets:
             object.__setattr__(self, "padded_offsets", (0,) * self.layout.ndims)
-        if any(self.padded_offsets) or len(self.padded_offsets) != self.layout.ndims or self.extra is not None:
+        if len(self.padded_offsets) != self.layout.ndims:
+            msg = f"padded_offsets {self.padded_offsets} are {len(self.padded_offsets)} for {self.layout.ndims} dims"
+            raise MemdescError(msg)
+        if any(self.padded_offsets) or self.extra is not None:
             msg = f"padded_offsets {self.padded_offsets} and extra {self.extra!r} have a place, but only 0 and None are filled in yet"
             raise UnsupportedFormatError(msg)
         check_overlap(self.layout)
@@ -469,7 +472,7 @@ def array_desc(array: NDArray[Any]) -> MemoryDesc:
     for dim, (size, nbytes) in enumerate(zip(array.shape, array.strides, strict=True)):
         # numpy gives any stride to a dim of size 1, and to all where one is 0
         if size > 1 and array.size and nbytes % array.itemsize:
-            msg = f"{dim_name(dim)} has a stride of {nbytes} bytes, no multiple of the {array.itemsize}-byte element; use np.ascontiguousarray"
+            msg = f"{dim_name(dim)} has a stride of {nbytes} bytes, no multiple of the {array.itemsize}-byte element; copy the array"
             raise MemdescError(msg)
         steps.append(nbytes // array.itemsize)
         skipped += (size - 1) * max(-steps[-1], 0) if array.size else 0
@@ -481,10 +484,10 @@ def checked_ints(name: str, values: Iterable[int]) -> tuple[int, ...]:
     try:
         found = tuple(map(to_int, values)) if not isinstance(values, np.ndarray) or values.ndim else (to_int(values),)
     except TypeError:
-        msg = f"{name} must be integers, not {shown(values)}"
+        msg = f"{name} must be a sequence of integers, not {shown(values)}"
         raise MemdescError(msg) from None
     if found and (max(found) > INT64_MAX or min(found) < -INT64_MAX):
-        msg = f"{name} {shown(found)} must be integers that int64 holds (up to {INT64_MAX})"
+        msg = f"{name} must be integers that int64 holds (up to {INT64_MAX}), not {shown(found)}"
         raise MemdescError(msg)
     return found
 

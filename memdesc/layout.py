@@ -203,6 +203,10 @@ class Layout:
         """Return the block that counts whole blocks of an axis."""
         return next(block for block in self.blocks if block.axis == axis)
 
+    def inner(self) -> tuple[Block, ...]:
+        """Return all blocks but the outer ones, axis by axis."""
+        return tuple(block for k, block in enumerate(self.blocks) if k and self.blocks[k - 1].axis == block.axis)
+
     def fused(self) -> Axis | None:
         """Return an axis of several dims, if there is one."""
         return next((axis for axis in self.axes if len(axis.dims) > 1), None)
@@ -237,9 +241,7 @@ class Layout:
             If they are no dense tile of nested blocks, with the reason.
         """
         self.strides()
-        if len(self.blocks) == len(self.axes):
-            return ()
-        inner = sorted((b for k, b in enumerate(self.blocks) if k and self.blocks[k - 1].axis == b.axis), key=lambda b: -b.stride)
+        inner = sorted(self.inner(), key=lambda block: -block.stride)
         dense = 1
         steps = [0] * len(self.axes)
         for block in reversed(inner):

@@ -51,7 +51,10 @@ def _search(layout: Layout, loops: list[Block]) -> None:
         for block, move in zip(loops, moves, strict=True)
         if move
     ]
-    msg = f"two indices share one element: the moves {', '.join(named)} lead back to it"
+    # an index of such an axis may lie beyond its padded extent
+    ragged = any(layout.axes[block.axis].padded % layout.outer(block.axis).step for block, move in zip(loops, moves, strict=True) if move)
+    where = " of the whole blocks, which padded_dims cut short," if ragged else ""
+    msg = f"two indices{where} share one element: the moves {', '.join(named)} lead back to it"
     raise OverlapError(msg)
 
 

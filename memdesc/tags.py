@@ -91,7 +91,7 @@ class FormatTag:
                 legal = legal and step == 1 and digit.axis == axis + 1 and digit.extent == 0 and digit.step >= 1
             step, axis = digit.step, digit.axis
         if not legal or step != 1 or axis != len(self.axes) - 1:
-            msg = f"no tag: {shown(self.axes)} must part the dims in rising order, and each axis of {shown(self.digits)} be cut down to step 1"
+            msg = f"no tag: axes {shown(self.axes)} must part the dims, sorted, and digits {shown(self.digits)} cut each down to step 1"
             raise MemdescError(msg)
 
     @cached_property
@@ -171,7 +171,7 @@ def count_digits(part: str) -> int | None:
     tokens = list(_TOKEN.finditer(part))
     if sum(len(token[0]) for token in tokens) < len(part):
         return None
-    return sum(token["extent"] != "1" for token in tokens)
+    return sum(1 for token in tokens if token["extent"] != "1")
 
 
 @lru_cache(maxsize=4096)

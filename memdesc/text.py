@@ -6,10 +6,10 @@ import json
 import re
 from typing import TYPE_CHECKING, Any
 
-from memdesc.desc import MemoryDesc, checked_ints, memory_desc
+from memdesc.desc import MemoryDesc, checked_int, checked_ints, memory_desc
 from memdesc.dtypes import data_type
-from memdesc.errors import MemdescError
-from memdesc.layout import Axis, Block, Layout
+from memdesc.errors import MemdescError, shown
+from memdesc.layout import Axis, Block, Layout, dim_name
 from memdesc.tags import LETTERS, parse_tag
 
 if TYPE_CHECKING:
@@ -20,8 +20,8 @@ __all__ = ["SCHEMA", "from_json", "from_verbose", "to_json", "to_verbose"]
 SCHEMA = 1
 
 _VERBOSE = re.compile(
-    r"(?:(?:src|dst|wei|bia)[0-9]*[:_])?(?P<dtype>\w+):(?P<flags>[apo0]*):blocked:(?P<tag>[A-Za-z0-9]+):"
-    r"(?:(?P<strides>[0-9]+(?:x[0-9]+)*)?:)?f(?P<extra>[0-9]+)(?::\S*)?"
+    r"(?:(?:src|dst|wei|bia)[0-9]*[:_])?(?P<dtype>\w+):(?P<flags>a?p?o?0?):blocked:(?P<tag>[A-Za-z0-9]+):"
+    r"(?:(?P<strides>-?[0-9]{1,19}(?:x-?[0-9]{1,19})*)?:)?f(?P<extra>0|[1-9][0-9]*(?::\S*)?)"
 )
 
 
@@ -43,8 +43,8 @@ def to_verbose(desc: MemoryDesc) -> str:
     """
     flags = ("p" if desc.dims != desc.padded_dims else "") + ("0" if desc.offset0 else "")
     tile = desc.layout.tile()
-    # a stride of 0 counts as the largest
-    order = sorted(range(desc.ndims), key=lambda d: (desc.strides[d] != 0, -desc.strides[d], -desc.layout.outer(d).extent, d))
+    # unsigned and less one, as oneDNN compares: a stride of 0 counts as the largest
+    order = sorted(range(desc.ndims), key=lambda d: (-((desc.strides[d] - 1) % 2**64), -desc.layout.outer(d).extent, d))
     tag = "".join(LETTERS[d].upper() if desc.layout.outer(d).step > 1 else LETTERS[d] for d in order)
     tag += "".join(f"{block.extent}{LETTERS[block.axis]}" for block in tile)
     strides = "" if desc.is_dense else "x".join(map(str, desc.strides))
@@ -53,6 +53,10 @@ def to_verbose(desc: MemoryDesc) -> str:
 
 def from_verbose(text: str, dims: Iterable[int], *, offset0: int = 0) -> MemoryDesc:
     """Read a descriptor from oneDNN's verbose output.
+
+    *Law*: for layouts by tag, and for strides with gaps where all dims or none are
+    padded to whole blocks, `from_verbose` undoes `to_verbose`. The text does not hold
+    other padding, the value of `offset0`, or which strides unit dims have.
 
     Parameters
     ----------
@@ -66,7 +70,7 @@ def from_verbose(text: str, dims: Iterable[int], *, offset0: int = 0) -> MemoryD
     Raises
     ------
     MemdescError
-        If the text has another form, or speaks of compensation.
+        If the text has another form, speaks of compensation, or does not fit the dims.
 
     Examples
     --------
@@ -74,34 +78,41 @@ def from_verbose(text: str, dims: Iterable[int], *, offset0: int = 0) -> MemoryD
     >>> memdesc.from_verbose("src:s8::blocked:acdb::f0", (1, 3, 2, 2))
     memory_desc((1, 3, 2, 2), 's8', 'acdb')
     """
-    match = _VERBOSE.fullmatch(text)
+    match = _VERBOSE.fullmatch(text) if isinstance(text, str) else None
     if match is None:
-        msg = f"{text!r} has not the form dtype:flags:blocked:tag:strides:f0, such as 'f32:p:blocked:aBcd8b::f0'"
+        msg = f"{shown(text)} has not the form dtype:flags:blocked:tag:strides:f0, such as 'f32:p:blocked:aBcd8b::f0'"
         raise MemdescError(msg)
+    dtype, flags = match["dtype"], match["flags"]
     if match["extra"] != "0":
-        msg = f"{text!r} carries compensation data (f{match['extra']}), which descriptors do not hold yet"
+        msg = f"{shown(text)} carries compensation data (f{match['extra']}), which descriptors do not hold yet"
         raise MemdescError(msg)
-    if ("0" in match["flags"]) != bool(offset0):
-        msg = f"{text!r}: flag '0' says whether offset0 is other than 0, but offset0 is {offset0}; the text does not hold its value"
+    if "o" in flags:
+        msg = f"{shown(text)}: padded offsets (flag 'o') are not in the text"
         raise MemdescError(msg)
-    if "o" in match["flags"]:
-        msg = f"{text!r}: padded offsets (flag 'o') are not in the text"
+    sizes, offset0 = checked_ints("dims", dims), checked_int("offset0", offset0)
+    if ("0" in flags) != bool(offset0):
+        msg = f"{shown(text)}: flag '0' says whether offset0 is other than 0, but offset0 is {offset0}; the text does not hold its value"
         raise MemdescError(msg)
-    sizes = checked_ints("dims", dims)
     tag = parse_tag(match["tag"])
-    if match["strides"] is None and not offset0:
-        return memory_desc(sizes, match["dtype"], tag)
     inner = [(digit.extent, digit.axis) for digit in tag.digits if digit.extent]
-    strides = match["strides"].split("x") if match["strides"] else memory_desc(sizes, match["dtype"], tag).strides
-    return memory_desc(
+    desc = memory_desc(
         sizes,
-        match["dtype"],
-        strides=map(int, strides),
+        dtype,
+        strides=map(int, match["strides"].split("x")) if match["strides"] else memory_desc(sizes, dtype, tag).strides,
         inner_blks=[extent for extent, _ in inner],
         inner_idxs=[dim for _, dim in inner],
-        padded_dims=None if "p" in match["flags"] else sizes,
+        padded_dims=None if "p" in flags else sizes,
         offset0=offset0,
     )
+    if "p" in flags and not desc.has_padding:
+        msg = f"{shown(text)}: flag 'p' says that dims are padded, but no block pads {sizes}, and the text does not hold padded dims"
+        raise MemdescError(msg)
+    for dim, (size, block) in enumerate(zip(sizes, tag.block_sizes, strict=True)):
+        # only a view, which has gaps, ends inside its first block
+        if "p" not in flags and size % block and (size > block or not match["strides"]):
+            msg = f"{shown(text)}: without flag 'p' nothing is padded, but {dim_name(dim)} of size {size} does not fill blocks of {block}"
+            raise MemdescError(msg)
+    return desc
 
 
 def to_json(desc: MemoryDesc) -> str:
@@ -150,11 +161,11 @@ def from_json(text: str) -> MemoryDesc:
     """
     try:
         fields = json.loads(text)
-        _check_schema(fields["schema"])
+        _check_schema(fields)
         dims, dtype = checked_ints("dims", fields["dims"]), data_type(fields["dtype"])
-        offset0, padded_offsets = checked_ints("offset0", [fields["offset0"]])[0], checked_ints("padded_offsets", fields["padded_offsets"])
+        offset0, padded_offsets = checked_int("offset0", fields["offset0"]), checked_ints("padded_offsets", fields["padded_offsets"])
         if "axes" in fields:
-            axes = tuple(Axis(checked_ints("axes", own), checked_ints("axes", [padded])[0]) for own, padded in fields["axes"])
+            axes = tuple(Axis(checked_ints("axes", own), checked_int("axes", padded)) for own, padded in fields["axes"])
             blocks = tuple(Block(*checked_ints("blocks", block)) for block in fields["blocks"])
             layout = Layout(dims, axes, blocks, offset0)
         else:
@@ -170,12 +181,19 @@ def from_json(text: str) -> MemoryDesc:
         return MemoryDesc(dtype, layout, padded_offsets, fields["extra"])
     except MemdescError:
         raise
-    except (KeyError, TypeError, ValueError) as error:
-        msg = f"no descriptor: {type(error).__name__}: {error}; to_json() shows the form"
+    except KeyError as error:
+        msg = f"no descriptor: the key {error} is missing; to_json() shows the form"
+        raise MemdescError(msg) from error
+    except (TypeError, ValueError, RecursionError) as error:
+        msg = f"no descriptor: {error}; to_json() shows the form"
         raise MemdescError(msg) from error
 
 
-def _check_schema(schema: object) -> None:
-    if schema != SCHEMA:
-        msg = f"descriptor of schema {schema!r}; this version reads schema {SCHEMA}"
+def _check_schema(fields: object) -> None:
+    if not isinstance(fields, dict):
+        msg = f"a descriptor is a JSON object, not {shown(fields)}; to_json() shows the form"
+        raise MemdescError(msg)
+    schema = fields["schema"]
+    if schema != SCHEMA or not isinstance(schema, int) or isinstance(schema, bool):
+        msg = f"descriptor of schema {shown(schema)}; this version reads schema {SCHEMA}"
         raise MemdescError(msg)

@@ -95,12 +95,15 @@ def reshape(layout: Layout, dims: tuple[int, ...]) -> Layout:
     MemdescError
         If the numbers of elements differ, or the data would have to move.
     """
-    if prod(size or 1 for size in dims) != prod(size or 1 for size in layout.dims) or (0 in dims) != (0 in layout.dims):
+    if prod(dims) != layout.nelems:
         msg = f"dims {layout.dims} hold {layout.nelems} elements, dims {dims} hold {prod(dims)}"
+        raise MemdescError(msg)
+    if prod(size or 1 for size in dims) != prod(size or 1 for size in layout.dims):
+        msg = f"dims {layout.dims} cannot become {dims}: oneDNN's rule is that the sizes other than 0 multiply to the same"
         raise MemdescError(msg)
     parts: list[tuple[Axis, tuple[Block, ...]]] = []
     kept: dict[int, int] = {}
-    inside = prod(block.extent for block in layout.tile()) if layout.fused() is None else 1
+    inside = prod(block.extent for block in layout.inner())
     for old, new in _groups(layout, dims):
         if len(old) == len(new) == 1 and layout.dims[old[0]] == dims[new[0]]:
             kept[old[0]] = new[0]
@@ -144,7 +147,7 @@ def _groups(layout: Layout, dims: tuple[int, ...]) -> Iterable[_Group]:
                 old, new = old - 1, new - 1
                 yield _Group((old,), (new,))
             else:
-                msg = f"{dim_name(old - 1)} of size 1 is padded to {layout.axes[_axis_of(layout, old - 1)].padded}, so it cannot be dropped"
+                msg = f"{dim_name(old - 1)} of size 1 is padded or cut as one index with others, so it cannot be dropped"
                 raise MemdescError(msg)
             continue
         if new and dims[new - 1] == 1:

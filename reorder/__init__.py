@@ -1,0 +1,20 @@
+"""Move tensors between any two layouts that memdesc describes."""
+
+from reorder.api import execute, prepare, reorder
+from reorder.memory import Memory
+from reorder.nodes import Box, Lookup, Node
+from reorder.plan import ReorderPlan, plan_reorder
+from reorder.reference import execute_reference
+
+__all__ = [
+    "Box",
+    "Lookup",
+    "Memory",
+    "Node",
+    "ReorderPlan",
+    "execute",
+    "execute_reference",
+    "plan_reorder",
+    "prepare",
+    "reorder",
+]

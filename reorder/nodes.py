@@ -90,7 +90,7 @@ class Box(NamedTuple):
     @property
     def size(self) -> int:
         """Number of elements that the box writes."""
-        return prod(loop.extent for loop in (*self.lookups, *self.nodes))
+        return prod(loop.extent for loop in self.lookups) * prod(node.extent for node in self.nodes)
 
     def __str__(self) -> str:
         return " ".join([f"@{':'.join(map(str, self.offsets))}", *map(str, self.lookups), *map(str, self.nodes)])

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import product
+from itertools import pairwise, product
 from math import prod
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -19,6 +19,8 @@ from reorder.nodes import Box, Lookup, Node
 from reorder.passes import simplify
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from memdesc import Layout
 
 __all__ = ["ReorderPlan", "padding_boxes", "plan_reorder"]
@@ -98,22 +100,35 @@ def _plan(src: MemoryDesc, dst: MemoryDesc) -> ReorderPlan:
 
 @lru_cache(maxsize=4096)
 def padding_boxes(desc: MemoryDesc) -> tuple[Box, ...]:
-    """Return boxes that write zero to the padding of a descriptor, and to nothing else.
+    """Return boxes of one operand that together cover the padding of a descriptor.
 
-    Each has one operand.
+    Each covers what is padding in one axis, and all that the other axes hold there;
+    where two axes are padded, boxes meet.
     """
+    if not desc.has_padding or not desc.nelems:
+        return ()
+    whole: list[list[_Piece]] = []
+    beyond: list[list[_Piece]] = []
+    for k, axis in enumerate(desc.axes):
+        blocks = _join(desc.layout, axis.dims, axis.dims) or []
+        size = desc.layout.axis_size(k)
+        whole.append(_cut(axis.padded, axis.padded, blocks))
+        beyond.append([part for piece in _cut(axis.padded, size, blocks) for part in _invalid(piece)])
     boxes = []
-    for box in _boxes(desc.layout, desc.layout) if desc.nelems else ():
-        for k, node in enumerate(box.nodes):
-            if node.valid == node.extent:
-                continue
-            # the first loops stay in the data, loop k leaves it, the rest run free
-            inside = tuple(loop._replace(extent=loop.valid) for loop in box.nodes[:k])
-            if all(loop.extent for loop in inside):
-                rest = Node(node.extent - node.valid, 0, node.strides)
-                offsets = tuple(o + node.valid * s for o, s in zip(box.offsets, node.strides, strict=True))
-                boxes.append(Box(offsets, (*inside, rest, *box.nodes[k + 1 :]), box.lookups))
-    return tuple(Box(box.offsets[1:], tuple(Node(n.extent, 0, n.strides[1:]) for n in box.nodes)) for box in simplify(tuple(boxes)))
+    for k, pieces in enumerate(beyond):
+        for choice in product(*whole[:k], pieces, *whole[k + 1 :]):
+            offset = desc.offset0 + sum(piece.offsets[0] for piece in choice)
+            boxes.append(Box((offset,), tuple(node for piece in choice for node in piece.nodes)))
+    return simplify(tuple(boxes))
+
+
+def _invalid(piece: _Piece) -> Iterator[_Piece]:
+    """Split off what is padding: the first loops stay in the data, one leaves it, the rest run free."""
+    for k, node in enumerate(piece.nodes):
+        inside = tuple(loop._replace(extent=loop.valid) for loop in piece.nodes[:k])
+        if node.valid < node.extent and all(loop.extent for loop in inside):
+            offsets = tuple(o + node.valid * s for o, s in zip(piece.offsets, node.strides, strict=True))
+            yield _Piece(offsets, (*inside, Node(node.extent - node.valid, 0, node.strides), *piece.nodes[k + 1 :]))
 
 
 class _Piece(NamedTuple):
@@ -166,21 +181,21 @@ def _pieces(src: Layout, dst: Layout, dims: tuple[int, ...]) -> list[_Piece]:
     to_blocks = _join(dst, dims, order)
     if from_blocks is None or to_blocks is None or not _is_cut_alike(dst, dims, order):
         return [_lookup(src, dst, dims)]
-    chain = sorted({block.step for block in (*from_blocks, *to_blocks)}, reverse=True)
-    if any(large % small for large, small in zip(chain, chain[1:], strict=False)):
-        return [_lookup(src, dst, dims)]
     size = prod(dst.dims[dim] for dim in dims)
-    padded = prod(axis.padded for axis, _ in _side(dst, dims))
-    strides = [tuple(_stride(blocks, step) for blocks in (from_blocks, to_blocks)) for step in chain]
+    pieces = _cut(prod(axis.padded for axis, _ in _side(dst, dims)), size, from_blocks, to_blocks)
+    return pieces or [_lookup(src, dst, dims)]
+
+
+def _cut(padded: int, size: int, *sides: list[Block]) -> list[_Piece]:
+    """Cut a padded range into loops over the blocks of all sides; nothing if they do not divide."""
+    chain = sorted({block.step for blocks in sides for block in blocks}, reverse=True)
+    if any(large % small for large, small in pairwise(chain)):
+        return []
+    strides = {step: tuple(_stride(blocks, step) for blocks in sides) for step in chain}
     pieces = []
     for start, loops in _runs(chain, 0, padded, size):
-        offsets = tuple(_at(blocks, start) for blocks in (from_blocks, to_blocks))
-        nodes = tuple(Node(extent, valid, strides[chain.index(step)]) for step, extent, valid in loops)
-        if any(node.valid == 0 for node in nodes):
-            # nothing is read, so src has no place
-            offsets = (0, offsets[1])
-            nodes = tuple(node._replace(strides=(0, node.strides[1])) for node in nodes)
-        pieces.append(_Piece(offsets, nodes))
+        nodes = tuple(Node(extent, valid, strides[step]) for step, extent, valid in loops)
+        pieces.append(_Piece(tuple(_at(blocks, start) for blocks in sides), nodes))
     return pieces
 
 
@@ -245,7 +260,7 @@ def _runs(chain: list[int], start: int, length: int, valid: int) -> list[tuple[i
     step, *inside = chain
     if not inside:
         return [(start, [(1, length, valid)])]
-    whole = [(small, large // small, large // small) for large, small in zip(chain, inside, strict=False)]
+    whole = [(small, large // small, large // small) for large, small in pairwise(chain)]
     runs: list[tuple[int, _Loops]] = []
     count, rest = divmod(length, step)
     full, ragged = divmod(valid, step)

@@ -159,8 +159,10 @@ def _translate(text: str) -> str:
             raise _error(text, reason)
     for token in aligned:
         match = _ALIGN.fullmatch(token)
-        if match is None or match["dims"] in align or not any(match["dims"] in dims for dims, _ in outer):
-            raise _error(text, f"{shown('__' + token)} is no alignment such as '__ai8', once for a dim that the name has")
+        if match is None:
+            raise _error(text, f"{shown('__' + token)} is no alignment such as '__ai8'")
+        if match["dims"] in align or not any(match["dims"] in dims for dims, _ in outer):
+            raise _error(text, f"'__{token}' must align a dim that the name has, and only once")
         align[match["dims"]] = match["align"]
     present = frozenset("".join(dims for dims, _ in outer))
     if present not in _LETTERS:

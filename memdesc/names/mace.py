@@ -63,7 +63,7 @@ def parse(text: str) -> FormatTag:
         msg = f"{shown(text)} is an image type, not a linear buffer; use memdesc.image_desc(dims, dtype, name)"
         raise UnsupportedFormatError(msg)
     if text not in BUFFERS:
-        msg = f"{shown(text)} is no host buffer; they are {', '.join(BUFFERS)}"
+        msg = f"{shown(text)}: no host buffer; they are {', '.join(BUFFERS)}"
         raise UnknownFormatError(msg)
     return parse_tag(BUFFERS[text][1])
 
@@ -93,7 +93,7 @@ def parse_image(text: str) -> tuple[FormatTag, int, int]:
     rows, columns, lane = written.split("|")
     n_rows, n_columns = count_digits(rows), count_digits(columns)
     if n_rows is None or n_columns is None:
-        msg = f"{shown(text)}: rows {shown(rows)} and columns {shown(columns)} must be whole letters and blocks; alignments stand at the end"
+        msg = f"{shown(text)}: rows {shown(rows)} and columns {shown(columns)} must be letters and blocks; alignments stand at the end"
         raise UnknownFormatError(msg)
     # a step that ends a part is kept apart from a number that starts the next
     joined = "".join(part + "." if part[-1:].isdigit() else part for part in (rows, columns)) + lane

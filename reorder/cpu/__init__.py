@@ -1,0 +1,9 @@
+"""The CPU backend: boxes walked by kernels that numba compiles.
+
+Import it when it is needed: numba takes a third of a second to load.
+"""
+
+from reorder.cpu.execute import PreparedReorder
+from reorder.cpu.threads import count_threads, layer_name
+
+__all__ = ["PreparedReorder", "count_threads", "layer_name"]

@@ -24,7 +24,7 @@ _MAX_LOOPS = 64
 
 
 @intrinsic  # type: ignore[untyped-decorator] # numba ships no types
-def run_inner(  # noqa: PLR0913 - two places and a range
+def run_inner(
     _context: Any, src_at: Any, dst_at: Any, src: Any, dst: Any, box: Any, first: Any, last: Any, is_valid: Any, unit: Any
 ) -> tuple[Signature, Any]:
     """Run the innermost loops of a box at one place, the first of them from `first` to `last`."""

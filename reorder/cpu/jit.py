@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any
 
 import numba
 
@@ -11,18 +11,17 @@ if TYPE_CHECKING:
 
 __all__ = ["jit"]
 
-F = TypeVar("F", bound="Callable[..., Any]")
 
-
-def jit(*, parallel: bool = False) -> Callable[[F], F]:
+def jit(*, parallel: bool = False) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Compile a function with numba when it is first called."""
 
-    def decorate(function: F) -> F:
-        options = {"nogil": True, "parallel": parallel}
+    def decorate(function: Callable[..., None]) -> Callable[..., None]:
+        options: dict[str, Any] = {"nogil": True, "parallel": parallel}
         try:
-            return cast("F", numba.njit(cache=True, **options)(function))
+            compiled: Callable[..., None] = numba.njit(cache=True, **options)(function)
         except RuntimeError:
             # no folder to keep compiled code in: a slower start, not a failure
-            return cast("F", numba.njit(**options)(function))
+            compiled = numba.njit(**options)(function)
+        return compiled
 
     return decorate

@@ -102,4 +102,3 @@ def points(lookups: tuple[Lookup, ...]) -> Iterator[NDArray[np.int64]]:
             src = np.where(is_padding, -1, src[:, None] + own_src).ravel()
             dst = (dst[:, None] + own_dst).ravel()
         yield np.stack([src, dst], axis=1)
-

@@ -76,5 +76,3 @@ def _transpose(builder: Any, square: list[Any]) -> list[Any]:
                 square[i], square[i + distance] = (builder.shuffle_vector(*pair, mask) for mask in masks)
         distance //= 2
     return square
-
-

@@ -19,9 +19,7 @@ __all__ = ["walk", "walk_parallel"]
 
 
 @jit()
-def walk(  # noqa: C901, PLR0913 - see the head of the file; addresses and counts
-    src_at: int, dst_at: int, program: int, tasks: int, begin: int, end: int, places: int, count: int, unit: Any
-) -> None:
+def walk(src_at: int, dst_at: int, program: int, tasks: int, begin: int, end: int, places: int, count: int, unit: Any) -> None:
     """Run tasks `begin` to `end`, each at `count` places."""
     at = counters()
     for step in range((end - begin) * count):
@@ -66,9 +64,7 @@ def walk(  # noqa: C901, PLR0913 - see the head of the file; addresses and count
 
 
 @jit(parallel=True)
-def walk_parallel(  # noqa: PLR0913 - addresses and counts
-    src_at: int, dst_at: int, program: int, tasks: int, bounds: int, parts: int, places: int, count: int, unit: Any
-) -> None:
+def walk_parallel(src_at: int, dst_at: int, program: int, tasks: int, bounds: int, parts: int, places: int, count: int, unit: Any) -> None:
     """Run all parts at once on numba's threads."""
     for part in numba.prange(parts):
         p = np.int64(part)  # the index of prange is unsigned, and would turn sums into floats

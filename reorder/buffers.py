@@ -1,0 +1,104 @@
+"""What a caller passes as memory: checked once, at the border."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from memdesc import MemdescError, OverlapError
+from memdesc.search import SearchLimitError, Term, solve
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from memdesc import MemoryDesc
+
+__all__ = ["address_of", "check_disjoint", "flat_bytes"]
+
+
+def flat_bytes(buffer: Any, desc: MemoryDesc, side: str, *, write: bool) -> NDArray[np.uint8]:
+    """Return a caller's buffer as flat bytes without copying.
+
+    Parameters
+    ----------
+    buffer : ndarray, or object with the buffer protocol
+        An array of the dtype or of its bits, or raw bytes; C-contiguous.
+    desc : MemoryDesc
+        What the buffer must hold.
+    side : str
+        What messages call it: ``src`` or ``dst``.
+    write : bool
+        Whether it will be written.
+
+    Raises
+    ------
+    MemdescError
+        If the buffer has another dtype, is not contiguous, too small, read-only or
+        misaligned.
+    """
+    if not isinstance(buffer, np.ndarray):
+        try:
+            buffer = np.frombuffer(buffer, np.uint8) if memoryview(buffer).nbytes else np.empty(0, np.uint8)
+        except (TypeError, ValueError, BufferError) as error:
+            msg = f"{side}: {type(buffer).__name__} is no contiguous buffer ({error}); pass a numpy array or bytes"
+            raise MemdescError(msg) from None
+    legal = (desc.dtype.numpy, desc.dtype.bits_dtype, np.dtype(np.uint8))
+    if buffer.dtype not in (legal[1:] if desc.dtype.is_packed else legal):
+        why = "one element a byte; Memory holds two" if desc.dtype.is_packed else f"elements of another type than {desc.dtype}"
+        msg = f"{side} is an array of {buffer.dtype}: {why}; pass {desc.dtype} elements or raw bytes (uint8)"
+        raise MemdescError(msg)
+    if not buffer.flags.c_contiguous:
+        msg = f"{side} of shape {buffer.shape} and strides {buffer.strides} is not C-contiguous; describe it with array_desc() or copy it"
+        raise MemdescError(msg)
+    if buffer.nbytes < desc.min_nbytes:
+        msg = f"{side} has {buffer.nbytes} bytes, but {desc!r} touches {desc.min_nbytes} (allocate {desc.nbytes})"
+        raise MemdescError(msg)
+    if write and not buffer.flags.writeable:
+        msg = f"{side} is read-only; pass a writable buffer, or a copy"
+        raise MemdescError(msg)
+    itemsize = desc.dtype.bits_dtype.itemsize
+    if desc.nelems and address_of(buffer) % itemsize:
+        msg = f"{side} starts at address {address_of(buffer):#x}, no multiple of the {itemsize} bytes of {desc.dtype}; copy it"
+        raise MemdescError(msg)
+    flat: NDArray[np.uint8] = buffer.reshape(-1).view(np.uint8)
+    return flat
+
+
+def address_of(array: NDArray[Any]) -> int:
+    """Return where an array starts."""
+    address: int = array.__array_interface__["data"][0]
+    return address
+
+
+def check_disjoint(src: NDArray[np.uint8], src_desc: MemoryDesc, dst: NDArray[np.uint8], dst_desc: MemoryDesc) -> None:
+    """Refuse buffers that share a byte that dst writes, unless nothing would move.
+
+    Raises
+    ------
+    OverlapError
+        Unless the bytes are proven disjoint by bounded work, or the descriptors are
+        equal and start at the same byte.
+    """
+    apart = address_of(dst) - address_of(src)
+    if apart >= src_desc.min_nbytes or -apart >= dst_desc.min_nbytes:
+        return
+    if apart == 0 and src_desc == dst_desc:
+        return
+    # in 4-bit elements everywhere, so that one proof serves all widths
+    width = src_desc.dtype.bits // 4
+    terms = [Term(b.stride * width, 0, b.extent - 1) for b in src_desc.blocks if b.extent > 1 and b.stride]
+    terms += [Term(-b.stride * width, 0, b.extent - 1) for b in dst_desc.blocks if b.extent > 1]
+    # where inside two elements the shared half byte may lie; halves share a byte
+    slack = width - 1 if width > 1 else 1
+    terms.append(Term(1, -slack, slack))
+    try:
+        is_apart = solve(terms, 2 * apart + (dst_desc.offset0 - src_desc.offset0) * width) is None
+    except SearchLimitError:
+        is_apart = False
+    if not is_apart:
+        msg = (
+            f"src and dst share memory: {src_desc.min_nbytes} bytes at {address_of(src):#x} and {dst_desc.min_nbytes} at "
+            f"{address_of(dst):#x}, and dst would overwrite what is still to be read; reorder into another buffer"
+        )
+        raise OverlapError(msg)

@@ -1,0 +1,109 @@
+"""Prepare a plan for execution on the CPU, and run it."""
+
+from __future__ import annotations
+
+from operator import index as to_int
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from memdesc import MemdescError
+from reorder.buffers import address_of, check_disjoint, flat_bytes
+from reorder.cpu.program import encode, points, split
+from reorder.cpu.threads import count_threads, run
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from reorder.nodes import Box, Lookup
+    from reorder.plan import ReorderPlan
+
+__all__ = ["PreparedReorder"]
+
+# Below this many bytes a second thread costs more than it saves.
+_SERIAL_NBYTES = 1 << 19
+
+# numba has no type of 4 bits; its boolean stands for one
+_UNITS = {4: np.bool_(0), 8: np.uint8(0), 16: np.uint16(0), 32: np.uint32(0), 64: np.uint64(0)}
+_ORIGIN = np.zeros((1, 2), np.int64)
+
+
+class PreparedReorder:
+    """A plan with all that its execution needs; call it with src and dst buffers.
+
+    Safe to call from several threads at once, with different dst buffers.
+    """
+
+    __slots__ = ("_parts", "plan", "threads")
+
+    def __init__(self, plan: ReorderPlan, threads: int | None = None) -> None:
+        self.plan = plan
+        self.threads = count_threads() if threads is None else _checked_threads(threads)
+        plain = tuple(box for box in plan.boxes if not box.lookups)
+        self._parts = [self._part(plain, ())] if plain else []
+        self._parts += [self._part((box,), box.lookups) for box in plan.boxes if box.lookups]
+
+    def __repr__(self) -> str:
+        return f"<PreparedReorder of {self.plan!s}>"
+
+    def _part(self, boxes: tuple[Box, ...], lookups: tuple[Lookup, ...]) -> _Part:
+        nbytes = self.plan.dst.dtype.nbytes(sum(box.size for box in boxes))
+        # two 4-bit elements of one byte must not fall to two threads
+        is_serial = nbytes < _SERIAL_NBYTES or self.plan.dst.dtype.is_packed
+        program, starts = encode(boxes)
+        return _Part(program, *split(starts, 1 if is_serial else self.threads), lookups)
+
+    def __call__(self, src: Any, dst: Any) -> None:
+        """Reorder src into dst.
+
+        Parameters
+        ----------
+        src, dst : buffer
+            As for `execute`.
+
+        Raises
+        ------
+        MemdescError
+            If a buffer does not fit its descriptor, or they overlap; nothing is
+            written then.
+        """
+        plan = self.plan
+        source = flat_bytes(src, plan.src, "src", write=False)
+        target = flat_bytes(dst, plan.dst, "dst", write=True)
+        if not plan.boxes:
+            return
+        check_disjoint(source, plan.src, target, plan.dst)
+        unit = _UNITS[plan.dst.dtype.bits]
+        ends = address_of(source), address_of(target)
+        for part in self._parts:
+            for places in points(part.lookups) if part.lookups else (_ORIGIN,):
+                part.run(ends, places, unit)
+
+
+class _Part:
+    """Boxes that are placed at the same points, and how threads share them."""
+
+    __slots__ = ("bounds", "lookups", "program", "tasks")
+
+    def __init__(
+        self, program: NDArray[np.int64], tasks: NDArray[np.int64], bounds: NDArray[np.int64], lookups: tuple[Lookup, ...]
+    ) -> None:
+        self.program = program
+        self.tasks = tasks
+        self.bounds = bounds
+        self.lookups = lookups
+
+    def run(self, ends: tuple[int, int], places: NDArray[np.int64], unit: Any) -> None:
+        bounds = address_of(self.bounds), len(self.bounds) - 1
+        run((*ends, address_of(self.program)), address_of(self.tasks), bounds, (address_of(places), len(places)), unit)
+
+
+def _checked_threads(threads: Any) -> int:
+    try:
+        count = to_int(threads)
+    except TypeError:
+        count = 0
+    if count < 1:
+        msg = f"threads must be an integer of 1 or more, not {threads!r}"
+        raise MemdescError(msg)
+    return min(count, count_threads())

@@ -1,0 +1,264 @@
+"""Memory: a buffer with its descriptor, whose padding holds zeros."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from memdesc import MemdescError, MemoryDesc, NotBlockedError, PaddingError
+from memdesc.inverse import index_at
+from reorder.buffers import address_of, flat_bytes
+from reorder.plan import padding_boxes
+from reorder.reference import offsets, pack, unpack
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from numpy.typing import NDArray
+
+__all__ = ["Memory"]
+
+_CACHE_LINE = 64
+
+
+class Memory:
+    """A buffer and what lies in it.
+
+    Parameters
+    ----------
+    desc : MemoryDesc
+        What the buffer holds.
+    buffer : ndarray or object with the buffer protocol, optional
+        C-contiguous memory of at least `desc.min_nbytes` bytes, used without a copy;
+        zeros are written into its padding. By default `desc.nbytes` zeroed bytes are
+        allocated.
+    zero_pad : bool
+        False where the caller guarantees zeros in the padding (see `check_padding`).
+
+    Raises
+    ------
+    MemdescError
+        If the buffer cannot hold the descriptor, or must be written and is read-only.
+    MemoryError
+        If the system has not so many bytes.
+
+    Examples
+    --------
+    >>> import memdesc, reorder
+    >>> m = reorder.Memory(memdesc.memory_desc((1, 3, 2, 2), "f32", "nChw8c"))
+    >>> m.nbytes, m.numpy().shape
+    (128, (1, 3, 2, 2))
+    """
+
+    __slots__ = ("data", "desc")
+
+    desc: MemoryDesc
+    data: NDArray[np.uint8]
+
+    def __init__(self, desc: MemoryDesc, buffer: Any = None, *, zero_pad: bool = True) -> None:
+        if not isinstance(desc, MemoryDesc):
+            msg = f"Memory needs a MemoryDesc, not {desc!r}; see memdesc.memory_desc"  # type: ignore[unreachable] # callers without types
+            raise MemdescError(msg)
+        self.desc = desc
+        if buffer is None:
+            self.data = _zeroed(desc.nbytes)
+            return
+        must_write = zero_pad and desc.has_padding and desc.nelems > 0
+        if must_write and desc.has_broadcast:
+            msg = f"{desc!r} has a stride of 0, so its padding lies on its data; pass zero_pad=False"
+            raise MemdescError(msg)
+        try:
+            data = flat_bytes(buffer, desc, "buffer", write=must_write)
+        except MemdescError as error:
+            if must_write and "read-only" in str(error):
+                msg = "buffer is read-only, but zeros belong into its padding; pass a copy, or zero_pad=False if they are there"
+                raise MemdescError(msg) from None
+            raise
+        self.data = data[: desc.nbytes]
+        if must_write:
+            self._clear_padding()
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the buffer that belong to the descriptor."""
+        return self.data.nbytes
+
+    @property
+    def elements(self) -> NDArray[Any]:
+        """The buffer as unsigned integers of the element's bits; bytes of two for 4-bit types."""
+        if self.desc.dtype.is_packed:
+            return self.data
+        return unpack(self.data, self.desc)
+
+    def __repr__(self) -> str:
+        return f"Memory({self.desc!r})"
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:  # noqa: FBT001 - numpy's protocol
+        array = self.numpy(copy=copy)
+        return array if dtype is None else array.astype(dtype, copy=copy is not False)
+
+    def blocks(self) -> NDArray[Any]:
+        """Return the physical n-d array, without copying: one axis for each block.
+
+        For `nChw16c` its shape is (N, C/16, H, W, 16). Axes come as in memory.
+
+        Raises
+        ------
+        NotBlockedError
+            For 4-bit types, and for views that end inside a block.
+
+        Examples
+        --------
+        >>> import memdesc, reorder
+        >>> reorder.Memory(memdesc.memory_desc((1, 17, 2, 2), "f32", "nChw16c")).blocks().shape
+        (1, 2, 2, 2, 16)
+        """
+        if self.desc.dtype.is_packed:
+            msg = f"two {self.desc.dtype} elements share a byte, so no numpy array shows their blocks; see .elements"
+            raise NotBlockedError(msg)
+        if self._is_ragged():
+            msg = f"{self.desc!r} ends inside a block, so its blocks are no n-d array"
+            raise NotBlockedError(msg)
+        order = sorted(self.desc.blocks, key=lambda b: (-abs(b.stride), -b.extent, b.axis, -b.step))
+        return _strided(self.elements, self.desc, order).view(self.desc.dtype.numpy)
+
+    def numpy(self, *, copy: bool | None = None) -> NDArray[Any]:
+        """Return the logical array: its axes are the dims.
+
+        Parameters
+        ----------
+        copy : bool, optional
+            None copies where it must, True always, False never.
+
+        Raises
+        ------
+        MemdescError
+            With ``copy=False``, if the layout is blocked or the type has 4 bits.
+
+        Examples
+        --------
+        >>> import numpy as np, reorder
+        >>> x = np.arange(12, dtype=np.float32).reshape(1, 3, 2, 2)
+        >>> bool((reorder.reorder(x, "nChw8c").numpy() == x).all())
+        True
+        """
+        desc = self.desc
+        is_plain = len(desc.blocks) == desc.ndims and not desc.dtype.is_packed
+        if is_plain:
+            sized = [block._replace(extent=size) for block, size in zip(desc.blocks, desc.dims, strict=True)]
+            array = _strided(self.elements, desc, sized).view(desc.dtype.numpy)
+            return array.copy() if copy else array
+        if copy is False:
+            msg = f"{desc!r} is no strided array of its dims, so numpy(copy=False) cannot be; see blocks() for a view"
+            raise MemdescError(msg)
+        values = unpack(self.data, desc)
+        if not desc.nelems:
+            found = np.zeros(desc.dims, values.dtype)
+        elif self._is_ragged():
+            found = values[offsets(desc.layout)]
+        else:
+            found = self._gather(values)
+        return np.ascontiguousarray(found).view(desc.dtype.numpy)
+
+    def apply(self, function: Callable[[NDArray[Any]], Any]) -> None:
+        """Replace the elements by a function of them; the padding stays zero.
+
+        Parameters
+        ----------
+        function : callable
+            Takes the logical array and returns one of the same shape and dtype.
+
+        Raises
+        ------
+        MemdescError
+            If it returns another shape or dtype, or the buffer is read-only.
+
+        Examples
+        --------
+        >>> import numpy as np, reorder
+        >>> m = reorder.reorder(np.zeros((1, 3, 2, 2), np.float32), "nChw8c")
+        >>> m.apply(np.exp)
+        >>> float(m.numpy().sum()), float(m.blocks().sum())
+        (12.0, 12.0)
+        """
+        desc = self.desc
+        if not self.data.flags.writeable:
+            msg = "apply() writes, but the buffer is read-only; attach a copy"
+            raise MemdescError(msg)
+        if desc.has_broadcast:
+            msg = f"{desc!r} has a stride of 0: one element would be written for several indices"
+            raise MemdescError(msg)
+        result = np.asarray(function(self.numpy(copy=True)))
+        if result.shape != desc.dims or result.dtype != desc.dtype.numpy:
+            msg = f"the function returned {result.dtype} of shape {result.shape}, not {desc.dtype.numpy} of shape {desc.dims}"
+            raise MemdescError(msg)
+        values = unpack(self.data, desc)
+        bits = np.ascontiguousarray(result).view(values.dtype)
+        values[offsets(desc.layout)] = bits & 15 if desc.dtype.is_packed else bits
+        pack(values, self.data, desc)
+
+    def check_padding(self) -> None:
+        """Check that the padding holds zeros.
+
+        Raises
+        ------
+        PaddingError
+            With the lowest byte that does not, and its position in the padded dims.
+        """
+        values = unpack(self.data, self.desc)
+        if not any(part.any() for part in self._padding(values)):
+            return
+        is_padding = np.zeros(values.shape, np.bool_)
+        for part in self._padding(is_padding):
+            part[...] = True
+        lowest = int(np.flatnonzero(is_padding & (values != 0))[0])
+        at = index_at(self.desc.layout, lowest)
+        byte = lowest * self.desc.dtype.bits // 8
+        msg = (
+            f"padding of {self.desc!r} is not zero at {at}, byte {byte}: found bits {int(values[lowest]):#x} beyond the dims "
+            f"{self.desc.dims}; Memory(desc, buffer) clears it"
+        )
+        raise PaddingError(msg)
+
+    def _clear_padding(self) -> None:
+        values = unpack(self.data, self.desc)
+        for part in self._padding(values):
+            part[...] = 0
+        pack(values, self.data, self.desc)
+
+    def _padding(self, values: NDArray[Any]) -> Iterator[NDArray[Any]]:
+        """Return views of all padding."""
+        for box in padding_boxes(self.desc):
+            shape = [node.extent for node in box.nodes]
+            strides = [node.strides[0] * values.itemsize for node in box.nodes]
+            yield np.lib.stride_tricks.as_strided(values[box.offsets[0] :], shape, strides, writeable=values.flags.writeable)
+
+    def _is_ragged(self) -> bool:
+        layout = self.desc.layout
+        return any(axis.padded % layout.outer(k).step for k, axis in enumerate(layout.axes))
+
+    def _gather(self, values: NDArray[Any]) -> NDArray[Any]:
+        """Return the logical array of a layout of whole blocks."""
+        layout = self.desc.layout
+        padded = _strided(values, self.desc, list(layout.blocks)).reshape([axis.padded for axis in layout.axes])
+        cut = padded[tuple(slice(layout.axis_size(k)) for k in range(len(layout.axes)))]
+        order = [dim for axis in layout.axes for dim in axis.dims]
+        return cut.reshape([layout.dims[dim] for dim in order]).transpose(np.argsort(order))
+
+
+def _zeroed(nbytes: int) -> NDArray[np.uint8]:
+    """Allocate zeros that start with a cache line."""
+    try:
+        raw = np.zeros(nbytes + _CACHE_LINE, np.uint8)
+    except ValueError as error:
+        raise MemoryError(nbytes) from error
+    skipped = -address_of(raw) % _CACHE_LINE
+    return raw[skipped : skipped + nbytes]
+
+
+def _strided(values: NDArray[Any], desc: MemoryDesc, loops: list[Any]) -> NDArray[Any]:
+    """Return a view of elements with one axis for each block."""
+    start = values[desc.offset0 :] if desc.nelems else values[:0]
+    strides = [loop.stride * values.itemsize for loop in loops]
+    return np.lib.stride_tricks.as_strided(start, [loop.extent for loop in loops], strides, writeable=values.flags.writeable)

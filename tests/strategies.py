@@ -1,0 +1,239 @@
+"""Hypothesis strategies for dims, tags, descriptors and pairs of descriptors.
+
+They favour what breaks reorders: ragged sizes, 0 and 1, nested blocks of one dim,
+adjacent blocks of one dim. All elements with padding, strides with their gaps left
+aside, number at most `max_nelems`.
+"""
+
+from __future__ import annotations
+
+from math import lcm, prod
+from typing import TYPE_CHECKING, Any
+
+from hypothesis import strategies as st
+
+from memdesc import DATA_TYPES, Digit, FormatTag, MemdescError, MemoryDesc, known_names, memory_desc
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from hypothesis.strategies import DrawFn, SearchStrategy
+
+__all__ = ["data_types", "desc_pairs", "descs", "dims", "sources", "strided_descs", "tag_descs", "tags", "texts", "view_descs"]
+
+MAX_NELEMS = 2048
+_SIZES = (1, 2, 3, 5, 4, 7, 8, 9, 15, 16, 17, 31, 33)
+_EXTENTS = (2, 4, 3, 8, 16, 5)
+
+
+def data_types(max_bits: int = 64) -> SearchStrategy[str]:
+    """Return names of data types, f32 first."""
+    return st.sampled_from(["f32", *(name for name, dtype in DATA_TYPES.items() if dtype.bits <= max_bits and name != "f32")])
+
+
+def texts() -> SearchStrategy[str]:
+    """Return texts that look like names: known ones, changed ones, runs of their letters, anything."""
+    known = st.sampled_from([name.text for name in known_names()])
+    letters = st.text("abcdefghilnowxyzABCDNIO_0123456789()/.|", max_size=24)
+    joined = st.tuples(known, st.integers(0, 20), letters).map(lambda parts: parts[0][: parts[1]] + parts[2] + parts[0][parts[1] :])
+    return st.one_of(known, letters, joined, st.text(max_size=12))
+
+
+@st.composite
+def dims(draw: DrawFn, min_ndims: int = 1, max_ndims: int = 12, max_nelems: int = MAX_NELEMS // 8, *, zero: bool = True) -> tuple[int, ...]:
+    """Draw logical sizes whose product is at most `max_nelems`, now and then with a 0."""
+    # few dims mostly, 12 now and then
+    ndims = draw(st.one_of(st.integers(min_ndims, max(min(max_ndims, 4), min_ndims)), st.integers(min_ndims, max_ndims)))
+    room = max_nelems
+    sizes = []
+    for _ in range(ndims):
+        sizes.append(draw(st.sampled_from([size for size in _SIZES if size <= room] or [1])))
+        room //= sizes[-1]
+    sizes = list(draw(st.permutations(sizes))) if ndims > 1 else sizes
+    if zero and draw(st.integers(0, 15)) == 15:
+        sizes[draw(st.integers(0, ndims - 1))] = 0
+    return tuple(sizes)
+
+
+@st.composite
+def tags(draw: DrawFn, ndims: int, max_tile: int = 64, *, any_digits: bool = False) -> FormatTag:
+    """Draw a tag of `ndims` dims whose blocks pad by at most `max_tile` times.
+
+    By default oneDNN's notation says it; with `any_digits` also dims cut as one index,
+    swizzled blocks, blocks outside of outer letters, and alignments.
+    """
+    axes = draw(_axes(ndims)) if any_digits else [(dim,) for dim in range(ndims)]
+    room = max_tile
+    inner: list[tuple[int, int]] = []
+    for _ in range(draw(st.integers(0, 4))):
+        fitting = [extent for extent in _EXTENTS if extent <= room]
+        if not fitting:
+            break
+        # the same axis again, with others between or adjacent, is the interesting case
+        again = [axis for axis, _ in inner]
+        axis = draw(st.sampled_from(again)) if again and draw(st.booleans()) else draw(st.integers(0, len(axes) - 1))
+        inner.append((axis, draw(st.sampled_from(fitting))))
+        room //= inner[-1][1]
+    steps = [1] * len(axes)
+    digits = []
+    for axis, extent in reversed(inner):
+        digits.insert(0, Digit(axis, steps[axis], extent))
+        steps[axis] *= extent
+    outer = [Digit(axis, step, 0) for axis, step in enumerate(steps)]
+    if len(axes) > 1 and draw(st.booleans()):
+        outer = draw(st.permutations(outer))
+    digits = [*outer, *digits]
+    align = [1] * len(axes)
+    if any_digits:
+        if draw(st.booleans()):
+            digits = draw(st.permutations(digits))
+        axis = draw(st.integers(0, len(axes) - 1))
+        align[axis] = draw(st.sampled_from([count for count in (1, 2, 3, 8) if lcm(count, steps[axis]) <= room * steps[axis]]))
+    return FormatTag(tuple(axes), tuple(digits), tuple(align))
+
+
+@st.composite
+def _axes(draw: DrawFn, ndims: int) -> list[tuple[int, ...]]:
+    """Draw a partition of the dims: at times two or three of them cut as one index."""
+    count = draw(st.integers(1, min(3, ndims)))
+    fused = tuple(draw(st.lists(st.integers(0, ndims - 1), min_size=count, max_size=count, unique=True)))
+    return sorted([fused, *((dim,) for dim in range(ndims) if dim not in fused)])
+
+
+def _room(sizes: tuple[int, ...], max_nelems: int) -> int:
+    return max(max_nelems // prod(size or 1 for size in sizes), 1)
+
+
+@st.composite
+def tag_descs(
+    draw: DrawFn, sizes: tuple[int, ...], dtype: str = "f32", max_nelems: int = MAX_NELEMS, *, any_digits: bool = True
+) -> MemoryDesc:
+    """Draw a dense descriptor of these dims: by a tag, or by a known name."""
+    room = _room(sizes, max_nelems)
+    if any_digits and draw(st.integers(0, 3)) == 0 and (names := _names(len(sizes), room)):
+        try:
+            return memory_desc(sizes, dtype, draw(st.sampled_from(names)))
+        except MemdescError:  # a few names exist for some sizes only
+            pass
+    return memory_desc(sizes, dtype, draw(tags(len(sizes), room, any_digits=any_digits and draw(st.booleans()))))
+
+
+def _fits(name: str, ndims: int, max_tile: int) -> bool:
+    try:
+        return memory_desc((1,) * ndims, "f32", name).padded_nelems <= max_tile
+    except MemdescError:
+        return False
+
+
+_TILES: dict[int, dict[str, int]] = {}
+
+
+def _names(ndims: int, max_tile: int) -> list[str]:
+    """Return the known names of so many dims whose blocks pad by at most `max_tile` times."""
+    if ndims not in _TILES:
+        _TILES[ndims] = {}
+        for name in known_names():
+            if _fits(name.text, ndims, 2**20):
+                _TILES[ndims][name.text] = memory_desc((1,) * ndims, "f32", name.text).padded_nelems
+    return [name for name, tile in _TILES[ndims].items() if tile <= max_tile]
+
+
+@st.composite
+def strided_descs(
+    draw: DrawFn, sizes: tuple[int, ...], dtype: str = "f32", max_nelems: int = MAX_NELEMS, *, source: bool = True
+) -> MemoryDesc:
+    """Draw a descriptor of these dims by strides: gaps, blocks, padding, an offset.
+
+    With `source` also strides that are 0, negative or do not nest.
+    """
+    ndims = len(sizes)
+    tag = draw(tags(ndims, _room(sizes, max_nelems)))
+    inner = [digit for digit in tag.digits if digit.extent]
+    steps = tag.block_sizes
+    padded = [-(-size // step) * step for size, step in zip(sizes, steps, strict=True)]
+    more = draw(st.integers(0, ndims - 1))
+    if sizes[more] and prod(size or 1 for size in padded) // padded[more] * (padded[more] + steps[more]) <= max_nelems and draw(st.booleans()):
+        padded[more] += steps[more]
+    strides = [0] * ndims
+    need = prod(digit.extent for digit in inner)
+    for digit in reversed(tag.digits[:ndims]):
+        strides[digit.axis] = need + draw(st.sampled_from((0, 0, 0, 1, 3)))
+        need = strides[digit.axis] * max(padded[digit.axis] // steps[digit.axis], 1)
+    offset0 = draw(st.sampled_from((0, 0, 1, 2, 7)))
+    kind = draw(st.integers(0, 5)) if source else 0
+    if kind == 5 and not inner:  # small ones that may not nest; what overlaps is replaced by what nests
+        small = [draw(st.integers(-9, 9)) for _ in sizes]
+        strides = small if _is_legal(sizes, small) else strides
+    if kind in {3, 4}:
+        for dim in draw(st.sets(st.integers(0, ndims - 1), max_size=2)):
+            strides[dim] = 0 if kind == 4 else -strides[dim]
+    outers = [padded[dim] // steps[dim] for dim in range(ndims)]
+    offset0 += sum((count - 1) * -stride for count, stride in zip(outers, strides, strict=True) if stride < 0 < count) * all(sizes)
+    return memory_desc(
+        sizes,
+        dtype,
+        strides=strides,
+        inner_blks=[digit.extent for digit in inner],
+        inner_idxs=[digit.axis for digit in inner],
+        padded_dims=padded,
+        offset0=offset0,
+    )
+
+
+def _is_legal(sizes: tuple[int, ...], strides: list[int]) -> bool:
+    try:
+        memory_desc(sizes, "u8", strides=strides, offset0=4096)
+    except MemdescError:
+        return False
+    return True
+
+
+@st.composite
+def view_descs(draw: DrawFn, sizes: tuple[int, ...], dtype: str = "f32", max_nelems: int = MAX_NELEMS) -> MemoryDesc:
+    """Draw a view of these dims into a larger parent with a tag or with strides."""
+    ndims = len(sizes)
+    tag = draw(tags(ndims, _room(sizes, max_nelems)))
+    room = _room(sizes, max_nelems) // prod(tag.block_sizes)
+    whole, at = list(sizes), [0] * ndims
+    for dim in draw(st.lists(st.integers(0, ndims - 1), max_size=2, unique=True)):
+        block = tag.block_sizes[dim]
+        after = draw(st.integers(0, 3)) if sizes[dim] % block == 0 or sizes[dim] < block else 0
+        before = block * draw(st.integers(0, 2))
+        larger = -(-(before + sizes[dim] + after) // max(sizes[dim], 1))
+        if larger <= room:
+            whole[dim], at[dim], room = before + sizes[dim] + after, before, room // larger
+    return memory_desc(whole, dtype, tag).submemory(sizes, at)
+
+
+def _makers(*, source: bool) -> list[Callable[..., SearchStrategy[MemoryDesc]]]:
+    def strided(*args: Any, **options: Any) -> SearchStrategy[MemoryDesc]:  # noqa: ANN401 - passed on
+        return strided_descs(*args, source=source, **options)
+
+    return [tag_descs, tag_descs, strided, view_descs]
+
+
+@st.composite
+def descs(
+    draw: DrawFn, *, max_ndims: int = 12, max_nelems: int = MAX_NELEMS, source: bool = True, dtypes: SearchStrategy[str] | None = None
+) -> MemoryDesc:
+    """Draw any descriptor; with `source` also such that may not be written to."""
+    sizes = draw(dims(1, max_ndims, max(max_nelems // 8, 1)))
+    make = draw(st.sampled_from(_makers(source=source)))
+    return draw(make(sizes, draw(data_types() if dtypes is None else dtypes), max_nelems))
+
+
+def sources(**options: Any) -> SearchStrategy[MemoryDesc]:  # noqa: ANN401 - passed on
+    """Return descriptors with any legal strides."""
+    return descs(source=True, **options)
+
+
+@st.composite
+def desc_pairs(
+    draw: DrawFn, *, max_ndims: int = 12, max_nelems: int = MAX_NELEMS, dtypes: SearchStrategy[str] | None = None
+) -> tuple[MemoryDesc, MemoryDesc]:
+    """Draw a source and a destination of the same dims and data type."""
+    sizes = draw(dims(1, max_ndims, max(max_nelems // 8, 1)))
+    dtype = draw(data_types() if dtypes is None else dtypes)
+    src = draw(draw(st.sampled_from(_makers(source=True)))(sizes, dtype, max_nelems))
+    dst = draw(draw(st.sampled_from(_makers(source=False)))(sizes, dtype, max_nelems))
+    return src, dst
