@@ -15,7 +15,7 @@ from memdesc.names import cldnn, mace, onednn
 if TYPE_CHECKING:
     from memdesc.tags import FormatTag
 
-__all__ = ["Name", "known_names", "resolve", "resolve_image", "suggest"]
+__all__ = ["Name", "is_image", "known_names", "resolve", "resolve_image", "suggest"]
 
 # The longest name has 43 characters; what is far longer resembles none.
 _MAX_NAME = 100
@@ -75,6 +75,11 @@ def resolve_image(text: str, dims: tuple[int, ...]) -> tuple[FormatTag, int, int
     if len(dims) == tag.ndims:
         mace.check_image_dims(text, dims)
     return tag, rows, columns
+
+
+def is_image(text: str) -> bool:
+    """Whether a name is one of an image type, not of a linear buffer."""
+    return text in mace.IMAGES or "|" in text
 
 
 @lru_cache(maxsize=4096)

@@ -8,6 +8,8 @@ the six of `_IRREGULAR`.
 
 from __future__ import annotations
 
+import itertools
+
 from memdesc.tags import FormatTag, parse_tag
 
 __all__ = ["CANONICAL", "VOCABULARY", "domain", "parse"]
@@ -42,7 +44,8 @@ _IRREGULAR = {
 
 def _family(text: str) -> tuple[str, str] | None:
     """Return the domain and the logical letters of an alias."""
-    return _LETTERS.get(frozenset(letter for letter in text.lower() if letter.isalpha()))
+    outer = itertools.takewhile(str.isalpha, text.lower())
+    return _LETTERS.get(frozenset(outer))
 
 
 def domain(text: str) -> str:

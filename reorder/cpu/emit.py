@@ -7,7 +7,7 @@ Addresses, indices and strides are LLVM's i64, the latter two in elements.
 from __future__ import annotations
 
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from llvmlite import ir
 from numba import types
@@ -16,7 +16,7 @@ from numba.core import cgutils
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["I64", "Elements", "int64", "loop"]
+__all__ = ["I64", "Elements", "Loop", "int64", "loop"]
 
 I64 = ir.IntType(64)
 _BYTE = ir.IntType(8)
@@ -25,6 +25,15 @@ _BYTE = ir.IntType(8)
 def int64(value: int) -> Any:
     """Return a constant."""
     return ir.Constant(I64, value)
+
+
+class Loop(NamedTuple):
+    """A node as LLVM values."""
+
+    extent: Any
+    valid: Any
+    src_stride: Any
+    dst_stride: Any
 
 
 class Elements:

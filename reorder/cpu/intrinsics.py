@@ -8,10 +8,10 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from reorder.cpu.emit import I64, Elements, int64
+from reorder.cpu.emit import I64, Elements, Loop, int64
 from reorder.cpu.program import HEAD, LOOP, RUN, TRANSPOSED
 from reorder.cpu.run import emit_run
-from reorder.cpu.strided import Loop, emit_strided
+from reorder.cpu.strided import emit_strided
 from reorder.cpu.transpose import emit_transposed
 
 if TYPE_CHECKING:

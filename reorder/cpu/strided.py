@@ -2,23 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from reorder.cpu.emit import int64, loop
 
 if TYPE_CHECKING:
-    from reorder.cpu.emit import Elements
+    from reorder.cpu.emit import Elements, Loop
 
-__all__ = ["Loop", "emit_strided"]
-
-
-class Loop(NamedTuple):
-    """A node as LLVM values."""
-
-    extent: Any
-    valid: Any
-    src_stride: Any
-    dst_stride: Any
+__all__ = ["emit_strided"]
 
 
 def emit_strided(elements: Elements, src: tuple[Any, Any], dst: tuple[Any, Any], node: Loop) -> None:

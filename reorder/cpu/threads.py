@@ -23,7 +23,7 @@ from reorder.cpu.walk import walk, walk_parallel
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["count_threads", "layer_name", "run"]
+__all__ = ["cache_folder", "count_threads", "layer_name", "run"]
 
 _busy = threading.Lock()
 
@@ -40,6 +40,12 @@ def count_threads() -> int:
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     limit: int = numba.config.NUMBA_NUM_THREADS
     return max(1, min(cores, limit))
+
+
+def cache_folder() -> str | None:
+    """Return where compiled kernels are kept, or None."""
+    folder: str | None = walk.stats.cache_path  # type: ignore[attr-defined] # numba's dispatcher
+    return folder
 
 
 def layer_name() -> str:

@@ -14,8 +14,7 @@ from llvmlite import ir
 from reorder.cpu.emit import int64, loop
 
 if TYPE_CHECKING:
-    from reorder.cpu.emit import Elements
-    from reorder.cpu.strided import Loop
+    from reorder.cpu.emit import Elements, Loop
 
 __all__ = ["emit_transposed"]
 
