@@ -7,19 +7,19 @@ aside, number at most `max_nelems`.
 
 from __future__ import annotations
 
+import contextlib
+from functools import cache
 from math import lcm, prod
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from hypothesis import strategies as st
 
 from memdesc import DATA_TYPES, Digit, FormatTag, MemdescError, MemoryDesc, known_names, memory_desc
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from hypothesis.strategies import DrawFn, SearchStrategy
 
-__all__ = ["data_types", "desc_pairs", "descs", "dims", "sources", "strided_descs", "tag_descs", "tags", "texts", "view_descs"]
+__all__ = ["data_types", "desc_pairs", "descs", "descs_of", "dims", "strided_descs", "tag_descs", "tags", "texts", "view_descs"]
 
 MAX_NELEMS = 2048
 _SIZES = (1, 2, 3, 5, 4, 7, 8, 9, 15, 16, 17, 31, 33)
@@ -43,13 +43,14 @@ def texts() -> SearchStrategy[str]:
 def dims(draw: DrawFn, min_ndims: int = 1, max_ndims: int = 12, max_nelems: int = MAX_NELEMS // 8, *, zero: bool = True) -> tuple[int, ...]:
     """Draw logical sizes whose product is at most `max_nelems`, now and then with a 0."""
     # few dims mostly, 12 now and then
-    ndims = draw(st.one_of(st.integers(min_ndims, max(min(max_ndims, 4), min_ndims)), st.integers(min_ndims, max_ndims)))
+    counts = [*(3, 2, 4, 5, 3, 2, 4, 1), *range(1, max_ndims + 1)]
+    ndims = draw(st.sampled_from([count for count in counts if min_ndims <= count <= max_ndims]))
     room = max_nelems
     sizes = []
     for _ in range(ndims):
         sizes.append(draw(st.sampled_from([size for size in _SIZES if size <= room] or [1])))
         room //= sizes[-1]
-    sizes = list(draw(st.permutations(sizes))) if ndims > 1 else sizes
+    sizes = draw(st.permutations(sizes))
     if zero and draw(st.integers(0, 15)) == 15:
         sizes[draw(st.integers(0, ndims - 1))] = 0
     return tuple(sizes)
@@ -70,12 +71,12 @@ def tags(draw: DrawFn, ndims: int, max_tile: int = 64, *, any_digits: bool = Fal
         if not fitting:
             break
         # the same axis again, with others between or adjacent, is the interesting case
-        again = [axis for axis, _ in inner]
-        axis = draw(st.sampled_from(again)) if again and draw(st.booleans()) else draw(st.integers(0, len(axes) - 1))
+        again = [other for other, _ in inner]
+        axis = draw(st.sampled_from(again or [0])) if draw(st.booleans()) else draw(st.integers(0, len(axes) - 1))
         inner.append((axis, draw(st.sampled_from(fitting))))
         room //= inner[-1][1]
     steps = [1] * len(axes)
-    digits = []
+    digits: list[Digit] = []
     for axis, extent in reversed(inner):
         digits.insert(0, Digit(axis, steps[axis], extent))
         steps[axis] *= extent
@@ -110,32 +111,20 @@ def tag_descs(
 ) -> MemoryDesc:
     """Draw a dense descriptor of these dims: by a tag, or by a known name."""
     room = _room(sizes, max_nelems)
-    if any_digits and draw(st.integers(0, 3)) == 0 and (names := _names(len(sizes), room)):
-        try:
+    if any_digits and draw(st.integers(0, 3)) == 0 and (names := [name for name, tile in _tiles(len(sizes)) if tile <= room]):
+        with contextlib.suppress(MemdescError):  # a few names exist for some sizes only
             return memory_desc(sizes, dtype, draw(st.sampled_from(names)))
-        except MemdescError:  # a few names exist for some sizes only
-            pass
     return memory_desc(sizes, dtype, draw(tags(len(sizes), room, any_digits=any_digits and draw(st.booleans()))))
 
 
-def _fits(name: str, ndims: int, max_tile: int) -> bool:
-    try:
-        return memory_desc((1,) * ndims, "f32", name).padded_nelems <= max_tile
-    except MemdescError:
-        return False
-
-
-_TILES: dict[int, dict[str, int]] = {}
-
-
-def _names(ndims: int, max_tile: int) -> list[str]:
-    """Return the known names of so many dims whose blocks pad by at most `max_tile` times."""
-    if ndims not in _TILES:
-        _TILES[ndims] = {}
-        for name in known_names():
-            if _fits(name.text, ndims, 2**20):
-                _TILES[ndims][name.text] = memory_desc((1,) * ndims, "f32", name.text).padded_nelems
-    return [name for name, tile in _TILES[ndims].items() if tile <= max_tile]
+@cache
+def _tiles(ndims: int) -> list[tuple[str, int]]:
+    """Return the known names of so many dims, and how many times their blocks pad."""
+    tiles = []
+    for name in known_names():
+        with contextlib.suppress(MemdescError):
+            tiles.append((name.text, memory_desc((1,) * ndims, "f32", name.text).padded_nelems))
+    return tiles
 
 
 @st.composite
@@ -152,7 +141,8 @@ def strided_descs(
     steps = tag.block_sizes
     padded = [-(-size // step) * step for size, step in zip(sizes, steps, strict=True)]
     more = draw(st.integers(0, ndims - 1))
-    if sizes[more] and prod(size or 1 for size in padded) // padded[more] * (padded[more] + steps[more]) <= max_nelems and draw(st.booleans()):
+    grown = prod(size or 1 for size in padded) // max(padded[more], 1) * (padded[more] + steps[more])
+    if sizes[more] and grown <= max_nelems and draw(st.booleans()):
         padded[more] += steps[more]
     strides = [0] * ndims
     need = prod(digit.extent for digit in inner)
@@ -160,13 +150,13 @@ def strided_descs(
         strides[digit.axis] = need + draw(st.sampled_from((0, 0, 0, 1, 3)))
         need = strides[digit.axis] * max(padded[digit.axis] // steps[digit.axis], 1)
     offset0 = draw(st.sampled_from((0, 0, 1, 2, 7)))
-    kind = draw(st.integers(0, 5)) if source else 0
-    if kind == 5 and not inner:  # small ones that may not nest; what overlaps is replaced by what nests
+    kind = draw(st.sampled_from(("nested", "negative", "broadcast", "small"))) if source else "nested"
+    if kind == "small" and not inner:  # what overlaps is replaced by what nests
         small = [draw(st.integers(-9, 9)) for _ in sizes]
-        strides = small if _is_legal(sizes, small) else strides
-    if kind in {3, 4}:
-        for dim in draw(st.sets(st.integers(0, ndims - 1), max_size=2)):
-            strides[dim] = 0 if kind == 4 else -strides[dim]
+        strides = small if _is_legal(padded, small) else strides
+    if kind in {"negative", "broadcast"}:
+        for dim in draw(st.sets(st.integers(0, ndims - 1), min_size=1, max_size=3)):
+            strides[dim] = 0 if kind == "broadcast" else -strides[dim]
     outers = [padded[dim] // steps[dim] for dim in range(ndims)]
     offset0 += sum((count - 1) * -stride for count, stride in zip(outers, strides, strict=True) if stride < 0 < count) * all(sizes)
     return memory_desc(
@@ -180,7 +170,7 @@ def strided_descs(
     )
 
 
-def _is_legal(sizes: tuple[int, ...], strides: list[int]) -> bool:
+def _is_legal(sizes: list[int], strides: list[int]) -> bool:
     try:
         memory_desc(sizes, "u8", strides=strides, offset0=4096)
     except MemdescError:
@@ -199,17 +189,21 @@ def view_descs(draw: DrawFn, sizes: tuple[int, ...], dtype: str = "f32", max_nel
         block = tag.block_sizes[dim]
         after = draw(st.integers(0, 3)) if sizes[dim] % block == 0 or sizes[dim] < block else 0
         before = block * draw(st.integers(0, 2))
-        larger = -(-(before + sizes[dim] + after) // max(sizes[dim], 1))
+        larger = max(-(-(before + sizes[dim] + after) // max(sizes[dim], 1)), 1)
         if larger <= room:
             whole[dim], at[dim], room = before + sizes[dim] + after, before, room // larger
     return memory_desc(whole, dtype, tag).submemory(sizes, at)
 
 
-def _makers(*, source: bool) -> list[Callable[..., SearchStrategy[MemoryDesc]]]:
-    def strided(*args: Any, **options: Any) -> SearchStrategy[MemoryDesc]:  # noqa: ANN401 - passed on
-        return strided_descs(*args, source=source, **options)
-
-    return [tag_descs, tag_descs, strided, view_descs]
+@st.composite
+def descs_of(draw: DrawFn, sizes: tuple[int, ...], dtype: str = "f32", max_nelems: int = MAX_NELEMS, *, source: bool = True) -> MemoryDesc:
+    """Draw any descriptor of these dims; with `source` also such that may not be written to."""
+    kind = draw(st.sampled_from(("tag", "tag", "strides", "view")))
+    if kind == "tag":
+        return draw(tag_descs(sizes, dtype, max_nelems))
+    if kind == "strides":
+        return draw(strided_descs(sizes, dtype, max_nelems, source=source))
+    return draw(view_descs(sizes, dtype, max_nelems))
 
 
 @st.composite
@@ -218,13 +212,8 @@ def descs(
 ) -> MemoryDesc:
     """Draw any descriptor; with `source` also such that may not be written to."""
     sizes = draw(dims(1, max_ndims, max(max_nelems // 8, 1)))
-    make = draw(st.sampled_from(_makers(source=source)))
-    return draw(make(sizes, draw(data_types() if dtypes is None else dtypes), max_nelems))
-
-
-def sources(**options: Any) -> SearchStrategy[MemoryDesc]:  # noqa: ANN401 - passed on
-    """Return descriptors with any legal strides."""
-    return descs(source=True, **options)
+    dtype = draw(data_types() if dtypes is None else dtypes)
+    return draw(descs_of(sizes, dtype, max_nelems, source=source))
 
 
 @st.composite
@@ -234,6 +223,4 @@ def desc_pairs(
     """Draw a source and a destination of the same dims and data type."""
     sizes = draw(dims(1, max_ndims, max(max_nelems // 8, 1)))
     dtype = draw(data_types() if dtypes is None else dtypes)
-    src = draw(draw(st.sampled_from(_makers(source=True)))(sizes, dtype, max_nelems))
-    dst = draw(draw(st.sampled_from(_makers(source=False)))(sizes, dtype, max_nelems))
-    return src, dst
+    return draw(descs_of(sizes, dtype, max_nelems)), draw(descs_of(sizes, dtype, max_nelems, source=False))
