@@ -6,7 +6,7 @@ import difflib
 import json
 import re
 from functools import cache, lru_cache
-from importlib.resources import files
+from pkgutil import get_data
 from typing import TYPE_CHECKING, NamedTuple
 
 from memdesc.errors import MemdescError, UnknownFormatError
@@ -117,7 +117,7 @@ def known_names() -> tuple[Name, ...]:
     beyond these are read too. Sources: oneDNN 3.13
     `dnnl_format_tag_t`; OpenVINO 2021 to 2025 `format.hpp` and clDNN 2019; MACE.
     """
-    table = json.loads(files(__name__).joinpath("known.json").read_text(encoding="utf-8"))
+    table = json.loads(get_data(__name__, "known.json") or b"")
     names = [Name(onednn.VOCABULARY, text, onednn.domain(text)) for text in table["onednn"]]
     names += [Name(cldnn.VOCABULARY, text, cldnn.domain(text)) for text in table["cldnn"]]
     names += [Name(mace.VOCABULARY, text, mace.domain(text)) for text in mace.BUFFERS]
