@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ctypes import c_void_p
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -9,12 +10,16 @@ import numpy as np
 from memdesc import MemdescError, OverlapError
 from memdesc.search import SearchLimitError, Term, solve
 
+# An array object is Python's head, then the address of its data (numpy's C API,
+# PyArrayObject_fields); .ctypes.data says the same eight times slower.
+_DATA = object.__basicsize__
+
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from memdesc import MemoryDesc
 
-__all__ = ["address_of", "check_disjoint", "flat_bytes"]
+__all__ = ["BufferCheck", "address_of", "check_disjoint", "flat_bytes"]
 
 
 def flat_bytes(buffer: Any, desc: MemoryDesc, side: str, *, write: bool) -> NDArray[np.uint8]:
@@ -67,11 +72,40 @@ def flat_bytes(buffer: Any, desc: MemoryDesc, side: str, *, write: bool) -> NDAr
 
 def address_of(array: NDArray[Any]) -> int:
     """Return where an array starts."""
-    address: int = array.__array_interface__["data"][0]
-    return address
+    return c_void_p.from_address(id(array) + _DATA).value or 0
 
 
-def check_disjoint(src: NDArray[np.uint8], src_desc: MemoryDesc, dst: NDArray[np.uint8], dst_desc: MemoryDesc) -> None:
+class BufferCheck:
+    """What one side of a reorder asks of every buffer; a call checks one and returns it as an array."""
+
+    __slots__ = ("_alignment", "_dtypes", "desc", "min_nbytes", "side", "write")
+
+    def __init__(self, desc: MemoryDesc, side: str, *, write: bool) -> None:
+        self.desc = desc
+        self.side = side
+        self.write = write
+        self.min_nbytes = desc.min_nbytes
+        self._alignment = desc.dtype.bits_dtype.itemsize
+        self._dtypes = (desc.dtype.bits_dtype if desc.dtype.is_packed else desc.dtype.numpy, desc.dtype.bits_dtype, np.dtype(np.uint8))
+
+    def __call__(self, buffer: Any) -> NDArray[Any]:
+        """Return a buffer as a contiguous array that may be used; raises as `flat_bytes`."""
+        # what nearly every call passes; all else, and every refusal, by the long way
+        if type(buffer) is np.ndarray:
+            first, second, third = self._dtypes
+            dtype, flags = buffer.dtype, buffer.flags
+            if (
+                (dtype is first or dtype is second or dtype is third)
+                and buffer.nbytes >= self.min_nbytes
+                and flags.c_contiguous
+                and (flags.writeable or not self.write)
+                and not address_of(buffer) % self._alignment
+            ):
+                return buffer
+        return flat_bytes(buffer, self.desc, self.side, write=self.write)
+
+
+def check_disjoint(src: NDArray[Any], src_desc: MemoryDesc, dst: NDArray[Any], dst_desc: MemoryDesc) -> None:
     """Refuse buffers that share a byte that dst writes, unless nothing would move.
 
     Raises

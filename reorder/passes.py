@@ -2,14 +2,47 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from reorder.nodes import Box, Node
 
-__all__ = ["simplify"]
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+__all__ = ["simplify", "split_node"]
 
 
 def simplify(boxes: tuple[Box, ...]) -> tuple[Box, ...]:
     """Drop loops of one step, order the others by dst, fuse those contiguous on all sides."""
     return tuple(_simplify(box) for box in boxes)
+
+
+def split_node(box: Box, node: Node, size: int) -> Iterator[Box]:
+    """Cut a node of a box into whole pieces of `size` steps, the one that ends its data, and zeros."""
+    k = box.nodes.index(node)
+
+    def piece(start: int, *loops: Node) -> Box:
+        offsets = tuple(at + start * stride for at, stride in zip(box.offsets, node.strides, strict=True))
+        return Box(offsets, (*box.nodes[:k], *loops, *box.nodes[k + 1 :]), box.lookups)
+
+    far = tuple(size * stride for stride in node.strides)
+    if not node.valid:
+        whole, rest = divmod(node.extent, size)
+        if whole:
+            yield piece(0, Node(whole, 0, far), Node(size, 0, node.strides))
+        if rest:
+            yield piece(whole * size, Node(rest, 0, node.strides))
+        return
+    whole = node.valid // size
+    if whole:
+        yield piece(0, Node(whole, whole, far), Node(size, size, node.strides))
+    done = whole * size
+    if done < node.valid:
+        extent = min(size, node.extent - done)
+        yield piece(done, Node(extent, node.valid - done, node.strides))
+        done += extent
+    if done < node.extent:
+        yield piece(done, Node(node.extent - done, 0, node.strides))
 
 
 def _simplify(box: Box) -> Box:

@@ -7,16 +7,17 @@ Addresses, indices and strides are LLVM's i64, the latter two in elements.
 from __future__ import annotations
 
 from contextlib import contextmanager
+from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from llvmlite import ir
+from llvmlite import binding, ir
 from numba import types
 from numba.core import cgutils
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["I64", "Elements", "Loop", "int64", "loop"]
+__all__ = ["I64", "Elements", "Loop", "Place", "Rows", "int64", "loop", "maximum", "minimum", "register_bits"]
 
 I64 = ir.IntType(64)
 _BYTE = ir.IntType(8)
@@ -34,6 +35,29 @@ class Loop(NamedTuple):
     valid: Any
     src_stride: Any
     dst_stride: Any
+
+
+class Rows(NamedTuple):
+    """Rows `first` to `last`, which hold data up to `valid`, and tables of their offsets."""
+
+    first: Any
+    last: Any
+    valid: Any
+    src_table: Any
+    dst_table: Any
+
+    def each(self, builder: Any, src: Place, dst: Place) -> Iterator[tuple[Place, Place, Any]]:
+        """Emit a loop over the rows; gives where each lies, and whether it holds data."""
+        with loop(builder, self.first, self.last) as row:
+            places = []
+            for place, table in ((src, self.src_table), (dst, self.dst_table)):
+                offset = builder.load(builder.gep(builder.inttoptr(table, I64.as_pointer()), [row]))
+                places.append((place[0], builder.add(place[1], offset)))
+            yield places[0], places[1], builder.icmp_signed("<", row, self.valid)
+
+
+# An address, and an index of elements from there.
+Place = tuple[Any, Any]
 
 
 class Elements:
@@ -81,9 +105,13 @@ class Elements:
         else:
             self.builder.store(value, self.pointer(address, index))
 
-    def load_vector(self, address: Any, index: Any, of: Any) -> Any:
+    def vector(self, lanes: int) -> Any:
+        """Return the type of so many neighbouring elements."""
+        return ir.VectorType(self.type, lanes)
+
+    def load_vector(self, address: Any, index: Any, lanes: int) -> Any:
         """Return neighbouring elements as one vector."""
-        vector = self.builder.load(self.pointer(address, index, of))
+        vector = self.builder.load(self.pointer(address, index, self.vector(lanes)))
         vector.align = self.bits // 8
         return vector
 
@@ -91,9 +119,55 @@ class Elements:
         """Write neighbouring elements from one vector."""
         self.builder.store(value, self.pointer(address, index, value.type)).align = self.bits // 8
 
+    def copy_part(self, src: Place, dst: Place, count: Any, lanes: int) -> None:
+        """Copy fewer than `lanes` elements: a half, a quarter, ... as the bits of `count` say."""
+        builder = self.builder
+        lanes //= 2
+        while lanes:
+            with builder.if_then(builder.icmp_signed("!=", builder.and_(count, int64(lanes)), int64(0))):
+                done = builder.and_(count, int64(-2 * lanes))
+                self.store_vector(self.load_vector(src[0], builder.add(src[1], done), lanes), dst[0], builder.add(dst[1], done))
+            lanes //= 2
+
+    def copy(self, src: Place, dst: Place, count: Any, lanes: int) -> None:
+        """Copy a run with vectors; the last one meets the one before it."""
+        builder = self.builder
+        with builder.if_else(builder.icmp_signed(">=", count, int64(lanes))) as (long, short):
+            with long:
+                end = builder.sub(count, int64(lanes))
+                with loop(builder, int64(0), count, lanes) as i:
+                    at = minimum(builder, i, end)
+                    self.store_vector(self.load_vector(src[0], builder.add(src[1], at), lanes), dst[0], builder.add(dst[1], at))
+            with short:
+                self.copy_part(src, dst, count, lanes)
+
+    def scratch(self, lanes: int) -> Place:
+        """Return room on the stack for a vector."""
+        room = cgutils.alloca_once(self.builder, self.vector(lanes))
+        return self.builder.ptrtoint(room, I64), int64(0)
+
 
 @contextmanager
 def loop(builder: Any, start: Any, stop: Any, step: int = 1) -> Iterator[Any]:
     """Emit `for i in range(start, stop, step)`; gives i."""
     with cgutils.for_range_slice(builder, start, stop, int64(step), inc=True) as (i, _):
         yield i
+
+
+@cache
+def register_bits() -> int:
+    """Return how wide the vector registers of this machine are."""
+    features = binding.get_host_cpu_features()
+    if features.get("avx512bw") and features.get("avx512vl"):
+        return 512
+    return 256 if features.get("avx2") else 128
+
+
+def minimum(builder: Any, a: Any, b: Any) -> Any:
+    """Return the smaller of two integers."""
+    return builder.select(builder.icmp_signed("<", a, b), a, b)
+
+
+def maximum(builder: Any, a: Any, b: Any) -> Any:
+    """Return the larger of two integers."""
+    return builder.select(builder.icmp_signed(">", a, b), a, b)

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from memdesc import MemdescError
-from reorder.buffers import address_of, check_disjoint, flat_bytes
-from reorder.cpu.program import encode, points, split
-from reorder.cpu.threads import count_threads, run
+from reorder.buffers import BufferCheck, address_of, check_disjoint
+from reorder.cpu.program import encode, points, split, tile
+from reorder.cpu.threads import Shares, count_threads, run
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -34,11 +34,14 @@ class PreparedReorder:
     Safe to call from several threads at once, with different dst buffers.
     """
 
-    __slots__ = ("_parts", "plan", "threads")
+    __slots__ = ("_dst", "_parts", "_src", "_unit", "plan", "threads")
 
     def __init__(self, plan: ReorderPlan, threads: int | None = None) -> None:
         self.plan = plan
         self.threads = count_threads() if threads is None else _checked_threads(threads)
+        self._src = BufferCheck(plan.src, "src", write=False)
+        self._dst = BufferCheck(plan.dst, "dst", write=True)
+        self._unit = _UNITS[plan.dst.dtype.bits]
         plain = tuple(box for box in plan.boxes if not box.lookups)
         self._parts = [self._part(plain, ())] if plain else []
         self._parts += [self._part((box,), box.lookups) for box in plan.boxes if box.lookups]
@@ -50,8 +53,8 @@ class PreparedReorder:
         nbytes = self.plan.dst.dtype.nbytes(sum(box.size for box in boxes))
         # two 4-bit elements of one byte must not fall to two threads
         is_serial = nbytes < _SERIAL_NBYTES or self.plan.dst.dtype.is_packed
-        program, starts = encode(boxes)
-        return _Part(program, *split(starts, 1 if is_serial else self.threads), lookups)
+        program, records = encode(tile(boxes), self.plan.src.layout.last + 1)
+        return _Part(program, *split(records, 1 if is_serial else self.threads), lookups)
 
     def __call__(self, src: Any, dst: Any) -> None:
         """Reorder src into dst.
@@ -67,35 +70,34 @@ class PreparedReorder:
             If a buffer does not fit its descriptor, or they overlap; nothing is
             written then.
         """
-        plan = self.plan
-        source = flat_bytes(src, plan.src, "src", write=False)
-        target = flat_bytes(dst, plan.dst, "dst", write=True)
-        if not plan.boxes:
+        source, target = self._src(src), self._dst(dst)
+        if not self._parts:
             return
-        check_disjoint(source, plan.src, target, plan.dst)
-        unit = _UNITS[plan.dst.dtype.bits]
-        ends = address_of(source), address_of(target)
+        starts = address_of(source), address_of(target)
+        apart = starts[1] - starts[0]
+        if apart < self._src.min_nbytes and -apart < self._dst.min_nbytes:
+            check_disjoint(source, self.plan.src, target, self.plan.dst)
         for part in self._parts:
-            for places in points(part.lookups) if part.lookups else (_ORIGIN,):
-                part.run(ends, places, unit)
+            part.run(starts, self._unit)
 
 
 class _Part:
     """Boxes that are placed at the same points, and how threads share them."""
 
-    __slots__ = ("bounds", "lookups", "program", "tasks")
+    __slots__ = ("_arrays", "_program", "_shares", "lookups")
 
     def __init__(
         self, program: NDArray[np.int64], tasks: NDArray[np.int64], bounds: NDArray[np.int64], lookups: tuple[Lookup, ...]
     ) -> None:
-        self.program = program
-        self.tasks = tasks
-        self.bounds = bounds
+        self._arrays = program, tasks, bounds  # kept alive: the kernels take addresses
+        self._program = address_of(program)
+        self._shares = Shares(address_of(tasks), address_of(bounds), len(bounds) - 1, len(tasks))
         self.lookups = lookups
 
-    def run(self, ends: tuple[int, int], places: NDArray[np.int64], unit: Any) -> None:
-        bounds = address_of(self.bounds), len(self.bounds) - 1
-        run((*ends, address_of(self.program)), address_of(self.tasks), bounds, (address_of(places), len(places)), unit)
+    def run(self, starts: tuple[int, int], unit: Any) -> None:
+        """Run the boxes on src and dst that start at two addresses."""
+        for places in points(self.lookups) if self.lookups else (_ORIGIN,):
+            run((*starts, self._program), self._shares, (address_of(places), len(places)), unit)
 
 
 def _checked_threads(threads: Any) -> int:

@@ -8,11 +8,12 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from reorder.cpu.emit import I64, Elements, Loop, int64
-from reorder.cpu.program import HEAD, LOOP, RUN, TRANSPOSED
+from reorder.cpu.choose import RUN, TRANSPOSED
+from reorder.cpu.emit import I64, Elements, Loop, Rows, int64
+from reorder.cpu.program import HEAD, LOOP
 from reorder.cpu.run import emit_run
 from reorder.cpu.strided import emit_strided
-from reorder.cpu.transpose import emit_transposed
+from reorder.cpu.transpose import Nest, emit_transposed
 
 if TYPE_CHECKING:
     from numba.core.typing.templates import Signature
@@ -27,40 +28,41 @@ _MAX_LOOPS = 64
 def run_inner(
     _context: Any, src_at: Any, dst_at: Any, src: Any, dst: Any, box: Any, first: Any, last: Any, is_valid: Any, unit: Any
 ) -> tuple[Signature, Any]:
-    """Run the innermost loops of a box at one place, the first of them from `first` to `last`."""
+    """Run the inner part of a box at one place, its rows or columns from `first` to `last`."""
 
-    def build(_context: Any, builder: Any, _signature: Any, args: Any) -> Any:
+    def build(context: Any, builder: Any, _signature: Any, args: Any) -> Any:
         src_at, dst_at, src, dst, box, first, last, is_valid, _ = args
         elements = Elements(builder, unit)
+        zero = int64(0)
 
         def read(index: Any) -> Any:
             return builder.load(builder.gep(builder.inttoptr(box, I64.as_pointer()), [index]))
 
-        kernel, loops, inner = read(int64(0)), read(int64(3)), read(int64(4))
-        at = builder.add(int64(HEAD), builder.mul(int64(LOOP), builder.sub(loops, inner)))
+        at = builder.add(int64(HEAD), builder.mul(int64(LOOP), read(int64(3))))
 
-        def clamp(value: Any, low: Any, high: Any) -> Any:
-            value = builder.select(builder.icmp_signed("<", value, low), low, value)
-            return builder.select(builder.icmp_signed(">", value, high), high, value)
+        def own(k: int) -> Any:
+            return read(builder.add(at, int64(k)))
 
-        extent = builder.sub(last, first)
-        valid = clamp(builder.sub(read(builder.add(at, int64(1))), first), int64(0), extent)
-        valid = builder.select(is_valid, valid, int64(0))
-        node = Loop(extent, valid, read(builder.add(at, int64(2))), read(builder.add(at, int64(3))))
-        places = (src_at, src), (dst_at, dst)
-        is_run = builder.icmp_signed("==", kernel, int64(RUN))
-        with builder.if_else(is_run) as (then, otherwise):
-            with then:
-                emit_run(elements, *places, extent, valid)
+        def valid(k: int) -> Any:
+            return builder.select(is_valid, own(k), zero)
+
+        kernel = read(zero)
+        with builder.if_else(builder.icmp_signed("==", kernel, int64(TRANSPOSED))) as (transposed, otherwise):
+            with transposed:
+                tables = builder.add(box, builder.shl(builder.add(at, int64(4)), int64(3)))
+                columns = Nest(own(0), valid(1), tables)
+                rows = Nest(own(2), own(3), builder.add(tables, builder.shl(own(0), int64(3))))
+                emit_transposed(elements, (src_at, src), (dst_at, dst), columns, rows, (first, last, read(int64(4))))
             with otherwise:
-                is_transposed = builder.icmp_signed("==", kernel, int64(TRANSPOSED))
-                with builder.if_else(is_transposed) as (then_transposed, then_strided):
-                    with then_transposed:
-                        columns = Loop(*(read(builder.add(at, int64(LOOP + k))) for k in range(LOOP)))
-                        emit_transposed(elements, *places, node, columns)
-                    with then_strided:
-                        emit_strided(elements, *places, node)
-        return _context.get_dummy_value()
+                tables = builder.add(box, builder.shl(builder.add(at, int64(6)), int64(3)))
+                lines = Rows(first, last, valid(1), tables, builder.add(tables, builder.shl(own(0), int64(3))))
+                run = Loop(own(2), own(3), own(4), own(5))
+                with builder.if_else(builder.icmp_signed("==", kernel, int64(RUN))) as (contiguous, strided):
+                    with contiguous:
+                        emit_run(elements, (src_at, src), (dst_at, dst), lines, run)
+                    with strided:
+                        emit_strided(elements, (src_at, src), (dst_at, dst), lines, run)
+        return context.get_dummy_value()
 
     index = types.int64
     return types.void(index, index, index, index, index, index, index, types.boolean, unit), build

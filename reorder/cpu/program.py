@@ -1,17 +1,24 @@
 """Boxes as the flat table of int64 that the compiled walker reads.
 
-A record of a box is [kernel, src, dst, loops, inner loops], then four numbers a
-loop: extent, valid, src stride, dst stride, outermost first. A task is [start of a
-record, first, last]: a range of the outermost loop. A point is [src, dst]: where a
-box is placed; src -1 there means zeros.
+A record of a box is [kernel, src, dst, outer loops, end of src], four numbers for each
+outer loop (extent, valid, src stride, dst stride; outermost first), and what the kernel
+takes: [rows, valid] with the loop of the columns and two tables, src and dst offsets of
+the rows; or for transposed nests [columns, valid, rows, valid] and two tables, dst
+offsets of the columns and src offsets of the rows. A task is [start of a record, first, last, low, high]: a range of the outermost
+loop and one of the kernel's rows or columns. A point is [src, dst]: where a box is
+placed; src -1 there means zeros.
 """
 
 from __future__ import annotations
 
 from itertools import product
-from typing import TYPE_CHECKING
+from math import prod
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
+
+from reorder.cpu.choose import TILE, TRANSPOSED, choose
+from reorder.passes import split_node
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -20,70 +27,115 @@ if TYPE_CHECKING:
 
     from reorder.nodes import Box, Lookup, Node
 
-__all__ = ["HEAD", "KERNELS", "LOOP", "RUN", "STRIDED", "TRANSPOSED", "choose", "encode", "points", "split"]
+__all__ = ["HEAD", "LOOP", "Record", "encode", "points", "split", "tile"]
 
-RUN, STRIDED, TRANSPOSED = 0, 1, 2
 # numbers in front of the loops of a record, and numbers of a loop
 HEAD, LOOP = 5, 4
-KERNELS = {RUN: "run", STRIDED: "strided", TRANSPOSED: "transposed"}
 
-# Shorter runs are not worth a tile.
-_SHORTEST_RUN = 4
+# Threads share what the transposing kernel takes in whole cache lines.
+_GRAIN = 64
+# Longer runs are cut, so that threads can share them.
+_MAX_RUN = 1 << 14
 # Lookups are laid out in pieces, so that their tables stay in the cache.
 _MAX_POINTS = 1 << 15
-_UNIT = (1, 1, 0, 0)
 
 
-def choose(box: Box) -> tuple[int, tuple[Node, ...]]:
-    """Choose the kernel for the innermost loops of a box, and order its loops for it."""
-    nodes = box.nodes
-    if not nodes or nodes[-1].strides == (1, 1):
-        return RUN, nodes
-    if nodes[-1].valid == 0 and nodes[-1].strides[1] == 1:
-        return RUN, nodes
-    rows = next((node for node in nodes if node.strides[0] == 1 and node.extent >= _SHORTEST_RUN), None)
-    columns = next((node for node in nodes if node.strides[1] == 1 and node.extent >= _SHORTEST_RUN), None)
-    if rows is None or columns is None:
-        return STRIDED, nodes
-    return TRANSPOSED, (*(node for node in nodes if node not in (rows, columns)), rows, columns)
+class Record(NamedTuple):
+    """Where a box stands in the program, and how it can be shared."""
+
+    start: int
+    outer: int
+    inner: int
+    grain: int
+    size: int
 
 
-def encode(boxes: tuple[Box, ...]) -> tuple[NDArray[np.int64], list[tuple[int, int, int]]]:
-    """Return the records of boxes, and for each (start, extent of the outermost loop, elements)."""
+def tile(boxes: tuple[Box, ...]) -> tuple[Box, ...]:
+    """Cut what a kernel takes at once to what the cache holds."""
+    done: list[Box] = []
+    todo = list(reversed(boxes))
+    while todo:
+        box = todo.pop()
+        choice = choose(box)
+        nests = [choice.rows] if choice.kernel != TRANSPOSED else [choice.columns, choice.rows]
+        long = next((nest for nest in nests if prod(node.extent for node in nest) >= 2 * TILE), None)
+        # whole inner nodes, and as many steps of the last one as fit
+        size = max(1, TILE // prod(node.extent for node in long[:-1])) if long else 0
+        if choice.kernel != TRANSPOSED and choice.columns[0].extent > 2 * _MAX_RUN:
+            long, size = choice.columns, _MAX_RUN
+        if long is None or size >= long[-1].extent:
+            done.append(box)
+        else:
+            todo += split_node(box, long[-1], size)
+    return tuple(done)
+
+
+def encode(boxes: tuple[Box, ...], end: int) -> tuple[NDArray[np.int64], list[Record]]:
+    """Write the records of boxes; elements of src from `end` on must not be read."""
     program: list[int] = []
-    starts = []
+    records = []
     for box in boxes:
-        kernel, nodes = choose(box)
-        inner = 2 if kernel == TRANSPOSED else 1
-        loops = [(node.extent, node.valid, *node.strides) for node in nodes] or [_UNIT]
-        starts.append((len(program), loops[0][0], box.size))
-        program += [kernel, *box.offsets, len(loops), inner]
-        for loop in loops:
-            program += loop
-    return np.array(program, dtype=np.int64), starts
+        kernel, outer, rows, columns = choose(box)
+        start = len(program)
+        program += [kernel, *box.offsets, len(outer), end]
+        for node in outer:
+            program += _numbers(node)
+        if kernel == TRANSPOSED:
+            to, fro = _table(columns, 1), _table(rows, 0)
+            program += [len(to), _valid(columns), len(fro), _valid(rows), *to, *fro]
+            inner, grain = len(to), _GRAIN
+        else:
+            fro, to = _table(rows, 0), _table(rows, 1)
+            program += [len(to), _valid(rows), *_numbers(columns[0]), *fro, *to]
+            inner, grain = len(to), 1
+        records.append(Record(start, outer[0].extent if outer else 1, inner, grain, box.size))
+    return np.array(program, dtype=np.int64), records
 
 
-def split(starts: list[tuple[int, int, int]], parts: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def _numbers(node: Node) -> tuple[int, ...]:
+    return node.extent, node.valid, *node.strides
+
+
+def _valid(nest: tuple[Node, ...]) -> int:
+    """Return how many elements of a nest hold data: only its last node is ever ragged."""
+    return prod(node.extent for node in nest[:-1]) * nest[-1].valid
+
+
+def _table(nest: tuple[Node, ...], side: int) -> list[int]:
+    offsets = np.zeros(1, np.int64)
+    for node in nest:
+        offsets = (np.arange(node.extent, dtype=np.int64)[:, None] * node.strides[side] + offsets).ravel()
+    return [int(offset) for offset in offsets]
+
+
+def split(records: list[Record], parts: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Share the boxes out: tasks, and the first task of each part and one past the last.
 
-    Boxes are cut along their outermost loop, so that parts write equally much.
+    Boxes are cut along their outermost loop, or along what the kernel takes where that
+    loop has fewer steps than there are parts.
     """
-    total = sum(size for _, _, size in starts)
-    tasks: list[tuple[int, int, int]] = []
+    total = sum(record.size for record in records)
+    tasks: list[tuple[int, ...]] = []
     bounds = [0]
     done = 0
-    for start, extent, size in starts:
+    for record in records:
+        is_outer = record.outer >= parts or record.outer >= -(-record.inner // record.grain)
+        extent = record.outer if is_outer else -(-record.inner // record.grain)
         at = 0
         while at < extent:
             room = -(-total * len(bounds) // parts) - done
-            take = extent - at if len(bounds) == parts else min(extent - at, max(1, -(-room * extent // size)))
-            tasks.append((start, at, at + take))
+            take = extent - at if len(bounds) == parts else min(extent - at, max(1, -(-room * extent // record.size)))
+            first, last = at, at + take
+            if is_outer:
+                tasks.append((record.start, first, last, 0, record.inner))
+            else:
+                tasks.append((record.start, 0, record.outer, first * record.grain, min(last * record.grain, record.inner)))
             at += take
-            done += take * size // extent
+            done += take * record.size // extent
             if done >= -(-total * len(bounds) // parts) and len(bounds) < parts:
                 bounds.append(len(tasks))
     bounds += [len(tasks)] * (parts + 1 - len(bounds))
-    return np.array(tasks, dtype=np.int64).reshape(-1, 3), np.array(bounds, dtype=np.int64)
+    return np.array(tasks, dtype=np.int64).reshape(-1, 5), np.array(bounds, dtype=np.int64)
 
 
 def points(lookups: tuple[Lookup, ...]) -> Iterator[NDArray[np.int64]]:

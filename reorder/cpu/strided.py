@@ -1,4 +1,4 @@
-"""Micro-kernel: one loop of any strides, element by element."""
+"""Micro-kernel: rows of columns of any strides, element by element."""
 
 from __future__ import annotations
 
@@ -7,19 +7,21 @@ from typing import TYPE_CHECKING, Any
 from reorder.cpu.emit import int64, loop
 
 if TYPE_CHECKING:
-    from reorder.cpu.emit import Elements, Loop
+    from reorder.cpu.emit import Elements, Loop, Place, Rows
 
 __all__ = ["emit_strided"]
 
 
-def emit_strided(elements: Elements, src: tuple[Any, Any], dst: tuple[Any, Any], node: Loop) -> None:
-    """Move the valid elements of a loop and write zeros for the others."""
+def emit_strided(elements: Elements, src: Place, dst: Place, rows: Rows, columns: Loop) -> None:
+    """Move the elements that are valid in both loops and write zeros for the others."""
     builder = elements.builder
 
-    def at(place: tuple[Any, Any], i: Any, stride: Any) -> tuple[Any, Any]:
-        return place[0], builder.add(place[1], builder.mul(i, stride))
+    def along(place: Place, column: Any, stride: Any) -> Place:
+        return place[0], builder.add(place[1], builder.mul(column, stride))
 
-    with loop(builder, int64(0), node.valid) as i:
-        elements.store(elements.load(*at(src, i, node.src_stride)), *at(dst, i, node.dst_stride))
-    with loop(builder, node.valid, node.extent) as i:
-        elements.store(elements.zero, *at(dst, i, node.dst_stride))
+    for fro, to, is_valid in rows.each(builder, src, dst):
+        valid = builder.select(is_valid, columns.valid, int64(0))
+        with loop(builder, int64(0), valid) as column:
+            elements.store(elements.load(*along(fro, column, columns.src_stride)), *along(to, column, columns.dst_stride))
+        with loop(builder, valid, columns.extent) as column:
+            elements.store(elements.zero, *along(to, column, columns.dst_stride))

@@ -14,7 +14,7 @@ import os
 import threading
 from concurrent.futures import ThreadPoolExecutor, wait
 from importlib.metadata import PackageNotFoundError, distribution
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numba
 
@@ -23,7 +23,7 @@ from reorder.cpu.walk import walk, walk_parallel
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["cache_folder", "count_threads", "layer_name", "run"]
+__all__ = ["Shares", "cache_folder", "count_threads", "layer_name", "run"]
 
 _busy = threading.Lock()
 
@@ -56,33 +56,40 @@ def layer_name() -> str:
     return _State.layer
 
 
-def run(arguments: tuple[Any, ...], tasks: int, bounds: tuple[int, int], places: tuple[int, int], unit: Any) -> None:
-    """Run the parts of a program, all at once where that is safe.
+class Shares(NamedTuple):
+    """Tasks and how they are shared: addresses of both tables, and how many parts and tasks."""
+
+    tasks: int
+    bounds: int
+    parts: int
+    total: int
+
+
+def run(starts: tuple[int, int, int], shares: Shares, places: tuple[int, int], unit: Any) -> None:
+    """Run a program, its parts all at once where that is safe.
 
     Parameters
     ----------
-    arguments : tuple of int
+    starts : tuple of int
         Addresses of src, dst and the program.
-    tasks : int
-        Address of the tasks.
-    bounds : tuple of int
-        Address of the first task of each part, and the number of parts.
+    shares : Shares
+        Which part runs which tasks.
     places : tuple of int
         Address of the points, and their number.
     unit : numpy scalar
         Whose type is the element.
     """
-    address, parts = bounds
-    ends = (ctypes.c_int64 * (parts + 1)).from_address(address)
+    tasks, bounds, parts, total = shares
     layer = layer_name() if parts > 1 else "serial"
     if layer == "serial" or not _busy.acquire(blocking=False):
-        walk(*arguments, tasks, 0, ends[parts], *places, unit)
+        walk(*starts, tasks, 0, total, *places, unit)
         return
     try:
         if layer == "pool":
-            _run_pool(lambda part: walk(*arguments, tasks, ends[part], ends[part + 1], *places, unit), parts)
+            ends = (ctypes.c_int64 * (parts + 1)).from_address(bounds)
+            _run_pool(lambda part: walk(*starts, tasks, ends[part], ends[part + 1], *places, unit), parts)
         else:
-            walk_parallel(*arguments, tasks, address, parts, *places, unit)
+            walk_parallel(*starts, tasks, bounds, parts, *places, unit)
     finally:
         _busy.release()
 

@@ -1,77 +1,243 @@
-"""Micro-kernel: two loops, rows contiguous in src and columns contiguous in dst.
+"""Micro-kernel: a nest contiguous in src against a nest contiguous in dst.
 
-Squares of V x V elements are loaded as V vectors along src, transposed in registers
-by exchanging halves, quarters, ... of row pairs, and stored as V vectors along dst.
-LLVM splits the vectors where the machine's are shorter.
+The columns are the elements of a nest that is contiguous in src, the rows those of one
+that is contiguous in dst; two tables tell where each row starts in src and each
+column in dst. A tile of rows x columns is loaded as one vector along src for each row,
+transposed in registers, and stored as one vector along dst for each column. LLVM
+splits vectors where the machine's are shorter.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from llvmlite import ir
 
-from reorder.cpu.emit import int64, loop
+from reorder.cpu.emit import I64, int64, loop, minimum, register_bits
 
 if TYPE_CHECKING:
-    from reorder.cpu.emit import Elements, Loop
+    from reorder.cpu.emit import Elements, Place
 
-__all__ = ["emit_transposed"]
+__all__ = ["Nest", "emit_transposed", "tile_side"]
 
-# Elements on a side of the square, by width in bits.
-_SIDE = {8: 16, 16: 16, 32: 16, 64: 8}
+_LANE_BITS = 128
+# Elements on the short side of a tile for nests that are no longer.
+_SHORT = 4
 
 
-def emit_transposed(elements: Elements, src: tuple[Any, Any], dst: tuple[Any, Any], rows: Loop, columns: Loop) -> None:
-    """Move two loops; what is not valid in either is written zero."""
+class Nest(NamedTuple):
+    """One of the two nests: elements, valid ones, and the table of the other side's offsets."""
+
+    extent: Any
+    valid: Any
+    table: Any
+
+
+def tile_side(bits: int, register: int) -> int:
+    """Return the side of a tile whose rows fit half the vector registers of a machine.
+
+    `register` is their width in bits. 512-bit machines have 32 of them, others 16.
+    """
+    fit = register // bits
+    return max(2, min(fit, 16 if register > 2 * _LANE_BITS else max(8, _LANE_BITS // bits)))
+
+
+def emit_transposed(elements: Elements, src: Place, dst: Place, columns: Nest, rows: Nest, span: tuple[Any, Any, Any]) -> None:
+    """Move two nests; what is not valid in either is written zero.
+
+    `span` is the range of columns to write, and the end of what may be read of src.
+    """
     builder = elements.builder
-    side = 1 if elements.is_nibble else _SIDE[elements.bits]
+    if elements.is_nibble:
+        _emit_scalar(elements, src, dst, columns, rows, span)
+        return
+    side = tile_side(elements.bits, register_bits())
+    is_narrow = builder.icmp_signed("<=", columns.valid, int64(_SHORT))
+    is_flat = builder.icmp_signed("<=", rows.extent, int64(_SHORT))
+    with builder.if_else(is_narrow) as (narrow, wide):
+        with narrow:
+            _emit_tiles(elements, src, dst, columns, rows, span, (side, _SHORT))
+        with wide, builder.if_else(is_flat) as (flat, square):
+            with flat:
+                _emit_tiles(elements, src, dst, columns, rows, span, (_SHORT, side))
+            with square:
+                _emit_tiles(elements, src, dst, columns, rows, span, (side, side))
+    with loop(builder, builder.select(builder.icmp_signed(">", span[0], columns.valid), span[0], columns.valid), span[1]) as column:
+        to = _at(builder, dst, columns, column, int64(0))
+        with loop(builder, int64(0), rows.extent) as row:
+            elements.store(elements.zero, to[0], builder.add(to[1], row))
 
-    def from_src(row: Any, column: Any) -> tuple[Any, Any]:
-        return src[0], builder.add(builder.add(src[1], row), builder.mul(column, columns.src_stride))
 
-    def in_dst(row: Any, column: Any) -> tuple[Any, Any]:
-        return dst[0], builder.add(builder.add(dst[1], column), builder.mul(row, rows.dst_stride))
+def _at(builder: Any, place: Place, nest: Nest, index: Any, along: Any) -> Place:
+    """Return where an element of a nest lies on the side where it is not contiguous."""
+    offset = builder.load(builder.gep(builder.inttoptr(nest.table, I64.as_pointer()), [index]))
+    return place[0], builder.add(builder.add(place[1], offset), along)
 
-    def whole(count: Any) -> Any:
-        return builder.and_(count, int64(-side))
 
-    def copy(row_range: tuple[Any, Any], column_range: tuple[Any, Any]) -> None:
-        with loop(builder, *row_range) as row, loop(builder, *column_range) as column:
-            elements.store(elements.load(*from_src(row, column)), *in_dst(row, column))
+def _emit_tiles(
+    elements: Elements, src: Place, dst: Place, columns: Nest, rows: Nest, span: tuple[Any, Any, Any], shape: tuple[int, int]
+) -> None:
+    builder = elements.builder
+    high, wide = shape
+    first, last, end = span
+    last = minimum(builder, last, columns.valid)
+    # a ragged end is met by moving the last tile back, where there is room
+    back_row = builder.sub(rows.valid, int64(high))
+    can_move_row = builder.and_(builder.icmp_signed("==", rows.valid, rows.extent), builder.icmp_signed(">=", back_row, int64(0)))
+    back_column = builder.sub(last, int64(wide))
+    can_move_column = builder.icmp_signed(">=", back_column, first)
+    scratch = elements.scratch(max(high, wide))
+    with loop(builder, first, last, wide) as next_column, loop(builder, int64(0), rows.extent, high) as next_row:
+        column = builder.select(can_move_column, minimum(builder, next_column, back_column), next_column)
+        row = builder.select(can_move_row, minimum(builder, next_row, back_row), next_row)
+        is_full = builder.and_(
+            builder.icmp_signed("<=", builder.add(row, int64(high)), rows.valid),
+            builder.icmp_signed("<=", builder.add(column, int64(wide)), last),
+        )
+        with builder.if_else(is_full) as (full, ragged):
+            with full:
+                lines = [elements.load_vector(*_at(builder, src, rows, builder.add(row, int64(k)), column), wide) for k in range(high)]
+                for k, line in enumerate(_transpose(builder, lines, wide)):
+                    elements.store_vector(line, *_at(builder, dst, columns, builder.add(column, int64(k)), row))
+            with ragged:
+                lines = []
+                for k in range(high):
+                    lines.append(_load_ragged(elements, src, rows, (builder.add(row, int64(k)), column), (last, end), (wide, scratch)))
+                count = minimum(builder, builder.sub(rows.extent, row), int64(high))
+                for k, line in enumerate(_transpose(builder, lines, wide)):
+                    at = builder.add(column, int64(k))
+                    with builder.if_then(builder.icmp_signed("<", at, last)):
+                        to = _at(builder, dst, columns, at, row)
+                        with builder.if_else(builder.icmp_signed("==", count, int64(high))) as (whole, part):
+                            with whole:
+                                elements.store_vector(line, *to)
+                            with part:
+                                elements.store_vector(line, *scratch)
+                                elements.copy_part(scratch, to, count, high)
 
-    def clear(row_range: tuple[Any, Any], column_range: tuple[Any, Any]) -> None:
-        with loop(builder, *row_range) as row, loop(builder, *column_range) as column:
-            elements.store(elements.zero, *in_dst(row, column))
 
+def _load_ragged(elements: Elements, src: Place, rows: Nest, tile: tuple[Any, Any], ends: tuple[Any, Any], room: tuple[int, Place]) -> Any:
+    """Return one row of a tile: zeros beyond the valid rows, anything beyond the last column."""
+    builder = elements.builder
+    (row, column), (last, end), (wide, scratch) = tile, ends, room
+    zero = ir.Constant(elements.vector(wide), None)
+    before = builder.block
+    with builder.if_then(builder.icmp_signed("<", row, rows.valid)):
+        fro = _at(builder, src, rows, row, column)
+        fits = builder.icmp_signed("<=", builder.add(fro[1], int64(wide)), end)
+        with builder.if_else(fits) as (inside, outside):
+            with inside:
+                whole = elements.load_vector(*fro, wide)
+                whole_block = builder.block
+            with outside:
+                elements.copy_part(fro, scratch, builder.sub(last, column), wide)
+                part = elements.load_vector(*scratch, wide)
+                part_block = builder.block
+        found = builder.phi(zero.type)
+        found.add_incoming(whole, whole_block)
+        found.add_incoming(part, part_block)
+        found_block = builder.block
+    line = builder.phi(zero.type)
+    line.add_incoming(zero, before)
+    line.add_incoming(found, found_block)
+    return line
+
+
+def _transpose(builder: Any, lines: list[Any], wide: int) -> list[Any]:
+    """Turn `high` vectors of `wide` elements into `wide` vectors of `high`.
+
+    The longer side is first cut into squares of the shorter one.
+    """
+    high = len(lines)
+    if high > wide:
+        # blocks of `wide` rows, transposed each, joined side by side
+        blocks = [_square(builder, lines[k : k + wide]) for k in range(0, high, wide)]
+        return [_concatenate(builder, [block[i] for block in blocks]) for i in range(wide)]
+    undefined = ir.Constant(lines[0].type, ir.Undefined)
+    parts = []
+    for start in range(0, wide, high):
+        picks = _mask(range(start, start + high))
+        parts += _square(builder, [builder.shuffle_vector(line, undefined, picks) if high < wide else line for line in lines])
+    return parts
+
+
+def _square(builder: Any, lines: list[Any]) -> list[Any]:
+    """Transpose V vectors of V elements.
+
+    First in each 128-bit lane, by the unpack instructions that every machine has: lines of
+    a pair are interleaved by elements, pairs of pairs by two elements, and so on. Then whole
+    lanes change places: pairs at half the distance exchange halves, then quarters.
+    """
+    side = len(lines)
+    lane = min(side, _LANE_BITS // lines[0].type.element.width)
+    groups = [_in_lanes(builder, lines[k : k + lane], lane) for k in range(0, side, lane)]
+    columns: list[Any] = [None] * side
+    for k in range(lane):
+        across = [group[k] for group in groups]
+        distance = len(groups) // 2
+        while distance:
+            low = _mask(_exchange(side, lane, distance, upper=False))
+            high = _mask(_exchange(side, lane, distance, upper=True))
+            for i in range(len(across)):
+                if not i & distance:
+                    pair = across[i], across[i + distance]
+                    across[i], across[i + distance] = builder.shuffle_vector(*pair, low), builder.shuffle_vector(*pair, high)
+            distance //= 2
+        for n, vector in enumerate(across):
+            columns[n * lane + k] = vector
+    return columns
+
+
+def _in_lanes(builder: Any, lines: list[Any], lane: int) -> list[Any]:
+    """Transpose the first `lane` rows of every lane."""
+    side = lines[0].type.count
+    grain = 1
+    groups = [[line] for line in lines]
+    while len(groups) > 1:
+        picks = []
+        for half in (0, lane // 2):
+            chunks = [range(n + half + c, n + half + c + grain) for n in range(0, side, lane) for c in range(0, lane // 2, grain)]
+            picks.append(_mask(j + from_second * side for chunk in chunks for from_second in (0, 1) for j in chunk))
+        joined = []
+        for first, second in zip(groups[0::2], groups[1::2], strict=True):
+            joined.append([builder.shuffle_vector(a, b, mask) for a, b in zip(first, second, strict=True) for mask in picks])
+        groups = joined
+        grain *= 2
+    return groups[0]
+
+
+def _exchange(side: int, lane: int, distance: int, *, upper: bool) -> list[int]:
+    """Return which elements of two vectors make the first, or the second, after an exchange of lanes."""
+    picks = []
+    for j in range(side):
+        is_second = bool(j // lane & distance)
+        if upper:
+            picks.append(side + j if is_second else j + distance * lane)
+        else:
+            picks.append(side + j - distance * lane if is_second else j)
+    return picks
+
+
+def _concatenate(builder: Any, vectors: list[Any]) -> Any:
+    while len(vectors) > 1:
+        mask = _mask(range(2 * vectors[0].type.count))
+        vectors = [builder.shuffle_vector(*vectors[k : k + 2], mask) for k in range(0, len(vectors), 2)]
+    return vectors[0]
+
+
+def _mask(picks: Any) -> Any:
+    chosen = list(picks)
+    return ir.Constant(ir.VectorType(ir.IntType(32), len(chosen)), chosen)
+
+
+def _emit_scalar(elements: Elements, src: Place, dst: Place, columns: Nest, rows: Nest, span: tuple[Any, Any, Any]) -> None:
+    """Move element by element: 4-bit ones have no vectors."""
+    builder = elements.builder
     zero = int64(0)
-    full_rows, full_columns = whole(rows.valid), whole(columns.valid)
-    if side > 1:
-        vector = ir.VectorType(elements.type, side)
-        with loop(builder, zero, full_columns, side) as column, loop(builder, zero, full_rows, side) as row:
-            square = [elements.load_vector(*from_src(row, builder.add(column, int64(k))), vector) for k in range(side)]
-            for k, line in enumerate(_transpose(builder, square)):
-                elements.store_vector(line, *in_dst(builder.add(row, int64(k)), column))
-        copy((full_rows, rows.valid), (zero, full_columns))
-        copy((zero, rows.valid), (full_columns, columns.valid))
-    else:
-        copy((zero, rows.valid), (zero, columns.valid))
-    clear((zero, rows.valid), (columns.valid, columns.extent))
-    clear((rows.valid, rows.extent), (zero, columns.extent))
-
-
-def _transpose(builder: Any, square: list[Any]) -> list[Any]:
-    """Transpose V vectors of V elements; stage by stage the distance halves."""
-    side = len(square)
-    distance = side // 2
-    while distance:
-        low = [j if not j & distance else side + j - distance for j in range(side)]
-        high = [j + distance if not j & distance else side + j for j in range(side)]
-        masks = [ir.Constant(ir.VectorType(ir.IntType(32), side), picks) for picks in (low, high)]
-        square = list(square)
-        for i in range(side):
-            if not i & distance:
-                pair = square[i], square[i + distance]
-                square[i], square[i + distance] = (builder.shuffle_vector(*pair, mask) for mask in masks)
-        distance //= 2
-    return square
+    with loop(builder, span[0], span[1]) as column:
+        valid = builder.select(builder.icmp_signed("<", column, columns.valid), rows.valid, zero)
+        to = _at(builder, dst, columns, column, zero)
+        with loop(builder, zero, valid) as row:
+            elements.store(elements.load(*_at(builder, src, rows, row, column)), to[0], builder.add(to[1], row))
+        with loop(builder, valid, rows.extent) as row:
+            elements.store(elements.zero, to[0], builder.add(to[1], row))

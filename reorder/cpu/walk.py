@@ -23,10 +23,10 @@ def walk(src_at: int, dst_at: int, program: int, tasks: int, begin: int, end: in
     """Run tasks `begin` to `end`, each at `count` places."""
     at = counters()
     for step in range((end - begin) * count):
-        task = tasks + 24 * (begin + step // count)
+        task = tasks + 40 * (begin + step // count)
         place = step % count
         box = program + 8 * load_int(task, 0)
-        first, last = load_int(task, 1), load_int(task, 2)
+        first, last, low, high = load_int(task, 1), load_int(task, 2), load_int(task, 3), load_int(task, 4)
         src, dst = load_int(places, 2 * place), load_int(places, 2 * place + 1)
         # how many loops stand beyond their valid part: src has no element there
         beyond = 0
@@ -35,8 +35,7 @@ def walk(src_at: int, dst_at: int, program: int, tasks: int, begin: int, end: in
             beyond = 1
         src += load_int(box, 1) + first * load_int(box, HEAD + 2)
         dst += load_int(box, 2) + first * load_int(box, HEAD + 3)
-        outer = load_int(box, 3) - load_int(box, 4)
-        low, high = (first, last) if outer == 0 else (0, load_int(box, HEAD + LOOP * outer))
+        outer = load_int(box, 3)
         for k in range(outer):
             start = first if k == 0 else 0
             store_int(at, k, start)
