@@ -16,7 +16,10 @@ if TYPE_CHECKING:
 
     from memdesc import Axis, Block
 
-__all__ = ["Box", "Lookup", "Node"]
+__all__ = ["NOWHERE", "Box", "Lookup", "Node"]
+
+# The offset in src of what has no element there; others may be negative, relative to their box.
+NOWHERE = -(2**63)
 
 
 class Node(NamedTuple):
@@ -49,7 +52,7 @@ class Lookup(NamedTuple):
         return prod(axis.padded for axis, _ in self.dst)
 
     def tables(self, start: int, stop: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Return the offsets of src (-1 where dst is padding) and of dst for some steps."""
+        """Return the offsets of src (`NOWHERE` where dst is padding) and of dst for some steps."""
         sizes = dict(self.sizes)
         rest = np.arange(start, stop, dtype=np.int64)
         to = np.zeros_like(rest)
@@ -67,7 +70,7 @@ class Lookup(NamedTuple):
             for dim in axis.dims:
                 i = i * sizes[dim] + index[dim]
             source += _offsets(blocks, i)
-        source[is_padding] = -1
+        source[is_padding] = NOWHERE
         return source, to
 
     def __str__(self) -> str:

@@ -4,9 +4,9 @@ A record of a box is [kernel, src, dst, outer loops, end of src], four numbers f
 outer loop (extent, valid, src stride, dst stride; outermost first), and what the kernel
 takes: [rows, valid] with the loop of the columns and two tables, src and dst offsets of
 the rows; or for transposed nests [columns, valid, rows, valid] and two tables, dst
-offsets of the columns and src offsets of the rows. A task is [start of a record, first, last, low, high]: a range of the outermost
-loop and one of the kernel's rows or columns. A point is [src, dst]: where a box is
-placed; src -1 there means zeros.
+offsets of the columns and src offsets of the rows. A task is [start of a record, first,
+last, low, high]: a range of the outermost loop and one of the kernel's rows or columns.
+A point is [src, dst]: where a box is placed; src `NOWHERE` there means zeros.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from reorder.cpu.choose import TILE, TRANSPOSED, choose
+from reorder.nodes import NOWHERE
 from reorder.passes import split_node
 
 if TYPE_CHECKING:
@@ -150,7 +151,7 @@ def points(lookups: tuple[Lookup, ...]) -> Iterator[NDArray[np.int64]]:
         src = dst = np.zeros(1, dtype=np.int64)
         for lookup, start, loop in zip(lookups, starts, ranges, strict=True):
             own_src, own_dst = lookup.tables(start, min(start + loop.step, lookup.extent))
-            is_padding = (src < 0)[:, None] | (own_src < 0)
-            src = np.where(is_padding, -1, src[:, None] + own_src).ravel()
+            is_padding = (src == NOWHERE)[:, None] | (own_src == NOWHERE)
+            src = np.where(is_padding, NOWHERE, src[:, None] + own_src).ravel()
             dst = (dst[:, None] + own_dst).ravel()
         yield np.stack([src, dst], axis=1)

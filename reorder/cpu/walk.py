@@ -14,6 +14,7 @@ import numpy as np
 from reorder.cpu.intrinsics import counters, load_int, run_inner, store_int
 from reorder.cpu.jit import jit
 from reorder.cpu.program import HEAD, LOOP
+from reorder.nodes import NOWHERE
 
 __all__ = ["walk", "walk_parallel"]
 
@@ -30,7 +31,7 @@ def walk(src_at: int, dst_at: int, program: int, tasks: int, begin: int, end: in
         src, dst = load_int(places, 2 * place), load_int(places, 2 * place + 1)
         # how many loops stand beyond their valid part: src has no element there
         beyond = 0
-        if src < 0:
+        if src == NOWHERE:
             src = 0
             beyond = 1
         src += load_int(box, 1) + first * load_int(box, HEAD + 2)
