@@ -77,17 +77,23 @@ def save(path: str | os.PathLike[str], memory: Memory) -> None:
     desc = memory.desc
     array = memory.data
     if len(desc.blocks) == desc.ndims and desc.is_dense and not desc.offset0 and not desc.dtype.is_packed:
-        array = memory.elements.view(desc.dtype.numpy if desc.dtype.numpy.kind in "fiu" else desc.dtype.bits_dtype)
+        # .npy knows numpy's own types, not those of ml_dtypes
+        is_own = desc.dtype.numpy.isbuiltin == 1
+        array = memory.elements.view(desc.dtype.numpy if is_own else desc.dtype.bits_dtype)
         array = array.reshape([block.extent for block in sorted(desc.blocks, key=lambda b: (-b.stride, -b.extent, b.axis))])
-    # the descriptor first: a .npy beside a wrong one would be misread
-    beside = sidecar(path)
-    text = (to_json(desc) + "\n").encode()
+    target, beside = Path(path), sidecar(path)
+    staged: list[Path] = []
     try:
-        for target, write in ((beside, lambda file: file.write(text)), (Path(path), lambda file: np.lib.format.write_array(file, array))):
-            _replace(target, write)
+        staged.append(_stage(target, lambda file: np.lib.format.write_array(file, array)))
+        staged.append(_stage(beside, lambda file: file.write(f"{to_json(desc)}\n".encode())))
+        staged[0].replace(target)
+        staged[1].replace(beside)
     except OSError as error:
         msg = f"{os.fspath(path)!r} cannot be written: {error}"
         raise MemdescError(msg) from None
+    finally:
+        for left in staged:
+            left.unlink(missing_ok=True)
 
 
 def _relabel(array: NDArray[Any], dtype: str) -> NDArray[Any]:
@@ -99,17 +105,17 @@ def _relabel(array: NDArray[Any], dtype: str) -> NDArray[Any]:
     return array.view(wanted.numpy)
 
 
-def _replace(target: Path, write: Callable[[BinaryIO], Any]) -> None:
-    """Write a file under another name, then rename it."""
+def _stage(target: Path, write: Callable[[BinaryIO], Any]) -> Path:
+    """Write a file under another name in the folder of its target, to be renamed."""
     handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
     try:
         with os.fdopen(handle, "wb") as file:
             write(file)
         Path(name).chmod(0o666 & ~_umask())
-        Path(name).replace(target)
     except BaseException:
         Path(name).unlink(missing_ok=True)
         raise
+    return Path(name)
 
 
 def _umask() -> int:

@@ -1,0 +1,122 @@
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from memdesc import __version__
+from reorder.cli import main
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pytest import CaptureFixture  # noqa: PT013 - the type of a fixture
+
+
+@pytest.fixture
+def tensor(tmp_path: Path) -> tuple[str, str]:
+    """A saved array, and where its reorder goes."""
+    np.save(tmp_path / "in.npy", np.random.default_rng(0).random((2, 17, 5, 4), np.float32))
+    return str(tmp_path / "in.npy"), str(tmp_path / "out.npy")
+
+
+def facts(capsys: CaptureFixture[str], *arguments: str) -> dict[str, object]:
+    assert main([*arguments, "--json"]) == 0
+    found: dict[str, object] = json.loads(capsys.readouterr().out)
+    return found
+
+
+def refusal(capsys: CaptureFixture[str], *arguments: str) -> str:
+    """Run a command that must fail; returns its only line."""
+    assert main(arguments) == 2
+    shown = capsys.readouterr()
+    assert shown.out == ""
+    assert shown.err.startswith("memdesc: ")
+    assert shown.err.count("\n") == 1
+    return shown.err
+
+
+def test_show_says_sizes_strides_blocks_padding_and_names(capsys: CaptureFixture[str]) -> None:
+    shown = facts(capsys, "show", "nChw8c", "2x17x5x4", "--dtype", "f32")
+    assert shown["padded dims"] == [2, 24, 5, 4]
+    assert shown["strides"] == [480, 160, 32, 8]
+    assert (shown["inner blocks"], shown["inner dims"]) == ([8], [1])
+    assert (shown["bytes"], shown["unpadded bytes"], shown["padding overhead"]) == (3840, 2720, 1.4118)
+    assert {"vocabulary": "cldnn", "text": "b_fs_yx_fsv8", "domain": "data"} in shown["names"]  # type: ignore[operator] # a list
+
+
+def test_show_prints_one_fact_a_line_for_a_reader(capsys: CaptureFixture[str]) -> None:
+    assert main(["show", "nChw8c", "2x17x5x4"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert "padded dims       2 24 5 4" in lines
+    assert "                  b_fs_yx_fsv8 (cldnn, data)" in lines
+
+
+def test_show_says_why_a_swizzle_has_no_inner_blocks(capsys: CaptureFixture[str]) -> None:
+    assert main(["show", "os_is_yx_osa4_isa8_osv8_isv4_swizzled_by_4", "35x37x2x3", "--dtype", "s8"]) == 0
+    shown = capsys.readouterr().out
+    assert "swizzled" in shown
+    assert "axis 0, step 32, extent 2, stride 12288" in shown
+
+
+def test_show_knows_images(capsys: CaptureFixture[str]) -> None:
+    shown = facts(capsys, "show", "in_out_channel", "1x64x56x56")
+    assert (shown["width"], shown["height"], shown["channels"]) == (896, 56, 4)
+
+
+def test_a_reorder_and_the_way_back_restore_the_file(tensor: tuple[str, str], tmp_path: Path, capsys: CaptureFixture[str]) -> None:
+    source, target = tensor
+    wrote = facts(capsys, "reorder", source, target, "--from", "nchw", "--to", "nChw16c", "--threads", "2")
+    assert wrote["bytes"] == 5120
+    back = str(tmp_path / "back.npy")
+    facts(capsys, "reorder", target, back, "--from", "nChw16c", "--to", "nchw")
+    assert np.array_equal(np.load(back), np.load(source))
+
+
+def test_check_finds_what_does_not_belong_into_the_padding(tensor: tuple[str, str], capsys: CaptureFixture[str]) -> None:
+    source, target = tensor
+    facts(capsys, "reorder", source, target, "--to", "nChw16c")
+    assert facts(capsys, "check", target)["zero"] is True
+    raw = np.load(target)
+    raw[-4] = 1
+    np.save(target, raw)
+    assert main(["check", target]) == 1
+    assert "(1, 31, 4, 3), byte 5116" in capsys.readouterr().out
+
+
+def test_doctor_says_versions_threads_and_the_cache(capsys: CaptureFixture[str]) -> None:
+    shown = facts(capsys, "doctor")
+    assert shown["memdesc"] == __version__
+    assert shown["numpy"] == np.__version__
+    assert shown["thread layer"] in {"tbb", "omp", "pool"}
+    assert "kernel cache" in shown
+
+
+def test_bad_input_is_one_line_on_stderr_and_exit_code_2(tensor: tuple[str, str], capsys: CaptureFixture[str]) -> None:
+    source, target = tensor
+    assert "did you mean 'nChw8c'" in refusal(capsys, "show", "nChw8d", "2x17x5x4")
+    assert "not sizes joined by x" in refusal(capsys, "show", "nChw8c", "2,17")
+    assert "2 sizes" in refusal(capsys, "show", "nChw8c", "2x17")
+    assert "unknown data type 'f31'" in refusal(capsys, "show", "nChw8c", "2x17x5x4", "--dtype", "f31")
+    assert "use memdesc.image_desc" in refusal(capsys, "reorder", source, target, "--to", "in_out_channel")
+    assert "cannot be read" in refusal(capsys, "reorder", "none.npy", target, "--to", "nhwc")
+    assert "no descriptor beside it" in refusal(capsys, "check", source)
+    assert "threads must be" in refusal(capsys, "reorder", source, target, "--to", "nhwc", "--threads", "0")
+    facts(capsys, "reorder", source, target, "--to", "nChw16c")
+    assert "leave --from out" in refusal(capsys, "reorder", target, source, "--from", "nhwc", "--to", "nchw")
+
+
+def test_the_command_is_installed_and_its_help_shows_an_example() -> None:
+    for command in ("show", "reorder", "check", "doctor"):
+        ran = subprocess.run([sys.executable, "-m", "reorder.cli", command, "--help"], capture_output=True, text=True, check=True)
+        assert f"example: memdesc {command}" in ran.stdout
+
+
+def test_a_reader_that_closes_the_pipe_early_is_no_error() -> None:
+    command = f"{sys.executable} -m reorder.cli show nChw8c 2x17x5x4 | head -c 1"
+    ran = subprocess.run(["bash", "-c", f"set -o pipefail; {command}"], capture_output=True, text=True, check=False)
+    assert ran.stderr == ""
