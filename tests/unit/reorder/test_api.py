@@ -1,0 +1,182 @@
+"""reorder() as a caller meets it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tracemalloc
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import reorder
+from memdesc import MemdescError, array_desc, memory_desc, parse_tag
+
+
+def cube(*shape: int, dtype: Any = np.float32) -> np.ndarray[Any, Any]:
+    return np.arange(np.prod(shape)).astype(dtype).reshape(shape)
+
+
+def test_an_array_goes_to_a_blocked_layout_and_back() -> None:
+    x = cube(2, 17, 5, 4)
+    for tag in ("nChw8c", "nhwc", "b_fs_yx_fsv16", "aBcd3b", "ABcd4a8b8a2b", parse_tag("bdca"), "NHWC"):
+        memory = reorder.reorder(x, tag)
+        assert np.array_equal(memory.numpy(), x)
+        assert np.array_equal(reorder.reorder(memory, "abcd").numpy(), x)
+
+
+@pytest.mark.parametrize(
+    "view", [np.s_[::-1, :, ::2], np.s_[:, ::-3, ::-1], np.s_[1:, 2:, :-1], np.s_[:0], np.s_[:, :1], np.s_[::-1, ::-1, ::-1]]
+)
+def test_arrays_of_any_strides_are_sources(view: Any) -> None:
+    x = cube(4, 9, 6)[view]
+    assert np.array_equal(reorder.reorder(x, "cBa4b").numpy(), x)
+    assert np.array_equal(reorder.reorder(x.transpose(2, 0, 1), "abc").numpy(), x.transpose(2, 0, 1))
+
+
+def test_a_broadcast_array_is_a_source() -> None:
+    x = np.broadcast_to(np.arange(5, dtype=np.int8), (3, 5))
+    assert np.array_equal(reorder.reorder(x, "aB4b").numpy(), x)
+
+
+def test_src_names_the_order_of_the_axes_of_an_array() -> None:
+    nhwc = cube(2, 5, 4, 17)
+    memory = reorder.reorder(nhwc, "nChw16c", src="nhwc")
+    assert memory.desc.dims == (2, 17, 5, 4)
+    assert np.array_equal(memory.numpy(), nhwc.transpose(0, 3, 1, 2))
+
+
+def test_src_names_the_blocks_of_a_physical_array() -> None:
+    x = cube(2, 32, 3, 5)
+    physical = reorder.reorder(x, "nChw16c").blocks()
+    assert np.array_equal(reorder.reorder(physical, "nchw", src="nChw16c").numpy(), x)
+
+
+def test_src_that_does_not_fit_the_array_is_refused() -> None:
+    with pytest.raises(MemdescError, match="spells 4 axes in memory order, but x has 3"):
+        reorder.reorder(cube(2, 3, 4), "abc", src="nhwc")
+    with pytest.raises(MemdescError, match="block of 16, but that axis of x has 8"):
+        reorder.reorder(cube(1, 1, 2, 2, 8), "nchw", src="nChw16c")
+    with pytest.raises(MemdescError, match="cuts several dims as one index"):
+        reorder.reorder(cube(1, 1, 1, 2, 16), "oiyx", src="i_yxs_os_yxsv2_osv16")
+
+
+def test_src_may_describe_a_raw_buffer() -> None:
+    desc = memory_desc((1, 3, 2, 2), "f32", "nChw8c")
+    x = cube(1, 3, 2, 2)
+    raw = reorder.reorder(x, desc).data.tobytes()
+    assert np.array_equal(reorder.reorder(raw, "nchw", src=desc).numpy(), x)  # type: ignore[arg-type] # bytes are a buffer
+
+
+def test_a_result_goes_into_out_which_is_returned() -> None:
+    out = reorder.Memory(memory_desc((2, 3), "f32", "ba"))
+    assert reorder.reorder(cube(2, 3), out=out) is out
+    assert np.array_equal(out.numpy(), cube(2, 3))
+    with pytest.raises(MemdescError, match=r"out is .*'ba'.*, but dst asks for .*'ab'"):
+        reorder.reorder(cube(2, 3), "ab", out=out)
+
+
+def test_a_caller_who_asks_for_nothing_or_the_wrong_thing_is_told() -> None:
+    with pytest.raises(MemdescError, match="give dst, the layout to move into, or out"):
+        reorder.reorder(cube(2, 3))
+    with pytest.raises(MemdescError, match="out must be a Memory, not ndarray"):
+        reorder.reorder(cube(2, 3), out=cube(2, 3))  # type: ignore[arg-type] # what a caller might pass
+    with pytest.raises(MemdescError, match="a Memory has its own descriptor"):
+        reorder.reorder(reorder.reorder(cube(2, 3), "ab"), "ba", src="ab")
+    with pytest.raises(MemdescError, match="not list; for raw bytes give src="):
+        reorder.reorder([1.0], "a")  # type: ignore[arg-type] # what a caller might pass
+    with pytest.raises(MemdescError, match="0 sizes; a descriptor has 1 to 12"):
+        reorder.reorder(np.zeros(()), "a")
+
+
+def test_dims_and_dtypes_of_both_sides_must_agree() -> None:
+    with pytest.raises(MemdescError, match=r"src has dims \(2, 3\), dst has dims \(3, 2\)"):
+        reorder.plan_reorder(memory_desc((2, 3), "f32", "ab"), memory_desc((3, 2), "f32", "ab"))
+    with pytest.raises(MemdescError, match="src is f32, dst is s8: a reorder does not convert yet"):
+        reorder.reorder(cube(2, 3), memory_desc((2, 3), "s8", "ab"))
+    with pytest.raises(MemdescError, match="stride of 0"):
+        reorder.reorder(cube(2, 3), memory_desc((2, 3), "f32", strides=(0, 1)))
+
+
+def test_threads_are_a_count_of_one_or_more() -> None:
+    for threads in (0, -1, 1.5, "2"):
+        with pytest.raises(MemdescError, match="threads must be an integer of 1 or more"):
+            reorder.reorder(cube(2, 3), "ba", threads=threads)  # type: ignore[arg-type] # what a caller might pass
+    reorder.reorder(cube(2, 3), "ba", threads=1000)
+
+
+@pytest.mark.parametrize("dtype", [ml_dtypes.int4, ml_dtypes.uint4, ml_dtypes.float4_e2m1fn])
+@pytest.mark.parametrize("shape", [(3, 5), (1, 1), (0, 3), (2, 8)])
+def test_unpacked_4_bit_arrays_are_packed_and_come_back(dtype: Any, shape: tuple[int, ...]) -> None:
+    x = np.random.default_rng(0).integers(0, 16, shape, np.uint8).view(dtype)
+    memory = reorder.reorder(x, "BA4a2b")
+    assert memory.nbytes == memory.desc.nbytes
+    assert np.array_equal(memory.numpy().view(np.uint8) & 15, x.view(np.uint8) & 15)
+    assert np.array_equal(reorder.reorder(x[::-1], "ab").numpy().view(np.uint8) & 15, x[::-1].view(np.uint8) & 15)
+
+
+def test_arrays_that_no_descriptor_describes_are_refused_with_the_way_out() -> None:
+    record = np.zeros(4, [("a", np.float32), ("b", np.int8)])
+    with pytest.raises(MemdescError, match="stride of 5 bytes, no multiple of the 4-byte element; copy the array"):
+        reorder.reorder(record["a"], "a")
+    with pytest.raises(MemdescError, match="native byte order"):
+        reorder.reorder(np.zeros(4, ">f4"), "a")
+    with pytest.raises(MemdescError, match="unknown data type"):
+        reorder.reorder(np.zeros(4, complex), "a")
+
+
+def test_zero_sized_dims_succeed_and_do_nothing() -> None:
+    out = reorder.Memory(memory_desc((2, 0, 3), "f32", "aBc8b"))
+    assert reorder.reorder(np.zeros((2, 0, 3), np.float32), out=out) is out
+    reorder.execute(reorder.plan_reorder(out.desc, out.desc), b"", bytearray())
+
+
+def test_a_plan_is_found_again_for_equal_descriptors() -> None:
+    plans = [reorder.plan_reorder(memory_desc((2, 3), "f32", "ab"), memory_desc((2, 3), "f32", "ba")) for _ in range(2)]
+    assert plans[0] is plans[1]
+    assert hash(plans[0]) == hash(plans[1])
+
+
+def test_descriptors_that_differ_in_unit_strides_share_a_plan_and_move_the_same() -> None:
+    for strides in ((4, 4, 1), (4, 77, 1)):
+        desc = memory_desc((2, 1, 4), "f32", strides=strides)
+        x = cube(8)
+        out = reorder.reorder(x, "cba", src=desc)
+        assert np.array_equal(out.numpy().ravel(), x)
+
+
+def test_a_prepared_reorder_is_called_with_new_buffers() -> None:
+    src, dst = memory_desc((8, 20), "s8", "ab"), memory_desc((8, 20), "s8", "aB16b")
+    run = reorder.prepare(reorder.plan_reorder(src, dst), threads=1)
+    for seed in range(3):
+        x = np.random.default_rng(seed).integers(-128, 128, (8, 20), np.int8)
+        out = reorder.Memory(dst)
+        run(x, out.data)
+        assert np.array_equal(out.numpy(), x)
+
+
+@pytest.mark.parametrize(("a", "b"), [("abcd", "aBcd16b"), ("aBcd48b", "aBcd32b"), ("abdc", "ab(CD)4(cd)")])
+def test_a_large_reorder_allocates_no_more_than_a_mebibyte(a: str, b: str) -> None:
+    src, dst = memory_desc((4, 96, 128, 130), "f32", a), memory_desc((4, 96, 128, 130), "f32", b)
+    source, target = reorder.Memory(src), reorder.Memory(dst)
+    run = reorder.prepare(reorder.plan_reorder(src, dst))
+    run(source.data, target.data)
+    tracemalloc.start()
+    try:
+        reorder.prepare(reorder.plan_reorder(src, dst))(source.data, target.data)
+        assert tracemalloc.get_traced_memory()[1] < 1 << 20
+    finally:
+        tracemalloc.stop()
+
+
+def test_importing_loads_neither_numba_nor_pyopencl() -> None:
+    program = "import sys, memdesc, reorder; print([m for m in ('numba', 'llvmlite', 'pyopencl') if m in sys.modules])"
+    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert ran.stdout.strip() == "[]"
+
+
+def test_a_source_is_described_where_it_lies() -> None:
+    x = cube(3, 4)[:, ::-1]
+    assert array_desc(x).offset0 == 3

@@ -1,0 +1,194 @@
+"""The zero-padding contract, and what a Memory shows of its buffer."""
+
+from __future__ import annotations
+
+import mmap
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import reorder
+from memdesc import MemdescError, NotBlockedError, PaddingError, memory_desc
+from memdesc.inverse import index_at
+
+DTYPES = ["f64", "f32", "f16", "bf16", "f8_e5m2", "f8_e4m3", "e8m0", "f4_e2m1", "s64", "s32", "s8", "u8", "s4", "u4"]
+PADDED = memory_desc((2, 17, 3, 2), "f32", "nChw8c")
+
+
+def test_new_memory_is_zeroed_and_starts_with_a_cache_line() -> None:
+    memory = reorder.Memory(PADDED)
+    assert memory.nbytes == PADDED.nbytes
+    assert not memory.data.any()
+    assert memory.data.ctypes.data % 64 == 0
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("tag", ["aBcd8b", "ABcd8b4a", "ABcd4a/1.8b8a/4.4b", "Abcd32a__b32", "b(CD)A2(cd)16a"])
+def test_attaching_a_buffer_clears_its_padding_and_keeps_its_elements(dtype: str, tag: str) -> None:
+    desc = memory_desc((3, 5, 3, 3), dtype, tag)
+    buffer = np.random.default_rng(1).integers(1, 256, desc.nbytes, np.uint8)
+    expected = reorder.Memory(desc, buffer.copy(), zero_pad=False).numpy().tobytes()
+    memory = reorder.Memory(desc, buffer)
+    assert np.shares_memory(memory.data, buffer)
+    assert memory.numpy().tobytes() == expected
+    memory.check_padding()
+
+
+def test_zero_pad_false_leaves_the_buffer_alone() -> None:
+    buffer = np.full(PADDED.nbytes, 7, np.uint8)
+    reorder.Memory(PADDED, buffer, zero_pad=False)
+    assert (buffer == 7).all()
+
+
+def test_check_padding_names_the_lowest_wrong_byte_and_its_position() -> None:
+    memory = reorder.Memory(PADDED)
+    memory.elements[[97, 287]] = 5
+    with pytest.raises(PaddingError, match=r"not zero at \(0, 17, 0, 0\), byte 388: found bits 0x5 beyond the dims"):
+        memory.check_padding()
+    memory.elements[97] = 0
+    assert index_at(PADDED.layout, 287) == (1, 23, 2, 1)
+    with pytest.raises(PaddingError, match=r"not zero at \(1, 23, 2, 1\), byte 1148"):
+        memory.check_padding()
+
+
+@pytest.mark.parametrize("dtype", ["s4", "u4", "f4_e2m1"])
+def test_a_wrong_half_byte_is_found_and_its_byte_named(dtype: str) -> None:
+    memory = reorder.Memory(memory_desc((1, 3), dtype, "aB8b"))
+    memory.data[1] = 0xF0
+    with pytest.raises(PaddingError, match=r"not zero at \(0, 3\), byte 1: found bits 0xf"):
+        memory.check_padding()
+
+
+def test_an_odd_end_of_4_bit_elements_leaves_the_half_behind_it() -> None:
+    desc = memory_desc((3,), "u4", "a")
+    buffer = np.array([0x21, 0xF3, 0xAA], np.uint8)
+    memory = reorder.Memory(desc, buffer)
+    assert memory.nbytes == 2
+    memory.apply(lambda x: x)
+    reorder.reorder(np.array([5, 6, 7], ml_dtypes.uint4), out=memory)
+    assert buffer.tolist() == [0x65, 0xF7, 0xAA]
+
+
+def test_a_read_only_buffer_with_padding_is_refused_with_advice() -> None:
+    buffer = bytes(PADDED.nbytes)
+    with pytest.raises(MemdescError, match="read-only, but zeros belong into its padding; pass a copy, or zero_pad=False"):
+        reorder.Memory(PADDED, buffer)
+    assert reorder.Memory(PADDED, buffer, zero_pad=False).numpy().sum() == 0
+    reorder.Memory(memory_desc((2, 3), "s8", "ab"), bytes(6))
+
+
+def test_padding_that_lies_on_data_is_refused() -> None:
+    desc = memory_desc((1, 3), "f32", strides=(0, 0), padded_dims=(1, 4))
+    with pytest.raises(MemdescError, match="stride of 0"):
+        reorder.Memory(desc, np.zeros(4, np.float32))
+
+
+def test_bytes_that_no_machine_has_are_a_memory_error() -> None:
+    with pytest.raises(MemoryError):
+        reorder.Memory(memory_desc((2**62,), "u8", "a"))
+
+
+def test_something_else_than_a_descriptor_is_refused() -> None:
+    with pytest.raises(MemdescError, match="needs a MemoryDesc, not 'nchw'"):
+        reorder.Memory("nchw")  # type: ignore[arg-type] # what a caller might pass
+
+
+def test_buffers_of_every_kind_are_attached_without_a_copy() -> None:
+    desc = memory_desc((2, 3), "f32", "ab")
+    for buffer in (bytearray(24), memoryview(bytearray(24)), mmap.mmap(-1, 24), np.zeros(6, np.float32), np.zeros((2, 3), np.uint32)):
+        memory = reorder.Memory(desc, buffer)
+        memory.data[0] = 9
+        assert bytes(buffer)[0] == 9
+
+
+def test_a_view_of_a_parent_clears_only_its_own_padding() -> None:
+    parent = memory_desc((2, 20, 2, 2), "f32", "aBcd8b")
+    buffer = np.full(parent.nbytes // 4, 7, np.float32)
+    view = parent.submemory((2, 4, 2, 2), (0, 16, 0, 0))
+    reorder.Memory(view, buffer)
+    reference = np.full(parent.nbytes // 4, 7, np.float32)
+    for n in range(2):
+        for place in range(4):
+            start = n * 96 + 64 + place * 8
+            reference[start + 4 : start + 8] = 0
+    assert np.array_equal(buffer, reference)
+
+
+def test_plain_memory_shows_itself_as_an_array_without_a_copy() -> None:
+    x = np.arange(24, dtype=np.float32).reshape(1, 2, 3, 4)
+    memory = reorder.reorder(x, "nhwc")
+    shown = memory.numpy(copy=False)
+    assert np.array_equal(shown, x)
+    shown[0, 0, 0, 0] = 99
+    assert memory.numpy()[0, 0, 0, 0] == 99
+    assert not np.shares_memory(memory.numpy(copy=True), memory.data)
+
+
+def test_blocked_memory_is_copied_and_never_promised_as_a_view() -> None:
+    memory = reorder.reorder(np.ones((1, 3, 2, 2), np.float32), "nChw8c")
+    assert not np.shares_memory(memory.numpy(), memory.data)
+    with pytest.raises(MemdescError, match=r"numpy\(copy=False\) cannot be; see blocks\(\)"):
+        memory.numpy(copy=False)
+    with pytest.raises(ValueError, match="copy"):
+        np.asarray(memory, copy=False)
+
+
+def test_numpy_converts_a_memory_by_its_own_protocol() -> None:
+    x = np.arange(12, dtype=np.float32).reshape(1, 3, 2, 2)
+    memory = reorder.reorder(x, "nChw8c")
+    assert np.array_equal(np.asarray(memory), x)
+    assert np.asarray(memory, dtype=np.float64).dtype == np.float64
+
+
+def test_a_view_smaller_than_a_block_is_read_through_tables() -> None:
+    x = np.arange(16, dtype=np.float32).reshape(1, 16)
+    parent = reorder.reorder(x, "aB8b")
+    view = parent.desc.submemory((1, 3), (0, 8))
+    memory = reorder.Memory(view, parent.data, zero_pad=False)
+    assert memory.numpy().tolist() == [[8, 9, 10]]
+    with pytest.raises(NotBlockedError, match="ends inside a block"):
+        memory.blocks()
+
+
+def test_blocks_are_the_physical_array() -> None:
+    x = np.random.default_rng(0).random((2, 17, 3, 2), np.float32)
+    blocks = reorder.reorder(x, "nChw16c").blocks()
+    assert blocks.shape == (2, 2, 3, 2, 16)
+    assert np.array_equal(blocks[1, 1, 2, 1, 0], x[1, 16, 2, 1])
+    with pytest.raises(NotBlockedError, match="share a byte"):
+        reorder.Memory(memory_desc((4,), "s4", "a")).blocks()
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_apply_keeps_the_padding_zero_where_the_function_does_not(dtype: str) -> None:
+    desc = memory_desc((2, 5, 3), dtype, "aBc4b")
+    memory = reorder.Memory(desc)
+    memory.apply(np.ones_like)
+    assert (memory.numpy().astype(np.float64) == 1).all()
+    memory.check_padding()
+
+
+def test_apply_refuses_other_shapes_and_types_and_read_only_memory() -> None:
+    memory = reorder.Memory(memory_desc((2, 3), "f32", "aB4b"))
+    with pytest.raises(MemdescError, match="float64"):
+        memory.apply(lambda x: x.astype(np.float64))
+    with pytest.raises(MemdescError, match=r"shape \(2, 2\)"):
+        memory.apply(lambda x: x[:, :2])
+    frozen = reorder.Memory(memory_desc((2, 3), "f32", "ab"), bytes(24))
+    with pytest.raises(MemdescError, match="read-only"):
+        frozen.apply(np.exp)
+    with pytest.raises(MemdescError, match="stride of 0"):
+        reorder.Memory(memory_desc((2, 3), "f32", strides=(0, 1)), np.zeros(3, np.float32)).apply(np.exp)
+
+
+def test_memory_without_elements_has_no_bytes_and_an_empty_array() -> None:
+    memory = reorder.Memory(memory_desc((2, 0, 3), "f32", "aBc8b"))
+    assert memory.nbytes == 0
+    assert memory.numpy().shape == (2, 0, 3)
+    memory.check_padding()
+    memory.apply(np.exp)
+
+
+def test_a_memory_prints_its_descriptor() -> None:
+    assert repr(reorder.Memory(PADDED)) == "Memory(memory_desc((2, 17, 3, 2), 'f32', 'aBcd8b'))"
