@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from llvmlite import ir
 
-from reorder.cpu.emit import I64, int64, loop, register_bits
+from reorder.cpu.emit import I64, int64, loop, maximum, minimum, register_bits
 
 if TYPE_CHECKING:
     from reorder.cpu.emit import Elements, Loop, Place, Rows
@@ -15,10 +15,43 @@ __all__ = ["emit_run"]
 
 # From here on a call of memmove costs less than it saves.
 _CALL_NBYTES = 1024
+# Runs of exactly so many bytes are moved as one vector.
+_SHORT_NBYTES = (8, 16, 32, 64)
 
 
 def emit_run(elements: Elements, src: Place, dst: Place, rows: Rows, run: Loop) -> None:
     """Move rows of runs; what is not valid in either is written zero."""
+    builder = elements.builder
+    if elements.is_nibble:
+        _emit_any(elements, src, dst, rows, run)
+        return
+    # whole vectors need no choice in each row
+    is_whole = builder.icmp_signed("==", run.valid, run.extent)
+    done = builder.append_basic_block("done")
+    for nbytes in _SHORT_NBYTES:
+        lanes = nbytes * 8 // elements.bits
+        if lanes < 2:  # noqa: PLR2004 - an element alone is no vector
+            continue
+        fits = builder.and_(is_whole, builder.icmp_signed("==", run.extent, int64(lanes)))
+        with builder.if_then(fits):
+            _emit_vectors(elements, src, dst, rows, lanes)
+            builder.branch(done)
+    _emit_any(elements, src, dst, rows, run)
+    builder.branch(done)
+    builder.position_at_end(done)
+
+
+def _emit_vectors(elements: Elements, src: Place, dst: Place, rows: Rows, lanes: int) -> None:
+    """Move rows of one vector each."""
+    zero = ir.Constant(elements.vector(lanes), None)
+    valid = minimum(elements.builder, rows.valid, rows.last)
+    for fro, to, _ in rows._replace(last=valid).each(elements.builder, src, dst):
+        elements.store_vector(elements.load_vector(*fro, lanes), *to)
+    for _, to, _ in rows._replace(first=maximum(elements.builder, valid, rows.first)).each(elements.builder, src, dst):
+        elements.store_vector(zero, *to)
+
+
+def _emit_any(elements: Elements, src: Place, dst: Place, rows: Rows, run: Loop) -> None:
     builder = elements.builder
     for fro, to, is_valid in rows.each(builder, src, dst):
         valid = builder.select(is_valid, run.valid, int64(0))
