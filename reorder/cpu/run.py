@@ -19,35 +19,54 @@ _CALL_NBYTES = 1024
 _SHORT_NBYTES = (8, 16, 32, 64)
 
 
-def emit_run(elements: Elements, src: Place, dst: Place, rows: Rows, run: Loop) -> None:
-    """Move rows of runs; what is not valid in either is written zero."""
+def emit_run(elements: Elements, src: Place, dst: Place, rows: Rows, run: Loop, end: Any) -> None:
+    """Move rows of runs; what is not valid in either is written zero.
+
+    Elements of src from index `end` on must not be read.
+    """
     builder = elements.builder
     if elements.is_nibble:
         _emit_any(elements, src, dst, rows, run)
         return
-    # whole vectors need no choice in each row
-    is_whole = builder.icmp_signed("==", run.valid, run.extent)
+    # runs of one vector need no choice in each row
     done = builder.append_basic_block("done")
     for nbytes in _SHORT_NBYTES:
         lanes = nbytes * 8 // elements.bits
-        if lanes < 2:  # noqa: PLR2004 - an element alone is no vector
-            continue
-        fits = builder.and_(is_whole, builder.icmp_signed("==", run.extent, int64(lanes)))
-        with builder.if_then(fits):
-            _emit_vectors(elements, src, dst, rows, lanes)
-            builder.branch(done)
+        if lanes > 1:
+            with builder.if_then(builder.icmp_signed("==", run.extent, int64(lanes))):
+                _emit_vectors(elements, src, dst, rows, (lanes, run.valid), end)
+                builder.branch(done)
     _emit_any(elements, src, dst, rows, run)
     builder.branch(done)
     builder.position_at_end(done)
 
 
-def _emit_vectors(elements: Elements, src: Place, dst: Place, rows: Rows, lanes: int) -> None:
-    """Move rows of one vector each."""
+def _emit_vectors(elements: Elements, src: Place, dst: Place, rows: Rows, run: tuple[int, Any], end: Any) -> None:
+    """Move rows of one vector each, zeros behind what is valid of it."""
+    builder = elements.builder
+    lanes, valid = run
     zero = ir.Constant(elements.vector(lanes), None)
-    valid = minimum(elements.builder, rows.valid, rows.last)
-    for fro, to, _ in rows._replace(last=valid).each(elements.builder, src, dst):
-        elements.store_vector(elements.load_vector(*fro, lanes), *to)
-    for _, to, _ in rows._replace(first=maximum(elements.builder, valid, rows.first)).each(elements.builder, src, dst):
+    data_rows = minimum(builder, rows.valid, rows.last)
+    with builder.if_else(builder.icmp_signed("==", valid, int64(lanes))) as (whole, ragged):
+        with whole:
+            for fro, to, _ in rows._replace(last=data_rows).each(builder, src, dst):
+                elements.store_vector(elements.load_vector(*fro, lanes), *to)
+        with ragged:
+            index = ir.VectorType(I64, lanes)
+            spread = builder.insert_element(ir.Constant(index, ir.Undefined), valid, ir.Constant(ir.IntType(32), 0))
+            spread = builder.shuffle_vector(
+                spread, ir.Constant(index, ir.Undefined), ir.Constant(ir.VectorType(ir.IntType(32), lanes), None)
+            )
+            is_data = builder.icmp_signed("<", ir.Constant(index, list(range(lanes))), spread)
+            for fro, to, _ in rows._replace(last=data_rows).each(builder, src, dst):
+                # src may be read beyond the run, but not beyond its end
+                with builder.if_else(builder.icmp_signed("<=", builder.add(fro[1], int64(lanes)), end)) as (inside, outside):
+                    with inside:
+                        elements.store_vector(builder.select(is_data, elements.load_vector(*fro, lanes), zero), *to)
+                    with outside:
+                        elements.store_vector(zero, *to)
+                        elements.copy_part(fro, to, valid, lanes)
+    for _, to, _ in rows._replace(first=maximum(builder, data_rows, rows.first)).each(builder, src, dst):
         elements.store_vector(zero, *to)
 
 
