@@ -9,12 +9,34 @@ from reorder.nodes import Box, Node
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["simplify", "split_node"]
+__all__ = ["simplify", "split_node", "widen"]
+
+_BYTE, _WIDEST = 8, 64
 
 
 def simplify(boxes: tuple[Box, ...]) -> tuple[Box, ...]:
     """Drop loops of one step, order the others by dst, fuse those contiguous on all sides."""
     return tuple(_simplify(box) for box in boxes)
+
+
+def widen(box: Box, bits: int) -> tuple[Box, int]:
+    """Join neighbours that stay neighbours into wider elements, up to 64 bits.
+
+    Returns the box in the wider elements, and their width. The pairs and quads of weights
+    blocked for int8 and bf16 become single elements, and 4-bit elements whole bytes.
+    """
+    while bits < _WIDEST and box.nodes and not box.lookups:
+        *outer, run = box.nodes
+        numbers = [*box.offsets, run.extent, run.valid, *(stride for node in outer for stride in node.strides)]
+        is_run = all(stride == 1 for stride in run.strides) or (box.is_zero and run.strides[-1] == 1)
+        # a longer run moves as vectors anyway
+        if not is_run or any(number % 2 for number in numbers) or (bits >= _BYTE and run.extent * bits > _WIDEST):
+            break
+        offsets = tuple(offset // 2 for offset in box.offsets)
+        nodes = [Node(node.extent, node.valid, tuple(stride // 2 for stride in node.strides)) for node in outer]
+        box = Box(offsets, (*nodes, Node(run.extent // 2, run.valid // 2, run.strides)), ())
+        bits *= 2
+    return _simplify(box), bits
 
 
 def split_node(box: Box, node: Node, size: int) -> Iterator[Box]:

@@ -94,7 +94,9 @@ class Elements:
         if self.is_nibble:
             byte, shift = self._half(address, index)
             return self.builder.and_(self.builder.lshr(self.builder.load(byte), shift), _BYTE(15))
-        return self.builder.load(self.pointer(address, index))
+        element = self.builder.load(self.pointer(address, index))
+        element.align = 1  # elements joined to wider ones keep the alignment they had
+        return element
 
     def store(self, value: Any, address: Any, index: Any) -> None:
         """Write one element; a 4-bit one leaves the other half of its byte."""
@@ -103,7 +105,7 @@ class Elements:
             kept = self.builder.and_(self.builder.load(byte), self.builder.not_(self.builder.shl(_BYTE(15), shift)))
             self.builder.store(self.builder.or_(kept, self.builder.shl(value, shift)), byte)
         else:
-            self.builder.store(value, self.pointer(address, index))
+            self.builder.store(value, self.pointer(address, index)).align = 1
 
     def vector(self, lanes: int) -> Any:
         """Return the type of so many neighbouring elements."""
@@ -112,12 +114,12 @@ class Elements:
     def load_vector(self, address: Any, index: Any, lanes: int) -> Any:
         """Return neighbouring elements as one vector."""
         vector = self.builder.load(self.pointer(address, index, self.vector(lanes)))
-        vector.align = self.bits // 8
+        vector.align = 1
         return vector
 
     def store_vector(self, value: Any, address: Any, index: Any) -> None:
         """Write neighbouring elements from one vector."""
-        self.builder.store(value, self.pointer(address, index, value.type)).align = self.bits // 8
+        self.builder.store(value, self.pointer(address, index, value.type)).align = 1
 
     def copy_part(self, src: Place, dst: Place, count: Any, lanes: int) -> None:
         """Copy fewer than `lanes` elements: a half, a quarter, ... as the bits of `count` say."""

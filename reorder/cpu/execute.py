@@ -11,6 +11,7 @@ from memdesc import MemdescError
 from reorder.buffers import BufferCheck, address_of, check_disjoint
 from reorder.cpu.program import encode, points, split, tile
 from reorder.cpu.threads import Shares, count_threads, run
+from reorder.passes import widen
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -25,6 +26,7 @@ _SERIAL_NBYTES = 1 << 19
 
 # numba has no type of 4 bits; its boolean stands for one
 _UNITS = {4: np.bool_(0), 8: np.uint8(0), 16: np.uint16(0), 32: np.uint32(0), 64: np.uint64(0)}
+_WHOLE_BYTES = (8, 16, 32, 64)
 _ORIGIN = np.zeros((1, 2), np.int64)
 
 
@@ -34,27 +36,32 @@ class PreparedReorder:
     Safe to call from several threads at once, with different dst buffers.
     """
 
-    __slots__ = ("_dst", "_parts", "_src", "_unit", "plan", "threads")
+    __slots__ = ("_dst", "_parts", "_src", "plan", "threads")
 
     def __init__(self, plan: ReorderPlan, threads: int | None = None) -> None:
         self.plan = plan
         self.threads = count_threads() if threads is None else _checked_threads(threads)
         self._src = BufferCheck(plan.src, "src", write=False)
         self._dst = BufferCheck(plan.dst, "dst", write=True)
-        self._unit = _UNITS[plan.dst.dtype.bits]
-        plain = tuple(box for box in plan.boxes if not box.lookups)
-        self._parts = [self._part(plain, ())] if plain else []
-        self._parts += [self._part((box,), box.lookups) for box in plan.boxes if box.lookups]
+        bits = plan.dst.dtype.bits
+        by_width: dict[int, list[Box]] = {}
+        for box in plan.boxes:
+            if not box.lookups:
+                wide, width = widen(box, bits)
+                by_width.setdefault(width, []).append(wide)
+        self._parts = [self._part(tuple(boxes), width, ()) for width, boxes in by_width.items()]
+        self._parts += [self._part((box,), bits, box.lookups) for box in plan.boxes if box.lookups]
 
     def __repr__(self) -> str:
         return f"<PreparedReorder of {self.plan!s}>"
 
-    def _part(self, boxes: tuple[Box, ...], lookups: tuple[Lookup, ...]) -> _Part:
-        nbytes = self.plan.dst.dtype.nbytes(sum(box.size for box in boxes))
+    def _part(self, boxes: tuple[Box, ...], bits: int, lookups: tuple[Lookup, ...]) -> _Part:
+        nbytes = sum(box.size for box in boxes) * bits // 8
         # two 4-bit elements of one byte must not fall to two threads
-        is_serial = nbytes < _SERIAL_NBYTES or self.plan.dst.dtype.is_packed
-        program, records = encode(tile(boxes), self.plan.src.layout.last + 1)
-        return _Part(program, *split(records, 1 if is_serial else self.threads), lookups)
+        is_serial = nbytes < _SERIAL_NBYTES or bits not in _WHOLE_BYTES
+        end = (self.plan.src.layout.last + 1) * self.plan.src.dtype.bits // bits
+        program, records = encode(tile(boxes), end)
+        return _Part(program, *split(records, 1 if is_serial else self.threads), _UNITS[bits], lookups)
 
     def __call__(self, src: Any, dst: Any) -> None:
         """Reorder src into dst.
@@ -78,26 +85,27 @@ class PreparedReorder:
         if apart < self._src.min_nbytes and -apart < self._dst.min_nbytes:
             check_disjoint(source, self.plan.src, target, self.plan.dst)
         for part in self._parts:
-            part.run(starts, self._unit)
+            part.run(starts)
 
 
 class _Part:
     """Boxes that are placed at the same points, and how threads share them."""
 
-    __slots__ = ("_arrays", "_program", "_shares", "lookups")
+    __slots__ = ("_arrays", "_program", "_shares", "_unit", "lookups")
 
     def __init__(
-        self, program: NDArray[np.int64], tasks: NDArray[np.int64], bounds: NDArray[np.int64], lookups: tuple[Lookup, ...]
+        self, program: NDArray[np.int64], tasks: NDArray[np.int64], bounds: NDArray[np.int64], unit: Any, lookups: tuple[Lookup, ...]
     ) -> None:
         self._arrays = program, tasks, bounds  # kept alive: the kernels take addresses
         self._program = address_of(program)
         self._shares = Shares(address_of(tasks), address_of(bounds), len(bounds) - 1, len(tasks))
+        self._unit = unit
         self.lookups = lookups
 
-    def run(self, starts: tuple[int, int], unit: Any) -> None:
+    def run(self, starts: tuple[int, int]) -> None:
         """Run the boxes on src and dst that start at two addresses."""
         for places in points(self.lookups) if self.lookups else (_ORIGIN,):
-            run((*starts, self._program), self._shares, (address_of(places), len(places)), unit)
+            run((*starts, self._program), self._shares, (address_of(places), len(places)), self._unit)
 
 
 def _checked_threads(threads: Any) -> int:

@@ -49,9 +49,9 @@ def run_inner(
         kernel = read(zero)
         with builder.if_else(builder.icmp_signed("==", kernel, int64(TRANSPOSED))) as (transposed, otherwise):
             with transposed:
-                tables = builder.add(box, builder.shl(builder.add(at, int64(4)), int64(3)))
-                columns = Nest(own(0), valid(1), tables)
-                rows = Nest(own(2), own(3), builder.add(tables, builder.shl(own(0), int64(3))))
+                tables = builder.add(box, builder.shl(builder.add(at, int64(6)), int64(3)))
+                columns = Nest(own(0), valid(1), own(5), tables)
+                rows = Nest(own(2), own(3), own(4), builder.add(tables, builder.shl(own(0), int64(3))))
                 emit_transposed(elements, (src_at, src), (dst_at, dst), columns, rows, (first, last, read(int64(4))))
             with otherwise:
                 tables = builder.add(box, builder.shl(builder.add(at, int64(6)), int64(3)))
@@ -59,7 +59,7 @@ def run_inner(
                 run = Loop(own(2), own(3), own(4), own(5))
                 with builder.if_else(builder.icmp_signed("==", kernel, int64(RUN))) as (contiguous, strided):
                     with contiguous:
-                        emit_run(elements, (src_at, src), (dst_at, dst), lines, run)
+                        emit_run(elements, (src_at, src), (dst_at, dst), lines, run, read(int64(4)))
                     with strided:
                         emit_strided(elements, (src_at, src), (dst_at, dst), lines, run)
         return context.get_dummy_value()

@@ -3,8 +3,8 @@
 A record of a box is [kernel, src, dst, outer loops, end of src], four numbers for each
 outer loop (extent, valid, src stride, dst stride; outermost first), and what the kernel
 takes: [rows, valid] with the loop of the columns and two tables, src and dst offsets of
-the rows; or for transposed nests [columns, valid, rows, valid] and two tables, dst
-offsets of the columns and src offsets of the rows. A task is [start of a record, first,
+the rows; or for transposed nests [columns, valid, rows, valid, packed rows,
+packed columns] and two tables, dst offsets of the columns and src offsets of the rows. A task is [start of a record, first,
 last, low, high]: a range of the outermost loop and one of the kernel's rows or columns.
 A point is [src, dst]: where a box is placed; src `NOWHERE` there means zeros.
 """
@@ -59,9 +59,12 @@ def tile(boxes: tuple[Box, ...]) -> tuple[Box, ...]:
         box = todo.pop()
         choice = choose(box)
         nests = [choice.rows] if choice.kernel != TRANSPOSED else [choice.columns, choice.rows]
-        long = next((nest for nest in nests if prod(node.extent for node in nest) >= 2 * TILE), None)
+        sizes = [prod(node.extent for node in nest) for nest in nests]
+        long = next((nest for nest, own in zip(nests, sizes, strict=True) if own >= 2 * TILE), None)
+        # a slim tile may be longer: what counts is its area
+        room = 4 * TILE if min(sizes) <= TILE // 4 else TILE
         # whole inner nodes, and as many steps of the last one as fit
-        size = max(1, TILE // prod(node.extent for node in long[:-1])) if long else 0
+        size = max(1, room // prod(node.extent for node in long[:-1])) if long else 0
         if choice.kernel != TRANSPOSED and choice.columns[0].extent > 2 * _MAX_RUN:
             long, size = choice.columns, _MAX_RUN
         if long is None or size >= long[-1].extent:
@@ -83,7 +86,7 @@ def encode(boxes: tuple[Box, ...], end: int) -> tuple[NDArray[np.int64], list[Re
             program += _numbers(node)
         if kernel == TRANSPOSED:
             to, fro = _table(columns, 1), _table(rows, 0)
-            program += [len(to), _valid(columns), len(fro), _valid(rows), *to, *fro]
+            program += [len(to), _valid(columns), len(fro), _valid(rows), _packed(to, rows), _packed(fro, columns), *to, *fro]
             inner, grain = len(to), _GRAIN
         else:
             fro, to = _table(rows, 0), _table(rows, 1)
@@ -100,6 +103,12 @@ def _numbers(node: Node) -> tuple[int, ...]:
 def _valid(nest: tuple[Node, ...]) -> int:
     """Return how many elements of a nest hold data: only its last node is ever ragged."""
     return prod(node.extent for node in nest[:-1]) * nest[-1].valid
+
+
+def _packed(table: list[int], nest: tuple[Node, ...]) -> int:
+    """Return the size of a nest whose copies follow each other without a gap on the other side, or 0."""
+    size = prod(node.extent for node in nest)
+    return size if table == list(range(0, len(table) * size, size)) and _valid(nest) == size else 0
 
 
 def _table(nest: tuple[Node, ...], side: int) -> list[int]:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from llvmlite import ir
 
-from reorder.cpu.emit import I64, int64, loop, register_bits
+from reorder.cpu.emit import I64, int64, loop, maximum, minimum, register_bits
 
 if TYPE_CHECKING:
     from reorder.cpu.emit import Elements, Loop, Place, Rows
@@ -15,10 +15,62 @@ __all__ = ["emit_run"]
 
 # From here on a call of memmove costs less than it saves.
 _CALL_NBYTES = 1024
+# Runs of exactly so many bytes are moved as one vector.
+_SHORT_NBYTES = (8, 16, 32, 64)
 
 
-def emit_run(elements: Elements, src: Place, dst: Place, rows: Rows, run: Loop) -> None:
-    """Move rows of runs; what is not valid in either is written zero."""
+def emit_run(elements: Elements, src: Place, dst: Place, rows: Rows, run: Loop, end: Any) -> None:
+    """Move rows of runs; what is not valid in either is written zero.
+
+    Elements of src from index `end` on must not be read.
+    """
+    builder = elements.builder
+    if elements.is_nibble:
+        _emit_any(elements, src, dst, rows, run)
+        return
+    # runs of one vector need no choice in each row
+    done = builder.append_basic_block("done")
+    for nbytes in _SHORT_NBYTES:
+        lanes = nbytes * 8 // elements.bits
+        if lanes > 1:
+            with builder.if_then(builder.icmp_signed("==", run.extent, int64(lanes))):
+                _emit_vectors(elements, src, dst, rows, (lanes, run.valid), end)
+                builder.branch(done)
+    _emit_any(elements, src, dst, rows, run)
+    builder.branch(done)
+    builder.position_at_end(done)
+
+
+def _emit_vectors(elements: Elements, src: Place, dst: Place, rows: Rows, run: tuple[int, Any], end: Any) -> None:
+    """Move rows of one vector each, zeros behind what is valid of it."""
+    builder = elements.builder
+    lanes, valid = run
+    zero = ir.Constant(elements.vector(lanes), None)
+    data_rows = minimum(builder, rows.valid, rows.last)
+    with builder.if_else(builder.icmp_signed("==", valid, int64(lanes))) as (whole, ragged):
+        with whole:
+            for fro, to, _ in rows._replace(last=data_rows).each(builder, src, dst):
+                elements.store_vector(elements.load_vector(*fro, lanes), *to)
+        with ragged:
+            index = ir.VectorType(I64, lanes)
+            spread = builder.insert_element(ir.Constant(index, ir.Undefined), valid, ir.Constant(ir.IntType(32), 0))
+            spread = builder.shuffle_vector(
+                spread, ir.Constant(index, ir.Undefined), ir.Constant(ir.VectorType(ir.IntType(32), lanes), None)
+            )
+            is_data = builder.icmp_signed("<", ir.Constant(index, list(range(lanes))), spread)
+            for fro, to, _ in rows._replace(last=data_rows).each(builder, src, dst):
+                # src may be read beyond the run, but not beyond its end
+                with builder.if_else(builder.icmp_signed("<=", builder.add(fro[1], int64(lanes)), end)) as (inside, outside):
+                    with inside:
+                        elements.store_vector(builder.select(is_data, elements.load_vector(*fro, lanes), zero), *to)
+                    with outside:
+                        elements.store_vector(zero, *to)
+                        elements.copy_part(fro, to, valid, lanes)
+    for _, to, _ in rows._replace(first=maximum(builder, data_rows, rows.first)).each(builder, src, dst):
+        elements.store_vector(zero, *to)
+
+
+def _emit_any(elements: Elements, src: Place, dst: Place, rows: Rows, run: Loop) -> None:
     builder = elements.builder
     for fro, to, is_valid in rows.each(builder, src, dst):
         valid = builder.select(is_valid, run.valid, int64(0))
