@@ -85,7 +85,7 @@ class PreparedReorder:
         if apart < self._src.min_nbytes and -apart < self._dst.min_nbytes:
             check_disjoint(source, self.plan.src, target, self.plan.dst)
         for part in self._parts:
-            part.run(starts)
+            part.run(starts, (source, target))
 
 
 class _Part:
@@ -102,10 +102,10 @@ class _Part:
         self._unit = unit
         self.lookups = lookups
 
-    def run(self, starts: tuple[int, int]) -> None:
-        """Run the boxes on src and dst that start at two addresses."""
+    def run(self, starts: tuple[int, int], buffers: object) -> None:
+        """Run the boxes on src and dst that start at two addresses, and live as long as their buffers."""
         for places in points(self.lookups) if self.lookups else (_ORIGIN,):
-            run((*starts, self._program), self._shares, (address_of(places), len(places)), self._unit)
+            run((*starts, self._program), self._shares, (address_of(places), len(places)), self._unit, (buffers, places, self))
 
 
 def _checked_threads(threads: Any) -> int:

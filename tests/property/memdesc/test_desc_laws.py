@@ -1,0 +1,187 @@
+from __future__ import annotations
+
+import copy
+import pickle
+
+import numpy as np
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from memdesc import (
+    Axis,
+    Block,
+    DataType,
+    Layout,
+    MemdescError,
+    MemoryDesc,
+    array_desc,
+    data_type,
+    from_json,
+    from_verbose,
+    memory_desc,
+    to_json,
+    to_verbose,
+)
+from tests.oracles import offsets
+from tests.strategies import data_types, descs, descs_of, dims, tag_descs, tags
+
+SCOPE = {
+    "memory_desc": memory_desc,
+    "MemoryDesc": MemoryDesc,
+    "data_type": data_type,
+    "Layout": Layout,
+    "Axis": Axis,
+    "Block": Block,
+    "DataType": DataType,
+}
+
+
+@given(descs())
+def test_the_repr_evaluates_to_an_equal_descriptor(desc: MemoryDesc) -> None:
+    assert eval(repr(desc), SCOPE) == desc  # noqa: S307 - repr is meant to be evaluated
+
+
+@given(descs())
+def test_json_reads_back_as_an_equal_descriptor(desc: MemoryDesc) -> None:
+    assert from_json(to_json(desc)) == desc
+
+
+@given(descs(), st.integers(0, pickle.HIGHEST_PROTOCOL))
+def test_a_pickle_and_a_copy_are_equal_and_hash_the_same(desc: MemoryDesc, protocol: int) -> None:
+    for copied in (pickle.loads(pickle.dumps(desc, protocol)), copy.copy(desc), copy.deepcopy(desc)):  # noqa: S301 - our own bytes
+        assert copied == desc
+        assert hash(copied) == hash(desc)
+        assert repr(copied) == repr(desc)
+
+
+@given(st.data())
+def test_the_verbose_text_of_a_layout_by_tag_reads_back(data: st.DataObject) -> None:
+    sizes = data.draw(dims())
+    desc = memory_desc(sizes, data.draw(data_types()), data.draw(tags(len(sizes))))
+    assert from_verbose(to_verbose(desc), sizes) == desc
+
+
+@given(descs())
+def test_the_verbose_text_of_strides_with_gaps_reads_back_where_it_holds_the_padding(desc: MemoryDesc) -> None:
+    try:
+        text = to_verbose(desc)
+    except MemdescError:  # outside of oneDNN's fields
+        return
+    steps = [desc.layout.outer(dim).step for dim in range(desc.ndims)]
+    whole = tuple(-(-size // step) * step for size, step in zip(desc.dims, steps, strict=True))
+    assume(not desc.is_dense and desc.padded_dims in {desc.dims, whole})
+    assert from_verbose(text, desc.dims, offset0=desc.offset0) == desc
+
+
+@given(descs())
+def test_a_verbose_text_that_is_read_is_written_back(desc: MemoryDesc) -> None:
+    try:
+        text = to_verbose(desc)
+        read = from_verbose(text, desc.dims, offset0=desc.offset0)
+    except MemdescError:
+        return
+    assert to_verbose(read).split(":")[:2] == text.split(":")[:2]
+    assert read.inner_blks == desc.inner_blks
+
+
+@given(descs())
+def test_every_name_among_the_tags_makes_an_equal_descriptor(desc: MemoryDesc) -> None:
+    names = desc.tags()
+    assert len(set(names)) == len(names)
+    for name in names:
+        assert memory_desc(desc.dims, desc.dtype, name.text) == desc
+
+
+@given(st.data())
+def test_a_layout_by_a_tag_has_that_tag_or_one_that_makes_the_same_among_its_tags(data: st.DataObject) -> None:
+    sizes = data.draw(dims())
+    desc = data.draw(tag_descs(sizes, data.draw(data_types())))
+    assert [name for name in desc.tags() if name.domain == "any"]
+
+
+@given(st.data())
+def test_equal_descriptors_hash_the_same_and_put_every_element_at_the_same_place(data: st.DataObject) -> None:
+    sizes = data.draw(dims(max_nelems=64))
+    a, b = (data.draw(descs_of(sizes, max_nelems=128)) for _ in range(2))
+    if a == b:
+        assert hash(a) == hash(b)
+        assert offsets(a) == offsets(b)
+        assert (a.nbytes, a.min_nbytes) == (b.nbytes, b.min_nbytes)
+    assert (a == b) == (b == a)
+    assert (a != b) == (b != a)
+    # two that put elements at other places are different
+    assert offsets(a) == offsets(b) or a != b
+
+
+@given(st.data())
+def test_the_stride_of_a_dim_of_one_changes_nothing(data: st.DataObject) -> None:
+    desc = data.draw(descs(max_nelems=128))
+    unit = [dim for dim, size in enumerate(desc.padded_dims) if size == 1]
+    assume(desc.layout.fused() is None and unit)
+    blocks = [b._replace(stride=data.draw(st.integers(0, 99))) if b.axis in unit and b.extent == 1 else b for b in desc.blocks]
+    other = MemoryDesc(desc.dtype, Layout(desc.dims, desc.axes, tuple(blocks), desc.offset0))
+    assert other == desc
+    assert hash(other) == hash(desc)
+    assert offsets(other) == offsets(desc)
+
+
+@settings(max_examples=5)
+@given(st.lists(descs(max_ndims=4), min_size=30, max_size=30))
+def test_different_descriptors_rarely_hash_the_same(many: list[MemoryDesc]) -> None:
+    assert len({hash(desc) for desc in many}) >= len(set(many)) - 1
+
+
+@given(descs(), data_types())
+def test_another_data_type_keeps_every_place_and_comes_back(desc: MemoryDesc, dtype: str) -> None:
+    other = desc.with_dtype(dtype)
+    assert other.layout == desc.layout
+    assert other.dtype is data_type(dtype)
+    assert other.with_dtype(desc.dtype) == desc
+    assert other.min_nbytes == (data_type(dtype).nbytes(desc.layout.last + 1) if desc.nelems else 0)
+
+
+@given(descs(max_nelems=256))
+def test_the_counts_belong_together(desc: MemoryDesc) -> None:
+    assert desc.nelems <= desc.padded_nelems
+    assert desc.has_padding == (desc.nelems < desc.padded_nelems)
+    assert round(desc.padding_overhead * desc.nelems) == desc.padded_nelems
+    assert desc.ndims == len(desc.dims) == len(desc.padded_dims) == len(desc.padded_offsets)
+    assert sorted(dim for axis in desc.axes for dim in axis.dims) == list(range(desc.ndims))
+
+
+@given(st.data())
+def test_fields_of_onednn_make_the_same_descriptor_by_hand(data: st.DataObject) -> None:
+    desc = data.draw(descs())
+    try:
+        fields = (desc.inner_blks, desc.inner_idxs, desc.strides)
+    except MemdescError:
+        return
+    blks, idxs, strides = fields
+    made = memory_desc(
+        desc.dims, desc.dtype, strides=strides, inner_blks=blks, inner_idxs=idxs, padded_dims=desc.padded_dims, offset0=desc.offset0
+    )
+    assert made == desc
+
+
+@given(st.data())
+def test_an_array_and_its_descriptor_agree_on_every_element(data: st.DataObject) -> None:
+    shape = data.draw(dims(max_ndims=4, max_nelems=200))
+    x = np.arange(np.prod(shape, dtype=int), dtype=np.int32).reshape(shape).transpose(data.draw(st.permutations(range(len(shape)))))
+    for axis in range(x.ndim):
+        step = data.draw(st.sampled_from((1, 1, -1, 2, -3)))
+        x = x[(slice(None),) * axis + (slice(None, None, step),)]
+    desc = array_desc(x)
+    assert desc.dims == x.shape
+    if not x.size:
+        return
+    base = np.lib.array_utils.byte_bounds(x)[0]
+    buffer = np.frombuffer(np.ascontiguousarray(_owner(x)), np.int32)
+    first = (base - _owner(x).ctypes.data) // 4
+    for index in np.ndindex(x.shape):
+        assert buffer[first + desc.offset(index)] == x[index]
+
+
+def _owner(x: np.ndarray) -> np.ndarray:
+    while isinstance(x.base, np.ndarray):
+        x = x.base
+    return x

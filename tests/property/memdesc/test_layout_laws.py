@@ -1,0 +1,126 @@
+from __future__ import annotations
+
+from itertools import product
+from math import prod
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from memdesc import FormatTag, MemoryDesc, memory_desc, parse_tag
+from memdesc.inverse import index_at
+from tests.oracles import offsets
+from tests.strategies import desc_pairs, descs, dims, tags
+
+
+@given(st.data())
+def test_a_tag_reads_back_from_its_text(data: st.DataObject) -> None:
+    tag = data.draw(tags(data.draw(st.integers(1, 12)), any_digits=data.draw(st.booleans())))
+    assert parse_tag(str(tag)) == tag
+    assert hash(parse_tag(str(tag))) == hash(tag)
+
+
+@given(st.data())
+def test_every_step_of_a_tag_written_out_reads_as_the_same_tag(data: st.DataObject) -> None:
+    tag: FormatTag = data.draw(tags(3, any_digits=True))
+    names = ["".join("abc"[dim] for dim in axis) for axis in tag.axes]
+    names = [f"({name})" if len(name) > 1 else name for name in names]
+    text = ""
+    for axis, step, extent in tag.digits:
+        name = names[axis] if extent or step == 1 else names[axis].upper()
+        text += f"{extent}{name}/{step}." if extent else name
+    text += "".join(f"__{name}{align}" for name, align in zip(names, tag.align, strict=True) if align > 1)
+    assert parse_tag(text) == tag
+
+
+@given(descs(max_nelems=384))
+def test_the_places_of_all_padded_positions_are_distinct_and_inside_the_least_bytes(desc: MemoryDesc) -> None:
+    places = offsets(desc).values()
+    if not desc.has_broadcast:
+        assert len(set(places)) == desc.padded_nelems
+    assert min(places, default=0) >= 0
+    assert max(places, default=desc.layout.last) == desc.layout.last
+    assert desc.min_nbytes == (desc.dtype.nbytes(max(places) + 1) if places else 0)
+    assert desc.min_nbytes <= desc.nbytes
+
+
+@given(descs(max_nelems=384))
+def test_the_tables_add_up_to_the_place_of_every_padded_position(desc: MemoryDesc) -> None:
+    tables = desc.layout.tables(padded=True)
+    assert [len(table) for table in tables] == [axis.padded for axis in desc.axes]
+    for index, place in offsets(desc).items():
+        assert desc.offset0 + sum(int(table[i]) for table, i in zip(tables, index, strict=True)) == place
+    for table, logical, k in zip(tables, desc.layout.tables(), range(len(tables)), strict=True):
+        assert np.array_equal(table[: desc.layout.axis_size(k)], logical)
+
+
+@given(descs(max_nelems=256))
+def test_the_offset_of_an_index_is_the_place_of_its_axes_row_major_indices(desc: MemoryDesc) -> None:
+    places = offsets(desc)
+    for index in product(*map(range, desc.dims)):
+        assert desc.offset(index) == places[tuple(_ravel(index, desc, k) for k in range(len(desc.axes)))]
+
+
+@given(descs(max_nelems=384))
+def test_a_dense_layout_fills_every_element_from_offset0_on(desc: MemoryDesc) -> None:
+    fills = sorted(offsets(desc).values()) == list(range(desc.offset0, desc.offset0 + desc.padded_nelems))
+    falls = any(block.stride < 0 for block in desc.blocks if block.extent > 1)
+    cut = any(axis.padded % desc.layout.outer(k).step for k, axis in enumerate(desc.axes))
+    assert desc.is_dense <= fills
+    assert desc.is_dense or falls or cut or not fills
+
+
+@given(st.data())
+def test_a_layout_by_a_tag_is_dense_and_padded_to_less_than_one_more_block(data: st.DataObject) -> None:
+    sizes = data.draw(dims(max_ndims=6))
+    tag = data.draw(tags(len(sizes), any_digits=True))
+    desc = memory_desc(sizes, "s8", tag)
+    assert desc.is_dense
+    assert desc.nbytes == desc.min_nbytes == desc.padded_nelems == prod(axis.padded for axis in desc.axes)
+    for k, axis in enumerate(desc.axes):
+        whole = int(np.lcm(tag.block_sizes[k], tag.align[k]))
+        assert axis.padded % whole == 0
+        assert 0 <= axis.padded - desc.layout.axis_size(k) < whole
+
+
+@given(descs(max_nelems=384), st.integers(-3, 400))
+def test_the_index_at_a_place_is_the_one_that_lies_there(desc: MemoryDesc, place: int) -> None:
+    places = offsets(desc)
+    found = index_at(desc.layout, place)
+    if found is None:
+        assert place not in places.values() or desc.has_broadcast or not _nests(desc)
+    else:
+        along = tuple(_ravel(found, desc, k) for k in range(len(desc.axes)))
+        assert places[along] == place
+
+
+def _ravel(index: tuple[int, ...], desc: MemoryDesc, k: int) -> int:
+    i = 0
+    for dim in desc.axes[k].dims:
+        i = i * desc.dims[dim] + index[dim]
+    return i
+
+
+def _nests(desc: MemoryDesc) -> bool:
+    need = 1
+    for stride, extent in sorted((abs(b.stride), b.extent) for b in desc.blocks if b.extent > 1):
+        if stride < need:
+            return False
+        need = stride * extent
+    return True
+
+
+@given(descs(max_nelems=384))
+def test_the_index_at_the_offset_of_an_index_is_that_index(desc: MemoryDesc) -> None:
+    if desc.nelems and not desc.has_broadcast:
+        for index in ((0,) * desc.ndims, tuple(size - 1 for size in desc.dims), tuple(size // 2 for size in desc.dims)):
+            assert index_at(desc.layout, desc.offset(index)) == index
+
+
+@given(desc_pairs())
+def test_a_pair_has_the_same_dims_and_type_and_a_destination_that_can_be_written(pair: tuple[MemoryDesc, MemoryDesc]) -> None:
+    src, dst = pair
+    assert src.dims == dst.dims
+    assert src.dtype == dst.dtype
+    assert not dst.has_broadcast
+    assert all(desc.padded_nelems <= 2048 for desc in pair)

@@ -1,0 +1,49 @@
+from __future__ import annotations
+
+import contextlib
+from random import Random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from memdesc import MemdescError, MemoryDesc, UnsupportedFormatError, from_json, known_names, memory_desc, to_json
+from memdesc.names import resolve
+
+NAMES = [name for name in known_names() if "image" not in name.text]
+
+
+def ragged(name: str, random: Random) -> MemoryDesc | None:
+    """Describe small sizes of which few are whole blocks; None where the name is refused for them."""
+    try:
+        ndims = resolve(name, (), 8).ndims
+        return memory_desc([random.choice((1, 2, 3, 5, 17)) for _ in range(ndims)], random.choice(("f32", "s8", "s4")), name)
+    except UnsupportedFormatError:
+        return None
+
+
+@given(st.sampled_from(NAMES), st.randoms(use_true_random=False))
+def test_a_descriptor_by_a_known_name_has_this_name_among_its_tags(name: tuple[str, str, str], random: Random) -> None:
+    if desc := ragged(name[1], random):
+        assert name in desc.tags()
+        assert from_json(to_json(desc)) == desc
+        assert eval(repr(desc)) == desc  # noqa: S307 - repr is meant to be evaluated
+
+
+@pytest.mark.campaign
+@pytest.mark.parametrize("seed", range(3))
+def test_every_known_name_is_among_the_tags_of_ragged_shapes(seed: int) -> None:
+    random = Random(seed)  # noqa: S311 - a repeatable one
+    described = {name: desc for name in NAMES if (desc := ragged(name.text, random))}
+    assert len(described) > 1800
+    for name, desc in described.items():
+        assert name in desc.tags()
+        with contextlib.suppress(MemdescError):  # outside of oneDNN's fields
+            assert desc == memory_desc(
+                desc.dims,
+                desc.dtype,
+                strides=desc.strides,
+                inner_blks=desc.inner_blks,
+                inner_idxs=desc.inner_idxs,
+                padded_dims=desc.padded_dims,
+            )

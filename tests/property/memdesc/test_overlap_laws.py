@@ -1,0 +1,142 @@
+from __future__ import annotations
+
+import contextlib
+import re
+import time
+from itertools import product
+from math import prod
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from memdesc import Layout, MemdescError, OverlapError
+from memdesc.layout import layout_by_strides
+from memdesc.overlap import check_nesting, check_overlap
+from memdesc.search import SearchLimitError, Term, solve
+from tests.strategies import dims, tags
+
+
+@st.composite
+def small_layouts(draw: st.DrawFn) -> Layout:
+    """Draw strides small enough to meet often: negative, zero, around inner blocks, with padding."""
+    sizes = draw(dims(max_ndims=4, max_nelems=60))
+    tag = draw(tags(len(sizes), 8))
+    steps = tag.block_sizes
+    strides = tuple(draw(st.integers(-2, 30)) for _ in sizes)
+    inner = tuple((digit.extent, digit.axis) for digit in tag.digits if digit.extent)
+    padded = [-(-size // step) * step for size, step in zip(sizes, steps, strict=True)]
+    more = draw(st.integers(0, 4 * len(sizes)))
+    if more < len(sizes) and sizes[more]:
+        padded[more] += steps[more]
+    return layout_by_strides(sizes, strides, inner, tuple(padded), 10**4)
+
+
+def overlaps(layout: Layout) -> bool:
+    """Return whether two padded indices, broadcast digits left aside, share an element."""
+    loops = [block for block in layout.blocks if block.stride]
+    digits = product(*(range(block.extent) for block in loops))
+    places = [sum(digit * block.stride for digit, block in zip(index, loops, strict=True)) for index in digits]
+    return len(places) > len(set(places))
+
+
+def refusal(layout: Layout) -> str:
+    """Return the message of `check_overlap`, or nothing."""
+    try:
+        check_overlap(layout)
+    except OverlapError as error:
+        return str(error)
+    return ""
+
+
+@given(small_layouts())
+def test_strides_are_refused_exactly_where_two_padded_indices_share_an_element(layout: Layout) -> None:
+    assert ("share one element: the moves" in refusal(layout)) == bool(layout.nelems and overlaps(layout))
+
+
+@given(small_layouts())
+def test_the_moves_of_a_refusal_lead_back_to_the_element(layout: Layout) -> None:
+    moves = re.findall(r"([+-][0-9]+) in [a-l] \(dim [0-9]+\) \(stride (-?[0-9]+)\)", refusal(layout))
+    assert sum(int(move) * int(stride) for move, stride in moves) == 0
+    assert bool(moves) == bool(refusal(layout))
+
+
+def nests(layout: Layout, bits: int) -> str:
+    """Say whether oneDNN accepts the strides: section 2.3 of the specification, step by step."""
+    padded, strides = layout.padded_dims(), layout.strides()
+    if 0 in padded:
+        return "accepted"
+    blk = [1] * layout.ndims
+    for block in layout.tile():
+        blk[block.axis] *= block.extent
+    tile = prod(blk)
+    count = [size // step for size, step in zip(padded, blk, strict=True)]
+
+    def before(a: int, b: int) -> bool:
+        if strides[a] != strides[b]:
+            return strides[a] < strides[b]
+        if blk[a] > 1 and blk[b] > 1:
+            return count[a] < count[b] if count[a] != count[b] else a > b
+        if blk[a] > 1 or blk[b] > 1:
+            return blk[a] > 1
+        return padded[a] < padded[b] if padded[a] != padded[b] else a < b
+
+    order: list[int] = []
+    for dim in range(layout.ndims):
+        order.insert(sum(before(other, dim) for other in order), dim)
+    need = tile
+    for dim in order:
+        if strides[dim] == 0 or padded[dim] == 1:
+            continue
+        if strides[dim] < need:
+            return "does not cover"
+        if bits == 4 and strides[dim] > 1 and strides[dim] % 2:
+            return "is odd"
+        need = strides[dim] * count[dim]
+    return "accepted"
+
+
+@given(small_layouts(), st.sampled_from((4, 8, 32)))
+def test_strict_refuses_by_the_published_rule(layout: Layout, bits: int) -> None:
+    try:
+        check_nesting(layout, bits)
+        verdict = ""
+    except OverlapError as error:
+        verdict = str(error)
+    expected = nests(layout, bits)
+    assert expected in verdict if expected != "accepted" else not verdict
+
+
+@given(small_layouts())
+def test_what_nests_shares_no_element(layout: Layout) -> None:
+    if min(layout.strides()) >= 0 and nests(layout, 32) == "accepted":
+        check_overlap(layout)
+
+
+@given(st.data())
+def test_the_search_finds_an_answer_exactly_where_there_is_one(data: st.DataObject) -> None:
+    bounds = data.draw(st.lists(st.tuples(st.integers(-40, 40).filter(bool), st.integers(-3, 0), st.integers(0, 3)), max_size=4))
+    target, trivial = data.draw(st.integers(-60, 60)), data.draw(st.booleans())
+    terms = [Term(*bound) for bound in bounds]
+    answers = {
+        values
+        for values in product(*(range(low, high + 1) for _, low, high in bounds))
+        if sum(value * stride for value, (stride, _, _) in zip(values, bounds, strict=True)) == target and (trivial or any(values))
+    }
+    found = solve(terms, target, trivial=trivial)
+    assert found in answers if answers else found is None
+
+
+@given(st.lists(st.tuples(st.integers(1, 10**12), st.integers(1, 10**6)), min_size=1, max_size=12), st.integers(-(10**15), 10**15))
+def test_the_search_ends_soon_whatever_the_strides(loops: list[tuple[int, int]], target: int) -> None:
+    begin = time.perf_counter()
+    with contextlib.suppress(SearchLimitError):
+        solve([Term(stride, -extent, extent) for stride, extent in loops], target)
+    assert time.perf_counter() - begin < 1
+
+
+@given(st.lists(st.integers(-(2**40), 2**40), min_size=1, max_size=12), st.integers(2, 30))
+def test_the_check_ends_soon_whatever_the_strides(strides: list[int], size: int) -> None:
+    begin = time.perf_counter()
+    with contextlib.suppress(MemdescError):
+        check_overlap(layout_by_strides((size,) * len(strides), tuple(strides), offset0=2**50))
+    assert time.perf_counter() - begin < 1

@@ -1,0 +1,126 @@
+from __future__ import annotations
+
+from math import prod
+
+import numpy as np
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from memdesc import MemdescError, MemoryDesc, memory_desc
+from tests.strategies import descs, dims
+
+
+def places(desc: MemoryDesc) -> np.ndarray:
+    """Return the offset of every logical index, by `offset` alone."""
+    return np.array([desc.offset(index) for index in np.ndindex(desc.dims)], np.int64).reshape(desc.dims)
+
+
+@given(st.data())
+def test_a_view_has_the_places_of_its_box_in_the_parent(data: st.DataObject) -> None:
+    parent = data.draw(descs(max_ndims=5, max_nelems=256))
+    fused = {dim for axis in parent.axes if len(axis.dims) > 1 for dim in axis.dims}
+    at, sizes = [], []
+    for dim, size in enumerate(parent.dims):
+        step = 1 if dim in fused else next(parent.layout.outer(k).step for k, axis in enumerate(parent.axes) if dim in axis.dims)
+        at.append(0 if dim in fused else data.draw(st.integers(0, max(size - 1, 0) // step)) * step)
+        rest = size - at[-1]
+        legal = [count for count in range(rest + 1) if count == rest or count % step == 0 or count < step]
+        sizes.append(size if dim in fused else data.draw(st.sampled_from(legal)))
+    view = parent.submemory(sizes, at)
+    box = tuple(slice(start, start + size) for start, size in zip(at, sizes, strict=True))
+    assert np.array_equal(places(view), places(parent)[box])
+    assert view.min_nbytes <= parent.min_nbytes
+    assert parent.submemory(parent.dims, [0] * parent.ndims) == parent or not parent.nelems
+
+
+@given(st.data())
+def test_a_view_is_legal_or_refused_with_a_reason_and_never_reaches_outside(data: st.DataObject) -> None:
+    parent = data.draw(descs(max_ndims=4, max_nelems=128))
+    sizes = [data.draw(st.integers(-1, size + 1)) for size in parent.dims]
+    at = [data.draw(st.integers(-1, size + 1)) for size in parent.dims]
+    try:
+        view = parent.submemory(sizes, at)
+    except MemdescError as error:
+        reason = str(error)
+    else:
+        reason = ""
+    if reason:
+        assert any(f"dim {dim}" in reason for dim in range(parent.ndims))
+        return
+    assert view.min_nbytes <= parent.min_nbytes
+    assert {int(place) for place in places(view).flat} <= {int(place) for place in places(parent).flat}
+
+
+@given(st.data())
+def test_permute_axes_moves_places_as_the_inverse_of_numpys_transpose(data: st.DataObject) -> None:
+    desc = data.draw(descs(max_ndims=5, max_nelems=256))
+    perm = data.draw(st.permutations(range(desc.ndims)))
+    permuted = desc.permute_axes(perm)
+    assert np.array_equal(places(permuted).transpose(perm), places(desc))
+    assert permuted.permute_axes(np.argsort(perm)) == desc
+    assert (permuted.nbytes, permuted.min_nbytes) == (desc.nbytes, desc.min_nbytes)
+
+
+@st.composite
+def regrouped(draw: st.DrawFn, sizes: tuple[int, ...]) -> tuple[int, ...]:
+    """Draw other sizes of the same product: neighbours merged, dims split, dims of 1 added and dropped."""
+    new: list[int] = []
+    for size in sizes:
+        if new and draw(st.integers(0, 3)) == 0:
+            new[-1] *= size
+        elif size > 1 and draw(st.integers(0, 3)) == 0:
+            factor = draw(st.sampled_from([f for f in range(1, size + 1) if size % f == 0]))
+            new += [factor, size // factor]
+        elif size != 1 or draw(st.booleans()):
+            new.append(size)
+        if draw(st.integers(0, 4)) == 0:
+            new.append(1)
+    return tuple(new[:12]) or (1,)
+
+
+@given(st.data())
+def test_reshape_keeps_the_row_major_order_of_places(data: st.DataObject) -> None:
+    desc = data.draw(descs(max_ndims=5, max_nelems=256))
+    sizes = data.draw(regrouped(desc.dims))
+    try:
+        reshaped = desc.reshape(sizes)
+    except MemdescError:
+        return
+    assert reshaped.dims == sizes
+    assert np.array_equal(places(reshaped).ravel(), places(desc).ravel())
+    assert reshaped.min_nbytes <= desc.min_nbytes
+
+
+@given(st.data())
+def test_a_plain_dense_row_major_layout_takes_any_shape_of_its_size(data: st.DataObject) -> None:
+    sizes = data.draw(dims(max_ndims=6, zero=False))
+    new = data.draw(regrouped(sizes))
+    assume(prod(new) == prod(sizes))
+    assert memory_desc(sizes, "f32").reshape(new) == memory_desc(new, "f32")
+
+
+def has_odd_unit(desc: MemoryDesc) -> bool:
+    """Whether a dim of 1 is padded (by oneDNN's rule it pairs with the last dim of 1 there is) or one axis with another."""
+    return any(desc.dims[dim] == 1 and (axis.padded > 1 or len(axis.dims) > 1) for axis in desc.axes for dim in axis.dims)
+
+
+@given(descs())
+def test_a_reshape_to_its_own_dims_changes_nothing(desc: MemoryDesc) -> None:
+    assert desc.reshape(desc.dims) == desc or has_odd_unit(desc)
+
+
+@given(descs(max_ndims=11), st.data())
+def test_a_dim_of_one_comes_anywhere_and_goes_again(desc: MemoryDesc, data: st.DataObject) -> None:
+    at = data.draw(st.integers(0, desc.ndims))
+    grown = desc.reshape((*desc.dims[:at], 1, *desc.dims[at:]))
+    assert grown.padded_nelems == desc.padded_nelems
+    assert grown.reshape(desc.dims) == desc or has_odd_unit(desc)
+
+
+@given(descs(max_ndims=4, max_nelems=128), st.lists(st.integers(-2, 40), max_size=6))
+def test_any_sizes_are_taken_or_refused(desc: MemoryDesc, sizes: list[int]) -> None:
+    try:
+        reshaped = desc.reshape(sizes)
+    except MemdescError:
+        return
+    assert np.array_equal(places(reshaped).ravel(), places(desc).ravel())

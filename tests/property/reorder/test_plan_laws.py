@@ -1,0 +1,136 @@
+from __future__ import annotations
+
+from math import prod
+from typing import TYPE_CHECKING
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from memdesc import memory_desc
+from reorder import Box, Node, plan_reorder
+from reorder.passes import simplify
+from reorder.plan import padding_boxes
+from tests.reorders import box_map, element_map
+from tests.strategies import desc_pairs, descs
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from memdesc import MemoryDesc
+
+
+def _pairs(to: NDArray[np.int64], fro: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return (to, fro) in the order of to, then of fro."""
+    order = np.lexsort((fro, to))
+    return np.stack([to[order], fro[order]])
+
+
+def _check_map(src: MemoryDesc, dst: MemoryDesc) -> None:
+    plan = plan_reorder(src, dst)
+    to, fro = box_map(plan.boxes)
+    assert len(np.unique(to)) == len(to), "an element is written twice"
+    assert np.array_equal(_pairs(to, fro), _pairs(*element_map(src, dst)))
+    assert sum(box.size for box in plan.boxes) == dst.padded_nelems
+
+
+@given(desc_pairs())
+def test_every_padded_element_of_dst_is_written_once_with_its_element_of_src_or_zero(pair: tuple[MemoryDesc, MemoryDesc]) -> None:
+    _check_map(*pair)
+
+
+@given(desc_pairs(max_nelems=512))
+def test_plans_of_equal_descriptors_are_one_value(pair: tuple[MemoryDesc, MemoryDesc]) -> None:
+    src, dst = pair
+    again = [type(desc)(desc.dtype, desc.layout) for desc in pair]
+    assert plan_reorder(*again) is plan_reorder(src, dst)
+    assert hash(plan_reorder(*again)) == hash(plan_reorder(src, dst))
+    assert str(plan_reorder(*again)) == str(plan_reorder(src, dst))
+
+
+# sizes whose blocks do not divide each other, on dims that share axes and that do not
+_SIZES = st.tuples(*[st.sampled_from([1, 2, 3, 5, 8, 17])] * 3)
+_BLOCKS = st.sampled_from([2, 3, 4, 6, 16, 48, 32])
+
+
+@st.composite
+def _clashing(draw: st.DrawFn) -> tuple[MemoryDesc, MemoryDesc]:
+    sizes = draw(_SIZES)
+
+    def tag() -> str:
+        fused, block, alone = draw(st.sampled_from([("bc", "a"), ("ab", "c"), ("cb", "a"), ("ca", "b"), ("acb", ""), ("", "abc")])), 0, ""
+        joint, alone = fused
+        axes = [f"({joint})"] * bool(joint) + list(alone)
+        axes = list(draw(st.permutations(axes)))
+        cut = draw(st.lists(st.integers(0, len(axes) - 1), max_size=2))
+        inner = ""
+        for k in cut:
+            block = draw(_BLOCKS)
+            inner += f"{block}{axes[k]}"
+        return "".join(axis.upper() if k in cut else axis for k, axis in enumerate(axes)) + inner
+
+    return memory_desc(sizes, "u8", tag()), memory_desc(sizes, "u8", tag())
+
+
+@given(_clashing())
+def test_the_map_holds_where_axes_are_fused_or_transposed_and_blocks_do_not_divide(pair: tuple[MemoryDesc, MemoryDesc]) -> None:
+    _check_map(*pair)
+
+
+@given(desc_pairs(max_nelems=512), st.data())
+def test_the_map_holds_for_a_source_with_negative_strides(pair: tuple[MemoryDesc, MemoryDesc], data: st.DataObject) -> None:
+    _, dst = pair
+    strides, step = [], 1
+    for size in reversed(dst.dims):
+        strides.append(step * data.draw(st.sampled_from([1, -1])))
+        step *= max(size, 1)
+    strides.reverse()
+    start = sum(-stride * (size - 1) for stride, size in zip(strides, dst.dims, strict=True) if stride < 0 < size) * all(dst.dims)
+    _check_map(memory_desc(dst.dims, dst.dtype, strides=strides, offset0=start), dst)
+
+
+_NODES = st.builds(
+    lambda extent, valid, src, dst: Node(extent, min(valid, extent), (src, dst)),
+    st.integers(1, 5),
+    st.sampled_from([5, 5, 5, 3, 1, 0]),
+    st.integers(-4, 64),
+    st.integers(-4, 64),
+)
+
+
+@st.composite
+def _boxes(draw: st.DrawFn) -> Box:
+    """Draw loops, with such among them as continue the one inside of them."""
+    nodes: list[Node] = []
+    for _ in range(draw(st.integers(0, 4))):
+        node = draw(_NODES)
+        if nodes and draw(st.booleans()):
+            near = nodes[0]
+            node = node._replace(strides=tuple(stride * near.extent for stride in near.strides))
+        nodes.insert(0, node)
+    # offsets beyond all that the strides take back: -1 stands for zero
+    return Box((10**6, 10**6), tuple(draw(st.permutations(nodes)) if draw(st.booleans()) else nodes))
+
+
+@given(st.lists(_boxes(), max_size=3).map(tuple))
+def test_simplify_keeps_what_is_written_and_from_where(boxes: tuple[Box, ...]) -> None:
+    simple = simplify(boxes)
+    assert np.array_equal(_pairs(*box_map(simple)), _pairs(*box_map(boxes)))
+    assert all(node.extent > 1 or box.is_zero for box in simple for node in box.nodes)
+    assert [box.size for box in simple] == [box.size for box in boxes]
+    assert simplify(simple) == simple
+
+
+@given(descs(source=False))
+def test_padding_boxes_cover_the_padding_and_nothing_else(desc: MemoryDesc) -> None:
+    to, fro = element_map(desc, desc)
+    boxes = padding_boxes(desc)
+    covered = [np.zeros(0, np.int64)]
+    for box in boxes:
+        at = np.full(1, box.offsets[0], np.int64)
+        for node in box.nodes:
+            at = (at[:, None] + np.arange(node.extent, dtype=np.int64) * node.strides[0]).ravel()
+        assert at.size == prod(node.extent for node in box.nodes)
+        covered.append(at)
+    assert np.array_equal(np.unique(np.concatenate(covered)), np.sort(to[fro < 0]))
+    assert bool(boxes) == (desc.has_padding and desc.nelems > 0)

@@ -1,0 +1,146 @@
+"""What a reorder must do, said again without any code of reorder/: element by element."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack, contextmanager
+from functools import cache
+from math import prod
+from typing import TYPE_CHECKING, Any
+from unittest import mock
+
+import numpy as np
+
+from reorder.cpu import PreparedReorder
+from reorder.nodes import NOWHERE
+from tests.guarded import Guarded
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from numpy.typing import NDArray
+
+    from memdesc import MemoryDesc
+    from reorder import Box, ReorderPlan
+
+__all__ = ["box_map", "element_map", "expect", "forced_parts", "move_guarded", "random_bytes", "spoil_padding"]
+
+
+def random_bytes(count: int, seed: int) -> NDArray[np.uint8]:
+    """Return random bits: among them NaN payloads, -0.0 and every s32."""
+    return np.random.default_rng(seed).integers(0, 256, count, dtype=np.uint8)
+
+
+def _offsets(blocks: Any, i: NDArray[np.int64]) -> NDArray[np.int64]:
+    outermost = max(block.step for block in blocks)
+    total = np.zeros_like(i)
+    for block in blocks:
+        digit = i // block.step
+        total += (digit if block.step == outermost else digit % block.extent) * block.stride
+    return total
+
+
+def element_map(src: MemoryDesc, dst: MemoryDesc) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return for all padded positions of dst their offsets, and the offset in src (-1: padding)."""
+    grid = np.indices([axis.padded for axis in dst.axes], dtype=np.int64).reshape(len(dst.axes), -1)
+    count = grid.shape[1]
+    to = np.full(count, dst.offset0, np.int64)
+    is_data = np.full(count, fill_value=True)
+    index: dict[int, NDArray[np.int64]] = {}
+    for k, axis in enumerate(dst.axes):
+        to += _offsets([block for block in dst.blocks if block.axis == k], grid[k])
+        is_data &= grid[k] < prod(dst.dims[dim] for dim in axis.dims)
+        rest = grid[k]
+        for dim in reversed(axis.dims):
+            size = max(dst.dims[dim], 1)
+            rest, index[dim] = rest // size, rest % size
+    fro = np.full(count, src.offset0, np.int64)
+    for k, axis in enumerate(src.axes):
+        joint = np.zeros(count, np.int64)
+        for dim in axis.dims:
+            joint = joint * src.dims[dim] + index[dim]
+        fro += _offsets([block for block in src.blocks if block.axis == k], joint)
+    return to, np.where(is_data, fro, -1)
+
+
+def box_map(boxes: tuple[Box, ...]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return what boxes write, one entry for each step of their loops: offsets of dst, and of src (-1: zero)."""
+    to, fro = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
+    for box in boxes:
+        src, dst = (np.full(1, offset, np.int64) for offset in box.offsets)
+        is_data = np.full(1, fill_value=True)
+        for lookup in box.lookups:
+            own_src, own_dst, is_padding = (table[None, :] for table in _lookup_tables(lookup))
+            src, dst = (src[:, None] + own_src).ravel(), (dst[:, None] + own_dst).ravel()
+            is_data = (is_data[:, None] & ~is_padding).ravel()
+        for node in box.nodes:
+            steps = np.arange(node.extent, dtype=np.int64)[None, :]
+            src, dst = (src[:, None] + steps * node.strides[0]).ravel(), (dst[:, None] + steps * node.strides[1]).ravel()
+            is_data = (is_data[:, None] & (steps < node.valid)).ravel()
+        to.append(dst)
+        fro.append(np.where(is_data, src, -1))
+    return np.concatenate(to), np.concatenate(fro)
+
+
+def _lookup_tables(lookup: Any) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.bool_]]:
+    src, dst = lookup.tables(0, lookup.extent)
+    return src, dst, src == NOWHERE
+
+
+def _unpack(data: NDArray[np.uint8], desc: MemoryDesc) -> NDArray[Any]:
+    if desc.dtype.bits == 4:
+        return np.stack([data & 15, data >> 4], axis=1).reshape(-1)
+    size = desc.dtype.bits // 8
+    return data[: data.size // size * size].view(f"u{size}")
+
+
+def _pack(values: NDArray[Any], desc: MemoryDesc) -> NDArray[np.uint8]:
+    if desc.dtype.bits == 4:
+        return (values[0::2] | values[1::2] << 4).astype(np.uint8)
+    return values.view(np.uint8)
+
+
+def expect(src: MemoryDesc, dst: MemoryDesc, source: NDArray[np.uint8], before: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    """Return the bytes of dst behind a reorder: what was there where it writes nothing."""
+    to, fro = element_map(src, dst)
+    values, out = _unpack(source, src), _unpack(before.copy(), dst)
+    out[to] = np.where(fro >= 0, values[fro], 0) if values.size else 0
+    return _pack(out, dst)
+
+
+def spoil_padding(desc: MemoryDesc, data: NDArray[np.uint8], seed: int) -> NDArray[np.uint8]:
+    """Return a copy with other bits wherever no element of the dims lies: padding and gaps."""
+    to, fro = element_map(desc, desc)
+    other = _unpack(random_bytes(data.size, seed), desc)
+    values = _unpack(data, desc)
+    other[to[fro >= 0]] = values[to[fro >= 0]]
+    return _pack(other, desc)
+
+
+@contextmanager
+def forced_parts(parts: int) -> Iterator[None]:
+    """Let reorders of any size be shared out to `parts` threads."""
+    with ExitStack() as stack:
+        stack.enter_context(mock.patch("reorder.cpu.execute._SERIAL_NBYTES", 0))
+        stack.enter_context(mock.patch("reorder.cpu.execute.count_threads", lambda: parts))
+        yield
+
+
+@cache
+def _region(side: str, nbytes: int) -> Guarded:
+    return Guarded(nbytes)
+
+
+def move_guarded(
+    plan: ReorderPlan, source: NDArray[np.uint8], before: NDArray[np.uint8], *, at_end: bool, threads: int = 1
+) -> NDArray[np.uint8]:
+    """Run a plan with both buffers beside inaccessible memory; return dst.
+
+    A write into src, and a read or write beyond the buffers, ends the process; a
+    write in front of them fails here (behind them where they start at the edge).
+    """
+    src, dst = (_region(side, 1 << max(data.size - 1, 4095).bit_length()) for side, data in (("src", source), ("dst", before)))
+    src_buffer, dst_buffer = src.buffer(source, at_end=at_end), dst.buffer(before, at_end=at_end)
+    src.forbid_writes()
+    PreparedReorder(plan, threads)(src_buffer, dst_buffer)
+    assert dst.is_intact(), "bytes beside dst were written"
+    return dst_buffer.copy()
