@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 __all__ = ["MemoryDesc", "array_desc", "checked_int", "checked_ints", "memory_desc"]
 
 
+_NONE: tuple[int, ...] = ()
+
+
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class MemoryDesc:
     """How a tensor lies in memory: dims, dtype, padding, strides, blocks.
@@ -70,10 +73,10 @@ class MemoryDesc:
         if not self.padded_offsets:
             object.__setattr__(self, "padded_offsets", (0,) * self.layout.ndims)
         if len(self.padded_offsets) != self.layout.ndims:
-            msg = f"padded_offsets {self.padded_offsets} are {len(self.padded_offsets)} for {self.layout.ndims} dims"
+            msg = f"padded_offsets {shown(self.padded_offsets)} must be {self.layout.ndims} numbers, one for each dim"
             raise MemdescError(msg)
         if any(self.padded_offsets) or self.extra is not None:
-            msg = f"padded_offsets {self.padded_offsets} and extra {self.extra!r} have a place, but only 0 and None are filled in yet"
+            msg = f"padded_offsets {self.padded_offsets} and extra {shown(self.extra)} have a place, but only 0 and None are filled in yet"
             raise UnsupportedFormatError(msg)
         check_overlap(self.layout)
         if self.nbytes > INT64_MAX:
@@ -123,7 +126,12 @@ class MemoryDesc:
     def _dense_tag(self) -> FormatTag:
         """Return the tag that a dense layout of the same order has."""
         axes = self.layout.axes
-        order = sorted(self.layout.blocks, key=lambda b: (-b.stride, -b.extent, b.axis, -b.step))
+        tile = prod(block.extent for block in self.layout.inner())
+        # the stride of a unit dim is anything, even one that lies inside the tile
+        far = {
+            block: max(block.stride, tile) if block.extent == axes[block.axis].padded == 1 else block.stride for block in self.layout.blocks
+        }
+        order = sorted(self.layout.blocks, key=lambda b: (-far[b], -b.extent, b.axis, -b.step))
         seen: set[int] = set()
         digits = []
         outer = {self.layout.outer(k) for k in range(len(axes))}
@@ -251,7 +259,7 @@ class MemoryDesc:
         """
         at = checked_ints("index", index)
         if len(at) != self.ndims:
-            msg = f"index {at} has {len(at)} numbers for {self.ndims} dims"
+            msg = f"index {shown(at)} must be {self.ndims} numbers, one for each dim"
             raise MemdescError(msg)
         for dim, (i, size) in enumerate(zip(at, self.dims, strict=True)):
             if not 0 <= i < size:
@@ -353,8 +361,8 @@ def memory_desc(  # noqa: PLR0913 - the fields of a descriptor, named by keyword
     tag: str | FormatTag | None = None,
     *,
     strides: Iterable[int] | None = None,
-    inner_blks: Iterable[int] = (),
-    inner_idxs: Iterable[int] = (),
+    inner_blks: Iterable[int] = _NONE,
+    inner_idxs: Iterable[int] = _NONE,
     padded_dims: Iterable[int] | None = None,
     offset0: int = 0,
     strict: bool = False,
@@ -399,9 +407,11 @@ def memory_desc(  # noqa: PLR0913 - the fields of a descriptor, named by keyword
     sizes = checked_ints("dims", dims)
     dtype = data_type(dtype)
     if strides is None:
-        if inner_blks != () or inner_idxs != () or padded_dims is not None or offset0 != 0:
-            msg = "inner_blks, inner_idxs, padded_dims and offset0 go with strides=, not with a tag"
-            raise MemdescError(msg)
+        if inner_blks is not _NONE or inner_idxs is not _NONE or padded_dims is not None or type(offset0) is not int or offset0:
+            blks, idxs = checked_ints("inner_blks", inner_blks), checked_ints("inner_idxs", inner_idxs)
+            if blks or idxs or padded_dims is not None or checked_int("offset0", offset0):
+                msg = "inner_blks, inner_idxs, padded_dims and offset0 go with strides=, not with a tag"
+                raise MemdescError(msg)
         desc = MemoryDesc(dtype, _layout_by_name(sizes, tag, dtype.bits))
         if strict:
             check_nesting(desc.layout, dtype.bits)
@@ -414,7 +424,7 @@ def memory_desc(  # noqa: PLR0913 - the fields of a descriptor, named by keyword
     padded = None if padded_dims is None else checked_ints("padded_dims", padded_dims)
     for name, values in (("strides", steps), ("padded_dims", sizes if padded is None else padded)):
         if len(values) != len(sizes):
-            msg = f"{name} {shown(values)} are {len(values)} for {len(sizes)} dims"
+            msg = f"{name} {shown(values)} must be {len(sizes)} numbers, one for each dim"
             raise MemdescError(msg)
     if len(blks) != len(idxs) or any(blk < 1 for blk in blks) or any(not 0 <= dim < len(sizes) for dim in idxs):
         msg = f"inner_blks {shown(blks)} and inner_idxs {shown(idxs)} must be sizes of 1 or more, each with a dim of 0 to {len(sizes) - 1}"

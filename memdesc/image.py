@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from memdesc.desc import MemoryDesc, checked_ints
 from memdesc.dtypes import DataType, data_type
-from memdesc.errors import MemdescError
+from memdesc.errors import MemdescError, shown
 from memdesc.layout import dim_name, layout_by_tag
 from memdesc.names import resolve_image
 
@@ -97,14 +97,14 @@ def image_desc(dims: Iterable[int], dtype: object, name: str) -> ImageDesc:
         msg = f"an image has no lanes of {dtype.bits} bits for {dtype}"
         raise MemdescError(msg)
     if not isinstance(name, str):
-        msg = f"an image type is a name, not {name!r}"  # type: ignore[unreachable] # callers without types
+        msg = f"an image type is a name, not {shown(name)}"  # type: ignore[unreachable] # callers without types
         raise MemdescError(msg)
     tag, n_rows, n_columns = resolve_image(name, sizes)
     for dim, size in enumerate(sizes):
         if size == 0:
             msg = f"{dim_name(dim)} has size 0; an image has no pixel then, and OpenCL has no such image"
             raise MemdescError(msg)
-    desc = MemoryDesc(dtype, layout_by_tag(tag, sizes))
+    desc = MemoryDesc(dtype, layout_by_tag(tag, sizes, name))
     extents = [digit.extent or desc.axes[digit.axis].padded // digit.step for digit in tag.digits]
     cut = n_rows + n_columns
     return ImageDesc(desc, prod(extents[n_rows:cut]), prod(extents[:n_rows]), prod(extents[cut:]), name)

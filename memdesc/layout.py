@@ -97,9 +97,10 @@ class Layout:
         first = -1
         total = 1
         for axis_dims, padded in self.axes:
-            seen += axis_dims
             if not axis_dims or axis_dims[0] <= first or max(axis_dims) >= ndims:
+                seen.clear()  # no partition
                 break
+            seen += axis_dims
             first = axis_dims[0]
             size = self.dims[first] if len(axis_dims) == 1 else prod(self.dims[dim] for dim in axis_dims)
             if padded < size or (padded and not size):
@@ -174,7 +175,7 @@ class Layout:
     @property
     def has_padding(self) -> bool:
         """Whether there are elements beyond the logical ones."""
-        return any(axis.padded != self.axis_size(k) for k, axis in enumerate(self.axes))
+        return self.padded_nelems != self.nelems
 
     @property
     def span(self) -> int:
@@ -313,7 +314,7 @@ def layout_by_tag(tag: FormatTag, dims: tuple[int, ...], name: str = "") -> Layo
     """
     if len(dims) != tag.ndims:
         _check_dims(dims)
-        msg = f"dims {dims} have {len(dims)} sizes, but {shown(name or str(tag))} speaks of {tag.ndims}"
+        msg = f"dims {dims} have {len(dims)} sizes, but {shown(name or str(tag))} speaks of {tag.ndims} dims"
         raise MemdescError(msg)
     axes = []
     for axis_dims, size, align in zip(tag.axes, tag.block_sizes, tag.align, strict=True):
@@ -375,12 +376,10 @@ def _check_dims(dims: tuple[int, ...]) -> None:
     if not 1 <= len(dims) <= MAX_NDIMS:
         msg = f"dims {dims} have {len(dims)} sizes; a descriptor has 1 to {MAX_NDIMS}"
         raise MemdescError(msg)
-    if min(dims) >= 0 and max(dims) <= INT64_MAX:
-        return
-    for dim, size in enumerate(dims):
-        if not 0 <= size <= INT64_MAX:
-            msg = f"dim {dim_name(dim)} has size {size}; sizes are 0 to {INT64_MAX}"
-            raise MemdescError(msg)
+    if min(dims) < 0 or max(dims) > INT64_MAX:
+        dim = next(dim for dim, size in enumerate(dims) if not 0 <= size <= INT64_MAX)
+        msg = f"dim {dim_name(dim)} has size {dims[dim]}; sizes are 0 to {INT64_MAX}"
+        raise MemdescError(msg)
 
 
 def _reaches(blocks: tuple[Block, ...], last: int) -> tuple[int, int]:

@@ -74,7 +74,7 @@ def solve(terms: Iterable[Term], target: int, *, trivial: bool = True) -> tuple[
         rest, chosen = stack.pop()
         k = len(chosen)
         if k == len(order):
-            if trivial or any(chosen):
+            if rest == 0 and (trivial or any(chosen)):
                 return tuple(value for _, value in sorted(zip(order, chosen, strict=True)))
             continue
         stride, first, last = terms[order[k]]

@@ -239,10 +239,10 @@ class _Reader:
             if extent and not name.islower():
                 raise self.error(at, f"block {match[0]} names its dim in upper case; blocks are written {match[0].lower()}")
             if step and not extent:
-                raise self.error(at, f"{match[0]!r} gives a step to an outer letter")
+                raise self.error(at, f"{shown(match[0])} gives a step to an outer letter")
             upper = name.isupper()
             if not upper and not name.islower():
-                raise self.error(at, f"{name!r} mixes upper and lower case")
+                raise self.error(at, f"{shown(name)} mixes upper and lower case")
             pieces.append(_Piece(at, match[0], dims, upper, int(extent) if extent else None, int(step) if step else None))
             at = match.end()
         return pieces

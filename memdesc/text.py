@@ -94,17 +94,18 @@ def from_verbose(text: str, dims: Iterable[int], *, offset0: int = 0) -> MemoryD
         msg = f"{shown(text)}: flag '0' says whether offset0 is other than 0, but offset0 is {offset0}; the text does not hold its value"
         raise MemdescError(msg)
     tag = parse_tag(match["tag"])
+    dense = memory_desc(sizes, dtype, tag)
     inner = [(digit.extent, digit.axis) for digit in tag.digits if digit.extent]
     desc = memory_desc(
         sizes,
         dtype,
-        strides=map(int, match["strides"].split("x")) if match["strides"] else memory_desc(sizes, dtype, tag).strides,
+        strides=map(int, match["strides"].split("x")) if match["strides"] else dense.strides,
         inner_blks=[extent for extent, _ in inner],
         inner_idxs=[dim for _, dim in inner],
         padded_dims=None if "p" in flags else sizes,
         offset0=offset0,
     )
-    if "p" in flags and not desc.has_padding:
+    if "p" in flags and desc.padded_dims == sizes:
         msg = f"{shown(text)}: flag 'p' says that dims are padded, but no block pads {sizes}, and the text does not hold padded dims"
         raise MemdescError(msg)
     for dim, (size, block) in enumerate(zip(sizes, tag.block_sizes, strict=True)):
@@ -172,10 +173,10 @@ def from_json(text: str) -> MemoryDesc:
             layout = memory_desc(
                 dims,
                 dtype,
-                strides=fields["strides"],
+                strides=checked_ints("strides", fields["strides"]),
                 inner_blks=fields["inner_blks"],
                 inner_idxs=fields["inner_idxs"],
-                padded_dims=fields["padded_dims"],
+                padded_dims=checked_ints("padded_dims", fields["padded_dims"]),
                 offset0=offset0,
             ).layout
         return MemoryDesc(dtype, layout, padded_offsets, fields["extra"])

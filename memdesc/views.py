@@ -107,7 +107,6 @@ def reshape(layout: Layout, dims: tuple[int, ...]) -> Layout:
     for old, new in _groups(layout, dims):
         if len(old) == len(new) == 1 and layout.dims[old[0]] == dims[new[0]]:
             kept[old[0]] = new[0]
-            inside = _after(layout, old[0], inside)
         elif not old:
             parts.append((Axis(new, 1), (Block(0, 1, 1, inside),)))
         elif new:
@@ -115,24 +114,18 @@ def reshape(layout: Layout, dims: tuple[int, ...]) -> Layout:
             for dim in reversed(new):
                 parts.append((Axis((dim,), dims[dim]), (Block(0, 1, dims[dim], stride),)))
                 stride *= dims[dim]
-            inside = stride
+        if old:
+            # what oneDNN shows as the stride of a dim of size 1 that comes next
+            outer = layout.outer(_axis_of(layout, old[0]))
+            inside = outer.stride * layout.dims[old[0]] // outer.step
     for k, axis in enumerate(layout.axes):
-        if any(dim in kept for dim in axis.dims):
-            if any(dim not in kept for dim in axis.dims):
-                msg = f"dims {', '.join(map(dim_name, axis.dims))} are cut as one index; a reshape must keep the size of each"
-                raise MemdescError(msg)
+        if axis.dims[0] in kept:  # so are the others: regrouping refuses dims that are cut as one index
             parts.append((Axis(tuple(kept[dim] for dim in axis.dims), axis.padded), layout.axis_blocks(k)))
     return _join(dims, parts, layout.offset0)
 
 
 def _axis_of(layout: Layout, dim: int) -> int:
     return next(k for k, axis in enumerate(layout.axes) if dim in axis.dims)
-
-
-def _after(layout: Layout, dim: int, inside: int) -> int:
-    """Return the stride that a unit dim inserted outside of `dim` shows."""
-    outer = layout.outer(_axis_of(layout, dim))
-    return outer.stride * (layout.dims[dim] // outer.step) or inside
 
 
 def _groups(layout: Layout, dims: tuple[int, ...]) -> Iterable[_Group]:

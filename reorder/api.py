@@ -8,6 +8,7 @@ import numpy as np
 
 from memdesc import FormatTag, MemdescError, MemoryDesc, array_desc, data_type, memory_desc
 from memdesc.names import resolve
+from reorder.forks import importing
 from reorder.memory import Memory
 from reorder.plan import plan_reorder
 from reorder.reference import pack
@@ -133,7 +134,8 @@ def prepare(plan: ReorderPlan, threads: int | None = None) -> Callable[[Any, Any
         `run(src, dst)`, which takes what `execute` takes and may be called from
         several threads at once.
     """
-    from reorder.cpu import PreparedReorder  # noqa: PLC0415 - numba is slow to load, and describing needs none
+    with importing:
+        from reorder.cpu import PreparedReorder  # noqa: PLC0415 - numba is slow to load, and describing needs none
 
     return PreparedReorder(plan, threads)
 

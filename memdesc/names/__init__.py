@@ -13,6 +13,8 @@ from memdesc.errors import MemdescError, UnknownFormatError
 from memdesc.names import cldnn, mace, onednn
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from memdesc.tags import FormatTag
 
 __all__ = ["Name", "is_image", "known_names", "resolve", "resolve_image", "suggest"]
@@ -52,7 +54,7 @@ def resolve(text: str, dims: tuple[int, ...], bits: int) -> FormatTag:
     UnsupportedFormatError
         If the name is known, but no layout of elements; with the reason.
     """
-    tag = _parse(text, bits)
+    tag = _parse(text, packed=bits == 4)  # noqa: PLR2004 - two elements share a byte
     if "_" in text and len(dims) == tag.ndims:
         cldnn.check_dims(text, dims)
     return tag
@@ -70,7 +72,7 @@ def resolve_image(text: str, dims: tuple[int, ...]) -> tuple[FormatTag, int, int
         tag, rows, columns = mace.parse_image(text)
     except UnknownFormatError as error:
         cldnn.refuse(text)
-        msg = f"{error}{_hint(text, tuple(mace.IMAGES))}"
+        msg = f"{error}{_hint(_nearest(text, mace.IMAGES))}"
         raise UnknownFormatError(msg) from None
     if len(dims) == tag.ndims:
         mace.check_image_dims(text, dims)
@@ -82,15 +84,15 @@ def is_image(text: str) -> bool:
     return text in mace.IMAGES or "|" in text
 
 
-@lru_cache(maxsize=4096)
-def _parse(text: str, bits: int) -> FormatTag:
+@lru_cache(maxsize=8192)  # all known names twice, and then some
+def _parse(text: str, *, packed: bool) -> FormatTag:
     errors: dict[str, MemdescError] = {}
     for module in (onednn, cldnn, mace):
         try:
-            return cldnn.parse(text, bits) if module is cldnn else module.parse(text)
+            return cldnn.parse(text, packed=packed) if module is cldnn else module.parse(text)
         except UnknownFormatError as error:
             errors[module.VOCABULARY] = error
-    msg = f"unknown format {errors[_spelled_like(text)]}{_hint(text, suggest(text))}"
+    msg = f"unknown format {errors[_spelled_like(text)]}{_hint(suggest(text))}"
     raise UnknownFormatError(msg)
 
 
@@ -104,8 +106,7 @@ def _spelled_like(text: str) -> str:
     return onednn.VOCABULARY
 
 
-def _hint(text: str, near: tuple[str, ...]) -> str:
-    near = tuple(difflib.get_close_matches(text, near, n=3, cutoff=0.5))
+def _hint(near: tuple[str, ...]) -> str:
     return f"; did you mean {' or '.join(map(repr, near))}?" if near else ""
 
 
@@ -126,8 +127,14 @@ def known_names() -> tuple[Name, ...]:
 
 def suggest(text: str) -> tuple[str, ...]:
     """Return the known names nearest to a text, the nearest first, 3 at most."""
+    return _nearest(text, (*(name.text for name in known_names()), *mace.IMAGES))
+
+
+def _nearest(text: str, names: Iterable[str]) -> tuple[str, ...]:
     if len(text) > _MAX_NAME:
         return ()
-    texts = [name.text for name in known_names()] + list(mace.IMAGES)
-    lower = {known.lower(): known for known in reversed(texts)}
-    return tuple(lower[near] for near in difflib.get_close_matches(text.lower(), lower, n=3, cutoff=0.5))
+    lower: dict[str, list[str]] = {}
+    for name in names:
+        lower.setdefault(name.lower(), []).append(name)
+    near = [name for match in difflib.get_close_matches(text.lower(), lower, n=3, cutoff=0.5) for name in lower[match]]
+    return tuple(difflib.get_close_matches(text, near, n=3, cutoff=0))

@@ -89,8 +89,8 @@ def domain(text: str) -> str:
     return _LETTERS.get(letters, ("data", ""))[0]
 
 
-def parse(text: str, bits: int) -> FormatTag:
-    """Read a name for elements of `bits` bits: three names pack 4-bit ones differently.
+def parse(text: str, *, packed: bool) -> FormatTag:
+    """Read a name; three names lay `packed` elements, of 4 bits, out differently.
 
     Raises
     ------
@@ -100,7 +100,7 @@ def parse(text: str, bits: int) -> FormatTag:
         If the text is no name by the grammar.
     """
     refuse(text)
-    irregular = _FOUR_BIT.get(text) if bits == 4 else None  # noqa: PLR2004 - the width the kernels single out
+    irregular = _FOUR_BIT.get(text) if packed else None
     canonical = irregular or _IRREGULAR.get(text) or _translate(_RENAMED.get(text, text))
     try:
         return parse_tag(canonical)

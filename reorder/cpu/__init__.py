@@ -4,6 +4,7 @@ Import it when it is needed: numba takes a third of a second to load.
 """
 
 from reorder.cpu.execute import PreparedReorder
-from reorder.cpu.threads import cache_folder, count_threads, layer_name
+from reorder.cpu.threads import count_threads, layer_name
+from reorder.cpu.walk import cache_folder
 
 __all__ = ["PreparedReorder", "cache_folder", "count_threads", "layer_name"]

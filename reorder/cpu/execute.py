@@ -24,8 +24,6 @@ __all__ = ["PreparedReorder"]
 # Below this many bytes a second thread costs more than it saves.
 _SERIAL_NBYTES = 1 << 19
 
-# numba has no type of 4 bits; its boolean stands for one
-_UNITS = {4: np.bool_(0), 8: np.uint8(0), 16: np.uint16(0), 32: np.uint32(0), 64: np.uint64(0)}
 _WHOLE_BYTES = (8, 16, 32, 64)
 _ORIGIN = np.zeros((1, 2), np.int64)
 
@@ -61,7 +59,7 @@ class PreparedReorder:
         is_serial = nbytes < _SERIAL_NBYTES or bits not in _WHOLE_BYTES
         end = (self.plan.src.layout.last + 1) * self.plan.src.dtype.bits // bits
         program, records = encode(tile(boxes), end)
-        return _Part(program, *split(records, 1 if is_serial else self.threads), _UNITS[bits], lookups)
+        return _Part(program, *split(records, 1 if is_serial else self.threads), bits, lookups)
 
     def __call__(self, src: Any, dst: Any) -> None:
         """Reorder src into dst.
@@ -91,21 +89,21 @@ class PreparedReorder:
 class _Part:
     """Boxes that are placed at the same points, and how threads share them."""
 
-    __slots__ = ("_arrays", "_program", "_shares", "_unit", "lookups")
+    __slots__ = ("_arrays", "_bits", "_program", "_shares", "lookups")
 
     def __init__(
-        self, program: NDArray[np.int64], tasks: NDArray[np.int64], bounds: NDArray[np.int64], unit: Any, lookups: tuple[Lookup, ...]
+        self, program: NDArray[np.int64], tasks: NDArray[np.int64], bounds: NDArray[np.int64], bits: int, lookups: tuple[Lookup, ...]
     ) -> None:
         self._arrays = program, tasks, bounds  # kept alive: the kernels take addresses
         self._program = address_of(program)
         self._shares = Shares(address_of(tasks), address_of(bounds), len(bounds) - 1, len(tasks))
-        self._unit = unit
+        self._bits = bits
         self.lookups = lookups
 
     def run(self, starts: tuple[int, int], buffers: object) -> None:
         """Run the boxes on src and dst that start at two addresses, and live as long as their buffers."""
         for places in points(self.lookups) if self.lookups else (_ORIGIN,):
-            run((*starts, self._program), self._shares, (address_of(places), len(places)), self._unit, (buffers, places, self))
+            run((*starts, self._program), self._shares, (address_of(places), len(places)), self._bits, (buffers, places, self))
 
 
 def _checked_threads(threads: Any) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from llvmlite import ir
 from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
@@ -18,10 +19,12 @@ from reorder.cpu.transpose import Nest, emit_transposed
 if TYPE_CHECKING:
     from numba.core.typing.templates import Signature
 
-__all__ = ["counters", "load_int", "run_inner", "store_int"]
+__all__ = ["ARGUMENTS", "call", "counters", "load_int", "run_inner", "store_int"]
 
 # Loops of one step are dropped, and the product of the others fits 63 bits.
 _MAX_LOOPS = 64
+# What a compiled walker takes: eight integers.
+ARGUMENTS = 8
 
 
 @intrinsic  # type: ignore[untyped-decorator] # numba ships no types
@@ -97,3 +100,17 @@ def counters(_context: Any) -> tuple[Signature, Any]:
         return builder.ptrtoint(cgutils.alloca_once(builder, I64, size=_MAX_LOOPS), I64)
 
     return types.int64(), build
+
+
+@intrinsic  # type: ignore[untyped-decorator] # numba ships no types
+def call(
+    _context: Any, address: Any, src_at: Any, dst_at: Any, program: Any, tasks: Any, begin: Any, end: Any, places: Any, count: Any
+) -> tuple[Signature, Any]:
+    """Call a compiled walker by its address."""
+
+    def build(context: Any, builder: Any, _signature: Any, args: Any) -> Any:
+        function = ir.FunctionType(ir.VoidType(), [I64] * ARGUMENTS)
+        builder.call(builder.inttoptr(args[0], function.as_pointer()), args[1:])
+        return context.get_dummy_value()
+
+    return types.void(*[types.int64] * (ARGUMENTS + 1)), build

@@ -1,4 +1,4 @@
-"""How kernels are compiled: no GIL, kept on disk where a folder can be written."""
+"""How kernels are compiled: kept on disk where a folder can be written."""
 
 from __future__ import annotations
 
@@ -8,29 +8,42 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numba
+from numba.core.ccallback import CFunc
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["jit"]
+__all__ = ["compile_callback", "jit_parallel"]
 
 
-def jit(*, parallel: bool = False) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Compile a function with numba when it is first called."""
+def compile_callback(function: Callable[..., None], signature: Any) -> Any:
+    """Compile a function to code that C may call; the result has its `address`."""
+    options = {"nopython": True}
+    try:
+        compiled = CFunc(function, (signature.args, signature.return_type), {}, options)
+        compiled.enable_caching()
+        _stamp(compiled)
+        compiled.compile()
+    except (RuntimeError, OSError, AttributeError):
+        # no folder to keep compiled code in, no sources: a slower start, not a failure
+        compiled = CFunc(function, (signature.args, signature.return_type), {}, options)
+        compiled.compile()
+    return compiled
 
-    def decorate(function: Callable[..., None]) -> Callable[..., None]:
-        options: dict[str, Any] = {"nogil": True, "parallel": parallel}
-        try:
-            compiled = numba.njit(cache=True, **options)(function)
-            # numba looks for changes in the file of the function alone, not in what it is made of
-            compiled._cache._cache_file._source_stamp = _digest()  # noqa: SLF001 - numba offers no other way
-        except (RuntimeError, OSError, AttributeError):
-            # no folder to keep compiled code in, no sources: a slower start, not a failure
-            compiled = numba.njit(**options)(function)
-        walker: Callable[..., None] = compiled
-        return walker
 
-    return decorate
+def jit_parallel(function: Callable[..., None]) -> Any:
+    """Compile a function with loops over threads, when it is first called."""
+    try:
+        compiled = numba.njit(cache=True, parallel=True, nogil=True)(function)
+        _stamp(compiled)
+    except (RuntimeError, OSError, AttributeError):
+        compiled = numba.njit(parallel=True, nogil=True)(function)
+    return compiled
+
+
+def _stamp(compiled: Any) -> None:
+    """Let numba look for changes in all that kernels are made of, not in one file alone."""
+    compiled._cache._cache_file._source_stamp = _digest()  # noqa: SLF001 - numba offers no other way
 
 
 @cache

@@ -1,10 +1,13 @@
 """On which threads a reorder runs, and what is safe when.
 
-numba's layers differ: TBB survives forks and concurrent callers; OpenMP does not
-survive a fork once started; workqueue aborts the process when two Python threads
-enter it, so it is never entered: a pool of Python threads runs the kernels instead,
-which hold no GIL. Only one caller at a time gets all threads; a second one runs on
-its own thread meanwhile.
+numba's layers differ: TBB survives forks and concurrent callers, if the thread that
+forks is the one that always called; OpenMP does not survive a fork once started;
+workqueue aborts the process when two Python threads enter it, so it is never
+entered: a pool of Python threads runs the kernels instead, which hold no GIL. Only
+one caller at a time gets all threads; a second one runs on its own thread meanwhile.
+
+A fork waits until no reorder is on several threads and nothing is being compiled. A
+child of threads that do not survive runs on its own thread.
 """
 
 from __future__ import annotations
@@ -12,18 +15,22 @@ from __future__ import annotations
 import ctypes
 import os
 import threading
-from concurrent.futures import ThreadPoolExecutor, wait
+from contextlib import suppress
+from functools import partial
 from importlib.metadata import PackageNotFoundError, distribution
+from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numba
+from numba.core.compiler_lock import global_compiler_lock
 
 from reorder.cpu.walk import walk, walk_parallel
+from reorder.forks import at_fork
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["Shares", "cache_folder", "count_threads", "layer_name", "run"]
+__all__ = ["Shares", "count_threads", "layer_name", "run"]
 
 _busy = threading.Lock()
 
@@ -32,7 +39,15 @@ class _State:
     """What is known of this process; a forked child starts from it."""
 
     layer: str | None = None
-    pool: ThreadPoolExecutor | None = None
+    # the thread inside of _busy
+    owner: int | None = None
+    # all that started numba's threads or called upon them, 0 for what is not ours
+    callers: frozenset[int] = frozenset()
+    # what the pool's threads take their work from, and how many there are
+    work: SimpleQueue[Callable[[], None]] = SimpleQueue()
+    helpers: int = 0
+    # locks that a fork holds
+    held: tuple[Any, ...] = ()
 
 
 def count_threads() -> int:
@@ -42,17 +57,18 @@ def count_threads() -> int:
     return max(1, min(cores, limit))
 
 
-def cache_folder() -> str | None:
-    """Return where compiled kernels are kept, or None."""
-    folder: str | None = walk.stats.cache_path  # type: ignore[attr-defined] # numba's dispatcher
-    return folder
-
-
 def layer_name() -> str:
     """Start the threads if need be, and return `tbb`, `omp`, `pool` or `serial`."""
+    me = threading.get_ident()
     if _State.layer is None:
+        if _State.owner == me:
+            return "serial"  # a signal handler, inside of what follows
         with _busy:
-            _State.layer = _State.layer or _start()
+            _State.owner = me
+            try:
+                _State.layer = _State.layer or _start(me)
+            finally:
+                _State.owner = None
     return _State.layer
 
 
@@ -65,7 +81,7 @@ class Shares(NamedTuple):
     total: int
 
 
-def run(starts: tuple[int, int, int], shares: Shares, places: tuple[int, int], unit: Any) -> None:
+def run(starts: tuple[int, int, int], shares: Shares, places: tuple[int, int], bits: int, alive: object) -> None:
     """Run a program, its parts all at once where that is safe.
 
     Parameters
@@ -76,32 +92,51 @@ def run(starts: tuple[int, int, int], shares: Shares, places: tuple[int, int], u
         Which part runs which tasks.
     places : tuple of int
         Address of the points, and their number.
-    unit : numpy scalar
-        Whose type is the element.
+    bits : int
+        Width of an element.
+    alive : object
+        What owns the memory at all these addresses: threads hold it while they use it.
     """
     tasks, bounds, parts, total = shares
     layer = layer_name() if parts > 1 else "serial"
-    if layer == "serial" or not _busy.acquire(blocking=False):
-        walk(*starts, tasks, 0, total, *places, unit)
+    if layer == "serial" or _busy.locked():
+        walk(*starts, tasks, 0, total, *places, bits)
         return
-    try:
-        if layer == "pool":
-            ends = (ctypes.c_int64 * (parts + 1)).from_address(bounds)
-            _run_pool(lambda part: walk(*starts, tasks, ends[part], ends[part + 1], *places, unit), parts)
-        else:
-            walk_parallel(*starts, tasks, bounds, parts, *places, unit)
-    finally:
-        _busy.release()
+    me = threading.get_ident()
+    with _busy:
+        _State.owner = me
+        try:
+            if layer == "pool":
+                ends = (ctypes.c_int64 * (parts + 1)).from_address(bounds)
+
+                def run_part(part: int, _alive: object = alive) -> None:
+                    walk(*starts, tasks, ends[part], ends[part + 1], *places, bits)
+
+                _run_pool(run_part, parts)
+            else:
+                _State.callers |= {me}
+                walk_parallel(*starts, tasks, bounds, parts, *places, bits)
+        finally:
+            _State.owner = None
 
 
-def _start() -> str:
+def _start(me: int) -> str:
     _load_tbb()
+    _State.callers = frozenset([me if _started_layer() is None else 0])
     try:
         numba.get_num_threads()  # starts the threads
-        layer = str(numba.threading_layer())
     except ValueError:
         return "pool"  # NUMBA_THREADING_LAYER names one that is not there
+    layer = _started_layer() or "pool"
     return "pool" if layer == "workqueue" else layer
+
+
+def _started_layer() -> str | None:
+    """Return which of numba's layers runs, if one does."""
+    try:
+        return str(numba.threading_layer())
+    except ValueError:
+        return None
 
 
 def _load_tbb() -> None:
@@ -114,32 +149,70 @@ def _load_tbb() -> None:
         return  # numba falls back to another layer
 
 
-def _run_pool(part_of: Callable[[int], None], parts: int) -> None:
-    if _State.pool is None:
-        _State.pool = ThreadPoolExecutor(max(1, count_threads() - 1), thread_name_prefix="reorder")
+def _serve(work: SimpleQueue[Callable[[], None]]) -> None:
+    while True:
+        work.get()()
+
+
+def _count_helpers(wanted: int) -> int:
+    """Start threads of the pool that are missing, and return how many there are."""
+    with suppress(RuntimeError):  # the interpreter shuts down, or the system gives no thread: less help
+        while _State.helpers < wanted:
+            threading.Thread(target=_serve, args=(_State.work,), name="reorder", daemon=True).start()
+            _State.helpers += 1
+    return min(wanted, _State.helpers)
+
+
+def _run_pool(run_part: Callable[[int], None], parts: int) -> None:
+    """Run all parts on this thread and the pool's; whoever is free takes the next one."""
+    left = iter(range(parts))
+    errors: list[BaseException] = []
+    turns = [threading.Lock() for _ in range(_count_helpers(parts - 1))]
+
+    def help_out(turn: threading.Lock) -> None:
+        if turn.acquire(blocking=False):  # else it comes too late
+            try:
+                for part in left:
+                    run_part(part)
+            except BaseException as error:  # noqa: BLE001 - raised by the thread that waits
+                errors.append(error)
+            finally:
+                turn.release()
+
     try:
-        others = [_State.pool.submit(part_of, part) for part in range(1, parts)]
-    except RuntimeError:
-        # the interpreter shuts down and takes no new work
-        for part in range(parts):
-            part_of(part)
-        return
-    part_of(0)
-    wait(others)
+        for turn in turns:
+            _State.work.put(partial(help_out, turn))
+        for part in left:
+            run_part(part)
+    finally:
+        for turn in turns:
+            turn.acquire()
+    if errors:
+        raise errors[0]
+
+
+def _before_fork() -> None:
+    # no lock is awaited that a signal handler's own thread has
+    locks = (global_compiler_lock,) if _State.owner == threading.get_ident() else (_busy, global_compiler_lock)
+    for lock in locks:
+        lock.acquire()
+    _State.held = locks
 
 
 def _after_fork() -> None:
+    locks, _State.held = _State.held, ()
+    for lock in locks:
+        lock.release()
+
+
+def _after_fork_in_child() -> None:
     """Give up in a child what does not survive a fork."""
-    _busy.release()
-    _State.pool = None
-    try:
-        started = numba.threading_layer()
-    except ValueError:
-        started = None
-    if started == "omp":
+    _State.work, _State.helpers = SimpleQueue(), 0
+    started = _started_layer()
+    is_clean = started == "tbb" and _State.layer == "tbb" and _State.callers == {threading.get_ident()}
+    if started not in {None, "workqueue"} and not is_clean:
         _State.layer = "serial"
+    _after_fork()
 
 
-if hasattr(os, "register_at_fork"):
-    # a fork waits until no reorder is on several threads
-    os.register_at_fork(before=_busy.acquire, after_in_parent=_busy.release, after_in_child=_after_fork)
+at_fork(_before_fork, _after_fork, _after_fork_in_child)

@@ -1,71 +1,122 @@
 """The walker: runs boxes from a table, with the micro-kernels for the innermost loops.
 
-One function for each element width: numba optimises a function again with all it
-calls at every level, so what could be three functions is one.
+It is compiled once for each element width, to an address that C may call. Python calls
+it there without the GIL, and so does the one loop over threads, which therefore is
+compiled once for all widths.
 """
 
 from __future__ import annotations
 
-from typing import Any
+import ctypes
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numba
 import numpy as np
+from numba.core.compiler_lock import global_compiler_lock
 
-from reorder.cpu.intrinsics import counters, load_int, run_inner, store_int
-from reorder.cpu.jit import jit
+from reorder.cpu.intrinsics import ARGUMENTS, call, counters, load_int, run_inner, store_int
+from reorder.cpu.jit import compile_callback, jit_parallel
 from reorder.cpu.program import HEAD, LOOP
 from reorder.nodes import NOWHERE
 
-__all__ = ["walk", "walk_parallel"]
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = ["cache_folder", "walk", "walk_parallel"]
+
+# numba has no type of 4 bits; its boolean stands for one
+_UNITS = {4: np.bool_(0), 8: np.uint8(0), 16: np.uint16(0), 32: np.uint32(0), 64: np.uint64(0)}
+_PROTOTYPE = ctypes.CFUNCTYPE(None, *[ctypes.c_int64] * ARGUMENTS)
 
 
-@jit()
-def walk(src_at: int, dst_at: int, program: int, tasks: int, begin: int, end: int, places: int, count: int, unit: Any) -> None:
-    """Run tasks `begin` to `end`, each at `count` places."""
-    at = counters()
-    for step in range((end - begin) * count):
-        task = tasks + 40 * (begin + step // count)
-        place = step % count
-        box = program + 8 * load_int(task, 0)
-        first, last, low, high = load_int(task, 1), load_int(task, 2), load_int(task, 3), load_int(task, 4)
-        src, dst = load_int(places, 2 * place), load_int(places, 2 * place + 1)
-        # how many loops stand beyond their valid part: src has no element there
-        beyond = 0
-        if src == NOWHERE:
-            src = 0
-            beyond = 1
-        src += load_int(box, 1) + first * load_int(box, HEAD + 2)
-        dst += load_int(box, 2) + first * load_int(box, HEAD + 3)
-        outer = load_int(box, 3)
-        for k in range(outer):
-            start = first if k == 0 else 0
-            store_int(at, k, start)
-            beyond += start >= load_int(box, HEAD + LOOP * k + 1)
-        k = 0
-        while k >= 0:
-            run_inner(src_at, dst_at, src, dst, box, low, high, beyond == 0, unit)
-            k = outer - 1
-            while k >= 0:
-                loop = HEAD + LOOP * k
-                valid, src_stride, dst_stride = load_int(box, loop + 1), load_int(box, loop + 2), load_int(box, loop + 3)
-                start, stop = (first, last) if k == 0 else (0, load_int(box, loop))
-                i = load_int(at, k) + 1
-                src += src_stride
-                dst += dst_stride
-                beyond += i == valid
-                if i < stop:
-                    store_int(at, k, i)
-                    break
-                beyond += (start >= valid) - (stop >= valid)
-                src -= (stop - start) * src_stride
-                dst -= (stop - start) * dst_stride
-                store_int(at, k, start)
-                k -= 1
+class _Kernel(NamedTuple):
+    """A compiled walker: its address, and what calls it from Python."""
+
+    address: int
+    call: Callable[..., None]
+    # what owns the code
+    compiled: Any
 
 
-@jit(parallel=True)
-def walk_parallel(src_at: int, dst_at: int, program: int, tasks: int, bounds: int, parts: int, places: int, count: int, unit: Any) -> None:
+_kernels: dict[int, _Kernel] = {}
+
+
+def walk(src_at: int, dst_at: int, program: int, tasks: int, begin: int, end: int, places: int, count: int, bits: int) -> None:
+    """Run tasks `begin` to `end`, each at `count` places, on elements of `bits` bits."""
+    kernel = _kernels.get(bits) or _compile(bits)
+    kernel.call(src_at, dst_at, program, tasks, begin, end, places, count)
+
+
+def walk_parallel(src_at: int, dst_at: int, program: int, tasks: int, bounds: int, parts: int, places: int, count: int, bits: int) -> None:
     """Run all parts at once on numba's threads."""
+    kernel = _kernels.get(bits) or _compile(bits)
+    _run_parts(kernel.address, src_at, dst_at, program, tasks, bounds, parts, places, count)
+
+
+def cache_folder() -> str | None:
+    """Return where compiled kernels are kept, or None."""
+    folder: str | None = _run_parts.stats.cache_path
+    return folder
+
+
+def _compile(bits: int) -> _Kernel:
+    # numba's own lock, which a fork waits for
+    with global_compiler_lock:
+        if bits not in _kernels:
+            compiled = compile_callback(_walker(_UNITS[bits]), numba.void(*[numba.int64] * ARGUMENTS))
+            _kernels[bits] = _Kernel(compiled.address, _PROTOTYPE(compiled.address), compiled)
+    return _kernels[bits]
+
+
+def _walker(unit: Any) -> Callable[..., None]:
+    """Return the walker over elements of one type, to be compiled."""
+
+    def run(src_at: int, dst_at: int, program: int, tasks: int, begin: int, end: int, places: int, count: int) -> None:
+        at = counters()
+        for step in range((end - begin) * count):
+            task = tasks + 40 * (begin + step // count)
+            place = step % count
+            box = program + 8 * load_int(task, 0)
+            first, last, low, high = load_int(task, 1), load_int(task, 2), load_int(task, 3), load_int(task, 4)
+            src, dst = load_int(places, 2 * place), load_int(places, 2 * place + 1)
+            # how many loops stand beyond their valid part: src has no element there
+            beyond = 0
+            if src == NOWHERE:
+                src = 0
+                beyond = 1
+            src += load_int(box, 1) + first * load_int(box, HEAD + 2)
+            dst += load_int(box, 2) + first * load_int(box, HEAD + 3)
+            outer = load_int(box, 3)
+            for k in range(outer):
+                start = first if k == 0 else 0
+                store_int(at, k, start)
+                beyond += start >= load_int(box, HEAD + LOOP * k + 1)
+            k = 0
+            while k >= 0:
+                run_inner(src_at, dst_at, src, dst, box, low, high, beyond == 0, unit)
+                k = outer - 1
+                while k >= 0:
+                    loop = HEAD + LOOP * k
+                    valid, src_stride, dst_stride = load_int(box, loop + 1), load_int(box, loop + 2), load_int(box, loop + 3)
+                    start, stop = (first, last) if k == 0 else (0, load_int(box, loop))
+                    i = load_int(at, k) + 1
+                    src += src_stride
+                    dst += dst_stride
+                    beyond += i == valid
+                    if i < stop:
+                        store_int(at, k, i)
+                        break
+                    beyond += (start >= valid) - (stop >= valid)
+                    src -= (stop - start) * src_stride
+                    dst -= (stop - start) * dst_stride
+                    store_int(at, k, start)
+                    k -= 1
+
+    return run
+
+
+@jit_parallel
+def _run_parts(kernel: int, src_at: int, dst_at: int, program: int, tasks: int, bounds: int, parts: int, places: int, count: int) -> None:
     for part in numba.prange(parts):
         p = np.int64(part)  # the index of prange is unsigned, and would turn sums into floats
-        walk(src_at, dst_at, program, tasks, load_int(bounds, p), load_int(bounds, p + 1), places, count, unit)
+        call(kernel, src_at, dst_at, program, tasks, load_int(bounds, p), load_int(bounds, p + 1), places, count)

@@ -46,7 +46,7 @@ _FILE_NAME: Final = re.compile(r"libdnnl\.so\.(\d+\.\d+)(?:\.\d+)?")
 _COMPANIONS: Final = ("libintlc.so.5", "libimf.so", "libsvml.so", "libtbb.so.12", "libsycl.so.9")
 # Never RTLD_GLOBAL: Intel's libimf would replace libm for every module imported later, and
 # the two builds of oneDNN export the same names.
-_MODE: Final = os.RTLD_NOW | os.RTLD_LOCAL
+_MODE: Final = getattr(os, "RTLD_NOW", 0) | getattr(os, "RTLD_LOCAL", 0)  # Windows has neither
 
 
 class Status(IntEnum):
@@ -228,7 +228,7 @@ class Library:
         packed = None if strides is None else _pack(strides)
         return self.make(create, len(dims), _pack(dims), DATA_TYPES[dtype_name], packed)
 
-    def make(self, create: Any, *arguments: object) -> Desc | Status:  # noqa: ANN401 - a C function
+    def make(self, create: Any, *arguments: object) -> Desc | Status:
         """Call a C function whose first argument receives a new descriptor."""
         handle = c_void_p()
         status = create(byref(handle), *arguments)

@@ -1,0 +1,62 @@
+"""The two libraries as fixtures, and what the tests counted, at the end of the run."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Final
+
+import pytest
+
+from .cases import SEED
+from .libdnnl import find_libraries
+from .libdnnl_reorder import Executor
+from .tally import REPORT
+
+if TYPE_CHECKING:
+    from _pytest.terminal import TerminalReporter
+
+_WHEELS: Final = {"3.2": "onednn-cpu-gomp==2023.2.0", "3.13": "onednn==2026.1.0"}
+
+
+def open_library(version: str) -> Executor:
+    """Load a library; skip where its wheel is missing, but fail in CI."""
+    path = find_libraries().get(version)
+    if path is None:
+        reason = f"no libdnnl {version}: pip install {_WHEELS[version]}"
+        if os.environ.get("CI") == "true":
+            pytest.fail(reason)
+        pytest.skip(reason)
+    return Executor(path)
+
+
+@pytest.fixture(scope="session")
+def dnnl_3_2() -> Executor:
+    """Return oneDNN 3.2, on one thread.
+
+    GNU OpenMP keeps a team of threads where there is more than one: it spins on a busy
+    machine, and does not survive the forks of other tests.
+    """
+    library = open_library("3.2")
+    library.c.omp_set_num_threads(1)
+    return library
+
+
+@pytest.fixture(scope="session")
+def dnnl_3_13() -> Executor:
+    """Return oneDNN 3.13."""
+    return open_library("3.13")
+
+
+@pytest.fixture(params=["dnnl_3_2", "dnnl_3_13"])
+def library(request: pytest.FixtureRequest) -> Executor:
+    """Return each of the two."""
+    found: Executor = request.getfixturevalue(request.param)
+    return found
+
+
+def pytest_terminal_summary(terminalreporter: TerminalReporter) -> None:
+    """Show what was compared with the real oneDNN."""
+    if REPORT:
+        terminalreporter.section(f"compared with libdnnl, MEMDESC_SEED={SEED}")
+        for line in REPORT:
+            terminalreporter.write_line(line)

@@ -1,0 +1,228 @@
+"""Where oneDNN and memdesc are known to differ: a name, a reason and a test for each.
+
+Numbers in brackets are those of the list of defects in the project's notes on oneDNN; "new"
+ones were found by these tests.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from memdesc import MemdescError, MemoryDesc, data_type, parse_tag
+
+from .compare import count_blocks, differing_fields, is_padding, offsets_of, where_bytes_differ
+from .libdnnl import Fields, Status
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from reorder import ReorderPlan
+
+    from .cases import Start, Step
+
+INT64_MAX: Final = 2**63 - 1
+UINT64_MAX: Final = 2**64 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What both sides answered to one question."""
+
+    version: tuple[int, int, int]
+    ours: MemoryDesc | MemdescError
+    theirs: Fields | Status
+
+    def agrees(self) -> bool:
+        """Whether both refuse, or both accept with the same fields."""
+        if isinstance(self.ours, MemoryDesc) and isinstance(self.theirs, Fields):
+            return not self.differences()
+        return isinstance(self.ours, MemdescError) and isinstance(self.theirs, Status)
+
+    def differences(self) -> dict[str, tuple[object, object]]:
+        """Return the fields that differ where both accept."""
+        if isinstance(self.ours, MemoryDesc) and isinstance(self.theirs, Fields):
+            return differing_fields(self.ours, self.theirs)
+        return {}
+
+    def only_the_size_is_0(self) -> bool:
+        """Whether oneDNN counts no bytes, and nothing else differs."""
+        return isinstance(self.theirs, Fields) and set(self.differences()) == {"size"} and self.theirs.size == 0
+
+    def __str__(self) -> str:
+        if found := self.differences():
+            return "; ".join(f"{name}: ours {ours}, theirs {theirs}" for name, (ours, theirs) in found.items())
+        ours = repr(self.ours) if isinstance(self.ours, MemoryDesc) else f"refused ({self.ours})"
+        theirs = self.theirs.name if isinstance(self.theirs, Status) else str(self.theirs)
+        return f"ours {ours}, theirs {theirs}"
+
+
+@dataclass(frozen=True, slots=True)
+class StepAnswer(Answer):
+    """What both sides answered to a step, and where it began."""
+
+    parent: MemoryDesc
+    parent_fields: Fields
+    step: Step
+
+
+@dataclass(frozen=True, slots=True)
+class StartAnswer(Answer):
+    """What both sides answered to a tag or to strides."""
+
+    start: Start
+
+
+def has_no_size_behind_an_offset(answer: Answer) -> bool:
+    """Size 0 of every descriptor whose offset0 is not 0 (12): 3.2 only."""
+    return answer.only_the_size_is_0() and answer.version < (3, 13) and isinstance(answer.ours, MemoryDesc) and answer.ours.offset0 > 0
+
+
+def counts_no_bytes_of_what_is_read(answer: Answer) -> bool:
+    """Size 0 although an element is read (13; also of views smaller than every block).
+
+    oneDNN multiplies the blocks of each dim by its stride: all strides 0, or no whole block
+    in any dim, make 0. Memdesc counts to the last element.
+    """
+    return answer.only_the_size_is_0() and not has_no_size_behind_an_offset(answer)
+
+
+def drops_a_blocked_unit_dim(answer: StepAnswer) -> bool:
+    """A reshape that drops a blocked, unpadded dim of size 1 keeps its inner blocks (2).
+
+    Their inner_idxs then name a dim that is gone, or another one. Memdesc drops the blocks too.
+    """
+    if answer.step.name != "reshape" or not isinstance(answer.theirs, Fields):
+        return False
+    units = zip(answer.parent_fields.dims, answer.parent_fields.padded_dims, strict=True)
+    dropped = {dim for dim, (size, padded) in enumerate(units) if size == padded == 1}
+    return not dropped.isdisjoint(answer.parent_fields.inner_idxs)
+
+
+def merges_a_blocked_dim_as_if_it_were_plain(answer: StepAnswer) -> bool:
+    """A reshape merges a blocked dim when its outer stride happens to fit (new).
+
+    oneDNN asks of the first dim of a group only whether it is blocked. (2, 4, 31, 2) by
+    aCdB32c2b becomes (8, 31, 2), and most elements change places. Memdesc refuses.
+    """
+    before, after = answer.parent_fields, answer.theirs
+    if answer.step.name != "reshape" or not isinstance(after, Fields) or not isinstance(answer.ours, MemdescError):
+        return False
+    moved = not np.array_equal(offsets_of(before, before.dims).ravel(), offsets_of(after, after.dims).ravel())
+    return bool(before.inner_blks) and moved
+
+
+def needs_more_bytes_than_int64_holds(answer: StartAnswer) -> bool:
+    """Memdesc counts bytes in int64, 3.13 in unsigned 64 bits (and 3.2, which is not asked, wraps)."""
+    dims, dtype, _, strides = answer.start
+    if not isinstance(answer.ours, MemdescError) or strides is None:
+        return False
+    spans = [size * stride for size, stride in zip(dims, strides, strict=True) if size > 1]
+    nbytes = max(spans, default=1) * data_type(dtype).bits // 8 if all(dims) else 0
+    return INT64_MAX < nbytes <= UINT64_MAX
+
+
+def counts_broadcasts_as_bytes(answer: StartAnswer) -> bool:
+    """3.13 counts bytes for indices that a stride of 0 sends to one element."""
+    dims, dtype, _, strides = answer.start
+    if not isinstance(answer.ours, MemoryDesc) or strides is None or answer.version < (3, 13):
+        return False
+    return 0 in strides and prod(dims) * data_type(dtype).bits // 8 > UINT64_MAX
+
+
+def counts_the_outermost_extent_twice(answer: StartAnswer) -> bool:
+    """3.13 multiplies the whole element count of a tag by one extent more, and asks whether that fits 64 bits.
+
+    Memdesc asks whether the bytes fit int64: it accepts more. The rest of that rule is in section 2.2 of the notes.
+    """
+    if not isinstance(answer.theirs, Status) or not isinstance(answer.ours, MemoryDesc) or answer.version < (3, 13):
+        return False
+    extents = [block.extent for block in answer.ours.blocks]
+    return count_padded(answer.start) * max(extents) * max(answer.ours.dtype.bits // 8, 1) > UINT64_MAX
+
+
+def fits_unsigned_64_bits_only(answer: StartAnswer) -> bool:
+    """A tag whose elements or bytes exceed int64: memdesc refuses, oneDNN may not."""
+    return isinstance(answer.ours, MemdescError) and count_padded(answer.start) * data_type(answer.start.dtype).bits // 8 > INT64_MAX
+
+
+def wraps_strides_of_no_elements(answer: StartAnswer) -> bool:
+    """A tag with a dim of 0 whose strides exceed int64: oneDNN wraps them, memdesc refuses."""
+    tile = prod(parse_tag(answer.start.tag or "").block_sizes)
+    return isinstance(answer.ours, MemdescError) and 0 in answer.start.dims and count_padded(answer.start) * tile > INT64_MAX
+
+
+def divides_by_zero(start: Start) -> bool:
+    """3.13 ends the process where the padded elements of a tag wrap to a multiple of 2^64 (1).
+
+    Asked beforehand, and about everything that could wrap.
+    """
+    return count_padded(start) > INT64_MAX
+
+
+def count_padded(start: Start) -> int:
+    """Count the padded elements of a tag in exact integers; a dim of 0 counts as 1."""
+    blocks = parse_tag(start.tag or "").block_sizes
+    return prod(-(-size // block) * block or 1 for size, block in zip(start.dims, blocks, strict=True))
+
+
+def pads_a_view_inside_a_block(dst: Fields) -> bool:
+    """oneDNN zeroes other data than the padding where dst is a view smaller than a block (new).
+
+    With two dims blocked alike by 4, 8 or 16, one of them ending inside its first block and the
+    other one padded, the fast zero padding clears the tail of block number -1: data in front
+    of the view, or memory outside the buffer. Also in 3.13. Asked beforehand.
+    """
+    blocked = [dim for dim, block in enumerate(count_blocks(dst)) if block > 1]
+    sizes = {count_blocks(dst)[dim] for dim in blocked}
+    if len(blocked) != 2 or len(sizes) != 1 or not sizes <= {4, 8, 16} or 0 in dst.dims:
+        return False
+    return any(dst.padded_dims[dim] < block for dim in blocked for block in sizes) and dst.dims != dst.padded_dims
+
+
+def zeroes_padding_in_six_dims_only(dst: Fields, ours: NDArray[np.uint8], theirs: NDArray[np.uint8], width: int) -> bool:
+    """The fast zero padding of oneDNN visits six dims: padding with an index in a later dim keeps what it held (new).
+
+    Seen for f16 and bf16, where the generic reorder leaves the padding to that function; also
+    in 3.13. (1, 2, 2, 2, 2, 2, 3) by Abcdefg8a leaves 448 of 672 elements.
+    """
+    if dst.ndims <= 6 or set(where_bytes_differ(dst, ours, theirs, width)) != {"padding"}:
+        return False
+    offsets = offsets_of(dst, dst.padded_dims)
+    visited = offsets.reshape(*dst.padded_dims[:6], -1)[..., 0]
+    written = ours.view(f"u{width}")
+    differ = np.flatnonzero(written != theirs.view(f"u{width}"))
+    return not np.isin(differ, visited).any() and not written[offsets[is_padding(dst)]].any()
+
+
+def takes_outer_loops_for_dense(plan: ReorderPlan) -> bool:
+    """An f32 transposition of 8 or 16 inside two loops or more goes wrong where those have gaps (new).
+
+    With offset0 0 and loops of the same strides on both sides oneDNN runs them as one: half of
+    (2, 32, 3, 3) comes out wrong in the first 32 channels of (2, 64, 3, 3), from abcd to
+    aBcd8b. Also in 3.13.
+    """
+    if plan.dst.dtype.name != "f32" or plan.src.offset0 or plan.dst.offset0 or len(plan.boxes) != 1 or len(plan.boxes[0].nodes) < 4:
+        return False
+    *outer, columns, rows = plan.boxes[0].nodes
+    crossed = columns.strides[0] == rows.strides[1] == 1 and not {columns.extent, rows.extent}.isdisjoint({8, 16})
+    return crossed and all(node.strides[0] == node.strides[1] for node in outer)
+
+
+def may_divide_by_no_elements(fields: Fields) -> bool:
+    """3.2 ends the process in some reorders of no elements, (0,) with strides 1 and 2 for one (new).
+
+    Asked beforehand; memdesc must leave all bytes as they are.
+    """
+    return 0 in fields.dims
+
+
+def has_more_loops_than_3_2_holds(fields: Fields) -> bool:
+    """3.2 writes behind an array of 12 loops: dims and inner blocks of one side (new).
+
+    No tag of its enum has as many. Asked beforehand: it ends the process.
+    """
+    return fields.ndims + len(fields.inner_blks) > 12

@@ -1,0 +1,35 @@
+"""Finding the libraries: what happens where one is missing, and that both answer."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from . import conftest
+from .libdnnl import Status
+
+if TYPE_CHECKING:
+    from .libdnnl_reorder import Executor
+
+
+@pytest.mark.parametrize(("version", "wheel"), [("3.2", "onednn-cpu-gomp==2023.2.0"), ("3.13", "onednn==2026.1.0")])
+def test_a_missing_library_skips_with_the_name_of_its_wheel_and_fails_in_ci(
+    monkeypatch: pytest.MonkeyPatch, version: str, wheel: str
+) -> None:
+    monkeypatch.setattr(conftest, "find_libraries", dict)
+    monkeypatch.setenv("CI", "false")
+    with pytest.raises(pytest.skip.Exception, match=f"no libdnnl {version}: pip install {wheel}"):
+        conftest.open_library(version)
+    monkeypatch.setenv("CI", "true")
+    with pytest.raises(pytest.fail.Exception, match=f"no libdnnl {version}: pip install {wheel}"):
+        conftest.open_library(version)
+
+
+def test_the_two_libraries_are_the_ones_that_the_tests_speak_of(dnnl_3_2: Executor, dnnl_3_13: Executor) -> None:
+    assert (dnnl_3_2.version[:2], dnnl_3_13.version[:2]) == ((3, 2), (3, 13))
+
+
+def test_a_refusal_of_libdnnl_is_a_status_and_not_a_descriptor(library: Executor) -> None:
+    assert library.by_tag((2, -1), "f32", 3) is Status.INVALID_ARGUMENTS
+    assert library.by_strides((2, 3), "f32", (2, 1)) is Status.INVALID_ARGUMENTS

@@ -1,0 +1,127 @@
+from __future__ import annotations
+
+import re
+import time
+
+import pytest
+
+from memdesc import Name, UnknownFormatError, UnsupportedFormatError, image_desc, known_names, memory_desc, suggest
+from memdesc.names import _parse, is_image, resolve
+from tests.tables import CLDNN, ONEDNN_ALIASES, ONEDNN_CANONICAL
+
+
+def test_the_known_names_are_those_of_the_published_tables() -> None:
+    texts = [name.text for name in known_names() if name.vocabulary == "onednn"]
+    assert len(texts) == len(set(texts)) == 873 + 798
+    assert set(texts) == {*ONEDNN_CANONICAL, *ONEDNN_ALIASES}
+    assert {name.text for name in known_names() if name.vocabulary == "cldnn"} == set(CLDNN)
+    assert [name.text for name in known_names() if name.vocabulary == "mace"] == ["NCHW", "NHWC", "OIHW", "HWOI", "MIHW", "HWIM", "W"]
+
+
+def test_every_known_name_is_a_layout_or_refused_with_a_reason() -> None:
+    refused = {}
+    for name in known_names():
+        try:
+            resolve(name.text, (), 32)
+        except UnsupportedFormatError as error:
+            refused[name.text] = str(error)
+    assert len(refused) == 13
+    assert all(reason.startswith(f"{text!r} cannot be described: it") for text, reason in refused.items())
+
+
+def test_a_name_is_looked_up_in_all_vocabularies() -> None:
+    described = {memory_desc((2, 17, 5, 4), "f32", name) for name in ("aBcd16b", "nChw16c", "b_fs_yx_fsv16", "gOiw16o", "bfyx_f16")}
+    assert len(described) == 1
+    assert memory_desc((2, 17, 5, 4), "f32", "NHWC") == memory_desc((2, 17, 5, 4), "f32", "byxf")
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        # oneDNN's spelling
+        (
+            "nChw16",
+            "unknown format 'nChw16', at character 5: expected a letter or a block such as 16b, found '16'; did you mean 'nChw16c' or",
+        ),
+        ("NCHW16c", "unknown format 'NCHW16c', at character 1: dim n is upper-case, but no block of it follows; did you mean"),
+        ("abc__c8x", "unknown format 'abc__c8x', at character 8: expected an alignment such as __b8, once for each axis, found 'x'"),
+        ("oiww", "unknown format 'oiww', at character 3: dim w stands twice"),
+        # clDNN's
+        ("b_fs_yx_fsv", "unknown format 'b_fs_yx_fsv': 'fsv' is neither an outer part"),
+        ("bfyxx", "unknown format 'bfyxx': which reads as 'abcdd', at character 4: dim d stands twice"),
+        ("bfyx__ai8", "unknown format 'bfyx__ai8': '__ai8' must align a dim that the name has"),
+        # MACE's
+        ("NCWH", "unknown format 'NCWH': no host buffer; they are NCHW, NHWC, OIHW, HWOI, MIHW, HWIM, W; did you mean 'NCHW'"),
+    ],
+)
+def test_the_reason_is_that_of_the_vocabulary_whose_spelling_a_text_follows(text: str, reason: str) -> None:
+    with pytest.raises(UnknownFormatError) as caught:
+        memory_desc((2, 17, 5, 4), "f32", text)
+    assert str(caught.value).startswith(reason)
+
+
+def test_a_text_that_resembles_no_name_gets_no_suggestion() -> None:
+    with pytest.raises(UnknownFormatError) as caught:
+        memory_desc((2,), "f32", "!?")
+    assert "did you mean" not in str(caught.value)
+    assert suggest("!?") == ()
+
+
+@pytest.mark.parametrize(
+    ("text", "best"),
+    [("nChw16", "nChw16c"), ("nchw16C", "nChw16c"), ("b_fs_yx_fsv15", "b_fs_yx_fsv16"), ("in_out_chanel", "in_out_channel")],
+)
+def test_the_nearest_name_is_suggested_first_whatever_the_case(text: str, best: str) -> None:
+    found = suggest(text)
+    assert best in found[:2]
+    assert len(found) <= 3
+
+
+def test_a_very_long_text_is_refused_at_once_in_a_short_message() -> None:
+    begin = time.perf_counter()
+    for text in ("ab" * 10**5, "b_f" + "_fsv2" * 10**5, "N" * 10**5, "_" * 10**5, "|" * 10**5):
+        with pytest.raises((UnknownFormatError, UnsupportedFormatError)) as caught:
+            memory_desc((2,), "f32", text)
+        assert len(str(caught.value)) < 500
+        with pytest.raises(UnknownFormatError) as caught:
+            image_desc((2,), "f32", text)
+        assert len(str(caught.value)) < 500
+    assert time.perf_counter() - begin < 2
+
+
+def test_an_image_name_with_a_slip_gets_the_nearest_image_names() -> None:
+    with pytest.raises(UnknownFormatError, match=r"did you mean 'in_out_channel' or "):
+        image_desc((1, 4, 4, 4), "f32", "in_out_chanel")
+
+
+@pytest.mark.parametrize("name", ["nv12", "image_2d_weights_winograd_6x3_s1_fbxyb", "winograd_2x3_s1_weights"])
+def test_an_image_that_is_known_and_refused_says_why(name: str) -> None:
+    with pytest.raises(UnsupportedFormatError, match=f"'{name}' cannot be described: "):
+        image_desc((1, 4, 4, 4), "f32", name)
+
+
+def test_the_number_of_dims_is_checked_before_the_sizes_a_name_exists_for() -> None:
+    for name in ("iy_xs_os_xsv2_osv8__ao32", "os_is_osv32_isv32_swizzled_by_4", "dw_conv2d_filter"):
+        make = image_desc if name == "dw_conv2d_filter" else memory_desc
+        with pytest.raises(ValueError, match=re.escape(f"dims (2, 3, 5) have 3 sizes, but '{name}' speaks of 4")):
+            make((2, 3, 5), "f32", name)
+
+
+def test_a_name_is_one_of_an_image_or_not() -> None:
+    assert is_image("in_out_channel")
+    assert is_image("ac|Bd|4b")
+    assert not is_image("nChw16c")
+
+
+def test_a_name_is_a_tuple_of_vocabulary_text_and_domain() -> None:
+    assert Name("onednn", "nchw", "data") in known_names()
+
+
+def test_types_of_all_widths_share_what_was_parsed() -> None:
+    for dtype in ("f64", "f32", "f16", "s8", "s4"):
+        memory_desc((2, 3, 4, 5), dtype, "nchw").tags()
+    misses = _parse.cache_info().misses
+    for dtype in ("f64", "f32", "f16", "s8", "s4"):
+        memory_desc((2, 3, 4, 5), dtype, "nchw").tags()
+    # the names that are refused are not kept
+    assert _parse.cache_info().misses - misses <= 5 * 13

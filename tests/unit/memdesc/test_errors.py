@@ -1,0 +1,32 @@
+from __future__ import annotations
+
+import pytest
+
+from memdesc import (
+    MemdescError,
+    NotBlockedError,
+    OverlapError,
+    PaddingError,
+    UnknownFormatError,
+    UnsupportedFormatError,
+)
+from memdesc.errors import shown
+
+
+@pytest.mark.parametrize("error", [NotBlockedError, OverlapError, PaddingError, UnknownFormatError, UnsupportedFormatError])
+def test_every_error_is_a_memdesc_error_and_a_value_error(error: type[Exception]) -> None:
+    assert issubclass(error, MemdescError)
+    assert issubclass(error, ValueError)
+
+
+def test_what_was_given_is_shown_whole_where_it_is_short() -> None:
+    assert shown((2, "abc")) == "(2, 'abc')"
+    assert shown("x" * 118) == repr("x" * 118)
+
+
+def test_what_was_given_is_cut_where_it_is_long_and_its_length_is_said() -> None:
+    assert shown("x" * 119) == "'" + "x" * 59 + "... (121 characters)"
+
+
+def test_a_number_that_python_does_not_print_is_named_by_its_type() -> None:
+    assert shown((10**5000,)) == "a tuple with a number too long to print"
