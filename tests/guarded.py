@@ -45,7 +45,7 @@ class Guarded:
             raise OSError(ctypes.get_errno(), "mmap")
         self._start = start + _PAGE
         self._protect(mmap.PROT_READ | mmap.PROT_WRITE)
-        self._pages = np.frombuffer((ctypes.c_uint8 * self._size).from_address(self._start), np.uint8)
+        self._pages: NDArray[np.uint8] = np.ctypeslib.as_array((ctypes.c_uint8 * self._size).from_address(self._start))
         self._used = slice(0, 0)
 
     def _protect(self, protection: int) -> None:
@@ -60,7 +60,8 @@ class Guarded:
         self._pages[:] = POISON
         self._used = slice(self._size - size, self._size) if at_end else slice(0, size)
         self._pages[self._used] = content
-        return self._pages[self._used]
+        used: NDArray[np.uint8] = self._pages[self._used]
+        return used
 
     def forbid_writes(self) -> None:
         """Make writes into the buffer end the process, until the next one is asked for."""

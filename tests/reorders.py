@@ -95,8 +95,9 @@ def _unpack(data: NDArray[np.uint8], desc: MemoryDesc) -> NDArray[Any]:
 
 def _pack(values: NDArray[Any], desc: MemoryDesc) -> NDArray[np.uint8]:
     if desc.dtype.bits == 4:
-        return (values[0::2] | values[1::2] << 4).astype(np.uint8)
-    return values.view(np.uint8)
+        values = (values[0::2] | values[1::2] << 4).astype(np.uint8)
+    packed: NDArray[np.uint8] = values.view(np.uint8)
+    return packed
 
 
 def expect(src: MemoryDesc, dst: MemoryDesc, source: NDArray[np.uint8], before: NDArray[np.uint8]) -> NDArray[np.uint8]:
@@ -121,12 +122,13 @@ def forced_parts(parts: int) -> Iterator[None]:
     """Let reorders of any size be shared out to `parts` threads."""
     with ExitStack() as stack:
         stack.enter_context(mock.patch("reorder.cpu.execute._SERIAL_NBYTES", 0))
-        stack.enter_context(mock.patch("reorder.cpu.execute.count_threads", lambda: parts))
+        stack.enter_context(mock.patch("reorder.cpu.execute.count_threads", return_value=parts))
         yield
 
 
 @cache
 def _region(side: str, nbytes: int) -> Guarded:
+    del side  # src and dst have one each
     return Guarded(nbytes)
 
 

@@ -109,7 +109,8 @@ def _boxes(draw: st.DrawFn) -> Box:
             node = node._replace(strides=tuple(stride * near.extent for stride in near.strides))
         nodes.insert(0, node)
     # offsets beyond all that the strides take back: -1 stands for zero
-    return Box((10**6, 10**6), tuple(draw(st.permutations(nodes)) if draw(st.booleans()) else nodes))
+    shuffled: list[Node] = draw(st.permutations(nodes))
+    return Box((10**6, 10**6), tuple(shuffled if draw(st.booleans()) else nodes))
 
 
 @given(st.lists(_boxes(), max_size=3).map(tuple))
