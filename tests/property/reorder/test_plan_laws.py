@@ -104,7 +104,7 @@ def _boxes(draw: st.DrawFn) -> Box:
     nodes: list[Node] = []
     for _ in range(draw(st.integers(0, 4))):
         node = draw(_NODES)
-        if nodes and draw(st.booleans()):
+        if draw(st.booleans()) and nodes:
             near = nodes[0]
             node = node._replace(strides=tuple(stride * near.extent for stride in near.strides))
         nodes.insert(0, node)
