@@ -76,7 +76,7 @@ def save(path: str | os.PathLike[str], memory: Memory) -> None:
     """
     desc = memory.desc
     array = memory.data
-    if len(desc.blocks) == desc.ndims and desc.is_dense and not desc.offset0 and not desc.dtype.is_packed:
+    if len(desc.blocks) == len(desc.axes) == desc.ndims and desc.is_dense and not desc.offset0 and not desc.dtype.is_packed:
         # .npy knows numpy's own types, not those of ml_dtypes
         is_own = desc.dtype.numpy.isbuiltin == 1
         array = memory.elements.view(desc.dtype.numpy if is_own else desc.dtype.bits_dtype)
