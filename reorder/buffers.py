@@ -76,7 +76,7 @@ def address_of(array: NDArray[Any]) -> int:
 
 
 class BufferCheck:
-    """What one side of a reorder asks of every buffer; a call checks one and returns it as an array."""
+    """What one side of a reorder asks of every buffer; a call checks one, and returns it and where it starts."""
 
     __slots__ = ("_alignment", "_dtypes", "desc", "min_nbytes", "side", "write")
 
@@ -88,21 +88,22 @@ class BufferCheck:
         self._alignment = desc.dtype.bits_dtype.itemsize
         self._dtypes = (desc.dtype.bits_dtype if desc.dtype.is_packed else desc.dtype.numpy, desc.dtype.bits_dtype, np.dtype(np.uint8))
 
-    def __call__(self, buffer: Any) -> NDArray[Any]:
-        """Return a buffer as a contiguous array that may be used; raises as `flat_bytes`."""
+    def __call__(self, buffer: Any) -> tuple[NDArray[Any], int]:
+        """Return a buffer as a contiguous array, and its address; raises as `flat_bytes`."""
         # what nearly every call passes; all else, and every refusal, by the long way
         if type(buffer) is np.ndarray:
             first, second, third = self._dtypes
-            dtype, flags = buffer.dtype, buffer.flags
+            dtype, flags, address = buffer.dtype, buffer.flags, address_of(buffer)
             if (
                 (dtype is first or dtype is second or dtype is third)
                 and buffer.nbytes >= self.min_nbytes
                 and flags.c_contiguous
                 and (flags.writeable or not self.write)
-                and not address_of(buffer) % self._alignment
+                and not address % self._alignment
             ):
-                return buffer
-        return flat_bytes(buffer, self.desc, self.side, write=self.write)
+                return buffer, address
+        flat = flat_bytes(buffer, self.desc, self.side, write=self.write)
+        return flat, address_of(flat)
 
 
 def check_disjoint(src: NDArray[Any], src_desc: MemoryDesc, dst: NDArray[Any], dst_desc: MemoryDesc) -> None:

@@ -26,6 +26,7 @@ _SERIAL_NBYTES = 1 << 19
 
 _WHOLE_BYTES = (8, 16, 32, 64)
 _ORIGIN = np.zeros((1, 2), np.int64)
+_AT_ORIGIN = address_of(_ORIGIN), 1
 
 
 class PreparedReorder:
@@ -75,15 +76,15 @@ class PreparedReorder:
             If a buffer does not fit its descriptor, or they overlap; nothing is
             written then.
         """
-        source, target = self._src(src), self._dst(dst)
+        source, src_at = self._src(src)
+        target, dst_at = self._dst(dst)
         if not self._parts:
             return
-        starts = address_of(source), address_of(target)
-        apart = starts[1] - starts[0]
+        apart = dst_at - src_at
         if apart < self._src.min_nbytes and -apart < self._dst.min_nbytes:
             check_disjoint(source, self.plan.src, target, self.plan.dst)
         for part in self._parts:
-            part.run(starts, (source, target))
+            part.run(src_at, dst_at, (source, target))
 
 
 class _Part:
@@ -100,10 +101,14 @@ class _Part:
         self._bits = bits
         self.lookups = lookups
 
-    def run(self, starts: tuple[int, int], buffers: object) -> None:
+    def run(self, src_at: int, dst_at: int, buffers: object) -> None:
         """Run the boxes on src and dst that start at two addresses, and live as long as their buffers."""
-        for places in points(self.lookups) if self.lookups else (_ORIGIN,):
-            run((*starts, self._program), self._shares, (address_of(places), len(places)), self._bits, (buffers, places, self))
+        starts = src_at, dst_at, self._program
+        if not self.lookups:
+            run(starts, self._shares, _AT_ORIGIN, self._bits, (buffers, self))
+            return
+        for places in points(self.lookups):
+            run(starts, self._shares, (address_of(places), len(places)), self._bits, (buffers, places, self))
 
 
 def _checked_threads(threads: Any) -> int:
