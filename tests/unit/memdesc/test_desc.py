@@ -102,7 +102,7 @@ def test_no_stride_is_checked_where_a_dim_is_zero() -> None:
 @pytest.mark.parametrize(
     ("strides", "nbytes", "min_nbytes"),
     # (0, 0) is 0 bytes in oneDNN, although an element is read
-    [((10, 1), 160, 140), ((0, 1), 20, 20), ((0, 0), 4, 4), ((1, 4), 80, 80), ((1, 0), 16, 16)],
+    [((10, 1), 160, 140), ((0, 1), 20, 20), ((0, 0), 4, 4), ((1, 4), 80, 80), ((1, 0), 16, 16), ((1, 7), 140, 128)],
 )
 def test_the_bytes_to_allocate_count_the_last_row_in_full_and_the_least_bytes_do_not(
     strides: tuple[int, int], nbytes: int, min_nbytes: int
@@ -198,6 +198,11 @@ def test_blocks_and_an_offset_of_nothing_may_go_with_a_tag() -> None:
 
 def test_blocks_of_one_among_the_inner_blocks_are_dropped() -> None:
     assert memory_desc((2, 17), "f32", strides=(24, 8), inner_blks=(1, 8, 1), inner_idxs=(0, 1, 1)) == memory_desc((2, 17), "f32", "aB8b")
+
+
+def test_the_inner_blocks_come_outermost_first() -> None:
+    by_hand = memory_desc((9, 33), "f32", strides=(768, 256), inner_blks=(8, 16, 2), inner_idxs=(1, 0, 1))
+    assert by_hand == memory_desc((9, 33), "f32", "AB8b16a2b")
 
 
 def test_padded_dims_may_be_larger_than_whole_blocks_or_cut_one_short() -> None:
@@ -505,7 +510,8 @@ def test_an_array_is_described_where_it_lies() -> None:
 @pytest.mark.parametrize("shape", [(0, 3), (3, 0), (2, 0, 4)])
 def test_an_empty_array_is_described_whatever_its_strides(shape: tuple[int, ...]) -> None:
     x = np.zeros(shape, [("a", "f4"), ("b", "u1")])["a"]
-    assert array_desc(x[::-1]).nbytes == array_desc(np.zeros(shape, "f4")[::-1]).nbytes == 0
+    for array in (x[::-1], np.zeros(shape, "f4")[::-1]):
+        assert (array_desc(array).nbytes, array_desc(array).offset0) == (0, 0)
 
 
 def test_the_stride_of_a_dim_of_one_may_be_anything() -> None:

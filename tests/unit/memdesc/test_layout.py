@@ -87,6 +87,7 @@ def test_a_block_outside_of_an_outer_letter_is_no_tile() -> None:
 
 def test_the_span_counts_the_last_row_in_full_and_a_broadcast_once() -> None:
     assert plain(10, 1, dims=(4, 5)).span == 40
+    assert plain(5, 1, dims=(2, 3)).span == 10
     assert plain(0, 1, dims=(4, 5)).span == 5
     assert plain(0, 0, dims=(4, 5)).span == 1
     assert plain(7, 1, dims=(1, 5)).span == 5
