@@ -1,6 +1,7 @@
 """Move tensors between any two layouts that memdesc describes."""
 
 from reorder.api import execute, prepare, reorder
+from reorder.files import load, save
 from reorder.memory import Memory
 from reorder.nodes import Box, Lookup, Node
 from reorder.plan import ReorderPlan, plan_reorder
@@ -14,7 +15,9 @@ __all__ = [
     "ReorderPlan",
     "execute",
     "execute_reference",
+    "load",
     "plan_reorder",
     "prepare",
     "reorder",
+    "save",
 ]

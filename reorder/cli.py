@@ -58,8 +58,10 @@ def _parser() -> argparse.ArgumentParser:
 
     move = add("reorder", _reorder, "Reorder a .npy into another layout.", "reorder in.npy out.npy --from nchw --to nChw16c")
     move.add_argument("src", help="a .npy; if a descriptor lies beside it, it is read as that says")
-    move.add_argument("dst", help="the .npy to write; its descriptor is written beside it")
-    move.add_argument("--from", dest="tag", metavar="TAG", help="layout that the axes of the array spell, if not its logical dims")
+    move.add_argument("dst", help="the .npy to write (raw bytes for a blocked layout); its descriptor is written beside it")
+    move.add_argument(
+        "--from", dest="tag", metavar="TAG", help="order of the axes of the array, such as nhwc, if they are not its logical dims"
+    )
     move.add_argument("--to", required=True, metavar="TAG", help="layout to write")
     move.add_argument("--dtype", help="what the array holds where .npy cannot say it, such as bf16")
     move.add_argument("--threads", type=int, help="at most so many threads")
@@ -87,17 +89,17 @@ def _show(options: argparse.Namespace) -> tuple[dict[str, Any], int]:
 
 
 def _facts(desc: MemoryDesc) -> dict[str, Any]:
-    facts: dict[str, Any] = {"dims": desc.dims, "dtype": str(desc.dtype), "padded dims": desc.padded_dims}
+    facts: dict[str, Any] = {"dims": desc.dims, "dtype": str(desc.dtype), "padded_dims": desc.padded_dims}
     try:
-        facts |= {"strides": desc.strides, "inner blocks": desc.inner_blks, "inner dims": desc.inner_idxs}
+        facts |= {"strides": desc.strides, "inner_blks": desc.inner_blks, "inner_idxs": desc.inner_idxs}
     except NotBlockedError as reason:
-        facts |= {"blocks": [block._asdict() for block in desc.blocks], "not in oneDNN's fields": str(reason)}
+        facts |= {"blocks": [block._asdict() for block in desc.blocks], "not_in_onednn": str(reason)}
     unpadded = desc.dtype.nbytes(desc.nelems)
     facts |= {
         "offset0": desc.offset0,
         "bytes": desc.nbytes,
-        "unpadded bytes": unpadded,
-        "padding overhead": round(desc.padding_overhead, 4),
+        "unpadded_bytes": unpadded,
+        "padding_overhead": round(desc.padding_overhead, 4),
         "names": [name._asdict() for name in desc.tags()],
     }
     return facts
@@ -111,7 +113,7 @@ def _image_facts(image: ImageDesc) -> dict[str, Any]:
         "height": image.height,
         "channels": image.channels,
         "bytes": image.nbytes,
-        "padding overhead": round(image.desc.padding_overhead, 4),
+        "padding_overhead": round(image.desc.padding_overhead, 4),
     }
 
 
@@ -124,7 +126,7 @@ def _reorder(options: argparse.Namespace) -> tuple[dict[str, Any], int]:
         options.tag = None
     result = reorder(x, options.to, src=options.tag, threads=options.threads)
     save(options.dst, result)
-    return {"wrote": options.dst, "beside it": str(sidecar(options.dst)), **_facts(result.desc)}, 0
+    return {"wrote": options.dst, "descriptor": str(sidecar(options.dst)), **_facts(result.desc)}, 0
 
 
 def _check(options: argparse.Namespace) -> tuple[dict[str, Any], int]:
@@ -136,8 +138,8 @@ def _check(options: argparse.Namespace) -> tuple[dict[str, Any], int]:
     try:
         memory.check_padding()
     except PaddingError as error:
-        return {"file": options.file, "padding elements": padding, "zero": False, "first": str(error)}, 1
-    return {"file": options.file, "padding elements": padding, "zero": True}, 0
+        return {"file": options.file, "padding_elements": padding, "zero": False, "first": str(error)}, 1
+    return {"file": options.file, "padding_elements": padding, "zero": True}, 0
 
 
 def _doctor(_options: argparse.Namespace) -> tuple[dict[str, Any], int]:
@@ -151,9 +153,9 @@ def _doctor(_options: argparse.Namespace) -> tuple[dict[str, Any], int]:
             facts[package] = "not installed"
     folder = cache_folder()
     facts |= {
-        "thread layer": layer_name(),
+        "thread_layer": layer_name(),
         "threads": count_threads(),
-        "kernel cache": folder or "none: no folder can be written, so each process compiles anew; set NUMBA_CACHE_DIR to one",
+        "kernel_cache": folder or "none: no folder can be written, so each process compiles anew; set NUMBA_CACHE_DIR to one",
     }
     return facts, 0
 
@@ -165,7 +167,7 @@ def _lines(facts: dict[str, Any]) -> list[str]:
     for key, value in facts.items():
         rows = value if isinstance(value, list) else [value]
         texts = [_row(row) if isinstance(row, dict) else _plain(row) for row in rows] or ["none"]
-        lines += [f"{key if k == 0 else '':{width}}{text}" for k, text in enumerate(texts)]
+        lines += [f"{key.replace('_', ' ') if k == 0 else '':{width}}{text}" for k, text in enumerate(texts)]
     return lines
 
 

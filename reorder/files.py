@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from memdesc import MemoryDesc
+
 __all__ = ["load", "save", "sidecar"]
 
 
@@ -34,12 +36,15 @@ def sidecar(path: str | os.PathLike[str]) -> Path:
 def load(path: str | os.PathLike[str], dtype: str | None = None) -> Memory | NDArray[Any]:
     """Read a tensor: a Memory if a descriptor lies beside it, else the array.
 
+    *Law*: `load` gives back what `save` was given, bit for bit.
+
     Parameters
     ----------
     path : path
         A .npy file.
     dtype : str, optional
-        What an array without descriptor holds where .npy cannot say it, such as bf16.
+        What an array without descriptor holds where .npy cannot say it, such as bf16:
+        its elements are void or unsigned there. Nothing is converted.
 
     Raises
     ------
@@ -49,12 +54,15 @@ def load(path: str | os.PathLike[str], dtype: str | None = None) -> Memory | NDA
     try:
         with open(path, "rb") as file:  # noqa: PTH123 - any path, also one of os.PathLike
             array: NDArray[Any] = np.lib.format.read_array(file, allow_pickle=False)
-    except (OSError, ValueError, EOFError) as error:
-        msg = f"{os.fspath(path)!r} cannot be read as .npy: {error}"
+    except OSError as error:
+        msg = f"{os.fspath(path)!r} cannot be read: {error.strerror}"
+        raise MemdescError(msg) from None
+    except (ValueError, EOFError) as error:
+        msg = f"{os.fspath(path)!r} is no .npy file: {error}"
         raise MemdescError(msg) from None
     beside = sidecar(path)
     if not beside.exists():
-        return array if dtype is None else _relabel(array, dtype)
+        return _typed(array, dtype, os.fspath(path))
     try:
         desc = from_json(beside.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
@@ -62,6 +70,14 @@ def load(path: str | os.PathLike[str], dtype: str | None = None) -> Memory | NDA
         raise MemdescError(msg) from None
     if dtype is not None and data_type(dtype) != desc.dtype:
         msg = f"{str(beside)!r} says {desc.dtype}, not {dtype}"
+        raise MemdescError(msg)
+    # somebody may have written another array over the one that was described
+    kind, shape = _form(desc)
+    if array.dtype != kind or array.shape != shape:
+        msg = (
+            f"{os.fspath(path)!r} is an array of {array.dtype} and shape {array.shape}, but the descriptor beside it means "
+            f"{kind} and {shape}; if the array is newer, delete {str(beside)!r}"
+        )
         raise MemdescError(msg)
     return Memory(desc, np.ascontiguousarray(array).reshape(-1).view(np.uint8), zero_pad=False)
 
@@ -74,33 +90,55 @@ def save(path: str | os.PathLike[str], memory: Memory) -> None:
     MemdescError
         If a file cannot be written.
     """
-    desc = memory.desc
-    array = memory.data
-    if len(desc.blocks) == len(desc.axes) == desc.ndims and desc.is_dense and not desc.offset0 and not desc.dtype.is_packed:
-        # .npy knows numpy's own types, not those of ml_dtypes
-        is_own = desc.dtype.numpy.isbuiltin == 1
-        array = memory.elements.view(desc.dtype.numpy if is_own else desc.dtype.bits_dtype)
-        array = array.reshape([block.extent for block in sorted(desc.blocks, key=lambda b: (-b.stride, -b.extent, b.axis))])
+    if not isinstance(memory, Memory):
+        msg = f"save takes a Memory, not {type(memory).__name__}; reorder() makes one of an array"  # type: ignore[unreachable] # callers without types
+        raise MemdescError(msg)
+    kind, shape = _form(memory.desc)
+    array = memory.data.view(kind).reshape(shape)
     target, beside = Path(path), sidecar(path)
     staged: list[Path] = []
+    for file in (target, beside):
+        if file.exists() and not os.access(file, os.W_OK):
+            msg = f"{str(file)!r} is write-protected"
+            raise MemdescError(msg)
     try:
         staged.append(_stage(target, lambda file: np.lib.format.write_array(file, array)))
-        staged.append(_stage(beside, lambda file: file.write(f"{to_json(desc)}\n".encode())))
+        staged.append(_stage(beside, lambda file: file.write(f"{to_json(memory.desc)}\n".encode())))
         staged[0].replace(target)
         staged[1].replace(beside)
     except OSError as error:
-        msg = f"{os.fspath(path)!r} cannot be written: {error}"
+        msg = f"{os.fspath(path)!r} cannot be written: {error.strerror}"
         raise MemdescError(msg) from None
     finally:
         for left in staged:
             left.unlink(missing_ok=True)
 
 
-def _relabel(array: NDArray[Any], dtype: str) -> NDArray[Any]:
-    """Return an array as another type of the same width."""
+def _form(desc: MemoryDesc) -> tuple[np.dtype[Any], tuple[int, ...]]:
+    """Return the dtype and the shape of the array that a .npy of a descriptor holds."""
+    is_plain = len(desc.blocks) == len(desc.axes) == desc.ndims and desc.is_dense and not desc.offset0
+    if not is_plain or desc.dtype.is_packed:
+        return np.dtype(np.uint8), (desc.nbytes,)
+    # .npy knows numpy's own types, not those of ml_dtypes
+    kind = desc.dtype.numpy if desc.dtype.numpy.isbuiltin == 1 else desc.dtype.bits_dtype
+    return kind, tuple(block.extent for block in sorted(desc.blocks, key=lambda b: (-b.stride, -b.extent, b.axis)))
+
+
+def _typed(array: NDArray[Any], dtype: str | None, path: str) -> NDArray[Any]:
+    """Return an array as the type that its file could not name."""
+    if dtype is None:
+        if array.dtype.kind != "V":
+            return array
+        msg = f"{path!r} holds elements of {array.itemsize} bytes without a type; say which, such as dtype bf16"
+        raise MemdescError(msg)
     wanted = data_type(dtype)
+    if array.dtype == wanted.numpy:
+        return array
+    if array.dtype.kind not in "Vu":
+        msg = f"{path!r} holds {array.dtype}, not {wanted}; a file says its own type, and nothing is converted yet"
+        raise MemdescError(msg)
     if wanted.is_packed or wanted.numpy.itemsize != array.itemsize:
-        msg = f"an array of {array.dtype} cannot be read as {wanted}: its elements have {8 * array.itemsize} bits"
+        msg = f"{path!r} of {array.dtype} cannot be read as {wanted}: its elements have {8 * array.itemsize} bits"
         raise MemdescError(msg)
     return array.view(wanted.numpy)
 

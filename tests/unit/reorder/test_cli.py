@@ -42,10 +42,10 @@ def refusal(capsys: CaptureFixture[str], *arguments: str) -> str:
 
 def test_show_says_sizes_strides_blocks_padding_and_names(capsys: CaptureFixture[str]) -> None:
     shown = facts(capsys, "show", "nChw8c", "2x17x5x4", "--dtype", "f32")
-    assert shown["padded dims"] == [2, 24, 5, 4]
+    assert shown["padded_dims"] == [2, 24, 5, 4]
     assert shown["strides"] == [480, 160, 32, 8]
-    assert (shown["inner blocks"], shown["inner dims"]) == ([8], [1])
-    assert (shown["bytes"], shown["unpadded bytes"], shown["padding overhead"]) == (3840, 2720, 1.4118)
+    assert (shown["inner_blks"], shown["inner_idxs"]) == ([8], [1])
+    assert (shown["bytes"], shown["unpadded_bytes"], shown["padding_overhead"]) == (3840, 2720, 1.4118)
     assert {"vocabulary": "cldnn", "text": "b_fs_yx_fsv8", "domain": "data"} in shown["names"]  # type: ignore[operator] # a list
 
 
@@ -92,8 +92,8 @@ def test_doctor_says_versions_threads_and_the_cache(capsys: CaptureFixture[str])
     shown = facts(capsys, "doctor")
     assert shown["memdesc"] == __version__
     assert shown["numpy"] == np.__version__
-    assert shown["thread layer"] in {"tbb", "omp", "pool"}
-    assert "kernel cache" in shown
+    assert shown["thread_layer"] in {"tbb", "omp", "pool"}
+    assert "kernel_cache" in shown
 
 
 def test_bad_input_is_one_line_on_stderr_and_exit_code_2(tensor: tuple[str, str], capsys: CaptureFixture[str]) -> None:
@@ -103,9 +103,10 @@ def test_bad_input_is_one_line_on_stderr_and_exit_code_2(tensor: tuple[str, str]
     assert "2 sizes" in refusal(capsys, "show", "nChw8c", "2x17")
     assert "unknown data type 'f31'" in refusal(capsys, "show", "nChw8c", "2x17x5x4", "--dtype", "f31")
     assert "use memdesc.image_desc" in refusal(capsys, "reorder", source, target, "--to", "in_out_channel")
-    assert "cannot be read" in refusal(capsys, "reorder", "none.npy", target, "--to", "nhwc")
+    assert "'none.npy' cannot be read: No such file" in refusal(capsys, "reorder", "none.npy", target, "--to", "nhwc")
     assert "no descriptor beside it" in refusal(capsys, "check", source)
     assert "threads must be" in refusal(capsys, "reorder", source, target, "--to", "nhwc", "--threads", "0")
+    assert "holds float32, not s32" in refusal(capsys, "reorder", source, target, "--to", "nhwc", "--dtype", "s32")
     facts(capsys, "reorder", source, target, "--to", "nChw16c")
     assert "leave --from out" in refusal(capsys, "reorder", target, source, "--from", "nhwc", "--to", "nchw")
 
