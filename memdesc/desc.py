@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import lru_cache
 from math import prod
 from operator import index as to_int
 from typing import TYPE_CHECKING, Any
@@ -339,11 +340,7 @@ class MemoryDesc:
         >>> [name.text for name in memdesc.memory_desc((2, 17, 5, 4), "f32", "nChw8c").tags()]
         ['aBcd8b', 'gOiw8o', 'nChw8c', 'b_fs_yx_fsv8']
         """
-        found = tuple(name for name in known_names() if self._is_called(name.text))
-        tag = self._dense_tag()
-        if not any(name.domain == "any" for name in found) and self._follows(tag):
-            found = (Name("onednn", str(tag), "any"), *found)
-        return found
+        return _names_of(self)
 
     def _is_called(self, text: str) -> bool:
         try:
@@ -353,6 +350,15 @@ class MemoryDesc:
 
     def _with(self, layout: Layout) -> MemoryDesc:
         return MemoryDesc(self.dtype, layout)
+
+
+@lru_cache(maxsize=1024)
+def _names_of(desc: MemoryDesc) -> tuple[Name, ...]:
+    found = tuple(name for name in known_names() if desc._is_called(name.text))  # noqa: SLF001 - of this class
+    tag = desc._dense_tag()  # noqa: SLF001 - likewise
+    if not any(name.domain == "any" for name in found) and desc._follows(tag):  # noqa: SLF001 - likewise
+        found = (Name("onednn", str(tag), "any"), *found)
+    return found
 
 
 def memory_desc(  # noqa: PLR0913 - the fields of a descriptor, named by keyword

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from memdesc import FormatTag, MemdescError, MemoryDesc, array_desc, data_type, memory_desc
+from memdesc.errors import shown
 from memdesc.names import resolve
 from reorder.forks import importing
 from reorder.memory import Memory
 from reorder.plan import plan_reorder
+from reorder.reach import check_plan
 from reorder.reference import pack
 
 if TYPE_CHECKING:
@@ -69,7 +72,7 @@ def reorder(
     """
     source = _source(x, src)
     if out is not None and not isinstance(out, Memory):
-        msg = f"out must be a Memory, not {type(out).__name__}; wrap an array: Memory(array_desc(array), array)"  # type: ignore[unreachable] # callers without types
+        msg = f"out must be a Memory, not {type(out).__name__}; wrap a buffer: Memory(desc, buffer)"  # type: ignore[unreachable] # callers without types
         raise MemdescError(msg)
     if dst is None:
         if out is None:
@@ -119,7 +122,7 @@ def execute(plan: ReorderPlan, src: Any, dst: Any, threads: int | None = None) -
 
 
 def prepare(plan: ReorderPlan, threads: int | None = None) -> Callable[[Any, Any], None]:
-    """Return a callable that runs a plan many times.
+    """Return a callable that runs a plan many times; equal calls give the same one.
 
     Parameters
     ----------
@@ -134,6 +137,16 @@ def prepare(plan: ReorderPlan, threads: int | None = None) -> Callable[[Any, Any
         `run(src, dst)`, which takes what `execute` takes and may be called from
         several threads at once.
     """
+    try:
+        return _prepare(plan, threads)
+    except TypeError:
+        # no value that a cache can keep, so no plan; this says so
+        return _prepare.__wrapped__(plan, threads)
+
+
+@lru_cache(maxsize=512, typed=True)
+def _prepare(plan: ReorderPlan, threads: int | None) -> Callable[[Any, Any], None]:
+    check_plan(plan)
     with importing:
         from reorder.cpu import PreparedReorder  # noqa: PLC0415 - numba is slow to load, and describing needs none
 
@@ -152,6 +165,7 @@ def _source(x: Any, src: str | FormatTag | MemoryDesc | None) -> Memory:
     if not isinstance(x, np.ndarray):
         msg = f"x must be a numpy array or a Memory, not {type(x).__name__}; for raw bytes give src=, a MemoryDesc"
         raise MemdescError(msg)
+    x = np.asarray(x)  # a matrix has two axes whatever is asked of it
     if src is not None:
         x = _logical(x, src)
     if data_type(x.dtype).is_packed:
@@ -161,6 +175,7 @@ def _source(x: Any, src: str | FormatTag | MemoryDesc | None) -> Memory:
         pack(bits, packed.data, packed.desc)
         return packed
     desc = array_desc(x)
+    x = x.view(desc.dtype.bits_dtype)  # numpy does not know all types of ml_dtypes by their letters
     # the memory from the lowest address that x touches; its bytes in between are not read
     lowest = x[tuple(slice(-1 if step < 0 else 0, None) if size else slice(None) for size, step in zip(x.shape, x.strides, strict=True))]
     count = desc.layout.last + 1 if desc.nelems else 0
@@ -169,9 +184,15 @@ def _source(x: Any, src: str | FormatTag | MemoryDesc | None) -> Memory:
 
 def _logical(x: NDArray[Any], src: str | FormatTag) -> NDArray[Any]:
     """Return a view, or for blocked layouts a copy, whose axes are the logical dims."""
+    if not isinstance(src, str | FormatTag):
+        msg = f"src must be a name, a FormatTag or a MemoryDesc, not {shown(src)}"  # type: ignore[unreachable] # callers without types
+        raise MemdescError(msg)
     tag = src if isinstance(src, FormatTag) else resolve(src, (), data_type(x.dtype).bits)
     if x.ndim != len(tag.digits):
-        msg = f"src '{src}' spells {len(tag.digits)} axes in memory order, but x has {x.ndim}: {x.shape}"
+        msg = (
+            f"src '{src}' spells {len(tag.digits)} axes in memory order, but x has {x.ndim}: {x.shape}; "
+            f"for a flat buffer give src=memory_desc(dims, dtype, '{src}')"
+        )
         raise MemdescError(msg)
     for digit, size in zip(tag.digits, x.shape, strict=True):
         if digit.extent and digit.extent != size:

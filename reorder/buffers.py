@@ -48,6 +48,7 @@ def flat_bytes(buffer: Any, desc: MemoryDesc, side: str, *, write: bool) -> NDAr
         except (TypeError, ValueError, BufferError) as error:
             msg = f"{side}: {type(buffer).__name__} is no contiguous buffer ({error}); pass a numpy array or bytes"
             raise MemdescError(msg) from None
+    buffer = np.asarray(buffer)  # a matrix has two axes whatever is asked of it
     legal = (desc.dtype.numpy, desc.dtype.bits_dtype, np.dtype(np.uint8))
     if buffer.dtype not in (legal[1:] if desc.dtype.is_packed else legal):
         why = "one element a byte; Memory holds two" if desc.dtype.is_packed else f"elements of another type than {desc.dtype}"

@@ -51,18 +51,18 @@ class Memory:
     (128, (1, 3, 2, 2))
     """
 
-    __slots__ = ("data", "desc")
+    __slots__ = ("_data", "_desc")
 
-    desc: MemoryDesc
-    data: NDArray[np.uint8]
+    _desc: MemoryDesc
+    _data: NDArray[np.uint8]
 
     def __init__(self, desc: MemoryDesc, buffer: Any = None, *, zero_pad: bool = True) -> None:
         if not isinstance(desc, MemoryDesc):
             msg = f"Memory needs a MemoryDesc, not {desc!r}; see memdesc.memory_desc"  # type: ignore[unreachable] # callers without types
             raise MemdescError(msg)
-        self.desc = desc
+        self._desc = desc
         if buffer is None:
-            self.data = _zeroed(desc.nbytes)
+            self._data = _zeroed(desc.nbytes)
             return
         must_write = zero_pad and desc.has_padding and desc.nelems > 0
         if must_write and desc.has_broadcast:
@@ -75,9 +75,19 @@ class Memory:
                 msg = "buffer is read-only, but zeros belong into its padding; pass a copy, or zero_pad=False if they are there"
                 raise MemdescError(msg) from None
             raise
-        self.data = data[: desc.nbytes]
+        self._data = data[: desc.nbytes]
         if must_write:
             self._clear_padding()
+
+    @property
+    def desc(self) -> MemoryDesc:
+        """What the buffer holds."""
+        return self._desc
+
+    @property
+    def data(self) -> NDArray[np.uint8]:
+        """The buffer as flat bytes."""
+        return self._data
 
     @property
     def nbytes(self) -> int:
@@ -96,7 +106,12 @@ class Memory:
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:  # noqa: FBT001 - numpy's protocol
         array = self.numpy(copy=copy)
-        return array if dtype is None else array.astype(dtype, copy=copy is not False)
+        if dtype is None or array.dtype == dtype:
+            return array
+        if copy is False:
+            msg = f"{self.desc!r} holds {array.dtype.name}, so an array of {np.dtype(dtype).name} cannot be without a copy"
+            raise MemdescError(msg)
+        return array.astype(dtype)
 
     def blocks(self) -> NDArray[Any]:
         """Return the physical n-d array, without copying: one axis for each block.
@@ -144,7 +159,7 @@ class Memory:
         True
         """
         desc = self.desc
-        is_plain = len(desc.blocks) == desc.ndims and not desc.dtype.is_packed
+        is_plain = len(desc.blocks) == len(desc.axes) == desc.ndims and not desc.dtype.is_packed
         if is_plain:
             sized = [block._replace(extent=size) for block, size in zip(desc.blocks, desc.dims, strict=True)]
             array = _strided(self.elements, desc, sized).view(desc.dtype.numpy)
@@ -159,7 +174,9 @@ class Memory:
             found = values[offsets(desc.layout)]
         else:
             found = self._gather(values)
-        return np.ascontiguousarray(found).view(desc.dtype.numpy)
+        array = np.ascontiguousarray(found).view(desc.dtype.numpy)
+        # blocks that happen to follow each other are seen through a view
+        return array.copy() if copy and np.may_share_memory(array, self.data) else array
 
     def apply(self, function: Callable[[NDArray[Any]], Any]) -> None:
         """Replace the elements by a function of them; the padding stays zero.
@@ -199,7 +216,10 @@ class Memory:
         pack(values, self.data, desc)
 
     def check_padding(self) -> None:
-        """Check that the padding holds zeros.
+        """Check that the padding holds zeros, as it must; foreign buffers may break that.
+
+        `Memory(desc, buffer)` has cleared it: to see what a dump holds, attach it with
+        ``zero_pad=False``.
 
         Raises
         ------
@@ -260,5 +280,6 @@ def _zeroed(nbytes: int) -> NDArray[np.uint8]:
 def _strided(values: NDArray[Any], desc: MemoryDesc, loops: list[Any]) -> NDArray[Any]:
     """Return a view of elements with one axis for each block."""
     start = values[desc.offset0 :] if desc.nelems else values[:0]
-    strides = [loop.stride * values.itemsize for loop in loops]
+    # a loop of one step, and one of an array without elements, may have any stride, more than numpy can hold
+    strides = [loop.stride * values.itemsize if loop.extent > 1 and desc.nelems else values.itemsize for loop in loops]
     return np.lib.stride_tricks.as_strided(start, [loop.extent for loop in loops], strides, writeable=values.flags.writeable)

@@ -45,7 +45,8 @@ def split_node(box: Box, node: Node, size: int) -> Iterator[Box]:
 
     def piece(start: int, *loops: Node) -> Box:
         offsets = tuple(at + start * stride for at, stride in zip(box.offsets, node.strides, strict=True))
-        return Box(offsets, (*box.nodes[:k], *loops, *box.nodes[k + 1 :]), box.lookups)
+        cut = Box(offsets, (*box.nodes[:k], *loops, *box.nodes[k + 1 :]), box.lookups)
+        return _without_src(cut) if cut.is_zero else cut
 
     far = tuple(size * stride for stride in node.strides)
     if not node.valid:
@@ -67,11 +68,18 @@ def split_node(box: Box, node: Node, size: int) -> Iterator[Box]:
         yield piece(done, Node(node.extent - done, 0, node.strides))
 
 
+def _without_src(box: Box) -> Box:
+    """Return a box of zeros as one that says so: it reads nothing, so all its loops count as padding."""
+    unread = (0,) * (len(box.offsets) - 1)
+    nodes = tuple(Node(node.extent, 0, (*unread, node.strides[-1])) for node in box.nodes)
+    return Box((*unread, box.offsets[-1]), nodes, box.lookups)
+
+
 def _simplify(box: Box) -> Box:
     is_zero = box.is_zero
-    # a box of zeros reads nothing: all its loops count as padding
-    nodes = [Node(n.extent, 0, (*(0 for _ in n.strides[:-1]), n.strides[-1])) for n in box.nodes] if is_zero else list(box.nodes)
-    nodes = [node for node in nodes if node.extent > 1]
+    if is_zero:
+        box = _without_src(box)
+    nodes = [node for node in box.nodes if node.extent > 1]
     nodes.sort(key=lambda node: (-abs(node.strides[-1]), -node.extent))
     fused: list[Node] = []
     for node in nodes:
@@ -81,8 +89,7 @@ def _simplify(box: Box) -> Box:
         fused.append(node)
     if is_zero and not fused:
         fused = [Node(1, 0, (0,) * len(box.offsets))]
-    offsets = (*(0 for _ in box.offsets[:-1]), box.offsets[-1]) if is_zero else box.offsets
-    return Box(offsets, tuple(fused), box.lookups)
+    return Box(box.offsets, tuple(fused), box.lookups)
 
 
 def _continues(outer: Node, inner: Node) -> bool:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from memdesc import Layout
 
-__all__ = ["ReorderPlan", "padding_boxes", "plan_reorder"]
+__all__ = ["ReorderPlan", "check_pair", "padding_boxes", "plan_reorder"]
 
 # More boxes than this cost more to start than they save; then dims are looked up.
 _MAX_BOXES = 64
@@ -49,6 +49,10 @@ class ReorderPlan:
     src: MemoryDesc
     dst: MemoryDesc
     boxes: tuple[Box, ...]
+
+    def __hash__(self) -> int:
+        # the boxes follow from the descriptors, but for plans made by hand
+        return hash((self.src, self.dst))
 
     def __str__(self) -> str:
         count = f"{len(self.boxes)} box{'es' if len(self.boxes) != 1 else ''}"
@@ -84,6 +88,20 @@ Node(extent=3136, valid=3136, strides=(1, 17)), Node(extent=17, valid=17, stride
 
 @lru_cache(maxsize=4096)
 def _plan(src: MemoryDesc, dst: MemoryDesc) -> ReorderPlan:
+    check_pair(src, dst)
+    if not dst.nelems:
+        return ReorderPlan(src, dst, ())
+    return ReorderPlan(src, dst, simplify(_boxes(src.layout, dst.layout)))
+
+
+def check_pair(src: MemoryDesc, dst: MemoryDesc) -> None:
+    """Refuse two descriptors that no reorder leads between.
+
+    Raises
+    ------
+    MemdescError
+        If dims or dtypes differ, or a stride of 0 makes dst write one element twice.
+    """
     if src.dims != dst.dims:
         msg = f"src has dims {src.dims}, dst has dims {dst.dims}; a reorder keeps the dims (see permute_axes, reshape, submemory)"
         raise MemdescError(msg)
@@ -93,9 +111,6 @@ def _plan(src: MemoryDesc, dst: MemoryDesc) -> ReorderPlan:
     if dst.has_broadcast:
         msg = f"dst {dst!r} has a stride of 0, so several indices would write one element; only a src may"
         raise MemdescError(msg)
-    if not dst.nelems:
-        return ReorderPlan(src, dst, ())
-    return ReorderPlan(src, dst, simplify(_boxes(src.layout, dst.layout)))
 
 
 @lru_cache(maxsize=4096)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from reorder.buffers import flat_bytes
+from reorder.plan import check_pair
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -60,7 +61,13 @@ def execute_reference(src_desc: MemoryDesc, dst_desc: MemoryDesc, src: Any, dst:
         Of the same dims and dtype.
     src, dst : buffer
         As for `execute`.
+
+    Raises
+    ------
+    MemdescError
+        If there is no such reorder, or a buffer does not fit; nothing is written then.
     """
+    check_pair(src_desc, dst_desc)
     data = flat_bytes(dst, dst_desc, "dst", write=True)
     values = unpack(flat_bytes(src, src_desc, "src", write=False), src_desc)
     out = unpack(data, dst_desc)

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import reorder
-from memdesc import MemdescError, array_desc, memory_desc, parse_tag
+from memdesc import DATA_TYPES, MemdescError, array_desc, memory_desc, parse_tag
 
 
 def cube(*shape: int, dtype: Any = np.float32) -> np.ndarray[Any, Any]:
@@ -180,3 +180,13 @@ def test_importing_loads_neither_numba_nor_pyopencl() -> None:
 def test_a_source_is_described_where_it_lies() -> None:
     x = cube(3, 4)[:, ::-1]
     assert array_desc(x).offset0 == 3
+
+
+@pytest.mark.parametrize("dtype", [name for name in DATA_TYPES if DATA_TYPES[name].bits > 4])
+def test_arrays_of_every_type_come_back_bit_for_bit(dtype: str) -> None:
+    kind = DATA_TYPES[dtype].numpy
+    x = np.random.default_rng(0).integers(0, 256, (6, 10, kind.itemsize), np.uint8).view(kind)[..., 0]
+    for view in (x, x[::-1, ::2], x.T):
+        again = reorder.reorder(view, "BA4a16b").numpy()
+        assert again.dtype == kind
+        assert again.tobytes() == view.tobytes()

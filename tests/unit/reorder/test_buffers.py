@@ -14,6 +14,8 @@ from memdesc import MemdescError, OverlapError, memory_desc
 from reorder.buffers import address_of
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from memdesc import MemoryDesc
 
 SRC = memory_desc((2, 3), "f32", "ab")
@@ -145,3 +147,18 @@ def test_half_bytes_of_two_views_that_share_a_byte_are_refused() -> None:
     with pytest.raises(OverlapError):
         reorder.execute(reorder.plan_reorder(first, second), data, data)
     assert data.tolist() == [0x21, 0x43, 0x65]
+
+
+def test_subclasses_of_arrays_are_taken_as_arrays(tmp_path: Path) -> None:
+    desc = memory_desc((2, 3), "f32", "ab")
+    matrix = np.arange(6, dtype=np.float32).reshape(2, 3).view(np.matrix)
+    mapped = np.memmap(tmp_path / "file", np.float32, "w+", shape=(2, 3))
+    masked = np.ma.masked_array(np.zeros((2, 3), np.float32), True)  # noqa: FBT003 - numpy's
+    for x in (matrix, mapped, masked):
+        memory = reorder.Memory(desc, x)
+        assert type(memory.data) is np.ndarray
+        assert memory.data.shape == (24,)
+        assert np.shares_memory(memory.data, x)
+        assert reorder.reorder(x, "ba").numpy().tolist() == np.asarray(x).tolist()
+    with pytest.raises(MemdescError, match="'ab' speaks of 2"):
+        reorder.reorder(matrix, "ab", src="A3a")

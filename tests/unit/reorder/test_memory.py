@@ -192,3 +192,40 @@ def test_memory_without_elements_has_no_bytes_and_an_empty_array() -> None:
 
 def test_a_memory_prints_its_descriptor() -> None:
     assert repr(reorder.Memory(PADDED)) == "Memory(memory_desc((2, 17, 3, 2), 'f32', 'aBcd8b'))"
+
+
+def test_dims_that_are_cut_as_one_index_are_no_plain_array() -> None:
+    x = np.arange(15, dtype=np.float32).reshape(3, 5)
+    memory = reorder.reorder(x, "(AB)4(ab)")
+    assert len(memory.desc.blocks) == memory.desc.ndims
+    assert np.array_equal(memory.numpy(), x)
+
+
+def test_blocks_that_follow_each_other_are_copied_all_the_same_where_a_copy_is_asked_for() -> None:
+    memory = reorder.reorder(np.arange(16, dtype=np.float32).reshape(1, 16), "aB8b")
+    assert not np.shares_memory(memory.numpy(copy=True), memory.data)
+    memory.apply(lambda x: np.negative(x, out=x))
+    assert memory.numpy().tolist() == [[-float(i) for i in range(16)]]
+
+
+def test_strides_that_numpy_cannot_hold_are_those_of_dims_without_a_second_step() -> None:
+    memory = reorder.Memory(memory_desc((1, 3), "f32", strides=(2**62, 1)))
+    assert memory.numpy().shape == memory.blocks().shape == (1, 3)
+    empty = reorder.Memory(memory_desc((0, 3), "f32", strides=(1, 2**62)))
+    assert empty.numpy().shape == (0, 3)
+    assert empty.blocks().size == 0
+
+
+def test_another_type_needs_a_copy_and_the_same_type_none() -> None:
+    memory = reorder.reorder(np.zeros((2, 3), np.float32), "ba")
+    assert np.shares_memory(np.asarray(memory, dtype=np.float32), memory.data)
+    with pytest.raises(MemdescError, match="holds float32, so an array of float64 cannot be without a copy"):
+        np.asarray(memory, dtype=np.float64, copy=False)
+    assert not np.shares_memory(np.array(memory), memory.data)
+
+
+def test_a_memory_keeps_its_descriptor_and_its_buffer() -> None:
+    memory = reorder.Memory(PADDED)
+    for name, value in (("desc", memory_desc((2**40,), "f32")), ("data", np.zeros(1, np.uint8))):
+        with pytest.raises(AttributeError):
+            setattr(memory, name, value)

@@ -1,0 +1,68 @@
+"""How far the boxes of a plan reach, so that no plan made by hand leads outside of buffers."""
+
+from __future__ import annotations
+
+from math import prod
+from operator import index as to_int
+from typing import TYPE_CHECKING
+
+from memdesc import MemdescError
+from reorder.plan import ReorderPlan, plan_reorder
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from reorder.nodes import Box, Lookup
+
+__all__ = ["check_plan"]
+
+_MAX_STEPS, _MAX_NODES = 2**63 - 1, 64
+
+
+def check_plan(plan: object) -> None:
+    """Refuse a plan whose boxes leave its descriptors; those of `plan_reorder` never do.
+
+    Raises
+    ------
+    MemdescError
+        With the box and the numbers.
+    """
+    if not isinstance(plan, ReorderPlan):
+        msg = f"a ReorderPlan is needed, not {type(plan).__name__}; see plan_reorder"
+        raise MemdescError(msg)
+    planned = plan_reorder(plan.src, plan.dst)
+    if plan is planned or plan == planned:
+        return
+    for box in plan.boxes:
+        try:
+            reaches = _reach(box, 0), _reach(box, 1)
+        except (TypeError, ValueError, AttributeError, LookupError, ArithmeticError):
+            msg = f"{box!r} is no box of two operands whose nodes have 1 or more steps, and no more valid ones"
+            raise MemdescError(msg) from None
+        for (low, high), desc, side in zip(reaches, (plan.src, plan.dst), ("src", "dst"), strict=True):
+            if low < 0 or high > desc.layout.last:
+                msg = f"box {box} reaches offsets {low} to {high} of {side}, but {desc!r} ends at {desc.layout.last}"
+                raise MemdescError(msg)
+
+
+def _reach(box: Box, side: int) -> tuple[int, int]:
+    """Return the lowest and the highest offset of one operand that a box may touch."""
+    at = [to_int(offset) for offset in box.offsets]
+    steps = [step for lookup in box.lookups for step in _lookup_steps(lookup, side)]
+    for extent, valid, (src_stride, dst_stride) in box.nodes:
+        if not 0 <= to_int(valid) <= to_int(extent) or not extent:
+            raise ValueError
+        steps.append(to_int(dst_stride) * (extent - 1) if side else to_int(src_stride) * (max(valid, 1) - 1))
+    if len(at) != 2 or len(box.nodes) > _MAX_NODES or prod(extent for extent, _, _ in box.nodes) > _MAX_STEPS:  # noqa: PLR2004 - src, dst
+        raise ValueError
+    # nothing is read where zeros are written
+    is_unread = side == 0 and box.is_zero
+    return (0, 0) if is_unread else (at[side] + sum(min(step, 0) for step in steps), at[side] + sum(max(step, 0) for step in steps))
+
+
+def _lookup_steps(lookup: Lookup, side: int) -> Iterator[int]:
+    sizes = dict(lookup.sizes)
+    for axis, blocks in (lookup.src, lookup.dst)[side]:
+        last = (axis.padded if side else prod(sizes[dim] for dim in axis.dims)) - 1
+        for k, block in enumerate(sorted(blocks, key=lambda block: -block.step)):
+            yield (min(block.extent - 1, last // block.step) if k else last // block.step) * block.stride

@@ -1,0 +1,59 @@
+"""What guarded buffers promise: a byte outside of them ends the process."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.guarded import POISON, Guarded
+
+_ROOT = Path(__file__).parents[2]
+_PROGRAM = """
+import ctypes, sys
+import numpy as np
+from tests.guarded import Guarded
+guarded = Guarded(10)
+buffer = guarded.buffer(np.arange(10, dtype=np.uint8), at_end=sys.argv[1] == "end")
+at = (ctypes.c_uint8 * 1).from_address(buffer.ctypes.data + int(sys.argv[2]))
+if sys.argv[3] == "frozen":
+    guarded.forbid_writes()
+if sys.argv[3] == "read":
+    at[0]
+else:
+    at[0] = 1
+print("alive")
+"""
+
+
+@pytest.mark.parametrize(
+    ("edge", "offset", "act"),
+    [("end", 10, "read"), ("end", 10, "write"), ("start", -1, "read"), ("start", -1, "write"), ("end", 3, "frozen")],
+)
+def test_a_byte_beyond_the_edge_ends_the_process(edge: str, offset: int, act: str) -> None:
+    ran = subprocess.run([sys.executable, "-c", _PROGRAM, edge, str(offset), act], cwd=_ROOT, capture_output=True, text=True, check=False)
+    assert ran.returncode == -signal.SIGSEGV
+    assert "alive" not in ran.stdout
+
+
+@pytest.mark.parametrize(("edge", "offset", "act"), [("end", 9, "write"), ("start", 0, "write"), ("end", 0, "read")])
+def test_bytes_of_the_buffer_are_free(edge: str, offset: int, act: str) -> None:
+    ran = subprocess.run([sys.executable, "-c", _PROGRAM, edge, str(offset), act], cwd=_ROOT, capture_output=True, text=True, check=False)
+    assert (ran.returncode, ran.stdout) == (0, "alive\n")
+
+
+@pytest.mark.parametrize("at_end", [True, False])
+def test_bytes_between_the_buffer_and_the_far_edge_are_watched(at_end: bool) -> None:
+    guarded = Guarded(10)
+    buffer = guarded.buffer(np.full(10, POISON, np.uint8), at_end=at_end)
+    whole = buffer.base
+    assert isinstance(whole, np.ndarray)
+    assert guarded.is_intact()
+    whole[-11 if at_end else 10] ^= 1
+    assert not guarded.is_intact()
+    guarded.buffer(np.zeros(10, np.uint8), at_end=at_end)
+    assert guarded.is_intact()
