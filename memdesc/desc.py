@@ -418,7 +418,7 @@ def memory_desc(  # noqa: PLR0913 - the fields of a descriptor, named by keyword
             if blks or idxs or padded_dims is not None or checked_int("offset0", offset0):
                 msg = "inner_blks, inner_idxs, padded_dims and offset0 go with strides=, not with a tag"
                 raise MemdescError(msg)
-        desc = MemoryDesc(dtype, _layout_by_name(sizes, tag, dtype.bits))
+        desc = _desc_by_name(sizes, dtype, tag) if type(tag) is str else MemoryDesc(dtype, _layout_by_name(sizes, tag, dtype.bits))
         if strict:
             check_nesting(desc.layout, dtype.bits)
         return desc
@@ -444,6 +444,11 @@ def memory_desc(  # noqa: PLR0913 - the fields of a descriptor, named by keyword
     if strict:
         check_nesting(layout, dtype.bits)
     return desc
+
+
+@lru_cache(maxsize=4096)
+def _desc_by_name(dims: tuple[int, ...], dtype: DataType, tag: str) -> MemoryDesc:
+    return MemoryDesc(dtype, _layout_by_name(dims, tag, dtype.bits))
 
 
 def _layout_by_name(dims: tuple[int, ...], tag: str | FormatTag | None, bits: int) -> Layout:

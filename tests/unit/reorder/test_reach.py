@@ -65,15 +65,15 @@ def test_boxes_that_leave_a_buffer_are_refused_before_anything_is_written(box: B
         (),
         Box((0,), ()),
         Box((0, 0, 0), ()),
-        Box((0, 0.5), ()),
+        Box((0, 0.5), ()),  # type: ignore[arg-type] # what a caller might pass
         Box((0, 0), (Node(2, 3, (1, 1)),)),
         Box((0, 0), (Node(-2, -2, (1, 1)),)),
         Box((0, 0), (Node(0, 0, (1, 1)),)),
         Box((0, 0), (Node(2, 2, (1, 1, 1)),)),
-        Box((0, 0), (Node(2.5, 2, (1, 1)),)),
+        Box((0, 0), (Node(2.5, 2, (1, 1)),)),  # type: ignore[arg-type] # likewise
         Box((0, 0), tuple([Node(1, 1, (0, 0))] * 65)),
         Box((0, 0), tuple([Node(2, 2, (0, 0))] * 64)),
-        Box((0, 0), (), (3,)),
+        Box((0, 0), (), (3,)),  # type: ignore[arg-type] # likewise
     ],
 )
 def test_boxes_that_are_none_are_refused(box: Any) -> None:
