@@ -38,7 +38,7 @@ _GRAIN = 64
 # Longer runs are cut, so that threads can share them.
 _MAX_RUN = 1 << 14
 # Lookups are laid out in pieces, so that their tables stay in the cache.
-_MAX_POINTS = 1 << 15
+_MAX_POINTS = 1 << 13
 
 
 class Record(NamedTuple):

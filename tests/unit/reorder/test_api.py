@@ -157,7 +157,7 @@ def test_a_prepared_reorder_is_called_with_new_buffers() -> None:
         assert np.array_equal(out.numpy(), x)
 
 
-@pytest.mark.parametrize(("a", "b"), [("abcd", "aBcd16b"), ("aBcd48b", "aBcd32b"), ("abdc", "ab(CD)4(cd)")])
+@pytest.mark.parametrize(("a", "b"), [("abcd", "aBcd16b"), ("aBcd48b", "aBcd32b"), ("abdc", "ab(CD)4(cd)"), ("ab(dc)", "ab(cd)")])
 def test_a_large_reorder_allocates_no_more_than_a_mebibyte(a: str, b: str) -> None:
     src, dst = memory_desc((4, 96, 128, 130), "f32", a), memory_desc((4, 96, 128, 130), "f32", b)
     source, target = reorder.Memory(src), reorder.Memory(dst)

@@ -1,0 +1,92 @@
+"""Each micro-kernel, at each width of elements, at every remainder of its tiles."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from memdesc import MemoryDesc, memory_desc
+from reorder import plan_reorder
+from tests.reorders import expect, forced_parts, move_guarded, random_bytes
+from tests.unit.reorder.cpu.kernel_matrix import DTYPES, runs, strided, transposed
+
+_ROOT = Path(__file__).parents[4]
+
+
+@pytest.mark.parametrize("bits", DTYPES)
+def test_matrices_of_every_size_are_turned(bits: int) -> None:
+    assert "transposed" in transposed(bits)
+
+
+@pytest.mark.parametrize("bits", DTYPES)
+def test_runs_of_every_length_are_copied(bits: int) -> None:
+    assert "run" in runs(bits)
+
+
+@pytest.mark.parametrize("bits", DTYPES)
+def test_elements_that_are_no_neighbours_are_moved_one_by_one(bits: int) -> None:
+    assert "strided" in strided(bits)
+
+
+@pytest.mark.campaign
+@pytest.mark.parametrize("register", [128, 256, 512])
+def test_kernels_for_other_machines_are_right_on_this_one(register: int, tmp_path: Path) -> None:
+    environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path), "PYTHONPATH": str(_ROOT)}
+    program = str(Path(__file__).with_name("kernel_matrix.py"))
+    ran = subprocess.run([sys.executable, program, str(register)], env=environment, capture_output=True, text=True, check=False)
+    assert ran.returncode == 0, ran.stderr
+    assert ran.stdout.count("transposed") == len(DTYPES)
+
+
+_LARGE = {
+    "a long run": ((70_001,), "a", "a"),
+    "a wide matrix": ((3, 40_001), "ab", "ba"),
+    "a tall matrix": ((40_001, 3), "ab", "ba"),
+    "a square": ((300, 701), "ab", "ba"),
+    "blocks both ways": ((530, 277), "AB16a16b", "BA8b32a"),
+    "images": ((2, 67, 37, 41), "abcd", "aBcd16b"),
+    "channels last": ((2, 3, 170, 171), "abcd", "acdb"),
+    "weights": ((70, 130, 3, 3), "abcd", "ABcd4b16a4b"),
+    "blocks that do not divide each other": ((3, 1000, 17), "aBc48b", "aBc32b"),
+    "blocks of two dims as one": ((5, 6, 31, 33), "abdc", "ab(CD)4(cd)"),
+}
+
+
+@pytest.mark.parametrize("threads", [1, 2, 7])
+@pytest.mark.parametrize("bits", DTYPES)
+@pytest.mark.parametrize("case", _LARGE)
+def test_what_is_larger_than_a_tile_is_cut_and_shared_without_a_seam(case: str, bits: int, threads: int) -> None:
+    dims, a, b = _LARGE[case]
+    _check_shared(memory_desc(dims, DTYPES[bits], a), memory_desc(dims, DTYPES[bits], b), threads)
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+def test_padding_that_is_larger_than_a_tile_is_cleared(threads: int) -> None:
+    src = memory_desc((3, 5), "bf16", strides=(5, 1))
+    _check_shared(src, memory_desc((3, 5), "bf16", strides=(1, 3000), padded_dims=(3000, 9)), threads)
+    _check_shared(src, memory_desc((3, 5), "bf16", strides=(1, 5), padded_dims=(5, 30_000)), threads)
+    _check_shared(src, memory_desc((3, 5), "bf16", strides=(70_000, 1), padded_dims=(3, 70_000)), threads)
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+def test_a_unit_dim_may_have_a_stride_that_no_memory_has(threads: int) -> None:
+    for stride in (2**62, -(2**62), 2**63 - 1):
+        src = memory_desc((1, 3), "u8", strides=(stride, 1))
+        for dst in (
+            memory_desc((1, 3), "u8", strides=(1, 100_000), padded_dims=(100_000, 3)),
+            memory_desc((1, 3), "u8", strides=(4, 1), padded_dims=(100_000, 3)),
+            memory_desc((1, 3), "u8", "AB4a16b4a2b"),
+        ):
+            _check_shared(src, dst, threads)
+
+
+def _check_shared(src: MemoryDesc, dst: MemoryDesc, threads: int) -> None:
+    source, before = random_bytes(src.min_nbytes, 1), random_bytes(dst.min_nbytes, 2)
+    with forced_parts(threads):
+        moved = move_guarded(plan_reorder(src, dst), source, before, at_end=True, threads=threads)
+    assert np.array_equal(moved, expect(src, dst, source, before))
