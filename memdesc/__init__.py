@@ -4,7 +4,8 @@ Descriptors from oneDNN tags, clDNN / OpenVINO names, MACE image types or plain
 strides, and answers about them: padding, strides, blocks, bytes, offsets.
 """
 
-from memdesc.desc import MemoryDesc, array_desc, memory_desc
+from memdesc.create import array_desc, memory_desc
+from memdesc.desc import MemoryDesc
 from memdesc.dtypes import DATA_TYPES, DataType, data_type
 from memdesc.errors import (
     MemdescError,

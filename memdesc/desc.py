@@ -1,32 +1,30 @@
-"""MemoryDesc: a data type and a layout as one frozen value, and how to make one."""
+"""MemoryDesc: a data type and a layout as one frozen value.
+
+Over 300 lines for its docstrings: most methods are one line and an example.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import lru_cache
 from math import prod
-from operator import index as to_int
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from memdesc import views
+from memdesc.build import layout_by_tag
 from memdesc.dtypes import DataType, data_type
 from memdesc.errors import MemdescError, UnsupportedFormatError, shown
-from memdesc.layout import INT64_MAX, Axis, Block, Layout, dim_name, layout_by_strides, layout_by_tag
+from memdesc.ints import INT64_MAX, checked_ints
+from memdesc.layout import Axis, Block, Layout, dim_name
 from memdesc.names import Name, known_names, resolve
-from memdesc.overlap import check_nesting, check_overlap
-from memdesc.tags import LETTERS, Digit, FormatTag, parse_tag
+from memdesc.overlap import check_overlap
+from memdesc.tags import Digit, FormatTag
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from numpy.typing import NDArray
 
-__all__ = ["MemoryDesc", "array_desc", "checked_int", "checked_ints", "memory_desc"]
-
-
-_NONE: tuple[int, ...] = ()
+__all__ = ["MemoryDesc"]
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -359,164 +357,3 @@ def _names_of(desc: MemoryDesc) -> tuple[Name, ...]:
     if not any(name.domain == "any" for name in found) and desc._follows(tag):  # noqa: SLF001 - likewise
         found = (Name("onednn", str(tag), "any"), *found)
     return found
-
-
-def memory_desc(  # noqa: PLR0913 - the fields of a descriptor, named by keyword
-    dims: Iterable[int],
-    dtype: object,
-    tag: str | FormatTag | None = None,
-    *,
-    strides: Iterable[int] | None = None,
-    inner_blks: Iterable[int] = _NONE,
-    inner_idxs: Iterable[int] = _NONE,
-    padded_dims: Iterable[int] | None = None,
-    offset0: int = 0,
-    strict: bool = False,
-) -> MemoryDesc:
-    """Describe memory by a name or by strides.
-
-    Parameters
-    ----------
-    dims : iterable of int
-        Logical sizes, 1 to 12 of them, 0 allowed.
-    dtype : DataType, str or numpy dtype
-        Type of the elements.
-    tag : str or FormatTag, optional
-        A name of any vocabulary: ``"nChw16c"``, ``"b_fs_yx_fsv16"``, ``"NHWC"``.
-        Without a tag and without strides the layout is row-major.
-    strides : iterable of int, optional
-        Elements between neighbours (outer blocks) of each dim, instead of a tag. 0
-        (broadcast) and negative strides describe sources only.
-    inner_blks, inner_idxs : iterable of int
-        With strides: sizes and dims of the inner blocks, outermost first.
-    padded_dims : iterable of int, optional
-        With strides: by default the dims rounded up to whole blocks.
-    offset0 : int
-        With strides: offset of the element at index 0, in elements.
-    strict : bool
-        Refuse strides that oneDNN refuses, also where nothing overlaps.
-
-    Raises
-    ------
-    MemdescError
-        If a rule is broken; the message says which, with the dim and the numbers.
-
-    Examples
-    --------
-    >>> import memdesc
-    >>> memdesc.memory_desc((2, 17, 5, 4), "f32", strides=(340, 20, 4, 1)).nbytes
-    2720
-    >>> memdesc.memory_desc((2, 17, 5, 4), "f32", "nChw8c") == memdesc.memory_desc(
-    ...     (2, 17, 5, 4), "f32", strides=(480, 160, 32, 8), inner_blks=(8,), inner_idxs=(1,))
-    True
-    """
-    sizes = checked_ints("dims", dims)
-    dtype = data_type(dtype)
-    if strides is None:
-        if inner_blks is not _NONE or inner_idxs is not _NONE or padded_dims is not None or type(offset0) is not int or offset0:
-            blks, idxs = checked_ints("inner_blks", inner_blks), checked_ints("inner_idxs", inner_idxs)
-            if blks or idxs or padded_dims is not None or checked_int("offset0", offset0):
-                msg = "inner_blks, inner_idxs, padded_dims and offset0 go with strides=, not with a tag"
-                raise MemdescError(msg)
-        desc = _desc_by_name(sizes, dtype, tag) if type(tag) is str else MemoryDesc(dtype, _layout_by_name(sizes, tag, dtype.bits))
-        if strict:
-            check_nesting(desc.layout, dtype.bits)
-        return desc
-    if tag is not None:
-        msg = f"give a tag or strides, not both: tag={shown(tag)} and strides={shown(strides)}"
-        raise MemdescError(msg)
-    steps = checked_ints("strides", strides)
-    blks, idxs = checked_ints("inner_blks", inner_blks), checked_ints("inner_idxs", inner_idxs)
-    padded = None if padded_dims is None else checked_ints("padded_dims", padded_dims)
-    for name, values in (("strides", steps), ("padded_dims", sizes if padded is None else padded)):
-        if len(values) != len(sizes):
-            msg = f"{name} {shown(values)} must be {len(sizes)} numbers, one for each dim"
-            raise MemdescError(msg)
-    if len(blks) != len(idxs) or any(blk < 1 for blk in blks) or any(not 0 <= dim < len(sizes) for dim in idxs):
-        msg = f"inner_blks {shown(blks)} and inner_idxs {shown(idxs)} must be sizes of 1 or more, each with a dim of 0 to {len(sizes) - 1}"
-        raise MemdescError(msg)
-    if prod(blks) > INT64_MAX:
-        msg = f"inner_blks {shown(blks)} make a tile of more elements than int64 holds ({INT64_MAX})"
-        raise MemdescError(msg)
-    inner = tuple((blk, dim) for blk, dim in zip(blks, idxs, strict=True) if blk > 1)
-    layout = layout_by_strides(sizes, steps, inner, padded, checked_int("offset0", offset0))
-    desc = MemoryDesc(dtype, layout)
-    if strict:
-        check_nesting(layout, dtype.bits)
-    return desc
-
-
-@lru_cache(maxsize=4096)
-def _desc_by_name(dims: tuple[int, ...], dtype: DataType, tag: str) -> MemoryDesc:
-    return MemoryDesc(dtype, _layout_by_name(dims, tag, dtype.bits))
-
-
-def _layout_by_name(dims: tuple[int, ...], tag: str | FormatTag | None, bits: int) -> Layout:
-    if isinstance(tag, str):
-        return layout_by_tag(resolve(tag, dims, bits), dims, tag)
-    if tag is None:
-        return layout_by_tag(parse_tag(LETTERS[: len(dims)] or "a"), dims)
-    if isinstance(tag, FormatTag):
-        return layout_by_tag(tag, dims)
-    msg = f"a tag is a name or a FormatTag, not {shown(tag)}"  # type: ignore[unreachable] # callers without types
-    raise MemdescError(msg)
-
-
-def array_desc(array: NDArray[Any]) -> MemoryDesc:
-    """Describe a numpy array where it lies: logical dims are its axes.
-
-    Element 0 of the described buffer is the lowest address that the array touches,
-    so `offset0` is not 0 where strides are negative.
-
-    Raises
-    ------
-    MemdescError
-        If the dtype is none of ours or holds unpacked 4-bit elements, or a stride
-        is no multiple of the element.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> import memdesc
-    >>> memdesc.array_desc(np.zeros((3, 4), np.float32)[:, ::-1])
-    memory_desc((3, 4), 'f32', strides=(4, -1), offset0=3)
-    """
-    if not isinstance(array, np.ndarray):
-        msg = f"a numpy array is needed, not {shown(array)}"  # type: ignore[unreachable] # callers without types
-        raise MemdescError(msg)
-    dtype = data_type(array.dtype)
-    if dtype.is_packed:
-        msg = f"a numpy array of {array.dtype.name} holds one element a byte, {dtype} memory two; reorder() packs it"
-        raise MemdescError(msg)
-    steps = []
-    skipped = 0
-    for dim, (size, nbytes) in enumerate(zip(array.shape, array.strides, strict=True)):
-        # numpy gives any stride to a dim of size 1, and to all where one is 0
-        if size > 1 and array.size and nbytes % array.itemsize:
-            msg = f"{dim_name(dim)} has a stride of {nbytes} bytes, no multiple of the {array.itemsize}-byte element; copy the array"
-            raise MemdescError(msg)
-        steps.append(nbytes // array.itemsize)
-        skipped += (size - 1) * max(-steps[-1], 0) if array.size else 0
-    return memory_desc(array.shape, dtype, strides=steps, offset0=skipped)
-
-
-def checked_ints(name: str, values: Iterable[int]) -> tuple[int, ...]:
-    """Return a tuple of Python ints, or say what is not one."""
-    try:
-        found = tuple(map(to_int, values)) if not isinstance(values, np.ndarray) or values.ndim else (to_int(values),)
-    except TypeError:
-        msg = f"{name} must be a sequence of integers, not {shown(values)}"
-        raise MemdescError(msg) from None
-    if found and (max(found) > INT64_MAX or min(found) < -INT64_MAX):
-        msg = f"{name} must be integers that int64 holds (up to {INT64_MAX}), not {shown(found)}"
-        raise MemdescError(msg)
-    return found
-
-
-def checked_int(name: str, value: object) -> int:
-    """Return a Python int, or say that it is none."""
-    try:
-        return checked_ints(name, (value,))[0]  # type: ignore[arg-type] # it decides
-    except MemdescError:
-        msg = f"{name} must be an integer that int64 holds, not {shown(value)}"
-        raise MemdescError(msg) from None

@@ -6,10 +6,12 @@ from dataclasses import dataclass, field
 from math import prod
 from typing import TYPE_CHECKING
 
-from memdesc.desc import MemoryDesc, checked_ints
+from memdesc.build import layout_by_tag
+from memdesc.desc import MemoryDesc
 from memdesc.dtypes import DataType, data_type
 from memdesc.errors import MemdescError, shown
-from memdesc.layout import dim_name, layout_by_tag
+from memdesc.ints import checked_ints
+from memdesc.layout import dim_name
 from memdesc.names import resolve_image
 
 if TYPE_CHECKING:

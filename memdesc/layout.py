@@ -4,25 +4,27 @@
 i is the index of the block's axis. Offsets are separable over axes, so two lines
 of numpy are the definition of every layout (`tables`). A layout knows no dtype
 and no name; all numbers are elements.
+
+Over 300 lines: what a layout must keep and what it answers belong to one value.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from math import lcm, prod
+from math import prod
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from memdesc.errors import MemdescError, NotBlockedError, shown
-from memdesc.tags import INT64_MAX, LETTERS, MAX_NDIMS
+from memdesc.errors import MemdescError, NotBlockedError
+from memdesc.ints import INT64_MAX
+from memdesc.tags import LETTERS, MAX_NDIMS
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from memdesc.tags import FormatTag
 
-__all__ = ["INT64_MAX", "Axis", "Block", "Layout", "dim_name", "layout_by_strides", "layout_by_tag"]
+__all__ = ["Axis", "Block", "Layout", "check_dims", "dim_name"]
 
 
 class Axis(NamedTuple):
@@ -80,7 +82,7 @@ class Layout:
     last: int = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        _check_dims(self.dims)
+        check_dims(self.dims)
         self._check_axes()
         low, high = self._check_blocks()
         if low < 0:
@@ -295,84 +297,8 @@ class Layout:
         return self.dims, self.axes, blocks, self.offset0
 
 
-def layout_by_tag(tag: FormatTag, dims: tuple[int, ...], name: str = "") -> Layout:
-    """Lay dims out densely as a tag says: padded to whole blocks and alignments.
-
-    Parameters
-    ----------
-    tag : FormatTag
-        The order and the blocks.
-    dims : tuple of int
-        Sizes, as many as the tag has dims.
-    name : str
-        What the caller calls the tag, for messages.
-
-    Raises
-    ------
-    MemdescError
-        If the number of dims differs, or a size leaves the range of int64.
-    """
-    if len(dims) != tag.ndims:
-        _check_dims(dims)
-        msg = f"dims {dims} have {len(dims)} sizes, but {shown(name or str(tag))} speaks of {tag.ndims} dims"
-        raise MemdescError(msg)
-    axes = []
-    for axis_dims, size, align in zip(tag.axes, tag.block_sizes, tag.align, strict=True):
-        whole = size if align == 1 else lcm(size, align)
-        extent = dims[axis_dims[0]] if len(axis_dims) == 1 else prod(dims[dim] for dim in axis_dims)
-        axes.append(Axis(axis_dims, -(-extent // whole) * whole))
-    blocks = []
-    stride = 1
-    for axis, step, extent in reversed(tag.digits):
-        count = extent or axes[axis][1] // step
-        blocks.append(Block(axis, step, count, stride))
-        stride *= count or 1  # as oneDNN: a zero dim does not multiply
-    blocks.sort(key=_axis_then_step)
-    return Layout(dims, tuple(axes), tuple(blocks))
-
-
-def layout_by_strides(
-    dims: tuple[int, ...],
-    strides: tuple[int, ...],
-    inner: tuple[tuple[int, int], ...] = (),
-    padded_dims: tuple[int, ...] | None = None,
-    offset0: int = 0,
-) -> Layout:
-    """Lay dims out by the strides of their outer blocks and a dense inner tile.
-
-    Parameters
-    ----------
-    dims, strides : tuple of int
-        Sizes, and elements between neighbouring outer blocks.
-    inner : tuple of (size, dim)
-        Inner blocks, outermost first.
-    padded_dims : tuple of int, optional
-        By default the dims rounded up to whole blocks.
-    offset0 : int
-        Offset of the element at index 0.
-    """
-    _check_dims(dims)
-    steps = [1] * len(dims)
-    blocks = []
-    dense = 1
-    for size, dim in reversed(inner):
-        blocks.append(Block(dim, steps[dim], size, dense))
-        steps[dim] *= size
-        dense *= size
-    if padded_dims is None:
-        padded_dims = tuple(-(-size // step) * step for size, step in zip(dims, steps, strict=True))
-    for dim, stride in enumerate(strides):
-        blocks.append(Block(dim, steps[dim], -(-padded_dims[dim] // steps[dim]), stride))
-    blocks.sort(key=_axis_then_step)
-    axes = tuple(Axis((dim,), size) for dim, size in enumerate(padded_dims))
-    return Layout(dims, axes, tuple(blocks), offset0)
-
-
-def _axis_then_step(block: Block) -> tuple[int, int]:
-    return block[0], -block[1]
-
-
-def _check_dims(dims: tuple[int, ...]) -> None:
+def check_dims(dims: tuple[int, ...]) -> None:
+    """Refuse sizes that no layout has: too many or none of them, negative, or beyond int64."""
     if not 1 <= len(dims) <= MAX_NDIMS:
         msg = f"dims {dims} have {len(dims)} sizes; a descriptor has 1 to {MAX_NDIMS}"
         raise MemdescError(msg)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from memdesc.errors import OverlapError
-from memdesc.layout import INT64_MAX, dim_name
+from memdesc.ints import INT64_MAX
+from memdesc.layout import dim_name
 from memdesc.search import SearchLimitError, Term, solve
 
 if TYPE_CHECKING:

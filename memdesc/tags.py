@@ -9,6 +9,8 @@ to the innermost) with four additions for layouts it cannot say:
   digits are not in falling order (`.` parts it from a number that follows);
 * an inner digit may stand before an outer letter;
 * `__b8` at the end rounds the extent of an axis up to a multiple.
+
+Over 300 lines: the notation is written and read here, and nowhere else.
 """
 
 from __future__ import annotations
@@ -20,10 +22,10 @@ from math import prod
 from typing import NamedTuple
 
 from memdesc.errors import MemdescError, UnknownFormatError, shown
+from memdesc.ints import INT64_MAX
 
-__all__ = ["INT64_MAX", "LETTERS", "MAX_NDIMS", "Digit", "FormatTag", "count_digits", "parse_tag"]
+__all__ = ["LETTERS", "MAX_NDIMS", "Digit", "FormatTag", "count_digits", "parse_tag"]
 
-INT64_MAX = 2**63 - 1
 MAX_NDIMS = 12
 LETTERS = "abcdefghijkl"
 

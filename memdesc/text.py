@@ -6,9 +6,11 @@ import json
 import re
 from typing import TYPE_CHECKING, Any
 
-from memdesc.desc import MemoryDesc, checked_int, checked_ints, memory_desc
+from memdesc.create import memory_desc
+from memdesc.desc import MemoryDesc
 from memdesc.dtypes import data_type
 from memdesc.errors import MemdescError, shown
+from memdesc.ints import checked_int, checked_ints
 from memdesc.layout import Axis, Block, Layout, dim_name
 from memdesc.tags import LETTERS, parse_tag
 

@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from llvmlite import ir
 
 from reorder.cpu.emit import I64, int64, loop, maximum, minimum, register_bits
+from reorder.cpu.registers import LANE_BITS, concatenate, mask, transpose
 
 if TYPE_CHECKING:
     from reorder.cpu.emit import Elements, Place
 
 __all__ = ["Nest", "emit_transposed", "tile_side"]
 
-_LANE_BITS = 128
 # Elements on the short side of a tile for nests that are no longer.
 _SHORT = 4
 
@@ -44,7 +44,7 @@ def tile_side(bits: int, register: int) -> int:
     `register` is their width in bits. 512-bit machines have 32 of them, others 16.
     """
     fit = register // bits
-    return max(2, min(fit, 16 if register > 2 * _LANE_BITS else max(8, _LANE_BITS // bits)))
+    return max(2, min(fit, 16 if register > 2 * LANE_BITS else max(8, LANE_BITS // bits)))
 
 
 def emit_transposed(elements: Elements, src: Place, dst: Place, columns: Nest, rows: Nest, span: tuple[Any, Any, Any]) -> None:
@@ -128,14 +128,14 @@ def _emit_tiles(
         with builder.if_else(is_full) as (full, ragged):
             with full:
                 lines = [elements.load_vector(*_at(builder, src, rows, builder.add(row, int64(k)), column), wide) for k in range(high)]
-                for k, line in enumerate(_transpose(builder, lines, wide)):
+                for k, line in enumerate(transpose(builder, lines, wide)):
                     elements.store_vector(line, *_at(builder, dst, columns, builder.add(column, int64(k)), row))
             with ragged:
                 lines = []
                 for k in range(high):
                     lines.append(_load_ragged(elements, src, rows, (builder.add(row, int64(k)), column), (last, end), (wide, scratch)))
                 count = minimum(builder, builder.sub(rows.extent, row), int64(high))
-                for k, line in enumerate(_transpose(builder, lines, wide)):
+                for k, line in enumerate(transpose(builder, lines, wide)):
                     at = builder.add(column, int64(k))
                     with builder.if_then(builder.icmp_signed("<", at, last)):
                         to = _at(builder, dst, columns, at, row)
@@ -162,8 +162,8 @@ def _emit_interleave(
     with loop(builder, *span, side) as next_column:
         column = minimum(builder, next_column, end)
         lines = [elements.load_vector(*_at(builder, src, rows, int64(k), column), side) for k in range(count)]
-        together = _concatenate(builder, [*lines, *lines[: 4 - count]] if count > 2 else lines)  # noqa: PLR2004 - in pairs
-        picks = _mask(j % count * side + j // count for j in range(count * side))
+        together = concatenate(builder, [*lines, *lines[: 4 - count]] if count > 2 else lines)  # noqa: PLR2004 - in pairs
+        picks = mask(j % count * side + j // count for j in range(count * side))
         undefined = ir.Constant(together.type, ir.Undefined)
         elements.store_vector(builder.shuffle_vector(together, undefined, picks), *_at(builder, dst, columns, column, int64(0)))
 
@@ -178,7 +178,7 @@ def _emit_deinterleave(elements: Elements, src: Place, dst: Place, columns: Nest
         together = elements.load_vector(*_at(builder, src, rows, row, int64(0)), count * side)
         undefined = ir.Constant(together.type, ir.Undefined)
         for k in range(count):
-            picks = _mask(j * count + k for j in range(side))
+            picks = mask(j * count + k for j in range(side))
             elements.store_vector(builder.shuffle_vector(together, undefined, picks), *_at(builder, dst, columns, int64(k), row))
 
 
@@ -207,93 +207,6 @@ def _load_ragged(elements: Elements, src: Place, rows: Nest, tile: tuple[Any, An
     line.add_incoming(zero, before)
     line.add_incoming(found, found_block)
     return line
-
-
-def _transpose(builder: Any, lines: list[Any], wide: int) -> list[Any]:
-    """Turn `high` vectors of `wide` elements into `wide` vectors of `high`.
-
-    The longer side is first cut into squares of the shorter one.
-    """
-    high = len(lines)
-    if high > wide:
-        # blocks of `wide` rows, transposed each, joined side by side
-        blocks = [_square(builder, lines[k : k + wide]) for k in range(0, high, wide)]
-        return [_concatenate(builder, [block[i] for block in blocks]) for i in range(wide)]
-    undefined = ir.Constant(lines[0].type, ir.Undefined)
-    parts = []
-    for start in range(0, wide, high):
-        picks = _mask(range(start, start + high))
-        parts += _square(builder, [builder.shuffle_vector(line, undefined, picks) if high < wide else line for line in lines])
-    return parts
-
-
-def _square(builder: Any, lines: list[Any]) -> list[Any]:
-    """Transpose V vectors of V elements.
-
-    First in each 128-bit lane, by the unpack instructions that every machine has: lines of
-    a pair are interleaved by elements, pairs of pairs by two elements, and so on. Then whole
-    lanes change places: pairs at half the distance exchange halves, then quarters.
-    """
-    side = len(lines)
-    lane = min(side, _LANE_BITS // lines[0].type.element.width)
-    groups = [_in_lanes(builder, lines[k : k + lane], lane) for k in range(0, side, lane)]
-    columns: list[Any] = [None] * side
-    for k in range(lane):
-        across = [group[k] for group in groups]
-        distance = len(groups) // 2
-        while distance:
-            low = _mask(_exchange(side, lane, distance, upper=False))
-            high = _mask(_exchange(side, lane, distance, upper=True))
-            for i in range(len(across)):
-                if not i & distance:
-                    pair = across[i], across[i + distance]
-                    across[i], across[i + distance] = builder.shuffle_vector(*pair, low), builder.shuffle_vector(*pair, high)
-            distance //= 2
-        for n, vector in enumerate(across):
-            columns[n * lane + k] = vector
-    return columns
-
-
-def _in_lanes(builder: Any, lines: list[Any], lane: int) -> list[Any]:
-    """Transpose the first `lane` rows of every lane."""
-    side = lines[0].type.count
-    grain = 1
-    groups = [[line] for line in lines]
-    while len(groups) > 1:
-        picks = []
-        for half in (0, lane // 2):
-            chunks = [range(n + half + c, n + half + c + grain) for n in range(0, side, lane) for c in range(0, lane // 2, grain)]
-            picks.append(_mask(j + from_second * side for chunk in chunks for from_second in (0, 1) for j in chunk))
-        joined = []
-        for first, second in zip(groups[0::2], groups[1::2], strict=True):
-            joined.append([builder.shuffle_vector(a, b, mask) for a, b in zip(first, second, strict=True) for mask in picks])
-        groups = joined
-        grain *= 2
-    return groups[0]
-
-
-def _exchange(side: int, lane: int, distance: int, *, upper: bool) -> list[int]:
-    """Return which elements of two vectors make the first, or the second, after an exchange of lanes."""
-    picks = []
-    for j in range(side):
-        is_second = bool(j // lane & distance)
-        if upper:
-            picks.append(side + j if is_second else j + distance * lane)
-        else:
-            picks.append(side + j - distance * lane if is_second else j)
-    return picks
-
-
-def _concatenate(builder: Any, vectors: list[Any]) -> Any:
-    while len(vectors) > 1:
-        mask = _mask(range(2 * vectors[0].type.count))
-        vectors = [builder.shuffle_vector(*vectors[k : k + 2], mask) for k in range(0, len(vectors), 2)]
-    return vectors[0]
-
-
-def _mask(picks: Any) -> Any:
-    chosen = list(picks)
-    return ir.Constant(ir.VectorType(ir.IntType(32), len(chosen)), chosen)
 
 
 def _emit_scalar(elements: Elements, src: Place, dst: Place, columns: Nest, rows: Nest, span: tuple[Any, Any, Any]) -> None:

@@ -24,8 +24,8 @@ from memdesc import (
     memory_desc,
     parse_tag,
 )
-from memdesc.desc import checked_int, checked_ints
 from memdesc.errors import shown
+from memdesc.ints import checked_int, checked_ints
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from memdesc import memory_desc
+from memdesc.build import layout_by_strides
 from memdesc.inverse import index_at
-from memdesc.layout import layout_by_strides
 
 
 @pytest.mark.parametrize("tag", ["aBcd8b", "dcba", "ABcd4b16a4b", "aB(CD)8b16(cd)", "ABcd2a/1.16a/2.4b"])

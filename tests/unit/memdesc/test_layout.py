@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from memdesc import Axis, Block, Layout, MemdescError, NotBlockedError, parse_tag
-from memdesc.layout import dim_name, layout_by_strides, layout_by_tag
+from memdesc.build import layout_by_strides, layout_by_tag
+from memdesc.layout import dim_name
 
 INT64_MAX = 2**63 - 1
 

@@ -5,7 +5,7 @@ import time
 import pytest
 
 from memdesc import MemdescError, NotBlockedError, OverlapError, memory_desc
-from memdesc.layout import layout_by_strides
+from memdesc.build import layout_by_strides
 from memdesc.overlap import check_nesting, check_overlap
 
 

@@ -1,0 +1,39 @@
+"""Numbers that a caller passes, as Python ints."""
+
+from __future__ import annotations
+
+from operator import index as to_int
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from memdesc.errors import MemdescError, shown
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+__all__ = ["INT64_MAX", "checked_int", "checked_ints"]
+
+INT64_MAX = 2**63 - 1
+
+
+def checked_ints(name: str, values: Iterable[int]) -> tuple[int, ...]:
+    """Return a tuple of Python ints, or say what is not one."""
+    try:
+        found = tuple(map(to_int, values)) if not isinstance(values, np.ndarray) or values.ndim else (to_int(values),)
+    except TypeError:
+        msg = f"{name} must be a sequence of integers, not {shown(values)}"
+        raise MemdescError(msg) from None
+    if found and (max(found) > INT64_MAX or min(found) < -INT64_MAX):
+        msg = f"{name} must be integers that int64 holds (up to {INT64_MAX}), not {shown(found)}"
+        raise MemdescError(msg)
+    return found
+
+
+def checked_int(name: str, value: object) -> int:
+    """Return a Python int, or say that it is none."""
+    try:
+        return checked_ints(name, (value,))[0]  # type: ignore[arg-type] # it decides
+    except MemdescError:
+        msg = f"{name} must be an integer that int64 holds, not {shown(value)}"
+        raise MemdescError(msg) from None
