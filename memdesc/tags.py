@@ -32,8 +32,9 @@ LETTERS = "abcdefghijkl"
 # No tag of a tensor that int64 can count is longer: it has at most 63 blocks.
 _MAX_TEXT = 4096
 
-_TOKEN = re.compile(r"(?P<extent>[0-9]{0,18})(?P<axis>[A-Za-z]|\([A-Za-z]+\))(?:/(?P<step>[0-9]{1,18})\.?)?")
-_ALIGN = re.compile(r"__(?P<axis>[a-z]|\([a-z]+\))(?P<align>[0-9]{1,18})")
+# compiled when first used, as all patterns here: most of what importing them would cost
+_PIECE = r"(?P<extent>[0-9]{0,18})(?P<axis>[A-Za-z]|\([A-Za-z]+\))(?:/(?P<step>[0-9]{1,18})\.?)?"
+_ALIGN = r"__(?P<axis>[a-z]|\([a-z]+\))(?P<align>[0-9]{1,18})"
 
 
 class Digit(NamedTuple):
@@ -170,7 +171,7 @@ def parse_tag(text: str, letters: str = LETTERS) -> FormatTag:
 
 def count_digits(part: str) -> int | None:
     """Return how many digits a part of a tag stands for; None if it is no run of whole tokens."""
-    tokens = list(_TOKEN.finditer(part))
+    tokens = list(re.finditer(_PIECE, part))
     if sum(len(token[0]) for token in tokens) < len(part):
         return None
     return sum(1 for token in tokens if token["extent"] != "1")
@@ -231,7 +232,7 @@ class _Reader:
         pieces = []
         at = 0
         while at < len(self.body):
-            match = _TOKEN.match(self.body, at)
+            match = re.compile(_PIECE).match(self.body, at)
             if match is None:
                 raise self.error(at, f"expected a letter or a block such as 16b, found {self.body[at : at + 24]!r}")
             name, extent, step = match["axis"], match["extent"], match["step"]
@@ -308,7 +309,7 @@ class _Reader:
         found: dict[tuple[int, ...], int] = {}
         at = len(self.body)
         while at < len(self.text):
-            match = _ALIGN.match(self.text, at)
+            match = re.compile(_ALIGN).match(self.text, at)
             dims = self._dims(at, match["axis"]) if match else ()
             if match is None or dims not in self.outer or dims in found or int(match["align"]) == 0:
                 raise self.error(at, f"expected an alignment such as __b8, once for each axis, found {self.text[at : at + 24]!r}")

@@ -21,7 +21,7 @@ __all__ = ["SCHEMA", "from_json", "from_verbose", "to_json", "to_verbose"]
 
 SCHEMA = 1
 
-_VERBOSE = re.compile(
+_VERBOSE = (
     r"(?:(?:src|dst|wei|bia)[0-9]*[:_])?(?P<dtype>\w+):(?P<flags>a?p?o?0?):blocked:(?P<tag>[A-Za-z0-9]+):"
     r"(?:(?P<strides>-?[0-9]{1,19}(?:x-?[0-9]{1,19})*)?:)?f(?P<extra>0|[1-9][0-9]*(?::\S*)?)"
 )
@@ -80,7 +80,7 @@ def from_verbose(text: str, dims: Iterable[int], *, offset0: int = 0) -> MemoryD
     >>> memdesc.from_verbose("src:s8::blocked:acdb::f0", (1, 3, 2, 2))
     memory_desc((1, 3, 2, 2), 's8', 'acdb')
     """
-    match = _VERBOSE.fullmatch(text) if isinstance(text, str) else None
+    match = re.fullmatch(_VERBOSE, text) if isinstance(text, str) else None
     if match is None:
         msg = f"{shown(text)} has not the form dtype:flags:blocked:tag:strides:f0, such as 'f32:p:blocked:aBcd8b::f0'"
         raise MemdescError(msg)

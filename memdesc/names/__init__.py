@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import json
 import re
 from functools import cache, lru_cache
@@ -136,5 +135,7 @@ def _nearest(text: str, names: Iterable[str]) -> tuple[str, ...]:
     lower: dict[str, list[str]] = {}
     for name in names:
         lower.setdefault(name.lower(), []).append(name)
+    import difflib  # noqa: PLC0415 - only a wrong name needs it
+
     near = [name for match in difflib.get_close_matches(text.lower(), lower, n=3, cutoff=0.5) for name in lower[match]]
     return tuple(difflib.get_close_matches(text, near, n=3, cutoff=0))

@@ -18,9 +18,9 @@ __all__ = ["VOCABULARY", "check_dims", "domain", "is_plain", "parse", "refuse"]
 
 VOCABULARY = "cldnn"
 
-_OUTER = re.compile(r"(?P<dims>[bfgoixyzwuv]+)(?P<sliced>s?)(?P<align>[0-9]*)")
-_INNER = re.compile(r"(?P<dims>[bfgoixyzwuv]+)s[av](?P<extent>[0-9]+)")
-_ALIGN = re.compile(r"a(?P<dims>[bfgoixyzwuv])(?P<align>[0-9]+)")
+_OUTER = r"(?P<dims>[bfgoixyzwuv]+)(?P<sliced>s?)(?P<align>[0-9]*)"
+_INNER = r"(?P<dims>[bfgoixyzwuv]+)s[av](?P<extent>[0-9]+)"
+_ALIGN = r"a(?P<dims>[bfgoixyzwuv])(?P<align>[0-9]+)"
 
 _SPATIAL = ("", "yx", "zyx", "wzyx", "uwzyx", "vuwzyx")
 _LETTERS = {
@@ -148,9 +148,9 @@ def _translate(text: str) -> str:
     inner: list[tuple[str, str]] = []
     align: dict[str, str] = {}
     for token in body.split("_"):
-        if match := _INNER.fullmatch(token):
+        if match := re.fullmatch(_INNER, token):
             inner.append((match["dims"], match["extent"]))
-        elif (match := _OUTER.fullmatch(token)) and not inner:
+        elif (match := re.fullmatch(_OUTER, token)) and not inner:
             outer.append((match["dims"], bool(match["sliced"])))
             if match["align"]:
                 align[match["dims"][-1]] = match["align"]
@@ -158,7 +158,7 @@ def _translate(text: str) -> str:
             reason = f"{shown(token)} is neither an outer part such as 'fs' or 'yx' nor, behind those, a block such as 'fsv16'"
             raise _error(text, reason)
     for token in aligned:
-        match = _ALIGN.fullmatch(token)
+        match = re.fullmatch(_ALIGN, token)
         if match is None:
             raise _error(text, f"{shown('__' + token)} is no alignment such as '__ai8'")
         if match["dims"] in align or not any(match["dims"] in dims for dims, _ in outer):

@@ -4,6 +4,7 @@ from math import prod
 from typing import TYPE_CHECKING
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -11,7 +12,7 @@ from memdesc import memory_desc
 from reorder import Box, Node, plan_reorder
 from reorder.passes import simplify
 from reorder.plan import padding_boxes
-from tests.reorders import box_map, element_map
+from tests.reorders import box_map, element_map, expect, move_guarded, random_bytes
 from tests.strategies import desc_pairs, descs
 
 if TYPE_CHECKING:
@@ -135,3 +136,20 @@ def test_padding_boxes_cover_the_padding_and_nothing_else(desc: MemoryDesc) -> N
         covered.append(at)
     assert np.array_equal(np.unique(np.concatenate(covered)), np.sort(to[fro < 0]))
     assert bool(boxes) == (desc.has_padding and desc.nelems > 0)
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+@pytest.mark.parametrize("ndims", [7, 9, 11])
+def test_dims_that_would_make_too_many_boxes_are_looked_up(ndims: int, sign: int) -> None:
+    dims = (3,) * 3 + (1,) * (ndims - 7) + (3,) * 4
+    letters = "abcdefghijkl"[:ndims]
+    strides = [sign * prod(dims[k + 1 :]) for k in range(ndims)]
+    start = -sum(stride * (size - 1) for stride, size in zip(strides, dims, strict=True)) if sign < 0 else 0
+    src = memory_desc(dims, "u8", strides=strides, offset0=start)
+    dst = memory_desc(dims, "u8", letters.upper() + "".join(f"2{letter}" for letter in letters))
+    plan = plan_reorder(src, dst)
+    assert len(plan.boxes) <= 64
+    assert any(box.lookups for box in plan.boxes)
+    _check_map(src, dst)
+    source, before = random_bytes(src.min_nbytes, 1), random_bytes(dst.min_nbytes, 2)
+    assert np.array_equal(move_guarded(plan, source, before, at_end=True), expect(src, dst, source, before))
