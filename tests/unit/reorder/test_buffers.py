@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import array
 from typing import TYPE_CHECKING, Any
+from unittest import mock
 
 import ml_dtypes
 import numpy as np
@@ -162,3 +163,12 @@ def test_subclasses_of_arrays_are_taken_as_arrays(tmp_path: Path) -> None:
         assert reorder.reorder(x, "ba").numpy().tolist() == np.asarray(x).tolist()
     with pytest.raises(MemdescError, match="'ab' speaks of 2"):
         reorder.reorder(matrix, "ab", src="A3a")
+
+
+def test_what_bounded_work_does_not_prove_apart_is_refused() -> None:
+    low, high = views(memory_desc((2, 16, 3), "f32", "aBc8b"))
+    plan = reorder.plan_reorder(low, high)
+    buffer = np.arange(96, dtype=np.float32)
+    with mock.patch("memdesc.search._BUDGET", 1), pytest.raises(OverlapError, match="src and dst share memory"):
+        reorder.execute(plan, buffer, buffer)
+    assert buffer.tolist() == list(range(96))
