@@ -39,15 +39,16 @@ class _State:
     """What is known of this process; a forked child starts from it."""
 
     layer: str | None = None
-    # the thread inside of _busy
+    # the thread inside of _busy, and the one that forks
     owner: int | None = None
+    forking: int | None = None
     # all that started numba's threads or called upon them, 0 for what is not ours
     callers: frozenset[int] = frozenset()
     # what the pool's threads take their work from, and how many there are
     work: SimpleQueue[Callable[[], None]] = SimpleQueue()
     helpers: int = 0
-    # locks that a fork holds
-    held: tuple[Any, ...] = ()
+    # what forks hold: a signal handler may fork inside of a fork
+    held: tuple[tuple[Any, ...], ...] = ()
 
 
 def count_threads() -> int:
@@ -121,6 +122,8 @@ def run(starts: tuple[int, int, int], shares: Shares, places: tuple[int, int], b
 
 
 def _start(me: int) -> str:
+    if numba.config.DISABLE_JIT:
+        return "pool"  # numba compiles no loop over threads
     _load_tbb()
     _State.callers = frozenset([me if _started_layer() is None else 0])
     try:
@@ -192,15 +195,21 @@ def _run_pool(run_part: Callable[[int], None], parts: int) -> None:
 
 
 def _before_fork() -> None:
+    me = threading.get_ident()
     # no lock is awaited that a signal handler's own thread has
-    locks = (global_compiler_lock,) if _State.owner == threading.get_ident() else (_busy, global_compiler_lock)
+    is_inside = me in {_State.owner, _State.forking}
+    locks = (global_compiler_lock,) if is_inside else (_busy, global_compiler_lock)
+    _State.forking = me
     for lock in locks:
         lock.acquire()
-    _State.held = locks
+    _State.held += (locks,)
 
 
 def _after_fork() -> None:
-    locks, _State.held = _State.held, ()
+    *outer, locks = _State.held or ((),)
+    _State.held = tuple(outer)
+    if not outer:
+        _State.forking = None
     for lock in locks:
         lock.release()
 

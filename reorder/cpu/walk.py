@@ -55,7 +55,7 @@ def walk_parallel(src_at: int, dst_at: int, program: int, tasks: int, bounds: in
 
 def cache_folder() -> str | None:
     """Return where compiled kernels are kept, or None."""
-    folder: str | None = _run_parts.stats.cache_path
+    folder: str | None = getattr(getattr(_run_parts, "stats", None), "cache_path", None)
     return folder
 
 

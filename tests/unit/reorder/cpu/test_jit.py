@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import pickle
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -47,3 +50,13 @@ def test_without_a_folder_kernels_are_compiled_all_the_same(error: Exception) ->
     with mock.patch("reorder.cpu.jit._stamp", refuse):
         assert jit.compile_callback(nothing, numba.void(numba.int64)).address
         assert callable(jit.jit_parallel(nothing))
+
+
+def test_where_numba_compiles_nothing_large_reorders_run_on_the_pool() -> None:
+    program = (
+        "import numpy as np, reorder; from reorder.cpu import cache_folder, layer_name; x = np.random.rand(400, 400);"
+        "assert (reorder.reorder(x, 'ba').numpy() == x).all(); print(layer_name(), cache_folder())"
+    )
+    environment = {**os.environ, "NUMBA_DISABLE_JIT": "1", "NUMBA_NUM_THREADS": "2"}
+    ran = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=False)
+    assert (ran.returncode, ran.stdout) == (0, "pool None\n"), ran.stderr
