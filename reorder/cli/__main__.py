@@ -1,0 +1,7 @@
+"""`python -m reorder.cli` is the command `memdesc`."""
+
+import sys
+
+from reorder.cli.main import main
+
+sys.exit(main())

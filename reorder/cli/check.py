@@ -1,0 +1,35 @@
+"""`memdesc check`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from memdesc import MemdescError, PaddingError
+from reorder.cli.command import Command, Facts
+from reorder.files import load, sidecar
+from reorder.memory import Memory
+
+if TYPE_CHECKING:
+    import argparse
+
+__all__ = ["COMMAND"]
+
+
+def _add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("file", help="a .npy with its descriptor beside it")
+
+
+def _run(options: argparse.Namespace) -> tuple[Facts, int]:
+    memory = load(options.file)
+    if not isinstance(memory, Memory):
+        msg = f"{options.file!r} has no descriptor beside it ({str(sidecar(options.file))!r}), so nothing says what is padding"
+        raise MemdescError(msg)
+    padding = memory.desc.padded_nelems - memory.desc.nelems
+    try:
+        memory.check_padding()
+    except PaddingError as error:
+        return {"file": options.file, "padding_elements": padding, "zero": False, "first": str(error)}, 1
+    return {"file": options.file, "padding_elements": padding, "zero": True}, 0
+
+
+COMMAND = Command("check", "Check that the padding of a saved tensor is zero.", "check out.npy", _add_arguments, _run)

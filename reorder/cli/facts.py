@@ -1,0 +1,67 @@
+"""What there is to say of a layout, and how facts are laid out for a reader."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from memdesc import NotBlockedError
+
+if TYPE_CHECKING:
+    from memdesc import ImageDesc, MemoryDesc
+    from reorder.cli.command import Facts
+
+__all__ = ["desc_facts", "image_facts", "lines"]
+
+
+def desc_facts(desc: MemoryDesc) -> Facts:
+    """Return what `show` says of a descriptor."""
+    facts: Facts = {"dims": desc.dims, "dtype": str(desc.dtype), "padded_dims": desc.padded_dims}
+    try:
+        facts |= {"strides": desc.strides, "inner_blks": desc.inner_blks, "inner_idxs": desc.inner_idxs}
+    except NotBlockedError as reason:
+        facts |= {"blocks": [block._asdict() for block in desc.blocks], "not_in_onednn": str(reason)}
+    unpadded = desc.dtype.nbytes(desc.nelems)
+    facts |= {
+        "offset0": desc.offset0,
+        "bytes": desc.nbytes,
+        "unpadded_bytes": unpadded,
+        "padding_overhead": round(desc.padding_overhead, 4),
+        "names": [name._asdict() for name in desc.tags()],
+    }
+    return facts
+
+
+def image_facts(image: ImageDesc) -> Facts:
+    """Return what `show` says of an image."""
+    return {
+        "dims": image.dims,
+        "dtype": str(image.dtype),
+        "width": image.width,
+        "height": image.height,
+        "channels": image.channels,
+        "bytes": image.nbytes,
+        "padding_overhead": round(image.desc.padding_overhead, 4),
+    }
+
+
+def lines(facts: Facts) -> list[str]:
+    """Lay facts out for a reader: one a line, names and blocks below each other."""
+    width = max(map(len, facts)) + 2
+    laid_out = []
+    for key, value in facts.items():
+        rows = value if isinstance(value, list) else [value]
+        texts = [_row(row) if isinstance(row, dict) else _plain(row) for row in rows] or ["none"]
+        laid_out += [f"{key.replace('_', ' ') if k == 0 else '':{width}}{text}" for k, text in enumerate(texts)]
+    return laid_out
+
+
+def _row(row: dict[str, Any]) -> str:
+    if "vocabulary" in row:
+        return f"{row['text']} ({row['vocabulary']}, {row['domain']})"
+    return ", ".join(f"{key} {value}" for key, value in row.items())
+
+
+def _plain(value: Any) -> str:
+    if isinstance(value, tuple):
+        return " ".join(map(str, value)) or "none"
+    return {True: "yes", False: "no"}.get(value, str(value)) if isinstance(value, bool) else str(value)
