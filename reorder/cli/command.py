@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import argparse
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from memdesc import MemdescError
 
 if TYPE_CHECKING:
+    import argparse
     from collections.abc import Callable
 
 __all__ = ["Command", "Facts", "dims_of"]
