@@ -15,10 +15,12 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from memdesc import DATA_TYPES, MemdescError, MemoryDesc, memory_desc, parse_tag
 
-from .libdnnl import Desc, Library, Status
+from .libdnnl import Desc, Library
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+
+    from reorder.bench.libdnnl import Status
 
 SEED: Final = int(os.environ.get("MEMDESC_SEED", "2026"))
 

@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from memdesc import MemdescError, MemoryDesc, data_type, parse_tag
+from reorder.bench.libdnnl import Status
 
 from .compare import count_blocks, differing_fields, is_padding, offsets_of, where_bytes_differ
-from .libdnnl import Fields, Status
+from .libdnnl import Fields
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

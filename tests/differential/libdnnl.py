@@ -7,24 +7,17 @@ file named by its full version. Both load into one process, in any order.
 
 from __future__ import annotations
 
-import ctypes
-import importlib.metadata
-import os
-import re
 import struct
-import sys
 from ctypes import POINTER, byref, c_char_p, c_int, c_int32, c_int64, c_size_t, c_void_p
 from dataclasses import dataclass
 from enum import IntEnum
-from functools import cached_property
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+from reorder.bench.libdnnl import Engine, Status
 
-FOLDER_VARIABLE: Final = "MEMDESC_LIBDNNL_DIR"
-"""Environment variable naming a folder to search, at any depth, before the environment."""
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
 
 RUNTIME: Final = -(2**63)
 """The runtime placeholder in dims and strides."""
@@ -38,27 +31,6 @@ DATA_TYPES: Final[dict[str, int]] = {
     "s64": 16,
 }
 # fmt: on
-
-_DISTRIBUTIONS: Final = ("onednn-cpu-gomp", "onednn")
-_FILE_NAME: Final = re.compile(r"libdnnl\.so\.(\d+\.\d+)(?:\.\d+)?")
-# What 3.13 needs, dependencies first. Its wheel sets no run path, so the dynamic loader
-# finds these only when they are already in the process.
-_COMPANIONS: Final = ("libintlc.so.5", "libimf.so", "libsvml.so", "libtbb.so.12", "libsycl.so.9")
-# Never RTLD_GLOBAL: Intel's libimf would replace libm for every module imported later, and
-# the two builds of oneDNN export the same names.
-_MODE: Final = getattr(os, "RTLD_NOW", 0) | getattr(os, "RTLD_LOCAL", 0)  # Windows has neither
-
-
-class Status(IntEnum):
-    """What a C call returned."""
-
-    SUCCESS = 0
-    OUT_OF_MEMORY = 1
-    INVALID_ARGUMENTS = 2
-    UNIMPLEMENTED = 3
-    LAST_IMPL_REACHED = 4
-    RUNTIME_ERROR = 5
-    NOT_REQUIRED = 6
 
 
 class _Query(IntEnum):
@@ -79,16 +51,13 @@ class _Query(IntEnum):
 
 _Int64s = POINTER(c_int64)
 _SIGNATURES: Final[dict[str, tuple[type, ...]]] = {
-    "dnnl_memory_desc_create_with_tag": (c_void_p, c_int, c_void_p, c_int, c_int),
     "dnnl_memory_desc_create_with_string_tag": (c_void_p, c_int, c_void_p, c_int, c_char_p),
-    "dnnl_memory_desc_create_with_strides": (c_void_p, c_int, c_void_p, c_int, c_void_p),
     "dnnl_memory_desc_create_submemory": (c_void_p, c_void_p, c_void_p, c_void_p),
     "dnnl_memory_desc_reshape": (c_void_p, c_void_p, c_int, c_void_p),
     "dnnl_memory_desc_permute_axes": (c_void_p, c_void_p, c_void_p),
     "dnnl_memory_desc_equal": (c_void_p, c_void_p),
     "dnnl_memory_desc_get_size": (c_void_p,),
     "dnnl_memory_desc_query": (c_void_p, c_int, c_void_p),
-    "dnnl_memory_desc_destroy": (c_void_p,),
 }
 
 
@@ -182,7 +151,7 @@ class Desc:
         return tuple(out[:count])
 
 
-class Library:
+class Library(Engine):
     """One loaded oneDNN, able to make descriptors.
 
     Known to end the process: 3.13 divides by zero when the padded volume of a tag wraps to a
@@ -190,20 +159,10 @@ class Library:
     """
 
     def __init__(self, path: Path) -> None:
-        self.path = path
-        self.c = _load(path)
+        super().__init__(path)
         for name, argtypes in _SIGNATURES.items():
             getattr(self.c, name).argtypes = argtypes
         self.c.dnnl_memory_desc_get_size.restype = c_size_t
-        self.c.dnnl_version.restype = POINTER(c_int)
-        # 3.13 prints a line for every refusal, and tests are refused on purpose.
-        self.c.dnnl_set_verbose(0)
-
-    @cached_property
-    def version(self) -> tuple[int, int, int]:
-        """Major, minor, patch."""
-        major, minor, patch = self.c.dnnl_version()[:3]
-        return major, minor, patch
 
     def by_tag(self, dims: Sequence[int], dtype_name: str, tag: int) -> Desc | Status:
         """Lay dims out by a value of the tag enum."""
@@ -235,44 +194,6 @@ class Library:
         if status or handle.value is None:
             return Status(status)
         return Desc(self, handle.value)
-
-
-def find_libraries() -> dict[str, Path]:
-    """Find libraries: a version ("3.2", "3.13") and its file."""
-    found: dict[str, Path] = {}
-    for path in _candidates():
-        # A shorter name (libdnnl.so.3) belongs to whichever wheel was installed last.
-        if match := _FILE_NAME.fullmatch(path.name):
-            found.setdefault(match[1], path)
-    return found
-
-
-def _candidates() -> Iterator[Path]:
-    if folder := os.environ.get(FOLDER_VARIABLE):
-        yield from sorted(Path(folder).rglob("libdnnl.so.*"))
-    for name in _DISTRIBUTIONS:
-        try:
-            files = importlib.metadata.files(name) or ()
-        except importlib.metadata.PackageNotFoundError:
-            continue
-        paths = (Path(str(file.locate())).resolve() for file in files)
-        yield from (path for path in paths if path.is_file())
-
-
-def _load(path: Path) -> ctypes.CDLL:
-    try:
-        return ctypes.CDLL(str(path), mode=_MODE)
-    except OSError:
-        for companion in filter(None, (_find_companion(path, name) for name in _COMPANIONS)):
-            ctypes.CDLL(str(companion), mode=_MODE)
-    return ctypes.CDLL(str(path), mode=_MODE)
-
-
-def _find_companion(path: Path, name: str) -> Path | None:
-    near = [path.parent / name, Path(sys.prefix, "lib", name)]
-    if folder := os.environ.get(FOLDER_VARIABLE):
-        near += Path(folder).rglob(name)
-    return next(filter(Path.is_file, near), None)
 
 
 def _pack(values: Sequence[int], code: str = "q") -> bytes:

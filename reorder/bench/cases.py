@@ -1,0 +1,163 @@
+"""What is measured, in the spelling of oneDNN's benchdnn: options that stay until changed, then dims."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from itertools import product
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from memdesc import MemdescError, MemoryDesc, memory_desc
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+__all__ = ["Case", "expand_meta_tag", "parse_cases", "read_cases"]
+
+_OPTIONS = ("stag", "dtag", "sdt", "ddt", "strides")
+_PROBLEM = re.compile(r"(?P<dims>\d+(x\d+)*)(_?n\"(?P<name>[^\"]*)\")?")
+_LETTERS = "abcdefghijkl"
+# one of these in a tag makes it a meta tag
+_REST = "x"
+
+
+class Case(NamedTuple):
+    """One reorder: its name, and the two layouts.
+
+    The source may have strides larger than its tag asks for: a view of a larger tensor.
+    """
+
+    name: str
+    src: MemoryDesc
+    dst: MemoryDesc
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes read and bytes written, padding included."""
+        return self.src.dtype.nbytes(self.src.nelems) + self.dst.dtype.nbytes(self.dst.padded_nelems)
+
+    @property
+    def spelling(self) -> str:
+        """The reorder as benchdnn takes it."""
+        dims = "x".join(map(str, self.dst.dims))
+        return f"--sdt={self.src.dtype} --ddt={self.dst.dtype} --stag={_tag_of(self.src)} --dtag={_tag_of(self.dst)} {dims}"
+
+
+def expand_meta_tag(tag: str, ndims: int) -> str:
+    """Return a tag for so many dims: `x` stands for all letters that the tag does not have.
+
+    Examples
+    --------
+    >>> expand_meta_tag("abx", 4), expand_meta_tag("axb", 5), expand_meta_tag("aBx16b", 3)
+    ('abcd', 'acdeb', 'aBc16b')
+    """
+    if tag.count(_REST) != 1 or not set(tag.lower()) <= {*_LETTERS, *"0123456789", _REST}:
+        return tag
+    own = set(tag.lower())
+    return tag.replace(_REST, "".join(letter for letter in _LETTERS[:ndims] if letter not in own))
+
+
+def read_cases(path: str) -> Iterator[Case]:
+    """Read a file of cases: a line of benchdnn's each, ``#`` for comments, options kept from line to line.
+
+    Raises
+    ------
+    MemdescError
+        If the file cannot be read, or with the number of the line that is wrong.
+    """
+    try:
+        text = Path(path).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        msg = f"cannot read cases from {path!r}: {error}"
+        raise MemdescError(msg) from None
+    state: dict[str, list[str]] = {}
+    for number, line in enumerate(text.splitlines(), 1):
+        try:
+            yield from parse_cases(_words(line), state)
+        except MemdescError as error:
+            msg = f"{path!r}, line {number}: {error}"
+            raise MemdescError(msg) from None
+
+
+def parse_cases(words: Iterable[str], state: dict[str, list[str]] | None = None) -> Iterator[Case]:
+    """Read options and dims; each dims make a case for every combination of the comma lists before them.
+
+    Parameters
+    ----------
+    words : iterable of str
+        ``--stag=abcd,acdb``, ``--dtag=aBcd16b``, ``--sdt=f32``, ``--ddt=f32``, ``--strides=SRC:DST``,
+        ``--reset``, ``--batch=FILE``, and dims such as ``8x256x56x56`` or ``8x3x224x224n"input"``.
+    state : dict, optional
+        The options in force, changed as the words say.
+
+    Raises
+    ------
+    MemdescError
+        If an option is not known, or has no value, or no layout fits.
+    """
+    state = {} if state is None else state
+    todo = iter(words)
+    for word in todo:
+        if word.startswith("--"):
+            name, sign, value = word[2:].partition("=")
+            if name == "reset":
+                state.clear()
+                continue
+            value = value if sign else next(todo, "")
+            if not value:
+                msg = f"--{name} has no value"
+                raise MemdescError(msg)
+            if name == "batch":
+                yield from read_cases(value)
+            elif name in _OPTIONS:
+                state[name] = value.split(",")
+            else:
+                msg = f"no option --{name}; there are {', '.join(f'--{option}' for option in _OPTIONS)}, --batch and --reset"
+                raise MemdescError(msg)
+        else:
+            yield from _cases(word, state)
+
+
+def _words(line: str) -> list[str]:
+    # dims keep the quotes of their names
+    return [word.replace("\0", '"') for word in shlex.split(line.replace('"', "\0"), comments=True)]
+
+
+def _cases(word: str, state: dict[str, list[str]]) -> Iterator[Case]:
+    match = _PROBLEM.fullmatch(word)
+    if match is None:
+        msg = f"{word!r} is neither an option nor dims such as 8x256x56x56"
+        raise MemdescError(msg)
+    dims = tuple(map(int, match["dims"].split("x")))
+    sources = state.get("sdt", ["f32"])
+    targets = state.get("ddt")
+    for stag, dtag, strides in product(state.get("stag", ["abx"]), state.get("dtag", ["abx"]), state.get("strides", [""])):
+        for sdt in sources:
+            for ddt in targets or [sdt]:
+                src_strides, _, dst_strides = strides.partition(":")
+                src = _desc(dims, sdt, stag, src_strides)
+                dst = _desc(dims, ddt, dtag, dst_strides)
+                types = sdt if sdt == ddt else f"{sdt}->{ddt}"
+                name = match["name"] or f"{types} {match['dims']} {stag}{_view(src_strides)} -> {dtag}{_view(dst_strides)}"
+                yield Case(name, src, dst)
+
+
+def _view(strides: str) -> str:
+    return f"[{strides}]" if strides else ""
+
+
+def _desc(dims: tuple[int, ...], dtype: str, tag: str, strides: str) -> MemoryDesc:
+    if not strides:
+        return memory_desc(dims, dtype, expand_meta_tag(tag, len(dims)))
+    try:
+        numbers = [int(number) for number in strides.split("x")]
+    except ValueError:
+        msg = f"strides {strides!r} are not numbers joined by x"
+        raise MemdescError(msg) from None
+    return memory_desc(dims, dtype, strides=numbers)
+
+
+def _tag_of(desc: MemoryDesc) -> str:
+    names = desc.tags()
+    return names[0].text if names else "x".join(map(str, desc.strides))
