@@ -187,8 +187,9 @@ def pads_a_view_inside_a_block(dst: Fields) -> bool:
 def zeroes_padding_in_six_dims_only(dst: Fields, ours: NDArray[np.uint8], theirs: NDArray[np.uint8], width: int) -> bool:
     """The fast zero padding of oneDNN visits six dims: padding with an index in a later dim keeps what it held (new).
 
-    Seen for f16 and bf16, where the generic reorder leaves the padding to that function; also
-    in 3.13. (1, 2, 2, 2, 2, 2, 3) by Abcdefg8a leaves 448 of 672 elements.
+    Seen where the generic reorder leaves the padding to that function: f16 and bf16 on machines
+    without instructions for them, and loops too many for generated code; also in 3.13.
+    (1, 2, 2, 2, 2, 2, 3) by Abcdefg8a leaves 448 of 672 elements.
     """
     if dst.ndims <= 6 or set(where_bytes_differ(dst, ours, theirs, width)) != {"padding"}:
         return False
