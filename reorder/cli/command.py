@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from memdesc import MemdescError
+from reorder.cli.facts import Facts, lines
 
 if TYPE_CHECKING:
     import argparse
@@ -12,13 +13,11 @@ if TYPE_CHECKING:
 
 __all__ = ["Command", "Facts", "dims_of"]
 
-Facts = dict[str, Any]
-
 
 class Command(NamedTuple):
     """One word behind `memdesc`.
 
-    `run` returns facts, printed as lines or as JSON, and the exit code.
+    `run` returns facts and the exit code; facts are printed as JSON, or as lines by `lay_out`.
     """
 
     name: str
@@ -26,6 +25,7 @@ class Command(NamedTuple):
     example: str
     add_arguments: Callable[[argparse.ArgumentParser], None]
     run: Callable[[argparse.Namespace], tuple[Facts, int]]
+    lay_out: Callable[[Facts], list[str]] = lines
 
 
 def dims_of(text: str) -> tuple[int, ...]:

@@ -8,9 +8,10 @@ from memdesc import NotBlockedError
 
 if TYPE_CHECKING:
     from memdesc import ImageDesc, MemoryDesc
-    from reorder.cli.command import Facts
 
-__all__ = ["desc_facts", "image_facts", "lines"]
+__all__ = ["Facts", "desc_facts", "image_facts", "lines"]
+
+Facts = dict[str, Any]
 
 
 def desc_facts(desc: MemoryDesc) -> Facts:

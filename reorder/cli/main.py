@@ -10,15 +10,14 @@ from typing import TYPE_CHECKING
 
 import memdesc
 from memdesc import MemdescError
-from reorder.cli import check, doctor, reorder, show
-from reorder.cli.facts import lines
+from reorder.cli import bench, check, doctor, reorder, show
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
 __all__ = ["main"]
 
-_COMMANDS = (show.COMMAND, reorder.COMMAND, check.COMMAND, doctor.COMMAND)
+_COMMANDS = (show.COMMAND, reorder.COMMAND, check.COMMAND, bench.COMMAND, doctor.COMMAND)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -30,7 +29,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stderr.write(f"memdesc: {error}\n")
         return 2
     try:
-        sys.stdout.write((json.dumps(facts) if options.json else "\n".join(lines(facts))) + "\n")
+        sys.stdout.write((json.dumps(facts) if options.json else "\n".join(options.lay_out(facts))) + "\n")
         sys.stdout.flush()
     except BrokenPipeError:
         # the reader has seen enough; keep the interpreter from flushing into it again
@@ -46,5 +45,5 @@ def _parser() -> argparse.ArgumentParser:
         own = commands.add_parser(command.name, help=command.text, description=command.text, epilog=f"example: memdesc {command.example}")
         own.add_argument("--json", action="store_true", help="print one JSON object")
         command.add_arguments(own)
-        own.set_defaults(run=command.run)
+        own.set_defaults(run=command.run, lay_out=command.lay_out)
     return parser

@@ -5,6 +5,6 @@ Import it when it is needed: numba takes a third of a second to load.
 
 from reorder.cpu.execute import PreparedReorder
 from reorder.cpu.threads import count_threads, layer_name
-from reorder.cpu.walk import cache_folder
+from reorder.cpu.walk import cache_folder, compiled_kernels
 
-__all__ = ["PreparedReorder", "cache_folder", "count_threads", "layer_name"]
+__all__ = ["PreparedReorder", "cache_folder", "compiled_kernels", "count_threads", "layer_name"]

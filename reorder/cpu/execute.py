@@ -9,6 +9,7 @@ import numpy as np
 
 from memdesc import MemdescError
 from reorder.buffers import BufferCheck, address_of, check_disjoint
+from reorder.cpu.choose import KERNELS, choose
 from reorder.cpu.program import encode, points, split, tile
 from reorder.cpu.threads import Shares, count_threads, run
 from reorder.passes import widen
@@ -35,13 +36,15 @@ class PreparedReorder:
     Safe to call from several threads at once, with different dst buffers.
     """
 
-    __slots__ = ("_dst", "_parts", "_src", "plan", "threads")
+    __slots__ = ("_dst", "_parts", "_src", "kernels", "plan", "threads")
 
     def __init__(self, plan: ReorderPlan, threads: int | None = None) -> None:
         self.plan = plan
         self.threads = count_threads() if threads is None else _checked_threads(threads)
         self._src = BufferCheck(plan.src, "src", write=False)
         self._dst = BufferCheck(plan.dst, "dst", write=True)
+        # the micro-kernels it consists of, and the width of their elements
+        self.kernels: tuple[str, ...] = ()
         bits = plan.dst.dtype.bits
         by_width: dict[int, list[Box]] = {}
         for box in plan.boxes:
@@ -59,7 +62,9 @@ class PreparedReorder:
         # two 4-bit elements of one byte must not fall to two threads
         is_serial = nbytes < _SERIAL_NBYTES or bits not in _WHOLE_BYTES
         end = (self.plan.src.layout.last + 1) * self.plan.src.dtype.bits // bits
-        program, records = encode(tile(boxes), end)
+        tiles = tile(boxes)
+        self.kernels += tuple(sorted({f"{KERNELS[choose(box).kernel]} {bits}-bit" for box in tiles} - {*self.kernels}))
+        program, records = encode(tiles, end)
         return _Part(program, *split(records, 1 if is_serial else self.threads), bits, lookups)
 
     def __call__(self, src: Any, dst: Any) -> None:

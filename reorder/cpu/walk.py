@@ -8,6 +8,7 @@ compiled once for all widths.
 from __future__ import annotations
 
 import ctypes
+from time import perf_counter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numba
@@ -22,7 +23,7 @@ from reorder.nodes import NOWHERE
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["cache_folder", "walk", "walk_parallel"]
+__all__ = ["cache_folder", "compiled_kernels", "walk", "walk_parallel"]
 
 # numba has no type of 4 bits; its boolean stands for one
 _UNITS = {4: np.bool_(0), 8: np.uint8(0), 16: np.uint16(0), 32: np.uint32(0), 64: np.uint64(0)}
@@ -36,6 +37,8 @@ class _Kernel(NamedTuple):
     call: Callable[..., None]
     # what owns the code
     compiled: Any
+    # how long it took to compile it, or to load it from the cache
+    seconds: float
 
 
 _kernels: dict[int, _Kernel] = {}
@@ -59,12 +62,18 @@ def cache_folder() -> str | None:
     return folder
 
 
+def compiled_kernels() -> list[dict[str, Any]]:
+    """Return what this process has compiled or loaded: a name and seconds for each."""
+    return [{"kernel": f"walker of {bits}-bit elements", "seconds": kernel.seconds} for bits, kernel in _kernels.items()]
+
+
 def _compile(bits: int) -> _Kernel:
     # numba's own lock, which a fork waits for
     with global_compiler_lock:
         if bits not in _kernels:
+            start = perf_counter()
             compiled = compile_callback(_walker(_UNITS[bits]), numba.void(*[numba.int64] * ARGUMENTS))
-            _kernels[bits] = _Kernel(compiled.address, _PROTOTYPE(compiled.address), compiled)
+            _kernels[bits] = _Kernel(compiled.address, _PROTOTYPE(compiled.address), compiled, perf_counter() - start)
     return _kernels[bits]
 
 

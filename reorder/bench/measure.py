@@ -1,0 +1,171 @@
+"""Timing that holds on a busy machine: all candidates in turn, round by round, ratios within a round."""
+
+from __future__ import annotations
+
+from statistics import median
+from time import perf_counter, sleep
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from memdesc import MemdescError
+from reorder.bench.onednn import onednn_peers
+from reorder.bench.peers import Peer, memcpy, numpy_peer, torch_peer
+from reorder.cpu import PreparedReorder
+from reorder.memory import Memory
+from reorder.plan import plan_reorder
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from numpy.typing import NDArray
+
+    from reorder.bench.cases import Case
+
+__all__ = ["PEERS", "Result", "measure"]
+
+PEERS = ("numpy", "torch", "onednn")
+
+# A sample lasts at least so long, and consists of whole calls.
+_SAMPLE_SECONDS = 2e-4
+_PAUSE_SECONDS = 2e-3
+_MIN_ROUNDS, _MAX_ROUNDS = 5, 200
+# A candidate that takes longer for one call is timed less often.
+_SLOW_SECONDS = 0.5
+
+
+class Result(NamedTuple):
+    """What one case took.
+
+    `seconds` is the median of one call, `p90` what nine in ten stay below, `first_seconds` that of the first one with all
+    planning and compiling. The ratios are times of the others over ours, as
+    medians over rounds, so that more than 1 is faster; `memcpy` is the same for a copy of as
+    many bytes on as many threads.
+    """
+
+    name: str
+    spelling: str
+    threads: int
+    nbytes: int
+    kernels: str
+    seconds: float
+    p90: float
+    first_seconds: float
+    memcpy: float
+    peers: dict[str, float]
+    details: dict[str, str]
+    # peers that came to other bits
+    differs: list[str]
+
+    @property
+    def gbps(self) -> float:
+        """Gigabytes read and written in a second."""
+        return self.nbytes / self.seconds / 1e9
+
+
+def measure(case: Case, threads: int, peers: tuple[str, ...] = PEERS, seconds: float = 0.3) -> Result:
+    """Time a reorder beside what else can do it.
+
+    Parameters
+    ----------
+    case : Case
+        What to measure.
+    threads : int
+        For us, memcpy, and all peers that can be told; the others see the cores of the process.
+    peers : tuple of str
+        Which of numpy, torch and onednn, as far as installed.
+    seconds : float
+        How long to measure each candidate, about.
+    """
+    try:
+        src, dst = _buffers(case)
+    except MemoryError:
+        msg = f"{case.name}: src and dst need {case.src.nbytes} and {case.dst.nbytes} bytes, more than there are"
+        raise MemdescError(msg) from None
+    start = perf_counter()
+    plan = plan_reorder(case.src, case.dst)
+    run = PreparedReorder(plan, threads)
+    run(src, dst)
+    first = perf_counter() - start
+    ours = dst.copy()
+    candidates = [Peer("", lambda: run(src, dst)), memcpy(src, dst, threads)]
+    differs = []
+    for peer in _peers(case, threads, peers, (src, dst)):
+        dst[...] = 0
+        peer.run()
+        if not np.array_equal(dst, ours):
+            differs.append(peer.name)
+        candidates.append(peer)
+    times = _rounds([peer.run for peer in candidates], seconds)
+    own = [sample for sample in times[0] if sample is not None]
+    ratios = {peer.name: median(_ratios(times[k], times[0])) for k, peer in enumerate(candidates) if k}
+    return Result(
+        case.name,
+        case.spelling,
+        threads,
+        case.nbytes,
+        ", ".join(run.kernels),
+        median(own),
+        float(np.quantile(own, 0.9)),
+        first,
+        # the copy reads and writes what the smaller of the buffers holds
+        ratios.pop("memcpy") * case.nbytes / max(1, 2 * min(src.nbytes, dst.nbytes)),
+        ratios,
+        {peer.name: peer.detail for peer in candidates if peer.detail},
+        differs,
+    )
+
+
+def _buffers(case: Case) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
+    """Return src with small numbers in all bytes (no NaN in any dtype), zeros in its padding, and dst."""
+    rng = np.random.default_rng(0)
+    src = Memory(case.src)
+    src.data[...] = rng.integers(0, 63, src.nbytes, np.uint8)
+    if case.src.has_padding:
+        src = Memory(case.src, src.data)
+    return src.data, Memory(case.dst).data
+
+
+def _peers(case: Case, threads: int, names: tuple[str, ...], buffers: tuple[NDArray[np.uint8], NDArray[np.uint8]]) -> Iterator[Peer]:
+    if "numpy" in names and (peer := numpy_peer(case, *buffers)):
+        yield peer
+    if "torch" in names and (peer := torch_peer(case, *buffers, threads)):
+        yield peer
+    if "onednn" in names:
+        yield from onednn_peers(case, *buffers)
+
+
+def _rounds(runs: list[Callable[[], Any]], seconds: float) -> list[list[float | None]]:
+    """Return the time of one call of each candidate in each round; None where it was left out."""
+    counts = []
+    for run in runs:
+        once = _time_of(run, 1)
+        counts.append(max(1, round(_SAMPLE_SECONDS / max(once, 1e-7))))
+    times: list[list[float | None]] = [[] for _ in runs]
+    spent = [0.0] * len(runs)
+    for number in range(_MAX_ROUNDS):
+        for k, run in enumerate(runs):
+            is_slow = number > 0 and spent[k] / number > _SLOW_SECONDS
+            if k > 1 and is_slow and spent[k] > seconds:
+                times[k].append(None)
+                continue
+            sample = _time_of(run, counts[k])
+            spent[k] += sample * counts[k]
+            times[k].append(sample)
+        if number + 1 >= _MIN_ROUNDS and spent[0] > seconds / 2 and max(spent) > seconds:
+            break
+    return times
+
+
+def _time_of(run: Callable[[], Any], count: int) -> float:
+    # threads of the candidate before spin for a while, above all OpenMP's
+    sleep(_PAUSE_SECONDS)
+    run()
+    start = perf_counter()
+    for _ in range(count):
+        run()
+    return (perf_counter() - start) / count
+
+
+def _ratios(theirs: list[float | None], ours: list[float | None]) -> list[float]:
+    return [their / own for their, own in zip(theirs, ours, strict=True) if their is not None and own is not None]

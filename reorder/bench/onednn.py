@@ -1,0 +1,106 @@
+"""The real oneDNN as a peer: its reorder of two descriptors on given buffers."""
+
+from __future__ import annotations
+
+import ctypes
+from contextlib import suppress
+from functools import cache
+from typing import TYPE_CHECKING
+
+from memdesc.names import known_names
+from reorder.bench.libdnnl import DnnlError, Engine, ExecArg, find_libraries
+from reorder.bench.peers import Peer
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from memdesc import MemoryDesc
+    from reorder.bench.cases import Case
+
+__all__ = ["onednn_peers"]
+
+# as oneDNN numbers them (dnnl_types.h, 3.13)
+_DATA_TYPES = {"f16": 1, "bf16": 2, "f32": 3, "s32": 4, "s8": 5, "u8": 6, "f64": 7}
+_FROM, _TO = 1, 17
+# the enum of tags starts with undef and any, then come the canonical ones
+_FIRST_TAG = 2
+
+
+@cache
+def _engines() -> dict[str, Engine]:
+    engines = {}
+    for version, path in find_libraries().items():
+        with suppress(OSError, DnnlError):
+            engine = Engine(path)
+            if engine.stream:  # it has a CPU engine
+                engines[version] = engine
+    return engines
+
+
+@cache
+def _tags() -> dict[str, int]:
+    """Return the values of oneDNN's enum of tags, aliases left out: they are listed in its order."""
+    texts = (name.text for name in known_names() if name.domain == "any")
+    return {text: value for value, text in enumerate(texts, _FIRST_TAG)}
+
+
+def onednn_peers(case: Case, src: NDArray[np.uint8], dst: NDArray[np.uint8]) -> Iterator[Peer]:
+    """Return the reorder of each oneDNN that is installed and has it."""
+    for version, engine in _engines().items():
+        with suppress(DnnlError):
+            yield _onednn(f"onednn {version}", engine, case, (src, dst))
+
+
+def _onednn(name: str, engine: Engine, case: Case, buffers: tuple[NDArray[np.uint8], NDArray[np.uint8]]) -> Peer:
+    descs = [_desc_handle(engine, desc) for desc in (case.src, case.dst)]
+    cpu, stream = engine.engine, engine.stream
+    try:
+        primitive_desc = engine.new("reorder_primitive_desc_create", descs[0], cpu, descs[1], cpu, None)
+        primitive = engine.new("primitive_create", primitive_desc)
+        memories = [engine.new("memory_create", desc, cpu, x.ctypes.data) for desc, x in zip(descs, buffers, strict=True)]
+        arguments = (ExecArg * 2)(ExecArg(_FROM, memories[0]), ExecArg(_TO, memories[1]))
+        detail = engine.implementation(primitive_desc)
+        engine.call("primitive_desc_destroy", primitive_desc)
+    finally:
+        for desc in descs:
+            engine.call("memory_desc_destroy", desc)
+    execute, wait = engine.c.dnnl_primitive_execute, engine.c.dnnl_stream_wait
+
+    def run() -> None:
+        execute(primitive, stream, 2, arguments)
+        wait(stream)
+
+    return Peer(name, run, detail, _Owner(engine, primitive, memories))
+
+
+class _Owner:
+    """Frees a primitive and its memories."""
+
+    def __init__(self, engine: Engine, primitive: int, memories: list[int]) -> None:
+        self.engine, self.primitive, self.memories = engine, primitive, memories
+
+    def __del__(self) -> None:
+        self.engine.c.dnnl_primitive_destroy(self.primitive)
+        for memory in self.memories:
+            self.engine.c.dnnl_memory_destroy(memory)
+
+
+def _desc_handle(engine: Engine, desc: MemoryDesc) -> int:
+    """Return a new descriptor of oneDNN's.
+
+    Raises
+    ------
+    DnnlError
+        If it has none: no such tag, or no such dtype.
+    """
+    dims = (ctypes.c_int64 * desc.ndims)(*desc.dims)
+    kind = _DATA_TYPES.get(desc.dtype.name, 0)
+    if len(desc.blocks) == desc.ndims:
+        strides = (ctypes.c_int64 * desc.ndims)(*desc.strides)
+        return engine.new("memory_desc_create_with_strides", desc.ndims, dims, kind, strides)
+    tags = _tags()
+    tag = next((tags[name.text] for name in desc.tags() if name.text in tags), 0)
+    return engine.new("memory_desc_create_with_tag", desc.ndims, dims, kind, tag)

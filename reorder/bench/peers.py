@@ -1,0 +1,138 @@
+"""What else can do a reorder, as callables on the same buffers: numpy and torch; and memcpy for scale."""
+
+from __future__ import annotations
+
+import ctypes
+import importlib
+from functools import cache
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from reorder.plan import plan_reorder
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from types import ModuleType
+
+    from numpy.typing import NDArray
+
+    from memdesc import MemoryDesc
+    from reorder.bench.cases import Case
+
+__all__ = ["Peer", "memcpy", "numpy_peer", "torch_peer"]
+
+
+class Peer(NamedTuple):
+    """Another way to do a reorder: its name, what does it once, and which of its codes that is."""
+
+    name: str
+    run: Callable[[], Any]
+    detail: str = ""
+    # what must live as long
+    owner: Any = None
+
+
+def memcpy(src: NDArray[np.uint8], dst: NDArray[np.uint8], threads: int) -> Peer:
+    """Copy what both buffers hold, cut over threads in whole pages: the C library's memcpy, nothing else."""
+    nbytes = min(src.nbytes, dst.nbytes)
+    if threads == 1:
+        return Peer("memcpy", lambda: ctypes.memmove(dst.ctypes.data, src.ctypes.data, nbytes))
+    share = -(-nbytes // threads // 4096) * 4096
+    copy, to, fro = _copy_parts(), dst.ctypes.data, src.ctypes.data
+    return Peer("memcpy", lambda: copy(to, fro, nbytes, share, threads))
+
+
+@cache
+def _copy_parts() -> Any:
+    import numba  # noqa: PLC0415 - slow to load, and the command line shall not wait for it
+
+    copy = ctypes.CDLL(None).memcpy
+    copy.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t]
+    copy.restype = None
+
+    @numba.njit(parallel=True, nogil=True)  # type: ignore[untyped-decorator] # numba ships no types
+    def copy_parts(dst: int, src: int, nbytes: int, share: int, parts: int) -> None:
+        for part in numba.prange(parts):
+            start = np.int64(part) * share
+            if start < nbytes:
+                copy(dst + start, src + start, min(share, nbytes - start))
+
+    copy_parts(0, 0, 0, 1, 1)
+    return copy_parts
+
+
+def numpy_peer(case: Case, src: NDArray[np.uint8], dst: NDArray[np.uint8]) -> Peer | None:
+    """Return numpy's spelling of a reorder: assignments of strided views, one for each box of the plan."""
+    if case.src.dtype != case.dst.dtype:
+        return None
+    views = list(_views(case, src, dst, _as_numpy))
+
+    def run() -> None:
+        for to, fro in views:
+            to[...] = fro
+
+    return Peer("numpy", run) if views else None
+
+
+def torch_peer(case: Case, src: NDArray[np.uint8], dst: NDArray[np.uint8], threads: int) -> Peer | None:
+    """Return torch's spelling: `copy_` between strided tensors, if torch is installed."""
+    try:
+        torch = importlib.import_module("torch")
+    except ImportError:
+        return None
+    if case.src.dtype != case.dst.dtype or not case.src.dtype.numpy.itemsize:
+        return None
+    torch.set_num_threads(threads)
+    views = list(_views(case, src, dst, _as_torch(torch)))
+
+    def run() -> None:
+        for to, fro in views:
+            if fro is None:
+                to.zero_()
+            else:
+                to.copy_(fro)
+
+    return Peer("torch", run) if views else None
+
+
+def _views(case: Case, src: NDArray[np.uint8], dst: NDArray[np.uint8], view: Callable[..., Any]) -> Iterator[tuple[Any, Any]]:
+    """Return pairs of views: dst, and src or zero, that cover a plan; none if it has lookups."""
+    boxes = plan_reorder(case.src, case.dst).boxes
+    if any(box.lookups for box in boxes) or case.dst.dtype.is_packed:
+        return
+    for box in boxes:
+        # what is ragged is a part of data and a part of zeros
+        strides = [node.strides for node in box.nodes]
+        ragged = next((k for k, node in enumerate(box.nodes) if 0 < node.valid < node.extent), None)
+        shape = [node.valid or node.extent for node in box.nodes]
+        if not box.is_zero:
+            own = [view(x, case.dst, at, shape, [s[side] for s in strides]) for side, (x, at) in _sides(box.offsets, src, dst)]
+            yield own[1], own[0]
+        if ragged is not None or box.is_zero:
+            at = box.offsets[1]
+            if ragged is not None:
+                at += box.nodes[ragged].valid * strides[ragged][1]
+                shape[ragged] = box.nodes[ragged].extent - box.nodes[ragged].valid
+            yield view(dst, case.dst, at, shape, [s[1] for s in strides]), view(None, case.dst, 0, (), ())
+
+
+def _sides(offsets: tuple[int, ...], *buffers: NDArray[np.uint8]) -> Iterator[tuple[int, tuple[NDArray[np.uint8], int]]]:
+    return enumerate(zip(buffers, offsets, strict=True))
+
+
+def _as_numpy(x: NDArray[np.uint8] | None, desc: MemoryDesc, at: int, shape: list[int], strides: list[int]) -> Any:
+    if x is None:
+        return 0
+    elements = x[: x.nbytes // desc.dtype.bits_dtype.itemsize * desc.dtype.bits_dtype.itemsize].view(desc.dtype.bits_dtype)
+    return np.lib.stride_tricks.as_strided(elements[at:], shape, [stride * elements.itemsize for stride in strides])
+
+
+def _as_torch(torch: ModuleType) -> Callable[..., Any]:
+    def view(x: NDArray[np.uint8] | None, desc: MemoryDesc, at: int, shape: list[int], strides: list[int]) -> Any:
+        if x is None:
+            return None
+        bits = {8: torch.int8, 16: torch.int16, 32: torch.float32, 64: torch.float64}[desc.dtype.bits]
+        return torch.as_strided(torch.from_numpy(x).view(bits), tuple(shape), tuple(strides), at)
+
+    return view

@@ -1,0 +1,84 @@
+"""What measurements say together, and how they are laid out."""
+
+from __future__ import annotations
+
+from math import exp, log
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+__all__ = ["LEAST_NBYTES", "case_lines", "geometric_mean", "is_jit", "percentile", "summarise"]
+
+# Cases below are measured by the time of a call, not by bytes a second.
+LEAST_NBYTES = 1 << 16
+
+
+def geometric_mean(ratios: Iterable[float]) -> float:
+    """Return the geometric mean, NaN of nothing."""
+    logs = [log(ratio) for ratio in ratios]
+    return exp(sum(logs) / len(logs)) if logs else float("nan")
+
+
+def percentile(ratios: Sequence[float], part: float) -> float:
+    """Return the value below which `part` (0 to 1) of the ratios lie."""
+    ranked = sorted(ratios)
+    return ranked[min(len(ranked) - 1, int(part * len(ranked)))] if ranked else float("nan")
+
+
+def is_jit(detail: str) -> bool:
+    """Whether oneDNN's name of its code says that it was generated, not its reference."""
+    return "jit" in detail
+
+
+def summarise(cases: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return, for each number of threads and each peer, how often we are how much faster.
+
+    Cases of less than 64 KiB are left out. oneDNN counts apart where it generates code and
+    where it does not.
+    """
+    rows = []
+    for threads in sorted({case["threads"] for case in cases}):
+        own = [case for case in cases if case["threads"] == threads and case["nbytes"] >= LEAST_NBYTES]
+        groups: dict[str, list[float]] = {"memcpy": [case["memcpy"] for case in own]}
+        for case in own:
+            for name, ratio in case["peers"].items():
+                detail = case["details"].get(name, "")
+                kind = (" generated" if is_jit(detail) else " reference") if detail else ""
+                groups.setdefault(f"{name}{kind}", []).append(ratio)
+        rows += [
+            {
+                "threads": threads,
+                "beside": name,
+                "cases": len(ratios),
+                "geomean": round(geometric_mean(ratios), 3),
+                "p5": round(percentile(ratios, 0.05), 3),
+                "least": round(min(ratios), 3),
+                "slower": sum(ratio < 1 for ratio in ratios),
+            }
+            for name, ratios in groups.items()
+            if ratios
+        ]
+    return rows
+
+
+def case_lines(case: dict[str, Any]) -> list[str]:
+    """Lay one measurement out."""
+    ratios = "  ".join(f"{name} {_times(ratio)}" for name, ratio in case["peers"].items())
+    line = f"{case['name']:56} {case['threads']}t {_duration(case['seconds']):>9} {case['nbytes'] / case['seconds'] / 1e9:7.2f} GB/s"
+    lines = [f"{line}  memcpy {_times(case['memcpy'])}  {ratios}  ({case['kernels'] or 'nothing to move'})"]
+    lines.append(f"    first call {_duration(case['first_seconds'])}")
+    if case["differs"]:
+        lines.append(f"    other bits: {', '.join(case['differs'])}")
+    return lines
+
+
+def _times(ratio: float) -> str:
+    return f"x{ratio:.2f}" if ratio < 100 else f"x{ratio:.0f}"  # noqa: PLR2004 - three digits are enough
+
+
+def _duration(seconds: float) -> str:
+    for unit, scale in (("s", 1.0), ("ms", 1e-3)):
+        if seconds >= scale:
+            return f"{seconds / scale:.2f} {unit}"
+    return f"{seconds * 1e6:.2f} us"

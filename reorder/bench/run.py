@@ -1,0 +1,59 @@
+"""Run the workers, one process for each number of threads, and gather what they say."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from memdesc import MemdescError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+__all__ = ["run_workers"]
+
+
+def run_workers(words: Sequence[str], threads: Sequence[int], peers: Sequence[str], seconds: float) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Measure cases in a process for each number of threads; gives that number and what a worker says.
+
+    Raises
+    ------
+    MemdescError
+        If a worker ends early; with what it said last.
+    """
+    for count in threads:
+        names = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
+        command = [sys.executable, "-m", "reorder.bench.worker", f"--threads={count}", f"--seconds={seconds}", f"--peers={','.join(peers)}"]
+        with _cores(count):
+            worker = subprocess.Popen(  # noqa: S603 - our own module
+                [*command, "--", *words],
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+                env=os.environ | dict.fromkeys(names, str(count)),
+            )
+        with worker:
+            for line in worker.stdout or ():
+                yield count, json.loads(line)
+            said = (worker.stderr.read().strip() if worker.stderr else "") or "it said nothing"
+        if worker.returncode:
+            msg = f"the process that measures on {count} threads ended with {worker.returncode}: {said.splitlines()[-1]}"
+            raise MemdescError(msg)
+
+
+@contextmanager
+def _cores(count: int) -> Iterator[None]:
+    """Let a child that starts meanwhile see so many cores: some libraries ask for nothing else."""
+    if not hasattr(os, "sched_setaffinity"):
+        yield
+        return
+    cores = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, set(sorted(cores)[:count]))
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, cores)

@@ -1,0 +1,107 @@
+"""`memdesc bench`."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import TYPE_CHECKING, Any
+
+from memdesc import MemdescError
+from reorder.bench.cases import parse_cases
+from reorder.bench.report import case_lines, summarise
+from reorder.bench.run import run_workers
+from reorder.cli.command import Command, Facts
+
+if TYPE_CHECKING:
+    import argparse
+
+__all__ = ["COMMAND"]
+
+_PEERS = ("numpy", "torch", "onednn")
+
+
+def _add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("dims", nargs="*", metavar="DIMS", help="sizes such as 8x256x56x56; more than one make more cases")
+    lists = {
+        "stag": "layouts of src, such as abcd or abx",
+        "dtag": "layouts of dst, such as aBcd16b or axb",
+        "sdt": "dtypes of src (default f32)",
+        "ddt": "dtypes of dst (default those of src)",
+        "strides": "strides of src, and behind a colon of dst, instead of a tag",
+    }
+    for name, text in lists.items():
+        parser.add_argument(f"--{name}", metavar="A,B", help=text)
+    parser.add_argument("--batch", metavar="FILE", action="append", default=[], help="read cases from a file, in benchdnn's spelling")
+    parser.add_argument("--threads", default=None, metavar="N,M", help="numbers of threads (default 1 and all cores)")
+    parser.add_argument("--peers", default=",".join(_PEERS), help="what to measure beside us, if installed (default all)")
+    parser.add_argument("--seconds", type=float, default=0.3, help="time for each candidate of a case (default 0.3)")
+
+
+def _run(options: argparse.Namespace) -> tuple[Facts, int]:
+    words = [f"--{name}={getattr(options, name)}" for name in ("stag", "dtag", "sdt", "ddt", "strides") if getattr(options, name)]
+    words += options.dims
+    words += [f"--batch={file}" for file in options.batch]
+    cases = list(parse_cases(words))
+    if not cases:
+        msg = "nothing to measure: give dims, such as 8x256x56x56, or --batch with a file of cases"
+        raise MemdescError(msg)
+    peers = [peer for peer in options.peers.split(",") if peer]
+    if unknown := set(peers) - set(_PEERS):
+        msg = f"no peer {min(unknown)!r}; there are {', '.join(_PEERS)}"
+        raise MemdescError(msg)
+    threads = _threads(options.threads)
+    measured: list[dict[str, Any]] = []
+    kernels: list[dict[str, Any]] = []
+    for count, said in run_workers(words, threads, peers, options.seconds):
+        if "case" in said:
+            measured.append(said["case"])
+            _progress(f"{len(measured)} of {len(cases) * len(threads)}: {said['case']['name']}")
+        else:
+            kernels += [{"threads": count, **kernel} for kernel in said["kernels"]]
+    _progress("")
+    return {"cases": measured, "kernels": kernels, "summary": summarise(measured)}, 0
+
+
+def _threads(text: str | None) -> list[int]:
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    if text is None:
+        return sorted({1, cores})
+    try:
+        counts = [int(part) for part in text.split(",")]
+    except ValueError:
+        counts = [0]
+    if not all(1 <= count <= cores for count in counts):
+        msg = f"--threads {text!r}: give numbers from 1 to {cores}, the cores of this process, joined by commas"
+        raise MemdescError(msg)
+    return counts
+
+
+def _progress(text: str) -> None:
+    if sys.stderr.isatty():
+        sys.stderr.write(f"\r\033[K{text[:100]}")
+        sys.stderr.flush()
+
+
+def _lay_out(facts: Facts) -> list[str]:
+    lines = [line for case in facts["cases"] for line in case_lines(case)]
+    compiled = sum(kernel["seconds"] for kernel in facts["kernels"])
+    lines += ["", f"kernels compiled or loaded: {len(facts['kernels'])} in {compiled:.2f} s"]
+    lines += [f"  {kernel['threads']}t {kernel['kernel']}: {kernel['seconds']:.2f} s" for kernel in facts["kernels"]]
+    if facts["summary"]:
+        lines += ["", "times faster than, over cases of 64 KiB and more:"]
+        lines += [
+            f"  {row['threads']}t {row['beside']:24} {row['cases']:4} cases  geometric mean {row['geomean']:8.2f}  "
+            f"5th percentile {row['p5']:7.2f}  least {row['least']:6.2f}  slower in {row['slower']}"
+            for row in facts["summary"]
+        ]
+    return lines
+
+
+COMMAND = Command(
+    "bench",
+    "Measure reorders beside memcpy, numpy, torch and oneDNN, in the spelling of oneDNN's benchdnn.",
+    "bench --stag abcd --dtag aBcd16b --sdt f32 8x256x56x56",
+    _add_arguments,
+    _run,
+    _lay_out,
+)
