@@ -96,7 +96,7 @@ def measure(case: Case, threads: int, peers: tuple[str, ...] = PEERS, seconds: f
         if not np.array_equal(dst, ours):
             differs.append(peer.name)
         candidates.append(peer)
-    times = _rounds([peer.run for peer in candidates], seconds)
+    times = _rounds([peer.run for peer in candidates], threads, seconds)
     own = [sample for sample in times[0] if sample is not None]
     ratios = {peer.name: median(_ratios(times[k], times[0])) for k, peer in enumerate(candidates) if k}
     return Result(
@@ -135,7 +135,7 @@ def _peers(case: Case, threads: int, names: tuple[str, ...], buffers: tuple[NDAr
         yield from onednn_peers(case, *buffers)
 
 
-def _rounds(runs: list[Callable[[], Any]], seconds: float) -> list[list[float | None]]:
+def _rounds(runs: list[Callable[[], Any]], threads: int, seconds: float) -> list[list[float | None]]:
     """Return the time of one call of each candidate in each round; None where it was left out."""
     counts = []
     for run in runs:
@@ -145,12 +145,15 @@ def _rounds(runs: list[Callable[[], Any]], seconds: float) -> list[list[float | 
     spent = [0.0] * len(runs)
     for number in range(_MAX_ROUNDS):
         for k, run in enumerate(runs):
+            if threads > 1:
+                # threads of the candidate before spin for a while, above all OpenMP's
+                sleep(_PAUSE_SECONDS)
             is_slow = number > 0 and spent[k] / number > _SLOW_SECONDS
             if k > 1 and is_slow and spent[k] > seconds:
                 times[k].append(None)
                 continue
             sample = _time_of(run, counts[k])
-            spent[k] += sample * counts[k]
+            spent[k] += sample * (counts[k] + 1)
             times[k].append(sample)
         if number + 1 >= _MIN_ROUNDS and spent[0] > seconds / 2 and max(spent) > seconds:
             break
@@ -158,9 +161,7 @@ def _rounds(runs: list[Callable[[], Any]], seconds: float) -> list[list[float | 
 
 
 def _time_of(run: Callable[[], Any], count: int) -> float:
-    # threads of the candidate before spin for a while, above all OpenMP's
-    sleep(_PAUSE_SECONDS)
-    run()
+    run()  # untimed: what the caches hold is then its own
     start = perf_counter()
     for _ in range(count):
         run()

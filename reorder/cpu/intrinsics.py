@@ -52,10 +52,10 @@ def run_inner(
         kernel = read(zero)
         with builder.if_else(builder.icmp_signed("==", kernel, int64(TRANSPOSED))) as (transposed, otherwise):
             with transposed:
-                tables = builder.add(box, builder.shl(builder.add(at, int64(6)), int64(3)))
-                columns = Nest(own(0), valid(1), own(5), tables)
-                rows = Nest(own(2), own(3), own(4), builder.add(tables, builder.shl(own(0), int64(3))))
-                emit_transposed(elements, (src_at, src), (dst_at, dst), columns, rows, (first, last, read(int64(4))))
+                tables = builder.add(box, builder.shl(builder.add(at, int64(7)), int64(3)))
+                columns = Nest(own(0), valid(1), own(4), tables)
+                rows = Nest(own(2), own(3), own(5), builder.add(tables, builder.shl(own(0), int64(3))))
+                emit_transposed(elements, (src_at, src), (dst_at, dst), columns, rows, (first, last, read(int64(4)), own(6)))
             with otherwise:
                 tables = builder.add(box, builder.shl(builder.add(at, int64(6)), int64(3)))
                 lines = Rows(first, last, valid(1), tables, builder.add(tables, builder.shl(own(0), int64(3))))

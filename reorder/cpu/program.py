@@ -3,8 +3,9 @@
 A record of a box is [kernel, src, dst, outer loops, end of src], four numbers for each
 outer loop (extent, valid, src stride, dst stride; outermost first), and what the kernel
 takes: [rows, valid] with the loop of the columns and two tables, src and dst offsets of
-the rows; or for transposed nests [columns, valid, rows, valid, packed rows,
-packed columns] and two tables, dst offsets of the columns and src offsets of the rows. A task is [start of a record, first,
+the rows; or for transposed nests [columns, valid, rows, valid, run of the columns in dst,
+run of the rows in src, how far the last row starts behind the first] and two tables, dst
+offsets of the columns and src offsets of the rows. A task is [start of a record, first,
 last, low, high]: a range of the outermost loop and one of the kernel's rows or columns.
 A point is [src, dst]: where a box is placed; src `NOWHERE` there means zeros.
 """
@@ -86,7 +87,17 @@ def encode(boxes: tuple[Box, ...], end: int) -> tuple[NDArray[np.int64], list[Re
             program += _numbers(node)
         if kernel == TRANSPOSED:
             to, fro = _table(columns, 1), _table(rows, 0)
-            program += [len(to), _valid(columns), len(fro), _valid(rows), _packed(to, rows), _packed(fro, columns), *to, *fro]
+            program += [
+                len(to),
+                _valid(columns),
+                len(fro),
+                _valid(rows),
+                _run(columns, rows, 1),
+                _run(rows, columns, 0),
+                max(fro),
+                *to,
+                *fro,
+            ]
             inner, grain = len(to), _GRAIN
         else:
             fro, to = _table(rows, 0), _table(rows, 1)
@@ -105,10 +116,15 @@ def _valid(nest: tuple[Node, ...]) -> int:
     return prod(node.extent for node in nest[:-1]) * nest[-1].valid
 
 
-def _packed(table: list[int], nest: tuple[Node, ...]) -> int:
-    """Return the size of a nest whose copies follow each other without a gap on the other side, or 0."""
-    size = prod(node.extent for node in nest)
-    return size if table == list(range(0, len(table) * size, size)) and _valid(nest) == size else 0
+def _run(nest: tuple[Node, ...], other: tuple[Node, ...], side: int) -> int:
+    """Return how many elements of a nest follow each other on a side with no gap but the other nest's size, or 0."""
+    size = prod(node.extent for node in other)
+    run = 1
+    for node in nest:
+        if node.strides[side] != run * size:
+            break
+        run *= node.extent
+    return run if run > 1 else 0
 
 
 def _table(nest: tuple[Node, ...], side: int) -> list[int]:

@@ -9,85 +9,31 @@ from llvmlite import ir
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = ["LANE_BITS", "concatenate", "mask", "transpose"]
+__all__ = ["LANE_BITS", "concatenate", "mask", "pick", "transpose"]
 
 # shuffles within so many bits are one instruction everywhere
 LANE_BITS = 128
 
 
-def transpose(builder: Any, lines: list[Any], wide: int) -> list[Any]:
-    """Turn `high` vectors of `wide` elements into `wide` vectors of `high`.
+def transpose(builder: Any, lines: list[Any]) -> list[Any]:
+    """Transpose n vectors in each 128-bit lane: their elements, read one vector after the other, come column by column.
 
-    The longer side is first cut into squares of the shorter one.
+    A lane is an n x m matrix, n a power of two up to the m elements that a lane holds. Zipping
+    the first half of the vectors with the second moves one bit of the index of the row to the
+    front of that of the column, so log2(n) rounds make a transposition, all of them of one
+    kind of unpack instruction.
     """
-    high = len(lines)
-    if high > wide:
-        # blocks of `wide` rows, transposed each, joined side by side
-        blocks = [_square(builder, lines[k : k + wide]) for k in range(0, high, wide)]
-        return [concatenate(builder, [block[i] for block in blocks]) for i in range(wide)]
-    undefined = ir.Constant(lines[0].type, ir.Undefined)
-    parts = []
-    for start in range(0, wide, high):
-        picks = mask(range(start, start + high))
-        parts += _square(builder, [builder.shuffle_vector(line, undefined, picks) if high < wide else line for line in lines])
-    return parts
-
-
-def _square(builder: Any, lines: list[Any]) -> list[Any]:
-    """Transpose V vectors of V elements.
-
-    First in each 128-bit lane, by the unpack instructions that every machine has: lines of
-    a pair are interleaved by elements, pairs of pairs by two elements, and so on. Then whole
-    lanes change places: pairs at half the distance exchange halves, then quarters.
-    """
-    side = len(lines)
-    lane = min(side, LANE_BITS // lines[0].type.element.width)
-    groups = [_in_lanes(builder, lines[k : k + lane], lane) for k in range(0, side, lane)]
-    columns: list[Any] = [None] * side
-    for k in range(lane):
-        across = [group[k] for group in groups]
-        distance = len(groups) // 2
-        while distance:
-            low = mask(_exchange(side, lane, distance, upper=False))
-            high = mask(_exchange(side, lane, distance, upper=True))
-            for i in range(len(across)):
-                if not i & distance:
-                    pair = across[i], across[i + distance]
-                    across[i], across[i + distance] = builder.shuffle_vector(*pair, low), builder.shuffle_vector(*pair, high)
-            distance //= 2
-        for n, vector in enumerate(across):
-            columns[n * lane + k] = vector
-    return columns
-
-
-def _in_lanes(builder: Any, lines: list[Any], lane: int) -> list[Any]:
-    """Transpose the first `lane` rows of every lane."""
-    side = lines[0].type.count
-    grain = 1
-    groups = [[line] for line in lines]
-    while len(groups) > 1:
-        picks = []
-        for half in (0, lane // 2):
-            chunks = [range(n + half + c, n + half + c + grain) for n in range(0, side, lane) for c in range(0, lane // 2, grain)]
-            picks.append(mask(j + from_second * side for chunk in chunks for from_second in (0, 1) for j in chunk))
-        joined = []
-        for first, second in zip(groups[0::2], groups[1::2], strict=True):
-            joined.append([builder.shuffle_vector(a, b, mask) for a, b in zip(first, second, strict=True) for mask in picks])
-        groups = joined
-        grain *= 2
-    return groups[0]
-
-
-def _exchange(side: int, lane: int, distance: int, *, upper: bool) -> list[int]:
-    """Return which elements of two vectors make the first, or the second, after an exchange of lanes."""
-    picks = []
-    for j in range(side):
-        is_second = bool(j // lane & distance)
-        if upper:
-            picks.append(side + j if is_second else j + distance * lane)
-        else:
-            picks.append(side + j - distance * lane if is_second else j)
-    return picks
+    count = lines[0].type.count
+    lane = min(count, LANE_BITS // lines[0].type.element.width)
+    halves = []
+    for start in (0, lane // 2):
+        both = ((first + start + k, count + first + start + k) for first in range(0, count, lane) for k in range(lane // 2))
+        halves.append(mask(j for pair in both for j in pair))
+    distance = len(lines) // 2
+    rounds = len(lines).bit_length() - 1
+    for _ in range(rounds):
+        lines = [builder.shuffle_vector(lines[k], lines[k + distance], half) for k in range(distance) for half in halves]
+    return lines
 
 
 def concatenate(builder: Any, vectors: list[Any]) -> Any:
@@ -96,6 +42,11 @@ def concatenate(builder: Any, vectors: list[Any]) -> Any:
         both = mask(range(2 * vectors[0].type.count))
         vectors = [builder.shuffle_vector(*vectors[k : k + 2], both) for k in range(0, len(vectors), 2)]
     return vectors[0]
+
+
+def pick(builder: Any, vector: Any, picks: Iterable[int]) -> Any:
+    """Return some elements of a vector, in an order of their own."""
+    return builder.shuffle_vector(vector, ir.Constant(vector.type, ir.Undefined), mask(picks))
 
 
 def mask(picks: Iterable[int]) -> Any:

@@ -2,9 +2,12 @@
 
 The columns are the elements of a nest that is contiguous in src, the rows those of one
 that is contiguous in dst; two tables tell where each row starts in src and each
-column in dst. A tile of rows x columns is loaded as one vector along src for each row,
-transposed in registers, and stored as one vector along dst for each column. LLVM
-splits vectors where the machine's are shorter.
+column in dst. A tile is loaded as 128 bits along src for each of its rows, transposed in
+registers, and stored as one vector along dst for each of its columns.
+
+Tiles are always whole. Where the rows or columns of a nest fill none, the tile in
+question reads rows from a table that points to zeros for those that hold no data, and to
+copies for those that end with src, and stores columns that do not exist to a dump.
 """
 
 from __future__ import annotations
@@ -12,82 +15,213 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from llvmlite import ir
+from numba.core import cgutils
 
-from reorder.cpu.emit import I64, int64, loop, maximum, minimum, register_bits
-from reorder.cpu.registers import LANE_BITS, concatenate, mask, transpose
+from reorder.cpu.emit import I64, int64, loop, maximum, minimum
+from reorder.cpu.interleave import emit_interleaved
+from reorder.cpu.registers import LANE_BITS, concatenate, pick, transpose
 
 if TYPE_CHECKING:
     from reorder.cpu.emit import Elements, Place
 
-__all__ = ["Nest", "emit_transposed", "tile_side"]
+__all__ = ["MAX_COLUMNS", "Nest", "emit_transposed", "heights"]
 
-# Elements on the short side of a tile for nests that are no longer.
-_SHORT = 4
+_BYTE = ir.IntType(8)
+_LINE_NBYTES = 64
+# Columns of a tile that is swept row block after row block: two cache lines of src.
+_SWEEP_NBYTES = 128
+# As many columns as a call may have: a row of zeros is that long.
+MAX_COLUMNS = 1 << 11
 
 
 class Nest(NamedTuple):
     """One of the two nests: elements, valid ones, and the table of the other side's offsets.
 
-    `packed` is its extent if it is all data and its copies follow each other without a gap
-    on the side where it is contiguous, else 0.
+    `run` is how many of its first elements, and of each as many that follow, lie on the other side
+    with no gap but the other nest's size, or 0.
     """
 
     extent: Any
     valid: Any
-    packed: Any
+    run: Any
     table: Any
 
-
-def tile_side(bits: int, register: int) -> int:
-    """Return the side of a tile whose rows fit half the vector registers of a machine.
-
-    `register` is their width in bits. 512-bit machines have 32 of them, others 16.
-    """
-    fit = register // bits
-    return max(2, min(fit, 16 if register > 2 * LANE_BITS else max(8, LANE_BITS // bits)))
+    def at(self, builder: Any, place: Place, index: Any) -> Place:
+        """Return where an element lies on the side where the nest is not contiguous."""
+        return place[0], builder.add(place[1], builder.load(_pointer(builder, self.table, index)))
 
 
-def emit_transposed(elements: Elements, src: Place, dst: Place, columns: Nest, rows: Nest, span: tuple[Any, Any, Any]) -> None:
+def heights(bits: int) -> tuple[int, ...]:
+    """Return how many rows tiles may have: a cache line, a half of it and so on down to 32 bits."""
+    line = _LINE_NBYTES * 8 // bits
+    return tuple(line >> k for k in range(5) if line >> k >= max(2, 32 // bits))
+
+
+def emit_transposed(elements: Elements, src: Place, dst: Place, columns: Nest, rows: Nest, span: tuple[Any, Any, Any, Any]) -> None:
     """Move two nests; what is not valid in either is written zero.
 
-    `span` is the range of columns to write, and the end of what may be read of src.
+    `span` is the range of columns to write, the end of what may be read of src, and how far
+    the last row starts behind the first.
     """
     builder = elements.builder
     if elements.is_nibble:
-        _emit_scalar(elements, src, dst, columns, rows, span)
+        _emit_scalar(elements, src, dst, columns, rows, span[:2])
         return
-    side = tile_side(elements.bits, register_bits())
+    first, stop, _, _ = span
+    last = minimum(builder, stop, columns.valid)
     done = builder.append_basic_block("moved")
-    last = minimum(builder, span[1], columns.valid)
-    for count in range(2, _SHORT + 1):
-        has_room = builder.icmp_signed(">=", builder.sub(last, span[0]), int64(side))
-        with builder.if_then(builder.and_(builder.icmp_signed("==", rows.packed, int64(count)), has_room)):
-            _emit_interleave(elements, src, dst, columns, rows, (span[0], last), (count, side))
+    emit_interleaved(elements, src, dst, columns, rows, (first, last), done)
+    for height in heights(elements.bits):
+        # whole lines are best where few of their rows are moved twice
+        twice = builder.and_(builder.neg(rows.extent), int64(height - 1))
+        most = builder.lshr(rows.extent, int64(3)) if height * elements.bits == _LINE_NBYTES * 8 else int64(height)
+        fits = builder.and_(builder.icmp_signed(">=", rows.extent, int64(height)), builder.icmp_signed("<=", twice, most))
+        with builder.if_then(fits):
+            _emit_strips(elements, src, dst, columns, rows, (first, last, *span[2:]), height)
             builder.branch(done)
-        is_all = builder.and_(builder.icmp_signed("==", span[0], int64(0)), builder.icmp_signed("==", last, columns.packed))
-        has_room = builder.and_(builder.icmp_signed("==", rows.valid, rows.extent), builder.icmp_signed(">=", rows.valid, int64(side)))
-        with builder.if_then(builder.and_(builder.icmp_signed("==", columns.packed, int64(count)), builder.and_(is_all, has_room))):
-            _emit_deinterleave(elements, src, dst, columns, rows, (count, side))
-            builder.branch(done)
-    is_narrow = builder.icmp_signed("<=", columns.valid, int64(_SHORT))
-    is_flat = builder.icmp_signed("<=", rows.extent, int64(_SHORT))
-    with builder.if_else(is_narrow) as (narrow, wide):
-        with narrow:
-            _emit_tiles(elements, src, dst, columns, rows, span, (side, _SHORT))
-        with wide, builder.if_else(is_flat) as (flat, square):
-            with flat:
-                _emit_tiles(elements, src, dst, columns, rows, span, (_SHORT, side))
-            with square:
-                _emit_tiles(elements, src, dst, columns, rows, span, (side, side))
+    _emit_scalar(elements, src, dst, columns, rows, (first, last))
     builder.branch(done)
     builder.position_at_end(done)
-    with loop(builder, maximum(builder, span[0], columns.valid), span[1]) as column:
-        _clear(elements, _at(builder, dst, columns, column, int64(0)), rows.extent, side)
+    with loop(builder, maximum(builder, first, columns.valid), stop) as column:
+        _clear(elements, columns.at(builder, dst, column), rows.extent)
 
 
-def _clear(elements: Elements, place: Place, count: Any, lanes: int) -> None:
+def _emit_strips(
+    elements: Elements, src: Place, dst: Place, columns: Nest, rows: Nest, span: tuple[Any, Any, Any, Any], height: int
+) -> None:
+    """Move whole tiles of some height, in sweeps that use what they load of src at once."""
+    builder = elements.builder
+    first, last, end, reach = span
+    wide = LANE_BITS // elements.bits
+    sweep = _SWEEP_NBYTES * 8 // elements.bits
+    back_column = builder.sub(last, int64(wide))
+    is_narrow = builder.icmp_signed("<", back_column, first)
+    room = _Room(elements, height, wide)
+    # rows may be read beyond the last column, but not beyond the end of src
+    far = builder.add(builder.add(src[1], reach), builder.add(first, int64(wide)))
+    is_tight = builder.and_(is_narrow, builder.icmp_signed(">", far, end))
+    back_row = builder.sub(rows.extent, int64(height))
+    # one block of rows needs no sweeps
+    step = builder.select(builder.icmp_signed("==", back_row, int64(0)), int64(MAX_COLUMNS), int64(sweep))
+    with cgutils.for_range_slice(builder, first, last, step, inc=True) as (start, _):
+        stop = minimum(builder, builder.add(start, step), last)
+        with loop(builder, int64(0), rows.extent, height) as next_row:
+            row = minimum(builder, next_row, back_row)
+            is_ragged = builder.icmp_signed(">", builder.add(row, int64(height)), rows.valid)
+            must_list = builder.or_(is_ragged, is_tight)
+            with builder.if_then(must_list):
+                room.list_rows(src, rows, row, (first, last, end), is_tight)
+            row_table = builder.select(must_list, room.rows, _entry(builder, rows.table, row))
+            to = dst[0], builder.add(dst[1], row)
+            with builder.if_then(is_narrow):
+                room.list_columns(to, columns, first, last)
+            with loop(builder, start, stop, wide) as next_column:
+                column = builder.select(is_narrow, next_column, minimum(builder, next_column, back_column))
+                column_table = builder.select(is_narrow, room.columns, _entry(builder, columns.table, column))
+                _emit_tile(elements, (src[0], builder.add(src[1], column)), to, (row_table, column_table), height)
+
+
+def _emit_tile(elements: Elements, src: Place, dst: Place, tables: tuple[Any, Any], height: int) -> None:
+    """Move one tile."""
+    builder = elements.builder
+    wide = LANE_BITS // elements.bits
+    across = min(height, wide)
+    lines = [elements.load_vector(src[0], builder.add(src[1], _load(builder, tables[0], k)), wide) for k in range(height)]
+    # the lanes of a vector are rows `across` apart
+    joined = [concatenate(builder, lines[k::across]) for k in range(across)]
+    vectors = transpose(builder, joined)
+    each = wide // across
+    for k, vector in enumerate(vectors):
+        for i in range(each):
+            column = pick(builder, vector, range(i * across, (i + 1) * across)) if each > 1 else vector
+            elements.store_vector(column, dst[0], builder.add(dst[1], _load(builder, tables[1], k * each + i)))
+
+
+class _Room:
+    """Room on the stack for tables of rows and columns that a nest does not have as they are needed."""
+
+    def __init__(self, elements: Elements, height: int, wide: int) -> None:
+        self.elements = elements
+        self.height, self.wide = height, wide
+        builder = elements.builder
+        self.rows = builder.ptrtoint(cgutils.alloca_once(builder, I64, size=height), I64)
+        self.columns = builder.ptrtoint(cgutils.alloca_once(builder, I64, size=wide), I64)
+        size = elements.bits // 8
+        # a row, and room to move it to where src has its elements within their own size
+        self.copies = builder.ptrtoint(cgutils.alloca_once(builder, _BYTE, size=(height * wide + 1) * size), I64)
+        self.dump = builder.ptrtoint(cgutils.alloca_once(builder, _BYTE, size=(height + 1) * size), I64)
+        self.zeros = builder.ptrtoint(_zeros(builder, (MAX_COLUMNS + wide + 1) * 8), I64)
+
+    def _offset(self, address: Any, place: Place) -> Any:
+        """Return how many elements behind a place some room begins; room is larger by one element than used."""
+        builder = self.elements.builder
+        size = self.elements.bits // 8
+        apart = builder.sub(address, builder.add(place[0], builder.mul(place[1], int64(size))))
+        return builder.ashr(builder.add(apart, int64(size - 1)), int64(size.bit_length() - 1))
+
+    def list_columns(self, dst: Place, columns: Nest, first: Any, last: Any) -> None:
+        """List the columns from `first` on, the dump for those from `last` on."""
+        builder = self.elements.builder
+        for k in range(self.wide):
+            column = builder.add(first, int64(k))
+            is_real = builder.icmp_signed("<", column, last)
+            real = builder.load(_pointer(builder, columns.table, builder.select(is_real, column, first)))
+            offset = builder.select(is_real, real, self._offset(self.dump, dst))
+            builder.store(offset, _pointer(builder, self.columns, int64(k)))
+
+    def list_rows(self, src: Place, rows: Nest, row: Any, ends: tuple[Any, Any, Any], is_tight: Any) -> None:
+        """List rows: zeros for those that are not valid, copies of those that end with src."""
+        builder = self.elements.builder
+        first, last, end = ends
+        count = builder.sub(last, first)
+        with loop(builder, int64(0), int64(self.height)) as k:
+            at = builder.add(row, k)
+            is_real = builder.icmp_signed("<", at, rows.valid)
+            slot = _pointer(builder, self.rows, k)
+            with builder.if_else(is_real) as (real, zero):
+                with real:
+                    offset = builder.load(_pointer(builder, rows.table, at))
+                    builder.store(offset, slot)
+                    begin = builder.add(builder.add(src[1], offset), first)
+                    is_over = builder.icmp_signed(">", builder.add(begin, int64(self.wide)), end)
+                    with builder.if_then(builder.and_(is_tight, is_over)):
+                        own = self._offset(self.copies, (src[0], builder.add(src[1], first)))
+                        own = builder.add(own, builder.mul(k, int64(self.wide)))
+                        builder.store(own, slot)
+                        to = src[0], builder.add(builder.add(src[1], own), first)
+                        self.elements.copy_part((src[0], begin), to, count, self.wide)
+                with zero:
+                    builder.store(self._offset(self.zeros, src), slot)
+
+
+def _zeros(builder: Any, nbytes: int) -> Any:
+    """Return the address of constant zeros, shared by all kernels of a module."""
+    name = f"memdesc.zeros.{nbytes}"
+    module = builder.module
+    if name not in module.globals:
+        kind = ir.ArrayType(_BYTE, nbytes)
+        zeros = ir.GlobalVariable(module, kind, name)
+        zeros.initializer, zeros.global_constant, zeros.linkage, zeros.align = ir.Constant(kind, None), True, "private", 64
+    return module.globals[name]
+
+
+def _pointer(builder: Any, table: Any, index: Any) -> Any:
+    return builder.gep(builder.inttoptr(table, I64.as_pointer()), [index])
+
+
+def _load(builder: Any, table: Any, index: int) -> Any:
+    return builder.load(_pointer(builder, table, int64(index)))
+
+
+def _entry(builder: Any, table: Any, index: Any) -> Any:
+    """Return the address of an entry."""
+    return builder.add(table, builder.shl(index, int64(3)))
+
+
+def _clear(elements: Elements, place: Place, count: Any) -> None:
     """Write zeros with vectors, the rest one by one."""
     builder = elements.builder
+    lanes = LANE_BITS // elements.bits
     whole = builder.and_(count, int64(-lanes))
     with loop(builder, int64(0), whole, lanes) as i:
         elements.store_vector(ir.Constant(elements.vector(lanes), None), place[0], builder.add(place[1], i))
@@ -95,128 +229,15 @@ def _clear(elements: Elements, place: Place, count: Any, lanes: int) -> None:
         elements.store(elements.zero, place[0], builder.add(place[1], i))
 
 
-def _at(builder: Any, place: Place, nest: Nest, index: Any, along: Any) -> Place:
-    """Return where an element of a nest lies on the side where it is not contiguous."""
-    offset = builder.load(builder.gep(builder.inttoptr(nest.table, I64.as_pointer()), [index]))
-    return place[0], builder.add(builder.add(place[1], offset), along)
-
-
-def _emit_tiles(
-    elements: Elements, src: Place, dst: Place, columns: Nest, rows: Nest, span: tuple[Any, Any, Any], shape: tuple[int, int]
-) -> None:
-    builder = elements.builder
-    high, wide = shape
-    first, last, end = span
-    last = minimum(builder, last, columns.valid)
-    # a ragged end is met by moving the last tile back, where there is room
-    back_row = builder.sub(rows.valid, int64(high))
-    can_move_row = builder.and_(builder.icmp_signed("==", rows.valid, rows.extent), builder.icmp_signed(">=", back_row, int64(0)))
-    back_column = builder.sub(last, int64(wide))
-    can_move_column = builder.icmp_signed(">=", back_column, first)
-    scratch = elements.scratch(max(high, wide))
-    # tiles without any data are only cleared
-    filled = minimum(builder, builder.and_(builder.add(rows.valid, int64(high - 1)), int64(-high)), rows.extent)
-    with builder.if_then(builder.icmp_signed("<", filled, rows.extent)), loop(builder, first, last) as column:
-        _clear(elements, _at(builder, dst, columns, column, filled), builder.sub(rows.extent, filled), high)
-    with loop(builder, first, last, wide) as next_column, loop(builder, int64(0), filled, high) as next_row:
-        column = builder.select(can_move_column, minimum(builder, next_column, back_column), next_column)
-        row = builder.select(can_move_row, minimum(builder, next_row, back_row), next_row)
-        is_full = builder.and_(
-            builder.icmp_signed("<=", builder.add(row, int64(high)), rows.valid),
-            builder.icmp_signed("<=", builder.add(column, int64(wide)), last),
-        )
-        with builder.if_else(is_full) as (full, ragged):
-            with full:
-                lines = [elements.load_vector(*_at(builder, src, rows, builder.add(row, int64(k)), column), wide) for k in range(high)]
-                for k, line in enumerate(transpose(builder, lines, wide)):
-                    elements.store_vector(line, *_at(builder, dst, columns, builder.add(column, int64(k)), row))
-            with ragged:
-                lines = []
-                for k in range(high):
-                    lines.append(_load_ragged(elements, src, rows, (builder.add(row, int64(k)), column), (last, end), (wide, scratch)))
-                count = minimum(builder, builder.sub(rows.extent, row), int64(high))
-                for k, line in enumerate(transpose(builder, lines, wide)):
-                    at = builder.add(column, int64(k))
-                    with builder.if_then(builder.icmp_signed("<", at, last)):
-                        to = _at(builder, dst, columns, at, row)
-                        # what a packed column spills into the next one is written over by that
-                        spills = builder.and_(
-                            builder.icmp_signed("!=", rows.packed, int64(0)), builder.icmp_signed("<", at, builder.sub(last, int64(high)))
-                        )
-                        is_whole = builder.icmp_signed("==", count, int64(high))
-                        with builder.if_else(builder.or_(is_whole, spills)) as (whole, part):
-                            with whole:
-                                elements.store_vector(line, *to)
-                            with part:
-                                elements.store_vector(line, *scratch)
-                                elements.copy_part(scratch, to, count, high)
-
-
-def _emit_interleave(
-    elements: Elements, src: Place, dst: Place, columns: Nest, rows: Nest, span: tuple[Any, Any], shape: tuple[int, int]
-) -> None:
-    """Move 2 to 4 rows whose columns follow each other in dst: c0 c1 c2 c0 c1 c2 ..."""
-    builder = elements.builder
-    count, side = shape
-    end = builder.sub(span[1], int64(side))
-    with loop(builder, *span, side) as next_column:
-        column = minimum(builder, next_column, end)
-        lines = [elements.load_vector(*_at(builder, src, rows, int64(k), column), side) for k in range(count)]
-        together = concatenate(builder, [*lines, *lines[: 4 - count]] if count > 2 else lines)  # noqa: PLR2004 - in pairs
-        picks = mask(j % count * side + j // count for j in range(count * side))
-        undefined = ir.Constant(together.type, ir.Undefined)
-        elements.store_vector(builder.shuffle_vector(together, undefined, picks), *_at(builder, dst, columns, column, int64(0)))
-
-
-def _emit_deinterleave(elements: Elements, src: Place, dst: Place, columns: Nest, rows: Nest, shape: tuple[int, int]) -> None:
-    """Move 2 to 4 columns whose rows follow each other in src."""
-    builder = elements.builder
-    count, side = shape
-    end = builder.sub(rows.valid, int64(side))
-    with loop(builder, int64(0), rows.valid, side) as next_row:
-        row = minimum(builder, next_row, end)
-        together = elements.load_vector(*_at(builder, src, rows, row, int64(0)), count * side)
-        undefined = ir.Constant(together.type, ir.Undefined)
-        for k in range(count):
-            picks = mask(j * count + k for j in range(side))
-            elements.store_vector(builder.shuffle_vector(together, undefined, picks), *_at(builder, dst, columns, int64(k), row))
-
-
-def _load_ragged(elements: Elements, src: Place, rows: Nest, tile: tuple[Any, Any], ends: tuple[Any, Any], room: tuple[int, Place]) -> Any:
-    """Return one row of a tile: zeros beyond the valid rows, anything beyond the last column."""
-    builder = elements.builder
-    (row, column), (last, end), (wide, scratch) = tile, ends, room
-    zero = ir.Constant(elements.vector(wide), None)
-    before = builder.block
-    with builder.if_then(builder.icmp_signed("<", row, rows.valid)):
-        fro = _at(builder, src, rows, row, column)
-        fits = builder.icmp_signed("<=", builder.add(fro[1], int64(wide)), end)
-        with builder.if_else(fits) as (inside, outside):
-            with inside:
-                whole = elements.load_vector(*fro, wide)
-                whole_block = builder.block
-            with outside:
-                elements.copy_part(fro, scratch, builder.sub(last, column), wide)
-                part = elements.load_vector(*scratch, wide)
-                part_block = builder.block
-        found = builder.phi(zero.type)
-        found.add_incoming(whole, whole_block)
-        found.add_incoming(part, part_block)
-        found_block = builder.block
-    line = builder.phi(zero.type)
-    line.add_incoming(zero, before)
-    line.add_incoming(found, found_block)
-    return line
-
-
-def _emit_scalar(elements: Elements, src: Place, dst: Place, columns: Nest, rows: Nest, span: tuple[Any, Any, Any]) -> None:
-    """Move element by element: 4-bit ones have no vectors."""
+def _emit_scalar(elements: Elements, src: Place, dst: Place, columns: Nest, rows: Nest, span: tuple[Any, Any]) -> None:
+    """Move element by element: 4-bit ones have no vectors, and fewer rows than the least tile has are no work."""
     builder = elements.builder
     zero = int64(0)
-    with loop(builder, span[0], span[1]) as column:
+    with loop(builder, *span) as column:
         valid = builder.select(builder.icmp_signed("<", column, columns.valid), rows.valid, zero)
-        to = _at(builder, dst, columns, column, zero)
+        to = columns.at(builder, dst, column)
         with loop(builder, zero, valid) as row:
-            elements.store(elements.load(*_at(builder, src, rows, row, column)), to[0], builder.add(to[1], row))
+            fro, index = rows.at(builder, src, row)
+            elements.store(elements.load(fro, builder.add(index, column)), to[0], builder.add(to[1], row))
         with loop(builder, valid, rows.extent) as row:
             elements.store(elements.zero, to[0], builder.add(to[1], row))

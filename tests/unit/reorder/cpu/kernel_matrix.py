@@ -1,7 +1,7 @@
 """Reorders that take one kernel through every remainder of its tiles; run by test_kernels.py.
 
-As a program: `kernel_matrix.py BITS` runs the kernels as a machine with vector registers
-of so many bits would.
+As a program it runs all of them: with NUMBA_CPU_NAME and NUMBA_CPU_FEATURES set as another
+machine would, one with shorter vectors above all.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ from __future__ import annotations
 import sys
 from itertools import product
 from typing import TYPE_CHECKING
-from unittest import mock
 
 import numpy as np
 
@@ -45,6 +44,10 @@ def _sizes() -> Iterator[tuple[int, int]]:
     for i, j in product(range(_TILE), range(_TILE)):
         yield i + _TILE * ((i + j) % 2 or not i), j + _TILE * (i // 2 % 2 or not j)
     for i, j in product((1, 2, 3, 4), (32, 33, 40)):
+        yield i, j
+        yield j, i
+    # tiles of whole cache lines, and sweeps of more columns than one
+    for i, j in product((5, 16, 70, 130), (63, 64, 66, 72, 129)):
         yield i, j
         yield j, i
 
@@ -88,9 +91,5 @@ def strided(bits: int) -> set[str]:
 
 
 if __name__ == "__main__":
-    with (
-        mock.patch("reorder.cpu.run.register_bits", return_value=int(sys.argv[1])),
-        mock.patch("reorder.cpu.transpose.register_bits", return_value=int(sys.argv[1])),
-    ):
-        for bits in DTYPES:
-            sys.stdout.write(f"{bits} {sorted(transposed(bits) | runs(bits) | strided(bits))}\n")
+    for bits in DTYPES:
+        sys.stdout.write(f"{bits} {sorted(transposed(bits) | runs(bits) | strided(bits))}\n")

@@ -15,7 +15,7 @@ from memdesc import memory_desc
 from reorder import Box, Node, plan_reorder
 from reorder.cpu.choose import KERNELS, RUN, STRIDED, TRANSPOSED, choose
 from reorder.cpu.program import Record, encode, split, tile
-from reorder.cpu.transpose import tile_side
+from reorder.cpu.transpose import heights
 from reorder.passes import split_node, widen
 from tests.reorders import box_map
 from tests.strategies import desc_pairs
@@ -117,10 +117,11 @@ def test_parts_of_a_large_box_are_nearly_equal() -> None:
     assert max(loads) < 1.1 * min(loads)
 
 
-def test_a_tile_is_as_wide_as_the_registers_and_leaves_room_for_a_second_one() -> None:
-    assert [tile_side(bits, 512) for bits in (8, 16, 32, 64)] == [16, 16, 16, 8]
-    assert [tile_side(bits, 256) for bits in (8, 16, 32, 64)] == [16, 8, 8, 4]
-    assert [tile_side(bits, 128) for bits in (8, 16, 32, 64)] == [16, 8, 4, 2]
+def test_tiles_are_as_high_as_a_cache_line_and_as_parts_of_it() -> None:
+    assert heights(8) == (64, 32, 16, 8, 4)
+    assert heights(16) == (32, 16, 8, 4, 2)
+    assert heights(32) == (16, 8, 4, 2)
+    assert heights(64) == (8, 4, 2)
 
 
 def test_pairs_and_quads_become_single_elements() -> None:
