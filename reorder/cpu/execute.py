@@ -12,9 +12,12 @@ from reorder.buffers import BufferCheck, address_of, check_disjoint
 from reorder.cpu.choose import KERNELS, choose
 from reorder.cpu.program import encode, points, split, tile
 from reorder.cpu.threads import Shares, count_threads, run
+from reorder.cpu.walk import kernel
 from reorder.passes import widen
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from numpy.typing import NDArray
 
     from reorder.nodes import Box, Lookup
@@ -36,7 +39,7 @@ class PreparedReorder:
     Safe to call from several threads at once, with different dst buffers.
     """
 
-    __slots__ = ("_dst", "_parts", "_src", "kernels", "plan", "threads")
+    __slots__ = ("_direct", "_dst", "_parts", "_src", "kernels", "plan", "threads")
 
     def __init__(self, plan: ReorderPlan, threads: int | None = None) -> None:
         self.plan = plan
@@ -53,6 +56,8 @@ class PreparedReorder:
                 by_width.setdefault(width, []).append(wide)
         self._parts = [self._part(tuple(boxes), width, ()) for width, boxes in by_width.items()]
         self._parts += [self._part((box,), bits, box.lookups) for box in plan.boxes if box.lookups]
+        # small ones skip all layers in between: a call takes half as long
+        self._direct = self._parts[0].direct if len(self._parts) == 1 else None
 
     def __repr__(self) -> str:
         return f"<PreparedReorder of {self.plan!s}>"
@@ -88,6 +93,10 @@ class PreparedReorder:
         apart = dst_at - src_at
         if apart < self._src.min_nbytes and -apart < self._dst.min_nbytes:
             check_disjoint(source, self.plan.src, target, self.plan.dst)
+        if self._direct:
+            kernel, arguments = self._direct
+            kernel(src_at, dst_at, *arguments)
+            return
         for part in self._parts:
             part.run(src_at, dst_at, (source, target))
 
@@ -105,6 +114,14 @@ class _Part:
         self._shares = Shares(address_of(tasks), address_of(bounds), len(bounds) - 1, len(tasks))
         self._bits = bits
         self.lookups = lookups
+
+    @property
+    def direct(self) -> tuple[Callable[..., None], tuple[int, ...]] | None:
+        """The compiled kernel, and what it takes behind two addresses, where there is nothing to share or to place."""
+        tasks, _, parts, total = self._shares
+        if parts > 1 or self.lookups:
+            return None
+        return kernel(self._bits), (self._program, tasks, 0, total, *_AT_ORIGIN)
 
     def run(self, src_at: int, dst_at: int, buffers: object) -> None:
         """Run the boxes on src and dst that start at two addresses, and live as long as their buffers."""

@@ -36,6 +36,8 @@ HEAD, LOOP = 5, 4
 
 # Threads share what the transposing kernel takes in whole cache lines.
 _GRAIN = 64
+# Runs are short up to so many elements.
+_SHORT_RUN = 128
 # Longer runs are cut, so that threads can share them.
 _MAX_RUN = 1 << 14
 # Lookups are laid out in pieces, so that their tables stay in the cache.
@@ -55,7 +57,7 @@ class Record(NamedTuple):
 def tile(boxes: tuple[Box, ...]) -> tuple[Box, ...]:
     """Cut what a kernel takes at once to what the cache holds."""
     done: list[Box] = []
-    todo = list(reversed(boxes))
+    todo = [part for box in reversed(boxes) for part in _near(box)]
     while todo:
         box = todo.pop()
         choice = choose(box)
@@ -73,6 +75,36 @@ def tile(boxes: tuple[Box, ...]) -> tuple[Box, ...]:
         else:
             todo += split_node(box, long[-1], size)
     return tuple(done)
+
+
+def _near(box: Box) -> Iterator[Box]:
+    """Order the loops around short runs so that steps that are near in src, and others near in dst, follow each other.
+
+    Either side is then used by whole cache lines soon after each other, though each is
+    contiguous along another loop.
+    """
+    choice = choose(box)
+    run = choice.columns[0]
+    outer = box.nodes[:-1]
+    if choice.kernel == TRANSPOSED or box.is_zero or run.extent > _SHORT_RUN or len(outer) < 2:  # noqa: PLR2004 - of two loops one is nearer
+        yield box
+        return
+    near_dst = outer[-1]
+    near_src = min(outer, key=lambda node: abs(node.strides[0]) or 2**63)
+    if near_src is near_dst or near_src.valid < near_src.extent or abs(near_src.strides[0]) >= abs(near_dst.strides[0]):
+        yield box
+        return
+    # what is swept at once: some steps of one loop, inside of some of the other
+    across = max(1, _SHORT_RUN // run.extent)
+    for part in split_node(box, near_dst, across) if near_dst.extent > across else (box,):
+        if part.is_zero:
+            yield part
+            continue
+        along = max(1, TILE // min(across, near_dst.extent))
+        for whole in split_node(part, near_src, along) if near_src.extent > along else (part,):
+            inner = next(node for node in whole.nodes if node.strides == near_src.strides)
+            rest = tuple(node for node in whole.nodes if node != inner)
+            yield whole._replace(nodes=(*rest[:-2], inner, *rest[-2:]))
 
 
 def encode(boxes: tuple[Box, ...], end: int) -> tuple[NDArray[np.int64], list[Record]]:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 __all__ = ["emit_run"]
 
 # From here on a call of memmove costs less than it saves.
-_CALL_NBYTES = 1024
+_CALL_NBYTES = 768
 # Runs of exactly so many bytes are moved as one vector.
 _SHORT_NBYTES = (8, 16, 32, 64)
 
@@ -28,13 +28,17 @@ def emit_run(elements: Elements, src: Place, dst: Place, rows: Rows, run: Loop, 
     if elements.is_nibble:
         _emit_any(elements, src, dst, rows, run)
         return
-    # runs of one vector need no choice in each row
+    # runs of one vector, or of two that meet, need no choice in each row
     done = builder.append_basic_block("done")
     for nbytes in _SHORT_NBYTES:
         lanes = nbytes * 8 // elements.bits
         if lanes > 1:
             with builder.if_then(builder.icmp_signed("==", run.extent, int64(lanes))):
                 _emit_vectors(elements, src, dst, rows, (lanes, run.valid), end)
+                builder.branch(done)
+            is_two = builder.and_(builder.icmp_signed(">", run.valid, int64(lanes)), builder.icmp_signed("<", run.valid, int64(2 * lanes)))
+            with builder.if_then(is_two):
+                _emit_pairs(elements, src, dst, rows, run, lanes)
                 builder.branch(done)
     _emit_any(elements, src, dst, rows, run)
     builder.branch(done)
@@ -70,6 +74,26 @@ def _emit_vectors(elements: Elements, src: Place, dst: Place, rows: Rows, run: t
         elements.store_vector(zero, *to)
 
 
+def _emit_pairs(elements: Elements, src: Place, dst: Place, rows: Rows, run: Loop, lanes: int) -> None:
+    """Move rows of more than one vector and less than two, zeros behind."""
+    builder = elements.builder
+    data_rows = maximum(builder, minimum(builder, rows.valid, rows.last), rows.first)
+    tail = builder.sub(run.valid, int64(lanes))
+    for fro, to, _ in rows._replace(last=data_rows).each(builder, src, dst):
+        both = [elements.load_vector(fro[0], builder.add(fro[1], at), lanes) for at in (int64(0), tail)]
+        for at, vector in zip((int64(0), tail), both, strict=True):
+            elements.store_vector(vector, to[0], builder.add(to[1], at))
+        _clear(elements, to, run.valid, run.extent)
+    for _, to, _ in rows._replace(first=data_rows).each(builder, src, dst):
+        _clear(elements, to, int64(0), run.extent)
+
+
+def _clear(elements: Elements, place: Place, start: Any, stop: Any) -> None:
+    builder = elements.builder
+    with loop(builder, start, stop) as i:
+        elements.store(elements.zero, place[0], builder.add(place[1], i))
+
+
 def _emit_any(elements: Elements, src: Place, dst: Place, rows: Rows, run: Loop) -> None:
     builder = elements.builder
     for fro, to, is_valid in rows.each(builder, src, dst):
@@ -79,8 +103,7 @@ def _emit_any(elements: Elements, src: Place, dst: Place, rows: Rows, run: Loop)
                 elements.store(elements.load(fro[0], builder.add(fro[1], i)), to[0], builder.add(to[1], i))
         else:
             _copy(elements, fro, to, valid)
-        with loop(builder, valid, run.extent) as i:
-            elements.store(elements.zero, to[0], builder.add(to[1], i))
+        _clear(elements, to, valid, run.extent)
 
 
 def _copy(elements: Elements, src: Place, dst: Place, count: Any) -> None:

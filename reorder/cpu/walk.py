@@ -23,7 +23,7 @@ from reorder.nodes import NOWHERE
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["cache_folder", "compiled_kernels", "walk", "walk_parallel"]
+__all__ = ["cache_folder", "compiled_kernels", "kernel", "walk", "walk_parallel"]
 
 # numba has no type of 4 bits; its boolean stands for one
 _UNITS = {4: np.bool_(0), 8: np.uint8(0), 16: np.uint16(0), 32: np.uint32(0), 64: np.uint64(0)}
@@ -46,14 +46,18 @@ _kernels: dict[int, _Kernel] = {}
 
 def walk(src_at: int, dst_at: int, program: int, tasks: int, begin: int, end: int, places: int, count: int, bits: int) -> None:
     """Run tasks `begin` to `end`, each at `count` places, on elements of `bits` bits."""
-    kernel = _kernels.get(bits) or _compile(bits)
-    kernel.call(src_at, dst_at, program, tasks, begin, end, places, count)
+    kernel(bits)(src_at, dst_at, program, tasks, begin, end, places, count)
+
+
+def kernel(bits: int) -> Callable[..., None]:
+    """Return the compiled walker of elements of `bits` bits; it takes what `walk` takes before."""
+    return (_kernels.get(bits) or _compile(bits)).call
 
 
 def walk_parallel(src_at: int, dst_at: int, program: int, tasks: int, bounds: int, parts: int, places: int, count: int, bits: int) -> None:
     """Run all parts at once on numba's threads."""
-    kernel = _kernels.get(bits) or _compile(bits)
-    _run_parts(kernel.address, src_at, dst_at, program, tasks, bounds, parts, places, count)
+    compiled = _kernels.get(bits) or _compile(bits)
+    _run_parts(compiled.address, src_at, dst_at, program, tasks, bounds, parts, places, count)
 
 
 def cache_folder() -> str | None:
