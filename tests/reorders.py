@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from memdesc import MemoryDesc
     from reorder import Box, ReorderPlan
 
-__all__ = ["box_map", "element_map", "expect", "forced_parts", "move_guarded", "random_bytes", "spoil_padding"]
+__all__ = ["beyond_caches", "box_map", "element_map", "expect", "forced_parts", "move_guarded", "random_bytes", "spoil_padding"]
 
 
 def random_bytes(count: int, seed: int) -> NDArray[np.uint8]:
@@ -123,6 +123,15 @@ def forced_parts(parts: int) -> Iterator[None]:
     with ExitStack() as stack:
         stack.enter_context(mock.patch("reorder.cpu.execute._SERIAL_NBYTES", 0))
         stack.enter_context(mock.patch("reorder.cpu.execute.count_threads", return_value=parts))
+        yield
+
+
+@contextmanager
+def beyond_caches() -> Iterator[None]:
+    """Let reorders of any size be taken for ones that no cache holds."""
+    with ExitStack() as stack:
+        stack.enter_context(mock.patch("reorder.cpu.execute._cache_nbytes", return_value=-1))
+        stack.enter_context(mock.patch("reorder.cpu.execute._FAR_NBYTES", -1))
         yield
 
 

@@ -14,6 +14,8 @@ from llvmlite import binding, ir
 from numba import types
 from numba.core import cgutils
 
+from reorder.cpu.choose import LINE_BITS
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -68,12 +70,14 @@ class Elements:
     builder : llvmlite.ir.IRBuilder
         Where the instructions go.
     unit : numba type
-        uint8 to uint64; boolean stands for 4 bits, since numba has no such type.
+        uint8 to uint64; boolean stands for 4 bits, since numba has no such type. Signed
+        ones stand for stores of whole cache lines past the caches.
     """
 
     def __init__(self, builder: Any, unit: Any) -> None:
         self.builder = builder
         self.is_nibble = unit == types.boolean
+        self.streams = not self.is_nibble and unit.signed
         self.bits = 4 if self.is_nibble else unit.bitwidth
         self.type = _BYTE if self.is_nibble else ir.IntType(unit.bitwidth)
         self.zero = ir.Constant(self.type, 0)
@@ -120,6 +124,15 @@ class Elements:
     def store_vector(self, value: Any, address: Any, index: Any) -> None:
         """Write neighbouring elements from one vector."""
         self.builder.store(value, self.pointer(address, index, value.type)).align = 1
+
+    def store_line(self, value: Any, address: Any, index: Any) -> None:
+        """Write a vector, past the caches if it is a whole line and the kernel streams."""
+        if not self.streams or value.type.count * self.bits != LINE_BITS:
+            self.store_vector(value, address, index)
+            return
+        store = self.builder.store(value, self.pointer(address, index, value.type))
+        store.align = LINE_BITS // 8
+        store.set_metadata("nontemporal", self.builder.module.add_metadata([ir.Constant(ir.IntType(32), 1)]))
 
     def copy_part(self, src: Place, dst: Place, count: Any, lanes: int) -> None:
         """Copy fewer than `lanes` elements: a half, a quarter, ... as the bits of `count` say."""

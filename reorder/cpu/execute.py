@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+from functools import cache
 from operator import index as to_int
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from memdesc import MemdescError
 from reorder.buffers import BufferCheck, address_of, check_disjoint
-from reorder.cpu.choose import KERNELS, choose
-from reorder.cpu.program import encode, points, split, tile
+from reorder.cpu.choose import KERNELS, LINE_BITS, choose
+from reorder.cpu.program import encode, fills_lines, points, split, tile
 from reorder.cpu.threads import Shares, count_threads, run
 from reorder.cpu.walk import kernel
 from reorder.passes import widen
@@ -27,6 +30,12 @@ __all__ = ["PreparedReorder"]
 
 # Below this many bytes a second thread costs more than it saves.
 _SERIAL_NBYTES = 1 << 19
+
+_LINE_NBYTES = LINE_BITS // 8
+# From here on src is read from beyond the caches of one core.
+_FAR_NBYTES = 8 << 20
+# More than the caches hold, for certain, where the system does not say how much they do.
+_LARGE_NBYTES = 64 << 20
 
 _WHOLE_BYTES = (8, 16, 32, 64)
 _ORIGIN = np.zeros((1, 2), np.int64)
@@ -49,28 +58,32 @@ class PreparedReorder:
         # the micro-kernels it consists of, and the width of their elements
         self.kernels: tuple[str, ...] = ()
         bits = plan.dst.dtype.bits
+        streams = self._src.min_nbytes + self._dst.min_nbytes > _cache_nbytes()
         by_width: dict[int, list[Box]] = {}
         for box in plan.boxes:
             if not box.lookups:
                 wide, width = widen(box, bits)
-                by_width.setdefault(width, []).append(wide)
+                for part in tile((wide,)):
+                    key = -width if streams and width in _WHOLE_BYTES and fills_lines(part, width) else width
+                    by_width.setdefault(key, []).append(part)
         self._parts = [self._part(tuple(boxes), width, ()) for width, boxes in by_width.items()]
-        self._parts += [self._part((box,), bits, box.lookups) for box in plan.boxes if box.lookups]
+        self._parts += [self._part(tile((box,)), bits, box.lookups) for box in plan.boxes if box.lookups]
         # small ones skip all layers in between: a call takes half as long
         self._direct = self._parts[0].direct if len(self._parts) == 1 else None
 
     def __repr__(self) -> str:
         return f"<PreparedReorder of {self.plan!s}>"
 
-    def _part(self, boxes: tuple[Box, ...], bits: int, lookups: tuple[Lookup, ...]) -> _Part:
-        nbytes = sum(box.size for box in boxes) * bits // 8
+    def _part(self, tiles: tuple[Box, ...], key: int, lookups: tuple[Lookup, ...]) -> _Part:
+        """Return tiles ready to run; `key` is the width of their elements, negative where they fill cache lines."""
+        bits = abs(key)
+        nbytes = sum(box.size for box in tiles) * bits // 8
         # two 4-bit elements of one byte must not fall to two threads
         is_serial = nbytes < _SERIAL_NBYTES or bits not in _WHOLE_BYTES
         end = (self.plan.src.layout.last + 1) * self.plan.src.dtype.bits // bits
-        tiles = tile(boxes)
         self.kernels += tuple(sorted({f"{KERNELS[choose(box).kernel]} {bits}-bit" for box in tiles} - {*self.kernels}))
-        program, records = encode(tiles, end)
-        return _Part(program, *split(records, 1 if is_serial else self.threads), bits, lookups)
+        program, records = encode(tiles, end, is_far=self._src.min_nbytes + self._dst.min_nbytes > _FAR_NBYTES)
+        return _Part(program, *split(records, 1 if is_serial else self.threads), key, lookups)
 
     def __call__(self, src: Any, dst: Any) -> None:
         """Reorder src into dst.
@@ -104,7 +117,7 @@ class PreparedReorder:
 class _Part:
     """Boxes that are placed at the same points, and how threads share them."""
 
-    __slots__ = ("_arrays", "_bits", "_program", "_shares", "lookups")
+    __slots__ = ("_arrays", "_bits", "_program", "_shares", "_streams", "lookups")
 
     def __init__(
         self, program: NDArray[np.int64], tasks: NDArray[np.int64], bounds: NDArray[np.int64], bits: int, lookups: tuple[Lookup, ...]
@@ -112,14 +125,16 @@ class _Part:
         self._arrays = program, tasks, bounds  # kept alive: the kernels take addresses
         self._program = address_of(program)
         self._shares = Shares(address_of(tasks), address_of(bounds), len(bounds) - 1, len(tasks))
-        self._bits = bits
+        self._bits = abs(bits)
+        # what writes whole cache lines past the caches needs them aligned
+        self._streams = bits < 0
         self.lookups = lookups
 
     @property
     def direct(self) -> tuple[Callable[..., None], tuple[int, ...]] | None:
         """The compiled kernel, and what it takes behind two addresses, where there is nothing to share or to place."""
         tasks, _, parts, total = self._shares
-        if parts > 1 or self.lookups:
+        if parts > 1 or self.lookups or self._streams:
             return None
         return kernel(self._bits), (self._program, tasks, 0, total, *_AT_ORIGIN)
 
@@ -127,7 +142,8 @@ class _Part:
         """Run the boxes on src and dst that start at two addresses, and live as long as their buffers."""
         starts = src_at, dst_at, self._program
         if not self.lookups:
-            run(starts, self._shares, _AT_ORIGIN, self._bits, (buffers, self))
+            key = -self._bits if self._streams and not dst_at % _LINE_NBYTES else self._bits
+            run(starts, self._shares, _AT_ORIGIN, key, (buffers, self))
             return
         for places in points(self.lookups):
             run(starts, self._shares, (address_of(places), len(places)), self._bits, (buffers, places, self))
@@ -142,3 +158,13 @@ def _checked_threads(threads: Any) -> int:
         msg = f"threads must be an integer of 1 or more, not {threads!r}"
         raise MemdescError(msg)
     return min(count, count_threads())
+
+
+@cache
+def _cache_nbytes() -> int:
+    """Return how many bytes of a reorder the caches can hold: what is said to be larger is shared with others."""
+    sizes = []
+    for file in Path("/sys/devices/system/cpu/cpu0/cache").glob("index*/size"):
+        with suppress(OSError, ValueError):
+            sizes.append(int(file.read_text().strip().removesuffix("K")) << 10)
+    return min(max(sizes, default=_LARGE_NBYTES), _LARGE_NBYTES)

@@ -19,7 +19,7 @@ from reorder.cpu.transpose import Nest, emit_transposed
 if TYPE_CHECKING:
     from numba.core.typing.templates import Signature
 
-__all__ = ["ARGUMENTS", "call", "counters", "load_int", "run_inner", "store_int"]
+__all__ = ["ARGUMENTS", "call", "counters", "finish", "load_int", "run_inner", "store_int"]
 
 # Loops of one step are dropped, and the product of the others fits 63 bits.
 _MAX_LOOPS = 64
@@ -52,8 +52,8 @@ def run_inner(
         kernel = read(zero)
         with builder.if_else(builder.icmp_signed("==", kernel, int64(TRANSPOSED))) as (transposed, otherwise):
             with transposed:
-                tables = builder.add(box, builder.shl(builder.add(at, int64(7)), int64(3)))
-                columns = Nest(own(0), valid(1), own(4), tables)
+                tables = builder.add(box, builder.shl(builder.add(at, int64(8)), int64(3)))
+                columns = Nest(own(0), valid(1), own(4), tables, builder.icmp_signed("!=", own(7), zero))
                 rows = Nest(own(2), own(3), own(5), builder.add(tables, builder.shl(own(0), int64(3))))
                 emit_transposed(elements, (src_at, src), (dst_at, dst), columns, rows, (first, last, read(int64(4)), own(6)))
             with otherwise:
@@ -100,6 +100,18 @@ def counters(_context: Any) -> tuple[Signature, Any]:
         return builder.ptrtoint(cgutils.alloca_once(builder, I64, size=_MAX_LOOPS), I64)
 
     return types.int64(), build
+
+
+@intrinsic  # type: ignore[untyped-decorator] # numba ships no types
+def finish(_context: Any, unit: Any) -> tuple[Signature, Any]:
+    """Let other threads see what was stored past the caches."""
+
+    def build(context: Any, builder: Any, _signature: Any, _args: Any) -> Any:
+        if Elements(builder, unit).streams:
+            builder.fence("seq_cst")
+        return context.get_dummy_value()
+
+    return types.void(unit), build
 
 
 @intrinsic  # type: ignore[untyped-decorator] # numba ships no types

@@ -4,8 +4,8 @@ A record of a box is [kernel, src, dst, outer loops, end of src], four numbers f
 outer loop (extent, valid, src stride, dst stride; outermost first), and what the kernel
 takes: [rows, valid] with the loop of the columns and two tables, src and dst offsets of
 the rows; or for transposed nests [columns, valid, rows, valid, run of the columns in dst,
-run of the rows in src, how far the last row starts behind the first] and two tables, dst
-offsets of the columns and src offsets of the rows. A task is [start of a record, first,
+run of the rows in src, how far the last row starts behind the first, is src far] and two
+tables, dst offsets of the columns and src offsets of the rows. A task is [start of a record, first,
 last, low, high]: a range of the outermost loop and one of the kernel's rows or columns.
 A point is [src, dst]: where a box is placed; src `NOWHERE` there means zeros.
 """
@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from reorder.cpu.choose import TILE, TRANSPOSED, choose
+from reorder.cpu.choose import LINE_BITS, STRIDED, TILE, TRANSPOSED, choose
 from reorder.nodes import NOWHERE
 from reorder.passes import split_node
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from reorder.nodes import Box, Lookup, Node
 
-__all__ = ["HEAD", "LOOP", "Record", "encode", "points", "split", "tile"]
+__all__ = ["HEAD", "LOOP", "Record", "encode", "fills_lines", "points", "split", "tile"]
 
 # numbers in front of the loops of a record, and numbers of a loop
 HEAD, LOOP = 5, 4
@@ -107,8 +107,21 @@ def _near(box: Box) -> Iterator[Box]:
             yield whole._replace(nodes=(*rest[:-2], inner, *rest[-2:]))
 
 
-def encode(boxes: tuple[Box, ...], end: int) -> tuple[NDArray[np.int64], list[Record]]:
-    """Write the records of boxes; elements of src from `end` on must not be read."""
+def fills_lines(box: Box, bits: int) -> bool:
+    """Whether a box writes whole cache lines only, if dst starts with one."""
+    line = LINE_BITS // bits
+    choice = choose(box)
+    inner = choice.rows if choice.kernel == TRANSPOSED else choice.columns
+    others = [node.strides[-1] for node in box.nodes if node not in inner]
+    numbers = [prod(node.extent for node in inner), box.offsets[-1], *others]
+    return choice.kernel != STRIDED and not any(number % line for number in numbers)
+
+
+def encode(boxes: tuple[Box, ...], end: int, *, is_far: bool) -> tuple[NDArray[np.int64], list[Record]]:
+    """Write the records of boxes; elements of src from `end` on must not be read.
+
+    With `is_far` no cache has src, so that kernels ask early for what they read next.
+    """
     program: list[int] = []
     records = []
     for box in boxes:
@@ -127,6 +140,7 @@ def encode(boxes: tuple[Box, ...], end: int) -> tuple[NDArray[np.int64], list[Re
                 _run(columns, rows, 1),
                 _run(rows, columns, 0),
                 max(fro),
+                int(is_far),
                 *to,
                 *fro,
             ]

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from llvmlite import ir
 
+from reorder.cpu.choose import LINE_BITS
 from reorder.cpu.emit import I64, int64, loop, maximum, minimum, register_bits
 
 if TYPE_CHECKING:
@@ -54,7 +55,7 @@ def _emit_vectors(elements: Elements, src: Place, dst: Place, rows: Rows, run: t
     with builder.if_else(builder.icmp_signed("==", valid, int64(lanes))) as (whole, ragged):
         with whole:
             for fro, to, _ in rows._replace(last=data_rows).each(builder, src, dst):
-                elements.store_vector(elements.load_vector(*fro, lanes), *to)
+                elements.store_line(elements.load_vector(*fro, lanes), *to)
         with ragged:
             index = ir.VectorType(I64, lanes)
             spread = builder.insert_element(ir.Constant(index, ir.Undefined), valid, ir.Constant(ir.IntType(32), 0))
@@ -66,7 +67,7 @@ def _emit_vectors(elements: Elements, src: Place, dst: Place, rows: Rows, run: t
                 # src may be read beyond the run, but not beyond its end
                 with builder.if_else(builder.icmp_signed("<=", builder.add(fro[1], int64(lanes)), end)) as (inside, outside):
                     with inside:
-                        elements.store_vector(builder.select(is_data, elements.load_vector(*fro, lanes), zero), *to)
+                        elements.store_line(builder.select(is_data, elements.load_vector(*fro, lanes), zero), *to)
                     with outside:
                         elements.store_vector(zero, *to)
                         elements.copy_part(fro, to, valid, lanes)
@@ -109,6 +110,15 @@ def _emit_any(elements: Elements, src: Place, dst: Place, rows: Rows, run: Loop)
 def _copy(elements: Elements, src: Place, dst: Place, count: Any) -> None:
     builder = elements.builder
     size = elements.bits // 8
+    if elements.streams:
+        lanes = LINE_BITS // elements.bits
+        whole = builder.and_(count, int64(-lanes))
+        with loop(builder, int64(0), whole, lanes) as i:
+            line = elements.load_vector(src[0], builder.add(src[1], i), lanes)
+            elements.store_line(line, dst[0], builder.add(dst[1], i))
+        rest = (src[0], builder.add(src[1], whole)), (dst[0], builder.add(dst[1], whole))
+        elements.copy_part(*rest, builder.sub(count, whole), lanes)
+        return
     with builder.if_else(builder.icmp_signed(">=", count, int64(_CALL_NBYTES // size))) as (long, short):
         with long:
             byte = ir.IntType(8).as_pointer()

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from llvmlite import ir
 from numba.core import cgutils
 
+from reorder.cpu.choose import LINE_BITS
 from reorder.cpu.emit import I64, int64, loop, maximum, minimum
 from reorder.cpu.interleave import emit_interleaved
 from reorder.cpu.registers import LANE_BITS, concatenate, pick, transpose
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
 __all__ = ["MAX_COLUMNS", "Nest", "emit_transposed", "heights"]
 
 _BYTE = ir.IntType(8)
-_LINE_NBYTES = 64
 # Columns of a tile that is swept row block after row block: two cache lines of src.
 _SWEEP_NBYTES = 128
 # As many columns as a call may have: a row of zeros is that long.
@@ -38,13 +38,14 @@ class Nest(NamedTuple):
     """One of the two nests: elements, valid ones, and the table of the other side's offsets.
 
     `run` is how many of its first elements, and of each as many that follow, lie on the other side
-    with no gap but the other nest's size, or 0.
+    with no gap but the other nest's size, or 0. `is_far` tells of columns that they are in no cache.
     """
 
     extent: Any
     valid: Any
     run: Any
     table: Any
+    is_far: Any = None
 
     def at(self, builder: Any, place: Place, index: Any) -> Place:
         """Return where an element lies on the side where the nest is not contiguous."""
@@ -53,7 +54,7 @@ class Nest(NamedTuple):
 
 def heights(bits: int) -> tuple[int, ...]:
     """Return how many rows tiles may have: a cache line, a half of it and so on down to 32 bits."""
-    line = _LINE_NBYTES * 8 // bits
+    line = LINE_BITS // bits
     return tuple(line >> k for k in range(5) if line >> k >= max(2, 32 // bits))
 
 
@@ -74,7 +75,7 @@ def emit_transposed(elements: Elements, src: Place, dst: Place, columns: Nest, r
     for height in heights(elements.bits):
         # whole lines are best where few of their rows are moved twice
         twice = builder.and_(builder.neg(rows.extent), int64(height - 1))
-        most = builder.lshr(rows.extent, int64(3)) if height * elements.bits == _LINE_NBYTES * 8 else int64(height)
+        most = builder.lshr(rows.extent, int64(3)) if height * elements.bits == LINE_BITS else int64(height)
         fits = builder.and_(builder.icmp_signed(">=", rows.extent, int64(height)), builder.icmp_signed("<=", twice, most))
         with builder.if_then(fits):
             _emit_strips(elements, src, dst, columns, rows, (first, last, *span[2:]), height)
@@ -113,12 +114,29 @@ def _emit_strips(
                 room.list_rows(src, rows, row, (first, last, end), is_tight)
             row_table = builder.select(must_list, room.rows, _entry(builder, rows.table, row))
             to = dst[0], builder.add(dst[1], row)
+            with builder.if_then(builder.and_(columns.is_far, builder.icmp_signed("<", stop, last))):
+                _prefetch(elements, (src[0], builder.add(src[1], stop)), row_table, height)
             with builder.if_then(is_narrow):
                 room.list_columns(to, columns, first, last)
             with loop(builder, start, stop, wide) as next_column:
                 column = builder.select(is_narrow, next_column, minimum(builder, next_column, back_column))
                 column_table = builder.select(is_narrow, room.columns, _entry(builder, columns.table, column))
                 _emit_tile(elements, (src[0], builder.add(src[1], column)), to, (row_table, column_table), height)
+
+
+def _prefetch(elements: Elements, src: Place, row_table: Any, height: int) -> None:
+    """Ask for what the next sweep reads of some rows: they are more than the machine can foresee."""
+    builder = elements.builder
+    byte = _BYTE.as_pointer()
+    bits = ir.IntType(32)
+    function = ir.FunctionType(ir.VoidType(), [byte, bits, bits, bits])
+    name = "llvm.prefetch.p0i8"
+    prefetch = builder.module.globals.get(name) or ir.Function(builder.module, function, name)
+    for k in range(height):
+        index = builder.add(src[1], _load(builder, row_table, k))
+        for line in range(_SWEEP_NBYTES * 8 // LINE_BITS):
+            at = builder.bitcast(elements.pointer(src[0], builder.add(index, int64(line * LINE_BITS // elements.bits))), byte)
+            builder.call(prefetch, [at, bits(0), bits(3), bits(1)])
 
 
 def _emit_tile(elements: Elements, src: Place, dst: Place, tables: tuple[Any, Any], height: int) -> None:
@@ -134,7 +152,7 @@ def _emit_tile(elements: Elements, src: Place, dst: Place, tables: tuple[Any, An
     for k, vector in enumerate(vectors):
         for i in range(each):
             column = pick(builder, vector, range(i * across, (i + 1) * across)) if each > 1 else vector
-            elements.store_vector(column, dst[0], builder.add(dst[1], _load(builder, tables[1], k * each + i)))
+            elements.store_line(column, dst[0], builder.add(dst[1], _load(builder, tables[1], k * each + i)))
 
 
 class _Room:
@@ -149,7 +167,9 @@ class _Room:
         size = elements.bits // 8
         # a row, and room to move it to where src has its elements within their own size
         self.copies = builder.ptrtoint(cgutils.alloca_once(builder, _BYTE, size=(height * wide + 1) * size), I64)
-        self.dump = builder.ptrtoint(cgutils.alloca_once(builder, _BYTE, size=(height + 1) * size), I64)
+        dump = cgutils.alloca_once(builder, _BYTE, size=(height + 1) * size)
+        dump.align = LINE_BITS // 8
+        self.dump = builder.ptrtoint(dump, I64)
         self.zeros = builder.ptrtoint(_zeros(builder, (MAX_COLUMNS + wide + 1) * 8), I64)
 
     def _offset(self, address: Any, place: Place) -> Any:

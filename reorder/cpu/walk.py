@@ -15,7 +15,7 @@ import numba
 import numpy as np
 from numba.core.compiler_lock import global_compiler_lock
 
-from reorder.cpu.intrinsics import ARGUMENTS, call, counters, load_int, run_inner, store_int
+from reorder.cpu.intrinsics import ARGUMENTS, call, counters, finish, load_int, run_inner, store_int
 from reorder.cpu.jit import compile_callback, jit_parallel
 from reorder.cpu.program import HEAD, LOOP
 from reorder.nodes import NOWHERE
@@ -27,6 +27,8 @@ __all__ = ["cache_folder", "compiled_kernels", "kernel", "walk", "walk_parallel"
 
 # numba has no type of 4 bits; its boolean stands for one
 _UNITS = {4: np.bool_(0), 8: np.uint8(0), 16: np.uint16(0), 32: np.uint32(0), 64: np.uint64(0)}
+# negative widths: past the caches
+_UNITS |= {-8: np.int8(0), -16: np.int16(0), -32: np.int32(0), -64: np.int64(0)}
 _PROTOTYPE = ctypes.CFUNCTYPE(None, *[ctypes.c_int64] * ARGUMENTS)
 
 
@@ -50,7 +52,10 @@ def walk(src_at: int, dst_at: int, program: int, tasks: int, begin: int, end: in
 
 
 def kernel(bits: int) -> Callable[..., None]:
-    """Return the compiled walker of elements of `bits` bits; it takes what `walk` takes before."""
+    """Return the compiled walker of elements of `bits` bits; it takes what `walk` takes before.
+
+    That of `-bits` bits writes whole cache lines past the caches; those must be aligned.
+    """
     return (_kernels.get(bits) or _compile(bits)).call
 
 
@@ -68,7 +73,10 @@ def cache_folder() -> str | None:
 
 def compiled_kernels() -> list[dict[str, Any]]:
     """Return what this process has compiled or loaded: a name and seconds for each."""
-    return [{"kernel": f"walker of {bits}-bit elements", "seconds": kernel.seconds} for bits, kernel in _kernels.items()]
+    return [
+        {"kernel": f"walker of {abs(bits)}-bit elements{' past the caches' if bits < 0 else ''}", "seconds": kernel.seconds}
+        for bits, kernel in _kernels.items()
+    ]
 
 
 def _compile(bits: int) -> _Kernel:
@@ -124,6 +132,7 @@ def _walker(unit: Any) -> Callable[..., None]:
                     dst -= (stop - start) * dst_stride
                     store_int(at, k, start)
                     k -= 1
+        finish(unit)
 
     return run
 

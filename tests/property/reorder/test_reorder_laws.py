@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,7 +14,7 @@ from hypothesis import strategies as st
 
 import reorder
 from memdesc import UnsupportedFormatError, memory_desc
-from tests.reorders import expect, forced_parts, move_guarded, random_bytes, spoil_padding
+from tests.reorders import beyond_caches, expect, forced_parts, move_guarded, random_bytes, spoil_padding
 from tests.strategies import desc_pairs
 
 if TYPE_CHECKING:
@@ -66,11 +67,11 @@ def _tiled(draw: st.DrawFn) -> tuple[MemoryDesc, MemoryDesc]:
 
 
 @settings(max_examples=300)
-@given(_tiled(), st.integers(0, 2**31), st.booleans(), st.sampled_from([1, 1, 2, 3]))
+@given(_tiled(), st.integers(0, 2**31), st.booleans(), st.sampled_from([1, 1, 2, 3]), st.booleans())
 def test_every_kernel_is_right_at_every_edge_of_its_tiles_and_on_every_share_of_threads(
-    pair: tuple[MemoryDesc, MemoryDesc], seed: int, at_end: bool, threads: int
+    pair: tuple[MemoryDesc, MemoryDesc], seed: int, at_end: bool, threads: int, beyond: bool
 ) -> None:
-    with forced_parts(threads):
+    with forced_parts(threads), beyond_caches() if beyond else nullcontext():
         check(*pair, seed, at_end=at_end, threads=threads)
 
 

@@ -93,7 +93,7 @@ def test_cutting_a_node_keeps_its_steps_its_data_and_its_zeros(extent: int, data
 @given(desc_pairs(max_nelems=4096), st.integers(1, 9))
 def test_tasks_cover_every_step_of_every_box_once_and_parts_follow_each_other(pair: tuple[MemoryDesc, MemoryDesc], parts: int) -> None:
     boxes = tile(tuple(box for box in plan_reorder(*pair).boxes if not box.lookups))
-    _, records = encode(boxes, pair[0].layout.last + 1)
+    _, records = encode(boxes, pair[0].layout.last + 1, is_far=False)
     tasks, bounds = split(records, parts)
     assert bounds[0] == 0
     assert bounds[-1] == len(tasks)

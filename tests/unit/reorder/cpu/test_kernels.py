@@ -6,7 +6,9 @@ import os
 import platform
 import subprocess
 import sys
+from contextlib import nullcontext
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
@@ -14,20 +16,34 @@ from llvmlite import binding
 
 from memdesc import MemoryDesc, memory_desc
 from reorder import plan_reorder
-from tests.reorders import expect, forced_parts, move_guarded, random_bytes
+from reorder.buffers import address_of
+from reorder.cpu import PreparedReorder, compiled_kernels
+from reorder.cpu.choose import KERNELS
+from tests.reorders import beyond_caches, expect, forced_parts, move_guarded, random_bytes
 from tests.unit.reorder.cpu.kernel_matrix import DTYPES, runs, strided, transposed
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from contextlib import AbstractContextManager
 
 _ROOT = Path(__file__).parents[4]
 
 
-@pytest.mark.parametrize("bits", DTYPES)
-def test_matrices_of_every_size_are_turned(bits: int) -> None:
-    assert "transposed" in transposed(bits)
+_PLACES: dict[str, Callable[[], AbstractContextManager[None]]] = {"in the caches": nullcontext, "beyond them": beyond_caches}
 
 
+@pytest.mark.parametrize("place", _PLACES)
 @pytest.mark.parametrize("bits", DTYPES)
-def test_runs_of_every_length_are_copied(bits: int) -> None:
-    assert "run" in runs(bits)
+def test_matrices_of_every_size_are_turned(bits: int, place: str) -> None:
+    with _PLACES[place]():
+        assert "transposed" in transposed(bits)
+
+
+@pytest.mark.parametrize("place", _PLACES)
+@pytest.mark.parametrize("bits", DTYPES)
+def test_runs_of_every_length_are_copied(bits: int, place: str) -> None:
+    with _PLACES[place]():
+        assert "run" in runs(bits)
 
 
 @pytest.mark.parametrize("bits", DTYPES)
@@ -65,17 +81,23 @@ _LARGE = {
     "images": ((2, 67, 37, 41), "abcd", "aBcd16b"),
     "channels last": ((2, 3, 170, 171), "abcd", "acdb"),
     "weights": ((70, 130, 3, 3), "abcd", "ABcd4b16a4b"),
+    "whole cache lines": ((2, 128, 32, 64), "abcd", "acdb"),
+    "whole cache lines both ways": ((128, 4, 192), "abc", "bca"),
+    "rows of whole cache lines": ((5, 64, 3, 128), "abcd", "acbd"),
+    "runs of one cache line": ((3, 128, 40), "acb", "aBc64b"),
     "blocks that do not divide each other": ((3, 1000, 17), "aBc48b", "aBc32b"),
     "blocks of two dims as one": ((5, 6, 31, 33), "abdc", "ab(CD)4(cd)"),
 }
 
 
+@pytest.mark.parametrize("place", _PLACES)
 @pytest.mark.parametrize("threads", [1, 2, 7])
 @pytest.mark.parametrize("bits", DTYPES)
 @pytest.mark.parametrize("case", _LARGE)
-def test_what_is_larger_than_a_tile_is_cut_and_shared_without_a_seam(case: str, bits: int, threads: int) -> None:
+def test_what_is_larger_than_a_tile_is_cut_and_shared_without_a_seam(case: str, bits: int, threads: int, place: str) -> None:
     dims, a, b = _LARGE[case]
-    _check_shared(memory_desc(dims, DTYPES[bits], a), memory_desc(dims, DTYPES[bits], b), threads)
+    with _PLACES[place]():
+        _check_shared(memory_desc(dims, DTYPES[bits], a), memory_desc(dims, DTYPES[bits], b), threads)
 
 
 @pytest.mark.parametrize("threads", [1, 3])
@@ -103,3 +125,37 @@ def _check_shared(src: MemoryDesc, dst: MemoryDesc, threads: int) -> None:
     with forced_parts(threads):
         moved = move_guarded(plan_reorder(src, dst), source, before, at_end=True, threads=threads)
     assert np.array_equal(moved, expect(src, dst, source, before))
+
+
+_REACHED = {
+    "run": ((4, 64, 8, 8), "f32", "acdb", "aBcd16b"),
+    "transposed": ((4, 64, 8, 8), "f32", "abcd", "aBcd16b"),
+    "strided": ((6, 4, 3), "f64", "abc", "bca"),
+}
+
+
+@pytest.mark.parametrize("kernel", KERNELS.values())
+def test_every_kernel_is_reached(kernel: str) -> None:
+    dims, dtype, a, b = _REACHED[kernel]
+    src = memory_desc(dims, dtype, a)
+    if kernel == "strided":
+        src = memory_desc(dims, dtype, strides=(48, 6, 2))
+    run = PreparedReorder(plan_reorder(src, memory_desc(dims, dtype, b)), 1)
+    assert [name.split()[0] for name in run.kernels] == [kernel]
+
+
+def test_whole_cache_lines_are_written_past_the_caches_where_they_are_aligned() -> None:
+    dims = (2, 128, 32, 64)
+    plan = plan_reorder(memory_desc(dims, "f32", "abcd"), memory_desc(dims, "f32", "acdb"))
+    with beyond_caches():
+        run = PreparedReorder(plan, 1)
+    x = np.random.default_rng(0).random(dims, np.float32)
+    for start in (0, 4):
+        buffer = np.zeros(x.nbytes + 128, np.uint8)
+        skipped = -address_of(buffer) % 64 + start
+        dst = buffer[skipped : skipped + x.nbytes]
+        run(x, dst)
+        assert np.array_equal(dst.view(np.float32).reshape(2, 32, 64, 128), x.transpose(0, 2, 3, 1))
+        assert not buffer[:skipped].any()
+        assert not buffer[skipped + x.nbytes :].any()
+    assert any("past the caches" in kernel["kernel"] for kernel in compiled_kernels())
