@@ -163,10 +163,32 @@ class Elements:
 
 
 @contextmanager
-def loop(builder: Any, start: Any, stop: Any, step: int = 1) -> Iterator[Any]:
+def loop(builder: Any, start: Any, stop: Any, step: Any = 1) -> Iterator[Any]:
     """Emit `for i in range(start, stop, step)`; gives i."""
-    with cgutils.for_range_slice(builder, start, stop, int64(step), inc=True) as (i, _):
-        yield i
+    before = builder.block
+    head, body, done = (builder.append_basic_block(name) for name in ("head", "body", "done"))
+    builder.branch(head)
+    builder.position_at_end(head)
+    i = builder.phi(I64)
+    i.add_incoming(start, before)
+    builder.cbranch(builder.icmp_signed("<", i, stop), body, done)
+    builder.position_at_end(body)
+    yield i
+    i.add_incoming(builder.add(i, int64(step) if isinstance(step, int) else step), builder.block)
+    builder.branch(head).set_metadata("llvm.loop", _as_written(builder.module))
+    builder.position_at_end(done)
+
+
+def _as_written(module: Any) -> Any:
+    """Return what keeps LLVM from making vectors of a loop, and several loops: those that pay are vectors as written."""
+    name = "memdesc.loop"
+    if name not in module.namedmetadata:
+        options = [module.add_metadata(["llvm.loop.unroll.disable"])]
+        options.append(module.add_metadata(["llvm.loop.vectorize.enable", ir.Constant(ir.IntType(1), 0)]))
+        node = module.add_metadata(options)
+        node.operands = (node, *node.operands)  # as LLVM tells loops from other nodes
+        module.add_named_metadata(name, node)
+    return module.namedmetadata[name].operands[0]
 
 
 @cache

@@ -70,7 +70,8 @@ def _emit_vectors(elements: Elements, src: Place, dst: Place, rows: Rows, run: t
                         elements.store_line(builder.select(is_data, elements.load_vector(*fro, lanes), zero), *to)
                     with outside:
                         elements.store_vector(zero, *to)
-                        elements.copy_part(fro, to, valid, lanes)
+                        with loop(builder, int64(0), valid) as i:
+                            elements.store(elements.load(fro[0], builder.add(fro[1], i)), to[0], builder.add(to[1], i))
     for _, to, _ in rows._replace(first=maximum(builder, data_rows, rows.first)).each(builder, src, dst):
         elements.store_vector(zero, *to)
 

@@ -97,14 +97,18 @@ def _emit_strips(
     sweep = _SWEEP_NBYTES * 8 // elements.bits
     back_column = builder.sub(last, int64(wide))
     is_narrow = builder.icmp_signed("<", back_column, first)
+    back_column = maximum(builder, back_column, first)
     room = _Room(elements, height, wide)
+    # numbers instead of conditions: LLVM would make loops of their own for each
+    table = builder.select(is_narrow, room.columns, columns.table)
+    entry = builder.select(is_narrow, int64(0), int64(8))
     # rows may be read beyond the last column, but not beyond the end of src
     far = builder.add(builder.add(src[1], reach), builder.add(first, int64(wide)))
     is_tight = builder.and_(is_narrow, builder.icmp_signed(">", far, end))
     back_row = builder.sub(rows.extent, int64(height))
     # one block of rows needs no sweeps
     step = builder.select(builder.icmp_signed("==", back_row, int64(0)), int64(MAX_COLUMNS), int64(sweep))
-    with cgutils.for_range_slice(builder, first, last, step, inc=True) as (start, _):
+    with loop(builder, first, last, step) as start:
         stop = minimum(builder, builder.add(start, step), last)
         with loop(builder, int64(0), rows.extent, height) as next_row:
             row = minimum(builder, next_row, back_row)
@@ -119,8 +123,8 @@ def _emit_strips(
             with builder.if_then(is_narrow):
                 room.list_columns(to, columns, first, last)
             with loop(builder, start, stop, wide) as next_column:
-                column = builder.select(is_narrow, next_column, minimum(builder, next_column, back_column))
-                column_table = builder.select(is_narrow, room.columns, _entry(builder, columns.table, column))
+                column = minimum(builder, next_column, back_column)
+                column_table = builder.add(table, builder.mul(column, entry))
                 _emit_tile(elements, (src[0], builder.add(src[1], column)), to, (row_table, column_table), height)
 
 
@@ -182,12 +186,12 @@ class _Room:
     def list_columns(self, dst: Place, columns: Nest, first: Any, last: Any) -> None:
         """List the columns from `first` on, the dump for those from `last` on."""
         builder = self.elements.builder
-        for k in range(self.wide):
-            column = builder.add(first, int64(k))
+        dump = self._offset(self.dump, dst)
+        with loop(builder, int64(0), int64(self.wide)) as k:
+            column = builder.add(first, k)
             is_real = builder.icmp_signed("<", column, last)
             real = builder.load(_pointer(builder, columns.table, builder.select(is_real, column, first)))
-            offset = builder.select(is_real, real, self._offset(self.dump, dst))
-            builder.store(offset, _pointer(builder, self.columns, int64(k)))
+            builder.store(builder.select(is_real, real, dump), _pointer(builder, self.columns, k))
 
     def list_rows(self, src: Place, rows: Nest, row: Any, ends: tuple[Any, Any, Any], is_tight: Any) -> None:
         """List rows: zeros for those that are not valid, copies of those that end with src."""
@@ -209,7 +213,9 @@ class _Room:
                         own = builder.add(own, builder.mul(k, int64(self.wide)))
                         builder.store(own, slot)
                         to = src[0], builder.add(builder.add(src[1], own), first)
-                        self.elements.copy_part((src[0], begin), to, count, self.wide)
+                        with loop(builder, int64(0), count) as i:
+                            value = self.elements.load(src[0], builder.add(begin, i))
+                            self.elements.store(value, to[0], builder.add(to[1], i))
                 with zero:
                     builder.store(self._offset(self.zeros, src), slot)
 
