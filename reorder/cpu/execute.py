@@ -31,6 +31,10 @@ __all__ = ["PreparedReorder"]
 # Below this many bytes a second thread costs more than it saves.
 _SERIAL_NBYTES = 1 << 19
 
+# A thread gets several parts of at least so many bytes.
+_SHARE_NBYTES = 1 << 19
+_MAX_SHARES = 8
+
 _LINE_NBYTES = LINE_BITS // 8
 # From here on src is read from beyond the caches of one core.
 _FAR_NBYTES = 8 << 20
@@ -83,7 +87,9 @@ class PreparedReorder:
         end = (self.plan.src.layout.last + 1) * self.plan.src.dtype.bits // bits
         self.kernels += tuple(sorted({f"{KERNELS[choose(box).kernel]} {bits}-bit" for box in tiles} - {*self.kernels}))
         program, records = encode(tiles, end, is_far=self._src.min_nbytes + self._dst.min_nbytes > _FAR_NBYTES)
-        return _Part(program, *split(records, 1 if is_serial else self.threads), key, lookups)
+        # a thread whose core is taken from it leaves parts to the others
+        parts = 1 if is_serial or self.threads == 1 else self.threads * max(1, min(_MAX_SHARES, nbytes // self.threads // _SHARE_NBYTES))
+        return _Part(program, *split(records, parts), key, lookups)
 
     def __call__(self, src: Any, dst: Any) -> None:
         """Reorder src into dst.

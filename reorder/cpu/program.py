@@ -39,7 +39,7 @@ _GRAIN = 64
 # Runs are short up to so many elements.
 _SHORT_RUN = 128
 # Longer runs are cut, so that threads can share them.
-_MAX_RUN = 1 << 14
+_MAX_RUN = 1 << 15
 # Lookups are laid out in pieces, so that their tables stay in the cache.
 _MAX_POINTS = 1 << 13
 

@@ -62,7 +62,12 @@ def kernel(bits: int) -> Callable[..., None]:
 def walk_parallel(src_at: int, dst_at: int, program: int, tasks: int, bounds: int, parts: int, places: int, count: int, bits: int) -> None:
     """Run all parts at once on numba's threads."""
     compiled = _kernels.get(bits) or _compile(bits)
-    _run_parts(compiled.address, src_at, dst_at, program, tasks, bounds, parts, places, count)
+    # whoever is free takes the next part; the setting is of this Python thread alone
+    before = numba.set_parallel_chunksize(1)
+    try:
+        _run_parts(compiled.address, src_at, dst_at, program, tasks, bounds, parts, places, count)
+    finally:
+        numba.set_parallel_chunksize(before)
 
 
 def cache_folder() -> str | None:
