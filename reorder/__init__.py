@@ -2,6 +2,7 @@
 
 from reorder.api import execute, prepare, reorder
 from reorder.files import load, save
+from reorder.limits import use_threads
 from reorder.memory import Memory
 from reorder.nodes import Box, Lookup, Node
 from reorder.plan import ReorderPlan, plan_reorder
@@ -20,4 +21,5 @@ __all__ = [
     "prepare",
     "reorder",
     "save",
+    "use_threads",
 ]

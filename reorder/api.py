@@ -11,6 +11,7 @@ from memdesc import FormatTag, MemdescError, MemoryDesc, array_desc, data_type, 
 from memdesc.errors import shown
 from memdesc.names import resolve
 from reorder.forks import importing
+from reorder.limits import current_limit
 from reorder.memory import Memory
 from reorder.plan import plan_reorder
 from reorder.reach import check_plan
@@ -48,7 +49,8 @@ def reorder(
     out : Memory, optional
         Where the result goes; by default new memory.
     threads : int, optional
-        At most so many threads; by default all that numba may use.
+        At most so many threads; by default the limit of `use_threads`, or all that
+        numba may use.
 
     Returns
     -------
@@ -102,7 +104,8 @@ def execute(plan: ReorderPlan, src: Any, dst: Any, threads: int | None = None) -
         least `min_nbytes` bytes. Padding of dst becomes zero; gaps of a strided dst
         keep what they hold.
     threads : int, optional
-        At most so many threads; by default all that numba may use.
+        At most so many threads; by default the limit of `use_threads`, or all that
+        numba may use.
 
     Raises
     ------
@@ -137,6 +140,7 @@ def prepare(plan: ReorderPlan, threads: int | None = None) -> Callable[[Any, Any
         `run(src, dst)`, which takes what `execute` takes and may be called from
         several threads at once.
     """
+    threads = current_limit() if threads is None else threads
     try:
         return _prepare(plan, threads)
     except TypeError:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shlex
 from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -17,6 +16,8 @@ __all__ = ["Case", "expand_meta_tag", "parse_cases", "read_cases"]
 
 _OPTIONS = ("stag", "dtag", "sdt", "ddt", "strides")
 _PROBLEM = re.compile(r"(?P<dims>\d+(x\d+)*)(_?n\"(?P<name>[^\"]*)\")?")
+# quoted names may hold blanks
+_WORD = re.compile(r"""(?:[^\s"]|"[^"]*")+""")
 _LETTERS = "abcdefghijkl"
 # one of these in a tag makes it a meta tag
 _REST = "x"
@@ -120,8 +121,9 @@ def parse_cases(words: Iterable[str], state: dict[str, list[str]] | None = None)
 
 
 def _words(line: str) -> list[str]:
-    # dims keep the quotes of their names
-    return [word.replace("\0", '"') for word in shlex.split(line.replace('"', "\0"), comments=True)]
+    """Cut a line at blanks outside of quotes, up to a comment."""
+    words = _WORD.findall(line)
+    return words[: next((k for k, word in enumerate(words) if word.startswith("#")), None)]
 
 
 def _cases(word: str, state: dict[str, list[str]]) -> Iterator[Case]:

@@ -102,19 +102,17 @@ def _views(case: Case, src: NDArray[np.uint8], dst: NDArray[np.uint8], view: Cal
     if any(box.lookups for box in boxes) or case.dst.dtype.is_packed:
         return
     for box in boxes:
-        # what is ragged is a part of data and a part of zeros
         strides = [node.strides for node in box.nodes]
-        ragged = next((k for k, node in enumerate(box.nodes) if 0 < node.valid < node.extent), None)
-        shape = [node.valid or node.extent for node in box.nodes]
+        valid = [node.valid for node in box.nodes]
         if not box.is_zero:
-            own = [view(x, case.dst, at, shape, [s[side] for s in strides]) for side, (x, at) in _sides(box.offsets, src, dst)]
+            own = [view(x, case.dst, at, valid, [s[side] for s in strides]) for side, (x, at) in _sides(box.offsets, src, dst)]
             yield own[1], own[0]
-        if ragged is not None or box.is_zero:
-            at = box.offsets[1]
-            if ragged is not None:
-                at += box.nodes[ragged].valid * strides[ragged][1]
-                shape[ragged] = box.nodes[ragged].extent - box.nodes[ragged].valid
-            yield view(dst, case.dst, at, shape, [s[1] for s in strides]), view(None, case.dst, 0, (), ())
+        # zeros: outer loops within the data, one beyond it, inner ones anywhere
+        for k, node in enumerate(box.nodes):
+            shape = [*valid[:k], node.extent - node.valid, *(inner.extent for inner in box.nodes[k + 1 :])]
+            if all(shape):
+                at = box.offsets[1] + node.valid * node.strides[1]
+                yield view(dst, case.dst, at, shape, [s[1] for s in strides]), view(None, case.dst, 0, (), ())
 
 
 def _sides(offsets: tuple[int, ...], *buffers: NDArray[np.uint8]) -> Iterator[tuple[int, tuple[NDArray[np.uint8], int]]]:

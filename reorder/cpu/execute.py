@@ -4,18 +4,17 @@ from __future__ import annotations
 
 from contextlib import suppress
 from functools import cache
-from operator import index as to_int
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from memdesc import MemdescError
 from reorder.buffers import BufferCheck, address_of, check_disjoint
 from reorder.cpu.choose import KERNELS, LINE_BITS, choose
 from reorder.cpu.program import encode, fills_lines, points, split, tile
 from reorder.cpu.threads import Shares, count_threads, run
 from reorder.cpu.walk import kernel
+from reorder.limits import checked_threads
 from reorder.passes import widen
 
 if TYPE_CHECKING:
@@ -56,7 +55,7 @@ class PreparedReorder:
 
     def __init__(self, plan: ReorderPlan, threads: int | None = None) -> None:
         self.plan = plan
-        self.threads = count_threads() if threads is None else _checked_threads(threads)
+        self.threads = count_threads() if threads is None else min(checked_threads(threads), count_threads())
         self._src = BufferCheck(plan.src, "src", write=False)
         self._dst = BufferCheck(plan.dst, "dst", write=True)
         # the micro-kernels it consists of, and the width of their elements
@@ -153,17 +152,6 @@ class _Part:
             return
         for places in points(self.lookups):
             run(starts, self._shares, (address_of(places), len(places)), self._bits, (buffers, places, self))
-
-
-def _checked_threads(threads: Any) -> int:
-    try:
-        count = to_int(threads)
-    except TypeError:
-        count = 0
-    if count < 1:
-        msg = f"threads must be an integer of 1 or more, not {threads!r}"
-        raise MemdescError(msg)
-    return min(count, count_threads())
 
 
 @cache

@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import tracemalloc
+from threading import Thread
 from typing import Any
 
 import ml_dtypes
@@ -104,7 +105,29 @@ def test_threads_are_a_count_of_one_or_more() -> None:
     for threads in (0, -1, 1.5, "2"):
         with pytest.raises(MemdescError, match="threads must be an integer of 1 or more"):
             reorder.reorder(cube(2, 3), "ba", threads=threads)  # type: ignore[arg-type] # what a caller might pass
+        with pytest.raises(MemdescError, match="threads must be an integer of 1 or more"), reorder.use_threads(threads):  # type: ignore[arg-type] # likewise
+            pass
     reorder.reorder(cube(2, 3), "ba", threads=1000)
+
+
+def test_a_block_limits_the_threads_of_its_own_thread_of_calls_that_say_nothing() -> None:
+    plan = reorder.plan_reorder(memory_desc((2, 3), "f32", "ab"), memory_desc((2, 3), "f32", "ba"))
+    found: list[int] = []
+
+    def threads_of(**given: int) -> int:
+        return int(reorder.prepare(plan, **given).threads)  # type: ignore[attr-defined] # of the callable that it returns
+
+    free = threads_of()
+    with reorder.use_threads(1):
+        assert threads_of() == 1
+        assert threads_of(threads=free) == free
+        with reorder.use_threads(free):
+            assert threads_of() == free
+        other = Thread(target=lambda: found.append(threads_of()))
+        other.start()
+        other.join()
+        assert threads_of() == 1
+    assert [threads_of(), *found] == [free, free]
 
 
 @pytest.mark.parametrize("dtype", [ml_dtypes.int4, ml_dtypes.uint4, ml_dtypes.float4_e2m1fn])

@@ -1,0 +1,70 @@
+"""How many threads reorders of a block of code may use."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from contextvars import ContextVar
+from operator import index
+from typing import TYPE_CHECKING, Any
+
+from memdesc import MemdescError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+__all__ = ["checked_threads", "current_limit", "use_threads"]
+
+_limit: ContextVar[int | None] = ContextVar("reorder.use_threads", default=None)
+
+
+@contextmanager
+def use_threads(threads: int) -> Iterator[None]:
+    """Let reorders inside of a block use at most so many threads, where a call says nothing else.
+
+    The limit holds for the thread or task that sets it. numba's own settings stay.
+
+    Parameters
+    ----------
+    threads : int
+        1 or more; more than there are cores are as many as there are.
+
+    Raises
+    ------
+    MemdescError
+        If it is no integer of 1 or more.
+
+    Examples
+    --------
+    >>> import numpy as np, reorder
+    >>> with reorder.use_threads(1):
+    ...     reorder.reorder(np.ones((1, 3, 2, 2), np.float32), "nChw8c").nbytes
+    128
+    """
+    token = _limit.set(checked_threads(threads))
+    try:
+        yield
+    finally:
+        _limit.reset(token)
+
+
+def current_limit() -> int | None:
+    """Return the limit in force, None if there is none."""
+    return _limit.get()
+
+
+def checked_threads(threads: Any) -> int:
+    """Return a number of threads as an int.
+
+    Raises
+    ------
+    MemdescError
+        If it is no integer of 1 or more.
+    """
+    try:
+        count = index(threads)
+    except TypeError:
+        count = 0
+    if count < 1 or isinstance(threads, bool):
+        msg = f"threads must be an integer of 1 or more, not {threads!r}"
+        raise MemdescError(msg)
+    return count

@@ -1,0 +1,91 @@
+"""Cases in benchdnn's spelling."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from memdesc import MemdescError, memory_desc
+from reorder.bench.cases import expand_meta_tag, parse_cases, read_cases
+
+_FOLDER = Path(__file__).parents[3] / "benchmarks"
+
+
+def test_options_stay_until_changed_and_lists_multiply() -> None:
+    cases = list(parse_cases(["--stag=abx", "--dtag=axb,aBx8b", "--sdt=f32,s8", "2x3x4", "--dtag", "abx", "2x3x4x5"]))
+    assert [case.name for case in cases] == [
+        "f32 2x3x4 abx -> axb",
+        "s8 2x3x4 abx -> axb",
+        "f32 2x3x4 abx -> aBx8b",
+        "s8 2x3x4 abx -> aBx8b",
+        "f32 2x3x4x5 abx -> abx",
+        "s8 2x3x4x5 abx -> abx",
+    ]
+    assert cases[2].dst == memory_desc((2, 3, 4), "f32", "aBc8b")
+    assert cases[2].spelling == "--sdt=f32 --ddt=f32 --stag=abc --dtag=aBc8b 2x3x4"
+    assert cases[2].nbytes == 4 * (2 * 3 * 4 + 2 * 8 * 4)
+
+
+@pytest.mark.parametrize(
+    ("meta", "ndims", "tag"),
+    [
+        ("abx", 2, "ab"),
+        ("axb", 4, "acdb"),
+        ("xba", 4, "cdba"),
+        ("ABx16b16a", 5, "ABcde16b16a"),
+        ("nchw", 4, "nchw"),
+        ("aBcd16b", 4, "aBcd16b"),
+        ("x", 1, "a"),
+    ],
+)
+def test_x_stands_for_the_other_dims(meta: str, ndims: int, tag: str) -> None:
+    assert expand_meta_tag(meta, ndims) == tag
+
+
+def test_strides_make_views_of_either_side() -> None:
+    (case,) = parse_cases(["--strides=8x1:1x6", "4x6"])
+    assert case.src.strides == (8, 1)
+    assert case.dst.strides == (1, 6)
+    assert case.name == "f32 4x6 abx[8x1] -> abx[1x6]"
+
+
+def test_dims_may_have_a_name_and_files_comments(tmp_path: Path) -> None:
+    file = tmp_path / "cases"
+    file.write_text('# first\n--stag=ab --dtag=ba\n4x6n"wide one"   # a comment\n--reset 8x8\n', encoding="utf-8")
+    assert [case.name for case in read_cases(str(file))] == ["wide one", "f32 8x8 abx -> abx"]
+    assert [case.name for case in parse_cases([f"--batch={file}"])] == ["wide one", "f32 8x8 abx -> abx"]
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["--what=1", "4x6"], "no option --what"),
+        (["--stag"], "--stag has no value"),
+        (["4x"], "neither an option nor dims"),
+        (["--strides=axb", "4x6"], "strides 'axb' are not numbers"),
+        (["--stag=aBx3q", "4x6"], "aB"),
+        (["--batch=/no/such/file"], "cannot read cases"),
+    ],
+)
+def test_what_is_wrong_is_said(words: list[str], says: str) -> None:
+    with pytest.raises(MemdescError, match=says):
+        list(parse_cases(words))
+
+
+def test_a_mistake_in_a_file_has_the_number_of_its_line(tmp_path: Path) -> None:
+    file = tmp_path / "cases"
+    file.write_text("4x6\n\n--dtag=nonsense 4x6\n", encoding="utf-8")
+    with pytest.raises(MemdescError, match="line 3: "):
+        list(read_cases(str(file)))
+
+
+def test_the_set_is_large_and_every_case_has_a_name_of_its_own() -> None:
+    cases = [case for file in sorted(_FOLDER.glob("*.txt")) for case in read_cases(str(file))]
+    names = [case.name for case in cases]
+    assert len(names) >= 200
+    assert len(set(names)) == len(names)
+    assert min(case.src.nbytes for case in cases) == 64
+    assert max(case.src.nbytes for case in cases) > 390e6
+    assert {case.src.dtype.bits for case in cases} >= {8, 16, 32}
+    assert {case.dst.ndims for case in cases} >= {2, 3, 4, 5, 6}
