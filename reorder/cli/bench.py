@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import os
+import platform
 import sys
+from contextlib import suppress
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from memdesc import MemdescError
@@ -59,11 +63,31 @@ def _run(options: argparse.Namespace) -> tuple[Facts, int]:
         else:
             kernels += [{"threads": count, **kernel} for kernel in said["kernels"]]
     _progress("")
-    return {"cases": measured, "kernels": kernels, "summary": summarise(measured)}, 0
+    return {"machine": _machine(), "cases": measured, "kernels": kernels, "summary": summarise(measured)}, 0
+
+
+def _machine() -> dict[str, str]:
+    """Return what the figures hold for."""
+    facts = {"machine": platform.machine(), "cores": str(_count_cores()), "Python": platform.python_version()}
+    with suppress(OSError):
+        info = Path("/proc/cpuinfo").read_text(encoding="utf-8")
+        lines = (line.partition(":") for line in info.splitlines())
+        known = {name.strip(): value.strip() for name, _, value in lines}
+        flags = known.get("flags", "").split()
+        bits = next((bits for bits, flag in ((512, "avx512bw"), (256, "avx2"), (128, "sse2")) if flag in flags), None)
+        facts |= {"processor": known.get("model name", "unknown"), "vectors": f"{bits} bits" if bits else "unknown"}
+    for package in ("memdesc", "numpy", "numba", "llvmlite", "tbb", "torch", "onednn-cpu-gomp", "onednn"):
+        with suppress(PackageNotFoundError):
+            facts[package] = version(package)
+    return facts
+
+
+def _count_cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _threads(text: str | None) -> list[int]:
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    cores = _count_cores()
     if text is None:
         return sorted({1, cores})
     try:

@@ -1,0 +1,197 @@
+"""Make docs/benchmarks.md, .csv and .svg from one run of `memdesc bench`.
+
+memdesc bench --json --batch tests/benchmarks/activations.txt ... > run.json
+python -m tests.benchmarks.page run.json
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import sys
+from math import log
+from pathlib import Path
+from typing import Any
+
+from reorder.bench.report import LEAST_NBYTES, is_jit, summarise
+
+__all__ = ["curves", "draw", "page", "shortfalls"]
+
+_DOCS = Path(__file__).parents[2] / "docs"
+# Okabe and Ito's palette, told apart by dashes too
+_LINES = {
+    "memdesc": ("#0072B2", ""),
+    "onednn 3.2": ("#D55E00", "6 3"),
+    "onednn 3.13": ("#CC79A7", "2 3"),
+    "torch": ("#009E73", "9 3 2 3"),
+    "numpy": ("#555555", "1 2"),
+}
+_WIDTH, _HEIGHT, _LEFT, _TOP, _GAP = 380, 260, 56, 34, 40
+_LEVELS = (0.01, 0.03, 0.1, 0.3, 1.0, 2.0)
+# no case may be slower than that beside code that oneDNN generates
+_FLOOR = 0.8
+
+
+def curves(cases: list[dict[str, Any]], threads: int) -> dict[str, list[float]]:
+    """Return for every library how fast it is beside memcpy, in all cases of 64 KiB and more, slowest first."""
+    found: dict[str, list[float]] = {}
+    for case in cases:
+        if case["threads"] == threads and case["nbytes"] >= LEAST_NBYTES:
+            found.setdefault("memdesc", []).append(case["memcpy"])
+            for name, ratio in case["peers"].items():
+                found.setdefault(name, []).append(case["memcpy"] / ratio)
+    return {name: sorted(values) for name, values in found.items()}
+
+
+def shortfalls(cases: list[dict[str, Any]]) -> list[tuple[dict[str, Any], str, float]]:
+    """Return the cases of 64 KiB and more in which something is faster than we are: it, and our speed beside it."""
+    found = []
+    for case in cases:
+        if case["nbytes"] >= LEAST_NBYTES and case["peers"]:
+            name, ratio = min(case["peers"].items(), key=lambda item: item[1])
+            if ratio < 1:
+                found.append((case, name, ratio))
+    return sorted(found, key=lambda item: item[2])
+
+
+def draw(cases: list[dict[str, Any]]) -> str:
+    """Draw, for each number of threads, how fast every library is beside memcpy over the share of cases."""
+    counts = sorted({case["threads"] for case in cases})
+    width = len(counts) * (_LEFT + _WIDTH + _GAP)
+    parts = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {_HEIGHT + _TOP + 66}" font-family="sans-serif" font-size="12">',
+        "<title>Speed beside memcpy, over the cases</title>",
+        '<rect width="100%" height="100%" fill="#ffffff"/>',
+    ]
+    for k, threads in enumerate(counts):
+        parts += _panel(curves(cases, threads), k * (_LEFT + _WIDTH + _GAP) + _LEFT, f"{threads} thread{'s' if threads > 1 else ''}")
+    return "\n".join([*parts, "</svg>", ""])
+
+
+def _height_of(level: float) -> float:
+    low, high = _LEVELS[0], _LEVELS[-1]
+    share = (log(min(max(level, low), high)) - log(low)) / (log(high) - log(low))
+    return round(_TOP + _HEIGHT * (1 - share), 1)
+
+
+def _panel(lines: dict[str, list[float]], left: int, title: str) -> list[str]:
+    right, bottom = left + _WIDTH, _TOP + _HEIGHT
+    parts = [f'<text x="{left}" y="{_TOP - 12}" font-weight="bold">{title}: speed beside memcpy</text>']
+    for level in _LEVELS:
+        y = _height_of(level)
+        parts.append(f'<line x1="{left}" x2="{right}" y1="{y}" y2="{y}" stroke="{"#888888" if level == 1 else "#dddddd"}"/>')
+        parts.append(f'<text x="{left - 6}" y="{y + 4}" text-anchor="end">{level:g}</text>')
+    parts += [
+        f'<text x="{left + _WIDTH * share / 100:g}" y="{bottom + 18}" text-anchor="middle">{share} %</text>'
+        for share in (0, 25, 50, 75, 100)
+    ]
+    parts.append(f'<text x="{left + _WIDTH / 2:g}" y="{bottom + 34}" text-anchor="middle">of the cases are slower</text>')
+    for k, (name, (color, dashes)) in enumerate((name, style) for name, style in _LINES.items() if name in lines):
+        values = lines[name]
+        points = " ".join(f"{left + _WIDTH * i / max(1, len(values) - 1):.1f},{_height_of(value)}" for i, value in enumerate(values))
+        parts.append(
+            f'<polyline points="{points}" fill="none" stroke="{color}" stroke-width="2" stroke-dasharray="{dashes}">'
+            f"<title>{name}, {len(values)} cases</title></polyline>"
+        )
+        x = left + k * 78
+        parts.append(
+            f'<line x1="{x}" x2="{x + 18}" y1="{bottom + 52}" y2="{bottom + 52}" stroke="{color}" '
+            f'stroke-width="2" stroke-dasharray="{dashes}"/>'
+        )
+        parts.append(f'<text x="{x + 22}" y="{bottom + 56}" font-size="11">{name}</text>')
+    return parts
+
+
+def page(facts: dict[str, Any]) -> str:
+    """Write the page."""
+    cases = facts["cases"]
+    machine = facts["machine"]
+    short = shortfalls(cases)
+    under = [item for item in short if item[2] < _FLOOR]
+    lines = [
+        "# Measured speed",
+        "",
+        (
+            f"One run of `memdesc bench` over the {len({case['name'] for case in cases})} cases in `tests/benchmarks/`. "
+            "This page, its picture and `benchmarks.csv` with every case are made from it:"
+        ),
+        "",
+        "```text",
+        "memdesc bench --json $(printf -- ' --batch %s' tests/benchmarks/*.txt) > run.json",
+        "python -m tests.benchmarks.page run.json",
+        "```",
+        "",
+        *(f"* {name}: {value}" for name, value in machine.items()),
+        "",
+        (
+            "Times are medians of rounds in which all candidates run in turn on the same buffers; ratios are taken within a round. "
+            "A ratio above 1 means that memdesc is faster. memcpy copies the same bytes on the same number of threads. "
+            "oneDNN runs with a primitive made before, called through ctypes as ours is. "
+            "Cases below 64 KiB are left out: there the time of a call is all there is."
+        ),
+        "",
+        "![How fast each library is beside memcpy](benchmarks.svg)",
+        "",
+        "| threads | beside | cases | geometric mean | 5th percentile | least | slower in |",
+        "| ---: | --- | ---: | ---: | ---: | ---: | ---: |",
+    ]
+    lines += [
+        f"| {row['threads']} | {row['beside']} | {row['cases']} | {row['geomean']:.2f} | {row['p5']:.2f} "
+        f"| {row['least']:.2f} | {row['slower']} |"
+        for row in summarise(cases)
+    ]
+    compiled = facts["kernels"]
+    per_thread = max((sum(kernel["threads"] == n for kernel in compiled) for n in {kernel["threads"] for kernel in compiled}), default=0)
+    lines += [
+        "",
+        (
+            f"{per_thread} compiled kernels served all cases. Each took at most {max(k['seconds'] for k in compiled):.2f} s "
+            "to compile, or to load where it was on disk already."
+        ),
+        "",
+        "## Where something else is faster",
+        "",
+        (
+            f"{len(short)} of {sum(case['nbytes'] >= LEAST_NBYTES for case in cases)} measurements; {len(under)} of them "
+            "by more than a quarter. "
+            "The fastest rival, the speed beside it, and that beside memcpy:"
+        ),
+        "",
+        "| case | threads | faster | ratio | beside memcpy |",
+        "| --- | ---: | --- | ---: | ---: |",
+    ]
+    lines += [
+        f"| `{case['name']}` | {case['threads']} | {name}{_code(case, name)} | {ratio:.2f} | {case['memcpy']:.2f} |"
+        for case, name, ratio in short
+    ]
+    return "\n".join([*lines, ""])
+
+
+def _code(case: dict[str, Any], name: str) -> str:
+    detail = case["details"].get(name)
+    return "" if detail is None else " generated" if is_jit(detail) else " reference"
+
+
+def _write_table(cases: list[dict[str, Any]], file: Path) -> None:
+    peers = sorted({name for case in cases for name in case["peers"]})
+    with file.open("w", encoding="utf-8", newline="") as out:
+        table = csv.writer(out, lineterminator="\n")
+        table.writerow(
+            ["case", "threads", "bytes", "microseconds", "p90", "first_ms", "kernels", "memcpy", *peers, *(f"{p} code" for p in peers)]
+        )
+        for case in cases:
+            times = [f"{case['seconds'] * 1e6:.2f}", f"{case['p90'] * 1e6:.2f}", f"{case['first_seconds'] * 1e3:.2f}"]
+            ratios = [f"{case['memcpy']:.3f}", *(f"{case['peers'][p]:.3f}" if p in case["peers"] else "" for p in peers)]
+            details = [case["details"].get(p, "") for p in peers]
+            table.writerow([case["name"], case["threads"], case["nbytes"], *times, case["kernels"], *ratios, *details])
+
+
+def _main() -> None:
+    facts = json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))
+    (_DOCS / "benchmarks.md").write_text(page(facts), encoding="utf-8")
+    (_DOCS / "benchmarks.svg").write_text(draw(facts["cases"]), encoding="utf-8")
+    _write_table(facts["cases"], _DOCS / "benchmarks.csv")
+
+
+if __name__ == "__main__":
+    _main()
