@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
-from memdesc import FormatTag, MemdescError, MemoryDesc, memory_desc
+from memdesc import FormatTag, ImageDesc, MemdescError, MemoryDesc, memory_desc
 from reorder.forks import importing
 from reorder.limits import current_limit
 from reorder.memory import Memory
+from reorder.pixels import from_pixels, to_pixels
 from reorder.plan import plan_reorder
 from reorder.reach import check_plan
 from reorder.sources import as_memory
@@ -18,40 +19,77 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from reorder.opencl import DeviceMemory
     from reorder.plan import ReorderPlan
 
 __all__ = ["execute", "prepare", "reorder"]
 
 
+@overload
 def reorder(
     x: Memory | NDArray[Any],
     dst: str | FormatTag | MemoryDesc | None = None,
     *,
-    src: str | FormatTag | MemoryDesc | None = None,
+    src: str | FormatTag | MemoryDesc | ImageDesc | None = None,
     out: Memory | None = None,
     threads: int | None = None,
-) -> Memory:
+    queue: None = None,
+) -> Memory: ...
+@overload
+def reorder(
+    x: Memory | NDArray[Any],
+    dst: ImageDesc,
+    *,
+    src: str | FormatTag | MemoryDesc | ImageDesc | None = None,
+    out: None = None,
+    threads: int | None = None,
+    queue: None = None,
+) -> NDArray[Any]: ...
+@overload
+def reorder(
+    x: Any,
+    dst: str | FormatTag | MemoryDesc | ImageDesc | None = None,
+    *,
+    src: str | FormatTag | MemoryDesc | ImageDesc | None = None,
+    out: Any = None,
+    threads: int | None = None,
+    queue: Any,
+) -> DeviceMemory: ...
+def reorder(
+    x: Any,
+    dst: str | FormatTag | MemoryDesc | ImageDesc | None = None,
+    *,
+    src: str | FormatTag | MemoryDesc | ImageDesc | None = None,
+    out: Any = None,
+    threads: int | None = None,
+    queue: Any = None,
+) -> Memory | NDArray[Any] | DeviceMemory:
     """Move a tensor into another layout.
 
     Parameters
     ----------
-    x : Memory or ndarray
-        The tensor. The axes of an ndarray are its logical dims, with any strides.
-    dst : str, FormatTag or MemoryDesc, optional
+    x : Memory or ndarray, or a device object
+        The tensor. The axes of an ndarray are its logical dims, with any strides. A
+        pyopencl Buffer, Array or Image, or a DeviceMemory, is reordered on its device.
+    dst : str, FormatTag, MemoryDesc or ImageDesc, optional
         The layout to move into; by default that of `out`.
-    src : str, FormatTag or MemoryDesc, optional
+    src : str, FormatTag, MemoryDesc or ImageDesc, optional
         For an ndarray whose axes are in memory order: the layout they spell, such as
-        ``"nhwc"``. With a MemoryDesc, x is a raw buffer that it describes.
-    out : Memory, optional
+        ``"nhwc"``. With a MemoryDesc, x is a raw buffer that it describes; with an
+        ImageDesc, its pixels as an array of shape (height, width, channels).
+    out : Memory or device object, optional
         Where the result goes; by default new memory.
     threads : int, optional
         At most so many threads; by default the limit of `use_threads`, or all that
         numba may use.
+    queue : pyopencl.CommandQueue, optional
+        Where to reorder on an OpenCL device.
 
     Returns
     -------
-    Memory
-        `out`, or new memory. Its padding is zero.
+    Memory, ndarray or DeviceMemory
+        `out`, or new memory. Its padding is zero. On the CPU an image comes as its pixels,
+        of shape (height, width, channels); on a device, as a `reorder.opencl.DeviceMemory`.
 
     Raises
     ------
@@ -68,7 +106,16 @@ def reorder(
     >>> bool((reorder.reorder(m, "nhwc").numpy() == x).all())
     True
     """
-    source = as_memory(x, src)
+    if queue is not None or _is_on_device(x) or _is_on_device(out):
+        from reorder.opencl import reorder_on_device  # noqa: PLC0415 - describing and the CPU need no pyopencl
+
+        return reorder_on_device(x, dst, src=src, out=out, queue=queue)
+    source = from_pixels(x, src) if isinstance(src, ImageDesc) else as_memory(x, src)
+    if isinstance(dst, ImageDesc):
+        if out is not None:
+            msg = "out takes no image in host memory; leave it out, or give out=Memory(image_desc.desc) and no dst"
+            raise MemdescError(msg)
+        return to_pixels(reorder(source, dst.desc, threads=threads), dst)
     if out is not None and not isinstance(out, Memory):
         msg = f"out must be a Memory, not {type(out).__name__}; wrap a buffer: Memory(desc, buffer)"  # type: ignore[unreachable] # callers without types
         raise MemdescError(msg)
@@ -86,6 +133,12 @@ def reorder(
         out = Memory(desc)
     execute(plan, source.data, out.data, threads)
     return out
+
+
+def _is_on_device(memory: Any) -> bool:
+    """Whether an object is pyopencl's, or a DeviceMemory; neither is loaded to find out."""
+    rooms = (base.__module__ for base in type(memory).__mro__)
+    return any(room.partition(".")[0] == "pyopencl" or room.startswith("reorder.opencl.") for room in rooms)
 
 
 def execute(plan: ReorderPlan, src: Any, dst: Any, threads: int | None = None) -> None:

@@ -61,7 +61,7 @@ def enqueue_reorder(
     Notes
     -----
     *Law*: dst equals what `execute_reference` makes of the same descriptors, bit for bit,
-    but that images of f16 may quiet a signalling NaN.
+    but that a NaN in an image of f16 may have another payload.
     """
     check_queue(queue)
     if attr is not None:
