@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-__all__ = ["MACE", "SHAPES"]
+__all__ = ["MACE", "SHAPES", "cd"]
 
 
 def cd(count: int, block: int) -> int:

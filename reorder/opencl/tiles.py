@@ -1,8 +1,9 @@
 """Which loops stand side by side in a group of work items, so that neighbours touch neighbouring memory.
 
-Images are stored in tiles of a few columns and rows, so items that write one stand
-in a square; a buffer wants them along its smallest stride. A group is a box that
-gives each side what it wants.
+Images are stored in tiles of a few columns and rows, so items that touch one stand in a
+square; a buffer wants them along its smallest stride. A group is a box that gives each side
+what it wants. The numbers are the best of a sweep over all boxes and orders on an NVIDIA
+H200 (docs/opencl.md has the table of what they reach).
 """
 
 from __future__ import annotations
@@ -18,6 +19,42 @@ if TYPE_CHECKING:
 __all__ = ["Shares", "share_out"]
 
 _ITEMS = 256
+
+_COLUMN, _ROW, _NEAR = "column", "row", "near"
+
+
+class _Wish(NamedTuple):
+    """How many items should stand along a loop (a logarithm), and how many steps each takes."""
+
+    role: str
+    shift: int
+    steps: int = 1
+
+
+# By the loop that moves least in the buffer: it is the one along the columns, along the rows, or
+# another one (the blocks of channels of NHWC), which may be too short to fill a cache line.
+# `whole` are lanes that are contiguous in the buffer as well.
+_PACK = {
+    "columns": (_Wish(_ROW, 1, 2), _Wish(_COLUMN, 6)),
+    "whole columns": (_Wish(_COLUMN, 4, 4), _Wish(_ROW, 4)),
+    "rows": (_Wish(_COLUMN, 3, 2), _Wish(_ROW, 4)),
+    "apart": (_Wish(_COLUMN, 1), _Wish(_ROW, 1), _Wish(_NEAR, 5, 2)),
+    "short": (_Wish(_COLUMN, 3), _Wish(_NEAR, 1, 2), _Wish(_ROW, 3)),
+    "": (_Wish(_COLUMN, 4), _Wish(_ROW, 4)),
+}
+_UNPACK = {
+    "columns": (_Wish(_COLUMN, 6), _Wish(_ROW, 2, 2)),
+    "whole columns": (_Wish(_COLUMN, 4, 2), _Wish(_ROW, 4)),
+    "rows": (_Wish(_ROW, 4), _Wish(_COLUMN, 3, 2)),
+    "apart": (_Wish(_COLUMN, 2), _Wish(_NEAR, 3), _Wish(_ROW, 2)),
+    "short": (_Wish(_COLUMN, 3, 2), _Wish(_NEAR, 2), _Wish(_ROW, 2)),
+}
+# of elements of 16 bits and less, more are needed to fill a line or to keep as many bytes under way
+_UNPACK_NARROW = _UNPACK | {
+    "columns": (_Wish(_COLUMN, 6), _Wish(_ROW, 2, 4)),
+    "apart": (_Wish(_COLUMN, 2), _Wish(_NEAR, 4), _Wish(_ROW, 1)),
+}
+_SHORT = 8
 # fewer steps than these are not worth the way through local memory
 _MIN_TRANSPOSED = 8
 _MAX_TRANSPOSED_BITS = 64
@@ -46,7 +83,7 @@ def share_out(task: Task, spaces: tuple[str, str], bits: int, max_items: int) ->
     room = min(_ITEMS, max_items).bit_length() - 1
     loops = list(reversed(task.loops))
     if Space.IMAGE in spaces:
-        return _around_pixels(task, loops, spaces, room)
+        return _around_pixels(task, loops, spaces, bits, max_items)
     across = next((loop for loop in loops if task.src and abs(loop.src[0]) == 1), None)
     down = next((loop for loop in loops if loop.dst[0] == 1), None)
     if across and down and across is not down and not task.lookups:
@@ -79,8 +116,10 @@ def _filled(task: Task, loops: list[Loop], shifts: list[int], room: int) -> Shar
 
 
 def _transposed(task: Task, loops: list[Loop], across: Loop, down: Loop, bits: int, room: int) -> Shares:
-    edge = _log(32 if bits >= _WIDE_BITS else 64)
-    width, height = (min(_log(loop.extent), edge) for loop in (across, down))
+    edge = _log(64)
+    height = min(_log(down.extent), edge)
+    # tiles of 32 x 64 elements, of narrow ones more, are large enough
+    width = min(_log(across.extent), edge - (bits >= _WIDE_BITS and height == edge))
     # no fewer items than a tile has elements in a row or a column, no more than it has
     room = min(room, width + height)
     steps = 1 << (width + height - room)
@@ -89,32 +128,42 @@ def _transposed(task: Task, loops: list[Loop], across: Loop, down: Loop, bits: i
     return shares._replace(steps=(1, steps, *shares.steps[2:]), is_transposed=True)
 
 
-def _around_pixels(task: Task, loops: list[Loop], spaces: tuple[str, str], room: int) -> Shares:
+def _around_pixels(task: Task, loops: list[Loop], spaces: tuple[str, str], bits: int, max_items: int) -> Shares:
     """Share out loops of which one side at least is an image."""
     image = 1 if spaces[1] == Space.IMAGE else 0
-    column = _smallest(loops, image, 0)
-    row = _smallest(loops, image, 1)
-    near = None if spaces[1 - image] in {Space.IMAGE, Space.NOWHERE} else _smallest(loops, 1 - image, 0)
-    wanted: list[tuple[Loop, int]] = []
-    if near is not None and near is not column:
-        wanted.append((near, 3 if near is not row else 4))
-    if column is not None:
-        wanted.append((column, 4 if near in {None, column, row} else 2))
-    if row is not None and row is not near:
-        wanted.append((row, 3))
-    shifts: list[int] = []
+    roles = {_COLUMN: _smallest(loops, image, 0), _ROW: _smallest(loops, image, 1)}
+    is_alone = spaces[1 - image] in {Space.IMAGE, Space.NOWHERE}
+    near = None if is_alone else _smallest(loops, 1 - image, 0)
+    table = _PACK if image else _UNPACK if bits >= _WIDE_BITS else _UNPACK_NARROW
+    if near is None:
+        wishes = _PACK[""]
+    elif near is roles[_COLUMN]:
+        wishes = table["whole columns" if Space.VECTOR in spaces else "columns"]
+    elif near is roles[_ROW]:
+        wishes = table["rows"]
+    else:
+        wishes = table["short" if near.extent < _SHORT else "apart"]
+    roles[_NEAR] = near
+    room = min(sum(wish.shift for wish in wishes), max_items.bit_length() - 1)
+    chosen, shifts, steps = [], [], []
     left = room
-    for loop, wish in wanted:
-        shifts.append(min(_log(loop.extent), wish, left))
-        left -= shifts[-1]
-    chosen = [loop for loop, _ in wanted]
+    for role, wish, count in wishes:
+        loop = roles[role]
+        if loop is None:
+            continue
+        shift = min(_log(loop.extent), wish, left)
+        left -= shift
+        chosen.append(loop)
+        shifts.append(shift)
+        steps.append(count if loop.extent >> shift >= count else 1)
     # what is left goes to those that still have steps
     for k, loop in enumerate(chosen):
         more = max(min(left, _log(loop.extent) - shifts[k]), 0)
         shifts[k] += more
         left -= more
     others = [loop for loop in loops if not any(loop is own for own in chosen)]
-    return _filled(task, [*chosen, *others], shifts, room)
+    shares = _filled(task, [*chosen, *others], shifts, room)
+    return shares._replace(steps=(*steps, *shares.steps[len(steps) :]))
 
 
 def _smallest(loops: list[Loop], side: int, c: int) -> Loop | None:

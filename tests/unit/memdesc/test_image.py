@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from memdesc import ImageDesc, MemdescError, UnknownFormatError, image_desc, memory_desc
-from tests.mace_images import MACE, SHAPES
+from tests.mace_images import MACE, SHAPES, cd
 
 
 @pytest.mark.parametrize(("name", "dims"), [(name, dims) for name in MACE for dims in SHAPES[name]])
