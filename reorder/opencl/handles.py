@@ -33,7 +33,8 @@ def check_alive(context: cl.Context, memory: cl.MemoryObjectHolder, side: str) -
     """
     expected = _table_of(context)
     if expected is not None and _first_word(memory.int_ptr) != expected:
-        msg = f"{side} is a {type(memory).__name__} that was released; nothing can be read from or written to it"
+        kind = "an Image" if isinstance(memory, cl.Image) else "a Buffer"
+        msg = f"{side} is {kind} that was released; nothing can be read from it or written to it"
         raise MemdescError(msg)
 
 

@@ -13,8 +13,9 @@ from memdesc.errors import shown
 from reorder.memory import Memory
 from reorder.opencl.device_memory import DeviceMemory
 from reorder.opencl.enqueue import check_queue, enqueue_operands
-from reorder.opencl.formats import check_format, check_size, image_format
+from reorder.opencl.formats import channel_type_of, check_format, check_size, image_format
 from reorder.opencl.operands import Operand, array_operand, check_types, operand
+from reorder.opencl.sides import Raster
 from reorder.sources import as_memory
 
 if TYPE_CHECKING:
@@ -72,9 +73,12 @@ def pack(
     form = image_format(image_desc, channel_type)
     check_size(image_desc, queue.device)
     check_format(queue.context, form)
-    _check_dims(src, src_desc, image_desc)
+    target = Operand(None, image_desc.desc, Raster.of(image_desc), channel_type_of(image_desc, form, "dst"), is_aligned=True)
+    source, waiting = _source(queue, src, src_desc, target, wait_for)
+    check_types(source, target)
+    # what was released is seen before its address is given to something new
     image = cl.create_image(queue.context, _READ_WRITE, form, shape=(image_desc.width, image_desc.height))
-    return image, enqueue_pack(queue, src, image, image_desc, src_desc=src_desc, wait_for=wait_for)
+    return image, enqueue_operands(queue, source, target._replace(handle=image), waiting)
 
 
 def enqueue_pack(
@@ -289,12 +293,4 @@ def _new_buffer(queue: cl.CommandQueue, desc: MemoryDesc, source: Operand) -> tu
 def _check_image_desc(image_desc: Any) -> None:
     if not isinstance(image_desc, ImageDesc):
         msg = f"image_desc must be an ImageDesc, not {shown(image_desc)}; see memdesc.image_desc"
-        raise MemdescError(msg)
-
-
-def _check_dims(src: Any, desc: Layout | None, image_desc: ImageDesc) -> None:
-    """Refuse a tensor of other dims before an image is allocated for it."""
-    own = desc if isinstance(desc, MemoryDesc | ImageDesc) else src.desc if isinstance(src, DeviceMemory | Memory) else None
-    if own is not None and own.dims != image_desc.dims:
-        msg = f"src has dims {own.dims}, {image_desc!r} has dims {image_desc.dims}; a reorder keeps the dims"
         raise MemdescError(msg)

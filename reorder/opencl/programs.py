@@ -43,9 +43,14 @@ class Prepared(NamedTuple):
             return cl.enqueue_nd_range_kernel(queue, self.kernel, (groups[0] * items, *groups[1:]), (items, 1, 1), wait_for=wait_for)
 
 
+# pyopencl's own cache of binaries does not bear two threads, and filters of warnings belong to the process
+_building = Lock()
+
+
 def prepare(context: cl.Context, launch: Launch) -> Prepared:
     """Find or build the kernel of a launch; raises as `build`."""
-    return Prepared(launch, *_kernel(context, launch.pattern))
+    with _building:
+        return Prepared(launch, *_kernel(context, launch.pattern))
 
 
 @first_arg_dependent_memoize
