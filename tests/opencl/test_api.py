@@ -72,7 +72,9 @@ def test_out_is_written_and_returned(runtime: Runtime) -> None:
     reorder(m, out=array, queue=None)
     assert array.get().tobytes() == (X * 2).tobytes()
     image = image_desc(X.shape, "f32", "in_out_channel")
-    target = cl.create_image(runtime.context, cl.mem_flags.READ_WRITE, cl.ImageFormat(cl.channel_order.RGBA, cl.channel_type.FLOAT), shape=(64, 64))
+    target = cl.create_image(
+        runtime.context, cl.mem_flags.READ_WRITE, cl.ImageFormat(cl.channel_order.RGBA, cl.channel_type.FLOAT), shape=(64, 64)
+    )
     got = reorder(X, image, out=target, queue=runtime.queue).get()
     assert isinstance(got, np.ndarray)
     assert got.tobytes() == reorder(X, image).tobytes()
@@ -131,7 +133,7 @@ def test_programs_serve_all_sizes_of_a_pattern(runtime: Runtime) -> None:
 
     context = cl.Context([runtime.device.device])
     queue = cl.CommandQueue(context)
-    for dims in ((1, 8, 5, 6), (3, 64, 7, 9), (2, 16, 30, 4)):
+    for dims in ((2, 8, 5, 6), (3, 64, 7, 9), (2, 16, 30, 40)):
         opencl.pack(queue, np.zeros(dims, np.float32), image_desc(dims, "f32", "in_out_channel"))
     assert len(programs._kernel.__wrapped__._pyopencl_first_arg_dep_memoize_dic[context]) == 1  # type: ignore[attr-defined]  # noqa: SLF001 - likewise
 

@@ -58,7 +58,9 @@ def test_dtypes_and_channel_types_without_images_are_refused(runtime: Runtime) -
         opencl.pack(runtime.queue, X, IMAGE, channel_type="SNORM_INT8")
     with refused("holds no f32"):
         opencl.pack(runtime.queue, X, IMAGE, channel_type=cl.channel_type.UNORM_INT8)
-    half = cl.create_image(runtime.context, FLAGS.READ_WRITE, cl.ImageFormat(cl.channel_order.RGBA, cl.channel_type.HALF_FLOAT), shape=(9, 9))
+    half = cl.create_image(
+        runtime.context, FLAGS.READ_WRITE, cl.ImageFormat(cl.channel_order.RGBA, cl.channel_type.HALF_FLOAT), shape=(9, 9)
+    )
     with refused("dst is an image of RGBA HALF_FLOAT, but image_desc((1, 5, 3, 2), 'f32', 'in_out_channel') needs RGBA FLOAT"):
         opencl.enqueue_pack(runtime.queue, X, half, IMAGE)
 
@@ -208,7 +210,9 @@ def test_host_memory_at_any_address_is_used_as_it_is_or_refused(runtime: Runtime
         out = runtime.buffer(np.zeros(64, np.float32))
         event = opencl.enqueue_reorder(runtime.queue, src, memory_desc((4, 16), "f32", "ab"), out, memory_desc((4, 16), "f32", "aB8b"))
         assert runtime.read(out, event).tobytes() == x.tobytes()
-        image, event = opencl.pack(runtime.queue, src, image_desc((1, 16, 2, 2), "f32", "in_out_channel"), src_desc=memory_desc((1, 16, 2, 2), "f32", "nhwc"))
+        image, event = opencl.pack(
+            runtime.queue, src, image_desc((1, 16, 2, 2), "f32", "in_out_channel"), src_desc=memory_desc((1, 16, 2, 2), "f32", "nhwc")
+        )
         event.wait()
     odd = cl.Buffer(runtime.context, FLAGS.READ_WRITE | FLAGS.USE_HOST_PTR, hostbuf=raw[start + 2 : start + 258])
     with refused("no multiple of the 4 bytes of an element; copy it"):

@@ -86,9 +86,7 @@ def test_any_descriptor_into_any_image_into_any_descriptor_keeps_the_bits(
 @pytest.mark.campaign
 @settings(COMMON, max_examples=5_000)
 @given(case=image_cases(), seed=st.integers(0, 2**20))
-def test_five_thousand_images_keep_the_bits(
-    runtime: Runtime, case: tuple[MemoryDesc, ImageDesc, MemoryDesc], seed: int
-) -> None:
+def test_five_thousand_images_keep_the_bits(runtime: Runtime, case: tuple[MemoryDesc, ImageDesc, MemoryDesc], seed: int) -> None:
     check_image(runtime, case, seed)
 
 
