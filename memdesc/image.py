@@ -103,7 +103,8 @@ class ImageDesc:
             for name, size, most in (("width", self.width, max_width), ("height", self.height, max_height))
             if size > most
         ]
-        msg = f"{self!r} is {self.width} x {self.height} pixels: {' and '.join(over)}{where and f' {where}'}; split a dim, or use a buffer of .desc"
+        size = f"{self.width} x {self.height} pixels"
+        msg = f"{self!r} is {size}: {' and '.join(over)}{where and f' {where}'}; split a dim, or use a buffer of .desc"
         raise MemdescError(msg)
 
     def __repr__(self) -> str:

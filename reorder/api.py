@@ -17,10 +17,14 @@ from reorder.sources import as_memory
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    import pyopencl as cl
     from numpy.typing import NDArray
+    from pyopencl.array import Array
 
     from reorder.opencl import DeviceMemory
     from reorder.plan import ReorderPlan
+
+    OnDevice = cl.Buffer | cl.Image | Array | DeviceMemory
 
 __all__ = ["execute", "prepare", "reorder"]
 
@@ -47,22 +51,42 @@ def reorder(
 ) -> NDArray[Any]: ...
 @overload
 def reorder(
-    x: Any,
+    x: Memory | NDArray[Any] | OnDevice,
     dst: str | FormatTag | MemoryDesc | ImageDesc | None = None,
     *,
     src: str | FormatTag | MemoryDesc | ImageDesc | None = None,
-    out: Any = None,
-    threads: int | None = None,
-    queue: Any,
+    out: OnDevice | None = None,
+    threads: None = None,
+    queue: cl.CommandQueue,
 ) -> DeviceMemory: ...
+@overload
 def reorder(
-    x: Any,
+    x: Array | DeviceMemory,
     dst: str | FormatTag | MemoryDesc | ImageDesc | None = None,
     *,
     src: str | FormatTag | MemoryDesc | ImageDesc | None = None,
-    out: Any = None,
+    out: OnDevice | None = None,
+    threads: None = None,
+    queue: None = None,
+) -> DeviceMemory: ...
+@overload
+def reorder(
+    x: Memory | NDArray[Any] | OnDevice,
+    dst: str | FormatTag | MemoryDesc | ImageDesc | None = None,
+    *,
+    src: str | FormatTag | MemoryDesc | ImageDesc | None = None,
+    out: Array | DeviceMemory,
+    threads: None = None,
+    queue: None = None,
+) -> DeviceMemory: ...
+def reorder(  # noqa: PLR0913 - all but the first two are named
+    x: Memory | NDArray[Any] | OnDevice,
+    dst: str | FormatTag | MemoryDesc | ImageDesc | None = None,
+    *,
+    src: str | FormatTag | MemoryDesc | ImageDesc | None = None,
+    out: Memory | OnDevice | None = None,
     threads: int | None = None,
-    queue: Any = None,
+    queue: cl.CommandQueue | None = None,
 ) -> Memory | NDArray[Any] | DeviceMemory:
     """Move a tensor into another layout.
 
@@ -117,7 +141,7 @@ def reorder(
             raise MemdescError(msg)
         return to_pixels(reorder(source, dst.desc, threads=threads), dst)
     if out is not None and not isinstance(out, Memory):
-        msg = f"out must be a Memory, not {type(out).__name__}; wrap a buffer: Memory(desc, buffer)"  # type: ignore[unreachable] # callers without types
+        msg = f"out must be a Memory, not {type(out).__name__}; wrap a buffer: Memory(desc, buffer)"
         raise MemdescError(msg)
     if dst is None:
         if out is None:

@@ -60,7 +60,10 @@ class DeviceMemory:
         memory = Memory(self.desc)
         if not memory.nbytes:
             return memory
-        skipped, buffer = (self.data.offset, self.data.base_data) if isinstance(self.data, cl.array.Array) else (0, self.data)
+        buffer: Any = self.data
+        skipped = 0
+        if isinstance(buffer, cl.array.Array):
+            skipped, buffer = buffer.offset, buffer.base_data
         if buffer.size - skipped < self.desc.min_nbytes:
             msg = f"the buffer has {buffer.size - skipped} bytes, but {self.desc!r} touches {self.desc.min_nbytes}"
             raise MemdescError(msg)

@@ -65,7 +65,7 @@ def enqueue_reorder(
     """
     check_queue(queue)
     if attr is not None:
-        msg = f"attr is {shown(attr)}: scales and zero points are not supported on devices; reorder on the CPU, or scale in a kernel"
+        msg = f"attr is {shown(attr)}: scales and zero points are not supported on devices; reorder on the CPU, or scale in a kernel"  # type: ignore[unreachable] # callers without types
         raise MemdescError(msg)
     return enqueue_operands(queue, operand(queue, src, src_desc, "src"), operand(queue, dst, dst_desc, "dst"), wait_for)
 
@@ -104,4 +104,6 @@ def _between(queue: cl.CommandQueue, side: Side) -> cl.Buffer:
 
 def _copy_pixels(queue: cl.CommandQueue, src: Any, dst: Any, region: tuple[int, int], wait_for: Sequence[cl.Event] | None) -> cl.Event:
     """Copy pixels between an image and a linear buffer, as they are."""
-    return cl.enqueue_copy(queue, dst, src, offset=0, origin=(0, 0, 0), region=(*region, 1), wait_for=wait_for)
+    copy: Any = cl.enqueue_copy  # its types know no offset, and one of the two is an image
+    event: cl.Event = copy(queue, dst, src, offset=0, origin=(0, 0, 0), region=(*region, 1), wait_for=wait_for)
+    return event

@@ -95,7 +95,7 @@ def _of_environment(file: Path, prefix: Path) -> Icd:
     named = _named_in(file)
     if named is None:
         return Icd(None, str(file), "the file is empty or cannot be read")
-    if not os.path.isabs(named) or Path(named).exists():
+    if not Path(named).is_absolute() or Path(named).exists():
         return Icd(named, str(file))
     moved = prefix / "lib" / Path(named).name
     if moved.exists():

@@ -98,8 +98,8 @@ def array_operand(queue: cl.CommandQueue, array: cl.array.Array, side: str) -> t
     if any(step % itemsize for step in array.strides) or array.offset % itemsize:
         msg = f"{side} is an array of strides {array.strides} and offset {array.offset} bytes, no multiples of its {itemsize}-byte elements"
         raise MemdescError(msg)
-    if array.base_data is None:
-        msg = f"{side} is an array without elements; there is nothing to reorder"
+    if not isinstance(array.base_data, cl.Buffer):
+        msg = f"{side} is an array in {_kind(array.base_data)}; only arrays in buffers are reordered"
         raise MemdescError(msg)
     _check_usable(queue, array.base_data, side)
     strides = [step // itemsize for step in array.strides]
@@ -112,7 +112,7 @@ def _image(queue: cl.CommandQueue, memory: Any, desc: ImageDesc, side: str) -> O
         raise MemdescError(msg)
     _check_usable(queue, memory, side)
     if memory.type != cl.mem_object_type.IMAGE2D:
-        msg = f"{side} is an image of {len(memory.shape)} dimensions or an array of images; {desc!r} is one of two"
+        msg = f"{side} is an image of 1 or 3 dimensions, or an array of images; {desc!r} has 2"
         raise MemdescError(msg)
     check_size(desc, queue.device)
     channel_type = channel_type_of(desc, memory.format, side)
@@ -190,7 +190,7 @@ def check_apart(src: Operand, dst: Operand) -> None:
     raise OverlapError(msg)
 
 
-def _root(memory: cl.MemoryObjectHolder) -> tuple[int, int]:
+def _root(memory: Any) -> tuple[int, int]:
     """Return the buffer or image that a sub-buffer, or an image of a buffer, is a part of, and where it starts."""
     parent = memory.associated_memobject
     return (memory.int_ptr, 0) if parent is None else (parent.int_ptr, memory.offset)

@@ -16,6 +16,7 @@ from reorder.opencl.enqueue import check_queue, enqueue_operands
 from reorder.opencl.formats import channel_type_of, check_format, check_size, image_format
 from reorder.opencl.operands import Operand, array_operand, check_types, operand
 from reorder.opencl.sides import Raster
+from reorder.pixels import from_pixels
 from reorder.sources import as_memory
 
 if TYPE_CHECKING:
@@ -200,7 +201,7 @@ def reorder_on_device(
     target = None if memory is None else operand(queue, memory, desc, "dst")
     source, waiting = _source(queue, x, src, target, wait_for)
     if target is None:
-        assert isinstance(desc, MemoryDesc)
+        assert isinstance(desc, MemoryDesc)  # noqa: S101 - for the type checker: images are packed above
         memory, target = _new_buffer(queue, desc, source)
     return DeviceMemory(queue, memory, desc, enqueue_operands(queue, source, target, waiting))
 
@@ -256,7 +257,7 @@ def _source(
         return operand(queue, src, _described(desc, src), "src"), [*(waiting or []), *src.events]
     if isinstance(src, cl.Buffer | cl.Image):
         return operand(queue, src, _described(desc, src), "src"), waiting
-    memory = as_memory(_compact(src, desc), desc)
+    memory = from_pixels(src, desc) if isinstance(desc, ImageDesc) else as_memory(_compact(src, desc), desc)
     if target is not None:
         # before anything is copied
         check_types(Operand(None, memory.desc, None, "", is_aligned=True), target)
@@ -270,8 +271,8 @@ def _source(
 def _described(desc: Layout | None, memory: Any) -> MemoryDesc | ImageDesc:
     if isinstance(desc, MemoryDesc | ImageDesc):
         return desc
-    kind = type(memory).__name__
-    msg = f"src is a pyopencl {kind}, which does not say what it holds; give src_desc=, {'an ImageDesc' if kind == 'Image' else 'a MemoryDesc'}"
+    kind, needed = ("Image", "an ImageDesc") if isinstance(memory, cl.Image) else ("Buffer", "a MemoryDesc")
+    msg = f"src is a pyopencl {kind}, which does not say what it holds; give src_desc=, {needed}"
     raise MemdescError(msg)
 
 

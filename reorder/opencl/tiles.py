@@ -168,5 +168,6 @@ def _around_pixels(task: Task, loops: list[Loop], spaces: tuple[str, str], bits:
 
 def _smallest(loops: list[Loop], side: int, c: int) -> Loop | None:
     """Return the loop that moves least, but not 0, along a column, row or buffer."""
-    moving = [loop for loop in loops if len(loop[2 + side]) > c and loop[2 + side][c] and loop.extent > 1]
-    return min(moving, key=lambda loop: abs(loop[2 + side][c]), default=None)
+    steps = [(loop.dst if side else loop.src, loop) for loop in loops if loop.extent > 1]
+    moving = [(abs(place[c]), k) for k, (place, _) in enumerate(steps) if len(place) > c and place[c]]
+    return steps[min(moving)[1]][1] if moving else None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pyopencl as cl
@@ -38,16 +38,16 @@ def test_a_too_large_image_is_refused_with_the_direction_and_the_limit(runtime: 
         opencl.pack(runtime.queue, np.zeros(high.dims, np.float32), high)
 
 
-class _NoImages:
+class _NoImages(NamedTuple):
     """A device without images, as embedded ones are: no runtime here has one, so only the check is asked."""
 
-    name = "plain "
-    image_support = False
+    name: str = "plain "
+    image_support: bool = False
 
 
 def test_a_device_without_images_is_refused_and_told_of_buffers() -> None:
     with refused("device 'plain' has no images; reorder into a buffer of image.desc instead"):
-        formats.check_size(IMAGE, _NoImages())
+        formats.check_size(IMAGE, _NoImages())  # type: ignore[arg-type] # stands for one
 
 
 def test_dtypes_and_channel_types_without_images_are_refused(runtime: Runtime) -> None:
@@ -175,7 +175,7 @@ def test_objects_of_other_kinds_are_refused(runtime: Runtime) -> None:
     with refused("src is a pyopencl Buffer, which does not say what it holds; give src_desc=, a MemoryDesc"):
         opencl.pack(runtime.queue, buffer, IMAGE)
     with refused("dst must be a pyopencl Image for image_desc((1, 5, 3, 2), 'f32', 'in_out_channel')"):
-        opencl.enqueue_pack(runtime.queue, X, buffer, IMAGE)
+        opencl.enqueue_pack(runtime.queue, X, buffer, IMAGE)  # type: ignore[arg-type] # the mistake
     image, _ = opencl.pack(runtime.queue, X, IMAGE)
     with refused("src must be a pyopencl Buffer or Array for memory_desc((1, 5, 3, 2), 'f32', 'abcd')"):
         opencl.enqueue_reorder(runtime.queue, image, PLAIN, buffer, PLAIN)
@@ -184,7 +184,7 @@ def test_objects_of_other_kinds_are_refused(runtime: Runtime) -> None:
     with refused("scales and zero points are not supported on devices"):
         opencl.enqueue_reorder(runtime.queue, buffer, PLAIN, runtime.buffer(X), PLAIN, 2.0)  # type: ignore[arg-type] # the mistake
     deep = cl.create_image(runtime.context, FLAGS.READ_WRITE, formats.image_format(IMAGE), shape=(4, 4, 4))
-    with refused("dst is an image of 3 dimensions or an array of images"):
+    with refused("dst is an image of 1 or 3 dimensions, or an array of images"):
         opencl.enqueue_pack(runtime.queue, X, deep, IMAGE)
 
 
@@ -210,7 +210,7 @@ def test_host_memory_at_any_address_is_used_as_it_is_or_refused(runtime: Runtime
         out = runtime.buffer(np.zeros(64, np.float32))
         event = opencl.enqueue_reorder(runtime.queue, src, memory_desc((4, 16), "f32", "ab"), out, memory_desc((4, 16), "f32", "aB8b"))
         assert runtime.read(out, event).tobytes() == x.tobytes()
-        image, event = opencl.pack(
+        _, event = opencl.pack(
             runtime.queue, src, image_desc((1, 16, 2, 2), "f32", "in_out_channel"), src_desc=memory_desc((1, 16, 2, 2), "f32", "nhwc")
         )
         event.wait()

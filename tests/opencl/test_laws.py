@@ -31,9 +31,7 @@ def image_texts(draw: DrawFn, ndims: int) -> str:
     lane = draw(st.sampled_from([*letters, ""]))
     blocked = {lane} | set(draw(st.lists(st.sampled_from(letters), max_size=1)))
     outer = draw(st.permutations([letter.upper() if letter in blocked else letter for letter in letters]))
-    parts = list(outer)
-    for letter in sorted(blocked - {lane, ""}):
-        parts.append(f"{draw(st.sampled_from((2, 3, 4)))}{letter}")
+    parts = [*outer, *(f"{draw(st.sampled_from((2, 3, 4)))}{letter}" for letter in sorted(blocked - {lane, ""}))]
     cut = draw(st.integers(0, len(parts)))
     return f"{''.join(parts[:cut])}|{''.join(parts[cut:])}|{f'4{lane}' if lane else ''}"
 
@@ -101,10 +99,10 @@ def test_a_reorder_between_buffers_equals_its_definition_and_touches_nothing_els
     buffer = runtime.buffer(before)
     try:
         event = opencl.enqueue_reorder(runtime.queue, runtime.buffer(source), src, buffer, dst)
-    except MemdescError as error:
-        assert src.dtype.bits == 4, error
-        assert "whole bytes" in str(error)
-        return
+    except MemdescError as refusal:
+        if src.dtype.bits == 4 and "whole bytes" in str(refusal):
+            return
+        raise
     found = runtime.read(buffer, event)
     used = dst.min_nbytes
     wanted = before.copy()

@@ -21,7 +21,7 @@ HOST = ("nchw", "nhwc", "nChw16c", "cdab", "aBcd2b", "ABcd3b2a", "dcba")
 CLDNN: dict[str, Any] = {
     "image_2d_weights_c4_fyx_b": lambda o, i, y, x: ((-(-i * y * x // 4), o), lambda p, q, k: (q, *_unravel(4 * p + k, (i, y, x)))),
     "image_2d_weights_c1_b_fyx": lambda o, i, y, x: ((o, i * y * x), lambda p, q, _k: (p, *_unravel(q, (i, y, x)))),
-    "image_2d_rgba": lambda _b, f, y, x: ((x, y), lambda p, q, k: (0, k, q, p)),
+    "image_2d_rgba": lambda _b, _f, y, x: ((x, y), lambda p, q, k: (0, k, q, p)),
 }
 TYPES: dict[str, Any] = {**MACE, **CLDNN}
 
@@ -107,7 +107,7 @@ def test_forty_ragged_shapes_of_every_type_are_unpacked_whatever_their_tails_hol
 
 
 # MACE's own round trips (its buffer_to_image tests); the largest of them are for devices, not for CPUs
-ROUND_TRIPS = {
+ROUND_TRIPS: dict[str, list[tuple[int, ...]]] = {
     "argument": [(1,), (11,), (256,)],
     "in_out_channel": [(1, 1, 2, 3), (1, 3, 2, 3), (3, 3, 2, 3), (3, 128, 13, 17)],
     "conv2d_filter": [(5, 3, 1, 1), (13, 17, 1, 1), (512, 128, 1, 1), (3, 5, 3, 3), (17, 13, 3, 3), (256, 128, 3, 3)],
@@ -153,7 +153,8 @@ def test_eight_bits_lie_in_the_lanes_that_are_asked_for(dtype: str, channel_type
     assert (runtime.pixels(image, lane, event) == expected_pixels("in_out_channel", x)).all()
     for tag in ("nchw", "nhwc"):
         buffer, event = opencl.unpack(runtime.queue, image, desc, tag)
-        assert opencl.DeviceMemory(runtime.queue, buffer, memory_desc(x.shape, dtype, tag), event).get().numpy().tobytes() == x.tobytes()
+        got = Memory(memory_desc(x.shape, dtype, tag), runtime.read(buffer, event))
+        assert got.numpy().tobytes() == x.tobytes()
 
 
 @pytest.mark.parametrize("tag", ["nhwc", "nchw", "aBcd3b"])
@@ -170,7 +171,7 @@ def test_floats_of_one_width_become_those_of_the_other_in_images(name: str, tag:
     assert (np.abs(pixels.view(np.int16).astype(int) - wanted.view(np.int16)) <= 1).all()
     back = memory_desc(x.shape, "f32", tag)
     buffer, event = opencl.unpack(runtime.queue, image, half, back)
-    got = opencl.DeviceMemory(runtime.queue, buffer, back, event).get()
+    got = Memory(back, runtime.read(buffer, event))
     exact = reorder(pixels, "nchw", src=half)
     assert (got.numpy() == exact.numpy().astype(np.float32)).all()
 

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
 import numpy as np
 import pytest
@@ -44,18 +45,18 @@ def test_pixels_lead_back_whatever_their_tails_and_pitch() -> None:
 
 
 def test_what_are_no_pixels_of_the_image_is_refused() -> None:
-    def refused(message: str) -> object:
+    def refused(message: str) -> Any:
         return pytest.raises(MemdescError, match=re.escape(message))
 
-    with refused("x has shape (6, 4, 3), but image_desc((2, 5, 3, 2), 'f32', 'in_out_channel') has pixels of"):  # type: ignore[attr-defined]
+    with refused("x has shape (6, 4, 3), but image_desc((2, 5, 3, 2), 'f32', 'in_out_channel') has pixels of"):
         reorder(np.zeros((6, 4, 3), np.float32), "nchw", src=IMAGE)
-    with refused("x has shape (5, 4, 4)"):  # type: ignore[attr-defined]
+    with refused("x has shape (5, 4, 4)"):
         reorder(np.zeros((5, 4, 4), np.float32), "nchw", src=IMAGE)
-    with refused("x is an array of int16, but"):  # type: ignore[attr-defined]
+    with refused("x is an array of int16, but"):
         reorder(np.zeros((6, 4, 4), np.int16), "nchw", src=IMAGE)
-    with refused("x is bytes, but"):  # type: ignore[attr-defined]
+    with refused("x is bytes, but"):
         reorder(b"", "nchw", src=IMAGE)  # type: ignore[call-overload]
-    with refused("out takes no image in host memory"):  # type: ignore[attr-defined]
+    with refused("out takes no image in host memory"):
         reorder(X, IMAGE, out=Memory(memory_desc(X.shape, "f32")))  # type: ignore[call-overload]
-    with refused("src has dims (2, 5, 3, 2), dst has dims (2, 5, 2, 3)"):  # type: ignore[attr-defined]
+    with refused("src has dims (2, 5, 3, 2), dst has dims (2, 5, 2, 3)"):
         reorder(X, image_desc((2, 5, 2, 3), "f32", "in_out_channel"))
