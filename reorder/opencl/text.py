@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 
 __all__ = ["kernel_text"]
 
+# on a line
+_NAMES = 8
+
 
 def kernel_text(pattern: Pattern) -> str:
     """Return the program of a pattern, with one kernel, `move`."""
@@ -25,7 +28,11 @@ def kernel_text(pattern: Pattern) -> str:
 
 def _head(pattern: Pattern) -> Iterator[str]:
     yield f"typedef {'long' if pattern.is_wide else 'int'} index;"
-    yield f"typedef struct {{ index {', '.join(fields(pattern))}; }} numbers;"
+    yield "typedef struct {"
+    names = fields(pattern)
+    for k in range(0, len(names), _NAMES):
+        yield f"    index {', '.join(names[k : k + _NAMES])};"
+    yield "} numbers;"
     yield ""
     parameters = []
     if pattern.src.space == Space.IMAGE:

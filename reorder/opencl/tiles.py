@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from reorder.opencl.pattern import Space
 from reorder.opencl.sides import Loop
+from reorder.opencl.transpose import MAX_HEIGHT
 
 if TYPE_CHECKING:
     from reorder.opencl.sides import Task
@@ -32,29 +33,33 @@ class _Wish(NamedTuple):
 
 
 # By the loop that moves least in the buffer: it is the one along the columns, along the rows, or
-# another one (the blocks of channels of NHWC), which may be too short to fill a cache line.
+# apart from both (the blocks of channels of NHWC), where it may be too short to fill a cache line.
 # `whole` are lanes that are contiguous in the buffer as well.
 _PACK = {
     "columns": (_Wish(_ROW, 1, 2), _Wish(_COLUMN, 6)),
     "whole columns": (_Wish(_COLUMN, 4, 4), _Wish(_ROW, 4)),
     "rows": (_Wish(_COLUMN, 3, 2), _Wish(_ROW, 4)),
     "apart": (_Wish(_COLUMN, 1), _Wish(_ROW, 1), _Wish(_NEAR, 5, 2)),
-    "short": (_Wish(_COLUMN, 3), _Wish(_NEAR, 1, 2), _Wish(_ROW, 3)),
+    "short": (_Wish(_COLUMN, 2, 2), _Wish(_ROW, 1), _Wish(_NEAR, 4)),
+    "whole apart": (_Wish(_COLUMN, 1), _Wish(_ROW, 1), _Wish(_NEAR, 5, 2)),
+    "whole short": (_Wish(_COLUMN, 3), _Wish(_NEAR, 1, 2), _Wish(_ROW, 3)),
     "": (_Wish(_COLUMN, 4), _Wish(_ROW, 4)),
 }
 _UNPACK = {
     "columns": (_Wish(_COLUMN, 6), _Wish(_ROW, 2, 2)),
     "whole columns": (_Wish(_COLUMN, 4, 2), _Wish(_ROW, 4)),
     "rows": (_Wish(_ROW, 4), _Wish(_COLUMN, 3, 2)),
-    "apart": (_Wish(_COLUMN, 2), _Wish(_NEAR, 3), _Wish(_ROW, 2)),
-    "short": (_Wish(_COLUMN, 3, 2), _Wish(_NEAR, 2), _Wish(_ROW, 2)),
+    "apart": (_Wish(_COLUMN, 1), _Wish(_NEAR, 5, 2), _Wish(_ROW, 2)),
+    "short": (_Wish(_COLUMN, 1, 2), _Wish(_NEAR, 4), _Wish(_ROW, 2)),
+    "whole apart": (_Wish(_COLUMN, 2), _Wish(_NEAR, 3), _Wish(_ROW, 2)),
+    "whole short": (_Wish(_COLUMN, 3, 2), _Wish(_NEAR, 2), _Wish(_ROW, 2)),
 }
 # of elements of 16 bits and less, more are needed to fill a line or to keep as many bytes under way
 _UNPACK_NARROW = _UNPACK | {
     "columns": (_Wish(_COLUMN, 6), _Wish(_ROW, 2, 4)),
-    "apart": (_Wish(_COLUMN, 2), _Wish(_NEAR, 4), _Wish(_ROW, 1)),
+    "whole apart": (_Wish(_COLUMN, 2), _Wish(_NEAR, 4), _Wish(_ROW, 1)),
 }
-_SHORT = 8
+_SHORT, _SHORT_WHOLE = 32, 8
 # fewer steps than these are not worth the way through local memory
 _MIN_TRANSPOSED = 8
 _MAX_TRANSPOSED_BITS = 64
@@ -116,7 +121,7 @@ def _filled(task: Task, loops: list[Loop], shifts: list[int], room: int) -> Shar
 
 
 def _transposed(task: Task, loops: list[Loop], across: Loop, down: Loop, bits: int, room: int) -> Shares:
-    edge = _log(64)
+    edge = _log(MAX_HEIGHT)
     height = min(_log(down.extent), edge)
     # tiles of 32 x 64 elements, of narrow ones more, are large enough
     width = min(_log(across.extent), edge - (bits >= _WIDE_BITS and height == edge))
@@ -135,14 +140,16 @@ def _around_pixels(task: Task, loops: list[Loop], spaces: tuple[str, str], bits:
     is_alone = spaces[1 - image] in {Space.IMAGE, Space.NOWHERE}
     near = None if is_alone else _smallest(loops, 1 - image, 0)
     table = _PACK if image else _UNPACK if bits >= _WIDE_BITS else _UNPACK_NARROW
+    is_whole = Space.VECTOR in spaces
     if near is None:
         wishes = _PACK[""]
     elif near is roles[_COLUMN]:
-        wishes = table["whole columns" if Space.VECTOR in spaces else "columns"]
+        wishes = table["whole columns" if is_whole else "columns"]
     elif near is roles[_ROW]:
         wishes = table["rows"]
     else:
-        wishes = table["short" if near.extent < _SHORT else "apart"]
+        is_short = near.extent < (_SHORT_WHOLE if is_whole else _SHORT)
+        wishes = table[f"{'whole ' * is_whole}{'short' if is_short else 'apart'}"]
     roles[_NEAR] = near
     room = min(sum(wish.shift for wish in wishes), max_items.bit_length() - 1)
     chosen, shifts, steps = [], [], []

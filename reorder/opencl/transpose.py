@@ -11,7 +11,9 @@ if TYPE_CHECKING:
 
     from reorder.opencl.pattern import Pattern
 
-__all__ = ["transpose_lines"]
+__all__ = ["MAX_HEIGHT", "transpose_lines"]
+
+MAX_HEIGHT = 64
 
 
 def transpose_lines(pattern: Pattern) -> Iterator[str]:
@@ -23,8 +25,8 @@ def transpose_lines(pattern: Pattern) -> Iterator[str]:
     steps = pattern.loops[1].steps
     kind = value_type(pattern)
     others = range(2, len(pattern.loops))
-    # a row more than it has, so that a column does not fall into one bank
-    yield f"__local {kind} tile[{pattern.items * steps} + {pattern.items * steps}];"
+    # a column more than it has, so that the items of one do not fall into one bank
+    yield f"__local {kind} tile[{pattern.items * steps} + {MAX_HEIGHT}];"
     yield from place_lines(pattern)
     yield f"const int width = 1 << n.shift0, height = {steps} << n.shift1, pitch = width + 1;"
     yield "const int a = (int)get_local_id(0) & (width - 1), b = (int)get_local_id(0) >> n.shift0;"

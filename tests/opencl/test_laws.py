@@ -37,14 +37,14 @@ def image_texts(draw: DrawFn, ndims: int) -> str:
 
 
 @st.composite
-def image_cases(draw: DrawFn) -> tuple[MemoryDesc, ImageDesc, MemoryDesc]:
+def image_cases(draw: DrawFn, max_nelems: int = MAX_NELEMS) -> tuple[MemoryDesc, ImageDesc, MemoryDesc]:
     """Draw a source, an image and a destination of the same dims and dtype."""
     dims = tuple(draw(st.lists(st.sampled_from((1, 2, 3, 4, 5, 7, 8, 13)), min_size=1, max_size=4)))
-    while prod(dims) > MAX_NELEMS // 2:
+    while prod(dims) > max_nelems // 2:
         dims = dims[:-1]
     dtype = draw(st.sampled_from(("f32", "f16", "s32", "s8", "u8")))
     image = image_desc(dims, dtype, draw(image_texts(len(dims))))
-    return draw(descs_of(dims, dtype, MAX_NELEMS)), image, draw(descs_of(dims, dtype, MAX_NELEMS, source=False))
+    return draw(descs_of(dims, dtype, max_nelems)), image, draw(descs_of(dims, dtype, max_nelems, source=False))
 
 
 def check_image(runtime: Runtime, case: tuple[MemoryDesc, ImageDesc, MemoryDesc], seed: int) -> None:
