@@ -64,6 +64,7 @@ _SHORT, _SHORT_WHOLE = 32, 8
 _MIN_TRANSPOSED = 8
 _MAX_TRANSPOSED_BITS = 64
 _WIDE_BITS = 32
+_EDGE = 64
 # patterns with fewer loops have loops of one step beside them, so that there are fewer patterns
 _LOOPS = 3
 
@@ -121,10 +122,10 @@ def _filled(task: Task, loops: list[Loop], shifts: list[int], room: int) -> Shar
 
 
 def _transposed(task: Task, loops: list[Loop], across: Loop, down: Loop, bits: int, room: int) -> Shares:
-    edge = _log(MAX_HEIGHT)
-    height = min(_log(down.extent), edge)
-    # tiles of 32 x 64 elements, of narrow ones more, are large enough
-    width = min(_log(across.extent), edge - (bits >= _WIDE_BITS and height == edge))
+    # a tile of 2048 elements, of narrow ones 4096: 32 x 64 or 64 x 64, longer where a loop is short
+    total = 11 if bits >= _WIDE_BITS else 12
+    width = min(_log(across.extent), max(total - _log(down.extent), total - _log(_EDGE)), _log(MAX_HEIGHT))
+    height = min(_log(down.extent), total - width, _log(MAX_HEIGHT))
     # no fewer items than a tile has elements in a row or a column, no more than it has
     room = min(room, width + height)
     steps = 1 << (width + height - room)

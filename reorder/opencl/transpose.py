@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 __all__ = ["MAX_HEIGHT", "transpose_lines"]
 
-MAX_HEIGHT = 64
+MAX_HEIGHT = 256
 
 
 def transpose_lines(pattern: Pattern) -> Iterator[str]:
