@@ -71,10 +71,16 @@ def enqueue_reorder(
 
 
 def check_queue(queue: Any) -> None:
-    """Refuse what is no command queue."""
+    """Refuse what is no command queue, or one whose context is gone."""
     if not isinstance(queue, cl.CommandQueue):
         msg = f"queue must be a pyopencl.CommandQueue, not {shown(queue)}"
         raise MemdescError(msg)
+    try:
+        queue.context  # noqa: B018 - asking is the check
+    except cl.Error as error:
+        # Intel's queues do not keep their context
+        msg = f"the queue has no context any more ({error}); keep the Context as long as its queues are used"
+        raise MemdescError(msg) from None
 
 
 def enqueue_operands(queue: cl.CommandQueue, src: Operand, dst: Operand, wait_for: Sequence[cl.Event] | None) -> cl.Event:

@@ -168,6 +168,18 @@ def test_dims_and_dtypes_that_do_not_match_are_refused_before_anything_is_alloca
         )
 
 
+def test_a_queue_whose_context_is_gone_works_or_is_refused(runtime: Runtime) -> None:
+    queue = cl.CommandQueue(cl.Context([runtime.device.device]))
+    gc.collect()
+    try:
+        opencl.pack(queue, X, IMAGE)[1].wait()
+    except MemdescError as refusal:
+        message = str(refusal)
+    else:
+        message = ""
+    assert message == "" or "keep the Context as long as its queues are used" in message
+
+
 def test_objects_of_other_kinds_are_refused(runtime: Runtime) -> None:
     with refused("queue must be a pyopencl.CommandQueue, not None"):
         opencl.pack(None, X, IMAGE)  # type: ignore[arg-type] # the mistake

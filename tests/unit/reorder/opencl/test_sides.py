@@ -35,9 +35,8 @@ def element_map(task: Task, rasters: tuple[Raster | None, Raster | None]) -> lis
         for lane in task.lanes:
             sides = []
             for side, own in enumerate((task.src, task.dst)):
-                place = tuple(
-                    at + sum(i * loop[2 + side][c] for i, loop in zip(index, task.loops, strict=True)) for c, at in enumerate(own)
-                )  # type: ignore[index]
+                steps = [loop.dst if side else loop.src for loop in task.loops]
+                place = tuple(at + sum(i * step[c] for i, step in zip(index, steps, strict=True)) for c, at in enumerate(own))
                 sides.append((place, lane[side]))
             src = linear(*sides[0], rasters[0]) if is_data and lane.is_valid else -1
             found.append((linear(*sides[1], rasters[1]), src))
