@@ -1,5 +1,8 @@
 """Move tensors between any two layouts that memdesc describes."""
 
+from importlib import import_module
+from typing import TYPE_CHECKING
+
 from reorder.api import execute, prepare, reorder
 from reorder.files import load, save
 from reorder.limits import use_threads
@@ -7,6 +10,9 @@ from reorder.memory import Memory
 from reorder.nodes import Box, Lookup, Node
 from reorder.plan import ReorderPlan, plan_reorder
 from reorder.reference import execute_reference
+
+if TYPE_CHECKING:
+    from reorder import opencl
 
 __all__ = [
     "Box",
@@ -17,9 +23,19 @@ __all__ = [
     "execute",
     "execute_reference",
     "load",
+    "opencl",
     "plan_reorder",
     "prepare",
     "reorder",
     "save",
     "use_threads",
 ]
+
+if not TYPE_CHECKING:
+
+    def __getattr__(name):  # noqa: ANN001, ANN202 - of a module; type checkers read the import above
+        # pyopencl takes a tenth of a second to load, so it waits until it is asked for
+        if name == "opencl":
+            return import_module("reorder.opencl")
+        msg = f"module 'reorder' has no attribute {name!r}"
+        raise AttributeError(msg)

@@ -240,6 +240,29 @@ def test_nothing_is_written_where_something_is_refused(runtime: Runtime) -> None
     assert (runtime.read(dst).view(np.float32) == 7).all()
 
 
+def test_nothing_is_kept_of_what_was_refused_or_is_done(runtime: Runtime) -> None:
+    small = runtime.buffer(np.zeros(2, np.float32))
+    images = [image_desc(X.shape, "f32", "in_out_channel"), image_desc(X.shape, "s32", "in_out_channel")]
+
+    def use() -> None:
+        opencl.pack(runtime.queue, X, images[0])[1].wait()
+        reorder(X, "aBcd3b", queue=runtime.queue).get()
+        for src, image, desc in ((small, images[0], PLAIN), (X, images[1], None), (X, IMAGE, PLAIN.with_dtype("s32"))):
+            with pytest.raises(MemdescError):
+                opencl.pack(runtime.queue, src, image, src_desc=desc)
+
+    use()
+    gc.collect()
+    runtime.queue.finish()
+    # buffers, images, kernels and events each hold their context
+    held = runtime.context.reference_count
+    for _ in range(20):
+        use()
+    gc.collect()
+    runtime.queue.finish()
+    assert runtime.context.reference_count == held
+
+
 def test_an_array_of_unaligned_elements_is_refused(runtime: Runtime) -> None:
     base = cl.array.zeros(runtime.queue, 256, np.uint8)
     odd = cl.array.Array(runtime.queue, (30,), np.float32, data=base.base_data, offset=2)

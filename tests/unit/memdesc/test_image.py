@@ -204,3 +204,20 @@ def test_a_tag_of_a_buffer_is_no_image() -> None:
 def test_a_pixel_is_asked_for_an_index_within_the_dims() -> None:
     with pytest.raises(MemdescError, match=r"index 5 of b \(dim 1\) is not in 0 to 4"):
         image_desc((1, 5, 3, 2), "f32", "in_out_channel").pixel((0, 5, 0, 0))
+
+
+def test_whether_an_image_fits_is_known_without_a_device() -> None:
+    image = image_desc((1, 64, 56, 56), "f32", "in_out_channel")
+    assert (image.width, image.height) == (896, 56)
+    assert image.fits(896, 56)
+    assert not image.fits(895, 56)
+    assert not image.fits(896, 55)
+    image.check_size(896, 56)
+    with pytest.raises(MemdescError, match="is 896 x 56 pixels: width 896 is more than the 512 pixels allowed on mine; split a dim"):
+        image.check_size(512, 512, "on mine")
+    with pytest.raises(MemdescError, match="height 56 is more than the 32 pixels allowed; split a dim"):
+        image.check_size(1024, 32)
+    with pytest.raises(MemdescError, match="width 896 is more than the 8 pixels allowed and height 56 is more than the 9 pixels allowed"):
+        image.check_size(8, 9)
+    with pytest.raises(MemdescError, match="max_width must be an integer"):
+        image.fits("wide", 1)  # type: ignore[arg-type] # the mistake
