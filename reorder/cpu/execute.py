@@ -88,7 +88,7 @@ class PreparedReorder:
         program, records = encode(tiles, end, is_far=self._src.min_nbytes + self._dst.min_nbytes > _FAR_NBYTES)
         # a thread whose core is taken from it leaves parts to the others
         parts = 1 if is_serial or self.threads == 1 else self.threads * max(1, min(_MAX_SHARES, nbytes // self.threads // _SHARE_NBYTES))
-        return _Part(program, *split(records, parts), key, lookups)
+        return _Part(program, split(records, parts), self.threads, key, lookups)
 
     def __call__(self, src: Any, dst: Any) -> None:
         """Reorder src into dst.
@@ -125,11 +125,17 @@ class _Part:
     __slots__ = ("_arrays", "_bits", "_program", "_shares", "_streams", "lookups")
 
     def __init__(
-        self, program: NDArray[np.int64], tasks: NDArray[np.int64], bounds: NDArray[np.int64], bits: int, lookups: tuple[Lookup, ...]
+        self,
+        program: NDArray[np.int64],
+        shares: tuple[NDArray[np.int64], NDArray[np.int64]],
+        threads: int,
+        bits: int,
+        lookups: tuple[Lookup, ...],
     ) -> None:
+        tasks, bounds = shares
         self._arrays = program, tasks, bounds  # kept alive: the kernels take addresses
         self._program = address_of(program)
-        self._shares = Shares(address_of(tasks), address_of(bounds), len(bounds) - 1, len(tasks))
+        self._shares = Shares(address_of(tasks), address_of(bounds), len(bounds) - 1, len(tasks), threads)
         self._bits = abs(bits)
         # what writes whole cache lines past the caches needs them aligned
         self._streams = bits < 0
@@ -138,8 +144,8 @@ class _Part:
     @property
     def direct(self) -> tuple[Callable[..., None], tuple[int, ...]] | None:
         """The compiled kernel, and what it takes behind two addresses, where there is nothing to share or to place."""
-        tasks, _, parts, total = self._shares
-        if parts > 1 or self.lookups or self._streams:
+        tasks, _, parts, total, threads = self._shares
+        if min(parts, threads) > 1 or self.lookups or self._streams:
             return None
         return kernel(self._bits), (self._program, tasks, 0, total, *_AT_ORIGIN)
 

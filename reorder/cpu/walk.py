@@ -15,7 +15,7 @@ import numba
 import numpy as np
 from numba.core.compiler_lock import global_compiler_lock
 
-from reorder.cpu.intrinsics import ARGUMENTS, call, counters, finish, load_int, run_inner, store_int
+from reorder.cpu.intrinsics import ARGUMENTS, call, counters, finish, load_int, run_inner, store_int, take_int
 from reorder.cpu.jit import compile_callback, jit_parallel
 from reorder.cpu.program import HEAD, LOOP
 from reorder.nodes import NOWHERE
@@ -59,15 +59,13 @@ def kernel(bits: int) -> Callable[..., None]:
     return (_kernels.get(bits) or _compile(bits)).call
 
 
-def walk_parallel(src_at: int, dst_at: int, program: int, tasks: int, bounds: int, parts: int, places: int, count: int, bits: int) -> None:
-    """Run all parts at once on numba's threads."""
+def walk_parallel(
+    src_at: int, dst_at: int, program: int, tasks: int, bounds: int, parts: int, places: int, count: int, bits: int, threads: int
+) -> None:
+    """Run all parts on so many of numba's threads."""
     compiled = _kernels.get(bits) or _compile(bits)
-    # whoever is free takes the next part; the setting is of this Python thread alone
-    before = numba.set_parallel_chunksize(1)
-    try:
-        _run_parts(compiled.address, src_at, dst_at, program, tasks, bounds, parts, places, count)
-    finally:
-        numba.set_parallel_chunksize(before)
+    turn = ctypes.c_int64(0)
+    _run_parts(compiled.address, src_at, dst_at, program, tasks, bounds, parts, places, count, threads, ctypes.addressof(turn))
 
 
 def cache_folder() -> str | None:
@@ -110,32 +108,37 @@ def _walker(unit: Any) -> Callable[..., None]:
             if src == NOWHERE:
                 src = 0
                 beyond = 1
-            src += load_int(box, 1) + first * load_int(box, HEAD + 2)
-            dst += load_int(box, 2) + first * load_int(box, HEAD + 3)
+            src += load_int(box, 1)
+            dst += load_int(box, 2)
             outer = load_int(box, 3)
-            for k in range(outer):
-                start = first if k == 0 else 0
-                store_int(at, k, start)
-                beyond += start >= load_int(box, HEAD + LOOP * k + 1)
-            k = 0
-            while k >= 0:
+            rest = first
+            for j in range(outer):
+                loop = HEAD + LOOP * (outer - 1 - j)
+                extent = load_int(box, loop)
+                i = rest % extent
+                rest //= extent
+                store_int(at, outer - 1 - j, i)
+                beyond += i >= load_int(box, loop + 1)
+                src += i * load_int(box, loop + 2)
+                dst += i * load_int(box, loop + 3)
+            for _ in range(last - first):
                 run_inner(src_at, dst_at, src, dst, box, low, high, beyond == 0, unit)
                 k = outer - 1
                 while k >= 0:
                     loop = HEAD + LOOP * k
-                    valid, src_stride, dst_stride = load_int(box, loop + 1), load_int(box, loop + 2), load_int(box, loop + 3)
-                    start, stop = (first, last) if k == 0 else (0, load_int(box, loop))
+                    extent, valid = load_int(box, loop), load_int(box, loop + 1)
+                    src_stride, dst_stride = load_int(box, loop + 2), load_int(box, loop + 3)
                     i = load_int(at, k) + 1
                     src += src_stride
                     dst += dst_stride
                     beyond += i == valid
-                    if i < stop:
+                    if i < extent:
                         store_int(at, k, i)
                         break
-                    beyond += (start >= valid) - (stop >= valid)
-                    src -= (stop - start) * src_stride
-                    dst -= (stop - start) * dst_stride
-                    store_int(at, k, start)
+                    beyond += (valid <= 0) - (extent >= valid)
+                    src -= extent * src_stride
+                    dst -= extent * dst_stride
+                    store_int(at, k, 0)
                     k -= 1
         finish(unit)
 
@@ -143,7 +146,22 @@ def _walker(unit: Any) -> Callable[..., None]:
 
 
 @jit_parallel
-def _run_parts(kernel: int, src_at: int, dst_at: int, program: int, tasks: int, bounds: int, parts: int, places: int, count: int) -> None:
-    for part in numba.prange(parts):
-        p = np.int64(part)  # the index of prange is unsigned, and would turn sums into floats
-        call(kernel, src_at, dst_at, program, tasks, load_int(bounds, p), load_int(bounds, p + 1), places, count)
+def _run_parts(
+    kernel: int,
+    src_at: int,
+    dst_at: int,
+    program: int,
+    tasks: int,
+    bounds: int,
+    parts: int,
+    places: int,
+    count: int,
+    threads: int,
+    turn: int,
+) -> None:
+    # whoever is free takes the next part: one whose core is taken from it leaves them to the others
+    for _ in numba.prange(threads):
+        p = take_int(turn)
+        while p < parts:
+            call(kernel, src_at, dst_at, program, tasks, load_int(bounds, p), load_int(bounds, p + 1), places, count)
+            p = take_int(turn)
