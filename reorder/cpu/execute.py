@@ -31,8 +31,8 @@ __all__ = ["PreparedReorder"]
 _SERIAL_NBYTES = 1 << 19
 
 # A thread gets several parts of at least so many bytes.
-_SHARE_NBYTES = 1 << 19
-_MAX_SHARES = 8
+_SHARE_NBYTES = 1 << 20
+_MAX_SHARES = 4
 
 _LINE_NBYTES = LINE_BITS // 8
 # From here on src is read from beyond the caches of one core.
