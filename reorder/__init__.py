@@ -1,6 +1,7 @@
 """Move tensors between any two layouts that memdesc describes."""
 
 from reorder.api import execute, prepare, reorder
+from reorder.attr import Attr
 from reorder.files import load, save
 from reorder.limits import use_threads
 from reorder.memory import Memory
@@ -9,6 +10,7 @@ from reorder.plan import ReorderPlan, plan_reorder
 from reorder.reference import execute_reference
 
 __all__ = [
+    "Attr",
     "Box",
     "Lookup",
     "Memory",

@@ -15,27 +15,30 @@ from reorder.limits import current_limit
 from reorder.memory import Memory
 from reorder.plan import plan_reorder
 from reorder.reach import check_plan
-from reorder.reference import pack
+from reorder.reference import execute_reference, pack
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from numpy.typing import NDArray
 
+    from reorder.attr import Attr
     from reorder.plan import ReorderPlan
 
 __all__ = ["execute", "prepare", "reorder"]
 
 
-def reorder(
+def reorder(  # noqa: PLR0913 - what it takes is named by keyword
     x: Memory | NDArray[Any],
     dst: str | FormatTag | MemoryDesc | None = None,
     *,
     src: str | FormatTag | MemoryDesc | None = None,
+    dtype: Any = None,
+    attr: Attr | None = None,
     out: Memory | None = None,
     threads: int | None = None,
 ) -> Memory:
-    """Move a tensor into another layout.
+    """Move a tensor into another layout, or data type, or both.
 
     Parameters
     ----------
@@ -46,6 +49,10 @@ def reorder(
     src : str, FormatTag or MemoryDesc, optional
         For an ndarray whose axes are in memory order: the layout they spell, such as
         ``"nhwc"``. With a MemoryDesc, x is a raw buffer that it describes.
+    dtype : DataType, str or numpy dtype, optional
+        What to convert to; by default that of dst or `out`, else that of x.
+    attr : Attr, optional
+        Scales, zero points, accumulation into `out`.
     out : Memory, optional
         Where the result goes; by default new memory.
     threads : int, optional
@@ -71,6 +78,8 @@ def reorder(
     ((2, 24, 5, 4), 3840)
     >>> bool((reorder.reorder(m, "nhwc").numpy() == x).all())
     True
+    >>> reorder.reorder(m, "nhwc", dtype="s8", attr=reorder.Attr(dst_scale=1 / 127)).desc.dtype
+    data_type('s8')
     """
     source = _source(x, src)
     if out is not None and not isinstance(out, Memory):
@@ -81,12 +90,19 @@ def reorder(
             msg = "give dst, the layout to move into, or out, the memory to write"
             raise MemdescError(msg)
         dst = out.desc
-    desc = dst if isinstance(dst, MemoryDesc) else memory_desc(source.desc.dims, source.desc.dtype, dst)
+    if isinstance(dst, MemoryDesc):
+        desc = dst if dtype is None else dst.with_dtype(dtype)
+    else:
+        wanted = (source if out is None else out).desc.dtype if dtype is None else dtype
+        desc = memory_desc(source.desc.dims, wanted, dst)
     if out is not None and out.desc != desc:
         msg = f"out is {out.desc!r}, but dst asks for {desc!r}"
         raise MemdescError(msg)
-    plan = plan_reorder(source.desc, desc)
+    plan = plan_reorder(source.desc, desc, attr)
     if out is None:
+        if attr is not None and attr.beta:
+            msg = f"beta {attr.beta} adds to what dst holds; give out, the memory that holds it"
+            raise MemdescError(msg)
         out = Memory(desc)
     execute(plan, source.data, out.data, threads)
     return out
@@ -151,6 +167,8 @@ def prepare(plan: ReorderPlan, threads: int | None = None) -> Callable[[Any, Any
 @lru_cache(maxsize=512, typed=True)
 def _prepare(plan: ReorderPlan, threads: int | None) -> Callable[[Any, Any], None]:
     check_plan(plan)
+    if plan.converts:
+        return lambda src, dst: execute_reference(plan.src, plan.dst, src, dst, plan.attr)
     with importing:
         from reorder.cpu import PreparedReorder  # noqa: PLC0415 - numba is slow to load, and describing needs none
 

@@ -122,14 +122,13 @@ def check_disjoint(src: NDArray[Any], src_desc: MemoryDesc, dst: NDArray[Any], d
     if apart == 0 and src_desc == dst_desc:
         return
     # in 4-bit elements everywhere, so that one proof serves all widths
-    width = src_desc.dtype.bits // 4
-    terms = [Term(b.stride * width, 0, b.extent - 1) for b in src_desc.blocks if b.extent > 1 and b.stride]
-    terms += [Term(-b.stride * width, 0, b.extent - 1) for b in dst_desc.blocks if b.extent > 1]
+    own, other = src_desc.dtype.bits // 4, dst_desc.dtype.bits // 4
+    terms = [Term(b.stride * own, 0, b.extent - 1) for b in src_desc.blocks if b.extent > 1 and b.stride]
+    terms += [Term(-b.stride * other, 0, b.extent - 1) for b in dst_desc.blocks if b.extent > 1]
     # where inside two elements the shared half byte may lie; halves share a byte
-    slack = width - 1 if width > 1 else 1
-    terms.append(Term(1, -slack, slack))
+    terms.append(Term(1, -max(other - 1, 1), max(own - 1, 1)))
     try:
-        is_apart = solve(terms, 2 * apart + (dst_desc.offset0 - src_desc.offset0) * width) is None
+        is_apart = solve(terms, 2 * apart + dst_desc.offset0 * other - src_desc.offset0 * own) is None
     except SearchLimitError:
         is_apart = False
     if not is_apart:

@@ -6,13 +6,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from reorder.attr import bind
 from reorder.buffers import flat_bytes
+from reorder.convert import convert
 from reorder.plan import check_pair
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from memdesc import Layout, MemoryDesc
+    from reorder.attr import Attr
 
 __all__ = ["execute_reference", "offsets", "pack", "unpack"]
 
@@ -52,15 +55,19 @@ def pack(elements: NDArray[Any], data: NDArray[np.uint8], desc: MemoryDesc) -> N
         data[:] = elements[0::2] | elements[1::2] << 4
 
 
-def execute_reference(src_desc: MemoryDesc, dst_desc: MemoryDesc, src: Any, dst: Any) -> None:
-    """Reorder by definition: zero all of dst that is described, then move each element.
+def execute_reference(src_desc: MemoryDesc, dst_desc: MemoryDesc, src: Any, dst: Any, attr: Attr | None = None) -> None:
+    """Reorder by definition: zero all of dst that is described, then convert each element.
+
+    How an element is converted is said in `reorder.convert`.
 
     Parameters
     ----------
     src_desc, dst_desc : MemoryDesc
-        Of the same dims and dtype.
+        Of the same dims.
     src, dst : buffer
         As for `execute`.
+    attr : Attr, optional
+        Scales, zero points, accumulation.
 
     Raises
     ------
@@ -68,10 +75,12 @@ def execute_reference(src_desc: MemoryDesc, dst_desc: MemoryDesc, src: Any, dst:
         If there is no such reorder, or a buffer does not fit; nothing is written then.
     """
     check_pair(src_desc, dst_desc)
+    bound = bind(attr, src_desc, dst_desc)
     data = flat_bytes(dst, dst_desc, "dst", write=True)
     values = unpack(flat_bytes(src, src_desc, "src", write=False), src_desc)
     out = unpack(data, dst_desc)
-    moved = values[offsets(src_desc.layout)]
+    at = offsets(dst_desc.layout)
+    moved = convert(values[offsets(src_desc.layout)], src_desc.dtype, dst_desc.dtype, bound, out[at] if bound.beta else None)
     out[offsets(dst_desc.layout, padded=True)] = 0
-    out[offsets(dst_desc.layout)] = moved
+    out[at] = moved
     pack(out, data, dst_desc)
