@@ -252,7 +252,8 @@ def _join(layout: _Side, dims: tuple[int, ...], order: tuple[int, ...]) -> list[
             return None
         extent = -(-size // blocks[0].step)
         joined += [b._replace(step=b.step * inside, extent=b.extent if k else extent) for k, b in enumerate(blocks)]
-    joined.sort(key=lambda block: -block.step)
+    # of several blocks that hold one step each, the one that padding extends is the first
+    joined.sort(key=lambda block: (-block.step, layout.axes[block.axis].dims[0] != order[0]))
     merged = [joined[0]]
     for block in joined[1:]:
         if block.extent == 1:

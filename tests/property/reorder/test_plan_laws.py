@@ -90,6 +90,13 @@ def test_the_map_holds_for_a_source_with_negative_strides(pair: tuple[MemoryDesc
     _check_map(memory_desc(dst.dims, dst.dtype, strides=strides, offset0=start), dst)
 
 
+def test_padding_goes_along_the_dim_that_has_it_where_a_unit_dim_shares_its_index() -> None:
+    for sizes in ((1, 1, 9), (1, 1, 1)):
+        src = memory_desc(sizes, "u8", "(bac)")
+        _check_map(src, memory_desc(sizes, "u8", strides=(90, 45, 5), padded_dims=(1, 2, sizes[2])))
+        _check_map(src, memory_desc(sizes, "u8", strides=(45, 90, 5), padded_dims=(1, 2, sizes[2])))
+
+
 _NODES = st.builds(
     lambda extent, valid, src, dst: Node(extent, min(valid, extent), (src, dst)),
     st.integers(1, 5),
