@@ -15,7 +15,7 @@ from reorder.limits import current_limit
 from reorder.memory import Memory
 from reorder.plan import plan_reorder
 from reorder.reach import check_plan
-from reorder.reference import execute_reference, pack
+from reorder.reference import pack
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -167,10 +167,13 @@ def prepare(plan: ReorderPlan, threads: int | None = None) -> Callable[[Any, Any
 @lru_cache(maxsize=512, typed=True)
 def _prepare(plan: ReorderPlan, threads: int | None) -> Callable[[Any, Any], None]:
     check_plan(plan)
-    if plan.converts:
-        return lambda src, dst: execute_reference(plan.src, plan.dst, src, dst, plan.attr)
     with importing:
         from reorder.cpu import PreparedReorder  # noqa: PLC0415 - numba is slow to load, and describing needs none
+
+        if plan.converts:
+            from reorder.cpu.convert.execute import ConvertingReorder  # noqa: PLC0415 - likewise
+
+            return ConvertingReorder(plan, threads)
 
     return PreparedReorder(plan, threads)
 

@@ -60,19 +60,26 @@ class PreparedReorder:
         self._dst = BufferCheck(plan.dst, "dst", write=True)
         # the micro-kernels it consists of, and the width of their elements
         self.kernels: tuple[str, ...] = ()
-        bits = plan.dst.dtype.bits
-        streams = self._src.min_nbytes + self._dst.min_nbytes > _cache_nbytes()
-        by_width: dict[int, list[Box]] = {}
-        for box in plan.boxes:
-            if not box.lookups:
-                wide, width = widen(box, bits)
-                for part in tile((wide,)):
-                    key = -width if streams and width in _WHOLE_BYTES and fills_lines(part, width) else width
-                    by_width.setdefault(key, []).append(part)
-        self._parts = [self._part(tuple(boxes), width, ()) for width, boxes in by_width.items()]
-        self._parts += [self._part(tile((box,)), bits, box.lookups) for box in plan.boxes if box.lookups]
+        self._parts = self._make_parts()
         # small ones skip all layers in between: a call takes half as long
         self._direct = self._parts[0].direct if len(self._parts) == 1 else None
+
+    def _make_parts(self) -> list[Any]:
+        """Return what runs one after the other."""
+        boxes, bits = self.plan.boxes, self.plan.dst.dtype.bits
+        looked = [self._part(tile((box,)), bits, box.lookups) for box in boxes if box.lookups]
+        return self._moves([box for box in boxes if not box.lookups]) + looked
+
+    def _moves(self, boxes: list[Box]) -> list[Any]:
+        """Return parts that move elements as they are."""
+        streams = self._src.min_nbytes + self._dst.min_nbytes > _cache_nbytes()
+        by_width: dict[int, list[Box]] = {}
+        for box in boxes:
+            wide, width = widen(box, self.plan.dst.dtype.bits)
+            for part in tile((wide,)):
+                key = -width if streams and width in _WHOLE_BYTES and fills_lines(part, width) else width
+                by_width.setdefault(key, []).append(part)
+        return [self._part(tuple(own), width, ()) for width, own in by_width.items()]
 
     def __repr__(self) -> str:
         return f"<PreparedReorder of {self.plan!s}>"
@@ -157,7 +164,11 @@ class _Part:
             run(starts, self._shares, _AT_ORIGIN, key, (buffers, self))
             return
         for places in points(self.lookups):
-            run(starts, self._shares, (address_of(places), len(places)), self._bits, (buffers, places, self))
+            self.run_at(src_at, dst_at, places, buffers)
+
+    def run_at(self, src_at: int, dst_at: int, places: NDArray[np.int64], buffers: object) -> None:
+        """Run the boxes at many points."""
+        run((src_at, dst_at, self._program), self._shares, (address_of(places), len(places)), self._bits, (buffers, places, self))
 
 
 @cache

@@ -211,7 +211,7 @@ def split(records: list[Record], parts: int) -> tuple[NDArray[np.int64], NDArray
 
 
 def points(lookups: tuple[Lookup, ...]) -> Iterator[NDArray[np.int64]]:
-    """Return where a box with lookups is placed, in pieces of bounded size."""
+    """Return where a box with lookups is placed in every operand, in pieces of bounded size."""
     room = _MAX_POINTS
     steps = []
     for lookup in reversed(lookups):
@@ -219,10 +219,11 @@ def points(lookups: tuple[Lookup, ...]) -> Iterator[NDArray[np.int64]]:
         room //= steps[-1]
     ranges = [range(0, lookup.extent, step) for lookup, step in zip(lookups, reversed(steps), strict=True)]
     for starts in product(*ranges):
-        src = dst = np.zeros(1, dtype=np.int64)
+        places = np.zeros((1, 2 + len(lookups[0].others)), np.int64)
         for lookup, start, loop in zip(lookups, starts, ranges, strict=True):
-            own_src, own_dst = lookup.tables(start, min(start + loop.step, lookup.extent))
-            is_padding = (src == NOWHERE)[:, None] | (own_src == NOWHERE)
-            src = np.where(is_padding, NOWHERE, src[:, None] + own_src).ravel()
-            dst = (dst[:, None] + own_dst).ravel()
-        yield np.stack([src, dst], axis=1)
+            own = np.stack(lookup.tables(start, min(start + loop.step, lookup.extent)), axis=1)
+            is_padding = (places[:, None, 0] == NOWHERE) | (own[:, 0] == NOWHERE)
+            places = places[:, None] + own
+            places[..., 0] = np.where(is_padding, NOWHERE, places[..., 0])
+            places = places.reshape(-1, own.shape[1])
+        yield places

@@ -23,7 +23,10 @@ from reorder.nodes import NOWHERE
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["cache_folder", "compiled_kernels", "kernel", "walk", "walk_parallel"]
+__all__ = ["TILES", "add_walker", "cache_folder", "compiled_kernels", "kernel", "kernel_at", "walk", "walk_parallel"]
+
+# stands for a width where the walker over tiles that convert is meant
+TILES = 0
 
 # numba has no type of 4 bits; its boolean stands for one
 _UNITS = {4: np.bool_(0), 8: np.uint8(0), 16: np.uint16(0), 32: np.uint32(0), 64: np.uint64(0)}
@@ -44,6 +47,18 @@ class _Kernel(NamedTuple):
 
 
 _kernels: dict[int, _Kernel] = {}
+# what compiles walkers that are not of one width, by the number that stands for the width
+_makers: dict[int, Callable[[], Any]] = {}
+
+
+def add_walker(number: int, make: Callable[[], Any]) -> None:
+    """Let a number stand for a walker that `make` compiles."""
+    _makers[number] = make
+
+
+def kernel_at(bits: int) -> int:
+    """Return the address of a walker."""
+    return (_kernels.get(bits) or _compile(bits)).address
 
 
 def walk(src_at: int, dst_at: int, program: int, tasks: int, begin: int, end: int, places: int, count: int, bits: int) -> None:
@@ -76,10 +91,11 @@ def cache_folder() -> str | None:
 
 def compiled_kernels() -> list[dict[str, Any]]:
     """Return what this process has compiled or loaded: a name and seconds for each."""
-    return [
-        {"kernel": f"walker of {abs(bits)}-bit elements{' past the caches' if bits < 0 else ''}", "seconds": kernel.seconds}
-        for bits, kernel in _kernels.items()
-    ]
+    return [{"kernel": _name(bits), "seconds": kernel.seconds} for bits, kernel in _kernels.items()]
+
+
+def _name(bits: int) -> str:
+    return f"walker of {abs(bits)}-bit elements{' past the caches' if bits < 0 else ''}" if bits else "walker of tiles"
 
 
 def _compile(bits: int) -> _Kernel:
@@ -87,7 +103,10 @@ def _compile(bits: int) -> _Kernel:
     with global_compiler_lock:
         if bits not in _kernels:
             start = perf_counter()
-            compiled = compile_callback(_walker(_UNITS[bits]), numba.void(*[numba.int64] * ARGUMENTS))
+            if bits in _makers:
+                compiled = _makers[bits]()
+            else:
+                compiled = compile_callback(_walker(_UNITS[bits]), numba.void(*[numba.int64] * ARGUMENTS))
             _kernels[bits] = _Kernel(compiled.address, _PROTOTYPE(compiled.address), compiled, perf_counter() - start)
     return _kernels[bits]
 
