@@ -7,6 +7,7 @@ from reorder.limits import use_threads
 from reorder.memory import Memory
 from reorder.nodes import Box, Lookup, Node
 from reorder.plan import ReorderPlan, plan_reorder
+from reorder.quantize import Quantized, dequantize, quantize
 from reorder.reference import execute_reference
 
 __all__ = [
@@ -15,12 +16,15 @@ __all__ = [
     "Lookup",
     "Memory",
     "Node",
+    "Quantized",
     "ReorderPlan",
+    "dequantize",
     "execute",
     "execute_reference",
     "load",
     "plan_reorder",
     "prepare",
+    "quantize",
     "reorder",
     "save",
     "use_threads",
