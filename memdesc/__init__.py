@@ -15,6 +15,7 @@ from memdesc.errors import (
     UnknownFormatError,
     UnsupportedFormatError,
 )
+from memdesc.extra import Extra
 from memdesc.image import ImageDesc, image_desc
 from memdesc.layout import Axis, Block, Layout
 from memdesc.names import Name, known_names, suggest
@@ -27,6 +28,7 @@ __all__ = [
     "Block",
     "DataType",
     "Digit",
+    "Extra",
     "FormatTag",
     "ImageDesc",
     "Layout",

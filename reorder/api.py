@@ -15,7 +15,7 @@ from reorder.limits import current_limit
 from reorder.memory import Memory
 from reorder.plan import plan_reorder
 from reorder.reach import check_plan
-from reorder.reference import pack
+from reorder.tables import pack
 
 if TYPE_CHECKING:
     from collections.abc import Callable

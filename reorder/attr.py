@@ -1,4 +1,4 @@
-"""Attr: scales, zero points and accumulation of a reorder, checked when made and when bound.
+"""Attr: scales, zero points and accumulation of a reorder, checked when made.
 
 Names and meaning are oneDNN's (3.13, reorder primitive); groups are allowed for dst too.
 """
@@ -6,34 +6,31 @@ Names and meaning are oneDNN's (3.13, reorder primitive); groups are allowed for
 from __future__ import annotations
 
 from dataclasses import dataclass, field, fields
-from functools import lru_cache
-from math import isfinite, prod
-from typing import TYPE_CHECKING, Any, NamedTuple
+from math import isfinite
+from typing import TYPE_CHECKING, Any
 
 import ml_dtypes
 import numpy as np
 
-from memdesc import Axis, Block, MemdescError
+from memdesc import MemdescError
 from memdesc.errors import shown
 from memdesc.ints import checked_int, checked_ints
-from memdesc.layout import dim_name
 from memdesc.tags import MAX_NDIMS as _MAX_NDIMS
-from reorder.formats import INTEGERS, working_type
+from reorder.formats import INTEGERS
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
-    from memdesc import MemoryDesc
 
-__all__ = ["ROLES", "Attr", "Bound", "Operand", "bind"]
+__all__ = ["F8_ROUNDINGS", "GROUPED_DIMS", "ROLES", "Attr", "Parameter"]
 
 # in the order of the formula
 ROLES = ("src_zero_point", "src_scale", "dst_scale", "dst_zero_point")
 _SCALE_TYPES = tuple(
     np.dtype(kind) for kind in (np.float32, np.float64, np.float16, ml_dtypes.bfloat16, ml_dtypes.float8_e8m0fnu, ml_dtypes.float8_e4m3fn)
 )
-_GROUPED_DIMS = 2
-_F8_ROUNDINGS = ("once", "onednn")
+GROUPED_DIMS = 2
+F8_ROUNDINGS = ("once", "onednn")
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -96,12 +93,12 @@ class Attr:
     dst_zero_point_groups: tuple[int, ...] = ()
     saturate: bool = False
     f8_rounding: str = "once"
-    _parameters: tuple[_Parameter, ...] = field(init=False)
+    parameters: tuple[Parameter, ...] = field(init=False)
     _key: tuple[object, ...] = field(init=False)
 
     def __post_init__(self) -> None:
         parameters = (
-            _Parameter.of(role, *(getattr(self, f"{role}{part}") for part in ("", "_mask", "_groups")), is_scale="scale" in role)
+            Parameter.of(role, *(getattr(self, f"{role}{part}") for part in ("", "_mask", "_groups")), is_scale="scale" in role)
             for role in ROLES
         )
         kept = tuple(parameter for parameter in parameters if parameter is not None)
@@ -113,10 +110,10 @@ class Attr:
         if not isinstance(self.saturate, bool):
             msg = f"saturate must be True or False, not {shown(self.saturate)}"  # type: ignore[unreachable] # callers without types
             raise MemdescError(msg)
-        if self.f8_rounding not in _F8_ROUNDINGS:
+        if self.f8_rounding not in F8_ROUNDINGS:
             msg = f"f8_rounding must be 'once' or 'onednn', not {shown(self.f8_rounding)}"
             raise MemdescError(msg)
-        object.__setattr__(self, "_parameters", kept)
+        object.__setattr__(self, "parameters", kept)
         object.__setattr__(self, "_key", (*(parameter.key() for parameter in kept), self.beta, self.saturate, self.f8_rounding))
 
     def __eq__(self, other: object) -> bool:
@@ -129,15 +126,15 @@ class Attr:
         return Attr, tuple(getattr(self, own.name) for own in fields(self) if own.init)
 
     def __repr__(self) -> str:
-        parts = [str(parameter) for parameter in self._parameters]
+        parts = [str(parameter) for parameter in self.parameters]
         parts += [f"beta={self.beta}"] if self.beta else []
         parts += ["saturate=True"] if self.saturate else []
-        parts += [f"f8_rounding={self.f8_rounding!r}"] if self.f8_rounding != _F8_ROUNDINGS[0] else []
+        parts += [f"f8_rounding={self.f8_rounding!r}"] if self.f8_rounding != F8_ROUNDINGS[0] else []
         return f"Attr({', '.join(parts)})"
 
 
 @dataclass(frozen=True, slots=True)
-class _Parameter:
+class Parameter:
     """Values of one role, row-major over the dims of a mask."""
 
     role: str
@@ -146,7 +143,7 @@ class _Parameter:
     groups: tuple[int, ...]
 
     @staticmethod
-    def of(role: str, given: Any, mask: object, groups: Any, *, is_scale: bool) -> _Parameter | None:
+    def of(role: str, given: Any, mask: object, groups: Any, *, is_scale: bool) -> Parameter | None:
         """Check what was given; None where it changes nothing."""
         values = _checked_scales(role, given) if is_scale else _checked_points(role, given)
         sizes = checked_ints(f"{role}_groups", groups)
@@ -154,7 +151,7 @@ class _Parameter:
         if not 0 <= bits < 1 << _MAX_NDIMS:
             msg = f"{role}_mask is {bits}; bit d says that values differ along dim d, so it is 0 to {(1 << _MAX_NDIMS) - 1}"
             raise MemdescError(msg)
-        if sizes and (len(sizes) != _GROUPED_DIMS or min(sizes) < 1):
+        if sizes and (len(sizes) != GROUPED_DIMS or min(sizes) < 1):
             msg = f"{role}_groups {sizes} must be two sizes of 1 or more, for the last two dims"
             raise MemdescError(msg)
         if values.size > 1 and not bits:
@@ -162,7 +159,7 @@ class _Parameter:
             raise MemdescError(msg)
         if values.size == 1 and not bits and values.reshape(-1)[0] == is_scale:
             return None
-        return _Parameter(role, values, bits, sizes)
+        return Parameter(role, values, bits, sizes)
 
     def key(self) -> tuple[object, ...]:
         """Return what two equal ones share."""
@@ -173,136 +170,6 @@ class _Parameter:
             return f"{self.role}={self.values.reshape(-1)[0]}"
         groups = f", {self.role}_groups={self.groups}" if self.groups else ""
         return f"{self.role}={self.values.dtype.name}{list(self.values.shape)}, {self.role}_mask={self.mask}{groups}"
-
-    def operand(self, desc: MemoryDesc) -> Operand:
-        """Lay the values out over the dims of a descriptor."""
-        ndims = desc.ndims
-        if self.mask >> ndims:
-            msg = f"{self.role}_mask {self.mask} names {dim_name(self.mask.bit_length() - 1)}, but the dims are {desc.dims}"
-            raise MemdescError(msg)
-        groups = [1] * ndims
-        if self.groups:
-            last = 3 << (ndims - 2) if ndims >= _GROUPED_DIMS else -1
-            if self.mask & last != last:
-                msg = f"{self.role}_groups {self.groups} are along the last two dims; {self.role}_mask must name both: {self.mask} does not"
-                raise MemdescError(msg)
-            groups[-_GROUPED_DIMS:] = self.groups
-        sizes = []
-        for dim, (size, group) in enumerate(zip(desc.dims, groups, strict=True)):
-            if size % group:
-                msg = f"{self.role}_groups {self.groups}: a group of {group} does not divide {dim_name(dim)} of size {size}"
-                raise MemdescError(msg)
-            sizes.append(size // group if self.mask >> dim & 1 else 1)
-        given = self.values.shape
-        if self.values.size != prod(sizes) or (len(given) > 1 and [n for n in given if n > 1] != [n for n in sizes if n > 1]):
-            masked = [n for dim, n in enumerate(sizes) if self.mask >> dim & 1]
-            msg = (
-                f"{self.role} of shape {given} has {self.values.size} values, but mask {self.mask} over dims {desc.dims} asks for "
-                f"{prod(sizes)} of shape {tuple(masked)}"
-            )
-            raise MemdescError(msg)
-        return Operand(self.role, desc.dims, tuple(sizes), tuple(groups), self.mask)
-
-
-class Operand(NamedTuple):
-    """Where the values of one role lie over the dims of a reorder: what a layout is to a tensor.
-
-    `sizes` are the dims of the values: 1 where they do not change. Strides of such dims are 0.
-    """
-
-    role: str
-    dims: tuple[int, ...]
-    sizes: tuple[int, ...]
-    groups: tuple[int, ...]
-    mask: int
-
-    @property
-    def offset0(self) -> int:
-        """Offset of the first value: 0."""
-        return 0
-
-    @property
-    def axes(self) -> tuple[Axis, ...]:
-        """The dims, one by one."""
-        return tuple(Axis((dim,), size) for dim, size in enumerate(self.dims))
-
-    def axis_blocks(self, axis: int) -> tuple[Block, ...]:
-        """Return the loops over a dim, outermost first."""
-        stride = prod(self.sizes[axis + 1 :]) if self.mask >> axis & 1 else 0
-        size, group = self.dims[axis], self.groups[axis]
-        if group == 1 or not stride:
-            return (Block(axis, 1, size, stride),)
-        return Block(axis, group, size // group, stride), Block(axis, 1, group, 0)
-
-    @property
-    def is_scalar(self) -> bool:
-        """Whether one value serves all."""
-        return prod(self.sizes) == 1
-
-
-class Bound(NamedTuple):
-    """Parameters that fit two descriptors."""
-
-    operands: tuple[Operand, ...]
-    # in f64, where all of them are exact
-    values: tuple[NDArray[np.float64], ...]
-    beta: float
-    saturates: bool
-    through_f16: bool
-
-    @property
-    def is_arithmetic(self) -> bool:
-        """Whether anything is computed, beside the conversion."""
-        return bool(self.operands or self.beta)
-
-    def arrays(self, wide: np.dtype[Any]) -> dict[str, NDArray[Any]]:
-        """Return the values of each role as an array over the dims."""
-        found = {}
-        for operand, values in zip(self.operands, self.values, strict=True):
-            array = values.astype(wide).reshape(operand.sizes)
-            for dim, group in enumerate(operand.groups):
-                if group > 1 and operand.mask >> dim & 1:
-                    array = array.repeat(group, dim)
-            found[operand.role] = array
-        return found
-
-
-@lru_cache(maxsize=1024)
-def bind(attr: Attr | None, src: MemoryDesc, dst: MemoryDesc) -> Bound:
-    """Check the parameters against the descriptors of a reorder.
-
-    Raises
-    ------
-    MemdescError
-        If a mask, a length, a group or a zero point does not fit; with the numbers.
-    """
-    if attr is None:
-        return Bound((), (), 0.0, saturates=False, through_f16=False)
-    if not isinstance(attr, Attr):
-        msg = f"attr must be a reorder.Attr, not {type(attr).__name__}"  # type: ignore[unreachable] # callers without types
-        raise MemdescError(msg)
-    work = working_type(src.dtype.name, dst.dtype.name, arithmetic=True)
-    operands, values = [], []
-    for parameter in attr._parameters:  # noqa: SLF001 - of this module
-        side, desc = ("src", src) if parameter.role.startswith("src") else ("dst", dst)
-        operands.append(parameter.operand(desc))
-        exact = parameter.values.astype(np.float64).reshape(-1)
-        if "scale" in parameter.role:
-            _check_in_f32(parameter.role, exact, work)
-        else:
-            _check_range(parameter.role, parameter.values, side, desc.dtype.name)
-        values.append(exact)
-    if attr.beta and work == "f32" and not _is_usable_f32(np.array([attr.beta])):
-        msg = f"beta {attr.beta} is 0 or infinite in f32, in which {src.dtype} to {dst.dtype} is computed"
-        raise MemdescError(msg)
-    is_f8 = dst.dtype.name in {"f8_e5m2", "f8_e4m3"}
-    return Bound(
-        tuple(operands),
-        tuple(values),
-        attr.beta,
-        saturates=attr.saturate and dst.dtype.name not in INTEGERS,
-        through_f16=is_f8 and attr.f8_rounding == _F8_ROUNDINGS[1],
-    )
 
 
 def _array(role: str, given: Any) -> NDArray[Any]:
@@ -361,29 +228,3 @@ def _checked_beta(given: Any) -> float:
         msg = f"beta is {beta}; it must be finite"
         raise MemdescError(msg)
     return beta
-
-
-def _is_usable_f32(values: NDArray[np.float64]) -> bool:
-    with np.errstate(all="ignore"):
-        narrow = values.astype(np.float32)
-    return bool((np.isfinite(narrow) & (narrow != 0)).all())
-
-
-def _check_in_f32(role: str, values: NDArray[np.float64], work: str) -> None:
-    if work == "f32" and not _is_usable_f32(values):
-        with np.errstate(all="ignore"):
-            narrow = values.astype(np.float32)
-        bad = values[~np.isfinite(narrow) | (narrow == 0)][0]
-        msg = f"{role} {bad} is 0 or infinite in f32, in which this reorder computes"
-        raise MemdescError(msg)
-
-
-def _check_range(role: str, values: NDArray[Any], side: str, dtype: str) -> None:
-    if dtype not in INTEGERS:
-        msg = f"{role} is for integers, but {side} is {dtype}; give a zero point of 0"
-        raise MemdescError(msg)
-    low, high = INTEGERS[dtype]
-    bad = values[(values < low) | (values > high)]
-    if bad.size:
-        msg = f"{role} {bad.reshape(-1)[0]} is out of range: {side} is {dtype}, {low} to {high}"
-        raise MemdescError(msg)

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from memdesc import DataType
-    from reorder.attr import Bound
+    from reorder.bound import Bound
 
 __all__ = ["convert", "decode", "encode", "wide_dtype"]
 

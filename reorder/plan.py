@@ -15,7 +15,7 @@ from math import prod
 from typing import TYPE_CHECKING, NamedTuple
 
 from memdesc import Axis, Block, MemdescError, MemoryDesc
-from reorder.attr import Attr, bind
+from reorder.bound import bind
 from reorder.nodes import Box, Lookup, Node
 from reorder.passes import simplify
 
@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from memdesc import Layout
-    from reorder.attr import Operand
+    from reorder.attr import Attr
+    from reorder.bound import Operand
 
     _Side = Layout | Operand
 

@@ -7,7 +7,7 @@ from operator import index as to_int
 from typing import TYPE_CHECKING
 
 from memdesc import MemdescError
-from reorder.attr import bind
+from reorder.bound import bind
 from reorder.plan import ReorderPlan, plan_reorder
 
 if TYPE_CHECKING:

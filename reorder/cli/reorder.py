@@ -47,12 +47,13 @@ def _run(options: argparse.Namespace) -> tuple[Facts, int]:
             msg = f"{str(sidecar(options.src))!r} says {x.desc!r}, not {options.tag!r}; leave --from out"
             raise MemdescError(msg)
         options.tag = None
-    out = None
+    out: Memory | None = None
     if options.beta:
-        out = load(options.dst)
-        if not isinstance(out, Memory):
+        held = load(options.dst)
+        if not isinstance(held, Memory):
             msg = f"--beta adds to what {options.dst!r} holds, but no descriptor lies beside it"
             raise MemdescError(msg)
+        out = held
     result = reorder(x, options.to, src=options.tag, dtype=options.dtype, attr=attr, out=out, threads=options.threads)
     save(options.dst, result)
     return {"wrote": options.dst, "descriptor": str(sidecar(options.dst)), **desc_facts(result.desc)}, 0

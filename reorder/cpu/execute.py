@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from reorder.buffers import BufferCheck, address_of, check_disjoint
+from reorder.compensation import compensate
 from reorder.cpu.choose import KERNELS, LINE_BITS, choose
 from reorder.cpu.program import encode, fills_lines, points, split, tile
 from reorder.cpu.threads import Shares, count_threads, run
@@ -62,7 +63,7 @@ class PreparedReorder:
         self.kernels: tuple[str, ...] = ()
         self._parts = self._make_parts()
         # small ones skip all layers in between: a call takes half as long
-        self._direct = self._parts[0].direct if len(self._parts) == 1 else None
+        self._direct = self._parts[0].direct if len(self._parts) == 1 and plan.dst.extra is None else None
 
     def _make_parts(self) -> list[Any]:
         """Return what runs one after the other."""
@@ -124,6 +125,8 @@ class PreparedReorder:
             return
         for part in self._parts:
             part.run(src_at, dst_at, (source, target))
+        if self.plan.dst.extra is not None:
+            compensate(target.reshape(-1).view(np.uint8), self.plan.dst)
 
 
 class _Part:

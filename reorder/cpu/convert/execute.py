@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from memdesc import DATA_TYPES
-from reorder.attr import bind
+from reorder.bound import bind
 from reorder.buffers import address_of
 from reorder.cpu import execute
 from reorder.cpu.convert.kernels import SLOT_NBYTES
@@ -43,6 +43,7 @@ class ConvertingReorder(PreparedReorder):
         self._recipe = recipe = Recipe(
             src.name, dst.name, bind(plan.attr, plan.src, plan.dst), (plan.src.layout.last + 1, plan.dst.layout.last + 1)
         )
+        recipe.streams = self._src.min_nbytes + self._dst.min_nbytes > execute._cache_nbytes()  # noqa: SLF001 - of the same package
         widest = max(src.bits, dst.bits, DATA_TYPES[recipe.work].bits, 64 if recipe.src == "s32" else 0)
         limit = SLOT_NBYTES * 8 // widest & -64
         whole: list[Tile] = []

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from numba.core.typing.templates import Signature
 
-__all__ = ["SLOTS", "SLOT_NBYTES", "combiner", "converter", "scratch"]
+__all__ = ["SLOTS", "SLOT_NBYTES", "combiner", "converter", "fence", "scratch"]
 
 _NAMES = list(DATA_TYPES)
 _SIGNATURE = numba.void(*[numba.int64] * ARGUMENTS)
@@ -41,8 +41,10 @@ _NUMBERS = 128
 
 
 @intrinsic(prefer_literal=True)  # type: ignore[untyped-decorator] # numba ships no types
-def convert_rows(_context: Any, src_at: Any, dst_at: Any, record: Any, place: Any, src: Any, dst: Any) -> tuple[Signature, Any]:
-    """Convert rows from one type into another; both are numbers of types, known when compiled."""
+def convert_rows(
+    _context: Any, src_at: Any, dst_at: Any, record: Any, place: Any, src: Any, dst: Any, streams: Any
+) -> tuple[Signature, Any]:
+    """Convert rows from one type into another; both are numbers of types, known when compiled, and so is `streams`, 0 or 1."""
     names = _NAMES[src.literal_value], _NAMES[dst.literal_value]
 
     def build(context: Any, builder: Any, _signature: Any, args: Any) -> Any:
@@ -54,11 +56,11 @@ def convert_rows(_context: Any, src_at: Any, dst_at: Any, record: Any, place: An
         with loop(builder, int64(0), rows) as row:
             source = Run(builder, names[0], src_at, builder.add(starts[0], load_number(builder, fro, row)))
             target = Run(builder, names[1], dst_at, builder.add(starts[1], load_number(builder, to, row)))
-            emit_convert(source, target, count, working_type(*names, arithmetic=False))
+            emit_convert(source, target, count, working_type(*names, arithmetic=False), streams=bool(streams.literal_value))
         return context.get_dummy_value()
 
     index = types.int64
-    return types.void(index, index, index, index, src, dst), build
+    return types.void(index, index, index, index, src, dst, streams), build
 
 
 @intrinsic(prefer_literal=True)  # type: ignore[untyped-decorator] # numba ships no types
@@ -88,14 +90,28 @@ def scratch(_context: Any) -> tuple[Signature, Any]:
     return types.int64(), build
 
 
-def converter(src: str, dst: str) -> int:
-    """Return the address of the conversion from one type into another, one of them the type that it computes in."""
-    a, b = _NAMES.index(src), _NAMES.index(dst)
+@intrinsic  # type: ignore[untyped-decorator] # numba ships no types
+def fence(_context: Any) -> tuple[Signature, Any]:
+    """Let other threads see what was stored past the caches."""
+
+    def build(context: Any, builder: Any, _signature: Any, _args: Any) -> Any:
+        builder.fence("seq_cst")
+        return context.get_dummy_value()
+
+    return types.void(), build
+
+
+def converter(src: str, dst: str, *, streams: bool) -> int:
+    """Return the address of the conversion from one type into another, one of them the type that it computes in.
+
+    With `streams` it writes past the caches, where dst is aligned to its elements; a `fence` must follow.
+    """
+    a, b, c = _NAMES.index(src), _NAMES.index(dst), int(streams)
 
     def run(src_at: int, dst_at: int, program: int, _tasks: int, _begin: int, _end: int, places: int, _count: int) -> None:
-        convert_rows(src_at, dst_at, program, places, a, b)
+        convert_rows(src_at, dst_at, program, places, a, b, c)
 
-    return _address((src, dst), run)
+    return _address((src, dst, "past the caches") if streams else (src, dst), run)
 
 
 def combiner(work: str) -> int:

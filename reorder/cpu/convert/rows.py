@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from llvmlite import ir
 
+from reorder.cpu.choose import LINE_BITS
 from reorder.cpu.convert.codec import Codec, code_bits
 from reorder.cpu.emit import I64, int64, loop, minimum, register_bits
 
@@ -65,12 +66,18 @@ class Run(NamedTuple):
         picks = [k // 2 + lanes // 2 * (k % 2) for k in range(lanes)]
         return builder.shuffle_vector(low, high, ir.Constant(ir.VectorType(ir.IntType(32), lanes), picks))
 
-    def store(self, codes: Any, i: Any) -> None:
-        """Write codes from the i-th element on; of 4-bit types from an even index."""
+    def store(self, codes: Any, i: Any, *, streams: bool = False) -> None:
+        """Write codes from the i-th element on; of 4-bit types from an even index.
+
+        With `streams` they are whole cache lines, and go past the caches.
+        """
         builder = self.builder
         lanes = codes.type.count
         if not is_packed(self.name):
-            builder.store(codes, self._place(i, codes.type)).align = 1
+            store = builder.store(codes, self._place(i, codes.type))
+            store.align = LINE_BITS // 8 if streams else 1
+            if streams:
+                store.set_metadata("nontemporal", builder.module.add_metadata([ir.Constant(ir.IntType(32), 1)]))
             return
         if lanes == 1:
             place, shift = self._place(i, _BYTE), self._shift(i)
@@ -121,20 +128,39 @@ def each_step(builder: Any, span: tuple[Any, Any], sizes: tuple[int, ...], emit:
 
 def lanes_of(work: str) -> tuple[int, ...]:
     """Return how many values vectors hold, the widest first."""
-    bits = 32 if work == "f32" else 64
-    return _REGISTERS * register_bits() // bits, _FEW, 1
+    one = register_bits() // (32 if work == "f32" else 64)
+    return (*sorted({_REGISTERS * one, one, _FEW}, reverse=True), 1)
 
 
-def emit_convert(src: Run, dst: Run, count: Any, work: str) -> None:
-    """Convert a run of elements into another that does not share memory with it."""
+def emit_convert(src: Run, dst: Run, count: Any, work: str, *, streams: bool) -> None:
+    """Convert a run of elements into another that does not share memory with it.
+
+    With `streams` whole cache lines of dst are written past the caches.
+    """
     builder = src.builder
 
-    def step(i: Any, lanes: int) -> None:
+    def step(i: Any, lanes: int, *, is_line: bool = False) -> None:
         codec = Codec(builder, lanes)
-        dst.store(codec.narrow(codec.widen(src.load(i, lanes), src.name, work), work, dst.name), i)
+        dst.store(codec.narrow(codec.widen(src.load(i, lanes), src.name, work), work, dst.name), i, streams=is_line)
 
     zero = int64(0)
     packed = next((run for run in (src, dst) if is_packed(run.name)), None)
+    if packed is None and streams:
+        line = LINE_BITS // code_bits(dst.name)
+        address = builder.add(dst.address, builder.mul(dst.index, int64(code_bits(dst.name) // 8)))
+        # up to the first whole line; an address that is no multiple of the element never meets one
+        skipped = builder.and_(builder.sub(int64(0), address), int64(LINE_BITS // 8 - 1))
+        head = minimum(builder, builder.udiv(skipped, int64(code_bits(dst.name) // 8)), count)
+        each_step(builder, (zero, head), lanes_of(work), step, meets=True)
+        most = max(line, lanes_of(work)[0])
+        at = head
+        for lanes in sorted({most, line}, reverse=True):
+            stop = builder.add(at, builder.and_(builder.sub(count, at), int64(-lanes)))
+            with loop(builder, at, stop, lanes) as i:
+                step(i, lanes, is_line=True)
+            at = stop
+        each_step(builder, (at, count), lanes_of(work), step, meets=True)
+        return
     if packed is None:
         each_step(builder, (zero, count), lanes_of(work), step, meets=True)
         return

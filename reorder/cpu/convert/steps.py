@@ -14,6 +14,7 @@ import numpy as np
 
 from memdesc import DATA_TYPES
 from reorder.buffers import address_of
+from reorder.cpu.choose import LINE_BITS
 from reorder.cpu.convert import combine
 from reorder.cpu.convert.kernels import SLOT_NBYTES, combiner, converter
 from reorder.cpu.convert.tiles import Tile, contiguous, dense_strides
@@ -27,7 +28,7 @@ from reorder.passes import simplify, widen
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from reorder.attr import Bound
+    from reorder.bound import Bound
 
 __all__ = ["Recipe", "steps_of"]
 
@@ -58,6 +59,8 @@ class Recipe:
     bound: Bound
     # elements of src, and of dst, that may be read
     ends: tuple[int, int]
+    # whether both are more than the caches hold
+    streams: bool = False
     # values of each operand beyond src and dst, and of those that do not change, by working type
     values: dict[tuple[str, str], NDArray[Any]] = field(default_factory=dict)
     kept: list[Any] = field(default_factory=list)
@@ -114,6 +117,8 @@ class _Maker:
         self.steps: list[list[int]] = []
 
     def _slot(self, base: int, dtype: str) -> _Form:
+        # what is longer would write over the stack
+        assert prod(node.valid for node in self.nodes) * DATA_TYPES[dtype].bits <= SLOT_NBYTES * 8  # noqa: S101 - see tiles.cut
         return _Form(base, dtype, -1, self.dense)
 
     def _own(self, side: int, dtype: str) -> _Form:
@@ -156,7 +161,9 @@ class _Maker:
             return self._move(fro, to, self.recipe.ends[fro.base] if fro.base < _MOVED else SLOT_NBYTES * 8 // DATA_TYPES[fro.dtype].bits)
         rows, count = self._rows([fro.strides, to.strides])
         program = self.recipe.address([len(rows[0]), count, *rows[0], *rows[1]])
-        self._step(converter(fro.dtype, to.dtype), program, fro, to)
+        streams = self.recipe.streams and to.base == _DST and count * DATA_TYPES[to.dtype].bits >= LINE_BITS
+        streams &= not DATA_TYPES[to.dtype].is_packed
+        self._step(converter(fro.dtype, to.dtype, streams=streams), program, fro, to)
         return to
 
     def _combine(self, fro: _Form, to: _Form, operation: tuple[int, str | float], old: _Form | None) -> _Form:

@@ -22,6 +22,7 @@ __all__ = ["Tile", "contiguous", "cut", "dense_strides"]
 _SIDE, _ENOUGH = 64, 2048
 # Neighbours that are worth converting where they lie.
 _MIN_RUN = 8
+_BYTE = 8
 # Elements of a tile that needs no scratch.
 _MAX_STRAIGHT = 1 << 14
 
@@ -78,6 +79,10 @@ def cut(box: Box, widths: tuple[int, int], limit: int, *, straight: bool) -> tup
         return [], [_pair(box)]
     counts = _counts(nodes, limit, straight=straight)
     order, reads, writes = _order(nodes, counts, widths)
+    if straight and not (reads and writes and not any(_covered(nodes[k], counts[k], ragged=True) > nodes[k].valid for k in order)):
+        # it needs the scratch, so it must fit
+        counts = _counts(nodes, limit, straight=False)
+        order, reads, writes = _order(nodes, counts, widths)
     if writes and any(_covered(nodes[k], counts[k], ragged=True) > nodes[k].valid for k in order):
         # what writes padding too is the move; where the tile moves anyway, that is for free
         order, reads, writes = _order(nodes, counts, widths, writes=False)
@@ -144,11 +149,16 @@ def _order(
         total = prod(node.valid for node in sized)
         is_read, is_written = (run >= min(_MIN_RUN, total) for run in runs)
         is_written &= writes
-        cost = widths[0] * (not is_read) + widths[1] * (not is_written)
+        cost = _cost(widths[0]) * (not is_read) + _cost(widths[1]) * (not is_written)
         if best is None or cost < best[0]:
             best = cost, order, is_read, is_written
     assert best is not None  # noqa: S101 - there are two sides
     return best[1:]
+
+
+def _cost(bits: int) -> int:
+    """Return what moving an element costs: 4-bit ones have no vectors."""
+    return bits if bits >= _BYTE else 8 * _BYTE * _BYTE
 
 
 def _pieces(

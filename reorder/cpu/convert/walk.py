@@ -17,7 +17,7 @@ from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
-from reorder.cpu.convert.kernels import SLOT_NBYTES, SLOTS, scratch
+from reorder.cpu.convert.kernels import SLOT_NBYTES, SLOTS, fence, scratch
 from reorder.cpu.convert.rows import load_number
 from reorder.cpu.emit import I64, int64
 from reorder.cpu.emit import loop as emit_loop
@@ -109,3 +109,4 @@ def _walk(src_at: int, dst_at: int, program: int, tasks: int, begin: int, end: i
                     store_int(offsets, n, load_int(offsets, n) + move * load_int(loop, 1 + n))
                 store_int(room, _LOOPS + k, i if i < extent else 0)
                 k = -1 if i < extent else k - 1
+    fence()
