@@ -9,6 +9,7 @@ from reorder.nodes import Box, Lookup, Node
 from reorder.plan import ReorderPlan, plan_reorder
 from reorder.quantize import Quantized, dequantize, quantize
 from reorder.reference import execute_reference
+from reorder.runtime import RuntimePlan, plan_runtime
 
 __all__ = [
     "Attr",
@@ -18,11 +19,13 @@ __all__ = [
     "Node",
     "Quantized",
     "ReorderPlan",
+    "RuntimePlan",
     "dequantize",
     "execute",
     "execute_reference",
     "load",
     "plan_reorder",
+    "plan_runtime",
     "prepare",
     "quantize",
     "reorder",

@@ -71,7 +71,7 @@ class ConvertingReorder(PreparedReorder):
             return 1
         if self.plan.dst.dtype.is_packed and not all(_owns_bytes(tile) for tile in tiles):
             return 1
-        return self.threads
+        return 1 if self.threads == 1 else self.threads * max(1, min(execute._MAX_SHARES, nbytes // self.threads // execute._SHARE_NBYTES))  # noqa: SLF001 - likewise
 
 
 def _size(tile: Tile) -> int:
