@@ -207,22 +207,23 @@ class Codec:
         if name == "e8m0":
             return builder.lshr(builder.shl(bits, self.splat(i32, 1)), self.splat(i32, _F32_FORM.mantissa + 1))
         form = FLOATS[name]
+        if form.exponent == _F32_FORM.exponent:
+            return self._cut_mantissa(bits, form)
         magnitude = builder.and_(bits, self.splat(i32, _MAGNITUDE))
         shift = self.splat(i32, _F32_FORM.mantissa - form.mantissa)
         # half a step less one, and one more where the last bit kept is odd
         odd = builder.and_(builder.lshr(magnitude, shift), self.splat(i32, 1))
         half = self.splat(i32, (1 << (_F32_FORM.mantissa - form.mantissa - 1)) - 1)
         codes = builder.lshr(builder.add(builder.add(magnitude, half), odd), shift)
-        if form.exponent < _F32_FORM.exponent:
-            codes = builder.sub(codes, self.splat(i32, (_F32_FORM.bias - form.bias) << form.mantissa))
-            # the sum with so large a number rounds to the steps of the denormals
-            large = 2.0 ** (1 - form.bias - form.mantissa + _F32_FORM.mantissa)
-            total = builder.fadd(builder.bitcast(magnitude, self.values("f32")), self.splat(self.values("f32"), large))
-            base = (1 - form.bias - form.mantissa + _F32_FORM.mantissa + _F32_FORM.bias) << _F32_FORM.mantissa
-            denormal = builder.sub(builder.bitcast(total, i32), self.splat(i32, base))
-            least = (1 - form.bias + _F32_FORM.bias) << _F32_FORM.mantissa
-            codes = self._select("<", magnitude, least, denormal, codes)
-            codes = self._select(">", codes, form.largest, self.splat(i32, form.overflow), codes)
+        codes = builder.sub(codes, self.splat(i32, (_F32_FORM.bias - form.bias) << form.mantissa))
+        # the sum with so large a number rounds to the steps of the denormals
+        large = 2.0 ** (1 - form.bias - form.mantissa + _F32_FORM.mantissa)
+        total = builder.fadd(builder.bitcast(magnitude, self.values("f32")), self.splat(self.values("f32"), large))
+        base = (1 - form.bias - form.mantissa + _F32_FORM.mantissa + _F32_FORM.bias) << _F32_FORM.mantissa
+        denormal = builder.sub(builder.bitcast(total, i32), self.splat(i32, base))
+        least = (1 - form.bias + _F32_FORM.bias) << _F32_FORM.mantissa
+        codes = self._select("<", magnitude, least, denormal, codes)
+        codes = self._select(">", codes, form.largest, self.splat(i32, form.overflow), codes)
         nan = self.splat(i32, form.nan)
         if form.has_inf:
             payload = builder.and_(builder.lshr(bits, shift), self.splat(i32, (1 << form.mantissa) - 1))
@@ -230,3 +231,14 @@ class Codec:
         codes = self._select(">", magnitude, _F32_FORM.overflow, nan, codes)
         sign = builder.shl(builder.lshr(bits, self.splat(i32, 31)), self.splat(i32, form.exponent + form.mantissa))
         return builder.or_(codes, sign)
+
+    def _cut_mantissa(self, bits: Any, form: FloatFormat) -> Any:
+        """Return the codes of f32 bits in a format with the same exponent; the sign comes along."""
+        builder, i32 = self.builder, self.integers(32)
+        cut = _F32_FORM.mantissa - form.mantissa
+        high = builder.lshr(bits, self.splat(i32, cut))
+        odd = builder.and_(high, self.splat(i32, 1))
+        half = self.splat(i32, (1 << (cut - 1)) - 1)
+        codes = builder.lshr(builder.add(bits, builder.add(odd, half)), self.splat(i32, cut))
+        quiet = builder.or_(high, self.splat(i32, 1 << (form.mantissa - 1)))
+        return self._select(">", builder.shl(bits, self.splat(i32, 1)), 2 * _F32_FORM.overflow, quiet, codes)

@@ -124,11 +124,14 @@ def _counts(nodes: tuple[Node, ...], limit: int, *, straight: bool) -> dict[int,
     counts = _chain(nodes, 0, want)
     for k, count in _chain(nodes, 1, want).items():
         counts[k] = max(count, counts.get(k, 1))
-    while prod(counts.values()) > limit:
+    def count_data() -> int:
+        return prod(min(count, nodes[k].valid) for k, count in counts.items())
+
+    while count_data() > limit:
         k = max(counts, key=lambda k: counts[k])
         counts[k] = -(-counts[k] // 2)
     for k in range(len(nodes) - 1, -1, -1):
-        room = min(limit, max(_ENOUGH, limit // 2)) // prod(counts.values())
+        room = min(limit, max(_ENOUGH, limit // 2)) // count_data()
         if room > 1 and counts.get(k, 1) < nodes[k].extent:
             counts[k] = min(nodes[k].extent, counts.get(k, 1) * room)
     return counts
