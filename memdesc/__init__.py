@@ -15,18 +15,22 @@ from memdesc.errors import (
     UnknownFormatError,
     UnsupportedFormatError,
 )
+from memdesc.extra import Extra
 from memdesc.image import ImageDesc, image_desc
 from memdesc.layout import Axis, Block, Layout
 from memdesc.names import Name, known_names, suggest
+from memdesc.runtime import RUNTIME, RuntimeDesc, runtime_desc
 from memdesc.tags import Digit, FormatTag, parse_tag
 from memdesc.text import from_json, from_verbose, to_json, to_verbose
 
 __all__ = [
     "DATA_TYPES",
+    "RUNTIME",
     "Axis",
     "Block",
     "DataType",
     "Digit",
+    "Extra",
     "FormatTag",
     "ImageDesc",
     "Layout",
@@ -36,6 +40,7 @@ __all__ = [
     "NotBlockedError",
     "OverlapError",
     "PaddingError",
+    "RuntimeDesc",
     "UnknownFormatError",
     "UnsupportedFormatError",
     "array_desc",
@@ -46,6 +51,7 @@ __all__ = [
     "known_names",
     "memory_desc",
     "parse_tag",
+    "runtime_desc",
     "suggest",
     "to_json",
     "to_verbose",

@@ -14,6 +14,7 @@ from memdesc import views
 from memdesc.build import layout_by_tag
 from memdesc.dtypes import DataType, data_type
 from memdesc.errors import MemdescError, UnsupportedFormatError, shown
+from memdesc.extra import Extra
 from memdesc.ints import INT64_MAX, checked_ints
 from memdesc.layout import Axis, Block, Layout, dim_name
 from memdesc.names import Name, known_names, resolve
@@ -43,8 +44,8 @@ class MemoryDesc:
         Where they lie.
     padded_offsets : tuple of int
         Where the logical origin lies inside the padded box; all 0 at present.
-    extra : None
-        The place of oneDNN's compensation data; empty at present.
+    extra : Extra, optional
+        oneDNN's compensation data behind the elements of s8 weights.
 
     Raises
     ------
@@ -64,7 +65,7 @@ class MemoryDesc:
     dtype: DataType
     layout: Layout
     padded_offsets: tuple[int, ...] = ()
-    extra: None = None
+    extra: Extra | None = None
     _key: tuple[object, ...] = field(init=False)
     _hash: int = field(init=False)
 
@@ -74,9 +75,11 @@ class MemoryDesc:
         if len(self.padded_offsets) != self.layout.ndims:
             msg = f"padded_offsets {shown(self.padded_offsets)} must be {self.layout.ndims} numbers, one for each dim"
             raise MemdescError(msg)
-        if any(self.padded_offsets) or self.extra is not None:
-            msg = f"padded_offsets {self.padded_offsets} and extra {shown(self.extra)} have a place, but only 0 and None are filled in yet"
+        if any(self.padded_offsets):
+            msg = f"padded_offsets {self.padded_offsets} have a place, but only 0 is filled in yet"
             raise UnsupportedFormatError(msg)
+        if self.extra is not None:
+            self._check_extra(self.extra)
         check_overlap(self.layout)
         if self.nbytes > INT64_MAX:
             msg = f"dims {self.dims} of {self.dtype} take {self.nbytes} bytes, more than int64 holds ({INT64_MAX})"
@@ -98,6 +101,8 @@ class MemoryDesc:
 
     def __repr__(self) -> str:
         head = f"memory_desc({self.dims}, '{self.dtype}'"
+        if self.extra is not None:
+            return f"{MemoryDesc(self.dtype, self.layout)!r}.with_extra({self.extra!r})"
         tag = self._dense_tag()
         if self._follows(tag):
             return f"{head}, '{tag}')"
@@ -112,6 +117,19 @@ class MemoryDesc:
         if any(axis.padded % outer.step or axis.padded - size >= outer.step for axis, outer, size in outers):
             head += f", padded_dims={self.padded_dims}"
         return head + (f", offset0={self.offset0})" if self.offset0 else ")")
+
+    def _check_extra(self, extra: object) -> None:
+        if not isinstance(extra, Extra):
+            msg = f"extra must be an Extra or None, not {shown(extra)}"
+            raise MemdescError(msg)
+        if self.dtype.name != "s8":
+            msg = f"{extra} is for s8 weights, not for {self.dtype}; leave it out: with_extra(None)"
+            raise MemdescError(msg)
+        self.layout.strides()  # of layouts with dims cut as one index oneDNN has no padded dims
+        for mask in (extra.s8s8_mask, extra.asymmetric_mask):
+            if mask is not None and mask >> self.ndims:
+                msg = f"{extra} names {dim_name(mask.bit_length() - 1)}, but the dims are {self.dims}"
+                raise MemdescError(msg)
 
     def _follows(self, tag: FormatTag) -> bool:
         """Whether a tag lays these dims out like this."""
@@ -218,12 +236,24 @@ class MemoryDesc:
     @property
     def nbytes(self) -> int:
         """Bytes to allocate: oneDNN's `get_size`, and what `offset0` skips."""
-        return self.dtype.nbytes(self.offset0 + self.layout.span) if self.nelems else 0
+        if not self.nelems:
+            return 0
+        own = self.dtype.nbytes(self.offset0 + self.layout.span)
+        return own if self.extra is None else self.extra.nbytes(own, self.padded_dims)
 
     @property
     def min_nbytes(self) -> int:
-        """One past the last byte that padded positions touch: what a buffer must have."""
+        """One past the last byte that padded positions, or compensation, touch: what a buffer must have."""
+        if self.extra is not None:
+            return self.nbytes
         return self.dtype.nbytes(self.layout.last + 1) if self.nelems else 0
+
+    @property
+    def compensation_spans(self) -> dict[str, tuple[int, tuple[int, ...]]]:
+        """Where compensation lies: of ``s8s8`` and ``asymmetric`` the first byte and the shape, in int32."""
+        if self.extra is None or not self.nelems:
+            return {}
+        return self.extra.spans(self.dtype.nbytes(self.offset0 + self.layout.span), self.padded_dims)
 
     @property
     def has_padding(self) -> bool:
@@ -323,6 +353,17 @@ class MemoryDesc:
         """
         return MemoryDesc(data_type(dtype), self.layout, self.padded_offsets, self.extra)
 
+    def with_extra(self, extra: Extra | None) -> MemoryDesc:
+        """Describe the same elements with other compensation behind them, or with none.
+
+        Examples
+        --------
+        >>> import memdesc
+        >>> memdesc.memory_desc((3, 5, 1), "s8", "cba").with_extra(memdesc.Extra(s8s8_mask=1)).nbytes
+        28
+        """
+        return MemoryDesc(self.dtype, self.layout, self.padded_offsets, extra)
+
     def tags(self) -> tuple[Name, ...]:
         """Return every known name of exactly this layout, in all vocabularies.
 
@@ -347,6 +388,9 @@ class MemoryDesc:
             return False
 
     def _with(self, layout: Layout) -> MemoryDesc:
+        if self.extra is not None:
+            msg = f"{self!r} has compensation, which belongs to the whole of it; see with_extra(None)"
+            raise MemdescError(msg)
         return MemoryDesc(self.dtype, layout)
 
 

@@ -12,9 +12,11 @@ from memdesc.errors import MemdescError, shown
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = ["INT64_MAX", "checked_int", "checked_ints"]
+__all__ = ["INT64_MAX", "RUNTIME", "checked_int", "checked_ints"]
 
 INT64_MAX = 2**63 - 1
+# stands for a size that is known at execution only
+RUNTIME = -(2**63)
 
 
 def checked_ints(name: str, values: Iterable[int]) -> tuple[int, ...]:
@@ -25,7 +27,8 @@ def checked_ints(name: str, values: Iterable[int]) -> tuple[int, ...]:
         msg = f"{name} must be a sequence of integers, not {shown(values)}"
         raise MemdescError(msg) from None
     if found and (max(found) > INT64_MAX or min(found) < -INT64_MAX):
-        msg = f"{name} must be integers that int64 holds (up to {INT64_MAX}), not {shown(found)}"
+        hint = "; sizes that are not known yet are for runtime_desc()" if RUNTIME in found and name == "dims" else ""
+        msg = f"{name} must be integers that int64 holds (up to {INT64_MAX}), not {shown(found)}{hint}"
         raise MemdescError(msg)
     return found
 

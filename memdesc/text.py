@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from memdesc.create import memory_desc
 from memdesc.desc import MemoryDesc
 from memdesc.dtypes import data_type
 from memdesc.errors import MemdescError, shown
+from memdesc.extra import Extra
 from memdesc.ints import checked_int, checked_ints
 from memdesc.layout import Axis, Block, Layout, dim_name
 from memdesc.tags import LETTERS, parse_tag
@@ -49,8 +51,10 @@ def to_verbose(desc: MemoryDesc) -> str:
     order = sorted(range(desc.ndims), key=lambda d: (-((desc.strides[d] - 1) % 2**64), -desc.layout.outer(d).extent, d))
     tag = "".join(LETTERS[d].upper() if desc.layout.outer(d).step > 1 else LETTERS[d] for d in order)
     tag += "".join(f"{block.extent}{LETTERS[block.axis]}" for block in tile)
-    strides = "" if desc.is_dense else "x".join(map(str, desc.strides))
-    return f"{desc.dtype}:{flags}:blocked:{tag}:{strides}:f0"
+    # what rounds the bytes up for what lies behind them counts as a gap
+    is_dense = desc.is_dense and not (desc.compensation_spans and desc.padded_nelems % 4)
+    strides = "" if is_dense else "x".join(map(str, desc.strides))
+    return f"{desc.dtype}:{flags}:blocked:{tag}:{strides}:{'f0' if desc.extra is None else desc.extra.to_verbose()}"
 
 
 def from_verbose(text: str, dims: Iterable[int], *, offset0: int = 0) -> MemoryDesc:
@@ -72,7 +76,8 @@ def from_verbose(text: str, dims: Iterable[int], *, offset0: int = 0) -> MemoryD
     Raises
     ------
     MemdescError
-        If the text has another form, speaks of compensation, or does not fit the dims.
+        If the text has another form, speaks of other compensation than `Extra` does, or
+        does not fit the dims.
 
     Examples
     --------
@@ -85,9 +90,7 @@ def from_verbose(text: str, dims: Iterable[int], *, offset0: int = 0) -> MemoryD
         msg = f"{shown(text)} has not the form dtype:flags:blocked:tag:strides:f0, such as 'f32:p:blocked:aBcd8b::f0'"
         raise MemdescError(msg)
     dtype, flags = match["dtype"], match["flags"]
-    if match["extra"] != "0":
-        msg = f"{shown(text)} carries compensation data (f{match['extra']}), which descriptors do not hold yet"
-        raise MemdescError(msg)
+    extra = Extra.from_verbose(f"f{match['extra']}")
     if "o" in flags:
         msg = f"{shown(text)}: padded offsets (flag 'o') are not in the text"
         raise MemdescError(msg)
@@ -115,7 +118,7 @@ def from_verbose(text: str, dims: Iterable[int], *, offset0: int = 0) -> MemoryD
         if "p" not in flags and size % block and (size > block or not match["strides"]):
             msg = f"{shown(text)}: without flag 'p' nothing is padded, but {dim_name(dim)} of size {size} does not fill blocks of {block}"
             raise MemdescError(msg)
-    return desc
+    return desc.with_extra(extra)
 
 
 def to_json(desc: MemoryDesc) -> str:
@@ -138,7 +141,7 @@ def to_json(desc: MemoryDesc) -> str:
         "dims": desc.dims,
         "offset0": desc.offset0,
         "padded_offsets": desc.padded_offsets,
-        "extra": desc.extra,
+        "extra": None if desc.extra is None else asdict(desc.extra),
     }
     try:
         fields |= {
@@ -181,7 +184,8 @@ def from_json(text: str) -> MemoryDesc:
                 padded_dims=checked_ints("padded_dims", fields["padded_dims"]),
                 offset0=offset0,
             ).layout
-        return MemoryDesc(dtype, layout, padded_offsets, fields["extra"])
+        extra = fields["extra"]
+        return MemoryDesc(dtype, layout, padded_offsets, Extra(**extra) if isinstance(extra, dict) else extra)
     except MemdescError:
         raise
     except KeyError as error:

@@ -4,28 +4,37 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 from reorder.api import execute, prepare, reorder
+from reorder.attr import Attr
 from reorder.files import load, save
 from reorder.limits import use_threads
 from reorder.memory import Memory
 from reorder.nodes import Box, Lookup, Node
 from reorder.plan import ReorderPlan, plan_reorder
+from reorder.quantize import Quantized, dequantize, quantize
 from reorder.reference import execute_reference
+from reorder.runtime import RuntimePlan, plan_runtime
 
 if TYPE_CHECKING:
     from reorder import opencl
 
 __all__ = [
+    "Attr",
     "Box",
     "Lookup",
     "Memory",
     "Node",
+    "Quantized",
     "ReorderPlan",
+    "RuntimePlan",
+    "dequantize",
     "execute",
     "execute_reference",
     "load",
     "opencl",
     "plan_reorder",
+    "plan_runtime",
     "prepare",
+    "quantize",
     "reorder",
     "save",
     "use_threads",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, overload
 
-from memdesc import FormatTag, ImageDesc, MemdescError, MemoryDesc, memory_desc
+from memdesc import FormatTag, ImageDesc, MemdescError, MemoryDesc, image_desc, memory_desc
 from reorder.forks import importing
 from reorder.limits import current_limit
 from reorder.memory import Memory
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from pyopencl.array import Array
 
+    from reorder.attr import Attr
     from reorder.opencl import DeviceMemory
     from reorder.plan import ReorderPlan
 
@@ -35,6 +36,8 @@ def reorder(
     dst: str | FormatTag | MemoryDesc | None = None,
     *,
     src: str | FormatTag | MemoryDesc | ImageDesc | None = None,
+    dtype: Any = None,
+    attr: Attr | None = None,
     out: Memory | None = None,
     threads: int | None = None,
     queue: None = None,
@@ -45,6 +48,8 @@ def reorder(
     dst: ImageDesc,
     *,
     src: str | FormatTag | MemoryDesc | ImageDesc | None = None,
+    dtype: Any = None,
+    attr: Attr | None = None,
     out: None = None,
     threads: int | None = None,
     queue: None = None,
@@ -55,6 +60,8 @@ def reorder(
     dst: str | FormatTag | MemoryDesc | ImageDesc | None = None,
     *,
     src: str | FormatTag | MemoryDesc | ImageDesc | None = None,
+    dtype: Any = None,
+    attr: None = None,
     out: OnDevice | None = None,
     threads: None = None,
     queue: cl.CommandQueue,
@@ -65,6 +72,8 @@ def reorder(
     dst: str | FormatTag | MemoryDesc | ImageDesc | None = None,
     *,
     src: str | FormatTag | MemoryDesc | ImageDesc | None = None,
+    dtype: Any = None,
+    attr: None = None,
     out: OnDevice | None = None,
     threads: None = None,
     queue: None = None,
@@ -75,6 +84,8 @@ def reorder(
     dst: str | FormatTag | MemoryDesc | ImageDesc | None = None,
     *,
     src: str | FormatTag | MemoryDesc | ImageDesc | None = None,
+    dtype: Any = None,
+    attr: None = None,
     out: Array | DeviceMemory,
     threads: None = None,
     queue: None = None,
@@ -84,11 +95,13 @@ def reorder(  # noqa: PLR0913 - all but the first two are named
     dst: str | FormatTag | MemoryDesc | ImageDesc | None = None,
     *,
     src: str | FormatTag | MemoryDesc | ImageDesc | None = None,
+    dtype: Any = None,
+    attr: Attr | None = None,
     out: Memory | OnDevice | None = None,
     threads: int | None = None,
     queue: cl.CommandQueue | None = None,
 ) -> Memory | NDArray[Any] | DeviceMemory:
-    """Move a tensor into another layout.
+    """Move a tensor into another layout, or data type, or both.
 
     Parameters
     ----------
@@ -101,6 +114,10 @@ def reorder(  # noqa: PLR0913 - all but the first two are named
         For an ndarray whose axes are in memory order: the layout they spell, such as
         ``"nhwc"``. With a MemoryDesc, x is a raw buffer that it describes; with an
         ImageDesc, its pixels as an array of shape (height, width, channels).
+    dtype : DataType, str or numpy dtype, optional
+        What to convert to; by default that of dst or `out`, else that of x.
+    attr : Attr, optional
+        Scales, zero points, accumulation into `out`; on the CPU only.
     out : Memory or device object, optional
         Where the result goes; by default new memory.
     threads : int, optional
@@ -129,17 +146,20 @@ def reorder(  # noqa: PLR0913 - all but the first two are named
     ((2, 24, 5, 4), 3840)
     >>> bool((reorder.reorder(m, "nhwc").numpy() == x).all())
     True
+    >>> reorder.reorder(m, "nhwc", dtype="s8", attr=reorder.Attr(dst_scale=1 / 127)).desc.dtype
+    data_type('s8')
     """
     if queue is not None or _is_on_device(x) or _is_on_device(out):
         from reorder.opencl import reorder_on_device  # noqa: PLC0415 - describing and the CPU need no pyopencl
 
-        return reorder_on_device(x, dst, src=src, out=out, queue=queue)
+        return reorder_on_device(x, dst, src=src, dtype=dtype, attr=attr, out=out, queue=queue)
     source = from_pixels(x, src) if isinstance(src, ImageDesc) else as_memory(x, src)
     if isinstance(dst, ImageDesc):
         if out is not None:
             msg = "out takes no image in host memory; leave it out, or give out=Memory(image_desc.desc) and no dst"
             raise MemdescError(msg)
-        return to_pixels(reorder(source, dst.desc, threads=threads), dst)
+        dst = dst if dtype is None else image_desc(dst.dims, dtype, dst.name)
+        return to_pixels(reorder(source, dst.desc, attr=attr, threads=threads), dst)
     if out is not None and not isinstance(out, Memory):
         msg = f"out must be a Memory, not {type(out).__name__}; wrap a buffer: Memory(desc, buffer)"
         raise MemdescError(msg)
@@ -148,12 +168,19 @@ def reorder(  # noqa: PLR0913 - all but the first two are named
             msg = "give dst, the layout to move into, or out, the memory to write"
             raise MemdescError(msg)
         dst = out.desc
-    desc = dst if isinstance(dst, MemoryDesc) else memory_desc(source.desc.dims, source.desc.dtype, dst)
+    if isinstance(dst, MemoryDesc):
+        desc = dst if dtype is None else dst.with_dtype(dtype)
+    else:
+        wanted = (source if out is None else out).desc.dtype if dtype is None else dtype
+        desc = memory_desc(source.desc.dims, wanted, dst)
     if out is not None and out.desc != desc:
         msg = f"out is {out.desc!r}, but dst asks for {desc!r}"
         raise MemdescError(msg)
-    plan = plan_reorder(source.desc, desc)
+    plan = plan_reorder(source.desc, desc, attr)
     if out is None:
+        if attr is not None and attr.beta:
+            msg = f"beta {attr.beta} adds to what dst holds; give out, the memory that holds it"
+            raise MemdescError(msg)
         out = Memory(desc)
     execute(plan, source.data, out.data, threads)
     return out
@@ -226,5 +253,10 @@ def _prepare(plan: ReorderPlan, threads: int | None) -> Callable[[Any, Any], Non
     check_plan(plan)
     with importing:
         from reorder.cpu import PreparedReorder  # noqa: PLC0415 - numba is slow to load, and describing needs none
+
+        if plan.converts:
+            from reorder.cpu.convert.execute import ConvertingReorder  # noqa: PLC0415 - likewise
+
+            return ConvertingReorder(plan, threads)
 
     return PreparedReorder(plan, threads)

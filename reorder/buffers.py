@@ -131,13 +131,12 @@ def are_apart(src_desc: MemoryDesc, dst_desc: MemoryDesc, apart: int) -> bool:
     if apart >= src_desc.min_nbytes or -apart >= dst_desc.min_nbytes:
         return True
     # in 4-bit elements everywhere, so that one proof serves all widths
-    width = src_desc.dtype.bits // 4
-    terms = [Term(b.stride * width, 0, b.extent - 1) for b in src_desc.blocks if b.extent > 1 and b.stride]
-    terms += [Term(-b.stride * width, 0, b.extent - 1) for b in dst_desc.blocks if b.extent > 1]
+    own, other = src_desc.dtype.bits // 4, dst_desc.dtype.bits // 4
+    terms = [Term(b.stride * own, 0, b.extent - 1) for b in src_desc.blocks if b.extent > 1 and b.stride]
+    terms += [Term(-b.stride * other, 0, b.extent - 1) for b in dst_desc.blocks if b.extent > 1]
     # where inside two elements the shared half byte may lie; halves share a byte
-    slack = width - 1 if width > 1 else 1
-    terms.append(Term(1, -slack, slack))
+    terms.append(Term(1, -max(other - 1, 1), max(own - 1, 1)))
     try:
-        return solve(terms, 2 * apart + (dst_desc.offset0 - src_desc.offset0) * width) is None
+        return solve(terms, 2 * apart + dst_desc.offset0 * other - src_desc.offset0 * own) is None
     except SearchLimitError:
         return False

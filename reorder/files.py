@@ -117,7 +117,7 @@ def save(path: str | os.PathLike[str], memory: Memory) -> None:
 def _form(desc: MemoryDesc) -> tuple[np.dtype[Any], tuple[int, ...]]:
     """Return the dtype and the shape of the array that a .npy of a descriptor holds."""
     is_plain = len(desc.blocks) == len(desc.axes) == desc.ndims and desc.is_dense and not desc.offset0
-    if not is_plain or desc.dtype.is_packed:
+    if not is_plain or desc.dtype.is_packed or desc.extra is not None:
         return np.dtype(np.uint8), (desc.nbytes,)
     # .npy knows numpy's own types, not those of ml_dtypes
     kind = desc.dtype.numpy if desc.dtype.numpy.isbuiltin == 1 else desc.dtype.bits_dtype

@@ -9,8 +9,9 @@ import numpy as np
 from memdesc import MemdescError, MemoryDesc, NotBlockedError, PaddingError
 from memdesc.inverse import index_at
 from reorder.buffers import address_of, flat_bytes
+from reorder.compensation import compensation
 from reorder.plan import padding_boxes
-from reorder.reference import offsets, pack, unpack
+from reorder.tables import offsets, pack, unpack
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -214,6 +215,20 @@ class Memory:
         bits = np.ascontiguousarray(result).view(values.dtype)
         values[offsets(desc.layout)] = bits & 15 if desc.dtype.is_packed else bits
         pack(values, self.data, desc)
+
+    def compensation(self) -> dict[str, NDArray[np.int32]]:
+        """Return the compensation that lies behind int8 weights, as views: ``s8s8`` and ``asymmetric``.
+
+        Their axes are the padded dims of the masks; empty for a descriptor without `extra`.
+
+        Examples
+        --------
+        >>> import memdesc, numpy as np, reorder
+        >>> desc = memdesc.memory_desc((2, 3), "s8", "ab").with_extra(memdesc.Extra(asymmetric_mask=1))
+        >>> reorder.reorder(np.array([[1, 2, 3], [4, 5, -6]], np.int8), desc).compensation()
+        {'asymmetric': array([-6, -3], dtype=int32)}
+        """
+        return compensation(self.data, self.desc)
 
     def check_padding(self) -> None:
         """Check that the padding holds zeros, as it must; foreign buffers may break that.

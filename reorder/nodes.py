@@ -1,7 +1,8 @@
 """Box and Node: a reorder as plain loop nests over its operands.
 
 For every index of a box's nest: if all i_k < valid_k, dst gets src's element, else
-dst gets 0. Offsets and strides are in elements, one per operand: src, dst.
+dst gets 0. Offsets and strides are in elements, one per operand: src, dst, then the
+scales and zero points that differ along the dims.
 """
 
 from __future__ import annotations
@@ -45,14 +46,15 @@ class Lookup(NamedTuple):
     sizes: tuple[tuple[int, int], ...]
     src: tuple[tuple[Axis, tuple[Block, ...]], ...]
     dst: tuple[tuple[Axis, tuple[Block, ...]], ...]
+    others: tuple[tuple[tuple[Axis, tuple[Block, ...]], ...], ...] = ()
 
     @property
     def extent(self) -> int:
         """Number of steps."""
         return prod(axis.padded for axis, _ in self.dst)
 
-    def tables(self, start: int, stop: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Return the offsets of src (`NOWHERE` where dst is padding) and of dst for some steps."""
+    def tables(self, start: int, stop: int) -> tuple[NDArray[np.int64], ...]:
+        """Return the offsets of all operands for some steps; `NOWHERE` in src where dst is padding."""
         sizes = dict(self.sizes)
         rest = np.arange(start, stop, dtype=np.int64)
         to = np.zeros_like(rest)
@@ -64,17 +66,12 @@ class Lookup(NamedTuple):
             is_padding |= i >= prod(sizes[dim] for dim in axis.dims)
             for dim in reversed(axis.dims):
                 i, index[dim] = np.divmod(i, sizes[dim])
-        source = np.zeros_like(to)
-        for axis, blocks in self.src:
-            i = np.zeros_like(to)
-            for dim in axis.dims:
-                i = i * sizes[dim] + index[dim]
-            source += _offsets(blocks, i)
+        source, *others = (_side_offsets(side, sizes, index) for side in (self.src, *self.others))
         source[is_padding] = NOWHERE
-        return source, to
+        return source, to, *others
 
     def __str__(self) -> str:
-        sides = [" ".join(_axis_text(axis, blocks) for axis, blocks in side) for side in (self.src, self.dst)]
+        sides = [" ".join(_axis_text(axis, blocks) for axis, blocks in side) for side in (self.src, self.dst, *self.others)]
         return f"[{self.extent}: {' -> '.join(sides)}]"
 
 
@@ -97,6 +94,19 @@ class Box(NamedTuple):
 
     def __str__(self) -> str:
         return " ".join([f"@{':'.join(map(str, self.offsets))}", *map(str, self.lookups), *map(str, self.nodes)])
+
+
+def _side_offsets(
+    side: tuple[tuple[Axis, tuple[Block, ...]], ...], sizes: dict[int, int], index: dict[int, NDArray[np.int64]]
+) -> NDArray[np.int64]:
+    """Return the offsets of one operand for given indices of the dims."""
+    total = np.zeros_like(next(iter(index.values())))
+    for axis, blocks in side:
+        i = np.zeros_like(total)
+        for dim in axis.dims:
+            i = i * sizes[dim] + index[dim]
+        total += _offsets(blocks, i)
+    return total
 
 
 def _offsets(blocks: tuple[Block, ...], i: NDArray[np.int64]) -> NDArray[np.int64]:

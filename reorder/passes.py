@@ -14,6 +14,11 @@ __all__ = ["simplify", "split_node", "widen"]
 _BYTE, _WIDEST = 8, 64
 
 
+def _dst(strides: tuple[int, ...]) -> int:
+    """Return what belongs to dst: the second operand, or the only one."""
+    return strides[1 if len(strides) > 1 else 0]
+
+
 def simplify(boxes: tuple[Box, ...]) -> tuple[Box, ...]:
     """Drop loops of one step, order the others by dst, fuse those contiguous on all sides."""
     return tuple(_simplify(box) for box in boxes)
@@ -28,7 +33,7 @@ def widen(box: Box, bits: int) -> tuple[Box, int]:
     while bits < _WIDEST and box.nodes and not box.lookups:
         *outer, run = box.nodes
         numbers = [*box.offsets, run.extent, run.valid, *(stride for node in outer for stride in node.strides)]
-        is_run = all(stride == 1 for stride in run.strides) or (box.is_zero and run.strides[-1] == 1)
+        is_run = all(stride == 1 for stride in run.strides) or (box.is_zero and _dst(run.strides) == 1)
         # a longer run moves as vectors anyway
         if not is_run or any(number % 2 for number in numbers) or (bits >= _BYTE and run.extent * bits > _WIDEST):
             break
@@ -70,9 +75,12 @@ def split_node(box: Box, node: Node, size: int) -> Iterator[Box]:
 
 def _without_src(box: Box) -> Box:
     """Return a box of zeros as one that says so: it reads nothing, so all its loops count as padding."""
-    unread = (0,) * (len(box.offsets) - 1)
-    nodes = tuple(Node(node.extent, 0, (*unread, node.strides[-1])) for node in box.nodes)
-    return Box((*unread, box.offsets[-1]), nodes, box.lookups)
+
+    def unread(strides: tuple[int, ...]) -> tuple[int, ...]:
+        return tuple(stride if stride_of_dst else 0 for stride, stride_of_dst in zip(strides, is_dst, strict=True))
+
+    is_dst = [k == min(1, len(box.offsets) - 1) for k in range(len(box.offsets))]
+    return Box(unread(box.offsets), tuple(Node(node.extent, 0, unread(node.strides)) for node in box.nodes), box.lookups)
 
 
 def _simplify(box: Box) -> Box:
@@ -80,7 +88,7 @@ def _simplify(box: Box) -> Box:
     if is_zero:
         box = _without_src(box)
     nodes = [node for node in box.nodes if node.extent > 1]
-    nodes.sort(key=lambda node: (-abs(node.strides[-1]), -node.extent))
+    nodes.sort(key=lambda node: (-abs(_dst(node.strides)), -node.extent))
     fused: list[Node] = []
     for node in nodes:
         if fused and _continues(fused[-1], node):

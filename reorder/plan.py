@@ -15,6 +15,7 @@ from math import prod
 from typing import TYPE_CHECKING, NamedTuple
 
 from memdesc import Axis, Block, MemdescError, MemoryDesc
+from reorder.bound import bind
 from reorder.nodes import Box, Lookup, Node
 from reorder.passes import simplify
 
@@ -22,6 +23,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from memdesc import Layout
+    from reorder.attr import Attr
+    from reorder.bound import Operand
+
+    _Side = Layout | Operand
 
 __all__ = ["ReorderPlan", "check_pair", "padding_boxes", "plan_reorder"]
 
@@ -31,7 +36,10 @@ _MAX_BOXES = 64
 
 @dataclass(frozen=True, slots=True)
 class ReorderPlan:
-    """A reorder as data: two descriptors and the boxes that lead from one to the other.
+    """A reorder as data: two descriptors, attributes, and the boxes that lead from one to the other.
+
+    Operands of the boxes are src, dst, then the scales and zero points that differ along
+    the dims, in the order of `attr.ROLES`.
 
     *Law*: every padded element of dst is written exactly once, with the element of
     src at the same logical index, or with zero where dst is padding.
@@ -49,31 +57,43 @@ class ReorderPlan:
     src: MemoryDesc
     dst: MemoryDesc
     boxes: tuple[Box, ...]
+    attr: Attr | None = None
 
     def __hash__(self) -> int:
-        # the boxes follow from the descriptors, but for plans made by hand
-        return hash((self.src, self.dst))
+        # the boxes follow from the rest, but for plans made by hand
+        return hash((self.src, self.dst, self.attr))
+
+    @property
+    def converts(self) -> bool:
+        """Whether elements are computed, not only moved."""
+        return self.src.dtype != self.dst.dtype or bind(self.attr, self.src, self.dst).is_arithmetic
 
     def __str__(self) -> str:
         count = f"{len(self.boxes)} box{'es' if len(self.boxes) != 1 else ''}"
-        head = f"{self.dst.dtype} {self.dst.dims}, {count} of extent(valid):src:dst"
+        varying = [operand.role for operand in bind(self.attr, self.src, self.dst).operands if not operand.is_scalar]
+        types = f"{self.dst.dtype}" if self.src.dtype == self.dst.dtype else f"{self.src.dtype} -> {self.dst.dtype}"
+        given = "" if self.attr is None else f", {self.attr}"
+        head = f"{types} {self.dst.dims}{given}, {count} of {':'.join(['extent(valid):src:dst', *varying])}"
         return "\n  ".join([head, *map(str, self.boxes)])
 
 
-def plan_reorder(src: MemoryDesc, dst: MemoryDesc) -> ReorderPlan:
-    """Plan how to move the elements of one descriptor into another.
+def plan_reorder(src: MemoryDesc, dst: MemoryDesc, attr: Attr | None = None) -> ReorderPlan:
+    """Plan how to move, and convert, the elements of one descriptor into another.
 
     Plans are cached; equal descriptors give the same plan.
 
     Parameters
     ----------
     src, dst : MemoryDesc
-        Of the same dims and dtype.
+        Of the same dims.
+    attr : Attr, optional
+        Scales, zero points, accumulation.
 
     Raises
     ------
     MemdescError
-        If dims or dtypes differ, or a stride of 0 makes dst write one element twice.
+        If dims differ, a stride of 0 makes dst write one element twice, or the
+        attributes do not fit.
 
     Examples
     --------
@@ -83,15 +103,16 @@ def plan_reorder(src: MemoryDesc, dst: MemoryDesc) -> ReorderPlan:
     (Box(offsets=(0, 0), nodes=(Node(extent=8, valid=8, strides=(53312, 53312)), \
 Node(extent=3136, valid=3136, strides=(1, 17)), Node(extent=17, valid=17, strides=(3136, 1))), lookups=()),)
     """
-    return _plan(src, dst)
+    return _plan(src, dst, attr)
 
 
 @lru_cache(maxsize=4096)
-def _plan(src: MemoryDesc, dst: MemoryDesc) -> ReorderPlan:
+def _plan(src: MemoryDesc, dst: MemoryDesc, attr: Attr | None) -> ReorderPlan:
     check_pair(src, dst)
+    varying = [operand for operand in bind(attr, src, dst).operands if not operand.is_scalar]
     if not dst.nelems:
-        return ReorderPlan(src, dst, ())
-    return ReorderPlan(src, dst, simplify(_boxes(src.layout, dst.layout)))
+        return ReorderPlan(src, dst, (), attr)
+    return ReorderPlan(src, dst, simplify(_boxes(src.layout, dst.layout, *varying)), attr)
 
 
 def check_pair(src: MemoryDesc, dst: MemoryDesc) -> None:
@@ -100,13 +121,10 @@ def check_pair(src: MemoryDesc, dst: MemoryDesc) -> None:
     Raises
     ------
     MemdescError
-        If dims or dtypes differ, or a stride of 0 makes dst write one element twice.
+        If dims differ, or a stride of 0 makes dst write one element twice.
     """
     if src.dims != dst.dims:
         msg = f"src has dims {src.dims}, dst has dims {dst.dims}; a reorder keeps the dims (see permute_axes, reshape, submemory)"
-        raise MemdescError(msg)
-    if src.dtype != dst.dtype:
-        msg = f"src is {src.dtype}, dst is {dst.dtype}: a reorder does not convert yet; give dst the dtype of src"
         raise MemdescError(msg)
     if dst.has_broadcast:
         msg = f"dst {dst!r} has a stride of 0, so several indices would write one element; only a src may"
@@ -154,51 +172,55 @@ class _Piece(NamedTuple):
     lookup: tuple[Lookup, ...] = ()
 
 
-def _boxes(src: Layout, dst: Layout) -> tuple[Box, ...]:
-    groups = [(_pieces(src, dst, own), own) for own in _groups(src, dst)]
+def _boxes(*sides: _Side) -> tuple[Box, ...]:
+    """Cut the padded space of dst, which is the second side, so that every side has strides."""
+    groups = [(_pieces(sides, own), own) for own in _groups(sides)]
     # each group multiplies the boxes; the ones that multiply most are looked up
     while prod(len(pieces) for pieces, _ in groups) > _MAX_BOXES:
         k = max(range(len(groups)), key=lambda k: len(groups[k][0]))
-        groups[k] = ([_lookup(src, dst, groups[k][1])], groups[k][1])
+        groups[k] = ([_lookup(sides, groups[k][1])], groups[k][1])
     boxes = []
+    start = tuple(side.offset0 for side in sides)
     for pieces in product(*(pieces for pieces, _ in groups)):
-        offsets = tuple(map(sum, zip((src.offset0, dst.offset0), *(piece.offsets for piece in pieces), strict=True)))
+        offsets = tuple(map(sum, zip(start, *(piece.offsets for piece in pieces), strict=True)))
         nodes = tuple(node for piece in pieces for node in piece.nodes)
         boxes.append(Box(offsets, nodes, tuple(lookup for piece in pieces for lookup in piece.lookup)))
     return tuple(boxes)
 
 
-def _groups(src: Layout, dst: Layout) -> list[tuple[int, ...]]:
-    """Split the dims into the smallest sets that no axis of either side crosses."""
-    groups = [{dim} for dim in range(dst.ndims)]
-    for axis in (*src.axes, *dst.axes):
+def _groups(sides: tuple[_Side, ...]) -> list[tuple[int, ...]]:
+    """Split the dims into the smallest sets that no axis of any side crosses."""
+    groups = [{dim} for dim in range(len(sides[1].dims))]
+    for axis in (axis for side in sides for axis in side.axes):
         if len(axis.dims) > 1:
             touched = [group for group in groups if not group.isdisjoint(axis.dims)]
             groups = [group for group in groups if group.isdisjoint(axis.dims)] + [set().union(*touched)]
     return [tuple(sorted(group)) for group in groups]
 
 
-def _side(layout: Layout, dims: tuple[int, ...]) -> tuple[tuple[Axis, tuple[Block, ...]], ...]:
-    return tuple((axis, layout.axis_blocks(k)) for k, axis in enumerate(layout.axes) if axis.dims[0] in dims)
+def _blocks_of(side: _Side, dims: tuple[int, ...]) -> tuple[tuple[Axis, tuple[Block, ...]], ...]:
+    return tuple((axis, side.axis_blocks(k)) for k, axis in enumerate(side.axes) if axis.dims[0] in dims)
 
 
-def _lookup(src: Layout, dst: Layout, dims: tuple[int, ...]) -> _Piece:
-    return _Piece((0, 0), (), (Lookup(tuple((dim, dst.dims[dim]) for dim in dims), _side(src, dims), _side(dst, dims)),))
+def _lookup(sides: tuple[_Side, ...], dims: tuple[int, ...]) -> _Piece:
+    src, dst, *others = (_blocks_of(side, dims) for side in sides)
+    sizes = tuple((dim, sides[1].dims[dim]) for dim in dims)
+    return _Piece((0,) * len(sides), (), (Lookup(sizes, src, dst, tuple(others)),))
 
 
-def _pieces(src: Layout, dst: Layout, dims: tuple[int, ...]) -> list[_Piece]:
+def _pieces(sides: tuple[_Side, ...], dims: tuple[int, ...]) -> list[_Piece]:
     """Cut the padded range of a group of dims into loops."""
+    src, dst, *_ = sides
     # one index for the group, in the order of the axis that covers it
     order = next((axis.dims for axis in (*dst.axes, *src.axes) if len(axis.dims) == len(dims) and axis.dims[0] in dims), None)
     if order is None:
-        return [_lookup(src, dst, dims)]
-    from_blocks = _join(src, dims, order)
-    to_blocks = _join(dst, dims, order)
-    if from_blocks is None or to_blocks is None or not _is_cut_alike(dst, dims, order):
-        return [_lookup(src, dst, dims)]
+        return [_lookup(sides, dims)]
+    joined = [_join(side, dims, order) for side in sides]
+    if None in joined or not _is_cut_alike(dst, dims, order):
+        return [_lookup(sides, dims)]
     size = prod(dst.dims[dim] for dim in dims)
-    pieces = _cut(prod(axis.padded for axis, _ in _side(dst, dims)), size, from_blocks, to_blocks)
-    return pieces or [_lookup(src, dst, dims)]
+    pieces = _cut(prod(axis.padded for axis, _ in _blocks_of(dst, dims)), size, *filter(None, joined))
+    return pieces or [_lookup(sides, dims)]
 
 
 def _cut(padded: int, size: int, *sides: list[Block]) -> list[_Piece]:
@@ -214,14 +236,14 @@ def _cut(padded: int, size: int, *sides: list[Block]) -> list[_Piece]:
     return pieces
 
 
-def _join(layout: Layout, dims: tuple[int, ...], order: tuple[int, ...]) -> list[Block] | None:
+def _join(layout: _Side, dims: tuple[int, ...], order: tuple[int, ...]) -> list[Block] | None:
     """Return a side's blocks over the row-major index of `order`, neighbours merged.
 
     None if the side's own axes are no runs of that order, or an inner one is cut so
     that its blocks do not end where its size does.
     """
     joined: list[Block] = []
-    for axis, blocks in _side(layout, dims):
+    for axis, blocks in _blocks_of(layout, dims):
         place = order.index(axis.dims[0])
         if order[place : place + len(axis.dims)] != axis.dims:
             return None
@@ -231,7 +253,8 @@ def _join(layout: Layout, dims: tuple[int, ...], order: tuple[int, ...]) -> list
             return None
         extent = -(-size // blocks[0].step)
         joined += [b._replace(step=b.step * inside, extent=b.extent if k else extent) for k, b in enumerate(blocks)]
-    joined.sort(key=lambda block: -block.step)
+    # of several blocks that hold one step each, the one that padding extends is the first
+    joined.sort(key=lambda block: (-block.step, layout.axes[block.axis].dims[0] != order[0]))
     merged = [joined[0]]
     for block in joined[1:]:
         if block.extent == 1:
@@ -245,9 +268,9 @@ def _join(layout: Layout, dims: tuple[int, ...], order: tuple[int, ...]) -> list
     return merged
 
 
-def _is_cut_alike(dst: Layout, dims: tuple[int, ...], order: tuple[int, ...]) -> bool:
+def _is_cut_alike(dst: _Side, dims: tuple[int, ...], order: tuple[int, ...]) -> bool:
     """Whether dst pads the joint index at its end only."""
-    return all(axis.dims[0] == order[0] or axis.padded == prod(dst.dims[dim] for dim in axis.dims) for axis, _ in _side(dst, dims))
+    return all(axis.dims[0] == order[0] or axis.padded == prod(dst.dims[dim] for dim in axis.dims) for axis, _ in _blocks_of(dst, dims))
 
 
 def _stride(blocks: list[Block], step: int) -> int:

@@ -10,7 +10,7 @@ from memdesc import FormatTag, MemdescError, MemoryDesc, array_desc, data_type, 
 from memdesc.errors import shown
 from memdesc.names import resolve
 from reorder.memory import Memory
-from reorder.reference import pack
+from reorder.tables import pack
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

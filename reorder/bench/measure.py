@@ -12,6 +12,7 @@ from memdesc import MemdescError
 from reorder.bench.onednn import onednn_peers
 from reorder.bench.peers import Peer, memcpy, numpy_peer, torch_peer
 from reorder.cpu import PreparedReorder
+from reorder.cpu.convert.execute import ConvertingReorder
 from reorder.memory import Memory
 from reorder.plan import plan_reorder
 
@@ -84,7 +85,7 @@ def measure(case: Case, threads: int, peers: tuple[str, ...] = PEERS, seconds: f
         raise MemdescError(msg) from None
     start = perf_counter()
     plan = plan_reorder(case.src, case.dst)
-    run = PreparedReorder(plan, threads)
+    run = (ConvertingReorder if plan.converts else PreparedReorder)(plan, threads)
     run(src, dst)
     first = perf_counter() - start
     ours = dst.copy()

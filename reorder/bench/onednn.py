@@ -23,7 +23,21 @@ if TYPE_CHECKING:
 __all__ = ["onednn_peers"]
 
 # as oneDNN numbers them (dnnl_types.h, 3.13)
-_DATA_TYPES = {"f16": 1, "bf16": 2, "f32": 3, "s32": 4, "s8": 5, "u8": 6, "f64": 7}
+_DATA_TYPES = {
+    "f16": 1,
+    "bf16": 2,
+    "f32": 3,
+    "s32": 4,
+    "s8": 5,
+    "u8": 6,
+    "f64": 7,
+    "f8_e5m2": 9,
+    "f8_e4m3": 10,
+    "s4": 11,
+    "u4": 12,
+    "e8m0": 13,
+    "f4_e2m1": 14,
+}
 _FROM, _TO = 1, 17
 # the enum of tags starts with undef and any, then come the canonical ones
 _FIRST_TAG = 2

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import memdesc
 from memdesc import MemdescError
 from reorder.api import reorder
+from reorder.attr import Attr
 from reorder.cli.command import Command, Facts
 from reorder.cli.facts import desc_facts
 from reorder.files import load, save, sidecar
@@ -25,20 +26,65 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         "--from", dest="tag", metavar="TAG", help="order of the axes of the array, such as nhwc, if they are not its logical dims"
     )
     parser.add_argument("--to", required=True, metavar="TAG", help="layout to write")
-    parser.add_argument("--dtype", help="what the array holds where .npy cannot say it, such as bf16")
+    parser.add_argument("--src-dtype", help="what the array holds where .npy cannot say it, such as bf16")
+    parser.add_argument("--dtype", help="what to convert to, such as s8; by default nothing is converted")
+    parser.add_argument(
+        "--scale", metavar="S", help="what dst is in units of: a number, or FILE.npy:MASK, an array along the dims whose bits the mask has"
+    )
+    parser.add_argument("--zero-point", metavar="Z", help="the integer that stands for 0 in dst, or FILE.npy:MASK")
+    parser.add_argument("--src-scale", metavar="S", help="likewise for the array that is read")
+    parser.add_argument("--src-zero-point", metavar="Z", help="likewise")
+    parser.add_argument("--beta", type=float, default=0.0, help="how much of what DST holds is added; it must exist")
+    parser.add_argument("--saturate", action="store_true", help="numbers beyond the largest float of the type become that, not infinite")
     parser.add_argument("--threads", type=int, help="at most so many threads")
 
 
 def _run(options: argparse.Namespace) -> tuple[Facts, int]:
-    x = load(options.src, options.dtype)
+    x = load(options.src, options.src_dtype)
+    attr = _attr(options)
     if isinstance(x, Memory) and options.tag is not None:
         if memdesc.memory_desc(x.desc.dims, x.desc.dtype, options.tag) != x.desc:
             msg = f"{str(sidecar(options.src))!r} says {x.desc!r}, not {options.tag!r}; leave --from out"
             raise MemdescError(msg)
         options.tag = None
-    result = reorder(x, options.to, src=options.tag, threads=options.threads)
+    out: Memory | None = None
+    if options.beta:
+        held = load(options.dst)
+        if not isinstance(held, Memory):
+            msg = f"--beta adds to what {options.dst!r} holds, but no descriptor lies beside it"
+            raise MemdescError(msg)
+        out = held
+    result = reorder(x, options.to, src=options.tag, dtype=options.dtype, attr=attr, out=out, threads=options.threads)
     save(options.dst, result)
     return {"wrote": options.dst, "descriptor": str(sidecar(options.dst)), **desc_facts(result.desc)}, 0
+
+
+def _attr(options: argparse.Namespace) -> Attr:
+    given: dict[str, Any] = {"beta": options.beta, "saturate": options.saturate}
+    words = {
+        "dst_scale": ("--scale", options.scale),
+        "dst_zero_point": ("--zero-point", options.zero_point),
+        "src_scale": ("--src-scale", options.src_scale),
+        "src_zero_point": ("--src-zero-point", options.src_zero_point),
+    }
+    for role, (option, text) in words.items():
+        if text is not None:
+            given |= _values(role, option, text)
+    return Attr(**given)
+
+
+def _values(role: str, option: str, text: str) -> dict[str, Any]:
+    """Return the arguments of an Attr that a number, or a file and a mask, stand for."""
+    path, colon, mask = text.rpartition(":")
+    try:
+        if not colon:
+            return {role: float(text) if role.endswith("scale") else int(text)}
+        bits = int(mask)
+    except ValueError:
+        msg = f"{option} {text!r} is neither a number nor FILE.npy:MASK, such as scales.npy:2 for one along dim b"
+        raise MemdescError(msg) from None
+    values = load(path)
+    return {role: values.numpy() if isinstance(values, Memory) else values, f"{role}_mask": bits}
 
 
 COMMAND = Command("reorder", "Reorder a .npy into another layout.", "reorder in.npy out.npy --from nchw --to nChw16c", _add_arguments, _run)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from reorder.buffers import BufferCheck, address_of, check_disjoint
+from reorder.compensation import compensate
 from reorder.cpu.choose import KERNELS, LINE_BITS, choose
 from reorder.cpu.program import encode, fills_lines, points, split, tile
 from reorder.cpu.threads import Shares, count_threads, run
@@ -31,8 +32,8 @@ __all__ = ["PreparedReorder"]
 _SERIAL_NBYTES = 1 << 19
 
 # A thread gets several parts of at least so many bytes.
-_SHARE_NBYTES = 1 << 19
-_MAX_SHARES = 8
+_SHARE_NBYTES = 1 << 20
+_MAX_SHARES = 4
 
 _LINE_NBYTES = LINE_BITS // 8
 # From here on src is read from beyond the caches of one core.
@@ -60,19 +61,26 @@ class PreparedReorder:
         self._dst = BufferCheck(plan.dst, "dst", write=True)
         # the micro-kernels it consists of, and the width of their elements
         self.kernels: tuple[str, ...] = ()
-        bits = plan.dst.dtype.bits
+        self._parts = self._make_parts()
+        # small ones skip all layers in between: a call takes half as long
+        self._direct = self._parts[0].direct if len(self._parts) == 1 and plan.dst.extra is None else None
+
+    def _make_parts(self) -> list[Any]:
+        """Return what runs one after the other."""
+        boxes, bits = self.plan.boxes, self.plan.dst.dtype.bits
+        looked = [self._part(tile((box,)), bits, box.lookups) for box in boxes if box.lookups]
+        return self._moves([box for box in boxes if not box.lookups]) + looked
+
+    def _moves(self, boxes: list[Box]) -> list[Any]:
+        """Return parts that move elements as they are."""
         streams = self._src.min_nbytes + self._dst.min_nbytes > _cache_nbytes()
         by_width: dict[int, list[Box]] = {}
-        for box in plan.boxes:
-            if not box.lookups:
-                wide, width = widen(box, bits)
-                for part in tile((wide,)):
-                    key = -width if streams and width in _WHOLE_BYTES and fills_lines(part, width) else width
-                    by_width.setdefault(key, []).append(part)
-        self._parts = [self._part(tuple(boxes), width, ()) for width, boxes in by_width.items()]
-        self._parts += [self._part(tile((box,)), bits, box.lookups) for box in plan.boxes if box.lookups]
-        # small ones skip all layers in between: a call takes half as long
-        self._direct = self._parts[0].direct if len(self._parts) == 1 else None
+        for box in boxes:
+            wide, width = widen(box, self.plan.dst.dtype.bits)
+            for part in tile((wide,)):
+                key = -width if streams and width in _WHOLE_BYTES and fills_lines(part, width) else width
+                by_width.setdefault(key, []).append(part)
+        return [self._part(tuple(own), width, ()) for width, own in by_width.items()]
 
     def __repr__(self) -> str:
         return f"<PreparedReorder of {self.plan!s}>"
@@ -88,7 +96,7 @@ class PreparedReorder:
         program, records = encode(tiles, end, is_far=self._src.min_nbytes + self._dst.min_nbytes > _FAR_NBYTES)
         # a thread whose core is taken from it leaves parts to the others
         parts = 1 if is_serial or self.threads == 1 else self.threads * max(1, min(_MAX_SHARES, nbytes // self.threads // _SHARE_NBYTES))
-        return _Part(program, *split(records, parts), key, lookups)
+        return _Part(program, split(records, parts), self.threads, key, lookups)
 
     def __call__(self, src: Any, dst: Any) -> None:
         """Reorder src into dst.
@@ -117,6 +125,8 @@ class PreparedReorder:
             return
         for part in self._parts:
             part.run(src_at, dst_at, (source, target))
+        if self.plan.dst.extra is not None:
+            compensate(target.reshape(-1).view(np.uint8), self.plan.dst)
 
 
 class _Part:
@@ -125,11 +135,17 @@ class _Part:
     __slots__ = ("_arrays", "_bits", "_program", "_shares", "_streams", "lookups")
 
     def __init__(
-        self, program: NDArray[np.int64], tasks: NDArray[np.int64], bounds: NDArray[np.int64], bits: int, lookups: tuple[Lookup, ...]
+        self,
+        program: NDArray[np.int64],
+        shares: tuple[NDArray[np.int64], NDArray[np.int64]],
+        threads: int,
+        bits: int,
+        lookups: tuple[Lookup, ...],
     ) -> None:
+        tasks, bounds = shares
         self._arrays = program, tasks, bounds  # kept alive: the kernels take addresses
         self._program = address_of(program)
-        self._shares = Shares(address_of(tasks), address_of(bounds), len(bounds) - 1, len(tasks))
+        self._shares = Shares(address_of(tasks), address_of(bounds), len(bounds) - 1, len(tasks), threads)
         self._bits = abs(bits)
         # what writes whole cache lines past the caches needs them aligned
         self._streams = bits < 0
@@ -138,8 +154,8 @@ class _Part:
     @property
     def direct(self) -> tuple[Callable[..., None], tuple[int, ...]] | None:
         """The compiled kernel, and what it takes behind two addresses, where there is nothing to share or to place."""
-        tasks, _, parts, total = self._shares
-        if parts > 1 or self.lookups or self._streams:
+        tasks, _, parts, total, threads = self._shares
+        if min(parts, threads) > 1 or self.lookups or self._streams:
             return None
         return kernel(self._bits), (self._program, tasks, 0, total, *_AT_ORIGIN)
 
@@ -151,7 +167,11 @@ class _Part:
             run(starts, self._shares, _AT_ORIGIN, key, (buffers, self))
             return
         for places in points(self.lookups):
-            run(starts, self._shares, (address_of(places), len(places)), self._bits, (buffers, places, self))
+            self.run_at(src_at, dst_at, places, buffers)
+
+    def run_at(self, src_at: int, dst_at: int, places: NDArray[np.int64], buffers: object) -> None:
+        """Run the boxes at many points."""
+        run((src_at, dst_at, self._program), self._shares, (address_of(places), len(places)), self._bits, (buffers, places, self))
 
 
 @cache

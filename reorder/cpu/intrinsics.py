@@ -19,7 +19,7 @@ from reorder.cpu.transpose import Nest, emit_transposed
 if TYPE_CHECKING:
     from numba.core.typing.templates import Signature
 
-__all__ = ["ARGUMENTS", "call", "counters", "finish", "load_int", "run_inner", "store_int"]
+__all__ = ["ARGUMENTS", "call", "counters", "finish", "load_int", "run_inner", "store_int", "take_int"]
 
 # Loops of one step are dropped, and the product of the others fits 63 bits.
 _MAX_LOOPS = 64
@@ -90,6 +90,16 @@ def store_int(_context: Any, address: Any, index: Any, value: Any) -> tuple[Sign
         return context.get_dummy_value()
 
     return types.void(types.int64, types.int64, types.int64), build
+
+
+@intrinsic  # type: ignore[untyped-decorator] # numba ships no types
+def take_int(_context: Any, address: Any) -> tuple[Signature, Any]:
+    """Return the int64 at an address and make it one larger, at once for all threads."""
+
+    def build(_context: Any, builder: Any, _signature: Any, args: Any) -> Any:
+        return builder.atomic_rmw("add", builder.inttoptr(args[0], I64.as_pointer()), int64(1), "monotonic")
+
+    return types.int64(types.int64), build
 
 
 @intrinsic  # type: ignore[untyped-decorator] # numba ships no types

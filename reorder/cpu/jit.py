@@ -50,6 +50,8 @@ def _stamp(compiled: Any) -> None:
 def _digest() -> str:
     """Return a hash of all sources that kernels are made of."""
     digest = hashlib.sha256()
-    for file in sorted((*Path(__file__).parent.glob("*.py"), Path(__file__).parent.parent / "nodes.py")):
+    for file in sorted(
+        (*Path(__file__).parent.rglob("*.py"), *(Path(__file__).parent.parent / f"{name}.py" for name in ("nodes", "formats")))
+    ):
         digest.update(file.read_bytes())
     return digest.hexdigest()

@@ -6,7 +6,7 @@ takes: [rows, valid] with the loop of the columns and two tables, src and dst of
 the rows; or for transposed nests [columns, valid, rows, valid, run of the columns in dst,
 run of the rows in src, how far the last row starts behind the first, is src far] and two
 tables, dst offsets of the columns and src offsets of the rows. A task is [start of a record, first,
-last, low, high]: a range of the outermost loop and one of the kernel's rows or columns.
+last, low, high]: a range of the steps of all outer loops and one of the kernel's rows or columns.
 A point is [src, dst]: where a box is placed; src `NOWHERE` there means zeros.
 """
 
@@ -149,7 +149,7 @@ def encode(boxes: tuple[Box, ...], end: int, *, is_far: bool) -> tuple[NDArray[n
             fro, to = _table(rows, 0), _table(rows, 1)
             program += [len(to), _valid(rows), *_numbers(columns[0]), *fro, *to]
             inner, grain = len(to), 1
-        records.append(Record(start, outer[0].extent if outer else 1, inner, grain, box.size))
+        records.append(Record(start, prod(node.extent for node in outer), inner, grain, box.size))
     return np.array(program, dtype=np.int64), records
 
 
@@ -183,8 +183,8 @@ def _table(nest: tuple[Node, ...], side: int) -> list[int]:
 def split(records: list[Record], parts: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Share the boxes out: tasks, and the first task of each part and one past the last.
 
-    Boxes are cut along their outermost loop, or along what the kernel takes where that
-    loop has fewer steps than there are parts.
+    Boxes are cut along their outer loops, taken as one, or along what the kernel takes
+    where those have fewer steps than there are parts.
     """
     total = sum(record.size for record in records)
     tasks: list[tuple[int, ...]] = []
@@ -211,7 +211,7 @@ def split(records: list[Record], parts: int) -> tuple[NDArray[np.int64], NDArray
 
 
 def points(lookups: tuple[Lookup, ...]) -> Iterator[NDArray[np.int64]]:
-    """Return where a box with lookups is placed, in pieces of bounded size."""
+    """Return where a box with lookups is placed in every operand, in pieces of bounded size."""
     room = _MAX_POINTS
     steps = []
     for lookup in reversed(lookups):
@@ -219,10 +219,11 @@ def points(lookups: tuple[Lookup, ...]) -> Iterator[NDArray[np.int64]]:
         room //= steps[-1]
     ranges = [range(0, lookup.extent, step) for lookup, step in zip(lookups, reversed(steps), strict=True)]
     for starts in product(*ranges):
-        src = dst = np.zeros(1, dtype=np.int64)
+        places = np.zeros((1, 2 + len(lookups[0].others)), np.int64)
         for lookup, start, loop in zip(lookups, starts, ranges, strict=True):
-            own_src, own_dst = lookup.tables(start, min(start + loop.step, lookup.extent))
-            is_padding = (src == NOWHERE)[:, None] | (own_src == NOWHERE)
-            src = np.where(is_padding, NOWHERE, src[:, None] + own_src).ravel()
-            dst = (dst[:, None] + own_dst).ravel()
-        yield np.stack([src, dst], axis=1)
+            own = np.stack(lookup.tables(start, min(start + loop.step, lookup.extent)), axis=1)
+            is_padding = (places[:, None, 0] == NOWHERE) | (own[:, 0] == NOWHERE)
+            places = places[:, None] + own
+            places[..., 0] = np.where(is_padding, NOWHERE, places[..., 0])
+            places = places.reshape(-1, own.shape[1])
+        yield places

@@ -74,12 +74,13 @@ def layer_name() -> str:
 
 
 class Shares(NamedTuple):
-    """Tasks and how they are shared: addresses of both tables, and how many parts and tasks."""
+    """Tasks and how they are shared: addresses of both tables, how many parts and tasks, and for how many threads."""
 
     tasks: int
     bounds: int
     parts: int
     total: int
+    threads: int
 
 
 def run(starts: tuple[int, int, int], shares: Shares, places: tuple[int, int], bits: int, alive: object) -> None:
@@ -98,8 +99,8 @@ def run(starts: tuple[int, int, int], shares: Shares, places: tuple[int, int], b
     alive : object
         What owns the memory at all these addresses: threads hold it while they use it.
     """
-    tasks, bounds, parts, total = shares
-    layer = layer_name() if parts > 1 else "serial"
+    tasks, bounds, parts, total, threads = shares
+    layer = layer_name() if min(parts, threads) > 1 else "serial"
     if layer == "serial" or _busy.locked():
         walk(*starts, tasks, 0, total, *places, bits)
         return
@@ -113,10 +114,10 @@ def run(starts: tuple[int, int, int], shares: Shares, places: tuple[int, int], b
                 def run_part(part: int, _alive: object = alive) -> None:
                     walk(*starts, tasks, ends[part], ends[part + 1], *places, bits)
 
-                _run_pool(run_part, parts)
+                _run_pool(run_part, parts, threads)
             else:
                 _State.callers |= {me}
-                walk_parallel(*starts, tasks, bounds, parts, *places, bits)
+                walk_parallel(*starts, tasks, bounds, parts, *places, bits, threads)
         finally:
             _State.owner = None
 
@@ -166,11 +167,11 @@ def _count_helpers(wanted: int) -> int:
     return min(wanted, _State.helpers)
 
 
-def _run_pool(run_part: Callable[[int], None], parts: int) -> None:
-    """Run all parts on this thread and the pool's; whoever is free takes the next one."""
+def _run_pool(run_part: Callable[[int], None], parts: int, threads: int) -> None:
+    """Run all parts on this thread and some of the pool's; whoever is free takes the next one."""
     left = iter(range(parts))
     errors: list[BaseException] = []
-    turns = [threading.Lock() for _ in range(_count_helpers(parts - 1))]
+    turns = [threading.Lock() for _ in range(_count_helpers(min(parts, threads) - 1))]
 
     def help_out(turn: threading.Lock) -> None:
         if turn.acquire(blocking=False):  # else it comes too late

@@ -15,7 +15,7 @@ import numba
 import numpy as np
 from numba.core.compiler_lock import global_compiler_lock
 
-from reorder.cpu.intrinsics import ARGUMENTS, call, counters, finish, load_int, run_inner, store_int
+from reorder.cpu.intrinsics import ARGUMENTS, call, counters, finish, load_int, run_inner, store_int, take_int
 from reorder.cpu.jit import compile_callback, jit_parallel
 from reorder.cpu.program import HEAD, LOOP
 from reorder.nodes import NOWHERE
@@ -23,7 +23,10 @@ from reorder.nodes import NOWHERE
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["cache_folder", "compiled_kernels", "kernel", "walk", "walk_parallel"]
+__all__ = ["TILES", "add_walker", "cache_folder", "compiled_kernels", "kernel", "kernel_at", "walk", "walk_parallel"]
+
+# stands for a width where the walker over tiles that convert is meant
+TILES = 0
 
 # numba has no type of 4 bits; its boolean stands for one
 _UNITS = {4: np.bool_(0), 8: np.uint8(0), 16: np.uint16(0), 32: np.uint32(0), 64: np.uint64(0)}
@@ -44,6 +47,18 @@ class _Kernel(NamedTuple):
 
 
 _kernels: dict[int, _Kernel] = {}
+# what compiles walkers that are not of one width, by the number that stands for the width
+_makers: dict[int, Callable[[], Any]] = {}
+
+
+def add_walker(number: int, make: Callable[[], Any]) -> None:
+    """Let a number stand for a walker that `make` compiles."""
+    _makers[number] = make
+
+
+def kernel_at(bits: int) -> int:
+    """Return the address of a walker."""
+    return (_kernels.get(bits) or _compile(bits)).address
 
 
 def walk(src_at: int, dst_at: int, program: int, tasks: int, begin: int, end: int, places: int, count: int, bits: int) -> None:
@@ -59,15 +74,13 @@ def kernel(bits: int) -> Callable[..., None]:
     return (_kernels.get(bits) or _compile(bits)).call
 
 
-def walk_parallel(src_at: int, dst_at: int, program: int, tasks: int, bounds: int, parts: int, places: int, count: int, bits: int) -> None:
-    """Run all parts at once on numba's threads."""
+def walk_parallel(
+    src_at: int, dst_at: int, program: int, tasks: int, bounds: int, parts: int, places: int, count: int, bits: int, threads: int
+) -> None:
+    """Run all parts on so many of numba's threads."""
     compiled = _kernels.get(bits) or _compile(bits)
-    # whoever is free takes the next part; the setting is of this Python thread alone
-    before = numba.set_parallel_chunksize(1)
-    try:
-        _run_parts(compiled.address, src_at, dst_at, program, tasks, bounds, parts, places, count)
-    finally:
-        numba.set_parallel_chunksize(before)
+    turn = ctypes.c_int64(0)
+    _run_parts(compiled.address, src_at, dst_at, program, tasks, bounds, parts, places, count, threads, ctypes.addressof(turn))
 
 
 def cache_folder() -> str | None:
@@ -78,10 +91,11 @@ def cache_folder() -> str | None:
 
 def compiled_kernels() -> list[dict[str, Any]]:
     """Return what this process has compiled or loaded: a name and seconds for each."""
-    return [
-        {"kernel": f"walker of {abs(bits)}-bit elements{' past the caches' if bits < 0 else ''}", "seconds": kernel.seconds}
-        for bits, kernel in _kernels.items()
-    ]
+    return [{"kernel": _name(bits), "seconds": kernel.seconds} for bits, kernel in _kernels.items()]
+
+
+def _name(bits: int) -> str:
+    return f"walker of {abs(bits)}-bit elements{' past the caches' if bits < 0 else ''}" if bits else "walker of tiles"
 
 
 def _compile(bits: int) -> _Kernel:
@@ -89,7 +103,10 @@ def _compile(bits: int) -> _Kernel:
     with global_compiler_lock:
         if bits not in _kernels:
             start = perf_counter()
-            compiled = compile_callback(_walker(_UNITS[bits]), numba.void(*[numba.int64] * ARGUMENTS))
+            if bits in _makers:
+                compiled = _makers[bits]()
+            else:
+                compiled = compile_callback(_walker(_UNITS[bits]), numba.void(*[numba.int64] * ARGUMENTS))
             _kernels[bits] = _Kernel(compiled.address, _PROTOTYPE(compiled.address), compiled, perf_counter() - start)
     return _kernels[bits]
 
@@ -110,32 +127,37 @@ def _walker(unit: Any) -> Callable[..., None]:
             if src == NOWHERE:
                 src = 0
                 beyond = 1
-            src += load_int(box, 1) + first * load_int(box, HEAD + 2)
-            dst += load_int(box, 2) + first * load_int(box, HEAD + 3)
+            src += load_int(box, 1)
+            dst += load_int(box, 2)
             outer = load_int(box, 3)
-            for k in range(outer):
-                start = first if k == 0 else 0
-                store_int(at, k, start)
-                beyond += start >= load_int(box, HEAD + LOOP * k + 1)
-            k = 0
-            while k >= 0:
+            rest = first
+            for j in range(outer):
+                loop = HEAD + LOOP * (outer - 1 - j)
+                extent = load_int(box, loop)
+                i = rest % extent
+                rest //= extent
+                store_int(at, outer - 1 - j, i)
+                beyond += i >= load_int(box, loop + 1)
+                src += i * load_int(box, loop + 2)
+                dst += i * load_int(box, loop + 3)
+            for _ in range(last - first):
                 run_inner(src_at, dst_at, src, dst, box, low, high, beyond == 0, unit)
                 k = outer - 1
                 while k >= 0:
                     loop = HEAD + LOOP * k
-                    valid, src_stride, dst_stride = load_int(box, loop + 1), load_int(box, loop + 2), load_int(box, loop + 3)
-                    start, stop = (first, last) if k == 0 else (0, load_int(box, loop))
+                    extent, valid = load_int(box, loop), load_int(box, loop + 1)
+                    src_stride, dst_stride = load_int(box, loop + 2), load_int(box, loop + 3)
                     i = load_int(at, k) + 1
                     src += src_stride
                     dst += dst_stride
                     beyond += i == valid
-                    if i < stop:
+                    if i < extent:
                         store_int(at, k, i)
                         break
-                    beyond += (start >= valid) - (stop >= valid)
-                    src -= (stop - start) * src_stride
-                    dst -= (stop - start) * dst_stride
-                    store_int(at, k, start)
+                    beyond += (valid <= 0) - (extent >= valid)
+                    src -= extent * src_stride
+                    dst -= extent * dst_stride
+                    store_int(at, k, 0)
                     k -= 1
         finish(unit)
 
@@ -143,7 +165,22 @@ def _walker(unit: Any) -> Callable[..., None]:
 
 
 @jit_parallel
-def _run_parts(kernel: int, src_at: int, dst_at: int, program: int, tasks: int, bounds: int, parts: int, places: int, count: int) -> None:
-    for part in numba.prange(parts):
-        p = np.int64(part)  # the index of prange is unsigned, and would turn sums into floats
-        call(kernel, src_at, dst_at, program, tasks, load_int(bounds, p), load_int(bounds, p + 1), places, count)
+def _run_parts(
+    kernel: int,
+    src_at: int,
+    dst_at: int,
+    program: int,
+    tasks: int,
+    bounds: int,
+    parts: int,
+    places: int,
+    count: int,
+    threads: int,
+    turn: int,
+) -> None:
+    # whoever is free takes the next part: one whose core is taken from it leaves them to the others
+    for _ in numba.prange(threads):
+        p = take_int(turn)
+        while p < parts:
+            call(kernel, src_at, dst_at, program, tasks, load_int(bounds, p), load_int(bounds, p + 1), places, count)
+            p = take_int(turn)

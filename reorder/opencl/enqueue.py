@@ -17,8 +17,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from memdesc import ImageDesc, MemoryDesc
+    from reorder.attr import Attr
 
-__all__ = ["check_queue", "enqueue_operands", "enqueue_reorder"]
+__all__ = ["check_attr", "check_queue", "enqueue_operands", "enqueue_reorder"]
 
 
 def enqueue_reorder(
@@ -27,7 +28,7 @@ def enqueue_reorder(
     src_desc: MemoryDesc | ImageDesc,
     dst: Any,
     dst_desc: MemoryDesc | ImageDesc,
-    attr: None = None,
+    attr: Attr | None = None,
     *,
     wait_for: Sequence[cl.Event] | None = None,
 ) -> cl.Event:
@@ -42,8 +43,8 @@ def enqueue_reorder(
         `min_nbytes` of its descriptor; an Image may be larger than its descriptor.
     src_desc, dst_desc : MemoryDesc or ImageDesc
         Of the same dims and dtype; f32 and f16 are converted into or out of an image.
-    attr : None
-        Scales and zero points are not supported on devices.
+    attr : Attr, optional
+        None: scales and zero points are not supported on devices.
     wait_for : sequence of pyopencl.Event, optional
         What must have happened before src is read and dst written.
 
@@ -64,10 +65,15 @@ def enqueue_reorder(
     but that a NaN in an image of f16 may have another payload.
     """
     check_queue(queue)
-    if attr is not None:
-        msg = f"attr is {shown(attr)}: scales and zero points are not supported on devices; reorder on the CPU, or scale in a kernel"  # type: ignore[unreachable] # callers without types
-        raise MemdescError(msg)
+    check_attr(attr)
     return enqueue_operands(queue, operand(queue, src, src_desc, "src"), operand(queue, dst, dst_desc, "dst"), wait_for)
+
+
+def check_attr(attr: Any) -> None:
+    """Refuse scales, zero points and accumulation, which devices do not do yet."""
+    if attr is not None:
+        msg = f"attr is {shown(attr)}: scales and zero points are not supported on devices; reorder on the CPU, or scale in a kernel"
+        raise MemdescError(msg)
 
 
 def check_queue(queue: Any) -> None:

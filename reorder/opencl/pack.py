@@ -8,11 +8,11 @@ import numpy as np
 import pyopencl as cl
 import pyopencl.array
 
-from memdesc import FormatTag, ImageDesc, MemdescError, MemoryDesc, memory_desc
+from memdesc import FormatTag, ImageDesc, MemdescError, MemoryDesc, image_desc, memory_desc
 from memdesc.errors import shown
 from reorder.memory import Memory
 from reorder.opencl.device_memory import DeviceMemory
-from reorder.opencl.enqueue import check_queue, enqueue_operands
+from reorder.opencl.enqueue import check_attr, check_queue, enqueue_operands
 from reorder.opencl.formats import channel_type_of, check_format, check_size, image_format
 from reorder.opencl.operands import Operand, array_operand, check_types, operand
 from reorder.opencl.sides import Raster
@@ -21,6 +21,8 @@ from reorder.sources import as_memory
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from reorder.attr import Attr
 
 __all__ = ["enqueue_pack", "pack", "reorder_on_device", "unpack"]
 
@@ -166,6 +168,8 @@ def reorder_on_device(
     dst: Layout | None,
     *,
     src: Layout | None = None,
+    dtype: Any = None,
+    attr: Attr | None = None,
     out: Any = None,
     queue: cl.CommandQueue | None = None,
 ) -> DeviceMemory:
@@ -186,6 +190,7 @@ def reorder_on_device(
         msg = "a pyopencl Buffer or Image has no queue; say queue="
         raise MemdescError(msg)
     check_queue(queue)
+    check_attr(attr)
     wait_for: list[cl.Event] = []
     memory = out
     if isinstance(out, DeviceMemory):
@@ -194,7 +199,7 @@ def reorder_on_device(
     if isinstance(out, Memory | np.ndarray):
         msg = "out is host memory, but the result lies on a device; take it with .get()"
         raise MemdescError(msg)
-    desc = _wanted(x, src, dst, memory)
+    desc = _converted(_wanted(x, src, dst, memory), dtype)
     if memory is None and isinstance(desc, ImageDesc):
         image, event = pack(queue, x, desc, src_desc=src, wait_for=wait_for)
         return DeviceMemory(queue, image, desc, event)
@@ -236,6 +241,12 @@ def _wanted(x: Any, src: Layout | None, dst: Layout | None, memory: Any) -> Memo
         return memory_desc(x.shape, x.dtype, dst)
     own = as_memory(x, src).desc
     return memory_desc(own.dims, own.dtype, dst)
+
+
+def _converted(desc: MemoryDesc | ImageDesc, dtype: Any) -> MemoryDesc | ImageDesc:
+    if dtype is None:
+        return desc
+    return desc.with_dtype(dtype) if isinstance(desc, MemoryDesc) else image_desc(desc.dims, dtype, desc.name)
 
 
 def _source(

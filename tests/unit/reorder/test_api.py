@@ -92,11 +92,9 @@ def test_a_caller_who_asks_for_nothing_or_the_wrong_thing_is_told() -> None:
         reorder.reorder(np.zeros(()), "a")
 
 
-def test_dims_and_dtypes_of_both_sides_must_agree() -> None:
+def test_dims_of_both_sides_must_agree_and_dst_is_written_once() -> None:
     with pytest.raises(MemdescError, match=r"src has dims \(2, 3\), dst has dims \(3, 2\)"):
         reorder.plan_reorder(memory_desc((2, 3), "f32", "ab"), memory_desc((3, 2), "f32", "ab"))
-    with pytest.raises(MemdescError, match="src is f32, dst is s8: a reorder does not convert yet"):
-        reorder.reorder(cube(2, 3), memory_desc((2, 3), "s8", "ab"))
     with pytest.raises(MemdescError, match="stride of 0"):
         reorder.reorder(cube(2, 3), memory_desc((2, 3), "f32", strides=(0, 1)))
 

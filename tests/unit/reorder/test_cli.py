@@ -77,6 +77,20 @@ def test_a_reorder_and_the_way_back_restore_the_file(tensor: tuple[str, str], tm
     assert np.array_equal(np.load(back), np.load(source))
 
 
+def test_a_reorder_quantises_and_back(tensor: tuple[str, str], tmp_path: Path, capsys: CaptureFixture[str]) -> None:
+    source, target = tensor
+    scales, back = str(tmp_path / "scales.npy"), str(tmp_path / "back.npy")
+    np.save(scales, np.linspace(0.004, 0.02, 17).astype(np.float32))
+    quantised = facts(capsys, "reorder", source, target, "--to", "nChw16c", "--dtype", "u8", "--scale", f"{scales}:2", "--zero-point", "3")
+    assert (quantised["dtype"], quantised["bytes"]) == ("u8", 2 * 32 * 5 * 4)
+    facts(capsys, "reorder", target, back, "--to", "nchw", "--dtype", "f32", "--src-scale", f"{scales}:2", "--src-zero-point", "3")
+    step = np.load(scales)[:, None, None]
+    assert (abs(np.load(back) - np.load(source)) <= step * 0.501).all()
+    once = np.load(back)
+    facts(capsys, "reorder", back, back, "--to", "nchw", "--beta", "1", "--saturate")
+    assert np.array_equal(np.load(back), 2 * once)
+
+
 def test_check_finds_what_does_not_belong_into_the_padding(tensor: tuple[str, str], capsys: CaptureFixture[str]) -> None:
     source, target = tensor
     facts(capsys, "reorder", source, target, "--to", "nChw16c")
@@ -106,7 +120,10 @@ def test_bad_input_is_one_line_on_stderr_and_exit_code_2(tensor: tuple[str, str]
     assert "'none.npy' cannot be read: No such file" in refusal(capsys, "reorder", "none.npy", target, "--to", "nhwc")
     assert "no descriptor beside it" in refusal(capsys, "check", source)
     assert "threads must be" in refusal(capsys, "reorder", source, target, "--to", "nhwc", "--threads", "0")
-    assert "holds float32, not s32" in refusal(capsys, "reorder", source, target, "--to", "nhwc", "--dtype", "s32")
+    assert "holds float32, not s32" in refusal(capsys, "reorder", source, target, "--to", "nhwc", "--src-dtype", "s32")
+    assert "--scale 'x' is neither a number nor FILE.npy:MASK" in refusal(capsys, "reorder", source, target, "--to", "nhwc", "--scale", "x")
+    assert "scales are finite and not 0" in refusal(capsys, "reorder", source, target, "--to", "nhwc", "--scale", "0")
+    assert "--beta adds to what" in refusal(capsys, "reorder", source, source, "--to", "nhwc", "--beta", "1")
     facts(capsys, "reorder", source, target, "--to", "nChw16c")
     assert "leave --from out" in refusal(capsys, "reorder", target, source, "--from", "nhwc", "--to", "nchw")
 

@@ -1,0 +1,1 @@
+"""Reorders that convert: stages that load, compute and store, composed tile by tile."""

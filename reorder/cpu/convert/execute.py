@@ -1,0 +1,189 @@
+"""Prepare a plan that converts for execution on the CPU, and run it."""
+
+from __future__ import annotations
+
+from math import prod
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from memdesc import DATA_TYPES
+from reorder.bound import bind
+from reorder.buffers import address_of
+from reorder.cpu import execute
+from reorder.cpu.convert.kernels import SLOT_NBYTES
+from reorder.cpu.convert.steps import Recipe, steps_of
+from reorder.cpu.convert.tiles import Tile, cut
+from reorder.cpu.convert.walk import compile_tiles
+from reorder.cpu.execute import PreparedReorder
+from reorder.cpu.program import points
+from reorder.cpu.program import tile as split_up
+from reorder.cpu.threads import Shares, run
+from reorder.cpu.walk import TILES, add_walker, kernel
+from reorder.nodes import NOWHERE, Box, Node
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from reorder.nodes import Lookup
+
+__all__ = ["ConvertingReorder"]
+
+add_walker(TILES, compile_tiles)
+
+
+class ConvertingReorder(PreparedReorder):
+    """A plan that converts, with all that its execution needs; call it with src and dst buffers."""
+
+    __slots__ = ("_recipe",)
+
+    def _make_parts(self) -> list[Any]:
+        plan = self.plan
+        src, dst = plan.src.dtype, plan.dst.dtype
+        self._recipe = recipe = Recipe(
+            src.name, dst.name, bind(plan.attr, plan.src, plan.dst), (plan.src.layout.last + 1, plan.dst.layout.last + 1)
+        )
+        recipe.streams = self._src.min_nbytes + self._dst.min_nbytes > execute._cache_nbytes()  # noqa: SLF001 - of the same package
+        widest = max(src.bits, dst.bits, DATA_TYPES[recipe.work].bits, 64 if recipe.src == "s32" else 0)
+        limit = SLOT_NBYTES * 8 // widest & -64
+        whole: list[Tile] = []
+        parts: list[Any] = []
+        zeros: list[Box] = []
+        for box in plan.boxes:
+            tiles, beyond = cut(box._replace(lookups=()), (src.bits, dst.bits), limit, straight=not recipe.needs_values)
+            if box.lookups:
+                parts += [_Looked(self, [tile], box.lookups) for tile in tiles]
+                pairs = tuple(lookup._replace(others=()) for lookup in box.lookups)
+                parts += [self._part(split_up((own._replace(lookups=pairs),)), dst.bits, pairs) for own in beyond]
+                if tiles:
+                    parts.append(_Padding(self, box))
+            else:
+                whole += tiles
+                zeros += beyond
+        if whole:
+            parts.insert(0, _Tiles(self, whole, self._count(whole)))
+        return parts + self._moves(zeros)
+
+    def _count(self, tiles: list[Tile]) -> int:
+        """Return how many threads share tiles."""
+        nbytes = sum(_size(tile) for tile in tiles) * max(self.plan.src.dtype.bits, self.plan.dst.dtype.bits) // 8
+        if nbytes < execute._SERIAL_NBYTES:  # noqa: SLF001 - what tests set to 0
+            return 1
+        if self.plan.dst.dtype.is_packed and not all(_owns_bytes(tile) for tile in tiles):
+            return 1
+        return 1 if self.threads == 1 else self.threads * max(1, min(execute._MAX_SHARES, nbytes // self.threads // execute._SHARE_NBYTES))  # noqa: SLF001 - likewise
+
+
+def _size(tile: Tile) -> int:
+    return prod(node.extent for node in (*tile.outer, *tile.inner))
+
+
+def _owns_bytes(tile: Tile) -> bool:
+    """Whether no two tiles share a byte of 4-bit elements."""
+    steps = [tile.offsets[1], *(node.strides[1] for node in (*tile.outer, *tile.inner))]
+    pairs = [node for node in tile.inner if node.strides[1] == 1]
+    return bool(pairs) and pairs[0].extent % 2 == 0 and sum(step % 2 for step in steps) == 1
+
+
+def _encode(
+    recipe: Recipe, tiles: list[Tile], points: NDArray[np.int64] | None = None
+) -> tuple[NDArray[np.int64], list[tuple[int, int, int]]]:
+    """Write the records of tiles; returns with them where each starts, its places, and its elements."""
+    program: list[int] = []
+    records = []
+    for own in tiles:
+        operands = len(own.offsets)
+        numbers = [
+            (own.offsets[n], *(node.strides[n] for node in own.outer), *(() if points is None else (int(np.gcd.reduce(points[:, n])),)))
+            for n in range(operands)
+        ]
+        steps = steps_of(recipe, own, numbers)
+        records.append((len(program), prod(node.extent for node in own.outer), _size(own)))
+        program += [len(own.outer), operands, len(steps), *own.offsets]
+        for node in own.outer:
+            program += [node.extent, *node.strides]
+        for step in steps:
+            program += step
+    return np.array(program, np.int64), records
+
+
+def _share(records: list[tuple[int, int, int]], parts: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Share tiles out: tasks, and the first task of each part and one past the last."""
+    total = sum(size for _, _, size in records)
+    tasks: list[tuple[int, int, int]] = []
+    bounds = [0]
+    done = 0
+    for start, count, size in records:
+        at = 0
+        while at < count:
+            room = -(-total * len(bounds) // parts) - done
+            take = count - at if len(bounds) == parts else min(count - at, max(1, -(-room * count // size)))
+            tasks.append((start, at, at + take))
+            at += take
+            done += take * (size // count)
+            if done >= -(-total * len(bounds) // parts) and len(bounds) < parts:
+                bounds.append(len(tasks))
+    bounds += [len(tasks)] * (parts + 1 - len(bounds))
+    return np.array(tasks, np.int64).reshape(-1, 3), np.array(bounds, np.int64)
+
+
+class _Tiles:
+    """Boxes of tiles, and how threads share them."""
+
+    def __init__(self, owner: ConvertingReorder, tiles: list[Tile], parts: int) -> None:
+        self._program, records = _encode(owner._recipe, tiles)  # noqa: SLF001 - of this module
+        self._tasks, self._bounds = _share(records, parts)
+        self._shares = Shares(address_of(self._tasks), address_of(self._bounds), len(self._bounds) - 1, len(self._tasks))
+        self._origin = np.zeros((1, len(tiles[0].offsets)), np.int64)
+        self._recipe = owner._recipe  # noqa: SLF001 - it owns what the steps point to
+
+    @property
+    def direct(self) -> tuple[Any, tuple[int, ...]] | None:
+        """The compiled walker, and what it takes behind two addresses, where there is nothing to share."""
+        tasks, _, parts, total = self._shares
+        return None if parts > 1 else (kernel(TILES), (address_of(self._program), tasks, 0, total, address_of(self._origin), 1))
+
+    def run(self, src_at: int, dst_at: int, buffers: object) -> None:
+        """Run the boxes on src and dst that start at two addresses."""
+        starts = src_at, dst_at, address_of(self._program)
+        run(starts, self._shares, (address_of(self._origin), 1), TILES, (buffers, self))
+
+
+class _Looked:
+    """Tiles that are placed at points from tables."""
+
+    direct = None
+
+    def __init__(self, owner: ConvertingReorder, tiles: list[Tile], lookups: tuple[Lookup, ...]) -> None:
+        self._recipe = owner._recipe  # noqa: SLF001 - it owns what the steps point to
+        # any point: elements are joined to wider ones only where all are whole
+        self._program, records = _encode(self._recipe, tiles, np.ones((1, len(tiles[0].offsets)), np.int64))
+        self._tasks, self._bounds = _share(records, 1)
+        self._shares = Shares(address_of(self._tasks), address_of(self._bounds), 1, len(self._tasks))
+        self._lookups = lookups
+
+    def run(self, src_at: int, dst_at: int, buffers: object) -> None:
+        """Run the boxes at every point that has data."""
+        starts = src_at, dst_at, address_of(self._program)
+        for places in points(self._lookups):
+            data = np.ascontiguousarray(places[places[:, 0] != NOWHERE])
+            if len(data):
+                run(starts, self._shares, (address_of(data), len(data)), TILES, (buffers, data, self))
+
+
+class _Padding:
+    """Zeros for a whole box at the points that have no data."""
+
+    direct = None
+
+    def __init__(self, owner: ConvertingReorder, box: Box) -> None:
+        nodes = tuple(Node(node.extent, 0, (0, node.strides[1])) for node in box.nodes) or (Node(1, 0, (0, 0)),)
+        self._lookups = box.lookups
+        self._zeros = owner._part(split_up((Box((0, box.offsets[1]), nodes),)), owner.plan.dst.dtype.bits, ())  # noqa: SLF001 - of this module
+
+    def run(self, src_at: int, dst_at: int, buffers: object) -> None:
+        """Write the zeros."""
+        for places in points(self._lookups):
+            padding = np.ascontiguousarray(places[places[:, 0] == NOWHERE][:, :2])
+            if len(padding):
+                self._zeros.run_at(src_at, dst_at, padding, buffers)

@@ -1,0 +1,251 @@
+"""The steps that convert one tile: moves, conversions, arithmetic, as numbers for the walker.
+
+Forms of a tile: where src or dst lie, or dense in a slot of scratch, always in the order of the tile.
+A step leads from one form to another.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from math import prod
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from memdesc import DATA_TYPES
+from reorder.buffers import address_of
+from reorder.cpu.choose import LINE_BITS
+from reorder.cpu.convert import combine
+from reorder.cpu.convert.kernels import SLOT_NBYTES, combiner, converter
+from reorder.cpu.convert.tiles import Tile, contiguous, dense_strides
+from reorder.cpu.convert.walk import STEP
+from reorder.cpu.program import encode, split, tile
+from reorder.cpu.walk import kernel_at
+from reorder.formats import FLOATS, working_type
+from reorder.nodes import Box, Node
+from reorder.passes import simplify, widen
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from reorder.bound import Bound
+
+__all__ = ["Recipe", "steps_of"]
+
+_SRC, _DST, _MOVED, _VALUES, _OLD_BITS, _OLD, _RESULT = 0, 1, 2, 3, 4, 5, 6
+_ROLES = {
+    "src_zero_point": combine.SUBTRACT,
+    "src_scale": combine.MULTIPLY,
+    "dst_scale": combine.DIVIDE,
+    "dst_zero_point": combine.ADD,
+}
+
+
+class _Form(NamedTuple):
+    """Where a tile lies: a base (src, dst, a slot), its type, the operand that places it, strides of its nodes."""
+
+    base: int
+    dtype: str
+    operand: int
+    strides: list[int]
+
+
+@dataclass
+class Recipe:
+    """What all boxes of a plan share: types, parameters, ends of buffers."""
+
+    src: str
+    dst: str
+    bound: Bound
+    # elements of src, and of dst, that may be read
+    ends: tuple[int, int]
+    # whether both are more than the caches hold
+    streams: bool = False
+    # values of each operand beyond src and dst, and of those that do not change, by working type
+    values: dict[tuple[str, str], NDArray[Any]] = field(default_factory=dict)
+    kept: list[Any] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.work = working_type(self.src, self.dst, arithmetic=self.bound.is_arithmetic)
+        self.varying = [operand.role for operand in self.bound.operands if not operand.is_scalar]
+
+    def address(self, numbers: Any, dtype: Any = np.int64) -> int:
+        """Keep an array alive and return where it is."""
+        array = np.ascontiguousarray(numbers, dtype)
+        self.kept.append(array)
+        return address_of(array)
+
+    @property
+    def needs_values(self) -> bool:
+        """Whether anything is computed, or no stage leads from src to dst."""
+        return bool(self.operations) or self.work not in {self.src, self.dst}
+
+    @property
+    def operations(self) -> list[tuple[int, str | float]]:
+        """What is computed in the working type, in order: an operation, and the role or number it takes."""
+        values: list[tuple[int, str | float]] = []
+        roles = {operand.role for operand in self.bound.operands}
+        for role in ("src_zero_point", "src_scale"):
+            values += [(_ROLES[role], role)] if role in roles else []
+        values += [(combine.ADD_TIMES, self.bound.beta)] if self.bound.beta else []
+        for role in ("dst_scale", "dst_zero_point"):
+            values += [(_ROLES[role], role)] if role in roles else []
+        values += [(combine.CANONICAL, 0.0)] if values else []
+        if self.bound.saturates:
+            values.append((combine.CLAMP, float(np.finfo(np.float32).max) if self.dst == "e8m0" else FLOATS[self.dst].max))
+        if self.bound.through_f16:
+            values.append((combine.HALF, 0.0))
+        return values
+
+
+def steps_of(recipe: Recipe, own: Tile, outer_numbers: list[tuple[int, ...]]) -> list[list[int]]:
+    """Return the steps for tiles of one shape.
+
+    `outer_numbers` are all that moves a tile, for each operand: elements are joined to wider ones
+    only where it stays whole.
+    """
+    maker = _Maker(recipe, own, outer_numbers)
+    maker.convert()
+    return maker.steps
+
+
+class _Maker:
+    def __init__(self, recipe: Recipe, own: Tile, outer_numbers: list[tuple[int, ...]]) -> None:
+        self.recipe, self.tile, self.outer_numbers = recipe, own, outer_numbers
+        self.nodes = tuple(node._replace(extent=node.valid) for node in own.inner)
+        self.dense = dense_strides(self.nodes)
+        self.steps: list[list[int]] = []
+
+    def _slot(self, base: int, dtype: str) -> _Form:
+        # what is longer would write over the stack
+        assert prod(node.valid for node in self.nodes) * DATA_TYPES[dtype].bits <= SLOT_NBYTES * 8  # noqa: S101 - see tiles.cut
+        return _Form(base, dtype, -1, self.dense)
+
+    def _own(self, side: int, dtype: str) -> _Form:
+        return _Form(side, dtype, side, [node.strides[side] for node in self.nodes])
+
+    def convert(self) -> None:
+        recipe, work = self.recipe, self.recipe.work
+        form = self._own(_SRC, recipe.src)
+        if not self.tile.reads:
+            form = self._move(form, self._slot(_MOVED, recipe.src), recipe.ends[0])
+        target = self._own(_DST, recipe.dst) if self.tile.writes else self._slot(_RESULT, recipe.dst)
+        operations = recipe.operations
+        old = self._old() if recipe.bound.beta else None
+        if operations and recipe.src == "s32" and operations[0][0] == combine.SUBTRACT and work == "f32":
+            # the difference of 32-bit integers is exact in f64 alone
+            form = self._change(form, self._slot(_VALUES, "f64"))
+            form = self._combine(form, form, operations.pop(0), None)
+            form = self._change(form, self._slot(_RESULT, "f32"))
+        elif recipe.src != work and (operations or recipe.dst != work):
+            form = self._change(form, self._slot(_VALUES, work))
+        for k, operation in enumerate(operations):
+            is_last = k == len(operations) - 1 and recipe.dst == work
+            form = self._combine(form, target if is_last else self._slot(_VALUES, work), operation, old)
+        if form.base != target.base:
+            form = self._change(form, target)
+        if not self.tile.writes:
+            self._move(form, self._own(_DST, recipe.dst), SLOT_NBYTES * 8 // DATA_TYPES[recipe.dst].bits, pads=True)
+
+    def _old(self) -> _Form:
+        """Bring what dst holds into values."""
+        recipe = self.recipe
+        form = self._own(_DST, recipe.dst)
+        if not self.tile.writes:
+            form = self._move(form, self._slot(_OLD_BITS, recipe.dst), recipe.ends[1])
+        return form if recipe.dst == recipe.work else self._change(form, self._slot(_OLD, recipe.work))
+
+    def _change(self, fro: _Form, to: _Form) -> _Form:
+        """Convert from one form into another; equal types are moved."""
+        if fro.dtype == to.dtype:
+            return self._move(fro, to, self.recipe.ends[fro.base] if fro.base < _MOVED else SLOT_NBYTES * 8 // DATA_TYPES[fro.dtype].bits)
+        rows, count = self._rows([fro.strides, to.strides])
+        program = self.recipe.address([len(rows[0]), count, *rows[0], *rows[1]])
+        streams = self.recipe.streams and to.base == _DST and count * DATA_TYPES[to.dtype].bits >= LINE_BITS
+        streams &= not DATA_TYPES[to.dtype].is_packed
+        self._step(converter(fro.dtype, to.dtype, streams=streams), program, fro, to)
+        return to
+
+    def _combine(self, fro: _Form, to: _Form, operation: tuple[int, str | float], old: _Form | None) -> _Form:
+        recipe = self.recipe
+        code, given = operation
+        work = fro.dtype
+        operand, number, strides = -1, 0, [0] * len(self.nodes)
+        if isinstance(given, str):
+            values = dict(zip((own.role for own in recipe.bound.operands), recipe.bound.values, strict=True))[given]
+            key = given, work
+            if key not in recipe.values:
+                recipe.values[key] = np.ascontiguousarray(values, np.dtype(DATA_TYPES[work].numpy))
+            base = address_of(recipe.values[key])
+            if given in recipe.varying:
+                operand = 2 + recipe.varying.index(given)
+                strides = [node.strides[operand] for node in self.nodes]
+        elif code == combine.ADD_TIMES:
+            assert old is not None  # noqa: S101 - there is what is added
+            base, operand, strides = old.base, old.operand, old.strides
+            number = recipe.address([given], DATA_TYPES[work].numpy)
+        else:
+            base = recipe.address([given], DATA_TYPES[work].numpy)
+        # along a row the operand either stays or goes along
+        moving = self._rows([fro.strides, to.strides, strides])
+        staying = self._rows([fro.strides, to.strides], still=strides)
+        rows, count = max(moving, staying, key=lambda found: found[1])
+        single = int(rows is moving[0] and count > 1)
+        if rows is staying[0]:
+            rows = [*rows, self._table(strides, count)]
+        program = recipe.address([code, len(rows[0]), count, single, *rows[0], *rows[1], *rows[2]])
+        self._step(combiner(work), program, fro, to, (base, operand), number)
+        return to
+
+    def _rows(self, sides: list[list[int]], still: list[int] | None = None) -> tuple[list[list[int]], int]:
+        """Return tables of rows, and their length, that are contiguous on all sides; `still` is 0 along them."""
+        inner = min(contiguous(self.nodes, strides) for strides in sides)
+        if still is not None:
+            zeros = next((k for k, stride in enumerate(reversed(still)) if stride), len(still))
+            inner = min(inner, zeros)
+        count = prod(node.valid for node in self.nodes[len(self.nodes) - inner :])
+        return [self._table(strides, count) for strides in sides], count
+
+    def _table(self, strides: list[int], count: int) -> list[int]:
+        """Return offsets of rows of `count` elements."""
+        offsets = np.zeros(1, np.int64)
+        size = 1
+        for node, stride in zip(reversed(self.nodes), reversed(strides), strict=True):
+            if size >= count:
+                offsets = (np.arange(node.valid, dtype=np.int64)[:, None] * stride + offsets).ravel()
+            size *= node.valid
+        return [int(offset) for offset in offsets]
+
+    def _move(self, fro: _Form, to: _Form, end: int, *, pads: bool = False) -> _Form:
+        """Move elements as they are; with `pads` zeros go where the tile has no data."""
+        recipe = self.recipe
+        nodes = self.tile.inner if pads else self.nodes
+        inner = tuple(Node(node.extent, node.valid, (a, b)) for node, a, b in zip(nodes, fro.strides, to.strides, strict=True))
+        bits = DATA_TYPES[fro.dtype].bits
+        (box,) = simplify((Box((0, 0), inner),))
+        wide, width = widen(box, bits)
+        factor = width // bits
+        if any(number % factor for form in (fro, to) if form.operand >= 0 for number in self.outer_numbers[form.operand]):
+            wide, width, factor = box, bits, 1
+        records = encode(tile((wide,)), end // factor, is_far=False)
+        tasks, _ = split(records[1], 1)
+        recipe.kept += [records[0], tasks]
+        shift = factor.bit_length() - 1
+        self._step(kernel_at(width), address_of(records[0]), fro, to, tasks=(address_of(tasks), len(tasks)), shift=shift)
+        return to
+
+    def _step(
+        self,
+        kernel: int,
+        program: int,
+        fro: _Form,
+        to: _Form,
+        operand: tuple[int, int] = (0, -1),
+        number: int = 0,
+        *,
+        tasks: tuple[int, int] = (0, 1),
+        shift: int = 0,
+    ) -> None:
+        step = [kernel, program, *tasks, fro.base, fro.operand, shift, to.base, to.operand, shift, *operand, 0, number]
+        assert len(step) == STEP  # noqa: S101 - what the walker reads
+        self.steps.append(step)

@@ -1,0 +1,216 @@
+"""How a box that converts is cut into tiles: a pure function of the box and of two widths.
+
+A tile is small enough for the scratch of a thread, and long enough on both sides that cache
+lines are read and written whole. It is converted in the order of one side, and moved on the
+other, by the kernels that move elements of one width: on the narrower one.
+"""
+
+from __future__ import annotations
+
+from math import prod
+from typing import TYPE_CHECKING, NamedTuple
+
+from reorder.nodes import Box, Node
+from reorder.passes import simplify
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+__all__ = ["Tile", "contiguous", "cut", "dense_strides"]
+
+# Elements that a tile takes of a nest that is contiguous on one side only, and those of any tile.
+_SIDE, _ENOUGH = 64, 2048
+# Neighbours that are worth converting where they lie.
+_MIN_RUN = 8
+_BYTE = 8
+# Elements of a tile that needs no scratch.
+_MAX_STRAIGHT = 1 << 14
+
+
+class Tile(NamedTuple):
+    """Boxes of equal tiles: where the first lies, the loops over tiles, and those inside of one.
+
+    `inner` is in the order in which the tile is converted, outermost first; `reads` and `writes` say
+    whether that is done where src, and dst, lie.
+    """
+
+    offsets: tuple[int, ...]
+    outer: tuple[Node, ...]
+    inner: tuple[Node, ...]
+    reads: bool
+    writes: bool
+
+    def __str__(self) -> str:
+        loops = [" ".join(map(str, nodes)) for nodes in (self.outer, self.inner)]
+        return f"@{':'.join(map(str, self.offsets))} [{loops[0]}] {loops[1]}, {'reads' * self.reads} {'writes' * self.writes}"
+
+
+def contiguous(nodes: tuple[Node, ...], strides: list[int]) -> int:
+    """Return how many of the innermost nodes follow each other without a gap, given a stride for each."""
+    size = 1
+    for count, (node, stride) in enumerate(zip(reversed(nodes), reversed(strides), strict=True)):
+        if stride != size and node.valid != 1:
+            return count
+        size *= node.valid
+    return len(nodes)
+
+
+def dense_strides(nodes: tuple[Node, ...]) -> list[int]:
+    """Return the strides of the data of a tile that lies without gaps, in its order."""
+    return [prod(node.valid for node in nodes[k + 1 :]) for k in range(len(nodes))]
+
+
+def cut(box: Box, widths: tuple[int, int], limit: int, *, straight: bool) -> tuple[list[Tile], list[Box]]:
+    """Cut a box into tiles and boxes of zeros.
+
+    Parameters
+    ----------
+    box : Box
+        Without lookups.
+    widths : tuple of int
+        Bits of elements of src and dst.
+    limit : int
+        Elements that fit the scratch.
+    straight : bool
+        Whether runs that are contiguous on both sides need no scratch.
+    """
+    nodes = box.nodes
+    if box.is_zero:
+        return [], [_pair(box)]
+    counts = _counts(nodes, limit, straight=straight)
+    order, reads, writes = _order(nodes, counts, widths)
+    if straight and not (reads and writes and not any(_covered(nodes[k], counts[k], ragged=True) > nodes[k].valid for k in order)):
+        # it needs the scratch, so it must fit
+        counts = _counts(nodes, limit, straight=False)
+        order, reads, writes = _order(nodes, counts, widths)
+    if writes and any(_covered(nodes[k], counts[k], ragged=True) > nodes[k].valid for k in order):
+        # what writes padding too is the move; where the tile moves anyway, that is for free
+        order, reads, writes = _order(nodes, counts, widths, writes=False)
+    ragged = not writes
+    tiles, zeros = [], []
+    for offsets, outer, inner in _pieces(box, counts, ragged=ragged):
+        placed = sorted(inner, key=lambda own: order.index(own[0]))
+        tiles.append(Tile(offsets, outer, tuple(node for _, node in placed), reads, writes))
+    zeros = list(simplify(tuple(_zeros(box, counts, ragged=ragged))))
+    return tiles, zeros
+
+
+def _pair(box: Box) -> Box:
+    """Return a box of zeros with src and dst alone."""
+    return Box(box.offsets[:2], tuple(Node(node.extent, node.valid, node.strides[:2]) for node in box.nodes), box.lookups)
+
+
+def _chain(nodes: tuple[Node, ...], side: int, want: int) -> dict[int, int]:
+    """Return which nodes, and how much of each, make the longest contiguous nest of a side up to `want`."""
+    taken: dict[int, int] = {}
+    size = 1
+    while size < want:
+        k = next((k for k, node in enumerate(nodes) if k not in taken and abs(node.strides[side]) == size), None)
+        if k is None:
+            break
+        taken[k] = min(nodes[k].extent, -(-want // size))
+        size *= taken[k]
+        if taken[k] < nodes[k].extent:
+            break
+    return taken
+
+
+def _counts(nodes: tuple[Node, ...], limit: int, *, straight: bool) -> dict[int, int]:
+    """Return the steps of each node that a tile takes."""
+    first = [next(iter(_chain(nodes, side, 2)), None) for side in (0, 1)]
+    if straight and first[0] is not None and first[0] == first[1] and nodes[first[0]].valid >= _MIN_RUN:
+        limit = _MAX_STRAIGHT
+    want = limit if first[0] == first[1] else min(_SIDE, max(1, limit // _SIDE))
+    counts = _chain(nodes, 0, want)
+    for k, count in _chain(nodes, 1, want).items():
+        counts[k] = max(count, counts.get(k, 1))
+
+    def count_data() -> int:
+        return prod(min(count, nodes[k].valid) for k, count in counts.items())
+
+    while count_data() > limit:
+        k = max(counts, key=lambda k: counts[k])
+        counts[k] = -(-counts[k] // 2)
+    for k in range(len(nodes) - 1, -1, -1):
+        room = min(limit, max(_ENOUGH, limit // 2)) // count_data()
+        if room > 1 and counts.get(k, 1) < nodes[k].extent:
+            counts[k] = min(nodes[k].extent, counts.get(k, 1) * room)
+    return counts
+
+
+def _order(
+    nodes: tuple[Node, ...], counts: dict[int, int], widths: tuple[int, int], *, writes: bool = True
+) -> tuple[list[int], bool, bool]:
+    """Return the nodes of the tile in the order of the side whose elements need not move."""
+    best: tuple[int, list[int], bool, bool] | None = None
+    for side in (1, 0):
+        order = sorted(counts, key=lambda k: (-abs(nodes[k].strides[side]), -nodes[k].extent))
+        sized = tuple(Node(counts[k], min(counts[k], nodes[k].valid), ()) for k in order)
+        runs = []
+        for own in (0, 1):
+            count = contiguous(sized, [nodes[k].strides[own] for k in order])
+            runs.append(prod(node.valid for node in sized[len(sized) - count :]))
+        total = prod(node.valid for node in sized)
+        is_read, is_written = (run >= min(_MIN_RUN, total) for run in runs)
+        is_written &= writes
+        cost = _cost(widths[0]) * (not is_read) + _cost(widths[1]) * (not is_written)
+        if best is None or cost < best[0]:
+            best = cost, order, is_read, is_written
+    assert best is not None  # noqa: S101 - there are two sides
+    return best[1:]
+
+
+def _cost(bits: int) -> int:
+    """Return what moving an element costs: 4-bit ones have no vectors."""
+    return bits if bits >= _BYTE else 8 * _BYTE * _BYTE
+
+
+def _pieces(
+    box: Box, counts: dict[int, int], *, ragged: bool
+) -> Iterator[tuple[tuple[int, ...], tuple[Node, ...], list[tuple[int, Node]]]]:
+    """Yield the offsets, the loops over tiles, and those inside, of equal tiles that cover the data."""
+    found: list[tuple[tuple[int, ...], tuple[Node, ...], list[tuple[int, Node]]]] = [(box.offsets, (), [])]
+    for k, node in enumerate(box.nodes):
+        pieces = list(_cut_node(node, counts.get(k, 0), ragged=ragged))
+        found = [
+            (
+                tuple(at + start * stride for at, stride in zip(offsets, node.strides, strict=True)),
+                outer + ((over,) if over.extent > 1 else ()),
+                inner + ([(k, own)] if own is not None and own.extent > 1 else []),
+            )
+            for offsets, outer, inner in found
+            for start, over, own in pieces
+        ]
+    yield from found
+
+
+def _cut_node(node: Node, count: int, *, ragged: bool) -> Iterator[tuple[int, Node, Node | None]]:
+    """Yield the parts of a node that hold data: start, loop over tiles, loop inside of one."""
+    if not count:
+        yield 0, Node(node.valid, node.valid, node.strides), None
+        return
+    whole, rest = divmod(node.valid, count)
+    if whole:
+        yield 0, Node(whole, whole, tuple(count * stride for stride in node.strides)), Node(count, count, node.strides)
+    if rest:
+        extent = _covered(node, count, ragged=ragged) - whole * count
+        yield whole * count, Node(1, 1, node.strides), Node(extent, rest, node.strides)
+
+
+def _covered(node: Node, count: int, *, ragged: bool) -> int:
+    """Return how many steps of a node tiles write."""
+    if not count or not ragged or node.valid % count == 0:
+        return node.valid
+    return min(node.extent, (node.valid // count + 1) * count)
+
+
+def _zeros(box: Box, counts: dict[int, int], *, ragged: bool) -> Iterator[Box]:
+    """Yield what tiles leave: for each node, all beyond what they cover of it."""
+    covered = [_covered(node, counts.get(k, 0), ragged=ragged) for k, node in enumerate(box.nodes)]
+    for k, node in enumerate(box.nodes):
+        if covered[k] < node.extent:
+            loops = [inside._replace(extent=own, valid=own) for inside, own in zip(box.nodes[:k], covered, strict=False)]
+            beyond = Node(node.extent - covered[k], 0, node.strides)
+            start = box.offsets[1] + covered[k] * node.strides[1]
+            every = (*loops, beyond, *box.nodes[k + 1 :])
+            yield Box((0, start), tuple(Node(loop.extent, 0, (0, loop.strides[1])) for loop in every))

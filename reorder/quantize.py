@@ -1,0 +1,209 @@
+"""Quantised tensors: choose scales and zero points, convert, and lead back."""
+
+from __future__ import annotations
+
+from math import prod
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from memdesc import MemdescError, data_type, memory_desc
+from memdesc.errors import shown
+from memdesc.ints import checked_ints
+from memdesc.layout import dim_name
+from reorder.api import reorder
+from reorder.attr import Attr
+from reorder.formats import FLOATS, INTEGERS
+from reorder.memory import Memory
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from numpy.typing import NDArray
+
+    from memdesc import FormatTag, MemoryDesc
+
+__all__ = ["Quantized", "dequantize", "quantize"]
+
+_GROUPED_DIMS = 2
+
+
+class Quantized(NamedTuple):
+    """A quantised tensor: `scales * (memory - zero_points)` is what it stands for.
+
+    Scales and zero points are arrays over the dims named as axes, divided by the groups; of
+    shape () without axes.
+    """
+
+    memory: Memory
+    scales: NDArray[Any]
+    zero_points: NDArray[np.int32]
+
+
+def quantize(  # noqa: PLR0913 - what it takes is named by keyword
+    x: NDArray[Any] | Memory,
+    dtype: Any,
+    axis: int | Iterable[int] | None = None,
+    desc: str | FormatTag | MemoryDesc | None = None,
+    *,
+    groups: tuple[int, ...] = (),
+    symmetric: bool | None = None,
+    threads: int | None = None,
+) -> Quantized:
+    """Convert a tensor of floats to a narrow type, with the scales that use its range best.
+
+    Parameters
+    ----------
+    x : ndarray or Memory
+        Floats; the axes of an ndarray are its logical dims.
+    dtype : DataType, str or numpy dtype
+        s8, u8, s4, u4, or one of f8 and f4.
+    axis : int or iterable of int, optional
+        Dims with scales of their own for each index; by default one scale serves all.
+    desc : str, FormatTag or MemoryDesc, optional
+        The layout to write; by default row-major.
+    groups : (int, int), optional
+        How many neighbours along each of the last two dims share a scale; both must be
+        among the axes.
+    symmetric : bool, optional
+        Whether zero points are 0, so that the range is as wide below 0 as above; by default
+        for all but u8 and u4.
+    threads : int, optional
+        As for `reorder`.
+
+    Returns
+    -------
+    Quantized
+        The memory, its scales and its zero points.
+
+    Raises
+    ------
+    MemdescError
+        If x holds other than finite floats, or axes and groups do not fit its dims.
+
+    Examples
+    --------
+    >>> import numpy as np, reorder
+    >>> w = np.random.default_rng(0).standard_normal((32, 16, 3, 3), np.float32)
+    >>> q = reorder.quantize(w, "s8", axis=0, desc="OIhw4i16o4i")
+    >>> q.memory.desc.dtype, q.scales.shape
+    (data_type('s8'), (32,))
+    >>> back = reorder.dequantize(q.memory, q.scales, q.zero_points, axis=0).numpy()
+    >>> bool((abs(back - w) <= q.scales[:, None, None, None] / 2 * 1.001).all())
+    True
+    """
+    wanted = data_type(dtype)
+    values = x.numpy() if isinstance(x, Memory) else np.asarray(x)
+    given = data_type(values.dtype)
+    if given.name not in FLOATS or given.bits < 16:  # noqa: PLR2004 - the narrowest float worth quantising
+        msg = f"quantize takes floats of 16 bits or more, not {given}"
+        raise MemdescError(msg)
+    if wanted.name not in INTEGERS and (wanted.name not in FLOATS or wanted.bits > 8):  # noqa: PLR2004 - one byte
+        msg = f"quantize makes s8, u8, s4, u4, f8 or f4, not {wanted}"
+        raise MemdescError(msg)
+    mask, sizes, inside = _split(values.shape, axis, groups)
+    low, high = _ranges(values, sizes, inside)
+    is_symmetric = wanted.name in FLOATS or INTEGERS[wanted.name][0] < 0 if symmetric is None else symmetric
+    scales, points = _parameters(low, high, wanted.name, np.float64 if given.name == "f64" else np.float32, is_symmetric=is_symmetric)
+    given_attr: dict[str, Any] = {"dst_scale": scales, "dst_scale_mask": mask, "dst_scale_groups": groups, "saturate": True}
+    if not is_symmetric:
+        given_attr |= {"dst_zero_point": points, "dst_zero_point_mask": mask, "dst_zero_point_groups": groups}
+    target = memory_desc(values.shape, wanted) if desc is None else desc
+    memory = reorder(x, target, dtype=wanted, attr=Attr(**given_attr), threads=threads)
+    shape = [size for dim, size in enumerate(sizes) if mask >> dim & 1]
+    return Quantized(memory, scales.reshape(shape), points.reshape(shape).astype(np.int32))
+
+
+def dequantize(  # noqa: PLR0913 - likewise
+    memory: Memory,
+    scales: Any,
+    zero_points: Any = 0,
+    axis: int | Iterable[int] | None = None,
+    *,
+    groups: tuple[int, ...] = (),
+    dtype: Any = "f32",
+    desc: str | FormatTag | MemoryDesc | None = None,
+    threads: int | None = None,
+) -> Memory:
+    """Convert a quantised tensor back: `scales * (memory - zero_points)`.
+
+    Parameters
+    ----------
+    memory : Memory
+        Of any type.
+    scales, zero_points : array or number
+        As `quantize` returns them.
+    axis, groups, threads
+        As `quantize` took them.
+    dtype : DataType, str or numpy dtype
+        What to convert to.
+    desc : str, FormatTag or MemoryDesc, optional
+        The layout to write; by default row-major.
+
+    Raises
+    ------
+    MemdescError
+        If scales and zero points do not fit the axes.
+    """
+    if not isinstance(memory, Memory):
+        msg = f"dequantize takes a Memory, not {type(memory).__name__}"  # type: ignore[unreachable] # callers without types
+        raise MemdescError(msg)
+    mask, _, _ = _split(memory.desc.dims, axis, groups)
+    points = np.asarray(zero_points)
+    given: dict[str, Any] = {"src_scale": scales, "src_scale_mask": mask, "src_scale_groups": groups}
+    if points.any():
+        given |= {"src_zero_point": points, "src_zero_point_mask": mask, "src_zero_point_groups": groups}
+    target = memory_desc(memory.desc.dims, dtype) if desc is None else desc
+    return reorder(memory, target, dtype=dtype, attr=Attr(**given), threads=threads)
+
+
+def _split(dims: tuple[int, ...], axis: int | Iterable[int] | None, groups: tuple[int, ...]) -> tuple[int, list[int], list[int]]:
+    """Return the mask, and for each dim the number of scales and how many neighbours share one."""
+    axes = () if axis is None else checked_ints("axis", (axis,) if isinstance(axis, int) else axis)
+    ndims = len(dims)
+    for dim in axes:
+        if not -ndims <= dim < ndims:
+            msg = f"axis {dim} is none of the dims 0 to {ndims - 1} of {dims}"
+            raise MemdescError(msg)
+    mask = sum({1 << dim % ndims for dim in axes})
+    sizes = checked_ints("groups", groups)
+    if sizes and (len(sizes) != _GROUPED_DIMS or min(sizes) < 1 or ndims < _GROUPED_DIMS):
+        msg = f"groups {shown(groups)} must be two sizes of 1 or more, for the last two of the dims {dims}"
+        raise MemdescError(msg)
+    own = [*(1,) * (ndims - len(sizes)), *sizes]
+    for dim, (size, group) in enumerate(zip(dims, own, strict=True)):
+        if size % group or (group > 1 and not mask >> dim & 1):
+            msg = f"groups {sizes}: a group of {group} needs {dim_name(dim)} among the axes, and a size of it that it divides, not {size}"
+            raise MemdescError(msg)
+    counts = [size // group if mask >> dim & 1 else 1 for dim, (size, group) in enumerate(zip(dims, own, strict=True))]
+    return mask, counts, [size // count if count else 0 for size, count in zip(dims, counts, strict=True)]
+
+
+def _ranges(values: NDArray[Any], counts: list[int], inside: list[int]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return the lowest and the highest value for each scale, 0 among them."""
+    shape = [size for pair in zip(counts, inside, strict=True) for size in pair]
+    if not prod(shape):
+        return np.zeros(counts), np.zeros(counts)
+    grouped = values.reshape(shape)
+    within = tuple(range(1, len(shape), 2))
+    low, high = (np.asarray(reduce(grouped, axis=within), np.float64) for reduce in (np.min, np.max))
+    if not (np.isfinite(low).all() and np.isfinite(high).all()):
+        bad = np.argwhere(~np.isfinite(values.astype(np.float64)))[0]
+        msg = f"x{bad.tolist()} is {values[tuple(bad)]}; only finite values can be quantised"
+        raise MemdescError(msg)
+    return np.minimum(low, 0), np.maximum(high, 0)
+
+
+def _parameters(
+    low: NDArray[np.float64], high: NDArray[np.float64], name: str, kind: Any, *, is_symmetric: bool
+) -> tuple[NDArray[Any], NDArray[np.int64]]:
+    """Return scales and zero points that map the ranges onto that of a type."""
+    least, most = INTEGERS[name] if name in INTEGERS else (-FLOATS[name].max, FLOATS[name].max)
+    span = np.maximum(high, -low) / most if is_symmetric else (high - low) / (most - least)
+    scales = span.astype(kind)
+    # nothing but zeros, or what is too small for a scale: any scale does
+    scales = np.where((scales == 0) | ~np.isfinite(scales), kind(1), scales)
+    points = np.zeros(low.shape, np.int64)
+    if not is_symmetric:
+        points = np.clip(np.rint(least - low / scales.astype(np.float64)), least, most).astype(np.int64)
+    return scales, points

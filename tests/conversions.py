@@ -1,0 +1,156 @@
+"""The written rule of conversion once more: one element at a time, in exact fractions, sharing nothing with reorder/."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+import reorder
+from memdesc import DATA_TYPES, memory_desc
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = ["FLOATS", "INTEGERS", "every_code", "random_codes", "run", "same", "value_of", "written_rule"]
+
+INTEGERS = {"s64": 64, "s32": 32, "s8": 8, "u8": 8, "s4": 4, "u4": 4}
+# bits of exponent and mantissa, exponent bias
+FLOATS = {
+    "f64": (11, 52, 1023),
+    "f32": (8, 23, 127),
+    "f16": (5, 10, 15),
+    "bf16": (8, 7, 127),
+    "f8_e5m2": (5, 2, 15),
+    "f8_e4m3": (4, 3, 7),
+    "f4_e2m1": (2, 1, 1),
+}
+_NAN, _INF = "nan", "inf"
+
+
+def value_of(code: int, name: str) -> tuple[int, Fraction | str]:
+    """Return the sign (0 or 1) and the magnitude of the bits of an element."""
+    if name in INTEGERS:
+        bits = INTEGERS[name]
+        number = code - (1 << bits) if name[0] == "s" and code >> (bits - 1) else code
+        return int(number < 0), Fraction(abs(number))
+    if name == "e8m0":
+        return 0, _NAN if code == 255 else Fraction(2) ** (code - 127)
+    exponent_bits, mantissa_bits, bias = FLOATS[name]
+    sign, exponent, fraction = code >> (exponent_bits + mantissa_bits), code >> mantissa_bits & ((1 << exponent_bits) - 1), 0
+    fraction = code & ((1 << mantissa_bits) - 1)
+    if name == "f8_e4m3" and (exponent, fraction) == (15, 7):
+        return sign, _NAN
+    if name not in {"f8_e4m3", "f4_e2m1"} and exponent == (1 << exponent_bits) - 1:
+        return sign, _NAN if fraction else _INF
+    significand = fraction + (1 << mantissa_bits) * (exponent > 0)
+    return sign, significand * Fraction(2) ** (max(exponent, 1) - bias - mantissa_bits)
+
+
+def _rounded(magnitude: Fraction) -> int:
+    return round(magnitude)  # Python rounds halves of fractions to even
+
+
+def _code_of(sign: int, magnitude: Fraction | str, name: str) -> int:
+    """Return the bits of what is nearest."""
+    if name in INTEGERS:
+        bits = INTEGERS[name]
+        low, high = (-(1 << (bits - 1)), (1 << (bits - 1)) - 1) if name[0] == "s" else (0, (1 << bits) - 1)
+        if isinstance(magnitude, str):
+            number = 0 if magnitude == _NAN else (low if sign else high)
+        else:
+            number = min(max(-_rounded(magnitude) if sign else _rounded(magnitude), low), high)
+        return number % (1 << bits)
+    if name == "e8m0":
+        if isinstance(magnitude, str) or magnitude >= Fraction(2) ** 128:
+            return 255
+        code = 0
+        while code < 254 and Fraction(2) ** (code + 1 - 127) <= magnitude:
+            code += 1
+        return code
+    exponent_bits, mantissa_bits, bias = FLOATS[name]
+    signed = sign << (exponent_bits + mantissa_bits)
+    top = ((1 << exponent_bits) - 1) << mantissa_bits
+    special = {"f8_e4m3": {_NAN: 127, _INF: 127}, "f4_e2m1": {_NAN: 7, _INF: 7}}.get(
+        name, {_NAN: top | 1 << (mantissa_bits - 1), _INF: top}
+    )
+    if isinstance(magnitude, str):
+        return signed | special[magnitude]
+    exponent = 1 - bias
+    while magnitude >= Fraction(2) ** (exponent + 1):
+        exponent += 1
+    steps = _rounded(magnitude / Fraction(2) ** (exponent - mantissa_bits))
+    code = ((exponent + bias - 1) << mantissa_bits) + steps
+    return signed | min(code, special[_INF])
+
+
+def written_rule(code: int, src: str, dst: str) -> int:
+    """Convert the bits of one element; any NaN comes out as the quiet one without payload."""
+    sign, magnitude = value_of(code, src)
+    if src in INTEGERS and dst not in INTEGERS:
+        # through the working type
+        work = "f64" if {"f64", "s64"} & {src, dst} else "f32"
+        sign, magnitude = value_of(_code_of(sign, magnitude, work), work)
+    return _code_of(sign, magnitude, dst)
+
+
+def same(ours: NDArray[Any], theirs: NDArray[Any], dst: str) -> NDArray[np.bool_]:
+    """Compare bits of elements; NaNs are equal where their signs are."""
+    equal: NDArray[np.bool_] = ours == theirs
+    if dst in {"f64", "f32", "f16", "bf16", "f8_e5m2"}:
+        exponent, mantissa, _ = FLOATS[dst]
+        top = ((1 << exponent) - 1) << mantissa
+        rest = (1 << (exponent + mantissa)) - 1
+        quiet = ours & ours.dtype.type(1 << (mantissa - 1)) != 0
+        both = (ours & rest > top) & (theirs & rest > top) & (ours >> (exponent + mantissa) == theirs >> (exponent + mantissa))
+        equal |= both & quiet
+    return equal
+
+
+def every_code(name: str) -> NDArray[Any]:
+    """Return all bit patterns of a type of up to 16 bits, 4-bit ones one a byte."""
+    dtype = DATA_TYPES[name]
+    return np.arange(1 << dtype.bits, dtype=np.uint32).astype(dtype.bits_dtype)
+
+
+@cache
+def _random_bytes(count: int, seed: int) -> NDArray[np.uint8]:
+    return np.random.default_rng(seed).integers(0, 256, count, dtype=np.uint8)
+
+
+def random_codes(name: str, count: int, seed: int = 0) -> NDArray[Any]:
+    """Return random bit patterns: among them NaN, infinities, denormals; a third of 32 and 64 bits of middling size."""
+    dtype = DATA_TYPES[name]
+    codes = _random_bytes(count * dtype.bits_dtype.itemsize, seed).view(dtype.bits_dtype).copy()
+    if dtype.is_packed:
+        return codes & 15
+    if name in {"f32", "f64"}:
+        rng = np.random.default_rng(seed + 1)
+        middling = np.ldexp(rng.standard_normal(count // 3), rng.integers(-20, 20, count // 3)).astype(dtype.numpy)
+        codes[: count // 3] = middling.view(dtype.bits_dtype)
+    elif name in {"s32", "s64"}:
+        codes[: count // 3] >>= codes.dtype.type(dtype.bits // 2)
+    return codes
+
+
+def _packed(codes: NDArray[Any], name: str) -> NDArray[np.uint8]:
+    if DATA_TYPES[name].is_packed:
+        codes = np.append(codes, np.zeros(codes.size % 2, np.uint8))
+        codes = codes[0::2] | codes[1::2] << 4
+    packed: NDArray[np.uint8] = codes.view(np.uint8)
+    return packed
+
+
+def run(codes: NDArray[Any], src: str, dst: str, attr: reorder.Attr | None = None, *, by: str) -> NDArray[Any]:
+    """Convert a row of elements: by ``"definition"`` or by ``"kernels"``; both take and return bits, one element each."""
+    from_desc, to_desc = memory_desc((codes.size,), src, "a"), memory_desc((codes.size,), dst, "a")
+    out = np.zeros(to_desc.nbytes, np.uint8)
+    if by == "definition":
+        reorder.execute_reference(from_desc, to_desc, _packed(codes, src), out, attr)
+    else:
+        reorder.execute(reorder.plan_reorder(from_desc, to_desc, attr), _packed(codes, src), out)
+    if to_desc.dtype.is_packed:
+        return np.stack([out & 15, out >> 4], axis=1).reshape(-1)[: codes.size]
+    return out.view(to_desc.dtype.bits_dtype)

@@ -1,0 +1,64 @@
+"""How boxes that convert are cut into tiles."""
+
+from __future__ import annotations
+
+from math import prod
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from memdesc import MemoryDesc, memory_desc
+from reorder import Box, Node, plan_reorder
+from reorder.cpu.convert.tiles import cut
+from tests.property.reorder.test_convert_laws import check
+from tests.reorders import box_map, element_map
+from tests.strategies import desc_pairs
+
+
+def _check_cut(src: MemoryDesc, dst: MemoryDesc, widths: tuple[int, int], limit: int, *, straight: bool) -> None:
+    boxes: list[Box] = []
+    for box in plan_reorder(src, dst).boxes:
+        if box.lookups:
+            return
+        tiles, zeros = cut(box, widths, limit, straight=straight)
+        for tile in tiles:
+            assert (straight and tile.reads and tile.writes) or prod(node.valid for node in tile.inner) <= limit
+            assert all(node.valid == node.extent for node in tile.outer)
+            assert not tile.writes or all(node.valid == node.extent for node in tile.inner)
+            boxes.append(Box(tile.offsets, (*tile.outer, *tile.inner)))
+        boxes += zeros
+    to, fro = box_map(tuple(boxes))
+    wanted = element_map(src, dst)
+    assert len(np.unique(to)) == len(to)
+    for found, order in (((to, fro), np.argsort(to)), (wanted, np.argsort(wanted[0]))):
+        found[0][...], found[1][...] = found[0][order], found[1][order]
+    assert np.array_equal(to, wanted[0])
+    assert np.array_equal(fro, wanted[1])
+
+
+@given(desc_pairs(), st.sampled_from([(32, 8), (8, 32), (4, 32), (32, 4), (16, 16)]), st.sampled_from([128, 2048, 4096]), st.booleans())
+def test_tiles_and_zeros_together_write_every_padded_element_once_and_tiles_fit_the_scratch(
+    pair: tuple[MemoryDesc, MemoryDesc], widths: tuple[int, int], limit: int, straight: bool
+) -> None:
+    _check_cut(*pair, widths, limit, straight=straight)
+
+
+@pytest.mark.parametrize("straight", [True, False])
+@pytest.mark.parametrize(("stag", "dtag"), [("BA4a2b", "BA4a2b"), ("ab", "ba"), ("ab", "AB16a16b"), ("Ab32a", "ab"), ("ab", "ab")])
+def test_tiles_of_large_tensors_fit_the_scratch(stag: str, dtag: str, straight: bool) -> None:
+    src, dst = memory_desc((165, 333), "s8", stag), memory_desc((165, 333), "s8", dtag)
+    _check_cut(src, dst, (8, 64), 2048, straight=straight)
+
+
+def test_a_padded_tensor_longer_than_the_scratch_is_converted_without_leaving_it() -> None:
+    for sizes, stag, dtag, types in (((65, 65), "BA4a2b", "BA4a2b", ("s8", "f64")), ((40, 21, 43), "acb", "ABc48a32b", ("f64", "s32"))):
+        src, dst = memory_desc(sizes, types[0], stag), memory_desc(sizes, types[1], dtag)
+        check((src, dst, None), 1, at_end=True)
+
+
+def test_a_broadcast_source_is_read_again_for_each_tile() -> None:
+    src = memory_desc((70, 80), "f32", strides=(0, 1))
+    _check_cut(src, memory_desc((70, 80), "f32", "ba"), (32, 8), 256, straight=False)
+    assert cut(Box((0, 0), (Node(4, 0, (0, 1)),)), (32, 8), 256, straight=False)[0] == []

@@ -1,0 +1,89 @@
+from __future__ import annotations
+
+import pickle
+from typing import Any
+
+import pytest
+
+from memdesc import Extra, MemdescError, NotBlockedError, from_json, from_verbose, memory_desc, to_json, to_verbose
+
+WEIGHTS = memory_desc((3, 5, 2, 2), "s8", "ABcd4b16a4b")
+BOTH = Extra(s8s8_mask=1, asymmetric_mask=1)
+
+
+def test_sizes_and_places_are_those_of_onednn() -> None:
+    assert (WEIGHTS.nbytes, WEIGHTS.with_extra(Extra(s8s8_mask=1)).nbytes, WEIGHTS.with_extra(BOTH).nbytes) == (1024, 1088, 1152)
+    assert WEIGHTS.with_extra(BOTH).compensation_spans == {"s8s8": (1024, (16,)), "asymmetric": (1088, (16,))}
+    assert WEIGHTS.with_extra(BOTH).min_nbytes == 1152
+    odd = memory_desc((3, 5, 1), "s8", "cba")
+    assert odd.with_extra(Extra(s8s8_mask=1)).nbytes == 28
+    assert odd.with_extra(Extra(asymmetric_mask=3)).compensation_spans == {"asymmetric": (16, (3, 5))}
+    assert odd.with_extra(Extra(scale_adjust=0.5)).nbytes == 15
+    assert (odd.compensation_spans, memory_desc((0, 5), "s8").with_extra(BOTH).compensation_spans) == ({}, {})
+    assert memory_desc((0, 5), "s8").with_extra(BOTH).nbytes == 0
+
+
+@pytest.mark.parametrize(
+    ("extra", "flags", "text"),
+    [
+        (Extra(s8s8_mask=1), 1, "f1:s8m1"),
+        (BOTH, 9, "f9:s8m1:zpm1"),
+        (Extra(s8s8_mask=3, scale_adjust=0.5), 3, "f3:s8m3:sa0.5"),
+        (Extra(asymmetric_mask=2), 8, "f8:zpm2"),
+    ],
+)
+def test_flags_and_text_are_those_of_onednn_and_lead_back(extra: Extra, flags: int, text: str) -> None:
+    assert (extra.flags, extra.to_verbose(), Extra.from_verbose(text)) == (flags, text, extra)
+    desc = WEIGHTS.with_extra(extra)
+    assert to_verbose(desc) == f"s8:p:blocked:ABcd4b16a4b::{text}"
+    assert from_verbose(to_verbose(desc), desc.dims) == desc
+    assert from_json(to_json(desc)) == desc
+    assert eval(repr(desc), {"memory_desc": memory_desc, "Extra": Extra}) == desc  # noqa: S307 - repr is meant to be evaluated
+    assert pickle.loads(pickle.dumps(desc)) == desc  # noqa: S301 - our own bytes
+    assert len({desc, WEIGHTS, WEIGHTS.with_extra(extra)}) == 2
+    assert desc.with_extra(None) == WEIGHTS
+
+
+def test_bytes_that_are_rounded_up_for_what_lies_behind_them_show_strides() -> None:
+    desc = memory_desc((3, 5, 1), "s8", "cba").with_extra(Extra(s8s8_mask=1))
+    assert to_verbose(desc) == "s8::blocked:cba:1x3x15:f1:s8m1"
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({}, "says nothing; use None"),
+        ({"s8s8_mask": 0}, "s8s8_mask must be an integer of 1 to 4095, with bit d set for dim d, not 0"),
+        ({"asymmetric_mask": True}, "asymmetric_mask must be an integer"),
+        ({"asymmetric_mask": 1 << 12}, "not 4096"),
+        ({"scale_adjust": 0}, "scale_adjust must be a positive number, not 0"),
+        ({"scale_adjust": "x"}, "scale_adjust must be a positive number, not 'x'"),
+        ({"scale_adjust": float("inf")}, "not inf"),
+    ],
+)
+def test_what_is_no_compensation_is_refused(given: dict[str, Any], message: str) -> None:
+    with pytest.raises(MemdescError, match=message):
+        Extra(**given)
+
+
+@pytest.mark.parametrize("text", ["f1", "f0:s8m1", "f4:s8m1", "f1:s8mx", "f1:gpu1", "f9:s8m1"])
+def test_text_with_other_flags_is_refused(text: str) -> None:
+    with pytest.raises(MemdescError, match=text):
+        Extra.from_verbose(text)
+    assert Extra.from_verbose("f0") is None
+
+
+def test_compensation_belongs_to_whole_s8_tensors_in_layouts_of_onednn() -> None:
+    with pytest.raises(MemdescError, match=r"is for s8 weights, not for f32; leave it out: with_extra\(None\)"):
+        WEIGHTS.with_extra(BOTH).with_dtype("f32")
+    with pytest.raises(MemdescError, match=r"names e \(dim 4\), but the dims are \(3, 5, 2, 2\)"):
+        WEIGHTS.with_extra(Extra(s8s8_mask=17))
+    with pytest.raises(NotBlockedError):
+        memory_desc((2, 3, 4, 4), "s8", "bf8_xy16").with_extra(BOTH)
+    whole = memory_desc((3, 5, 2, 2), "s8").with_extra(BOTH)
+    with pytest.raises(MemdescError, match="has compensation, which belongs to the whole of it"):
+        whole.reshape((15, 2, 2))
+    with pytest.raises(MemdescError, match="has compensation"):
+        whole.permute_axes((1, 0, 2, 3))
+    with pytest.raises(MemdescError, match="has compensation"):
+        whole.submemory((3, 5, 1, 2), (0, 0, 0, 0))

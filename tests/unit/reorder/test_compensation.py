@@ -1,0 +1,85 @@
+"""Compensation of int8 weights, computed by reorders."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+import reorder
+from memdesc import Extra, MemoryDesc, memory_desc
+from reorder import Attr
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+
+def _check(memory: reorder.Memory, q: NDArray[Any]) -> None:
+    """Compare compensation with sums over the logical array."""
+    desc = memory.desc
+    assert desc.extra is not None
+    masks = {"s8s8": (desc.extra.s8s8_mask, -128), "asymmetric": (desc.extra.asymmetric_mask, -1)}
+    found = memory.compensation()
+    assert set(found) == {name for name, (mask, _) in masks.items() if mask is not None}
+    for name, array in found.items():
+        mask, factor = masks[name]
+        assert mask is not None
+        kept = [dim for dim in range(desc.ndims) if mask >> dim & 1]
+        sums = factor * q.astype(np.int64).sum(axis=tuple(dim for dim in range(desc.ndims) if dim not in kept))
+        assert array.shape == tuple(desc.padded_dims[dim] for dim in kept)
+        inside = tuple(slice(desc.dims[dim]) for dim in kept)
+        assert np.array_equal(array[inside], sums)
+        rest = array.copy()
+        rest[inside] = 0
+        assert not rest.any()
+
+
+@pytest.mark.parametrize(
+    "extra", [Extra(s8s8_mask=1), Extra(s8s8_mask=1, asymmetric_mask=1), Extra(asymmetric_mask=2), Extra(s8s8_mask=13)]
+)
+@pytest.mark.parametrize("tag", ["ABcd4b16a4b", "abcd", "cdba", "ABcd8a8b", "Abcd16a"])
+@pytest.mark.parametrize("dtype", [np.float32, np.int8])
+def test_sums_of_what_was_stored_lie_behind_it(dtype: Any, tag: str, extra: Extra) -> None:
+    x = (np.random.default_rng(0).standard_normal((19, 21, 3, 2)) * 50).astype(dtype)
+    desc = memory_desc(x.shape, "s8", tag).with_extra(extra)
+    memory = reorder.reorder(x, desc, attr=Attr(dst_scale=np.linspace(0.5, 2, 19), dst_scale_mask=1) if dtype is np.float32 else None)
+    q = memory.numpy()
+    assert np.array_equal(q, reorder.reorder(memory, "abcd").numpy())
+    _check(memory, q)
+    by_definition = np.full(desc.nbytes, 77, np.uint8)
+    source = reorder.reorder(x, "abcd")
+    attr = Attr(dst_scale=np.linspace(0.5, 2, 19), dst_scale_mask=1) if dtype is np.float32 else None
+    reorder.execute_reference(source.desc, desc, source.data, by_definition, attr)
+    _check(reorder.Memory(desc, by_definition), q)
+
+
+def test_a_view_that_ends_inside_of_a_block_is_summed_too() -> None:
+    view = memory_desc((8, 20), "s8", "aB16b").submemory((8, 3), (0, 0))
+    desc = MemoryDesc(view.dtype, view.layout, extra=Extra(s8s8_mask=3, asymmetric_mask=1))
+    x = np.random.default_rng(0).integers(-128, 128, (8, 3)).astype(np.int8)
+    _check(reorder.reorder(x, desc), x)
+
+
+def test_the_factor_for_saturating_instructions_multiplies_what_is_stored() -> None:
+    x = np.array([[10.0, -30.0, 127.0]], np.float32)
+    desc = memory_desc(x.shape, "s8", "ab").with_extra(Extra(s8s8_mask=1, scale_adjust=0.5))
+    memory = reorder.reorder(x, desc)
+    assert memory.numpy().tolist() == [[5, -15, 64]]
+    _check(memory, memory.numpy())
+    assert reorder.reorder(x, desc, attr=Attr(src_scale=2.0, dst_scale=4.0)).numpy().tolist() == [[2, -8, 32]]
+    assert reorder.reorder(x, desc, attr=Attr(src_scale=[2.0, 1.0, 1.0], src_scale_mask=2)).numpy().tolist() == [[10, -15, 64]]
+
+
+def test_compensated_weights_are_saved_and_loaded_and_have_none_without_extra(tmp_path: Path) -> None:
+    desc = memory_desc((3, 5), "s8", "ab").with_extra(Extra(asymmetric_mask=1))
+    memory = reorder.reorder(np.arange(15, dtype=np.int8).reshape(3, 5), desc)
+    reorder.save(tmp_path / "w.npy", memory)
+    again = reorder.load(tmp_path / "w.npy")
+    assert isinstance(again, reorder.Memory)
+    assert again.desc == desc
+    assert again.compensation()["asymmetric"].tolist() == [-10, -35, -60]
+    assert reorder.reorder(again, "ab").compensation() == {}
+    assert reorder.Memory(memory_desc((0, 5), "s8", "ab").with_extra(Extra(asymmetric_mask=1))).compensation() == {}

@@ -1,0 +1,169 @@
+"""Conversion tables: every value of the small types, many of the large ones, to every type."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+import reorder
+from memdesc import DATA_TYPES
+from tests.conversions import FLOATS, INTEGERS, every_code, random_codes, run, same, value_of, written_rule
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+BY = ["definition", "kernels"]
+SMALL = [name for name, dtype in DATA_TYPES.items() if dtype.bits <= 16]
+_ROW = 10_000_000 // 16
+# where numpy and ml_dtypes convert by our rule: floats to floats, and up from integers
+_THEIRS = ["f64", "f32", "f16", "bf16", "f8_e5m2", "f8_e4m3"]
+
+
+def theirs(codes: NDArray[Any], src: str, dst: str) -> NDArray[Any]:
+    """Convert with numpy and ml_dtypes."""
+    fro, to = DATA_TYPES[src], DATA_TYPES[dst]
+    with np.errstate(all="ignore"):
+        values = codes.view(fro.numpy)
+        if src == "f64" and dst not in {"f32", "f16"}:
+            raise NotImplementedError  # rounds twice
+        return values.astype(to.numpy).view(to.bits_dtype)
+
+
+def spelled_out(codes: NDArray[Any], src: str, dst: str) -> NDArray[Any]:
+    found = {code: written_rule(code, src, dst) for code in set(codes.tolist())}
+    return np.array([found[code] for code in codes.tolist()], DATA_TYPES[dst].bits_dtype)
+
+
+def check(ours: NDArray[Any], wanted: NDArray[Any], codes: NDArray[Any], pair: tuple[str, str]) -> None:
+    wrong = np.flatnonzero(~same(ours, wanted, pair[1]))
+    assert not wrong.size, [(hex(codes[i]), hex(ours[i]), hex(wanted[i])) for i in wrong[:5]]
+
+
+@pytest.mark.parametrize("by", BY)
+@pytest.mark.parametrize("dst", DATA_TYPES)
+@pytest.mark.parametrize("src", SMALL)
+def test_every_value_of_a_small_type_becomes_every_type_by_the_written_rule(src: str, dst: str, by: str) -> None:
+    codes = every_code(src)
+    ours = run(codes, src, dst, by=by)
+    if codes.size > 256:
+        # numpy and ml_dtypes know these; the fractions take a sample
+        if dst in _THEIRS and src != dst:
+            check(ours, theirs(codes, src, dst), codes, (src, dst))
+        few = np.random.default_rng(0).choice(codes.size, 150, replace=False)
+        codes, ours = codes[few], ours[few]
+    wanted = codes if src == dst else spelled_out(codes, src, dst)
+    check(ours, wanted, codes, (src, dst))
+
+
+@pytest.mark.parametrize("by", BY)
+@pytest.mark.parametrize("dst", [name for name in _THEIRS if name != "f32"])
+def test_random_bits_of_f32_become_what_numpy_and_ml_dtypes_make_of_them(dst: str, by: str) -> None:
+    codes = random_codes("f32", 200_000)
+    check(run(codes, "f32", dst, by=by), theirs(codes, "f32", dst), codes, ("f32", dst))
+
+
+@pytest.mark.campaign
+@pytest.mark.parametrize("dst", DATA_TYPES)
+def test_ten_million_random_bits_of_f32_become_every_type_by_the_rule(dst: str) -> None:
+    for seed in range(16):
+        codes = random_codes("f32", _ROW, seed)
+        kernels = run(codes, "f32", dst, by="kernels")
+        assert np.array_equal(kernels, run(codes, "f32", dst, by="definition"))
+        if dst in _THEIRS and dst != "f32":
+            check(kernels, theirs(codes, "f32", dst), codes, ("f32", dst))
+
+
+@pytest.mark.parametrize("by", BY)
+@pytest.mark.parametrize("dst", DATA_TYPES)
+@pytest.mark.parametrize("src", ["f64", "f32", "s64", "s32"])
+def test_random_bits_of_a_large_type_become_every_type_by_the_written_rule(src: str, dst: str, by: str) -> None:
+    codes = random_codes(src, 400, 3)
+    check(run(codes, src, dst, by=by), codes if src == dst else spelled_out(codes, src, dst), codes, (src, dst))
+
+
+@pytest.mark.parametrize("by", BY)
+@pytest.mark.parametrize("dst", [name for name in DATA_TYPES if name != "e8m0"])
+@pytest.mark.parametrize("src", ["f32", "f64"])
+def test_values_around_every_tie_and_limit_are_rounded_once(src: str, dst: str, by: str) -> None:
+    codes = _ties(src, dst)
+    check(run(codes, src, dst, by=by), codes if src == dst else spelled_out(codes, src, dst), codes, (src, dst))
+
+
+def _ties(src: str, dst: str) -> NDArray[Any]:
+    """Return bits of src at numbers of dst, halfway between two of them, and one step of src beside both."""
+    if dst in INTEGERS:
+        half = 2 ** (INTEGERS[dst] - 1)
+        numbers = [sign * (base + k / 2) for sign in (1, -1) for base in (0, half, 2 * half, half - 2) for k in range(5)]
+    else:
+        dtype = DATA_TYPES[dst]
+        sample = every_code(dst) if dtype.bits <= 8 else random_codes(dst, 40, 5)
+        rest = (1 << (dtype.bits - 1)) - 1
+        numbers = []
+        for code in sample.tolist():
+            pair = [value_of(k, dst) for k in (code & rest, min((code & rest) + 1, rest))]
+            if all(not isinstance(magnitude, str) and magnitude < 2**1000 for _, magnitude in pair):
+                low, high = (float(magnitude) for _, magnitude in pair)
+                numbers += [low, (low + high) / 2, -(low + high) / 2]
+    with np.errstate(all="ignore"):
+        exact = np.array(numbers, np.float64).astype(DATA_TYPES[src].numpy)
+        around = np.concatenate([exact, np.nextafter(exact, exact.dtype.type(np.inf)), np.nextafter(exact, exact.dtype.type(-np.inf))])
+    return around.view(DATA_TYPES[src].bits_dtype)
+
+
+@pytest.mark.parametrize("by", BY)
+def test_minus_zero_is_kept_and_a_nan_becomes_no_integer(by: str) -> None:
+    zero, nan = np.array([0x80000000], np.uint32), np.array([0x7FC00001, 0xFF800001], np.uint32)
+    for dst, (exponent, mantissa, _) in FLOATS.items():
+        assert run(zero, "f32", dst, by=by) == 1 << (exponent + mantissa)
+    for dst in INTEGERS:
+        assert not run(nan, "f32", dst, by=by).any()
+        assert not run(zero, "f32", dst, by=by).any()
+
+
+@pytest.mark.parametrize("by", BY)
+def test_a_nan_keeps_its_sign_and_the_upper_bits_of_its_payload_and_becomes_quiet(by: str) -> None:
+    nans = np.array([0x7F812345, 0xFFA00000, 0x7FC00000, 0xFFFFFFFF], np.uint32)
+    assert run(nans, "f32", "bf16", by=by).tolist() == [0x7FC1, 0xFFE0, 0x7FC0, 0xFFFF]
+    assert run(nans, "f32", "f16", by=by).tolist() == [0x7E09, 0xFF00, 0x7E00, 0xFFFF]
+    assert run(nans, "f32", "f8_e5m2", by=by).tolist() == [0x7E, 0xFF, 0x7E, 0xFF]
+    assert run(nans, "f32", "f8_e4m3", by=by).tolist() == [0x7F, 0xFF, 0x7F, 0xFF]
+    assert run(nans, "f32", "f64", by=by).tolist() == [0x7FF82468A0000000, 0xFFFC000000000000, 0x7FF8000000000000, 0xFFFFFFFFE0000000]
+    assert run(np.array([0x7F81], np.uint16), "bf16", "f32", by=by) == 0x7FC10000
+
+
+@pytest.mark.parametrize("by", BY)
+def test_integers_become_integers_without_passing_through_floats(by: str) -> None:
+    codes = np.array([2**53 + 1, 2**63 - 1, -(2**63), -(2**31) - 1, 2**24 + 1, -129], np.int64).view(np.uint64)
+    assert run(codes, "s64", "s32", by=by).view(np.int32).tolist() == [2**31 - 1, 2**31 - 1, -(2**31), -(2**31), 2**24 + 1, -129]
+    assert run(codes, "s64", "s8", by=by).view(np.int8).tolist() == [127, 127, -128, -128, 127, -128]
+    assert run(np.array([2**24 + 1], np.uint32), "s32", "s64", by=by) == 2**24 + 1
+
+
+@pytest.mark.parametrize("by", BY)
+@pytest.mark.parametrize(("dst", "largest"), [("f16", 65504), ("bf16", None), ("f8_e5m2", 57344), ("f8_e4m3", 448), ("f4_e2m1", 6)])
+def test_saturation_makes_the_largest_number_of_all_beyond_it_and_keeps_nan(dst: str, largest: float | None, by: str) -> None:
+    x = np.array([1e38, -3e38, np.inf, -np.inf, np.nan, 1.0], np.float32)
+    dtype = DATA_TYPES[dst]
+    largest = float(np.array(0x7F7F, np.uint16).view(dtype.numpy)) if largest is None else largest
+    got = run(x.view(np.uint32), "f32", dst, reorder.Attr(saturate=True), by=by).view(dtype.numpy).astype(np.float32)
+    if dst == "bf16":
+        assert got[2:4].tolist() == [largest, -largest]
+    else:
+        assert got[:4].tolist() == [largest, -largest, largest, -largest]
+    assert got[5] == 1
+    assert np.isnan(got[4]) or dst == "f4_e2m1"
+
+
+@pytest.mark.parametrize("by", BY)
+@pytest.mark.parametrize("dst", ["f8_e5m2", "f8_e4m3"])
+def test_the_onednn_rounding_of_f8_goes_through_f16(dst: str, by: str) -> None:
+    codes = random_codes("f32", 30_000, 9)
+    attr = reorder.Attr(f8_rounding="onednn")
+    twice = run(codes, "f32", dst, attr, by=by)
+    half = run(codes, "f32", "f16", by="definition")
+    check(twice, run(half, "f16", dst, by="definition"), codes, ("f32", dst))
+    example = np.array([3328.073], np.float32).view(np.uint32)
+    assert run(example, "f32", "f8_e5m2", attr, by=by).view(DATA_TYPES["f8_e5m2"].numpy).astype(np.float32) == 3072
+    assert run(example, "f32", "f8_e5m2", by=by).view(DATA_TYPES["f8_e5m2"].numpy).astype(np.float32) == 3584

@@ -1,0 +1,111 @@
+from __future__ import annotations
+
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import reorder
+from memdesc import MemdescError, memory_desc
+
+
+def _weights(*dims: int, dtype: Any = np.float32) -> Any:
+    rng = np.random.default_rng(2)
+    return (rng.standard_normal(dims) * rng.uniform(0.01, 10, (dims[0], *(1,) * (len(dims) - 1)))).astype(dtype)
+
+
+def _error(w: Any, q: reorder.Quantized, **how: Any) -> Any:
+    back = reorder.dequantize(q.memory, q.scales, q.zero_points, **how)
+    return abs(back.numpy().astype(np.float64) - w.astype(np.float64))
+
+
+@pytest.mark.parametrize("desc", [None, "OIhw4i16o4i", "hwio", memory_desc((32, 17, 3, 2), "s8", "Ohwi8o")])
+@pytest.mark.parametrize("dtype", ["s8", "u8"])
+def test_each_channel_comes_back_within_half_a_step(dtype: str, desc: Any) -> None:
+    w = _weights(32, 17, 3, 2)
+    target = desc.with_dtype(dtype) if desc is not None and not isinstance(desc, str) else desc
+    q = reorder.quantize(w, dtype, axis=0, desc=target)
+    assert q.memory.desc.dtype.name == dtype
+    assert (q.scales.shape, q.zero_points.shape) == ((32,), (32,))
+    assert bool(q.zero_points.any()) == (dtype == "u8")
+    assert (_error(w, q, axis=0) <= q.scales[:, None, None, None] * 0.501).all()
+    q.memory.check_padding()
+    # a channel alone is what it is among others
+    alone = reorder.quantize(w[3:4], dtype, axis=0)
+    assert (alone.scales, alone.zero_points) == (q.scales[3], q.zero_points[3])
+    assert np.array_equal(alone.memory.numpy()[0], q.memory.numpy()[3])
+
+
+def test_symmetric_ranges_reach_the_largest_number_and_zero_is_exact() -> None:
+    w = np.array([[-2.0, 0.0, 1.0], [0.0, 0.0, 0.0], [5.0, 1.0, 0.0]], np.float32)
+    q = reorder.quantize(w, "s8", axis=0)
+    assert q.memory.numpy().tolist() == [[-127, 0, 64], [0, 0, 0], [127, 25, 0]]
+    assert q.scales.tolist() == np.array([2 / 127, 1, 5 / 127], np.float32).tolist()
+    u = reorder.quantize(w, "u8", axis=0)
+    assert (reorder.dequantize(u.memory, u.scales, u.zero_points, axis=0).numpy()[w == 0] == 0).all()
+    assert reorder.quantize(w, "u8", axis=0, symmetric=True).zero_points.tolist() == [0, 0, 0]
+    assert reorder.quantize(w, "s8", axis=0, symmetric=False).zero_points.any()
+
+
+def test_groups_along_the_last_two_dims_have_their_own_scales() -> None:
+    w = _weights(8, 64)
+    q = reorder.quantize(w, "u4", axis=(0, 1), groups=(1, 16))
+    assert q.scales.shape == (8, 4)
+    assert (_error(w, q, axis=(0, 1), groups=(1, 16)) <= np.repeat(q.scales, 16, 1) * 0.501).all()
+    assert q.memory.nbytes == 8 * 64 // 2
+
+
+@pytest.mark.parametrize("dtype", ["f8_e4m3", "f8_e5m2", "f4_e2m1", "s4"])
+@pytest.mark.parametrize("given", [np.float64, np.float16, ml_dtypes.bfloat16])
+def test_one_scale_for_all_uses_the_range_of_the_type(dtype: str, given: Any) -> None:
+    w = _weights(4, 33, dtype=given)
+    q = reorder.quantize(w, dtype)
+    assert q.scales.shape == ()
+    assert q.scales.dtype == (np.float64 if given is np.float64 else np.float32)
+    largest = float(abs(w.astype(np.float64)).max())
+    assert abs(_error(w, q) / largest).max() < {"f8_e4m3": 0.04, "f8_e5m2": 0.13, "f4_e2m1": 0.17, "s4": 0.08}[dtype]
+
+
+def test_a_memory_is_quantised_where_it_lies() -> None:
+    w = _weights(32, 16, 3, 3)
+    blocked = reorder.reorder(w, "OIhw16i16o")
+    q = reorder.quantize(blocked, "s8", 0, "OIhw4i16o4i")
+    assert np.array_equal(q.memory.numpy(), reorder.quantize(w, "s8", 0).memory.numpy())
+    again = reorder.dequantize(q.memory, q.scales, axis=0, desc="OIhw16i16o", dtype="bf16")
+    assert again.desc == memory_desc(w.shape, "bf16", "OIhw16i16o")
+
+
+def test_tensors_without_elements_are_quantised_to_such() -> None:
+    q = reorder.quantize(np.zeros((3, 0), np.float32), "s8", axis=0)
+    assert q.memory.numpy().shape == (3, 0)
+    assert q.scales.tolist() == [1, 1, 1]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((np.zeros((2, 3), np.int8), "s8"), "quantize takes floats of 16 bits or more, not s8"),
+        ((np.zeros((2, 3), np.float32), "f16"), "quantize makes s8, u8, s4, u4, f8 or f4, not f16"),
+        ((np.zeros((2, 3), np.float32), "s8", 2), r"axis 2 is none of the dims 0 to 1 of \(2, 3\)"),
+        ((np.array([[1, 2], [3, np.nan]], np.float32), "s8"), r"x\[1, 1\] is nan; only finite values"),
+    ],
+)
+def test_what_cannot_be_quantised_is_refused(arguments: Any, message: str) -> None:
+    with pytest.raises(MemdescError, match=message):
+        reorder.quantize(*arguments)
+
+
+def test_groups_that_do_not_fit_are_refused() -> None:
+    w = _weights(4, 6)
+    for groups, message in (
+        ((1, 4), r"a group of 4 needs b \(dim 1\) among the axes"),
+        ((2,), "must be two sizes"),
+        ((-1, 2), "must be two sizes"),
+    ):
+        with pytest.raises(MemdescError, match=message):
+            reorder.quantize(w, "s8", (0, 1), groups=groups)
+    with pytest.raises(MemdescError, match=r"a group of 2 needs a \(dim 0\) among the axes"):
+        reorder.quantize(w, "s8", 1, groups=(2, 2))
+    with pytest.raises(MemdescError, match="dequantize takes a Memory, not ndarray"):
+        reorder.dequantize(w, 1.0)
