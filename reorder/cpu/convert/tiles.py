@@ -124,6 +124,7 @@ def _counts(nodes: tuple[Node, ...], limit: int, *, straight: bool) -> dict[int,
     counts = _chain(nodes, 0, want)
     for k, count in _chain(nodes, 1, want).items():
         counts[k] = max(count, counts.get(k, 1))
+
     def count_data() -> int:
         return prod(min(count, nodes[k].valid) for k, count in counts.items())
 
