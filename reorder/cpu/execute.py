@@ -90,13 +90,17 @@ class PreparedReorder:
         bits = abs(key)
         nbytes = sum(box.size for box in tiles) * bits // 8
         # two 4-bit elements of one byte must not fall to two threads
-        is_serial = nbytes < _SERIAL_NBYTES or bits not in _WHOLE_BYTES
+        parts = self._count_parts(nbytes) if bits in _WHOLE_BYTES else 1
         end = (self.plan.src.layout.last + 1) * self.plan.src.dtype.bits // bits
         self.kernels += tuple(sorted({f"{KERNELS[choose(box).kernel]} {bits}-bit" for box in tiles} - {*self.kernels}))
         program, records = encode(tiles, end, is_far=self._src.min_nbytes + self._dst.min_nbytes > _FAR_NBYTES)
-        # a thread whose core is taken from it leaves parts to the others
-        parts = 1 if is_serial or self.threads == 1 else self.threads * max(1, min(_MAX_SHARES, nbytes // self.threads // _SHARE_NBYTES))
         return _Part(program, split(records, parts), self.threads, key, lookups)
+
+    def _count_parts(self, nbytes: int) -> int:
+        """Return into how many parts so many bytes are cut: several for each thread, since one may lose its core."""
+        if nbytes < _SERIAL_NBYTES or self.threads == 1:
+            return 1
+        return self.threads * max(1, min(_MAX_SHARES, nbytes // self.threads // _SHARE_NBYTES))
 
     def __call__(self, src: Any, dst: Any) -> None:
         """Reorder src into dst.

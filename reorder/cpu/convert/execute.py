@@ -65,13 +65,10 @@ class ConvertingReorder(PreparedReorder):
         return parts + self._moves(zeros)
 
     def _count(self, tiles: list[Tile]) -> int:
-        """Return how many threads share tiles."""
-        nbytes = sum(_size(tile) for tile in tiles) * max(self.plan.src.dtype.bits, self.plan.dst.dtype.bits) // 8
-        if nbytes < execute._SERIAL_NBYTES:  # noqa: SLF001 - what tests set to 0
-            return 1
+        """Return into how many parts tiles are shared."""
         if self.plan.dst.dtype.is_packed and not all(_owns_bytes(tile) for tile in tiles):
             return 1
-        return 1 if self.threads == 1 else self.threads * max(1, min(execute._MAX_SHARES, nbytes // self.threads // execute._SHARE_NBYTES))  # noqa: SLF001 - likewise
+        return self._count_parts(sum(_size(tile) for tile in tiles) * max(self.plan.src.dtype.bits, self.plan.dst.dtype.bits) // 8)
 
 
 def _size(tile: Tile) -> int:
@@ -133,14 +130,14 @@ class _Tiles:
     def __init__(self, owner: ConvertingReorder, tiles: list[Tile], parts: int) -> None:
         self._program, records = _encode(owner._recipe, tiles)  # noqa: SLF001 - of this module
         self._tasks, self._bounds = _share(records, parts)
-        self._shares = Shares(address_of(self._tasks), address_of(self._bounds), len(self._bounds) - 1, len(self._tasks))
+        self._shares = Shares(address_of(self._tasks), address_of(self._bounds), len(self._bounds) - 1, len(self._tasks), owner.threads)
         self._origin = np.zeros((1, len(tiles[0].offsets)), np.int64)
         self._recipe = owner._recipe  # noqa: SLF001 - it owns what the steps point to
 
     @property
     def direct(self) -> tuple[Any, tuple[int, ...]] | None:
         """The compiled walker, and what it takes behind two addresses, where there is nothing to share."""
-        tasks, _, parts, total = self._shares
+        tasks, _, parts, total, _ = self._shares
         return None if parts > 1 else (kernel(TILES), (address_of(self._program), tasks, 0, total, address_of(self._origin), 1))
 
     def run(self, src_at: int, dst_at: int, buffers: object) -> None:
@@ -159,7 +156,7 @@ class _Looked:
         # any point: elements are joined to wider ones only where all are whole
         self._program, records = _encode(self._recipe, tiles, np.ones((1, len(tiles[0].offsets)), np.int64))
         self._tasks, self._bounds = _share(records, 1)
-        self._shares = Shares(address_of(self._tasks), address_of(self._bounds), 1, len(self._tasks))
+        self._shares = Shares(address_of(self._tasks), address_of(self._bounds), 1, len(self._tasks), 1)
         self._lookups = lookups
 
     def run(self, src_at: int, dst_at: int, buffers: object) -> None:
