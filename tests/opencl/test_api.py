@@ -9,7 +9,7 @@ import pyopencl.array
 import pytest
 
 from memdesc import MemdescError, image_desc, memory_desc
-from reorder import Memory, opencl, reorder
+from reorder import Attr, Memory, opencl, reorder
 
 if TYPE_CHECKING:
     from tests.opencl.runtimes import Runtime
@@ -118,6 +118,18 @@ def _packed(queue: cl.CommandQueue, buffer: cl.Buffer, image: Any, desc: Any, ev
     event_chain = cl.enqueue_barrier(queue, wait_for=[done])
     del event_chain
     return packed, image
+
+
+def test_a_dtype_converts_into_and_out_of_images_and_scales_are_refused(runtime: Runtime) -> None:
+    image = image_desc(X.shape, "f32", "in_out_channel")
+    half = reorder(X, image, dtype="f16", queue=runtime.queue)
+    assert half.desc.dtype.name == "f16"
+    back = reorder(half, "nhwc", dtype="f32")
+    assert np.abs(host(back) - X).max() < 1e-3
+    with pytest.raises(MemdescError, match="on a device only f32 and f16 are converted, into or out of an image"):
+        reorder(X, "nhwc", dtype="s8", queue=runtime.queue)
+    with pytest.raises(MemdescError, match="scales and zero points are not supported on devices"):
+        reorder(X, "nhwc", attr=Attr(dst_scale=2.0), queue=runtime.queue)  # type: ignore[call-overload] # the mistake
 
 
 def test_zero_sizes_succeed_and_do_nothing(runtime: Runtime) -> None:

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from memdesc import MemdescError, image_desc, memory_desc
-from reorder import Memory, reorder
+from reorder import Attr, Memory, reorder
 
 X = np.arange(2 * 5 * 3 * 2, dtype=np.float32).reshape(2, 5, 3, 2) + 1
 IMAGE = image_desc(X.shape, "f32", "in_out_channel")
@@ -42,6 +42,15 @@ def test_pixels_lead_back_whatever_their_tails_and_pitch() -> None:
         back.check_padding()
     other = image_desc(X.shape, "f32", "in_out_height")
     assert reorder(pixels, other, src=IMAGE).tobytes() == reorder(X, other).tobytes()
+
+
+def test_pixels_are_converted_as_elements_are() -> None:
+    half = image_desc(X.shape, "f16", "in_out_channel")
+    pixels = reorder(X, half)
+    assert pixels.dtype == np.float16
+    assert pixels.tobytes() == reorder(X, IMAGE).astype(np.float16).tobytes() == reorder(X, IMAGE, dtype="f16").tobytes()
+    assert (reorder(pixels, "nhwc", src=half, dtype="f32").numpy() == X).all()
+    assert (reorder(X, IMAGE, attr=Attr(dst_scale=2.0)) == reorder(X, IMAGE) / 2).all()
 
 
 def test_what_are_no_pixels_of_the_image_is_refused() -> None:
