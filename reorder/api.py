@@ -169,10 +169,9 @@ def _prepare(plan: ReorderPlan, threads: int | None) -> Callable[[Any, Any], Non
     check_plan(plan)
     with importing:
         from reorder.cpu import PreparedReorder  # noqa: PLC0415 - numba is slow to load, and describing needs none
+        from reorder.cpu.convert.execute import ConvertingReorder, needs_tiles  # noqa: PLC0415 - likewise
 
-        if plan.converts:
-            from reorder.cpu.convert.execute import ConvertingReorder  # noqa: PLC0415 - likewise
-
+        if needs_tiles(plan):
             return ConvertingReorder(plan, threads)
 
     return PreparedReorder(plan, threads)
