@@ -10,7 +10,7 @@ from memdesc.build import layout_by_tag
 from memdesc.desc import MemoryDesc
 from memdesc.dtypes import DataType, data_type
 from memdesc.errors import MemdescError, shown
-from memdesc.ints import checked_ints
+from memdesc.ints import checked_int, checked_ints
 from memdesc.layout import dim_name
 from memdesc.names import resolve_image
 
@@ -69,6 +69,43 @@ class ImageDesc:
         pixel, lane = divmod(self.desc.offset(index), self.channels)
         y, x = divmod(pixel, self.width)
         return x, y, lane
+
+    def fits(self, max_width: int, max_height: int) -> bool:
+        """Whether a device whose images have at most so many pixels can hold the image.
+
+        Examples
+        --------
+        >>> import memdesc
+        >>> memdesc.image_desc((1, 512, 7, 145), "f16", "in_out_channel").fits(16384, 16384)
+        False
+        """
+        return self.width <= checked_int("max_width", max_width) and self.height <= checked_int("max_height", max_height)
+
+    def check_size(self, max_width: int, max_height: int, where: str = "") -> None:
+        """Refuse an image that is too large for a device.
+
+        Parameters
+        ----------
+        max_width, max_height : int
+            In pixels; OpenCL's ``CL_DEVICE_IMAGE2D_MAX_WIDTH`` and ``_HEIGHT``.
+        where : str
+            What the message says of the device.
+
+        Raises
+        ------
+        MemdescError
+            With the direction at fault, its size and the limit.
+        """
+        if self.fits(max_width, max_height):
+            return
+        over = [
+            f"{name} {size} is more than the {most} pixels allowed"
+            for name, size, most in (("width", self.width, max_width), ("height", self.height, max_height))
+            if size > most
+        ]
+        size = f"{self.width} x {self.height} pixels"
+        msg = f"{self!r} is {size}: {' and '.join(over)}{where and f' {where}'}; split a dim, or use a buffer of .desc"
+        raise MemdescError(msg)
 
     def __repr__(self) -> str:
         return f"image_desc({self.dims}, '{self.dtype}', {self.name!r})"

@@ -1,5 +1,8 @@
 """Move tensors between any two layouts that memdesc describes."""
 
+from importlib import import_module
+from typing import TYPE_CHECKING
+
 from reorder.api import execute, prepare, reorder
 from reorder.attr import Attr
 from reorder.files import load, save
@@ -10,6 +13,9 @@ from reorder.plan import ReorderPlan, plan_reorder
 from reorder.quantize import Quantized, dequantize, quantize
 from reorder.reference import execute_reference
 from reorder.runtime import RuntimePlan, plan_runtime
+
+if TYPE_CHECKING:
+    from reorder import opencl
 
 __all__ = [
     "Attr",
@@ -24,6 +30,7 @@ __all__ = [
     "execute",
     "execute_reference",
     "load",
+    "opencl",
     "plan_reorder",
     "plan_runtime",
     "prepare",
@@ -32,3 +39,12 @@ __all__ = [
     "save",
     "use_threads",
 ]
+
+if not TYPE_CHECKING:
+
+    def __getattr__(name):  # noqa: ANN001, ANN202 - of a module; type checkers read the import above
+        # pyopencl takes a tenth of a second to load, so it waits until it is asked for
+        if name == "opencl":
+            return import_module("reorder.opencl")
+        msg = f"module 'reorder' has no attribute {name!r}"
+        raise AttributeError(msg)

@@ -3,66 +3,134 @@
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
-import numpy as np
-
-from memdesc import FormatTag, MemdescError, MemoryDesc, array_desc, data_type, memory_desc
-from memdesc.errors import shown
-from memdesc.names import resolve
+from memdesc import FormatTag, ImageDesc, MemdescError, MemoryDesc, image_desc, memory_desc
 from reorder.forks import importing
 from reorder.limits import current_limit
 from reorder.memory import Memory
+from reorder.pixels import from_pixels, to_pixels
 from reorder.plan import plan_reorder
 from reorder.reach import check_plan
-from reorder.tables import pack
+from reorder.sources import as_memory
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    import pyopencl as cl
     from numpy.typing import NDArray
+    from pyopencl.array import Array
 
     from reorder.attr import Attr
+    from reorder.opencl import DeviceMemory
     from reorder.plan import ReorderPlan
+
+    OnDevice = cl.Buffer | cl.Image | Array | DeviceMemory
 
 __all__ = ["execute", "prepare", "reorder"]
 
 
-def reorder(  # noqa: PLR0913 - what it takes is named by keyword
+@overload
+def reorder(
     x: Memory | NDArray[Any],
     dst: str | FormatTag | MemoryDesc | None = None,
     *,
-    src: str | FormatTag | MemoryDesc | None = None,
+    src: str | FormatTag | MemoryDesc | ImageDesc | None = None,
     dtype: Any = None,
     attr: Attr | None = None,
     out: Memory | None = None,
     threads: int | None = None,
-) -> Memory:
+    queue: None = None,
+) -> Memory: ...
+@overload
+def reorder(
+    x: Memory | NDArray[Any],
+    dst: ImageDesc,
+    *,
+    src: str | FormatTag | MemoryDesc | ImageDesc | None = None,
+    dtype: Any = None,
+    attr: Attr | None = None,
+    out: None = None,
+    threads: int | None = None,
+    queue: None = None,
+) -> NDArray[Any]: ...
+@overload
+def reorder(
+    x: Memory | NDArray[Any] | OnDevice,
+    dst: str | FormatTag | MemoryDesc | ImageDesc | None = None,
+    *,
+    src: str | FormatTag | MemoryDesc | ImageDesc | None = None,
+    dtype: Any = None,
+    attr: None = None,
+    out: OnDevice | None = None,
+    threads: None = None,
+    queue: cl.CommandQueue,
+) -> DeviceMemory: ...
+@overload
+def reorder(
+    x: Array | DeviceMemory,
+    dst: str | FormatTag | MemoryDesc | ImageDesc | None = None,
+    *,
+    src: str | FormatTag | MemoryDesc | ImageDesc | None = None,
+    dtype: Any = None,
+    attr: None = None,
+    out: OnDevice | None = None,
+    threads: None = None,
+    queue: None = None,
+) -> DeviceMemory: ...
+@overload
+def reorder(
+    x: Memory | NDArray[Any] | OnDevice,
+    dst: str | FormatTag | MemoryDesc | ImageDesc | None = None,
+    *,
+    src: str | FormatTag | MemoryDesc | ImageDesc | None = None,
+    dtype: Any = None,
+    attr: None = None,
+    out: Array | DeviceMemory,
+    threads: None = None,
+    queue: None = None,
+) -> DeviceMemory: ...
+def reorder(  # noqa: PLR0913 - all but the first two are named
+    x: Memory | NDArray[Any] | OnDevice,
+    dst: str | FormatTag | MemoryDesc | ImageDesc | None = None,
+    *,
+    src: str | FormatTag | MemoryDesc | ImageDesc | None = None,
+    dtype: Any = None,
+    attr: Attr | None = None,
+    out: Memory | OnDevice | None = None,
+    threads: int | None = None,
+    queue: cl.CommandQueue | None = None,
+) -> Memory | NDArray[Any] | DeviceMemory:
     """Move a tensor into another layout, or data type, or both.
 
     Parameters
     ----------
-    x : Memory or ndarray
-        The tensor. The axes of an ndarray are its logical dims, with any strides.
-    dst : str, FormatTag or MemoryDesc, optional
+    x : Memory or ndarray, or a device object
+        The tensor. The axes of an ndarray are its logical dims, with any strides. A
+        pyopencl Buffer, Array or Image, or a DeviceMemory, is reordered on its device.
+    dst : str, FormatTag, MemoryDesc or ImageDesc, optional
         The layout to move into; by default that of `out`.
-    src : str, FormatTag or MemoryDesc, optional
+    src : str, FormatTag, MemoryDesc or ImageDesc, optional
         For an ndarray whose axes are in memory order: the layout they spell, such as
-        ``"nhwc"``. With a MemoryDesc, x is a raw buffer that it describes.
+        ``"nhwc"``. With a MemoryDesc, x is a raw buffer that it describes; with an
+        ImageDesc, its pixels as an array of shape (height, width, channels).
     dtype : DataType, str or numpy dtype, optional
         What to convert to; by default that of dst or `out`, else that of x.
     attr : Attr, optional
-        Scales, zero points, accumulation into `out`.
-    out : Memory, optional
+        Scales, zero points, accumulation into `out`; on the CPU only.
+    out : Memory or device object, optional
         Where the result goes; by default new memory.
     threads : int, optional
         At most so many threads; by default the limit of `use_threads`, or all that
         numba may use.
+    queue : pyopencl.CommandQueue, optional
+        Where to reorder on an OpenCL device.
 
     Returns
     -------
-    Memory
-        `out`, or new memory. Its padding is zero.
+    Memory, ndarray or DeviceMemory
+        `out`, or new memory. Its padding is zero. On the CPU an image comes as its pixels,
+        of shape (height, width, channels); on a device, as a `reorder.opencl.DeviceMemory`.
 
     Raises
     ------
@@ -81,9 +149,19 @@ def reorder(  # noqa: PLR0913 - what it takes is named by keyword
     >>> reorder.reorder(m, "nhwc", dtype="s8", attr=reorder.Attr(dst_scale=1 / 127)).desc.dtype
     data_type('s8')
     """
-    source = _source(x, src)
+    if queue is not None or _is_on_device(x) or _is_on_device(out):
+        from reorder.opencl import reorder_on_device  # noqa: PLC0415 - describing and the CPU need no pyopencl
+
+        return reorder_on_device(x, dst, src=src, dtype=dtype, attr=attr, out=out, queue=queue)
+    source = from_pixels(x, src) if isinstance(src, ImageDesc) else as_memory(x, src)
+    if isinstance(dst, ImageDesc):
+        if out is not None:
+            msg = "out takes no image in host memory; leave it out, or give out=Memory(image_desc.desc) and no dst"
+            raise MemdescError(msg)
+        dst = dst if dtype is None else image_desc(dst.dims, dtype, dst.name)
+        return to_pixels(reorder(source, dst.desc, attr=attr, threads=threads), dst)
     if out is not None and not isinstance(out, Memory):
-        msg = f"out must be a Memory, not {type(out).__name__}; wrap a buffer: Memory(desc, buffer)"  # type: ignore[unreachable] # callers without types
+        msg = f"out must be a Memory, not {type(out).__name__}; wrap a buffer: Memory(desc, buffer)"
         raise MemdescError(msg)
     if dst is None:
         if out is None:
@@ -106,6 +184,12 @@ def reorder(  # noqa: PLR0913 - what it takes is named by keyword
         out = Memory(desc)
     execute(plan, source.data, out.data, threads)
     return out
+
+
+def _is_on_device(memory: Any) -> bool:
+    """Whether an object is pyopencl's, or a DeviceMemory; neither is loaded to find out."""
+    rooms = (base.__module__ for base in type(memory).__mro__)
+    return any(room.partition(".")[0] == "pyopencl" or room.startswith("reorder.opencl.") for room in rooms)
 
 
 def execute(plan: ReorderPlan, src: Any, dst: Any, threads: int | None = None) -> None:
@@ -175,58 +259,3 @@ def _prepare(plan: ReorderPlan, threads: int | None) -> Callable[[Any, Any], Non
             return ConvertingReorder(plan, threads)
 
     return PreparedReorder(plan, threads)
-
-
-def _source(x: Any, src: str | FormatTag | MemoryDesc | None) -> Memory:
-    """Return a tensor as memory, without copying but for unpacked 4-bit elements."""
-    if isinstance(x, Memory):
-        if src is not None:
-            msg = "src describes an ndarray; a Memory has its own descriptor"
-            raise MemdescError(msg)
-        return x
-    if isinstance(src, MemoryDesc):
-        return Memory(src, x, zero_pad=False)
-    if not isinstance(x, np.ndarray):
-        msg = f"x must be a numpy array or a Memory, not {type(x).__name__}; for raw bytes give src=, a MemoryDesc"
-        raise MemdescError(msg)
-    x = np.asarray(x)  # a matrix has two axes whatever is asked of it
-    if src is not None:
-        x = _logical(x, src)
-    if data_type(x.dtype).is_packed:
-        packed = Memory(memory_desc(x.shape, x.dtype))
-        bits = np.zeros(2 * packed.nbytes, np.uint8)
-        bits[: x.size] = np.ascontiguousarray(x).view(np.uint8).reshape(-1) & 15
-        pack(bits, packed.data, packed.desc)
-        return packed
-    desc = array_desc(x)
-    x = x.view(desc.dtype.bits_dtype)  # numpy does not know all types of ml_dtypes by their letters
-    # the memory from the lowest address that x touches; its bytes in between are not read
-    lowest = x[tuple(slice(-1 if step < 0 else 0, None) if size else slice(None) for size, step in zip(x.shape, x.strides, strict=True))]
-    count = desc.layout.last + 1 if desc.nelems else 0
-    return Memory(desc, np.lib.stride_tricks.as_strided(lowest, (count,), (x.itemsize,), writeable=False), zero_pad=False)
-
-
-def _logical(x: NDArray[Any], src: str | FormatTag) -> NDArray[Any]:
-    """Return a view, or for blocked layouts a copy, whose axes are the logical dims."""
-    if not isinstance(src, str | FormatTag):
-        msg = f"src must be a name, a FormatTag or a MemoryDesc, not {shown(src)}"  # type: ignore[unreachable] # callers without types
-        raise MemdescError(msg)
-    tag = src if isinstance(src, FormatTag) else resolve(src, (), data_type(x.dtype).bits)
-    if x.ndim != len(tag.digits):
-        msg = (
-            f"src '{src}' spells {len(tag.digits)} axes in memory order, but x has {x.ndim}: {x.shape}; "
-            f"for a flat buffer give src=memory_desc(dims, dtype, '{src}')"
-        )
-        raise MemdescError(msg)
-    for digit, size in zip(tag.digits, x.shape, strict=True):
-        if digit.extent and digit.extent != size:
-            msg = f"src '{src}' has a block of {digit.extent}, but that axis of x has {size}: {x.shape}"
-            raise MemdescError(msg)
-    if any(len(dims) > 1 for dims in tag.axes):
-        msg = f"src '{src}' cuts several dims as one index, whose sizes x does not tell; give src=, a MemoryDesc"
-        raise MemdescError(msg)
-    order = sorted(range(x.ndim), key=lambda k: (tag.digits[k].axis, -tag.digits[k].step))
-    sizes = [1] * len(tag.axes)
-    for digit, size in zip(tag.digits, x.shape, strict=True):
-        sizes[digit.axis] *= size
-    return x.transpose(order).reshape(sizes)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from memdesc import MemoryDesc
 
-__all__ = ["BufferCheck", "address_of", "check_disjoint", "flat_bytes"]
+__all__ = ["BufferCheck", "address_of", "are_apart", "check_disjoint", "flat_bytes"]
 
 
 def flat_bytes(buffer: Any, desc: MemoryDesc, side: str, *, write: bool) -> NDArray[np.uint8]:
@@ -117,10 +117,19 @@ def check_disjoint(src: NDArray[Any], src_desc: MemoryDesc, dst: NDArray[Any], d
         equal and start at the same byte.
     """
     apart = address_of(dst) - address_of(src)
+    if (apart == 0 and src_desc == dst_desc) or are_apart(src_desc, dst_desc, apart):
+        return
+    msg = (
+        f"src and dst share memory: {src_desc.min_nbytes} bytes at {address_of(src):#x} and {dst_desc.min_nbytes} at "
+        f"{address_of(dst):#x}, and dst would overwrite what is still to be read; reorder into another buffer"
+    )
+    raise OverlapError(msg)
+
+
+def are_apart(src_desc: MemoryDesc, dst_desc: MemoryDesc, apart: int) -> bool:
+    """Whether bounded work proves that two descriptors touch no common byte, dst's buffer starting `apart` bytes behind src's."""
     if apart >= src_desc.min_nbytes or -apart >= dst_desc.min_nbytes:
-        return
-    if apart == 0 and src_desc == dst_desc:
-        return
+        return True
     # in 4-bit elements everywhere, so that one proof serves all widths
     own, other = src_desc.dtype.bits // 4, dst_desc.dtype.bits // 4
     terms = [Term(b.stride * own, 0, b.extent - 1) for b in src_desc.blocks if b.extent > 1 and b.stride]
@@ -128,12 +137,6 @@ def check_disjoint(src: NDArray[Any], src_desc: MemoryDesc, dst: NDArray[Any], d
     # where inside two elements the shared half byte may lie; halves share a byte
     terms.append(Term(1, -max(other - 1, 1), max(own - 1, 1)))
     try:
-        is_apart = solve(terms, 2 * apart + dst_desc.offset0 * other - src_desc.offset0 * own) is None
+        return solve(terms, 2 * apart + dst_desc.offset0 * other - src_desc.offset0 * own) is None
     except SearchLimitError:
-        is_apart = False
-    if not is_apart:
-        msg = (
-            f"src and dst share memory: {src_desc.min_nbytes} bytes at {address_of(src):#x} and {dst_desc.min_nbytes} at "
-            f"{address_of(dst):#x}, and dst would overwrite what is still to be read; reorder into another buffer"
-        )
-        raise OverlapError(msg)
+        return False

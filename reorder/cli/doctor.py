@@ -12,6 +12,8 @@ from reorder.cli.command import Command, Facts
 if TYPE_CHECKING:
     import argparse
 
+    from reorder.opencl import Device
+
 __all__ = ["COMMAND"]
 
 
@@ -34,7 +36,28 @@ def _run(_options: argparse.Namespace) -> tuple[Facts, int]:
         "threads": count_threads(),
         "kernel_cache": folder or "none: no folder can be written, so each process compiles anew; set NUMBA_CACHE_DIR to one",
     }
-    return facts, 0
+    return facts | _opencl(), 0
 
 
-COMMAND = Command("doctor", "Report versions, threads and the cache of compiled kernels.", "doctor", _add_arguments, _run)
+def _opencl() -> Facts:
+    """Try every OpenCL device, and say what to do about those that fail."""
+    try:
+        from reorder.opencl import devices, loader_report  # noqa: PLC0415 - only doctor asks
+    except ImportError as error:
+        return {"opencl": f"pyopencl does not load ({error}): pip install --force-reinstall pyopencl"}
+    found = devices()
+    lines = [
+        f"{device.name} ({device.platform}, {device.version}): "
+        + (f"fails: {device.problem}; {device.mend}" if device.problem else _abilities(device))
+        for device in found
+    ]
+    none = "none: on x86-64 Linux pip install 'memdesc[opencl-cpu]' brings a runtime that works on the CPU"
+    return {"opencl_runtimes": loader_report() or ["none found"], "opencl_devices": lines or [none]}
+
+
+def _abilities(device: Device) -> str:
+    images = f"images up to {device.max_width} x {device.max_height}" if device.has_images else "no images, buffers only"
+    return f"works, {images}"
+
+
+COMMAND = Command("doctor", "Report versions, threads, compiled kernels, OpenCL devices.", "doctor", _add_arguments, _run)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from memdesc import NotBlockedError
+from memdesc.inverse import index_at
 
 if TYPE_CHECKING:
     from memdesc import ImageDesc, MemoryDesc
@@ -12,6 +13,9 @@ if TYPE_CHECKING:
 __all__ = ["Facts", "desc_facts", "image_facts", "lines"]
 
 Facts = dict[str, Any]
+
+# pixels of an image
+_SHOWN = 4
 
 
 def desc_facts(desc: MemoryDesc) -> Facts:
@@ -42,7 +46,18 @@ def image_facts(image: ImageDesc) -> Facts:
         "channels": image.channels,
         "bytes": image.nbytes,
         "padding_overhead": round(image.desc.padding_overhead, 4),
+        "first_pixels": [{"pixel": f"{x}, 0", "holds": _lanes(image, x)} for x in range(min(image.width, _SHOWN))],
     }
+
+
+def _lanes(image: ImageDesc, x: int) -> str:
+    """Return what the lanes of a pixel of the first row hold: logical indices, or 0 behind the dims."""
+    indices = [index_at(image.desc.layout, x * image.channels + lane) for lane in range(image.channels)]
+    return " ".join(str(index) if index and _is_inside(index, image.dims) else "0" for index in indices)
+
+
+def _is_inside(index: tuple[int, ...], dims: tuple[int, ...]) -> bool:
+    return all(i < size for i, size in zip(index, dims, strict=True))
 
 
 def lines(facts: Facts) -> list[str]:

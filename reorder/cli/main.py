@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING
 
 import memdesc
 from memdesc import MemdescError
-from reorder.cli import bench, check, doctor, reorder, show
+from reorder.cli import bench, check, doctor, pack, reorder, show
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
 __all__ = ["main"]
 
-_COMMANDS = (show.COMMAND, reorder.COMMAND, check.COMMAND, bench.COMMAND, doctor.COMMAND)
+_COMMANDS = (show.COMMAND, reorder.COMMAND, pack.COMMAND, check.COMMAND, bench.COMMAND, doctor.COMMAND)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

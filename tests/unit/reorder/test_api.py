@@ -68,7 +68,7 @@ def test_src_may_describe_a_raw_buffer() -> None:
     desc = memory_desc((1, 3, 2, 2), "f32", "nChw8c")
     x = cube(1, 3, 2, 2)
     raw = reorder.reorder(x, desc).data.tobytes()
-    assert np.array_equal(reorder.reorder(raw, "nchw", src=desc).numpy(), x)  # type: ignore[arg-type] # bytes are a buffer
+    assert np.array_equal(reorder.reorder(raw, "nchw", src=desc).numpy(), x)  # type: ignore[call-overload] # bytes are a buffer
 
 
 def test_a_result_goes_into_out_which_is_returned() -> None:
@@ -83,11 +83,11 @@ def test_a_caller_who_asks_for_nothing_or_the_wrong_thing_is_told() -> None:
     with pytest.raises(MemdescError, match="give dst, the layout to move into, or out"):
         reorder.reorder(cube(2, 3))
     with pytest.raises(MemdescError, match="out must be a Memory, not ndarray"):
-        reorder.reorder(cube(2, 3), out=cube(2, 3))  # type: ignore[arg-type] # what a caller might pass
+        reorder.reorder(cube(2, 3), out=cube(2, 3))  # type: ignore[call-overload] # what a caller might pass
     with pytest.raises(MemdescError, match="a Memory has its own descriptor"):
         reorder.reorder(reorder.reorder(cube(2, 3), "ab"), "ba", src="ab")
     with pytest.raises(MemdescError, match="not list; for raw bytes give src="):
-        reorder.reorder([1.0], "a")  # type: ignore[arg-type] # what a caller might pass
+        reorder.reorder([1.0], "a")  # type: ignore[call-overload] # what a caller might pass
     with pytest.raises(MemdescError, match="0 sizes; a descriptor has 1 to 12"):
         reorder.reorder(np.zeros(()), "a")
 

@@ -129,7 +129,7 @@ def test_bad_input_is_one_line_on_stderr_and_exit_code_2(tensor: tuple[str, str]
 
 
 def test_the_command_is_installed_and_its_help_shows_an_example() -> None:
-    for command in ("show", "reorder", "check", "doctor"):
+    for command in ("show", "reorder", "pack", "check", "doctor"):
         ran = subprocess.run([sys.executable, "-m", "reorder.cli", command, "--help"], capture_output=True, text=True, check=True)
         assert f"example: memdesc {command}" in ran.stdout
 

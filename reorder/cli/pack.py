@@ -1,0 +1,52 @@
+"""`memdesc pack`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import memdesc
+from reorder.api import reorder
+from reorder.cli.command import Command, Facts
+from reorder.cli.facts import image_facts
+from reorder.files import load, save
+from reorder.memory import Memory
+from reorder.sources import as_memory
+
+if TYPE_CHECKING:
+    import argparse
+
+__all__ = ["COMMAND"]
+
+
+def _add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("src", help="a .npy; if a descriptor lies beside it, it is read as that says")
+    parser.add_argument("dst", help="the .npy to write: the pixels, of shape (height, width, channels)")
+    parser.add_argument("--as", dest="image", required=True, metavar="TYPE", help="image type, such as conv2d_filter")
+    parser.add_argument(
+        "--from", dest="tag", metavar="TAG", help="order of the axes of the array, such as nhwc, if they are not its logical dims"
+    )
+    parser.add_argument("--dtype", help="what the array holds where .npy cannot say it")
+    parser.add_argument("--max-size", metavar="WxH", help="largest image of the device, such as 16384x16384; a larger one is refused")
+
+
+def _run(options: argparse.Namespace) -> tuple[Facts, int]:
+    memory = as_memory(load(options.src, options.dtype), options.tag)
+    image = memdesc.image_desc(memory.desc.dims, memory.desc.dtype, options.image)
+    if options.max_size is not None:
+        image.check_size(*_size_of(options.max_size))
+    pixels = reorder(memory, image)
+    save(options.dst, Memory(memdesc.memory_desc(pixels.shape, image.dtype), pixels))
+    return {"wrote": options.dst, **image_facts(image)}, 0
+
+
+def _size_of(text: str) -> tuple[int, int]:
+    width, cross, height = text.partition("x")
+    if not (cross and width.isdecimal() and height.isdecimal()):
+        msg = f"--max-size {text!r} is no width and height, such as 16384x16384"
+        raise memdesc.MemdescError(msg)
+    return int(width), int(height)
+
+
+COMMAND = Command(
+    "pack", "Pack a .npy into the pixels of an OpenCL image.", "pack weights.npy image.npy --as conv2d_filter", _add_arguments, _run
+)

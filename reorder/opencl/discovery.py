@@ -1,0 +1,162 @@
+"""Every OpenCL device of the machine, whether it works, and what to do if not."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from threading import Lock
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyopencl as cl
+
+from memdesc import MemdescError
+from reorder.opencl.icds import VARIABLE, find_icds
+from reorder.opencl.programs import build
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+__all__ = ["Device", "devices", "loader_report"]
+
+_TRIAL = """__kernel void trial(__global int *out) {
+    out[get_global_id(0)] = (int)get_global_id(0) + 1;
+}"""
+_TRIAL_ITEMS = 16
+_lock = Lock()
+
+
+@dataclass(frozen=True, slots=True)
+class Device:
+    """A device and what it can do.
+
+    Parameters
+    ----------
+    device : pyopencl.Device
+        For `pyopencl.Context([device])`.
+    name, platform, version : str
+        As the runtime says.
+    has_images : bool
+        Whether it has images.
+    max_width, max_height : int
+        Largest image, in pixels.
+    problem : str
+        What is wrong; empty if a small program was built and ran.
+    mend : str
+        What to do about it.
+    """
+
+    device: cl.Device
+    name: str
+    platform: str
+    version: str
+    has_images: bool
+    max_width: int
+    max_height: int
+    problem: str = ""
+    mend: str = ""
+
+    @property
+    def works(self) -> bool:
+        """Whether a small program was built and ran."""
+        return not self.problem
+
+
+def devices() -> tuple[Device, ...]:
+    """Return every OpenCL device of the machine; on each a small program is tried.
+
+    Runtimes are found without settings: the system's, those that pip and conda brought, and
+    libraries without an ICD file. If `OCL_ICD_VENDORS` is set, it alone decides. The loader
+    asks once: in a process that used pyopencl before, the devices are those found then.
+
+    Examples
+    --------
+    >>> from reorder import opencl
+    >>> usable = [d.device for d in opencl.devices() if d.works]
+    """
+    return tuple(_tried(device) for platform in _platforms() for device in _devices_of(platform))
+
+
+def loader_report() -> list[str]:
+    """Return a line for each runtime found, with what had to be mended to load it."""
+    if VARIABLE in os.environ:
+        return [f"{VARIABLE}={os.environ[VARIABLE]} is set, so it alone decides"]
+    return [f"{icd.source}: {icd.library or 'unusable'}{icd.note and f' ({icd.note})'}" for icd in find_icds()]
+
+
+def _platforms() -> list[cl.Platform]:
+    """Return the platforms; the loader reads its folder at the first call in a process."""
+    with _lock:
+        if VARIABLE in os.environ:
+            return _asked()
+        with tempfile.TemporaryDirectory(prefix="opencl-icds-") as folder:
+            libraries = dict.fromkeys(icd.library for icd in find_icds() if icd.library)
+            for k, library in enumerate(libraries):
+                (Path(folder) / f"{k}.icd").write_text(f"{library}\n", encoding="utf-8")
+            if not libraries:
+                return _asked()
+            os.environ[VARIABLE] = folder
+            try:
+                return _asked()
+            finally:
+                del os.environ[VARIABLE]
+
+
+def _asked() -> list[cl.Platform]:
+    try:
+        return list(cl.get_platforms())
+    except cl.Error:  # the loader calls it an error when there is none
+        return []
+
+
+def _devices_of(platform: cl.Platform) -> Iterator[cl.Device]:
+    try:
+        yield from platform.get_devices()
+    except cl.Error:  # a platform without devices
+        return
+
+
+def _tried(device: cl.Device) -> Device:
+    problem = _problem_of(device)
+    return Device(
+        device,
+        device.name.strip(),
+        device.platform.name.strip(),
+        device.version.strip(),
+        bool(device.image_support),
+        device.image2d_max_width if device.image_support else 0,
+        device.image2d_max_height if device.image_support else 0,
+        problem,
+        _mend_of(problem),
+    )
+
+
+def _problem_of(device: cl.Device) -> str:
+    """Build and run a small program; return what goes wrong."""
+    try:
+        context = cl.Context([device])
+        queue = cl.CommandQueue(context)
+        kernel = build(context, _TRIAL, "trial")
+        out = np.zeros(_TRIAL_ITEMS, np.int32)
+        buffer = cl.Buffer(context, cl.mem_flags.WRITE_ONLY, out.nbytes)
+        kernel.set_arg(0, buffer)
+        cl.enqueue_nd_range_kernel(queue, kernel, (_TRIAL_ITEMS,), None)
+        cl.enqueue_copy(queue, out, buffer)
+    except (MemdescError, cl.Error) as error:
+        return " ".join(str(error).split())
+    if out.tolist() != list(range(1, _TRIAL_ITEMS + 1)):
+        return f"a kernel that counts to {_TRIAL_ITEMS} wrote {out.tolist()}"
+    return ""
+
+
+def _mend_of(problem: str) -> str:
+    if not problem:
+        return ""
+    if "unknown target CPU" in problem:
+        return (
+            "this PoCL is too old for the processor: pip uninstall pocl-binary-distribution, and install the system's "
+            "(apt install pocl-opencl-icd) or pip install 'memdesc[opencl-cpu]'"
+        )
+    return "update or reinstall the runtime; on x86-64 Linux pip install 'memdesc[opencl-cpu]' brings one that runs on the CPU"

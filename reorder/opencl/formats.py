@@ -1,0 +1,112 @@
+"""Data types as image formats: which channel types hold a lane, and what kernels call it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pyopencl as cl
+from pyopencl.tools import first_arg_dependent_memoize
+
+from memdesc import MemdescError
+from memdesc.errors import shown
+
+if TYPE_CHECKING:
+    from memdesc import DataType, ImageDesc
+
+__all__ = ["channel_type_of", "check_format", "check_size", "image_format", "lane_element"]
+
+# dtype of a lane -> channel types that hold it, the default first. MACE keeps 8-bit data in
+# lanes of 32 bits; clDNN reads `image_2d_rgba` as fractions of 255.
+_CHANNEL_TYPES = {
+    "f32": ("FLOAT",),
+    "f16": ("HALF_FLOAT",),
+    "s32": ("SIGNED_INT32",),
+    "s8": ("SIGNED_INT8", "SIGNED_INT32"),
+    "u8": ("UNSIGNED_INT8", "UNSIGNED_INT32", "UNORM_INT8"),
+}
+_ORDERS = {4: "RGBA", 1: "R"}
+
+
+def image_format(image: ImageDesc, channel_type: int | str | None = None) -> cl.ImageFormat:
+    """Return the format of an image.
+
+    Parameters
+    ----------
+    image : ImageDesc
+        What it holds.
+    channel_type : int or str, optional
+        One of `pyopencl.channel_type`, or its name; by default that of the dtype.
+
+    Raises
+    ------
+    MemdescError
+        If no image holds the dtype, or not in these channels.
+    """
+    names = _legal(image.dtype)
+    if channel_type is None:
+        name = names[0]
+    else:
+        name = channel_type if isinstance(channel_type, str) else _name_of(cl.channel_type, channel_type)
+        if name not in names:
+            msg = f"channel_type {shown(channel_type)} ({name}) holds no {image.dtype}; legal are {', '.join(names)}"
+            raise MemdescError(msg)
+    return cl.ImageFormat(getattr(cl.channel_order, _ORDERS[image.channels]), getattr(cl.channel_type, name))
+
+
+def channel_type_of(image: ImageDesc, found: cl.ImageFormat, side: str) -> str:
+    """Return the channel type of an image that a caller passes.
+
+    Raises
+    ------
+    MemdescError
+        If its format is none that holds the descriptor.
+    """
+    names = _legal(image.dtype)
+    order, name = _name_of(cl.channel_order, found.channel_order), _name_of(cl.channel_type, found.channel_data_type)
+    if order != _ORDERS[image.channels] or name not in names:
+        legal = " or ".join(f"{_ORDERS[image.channels]} {legal}" for legal in names)
+        msg = f"{side} is an image of {order} {name}, but {image!r} needs {legal}"
+        raise MemdescError(msg)
+    return name
+
+
+def lane_element(dtype: DataType, channel_type: str) -> str:
+    """Return what kernels call a lane, and an element beside it in a buffer."""
+    return "unorm8" if channel_type == "UNORM_INT8" else dtype.name
+
+
+def check_format(context: cl.Context, form: cl.ImageFormat) -> None:
+    """Refuse a format that no device of a context supports for reading and writing by kernels."""
+    if (form.channel_order, form.channel_data_type) not in _supported(context):
+        order, name = _name_of(cl.channel_order, form.channel_order), _name_of(cl.channel_type, form.channel_data_type)
+        msg = f"the devices of the context have no images of {order} {name}; use another dtype or channel_type, or a buffer of .desc"
+        raise MemdescError(msg)
+
+
+def check_size(image: ImageDesc, device: cl.Device) -> None:
+    """Refuse an image that a device cannot hold, or a device without images."""
+    name = device.name.strip()
+    if not device.image_support:
+        msg = f"device {name!r} has no images; reorder into a buffer of image.desc instead, the same pixels row by row"
+        raise MemdescError(msg)
+    image.check_size(device.image2d_max_width, device.image2d_max_height, f"on device {name!r}")
+
+
+def _legal(dtype: DataType) -> tuple[str, ...]:
+    if dtype.name not in _CHANNEL_TYPES:
+        msg = f"OpenCL has no image of {dtype} lanes; images hold {', '.join(_CHANNEL_TYPES)}"
+        raise MemdescError(msg)
+    return _CHANNEL_TYPES[dtype.name]
+
+
+def _name_of(kind: type, value: int) -> str:
+    return next(
+        (name for name in vars(kind) if name.isupper() and getattr(kind, name) == value), hex(value) if isinstance(value, int) else "?"
+    )
+
+
+@first_arg_dependent_memoize
+def _supported(context: cl.Context) -> frozenset[tuple[int, int]]:
+    flags = cl.mem_flags.READ_WRITE
+    found = cl.get_supported_image_formats(context, flags, cl.mem_object_type.IMAGE2D)
+    return frozenset((form.channel_order, form.channel_data_type) for form in found)

@@ -1,0 +1,103 @@
+"""Where OpenCL runtimes lie on this machine: ICD files and what is wrong with them.
+
+An ICD file holds the name of a runtime's library. pip's Intel runtime brings one with a
+path that exists nowhere; containers have NVIDIA's library without any. Only files are
+read here; nothing is loaded.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+__all__ = ["VARIABLE", "Icd", "find_icds"]
+
+# What makes the loader look elsewhere; it counts only before the first question to the loader.
+VARIABLE = "OCL_ICD_VENDORS"
+
+_SYSTEM = Path("/etc/OpenCL/vendors")
+# runtimes whose library is found on machines that have no ICD file for it
+_BARE = ("libnvidia-opencl.so.1", "libamdocl64.so")
+_FOLDERS = (
+    "/usr/lib/x86_64-linux-gnu",
+    "/usr/lib/aarch64-linux-gnu",
+    "/usr/lib64",
+    "/usr/lib",
+    "/usr/local/nvidia/lib64",
+    "/usr/local/nvidia/lib",
+    "/usr/lib/wsl/lib",
+    "/opt/rocm/lib",
+)
+
+
+class Icd(NamedTuple):
+    """A runtime that was found.
+
+    `library` is what the loader is told, a path or a name that the system resolves; None
+    where there is none. `source` is the file that speaks of it, `note` what had to be
+    mended, or cannot be.
+    """
+
+    library: str | None
+    source: str
+    note: str = ""
+
+
+def find_icds(system: Path = _SYSTEM, prefixes: tuple[Path, ...] | None = None, folders: tuple[Path, ...] | None = None) -> tuple[Icd, ...]:
+    """Find every runtime: the system's, those of Python and conda environments, libraries without an ICD file.
+
+    Parameters
+    ----------
+    system : Path
+        The folder that loaders read by themselves.
+    prefixes : tuple of Path, optional
+        Environments; by default Python's own and conda's.
+    folders : tuple of Path, optional
+        Where libraries lie; by default the system's folders and those of `LD_LIBRARY_PATH`.
+    """
+    if prefixes is None:
+        prefixes = tuple(dict.fromkeys(Path(prefix) for prefix in (sys.prefix, os.environ.get("CONDA_PREFIX")) if prefix))
+    if folders is None:
+        own = [part for part in os.environ.get("LD_LIBRARY_PATH", "").split(os.pathsep) if part]
+        folders = tuple(map(Path, (*own, *_FOLDERS)))
+    found = [Icd(_named_in(file), str(file)) for file in _files(system)]
+    for prefix in prefixes:
+        found += [_of_environment(file, prefix) for file in _files(prefix / "etc" / "OpenCL" / "vendors")]
+    known = {Path(icd.library).name for icd in found if icd.library}
+    for name in _BARE:
+        path = next((folder / name for folder in folders if (folder / name).exists()), None)
+        if path is not None and not any(other.startswith(name.split(".so")[0]) for other in known):
+            found.append(Icd(str(path), str(path), f"no ICD file names {name}"))
+    return tuple(found)
+
+
+def _files(folder: Path) -> Iterator[Path]:
+    try:
+        yield from sorted(folder.glob("*.icd"))
+    except OSError:
+        return
+
+
+def _named_in(file: Path) -> str | None:
+    try:
+        return file.read_text(encoding="utf-8", errors="replace").strip() or None
+    except OSError:
+        return None
+
+
+def _of_environment(file: Path, prefix: Path) -> Icd:
+    """Return the runtime of an environment's ICD file; its library may have been moved there by an installer."""
+    named = _named_in(file)
+    if named is None:
+        return Icd(None, str(file), "the file is empty or cannot be read")
+    if not Path(named).is_absolute() or Path(named).exists():
+        return Icd(named, str(file))
+    moved = prefix / "lib" / Path(named).name
+    if moved.exists():
+        return Icd(str(moved), str(file), f"it names {named}, which does not exist")
+    return Icd(None, str(file), f"it names {named}, which does not exist, and {moved} does not either")

@@ -1,0 +1,23 @@
+"""Every runtime on the machine that works; without one, tests skip and say so."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.opencl.runtimes import Runtime, runtimes
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if "runtime" in metafunc.fixturenames:
+        found = runtimes()
+        missing = pytest.param(None, id="none", marks=pytest.mark.skip(reason="no OpenCL runtime (intel-opencl-rt or pocl-opencl-icd)"))
+        metafunc.parametrize("runtime", found or [missing], ids=[one.name for one in found] or None, scope="session")
+
+
+@pytest.fixture
+def first() -> Runtime:
+    """The first runtime, for what does not depend on it."""
+    found = runtimes()
+    if not found:
+        pytest.skip("no OpenCL runtime (intel-opencl-rt or pocl-opencl-icd)")
+    return found[0]

@@ -1,0 +1,65 @@
+"""The OpenCL runtimes of the machine, and what tests read and write on them."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyopencl as cl
+
+from reorder import opencl
+from reorder.opencl.formats import image_format
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from memdesc import ImageDesc
+
+__all__ = ["Runtime", "runtimes"]
+
+FLAGS = cl.mem_flags.READ_WRITE
+
+
+class Runtime:
+    """A device with a context and a queue of its own."""
+
+    def __init__(self, device: opencl.Device) -> None:
+        self.name = device.platform
+        self.device = device
+        self.context = cl.Context([device.device])
+        self.queue = cl.CommandQueue(self.context)
+
+    def buffer(self, content: NDArray[Any]) -> cl.Buffer:
+        """Return a buffer of some bytes."""
+        buffer = cl.Buffer(self.context, FLAGS, max(content.nbytes, 1))
+        if content.nbytes:
+            cl.enqueue_copy(self.queue, buffer, np.ascontiguousarray(content))
+        return buffer
+
+    def read(self, buffer: cl.Buffer, event: cl.Event | None = None) -> NDArray[np.uint8]:
+        """Return all bytes of a buffer."""
+        content = np.empty(buffer.size, np.uint8)
+        cl.enqueue_copy(self.queue, content, buffer, wait_for=[event] if event else None)
+        return content
+
+    def image(self, desc: ImageDesc, pixels: NDArray[Any], channel_type: str | None = None) -> cl.Image:
+        """Return an image of an array of shape (height, width, channels), which may be larger than its descriptor."""
+        image = cl.create_image(self.context, FLAGS, image_format(desc, channel_type), shape=(pixels.shape[1], pixels.shape[0]))
+        region = (pixels.shape[1], pixels.shape[0], 1)
+        cl.enqueue_copy(self.queue, image, np.ascontiguousarray(pixels), origin=(0, 0, 0), region=region)
+        return image
+
+    def pixels(self, image: cl.Image, dtype: Any, event: cl.Event | None = None) -> NDArray[Any]:
+        """Return all pixels of an image."""
+        lanes = 4 if image.format.channel_order == cl.channel_order.RGBA else 1
+        content = np.empty((image.height, image.width, lanes), dtype)
+        region = (image.width, image.height, 1)
+        cl.enqueue_copy(self.queue, content, image, origin=(0, 0, 0), region=region, wait_for=[event] if event else None)
+        return content
+
+
+@cache
+def runtimes() -> list[Runtime]:
+    """Return those that build and run a small program."""
+    return [Runtime(device) for device in opencl.devices() if device.works and device.has_images]

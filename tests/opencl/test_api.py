@@ -1,0 +1,172 @@
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyopencl as cl
+import pyopencl.array
+import pytest
+
+from memdesc import MemdescError, image_desc, memory_desc
+from reorder import Attr, Memory, opencl, reorder
+
+if TYPE_CHECKING:
+    from tests.opencl.runtimes import Runtime
+
+X = np.random.default_rng(5).random((2, 17, 5, 4), np.float32)
+
+
+def host(memory: opencl.DeviceMemory) -> Any:
+    """Return the logical array of a result."""
+    got = memory.get()
+    assert isinstance(got, Memory)
+    got.check_padding()
+    return got.numpy()
+
+
+def test_a_queue_makes_a_reorder_run_on_its_device(runtime: Runtime) -> None:
+    m = reorder(X, "nChw16c", queue=runtime.queue)
+    assert m.desc == memory_desc(X.shape, "f32", "nChw16c")
+    assert host(m).tobytes() == X.tobytes()
+    again = reorder(m, "nhwc", queue=runtime.queue)
+    assert host(again).tobytes() == X.tobytes()
+    memory_order = np.ascontiguousarray(X.transpose(0, 2, 3, 1))
+    assert host(reorder(memory_order, "nChw8c", src="nhwc", queue=runtime.queue)).tobytes() == X.tobytes()
+
+
+def test_device_objects_bring_their_queue_or_are_given_one(runtime: Runtime) -> None:
+    array = cl.array.to_device(runtime.queue, X)
+    m = reorder(array, "nhwc")
+    assert host(m).tobytes() == X.tobytes()
+    assert host(reorder(m, "nChw8c")).tobytes() == X.tobytes()
+    plain = memory_desc(X.shape, "f32")
+    buffer = runtime.buffer(X)
+    with pytest.raises(MemdescError, match="has no queue; say queue="):
+        reorder(buffer, "nhwc", src=plain)  # type: ignore[call-overload] # the mistake
+    assert host(reorder(buffer, "nhwc", src=plain, queue=runtime.queue)).tobytes() == X.tobytes()
+
+
+def test_strided_arrays_on_the_device_and_on_the_host_are_taken_as_they_are(runtime: Runtime) -> None:
+    array = cl.array.to_device(runtime.queue, X)
+    half = array[1:, 3:]
+    desc = image_desc((1, 14, 5, 4), "f32", "in_out_channel")
+    wanted = reorder(np.ascontiguousarray(X[1:, 3:]), desc)
+    for src in (half, X[1:, 3:], X[1:, 3:].copy("F"), np.flip(np.flip(X, 2).copy(), 2)[1:, 3:], np.repeat(X, 3, 3)[1:, 3:, :, ::3]):
+        image, event = opencl.pack(runtime.queue, src, desc)
+        assert runtime.pixels(image, np.float32, event).tobytes() == wanted.tobytes()
+    row = np.broadcast_to(X[:1, :1, :1], (2, 8, 5, 4))
+    desc = image_desc(row.shape, "f32", "in_out_channel")
+    image, event = opencl.pack(runtime.queue, row, desc)
+    assert runtime.pixels(image, np.float32, event).tobytes() == reorder(row, desc).tobytes()
+
+
+def test_out_is_written_and_returned(runtime: Runtime) -> None:
+    desc = memory_desc(X.shape, "f32", "nhwc")
+    buffer = runtime.buffer(np.zeros(desc.nbytes, np.uint8))
+    m = reorder(X, desc, out=buffer, queue=runtime.queue)
+    assert m.data is buffer
+    assert host(m).tobytes() == X.tobytes()
+    assert host(reorder(X * 2, out=m)).tobytes() == (X * 2).tobytes()
+    array = cl.array.zeros(runtime.queue, X.shape, np.float32)
+    reorder(m, out=array)
+    assert array.get().tobytes() == (X * 2).tobytes()
+    image = image_desc(X.shape, "f32", "in_out_channel")
+    target = cl.create_image(
+        runtime.context, cl.mem_flags.READ_WRITE, cl.ImageFormat(cl.channel_order.RGBA, cl.channel_type.FLOAT), shape=(64, 64)
+    )
+    got = reorder(X, image, out=target, queue=runtime.queue).get()
+    assert isinstance(got, np.ndarray)
+    assert got.tobytes() == reorder(X, image).tobytes()
+    with pytest.raises(MemdescError, match="out is host memory, but the result lies on a device"):
+        reorder(X, out=Memory(desc), queue=runtime.queue)  # type: ignore[call-overload] # the mistake
+    with pytest.raises(MemdescError, match="dst asks for 'nchw'"):
+        reorder(X, "nchw", out=m, queue=runtime.queue)
+
+
+def test_an_image_on_the_device_is_described_by_src(runtime: Runtime) -> None:
+    desc = image_desc(X.shape, "f32", "in_out_channel")
+    packed = reorder(X, desc, queue=runtime.queue)
+    assert isinstance(packed.data, cl.Image)
+    assert host(reorder(packed, "nchw")).tobytes() == X.tobytes()
+    assert host(reorder(packed.data, "nchw", src=desc, queue=runtime.queue)).tobytes() == X.tobytes()
+    with pytest.raises(MemdescError, match="a pyopencl Image, which does not say what it holds; give src_desc=, an ImageDesc"):
+        opencl.pack(runtime.queue, packed.data, desc)
+
+
+def test_what_must_happen_before_is_waited_for(runtime: Runtime) -> None:
+    out_of_order = cl.CommandQueue(runtime.context, properties=cl.command_queue_properties.OUT_OF_ORDER_EXEC_MODE_ENABLE)
+    src, dst = memory_desc(X.shape, "f32"), memory_desc(X.shape, "f32", "nChw16c")
+    source, target = runtime.buffer(np.zeros_like(X)), runtime.buffer(np.zeros(dst.nbytes, np.uint8))
+    gate = cl.UserEvent(runtime.context)
+    # a tail makes several launches, and a block of 3 a stage between
+    event = opencl.enqueue_reorder(out_of_order, source, src, target, dst, wait_for=[gate])
+    image = image_desc(X.shape, "f32", "in_out_channel")
+    blocked = memory_desc(X.shape, "f32", "aBcd3b")
+    threes, last = opencl.unpack(out_of_order, *_packed(out_of_order, target, image, dst, event), blocked, wait_for=[event])
+    out_of_order.flush()
+    assert event.command_execution_status != cl.command_execution_status.COMPLETE
+    cl.enqueue_copy(runtime.queue, source, X)
+    gate.set_status(cl.command_execution_status.COMPLETE)
+    last.wait()
+    assert host(opencl.DeviceMemory(runtime.queue, target, dst, event)).tobytes() == X.tobytes()
+    assert host(opencl.DeviceMemory(runtime.queue, threes, blocked, last)).tobytes() == X.tobytes()
+
+
+def _packed(queue: cl.CommandQueue, buffer: cl.Buffer, image: Any, desc: Any, event: cl.Event) -> tuple[cl.Image, Any]:
+    packed, done = opencl.pack(queue, buffer, image, src_desc=desc, wait_for=[event])
+    event_chain = cl.enqueue_barrier(queue, wait_for=[done])
+    del event_chain
+    return packed, image
+
+
+def test_a_dtype_converts_into_and_out_of_images_and_scales_are_refused(runtime: Runtime) -> None:
+    image = image_desc(X.shape, "f32", "in_out_channel")
+    half = reorder(X, image, dtype="f16", queue=runtime.queue)
+    assert half.desc.dtype.name == "f16"
+    back = reorder(half, "nhwc", dtype="f32")
+    assert np.abs(host(back) - X).max() < 1e-3
+    with pytest.raises(MemdescError, match="on a device only f32 and f16 are converted, into or out of an image"):
+        reorder(X, "nhwc", dtype="s8", queue=runtime.queue)
+    with pytest.raises(MemdescError, match="scales and zero points are not supported on devices"):
+        reorder(X, "nhwc", attr=Attr(dst_scale=2.0), queue=runtime.queue)  # type: ignore[call-overload] # the mistake
+
+
+def test_zero_sizes_succeed_and_do_nothing(runtime: Runtime) -> None:
+    empty = np.zeros((2, 0, 3), np.float32)
+    m = reorder(empty, "acb", queue=runtime.queue)
+    assert host(m).shape == (2, 0, 3)
+    desc = memory_desc((2, 0, 3), "f32")
+    opencl.enqueue_reorder(runtime.queue, runtime.buffer(X), desc, runtime.buffer(X), desc).wait()
+
+
+def test_programs_serve_all_sizes_of_a_pattern(runtime: Runtime) -> None:
+    from reorder.opencl import programs  # noqa: PLC0415 - the cache is no public name
+
+    context = cl.Context([runtime.device.device])
+    queue = cl.CommandQueue(context)
+    for dims in ((2, 8, 5, 6), (3, 64, 7, 9), (2, 16, 30, 40)):
+        opencl.pack(queue, np.zeros(dims, np.float32), image_desc(dims, "f32", "in_out_channel"))
+    assert len(programs._kernel.__wrapped__._pyopencl_first_arg_dep_memoize_dic[context]) == 1  # type: ignore[attr-defined]  # noqa: SLF001 - likewise
+
+
+def test_threads_share_the_kernels_of_a_context(runtime: Runtime) -> None:
+    wrong: list[int] = []
+
+    def work(seed: int) -> None:
+        rng = np.random.default_rng(seed)
+        queue = cl.CommandQueue(runtime.context)
+        for _ in range(20):
+            dims = tuple(map(int, rng.integers(1, 9, 4)))
+            x = rng.random(dims, np.float32)
+            desc = image_desc(dims, "f32", "in_out_channel")
+            got = reorder(x, desc, queue=queue).get()
+            if np.asarray(got).tobytes() != reorder(x, desc).tobytes():
+                wrong.append(seed)
+
+    threads = [threading.Thread(target=work, args=(seed,)) for seed in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert wrong == []

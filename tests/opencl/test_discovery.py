@@ -1,0 +1,73 @@
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from reorder.opencl.discovery import Device, _mend_of
+from reorder.opencl.icds import VARIABLE
+
+if TYPE_CHECKING:
+    from tests.opencl.runtimes import Runtime
+
+ASK = """
+import json, os
+from reorder import opencl
+found = opencl.devices()
+print(json.dumps({"platforms": [d.platform for d in found], "problems": [d.problem for d in found],
+                  "variable": os.environ.get("OCL_ICD_VENDORS"), "report": opencl.loader_report()}))
+"""
+
+
+def ask(**settings: str) -> dict[str, Any]:
+    """Look for devices in a process of its own: the loader asks once."""
+    environment = {name: value for name, value in os.environ.items() if name != VARIABLE} | settings
+    done = subprocess.run([sys.executable, "-c", ASK], env=environment, capture_output=True, text=True, timeout=300, check=True)
+    answer: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return answer
+
+
+def has_package(name: str) -> bool:
+    try:
+        return bool(version(name))
+    except PackageNotFoundError:
+        return False
+
+
+def test_runtimes_are_found_without_settings_and_leave_none_behind() -> None:
+    found = ask()
+    assert found["variable"] is None
+    if has_package("intel-opencl-rt"):
+        assert "Intel(R) OpenCL" in found["platforms"]
+        assert any("libintelocl.so" in line and "does not exist" in line for line in found["report"])
+    if Path("/etc/OpenCL/vendors/pocl.icd").exists():
+        assert "Portable Computing Language" in found["platforms"]
+    if not found["platforms"]:
+        pytest.skip("no OpenCL runtime (intel-opencl-rt or pocl-opencl-icd)")
+    assert set(found["problems"]) == {""}
+
+
+def test_what_the_user_has_set_stands(tmp_path: Path) -> None:
+    found = ask(**{VARIABLE: str(tmp_path)})
+    assert not {"Intel(R) OpenCL", "NVIDIA CUDA"} & set(found["platforms"])
+    assert found["variable"] == str(tmp_path)
+    assert found["report"] == [f"{VARIABLE}={tmp_path} is set, so it alone decides"]
+
+
+def test_a_working_device_says_what_it_can_do(runtime: Runtime) -> None:
+    device = runtime.device
+    assert device.works
+    assert (device.problem, device.mend) == ("", "")
+    assert device.max_width == device.device.image2d_max_width >= 8192
+
+
+def test_a_problem_comes_with_what_to_do() -> None:
+    assert "apt install pocl-opencl-icd" in _mend_of("error: unknown target CPU 'generic'")
+    assert "pip install 'memdesc[opencl-cpu]'" in _mend_of("BUILD_PROGRAM_FAILURE")
+    assert not Device(None, "a", "b", "c", True, 1, 1, "it fails", "mend it").works  # type: ignore[arg-type]  # noqa: FBT003 - fields in their order

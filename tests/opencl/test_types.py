@@ -1,0 +1,206 @@
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+from memdesc import data_type, image_desc, memory_desc
+from reorder import Memory, opencl, reorder
+from tests.mace_images import MACE
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from tests.opencl.runtimes import Runtime
+
+DTYPES = ("f32", "f16", "s32", "s8", "u8")
+HOST = ("nchw", "nhwc", "nChw16c", "cdab", "aBcd2b", "ABcd3b2a", "dcba")
+
+# clDNN's images beside MACE's, by hand from the table of its formats
+CLDNN: dict[str, Any] = {
+    "image_2d_weights_c4_fyx_b": lambda o, i, y, x: ((-(-i * y * x // 4), o), lambda p, q, k: (q, *_unravel(4 * p + k, (i, y, x)))),
+    "image_2d_weights_c1_b_fyx": lambda o, i, y, x: ((o, i * y * x), lambda p, q, _k: (p, *_unravel(q, (i, y, x)))),
+    "image_2d_rgba": lambda _b, _f, y, x: ((x, y), lambda p, q, k: (0, k, q, p)),
+}
+TYPES: dict[str, Any] = {**MACE, **CLDNN}
+
+
+def _unravel(flat: int, sizes: tuple[int, int, int]) -> tuple[int, ...]:
+    _, y, x = sizes
+    return flat // (y * x), flat // x % y, flat % x
+
+
+def shapes(name: str, count: int) -> list[tuple[int, ...]]:
+    """Return ragged sizes: half of them odd on purpose."""
+    rng = np.random.default_rng(len(name))
+    ndims = 1 if name == "argument" else 4
+    found = []
+    for k in range(count):
+        sizes = rng.integers(1, 40 if ndims == 1 else 12 if k % 4 else 4, ndims)
+        if name == "dw_conv2d_filter":
+            sizes[0] = 1
+        if name == "image_2d_rgba":
+            sizes[:2] = 1, rng.integers(3, 5)
+        found.append(tuple(map(int, sizes)))
+    return found
+
+
+def expected_pixels(name: str, x: NDArray[Any]) -> NDArray[Any]:
+    """Return what the image must hold, pixel by pixel and lane by lane."""
+    (width, height), to_index, *_ = TYPES[name](*x.shape)
+    channels = 1 if name == "image_2d_weights_c1_b_fyx" else 4
+    out = np.zeros((height, width, channels), x.dtype)
+    for at in np.ndindex(height, width, channels):
+        index = to_index(at[1], at[0], at[2])
+        if all(i < size for i, size in zip(index, x.shape, strict=True)):
+            out[at] = x[index]
+    return out
+
+
+def bits(dims: tuple[int, ...], dtype: str, seed: int) -> NDArray[Any]:
+    """Return random bits: NaN, infinities, subnormal numbers, -0.0; of f16 no NaN, whose payload images may change."""
+    kind = data_type(dtype)
+    found = np.random.default_rng(seed).integers(0, 256, (*dims, kind.bits // 8), np.uint8)
+    x = found.view(kind.numpy).reshape(dims)
+    if dtype == "f16":
+        x[np.isnan(x)] = np.float16(-0.0)
+    return x
+
+
+@pytest.mark.parametrize("name", TYPES)
+def test_forty_ragged_shapes_of_every_type_are_packed_as_the_mapping_table_says(name: str, runtime: Runtime) -> None:
+    for k, dims in enumerate(shapes(name, 40)):
+        dtype = DTYPES[k % 5]
+        desc = image_desc(dims, dtype, name)
+        x = bits(dims, dtype, k)
+        host = Memory(memory_desc(dims, dtype, HOST[k % 7])) if len(dims) == 4 else reorder(x, "a")
+        reorder(x, out=host)
+        # a larger image, as pools hand out
+        poison = bits((desc.height + k % 3, desc.width + k % 2, desc.channels), dtype, 7)
+        image = runtime.image(desc, poison)
+        event = opencl.enqueue_pack(runtime.queue, host, image, desc)
+        found = runtime.pixels(image, poison.dtype, event)
+        wanted = poison.copy()
+        wanted[: desc.height, : desc.width] = expected_pixels(name, x)
+        assert found.tobytes() == wanted.tobytes(), (name, dims, dtype)
+
+
+@pytest.mark.parametrize("name", TYPES)
+def test_forty_ragged_shapes_of_every_type_are_unpacked_whatever_their_tails_hold(name: str, runtime: Runtime) -> None:
+    for k, dims in enumerate(shapes(name, 40)):
+        dtype = DTYPES[k % 5]
+        desc = image_desc(dims, dtype, name)
+        x = bits(dims, dtype, k)
+        pixels = expected_pixels(name, x)
+        is_tail = expected_pixels(name, np.ones(dims, np.uint8)) == 0
+        noise = bits((desc.height + k % 3, desc.width + k % 2, desc.channels), dtype, 9)
+        noise[: desc.height, : desc.width] = np.where(is_tail, noise[: desc.height, : desc.width], pixels)
+        image = runtime.image(desc, noise)
+        target = memory_desc(dims, dtype, HOST[k % 7] if len(dims) == 4 else "A8a")
+        poison = np.full(target.nbytes + 16, 0xA5, np.uint8)
+        buffer = runtime.buffer(poison)
+        event = opencl.enqueue_reorder(runtime.queue, image, desc, buffer, target)
+        found = runtime.read(buffer, event)
+        assert found[: target.nbytes].tobytes() == reorder(x, target).data.tobytes(), (name, dims, dtype)
+        assert (found[target.nbytes :] == 0xA5).all()
+
+
+# MACE's own round trips (its buffer_to_image tests); the largest of them are for devices, not for CPUs
+ROUND_TRIPS: dict[str, list[tuple[int, ...]]] = {
+    "argument": [(1,), (11,), (256,)],
+    "in_out_channel": [(1, 1, 2, 3), (1, 3, 2, 3), (3, 3, 2, 3), (3, 128, 13, 17)],
+    "conv2d_filter": [(5, 3, 1, 1), (13, 17, 1, 1), (512, 128, 1, 1), (3, 5, 3, 3), (17, 13, 3, 3), (256, 128, 3, 3)],
+    "weight_width": [(1, 3, 3, 3), (11, 13, 13, 17), (64, 64, 11, 13)],
+    "weight_height": [(2, 1, 1, 1), (11, 13, 13, 17), (64, 16, 11, 13)],
+}
+
+
+@pytest.mark.parametrize("name", ROUND_TRIPS)
+def test_the_round_trips_of_mace_restore_every_bit(name: str, runtime: Runtime) -> None:
+    for k, dims in enumerate(ROUND_TRIPS[name]):
+        for dtype in ("f32", "f16"):
+            desc = image_desc(dims, dtype, name)
+            x = bits(dims, dtype, k)
+            image, event = opencl.pack(runtime.queue, x, desc)
+            plain = memory_desc(dims, dtype)
+            buffer, event = opencl.unpack(runtime.queue, image, desc, plain, wait_for=[event])
+            assert runtime.read(buffer, event).tobytes() == x.tobytes()
+
+
+def test_a_host_buffer_in_the_orders_of_2018_gives_the_same_image(runtime: Runtime) -> None:
+    x = np.arange(2 * 3 * 2 * 5, dtype=np.float32).reshape(2, 3, 2, 5)
+    desc = image_desc(x.shape, "f32", "conv2d_filter")
+    hwoi = np.ascontiguousarray(x.transpose(2, 3, 0, 1))
+    image, event = opencl.pack(runtime.queue, hwoi, desc, src_desc="HWOI")
+    assert (runtime.pixels(image, np.float32, event) == expected_pixels("conv2d_filter", x)).all()
+    own = opencl.pack(runtime.queue, runtime.buffer(hwoi), desc, src_desc=memory_desc(x.shape, "f32", "HWOI"))
+    assert (runtime.pixels(own[0], np.float32, own[1]) == expected_pixels("conv2d_filter", x)).all()
+    depthwise = image_desc((1, 3, 2, 5), "f32", "dw_conv2d_filter")
+    hwim = np.ascontiguousarray(x[:1].transpose(2, 3, 1, 0))
+    image, event = opencl.pack(runtime.queue, hwim, depthwise, src_desc="HWIM")
+    assert (runtime.pixels(image, np.float32, event) == expected_pixels("dw_conv2d_filter", x[:1])).all()
+
+
+@pytest.mark.parametrize(
+    ("dtype", "channel_type", "lane"),
+    [("u8", "UNSIGNED_INT32", np.uint32), ("s8", "SIGNED_INT32", np.int32), ("u8", "UNORM_INT8", np.uint8)],
+)
+def test_eight_bits_lie_in_the_lanes_that_are_asked_for(dtype: str, channel_type: str, lane: Any, runtime: Runtime) -> None:
+    x = np.arange(256).astype(data_type(dtype).numpy).reshape(2, 4, 4, 8)
+    desc = image_desc(x.shape, dtype, "in_out_channel")
+    image, event = opencl.pack(runtime.queue, x, desc, channel_type=channel_type)
+    assert (runtime.pixels(image, lane, event) == expected_pixels("in_out_channel", x)).all()
+    for tag in ("nchw", "nhwc"):
+        buffer, event = opencl.unpack(runtime.queue, image, desc, tag)
+        got = Memory(memory_desc(x.shape, dtype, tag), runtime.read(buffer, event))
+        assert got.numpy().tobytes() == x.tobytes()
+
+
+@pytest.mark.parametrize("tag", ["nhwc", "nchw", "aBcd3b"])
+@pytest.mark.parametrize("name", ["in_out_channel", "image_2d_weights_c1_b_fyx"])
+def test_floats_of_one_width_become_those_of_the_other_in_images(name: str, tag: str, runtime: Runtime) -> None:
+    x = np.random.default_rng(3).normal(size=(2, 7, 3, 5)).astype(np.float32)
+    x[0, 0, 0] = 0.0, -0.0, np.inf, 65504.0, 2.0**-24
+    half = image_desc(x.shape, "f16", name)
+    host = reorder(x, tag)
+    image, event = opencl.pack(runtime.queue, host, half)
+    pixels = runtime.pixels(image, np.float16, event)
+    # the standard leaves the rounding of floats to half images open, so one unit either way
+    wanted = expected_pixels(name, x.astype(np.float16))
+    assert (np.abs(pixels.view(np.int16).astype(int) - wanted.view(np.int16)) <= 1).all()
+    back = memory_desc(x.shape, "f32", tag)
+    buffer, event = opencl.unpack(runtime.queue, image, half, back)
+    got = Memory(back, runtime.read(buffer, event))
+    exact = reorder(pixels, "nchw", src=half)
+    assert (got.numpy() == exact.numpy().astype(np.float32)).all()
+
+
+def test_a_nan_stays_one_in_an_image_of_halves(runtime: Runtime) -> None:
+    x = np.full((1, 4, 2, 2), np.nan, np.float16)
+    desc = image_desc(x.shape, "f16", "in_out_channel")
+    image, event = opencl.pack(runtime.queue, x, desc)
+    assert np.isnan(runtime.pixels(image, np.float16, event)).all()
+    buffer, event = opencl.unpack(runtime.queue, image, desc, "nhwc")
+    assert np.isnan(runtime.read(buffer, event).view(np.float16)).all()
+
+
+def test_a_half_buffer_is_read_as_halves_also_for_an_image_of_floats(runtime: Runtime) -> None:
+    x = np.random.default_rng(3).normal(size=(2, 7, 3, 5)).astype(np.float16)
+    desc = image_desc(x.shape, "f32", "in_out_channel")
+    image, event = opencl.pack(runtime.queue, x, desc)
+    assert (runtime.pixels(image, np.float32, event) == expected_pixels("in_out_channel", x.astype(np.float32))).all()
+
+
+def test_an_image_becomes_another_one(runtime: Runtime) -> None:
+    x = bits((6, 5, 3, 2), "f32", 1)
+    names = ("in_out_channel", "conv2d_filter", "weight_height", "weight_width", "in_out_width", "image_2d_weights_c1_b_fyx", "ac|Bd|4b")
+    for one in names:
+        src = image_desc(x.shape, "f32", one)
+        image, _ = opencl.pack(runtime.queue, x, src)
+        for other in names:
+            desc = image_desc(x.shape, "f32", other)
+            out = runtime.image(desc, np.full((desc.height, desc.width, desc.channels), np.nan, np.float32))
+            event = opencl.enqueue_reorder(runtime.queue, image, src, out, desc)
+            known = other if other in TYPES else "in_out_channel"
+            assert runtime.pixels(out, np.float32, event).tobytes() == expected_pixels(known, x).tobytes(), (one, other)

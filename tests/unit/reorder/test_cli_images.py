@@ -1,0 +1,86 @@
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+from memdesc import image_desc
+from reorder import reorder
+from reorder.cli import main
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pytest import CaptureFixture  # noqa: PT013 - the type of a fixture
+
+X = np.random.default_rng(0).random((6, 5, 3, 2), np.float32)
+
+
+@pytest.fixture
+def weights(tmp_path: Path) -> Path:
+    """A saved filter, and room beside it."""
+    np.save(tmp_path / "weights.npy", X)
+    return tmp_path
+
+
+def facts(capsys: CaptureFixture[str], *arguments: str) -> dict[str, Any]:
+    assert main([*arguments, "--json"]) == 0
+    found: dict[str, Any] = json.loads(capsys.readouterr().out)
+    return found
+
+
+def test_pack_writes_the_pixels_of_an_image(capsys: CaptureFixture[str], weights: Path) -> None:
+    out = weights / "image.npy"
+    found = facts(capsys, "pack", str(weights / "weights.npy"), str(out), "--as", "conv2d_filter")
+    image = image_desc(X.shape, "f32", "conv2d_filter")
+    assert (found["width"], found["height"], found["channels"]) == (5, 12, 4) == (image.width, image.height, image.channels)
+    pixels = np.load(out)
+    assert pixels.shape == (12, 5, 4)
+    assert pixels.tobytes() == reorder(X, image).tobytes()
+    assert main(["check", str(out)]) == 0
+
+
+def test_pack_reads_axes_in_memory_order_and_files_with_a_descriptor(capsys: CaptureFixture[str], weights: Path) -> None:
+    wanted = reorder(X, image_desc(X.shape, "f32", "in_out_channel")).tobytes()
+    np.save(weights / "nhwc.npy", np.ascontiguousarray(X.transpose(0, 2, 3, 1)))
+    out = str(weights / "image.npy")
+    facts(capsys, "pack", str(weights / "nhwc.npy"), out, "--as", "in_out_channel", "--from", "nhwc")
+    assert np.load(out).tobytes() == wanted
+    blocked = str(weights / "blocked.npy")
+    facts(capsys, "reorder", str(weights / "weights.npy"), blocked, "--to", "nChw16c")
+    facts(capsys, "pack", blocked, out, "--as", "in_out_channel")
+    assert np.load(out).tobytes() == wanted
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--as", "conv2d_filter", "--max-size", "16x4"), "height 12 is more than the 4 pixels allowed"),
+        (("--as", "conv2d_filter", "--max-size", "big"), "--max-size 'big' is no width and height, such as 16384x16384"),
+        (("--as", "winograd_filter"), "which no reorder can make"),
+        (("--as", "dw_conv2d_filter"), "multiplier m = 6"),
+        (("--as", "nchw"), "'nchw' is no image type"),
+    ],
+)
+def test_pack_refuses_what_makes_no_image(capsys: CaptureFixture[str], weights: Path, arguments: tuple[str, ...], message: str) -> None:
+    out = weights / "image.npy"
+    assert main(["pack", str(weights / "weights.npy"), str(out), *arguments]) == 2
+    assert message in capsys.readouterr().err
+    assert not out.exists()
+
+
+def test_show_says_what_the_first_pixels_of_an_image_hold(capsys: CaptureFixture[str]) -> None:
+    found = facts(capsys, "show", "in_out_channel", "1x64x56x56")
+    assert (found["width"], found["height"]) == (896, 56)
+    assert found["first_pixels"][1] == {"pixel": "1, 0", "holds": "(0, 0, 0, 1) (0, 1, 0, 1) (0, 2, 0, 1) (0, 3, 0, 1)"}
+    tail = facts(capsys, "show", "argument", "6")["first_pixels"]
+    assert [pixel["holds"] for pixel in tail] == ["(0,) (1,) (2,) (3,)", "(4,) (5,) 0 0"]
+
+
+def test_doctor_tries_every_opencl_device(capsys: CaptureFixture[str]) -> None:
+    found = facts(capsys, "doctor")
+    assert found["opencl_runtimes"]
+    assert found["opencl_devices"]
+    assert all("works, " in line or "; " in line or line.startswith("none: ") for line in found["opencl_devices"])
