@@ -13,9 +13,12 @@ from memdesc.errors import MemdescError, shown
 from memdesc.ints import checked_ints
 from memdesc.layout import dim_name
 from memdesc.names import resolve_image
+from memdesc.tags import LETTERS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+
+    from memdesc.picture import Picture
 
 __all__ = ["ImageDesc", "image_desc"]
 
@@ -69,6 +72,12 @@ class ImageDesc:
         pixel, lane = divmod(self.desc.offset(index), self.channels)
         y, x = divmod(pixel, self.width)
         return x, y, lane
+
+    def show(self, letters: str | None = None) -> Picture:
+        """Draw the logical grid beside the pixels and their lanes; as `MemoryDesc.show`."""
+        from memdesc.picture import draw_image  # noqa: PLC0415 - describing needs no pictures
+
+        return draw_image(self.desc.layout, self.dtype, repr(self), (self.width, self.channels), letters or LETTERS)
 
     def __repr__(self) -> str:
         return f"image_desc({self.dims}, '{self.dtype}', {self.name!r})"
