@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 from memdesc.picture.memory import CACHE_LINE
 
 if TYPE_CHECKING:
-    from memdesc.picture.cells import Cells
+    from memdesc.picture.cells import Cell, Cells
     from memdesc.picture.grid import Grid
     from memdesc.picture.memory import Lines
 
-__all__ = ["grid_text", "memory_text"]
+__all__ = ["cells_text", "grid_text", "memory_text"]
 
 _MAX_WIDTH = 100
 
@@ -56,16 +56,29 @@ def _side_by_side(panels: list[list[str]]) -> list[str]:
 def memory_text(cells: Cells, lines: Lines) -> list[str]:
     """Lay the memory out line by line; a bar stands where a cache line starts."""
     shown = [[cells.at_offset(offset) for offset in line] for line in lines.offsets()]
-    texts = [[f"[{cell.number}]" if cell.is_padding else cell.note or "-" for cell in row] for row in shown]
+    return cells_text(lines, shown, cells.dtype.bits)
+
+
+def cells_text(lines: Lines, shown: list[list[Cell]], bits: int, *, of_number: bool = False) -> list[str]:
+    """Lay cells out line by line: the notes of elements, or with `of_number` their numbers."""
+    texts = [[_cell_text(cell, of_number=of_number) for cell in row] for row in shown]
     width = max(len(text) for row in texts for text in row)
     rows = []
     for line, row in zip(lines.offsets(), texts, strict=True):
-        marks = ["|" if not offset * cells.dtype.bits % (8 * CACHE_LINE) else " " for offset in line]
+        marks = ["|" if not offset * bits % (8 * CACHE_LINE) else " " for offset in line]
         written = [f"{mark}{text:>{width}}" for mark, text in zip(marks, row, strict=True)]
         rows.append("".join(_gapped(lines.columns[: len(line)], written)))
     heads = [f"y {row}" if lines.lanes else str(start) for row, start in zip(lines.rows, lines.starts(), strict=True)]
     wide = max(6, *map(len, heads))
     return _gapped(lines.rows, [f"{head:>{wide}} {row}" for head, row in zip(heads, rows, strict=True)])
+
+
+def _cell_text(cell: Cell, *, of_number: bool) -> str:
+    if cell.run is None:
+        return "-"
+    if cell.is_padding:
+        return f"[{cell.number}]"
+    return cell.number if of_number else cell.note
 
 
 def _gapped(indices: list[int], texts: list[str]) -> list[str]:
