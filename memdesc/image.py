@@ -12,7 +12,7 @@ from memdesc.dtypes import DataType, data_type
 from memdesc.errors import MemdescError, shown
 from memdesc.ints import checked_ints
 from memdesc.layout import dim_name
-from memdesc.names import resolve_image
+from memdesc.names import letters_of, resolve_image
 from memdesc.tags import LETTERS
 
 if TYPE_CHECKING:
@@ -74,10 +74,12 @@ class ImageDesc:
         return x, y, lane
 
     def show(self, letters: str | None = None) -> Picture:
-        """Draw the logical grid beside the pixels and their lanes; as `MemoryDesc.show`."""
+        """Draw the logical grid beside the pixels and their lanes; as `MemoryDesc.show`, with the letters of its name."""
         from memdesc.picture import draw_image  # noqa: PLC0415 - describing needs no pictures
 
-        return draw_image(self.desc.layout, self.dtype, repr(self), (self.width, self.channels), letters or LETTERS)
+        return draw_image(
+            self.desc.layout, self.dtype, repr(self), (self.width, self.channels), letters or letters_of(self.name) or LETTERS
+        )
 
     def __repr__(self) -> str:
         return f"image_desc({self.dims}, '{self.dtype}', {self.name!r})"
