@@ -10,6 +10,7 @@ import numpy as np
 from memdesc import FormatTag, MemdescError, MemoryDesc, array_desc, data_type, memory_desc
 from memdesc.errors import shown
 from memdesc.names import resolve
+from reorder.dlpack import from_dlpack, is_exporter
 from reorder.forks import importing
 from reorder.limits import current_limit
 from reorder.memory import Memory
@@ -23,13 +24,14 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from reorder.attr import Attr
+    from reorder.dlpack import Exporter
     from reorder.plan import ReorderPlan
 
 __all__ = ["execute", "prepare", "reorder"]
 
 
 def reorder(  # noqa: PLR0913 - what it takes is named by keyword
-    x: Memory | NDArray[Any],
+    x: Memory | NDArray[Any] | Exporter,
     dst: str | FormatTag | MemoryDesc | None = None,
     *,
     src: str | FormatTag | MemoryDesc | None = None,
@@ -42,8 +44,9 @@ def reorder(  # noqa: PLR0913 - what it takes is named by keyword
 
     Parameters
     ----------
-    x : Memory or ndarray
-        The tensor. The axes of an ndarray are its logical dims, with any strides.
+    x : Memory, ndarray, or tensor with DLPack
+        The tensor. The axes of an ndarray are its logical dims, with any strides; so
+        are those of a tensor of torch, JAX and others, of all types, bf16 too.
     dst : str, FormatTag or MemoryDesc, optional
         The layout to move into; by default that of `out`.
     src : str, FormatTag or MemoryDesc, optional
@@ -186,8 +189,10 @@ def _source(x: Any, src: str | FormatTag | MemoryDesc | None) -> Memory:
         return x
     if isinstance(src, MemoryDesc):
         return Memory(src, x, zero_pad=False)
+    if not isinstance(x, np.ndarray) and is_exporter(x):
+        x = from_dlpack(x, "x")
     if not isinstance(x, np.ndarray):
-        msg = f"x must be a numpy array or a Memory, not {type(x).__name__}; for raw bytes give src=, a MemoryDesc"
+        msg = f"x must be a Memory, a numpy array or a tensor with DLPack, not {type(x).__name__}; for raw bytes give src=, a MemoryDesc"
         raise MemdescError(msg)
     x = np.asarray(x)  # a matrix has two axes whatever is asked of it
     if src is not None:
