@@ -1,6 +1,7 @@
 """Move tensors between any two layouts that memdesc describes."""
 
 from reorder.api import execute, prepare, reorder
+from reorder.archive import load_archive, save_archive
 from reorder.attr import Attr
 from reorder.files import load, save
 from reorder.limits import use_threads
@@ -24,11 +25,13 @@ __all__ = [
     "execute",
     "execute_reference",
     "load",
+    "load_archive",
     "plan_reorder",
     "plan_runtime",
     "prepare",
     "quantize",
     "reorder",
     "save",
+    "save_archive",
     "use_threads",
 ]
