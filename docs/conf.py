@@ -30,5 +30,6 @@ html_theme = "furo"
 html_title = "memdesc"
 html_show_copyright = False
 html_copy_source = False
+html_favicon = "_static/icon.svg"
 html_static_path = ["_static"]
 html_css_files = ["memdesc.css"]

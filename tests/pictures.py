@@ -60,7 +60,7 @@ def cells(svg: str) -> tuple[list[Seen], list[Seen]]:
             texts,
             tuple((title.text or "").split("\n")),
         )
-        if texts[0]:
+        if texts:
             # a line of the memory is higher than a row of the grid: it has room for an index
             (memory if float(box.get("height", "")) > 22 else grid).append(seen)
     return grid, memory

@@ -34,9 +34,8 @@ def paint_cell(cell: Cell, x: int, y: int, size: tuple[int, int]) -> str:
         parts.append(element("rect", fill=_colour(cell.run), stroke="#ffffff", stroke_width=0.5, **box))
     middle = f"{x + width / 2:g}"
     base = f"{y + 12 if cell.note else y + height / 2 + 4:g}"
-    parts.append(element("text", escape(cell.number), x=middle, y=base, font_size=11, **ink))
-    if cell.note:
-        parts.append(element("text", escape(cell.note), x=middle, y=y + height - 4, font_size=8, **ink))
+    written = ((cell.number, base, 11), (cell.note, f"{y + height - 4}", 8))
+    parts += [element("text", escape(text), x=middle, y=at, font_size=size, **ink) for text, at, size in written if text]
     return element("g", *parts, class_="memdesc-cell", text_anchor="middle")
 
 
