@@ -25,6 +25,7 @@ napoleon_custom_sections = ["Law"]
 autodoc_typehints = "none"
 autodoc_member_order = "bysource"
 nitpicky = True
+default_role = "code"
 
 html_theme = "furo"
 html_title = "memdesc"

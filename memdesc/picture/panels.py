@@ -28,7 +28,8 @@ class Panels:
         self.grid = grid
         self.left, self.top = left, top
         self.cell_width = cell_width
-        self.xs, self.x_gaps, self.width = spread(grid.columns, cell_width, _GAP)
+        self.xs, self.x_gaps, width = spread(grid.columns, cell_width, _GAP)
+        self.width = max(width, *(7 * len(grid.caption(panel)) for panel in grid.panels))
         self.ys, self.y_gaps, self.height = spread(grid.rows, CELL_HEIGHT, _GAP)
         self.blocks = [grid.block(panel) for panel in grid.panels]
         self.places: list[tuple[int, int]] = []
