@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -11,7 +12,7 @@ from reorder.plan import check_pair
 from reorder.reference import offsets
 
 if TYPE_CHECKING:
-    from memdesc import Layout, MemoryDesc
+    from memdesc import Block, Layout, MemoryDesc
 
 __all__ = ["COPY", "NO_OP", "VIEW", "Relation", "compare"]
 
@@ -77,16 +78,36 @@ def _moved(src: Layout, dst: Layout) -> str:
         if src.axes[k] == axis and src.axis_blocks(k) == dst.axis_blocks(k):
             continue
         names = ", ".join(map(dim_name, axis.dims))
-        from_table, to_table = src.tables(padded=True)[k], dst.tables(padded=True)[k]
         size = dst.axis_size(k)
-        apart = np.flatnonzero(from_table[:size] != to_table[:size])
-        if len(apart):
-            i = int(apart[0])
-            return f"elements move: index {i} of {names} lies {from_table[i]} elements behind index 0 in src, {to_table[i]} in dst"
-        beyond = min(len(from_table), len(to_table))
-        if len(to_table) > beyond or (from_table[size:beyond] != to_table[size:beyond]).any():
+        apart = _first_apart(src.axis_blocks(k), dst.axis_blocks(k), axis.padded)
+        if apart is None:
+            return f"the blocks of {names} do not divide each other; {axis.padded} indices are not compared one by one"
+        if apart < size:
+            ends = (_at(layout.axis_blocks(k), apart) for layout in (src, dst))
+            return "elements move: index {} of {} lies {} elements behind index 0 in src, {} in dst".format(apart, names, *ends)
+        if apart < axis.padded or src.axes[k].padded < axis.padded:
             return f"dst has padding in {names} where src has none: zeros must be written"
     return ""
+
+
+def _first_apart(src: tuple[Block, ...], dst: tuple[Block, ...], stop: int) -> int | None:
+    """Return the first index below `stop` where two sums differ, or `stop`; None if that is too much work.
+
+    Where the steps of both divide each other, both sums are linear in the digits that all steps together
+    make, so the steps themselves are the only indices to look at.
+    """
+    steps = sorted({block.step for block in (*src, *dst)})
+    if all(large % small == 0 for small, large in pairwise(steps)):
+        return next((step for step in steps if step < stop and _at(src, step) != _at(dst, step)), stop)
+    if stop > _MAX_COMPARED:
+        return None
+    apart = np.flatnonzero(_at(src, np.arange(stop)) != _at(dst, np.arange(stop)))
+    return int(apart[0]) if len(apart) else stop
+
+
+def _at(blocks: tuple[Block, ...], i: Any) -> Any:
+    # the outer block counts without an end: an index beyond it is compared, not used
+    return sum((i // block.step % block.extent if k else i // block.step) * block.stride for k, block in enumerate(blocks))
 
 
 def _moved_one_by_one(src: Layout, dst: Layout) -> str:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 __all__ = ["COMMAND"]
 
-_MAX_COMPARED = 1 << 24
+_MAX_COMPARED = 1 << 22
 
 
 def _run(options: argparse.Namespace) -> tuple[Facts, int]:

@@ -25,6 +25,10 @@ def test_what_is_no_copy_lies_in_src_already_and_what_is_one_does_not(pair: tupl
         return
     moved = offsets(src.layout) - offsets(dst.layout)
     if relation.kind == COPY:
+        if [axis.dims for axis in src.axes] == [axis.dims for axis in dst.axes]:
+            asked = offsets(dst.layout, padded=True)
+            held = offsets(src.layout, padded=True)[tuple(map(slice, asked.shape))]
+            assert held.shape != asked.shape or len(np.unique(held - asked)) > 1
         return
     assert (moved == relation.shift).all()
     assert (relation.shift == 0) == (relation.kind == NO_OP)
@@ -73,6 +77,14 @@ def test_blocks_that_do_not_divide_each_other_are_compared_too() -> None:
     assert named((7, 2), "Ab3a", "Ab4a") == COPY
     assert named((2, 2), "Ab3a", "Ab4a") == COPY
     assert named((7, 1), "Ab3a", "Ab4a") == NO_OP
+
+
+def test_huge_tensors_are_compared_by_their_steps() -> None:
+    assert named((1 << 40,), "a", "A48a") == COPY  # for the padding alone
+    assert named((3 << 40,), "a", "A48a") == NO_OP
+    src, dst = (memory_desc((1 << 40, 2), "u8", tag) for tag in ("Ab16a", "Ab64a16a"))
+    assert "index 16 of a (dim 0) lies 32 elements behind index 0 in src, 16 in dst" in compare(src, dst).why
+    assert "not compared one by one" in compare(*(memory_desc((1 << 40, 2), "u8", tag) for tag in ("Ab48a", "Ab32a"))).why
 
 
 def test_dims_that_are_cut_as_one_index_on_one_side_are_compared_one_by_one() -> None:
