@@ -44,12 +44,14 @@ class Cell(NamedTuple):
 class Cells:
     """The cells of a layout, found by index or by offset.
 
-    `pixels` is (width, channels) of an image, or None for a buffer; `letters` name the dims.
+    `order` are the loops, outermost in memory first. `pixels` is (width, channels) of an
+    image, or None for a buffer; `letters` name the dims.
     """
 
     layout: Layout
     dtype: DataType
     extents: tuple[int, ...]
+    order: tuple[Block, ...]
     runs: tuple[Block, ...]
     tiles: tuple[Block, ...]
     pixels: tuple[int, int] | None
@@ -118,7 +120,7 @@ def cells_of(layout: Layout, dtype: DataType, letters: str = LETTERS, pixels: tu
         extents[axis.dims[0]] = -(-axis.padded // prod(layout.dims[dim] for dim in axis.dims[1:]))
     inner = layout.inner()
     tiles = tuple(block for block in order if block not in inner) if inner else ()
-    return Cells(layout, dtype, tuple(extents), tuple(loops), tiles, pixels, letters)
+    return Cells(layout, dtype, tuple(extents), tuple(order), tuple(loops), tiles, pixels, letters)
 
 
 def digits(layout: Layout, letters: str) -> str:

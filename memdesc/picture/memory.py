@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import product
 from typing import TYPE_CHECKING, NamedTuple
 
 from memdesc.picture.cells import LANES, visible
@@ -55,7 +56,22 @@ def lines_of(cells: Cells) -> Lines:
         length = _WIDEST // tile * tile
     first = low // length
     count = layout.last // length + 1 - first
-    return Lines(layout.last + 1, length, [first + row for row in visible(count, count, _MOST_LINES)], list(range(length)))
+    rows = [first + row for row in visible(count, count, _MOST_LINES)]
+    if count > _MOST_LINES and layout.last - low >= 2 * layout.padded_nelems:
+        rows = _held(cells, length)
+    return Lines(layout.last + 1, length, rows, list(range(length)))
+
+
+def _held(cells: Cells, length: int) -> list[int]:
+    """Choose lines of a buffer of many gaps: the first ones that hold elements, and the last one."""
+    layout = cells.layout
+    rows = {layout.last // length}
+    # the starts of long loops do
+    for index in product(*(range(min(block.extent, 16 * length)) for block in cells.order)):
+        rows.add((layout.offset0 + sum(i * block.stride for i, block in zip(index, cells.order, strict=True))) // length)
+        if len(rows) == _MOST_LINES:
+            break
+    return sorted(rows)
 
 
 def pixel_lines(cells: Cells, width: int, channels: int) -> Lines:

@@ -8,6 +8,7 @@ import memdesc
 from memdesc.names import is_image, letters_of
 from reorder.cli.command import Command, Facts, dims_of
 from reorder.cli.facts import desc_facts, image_facts
+from reorder.cli.layouts import LAYOUT, desc_of
 
 if TYPE_CHECKING:
     import argparse
@@ -16,7 +17,7 @@ __all__ = ["COMMAND"]
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("tag", help="a format name of oneDNN, OpenVINO or MACE")
+    parser.add_argument("tag", help=f"{LAYOUT}, or an image type")
     parser.add_argument("dims", help="logical sizes, such as 2x17x5x4")
     parser.add_argument("--dtype", default="f32", help="data type (default f32)")
     parser.add_argument("--svg", metavar="FILE", help="draw it: the logical grid beside the memory")
@@ -30,7 +31,7 @@ def _run(options: argparse.Namespace) -> tuple[Facts, int]:
         image = memdesc.image_desc(dims, options.dtype, options.tag)
         facts, show = image_facts(image), image.show
     else:
-        desc = memdesc.memory_desc(dims, options.dtype, options.tag)
+        desc = desc_of(options.tag, dims, options.dtype)
         facts, show = desc_facts(desc), desc.show
     if options.svg is not None or options.draw:
         picture = show(options.letters or letters_of(options.tag))

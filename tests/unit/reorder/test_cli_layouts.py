@@ -67,6 +67,11 @@ def test_show_draws_a_picture_with_the_letters_of_the_name(tmp_path: Path, capsy
     assert "rows q, columns r" in "".join(facts(capsys, "show", "nchw", "1x5x2x3", "--draw", "--letters", "opqr")["picture"])
 
 
+def test_show_takes_strides(capsys: CaptureFixture[str]) -> None:
+    assert facts(capsys, "show", "6x1@3", "3x4")["offset0"] == 3
+    assert "must be 2 numbers" in refusal(capsys, "show", "6", "3x4")
+
+
 def test_show_draws_an_image(tmp_path: Path, capsys: CaptureFixture[str]) -> None:
     out = tmp_path / "a.svg"
     facts(capsys, "show", "in_out_channel", "1x6x2x3", "--dtype", "f16", "--svg", str(out))

@@ -134,6 +134,18 @@ def test_two_dims_and_a_vector_are_capped_too() -> None:
         assert len(grid) + len(memory) < 1200
 
 
+def test_of_many_gaps_the_lines_that_hold_elements_are_shown() -> None:
+    parent = memory_desc((64, 1000), "f32", "ab")
+    desc = parent.submemory((5, 3), (7, 501))
+    grid, memory = cells(desc.show().svg)
+    check(desc, grid, memory)
+    assert {seen.index for seen in memory if seen.is_element} == {seen.index for seen in grid}
+    wide = memory_desc((1000, 1000), "f32", strides=(10**6, 100))
+    grid, memory = cells(wide.show().svg)
+    check(wide, grid, memory)
+    assert sum(seen.is_element for seen in memory) >= 19
+
+
 def test_a_cache_line_is_marked_where_it_starts() -> None:
     desc = memory_desc((4, 16), "f32", "ab")
     svg = desc.show().svg
