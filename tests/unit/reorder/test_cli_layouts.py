@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import os
+import pty
 import subprocess
 import sys
 from pathlib import Path
@@ -16,12 +17,9 @@ import memdesc
 from reorder import Memory, load, reorder
 from reorder.cli import main
 from reorder.cli.main import _COMMANDS
-from reorder.cli.progress import Progress
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from pytest import CaptureFixture, MonkeyPatch  # noqa: PT013 - the types of fixtures
+    from pytest import CaptureFixture  # noqa: PT013 - the type of a fixture
 
 
 def facts(capsys: CaptureFixture[str], *arguments: str, code: int = 0) -> dict[str, Any]:
@@ -217,18 +215,27 @@ def test_every_help_shows_an_example_of_the_command(command: str) -> None:
     assert "--json" in ran.stdout
 
 
-def test_a_bar_is_shown_on_terminals_only_and_wiped(monkeypatch: MonkeyPatch, capsys: CaptureFixture[str]) -> None:
-    def run(*, isatty: bool, times: Sequence[float]) -> str:
-        clock = iter(times)
-        monkeypatch.setattr("reorder.cli.progress.time.monotonic", lambda: next(clock))
-        monkeypatch.setattr(sys.stderr, "isatty", lambda: isatty)
-        with Progress(4) as progress:
-            progress.step("half", 2)
-        return capsys.readouterr().err
+_LONG_WORK = """
+import time
+from reorder.cli.progress import Progress
+with Progress(4) as progress:
+    progress.step("start", 1)
+    time.sleep(0.6)
+    progress.step("half", 1)
+"""
 
-    assert run(isatty=False, times=(0, 9)) == ""
-    assert run(isatty=True, times=(0, 0.1)) == ""
-    shown = run(isatty=True, times=(0, 9))
+
+def test_a_bar_is_shown_on_terminals_only_and_wiped() -> None:
+    quiet = subprocess.run([sys.executable, "-c", _LONG_WORK], capture_output=True, check=True)
+    assert quiet.stderr == b""
+    terminal, other_end = pty.openpty()
+    try:
+        subprocess.run([sys.executable, "-c", _LONG_WORK], stderr=other_end, check=True)
+        shown = os.read(terminal, 4096).decode()
+    finally:
+        os.close(terminal)
+        os.close(other_end)
+    assert "start" not in shown  # work that is not long shows none
     assert "[############............]  50% half" in shown
     assert shown.endswith("\r\033[K")
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+
 import ml_dtypes
 import numpy as np
 import pytest
@@ -62,3 +64,14 @@ def test_a_reorder_writes_into_a_tensor() -> None:
     plan = reorder.plan_reorder(memory_desc((2, 3), "bf16", "ab"), memory_desc((2, 3), "bf16", "ab"))
     reorder.execute(plan, x, t)
     assert np.array_equal(t.float().numpy(), x.astype(np.float32))
+
+
+def test_the_memory_of_a_tensor_lives_as_long_as_it_is_attached() -> None:
+    t = torch.arange(1 << 16, dtype=torch.bfloat16)
+    m = reorder.Memory(memory_desc((1 << 16,), "bf16", "a"), t)
+    held = bytes(m.data)
+    del t
+    gc.collect()
+    other = [torch.zeros(1 << 16, dtype=torch.bfloat16) for _ in range(8)]
+    assert bytes(m.data) == held
+    assert len(other) == 8
