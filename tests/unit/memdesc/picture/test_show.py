@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from itertools import product
+from itertools import pairwise, product
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -77,6 +77,8 @@ def check(desc: memdesc.MemoryDesc, grid: list[Seen], memory: list[Seen]) -> Non
     colours = {seen.offset: seen.fill for seen in grid if not seen.is_hatched}
     for seen in memory:
         assert seen.is_hatched or colours.get(seen.offset, seen.fill) == seen.fill
+    for side in (grid, memory):
+        assert len({(seen.x, seen.y) for seen in side}) == len(side)
     # the memory runs line by line
     assert [seen.offset for seen in memory] == sorted(seen.offset for seen in memory)
     assert sorted(memory, key=lambda seen: (seen.y, seen.x)) == memory
@@ -132,6 +134,22 @@ def test_two_dims_and_a_vector_are_capped_too() -> None:
         grid, memory = cells(desc.show().svg)
         check(desc, grid, memory)
         assert len(grid) + len(memory) < 1200
+
+
+def test_one_colour_is_one_run_of_memory_and_the_next_run_has_another() -> None:
+    for tag, run in (("nChw4c", 4), ("nchw", 6), ("nChw8c", 8), ("nChw2c", 12)):
+        grid, memory = cells(memory_desc((1, 8, 4, 6), "f32", tag).show().svg)
+        for here, after in pairwise(memory):
+            is_same_run = here.offset // run == after.offset // run
+            assert (here.fill == after.fill) == is_same_run or after.offset != here.offset + 1
+        assert len({seen.fill for seen in grid}) == 7
+
+
+def test_the_grid_runs_row_by_row_in_each_panel() -> None:
+    grid, _ = cells(memory_desc((2, 3, 4), "f32", "cab").show().svg)
+    for panel in (0, 1):
+        own = [seen for seen in grid if seen.index[0] == panel]
+        assert sorted(own, key=lambda seen: (seen.y, seen.x)) == sorted(own, key=lambda seen: seen.index)
 
 
 def test_of_many_gaps_the_lines_that_hold_elements_are_shown() -> None:
