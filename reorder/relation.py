@@ -9,7 +9,7 @@ import numpy as np
 
 from memdesc.layout import dim_name
 from reorder.plan import check_pair
-from reorder.reference import offsets
+from reorder.tables import offsets
 
 if TYPE_CHECKING:
     from memdesc import Block, Layout, MemoryDesc
@@ -44,7 +44,7 @@ def compare(src: MemoryDesc, dst: MemoryDesc) -> Relation:
     Parameters
     ----------
     src, dst : MemoryDesc
-        Of the same dims and dtype.
+        Of the same dims.
 
     Raises
     ------
@@ -62,6 +62,10 @@ def compare(src: MemoryDesc, dst: MemoryDesc) -> Relation:
     check_pair(src, dst)
     if not dst.nelems:
         return Relation(NO_OP, 0, "there is no element")
+    if src.dtype != dst.dtype:
+        return Relation(COPY, 0, f"elements are converted from {src.dtype} to {dst.dtype}")
+    if dst.extra is not None and src.extra != dst.extra:
+        return Relation(COPY, 0, "dst has compensation that src has not: it must be computed")
     same_axes = [axis.dims for axis in src.axes] == [axis.dims for axis in dst.axes]
     reason = _moved(src.layout, dst.layout) if same_axes else _moved_one_by_one(src.layout, dst.layout)
     if reason:

@@ -27,7 +27,7 @@ _MARGIN, _BETWEEN = 16, 36
 _MAX_TITLE = 100
 
 
-def draw_layout(layout: Layout, dtype: DataType, title: str, nbytes: int, letters: str = LETTERS) -> Picture:
+def draw_layout(layout: Layout, dtype: DataType, title: str, nbytes: tuple[int, int], letters: str = LETTERS) -> Picture:
     """Draw a layout of a buffer.
 
     Parameters
@@ -36,8 +36,8 @@ def draw_layout(layout: Layout, dtype: DataType, title: str, nbytes: int, letter
         What lies there.
     title : str
         What the picture is called.
-    nbytes : int
-        Bytes of the buffer.
+    nbytes : (int, int)
+        Bytes of the buffer, and those of them that are compensation behind the elements.
     letters : str
         What the dims are called, one letter each.
 
@@ -47,8 +47,10 @@ def draw_layout(layout: Layout, dtype: DataType, title: str, nbytes: int, letter
         If there are not as many letters as dims, or one of them stands twice.
     """
     _check_letters(layout, letters)
-    n_lines = -(-nbytes // CACHE_LINE)
-    head = [title, f"{_count(layout)}, {nbytes} bytes in {n_lines} cache line{'s' if n_lines != 1 else ''}"]
+    whole, behind = nbytes
+    n_lines = -(-whole // CACHE_LINE)
+    size = f"{whole} bytes in {n_lines} cache line{'s' if n_lines != 1 else ''}"
+    head = [title, f"{_count(layout)}, {size}" + (f", the last {behind} of them compensation" if behind else "")]
     if not layout.nelems:
         head.append("nothing to draw")
         return Picture(frame(head, [], (0, 0)), "\n".join(head))

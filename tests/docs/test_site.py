@@ -118,7 +118,9 @@ _SHOWN = {
     "six dims": lambda: memdesc.memory_desc((2, 3, 2, 2, 2, 2), "f32", "aBcdef2b").show(),
     "long words": lambda: memdesc.memory_desc((123, 1000, 17), "f64", strides=(2 * 10**9, 10**6, 50001)).show(),
     "empty": lambda: memdesc.memory_desc((0, 4), "f32", "ab").show(),
-    "plan": lambda: reorder.plan_reorder(*(memdesc.memory_desc((1, 5, 2, 3), "f32", tag) for tag in ("nhwc", "nChw4c"))).show(),
+    "plan": lambda: reorder.plan_reorder(
+        memdesc.memory_desc((1, 5, 2, 3), "f32", "nhwc"), memdesc.memory_desc((1, 5, 2, 3), "f32", "nChw4c")
+    ).show(),
 }
 
 

@@ -7,8 +7,8 @@ from hypothesis import given
 import memdesc
 from memdesc import MemdescError, MemoryDesc, memory_desc
 from reorder import Memory, execute_reference
-from reorder.reference import offsets
 from reorder.relation import COPY, NO_OP, VIEW, compare
+from reorder.tables import offsets
 from tests.strategies import desc_pairs
 
 
@@ -96,6 +96,15 @@ def test_dims_that_are_cut_as_one_index_on_one_side_are_compared_one_by_one() ->
     assert (
         "not compared one by one" in compare(*(memdesc.memory_desc((1, 1, 4096, 4096), "f32", tag) for tag in ("abcd", "ab(CD)16(cd)"))).why
     )
+
+
+def test_a_conversion_and_compensation_are_a_copy() -> None:
+    assert compare(memory_desc((2, 3), "f32", "ab"), memory_desc((2, 3), "s8", "ab")).why == "elements are converted from f32 to s8"
+    weights = memory_desc((3, 5, 1), "s8", "cba")
+    compensated = weights.with_extra(memdesc.Extra(s8s8_mask=1))
+    assert compare(compensated, compensated).kind == NO_OP
+    assert "compensation" in compare(weights, compensated).why
+    assert compare(compensated, weights).kind == NO_OP
 
 
 def test_layouts_of_other_dims_have_no_relation() -> None:

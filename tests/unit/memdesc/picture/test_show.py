@@ -209,6 +209,13 @@ def test_a_tensor_without_elements_says_so() -> None:
     assert picture.text.endswith("nothing to draw")
 
 
+def test_compensation_is_counted_and_not_drawn() -> None:
+    weights = memory_desc((3, 5, 1), "s8", "cba")
+    desc = weights.with_extra(memdesc.Extra(s8s8_mask=1))
+    assert f"{desc.nbytes} bytes in 1 cache line, the last {desc.nbytes - weights.nbytes} of them compensation" in desc.show().text
+    assert cells(desc.show().svg) == cells(weights.show().svg)
+
+
 def test_letters_name_the_dims() -> None:
     desc = memory_desc((1, 5, 2, 3), "f32", "nChw4c")
     assert "rows h, columns w, a panel for each c" in desc.show("nchw").text
