@@ -423,7 +423,7 @@ class MemoryDesc:
         """
         from memdesc.picture import draw_layout  # noqa: PLC0415 - describing needs no pictures
 
-        behind = self.nbytes - self._with(self.layout).nbytes
+        behind = self.nbytes - self.with_extra(None).nbytes
         return draw_layout(self.layout, self.dtype, repr(self), (self.nbytes, behind), letters or LETTERS)
 
     def _is_called(self, text: str) -> bool:

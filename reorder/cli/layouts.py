@@ -40,12 +40,13 @@ def desc_of(text: str, dims: tuple[int, ...], dtype: str) -> MemoryDesc:
 def pair_of(options: argparse.Namespace) -> tuple[MemoryDesc, MemoryDesc]:
     """Return the descriptors that `add_layouts` asked for."""
     dims = dims_of(options.dims)
-    return desc_of(options.src, dims, options.dtype), desc_of(options.dst, dims, options.dtype)
+    return desc_of(options.src, dims, options.dtype), desc_of(options.dst, dims, options.to_dtype or options.dtype)
 
 
 def add_layouts(parser: argparse.ArgumentParser) -> None:
-    """Add two layouts of the same dims and dtype; `dims` and `dtype` go with them."""
+    """Add two layouts of the same dims; these and the data types go with them."""
     parser.add_argument("src", metavar="A", help=LAYOUT)
     parser.add_argument("dst", metavar="B", help="likewise")
     parser.add_argument("dims", help="logical sizes, such as 2x17x5x4")
-    parser.add_argument("--dtype", default="f32", help="data type of both (default f32)")
+    parser.add_argument("--dtype", default="f32", help="data type (default f32)")
+    parser.add_argument("--to-dtype", help="data type of B, where it is another one")

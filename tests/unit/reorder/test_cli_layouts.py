@@ -133,6 +133,10 @@ def test_explain_shows_the_plan_the_bytes_and_the_kernels(tmp_path: Path, capsys
     assert shown["kernels"]
     assert len(shown["plan"]) == 3
     assert "by box 1" in out.read_text(encoding="utf-8")
+    converted = facts(capsys, "explain", "nchw", "nChw16c", "1x17x5x4", "--to-dtype", "s8")
+    assert converted["bytes_written"] == dst.nbytes // 4
+    assert converted["why"] == "elements are converted from f32 to s8"
+    assert "f32 -> s8" in converted["plan"][0]
     empty = facts(capsys, "explain", "ab", "ba", "0x3")
     assert (empty["bytes_read"], empty["bytes_written"], empty["kernels"]) == (0, 0, [])
 
