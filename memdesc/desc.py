@@ -19,11 +19,12 @@ from memdesc.ints import INT64_MAX, checked_ints
 from memdesc.layout import Axis, Block, Layout, dim_name
 from memdesc.names import Name, known_names, resolve
 from memdesc.overlap import check_overlap
-from memdesc.tags import Digit, FormatTag
+from memdesc.tags import LETTERS, Digit, FormatTag
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from memdesc.picture import Picture
 
 __all__ = ["MemoryDesc"]
 
@@ -380,6 +381,50 @@ class MemoryDesc:
         ['aBcd8b', 'gOiw8o', 'nChw8c', 'b_fs_yx_fsv8']
         """
         return _names_of(self)
+
+    def show(self, letters: str | None = None) -> Picture:
+        """Draw the logical grid beside the memory; a notebook shows it, `print` writes it as text.
+
+        Numbers are offsets in elements, colours runs of memory; padding is hatched,
+        blocks are outlined, cache lines marked. Of large tensors the ends are shown.
+
+        Parameters
+        ----------
+        letters : str, optional
+            What to call the dims, such as ``"nchw"``; by default a, b, c, ...
+
+        Returns
+        -------
+        Picture
+            With `svg`, `text` and `save(path)`.
+
+        Raises
+        ------
+        MemdescError
+            If there are not as many letters as dims, or one of them stands twice.
+
+        Examples
+        --------
+        >>> import memdesc
+        >>> print(memdesc.memory_desc((3, 2), "f32", "Ab2a").show("oi"))
+        memory_desc((3, 2), 'f32', 'Ab2a')
+        6 elements and 2 of padding, 32 bytes in 1 cache line
+        memory order, outermost first: o/2(2) i(2) o%2(2)
+        <BLANKLINE>
+        logical: rows o, columns i; numbers are offsets
+              0   1
+          0   0   2
+          1   1   3
+          2   4   6
+          3  [5] [7]
+        <BLANKLINE>
+        memory: at each offset the index o,i
+             0 |0,0 1,0 0,1 1,1 2,0 [5] 2,1 [7]
+        """
+        from memdesc.picture import draw_layout  # noqa: PLC0415 - describing needs no pictures
+
+        behind = self.nbytes - self.with_extra(None).nbytes
+        return draw_layout(self.layout, self.dtype, repr(self), (self.nbytes, behind), letters or LETTERS)
 
     def _is_called(self, text: str) -> bool:
         try:

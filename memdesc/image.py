@@ -12,10 +12,13 @@ from memdesc.dtypes import DataType, data_type
 from memdesc.errors import MemdescError, shown
 from memdesc.ints import checked_int, checked_ints
 from memdesc.layout import dim_name
-from memdesc.names import resolve_image
+from memdesc.names import letters_of, resolve_image
+from memdesc.tags import LETTERS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+
+    from memdesc.picture import Picture
 
 __all__ = ["ImageDesc", "image_desc"]
 
@@ -106,6 +109,14 @@ class ImageDesc:
         size = f"{self.width} x {self.height} pixels"
         msg = f"{self!r} is {size}: {' and '.join(over)}{where and f' {where}'}; split a dim, or use a buffer of .desc"
         raise MemdescError(msg)
+
+    def show(self, letters: str | None = None) -> Picture:
+        """Draw the logical grid beside the pixels and their lanes; as `MemoryDesc.show`, with the letters of its name."""
+        from memdesc.picture import draw_image  # noqa: PLC0415 - describing needs no pictures
+
+        return draw_image(
+            self.desc.layout, self.dtype, repr(self), (self.width, self.channels), letters or letters_of(self.name) or LETTERS
+        )
 
     def __repr__(self) -> str:
         return f"image_desc({self.dims}, '{self.dtype}', {self.name!r})"

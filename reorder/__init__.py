@@ -4,6 +4,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 from reorder.api import execute, prepare, reorder
+from reorder.archive import load_archive, save_archive
 from reorder.attr import Attr
 from reorder.files import load, save
 from reorder.limits import use_threads
@@ -30,6 +31,7 @@ __all__ = [
     "execute",
     "execute_reference",
     "load",
+    "load_archive",
     "opencl",
     "plan_reorder",
     "plan_runtime",
@@ -37,6 +39,7 @@ __all__ = [
     "quantize",
     "reorder",
     "save",
+    "save_archive",
     "use_threads",
 ]
 

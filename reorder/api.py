@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from pyopencl.array import Array
 
     from reorder.attr import Attr
+    from reorder.dlpack import Exporter
     from reorder.opencl import DeviceMemory
     from reorder.plan import ReorderPlan
 
@@ -32,7 +33,7 @@ __all__ = ["execute", "prepare", "reorder"]
 
 @overload
 def reorder(
-    x: Memory | NDArray[Any],
+    x: Memory | NDArray[Any] | Exporter,
     dst: str | FormatTag | MemoryDesc | None = None,
     *,
     src: str | FormatTag | MemoryDesc | ImageDesc | None = None,
@@ -44,7 +45,7 @@ def reorder(
 ) -> Memory: ...
 @overload
 def reorder(
-    x: Memory | NDArray[Any],
+    x: Memory | NDArray[Any] | Exporter,
     dst: ImageDesc,
     *,
     src: str | FormatTag | MemoryDesc | ImageDesc | None = None,
@@ -56,7 +57,7 @@ def reorder(
 ) -> NDArray[Any]: ...
 @overload
 def reorder(
-    x: Memory | NDArray[Any] | OnDevice,
+    x: Memory | NDArray[Any] | Exporter | OnDevice,
     dst: str | FormatTag | MemoryDesc | ImageDesc | None = None,
     *,
     src: str | FormatTag | MemoryDesc | ImageDesc | None = None,
@@ -80,7 +81,7 @@ def reorder(
 ) -> DeviceMemory: ...
 @overload
 def reorder(
-    x: Memory | NDArray[Any] | OnDevice,
+    x: Memory | NDArray[Any] | Exporter | OnDevice,
     dst: str | FormatTag | MemoryDesc | ImageDesc | None = None,
     *,
     src: str | FormatTag | MemoryDesc | ImageDesc | None = None,
@@ -91,7 +92,7 @@ def reorder(
     queue: None = None,
 ) -> DeviceMemory: ...
 def reorder(  # noqa: PLR0913 - all but the first two are named
-    x: Memory | NDArray[Any] | OnDevice,
+    x: Memory | NDArray[Any] | Exporter | OnDevice,
     dst: str | FormatTag | MemoryDesc | ImageDesc | None = None,
     *,
     src: str | FormatTag | MemoryDesc | ImageDesc | None = None,
@@ -105,8 +106,9 @@ def reorder(  # noqa: PLR0913 - all but the first two are named
 
     Parameters
     ----------
-    x : Memory or ndarray, or a device object
-        The tensor. The axes of an ndarray are its logical dims, with any strides. A
+    x : Memory, ndarray, tensor with DLPack, or a device object
+        The tensor. The axes of an ndarray are its logical dims, with any strides; so
+        are those of a tensor of torch, JAX and others, of all types, bf16 too. A
         pyopencl Buffer, Array or Image, or a DeviceMemory, is reordered on its device.
     dst : str, FormatTag, MemoryDesc or ImageDesc, optional
         The layout to move into; by default that of `out`.
@@ -253,10 +255,9 @@ def _prepare(plan: ReorderPlan, threads: int | None) -> Callable[[Any, Any], Non
     check_plan(plan)
     with importing:
         from reorder.cpu import PreparedReorder  # noqa: PLC0415 - numba is slow to load, and describing needs none
+        from reorder.cpu.convert.execute import ConvertingReorder, needs_tiles  # noqa: PLC0415 - likewise
 
-        if plan.converts:
-            from reorder.cpu.convert.execute import ConvertingReorder  # noqa: PLC0415 - likewise
-
+        if needs_tiles(plan):
             return ConvertingReorder(plan, threads)
 
     return PreparedReorder(plan, threads)

@@ -9,6 +9,7 @@ import numpy as np
 
 from memdesc import MemdescError, OverlapError
 from memdesc.search import SearchLimitError, Term, solve
+from reorder.dlpack import from_dlpack, is_exporter
 
 # An array object is Python's head, then the address of its data (numpy's C API,
 # PyArrayObject_fields); .ctypes.data says the same eight times slower.
@@ -27,7 +28,7 @@ def flat_bytes(buffer: Any, desc: MemoryDesc, side: str, *, write: bool) -> NDAr
 
     Parameters
     ----------
-    buffer : ndarray, or object with the buffer protocol
+    buffer : ndarray, object with the buffer protocol, or with DLPack
         An array of the dtype or of its bits, or raw bytes; C-contiguous.
     desc : MemoryDesc
         What the buffer must hold.
@@ -42,6 +43,8 @@ def flat_bytes(buffer: Any, desc: MemoryDesc, side: str, *, write: bool) -> NDAr
         If the buffer has another dtype, is not contiguous, too small, read-only or
         misaligned.
     """
+    if not isinstance(buffer, np.ndarray) and is_exporter(buffer):
+        buffer = from_dlpack(buffer, side)
     if not isinstance(buffer, np.ndarray):
         try:
             buffer = np.frombuffer(buffer, np.uint8) if memoryview(buffer).nbytes else np.empty(0, np.uint8)

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from memdesc import MemoryDesc
 
-__all__ = ["load", "save", "sidecar"]
+__all__ = ["attach", "form_of", "load", "save", "sidecar", "stage"]
 
 
 def sidecar(path: str | os.PathLike[str]) -> Path:
@@ -71,15 +71,7 @@ def load(path: str | os.PathLike[str], dtype: str | None = None) -> Memory | NDA
     if dtype is not None and data_type(dtype) != desc.dtype:
         msg = f"{str(beside)!r} says {desc.dtype}, not {dtype}"
         raise MemdescError(msg)
-    # somebody may have written another array over the one that was described
-    kind, shape = _form(desc)
-    if array.dtype != kind or array.shape != shape:
-        msg = (
-            f"{os.fspath(path)!r} is an array of {array.dtype} and shape {array.shape}, but the descriptor beside it means "
-            f"{kind} and {shape}; if the array is newer, delete {str(beside)!r}"
-        )
-        raise MemdescError(msg)
-    return Memory(desc, np.ascontiguousarray(array).reshape(-1).view(np.uint8), zero_pad=False)
+    return attach(array, desc, repr(os.fspath(path)), repr(str(beside)))
 
 
 def save(path: str | os.PathLike[str], memory: Memory) -> None:
@@ -93,7 +85,7 @@ def save(path: str | os.PathLike[str], memory: Memory) -> None:
     if not isinstance(memory, Memory):
         msg = f"save takes a Memory, not {type(memory).__name__}; reorder() makes one of an array"  # type: ignore[unreachable] # callers without types
         raise MemdescError(msg)
-    kind, shape = _form(memory.desc)
+    kind, shape = form_of(memory.desc)
     array = memory.data.view(kind).reshape(shape)
     target, beside = Path(path), sidecar(path)
     staged: list[Path] = []
@@ -102,8 +94,8 @@ def save(path: str | os.PathLike[str], memory: Memory) -> None:
             msg = f"{str(file)!r} is write-protected"
             raise MemdescError(msg)
     try:
-        staged.append(_stage(target, lambda file: np.lib.format.write_array(file, array)))
-        staged.append(_stage(beside, lambda file: file.write(f"{to_json(memory.desc)}\n".encode())))
+        staged.append(stage(target, lambda file: np.lib.format.write_array(file, array)))
+        staged.append(stage(beside, lambda file: file.write(f"{to_json(memory.desc)}\n".encode())))
         staged[0].replace(target)
         staged[1].replace(beside)
     except OSError as error:
@@ -114,7 +106,25 @@ def save(path: str | os.PathLike[str], memory: Memory) -> None:
             left.unlink(missing_ok=True)
 
 
-def _form(desc: MemoryDesc) -> tuple[np.dtype[Any], tuple[int, ...]]:
+def attach(array: NDArray[Any], desc: MemoryDesc, what: str, beside: str) -> Memory:
+    """Return the memory that an array was written from; the two are named in messages.
+
+    Raises
+    ------
+    MemdescError
+        If somebody has written another array over the one that was described.
+    """
+    kind, shape = form_of(desc)
+    if array.dtype != kind or array.shape != shape:
+        msg = (
+            f"{what} is an array of {array.dtype} and shape {array.shape}, but the descriptor beside it means "
+            f"{kind} and {shape}; if the array is newer, delete {beside}"
+        )
+        raise MemdescError(msg)
+    return Memory(desc, np.ascontiguousarray(array).reshape(-1).view(np.uint8), zero_pad=False)
+
+
+def form_of(desc: MemoryDesc) -> tuple[np.dtype[Any], tuple[int, ...]]:
     """Return the dtype and the shape of the array that a .npy of a descriptor holds."""
     is_plain = len(desc.blocks) == len(desc.axes) == desc.ndims and desc.is_dense and not desc.offset0
     if not is_plain or desc.dtype.is_packed or desc.extra is not None:
@@ -143,7 +153,7 @@ def _typed(array: NDArray[Any], dtype: str | None, path: str) -> NDArray[Any]:
     return array.view(wanted.numpy)
 
 
-def _stage(target: Path, write: Callable[[BinaryIO], Any]) -> Path:
+def stage(target: Path, write: Callable[[BinaryIO], Any]) -> Path:
     """Write a file under another name in the folder of its target, to be renamed."""
     handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
     try:

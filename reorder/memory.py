@@ -10,6 +10,7 @@ from memdesc import MemdescError, MemoryDesc, NotBlockedError, PaddingError
 from memdesc.inverse import index_at
 from reorder.buffers import address_of, flat_bytes
 from reorder.compensation import compensation
+from reorder.dlpack import CPU_DEVICE, TensorView
 from reorder.plan import padding_boxes
 from reorder.tables import offsets, pack, unpack
 
@@ -30,7 +31,7 @@ class Memory:
     ----------
     desc : MemoryDesc
         What the buffer holds.
-    buffer : ndarray or object with the buffer protocol, optional
+    buffer : ndarray, object with the buffer protocol or with DLPack, optional
         C-contiguous memory of at least `desc.min_nbytes` bytes, used without a copy;
         zeros are written into its padding. By default `desc.nbytes` zeroed bytes are
         allocated.
@@ -87,7 +88,7 @@ class Memory:
 
     @property
     def data(self) -> NDArray[np.uint8]:
-        """The buffer as flat bytes."""
+        """The buffer as flat bytes: what `bytes()`, `memoryview()` and files take."""
         return self._data
 
     @property
@@ -113,6 +114,44 @@ class Memory:
             msg = f"{self.desc!r} holds {array.dtype.name}, so an array of {np.dtype(dtype).name} cannot be without a copy"
             raise MemdescError(msg)
         return array.astype(dtype)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return CPU_DEVICE
+
+    def __dlpack__(self, **options: Any) -> Any:
+        """Export the logical array, without copying; `copy=True` copies, and so takes any layout.
+
+        Raises
+        ------
+        BufferError
+            If the layout is no strided array of its dims, or the type has 4 bits.
+        """
+        try:
+            array = self.numpy(copy=bool(options.get("copy")))
+        except MemdescError as error:
+            msg = f"{error}; for DLPack take block_tensor(), its physical array, or reorder() to a plain layout"
+            raise BufferError(msg) from None
+        if self.desc.dtype.is_packed:
+            msg = f"two {self.desc.dtype} elements share a byte, which DLPack consumers do not agree on; export .data, the bytes"
+            raise BufferError(msg)
+        return TensorView(array).__dlpack__(**{**options, "copy": None})
+
+    def block_tensor(self) -> TensorView:
+        """Return the physical n-d array of `blocks()` for consumers of DLPack, bf16 and f8 too.
+
+        Raises
+        ------
+        NotBlockedError
+            As `blocks`.
+
+        Examples
+        --------
+        >>> import numpy as np, memdesc, reorder
+        >>> m = reorder.Memory(memdesc.memory_desc((1, 17, 2, 2), "f32", "nChw16c"))
+        >>> np.from_dlpack(m.block_tensor()).shape
+        (1, 2, 2, 2, 16)
+        """
+        return TensorView(self.blocks())
 
     def blocks(self) -> NDArray[Any]:
         """Return the physical n-d array, without copying: one axis for each block.

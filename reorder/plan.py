@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from memdesc import Layout
+    from memdesc.picture import Picture
     from reorder.attr import Attr
     from reorder.bound import Operand
 
@@ -75,6 +76,25 @@ class ReorderPlan:
         given = "" if self.attr is None else f", {self.attr}"
         head = f"{types} {self.dst.dims}{given}, {count} of {':'.join(['extent(valid):src:dst', *varying])}"
         return "\n  ".join([head, *map(str, self.boxes)])
+
+    def show(self) -> Picture:
+        """Draw src beside dst: at each place of dst where in src it comes from, and the box that writes it.
+
+        Examples
+        --------
+        >>> import memdesc, reorder
+        >>> src, dst = (memdesc.memory_desc((3, 2), "f32", tag) for tag in ("ab", "Ab2a"))
+        >>> print(reorder.plan_reorder(src, dst).show())
+        f32 (3, 2), 2 boxes of extent(valid):src:dst
+          @0:0 2:1:2 2:2:1
+          @4:4 2:1:2 2(1):2:1
+        <BLANKLINE>
+        dst: at each offset where in src it comes from, and the box
+             0 |  0   2   1   3   4 [0]   5 [0]
+        """
+        from reorder.picture import draw_plan  # noqa: PLC0415 - planning needs no pictures
+
+        return draw_plan(self.src, self.dst, self.boxes, str(self))
 
 
 def plan_reorder(src: MemoryDesc, dst: MemoryDesc, attr: Attr | None = None) -> ReorderPlan:

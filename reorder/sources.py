@@ -9,6 +9,7 @@ import numpy as np
 from memdesc import FormatTag, MemdescError, MemoryDesc, array_desc, data_type, memory_desc
 from memdesc.errors import shown
 from memdesc.names import resolve
+from reorder.dlpack import from_dlpack, is_exporter
 from reorder.memory import Memory
 from reorder.tables import pack
 
@@ -27,8 +28,10 @@ def as_memory(x: Any, src: str | FormatTag | MemoryDesc | None) -> Memory:
         return x
     if isinstance(src, MemoryDesc):
         return Memory(src, x, zero_pad=False)
+    if not isinstance(x, np.ndarray) and is_exporter(x):
+        x = from_dlpack(x, "x")
     if not isinstance(x, np.ndarray):
-        msg = f"x must be a numpy array or a Memory, not {type(x).__name__}; for raw bytes give src=, a MemoryDesc"
+        msg = f"x must be a Memory, a numpy array or a tensor with DLPack, not {type(x).__name__}; for raw bytes give src=, a MemoryDesc"
         raise MemdescError(msg)
     x = np.asarray(x)  # a matrix has two axes whatever is asked of it
     if src is not None:

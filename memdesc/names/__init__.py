@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from memdesc.tags import FormatTag
 
-__all__ = ["Name", "is_image", "known_names", "resolve", "resolve_image", "suggest"]
+__all__ = ["Name", "is_image", "known_names", "letters_of", "resolve", "resolve_image", "suggest"]
 
 # The longest name has 43 characters; what is far longer resembles none.
 _MAX_NAME = 100
@@ -76,6 +76,15 @@ def resolve_image(text: str, dims: tuple[int, ...]) -> tuple[FormatTag, int, int
     if len(dims) == tag.ndims:
         mace.check_image_dims(text, dims)
     return tag, rows, columns
+
+
+def letters_of(text: str) -> str | None:
+    """Return what a name calls the logical dims, such as `nchw`; None where it has no words for them.
+
+    >>> letters_of("nhwc"), letters_of("b_fs_yx_fsv16"), letters_of("conv2d_filter"), letters_of("aBcd16b")
+    ('nchw', 'bfyx', 'oihw', None)
+    """
+    return mace.letters(text) or onednn.letters(text) or cldnn.letters(text) or None
 
 
 def is_image(text: str) -> bool:

@@ -14,7 +14,7 @@ import re
 from memdesc.errors import UnknownFormatError, UnsupportedFormatError, shown
 from memdesc.tags import LETTERS, FormatTag, parse_tag
 
-__all__ = ["VOCABULARY", "check_dims", "domain", "is_plain", "parse", "refuse"]
+__all__ = ["VOCABULARY", "check_dims", "domain", "is_plain", "letters", "parse", "refuse"]
 
 VOCABULARY = "cldnn"
 
@@ -85,8 +85,17 @@ def domain(text: str) -> str:
     """Return what a name speaks of: `data`, `weights` or `grouped weights`."""
     if text == "bf_lyx_yx" or "weights" in text:
         return "weights"
-    letters = frozenset(re.sub(r"s[av][0-9]+p?|_swizzled_by_|__a|[^a-z]|s", "", _RENAMED.get(text, text)))
-    return _LETTERS.get(letters, ("data", ""))[0]
+    return _family(text)[0]
+
+
+def letters(text: str) -> str:
+    """Return the logical dims as a name calls them; nothing where it gives none."""
+    return _family(text)[1]
+
+
+def _family(text: str) -> tuple[str, str]:
+    present = frozenset(re.sub(r"s[av][0-9]+p?|_swizzled_by_|__a|[^a-z]|s", "", _RENAMED.get(text, text)))
+    return _LETTERS.get(present, ("data", ""))
 
 
 def parse(text: str, *, packed: bool) -> FormatTag:

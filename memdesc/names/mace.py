@@ -11,7 +11,7 @@ from __future__ import annotations
 from memdesc.errors import MemdescError, UnknownFormatError, UnsupportedFormatError, shown
 from memdesc.tags import FormatTag, count_digits, parse_tag
 
-__all__ = ["BUFFERS", "IMAGES", "VOCABULARY", "check_image_dims", "domain", "parse", "parse_image"]
+__all__ = ["BUFFERS", "IMAGES", "VOCABULARY", "check_image_dims", "domain", "letters", "parse", "parse_image"]
 
 VOCABULARY = "mace"
 
@@ -45,6 +45,16 @@ IMAGES = {
 def domain(text: str) -> str:
     """Return what a buffer name speaks of: `data`, `weights`, ..."""
     return BUFFERS[text][0]
+
+
+def letters(text: str) -> str:
+    """Return the logical dims as a buffer or image name calls them; nothing for other texts."""
+    if text in IMAGES:
+        return IMAGES[text][0]
+    if text not in BUFFERS:
+        return ""
+    own = {digit.axis: letter for digit, letter in zip(parse(text).digits, text.lower(), strict=True)}
+    return "".join(own[axis] for axis in sorted(own))
 
 
 def parse(text: str) -> FormatTag:

@@ -12,7 +12,7 @@ import itertools
 
 from memdesc.tags import FormatTag, parse_tag
 
-__all__ = ["CANONICAL", "VOCABULARY", "domain", "parse"]
+__all__ = ["CANONICAL", "VOCABULARY", "domain", "letters", "parse"]
 
 VOCABULARY = "onednn"
 CANONICAL = "any"
@@ -52,6 +52,12 @@ def domain(text: str) -> str:
     """Return what a name speaks of: `data`, `weights`, ..., `any` for canonical tags."""
     family = _family(text)
     return family[0] if family else CANONICAL
+
+
+def letters(text: str) -> str:
+    """Return the logical dims as a name calls them; nothing for canonical tags."""
+    family = _family(text)
+    return family[1] if family else ""
 
 
 def parse(text: str) -> FormatTag:

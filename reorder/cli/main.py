@@ -6,27 +6,40 @@ import argparse
 import json
 import os
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 import memdesc
 from memdesc import MemdescError
-from reorder.cli import bench, check, doctor, pack, reorder, show
+from reorder.cli import bench, check, decode, diff, doctor, explain, match, pack, reorder, show
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
 __all__ = ["main"]
 
-_COMMANDS = (show.COMMAND, reorder.COMMAND, pack.COMMAND, check.COMMAND, bench.COMMAND, doctor.COMMAND)
+_COMMANDS = (
+    show.COMMAND,
+    match.COMMAND,
+    diff.COMMAND,
+    explain.COMMAND,
+    reorder.COMMAND,
+    decode.COMMAND,
+    pack.COMMAND,
+    check.COMMAND,
+    bench.COMMAND,
+    doctor.COMMAND,
+)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; returns its exit code: 0, 1 (a check failed) or 2 (bad input)."""
-    options = _parser().parse_args(arguments)
+    given = sys.argv[1:] if arguments is None else arguments
     try:
+        options = _parser().parse_args(given)
         facts, code = options.run(options)
     except (MemdescError, MemoryError) as error:
-        sys.stderr.write(f"memdesc: {error}\n")
+        said = str(error) or "out of memory"
+        sys.stderr.write((json.dumps({"error": said}) if "--json" in given else f"memdesc: {said}") + "\n")
         return 2
     try:
         sys.stdout.write((json.dumps(facts) if options.json else "\n".join(options.lay_out(facts))) + "\n")
@@ -37,8 +50,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return int(code)
 
 
+class _Parser(argparse.ArgumentParser):
+    """A parser whose errors look like all others."""
+
+    def error(self, message: str) -> NoReturn:
+        msg = f"{message}; see {self.prog} --help"
+        raise MemdescError(msg)
+
+
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="memdesc", description="How tensors lie in memory, and how to move them.")
+    parser = _Parser(prog="memdesc", description="How tensors lie in memory, and how to move them.")
     parser.add_argument("--version", action="version", version=f"memdesc {memdesc.__version__}")
     commands = parser.add_subparsers(required=True, metavar="command")
     for command in _COMMANDS:

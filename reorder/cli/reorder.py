@@ -10,6 +10,7 @@ from reorder.api import reorder
 from reorder.attr import Attr
 from reorder.cli.command import Command, Facts
 from reorder.cli.facts import desc_facts
+from reorder.cli.progress import Progress
 from reorder.files import load, save, sidecar
 from reorder.memory import Memory
 
@@ -40,6 +41,12 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _run(options: argparse.Namespace) -> tuple[Facts, int]:
+    with Progress(3) as progress:
+        return _reorder(options, progress), 0
+
+
+def _reorder(options: argparse.Namespace, progress: Progress) -> Facts:
+    progress.step(f"reading {options.src}")
     x = load(options.src, options.src_dtype)
     attr = _attr(options)
     if isinstance(x, Memory) and options.tag is not None:
@@ -54,9 +61,11 @@ def _run(options: argparse.Namespace) -> tuple[Facts, int]:
             msg = f"--beta adds to what {options.dst!r} holds, but no descriptor lies beside it"
             raise MemdescError(msg)
         out = held
+    progress.step("reordering", 1)
     result = reorder(x, options.to, src=options.tag, dtype=options.dtype, attr=attr, out=out, threads=options.threads)
+    progress.step(f"writing {options.dst}", 1)
     save(options.dst, result)
-    return {"wrote": options.dst, "descriptor": str(sidecar(options.dst)), **desc_facts(result.desc)}, 0
+    return {"wrote": options.dst, "descriptor": str(sidecar(options.dst)), **desc_facts(result.desc)}
 
 
 def _attr(options: argparse.Namespace) -> Attr:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import memdesc
-from memdesc.names import is_image
+from memdesc.names import is_image, letters_of
 from reorder.cli.command import Command, Facts, dims_of
 from reorder.cli.facts import desc_facts, image_facts
+from reorder.cli.layouts import LAYOUT, desc_of
 
 if TYPE_CHECKING:
     import argparse
@@ -16,18 +17,36 @@ __all__ = ["COMMAND"]
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("tag", help="a format name of oneDNN, OpenVINO or MACE")
+    parser.add_argument("tag", help=f"{LAYOUT}, or an image type")
     parser.add_argument("dims", help="logical sizes, such as 2x17x5x4")
     parser.add_argument("--dtype", default="f32", help="data type (default f32)")
+    parser.add_argument("--svg", metavar="FILE", help="draw it: the logical grid beside the memory")
+    parser.add_argument("--draw", action="store_true", help="draw it here, as text")
+    parser.add_argument("--letters", help="what to call the dims in the picture, such as nchw (default: as the name does)")
 
 
 def _run(options: argparse.Namespace) -> tuple[Facts, int]:
     dims = dims_of(options.dims)
     if is_image(options.tag):
-        return image_facts(memdesc.image_desc(dims, options.dtype, options.tag)), 0
-    return desc_facts(memdesc.memory_desc(dims, options.dtype, options.tag)), 0
+        image = memdesc.image_desc(dims, options.dtype, options.tag)
+        facts, show = image_facts(image), image.show
+    else:
+        desc = desc_of(options.tag, dims, options.dtype)
+        facts, show = desc_facts(desc), desc.show
+    if options.svg is not None or options.draw:
+        picture = show(options.letters or letters_of(options.tag))
+        if options.svg is not None:
+            picture.save(options.svg)
+            facts["wrote"] = options.svg
+        if options.draw:
+            facts["picture"] = picture.text.splitlines()
+    return facts, 0
 
 
 COMMAND = Command(
-    "show", "Show a layout: padding, strides, blocks, bytes, names.", "show nChw8c 2x17x5x4 --dtype f32", _add_arguments, _run
+    "show",
+    "Show a layout: padding, strides, blocks, bytes, names, and a picture.",
+    "show nChw8c 2x17x5x4 --dtype f32 --svg nChw8c.svg",
+    _add_arguments,
+    _run,
 )

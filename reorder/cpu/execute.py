@@ -67,7 +67,11 @@ class PreparedReorder:
 
     def _make_parts(self) -> list[Any]:
         """Return what runs one after the other."""
-        boxes, bits = self.plan.boxes, self.plan.dst.dtype.bits
+        return self._moving_parts(self.plan.boxes)
+
+    def _moving_parts(self, boxes: tuple[Box, ...]) -> list[Any]:
+        """Return parts that move elements as they are, also by lookups."""
+        bits = self.plan.dst.dtype.bits
         looked = [self._part(tile((box,)), bits, box.lookups) for box in boxes if box.lookups]
         return self._moves([box for box in boxes if not box.lookups]) + looked
 

@@ -13,7 +13,7 @@ from reorder.buffers import address_of
 from reorder.cpu import execute
 from reorder.cpu.convert.kernels import SLOT_NBYTES
 from reorder.cpu.convert.steps import Recipe, steps_of
-from reorder.cpu.convert.tiles import Tile, cut
+from reorder.cpu.convert.tiles import Tile, cut, is_scattered
 from reorder.cpu.convert.walk import compile_tiles
 from reorder.cpu.execute import PreparedReorder
 from reorder.cpu.program import points
@@ -21,15 +21,35 @@ from reorder.cpu.program import tile as split_up
 from reorder.cpu.threads import Shares, run
 from reorder.cpu.walk import TILES, add_walker, kernel
 from reorder.nodes import NOWHERE, Box, Node
+from reorder.passes import widen
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from reorder.nodes import Lookup
+    from reorder.plan import ReorderPlan
 
-__all__ = ["ConvertingReorder"]
+__all__ = ["ConvertingReorder", "needs_tiles"]
+
+_BYTE = 8
 
 add_walker(TILES, compile_tiles)
+
+
+def needs_tiles(plan: ReorderPlan) -> bool:
+    """Whether a plan runs tile by tile: it converts, or moves elements that lie scattered on both sides."""
+    if plan.converts:
+        return True
+    return any(_is_shuffled(plan, box) for box in plan.boxes)
+
+
+def _is_shuffled(plan: ReorderPlan, box: Box) -> bool:
+    """Whether a box of equal types is moved twice, through scratch."""
+    bits = plan.dst.dtype.bits
+    if bits < _BYTE or box.lookups:
+        return False
+    wide, width = widen(box, bits)
+    return width == bits and is_scattered(wide)
 
 
 class ConvertingReorder(PreparedReorder):
@@ -49,7 +69,11 @@ class ConvertingReorder(PreparedReorder):
         whole: list[Tile] = []
         parts: list[Any] = []
         zeros: list[Box] = []
+        plain = tuple(box for box in plan.boxes if not plan.converts and not _is_shuffled(plan, box))
+        parts += self._moving_parts(plain)
         for box in plan.boxes:
+            if box in plain:
+                continue
             tiles, beyond = cut(box._replace(lookups=()), (src.bits, dst.bits), limit, straight=not recipe.needs_values)
             if box.lookups:
                 parts += [_Looked(self, [tile], box.lookups) for tile in tiles]
@@ -61,6 +85,7 @@ class ConvertingReorder(PreparedReorder):
                 whole += tiles
                 zeros += beyond
         if whole:
+            self.kernels += ("tiles",)
             parts.insert(0, _Tiles(self, whole, self._count(whole)))
         return parts + self._moves(zeros)
 

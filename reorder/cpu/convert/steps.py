@@ -67,6 +67,8 @@ class Recipe:
 
     def __post_init__(self) -> None:
         self.work = working_type(self.src, self.dst, arithmetic=self.bound.is_arithmetic)
+        if self.src == self.dst and not self.operations:
+            self.work = self.src  # bits, not values
         self.varying = [operand.role for operand in self.bound.operands if not operand.is_scalar]
 
     def address(self, numbers: Any, dtype: Any = np.int64) -> int:
@@ -142,7 +144,8 @@ class _Maker:
         for k, operation in enumerate(operations):
             is_last = k == len(operations) - 1 and recipe.dst == work
             form = self._combine(form, target if is_last else self._slot(_VALUES, work), operation, old)
-        if form.base != target.base:
+        # elements that stay as they are have no use for a second slot
+        if form.base != target.base and not (form.base == _MOVED and form.dtype == target.dtype and not self.tile.writes):
             form = self._change(form, target)
         if not self.tile.writes:
             self._move(form, self._own(_DST, recipe.dst), SLOT_NBYTES * 8 // DATA_TYPES[recipe.dst].bits, pads=True)

@@ -10,19 +10,22 @@ from __future__ import annotations
 from math import prod
 from typing import TYPE_CHECKING, NamedTuple
 
+from reorder.cpu.choose import TRANSPOSED, choose
 from reorder.nodes import Box, Node
 from reorder.passes import simplify
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["Tile", "contiguous", "cut", "dense_strides"]
+__all__ = ["Tile", "contiguous", "cut", "dense_strides", "is_scattered"]
 
 # Elements that a tile takes of a nest that is contiguous on one side only, and those of any tile.
 _SIDE, _ENOUGH = 64, 2048
 # Neighbours that are worth converting where they lie.
 _MIN_RUN = 8
 _BYTE = 8
+# Elements that are too few for a kernel to be called for.
+_FEW = 64
 # Elements of a tile that needs no scratch.
 _MAX_STRAIGHT = 1 << 14
 
@@ -60,6 +63,30 @@ def dense_strides(nodes: tuple[Node, ...]) -> list[int]:
     return [prod(node.valid for node in nodes[k + 1 :]) for k in range(len(nodes))]
 
 
+def is_scattered(box: Box) -> bool:
+    """Whether no kernel takes more than a few elements of a box at once, so that two moves are faster than one.
+
+    So it is where each side has pairs of another dim, as `8b16a2b` and `8a16b2a` have.
+    """
+    choice = choose(box)
+    if choice.kernel != TRANSPOSED or prod(node.extent for node in (*choice.rows, *choice.columns)) >= _FEW:
+        return False
+    return box.size > _FEW and not box.lookups
+
+
+def _between(nodes: tuple[Node, ...], counts: dict[int, int]) -> list[int]:
+    """Return an order of nodes that both sides reach by vectors: some of dst's innermost, but the very first, inside of that."""
+    order = sorted(counts, key=lambda k: (-abs(nodes[k].strides[1]), -nodes[k].extent))
+    *rest, innermost = order
+    near_src = min(rest, key=lambda k: abs(nodes[k].strides[0]))
+    rest.remove(near_src)
+    inside, size = [near_src], counts[near_src]
+    while rest and size < _MIN_RUN:
+        inside.insert(0, rest.pop())
+        size *= counts[inside[0]]
+    return [*rest, innermost, *inside]
+
+
 def cut(box: Box, widths: tuple[int, int], limit: int, *, straight: bool) -> tuple[list[Tile], list[Box]]:
     """Cut a box into tiles and boxes of zeros.
 
@@ -83,6 +110,8 @@ def cut(box: Box, widths: tuple[int, int], limit: int, *, straight: bool) -> tup
         # it needs the scratch, so it must fit
         counts = _counts(nodes, limit, straight=False)
         order, reads, writes = _order(nodes, counts, widths)
+    if widths[0] == widths[1] and is_scattered(_pair(box)):
+        order, reads, writes = _between(nodes, counts), False, False
     if writes and any(_covered(nodes[k], counts[k], ragged=True) > nodes[k].valid for k in order):
         # what writes padding too is the move; where the tile moves anyway, that is for free
         order, reads, writes = _order(nodes, counts, widths, writes=False)

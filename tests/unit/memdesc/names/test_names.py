@@ -6,7 +6,7 @@ import time
 import pytest
 
 from memdesc import Name, UnknownFormatError, UnsupportedFormatError, image_desc, known_names, memory_desc, suggest
-from memdesc.names import _parse, is_image, resolve
+from memdesc.names import _parse, is_image, letters_of, resolve
 from tests.tables import CLDNN, ONEDNN_ALIASES, ONEDNN_CANONICAL
 
 
@@ -125,3 +125,19 @@ def test_types_of_all_widths_share_what_was_parsed() -> None:
         memory_desc((2, 3, 4, 5), dtype, "nchw").tags()
     # the names that are refused are not kept
     assert _parse.cache_info().misses - misses <= 5 * 13
+
+
+def test_a_name_says_what_it_calls_the_dims() -> None:
+    said = {
+        name: letters_of(name) for name in ("nhwc", "OIhw16i16o", "byxf", "os_is_yx_isv16_osv16", "HWOI", "W", "in_out_width", "aBcd16b")
+    }
+    assert said == {
+        "nhwc": "nchw",
+        "OIhw16i16o": "oihw",
+        "byxf": "bfyx",
+        "os_is_yx_isv16_osv16": "oiyx",
+        "HWOI": "oihw",
+        "W": "w",
+        "in_out_width": "nchw",
+        "aBcd16b": None,
+    }

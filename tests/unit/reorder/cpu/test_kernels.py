@@ -15,7 +15,7 @@ import pytest
 from llvmlite import binding
 
 from memdesc import MemoryDesc, memory_desc
-from reorder import plan_reorder
+from reorder import plan_reorder, prepare
 from reorder.buffers import address_of
 from reorder.cpu import PreparedReorder, compiled_kernels
 from reorder.cpu.choose import KERNELS
@@ -80,6 +80,8 @@ _LARGE = {
     "blocks both ways": ((530, 277), "AB16a16b", "BA8b32a"),
     "images": ((2, 67, 37, 41), "abcd", "aBcd16b"),
     "channels last": ((2, 3, 170, 171), "abcd", "acdb"),
+    "pairs of other dims": ((70, 130, 3), "ABc8b16a2b", "ABc8a16b2a"),
+    "quads of other dims": ((33, 20, 2), "ABc4b16a4b", "ABc4a16b4a"),
     "weights": ((70, 130, 3, 3), "abcd", "ABcd4b16a4b"),
     "whole cache lines": ((2, 128, 32, 64), "abcd", "acdb"),
     "whole cache lines both ways": ((128, 4, 192), "abc", "bca"),
@@ -142,6 +144,14 @@ def test_every_kernel_is_reached(kernel: str) -> None:
         src = memory_desc(dims, dtype, strides=(48, 6, 2))
     run = PreparedReorder(plan_reorder(src, memory_desc(dims, dtype, b)), 1)
     assert [name.split()[0] for name in run.kernels] == [kernel]
+
+
+def test_elements_scattered_on_both_sides_are_moved_twice() -> None:
+    src = memory_desc((64, 64), "bf16", "AB8b16a2b")
+    run = prepare(plan_reorder(src, memory_desc((64, 64), "bf16", "AB8a16b2a")))
+    assert run.kernels == ("tiles",)  # type: ignore[attr-defined] # of the callable that it returns
+    run = prepare(plan_reorder(src, memory_desc((64, 64), "bf16", "ab")))
+    assert run.kernels != ("tiles",)  # type: ignore[attr-defined] # likewise
 
 
 def test_whole_cache_lines_are_written_past_the_caches_where_they_are_aligned() -> None:

@@ -1,0 +1,171 @@
+"""What the pages have made from the code: pictures, tables of names, the list of changes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar
+
+from docutils import nodes
+from docutils.parsers.rst import directives
+from docutils.statemachine import StringList
+from sphinx.util.docutils import SphinxDirective
+
+import memdesc
+import reorder
+from memdesc import MemdescError
+from memdesc.names import known_names, letters_of, mace, resolve
+from memdesc.tags import LETTERS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from sphinx.application import Sphinx
+
+CHANGES = Path(__file__).parents[1] / "changes"
+_COLON = "\ue000"
+_KINDS = {"added": "Added", "changed": "Changed", "fixed": "Fixed", "removed": "Removed"}
+
+
+def _picture(svg: str) -> list[nodes.Node]:
+    return [nodes.raw("", f'<div class="memdesc-picture">{svg}</div>', format="html")]
+
+
+class LayoutPicture(SphinxDirective):
+    """`{layout} nChw4c 1x5x2x3 f32`: the picture of a layout or an image."""
+
+    required_arguments = 3
+    option_spec: ClassVar = {"letters": directives.unchanged}
+
+    def run(self) -> list[nodes.Node]:
+        """Draw it."""
+        name, sizes, dtype = self.arguments
+        dims = tuple(map(int, sizes.split("x")))
+        make = memdesc.image_desc if name in mace.IMAGES or "|" in name else memdesc.memory_desc
+        return _picture(make(dims, dtype, name).show(self.options.get("letters") or letters_of(name)).svg)
+
+
+class PlanPicture(SphinxDirective):
+    """`{plan} nchw nChw4c 1x5x2x3 f32`: the picture of a reorder."""
+
+    required_arguments = 4
+
+    def run(self) -> list[nodes.Node]:
+        """Draw it."""
+        *names, sizes, dtype = self.arguments
+        dims = tuple(map(int, sizes.split("x")))
+        src, dst = (memdesc.memory_desc(dims, dtype, name) for name in names)
+        return _picture(reorder.plan_reorder(src, dst).show().svg)
+
+
+class Vocabulary(SphinxDirective):
+    """`{vocabulary}`: every layout that two systems or more have a name for."""
+
+    def run(self) -> list[nodes.Node]:
+        """Make the table."""
+        rows: dict[str, dict[str, list[str]]] = {}
+        for name in known_names():
+            try:
+                tag = str(resolve(name.text, (), 32))
+            except MemdescError:
+                continue  # refused, with the reason
+            rows.setdefault(tag, {}).setdefault(name.vocabulary, []).append(name.text)
+        shown = []
+        for tag, found in rows.items():
+            names = {vocabulary: [text for text in texts if text != tag] for vocabulary, texts in found.items()}
+            if sum(map(bool, names.values())) > 1:
+                shown.append((tag, *(names.get(vocabulary, []) for vocabulary in ("onednn", "cldnn", "mace"))))
+        return [_table(("memdesc", "oneDNN", "OpenVINO", "MACE"), shown)]
+
+
+class Images(SphinxDirective):
+    """`{images}`: the image types, as rows, columns and lanes."""
+
+    def run(self) -> list[nodes.Node]:
+        """Make the table."""
+        rows = []
+        for name, (letters, text) in mace.IMAGES.items():
+            own = str.maketrans(LETTERS[: len(letters)] + LETTERS[: len(letters)].upper(), letters + letters.upper())
+            cells = [part.translate(own) or "1" for part in text.split("|")]
+            rows.append((name, ", ".join(letters), *cells, [text]))
+        return [_table(("image type", "dims", "row y", "column x", "lane", "memdesc"), rows)]
+
+
+class Changes(SphinxDirective):
+    """`{changes}`: the fragments, version by version."""
+
+    def run(self) -> list[nodes.Node]:
+        """Gather them."""
+        parts: list[nodes.Node] = []
+        versions = sorted((folder for folder in CHANGES.iterdir() if folder.is_dir()), key=lambda f: f.name, reverse=True)
+        for folder in versions:
+            section = nodes.section(ids=[nodes.make_id(folder.name)])
+            section += nodes.title("", folder.name.capitalize())
+            for kind, heading in _KINDS.items():
+                files = sorted(folder.glob(f"*.{kind}.md"))
+                if not files:
+                    continue
+                section += nodes.rubric("", heading)
+                text = "\n".join(f"* {' '.join(file.read_text(encoding='utf-8').split())}" for file in files)
+                holder = nodes.Element()
+                self.state.nested_parse(StringList(text.splitlines(), source=str(folder)), 0, holder)
+                section += holder.children
+            parts.append(section)
+        return parts
+
+
+def _table(head: tuple[str, ...], rows: Iterable[tuple[object, ...]]) -> nodes.table:
+    """Return a table; lists become literals below each other."""
+    table = nodes.table()
+    group = nodes.tgroup(cols=len(head))
+    table += group
+    group += [nodes.colspec(colwidth=1) for _ in head]
+    top = nodes.thead()
+    top += _row(head)
+    body = nodes.tbody()
+    body += [_row(row) for row in rows]
+    group += [top, body]
+    return table
+
+
+def _row(cells: Iterable[object]) -> nodes.row:
+    row = nodes.row()
+    for cell in cells:
+        entry = nodes.entry()
+        texts = cell if isinstance(cell, list) else [cell]
+        for text in texts:
+            paragraph = nodes.paragraph()
+            paragraph += nodes.literal("", str(text)) if isinstance(cell, list) else nodes.Text(str(text))
+            entry += paragraph
+        row += entry
+    return row
+
+
+def _hide_colons(_app: Sphinx, what: str, _name: str, _obj: object, _options: object, lines: list[str]) -> None:
+    """Keep napoleon from reading `words: more words` of a property as its type."""
+    if what == "property":
+        lines[:] = [line.replace(":", _COLON) for line in lines]
+
+
+def _show_colons(_app: Sphinx, _what: str, _name: str, _obj: object, _options: object, lines: list[str]) -> None:
+    lines[:] = [line.replace(_COLON, ":") for line in lines]
+
+
+def _strip_blocks(_app: Sphinx, _name: str, source: list[str]) -> None:
+    """Leave out the empty line that ends what doctest reads as output."""
+    source[0] = source[0].replace("\n\n```\n", "\n```\n")
+
+
+def setup(app: Sphinx) -> dict[str, object]:
+    """Tell Sphinx."""
+    for name, directive in (
+        ("layout", LayoutPicture),
+        ("plan", PlanPicture),
+        ("vocabulary", Vocabulary),
+        ("images", Images),
+        ("changes", Changes),
+    ):
+        app.add_directive(name, directive)
+    app.connect("source-read", _strip_blocks)
+    app.connect("autodoc-process-docstring", _hide_colons, priority=400)
+    app.connect("autodoc-process-docstring", _show_colons, priority=600)  # napoleon's is 500
+    return {"parallel_read_safe": True, "parallel_write_safe": True}

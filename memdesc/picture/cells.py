@@ -1,0 +1,153 @@
+"""What a picture says of each element: its number, its index, its colour.
+
+Colour is the run of memory that an element lies in: the innermost digits, at least
+four elements of them. The number is the offset. Both stand in the grid and in the
+memory, so that one leads to the other.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import islice
+from math import prod
+from typing import TYPE_CHECKING, NamedTuple
+
+from memdesc.inverse import index_at
+from memdesc.tags import LETTERS
+
+if TYPE_CHECKING:
+    from memdesc.dtypes import DataType
+    from memdesc.layout import Block, Layout
+
+__all__ = ["LANES", "Cell", "Cells", "cells_of", "digits", "visible"]
+
+LANES = "RGBA"
+_RUN = 4
+
+
+class Cell(NamedTuple):
+    """One square of a picture.
+
+    `run` numbers the piece of memory that is one colour, None where there is no
+    element; `tile` numbers the block, None where nothing is blocked.
+    """
+
+    number: str
+    note: str
+    hover: str
+    run: int | None
+    tile: int | None
+    is_padding: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Cells:
+    """The cells of a layout, found by index or by offset.
+
+    `order` are the loops, outermost in memory first. `pixels` is (width, channels) of an
+    image, or None for a buffer; `letters` name the dims.
+    """
+
+    layout: Layout
+    dtype: DataType
+    extents: tuple[int, ...]
+    order: tuple[Block, ...]
+    runs: tuple[Block, ...]
+    tiles: tuple[Block, ...]
+    pixels: tuple[int, int] | None
+    letters: str
+
+    @property
+    def long_dims(self) -> tuple[int, ...]:
+        """The dims that have more than one index; these are written in cells."""
+        return tuple(dim for dim, extent in enumerate(self.extents) if extent > 1)
+
+    def at(self, index: tuple[int, ...]) -> Cell | None:
+        """Return the cell of a padded index; None beyond the end of dims that are padded together."""
+        layout = self.layout
+        for axis in layout.axes:
+            if len(axis.dims) > 1 and self._of_axis(axis.dims, index) >= axis.padded:
+                return None
+        offset = layout.offset(index)
+        is_padding = any(i >= size for i, size in zip(index, layout.dims, strict=True))
+        note = "pad" if is_padding else ",".join(str(index[dim]) for dim in self.long_dims) or "0"
+        what = "padding at" if is_padding else "index"
+        hover = "\n".join([f"{what} ({', '.join(map(str, index))})", *self._place(offset)])
+        tile = self._count(index, self.tiles) if self.tiles else None
+        return Cell(str(offset), note, hover, self._count(index, self.runs), tile, is_padding)
+
+    def at_offset(self, offset: int) -> Cell:
+        """Return the cell of an offset; it has no run where no element lies."""
+        index = index_at(self.layout, offset)
+        cell = None if index is None else self.at(index)
+        return cell or Cell(str(offset), "", "\n".join(["no element", *self._place(offset)]), None, None, is_padding=False)
+
+    def _place(self, offset: int) -> list[str]:
+        at, rest = divmod(offset * self.dtype.bits, 8)
+        half = f", {'high' if rest else 'low'} half" if self.dtype.is_packed else ""
+        places = [f"offset {offset}", f"byte {at}{half}"]
+        if self.pixels is not None:
+            width, channels = self.pixels
+            pixel, lane = divmod(offset, channels)
+            places.insert(0, f"pixel x {pixel % width}, y {pixel // width}, lane {lane} ({LANES[lane]})")
+        return places
+
+    def _of_axis(self, dims: tuple[int, ...], index: tuple[int, ...]) -> int:
+        i = 0
+        for dim in dims:
+            i = i * self.layout.dims[dim] + index[dim]
+        return i
+
+    def _count(self, index: tuple[int, ...], blocks: tuple[Block, ...]) -> int:
+        """Return the row-major number of an index over some blocks."""
+        count = 0
+        for block in blocks:
+            i = self._of_axis(self.layout.axes[block.axis].dims, index)
+            count = count * block.extent + i // block.step % block.extent
+        return count
+
+
+def cells_of(layout: Layout, dtype: DataType, letters: str = LETTERS, pixels: tuple[int, int] | None = None) -> Cells:
+    """Make the cells of a layout; a pixel is one run."""
+    # what is read several times has one colour
+    order = [block for block in _by_memory(layout) if block.extent > 1 and block.stride]
+    loops = list(order)
+    size = 1
+    while loops and size < _RUN:
+        size *= loops.pop().extent
+    extents = list(layout.dims)
+    for axis in layout.axes:
+        extents[axis.dims[0]] = -(-axis.padded // prod(layout.dims[dim] for dim in axis.dims[1:]))
+    inner = layout.inner()
+    tiles = tuple(block for block in order if block not in inner) if inner else ()
+    return Cells(layout, dtype, tuple(extents), tuple(order), tuple(loops), tiles, pixels, letters)
+
+
+def digits(layout: Layout, letters: str) -> str:
+    """Write the digits of a layout, outermost in memory first: `a(2) b/8(3) c(5) b%8(8)`."""
+    parts = []
+    for block in _by_memory(layout):
+        dims = layout.axes[block.axis].dims
+        name = "".join(letters[dim] for dim in dims)
+        name = f"({name})" if len(dims) > 1 else name
+        outer = layout.outer(block.axis)
+        if block != outer:
+            whole = f"%{block.step * block.extent}" + (f"/{block.step}" if block.step > 1 else "")
+            parts.append(f"{name}{whole}({block.extent})")
+        else:
+            parts.append(f"{name}{f'/{block.step}' if block.step > 1 else ''}({block.extent})")
+    return " ".join(parts)
+
+
+def visible(size: int, padded: int, most: int) -> list[int]:
+    """Choose at most so many of the indices 0 to `padded`: the first ones, and both ends of the padding."""
+    chosen = {0, padded - 1} if most < 4 else {0, size - 1, min(size, padded - 1), padded - 1}  # noqa: PLR2004 - these four
+    if padded == most + 1:  # an ellipsis for one index saves nothing
+        most = padded
+    rest = (i for i in range(padded) if i not in chosen)
+    return sorted(chosen.union(islice(rest, min(most, padded) - len(chosen))))
+
+
+def _by_memory(layout: Layout) -> list[Block]:
+    """Return the blocks, outermost in memory first."""
+    return sorted(layout.blocks, key=lambda b: (-abs(b.stride), -b.extent, b.axis, -b.step))

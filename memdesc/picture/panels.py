@@ -1,0 +1,110 @@
+"""The panels of a grid, painted: placed in lines, framed where they make a block."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from memdesc.picture.grid import spread
+from memdesc.picture.svg import element, label
+from memdesc.picture.tiles import CELL_HEIGHT, outline, paint_cell
+
+if TYPE_CHECKING:
+    from memdesc.picture.cells import Cell
+    from memdesc.picture.grid import Grid
+
+__all__ = ["Panels"]
+
+_MAX_WIDTH = 620
+_GUTTER, _ABOVE, _APART, _GAP = 22, 26, 12, 16
+
+
+class Panels:
+    """A grid with cells of one width, from a corner of the picture on.
+
+    `right` and `bottom` are where it ends.
+    """
+
+    def __init__(self, grid: Grid, left: int, top: int, cell_width: int) -> None:
+        self.grid = grid
+        self.left, self.top = left, top
+        self.cell_width = cell_width
+        self.xs, self.x_gaps, width = spread(grid.columns, cell_width, _GAP)
+        self.width = max(width, *(7 * len(grid.caption(panel)) for panel in grid.panels))
+        self.ys, self.y_gaps, self.height = spread(grid.rows, CELL_HEIGHT, _GAP)
+        self.blocks = [grid.block(panel) for panel in grid.panels]
+        self.places: list[tuple[int, int]] = []
+        self.dots: list[tuple[int, int]] = []
+        self._flow()
+        self.right = max(x for x, _ in self.places) + _GUTTER + self.width
+        self.bottom = self.places[-1][1] + _ABOVE + self.height
+
+    def paint(self) -> list[str]:
+        """Return everything."""
+        parts = [label(x, y + _ABOVE + self.height / 2 + 4, "⋯", size=14, faint=True) for x, y in self.dots]
+        for k in range(len(self.places)):
+            if self.blocks[k] is not None and not self._goes_on(k):
+                parts.append(self._frame(k))
+            parts += self._panel(k)
+        return parts
+
+    def _flow(self) -> None:
+        """Place panels in lines, those of a block together where they fit."""
+        panels = self.grid.panels
+        step_x, step_y = _GUTTER + self.width + _APART, _ABOVE + self.height + _APART
+        x, y = self.left, self.top
+        for k, panel in enumerate(panels):
+            before = panels[k - 1] if k else panel
+            is_first = not k or self.blocks[k] != self.blocks[k - 1]
+            together = self.blocks.count(self.blocks[k]) if is_first and self.blocks[k] is not None else 1
+            is_new_row = panel[:-1] != before[:-1]
+            if x > self.left and (is_new_row or x + together * step_x - _APART > self.left + _MAX_WIDTH):
+                x, y = self.left, y + step_y
+            if not is_new_row and k and panel[-1] != before[-1] + 1:
+                self.dots.append((x + 2, y))
+                x += 20
+            self.places.append((x, y))
+            x += step_x
+
+    def _goes_on(self, k: int) -> bool:
+        """Whether a panel continues the frame of the one before."""
+        return k > 0 and self.blocks[k] == self.blocks[k - 1] and self.places[k][1] == self.places[k - 1][1]
+
+    def _frame(self, first: int) -> str:
+        last = first
+        while last + 1 < len(self.places) and self._goes_on(last + 1):
+            last += 1
+        x, y = self.places[first]
+        return element(
+            "rect",
+            class_="memdesc-edge",
+            x=x + 2,
+            y=y - 2,
+            width=self.places[last][0] + _GUTTER + self.width + 3 - x,
+            height=_ABOVE + self.height + 7,
+            rx=5,
+            fill="none",
+            stroke="#1a1a1a",
+            stroke_width=1.5,
+        )
+
+    def _panel(self, k: int) -> list[str]:
+        grid, panel = self.grid, self.grid.panels[k]
+        x, y = self.places[k][0] + _GUTTER, self.places[k][1] + _ABOVE
+        xs, ys = [x + at for at in self.xs], [y + at for at in self.ys]
+        parts = [label(x, y - 12, grid.caption(panel), size=10, bold=True)] if panel else []
+        middle = self.cell_width / 2
+        parts += [label(at + middle, y - 3, str(i), size=8, anchor="middle", faint=True) for at, i in zip(xs, grid.columns, strict=True)]
+        if grid.row is not None:
+            parts += [label(x - 4, at + 14, str(i), size=8, anchor="end", faint=True) for at, i in zip(ys, grid.rows, strict=True)]
+        found: dict[tuple[int, int], Cell] = {}
+        for r, row in enumerate(grid.rows):
+            for c, column in enumerate(grid.columns):
+                if cell := grid.cell(panel, row, column):
+                    found[c, r] = cell
+                    parts.append(paint_cell(cell._replace(note=""), xs[c], ys[r], (self.cell_width, CELL_HEIGHT)))
+        tiles = [cell.tile for cell in found.values()]
+        if len(set(tiles)) < len(tiles):  # a block that is one cell of each panel has its frame round these
+            parts.append(outline(found, xs, ys, (self.cell_width, CELL_HEIGHT)))
+        parts += [label(x + gap + _GAP / 2, y + 15, "⋯", anchor="middle", faint=True) for gap in self.x_gaps]
+        parts += [label(x + 8, y + gap + 13, "⋮", anchor="middle", faint=True) for gap in self.y_gaps]
+        return parts

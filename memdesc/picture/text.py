@@ -1,0 +1,89 @@
+"""The text form of a picture, for terminals."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+from memdesc.picture.memory import CACHE_LINE
+
+if TYPE_CHECKING:
+    from memdesc.picture.cells import Cell, Cells
+    from memdesc.picture.grid import Grid
+    from memdesc.picture.memory import Lines
+
+__all__ = ["cells_text", "grid_text", "memory_text"]
+
+_MAX_WIDTH = 100
+
+
+def grid_text(grid: Grid) -> list[str]:
+    """Lay the grid out, panels beside each other as far as they fit; padding in brackets."""
+    lines: list[str] = []
+    beside: list[list[str]] = []
+    blocks: list[tuple[int, ...] | None] = []
+    for panel in grid.panels:
+        own = _panel_text(grid, panel)
+        is_full = sum(len(rows[0]) + 2 for rows in [*beside, own]) > _MAX_WIDTH
+        if beside and (is_full or grid.block(panel) != blocks[-1] or panel[:-1] != grid.panels[len(blocks) - 1][:-1]):
+            lines += _side_by_side(beside)
+            beside = []
+        beside.append(own)
+        blocks.append(grid.block(panel))
+    return lines + _side_by_side(beside)
+
+
+def _panel_text(grid: Grid, panel: tuple[int, ...]) -> list[str]:
+    """Return the lines of a panel, all of one length."""
+    width = max(len(str(grid.cells.layout.last)) + 2, 4)
+    heads = _gapped(grid.columns, [str(i) for i in grid.columns])
+    rows = []
+    for row in grid.rows:
+        found = [grid.cell(panel, row, column) for column in grid.columns]
+        texts = ["" if cell is None else f"[{cell.number}]" if cell.is_padding else f"{cell.number} " for cell in found]
+        name = "" if grid.row is None else str(row)
+        rows.append(f"{name:>3} " + "".join(f"{text:>{width}}" for text in _gapped(grid.columns, texts)))
+    lines = [grid.caption(panel)] if panel else []
+    lines += [" " * 4 + "".join(f"{head:>{width - 1}} " for head in heads), *_gapped(grid.rows, rows)]
+    wide = max(map(len, lines))
+    return [f"{line:{wide}}" for line in lines]
+
+
+def _side_by_side(panels: list[list[str]]) -> list[str]:
+    return ["  ".join(rows).rstrip() for rows in zip(*panels, strict=True)]
+
+
+def memory_text(cells: Cells, lines: Lines) -> list[str]:
+    """Lay the memory out line by line; a bar stands where a cache line starts."""
+    shown = [[cells.at_offset(offset) for offset in line] for line in lines.offsets()]
+    return cells_text(lines, shown, cells.dtype.bits)
+
+
+def cells_text(lines: Lines, shown: list[list[Cell]], bits: int, *, of_number: bool = False) -> list[str]:
+    """Lay cells out line by line: the notes of elements, or with `of_number` their numbers."""
+    texts = [[_cell_text(cell, of_number=of_number) for cell in row] for row in shown]
+    width = max(len(text) for row in texts for text in row)
+    rows = []
+    for line, row in zip(lines.offsets(), texts, strict=True):
+        marks = ["|" if not offset * bits % (8 * CACHE_LINE) else " " for offset in line]
+        written = [f"{mark}{text:>{width}}" for mark, text in zip(marks, row, strict=True)]
+        rows.append("".join(_gapped(lines.columns[: len(line)], written)))
+    heads = [f"y {row}" if lines.lanes else str(start) for row, start in zip(lines.rows, lines.starts(), strict=True)]
+    wide = max(6, *map(len, heads))
+    return _gapped(lines.rows, [f"{head:>{wide}} {row}" for head, row in zip(heads, rows, strict=True)])
+
+
+def _cell_text(cell: Cell, *, of_number: bool) -> str:
+    if cell.run is None:
+        return "-"
+    if cell.is_padding:
+        return f"[{cell.number}]"
+    return cell.number if of_number else cell.note
+
+
+def _gapped(indices: list[int], texts: list[str]) -> list[str]:
+    """Return texts with an ellipsis where indices are left out."""
+    result = texts[:1]
+    for (before, after), text in zip(pairwise(indices), texts[1:], strict=True):
+        result += ["…", text] if after != before + 1 else [text]
+    return result

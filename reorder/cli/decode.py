@@ -1,0 +1,97 @@
+"""`memdesc decode`."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+import memdesc
+from memdesc import MemdescError, PaddingError, data_type
+from reorder.api import reorder
+from reorder.cli.command import Command, Facts, dims_of
+from reorder.cli.progress import Progress
+from reorder.files import save, sidecar
+from reorder.memory import Memory
+
+if TYPE_CHECKING:
+    import argparse
+
+    from numpy.typing import NDArray
+
+    from memdesc import MemoryDesc
+
+__all__ = ["COMMAND"]
+
+_PIECE = 1 << 26
+
+
+def _add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("dump", help="a file of raw bytes")
+    parser.add_argument("out", help="the .npy to write: a row-major array of the logical dims; its descriptor is written beside it")
+    parser.add_argument("--format", required=True, metavar="TAG", help="how the dump lies in memory, such as b_fs_yx_fsv16")
+    parser.add_argument("--dims", required=True, help="logical sizes, such as 1x17x5x4")
+    parser.add_argument("--dtype", required=True, help="type of its elements, such as f16")
+    parser.add_argument("--offset", type=int, default=0, metavar="BYTES", help="bytes in front of the tensor (default 0)")
+    parser.add_argument("--ignore-rest", action="store_true", help="let the file be longer than the tensor")
+    parser.add_argument("--as", dest="wanted", metavar="DTYPE", help="write the values as another type that holds them all, such as f32")
+
+
+def _run(options: argparse.Namespace) -> tuple[Facts, int]:
+    desc = memdesc.memory_desc(dims_of(options.dims), options.dtype, options.format)
+    wanted = desc.dtype if options.wanted is None else data_type(options.wanted)
+    if not np.can_cast(desc.dtype.numpy, wanted.numpy):
+        msg = f"--as {wanted} does not hold all values of {desc.dtype}; take a wider type, such as f32 or s32"
+        raise MemdescError(msg)
+    with Progress(3 * desc.nbytes) as progress:
+        memory = Memory(desc, _read(options, desc, progress), zero_pad=False)
+        padding: Facts = {"padding_elements": desc.padded_nelems - desc.nelems, "padding_zero": True}
+        try:
+            memory.check_padding()
+        except PaddingError as error:
+            padding |= {"padding_zero": False, "first": str(error)}
+        progress.step("reordering", 0)
+        plain = memdesc.memory_desc(desc.dims, desc.dtype)
+        result = reorder(memory, plain)
+        if wanted != desc.dtype:
+            result = reorder(result.numpy().astype(wanted.numpy), plain.with_dtype(wanted))
+        progress.step(f"writing {options.out}", desc.nbytes)
+        save(options.out, result)
+    return {"wrote": options.out, "descriptor": str(sidecar(options.out)), "dims": desc.dims, "dtype": str(wanted), **padding}, 0
+
+
+def _read(options: argparse.Namespace, desc: MemoryDesc, progress: Progress) -> NDArray[np.uint8]:
+    """Read the bytes of the tensor, whose number must be right."""
+    if options.offset < 0:
+        msg = f"--offset {options.offset}: a tensor cannot start in front of its file"
+        raise MemdescError(msg)
+    try:
+        with open(options.dump, "rb") as file:  # noqa: PTH123 - as it was given
+            found = os.fstat(file.fileno()).st_size - options.offset
+            if found < desc.nbytes or (found > desc.nbytes and not options.ignore_rest):
+                rest = "it is cut short, or another layout" if found < desc.nbytes else "pass --ignore-rest if the rest is something else"
+                msg = f"{options.dump!r} has {max(found, 0)} bytes from byte {options.offset} on, but {desc!r} takes {desc.nbytes}; {rest}"
+                raise MemdescError(msg)
+            file.seek(options.offset)
+            data = np.empty(desc.nbytes, np.uint8)
+            for start in range(0, desc.nbytes, _PIECE):
+                piece = data.data[start : start + _PIECE]
+                progress.step(f"reading {options.dump}")
+                if file.readinto(piece) != len(piece):
+                    msg = f"{options.dump!r} became shorter while it was read"
+                    raise MemdescError(msg)
+                progress.step(f"reading {options.dump}", len(piece))
+    except OSError as error:
+        msg = f"{options.dump!r} cannot be read: {error.strerror}"
+        raise MemdescError(msg) from None
+    return data
+
+
+COMMAND = Command(
+    "decode",
+    "Decode a raw dump of another system into an array, and check its padding.",
+    "decode dump.bin out.npy --format b_fs_yx_fsv16 --dims 1x17x5x4 --dtype f16",
+    _add_arguments,
+    _run,
+)

@@ -1,0 +1,43 @@
+"""`memdesc diff`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from reorder.cli.command import Command, Facts
+from reorder.cli.layouts import add_layouts, pair_of
+from reorder.relation import NO_OP, compare
+from reorder.tables import offsets
+
+if TYPE_CHECKING:
+    import argparse
+
+__all__ = ["COMMAND"]
+
+_MAX_COMPARED = 1 << 22
+
+
+def _run(options: argparse.Namespace) -> tuple[Facts, int]:
+    src, dst = pair_of(options)
+    relation = compare(src, dst)
+    facts: Facts = {"a": repr(src), "b": repr(dst)}
+    for key in ("padded_dims", "nbytes", "is_dense", "offset0"):
+        values = getattr(src, key), getattr(dst, key)
+        facts[key] = values[0] if values[0] == values[1] else {"a": values[0], "b": values[1]}
+    facts |= {"equal": src == dst, "reorder": relation.kind, "why": relation.why}
+    if relation.kind != NO_OP and src.nelems <= _MAX_COMPARED:
+        moved = np.argwhere(offsets(src.layout) != offsets(dst.layout))
+        index = tuple(map(int, moved[0])) if len(moved) else None
+        facts["first_moved"] = "none" if index is None else {"index": index, "a": src.offset(index), "b": dst.offset(index)}
+    return facts, 0
+
+
+COMMAND = Command(
+    "diff",
+    "Say how two layouts differ, and whether a reorder from A to B is a no-op, a view or a copy.",
+    "diff nchw nhwc 8x1x5x4",
+    add_layouts,
+    _run,
+)

@@ -1,0 +1,53 @@
+"""`memdesc explain`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from reorder.cli.command import Command, Facts
+from reorder.cli.layouts import add_layouts, pair_of
+from reorder.plan import plan_reorder
+from reorder.relation import compare
+
+if TYPE_CHECKING:
+    import argparse
+
+__all__ = ["COMMAND"]
+
+
+def _add_arguments(parser: argparse.ArgumentParser) -> None:
+    add_layouts(parser)
+    parser.add_argument("--svg", metavar="FILE", help="draw the plan: where each place of B comes from")
+
+
+def _run(options: argparse.Namespace) -> tuple[Facts, int]:
+    from reorder.cpu import PreparedReorder  # noqa: PLC0415 - numba is slow to load
+
+    src, dst = pair_of(options)
+    plan = plan_reorder(src, dst)
+    relation = compare(src, dst)
+    facts: Facts = {
+        "src": repr(src),
+        "dst": repr(dst),
+        "plan": str(plan).splitlines(),
+        "kernels": list(PreparedReorder(plan).kernels),
+        "bytes_read": src.dtype.nbytes(src.nelems),
+        "bytes_written": dst.dtype.nbytes(dst.padded_nelems if dst.nelems else 0),
+        "of_these_padding": dst.dtype.nbytes(dst.padded_nelems - dst.nelems if dst.nelems else 0),
+        "looked_up": any(box.lookups for box in plan.boxes),
+        "reorder": relation.kind,
+        "why": relation.why,
+    }
+    if options.svg is not None:
+        plan.show().save(options.svg)
+        facts["wrote"] = options.svg
+    return facts, 0
+
+
+COMMAND = Command(
+    "explain",
+    "Explain a reorder from A to B: its plan, the bytes, the kernels that would run.",
+    "explain nchw nChw16c 8x17x56x56",
+    _add_arguments,
+    _run,
+)

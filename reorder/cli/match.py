@@ -1,0 +1,59 @@
+"""`memdesc match`."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+import memdesc
+from memdesc import MemdescError
+from reorder.cli.command import Command, Facts, dims_of
+from reorder.cli.layouts import numbers_of
+
+if TYPE_CHECKING:
+    import argparse
+
+__all__ = ["COMMAND"]
+
+
+def _add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--dims", required=True, help="logical sizes, such as 2x17x5x4")
+    parser.add_argument(
+        "--strides",
+        required=True,
+        help="elements between neighbours of each dim (of its whole blocks), such as 480x160x32x8 (--strides=-4x1 for a minus in front)",
+    )
+    parser.add_argument("--inner", default="", help="inner blocks, outermost first: size and letter of the dim, such as 8b or 4b16a4b")
+    parser.add_argument("--padded", metavar="DIMS", help="padded sizes (default: rounded up to whole blocks)")
+    parser.add_argument("--offset0", type=int, default=0, help="offset of element 0")
+    parser.add_argument("--dtype", default="f32", help="data type (default f32)")
+
+
+def _run(options: argparse.Namespace) -> tuple[Facts, int]:
+    if not re.fullmatch("([0-9]+[a-l])*", options.inner):
+        msg = f"--inner {options.inner!r} is not sizes and letters, such as 8b or 4b16a4b"
+        raise MemdescError(msg)
+    inner = [(int(size), "abcdefghijkl".index(letter)) for size, letter in re.findall("([0-9]+)([a-l])", options.inner)]
+    desc = memdesc.memory_desc(
+        dims_of(options.dims),
+        options.dtype,
+        strides=numbers_of(options.strides, "strides"),
+        inner_blks=[size for size, _ in inner],
+        inner_idxs=[dim for _, dim in inner],
+        padded_dims=None if options.padded is None else dims_of(options.padded),
+        offset0=options.offset0,
+    )
+    names = desc.tags()
+    facts: Facts = {"layout": repr(desc), "is_dense": desc.is_dense, "bytes": desc.nbytes, "names": [name._asdict() for name in names]}
+    if not names:
+        facts["why"] = "it starts behind element 0" if desc.offset0 else "names say dense layouts, and these strides leave gaps or meet"
+    return facts, 0 if names else 1
+
+
+COMMAND = Command(
+    "match",
+    "Find every name of a layout that is given by strides; exit code 1 if it has none.",
+    "match --dims 2x17x5x4 --strides 480x160x32x8 --inner 8b",
+    _add_arguments,
+    _run,
+)

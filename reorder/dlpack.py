@@ -1,0 +1,182 @@
+"""DLPack both ways, also for the types that numpy does not export or import: bf16, f8, e8m0.
+
+numpy moves their bits as unsigned integers; what a capsule says of the type is
+rewritten while the capsule belongs to nobody but us. Source: DLPack 1.1, `dlpack.h`.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from typing import TYPE_CHECKING, Any, Protocol, TypeGuard
+
+import numpy as np
+
+from memdesc import MemdescError, data_type
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from memdesc import DataType
+
+__all__ = ["CPU_DEVICE", "Exporter", "TensorView", "from_dlpack", "is_exporter"]
+
+CPU_DEVICE = (1, 0)  # kDLCPU
+
+# devices whose memory the CPU reads: its own, and what CUDA and ROCm pinned or manage
+_READABLE = (1, 3, 11, 13)
+_UINT = 1
+_CODES = {"bf16": 4, "f8_e4m3": 10, "f8_e5m2": 12, "e8m0": 14}
+_TYPES = {code: data_type(name) for name, code in _CODES.items()}
+_VERSION = (1, 0)
+# numpy 2.0 reads capsules of the first form only
+_READS_VERSIONS = np.lib.NumpyVersion(np.__version__) >= "2.1.0"
+
+
+class _Tensor(ctypes.Structure):
+    """DLTensor."""
+
+    _fields_ = (
+        ("data", ctypes.c_void_p),
+        ("device_type", ctypes.c_int32),
+        ("device_id", ctypes.c_int32),
+        ("ndim", ctypes.c_int32),
+        ("code", ctypes.c_uint8),
+        ("bits", ctypes.c_uint8),
+        ("lanes", ctypes.c_uint16),
+        ("shape", ctypes.c_void_p),
+        ("strides", ctypes.c_void_p),
+        ("byte_offset", ctypes.c_uint64),
+    )
+
+
+class _Versioned(ctypes.Structure):
+    """DLManagedTensorVersioned; the older DLManagedTensor starts with its tensor."""
+
+    _fields_ = (
+        ("major", ctypes.c_uint32),
+        ("minor", ctypes.c_uint32),
+        ("manager_ctx", ctypes.c_void_p),
+        ("deleter", ctypes.c_void_p),
+        ("flags", ctypes.c_uint64),
+        ("tensor", _Tensor),
+    )
+
+
+_is_valid = ctypes.pythonapi.PyCapsule_IsValid
+_is_valid.restype, _is_valid.argtypes = ctypes.c_int, (ctypes.py_object, ctypes.c_char_p)
+_pointer = ctypes.pythonapi.PyCapsule_GetPointer
+_pointer.restype, _pointer.argtypes = ctypes.c_void_p, (ctypes.py_object, ctypes.c_char_p)
+
+
+def _tensor_in(capsule: Any) -> _Tensor | None:
+    """Return the tensor in a capsule that nobody has taken yet; None for a form that we do not know."""
+    if _is_valid(capsule, b"dltensor"):
+        return _Tensor.from_address(_pointer(capsule, b"dltensor") or 0)
+    if _is_valid(capsule, b"dltensor_versioned"):
+        versioned = _Versioned.from_address(_pointer(capsule, b"dltensor_versioned") or 0)
+        tensor: _Tensor = versioned.tensor
+        return tensor if versioned.major == _VERSION[0] else None
+    return None
+
+
+class TensorView:
+    """An array as DLPack exports it; `Memory.block_tensor` makes one.
+
+    Parameters
+    ----------
+    array : ndarray
+        Of a data type of memdesc.
+    """
+
+    __slots__ = ("array",)
+
+    def __init__(self, array: NDArray[Any]) -> None:
+        self.array = array
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return CPU_DEVICE
+
+    def __dlpack__(self, **options: Any) -> Any:
+        dtype = data_type(self.array.dtype)
+        given = {key: value for key, value in options.items() if value is not None}
+        if dtype.name not in _CODES:
+            return self.array.__dlpack__(**given)
+        capsule = self.array.view(dtype.bits_dtype).__dlpack__(**given)
+        tensor = _tensor_in(capsule)
+        if tensor is None:
+            msg = f"numpy made a capsule of a form that cannot be told to hold {dtype}"
+            raise BufferError(msg)
+        tensor.code = _CODES[dtype.name]
+        return capsule
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:  # noqa: FBT001 - numpy's protocol
+        return np.array(self.array, dtype, copy=copy)
+
+
+class _Taken:
+    """A capsule, taken from its producer, for numpy to read."""
+
+    def __init__(self, capsule: Any) -> None:
+        self._capsule = capsule
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return CPU_DEVICE
+
+    def __dlpack__(self, **_: Any) -> Any:
+        return self._capsule
+
+
+class Exporter(Protocol):
+    """What exports itself by DLPack: tensors of torch, JAX, TVM, ..."""
+
+    def __dlpack_device__(self) -> tuple[Any, Any]: ...
+
+    def __dlpack__(self, **options: Any) -> Any: ...
+
+
+def is_exporter(x: object) -> TypeGuard[Exporter]:
+    """Whether an object speaks DLPack."""
+    return hasattr(x, "__dlpack__") and hasattr(x, "__dlpack_device__")
+
+
+def from_dlpack(x: Exporter, side: str) -> NDArray[Any]:
+    """Return what an object exports as an array on the same memory.
+
+    Parameters
+    ----------
+    x : object with __dlpack__
+        On the CPU, or in memory that the CPU reads.
+    side : str
+        What messages call it.
+
+    Raises
+    ------
+    MemdescError
+        If it lies on another device, or its type is none of ours.
+    """
+    name = type(x).__name__
+    kind, _ = x.__dlpack_device__()
+    if kind not in _READABLE:
+        msg = f"{side}: the {name} lies on DLPack device type {int(kind)}, not in memory of the CPU; move it there first, as .cpu() does"
+        raise MemdescError(msg)
+    try:
+        capsule, dtype = _take(x)
+        array: NDArray[Any] = np.from_dlpack(_Taken(capsule))
+    except (BufferError, RuntimeError, TypeError, ValueError) as error:
+        msg = f"{side}: the {name} exports no array by DLPack: {error}"
+        raise MemdescError(msg) from None
+    return array if dtype is None else array.view(dtype.numpy)
+
+
+def _take(x: Exporter) -> tuple[Any, DataType | None]:
+    """Take a capsule, and if numpy does not know its type, make it one of bits and say which type it is."""
+    try:
+        capsule = x.__dlpack__(max_version=_VERSION) if _READS_VERSIONS else x.__dlpack__()
+    except TypeError:  # a producer from before versions
+        capsule = x.__dlpack__()
+    tensor = _tensor_in(capsule)
+    dtype = None if tensor is None else _TYPES.get(tensor.code)
+    if tensor is None or dtype is None or (tensor.bits, tensor.lanes) != (dtype.bits, 1):
+        return capsule, None
+    tensor.code = _UINT
+    return capsule, dtype

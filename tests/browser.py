@@ -1,0 +1,107 @@
+"""Debian's Chromium, driven through ChromeDriver by its HTTP protocol (W3C WebDriver)."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import json
+import shutil
+import socket
+import subprocess
+import tempfile
+import time
+from typing import TYPE_CHECKING, Any
+from urllib.error import URLError
+from urllib.request import Request, urlopen
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+__all__ = ["Browser", "missing", "opened"]
+
+_FLAGS = (
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--disable-dev-shm-usage",
+)
+
+
+def missing() -> str:
+    """Return what of the browser is not installed, nothing if all is."""
+    return ", ".join(program for program in ("chromium", "chromedriver") if shutil.which(program) is None)
+
+
+class Browser:
+    """One window."""
+
+    def __init__(self, root: str, session: str) -> None:
+        self._at = f"{root}/session/{session}"
+
+    def _ask(self, path: str, body: dict[str, Any] | None = None) -> Any:
+        return _ask(f"{self._at}/{path}", body)
+
+    def open(self, url: str) -> None:
+        """Load a page, and wait until it is complete."""
+        self._ask("url", {"url": url})
+
+    def run(self, script: str) -> Any:
+        """Return the value of a script."""
+        return self._ask("execute/sync", {"script": script, "args": []})
+
+    def complaints(self) -> list[str]:
+        """Return what the console said since the last time: warnings and errors."""
+        return [entry["message"] for entry in self._ask("se/log", {"type": "browser"}) if entry["level"] in {"SEVERE", "WARNING"}]
+
+    def screenshot(self) -> bytes:
+        """Return what is seen, as PNG."""
+        return base64.b64decode(self._ask("screenshot"))
+
+    def prefer(self, scheme: str) -> None:
+        """Emulate a reader who prefers the colour scheme `light` or `dark`."""
+        params = {"features": [{"name": "prefers-color-scheme", "value": scheme}]}
+        self._ask("goog/cdp/execute", {"cmd": "Emulation.setEmulatedMedia", "params": params})
+
+
+@contextlib.contextmanager
+def opened() -> Iterator[Browser]:
+    """Start a browser with a fresh profile; it ends with the block."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    root = f"http://127.0.0.1:{port}"
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as profile:
+        driver = subprocess.Popen(["chromedriver", f"--port={port}"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        try:
+            _wait(root)
+            options = {"args": [*_FLAGS, f"--user-data-dir={profile}", "--window-size=1600,1200"]}
+            wanted = {"browserName": "chrome", "goog:chromeOptions": options, "goog:loggingPrefs": {"browser": "ALL"}}
+            session = _ask(f"{root}/session", {"capabilities": {"alwaysMatch": wanted}})["sessionId"]
+            try:
+                yield Browser(root, session)
+            finally:
+                _ask(f"{root}/session/{session}", method="DELETE")
+        finally:
+            driver.terminate()
+            driver.wait()
+
+
+def _wait(root: str) -> None:
+    for _ in range(300):
+        with contextlib.suppress(URLError, ConnectionError):
+            if _ask(f"{root}/status")["ready"]:
+                return
+        time.sleep(0.1)
+    msg = "chromedriver did not start within 30 seconds"
+    raise TimeoutError(msg)
+
+
+def _ask(url: str, body: dict[str, Any] | None = None, method: str | None = None) -> Any:
+    data = None if body is None else json.dumps(body).encode()
+    with urlopen(Request(url, data, {"Content-Type": "application/json"}, method=method), timeout=120) as answer:  # noqa: S310 - our own driver
+        return json.load(answer)["value"]

@@ -1,0 +1,47 @@
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import memdesc
+import reorder
+from reorder.cli.main import _COMMANDS
+
+_ROOT = Path(__file__).parents[2]
+_DOCS = _ROOT / "docs"
+
+
+def test_the_reference_lists_every_public_name() -> None:
+    page = (_DOCS / "api.md").read_text(encoding="utf-8")
+    listed = set(re.findall(r":: (?:\w+\.)*(\w+)", page))
+    assert {name for name in memdesc.__all__ if name not in {"DATA_TYPES", "RUNTIME"}} <= listed
+    assert set(reorder.__all__) <= listed
+
+
+def test_the_picture_of_the_readme_is_what_the_code_draws() -> None:
+    desc = memdesc.memory_desc((1, 5, 2, 3), "f32", "nChw4c")
+    assert (_DOCS / "nChw4c.svg").read_text(encoding="utf-8") == f"{desc.show('nchw').svg}\n"
+    assert "docs/nChw4c.svg" in (_ROOT / "README.md").read_text(encoding="utf-8")
+
+
+def test_the_readme_names_every_command() -> None:
+    readme = (_ROOT / "README.md").read_text(encoding="utf-8")
+    for command in _COMMANDS:
+        assert f"memdesc {command.name}" in readme
+
+
+def test_fragments_of_the_changelog_have_a_kind_and_one_sentence() -> None:
+    files = [file for file in (_DOCS / "changes").rglob("*") if file.is_file()]
+    assert files
+    for file in files:
+        assert re.fullmatch(r"[\w-]+\.(added|changed|fixed|removed)\.md", file.name)
+        text = file.read_text(encoding="utf-8").strip()
+        assert text.endswith(".")
+        assert "\n\n" not in text
+
+
+def test_links_between_pages_and_in_the_readme_lead_to_files() -> None:
+    for page in [*_DOCS.glob("*.md"), _ROOT / "README.md"]:
+        for link in re.findall(r"\]\(([^)\s]+)\)", page.read_text(encoding="utf-8")):
+            path, _, _ = link.partition("#")
+            assert link.startswith(("https://", "#")) or (page.parent / path).exists(), f"{page.name}: {link}"

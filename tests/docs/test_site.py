@@ -1,0 +1,188 @@
+"""The built pages, as a reader's browser shows them."""
+
+from __future__ import annotations
+
+import functools
+import subprocess
+import sys
+import threading
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urldefrag
+
+import pytest
+
+import memdesc
+import reorder
+from tests.browser import Browser, missing, opened
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pytest import TempPathFactory  # noqa: PT013 - the type of a fixture
+
+_ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: TempPathFactory) -> Path:
+    """The pages, built with warnings as errors."""
+    out = tmp_path_factory.mktemp("site")
+    ran = subprocess.run(
+        [sys.executable, "-m", "sphinx", "-W", "--keep-going", "-n", "-q", "-d", str(out / ".doctrees"), str(_ROOT / "docs"), str(out)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ran.returncode == 0, ran.stderr
+    return out
+
+
+@pytest.fixture(scope="module")
+def address(site: Path) -> Iterator[str]:
+    """Where the pages are served."""
+
+    class Silent(SimpleHTTPRequestHandler):
+        def log_message(self, *_: Any) -> None:
+            """Say nothing."""
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Silent, directory=str(site))) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+        thread.join()
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    if lacking := missing():
+        pytest.skip(f"{lacking} is not installed (Debian: chromium, chromium-driver)")
+    with opened() as found:
+        yield found
+
+
+def pages(site: Path) -> list[str]:
+    return sorted(page.name for page in site.glob("*.html"))
+
+
+def test_the_pages_build_without_a_warning_and_draw_their_pictures(site: Path) -> None:
+    assert {"index.html", "start.html", "tags.html", "vocabulary.html", "cookbook.html", "api.html", "limits.html"} <= set(pages(site))
+    desc = memdesc.memory_desc((1, 5, 2, 3), "f32", "nChw4c")
+    assert desc.show("nchw").svg in (site / "index.html").read_text(encoding="utf-8")
+    assert "b_fs_yx_fsv16" in (site / "vocabulary.html").read_text(encoding="utf-8")
+
+
+def test_no_page_complains_and_every_picture_is_seen(site: Path, address: str, browser: Browser) -> None:
+    seen = 0
+    for page in pages(site):
+        browser.open(f"{address}/{page}")
+        assert browser.complaints() == [], page
+        sizes = browser.run(
+            "return [...document.querySelectorAll('.memdesc-picture svg, article img')]"
+            ".map(e => [e.getBoundingClientRect().width, e.getBoundingClientRect().height])"
+        )
+        assert all(width > 100 and height > 50 for width, height in sizes), page
+        assert browser.run("return document.documentElement.scrollWidth <= window.innerWidth"), f"{page} scrolls sideways"
+        seen += len(sizes)
+    assert seen >= 8
+
+
+def test_every_link_leads_somewhere(site: Path, address: str, browser: Browser) -> None:
+    targets: dict[str, set[str]] = {}
+    for page in pages(site):
+        browser.open(f"{address}/{page}")
+        targets[page] = set(browser.run("return [...document.querySelectorAll('[id]')].map(e => e.id)"))
+        for link in browser.run("return [...document.querySelectorAll('a[href]')].map(e => e.href)"):
+            assert link.startswith((f"{address}/", "https://", "http://www.sphinx-doc.org")), f"{page}: {link}"
+    for page in pages(site):
+        browser.open(f"{address}/{page}")
+        for link in browser.run("return [...document.querySelectorAll('a[href]')].map(e => e.href)"):
+            if not link.startswith(address):
+                continue  # another site
+            url, fragment = urldefrag(link)
+            name = url.removeprefix(f"{address}/") or "index.html"
+            assert (site / name).is_file(), f"{page}: {link}"
+            assert not fragment or name not in targets or fragment in targets[name], f"{page}: {link}"
+
+
+_SHOWN = {
+    "blocked": lambda: memdesc.memory_desc((1, 5, 2, 3), "f32", "nChw4c").show("nchw"),
+    "large": lambda: memdesc.memory_desc((32, 250, 56, 56), "f32", "nChw16c").show("nchw"),
+    "4 bits": lambda: memdesc.memory_desc((5, 7), "s4", "Ab4a").show(),
+    "swizzled": lambda: memdesc.memory_desc((35, 37, 1, 1), "s8", "os_is_yx_osa4_isa8_osv8_isv4_swizzled_by_4").show(),
+    "fused": lambda: memdesc.memory_desc((1, 3, 5, 5), "f32", "bf8_xy16").show(),
+    "gaps": lambda: memdesc.memory_desc((3, 4), "f32", strides=(6, 1), offset0=3).show(),
+    "image": lambda: memdesc.image_desc((1, 6, 2, 9), "f16", "in_out_channel").show(),
+    "six dims": lambda: memdesc.memory_desc((2, 3, 2, 2, 2, 2), "f32", "aBcdef2b").show(),
+    "long words": lambda: memdesc.memory_desc((123, 1000, 17), "f64", strides=(2 * 10**9, 10**6, 50001)).show(),
+    "empty": lambda: memdesc.memory_desc((0, 4), "f32", "ab").show(),
+    "plan": lambda: reorder.plan_reorder(
+        memdesc.memory_desc((1, 5, 2, 3), "f32", "nhwc"), memdesc.memory_desc((1, 5, 2, 3), "f32", "nChw4c")
+    ).show(),
+}
+
+
+@pytest.mark.parametrize("name", _SHOWN)
+def test_a_picture_keeps_its_text_in_its_cells_and_everything_apart_on_the_paper(name: str, tmp_path: Path, browser: Browser) -> None:
+    file = tmp_path / "picture.svg"
+    _SHOWN[name]().save(file)
+    browser.open(file.as_uri())
+    assert browser.complaints() == []
+    outside = browser.run(
+        """
+        const paper = document.documentElement.getBoundingClientRect();
+        const beyond = (box, frame) => box.left < frame.left - 1 || box.right > frame.right + 1
+                                    || box.top < frame.top - 1 || box.bottom > frame.bottom + 1;
+        const bad = [];
+        for (const text of document.querySelectorAll('text'))
+            if (beyond(text.getBoundingClientRect(), paper)) bad.push(text.textContent);
+        for (const cell of document.querySelectorAll('.memdesc-cell'))
+            for (const text of cell.querySelectorAll('text'))
+                if (beyond(text.getBoundingClientRect(), cell.querySelector('rect').getBoundingClientRect())) bad.push(text.textContent);
+        const boxes = [...document.querySelectorAll('text')].map(text => [text.textContent, text.getBoundingClientRect()]);
+        boxes.forEach(([one, a], k) => boxes.slice(k + 1).forEach(([other, b]) => {
+            // lines of text reach into each other by the room for accents
+            const meet = a.left < b.right - 1 && b.left < a.right - 1 && a.top < b.bottom - 4 && b.top < a.bottom - 4;
+            if (meet) bad.push(one + ' on ' + other);
+        }));
+        return bad;
+        """
+    )
+    assert outside == []
+
+
+def test_a_picture_follows_the_colour_scheme_of_the_reader(tmp_path: Path, browser: Browser) -> None:
+    file = tmp_path / "picture.svg"
+    _SHOWN["blocked"]().save(file)
+    script = """
+        const colour = (query) => getComputedStyle(document.querySelector(query)).fill.match(/[0-9]+/g).map(Number);
+        return [colour('.memdesc-paper'), colour('.memdesc-ink'), colour('.memdesc-cell text')];
+    """
+    browser.open(file.as_uri())
+    browser.prefer("light")
+    paper, ink, number = browser.run(script)
+    assert min(paper) > 200
+    assert max(ink) < 60
+    browser.prefer("dark")
+    dark_paper, dark_ink, dark_number = browser.run(script)
+    assert max(dark_paper) < 60
+    assert min(dark_ink) > 200
+    assert number == dark_number  # cells keep light colours and dark numbers
+    browser.prefer("light")
+
+
+def test_the_pointer_shows_index_offset_and_byte(tmp_path: Path, browser: Browser) -> None:
+    file = tmp_path / "picture.svg"
+    _SHOWN["blocked"]().save(file)
+    browser.open(file.as_uri())
+    shown = browser.run(
+        """
+        const cell = [...document.querySelectorAll('.memdesc-cell')].find(c => c.querySelector('text').textContent === '14');
+        const box = cell.querySelector('rect').getBoundingClientRect();
+        const hit = document.elementFromPoint(box.left + box.width / 2, box.top + box.height / 2);
+        return hit.closest('.memdesc-cell').querySelector('title').textContent;
+        """
+    )
+    assert shown == "index (0, 2, 1, 0)\noffset 14\nbyte 56"

@@ -1,0 +1,117 @@
+from __future__ import annotations
+
+import json
+import zipfile
+from typing import TYPE_CHECKING, Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import reorder
+from memdesc import DATA_TYPES, MemdescError, memory_desc
+from reorder import Memory, load_archive, save_archive
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def test_tensors_of_all_types_and_layouts_are_read_back_bit_for_bit(tmp_path: Path) -> None:
+    tensors = {}
+    for k, name in enumerate(DATA_TYPES):
+        desc = memory_desc((2, 11, 3, 2), name, ("abcd", "acdb", "aBcd8b", "ABcd4a/1.8b8a/4.4b")[k % 4])
+        bits = np.random.default_rng(k).integers(0, 256, desc.nbytes, np.uint8)
+        tensors[f"layer.{k}"] = Memory(desc, bits)
+    save_archive(tmp_path / "x.npz", tensors)
+    again = load_archive(tmp_path / "x.npz")
+    assert list(again) == list(tensors)
+    for name, memory in tensors.items():
+        assert again[name].desc == memory.desc
+        assert again[name].data.tobytes() == memory.data.tobytes()
+
+
+def test_numpy_reads_the_plain_arrays(tmp_path: Path) -> None:
+    x = np.arange(24, dtype=np.float32).reshape(2, 3, 4)
+    save_archive(tmp_path / "x.npz", {"x": x, "y": reorder.reorder(x, "acb"), "empty": np.zeros((0, 3), np.float32)})
+    with np.load(tmp_path / "x.npz") as found:
+        assert np.array_equal(found["x"], x)
+        assert np.array_equal(found["y"], x.transpose(0, 2, 1))
+    again = load_archive(tmp_path / "x.npz")
+    assert np.array_equal(again["y"].numpy(), x)
+    assert again["empty"].desc.dims == (0, 3)
+
+
+def test_arrays_that_numpy_cannot_name_keep_their_type(tmp_path: Path) -> None:
+    x = np.arange(6).reshape(2, 3).astype(ml_dtypes.bfloat16)
+    packed = np.arange(-3, 3).reshape(2, 3).astype(ml_dtypes.int4)
+    save_archive(tmp_path / "x.npz", {"x": x.T, "packed": packed})
+    again = load_archive(tmp_path / "x.npz")
+    assert np.array_equal(again["x"].numpy(), x.T)
+    assert again["packed"].nbytes == 3
+    assert np.array_equal(again["packed"].numpy(), packed)
+
+
+def test_an_archive_of_numpy_is_read_as_row_major_tensors(tmp_path: Path) -> None:
+    x = np.arange(6, dtype=np.int8).reshape(2, 3)
+    np.savez(tmp_path / "x.npz", x=x, y=np.asfortranarray(x))
+    again = load_archive(tmp_path / "x.npz")
+    assert again["x"].desc == again["y"].desc == memory_desc((2, 3), "s8", "ab")
+    assert np.array_equal(again["y"].numpy(), x)
+
+
+def test_the_same_tensors_make_the_same_bytes(tmp_path: Path) -> None:
+    for name in ("a.npz", "b.npz"):
+        save_archive(tmp_path / name, {"x": np.ones((2, 3), np.float32)})
+    assert (tmp_path / "a.npz").read_bytes() == (tmp_path / "b.npz").read_bytes()
+
+
+@pytest.mark.parametrize(
+    "tensors", [{"": np.ones(3, np.float32)}, {"a\0": np.ones(3, np.float32)}, {"x.json": np.ones(3, np.float32)}, {3: np.ones(3)}]
+)
+def test_a_name_that_is_none_is_refused(tmp_path: Path, tensors: dict[Any, Any]) -> None:
+    with pytest.raises(MemdescError, match="name must be a text"):
+        save_archive(tmp_path / "x.npz", tensors)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_value_that_is_none_is_refused_before_anything_is_written(tmp_path: Path) -> None:
+    with pytest.raises(MemdescError, match="'x' must be a Memory or an ndarray, not list"):
+        save_archive(tmp_path / "x.npz", {"x": [1, 2]})  # type: ignore[dict-item] # that is refused
+    with pytest.raises(MemdescError, match="unknown data type"):
+        save_archive(tmp_path / "x.npz", {"x": np.ones(3, np.complex64)})
+    for path in (tmp_path / "none" / "x.npz", tmp_path):
+        with pytest.raises(MemdescError, match="cannot be written"):
+            save_archive(path, {"x": np.ones(3, np.float32)})
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_damaged_file_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "x.npz"
+    with pytest.raises(MemdescError, match="cannot be read: No such file"):
+        load_archive(path)
+    save_archive(path, {"x": np.arange(1000, dtype=np.float32)})
+    whole = path.read_bytes()
+    for damaged in (b"", b"PK", whole[:100], whole[:-20], whole[:200] + b"\xff" + whole[201:]):
+        path.write_bytes(damaged)
+        with pytest.raises(MemdescError, match="damaged one"):
+            load_archive(path)
+
+
+def test_a_descriptor_that_does_not_fit_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "x.npz"
+    for text, reason in ((json.dumps({"schema": 1}), "key 'dims' is missing"), ("{", "no descriptor"), ("\xff", "no descriptor")):
+        with zipfile.ZipFile(path, "w") as archive:
+            with archive.open("x.npy", "w") as file:
+                np.lib.format.write_array(file, np.ones(3, np.float32))
+            archive.writestr("x.npy.json", text)
+        with pytest.raises(MemdescError, match=reason):
+            load_archive(path)
+    save_archive(path, {"x": np.ones((2, 3), np.float32)})
+    with zipfile.ZipFile(path) as archive:
+        text = archive.read("x.npy.json").decode()
+    with zipfile.ZipFile(path, "w") as archive:
+        with archive.open("x.npy", "w") as file:
+            np.lib.format.write_array(file, np.ones(3, np.float32))
+        archive.writestr("x.npy.json", text)
+    with pytest.raises(MemdescError, match=r"'x' is an array of .* shape \(3,\), but the descriptor beside it means"):
+        load_archive(path)
