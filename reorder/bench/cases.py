@@ -8,13 +8,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from memdesc import MemdescError, MemoryDesc, memory_desc
+from reorder.bench.attributes import ATTRIBUTES, attr_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    from reorder.attr import Attr
+
 __all__ = ["Case", "expand_meta_tag", "parse_cases", "read_cases"]
 
-_OPTIONS = ("stag", "dtag", "sdt", "ddt", "strides")
+_OPTIONS = ("stag", "dtag", "sdt", "ddt", "strides", *ATTRIBUTES)
 _PROBLEM = re.compile(r"(?P<dims>\d+(x\d+)*)(_?n\"(?P<name>[^\"]*)\")?")
 # quoted names may hold blanks
 _WORD = re.compile(r"""(?:[^\s"]|"[^"]*")+""")
@@ -32,6 +35,7 @@ class Case(NamedTuple):
     name: str
     src: MemoryDesc
     dst: MemoryDesc
+    attr: Attr | None = None
 
     @property
     def nbytes(self) -> int:
@@ -134,6 +138,8 @@ def _cases(word: str, state: dict[str, list[str]]) -> Iterator[Case]:
     dims = tuple(map(int, match["dims"].split("x")))
     sources = state.get("sdt", ["f32"])
     targets = state.get("ddt")
+    words = {option: state[option][0] for option in ATTRIBUTES if option in state}
+    attr, said = attr_of(dims, words), "".join(f" {option} {text}" for option, text in words.items())
     for stag, dtag, strides in product(state.get("stag", ["abx"]), state.get("dtag", ["abx"]), state.get("strides", [""])):
         for sdt in sources:
             for ddt in targets or [sdt]:
@@ -141,8 +147,8 @@ def _cases(word: str, state: dict[str, list[str]]) -> Iterator[Case]:
                 src = _desc(dims, sdt, stag, src_strides)
                 dst = _desc(dims, ddt, dtag, dst_strides)
                 types = sdt if sdt == ddt else f"{sdt}->{ddt}"
-                name = match["name"] or f"{types} {match['dims']} {stag}{_view(src_strides)} -> {dtag}{_view(dst_strides)}"
-                yield Case(name, src, dst)
+                name = match["name"] or f"{types} {match['dims']} {stag}{_view(src_strides)} -> {dtag}{_view(dst_strides)}{said}"
+                yield Case(name, src, dst, attr)
 
 
 def _view(strides: str) -> str:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import ctypes
 from contextlib import suppress
 from functools import cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from memdesc.names import known_names
+from reorder.bench.attributes import onednn_arguments, onednn_attr
 from reorder.bench.libdnnl import DnnlError, Engine, ExecArg, find_libraries
 from reorder.bench.peers import Peer
 
@@ -72,10 +73,14 @@ def _onednn(name: str, engine: Engine, case: Case, buffers: tuple[NDArray[np.uin
     descs = [_desc_handle(engine, desc) for desc in (case.src, case.dst)]
     cpu, stream = engine.engine, engine.stream
     try:
-        primitive_desc = engine.new("reorder_primitive_desc_create", descs[0], cpu, descs[1], cpu, None)
+        attr = onednn_attr(engine, case.attr) if case.attr is not None else None
+        primitive_desc = engine.new("reorder_primitive_desc_create", descs[0], cpu, descs[1], cpu, attr)
         primitive = engine.new("primitive_create", primitive_desc)
         memories = [engine.new("memory_create", desc, cpu, x.ctypes.data) for desc, x in zip(descs, buffers, strict=True)]
-        arguments = (ExecArg * 2)(ExecArg(_FROM, memories[0]), ExecArg(_TO, memories[1]))
+        values, more, kept = onednn_arguments(engine, case)
+        count = 2 + len(values)
+        arguments = (ExecArg * count)(ExecArg(_FROM, memories[0]), ExecArg(_TO, memories[1]), *values)
+        memories += more
         detail = engine.implementation(primitive_desc)
         engine.call("primitive_desc_destroy", primitive_desc)
     finally:
@@ -84,17 +89,17 @@ def _onednn(name: str, engine: Engine, case: Case, buffers: tuple[NDArray[np.uin
     execute, wait = engine.c.dnnl_primitive_execute, engine.c.dnnl_stream_wait
 
     def run() -> None:
-        execute(primitive, stream, 2, arguments)
+        execute(primitive, stream, count, arguments)
         wait(stream)
 
-    return Peer(name, run, detail, _Owner(engine, primitive, memories))
+    return Peer(name, run, detail, _Owner(engine, primitive, memories, kept))
 
 
 class _Owner:
     """Frees a primitive and its memories."""
 
-    def __init__(self, engine: Engine, primitive: int, memories: list[int]) -> None:
-        self.engine, self.primitive, self.memories = engine, primitive, memories
+    def __init__(self, engine: Engine, primitive: int, memories: list[int], arrays: list[Any]) -> None:
+        self.engine, self.primitive, self.memories, self.arrays = engine, primitive, memories, arrays
 
     def __del__(self) -> None:
         self.engine.c.dnnl_primitive_destroy(self.primitive)

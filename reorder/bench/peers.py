@@ -64,7 +64,7 @@ def _copy_parts() -> Any:
 
 def numpy_peer(case: Case, src: NDArray[np.uint8], dst: NDArray[np.uint8]) -> Peer | None:
     """Return numpy's spelling of a reorder: assignments of strided views, one for each box of the plan."""
-    if case.src.dtype != case.dst.dtype:
+    if case.src.dtype != case.dst.dtype or case.attr is not None:
         return None
     views = list(_views(case, src, dst, _as_numpy))
 
@@ -81,7 +81,7 @@ def torch_peer(case: Case, src: NDArray[np.uint8], dst: NDArray[np.uint8], threa
         torch = importlib.import_module("torch")
     except ImportError:
         return None
-    if case.src.dtype != case.dst.dtype or not case.src.dtype.numpy.itemsize:
+    if case.src.dtype != case.dst.dtype or case.attr is not None or not case.src.dtype.numpy.itemsize:
         return None
     torch.set_num_threads(threads)
     views = list(_views(case, src, dst, _as_torch(torch)))

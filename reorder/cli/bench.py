@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from memdesc import MemdescError
+from reorder.bench.attributes import ATTRIBUTES
 from reorder.bench.cases import parse_cases
 from reorder.bench.report import case_lines, summarise
 from reorder.bench.run import run_workers
@@ -34,7 +35,10 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         "strides": "strides of src, and behind a colon of dst, instead of a tag",
     }
     for name, text in lists.items():
-        parser.add_argument(f"--{name}", metavar="A,B", help=text)
+        also = ["--dtype"] if name == "ddt" else []
+        parser.add_argument(f"--{name}", *also, metavar="A,B", help=text)
+    for name in ATTRIBUTES:
+        parser.add_argument(f"--{name}", metavar="V", help="a number, or mask:M for made-up values along the dims whose bits M has")
     parser.add_argument("--batch", metavar="FILE", action="append", default=[], help="read cases from a file, in benchdnn's spelling")
     parser.add_argument("--threads", default=None, metavar="N,M", help="numbers of threads (default 1 and all cores)")
     parser.add_argument("--peers", default=",".join(_PEERS), help="what to measure beside us, if installed (default all)")
@@ -43,6 +47,8 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _run(options: argparse.Namespace) -> tuple[Facts, int]:
     words = [f"--{name}={getattr(options, name)}" for name in ("stag", "dtag", "sdt", "ddt", "strides") if getattr(options, name)]
+    given = {name: getattr(options, name.replace("-", "_")) for name in ATTRIBUTES}
+    words += [f"--{name}={value}" for name, value in given.items() if value is not None]
     words += options.dims
     words += [f"--batch={file}" for file in options.batch]
     cases = list(parse_cases(words))

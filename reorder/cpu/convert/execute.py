@@ -16,7 +16,7 @@ from reorder.cpu.convert.steps import Recipe, steps_of
 from reorder.cpu.convert.tiles import Tile, cut, is_scattered
 from reorder.cpu.convert.walk import compile_tiles
 from reorder.cpu.execute import PreparedReorder
-from reorder.cpu.program import points
+from reorder.cpu.program import Record, points, split
 from reorder.cpu.program import tile as split_up
 from reorder.cpu.threads import Shares, run
 from reorder.cpu.walk import TILES, add_walker, kernel
@@ -90,7 +90,7 @@ class ConvertingReorder(PreparedReorder):
         return parts + self._moves(zeros)
 
     def _count(self, tiles: list[Tile]) -> int:
-        """Return into how many parts tiles are shared."""
+        """Return how many parts tiles make."""
         if self.plan.dst.dtype.is_packed and not all(_owns_bytes(tile) for tile in tiles):
             return 1
         return self._count_parts(sum(_size(tile) for tile in tiles) * max(self.plan.src.dtype.bits, self.plan.dst.dtype.bits) // 8)
@@ -107,10 +107,8 @@ def _owns_bytes(tile: Tile) -> bool:
     return bool(pairs) and pairs[0].extent % 2 == 0 and sum(step % 2 for step in steps) == 1
 
 
-def _encode(
-    recipe: Recipe, tiles: list[Tile], points: NDArray[np.int64] | None = None
-) -> tuple[NDArray[np.int64], list[tuple[int, int, int]]]:
-    """Write the records of tiles; returns with them where each starts, its places, and its elements."""
+def _encode(recipe: Recipe, tiles: list[Tile], points: NDArray[np.int64] | None = None) -> tuple[NDArray[np.int64], list[Record]]:
+    """Write the records of tiles; returns with them how they can be shared."""
     program: list[int] = []
     records = []
     for own in tiles:
@@ -120,7 +118,7 @@ def _encode(
             for n in range(operands)
         ]
         steps = steps_of(recipe, own, numbers)
-        records.append((len(program), prod(node.extent for node in own.outer), _size(own)))
+        records.append(Record(len(program), prod(node.extent for node in own.outer), 1, 1, _size(own)))
         program += [len(own.outer), operands, len(steps), *own.offsets]
         for node in own.outer:
             program += [node.extent, *node.strides]
@@ -129,32 +127,12 @@ def _encode(
     return np.array(program, np.int64), records
 
 
-def _share(records: list[tuple[int, int, int]], parts: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Share tiles out: tasks, and the first task of each part and one past the last."""
-    total = sum(size for _, _, size in records)
-    tasks: list[tuple[int, int, int]] = []
-    bounds = [0]
-    done = 0
-    for start, count, size in records:
-        at = 0
-        while at < count:
-            room = -(-total * len(bounds) // parts) - done
-            take = count - at if len(bounds) == parts else min(count - at, max(1, -(-room * count // size)))
-            tasks.append((start, at, at + take))
-            at += take
-            done += take * (size // count)
-            if done >= -(-total * len(bounds) // parts) and len(bounds) < parts:
-                bounds.append(len(tasks))
-    bounds += [len(tasks)] * (parts + 1 - len(bounds))
-    return np.array(tasks, np.int64).reshape(-1, 3), np.array(bounds, np.int64)
-
-
 class _Tiles:
     """Boxes of tiles, and how threads share them."""
 
     def __init__(self, owner: ConvertingReorder, tiles: list[Tile], parts: int) -> None:
         self._program, records = _encode(owner._recipe, tiles)  # noqa: SLF001 - of this module
-        self._tasks, self._bounds = _share(records, parts)
+        self._tasks, self._bounds = split(records, parts)
         self._shares = Shares(address_of(self._tasks), address_of(self._bounds), len(self._bounds) - 1, len(self._tasks), owner.threads)
         self._origin = np.zeros((1, len(tiles[0].offsets)), np.int64)
         self._recipe = owner._recipe  # noqa: SLF001 - it owns what the steps point to
@@ -162,8 +140,10 @@ class _Tiles:
     @property
     def direct(self) -> tuple[Any, tuple[int, ...]] | None:
         """The compiled walker, and what it takes behind two addresses, where there is nothing to share."""
-        tasks, _, parts, total, _ = self._shares
-        return None if parts > 1 else (kernel(TILES), (address_of(self._program), tasks, 0, total, address_of(self._origin), 1))
+        tasks, _, parts, total, threads = self._shares
+        return (
+            None if min(parts, threads) > 1 else (kernel(TILES), (address_of(self._program), tasks, 0, total, address_of(self._origin), 1))
+        )
 
     def run(self, src_at: int, dst_at: int, buffers: object) -> None:
         """Run the boxes on src and dst that start at two addresses."""
@@ -180,7 +160,7 @@ class _Looked:
         self._recipe = owner._recipe  # noqa: SLF001 - it owns what the steps point to
         # any point: elements are joined to wider ones only where all are whole
         self._program, records = _encode(self._recipe, tiles, np.ones((1, len(tiles[0].offsets)), np.int64))
-        self._tasks, self._bounds = _share(records, 1)
+        self._tasks, self._bounds = split(records, 1)
         self._shares = Shares(address_of(self._tasks), address_of(self._bounds), 1, len(self._tasks), 1)
         self._lookups = lookups
 

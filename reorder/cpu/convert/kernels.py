@@ -64,18 +64,18 @@ def convert_rows(
 
 
 @intrinsic(prefer_literal=True)  # type: ignore[untyped-decorator] # numba ships no types
-def combine_rows(_context: Any, src_at: Any, dst_at: Any, record: Any, place: Any, work: Any) -> tuple[Signature, Any]:
+def combine_rows(_context: Any, src_at: Any, dst_at: Any, record: Any, place: Any, work: Any, streams: Any) -> tuple[Signature, Any]:
     """Run one operation on rows of values; the operand is placed by an address and an index behind those of both sides."""
     name = _NAMES[work.literal_value]
 
     def build(context: Any, builder: Any, _signature: Any, args: Any) -> Any:
-        src_at, dst_at, record, place, _ = args
+        src_at, dst_at, record, place, *_ = args
         src, dst, at, operand, number = (load_number(builder, place, int64(k)) for k in range(5))
-        emit_combine(builder, record, ((src_at, src), (dst_at, dst), (at, operand)), number, name)
+        emit_combine(builder, record, ((src_at, src), (dst_at, dst), (at, operand)), number, name, streams=bool(streams.literal_value))
         return context.get_dummy_value()
 
     index = types.int64
-    return types.void(index, index, index, index, work), build
+    return types.void(index, index, index, index, work, streams), build
 
 
 @intrinsic  # type: ignore[untyped-decorator] # numba ships no types
@@ -114,14 +114,14 @@ def converter(src: str, dst: str, *, streams: bool) -> int:
     return _address((src, dst, "past the caches") if streams else (src, dst), run)
 
 
-def combiner(work: str) -> int:
-    """Return the address of the arithmetic in one working type."""
-    a = _NAMES.index(work)
+def combiner(work: str, *, streams: bool) -> int:
+    """Return the address of the arithmetic in one working type; `streams` as for `converter`."""
+    a, b = _NAMES.index(work), int(streams)
 
     def run(src_at: int, dst_at: int, program: int, _tasks: int, _begin: int, _end: int, places: int, _count: int) -> None:
-        combine_rows(src_at, dst_at, program, places, a)
+        combine_rows(src_at, dst_at, program, places, a, b)
 
-    return _address((work,), run)
+    return _address((work, "past the caches") if streams else (work,), run)
 
 
 def _address(key: tuple[str, ...], function: Callable[..., None]) -> int:

@@ -13,7 +13,7 @@ from reorder.cpu.emit import I64, int64, loop, minimum, register_bits
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["Run", "each_step", "emit_convert", "is_packed", "lanes_of", "load_number"]
+__all__ = ["Run", "each_line", "each_step", "emit_convert", "is_packed", "lanes_of", "load_number"]
 
 _BYTE = ir.IntType(8)
 # values that are converted together, in registers of the machine, and the fewest in a vector
@@ -126,6 +126,24 @@ def each_step(builder: Any, span: tuple[Any, Any], sizes: tuple[int, ...], emit:
     each_step(builder, (middle, last), tuple(rest), emit, meets=False)
 
 
+def each_line(dst: Run, count: Any, sizes: tuple[int, ...], emit: Callable[..., None], *, meets: bool) -> None:
+    """Emit steps over a run as `each_step` does, those that write whole cache lines with `is_line=True`."""
+    builder = dst.builder
+    size = code_bits(dst.name) // 8
+    line = LINE_BITS // 8 // size
+    address = builder.add(dst.address, builder.mul(dst.index, int64(size)))
+    # up to the first whole line
+    skipped = builder.and_(builder.sub(int64(0), address), int64(LINE_BITS // 8 - 1))
+    at = minimum(builder, builder.udiv(skipped, int64(size)), count)
+    each_step(builder, (int64(0), at), sizes, emit, meets=meets)
+    for lanes in sorted({max(line, sizes[0]), line}, reverse=True):
+        stop = builder.add(at, builder.and_(builder.sub(count, at), int64(-lanes)))
+        with loop(builder, at, stop, lanes) as i:
+            emit(i, lanes, is_line=True)
+        at = stop
+    each_step(builder, (at, count), sizes, emit, meets=meets)
+
+
 def lanes_of(work: str) -> tuple[int, ...]:
     """Return how many values vectors hold, the widest first."""
     one = register_bits() // (32 if work == "f32" else 64)
@@ -146,20 +164,7 @@ def emit_convert(src: Run, dst: Run, count: Any, work: str, *, streams: bool) ->
     zero = int64(0)
     packed = next((run for run in (src, dst) if is_packed(run.name)), None)
     if packed is None and streams:
-        line = LINE_BITS // code_bits(dst.name)
-        address = builder.add(dst.address, builder.mul(dst.index, int64(code_bits(dst.name) // 8)))
-        # up to the first whole line; an address that is no multiple of the element never meets one
-        skipped = builder.and_(builder.sub(int64(0), address), int64(LINE_BITS // 8 - 1))
-        head = minimum(builder, builder.udiv(skipped, int64(code_bits(dst.name) // 8)), count)
-        each_step(builder, (zero, head), lanes_of(work), step, meets=True)
-        most = max(line, lanes_of(work)[0])
-        at = head
-        for lanes in sorted({most, line}, reverse=True):
-            stop = builder.add(at, builder.and_(builder.sub(count, at), int64(-lanes)))
-            with loop(builder, at, stop, lanes) as i:
-                step(i, lanes, is_line=True)
-            at = stop
-        each_step(builder, (at, count), lanes_of(work), step, meets=True)
+        each_line(dst, count, lanes_of(work), step, meets=True)
         return
     if packed is None:
         each_step(builder, (zero, count), lanes_of(work), step, meets=True)

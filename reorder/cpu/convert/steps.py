@@ -77,6 +77,13 @@ class Recipe:
         self.kept.append(array)
         return address_of(array)
 
+    def array(self, name: str, values: NDArray[Any], work: str) -> NDArray[Any]:
+        """Return values in a working type, kept alive; equal names give the same array."""
+        key = name, work
+        if key not in self.values:
+            self.values[key] = np.ascontiguousarray(values, np.dtype(DATA_TYPES[work].numpy))
+        return self.values[key]
+
     @property
     def needs_values(self) -> bool:
         """Whether anything is computed, or no stage leads from src to dst."""
@@ -92,7 +99,6 @@ class Recipe:
         values += [(combine.ADD_TIMES, self.bound.beta)] if self.bound.beta else []
         for role in ("dst_scale", "dst_zero_point"):
             values += [(_ROLES[role], role)] if role in roles else []
-        values += [(combine.CANONICAL, 0.0)] if values else []
         if self.bound.saturates:
             values.append((combine.CLAMP, float(np.finfo(np.float32).max) if self.dst == "e8m0" else FLOATS[self.dst].max))
         if self.bound.through_f16:
@@ -136,9 +142,9 @@ class _Maker:
         old = self._old() if recipe.bound.beta else None
         if operations and recipe.src == "s32" and operations[0][0] == combine.SUBTRACT and work == "f32":
             # the difference of 32-bit integers is exact in f64 alone
-            form = self._change(form, self._slot(_VALUES, "f64"))
+            form = self._change(form, self._slot(_RESULT, "f64"))
             form = self._combine(form, form, operations.pop(0), None)
-            form = self._change(form, self._slot(_RESULT, "f32"))
+            form = self._change(form, self._slot(_VALUES, "f32"))
         elif recipe.src != work and (operations or recipe.dst != work):
             form = self._change(form, self._slot(_VALUES, work))
         for k, operation in enumerate(operations):
@@ -176,10 +182,9 @@ class _Maker:
         operand, number, strides = -1, 0, [0] * len(self.nodes)
         if isinstance(given, str):
             values = dict(zip((own.role for own in recipe.bound.operands), recipe.bound.values, strict=True))[given]
-            key = given, work
-            if key not in recipe.values:
-                recipe.values[key] = np.ascontiguousarray(values, np.dtype(DATA_TYPES[work].numpy))
-            base = address_of(recipe.values[key])
+            if code == combine.DIVIDE and combine.has_quick_division(values, work):
+                code, number = combine.QUOTIENT, address_of(recipe.array(f"1 / {given}", 1 / values.astype(np.float32), work))
+            base = address_of(recipe.array(given, values, work))
             if given in recipe.varying:
                 operand = 2 + recipe.varying.index(given)
                 strides = [node.strides[operand] for node in self.nodes]
@@ -197,7 +202,8 @@ class _Maker:
         if rows is staying[0]:
             rows = [*rows, self._table(strides, count)]
         program = recipe.address([code, len(rows[0]), count, single, *rows[0], *rows[1], *rows[2]])
-        self._step(combiner(work), program, fro, to, (base, operand), number)
+        streams = recipe.streams and to.base == _DST and count * DATA_TYPES[work].bits >= LINE_BITS
+        self._step(combiner(work, streams=streams), program, fro, to, (base, operand), number)
         return to
 
     def _rows(self, sides: list[list[int]], still: list[int] | None = None) -> tuple[list[list[int]], int]:

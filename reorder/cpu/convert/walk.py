@@ -5,7 +5,7 @@ a stride for each operand, outermost first, and the steps. A step is [kernel, pr
 tasks, three sides of (base, operand, shift), address of a number]. A base is 0 for src, 1 for dst, 2
 and more for a slot of scratch, or an address; an operand is the number of the one whose offset
 places the side, or -1; offsets are in elements, joined to wider ones `shift` times. A task is
-[start of a record, first, last]: a range of the places of its tile.
+[start of a record, first, last, unused, unused]: a range of the places of its tile.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ def _walk(src_at: int, dst_at: int, program: int, tasks: int, begin: int, end: i
     room = scratch()
     offsets = room + 8 * _OFFSETS
     for step in range((end - begin) * count):
-        task = tasks + 24 * (begin + step // count)
+        task = tasks + 40 * (begin + step // count)
         box = program + 8 * load_int(task, 0)
         first, last = load_int(task, 1), load_int(task, 2)
         outer, operands, steps = load_int(box, 0), load_int(box, 1), load_int(box, 2)

@@ -213,6 +213,46 @@ def test_each_element_gets_the_parameters_of_its_place(src: str, dst: str, by: s
         assert np.array_equal(_run(x, dst, Attr(**given), old, by), wanted), given
 
 
+@pytest.mark.parametrize("far", [(), (1e-30,)])
+@pytest.mark.parametrize("many", [False, True])
+def test_a_division_by_a_scale_is_a_division_whatever_the_numbers(many: bool, far: tuple[float, ...]) -> None:
+    rng = np.random.default_rng(4)
+    scales = np.concatenate(
+        [np.ldexp(1 + rng.random(60), rng.integers(-39, 39, 60)), [*far, -3.0, 1 / 3, 1 + 2.0**-23, 2 - 2.0**-23, 2.0**-40]]
+    )
+    scales = scales.astype(np.float32)
+    near = scales[:, None] * np.arange(1, 4000, dtype=np.float32)
+    bits = rng.integers(0, 2**32, near.shape, dtype=np.uint32)
+    x = np.concatenate([near, np.nextafter(near, np.float32(0)), bits.view(np.float32)], axis=1)
+    x[:, :4] = [0.0, -0.0, np.inf, -np.inf]
+    with np.errstate(all="ignore"):
+        wanted = x / scales[:, None]
+    wanted = np.where(np.isnan(wanted), np.float32(np.nan), wanted)
+    if many:
+        got = reorder.reorder(np.ascontiguousarray(x.T), "ab", attr=Attr(dst_scale=scales, dst_scale_mask=2)).numpy().T
+    else:
+        got = reorder.reorder(x, "ab", attr=Attr(dst_scale=scales, dst_scale_mask=1)).numpy()
+    assert np.array_equal(np.ascontiguousarray(got).view(np.uint32), wanted.view(np.uint32))
+
+
+@pytest.mark.parametrize("by", BY)
+@pytest.mark.parametrize("tag", ["ab", "Ab8a"])
+def test_the_difference_of_32_bit_integers_is_rounded_once(tag: str, by: str) -> None:
+    x = np.array([[2**31 - 1, -(2**31)], [2**24 + 1, 5], [2**24 + 3, 0]], np.int32)
+    for dst, point, scale in (("f32", -(2**31), 1.0), ("s8", 2**24, 1.0), ("f16", 1, 0.5)):
+        attr = Attr(src_zero_point=point, src_scale=scale)
+        src, to = memory_desc(x.shape, "s32", "ab"), memory_desc(x.shape, dst, tag)
+        out = reorder.Memory(to)
+        if by == "kernels":
+            reorder.execute(reorder.plan_reorder(src, to, attr), x, out.data)
+        else:
+            reorder.execute_reference(src, to, x, out.data, attr)
+        exact = (x.astype(np.float64) - point).astype(np.float32) * np.float32(scale)
+        with np.errstate(all="ignore"):
+            wanted = np.clip(exact, -128, 127).astype(np.int8) if dst == "s8" else exact.astype(to.dtype.numpy)
+        assert np.array_equal(out.numpy(), wanted)
+
+
 @pytest.mark.parametrize("by", BY)
 def test_zero_points_stay_out_of_the_padding(by: str) -> None:
     src, dst = memory_desc((1, 3, 2, 2), "f32", "nchw"), memory_desc((1, 3, 2, 2), "u8", "nChw8c")
