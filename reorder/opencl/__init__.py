@@ -5,7 +5,8 @@ Import it when it is needed: pyopencl takes a tenth of a second to load.
 
 from reorder.opencl.device_memory import DeviceMemory
 from reorder.opencl.discovery import Device, devices, loader_report
+from reorder.opencl.dispatch import reorder_on_device
 from reorder.opencl.enqueue import enqueue_reorder
-from reorder.opencl.pack import enqueue_pack, pack, reorder_on_device, unpack
+from reorder.opencl.pack import enqueue_pack, pack, unpack
 
 __all__ = ["Device", "DeviceMemory", "devices", "enqueue_pack", "enqueue_reorder", "loader_report", "pack", "reorder_on_device", "unpack"]

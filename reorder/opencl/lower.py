@@ -52,7 +52,7 @@ def lower(task: Task, src: str, dst: str, max_items: int, *, is_image: tuple[boo
         if not image and is_aligned and _is_vector(task, side):
             space = Space.VECTOR
         accesses.append(Access(Space.NOWHERE if side == 0 and task.is_zero else space, element))
-    shares = share_out(task, (accesses[0].space, accesses[1].space), _bits(dst), max_items)
+    shares = share_out(task, (accesses[0].space, accesses[1].space), _bits(dst), max_items, converts=src != dst)
     task = task._replace(loops=shares.loops)
     tiles = [steps << shift for steps, shift in zip(shares.steps, shares.shifts, strict=True)]
     counts = [-(-loop.extent // tile) for loop, tile in zip(shares.loops, tiles, strict=True)]

@@ -84,7 +84,7 @@ class Shares(NamedTuple):
     is_transposed: bool = False
 
 
-def share_out(task: Task, spaces: tuple[str, str], bits: int, max_items: int) -> Shares:
+def share_out(task: Task, spaces: tuple[str, str], bits: int, max_items: int, *, converts: bool = False) -> Shares:
     """Order the loops of a task and say how many items stand along each."""
     room = min(_ITEMS, max_items).bit_length() - 1
     loops = list(reversed(task.loops))
@@ -92,7 +92,8 @@ def share_out(task: Task, spaces: tuple[str, str], bits: int, max_items: int) ->
         return _around_pixels(task, loops, spaces, bits, max_items)
     across = next((loop for loop in loops if task.src and abs(loop.src[0]) == 1), None)
     down = next((loop for loop in loops if loop.dst[0] == 1), None)
-    if across and down and across is not down and not task.lookups:
+    # what goes through local memory keeps its bits
+    if across and down and across is not down and not task.lookups and not converts:
         is_worth = min(across.extent, down.extent) >= _MIN_TRANSPOSED and bits <= _MAX_TRANSPOSED_BITS
         if is_worth and room >= 2 * (_MIN_TRANSPOSED - 1).bit_length():
             return _transposed(task, loops, across, down, bits, room)

@@ -157,10 +157,11 @@ def test_eight_bits_lie_in_the_lanes_that_are_asked_for(dtype: str, channel_type
         assert got.numpy().tobytes() == x.tobytes()
 
 
+@pytest.mark.parametrize("dims", [(2, 7, 3, 5), (16, 12, 3, 5)])
 @pytest.mark.parametrize("tag", ["nhwc", "nchw", "aBcd3b"])
 @pytest.mark.parametrize("name", ["in_out_channel", "image_2d_weights_c1_b_fyx"])
-def test_floats_of_one_width_become_those_of_the_other_in_images(name: str, tag: str, runtime: Runtime) -> None:
-    x = np.random.default_rng(3).normal(size=(2, 7, 3, 5)).astype(np.float32)
+def test_floats_of_one_width_become_those_of_the_other_in_images(name: str, tag: str, dims: tuple[int, ...], runtime: Runtime) -> None:
+    x = np.random.default_rng(3).normal(size=dims).astype(np.float32)
     x[0, 0, 0] = 0.0, -0.0, np.inf, 65504.0, 2.0**-24
     half = image_desc(x.shape, "f16", name)
     host = reorder(x, tag)
