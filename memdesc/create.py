@@ -152,17 +152,23 @@ def array_desc(array: NDArray[Any]) -> MemoryDesc:
     if not isinstance(array, np.ndarray):
         msg = f"a numpy array is needed, not {shown(array)}"  # type: ignore[unreachable] # callers without types
         raise MemdescError(msg)
-    dtype = data_type(array.dtype)
+    return _array_desc(array.shape, array.strides, array.dtype)
+
+
+@lru_cache(maxsize=4096)
+def _array_desc(shape: tuple[int, ...], strides: tuple[int, ...], kind: np.dtype[Any]) -> MemoryDesc:
+    dtype = data_type(kind)
     if dtype.is_packed:
-        msg = f"a numpy array of {array.dtype.name} holds one element a byte, {dtype} memory two; reorder() packs it"
+        msg = f"a numpy array of {kind.name} holds one element a byte, {dtype} memory two; reorder() packs it"
         raise MemdescError(msg)
     steps = []
     skipped = 0
-    for dim, (size, nbytes) in enumerate(zip(array.shape, array.strides, strict=True)):
+    is_empty = 0 in shape
+    for dim, (size, nbytes) in enumerate(zip(shape, strides, strict=True)):
         # numpy gives any stride to a dim of size 1, and to all where one is 0
-        if size > 1 and array.size and nbytes % array.itemsize:
-            msg = f"{dim_name(dim)} has a stride of {nbytes} bytes, no multiple of the {array.itemsize}-byte element; copy the array"
+        if size > 1 and not is_empty and nbytes % kind.itemsize:
+            msg = f"{dim_name(dim)} has a stride of {nbytes} bytes, no multiple of the {kind.itemsize}-byte element; copy the array"
             raise MemdescError(msg)
-        steps.append(nbytes // array.itemsize)
-        skipped += (size - 1) * max(-steps[-1], 0) if array.size else 0
-    return memory_desc(array.shape, dtype, strides=steps, offset0=skipped)
+        steps.append(nbytes // kind.itemsize)
+        skipped += 0 if is_empty else (size - 1) * max(-steps[-1], 0)
+    return memory_desc(shape, dtype, strides=steps, offset0=skipped)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, overload
 
+import numpy as np
+
 from memdesc import FormatTag, ImageDesc, MemdescError, MemoryDesc, image_desc, memory_desc
 from reorder.forks import importing
 from reorder.limits import current_limit
@@ -29,6 +31,9 @@ if TYPE_CHECKING:
     OnDevice = cl.Buffer | cl.Image | Array | DeviceMemory
 
 __all__ = ["execute", "prepare", "reorder"]
+
+# what most calls pass
+_HOST = (np.ndarray, Memory)
 
 
 @overload
@@ -190,6 +195,8 @@ def reorder(  # noqa: PLR0913 - all but the first two are named
 
 def _is_on_device(memory: Any) -> bool:
     """Whether an object is pyopencl's, or a DeviceMemory; neither is loaded to find out."""
+    if memory is None or type(memory) in _HOST:
+        return False
     rooms = (base.__module__ for base in type(memory).__mro__)
     return any(room.partition(".")[0] == "pyopencl" or room.startswith("reorder.opencl.") for room in rooms)
 

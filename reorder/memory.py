@@ -81,6 +81,13 @@ class Memory:
         if must_write:
             self._clear_padding()
 
+    @classmethod
+    def attached(cls, desc: MemoryDesc, data: NDArray[np.uint8]) -> Memory:
+        """Return memory of flat bytes that are known to fit a descriptor; nothing is checked or written."""
+        memory = object.__new__(cls)
+        memory._desc, memory._data = desc, data
+        return memory
+
     @property
     def desc(self) -> MemoryDesc:
         """What the buffer holds."""

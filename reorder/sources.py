@@ -43,6 +43,8 @@ def as_memory(x: Any, src: str | FormatTag | MemoryDesc | None) -> Memory:
         pack(bits, packed.data, packed.desc)
         return packed
     desc = array_desc(x)
+    if x.flags.c_contiguous:
+        return Memory.attached(desc, x.reshape(-1).view(np.uint8))
     x = x.view(desc.dtype.bits_dtype)  # numpy does not know all types of ml_dtypes by their letters
     # the memory from the lowest address that x touches; its bytes in between are not read
     lowest = x[tuple(slice(-1 if step < 0 else 0, None) if size else slice(None) for size, step in zip(x.shape, x.strides, strict=True))]
