@@ -89,7 +89,8 @@ def trace(boxes: tuple[Box, ...], offset: int) -> tuple[int, int | None] | None:
         for chosen in product(*tables):
             target = offset - box.offsets[1] - sum(to for _, to in chosen)
             try:
-                digits = solve([Term(node.strides[1], 0, node.extent - 1) for node in box.nodes], target)
+                # the one loop of a single zero goes nowhere
+                digits = solve([Term(node.strides[1] or 1, 0, node.extent - 1) for node in box.nodes], target)
             except SearchLimitError:
                 msg = f"box {k}, {box}, has strides that do not nest; bounded work did not find what it writes at offset {offset}"
                 raise MemdescError(msg) from None

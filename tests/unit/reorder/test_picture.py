@@ -60,6 +60,13 @@ def test_an_empty_plan_and_a_long_one() -> None:
     assert "… 8 more" in plan_reorder(src, dst).show().svg
 
 
+def test_a_single_zero_is_written_by_a_box_of_its_own() -> None:
+    src, dst = memory_desc((1, 17), "f32", "Ab4a"), memory_desc((1, 17), "f32", "(AB)18(ab)")
+    plan = plan_reorder(src, dst)
+    assert trace(plan.boxes, 17) == (1, None)
+    check(src, dst, plan.show())
+
+
 def test_gaps_of_dst_are_written_by_no_box() -> None:
     src, dst = memory_desc((3, 2), "f32", "ab"), memory_desc((3, 2), "f32", strides=(4, 1))
     plan = plan_reorder(src, dst)
