@@ -15,7 +15,7 @@ from typing import Any
 
 from reorder.bench.report import LEAST_NBYTES, is_jit, summarise
 
-__all__ = ["curves", "draw", "page", "shortfalls"]
+__all__ = ["converts", "curves", "draw", "page", "shortfalls"]
 
 _DOCS = Path(__file__).parents[2] / "docs"
 # Okabe and Ito's palette, told apart by dashes too
@@ -104,10 +104,10 @@ def _panel(lines: dict[str, list[float]], left: int, title: str) -> list[str]:
 
 def page(facts: dict[str, Any]) -> str:
     """Write the page."""
-    cases = facts["cases"]
-    machine = facts["machine"]
-    short = shortfalls(cases)
-    under = [item for item in short if item[2] < _FLOOR]
+    cases, compiled = facts["cases"], facts["kernels"]
+    moved = [case for case in cases if not converts(case)]
+    count = max((sum(kernel["threads"] == n for kernel in compiled) for n in {kernel["threads"] for kernel in compiled}), default=0)
+    slowest = max((kernel["seconds"] for kernel in compiled), default=0)
     lines = [
         "# Measured speed",
         "",
@@ -121,50 +121,68 @@ def page(facts: dict[str, Any]) -> str:
         "python -m tests.benchmarks.page run.json",
         "```",
         "",
-        *(f"* {name}: {value}" for name, value in machine.items()),
+        *(f"* {name}: {value}" for name, value in facts["machine"].items()),
         "",
         (
             "Times are medians of rounds in which all candidates run in turn on the same buffers; ratios are taken within a round. "
             "A ratio above 1 means that memdesc is faster. memcpy copies the same bytes on the same number of threads. "
-            "oneDNN runs with a primitive made before, called through ctypes as ours is. "
-            "Cases below 64 KiB are left out: there the time of a call is all there is."
+            "oneDNN runs with a primitive made before, called through ctypes as ours is; *generated* is where it has code of its JIT, "
+            "*reference* where it has not. Cases below 64 KiB are left out: there the time of a call is all there is. "
+            f"{count} compiled kernels served all cases on one thread count; the slowest took {slowest:.2f} s to compile, or to load where "
+            "it was on disk already."
         ),
         "",
         "![How fast each library is beside memcpy](benchmarks.svg)",
         "",
-        "| threads | beside | cases | geometric mean | 5th percentile | least | slower in |",
-        "| ---: | --- | ---: | ---: | ---: | ---: | ---: |",
-    ]
-    lines += [
-        f"| {row['threads']} | {row['beside']} | {row['cases']} | {row['geomean']:.2f} | {row['p5']:.2f} "
-        f"| {row['least']:.2f} | {row['slower']} |"
-        for row in summarise(cases)
-    ]
-    compiled = facts["kernels"]
-    per_thread = max((sum(kernel["threads"] == n for kernel in compiled) for n in {kernel["threads"] for kernel in compiled}), default=0)
-    lines += [
+        "## Reorders",
         "",
-        (
-            f"{per_thread} compiled kernels served all cases. Each took at most {max(k['seconds'] for k in compiled):.2f} s "
-            "to compile, or to load where it was on disk already."
-        ),
+        *_summary(moved),
+        "",
+        "## Conversions",
+        "",
+        "memcpy copies half of what src and dst hold together.",
+        "",
+        *_summary([case for case in cases if converts(case)]),
         "",
         "## Where something else is faster",
         "",
-        (
-            f"{len(short)} of {sum(case['nbytes'] >= LEAST_NBYTES for case in cases)} measurements; {len(under)} of them "
-            "by more than a quarter. "
-            "The fastest rival, the speed beside it, and that beside memcpy:"
+        *_shortfall_lines(cases),
+    ]
+    return "\n".join([*lines, ""])
+
+
+def converts(case: dict[str, Any]) -> bool:
+    """Whether a case has two types."""
+    src, dst = (word.partition("=")[2] for word in case["spelling"].split()[:2])
+    return bool(src != dst)
+
+
+def _summary(cases: list[dict[str, Any]]) -> list[str]:
+    return [
+        "| threads | beside | cases | geometric mean | 5th percentile | least | slower in |",
+        "| ---: | --- | ---: | ---: | ---: | ---: | ---: |",
+        *(
+            f"| {row['threads']} | {row['beside']} | {row['cases']} | {row['geomean']:.2f} | {row['p5']:.2f} "
+            f"| {row['least']:.2f} | {row['slower']} |"
+            for row in summarise(cases)
         ),
+    ]
+
+
+def _shortfall_lines(cases: list[dict[str, Any]]) -> list[str]:
+    short = shortfalls(cases)
+    under = sum(ratio < _FLOOR for _, _, ratio in short)
+    total = sum(case["nbytes"] >= LEAST_NBYTES for case in cases)
+    return [
+        f"{len(short)} of {total} measurements, {under} of them below {_FLOOR}. The fastest rival, the speed beside it, and beside memcpy:",
         "",
         "| case | threads | faster | ratio | beside memcpy |",
         "| --- | ---: | --- | ---: | ---: |",
+        *(
+            f"| `{case['name']}` | {case['threads']} | {name}{_code(case, name)} | {ratio:.2f} | {case['memcpy']:.2f} |"
+            for case, name, ratio in short
+        ),
     ]
-    lines += [
-        f"| `{case['name']}` | {case['threads']} | {name}{_code(case, name)} | {ratio:.2f} | {case['memcpy']:.2f} |"
-        for case, name, ratio in short
-    ]
-    return "\n".join([*lines, ""])
 
 
 def _code(case: dict[str, Any], name: str) -> str:
@@ -189,7 +207,8 @@ def _write_table(cases: list[dict[str, Any]], file: Path) -> None:
 def _main() -> None:
     facts = json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))
     (_DOCS / "benchmarks.md").write_text(page(facts), encoding="utf-8")
-    (_DOCS / "benchmarks.svg").write_text(draw(facts["cases"]), encoding="utf-8")
+    moved = [case for case in facts["cases"] if not converts(case)]
+    (_DOCS / "benchmarks.svg").write_text(draw(moved), encoding="utf-8")
     _write_table(facts["cases"], _DOCS / "benchmarks.csv")
 
 
