@@ -11,14 +11,14 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from llvmlite import binding, ir
-from numba.core import cgutils
+from numba.core import cgutils, config
 
 from reorder.formats import FLOATS, INTEGERS
 
 if TYPE_CHECKING:
     from reorder.formats import FloatFormat
 
-__all__ = ["Codec", "code_bits", "has_half"]
+__all__ = ["Codec", "code_bits", "has_feature", "has_half"]
 
 _F32, _F64 = ir.FloatType(), ir.DoubleType()
 _BITS = {"f64": 64, "s64": 64, "f32": 32, "s32": 32, "f16": 16, "bf16": 16}
@@ -28,9 +28,16 @@ _BYTE = 8
 
 
 @cache
+def has_feature(name: str) -> bool:
+    """Whether the machine that code is made for has an instruction set, by LLVM's name; every 64-bit ARM has what is asked here."""
+    if config.CPU_NAME is not None or config.CPU_FEATURES is not None:
+        return f"+{name}" in (config.CPU_FEATURES or "").split(",")
+    return bool(binding.get_host_cpu_features().get(name, platform.machine() in {"aarch64", "arm64"}))
+
+
 def has_half() -> bool:
-    """Whether this machine converts between f32 and f16 by instructions."""
-    return bool(binding.get_host_cpu_features().get("f16c", platform.machine() in {"aarch64", "arm64"}))
+    """Whether f32 and f16 are converted by instructions."""
+    return has_feature("f16c")
 
 
 def code_bits(name: str) -> int:

@@ -7,12 +7,11 @@ that comes out is the quiet one without sign and payload, whatever went in.
 
 from __future__ import annotations
 
-from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from llvmlite import binding, ir
+from llvmlite import ir
 
-from reorder.cpu.convert.codec import Codec, code_bits
+from reorder.cpu.convert.codec import Codec, code_bits, has_feature
 from reorder.cpu.convert.rows import Run, each_line, each_step, lanes_of, load_number
 from reorder.cpu.emit import int64, loop
 from reorder.formats import FLOATS
@@ -31,9 +30,8 @@ HEAD = 4
 _LOW, _HIGH, _LEAST, _MOST = -60, 60, 2.0**-40, 2.0**40
 
 
-@cache
 def _has_fma() -> bool:
-    return bool(binding.get_host_cpu_features().get("fma", False))
+    return has_feature("fma")
 
 
 def has_quick_division(divisors: NDArray[np.float64], work: str) -> bool:

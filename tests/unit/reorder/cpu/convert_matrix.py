@@ -1,0 +1,82 @@
+"""Conversions of every pair, and attributes, against their definition; run by test_convert_kernels.py.
+
+As a program it is run for other machines than this one.
+"""
+
+from __future__ import annotations
+
+import sys
+from itertools import product
+
+import numpy as np
+
+from memdesc import DATA_TYPES, memory_desc
+from reorder import Attr
+from tests.conversions import every_code, random_codes, run
+from tests.property.reorder.test_convert_laws import check
+
+__all__ = ["layouts", "lengths", "pairs"]
+
+_PAIRS = (
+    ("f32", "s8"),
+    ("s8", "f32"),
+    ("f32", "bf16"),
+    ("f16", "f32"),
+    ("f32", "u4"),
+    ("s4", "f32"),
+    ("f64", "f32"),
+    ("u4", "s64"),
+)
+_LAYOUTS = (("ab", "ab"), ("ab", "ba"), ("ba", "Ab8a"), ("aB16b", "ab"), ("AB4b16a4b", "ba"))
+
+
+def pairs() -> int:
+    """Convert all codes of small types, and random ones of large types, into every type; return how many pairs."""
+    for src, dst in product(DATA_TYPES, DATA_TYPES):
+        codes = every_code(src) if DATA_TYPES[src].bits <= 16 else random_codes(src, 5001, 7)
+        ours, wanted = (run(codes, src, dst, by=by) for by in ("kernels", "definition"))
+        wrong = np.flatnonzero(ours != wanted)
+        assert not wrong.size, (src, dst, [(hex(codes[k]), hex(ours[k]), hex(wanted[k])) for k in wrong[:3]])
+    return len(DATA_TYPES) ** 2
+
+
+def lengths() -> None:
+    """Convert rows of all lengths around those of vectors, at offsets of every parity."""
+    for src, dst in (
+        ("f32", "s8"),
+        ("s8", "f32"),
+        ("f32", "bf16"),
+        ("f16", "f32"),
+        ("f32", "u4"),
+        ("s4", "f32"),
+        ("f64", "f32"),
+        ("u4", "s64"),
+    ):
+        for n in (*range(1, 20), *range(30, 35), *range(62, 67), 127, 129, 191, 255, 257):
+            for gap in (0, 1, 3):
+                wide, narrow = ((3, n), (n + gap, 1)), ((3, n), (n + 2 * gap + n % 2, 1))
+                pair = memory_desc(wide[0], src, strides=wide[1], offset0=gap), memory_desc(narrow[0], dst, strides=narrow[1], offset0=1)
+                check((*pair, None), n, at_end=n % 2 == 0)
+
+
+def layouts() -> None:
+    """Convert matrices between layouts, with scales along rows, columns, both, groups, and sums."""
+    attrs = (
+        None,
+        Attr(dst_scale=0.3, dst_zero_point=3),
+        Attr(dst_scale=np.linspace(0.1, 3, 42), dst_scale_mask=1, beta=0.5),
+        Attr(src_scale=np.linspace(0.1, 3, 70), src_scale_mask=2),
+        Attr(dst_scale=np.linspace(0.1, 3, 70), dst_scale_mask=2, saturate=True),
+        Attr(src_scale=np.linspace(0.1, 3, 42 * 7), src_scale_mask=3, src_scale_groups=(1, 10)),
+    )
+    for (stag, dtag), attr, (src, dst) in product(_LAYOUTS, attrs, (("f32", "s8"), ("u8", "bf16"), ("f32", "f32"), ("s32", "u8"))):
+        if attr is not None and attr.dst_zero_point and dst not in {"s8", "u8"}:
+            continue
+        check((memory_desc((42, 70), src, stag), memory_desc((42, 70), dst, dtag), attr), 5, at_end=True)
+
+
+if __name__ == "__main__":
+    count = pairs()
+    lengths()
+    layouts()
+    sys.stdout.write(f"{count} pairs\n")
