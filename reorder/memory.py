@@ -10,8 +10,8 @@ from memdesc import MemdescError, MemoryDesc, NotBlockedError, PaddingError
 from memdesc.inverse import index_at
 from reorder.buffers import address_of, flat_bytes
 from reorder.compensation import compensation
+from reorder.cut import padding_boxes
 from reorder.dlpack import CPU_DEVICE, TensorView
-from reorder.plan import padding_boxes
 from reorder.tables import offsets, pack, unpack
 
 if TYPE_CHECKING:
