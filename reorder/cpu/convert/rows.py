@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from llvmlite import ir
+from numba.core import cgutils
 
 from reorder.cpu.choose import LINE_BITS
 from reorder.cpu.convert.codec import Codec, code_bits
@@ -18,6 +19,8 @@ __all__ = ["Run", "each_line", "each_step", "emit_convert", "is_packed", "lanes_
 _BYTE = ir.IntType(8)
 # values that are converted together, in registers of the machine, and the fewest in a vector
 _REGISTERS, _FEW = 4, 8
+# how far ahead of a conversion beyond the caches what it reads next is asked for
+_AHEAD_NBYTES = 2048
 
 
 def is_packed(name: str) -> bool:
@@ -92,6 +95,16 @@ class Run(NamedTuple):
         both = builder.or_(low, builder.shl(high, ir.Constant(low.type, [4] * (lanes // 2))))
         builder.store(both, self._place(i, both.type)).align = 1
 
+    def prefetch(self, i: Any, lanes: int) -> None:
+        """Ask for the cache lines that so many elements from the i-th on have some way ahead."""
+        builder, byte = self.builder, _BYTE.as_pointer()
+        kind = ir.FunctionType(ir.VoidType(), [byte, *[ir.IntType(32)] * 3])
+        ask = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0")
+        first = builder.ptrtoint(self._place(i, _BYTE), I64)
+        for at in range(0, lanes * code_bits(self.name) // 8, LINE_BITS // 8):
+            place = builder.inttoptr(builder.add(first, int64(_AHEAD_NBYTES + at)), byte)
+            builder.call(ask, [place, *(ir.Constant(ir.IntType(32), k) for k in (0, 3, 1))])
+
     def _shift(self, i: Any) -> Any:
         """Return how far up in its byte a 4-bit element lies."""
         index = self.builder.and_(self.builder.add(self.index, i), int64(1))
@@ -159,6 +172,8 @@ def emit_convert(src: Run, dst: Run, count: Any, work: str, *, streams: bool) ->
 
     def step(i: Any, lanes: int, *, is_line: bool = False) -> None:
         codec = Codec(builder, lanes)
+        if is_line:
+            src.prefetch(i, lanes)
         dst.store(codec.narrow(codec.widen(src.load(i, lanes), src.name, work), work, dst.name), i, streams=is_line)
 
     zero = int64(0)
