@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from memdesc import MemdescError, memory_desc
+from reorder import Attr
 from reorder.bench.cases import expand_meta_tag, parse_cases, read_cases
 
 _FOLDER = Path(__file__).parents[3] / "benchmarks"
@@ -89,3 +91,17 @@ def test_the_set_is_large_and_every_case_has_a_name_of_its_own() -> None:
     assert max(case.src.nbytes for case in cases) > 390e6
     assert {case.src.dtype.bits for case in cases} >= {8, 16, 32}
     assert {case.dst.ndims for case in cases} >= {2, 3, 4, 5, 6}
+
+
+def test_scales_zero_points_and_sums_are_read_and_kept_until_reset() -> None:
+    words = ["--sdt=f32", "--ddt=s8", "--scale=mask:2", "--zero-point=3", "2x5", "--reset", "2x5"]
+    first, second = parse_cases(words)
+    assert first.attr is not None
+    assert (np.shape(first.attr.dst_scale), first.attr.dst_scale_mask, first.attr.dst_zero_point) == ((5,), 2, 3)
+    assert first.name == "f32->s8 2x5 abx -> abx scale mask:2 zero-point 3"
+    assert second.attr is None
+    (summed,) = parse_cases(["--beta=0.5", "--src-scale=2", "4x2"])
+    assert summed.attr is not None
+    assert (summed.attr.beta, summed.attr) == (0.5, Attr(beta=0.5, src_scale=2.0))
+    with pytest.raises(MemdescError, match="--scale 'wide' is neither a number nor mask:M"):
+        list(parse_cases(["--scale=wide", "2x5"]))
