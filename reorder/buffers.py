@@ -14,13 +14,16 @@ from reorder.dlpack import from_dlpack, is_exporter
 # An array object is Python's head, then the address of its data (numpy's C API,
 # PyArrayObject_fields); .ctypes.data says the same eight times slower.
 _DATA = object.__basicsize__
+DATA_SLOT = _DATA // 8
+# C-contiguous, and writeable (numpy's C API, NPY_ARRAY_*)
+_READABLE, _WRITABLE = 0x1, 0x401
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from memdesc import MemoryDesc
 
-__all__ = ["BufferCheck", "address_of", "are_apart", "check_disjoint", "flat_bytes"]
+__all__ = ["DATA_SLOT", "BufferCheck", "address_of", "are_apart", "check_disjoint", "flat_bytes"]
 
 
 def flat_bytes(buffer: Any, desc: MemoryDesc, side: str, *, write: bool) -> NDArray[np.uint8]:
@@ -82,30 +85,31 @@ def address_of(array: NDArray[Any]) -> int:
 class BufferCheck:
     """What one side of a reorder asks of every buffer; a call checks one, and returns it and where it starts."""
 
-    __slots__ = ("_alignment", "_dtypes", "desc", "min_nbytes", "side", "write")
+    __slots__ = ("_alignment", "_dtypes", "_flags", "desc", "min_nbytes", "side", "write")
 
     def __init__(self, desc: MemoryDesc, side: str, *, write: bool) -> None:
         self.desc = desc
         self.side = side
         self.write = write
         self.min_nbytes = desc.min_nbytes
+        self._flags = _WRITABLE if write else _READABLE
         self._alignment = desc.dtype.bits_dtype.itemsize
         self._dtypes = (desc.dtype.bits_dtype if desc.dtype.is_packed else desc.dtype.numpy, desc.dtype.bits_dtype, np.dtype(np.uint8))
 
+    def accepts(self, buffer: Any) -> bool:
+        """Whether a buffer is what nearly every call passes, and fits, wherever it starts."""
+        if type(buffer) is not np.ndarray:
+            return False
+        dtype = buffer.dtype
+        first, second, third = self._dtypes
+        is_known = dtype is first or dtype is second or dtype is third
+        return is_known and buffer.nbytes >= self.min_nbytes and buffer.flags.num & self._flags == self._flags
+
     def __call__(self, buffer: Any) -> tuple[NDArray[Any], int]:
         """Return a buffer as a contiguous array, and its address; raises as `flat_bytes`."""
-        # what nearly every call passes; all else, and every refusal, by the long way
-        if type(buffer) is np.ndarray:
-            first, second, third = self._dtypes
-            dtype, flags, address = buffer.dtype, buffer.flags, address_of(buffer)
-            if (
-                (dtype is first or dtype is second or dtype is third)
-                and buffer.nbytes >= self.min_nbytes
-                and flags.c_contiguous
-                and (flags.writeable or not self.write)
-                and not address % self._alignment
-            ):
-                return buffer, address
+        # what does not fit is refused by the long way
+        if self.accepts(buffer) and not (address := address_of(buffer)) % self._alignment:
+            return buffer, address
         flat = flat_bytes(buffer, self.desc, self.side, write=self.write)
         return flat, address_of(flat)
 

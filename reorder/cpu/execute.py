@@ -14,13 +14,11 @@ from reorder.compensation import compensate
 from reorder.cpu.choose import KERNELS, LINE_BITS, choose
 from reorder.cpu.program import encode, fills_lines, points, split, tile
 from reorder.cpu.threads import Shares, count_threads, run
-from reorder.cpu.walk import kernel
+from reorder.cpu.walk import enter, kernel_at
 from reorder.limits import checked_threads
 from reorder.passes import widen
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from numpy.typing import NDArray
 
     from reorder.nodes import Box, Lookup
@@ -52,7 +50,7 @@ class PreparedReorder:
     Safe to call from several threads at once, with different dst buffers.
     """
 
-    __slots__ = ("_direct", "_dst", "_parts", "_src", "kernels", "plan", "threads")
+    __slots__ = ("_dst", "_entry", "_job", "_job_at", "_parts", "_src", "kernels", "plan", "threads")
 
     def __init__(self, plan: ReorderPlan, threads: int | None = None) -> None:
         self.plan = plan
@@ -63,7 +61,11 @@ class PreparedReorder:
         self.kernels: tuple[str, ...] = ()
         self._parts = self._make_parts()
         # small ones skip all layers in between: a call takes half as long
-        self._direct = self._parts[0].direct if len(self._parts) == 1 and plan.dst.extra is None else None
+        direct = self._parts[0].direct if len(self._parts) == 1 and plan.dst.extra is None else None
+        self._entry = enter() if direct else None
+        alignment = max(plan.src.dtype.bits_dtype.itemsize, plan.dst.dtype.bits_dtype.itemsize)
+        self._job = np.array([*(direct or ()), alignment, self._src.min_nbytes, self._dst.min_nbytes], np.int64)
+        self._job_at = address_of(self._job)
 
     def _make_parts(self) -> list[Any]:
         """Return what runs one after the other."""
@@ -120,6 +122,9 @@ class PreparedReorder:
             If a buffer does not fit its descriptor, or they overlap; nothing is
             written then.
         """
+        entry = self._entry
+        if entry and self._src.accepts(src) and self._dst.accepts(dst) and not entry(id(src), id(dst), self._job_at):
+            return
         source, src_at = self._src(src)
         target, dst_at = self._dst(dst)
         if not self._parts:
@@ -127,10 +132,6 @@ class PreparedReorder:
         apart = dst_at - src_at
         if apart < self._src.min_nbytes and -apart < self._dst.min_nbytes:
             check_disjoint(source, self.plan.src, target, self.plan.dst)
-        if self._direct:
-            kernel, arguments = self._direct
-            kernel(src_at, dst_at, *arguments)
-            return
         for part in self._parts:
             part.run(src_at, dst_at, (source, target))
         if self.plan.dst.extra is not None:
@@ -160,12 +161,12 @@ class _Part:
         self.lookups = lookups
 
     @property
-    def direct(self) -> tuple[Callable[..., None], tuple[int, ...]] | None:
+    def direct(self) -> tuple[int, ...] | None:
         """The compiled kernel, and what it takes behind two addresses, where there is nothing to share or to place."""
         tasks, _, parts, total, threads = self._shares
         if min(parts, threads) > 1 or self.lookups or self._streams:
             return None
-        return kernel(self._bits), (self._program, tasks, 0, total, *_AT_ORIGIN)
+        return kernel_at(self._bits), self._program, tasks, 0, total, *_AT_ORIGIN
 
     def run(self, src_at: int, dst_at: int, buffers: object) -> None:
         """Run the boxes on src and dst that start at two addresses, and live as long as their buffers."""

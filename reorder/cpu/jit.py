@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 __all__ = ["compile_callback", "jit_parallel"]
 
 
-def compile_callback(function: Callable[..., None], signature: Any) -> Any:
+def compile_callback(function: Callable[..., int | None], signature: Any) -> Any:
     """Compile a function to code that C may call; the result has its `address`."""
     options = {"nopython": True}
     try:
@@ -51,7 +51,7 @@ def _digest() -> str:
     """Return a hash of all sources that kernels are made of."""
     digest = hashlib.sha256()
     for file in sorted(
-        (*Path(__file__).parent.rglob("*.py"), *(Path(__file__).parent.parent / f"{name}.py" for name in ("nodes", "formats")))
+        (*Path(__file__).parent.rglob("*.py"), *(Path(__file__).parent.parent / f"{name}.py" for name in ("buffers", "nodes", "formats")))
     ):
         digest.update(file.read_bytes())
     return digest.hexdigest()

@@ -8,6 +8,7 @@ compiled once for all widths.
 from __future__ import annotations
 
 import ctypes
+from functools import cache
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -15,6 +16,7 @@ import numba
 import numpy as np
 from numba.core.compiler_lock import global_compiler_lock
 
+from reorder.buffers import DATA_SLOT
 from reorder.cpu.intrinsics import ARGUMENTS, call, counters, finish, load_int, run_inner, store_int, take_int
 from reorder.cpu.jit import compile_callback, jit_parallel
 from reorder.cpu.program import HEAD, LOOP
@@ -23,7 +25,7 @@ from reorder.nodes import NOWHERE
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["TILES", "add_walker", "cache_folder", "compiled_kernels", "kernel", "kernel_at", "walk", "walk_parallel"]
+__all__ = ["TILES", "add_walker", "cache_folder", "compiled_kernels", "enter", "kernel", "kernel_at", "walk", "walk_parallel"]
 
 # stands for a width where the walker over tiles that convert is meant
 TILES = 0
@@ -47,6 +49,8 @@ class _Kernel(NamedTuple):
 
 
 _kernels: dict[int, _Kernel] = {}
+# compiled code that lives as long as the process
+_owners: list[Any] = []
 # what compiles walkers that are not of one width, by the number that stands for the width
 _makers: dict[int, Callable[[], Any]] = {}
 
@@ -72,6 +76,35 @@ def kernel(bits: int) -> Callable[..., None]:
     That of `-bits` bits writes whole cache lines past the caches; those must be aligned.
     """
     return (_kernels.get(bits) or _compile(bits)).call
+
+
+def enter() -> Callable[[int, int, int], int]:
+    """Return the compiled function that runs one job on two numpy arrays, given by their `id`.
+
+    A job is [address of a walker, the six numbers it takes behind two addresses, alignment, bytes
+    that src touches, bytes that dst touches]. It returns 1, and has done nothing, where an array
+    is not aligned or the two may overlap.
+    """
+    return _entry()
+
+
+@cache
+def _entry() -> Callable[[int, int, int], int]:
+    with global_compiler_lock:
+        compiled = compile_callback(_enter, numba.int64(numba.int64, numba.int64, numba.int64))
+    entry = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64, ctypes.c_int64, ctypes.c_int64)(compiled.address)
+    _owners.append(compiled)
+    return entry
+
+
+def _enter(src: int, dst: int, job: int) -> int:
+    src_at, dst_at = load_int(src, DATA_SLOT), load_int(dst, DATA_SLOT)
+    apart = dst_at - src_at
+    if (apart < load_int(job, 8) and -apart < load_int(job, 9)) or (src_at | dst_at) % load_int(job, 7):
+        return 1
+    program, tasks, begin = load_int(job, 1), load_int(job, 2), load_int(job, 3)
+    call(load_int(job, 0), src_at, dst_at, program, tasks, begin, load_int(job, 4), load_int(job, 5), load_int(job, 6))
+    return 0
 
 
 def walk_parallel(

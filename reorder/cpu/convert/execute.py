@@ -19,7 +19,7 @@ from reorder.cpu.execute import PreparedReorder
 from reorder.cpu.program import Record, points, split
 from reorder.cpu.program import tile as split_up
 from reorder.cpu.threads import Shares, run
-from reorder.cpu.walk import TILES, add_walker, kernel
+from reorder.cpu.walk import TILES, add_walker, kernel_at
 from reorder.nodes import NOWHERE, Box, Node
 from reorder.passes import widen
 
@@ -138,12 +138,10 @@ class _Tiles:
         self._recipe = owner._recipe  # noqa: SLF001 - it owns what the steps point to
 
     @property
-    def direct(self) -> tuple[Any, tuple[int, ...]] | None:
+    def direct(self) -> tuple[int, ...] | None:
         """The compiled walker, and what it takes behind two addresses, where there is nothing to share."""
-        tasks, _, parts, total, threads = self._shares
-        return (
-            None if min(parts, threads) > 1 else (kernel(TILES), (address_of(self._program), tasks, 0, total, address_of(self._origin), 1))
-        )
+        tasks, _, parts, total, _ = self._shares
+        return None if parts > 1 else (kernel_at(TILES), address_of(self._program), tasks, 0, total, address_of(self._origin), 1)
 
     def run(self, src_at: int, dst_at: int, buffers: object) -> None:
         """Run the boxes on src and dst that start at two addresses."""
