@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from random import Random
 from statistics import median
 from time import perf_counter, sleep
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -98,7 +99,7 @@ def measure(case: Case, threads: int, peers: tuple[str, ...] = PEERS, seconds: f
         if not np.array_equal(dst, ours):
             differs.append(peer.name)
         candidates.append(peer)
-    times = _rounds([peer.run for peer in candidates], threads, seconds)
+    times = _rounds([peer.run for peer in candidates], seconds)
     own = [sample for sample in times[0] if sample is not None]
     ratios = {peer.name: median(_ratios(times[k], times[0])) for k, peer in enumerate(candidates) if k}
     return Result(
@@ -143,7 +144,7 @@ def _peers(case: Case, threads: int, names: tuple[str, ...], buffers: tuple[NDAr
         yield from onednn_peers(case, *buffers)
 
 
-def _rounds(runs: list[Callable[[], Any]], threads: int, seconds: float) -> list[list[float | None]]:
+def _rounds(runs: list[Callable[[], Any]], seconds: float) -> list[list[float | None]]:
     """Return the time of one call of each candidate in each round; None where it was left out."""
     counts = []
     for run in runs:
@@ -151,16 +152,17 @@ def _rounds(runs: list[Callable[[], Any]], threads: int, seconds: float) -> list
         counts.append(max(1, round(_SAMPLE_SECONDS / max(once, 1e-7))))
     times: list[list[float | None]] = [[] for _ in runs]
     spent = [0.0] * len(runs)
+    # a new order each round: who runs before leaves the caches, and the clock, to who runs next
+    order = Random(0)  # noqa: S311 - no secret
     for number in range(_MAX_ROUNDS):
-        for k, run in enumerate(runs):
-            if threads > 1:
-                # threads of the candidate before spin for a while, above all OpenMP's
-                sleep(_PAUSE_SECONDS)
+        for k in order.sample(range(len(runs)), len(runs)):
+            # threads of the candidate before spin for a while, OpenMP's and those of an OpenCL runtime
+            sleep(_PAUSE_SECONDS)
             is_slow = number > 0 and spent[k] / number > _SLOW_SECONDS
             if k > 1 and is_slow and spent[k] > seconds:
                 times[k].append(None)
                 continue
-            sample = _time_of(run, counts[k])
+            sample = _time_of(runs[k], counts[k])
             spent[k] += sample * (counts[k] + 1)
             times[k].append(sample)
         if number + 1 >= _MIN_ROUNDS and spent[0] > seconds / 2 and max(spent) > seconds:
