@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
@@ -27,6 +28,10 @@ _KINDS = {"added": "Added", "changed": "Changed", "fixed": "Fixed", "removed": "
 
 
 def _picture(svg: str) -> list[nodes.Node]:
+    # a little smaller where that spares the reader scrolling
+    width = re.search(r'<svg [^>]*?width="(\d+)', svg)
+    least = f' style="min-width: {int(width[1]) * 4 // 5}px"' if width else ""
+    svg = svg.replace("<svg ", f"<svg{least} ", 1)
     return [nodes.raw("", f'<div class="memdesc-picture">{svg}</div>', format="html")]
 
 
