@@ -68,6 +68,7 @@ def case_lines(case: dict[str, Any]) -> list[str]:
     line = f"{case['name']:56} {case['threads']}t {_duration(case['seconds']):>9} {case['nbytes'] / case['seconds'] / 1e9:7.2f} GB/s"
     lines = [f"{line}  memcpy {_times(case['memcpy'])}  {ratios}  ({case['kernels'] or 'nothing to move'})"]
     lines.append(f"    first call {_duration(case['first_seconds'])}")
+    lines.append(f"    nine in ten calls within {case['p90'] / case['seconds']:.2f} of the median")
     if case["differs"]:
         lines.append(f"    other bits: {', '.join(case['differs'])}")
     return lines

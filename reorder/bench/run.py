@@ -17,8 +17,12 @@ if TYPE_CHECKING:
 __all__ = ["run_workers"]
 
 
-def run_workers(words: Sequence[str], threads: Sequence[int], peers: Sequence[str], seconds: float) -> Iterator[tuple[int, dict[str, Any]]]:
+def run_workers(
+    words: Sequence[str], threads: Sequence[int], peers: Sequence[str], seconds: float, busy: int = 0
+) -> Iterator[tuple[int, dict[str, Any]]]:
     """Measure cases in a process for each number of threads; gives that number and what a worker says.
+
+    Meanwhile `busy` other processes keep a core each from idling.
 
     Raises
     ------
@@ -36,13 +40,25 @@ def run_workers(words: Sequence[str], threads: Sequence[int], peers: Sequence[st
                 text=True,
                 env=os.environ | dict.fromkeys(names, str(count)),
             )
-        with worker:
+        with worker, _spinning(busy):
             for line in worker.stdout or ():
                 yield count, json.loads(line)
             said = (worker.stderr.read().strip() if worker.stderr else "") or "it said nothing"
         if worker.returncode:
             msg = f"the process that measures on {count} threads ended with {worker.returncode}: {said.splitlines()[-1]}"
             raise MemdescError(msg)
+
+
+@contextmanager
+def _spinning(count: int) -> Iterator[None]:
+    """Run processes that do nothing, as fast as they can."""
+    spinning = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(count)]
+    try:
+        yield
+    finally:
+        for process in spinning:
+            process.kill()
+            process.wait()
 
 
 @contextmanager

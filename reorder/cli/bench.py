@@ -42,6 +42,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--batch", metavar="FILE", action="append", default=[], help="read cases from a file, in benchdnn's spelling")
     parser.add_argument("--threads", default=None, metavar="N,M", help="numbers of threads (default 1 and all cores)")
     parser.add_argument("--peers", default=",".join(_PEERS), help="what to measure beside us, if installed (default all)")
+    parser.add_argument("--busy", type=int, default=0, metavar="N", help="keep N other processes busy meanwhile (default 0)")
     parser.add_argument("--seconds", type=float, default=0.3, help="time for each candidate of a case (default 0.3)")
 
 
@@ -62,7 +63,7 @@ def _run(options: argparse.Namespace) -> tuple[Facts, int]:
     threads = _threads(options.threads)
     measured: list[dict[str, Any]] = []
     kernels: list[dict[str, Any]] = []
-    for count, said in run_workers(words, threads, peers, options.seconds):
+    for count, said in run_workers(words, threads, peers, options.seconds, max(0, options.busy)):
         if "case" in said:
             measured.append(said["case"])
             _progress(f"{len(measured)} of {len(cases) * len(threads)}: {said['case']['name']}")
