@@ -93,13 +93,17 @@ def _quotient(codec: Codec, x: Any, y: Any, reciprocal: Any) -> Any:
     return found
 
 
-def emit_combine(builder: Any, record: Any, places: tuple[tuple[Any, Any], ...], number_at: Any, work: str, *, streams: bool) -> None:
+def emit_combine(
+    builder: Any, record: Any, places: tuple[tuple[Any, Any], ...], number_at: Any, names: tuple[str, str, str], *, streams: bool
+) -> None:
     """Run one operation; `places` are addresses and indices of input, output and operand.
 
-    `number_at` is the address of the number that `ADD_TIMES` multiplies the operand with, or of the
-    reciprocals of `QUOTIENT`. Input and output may be the same. With `streams` whole cache lines
-    are written past the caches.
+    `names` are the types of input and output, and the working type, which the operand has:
+    elements become values, and values elements, in the same registers. `number_at` is the address
+    of the number that `ADD_TIMES` multiplies the operand with, or of the reciprocals of `QUOTIENT`.
+    Input and output may be the same. With `streams` whole cache lines are written past the caches.
     """
+    work = names[2]
     rows, count = load_number(builder, record, int64(1)), load_number(builder, record, int64(2))
     is_single = builder.icmp_signed("==", load_number(builder, record, int64(3)), int64(0))
     tables = [builder.add(record, builder.shl(builder.add(int64(HEAD), builder.mul(rows, int64(k))), int64(3))) for k in range(3)]
@@ -109,8 +113,8 @@ def emit_combine(builder: Any, record: Any, places: tuple[tuple[Any, Any], ...],
             continue
         with builder.if_then(builder.icmp_signed("==", chosen, int64(operation))), loop(builder, int64(0), rows) as row:
             source, target, operand = (
-                Run(builder, work, address, builder.add(index, load_number(builder, table, row)))
-                for (address, index), table in zip(places, tables, strict=True)
+                Run(builder, name, address, builder.add(index, load_number(builder, table, row)))
+                for name, (address, index), table in zip(names, places, tables, strict=True)
             )
             number = Run(builder, work, number_at, operand.index if operation == QUOTIENT else int64(0))
             runs = source, target, operand, number
@@ -138,13 +142,13 @@ def _emit_row(operation: int, runs: tuple[Run, Run, Run, Run], count: Any, work:
 
     def step(i: Any, lanes: int, *, is_line: bool = False) -> None:
         codec = Codec(builder, lanes)
-        x = read(codec, source, i, spread=False)
+        x = codec.widen(source.load(i, codec.lanes), source.name, work)
         y = None if operation == HALF else read(codec, operand, i, spread=single)
         factor = None
         if operation in {QUOTIENT, ADD_TIMES}:
             factor = read(codec, number, i, spread=single or operation == ADD_TIMES)
         result = _apply(codec, work, operation, x, y, factor)
-        target.store(builder.bitcast(result, codec.integers(code_bits(work))), i, streams=is_line)
+        target.store(codec.narrow(result, work, target.name), i, streams=is_line)
 
     if streams:
         each_line(target, count, lanes_of(work), step, meets=False)

@@ -64,18 +64,20 @@ def convert_rows(
 
 
 @intrinsic(prefer_literal=True)  # type: ignore[untyped-decorator] # numba ships no types
-def combine_rows(_context: Any, src_at: Any, dst_at: Any, record: Any, place: Any, work: Any, streams: Any) -> tuple[Signature, Any]:
-    """Run one operation on rows of values; the operand is placed by an address and an index behind those of both sides."""
-    name = _NAMES[work.literal_value]
+def combine_rows(
+    _context: Any, src_at: Any, dst_at: Any, record: Any, place: Any, src: Any, dst: Any, work: Any, streams: Any
+) -> tuple[Signature, Any]:
+    """Run one operation on rows; the operand is placed by an address and an index behind those of both sides."""
+    names = _NAMES[src.literal_value], _NAMES[dst.literal_value], _NAMES[work.literal_value]
 
     def build(context: Any, builder: Any, _signature: Any, args: Any) -> Any:
         src_at, dst_at, record, place, *_ = args
-        src, dst, at, operand, number = (load_number(builder, place, int64(k)) for k in range(5))
-        emit_combine(builder, record, ((src_at, src), (dst_at, dst), (at, operand)), number, name, streams=bool(streams.literal_value))
+        fro, to, at, operand, number = (load_number(builder, place, int64(k)) for k in range(5))
+        emit_combine(builder, record, ((src_at, fro), (dst_at, to), (at, operand)), number, names, streams=bool(streams.literal_value))
         return context.get_dummy_value()
 
     index = types.int64
-    return types.void(index, index, index, index, work, streams), build
+    return types.void(index, index, index, index, src, dst, work, streams), build
 
 
 @intrinsic  # type: ignore[untyped-decorator] # numba ships no types
@@ -114,14 +116,18 @@ def converter(src: str, dst: str, *, streams: bool) -> int:
     return _address((src, dst, "past the caches") if streams else (src, dst), run)
 
 
-def combiner(work: str, *, streams: bool) -> int:
-    """Return the address of the arithmetic in one working type; `streams` as for `converter`."""
-    a, b = _NAMES.index(work), int(streams)
+def combiner(src: str, dst: str, work: str, *, streams: bool) -> int:
+    """Return the address of the arithmetic in a working type, on elements of one type that become another; `streams` as for `converter`.
+
+    One of the types, or both, is the working type: what it loads, or stores, is converted on the way.
+    """
+    a, b, c, d = _NAMES.index(src), _NAMES.index(dst), _NAMES.index(work), int(streams)
 
     def run(src_at: int, dst_at: int, program: int, _tasks: int, _begin: int, _end: int, places: int, _count: int) -> None:
-        combine_rows(src_at, dst_at, program, places, a, b)
+        combine_rows(src_at, dst_at, program, places, a, b, c, d)
 
-    return _address((work, "past the caches") if streams else (work,), run)
+    key = src, dst, work
+    return _address((*key, "past the caches") if streams else key, run)
 
 
 def _address(key: tuple[str, ...], function: Callable[..., None]) -> int:

@@ -106,6 +106,11 @@ class Recipe:
         return values
 
 
+def _is_loaded(name: str) -> bool:
+    """Whether arithmetic takes and gives elements of a type as they lie: 4-bit ones share bytes."""
+    return not DATA_TYPES[name].is_packed
+
+
 def steps_of(recipe: Recipe, own: Tile, outer_numbers: list[tuple[int, ...]]) -> list[list[int]]:
     """Return the steps for tiles of one shape.
 
@@ -143,13 +148,14 @@ class _Maker:
         if operations and recipe.src == "s32" and operations[0][0] == combine.SUBTRACT and work == "f32":
             # the difference of 32-bit integers is exact in f64 alone
             form = self._change(form, self._slot(_RESULT, "f64"))
-            form = self._combine(form, form, operations.pop(0), None)
+            form = self._combine(form, form, operations.pop(0), None, "f64")
             form = self._change(form, self._slot(_VALUES, "f32"))
-        elif recipe.src != work and (operations or recipe.dst != work):
+        elif recipe.src != work and (not _is_loaded(recipe.src) if operations else recipe.dst != work):
             form = self._change(form, self._slot(_VALUES, work))
         for k, operation in enumerate(operations):
-            is_last = k == len(operations) - 1 and recipe.dst == work
-            form = self._combine(form, target if is_last else self._slot(_VALUES, work), operation, old)
+            # the first operation loads elements, the last one stores them
+            is_stored = k == len(operations) - 1 and (recipe.dst == work or (_is_loaded(recipe.dst) and form.dtype == work))
+            form = self._combine(form, target if is_stored else self._slot(_VALUES, work), operation, old, work)
         # elements that stay as they are have no use for a second slot
         if form.base != target.base and not (form.base == _MOVED and form.dtype == target.dtype and not self.tile.writes):
             form = self._change(form, target)
@@ -175,10 +181,9 @@ class _Maker:
         self._step(converter(fro.dtype, to.dtype, streams=streams), program, fro, to)
         return to
 
-    def _combine(self, fro: _Form, to: _Form, operation: tuple[int, str | float], old: _Form | None) -> _Form:
+    def _combine(self, fro: _Form, to: _Form, operation: tuple[int, str | float], old: _Form | None, work: str) -> _Form:
         recipe = self.recipe
         code, given = operation
-        work = fro.dtype
         operand, number, strides = -1, 0, [0] * len(self.nodes)
         if isinstance(given, str):
             values = dict(zip((own.role for own in recipe.bound.operands), recipe.bound.values, strict=True))[given]
@@ -202,8 +207,8 @@ class _Maker:
         if rows is staying[0]:
             rows = [*rows, self._table(strides, count)]
         program = recipe.address([code, len(rows[0]), count, single, *rows[0], *rows[1], *rows[2]])
-        streams = recipe.streams and to.base == _DST and count * DATA_TYPES[work].bits >= LINE_BITS
-        self._step(combiner(work, streams=streams), program, fro, to, (base, operand), number)
+        streams = recipe.streams and to.base == _DST and count * DATA_TYPES[to.dtype].bits >= LINE_BITS
+        self._step(combiner(fro.dtype, to.dtype, work, streams=streams), program, fro, to, (base, operand), number)
         return to
 
     def _rows(self, sides: list[list[int]], still: list[int] | None = None) -> tuple[list[list[int]], int]:
