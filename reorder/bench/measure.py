@@ -31,8 +31,8 @@ PEERS = ("numpy", "torch", "onednn")
 
 # A sample lasts at least so long, and consists of whole calls.
 _SAMPLE_SECONDS = 2e-4
-_PAUSE_SECONDS = 2e-3
-_MIN_ROUNDS, _MAX_ROUNDS = 5, 60
+_PAUSE_SECONDS = 1e-3
+_MIN_ROUNDS, _MAX_ROUNDS = 5, 30
 # A candidate that takes longer for one call is timed less often.
 _SLOW_SECONDS = 0.5
 
