@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from memdesc import MemdescError
+from reorder.api import prepare
 from reorder.bench.onednn import onednn_peers
 from reorder.bench.peers import Peer, memcpy, numpy_peer, torch_peer
-from reorder.cpu import PreparedReorder
-from reorder.cpu.convert.execute import ConvertingReorder
 from reorder.formats import FLOATS
 from reorder.memory import Memory
 from reorder.plan import plan_reorder
@@ -29,10 +28,11 @@ __all__ = ["PEERS", "Result", "measure"]
 
 PEERS = ("numpy", "torch", "onednn")
 
-# A sample lasts at least so long, and consists of whole calls.
-_SAMPLE_SECONDS = 2e-4
-_PAUSE_SECONDS = 1e-3
-_MIN_ROUNDS, _MAX_ROUNDS = 5, 30
+# A sample lasts at least so long, and consists of whole calls, one right after the other, as benchdnn has them:
+# threads that were asleep are awake for most of it.
+_SAMPLE_SECONDS = 2e-3
+_PAUSE_SECONDS = 2e-3
+_MIN_ROUNDS, _MAX_ROUNDS = 5, 12
 # A candidate that takes longer for one call is timed less often.
 _SLOW_SECONDS = 0.5
 
@@ -76,7 +76,7 @@ def measure(case: Case, threads: int, peers: tuple[str, ...] = PEERS, seconds: f
     threads : int
         For us, memcpy, and all peers that can be told; the others see the cores of the process.
     peers : tuple of str
-        Which of numpy, torch and onednn, as far as installed.
+        Which of numpy, torch and onednn (or ``"onednn 3.2"``, one version), as far as installed.
     seconds : float
         How long to measure each candidate, about.
     """
@@ -87,7 +87,7 @@ def measure(case: Case, threads: int, peers: tuple[str, ...] = PEERS, seconds: f
         raise MemdescError(msg) from None
     start = perf_counter()
     plan = plan_reorder(case.src, case.dst, case.attr)
-    run = (ConvertingReorder if plan.converts else PreparedReorder)(plan, threads)
+    run: Any = prepare(plan, threads)
     run(src, dst)
     first = perf_counter() - start
     ours = dst.copy()
@@ -140,8 +140,9 @@ def _peers(case: Case, threads: int, names: tuple[str, ...], buffers: tuple[NDAr
         yield peer
     if "torch" in names and (peer := torch_peer(case, *buffers, threads)):
         yield peer
-    if "onednn" in names:
-        yield from onednn_peers(case, *buffers)
+    versions = [name.removeprefix("onednn ") for name in names if name.startswith("onednn ")]
+    if "onednn" in names or versions:
+        yield from onednn_peers(case, *buffers, versions)
 
 
 def _rounds(runs: list[Callable[[], Any]], seconds: float) -> list[list[float | None]]:

@@ -13,7 +13,7 @@ from reorder.bench.libdnnl import DnnlError, Engine, ExecArg, find_libraries
 from reorder.bench.peers import Peer
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     import numpy as np
     from numpy.typing import NDArray
@@ -45,14 +45,13 @@ _FIRST_TAG = 2
 
 
 @cache
-def _engines() -> dict[str, Engine]:
-    engines = {}
-    for version, path in find_libraries().items():
-        with suppress(OSError, DnnlError):
-            engine = Engine(path)
-            if engine.stream:  # it has a CPU engine
-                engines[version] = engine
-    return engines
+def _engine(version: str) -> Engine | None:
+    """Return one oneDNN, None if it has no CPU engine."""
+    with suppress(OSError, DnnlError):
+        engine = Engine(find_libraries()[version])
+        if engine.stream:
+            return engine
+    return None
 
 
 @cache
@@ -62,11 +61,13 @@ def _tags() -> dict[str, int]:
     return {text: value for value, text in enumerate(texts, _FIRST_TAG)}
 
 
-def onednn_peers(case: Case, src: NDArray[np.uint8], dst: NDArray[np.uint8]) -> Iterator[Peer]:
-    """Return the reorder of each oneDNN that is installed and has it."""
-    for version, engine in _engines().items():
-        with suppress(DnnlError):
-            yield _onednn(f"onednn {version}", engine, case, (src, dst))
+def onednn_peers(case: Case, src: NDArray[np.uint8], dst: NDArray[np.uint8], versions: Iterable[str] = ()) -> Iterator[Peer]:
+    """Return the reorder of each oneDNN that is installed and has it; of all versions, or of some."""
+    for version in versions or find_libraries():
+        engine = _engine(version)
+        if engine is not None:
+            with suppress(DnnlError):
+                yield _onednn(f"onednn {version}", engine, case, (src, dst))
 
 
 def _onednn(name: str, engine: Engine, case: Case, buffers: tuple[NDArray[np.uint8], NDArray[np.uint8]]) -> Peer:

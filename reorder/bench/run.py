@@ -7,9 +7,11 @@ import os
 import subprocess
 import sys
 from contextlib import contextmanager
+from itertools import product
 from typing import TYPE_CHECKING, Any
 
 from memdesc import MemdescError
+from reorder.bench.libdnnl import find_libraries
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -20,8 +22,10 @@ __all__ = ["run_workers"]
 def run_workers(
     words: Sequence[str], threads: Sequence[int], peers: Sequence[str], seconds: float, busy: int = 0
 ) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Measure cases in a process for each number of threads; gives that number and what a worker says.
+    """Measure cases in processes of their own; gives the number of threads and what a worker says.
 
+    There is one for each number of threads and each oneDNN beyond the first: one that shares its
+    thread pool with us, as builds on TBB do, would keep the threads from us, or we from it.
     Meanwhile `busy` other processes keep a core each from idling.
 
     Raises
@@ -29,9 +33,9 @@ def run_workers(
     MemdescError
         If a worker ends early; with what it said last.
     """
-    for count in threads:
+    for count, group in product(threads, _groups(peers)):
         names = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
-        command = [sys.executable, "-m", "reorder.bench.worker", f"--threads={count}", f"--seconds={seconds}", f"--peers={','.join(peers)}"]
+        command = [sys.executable, "-m", "reorder.bench.worker", f"--threads={count}", f"--seconds={seconds}", f"--peers={','.join(group)}"]
         with _cores(count):
             worker = subprocess.Popen(  # noqa: S603 - our own module
                 [*command, "--", *words],
@@ -47,6 +51,13 @@ def run_workers(
         if worker.returncode:
             msg = f"the process that measures on {count} threads ended with {worker.returncode}: {said.splitlines()[-1]}"
             raise MemdescError(msg)
+
+
+def _groups(peers: Sequence[str]) -> list[list[str]]:
+    """Return which peers are measured together."""
+    others = [peer for peer in peers if peer != "onednn"]
+    versions = [f"onednn {version}" for version in find_libraries()] if "onednn" in peers else []
+    return [[*others, *versions[:1]], *([version] for version in versions[1:])]
 
 
 @contextmanager

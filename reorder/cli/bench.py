@@ -61,16 +61,26 @@ def _run(options: argparse.Namespace) -> tuple[Facts, int]:
         msg = f"no peer {min(unknown)!r}; there are {', '.join(_PEERS)}"
         raise MemdescError(msg)
     threads = _threads(options.threads)
-    measured: list[dict[str, Any]] = []
-    kernels: list[dict[str, Any]] = []
+    measured: dict[tuple[int, str], dict[str, Any]] = {}
+    kernels: dict[tuple[int, str], dict[str, Any]] = {}
     for count, said in run_workers(words, threads, peers, options.seconds, max(0, options.busy)):
         if "case" in said:
-            measured.append(said["case"])
-            _progress(f"{len(measured)} of {len(cases) * len(threads)}: {said['case']['name']}")
+            case = said["case"]
+            first = measured.setdefault((count, case["name"]), case)
+            for part in ("peers", "details"):
+                first[part] |= case[part]
+            first["differs"] += [peer for peer in case["differs"] if peer not in first["differs"]]
+            _progress(f"{len(measured)} of {len(cases) * len(threads)}: {case['name']}")
         else:
-            kernels += [{"threads": count, **kernel} for kernel in said["kernels"]]
+            for kernel in said["kernels"]:
+                kernels.setdefault((count, kernel["kernel"]), {"threads": count, **kernel})
     _progress("")
-    return {"machine": _machine(), "cases": measured, "kernels": kernels, "summary": summarise(measured)}, 0
+    return {
+        "machine": _machine(),
+        "cases": [*measured.values()],
+        "kernels": [*kernels.values()],
+        "summary": summarise([*measured.values()]),
+    }, 0
 
 
 def _machine() -> dict[str, str]:
