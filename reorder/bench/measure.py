@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import inf
 from random import Random
 from statistics import median
 from time import perf_counter, sleep
@@ -31,8 +32,10 @@ PEERS = ("numpy", "torch", "onednn")
 # A sample lasts at least so long, and consists of whole calls, one right after the other, as benchdnn has them:
 # threads that were asleep are awake for most of it.
 _SAMPLE_SECONDS = 2e-3
-_PAUSE_SECONDS = 2e-3
-_MIN_ROUNDS, _MAX_ROUNDS = 5, 12
+_WARM_CALLS = 10
+# threads of OpenMP, and those of an OpenCL runtime, spin for so long after a call
+_PAUSE_SECONDS = 5e-3
+_MIN_ROUNDS, _MAX_ROUNDS = 5, 8
 # A candidate that takes longer for one call is timed less often.
 _SLOW_SECONDS = 0.5
 
@@ -99,7 +102,7 @@ def measure(case: Case, threads: int, peers: tuple[str, ...] = PEERS, seconds: f
         if not np.array_equal(dst, ours):
             differs.append(peer.name)
         candidates.append(peer)
-    times = _rounds([peer.run for peer in candidates], seconds)
+    times = _rounds(candidates, threads, seconds)
     own = [sample for sample in times[0] if sample is not None]
     ratios = {peer.name: median(_ratios(times[k], times[0])) for k, peer in enumerate(candidates) if k}
     return Result(
@@ -145,11 +148,11 @@ def _peers(case: Case, threads: int, names: tuple[str, ...], buffers: tuple[NDAr
         yield from onednn_peers(case, *buffers, versions)
 
 
-def _rounds(runs: list[Callable[[], Any]], seconds: float) -> list[list[float | None]]:
+def _rounds(runs: list[Peer], threads: int, seconds: float) -> list[list[float | None]]:
     """Return the time of one call of each candidate in each round; None where it was left out."""
     counts = []
     for run in runs:
-        once = _time_of(run, 1)
+        once = _warm_up(run.run)
         counts.append(max(1, round(_SAMPLE_SECONDS / max(once, 1e-7))))
     times: list[list[float | None]] = [[] for _ in runs]
     spent = [0.0] * len(runs)
@@ -157,26 +160,39 @@ def _rounds(runs: list[Callable[[], Any]], seconds: float) -> list[list[float | 
     order = Random(0)  # noqa: S311 - no secret
     for number in range(_MAX_ROUNDS):
         for k in order.sample(range(len(runs)), len(runs)):
-            # threads of the candidate before spin for a while, OpenMP's and those of an OpenCL runtime
-            sleep(_PAUSE_SECONDS)
             is_slow = number > 0 and spent[k] / number > _SLOW_SECONDS
             if k > 1 and is_slow and spent[k] > seconds:
                 times[k].append(None)
                 continue
-            sample = _time_of(runs[k], counts[k])
+            sample = _time_of(runs[k].run, counts[k])
             spent[k] += sample * (counts[k] + 1)
             times[k].append(sample)
+            if threads > 1 and runs[k].spins:
+                sleep(_PAUSE_SECONDS)
         if number + 1 >= _MIN_ROUNDS and spent[0] > seconds / 2 and max(spent) > seconds:
             break
     return times
 
 
 def _time_of(run: Callable[[], Any], count: int) -> float:
-    run()  # untimed: what the caches hold is then its own
+    _warm_up(run)
     start = perf_counter()
     for _ in range(count):
         run()
     return (perf_counter() - start) / count
+
+
+def _warm_up(run: Callable[[], Any]) -> float:
+    """Call until what the caches hold is the candidate's own, and its threads are awake; returns the least time."""
+    least = inf
+    start = perf_counter()
+    for _ in range(_WARM_CALLS):
+        before = perf_counter()
+        run()
+        least = min(least, perf_counter() - before)
+        if perf_counter() - start > _SAMPLE_SECONDS:
+            break
+    return least
 
 
 def _ratios(theirs: list[float | None], ours: list[float | None]) -> list[float]:

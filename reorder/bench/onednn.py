@@ -93,7 +93,7 @@ def _onednn(name: str, engine: Engine, case: Case, buffers: tuple[NDArray[np.uin
         execute(primitive, stream, count, arguments)
         wait(stream)
 
-    return Peer(name, run, detail, _Owner(engine, primitive, memories, kept))
+    return Peer(name, run, detail, _Owner(engine, primitive, memories, kept), spins=True)
 
 
 class _Owner:

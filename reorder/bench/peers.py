@@ -31,6 +31,8 @@ class Peer(NamedTuple):
     detail: str = ""
     # what must live as long
     owner: Any = None
+    # whether threads of its own spin for a while after a call
+    spins: bool = False
 
 
 def memcpy(src: NDArray[np.uint8], dst: NDArray[np.uint8], threads: int) -> Peer:
@@ -93,7 +95,7 @@ def torch_peer(case: Case, src: NDArray[np.uint8], dst: NDArray[np.uint8], threa
             else:
                 to.copy_(fro)
 
-    return Peer("torch", run) if views else None
+    return Peer("torch", run, spins=True) if views else None
 
 
 def _views(case: Case, src: NDArray[np.uint8], dst: NDArray[np.uint8], view: Callable[..., Any]) -> Iterator[tuple[Any, Any]]:
