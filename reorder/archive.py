@@ -18,7 +18,7 @@ from memdesc import MemdescError, from_json, memory_desc, to_json
 from memdesc.errors import shown
 from memdesc.tags import LETTERS
 from reorder.api import reorder
-from reorder.files import attach, form_of, stage
+from reorder.files import array_of, attach, stage
 from reorder.memory import Memory
 
 if TYPE_CHECKING:
@@ -121,7 +121,6 @@ def load_archive(path: str | os.PathLike[str]) -> dict[str, Memory]:
 def _write(file: BinaryIO, memories: Mapping[str, Memory]) -> None:
     with zipfile.ZipFile(file, "w") as archive:
         for name, memory in memories.items():
-            kind, shape = form_of(memory.desc)
             with archive.open(zipfile.ZipInfo(f"{name}.npy", _EPOCH), "w", force_zip64=True) as member:
-                np.lib.format.write_array(member, memory.data.view(kind).reshape(shape))
+                np.lib.format.write_array(member, array_of(memory))
             archive.writestr(zipfile.ZipInfo(f"{name}.npy.json", _EPOCH), f"{to_json(memory.desc)}\n")

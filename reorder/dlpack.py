@@ -159,6 +159,9 @@ def from_dlpack(x: Exporter, side: str) -> NDArray[Any]:
     if kind not in _READABLE:
         msg = f"{side}: the {name} lies on DLPack device type {int(kind)}, not in memory of the CPU; move it there first, as .cpu() does"
         raise MemdescError(msg)
+    if getattr(x, "is_neg", bool)():
+        msg = f"{side}: the {name} is a view that negates what lies in memory, which DLPack does not say; pass {side}.resolve_neg()"
+        raise MemdescError(msg)
     try:
         capsule, dtype = _take(x)
         array: NDArray[Any] = np.from_dlpack(_Taken(capsule))

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from memdesc import MemoryDesc
 
-__all__ = ["attach", "form_of", "load", "save", "sidecar", "stage"]
+__all__ = ["array_of", "attach", "form_of", "load", "save", "sidecar", "stage"]
 
 
 def sidecar(path: str | os.PathLike[str]) -> Path:
@@ -85,8 +85,7 @@ def save(path: str | os.PathLike[str], memory: Memory) -> None:
     if not isinstance(memory, Memory):
         msg = f"save takes a Memory, not {type(memory).__name__}; reorder() makes one of an array"  # type: ignore[unreachable] # callers without types
         raise MemdescError(msg)
-    kind, shape = form_of(memory.desc)
-    array = memory.data.view(kind).reshape(shape)
+    array = array_of(memory)
     target, beside = Path(path), sidecar(path)
     staged: list[Path] = []
     for file in (target, beside):
@@ -122,6 +121,15 @@ def attach(array: NDArray[Any], desc: MemoryDesc, what: str, beside: str) -> Mem
         )
         raise MemdescError(msg)
     return Memory(desc, np.ascontiguousarray(array).reshape(-1).view(np.uint8), zero_pad=False)
+
+
+def array_of(memory: Memory) -> NDArray[Any]:
+    """Return the array that a file of a tensor holds; a buffer that ends with its last element is filled up with zeros."""
+    kind, shape = form_of(memory.desc)
+    data = memory.data
+    if data.nbytes < memory.desc.nbytes:
+        data = np.concatenate([data, np.zeros(memory.desc.nbytes - data.nbytes, np.uint8)])
+    return data.view(kind).reshape(shape)
 
 
 def form_of(desc: MemoryDesc) -> tuple[np.dtype[Any], tuple[int, ...]]:

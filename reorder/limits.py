@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from operator import index
 from typing import TYPE_CHECKING, Any
@@ -17,8 +17,7 @@ __all__ = ["checked_threads", "current_limit", "use_threads"]
 _limit: ContextVar[int | None] = ContextVar("reorder.use_threads", default=None)
 
 
-@contextmanager
-def use_threads(threads: int) -> Iterator[None]:
+def use_threads(threads: int) -> AbstractContextManager[None]:
     """Let reorders inside of a block use at most so many threads, where a call says nothing else.
 
     The limit holds for the thread or task that sets it. numba's own settings stay.
@@ -40,7 +39,12 @@ def use_threads(threads: int) -> Iterator[None]:
     ...     reorder.reorder(np.ones((1, 3, 2, 2), np.float32), "nChw8c").nbytes
     128
     """
-    token = _limit.set(checked_threads(threads))
+    return _limited(checked_threads(threads))
+
+
+@contextmanager
+def _limited(count: int) -> Iterator[None]:
+    token = _limit.set(count)
     try:
         yield
     finally:

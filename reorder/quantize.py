@@ -13,8 +13,10 @@ from memdesc.ints import checked_ints
 from memdesc.layout import dim_name
 from reorder.api import reorder
 from reorder.attr import Attr
+from reorder.dlpack import is_exporter
 from reorder.formats import FLOATS, INTEGERS
 from reorder.memory import Memory
+from reorder.sources import as_memory
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -93,7 +95,8 @@ def quantize(  # noqa: PLR0913 - what it takes is named by keyword
     True
     """
     wanted = data_type(dtype)
-    values = x.numpy() if isinstance(x, Memory) else np.asarray(x)
+    is_tensor = isinstance(x, Memory) or (is_exporter(x) and not isinstance(x, np.ndarray))
+    values = as_memory(x, None).numpy() if is_tensor else np.asarray(x)
     given = data_type(values.dtype)
     if given.name not in FLOATS or given.bits < 16:  # noqa: PLR2004 - the narrowest float worth quantising
         msg = f"quantize takes floats of 16 bits or more, not {given}"
@@ -104,6 +107,9 @@ def quantize(  # noqa: PLR0913 - what it takes is named by keyword
     mask, sizes, inside = _split(values.shape, axis, groups)
     low, high = _ranges(values, sizes, inside)
     is_symmetric = wanted.name in FLOATS or INTEGERS[wanted.name][0] < 0 if symmetric is None else symmetric
+    if is_symmetric and wanted.name in INTEGERS and INTEGERS[wanted.name][0] == 0 and (low < 0).any():
+        msg = f"{wanted} holds nothing below its zero point, but x goes down to {low.min()}; leave symmetric out, or take s{wanted.bits}"
+        raise MemdescError(msg)
     scales, points = _parameters(low, high, wanted.name, np.float64 if given.name == "f64" else np.float32, is_symmetric=is_symmetric)
     given_attr: dict[str, Any] = {"dst_scale": scales, "dst_scale_mask": mask, "dst_scale_groups": groups, "saturate": True}
     if not is_symmetric:
@@ -115,9 +121,9 @@ def quantize(  # noqa: PLR0913 - what it takes is named by keyword
 
 
 def dequantize(  # noqa: PLR0913 - likewise
-    memory: Memory,
-    scales: Any,
-    zero_points: Any = 0,
+    memory: Memory | Quantized,
+    scales: Any = None,
+    zero_points: Any = None,
     axis: int | Iterable[int] | None = None,
     *,
     groups: tuple[int, ...] = (),
@@ -129,9 +135,9 @@ def dequantize(  # noqa: PLR0913 - likewise
 
     Parameters
     ----------
-    memory : Memory
-        Of any type.
-    scales, zero_points : array or number
+    memory : Memory or Quantized
+        Of any type. What `quantize` returned brings its scales and zero points along.
+    scales, zero_points : array or number, optional
         As `quantize` returns them.
     axis, groups, threads
         As `quantize` took them.
@@ -145,11 +151,18 @@ def dequantize(  # noqa: PLR0913 - likewise
     MemdescError
         If scales and zero points do not fit the axes.
     """
+    if isinstance(memory, Quantized):
+        memory, own_scales, own_points = memory
+        scales = own_scales if scales is None else scales
+        zero_points = own_points if zero_points is None else zero_points
     if not isinstance(memory, Memory):
-        msg = f"dequantize takes a Memory, not {type(memory).__name__}"  # type: ignore[unreachable] # callers without types
+        msg = f"dequantize takes a Memory, or what quantize() returned, not {type(memory).__name__}"  # type: ignore[unreachable] # callers without types
+        raise MemdescError(msg)
+    if scales is None:
+        msg = "give scales, as quantize() returned them; a Memory has none"
         raise MemdescError(msg)
     mask, _, _ = _split(memory.desc.dims, axis, groups)
-    points = np.asarray(zero_points)
+    points = np.asarray(0 if zero_points is None else zero_points)
     given: dict[str, Any] = {"src_scale": scales, "src_scale_mask": mask, "src_scale_groups": groups}
     if points.any():
         given |= {"src_zero_point": points, "src_zero_point_mask": mask, "src_zero_point_groups": groups}

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import itertools
 
+from memdesc.errors import UnsupportedFormatError
 from memdesc.tags import FormatTag, parse_tag
 
 __all__ = ["CANONICAL", "VOCABULARY", "domain", "letters", "parse"]
@@ -60,6 +61,19 @@ def letters(text: str) -> str:
     return family[1] if family else ""
 
 
+# dnnl_types.h, 3.13: format kinds, and tags that are none
+_REFUSED = {
+    "any": "it asks oneDNN to choose a layout; take the one that it chose",
+    "undef": "it stands for no layout",
+    "opaque": "only oneDNN knows what lies there",
+    "sparse": "its values lie with their indices, not at offsets",
+    "wino": "winograd weights are transformed values",
+    "rnn_packed": "packed RNN weights lie as the primitive that packed them wants",
+    "ldigo_p": "packed RNN weights lie as the primitive that packed them wants",
+    "ldgoi_p": "packed RNN weights lie as the primitive that packed them wants",
+}
+
+
 def parse(text: str) -> FormatTag:
     """Read a canonical tag or an alias.
 
@@ -67,7 +81,12 @@ def parse(text: str) -> FormatTag:
     ------
     UnknownFormatError
         If the text is neither.
+    UnsupportedFormatError
+        If it is what oneDNN calls no layout of elements; with the reason.
     """
+    if text in _REFUSED:
+        msg = f"{text!r} cannot be described: {_REFUSED[text]}"
+        raise UnsupportedFormatError(msg)
     text = _IRREGULAR.get(text, text)
     family = _family(text)
     return parse_tag(text, family[1]) if family else parse_tag(text)

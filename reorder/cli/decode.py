@@ -58,7 +58,8 @@ def _run(options: argparse.Namespace) -> tuple[Facts, int]:
             result = reorder(result.numpy().astype(wanted.numpy), plain.with_dtype(wanted))
         progress.step(f"writing {options.out}", desc.nbytes)
         save(options.out, result)
-    return {"wrote": options.out, "descriptor": str(sidecar(options.out)), "dims": desc.dims, "dtype": str(wanted), **padding}, 0
+    facts = {"wrote": options.out, "descriptor": str(sidecar(options.out)), "dims": desc.dims, "dtype": str(wanted), **padding}
+    return facts, 0 if padding["padding_zero"] else 1
 
 
 def _read(options: argparse.Namespace, desc: MemoryDesc, progress: Progress) -> NDArray[np.uint8]:
@@ -90,7 +91,7 @@ def _read(options: argparse.Namespace, desc: MemoryDesc, progress: Progress) -> 
 
 COMMAND = Command(
     "decode",
-    "Decode a raw dump of another system into an array, and check its padding.",
+    "Decode a raw dump of another system into an array, and check its padding: 1 if that is not zero.",
     "decode dump.bin out.npy --format b_fs_yx_fsv16 --dims 1x17x5x4 --dtype f16",
     _add_arguments,
     _run,

@@ -8,7 +8,7 @@ import memdesc
 from reorder.api import reorder
 from reorder.cli.command import Command, Facts
 from reorder.cli.facts import image_facts
-from reorder.files import load, save
+from reorder.files import load, save, sidecar
 from reorder.memory import Memory
 from reorder.sources import as_memory
 
@@ -36,7 +36,7 @@ def _run(options: argparse.Namespace) -> tuple[Facts, int]:
         image.check_size(*_size_of(options.max_size))
     pixels = reorder(memory, image)
     save(options.dst, Memory(memdesc.memory_desc(pixels.shape, image.dtype), pixels))
-    return {"wrote": options.dst, **image_facts(image)}, 0
+    return {"wrote": options.dst, "descriptor": str(sidecar(options.dst)), **image_facts(image)}, 0
 
 
 def _size_of(text: str) -> tuple[int, int]:

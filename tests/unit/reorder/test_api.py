@@ -103,8 +103,8 @@ def test_threads_are_a_count_of_one_or_more() -> None:
     for threads in (0, -1, 1.5, "2"):
         with pytest.raises(MemdescError, match="threads must be an integer of 1 or more"):
             reorder.reorder(cube(2, 3), "ba", threads=threads)  # type: ignore[arg-type] # what a caller might pass
-        with pytest.raises(MemdescError, match="threads must be an integer of 1 or more"), reorder.use_threads(threads):  # type: ignore[arg-type] # likewise
-            pass
+        with pytest.raises(MemdescError, match="threads must be an integer of 1 or more"):
+            reorder.use_threads(threads)  # type: ignore[arg-type] # likewise
     reorder.reorder(cube(2, 3), "ba", threads=1000)
 
 

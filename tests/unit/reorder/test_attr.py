@@ -274,3 +274,8 @@ def test_plans_show_types_and_attributes() -> None:
         "  @0:0:0 2:60:72:0 2:24:24:8 3:1:8:0 8:3:1:1",
         "  @48:48:16 2:60:72:0 3:1:8:0 8(4):3:1:1",
     ]
+
+
+def test_attributes_that_are_no_attr_are_refused() -> None:
+    with pytest.raises(MemdescError, match=r"attr must be a reorder\.Attr, not dict"):
+        reorder.reorder(np.ones((2, 3), np.float32), "ba", attr={"dst_scale": 2})  # type: ignore[call-overload] # what a caller might pass

@@ -168,7 +168,8 @@ def test_decode_skips_a_header_widens_and_finds_dirty_padding(dump: tuple[str, A
     out = str(tmp_path / "out.npy")
     arguments = ["decode", path, out, "--format", "b_fs_yx_fsv16", "--dims", "1x17x5x4", "--dtype", "f16", "--offset", "8"]
     assert "has 1284 bytes from byte 8 on" in refusal(capsys, *arguments)
-    shown = facts(capsys, *arguments, "--ignore-rest", "--as", "f32")
+    assert main([*arguments, "--ignore-rest", "--as", "f32", "--json"]) == 1
+    shown = json.loads(capsys.readouterr().out)
     assert shown["padding_zero"] is False
     assert "byte 1278" in shown["first"]
     assert np.array_equal(np.load(out), x.astype(np.float32))

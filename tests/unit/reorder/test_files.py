@@ -144,3 +144,17 @@ def test_a_write_protected_file_is_not_replaced(tmp_path: Path, monkeypatch: pyt
 def test_something_else_than_a_memory_is_not_saved(tmp_path: Path) -> None:
     with pytest.raises(MemdescError, match="save takes a Memory, not ndarray"):
         save(tmp_path / "x.npy", np.zeros(3))  # type: ignore[arg-type] # what a caller might pass
+
+
+def test_a_view_whose_buffer_ends_with_its_last_element_is_saved_too(tmp_path: Path) -> None:
+    gap = memory_desc((3, 4), "f32", strides=(6, 1))
+    part = memory_desc((1, 17, 5, 4), "f32", "nChw8c").submemory((1, 8, 5, 4), (0, 8, 0, 0))
+    for desc in (gap, part):
+        memory = reorder.Memory(desc, np.arange(desc.min_nbytes, dtype=np.uint8), zero_pad=False)
+        save(tmp_path / "x.npy", memory)
+        again = load(tmp_path / "x.npy")
+        assert isinstance(again, reorder.Memory)
+        assert again.desc == desc
+        assert again.numpy().tobytes() == memory.numpy().tobytes()
+        reorder.save_archive(tmp_path / "x.npz", {"x": memory})
+        assert reorder.load_archive(tmp_path / "x.npz")["x"].numpy().tobytes() == memory.numpy().tobytes()

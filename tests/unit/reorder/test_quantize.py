@@ -44,7 +44,7 @@ def test_symmetric_ranges_reach_the_largest_number_and_zero_is_exact() -> None:
     assert q.scales.tolist() == np.array([2 / 127, 1, 5 / 127], np.float32).tolist()
     u = reorder.quantize(w, "u8", axis=0)
     assert (reorder.dequantize(u.memory, u.scales, u.zero_points, axis=0).numpy()[w == 0] == 0).all()
-    assert reorder.quantize(w, "u8", axis=0, symmetric=True).zero_points.tolist() == [0, 0, 0]
+    assert reorder.quantize(abs(w), "u8", axis=0, symmetric=True).zero_points.tolist() == [0, 0, 0]
     assert reorder.quantize(w, "s8", axis=0, symmetric=False).zero_points.any()
 
 
@@ -107,5 +107,21 @@ def test_groups_that_do_not_fit_are_refused() -> None:
             reorder.quantize(w, "s8", (0, 1), groups=groups)
     with pytest.raises(MemdescError, match=r"a group of 2 needs a \(dim 0\) among the axes"):
         reorder.quantize(w, "s8", 1, groups=(2, 2))
-    with pytest.raises(MemdescError, match="dequantize takes a Memory, not ndarray"):
+    with pytest.raises(MemdescError, match="dequantize takes a Memory, or what quantize.. returned, not ndarray"):
         reorder.dequantize(w, 1.0)
+
+
+def test_a_type_without_negatives_is_not_made_symmetric_around_them() -> None:
+    with pytest.raises(MemdescError, match=r"u8 holds nothing below its zero point, but x goes down to -1\.0"):
+        reorder.quantize(np.array([-1, 2], np.float32), "u8", symmetric=True)
+    assert reorder.quantize(np.array([0, 2], np.float32), "u8", symmetric=True).zero_points == 0
+
+
+def test_what_quantize_returned_is_enough_to_go_back() -> None:
+    x = np.random.default_rng(0).standard_normal((8, 4), np.float32)
+    q = reorder.quantize(x, "u8", axis=0)
+    again = reorder.dequantize(q, axis=0).numpy()
+    assert np.array_equal(again, reorder.dequantize(q.memory, q.scales, q.zero_points, axis=0).numpy())
+    assert abs(again - x).max() <= q.scales.max()
+    with pytest.raises(MemdescError, match="give scales"):
+        reorder.dequantize(q.memory, axis=0)

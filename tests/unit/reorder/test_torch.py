@@ -75,3 +75,14 @@ def test_the_memory_of_a_tensor_lives_as_long_as_it_is_attached() -> None:
     other = [torch.zeros(1 << 16, dtype=torch.bfloat16) for _ in range(8)]
     assert bytes(m.data) == held
     assert len(other) == 8
+
+
+def test_a_view_that_negates_its_memory_is_refused() -> None:
+    view = torch.complex(torch.ones(2, 3), torch.ones(2, 3)).conj().imag
+    with pytest.raises(MemdescError, match="resolve_neg"):
+        reorder.reorder(view, "ba")
+
+
+def test_half_precision_tensors_are_quantised() -> None:
+    q = reorder.quantize(torch.tensor([[0.5, -1.0], [1.0, 2.0]]).to(torch.bfloat16), "s8", axis=0)
+    assert q.memory.numpy()[0].tolist() == [64, -127]

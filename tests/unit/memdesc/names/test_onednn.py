@@ -5,7 +5,7 @@ from collections import Counter
 
 import pytest
 
-from memdesc import UnknownFormatError, parse_tag
+from memdesc import UnknownFormatError, UnsupportedFormatError, memory_desc, parse_tag
 from memdesc.names import onednn
 from tests.tables import ONEDNN_ALIASES, ONEDNN_CANONICAL
 
@@ -123,3 +123,9 @@ def test_every_alias_has_a_domain_and_no_canonical_name_has_another_than_any() -
 def test_what_is_no_name_is_refused(name: str) -> None:
     with pytest.raises(UnknownFormatError, match=f"^'{re.escape(name)}', at character [0-9]+: "):
         onednn.parse(name)
+
+
+@pytest.mark.parametrize("name", ["any", "undef", "ldigo_p", "wino"])
+def test_what_is_no_layout_of_elements_is_refused_with_the_reason(name: str) -> None:
+    with pytest.raises(UnsupportedFormatError, match=f"^'{name}' cannot be described: "):
+        memory_desc((2, 3), "f32", name)
