@@ -54,6 +54,9 @@ def check_plan(plan: object) -> None:
 
 def _reach(box: Box, side: int, sides: int) -> tuple[int, int]:
     """Return the lowest and the highest offset of one operand that a box may touch."""
+    numbers = [*box.offsets, *(number for node in box.nodes for number in (node.extent, node.valid, *node.strides))]
+    if any(type(number) is not int or abs(number) > _MAX_STEPS for number in numbers):
+        raise ValueError  # numbers of numpy would wrap around
     at = [to_int(offset) for offset in box.offsets]
     steps = [step for lookup in box.lookups for step in _lookup_steps(lookup, side)]
     for extent, valid, strides in box.nodes:

@@ -11,7 +11,7 @@ from unittest import mock
 import numpy as np
 
 from reorder.cpu import PreparedReorder
-from reorder.cpu.convert.execute import ConvertingReorder
+from reorder.cpu.convert.execute import ConvertingReorder, needs_tiles
 from reorder.nodes import NOWHERE
 from tests.guarded import Guarded
 
@@ -153,6 +153,6 @@ def move_guarded(
     src, dst = (_region(side, 1 << max(data.size - 1, 4095).bit_length()) for side, data in (("src", source), ("dst", before)))
     src_buffer, dst_buffer = src.buffer(source, at_end=at_end), dst.buffer(before, at_end=at_end)
     src.forbid_writes()
-    (ConvertingReorder if plan.converts else PreparedReorder)(plan, threads)(src_buffer, dst_buffer)
+    (ConvertingReorder if needs_tiles(plan) else PreparedReorder)(plan, threads)(src_buffer, dst_buffer)
     assert dst.is_intact(), "bytes beside dst were written"
     return dst_buffer.copy()

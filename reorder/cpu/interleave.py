@@ -30,24 +30,26 @@ def emit_interleaved(elements: Elements, src: Place, dst: Place, columns: Nest, 
     if elements.bits > 8:  # noqa: PLR2004 - two vectors at once, but four of bytes are enough
         lanes *= 2
     first, last = span
-    length = builder.sub(last, first)
     is_all_rows = builder.icmp_signed("==", rows.valid, rows.extent)
     is_all_columns = builder.and_(builder.icmp_signed("==", first, int64(0)), builder.icmp_signed("==", last, columns.extent))
     for count in COUNTS:
         fits = builder.and_(is_all_rows, builder.icmp_signed("==", rows.extent, int64(count)))
-        with builder.if_then(builder.and_(fits, _is_run(builder, columns.run, length, lanes))):
+        with builder.if_then(builder.and_(fits, _is_run(builder, columns.run, span, lanes))):
             _emit_zipped(elements, src, dst, columns, rows, span, (count, lanes))
             builder.branch(done)
         fits = builder.and_(is_all_columns, builder.icmp_signed("==", columns.extent, int64(count)))
-        with builder.if_then(builder.and_(builder.and_(fits, is_all_rows), _is_run(builder, rows.run, rows.extent, lanes))):
+        with builder.if_then(builder.and_(builder.and_(fits, is_all_rows), _is_run(builder, rows.run, (int64(0), rows.extent), lanes))):
             _emit_unzipped(elements, src, dst, columns, rows, (count, lanes))
             builder.branch(done)
 
 
-def _is_run(builder: Any, run: Any, length: Any, lanes: int) -> Any:
-    """Whether so many elements of a nest fall into vectors that lie within runs."""
-    is_cut = builder.icmp_signed("==", builder.and_(builder.or_(run, length), int64(lanes - 1)), int64(0))
-    is_one = builder.icmp_signed(">=", run, length)
+def _is_run(builder: Any, run: Any, span: tuple[Any, Any], lanes: int) -> Any:
+    """Whether a span of a nest, which may start inside of a run, falls into vectors that lie within runs."""
+    first, last = span
+    length = builder.sub(last, first)
+    numbers = builder.or_(builder.or_(run, length), first)
+    is_cut = builder.icmp_signed("==", builder.and_(numbers, int64(lanes - 1)), int64(0))
+    is_one = builder.icmp_signed(">=", run, last)
     fits = builder.and_(builder.icmp_signed(">", run, int64(0)), builder.or_(is_cut, is_one))
     return builder.and_(fits, builder.icmp_signed(">=", length, int64(lanes)))
 

@@ -52,6 +52,8 @@ def _emit_vectors(elements: Elements, src: Place, dst: Place, rows: Rows, run: t
     lanes, valid = run
     zero = ir.Constant(elements.vector(lanes), None)
     data_rows = minimum(builder, rows.valid, rows.last)
+    # where no element is valid src has none, and may not be looked at
+    data_rows = builder.select(builder.icmp_signed(">", valid, int64(0)), data_rows, rows.first)
     with builder.if_else(builder.icmp_signed("==", valid, int64(lanes))) as (whole, ragged):
         with whole:
             for fro, to, _ in rows._replace(last=data_rows).each(builder, src, dst):

@@ -61,7 +61,10 @@ class ConvertingReorder(PreparedReorder):
         plan = self.plan
         src, dst = plan.src.dtype, plan.dst.dtype
         self._recipe = recipe = Recipe(
-            src.name, dst.name, bind(plan.attr, plan.src, plan.dst), (plan.src.layout.last + 1, plan.dst.layout.last + 1)
+            src.name,
+            dst.name,
+            bind(plan.attr if plan.converts else None, plan.src, plan.dst),
+            (plan.src.layout.last + 1, plan.dst.layout.last + 1),
         )
         recipe.streams = self._src.min_nbytes + self._dst.min_nbytes > execute._cache_nbytes()  # noqa: SLF001 - of the same package
         widest = max(src.bits, dst.bits, DATA_TYPES[recipe.work].bits, 64 if recipe.src == "s32" else 0)
