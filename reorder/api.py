@@ -250,6 +250,9 @@ def prepare(plan: ReorderPlan, threads: int | None = None) -> Callable[[Any, Any
         several threads at once.
     """
     threads = current_limit() if threads is None else threads
+    attr = getattr(plan, "attr", None)
+    if attr is not None and attr.is_large:
+        return _prepare.__wrapped__(plan, threads)
     try:
         return _prepare(plan, threads)
     except TypeError:

@@ -10,6 +10,7 @@ import os
 import zipfile
 import zlib
 from pathlib import Path
+from tokenize import TokenError
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -112,7 +113,7 @@ def load_archive(path: str | os.PathLike[str]) -> dict[str, Memory]:
     except MemdescError as error:
         msg = f"{os.fspath(path)!r}: {error}"
         raise MemdescError(msg) from None
-    except (zipfile.BadZipFile, zlib.error, ValueError, EOFError, RuntimeError, NotImplementedError) as error:
+    except (zipfile.BadZipFile, zlib.error, ValueError, EOFError, TokenError, RuntimeError, NotImplementedError) as error:
         msg = f"{os.fspath(path)!r} is no .npz file, or a damaged one: {error}"
         raise MemdescError(msg) from None
     return tensors

@@ -26,6 +26,7 @@ __all__ = ["F8_ROUNDINGS", "GROUPED_DIMS", "ROLES", "Attr", "Parameter"]
 
 # in the order of the formula
 ROLES = ("src_zero_point", "src_scale", "dst_scale", "dst_zero_point")
+_LARGE_NBYTES = 1 << 16
 _SCALE_TYPES = tuple(
     np.dtype(kind) for kind in (np.float32, np.float64, np.float16, ml_dtypes.bfloat16, ml_dtypes.float8_e8m0fnu, ml_dtypes.float8_e4m3fn)
 )
@@ -121,6 +122,11 @@ class Attr:
 
     def __hash__(self) -> int:
         return hash(self._key)
+
+    @property
+    def is_large(self) -> bool:
+        """Whether it holds so much that no cache should keep it."""
+        return sum(parameter.values.nbytes for parameter in self.parameters) > _LARGE_NBYTES
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Attr, tuple(getattr(self, own.name) for own in fields(self) if own.init)

@@ -88,7 +88,6 @@ class Bound(NamedTuple):
 _NEUTRAL = Attr()
 
 
-@lru_cache(maxsize=1024)
 def bind(attr: Attr | None, src: MemoryDesc, dst: MemoryDesc) -> Bound:
     """Check the parameters against the descriptors of a reorder.
 
@@ -97,6 +96,13 @@ def bind(attr: Attr | None, src: MemoryDesc, dst: MemoryDesc) -> Bound:
     MemdescError
         If a mask, a length, a group or a zero point does not fit; with the numbers.
     """
+    if isinstance(attr, Attr) and attr.is_large:
+        return _bind.__wrapped__(attr, src, dst)
+    return _bind(attr, src, dst)
+
+
+@lru_cache(maxsize=1024)
+def _bind(attr: Attr | None, src: MemoryDesc, dst: MemoryDesc) -> Bound:
     adjust = 1.0 if dst.extra is None else dst.extra.scale_adjust
     if attr is None:
         attr = _NEUTRAL

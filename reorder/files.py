@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import tempfile
 from pathlib import Path
+from tokenize import TokenError
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -57,7 +58,7 @@ def load(path: str | os.PathLike[str], dtype: str | None = None) -> Memory | NDA
     except OSError as error:
         msg = f"{os.fspath(path)!r} cannot be read: {error.strerror}"
         raise MemdescError(msg) from None
-    except (ValueError, EOFError) as error:
+    except (ValueError, EOFError, TokenError) as error:  # the last for headers that are no Python
         msg = f"{os.fspath(path)!r} is no .npy file: {error}"
         raise MemdescError(msg) from None
     beside = sidecar(path)

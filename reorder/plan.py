@@ -110,6 +110,8 @@ Node(extent=3136, valid=3136, strides=(1, 17)), Node(extent=17, valid=17, stride
     if attr is not None and not isinstance(attr, Attr):
         msg = f"attr must be a reorder.Attr, not {type(attr).__name__}"  # type: ignore[unreachable] # callers without types
         raise MemdescError(msg)
+    if attr is not None and attr.is_large:
+        return _plan.__wrapped__(src, dst, attr)
     return _plan(src, dst, attr)
 
 

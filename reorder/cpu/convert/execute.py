@@ -60,10 +60,12 @@ class ConvertingReorder(PreparedReorder):
     def _make_parts(self) -> list[Any]:
         plan = self.plan
         src, dst = plan.src.dtype, plan.dst.dtype
+        # where nothing is converted, bits are moved, whatever else an attribute says
+        attr = plan.attr if plan.converts else None
         self._recipe = recipe = Recipe(
             src.name,
             dst.name,
-            bind(plan.attr if plan.converts else None, plan.src, plan.dst),
+            bind(attr, plan.src, plan.dst),
             (plan.src.layout.last + 1, plan.dst.layout.last + 1),
         )
         recipe.streams = self._src.min_nbytes + self._dst.min_nbytes > execute._cache_nbytes()  # noqa: SLF001 - of the same package

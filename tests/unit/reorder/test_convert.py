@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import reorder
-from memdesc import DATA_TYPES
+from memdesc import DATA_TYPES, memory_desc
 from tests.conversions import FLOATS, INTEGERS, every_code, random_codes, run, same, value_of, written_rule
 
 if TYPE_CHECKING:
@@ -167,3 +167,13 @@ def test_the_onednn_rounding_of_f8_goes_through_f16(dst: str, by: str) -> None:
     example = np.array([3328.073], np.float32).view(np.uint32)
     assert run(example, "f32", "f8_e5m2", attr, by=by).view(DATA_TYPES["f8_e5m2"].numpy).astype(np.float32) == 3072
     assert run(example, "f32", "f8_e5m2", by=by).view(DATA_TYPES["f8_e5m2"].numpy).astype(np.float32) == 3584
+
+
+def test_what_keeps_its_type_keeps_its_bits_however_it_is_moved() -> None:
+    attr = reorder.Attr(saturate=True)
+    src = memory_desc((4, 5, 7, 9), "f8_e5m2", "Abcd8a")
+    bits = np.full(src.nbytes, 0x7C, np.uint8)  # infinite
+    for dst in (memory_desc(src.dims, "f8_e5m2", "abcd"), memory_desc(src.dims, "f8_e5m2", strides=(350, 70, 10, 1))):
+        out = np.zeros(dst.nbytes, np.uint8)
+        reorder.execute(reorder.plan_reorder(src, dst, attr), bits, out)
+        assert out[0] == 0x7C

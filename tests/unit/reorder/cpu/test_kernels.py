@@ -169,3 +169,23 @@ def test_whole_cache_lines_are_written_past_the_caches_where_they_are_aligned() 
         assert not buffer[:skipped].any()
         assert not buffer[skipped + x.nbytes :].any()
     assert any("past the caches" in kernel["kernel"] for kernel in compiled_kernels())
+
+
+@pytest.mark.parametrize("parts", [2, 16, 32])
+def test_rows_that_are_zipped_are_right_where_threads_cut_them_inside_of_a_run(parts: int) -> None:
+    plain = memory_desc((3, 4, 47, 127), "f32", "abcd")
+    _check_shared(plain, memory_desc((3, 4, 47, 127), "f32", "cadb"), parts)
+    for dtype in ("s8", "bf16", "f32"):
+        src = memory_desc((2, 2, 70), dtype, "abc")
+        _check_shared(src, memory_desc((2, 2, 70), dtype, strides=(1, 1140, 2)), parts)
+        src = memory_desc((3, 2, 100), dtype, "abc")
+        _check_shared(src, memory_desc((3, 2, 100), dtype, strides=(240, 1, 2)), parts)
+
+
+def test_zeros_beside_lookups_look_at_no_element() -> None:
+    src = memory_desc((33, 64), "u8", strides=(48, -144), inner_blks=(16, 3), inner_idxs=(0, 1), padded_dims=(48, 69), offset0=3184)
+    dst = memory_desc((33, 64), "u8", "BA16b8a__a48")
+    for at_end in (False, True):
+        source, before = random_bytes(src.min_nbytes, 1), random_bytes(dst.min_nbytes, 2)
+        moved = move_guarded(plan_reorder(src, dst), source, before, at_end=at_end)
+        assert np.array_equal(moved, expect(src, dst, source, before))
