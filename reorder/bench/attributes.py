@@ -30,7 +30,7 @@ ATTRIBUTES = {
 # as oneDNN numbers arguments, and what is added for scales and zero points (dnnl_types.h, 3.13)
 _SIDES = {"src": 1, "dst": 17}
 _KINDS = {"scale": 4096, "zero_point": 8192}
-_SIGNATURES: dict[str, tuple[Any, ...]] = {
+ATTR_SIGNATURES: dict[str, tuple[Any, ...]] = {
     "primitive_attr_create": (c_void_p,),
     "primitive_attr_destroy": (c_void_p,),
     "primitive_attr_set_scales_mask": (c_void_p, c_int, c_int),
@@ -69,7 +69,7 @@ def attr_of(dims: tuple[int, ...], words: dict[str, str]) -> Attr | None:
 
 def onednn_attr(engine: Engine, attr: Attr) -> int:
     """Return a handle of attributes, without their values."""
-    for name, argtypes in _SIGNATURES.items():
+    for name, argtypes in ATTR_SIGNATURES.items():
         getattr(engine.c, f"dnnl_{name}").argtypes = argtypes
     handle = engine.new("primitive_attr_create")
     for role, _, mask in _values(attr):

@@ -4,7 +4,8 @@ Import it when it is needed: numba takes a third of a second to load.
 """
 
 from reorder.cpu.execute import PreparedReorder
+from reorder.cpu.jit import compiled_kernels
 from reorder.cpu.threads import count_threads, layer_name
-from reorder.cpu.walk import cache_folder, compiled_kernels
+from reorder.cpu.walk import cache_folder
 
 __all__ = ["PreparedReorder", "cache_folder", "compiled_kernels", "count_threads", "layer_name"]

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from llvmlite import binding, ir
 from numba import types
-from numba.core import cgutils
 
 from reorder.cpu.choose import LINE_BITS
 
@@ -155,11 +154,6 @@ class Elements:
                     self.store_vector(self.load_vector(src[0], builder.add(src[1], at), lanes), dst[0], builder.add(dst[1], at))
             with short:
                 self.copy_part(src, dst, count, lanes)
-
-    def scratch(self, lanes: int) -> Place:
-        """Return room on the stack for a vector."""
-        room = cgutils.alloca_once(self.builder, self.vector(lanes))
-        return self.builder.ptrtoint(room, I64), int64(0)
 
 
 @contextmanager

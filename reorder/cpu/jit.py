@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from functools import cache
 from pathlib import Path
+from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 import numba
@@ -13,11 +14,21 @@ from numba.core.ccallback import CFunc
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["compile_callback", "jit_parallel"]
+__all__ = ["compile_callback", "compiled_kernels", "jit_parallel"]
 
 
-def compile_callback(function: Callable[..., int | None], signature: Any) -> Any:
-    """Compile a function to code that C may call; the result has its `address`."""
+# what this process has compiled or loaded
+_made: list[dict[str, Any]] = []
+
+
+def compiled_kernels() -> list[dict[str, Any]]:
+    """Return a name and seconds for each kernel that this process has compiled, or loaded from its cache."""
+    return [*_made]
+
+
+def compile_callback(function: Callable[..., int | None], signature: Any, name: str) -> Any:
+    """Compile a function to code that C may call, noted under a name; the result has its `address`."""
+    start = perf_counter()
     options = {"nopython": True}
     try:
         compiled = CFunc(function, (signature.args, signature.return_type), {}, options)
@@ -28,6 +39,7 @@ def compile_callback(function: Callable[..., int | None], signature: Any) -> Any
         # no folder to keep compiled code in, no sources: a slower start, not a failure
         compiled = CFunc(function, (signature.args, signature.return_type), {}, options)
         compiled.compile()
+    _made.append({"kernel": name, "seconds": perf_counter() - start})
     return compiled
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import ctypes
 from functools import cache
-from time import perf_counter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numba
@@ -25,7 +24,7 @@ from reorder.nodes import NOWHERE
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["TILES", "add_walker", "cache_folder", "compiled_kernels", "enter", "kernel", "kernel_at", "walk", "walk_parallel"]
+__all__ = ["TILES", "add_walker", "cache_folder", "enter", "kernel_at", "walk", "walk_parallel"]
 
 # stands for a width where the walker over tiles that convert is meant
 TILES = 0
@@ -44,8 +43,6 @@ class _Kernel(NamedTuple):
     call: Callable[..., None]
     # what owns the code
     compiled: Any
-    # how long it took to compile it, or to load it from the cache
-    seconds: float
 
 
 _kernels: dict[int, _Kernel] = {}
@@ -66,18 +63,14 @@ def kernel_at(bits: int) -> int:
 
 
 def walk(src_at: int, dst_at: int, program: int, tasks: int, begin: int, end: int, places: int, count: int, bits: int) -> None:
-    """Run tasks `begin` to `end`, each at `count` places, on elements of `bits` bits."""
-    kernel(bits)(src_at, dst_at, program, tasks, begin, end, places, count)
+    """Run tasks `begin` to `end`, each at `count` places, on elements of `bits` bits.
 
-
-def kernel(bits: int) -> Callable[..., None]:
-    """Return the compiled walker of elements of `bits` bits; it takes what `walk` takes before.
-
-    That of `-bits` bits writes whole cache lines past the caches; those must be aligned.
+    `-bits` writes whole cache lines past the caches; those must be aligned.
     """
-    return (_kernels.get(bits) or _compile(bits)).call
+    (_kernels.get(bits) or _compile(bits)).call(src_at, dst_at, program, tasks, begin, end, places, count)
 
 
+@cache
 def enter() -> Callable[[int, int, int], int]:
     """Return the compiled function that runs one job on two numpy arrays, given by their `id`.
 
@@ -85,13 +78,8 @@ def enter() -> Callable[[int, int, int], int]:
     that src touches, bytes that dst touches]. It returns 1, and has done nothing, where an array
     is not aligned or the two may overlap.
     """
-    return _entry()
-
-
-@cache
-def _entry() -> Callable[[int, int, int], int]:
     with global_compiler_lock:
-        compiled = compile_callback(_enter, numba.int64(numba.int64, numba.int64, numba.int64))
+        compiled = compile_callback(_enter, numba.int64(numba.int64, numba.int64, numba.int64), "entry")
     entry = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64, ctypes.c_int64, ctypes.c_int64)(compiled.address)
     _owners.append(compiled)
     return entry
@@ -122,25 +110,19 @@ def cache_folder() -> str | None:
     return folder
 
 
-def compiled_kernels() -> list[dict[str, Any]]:
-    """Return what this process has compiled or loaded: a name and seconds for each."""
-    return [{"kernel": _name(bits), "seconds": kernel.seconds} for bits, kernel in _kernels.items()]
-
-
 def _name(bits: int) -> str:
-    return f"walker of {abs(bits)}-bit elements{' past the caches' if bits < 0 else ''}" if bits else "walker of tiles"
+    return f"walker of {abs(bits)}-bit elements{' past the caches' if bits < 0 else ''}"
 
 
 def _compile(bits: int) -> _Kernel:
     # numba's own lock, which a fork waits for
     with global_compiler_lock:
         if bits not in _kernels:
-            start = perf_counter()
             if bits in _makers:
                 compiled = _makers[bits]()
             else:
-                compiled = compile_callback(_walker(_UNITS[bits]), numba.void(*[numba.int64] * ARGUMENTS))
-            _kernels[bits] = _Kernel(compiled.address, _PROTOTYPE(compiled.address), compiled, perf_counter() - start)
+                compiled = compile_callback(_walker(_UNITS[bits]), numba.void(*[numba.int64] * ARGUMENTS), _name(bits))
+            _kernels[bits] = _Kernel(compiled.address, _PROTOTYPE(compiled.address), compiled)
     return _kernels[bits]
 
 

@@ -104,7 +104,7 @@ def _panel(lines: dict[str, list[float]], left: int, title: str) -> list[str]:
 
 def page(facts: dict[str, Any]) -> str:
     """Write the page."""
-    cases, compiled = facts["cases"], facts["kernels"]
+    cases, compiled = facts["cases"], [kernel for kernel in facts["kernels"] if kernel["kernel"].startswith("walker")]
     moved = [case for case in cases if not converts(case)]
     count = max((sum(kernel["threads"] == n for kernel in compiled) for n in {kernel["threads"] for kernel in compiled}), default=0)
     slowest = max((kernel["seconds"] for kernel in compiled), default=0)
@@ -128,8 +128,8 @@ def page(facts: dict[str, Any]) -> str:
             "A ratio above 1 means that memdesc is faster. memcpy copies the same bytes on the same number of threads. "
             "oneDNN runs with a primitive made before, called through ctypes as ours is; *generated* is where it has code of its JIT, "
             "*reference* where it has not. Cases below 64 KiB are left out: there the time of a call is all there is. "
-            f"{count} compiled kernels served all cases on one thread count; the slowest took {slowest:.2f} s to compile, or to load where "
-            "it was on disk already."
+            f"{count} compiled walkers moved the elements of all cases on one thread count (conversions add a stage for each type); "
+            f"the slowest took {slowest:.2f} s to compile, or to load where it was on disk already."
         ),
         "",
         "![How fast each library is beside memcpy](benchmarks.svg)",

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import ctypes
 from contextlib import ExitStack
-from ctypes import c_float, c_int, c_int32, c_void_p
+from ctypes import c_void_p
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from reorder.bench.attributes import ATTR_SIGNATURES
 from reorder.bench.libdnnl import DnnlError, ExecArg, Status
 
 from .libdnnl import DATA_TYPES, RUNTIME, Desc
@@ -23,16 +24,6 @@ _FROM: Final = 1
 _TO: Final = 17
 _SCALES: Final = 4096
 _ZERO_POINTS: Final = 8192
-_SIGNATURES: Final[dict[str, tuple[Any, ...]]] = {
-    "primitive_attr_create": (c_void_p,),
-    "primitive_attr_destroy": (c_void_p,),
-    "primitive_attr_set_scales_mask": (c_void_p, c_int, c_int),
-    "primitive_attr_set_zero_points_mask": (c_void_p, c_int, c_int),
-    "primitive_attr_set_post_ops": (c_void_p, c_void_p),
-    "post_ops_create": (c_void_p,),
-    "post_ops_destroy": (c_void_p,),
-    "post_ops_append_sum": (c_void_p, c_float, c_int32, c_int),
-}
 
 
 class Parameters(NamedTuple):
@@ -53,7 +44,7 @@ def reorder_by_reference(
     parameters: Parameters,
 ) -> Status:
     """Fill dst from src; a side is a dtype and a tag. Buffers must have room for both."""
-    for name, argtypes in _SIGNATURES.items():
+    for name, argtypes in ATTR_SIGNATURES.items():
         getattr(library.c, f"dnnl_{name}").argtypes = argtypes
     engine, stream = library.engine, library.stream
     unknown = [_desc(library, (RUNTIME,) * len(dims), *side) for side in sides]

@@ -133,5 +133,5 @@ def combiner(src: str, dst: str, work: str, *, streams: bool) -> int:
 def _address(key: tuple[str, ...], function: Callable[..., None]) -> int:
     with global_compiler_lock:
         if key not in _compiled:
-            _compiled[key] = compile_callback(function, _SIGNATURE)
+            _compiled[key] = compile_callback(function, _SIGNATURE, f"stage: {', '.join(key)}")
     return int(_compiled[key].address)

@@ -38,7 +38,7 @@ _FIRST_ADDRESS = 2 + SLOTS
 
 def compile_tiles() -> Any:
     """Compile the walker, to an address that C may call."""
-    return compile_callback(_walk, numba.void(*[numba.int64] * ARGUMENTS))
+    return compile_callback(_walk, numba.void(*[numba.int64] * ARGUMENTS), "walker of tiles")
 
 
 @intrinsic  # type: ignore[untyped-decorator] # numba ships no types

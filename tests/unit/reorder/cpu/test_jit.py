@@ -48,7 +48,7 @@ def test_without_a_folder_kernels_are_compiled_all_the_same(error: Exception) ->
         raise error
 
     with mock.patch("reorder.cpu.jit._stamp", refuse):
-        assert jit.compile_callback(nothing, numba.void(numba.int64)).address
+        assert jit.compile_callback(nothing, numba.void(numba.int64), "nothing").address
         assert callable(jit.jit_parallel(nothing))
 
 
