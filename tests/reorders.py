@@ -122,7 +122,7 @@ def spoil_padding(desc: MemoryDesc, data: NDArray[np.uint8], seed: int) -> NDArr
 def forced_parts(parts: int) -> Iterator[None]:
     """Let reorders of any size be shared out to `parts` threads."""
     with ExitStack() as stack:
-        stack.enter_context(mock.patch("reorder.cpu.execute._SERIAL_NBYTES", 0))
+        stack.enter_context(mock.patch("reorder.cpu.execute._LEAST_NBYTES", 1))
         stack.enter_context(mock.patch("reorder.cpu.execute.count_threads", return_value=parts))
         yield
 

@@ -21,17 +21,19 @@ from reorder.passes import widen
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from reorder.cpu.pool import Job
+    from reorder.cpu.program import Record
     from reorder.nodes import Box, Lookup
     from reorder.plan import ReorderPlan
 
 __all__ = ["PreparedReorder"]
 
-# Below this many bytes a second thread costs more than it saves.
-_SERIAL_NBYTES = 1 << 19
-
+# A thread for fewer bytes costs more than it saves.
+_LEAST_NBYTES = 1 << 16
+# From here on what numba's threads need to wake up does not count.
+_LONG_NBYTES = 1 << 24
 # A thread gets several parts of at least so many bytes.
-_SHARE_NBYTES = 1 << 20
-_MAX_SHARES = 4
+_SHARE_NBYTES, _MAX_SHARES = 1 << 18, 4
 
 _LINE_NBYTES = LINE_BITS // 8
 # From here on src is read from beyond the caches of one core.
@@ -95,18 +97,18 @@ class PreparedReorder:
         """Return tiles ready to run; `key` is the width of their elements, negative where they fill cache lines."""
         bits = abs(key)
         nbytes = sum(box.size for box in tiles) * bits // 8
-        # two 4-bit elements of one byte must not fall to two threads
-        parts = self._count_parts(nbytes) if bits in _WHOLE_BYTES else 1
         end = (self.plan.src.layout.last + 1) * self.plan.src.dtype.bits // bits
         self.kernels += tuple(sorted({f"{KERNELS[choose(box).kernel]} {bits}-bit" for box in tiles} - {*self.kernels}))
         program, records = encode(tiles, end, is_far=self._src.min_nbytes + self._dst.min_nbytes > _FAR_NBYTES)
-        return _Part(program, split(records, parts), self.threads, key, lookups)
+        # two 4-bit elements of one byte must not fall to two threads
+        return _Part(program, self._split(records, nbytes, is_whole=bits not in _WHOLE_BYTES), key, lookups)
 
-    def _count_parts(self, nbytes: int) -> int:
-        """Return into how many parts so many bytes are cut: several for each thread, since one may lose its core."""
-        if nbytes < _SERIAL_NBYTES or self.threads == 1:
-            return 1
-        return self.threads * max(1, min(_MAX_SHARES, nbytes // self.threads // _SHARE_NBYTES))
+    def _split(self, records: list[Record], nbytes: int, *, is_whole: bool) -> Split:
+        """Share out records that write so many bytes, or leave them whole."""
+        threads = 1 if is_whole else max(1, min(self.threads, nbytes // _LEAST_NBYTES))
+        # several parts for each thread, since one may lose its core
+        parts = threads * max(1, min(_MAX_SHARES, nbytes // threads // _SHARE_NBYTES)) if threads > 1 else 1
+        return Split(records, parts, threads, is_long=nbytes >= _LONG_NBYTES)
 
     def __call__(self, src: Any, dst: Any) -> None:
         """Reorder src into dst.
@@ -138,35 +140,36 @@ class PreparedReorder:
             compensate(target.reshape(-1).view(np.uint8), self.plan.dst)
 
 
+class Split:
+    """Records shared out: both tables, kept alive, and where they are."""
+
+    __slots__ = ("_tables", "shares")
+
+    def __init__(self, records: list[Record], parts: int, threads: int, *, is_long: bool) -> None:
+        self._tables = tasks, bounds = split(records, parts)
+        self.shares = Shares(address_of(tasks), address_of(bounds), len(bounds) - 1, len(tasks), threads, is_long)
+
+
 class _Part:
     """Boxes that are placed at the same points, and how threads share them."""
 
     __slots__ = ("_arrays", "_bits", "_program", "_shares", "_streams", "lookups")
 
-    def __init__(
-        self,
-        program: NDArray[np.int64],
-        shares: tuple[NDArray[np.int64], NDArray[np.int64]],
-        threads: int,
-        bits: int,
-        lookups: tuple[Lookup, ...],
-    ) -> None:
-        tasks, bounds = shares
-        self._arrays = program, tasks, bounds  # kept alive: the kernels take addresses
+    def __init__(self, program: NDArray[np.int64], own: Split, bits: int, lookups: tuple[Lookup, ...]) -> None:
+        self._arrays = program, own  # kept alive: the kernels take addresses
         self._program = address_of(program)
-        self._shares = Shares(address_of(tasks), address_of(bounds), len(bounds) - 1, len(tasks), threads)
+        self._shares = own.shares
         self._bits = abs(bits)
         # what writes whole cache lines past the caches needs them aligned
         self._streams = bits < 0
         self.lookups = lookups
 
     @property
-    def direct(self) -> tuple[int, ...] | None:
-        """The compiled kernel, and what it takes behind two addresses, where there is nothing to share or to place."""
-        tasks, _, parts, total, threads = self._shares
-        if min(parts, threads) > 1 or self.lookups or self._streams:
+    def direct(self) -> Job | None:
+        """What the pool runs, where nothing else is to decide."""
+        if self._shares.is_long or self.lookups or self._streams:
             return None
-        return kernel_at(self._bits), self._program, tasks, 0, total, *_AT_ORIGIN
+        return self._shares.job(kernel_at(self._bits), self._program, _AT_ORIGIN)
 
     def run(self, src_at: int, dst_at: int, buffers: object) -> None:
         """Run the boxes on src and dst that start at two addresses, and live as long as their buffers."""

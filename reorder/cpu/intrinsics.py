@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import platform
 from typing import TYPE_CHECKING, Any
 
 from llvmlite import ir
@@ -19,7 +20,21 @@ from reorder.cpu.transpose import Nest, emit_transposed
 if TYPE_CHECKING:
     from numba.core.typing.templates import Signature
 
-__all__ = ["ARGUMENTS", "call", "counters", "finish", "load_int", "run_inner", "store_int", "take_int"]
+__all__ = [
+    "ARGUMENTS",
+    "add_shared",
+    "call",
+    "call_system",
+    "counters",
+    "exchange_shared",
+    "finish",
+    "load_int",
+    "load_shared",
+    "pause",
+    "run_inner",
+    "store_int",
+    "store_shared",
+]
 
 # Loops of one step are dropped, and the product of the others fits 63 bits.
 _MAX_LOOPS = 64
@@ -93,13 +108,78 @@ def store_int(_context: Any, address: Any, index: Any, value: Any) -> tuple[Sign
 
 
 @intrinsic  # type: ignore[untyped-decorator] # numba ships no types
-def take_int(_context: Any, address: Any) -> tuple[Signature, Any]:
-    """Return the int64 at an address and make it one larger, at once for all threads."""
+def load_shared(_context: Any, address: Any, index: Any) -> tuple[Signature, Any]:
+    """Return the int64 at an index from an address, and see all that was written before it was."""
 
     def build(_context: Any, builder: Any, _signature: Any, args: Any) -> Any:
-        return builder.atomic_rmw("add", builder.inttoptr(args[0], I64.as_pointer()), int64(1), "monotonic")
+        return builder.load_atomic(_place(builder, args), "acquire", 8)
 
-    return types.int64(types.int64), build
+    return types.int64(types.int64, types.int64), build
+
+
+@intrinsic  # type: ignore[untyped-decorator] # numba ships no types
+def store_shared(_context: Any, address: Any, index: Any, value: Any) -> tuple[Signature, Any]:
+    """Write the int64 at an index from an address, behind all that was written before."""
+
+    def build(context: Any, builder: Any, _signature: Any, args: Any) -> Any:
+        builder.store_atomic(args[2], _place(builder, args), "release", 8)
+        return context.get_dummy_value()
+
+    return types.void(types.int64, types.int64, types.int64), build
+
+
+@intrinsic  # type: ignore[untyped-decorator] # numba ships no types
+def add_shared(_context: Any, address: Any, index: Any, value: Any) -> tuple[Signature, Any]:
+    """Add to the int64 at an index from an address, and return what it was."""
+
+    def build(_context: Any, builder: Any, _signature: Any, args: Any) -> Any:
+        return builder.atomic_rmw("add", _place(builder, args), args[2], "seq_cst")
+
+    return types.int64(types.int64, types.int64, types.int64), build
+
+
+@intrinsic  # type: ignore[untyped-decorator] # numba ships no types
+def exchange_shared(_context: Any, address: Any, index: Any, seen: Any, value: Any) -> tuple[Signature, Any]:
+    """Write the int64 at an index from an address if it still is what was seen; returns whether it was."""
+
+    def build(_context: Any, builder: Any, _signature: Any, args: Any) -> Any:
+        return builder.extract_value(builder.cmpxchg(_place(builder, args), args[2], args[3], "seq_cst", "seq_cst"), 1)
+
+    return types.boolean(types.int64, types.int64, types.int64, types.int64), build
+
+
+def _place(builder: Any, args: Any) -> Any:
+    return builder.gep(builder.inttoptr(args[0], I64.as_pointer()), [args[1]])
+
+
+@intrinsic  # type: ignore[untyped-decorator] # numba ships no types
+def pause(_context: Any) -> tuple[Signature, Any]:
+    """Let a core rest for some cycles, where it has an instruction for that."""
+
+    def build(context: Any, builder: Any, _signature: Any, _args: Any) -> Any:
+        machine = platform.machine().lower()
+        if machine in {"x86_64", "amd64"}:
+            kind = ir.FunctionType(ir.VoidType(), [])
+            builder.call(cgutils.get_or_insert_function(builder.module, kind, "llvm.x86.sse2.pause"), [])
+        elif machine in {"aarch64", "arm64"}:
+            kind = ir.FunctionType(ir.VoidType(), [ir.IntType(32)])
+            builder.call(cgutils.get_or_insert_function(builder.module, kind, "llvm.aarch64.hint"), [ir.IntType(32)(1)])
+        return context.get_dummy_value()
+
+    return types.void(), build
+
+
+@intrinsic  # type: ignore[untyped-decorator] # numba ships no types
+def call_system(_context: Any, address: Any, number: Any) -> tuple[Signature, Any]:
+    """Call the system's function at an address with an unsigned int, which it may ignore."""
+
+    def build(context: Any, builder: Any, _signature: Any, args: Any) -> Any:
+        bits = ir.IntType(32)
+        kind = ir.FunctionType(bits, [bits])
+        builder.call(builder.inttoptr(args[0], kind.as_pointer()), [builder.trunc(args[1], bits)])
+        return context.get_dummy_value()
+
+    return types.void(types.int64, types.int64), build
 
 
 @intrinsic  # type: ignore[untyped-decorator] # numba ships no types

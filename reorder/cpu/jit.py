@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 import numba
 from numba.core.ccallback import CFunc
+from numba.core.registry import CPUDispatcher
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["compile_callback", "compiled_kernels", "jit_parallel"]
+__all__ = ["compile_callback", "compiled_kernels", "inner", "jit_parallel"]
 
 
 # what this process has compiled or loaded
@@ -41,6 +42,11 @@ def compile_callback(function: Callable[..., int | None], signature: Any, name: 
         compiled.compile()
     _made.append({"kernel": name, "seconds": perf_counter() - start})
     return compiled
+
+
+def inner(function: Callable[..., Any]) -> Any:
+    """Let compiled functions call a function, also where numba is told to compile nothing."""
+    return CPUDispatcher(function, targetoptions={"nopython": True})
 
 
 def jit_parallel(function: Callable[..., None]) -> Any:

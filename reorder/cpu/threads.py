@@ -1,13 +1,14 @@
 """On which threads a reorder runs, and what is safe when.
 
-numba's layers differ: TBB survives forks and concurrent callers, if the thread that
+What is over before a scheduler has woken its threads runs on a pool of our own. What takes long runs
+on numba's, which the process has anyway. Their layers differ: TBB survives forks and concurrent callers, if the thread that
 forks is the one that always called; OpenMP does not survive a fork once started;
 workqueue aborts the process when two Python threads enter it, so it is never
-entered: a pool of Python threads runs the kernels instead, which hold no GIL. Only
-one caller at a time gets all threads; a second one runs on its own thread meanwhile.
+entered: the pool runs all. Only one caller at a time gets all threads; a second one runs on its own
+thread meanwhile.
 
-A fork waits until no reorder is on several threads and nothing is being compiled. A
-child of threads that do not survive runs on its own thread.
+A fork waits until no reorder is on numba's threads and nothing is being compiled. A
+child of threads that do not survive has the pool, which begins anew there.
 """
 
 from __future__ import annotations
@@ -15,20 +16,16 @@ from __future__ import annotations
 import ctypes
 import os
 import threading
-from contextlib import suppress
-from functools import partial
 from importlib.metadata import PackageNotFoundError, distribution
-from queue import SimpleQueue
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numba
 from numba.core.compiler_lock import global_compiler_lock
 
-from reorder.cpu.walk import walk, walk_parallel
+from reorder.cpu import pool
+from reorder.cpu.pool import MAX_WORKERS, Job
+from reorder.cpu.walk import kernel_at, walk_parallel
 from reorder.forks import at_fork
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 __all__ = ["Shares", "count_threads", "layer_name", "run"]
 
@@ -44,9 +41,6 @@ class _State:
     forking: int | None = None
     # all that started numba's threads or called upon them, 0 for what is not ours
     callers: frozenset[int] = frozenset()
-    # what the pool's threads take their work from, and how many there are
-    work: SimpleQueue[Callable[[], None]] = SimpleQueue()
-    helpers: int = 0
     # what forks hold: a signal handler may fork inside of a fork
     held: tuple[tuple[Any, ...], ...] = ()
 
@@ -59,11 +53,11 @@ def count_threads() -> int:
 
 
 def layer_name() -> str:
-    """Start the threads if need be, and return `tbb`, `omp`, `pool` or `serial`."""
+    """Start numba's threads if need be, and return what runs long reorders: `tbb`, `omp` or `pool`."""
     me = threading.get_ident()
     if _State.layer is None:
         if _State.owner == me:
-            return "serial"  # a signal handler, inside of what follows
+            return "pool"  # a signal handler, inside of what follows
         with _busy:
             _State.owner = me
             try:
@@ -74,13 +68,19 @@ def layer_name() -> str:
 
 
 class Shares(NamedTuple):
-    """Tasks and how they are shared: addresses of both tables, how many parts and tasks, and for how many threads."""
+    """Tasks and how threads share them: addresses of both tables, how many parts, tasks and threads, and whether it takes long."""
 
     tasks: int
     bounds: int
     parts: int
     total: int
     threads: int
+    is_long: bool = False
+
+    def job(self, kernel: int, program: int, places: tuple[int, int]) -> Job:
+        """Return what the pool runs."""
+        workers = min(self.parts, self.threads, MAX_WORKERS + 1) - 1
+        return Job(kernel, program, self.tasks, self.total, *places, self.bounds, self.parts, workers, pool.ADDRESS)
 
 
 def run(starts: tuple[int, int, int], shares: Shares, places: tuple[int, int], bits: int, alive: object) -> None:
@@ -97,29 +97,22 @@ def run(starts: tuple[int, int, int], shares: Shares, places: tuple[int, int], b
     bits : int
         Width of an element.
     alive : object
-        What owns the memory at all these addresses: threads hold it while they use it.
+        What owns the memory at all these addresses.
     """
-    tasks, bounds, parts, total, threads = shares
-    layer = layer_name() if min(parts, threads) > 1 else "serial"
-    if layer == "serial" or _busy.locked():
-        walk(*starts, tasks, 0, total, *places, bits)
-        return
-    me = threading.get_ident()
-    with _busy:
-        _State.owner = me
-        try:
-            if layer == "pool":
-                ends = (ctypes.c_int64 * (parts + 1)).from_address(bounds)
-
-                def run_part(part: int, _alive: object = alive) -> None:
-                    walk(*starts, tasks, ends[part], ends[part + 1], *places, bits)
-
-                _run_pool(run_part, parts, threads)
-            else:
+    src_at, dst_at, program = starts
+    is_shared = shares.is_long and min(shares.parts, shares.threads) > 1
+    if is_shared and layer_name() in {"tbb", "omp"} and not _busy.locked():
+        me = threading.get_ident()
+        with _busy:
+            _State.owner = me
+            try:
                 _State.callers |= {me}
-                walk_parallel(*starts, tasks, bounds, parts, *places, bits, threads)
-        finally:
-            _State.owner = None
+                walk_parallel(src_at, dst_at, program, shares.tasks, shares.bounds, shares.parts, *places, bits, shares.threads)
+            finally:
+                _State.owner = None
+    else:
+        pool.run(src_at, dst_at, shares.job(kernel_at(bits), program, places))
+    del alive
 
 
 def _start(me: int) -> str:
@@ -153,48 +146,6 @@ def _load_tbb() -> None:
         return  # numba falls back to another layer
 
 
-def _serve(work: SimpleQueue[Callable[[], None]]) -> None:
-    while True:
-        work.get()()
-
-
-def _count_helpers(wanted: int) -> int:
-    """Start threads of the pool that are missing, and return how many there are."""
-    with suppress(RuntimeError):  # the interpreter shuts down, or the system gives no thread: less help
-        while _State.helpers < wanted:
-            threading.Thread(target=_serve, args=(_State.work,), name="reorder", daemon=True).start()
-            _State.helpers += 1
-    return min(wanted, _State.helpers)
-
-
-def _run_pool(run_part: Callable[[int], None], parts: int, threads: int) -> None:
-    """Run all parts on this thread and some of the pool's; whoever is free takes the next one."""
-    left = iter(range(parts))
-    errors: list[BaseException] = []
-    turns = [threading.Lock() for _ in range(_count_helpers(min(parts, threads) - 1))]
-
-    def help_out(turn: threading.Lock) -> None:
-        if turn.acquire(blocking=False):  # else it comes too late
-            try:
-                for part in left:
-                    run_part(part)
-            except BaseException as error:  # noqa: BLE001 - raised by the thread that waits
-                errors.append(error)
-            finally:
-                turn.release()
-
-    try:
-        for turn in turns:
-            _State.work.put(partial(help_out, turn))
-        for part in left:
-            run_part(part)
-    finally:
-        for turn in turns:
-            turn.acquire()
-    if errors:
-        raise errors[0]
-
-
 def _before_fork() -> None:
     me = threading.get_ident()
     # no lock is awaited that a signal handler's own thread has
@@ -217,11 +168,11 @@ def _after_fork() -> None:
 
 def _after_fork_in_child() -> None:
     """Give up in a child what does not survive a fork."""
-    _State.work, _State.helpers = SimpleQueue(), 0
+    pool.forget()
     started = _started_layer()
     is_clean = started == "tbb" and _State.layer == "tbb" and _State.callers == {threading.get_ident()}
     if started not in {None, "workqueue"} and not is_clean:
-        _State.layer = "serial"
+        _State.layer = "pool"
     _after_fork()
 
 

@@ -16,8 +16,9 @@ import numpy as np
 from numba.core.compiler_lock import global_compiler_lock
 
 from reorder.buffers import DATA_SLOT
-from reorder.cpu.intrinsics import ARGUMENTS, call, counters, finish, load_int, run_inner, store_int, take_int
+from reorder.cpu.intrinsics import ARGUMENTS, add_shared, call, counters, finish, load_int, run_inner, store_int
 from reorder.cpu.jit import compile_callback, jit_parallel
+from reorder.cpu.pool import JOB_SIZE, has_workers, share
 from reorder.cpu.program import HEAD, LOOP
 from reorder.nodes import NOWHERE
 
@@ -74,9 +75,8 @@ def walk(src_at: int, dst_at: int, program: int, tasks: int, begin: int, end: in
 def enter() -> Callable[[int, int, int], int]:
     """Return the compiled function that runs one job on two numpy arrays, given by their `id`.
 
-    A job is [address of a walker, the six numbers it takes behind two addresses, alignment, bytes
-    that src touches, bytes that dst touches]. It returns 1, and has done nothing, where an array
-    is not aligned or the two may overlap.
+    It is a job of `reorder.cpu.pool`, then [alignment, bytes that src touches, bytes that dst touches].
+    The function returns 0, or has done nothing: an array is not aligned, the two may overlap, or workers sleep.
     """
     with global_compiler_lock:
         compiled = compile_callback(_enter, numba.int64(numba.int64, numba.int64, numba.int64), "entry")
@@ -88,10 +88,11 @@ def enter() -> Callable[[int, int, int], int]:
 def _enter(src: int, dst: int, job: int) -> int:
     src_at, dst_at = load_int(src, DATA_SLOT), load_int(dst, DATA_SLOT)
     apart = dst_at - src_at
-    if (apart < load_int(job, 8) and -apart < load_int(job, 9)) or (src_at | dst_at) % load_int(job, 7):
+    if apart < load_int(job, JOB_SIZE + 1) and -apart < load_int(job, JOB_SIZE + 2):
         return 1
-    program, tasks, begin = load_int(job, 1), load_int(job, 2), load_int(job, 3)
-    call(load_int(job, 0), src_at, dst_at, program, tasks, begin, load_int(job, 4), load_int(job, 5), load_int(job, 6))
+    if (src_at | dst_at) % load_int(job, JOB_SIZE) or not has_workers(job):
+        return 1
+    share(src_at, dst_at, job)
     return 0
 
 
@@ -195,7 +196,7 @@ def _run_parts(
 ) -> None:
     # whoever is free takes the next part: one whose core is taken from it leaves them to the others
     for _ in numba.prange(threads):
-        p = take_int(turn)
+        p = add_shared(turn, 0, 1)
         while p < parts:
             call(kernel, src_at, dst_at, program, tasks, load_int(bounds, p), load_int(bounds, p + 1), places, count)
-            p = take_int(turn)
+            p = add_shared(turn, 0, 1)

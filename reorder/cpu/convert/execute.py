@@ -15,10 +15,10 @@ from reorder.cpu.convert.kernels import SLOT_NBYTES
 from reorder.cpu.convert.steps import Recipe, steps_of
 from reorder.cpu.convert.tiles import Tile, cut, is_scattered
 from reorder.cpu.convert.walk import compile_tiles
-from reorder.cpu.execute import PreparedReorder
-from reorder.cpu.program import Record, points, split
+from reorder.cpu.execute import PreparedReorder, Split
+from reorder.cpu.program import Record, points
 from reorder.cpu.program import tile as split_up
-from reorder.cpu.threads import Shares, run
+from reorder.cpu.threads import run
 from reorder.cpu.walk import TILES, add_walker, kernel_at
 from reorder.nodes import NOWHERE, Box, Node
 from reorder.passes import widen
@@ -26,6 +26,7 @@ from reorder.passes import widen
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from reorder.cpu.pool import Job
     from reorder.nodes import Lookup
     from reorder.plan import ReorderPlan
 
@@ -91,14 +92,13 @@ class ConvertingReorder(PreparedReorder):
                 zeros += beyond
         if whole:
             self.kernels += ("tiles",)
-            parts.insert(0, _Tiles(self, whole, self._count(whole)))
+            parts.insert(0, _Tiles(self, whole))
         return parts + self._moves(zeros)
 
-    def _count(self, tiles: list[Tile]) -> int:
-        """Return how many parts tiles make."""
-        if self.plan.dst.dtype.is_packed and not all(_owns_bytes(tile) for tile in tiles):
-            return 1
-        return self._count_parts(sum(_size(tile) for tile in tiles) * max(self.plan.src.dtype.bits, self.plan.dst.dtype.bits) // 8)
+    def _split_tiles(self, records: list[Record], tiles: list[Tile]) -> Split:
+        """Return how threads share tiles."""
+        nbytes = sum(_size(tile) for tile in tiles) * max(self.plan.src.dtype.bits, self.plan.dst.dtype.bits) // 8
+        return self._split(records, nbytes, is_whole=self.plan.dst.dtype.is_packed and not all(_owns_bytes(tile) for tile in tiles))
 
 
 def _size(tile: Tile) -> int:
@@ -135,23 +135,22 @@ def _encode(recipe: Recipe, tiles: list[Tile], points: NDArray[np.int64] | None 
 class _Tiles:
     """Boxes of tiles, and how threads share them."""
 
-    def __init__(self, owner: ConvertingReorder, tiles: list[Tile], parts: int) -> None:
+    def __init__(self, owner: ConvertingReorder, tiles: list[Tile]) -> None:
         self._program, records = _encode(owner._recipe, tiles)  # noqa: SLF001 - of this module
-        self._tasks, self._bounds = split(records, parts)
-        self._shares = Shares(address_of(self._tasks), address_of(self._bounds), len(self._bounds) - 1, len(self._tasks), owner.threads)
+        self._own = owner._split_tiles(records, tiles)  # noqa: SLF001 - of this module
         self._origin = np.zeros((1, len(tiles[0].offsets)), np.int64)
         self._recipe = owner._recipe  # noqa: SLF001 - it owns what the steps point to
 
     @property
-    def direct(self) -> tuple[int, ...] | None:
-        """The compiled walker, and what it takes behind two addresses, where there is nothing to share."""
-        tasks, _, parts, total, _ = self._shares
-        return None if parts > 1 else (kernel_at(TILES), address_of(self._program), tasks, 0, total, address_of(self._origin), 1)
+    def direct(self) -> Job | None:
+        """What the pool runs, where nothing else is to decide."""
+        shares = self._own.shares
+        return None if shares.is_long else shares.job(kernel_at(TILES), address_of(self._program), (address_of(self._origin), 1))
 
     def run(self, src_at: int, dst_at: int, buffers: object) -> None:
         """Run the boxes on src and dst that start at two addresses."""
         starts = src_at, dst_at, address_of(self._program)
-        run(starts, self._shares, (address_of(self._origin), 1), TILES, (buffers, self))
+        run(starts, self._own.shares, (address_of(self._origin), 1), TILES, (buffers, self))
 
 
 class _Looked:
@@ -163,8 +162,7 @@ class _Looked:
         self._recipe = owner._recipe  # noqa: SLF001 - it owns what the steps point to
         # any point: elements are joined to wider ones only where all are whole
         self._program, records = _encode(self._recipe, tiles, np.ones((1, len(tiles[0].offsets)), np.int64))
-        self._tasks, self._bounds = split(records, 1)
-        self._shares = Shares(address_of(self._tasks), address_of(self._bounds), 1, len(self._tasks), 1)
+        self._own = Split(records, 1, 1, is_long=False)
         self._lookups = lookups
 
     def run(self, src_at: int, dst_at: int, buffers: object) -> None:
@@ -173,7 +171,7 @@ class _Looked:
         for places in points(self._lookups):
             data = np.ascontiguousarray(places[places[:, 0] != NOWHERE])
             if len(data):
-                run(starts, self._shares, (address_of(data), len(data)), TILES, (buffers, data, self))
+                run(starts, self._own.shares, (address_of(data), len(data)), TILES, (buffers, data, self))
 
 
 class _Padding:

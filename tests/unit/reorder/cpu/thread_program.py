@@ -1,6 +1,7 @@
 """A program that reorders on threads and in forked children; run by test_threads.py.
 
-Arguments: the scenario. Prints the thread layer. A child that dies or hangs, a wrong
+Arguments: the scenario, and the bytes from which on reorders run on numba's threads. Prints their
+layer. A child that dies or hangs, a wrong
 element and a dead thread all end it with a failure.
 """
 
@@ -163,6 +164,9 @@ def leave() -> None:
 
 if __name__ == "__main__":
     faulthandler.dump_traceback_later(3 * _PATIENCE, exit=True)
+    import reorder.cpu.execute
+
+    reorder.cpu.execute._LONG_NBYTES = int(sys.argv[2])  # noqa: SLF001 - so that small ones do too
     {function.__name__: function for function in (crowds, fork_first, fork_after, fork_meanwhile, fork_pool, leave)}[sys.argv[1]]()
     from reorder.cpu import layer_name
 

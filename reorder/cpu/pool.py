@@ -1,0 +1,257 @@
+"""Threads of our own that wait in compiled code: a job reaches them in less than a microsecond.
+
+The layers of numba wake their threads through a scheduler, which takes longer than many a reorder.
+A worker looks for jobs for a moment after each one, so that calls in a row find it
+awake; then it sleeps. Who calls works too, and waits only for workers that have begun: one that wakes
+late, or has lost its core, finds nothing left to do.
+
+All share a block of int64. A worker enters a job by exchanging the state that it saw, which has the
+number of the job, for one with a worker more: so it enters no other job than that, and none
+that is closed. What different threads write often stands in cache lines of its own. The parts of
+a job fall to as many groups as there are threads. Each thread begins with its own group, since its caches
+hold what that touched in the call before, and goes on with those of the others.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import threading
+from contextlib import suppress
+from functools import cache
+from queue import SimpleQueue
+from time import perf_counter
+from typing import Any, NamedTuple
+
+import numba
+import numpy as np
+from numba.core.compiler_lock import global_compiler_lock
+
+from reorder.buffers import address_of
+from reorder.cpu.intrinsics import add_shared, call, call_system, exchange_shared, load_int, load_shared, pause, store_int, store_shared
+from reorder.cpu.jit import compile_callback, inner
+
+__all__ = ["ADDRESS", "JOB_SIZE", "MAX_WORKERS", "Job", "forget", "has_workers", "run", "share"]
+
+
+class Job(NamedTuple):
+    """A table of what a walker takes behind src and dst, and how its tasks are shared.
+
+    These are the address of the walker, program, tasks, how many, places, how many; the bounds of the
+    parts, how many, for how many workers; and `ADDRESS`.
+    """
+
+    kernel: int
+    program: int
+    tasks: int
+    total: int
+    places: int
+    points: int
+    bounds: int
+    parts: int
+    workers: int
+    block: int
+
+
+JOB_SIZE = len(Job._fields)
+_KERNEL, _PROGRAM, _TASKS, _TOTAL, _PLACES, _COUNT, _BOUNDS, _PARTS, _WORKERS, _BLOCK = range(JOB_SIZE)
+
+# Words of the block, one line each, the third with the job, src and dst, and for how many workers; then what
+# lets a thread nap and how often one looks; and two for each thread: the next part of its group, and whether it sleeps.
+_BUSY, _STATE, _LEFT, _JOB, _LIMIT, _NAP, _YIELD, _LOOKS, _TURNS, _ASLEEP = 0, 8, 16, 24, 27, 32, 33, 34, 40, 48
+_EACH, _LINE_NBYTES = 16, 64
+MAX_WORKERS = 255
+
+# The state: workers inside, whether the job is open, and its number above that.
+_INSIDE, _OPEN, _NUMBER = (1 << 16) - 1, 1 << 16, 1 << 17
+
+# How long a worker looks for a job before it sleeps, and how many looks are timed to know how long one takes.
+_AWAKE_SECONDS, _TRIAL = 1e-4, 1000
+# How many looks until one lets others have the core, and how long one sleeps between looks in the end.
+_LOOKS_BETWEEN, _NAP_MICROSECONDS = 16, 20
+
+
+@inner
+def _take_parts(block: int, me: int) -> None:
+    """Run parts of the job until none is left, those of the own group first."""
+    job, src_at, dst_at = load_int(block, _JOB), load_int(block, _JOB + 1), load_int(block, _JOB + 2)
+    kernel, program, tasks, bounds = load_int(job, _KERNEL), load_int(job, _PROGRAM), load_int(job, _TASKS), load_int(job, _BOUNDS)
+    places, count, parts, groups = load_int(job, _PLACES), load_int(job, _COUNT), load_int(job, _PARTS), load_int(job, _WORKERS) + 1
+    for step in range(groups):
+        group = (me + step) % groups
+        turn = block + 8 * (_TURNS + _EACH * group)
+        first, last = group * parts // groups, (group + 1) * parts // groups
+        part = first + add_shared(turn, 0, 1)
+        while part < last:
+            call(kernel, src_at, dst_at, program, tasks, load_int(bounds, part), load_int(bounds, part + 1), places, count)
+            part = first + add_shared(turn, 0, 1)
+
+
+@inner
+def _relax(block: int, left: int) -> None:
+    """Rest between two looks; who is looked for may need this core, the more so the longer it takes."""
+    if left <= 0:
+        call_system(load_int(block, _NAP), _NAP_MICROSECONDS)
+    elif left % _LOOKS_BETWEEN:
+        pause()
+    else:
+        call_system(load_int(block, _YIELD), 0)
+
+
+@inner
+def share(src_at: int, dst_at: int, job: int) -> None:
+    """Run a job on this thread and its workers, or on this one alone if they are busy."""
+    block = load_int(job, _BLOCK)
+    workers = load_int(job, _WORKERS)
+    if workers == 0 or not exchange_shared(block, _BUSY, 0, 1):
+        call(
+            load_int(job, _KERNEL),
+            src_at,
+            dst_at,
+            load_int(job, _PROGRAM),
+            load_int(job, _TASKS),
+            0,
+            load_int(job, _TOTAL),
+            load_int(job, _PLACES),
+            load_int(job, _COUNT),
+        )
+        return
+    store_int(block, _JOB, job)
+    store_int(block, _JOB + 1, src_at)
+    store_int(block, _JOB + 2, dst_at)
+    store_int(block, _LIMIT, workers)
+    store_int(block, _LEFT, 0)
+    for group in range(workers + 1):
+        store_int(block, _TURNS + _EACH * group, 0)
+    store_shared(block, _STATE, (load_int(block, _STATE) // _NUMBER + 1) * _NUMBER + _OPEN)
+    _take_parts(block, 0)
+    inside = add_shared(block, _STATE, -_OPEN) & _INSIDE
+    left = load_int(block, _LOOKS)
+    while load_shared(block, _LEFT) < inside:
+        left -= 1
+        _relax(block, left)
+    store_shared(block, _BUSY, 0)
+
+
+@inner
+def has_workers(job: int) -> bool:
+    """Whether all workers that a job may have are awake."""
+    block = load_int(job, _BLOCK)
+    asleep = 0
+    for k in range(1, load_int(job, _WORKERS) + 1):
+        asleep += load_int(block, _ASLEEP + _EACH * k)
+    return asleep == 0
+
+
+def _serve(block: int, me: int, looks: int) -> int:
+    """Help with jobs until so many looks in a row find none; then say that this thread sleeps."""
+    done = -1
+    left = looks
+    while left > 0:
+        left -= 1
+        state = load_shared(block, _STATE)
+        if state & _OPEN and state // _NUMBER != done and me <= load_int(block, _LIMIT):
+            if exchange_shared(block, _STATE, state, state + 1):
+                done = state // _NUMBER
+                _take_parts(block, me)
+                add_shared(block, _LEFT, 1)
+                left = looks
+        else:
+            _relax(block, left)
+    store_shared(block, _ASLEEP + _EACH * me, 1)
+    return 0
+
+
+def _share(src_at: int, dst_at: int, job: int) -> int:
+    share(src_at, dst_at, job)
+    return 0
+
+
+@cache
+def _compiled(function: Any, name: str) -> Any:
+    """Return a function of three numbers as C calls it, and what owns its code."""
+    with global_compiler_lock:
+        compiled = compile_callback(function, numba.int64(*[numba.int64] * 3), name)
+    return ctypes.CFUNCTYPE(ctypes.c_int64, *[ctypes.c_int64] * 3)(compiled.address), compiled
+
+
+class _Pool:
+    """The workers of this process."""
+
+    # what each sleeps on; a surplus entry makes it look once more, so that any number may be put there
+    bells: tuple[SimpleQueue[None], ...] = ()
+    starting = threading.Lock()
+
+
+def _make_block() -> Any:
+    """Return the block, whose memory is never freed: workers look at it until the process is gone."""
+    words = _ASLEEP + _EACH * (MAX_WORKERS + 1)
+    room = np.zeros(words + _LINE_NBYTES // 8, np.int64)
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(room))
+    block = (ctypes.c_int64 * words).from_address(-(-address_of(room) // _LINE_NBYTES) * _LINE_NBYTES)
+    _reset(block)
+    return block
+
+
+def _reset(block: Any) -> None:
+    looks = block[_LOOKS]
+    ctypes.memset(block, 0, ctypes.sizeof(block))
+    block[_LOOKS] = looks
+    # what lets others have the core; on Windows one function has to do
+    system: Any = getattr(ctypes, "WinDLL", ctypes.CDLL)("kernel32" if os.name == "nt" else None)
+    for word, name in ((_YIELD, "sched_yield"), (_NAP, "usleep")):
+        function = getattr(system, "SwitchToThread" if os.name == "nt" else name)
+        block[word] = ctypes.cast(function, ctypes.c_void_p).value or 0
+    for k in range(1, MAX_WORKERS + 1):
+        block[_ASLEEP + _EACH * k] = 1  # or not there yet
+
+
+_block = _make_block()
+ADDRESS: int = ctypes.addressof(_block)
+
+
+def run(src_at: int, dst_at: int, job: Job) -> None:
+    """Run a job; its workers are started and woken if need be."""
+    if job.workers:
+        _wake(job.workers)
+    table = (ctypes.c_int64 * JOB_SIZE)(*job)
+    call_it, _ = _compiled(_share, "thread pool: job")
+    call_it(src_at, dst_at, ctypes.addressof(table))
+
+
+def _wake(workers: int) -> None:
+    """Start and wake so many workers, as far as there are threads to have."""
+    if len(_Pool.bells) < workers and _Pool.starting.acquire(blocking=False):
+        try:
+            _start(workers)
+        finally:
+            _Pool.starting.release()
+    for k, bell in enumerate(_Pool.bells[:workers], start=1):
+        if _block[_ASLEEP + _EACH * k]:
+            _block[_ASLEEP + _EACH * k] = 0
+            bell.put(None)
+
+
+def _start(workers: int) -> None:
+    serve, _ = _compiled(_serve, "thread pool: worker")
+    if not _block[_LOOKS]:
+        start = perf_counter()
+        serve(ADDRESS, 0, _TRIAL)
+        _block[_LOOKS] = max(1, int(_TRIAL * _AWAKE_SECONDS / max(perf_counter() - start, 1e-9)))
+    with suppress(RuntimeError):  # the interpreter shuts down, or the system gives no thread: less help
+        while len(_Pool.bells) < min(workers, MAX_WORKERS):
+            bell: SimpleQueue[None] = SimpleQueue()
+            threading.Thread(target=_help, args=(serve, len(_Pool.bells) + 1, bell), name="reorder", daemon=True).start()
+            _Pool.bells += (bell,)
+
+
+def _help(serve: Any, me: int, bell: SimpleQueue[None]) -> None:
+    while True:
+        bell.get()
+        serve(ADDRESS, me, _block[_LOOKS])
+
+
+def forget() -> None:
+    """Begin anew in a forked child, which has no workers."""
+    _Pool.bells, _Pool.starting = (), threading.Lock()
+    _reset(_block)

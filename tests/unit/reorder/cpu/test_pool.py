@@ -1,0 +1,97 @@
+"""Every part of a job runs once, whoever is awake, and whoever calls."""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+import time
+from typing import Any
+
+import numba
+import numpy as np
+import pytest
+
+from reorder.buffers import address_of
+from reorder.cpu import pool
+from reorder.cpu.intrinsics import ARGUMENTS, add_shared
+from reorder.cpu.jit import compile_callback
+
+
+def count_tasks(_src_at: int, dst_at: int, _program: int, _tasks: int, begin: int, end: int, _places: int, points: int) -> None:
+    """Add one to the counter of each task, as a walker that does nothing else."""
+    for task in range(begin, end):
+        for _ in range(points):
+            add_shared(dst_at, task, 1)
+
+
+@pytest.fixture(scope="module")
+def walker() -> Any:
+    """Return the compiled counter."""
+    return compile_callback(count_tasks, numba.void(*[numba.int64] * ARGUMENTS), "counter")
+
+
+class Counted:
+    """A job of so many tasks in so many parts, and what became of it."""
+
+    def __init__(self, walker: Any, tasks: int, parts: int, workers: int, points: int = 1) -> None:
+        self.counts = np.zeros(tasks, np.int64)
+        self._bounds = np.linspace(0, tasks, parts + 1).astype(np.int64)
+        self._job = pool.Job(walker.address, 0, 0, tasks, 0, points, address_of(self._bounds), parts, workers, pool.ADDRESS)
+
+    def run(self) -> None:
+        """Run it once."""
+        pool.run(0, address_of(self.counts), self._job)
+
+
+@pytest.mark.parametrize("workers", [0, 1, 2, 7, 40])
+@pytest.mark.parametrize("parts", [1, 2, 3, 8, 100])
+def test_every_part_runs_once(walker: Any, parts: int, workers: int) -> None:
+    job = Counted(walker, 200, parts, workers)
+    for number in range(1, 30):
+        job.run()
+        assert (job.counts == number).all()
+
+
+def test_workers_that_slept_help_again(walker: Any) -> None:
+    job = Counted(walker, 100, 10, 3)
+    for number in range(1, 6):
+        job.run()
+        time.sleep(0.01)
+        assert (job.counts == number).all()
+
+
+def test_callers_at_once_get_what_they_asked_for(walker: Any) -> None:
+    jobs = [Counted(walker, 64, 16, 1 + k, points=20) for k in range(6)]
+
+    def work(job: Counted) -> None:
+        for _ in range(300):
+            job.run()
+
+    threads = [threading.Thread(target=work, args=(job,)) for job in jobs]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert all((job.counts == 300 * 20).all() for job in jobs)
+
+
+def test_more_workers_than_a_system_has_cores_do_no_harm(walker: Any) -> None:
+    job = Counted(walker, 1000, 300, pool.MAX_WORKERS)
+    for number in range(1, 4):
+        job.run()
+        assert (job.counts == number).all()
+
+
+def test_parts_run_on_the_caller_and_on_a_worker() -> None:
+    seen = []
+
+    def walk(*numbers: int) -> None:
+        seen.append((threading.get_ident(), numbers[4]))
+        time.sleep(1e-3)
+
+    callback = ctypes.CFUNCTYPE(None, *[ctypes.c_int64] * ARGUMENTS)(walk)
+    bounds = np.arange(21, dtype=np.int64)
+    address = ctypes.cast(callback, ctypes.c_void_p).value or 0
+    pool.run(0, 0, pool.Job(address, 0, 0, 20, 0, 1, address_of(bounds), 20, 1, pool.ADDRESS))
+    assert sorted(begin for _, begin in seen) == list(range(20))
+    assert len({who for who, _ in seen}) == 2
