@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from memdesc import MemoryDesc
     from reorder.bench.cases import Case
 
+_PAGE = 4096
+
 __all__ = ["Peer", "memcpy", "numpy_peer", "torch_peer"]
 
 
@@ -40,28 +42,30 @@ def memcpy(src: NDArray[np.uint8], dst: NDArray[np.uint8], threads: int) -> Peer
     nbytes = min(src.nbytes, dst.nbytes)
     if threads == 1:
         return Peer("memcpy", lambda: ctypes.memmove(dst.ctypes.data, src.ctypes.data, nbytes))
-    share = -(-nbytes // threads // 4096) * 4096
-    copy, to, fro = _copy_parts(), dst.ctypes.data, src.ctypes.data
-    return Peer("memcpy", lambda: copy(to, fro, nbytes, share, threads))
+    from reorder.cpu import pool  # noqa: PLC0415 - numba is slow to load, and the command line shall not wait for it
+
+    pages = -(-nbytes // _PAGE)
+    bounds = np.array([pages * part // threads for part in range(threads + 1)], np.int64)
+    job = pool.Job(_copier().address, nbytes, 0, pages, 0, 1, bounds.ctypes.data, threads, threads - 1, pool.ADDRESS)
+    to, fro = dst.ctypes.data, src.ctypes.data
+    return Peer("memcpy", lambda: pool.run(fro, to, job), owner=bounds)
 
 
 @cache
-def _copy_parts() -> Any:
-    import numba  # noqa: PLC0415 - slow to load, and the command line shall not wait for it
+def _copier() -> Any:
+    """Return what the thread pool runs to copy some of so many bytes, page by page."""
+    import numba  # noqa: PLC0415 - see above
 
     copy = ctypes.CDLL(None).memcpy
     copy.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t]
     copy.restype = None
 
-    @numba.njit(parallel=True, nogil=True)  # type: ignore[untyped-decorator] # numba ships no types
-    def copy_parts(dst: int, src: int, nbytes: int, share: int, parts: int) -> None:
-        for part in numba.prange(parts):
-            start = np.int64(part) * share
-            if start < nbytes:
-                copy(dst + start, src + start, min(share, nbytes - start))
+    @numba.cfunc(numba.void(*[numba.int64] * 8))  # type: ignore[untyped-decorator] # numba ships no types
+    def copy_pages(src: int, dst: int, nbytes: int, _tasks: int, begin: int, end: int, _places: int, _points: int) -> None:
+        start = begin * _PAGE
+        copy(dst + start, src + start, min((end - begin) * _PAGE, nbytes - start))
 
-    copy_parts(0, 0, 0, 1, 1)
-    return copy_parts
+    return copy_pages
 
 
 def numpy_peer(case: Case, src: NDArray[np.uint8], dst: NDArray[np.uint8]) -> Peer | None:

@@ -24,7 +24,7 @@ __all__ = [
     "ARGUMENTS",
     "add_shared",
     "call",
-    "call_system",
+    "call_c",
     "counters",
     "exchange_shared",
     "finish",
@@ -170,16 +170,15 @@ def pause(_context: Any) -> tuple[Signature, Any]:
 
 
 @intrinsic  # type: ignore[untyped-decorator] # numba ships no types
-def call_system(_context: Any, address: Any, number: Any) -> tuple[Signature, Any]:
-    """Call the system's function at an address with an unsigned int, which it may ignore."""
+def call_c(_context: Any, address: Any, first: Any, second: Any) -> tuple[Signature, Any]:
+    """Call a C function at an address with integers or addresses, of which it takes as many as it has."""
 
     def build(context: Any, builder: Any, _signature: Any, args: Any) -> Any:
-        bits = ir.IntType(32)
-        kind = ir.FunctionType(bits, [bits])
-        builder.call(builder.inttoptr(args[0], kind.as_pointer()), [builder.trunc(args[1], bits)])
+        kind = ir.FunctionType(ir.VoidType(), [I64, I64])
+        builder.call(builder.inttoptr(args[0], kind.as_pointer()), args[1:])
         return context.get_dummy_value()
 
-    return types.void(types.int64, types.int64), build
+    return types.void(types.int64, types.int64, types.int64), build
 
 
 @intrinsic  # type: ignore[untyped-decorator] # numba ships no types

@@ -2,14 +2,14 @@
 
 The layers of numba wake their threads through a scheduler, which takes longer than many a reorder.
 A worker looks for jobs for a moment after each one, so that calls in a row find it
-awake; then it sleeps. Who calls works too, and waits only for workers that have begun: one that wakes
-late, or has lost its core, finds nothing left to do.
+awake; then it sleeps, in compiled code too, since waking up must not wait for the GIL. Who calls works as well, and
+waits only for workers that have begun: one that wakes late, or has lost its core, finds nothing left to do.
 
 All share a block of int64. A worker enters a job by exchanging the state that it saw, which has the
 number of the job, for one with a worker more: so it enters no other job than that, and none
 that is closed. What different threads write often stands in cache lines of its own. The parts of
 a job fall to as many groups as there are threads. Each thread begins with its own group, since its caches
-hold what that touched in the call before, and goes on with those of the others.
+hold what that touched in the call before, and goes on with those of the others. Whoever enters wakes two others.
 """
 
 from __future__ import annotations
@@ -19,7 +19,6 @@ import os
 import threading
 from contextlib import suppress
 from functools import cache
-from queue import SimpleQueue
 from time import perf_counter
 from typing import Any, NamedTuple
 
@@ -28,7 +27,7 @@ import numpy as np
 from numba.core.compiler_lock import global_compiler_lock
 
 from reorder.buffers import address_of
-from reorder.cpu.intrinsics import add_shared, call, call_system, exchange_shared, load_int, load_shared, pause, store_int, store_shared
+from reorder.cpu.intrinsics import add_shared, call, call_c, exchange_shared, load_int, load_shared, pause, store_int, store_shared
 from reorder.cpu.jit import compile_callback, inner
 
 __all__ = ["ADDRESS", "JOB_SIZE", "MAX_WORKERS", "Job", "forget", "has_workers", "run", "share"]
@@ -56,11 +55,15 @@ class Job(NamedTuple):
 JOB_SIZE = len(Job._fields)
 _KERNEL, _PROGRAM, _TASKS, _TOTAL, _PLACES, _COUNT, _BOUNDS, _PARTS, _WORKERS, _BLOCK = range(JOB_SIZE)
 
-# Words of the block, one line each, the third with the job, src and dst, and for how many workers; then what
-# lets a thread nap and how often one looks; and two for each thread: the next part of its group, and whether it sleeps.
-_BUSY, _STATE, _LEFT, _JOB, _LIMIT, _NAP, _YIELD, _LOOKS, _TURNS, _ASLEEP = 0, 8, 16, 24, 27, 32, 33, 34, 40, 48
+# Words of the block: whether a caller has it; the state; how many workers have left; the job, src, dst, and for how many
+# workers; how many there are, how often they look, and functions of the system; for each thread the
+# next part of its group, whether it sleeps, and the lock that it sleeps on.
+_BUSY, _STATE, _LEFT, _JOB, _LIMIT, _THERE, _LOOKS, _SYSTEM, _TURNS, _ASLEEP, _LOCK = 0, 8, 16, 24, 27, 32, 33, 34, 40, 48, 49
 _EACH, _LINE_NBYTES = 16, 64
 MAX_WORKERS = 255
+
+# The functions of the system; a lock is one of Python's.
+_YIELD, _NAP, _ACQUIRE, _RELEASE = range(_SYSTEM, _SYSTEM + 4)
 
 # The state: workers inside, whether the job is open, and its number above that.
 _INSIDE, _OPEN, _NUMBER = (1 << 16) - 1, 1 << 16, 1 << 17
@@ -73,7 +76,10 @@ _LOOKS_BETWEEN, _NAP_MICROSECONDS = 16, 20
 
 @inner
 def _take_parts(block: int, me: int) -> None:
-    """Run parts of the job until none is left, those of the own group first."""
+    """Wake two others, and run parts of the job until none is left, those of the own group first."""
+    for k in range(2 * me + 1, min(2 * me + 2, load_int(block, _LIMIT)) + 1):
+        if load_int(block, _ASLEEP + _EACH * k) and exchange_shared(block, _ASLEEP + _EACH * k, 1, 0):
+            call_c(load_int(block, _RELEASE), load_int(block, _LOCK + _EACH * k), 0)
     job, src_at, dst_at = load_int(block, _JOB), load_int(block, _JOB + 1), load_int(block, _JOB + 2)
     kernel, program, tasks, bounds = load_int(job, _KERNEL), load_int(job, _PROGRAM), load_int(job, _TASKS), load_int(job, _BOUNDS)
     places, count, parts, groups = load_int(job, _PLACES), load_int(job, _COUNT), load_int(job, _PARTS), load_int(job, _WORKERS) + 1
@@ -91,11 +97,11 @@ def _take_parts(block: int, me: int) -> None:
 def _relax(block: int, left: int) -> None:
     """Rest between two looks; who is looked for may need this core, the more so the longer it takes."""
     if left <= 0:
-        call_system(load_int(block, _NAP), _NAP_MICROSECONDS)
+        call_c(load_int(block, _NAP), _NAP_MICROSECONDS, 0)
     elif left % _LOOKS_BETWEEN:
         pause()
     else:
-        call_system(load_int(block, _YIELD), 0)
+        call_c(load_int(block, _YIELD), 0, 0)
 
 
 @inner
@@ -135,19 +141,15 @@ def share(src_at: int, dst_at: int, job: int) -> None:
 
 @inner
 def has_workers(job: int) -> bool:
-    """Whether all workers that a job may have are awake."""
-    block = load_int(job, _BLOCK)
-    asleep = 0
-    for k in range(1, load_int(job, _WORKERS) + 1):
-        asleep += load_int(block, _ASLEEP + _EACH * k)
-    return asleep == 0
+    """Whether all workers that a job may have were started."""
+    return bool(load_int(load_int(job, _BLOCK), _THERE) >= load_int(job, _WORKERS))
 
 
 def _serve(block: int, me: int, looks: int) -> int:
-    """Help with jobs until so many looks in a row find none; then say that this thread sleeps."""
+    """Help with jobs, and sleep where so many looks in a row found none; as worker 0 return then."""
     done = -1
     left = looks
-    while left > 0:
+    while True:
         left -= 1
         state = load_shared(block, _STATE)
         if state & _OPEN and state // _NUMBER != done and me <= load_int(block, _LIMIT):
@@ -156,10 +158,14 @@ def _serve(block: int, me: int, looks: int) -> int:
                 _take_parts(block, me)
                 add_shared(block, _LEFT, 1)
                 left = looks
-        else:
+        elif left > 0:
             _relax(block, left)
-    store_shared(block, _ASLEEP + _EACH * me, 1)
-    return 0
+        elif me == 0:
+            return 0
+        else:
+            store_shared(block, _ASLEEP + _EACH * me, 1)
+            call_c(load_int(block, _ACQUIRE), load_int(block, _LOCK + _EACH * me), 1)
+            left = looks
 
 
 def _share(src_at: int, dst_at: int, job: int) -> int:
@@ -175,61 +181,44 @@ def _compiled(function: Any, name: str) -> Any:
     return ctypes.CFUNCTYPE(ctypes.c_int64, *[ctypes.c_int64] * 3)(compiled.address), compiled
 
 
-class _Pool:
-    """The workers of this process."""
-
-    # what each sleeps on; a surplus entry makes it look once more, so that any number may be put there
-    bells: tuple[SimpleQueue[None], ...] = ()
-    starting = threading.Lock()
-
-
 def _make_block() -> Any:
     """Return the block, whose memory is never freed: workers look at it until the process is gone."""
-    words = _ASLEEP + _EACH * (MAX_WORKERS + 1)
+    words = _TURNS + _EACH * (MAX_WORKERS + 1)
     room = np.zeros(words + _LINE_NBYTES // 8, np.int64)
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(room))
     block = (ctypes.c_int64 * words).from_address(-(-address_of(room) // _LINE_NBYTES) * _LINE_NBYTES)
-    _reset(block)
+    python = ctypes.pythonapi
+    if os.name == "nt":
+        yields = naps = getattr(ctypes, "WinDLL")("kernel32").SwitchToThread  # noqa: B009 - elsewhere there is none
+    else:
+        yields, naps = ctypes.CDLL(None).sched_yield, ctypes.CDLL(None).usleep
+    block[_YIELD : _RELEASE + 1] = [_at(own) for own in (yields, naps, python.PyThread_acquire_lock, python.PyThread_release_lock)]
     return block
 
 
-def _reset(block: Any) -> None:
-    looks = block[_LOOKS]
-    ctypes.memset(block, 0, ctypes.sizeof(block))
-    block[_LOOKS] = looks
-    # what lets others have the core; on Windows one function has to do
-    system: Any = getattr(ctypes, "WinDLL", ctypes.CDLL)("kernel32" if os.name == "nt" else None)
-    for word, name in ((_YIELD, "sched_yield"), (_NAP, "usleep")):
-        function = getattr(system, "SwitchToThread" if os.name == "nt" else name)
-        block[word] = ctypes.cast(function, ctypes.c_void_p).value or 0
-    for k in range(1, MAX_WORKERS + 1):
-        block[_ASLEEP + _EACH * k] = 1  # or not there yet
+def _at(function: Any) -> int:
+    return ctypes.cast(function, ctypes.c_void_p).value or 0
 
 
 _block = _make_block()
 ADDRESS: int = ctypes.addressof(_block)
 
 
+class _State:
+    # whether somebody starts workers
+    starting = threading.Lock()
+
+
 def run(src_at: int, dst_at: int, job: Job) -> None:
-    """Run a job; its workers are started and woken if need be."""
-    if job.workers:
-        _wake(job.workers)
+    """Run a job; its workers are started if need be."""
+    if job.workers > _block[_THERE] and _State.starting.acquire(blocking=False):
+        try:
+            _start(min(job.workers, MAX_WORKERS))
+        finally:
+            _State.starting.release()
     table = (ctypes.c_int64 * JOB_SIZE)(*job)
     call_it, _ = _compiled(_share, "thread pool: job")
     call_it(src_at, dst_at, ctypes.addressof(table))
-
-
-def _wake(workers: int) -> None:
-    """Start and wake so many workers, as far as there are threads to have."""
-    if len(_Pool.bells) < workers and _Pool.starting.acquire(blocking=False):
-        try:
-            _start(workers)
-        finally:
-            _Pool.starting.release()
-    for k, bell in enumerate(_Pool.bells[:workers], start=1):
-        if _block[_ASLEEP + _EACH * k]:
-            _block[_ASLEEP + _EACH * k] = 0
-            bell.put(None)
 
 
 def _start(workers: int) -> None:
@@ -238,20 +227,21 @@ def _start(workers: int) -> None:
         start = perf_counter()
         serve(ADDRESS, 0, _TRIAL)
         _block[_LOOKS] = max(1, int(_TRIAL * _AWAKE_SECONDS / max(perf_counter() - start, 1e-9)))
+    make = ctypes.pythonapi.PyThread_allocate_lock
+    make.restype = ctypes.c_void_p
     with suppress(RuntimeError):  # the interpreter shuts down, or the system gives no thread: less help
-        while len(_Pool.bells) < min(workers, MAX_WORKERS):
-            bell: SimpleQueue[None] = SimpleQueue()
-            threading.Thread(target=_help, args=(serve, len(_Pool.bells) + 1, bell), name="reorder", daemon=True).start()
-            _Pool.bells += (bell,)
-
-
-def _help(serve: Any, me: int, bell: SimpleQueue[None]) -> None:
-    while True:
-        bell.get()
-        serve(ADDRESS, me, _block[_LOOKS])
+        while _block[_THERE] < workers:
+            me = _block[_THERE] + 1
+            lock = make()
+            ctypes.pythonapi.PyThread_acquire_lock(ctypes.c_void_p(lock), 1)
+            _block[_LOCK + _EACH * me] = lock
+            threading.Thread(target=serve, args=(ADDRESS, me, _block[_LOOKS]), name="reorder", daemon=True).start()
+            _block[_THERE] = me
 
 
 def forget() -> None:
     """Begin anew in a forked child, which has no workers."""
-    _Pool.bells, _Pool.starting = (), threading.Lock()
-    _reset(_block)
+    _State.starting = threading.Lock()
+    _block[_BUSY] = _block[_STATE] = _block[_LIMIT] = _block[_THERE] = 0
+    for k in range(MAX_WORKERS + 1):
+        _block[_ASLEEP + _EACH * k] = 0
