@@ -48,7 +48,7 @@ def memcpy(src: NDArray[np.uint8], dst: NDArray[np.uint8], threads: int) -> Peer
     bounds = np.array([pages * part // threads for part in range(threads + 1)], np.int64)
     job = pool.Job(_copier().address, nbytes, 0, pages, 0, 1, bounds.ctypes.data, threads, threads - 1, pool.ADDRESS)
     to, fro = dst.ctypes.data, src.ctypes.data
-    return Peer("memcpy", lambda: pool.run(fro, to, job), owner=bounds)
+    return Peer("memcpy", lambda: pool.run(fro, to, job), owner=(bounds, src, dst))
 
 
 @cache
