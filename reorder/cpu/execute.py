@@ -135,7 +135,7 @@ class PreparedReorder:
         if apart < self._src.min_nbytes and -apart < self._dst.min_nbytes:
             check_disjoint(source, self.plan.src, target, self.plan.dst)
         for part in self._parts:
-            part.run(src_at, dst_at, (source, target))
+            part.run(src_at, dst_at)
         if self.plan.dst.extra is not None:
             compensate(target.reshape(-1).view(np.uint8), self.plan.dst)
 
@@ -171,19 +171,19 @@ class _Part:
             return None
         return self._shares.job(kernel_at(self._bits), self._program, _AT_ORIGIN)
 
-    def run(self, src_at: int, dst_at: int, buffers: object) -> None:
-        """Run the boxes on src and dst that start at two addresses, and live as long as their buffers."""
+    def run(self, src_at: int, dst_at: int) -> None:
+        """Run the boxes on src and dst that start at two addresses."""
         starts = src_at, dst_at, self._program
         if not self.lookups:
             key = -self._bits if self._streams and not dst_at % _LINE_NBYTES else self._bits
-            run(starts, self._shares, _AT_ORIGIN, key, (buffers, self))
+            run(starts, self._shares, _AT_ORIGIN, key)
             return
         for places in points(self.lookups):
-            self.run_at(src_at, dst_at, places, buffers)
+            self.run_at(src_at, dst_at, places)
 
-    def run_at(self, src_at: int, dst_at: int, places: NDArray[np.int64], buffers: object) -> None:
+    def run_at(self, src_at: int, dst_at: int, places: NDArray[np.int64]) -> None:
         """Run the boxes at many points."""
-        run((src_at, dst_at, self._program), self._shares, (address_of(places), len(places)), self._bits, (buffers, places, self))
+        run((src_at, dst_at, self._program), self._shares, (address_of(places), len(places)), self._bits)
 
 
 @cache

@@ -83,7 +83,7 @@ class Shares(NamedTuple):
         return Job(kernel, program, self.tasks, self.total, *places, self.bounds, self.parts, workers, pool.ADDRESS)
 
 
-def run(starts: tuple[int, int, int], shares: Shares, places: tuple[int, int], bits: int, alive: object) -> None:
+def run(starts: tuple[int, int, int], shares: Shares, places: tuple[int, int], bits: int) -> None:
     """Run a program, its parts all at once where that is safe.
 
     Parameters
@@ -96,12 +96,14 @@ def run(starts: tuple[int, int, int], shares: Shares, places: tuple[int, int], b
         Address of the points, and their number.
     bits : int
         Width of an element.
-    alive : object
-        What owns the memory at all these addresses.
     """
     src_at, dst_at, program = starts
     is_shared = shares.is_long and min(shares.parts, shares.threads) > 1
-    if is_shared and layer_name() in {"tbb", "omp"} and not _busy.locked():
+    if not is_shared or layer_name() not in {"tbb", "omp"}:
+        pool.run(src_at, dst_at, shares.job(kernel_at(bits), program, places))
+    elif _busy.locked():
+        pool.run(src_at, dst_at, shares.job(kernel_at(bits), program, places)._replace(workers=0))
+    else:
         me = threading.get_ident()
         with _busy:
             _State.owner = me
@@ -110,9 +112,6 @@ def run(starts: tuple[int, int, int], shares: Shares, places: tuple[int, int], b
                 walk_parallel(src_at, dst_at, program, shares.tasks, shares.bounds, shares.parts, *places, bits, shares.threads)
             finally:
                 _State.owner = None
-    else:
-        pool.run(src_at, dst_at, shares.job(kernel_at(bits), program, places))
-    del alive
 
 
 def _start(me: int) -> str:

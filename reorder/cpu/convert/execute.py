@@ -147,10 +147,10 @@ class _Tiles:
         shares = self._own.shares
         return None if shares.is_long else shares.job(kernel_at(TILES), address_of(self._program), (address_of(self._origin), 1))
 
-    def run(self, src_at: int, dst_at: int, buffers: object) -> None:
+    def run(self, src_at: int, dst_at: int) -> None:
         """Run the boxes on src and dst that start at two addresses."""
         starts = src_at, dst_at, address_of(self._program)
-        run(starts, self._own.shares, (address_of(self._origin), 1), TILES, (buffers, self))
+        run(starts, self._own.shares, (address_of(self._origin), 1), TILES)
 
 
 class _Looked:
@@ -165,13 +165,13 @@ class _Looked:
         self._own = Split(records, 1, 1, is_long=False)
         self._lookups = lookups
 
-    def run(self, src_at: int, dst_at: int, buffers: object) -> None:
+    def run(self, src_at: int, dst_at: int) -> None:
         """Run the boxes at every point that has data."""
         starts = src_at, dst_at, address_of(self._program)
         for places in points(self._lookups):
             data = np.ascontiguousarray(places[places[:, 0] != NOWHERE])
             if len(data):
-                run(starts, self._own.shares, (address_of(data), len(data)), TILES, (buffers, data, self))
+                run(starts, self._own.shares, (address_of(data), len(data)), TILES)
 
 
 class _Padding:
@@ -184,9 +184,9 @@ class _Padding:
         self._lookups = box.lookups
         self._zeros = owner._part(split_up((Box((0, box.offsets[1]), nodes),)), owner.plan.dst.dtype.bits, ())  # noqa: SLF001 - of this module
 
-    def run(self, src_at: int, dst_at: int, buffers: object) -> None:
+    def run(self, src_at: int, dst_at: int) -> None:
         """Write the zeros."""
         for places in points(self._lookups):
             padding = np.ascontiguousarray(places[places[:, 0] == NOWHERE][:, :2])
             if len(padding):
-                self._zeros.run_at(src_at, dst_at, padding, buffers)
+                self._zeros.run_at(src_at, dst_at, padding)
