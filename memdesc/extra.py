@@ -71,6 +71,12 @@ class Extra:
         flags |= _ADJUST if self.scale_adjust != 1 else 0
         return flags | (_ASYMMETRIC if self.asymmetric_mask is not None else 0)
 
+    @property
+    def masks(self) -> dict[str, int]:
+        """The masks that are given, by the name of the compensation, in the order in which these lie behind the elements."""
+        masks = {"s8s8": self.s8s8_mask, "asymmetric": self.asymmetric_mask}
+        return {name: mask for name, mask in masks.items() if mask is not None}
+
     def spans(self, nbytes: int, padded_dims: tuple[int, ...]) -> dict[str, tuple[int, tuple[int, ...]]]:
         """Return where each compensation lies: its first byte, and its shape.
 
@@ -83,11 +89,10 @@ class Extra:
         """
         found = {}
         at = -(-nbytes // _ALIGNMENT) * _ALIGNMENT
-        for name, mask in (("s8s8", self.s8s8_mask), ("asymmetric", self.asymmetric_mask)):
-            if mask is not None:
-                shape = tuple(size for dim, size in enumerate(padded_dims) if mask >> dim & 1)
-                found[name] = at, shape
-                at += _ALIGNMENT * prod(shape)
+        for name, mask in self.masks.items():
+            shape = tuple(size for dim, size in enumerate(padded_dims) if mask >> dim & 1)
+            found[name] = at, shape
+            at += _ALIGNMENT * prod(shape)
         return found
 
     def nbytes(self, nbytes: int, padded_dims: tuple[int, ...]) -> int:

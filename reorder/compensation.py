@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from memdesc import MemoryDesc
 
-__all__ = ["compensate", "compensation"]
+__all__ = ["compensate", "compensation", "is_array_of_blocks"]
 
 # what the sum of the weights is multiplied with
 _FACTORS = {"s8s8": -128, "asymmetric": -1}
@@ -28,30 +28,34 @@ def compensation(data: NDArray[np.uint8], desc: MemoryDesc) -> dict[str, NDArray
     return found
 
 
-def compensate(data: NDArray[np.uint8], desc: MemoryDesc) -> None:
+def compensate(data: NDArray[np.uint8], desc: MemoryDesc, sums: dict[int, NDArray[np.int32]] | None = None) -> None:
     """Write the compensation of the elements that flat bytes hold: -128 times their sum, or minus it.
 
     The sums are over all dims that a mask does not name, of the stored int8 values; where a
-    dim of the mask is padded they are 0.
+    dim of the mask is padded they are 0. A backend that has them by mask gives them.
     """
     extra = desc.extra
     if extra is None or not desc.nelems:
         return
-    masks = {"s8s8": extra.s8s8_mask, "asymmetric": extra.asymmetric_mask}
-    sums: dict[int, NDArray[np.int32]] = {}
+    known = {} if sums is None else sums
     for name, target in compensation(data, desc).items():
-        mask = masks[name] or 0
-        if mask not in sums:
-            sums[mask] = _sums(data.view(np.int8), desc, mask)
-        target[...] = sums[mask] * np.int32(_FACTORS[name])
+        mask = extra.masks[name]
+        if mask not in known:
+            known[mask] = _sums(data.view(np.int8), desc, mask)
+        np.multiply(known[mask], np.int32(_FACTORS[name]), out=target)
+
+
+def is_array_of_blocks(desc: MemoryDesc) -> bool:
+    """Whether all padded indices have elements: not so in a view that ends inside of a block."""
+    layout = desc.layout
+    return not any(axis.padded % layout.outer(k).step for k, axis in enumerate(layout.axes))
 
 
 def _sums(values: NDArray[np.int8], desc: MemoryDesc, mask: int) -> NDArray[np.int32]:
     """Return the sums over the dims that are not in a mask, over padded indices of those that are."""
     kept = [dim for dim in range(desc.ndims) if mask >> dim & 1]
     layout = desc.layout
-    if any(axis.padded % layout.outer(k).step for k, axis in enumerate(layout.axes)):
-        # a view that ends inside of a block is no array of blocks
+    if not is_array_of_blocks(desc):
         summed = _logical(values, desc).sum(axis=tuple(dim for dim in range(desc.ndims) if dim not in kept), dtype=np.int32)
         padded = np.zeros([desc.padded_dims[dim] for dim in kept], np.int32)
         padded[tuple(slice(desc.dims[dim]) for dim in kept)] = summed

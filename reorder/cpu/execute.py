@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from reorder.buffers import BufferCheck, address_of, check_disjoint
-from reorder.compensation import compensate
+from reorder.compensation import compensate, is_array_of_blocks
 from reorder.cpu.choose import KERNELS, LINE_BITS, choose
 from reorder.cpu.program import encode, fills_lines, points, split, tile
+from reorder.cpu.sums import Sums
 from reorder.cpu.threads import Shares, count_threads, run
 from reorder.cpu.walk import enter, kernel_at
 from reorder.limits import checked_threads
@@ -52,7 +53,7 @@ class PreparedReorder:
     Safe to call from several threads at once, with different dst buffers.
     """
 
-    __slots__ = ("_dst", "_entry", "_job", "_job_at", "_parts", "_src", "kernels", "plan", "threads")
+    __slots__ = ("_dst", "_entry", "_job", "_job_at", "_parts", "_src", "_sums", "kernels", "plan", "threads")
 
     def __init__(self, plan: ReorderPlan, threads: int | None = None) -> None:
         self.plan = plan
@@ -62,6 +63,9 @@ class PreparedReorder:
         # the micro-kernels it consists of, and the width of their elements
         self.kernels: tuple[str, ...] = ()
         self._parts = self._make_parts()
+        extra = plan.dst.extra
+        masks = set(extra.masks.values()) if extra and is_array_of_blocks(plan.dst) and plan.dst.nelems else ()
+        self._sums = {mask: Sums(plan.dst, mask, self.threads) for mask in masks}
         # small ones skip all layers in between: a call takes half as long
         direct = self._parts[0].direct if len(self._parts) == 1 and plan.dst.extra is None else None
         self._entry = enter() if direct else None
@@ -137,7 +141,8 @@ class PreparedReorder:
         for part in self._parts:
             part.run(src_at, dst_at)
         if self.plan.dst.extra is not None:
-            compensate(target.reshape(-1).view(np.uint8), self.plan.dst)
+            sums = {mask: add(dst_at) for mask, add in self._sums.items()}
+            compensate(target.reshape(-1).view(np.uint8), self.plan.dst, sums)
 
 
 class Split:
