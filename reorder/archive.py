@@ -6,24 +6,24 @@ the bytes of `NAME.npy` lie in memory.
 
 from __future__ import annotations
 
-import os
 import zipfile
 import zlib
-from pathlib import Path
+from collections.abc import Mapping
 from tokenize import TokenError
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from memdesc import MemdescError, from_json, memory_desc, to_json
+from memdesc.disk import path_of, write_files
 from memdesc.errors import shown
 from memdesc.tags import LETTERS
 from reorder.api import reorder
-from reorder.files import array_of, attach, stage
+from reorder.files import array_of, attach
 from reorder.memory import Memory
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    import os
     from typing import BinaryIO
 
     from numpy.typing import NDArray
@@ -32,6 +32,8 @@ __all__ = ["load_archive", "save_archive"]
 
 # the same members give the same bytes
 _EPOCH = (1980, 1, 1, 0, 0, 0)
+# what .zip holds of a member's name, less the endings
+_MAX_NAME = 2**16 - 1 - len(".npy.json")
 
 
 def save_archive(path: str | os.PathLike[str], tensors: Mapping[str, Memory | NDArray[Any]]) -> None:
@@ -58,29 +60,19 @@ def save_archive(path: str | os.PathLike[str], tensors: Mapping[str, Memory | ND
     >>> {name: str(m.desc.dtype) for name, m in reorder.load_archive(path).items()}
     {'conv1.weight': 'bf16', 'conv1.bias': 'f32'}
     """
+    if not isinstance(tensors, Mapping):
+        msg = f"tensors must be a mapping of names to tensors, such as a dict, not {type(tensors).__name__}"  # type: ignore[unreachable] # callers without types
+        raise MemdescError(msg)
     memories = {}
     for name, tensor in tensors.items():
-        if not isinstance(name, str) or not name or "\0" in name or name.endswith(".json"):
-            msg = f"a tensor's name must be a text, not empty and without an ending .json, not {shown(name)}"
+        if not _is_name(name):
+            msg = f"a tensor's name must be a text of 1 to {_MAX_NAME} bytes without an ending .json, not {shown(name)}"
             raise MemdescError(msg)
         if not isinstance(tensor, Memory | np.ndarray):
             msg = f"{shown(name)} must be a Memory or an ndarray, not {type(tensor).__name__}"  # type: ignore[unreachable] # callers without types
             raise MemdescError(msg)
         memories[name] = tensor if isinstance(tensor, Memory) else reorder(tensor, LETTERS[: tensor.ndim])
-    target = Path(path)
-    staged: list[Path] = []
-    try:
-        if target.exists() and not os.access(target, os.W_OK):
-            msg = f"{str(target)!r} is write-protected"
-            raise MemdescError(msg)
-        staged.append(stage(target, lambda file: _write(file, memories)))
-        staged[0].replace(target)
-    except OSError as error:
-        msg = f"{os.fspath(path)!r} cannot be written: {error.strerror}"
-        raise MemdescError(msg) from None
-    finally:
-        for left in staged:
-            left.unlink(missing_ok=True)
+    write_files({path_of(path): lambda file: _write(file, memories)})
 
 
 def load_archive(path: str | os.PathLike[str]) -> dict[str, Memory]:
@@ -94,8 +86,9 @@ def load_archive(path: str | os.PathLike[str]) -> dict[str, Memory]:
         If the file is missing or damaged, or a descriptor does not fit its array.
     """
     tensors = {}
+    given = path_of(path)
     try:
-        with zipfile.ZipFile(path) as archive:
+        with zipfile.ZipFile(given) as archive:
             members = archive.namelist()
             for member in members:
                 if not member.endswith(".npy"):
@@ -108,15 +101,24 @@ def load_archive(path: str | os.PathLike[str]) -> dict[str, Memory]:
                 else:
                     tensors[name] = Memory(memory_desc(array.shape, array.dtype), np.ascontiguousarray(array))
     except OSError as error:
-        msg = f"{os.fspath(path)!r} cannot be read: {error.strerror}"
+        msg = f"{str(given)!r} cannot be read: {error.strerror}"
         raise MemdescError(msg) from None
     except MemdescError as error:
-        msg = f"{os.fspath(path)!r}: {error}"
+        msg = f"{str(given)!r}: {error}"
         raise MemdescError(msg) from None
     except (zipfile.BadZipFile, zlib.error, ValueError, EOFError, TokenError, RuntimeError, NotImplementedError) as error:
-        msg = f"{os.fspath(path)!r} is no .npz file, or a damaged one: {error}"
+        msg = f"{str(given)!r} is no .npz file, or a damaged one: {error}"
         raise MemdescError(msg) from None
     return tensors
+
+
+def _is_name(name: object) -> bool:
+    if not isinstance(name, str) or "\0" in name or name.endswith(".json"):
+        return False
+    try:
+        return 1 <= len(name.encode()) <= _MAX_NAME
+    except UnicodeEncodeError:  # half of a character
+        return False
 
 
 def _write(file: BinaryIO, memories: Mapping[str, Memory]) -> None:

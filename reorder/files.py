@@ -7,8 +7,6 @@ as raw bytes (uint8).
 
 from __future__ import annotations
 
-import os
-import tempfile
 from pathlib import Path
 from tokenize import TokenError
 from typing import TYPE_CHECKING, Any
@@ -16,22 +14,22 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from memdesc import MemdescError, data_type, from_json, to_json
+from memdesc.disk import path_of, write_files
 from reorder.memory import Memory
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from typing import BinaryIO
+    import os
 
     from numpy.typing import NDArray
 
     from memdesc import MemoryDesc
 
-__all__ = ["array_of", "attach", "form_of", "load", "save", "sidecar", "stage"]
+__all__ = ["array_of", "attach", "form_of", "load", "save", "sidecar"]
 
 
 def sidecar(path: str | os.PathLike[str]) -> Path:
     """Return where the descriptor of a .npy lies."""
-    return Path(f"{os.fspath(path)}.json")
+    return Path(f"{path_of(path)}.json")
 
 
 def load(path: str | os.PathLike[str], dtype: str | None = None) -> Memory | NDArray[Any]:
@@ -52,18 +50,19 @@ def load(path: str | os.PathLike[str], dtype: str | None = None) -> Memory | NDA
     MemdescError
         If a file is missing, damaged, or the two do not fit each other.
     """
+    given = path_of(path)
     try:
-        with open(path, "rb") as file:  # noqa: PTH123 - any path, also one of os.PathLike
+        with given.open("rb") as file:
             array: NDArray[Any] = np.lib.format.read_array(file, allow_pickle=False)
     except OSError as error:
-        msg = f"{os.fspath(path)!r} cannot be read: {error.strerror}"
+        msg = f"{str(given)!r} cannot be read: {error.strerror}"
         raise MemdescError(msg) from None
     except (ValueError, EOFError, TokenError) as error:  # the last for headers that are no Python
-        msg = f"{os.fspath(path)!r} is no .npy file: {error}"
+        msg = f"{str(given)!r} is no .npy file: {error}"
         raise MemdescError(msg) from None
     beside = sidecar(path)
     if not beside.exists():
-        return _typed(array, dtype, os.fspath(path))
+        return _typed(array, dtype, str(given))
     try:
         desc = from_json(beside.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
@@ -72,7 +71,7 @@ def load(path: str | os.PathLike[str], dtype: str | None = None) -> Memory | NDA
     if dtype is not None and data_type(dtype) != desc.dtype:
         msg = f"{str(beside)!r} says {desc.dtype}, not {dtype}"
         raise MemdescError(msg)
-    return attach(array, desc, repr(os.fspath(path)), repr(str(beside)))
+    return attach(array, desc, repr(str(given)), repr(str(beside)))
 
 
 def save(path: str | os.PathLike[str], memory: Memory) -> None:
@@ -86,24 +85,8 @@ def save(path: str | os.PathLike[str], memory: Memory) -> None:
     if not isinstance(memory, Memory):
         msg = f"save takes a Memory, not {type(memory).__name__}; reorder() makes one of an array"  # type: ignore[unreachable] # callers without types
         raise MemdescError(msg)
-    array = array_of(memory)
-    target, beside = Path(path), sidecar(path)
-    staged: list[Path] = []
-    for file in (target, beside):
-        if file.exists() and not os.access(file, os.W_OK):
-            msg = f"{str(file)!r} is write-protected"
-            raise MemdescError(msg)
-    try:
-        staged.append(stage(target, lambda file: np.lib.format.write_array(file, array)))
-        staged.append(stage(beside, lambda file: file.write(f"{to_json(memory.desc)}\n".encode())))
-        staged[0].replace(target)
-        staged[1].replace(beside)
-    except OSError as error:
-        msg = f"{os.fspath(path)!r} cannot be written: {error.strerror}"
-        raise MemdescError(msg) from None
-    finally:
-        for left in staged:
-            left.unlink(missing_ok=True)
+    array, text = array_of(memory), f"{to_json(memory.desc)}\n".encode()
+    write_files({path_of(path): lambda file: np.lib.format.write_array(file, array), sidecar(path): lambda file: file.write(text)})
 
 
 def attach(array: NDArray[Any], desc: MemoryDesc, what: str, beside: str) -> Memory:
@@ -160,22 +143,3 @@ def _typed(array: NDArray[Any], dtype: str | None, path: str) -> NDArray[Any]:
         msg = f"{path!r} of {array.dtype} cannot be read as {wanted}: its elements have {8 * array.itemsize} bits"
         raise MemdescError(msg)
     return array.view(wanted.numpy)
-
-
-def stage(target: Path, write: Callable[[BinaryIO], Any]) -> Path:
-    """Write a file under another name in the folder of its target, to be renamed."""
-    handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
-    try:
-        with os.fdopen(handle, "wb") as file:
-            write(file)
-        Path(name).chmod(0o666 & ~_umask())
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise
-    return Path(name)
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask

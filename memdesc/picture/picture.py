@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import os
-import tempfile
 from dataclasses import dataclass
-from pathlib import Path
+from typing import TYPE_CHECKING
 
-from memdesc.errors import MemdescError
+from memdesc.disk import path_of, write_files
+
+if TYPE_CHECKING:
+    import os
 
 __all__ = ["Picture"]
 
@@ -65,16 +66,5 @@ class Picture:
         MemdescError
             If the file cannot be written.
         """
-        target = Path(path)
-        staged = None
-        try:
-            handle, staged = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
-            with os.fdopen(handle, "w", encoding="utf-8", newline="\n") as file:
-                file.write(f"{self.svg}\n")
-            Path(staged).chmod(0o644)
-            Path(staged).replace(target)
-        except OSError as error:
-            if staged is not None:
-                Path(staged).unlink(missing_ok=True)
-            msg = f"{os.fspath(path)!r} cannot be written: {error.strerror}"
-            raise MemdescError(msg) from None
+        text = f"{self.svg}\n".encode()
+        write_files({path_of(path): lambda file: file.write(text)})

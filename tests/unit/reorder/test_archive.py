@@ -66,12 +66,25 @@ def test_the_same_tensors_make_the_same_bytes(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "tensors", [{"": np.ones(3, np.float32)}, {"a\0": np.ones(3, np.float32)}, {"x.json": np.ones(3, np.float32)}, {3: np.ones(3)}]
+    "name", ["", "a\0", "x.json", 3, None, b"x", "\ud800", "x" * 2**16, "\u00e9" * 2**15], ids=lambda name: ascii(name)[:12]
 )
-def test_a_name_that_is_none_is_refused(tmp_path: Path, tensors: dict[Any, Any]) -> None:
+def test_a_name_that_is_none_is_refused(tmp_path: Path, name: Any) -> None:
     with pytest.raises(MemdescError, match="name must be a text"):
+        save_archive(tmp_path / "x.npz", {name: np.ones(3, np.float32)})
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("tensors", [None, 3, "x", [("x", np.ones(3, np.float32))], np.ones(3, np.float32)], ids=lambda x: type(x).__name__)
+def test_what_is_no_mapping_is_refused(tmp_path: Path, tensors: Any) -> None:
+    with pytest.raises(MemdescError, match=f"tensors must be a mapping .*, not {type(tensors).__name__}"):
         save_archive(tmp_path / "x.npz", tensors)
     assert not list(tmp_path.iterdir())
+
+
+def test_long_names_and_names_of_any_script_are_read_back(tmp_path: Path) -> None:
+    tensors = {name: reorder.reorder(np.ones(3, np.float32), "a") for name in ("layer/0.weight", "\u00e9\u4e2d", "x" * 65000)}
+    save_archive(tmp_path / "x.npz", tensors)
+    assert list(load_archive(tmp_path / "x.npz")) == list(tensors)
 
 
 def test_a_value_that_is_none_is_refused_before_anything_is_written(tmp_path: Path) -> None:

@@ -1,0 +1,71 @@
+"""Files of callers: their paths, and writing them whole or not at all."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from memdesc.errors import MemdescError, shown
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from typing import BinaryIO
+
+__all__ = ["path_of", "write_files"]
+
+
+def path_of(path: object) -> Path:
+    """Return what a caller named as a path, or say that it is none."""
+    text = os.fspath(path) if isinstance(path, str | os.PathLike) else None
+    if not isinstance(text, str) or "\0" in text:
+        msg = f"a path is a text or a pathlib.Path, not {shown(path)}"
+        raise MemdescError(msg)
+    return Path(text)
+
+
+def write_files(files: Mapping[Path, Callable[[BinaryIO], object]]) -> None:
+    """Write files that belong together; they get their names when all of them are whole.
+
+    Raises
+    ------
+    MemdescError
+        If one cannot be written.
+    """
+    staged: dict[Path, Path] = {}
+    target = Path()
+    try:
+        for target in files:
+            if target.exists() and not os.access(target, os.W_OK):
+                msg = f"{str(target)!r} is write-protected"
+                raise MemdescError(msg)
+        for target, write in files.items():
+            staged[target] = _stage(target, write)
+        for target, whole in staged.items():
+            whole.replace(target)
+    except OSError as error:
+        msg = f"{str(target)!r} cannot be written: {error.strerror}"
+        raise MemdescError(msg) from None
+    finally:
+        for left in staged.values():
+            left.unlink(missing_ok=True)
+
+
+def _stage(target: Path, write: Callable[[BinaryIO], object]) -> Path:
+    """Write a file under another name in the folder of its target, to be renamed."""
+    handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
+    try:
+        with os.fdopen(handle, "wb") as file:
+            write(file)
+        Path(name).chmod(0o666 & ~_umask())
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise
+    return Path(name)
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
