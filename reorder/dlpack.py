@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeGuard
 import numpy as np
 
 from memdesc import MemdescError, data_type
+from memdesc.errors import shown
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -28,6 +29,9 @@ _UINT = 1
 _CODES = {"bf16": 4, "f8_e4m3": 10, "f8_e5m2": 12, "e8m0": 14}
 _TYPES = {code: data_type(name) for name, code in _CODES.items()}
 _VERSION = (1, 0)
+_MAX_NDIM = 64
+# user programs have the lower half of all addresses
+_MAX_ADDRESS = 2**63
 # numpy 2.0 reads capsules of the first form only
 _READS_VERSIONS = np.lib.NumpyVersion(np.__version__) >= "2.1.0"
 
@@ -155,9 +159,9 @@ def from_dlpack(x: Exporter, side: str) -> NDArray[Any]:
         If it lies on another device, or its type is none of ours.
     """
     name = type(x).__name__
-    kind, _ = x.__dlpack_device__()
+    kind = _device_of(x, f"{side}: the {name}")
     if kind not in _READABLE:
-        msg = f"{side}: the {name} lies on DLPack device type {int(kind)}, not in memory of the CPU; move it there first, as .cpu() does"
+        msg = f"{side}: the {name} lies on DLPack device type {kind}, not in memory of the CPU; move it there first, as .cpu() does"
         raise MemdescError(msg)
     if getattr(x, "is_neg", bool)():
         msg = f"{side}: the {name} is a view that negates what lies in memory, which DLPack does not say; pass {side}.resolve_neg()"
@@ -171,6 +175,33 @@ def from_dlpack(x: Exporter, side: str) -> NDArray[Any]:
     return array if dtype is None else array.view(dtype.numpy)
 
 
+def _device_of(x: Exporter, what: str) -> int:
+    """Return the type of the device that a tensor lies on."""
+    found = None
+    try:
+        found = x.__dlpack_device__()
+        kind, _ = found
+        return int(kind)
+    except (TypeError, ValueError):
+        msg = f"{what} says where it lies by {shown(found)}, not by DLPack's device type and number; pass a tensor"
+        raise MemdescError(msg) from None
+
+
+def _check(tensor: _Tensor) -> None:
+    """Refuse what numpy would follow into the void; the rest it refuses by itself."""
+    if not 0 <= tensor.ndim <= _MAX_NDIM:
+        msg = f"it has {tensor.ndim} dims"
+        raise BufferError(msg)
+    if tensor.ndim and not tensor.shape:
+        msg = f"its {tensor.ndim} dims have no sizes"
+        raise BufferError(msg)
+    sizes = (ctypes.c_int64 * tensor.ndim).from_address(tensor.shape) if tensor.ndim else ()
+    address = (tensor.data or 0) + tensor.byte_offset
+    if 0 not in sizes and not (tensor.data and address < _MAX_ADDRESS):
+        msg = f"its elements lie at address {address:#x}, which is none"
+        raise BufferError(msg)
+
+
 def _take(x: Exporter) -> tuple[Any, DataType | None]:
     """Take a capsule, and if numpy does not know its type, make it one of bits and say which type it is."""
     try:
@@ -178,6 +209,8 @@ def _take(x: Exporter) -> tuple[Any, DataType | None]:
     except TypeError:  # a producer from before versions
         capsule = x.__dlpack__()
     tensor = _tensor_in(capsule)
+    if tensor is not None:
+        _check(tensor)
     dtype = None if tensor is None else _TYPES.get(tensor.code)
     if tensor is None or dtype is None or (tensor.bits, tensor.lanes) != (dtype.bits, 1):
         return capsule, None

@@ -133,14 +133,16 @@ class Memory:
         BufferError
             If the layout is no strided array of its dims, or the type has 4 bits.
         """
+        if self.desc.dtype.is_packed:
+            msg = (
+                f"two {self.desc.dtype} elements share a byte, on which DLPack's readers differ; export .data, or reorder() to a wider type"
+            )
+            raise BufferError(msg)
         try:
             array = self.numpy(copy=bool(options.get("copy")))
         except MemdescError as error:
             msg = f"{error}; for DLPack take block_tensor(), its physical array, or reorder() to a plain layout"
             raise BufferError(msg) from None
-        if self.desc.dtype.is_packed:
-            msg = f"two {self.desc.dtype} elements share a byte, which DLPack consumers do not agree on; export .data, the bytes"
-            raise BufferError(msg)
         return TensorView(array).__dlpack__(**{**options, "copy": None})
 
     def block_tensor(self) -> TensorView:

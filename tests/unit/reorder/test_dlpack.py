@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import ctypes
 import subprocess
 import sys
 from typing import Any
@@ -11,7 +12,7 @@ import pytest
 import reorder
 from memdesc import DATA_TYPES, MemdescError, memory_desc
 from reorder import Memory
-from reorder.dlpack import TensorView, from_dlpack
+from reorder.dlpack import TensorView, _tensor_in, from_dlpack
 
 _WHOLE = [name for name, dtype in DATA_TYPES.items() if not dtype.is_packed]
 _FOREIGN = ["bf16", "f8_e4m3", "f8_e5m2", "e8m0"]
@@ -102,7 +103,7 @@ def test_a_copy_stays_where_it_is_when_the_memory_changes() -> None:
 def test_elements_of_4_bits_are_no_dlpack_tensor() -> None:
     m = reorder.reorder(np.ones((3, 4), ml_dtypes.int4), "ab")
     for options in ({}, {"copy": True}):
-        with pytest.raises(BufferError, match=r"share a byte|block_tensor"):
+        with pytest.raises(BufferError, match=r"^two s4 elements share a byte, .*; export \.data, or reorder\(\) to a wider type$"):
             m.__dlpack__(**options)
     with pytest.raises(MemdescError, match="share a byte"):
         m.block_tensor()
@@ -124,6 +125,54 @@ def test_another_device_and_a_broken_producer_are_refused() -> None:
         reorder.reorder(Producer(x, device=2), "a")
     with pytest.raises(MemdescError, match="x: the Producer exports no array by DLPack: two pairs of glasses"):
         reorder.reorder(Producer(x, reason="two pairs of glasses"), "a")
+
+
+@pytest.mark.parametrize("device", [None, 3, "cpu", (1,), (1, 0, 0), ("a", 0), (None, 0)])
+def test_a_producer_that_names_no_device_is_refused(device: Any) -> None:
+    producer = Producer(np.ones(3, np.float32))
+    producer.__dlpack_device__ = lambda: device  # type: ignore[method-assign] # a producer that is wrong
+    with pytest.raises(MemdescError, match="x: the Producer says where it lies by .*, not by DLPack's device type and number"):
+        reorder.reorder(producer, "a")
+    with pytest.raises(MemdescError, match="x: the type says where it lies by "):
+        reorder.reorder(Producer, "a")  # type: ignore[call-overload] # the class in place of an object
+
+
+class Liar(Producer):
+    """Exports a capsule with fields that are not true, and keeps what they point to; or no capsule."""
+
+    def __init__(self, lies: dict[str, Any], *, old: bool) -> None:
+        super().__init__(np.ones((2, 3), np.float32), old=old)
+        self.lies = lies
+
+    def __dlpack__(self, **options: Any) -> Any:
+        capsule = super().__dlpack__(**options)
+        tensor = _tensor_in(capsule)
+        assert tensor is not None
+        self.kept = [(name, (ctypes.c_int64 * 2)(*value) if isinstance(value, tuple) else value) for name, value in self.lies.items()]
+        for name, value in self.kept:
+            setattr(tensor, name, ctypes.addressof(value) if isinstance(value, ctypes.Array) else value)
+        return self.lies.get("capsule", capsule)
+
+
+@pytest.mark.parametrize("old", [False, True])
+@pytest.mark.parametrize(
+    "lies",
+    [
+        *({"ndim": ndim} for ndim in (-1, 65, 2**31 - 1)),
+        *({"shape": shape} for shape in (0, (-1, 3), (2**40, 2**40), (2**62, 1), (-(2**63), -(2**63)))),
+        *({"data": 0}, {"byte_offset": 1}, {"byte_offset": 2**63}, {"byte_offset": 2**64 - 1}, {"strides": (2**61, 1)}),
+        *({"lanes": 4}, {"lanes": 0}, {"bits": 7}, {"code": 99}, {"code": 4, "bits": 8}, {"code": 4, "bits": 16, "lanes": 2}),
+        *({"device_type": 2}, {"capsule": 3}, {"capsule": "tensor"}, {"capsule": None}),
+    ],
+    ids=str,
+)
+def test_a_producer_whose_capsule_is_not_true_is_refused(lies: dict[str, Any], old: bool) -> None:
+    with pytest.raises(MemdescError):
+        reorder.reorder(Liar(lies, old=old), "ba")
+
+
+def test_a_tensor_without_elements_may_lie_nowhere() -> None:
+    assert reorder.reorder(Liar({"data": 0, "shape": (0, 3)}, old=False), "ba").desc.dims == (0, 3)
 
 
 def test_buffers_are_taken_by_dlpack_too() -> None:
