@@ -120,14 +120,11 @@ def _desc_by_name(dims: tuple[int, ...], dtype: DataType, tag: str) -> MemoryDes
 
 
 def _layout_by_name(dims: tuple[int, ...], tag: str | FormatTag | None, bits: int) -> Layout:
-    if isinstance(tag, str):
-        return layout_by_tag(resolve(tag, dims, bits), dims, tag)
     if tag is None:
         return layout_by_tag(parse_tag(LETTERS[: len(dims)] or "a"), dims)
     if isinstance(tag, FormatTag):
         return layout_by_tag(tag, dims)
-    msg = f"a tag is a name or a FormatTag, not {shown(tag)}"  # type: ignore[unreachable] # callers without types
-    raise MemdescError(msg)
+    return layout_by_tag(resolve(tag, dims, bits), dims, tag)
 
 
 def array_desc(array: NDArray[Any]) -> MemoryDesc:

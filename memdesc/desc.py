@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from memdesc.picture import Picture
 
-__all__ = ["MemoryDesc"]
+__all__ = ["MemoryDesc", "checked_desc"]
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -424,7 +424,7 @@ class MemoryDesc:
         from memdesc.picture import draw_layout  # noqa: PLC0415 - describing needs no pictures
 
         behind = self.nbytes - self.with_extra(None).nbytes
-        return draw_layout(self.layout, self.dtype, repr(self), (self.nbytes, behind), letters or LETTERS)
+        return draw_layout(self.layout, self.dtype, repr(self), (self.nbytes, behind), LETTERS if letters is None else letters)
 
     def _is_called(self, text: str) -> bool:
         try:
@@ -437,6 +437,15 @@ class MemoryDesc:
             msg = f"{self!r} has compensation, which belongs to the whole of it; see with_extra(None)"
             raise MemdescError(msg)
         return MemoryDesc(self.dtype, layout)
+
+
+def checked_desc(name: str, desc: object) -> MemoryDesc:
+    """Return a descriptor that a caller passed, or say that it is none."""
+    if isinstance(desc, MemoryDesc):
+        return desc
+    has_one = isinstance(getattr(desc, "desc", None), MemoryDesc)
+    msg = f"{name} must be a MemoryDesc, not {shown(desc)}; {'its .desc is one' if has_one else 'see memdesc.memory_desc'}"
+    raise MemdescError(msg)
 
 
 @lru_cache(maxsize=1024)

@@ -114,9 +114,8 @@ class ImageDesc:
         """Draw the logical grid beside the pixels and their lanes; as `MemoryDesc.show`, with the letters of its name."""
         from memdesc.picture import draw_image  # noqa: PLC0415 - describing needs no pictures
 
-        return draw_image(
-            self.desc.layout, self.dtype, repr(self), (self.width, self.channels), letters or letters_of(self.name) or LETTERS
-        )
+        letters = letters_of(self.name) or LETTERS if letters is None else letters
+        return draw_image(self.desc.layout, self.dtype, repr(self), (self.width, self.channels), letters)
 
     def __repr__(self) -> str:
         return f"image_desc({self.dims}, '{self.dtype}', {self.name!r})"

@@ -5,6 +5,7 @@ Source: oneDNN 3.13, `DNNL_RUNTIME_DIM_VAL`.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -17,8 +18,6 @@ from memdesc.names import resolve
 from memdesc.tags import FormatTag
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from memdesc.desc import MemoryDesc
 
 __all__ = ["RUNTIME", "RuntimeDesc", "runtime_desc"]
@@ -126,7 +125,8 @@ def runtime_desc(dims: Iterable[int], dtype: object, tag: str | FormatTag) -> Ru
     MemdescError
         If a size is none, or the tag is not for so many dims.
     """
-    sizes = tuple(RUNTIME if size == RUNTIME else checked_ints("dims", (size,))[0] for size in dims)
+    given = tuple(dims) if isinstance(dims, Iterable) else checked_ints("dims", dims)
+    sizes = tuple(RUNTIME if size == RUNTIME else checked_ints("dims", (size,))[0] for size in given)
     found = tag if isinstance(tag, FormatTag) else resolve(tag, (), data_type(dtype).bits)
     if len(sizes) != found.ndims:
         msg = f"'{tag}' is for {found.ndims} dims, not for {len(sizes)}"

@@ -8,7 +8,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from memdesc.create import memory_desc
-from memdesc.desc import MemoryDesc
+from memdesc.desc import MemoryDesc, checked_desc
 from memdesc.dtypes import data_type
 from memdesc.errors import MemdescError, shown
 from memdesc.extra import Extra
@@ -45,6 +45,7 @@ def to_verbose(desc: MemoryDesc) -> str:
     >>> memdesc.to_verbose(memdesc.memory_desc((2, 17, 5, 4), "f32", "nChw8c"))
     'f32:p:blocked:aBcd8b::f0'
     """
+    checked_desc("desc", desc)
     flags = ("p" if desc.dims != desc.padded_dims else "") + ("0" if desc.offset0 else "")
     tile = desc.layout.tile()
     # unsigned and less one, as oneDNN compares: a stride of 0 counts as the largest
@@ -134,7 +135,7 @@ def to_json(desc: MemoryDesc) -> str:
     {"schema": 1, "dtype": "f32", "dims": [2, 17], "offset0": 0, "padded_offsets": [0, 0], "extra": null, \
 "padded_dims": [2, 24], "strides": [24, 8], "inner_blks": [8], "inner_idxs": [1]}
     """
-    layout = desc.layout
+    layout = checked_desc("desc", desc).layout
     fields: dict[str, Any] = {
         "schema": SCHEMA,
         "dtype": desc.dtype.name,

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from memdesc import MemdescError, MemoryDesc, NotBlockedError, PaddingError
+from memdesc import MemdescError, NotBlockedError, PaddingError
+from memdesc.desc import checked_desc
 from memdesc.inverse import index_at
 from reorder.buffers import address_of, flat_bytes
 from reorder.compensation import compensation
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from numpy.typing import NDArray
+
+    from memdesc import MemoryDesc
 
 __all__ = ["Memory"]
 
@@ -59,10 +62,7 @@ class Memory:
     _data: NDArray[np.uint8]
 
     def __init__(self, desc: MemoryDesc, buffer: Any = None, *, zero_pad: bool = True) -> None:
-        if not isinstance(desc, MemoryDesc):
-            msg = f"Memory needs a MemoryDesc, not {desc!r}; see memdesc.memory_desc"  # type: ignore[unreachable] # callers without types
-            raise MemdescError(msg)
-        self._desc = desc
+        self._desc = checked_desc("desc", desc)
         if buffer is None:
             self._data = _zeroed(desc.nbytes)
             return
@@ -134,9 +134,7 @@ class Memory:
             If the layout is no strided array of its dims, or the type has 4 bits.
         """
         if self.desc.dtype.is_packed:
-            msg = (
-                f"two {self.desc.dtype} elements share a byte, on which DLPack's readers differ; export .data, or reorder() to a wider type"
-            )
+            msg = f"two {self.desc.dtype} share a byte, on which readers of DLPack differ; export .data, or reorder() to a wider type"
             raise BufferError(msg)
         try:
             array = self.numpy(copy=bool(options.get("copy")))

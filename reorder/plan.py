@@ -6,13 +6,15 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from memdesc import MemdescError, MemoryDesc
+from memdesc import MemdescError
+from memdesc.desc import checked_desc
 from reorder.attr import Attr
 from reorder.bound import bind
 from reorder.cut import boxes_of
 from reorder.passes import simplify
 
 if TYPE_CHECKING:
+    from memdesc import MemoryDesc
     from memdesc.picture import Picture
     from reorder.nodes import Box
 
@@ -107,6 +109,8 @@ def plan_reorder(src: MemoryDesc, dst: MemoryDesc, attr: Attr | None = None) -> 
     (Box(offsets=(0, 0), nodes=(Node(extent=8, valid=8, strides=(53312, 53312)), \
 Node(extent=3136, valid=3136, strides=(1, 17)), Node(extent=17, valid=17, strides=(3136, 1))), lookups=()),)
     """
+    checked_desc("src", src)
+    checked_desc("dst", dst)
     if attr is not None and not isinstance(attr, Attr):
         msg = f"attr must be a reorder.Attr, not {type(attr).__name__}"  # type: ignore[unreachable] # callers without types
         raise MemdescError(msg)

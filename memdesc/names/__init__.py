@@ -8,7 +8,7 @@ from functools import cache, lru_cache
 from pkgutil import get_data
 from typing import TYPE_CHECKING, NamedTuple
 
-from memdesc.errors import MemdescError, UnknownFormatError
+from memdesc.errors import MemdescError, UnknownFormatError, shown
 from memdesc.names import cldnn, mace, onednn
 
 if TYPE_CHECKING:
@@ -53,6 +53,9 @@ def resolve(text: str, dims: tuple[int, ...], bits: int) -> FormatTag:
     UnsupportedFormatError
         If the name is known, but no layout of elements; with the reason.
     """
+    if not isinstance(text, str):
+        msg = f"a tag is a name or a FormatTag, not {shown(text)}"  # type: ignore[unreachable] # callers without types
+        raise MemdescError(msg)
     tag = _parse(text, packed=bits == 4)  # noqa: PLR2004 - two elements share a byte
     if "_" in text and len(dims) == tag.ndims:
         cldnn.check_dims(text, dims)

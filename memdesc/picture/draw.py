@@ -132,6 +132,8 @@ def _count(layout: Layout) -> str:
 
 
 def _check_letters(layout: Layout, letters: str) -> None:
-    if letters != LETTERS and (len(letters) != layout.ndims or len(set(letters)) != layout.ndims):
+    if letters == LETTERS:
+        return
+    if not isinstance(letters, str) or len(letters) != layout.ndims or len(set(letters)) != layout.ndims:
         msg = f"letters {shown(letters)} must name {layout.ndims} dims, each by a letter of its own"
         raise MemdescError(msg)

@@ -50,3 +50,6 @@ def test_what_is_no_such_descriptor_is_refused() -> None:
     with pytest.raises(MemdescError, match="unknown data type"):
         runtime_desc((RUNTIME, 2), "f31", "ab")
     assert isinstance(runtime_desc((RUNTIME, 2), "f32", "ab"), RuntimeDesc)
+    for dims, tag, reason in ((3, "a", "dims must be a sequence of integers, not 3"), ((2,), 3, "a tag is a name or a FormatTag, not 3")):
+        with pytest.raises(MemdescError, match=reason):
+            runtime_desc(dims, "f32", tag)  # type: ignore[arg-type] # callers without types

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -13,10 +13,15 @@ from memdesc import (
     UnsupportedFormatError,
     from_json,
     from_verbose,
+    image_desc,
     memory_desc,
+    runtime_desc,
     to_json,
     to_verbose,
 )
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 # Verbose: the examples of the specification.
 
@@ -255,3 +260,12 @@ def test_padded_offsets_are_read_and_refused_until_they_mean_something() -> None
         from_json(json.dumps(BLOCKED | {"extra": 3}))
     with pytest.raises(MemdescError, match=r"padded_offsets \(0,\) must be 2 numbers, one for each dim"):
         from_json(json.dumps(BLOCKED | {"padded_offsets": [0]}))
+
+
+@pytest.mark.parametrize("write", [to_json, to_verbose])
+def test_what_is_no_descriptor_is_not_written(write: Callable[[Any], str]) -> None:
+    for value in (3, None, "nchw", runtime_desc((2, 3), "f32", "ab")):
+        with pytest.raises(MemdescError, match=r"desc must be a MemoryDesc, not .*; see memdesc\.memory_desc"):
+            write(value)
+    with pytest.raises(MemdescError, match=r"desc must be a MemoryDesc, not image_desc\(.*\); its \.desc is one"):
+        write(image_desc((1, 4, 3, 3), "f16", "in_out_channel"))

@@ -12,6 +12,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+import memdesc
 import reorder
 from memdesc import DATA_TYPES, MemdescError, array_desc, memory_desc, parse_tag
 
@@ -152,6 +153,17 @@ def test_zero_sized_dims_succeed_and_do_nothing() -> None:
     out = reorder.Memory(memory_desc((2, 0, 3), "f32", "aBc8b"))
     assert reorder.reorder(np.zeros((2, 0, 3), np.float32), out=out) is out
     reorder.execute(reorder.plan_reorder(out.desc, out.desc), b"", bytearray())
+
+
+def test_only_descriptors_have_a_plan() -> None:
+    desc = memory_desc((1, 4, 3, 3), "f32", "abcd")
+    for wrong in (3, None, "nchw", [desc]):
+        with pytest.raises(MemdescError, match=r"src must be a MemoryDesc, not .*; see memdesc\.memory_desc"):
+            reorder.plan_reorder(wrong, desc)  # type: ignore[arg-type] # callers without types
+    with pytest.raises(MemdescError, match=r"dst must be a MemoryDesc, not image_desc\(.*\); its \.desc is one"):
+        reorder.plan_reorder(desc, memdesc.image_desc(desc.dims, "f32", "in_out_channel"))  # type: ignore[arg-type] # likewise
+    with pytest.raises(MemdescError, match=r"dst must be a MemoryDesc, not Memory\(.*\); its \.desc is one"):
+        reorder.plan_reorder(desc, reorder.Memory(desc))  # type: ignore[arg-type] # likewise
 
 
 def test_a_plan_is_found_again_for_equal_descriptors() -> None:

@@ -90,7 +90,7 @@ def test_bytes_that_no_machine_has_are_a_memory_error() -> None:
 
 
 def test_something_else_than_a_descriptor_is_refused() -> None:
-    with pytest.raises(MemdescError, match="needs a MemoryDesc, not 'nchw'"):
+    with pytest.raises(MemdescError, match="desc must be a MemoryDesc, not 'nchw'"):
         reorder.Memory("nchw")  # type: ignore[arg-type] # what a caller might pass
 
 

@@ -223,6 +223,11 @@ def test_letters_name_the_dims() -> None:
     for letters in ("nch", "nchh"):
         with pytest.raises(MemdescError, match="must name 4 dims"):
             desc.show(letters)
+    for wrong in ("", 3, [], list("nchw"), b"nchw"):
+        with pytest.raises(MemdescError, match="must name 4 dims"):
+            desc.show(wrong)  # type: ignore[arg-type] # callers without types
+        with pytest.raises(MemdescError, match="must name 4 dims"):
+            memdesc.image_desc((1, 5, 2, 3), "f16", "in_out_channel").show(wrong)  # type: ignore[arg-type] # likewise
     with pytest.raises(MemdescError, match="must name 1 dims"):
         memdesc.image_desc((7,), "f16", "argument").show("ab")
 
