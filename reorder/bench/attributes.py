@@ -43,7 +43,7 @@ ATTR_SIGNATURES: dict[str, tuple[Any, ...]] = {
 
 
 def attr_of(dims: tuple[int, ...], words: dict[str, str]) -> Attr | None:
-    """Return the attributes that words stand for: a number, or ``mask:M`` for made-up values along dims.
+    """Return the attributes that words stand for: a number, or but for beta ``mask:M`` for made-up values along dims.
 
     Raises
     ------
@@ -62,7 +62,8 @@ def attr_of(dims: tuple[int, ...], words: dict[str, str]) -> Attr | None:
             else:
                 given[role] = int(text) if "zero" in role else float(text)
         except ValueError:
-            msg = f"--{option} {text!r} is neither a number nor mask:M, such as mask:2 for one along dim b"
+            what = "no number" if role == "beta" else "neither a number nor mask:M, such as mask:2 for one along dim b"
+            msg = f"--{option} {text!r} is {what}"
             raise MemdescError(msg) from None
     return Attr(**given) if given else None
 

@@ -116,7 +116,7 @@ def parse_cases(words: Iterable[str], state: dict[str, list[str]] | None = None)
             if name == "batch":
                 yield from read_cases(value)
             elif name in _OPTIONS:
-                state[name] = value.split(",")
+                state[name] = [value] if name in ATTRIBUTES else value.split(",")
             else:
                 msg = f"no option --{name}; there are {', '.join(f'--{option}' for option in _OPTIONS)}, --batch and --reset"
                 raise MemdescError(msg)

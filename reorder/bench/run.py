@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from contextlib import contextmanager
+from importlib.util import find_spec
 from itertools import product
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +17,7 @@ from reorder.bench.libdnnl import find_libraries
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-__all__ = ["run_workers"]
+__all__ = ["missing_peers", "run_workers"]
 
 
 # GNU OpenMP's threads spin behind every call, up to a tenth of a second on a virtual machine, and would
@@ -56,6 +57,18 @@ def run_workers(
         if worker.returncode:
             msg = f"the process that measures on {count} threads ended with {worker.returncode}: {said.splitlines()[-1]}"
             raise MemdescError(msg)
+
+
+def missing_peers(peers: Sequence[str]) -> list[str]:
+    """Return those peers that are not installed."""
+    return [peer for peer in peers if not (find_libraries() if peer == "onednn" else _is_installed(peer))]
+
+
+def _is_installed(module: str) -> bool:
+    try:
+        return find_spec(module) is not None
+    except ValueError:  # imports of it are barred
+        return False
 
 
 def _groups(peers: Sequence[str]) -> list[list[str]]:

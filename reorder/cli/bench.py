@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import platform
 import sys
@@ -14,7 +15,7 @@ from memdesc import MemdescError
 from reorder.bench.attributes import ATTRIBUTES
 from reorder.bench.cases import parse_cases
 from reorder.bench.report import case_lines, summarise
-from reorder.bench.run import run_workers
+from reorder.bench.run import missing_peers, run_workers
 from reorder.cli.command import Command, Facts
 
 if TYPE_CHECKING:
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 __all__ = ["COMMAND"]
 
 _PEERS = ("numpy", "torch", "onednn")
+_VALUES = "a number, or mask:M for made-up values along the dims whose bits M has"
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -37,11 +39,12 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     for name, text in lists.items():
         also = ["--dtype"] if name == "ddt" else []
         parser.add_argument(f"--{name}", *also, metavar="A,B", help=text)
-    for name in ATTRIBUTES:
-        parser.add_argument(f"--{name}", metavar="V", help="a number, or mask:M for made-up values along the dims whose bits M has")
+    for name, role in ATTRIBUTES.items():
+        text = "a number: how much of what dst holds is added" if role == "beta" else _VALUES
+        parser.add_argument(f"--{name}", metavar="V", help=text)
     parser.add_argument("--batch", metavar="FILE", action="append", default=[], help="read cases from a file, in benchdnn's spelling")
     parser.add_argument("--threads", default=None, metavar="N,M", help="numbers of threads (default 1 and all cores)")
-    parser.add_argument("--peers", default=",".join(_PEERS), help="what to measure beside us, if installed (default all)")
+    parser.add_argument("--peers", metavar="A,B", help=f"what to measure beside us, of {', '.join(_PEERS)} (default those installed)")
     parser.add_argument("--busy", type=int, default=0, metavar="N", help="keep N other processes busy meanwhile (default 0)")
     parser.add_argument("--seconds", type=float, default=0.3, help="time for each candidate of a case (default 0.3)")
 
@@ -56,11 +59,16 @@ def _run(options: argparse.Namespace) -> tuple[Facts, int]:
     if not cases:
         msg = "nothing to measure: give dims, such as 8x256x56x56, or --batch with a file of cases"
         raise MemdescError(msg)
-    peers = [peer for peer in options.peers.split(",") if peer]
+    peers = list(_PEERS) if options.peers is None else [peer for peer in options.peers.split(",") if peer]
     if unknown := set(peers) - set(_PEERS):
         msg = f"no peer {min(unknown)!r}; there are {', '.join(_PEERS)}"
         raise MemdescError(msg)
+    if not 0 < options.seconds < math.inf:
+        msg = f"--seconds {options.seconds:g}: give a time above 0, such as 0.3"
+        raise MemdescError(msg)
     threads = _threads(options.threads)
+    if options.peers is not None and (missing := missing_peers(peers)):
+        sys.stderr.write(f"memdesc: {', '.join(missing)}: not installed, so not measured\n")
     measured: dict[tuple[int, str], dict[str, Any]] = {}
     kernels: dict[tuple[int, str], dict[str, Any]] = {}
     for count, said in run_workers(words, threads, peers, options.seconds, max(0, options.busy)):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -87,11 +88,39 @@ def test_a_run_is_one_json_object(capsys: pytest.CaptureFixture[str], tmp_path: 
         (["4x6", "--threads=two"], "--threads 'two'"),
         (["4xq"], "neither an option nor dims"),
         (["4x6", "--dtag=abc"], "abc"),
+        *((["4x6", f"--seconds={text}"], f"--seconds {text}: give a time above 0") for text in ("0", "-1", "nan", "inf")),
+        (["4x6", "--beta=mask:2"], "--beta 'mask:2' is no number"),
+        (["4x6", "--scale=1,2"], "--scale '1,2' is neither a number nor mask:M"),
     ],
 )
 def test_what_cannot_be_measured_is_refused(words: list[str], says: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["bench", *words]) == 2
     assert says in capsys.readouterr().err
+
+
+def test_a_peer_that_was_asked_for_and_is_not_installed_is_missed_in_one_line(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("reorder.bench.run.find_libraries", dict)
+    monkeypatch.setitem(sys.modules, "torch", None)
+    few = ["bench", "2x3", "--threads=1", "--seconds=0.001"]
+    assert main([*few, "--peers=numpy,torch,onednn"]) == 0
+    shown = capsys.readouterr()
+    assert shown.err == "memdesc: torch, onednn: not installed, so not measured\n"
+    assert "numpy x" in shown.out
+    assert main([*few, "--peers=numpy"]) == 0
+    assert capsys.readouterr().err == ""
+    assert main(few) == 0  # all that are there
+    assert capsys.readouterr().err == ""
+
+
+def test_the_help_says_what_each_attribute_takes(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["bench", "--help"])
+    said = " ".join(capsys.readouterr().out.split())
+    assert "--scale V a number, or mask:M for" in said
+    assert "--beta V a number" in said
+    assert "--beta V a number, or" not in said
 
 
 def test_the_summary_leaves_small_cases_out_and_tells_generated_code_from_the_reference() -> None:
