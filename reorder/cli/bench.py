@@ -17,6 +17,7 @@ from reorder.bench.cases import parse_cases
 from reorder.bench.report import case_lines, summarise
 from reorder.bench.run import missing_peers, run_workers
 from reorder.cli.command import Command, Facts
+from reorder.cli.layouts import buffer_name
 
 if TYPE_CHECKING:
     import argparse
@@ -55,6 +56,8 @@ def _run(options: argparse.Namespace) -> tuple[Facts, int]:
     words += [f"--{name}={value}" for name, value in given.items() if value is not None]
     words += options.dims
     words += [f"--batch={file}" for file in options.batch]
+    for tag in f"{options.stag or ''},{options.dtag or ''}".split(","):
+        buffer_name(tag)
     cases = list(parse_cases(words))
     if not cases:
         msg = "nothing to measure: give dims, such as 8x256x56x56, or --batch with a file of cases"

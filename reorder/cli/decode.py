@@ -11,6 +11,7 @@ import memdesc
 from memdesc import MemdescError, PaddingError, data_type
 from reorder.api import reorder
 from reorder.cli.command import Command, Facts, dims_of
+from reorder.cli.layouts import buffer_name
 from reorder.cli.progress import Progress
 from reorder.files import save, sidecar
 from reorder.memory import Memory
@@ -39,7 +40,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _run(options: argparse.Namespace) -> tuple[Facts, int]:
-    desc = memdesc.memory_desc(dims_of(options.dims), options.dtype, options.format)
+    desc = memdesc.memory_desc(dims_of(options.dims), options.dtype, buffer_name(options.format))
     wanted = desc.dtype if options.wanted is None else data_type(options.wanted)
     if not np.can_cast(desc.dtype.numpy, wanted.numpy):
         msg = f"--as {wanted} does not hold all values of {desc.dtype}; take a wider type, such as f32 or s32"

@@ -7,14 +7,18 @@ from typing import TYPE_CHECKING
 
 import memdesc
 from memdesc import MemdescError
+from memdesc.names import is_image
 from reorder.cli.command import dims_of
+from reorder.files import load, sidecar
+from reorder.memory import Memory
+from reorder.sources import as_memory
 
 if TYPE_CHECKING:
     import argparse
 
     from memdesc import MemoryDesc
 
-__all__ = ["LAYOUT", "add_layouts", "desc_of", "numbers_of", "pair_of"]
+__all__ = ["LAYOUT", "add_layouts", "buffer_name", "desc_of", "load_tensor", "numbers_of", "pair_of"]
 
 LAYOUT = "a format name of oneDNN, OpenVINO or MACE, or strides such as 340x20x4x1 (with @N: from element N on)"
 
@@ -28,11 +32,35 @@ def numbers_of(text: str, what: str) -> tuple[int, ...]:
         raise MemdescError(msg) from None
 
 
+def buffer_name(text: str) -> str:
+    """Return the name of a layout of a buffer; an image type is refused with the commands that take it."""
+    if is_image(text):
+        msg = (
+            f"{text!r} is an image type, not a linear buffer; memdesc pack IN.npy OUT.npy --as {text} makes its pixels, "
+            f"and memdesc show {text} DIMS describes it"
+        )
+        raise MemdescError(msg)
+    return text
+
+
+def load_tensor(path: str, dtype: str | None, tag: str | None) -> Memory:
+    """Read a file whose axes lie as `--from` says, which must not differ from what its descriptor says."""
+    x = load(path, dtype)
+    if tag is None:
+        return as_memory(x, None)
+    if not isinstance(x, Memory):
+        return as_memory(x, buffer_name(tag))
+    if desc_of(tag, x.desc.dims, str(x.desc.dtype)) != x.desc:
+        msg = f"{str(sidecar(path))!r} says {x.desc!r}, not {tag!r}; leave --from out"
+        raise MemdescError(msg)
+    return x
+
+
 def desc_of(text: str, dims: tuple[int, ...], dtype: str) -> MemoryDesc:
     """Return the descriptor of a name, or of strides."""
     strides, _, offset0 = text.partition("@")
     if not re.fullmatch("-?[0-9]+(x-?[0-9]+)*", strides):
-        return memdesc.memory_desc(dims, dtype, text)
+        return memdesc.memory_desc(dims, dtype, buffer_name(text))
     start = numbers_of(offset0, "the element behind @")[0] if offset0 else 0
     return memdesc.memory_desc(dims, dtype, strides=numbers_of(strides, "strides"), offset0=start)
 

@@ -8,9 +8,9 @@ import memdesc
 from reorder.api import reorder
 from reorder.cli.command import Command, Facts
 from reorder.cli.facts import image_facts
-from reorder.files import load, save, sidecar
+from reorder.cli.layouts import load_tensor
+from reorder.files import save, sidecar
 from reorder.memory import Memory
-from reorder.sources import as_memory
 
 if TYPE_CHECKING:
     import argparse
@@ -30,7 +30,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _run(options: argparse.Namespace) -> tuple[Facts, int]:
-    memory = as_memory(load(options.src, options.dtype), options.tag)
+    memory = load_tensor(options.src, options.dtype, options.tag)
     image = memdesc.image_desc(memory.desc.dims, memory.desc.dtype, options.image)
     if options.max_size is not None:
         image.check_size(*_size_of(options.max_size))

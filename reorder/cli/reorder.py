@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import memdesc
 from memdesc import MemdescError
 from reorder.api import reorder
 from reorder.attr import Attr
 from reorder.cli.command import Command, Facts
 from reorder.cli.facts import desc_facts
+from reorder.cli.layouts import buffer_name, load_tensor
 from reorder.cli.progress import Progress
 from reorder.files import load, save, sidecar
 from reorder.memory import Memory
@@ -47,13 +47,8 @@ def _run(options: argparse.Namespace) -> tuple[Facts, int]:
 
 def _reorder(options: argparse.Namespace, progress: Progress) -> Facts:
     progress.step(f"reading {options.src}")
-    x = load(options.src, options.src_dtype)
+    x = load_tensor(options.src, options.src_dtype, options.tag)
     attr = _attr(options)
-    if isinstance(x, Memory) and options.tag is not None:
-        if memdesc.memory_desc(x.desc.dims, x.desc.dtype, options.tag) != x.desc:
-            msg = f"{str(sidecar(options.src))!r} says {x.desc!r}, not {options.tag!r}; leave --from out"
-            raise MemdescError(msg)
-        options.tag = None
     out: Memory | None = None
     if options.beta:
         held = load(options.dst)
@@ -62,7 +57,7 @@ def _reorder(options: argparse.Namespace, progress: Progress) -> Facts:
             raise MemdescError(msg)
         out = held
     progress.step("reordering", 1)
-    result = reorder(x, options.to, src=options.tag, dtype=options.dtype, attr=attr, out=out, threads=options.threads)
+    result = reorder(x, buffer_name(options.to), dtype=options.dtype, attr=attr, out=out, threads=options.threads)
     progress.step(f"writing {options.dst}", 1)
     save(options.dst, result)
     return {"wrote": options.dst, "descriptor": str(sidecar(options.dst)), **desc_facts(result.desc)}

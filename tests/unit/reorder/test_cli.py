@@ -116,7 +116,6 @@ def test_bad_input_is_one_line_on_stderr_and_exit_code_2(tensor: tuple[str, str]
     assert "not sizes joined by x" in refusal(capsys, "show", "nChw8c", "2,17")
     assert "2 sizes" in refusal(capsys, "show", "nChw8c", "2x17")
     assert "unknown data type 'f31'" in refusal(capsys, "show", "nChw8c", "2x17x5x4", "--dtype", "f31")
-    assert "use memdesc.image_desc" in refusal(capsys, "reorder", source, target, "--to", "in_out_channel")
     assert "'none.npy' cannot be read: No such file" in refusal(capsys, "reorder", "none.npy", target, "--to", "nhwc")
     assert "no descriptor beside it" in refusal(capsys, "check", source)
     assert "threads must be" in refusal(capsys, "reorder", source, target, "--to", "nhwc", "--threads", "0")

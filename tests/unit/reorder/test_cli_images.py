@@ -71,6 +71,41 @@ def test_pack_refuses_what_makes_no_image(capsys: CaptureFixture[str], weights: 
     assert not out.exists()
 
 
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("reorder", "IN", "OUT", "--to"),
+        ("reorder", "IN", "OUT", "--to", "abcd", "--from"),
+        ("pack", "IN", "OUT", "--as", "conv2d_filter", "--from"),
+        ("decode", "IN", "OUT", "--dims", "1x4x3x3", "--dtype", "f32", "--format"),
+        ("explain", "abcd", "IMAGE", "6x5x3x2"),
+        ("diff", "IMAGE", "abcd", "6x5x3x2"),
+        ("bench", "6x5x3x2", "--dtag"),
+        ("bench", "6x5x3x2", "--stag"),
+    ],
+    ids=" ".join,
+)
+def test_an_image_type_where_a_layout_is_meant_leads_to_the_commands_for_images(
+    capsys: CaptureFixture[str], weights: Path, arguments: tuple[str, ...]
+) -> None:
+    words = {"IN": str(weights / "weights.npy"), "OUT": str(weights / "out.npy"), "IMAGE": "in_out_channel"}
+    given = [words.get(word, word) for word in arguments]
+    assert main(given if "IMAGE" in arguments else [*given, "in_out_channel"]) == 2
+    assert capsys.readouterr().err == (
+        "memdesc: 'in_out_channel' is an image type, not a linear buffer; memdesc pack IN.npy OUT.npy --as in_out_channel "
+        "makes its pixels, and memdesc show in_out_channel DIMS describes it\n"
+    )
+    assert not (weights / "out.npy").exists()
+
+
+def test_from_is_refused_where_the_file_says_how_it_lies(capsys: CaptureFixture[str], weights: Path) -> None:
+    blocked, out = str(weights / "blocked.npy"), str(weights / "image.npy")
+    facts(capsys, "reorder", str(weights / "weights.npy"), blocked, "--to", "nChw16c")
+    assert main(["pack", blocked, out, "--as", "conv2d_filter", "--from", "nhwc"]) == 2
+    assert f"'{blocked}.json' says memory_desc((6, 5, 3, 2), 'f32', 'aBcd16b'), not 'nhwc'; leave --from out" in capsys.readouterr().err
+    facts(capsys, "pack", blocked, out, "--as", "conv2d_filter", "--from", "nChw16c")
+
+
 def test_show_says_what_the_first_pixels_of_an_image_hold(capsys: CaptureFixture[str]) -> None:
     found = facts(capsys, "show", "in_out_channel", "1x64x56x56")
     assert (found["width"], found["height"]) == (896, 56)
