@@ -41,6 +41,10 @@ class DeviceMemory:
     desc: MemoryDesc | ImageDesc
     event: cl.Event | None = None
 
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:  # noqa: FBT001 - numpy's protocol
+        msg = f"{self.desc!r} lies on a device, where numpy does not read; .get() copies it to the host"
+        raise MemdescError(msg)
+
     def get(self) -> Memory | NDArray[Any]:
         """Wait for the data and copy them to the host.
 
