@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import tempfile
 from dataclasses import dataclass
@@ -13,7 +14,7 @@ import numpy as np
 import pyopencl as cl
 
 from memdesc import MemdescError
-from reorder.opencl.icds import VARIABLE, find_icds
+from reorder.opencl.icds import VARIABLE, Icd, find_icds
 from reorder.opencl.programs import build
 
 if TYPE_CHECKING:
@@ -80,10 +81,20 @@ def devices() -> tuple[Device, ...]:
 
 
 def loader_report() -> list[str]:
-    """Return a line for each runtime found, with what had to be mended to load it."""
+    """Return a line for each runtime found, with what had to be mended to load it, or why it does not load."""
     if VARIABLE in os.environ:
         return [f"{VARIABLE}={os.environ[VARIABLE]} is set, so it alone decides"]
-    return [f"{icd.source}: {icd.library or 'unusable'}{icd.note and f' ({icd.note})'}" for icd in find_icds()]
+    return [_line_of(icd) for icd in find_icds()]
+
+
+def _line_of(icd: Icd) -> str:
+    notes = [icd.note] if icd.note else []
+    if icd.library is not None:
+        try:
+            ctypes.CDLL(icd.library)
+        except OSError as error:
+            notes.append(f"does not load: {error}")
+    return f"{icd.source}: {icd.library or 'unusable'}" + (f" ({'; '.join(notes)})" if notes else "")
 
 
 def _platforms() -> list[cl.Platform]:

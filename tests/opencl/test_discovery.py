@@ -60,6 +60,22 @@ def test_what_the_user_has_set_stands(tmp_path: Path) -> None:
     assert found["report"] == [f"{VARIABLE}={tmp_path} is set, so it alone decides"]
 
 
+def test_a_runtime_that_does_not_load_is_reported_in_the_words_of_the_loader(tmp_path: Path) -> None:
+    vendors, lib = tmp_path / "etc" / "OpenCL" / "vendors", tmp_path / "lib"
+    for folder in (vendors, lib):
+        folder.mkdir(parents=True)
+    (lib / "libbroken.so").write_bytes(b"no library")
+    (vendors / "broken.icd").write_text(f"{lib}/libbroken.so\n")
+    (vendors / "absent.icd").write_text("libabsent-opencl.so.1\n")
+    report = ask(CONDA_PREFIX=str(tmp_path))["report"]
+    assert (
+        f"{vendors}/absent.icd: libabsent-opencl.so.1 (does not load: libabsent-opencl.so.1: cannot open shared object file: "
+        in "".join(report)
+    )
+    assert f"{vendors}/broken.icd: {lib}/libbroken.so (does not load: {lib}/libbroken.so: file too short)" in report
+    assert not [line for line in report if "does not load" in line and str(tmp_path) not in line]
+
+
 def test_a_working_device_says_what_it_can_do(runtime: Runtime) -> None:
     device = runtime.device
     assert device.works
