@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from functools import cache, lru_cache
+from itertools import islice
 from pkgutil import get_data
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -56,7 +57,11 @@ def resolve(text: str, dims: tuple[int, ...], bits: int) -> FormatTag:
     if not isinstance(text, str):
         msg = f"a tag is a name or a FormatTag, not {shown(text)}"  # type: ignore[unreachable] # callers without types
         raise MemdescError(msg)
-    tag = _parse(text, packed=bits == 4)  # noqa: PLR2004 - two elements share a byte
+    try:
+        tag = _parse(text, packed=bits == 4)  # noqa: PLR2004 - two elements share a byte
+    except UnknownFormatError as error:
+        msg = f"{error}{_hint(suggest(text, len(dims) or None))}"
+        raise UnknownFormatError(msg) from None
     if "_" in text and len(dims) == tag.ndims:
         cldnn.check_dims(text, dims)
     return tag
@@ -74,7 +79,7 @@ def resolve_image(text: str, dims: tuple[int, ...]) -> tuple[FormatTag, int, int
         tag, rows, columns = mace.parse_image(text)
     except UnknownFormatError as error:
         cldnn.refuse(text)
-        msg = f"{error}{_hint(_nearest(text, mace.IMAGES))}"
+        msg = f"{error}{_hint(_nearest(text, mace.IMAGES, len(dims)))}"
         raise UnknownFormatError(msg) from None
     if len(dims) == tag.ndims:
         mace.check_image_dims(text, dims)
@@ -103,7 +108,7 @@ def _parse(text: str, *, packed: bool) -> FormatTag:
             return cldnn.parse(text, packed=packed) if module is cldnn else module.parse(text)
         except UnknownFormatError as error:
             errors[module.VOCABULARY] = error
-    msg = f"unknown format {errors[_spelled_like(text)]}{_hint(suggest(text))}"
+    msg = f"unknown format {errors[_spelled_like(text)]}"
     raise UnknownFormatError(msg)
 
 
@@ -136,12 +141,26 @@ def known_names() -> tuple[Name, ...]:
     return tuple(names)
 
 
-def suggest(text: str) -> tuple[str, ...]:
-    """Return the known names nearest to a text, the nearest first, 3 at most."""
-    return _nearest(text, (*(name.text for name in known_names()), *mace.IMAGES))
+def suggest(text: str, ndims: int | None = None) -> tuple[str, ...]:
+    """Return the known names nearest to a text, the nearest first, 3 at most.
+
+    Parameters
+    ----------
+    text : str
+        What is no name.
+    ndims : int, optional
+        Prefer names for so many dims: others come only where none of these resembles the text.
+
+    Examples
+    --------
+    >>> import memdesc
+    >>> memdesc.suggest("nChw16", 3)
+    ('nCw16c', 'nChw16c')
+    """
+    return _nearest(text, (*(name.text for name in known_names()), *mace.IMAGES), ndims)
 
 
-def _nearest(text: str, names: Iterable[str]) -> tuple[str, ...]:
+def _nearest(text: str, names: Iterable[str], ndims: int | None) -> tuple[str, ...]:
     if len(text) > _MAX_NAME:
         return ()
     lower: dict[str, list[str]] = {}
@@ -149,5 +168,16 @@ def _nearest(text: str, names: Iterable[str]) -> tuple[str, ...]:
         lower.setdefault(name.lower(), []).append(name)
     import difflib  # noqa: PLC0415 - only a wrong name needs it
 
-    near = [name for match in difflib.get_close_matches(text.lower(), lower, n=3, cutoff=0.5) for name in lower[match]]
+    found = [lower[match] for match in difflib.get_close_matches(text.lower(), lower, n=len(lower), cutoff=0.5)]
+    fitting = (own for alike in found if (own := [name for name in alike if _ndims_of(name) == ndims]))
+    groups = [] if ndims is None else list(islice(fitting, 3))
+    near = [name for alike in groups or found[:3] for name in alike]
     return tuple(difflib.get_close_matches(text, near, n=3, cutoff=0))
+
+
+def _ndims_of(name: str) -> int:
+    """Return how many dims a known name speaks of; 0 for one that is no layout."""
+    try:
+        return mace.parse_image(name)[0].ndims if is_image(name) else _parse(name, packed=False).ndims
+    except MemdescError:
+        return 0

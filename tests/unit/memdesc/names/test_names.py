@@ -77,6 +77,41 @@ def test_the_nearest_name_is_suggested_first_whatever_the_case(text: str, best: 
     assert len(found) <= 3
 
 
+@pytest.mark.parametrize(
+    ("text", "dims", "best"),
+    [
+        ("nChw8d", (2, 17, 5, 4), "nChw8c"),
+        ("nChw8d", (2, 17, 5), "nCw8c"),
+        ("nChw8d", (2, 17, 5, 4, 3), "nCdhw8c"),
+        ("b_fs_yx_fsv15", (1, 17, 4, 4, 4), "b_fs_zyx_fsv16"),
+        ("oiww", (1, 2, 3), "oiw"),
+        # no name for three dims resembles this one
+        ("in_out_hight", (1, 2, 3), "in_out_height"),
+    ],
+)
+def test_names_for_as_many_dims_as_were_given_are_suggested(text: str, dims: tuple[int, ...], best: str) -> None:
+    found = suggest(text, len(dims))
+    assert found[0] == best
+    with pytest.raises(UnknownFormatError, match=re.escape(f"did you mean {' or '.join(map(repr, found))}?")):
+        memory_desc(dims, "f32", text)
+    if best != "in_out_height":
+        assert {memory_desc((1,) * len(dims), "f32", name).ndims for name in found} == {len(dims)}
+
+
+def test_image_names_for_as_many_dims_as_were_given_are_suggested() -> None:
+    with pytest.raises(UnknownFormatError, match=r"did you mean 'argument'\?$"):
+        image_desc((4,), "f32", "argumen")
+    with pytest.raises(UnknownFormatError, match=r"did you mean 'weight_width' or "):
+        image_desc((4, 4, 4, 4), "f32", "weight_wdth")
+
+
+def test_what_is_refused_is_not_suggested_where_the_dims_are_known() -> None:
+    assert "winograd_2x3_s1_weights" in suggest("winograd_2x3_s1_weight")
+    with pytest.raises(UnknownFormatError) as caught:
+        memory_desc((4, 4, 3, 3), "f32", "winograd_2x3_s1_weight")
+    assert "did you mean 'winograd" not in str(caught.value)
+
+
 def test_a_very_long_text_is_refused_at_once_in_a_short_message() -> None:
     begin = time.perf_counter()
     for text in ("ab" * 10**5, "b_f" + "_fsv2" * 10**5, "N" * 10**5, "_" * 10**5, "|" * 10**5):
