@@ -154,8 +154,8 @@ def suggest(text: str, ndims: int | None = None) -> tuple[str, ...]:
     Examples
     --------
     >>> import memdesc
-    >>> memdesc.suggest("nChw16", 3)
-    ('nCw16c', 'nChw16c')
+    >>> memdesc.suggest("oiww", 3)
+    ('oiw', 'Oiw8o', 'Oiw4o')
     """
     return _nearest(text, (*(name.text for name in known_names()), *mace.IMAGES), ndims)
 

@@ -129,11 +129,11 @@ def test_bad_input_is_one_line_on_stderr_and_exit_code_2(tensor: tuple[str, str]
 
 def test_the_command_is_installed_and_its_help_shows_an_example() -> None:
     for command in ("show", "reorder", "pack", "check", "doctor"):
-        ran = subprocess.run([sys.executable, "-m", "reorder.cli", command, "--help"], capture_output=True, text=True, check=True)
+        ran = subprocess.run([sys.executable, "-m", "reorder", command, "--help"], capture_output=True, text=True, check=True)
         assert f"example: memdesc {command}" in ran.stdout
 
 
 def test_a_reader_that_closes_the_pipe_early_is_no_error() -> None:
-    command = f"{sys.executable} -m reorder.cli show nChw8c 2x17x5x4 | head -c 1"
+    command = f"{sys.executable} -m reorder show nChw8c 2x17x5x4 | head -c 1"
     ran = subprocess.run(["bash", "-c", f"set -o pipefail; {command}"], capture_output=True, text=True, check=False)
     assert ran.stderr == ""

@@ -215,7 +215,7 @@ def test_an_unknown_command_is_one_line_and_exit_code_2(capsys: CaptureFixture[s
 
 @pytest.mark.parametrize("command", [command.name for command in _COMMANDS])
 def test_every_help_shows_an_example_of_the_command(command: str) -> None:
-    ran = subprocess.run([sys.executable, "-m", "reorder.cli", command, "--help"], capture_output=True, text=True, check=True)
+    ran = subprocess.run([sys.executable, "-m", "reorder", command, "--help"], capture_output=True, text=True, check=True)
     assert f"example: memdesc {command}" in ran.stdout
     assert "--json" in ran.stdout
 
@@ -249,7 +249,7 @@ def test_the_command_runs_where_nothing_is_a_terminal(dump: tuple[str, Any], tmp
     path, _ = dump
     arguments = [path, str(tmp_path / "o.npy"), "--format", "b_fs_yx_fsv16", "--dims", "1x17x5x4", "--dtype", "f16"]
     ran = subprocess.run(
-        [sys.executable, "-m", "reorder.cli", "decode", *arguments], capture_output=True, text=True, check=True, env={**os.environ}
+        [sys.executable, "-m", "reorder", "decode", *arguments], capture_output=True, text=True, check=True, env={**os.environ}
     )
     assert ran.stderr == ""
     assert "padding zero      yes" in ran.stdout

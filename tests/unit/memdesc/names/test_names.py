@@ -83,7 +83,7 @@ def test_the_nearest_name_is_suggested_first_whatever_the_case(text: str, best: 
         ("nChw8d", (2, 17, 5, 4), "nChw8c"),
         ("nChw8d", (2, 17, 5), "nCw8c"),
         ("nChw8d", (2, 17, 5, 4, 3), "nCdhw8c"),
-        ("b_fs_yx_fsv15", (1, 17, 4, 4, 4), "b_fs_zyx_fsv16"),
+        ("b_fs_yx_fs16", (1, 17, 4, 4, 4), "b_fs_zyx_fsv16"),
         ("oiww", (1, 2, 3), "oiw"),
         # no name for three dims resembles this one
         ("in_out_hight", (1, 2, 3), "in_out_height"),

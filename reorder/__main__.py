@@ -1,4 +1,4 @@
-"""`python -m reorder.cli` is the command `memdesc`."""
+"""`python -m reorder` is the command `memdesc`."""
 
 import sys
 
