@@ -188,10 +188,15 @@ class Memory:
     def numpy(self, *, copy: bool | None = None) -> NDArray[Any]:
         """Return the logical array: its axes are the dims.
 
+        To change what is held, take `apply`, `blocks`, or ``reorder(array, out=memory)``:
+        writes into this array reach the memory only where it is a view.
+
         Parameters
         ----------
         copy : bool, optional
-            None copies where it must, True always, False never.
+            None gives a view of a plain layout, and of a blocked one a copy, unless its
+            elements happen to lie in row-major order; True always copies; False gives the
+            view of a plain layout and refuses others.
 
         Raises
         ------

@@ -229,3 +229,15 @@ def test_a_memory_keeps_its_descriptor_and_its_buffer() -> None:
     for name, value in (("desc", memory_desc((2**40,), "f32")), ("data", np.zeros(1, np.uint8))):
         with pytest.raises(AttributeError):
             setattr(memory, name, value)
+
+
+def test_whether_the_logical_array_is_a_view_is_as_documented() -> None:
+    def shares(dims: tuple[int, ...], tag: str, *, copy: bool | None = None) -> bool:
+        memory = reorder.Memory(memory_desc(dims, "f32", tag))
+        return np.shares_memory(memory.numpy(copy=copy), memory.data)
+
+    assert shares((2, 4, 3, 3), "nhwc")
+    assert shares((2, 4, 3, 3), "nhwc", copy=False)
+    assert not shares((2, 4, 3, 3), "nChw4c")
+    assert shares((2, 4, 1, 1), "nChw4c")  # row-major all the same
+    assert not shares((2, 4, 1, 1), "nChw4c", copy=True)
