@@ -19,7 +19,7 @@ from memdesc.disk import path_of, write_files
 from memdesc.errors import shown
 from memdesc.tags import LETTERS
 from reorder.api import reorder
-from reorder.files import array_of, attach
+from reorder.files import array_of, attach, form_of
 from reorder.memory import Memory
 
 if TYPE_CHECKING:
@@ -97,7 +97,8 @@ def load_archive(path: str | os.PathLike[str]) -> dict[str, Memory]:
                     array: NDArray[Any] = np.lib.format.read_array(file, allow_pickle=False)
                 name = member.removesuffix(".npy")
                 if f"{member}.json" in members:
-                    tensors[name] = attach(array, from_json(archive.read(f"{member}.json").decode()), repr(name), "its descriptor")
+                    desc = from_json(archive.read(f"{member}.json").decode())
+                    tensors[name] = attach(array, desc, form_of(desc), (repr(name), "its descriptor"))
                 else:
                     tensors[name] = Memory(memory_desc(array.shape, array.dtype), np.ascontiguousarray(array))
     except OSError as error:

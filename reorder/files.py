@@ -1,19 +1,20 @@
 """Tensors on disk: a .npy of the buffer, and its descriptor as JSON beside it.
 
 `.npy` knows neither layouts nor bf16, f8 and 4-bit types; the sidecar `NAME.npy.json`
-says what the bytes are. Plain layouts are stored as arrays in memory order, others
-as raw bytes (uint8).
+says what the bytes are. Plain layouts are stored as arrays in memory order, images as
+their pixels, others as raw bytes (uint8).
 """
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from tokenize import TokenError
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from memdesc import MemdescError, data_type, from_json, to_json
+from memdesc import MemdescError, data_type, from_json, image_desc, to_json
 from memdesc.disk import path_of, write_files
 from reorder.memory import Memory
 
@@ -22,9 +23,11 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from memdesc import MemoryDesc
+    from memdesc import DataType, ImageDesc, MemoryDesc
 
-__all__ = ["array_of", "attach", "form_of", "load", "save", "sidecar"]
+    Form = tuple[np.dtype[Any], tuple[int, ...]]
+
+__all__ = ["array_of", "attach", "form_of", "load", "save", "save_image", "sidecar"]
 
 
 def sidecar(path: str | os.PathLike[str]) -> Path:
@@ -64,14 +67,16 @@ def load(path: str | os.PathLike[str], dtype: str | None = None) -> Memory | NDA
     if not beside.exists():
         return _typed(array, dtype, str(given))
     try:
-        desc = from_json(beside.read_text(encoding="utf-8"))
+        text = beside.read_text(encoding="utf-8")
+        desc, image = from_json(text), json.loads(text).get("image")
+        form = form_of(desc) if image is None else _form_of_image(desc, image)
     except (OSError, ValueError) as error:
         msg = f"{str(beside)!r}: {error}"
         raise MemdescError(msg) from None
     if dtype is not None and data_type(dtype) != desc.dtype:
         msg = f"{str(beside)!r} says {desc.dtype}, not {dtype}"
         raise MemdescError(msg)
-    return attach(array, desc, repr(str(given)), repr(str(beside)))
+    return attach(array, desc, form, (repr(str(given)), repr(str(beside))))
 
 
 def save(path: str | os.PathLike[str], memory: Memory) -> None:
@@ -85,20 +90,37 @@ def save(path: str | os.PathLike[str], memory: Memory) -> None:
     if not isinstance(memory, Memory):
         msg = f"save takes a Memory, not {type(memory).__name__}; reorder() makes one of an array"  # type: ignore[unreachable] # callers without types
         raise MemdescError(msg)
-    array, text = array_of(memory), f"{to_json(memory.desc)}\n".encode()
-    write_files({path_of(path): lambda file: np.lib.format.write_array(file, array), sidecar(path): lambda file: file.write(text)})
+    _write(path, array_of(memory), to_json(memory.desc))
 
 
-def attach(array: NDArray[Any], desc: MemoryDesc, what: str, beside: str) -> Memory:
-    """Return the memory that an array was written from; the two are named in messages.
+def save_image(path: str | os.PathLike[str], pixels: NDArray[Any], image: ImageDesc) -> None:
+    """Write the pixels of an image and, beside them, which image they are; `load` makes a Memory of `image.desc` of them.
+
+    Raises
+    ------
+    MemdescError
+        If a file cannot be written.
+    """
+    kind, shape = _form_of_image(image.desc, image.name)
+    _write(path, pixels.view(kind).reshape(shape), json.dumps(json.loads(to_json(image.desc)) | {"image": image.name}))
+
+
+def _write(path: str | os.PathLike[str], array: NDArray[Any], text: str) -> None:
+    beside = f"{text}\n".encode()
+    write_files({path_of(path): lambda file: np.lib.format.write_array(file, array), sidecar(path): lambda file: file.write(beside)})
+
+
+def attach(array: NDArray[Any], desc: MemoryDesc, form: Form, names: tuple[str, str]) -> Memory:
+    """Return the memory that an array of a form was written from; messages name it, and what says so.
 
     Raises
     ------
     MemdescError
         If somebody has written another array over the one that was described.
     """
-    kind, shape = form_of(desc)
+    kind, shape = form
     if array.dtype != kind or array.shape != shape:
+        what, beside = names
         msg = (
             f"{what} is an array of {array.dtype} and shape {array.shape}, but the descriptor beside it means "
             f"{kind} and {shape}; if the array is newer, delete {beside}"
@@ -116,14 +138,26 @@ def array_of(memory: Memory) -> NDArray[Any]:
     return data.view(kind).reshape(shape)
 
 
-def form_of(desc: MemoryDesc) -> tuple[np.dtype[Any], tuple[int, ...]]:
+def form_of(desc: MemoryDesc) -> Form:
     """Return the dtype and the shape of the array that a .npy of a descriptor holds."""
     is_plain = len(desc.blocks) == len(desc.axes) == desc.ndims and desc.is_dense and not desc.offset0
     if not is_plain or desc.dtype.is_packed or desc.extra is not None:
         return np.dtype(np.uint8), (desc.nbytes,)
-    # .npy knows numpy's own types, not those of ml_dtypes
-    kind = desc.dtype.numpy if desc.dtype.numpy.isbuiltin == 1 else desc.dtype.bits_dtype
-    return kind, tuple(block.extent for block in sorted(desc.blocks, key=lambda b: (-b.stride, -b.extent, b.axis)))
+    return _kind_of(desc.dtype), tuple(block.extent for block in sorted(desc.blocks, key=lambda b: (-b.stride, -b.extent, b.axis)))
+
+
+def _form_of_image(desc: MemoryDesc, name: str) -> Form:
+    """Return the dtype and the shape of the pixels of the image that a descriptor is the buffer of."""
+    image = image_desc(desc.dims, desc.dtype, name)
+    if image.desc != desc:
+        msg = f"it says image {name!r}, but not its pixels: {desc!r}"
+        raise MemdescError(msg)
+    return _kind_of(desc.dtype), (image.height, image.width, image.channels)
+
+
+def _kind_of(dtype: DataType) -> np.dtype[Any]:
+    """Return what stands for a type in .npy, which knows numpy's own types and not those of ml_dtypes."""
+    return dtype.numpy if dtype.numpy.isbuiltin == 1 else dtype.bits_dtype
 
 
 def _typed(array: NDArray[Any], dtype: str | None, path: str) -> NDArray[Any]:

@@ -9,8 +9,7 @@ from reorder.api import reorder
 from reorder.cli.command import Command, Facts
 from reorder.cli.facts import image_facts
 from reorder.cli.layouts import load_tensor
-from reorder.files import save, sidecar
-from reorder.memory import Memory
+from reorder.files import save_image, sidecar
 
 if TYPE_CHECKING:
     import argparse
@@ -20,7 +19,7 @@ __all__ = ["COMMAND"]
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("src", help="a .npy; if a descriptor lies beside it, it is read as that says")
-    parser.add_argument("dst", help="the .npy to write: the pixels, of shape (height, width, channels)")
+    parser.add_argument("dst", help="the .npy to write: the pixels, of shape (height, width, channels), and beside it which image they are")
     parser.add_argument("--as", dest="image", required=True, metavar="TYPE", help="image type, such as conv2d_filter")
     parser.add_argument(
         "--from", dest="tag", metavar="TAG", help="order of the axes of the array, such as nhwc, if they are not its logical dims"
@@ -34,8 +33,7 @@ def _run(options: argparse.Namespace) -> tuple[Facts, int]:
     image = memdesc.image_desc(memory.desc.dims, memory.desc.dtype, options.image)
     if options.max_size is not None:
         image.check_size(*_size_of(options.max_size))
-    pixels = reorder(memory, image)
-    save(options.dst, Memory(memdesc.memory_desc(pixels.shape, image.dtype), pixels))
+    save_image(options.dst, reorder(memory, image), image)
     return {"wrote": options.dst, "descriptor": str(sidecar(options.dst)), **image_facts(image)}, 0
 
 

@@ -3,12 +3,14 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
+import ml_dtypes
 import numpy as np
 import pytest
 
-from memdesc import image_desc
-from reorder import reorder
+from memdesc import MemdescError, image_desc
+from reorder import Memory, load, reorder, save
 from reorder.cli import main
+from reorder.files import sidecar
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -52,6 +54,40 @@ def test_pack_reads_axes_in_memory_order_and_files_with_a_descriptor(capsys: Cap
     facts(capsys, "reorder", str(weights / "weights.npy"), blocked, "--to", "nChw16c")
     facts(capsys, "pack", blocked, out, "--as", "in_out_channel")
     assert np.load(out).tobytes() == wanted
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
+def test_a_packed_file_knows_that_it_is_an_image_and_leads_back(capsys: CaptureFixture[str], weights: Path, dtype: str) -> None:
+    x = X.astype(np.dtype(getattr(ml_dtypes, dtype, dtype)))
+    save(weights / "x.npy", reorder(x, "abcd"))
+    packed, back = str(weights / "image.npy"), str(weights / "back.npy")
+    facts(capsys, "pack", str(weights / "x.npy"), packed, "--as", "conv2d_filter")
+    image = image_desc(X.shape, x.dtype, "conv2d_filter")
+    memory = load(packed)
+    assert isinstance(memory, Memory)
+    assert memory.desc == image.desc
+    assert np.load(packed).shape == (image.height, image.width, image.channels)
+    facts(capsys, "reorder", packed, back, "--to", "abcd")
+    restored = load(back)
+    assert isinstance(restored, Memory)
+    assert restored.numpy().tobytes() == x.tobytes()
+    assert facts(capsys, "check", packed)["padding_elements"] == image.desc.padded_nelems - X.size
+    np.save(packed, np.load(packed)[:, :, ::2])
+    assert main(["reorder", packed, back, "--to", "abcd"]) == 2
+    assert "shape (12, 5, 2), but the descriptor beside it means" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [("in_out_channel", "says image 'in_out_channel', but not its pixels"), ("nchw", "'nchw' is no image type"), (3, "is a name, not 3")],
+)
+def test_a_descriptor_of_another_image_is_refused(capsys: CaptureFixture[str], weights: Path, name: object, reason: str) -> None:
+    out = weights / "image.npy"
+    facts(capsys, "pack", str(weights / "weights.npy"), str(out), "--as", "conv2d_filter")
+    beside = sidecar(out)
+    beside.write_text(json.dumps(json.loads(beside.read_text()) | {"image": name}))
+    with pytest.raises(MemdescError, match=f"image.npy.json.*{reason}"):
+        load(out)
 
 
 @pytest.mark.parametrize(
