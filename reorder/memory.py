@@ -6,17 +6,17 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from memdesc import MemdescError, NotBlockedError, PaddingError
+from memdesc import MemdescError
 from memdesc.desc import checked_desc
-from memdesc.inverse import index_at
+from reorder.arrays import is_plain, logical_array, physical_array
 from reorder.buffers import address_of, flat_bytes
 from reorder.compensation import compensation
-from reorder.cut import padding_boxes
 from reorder.dlpack import CPU_DEVICE, TensorView
+from reorder.padding import check_padding, clear_padding
 from reorder.tables import offsets, pack, unpack
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
     from numpy.typing import NDArray
 
@@ -79,7 +79,7 @@ class Memory:
             raise
         self._data = data[: desc.nbytes]
         if must_write:
-            self._clear_padding()
+            clear_padding(self._data, desc)
 
     @classmethod
     def attached(cls, desc: MemoryDesc, data: NDArray[np.uint8]) -> Memory:
@@ -176,14 +176,7 @@ class Memory:
         >>> reorder.Memory(memdesc.memory_desc((1, 17, 2, 2), "f32", "nChw16c")).blocks().shape
         (1, 2, 2, 2, 16)
         """
-        if self.desc.dtype.is_packed:
-            msg = f"two {self.desc.dtype} elements share a byte, so no numpy array shows their blocks; see .elements"
-            raise NotBlockedError(msg)
-        if self._is_ragged():
-            msg = f"{self.desc!r} ends inside a block, so its blocks are no n-d array"
-            raise NotBlockedError(msg)
-        order = sorted(self.desc.blocks, key=lambda b: (-abs(b.stride), -b.extent, b.axis, -b.step))
-        return _strided(self.elements, self.desc, order).view(self.desc.dtype.numpy)
+        return physical_array(self.data, self.desc)
 
     def numpy(self, *, copy: bool | None = None) -> NDArray[Any]:
         """Return the logical array: its axes are the dims.
@@ -210,24 +203,10 @@ class Memory:
         >>> bool((reorder.reorder(x, "nChw8c").numpy() == x).all())
         True
         """
-        desc = self.desc
-        is_plain = len(desc.blocks) == len(desc.axes) == desc.ndims and not desc.dtype.is_packed
-        if is_plain:
-            sized = [block._replace(extent=size) for block, size in zip(desc.blocks, desc.dims, strict=True)]
-            array = _strided(self.elements, desc, sized).view(desc.dtype.numpy)
-            return array.copy() if copy else array
-        if copy is False:
-            msg = f"{desc!r} is no strided array of its dims, so numpy(copy=False) cannot be; see blocks() for a view"
+        if copy is False and not is_plain(self.desc):
+            msg = f"{self.desc!r} is no strided array of its dims, so numpy(copy=False) cannot be; see blocks() for a view"
             raise MemdescError(msg)
-        values = unpack(self.data, desc)
-        if not desc.nelems:
-            found = np.zeros(desc.dims, values.dtype)
-        elif self._is_ragged():
-            found = values[offsets(desc.layout)]
-        else:
-            found = self._gather(values)
-        array = np.ascontiguousarray(found).view(desc.dtype.numpy)
-        # blocks that happen to follow each other are seen through a view
+        array = logical_array(self.data, self.desc)
         return array.copy() if copy and np.may_share_memory(array, self.data) else array
 
     def apply(self, function: Callable[[NDArray[Any]], Any]) -> None:
@@ -292,45 +271,7 @@ class Memory:
         PaddingError
             With the lowest byte that does not, and its position in the padded dims.
         """
-        values = unpack(self.data, self.desc)
-        if not any(part.any() for part in self._padding(values)):
-            return
-        is_padding = np.zeros(values.shape, np.bool_)
-        for part in self._padding(is_padding):
-            part[...] = True
-        lowest = int(np.flatnonzero(is_padding & (values != 0))[0])
-        at = index_at(self.desc.layout, lowest)
-        byte = lowest * self.desc.dtype.bits // 8
-        msg = (
-            f"padding of {self.desc!r} is not zero at {at}, byte {byte}: found bits {int(values[lowest]):#x} beyond the dims "
-            f"{self.desc.dims}; Memory(desc, buffer) clears it"
-        )
-        raise PaddingError(msg)
-
-    def _clear_padding(self) -> None:
-        values = unpack(self.data, self.desc)
-        for part in self._padding(values):
-            part[...] = 0
-        pack(values, self.data, self.desc)
-
-    def _padding(self, values: NDArray[Any]) -> Iterator[NDArray[Any]]:
-        """Return views of all padding."""
-        for box in padding_boxes(self.desc):
-            shape = [node.extent for node in box.nodes]
-            strides = [node.strides[0] * values.itemsize for node in box.nodes]
-            yield np.lib.stride_tricks.as_strided(values[box.offsets[0] :], shape, strides, writeable=values.flags.writeable)
-
-    def _is_ragged(self) -> bool:
-        layout = self.desc.layout
-        return any(axis.padded % layout.outer(k).step for k, axis in enumerate(layout.axes))
-
-    def _gather(self, values: NDArray[Any]) -> NDArray[Any]:
-        """Return the logical array of a layout of whole blocks."""
-        layout = self.desc.layout
-        padded = _strided(values, self.desc, list(layout.blocks)).reshape([axis.padded for axis in layout.axes])
-        cut = padded[tuple(slice(layout.axis_size(k)) for k in range(len(layout.axes)))]
-        order = [dim for axis in layout.axes for dim in axis.dims]
-        return cut.reshape([layout.dims[dim] for dim in order]).transpose(np.argsort(order))
+        check_padding(self.data, self.desc)
 
 
 def _zeroed(nbytes: int) -> NDArray[np.uint8]:
@@ -341,11 +282,3 @@ def _zeroed(nbytes: int) -> NDArray[np.uint8]:
         raise MemoryError(nbytes) from error
     skipped = -address_of(raw) % _CACHE_LINE
     return raw[skipped : skipped + nbytes]
-
-
-def _strided(values: NDArray[Any], desc: MemoryDesc, loops: list[Any]) -> NDArray[Any]:
-    """Return a view of elements with one axis for each block."""
-    start = values[desc.offset0 :] if desc.nelems else values[:0]
-    # a loop of one step, and one of an array without elements, may have any stride, more than numpy can hold
-    strides = [loop.stride * values.itemsize if loop.extent > 1 and desc.nelems else values.itemsize for loop in loops]
-    return np.lib.stride_tricks.as_strided(start, [loop.extent for loop in loops], strides, writeable=values.flags.writeable)
