@@ -7,11 +7,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import lru_cache
-from math import prod
 from typing import TYPE_CHECKING, Any
 
 from memdesc import views
-from memdesc.build import layout_by_tag
+from memdesc.dense import dense_tag, is_laid_out_by
 from memdesc.dtypes import DataType, data_type
 from memdesc.errors import MemdescError, UnsupportedFormatError, shown
 from memdesc.extra import Extra
@@ -19,7 +18,7 @@ from memdesc.ints import INT64_MAX, checked_ints
 from memdesc.layout import Axis, Block, Layout, dim_name
 from memdesc.names import Name, known_names, resolve
 from memdesc.overlap import check_overlap
-from memdesc.tags import LETTERS, Digit, FormatTag
+from memdesc.tags import LETTERS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -104,8 +103,8 @@ class MemoryDesc:
         head = f"memory_desc({self.dims}, '{self.dtype}'"
         if self.extra is not None:
             return f"{MemoryDesc(self.dtype, self.layout)!r}.with_extra({self.extra!r})"
-        tag = self._dense_tag()
-        if self._follows(tag):
+        tag = dense_tag(self.layout)
+        if is_laid_out_by(self.layout, tag):
             return f"{head}, '{tag}')"
         try:
             tile = self.layout.tile()
@@ -131,36 +130,6 @@ class MemoryDesc:
             if mask is not None and mask >> self.ndims:
                 msg = f"{extra} names {dim_name(mask.bit_length() - 1)}, but the dims are {self.dims}"
                 raise MemdescError(msg)
-
-    def _follows(self, tag: FormatTag) -> bool:
-        """Whether a tag lays these dims out like this."""
-        if len(tag.digits) != len(self.blocks) or tag.ndims != self.ndims:
-            return False
-        try:
-            return layout_by_tag(tag, self.dims).key() == self.layout.key()
-        except MemdescError:  # another tag can pad these dims beyond int64
-            return False
-
-    def _dense_tag(self) -> FormatTag:
-        """Return the tag that a dense layout of the same order has."""
-        axes = self.layout.axes
-        tile = prod(block.extent for block in self.layout.inner())
-        # the stride of a unit dim is anything, even one that lies inside the tile
-        far = {
-            block: max(block.stride, tile) if block.extent == axes[block.axis].padded == 1 else block.stride for block in self.layout.blocks
-        }
-        order = sorted(self.layout.blocks, key=lambda b: (-far[b], -b.extent, b.axis, -b.step))
-        seen: set[int] = set()
-        digits = []
-        outer = {self.layout.outer(k) for k in range(len(axes))}
-        for block in order:
-            digits.append(Digit(block.axis, block.step, 0 if block in outer else block.extent))
-            seen.add(block.axis)
-        whole = [max(block.step for block in self.layout.axis_blocks(k)) for k in range(len(axes))]
-        align = tuple(
-            1 if axis.padded == -(-self.layout.axis_size(k) // whole[k]) * whole[k] else axis.padded or 1 for k, axis in enumerate(axes)
-        )
-        return FormatTag(tuple(axis.dims for axis in axes), tuple(digits), align)
 
     @property
     def ndims(self) -> int:
@@ -426,12 +395,6 @@ class MemoryDesc:
         behind = self.nbytes - self.with_extra(None).nbytes
         return draw_layout(self.layout, self.dtype, repr(self), (self.nbytes, behind), LETTERS if letters is None else letters)
 
-    def _is_called(self, text: str) -> bool:
-        try:
-            return self._follows(resolve(text, self.dims, self.dtype.bits))
-        except UnsupportedFormatError:
-            return False
-
     def _with(self, layout: Layout) -> MemoryDesc:
         if self.extra is not None:
             msg = f"{self!r} has compensation, which belongs to the whole of it; see with_extra(None)"
@@ -450,8 +413,15 @@ def checked_desc(name: str, desc: object) -> MemoryDesc:
 
 @lru_cache(maxsize=1024)
 def _names_of(desc: MemoryDesc) -> tuple[Name, ...]:
-    found = tuple(name for name in known_names() if desc._is_called(name.text))  # noqa: SLF001 - of this class
-    tag = desc._dense_tag()  # noqa: SLF001 - likewise
-    if not any(name.domain == "any" for name in found) and desc._follows(tag):  # noqa: SLF001 - likewise
+    found = tuple(name for name in known_names() if _is_called(desc, name.text))
+    tag = dense_tag(desc.layout)
+    if not any(name.domain == "any" for name in found) and is_laid_out_by(desc.layout, tag):
         found = (Name("onednn", str(tag), "any"), *found)
     return found
+
+
+def _is_called(desc: MemoryDesc, text: str) -> bool:
+    try:
+        return is_laid_out_by(desc.layout, resolve(text, desc.dims, desc.dtype.bits))
+    except UnsupportedFormatError:
+        return False
