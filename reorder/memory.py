@@ -8,6 +8,7 @@ import numpy as np
 
 from memdesc import MemdescError
 from memdesc.desc import checked_desc
+from memdesc.errors import shown
 from reorder.arrays import is_plain, logical_array, physical_array
 from reorder.buffers import address_of, flat_bytes
 from reorder.compensation import compensation
@@ -133,8 +134,8 @@ class Memory:
         BufferError
             If the layout is no strided array of its dims, or the type has 4 bits.
         """
-        if self.desc.dtype.is_packed:
-            msg = f"two {self.desc.dtype} share a byte, on which readers of DLPack differ; export .data, or reorder() to a wider type"
+        if (dtype := self.desc.dtype).is_packed:
+            msg = f"two {dtype} elements share a byte, on which readers of DLPack differ; export .data, or reorder() to a wider type"
             raise BufferError(msg)
         try:
             array = self.numpy(copy=bool(options.get("copy")))
@@ -231,6 +232,9 @@ class Memory:
         (12.0, 12.0)
         """
         desc = self.desc
+        if not callable(function):
+            msg = f"apply() takes a function of the logical array, not {shown(function)}"  # type: ignore[unreachable] # callers without types
+            raise MemdescError(msg)
         if not self.data.flags.writeable:
             msg = "apply() writes, but the buffer is read-only; attach a copy"
             raise MemdescError(msg)

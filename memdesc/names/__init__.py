@@ -157,6 +157,9 @@ def suggest(text: str, ndims: int | None = None) -> tuple[str, ...]:
     >>> memdesc.suggest("oiww", 3)
     ('oiw', 'Oiw8o', 'Oiw4o')
     """
+    if not isinstance(text, str):
+        msg = f"a name is a text, not {shown(text)}"  # type: ignore[unreachable] # callers without types
+        raise MemdescError(msg)
     return _nearest(text, (*(name.text for name in known_names()), *mace.IMAGES), ndims)
 
 

@@ -103,7 +103,7 @@ def test_a_copy_stays_where_it_is_when_the_memory_changes() -> None:
 def test_elements_of_4_bits_are_no_dlpack_tensor() -> None:
     m = reorder.reorder(np.ones((3, 4), ml_dtypes.int4), "ab")
     for options in ({}, {"copy": True}):
-        with pytest.raises(BufferError, match=r"^two s4 share a byte, .*; export \.data, or reorder\(\) to a wider type$"):
+        with pytest.raises(BufferError, match=r"^two s4 elements share a byte, .*; export \.data, or reorder\(\) to a wider type$"):
             m.__dlpack__(**options)
     with pytest.raises(MemdescError, match="share a byte"):
         m.block_tensor()

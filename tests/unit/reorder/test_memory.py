@@ -241,3 +241,8 @@ def test_whether_the_logical_array_is_a_view_is_as_documented() -> None:
     assert not shares((2, 4, 3, 3), "nChw4c")
     assert shares((2, 4, 1, 1), "nChw4c")  # row-major all the same
     assert not shares((2, 4, 1, 1), "nChw4c", copy=True)
+
+
+def test_apply_takes_a_function() -> None:
+    with pytest.raises(MemdescError, match=r"apply\(\) takes a function of the logical array, not 3"):
+        reorder.Memory(memory_desc((2, 3), "f32", "ab")).apply(3)  # type: ignore[arg-type] # callers without types

@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from memdesc import Name, UnknownFormatError, UnsupportedFormatError, image_desc, known_names, memory_desc, suggest
+from memdesc import MemdescError, Name, UnknownFormatError, UnsupportedFormatError, image_desc, known_names, memory_desc, suggest
 from memdesc.names import _parse, is_image, letters_of, resolve
 from tests.tables import CLDNN, ONEDNN_ALIASES, ONEDNN_CANONICAL
 
@@ -65,6 +65,8 @@ def test_a_text_that_resembles_no_name_gets_no_suggestion() -> None:
         memory_desc((2,), "f32", "!?")
     assert "did you mean" not in str(caught.value)
     assert suggest("!?") == ()
+    with pytest.raises(MemdescError, match="a name is a text, not 3"):
+        suggest(3)  # type: ignore[arg-type] # callers without types
 
 
 @pytest.mark.parametrize(
