@@ -14,7 +14,7 @@ from reorder.compensation import compensate, is_array_of_blocks
 from reorder.cpu.choose import KERNELS, LINE_BITS, choose
 from reorder.cpu.program import encode, fills_lines, points, split, tile
 from reorder.cpu.sums import Sums
-from reorder.cpu.threads import Shares, count_threads, run
+from reorder.cpu.threads import Shares, count_threads, job_of, run
 from reorder.cpu.walk import enter, kernel_at
 from reorder.limits import checked_threads
 from reorder.passes import widen
@@ -174,7 +174,7 @@ class _Part:
         """What the pool runs, where nothing else is to decide."""
         if self._shares.is_long or self.lookups or self._streams:
             return None
-        return self._shares.job(kernel_at(self._bits), self._program, _AT_ORIGIN)
+        return job_of(self._shares, kernel_at(self._bits), self._program, _AT_ORIGIN)
 
     def run(self, src_at: int, dst_at: int) -> None:
         """Run the boxes on src and dst that start at two addresses."""

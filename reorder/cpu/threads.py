@@ -20,14 +20,16 @@ from importlib.metadata import PackageNotFoundError, distribution
 from typing import Any, NamedTuple
 
 import numba
+import numpy as np
 from numba.core.compiler_lock import global_compiler_lock
 
+from reorder.buffers import address_of
 from reorder.cpu import pool
 from reorder.cpu.pool import MAX_WORKERS, Job
 from reorder.cpu.walk import kernel_at, walk_parallel
 from reorder.forks import at_fork
 
-__all__ = ["Shares", "count_threads", "layer_name", "run"]
+__all__ = ["Shares", "count_threads", "job_of", "layer_name", "run"]
 
 _busy = threading.Lock()
 
@@ -68,7 +70,10 @@ def layer_name() -> str:
 
 
 class Shares(NamedTuple):
-    """Tasks and how threads share them: addresses of both tables, how many parts, tasks and threads, and whether it takes long."""
+    """Tasks and how threads share them: addresses of both tables, how many parts, tasks and threads, and whether it takes long.
+
+    The bounds are those of the steps at one place. At more of them parts are equal shares of all steps.
+    """
 
     tasks: int
     bounds: int
@@ -76,11 +81,6 @@ class Shares(NamedTuple):
     total: int
     threads: int
     is_long: bool = False
-
-    def job(self, kernel: int, program: int, places: tuple[int, int]) -> Job:
-        """Return what the pool runs."""
-        workers = min(self.parts, self.threads, MAX_WORKERS + 1) - 1
-        return Job(kernel, program, self.tasks, self.total, *places, self.bounds, self.parts, workers, pool.ADDRESS)
 
 
 def run(starts: tuple[int, int, int], shares: Shares, places: tuple[int, int], bits: int) -> None:
@@ -98,20 +98,33 @@ def run(starts: tuple[int, int, int], shares: Shares, places: tuple[int, int], b
         Width of an element.
     """
     src_at, dst_at, program = starts
-    is_shared = shares.is_long and min(shares.parts, shares.threads) > 1
+    tasks, bounds, parts, total, threads, is_long = shares
+    steps = total * places[1]
+    if places[1] > 1:
+        parts = min(parts, steps)
+        table = np.arange(parts + 1) * steps // parts
+        bounds = address_of(table)
+    job = job_of(shares._replace(bounds=bounds, parts=parts, total=steps), kernel_at(bits), program, places)
+    is_shared = is_long and min(parts, threads) > 1
     if not is_shared or layer_name() not in {"tbb", "omp"}:
-        pool.run(src_at, dst_at, shares.job(kernel_at(bits), program, places))
+        pool.run(src_at, dst_at, job)
     elif _busy.locked():
-        pool.run(src_at, dst_at, shares.job(kernel_at(bits), program, places)._replace(workers=0))
+        pool.run(src_at, dst_at, job._replace(workers=0))
     else:
         me = threading.get_ident()
         with _busy:
             _State.owner = me
             try:
                 _State.callers |= {me}
-                walk_parallel(src_at, dst_at, program, shares.tasks, shares.bounds, shares.parts, *places, bits, shares.threads)
+                walk_parallel(src_at, dst_at, program, tasks, bounds, parts, *places, bits, threads)
             finally:
                 _State.owner = None
+
+
+def job_of(shares: Shares, kernel: int, program: int, places: tuple[int, int]) -> Job:
+    """Return what the pool runs."""
+    workers = min(shares.parts, shares.threads, MAX_WORKERS + 1) - 1
+    return Job(kernel, program, shares.tasks, shares.total, *places, shares.bounds, shares.parts, workers, pool.ADDRESS)
 
 
 def _start(me: int) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ctypes
 from functools import cache
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numba
 import numpy as np
@@ -25,7 +25,7 @@ from reorder.nodes import NOWHERE
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["TILES", "add_walker", "cache_folder", "enter", "kernel_at", "walk", "walk_parallel"]
+__all__ = ["TILES", "add_walker", "cache_folder", "enter", "kernel_at", "walk_parallel"]
 
 # stands for a width where the walker over tiles that convert is meant
 TILES = 0
@@ -34,19 +34,10 @@ TILES = 0
 _UNITS = {4: np.bool_(0), 8: np.uint8(0), 16: np.uint16(0), 32: np.uint32(0), 64: np.uint64(0)}
 # negative widths: past the caches
 _UNITS |= {-8: np.int8(0), -16: np.int16(0), -32: np.int32(0), -64: np.int64(0)}
-_PROTOTYPE = ctypes.CFUNCTYPE(None, *[ctypes.c_int64] * ARGUMENTS)
 
 
-class _Kernel(NamedTuple):
-    """A compiled walker: its address, and what calls it from Python."""
-
-    address: int
-    call: Callable[..., None]
-    # what owns the code
-    compiled: Any
-
-
-_kernels: dict[int, _Kernel] = {}
+# compiled walkers, by the width of their elements
+_kernels: dict[int, Any] = {}
 # compiled code that lives as long as the process
 _owners: list[Any] = []
 # what compiles walkers that are not of one width, by the number that stands for the width
@@ -59,16 +50,12 @@ def add_walker(number: int, make: Callable[[], Any]) -> None:
 
 
 def kernel_at(bits: int) -> int:
-    """Return the address of a walker."""
-    return (_kernels.get(bits) or _compile(bits)).address
+    """Return the address of a walker of elements of `bits` bits; `-bits` writes whole cache lines past the caches, which must be aligned.
 
-
-def walk(src_at: int, dst_at: int, program: int, tasks: int, begin: int, end: int, places: int, count: int, bits: int) -> None:
-    """Run tasks `begin` to `end`, each at `count` places, on elements of `bits` bits.
-
-    `-bits` writes whole cache lines past the caches; those must be aligned.
+    It takes the addresses of src, dst, program and tasks, the first of its steps and one past the last, the address of
+    places, and how many there are. Its steps are all tasks, each at all places.
     """
-    (_kernels.get(bits) or _compile(bits)).call(src_at, dst_at, program, tasks, begin, end, places, count)
+    return int((_kernels.get(bits) or _compile(bits)).address)
 
 
 @cache
@@ -115,7 +102,7 @@ def _name(bits: int) -> str:
     return f"walker of {abs(bits)}-bit elements{' past the caches' if bits < 0 else ''}"
 
 
-def _compile(bits: int) -> _Kernel:
+def _compile(bits: int) -> Any:
     # numba's own lock, which a fork waits for
     with global_compiler_lock:
         if bits not in _kernels:
@@ -123,7 +110,7 @@ def _compile(bits: int) -> _Kernel:
                 compiled = _makers[bits]()
             else:
                 compiled = compile_callback(_walker(_UNITS[bits]), numba.void(*[numba.int64] * ARGUMENTS), _name(bits))
-            _kernels[bits] = _Kernel(compiled.address, _PROTOTYPE(compiled.address), compiled)
+            _kernels[bits] = compiled
     return _kernels[bits]
 
 
@@ -132,8 +119,8 @@ def _walker(unit: Any) -> Callable[..., None]:
 
     def run(src_at: int, dst_at: int, program: int, tasks: int, begin: int, end: int, places: int, count: int) -> None:
         at = counters()
-        for step in range((end - begin) * count):
-            task = tasks + 40 * (begin + step // count)
+        for step in range(begin, end):
+            task = tasks + 40 * (step // count)
             place = step % count
             box = program + 8 * load_int(task, 0)
             first, last, low, high = load_int(task, 1), load_int(task, 2), load_int(task, 3), load_int(task, 4)

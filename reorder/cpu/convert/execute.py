@@ -18,7 +18,7 @@ from reorder.cpu.convert.walk import compile_tiles
 from reorder.cpu.execute import PreparedReorder, Split
 from reorder.cpu.program import Record, points
 from reorder.cpu.program import tile as split_up
-from reorder.cpu.threads import run
+from reorder.cpu.threads import job_of, run
 from reorder.cpu.walk import TILES, add_walker, kernel_at
 from reorder.nodes import NOWHERE, Box, Node
 from reorder.passes import widen
@@ -95,10 +95,12 @@ class ConvertingReorder(PreparedReorder):
             parts.insert(0, _Tiles(self, whole))
         return parts + self._moves(zeros)
 
-    def _split_tiles(self, records: list[Record], tiles: list[Tile]) -> Split:
-        """Return how threads share tiles."""
-        nbytes = sum(_size(tile) for tile in tiles) * max(self.plan.src.dtype.bits, self.plan.dst.dtype.bits) // 8
-        return self._split(records, nbytes, is_whole=self.plan.dst.dtype.is_packed and not all(_owns_bytes(tile) for tile in tiles))
+    def _split_tiles(self, records: list[Record], tiles: list[Tile], places: int = 1) -> Split:
+        """Return how threads share tiles that are run at so many places."""
+        nbytes = sum(_size(tile) for tile in tiles) * places * max(self.plan.src.dtype.bits, self.plan.dst.dtype.bits) // 8
+        # two 4-bit elements of one byte must not fall to two threads
+        is_owner = places == 1 and all(_owns_bytes(tile) for tile in tiles)
+        return self._split(records, nbytes, is_whole=self.plan.dst.dtype.is_packed and not is_owner)
 
 
 def _size(tile: Tile) -> int:
@@ -145,7 +147,7 @@ class _Tiles:
     def direct(self) -> Job | None:
         """What the pool runs, where nothing else is to decide."""
         shares = self._own.shares
-        return None if shares.is_long else shares.job(kernel_at(TILES), address_of(self._program), (address_of(self._origin), 1))
+        return None if shares.is_long else job_of(shares, kernel_at(TILES), address_of(self._program), (address_of(self._origin), 1))
 
     def run(self, src_at: int, dst_at: int) -> None:
         """Run the boxes on src and dst that start at two addresses."""
@@ -162,7 +164,7 @@ class _Looked:
         self._recipe = owner._recipe  # noqa: SLF001 - it owns what the steps point to
         # any point: elements are joined to wider ones only where all are whole
         self._program, records = _encode(self._recipe, tiles, np.ones((1, len(tiles[0].offsets)), np.int64))
-        self._own = Split(records, 1, 1, is_long=False)
+        self._own = owner._split_tiles(records, tiles, prod(lookup.extent for lookup in lookups))  # noqa: SLF001 - of this module
         self._lookups = lookups
 
     def run(self, src_at: int, dst_at: int) -> None:

@@ -80,8 +80,8 @@ def run_steps(_context: Any, src_at: Any, dst_at: Any, actions: Any, steps: Any,
 def _walk(src_at: int, dst_at: int, program: int, tasks: int, begin: int, end: int, places: int, count: int) -> None:
     room = scratch()
     offsets = room + 8 * _OFFSETS
-    for step in range((end - begin) * count):
-        task = tasks + 40 * (begin + step // count)
+    for step in range(begin, end):
+        task = tasks + 40 * (step // count)
         box = program + 8 * load_int(task, 0)
         first, last = load_int(task, 1), load_int(task, 2)
         outer, operands, steps = load_int(box, 0), load_int(box, 1), load_int(box, 2)

@@ -24,7 +24,7 @@ def nothing(_: int) -> None:
 
 def test_what_is_kept_on_disk_carries_the_digest_of_all_sources() -> None:
     reorder.reorder(np.zeros((3, 5), np.float32), "ba")
-    cache = walk._kernels[32].compiled._cache._cache_file  # noqa: SLF001 - what the digest is written into
+    cache = walk._kernels[32]._cache._cache_file  # noqa: SLF001 - what the digest is written into
     with Path(cache._index_path).open("rb") as file:  # noqa: SLF001 - likewise
         pickle.load(file)  # noqa: S301 - numba wrote it: its version
         stamp, _ = pickle.loads(file.read())  # noqa: S301 - likewise
