@@ -3,14 +3,15 @@
 For each group of dims the steps of all sides' blocks are merged into one chain of
 divisors; the chain cuts the padded range into runs (whole blocks, then the ragged one,
 recursively); the boxes are the product of the groups' runs. Blocks that do not divide
-each other become lookups.
+each other are cut wherever one of them ends, which repeats with their least common multiple; where
+that makes too many boxes they become lookups.
 """
 
 from __future__ import annotations
 
 from functools import lru_cache
 from itertools import pairwise, product
-from math import prod
+from math import lcm, prod
 from typing import TYPE_CHECKING, NamedTuple
 
 from reorder.nodes import Box, Lookup, Node
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
     _Side = Layout | Operand
 
 __all__ = ["boxes_of", "padding_boxes"]
+
+_Loops = list[tuple[int, int, int]]
 
 # More boxes than this cost more to start than they save; then dims are looked up.
 _MAX_BOXES = 64
@@ -123,16 +126,54 @@ def _pieces(sides: tuple[_Side, ...], dims: tuple[int, ...]) -> list[_Piece]:
 
 
 def _cut(padded: int, size: int, *sides: list[Block]) -> list[_Piece]:
-    """Cut a padded range into loops over the blocks of all sides; nothing if they do not divide."""
+    """Cut a padded range into loops over the blocks of all sides; nothing if that takes too many."""
     chain = sorted({block.step for blocks in sides for block in blocks}, reverse=True)
-    if any(large % small for large, small in pairwise(chain)):
+    odd = [step for step in chain if any(max(step, other) % min(step, other) for other in chain)]
+    if not odd:
+        runs = _runs(chain, 0, padded, size)
+    elif chain[0] > odd[0] or sum(lcm(*odd) // step for step in odd) > _MAX_BOXES:
         return []
+    else:
+        below = [step for step in chain if step < odd[-1]]
+        runs = _periods(odd, below, padded, size)
+        chain = [lcm(*odd), *below]
     strides = {step: tuple(_stride(blocks, step) for blocks in sides) for step in chain}
     pieces = []
-    for start, loops in _runs(chain, 0, padded, size):
+    for start, loops in runs:
         nodes = tuple(Node(extent, valid, strides[step]) for step, extent, valid in loops)
         pieces.append(_Piece(tuple(_at(blocks, start) for blocks in sides), nodes))
     return pieces
+
+
+def _periods(odd: list[int], below: list[int], padded: int, size: int) -> list[tuple[int, _Loops]]:
+    """Cut a padded range where any of some steps ends that do not divide each other.
+
+    The cuts repeat with the least common multiple of the steps, so that one loop over it takes all
+    stretches that lie at one place in it. `below` are the smaller steps, which divide all of those.
+    """
+    period = lcm(*odd)
+    ends = sorted({min(end, padded) for step in odd for end in range(step, period + 1, step)})
+    runs: list[tuple[int, _Loops]] = []
+    for begin, end in pairwise([0, *ends]):
+        length = end - begin
+        # how often the stretch is there, and how often as data, as a whole
+        there, full = (max(0, (limit - end) // period + 1) for limit in (padded, size))
+        # (first period, how many, length, how much of it is data)
+        parts = [(0, full, length, length)]
+        at = full
+        start = full * period + begin
+        if start < min(size, padded):
+            parts.append((at, 1, min(length, padded - start), size - start))
+            at += 1
+        parts.append((at, there - at, length, 0))
+        start = max(at, there) * period + begin
+        if start < padded:
+            parts.append((max(at, there), 1, padded - start, 0))
+        for first, count, extent, valid in parts:
+            if count > 0:
+                inner = _runs(below, first * period + begin, extent, valid)
+                runs += [(own, [(period, count, count), *loops]) for own, loops in inner]
+    return runs
 
 
 def _join(layout: _Side, dims: tuple[int, ...], order: tuple[int, ...]) -> list[Block] | None:
@@ -184,9 +225,6 @@ def _at(blocks: list[Block], index: int) -> int:
         digit = index // block.step
         offset += (digit % block.extent if k else digit) * block.stride
     return offset
-
-
-_Loops = list[tuple[int, int, int]]
 
 
 def _runs(chain: list[int], start: int, length: int, valid: int) -> list[tuple[int, _Loops]]:

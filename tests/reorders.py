@@ -13,6 +13,7 @@ import numpy as np
 from reorder.cpu import PreparedReorder
 from reorder.cpu.convert.execute import ConvertingReorder, needs_tiles
 from reorder.nodes import NOWHERE
+from reorder.plan import _plan
 from tests.guarded import Guarded
 
 if TYPE_CHECKING:
@@ -23,7 +24,17 @@ if TYPE_CHECKING:
     from memdesc import MemoryDesc
     from reorder import Box, ReorderPlan
 
-__all__ = ["beyond_caches", "box_map", "element_map", "expect", "forced_parts", "move_guarded", "random_bytes", "spoil_padding"]
+__all__ = [
+    "beyond_caches",
+    "box_map",
+    "element_map",
+    "expect",
+    "few_boxes",
+    "forced_parts",
+    "move_guarded",
+    "random_bytes",
+    "spoil_padding",
+]
 
 
 def random_bytes(count: int, seed: int) -> NDArray[np.uint8]:
@@ -134,6 +145,15 @@ def beyond_caches() -> Iterator[None]:
         stack.enter_context(mock.patch("reorder.cpu.execute._cache_nbytes", return_value=-1))
         stack.enter_context(mock.patch("reorder.cpu.execute._FAR_NBYTES", -1))
         yield
+
+
+@contextmanager
+def few_boxes() -> Iterator[None]:
+    """Let dims whose blocks do not divide, or are ragged, go through lookups, as those of large tensors do."""
+    _plan.cache_clear()
+    with mock.patch("reorder.cut._MAX_BOXES", 1):
+        yield
+    _plan.cache_clear()
 
 
 @cache

@@ -28,6 +28,7 @@ _CASES = {
     "weights for bf16": ((64, 64, 1, 1), "bf16", "oihw", "OIhw8i16o2i"),
     "grouped weights": ((3, 32, 18, 2, 4), "f32", "goihw", "gOIhw16i16o"),
     "blocks that do not divide": ((4, 35, 3, 3), "f32", "aBcd48b", "aBcd32b"),
+    "blocks that meet again far away": ((4, 100, 3, 3), "f32", "aBcd47b", "aBcd31b"),
     "three blocks of one dim": ((50, 6), "u8", "ab", "A4a2a3ab"),
     "a swizzle": ((35, 37, 2, 3), "s8", "oihw", "os_is_yx_osa4_isa8_osv8_isv4_swizzled_by_4"),
     "a fused plane": ((35, 37, 2, 3), "f16", "oihw", "i_yxs_os_yxsv2_osv16"),

@@ -14,7 +14,7 @@ from memdesc import memory_desc
 from reorder import Attr
 from tests.attributes import attrs, conversions
 from tests.conversions import random_codes
-from tests.reorders import forced_parts, move_guarded, random_bytes, spoil_padding
+from tests.reorders import few_boxes, forced_parts, move_guarded, random_bytes, spoil_padding
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -51,6 +51,14 @@ def test_a_reorder_that_converts_equals_its_definition_and_touches_nothing_else(
     case: tuple[MemoryDesc, MemoryDesc, Attr | None], seed: int, at_end: bool, threads: int
 ) -> None:
     with forced_parts(threads):
+        check(case, seed, at_end=at_end, threads=threads)
+
+
+@given(conversions(), st.integers(0, 2**31), st.booleans(), st.sampled_from([1, 2]))
+def test_a_reorder_that_converts_through_lookups_does_the_same(
+    case: tuple[MemoryDesc, MemoryDesc, Attr | None], seed: int, at_end: bool, threads: int
+) -> None:
+    with few_boxes(), forced_parts(threads):
         check(case, seed, at_end=at_end, threads=threads)
 
 

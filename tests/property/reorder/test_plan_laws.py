@@ -12,7 +12,7 @@ from memdesc import memory_desc
 from reorder import Box, Node, plan_reorder
 from reorder.cut import padding_boxes
 from reorder.passes import simplify
-from tests.reorders import box_map, element_map, expect, move_guarded, random_bytes
+from tests.reorders import box_map, element_map, expect, few_boxes, move_guarded, random_bytes
 from tests.strategies import desc_pairs, descs
 
 if TYPE_CHECKING:
@@ -38,6 +38,21 @@ def _check_map(src: MemoryDesc, dst: MemoryDesc) -> None:
 @given(desc_pairs())
 def test_every_padded_element_of_dst_is_written_once_with_its_element_of_src_or_zero(pair: tuple[MemoryDesc, MemoryDesc]) -> None:
     _check_map(*pair)
+
+
+@given(desc_pairs())
+def test_the_map_holds_where_dims_are_looked_up(pair: tuple[MemoryDesc, MemoryDesc]) -> None:
+    with few_boxes():
+        _check_map(*pair)
+
+
+# steps of two or three blocks that do not divide each other, nested and beside smaller ones
+_ODD = ["A3a", "A4a", "A6a", "A10a", "A6a2a", "A4a6a", "A15a", "A9a", "A2a5a2a", "A16a3a", "a"]
+
+
+@given(st.integers(1, 130), st.sampled_from(_ODD), st.sampled_from(_ODD))
+def test_the_map_holds_where_blocks_do_not_divide_each_other(size: int, src: str, dst: str) -> None:
+    _check_map(memory_desc((size,), "u8", src), memory_desc((size,), "u8", dst))
 
 
 @given(desc_pairs(max_nelems=512))

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 import reorder
 from memdesc import UnsupportedFormatError, memory_desc
-from tests.reorders import beyond_caches, expect, forced_parts, move_guarded, random_bytes, spoil_padding
+from tests.reorders import beyond_caches, expect, few_boxes, forced_parts, move_guarded, random_bytes, spoil_padding
 from tests.strategies import desc_pairs
 
 if TYPE_CHECKING:
@@ -44,6 +44,12 @@ def test_a_reorder_moves_every_element_and_clears_every_padding_and_touches_noth
     pair: tuple[MemoryDesc, MemoryDesc], seed: int, at_end: bool
 ) -> None:
     check(*pair, seed, at_end=at_end)
+
+
+@given(_PAIRS, st.integers(0, 2**31), st.booleans(), st.sampled_from([1, 2]))
+def test_a_reorder_through_lookups_does_the_same(pair: tuple[MemoryDesc, MemoryDesc], seed: int, at_end: bool, threads: int) -> None:
+    with few_boxes(), forced_parts(threads):
+        check(*pair, seed, at_end=at_end, threads=threads)
 
 
 # sizes around the sides of the kernels' tiles, and layouts that reach each of them
