@@ -9,7 +9,7 @@ from llvmlite import ir
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = ["LANE_BITS", "concatenate", "mask", "pick", "transpose"]
+__all__ = ["LANE_BITS", "concatenate", "exchange", "mask", "pick", "transpose"]
 
 # shuffles within so many bits are one instruction everywhere
 LANE_BITS = 128
@@ -34,6 +34,23 @@ def transpose(builder: Any, lines: list[Any]) -> list[Any]:
     for _ in range(rounds):
         lines = [builder.shuffle_vector(lines[k], lines[k + distance], half) for k in range(distance) for half in halves]
     return lines
+
+
+def exchange(builder: Any, vectors: list[Any], lane: int) -> list[Any]:
+    """Collect the lanes of n vectors that stand at one place, n a power of two.
+
+    Each vector is a row of matrices of n lanes; column k of all of them makes the k-th result.
+    """
+    if len(vectors) == 1:
+        return vectors
+    count = vectors[0].type.count
+    width = len(vectors) * lane // 2
+    results = []
+    for half in (0, width):
+        both = mask(first + half + k for first in range(0, 2 * count, 2 * width) for k in range(width))
+        joined = [builder.shuffle_vector(*vectors[k : k + 2], both) for k in range(0, len(vectors), 2)]
+        results += exchange(builder, joined, lane)
+    return results
 
 
 def concatenate(builder: Any, vectors: list[Any]) -> Any:

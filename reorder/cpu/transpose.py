@@ -18,9 +18,9 @@ from llvmlite import ir
 from numba.core import cgutils
 
 from reorder.cpu.choose import LINE_BITS
-from reorder.cpu.emit import I64, int64, loop, maximum, minimum
+from reorder.cpu.emit import I64, int64, loop, maximum, minimum, register_bits
 from reorder.cpu.interleave import emit_interleaved
-from reorder.cpu.registers import LANE_BITS, concatenate, pick, transpose
+from reorder.cpu.registers import LANE_BITS, concatenate, exchange, pick, transpose
 
 if TYPE_CHECKING:
     from reorder.cpu.emit import Elements, Place
@@ -30,6 +30,8 @@ __all__ = ["MAX_COLUMNS", "Nest", "emit_transposed", "heights"]
 _BYTE = ir.IntType(8)
 # Columns of a tile that is swept row block after row block: two cache lines of src.
 _SWEEP_NBYTES = 128
+# Vectors of a tile.
+_TILE_REGISTERS = 16
 # As many columns as a call may have: a row of zeros is that long.
 MAX_COLUMNS = 1 << 11
 
@@ -122,10 +124,18 @@ def _emit_strips(
                 _prefetch(elements, (src[0], builder.add(src[1], stop)), row_table, height)
             with builder.if_then(is_narrow):
                 room.list_columns(to, columns, first, last)
-            with loop(builder, start, stop, wide) as next_column:
+            at = start
+            across = _widest(elements.bits, height)
+            if across > wide:
+                whole = builder.and_(builder.sub(stop, start), int64(-across))
+                at = builder.add(start, whole)
+                with loop(builder, start, at, across) as column:
+                    column_table = _entry(builder, columns.table, column)
+                    _emit_tile(elements, (src[0], builder.add(src[1], column)), to, (row_table, column_table), (height, across))
+            with loop(builder, at, stop, wide) as next_column:
                 column = minimum(builder, next_column, back_column)
                 column_table = builder.add(table, builder.mul(column, entry))
-                _emit_tile(elements, (src[0], builder.add(src[1], column)), to, (row_table, column_table), height)
+                _emit_tile(elements, (src[0], builder.add(src[1], column)), to, (row_table, column_table), (height, wide))
 
 
 def _prefetch(elements: Elements, src: Place, row_table: Any, height: int) -> None:
@@ -143,16 +153,31 @@ def _prefetch(elements: Elements, src: Place, row_table: Any, height: int) -> No
             builder.call(prefetch, [at, bits(0), bits(3), bits(1)])
 
 
-def _emit_tile(elements: Elements, src: Place, dst: Place, tables: tuple[Any, Any], height: int) -> None:
+def _widest(bits: int, height: int) -> int:
+    """Return how many columns of so many rows the registers hold, half of them kept for what is being made."""
+    lane = LANE_BITS // bits
+    if register_bits() < LINE_BITS or height * bits < LINE_BITS:
+        return lane
+    return max(lane, min(LINE_BITS, _TILE_REGISTERS * LINE_BITS // height) // bits)
+
+
+def _emit_tile(elements: Elements, src: Place, dst: Place, tables: tuple[Any, Any], shape: tuple[int, int]) -> None:
     """Move one tile."""
     builder = elements.builder
-    wide = LANE_BITS // elements.bits
-    across = min(height, wide)
+    height, wide = shape
+    lane = LANE_BITS // elements.bits
+    across = min(height, lane)
     lines = [elements.load_vector(src[0], builder.add(src[1], _load(builder, tables[0], k)), wide) for k in range(height)]
-    # the lanes of a vector are rows `across` apart
-    joined = [concatenate(builder, lines[k::across]) for k in range(across)]
-    vectors = transpose(builder, joined)
-    each = wide // across
+    # vectors begin with rows `each` apart: their lanes are rows `across` apart, and columns
+    parts = wide // lane
+    each = height // parts
+    groups = []
+    for first in range(0, height, each):
+        joined = [concatenate(builder, lines[first + k : first + each : across]) for k in range(across)]
+        groups.append(transpose(builder, joined))
+    exchanged = [exchange(builder, list(vectors), lane) for vectors in zip(*groups, strict=True)]
+    vectors = [vector for part in zip(*exchanged, strict=True) for vector in part]
+    each = lane // across
     for k, vector in enumerate(vectors):
         for i in range(each):
             column = pick(builder, vector, range(i * across, (i + 1) * across)) if each > 1 else vector
