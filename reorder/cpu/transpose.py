@@ -30,8 +30,8 @@ __all__ = ["MAX_COLUMNS", "Nest", "emit_transposed", "heights"]
 _BYTE = ir.IntType(8)
 # Columns of a tile that is swept row block after row block: two cache lines of src.
 _SWEEP_NBYTES = 128
-# Vectors of a tile.
-_TILE_REGISTERS = 16
+# Vectors of a tile: with more, loads that miss the nearest cache come in bursts.
+_TILE_REGISTERS = 8
 # As many columns as a call may have: a row of zeros is that long.
 MAX_COLUMNS = 1 << 11
 
