@@ -35,11 +35,13 @@ def emit_interleaved(elements: Elements, src: Place, dst: Place, columns: Nest, 
     for count in COUNTS:
         fits = builder.and_(is_all_rows, builder.icmp_signed("==", rows.extent, int64(count)))
         with builder.if_then(builder.and_(fits, _is_run(builder, columns.run, span, lanes))):
-            _emit_zipped(elements, src, dst, columns, rows, span, (count, lanes))
+            for fro, to in rows.around(builder, src, dst):
+                _emit_zipped(elements, fro, to, columns, rows, span, (count, lanes))
             builder.branch(done)
         fits = builder.and_(is_all_columns, builder.icmp_signed("==", columns.extent, int64(count)))
         with builder.if_then(builder.and_(builder.and_(fits, is_all_rows), _is_run(builder, rows.run, (int64(0), rows.extent), lanes))):
-            _emit_unzipped(elements, src, dst, columns, rows, (count, lanes))
+            for fro, to in rows.around(builder, src, dst):
+                _emit_unzipped(elements, fro, to, columns, rows, (count, lanes))
             builder.branch(done)
 
 

@@ -5,7 +5,8 @@ outer loop (extent, valid, src stride, dst stride; outermost first), and what th
 takes: [rows, valid] with the loop of the columns and two tables, src and dst offsets of
 the rows; or for transposed nests [columns, valid, rows, valid, run of the columns in dst,
 run of the rows in src, how far the last row starts behind the first, is src far] and two
-tables, dst offsets of the columns and src offsets of the rows. A task is [start of a record, first,
+tables, dst offsets of the columns and src offsets of the rows, with the loop around both
+behind them: [extent, src stride, dst stride]. A task is [start of a record, first,
 last, low, high]: a range of the steps of all outer loops and one of the kernel's rows or columns.
 A point is [src, dst]: where a box is placed; src `NOWHERE` there means zeros.
 """
@@ -18,7 +19,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from reorder.cpu.choose import LINE_BITS, STRIDED, TILE, TRANSPOSED, choose
+from reorder.cpu.choose import LINE_BITS, STRIDED, TILE, TRANSPOSED, Choice, choose
 from reorder.nodes import NOWHERE
 from reorder.passes import split_node
 
@@ -36,6 +37,8 @@ HEAD, LOOP = 5, 4
 
 # Threads share what the transposing kernel takes in whole cache lines.
 _GRAIN = 64
+# What the transposing kernel moves at once, the loop around its nests with them.
+_AROUND = 1 << 12
 # Runs are short up to so many elements.
 _SHORT_RUN = 128
 # Longer runs are cut, so that threads can share them.
@@ -70,11 +73,23 @@ def tile(boxes: tuple[Box, ...]) -> tuple[Box, ...]:
         size = max(1, room // prod(node.extent for node in long[:-1])) if long else 0
         if choice.kernel != TRANSPOSED and choice.columns[0].extent > 2 * _MAX_RUN:
             long, size = choice.columns, _MAX_RUN
+        around = _around(choice)
+        if long is None and around:
+            long, size = (around,), max(1, _AROUND // prod(sizes))
         if long is None or size >= long[-1].extent:
             done.append(box)
         else:
             todo += split_node(box, long[-1], size)
     return tuple(done)
+
+
+def _around(choice: Choice) -> Node | None:
+    """Return the loop that the transposing kernel runs around small nests, all of which is data."""
+    size = prod(node.extent for node in (*choice.rows, *choice.columns))
+    if choice.kernel != TRANSPOSED or 2 * size > _AROUND or not choice.outer:
+        return None
+    last = choice.outer[-1]
+    return last if last.valid == last.extent else None
 
 
 def _near(box: Box) -> Iterator[Box]:
@@ -125,7 +140,13 @@ def encode(boxes: tuple[Box, ...], end: int, *, is_far: bool) -> tuple[NDArray[n
     program: list[int] = []
     records = []
     for box in boxes:
-        kernel, outer, rows, columns = choose(box)
+        choice = choose(box)
+        kernel, outer, rows, columns = choice
+        around = _around(choice)
+        if around and around.extent > _AROUND // prod(node.extent for node in (*rows, *columns)):
+            around = None
+        if around:
+            outer = outer[:-1]
         start = len(program)
         program += [kernel, *box.offsets, len(outer), end]
         for node in outer:
@@ -143,6 +164,7 @@ def encode(boxes: tuple[Box, ...], end: int, *, is_far: bool) -> tuple[NDArray[n
                 int(is_far),
                 *to,
                 *fro,
+                *((around.extent, *around.strides) if around else (1, 0, 0)),
             ]
             inner, grain = len(to), _GRAIN
         else:

@@ -23,6 +23,8 @@ from reorder.cpu.interleave import emit_interleaved
 from reorder.cpu.registers import LANE_BITS, concatenate, exchange, pick, transpose
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from reorder.cpu.emit import Elements, Place
 
 __all__ = ["MAX_COLUMNS", "Nest", "emit_transposed", "heights"]
@@ -53,6 +55,13 @@ class Nest(NamedTuple):
         """Return where an element lies on the side where the nest is not contiguous."""
         return place[0], builder.add(place[1], builder.load(_pointer(builder, self.table, index)))
 
+    def around(self, builder: Any, src: Place, dst: Place) -> Iterator[tuple[Place, Place]]:
+        """Emit the loop that stands behind the table of the rows: both nests once more, elsewhere."""
+        extent, *strides = (builder.load(_pointer(builder, self.table, builder.add(self.extent, int64(k)))) for k in range(3))
+        with loop(builder, int64(0), extent) as i:
+            fro, to = ((place[0], builder.add(place[1], builder.mul(i, stride))) for place, stride in zip((src, dst), strides, strict=True))
+            yield fro, to
+
 
 def heights(bits: int) -> tuple[int, ...]:
     """Return how many rows tiles may have: a cache line, a half of it and so on down to 32 bits."""
@@ -68,7 +77,8 @@ def emit_transposed(elements: Elements, src: Place, dst: Place, columns: Nest, r
     """
     builder = elements.builder
     if elements.is_nibble:
-        _emit_scalar(elements, src, dst, columns, rows, span[:2])
+        for fro, to in rows.around(builder, src, dst):
+            _emit_scalar(elements, fro, to, columns, rows, span[:2])
         return
     first, stop, _, _ = span
     last = minimum(builder, stop, columns.valid)
@@ -82,11 +92,15 @@ def emit_transposed(elements: Elements, src: Place, dst: Place, columns: Nest, r
         with builder.if_then(fits):
             _emit_strips(elements, src, dst, columns, rows, (first, last, *span[2:]), height)
             builder.branch(done)
-    _emit_scalar(elements, src, dst, columns, rows, (first, last))
+    for fro, to in rows.around(builder, src, dst):
+        _emit_scalar(elements, fro, to, columns, rows, (first, last))
     builder.branch(done)
     builder.position_at_end(done)
-    with loop(builder, maximum(builder, first, columns.valid), stop) as column:
-        _clear(elements, columns.at(builder, dst, column), rows.extent)
+    first = maximum(builder, first, columns.valid)
+    with builder.if_then(builder.icmp_signed("<", first, stop)):
+        for _, to in rows.around(builder, src, dst):
+            with loop(builder, first, stop) as column:
+                _clear(elements, columns.at(builder, to, column), rows.extent)
 
 
 def _emit_strips(
@@ -104,38 +118,41 @@ def _emit_strips(
     # numbers instead of conditions: LLVM would make loops of their own for each
     table = builder.select(is_narrow, room.columns, columns.table)
     entry = builder.select(is_narrow, int64(0), int64(8))
-    # rows may be read beyond the last column, but not beyond the end of src
-    far = builder.add(builder.add(src[1], reach), builder.add(first, int64(wide)))
-    is_tight = builder.and_(is_narrow, builder.icmp_signed(">", far, end))
     back_row = builder.sub(rows.extent, int64(height))
     # one block of rows needs no sweeps
     step = builder.select(builder.icmp_signed("==", back_row, int64(0)), int64(MAX_COLUMNS), int64(sweep))
-    with loop(builder, first, last, step) as start:
-        stop = minimum(builder, builder.add(start, step), last)
-        with loop(builder, int64(0), rows.extent, height) as next_row:
-            row = minimum(builder, next_row, back_row)
-            is_ragged = builder.icmp_signed(">", builder.add(row, int64(height)), rows.valid)
-            must_list = builder.or_(is_ragged, is_tight)
-            with builder.if_then(must_list):
-                room.list_rows(src, rows, row, (first, last, end), is_tight)
-            row_table = builder.select(must_list, room.rows, _entry(builder, rows.table, row))
-            to = dst[0], builder.add(dst[1], row)
-            with builder.if_then(builder.and_(columns.is_far, builder.icmp_signed("<", stop, last))):
-                _prefetch(elements, (src[0], builder.add(src[1], stop)), row_table, height)
-            with builder.if_then(is_narrow):
-                room.list_columns(to, columns, first, last)
-            at = start
-            across = _widest(elements.bits, height)
-            if across > wide:
-                whole = builder.and_(builder.sub(stop, start), int64(-across))
-                at = builder.add(start, whole)
-                with loop(builder, start, at, across) as column:
-                    column_table = _entry(builder, columns.table, column)
-                    _emit_tile(elements, (src[0], builder.add(src[1], column)), to, (row_table, column_table), (height, across))
-            with loop(builder, at, stop, wide) as next_column:
-                column = minimum(builder, next_column, back_column)
-                column_table = builder.add(table, builder.mul(column, entry))
-                _emit_tile(elements, (src[0], builder.add(src[1], column)), to, (row_table, column_table), (height, wide))
+    for place, target in rows.around(builder, src, dst):
+        # rows may be read beyond the last column, but not beyond the end of src
+        far = builder.add(builder.add(place[1], reach), builder.add(first, int64(wide)))
+        is_tight = builder.and_(is_narrow, builder.icmp_signed(">", far, end))
+        with loop(builder, first, last, step) as start:
+            stop = minimum(builder, builder.add(start, step), last)
+            with loop(builder, int64(0), rows.extent, height) as next_row:
+                row = minimum(builder, next_row, back_row)
+                is_ragged = builder.icmp_signed(">", builder.add(row, int64(height)), rows.valid)
+                must_list = builder.or_(is_ragged, is_tight)
+                with builder.if_then(must_list):
+                    room.list_rows(place, rows, row, (first, last, end), is_tight)
+                row_table = builder.select(must_list, room.rows, _entry(builder, rows.table, row))
+                to = target[0], builder.add(target[1], row)
+                with builder.if_then(builder.and_(columns.is_far, builder.icmp_signed("<", stop, last))):
+                    _prefetch(elements, (place[0], builder.add(place[1], stop)), row_table, height)
+                with builder.if_then(is_narrow):
+                    room.list_columns(to, columns, first, last)
+                at = start
+                across = _widest(elements.bits, height)
+                if across > wide:
+                    whole = builder.and_(builder.sub(stop, start), int64(-across))
+                    at = builder.add(start, whole)
+                    with loop(builder, start, at, across) as column:
+                        column_table = _entry(builder, columns.table, column)
+                        fro = place[0], builder.add(place[1], column)
+                        _emit_tile(elements, fro, to, (row_table, column_table), (height, across))
+                with loop(builder, at, stop, wide) as next_column:
+                    column = minimum(builder, next_column, back_column)
+                    column_table = builder.add(table, builder.mul(column, entry))
+                    fro = place[0], builder.add(place[1], column)
+                    _emit_tile(elements, fro, to, (row_table, column_table), (height, wide))
 
 
 def _prefetch(elements: Elements, src: Place, row_table: Any, height: int) -> None:
