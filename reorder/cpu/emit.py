@@ -47,6 +47,11 @@ class Rows(NamedTuple):
     src_table: Any
     dst_table: Any
 
+    def reach(self, builder: Any) -> Any:
+        """Return how far behind the first row the last one starts in src, which stands behind the tables."""
+        size = builder.sub(self.dst_table, self.src_table)
+        return builder.load(builder.inttoptr(builder.add(self.dst_table, size), I64.as_pointer()))
+
     def each(self, builder: Any, src: Place, dst: Place) -> Iterator[tuple[Place, Place, Any]]:
         """Emit a loop over the rows; gives where each lies, and whether it holds data."""
         with loop(builder, self.first, self.last) as row:
@@ -85,6 +90,16 @@ class Elements:
         """Return the typed place of an element, or of a vector that starts there."""
         place = self.builder.gep(self.builder.inttoptr(address, self.type.as_pointer()), [index])
         return place if of is None else self.builder.bitcast(place, of.as_pointer())
+
+    def at(self, place: Place) -> Place:
+        """Return the same place, its index in the address: one number for loops to keep.
+
+        What they do not keep they load from the stack, and wait there for stores with the same low
+        bits of their address.
+        """
+        if self.is_nibble:
+            return place
+        return self.builder.add(place[0], self.builder.mul(place[1], int64(self.bits // 8))), int64(0)
 
     def _half(self, address: Any, index: Any) -> tuple[Any, Any]:
         """Return the byte of a 4-bit element, and how far up in it the element lies."""

@@ -2,12 +2,13 @@
 
 A record of a box is [kernel, src, dst, outer loops, end of src], four numbers for each
 outer loop (extent, valid, src stride, dst stride; outermost first), and what the kernel
-takes: [rows, valid] with the loop of the columns and two tables, src and dst offsets of
-the rows; or for transposed nests [columns, valid, rows, valid, run of the columns in dst,
-run of the rows in src, how far the last row starts behind the first, is src far] and two
-tables, dst offsets of the columns and src offsets of the rows, with the loop around both
-behind them: [extent, src stride, dst stride]. A task is [start of a record, first,
-last, low, high]: a range of the steps of all outer loops and one of the kernel's rows or columns.
+takes: [rows, valid] with the loop of the columns, two tables, src and dst offsets of the
+rows, and how far the last row starts behind the first; or for transposed nests [columns,
+valid, rows, valid, run of the columns in dst, run of the rows in src, how far the last row
+starts behind the first, is src far] and two tables, dst offsets of the columns and src
+offsets of the rows, with the loop around both behind them: [extent, src stride, dst
+stride]. A task is [start of a record, first, last, low, high]: a range of the steps of all
+outer loops and one of the kernel's rows or columns.
 A point is [src, dst]: where a box is placed; src `NOWHERE` there means zeros.
 """
 
@@ -169,7 +170,7 @@ def encode(boxes: tuple[Box, ...], end: int, *, is_far: bool) -> tuple[NDArray[n
             inner, grain = len(to), _GRAIN
         else:
             fro, to = _table(rows, 0), _table(rows, 1)
-            program += [len(to), _valid(rows), *_numbers(columns[0]), *fro, *to]
+            program += [len(to), _valid(rows), *_numbers(columns[0]), *fro, *to, max(fro)]
             inner, grain = len(to), 1
         records.append(Record(start, prod(node.extent for node in outer), inner, grain, box.size))
     return np.array(program, dtype=np.int64), records

@@ -31,16 +31,16 @@ def emit_run(elements: Elements, src: Place, dst: Place, rows: Rows, run: Loop, 
         return
     # runs of one vector, or of two that meet, need no choice in each row
     done = builder.append_basic_block("done")
-    for nbytes in _SHORT_NBYTES:
-        lanes = nbytes * 8 // elements.bits
-        if lanes > 1:
-            with builder.if_then(builder.icmp_signed("==", run.extent, int64(lanes))):
-                _emit_vectors(elements, src, dst, rows, (lanes, run.valid), end)
-                builder.branch(done)
-            is_two = builder.and_(builder.icmp_signed(">", run.valid, int64(lanes)), builder.icmp_signed("<", run.valid, int64(2 * lanes)))
-            with builder.if_then(is_two):
-                _emit_pairs(elements, src, dst, rows, run, lanes)
-                builder.branch(done)
+    counts = [nbytes * 8 // elements.bits for nbytes in _SHORT_NBYTES if nbytes * 8 > elements.bits]
+    for lanes in counts:
+        with builder.if_then(builder.icmp_signed("==", run.extent, int64(lanes))):
+            _emit_vectors(elements, src, dst, rows, (lanes, run.valid), end)
+            builder.branch(done)
+    for lanes in counts:
+        is_two = builder.and_(builder.icmp_signed(">", run.valid, int64(lanes)), builder.icmp_signed("<", run.valid, int64(2 * lanes)))
+        with builder.if_then(is_two):
+            _emit_pairs(elements, src, dst, rows, run, lanes)
+            builder.branch(done)
     _emit_any(elements, src, dst, rows, run)
     builder.branch(done)
     builder.position_at_end(done)
@@ -54,23 +54,26 @@ def _emit_vectors(elements: Elements, src: Place, dst: Place, rows: Rows, run: t
     data_rows = minimum(builder, rows.valid, rows.last)
     # where no element is valid src has none, and may not be looked at
     data_rows = builder.select(builder.icmp_signed(">", valid, int64(0)), data_rows, rows.first)
-    with builder.if_else(builder.icmp_signed("==", valid, int64(lanes))) as (whole, ragged):
-        with whole:
+    is_whole = builder.icmp_signed("==", valid, int64(lanes))
+    room = builder.sub(end, builder.add(src[1], int64(lanes)))
+    # a row may be read beyond its run, but not beyond the end of src
+    is_inside = builder.or_(is_whole, builder.icmp_signed("<=", rows.reach(builder), room))
+    kept = elements.load_vector(_ones(builder), builder.sub(int64(LINE_BITS // elements.bits), valid), lanes)
+    src, dst = elements.at(src), elements.at(dst)
+
+    def move(fro: Place, to: Place) -> None:
+        elements.store_line(builder.and_(elements.load_vector(*fro, lanes), kept), *to)
+
+    with builder.if_else(is_inside) as (inside, tight):
+        with inside:
             for fro, to, _ in rows._replace(last=data_rows).each(builder, src, dst):
-                elements.store_line(elements.load_vector(*fro, lanes), *to)
-        with ragged:
-            index = ir.VectorType(I64, lanes)
-            spread = builder.insert_element(ir.Constant(index, ir.Undefined), valid, ir.Constant(ir.IntType(32), 0))
-            spread = builder.shuffle_vector(
-                spread, ir.Constant(index, ir.Undefined), ir.Constant(ir.VectorType(ir.IntType(32), lanes), None)
-            )
-            is_data = builder.icmp_signed("<", ir.Constant(index, list(range(lanes))), spread)
+                move(fro, to)
+        with tight:
             for fro, to, _ in rows._replace(last=data_rows).each(builder, src, dst):
-                # src may be read beyond the run, but not beyond its end
-                with builder.if_else(builder.icmp_signed("<=", builder.add(fro[1], int64(lanes)), end)) as (inside, outside):
-                    with inside:
-                        elements.store_line(builder.select(is_data, elements.load_vector(*fro, lanes), zero), *to)
-                    with outside:
+                with builder.if_else(builder.icmp_signed("<=", fro[1], room)) as (before, at_end):
+                    with before:
+                        move(fro, to)
+                    with at_end:
                         elements.store_vector(zero, *to)
                         with loop(builder, int64(0), valid) as i:
                             elements.store(elements.load(fro[0], builder.add(fro[1], i)), to[0], builder.add(to[1], i))
@@ -78,11 +81,27 @@ def _emit_vectors(elements: Elements, src: Place, dst: Place, rows: Rows, run: t
         elements.store_vector(zero, *to)
 
 
+def _ones(builder: Any) -> Any:
+    """Return the address of a line of ones in front of one of zeros: masks for all counts of elements.
+
+    A mask that was compared LLVM would compare again for each row.
+    """
+    name = "memdesc.ones"
+    module = builder.module
+    if name not in module.globals:
+        line = LINE_BITS // 8
+        kind = ir.ArrayType(ir.IntType(8), 2 * line)
+        ones = ir.GlobalVariable(module, kind, name)
+        ones.initializer, ones.global_constant, ones.linkage = ir.Constant(kind, bytearray([255] * line + [0] * line)), True, "private"
+    return builder.ptrtoint(module.globals[name], I64)
+
+
 def _emit_pairs(elements: Elements, src: Place, dst: Place, rows: Rows, run: Loop, lanes: int) -> None:
     """Move rows of more than one vector and less than two, zeros behind."""
     builder = elements.builder
     data_rows = maximum(builder, minimum(builder, rows.valid, rows.last), rows.first)
     tail = builder.sub(run.valid, int64(lanes))
+    src, dst = elements.at(src), elements.at(dst)
     for fro, to, _ in rows._replace(last=data_rows).each(builder, src, dst):
         both = [elements.load_vector(fro[0], builder.add(fro[1], at), lanes) for at in (int64(0), tail)]
         for at, vector in zip((int64(0), tail), both, strict=True):
@@ -100,6 +119,7 @@ def _clear(elements: Elements, place: Place, start: Any, stop: Any) -> None:
 
 def _emit_any(elements: Elements, src: Place, dst: Place, rows: Rows, run: Loop) -> None:
     builder = elements.builder
+    src, dst = elements.at(src), elements.at(dst)
     for fro, to, is_valid in rows.each(builder, src, dst):
         valid = builder.select(is_valid, run.valid, int64(0))
         if elements.is_nibble:
