@@ -140,8 +140,8 @@ class Elements:
         self.builder.store(value, self.pointer(address, index, value.type)).align = 1
 
     def store_line(self, value: Any, address: Any, index: Any) -> None:
-        """Write a vector, past the caches if it is a whole line and the kernel streams."""
-        if not self.streams or value.type.count * self.bits != LINE_BITS:
+        """Write a vector, past the caches if it is whole lines and the kernel streams."""
+        if not self.streams or value.type.count * self.bits % LINE_BITS:
             self.store_vector(value, address, index)
             return
         store = self.builder.store(value, self.pointer(address, index, value.type))

@@ -16,8 +16,8 @@ __all__ = ["emit_run"]
 
 # From here on a call of memmove costs less than it saves.
 _CALL_NBYTES = 512
-# Runs of exactly so many bytes are moved as one vector.
-_SHORT_NBYTES = (8, 16, 32, 64)
+# Runs of exactly so many bytes are moved as one vector, of several registers if need be.
+_SHORT_NBYTES = (8, 16, 32, 64, 128, 256)
 
 
 def emit_run(elements: Elements, src: Place, dst: Place, rows: Rows, run: Loop, end: Any) -> None:
@@ -37,6 +37,9 @@ def emit_run(elements: Elements, src: Place, dst: Place, rows: Rows, run: Loop, 
             _emit_vectors(elements, src, dst, rows, (lanes, run.valid), end)
             builder.branch(done)
     for lanes in counts:
+        # whole lines go past the caches one by one
+        if elements.streams and lanes * elements.bits >= LINE_BITS:
+            continue
         is_two = builder.and_(builder.icmp_signed(">", run.valid, int64(lanes)), builder.icmp_signed("<", run.valid, int64(2 * lanes)))
         with builder.if_then(is_two):
             _emit_pairs(elements, src, dst, rows, run, lanes)
@@ -58,7 +61,7 @@ def _emit_vectors(elements: Elements, src: Place, dst: Place, rows: Rows, run: t
     room = builder.sub(end, builder.add(src[1], int64(lanes)))
     # a row may be read beyond its run, but not beyond the end of src
     is_inside = builder.or_(is_whole, builder.icmp_signed("<=", rows.reach(builder), room))
-    kept = elements.load_vector(_ones(builder), builder.sub(int64(LINE_BITS // elements.bits), valid), lanes)
+    kept = elements.load_vector(_ones(builder), builder.sub(int64(_SHORT_NBYTES[-1] * 8 // elements.bits), valid), lanes)
     src, dst = elements.at(src), elements.at(dst)
 
     def move(fro: Place, to: Place) -> None:
@@ -82,17 +85,17 @@ def _emit_vectors(elements: Elements, src: Place, dst: Place, rows: Rows, run: t
 
 
 def _ones(builder: Any) -> Any:
-    """Return the address of a line of ones in front of one of zeros: masks for all counts of elements.
+    """Return the address of a vector of ones in front of one of zeros: masks for all counts of elements.
 
     A mask that was compared LLVM would compare again for each row.
     """
     name = "memdesc.ones"
     module = builder.module
     if name not in module.globals:
-        line = LINE_BITS // 8
-        kind = ir.ArrayType(ir.IntType(8), 2 * line)
+        size = _SHORT_NBYTES[-1]
+        kind = ir.ArrayType(ir.IntType(8), 2 * size)
         ones = ir.GlobalVariable(module, kind, name)
-        ones.initializer, ones.global_constant, ones.linkage = ir.Constant(kind, bytearray([255] * line + [0] * line)), True, "private"
+        ones.initializer, ones.global_constant, ones.linkage = ir.Constant(kind, bytearray([255] * size + [0] * size)), True, "private"
     return builder.ptrtoint(module.globals[name], I64)
 
 
