@@ -36,6 +36,8 @@ __all__ = ["HEAD", "LOOP", "Record", "encode", "fills_lines", "points", "split",
 # numbers in front of the loops of a record, and numbers of a loop
 HEAD, LOOP = 5, 4
 
+# Tiles have so many bits of a row, or more.
+_LANE_BITS = 128
 # Threads share what the transposing kernel takes in whole cache lines.
 _GRAIN = 64
 # What the transposing kernel moves at once, the loop around its nests with them.
@@ -127,6 +129,9 @@ def fills_lines(box: Box, bits: int) -> bool:
     """Whether a box writes whole cache lines only, if dst starts with one."""
     line = LINE_BITS // bits
     choice = choose(box)
+    if choice.kernel == TRANSPOSED and prod(node.extent for node in choice.columns) < _LANE_BITS // bits:
+        # tiles are wider, and what is too much of them is no line of its own
+        return False
     inner = choice.rows if choice.kernel == TRANSPOSED else choice.columns
     others = [node.strides[-1] for node in box.nodes if node not in inner]
     numbers = [prod(node.extent for node in inner), box.offsets[-1], *others]

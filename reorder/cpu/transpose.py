@@ -32,8 +32,8 @@ __all__ = ["MAX_COLUMNS", "Nest", "emit_transposed", "heights"]
 _BYTE = ir.IntType(8)
 # Columns of a tile that is swept row block after row block: two cache lines of src.
 _SWEEP_NBYTES = 128
-# Vectors of a tile: with more, loads that miss the nearest cache come in bursts.
-_TILE_REGISTERS = 8
+# Registers that hold a tile: half of them, as many are made of it.
+_TILE_REGISTERS = 16
 # As many columns as a call may have: a row of zeros is that long.
 MAX_COLUMNS = 1 << 11
 
@@ -121,38 +121,46 @@ def _emit_strips(
     back_row = builder.sub(rows.extent, int64(height))
     # one block of rows needs no sweeps
     step = builder.select(builder.icmp_signed("==", back_row, int64(0)), int64(MAX_COLUMNS), int64(sweep))
-    for place, target in rows.around(builder, src, dst):
-        # rows may be read beyond the last column, but not beyond the end of src
-        far = builder.add(builder.add(place[1], reach), builder.add(first, int64(wide)))
-        is_tight = builder.and_(is_narrow, builder.icmp_signed(">", far, end))
+    is_padded = builder.icmp_signed("<", rows.valid, rows.extent)
+    # most nests have whole tiles, and nothing to list
+    is_special = builder.or_(builder.or_(is_narrow, is_padded), columns.is_far)
+    for fro, target in rows.around(builder, src, dst):
+        place = elements.at(fro)
         with loop(builder, first, last, step) as start:
             stop = minimum(builder, builder.add(start, step), last)
             with loop(builder, int64(0), rows.extent, height) as next_row:
                 row = minimum(builder, next_row, back_row)
-                is_ragged = builder.icmp_signed(">", builder.add(row, int64(height)), rows.valid)
-                must_list = builder.or_(is_ragged, is_tight)
-                with builder.if_then(must_list):
-                    room.list_rows(place, rows, row, (first, last, end), is_tight)
-                row_table = builder.select(must_list, room.rows, _entry(builder, rows.table, row))
-                to = target[0], builder.add(target[1], row)
-                with builder.if_then(builder.and_(columns.is_far, builder.icmp_signed("<", stop, last))):
-                    _prefetch(elements, (place[0], builder.add(place[1], stop)), row_table, height)
-                with builder.if_then(is_narrow):
-                    room.list_columns(to, columns, first, last)
+                to = elements.at((target[0], builder.add(target[1], row)))
+                own_rows = _entry(builder, rows.table, row)
+                before = builder.block
+                with builder.if_then(is_special):
+                    # rows may be read beyond the last column, but not beyond the end of src
+                    left = builder.sub(end, fro[1])
+                    is_over = builder.icmp_signed(">", builder.add(reach, builder.add(first, int64(wide))), left)
+                    is_tight = builder.and_(is_narrow, is_over)
+                    must_list = builder.or_(builder.icmp_signed(">", builder.add(row, int64(height)), rows.valid), is_tight)
+                    with builder.if_then(must_list):
+                        room.list_rows(place, rows, row, (first, last, left), is_tight)
+                    listed = builder.select(must_list, room.rows, own_rows)
+                    with builder.if_then(builder.and_(columns.is_far, builder.icmp_signed("<", stop, last))):
+                        _prefetch(elements, (place[0], builder.add(place[1], stop)), listed, height)
+                    with builder.if_then(is_narrow):
+                        room.list_columns(to, columns, first, last)
+                    special = builder.block
+                row_table = builder.phi(I64)
+                row_table.add_incoming(own_rows, before)
+                row_table.add_incoming(listed, special)
                 at = start
-                across = _widest(elements.bits, height)
-                if across > wide:
-                    whole = builder.and_(builder.sub(stop, start), int64(-across))
-                    at = builder.add(start, whole)
-                    with loop(builder, start, at, across) as column:
+                for across in _widths(elements.bits, height):
+                    whole = builder.add(at, builder.and_(builder.sub(stop, at), int64(-across)))
+                    with loop(builder, at, whole, across) as column:
                         column_table = _entry(builder, columns.table, column)
-                        fro = place[0], builder.add(place[1], column)
-                        _emit_tile(elements, fro, to, (row_table, column_table), (height, across))
+                        _emit_tile(elements, elements.at((place[0], column)), to, (row_table, column_table), (height, across))
+                    at = whole
                 with loop(builder, at, stop, wide) as next_column:
                     column = minimum(builder, next_column, back_column)
                     column_table = builder.add(table, builder.mul(column, entry))
-                    fro = place[0], builder.add(place[1], column)
-                    _emit_tile(elements, fro, to, (row_table, column_table), (height, wide))
+                    _emit_tile(elements, elements.at((place[0], column)), to, (row_table, column_table), (height, wide))
 
 
 def _prefetch(elements: Elements, src: Place, row_table: Any, height: int) -> None:
@@ -170,12 +178,13 @@ def _prefetch(elements: Elements, src: Place, row_table: Any, height: int) -> No
             builder.call(prefetch, [at, bits(0), bits(3), bits(1)])
 
 
-def _widest(bits: int, height: int) -> int:
-    """Return how many columns of so many rows the registers hold, half of them kept for what is being made."""
-    lane = LANE_BITS // bits
+def _widths(bits: int, height: int) -> list[int]:
+    """Return how many columns the tiles of so many rows have where there are more than in a lane."""
     if register_bits() < LINE_BITS or height * bits < LINE_BITS:
-        return lane
-    return max(lane, min(LINE_BITS, _TILE_REGISTERS * LINE_BITS // height) // bits)
+        return []
+    # a line of each row is best, as far as there are registers
+    widths = (min(LINE_BITS, _TILE_REGISTERS * LINE_BITS // height) >> k for k in range(2))
+    return [width // bits for width in widths if width > LANE_BITS]
 
 
 def _emit_tile(elements: Elements, src: Place, dst: Place, tables: tuple[Any, Any], shape: tuple[int, int]) -> None:
