@@ -34,6 +34,8 @@ _BYTE = ir.IntType(8)
 _SWEEP_NBYTES = 128
 # Registers that hold a tile: half of them, as many are made of it.
 _TILE_REGISTERS = 16
+# How many heights of a tile further on rows are asked for.
+_AHEAD = 8
 # As many columns as a call may have: a row of zeros is that long.
 MAX_COLUMNS = 1 << 11
 
@@ -142,8 +144,14 @@ def _emit_strips(
                     with builder.if_then(must_list):
                         room.list_rows(place, rows, row, (first, last, left), is_tight)
                     listed = builder.select(must_list, room.rows, own_rows)
-                    with builder.if_then(builder.and_(columns.is_far, builder.icmp_signed("<", stop, last))):
-                        _prefetch(elements, (place[0], builder.add(place[1], stop)), listed, height)
+                    # what comes next: the rest of these rows, or, where they have none, rows further on
+                    goes_on = builder.icmp_signed("<", stop, last)
+                    further = builder.add(row, int64(_AHEAD * height))
+                    is_next = builder.icmp_signed("<=", builder.add(further, int64(height)), rows.extent)
+                    with builder.if_then(builder.and_(columns.is_far, builder.or_(goes_on, is_next))):
+                        column = builder.select(goes_on, stop, start)
+                        asked = builder.select(goes_on, listed, _entry(builder, rows.table, further))
+                        _prefetch(elements, (place[0], builder.add(place[1], column)), asked, height)
                     with builder.if_then(is_narrow):
                         room.list_columns(to, columns, first, last)
                     special = builder.block
