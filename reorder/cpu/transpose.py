@@ -112,17 +112,15 @@ def _emit_strips(
     builder = elements.builder
     first, last, end, reach = span
     wide = LANE_BITS // elements.bits
-    sweep = _SWEEP_NBYTES * 8 // elements.bits
-    back_column = builder.sub(last, int64(wide))
-    is_narrow = builder.icmp_signed("<", back_column, first)
-    back_column = maximum(builder, back_column, first)
     room = _Room(elements, height, wide)
+    is_narrow = room.is_narrow(first, last)
+    back_column = maximum(builder, builder.sub(last, int64(wide)), first)
     # numbers instead of conditions: LLVM would make loops of their own for each
     table = builder.select(is_narrow, room.columns, columns.table)
     entry = builder.select(is_narrow, int64(0), int64(8))
     back_row = builder.sub(rows.extent, int64(height))
     # one block of rows needs no sweeps
-    step = builder.select(builder.icmp_signed("==", back_row, int64(0)), int64(MAX_COLUMNS), int64(sweep))
+    step = builder.select(builder.icmp_signed("==", back_row, int64(0)), int64(MAX_COLUMNS), int64(_SWEEP_NBYTES * 8 // elements.bits))
     is_padded = builder.icmp_signed("<", rows.valid, rows.extent)
     # most nests have whole tiles, and nothing to list
     is_special = builder.or_(builder.or_(is_narrow, is_padded), columns.is_far)
@@ -136,24 +134,8 @@ def _emit_strips(
                 own_rows = _entry(builder, rows.table, row)
                 before = builder.block
                 with builder.if_then(is_special):
-                    # rows may be read beyond the last column, but not beyond the end of src
-                    left = builder.sub(end, fro[1])
-                    is_over = builder.icmp_signed(">", builder.add(reach, builder.add(first, int64(wide))), left)
-                    is_tight = builder.and_(is_narrow, is_over)
-                    must_list = builder.or_(builder.icmp_signed(">", builder.add(row, int64(height)), rows.valid), is_tight)
-                    with builder.if_then(must_list):
-                        room.list_rows(place, rows, row, (first, last, left), is_tight)
-                    listed = builder.select(must_list, room.rows, own_rows)
-                    # what comes next: the rest of these rows, or, where they have none, rows further on
-                    goes_on = builder.icmp_signed("<", stop, last)
-                    further = builder.add(row, int64(_AHEAD * height))
-                    is_next = builder.icmp_signed("<=", builder.add(further, int64(height)), rows.extent)
-                    with builder.if_then(builder.and_(columns.is_far, builder.or_(goes_on, is_next))):
-                        column = builder.select(goes_on, stop, start)
-                        asked = builder.select(goes_on, listed, _entry(builder, rows.table, further))
-                        _prefetch(elements, (place[0], builder.add(place[1], column)), asked, height)
-                    with builder.if_then(is_narrow):
-                        room.list_columns(to, columns, first, last)
+                    sweep = _Sweep(first, last, start, stop, builder.sub(end, fro[1]), reach)
+                    listed = _list(room, place, to, (columns, rows, row), sweep)
                     special = builder.block
                 row_table = builder.phi(I64)
                 row_table.add_incoming(own_rows, before)
@@ -171,6 +153,44 @@ def _emit_strips(
                     _emit_tile(elements, elements.at((place[0], column)), to, (row_table, column_table), (height, wide))
 
 
+class _Sweep(NamedTuple):
+    """Columns from `start` to `stop` of those from `first` to `last`, and how far src and the last row go."""
+
+    first: Any
+    last: Any
+    start: Any
+    stop: Any
+    end: Any
+    reach: Any
+
+
+def _list(room: _Room, src: Place, dst: Place, nests: tuple[Nest, Nest, Any], sweep: _Sweep) -> Any:
+    """List what has no tiles of its own, and ask for what is far; returns the table of the rows from a row on."""
+    builder = room.elements.builder
+    columns, rows, row = nests
+    first, last, start, stop, end, reach = sweep
+    height = int64(room.height)
+    is_narrow = room.is_narrow(first, last)
+    # rows may be read beyond the last column, but not beyond the end of src
+    is_over = builder.icmp_signed(">", builder.add(reach, builder.add(first, int64(room.wide))), end)
+    is_tight = builder.and_(is_narrow, is_over)
+    must_list = builder.or_(builder.icmp_signed(">", builder.add(row, height), rows.valid), is_tight)
+    with builder.if_then(must_list):
+        room.list_rows(src, rows, row, (first, last, end), is_tight)
+    listed = builder.select(must_list, room.rows, _entry(builder, rows.table, row))
+    # what comes next: the rest of these rows, or, where they have none, rows further on
+    goes_on = builder.icmp_signed("<", stop, last)
+    further = builder.add(row, int64(_AHEAD * room.height))
+    is_next = builder.icmp_signed("<=", builder.add(further, height), rows.extent)
+    with builder.if_then(builder.and_(columns.is_far, builder.or_(goes_on, is_next))):
+        column = builder.select(goes_on, stop, start)
+        asked = builder.select(goes_on, listed, _entry(builder, rows.table, further))
+        _prefetch(room.elements, (src[0], builder.add(src[1], column)), asked, room.height)
+    with builder.if_then(is_narrow):
+        room.list_columns(dst, columns, first, last)
+    return listed
+
+
 def _prefetch(elements: Elements, src: Place, row_table: Any, height: int) -> None:
     """Ask for what the next sweep reads of some rows: they are more than the machine can foresee."""
     builder = elements.builder
@@ -179,8 +199,8 @@ def _prefetch(elements: Elements, src: Place, row_table: Any, height: int) -> No
     function = ir.FunctionType(ir.VoidType(), [byte, bits, bits, bits])
     name = "llvm.prefetch.p0i8"
     prefetch = builder.module.globals.get(name) or ir.Function(builder.module, function, name)
-    for k in range(height):
-        index = builder.add(src[1], _load(builder, row_table, k))
+    with loop(builder, int64(0), int64(height)) as k:
+        index = builder.add(src[1], builder.load(_pointer(builder, row_table, k)))
         for line in range(_SWEEP_NBYTES * 8 // LINE_BITS):
             at = builder.bitcast(elements.pointer(src[0], builder.add(index, int64(line * LINE_BITS // elements.bits))), byte)
             builder.call(prefetch, [at, bits(0), bits(3), bits(1)])
@@ -241,6 +261,11 @@ class _Room:
         size = self.elements.bits // 8
         apart = builder.sub(address, builder.add(place[0], builder.mul(place[1], int64(size))))
         return builder.ashr(builder.add(apart, int64(size - 1)), int64(size.bit_length() - 1))
+
+    def is_narrow(self, first: Any, last: Any) -> Any:
+        """Whether a tile is wider than all columns."""
+        builder = self.elements.builder
+        return builder.icmp_signed("<", builder.sub(last, first), int64(self.wide))
 
     def list_columns(self, dst: Place, columns: Nest, first: Any, last: Any) -> None:
         """List the columns from `first` on, the dump for those from `last` on."""
