@@ -42,6 +42,8 @@ _LANE_BITS = 128
 _GRAIN = 64
 # What the transposing kernel moves at once, the loop around its nests with them.
 _AROUND = 1 << 12
+# How often boxes take turns.
+_MAX_TURNS = 16
 # Runs are short up to so many elements.
 _SHORT_RUN = 128
 # Longer runs are cut, so that threads can share them.
@@ -212,19 +214,21 @@ def split(records: list[Record], parts: int) -> tuple[NDArray[np.int64], NDArray
     """Share the boxes out: tasks, and the first task of each part and one past the last.
 
     Boxes are cut along their outer loops, taken as one, or along what the kernel takes
-    where those have fewer steps than there are parts.
+    where those have fewer steps than there are parts. They take turns, since what one
+    reads the other may have brought near.
     """
     total = sum(record.size for record in records)
+    turns = max(1, min(_MAX_TURNS, total // (_AROUND * len(records)))) if len(records) > 1 else 1
     tasks: list[tuple[int, ...]] = []
     bounds = [0]
     done = 0
-    for record in records:
+    for turn, record in product(range(turns), records):
         is_outer = record.outer >= parts or record.outer >= -(-record.inner // record.grain)
         extent = record.outer if is_outer else -(-record.inner // record.grain)
-        at = 0
-        while at < extent:
+        at, end = (extent * step // turns for step in (turn, turn + 1))
+        while at < end:
             room = -(-total * len(bounds) // parts) - done
-            take = extent - at if len(bounds) == parts else min(extent - at, max(1, -(-room * extent // record.size)))
+            take = end - at if len(bounds) == parts else min(end - at, max(1, -(-room * extent // record.size)))
             first, last = at, at + take
             if is_outer:
                 tasks.append((record.start, first, last, 0, record.inner))
