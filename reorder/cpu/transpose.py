@@ -92,7 +92,12 @@ def emit_transposed(elements: Elements, src: Place, dst: Place, columns: Nest, r
         most = builder.lshr(rows.extent, int64(3)) if height * elements.bits == LINE_BITS else int64(height)
         fits = builder.and_(builder.icmp_signed(">=", rows.extent, int64(height)), builder.icmp_signed("<=", twice, most))
         with builder.if_then(fits):
-            _emit_strips(elements, src, dst, columns, rows, (first, last, *span[2:]), height)
+            *wider, least = _widths(elements.bits, height)
+            for across in wider:
+                with builder.if_then(builder.icmp_signed(">=", builder.sub(last, first), int64(across))):
+                    _emit_strips(elements, src, dst, columns, rows, (first, last, *span[2:]), (height, across))
+                    builder.branch(done)
+            _emit_strips(elements, src, dst, columns, rows, (first, last, *span[2:]), (height, least))
             builder.branch(done)
     for fro, to in rows.around(builder, src, dst):
         _emit_scalar(elements, fro, to, columns, rows, (first, last))
@@ -106,10 +111,11 @@ def emit_transposed(elements: Elements, src: Place, dst: Place, columns: Nest, r
 
 
 def _emit_strips(
-    elements: Elements, src: Place, dst: Place, columns: Nest, rows: Nest, span: tuple[Any, Any, Any, Any], height: int
+    elements: Elements, src: Place, dst: Place, columns: Nest, rows: Nest, span: tuple[Any, Any, Any, Any], shape: tuple[int, int]
 ) -> None:
-    """Move whole tiles of some height, in sweeps that use what they load of src at once."""
+    """Move whole tiles of some height and width, in sweeps that use what they load of src at once."""
     builder = elements.builder
+    height, across = shape
     first, last, end, reach = span
     wide = LANE_BITS // elements.bits
     room = _Room(elements, height, wide)
@@ -141,12 +147,12 @@ def _emit_strips(
                 row_table.add_incoming(own_rows, before)
                 row_table.add_incoming(listed, special)
                 at = start
-                for across in _widths(elements.bits, height):
-                    whole = builder.add(at, builder.and_(builder.sub(stop, at), int64(-across)))
-                    with loop(builder, at, whole, across) as column:
+                # those of one lane are for the rest
+                if across > wide:
+                    at = builder.add(start, builder.and_(builder.sub(stop, start), int64(-across)))
+                    with loop(builder, start, at, across) as column:
                         column_table = _entry(builder, columns.table, column)
-                        _emit_tile(elements, elements.at((place[0], column)), to, (row_table, column_table), (height, across))
-                    at = whole
+                        _emit_tile(elements, elements.at((place[0], column)), to, (row_table, column_table), shape)
                 with loop(builder, at, stop, wide) as next_column:
                     column = minimum(builder, next_column, back_column)
                     column_table = builder.add(table, builder.mul(column, entry))
@@ -207,12 +213,14 @@ def _prefetch(elements: Elements, src: Place, row_table: Any, height: int) -> No
 
 
 def _widths(bits: int, height: int) -> list[int]:
-    """Return how many columns the tiles of so many rows have where there are more than in a lane."""
+    """Return how many columns tiles of so many rows may have, most first.
+
+    A line of each row is best, as far as there are registers, but not for nests that have fewer columns.
+    """
     if register_bits() < LINE_BITS or height * bits < LINE_BITS:
-        return []
-    # a line of each row is best, as far as there are registers
-    widths = (min(LINE_BITS, _TILE_REGISTERS * LINE_BITS // height) >> k for k in range(2))
-    return [width // bits for width in widths if width > LANE_BITS]
+        return [LANE_BITS // bits]
+    widest = min(LINE_BITS, _TILE_REGISTERS * LINE_BITS // height)
+    return [width // bits for width in (widest, widest // 2) if width > LANE_BITS] or [LANE_BITS // bits]
 
 
 def _emit_tile(elements: Elements, src: Place, dst: Place, tables: tuple[Any, Any], shape: tuple[int, int]) -> None:
