@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from memdesc import memory_desc
 from reorder import Box, Node, plan_reorder
 from reorder.cpu.choose import KERNELS, RUN, STRIDED, TRANSPOSED, choose
-from reorder.cpu.program import Record, encode, split, tile
+from reorder.cpu.program import Record, encode, fills_lines, split, tile
 from reorder.cpu.transpose import heights
 from reorder.passes import split_node, widen
 from tests.reorders import box_map
@@ -115,6 +115,31 @@ def test_parts_of_a_large_box_are_nearly_equal() -> None:
         rows = tasks[first:last]
         loads.append(int(sum((row[2] - row[1]) * (row[4] - row[3]) for row in rows)))
     assert max(loads) < 1.1 * min(loads)
+
+
+def test_boxes_take_turns() -> None:
+    records = [Record(0, 64, 256, 1, 64 * 256 * 16), Record(50, 8, 64, 1, 8 * 64 * 16)]
+    tasks, _ = split(records, 1)
+    starts = [int(start) for start in tasks[:, 0]]
+    # what is left of the channels follows the blocks that it lies beside
+    assert starts[:3] in ([0, 0, 50], [0, 50, 0])
+    assert starts.count(0) > 1 < starts.count(50)
+    for record in records:
+        steps = [step for task in tasks if task[0] == record.start for step in range(task[1], task[2])]
+        assert steps == list(range(record.outer))
+
+
+def test_small_nests_are_moved_with_the_loop_around_them() -> None:
+    plan = plan_reorder(memory_desc((64, 64, 3, 3), "f32", "abcd"), memory_desc((64, 64, 3, 3), "f32", "aBcd16b"))
+    _, records = encode(tile(plan.boxes), plan.src.layout.last + 1, is_far=False)
+    assert sum(record.outer for record in records) * 10 < 64 * 4
+
+
+def test_tiles_that_are_wider_than_their_nest_stay_in_the_caches() -> None:
+    for channels, fills in ((3, False), (4, True)):
+        box = Box((0, 0), (Node(channels, channels, (1, 1 << 16)), Node(64, 64, (16, 1))))
+        assert choose(box).kernel == TRANSPOSED
+        assert fills_lines(box, 32) is fills
 
 
 def test_tiles_are_as_high_as_a_cache_line_and_as_parts_of_it() -> None:
