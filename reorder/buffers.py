@@ -85,30 +85,30 @@ def address_of(array: NDArray[Any]) -> int:
 class BufferCheck:
     """What one side of a reorder asks of every buffer; a call checks one, and returns it and where it starts."""
 
-    __slots__ = ("_alignment", "_dtypes", "_flags", "desc", "min_nbytes", "side", "write")
+    __slots__ = ("alignment", "desc", "dtypes", "flags", "min_nbytes", "side", "write")
 
     def __init__(self, desc: MemoryDesc, side: str, *, write: bool) -> None:
         self.desc = desc
         self.side = side
         self.write = write
         self.min_nbytes = desc.min_nbytes
-        self._flags = _WRITABLE if write else _READABLE
-        self._alignment = desc.dtype.bits_dtype.itemsize
-        self._dtypes = (desc.dtype.bits_dtype if desc.dtype.is_packed else desc.dtype.numpy, desc.dtype.bits_dtype, np.dtype(np.uint8))
+        self.flags = _WRITABLE if write else _READABLE
+        self.alignment = desc.dtype.bits_dtype.itemsize
+        self.dtypes = (desc.dtype.bits_dtype if desc.dtype.is_packed else desc.dtype.numpy, desc.dtype.bits_dtype, np.dtype(np.uint8))
 
     def accepts(self, buffer: Any) -> bool:
         """Whether a buffer is what nearly every call passes, and fits, wherever it starts."""
         if type(buffer) is not np.ndarray:
             return False
         dtype = buffer.dtype
-        first, second, third = self._dtypes
+        first, second, third = self.dtypes
         is_known = dtype is first or dtype is second or dtype is third
-        return is_known and buffer.nbytes >= self.min_nbytes and buffer.flags.num & self._flags == self._flags
+        return is_known and buffer.nbytes >= self.min_nbytes and buffer.flags.num & self.flags == self.flags
 
     def __call__(self, buffer: Any) -> tuple[NDArray[Any], int]:
         """Return a buffer as a contiguous array, and its address; raises as `flat_bytes`."""
         # what does not fit is refused by the long way
-        if self.accepts(buffer) and not (address := address_of(buffer)) % self._alignment:
+        if self.accepts(buffer) and not (address := address_of(buffer)) % self.alignment:
             return buffer, address
         flat = flat_bytes(buffer, self.desc, self.side, write=self.write)
         return flat, address_of(flat)

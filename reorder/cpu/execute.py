@@ -12,10 +12,11 @@ import numpy as np
 from reorder.buffers import BufferCheck, address_of, check_disjoint
 from reorder.compensation import compensate, is_array_of_blocks
 from reorder.cpu.choose import KERNELS, LINE_BITS, choose
+from reorder.cpu.entry import enter, table_of
 from reorder.cpu.program import encode, fills_lines, points, split, tile
 from reorder.cpu.sums import Sums
 from reorder.cpu.threads import Shares, count_threads, job_of, run
-from reorder.cpu.walk import enter, kernel_at
+from reorder.cpu.walk import kernel_at
 from reorder.limits import checked_threads
 from reorder.passes import widen
 
@@ -69,8 +70,7 @@ class PreparedReorder:
         # small ones skip all layers in between: a call takes half as long
         direct = self._parts[0].direct if len(self._parts) == 1 and plan.dst.extra is None else None
         self._entry = enter() if direct else None
-        alignment = max(plan.src.dtype.bits_dtype.itemsize, plan.dst.dtype.bits_dtype.itemsize)
-        self._job = np.array([*(direct or ()), alignment, self._src.min_nbytes, self._dst.min_nbytes], np.int64)
+        self._job = table_of(direct, self._src, self._dst) if direct else _ORIGIN
         self._job_at = address_of(self._job)
 
     def _make_parts(self) -> list[Any]:
@@ -130,7 +130,7 @@ class PreparedReorder:
             written then.
         """
         entry = self._entry
-        if entry and self._src.accepts(src) and self._dst.accepts(dst) and not entry(id(src), id(dst), self._job_at):
+        if entry and not entry(id(src), id(dst), self._job_at):
             return
         source, src_at = self._src(src)
         target, dst_at = self._dst(dst)

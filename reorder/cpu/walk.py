@@ -8,24 +8,21 @@ compiled once for all widths.
 from __future__ import annotations
 
 import ctypes
-from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import numba
 import numpy as np
 from numba.core.compiler_lock import global_compiler_lock
 
-from reorder.buffers import DATA_SLOT
 from reorder.cpu.intrinsics import ARGUMENTS, add_shared, call, counters, finish, load_int, run_inner, store_int
 from reorder.cpu.jit import compile_callback, jit_parallel
-from reorder.cpu.pool import JOB_SIZE, has_workers, share
 from reorder.cpu.program import HEAD, LOOP
 from reorder.nodes import NOWHERE
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["TILES", "add_walker", "cache_folder", "enter", "kernel_at", "walk_parallel"]
+__all__ = ["TILES", "add_walker", "cache_folder", "kernel_at", "walk_parallel"]
 
 # stands for a width where the walker over tiles that convert is meant
 TILES = 0
@@ -38,8 +35,6 @@ _UNITS |= {-8: np.int8(0), -16: np.int16(0), -32: np.int32(0), -64: np.int64(0)}
 
 # compiled walkers, by the width of their elements
 _kernels: dict[int, Any] = {}
-# compiled code that lives as long as the process
-_owners: list[Any] = []
 # what compiles walkers that are not of one width, by the number that stands for the width
 _makers: dict[int, Callable[[], Any]] = {}
 
@@ -56,31 +51,6 @@ def kernel_at(bits: int) -> int:
     places, and how many there are. Its steps are all tasks, each at all places.
     """
     return int((_kernels.get(bits) or _compile(bits)).address)
-
-
-@cache
-def enter() -> Callable[[int, int, int], int]:
-    """Return the compiled function that runs one job on two numpy arrays, given by their `id`.
-
-    It is a job of `reorder.cpu.pool`, then [alignment, bytes that src touches, bytes that dst touches].
-    The function returns 0, or has done nothing: an array is not aligned, the two may overlap, or workers sleep.
-    """
-    with global_compiler_lock:
-        compiled = compile_callback(_enter, numba.int64(numba.int64, numba.int64, numba.int64), "entry")
-    entry = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64, ctypes.c_int64, ctypes.c_int64)(compiled.address)
-    _owners.append(compiled)
-    return entry
-
-
-def _enter(src: int, dst: int, job: int) -> int:
-    src_at, dst_at = load_int(src, DATA_SLOT), load_int(dst, DATA_SLOT)
-    apart = dst_at - src_at
-    if apart < load_int(job, JOB_SIZE + 1) and -apart < load_int(job, JOB_SIZE + 2):
-        return 1
-    if (src_at | dst_at) % load_int(job, JOB_SIZE) or not has_workers(job):
-        return 1
-    share(src_at, dst_at, job)
-    return 0
 
 
 def walk_parallel(
