@@ -142,6 +142,8 @@ def _emit_row(operation: int, runs: tuple[Run, Run, Run, Run], count: Any, work:
 
     def step(i: Any, lanes: int, *, is_line: bool = False) -> None:
         codec = Codec(builder, lanes)
+        if lanes == lanes_of(work)[0]:
+            source.prefetch(i, lanes)
         x = codec.widen(source.load(i, codec.lanes), source.name, work)
         y = None if operation == HALF else read(codec, operand, i, spread=single)
         factor = None

@@ -157,6 +157,10 @@ def _counts(nodes: tuple[Node, ...], limit: int, *, straight: bool) -> dict[int,
     def count_data() -> int:
         return prod(min(count, nodes[k].valid) for k, count in counts.items())
 
+    if first[0] == first[1] and first[0] is not None and counts[first[0]] == nodes[first[0]].extent:
+        # pieces of several runs are further apart than whole ones
+        counts = {k: min(count, max(1, limit // counts[first[0]])) if k != first[0] else count for k, count in counts.items()}
+
     while count_data() > limit:
         k = max(counts, key=lambda k: counts[k])
         counts[k] = -(-counts[k] // 2)
