@@ -169,10 +169,12 @@ def emit_convert(src: Run, dst: Run, count: Any, work: str, *, streams: bool) ->
     With `streams` whole cache lines of dst are written past the caches.
     """
     builder = src.builder
+    is_narrowed = code_bits(src.name) > code_bits(dst.name)
 
     def step(i: Any, lanes: int, *, is_line: bool = False) -> None:
         codec = Codec(builder, lanes)
-        if is_line:
+        # what becomes narrower is read faster than the machine foresees, in the caches too
+        if is_line or (is_narrowed and lanes == lanes_of(work)[0]):
             src.prefetch(i, lanes)
         dst.store(codec.narrow(codec.widen(src.load(i, lanes), src.name, work), work, dst.name), i, streams=is_line)
 
