@@ -26,6 +26,8 @@ __all__ = ["ADD", "ADD_TIMES", "CLAMP", "DIVIDE", "HALF", "HEAD", "MULTIPLY", "Q
 # reciprocals along, as the number.
 SUBTRACT, MULTIPLY, DIVIDE, QUOTIENT, ADD, ADD_TIMES, CLAMP, HALF = range(8)
 HEAD = 4
+# registers of the machine on which an operation works together: one test serves them all
+_REGISTERS = 4
 # what x, and y, must lie between for a quotient: the steps to it neither overflow nor lose bits
 _LOW, _HIGH, _LEAST, _MOST = -60, 60, 2.0**-40, 2.0**40
 
@@ -142,7 +144,7 @@ def _emit_row(operation: int, runs: tuple[Run, Run, Run, Run], count: Any, work:
 
     def step(i: Any, lanes: int, *, is_line: bool = False) -> None:
         codec = Codec(builder, lanes)
-        if lanes == lanes_of(work)[0]:
+        if lanes == lanes_of(work, _REGISTERS)[0]:
             source.prefetch(i, lanes)
         x = codec.widen(source.load(i, codec.lanes), source.name, work)
         y = None if operation == HALF else read(codec, operand, i, spread=single)
@@ -153,6 +155,6 @@ def _emit_row(operation: int, runs: tuple[Run, Run, Run, Run], count: Any, work:
         target.store(codec.narrow(result, work, target.name), i, streams=is_line)
 
     if streams:
-        each_line(target, count, lanes_of(work), step, meets=False)
+        each_line(target, count, lanes_of(work, _REGISTERS), step, meets=False)
     else:
-        each_step(builder, (int64(0), count), lanes_of(work), step, meets=False)
+        each_step(builder, (int64(0), count), lanes_of(work, _REGISTERS), step, meets=False)

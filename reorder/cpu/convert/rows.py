@@ -17,10 +17,12 @@ if TYPE_CHECKING:
 __all__ = ["Run", "each_line", "each_step", "emit_convert", "is_packed", "lanes_of", "load_number"]
 
 _BYTE = ir.IntType(8)
-# values that are converted together, in registers of the machine, and the fewest in a vector
-_REGISTERS, _FEW = 4, 8
+# the fewest values in a vector
+_FEW = 8
+# registers of the machine that are converted together
+_REGISTERS = 2
 # how far ahead of a conversion beyond the caches what it reads next is asked for
-_AHEAD_NBYTES = 2048
+_AHEAD_NBYTES = 8192
 
 
 def is_packed(name: str) -> bool:
@@ -157,10 +159,10 @@ def each_line(dst: Run, count: Any, sizes: tuple[int, ...], emit: Callable[..., 
     each_step(builder, (at, count), sizes, emit, meets=meets)
 
 
-def lanes_of(work: str) -> tuple[int, ...]:
-    """Return how many values vectors hold, the widest first."""
+def lanes_of(work: str, registers: int) -> tuple[int, ...]:
+    """Return how many values vectors hold, the widest, of so many registers of the machine, first."""
     one = register_bits() // (32 if work == "f32" else 64)
-    return (*sorted({_REGISTERS * one, one, _FEW}, reverse=True), 1)
+    return (*sorted({registers * one, one, _FEW}, reverse=True), 1)
 
 
 def emit_convert(src: Run, dst: Run, count: Any, work: str, *, streams: bool) -> None:
@@ -169,28 +171,26 @@ def emit_convert(src: Run, dst: Run, count: Any, work: str, *, streams: bool) ->
     With `streams` whole cache lines of dst are written past the caches.
     """
     builder = src.builder
-    is_narrowed = code_bits(src.name) > code_bits(dst.name)
 
     def step(i: Any, lanes: int, *, is_line: bool = False) -> None:
         codec = Codec(builder, lanes)
-        # what becomes narrower is read faster than the machine foresees, in the caches too
-        if is_line or (is_narrowed and lanes == lanes_of(work)[0]):
+        if is_line:
             src.prefetch(i, lanes)
         dst.store(codec.narrow(codec.widen(src.load(i, lanes), src.name, work), work, dst.name), i, streams=is_line)
 
     zero = int64(0)
     packed = next((run for run in (src, dst) if is_packed(run.name)), None)
     if packed is None and streams:
-        each_line(dst, count, lanes_of(work), step, meets=True)
+        each_line(dst, count, lanes_of(work, _REGISTERS), step, meets=True)
         return
     if packed is None:
-        each_step(builder, (zero, count), lanes_of(work), step, meets=True)
+        each_step(builder, (zero, count), lanes_of(work, _REGISTERS), step, meets=True)
         return
     # whole bytes in the middle; the element in front of them and the one behind alone
     head = minimum(builder, builder.and_(packed.index, int64(1)), count)
     with loop(builder, zero, head) as i:
         step(i, 1)
     last = builder.sub(count, builder.and_(builder.sub(count, head), int64(1)))
-    each_step(builder, (head, last), (*lanes_of(work)[:-1], 2), step, meets=True)
+    each_step(builder, (head, last), (*lanes_of(work, _REGISTERS)[:-1], 2), step, meets=True)
     with loop(builder, last, count) as i:
         step(i, 1)
