@@ -293,6 +293,13 @@ class Codec:
         flags = [self.builder.call(ask, [part, ir.IntType(32)(_NAN_OR_DENORMAL)]) for part in parts]
         return reduce(self.builder.or_, flags)
 
+    def any_bit(self, numbers: Any, bit: int) -> Any:
+        """Return, in lanes that say no more where, whether any number has a bit."""
+        count = min(self.lanes, _GROUP)
+        parts = [self._pick(numbers, range(start, start + count)) for start in range(0, self.lanes, count)]
+        joined = reduce(self.builder.or_, parts)
+        return self.builder.icmp_unsigned("!=", self.builder.and_(joined, ir.Constant(joined.type, [bit] * count)), ir.Constant(joined.type, None))
+
     def halves(self, vector: Any) -> tuple[Any, Any]:
         """Return the two halves of a vector."""
         half = self.lanes // 2
