@@ -142,23 +142,28 @@ def _emit_row(operation: int, runs: tuple[Run, Run, Run, Run], count: Any, work:
     source, target, operand, number = runs
     builder = source.builder
 
-    def read(codec: Codec, run: Run, i: Any, *, spread: bool) -> Any:
-        """Return neighbouring values, or the first of a run in every lane."""
-        if not spread:
+    def first(run: Run) -> Any:
+        return builder.bitcast(run.load(int64(0), 1), Codec(builder, 1).values(work))
+
+    # what stays is loaded once: a store might have changed it, for all that LLVM knows
+    kept = first(operand) if single else None
+    kept_number = first(number) if operation == ADD_TIMES or (operation == QUOTIENT and single) else None
+
+    def read(codec: Codec, run: Run, i: Any, own: Any) -> Any:
+        """Return neighbouring values, or one in every lane."""
+        if own is None:
             return builder.bitcast(run.load(i, codec.lanes), codec.values(work))
-        value = builder.bitcast(run.load(int64(0), 1), Codec(builder, 1).values(work))
-        picks = ir.Constant(ir.VectorType(ir.IntType(32), codec.lanes), [0] * codec.lanes)
-        return builder.shuffle_vector(value, ir.Constant(value.type, ir.Undefined), picks)
+        return builder.shuffle_vector(own, ir.Constant(own.type, ir.Undefined), ir.Constant(codec.integers(32), None))
 
     def step(i: Any, lanes: int, *, is_line: bool = False) -> None:
         codec = Codec(builder, lanes)
         if lanes == lanes_of(work, _REGISTERS)[0]:
             source.prefetch(i, lanes)
         x = codec.widen(source.load(i, codec.lanes), source.name, work)
-        y = None if operation == HALF else read(codec, operand, i, spread=single)
+        y = None if operation == HALF else read(codec, operand, i, kept)
         factor = None
         if operation in {QUOTIENT, ADD_TIMES}:
-            factor = read(codec, number, i, spread=single or operation == ADD_TIMES)
+            factor = read(codec, number, i, kept_number)
         result = _apply(codec, work, operation, x, y, factor, to=target.name)
         target.store(codec.narrow(result, work, target.name), i, streams=is_line)
 
