@@ -1,7 +1,7 @@
 """The arithmetic of a reorder: one operation at a time over rows of values.
 
-A record is [operation, rows, count, does the operand change along a row], then three tables:
-offsets of each row in the input, in the output and in the operand. Values are f32 or f64. A NaN
+A record is [operation, rows, count, does the operand change along a row, how many bytes ahead the
+input is asked for], then three tables: offsets of each row in the input, in the output and in the operand. Values are f32 or f64. A NaN
 that comes out is the quiet one without sign and payload, whatever went in.
 """
 
@@ -25,7 +25,7 @@ __all__ = ["ADD", "ADD_TIMES", "CLAMP", "DIVIDE", "HALF", "HEAD", "MULTIPLY", "Q
 # What is done to value x with operand y. A quotient is a division whose operand brings its
 # reciprocals along, as the number.
 SUBTRACT, MULTIPLY, DIVIDE, QUOTIENT, ADD, ADD_TIMES, CLAMP, HALF = range(8)
-HEAD = 4
+HEAD = 5
 # registers of the machine on which an operation works together: one test serves them all
 _REGISTERS = 4
 # what y must lie between for a quotient, and x from 2^-64 on, below 2^64: the steps to it neither overflow nor lose bits
@@ -116,6 +116,7 @@ def emit_combine(
     work = names[2]
     rows, count = load_number(builder, record, int64(1)), load_number(builder, record, int64(2))
     is_single = builder.icmp_signed("==", load_number(builder, record, int64(3)), int64(0))
+    ahead = load_number(builder, record, int64(4))
     tables = [builder.add(record, builder.shl(builder.add(int64(HEAD), builder.mul(rows, int64(k))), int64(3))) for k in range(3)]
     chosen = load_number(builder, record, int64(0))
     for operation in range(HALF + 1):
@@ -129,16 +130,19 @@ def emit_combine(
             number = Run(builder, work, number_at, operand.index if operation == QUOTIENT else int64(0))
             runs = source, target, operand, number
             if operation in {HALF, CLAMP}:
-                _emit_row(operation, runs, count, work, single=True, streams=streams)
+                _emit_row(operation, runs, (count, ahead), work, single=True, streams=streams)
                 continue
             with builder.if_else(is_single) as (one, many):
                 with one:
-                    _emit_row(operation, runs, count, work, single=True, streams=streams)
+                    _emit_row(operation, runs, (count, ahead), work, single=True, streams=streams)
                 with many:
-                    _emit_row(operation, runs, count, work, single=False, streams=streams)
+                    _emit_row(operation, runs, (count, ahead), work, single=False, streams=streams)
 
 
-def _emit_row(operation: int, runs: tuple[Run, Run, Run, Run], count: Any, work: str, *, single: bool, streams: bool) -> None:
+def _emit_row(
+    operation: int, runs: tuple[Run, Run, Run, Run], span: tuple[Any, Any], work: str, *, single: bool, streams: bool
+) -> None:
+    count, ahead = span
     source, target, operand, number = runs
     builder = source.builder
 
@@ -157,8 +161,8 @@ def _emit_row(operation: int, runs: tuple[Run, Run, Run, Run], count: Any, work:
 
     def step(i: Any, lanes: int, *, is_line: bool = False) -> None:
         codec = Codec(builder, lanes)
-        if lanes == lanes_of(work, _REGISTERS)[0]:
-            source.prefetch(i, lanes)
+        if lanes >= lanes_of(work, _REGISTERS)[0]:
+            source.prefetch(i, lanes, ahead)
         x = codec.widen(source.load(i, codec.lanes), source.name, work)
         y = None if operation == HALF else read(codec, operand, i, kept)
         factor = None

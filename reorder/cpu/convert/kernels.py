@@ -1,8 +1,8 @@
 """Compiled stages: one for each pair of a type and a working type, one arithmetic for each of those.
 
 All have the signature of a walker: addresses of both sides, of a record, and of where it is
-placed, so that steps of any kind are called alike. A record of a conversion is [rows, count]
-and two tables, offsets of each row in src and dst.
+placed, so that steps of any kind are called alike. A record of a conversion is [rows, count, how many
+bytes ahead src is asked for] and two tables, offsets of each row in src and dst.
 """
 
 from __future__ import annotations
@@ -50,13 +50,15 @@ def convert_rows(
     def build(context: Any, builder: Any, _signature: Any, args: Any) -> Any:
         src_at, dst_at, record, place, *_ = args
         rows, count = load_number(builder, record, int64(0)), load_number(builder, record, int64(1))
-        fro = builder.add(record, int64(16))
+        ahead = load_number(builder, record, int64(2))
+        fro = builder.add(record, int64(24))
         to = builder.add(fro, builder.shl(rows, int64(3)))
         starts = load_number(builder, place, int64(0)), load_number(builder, place, int64(1))
         with loop(builder, int64(0), rows) as row:
             source = Run(builder, names[0], src_at, builder.add(starts[0], load_number(builder, fro, row)))
             target = Run(builder, names[1], dst_at, builder.add(starts[1], load_number(builder, to, row)))
-            emit_convert(source, target, count, working_type(*names, arithmetic=False), streams=bool(streams.literal_value))
+            work = working_type(*names, arithmetic=False)
+            emit_convert(source, target, count, work, ahead=ahead, streams=bool(streams.literal_value))
         return context.get_dummy_value()
 
     index = types.int64

@@ -21,8 +21,6 @@ _BYTE = ir.IntType(8)
 _FEW = 8
 # registers of the machine that are converted together
 _REGISTERS = 2
-# how far ahead of a conversion beyond the caches what it reads next is asked for
-_AHEAD_NBYTES = 8192
 
 
 def is_packed(name: str) -> bool:
@@ -97,14 +95,14 @@ class Run(NamedTuple):
         both = builder.or_(low, builder.shl(high, ir.Constant(low.type, [4] * (lanes // 2))))
         builder.store(both, self._place(i, both.type)).align = 1
 
-    def prefetch(self, i: Any, lanes: int) -> None:
-        """Ask for the cache lines that so many elements from the i-th on have some way ahead."""
+    def prefetch(self, i: Any, lanes: int, ahead: Any) -> None:
+        """Ask for the cache lines that so many elements from the i-th on have some bytes ahead."""
         builder, byte = self.builder, _BYTE.as_pointer()
         kind = ir.FunctionType(ir.VoidType(), [byte, *[ir.IntType(32)] * 3])
         ask = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0")
-        first = builder.ptrtoint(self._place(i, _BYTE), I64)
+        first = builder.add(builder.ptrtoint(self._place(i, _BYTE), I64), ahead)
         for at in range(0, lanes * code_bits(self.name) // 8, LINE_BITS // 8):
-            place = builder.inttoptr(builder.add(first, int64(_AHEAD_NBYTES + at)), byte)
+            place = builder.inttoptr(builder.add(first, int64(at)), byte)
             builder.call(ask, [place, *(ir.Constant(ir.IntType(32), k) for k in (0, 3, 1))])
 
     def _shift(self, i: Any) -> Any:
@@ -165,17 +163,19 @@ def lanes_of(work: str, registers: int) -> tuple[int, ...]:
     return (*sorted({registers * one, one, _FEW}, reverse=True), 1)
 
 
-def emit_convert(src: Run, dst: Run, count: Any, work: str, *, streams: bool) -> None:
+def emit_convert(src: Run, dst: Run, count: Any, work: str, *, ahead: Any, streams: bool) -> None:
     """Convert a run of elements into another that does not share memory with it.
 
-    With `streams` whole cache lines of dst are written past the caches.
+    What lies `ahead` bytes further is asked for. With `streams` whole cache lines of dst are written past the caches.
     """
     builder = src.builder
 
+    widest, *_ = lanes_of(work, _REGISTERS)
+
     def step(i: Any, lanes: int, *, is_line: bool = False) -> None:
         codec = Codec(builder, lanes)
-        if is_line:
-            src.prefetch(i, lanes)
+        if lanes >= widest:
+            src.prefetch(i, lanes, ahead)
         dst.store(codec.narrow(codec.widen(src.load(i, lanes), src.name, work), work, dst.name), i, streams=is_line)
 
     zero = int64(0)

@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 __all__ = ["Recipe", "steps_of"]
 
 _SRC, _DST, _MOVED, _VALUES, _OLD_BITS, _OLD, _RESULT = 0, 1, 2, 3, 4, 5, 6
+# how far ahead in all rows of a tile together
+_AHEAD_NBYTES = 8192
 _ROLES = {
     "src_zero_point": combine.SUBTRACT,
     "src_scale": combine.MULTIPLY,
@@ -61,6 +63,8 @@ class Recipe:
     ends: tuple[int, int]
     # whether both are more than the caches hold
     streams: bool = False
+    # whether src is in no cache of one core
+    is_far: bool = False
     # values of each operand beyond src and dst, and of those that do not change, by working type
     values: dict[tuple[str, str], NDArray[Any]] = field(default_factory=dict)
     kept: list[Any] = field(default_factory=list)
@@ -175,7 +179,7 @@ class _Maker:
         if fro.dtype == to.dtype:
             return self._move(fro, to, self.recipe.ends[fro.base] if fro.base < _MOVED else SLOT_NBYTES * 8 // DATA_TYPES[fro.dtype].bits)
         rows, count = self._rows([fro.strides, to.strides])
-        program = self.recipe.address([len(rows[0]), count, *rows[0], *rows[1]])
+        program = self.recipe.address([len(rows[0]), count, self._ahead(fro, rows[0], count), *rows[0], *rows[1]])
         streams = self.recipe.streams and to.base == _DST and count * DATA_TYPES[to.dtype].bits >= LINE_BITS
         streams &= not DATA_TYPES[to.dtype].is_packed
         self._step(converter(fro.dtype, to.dtype, streams=streams), program, fro, to)
@@ -206,10 +210,17 @@ class _Maker:
         single = int(rows is moving[0] and count > 1)
         if rows is staying[0]:
             rows = [*rows, self._table(strides, count)]
-        program = recipe.address([code, len(rows[0]), count, single, *rows[0], *rows[1], *rows[2]])
+        program = recipe.address([code, len(rows[0]), count, single, self._ahead(fro, rows[0], count), *rows[0], *rows[1], *rows[2]])
         streams = recipe.streams and to.base == _DST and count * DATA_TYPES[to.dtype].bits >= LINE_BITS
         self._step(combiner(fro.dtype, to.dtype, work, streams=streams), program, fro, to, (base, operand), number)
         return to
+
+    def _ahead(self, fro: _Form, rows: list[int], count: int) -> int:
+        """Return how many bytes ahead rows are asked for: where they lie far, in tiles to come."""
+        if fro.base != _SRC or not self.recipe.is_far:
+            return 0
+        nbytes = count * DATA_TYPES[fro.dtype].bits // 8
+        return max(nbytes, _AHEAD_NBYTES // len(rows))
 
     def _rows(self, sides: list[list[int]], still: list[int] | None = None) -> tuple[list[list[int]], int]:
         """Return tables of rows, and their length, that are contiguous on all sides; `still` is 0 along them."""
@@ -241,7 +252,7 @@ class _Maker:
         factor = width // bits
         if any(number % factor for form in (fro, to) if form.operand >= 0 for number in self.outer_numbers[form.operand]):
             wide, width, factor = box, bits, 1
-        records = encode(tile((wide,)), end // factor, is_far=False)
+        records = encode(tile((wide,)), end // factor, is_far=recipe.is_far and fro.base == _SRC)
         tasks, _ = split(records[1], 1)
         recipe.kept += [records[0], tasks]
         shift = factor.bit_length() - 1
