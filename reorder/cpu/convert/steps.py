@@ -252,7 +252,7 @@ class _Maker:
         factor = width // bits
         if any(number % factor for form in (fro, to) if form.operand >= 0 for number in self.outer_numbers[form.operand]):
             wide, width, factor = box, bits, 1
-        records = encode(tile((wide,)), end // factor, is_far=recipe.is_far and fro.base == _SRC)
+        records = encode(tile((wide,)), end // factor, is_far=False)
         tasks, _ = split(records[1], 1)
         recipe.kept += [records[0], tasks]
         shift = factor.bit_length() - 1
