@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from reorder.nodes import Box, Lookup
     from reorder.plan import ReorderPlan
 
-__all__ = ["FAR_NBYTES", "PreparedReorder"]
+__all__ = ["PreparedReorder"]
 
 # Below this many bytes a second thread costs more than it saves.
 _SERIAL_NBYTES = 1 << 19
@@ -35,7 +35,7 @@ _MAX_SHARES = 4
 
 _LINE_NBYTES = LINE_BITS // 8
 # From here on src is read from beyond the caches of one core.
-FAR_NBYTES = 8 << 20
+_FAR_NBYTES = 8 << 20
 # More than the caches hold, for certain, where the system does not say how much they do.
 _LARGE_NBYTES = 64 << 20
 
@@ -99,7 +99,7 @@ class PreparedReorder:
         parts = self._count_parts(nbytes) if bits in _WHOLE_BYTES else 1
         end = (self.plan.src.layout.last + 1) * self.plan.src.dtype.bits // bits
         self.kernels += tuple(sorted({f"{KERNELS[choose(box).kernel]} {bits}-bit" for box in tiles} - {*self.kernels}))
-        program, records = encode(tiles, end, is_far=self._src.min_nbytes + self._dst.min_nbytes > FAR_NBYTES)
+        program, records = encode(tiles, end, is_far=self._src.min_nbytes + self._dst.min_nbytes > _FAR_NBYTES)
         return _Part(program, split(records, parts), self.threads, key, lookups)
 
     def _count_parts(self, nbytes: int) -> int:

@@ -1,6 +1,6 @@
 """The arithmetic of a reorder: one operation at a time over rows of values.
 
-A record is [operation, rows, count, does the operand change along a row, how many bytes ahead the
+A record is [operation, rows, count, mask of the operand's place along a row, how many bytes ahead the
 input is asked for], then three tables: offsets of each row in the input, in the output and in the operand. Values are f32 or f64. A NaN
 that comes out is the quiet one without sign and payload, whatever went in.
 """
@@ -20,7 +20,7 @@ from reorder.formats import FLOATS, INTEGERS
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["ADD", "ADD_TIMES", "CLAMP", "DIVIDE", "HALF", "HEAD", "MULTIPLY", "QUOTIENT", "SUBTRACT", "emit_combine", "has_quick_division"]
+__all__ = ["ADD", "ADD_TIMES", "CLAMP", "DIVIDE", "HALF", "HEAD", "MULTIPLY", "QUOTIENT", "REPEATED", "SUBTRACT", "emit_combine", "has_quick_division"]
 
 # What is done to value x with operand y. A quotient is a division whose operand brings its
 # reciprocals along, as the number.
@@ -28,6 +28,8 @@ SUBTRACT, MULTIPLY, DIVIDE, QUOTIENT, ADD, ADD_TIMES, CLAMP, HALF = range(8)
 HEAD = 5
 # registers of the machine on which an operation works together: one test serves them all
 _REGISTERS = 4
+# an operand that is the same again after so many elements, or a part of that, stands there twice as long
+REPEATED = 64
 # what y must lie between for a quotient, and x from 2^-64 on, below 2^64: the steps to it neither overflow nor lose bits
 _LEAST, _MOST = 2.0**-40, 2.0**40
 _LOW, _HIGH = 2.0**-64, 2.0**64
@@ -115,8 +117,8 @@ def emit_combine(
     """
     work = names[2]
     rows, count = load_number(builder, record, int64(1)), load_number(builder, record, int64(2))
-    is_single = builder.icmp_signed("==", load_number(builder, record, int64(3)), int64(0))
-    ahead = load_number(builder, record, int64(4))
+    mask, ahead = load_number(builder, record, int64(3)), load_number(builder, record, int64(4))
+    is_single = builder.icmp_signed("==", mask, int64(0))
     tables = [builder.add(record, builder.shl(builder.add(int64(HEAD), builder.mul(rows, int64(k))), int64(3))) for k in range(3)]
     chosen = load_number(builder, record, int64(0))
     for operation in range(HALF + 1):
@@ -130,19 +132,19 @@ def emit_combine(
             number = Run(builder, work, number_at, operand.index if operation == QUOTIENT else int64(0))
             runs = source, target, operand, number
             if operation in {HALF, CLAMP}:
-                _emit_row(operation, runs, (count, ahead), work, single=True, streams=streams)
+                _emit_row(operation, runs, (count, mask, ahead), work, single=True, streams=streams)
                 continue
             with builder.if_else(is_single) as (one, many):
                 with one:
-                    _emit_row(operation, runs, (count, ahead), work, single=True, streams=streams)
+                    _emit_row(operation, runs, (count, mask, ahead), work, single=True, streams=streams)
                 with many:
-                    _emit_row(operation, runs, (count, ahead), work, single=False, streams=streams)
+                    _emit_row(operation, runs, (count, mask, ahead), work, single=False, streams=streams)
 
 
 def _emit_row(
-    operation: int, runs: tuple[Run, Run, Run, Run], span: tuple[Any, Any], work: str, *, single: bool, streams: bool
+    operation: int, runs: tuple[Run, Run, Run, Run], span: tuple[Any, Any, Any], work: str, *, single: bool, streams: bool
 ) -> None:
-    count, ahead = span
+    count, mask, ahead = span
     source, target, operand, number = runs
     builder = source.builder
 
@@ -156,7 +158,7 @@ def _emit_row(
     def read(codec: Codec, run: Run, i: Any, own: Any) -> Any:
         """Return neighbouring values, or one in every lane."""
         if own is None:
-            return builder.bitcast(run.load(i, codec.lanes), codec.values(work))
+            return builder.bitcast(run.load(builder.and_(i, mask), codec.lanes), codec.values(work))
         return builder.shuffle_vector(own, ir.Constant(own.type, ir.Undefined), ir.Constant(codec.integers(32), None))
 
     def step(i: Any, lanes: int, *, is_line: bool = False) -> None:

@@ -15,7 +15,7 @@ from reorder.cpu.convert.kernels import SLOT_NBYTES
 from reorder.cpu.convert.steps import Recipe, steps_of
 from reorder.cpu.convert.tiles import Tile, cut, is_scattered
 from reorder.cpu.convert.walk import compile_tiles
-from reorder.cpu.execute import FAR_NBYTES, PreparedReorder
+from reorder.cpu.execute import PreparedReorder
 from reorder.cpu.program import Record, points, split
 from reorder.cpu.program import tile as split_up
 from reorder.cpu.threads import Shares, run
@@ -70,7 +70,7 @@ class ConvertingReorder(PreparedReorder):
         )
         nbytes = self._src.min_nbytes + self._dst.min_nbytes
         recipe.streams = nbytes > execute._cache_nbytes()  # noqa: SLF001 - of the same package
-        recipe.is_far = nbytes > FAR_NBYTES
+        recipe.is_far = nbytes > execute._FAR_NBYTES  # noqa: SLF001 - likewise
         widest = max(src.bits, dst.bits, DATA_TYPES[recipe.work].bits, 64 if recipe.src == "s32" else 0)
         limit = SLOT_NBYTES * 8 // widest & -64
         whole: list[Tile] = []
