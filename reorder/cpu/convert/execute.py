@@ -81,7 +81,8 @@ class ConvertingReorder(PreparedReorder):
         for box in plan.boxes:
             if box in plain:
                 continue
-            tiles, beyond = cut(box._replace(lookups=()), (src.bits, dst.bits), limit, straight=not recipe.needs_values)
+            widths = src.bits, dst.bits
+            tiles, beyond = cut(box._replace(lookups=()), widths, limit, straight=not recipe.needs_values, streams=recipe.streams)
             if box.lookups:
                 parts += [_Looked(self, [tile], box.lookups) for tile in tiles]
                 pairs = tuple(lookup._replace(others=()) for lookup in box.lookups)
