@@ -17,8 +17,9 @@ from numba.core.compiler_lock import global_compiler_lock
 from numba.extending import intrinsic
 
 from memdesc import DATA_TYPES
+from reorder.cpu.choose import LINE_BITS
 from reorder.cpu.convert.combine import emit_combine
-from reorder.cpu.convert.rows import Run, emit_convert, load_number
+from reorder.cpu.convert.rows import Run, emit_convert, load_number, prefetch
 from reorder.cpu.emit import I64, int64, loop
 from reorder.cpu.intrinsics import ARGUMENTS
 from reorder.cpu.jit import compile_callback
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 
     from numba.core.typing.templates import Signature
 
-__all__ = ["SLOTS", "SLOT_NBYTES", "combiner", "converter", "fence", "scratch"]
+__all__ = ["SLOTS", "SLOT_NBYTES", "asker", "combiner", "converter", "fence", "scratch"]
 
 _NAMES = list(DATA_TYPES)
 _SIGNATURE = numba.void(*[numba.int64] * ARGUMENTS)
@@ -83,6 +84,24 @@ def combine_rows(
 
 
 @intrinsic  # type: ignore[untyped-decorator] # numba ships no types
+def ask_rows(_context: Any, src_at: Any, record: Any, place: Any) -> tuple[Signature, Any]:
+    """Ask for rows of bytes, by a record of [rows, bytes of each, bits of an element] and a table of their offsets."""
+
+    def build(context: Any, builder: Any, _signature: Any, args: Any) -> Any:
+        src_at, record, place = args
+        rows, nbytes, bits = (load_number(builder, record, int64(k)) for k in range(3))
+        start = load_number(builder, place, int64(0))
+        with loop(builder, int64(0), rows) as row:
+            index = builder.add(start, load_number(builder, record, builder.add(row, int64(3))))
+            first = builder.add(src_at, builder.ashr(builder.mul(index, bits), int64(3)))
+            with loop(builder, int64(0), nbytes, LINE_BITS // 8) as at:
+                prefetch(builder, builder.add(first, at))
+        return context.get_dummy_value()
+
+    return types.void(*[types.int64] * 3), build
+
+
+@intrinsic  # type: ignore[untyped-decorator] # numba ships no types
 def scratch(_context: Any) -> tuple[Signature, Any]:
     """Return the address of room on the stack: 128 numbers, then the slots, each at a cache line."""
 
@@ -130,6 +149,15 @@ def combiner(src: str, dst: str, work: str, *, streams: bool) -> int:
 
     key = src, dst, work
     return _address((*key, "past the caches") if streams else key, run)
+
+
+def asker() -> int:
+    """Return the address of what asks for rows, for steps to come."""
+
+    def run(src_at: int, _dst_at: int, program: int, _tasks: int, _begin: int, _end: int, places: int, _count: int) -> None:
+        ask_rows(src_at, program, places)
+
+    return _address(("ahead",), run)
 
 
 def _address(key: tuple[str, ...], function: Callable[..., None]) -> int:

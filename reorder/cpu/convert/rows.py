@@ -14,7 +14,7 @@ from reorder.cpu.emit import I64, int64, loop, minimum, register_bits
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["Run", "each_line", "each_step", "emit_convert", "is_packed", "lanes_of", "load_number"]
+__all__ = ["Run", "each_line", "each_step", "emit_convert", "is_packed", "lanes_of", "load_number", "prefetch"]
 
 _BYTE = ir.IntType(8)
 # the fewest values in a vector
@@ -31,6 +31,13 @@ def is_packed(name: str) -> bool:
 def load_number(builder: Any, address: Any, index: Any) -> Any:
     """Return the int64 at an index from an address."""
     return builder.load(builder.gep(builder.inttoptr(address, I64.as_pointer()), [index]))
+
+
+def prefetch(builder: Any, address: Any) -> None:
+    """Ask for a cache line."""
+    byte, number = _BYTE.as_pointer(), ir.IntType(32)
+    ask = cgutils.get_or_insert_function(builder.module, ir.FunctionType(ir.VoidType(), [byte, *[number] * 3]), "llvm.prefetch.p0")
+    builder.call(ask, [builder.inttoptr(address, byte), number(0), number(3), number(1)])
 
 
 class Run(NamedTuple):
@@ -97,13 +104,9 @@ class Run(NamedTuple):
 
     def prefetch(self, i: Any, lanes: int, ahead: Any) -> None:
         """Ask for the cache lines that so many elements from the i-th on have some bytes ahead."""
-        builder, byte = self.builder, _BYTE.as_pointer()
-        kind = ir.FunctionType(ir.VoidType(), [byte, *[ir.IntType(32)] * 3])
-        ask = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0")
-        first = builder.add(builder.ptrtoint(self._place(i, _BYTE), I64), ahead)
+        first = self.builder.add(self.builder.ptrtoint(self._place(i, _BYTE), I64), ahead)
         for at in range(0, lanes * code_bits(self.name) // 8, LINE_BITS // 8):
-            place = builder.inttoptr(builder.add(first, int64(at)), byte)
-            builder.call(ask, [place, *(ir.Constant(ir.IntType(32), k) for k in (0, 3, 1))])
+            prefetch(self.builder, self.builder.add(first, int64(at)))
 
     def _shift(self, i: Any) -> Any:
         """Return how far up in its byte a 4-bit element lies."""

@@ -16,7 +16,7 @@ from memdesc import DATA_TYPES
 from reorder.buffers import address_of
 from reorder.cpu.choose import LINE_BITS
 from reorder.cpu.convert import combine
-from reorder.cpu.convert.kernels import SLOT_NBYTES, combiner, converter
+from reorder.cpu.convert.kernels import SLOT_NBYTES, asker, combiner, converter
 from reorder.cpu.convert.tiles import Tile, contiguous, dense_strides
 from reorder.cpu.convert.walk import STEP
 from reorder.cpu.program import encode, split, tile
@@ -35,6 +35,8 @@ __all__ = ["Recipe", "steps_of"]
 _SRC, _DST, _MOVED, _VALUES, _OLD_BITS, _OLD, _RESULT = 0, 1, 2, 3, 4, 5, 6
 # how far ahead in all rows of a tile together
 _AHEAD_NBYTES = 8192
+# the longest rows that the machine does not foresee
+_SHORT_BITS = 2048
 # the place of an operand along a row, where it goes along; periods of fewer or for more values are not worth while
 _GOES, _FEW, _MANY = -1, 8, 1 << 14
 _ROLES = {
@@ -153,6 +155,8 @@ class _Maker:
         recipe, work = self.recipe, self.recipe.work
         form = self._own(_SRC, recipe.src)
         if not self.tile.reads:
+            if recipe.is_far:
+                self._ask(form)
             form = self._move(form, self._slot(_MOVED, recipe.src), recipe.ends[0])
         target = self._own(_DST, recipe.dst) if self.tile.writes else self._slot(_RESULT, recipe.dst)
         operations = recipe.operations
@@ -249,6 +253,17 @@ class _Maker:
                 break
             inner += 1
         return inner
+
+    def _ask(self, form: _Form) -> None:
+        """Ask for what a tile to come has of src: what follows rows of this one."""
+        bits = DATA_TYPES[form.dtype].bits
+        order = sorted(range(len(self.nodes)), key=lambda k: -abs(form.strides[k]))
+        maker = _Maker(self.recipe, self.tile._replace(inner=tuple(self.nodes[k] for k in order)), self.outer_numbers)
+        (rows,), count = maker._rows([[form.strides[k] for k in order]])
+        if count * bits > _SHORT_BITS:
+            return
+        program = self.recipe.address([len(rows), count * bits // 8, bits, *(row + count for row in rows)])
+        self._step(asker(), program, form, form)
 
     def _ahead(self, fro: _Form, rows: list[int], count: int) -> int:
         """Return how many bytes ahead rows are asked for: where they lie far, in tiles to come."""

@@ -21,6 +21,8 @@ __all__ = ["Tile", "contiguous", "cut", "dense_strides", "is_scattered"]
 
 # Elements that a tile takes of a nest that is contiguous on one side only, and those of any tile.
 _SIDE, _ENOUGH = 64, 2048
+# Those of src, and of dst, where one has 16-bit elements and both are beyond the caches.
+_SIDES_16 = 32, 128
 # Neighbours that are worth converting where they lie.
 _MIN_RUN = 8
 # How many times as much a move costs that writes long runs through the caches, where a conversion would write past them.
@@ -108,11 +110,12 @@ def cut(box: Box, widths: tuple[int, int], limit: int, *, straight: bool, stream
     nodes = box.nodes
     if box.is_zero:
         return [], [_pair(box)]
-    counts = _counts(nodes, limit, straight=straight)
+    sides = _SIDES_16 if streams and min(widths) == 2 * _BYTE else (_SIDE, _SIDE)
+    counts = _counts(nodes, limit, sides, straight=straight)
     order, reads, writes = _order(nodes, counts, widths, streams=streams)
     if straight and not (reads and writes and not any(_covered(nodes[k], counts[k], ragged=True) > nodes[k].valid for k in order)):
         # it needs the scratch, so it must fit
-        counts = _counts(nodes, limit, straight=False)
+        counts = _counts(nodes, limit, sides, straight=False)
         order, reads, writes = _order(nodes, counts, widths, streams=streams)
     if widths[0] == widths[1] and is_scattered(_pair(box)):
         order, reads, writes = _between(nodes, counts), False, False
@@ -123,6 +126,9 @@ def cut(box: Box, widths: tuple[int, int], limit: int, *, straight: bool, stream
     tiles, zeros = [], []
     for offsets, outer, inner in _pieces(box, counts, ragged=ragged):
         placed = sorted(inner, key=lambda own: order.index(own[0]))
+        if streams:
+            # tiles that continue the rows of src follow each other
+            outer = tuple(sorted(outer, key=lambda node: -abs(node.strides[0])))
         tiles.append(Tile(offsets, outer, tuple(node for _, node in placed), reads, writes))
     zeros = list(simplify(tuple(_zeros(box, counts, ragged=ragged))))
     return tiles, zeros
@@ -148,14 +154,14 @@ def _chain(nodes: tuple[Node, ...], side: int, want: int) -> dict[int, int]:
     return taken
 
 
-def _counts(nodes: tuple[Node, ...], limit: int, *, straight: bool) -> dict[int, int]:
+def _counts(nodes: tuple[Node, ...], limit: int, sides: tuple[int, int], *, straight: bool) -> dict[int, int]:
     """Return the steps of each node that a tile takes."""
     first = [next(iter(_chain(nodes, side, 2)), None) for side in (0, 1)]
     if straight and first[0] is not None and first[0] == first[1] and nodes[first[0]].valid >= _MIN_RUN:
         limit = _MAX_STRAIGHT
-    want = limit if first[0] == first[1] else min(_SIDE, max(1, limit // _SIDE))
-    counts = _chain(nodes, 0, want)
-    for k, count in _chain(nodes, 1, want).items():
+    wants = [limit if first[0] == first[1] else min(side, max(1, limit // other)) for side, other in (sides, sides[::-1])]
+    counts = _chain(nodes, 0, wants[0])
+    for k, count in _chain(nodes, 1, wants[1]).items():
         counts[k] = max(count, counts.get(k, 1))
 
     def count_data() -> int:
