@@ -298,7 +298,8 @@ class Codec:
         count = min(self.lanes, _GROUP)
         parts = [self._pick(numbers, range(start, start + count)) for start in range(0, self.lanes, count)]
         joined = reduce(self.builder.or_, parts)
-        return self.builder.icmp_unsigned("!=", self.builder.and_(joined, ir.Constant(joined.type, [bit] * count)), ir.Constant(joined.type, None))
+        kept = self.builder.and_(joined, ir.Constant(joined.type, [bit] * count))
+        return self.builder.icmp_unsigned("!=", kept, ir.Constant(joined.type, None))
 
     def halves(self, vector: Any) -> tuple[Any, Any]:
         """Return the two halves of a vector."""

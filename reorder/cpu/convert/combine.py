@@ -1,8 +1,9 @@
 """The arithmetic of a reorder: one operation at a time over rows of values.
 
-A record is [operation, rows, count, mask of the operand's place along a row, how many bytes ahead the
-input is asked for], then three tables: offsets of each row in the input, in the output and in the operand. Values are f32 or f64. A NaN
-that comes out is the quiet one without sign and payload, whatever went in.
+A record is [operation, rows, count, mask, how many bytes ahead the input is asked for], then three
+tables: offsets of each row in the input, in the output and in the operand. The mask is of an operand's
+place along a row: 0 where it stays, -1 where it goes along, `REPEATED` - 1 where it begins again.
+Values are f32 or f64. A NaN that comes out is the quiet one without sign and payload, whatever went in.
 """
 
 from __future__ import annotations
@@ -20,12 +21,13 @@ from reorder.formats import FLOATS, INTEGERS
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["ADD", "ADD_TIMES", "CLAMP", "DIVIDE", "HALF", "HEAD", "MULTIPLY", "QUOTIENT", "REPEATED", "SUBTRACT", "emit_combine", "has_quick_division"]
+__all__ = ["ADD", "ADD_TIMES", "CLAMP", "DIVIDE", "HALF", "MULTIPLY", "QUOTIENT", "REPEATED", "SUBTRACT", "emit_combine"]
+__all__ += ["has_quick_division"]
 
 # What is done to value x with operand y. A quotient is a division whose operand brings its
 # reciprocals along, as the number.
 SUBTRACT, MULTIPLY, DIVIDE, QUOTIENT, ADD, ADD_TIMES, CLAMP, HALF = range(8)
-HEAD = 5
+_HEAD = 5
 # registers of the machine on which an operation works together: one test serves them all
 _REGISTERS = 4
 # an operand that is the same again after so many elements, or a part of that, stands there twice as long
@@ -119,7 +121,7 @@ def emit_combine(
     rows, count = load_number(builder, record, int64(1)), load_number(builder, record, int64(2))
     mask, ahead = load_number(builder, record, int64(3)), load_number(builder, record, int64(4))
     is_single = builder.icmp_signed("==", mask, int64(0))
-    tables = [builder.add(record, builder.shl(builder.add(int64(HEAD), builder.mul(rows, int64(k))), int64(3))) for k in range(3)]
+    tables = [builder.add(record, builder.shl(builder.add(int64(_HEAD), builder.mul(rows, int64(k))), int64(3))) for k in range(3)]
     chosen = load_number(builder, record, int64(0))
     for operation in range(HALF + 1):
         if operation == QUOTIENT and not (work == "f32" and _has_fma()):

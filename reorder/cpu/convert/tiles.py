@@ -126,10 +126,9 @@ def cut(box: Box, widths: tuple[int, int], limit: int, *, straight: bool, stream
     tiles, zeros = [], []
     for offsets, outer, inner in _pieces(box, counts, ragged=ragged):
         placed = sorted(inner, key=lambda own: order.index(own[0]))
-        if streams:
-            # tiles that continue the rows of src follow each other
-            outer = tuple(sorted(outer, key=lambda node: -abs(node.strides[0])))
-        tiles.append(Tile(offsets, outer, tuple(node for _, node in placed), reads, writes))
+        # beyond the caches, tiles that continue the rows of src follow each other
+        loops = tuple(sorted(outer, key=lambda node: -abs(node.strides[0]))) if streams else outer
+        tiles.append(Tile(offsets, loops, tuple(node for _, node in placed), reads, writes))
     zeros = list(simplify(tuple(_zeros(box, counts, ragged=ragged))))
     return tiles, zeros
 

@@ -73,6 +73,9 @@ def test_one_rare_number_among_many_becomes_what_it_would_alone(dst: str, scale:
     assert not wrong.size, [hex(codes[k]) for k in wrong[:5]]
 
 
+_REPEATED_PAIRS = ("f32", "s8"), ("bf16", "f32"), ("f32", "f64"), ("f32", "s4")
+
+
 @pytest.mark.parametrize("place", _PLACES)
 @pytest.mark.parametrize(
     ("dims", "tag", "mask"),
@@ -95,7 +98,7 @@ def test_parameters_that_are_the_same_again_and_again_along_a_row_are_those_of_t
     values = np.random.default_rng(0).uniform(0.2, 3, sizes)
     attrs = Attr(src_scale=values, src_scale_mask=mask), Attr(dst_scale=values, dst_scale_mask=mask, beta=0.5)
     with _PLACES[place]():
-        for attr, types, stag in product(attrs, (("f32", "s8"), ("bf16", "f32"), ("f32", "f64"), ("f32", "s4")), (tag, "abcd"[: len(dims)])):
+        for attr, types, stag in product(attrs, _REPEATED_PAIRS, (tag, "abcd"[: len(dims)])):
             check((memory_desc(dims, types[0], stag), memory_desc(dims, types[1], tag), attr), 3, at_end=True)
 
 
