@@ -165,7 +165,7 @@ def _emit_row(
 
     def step(i: Any, lanes: int, *, is_line: bool = False) -> None:
         codec = Codec(builder, lanes)
-        if lanes >= lanes_of(work, _REGISTERS)[0]:
+        if source.fills_line(lanes) or lanes == lanes_of(work, _REGISTERS)[0]:
             source.prefetch(i, lanes, ahead)
         x = codec.widen(source.load(i, codec.lanes), source.name, work)
         y = None if operation == HALF else read(codec, operand, i, kept)

@@ -102,6 +102,10 @@ class Run(NamedTuple):
         both = builder.or_(low, builder.shl(high, ir.Constant(low.type, [4] * (lanes // 2))))
         builder.store(both, self._place(i, both.type)).align = 1
 
+    def fills_line(self, lanes: int) -> bool:
+        """Whether so many elements are a cache line or more."""
+        return lanes * code_bits(self.name) >= LINE_BITS
+
     def prefetch(self, i: Any, lanes: int, ahead: Any) -> None:
         """Ask for the cache lines that so many elements from the i-th on have some bytes ahead."""
         first = self.builder.add(self.builder.ptrtoint(self._place(i, _BYTE), I64), ahead)
@@ -177,7 +181,7 @@ def emit_convert(src: Run, dst: Run, count: Any, work: str, *, ahead: Any, strea
 
     def step(i: Any, lanes: int, *, is_line: bool = False) -> None:
         codec = Codec(builder, lanes)
-        if lanes >= widest:
+        if src.fills_line(lanes) or lanes == widest:
             src.prefetch(i, lanes, ahead)
         dst.store(codec.narrow(codec.widen(src.load(i, lanes), src.name, work), work, dst.name), i, streams=is_line)
 
