@@ -17,12 +17,12 @@ from tests.reorders import box_map, element_map
 from tests.strategies import desc_pairs
 
 
-def _check_cut(src: MemoryDesc, dst: MemoryDesc, widths: tuple[int, int], limit: int, *, straight: bool) -> None:
+def _check_cut(src: MemoryDesc, dst: MemoryDesc, widths: tuple[int, int], limit: int, *, straight: bool, streams: bool = False) -> None:
     boxes: list[Box] = []
     for box in plan_reorder(src, dst).boxes:
         if box.lookups:
             return
-        tiles, zeros = cut(box, widths, limit, straight=straight)
+        tiles, zeros = cut(box, widths, limit, straight=straight, streams=streams)
         for tile in tiles:
             assert (straight and tile.reads and tile.writes) or prod(node.valid for node in tile.inner) <= limit
             assert all(node.valid == node.extent for node in tile.outer)
@@ -38,11 +38,14 @@ def _check_cut(src: MemoryDesc, dst: MemoryDesc, widths: tuple[int, int], limit:
     assert np.array_equal(fro, wanted[1])
 
 
-@given(desc_pairs(), st.sampled_from([(32, 8), (8, 32), (4, 32), (32, 4), (16, 16)]), st.sampled_from([128, 2048, 4096]), st.booleans())
+_WIDTHS = st.sampled_from([(32, 8), (8, 32), (4, 32), (32, 4), (16, 16), (32, 16)])
+
+
+@given(desc_pairs(), _WIDTHS, st.sampled_from([128, 2048, 4096]), st.booleans(), st.booleans())
 def test_tiles_and_zeros_together_write_every_padded_element_once_and_tiles_fit_the_scratch(
-    pair: tuple[MemoryDesc, MemoryDesc], widths: tuple[int, int], limit: int, straight: bool
+    pair: tuple[MemoryDesc, MemoryDesc], widths: tuple[int, int], limit: int, straight: bool, streams: bool
 ) -> None:
-    _check_cut(*pair, widths, limit, straight=straight)
+    _check_cut(*pair, widths, limit, straight=straight, streams=streams)
 
 
 @pytest.mark.parametrize("straight", [True, False])
