@@ -178,11 +178,13 @@ def emit_convert(src: Run, dst: Run, count: Any, work: str, *, ahead: Any, strea
     builder = src.builder
 
     widest, *_ = lanes_of(work, _REGISTERS)
+    is_far = builder.icmp_signed("!=", ahead, int64(0))
 
     def step(i: Any, lanes: int, *, is_line: bool = False) -> None:
         codec = Codec(builder, lanes)
         if src.fills_line(lanes) or lanes == widest:
-            src.prefetch(i, lanes, ahead)
+            with builder.if_then(is_far):
+                src.prefetch(i, lanes, ahead)
         dst.store(codec.narrow(codec.widen(src.load(i, lanes), src.name, work), work, dst.name), i, streams=is_line)
 
     zero = int64(0)
