@@ -199,4 +199,5 @@ def _cache_nbytes() -> int:
     for file in Path("/sys/devices/system/cpu/cpu0/cache").glob("index*/size"):
         with suppress(OSError, ValueError):
             sizes.append(int(file.read_text().strip().removesuffix("K")) << 10)
-    return min(max(sizes, default=_LARGE_NBYTES), _LARGE_NBYTES)
+    # less what else lies there
+    return min(max(sizes, default=_LARGE_NBYTES), _LARGE_NBYTES) * 7 // 8

@@ -7,7 +7,7 @@ integers of their width; 4-bit ones lie in the low half of a byte here.
 from __future__ import annotations
 
 import platform
-from functools import cache
+from functools import cache, reduce
 from typing import TYPE_CHECKING, Any
 
 from llvmlite import binding, ir
@@ -16,6 +16,8 @@ from numba.core import cgutils, config
 from reorder.formats import FLOATS, INTEGERS
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from reorder.formats import FloatFormat
 
 __all__ = ["Codec", "code_bits", "has_feature", "has_half"]
@@ -25,6 +27,10 @@ _BITS = {"f64": 64, "s64": 64, "f32": 32, "s32": 32, "f16": 16, "bf16": 16}
 _F32_FORM, _F64_FORM = FLOATS["f32"], FLOATS["f64"]
 _SIGN, _MAGNITUDE, _QUIET_NAN = 1 << 31, (1 << 31) - 1, _F32_FORM.nan
 _BYTE = 8
+# lanes from which on one test for all of them is worth its branch
+_GROUP = 16
+# what the instruction that classifies numbers calls these
+_NAN_OR_DENORMAL = 0x01 | 0x20 | 0x80
 
 
 @cache
@@ -38,6 +44,22 @@ def has_feature(name: str) -> bool:
 def has_half() -> bool:
     """Whether f32 and f16 are converted by instructions."""
     return has_feature("f16c")
+
+
+def _has_bfloat() -> bool:
+    """Whether f32 are rounded to bf16 by an instruction that LLVM knows; it takes denormals for zeros."""
+    is_x86 = platform.machine() in {"x86_64", "AMD64"}
+    return is_x86 and has_feature("avx512bf16") and has_feature("avx512dq") and binding.llvm_version_info >= (17, 0, 0)
+
+
+class _Bfloat(ir.HalfType):  # type: ignore[misc] # llvmlite ships no types
+    """LLVM's type, which llvmlite does not name."""
+
+    def __str__(self) -> str:
+        return "bfloat"
+
+
+_Bfloat._create_instance()  # noqa: SLF001 - as llvmlite makes its own
 
 
 def code_bits(name: str) -> int:
@@ -243,9 +265,67 @@ class Codec:
         """Return the codes of f32 bits in a format with the same exponent; the sign comes along."""
         builder, i32 = self.builder, self.integers(32)
         cut = _F32_FORM.mantissa - form.mantissa
-        high = builder.lshr(bits, self.splat(i32, cut))
-        odd = builder.and_(high, self.splat(i32, 1))
-        half = self.splat(i32, (1 << (cut - 1)) - 1)
-        codes = builder.lshr(builder.add(bits, builder.add(odd, half)), self.splat(i32, cut))
-        quiet = builder.or_(high, self.splat(i32, 1 << (form.mantissa - 1)))
-        return self._select(">", builder.shl(bits, self.splat(i32, 1)), 2 * _F32_FORM.overflow, quiet, codes)
+        is_odd = builder.icmp_unsigned("!=", builder.and_(bits, self.splat(i32, 1 << cut)), self.splat(i32, 0))
+        half = self.splat(i32, 1 << (cut - 1))
+        less = self.splat(i32, (1 << (cut - 1)) - 1)
+        rounded = self._upper(builder.select(is_odd, builder.add(bits, half), builder.add(bits, less)))
+
+        def quieten() -> Any:
+            quiet = builder.or_(self._upper(bits), self.splat(rounded.type, 1 << (form.mantissa - 1)))
+            is_nan = builder.icmp_unsigned(">", builder.shl(bits, self.splat(i32, 1)), self.splat(i32, 2 * _F32_FORM.overflow))
+            return builder.select(is_nan, quiet, rounded)
+
+        if self.lanes < _GROUP:
+            return quieten()
+        values = builder.bitcast(bits, self.values("f32"))
+        if _has_bfloat():
+            made = builder.bitcast(builder.fptrunc(values, self.vector(_Bfloat())), rounded.type)
+            return self.rarely(self._are_special(values), quieten, made)
+        # a NaN is rare: one test of pairs of vectors for all
+        return self.rarely(builder.fcmp_unordered("uno", *self.halves(values)), quieten, rounded)
+
+    def _are_special(self, values: Any) -> Any:
+        """Return which vectors of a register's size hold a NaN or a denormal, in lanes that say where."""
+        parts = [self._pick(values, range(start, start + _GROUP)) for start in range(0, self.lanes, _GROUP)]
+        flag = ir.VectorType(ir.IntType(1), _GROUP)
+        kind = ir.FunctionType(flag, [parts[0].type, ir.IntType(32)])
+        ask = cgutils.get_or_insert_function(self.builder.module, kind, "llvm.x86.avx512.fpclass.ps.512")
+        flags = [self.builder.call(ask, [part, ir.IntType(32)(_NAN_OR_DENORMAL)]) for part in parts]
+        return reduce(self.builder.or_, flags)
+
+    def any_bit(self, numbers: Any, bit: int) -> Any:
+        """Return, in lanes that say no more where, whether any number has a bit."""
+        count = min(self.lanes, _GROUP)
+        parts = [self._pick(numbers, range(start, start + count)) for start in range(0, self.lanes, count)]
+        joined = reduce(self.builder.or_, parts)
+        kept = self.builder.and_(joined, ir.Constant(joined.type, [bit] * count))
+        return self.builder.icmp_unsigned("!=", kept, ir.Constant(joined.type, None))
+
+    def halves(self, vector: Any) -> tuple[Any, Any]:
+        """Return the two halves of a vector."""
+        half = self.lanes // 2
+        low, high = (self._pick(vector, range(start, start + half)) for start in (0, half))
+        return low, high
+
+    def rarely(self, tests: Any, emit: Callable[[], Any], otherwise: Any) -> Any:
+        """Return what `emit` makes where any of the tests holds, for all lanes alike."""
+        builder = self.builder
+        number = ir.IntType(tests.type.count)
+        is_any = builder.icmp_unsigned("!=", builder.bitcast(tests, number), number(0))
+        before = builder.block
+        with builder.if_then(is_any, likely=False):
+            made = emit()
+            after = builder.block
+        found = builder.phi(otherwise.type)
+        found.add_incoming(otherwise, before)
+        found.add_incoming(made, after)
+        return found
+
+    def _upper(self, bits: Any) -> Any:
+        """Return the upper halves of 32-bit numbers."""
+        parts = self.builder.bitcast(bits, ir.VectorType(ir.IntType(16), 2 * self.lanes))
+        return self._pick(parts, range(1, 2 * self.lanes, 2))
+
+    def _pick(self, vector: Any, lanes: range) -> Any:
+        picks = ir.Constant(ir.VectorType(ir.IntType(32), len(lanes)), list(lanes))
+        return self.builder.shuffle_vector(vector, ir.Constant(vector.type, ir.Undefined), picks)

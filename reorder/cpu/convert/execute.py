@@ -69,7 +69,9 @@ class ConvertingReorder(PreparedReorder):
             bind(attr, plan.src, plan.dst),
             (plan.src.layout.last + 1, plan.dst.layout.last + 1),
         )
-        recipe.streams = self._src.min_nbytes + self._dst.min_nbytes > execute._cache_nbytes()  # noqa: SLF001 - of the same package
+        nbytes = self._src.min_nbytes + self._dst.min_nbytes
+        recipe.streams = nbytes > execute._cache_nbytes()  # noqa: SLF001 - of the same package
+        recipe.is_far = nbytes > execute._FAR_NBYTES  # noqa: SLF001 - likewise
         widest = max(src.bits, dst.bits, DATA_TYPES[recipe.work].bits, 64 if recipe.src == "s32" else 0)
         limit = SLOT_NBYTES * 8 // widest & -64
         whole: list[Tile] = []
@@ -80,7 +82,8 @@ class ConvertingReorder(PreparedReorder):
         for box in plan.boxes:
             if box in plain:
                 continue
-            tiles, beyond = cut(box._replace(lookups=()), (src.bits, dst.bits), limit, straight=not recipe.needs_values)
+            widths = src.bits, dst.bits
+            tiles, beyond = cut(box._replace(lookups=()), widths, limit, straight=not recipe.needs_values, streams=recipe.streams)
             if box.lookups:
                 parts += [_Looked(self, [tile], box.lookups) for tile in tiles]
                 pairs = tuple(lookup._replace(others=()) for lookup in box.lookups)

@@ -1,8 +1,8 @@
 """Compiled stages: one for each pair of a type and a working type, one arithmetic for each of those.
 
 All have the signature of a walker: addresses of both sides, of a record, and of where it is
-placed, so that steps of any kind are called alike. A record of a conversion is [rows, count]
-and two tables, offsets of each row in src and dst.
+placed, so that steps of any kind are called alike. A record of a conversion is [rows, count, how many
+bytes ahead src is asked for] and two tables, offsets of each row in src and dst.
 """
 
 from __future__ import annotations
@@ -17,8 +17,9 @@ from numba.core.compiler_lock import global_compiler_lock
 from numba.extending import intrinsic
 
 from memdesc import DATA_TYPES
+from reorder.cpu.choose import LINE_BITS
 from reorder.cpu.convert.combine import emit_combine
-from reorder.cpu.convert.rows import Run, emit_convert, load_number
+from reorder.cpu.convert.rows import Run, emit_convert, load_number, prefetch
 from reorder.cpu.emit import I64, int64, loop
 from reorder.cpu.intrinsics import ARGUMENTS
 from reorder.cpu.jit import compile_callback
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 
     from numba.core.typing.templates import Signature
 
-__all__ = ["SLOTS", "SLOT_NBYTES", "combiner", "converter", "fence", "scratch"]
+__all__ = ["SLOTS", "SLOT_NBYTES", "asker", "combiner", "converter", "fence", "scratch"]
 
 _NAMES = list(DATA_TYPES)
 _SIGNATURE = numba.void(*[numba.int64] * ARGUMENTS)
@@ -50,13 +51,15 @@ def convert_rows(
     def build(context: Any, builder: Any, _signature: Any, args: Any) -> Any:
         src_at, dst_at, record, place, *_ = args
         rows, count = load_number(builder, record, int64(0)), load_number(builder, record, int64(1))
-        fro = builder.add(record, int64(16))
+        ahead = load_number(builder, record, int64(2))
+        fro = builder.add(record, int64(24))
         to = builder.add(fro, builder.shl(rows, int64(3)))
         starts = load_number(builder, place, int64(0)), load_number(builder, place, int64(1))
         with loop(builder, int64(0), rows) as row:
             source = Run(builder, names[0], src_at, builder.add(starts[0], load_number(builder, fro, row)))
             target = Run(builder, names[1], dst_at, builder.add(starts[1], load_number(builder, to, row)))
-            emit_convert(source, target, count, working_type(*names, arithmetic=False), streams=bool(streams.literal_value))
+            work = working_type(*names, arithmetic=False)
+            emit_convert(source, target, count, work, ahead=ahead, streams=bool(streams.literal_value))
         return context.get_dummy_value()
 
     index = types.int64
@@ -78,6 +81,24 @@ def combine_rows(
 
     index = types.int64
     return types.void(index, index, index, index, src, dst, work, streams), build
+
+
+@intrinsic  # type: ignore[untyped-decorator] # numba ships no types
+def ask_rows(_context: Any, src_at: Any, record: Any, place: Any) -> tuple[Signature, Any]:
+    """Ask for rows of bytes, by a record of [rows, bytes of each, bits of an element] and a table of their offsets."""
+
+    def build(context: Any, builder: Any, _signature: Any, args: Any) -> Any:
+        src_at, record, place = args
+        rows, nbytes, bits = (load_number(builder, record, int64(k)) for k in range(3))
+        start = load_number(builder, place, int64(0))
+        with loop(builder, int64(0), rows) as row:
+            index = builder.add(start, load_number(builder, record, builder.add(row, int64(3))))
+            first = builder.add(src_at, builder.ashr(builder.mul(index, bits), int64(3)))
+            with loop(builder, int64(0), nbytes, LINE_BITS // 8) as at:
+                prefetch(builder, builder.add(first, at))
+        return context.get_dummy_value()
+
+    return types.void(*[types.int64] * 3), build
 
 
 @intrinsic  # type: ignore[untyped-decorator] # numba ships no types
@@ -128,6 +149,15 @@ def combiner(src: str, dst: str, work: str, *, streams: bool) -> int:
 
     key = src, dst, work
     return _address((*key, "past the caches") if streams else key, run)
+
+
+def asker() -> int:
+    """Return the address of what asks for rows, for steps to come."""
+
+    def run(src_at: int, _dst_at: int, program: int, _tasks: int, _begin: int, _end: int, places: int, _count: int) -> None:
+        ask_rows(src_at, program, places)
+
+    return _address(("ahead",), run)
 
 
 def _address(key: tuple[str, ...], function: Callable[..., None]) -> int:

@@ -14,13 +14,13 @@ from reorder.cpu.emit import I64, int64, loop, minimum, register_bits
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["Run", "each_line", "each_step", "emit_convert", "is_packed", "lanes_of", "load_number"]
+__all__ = ["Run", "each_line", "each_step", "emit_convert", "is_packed", "lanes_of", "load_number", "prefetch"]
 
 _BYTE = ir.IntType(8)
-# values that are converted together, in registers of the machine, and the fewest in a vector
-_REGISTERS, _FEW = 4, 8
-# how far ahead of a conversion beyond the caches what it reads next is asked for
-_AHEAD_NBYTES = 2048
+# the fewest values in a vector
+_FEW = 8
+# registers of the machine that are converted together
+_REGISTERS = 2
 
 
 def is_packed(name: str) -> bool:
@@ -31,6 +31,13 @@ def is_packed(name: str) -> bool:
 def load_number(builder: Any, address: Any, index: Any) -> Any:
     """Return the int64 at an index from an address."""
     return builder.load(builder.gep(builder.inttoptr(address, I64.as_pointer()), [index]))
+
+
+def prefetch(builder: Any, address: Any) -> None:
+    """Ask for a cache line."""
+    byte, number = _BYTE.as_pointer(), ir.IntType(32)
+    ask = cgutils.get_or_insert_function(builder.module, ir.FunctionType(ir.VoidType(), [byte, *[number] * 3]), "llvm.prefetch.p0")
+    builder.call(ask, [builder.inttoptr(address, byte), number(0), number(3), number(1)])
 
 
 class Run(NamedTuple):
@@ -95,15 +102,15 @@ class Run(NamedTuple):
         both = builder.or_(low, builder.shl(high, ir.Constant(low.type, [4] * (lanes // 2))))
         builder.store(both, self._place(i, both.type)).align = 1
 
-    def prefetch(self, i: Any, lanes: int) -> None:
-        """Ask for the cache lines that so many elements from the i-th on have some way ahead."""
-        builder, byte = self.builder, _BYTE.as_pointer()
-        kind = ir.FunctionType(ir.VoidType(), [byte, *[ir.IntType(32)] * 3])
-        ask = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0")
-        first = builder.ptrtoint(self._place(i, _BYTE), I64)
+    def fills_line(self, lanes: int) -> bool:
+        """Whether so many elements are a cache line or more."""
+        return lanes * code_bits(self.name) >= LINE_BITS
+
+    def prefetch(self, i: Any, lanes: int, ahead: Any) -> None:
+        """Ask for the cache lines that so many elements from the i-th on have some bytes ahead."""
+        first = self.builder.add(self.builder.ptrtoint(self._place(i, _BYTE), I64), ahead)
         for at in range(0, lanes * code_bits(self.name) // 8, LINE_BITS // 8):
-            place = builder.inttoptr(builder.add(first, int64(_AHEAD_NBYTES + at)), byte)
-            builder.call(ask, [place, *(ir.Constant(ir.IntType(32), k) for k in (0, 3, 1))])
+            prefetch(self.builder, self.builder.add(first, int64(at)))
 
     def _shift(self, i: Any) -> Any:
         """Return how far up in its byte a 4-bit element lies."""
@@ -157,38 +164,42 @@ def each_line(dst: Run, count: Any, sizes: tuple[int, ...], emit: Callable[..., 
     each_step(builder, (at, count), sizes, emit, meets=meets)
 
 
-def lanes_of(work: str) -> tuple[int, ...]:
-    """Return how many values vectors hold, the widest first."""
+def lanes_of(work: str, registers: int) -> tuple[int, ...]:
+    """Return how many values vectors hold, the widest, of so many registers of the machine, first."""
     one = register_bits() // (32 if work == "f32" else 64)
-    return (*sorted({_REGISTERS * one, one, _FEW}, reverse=True), 1)
+    return (*sorted({registers * one, one, _FEW}, reverse=True), 1)
 
 
-def emit_convert(src: Run, dst: Run, count: Any, work: str, *, streams: bool) -> None:
+def emit_convert(src: Run, dst: Run, count: Any, work: str, *, ahead: Any, streams: bool) -> None:
     """Convert a run of elements into another that does not share memory with it.
 
-    With `streams` whole cache lines of dst are written past the caches.
+    What lies `ahead` bytes further is asked for. With `streams` whole cache lines of dst are written past the caches.
     """
     builder = src.builder
 
+    widest, *_ = lanes_of(work, _REGISTERS)
+    is_far = builder.icmp_signed("!=", ahead, int64(0))
+
     def step(i: Any, lanes: int, *, is_line: bool = False) -> None:
         codec = Codec(builder, lanes)
-        if is_line:
-            src.prefetch(i, lanes)
+        if src.fills_line(lanes) or lanes == widest:
+            with builder.if_then(is_far):
+                src.prefetch(i, lanes, ahead)
         dst.store(codec.narrow(codec.widen(src.load(i, lanes), src.name, work), work, dst.name), i, streams=is_line)
 
     zero = int64(0)
     packed = next((run for run in (src, dst) if is_packed(run.name)), None)
     if packed is None and streams:
-        each_line(dst, count, lanes_of(work), step, meets=True)
+        each_line(dst, count, lanes_of(work, _REGISTERS), step, meets=True)
         return
     if packed is None:
-        each_step(builder, (zero, count), lanes_of(work), step, meets=True)
+        each_step(builder, (zero, count), lanes_of(work, _REGISTERS), step, meets=True)
         return
     # whole bytes in the middle; the element in front of them and the one behind alone
     head = minimum(builder, builder.and_(packed.index, int64(1)), count)
     with loop(builder, zero, head) as i:
         step(i, 1)
     last = builder.sub(count, builder.and_(builder.sub(count, head), int64(1)))
-    each_step(builder, (head, last), (*lanes_of(work)[:-1], 2), step, meets=True)
+    each_step(builder, (head, last), (*lanes_of(work, _REGISTERS)[:-1], 2), step, meets=True)
     with loop(builder, last, count) as i:
         step(i, 1)

@@ -16,7 +16,7 @@ from memdesc import DATA_TYPES
 from reorder.buffers import address_of
 from reorder.cpu.choose import LINE_BITS
 from reorder.cpu.convert import combine
-from reorder.cpu.convert.kernels import SLOT_NBYTES, combiner, converter
+from reorder.cpu.convert.kernels import SLOT_NBYTES, asker, combiner, converter
 from reorder.cpu.convert.tiles import Tile, contiguous, dense_strides
 from reorder.cpu.convert.walk import STEP
 from reorder.cpu.program import encode, split, tile
@@ -33,6 +33,12 @@ if TYPE_CHECKING:
 __all__ = ["Recipe", "steps_of"]
 
 _SRC, _DST, _MOVED, _VALUES, _OLD_BITS, _OLD, _RESULT = 0, 1, 2, 3, 4, 5, 6
+# how far ahead in all rows of a tile together
+_AHEAD_NBYTES = 8192
+# the longest rows that the machine does not foresee
+_SHORT_BITS = 2048
+# the place of an operand along a row, where it goes along; periods of fewer or for more values are not worth while
+_GOES, _FEW, _MANY = -1, 8, 1 << 14
 _ROLES = {
     "src_zero_point": combine.SUBTRACT,
     "src_scale": combine.MULTIPLY,
@@ -61,8 +67,10 @@ class Recipe:
     ends: tuple[int, int]
     # whether both are more than the caches hold
     streams: bool = False
+    # whether src is in no cache of one core
+    is_far: bool = False
     # values of each operand beyond src and dst, and of those that do not change, by working type
-    values: dict[tuple[str, str], NDArray[Any]] = field(default_factory=dict)
+    values: dict[tuple[str, str, int], NDArray[Any]] = field(default_factory=dict)
     kept: list[Any] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -77,10 +85,16 @@ class Recipe:
         self.kept.append(array)
         return address_of(array)
 
-    def array(self, name: str, values: NDArray[Any], work: str) -> NDArray[Any]:
-        """Return values in a working type, kept alive; equal names give the same array."""
-        key = name, work
+    def array(self, name: str, values: NDArray[Any], work: str, period: int) -> NDArray[Any]:
+        """Return values in a working type, kept alive; equal names give the same array.
+
+        Each `period` of them, if any, stand there again and again, so that vectors find them from any of them on.
+        """
+        key = name, work, period
         if key not in self.values:
+            if period:
+                groups = np.append(values, np.ones(-values.size % period)).reshape(-1, period)
+                values = np.tile(groups, 2 * combine.REPEATED // period)
             self.values[key] = np.ascontiguousarray(values, np.dtype(DATA_TYPES[work].numpy))
         return self.values[key]
 
@@ -141,6 +155,8 @@ class _Maker:
         recipe, work = self.recipe, self.recipe.work
         form = self._own(_SRC, recipe.src)
         if not self.tile.reads:
+            if recipe.is_far:
+                self._ask(form)
             form = self._move(form, self._slot(_MOVED, recipe.src), recipe.ends[0])
         target = self._own(_DST, recipe.dst) if self.tile.writes else self._slot(_RESULT, recipe.dst)
         operations = recipe.operations
@@ -175,7 +191,7 @@ class _Maker:
         if fro.dtype == to.dtype:
             return self._move(fro, to, self.recipe.ends[fro.base] if fro.base < _MOVED else SLOT_NBYTES * 8 // DATA_TYPES[fro.dtype].bits)
         rows, count = self._rows([fro.strides, to.strides])
-        program = self.recipe.address([len(rows[0]), count, *rows[0], *rows[1]])
+        program = self.recipe.address([len(rows[0]), count, self._ahead(fro, rows[0], count), *rows[0], *rows[1]])
         streams = self.recipe.streams and to.base == _DST and count * DATA_TYPES[to.dtype].bits >= LINE_BITS
         streams &= not DATA_TYPES[to.dtype].is_packed
         self._step(converter(fro.dtype, to.dtype, streams=streams), program, fro, to)
@@ -185,11 +201,11 @@ class _Maker:
         recipe = self.recipe
         code, given = operation
         operand, number, strides = -1, 0, [0] * len(self.nodes)
+        values: NDArray[Any] | None = None
         if isinstance(given, str):
             values = dict(zip((own.role for own in recipe.bound.operands), recipe.bound.values, strict=True))[given]
             if code == combine.DIVIDE and combine.has_quick_division(values, work):
-                code, number = combine.QUOTIENT, address_of(recipe.array(f"1 / {given}", 1 / values.astype(np.float32), work))
-            base = address_of(recipe.array(given, values, work))
+                code = combine.QUOTIENT
             if given in recipe.varying:
                 operand = 2 + recipe.varying.index(given)
                 strides = [node.strides[operand] for node in self.nodes]
@@ -199,24 +215,67 @@ class _Maker:
             number = recipe.address([given], DATA_TYPES[work].numpy)
         else:
             base = recipe.address([given], DATA_TYPES[work].numpy)
-        # along a row the operand either stays or goes along
-        moving = self._rows([fro.strides, to.strides, strides])
-        staying = self._rows([fro.strides, to.strides], still=strides)
-        rows, count = max(moving, staying, key=lambda found: found[1])
-        single = int(rows is moving[0] and count > 1)
-        if rows is staying[0]:
-            rows = [*rows, self._table(strides, count)]
-        program = recipe.address([code, len(rows[0]), count, single, *rows[0], *rows[1], *rows[2]])
+        # along a row the operand goes along, stays, or is the same again and again
+        mask, up, period = _GOES, 0, 0
+        rows, count = self._rows([fro.strides, to.strides, strides])
+        staying, long = self._rows([fro.strides, to.strides], self._still(strides, 1))
+        if long > count or count == 1:
+            mask, rows, count = 0, [*staying, self._table(strides, long)], long
+        if values is not None and values.size <= _MANY and operand >= 0:
+            size = self._period(strides, operand)
+            again, long = self._rows([fro.strides, to.strides], self._still(strides, size))
+            if _FEW <= size <= combine.REPEATED and long > count:
+                period, up = size, (2 * combine.REPEATED // size).bit_length() - 1
+                mask, rows, count = combine.REPEATED - 1, [*again, [offset << up for offset in self._table(strides, long)]], long
+        if isinstance(given, str) and values is not None:
+            base = address_of(recipe.array(given, values, work, period))
+            if code == combine.QUOTIENT:
+                number = address_of(recipe.array(f"1 / {given}", 1 / values.astype(np.float32), work, period))
+        program = recipe.address([code, len(rows[0]), count, mask, self._ahead(fro, rows[0], count), *rows[0], *rows[1], *rows[2]])
         streams = recipe.streams and to.base == _DST and count * DATA_TYPES[to.dtype].bits >= LINE_BITS
-        self._step(combiner(fro.dtype, to.dtype, work, streams=streams), program, fro, to, (base, operand), number)
+        self._step(combiner(fro.dtype, to.dtype, work, streams=streams), program, fro, to, (base, operand, -up), number)
         return to
 
-    def _rows(self, sides: list[list[int]], still: list[int] | None = None) -> tuple[list[list[int]], int]:
-        """Return tables of rows, and their length, that are contiguous on all sides; `still` is 0 along them."""
+    def _period(self, strides: list[int], operand: int) -> int:
+        """Return how many values an operand has along the innermost nodes, if it lies in whole periods, else 0."""
+        inner = contiguous(self.nodes, strides)
+        period = prod(node.valid for node in self.nodes[len(self.nodes) - inner :])
+        numbers = [*self.outer_numbers[operand], *strides[: len(self.nodes) - inner]]
+        return 0 if period & (period - 1) or any(number % period for number in numbers) else period
+
+    def _still(self, strides: list[int], period: int) -> int:
+        """Return along how many of the innermost nodes an operand has no more values than a period."""
+        size, inner = 1, 0
+        for node, stride in zip(reversed(self.nodes), reversed(strides), strict=True):
+            if size < period:
+                size *= node.valid
+            elif stride:
+                break
+            inner += 1
+        return inner
+
+    def _ask(self, form: _Form) -> None:
+        """Ask for what a tile to come has of src: what follows rows of this one."""
+        bits = DATA_TYPES[form.dtype].bits
+        order = sorted(range(len(self.nodes)), key=lambda k: -abs(form.strides[k]))
+        maker = _Maker(self.recipe, self.tile._replace(inner=tuple(self.nodes[k] for k in order)), self.outer_numbers)
+        (rows,), count = maker._rows([[form.strides[k] for k in order]])
+        if count * bits > _SHORT_BITS:
+            return
+        program = self.recipe.address([len(rows), count * bits // 8, bits, *(row + count for row in rows)])
+        self._step(asker(), program, form, form)
+
+    def _ahead(self, fro: _Form, rows: list[int], count: int) -> int:
+        """Return how many bytes ahead rows are asked for: where they lie far, in tiles to come."""
+        if fro.base != _SRC or not self.recipe.is_far:
+            return 0
+        nbytes = count * DATA_TYPES[fro.dtype].bits // 8
+        return max(nbytes, _AHEAD_NBYTES // len(rows))
+
+    def _rows(self, sides: list[list[int]], most: int | None = None) -> tuple[list[list[int]], int]:
+        """Return tables of rows, and their length, that are contiguous on all sides, along `most` nodes."""
         inner = min(contiguous(self.nodes, strides) for strides in sides)
-        if still is not None:
-            zeros = next((k for k, stride in enumerate(reversed(still)) if stride), len(still))
-            inner = min(inner, zeros)
+        inner = inner if most is None else min(inner, most)
         count = prod(node.valid for node in self.nodes[len(self.nodes) - inner :])
         return [self._table(strides, count) for strides in sides], count
 
@@ -241,7 +300,7 @@ class _Maker:
         factor = width // bits
         if any(number % factor for form in (fro, to) if form.operand >= 0 for number in self.outer_numbers[form.operand]):
             wide, width, factor = box, bits, 1
-        records = encode(tile((wide,)), end // factor, is_far=False)
+        records = encode(tile((wide,)), end // factor, is_far=recipe.is_far and fro.base == _SRC)
         tasks, _ = split(records[1], 1)
         recipe.kept += [records[0], tasks]
         shift = factor.bit_length() - 1
@@ -254,12 +313,12 @@ class _Maker:
         program: int,
         fro: _Form,
         to: _Form,
-        operand: tuple[int, int] = (0, -1),
+        operand: tuple[int, int, int] = (0, -1, 0),
         number: int = 0,
         *,
         tasks: tuple[int, int] = (0, 1),
         shift: int = 0,
     ) -> None:
-        step = [kernel, program, *tasks, fro.base, fro.operand, shift, to.base, to.operand, shift, *operand, 0, number]
+        step = [kernel, program, *tasks, fro.base, fro.operand, shift, to.base, to.operand, shift, *operand, number]
         assert len(step) == STEP  # noqa: S101 - what the walker reads
         self.steps.append(step)

@@ -21,8 +21,12 @@ __all__ = ["Tile", "contiguous", "cut", "dense_strides", "is_scattered"]
 
 # Elements that a tile takes of a nest that is contiguous on one side only, and those of any tile.
 _SIDE, _ENOUGH = 64, 2048
+# Those of src, and of dst, where one has 16-bit elements and both are beyond the caches.
+_SIDES_16 = 32, 128
 # Neighbours that are worth converting where they lie.
 _MIN_RUN = 8
+# How many times as much a move costs that writes long runs through the caches, where a conversion would write past them.
+_PAST, _LONG_BITS = 2.5, 1 << 13
 _BYTE = 8
 # Elements that are too few for a kernel to be called for.
 _FEW = 64
@@ -87,7 +91,7 @@ def _between(nodes: tuple[Node, ...], counts: dict[int, int]) -> list[int]:
     return [*rest, innermost, *inside]
 
 
-def cut(box: Box, widths: tuple[int, int], limit: int, *, straight: bool) -> tuple[list[Tile], list[Box]]:
+def cut(box: Box, widths: tuple[int, int], limit: int, *, straight: bool, streams: bool = False) -> tuple[list[Tile], list[Box]]:
     """Cut a box into tiles and boxes of zeros.
 
     Parameters
@@ -100,26 +104,31 @@ def cut(box: Box, widths: tuple[int, int], limit: int, *, straight: bool) -> tup
         Elements that fit the scratch.
     straight : bool
         Whether runs that are contiguous on both sides need no scratch.
+    streams : bool, optional
+        Whether what is converted into dst goes past the caches.
     """
     nodes = box.nodes
     if box.is_zero:
         return [], [_pair(box)]
-    counts = _counts(nodes, limit, straight=straight)
-    order, reads, writes = _order(nodes, counts, widths)
+    sides = _SIDES_16 if streams and min(widths) == 2 * _BYTE else (_SIDE, _SIDE)
+    counts = _counts(nodes, limit, sides, straight=straight)
+    order, reads, writes = _order(nodes, counts, widths, streams=streams)
     if straight and not (reads and writes and not any(_covered(nodes[k], counts[k], ragged=True) > nodes[k].valid for k in order)):
         # it needs the scratch, so it must fit
-        counts = _counts(nodes, limit, straight=False)
-        order, reads, writes = _order(nodes, counts, widths)
+        counts = _counts(nodes, limit, sides, straight=False)
+        order, reads, writes = _order(nodes, counts, widths, streams=streams)
     if widths[0] == widths[1] and is_scattered(_pair(box)):
         order, reads, writes = _between(nodes, counts), False, False
     if writes and any(_covered(nodes[k], counts[k], ragged=True) > nodes[k].valid for k in order):
         # what writes padding too is the move; where the tile moves anyway, that is for free
-        order, reads, writes = _order(nodes, counts, widths, writes=False)
+        order, reads, writes = _order(nodes, counts, widths, writes=False, streams=streams)
     ragged = not writes
     tiles, zeros = [], []
     for offsets, outer, inner in _pieces(box, counts, ragged=ragged):
         placed = sorted(inner, key=lambda own: order.index(own[0]))
-        tiles.append(Tile(offsets, outer, tuple(node for _, node in placed), reads, writes))
+        # beyond the caches, tiles that continue the rows of src follow each other
+        loops = tuple(sorted(outer, key=lambda node: -abs(node.strides[0]))) if streams else outer
+        tiles.append(Tile(offsets, loops, tuple(node for _, node in placed), reads, writes))
     zeros = list(simplify(tuple(_zeros(box, counts, ragged=ragged))))
     return tiles, zeros
 
@@ -144,18 +153,22 @@ def _chain(nodes: tuple[Node, ...], side: int, want: int) -> dict[int, int]:
     return taken
 
 
-def _counts(nodes: tuple[Node, ...], limit: int, *, straight: bool) -> dict[int, int]:
+def _counts(nodes: tuple[Node, ...], limit: int, sides: tuple[int, int], *, straight: bool) -> dict[int, int]:
     """Return the steps of each node that a tile takes."""
     first = [next(iter(_chain(nodes, side, 2)), None) for side in (0, 1)]
     if straight and first[0] is not None and first[0] == first[1] and nodes[first[0]].valid >= _MIN_RUN:
         limit = _MAX_STRAIGHT
-    want = limit if first[0] == first[1] else min(_SIDE, max(1, limit // _SIDE))
-    counts = _chain(nodes, 0, want)
-    for k, count in _chain(nodes, 1, want).items():
+    wants = [limit if first[0] == first[1] else min(side, max(1, limit // other)) for side, other in (sides, sides[::-1])]
+    counts = _chain(nodes, 0, wants[0])
+    for k, count in _chain(nodes, 1, wants[1]).items():
         counts[k] = max(count, counts.get(k, 1))
 
     def count_data() -> int:
         return prod(min(count, nodes[k].valid) for k, count in counts.items())
+
+    if first[0] == first[1] and first[0] is not None and counts[first[0]] == nodes[first[0]].extent:
+        # pieces of several runs are further apart than whole ones
+        counts = {k: min(count, max(1, limit // counts[first[0]])) if k != first[0] else count for k, count in counts.items()}
 
     while count_data() > limit:
         k = max(counts, key=lambda k: counts[k])
@@ -168,10 +181,11 @@ def _counts(nodes: tuple[Node, ...], limit: int, *, straight: bool) -> dict[int,
 
 
 def _order(
-    nodes: tuple[Node, ...], counts: dict[int, int], widths: tuple[int, int], *, writes: bool = True
+    nodes: tuple[Node, ...], counts: dict[int, int], widths: tuple[int, int], *, streams: bool, writes: bool = True
 ) -> tuple[list[int], bool, bool]:
     """Return the nodes of the tile in the order of the side whose elements need not move."""
-    best: tuple[int, list[int], bool, bool] | None = None
+    past = 1.0
+    best: tuple[float, list[int], bool, bool] | None = None
     for side in (1, 0):
         order = sorted(counts, key=lambda k: (-abs(nodes[k].strides[side]), -nodes[k].extent))
         sized = tuple(Node(counts[k], min(counts[k], nodes[k].valid), ()) for k in order)
@@ -182,7 +196,9 @@ def _order(
         total = prod(node.valid for node in sized)
         is_read, is_written = (run >= min(_MIN_RUN, total) for run in runs)
         is_written &= writes
-        cost = _cost(widths[0]) * (not is_read) + _cost(widths[1]) * (not is_written)
+        if side == 1 and streams and runs[1] * widths[1] >= _LONG_BITS:
+            past = _PAST
+        cost = _cost(widths[0]) * (not is_read) + past * _cost(widths[1]) * (not is_written)
         if best is None or cost < best[0]:
             best = cost, order, is_read, is_written
     assert best is not None  # noqa: S101 - there are two sides

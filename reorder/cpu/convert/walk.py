@@ -4,7 +4,7 @@ A record is [loops, operands, steps], the offset of each operand, for each loop 
 a stride for each operand, outermost first, and the steps. A step is [kernel, program, tasks, number of
 tasks, three sides of (base, operand, shift), address of a number]. A base is 0 for src, 1 for dst, 2
 and more for a slot of scratch, or an address; an operand is the number of the one whose offset
-places the side, or -1; offsets are in elements, joined to wider ones `shift` times. A task is
+places the side, or -1; offsets are in elements, joined to wider ones `shift` times, or where that is negative split. A task is
 [start of a record, first, last, unused, unused]: a range of the places of its tile.
 """
 
@@ -61,7 +61,9 @@ def run_steps(_context: Any, src_at: Any, dst_at: Any, actions: Any, steps: Any,
             base = builder.select(builder.icmp_signed("==", number, int64(1)), dst_at, base)
             is_placed = builder.icmp_signed(">=", operand, int64(0))
             index = builder.add(int64(_OFFSETS), builder.select(is_placed, operand, int64(0)))
-            offset = builder.ashr(load_number(builder, room, index), shift)
+            offset = load_number(builder, room, index)
+            is_split = builder.icmp_signed("<", shift, int64(0))
+            offset = builder.select(is_split, builder.shl(offset, builder.neg(shift)), builder.ashr(offset, shift))
             return base, builder.select(is_placed, offset, int64(0))
 
         with emit_loop(builder, int64(0), steps) as step:

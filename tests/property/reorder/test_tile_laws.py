@@ -17,12 +17,12 @@ from tests.reorders import box_map, element_map
 from tests.strategies import desc_pairs
 
 
-def _check_cut(src: MemoryDesc, dst: MemoryDesc, widths: tuple[int, int], limit: int, *, straight: bool) -> None:
+def _check_cut(pair: tuple[MemoryDesc, MemoryDesc], widths: tuple[int, int], limit: int, *, straight: bool, streams: bool = False) -> None:
     boxes: list[Box] = []
-    for box in plan_reorder(src, dst).boxes:
+    for box in plan_reorder(*pair).boxes:
         if box.lookups:
             return
-        tiles, zeros = cut(box, widths, limit, straight=straight)
+        tiles, zeros = cut(box, widths, limit, straight=straight, streams=streams)
         for tile in tiles:
             assert (straight and tile.reads and tile.writes) or prod(node.valid for node in tile.inner) <= limit
             assert all(node.valid == node.extent for node in tile.outer)
@@ -30,7 +30,7 @@ def _check_cut(src: MemoryDesc, dst: MemoryDesc, widths: tuple[int, int], limit:
             boxes.append(Box(tile.offsets, (*tile.outer, *tile.inner)))
         boxes += zeros
     to, fro = box_map(tuple(boxes))
-    wanted = element_map(src, dst)
+    wanted = element_map(*pair)
     assert len(np.unique(to)) == len(to)
     for found, order in (((to, fro), np.argsort(to)), (wanted, np.argsort(wanted[0]))):
         found[0][...], found[1][...] = found[0][order], found[1][order]
@@ -38,18 +38,21 @@ def _check_cut(src: MemoryDesc, dst: MemoryDesc, widths: tuple[int, int], limit:
     assert np.array_equal(fro, wanted[1])
 
 
-@given(desc_pairs(), st.sampled_from([(32, 8), (8, 32), (4, 32), (32, 4), (16, 16)]), st.sampled_from([128, 2048, 4096]), st.booleans())
+_WIDTHS = st.sampled_from([(32, 8), (8, 32), (4, 32), (32, 4), (16, 16), (32, 16)])
+
+
+@given(desc_pairs(), _WIDTHS, st.sampled_from([128, 2048, 4096]), st.booleans(), st.booleans())
 def test_tiles_and_zeros_together_write_every_padded_element_once_and_tiles_fit_the_scratch(
-    pair: tuple[MemoryDesc, MemoryDesc], widths: tuple[int, int], limit: int, straight: bool
+    pair: tuple[MemoryDesc, MemoryDesc], widths: tuple[int, int], limit: int, straight: bool, streams: bool
 ) -> None:
-    _check_cut(*pair, widths, limit, straight=straight)
+    _check_cut(pair, widths, limit, straight=straight, streams=streams)
 
 
 @pytest.mark.parametrize("straight", [True, False])
 @pytest.mark.parametrize(("stag", "dtag"), [("BA4a2b", "BA4a2b"), ("ab", "ba"), ("ab", "AB16a16b"), ("Ab32a", "ab"), ("ab", "ab")])
 def test_tiles_of_large_tensors_fit_the_scratch(stag: str, dtag: str, straight: bool) -> None:
     src, dst = memory_desc((165, 333), "s8", stag), memory_desc((165, 333), "s8", dtag)
-    _check_cut(src, dst, (8, 64), 2048, straight=straight)
+    _check_cut((src, dst), (8, 64), 2048, straight=straight)
 
 
 def test_a_padded_tensor_longer_than_the_scratch_is_converted_without_leaving_it() -> None:
@@ -60,5 +63,5 @@ def test_a_padded_tensor_longer_than_the_scratch_is_converted_without_leaving_it
 
 def test_a_broadcast_source_is_read_again_for_each_tile() -> None:
     src = memory_desc((70, 80), "f32", strides=(0, 1))
-    _check_cut(src, memory_desc((70, 80), "f32", "ba"), (32, 8), 256, straight=False)
+    _check_cut((src, memory_desc((70, 80), "f32", "ba")), (32, 8), 256, straight=False)
     assert cut(Box((0, 0), (Node(4, 0, (0, 1)),)), (32, 8), 256, straight=False)[0] == []
