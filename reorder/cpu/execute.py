@@ -85,8 +85,8 @@ class PreparedReorder:
 
     def _moves(self, boxes: list[Box]) -> list[Any]:
         """Return parts that move elements as they are."""
-        # caches are shared: half of them is what a reorder finds again for certain
-        streams = self._src.min_nbytes + self._dst.min_nbytes > _cache_nbytes() // 2
+        # caches are shared: three quarters of them is what a reorder finds again
+        streams = self._src.min_nbytes + self._dst.min_nbytes > _cache_nbytes() * 3 // 4
         by_width: dict[int, list[Box]] = {}
         for box in boxes:
             wide, width = widen(box, self.plan.dst.dtype.bits)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 __all__ = ["emit_run"]
 
 # From here on a call of memmove costs less than it saves.
-_CALL_NBYTES = 512
+_CALL_NBYTES = 1024
 # Runs of exactly so many bytes are moved as one vector, of several registers if need be.
 _SHORT_NBYTES = (8, 16, 32, 64, 128, 256)
 
