@@ -12,7 +12,8 @@ from reorder.bound import bind
 from reorder.buffers import address_of
 from reorder.cpu import execute
 from reorder.cpu.convert.kernels import SLOT_NBYTES
-from reorder.cpu.convert.steps import Recipe, steps_of
+from reorder.cpu.convert.recipe import Recipe
+from reorder.cpu.convert.steps import steps_of
 from reorder.cpu.convert.tiles import Tile, cut, is_scattered
 from reorder.cpu.convert.walk import compile_tiles
 from reorder.cpu.execute import PreparedReorder, Split
@@ -33,6 +34,8 @@ if TYPE_CHECKING:
 __all__ = ["ConvertingReorder", "needs_tiles"]
 
 _BYTE = 8
+# 4-bit elements that are too few to be unpacked
+_FEW = 64
 
 add_walker(TILES, compile_tiles)
 
@@ -45,12 +48,12 @@ def needs_tiles(plan: ReorderPlan) -> bool:
 
 
 def _is_shuffled(plan: ReorderPlan, box: Box) -> bool:
-    """Whether a box of equal types is moved twice, through scratch."""
+    """Whether a box of equal types is moved through scratch: twice, or as bytes where elements share them."""
     bits = plan.dst.dtype.bits
-    if bits < _BYTE or box.lookups:
+    if box.lookups or box.is_zero:
         return False
     wide, width = widen(box, bits)
-    return width == bits and is_scattered(wide)
+    return width == bits and (is_scattered(wide) or (bits < _BYTE and box.size > _FEW))
 
 
 class ConvertingReorder(PreparedReorder):
@@ -72,7 +75,7 @@ class ConvertingReorder(PreparedReorder):
         nbytes = self._src.min_nbytes + self._dst.min_nbytes
         recipe.streams = nbytes > execute._cache_nbytes()  # noqa: SLF001 - of the same package
         recipe.is_far = nbytes > execute._FAR_NBYTES  # noqa: SLF001 - likewise
-        widest = max(src.bits, dst.bits, DATA_TYPES[recipe.work].bits, 64 if recipe.src == "s32" else 0)
+        widest = max(_BYTE, src.bits, dst.bits, DATA_TYPES[recipe.work].bits, 64 if recipe.src == "s32" else 0)
         limit = SLOT_NBYTES * 8 // widest & -64
         whole: list[Tile] = []
         parts: list[Any] = []

@@ -43,9 +43,9 @@ _NUMBERS = 128
 
 @intrinsic(prefer_literal=True)  # type: ignore[untyped-decorator] # numba ships no types
 def convert_rows(
-    _context: Any, src_at: Any, dst_at: Any, record: Any, place: Any, src: Any, dst: Any, streams: Any
+    _context: Any, src_at: Any, dst_at: Any, record: Any, place: Any, src: Any, dst: Any, streams: Any, raw: Any
 ) -> tuple[Signature, Any]:
-    """Convert rows from one type into another; both are numbers of types, known when compiled, and so is `streams`, 0 or 1."""
+    """Convert rows from one type into another; both are numbers of types, known when compiled, and so are `streams` and `raw`, 0 or 1."""
     names = _NAMES[src.literal_value], _NAMES[dst.literal_value]
 
     def build(context: Any, builder: Any, _signature: Any, args: Any) -> Any:
@@ -58,12 +58,12 @@ def convert_rows(
         with loop(builder, int64(0), rows) as row:
             source = Run(builder, names[0], src_at, builder.add(starts[0], load_number(builder, fro, row)))
             target = Run(builder, names[1], dst_at, builder.add(starts[1], load_number(builder, to, row)))
-            work = working_type(*names, arithmetic=False)
+            work = None if raw.literal_value else working_type(*names, arithmetic=False)
             emit_convert(source, target, count, work, ahead=ahead, streams=bool(streams.literal_value))
         return context.get_dummy_value()
 
     index = types.int64
-    return types.void(index, index, index, index, src, dst, streams), build
+    return types.void(index, index, index, index, src, dst, streams, raw), build
 
 
 @intrinsic(prefer_literal=True)  # type: ignore[untyped-decorator] # numba ships no types
@@ -124,17 +124,18 @@ def fence(_context: Any) -> tuple[Signature, Any]:
     return types.void(), build
 
 
-def converter(src: str, dst: str, *, streams: bool) -> int:
+def converter(src: str, dst: str, *, streams: bool, raw: bool = False) -> int:
     """Return the address of the conversion from one type into another, one of them the type that it computes in.
 
-    With `streams` it writes past the caches, where dst is aligned to its elements; a `fence` must follow.
+    With `streams` it writes past the caches, where dst is aligned to its elements; a `fence` must follow. With
+    `raw` codes stay what they are, in elements of another width.
     """
-    a, b, c = _NAMES.index(src), _NAMES.index(dst), int(streams)
+    a, b, c, d = _NAMES.index(src), _NAMES.index(dst), int(streams), int(raw)
 
     def run(src_at: int, dst_at: int, program: int, _tasks: int, _begin: int, _end: int, places: int, _count: int) -> None:
-        convert_rows(src_at, dst_at, program, places, a, b, c)
+        convert_rows(src_at, dst_at, program, places, a, b, c, d)
 
-    return _address((src, dst, "past the caches") if streams else (src, dst), run)
+    return _address((src, dst, *(["past the caches"] if streams else []), *(["codes"] if raw else [])), run)
 
 
 def combiner(src: str, dst: str, work: str, *, streams: bool) -> int:

@@ -164,16 +164,17 @@ def each_line(dst: Run, count: Any, sizes: tuple[int, ...], emit: Callable[..., 
     each_step(builder, (at, count), sizes, emit, meets=meets)
 
 
-def lanes_of(work: str, registers: int) -> tuple[int, ...]:
-    """Return how many values vectors hold, the widest, of so many registers of the machine, first."""
-    one = register_bits() // (32 if work == "f32" else 64)
+def lanes_of(work: str | None, registers: int) -> tuple[int, ...]:
+    """Return how many values (or bytes) vectors hold, the widest, of so many registers of the machine, first."""
+    one = register_bits() // {"f32": 32, None: _BYTE.width}.get(work, 64)
     return (*sorted({registers * one, one, _FEW}, reverse=True), 1)
 
 
-def emit_convert(src: Run, dst: Run, count: Any, work: str, *, ahead: Any, streams: bool) -> None:
+def emit_convert(src: Run, dst: Run, count: Any, work: str | None, *, ahead: Any, streams: bool) -> None:
     """Convert a run of elements into another that does not share memory with it.
 
-    What lies `ahead` bytes further is asked for. With `streams` whole cache lines of dst are written past the caches.
+    Without a working type codes stay what they are. What lies `ahead` bytes further is asked for. With `streams`
+    whole cache lines of dst are written past the caches.
     """
     builder = src.builder
 
@@ -185,7 +186,10 @@ def emit_convert(src: Run, dst: Run, count: Any, work: str, *, ahead: Any, strea
         if src.fills_line(lanes) or lanes == widest:
             with builder.if_then(is_far):
                 src.prefetch(i, lanes, ahead)
-        dst.store(codec.narrow(codec.widen(src.load(i, lanes), src.name, work), work, dst.name), i, streams=is_line)
+        codes = src.load(i, lanes)
+        if work is not None:
+            codes = codec.narrow(codec.widen(codes, src.name, work), work, dst.name)
+        dst.store(codes, i, streams=is_line)
 
     zero = int64(0)
     packed = next((run for run in (src, dst) if is_packed(run.name)), None)

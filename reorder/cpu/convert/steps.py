@@ -6,7 +6,6 @@ A step leads from one form to another.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from math import prod
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -21,16 +20,15 @@ from reorder.cpu.convert.tiles import Tile, contiguous, dense_strides
 from reorder.cpu.convert.walk import STEP
 from reorder.cpu.program import encode, split, tile
 from reorder.cpu.walk import kernel_at
-from reorder.formats import FLOATS, working_type
 from reorder.nodes import Box, Node
 from reorder.passes import simplify, widen
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from reorder.bound import Bound
+    from reorder.cpu.convert.recipe import Recipe
 
-__all__ = ["Recipe", "steps_of"]
+__all__ = ["steps_of"]
 
 _SRC, _DST, _MOVED, _VALUES, _OLD_BITS, _OLD, _RESULT = 0, 1, 2, 3, 4, 5, 6
 # how far ahead in all rows of a tile together
@@ -39,12 +37,6 @@ _AHEAD_NBYTES = 8192
 _SHORT_BITS = 2048
 # the place of an operand along a row, where it goes along; periods of fewer or for more values are not worth while
 _GOES, _FEW, _MANY = -1, 8, 1 << 14
-_ROLES = {
-    "src_zero_point": combine.SUBTRACT,
-    "src_scale": combine.MULTIPLY,
-    "dst_scale": combine.DIVIDE,
-    "dst_zero_point": combine.ADD,
-}
 
 
 class _Form(NamedTuple):
@@ -54,70 +46,6 @@ class _Form(NamedTuple):
     dtype: str
     operand: int
     strides: list[int]
-
-
-@dataclass
-class Recipe:
-    """What all boxes of a plan share: types, parameters, ends of buffers."""
-
-    src: str
-    dst: str
-    bound: Bound
-    # elements of src, and of dst, that may be read
-    ends: tuple[int, int]
-    # whether both are more than the caches hold
-    streams: bool = False
-    # whether src is in no cache of one core
-    is_far: bool = False
-    # values of each operand beyond src and dst, and of those that do not change, by working type
-    values: dict[tuple[str, str, int], NDArray[Any]] = field(default_factory=dict)
-    kept: list[Any] = field(default_factory=list)
-
-    def __post_init__(self) -> None:
-        self.work = working_type(self.src, self.dst, arithmetic=self.bound.is_arithmetic)
-        if self.src == self.dst and not self.operations:
-            self.work = self.src  # bits, not values
-        self.varying = [operand.role for operand in self.bound.operands if not operand.is_scalar]
-
-    def address(self, numbers: Any, dtype: Any = np.int64) -> int:
-        """Keep an array alive and return where it is."""
-        array = np.ascontiguousarray(numbers, dtype)
-        self.kept.append(array)
-        return address_of(array)
-
-    def array(self, name: str, values: NDArray[Any], work: str, period: int) -> NDArray[Any]:
-        """Return values in a working type, kept alive; equal names give the same array.
-
-        Each `period` of them, if any, stand there again and again, so that vectors find them from any of them on.
-        """
-        key = name, work, period
-        if key not in self.values:
-            if period:
-                groups = np.append(values, np.ones(-values.size % period)).reshape(-1, period)
-                values = np.tile(groups, 2 * combine.REPEATED // period)
-            self.values[key] = np.ascontiguousarray(values, np.dtype(DATA_TYPES[work].numpy))
-        return self.values[key]
-
-    @property
-    def needs_values(self) -> bool:
-        """Whether anything is computed, or no stage leads from src to dst."""
-        return bool(self.operations) or self.work not in {self.src, self.dst}
-
-    @property
-    def operations(self) -> list[tuple[int, str | float]]:
-        """What is computed in the working type, in order: an operation, and the role or number it takes."""
-        values: list[tuple[int, str | float]] = []
-        roles = {operand.role for operand in self.bound.operands}
-        for role in ("src_zero_point", "src_scale"):
-            values += [(_ROLES[role], role)] if role in roles else []
-        values += [(combine.ADD_TIMES, self.bound.beta)] if self.bound.beta else []
-        for role in ("dst_scale", "dst_zero_point"):
-            values += [(_ROLES[role], role)] if role in roles else []
-        if self.bound.saturates:
-            values.append((combine.CLAMP, float(np.finfo(np.float32).max) if self.dst == "e8m0" else FLOATS[self.dst].max))
-        if self.bound.through_f16:
-            values.append((combine.HALF, 0.0))
-        return values
 
 
 def _is_loaded(name: str) -> bool:
@@ -143,7 +71,7 @@ class _Maker:
         self.dense = dense_strides(self.nodes)
         self.steps: list[list[int]] = []
 
-    def _slot(self, base: int, dtype: str) -> _Form:
+    def slot(self, base: int, dtype: str) -> _Form:
         # what is longer would write over the stack
         assert prod(node.valid for node in self.nodes) * DATA_TYPES[dtype].bits <= SLOT_NBYTES * 8  # noqa: S101 - see tiles.cut
         return _Form(base, dtype, -1, self.dense)
@@ -153,28 +81,31 @@ class _Maker:
 
     def convert(self) -> None:
         recipe, work = self.recipe, self.recipe.work
+        if recipe.src == recipe.dst and DATA_TYPES[recipe.src].is_packed and not recipe.operations:
+            self._move(self._own(_SRC, recipe.src), self._own(_DST, recipe.dst), recipe.ends[0], pads=True)
+            return
         form = self._own(_SRC, recipe.src)
         if not self.tile.reads:
             if recipe.is_far:
                 self._ask(form)
-            form = self._move(form, self._slot(_MOVED, recipe.src), recipe.ends[0])
-        target = self._own(_DST, recipe.dst) if self.tile.writes else self._slot(_RESULT, recipe.dst)
+            form = self._move(form, self.slot(_MOVED, recipe.src), recipe.ends[0])
+        target = self._own(_DST, recipe.dst) if self.tile.writes else self.slot(_RESULT, recipe.dst)
         operations = recipe.operations
         old = self._old() if recipe.bound.beta else None
         if operations and recipe.src == "s32" and operations[0][0] == combine.SUBTRACT and work == "f32":
             # the difference of 32-bit integers is exact in f64 alone
-            form = self._change(form, self._slot(_RESULT, "f64"))
+            form = self.change(form, self.slot(_RESULT, "f64"))
             form = self._combine(form, form, operations.pop(0), None, "f64")
-            form = self._change(form, self._slot(_VALUES, "f32"))
+            form = self.change(form, self.slot(_VALUES, "f32"))
         elif recipe.src != work and (not _is_loaded(recipe.src) if operations else recipe.dst != work):
-            form = self._change(form, self._slot(_VALUES, work))
+            form = self.change(form, self.slot(_VALUES, work))
         for k, operation in enumerate(operations):
             # the first operation loads elements, the last one stores them
             is_stored = k == len(operations) - 1 and (recipe.dst == work or (_is_loaded(recipe.dst) and form.dtype == work))
-            form = self._combine(form, target if is_stored else self._slot(_VALUES, work), operation, old, work)
+            form = self._combine(form, target if is_stored else self.slot(_VALUES, work), operation, old, work)
         # elements that stay as they are have no use for a second slot
         if form.base != target.base and not (form.base == _MOVED and form.dtype == target.dtype and not self.tile.writes):
-            form = self._change(form, target)
+            form = self.change(form, target)
         if not self.tile.writes:
             self._move(form, self._own(_DST, recipe.dst), SLOT_NBYTES * 8 // DATA_TYPES[recipe.dst].bits, pads=True)
 
@@ -183,18 +114,18 @@ class _Maker:
         recipe = self.recipe
         form = self._own(_DST, recipe.dst)
         if not self.tile.writes:
-            form = self._move(form, self._slot(_OLD_BITS, recipe.dst), recipe.ends[1])
-        return form if recipe.dst == recipe.work else self._change(form, self._slot(_OLD, recipe.work))
+            form = self._move(form, self.slot(_OLD_BITS, recipe.dst), recipe.ends[1])
+        return form if recipe.dst == recipe.work else self.change(form, self.slot(_OLD, recipe.work))
 
-    def _change(self, fro: _Form, to: _Form) -> _Form:
-        """Convert from one form into another; equal types are moved."""
+    def change(self, fro: _Form, to: _Form, *, raw: bool = False) -> _Form:
+        """Convert from one form into another; equal types are moved, and with `raw` codes."""
         if fro.dtype == to.dtype:
             return self._move(fro, to, self.recipe.ends[fro.base] if fro.base < _MOVED else SLOT_NBYTES * 8 // DATA_TYPES[fro.dtype].bits)
         rows, count = self._rows([fro.strides, to.strides])
         program = self.recipe.address([len(rows[0]), count, self._ahead(fro, rows[0], count), *rows[0], *rows[1]])
         streams = self.recipe.streams and to.base == _DST and count * DATA_TYPES[to.dtype].bits >= LINE_BITS
         streams &= not DATA_TYPES[to.dtype].is_packed
-        self._step(converter(fro.dtype, to.dtype, streams=streams), program, fro, to)
+        self._step(converter(fro.dtype, to.dtype, streams=streams, raw=raw), program, fro, to)
         return to
 
     def _combine(self, fro: _Form, to: _Form, operation: tuple[int, str | float], old: _Form | None, work: str) -> _Form:
@@ -291,6 +222,8 @@ class _Maker:
 
     def _move(self, fro: _Form, to: _Form, end: int, *, pads: bool = False) -> _Form:
         """Move elements as they are; with `pads` zeros go where the tile has no data."""
+        if DATA_TYPES[fro.dtype].is_packed and self._move_bytes(fro, to, pads=pads):
+            return to
         recipe = self.recipe
         nodes = self.tile.inner if pads else self.nodes
         inner = tuple(Node(node.extent, node.valid, (a, b)) for node, a, b in zip(nodes, fro.strides, to.strides, strict=True))
@@ -306,6 +239,33 @@ class _Maker:
         shift = factor.bit_length() - 1
         self._step(kernel_at(width), address_of(records[0]), fro, to, tasks=(address_of(tasks), len(tasks)), shift=shift)
         return to
+
+    def _move_bytes(self, fro: _Form, to: _Form, *, pads: bool) -> bool:
+        """Move 4-bit elements as bytes: unpacked in the order of one side, packed in that of the other; or not, for want of room."""
+        data = list(self.nodes)
+        whole = [node._replace(valid=node.extent) for node in self.tile.inner] if pads else data
+        if prod(node.extent for node in whole) > SLOT_NBYTES or self.recipe.bound.beta:
+            return False
+        free = [base for base in (_MOVED, _VALUES, _RESULT) if base not in {fro.base, to.base}]
+        unpack, near = self._ordered(data, fro)
+        pack, far = self._ordered(whole, to)
+        sides: list[_Form] = []
+        loose, dense = unpack.slot(free[0], "u8"), pack.slot(free[1], "u8")
+        unpack.change(fro._replace(dtype="u4", strides=[fro.strides[k] for k in near]), loose, raw=True)
+        sides = [
+            form._replace(strides=[form.strides[order.index(k)] for k in range(len(order))])
+            for form, order in ((loose, near), (dense, far))
+        ]
+        self._move(sides[0], sides[1], SLOT_NBYTES, pads=pads)
+        pack.change(dense, to._replace(dtype="u4", strides=[to.strides[k] for k in far]), raw=True)
+        return True
+
+    def _ordered(self, nodes: list[Node], form: _Form) -> tuple[_Maker, list[int]]:
+        """Return what makes steps over nodes as they follow each other in a form, and their order."""
+        order = sorted(range(len(nodes)), key=lambda k: -abs(form.strides[k]))
+        maker = _Maker(self.recipe, self.tile._replace(inner=tuple(nodes[k] for k in order)), self.outer_numbers)
+        maker.steps = self.steps
+        return maker, order
 
     def _step(
         self,

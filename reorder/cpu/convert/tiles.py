@@ -110,6 +110,10 @@ def cut(box: Box, widths: tuple[int, int], limit: int, *, straight: bool, stream
     nodes = box.nodes
     if box.is_zero:
         return [], [_pair(box)]
+    if widths[0] == widths[1] < _BYTE:
+        # moved as bytes, and padding with them
+        counts = _counts(nodes, limit, (_SIDE, _SIDE), straight=False, padded=True)
+        return _tiles_of(box, counts, sorted(counts, key=lambda k: -abs(nodes[k].strides[1])), reads=False, writes=False, streams=streams)
     sides = _SIDES_16 if streams and min(widths) == 2 * _BYTE else (_SIDE, _SIDE)
     counts = _counts(nodes, limit, sides, straight=straight)
     order, reads, writes = _order(nodes, counts, widths, streams=streams)
@@ -122,15 +126,21 @@ def cut(box: Box, widths: tuple[int, int], limit: int, *, straight: bool, stream
     if writes and any(_covered(nodes[k], counts[k], ragged=True) > nodes[k].valid for k in order):
         # what writes padding too is the move; where the tile moves anyway, that is for free
         order, reads, writes = _order(nodes, counts, widths, writes=False, streams=streams)
+    return _tiles_of(box, counts, order, reads=reads, writes=writes, streams=streams)
+
+
+def _tiles_of(
+    box: Box, counts: dict[int, int], order: list[int], *, reads: bool, writes: bool, streams: bool
+) -> tuple[list[Tile], list[Box]]:
+    """Return tiles of so many steps, in an order of their nodes, and the zeros that they leave."""
     ragged = not writes
-    tiles, zeros = [], []
+    tiles = []
     for offsets, outer, inner in _pieces(box, counts, ragged=ragged):
         placed = sorted(inner, key=lambda own: order.index(own[0]))
         # beyond the caches, tiles that continue the rows of src follow each other
         loops = tuple(sorted(outer, key=lambda node: -abs(node.strides[0]))) if streams else outer
         tiles.append(Tile(offsets, loops, tuple(node for _, node in placed), reads, writes))
-    zeros = list(simplify(tuple(_zeros(box, counts, ragged=ragged))))
-    return tiles, zeros
+    return tiles, list(simplify(tuple(_zeros(box, counts, ragged=ragged))))
 
 
 def _pair(box: Box) -> Box:
@@ -153,7 +163,7 @@ def _chain(nodes: tuple[Node, ...], side: int, want: int) -> dict[int, int]:
     return taken
 
 
-def _counts(nodes: tuple[Node, ...], limit: int, sides: tuple[int, int], *, straight: bool) -> dict[int, int]:
+def _counts(nodes: tuple[Node, ...], limit: int, sides: tuple[int, int], *, straight: bool, padded: bool = False) -> dict[int, int]:
     """Return the steps of each node that a tile takes."""
     first = [next(iter(_chain(nodes, side, 2)), None) for side in (0, 1)]
     if straight and first[0] is not None and first[0] == first[1] and nodes[first[0]].valid >= _MIN_RUN:
@@ -164,7 +174,7 @@ def _counts(nodes: tuple[Node, ...], limit: int, sides: tuple[int, int], *, stra
         counts[k] = max(count, counts.get(k, 1))
 
     def count_data() -> int:
-        return prod(min(count, nodes[k].valid) for k, count in counts.items())
+        return prod(count if padded else min(count, nodes[k].valid) for k, count in counts.items())
 
     if first[0] == first[1] and first[0] is not None and counts[first[0]] == nodes[first[0]].extent:
         # pieces of several runs are further apart than whole ones

@@ -154,6 +154,19 @@ def test_elements_scattered_on_both_sides_are_moved_twice() -> None:
     assert run.kernels != ("tiles",)  # type: ignore[attr-defined] # likewise
 
 
+@pytest.mark.parametrize("dtype", ["s4", "u4", "f4_e2m1"])
+@pytest.mark.parametrize("tags", [("abc", "acb"), ("abc", "aBc16b"), ("aBc8b", "bca"), ("bca", "ABc4b16a4b")])
+def test_4_bit_elements_change_places_as_bytes(dtype: str, tags: tuple[str, str]) -> None:
+    for dims in ((2, 40, 66), (3, 35, 33), (5, 7, 301)):
+        src, dst = (memory_desc(dims, dtype, tag) for tag in tags)
+        plan = plan_reorder(src, dst)
+        assert "tiles" in prepare(plan).kernels  # type: ignore[attr-defined] # of the callable that it returns
+        source, before = random_bytes(src.min_nbytes, 1), random_bytes(dst.min_nbytes, 2)
+        for threads in (1, 3):
+            with forced_parts(threads):
+                assert np.array_equal(move_guarded(plan, source, before, at_end=True, threads=threads), expect(src, dst, source, before))
+
+
 def test_whole_cache_lines_are_written_past_the_caches_where_they_are_aligned() -> None:
     dims = (2, 128, 32, 64)
     plan = plan_reorder(memory_desc(dims, "f32", "abcd"), memory_desc(dims, "f32", "acdb"))
