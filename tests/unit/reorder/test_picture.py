@@ -46,9 +46,11 @@ def test_a_plan_is_drawn_box_by_box() -> None:
 
 def test_blocks_that_do_not_divide_each_other_are_drawn_too() -> None:
     src, dst = memory_desc((7, 2), "s8", "Ab3a"), memory_desc((7, 2), "s8", "Ab4a")
+    check(src, dst, plan_reorder(src, dst).show())
+    src, dst = memory_desc((35, 2), "s8", "Ab47a"), memory_desc((35, 2), "s8", "Ab31a")
     assert plan_reorder(src, dst).boxes[0].lookups
     check(src, dst, plan_reorder(src, dst).show())
-    src, dst = (memory_desc((1 << 15, 2), "s8", tag) for tag in ("Ab48a", "Ab32a"))
+    src, dst = (memory_desc((1 << 15, 2), "s8", tag) for tag in ("Ab47a", "Ab31a"))
     with pytest.raises(MemdescError, match="pictures are made of"):
         plan_reorder(src, dst).show()
 
