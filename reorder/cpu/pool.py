@@ -17,10 +17,10 @@ from __future__ import annotations
 import ctypes
 import os
 import threading
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from functools import cache
 from time import perf_counter
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numba
 import numpy as np
@@ -29,6 +29,9 @@ from numba.core.compiler_lock import global_compiler_lock
 from reorder.buffers import address_of
 from reorder.cpu.intrinsics import add_shared, call, call_c, exchange_shared, load_int, load_shared, pause, store_int, store_shared
 from reorder.cpu.jit import compile_callback, inner
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 __all__ = ["ADDRESS", "JOB_SIZE", "MAX_WORKERS", "Job", "forget", "has_workers", "run", "share"]
 
@@ -67,6 +70,9 @@ _YIELD, _NAP, _ACQUIRE, _RELEASE = range(_SYSTEM, _SYSTEM + 4)
 
 # The state: workers inside, whether the job is open, and its number above that.
 _INSIDE, _OPEN, _NUMBER = (1 << 16) - 1, 1 << 16, 1 << 17
+
+# Walkers of tiles have 83 KiB of scratch on the stack.
+_STACK_NBYTES = 1 << 20
 
 # How long a worker looks for a job before it sleeps, and how many looks are timed to know how long one takes.
 _AWAKE_SECONDS, _TRIAL = 1e-4, 1000
@@ -211,17 +217,18 @@ class _State:
 
 def run(src_at: int, dst_at: int, job: Job) -> None:
     """Run a job; its workers are started if need be."""
-    if job.workers > _block[_THERE] and _State.starting.acquire(blocking=False):
+    starting = _State.starting
+    if job.workers > _block[_THERE] and starting.acquire(blocking=False):
         try:
-            _start(min(job.workers, MAX_WORKERS))
+            _start(min(job.workers, MAX_WORKERS), starting)
         finally:
-            _State.starting.release()
+            starting.release()
     table = (ctypes.c_int64 * JOB_SIZE)(*job)
     call_it, _ = _compiled(_share, "thread pool: job")
     call_it(src_at, dst_at, ctypes.addressof(table))
 
 
-def _start(workers: int) -> None:
+def _start(workers: int, starting: Any) -> None:
     serve, _ = _compiled(_serve, "thread pool: worker")
     if not _block[_LOOKS]:
         start = perf_counter()
@@ -229,14 +236,28 @@ def _start(workers: int) -> None:
         _block[_LOOKS] = max(1, int(_TRIAL * _AWAKE_SECONDS / max(perf_counter() - start, 1e-9)))
     make = ctypes.pythonapi.PyThread_allocate_lock
     make.restype = ctypes.c_void_p
-    with suppress(RuntimeError):  # the interpreter shuts down, or the system gives no thread: less help
+    with suppress(RuntimeError), _enough_stack():  # the interpreter shuts down, or the system gives no thread: less help
         while _block[_THERE] < workers:
             me = _block[_THERE] + 1
             lock = make()
             ctypes.pythonapi.PyThread_acquire_lock(ctypes.c_void_p(lock), 1)
             _block[_LOCK + _EACH * me] = lock
             threading.Thread(target=serve, args=(ADDRESS, me, _block[_LOOKS]), name="reorder", daemon=True).start()
+            if starting is not _State.starting:
+                return  # a signal handler has forked, and this is the child: the thread is the parent's
             _block[_THERE] = me
+
+
+@contextmanager
+def _enough_stack() -> Iterator[None]:
+    """Give threads the stack that walkers need, where the process asks for less."""
+    size = threading.stack_size()
+    if 0 < size < _STACK_NBYTES:
+        threading.stack_size(_STACK_NBYTES)
+    try:
+        yield
+    finally:
+        threading.stack_size(size)
 
 
 def forget() -> None:

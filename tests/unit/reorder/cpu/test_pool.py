@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ctypes
+import subprocess
+import sys
 import threading
 import time
 from typing import Any
@@ -95,3 +97,56 @@ def test_parts_run_on_the_caller_and_on_a_worker() -> None:
     pool.run(0, 0, pool.Job(address, 0, 0, 20, 0, 1, address_of(bounds), 20, 1, pool.ADDRESS))
     assert sorted(begin for _, begin in seen) == list(range(20))
     assert len({who for who, _ in seen}) == 2
+
+
+_PROGRAMS = {
+    "threads of a small stack": """
+import threading; threading.stack_size(32768)
+import numpy as np, reorder
+from unittest import mock
+from memdesc import memory_desc
+src, dst = memory_desc((64, 64, 56), "f32", "abc"), memory_desc((64, 64, 56), "s8", "aBc16b")
+with mock.patch("reorder.cpu.execute.count_threads", return_value=2):
+    run = reorder.prepare(reorder.plan_reorder(src, dst))
+x, y = np.ones((64, 64, 56), np.float32), np.zeros(dst.nbytes, np.uint8)
+for _ in range(300):
+    run(x, y)
+assert (y == 1).all() and threading.stack_size() == 32768
+""",
+    "a fork while workers start": """
+import os, signal, threading, numpy as np, reorder
+from unittest import mock
+from memdesc import memory_desc
+src, dst = memory_desc((64, 64, 56), "f32", "abc"), memory_desc((64, 64, 56), "f32", "aBc16b")
+with mock.patch("reorder.cpu.execute.count_threads", return_value=4):
+    run = reorder.prepare(reorder.plan_reorder(src, dst))
+x, y = np.ones(64 * 64 * 56, np.float32), np.zeros(64 * 64 * 56, np.float32)
+children = []
+def fork(*_):
+    if not children:
+        children.append(os.fork())
+signal.signal(signal.SIGUSR1, fork)
+start = threading.Thread.start
+def start_and_fork(self):
+    start(self)
+    signal.raise_signal(signal.SIGUSR1)
+code = 1
+try:
+    with mock.patch.object(threading.Thread, "start", start_and_fork):
+        for _ in range(3):
+            y[:] = 0
+            run(x, y)
+            assert (y == 1).all()
+    code = 0
+finally:
+    if children[0] == 0:
+        os._exit(code)
+assert os.waitpid(children[0], 0)[1] == 0
+""",
+}
+
+
+@pytest.mark.parametrize("name", _PROGRAMS)
+def test_processes_with_habits_of_their_own(name: str) -> None:
+    ran = subprocess.run([sys.executable, "-c", _PROGRAMS[name]], capture_output=True, text=True, check=False, timeout=120)
+    assert ran.returncode == 0, ran.stderr
