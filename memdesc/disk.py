@@ -37,11 +37,16 @@ def write_files(files: Mapping[Path, Callable[[BinaryIO], object]]) -> None:
     target = Path()
     try:
         for target in files:
+            if target.exists() and not target.is_file():
+                msg = f"{str(target)!r} is no file, but a folder or a device; name a file"
+                raise MemdescError(msg)
             if target.exists() and not os.access(target, os.W_OK):
                 msg = f"{str(target)!r} is write-protected"
                 raise MemdescError(msg)
         for target, write in files.items():
-            staged[target] = _stage(target, write)
+            # what a link leads to is written, and the link stays
+            real = target.resolve()
+            staged[real] = _stage(real, write)
         for target, whole in staged.items():
             whole.replace(target)
     except OSError as error:
@@ -54,7 +59,7 @@ def write_files(files: Mapping[Path, Callable[[BinaryIO], object]]) -> None:
 
 def _stage(target: Path, write: Callable[[BinaryIO], object]) -> Path:
     """Write a file under another name in the folder of its target, to be renamed."""
-    handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
+    handle, name = tempfile.mkstemp(dir=target.parent, prefix=".memdesc.")
     try:
         with os.fdopen(handle, "wb") as file:
             write(file)

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -51,3 +52,27 @@ def test_a_picture_does_not_replace_a_file_that_is_write_protected(tmp_path: Pat
     monkeypatch.setattr("os.access", lambda *_: False)
     with pytest.raises(MemdescError, match="write-protected"):
         memory_desc((2, 3), "f32", "ab").show().save(tmp_path / "x.svg")
+
+
+def test_a_folder_or_a_pipe_in_the_place_of_a_file_is_refused_before_any_is_written(tmp_path: Path) -> None:
+    first, second, pipe = tmp_path / "first", tmp_path / "second", tmp_path / "pipe"
+    first.write_bytes(b"old")
+    second.mkdir()
+    os.mkfifo(pipe)
+    for other in (second, pipe):
+        with pytest.raises(MemdescError, match="is no file, but a folder or a device"):
+            write_files({first: lambda file: file.write(b"new"), other: lambda file: file.write(b"new")})
+    assert first.read_bytes() == b"old"
+
+
+def test_a_link_stays_and_what_it_leads_to_is_written(tmp_path: Path) -> None:
+    (tmp_path / "real").write_bytes(b"old")
+    (tmp_path / "link").symlink_to(tmp_path / "real")
+    write_files({tmp_path / "link": lambda file: file.write(b"new")})
+    assert (tmp_path / "link").is_symlink()
+    assert (tmp_path / "real").read_bytes() == b"new"
+
+
+def test_a_name_as_long_as_names_may_be_is_written(tmp_path: Path) -> None:
+    write_files({tmp_path / ("x" * 255): lambda file: file.write(b"new")})
+    assert (tmp_path / ("x" * 255)).read_bytes() == b"new"
