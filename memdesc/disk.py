@@ -38,7 +38,7 @@ def write_files(files: Mapping[Path, Callable[[BinaryIO], object]]) -> None:
     try:
         for target in files:
             if target.exists() and not target.is_file():
-                msg = f"{str(target)!r} is no file, but a folder or a device; name a file"
+                msg = f"{str(target)!r} cannot be written: it is a folder or a device; name a file"
                 raise MemdescError(msg)
             if target.exists() and not os.access(target, os.W_OK):
                 msg = f"{str(target)!r} is write-protected"

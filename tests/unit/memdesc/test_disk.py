@@ -60,7 +60,7 @@ def test_a_folder_or_a_pipe_in_the_place_of_a_file_is_refused_before_any_is_writ
     second.mkdir()
     os.mkfifo(pipe)
     for other in (second, pipe):
-        with pytest.raises(MemdescError, match="is no file, but a folder or a device"):
+        with pytest.raises(MemdescError, match="it is a folder or a device"):
             write_files({first: lambda file: file.write(b"new"), other: lambda file: file.write(b"new")})
     assert first.read_bytes() == b"old"
 
