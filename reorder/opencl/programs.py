@@ -11,6 +11,7 @@ import pyopencl as cl
 from pyopencl.tools import first_arg_dependent_memoize
 
 from memdesc import MemdescError
+from reorder.opencl.handles import released
 from reorder.opencl.pattern import Space
 from reorder.opencl.text import kernel_text
 
@@ -32,14 +33,25 @@ class Prepared(NamedTuple):
     lock: Lock
 
     def start(self, queue: cl.CommandQueue, src: Any, dst: Any, wait_for: Sequence[cl.Event] | None) -> cl.Event:
-        """Enqueue the launch."""
+        """Enqueue the launch.
+
+        Raises
+        ------
+        MemdescError
+            If the runtime says that src or dst was released.
+        """
         pattern, numbers, groups = self.launch
         items = pattern.items
         packed = np.array(numbers, np.int64 if pattern.is_wide else np.int32)
         arguments = [dst, packed] if pattern.src.space == Space.NOWHERE else [src, dst, packed]
         with self.lock:
             for k, argument in enumerate(arguments):
-                self.kernel.set_arg(k, argument)
+                try:
+                    self.kernel.set_arg(k, argument)
+                except cl.LogicError as error:
+                    if error.code != cl.status_code.INVALID_MEM_OBJECT:
+                        raise
+                    raise released(argument, "dst" if argument is dst else "src") from None
             return cl.enqueue_nd_range_kernel(queue, self.kernel, (groups[0] * items, *groups[1:]), (items, 1, 1), wait_for=wait_for)
 
 
