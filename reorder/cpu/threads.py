@@ -7,7 +7,7 @@ workqueue aborts the process when two Python threads enter it, so it is never
 entered: the pool runs all. Only one caller at a time gets all threads; a second one runs on its own
 thread meanwhile.
 
-A fork waits until no reorder is on numba's threads and nothing is being compiled. A
+A fork waits until no reorder is on numba's threads and no thread is in LLVM. A
 child of threads that do not survive has the pool, which begins anew there.
 """
 
@@ -21,6 +21,7 @@ from typing import Any, NamedTuple
 
 import numba
 import numpy as np
+from llvmlite.binding import ffi
 from numba.core.compiler_lock import global_compiler_lock
 
 from reorder.buffers import address_of
@@ -32,6 +33,8 @@ from reorder.forks import at_fork
 __all__ = ["Shares", "count_threads", "job_of", "layer_name", "run"]
 
 _busy = threading.Lock()
+# held for every call of LLVM, some of them outside of the compiler's lock: a child that compiles would wait for it forever
+_llvm_lock: Any = ffi.lib._lock._lock  # noqa: SLF001 - llvmlite offers callbacks, but no way to hold it
 
 
 class _State:
@@ -162,7 +165,7 @@ def _before_fork() -> None:
     me = threading.get_ident()
     # no lock is awaited that a signal handler's own thread has
     is_inside = me in {_State.owner, _State.forking}
-    locks = (global_compiler_lock,) if is_inside else (_busy, global_compiler_lock)
+    locks = (global_compiler_lock, _llvm_lock) if is_inside else (_busy, global_compiler_lock, _llvm_lock)
     _State.forking = me
     for lock in locks:
         lock.acquire()
