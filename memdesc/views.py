@@ -56,7 +56,8 @@ def submemory(layout: Layout, dims: tuple[int, ...], offsets: tuple[int, ...]) -
         offset0 += at // outer.step * outer.stride
         axes.append(Axis(axis.dims, padded if size else 0))
         blocks += [outer._replace(extent=-(-axes[-1].padded // outer.step)), *layout.axis_blocks(k)[1:]]
-    return Layout(dims, tuple(axes), tuple(blocks), offset0)
+    # with negative strides an empty view may begin in front of a parent that is empty too: it has no place anyway
+    return Layout(dims, tuple(axes), tuple(blocks), offset0 if all(dims) else max(offset0, 0))
 
 
 def permute_axes(layout: Layout, perm: tuple[int, ...]) -> Layout:

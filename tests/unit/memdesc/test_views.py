@@ -198,3 +198,8 @@ def test_where_data_would_have_to_move_the_dim_and_the_reason_are_said(
 ) -> None:
     with pytest.raises(MemdescError, match=reason):
         desc(dims, tag).reshape(new)
+
+
+def test_a_view_of_nothing_has_no_place_in_front_of_its_parent() -> None:
+    desc = memory_desc((0, 5), "f32", strides=(5, -1))
+    assert desc.submemory((0, 4), (0, 1)).offset0 == 0
