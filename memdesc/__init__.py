@@ -19,7 +19,7 @@ from memdesc.extra import Extra
 from memdesc.image import ImageDesc, image_desc
 from memdesc.layout import Axis, Block, Layout
 from memdesc.names import Name, known_names, suggest
-from memdesc.runtime import RUNTIME, RuntimeDesc, runtime_desc
+from memdesc.runtime_dims import RUNTIME, RuntimeDesc, runtime_desc
 from memdesc.tags import Digit, FormatTag, parse_tag
 from memdesc.text import from_json, from_verbose, to_json, to_verbose
 

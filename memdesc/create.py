@@ -12,7 +12,7 @@ from memdesc.build import layout_by_strides, layout_by_tag
 from memdesc.desc import MemoryDesc
 from memdesc.dtypes import DataType, data_type
 from memdesc.errors import MemdescError, shown
-from memdesc.ints import INT64_MAX, checked_int, checked_ints
+from memdesc.int64 import INT64_MAX, checked_int, checked_ints
 from memdesc.layout import Layout, dim_name
 from memdesc.names import resolve
 from memdesc.overlap import check_nesting

@@ -10,11 +10,11 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from memdesc import views
-from memdesc.dense import dense_tag, is_laid_out_by
 from memdesc.dtypes import DataType, data_type
 from memdesc.errors import MemdescError, UnsupportedFormatError, shown
 from memdesc.extra import Extra
-from memdesc.ints import INT64_MAX, checked_ints
+from memdesc.infer_tag import dense_tag, is_laid_out_by
+from memdesc.int64 import INT64_MAX, checked_ints
 from memdesc.layout import Axis, Block, Layout, dim_name
 from memdesc.names import Name, known_names, resolve
 from memdesc.overlap import check_overlap

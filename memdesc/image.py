@@ -10,7 +10,7 @@ from memdesc.build import layout_by_tag
 from memdesc.desc import MemoryDesc
 from memdesc.dtypes import DataType, data_type
 from memdesc.errors import MemdescError, shown
-from memdesc.ints import checked_int, checked_ints
+from memdesc.int64 import checked_int, checked_ints
 from memdesc.layout import dim_name
 from memdesc.names import letters_of, resolve_image
 from memdesc.tags import LETTERS

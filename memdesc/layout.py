@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from memdesc.errors import MemdescError, NotBlockedError
-from memdesc.ints import INT64_MAX
+from memdesc.int64 import INT64_MAX
 from memdesc.tags import LETTERS, MAX_NDIMS
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from memdesc.errors import OverlapError
-from memdesc.ints import INT64_MAX
+from memdesc.int64 import INT64_MAX
 from memdesc.layout import dim_name
 from memdesc.search import SearchLimitError, Term, solve
 

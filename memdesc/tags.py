@@ -22,7 +22,7 @@ from math import prod
 from typing import NamedTuple
 
 from memdesc.errors import MemdescError, UnknownFormatError, shown
-from memdesc.ints import INT64_MAX
+from memdesc.int64 import INT64_MAX
 
 __all__ = ["LETTERS", "MAX_NDIMS", "Digit", "FormatTag", "count_digits", "parse_tag"]
 

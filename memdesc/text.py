@@ -12,7 +12,7 @@ from memdesc.desc import MemoryDesc, checked_desc
 from memdesc.dtypes import data_type
 from memdesc.errors import MemdescError, shown
 from memdesc.extra import Extra
-from memdesc.ints import checked_int, checked_ints
+from memdesc.int64 import checked_int, checked_ints
 from memdesc.layout import Axis, Block, Layout, dim_name
 from memdesc.tags import LETTERS, parse_tag
 

@@ -4,16 +4,16 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 from reorder.api import execute, prepare, reorder
-from reorder.archive import load_archive, save_archive
-from reorder.attr import Attr
-from reorder.files import load, save
-from reorder.limits import use_threads
-from reorder.memory import Memory
-from reorder.nodes import Box, Lookup, Node
-from reorder.plan import ReorderPlan, plan_reorder
+from reorder.memory.memory import Memory
+from reorder.memory.reference import execute_reference
+from reorder.plan.nodes import Box, Lookup, Node
+from reorder.plan.plan import ReorderPlan, plan_reorder
 from reorder.quantize import Quantized, dequantize, quantize
-from reorder.reference import execute_reference
-from reorder.runtime import RuntimePlan, plan_runtime
+from reorder.runtime_dims import RuntimePlan, plan_runtime
+from reorder.storage.archive import load_archive, save_archive
+from reorder.storage.files import load, save
+from reorder.threads import use_threads
+from reorder.values.attr import Attr
 
 if TYPE_CHECKING:
     from reorder import opencl

@@ -9,12 +9,11 @@ import numpy as np
 
 from memdesc import FormatTag, ImageDesc, MemdescError, MemoryDesc, image_desc, memory_desc
 from reorder.forks import importing
-from reorder.limits import current_limit
-from reorder.memory import Memory
-from reorder.pixels import from_pixels, to_pixels
-from reorder.plan import plan_reorder
-from reorder.reach import check_plan
-from reorder.sources import as_memory
+from reorder.memory.inputs import as_memory, from_pixels, to_pixels
+from reorder.memory.memory import Memory
+from reorder.plan.plan import plan_reorder
+from reorder.plan.validate import check_plan
+from reorder.threads import current_limit
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -23,10 +22,10 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from pyopencl.array import Array
 
-    from reorder.attr import Attr
-    from reorder.dlpack import Exporter
+    from reorder.memory.dlpack import Exporter
     from reorder.opencl import DeviceMemory
-    from reorder.plan import ReorderPlan
+    from reorder.plan.plan import ReorderPlan
+    from reorder.values.attr import Attr
 
     OnDevice = cl.Buffer | cl.Image | Array | DeviceMemory
 

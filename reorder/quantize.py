@@ -9,14 +9,14 @@ import numpy as np
 
 from memdesc import MemdescError, data_type, memory_desc
 from memdesc.errors import shown
-from memdesc.ints import checked_ints
+from memdesc.int64 import checked_ints
 from memdesc.layout import dim_name
 from reorder.api import reorder
-from reorder.attr import Attr
-from reorder.dlpack import is_exporter
-from reorder.formats import FLOATS, INTEGERS
-from reorder.memory import Memory
-from reorder.sources import as_memory
+from reorder.memory.dlpack import is_exporter
+from reorder.memory.inputs import as_memory
+from reorder.memory.memory import Memory
+from reorder.values.attr import Attr
+from reorder.values.formats import FLOATS, INTEGERS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

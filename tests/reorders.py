@@ -12,8 +12,8 @@ import numpy as np
 
 from reorder.cpu import PreparedReorder
 from reorder.cpu.convert.execute import ConvertingReorder, needs_tiles
-from reorder.nodes import NOWHERE
-from reorder.plan import _plan
+from reorder.plan.nodes import NOWHERE
+from reorder.plan.plan import _plan
 from tests.guarded import Guarded
 
 if TYPE_CHECKING:
@@ -133,8 +133,8 @@ def spoil_padding(desc: MemoryDesc, data: NDArray[np.uint8], seed: int) -> NDArr
 def forced_parts(parts: int) -> Iterator[None]:
     """Let reorders of any size be shared out to `parts` threads."""
     with ExitStack() as stack:
-        stack.enter_context(mock.patch("reorder.cpu.execute._LEAST_NBYTES", 1))
-        stack.enter_context(mock.patch("reorder.cpu.execute.count_threads", return_value=parts))
+        stack.enter_context(mock.patch("reorder.cpu.runtime.execute._LEAST_NBYTES", 1))
+        stack.enter_context(mock.patch("reorder.cpu.runtime.execute.count_threads", return_value=parts))
         yield
 
 
@@ -142,8 +142,8 @@ def forced_parts(parts: int) -> Iterator[None]:
 def beyond_caches() -> Iterator[None]:
     """Let reorders of any size be taken for ones that no cache holds."""
     with ExitStack() as stack:
-        stack.enter_context(mock.patch("reorder.cpu.execute._cache_nbytes", return_value=-1))
-        stack.enter_context(mock.patch("reorder.cpu.execute._FAR_NBYTES", -1))
+        stack.enter_context(mock.patch("reorder.cpu.runtime.execute._cache_nbytes", return_value=-1))
+        stack.enter_context(mock.patch("reorder.cpu.runtime.execute._FAR_NBYTES", -1))
         yield
 
 
@@ -151,7 +151,7 @@ def beyond_caches() -> Iterator[None]:
 def few_boxes() -> Iterator[None]:
     """Let dims whose blocks do not divide, or are ragged, go through lookups, as those of large tensors do."""
     _plan.cache_clear()
-    with mock.patch("reorder.cut._MAX_BOXES", 1):
+    with mock.patch("reorder.plan.refine._MAX_BOXES", 1):
         yield
     _plan.cache_clear()
 

@@ -8,11 +8,11 @@ from memdesc.errors import MemdescError, shown
 from memdesc.picture.cells import Cell, cells_of, digits
 from memdesc.picture.grid import arrange
 from memdesc.picture.memory import CACHE_LINE, Strip, lines_of, pixel_lines
+from memdesc.picture.paint import paint_cell
 from memdesc.picture.panels import Panels
 from memdesc.picture.picture import Picture
 from memdesc.picture.svg import ACCENT, document, element, label
 from memdesc.picture.text import grid_text, memory_text
-from memdesc.picture.tiles import paint_cell
 from memdesc.tags import LETTERS
 
 if TYPE_CHECKING:

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from memdesc.picture.cells import LANES, visible
 from memdesc.picture.grid import spread
+from memdesc.picture.paint import outline, paint_cell
 from memdesc.picture.svg import ACCENT, element, label
-from memdesc.picture.tiles import outline, paint_cell
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from memdesc.picture.grid import spread
+from memdesc.picture.paint import CELL_HEIGHT, outline, paint_cell
 from memdesc.picture.svg import element, label
-from memdesc.picture.tiles import CELL_HEIGHT, outline, paint_cell
 
 if TYPE_CHECKING:
     from memdesc.picture.cells import Cell

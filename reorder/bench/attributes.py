@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from memdesc import MemdescError
-from reorder.attr import Attr
 from reorder.bench.libdnnl import ExecArg
+from reorder.values.attr import Attr
 
 if TYPE_CHECKING:
     from reorder.bench.cases import Case

@@ -13,7 +13,7 @@ from reorder.bench.attributes import ATTRIBUTES, attr_of
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from reorder.attr import Attr
+    from reorder.values.attr import Attr
 
 __all__ = ["Case", "expand_meta_tag", "parse_cases", "read_cases"]
 

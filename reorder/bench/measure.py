@@ -14,9 +14,9 @@ from memdesc import MemdescError
 from reorder.api import prepare
 from reorder.bench.onednn import onednn_peers
 from reorder.bench.peers import Peer, memcpy, numpy_peer, torch_peer
-from reorder.formats import FLOATS
-from reorder.memory import Memory
-from reorder.plan import plan_reorder
+from reorder.memory.memory import Memory
+from reorder.plan.plan import plan_reorder
+from reorder.values.formats import FLOATS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

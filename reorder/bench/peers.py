@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from reorder.plan import plan_reorder
+from reorder.plan.plan import plan_reorder
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -42,7 +42,7 @@ def memcpy(src: NDArray[np.uint8], dst: NDArray[np.uint8], threads: int) -> Peer
     nbytes = min(src.nbytes, dst.nbytes)
     if threads == 1:
         return Peer("memcpy", lambda: ctypes.memmove(dst.ctypes.data, src.ctypes.data, nbytes))
-    from reorder.cpu import pool  # noqa: PLC0415 - numba is slow to load, and the command line shall not wait for it
+    from reorder.cpu.runtime import pool  # noqa: PLC0415 - numba is slow to load, and the command line shall not wait for it
 
     pages = -(-nbytes // _PAGE)
     bounds = np.array([pages * part // threads for part in range(threads + 1)], np.int64)

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from memdesc import MemdescError, PaddingError
 from reorder.cli.command import Command, Facts
-from reorder.files import load, sidecar
-from reorder.memory import Memory
+from reorder.memory.memory import Memory
+from reorder.storage.files import load, sidecar
 
 if TYPE_CHECKING:
     import argparse

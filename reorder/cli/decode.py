@@ -13,8 +13,8 @@ from reorder.api import reorder
 from reorder.cli.command import Command, Facts, dims_of
 from reorder.cli.layouts import buffer_name
 from reorder.cli.progress import Progress
-from reorder.files import save, sidecar
-from reorder.memory import Memory
+from reorder.memory.memory import Memory
+from reorder.storage.files import save, sidecar
 
 if TYPE_CHECKING:
     import argparse

@@ -8,8 +8,8 @@ import numpy as np
 
 from reorder.cli.command import Command, Facts
 from reorder.cli.layouts import add_layouts, pair_of
-from reorder.relation import NO_OP, compare
-from reorder.tables import offsets
+from reorder.memory.elements import offsets
+from reorder.plan.compare import NO_OP, compare
 
 if TYPE_CHECKING:
     import argparse

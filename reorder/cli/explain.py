@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from reorder.cli.command import Command, Facts
 from reorder.cli.layouts import add_layouts, pair_of
-from reorder.plan import plan_reorder
-from reorder.relation import compare
+from reorder.plan.compare import compare
+from reorder.plan.plan import plan_reorder
 
 if TYPE_CHECKING:
     import argparse

@@ -9,9 +9,9 @@ import memdesc
 from memdesc import MemdescError
 from memdesc.names import is_image
 from reorder.cli.command import dims_of
-from reorder.files import load, sidecar
-from reorder.memory import Memory
-from reorder.sources import as_memory
+from reorder.memory.inputs import as_memory
+from reorder.memory.memory import Memory
+from reorder.storage.files import load, sidecar
 
 if TYPE_CHECKING:
     import argparse

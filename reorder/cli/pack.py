@@ -9,7 +9,7 @@ from reorder.api import reorder
 from reorder.cli.command import Command, Facts
 from reorder.cli.facts import image_facts
 from reorder.cli.layouts import load_tensor
-from reorder.files import save_image, sidecar
+from reorder.storage.files import save_image, sidecar
 
 if TYPE_CHECKING:
     import argparse

@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 from memdesc import MemdescError
 from reorder.api import reorder
-from reorder.attr import Attr
 from reorder.cli.command import Command, Facts
 from reorder.cli.facts import desc_facts
 from reorder.cli.layouts import buffer_name, load_tensor
 from reorder.cli.progress import Progress
-from reorder.files import load, save, sidecar
-from reorder.memory import Memory
+from reorder.memory.memory import Memory
+from reorder.storage.files import load, save, sidecar
+from reorder.values.attr import Attr
 
 if TYPE_CHECKING:
     import argparse

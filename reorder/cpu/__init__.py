@@ -3,9 +3,9 @@
 Import it when it is needed: numba takes a third of a second to load.
 """
 
-from reorder.cpu.execute import PreparedReorder
-from reorder.cpu.jit import compiled_kernels
-from reorder.cpu.threads import count_threads, layer_name
-from reorder.cpu.walk import cache_folder
+from reorder.cpu.runtime.execute import PreparedReorder
+from reorder.cpu.runtime.jit import compiled_kernels
+from reorder.cpu.runtime.layers import count_threads, layer_name
+from reorder.cpu.runtime.walker import cache_folder
 
 __all__ = ["PreparedReorder", "cache_folder", "compiled_kernels", "count_threads", "layer_name"]

@@ -9,8 +9,8 @@ import numpy as np
 import pyopencl as cl
 
 from memdesc import ImageDesc, MemdescError
-from reorder.memory import Memory
-from reorder.opencl.formats import channel_type_of
+from reorder.memory.memory import Memory
+from reorder.opencl.image_formats import channel_type_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

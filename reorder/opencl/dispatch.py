@@ -10,16 +10,16 @@ import pyopencl.array
 
 from memdesc import FormatTag, ImageDesc, MemdescError, MemoryDesc, image_desc, memory_desc
 from memdesc.errors import shown
-from reorder.memory import Memory
-from reorder.opencl.arguments import Layout, new_buffer, source_operand
+from reorder.memory.inputs import as_memory
+from reorder.memory.memory import Memory
 from reorder.opencl.device_memory import DeviceMemory
 from reorder.opencl.enqueue import check_attr, check_queue, enqueue_operands
+from reorder.opencl.inputs import Layout, new_buffer, source_operand
 from reorder.opencl.operands import operand
 from reorder.opencl.pack import pack
-from reorder.sources import as_memory
 
 if TYPE_CHECKING:
-    from reorder.attr import Attr
+    from reorder.values.attr import Attr
 
 __all__ = ["reorder_on_device"]
 

@@ -11,13 +11,13 @@ from memdesc import MemdescError
 from memdesc.errors import shown
 from reorder.opencl.operands import Operand, check_apart, check_types, operand
 from reorder.opencl.programs import prepare
-from reorder.opencl.stages import Side, plan_stages
+from reorder.opencl.schedule.stages import Side, plan_stages
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from memdesc import ImageDesc, MemoryDesc
-    from reorder.attr import Attr
+    from reorder.values.attr import Attr
 
 __all__ = ["check_attr", "check_queue", "enqueue_operands", "enqueue_reorder"]
 

@@ -10,10 +10,10 @@ import pyopencl.array
 
 from memdesc import ImageDesc, MemdescError, MemoryDesc, OverlapError, memory_desc
 from memdesc.errors import shown
-from reorder.buffers import are_apart
-from reorder.opencl.formats import channel_type_of, check_size, lane_element
+from reorder.memory.buffers import are_apart
 from reorder.opencl.handles import check_alive
-from reorder.opencl.sides import Raster
+from reorder.opencl.image_formats import channel_type_of, check_size, lane_element
+from reorder.opencl.schedule.placement import Raster
 
 if TYPE_CHECKING:
     from memdesc import DataType

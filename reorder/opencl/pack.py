@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 import pyopencl as cl
 
 from memdesc import FormatTag, ImageDesc, MemoryDesc, memory_desc
-from reorder.opencl.arguments import Layout, check_image_desc, new_buffer, source_operand
 from reorder.opencl.enqueue import check_queue, enqueue_operands
-from reorder.opencl.formats import channel_type_of, check_format, check_size, image_format
+from reorder.opencl.image_formats import channel_type_of, check_format, check_size, image_format
+from reorder.opencl.inputs import Layout, check_image_desc, new_buffer, source_operand
 from reorder.opencl.operands import Operand, check_types, operand
-from reorder.opencl.sides import Raster
+from reorder.opencl.schedule.placement import Raster
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -11,15 +11,15 @@ import pyopencl as cl
 from pyopencl.tools import first_arg_dependent_memoize
 
 from memdesc import MemdescError
+from reorder.opencl.codegen.pattern import Space
+from reorder.opencl.codegen.source import kernel_text
 from reorder.opencl.handles import released
-from reorder.opencl.pattern import Space
-from reorder.opencl.text import kernel_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from reorder.opencl.lower import Launch
-    from reorder.opencl.pattern import Pattern
+    from reorder.opencl.codegen.pattern import Pattern
+    from reorder.opencl.schedule.lower import Launch
 
 __all__ = ["Prepared", "build", "prepare"]
 

@@ -18,7 +18,7 @@ import pyopencl as cl
 
 from memdesc import ImageDesc, MemoryDesc, image_desc, memory_desc
 from reorder import Memory, opencl, reorder
-from reorder.opencl.formats import image_format
+from reorder.opencl.image_formats import image_format
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from memdesc import DATA_TYPES, memory_desc, parse_tag
-from reorder.tables import offsets
+from reorder.memory.elements import offsets
 
 from . import known
 from .cases import (

@@ -9,7 +9,7 @@ import numpy as np
 import pyopencl as cl
 
 from reorder import opencl
-from reorder.opencl.formats import image_format
+from reorder.opencl.image_formats import image_format
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

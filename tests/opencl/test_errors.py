@@ -13,7 +13,7 @@ import pytest
 
 from memdesc import MemdescError, OverlapError, UnsupportedFormatError, image_desc, memory_desc
 from reorder import opencl, reorder
-from reorder.opencl import formats
+from reorder.opencl import image_formats
 
 if TYPE_CHECKING:
     from tests.opencl.runtimes import Runtime
@@ -47,7 +47,7 @@ class _NoImages(NamedTuple):
 
 def test_a_device_without_images_is_refused_and_told_of_buffers() -> None:
     with refused("device 'plain' has no images; reorder into a buffer of image.desc instead"):
-        formats.check_size(IMAGE, _NoImages())  # type: ignore[arg-type] # stands for one
+        image_formats.check_size(IMAGE, _NoImages())  # type: ignore[arg-type] # stands for one
 
 
 def test_dtypes_and_channel_types_without_images_are_refused(runtime: Runtime) -> None:
@@ -67,7 +67,7 @@ def test_dtypes_and_channel_types_without_images_are_refused(runtime: Runtime) -
 
 def test_a_format_that_no_device_has_is_refused(runtime: Runtime) -> None:
     with refused("the devices of the context have no images of RGB FLOAT"):
-        formats.check_format(runtime.context, cl.ImageFormat(cl.channel_order.RGB, cl.channel_type.FLOAT))
+        image_formats.check_format(runtime.context, cl.ImageFormat(cl.channel_order.RGB, cl.channel_type.FLOAT))
 
 
 def test_what_makes_no_image_is_refused_with_the_reason(runtime: Runtime) -> None:
@@ -103,7 +103,7 @@ def test_memory_of_another_context_is_refused(runtime: Runtime) -> None:
         opencl.pack(runtime.queue, foreign, IMAGE, src_desc=PLAIN)
     with refused("dst belongs to another context than the queue"):
         opencl.enqueue_reorder(runtime.queue, runtime.buffer(X), PLAIN, foreign, PLAIN)
-    image = cl.create_image(other, FLAGS.READ_WRITE, formats.image_format(IMAGE), shape=(9, 9))
+    image = cl.create_image(other, FLAGS.READ_WRITE, image_formats.image_format(IMAGE), shape=(9, 9))
     with refused("dst belongs to another context than the queue"):
         opencl.enqueue_pack(runtime.queue, X, image, IMAGE)
 
@@ -112,10 +112,10 @@ def test_memory_that_is_too_small_is_refused_with_the_numbers(runtime: Runtime) 
     small = runtime.buffer(np.zeros(29, np.float32))
     with refused("src has 116 bytes, but memory_desc((1, 5, 3, 2), 'f32', 'abcd') touches 120 (allocate 120)"):
         opencl.pack(runtime.queue, small, IMAGE, src_desc=PLAIN)
-    image = cl.create_image(runtime.context, FLAGS.READ_WRITE, formats.image_format(IMAGE), shape=(3, 9))
+    image = cl.create_image(runtime.context, FLAGS.READ_WRITE, image_formats.image_format(IMAGE), shape=(3, 9))
     with refused("dst is an image of 3 x 9 pixels, but image_desc((1, 5, 3, 2), 'f32', 'in_out_channel') has width 4"):
         opencl.enqueue_pack(runtime.queue, X, image, IMAGE)
-    image = cl.create_image(runtime.context, FLAGS.READ_WRITE, formats.image_format(IMAGE), shape=(9, 2))
+    image = cl.create_image(runtime.context, FLAGS.READ_WRITE, image_formats.image_format(IMAGE), shape=(9, 2))
     with refused("has height 3"):
         opencl.enqueue_pack(runtime.queue, X, image, IMAGE)
 
@@ -195,7 +195,7 @@ def test_objects_of_other_kinds_are_refused(runtime: Runtime) -> None:
         opencl.enqueue_reorder(runtime.queue, buffer, "nchw", buffer, PLAIN)  # type: ignore[arg-type] # the mistake
     with refused("scales and zero points are not supported on devices"):
         opencl.enqueue_reorder(runtime.queue, buffer, PLAIN, runtime.buffer(X), PLAIN, 2.0)  # type: ignore[arg-type] # the mistake
-    deep = cl.create_image(runtime.context, FLAGS.READ_WRITE, formats.image_format(IMAGE), shape=(4, 4, 4))
+    deep = cl.create_image(runtime.context, FLAGS.READ_WRITE, image_formats.image_format(IMAGE), shape=(4, 4, 4))
     with refused("dst is an image of 1 or 3 dimensions, or an array of images"):
         opencl.enqueue_pack(runtime.queue, X, deep, IMAGE)
 

@@ -1,4 +1,4 @@
-"""Elements to values and back, in vectors: the rule of `reorder.convert` as LLVM instructions.
+"""Elements to values and back, in vectors: the rule of `reorder.values.convert` as LLVM instructions.
 
 A value is f32, f64 or s64, the working types. Codes are the bits of elements, as vectors of
 integers of their width; 4-bit ones lie in the low half of a byte here.
@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any
 from llvmlite import binding, ir
 from numba.core import cgutils, config
 
-from reorder.formats import FLOATS, INTEGERS
+from reorder.values.formats import FLOATS, INTEGERS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from reorder.formats import FloatFormat
+    from reorder.values.formats import FloatFormat
 
 __all__ = ["Codec", "code_bits", "has_feature", "has_half"]
 

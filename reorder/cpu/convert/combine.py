@@ -15,8 +15,8 @@ from llvmlite import ir
 
 from reorder.cpu.convert.codec import Codec, code_bits, has_feature
 from reorder.cpu.convert.rows import Run, each_line, each_step, lanes_of, load_number
-from reorder.cpu.emit import int64, loop
-from reorder.formats import FLOATS, INTEGERS
+from reorder.cpu.kernels.emit import int64, loop
+from reorder.values.formats import FLOATS, INTEGERS
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -8,28 +8,28 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from memdesc import DATA_TYPES
-from reorder.bound import bind
-from reorder.buffers import address_of
-from reorder.cpu import execute
-from reorder.cpu.convert.kernels import SLOT_NBYTES
 from reorder.cpu.convert.recipe import Recipe
+from reorder.cpu.convert.stages import SLOT_NBYTES
 from reorder.cpu.convert.steps import steps_of
-from reorder.cpu.convert.tiles import Tile, cut, is_scattered
-from reorder.cpu.convert.walk import compile_tiles
-from reorder.cpu.execute import PreparedReorder, Split
-from reorder.cpu.program import Record, points
-from reorder.cpu.program import tile as split_up
-from reorder.cpu.threads import job_of, run
-from reorder.cpu.walk import TILES, add_walker, kernel_at
-from reorder.nodes import NOWHERE, Box, Node
-from reorder.passes import widen
+from reorder.cpu.convert.tile_walker import compile_tiles
+from reorder.cpu.convert.tiling import Tile, cut, is_scattered
+from reorder.cpu.runtime import execute
+from reorder.cpu.runtime.execute import PreparedReorder, Split
+from reorder.cpu.runtime.layers import job_of, run
+from reorder.cpu.runtime.walker import TILES, add_walker, kernel_at
+from reorder.cpu.schedule.program import Record, points
+from reorder.cpu.schedule.program import tile as split_up
+from reorder.memory.buffers import address_of
+from reorder.plan.nodes import NOWHERE, Box, Node
+from reorder.plan.passes import widen
+from reorder.values.binding import bind
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from reorder.cpu.pool import Job
-    from reorder.nodes import Lookup
-    from reorder.plan import ReorderPlan
+    from reorder.cpu.runtime.pool import Job
+    from reorder.plan.nodes import Lookup
+    from reorder.plan.plan import ReorderPlan
 
 __all__ = ["ConvertingReorder", "needs_tiles"]
 

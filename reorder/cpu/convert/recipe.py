@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from memdesc import DATA_TYPES
-from reorder.buffers import address_of
 from reorder.cpu.convert import combine
-from reorder.formats import FLOATS, working_type
+from reorder.memory.buffers import address_of
+from reorder.values.formats import FLOATS, working_type
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from reorder.bound import Bound
+    from reorder.values.binding import Bound
 
 __all__ = ["Recipe"]
 

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from llvmlite import ir
 from numba.core import cgutils
 
-from reorder.cpu.choose import LINE_BITS
 from reorder.cpu.convert.codec import Codec, code_bits
-from reorder.cpu.emit import I64, int64, loop, minimum, register_bits
+from reorder.cpu.kernels.emit import I64, int64, loop, minimum, register_bits
+from reorder.cpu.schedule.select import LINE_BITS
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -12,16 +12,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from memdesc import DATA_TYPES
-from reorder.buffers import address_of
-from reorder.cpu.choose import LINE_BITS
 from reorder.cpu.convert import combine
-from reorder.cpu.convert.kernels import SLOT_NBYTES, asker, combiner, converter
-from reorder.cpu.convert.tiles import Tile, contiguous, dense_strides
-from reorder.cpu.convert.walk import STEP
-from reorder.cpu.program import encode, split, tile
-from reorder.cpu.walk import kernel_at
-from reorder.nodes import Box, Node
-from reorder.passes import simplify, widen
+from reorder.cpu.convert.stages import SLOT_NBYTES, asker, combiner, converter
+from reorder.cpu.convert.tile_walker import STEP
+from reorder.cpu.convert.tiling import Tile, contiguous, dense_strides
+from reorder.cpu.runtime.walker import kernel_at
+from reorder.cpu.schedule.program import encode, split, tile
+from reorder.cpu.schedule.select import LINE_BITS
+from reorder.memory.buffers import address_of
+from reorder.plan.nodes import Box, Node
+from reorder.plan.passes import simplify, widen
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from memdesc import MemoryDesc, memory_desc
 from reorder import Box, Node, plan_reorder
-from reorder.cpu.convert.tiles import cut
+from reorder.cpu.convert.tiling import cut
 from tests.property.reorder.test_convert_laws import check
 from tests.reorders import box_map, element_map
 from tests.strategies import desc_pairs

@@ -25,7 +25,7 @@ from memdesc import (
     parse_tag,
 )
 from memdesc.errors import shown
-from memdesc.ints import checked_int, checked_ints
+from memdesc.int64 import checked_int, checked_ints
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -14,7 +14,7 @@ from reorder.bench.onednn import onednn_peers
 from reorder.bench.peers import numpy_peer
 from reorder.bench.report import geometric_mean, percentile, summarise
 from reorder.cli import main
-from reorder.memory import Memory
+from reorder.memory.memory import Memory
 from tests.reorders import expect, random_bytes
 
 if TYPE_CHECKING:

@@ -1,0 +1,142 @@
+"""Descriptors whose dims are not all known yet: what can be said, and what must wait.
+
+Source: oneDNN 3.13, `DNNL_RUNTIME_DIM_VAL`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from memdesc.create import memory_desc
+from memdesc.dtypes import DataType, data_type
+from memdesc.errors import MemdescError, UnsupportedFormatError, shown
+from memdesc.int64 import INT64_MAX, RUNTIME, checked_ints
+from memdesc.layout import dim_name
+from memdesc.names import resolve
+from memdesc.tags import FormatTag
+
+if TYPE_CHECKING:
+    from memdesc.desc import MemoryDesc
+
+__all__ = ["RUNTIME", "RuntimeDesc", "runtime_desc"]
+
+
+@dataclass(frozen=True, slots=True)
+class RuntimeDesc:
+    """A tag over dims of which some are known at execution only; made by `runtime_desc`.
+
+    Parameters
+    ----------
+    dims : tuple of int
+        Sizes, `RUNTIME` where they are not known.
+    dtype : DataType
+        Type of the elements.
+    tag : FormatTag
+        How the dims will lie.
+
+    Examples
+    --------
+    >>> import memdesc
+    >>> d = memdesc.runtime_desc((memdesc.RUNTIME, 20, 4), "f32", "aBc8b")
+    >>> d.padded_dims[1:], d.strides, d.nbytes is None
+    ((24, 4), (96, 32, 8), True)
+    >>> d.resolve((2, 20, 4))
+    memory_desc((2, 20, 4), 'f32', 'aBc8b')
+    """
+
+    dims: tuple[int, ...]
+    dtype: DataType
+    tag: FormatTag
+
+    def __repr__(self) -> str:
+        sizes = ", ".join("memdesc.RUNTIME" if size == RUNTIME else str(size) for size in self.dims)
+        return f"runtime_desc(({sizes}{',' * (len(self.dims) == 1)}), '{self.dtype}', '{self.tag}')"
+
+    @property
+    def ndims(self) -> int:
+        """Number of dims."""
+        return len(self.dims)
+
+    @property
+    def padded_dims(self) -> tuple[int, ...]:
+        """Sizes with padding; `RUNTIME` where the size is."""
+        return tuple(
+            RUNTIME if size == RUNTIME else -(-size // block) * block for size, block in zip(self.dims, self.tag.block_sizes, strict=True)
+        )
+
+    @property
+    def strides(self) -> tuple[int, ...]:
+        """Elements between outer blocks; `RUNTIME` for dims outside of one that is not known."""
+        found = [0] * self.ndims
+        stride = 1
+        for digit in reversed(self.tag.digits):
+            if digit.extent:
+                stride *= digit.extent
+                continue
+            found[digit.axis] = stride
+            size = self.padded_dims[digit.axis]
+            if RUNTIME in {size, stride}:
+                stride = RUNTIME
+            elif size:
+                stride *= size // self.tag.block_sizes[digit.axis]
+        return tuple(found)
+
+    @property
+    def nbytes(self) -> None:
+        """None: how many bytes there are is known once all dims are; see `resolve`."""
+        return
+
+    def resolve(self, dims: Iterable[int]) -> MemoryDesc:
+        """Return the descriptor for sizes that are known now.
+
+        Raises
+        ------
+        MemdescError
+            If they differ where they have been known.
+        """
+        sizes = checked_ints("dims", dims)
+        if len(sizes) != self.ndims:
+            msg = f"dims {shown(sizes)} are {len(sizes)} sizes, but {self!r} has {self.ndims}"
+            raise MemdescError(msg)
+        for dim, (size, known) in enumerate(zip(sizes, self.dims, strict=True)):
+            if known not in {RUNTIME, size}:
+                msg = f"{dim_name(dim)} is {size}, but {self!r} says {known}"
+                raise MemdescError(msg)
+        return memory_desc(sizes, self.dtype, self.tag)
+
+
+def runtime_desc(dims: Iterable[int], dtype: object, tag: str | FormatTag) -> RuntimeDesc:
+    """Describe memory whose sizes are not all known.
+
+    Parameters
+    ----------
+    dims : iterable of int
+        Logical sizes, `RUNTIME` where they are not known.
+    dtype : DataType, str or numpy dtype
+        Type of the elements.
+    tag : str or FormatTag
+        A name in oneDNN's notation or of oneDNN's vocabulary; dims cut as one index, and
+        alignments, have strides of known sizes only.
+
+    Raises
+    ------
+    MemdescError
+        If a size is none, or the tag is not for so many dims.
+    """
+    given = tuple(dims) if isinstance(dims, Iterable) else checked_ints("dims", dims)
+    sizes = tuple(RUNTIME if size == RUNTIME else checked_ints("dims", (size,))[0] for size in given)
+    found = tag if isinstance(tag, FormatTag) else resolve(tag, (), data_type(dtype).bits)
+    if len(sizes) != found.ndims:
+        msg = f"'{tag}' is for {found.ndims} dims, not for {len(sizes)}"
+        raise MemdescError(msg)
+    for dim, size in enumerate(sizes):
+        if size != RUNTIME and not 0 <= size <= INT64_MAX:
+            msg = f"{dim_name(dim)} is {size}; sizes are 0 or more, or memdesc.RUNTIME"
+            raise MemdescError(msg)
+    outer = [digit for digit in found.digits if not digit.extent]
+    if any(len(axis) > 1 for axis in found.axes) or any(count > 1 for count in found.align) or found.digits[: len(outer)] != tuple(outer):
+        msg = f"'{tag}' is not in oneDNN's notation, so nothing is known of it before all of its dims are"
+        raise UnsupportedFormatError(msg)
+    return RuntimeDesc(sizes, data_type(dtype), found)

@@ -1,0 +1,1 @@
+"""Micro-kernels, as LLVM instructions."""

@@ -1,0 +1,1 @@
+"""Compiling, calling and sharing out kernels."""

@@ -1,0 +1,203 @@
+"""Prepare a plan for execution on the CPU, and run it."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from reorder.cpu.kernels.reduce import Sums
+from reorder.cpu.runtime.fast_call import enter, table_of
+from reorder.cpu.runtime.layers import Shares, count_threads, job_of, run
+from reorder.cpu.runtime.walker import kernel_at
+from reorder.cpu.schedule.program import encode, fills_lines, points, split, tile
+from reorder.cpu.schedule.select import KERNELS, LINE_BITS, choose
+from reorder.memory.buffers import BufferCheck, address_of, check_disjoint
+from reorder.memory.compensation import compensate, is_array_of_blocks
+from reorder.plan.passes import widen
+from reorder.threads import checked_threads
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from reorder.cpu.runtime.pool import Job
+    from reorder.cpu.schedule.program import Record
+    from reorder.plan.nodes import Box, Lookup
+    from reorder.plan.plan import ReorderPlan
+
+__all__ = ["PreparedReorder"]
+
+# A thread for fewer bytes costs more than it saves.
+_LEAST_NBYTES = 1 << 16
+# From here on what numba's threads need to wake up does not count.
+_LONG_NBYTES = 1 << 24
+# A thread gets several parts of at least so many bytes.
+_SHARE_NBYTES, _MAX_SHARES = 1 << 18, 4
+
+_LINE_NBYTES = LINE_BITS // 8
+# From here on src is read from beyond the caches of one core.
+_FAR_NBYTES = 8 << 20
+# More than the caches hold, for certain, where the system does not say how much they do.
+_LARGE_NBYTES = 64 << 20
+
+_WHOLE_BYTES = (8, 16, 32, 64)
+_ORIGIN = np.zeros((1, 2), np.int64)
+_AT_ORIGIN = address_of(_ORIGIN), 1
+
+
+class PreparedReorder:
+    """A plan with all that its execution needs; call it with src and dst buffers.
+
+    Safe to call from several threads at once, with different dst buffers.
+    """
+
+    __slots__ = ("_dst", "_entry", "_job", "_job_at", "_parts", "_src", "_sums", "kernels", "plan", "threads")
+
+    def __init__(self, plan: ReorderPlan, threads: int | None = None) -> None:
+        self.plan = plan
+        self.threads = count_threads() if threads is None else min(checked_threads(threads), count_threads())
+        self._src = BufferCheck(plan.src, "src", write=False)
+        self._dst = BufferCheck(plan.dst, "dst", write=True)
+        # the micro-kernels it consists of, and the width of their elements
+        self.kernels: tuple[str, ...] = ()
+        self._parts = self._make_parts()
+        extra = plan.dst.extra
+        masks = set(extra.masks.values()) if extra and is_array_of_blocks(plan.dst) and plan.dst.nelems else ()
+        self._sums = {mask: Sums(plan.dst, mask, self.threads) for mask in masks}
+        # small ones skip all layers in between: a call takes half as long
+        direct = self._parts[0].direct if len(self._parts) == 1 and plan.dst.extra is None else None
+        self._entry = enter() if direct else None
+        self._job = table_of(direct, self._src, self._dst) if direct else _ORIGIN
+        self._job_at = address_of(self._job)
+
+    def _make_parts(self) -> list[Any]:
+        """Return what runs one after the other."""
+        return self._moving_parts(self.plan.boxes)
+
+    def _moving_parts(self, boxes: tuple[Box, ...]) -> list[Any]:
+        """Return parts that move elements as they are, also by lookups."""
+        bits = self.plan.dst.dtype.bits
+        looked = [self._part(tile((box,)), bits, box.lookups) for box in boxes if box.lookups]
+        return self._moves([box for box in boxes if not box.lookups]) + looked
+
+    def _moves(self, boxes: list[Box]) -> list[Any]:
+        """Return parts that move elements as they are."""
+        # caches are shared: three quarters of them is what a reorder finds again
+        streams = self._src.min_nbytes + self._dst.min_nbytes > _cache_nbytes() * 3 // 4
+        by_width: dict[int, list[Box]] = {}
+        for box in boxes:
+            wide, width = widen(box, self.plan.dst.dtype.bits)
+            for part in tile((wide,)):
+                key = -width if streams and width in _WHOLE_BYTES and fills_lines(part, width) else width
+                by_width.setdefault(key, []).append(part)
+        return [self._part(tuple(own), width, ()) for width, own in by_width.items()]
+
+    def __repr__(self) -> str:
+        return f"<PreparedReorder of {self.plan!s}>"
+
+    def _part(self, tiles: tuple[Box, ...], key: int, lookups: tuple[Lookup, ...]) -> _Part:
+        """Return tiles ready to run; `key` is the width of their elements, negative where they fill cache lines."""
+        bits = abs(key)
+        nbytes = sum(box.size for box in tiles) * bits // 8
+        end = (self.plan.src.layout.last + 1) * self.plan.src.dtype.bits // bits
+        self.kernels += tuple(sorted({f"{KERNELS[choose(box).kernel]} {bits}-bit" for box in tiles} - {*self.kernels}))
+        program, records = encode(tiles, end, is_far=self._src.min_nbytes + self._dst.min_nbytes > _FAR_NBYTES)
+        # two 4-bit elements of one byte must not fall to two threads
+        return _Part(program, self._split(records, nbytes, is_whole=bits not in _WHOLE_BYTES), key, lookups)
+
+    def _split(self, records: list[Record], nbytes: int, *, is_whole: bool) -> Split:
+        """Share out records that write so many bytes, or leave them whole."""
+        threads = 1 if is_whole else max(1, min(self.threads, nbytes // _LEAST_NBYTES))
+        # several parts for each thread, since one may lose its core
+        parts = threads * max(1, min(_MAX_SHARES, nbytes // threads // _SHARE_NBYTES)) if threads > 1 else 1
+        return Split(records, parts, threads, is_long=nbytes >= _LONG_NBYTES)
+
+    def __call__(self, src: Any, dst: Any) -> None:
+        """Reorder src into dst.
+
+        Parameters
+        ----------
+        src, dst : buffer
+            As for `execute`.
+
+        Raises
+        ------
+        MemdescError
+            If a buffer does not fit its descriptor, or they overlap; nothing is
+            written then.
+        """
+        entry = self._entry
+        if entry and not entry(id(src), id(dst), self._job_at):
+            return
+        source, src_at = self._src(src)
+        target, dst_at = self._dst(dst)
+        if not self._parts:
+            return
+        apart = dst_at - src_at
+        if apart < self._src.min_nbytes and -apart < self._dst.min_nbytes:
+            check_disjoint(source, self.plan.src, target, self.plan.dst)
+        for part in self._parts:
+            part.run(src_at, dst_at)
+        if self.plan.dst.extra is not None:
+            sums = {mask: add(dst_at) for mask, add in self._sums.items()}
+            compensate(target.reshape(-1).view(np.uint8), self.plan.dst, sums)
+
+
+class Split:
+    """Records shared out: both tables, kept alive, and where they are."""
+
+    __slots__ = ("_tables", "shares")
+
+    def __init__(self, records: list[Record], parts: int, threads: int, *, is_long: bool) -> None:
+        self._tables = tasks, bounds = split(records, parts)
+        self.shares = Shares(address_of(tasks), address_of(bounds), len(bounds) - 1, len(tasks), threads, is_long)
+
+
+class _Part:
+    """Boxes that are placed at the same points, and how threads share them."""
+
+    __slots__ = ("_arrays", "_bits", "_program", "_shares", "_streams", "lookups")
+
+    def __init__(self, program: NDArray[np.int64], own: Split, bits: int, lookups: tuple[Lookup, ...]) -> None:
+        self._arrays = program, own  # kept alive: the kernels take addresses
+        self._program = address_of(program)
+        self._shares = own.shares
+        self._bits = abs(bits)
+        # what writes whole cache lines past the caches needs them aligned
+        self._streams = bits < 0
+        self.lookups = lookups
+
+    @property
+    def direct(self) -> Job | None:
+        """What the pool runs, where nothing else is to decide."""
+        if self._shares.is_long or self.lookups or self._streams:
+            return None
+        return job_of(self._shares, kernel_at(self._bits), self._program, _AT_ORIGIN)
+
+    def run(self, src_at: int, dst_at: int) -> None:
+        """Run the boxes on src and dst that start at two addresses."""
+        starts = src_at, dst_at, self._program
+        if not self.lookups:
+            key = -self._bits if self._streams and not dst_at % _LINE_NBYTES else self._bits
+            run(starts, self._shares, _AT_ORIGIN, key)
+            return
+        for places in points(self.lookups):
+            self.run_at(src_at, dst_at, places)
+
+    def run_at(self, src_at: int, dst_at: int, places: NDArray[np.int64]) -> None:
+        """Run the boxes at many points."""
+        run((src_at, dst_at, self._program), self._shares, (address_of(places), len(places)), self._bits)
+
+
+@cache
+def _cache_nbytes() -> int:
+    """Return how many bytes of a reorder the caches can hold: what is said to be larger is shared with others."""
+    sizes = []
+    for file in Path("/sys/devices/system/cpu/cpu0/cache").glob("index*/size"):
+        with suppress(OSError, ValueError):
+            sizes.append(int(file.read_text().strip().removesuffix("K")) << 10)
+    # less what else lies there
+    return min(max(sizes, default=_LARGE_NBYTES), _LARGE_NBYTES) * 7 // 8

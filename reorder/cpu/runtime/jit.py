@@ -1,0 +1,76 @@
+"""How kernels are compiled: kept on disk where a folder can be written."""
+
+from __future__ import annotations
+
+import hashlib
+from functools import cache
+from pathlib import Path
+from time import perf_counter
+from typing import TYPE_CHECKING, Any
+
+import numba
+from numba.core.ccallback import CFunc
+from numba.core.registry import CPUDispatcher
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = ["compile_callback", "compiled_kernels", "inner", "jit_parallel"]
+
+
+# what this process has compiled or loaded
+_made: list[dict[str, Any]] = []
+
+
+def compiled_kernels() -> list[dict[str, Any]]:
+    """Return a name and seconds for each kernel that this process has compiled, or loaded from its cache."""
+    return [*_made]
+
+
+def compile_callback(function: Callable[..., int | None], signature: Any, name: str) -> Any:
+    """Compile a function to code that C may call, noted under a name; the result has its `address`."""
+    start = perf_counter()
+    options = {"nopython": True}
+    try:
+        compiled = CFunc(function, (signature.args, signature.return_type), {}, options)
+        compiled.enable_caching()
+        _stamp(compiled)
+        compiled.compile()
+    except (RuntimeError, OSError, AttributeError):
+        # no folder to keep compiled code in, no sources: a slower start, not a failure
+        compiled = CFunc(function, (signature.args, signature.return_type), {}, options)
+        compiled.compile()
+    _made.append({"kernel": name, "seconds": perf_counter() - start})
+    return compiled
+
+
+def inner(function: Callable[..., Any]) -> Any:
+    """Let compiled functions call a function, also where numba is told to compile nothing."""
+    return CPUDispatcher(function, targetoptions={"nopython": True})
+
+
+def jit_parallel(function: Callable[..., None]) -> Any:
+    """Compile a function with loops over threads, when it is first called."""
+    try:
+        compiled = numba.njit(cache=True, parallel=True, nogil=True)(function)
+        _stamp(compiled)
+    except (RuntimeError, OSError, AttributeError):
+        compiled = numba.njit(parallel=True, nogil=True)(function)
+    return compiled
+
+
+def _stamp(compiled: Any) -> None:
+    """Let numba look for changes in all that kernels are made of, not in one file alone."""
+    compiled._cache._cache_file._source_stamp = _digest()  # noqa: SLF001 - numba offers no other way
+
+
+@cache
+def _digest() -> str:
+    """Return a hash of all sources that kernels are made of."""
+    root = Path(__file__).parents[2]
+    digest = hashlib.sha256()
+    for file in sorted(
+        (*root.joinpath("cpu").rglob("*.py"), *(root / f"{name}.py" for name in ("memory/buffers", "plan/nodes", "values/formats")))
+    ):
+        digest.update(file.read_bytes())
+    return digest.hexdigest()

@@ -1,0 +1,1 @@
+"""Boxes to named records that compiled code reads: pure functions."""

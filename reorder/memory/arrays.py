@@ -1,0 +1,76 @@
+"""Flat bytes as numpy arrays: the logical one over the dims, the physical one over the blocks."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from memdesc import NotBlockedError
+from reorder.memory.elements import offsets, unpack
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from memdesc import Block, MemoryDesc
+
+__all__ = ["is_plain", "logical_array", "physical_array"]
+
+
+def is_plain(desc: MemoryDesc) -> bool:
+    """Whether a strided array of the dims shows all elements."""
+    return len(desc.blocks) == len(desc.axes) == desc.ndims and not desc.dtype.is_packed
+
+
+def logical_array(data: NDArray[np.uint8], desc: MemoryDesc) -> NDArray[Any]:
+    """Return the array whose axes are the dims: a view of plain layouts, else mostly a copy."""
+    values = unpack(data, desc)
+    if is_plain(desc):
+        sized = [block._replace(extent=size) for block, size in zip(desc.blocks, desc.dims, strict=True)]
+        return _strided(values, desc, sized).view(desc.dtype.numpy)
+    if not desc.nelems:
+        found = np.zeros(desc.dims, values.dtype)
+    elif _is_ragged(desc):
+        found = values[offsets(desc.layout)]
+    else:
+        found = _gather(values, desc)
+    return np.ascontiguousarray(found).view(desc.dtype.numpy)
+
+
+def physical_array(data: NDArray[np.uint8], desc: MemoryDesc) -> NDArray[Any]:
+    """Return a view with one axis for each block, as they lie in memory.
+
+    Raises
+    ------
+    NotBlockedError
+        For 4-bit types, and for views that end inside a block.
+    """
+    if desc.dtype.is_packed:
+        msg = f"two {desc.dtype} elements share a byte, so no numpy array shows their blocks; see .elements"
+        raise NotBlockedError(msg)
+    if _is_ragged(desc):
+        msg = f"{desc!r} ends inside a block, so its blocks are no n-d array"
+        raise NotBlockedError(msg)
+    order = sorted(desc.blocks, key=lambda b: (-abs(b.stride), -b.extent, b.axis, -b.step))
+    return _strided(unpack(data, desc), desc, order).view(desc.dtype.numpy)
+
+
+def _is_ragged(desc: MemoryDesc) -> bool:
+    return any(axis.padded % desc.layout.outer(k).step for k, axis in enumerate(desc.axes))
+
+
+def _gather(values: NDArray[Any], desc: MemoryDesc) -> NDArray[Any]:
+    """Return the logical array of a layout of whole blocks."""
+    layout = desc.layout
+    padded = _strided(values, desc, list(layout.blocks)).reshape([axis.padded for axis in layout.axes])
+    cut = padded[tuple(slice(layout.axis_size(k)) for k in range(len(layout.axes)))]
+    order = [dim for axis in layout.axes for dim in axis.dims]
+    return cut.reshape([layout.dims[dim] for dim in order]).transpose(np.argsort(order))
+
+
+def _strided(values: NDArray[Any], desc: MemoryDesc, loops: list[Block]) -> NDArray[Any]:
+    """Return a view of elements with one axis for each block."""
+    start = values[desc.offset0 :] if desc.nelems else values[:0]
+    # a loop of one step, and one of an array without elements, may have any stride, more than numpy can hold
+    strides = [loop.stride * values.itemsize if loop.extent > 1 and desc.nelems else values.itemsize for loop in loops]
+    return np.lib.stride_tricks.as_strided(start, [loop.extent for loop in loops], strides, writeable=values.flags.writeable)

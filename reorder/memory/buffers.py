@@ -1,0 +1,149 @@
+"""What a caller passes as memory: checked once, at the border."""
+
+from __future__ import annotations
+
+from ctypes import c_void_p
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from memdesc import MemdescError, OverlapError
+from memdesc.search import SearchLimitError, Term, solve
+from reorder.memory.dlpack import from_dlpack, is_exporter
+
+# An array object is Python's head, then the address of its data (numpy's C API,
+# PyArrayObject_fields); .ctypes.data says the same eight times slower.
+_DATA = object.__basicsize__
+DATA_SLOT = _DATA // 8
+# C-contiguous, and writeable (numpy's C API, NPY_ARRAY_*)
+_READABLE, _WRITABLE = 0x1, 0x401
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from memdesc import MemoryDesc
+
+__all__ = ["DATA_SLOT", "BufferCheck", "address_of", "are_apart", "check_disjoint", "flat_bytes"]
+
+
+def flat_bytes(buffer: Any, desc: MemoryDesc, side: str, *, write: bool) -> NDArray[np.uint8]:
+    """Return a caller's buffer as flat bytes without copying.
+
+    Parameters
+    ----------
+    buffer : ndarray, object with the buffer protocol, or with DLPack
+        An array of the dtype or of its bits, or raw bytes; C-contiguous.
+    desc : MemoryDesc
+        What the buffer must hold.
+    side : str
+        What messages call it: ``src`` or ``dst``.
+    write : bool
+        Whether it will be written.
+
+    Raises
+    ------
+    MemdescError
+        If the buffer has another dtype, is not contiguous, too small, read-only or
+        misaligned.
+    """
+    if not isinstance(buffer, np.ndarray) and is_exporter(buffer):
+        buffer = from_dlpack(buffer, side)
+    if not isinstance(buffer, np.ndarray):
+        try:
+            buffer = np.frombuffer(buffer, np.uint8) if memoryview(buffer).nbytes else np.empty(0, np.uint8)
+        except (TypeError, ValueError, BufferError) as error:
+            msg = f"{side}: {type(buffer).__name__} is no contiguous buffer ({error}); pass a numpy array or bytes"
+            raise MemdescError(msg) from None
+    buffer = np.asarray(buffer)  # a matrix has two axes whatever is asked of it
+    legal = (desc.dtype.numpy, desc.dtype.bits_dtype, np.dtype(np.uint8))
+    if buffer.dtype not in (legal[1:] if desc.dtype.is_packed else legal):
+        why = "one element a byte; Memory holds two" if desc.dtype.is_packed else f"elements of another type than {desc.dtype}"
+        msg = f"{side} is an array of {buffer.dtype}: {why}; pass {desc.dtype} elements or raw bytes (uint8)"
+        raise MemdescError(msg)
+    if not buffer.flags.c_contiguous:
+        msg = f"{side} of shape {buffer.shape} and strides {buffer.strides} is not C-contiguous; describe it with array_desc() or copy it"
+        raise MemdescError(msg)
+    if buffer.nbytes < desc.min_nbytes:
+        msg = f"{side} has {buffer.nbytes} bytes, but {desc!r} touches {desc.min_nbytes} (allocate {desc.nbytes})"
+        raise MemdescError(msg)
+    if write and not buffer.flags.writeable:
+        msg = f"{side} is read-only; pass a writable buffer, or a copy"
+        raise MemdescError(msg)
+    itemsize = desc.dtype.bits_dtype.itemsize
+    if desc.nelems and address_of(buffer) % itemsize:
+        msg = f"{side} starts at address {address_of(buffer):#x}, no multiple of the {itemsize} bytes of {desc.dtype}; copy it"
+        raise MemdescError(msg)
+    flat: NDArray[np.uint8] = buffer.reshape(-1).view(np.uint8)
+    return flat
+
+
+def address_of(array: NDArray[Any]) -> int:
+    """Return where an array starts."""
+    return c_void_p.from_address(id(array) + _DATA).value or 0
+
+
+class BufferCheck:
+    """What one side of a reorder asks of every buffer; a call checks one, and returns it and where it starts."""
+
+    __slots__ = ("alignment", "desc", "dtypes", "flags", "min_nbytes", "side", "write")
+
+    def __init__(self, desc: MemoryDesc, side: str, *, write: bool) -> None:
+        self.desc = desc
+        self.side = side
+        self.write = write
+        self.min_nbytes = desc.min_nbytes
+        self.flags = _WRITABLE if write else _READABLE
+        self.alignment = desc.dtype.bits_dtype.itemsize
+        self.dtypes = (desc.dtype.bits_dtype if desc.dtype.is_packed else desc.dtype.numpy, desc.dtype.bits_dtype, np.dtype(np.uint8))
+
+    def accepts(self, buffer: Any) -> bool:
+        """Whether a buffer is what nearly every call passes, and fits, wherever it starts."""
+        if type(buffer) is not np.ndarray:
+            return False
+        dtype = buffer.dtype
+        first, second, third = self.dtypes
+        is_known = dtype is first or dtype is second or dtype is third
+        return is_known and buffer.nbytes >= self.min_nbytes and buffer.flags.num & self.flags == self.flags
+
+    def __call__(self, buffer: Any) -> tuple[NDArray[Any], int]:
+        """Return a buffer as a contiguous array, and its address; raises as `flat_bytes`."""
+        # what does not fit is refused by the long way
+        if self.accepts(buffer) and not (address := address_of(buffer)) % self.alignment:
+            return buffer, address
+        flat = flat_bytes(buffer, self.desc, self.side, write=self.write)
+        return flat, address_of(flat)
+
+
+def check_disjoint(src: NDArray[Any], src_desc: MemoryDesc, dst: NDArray[Any], dst_desc: MemoryDesc) -> None:
+    """Refuse buffers that share a byte that dst writes, unless nothing would move.
+
+    Raises
+    ------
+    OverlapError
+        Unless the bytes are proven disjoint by bounded work, or the descriptors are
+        equal and start at the same byte.
+    """
+    apart = address_of(dst) - address_of(src)
+    if (apart == 0 and src_desc == dst_desc) or are_apart(src_desc, dst_desc, apart):
+        return
+    msg = (
+        f"src and dst share memory: {src_desc.min_nbytes} bytes at {address_of(src):#x} and {dst_desc.min_nbytes} at "
+        f"{address_of(dst):#x}, and dst would overwrite what is still to be read; reorder into another buffer"
+    )
+    raise OverlapError(msg)
+
+
+def are_apart(src_desc: MemoryDesc, dst_desc: MemoryDesc, apart: int) -> bool:
+    """Whether bounded work proves that two descriptors touch no common byte, dst's buffer starting `apart` bytes behind src's."""
+    if apart >= src_desc.min_nbytes or -apart >= dst_desc.min_nbytes:
+        return True
+    # in 4-bit elements everywhere, so that one proof serves all widths
+    own, other = src_desc.dtype.bits // 4, dst_desc.dtype.bits // 4
+    terms = [Term(b.stride * own, 0, b.extent - 1) for b in src_desc.blocks if b.extent > 1 and b.stride]
+    terms += [Term(-b.stride * other, 0, b.extent - 1) for b in dst_desc.blocks if b.extent > 1]
+    # where inside two elements the shared half byte may lie; halves share a byte
+    terms.append(Term(1, -max(other - 1, 1), max(own - 1, 1)))
+    try:
+        return solve(terms, 2 * apart + dst_desc.offset0 * other - src_desc.offset0 * own) is None
+    except SearchLimitError:
+        return False

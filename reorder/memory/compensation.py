@@ -1,0 +1,73 @@
+"""Compensation of int8 weights: sums of what was stored, written behind it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from reorder.memory.elements import offsets
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from memdesc import MemoryDesc
+
+__all__ = ["compensate", "compensation", "is_array_of_blocks"]
+
+# what the sum of the weights is multiplied with
+_FACTORS = {"s8s8": -128, "asymmetric": -1}
+
+
+def compensation(data: NDArray[np.uint8], desc: MemoryDesc) -> dict[str, NDArray[np.int32]]:
+    """Return what lies behind the elements, as views of flat bytes: ``s8s8`` and ``asymmetric``."""
+    found = {}
+    for name, (at, shape) in desc.compensation_spans.items():
+        count = int(np.prod(shape))
+        found[name] = data[at : at + 4 * count].view(np.int32).reshape(shape)
+    return found
+
+
+def compensate(data: NDArray[np.uint8], desc: MemoryDesc, sums: dict[int, NDArray[np.int32]] | None = None) -> None:
+    """Write the compensation of the elements that flat bytes hold: -128 times their sum, or minus it.
+
+    The sums are over all dims that a mask does not name, of the stored int8 values; where a
+    dim of the mask is padded they are 0. A backend that has them by mask gives them.
+    """
+    extra = desc.extra
+    if extra is None or not desc.nelems:
+        return
+    known = {} if sums is None else sums
+    for name, target in compensation(data, desc).items():
+        mask = extra.masks[name]
+        if mask not in known:
+            known[mask] = _sums(data.view(np.int8), desc, mask)
+        np.multiply(known[mask], np.int32(_FACTORS[name]), out=target)
+
+
+def is_array_of_blocks(desc: MemoryDesc) -> bool:
+    """Whether all padded indices have elements: not so in a view that ends inside of a block."""
+    layout = desc.layout
+    return not any(axis.padded % layout.outer(k).step for k, axis in enumerate(layout.axes))
+
+
+def _sums(values: NDArray[np.int8], desc: MemoryDesc, mask: int) -> NDArray[np.int32]:
+    """Return the sums over the dims that are not in a mask, over padded indices of those that are."""
+    kept = [dim for dim in range(desc.ndims) if mask >> dim & 1]
+    layout = desc.layout
+    if not is_array_of_blocks(desc):
+        summed = _logical(values, desc).sum(axis=tuple(dim for dim in range(desc.ndims) if dim not in kept), dtype=np.int32)
+        padded = np.zeros([desc.padded_dims[dim] for dim in kept], np.int32)
+        padded[tuple(slice(desc.dims[dim]) for dim in kept)] = summed
+        return padded
+    shape, strides = [block.extent for block in layout.blocks], [block.stride for block in layout.blocks]
+    blocks = np.lib.stride_tricks.as_strided(values[desc.offset0 :], shape, strides, writeable=False)
+    away = tuple(k for k, block in enumerate(layout.blocks) if block.axis not in kept)
+    # blocks come axis by axis, the largest step first: what is kept is in the order of its indices
+    found: NDArray[np.int32] = blocks.sum(axis=away, dtype=np.int32).reshape([desc.padded_dims[dim] for dim in kept])
+    return found
+
+
+def _logical(values: NDArray[np.int8], desc: MemoryDesc) -> NDArray[Any]:
+    logical: NDArray[Any] = values[offsets(desc.layout)]
+    return logical

@@ -1,0 +1,288 @@
+"""Memory: a buffer with its descriptor, whose padding holds zeros."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from memdesc import MemdescError
+from memdesc.desc import checked_desc
+from memdesc.errors import shown
+from reorder.memory.arrays import is_plain, logical_array, physical_array
+from reorder.memory.buffers import address_of, flat_bytes
+from reorder.memory.compensation import compensation
+from reorder.memory.dlpack import CPU_DEVICE, TensorView
+from reorder.memory.elements import offsets, pack, unpack
+from reorder.memory.padding import check_padding, clear_padding
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from numpy.typing import NDArray
+
+    from memdesc import MemoryDesc
+
+__all__ = ["Memory"]
+
+_CACHE_LINE = 64
+
+
+class Memory:
+    """A buffer and what lies in it.
+
+    Parameters
+    ----------
+    desc : MemoryDesc
+        What the buffer holds.
+    buffer : ndarray, object with the buffer protocol or with DLPack, optional
+        C-contiguous memory of at least `desc.min_nbytes` bytes, used without a copy;
+        zeros are written into its padding. By default `desc.nbytes` zeroed bytes are
+        allocated.
+    zero_pad : bool
+        False where the caller guarantees zeros in the padding (see `check_padding`).
+
+    Raises
+    ------
+    MemdescError
+        If the buffer cannot hold the descriptor, or must be written and is read-only.
+    MemoryError
+        If the system has not so many bytes.
+
+    Examples
+    --------
+    >>> import memdesc, reorder
+    >>> m = reorder.Memory(memdesc.memory_desc((1, 3, 2, 2), "f32", "nChw8c"))
+    >>> m.nbytes, m.numpy().shape
+    (128, (1, 3, 2, 2))
+    """
+
+    __slots__ = ("_data", "_desc")
+
+    _desc: MemoryDesc
+    _data: NDArray[np.uint8]
+
+    def __init__(self, desc: MemoryDesc, buffer: Any = None, *, zero_pad: bool = True) -> None:
+        self._desc = checked_desc("desc", desc)
+        if buffer is None:
+            self._data = _zeroed(desc.nbytes)
+            return
+        must_write = zero_pad and desc.has_padding and desc.nelems > 0
+        if must_write and desc.has_broadcast:
+            msg = f"{desc!r} has a stride of 0, so its padding lies on its data; pass zero_pad=False"
+            raise MemdescError(msg)
+        try:
+            data = flat_bytes(buffer, desc, "buffer", write=must_write)
+        except MemdescError as error:
+            if must_write and "read-only" in str(error):
+                msg = "buffer is read-only, but zeros belong into its padding; pass a copy, or zero_pad=False if they are there"
+                raise MemdescError(msg) from None
+            raise
+        self._data = data[: desc.nbytes]
+        if must_write:
+            clear_padding(self._data, desc)
+
+    @classmethod
+    def attached(cls, desc: MemoryDesc, data: NDArray[np.uint8]) -> Memory:
+        """Return memory of flat bytes that are known to fit a descriptor; nothing is checked or written."""
+        memory = object.__new__(cls)
+        memory._desc, memory._data = desc, data
+        return memory
+
+    @property
+    def desc(self) -> MemoryDesc:
+        """What the buffer holds."""
+        return self._desc
+
+    @property
+    def data(self) -> NDArray[np.uint8]:
+        """The buffer as flat bytes: what `bytes()`, `memoryview()` and files take."""
+        return self._data
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the buffer that belong to the descriptor."""
+        return self.data.nbytes
+
+    @property
+    def elements(self) -> NDArray[Any]:
+        """The buffer as unsigned integers of the element's bits; bytes of two for 4-bit types."""
+        if self.desc.dtype.is_packed:
+            return self.data
+        return unpack(self.data, self.desc)
+
+    def __repr__(self) -> str:
+        return f"Memory({self.desc!r})"
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:  # noqa: FBT001 - numpy's protocol
+        array = self.numpy(copy=copy)
+        if dtype is None or array.dtype == dtype:
+            return array
+        if copy is False:
+            msg = f"{self.desc!r} holds {array.dtype.name}, so an array of {np.dtype(dtype).name} cannot be without a copy"
+            raise MemdescError(msg)
+        return array.astype(dtype)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return CPU_DEVICE
+
+    def __dlpack__(self, **options: Any) -> Any:
+        """Export the logical array, without copying; `copy=True` copies, and so takes any layout.
+
+        Raises
+        ------
+        BufferError
+            If the layout is no strided array of its dims, or the type has 4 bits.
+        """
+        if (dtype := self.desc.dtype).is_packed:
+            msg = f"two {dtype} elements share a byte, on which readers of DLPack differ; export .data, or reorder() to a wider type"
+            raise BufferError(msg)
+        try:
+            array = self.numpy(copy=bool(options.get("copy")))
+        except MemdescError as error:
+            msg = f"{error}; for DLPack take block_tensor(), its physical array, or reorder() to a plain layout"
+            raise BufferError(msg) from None
+        return TensorView(array).__dlpack__(**{**options, "copy": None})
+
+    def block_tensor(self) -> TensorView:
+        """Return the physical n-d array of `blocks()` for consumers of DLPack, bf16 and f8 too.
+
+        Raises
+        ------
+        NotBlockedError
+            As `blocks`.
+
+        Examples
+        --------
+        >>> import numpy as np, memdesc, reorder
+        >>> m = reorder.Memory(memdesc.memory_desc((1, 17, 2, 2), "f32", "nChw16c"))
+        >>> np.from_dlpack(m.block_tensor()).shape
+        (1, 2, 2, 2, 16)
+        """
+        return TensorView(self.blocks())
+
+    def blocks(self) -> NDArray[Any]:
+        """Return the physical n-d array, without copying: one axis for each block.
+
+        For `nChw16c` its shape is (N, C/16, H, W, 16). Axes come as in memory.
+
+        Raises
+        ------
+        NotBlockedError
+            For 4-bit types, and for views that end inside a block.
+
+        Examples
+        --------
+        >>> import memdesc, reorder
+        >>> reorder.Memory(memdesc.memory_desc((1, 17, 2, 2), "f32", "nChw16c")).blocks().shape
+        (1, 2, 2, 2, 16)
+        """
+        return physical_array(self.data, self.desc)
+
+    def numpy(self, *, copy: bool | None = None) -> NDArray[Any]:
+        """Return the logical array: its axes are the dims.
+
+        To change what is held, take `apply`, `blocks`, or ``reorder(array, out=memory)``:
+        writes into this array reach the memory only where it is a view.
+
+        Parameters
+        ----------
+        copy : bool, optional
+            None gives a view of a plain layout, and of a blocked one a copy, unless its
+            elements happen to lie in row-major order; True always copies; False gives the
+            view of a plain layout and refuses others.
+
+        Raises
+        ------
+        MemdescError
+            With ``copy=False``, if the layout is blocked or the type has 4 bits.
+
+        Examples
+        --------
+        >>> import numpy as np, reorder
+        >>> x = np.arange(12, dtype=np.float32).reshape(1, 3, 2, 2)
+        >>> bool((reorder.reorder(x, "nChw8c").numpy() == x).all())
+        True
+        """
+        if copy is False and not is_plain(self.desc):
+            msg = f"{self.desc!r} is no strided array of its dims, so numpy(copy=False) cannot be; see blocks() for a view"
+            raise MemdescError(msg)
+        array = logical_array(self.data, self.desc)
+        return array.copy() if copy and np.may_share_memory(array, self.data) else array
+
+    def apply(self, function: Callable[[NDArray[Any]], Any]) -> None:
+        """Replace the elements by a function of them; the padding stays zero.
+
+        Parameters
+        ----------
+        function : callable
+            Takes the logical array and returns one of the same shape and dtype.
+
+        Raises
+        ------
+        MemdescError
+            If it returns another shape or dtype, or the buffer is read-only.
+
+        Examples
+        --------
+        >>> import numpy as np, reorder
+        >>> m = reorder.reorder(np.zeros((1, 3, 2, 2), np.float32), "nChw8c")
+        >>> m.apply(np.exp)
+        >>> float(m.numpy().sum()), float(m.blocks().sum())
+        (12.0, 12.0)
+        """
+        desc = self.desc
+        if not callable(function):
+            msg = f"apply() takes a function of the logical array, not {shown(function)}"  # type: ignore[unreachable] # callers without types
+            raise MemdescError(msg)
+        if not self.data.flags.writeable:
+            msg = "apply() writes, but the buffer is read-only; attach a copy"
+            raise MemdescError(msg)
+        if desc.has_broadcast:
+            msg = f"{desc!r} has a stride of 0: one element would be written for several indices"
+            raise MemdescError(msg)
+        result = np.asarray(function(self.numpy(copy=True)))
+        if result.shape != desc.dims or result.dtype != desc.dtype.numpy:
+            msg = f"the function returned {result.dtype} of shape {result.shape}, not {desc.dtype.numpy} of shape {desc.dims}"
+            raise MemdescError(msg)
+        values = unpack(self.data, desc)
+        bits = np.ascontiguousarray(result).view(values.dtype)
+        values[offsets(desc.layout)] = bits & 15 if desc.dtype.is_packed else bits
+        pack(values, self.data, desc)
+
+    def compensation(self) -> dict[str, NDArray[np.int32]]:
+        """Return the compensation that lies behind int8 weights, as views: ``s8s8`` and ``asymmetric``.
+
+        Their axes are the padded dims of the masks; empty for a descriptor without `extra`.
+
+        Examples
+        --------
+        >>> import memdesc, numpy as np, reorder
+        >>> desc = memdesc.memory_desc((2, 3), "s8", "ab").with_extra(memdesc.Extra(asymmetric_mask=1))
+        >>> reorder.reorder(np.array([[1, 2, 3], [4, 5, -6]], np.int8), desc).compensation()
+        {'asymmetric': array([-6, -3], dtype=int32)}
+        """
+        return compensation(self.data, self.desc)
+
+    def check_padding(self) -> None:
+        """Check that the padding holds zeros, as it must; foreign buffers may break that.
+
+        `Memory(desc, buffer)` has cleared it: to see what a dump holds, attach it with
+        ``zero_pad=False``.
+
+        Raises
+        ------
+        PaddingError
+            With the lowest byte that does not, and its position in the padded dims.
+        """
+        check_padding(self.data, self.desc)
+
+
+def _zeroed(nbytes: int) -> NDArray[np.uint8]:
+    """Allocate zeros that start with a cache line."""
+    try:
+        raw = np.zeros(nbytes + _CACHE_LINE, np.uint8)
+    except ValueError as error:
+        raise MemoryError(nbytes) from error
+    skipped = -address_of(raw) % _CACHE_LINE
+    return raw[skipped : skipped + nbytes]

@@ -1,0 +1,61 @@
+"""Padding of flat bytes: written zero, and checked."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from memdesc import PaddingError
+from memdesc.inverse import index_at
+from reorder.memory.elements import pack, unpack
+from reorder.plan.refine import padding_boxes
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from numpy.typing import NDArray
+
+    from memdesc import MemoryDesc
+
+__all__ = ["check_padding", "clear_padding"]
+
+
+def clear_padding(data: NDArray[np.uint8], desc: MemoryDesc) -> None:
+    """Write zeros into all padding, and nothing else."""
+    values = unpack(data, desc)
+    for part in _parts(values, desc):
+        part[...] = 0
+    pack(values, data, desc)
+
+
+def check_padding(data: NDArray[np.uint8], desc: MemoryDesc) -> None:
+    """Refuse padding that holds anything but zeros.
+
+    Raises
+    ------
+    PaddingError
+        With the lowest byte that does, and its position in the padded dims.
+    """
+    values = unpack(data, desc)
+    if not any(part.any() for part in _parts(values, desc)):
+        return
+    is_padding = np.zeros(values.shape, np.bool_)
+    for part in _parts(is_padding, desc):
+        part[...] = True
+    lowest = int(np.flatnonzero(is_padding & (values != 0))[0])
+    at = index_at(desc.layout, lowest)
+    byte = lowest * desc.dtype.bits // 8
+    msg = (
+        f"padding of {desc!r} is not zero at {at}, byte {byte}: found bits {int(values[lowest]):#x} beyond the dims "
+        f"{desc.dims}; Memory(desc, buffer) clears it"
+    )
+    raise PaddingError(msg)
+
+
+def _parts(values: NDArray[Any], desc: MemoryDesc) -> Iterator[NDArray[Any]]:
+    """Return views of all padding."""
+    for box in padding_boxes(desc):
+        shape = [node.extent for node in box.nodes]
+        strides = [node.strides[0] * values.itemsize for node in box.nodes]
+        yield np.lib.stride_tricks.as_strided(values[box.offsets[0] :], shape, strides, writeable=values.flags.writeable)

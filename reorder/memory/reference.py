@@ -1,0 +1,50 @@
+"""The definition of a reorder, by offset tables in numpy: total, slow, the oracle."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from reorder.memory.buffers import flat_bytes
+from reorder.memory.compensation import compensate
+from reorder.memory.elements import offsets, pack, unpack
+from reorder.plan.plan import check_pair
+from reorder.values.binding import bind
+from reorder.values.convert import convert
+
+if TYPE_CHECKING:
+    from memdesc import MemoryDesc
+    from reorder.values.attr import Attr
+
+__all__ = ["execute_reference"]
+
+
+def execute_reference(src_desc: MemoryDesc, dst_desc: MemoryDesc, src: Any, dst: Any, attr: Attr | None = None) -> None:
+    """Reorder by definition: zero all of dst that is described, then convert each element.
+
+    How an element is converted is said in `reorder.values.convert`.
+
+    Parameters
+    ----------
+    src_desc, dst_desc : MemoryDesc
+        Of the same dims.
+    src, dst : buffer
+        As for `execute`.
+    attr : Attr, optional
+        Scales, zero points, accumulation.
+
+    Raises
+    ------
+    MemdescError
+        If there is no such reorder, or a buffer does not fit; nothing is written then.
+    """
+    check_pair(src_desc, dst_desc)
+    bound = bind(attr, src_desc, dst_desc)
+    data = flat_bytes(dst, dst_desc, "dst", write=True)
+    values = unpack(flat_bytes(src, src_desc, "src", write=False), src_desc)
+    out = unpack(data, dst_desc)
+    at = offsets(dst_desc.layout)
+    moved = convert(values[offsets(src_desc.layout)], src_desc.dtype, dst_desc.dtype, bound, out[at] if bound.beta else None)
+    out[offsets(dst_desc.layout, padded=True)] = 0
+    out[at] = moved
+    pack(out, data, dst_desc)
+    compensate(data, dst_desc)

@@ -1,0 +1,1 @@
+"""OpenCL C of a pattern, without a device."""

@@ -1,0 +1,1 @@
+"""Boxes to launches, without a device."""

@@ -1,0 +1,1 @@
+"""Layouts to loop nests: pure functions and values."""

@@ -1,0 +1,124 @@
+"""How two layouts differ: is a reorder between them nothing, a view, or a copy."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from memdesc.layout import dim_name
+from reorder.memory.elements import offsets
+from reorder.plan.plan import check_pair
+
+if TYPE_CHECKING:
+    from memdesc import Block, Layout, MemoryDesc
+
+__all__ = ["COPY", "NO_OP", "VIEW", "Relation", "compare"]
+
+NO_OP, VIEW, COPY = "no-op", "view", "copy"
+
+# More elements than this are not compared one by one; they count as a copy.
+_MAX_COMPARED = 1 << 22
+
+
+class Relation(NamedTuple):
+    """What a reorder of src into dst would do.
+
+    `kind` is `NO_OP` where the buffer of src is one of dst as it stands, `VIEW` where
+    it holds one `shift` elements further on, `COPY` where elements move or zeros must be
+    written; `why` is the reason in words.
+    """
+
+    kind: str
+    shift: int
+    why: str
+
+
+def compare(src: MemoryDesc, dst: MemoryDesc) -> Relation:
+    """Compare where two layouts put the same elements; offsets decide, not names.
+
+    *Law*: where the answer is not a copy, each element that dst describes, padding too,
+    is the one that lies `shift` elements further on in src.
+
+    Parameters
+    ----------
+    src, dst : MemoryDesc
+        Of the same dims.
+
+    Raises
+    ------
+    MemdescError
+        If no reorder leads from one to the other.
+
+    Examples
+    --------
+    >>> import memdesc
+    >>> from reorder.plan.compare import compare
+    >>> plain, blocked = (memdesc.memory_desc((8, 16, 1, 1), "f32", tag) for tag in ("nchw", "nChw16c"))
+    >>> compare(plain, blocked).kind, plain == blocked
+    ('no-op', False)
+    """
+    check_pair(src, dst)
+    if not dst.nelems:
+        return Relation(NO_OP, 0, "there is no element")
+    if src.dtype != dst.dtype:
+        return Relation(COPY, 0, f"elements are converted from {src.dtype} to {dst.dtype}")
+    if dst.extra is not None and src.extra != dst.extra:
+        return Relation(COPY, 0, "dst has compensation that src has not: it must be computed")
+    same_axes = [axis.dims for axis in src.axes] == [axis.dims for axis in dst.axes]
+    reason = _moved(src.layout, dst.layout) if same_axes else _moved_one_by_one(src.layout, dst.layout)
+    if reason:
+        return Relation(COPY, 0, reason)
+    if shift := src.offset0 - dst.offset0:
+        way = "later" if shift > 0 else "earlier"
+        return Relation(VIEW, shift, f"the elements lie in the same arrangement, {abs(shift)} elements {way} in src than in dst")
+    return Relation(NO_OP, 0, "every element has the same offset in both, and what dst pads, src pads")
+
+
+def _moved(src: Layout, dst: Layout) -> str:
+    """Return why elements move, axis by axis: offsets are separable over axes."""
+    for k, axis in enumerate(dst.axes):
+        if src.axes[k] == axis and src.axis_blocks(k) == dst.axis_blocks(k):
+            continue
+        names = ", ".join(map(dim_name, axis.dims))
+        size = dst.axis_size(k)
+        apart = _first_apart(src.axis_blocks(k), dst.axis_blocks(k), axis.padded)
+        if apart is None:
+            return f"the blocks of {names} do not divide each other; {axis.padded} indices are not compared one by one"
+        if apart < size:
+            ends = (_at(layout.axis_blocks(k), apart) for layout in (src, dst))
+            return "elements move: index {} of {} lies {} elements behind index 0 in src, {} in dst".format(apart, names, *ends)
+        if apart < axis.padded or src.axes[k].padded < axis.padded:
+            return f"dst has padding in {names} where src has none: zeros must be written"
+    return ""
+
+
+def _first_apart(src: tuple[Block, ...], dst: tuple[Block, ...], stop: int) -> int | None:
+    """Return the first index below `stop` where two sums differ, or `stop`; None if that is too much work.
+
+    Where the steps of both divide each other, both sums are linear in the digits that all steps together
+    make, so the steps themselves are the only indices to look at.
+    """
+    steps = sorted({block.step for block in (*src, *dst)})
+    if all(large % small == 0 for small, large in pairwise(steps)):
+        return next((step for step in steps if step < stop and _at(src, step) != _at(dst, step)), stop)
+    if stop > _MAX_COMPARED:
+        return None
+    apart = np.flatnonzero(_at(src, np.arange(stop)) != _at(dst, np.arange(stop)))
+    return int(apart[0]) if len(apart) else stop
+
+
+def _at(blocks: tuple[Block, ...], i: Any) -> Any:
+    # the outer block counts without an end: an index beyond it is compared, not used
+    return sum((i // block.step % block.extent if k else i // block.step) * block.stride for k, block in enumerate(blocks))
+
+
+def _moved_one_by_one(src: Layout, dst: Layout) -> str:
+    """Return why elements move where dims are cut as one index on one side only."""
+    if dst.has_padding:
+        return "dims are cut as one index on one side only, and dst is padded: zeros must be written"
+    if dst.nelems > _MAX_COMPARED:
+        return f"dims are cut as one index on one side only; {dst.nelems} elements are not compared one by one"
+    apart = np.argwhere(offsets(src) - src.offset0 != offsets(dst) - dst.offset0)
+    return f"elements move: the first is {tuple(map(int, apart[0]))}" if len(apart) else ""

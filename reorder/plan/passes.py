@@ -1,0 +1,107 @@
+"""Boxes to boxes. One law for every pass: which element goes where stays the same."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from reorder.plan.nodes import Box, Node
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+__all__ = ["simplify", "split_node", "widen"]
+
+_BYTE, _WIDEST = 8, 64
+
+
+def _dst(strides: tuple[int, ...]) -> int:
+    """Return what belongs to dst: the second operand, or the only one."""
+    return strides[1 if len(strides) > 1 else 0]
+
+
+def simplify(boxes: tuple[Box, ...]) -> tuple[Box, ...]:
+    """Drop loops of one step, order the others by dst, fuse those contiguous on all sides."""
+    return tuple(_simplify(box) for box in boxes)
+
+
+def widen(box: Box, bits: int) -> tuple[Box, int]:
+    """Join neighbours that stay neighbours into wider elements, up to 64 bits.
+
+    Returns the box in the wider elements, and their width. The pairs and quads of weights
+    blocked for int8 and bf16 become single elements, and 4-bit elements whole bytes.
+    """
+    while bits < _WIDEST and box.nodes and not box.lookups:
+        *outer, run = box.nodes
+        numbers = [*box.offsets, run.extent, run.valid, *(stride for node in outer for stride in node.strides)]
+        is_run = all(stride == 1 for stride in run.strides) or (box.is_zero and _dst(run.strides) == 1)
+        # a longer run moves as vectors anyway
+        if not is_run or any(number % 2 for number in numbers) or (bits >= _BYTE and run.extent * bits > _WIDEST):
+            break
+        offsets = tuple(offset // 2 for offset in box.offsets)
+        nodes = [Node(node.extent, node.valid, tuple(stride // 2 for stride in node.strides)) for node in outer]
+        box = Box(offsets, (*nodes, Node(run.extent // 2, run.valid // 2, run.strides)), ())
+        bits *= 2
+    return _simplify(box), bits
+
+
+def split_node(box: Box, node: Node, size: int) -> Iterator[Box]:
+    """Cut a node of a box into whole pieces of `size` steps, the one that ends its data, and zeros."""
+    k = box.nodes.index(node)
+
+    def piece(start: int, *loops: Node) -> Box:
+        offsets = tuple(at + start * stride for at, stride in zip(box.offsets, node.strides, strict=True))
+        cut = Box(offsets, (*box.nodes[:k], *loops, *box.nodes[k + 1 :]), box.lookups)
+        return _without_src(cut) if cut.is_zero else cut
+
+    far = tuple(size * stride for stride in node.strides)
+    if not node.valid:
+        whole, rest = divmod(node.extent, size)
+        if whole:
+            yield piece(0, Node(whole, 0, far), Node(size, 0, node.strides))
+        if rest:
+            yield piece(whole * size, Node(rest, 0, node.strides))
+        return
+    whole = node.valid // size
+    if whole:
+        yield piece(0, Node(whole, whole, far), Node(size, size, node.strides))
+    done = whole * size
+    if done < node.valid:
+        extent = min(size, node.extent - done)
+        yield piece(done, Node(extent, node.valid - done, node.strides))
+        done += extent
+    if done < node.extent:
+        yield piece(done, Node(node.extent - done, 0, node.strides))
+
+
+def _without_src(box: Box) -> Box:
+    """Return a box of zeros as one that says so: it reads nothing, so all its loops count as padding."""
+
+    def unread(strides: tuple[int, ...]) -> tuple[int, ...]:
+        return tuple(stride if stride_of_dst else 0 for stride, stride_of_dst in zip(strides, is_dst, strict=True))
+
+    is_dst = [k == min(1, len(box.offsets) - 1) for k in range(len(box.offsets))]
+    return Box(unread(box.offsets), tuple(Node(node.extent, 0, unread(node.strides)) for node in box.nodes), box.lookups)
+
+
+def _simplify(box: Box) -> Box:
+    is_zero = box.is_zero
+    if is_zero:
+        box = _without_src(box)
+    nodes = [node for node in box.nodes if node.extent > 1]
+    nodes.sort(key=lambda node: (-abs(_dst(node.strides)), -node.extent))
+    fused: list[Node] = []
+    for node in nodes:
+        if fused and _continues(fused[-1], node):
+            outer = fused.pop()
+            node = Node(outer.extent * node.extent, outer.valid * node.extent, node.strides)  # noqa: PLW2901 - it grows
+        fused.append(node)
+    if is_zero and not fused:
+        fused = [Node(1, 0, (0,) * len(box.offsets))]
+    return Box(box.offsets, tuple(fused), box.lookups)
+
+
+def _continues(outer: Node, inner: Node) -> bool:
+    """Whether a loop starts over, in every operand, where the one inside it ends."""
+    if inner.valid != inner.extent and not inner.valid == outer.valid == 0:
+        return False
+    return all(far == inner.extent * near for far, near in zip(outer.strides, inner.strides, strict=True))

@@ -1,0 +1,144 @@
+"""ReorderPlan: a reorder as a value, and how one is made; `reorder.plan.refine` makes its boxes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+from memdesc import MemdescError
+from memdesc.desc import checked_desc
+from reorder.plan.passes import simplify
+from reorder.plan.refine import boxes_of
+from reorder.values.attr import Attr
+from reorder.values.binding import bind
+
+if TYPE_CHECKING:
+    from memdesc import MemoryDesc
+    from memdesc.picture import Picture
+    from reorder.plan.nodes import Box
+
+__all__ = ["ReorderPlan", "check_pair", "plan_reorder"]
+
+
+@dataclass(frozen=True, slots=True)
+class ReorderPlan:
+    """A reorder as data: two descriptors, attributes, and the boxes that lead from one to the other.
+
+    Operands of the boxes are src, dst, then the scales and zero points that differ along
+    the dims, in the order of `attr.ROLES`.
+
+    *Law*: every padded element of dst is written exactly once, with the element of
+    src at the same logical index, or with zero where dst is padding.
+
+    Examples
+    --------
+    >>> import memdesc, reorder
+    >>> src = memdesc.memory_desc((8, 17, 56, 56), "f32", "nchw")
+    >>> print(reorder.plan_reorder(src, memdesc.memory_desc((8, 17, 56, 56), "f32", "nChw16c")))
+    f32 (8, 17, 56, 56), 2 boxes of extent(valid):src:dst
+      @0:0 8:53312:100352 3136:1:16 16:3136:1
+      @50176:50176 8:53312:100352 3136:1:16 16(1):3136:1
+    """
+
+    src: MemoryDesc
+    dst: MemoryDesc
+    boxes: tuple[Box, ...]
+    attr: Attr | None = None
+
+    def __hash__(self) -> int:
+        # the boxes follow from the rest, but for plans made by hand
+        return hash((self.src, self.dst, self.attr))
+
+    @property
+    def converts(self) -> bool:
+        """Whether elements are computed, not only moved."""
+        return self.src.dtype != self.dst.dtype or bind(self.attr, self.src, self.dst).is_arithmetic
+
+    def __str__(self) -> str:
+        count = f"{len(self.boxes)} box{'es' if len(self.boxes) != 1 else ''}"
+        varying = [operand.role for operand in bind(self.attr, self.src, self.dst).operands if not operand.is_scalar]
+        types = f"{self.dst.dtype}" if self.src.dtype == self.dst.dtype else f"{self.src.dtype} -> {self.dst.dtype}"
+        given = "" if self.attr is None else f", {self.attr}"
+        head = f"{types} {self.dst.dims}{given}, {count} of {':'.join(['extent(valid):src:dst', *varying])}"
+        return "\n  ".join([head, *map(str, self.boxes)])
+
+    def show(self) -> Picture:
+        """Draw src beside dst: at each place of dst where in src it comes from, and the box that writes it.
+
+        Examples
+        --------
+        >>> import memdesc, reorder
+        >>> src, dst = (memdesc.memory_desc((3, 2), "f32", tag) for tag in ("ab", "Ab2a"))
+        >>> print(reorder.plan_reorder(src, dst).show())
+        f32 (3, 2), 2 boxes of extent(valid):src:dst
+          @0:0 2:1:2 2:2:1
+          @4:4 2:1:2 2(1):2:1
+        <BLANKLINE>
+        dst: at each offset where in src it comes from, and the box
+             0 |  0   2   1   3   4 [0]   5 [0]
+        """
+        from reorder.plan.picture import draw_plan  # noqa: PLC0415 - planning needs no pictures
+
+        return draw_plan(self.src, self.dst, self.boxes, str(self))
+
+
+def plan_reorder(src: MemoryDesc, dst: MemoryDesc, attr: Attr | None = None) -> ReorderPlan:
+    """Plan how to move, and convert, the elements of one descriptor into another.
+
+    Plans are cached; equal descriptors give the same plan.
+
+    Parameters
+    ----------
+    src, dst : MemoryDesc
+        Of the same dims.
+    attr : Attr, optional
+        Scales, zero points, accumulation.
+
+    Raises
+    ------
+    MemdescError
+        If dims differ, a stride of 0 makes dst write one element twice, or the
+        attributes do not fit.
+
+    Examples
+    --------
+    >>> import memdesc, reorder
+    >>> src = memdesc.memory_desc((8, 17, 56, 56), "f32", "nchw")
+    >>> reorder.plan_reorder(src, memdesc.memory_desc((8, 17, 56, 56), "f32", "nhwc")).boxes
+    (Box(offsets=(0, 0), nodes=(Node(extent=8, valid=8, strides=(53312, 53312)), \
+Node(extent=3136, valid=3136, strides=(1, 17)), Node(extent=17, valid=17, strides=(3136, 1))), lookups=()),)
+    """
+    checked_desc("src", src)
+    checked_desc("dst", dst)
+    if attr is not None and not isinstance(attr, Attr):
+        msg = f"attr must be a reorder.Attr, not {type(attr).__name__}"  # type: ignore[unreachable] # callers without types
+        raise MemdescError(msg)
+    if attr is not None and attr.is_large:
+        return _plan.__wrapped__(src, dst, attr)
+    return _plan(src, dst, attr)
+
+
+@lru_cache(maxsize=4096)
+def _plan(src: MemoryDesc, dst: MemoryDesc, attr: Attr | None) -> ReorderPlan:
+    check_pair(src, dst)
+    varying = [operand for operand in bind(attr, src, dst).operands if not operand.is_scalar]
+    if not dst.nelems:
+        return ReorderPlan(src, dst, (), attr)
+    return ReorderPlan(src, dst, simplify(boxes_of(src.layout, dst.layout, *varying)), attr)
+
+
+def check_pair(src: MemoryDesc, dst: MemoryDesc) -> None:
+    """Refuse two descriptors that no reorder leads between.
+
+    Raises
+    ------
+    MemdescError
+        If dims differ, or a stride of 0 makes dst write one element twice.
+    """
+    if src.dims != dst.dims:
+        msg = f"src has dims {src.dims}, dst has dims {dst.dims}; a reorder keeps the dims (see permute_axes, reshape, submemory)"
+        raise MemdescError(msg)
+    if dst.has_broadcast:
+        msg = f"dst {dst!r} has a stride of 0, so several indices would write one element; only a src may"
+        raise MemdescError(msg)

@@ -1,0 +1,100 @@
+"""Reorders whose dims are known at execution only."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from memdesc import RUNTIME, MemdescError, RuntimeDesc
+from memdesc.layout import dim_name
+from reorder.api import prepare
+from reorder.memory.memory import Memory
+from reorder.plan.plan import plan_reorder
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from reorder.plan.plan import ReorderPlan
+    from reorder.values.attr import Attr
+
+__all__ = ["RuntimePlan", "plan_runtime"]
+
+
+@dataclass(frozen=True, slots=True)
+class RuntimePlan:
+    """A reorder that is planned when the memory is there; called with two of them.
+
+    Parameters
+    ----------
+    src, dst : RuntimeDesc
+        With sizes in the same places.
+    attr : Attr, optional
+        Scales, zero points, accumulation.
+
+    Examples
+    --------
+    >>> import memdesc, numpy as np, reorder
+    >>> unknown = (memdesc.RUNTIME, 20)
+    >>> plan = reorder.plan_runtime(memdesc.runtime_desc(unknown, "f32", "ab"), memdesc.runtime_desc(unknown, "s8", "aB8b"))
+    >>> src = reorder.reorder(np.ones((3, 20), np.float32), "ab")
+    >>> dst = reorder.Memory(plan.dst.resolve(src.desc.dims))
+    >>> plan(src, dst)
+    >>> int(dst.numpy().sum())
+    60
+    """
+
+    src: RuntimeDesc
+    dst: RuntimeDesc
+    attr: Attr | None = None
+
+    def resolve(self, dims: Iterable[int]) -> ReorderPlan:
+        """Return the plan for sizes that are known now; plans are cached.
+
+        Raises
+        ------
+        MemdescError
+            If they differ where they have been known.
+        """
+        sizes = tuple(dims)
+        return plan_reorder(self.src.resolve(sizes), self.dst.resolve(sizes), self.attr)
+
+    def __call__(self, src: Memory, dst: Memory, threads: int | None = None) -> None:
+        """Reorder src into dst, whose own descriptors say the sizes.
+
+        Raises
+        ------
+        MemdescError
+            If a memory is none that this plan is for; nothing is written then.
+        """
+        for memory, desc, side in ((src, self.src, "src"), (dst, self.dst, "dst")):
+            if not isinstance(memory, Memory):
+                msg = f"{side} must be a Memory, whose descriptor says the sizes, not {type(memory).__name__}"  # type: ignore[unreachable] # callers without types
+                raise MemdescError(msg)
+            if memory.desc != desc.resolve(memory.desc.dims):
+                msg = f"{side} is {memory.desc!r}, but the plan is for {desc!r}"
+                raise MemdescError(msg)
+        plan = plan_reorder(src.desc, dst.desc, self.attr)
+        prepare(plan, threads)(src.data, dst.data)
+
+
+def plan_runtime(src: RuntimeDesc, dst: RuntimeDesc, attr: Attr | None = None) -> RuntimePlan:
+    """Plan a reorder of sizes that are not known: all that waits is done when it is called.
+
+    Raises
+    ------
+    MemdescError
+        If the known sizes differ, or are known on one side alone.
+    """
+    for own, side in ((src, "src"), (dst, "dst")):
+        if not isinstance(own, RuntimeDesc):
+            msg = f"{side} must be a RuntimeDesc, not {own!r}; see memdesc.runtime_desc"  # type: ignore[unreachable] # callers without types
+            raise MemdescError(msg)
+    if src.ndims != dst.ndims:
+        msg = f"src has {src.ndims} dims, dst has {dst.ndims}; a reorder keeps the dims"
+        raise MemdescError(msg)
+    for dim, sizes in enumerate(zip(src.dims, dst.dims, strict=True)):
+        if sizes[0] != sizes[1]:
+            shown = ["RUNTIME" if size == RUNTIME else str(size) for size in sizes]
+            msg = f"{dim_name(dim)} is {shown[0]} in src and {shown[1]} in dst; both must be the same, known or not"
+            raise MemdescError(msg)
+    return RuntimePlan(src, dst, attr)

@@ -1,0 +1,196 @@
+"""Attributes bound to two descriptors: which parameter belongs to which element, checked."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from math import prod
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from memdesc import Axis, Block, MemdescError
+from memdesc.layout import dim_name
+from reorder.values.attr import F8_ROUNDINGS, GROUPED_DIMS, Attr
+from reorder.values.formats import INTEGERS, working_type
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from memdesc import MemoryDesc
+    from reorder.values.attr import Parameter
+
+__all__ = ["Bound", "Operand", "bind"]
+
+
+class Operand(NamedTuple):
+    """Where the values of one role lie over the dims of a reorder: what a layout is to a tensor.
+
+    `sizes` are the dims of the values: 1 where they do not change. Strides of such dims are 0.
+    """
+
+    role: str
+    dims: tuple[int, ...]
+    sizes: tuple[int, ...]
+    groups: tuple[int, ...]
+    mask: int
+
+    @property
+    def offset0(self) -> int:
+        """Offset of the first value: 0."""
+        return 0
+
+    @property
+    def axes(self) -> tuple[Axis, ...]:
+        """The dims, one by one."""
+        return tuple(Axis((dim,), size) for dim, size in enumerate(self.dims))
+
+    def axis_blocks(self, axis: int) -> tuple[Block, ...]:
+        """Return the loops over a dim, outermost first."""
+        stride = prod(self.sizes[axis + 1 :]) if self.mask >> axis & 1 else 0
+        size, group = self.dims[axis], self.groups[axis]
+        if group == 1 or not stride:
+            return (Block(axis, 1, size, stride),)
+        return Block(axis, group, size // group, stride), Block(axis, 1, group, 0)
+
+    @property
+    def is_scalar(self) -> bool:
+        """Whether one value serves all."""
+        return prod(self.sizes) == 1
+
+
+class Bound(NamedTuple):
+    """Parameters that fit two descriptors."""
+
+    operands: tuple[Operand, ...]
+    # in f64, where all of them are exact
+    values: tuple[NDArray[np.float64], ...]
+    beta: float
+    saturates: bool
+    through_f16: bool
+
+    @property
+    def is_arithmetic(self) -> bool:
+        """Whether anything is computed, beside the conversion."""
+        return bool(self.operands or self.beta)
+
+    def arrays(self, wide: np.dtype[Any]) -> dict[str, NDArray[Any]]:
+        """Return the values of each role as an array over the dims."""
+        found = {}
+        for operand, values in zip(self.operands, self.values, strict=True):
+            array = values.astype(wide).reshape(operand.sizes)
+            for dim, group in enumerate(operand.groups):
+                if group > 1 and operand.mask >> dim & 1:
+                    array = array.repeat(group, dim)
+            found[operand.role] = array
+        return found
+
+
+_NEUTRAL = Attr()
+
+
+def bind(attr: Attr | None, src: MemoryDesc, dst: MemoryDesc) -> Bound:
+    """Check the parameters against the descriptors of a reorder.
+
+    Raises
+    ------
+    MemdescError
+        If a mask, a length, a group or a zero point does not fit; with the numbers.
+    """
+    if isinstance(attr, Attr) and attr.is_large:
+        return _bind.__wrapped__(attr, src, dst)
+    return _bind(attr, src, dst)
+
+
+@lru_cache(maxsize=1024)
+def _bind(attr: Attr | None, src: MemoryDesc, dst: MemoryDesc) -> Bound:
+    adjust = 1.0 if dst.extra is None else dst.extra.scale_adjust
+    if attr is None:
+        attr = _NEUTRAL
+    if not isinstance(attr, Attr):
+        msg = f"attr must be a reorder.Attr, not {type(attr).__name__}"  # type: ignore[unreachable] # callers without types
+        raise MemdescError(msg)
+    work = working_type(src.dtype.name, dst.dtype.name, arithmetic=True)
+    operands, values = [], []
+    for parameter in attr.parameters:
+        side, desc = ("src", src) if parameter.role.startswith("src") else ("dst", dst)
+        operands.append(_operand(parameter, desc))
+        exact = parameter.values.astype(np.float64).reshape(-1)
+        if "scale" in parameter.role:
+            _check_in_f32(parameter.role, exact, work)
+        else:
+            _check_range(parameter.role, parameter.values, side, desc.dtype.name)
+        values.append(exact)
+    if attr.beta and work == "f32" and not _is_usable_f32(np.array([attr.beta])):
+        msg = f"beta {attr.beta} is 0 or infinite in f32, in which {src.dtype} to {dst.dtype} is computed"
+        raise MemdescError(msg)
+    if adjust != 1:
+        # weights that are quantised for instructions that saturate
+        if "src_scale" not in (operand.role for operand in operands):
+            place = sum(operand.role == "src_zero_point" for operand in operands)
+            operands.insert(place, Operand("src_scale", dst.dims, (1,) * dst.ndims, (1,) * dst.ndims, 0))
+            values.insert(place, np.ones(1))
+        values = [own * adjust if operand.role == "src_scale" else own for operand, own in zip(operands, values, strict=True)]
+    is_f8 = dst.dtype.name in {"f8_e5m2", "f8_e4m3"}
+    return Bound(
+        tuple(operands),
+        tuple(values),
+        attr.beta,
+        saturates=attr.saturate and dst.dtype.name not in INTEGERS,
+        through_f16=is_f8 and attr.f8_rounding == F8_ROUNDINGS[1],
+    )
+
+
+def _operand(own: Parameter, desc: MemoryDesc) -> Operand:
+    """Lay the values of one role out over the dims of a descriptor."""
+    ndims = desc.ndims
+    if own.mask >> ndims:
+        msg = f"{own.role}_mask {own.mask} names {dim_name(own.mask.bit_length() - 1)}, but the dims are {desc.dims}"
+        raise MemdescError(msg)
+    groups = [1] * ndims
+    if own.groups:
+        last = 3 << (ndims - 2) if ndims >= GROUPED_DIMS else -1
+        if own.mask & last != last:
+            msg = f"{own.role}_groups {own.groups} are along the last two dims; {own.role}_mask must name both: {own.mask} does not"
+            raise MemdescError(msg)
+        groups[-GROUPED_DIMS:] = own.groups
+    sizes = []
+    for dim, (size, group) in enumerate(zip(desc.dims, groups, strict=True)):
+        if size % group:
+            msg = f"{own.role}_groups {own.groups}: a group of {group} does not divide {dim_name(dim)} of size {size}"
+            raise MemdescError(msg)
+        sizes.append(size // group if own.mask >> dim & 1 else 1)
+    given = own.values.shape
+    if own.values.size != prod(sizes) or (len(given) > 1 and [n for n in given if n > 1] != [n for n in sizes if n > 1]):
+        masked = [n for dim, n in enumerate(sizes) if own.mask >> dim & 1]
+        msg = (
+            f"{own.role} of shape {given} has {own.values.size} values, but mask {own.mask} over dims {desc.dims} asks for "
+            f"{prod(sizes)} of shape {tuple(masked)}"
+        )
+        raise MemdescError(msg)
+    return Operand(own.role, desc.dims, tuple(sizes), tuple(groups), own.mask)
+
+
+def _is_usable_f32(values: NDArray[np.float64]) -> bool:
+    with np.errstate(all="ignore"):
+        narrow = values.astype(np.float32)
+    return bool((np.isfinite(narrow) & (narrow != 0)).all())
+
+
+def _check_in_f32(role: str, values: NDArray[np.float64], work: str) -> None:
+    if work == "f32" and not _is_usable_f32(values):
+        with np.errstate(all="ignore"):
+            narrow = values.astype(np.float32)
+        bad = values[~np.isfinite(narrow) | (narrow == 0)][0]
+        msg = f"{role} {bad} is 0 or infinite in f32, in which this reorder computes"
+        raise MemdescError(msg)
+
+
+def _check_range(role: str, values: NDArray[Any], side: str, dtype: str) -> None:
+    if dtype not in INTEGERS:
+        msg = f"{role} is for integers, but {side} is {dtype}; give a zero point of 0"
+        raise MemdescError(msg)
+    low, high = INTEGERS[dtype]
+    bad = values[(values < low) | (values > high)]
+    if bad.size:
+        msg = f"{role} {bad.reshape(-1)[0]} is out of range: {side} is {dtype}, {low} to {high}"
+        raise MemdescError(msg)

@@ -1,0 +1,157 @@
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from memdesc import MemdescError, image_desc
+from reorder import Memory, load, reorder, save
+from reorder.cli import main
+from reorder.storage.files import sidecar
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pytest import CaptureFixture  # noqa: PT013 - the type of a fixture
+
+X = np.random.default_rng(0).random((6, 5, 3, 2), np.float32)
+
+
+@pytest.fixture
+def weights(tmp_path: Path) -> Path:
+    """A saved filter, and room beside it."""
+    np.save(tmp_path / "weights.npy", X)
+    return tmp_path
+
+
+def facts(capsys: CaptureFixture[str], *arguments: str) -> dict[str, Any]:
+    assert main([*arguments, "--json"]) == 0
+    found: dict[str, Any] = json.loads(capsys.readouterr().out)
+    return found
+
+
+def test_pack_writes_the_pixels_of_an_image(capsys: CaptureFixture[str], weights: Path) -> None:
+    out = weights / "image.npy"
+    found = facts(capsys, "pack", str(weights / "weights.npy"), str(out), "--as", "conv2d_filter")
+    image = image_desc(X.shape, "f32", "conv2d_filter")
+    assert (found["width"], found["height"], found["channels"]) == (5, 12, 4) == (image.width, image.height, image.channels)
+    pixels = np.load(out)
+    assert pixels.shape == (12, 5, 4)
+    assert pixels.tobytes() == reorder(X, image).tobytes()
+    assert main(["check", str(out)]) == 0
+
+
+def test_pack_reads_axes_in_memory_order_and_files_with_a_descriptor(capsys: CaptureFixture[str], weights: Path) -> None:
+    wanted = reorder(X, image_desc(X.shape, "f32", "in_out_channel")).tobytes()
+    np.save(weights / "nhwc.npy", np.ascontiguousarray(X.transpose(0, 2, 3, 1)))
+    out = str(weights / "image.npy")
+    facts(capsys, "pack", str(weights / "nhwc.npy"), out, "--as", "in_out_channel", "--from", "nhwc")
+    assert np.load(out).tobytes() == wanted
+    blocked = str(weights / "blocked.npy")
+    facts(capsys, "reorder", str(weights / "weights.npy"), blocked, "--to", "nChw16c")
+    facts(capsys, "pack", blocked, out, "--as", "in_out_channel")
+    assert np.load(out).tobytes() == wanted
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
+def test_a_packed_file_knows_that_it_is_an_image_and_leads_back(capsys: CaptureFixture[str], weights: Path, dtype: str) -> None:
+    x = X.astype(np.dtype(getattr(ml_dtypes, dtype, dtype)))
+    save(weights / "x.npy", reorder(x, "abcd"))
+    packed, back = str(weights / "image.npy"), str(weights / "back.npy")
+    facts(capsys, "pack", str(weights / "x.npy"), packed, "--as", "conv2d_filter")
+    image = image_desc(X.shape, x.dtype, "conv2d_filter")
+    memory = load(packed)
+    assert isinstance(memory, Memory)
+    assert memory.desc == image.desc
+    assert np.load(packed).shape == (image.height, image.width, image.channels)
+    facts(capsys, "reorder", packed, back, "--to", "abcd")
+    restored = load(back)
+    assert isinstance(restored, Memory)
+    assert restored.numpy().tobytes() == x.tobytes()
+    assert facts(capsys, "check", packed)["padding_elements"] == image.desc.padded_nelems - X.size
+    np.save(packed, np.load(packed)[:, :, ::2])
+    assert main(["reorder", packed, back, "--to", "abcd"]) == 2
+    assert "shape (12, 5, 2), but the descriptor beside it means" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [("in_out_channel", "says image 'in_out_channel', but not its pixels"), ("nchw", "'nchw' is no image type"), (3, "is a name, not 3")],
+)
+def test_a_descriptor_of_another_image_is_refused(capsys: CaptureFixture[str], weights: Path, name: object, reason: str) -> None:
+    out = weights / "image.npy"
+    facts(capsys, "pack", str(weights / "weights.npy"), str(out), "--as", "conv2d_filter")
+    beside = sidecar(out)
+    beside.write_text(json.dumps(json.loads(beside.read_text()) | {"image": name}))
+    with pytest.raises(MemdescError, match=f"image.npy.json.*{reason}"):
+        load(out)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--as", "conv2d_filter", "--max-size", "16x4"), "height 12 is more than the 4 pixels allowed"),
+        (("--as", "conv2d_filter", "--max-size", "big"), "--max-size 'big' is no width and height, such as 16384x16384"),
+        (("--as", "winograd_filter"), "which no reorder can make"),
+        (("--as", "dw_conv2d_filter"), "multiplier m = 6"),
+        (("--as", "nchw"), "'nchw' is no image type"),
+    ],
+)
+def test_pack_refuses_what_makes_no_image(capsys: CaptureFixture[str], weights: Path, arguments: tuple[str, ...], message: str) -> None:
+    out = weights / "image.npy"
+    assert main(["pack", str(weights / "weights.npy"), str(out), *arguments]) == 2
+    assert message in capsys.readouterr().err
+    assert not out.exists()
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("reorder", "IN", "OUT", "--to"),
+        ("reorder", "IN", "OUT", "--to", "abcd", "--from"),
+        ("pack", "IN", "OUT", "--as", "conv2d_filter", "--from"),
+        ("decode", "IN", "OUT", "--dims", "1x4x3x3", "--dtype", "f32", "--format"),
+        ("explain", "abcd", "IMAGE", "6x5x3x2"),
+        ("diff", "IMAGE", "abcd", "6x5x3x2"),
+        ("bench", "6x5x3x2", "--dtag"),
+        ("bench", "6x5x3x2", "--stag"),
+    ],
+    ids=" ".join,
+)
+def test_an_image_type_where_a_layout_is_meant_leads_to_the_commands_for_images(
+    capsys: CaptureFixture[str], weights: Path, arguments: tuple[str, ...]
+) -> None:
+    words = {"IN": str(weights / "weights.npy"), "OUT": str(weights / "out.npy"), "IMAGE": "in_out_channel"}
+    given = [words.get(word, word) for word in arguments]
+    assert main(given if "IMAGE" in arguments else [*given, "in_out_channel"]) == 2
+    assert capsys.readouterr().err == (
+        "memdesc: 'in_out_channel' is an image type, not a linear buffer; memdesc pack IN.npy OUT.npy --as in_out_channel "
+        "makes its pixels, and memdesc show in_out_channel DIMS describes it\n"
+    )
+    assert not (weights / "out.npy").exists()
+
+
+def test_from_is_refused_where_the_file_says_how_it_lies(capsys: CaptureFixture[str], weights: Path) -> None:
+    blocked, out = str(weights / "blocked.npy"), str(weights / "image.npy")
+    facts(capsys, "reorder", str(weights / "weights.npy"), blocked, "--to", "nChw16c")
+    assert main(["pack", blocked, out, "--as", "conv2d_filter", "--from", "nhwc"]) == 2
+    assert f"'{blocked}.json' says memory_desc((6, 5, 3, 2), 'f32', 'aBcd16b'), not 'nhwc'; leave --from out" in capsys.readouterr().err
+    facts(capsys, "pack", blocked, out, "--as", "conv2d_filter", "--from", "nChw16c")
+
+
+def test_show_says_what_the_first_pixels_of_an_image_hold(capsys: CaptureFixture[str]) -> None:
+    found = facts(capsys, "show", "in_out_channel", "1x64x56x56")
+    assert (found["width"], found["height"]) == (896, 56)
+    assert found["first_pixels"][1] == {"pixel": "1, 0", "holds": "(0, 0, 0, 1) (0, 1, 0, 1) (0, 2, 0, 1) (0, 3, 0, 1)"}
+    tail = facts(capsys, "show", "argument", "6")["first_pixels"]
+    assert [pixel["holds"] for pixel in tail] == ["(0,) (1,) (2,) (3,)", "(4,) (5,) 0 0"]
+
+
+def test_doctor_tries_every_opencl_device(capsys: CaptureFixture[str]) -> None:
+    found = facts(capsys, "doctor")
+    assert found["opencl_runtimes"]
+    assert found["opencl_devices"]
+    assert all("works, " in line or "; " in line or line.startswith("none: ") for line in found["opencl_devices"])

@@ -1,0 +1,116 @@
+"""The stages of conversion at every length, beyond the caches, and for other machines."""
+
+from __future__ import annotations
+
+import os
+import platform
+import subprocess
+import sys
+from contextlib import nullcontext
+from itertools import product
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+from llvmlite import binding
+
+from memdesc import DATA_TYPES, memory_desc
+from reorder import Attr, execute, execute_reference, plan_reorder
+from tests.property.reorder.test_convert_laws import check
+from tests.reorders import beyond_caches
+from tests.unit.reorder.cpu.convert.convert_matrix import layouts, lengths
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from contextlib import AbstractContextManager
+
+    from numpy.typing import NDArray
+
+_ROOT = Path(__file__).parents[5]
+_PLACES: dict[str, Callable[[], AbstractContextManager[None]]] = {"in the caches": nullcontext, "beyond them": beyond_caches}
+
+
+@pytest.mark.parametrize("place", _PLACES)
+def test_rows_of_every_length_are_converted_from_and_to_every_offset(place: str) -> None:
+    with _PLACES[place]():
+        lengths()
+
+
+@pytest.mark.parametrize("place", _PLACES)
+def test_matrices_are_converted_between_layouts_with_attributes(place: str) -> None:
+    with _PLACES[place]():
+        layouts()
+
+
+def _seldom(special: NDArray[np.uint32]) -> NDArray[np.uint32]:
+    """Return bits of f32 in groups of which some hold one special number each, and others none."""
+    numbers = np.random.default_rng(0).standard_normal((2 * special.size, 64), np.float32).view(np.uint32)
+    numbers[np.arange(special.size), np.arange(special.size) * 7 % 64] = special
+    return numbers.reshape(-1)
+
+
+_RARE = np.array(
+    [
+        *(0, 1, 0x7FFFFF, 0x800000, 0x800001, 0x7F7FFFFF, 0x7F7F8000, 0x7F800000, 0x7F800001, 0x7FC00000, 0x7FFFFFFF),
+        # around 2^-64, 2^64 and ties of bf16
+        *(0x1F7FFFFF, 0x1F800000, 0x1F800001, 0x5F7FFFFF, 0x5F800000, 0x5F800001, 0x3F808000, 0x3F818000, 0x007F8000, 0x00008000),
+    ],
+    np.uint32,
+)
+
+
+@pytest.mark.parametrize("dst", ["bf16", "f16", "f32", "s8", "u8", "s32", "f8_e4m3"])
+@pytest.mark.parametrize("scale", [1.0, 0.3, 3.0, 2.0**-40, 2.0**40, 2.0**41, -0.7, 1.9999999, 1.0000001])
+def test_one_rare_number_among_many_becomes_what_it_would_alone(dst: str, scale: float) -> None:
+    codes = _seldom(np.concatenate([_RARE, _RARE | np.uint32(1 << 31)]))
+    pair = memory_desc((codes.size,), "f32", "a"), memory_desc((codes.size,), dst, "a")
+    ours, wanted = (np.zeros(pair[1].nbytes, np.uint8) for _ in range(2))
+    attr = None if scale == 1 else Attr(dst_scale=scale)
+    execute(plan_reorder(*pair, attr), codes, ours)
+    execute_reference(*pair, codes, wanted, attr)
+    wrong = np.flatnonzero((ours != wanted).reshape(codes.size, -1).any(axis=1))
+    assert not wrong.size, [hex(codes[k]) for k in wrong[:5]]
+
+
+_REPEATED_PAIRS = ("f32", "s8"), ("bf16", "f32"), ("f32", "f64"), ("f32", "s4")
+
+
+@pytest.mark.parametrize("place", _PLACES)
+@pytest.mark.parametrize(
+    ("dims", "tag", "mask"),
+    [
+        ((2, 32, 5, 7), "aBcd16b", 2),
+        ((2, 40, 3, 3), "aBcd8b", 2),
+        ((2, 40, 3, 3), "aBcd16b", 2),
+        ((3, 5, 16), "abc", 4),
+        ((3, 5, 24), "abc", 4),
+        ((3, 5, 8), "abc", 5),
+        ((16, 3, 64), "abc", 5),
+        ((32, 48), "AB8b16a", 3),
+        ((256, 9), "Ab128a", 1),
+    ],
+)
+def test_parameters_that_are_the_same_again_and_again_along_a_row_are_those_of_their_elements(
+    dims: tuple[int, ...], tag: str, mask: int, place: str
+) -> None:
+    sizes = [size for dim, size in enumerate(dims) if mask >> dim & 1]
+    values = np.random.default_rng(0).uniform(0.2, 3, sizes)
+    attrs = Attr(src_scale=values, src_scale_mask=mask), Attr(dst_scale=values, dst_scale_mask=mask, beta=0.5)
+    with _PLACES[place]():
+        for attr, types, stag in product(attrs, _REPEATED_PAIRS, (tag, "abcd"[: len(dims)])):
+            check((memory_desc(dims, types[0], stag), memory_desc(dims, types[1], tag), attr), 3, at_end=True)
+
+
+@pytest.mark.campaign
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="names of x86-64 machines")
+@pytest.mark.parametrize("machine", ["x86-64", "nehalem", "haswell", "skylake-avx512"])
+def test_conversions_for_other_machines_are_right_on_this_one(machine: str, tmp_path: Path) -> None:
+    needs = {"haswell": "avx2", "skylake-avx512": "avx512bw"}.get(machine)
+    if needs and not binding.get_host_cpu_features().get(needs):
+        pytest.skip(f"this machine has no {needs}")
+    own = {"NUMBA_CPU_NAME": machine, "NUMBA_CPU_FEATURES": "", "NUMBA_CACHE_DIR": str(tmp_path), "PYTHONPATH": str(_ROOT)}
+    program = str(Path(__file__).with_name("convert_matrix.py"))
+    ran = subprocess.run([sys.executable, program], env=os.environ | own, capture_output=True, text=True, check=False)
+    assert ran.returncode == 0, ran.stderr
+    assert ran.stdout == f"{len(DATA_TYPES) ** 2} pairs\n"

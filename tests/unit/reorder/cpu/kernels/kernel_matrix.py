@@ -1,0 +1,102 @@
+"""Reorders that take one kernel through every remainder of its tiles; run by test_kernels.py.
+
+As a program it runs all of them: with NUMBA_CPU_NAME and NUMBA_CPU_FEATURES set as another
+machine would, one with shorter vectors above all.
+"""
+
+from __future__ import annotations
+
+import sys
+from itertools import product
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from memdesc import memory_desc
+from reorder import plan_reorder
+from reorder.cpu.schedule.select import KERNELS, choose
+from reorder.plan.passes import widen
+from tests.reorders import expect, move_guarded, random_bytes
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from memdesc import MemoryDesc
+
+__all__ = ["DTYPES", "runs", "strided", "transposed"]
+
+DTYPES = {4: "u4", 8: "s8", 16: "bf16", 32: "s32", 64: "f64"}
+_TILE = 16
+_PATTERN = random_bytes(1 << 20, 7)
+
+
+def _check(src: MemoryDesc, dst: MemoryDesc, *, at_end: bool) -> set[str]:
+    """Move random bits beside inaccessible memory; return the kernels that did it."""
+    plan = plan_reorder(src, dst)
+    source, before = _PATTERN[: src.min_nbytes], _PATTERN[-dst.min_nbytes :]
+    moved = move_guarded(plan, source, before, at_end=at_end)
+    assert np.array_equal(moved, expect(src, dst, source, before)), f"{plan}"
+    return {KERNELS[choose(widen(box, src.dtype.bits)[0]).kernel] for box in plan.boxes}
+
+
+def _sizes() -> Iterator[tuple[int, int]]:
+    """Return every pair of remainders of tiles, behind none or one whole tile on either side."""
+    for i, j in product(range(_TILE), range(_TILE)):
+        yield i + _TILE * ((i + j) % 2 or not i), j + _TILE * (i // 2 % 2 or not j)
+    for i, j in product((1, 2, 3, 4), (32, 33, 40)):
+        yield i, j
+        yield j, i
+    # tiles of whole cache lines, and sweeps of more columns than one
+    for i, j in product((5, 16, 70, 130), (63, 64, 66, 72, 129)):
+        yield i, j
+        yield j, i
+
+
+def transposed(bits: int) -> set[str]:
+    """Turn matrices, with columns and rows padded, gaps, and outer loops that end in padding."""
+    kernels = set()
+    for m, n in _sizes():
+        pad_m, pad_n, pad_o, gap = (m + n) % 3 * 2, (m * n) % 2 * 3, m % 2, n % 5 // 4
+        tall, wide = m + pad_m, n + pad_n
+        src = memory_desc((2, m, n), DTYPES[bits], strides=(m * (n + gap), n + gap, 1))
+        dst = memory_desc(
+            (2, m, n), DTYPES[bits], strides=(wide * (tall + gap), 1, tall + gap), padded_dims=(2 + pad_o, tall, wide), offset0=gap
+        )
+        kernels |= _check(src, dst, at_end=(m + n) % 2 == 0)
+        # padding of src instead, on the way back
+        kernels |= _check(dst, src, at_end=(m + n) % 2 == 1)
+    # small nests, with the loop around them: as many as are moved at once, and some more
+    for m, n, pad in product((2, 3, 8, 16, 64), (1, 3, 9, 17), (0, 1)):
+        count = 4096 // (m * n) + 3
+        src = memory_desc((count, m, n), DTYPES[bits], strides=(m * n, n, 1))
+        dst = memory_desc((count, m, n), DTYPES[bits], strides=((m + pad) * n, 1, m + pad), padded_dims=(count, m + pad, n))
+        kernels |= _check(src, dst, at_end=m % 2 == 0)
+        kernels |= _check(dst, src, at_end=m % 2 == 1)
+    return kernels
+
+
+def runs(bits: int) -> set[str]:
+    """Copy rows of all lengths up to beyond the longest vector, and around calls of memmove, some padded."""
+    kernels = set()
+    for n in (*range(1, 70), *range(1024 * 8 // bits - 2, 1024 * 8 // bits + 3)):
+        for wide in sorted({n, n + 1, *(-(-n * bits // (8 * size)) * 8 * size // bits for size in (8, 16, 32, 64, 128, 256))}):
+            src = memory_desc((3, n), DTYPES[bits], strides=(n + n % 2, 1))
+            dst = memory_desc((3, n), DTYPES[bits], strides=(wide + n % 3, 1), padded_dims=(3 + n % 2, wide))
+            kernels |= _check(src, dst, at_end=n % 2 == 0)
+    return kernels
+
+
+def strided(bits: int) -> set[str]:
+    """Move elements that are neighbours on neither side."""
+    kernels = set()
+    for n in range(1, 20):
+        for pad in (0, 3):
+            src = memory_desc((3, n), DTYPES[bits], strides=(2 * n, 2))
+            dst = memory_desc((3, n), DTYPES[bits], strides=(-2, 3 * 3), padded_dims=(3, n + pad), offset0=4)
+            kernels |= _check(src, dst, at_end=n % 2 == 0)
+    return kernels
+
+
+if __name__ == "__main__":
+    for bits in DTYPES:
+        sys.stdout.write(f"{bits} {sorted(transposed(bits) | runs(bits) | strided(bits))}\n")

@@ -1,0 +1,204 @@
+"""Each micro-kernel, at each width of elements, at every remainder of its tiles."""
+
+from __future__ import annotations
+
+import os
+import platform
+import subprocess
+import sys
+from contextlib import nullcontext
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+from llvmlite import binding
+
+from memdesc import MemoryDesc, memory_desc
+from reorder import plan_reorder, prepare
+from reorder.cpu import PreparedReorder, compiled_kernels
+from reorder.cpu.schedule.select import KERNELS
+from reorder.memory.buffers import address_of
+from tests.reorders import beyond_caches, expect, forced_parts, move_guarded, random_bytes
+from tests.unit.reorder.cpu.kernels.kernel_matrix import DTYPES, runs, strided, transposed
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from contextlib import AbstractContextManager
+
+_ROOT = Path(__file__).parents[5]
+
+
+_PLACES: dict[str, Callable[[], AbstractContextManager[None]]] = {"in the caches": nullcontext, "beyond them": beyond_caches}
+
+
+@pytest.mark.parametrize("place", _PLACES)
+@pytest.mark.parametrize("bits", DTYPES)
+def test_matrices_of_every_size_are_turned(bits: int, place: str) -> None:
+    with _PLACES[place]():
+        assert "transposed" in transposed(bits)
+
+
+@pytest.mark.parametrize("place", _PLACES)
+@pytest.mark.parametrize("bits", DTYPES)
+def test_runs_of_every_length_are_copied(bits: int, place: str) -> None:
+    with _PLACES[place]():
+        assert "run" in runs(bits)
+
+
+@pytest.mark.parametrize("bits", DTYPES)
+def test_elements_that_are_no_neighbours_are_moved_one_by_one(bits: int) -> None:
+    assert "strided" in strided(bits)
+
+
+@pytest.mark.campaign
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="names of x86-64 machines")
+@pytest.mark.parametrize("machine", ["x86-64", "nehalem", "haswell", "skylake-avx512", "icelake-server"])
+def test_kernels_for_other_machines_are_right_on_this_one(machine: str, tmp_path: Path) -> None:
+    host = binding.get_host_cpu_features()
+    needs = {"haswell": "avx2", "skylake-avx512": "avx512bw", "icelake-server": "avx512vbmi2"}.get(machine)
+    if needs and not host.get(needs):
+        pytest.skip(f"this machine has no {needs}")
+    environment = {
+        **os.environ,
+        "NUMBA_CPU_NAME": machine,
+        "NUMBA_CPU_FEATURES": "",
+        "NUMBA_CACHE_DIR": str(tmp_path),
+        "PYTHONPATH": str(_ROOT),
+    }
+    program = str(Path(__file__).with_name("kernel_matrix.py"))
+    ran = subprocess.run([sys.executable, program], env=environment, capture_output=True, text=True, check=False)
+    assert ran.returncode == 0, ran.stderr
+    assert ran.stdout.count("transposed") == len(DTYPES)
+
+
+_LARGE = {
+    "a long run": ((70_001,), "a", "a"),
+    "a wide matrix": ((3, 40_001), "ab", "ba"),
+    "a tall matrix": ((40_001, 3), "ab", "ba"),
+    "a square": ((300, 701), "ab", "ba"),
+    "blocks both ways": ((530, 277), "AB16a16b", "BA8b32a"),
+    "images": ((2, 67, 37, 41), "abcd", "aBcd16b"),
+    "channels last": ((2, 3, 170, 171), "abcd", "acdb"),
+    "pairs of other dims": ((70, 130, 3), "ABc8b16a2b", "ABc8a16b2a"),
+    "quads of other dims": ((33, 20, 2), "ABc4b16a4b", "ABc4a16b4a"),
+    "weights": ((70, 130, 3, 3), "abcd", "ABcd4b16a4b"),
+    "whole cache lines": ((2, 128, 32, 64), "abcd", "acdb"),
+    "whole cache lines both ways": ((128, 4, 192), "abc", "bca"),
+    "rows of whole cache lines": ((5, 64, 3, 128), "abcd", "acbd"),
+    "runs of one cache line": ((3, 128, 40), "acb", "aBc64b"),
+    "blocks that do not divide each other": ((3, 1000, 17), "aBc48b", "aBc32b"),
+    "blocks of two dims as one": ((5, 6, 31, 33), "abdc", "ab(CD)4(cd)"),
+}
+
+
+@pytest.mark.parametrize("place", _PLACES)
+@pytest.mark.parametrize("threads", [1, 2, 7])
+@pytest.mark.parametrize("bits", DTYPES)
+@pytest.mark.parametrize("case", _LARGE)
+def test_what_is_larger_than_a_tile_is_cut_and_shared_without_a_seam(case: str, bits: int, threads: int, place: str) -> None:
+    dims, a, b = _LARGE[case]
+    with _PLACES[place]():
+        _check_shared(memory_desc(dims, DTYPES[bits], a), memory_desc(dims, DTYPES[bits], b), threads)
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+def test_padding_that_is_larger_than_a_tile_is_cleared(threads: int) -> None:
+    src = memory_desc((3, 5), "bf16", strides=(5, 1))
+    _check_shared(src, memory_desc((3, 5), "bf16", strides=(1, 3000), padded_dims=(3000, 9)), threads)
+    _check_shared(src, memory_desc((3, 5), "bf16", strides=(1, 5), padded_dims=(5, 30_000)), threads)
+    _check_shared(src, memory_desc((3, 5), "bf16", strides=(70_000, 1), padded_dims=(3, 70_000)), threads)
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+def test_a_unit_dim_may_have_a_stride_that_no_memory_has(threads: int) -> None:
+    for stride in (2**62, -(2**62), 2**63 - 1):
+        src = memory_desc((1, 3), "u8", strides=(stride, 1))
+        for dst in (
+            memory_desc((1, 3), "u8", strides=(1, 100_000), padded_dims=(100_000, 3)),
+            memory_desc((1, 3), "u8", strides=(4, 1), padded_dims=(100_000, 3)),
+            memory_desc((1, 3), "u8", "AB4a16b4a2b"),
+        ):
+            _check_shared(src, dst, threads)
+
+
+def _check_shared(src: MemoryDesc, dst: MemoryDesc, threads: int) -> None:
+    source, before = random_bytes(src.min_nbytes, 1), random_bytes(dst.min_nbytes, 2)
+    with forced_parts(threads):
+        moved = move_guarded(plan_reorder(src, dst), source, before, at_end=True, threads=threads)
+    assert np.array_equal(moved, expect(src, dst, source, before))
+
+
+_REACHED = {
+    "run": ((4, 64, 8, 8), "f32", "acdb", "aBcd16b"),
+    "transposed": ((4, 64, 8, 8), "f32", "abcd", "aBcd16b"),
+    "strided": ((6, 4, 3), "f64", "abc", "bca"),
+}
+
+
+@pytest.mark.parametrize("kernel", KERNELS.values())
+def test_every_kernel_is_reached(kernel: str) -> None:
+    dims, dtype, a, b = _REACHED[kernel]
+    src = memory_desc(dims, dtype, a)
+    if kernel == "strided":
+        src = memory_desc(dims, dtype, strides=(48, 6, 2))
+    run = PreparedReorder(plan_reorder(src, memory_desc(dims, dtype, b)), 1)
+    assert [name.split()[0] for name in run.kernels] == [kernel]
+
+
+def test_elements_scattered_on_both_sides_are_moved_twice() -> None:
+    src = memory_desc((64, 64), "bf16", "AB8b16a2b")
+    run = prepare(plan_reorder(src, memory_desc((64, 64), "bf16", "AB8a16b2a")))
+    assert run.kernels == ("tiles",)  # type: ignore[attr-defined] # of the callable that it returns
+    run = prepare(plan_reorder(src, memory_desc((64, 64), "bf16", "ab")))
+    assert run.kernels != ("tiles",)  # type: ignore[attr-defined] # likewise
+
+
+@pytest.mark.parametrize("dtype", ["s4", "u4", "f4_e2m1"])
+@pytest.mark.parametrize("tags", [("abc", "acb"), ("abc", "aBc16b"), ("aBc8b", "bca"), ("bca", "ABc4b16a4b")])
+def test_4_bit_elements_change_places_as_bytes(dtype: str, tags: tuple[str, str]) -> None:
+    for dims in ((2, 40, 66), (3, 35, 33), (5, 7, 301)):
+        src, dst = (memory_desc(dims, dtype, tag) for tag in tags)
+        plan = plan_reorder(src, dst)
+        assert "tiles" in prepare(plan).kernels  # type: ignore[attr-defined] # of the callable that it returns
+        source, before = random_bytes(src.min_nbytes, 1), random_bytes(dst.min_nbytes, 2)
+        for threads in (1, 3):
+            with forced_parts(threads):
+                assert np.array_equal(move_guarded(plan, source, before, at_end=True, threads=threads), expect(src, dst, source, before))
+
+
+def test_whole_cache_lines_are_written_past_the_caches_where_they_are_aligned() -> None:
+    dims = (2, 128, 32, 64)
+    plan = plan_reorder(memory_desc(dims, "f32", "abcd"), memory_desc(dims, "f32", "acdb"))
+    with beyond_caches():
+        run = PreparedReorder(plan, 1)
+    x = np.random.default_rng(0).random(dims, np.float32)
+    for start in (0, 4):
+        buffer = np.zeros(x.nbytes + 128, np.uint8)
+        skipped = -address_of(buffer) % 64 + start
+        dst = buffer[skipped : skipped + x.nbytes]
+        run(x, dst)
+        assert np.array_equal(dst.view(np.float32).reshape(2, 32, 64, 128), x.transpose(0, 2, 3, 1))
+        assert not buffer[:skipped].any()
+        assert not buffer[skipped + x.nbytes :].any()
+    assert any("past the caches" in kernel["kernel"] for kernel in compiled_kernels())
+
+
+@pytest.mark.parametrize("parts", [2, 16, 32])
+def test_rows_that_are_zipped_are_right_where_threads_cut_them_inside_of_a_run(parts: int) -> None:
+    plain = memory_desc((3, 4, 47, 127), "f32", "abcd")
+    _check_shared(plain, memory_desc((3, 4, 47, 127), "f32", "cadb"), parts)
+    for dtype in ("s8", "bf16", "f32"):
+        src = memory_desc((2, 2, 70), dtype, "abc")
+        _check_shared(src, memory_desc((2, 2, 70), dtype, strides=(1, 1140, 2)), parts)
+        src = memory_desc((3, 2, 100), dtype, "abc")
+        _check_shared(src, memory_desc((3, 2, 100), dtype, strides=(240, 1, 2)), parts)
+
+
+def test_zeros_beside_lookups_look_at_no_element() -> None:
+    src = memory_desc((33, 64), "u8", strides=(48, -144), inner_blks=(16, 3), inner_idxs=(0, 1), padded_dims=(48, 69), offset0=3184)
+    dst = memory_desc((33, 64), "u8", "BA16b8a__a48")
+    for at_end in (False, True):
+        source, before = random_bytes(src.min_nbytes, 1), random_bytes(dst.min_nbytes, 2)
+        moved = move_guarded(plan_reorder(src, dst), source, before, at_end=at_end)
+        assert np.array_equal(moved, expect(src, dst, source, before))

@@ -1,0 +1,71 @@
+"""What the compiled way in takes, and what it leaves to the long way."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import reorder
+from memdesc import MemdescError, memory_desc
+from reorder.cpu.runtime.fast_call import enter
+from reorder.memory.buffers import address_of
+
+_PLAN = reorder.plan_reorder(memory_desc((2, 3), "f32", "ab"), memory_desc((2, 3), "f32", "ba"))
+
+
+def enters(src: Any, dst: Any) -> bool:
+    run: Any = reorder.prepare(_PLAN, 1)
+    entry = enter()
+    assert entry is not None
+    return not entry(id(src), id(dst), address_of(run._job))  # noqa: SLF001 - the table that it reads
+
+
+@pytest.mark.parametrize("src", [np.ones((2, 3), np.float32), np.ones(6, np.uint32), np.ones(24, np.uint8), np.ones((7, 1, 1), np.float32)])
+def test_arrays_that_fit_are_moved(src: Any) -> None:
+    dst = np.zeros(6, np.float32)
+    assert enters(src, dst)
+    assert np.array_equal(dst.view(src.dtype), src.reshape(-1)[: 6 if src.itemsize == 4 else 24])
+
+
+class Array(np.ndarray[Any, Any]):
+    """An array of another class, which may have its own ideas."""
+
+
+@pytest.mark.parametrize(
+    "src",
+    [
+        None,
+        7,
+        b"x" * 24,
+        memoryview(b"x" * 24),
+        np.float32(1),
+        np.dtype("f4"),
+        np.ones(5, np.float32),
+        np.ones(23, np.uint8),
+        np.ones(6, np.int32),
+        np.ones(3, np.float64),
+        np.ones(6, ">f4"),
+        np.ones((3, 2), np.float32).T,
+        np.ones(12, np.float32)[::2],
+        np.ones(6, np.float32).view(Array),
+        np.ones(25, np.uint8)[1:],
+        np.ones((0, 6), np.float32),
+    ],
+)
+def test_anything_else_is_left_alone(src: Any) -> None:
+    dst = np.full(6, 5, np.float32)
+    assert not enters(src, dst)
+    assert (dst == 5).all()
+
+
+def test_a_dst_that_is_read_only_or_shares_memory_with_src_is_left_alone() -> None:
+    locked = np.zeros(6, np.float32)
+    locked.flags.writeable = False
+    assert not enters(np.ones(6, np.float32), locked)
+    both = np.arange(11, dtype=np.float32)
+    assert not enters(both[:6], both[5:])
+    assert enters(both[5:], np.zeros(6, np.float32))
+    with pytest.raises(MemdescError, match="read-only"):
+        reorder.execute(_PLAN, np.ones(6, np.float32), locked)

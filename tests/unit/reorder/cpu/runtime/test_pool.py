@@ -1,0 +1,152 @@
+"""Every part of a job runs once, whoever is awake, and whoever calls."""
+
+from __future__ import annotations
+
+import ctypes
+import subprocess
+import sys
+import threading
+import time
+from typing import Any
+
+import numba
+import numpy as np
+import pytest
+
+from reorder.cpu.runtime import pool
+from reorder.cpu.runtime.intrinsics import ARGUMENTS, add_shared
+from reorder.cpu.runtime.jit import compile_callback
+from reorder.memory.buffers import address_of
+
+
+def count_tasks(_src_at: int, dst_at: int, _program: int, _tasks: int, begin: int, end: int, _places: int, points: int) -> None:
+    """Add one to the counter of each task, as a walker that does nothing else."""
+    for task in range(begin, end):
+        for _ in range(points):
+            add_shared(dst_at, task, 1)
+
+
+@pytest.fixture(scope="module")
+def walker() -> Any:
+    """Return the compiled counter."""
+    return compile_callback(count_tasks, numba.void(*[numba.int64] * ARGUMENTS), "counter")
+
+
+class Counted:
+    """A job of so many tasks in so many parts, and what became of it."""
+
+    def __init__(self, walker: Any, tasks: int, parts: int, workers: int, points: int = 1) -> None:
+        self.counts = np.zeros(tasks, np.int64)
+        self._bounds = np.linspace(0, tasks, parts + 1).astype(np.int64)
+        self._job = pool.Job(walker.address, 0, 0, tasks, 0, points, address_of(self._bounds), parts, workers, pool.ADDRESS)
+
+    def run(self) -> None:
+        """Run it once."""
+        pool.run(0, address_of(self.counts), self._job)
+
+
+@pytest.mark.parametrize("workers", [0, 1, 2, 7, 40])
+@pytest.mark.parametrize("parts", [1, 2, 3, 8, 100])
+def test_every_part_runs_once(walker: Any, parts: int, workers: int) -> None:
+    job = Counted(walker, 200, parts, workers)
+    for number in range(1, 30):
+        job.run()
+        assert (job.counts == number).all()
+
+
+def test_workers_that_slept_help_again(walker: Any) -> None:
+    job = Counted(walker, 100, 10, 3)
+    for number in range(1, 6):
+        job.run()
+        time.sleep(0.01)
+        assert (job.counts == number).all()
+
+
+def test_callers_at_once_get_what_they_asked_for(walker: Any) -> None:
+    jobs = [Counted(walker, 64, 16, 1 + k, points=20) for k in range(6)]
+
+    def work(job: Counted) -> None:
+        for _ in range(300):
+            job.run()
+
+    threads = [threading.Thread(target=work, args=(job,)) for job in jobs]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert all((job.counts == 300 * 20).all() for job in jobs)
+
+
+def test_more_workers_than_a_system_has_cores_do_no_harm(walker: Any) -> None:
+    job = Counted(walker, 1000, 300, pool.MAX_WORKERS)
+    for number in range(1, 4):
+        job.run()
+        assert (job.counts == number).all()
+
+
+def test_parts_run_on_the_caller_and_on_a_worker() -> None:
+    seen = []
+
+    def walk(*numbers: int) -> None:
+        seen.append((threading.get_ident(), numbers[4]))
+        time.sleep(1e-3)
+
+    callback = ctypes.CFUNCTYPE(None, *[ctypes.c_int64] * ARGUMENTS)(walk)
+    bounds = np.arange(21, dtype=np.int64)
+    address = ctypes.cast(callback, ctypes.c_void_p).value or 0
+    pool.run(0, 0, pool.Job(address, 0, 0, 20, 0, 1, address_of(bounds), 20, 1, pool.ADDRESS))
+    assert sorted(begin for _, begin in seen) == list(range(20))
+    assert len({who for who, _ in seen}) == 2
+
+
+_PROGRAMS = {
+    "threads of a small stack": """
+import threading; threading.stack_size(32768)
+import numpy as np, reorder
+from unittest import mock
+from memdesc import memory_desc
+src, dst = memory_desc((64, 64, 56), "f32", "abc"), memory_desc((64, 64, 56), "s8", "aBc16b")
+with mock.patch("reorder.cpu.runtime.execute.count_threads", return_value=2):
+    run = reorder.prepare(reorder.plan_reorder(src, dst))
+x, y = np.ones((64, 64, 56), np.float32), np.zeros(dst.nbytes, np.uint8)
+for _ in range(300):
+    run(x, y)
+assert (y == 1).all() and threading.stack_size() == 32768
+""",
+    "a fork while workers start": """
+import os, signal, threading, numpy as np, reorder
+from unittest import mock
+from memdesc import memory_desc
+src, dst = memory_desc((64, 64, 56), "f32", "abc"), memory_desc((64, 64, 56), "f32", "aBc16b")
+with mock.patch("reorder.cpu.runtime.execute.count_threads", return_value=4):
+    run = reorder.prepare(reorder.plan_reorder(src, dst))
+x, y = np.ones(64 * 64 * 56, np.float32), np.zeros(64 * 64 * 56, np.float32)
+children = []
+def fork(*_):
+    if not children:
+        children.append(os.fork())
+signal.signal(signal.SIGUSR1, fork)
+start = threading.Thread.start
+def start_and_fork(self):
+    start(self)
+    signal.raise_signal(signal.SIGUSR1)
+code = 1
+try:
+    with mock.patch.object(threading.Thread, "start", start_and_fork):
+        for _ in range(3):
+            y[:] = 0
+            run(x, y)
+            assert (y == 1).all()
+    code = 0
+finally:
+    if children[0] == 0:
+        os._exit(code)
+assert os.waitpid(children[0], 0)[1] == 0
+""",
+}
+
+
+@pytest.mark.parametrize("name", _PROGRAMS)
+def test_processes_with_habits_of_their_own(name: str) -> None:
+    ran = subprocess.run([sys.executable, "-c", _PROGRAMS[name]], capture_output=True, text=True, check=False, timeout=120)
+    assert ran.returncode == 0, ran.stderr

@@ -1,0 +1,90 @@
+"""Signals that arrive inside of a reorder: handlers that raise, reorder or fork."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+_ROOT = Path(__file__).parents[5]
+
+_HEAD = """
+import faulthandler, os, random, signal, time
+from tests.unit.reorder.cpu.runtime.thread_program import Crowd, fork, move, reap
+from reorder.cpu.runtime import layers
+
+faulthandler.dump_traceback_later(60, exit=True)
+rng = random.Random(0)
+for _ in range(2):
+    move()  # on several threads
+Crowd(2, move).join()  # on one
+children = []
+
+def during(handler, seconds, most):
+    signal.signal(signal.SIGALRM, handler)
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        try:
+            signal.setitimer(signal.ITIMER_REAL, rng.random() * most)
+            move()
+            signal.setitimer(signal.ITIMER_REAL, 0)
+        except Hit:
+            pass
+        while children:
+            reap(children.pop())
+    signal.setitimer(signal.ITIMER_REAL, 0)
+
+class Hit(BaseException):  # as KeyboardInterrupt: numpy swallows others
+    pass
+"""
+
+_PROGRAM = (
+    _HEAD
+    + """
+hits = 0
+def handler(*_):
+    global hits
+    hits += 1
+    raise Hit
+during(handler, 0.6, 0.002)
+assert hits > 10
+# nothing is left locked: reorders still run on several threads, and children are forked
+assert not layers._busy.locked()
+move()
+reap(fork())
+during(lambda *_: move(), 0.4, 0.004)
+during(lambda *_: children.append(fork()), 0.4, 0.004)
+"""
+)
+
+
+@pytest.mark.parametrize("layer", ["tbb", "omp", "workqueue"])
+def test_a_signal_handler_may_raise_reorder_or_fork_inside_of_a_reorder(layer: str) -> None:
+    environment = {**os.environ, "NUMBA_THREADING_LAYER": layer, "NUMBA_NUM_THREADS": "2", "PYTHONPATH": str(_ROOT)}
+    ran = subprocess.run([sys.executable, "-c", _PROGRAM], env=environment, capture_output=True, text=True, check=False, timeout=90)
+    assert ran.returncode == 0, ran.stderr
+
+
+_COLD = """
+import time
+from tests.unit.reorder.cpu.runtime.thread_program import Crowd, fork, move, reap
+crowd = Crowd(3, move)
+time.sleep({pause})
+children = [fork(), fork()]
+for child in children:
+    reap(child)
+crowd.join()
+move()
+"""
+
+
+@pytest.mark.parametrize("pause", [0, 0.2])
+def test_a_child_forked_while_another_thread_loads_numba_can_reorder(pause: float) -> None:
+    environment = {**os.environ, "NUMBA_NUM_THREADS": "2", "PYTHONPATH": str(_ROOT)}
+    ran = subprocess.run(
+        [sys.executable, "-c", _COLD.format(pause=pause)], env=environment, capture_output=True, text=True, check=False, timeout=90
+    )
+    assert ran.returncode == 0, ran.stderr

@@ -1,0 +1,120 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+
+import memdesc
+from memdesc import MemdescError, MemoryDesc, memory_desc
+from reorder import Memory, execute_reference
+from reorder.memory.elements import offsets
+from reorder.plan.compare import COPY, NO_OP, VIEW, compare
+from tests.strategies import desc_pairs
+
+
+def named(dims: tuple[int, ...], a: str, b: str) -> str:
+    return compare(memory_desc(dims, "f32", a), memory_desc(dims, "f32", b)).kind
+
+
+@given(pair=desc_pairs(max_nelems=512))
+def test_what_is_no_copy_lies_in_src_already_and_what_is_one_does_not(pair: tuple[MemoryDesc, MemoryDesc]) -> None:
+    src, dst = pair
+    relation = compare(src, dst)
+    if not dst.nelems:
+        assert relation.kind == NO_OP
+        return
+    moved = offsets(src.layout) - offsets(dst.layout)
+    if relation.kind == COPY:
+        if [axis.dims for axis in src.axes] == [axis.dims for axis in dst.axes]:
+            asked = offsets(dst.layout, padded=True)
+            held = offsets(src.layout, padded=True)[tuple(map(slice, asked.shape))]
+            assert held.shape != asked.shape or len(np.unique(held - asked)) > 1
+        return
+    assert (moved == relation.shift).all()
+    assert (relation.shift == 0) == (relation.kind == NO_OP)
+    # the padding of dst is padding of src, so zeros are there
+    beyond = set((offsets(dst.layout, padded=True) + relation.shift).ravel().tolist()) - set(offsets(src.layout).ravel().tolist())
+    assert beyond <= set(offsets(src.layout, padded=True).ravel().tolist())
+
+
+@given(pair=desc_pairs(max_nelems=512))
+def test_equal_layouts_are_no_copy(pair: tuple[MemoryDesc, MemoryDesc]) -> None:
+    _, dst = pair
+    assert compare(dst, dst).kind == NO_OP
+
+
+def test_offsets_decide_and_not_names() -> None:
+    assert named((8, 1, 5, 4), "nchw", "nhwc") == NO_OP
+    assert named((8, 16, 1, 1), "nchw", "nChw16c") == NO_OP
+    assert named((1, 18, 1, 1), "bfyx", "bs_fs_yx_bsv16_fsv16") == COPY
+    assert named((2, 3, 4, 5), "nchw", "nhwc") == COPY
+    assert named((2, 17, 1, 1), "nchw", "nChw16c") == COPY
+    assert named((4, 6), "Ab4a", "Ab4a") == NO_OP
+
+
+def test_padding_makes_a_copy_in_one_direction_only() -> None:
+    plain, aligned = memory_desc((1, 5), "f32", "ab"), memory_desc((1, 5), "f32", "ab__b8")
+    assert compare(plain, aligned).why == "dst has padding in b (dim 1) where src has none: zeros must be written"
+    assert compare(aligned, plain).kind == NO_OP
+
+
+def test_a_window_is_a_view_and_says_how_far() -> None:
+    parent = memory_desc((4, 20), "f32", "ab")
+    src, dst = parent.submemory((2, 5), (1, 10)), memory_desc((2, 5), "f32", strides=(20, 1))
+    assert compare(src, dst)[:2] == (VIEW, 30)
+    assert "30 elements later in src" in compare(src, dst).why
+    assert "30 elements earlier in src" in compare(dst, src).why
+
+
+def test_parts_that_lie_further_apart_are_a_copy() -> None:
+    # 3 channels in blocks of 2, which lie 8 apart in one and 16 in the other: only the boxes' starts tell
+    src = memory_desc((3, 1), "f32", strides=(8, 1), inner_blks=(2,), inner_idxs=(0,))
+    dst = memory_desc((3, 1), "f32", strides=(16, 1), inner_blks=(2,), inner_idxs=(0,))
+    assert compare(src, dst).kind == COPY
+
+
+def test_blocks_that_do_not_divide_each_other_are_compared_too() -> None:
+    assert named((7, 2), "Ab3a", "Ab4a") == COPY
+    assert named((2, 2), "Ab3a", "Ab4a") == COPY
+    assert named((7, 1), "Ab3a", "Ab4a") == NO_OP
+
+
+def test_huge_tensors_are_compared_by_their_steps() -> None:
+    assert named((1 << 40,), "a", "A48a") == COPY  # for the padding alone
+    assert named((3 << 40,), "a", "A48a") == NO_OP
+    src, dst = (memory_desc((1 << 40, 2), "u8", tag) for tag in ("Ab16a", "Ab64a16a"))
+    assert "index 16 of a (dim 0) lies 32 elements behind index 0 in src, 16 in dst" in compare(src, dst).why
+    assert "not compared one by one" in compare(*(memory_desc((1 << 40, 2), "u8", tag) for tag in ("Ab48a", "Ab32a"))).why
+
+
+def test_dims_that_are_cut_as_one_index_on_one_side_are_compared_one_by_one() -> None:
+    assert named((1, 8, 4, 4), "aBcd8b", "aB(CD)8b16(cd)") == COPY
+    assert named((1, 1, 4, 4), "abcd", "ab(CD)16(cd)") == NO_OP
+    assert named((1, 1, 3, 4), "abcd", "ab(CD)16(cd)") == COPY
+    assert named((1, 1, 3, 4), "ab(CD)16(cd)", "abcd") == NO_OP
+    assert named((1, 2, 4, 4), "abdc", "ab(CD)16(cd)") == COPY
+    assert (
+        "not compared one by one" in compare(*(memdesc.memory_desc((1, 1, 4096, 4096), "f32", tag) for tag in ("abcd", "ab(CD)16(cd)"))).why
+    )
+
+
+def test_a_conversion_and_compensation_are_a_copy() -> None:
+    assert compare(memory_desc((2, 3), "f32", "ab"), memory_desc((2, 3), "s8", "ab")).why == "elements are converted from f32 to s8"
+    weights = memory_desc((3, 5, 1), "s8", "cba")
+    compensated = weights.with_extra(memdesc.Extra(s8s8_mask=1))
+    assert compare(compensated, compensated).kind == NO_OP
+    assert "compensation" in compare(weights, compensated).why
+    assert compare(compensated, weights).kind == NO_OP
+
+
+def test_layouts_of_other_dims_have_no_relation() -> None:
+    with pytest.raises(MemdescError, match="a reorder keeps the dims"):
+        compare(memory_desc((2, 3), "f32", "ab"), memory_desc((3, 2), "f32", "ab"))
+
+
+def test_a_no_op_leaves_the_same_bytes() -> None:
+    src, dst = memory_desc((8, 16, 1, 1), "f32", "nchw"), memory_desc((8, 16, 1, 1), "f32", "nChw16c")
+    x = np.arange(128, dtype=np.float32)
+    out = Memory(dst)
+    execute_reference(src, dst, x, out.data)
+    assert np.array_equal(out.data.view(np.float32), x)
