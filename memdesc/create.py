@@ -81,12 +81,25 @@ def memory_desc(  # noqa: PLR0913 - the fields of a descriptor, named by keyword
     sizes = checked_ints("dims", dims)
     dtype = data_type(dtype)
     if strides is None:
-        if inner_blks is not _NONE or inner_idxs is not _NONE or padded_dims is not None or type(offset0) is not int or offset0:
-            blks, idxs = checked_ints("inner_blks", inner_blks), checked_ints("inner_idxs", inner_idxs)
+        if (
+            inner_blks is not _NONE
+            or inner_idxs is not _NONE
+            or padded_dims is not None
+            or type(offset0) is not int
+            or offset0
+        ):
+            blks, idxs = (
+                checked_ints("inner_blks", inner_blks),
+                checked_ints("inner_idxs", inner_idxs),
+            )
             if blks or idxs or padded_dims is not None or checked_int("offset0", offset0):
                 msg = "inner_blks, inner_idxs, padded_dims and offset0 go with strides=, not with a tag"
                 raise MemdescError(msg)
-        desc = _desc_by_name(sizes, dtype, tag) if type(tag) is str else MemoryDesc(dtype, _layout_by_name(sizes, tag, dtype.bits))
+        desc = (
+            _desc_by_name(sizes, dtype, tag)
+            if type(tag) is str
+            else MemoryDesc(dtype, _layout_by_name(sizes, tag, dtype.bits))
+        )
         if strict:
             check_nesting(desc.layout, dtype.bits)
         return desc
@@ -100,11 +113,17 @@ def memory_desc(  # noqa: PLR0913 - the fields of a descriptor, named by keyword
         if len(values) != len(sizes):
             msg = f"{name} {shown(values)} must be {len(sizes)} numbers, one for each dim"
             raise MemdescError(msg)
-    if len(blks) != len(idxs) or any(blk < 1 for blk in blks) or any(not 0 <= dim < len(sizes) for dim in idxs):
+    if (
+        len(blks) != len(idxs)
+        or any(blk < 1 for blk in blks)
+        or any(not 0 <= dim < len(sizes) for dim in idxs)
+    ):
         msg = f"inner_blks {shown(blks)} and inner_idxs {shown(idxs)} must be sizes of 1 or more, each with a dim of 0 to {len(sizes) - 1}"
         raise MemdescError(msg)
     if prod(blks) > INT64_MAX:
-        msg = f"inner_blks {shown(blks)} make a tile of more elements than int64 holds ({INT64_MAX})"
+        msg = (
+            f"inner_blks {shown(blks)} make a tile of more elements than int64 holds ({INT64_MAX})"
+        )
         raise MemdescError(msg)
     inner = tuple((blk, dim) for blk, dim in zip(blks, idxs, strict=True) if blk > 1)
     layout = layout_by_strides(sizes, steps, inner, padded, checked_int("offset0", offset0))
@@ -153,7 +172,9 @@ def array_desc(array: NDArray[Any]) -> MemoryDesc:
 
 
 @lru_cache(maxsize=4096)
-def _array_desc(shape: tuple[int, ...], strides: tuple[int, ...], kind: np.dtype[Any]) -> MemoryDesc:
+def _array_desc(
+    shape: tuple[int, ...], strides: tuple[int, ...], kind: np.dtype[Any]
+) -> MemoryDesc:
     dtype = data_type(kind)
     if dtype.is_packed:
         msg = f"a numpy array of {kind.name} holds one element a byte, {dtype} memory two; reorder() packs it"

@@ -84,7 +84,9 @@ class MemoryDesc:
         if self.nbytes > INT64_MAX:
             msg = f"dims {self.dims} of {self.dtype} take {self.nbytes} bytes, more than int64 holds ({INT64_MAX})"
             raise MemdescError(msg)
-        object.__setattr__(self, "_key", (self.dtype.name, self.layout.key(), self.padded_offsets, self.extra))
+        object.__setattr__(
+            self, "_key", (self.dtype.name, self.layout.key(), self.padded_offsets, self.extra)
+        )
         object.__setattr__(self, "_hash", hash(self._key))
 
     def __eq__(self, other: object) -> bool:
@@ -114,7 +116,10 @@ class MemoryDesc:
         outers = [(axis, self.layout.outer(k), self.dims[k]) for k, axis in enumerate(self.axes)]
         if tile:
             head += f", inner_blks={self.inner_blks}, inner_idxs={self.inner_idxs}"
-        if any(axis.padded % outer.step or axis.padded - size >= outer.step for axis, outer, size in outers):
+        if any(
+            axis.padded % outer.step or axis.padded - size >= outer.step
+            for axis, outer, size in outers
+        ):
             head += f", padded_dims={self.padded_dims}"
         return head + (f", offset0={self.offset0})" if self.offset0 else ")")
 
@@ -128,7 +133,9 @@ class MemoryDesc:
         self.layout.strides()  # of layouts with dims cut as one index oneDNN has no padded dims
         for mask in (extra.s8s8_mask, extra.asymmetric_mask):
             if mask is not None and mask >> self.ndims:
-                msg = f"{extra} names {dim_name(mask.bit_length() - 1)}, but the dims are {self.dims}"
+                msg = (
+                    f"{extra} names {dim_name(mask.bit_length() - 1)}, but the dims are {self.dims}"
+                )
                 raise MemdescError(msg)
 
     @property
@@ -223,7 +230,9 @@ class MemoryDesc:
         """Where compensation lies: of ``s8s8`` and ``asymmetric`` the first byte and the shape, in int32."""
         if self.extra is None or not self.nelems:
             return {}
-        return self.extra.spans(self.dtype.nbytes(self.offset0 + self.layout.span), self.padded_dims)
+        return self.extra.spans(
+            self.dtype.nbytes(self.offset0 + self.layout.span), self.padded_dims
+        )
 
     @property
     def has_padding(self) -> bool:
@@ -240,7 +249,9 @@ class MemoryDesc:
         """Whether elements and padding fill the bytes from `offset0` on without a gap."""
         if not self.nelems:
             return True
-        return self.padded_nelems == self.layout.span and all(block.stride > 0 for block in self.blocks if block.extent > 1)
+        return self.padded_nelems == self.layout.span and all(
+            block.stride > 0 for block in self.blocks if block.extent > 1
+        )
 
     def offset(self, index: Iterable[int]) -> int:
         """Return the offset of a logical index, in elements.
@@ -262,7 +273,11 @@ class MemoryDesc:
             raise MemdescError(msg)
         for dim, (i, size) in enumerate(zip(at, self.dims, strict=True)):
             if not 0 <= i < size:
-                msg = f"index {i} of {dim_name(dim)} is not in 0 to {size - 1}" if size else f"{dim_name(dim)} has no index: its size is 0"
+                msg = (
+                    f"index {i} of {dim_name(dim)} is not in 0 to {size - 1}"
+                    if size
+                    else f"{dim_name(dim)} has no index: its size is 0"
+                )
                 raise MemdescError(msg)
         return self.layout.offset(at)
 
@@ -281,7 +296,11 @@ class MemoryDesc:
         >>> d.submemory((2, 4), (0, 16)).padded_dims, d.submemory((2, 4), (0, 16)).offset0
         ((2, 8), 16)
         """
-        return self._with(views.submemory(self.layout, checked_ints("dims", dims), checked_ints("offsets", offsets)))
+        return self._with(
+            views.submemory(
+                self.layout, checked_ints("dims", dims), checked_ints("offsets", offsets)
+            )
+        )
 
     def reshape(self, dims: Iterable[int]) -> MemoryDesc:
         """Describe the same bytes with regrouped dims; nothing moves.
@@ -393,11 +412,19 @@ class MemoryDesc:
         from memdesc.picture import draw_layout  # noqa: PLC0415 - describing needs no pictures
 
         behind = self.nbytes - self.with_extra(None).nbytes
-        return draw_layout(self.layout, self.dtype, repr(self), (self.nbytes, behind), LETTERS if letters is None else letters)
+        return draw_layout(
+            self.layout,
+            self.dtype,
+            repr(self),
+            (self.nbytes, behind),
+            LETTERS if letters is None else letters,
+        )
 
     def _with(self, layout: Layout) -> MemoryDesc:
         if self.extra is not None:
-            msg = f"{self!r} has compensation, which belongs to the whole of it; see with_extra(None)"
+            msg = (
+                f"{self!r} has compensation, which belongs to the whole of it; see with_extra(None)"
+            )
             raise MemdescError(msg)
         return MemoryDesc(self.dtype, layout)
 

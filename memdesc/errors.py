@@ -52,4 +52,8 @@ def shown(value: object) -> str:
         text = repr(value)
     except ValueError:  # Python does not print integers of more than 4300 digits
         return f"a {type(value).__name__} with a number too long to print"
-    return text if len(text) <= _MAX_SHOWN else f"{text[: _MAX_SHOWN // 2]}... ({len(text)} characters)"
+    return (
+        text
+        if len(text) <= _MAX_SHOWN
+        else f"{text[: _MAX_SHOWN // 2]}... ({len(text)} characters)"
+    )

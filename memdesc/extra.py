@@ -53,11 +53,22 @@ class Extra:
     scale_adjust: float = 1.0
 
     def __post_init__(self) -> None:
-        for name, mask in (("s8s8_mask", self.s8s8_mask), ("asymmetric_mask", self.asymmetric_mask)):
-            if mask is not None and (not isinstance(mask, int) or isinstance(mask, bool) or not 0 < mask < 1 << _MASK_BITS):
+        for name, mask in (
+            ("s8s8_mask", self.s8s8_mask),
+            ("asymmetric_mask", self.asymmetric_mask),
+        ):
+            if mask is not None and (
+                not isinstance(mask, int)
+                or isinstance(mask, bool)
+                or not 0 < mask < 1 << _MASK_BITS
+            ):
                 msg = f"{name} must be an integer of 1 to {(1 << _MASK_BITS) - 1}, with bit d set for dim d, not {shown(mask)}"
                 raise MemdescError(msg)
-        if not isinstance(self.scale_adjust, int | float) or not isfinite(self.scale_adjust) or self.scale_adjust <= 0:
+        if (
+            not isinstance(self.scale_adjust, int | float)
+            or not isfinite(self.scale_adjust)
+            or self.scale_adjust <= 0
+        ):
             msg = f"scale_adjust must be a positive number, not {shown(self.scale_adjust)}"
             raise MemdescError(msg)
         if not self.flags:
@@ -77,7 +88,9 @@ class Extra:
         masks = {"s8s8": self.s8s8_mask, "asymmetric": self.asymmetric_mask}
         return {name: mask for name, mask in masks.items() if mask is not None}
 
-    def spans(self, nbytes: int, padded_dims: tuple[int, ...]) -> dict[str, tuple[int, tuple[int, ...]]]:
+    def spans(
+        self, nbytes: int, padded_dims: tuple[int, ...]
+    ) -> dict[str, tuple[int, tuple[int, ...]]]:
         """Return where each compensation lies: its first byte, and its shape.
 
         Parameters

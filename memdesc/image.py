@@ -82,7 +82,9 @@ class ImageDesc:
         >>> memdesc.image_desc((1, 512, 7, 145), "f16", "in_out_channel").fits(16384, 16384)
         False
         """
-        return self.width <= checked_int("max_width", max_width) and self.height <= checked_int("max_height", max_height)
+        return self.width <= checked_int("max_width", max_width) and self.height <= checked_int(
+            "max_height", max_height
+        )
 
     def check_size(self, max_width: int, max_height: int, where: str = "") -> None:
         """Refuse an image that is too large for a device.
@@ -103,7 +105,10 @@ class ImageDesc:
             return
         over = [
             f"{name} {size} is more than the {most} pixels allowed"
-            for name, size, most in (("width", self.width, max_width), ("height", self.height, max_height))
+            for name, size, most in (
+                ("width", self.width, max_width),
+                ("height", self.height, max_height),
+            )
             if size > most
         ]
         size = f"{self.width} x {self.height} pixels"
@@ -115,7 +120,9 @@ class ImageDesc:
         from memdesc.picture import draw_image  # noqa: PLC0415 - describing needs no pictures
 
         letters = letters_of(self.name) or LETTERS if letters is None else letters
-        return draw_image(self.desc.layout, self.dtype, repr(self), (self.width, self.channels), letters)
+        return draw_image(
+            self.desc.layout, self.dtype, repr(self), (self.width, self.channels), letters
+        )
 
     def __repr__(self) -> str:
         return f"image_desc({self.dims}, '{self.dtype}', {self.name!r})"
@@ -156,4 +163,6 @@ def image_desc(dims: Iterable[int], dtype: object, name: str) -> ImageDesc:
     desc = MemoryDesc(dtype, layout_by_tag(tag, sizes, name))
     extents = [digit.extent or desc.axes[digit.axis].padded // digit.step for digit in tag.digits]
     cut = n_rows + n_columns
-    return ImageDesc(desc, prod(extents[n_rows:cut]), prod(extents[:n_rows]), prod(extents[cut:]), name)
+    return ImageDesc(
+        desc, prod(extents[n_rows:cut]), prod(extents[:n_rows]), prod(extents[cut:]), name
+    )

@@ -30,10 +30,20 @@ def dense_tag(layout: Layout) -> FormatTag:
     axes = layout.axes
     tile = prod(block.extent for block in layout.inner())
     # the stride of a unit dim is anything, even one that lies inside the tile
-    far = {block: max(block.stride, tile) if block.extent == axes[block.axis].padded == 1 else block.stride for block in layout.blocks}
+    far = {
+        block: max(block.stride, tile)
+        if block.extent == axes[block.axis].padded == 1
+        else block.stride
+        for block in layout.blocks
+    }
     order = sorted(layout.blocks, key=lambda b: (-far[b], -b.extent, b.axis, -b.step))
     outer = {layout.outer(k) for k in range(len(axes))}
-    digits = [Digit(block.axis, block.step, 0 if block in outer else block.extent) for block in order]
+    digits = [
+        Digit(block.axis, block.step, 0 if block in outer else block.extent) for block in order
+    ]
     whole = [layout.outer(k).step for k in range(len(axes))]
-    align = tuple(1 if axis.padded == -(-layout.axis_size(k) // whole[k]) * whole[k] else axis.padded or 1 for k, axis in enumerate(axes))
+    align = tuple(
+        1 if axis.padded == -(-layout.axis_size(k) // whole[k]) * whole[k] else axis.padded or 1
+        for k, axis in enumerate(axes)
+    )
     return FormatTag(tuple(axis.dims for axis in axes), tuple(digits), align)

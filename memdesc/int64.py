@@ -22,12 +22,20 @@ RUNTIME = -(2**63)
 def checked_ints(name: str, values: Iterable[int]) -> tuple[int, ...]:
     """Return a tuple of Python ints, or say what is not one."""
     try:
-        found = tuple(map(to_int, values)) if not isinstance(values, np.ndarray) or values.ndim else (to_int(values),)
+        found = (
+            tuple(map(to_int, values))
+            if not isinstance(values, np.ndarray) or values.ndim
+            else (to_int(values),)
+        )
     except TypeError:
         msg = f"{name} must be a sequence of integers, not {shown(values)}"
         raise MemdescError(msg) from None
     if found and (max(found) > INT64_MAX or min(found) < -INT64_MAX):
-        hint = "; sizes that are not known yet are for runtime_desc()" if RUNTIME in found and name == "dims" else ""
+        hint = (
+            "; sizes that are not known yet are for runtime_desc()"
+            if RUNTIME in found and name == "dims"
+            else ""
+        )
         msg = f"{name} must be integers that int64 holds (up to {INT64_MAX}), not {shown(found)}{hint}"
         raise MemdescError(msg)
     return found

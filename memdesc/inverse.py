@@ -25,14 +25,20 @@ def index_at(layout: Layout, offset: int) -> tuple[int, ...] | None:
     """
     loops = [block for block in layout.blocks if block.extent > 1 and block.stride]
     try:
-        digits = solve((Term(block.stride, 0, block.extent - 1) for block in loops), offset - layout.offset0)
+        digits = solve(
+            (Term(block.stride, 0, block.extent - 1) for block in loops), offset - layout.offset0
+        )
     except SearchLimitError:
         return None
     if digits is None:
         return None
     index = [0] * layout.ndims
     for k, axis in enumerate(layout.axes):
-        i = sum(digit * block.step for block, digit in zip(loops, digits, strict=True) if block.axis == k)
+        i = sum(
+            digit * block.step
+            for block, digit in zip(loops, digits, strict=True)
+            if block.axis == k
+        )
         if i >= axis.padded:
             return None
         for dim in reversed(axis.dims[1:]):

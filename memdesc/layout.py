@@ -104,7 +104,11 @@ class Layout:
                 break
             seen += axis_dims
             first = axis_dims[0]
-            size = self.dims[first] if len(axis_dims) == 1 else prod(self.dims[dim] for dim in axis_dims)
+            size = (
+                self.dims[first]
+                if len(axis_dims) == 1
+                else prod(self.dims[dim] for dim in axis_dims)
+            )
             if padded < size or (padded and not size):
                 need = f"at least its size {size}" if size else "0, as its size is"
                 msg = f"padded extent {padded} of {', '.join(map(dim_name, axis_dims))} must be {need}"
@@ -208,7 +212,11 @@ class Layout:
 
     def inner(self) -> tuple[Block, ...]:
         """Return all blocks but the outer ones, axis by axis."""
-        return tuple(block for k, block in enumerate(self.blocks) if k and self.blocks[k - 1].axis == block.axis)
+        return tuple(
+            block
+            for k, block in enumerate(self.blocks)
+            if k and self.blocks[k - 1].axis == block.axis
+        )
 
     def fused(self) -> Axis | None:
         """Return an axis of several dims, if there is one."""
@@ -292,7 +300,10 @@ class Layout:
         if 1 not in self.dims:
             return self.dims, self.axes, self.blocks, self.offset0
         blocks = tuple(
-            block._replace(stride=0) if block.extent == 1 and self.axes[block.axis].padded == 1 else block for block in self.blocks
+            block._replace(stride=0)
+            if block.extent == 1 and self.axes[block.axis].padded == 1
+            else block
+            for block in self.blocks
         )
         return self.dims, self.axes, blocks, self.offset0
 

@@ -27,7 +27,13 @@ def check_overlap(layout: Layout) -> None:
     """
     if not layout.nelems:
         return
-    loops = sorted([(abs(stride), extent, k) for k, (_, _, extent, stride) in enumerate(layout.blocks) if extent > 1 and stride])
+    loops = sorted(
+        [
+            (abs(stride), extent, k)
+            for k, (_, _, extent, stride) in enumerate(layout.blocks)
+            if extent > 1 and stride
+        ]
+    )
     need = 1
     for stride, extent, _ in loops:
         if stride < need:
@@ -38,7 +44,11 @@ def check_overlap(layout: Layout) -> None:
 
 def _search(layout: Layout, loops: list[Block]) -> None:
     try:
-        moves = solve((Term(block.stride, 1 - block.extent, block.extent - 1) for block in loops), 0, trivial=False)
+        moves = solve(
+            (Term(block.stride, 1 - block.extent, block.extent - 1) for block in loops),
+            0,
+            trivial=False,
+        )
     except SearchLimitError:
         msg = (
             f"strides {[block.stride for block in loops]} of extents {[block.extent for block in loops]} do not nest, and bounded "
@@ -53,7 +63,11 @@ def _search(layout: Layout, loops: list[Block]) -> None:
         if move
     ]
     # an index of such an axis may lie beyond its padded extent
-    ragged = any(layout.axes[block.axis].padded % layout.outer(block.axis).step for block, move in zip(loops, moves, strict=True) if move)
+    ragged = any(
+        layout.axes[block.axis].padded % layout.outer(block.axis).step
+        for block, move in zip(loops, moves, strict=True)
+        if move
+    )
     where = " of the whole blocks, which padded_dims cut short," if ragged else ""
     msg = f"two indices{where} share one element: the moves {', '.join(named)} lead back to it"
     raise OverlapError(msg)
@@ -82,7 +96,12 @@ def check_nesting(layout: Layout, bits: int) -> None:
     def order(outer: Block) -> tuple[int, ...]:
         padded = layout.axes[outer.axis].padded
         is_blocked = outer.axis in blocked
-        return (outer.stride, not is_blocked, outer.extent if is_blocked else padded, -outer.axis if is_blocked else outer.axis)
+        return (
+            outer.stride,
+            not is_blocked,
+            outer.extent if is_blocked else padded,
+            -outer.axis if is_blocked else outer.axis,
+        )
 
     for outer in sorted((layout.outer(k) for k in range(layout.ndims)), key=order):
         if outer.stride == 0 or layout.axes[outer.axis].padded == 1:

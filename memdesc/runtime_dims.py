@@ -63,7 +63,8 @@ class RuntimeDesc:
     def padded_dims(self) -> tuple[int, ...]:
         """Sizes with padding; `RUNTIME` where the size is."""
         return tuple(
-            RUNTIME if size == RUNTIME else -(-size // block) * block for size, block in zip(self.dims, self.tag.block_sizes, strict=True)
+            RUNTIME if size == RUNTIME else -(-size // block) * block
+            for size, block in zip(self.dims, self.tag.block_sizes, strict=True)
         )
 
     @property
@@ -126,7 +127,9 @@ def runtime_desc(dims: Iterable[int], dtype: object, tag: str | FormatTag) -> Ru
         If a size is none, or the tag is not for so many dims.
     """
     given = tuple(dims) if isinstance(dims, Iterable) else checked_ints("dims", dims)
-    sizes = tuple(RUNTIME if size == RUNTIME else checked_ints("dims", (size,))[0] for size in given)
+    sizes = tuple(
+        RUNTIME if size == RUNTIME else checked_ints("dims", (size,))[0] for size in given
+    )
     found = tag if isinstance(tag, FormatTag) else resolve(tag, (), data_type(dtype).bits)
     if len(sizes) != found.ndims:
         msg = f"'{tag}' is for {found.ndims} dims, not for {len(sizes)}"
@@ -136,7 +139,11 @@ def runtime_desc(dims: Iterable[int], dtype: object, tag: str | FormatTag) -> Ru
             msg = f"{dim_name(dim)} is {size}; sizes are 0 or more, or memdesc.RUNTIME"
             raise MemdescError(msg)
     outer = [digit for digit in found.digits if not digit.extent]
-    if any(len(axis) > 1 for axis in found.axes) or any(count > 1 for count in found.align) or found.digits[: len(outer)] != tuple(outer):
+    if (
+        any(len(axis) > 1 for axis in found.axes)
+        or any(count > 1 for count in found.align)
+        or found.digits[: len(outer)] != tuple(outer)
+    ):
         msg = f"'{tag}' is not in oneDNN's notation, so nothing is known of it before all of its dims are"
         raise UnsupportedFormatError(msg)
     return RuntimeDesc(sizes, data_type(dtype), found)

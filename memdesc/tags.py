@@ -83,15 +83,30 @@ class FormatTag:
 
     def __post_init__(self) -> None:
         dims = sorted(dim for axis in self.axes for dim in axis)
-        legal = dims == list(range(min(len(dims), MAX_NDIMS))) and all(self.axes) and list(self.axes) == sorted(self.axes)
+        legal = (
+            dims == list(range(min(len(dims), MAX_NDIMS)))
+            and all(self.axes)
+            and list(self.axes) == sorted(self.axes)
+        )
         legal = legal and len(self.align) == len(self.axes) and min(self.align, default=0) >= 1
         # falling steps, and before its equals the outer digit: all others must cut its step down to 1
         step, axis = 1, -1
         for digit in sorted(self.digits, key=lambda d: (d.axis, d.extent != 0, -d.step)):
             if digit.axis == axis:
-                legal = legal and digit.extent > 1 and digit.step >= 1 and digit.step * digit.extent == step
+                legal = (
+                    legal
+                    and digit.extent > 1
+                    and digit.step >= 1
+                    and digit.step * digit.extent == step
+                )
             else:
-                legal = legal and step == 1 and digit.axis == axis + 1 and digit.extent == 0 and digit.step >= 1
+                legal = (
+                    legal
+                    and step == 1
+                    and digit.axis == axis + 1
+                    and digit.extent == 0
+                    and digit.step >= 1
+                )
             step, axis = digit.step, digit.axis
         if not legal or step != 1 or axis != len(self.axes) - 1:
             msg = f"no tag: axes {shown(self.axes)} must part the dims, sorted, and digits {shown(self.digits)} cut each down to step 1"
@@ -224,7 +239,9 @@ class _Reader:
         dims = []
         for letter in name.strip("()").lower():
             if letter not in self.letters:
-                raise self.error(at, f"no dim is called {letter!r}; the dims are {', '.join(self.letters)}")
+                raise self.error(
+                    at, f"no dim is called {letter!r}; the dims are {', '.join(self.letters)}"
+                )
             dims.append(self.letters.index(letter))
         return tuple(dims)
 
@@ -234,19 +251,34 @@ class _Reader:
         while at < len(self.body):
             match = re.compile(_PIECE).match(self.body, at)
             if match is None:
-                raise self.error(at, f"expected a letter or a block such as 16b, found {self.body[at : at + 24]!r}")
+                raise self.error(
+                    at,
+                    f"expected a letter or a block such as 16b, found {self.body[at : at + 24]!r}",
+                )
             name, extent, step = match["axis"], match["extent"], match["step"]
             dims = self._dims(at, name)
             if extent and (int(extent) == 0 or (step and int(step) == 0)):
                 raise self.error(at, f"block {match[0]} has a size of zero")
             if extent and not name.islower():
-                raise self.error(at, f"block {match[0]} names its dim in upper case; blocks are written {match[0].lower()}")
+                raise self.error(
+                    at,
+                    f"block {match[0]} names its dim in upper case; blocks are written {match[0].lower()}",
+                )
             if step and not extent:
                 raise self.error(at, f"{shown(match[0])} gives a step to an outer letter")
             upper = name.isupper()
             if not upper and not name.islower():
                 raise self.error(at, f"{shown(name)} mixes upper and lower case")
-            pieces.append(_Piece(at, match[0], dims, upper, int(extent) if extent else None, int(step) if step else None))
+            pieces.append(
+                _Piece(
+                    at,
+                    match[0],
+                    dims,
+                    upper,
+                    int(extent) if extent else None,
+                    int(step) if step else None,
+                )
+            )
             at = match.end()
         return pieces
 
@@ -254,13 +286,17 @@ class _Reader:
         names = [letter for piece in self.pieces if piece.extent is None for letter in piece.dims]
         for piece in self.pieces:
             if piece.extent is None and any(names.count(dim) > 1 for dim in piece.dims):
-                raise self.error(piece.at, f"dim {self._name(piece.dims)} stands twice among the outer letters")
+                raise self.error(
+                    piece.at, f"dim {self._name(piece.dims)} stands twice among the outer letters"
+                )
         if not names:
             raise self.error(0, "a tag starts with the letters of its dims, such as 'abcd'")
         missing = sorted(set(range(max(names) + 1)) - set(names))
         if missing or (self.letters != LETTERS and len(names) != len(self.letters)):
             absent = self.letters[missing[0] if missing else max(names) + 1]
-            raise self.error(0, f"the dims run from {self.letters[0]!r} without a gap, but {absent!r} is missing")
+            raise self.error(
+                0, f"the dims run from {self.letters[0]!r} without a gap, but {absent!r} is missing"
+            )
         blocked = set()
         for piece in self.pieces:
             if piece.extent is None:
@@ -268,14 +304,18 @@ class _Reader:
             blocked.add(piece.dims)
             name = self._name(piece.dims)
             if piece.dims not in self.outer:
-                raise self.error(piece.at, f"block {piece.text}, but there is no outer letter for {name}")
+                raise self.error(
+                    piece.at, f"block {piece.text}, but there is no outer letter for {name}"
+                )
             if not self.outer[piece.dims].upper:
                 outer = "".join(other.text for other in self.outer.values())
                 reason = f"block {piece.text}, but dim {name} is lower-case in {outer!r}; blocked dims are upper-case"
                 raise self.error(piece.at, reason)
         for dims, piece in self.outer.items():
             if piece.upper and dims not in blocked:
-                raise self.error(piece.at, f"dim {self._name(dims)} is upper-case, but no block of it follows")
+                raise self.error(
+                    piece.at, f"dim {self._name(dims)} is upper-case, but no block of it follows"
+                )
 
     def _name(self, dims: tuple[int, ...]) -> str:
         name = "".join(self.letters[dim] for dim in dims)
@@ -290,19 +330,31 @@ class _Reader:
             written = [k for k in inner if self.pieces[k].step is not None]
             if written and len(written) != len(inner):
                 piece = self.pieces[written[0]]
-                raise self.error(piece.at, f"some blocks of dim {self._name(dims)} give a step and some do not")
+                raise self.error(
+                    piece.at, f"some blocks of dim {self._name(dims)} give a step and some do not"
+                )
             if written:
-                inner.sort(key=lambda k: (-(self.pieces[k].step or 0), -(self.pieces[k].extent or 0)))
+                inner.sort(
+                    key=lambda k: (-(self.pieces[k].step or 0), -(self.pieces[k].extent or 0))
+                )
             step = 1
             for k in reversed(inner):
                 piece = self.pieces[k]
                 if piece.step not in (None, step):
-                    raise self.error(piece.at, f"step {piece.step} of dim {self._name(dims)}: the blocks inside make {step}")
+                    raise self.error(
+                        piece.at,
+                        f"step {piece.step} of dim {self._name(dims)}: the blocks inside make {step}",
+                    )
                 steps[k] = step
                 step *= piece.extent or 1
                 if step > INT64_MAX:
-                    raise self.error(piece.at, f"the blocks of dim {self._name(dims)} multiply to more than int64 holds")
-            steps[next(k for k in own if k not in inner)] = prod(self.pieces[k].extent or 1 for k in inner)
+                    raise self.error(
+                        piece.at,
+                        f"the blocks of dim {self._name(dims)} multiply to more than int64 holds",
+                    )
+            steps[next(k for k in own if k not in inner)] = prod(
+                self.pieces[k].extent or 1 for k in inner
+            )
         return steps
 
     def _aligns(self) -> dict[tuple[int, ...], int]:
@@ -312,7 +364,10 @@ class _Reader:
             match = re.compile(_ALIGN).match(self.text, at)
             dims = self._dims(at, match["axis"]) if match else ()
             if match is None or dims not in self.outer or dims in found or int(match["align"]) == 0:
-                raise self.error(at, f"expected an alignment such as __b8, once for each axis, found {self.text[at : at + 24]!r}")
+                raise self.error(
+                    at,
+                    f"expected an alignment such as __b8, once for each axis, found {self.text[at : at + 24]!r}",
+                )
             found[dims] = int(match["align"])
             at = match.end()
         return found

@@ -49,8 +49,13 @@ def to_verbose(desc: MemoryDesc) -> str:
     flags = ("p" if desc.dims != desc.padded_dims else "") + ("0" if desc.offset0 else "")
     tile = desc.layout.tile()
     # unsigned and less one, as oneDNN compares: a stride of 0 counts as the largest
-    order = sorted(range(desc.ndims), key=lambda d: (-((desc.strides[d] - 1) % 2**64), -desc.layout.outer(d).extent, d))
-    tag = "".join(LETTERS[d].upper() if desc.layout.outer(d).step > 1 else LETTERS[d] for d in order)
+    order = sorted(
+        range(desc.ndims),
+        key=lambda d: (-((desc.strides[d] - 1) % 2**64), -desc.layout.outer(d).extent, d),
+    )
+    tag = "".join(
+        LETTERS[d].upper() if desc.layout.outer(d).step > 1 else LETTERS[d] for d in order
+    )
     tag += "".join(f"{block.extent}{LETTERS[block.axis]}" for block in tile)
     # what rounds the bytes up for what lies behind them counts as a gap
     is_dense = desc.is_dense and not (desc.compensation_spans and desc.padded_nelems % 4)
@@ -152,7 +157,10 @@ def to_json(desc: MemoryDesc) -> str:
             "inner_idxs": desc.inner_idxs,
         }
     except MemdescError:
-        fields |= {"axes": [[axis.dims, axis.padded] for axis in layout.axes], "blocks": layout.blocks}
+        fields |= {
+            "axes": [[axis.dims, axis.padded] for axis in layout.axes],
+            "blocks": layout.blocks,
+        }
     return json.dumps(fields)
 
 
@@ -170,9 +178,15 @@ def from_json(text: str) -> MemoryDesc:
         fields = json.loads(text)
         _check_schema(fields)
         dims, dtype = checked_ints("dims", fields["dims"]), data_type(fields["dtype"])
-        offset0, padded_offsets = checked_int("offset0", fields["offset0"]), checked_ints("padded_offsets", fields["padded_offsets"])
+        offset0, padded_offsets = (
+            checked_int("offset0", fields["offset0"]),
+            checked_ints("padded_offsets", fields["padded_offsets"]),
+        )
         if "axes" in fields:
-            axes = tuple(Axis(checked_ints("axes", own), checked_int("axes", padded)) for own, padded in fields["axes"])
+            axes = tuple(
+                Axis(checked_ints("axes", own), checked_int("axes", padded))
+                for own, padded in fields["axes"]
+            )
             blocks = tuple(Block(*checked_ints("blocks", block)) for block in fields["blocks"])
             layout = Layout(dims, axes, blocks, offset0)
         else:
@@ -186,7 +200,9 @@ def from_json(text: str) -> MemoryDesc:
                 offset0=offset0,
             ).layout
         extra = fields["extra"]
-        return MemoryDesc(dtype, layout, padded_offsets, Extra(**extra) if isinstance(extra, dict) else extra)
+        return MemoryDesc(
+            dtype, layout, padded_offsets, Extra(**extra) if isinstance(extra, dict) else extra
+        )
     except MemdescError:
         raise
     except KeyError as error:

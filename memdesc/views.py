@@ -55,7 +55,10 @@ def submemory(layout: Layout, dims: tuple[int, ...], offsets: tuple[int, ...]) -
         padded = axis.padded - at if at_end else size
         offset0 += at // outer.step * outer.stride
         axes.append(Axis(axis.dims, padded if size else 0))
-        blocks += [outer._replace(extent=-(-axes[-1].padded // outer.step)), *layout.axis_blocks(k)[1:]]
+        blocks += [
+            outer._replace(extent=-(-axes[-1].padded // outer.step)),
+            *layout.axis_blocks(k)[1:],
+        ]
     # with negative strides an empty view may begin in front of a parent that is empty too: it has no place anyway
     return Layout(dims, tuple(axes), tuple(blocks), offset0 if all(dims) else max(offset0, 0))
 
@@ -74,7 +77,10 @@ def permute_axes(layout: Layout, perm: tuple[int, ...]) -> Layout:
     dims = [0] * layout.ndims
     for dim, size in enumerate(layout.dims):
         dims[perm[dim]] = size
-    parts = [(Axis(tuple(perm[dim] for dim in axis.dims), axis.padded), layout.axis_blocks(k)) for k, axis in enumerate(layout.axes)]
+    parts = [
+        (Axis(tuple(perm[dim] for dim in axis.dims), axis.padded), layout.axis_blocks(k))
+        for k, axis in enumerate(layout.axes)
+    ]
     return _join(tuple(dims), parts, layout.offset0)
 
 
@@ -120,8 +126,12 @@ def reshape(layout: Layout, dims: tuple[int, ...]) -> Layout:
             outer = layout.outer(_axis_of(layout, old[0]))
             inside = outer.stride * layout.dims[old[0]] // outer.step
     for k, axis in enumerate(layout.axes):
-        if axis.dims[0] in kept:  # so are the others: regrouping refuses dims that are cut as one index
-            parts.append((Axis(tuple(kept[dim] for dim in axis.dims), axis.padded), layout.axis_blocks(k)))
+        if (
+            axis.dims[0] in kept
+        ):  # so are the others: regrouping refuses dims that are cut as one index
+            parts.append(
+                (Axis(tuple(kept[dim] for dim in axis.dims), axis.padded), layout.axis_blocks(k))
+            )
     return _join(dims, parts, layout.offset0)
 
 
@@ -183,7 +193,9 @@ def _check_contiguous(layout: Layout, group: tuple[int, ...]) -> int:
     return layout.outer(_axis_of(layout, group[-1])).stride
 
 
-def _join(dims: tuple[int, ...], parts: list[tuple[Axis, tuple[Block, ...]]], offset0: int) -> Layout:
+def _join(
+    dims: tuple[int, ...], parts: list[tuple[Axis, tuple[Block, ...]]], offset0: int
+) -> Layout:
     """Put axes in order and number their blocks."""
     parts = sorted(parts, key=lambda part: part[0].dims[0])
     blocks = [block._replace(axis=k) for k, (_, own) in enumerate(parts) for block in own]

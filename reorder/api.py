@@ -197,7 +197,9 @@ def _is_on_device(memory: Any) -> bool:
     if memory is None or type(memory) in _HOST:
         return False
     rooms = (base.__module__ for base in type(memory).__mro__)
-    return any(room.partition(".")[0] == "pyopencl" or room.startswith("reorder.opencl.") for room in rooms)
+    return any(
+        room.partition(".")[0] == "pyopencl" or room.startswith("reorder.opencl.") for room in rooms
+    )
 
 
 def execute(plan: ReorderPlan, src: Any, dst: Any, threads: int | None = None) -> None:

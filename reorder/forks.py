@@ -25,7 +25,9 @@ class _State:
     waiting: tuple[tuple[Callable[[], Any], Callable[[], Any], Callable[[], Any]], ...] = ()
 
 
-def at_fork(before: Callable[[], Any], in_parent: Callable[[], Any], in_child: Callable[[], Any]) -> None:
+def at_fork(
+    before: Callable[[], Any], in_parent: Callable[[], Any], in_child: Callable[[], Any]
+) -> None:
     """Call functions around every fork, once `importing` is free."""
     _State.hooks += ((before, in_parent, in_child),)
 

@@ -106,14 +106,36 @@ def quantize(  # noqa: PLR0913 - what it takes is named by keyword
         raise MemdescError(msg)
     mask, sizes, inside = _split(values.shape, axis, groups)
     low, high = _ranges(values, sizes, inside)
-    is_symmetric = wanted.name in FLOATS or INTEGERS[wanted.name][0] < 0 if symmetric is None else symmetric
-    if is_symmetric and wanted.name in INTEGERS and INTEGERS[wanted.name][0] == 0 and (low < 0).any():
+    is_symmetric = (
+        wanted.name in FLOATS or INTEGERS[wanted.name][0] < 0 if symmetric is None else symmetric
+    )
+    if (
+        is_symmetric
+        and wanted.name in INTEGERS
+        and INTEGERS[wanted.name][0] == 0
+        and (low < 0).any()
+    ):
         msg = f"{wanted} holds nothing below its zero point, but x goes down to {low.min()}; leave symmetric out, or take s{wanted.bits}"
         raise MemdescError(msg)
-    scales, points = _parameters(low, high, wanted.name, np.float64 if given.name == "f64" else np.float32, is_symmetric=is_symmetric)
-    given_attr: dict[str, Any] = {"dst_scale": scales, "dst_scale_mask": mask, "dst_scale_groups": groups, "saturate": True}
+    scales, points = _parameters(
+        low,
+        high,
+        wanted.name,
+        np.float64 if given.name == "f64" else np.float32,
+        is_symmetric=is_symmetric,
+    )
+    given_attr: dict[str, Any] = {
+        "dst_scale": scales,
+        "dst_scale_mask": mask,
+        "dst_scale_groups": groups,
+        "saturate": True,
+    }
     if not is_symmetric:
-        given_attr |= {"dst_zero_point": points, "dst_zero_point_mask": mask, "dst_zero_point_groups": groups}
+        given_attr |= {
+            "dst_zero_point": points,
+            "dst_zero_point_mask": mask,
+            "dst_zero_point_groups": groups,
+        }
     target = memory_desc(values.shape, wanted) if desc is None else desc
     memory = reorder(x, target, dtype=wanted, attr=Attr(**given_attr), threads=threads)
     shape = [size for dim, size in enumerate(sizes) if mask >> dim & 1]
@@ -163,14 +185,24 @@ def dequantize(  # noqa: PLR0913 - likewise
         raise MemdescError(msg)
     mask, _, _ = _split(memory.desc.dims, axis, groups)
     points = np.asarray(0 if zero_points is None else zero_points)
-    given: dict[str, Any] = {"src_scale": scales, "src_scale_mask": mask, "src_scale_groups": groups}
+    given: dict[str, Any] = {
+        "src_scale": scales,
+        "src_scale_mask": mask,
+        "src_scale_groups": groups,
+    }
     if points.any():
-        given |= {"src_zero_point": points, "src_zero_point_mask": mask, "src_zero_point_groups": groups}
+        given |= {
+            "src_zero_point": points,
+            "src_zero_point_mask": mask,
+            "src_zero_point_groups": groups,
+        }
     target = memory_desc(memory.desc.dims, dtype) if desc is None else desc
     return reorder(memory, target, dtype=dtype, attr=Attr(**given), threads=threads)
 
 
-def _split(dims: tuple[int, ...], axis: int | Iterable[int] | None, groups: tuple[int, ...]) -> tuple[int, list[int], list[int]]:
+def _split(
+    dims: tuple[int, ...], axis: int | Iterable[int] | None, groups: tuple[int, ...]
+) -> tuple[int, list[int], list[int]]:
     """Return the mask, and for each dim the number of scales and how many neighbours share one."""
     axes = () if axis is None else checked_ints("axis", (axis,) if isinstance(axis, int) else axis)
     ndims = len(dims)
@@ -188,18 +220,29 @@ def _split(dims: tuple[int, ...], axis: int | Iterable[int] | None, groups: tupl
         if size % group or (group > 1 and not mask >> dim & 1):
             msg = f"groups {sizes}: a group of {group} needs {dim_name(dim)} among the axes, and a size of it that it divides, not {size}"
             raise MemdescError(msg)
-    counts = [size // group if mask >> dim & 1 else 1 for dim, (size, group) in enumerate(zip(dims, own, strict=True))]
-    return mask, counts, [size // count if count else 0 for size, count in zip(dims, counts, strict=True)]
+    counts = [
+        size // group if mask >> dim & 1 else 1
+        for dim, (size, group) in enumerate(zip(dims, own, strict=True))
+    ]
+    return (
+        mask,
+        counts,
+        [size // count if count else 0 for size, count in zip(dims, counts, strict=True)],
+    )
 
 
-def _ranges(values: NDArray[Any], counts: list[int], inside: list[int]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def _ranges(
+    values: NDArray[Any], counts: list[int], inside: list[int]
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return the lowest and the highest value for each scale, 0 among them."""
     shape = [size for pair in zip(counts, inside, strict=True) for size in pair]
     if not prod(shape):
         return np.zeros(counts), np.zeros(counts)
     grouped = values.reshape(shape)
     within = tuple(range(1, len(shape), 2))
-    low, high = (np.asarray(reduce(grouped, axis=within), np.float64) for reduce in (np.min, np.max))
+    low, high = (
+        np.asarray(reduce(grouped, axis=within), np.float64) for reduce in (np.min, np.max)
+    )
     if not (np.isfinite(low).all() and np.isfinite(high).all()):
         bad = np.argwhere(~np.isfinite(values.astype(np.float64)))[0]
         msg = f"x{bad.tolist()} is {values[tuple(bad)]}; only finite values can be quantised"
@@ -218,5 +261,7 @@ def _parameters(
     scales = np.where((scales == 0) | ~np.isfinite(scales), kind(1), scales)
     points = np.zeros(low.shape, np.int64)
     if not is_symmetric:
-        points = np.clip(np.rint(least - low / scales.astype(np.float64)), least, most).astype(np.int64)
+        points = np.clip(np.rint(least - low / scales.astype(np.float64)), least, most).astype(
+            np.int64
+        )
     return scales, points

@@ -22,7 +22,9 @@ _SCALES = (np.float32, np.float64, np.float16, ml_dtypes.bfloat16, ml_dtypes.flo
 
 
 @st.composite
-def conversions(draw: st.DrawFn, max_nelems: int = MAX_NELEMS) -> tuple[MemoryDesc, MemoryDesc, Attr | None]:
+def conversions(
+    draw: st.DrawFn, max_nelems: int = MAX_NELEMS
+) -> tuple[MemoryDesc, MemoryDesc, Attr | None]:
     """Draw two descriptors of any types, and attributes that fit them, or none."""
     sizes = draw(dims(1, 12, max(max_nelems // 8, 1)))
     names = st.sampled_from(list(DATA_TYPES))
@@ -41,17 +43,27 @@ def attrs(draw: st.DrawFn, src: MemoryDesc, dst: MemoryDesc) -> Attr:
         is_scale = role.endswith("scale")
         if draw(st.booleans()) or (not is_scale and desc.dtype.name not in INTEGERS):
             continue
-        mask = draw(st.sampled_from([0, 1, 2, (1 << desc.ndims) - 1, draw(st.integers(0, 4095))])) & ((1 << desc.ndims) - 1)
+        mask = draw(
+            st.sampled_from([0, 1, 2, (1 << desc.ndims) - 1, draw(st.integers(0, 4095))])
+        ) & ((1 << desc.ndims) - 1)
         groups: tuple[int, ...] = ()
         if desc.ndims > 1 and draw(st.integers(0, 2)) == 0:
             mask |= 3 << (desc.ndims - 2)
-            groups = tuple(draw(st.sampled_from([n for n in range(1, max(size, 1) + 1) if size % n == 0])) for size in desc.dims[-2:])
+            groups = tuple(
+                draw(st.sampled_from([n for n in range(1, max(size, 1) + 1) if size % n == 0]))
+                for size in desc.dims[-2:]
+            )
         own = (*(1,) * (desc.ndims - len(groups)), *groups)
-        shape = [size // group if mask >> dim & 1 else 1 for dim, (size, group) in enumerate(zip(desc.dims, own, strict=True))]
+        shape = [
+            size // group if mask >> dim & 1 else 1
+            for dim, (size, group) in enumerate(zip(desc.dims, own, strict=True))
+        ]
         if not all(shape):
             continue
         if is_scale:
-            values = np.ldexp(1 + rng.random(shape), rng.integers(-6, 6, shape)) * rng.choice([1, 1, -1], shape)
+            values = np.ldexp(1 + rng.random(shape), rng.integers(-6, 6, shape)) * rng.choice(
+                [1, 1, -1], shape
+            )
             kind = draw(st.sampled_from(_SCALES))
             given[role] = (abs(values) if kind is ml_dtypes.float8_e8m0fnu else values).astype(kind)
         else:
@@ -61,4 +73,6 @@ def attrs(draw: st.DrawFn, src: MemoryDesc, dst: MemoryDesc) -> Attr:
         given |= {f"{role}_mask": mask, f"{role}_groups": groups}
     if draw(st.booleans()):
         given["beta"] = draw(st.sampled_from([1.0, 0.5, -3.0, 0.1]))
-    return Attr(**given, saturate=draw(st.booleans()), f8_rounding=draw(st.sampled_from(["once", "onednn"])))
+    return Attr(
+        **given, saturate=draw(st.booleans()), f8_rounding=draw(st.sampled_from(["once", "onednn"]))
+    )

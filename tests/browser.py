@@ -34,7 +34,9 @@ _FLAGS = (
 
 def missing() -> str:
     """Return what of the browser is not installed, nothing if all is."""
-    return ", ".join(program for program in ("chromium", "chromedriver") if shutil.which(program) is None)
+    return ", ".join(
+        program for program in ("chromium", "chromedriver") if shutil.which(program) is None
+    )
 
 
 class Browser:
@@ -56,7 +58,11 @@ class Browser:
 
     def complaints(self) -> list[str]:
         """Return what the console said since the last time: warnings and errors."""
-        return [entry["message"] for entry in self._ask("se/log", {"type": "browser"}) if entry["level"] in {"SEVERE", "WARNING"}]
+        return [
+            entry["message"]
+            for entry in self._ask("se/log", {"type": "browser"})
+            if entry["level"] in {"SEVERE", "WARNING"}
+        ]
 
     def screenshot(self) -> bytes:
         """Return what is seen, as PNG."""
@@ -76,12 +82,20 @@ def opened() -> Iterator[Browser]:
         port = free.getsockname()[1]
     root = f"http://127.0.0.1:{port}"
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as profile:
-        driver = subprocess.Popen(["chromedriver", f"--port={port}"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        driver = subprocess.Popen(
+            ["chromedriver", f"--port={port}"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        )
         try:
             _wait(root)
             options = {"args": [*_FLAGS, f"--user-data-dir={profile}", "--window-size=1600,1200"]}
-            wanted = {"browserName": "chrome", "goog:chromeOptions": options, "goog:loggingPrefs": {"browser": "ALL"}}
-            session = _ask(f"{root}/session", {"capabilities": {"alwaysMatch": wanted}})["sessionId"]
+            wanted = {
+                "browserName": "chrome",
+                "goog:chromeOptions": options,
+                "goog:loggingPrefs": {"browser": "ALL"},
+            }
+            session = _ask(f"{root}/session", {"capabilities": {"alwaysMatch": wanted}})[
+                "sessionId"
+            ]
             try:
                 yield Browser(root, session)
             finally:
@@ -103,5 +117,7 @@ def _wait(root: str) -> None:
 
 def _ask(url: str, body: dict[str, Any] | None = None, method: str | None = None) -> Any:
     data = None if body is None else json.dumps(body).encode()
-    with urlopen(Request(url, data, {"Content-Type": "application/json"}, method=method), timeout=120) as answer:  # noqa: S310 - our own driver
+    with urlopen(
+        Request(url, data, {"Content-Type": "application/json"}, method=method), timeout=120
+    ) as answer:
         return json.load(answer)["value"]

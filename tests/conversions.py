@@ -14,7 +14,16 @@ from memdesc import DATA_TYPES, memory_desc
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["FLOATS", "INTEGERS", "every_code", "random_codes", "run", "same", "value_of", "written_rule"]
+__all__ = [
+    "FLOATS",
+    "INTEGERS",
+    "every_code",
+    "random_codes",
+    "run",
+    "same",
+    "value_of",
+    "written_rule",
+]
 
 INTEGERS = {"s64": 64, "s32": 32, "s8": 8, "u8": 8, "s4": 4, "u4": 4}
 # bits of exponent and mantissa, exponent bias
@@ -39,7 +48,11 @@ def value_of(code: int, name: str) -> tuple[int, Fraction | str]:
     if name == "e8m0":
         return 0, _NAN if code == 255 else Fraction(2) ** (code - 127)
     exponent_bits, mantissa_bits, bias = FLOATS[name]
-    sign, exponent, fraction = code >> (exponent_bits + mantissa_bits), code >> mantissa_bits & ((1 << exponent_bits) - 1), 0
+    sign, exponent, fraction = (
+        code >> (exponent_bits + mantissa_bits),
+        code >> mantissa_bits & ((1 << exponent_bits) - 1),
+        0,
+    )
     fraction = code & ((1 << mantissa_bits) - 1)
     if name == "f8_e4m3" and (exponent, fraction) == (15, 7):
         return sign, _NAN
@@ -57,7 +70,9 @@ def _code_of(sign: int, magnitude: Fraction | str, name: str) -> int:
     """Return the bits of what is nearest."""
     if name in INTEGERS:
         bits = INTEGERS[name]
-        low, high = (-(1 << (bits - 1)), (1 << (bits - 1)) - 1) if name[0] == "s" else (0, (1 << bits) - 1)
+        low, high = (
+            (-(1 << (bits - 1)), (1 << (bits - 1)) - 1) if name[0] == "s" else (0, (1 << bits) - 1)
+        )
         if isinstance(magnitude, str):
             number = 0 if magnitude == _NAN else (low if sign else high)
         else:
@@ -104,7 +119,11 @@ def same(ours: NDArray[Any], theirs: NDArray[Any], dst: str) -> NDArray[np.bool_
         top = ((1 << exponent) - 1) << mantissa
         rest = (1 << (exponent + mantissa)) - 1
         quiet = ours & ours.dtype.type(1 << (mantissa - 1)) != 0
-        both = (ours & rest > top) & (theirs & rest > top) & (ours >> (exponent + mantissa) == theirs >> (exponent + mantissa))
+        both = (
+            (ours & rest > top)
+            & (theirs & rest > top)
+            & (ours >> (exponent + mantissa) == theirs >> (exponent + mantissa))
+        )
         equal |= both & quiet
     return equal
 
@@ -128,7 +147,9 @@ def random_codes(name: str, count: int, seed: int = 0) -> NDArray[Any]:
         return codes & 15
     if name in {"f32", "f64"}:
         rng = np.random.default_rng(seed + 1)
-        middling = np.ldexp(rng.standard_normal(count // 3), rng.integers(-20, 20, count // 3)).astype(dtype.numpy)
+        middling = np.ldexp(
+            rng.standard_normal(count // 3), rng.integers(-20, 20, count // 3)
+        ).astype(dtype.numpy)
         codes[: count // 3] = middling.view(dtype.bits_dtype)
     elif name in {"s32", "s64"}:
         codes[: count // 3] >>= codes.dtype.type(dtype.bits // 2)
@@ -143,7 +164,9 @@ def _packed(codes: NDArray[Any], name: str) -> NDArray[np.uint8]:
     return packed
 
 
-def run(codes: NDArray[Any], src: str, dst: str, attr: reorder.Attr | None = None, *, by: str) -> NDArray[Any]:
+def run(
+    codes: NDArray[Any], src: str, dst: str, attr: reorder.Attr | None = None, *, by: str
+) -> NDArray[Any]:
     """Convert a row of elements: by ``"definition"`` or by ``"kernels"``; both take and return bits, one element each."""
     from_desc, to_desc = memory_desc((codes.size,), src, "a"), memory_desc((codes.size,), dst, "a")
     out = np.zeros(to_desc.nbytes, np.uint8)

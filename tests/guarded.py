@@ -24,7 +24,14 @@ _PRIVATE = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
 
 _libc = ctypes.CDLL(None, use_errno=True)
 _libc.mmap.restype = ctypes.c_void_p
-_libc.mmap.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_long)
+_libc.mmap.argtypes = (
+    ctypes.c_void_p,
+    ctypes.c_size_t,
+    ctypes.c_int,
+    ctypes.c_int,
+    ctypes.c_int,
+    ctypes.c_long,
+)
 _libc.mprotect.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
 _PROT_NONE = 0
 
@@ -45,7 +52,9 @@ class Guarded:
             raise OSError(ctypes.get_errno(), "mmap")
         self._start = start + _PAGE
         self._protect(mmap.PROT_READ | mmap.PROT_WRITE)
-        self._pages: NDArray[np.uint8] = np.ctypeslib.as_array((ctypes.c_uint8 * self._size).from_address(self._start))
+        self._pages: NDArray[np.uint8] = np.ctypeslib.as_array(
+            (ctypes.c_uint8 * self._size).from_address(self._start)
+        )
         self._used = slice(0, 0)
 
     def _protect(self, protection: int) -> None:
@@ -69,4 +78,7 @@ class Guarded:
 
     def is_intact(self) -> bool:
         """Whether all bytes beside the buffer are as they were."""
-        return bool((self._pages[: self._used.start] == POISON).all() and (self._pages[self._used.stop :] == POISON).all())
+        return bool(
+            (self._pages[: self._used.start] == POISON).all()
+            and (self._pages[self._used.stop :] == POISON).all()
+        )

@@ -80,10 +80,21 @@ def weight_width(o_: int, i_: int, h_: int, w_: int) -> tuple[tuple[int, int], A
 
 
 MACE: dict[str, Any] = {
-    make.__name__: make for make in (in_out_channel, in_out_height, in_out_width, conv2d_filter, weight_height, weight_width)
+    make.__name__: make
+    for make in (
+        in_out_channel,
+        in_out_height,
+        in_out_width,
+        conv2d_filter,
+        weight_height,
+        weight_width,
+    )
 }
 SHAPES: dict[str, list[tuple[int, ...]]] = {
-    **{name: [(2, 5, 7, 3), (3, 3, 2, 5), (1, 4, 8, 4), (5, 1, 1, 1), (2, 6, 3, 1)] for name in MACE},
+    **{
+        name: [(2, 5, 7, 3), (3, 3, 2, 5), (1, 4, 8, 4), (5, 1, 1, 1), (2, 6, 3, 1)]
+        for name in MACE
+    },
     "in_out_channel": [(1, 1, 2, 3), (1, 3, 2, 3), (3, 3, 2, 3), (3, 8, 13, 7)],
     "conv2d_filter": [(5, 3, 1, 1), (13, 17, 1, 1), (3, 5, 3, 3), (17, 13, 3, 3)],
     "weight_width": [(1, 3, 3, 3), (11, 13, 3, 7)],

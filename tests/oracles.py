@@ -18,7 +18,9 @@ def offsets(desc: MemoryDesc) -> dict[tuple[int, ...], int]:
     """Return the offset of every padded index, one index per axis, by the published formula of blocks."""
     found = {}
     for index in product(*(range(axis.padded) for axis in desc.axes)):
-        found[index] = desc.offset0 + sum(index[b.axis] // b.step % b.extent * b.stride for b in desc.blocks)
+        found[index] = desc.offset0 + sum(
+            index[b.axis] // b.step % b.extent * b.stride for b in desc.blocks
+        )
     return found
 
 

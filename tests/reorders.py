@@ -86,7 +86,10 @@ def box_map(boxes: tuple[Box, ...]) -> tuple[NDArray[np.int64], NDArray[np.int64
             is_data = (is_data[:, None] & ~is_padding).ravel()
         for node in box.nodes:
             steps = np.arange(node.extent, dtype=np.int64)[None, :]
-            src, dst = (src[:, None] + steps * node.strides[0]).ravel(), (dst[:, None] + steps * node.strides[1]).ravel()
+            src, dst = (
+                (src[:, None] + steps * node.strides[0]).ravel(),
+                (dst[:, None] + steps * node.strides[1]).ravel(),
+            )
             is_data = (is_data[:, None] & (steps < node.valid)).ravel()
         to.append(dst)
         fro.append(np.where(is_data, src, -1))
@@ -112,7 +115,9 @@ def _pack(values: NDArray[Any], desc: MemoryDesc) -> NDArray[np.uint8]:
     return packed
 
 
-def expect(src: MemoryDesc, dst: MemoryDesc, source: NDArray[np.uint8], before: NDArray[np.uint8]) -> NDArray[np.uint8]:
+def expect(
+    src: MemoryDesc, dst: MemoryDesc, source: NDArray[np.uint8], before: NDArray[np.uint8]
+) -> NDArray[np.uint8]:
     """Return the bytes of dst behind a reorder: what was there where it writes nothing."""
     to, fro = element_map(src, dst)
     values, out = _unpack(source, src), _unpack(before.copy(), dst)
@@ -134,7 +139,9 @@ def forced_parts(parts: int) -> Iterator[None]:
     """Let reorders of any size be shared out to `parts` threads."""
     with ExitStack() as stack:
         stack.enter_context(mock.patch("reorder.cpu.runtime.execute._LEAST_NBYTES", 1))
-        stack.enter_context(mock.patch("reorder.cpu.runtime.execute.count_threads", return_value=parts))
+        stack.enter_context(
+            mock.patch("reorder.cpu.runtime.execute.count_threads", return_value=parts)
+        )
         yield
 
 
@@ -142,7 +149,9 @@ def forced_parts(parts: int) -> Iterator[None]:
 def beyond_caches() -> Iterator[None]:
     """Let reorders of any size be taken for ones that no cache holds."""
     with ExitStack() as stack:
-        stack.enter_context(mock.patch("reorder.cpu.runtime.execute._cache_nbytes", return_value=-1))
+        stack.enter_context(
+            mock.patch("reorder.cpu.runtime.execute._cache_nbytes", return_value=-1)
+        )
         stack.enter_context(mock.patch("reorder.cpu.runtime.execute._FAR_NBYTES", -1))
         yield
 
@@ -163,16 +172,26 @@ def _region(side: str, nbytes: int) -> Guarded:
 
 
 def move_guarded(
-    plan: ReorderPlan, source: NDArray[np.uint8], before: NDArray[np.uint8], *, at_end: bool, threads: int = 1
+    plan: ReorderPlan,
+    source: NDArray[np.uint8],
+    before: NDArray[np.uint8],
+    *,
+    at_end: bool,
+    threads: int = 1,
 ) -> NDArray[np.uint8]:
     """Run a plan with both buffers beside inaccessible memory; return dst.
 
     A write into src, and a read or write beyond the buffers, ends the process; a
     write in front of them fails here (behind them where they start at the edge).
     """
-    src, dst = (_region(side, 1 << max(data.size - 1, 4095).bit_length()) for side, data in (("src", source), ("dst", before)))
+    src, dst = (
+        _region(side, 1 << max(data.size - 1, 4095).bit_length())
+        for side, data in (("src", source), ("dst", before))
+    )
     src_buffer, dst_buffer = src.buffer(source, at_end=at_end), dst.buffer(before, at_end=at_end)
     src.forbid_writes()
-    (ConvertingReorder if needs_tiles(plan) else PreparedReorder)(plan, threads)(src_buffer, dst_buffer)
+    (ConvertingReorder if needs_tiles(plan) else PreparedReorder)(plan, threads)(
+        src_buffer, dst_buffer
+    )
     assert dst.is_intact(), "bytes beside dst were written"
     return dst_buffer.copy()

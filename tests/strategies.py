@@ -19,7 +19,18 @@ from memdesc import DATA_TYPES, Digit, FormatTag, MemdescError, MemoryDesc, know
 if TYPE_CHECKING:
     from hypothesis.strategies import DrawFn, SearchStrategy
 
-__all__ = ["data_types", "desc_pairs", "descs", "descs_of", "dims", "strided_descs", "tag_descs", "tags", "texts", "view_descs"]
+__all__ = [
+    "data_types",
+    "desc_pairs",
+    "descs",
+    "descs_of",
+    "dims",
+    "strided_descs",
+    "tag_descs",
+    "tags",
+    "texts",
+    "view_descs",
+]
 
 MAX_NELEMS = 2048
 _SIZES = (1, 2, 3, 5, 4, 7, 8, 9, 15, 16, 17, 31, 33)
@@ -28,19 +39,37 @@ _EXTENTS = (2, 4, 3, 8, 16, 5)
 
 def data_types(max_bits: int = 64) -> SearchStrategy[str]:
     """Return names of data types, f32 first."""
-    return st.sampled_from(["f32", *(name for name, dtype in DATA_TYPES.items() if dtype.bits <= max_bits and name != "f32")])
+    return st.sampled_from(
+        [
+            "f32",
+            *(
+                name
+                for name, dtype in DATA_TYPES.items()
+                if dtype.bits <= max_bits and name != "f32"
+            ),
+        ]
+    )
 
 
 def texts() -> SearchStrategy[str]:
     """Return texts that look like names: known ones, changed ones, runs of their letters, anything."""
     known = st.sampled_from([name.text for name in known_names()])
     letters = st.text("abcdefghilnowxyzABCDNIO_0123456789()/.|", max_size=24)
-    joined = st.tuples(known, st.integers(0, 20), letters).map(lambda parts: parts[0][: parts[1]] + parts[2] + parts[0][parts[1] :])
+    joined = st.tuples(known, st.integers(0, 20), letters).map(
+        lambda parts: parts[0][: parts[1]] + parts[2] + parts[0][parts[1] :]
+    )
     return st.one_of(known, letters, joined, st.text(max_size=12))
 
 
 @st.composite
-def dims(draw: DrawFn, min_ndims: int = 1, max_ndims: int = 12, max_nelems: int = MAX_NELEMS // 8, *, zero: bool = True) -> tuple[int, ...]:
+def dims(
+    draw: DrawFn,
+    min_ndims: int = 1,
+    max_ndims: int = 12,
+    max_nelems: int = MAX_NELEMS // 8,
+    *,
+    zero: bool = True,
+) -> tuple[int, ...]:
     """Draw logical sizes whose product is at most `max_nelems`, now and then with a 0."""
     # few dims mostly, 12 now and then
     counts = [*(3, 2, 4, 5, 3, 2, 4, 1), *range(1, max_ndims + 1)]
@@ -72,7 +101,11 @@ def tags(draw: DrawFn, ndims: int, max_tile: int = 64, *, any_digits: bool = Fal
             break
         # the same axis again, with others between or adjacent, is the interesting case
         again = [other for other, _ in inner]
-        axis = draw(st.sampled_from(again or [0])) if draw(st.booleans()) else draw(st.integers(0, len(axes) - 1))
+        axis = (
+            draw(st.sampled_from(again or [0]))
+            if draw(st.booleans())
+            else draw(st.integers(0, len(axes) - 1))
+        )
         inner.append((axis, draw(st.sampled_from(fitting))))
         room //= inner[-1][1]
     steps = [1] * len(axes)
@@ -89,7 +122,11 @@ def tags(draw: DrawFn, ndims: int, max_tile: int = 64, *, any_digits: bool = Fal
         if draw(st.booleans()):
             digits = draw(st.permutations(digits))
         axis = draw(st.integers(0, len(axes) - 1))
-        align[axis] = draw(st.sampled_from([count for count in (1, 2, 3, 8) if lcm(count, steps[axis]) <= room * steps[axis]]))
+        align[axis] = draw(
+            st.sampled_from(
+                [count for count in (1, 2, 3, 8) if lcm(count, steps[axis]) <= room * steps[axis]]
+            )
+        )
     return FormatTag(tuple(axes), tuple(digits), tuple(align))
 
 
@@ -97,7 +134,9 @@ def tags(draw: DrawFn, ndims: int, max_tile: int = 64, *, any_digits: bool = Fal
 def _axes(draw: DrawFn, ndims: int) -> list[tuple[int, ...]]:
     """Draw a partition of the dims: at times two or three of them cut as one index."""
     count = draw(st.integers(1, min(3, ndims)))
-    fused = tuple(draw(st.lists(st.integers(0, ndims - 1), min_size=count, max_size=count, unique=True)))
+    fused = tuple(
+        draw(st.lists(st.integers(0, ndims - 1), min_size=count, max_size=count, unique=True))
+    )
     return sorted([fused, *((dim,) for dim in range(ndims) if dim not in fused)])
 
 
@@ -107,14 +146,25 @@ def _room(sizes: tuple[int, ...], max_nelems: int) -> int:
 
 @st.composite
 def tag_descs(
-    draw: DrawFn, sizes: tuple[int, ...], dtype: str = "f32", max_nelems: int = MAX_NELEMS, *, any_digits: bool = True
+    draw: DrawFn,
+    sizes: tuple[int, ...],
+    dtype: str = "f32",
+    max_nelems: int = MAX_NELEMS,
+    *,
+    any_digits: bool = True,
 ) -> MemoryDesc:
     """Draw a dense descriptor of these dims: by a tag, or by a known name."""
     room = _room(sizes, max_nelems)
-    if any_digits and draw(st.integers(0, 3)) == 0 and (names := [name for name, tile in _tiles(len(sizes)) if tile <= room]):
+    if (
+        any_digits
+        and draw(st.integers(0, 3)) == 0
+        and (names := [name for name, tile in _tiles(len(sizes)) if tile <= room])
+    ):
         with contextlib.suppress(MemdescError):  # a few names exist for some sizes only
             return memory_desc(sizes, dtype, draw(st.sampled_from(names)))
-    return memory_desc(sizes, dtype, draw(tags(len(sizes), room, any_digits=any_digits and draw(st.booleans()))))
+    return memory_desc(
+        sizes, dtype, draw(tags(len(sizes), room, any_digits=any_digits and draw(st.booleans())))
+    )
 
 
 @cache
@@ -129,7 +179,12 @@ def _tiles(ndims: int) -> list[tuple[str, int]]:
 
 @st.composite
 def strided_descs(
-    draw: DrawFn, sizes: tuple[int, ...], dtype: str = "f32", max_nelems: int = MAX_NELEMS, *, source: bool = True
+    draw: DrawFn,
+    sizes: tuple[int, ...],
+    dtype: str = "f32",
+    max_nelems: int = MAX_NELEMS,
+    *,
+    source: bool = True,
 ) -> MemoryDesc:
     """Draw a descriptor of these dims by strides: gaps, blocks, padding, an offset.
 
@@ -141,7 +196,9 @@ def strided_descs(
     steps = tag.block_sizes
     padded = [-(-size // step) * step for size, step in zip(sizes, steps, strict=True)]
     more = draw(st.integers(0, ndims - 1))
-    grown = prod(size or 1 for size in padded) // max(padded[more], 1) * (padded[more] + steps[more])
+    grown = (
+        prod(size or 1 for size in padded) // max(padded[more], 1) * (padded[more] + steps[more])
+    )
     if sizes[more] and grown <= max_nelems and draw(st.booleans()):
         padded[more] += steps[more]
     strides = [0] * ndims
@@ -150,7 +207,9 @@ def strided_descs(
         strides[digit.axis] = need + draw(st.sampled_from((0, 0, 0, 1, 3)))
         need = strides[digit.axis] * max(padded[digit.axis] // steps[digit.axis], 1)
     offset0 = draw(st.sampled_from((0, 0, 1, 2, 7)))
-    kind = draw(st.sampled_from(("nested", "negative", "broadcast", "small"))) if source else "nested"
+    kind = (
+        draw(st.sampled_from(("nested", "negative", "broadcast", "small"))) if source else "nested"
+    )
     if kind == "small" and not inner:  # what overlaps is replaced by what nests
         small = [draw(st.integers(-9, 9)) for _ in sizes]
         strides = small if _is_legal(padded, small) else strides
@@ -158,7 +217,11 @@ def strided_descs(
         for dim in draw(st.sets(st.integers(0, ndims - 1), min_size=1, max_size=3)):
             strides[dim] = 0 if kind == "broadcast" else -strides[dim]
     outers = [padded[dim] // steps[dim] for dim in range(ndims)]
-    offset0 += sum((count - 1) * -stride for count, stride in zip(outers, strides, strict=True) if stride < 0 < count) * all(sizes)
+    offset0 += sum(
+        (count - 1) * -stride
+        for count, stride in zip(outers, strides, strict=True)
+        if stride < 0 < count
+    ) * all(sizes)
     return memory_desc(
         sizes,
         dtype,
@@ -179,7 +242,9 @@ def _is_legal(sizes: list[int], strides: list[int]) -> bool:
 
 
 @st.composite
-def view_descs(draw: DrawFn, sizes: tuple[int, ...], dtype: str = "f32", max_nelems: int = MAX_NELEMS) -> MemoryDesc:
+def view_descs(
+    draw: DrawFn, sizes: tuple[int, ...], dtype: str = "f32", max_nelems: int = MAX_NELEMS
+) -> MemoryDesc:
     """Draw a view of these dims into a larger parent with a tag or with strides."""
     ndims = len(sizes)
     tag = draw(tags(ndims, _room(sizes, max_nelems)))
@@ -196,7 +261,14 @@ def view_descs(draw: DrawFn, sizes: tuple[int, ...], dtype: str = "f32", max_nel
 
 
 @st.composite
-def descs_of(draw: DrawFn, sizes: tuple[int, ...], dtype: str = "f32", max_nelems: int = MAX_NELEMS, *, source: bool = True) -> MemoryDesc:
+def descs_of(
+    draw: DrawFn,
+    sizes: tuple[int, ...],
+    dtype: str = "f32",
+    max_nelems: int = MAX_NELEMS,
+    *,
+    source: bool = True,
+) -> MemoryDesc:
     """Draw any descriptor of these dims; with `source` also such that may not be written to."""
     kind = draw(st.sampled_from(("tag", "tag", "strides", "view")))
     if kind == "tag":
@@ -208,7 +280,12 @@ def descs_of(draw: DrawFn, sizes: tuple[int, ...], dtype: str = "f32", max_nelem
 
 @st.composite
 def descs(
-    draw: DrawFn, *, max_ndims: int = 12, max_nelems: int = MAX_NELEMS, source: bool = True, dtypes: SearchStrategy[str] | None = None
+    draw: DrawFn,
+    *,
+    max_ndims: int = 12,
+    max_nelems: int = MAX_NELEMS,
+    source: bool = True,
+    dtypes: SearchStrategy[str] | None = None,
 ) -> MemoryDesc:
     """Draw any descriptor; with `source` also such that may not be written to."""
     sizes = draw(dims(1, max_ndims, max(max_nelems // 8, 1)))
@@ -218,9 +295,15 @@ def descs(
 
 @st.composite
 def desc_pairs(
-    draw: DrawFn, *, max_ndims: int = 12, max_nelems: int = MAX_NELEMS, dtypes: SearchStrategy[str] | None = None
+    draw: DrawFn,
+    *,
+    max_ndims: int = 12,
+    max_nelems: int = MAX_NELEMS,
+    dtypes: SearchStrategy[str] | None = None,
 ) -> tuple[MemoryDesc, MemoryDesc]:
     """Draw a source and a destination of the same dims and data type."""
     sizes = draw(dims(1, max_ndims, max(max_nelems // 8, 1)))
     dtype = draw(data_types() if dtypes is None else dtypes)
-    return draw(descs_of(sizes, dtype, max_nelems)), draw(descs_of(sizes, dtype, max_nelems, source=False))
+    return draw(descs_of(sizes, dtype, max_nelems)), draw(
+        descs_of(sizes, dtype, max_nelems, source=False)
+    )

@@ -46,7 +46,9 @@ class LayoutPicture(SphinxDirective):
         name, sizes, dtype = self.arguments
         dims = tuple(map(int, sizes.split("x")))
         make = memdesc.image_desc if name in mace.IMAGES or "|" in name else memdesc.memory_desc
-        return _picture(make(dims, dtype, name).show(self.options.get("letters") or letters_of(name)).svg)
+        return _picture(
+            make(dims, dtype, name).show(self.options.get("letters") or letters_of(name)).svg
+        )
 
 
 class PlanPicture(SphinxDirective):
@@ -76,9 +78,17 @@ class Vocabulary(SphinxDirective):
             rows.setdefault(tag, {}).setdefault(name.vocabulary, []).append(name.text)
         shown = []
         for tag, found in rows.items():
-            names = {vocabulary: [text for text in texts if text != tag] for vocabulary, texts in found.items()}
+            names = {
+                vocabulary: [text for text in texts if text != tag]
+                for vocabulary, texts in found.items()
+            }
             if sum(map(bool, names.values())) > 1:
-                shown.append((tag, *(names.get(vocabulary, []) for vocabulary in ("onednn", "cldnn", "mace"))))
+                shown.append(
+                    (
+                        tag,
+                        *(names.get(vocabulary, []) for vocabulary in ("onednn", "cldnn", "mace")),
+                    )
+                )
         return [_table(("memdesc", "oneDNN", "OpenVINO", "MACE"), shown)]
 
 
@@ -89,7 +99,9 @@ class Images(SphinxDirective):
         """Make the table."""
         rows = []
         for name, (letters, text) in mace.IMAGES.items():
-            own = str.maketrans(LETTERS[: len(letters)] + LETTERS[: len(letters)].upper(), letters + letters.upper())
+            own = str.maketrans(
+                LETTERS[: len(letters)] + LETTERS[: len(letters)].upper(), letters + letters.upper()
+            )
             cells = [part.translate(own) or "1" for part in text.split("|")]
             rows.append((name, ", ".join(letters), *cells, [text]))
         return [_table(("image type", "dims", "row y", "column x", "lane", "memdesc"), rows)]
@@ -101,7 +113,11 @@ class Changes(SphinxDirective):
     def run(self) -> list[nodes.Node]:
         """Gather them."""
         parts: list[nodes.Node] = []
-        versions = sorted((folder for folder in CHANGES.iterdir() if folder.is_dir()), key=lambda f: f.name, reverse=True)
+        versions = sorted(
+            (folder for folder in CHANGES.iterdir() if folder.is_dir()),
+            key=lambda f: f.name,
+            reverse=True,
+        )
         for folder in versions:
             section = nodes.section(ids=[nodes.make_id(folder.name)])
             section += nodes.title("", folder.name.capitalize())
@@ -110,9 +126,13 @@ class Changes(SphinxDirective):
                 if not files:
                     continue
                 section += nodes.rubric("", heading)
-                text = "\n".join(f"* {' '.join(file.read_text(encoding='utf-8').split())}" for file in files)
+                text = "\n".join(
+                    f"* {' '.join(file.read_text(encoding='utf-8').split())}" for file in files
+                )
                 holder = nodes.Element()
-                self.state.nested_parse(StringList(text.splitlines(), source=str(folder)), 0, holder)
+                self.state.nested_parse(
+                    StringList(text.splitlines(), source=str(folder)), 0, holder
+                )
                 section += holder.children
             parts.append(section)
         return parts
@@ -139,19 +159,25 @@ def _row(cells: Iterable[object]) -> nodes.row:
         texts = cell if isinstance(cell, list) else [cell]
         for text in texts:
             paragraph = nodes.paragraph()
-            paragraph += nodes.literal("", str(text)) if isinstance(cell, list) else nodes.Text(str(text))
+            paragraph += (
+                nodes.literal("", str(text)) if isinstance(cell, list) else nodes.Text(str(text))
+            )
             entry += paragraph
         row += entry
     return row
 
 
-def _hide_colons(_app: Sphinx, what: str, _name: str, _obj: object, _options: object, lines: list[str]) -> None:
+def _hide_colons(
+    _app: Sphinx, what: str, _name: str, _obj: object, _options: object, lines: list[str]
+) -> None:
     """Keep napoleon from reading `words: more words` of a property as its type."""
     if what == "property":
         lines[:] = [line.replace(":", _COLON) for line in lines]
 
 
-def _show_colons(_app: Sphinx, _what: str, _name: str, _obj: object, _options: object, lines: list[str]) -> None:
+def _show_colons(
+    _app: Sphinx, _what: str, _name: str, _obj: object, _options: object, lines: list[str]
+) -> None:
     lines[:] = [line.replace(_COLON, ":") for line in lines]
 
 

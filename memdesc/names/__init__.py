@@ -171,8 +171,13 @@ def _nearest(text: str, names: Iterable[str], ndims: int | None) -> tuple[str, .
         lower.setdefault(name.lower(), []).append(name)
     import difflib  # noqa: PLC0415 - only a wrong name needs it
 
-    found = [lower[match] for match in difflib.get_close_matches(text.lower(), lower, n=len(lower), cutoff=0.5)]
-    fitting = (own for alike in found if (own := [name for name in alike if _ndims_of(name) == ndims]))
+    found = [
+        lower[match]
+        for match in difflib.get_close_matches(text.lower(), lower, n=len(lower), cutoff=0.5)
+    ]
+    fitting = (
+        own for alike in found if (own := [name for name in alike if _ndims_of(name) == ndims])
+    )
     groups = [] if ndims is None else list(islice(fitting, 3))
     near = [name for alike in groups or found[:3] for name in alike]
     return tuple(difflib.get_close_matches(text, near, n=3, cutoff=0))
@@ -181,6 +186,8 @@ def _nearest(text: str, names: Iterable[str], ndims: int | None) -> tuple[str, .
 def _ndims_of(name: str) -> int:
     """Return how many dims a known name speaks of; 0 for one that is no layout."""
     try:
-        return mace.parse_image(name)[0].ndims if is_image(name) else _parse(name, packed=False).ndims
+        return (
+            mace.parse_image(name)[0].ndims if is_image(name) else _parse(name, packed=False).ndims
+        )
     except MemdescError:
         return 0

@@ -26,7 +26,10 @@ _SPATIAL = ("", "yx", "zyx", "wzyx", "uwzyx", "vuwzyx")
 _LETTERS = {
     **{frozenset("bf" + spatial): ("data", "bf" + spatial) for spatial in _SPATIAL},
     **{frozenset("oi" + spatial): ("weights", "oi" + spatial) for spatial in _SPATIAL[:3]},
-    **{frozenset("goi" + spatial): ("grouped weights", "goi" + spatial) for spatial in _SPATIAL[1:3]},
+    **{
+        frozenset("goi" + spatial): ("grouped weights", "goi" + spatial)
+        for spatial in _SPATIAL[1:3]
+    },
     frozenset("bx"): ("data", "bx"),  # 2019: x is the flattened plane
 }
 
@@ -59,7 +62,9 @@ _WINOGRAD = "it holds transformed 3x3 filters, which no reorder can make; descri
 _ONE_BIT = "it packs one-bit values, and there is no one-bit data type; the nearest layout of whole elements is"
 _IMAGE = "it is an image, not a linear buffer; use memdesc.image_desc(dims, dtype, name)"
 _REFUSED = {
-    "winograd_2x3_s1_data": _WINOGRAD.replace("'oiyx'", "'bfyx'").replace("3x3 filters", "input tiles").replace("filter,", "tensor,"),
+    "winograd_2x3_s1_data": _WINOGRAD.replace("'oiyx'", "'bfyx'")
+    .replace("3x3 filters", "input tiles")
+    .replace("filter,", "tensor,"),
     "winograd_2x3_s1_weights": _WINOGRAD,
     "winograd_2x3_s1_fused_weights": _WINOGRAD,
     "winograd_6x3_s1_fused_weights": _WINOGRAD,
@@ -94,7 +99,9 @@ def letters(text: str) -> str:
 
 
 def _family(text: str) -> tuple[str, str]:
-    present = frozenset(re.sub(r"s[av][0-9]+p?|_swizzled_by_|__a|[^a-z]|s", "", _RENAMED.get(text, text)))
+    present = frozenset(
+        re.sub(r"s[av][0-9]+p?|_swizzled_by_|__a|[^a-z]|s", "", _RENAMED.get(text, text))
+    )
     return _LETTERS.get(present, ("data", ""))
 
 
@@ -182,7 +189,11 @@ def _translate(text: str) -> str:
     sliced = {dims for dims, is_sliced in outer if is_sliced}
     if sliced != {dims for dims, _ in inner}:
         odd = min(sliced ^ {dims for dims, _ in inner})
-        reason = f"{odd + 's'!r} is sliced, but no block of it follows" if odd in sliced else f"{odd!r} has a block, but is not sliced"
+        reason = (
+            f"{odd + 's'!r} is sliced, but no block of it follows"
+            if odd in sliced
+            else f"{odd!r} has a block, but is not sliced"
+        )
         raise _error(text, reason)
 
     def name(dims: str) -> str:

@@ -11,7 +11,16 @@ from __future__ import annotations
 from memdesc.errors import MemdescError, UnknownFormatError, UnsupportedFormatError, shown
 from memdesc.tags import FormatTag, count_digits, parse_tag
 
-__all__ = ["BUFFERS", "IMAGES", "VOCABULARY", "check_image_dims", "domain", "letters", "parse", "parse_image"]
+__all__ = [
+    "BUFFERS",
+    "IMAGES",
+    "VOCABULARY",
+    "check_image_dims",
+    "domain",
+    "letters",
+    "parse",
+    "parse_image",
+]
 
 VOCABULARY = "mace"
 
@@ -53,7 +62,9 @@ def letters(text: str) -> str:
         return IMAGES[text][0]
     if text not in BUFFERS:
         return ""
-    own = {digit.axis: letter for digit, letter in zip(parse(text).digits, text.lower(), strict=True)}
+    own = {
+        digit.axis: letter for digit, letter in zip(parse(text).digits, text.lower(), strict=True)
+    }
     return "".join(own[axis] for axis in sorted(own))
 
 
@@ -129,7 +140,9 @@ def check_image_dims(text: str, dims: tuple[int, ...]) -> None:
         or with other than 3 or 4 features.
     """
     if text == "dw_conv2d_filter" and dims[0] != 1:
-        msg = f"dw_conv2d_filter has multiplier m = {dims[0]}: the kernels fill the image only for 1"
+        msg = (
+            f"dw_conv2d_filter has multiplier m = {dims[0]}: the kernels fill the image only for 1"
+        )
         raise MemdescError(msg)
     if text == "image_2d_rgba" and (dims[0] != 1 or dims[1] not in (3, 4)):
         msg = f"image_2d_rgba has b = {dims[0]}, f = {dims[1]}: the image holds a batch of 1 with 3 or 4 features"

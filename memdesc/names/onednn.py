@@ -30,7 +30,9 @@ _FAMILIES = {
     "rnn bias": ("ldgo",),
     "vector": ("x",),
 }
-_LETTERS = {frozenset(letters): (domain, letters) for domain, sets in _FAMILIES.items() for letters in sets}
+_LETTERS = {
+    frozenset(letters): (domain, letters) for domain, sets in _FAMILIES.items() for letters in sets
+}
 
 # The enum defines these six as other tags than their letters say.
 _IRREGULAR = {

@@ -80,7 +80,14 @@ class Cells:
         """Return the cell of an offset; it has no run where no element lies."""
         index = index_at(self.layout, offset)
         cell = None if index is None else self.at(index)
-        return cell or Cell(str(offset), "", "\n".join(["no element", *self._place(offset)]), None, None, is_padding=False)
+        return cell or Cell(
+            str(offset),
+            "",
+            "\n".join(["no element", *self._place(offset)]),
+            None,
+            None,
+            is_padding=False,
+        )
 
     def _place(self, offset: int) -> list[str]:
         at, rest = divmod(offset * self.dtype.bits, 8)
@@ -89,7 +96,9 @@ class Cells:
         if self.pixels is not None:
             width, channels = self.pixels
             pixel, lane = divmod(offset, channels)
-            places.insert(0, f"pixel x {pixel % width}, y {pixel // width}, lane {lane} ({LANES[lane]})")
+            places.insert(
+                0, f"pixel x {pixel % width}, y {pixel // width}, lane {lane} ({LANES[lane]})"
+            )
         return places
 
     def _of_axis(self, dims: tuple[int, ...], index: tuple[int, ...]) -> int:
@@ -107,7 +116,9 @@ class Cells:
         return count
 
 
-def cells_of(layout: Layout, dtype: DataType, letters: str = LETTERS, pixels: tuple[int, int] | None = None) -> Cells:
+def cells_of(
+    layout: Layout, dtype: DataType, letters: str = LETTERS, pixels: tuple[int, int] | None = None
+) -> Cells:
     """Make the cells of a layout; a pixel is one run."""
     # what is read several times has one colour
     order = [block for block in _by_memory(layout) if block.extent > 1 and block.stride]

@@ -27,7 +27,9 @@ _MARGIN, _BETWEEN = 16, 36
 _MAX_TITLE = 100
 
 
-def draw_layout(layout: Layout, dtype: DataType, title: str, nbytes: tuple[int, int], letters: str = LETTERS) -> Picture:
+def draw_layout(
+    layout: Layout, dtype: DataType, title: str, nbytes: tuple[int, int], letters: str = LETTERS
+) -> Picture:
     """Draw a layout of a buffer.
 
     Parameters
@@ -50,7 +52,11 @@ def draw_layout(layout: Layout, dtype: DataType, title: str, nbytes: tuple[int, 
     whole, behind = nbytes
     n_lines = -(-whole // CACHE_LINE)
     size = f"{whole} bytes in {n_lines} cache line{'s' if n_lines != 1 else ''}"
-    head = [title, f"{_count(layout)}, {size}" + (f", the last {behind} of them compensation" if behind else "")]
+    head = [
+        title,
+        f"{_count(layout)}, {size}"
+        + (f", the last {behind} of them compensation" if behind else ""),
+    ]
     if not layout.nelems:
         head.append("nothing to draw")
         return Picture(frame(head, [], (0, 0)), "\n".join(head))
@@ -58,14 +64,21 @@ def draw_layout(layout: Layout, dtype: DataType, title: str, nbytes: tuple[int, 
     return _picture(cells, lines_of(cells), head, "memory: at each offset the index")
 
 
-def draw_image(layout: Layout, dtype: DataType, title: str, pixels: tuple[int, int], letters: str = LETTERS) -> Picture:
+def draw_image(
+    layout: Layout, dtype: DataType, title: str, pixels: tuple[int, int], letters: str = LETTERS
+) -> Picture:
     """Draw an image as its pixels; arguments as `draw_layout`, `pixels` being its width and its channels."""
     _check_letters(layout, letters)
     cells = cells_of(layout, dtype, letters, pixels)
     lines = pixel_lines(cells, *pixels)
     width, channels = pixels
     size = f"{width} x {(layout.last + 1) // (width * channels)} pixels of {channels} channel{'s' if channels != 1 else ''}"
-    return _picture(cells, lines, [title, f"{_count(layout)}, {size}"], "image: in each lane the offset and the index")
+    return _picture(
+        cells,
+        lines,
+        [title, f"{_count(layout)}, {size}"],
+        "image: in each lane the offset and the index",
+    )
 
 
 def _picture(cells: Cells, lines: Lines, head: list[str], what: str) -> Picture:
@@ -73,7 +86,9 @@ def _picture(cells: Cells, lines: Lines, head: list[str], what: str) -> Picture:
     names = ",".join(cells.letters[dim] for dim in cells.long_dims)
     head = [*head, f"memory order, outermost first: {digits(cells.layout, cells.letters)}"]
     logical = f"logical: {grid.words}; numbers are offsets"
-    memory = f"{what} {names}".rstrip() + ("; two elements share a byte" if cells.dtype.is_packed else "")
+    memory = f"{what} {names}".rstrip() + (
+        "; two elements share a byte" if cells.dtype.is_packed else ""
+    )
     text = "\n".join([*head, "", logical, *grid_text(grid), "", memory, *memory_text(cells, lines)])
 
     top = _MARGIN + 18 * len(head) + 28
@@ -87,7 +102,10 @@ def _picture(cells: Cells, lines: Lines, head: list[str], what: str) -> Picture:
     end = max(panels.bottom, strip.bottom) + 18
     signs += ["line"] if strip.marks else []
     signs_parts, right = legend(signs, end)
-    parts = [label(_MARGIN, top - 10, logical, faint=True), label(left, top - 10, memory, faint=True)]
+    parts = [
+        label(_MARGIN, top - 10, logical, faint=True),
+        label(left, top - 10, memory, faint=True),
+    ]
     size = max(strip.right, left + 7 * len(memory), right), end + 22
     return Picture(frame(head, [*parts, *panels.paint(), *strip.paint(), *signs_parts], size), text)
 
@@ -97,8 +115,13 @@ def frame(head: list[str], parts: list[str], end: tuple[int, int]) -> str:
     head = [line if len(line) <= _MAX_TITLE else f"{line[: _MAX_TITLE - 1]}…" for line in head]
     written = [label(_MARGIN, _MARGIN + 14, head[0], size=14, bold=True)]
     written += [label(_MARGIN, _MARGIN + 14 + 18 * k, line) for k, line in enumerate(head) if k]
-    width = max(end[0], _MARGIN + 9 * len(head[0]), *(_MARGIN + 7 * len(line) for line in head)) + _MARGIN
-    return document(width, max(end[1], _MARGIN + 18 * len(head)) + _MARGIN, head[0], *written, *parts)
+    width = (
+        max(end[0], _MARGIN + 9 * len(head[0]), *(_MARGIN + 7 * len(line) for line in head))
+        + _MARGIN
+    )
+    return document(
+        width, max(end[1], _MARGIN + 18 * len(head)) + _MARGIN, head[0], *written, *parts
+    )
 
 
 def legend(signs: list[str], y: int) -> tuple[list[str], int]:
@@ -118,9 +141,27 @@ def legend(signs: list[str], y: int) -> tuple[list[str], int]:
             parts.append(element("path", d=f"M{x + 14} {y}v18", stroke=ACCENT, stroke_width=3.5))
         elif sign in {"block", "pixel"}:
             box = {"x": x, "y": y, "width": 28, "height": 18}
-            parts.append(element("rect", class_="memdesc-edge", fill="none", stroke="#1a1a1a", stroke_width=1.5, **box))
+            parts.append(
+                element(
+                    "rect",
+                    class_="memdesc-edge",
+                    fill="none",
+                    stroke="#1a1a1a",
+                    stroke_width=1.5,
+                    **box,
+                )
+            )
         else:
-            parts.append(paint_cell(Cell("", "", words[sign], None if sign == "gap" else 0, None, sign == "padding"), x, y, (28, 18)))
+            parts.append(
+                paint_cell(
+                    Cell(
+                        "", "", words[sign], None if sign == "gap" else 0, None, sign == "padding"
+                    ),
+                    x,
+                    y,
+                    (28, 18),
+                )
+            )
         parts.append(label(x + 34, y + 13, words[sign], size=10, faint=True))
         x += 58 + 6 * len(words[sign])
     return parts, x
@@ -134,6 +175,10 @@ def _count(layout: Layout) -> str:
 def _check_letters(layout: Layout, letters: str) -> None:
     if letters == LETTERS:
         return
-    if not isinstance(letters, str) or len(letters) != layout.ndims or len(set(letters)) != layout.ndims:
+    if (
+        not isinstance(letters, str)
+        or len(letters) != layout.ndims
+        or len(set(letters)) != layout.ndims
+    ):
         msg = f"letters {shown(letters)} must name {layout.ndims} dims, each by a letter of its own"
         raise MemdescError(msg)

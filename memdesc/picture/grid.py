@@ -39,12 +39,18 @@ class Grid(NamedTuple):
 
     def caption(self, panel: tuple[int, ...]) -> str:
         """Return what stands above a panel: `a=0 b=3`."""
-        return " ".join(f"{self.cells.letters[dim]}={i}" for dim, i in zip(self.panel_dims, panel, strict=True))
+        return " ".join(
+            f"{self.cells.letters[dim]}={i}" for dim, i in zip(self.panel_dims, panel, strict=True)
+        )
 
     def block(self, panel: tuple[int, ...]) -> tuple[int, ...] | None:
         """Return which blocks of the panel dims a panel lies in; None where these have no blocks."""
         layout = self.cells.layout
-        steps = {axis.dims[0]: layout.outer(k).step for k, axis in enumerate(layout.axes) if len(axis.dims) == 1}
+        steps = {
+            axis.dims[0]: layout.outer(k).step
+            for k, axis in enumerate(layout.axes)
+            if len(axis.dims) == 1
+        }
         if all(steps.get(dim, 1) == 1 for dim in self.panel_dims):
             return None
         return tuple(i // steps.get(dim, 1) for dim, i in zip(self.panel_dims, panel, strict=True))

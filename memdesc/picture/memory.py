@@ -37,11 +37,17 @@ class Lines(NamedTuple):
 
     def offsets(self) -> list[list[int]]:
         """Return the offsets of each shown line."""
-        return [[start + column for column in self.columns if start + column < self.stop] for start in self.starts()]
+        return [
+            [start + column for column in self.columns if start + column < self.stop]
+            for start in self.starts()
+        ]
 
     def heads(self, bits: int) -> list[str]:
         """Return what each shown line is called."""
-        return [f"y {row}" if self.lanes else f"byte {start * bits // 8}" for row, start in zip(self.rows, self.starts(), strict=True)]
+        return [
+            f"y {row}" if self.lanes else f"byte {start * bits // 8}"
+            for row, start in zip(self.rows, self.starts(), strict=True)
+        ]
 
 
 def lines_of(cells: Cells) -> Lines:
@@ -50,7 +56,10 @@ def lines_of(cells: Cells) -> Lines:
     tile = 1
     for block in layout.inner():
         tile *= block.extent
-    low = max(layout.offset0 + sum(min((block.extent - 1) * block.stride, 0) for block in layout.blocks), 0)
+    low = max(
+        layout.offset0 + sum(min((block.extent - 1) * block.stride, 0) for block in layout.blocks),
+        0,
+    )
     length = _USUAL if tile < _WIDEST and layout.last - low < _USUAL * _MOST_LINES // 2 else _WIDEST
     if tile < _WIDEST and length % tile:
         length = _WIDEST // tile * tile
@@ -68,7 +77,13 @@ def _held(cells: Cells, length: int) -> list[int]:
     rows = {layout.last // length}
     # the starts of long loops do
     for index in product(*(range(min(block.extent, 16 * length)) for block in cells.order)):
-        rows.add((layout.offset0 + sum(i * block.stride for i, block in zip(index, cells.order, strict=True))) // length)
+        rows.add(
+            (
+                layout.offset0
+                + sum(i * block.stride for i, block in zip(index, cells.order, strict=True))
+            )
+            // length
+        )
         if len(rows) == _MOST_LINES:
             break
     return sorted(rows)
@@ -79,7 +94,13 @@ def pixel_lines(cells: Cells, width: int, channels: int) -> Lines:
     height = (cells.layout.last + 1) // (width * channels)
     shown = visible(width, width, _MOST_PIXELS if channels > 1 else _WIDEST)
     columns = [pixel * channels + lane for pixel in shown for lane in range(channels)]
-    return Lines(cells.layout.last + 1, width * channels, visible(height, height, _MOST_LINES), columns, channels)
+    return Lines(
+        cells.layout.last + 1,
+        width * channels,
+        visible(height, height, _MOST_LINES),
+        columns,
+        channels,
+    )
 
 
 class Strip:
@@ -88,12 +109,18 @@ class Strip:
     `at_offset` says what lies at an offset; `right` and `bottom` are where it ends.
     """
 
-    def __init__(self, lines: Lines, at_offset: Callable[[int], Cell], bits: int, left: int, top: int) -> None:
+    def __init__(
+        self, lines: Lines, at_offset: Callable[[int], Cell], bits: int, left: int, top: int
+    ) -> None:
         self.lines = lines
         self.cells = [[at_offset(offset) for offset in line] for line in lines.offsets()]
         self.heads = lines.heads(bits)
         shown = [cell for row in self.cells for cell in row]
-        self.cell_width = max(26, *(7 * len(cell.number) + 8 for cell in shown), *(5 * len(cell.note) + 6 for cell in shown))
+        self.cell_width = max(
+            26,
+            *(7 * len(cell.number) + 8 for cell in shown),
+            *(5 * len(cell.note) + 6 for cell in shown),
+        )
         self.start, self.top = left + 6 * max(map(len, self.heads)) + 8, top + _ABOVE
         xs, x_gaps, width = spread(lines.columns, self.cell_width, _GAP)
         ys, y_gaps, height = spread(lines.rows, _HEIGHT, _GAP)
@@ -111,7 +138,8 @@ class Strip:
         """Return everything."""
         parts = self._column_heads()
         parts += [
-            label(self.start - 6, y + 16, head, size=9, anchor="end", faint=True) for y, head in zip(self.ys, self.heads, strict=True)
+            label(self.start - 6, y + 16, head, size=9, anchor="end", faint=True)
+            for y, head in zip(self.ys, self.heads, strict=True)
         ]
         found: dict[tuple[int, int], Cell] = {}
         for r, (y, row) in enumerate(zip(self.ys, self.cells, strict=True)):
@@ -120,9 +148,16 @@ class Strip:
                 parts.append(paint_cell(cell, x, y, (self.cell_width, _HEIGHT)))
         parts.append(outline(found, self.xs, self.ys, (self.cell_width, _HEIGHT)))
         if self.marks:
-            parts.append(element("path", d="".join(self.marks), stroke=ACCENT, stroke_width=3.5, fill="none"))
-        parts += [label(gap + _GAP / 2, self.ys[0] + 17, "⋯", anchor="middle", faint=True) for gap in self.x_gaps]
-        parts += [label(self.start + 8, gap + 12, "⋮", anchor="middle", faint=True) for gap in self.y_gaps]
+            parts.append(
+                element("path", d="".join(self.marks), stroke=ACCENT, stroke_width=3.5, fill="none")
+            )
+        parts += [
+            label(gap + _GAP / 2, self.ys[0] + 17, "⋯", anchor="middle", faint=True)
+            for gap in self.x_gaps
+        ]
+        parts += [
+            label(self.start + 8, gap + 12, "⋮", anchor="middle", faint=True) for gap in self.y_gaps
+        ]
         return parts
 
     def _column_heads(self) -> list[str]:
@@ -131,7 +166,18 @@ class Strip:
         lanes, width = self.lines.lanes, self.cell_width
         for x, column in zip(self.xs, self.lines.columns, strict=True):
             name = LANES[column % lanes] if lanes else f"+{column}"
-            parts.append(label(x + width / 2, self.top - 4, name, size=8, anchor="middle", faint=True))
+            parts.append(
+                label(x + width / 2, self.top - 4, name, size=8, anchor="middle", faint=True)
+            )
             if lanes and not column % lanes:
-                parts.append(label(x + lanes * width / 2, self.top - 14, f"x {column // lanes}", size=9, anchor="middle", faint=True))
+                parts.append(
+                    label(
+                        x + lanes * width / 2,
+                        self.top - 14,
+                        f"x {column // lanes}",
+                        size=9,
+                        anchor="middle",
+                        faint=True,
+                    )
+                )
         return parts

@@ -24,18 +24,42 @@ def paint_cell(cell: Cell, x: int, y: int, size: tuple[int, int]) -> str:
     ink = {"fill": INK}
     parts = [element("title", escape(cell.hover, quote=False))]
     if cell.run is None:
-        parts.append(element("rect", class_="memdesc-rule memdesc-none", fill="#ffffff", stroke="#9aa0a6", stroke_dasharray="2 2", **box))
+        parts.append(
+            element(
+                "rect",
+                class_="memdesc-rule memdesc-none",
+                fill="#ffffff",
+                stroke="#9aa0a6",
+                stroke_dasharray="2 2",
+                **box,
+            )
+        )
         ink = {"class_": "memdesc-faint", "fill": "#5f6368"}
     elif cell.is_padding:
-        parts.append(element("rect", class_="memdesc-rule memdesc-void", fill="#f1f2f4", stroke="#9aa0a6", stroke_width=0.5, **box))
+        parts.append(
+            element(
+                "rect",
+                class_="memdesc-rule memdesc-void",
+                fill="#f1f2f4",
+                stroke="#9aa0a6",
+                stroke_width=0.5,
+                **box,
+            )
+        )
         parts.append(hatch(x, y, width, height))
         ink = {"class_": "memdesc-ink", "fill": INK}
     else:
-        parts.append(element("rect", fill=_colour(cell.run), stroke="#ffffff", stroke_width=0.5, **box))
+        parts.append(
+            element("rect", fill=_colour(cell.run), stroke="#ffffff", stroke_width=0.5, **box)
+        )
     middle = f"{x + width / 2:g}"
     base = f"{y + 12 if cell.note else y + height / 2 + 4:g}"
     written = ((cell.number, base, 11), (cell.note, f"{y + height - 4}", 8))
-    parts += [element("text", escape(text), x=middle, y=at, font_size=size, **ink) for text, at, size in written if text]
+    parts += [
+        element("text", escape(text), x=middle, y=at, font_size=size, **ink)
+        for text, at, size in written
+        if text
+    ]
     return element("g", *parts, class_="memdesc-cell", text_anchor="middle")
 
 
@@ -44,7 +68,9 @@ def _colour(run: int) -> str:
     return COLOURS[(run + run // len(COLOURS)) % len(COLOURS)]
 
 
-def outline(cells: Mapping[tuple[int, int], Cell], xs: list[int], ys: list[int], size: tuple[int, int]) -> str:
+def outline(
+    cells: Mapping[tuple[int, int], Cell], xs: list[int], ys: list[int], size: tuple[int, int]
+) -> str:
     """Return the edges of the blocks that cells, given by column and row, belong to."""
     width, height = size
 
@@ -65,4 +91,15 @@ def outline(cells: Mapping[tuple[int, int], Cell], xs: list[int], ys: list[int],
         ):
             if neighbour != cell.tile:
                 lines[line] = None
-    return element("path", d="".join(lines), class_="memdesc-edge", stroke="#1a1a1a", stroke_width=1.5, fill="none") if lines else ""
+    return (
+        element(
+            "path",
+            d="".join(lines),
+            class_="memdesc-edge",
+            stroke="#1a1a1a",
+            stroke_width=1.5,
+            fill="none",
+        )
+        if lines
+        else ""
+    )

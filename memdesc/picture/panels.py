@@ -40,7 +40,10 @@ class Panels:
 
     def paint(self) -> list[str]:
         """Return everything."""
-        parts = [label(x, y + _ABOVE + self.height / 2 + 4, "⋯", size=14, faint=True) for x, y in self.dots]
+        parts = [
+            label(x, y + _ABOVE + self.height / 2 + 4, "⋯", size=14, faint=True)
+            for x, y in self.dots
+        ]
         for k in range(len(self.places)):
             if self.blocks[k] is not None and not self._goes_on(k):
                 parts.append(self._frame(k))
@@ -55,9 +58,13 @@ class Panels:
         for k, panel in enumerate(panels):
             before = panels[k - 1] if k else panel
             is_first = not k or self.blocks[k] != self.blocks[k - 1]
-            together = self.blocks.count(self.blocks[k]) if is_first and self.blocks[k] is not None else 1
+            together = (
+                self.blocks.count(self.blocks[k]) if is_first and self.blocks[k] is not None else 1
+            )
             is_new_row = panel[:-1] != before[:-1]
-            if x > self.left and (is_new_row or x + together * step_x - _APART > self.left + _MAX_WIDTH):
+            if x > self.left and (
+                is_new_row or x + together * step_x - _APART > self.left + _MAX_WIDTH
+            ):
                 x, y = self.left, y + step_y
             if not is_new_row and k and panel[-1] != before[-1] + 1:
                 self.dots.append((x + 2, y))
@@ -67,7 +74,11 @@ class Panels:
 
     def _goes_on(self, k: int) -> bool:
         """Whether a panel continues the frame of the one before."""
-        return k > 0 and self.blocks[k] == self.blocks[k - 1] and self.places[k][1] == self.places[k - 1][1]
+        return (
+            k > 0
+            and self.blocks[k] == self.blocks[k - 1]
+            and self.places[k][1] == self.places[k - 1][1]
+        )
 
     def _frame(self, first: int) -> str:
         last = first
@@ -93,18 +104,35 @@ class Panels:
         xs, ys = [x + at for at in self.xs], [y + at for at in self.ys]
         parts = [label(x, y - 12, grid.caption(panel), size=10, bold=True)] if panel else []
         middle = self.cell_width / 2
-        parts += [label(at + middle, y - 3, str(i), size=8, anchor="middle", faint=True) for at, i in zip(xs, grid.columns, strict=True)]
+        parts += [
+            label(at + middle, y - 3, str(i), size=8, anchor="middle", faint=True)
+            for at, i in zip(xs, grid.columns, strict=True)
+        ]
         if grid.row is not None:
-            parts += [label(x - 4, at + 14, str(i), size=8, anchor="end", faint=True) for at, i in zip(ys, grid.rows, strict=True)]
+            parts += [
+                label(x - 4, at + 14, str(i), size=8, anchor="end", faint=True)
+                for at, i in zip(ys, grid.rows, strict=True)
+            ]
         found: dict[tuple[int, int], Cell] = {}
         for r, row in enumerate(grid.rows):
             for c, column in enumerate(grid.columns):
                 if cell := grid.cell(panel, row, column):
                     found[c, r] = cell
-                    parts.append(paint_cell(cell._replace(note=""), xs[c], ys[r], (self.cell_width, CELL_HEIGHT)))
+                    parts.append(
+                        paint_cell(
+                            cell._replace(note=""), xs[c], ys[r], (self.cell_width, CELL_HEIGHT)
+                        )
+                    )
         tiles = [cell.tile for cell in found.values()]
-        if len(set(tiles)) < len(tiles):  # a block that is one cell of each panel has its frame round these
+        if len(set(tiles)) < len(
+            tiles
+        ):  # a block that is one cell of each panel has its frame round these
             parts.append(outline(found, xs, ys, (self.cell_width, CELL_HEIGHT)))
-        parts += [label(x + gap + _GAP / 2, y + 15, "⋯", anchor="middle", faint=True) for gap in self.x_gaps]
-        parts += [label(x + 8, y + gap + 13, "⋮", anchor="middle", faint=True) for gap in self.y_gaps]
+        parts += [
+            label(x + gap + _GAP / 2, y + 15, "⋯", anchor="middle", faint=True)
+            for gap in self.x_gaps
+        ]
+        parts += [
+            label(x + 8, y + gap + 13, "⋮", anchor="middle", faint=True) for gap in self.y_gaps
+        ]
         return parts

@@ -25,17 +25,40 @@ _DARK = (
 
 def element(name: str, *children: str, **attributes: object) -> str:
     """Return an element; `_` in the name of an attribute stands for `-`, at its end for nothing."""
-    written = "".join(f' {key.rstrip("_").replace("_", "-")}="{escape(str(value))}"' for key, value in attributes.items())
+    written = "".join(
+        f' {key.rstrip("_").replace("_", "-")}="{escape(str(value))}"'
+        for key, value in attributes.items()
+    )
     return f"<{name}{written}>{''.join(children)}</{name}>" if children else f"<{name}{written}/>"
 
 
 def label(  # noqa: PLR0913 - how text looks, named by keyword
-    x: float, y: float, content: str, *, size: int = 11, anchor: str = "start", faint: bool = False, bold: bool = False
+    x: float,
+    y: float,
+    content: str,
+    *,
+    size: int = 11,
+    anchor: str = "start",
+    faint: bool = False,
+    bold: bool = False,
 ) -> str:
     """Return text on the paper."""
-    colour = {"class_": "memdesc-faint", "fill": "#5f6368"} if faint else {"class_": "memdesc-ink", "fill": INK}
+    colour = (
+        {"class_": "memdesc-faint", "fill": "#5f6368"}
+        if faint
+        else {"class_": "memdesc-ink", "fill": INK}
+    )
     weight = {"font_weight": "bold"} if bold else {}
-    return element("text", escape(content, quote=False), x=f"{x:g}", y=f"{y:g}", font_size=size, text_anchor=anchor, **colour, **weight)
+    return element(
+        "text",
+        escape(content, quote=False),
+        x=f"{x:g}",
+        y=f"{y:g}",
+        font_size=size,
+        text_anchor=anchor,
+        **colour,
+        **weight,
+    )
 
 
 def hatch(x: int, y: int, width: int, height: int) -> str:

@@ -25,7 +25,11 @@ def grid_text(grid: Grid) -> list[str]:
     for panel in grid.panels:
         own = _panel_text(grid, panel)
         is_full = sum(len(rows[0]) + 2 for rows in [*beside, own]) > _MAX_WIDTH
-        if beside and (is_full or grid.block(panel) != blocks[-1] or panel[:-1] != grid.panels[len(blocks) - 1][:-1]):
+        if beside and (
+            is_full
+            or grid.block(panel) != blocks[-1]
+            or panel[:-1] != grid.panels[len(blocks) - 1][:-1]
+        ):
             lines += _side_by_side(beside)
             beside = []
         beside.append(own)
@@ -40,11 +44,19 @@ def _panel_text(grid: Grid, panel: tuple[int, ...]) -> list[str]:
     rows = []
     for row in grid.rows:
         found = [grid.cell(panel, row, column) for column in grid.columns]
-        texts = ["" if cell is None else f"[{cell.number}]" if cell.is_padding else f"{cell.number} " for cell in found]
+        texts = [
+            "" if cell is None else f"[{cell.number}]" if cell.is_padding else f"{cell.number} "
+            for cell in found
+        ]
         name = "" if grid.row is None else str(row)
-        rows.append(f"{name:>3} " + "".join(f"{text:>{width}}" for text in _gapped(grid.columns, texts)))
+        rows.append(
+            f"{name:>3} " + "".join(f"{text:>{width}}" for text in _gapped(grid.columns, texts))
+        )
     lines = [grid.caption(panel)] if panel else []
-    lines += [" " * 4 + "".join(f"{head:>{width - 1}} " for head in heads), *_gapped(grid.rows, rows)]
+    lines += [
+        " " * 4 + "".join(f"{head:>{width - 1}} " for head in heads),
+        *_gapped(grid.rows, rows),
+    ]
     wide = max(map(len, lines))
     return [f"{line:{wide}}" for line in lines]
 
@@ -59,7 +71,9 @@ def memory_text(cells: Cells, lines: Lines) -> list[str]:
     return cells_text(lines, shown, cells.dtype.bits)
 
 
-def cells_text(lines: Lines, shown: list[list[Cell]], bits: int, *, of_number: bool = False) -> list[str]:
+def cells_text(
+    lines: Lines, shown: list[list[Cell]], bits: int, *, of_number: bool = False
+) -> list[str]:
     """Lay cells out line by line: the notes of elements, or with `of_number` their numbers."""
     texts = [[_cell_text(cell, of_number=of_number) for cell in row] for row in shown]
     width = max(len(text) for row in texts for text in row)
@@ -68,9 +82,14 @@ def cells_text(lines: Lines, shown: list[list[Cell]], bits: int, *, of_number: b
         marks = ["|" if not offset * bits % (8 * CACHE_LINE) else " " for offset in line]
         written = [f"{mark}{text:>{width}}" for mark, text in zip(marks, row, strict=True)]
         rows.append("".join(_gapped(lines.columns[: len(line)], written)))
-    heads = [f"y {row}" if lines.lanes else str(start) for row, start in zip(lines.rows, lines.starts(), strict=True)]
+    heads = [
+        f"y {row}" if lines.lanes else str(start)
+        for row, start in zip(lines.rows, lines.starts(), strict=True)
+    ]
     wide = max(6, *map(len, heads))
-    return _gapped(lines.rows, [f"{head:>{wide}} {row}" for head, row in zip(heads, rows, strict=True)])
+    return _gapped(
+        lines.rows, [f"{head:>{wide}} {row}" for head, row in zip(heads, rows, strict=True)]
+    )
 
 
 def _cell_text(cell: Cell, *, of_number: bool) -> str:

@@ -58,11 +58,18 @@ def attr_of(dims: tuple[int, ...], words: dict[str, str]) -> Attr | None:
                 mask = int(text.removeprefix("mask:"))
                 count = prod(size for dim, size in enumerate(dims) if mask >> dim & 1)
                 spread = np.arange(count) % 7
-                given |= {role: spread if "zero" in role else (0.5 + spread / 8).astype(np.float32), f"{role}_mask": mask}
+                given |= {
+                    role: spread if "zero" in role else (0.5 + spread / 8).astype(np.float32),
+                    f"{role}_mask": mask,
+                }
             else:
                 given[role] = int(text) if "zero" in role else float(text)
         except ValueError:
-            what = "no number" if role == "beta" else "neither a number nor mask:M, such as mask:2 for one along dim b"
+            what = (
+                "no number"
+                if role == "beta"
+                else "neither a number nor mask:M, such as mask:2 for one along dim b"
+            )
             msg = f"--{option} {text!r} is {what}"
             raise MemdescError(msg) from None
     return Attr(**given) if given else None
@@ -91,7 +98,9 @@ def onednn_arguments(engine: Engine, case: Case) -> tuple[list[ExecArg], list[in
         side, _, kind = role.partition("_")
         array = values.astype(np.float32 if kind == "scale" else np.int32)
         dims = (ctypes.c_int64 * 1)(array.size)
-        desc = engine.new("memory_desc_create_with_strides", 1, dims, 3 if kind == "scale" else 4, None)
+        desc = engine.new(
+            "memory_desc_create_with_strides", 1, dims, 3 if kind == "scale" else 4, None
+        )
         memories.append(engine.new("memory_create", desc, engine.engine, array.ctypes.data))
         engine.call("memory_desc_destroy", desc)
         arguments.append(ExecArg(_SIDES[side] | _KINDS[kind], memories[-1]))

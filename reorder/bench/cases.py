@@ -40,7 +40,9 @@ class Case(NamedTuple):
     @property
     def nbytes(self) -> int:
         """Bytes read and bytes written, padding included."""
-        return self.src.dtype.nbytes(self.src.nelems) + self.dst.dtype.nbytes(self.dst.padded_nelems)
+        return self.src.dtype.nbytes(self.src.nelems) + self.dst.dtype.nbytes(
+            self.dst.padded_nelems
+        )
 
     @property
     def spelling(self) -> str:
@@ -139,15 +141,23 @@ def _cases(word: str, state: dict[str, list[str]]) -> Iterator[Case]:
     sources = state.get("sdt", ["f32"])
     targets = state.get("ddt")
     words = {option: state[option][0] for option in ATTRIBUTES if option in state}
-    attr, said = attr_of(dims, words), "".join(f" {option} {text}" for option, text in words.items())
-    for stag, dtag, strides in product(state.get("stag", ["abx"]), state.get("dtag", ["abx"]), state.get("strides", [""])):
+    attr, said = (
+        attr_of(dims, words),
+        "".join(f" {option} {text}" for option, text in words.items()),
+    )
+    for stag, dtag, strides in product(
+        state.get("stag", ["abx"]), state.get("dtag", ["abx"]), state.get("strides", [""])
+    ):
         for sdt in sources:
             for ddt in targets or [sdt]:
                 src_strides, _, dst_strides = strides.partition(":")
                 src = _desc(dims, sdt, stag, src_strides)
                 dst = _desc(dims, ddt, dtag, dst_strides)
                 types = sdt if sdt == ddt else f"{sdt}->{ddt}"
-                name = match["name"] or f"{types} {match['dims']} {stag}{_view(src_strides)} -> {dtag}{_view(dst_strides)}{said}"
+                name = (
+                    match["name"]
+                    or f"{types} {match['dims']} {stag}{_view(src_strides)} -> {dtag}{_view(dst_strides)}{said}"
+                )
                 yield Case(name, src, dst, attr)
 
 

@@ -103,7 +103,10 @@ class Engine:
         """The handle of CPU engine 0."""
         # 3.13 reaches the CPU through OpenCL, and the wheel's ICD file points nowhere. The
         # OpenCL loader looks once, so the variables need not stay.
-        own = {"OCL_ICD_VENDORS": "/nowhere", "OCL_ICD_FILENAMES": str(self.path.parent / "libintelocl.so")}
+        own = {
+            "OCL_ICD_VENDORS": "/nowhere",
+            "OCL_ICD_FILENAMES": str(self.path.parent / "libintelocl.so"),
+        }
         before = {name: os.environ.get(name) for name in own}
         os.environ.update(own)
         try:

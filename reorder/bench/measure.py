@@ -69,7 +69,9 @@ class Result(NamedTuple):
         return self.nbytes / self.seconds / 1e9
 
 
-def measure(case: Case, threads: int, peers: tuple[str, ...] = PEERS, seconds: float = 0.3) -> Result:
+def measure(
+    case: Case, threads: int, peers: tuple[str, ...] = PEERS, seconds: float = 0.3
+) -> Result:
     """Time a reorder beside what else can do it.
 
     Parameters
@@ -104,7 +106,9 @@ def measure(case: Case, threads: int, peers: tuple[str, ...] = PEERS, seconds: f
         candidates.append(peer)
     times = _rounds(candidates, threads, seconds)
     own = [sample for sample in times[0] if sample is not None]
-    ratios = {peer.name: median(_ratios(times[k], times[0])) for k, peer in enumerate(candidates) if k}
+    ratios = {
+        peer.name: median(_ratios(times[k], times[0])) for k, peer in enumerate(candidates) if k
+    }
     return Result(
         case.name,
         case.spelling,
@@ -126,10 +130,16 @@ def _buffers(case: Case) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
     rng = np.random.default_rng(0)
     src = Memory(case.src)
     kind = case.src.dtype
-    if kind.name in FLOATS and not kind.is_packed and (case.attr is not None or case.dst.dtype != kind):
+    if (
+        kind.name in FLOATS
+        and not kind.is_packed
+        and (case.attr is not None or case.dst.dtype != kind)
+    ):
         # arithmetic is slow on denormal numbers, of which random bytes have more than tensors do
         values = rng.standard_normal(src.nbytes // kind.bits_dtype.itemsize, np.float32)
-        src.data[: values.size * kind.bits_dtype.itemsize] = values.astype(kind.numpy).view(np.uint8)
+        src.data[: values.size * kind.bits_dtype.itemsize] = values.astype(kind.numpy).view(
+            np.uint8
+        )
     else:
         src.data[...] = rng.integers(0, 63, src.nbytes, np.uint8)
     if case.src.has_padding:
@@ -137,7 +147,9 @@ def _buffers(case: Case) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
     return src.data, Memory(case.dst).data
 
 
-def _halves(src: NDArray[np.uint8], dst: NDArray[np.uint8]) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
+def _halves(
+    src: NDArray[np.uint8], dst: NDArray[np.uint8]
+) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
     """Return buffers of one size for a copy that reads and writes as many bytes as a reorder does."""
     if src.nbytes == dst.nbytes:
         return src, dst
@@ -145,7 +157,12 @@ def _halves(src: NDArray[np.uint8], dst: NDArray[np.uint8]) -> tuple[NDArray[np.
     return np.ones(nbytes, np.uint8), np.ones(nbytes, np.uint8)
 
 
-def _peers(case: Case, threads: int, names: tuple[str, ...], buffers: tuple[NDArray[np.uint8], NDArray[np.uint8]]) -> Iterator[Peer]:
+def _peers(
+    case: Case,
+    threads: int,
+    names: tuple[str, ...],
+    buffers: tuple[NDArray[np.uint8], NDArray[np.uint8]],
+) -> Iterator[Peer]:
     if "numpy" in names and (peer := numpy_peer(case, *buffers)):
         yield peer
     if "torch" in names and (peer := torch_peer(case, *buffers, threads)):
@@ -203,4 +220,8 @@ def _warm_up(run: Callable[[], Any]) -> float:
 
 
 def _ratios(theirs: list[float | None], ours: list[float | None]) -> list[float]:
-    return [their / own for their, own in zip(theirs, ours, strict=True) if their is not None and own is not None]
+    return [
+        their / own
+        for their, own in zip(theirs, ours, strict=True)
+        if their is not None and own is not None
+    ]

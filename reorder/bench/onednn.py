@@ -61,7 +61,9 @@ def _tags() -> dict[str, int]:
     return {text: value for value, text in enumerate(texts, _FIRST_TAG)}
 
 
-def onednn_peers(case: Case, src: NDArray[np.uint8], dst: NDArray[np.uint8], versions: Iterable[str] = ()) -> Iterator[Peer]:
+def onednn_peers(
+    case: Case, src: NDArray[np.uint8], dst: NDArray[np.uint8], versions: Iterable[str] = ()
+) -> Iterator[Peer]:
     """Return the reorder of each oneDNN that is installed and has it; of all versions, or of some."""
     for version in versions or find_libraries():
         engine = _engine(version)
@@ -70,17 +72,26 @@ def onednn_peers(case: Case, src: NDArray[np.uint8], dst: NDArray[np.uint8], ver
                 yield _onednn(f"onednn {version}", engine, case, (src, dst))
 
 
-def _onednn(name: str, engine: Engine, case: Case, buffers: tuple[NDArray[np.uint8], NDArray[np.uint8]]) -> Peer:
+def _onednn(
+    name: str, engine: Engine, case: Case, buffers: tuple[NDArray[np.uint8], NDArray[np.uint8]]
+) -> Peer:
     descs = [_desc_handle(engine, desc) for desc in (case.src, case.dst)]
     cpu, stream = engine.engine, engine.stream
     try:
         attr = onednn_attr(engine, case.attr) if case.attr is not None else None
-        primitive_desc = engine.new("reorder_primitive_desc_create", descs[0], cpu, descs[1], cpu, attr)
+        primitive_desc = engine.new(
+            "reorder_primitive_desc_create", descs[0], cpu, descs[1], cpu, attr
+        )
         primitive = engine.new("primitive_create", primitive_desc)
-        memories = [engine.new("memory_create", desc, cpu, x.ctypes.data) for desc, x in zip(descs, buffers, strict=True)]
+        memories = [
+            engine.new("memory_create", desc, cpu, x.ctypes.data)
+            for desc, x in zip(descs, buffers, strict=True)
+        ]
         values, more, kept = onednn_arguments(engine, case)
         count = 2 + len(values)
-        arguments = (ExecArg * count)(ExecArg(_FROM, memories[0]), ExecArg(_TO, memories[1]), *values)
+        arguments = (ExecArg * count)(
+            ExecArg(_FROM, memories[0]), ExecArg(_TO, memories[1]), *values
+        )
         memories += more
         detail = engine.implementation(primitive_desc)
         engine.call("primitive_desc_destroy", primitive_desc)
@@ -99,8 +110,15 @@ def _onednn(name: str, engine: Engine, case: Case, buffers: tuple[NDArray[np.uin
 class _Owner:
     """Frees a primitive and its memories."""
 
-    def __init__(self, engine: Engine, primitive: int, memories: list[int], arrays: list[Any]) -> None:
-        self.engine, self.primitive, self.memories, self.arrays = engine, primitive, memories, arrays
+    def __init__(
+        self, engine: Engine, primitive: int, memories: list[int], arrays: list[Any]
+    ) -> None:
+        self.engine, self.primitive, self.memories, self.arrays = (
+            engine,
+            primitive,
+            memories,
+            arrays,
+        )
 
     def __del__(self) -> None:
         self.engine.c.dnnl_primitive_destroy(self.primitive)

@@ -46,7 +46,18 @@ def memcpy(src: NDArray[np.uint8], dst: NDArray[np.uint8], threads: int) -> Peer
 
     pages = -(-nbytes // _PAGE)
     bounds = np.array([pages * part // threads for part in range(threads + 1)], np.int64)
-    job = pool.Job(_copier().address, nbytes, 0, pages, 0, 1, bounds.ctypes.data, threads, threads - 1, pool.ADDRESS)
+    job = pool.Job(
+        _copier().address,
+        nbytes,
+        0,
+        pages,
+        0,
+        1,
+        bounds.ctypes.data,
+        threads,
+        threads - 1,
+        pool.ADDRESS,
+    )
     to, fro = dst.ctypes.data, src.ctypes.data
     return Peer("memcpy", lambda: pool.run(fro, to, job), owner=(bounds, src, dst))
 
@@ -61,7 +72,16 @@ def _copier() -> Any:
     copy.restype = None
 
     @numba.cfunc(numba.void(*[numba.int64] * 8))  # type: ignore[untyped-decorator] # numba ships no types
-    def copy_pages(src: int, dst: int, nbytes: int, _tasks: int, begin: int, end: int, _places: int, _points: int) -> None:
+    def copy_pages(
+        src: int,
+        dst: int,
+        nbytes: int,
+        _tasks: int,
+        begin: int,
+        end: int,
+        _places: int,
+        _points: int,
+    ) -> None:
         start = begin * _PAGE
         copy(dst + start, src + start, min((end - begin) * _PAGE, nbytes - start))
 
@@ -81,13 +101,19 @@ def numpy_peer(case: Case, src: NDArray[np.uint8], dst: NDArray[np.uint8]) -> Pe
     return Peer("numpy", run) if views else None
 
 
-def torch_peer(case: Case, src: NDArray[np.uint8], dst: NDArray[np.uint8], threads: int) -> Peer | None:
+def torch_peer(
+    case: Case, src: NDArray[np.uint8], dst: NDArray[np.uint8], threads: int
+) -> Peer | None:
     """Return torch's spelling: `copy_` between strided tensors, if torch is installed."""
     try:
         torch = importlib.import_module("torch")
     except ImportError:
         return None
-    if case.src.dtype != case.dst.dtype or case.attr is not None or not case.src.dtype.numpy.itemsize:
+    if (
+        case.src.dtype != case.dst.dtype
+        or case.attr is not None
+        or not case.src.dtype.numpy.itemsize
+    ):
         return None
     torch.set_num_threads(threads)
     views = list(_views(case, src, dst, _as_torch(torch)))
@@ -102,7 +128,9 @@ def torch_peer(case: Case, src: NDArray[np.uint8], dst: NDArray[np.uint8], threa
     return Peer("torch", run, spins=True) if views else None
 
 
-def _views(case: Case, src: NDArray[np.uint8], dst: NDArray[np.uint8], view: Callable[..., Any]) -> Iterator[tuple[Any, Any]]:
+def _views(
+    case: Case, src: NDArray[np.uint8], dst: NDArray[np.uint8], view: Callable[..., Any]
+) -> Iterator[tuple[Any, Any]]:
     """Return pairs of views: dst, and src or zero, that cover a plan; none if it has lookups."""
     boxes = plan_reorder(case.src, case.dst).boxes
     if any(box.lookups for box in boxes) or case.dst.dtype.is_packed:
@@ -111,32 +139,54 @@ def _views(case: Case, src: NDArray[np.uint8], dst: NDArray[np.uint8], view: Cal
         strides = [node.strides for node in box.nodes]
         valid = [node.valid for node in box.nodes]
         if not box.is_zero:
-            own = [view(x, case.dst, at, valid, [s[side] for s in strides]) for side, (x, at) in _sides(box.offsets, src, dst)]
+            own = [
+                view(x, case.dst, at, valid, [s[side] for s in strides])
+                for side, (x, at) in _sides(box.offsets, src, dst)
+            ]
             yield own[1], own[0]
         # zeros: outer loops within the data, one beyond it, inner ones anywhere
         for k, node in enumerate(box.nodes):
-            shape = [*valid[:k], node.extent - node.valid, *(inner.extent for inner in box.nodes[k + 1 :])]
+            shape = [
+                *valid[:k],
+                node.extent - node.valid,
+                *(inner.extent for inner in box.nodes[k + 1 :]),
+            ]
             if all(shape):
                 at = box.offsets[1] + node.valid * node.strides[1]
-                yield view(dst, case.dst, at, shape, [s[1] for s in strides]), view(None, case.dst, 0, (), ())
+                yield (
+                    view(dst, case.dst, at, shape, [s[1] for s in strides]),
+                    view(None, case.dst, 0, (), ()),
+                )
 
 
-def _sides(offsets: tuple[int, ...], *buffers: NDArray[np.uint8]) -> Iterator[tuple[int, tuple[NDArray[np.uint8], int]]]:
+def _sides(
+    offsets: tuple[int, ...], *buffers: NDArray[np.uint8]
+) -> Iterator[tuple[int, tuple[NDArray[np.uint8], int]]]:
     return enumerate(zip(buffers, offsets, strict=True))
 
 
-def _as_numpy(x: NDArray[np.uint8] | None, desc: MemoryDesc, at: int, shape: list[int], strides: list[int]) -> Any:
+def _as_numpy(
+    x: NDArray[np.uint8] | None, desc: MemoryDesc, at: int, shape: list[int], strides: list[int]
+) -> Any:
     if x is None:
         return 0
-    elements = x[: x.nbytes // desc.dtype.bits_dtype.itemsize * desc.dtype.bits_dtype.itemsize].view(desc.dtype.bits_dtype)
-    return np.lib.stride_tricks.as_strided(elements[at:], shape, [stride * elements.itemsize for stride in strides])
+    elements = x[
+        : x.nbytes // desc.dtype.bits_dtype.itemsize * desc.dtype.bits_dtype.itemsize
+    ].view(desc.dtype.bits_dtype)
+    return np.lib.stride_tricks.as_strided(
+        elements[at:], shape, [stride * elements.itemsize for stride in strides]
+    )
 
 
 def _as_torch(torch: ModuleType) -> Callable[..., Any]:
-    def view(x: NDArray[np.uint8] | None, desc: MemoryDesc, at: int, shape: list[int], strides: list[int]) -> Any:
+    def view(
+        x: NDArray[np.uint8] | None, desc: MemoryDesc, at: int, shape: list[int], strides: list[int]
+    ) -> Any:
         if x is None:
             return None
-        bits = {8: torch.int8, 16: torch.int16, 32: torch.float32, 64: torch.float64}[desc.dtype.bits]
+        bits = {8: torch.int8, 16: torch.int16, 32: torch.float32, 64: torch.float64}[
+            desc.dtype.bits
+        ]
         return torch.as_strided(torch.from_numpy(x).view(bits), tuple(shape), tuple(strides), at)
 
     return view

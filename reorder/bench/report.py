@@ -39,7 +39,9 @@ def summarise(cases: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """
     rows = []
     for threads in sorted({case["threads"] for case in cases}):
-        own = [case for case in cases if case["threads"] == threads and case["nbytes"] >= LEAST_NBYTES]
+        own = [
+            case for case in cases if case["threads"] == threads and case["nbytes"] >= LEAST_NBYTES
+        ]
         groups: dict[str, list[float]] = {"memcpy": [case["memcpy"] for case in own]}
         for case in own:
             for name, ratio in case["peers"].items():
@@ -66,7 +68,9 @@ def case_lines(case: dict[str, Any]) -> list[str]:
     """Lay one measurement out."""
     ratios = "  ".join(f"{name} {_times(ratio)}" for name, ratio in case["peers"].items())
     line = f"{case['name']:56} {case['threads']}t {_duration(case['seconds']):>9} {case['nbytes'] / case['seconds'] / 1e9:7.2f} GB/s"
-    lines = [f"{line}  memcpy {_times(case['memcpy'])}  {ratios}  ({case['kernels'] or 'nothing to move'})"]
+    lines = [
+        f"{line}  memcpy {_times(case['memcpy'])}  {ratios}  ({case['kernels'] or 'nothing to move'})"
+    ]
     lines.append(f"    first call {_duration(case['first_seconds'])}")
     lines.append(f"    nine in ten calls within {case['p90'] / case['seconds']:.2f} of the median")
     if case["differs"]:

@@ -26,7 +26,11 @@ _SHORT_SPIN = {"GOMP_SPINCOUNT": "10000"}
 
 
 def run_workers(
-    words: Sequence[str], threads: Sequence[int], peers: Sequence[str], seconds: float, busy: int = 0
+    words: Sequence[str],
+    threads: Sequence[int],
+    peers: Sequence[str],
+    seconds: float,
+    busy: int = 0,
 ) -> Iterator[tuple[int, dict[str, Any]]]:
     """Measure cases in processes of their own; gives the number of threads and what a worker says.
 
@@ -41,7 +45,14 @@ def run_workers(
     """
     for count, group in product(threads, _groups(peers)):
         names = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
-        command = [sys.executable, "-m", "reorder.bench.worker", f"--threads={count}", f"--seconds={seconds}", f"--peers={','.join(group)}"]
+        command = [
+            sys.executable,
+            "-m",
+            "reorder.bench.worker",
+            f"--threads={count}",
+            f"--seconds={seconds}",
+            f"--peers={','.join(group)}",
+        ]
         with _cores(count):
             worker = subprocess.Popen(  # noqa: S603 - our own module
                 [*command, "--", *words],
@@ -61,7 +72,11 @@ def run_workers(
 
 def missing_peers(peers: Sequence[str]) -> list[str]:
     """Return those peers that are not installed."""
-    return [peer for peer in peers if not (find_libraries() if peer == "onednn" else _is_installed(peer))]
+    return [
+        peer
+        for peer in peers
+        if not (find_libraries() if peer == "onednn" else _is_installed(peer))
+    ]
 
 
 def _is_installed(module: str) -> bool:

@@ -29,7 +29,12 @@ _VALUES = "a number, or mask:M for made-up values along the dims whose bits M ha
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("dims", nargs="*", metavar="DIMS", help="sizes such as 8x256x56x56; more than one make more cases")
+    parser.add_argument(
+        "dims",
+        nargs="*",
+        metavar="DIMS",
+        help="sizes such as 8x256x56x56; more than one make more cases",
+    )
     lists = {
         "stag": "layouts of src, such as abcd or abx",
         "dtag": "layouts of dst, such as aBcd16b or axb",
@@ -43,15 +48,42 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     for name, role in ATTRIBUTES.items():
         text = "a number: how much of what dst holds is added" if role == "beta" else _VALUES
         parser.add_argument(f"--{name}", metavar="V", help=text)
-    parser.add_argument("--batch", metavar="FILE", action="append", default=[], help="read cases from a file, in benchdnn's spelling")
-    parser.add_argument("--threads", default=None, metavar="N,M", help="numbers of threads (default 1 and all cores)")
-    parser.add_argument("--peers", metavar="A,B", help=f"what to measure beside us, of {', '.join(_PEERS)} (default those installed)")
-    parser.add_argument("--busy", type=int, default=0, metavar="N", help="keep N other processes busy meanwhile (default 0)")
-    parser.add_argument("--seconds", type=float, default=0.3, help="time for each candidate of a case (default 0.3)")
+    parser.add_argument(
+        "--batch",
+        metavar="FILE",
+        action="append",
+        default=[],
+        help="read cases from a file, in benchdnn's spelling",
+    )
+    parser.add_argument(
+        "--threads",
+        default=None,
+        metavar="N,M",
+        help="numbers of threads (default 1 and all cores)",
+    )
+    parser.add_argument(
+        "--peers",
+        metavar="A,B",
+        help=f"what to measure beside us, of {', '.join(_PEERS)} (default those installed)",
+    )
+    parser.add_argument(
+        "--busy",
+        type=int,
+        default=0,
+        metavar="N",
+        help="keep N other processes busy meanwhile (default 0)",
+    )
+    parser.add_argument(
+        "--seconds", type=float, default=0.3, help="time for each candidate of a case (default 0.3)"
+    )
 
 
 def _run(options: argparse.Namespace) -> tuple[Facts, int]:
-    words = [f"--{name}={getattr(options, name)}" for name in ("stag", "dtag", "sdt", "ddt", "strides") if getattr(options, name)]
+    words = [
+        f"--{name}={getattr(options, name)}"
+        for name in ("stag", "dtag", "sdt", "ddt", "strides")
+        if getattr(options, name)
+    ]
     given = {name: getattr(options, name.replace("-", "_")) for name in ATTRIBUTES}
     words += [f"--{name}={value}" for name, value in given.items() if value is not None]
     words += options.dims
@@ -62,7 +94,11 @@ def _run(options: argparse.Namespace) -> tuple[Facts, int]:
     if not cases:
         msg = "nothing to measure: give dims, such as 8x256x56x56, or --batch with a file of cases"
         raise MemdescError(msg)
-    peers = list(_PEERS) if options.peers is None else [peer for peer in options.peers.split(",") if peer]
+    peers = (
+        list(_PEERS)
+        if options.peers is None
+        else [peer for peer in options.peers.split(",") if peer]
+    )
     if unknown := set(peers) - set(_PEERS):
         msg = f"no peer {min(unknown)!r}; there are {', '.join(_PEERS)}"
         raise MemdescError(msg)
@@ -96,15 +132,38 @@ def _run(options: argparse.Namespace) -> tuple[Facts, int]:
 
 def _machine() -> dict[str, str]:
     """Return what the figures hold for."""
-    facts = {"machine": platform.machine(), "cores": str(_count_cores()), "Python": platform.python_version()}
+    facts = {
+        "machine": platform.machine(),
+        "cores": str(_count_cores()),
+        "Python": platform.python_version(),
+    }
     with suppress(OSError):
         info = Path("/proc/cpuinfo").read_text(encoding="utf-8")
         lines = (line.partition(":") for line in info.splitlines())
         known = {name.strip(): value.strip() for name, _, value in lines}
         flags = known.get("flags", "").split()
-        bits = next((bits for bits, flag in ((512, "avx512bw"), (256, "avx2"), (128, "sse2")) if flag in flags), None)
-        facts |= {"processor": known.get("model name", "unknown"), "vectors": f"{bits} bits" if bits else "unknown"}
-    for package in ("memdesc", "numpy", "numba", "llvmlite", "tbb", "torch", "onednn-cpu-gomp", "onednn"):
+        bits = next(
+            (
+                bits
+                for bits, flag in ((512, "avx512bw"), (256, "avx2"), (128, "sse2"))
+                if flag in flags
+            ),
+            None,
+        )
+        facts |= {
+            "processor": known.get("model name", "unknown"),
+            "vectors": f"{bits} bits" if bits else "unknown",
+        }
+    for package in (
+        "memdesc",
+        "numpy",
+        "numba",
+        "llvmlite",
+        "tbb",
+        "torch",
+        "onednn-cpu-gomp",
+        "onednn",
+    ):
         with suppress(PackageNotFoundError):
             facts[package] = version(package)
     return facts
@@ -138,7 +197,10 @@ def _lay_out(facts: Facts) -> list[str]:
     lines = [line for case in facts["cases"] for line in case_lines(case)]
     compiled = sum(kernel["seconds"] for kernel in facts["kernels"])
     lines += ["", f"kernels compiled or loaded: {len(facts['kernels'])} in {compiled:.2f} s"]
-    lines += [f"  {kernel['threads']}t {kernel['kernel']}: {kernel['seconds']:.2f} s" for kernel in facts["kernels"]]
+    lines += [
+        f"  {kernel['threads']}t {kernel['kernel']}: {kernel['seconds']:.2f} s"
+        for kernel in facts["kernels"]
+    ]
     if facts["summary"]:
         lines += ["", "times faster than, over cases of 64 KiB and more:"]
         lines += [

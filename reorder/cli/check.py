@@ -28,8 +28,19 @@ def _run(options: argparse.Namespace) -> tuple[Facts, int]:
     try:
         memory.check_padding()
     except PaddingError as error:
-        return {"file": options.file, "padding_elements": padding, "zero": False, "first": str(error)}, 1
+        return {
+            "file": options.file,
+            "padding_elements": padding,
+            "zero": False,
+            "first": str(error),
+        }, 1
     return {"file": options.file, "padding_elements": padding, "zero": True}, 0
 
 
-COMMAND = Command("check", "Check that the padding of a saved tensor is zero.", "check out.npy", _add_arguments, _run)
+COMMAND = Command(
+    "check",
+    "Check that the padding of a saved tensor is zero.",
+    "check out.npy",
+    _add_arguments,
+    _run,
+)

@@ -30,13 +30,34 @@ _PIECE = 1 << 26
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("dump", help="a file of raw bytes")
-    parser.add_argument("out", help="the .npy to write: a row-major array of the logical dims; its descriptor is written beside it")
-    parser.add_argument("--format", required=True, metavar="TAG", help="how the dump lies in memory, such as b_fs_yx_fsv16")
+    parser.add_argument(
+        "out",
+        help="the .npy to write: a row-major array of the logical dims; its descriptor is written beside it",
+    )
+    parser.add_argument(
+        "--format",
+        required=True,
+        metavar="TAG",
+        help="how the dump lies in memory, such as b_fs_yx_fsv16",
+    )
     parser.add_argument("--dims", required=True, help="logical sizes, such as 1x17x5x4")
     parser.add_argument("--dtype", required=True, help="type of its elements, such as f16")
-    parser.add_argument("--offset", type=int, default=0, metavar="BYTES", help="bytes in front of the tensor (default 0)")
-    parser.add_argument("--ignore-rest", action="store_true", help="let the file be longer than the tensor")
-    parser.add_argument("--as", dest="wanted", metavar="DTYPE", help="write the values as another type that holds them all, such as f32")
+    parser.add_argument(
+        "--offset",
+        type=int,
+        default=0,
+        metavar="BYTES",
+        help="bytes in front of the tensor (default 0)",
+    )
+    parser.add_argument(
+        "--ignore-rest", action="store_true", help="let the file be longer than the tensor"
+    )
+    parser.add_argument(
+        "--as",
+        dest="wanted",
+        metavar="DTYPE",
+        help="write the values as another type that holds them all, such as f32",
+    )
 
 
 def _run(options: argparse.Namespace) -> tuple[Facts, int]:
@@ -47,7 +68,10 @@ def _run(options: argparse.Namespace) -> tuple[Facts, int]:
         raise MemdescError(msg)
     with Progress(3 * desc.nbytes) as progress:
         memory = Memory(desc, _read(options, desc, progress), zero_pad=False)
-        padding: Facts = {"padding_elements": desc.padded_nelems - desc.nelems, "padding_zero": True}
+        padding: Facts = {
+            "padding_elements": desc.padded_nelems - desc.nelems,
+            "padding_zero": True,
+        }
         try:
             memory.check_padding()
         except PaddingError as error:
@@ -59,7 +83,13 @@ def _run(options: argparse.Namespace) -> tuple[Facts, int]:
             result = reorder(result.numpy().astype(wanted.numpy), plain.with_dtype(wanted))
         progress.step(f"writing {options.out}", desc.nbytes)
         save(options.out, result)
-    facts = {"wrote": options.out, "descriptor": str(sidecar(options.out)), "dims": desc.dims, "dtype": str(wanted), **padding}
+    facts = {
+        "wrote": options.out,
+        "descriptor": str(sidecar(options.out)),
+        "dims": desc.dims,
+        "dtype": str(wanted),
+        **padding,
+    }
     return facts, 0 if padding["padding_zero"] else 1
 
 
@@ -72,7 +102,11 @@ def _read(options: argparse.Namespace, desc: MemoryDesc, progress: Progress) -> 
         with open(options.dump, "rb") as file:  # noqa: PTH123 - as it was given
             found = os.fstat(file.fileno()).st_size - options.offset
             if found < desc.nbytes or (found > desc.nbytes and not options.ignore_rest):
-                rest = "it is cut short, or another layout" if found < desc.nbytes else "pass --ignore-rest if the rest is something else"
+                rest = (
+                    "it is cut short, or another layout"
+                    if found < desc.nbytes
+                    else "pass --ignore-rest if the rest is something else"
+                )
                 msg = f"{options.dump!r} has {max(found, 0)} bytes from byte {options.offset} on, but {desc!r} takes {desc.nbytes}; {rest}"
                 raise MemdescError(msg)
             file.seek(options.offset)

@@ -30,7 +30,11 @@ def _run(options: argparse.Namespace) -> tuple[Facts, int]:
     if relation.kind != NO_OP and src.nelems <= _MAX_COMPARED:
         moved = np.argwhere(offsets(src.layout) != offsets(dst.layout))
         index = tuple(map(int, moved[0])) if len(moved) else None
-        facts["first_moved"] = "none" if index is None else {"index": index, "a": src.offset(index), "b": dst.offset(index)}
+        facts["first_moved"] = (
+            "none"
+            if index is None
+            else {"index": index, "a": src.offset(index), "b": dst.offset(index)}
+        )
     return facts, 0
 
 

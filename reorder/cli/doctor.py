@@ -24,7 +24,11 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
 def _run(_options: argparse.Namespace) -> tuple[Facts, int]:
     from reorder.cpu import cache_folder, count_threads, layer_name  # noqa: PLC0415 - numba is slow to load
 
-    facts: Facts = {"memdesc": memdesc.__version__, "python": platform.python_version(), "machine": platform.machine()}
+    facts: Facts = {
+        "memdesc": memdesc.__version__,
+        "python": platform.python_version(),
+        "machine": platform.machine(),
+    }
     for package in ("numpy", "ml_dtypes", "numba", "llvmlite", "pyopencl", "tbb"):
         try:
             facts[package] = version(package)
@@ -34,7 +38,8 @@ def _run(_options: argparse.Namespace) -> tuple[Facts, int]:
     facts |= {
         "thread_layer": layer_name(),
         "threads": count_threads(),
-        "kernel_cache": folder or "none: no folder can be written, so each process compiles anew; set NUMBA_CACHE_DIR to one",
+        "kernel_cache": folder
+        or "none: no folder can be written, so each process compiles anew; set NUMBA_CACHE_DIR to one",
     }
     return facts | _opencl(), 0
 
@@ -44,7 +49,9 @@ def _opencl() -> Facts:
     try:
         from reorder.opencl import devices, loader_report  # noqa: PLC0415 - only doctor asks
     except ImportError as error:
-        return {"opencl": f"pyopencl does not load ({error}): pip install --force-reinstall pyopencl"}
+        return {
+            "opencl": f"pyopencl does not load ({error}): pip install --force-reinstall pyopencl"
+        }
     found = devices()
     lines = [
         f"{device.name} ({device.platform}, {device.version}): "
@@ -56,8 +63,18 @@ def _opencl() -> Facts:
 
 
 def _abilities(device: Device) -> str:
-    images = f"images up to {device.max_width} x {device.max_height}" if device.has_images else "no images, buffers only"
+    images = (
+        f"images up to {device.max_width} x {device.max_height}"
+        if device.has_images
+        else "no images, buffers only"
+    )
     return f"works, {images}"
 
 
-COMMAND = Command("doctor", "Report versions, threads, compiled kernels, OpenCL devices.", "doctor", _add_arguments, _run)
+COMMAND = Command(
+    "doctor",
+    "Report versions, threads, compiled kernels, OpenCL devices.",
+    "doctor",
+    _add_arguments,
+    _run,
+)

@@ -17,7 +17,9 @@ __all__ = ["COMMAND"]
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
     add_layouts(parser)
-    parser.add_argument("--svg", metavar="FILE", help="draw the plan: where each place of B comes from")
+    parser.add_argument(
+        "--svg", metavar="FILE", help="draw the plan: where each place of B comes from"
+    )
 
 
 def _run(options: argparse.Namespace) -> tuple[Facts, int]:

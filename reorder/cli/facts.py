@@ -22,9 +22,16 @@ def desc_facts(desc: MemoryDesc) -> Facts:
     """Return what `show` says of a descriptor."""
     facts: Facts = {"dims": desc.dims, "dtype": str(desc.dtype), "padded_dims": desc.padded_dims}
     try:
-        facts |= {"strides": desc.strides, "inner_blks": desc.inner_blks, "inner_idxs": desc.inner_idxs}
+        facts |= {
+            "strides": desc.strides,
+            "inner_blks": desc.inner_blks,
+            "inner_idxs": desc.inner_idxs,
+        }
     except NotBlockedError as reason:
-        facts |= {"blocks": [block._asdict() for block in desc.blocks], "not_in_onednn": str(reason)}
+        facts |= {
+            "blocks": [block._asdict() for block in desc.blocks],
+            "not_in_onednn": str(reason),
+        }
     unpadded = desc.dtype.nbytes(desc.nelems)
     facts |= {
         "offset0": desc.offset0,
@@ -46,14 +53,20 @@ def image_facts(image: ImageDesc) -> Facts:
         "channels": image.channels,
         "bytes": image.nbytes,
         "padding_overhead": round(image.desc.padding_overhead, 4),
-        "first_pixels": [{"pixel": f"{x}, 0", "holds": _lanes(image, x)} for x in range(min(image.width, _SHOWN))],
+        "first_pixels": [
+            {"pixel": f"{x}, 0", "holds": _lanes(image, x)} for x in range(min(image.width, _SHOWN))
+        ],
     }
 
 
 def _lanes(image: ImageDesc, x: int) -> str:
     """Return what the lanes of a pixel of the first row hold: logical indices, or 0 behind the dims."""
-    indices = [index_at(image.desc.layout, x * image.channels + lane) for lane in range(image.channels)]
-    return " ".join(str(index) if index and _is_inside(index, image.dims) else "0" for index in indices)
+    indices = [
+        index_at(image.desc.layout, x * image.channels + lane) for lane in range(image.channels)
+    ]
+    return " ".join(
+        str(index) if index and _is_inside(index, image.dims) else "0" for index in indices
+    )
 
 
 def _is_inside(index: tuple[int, ...], dims: tuple[int, ...]) -> bool:
@@ -67,7 +80,10 @@ def lines(facts: Facts) -> list[str]:
     for key, value in facts.items():
         rows = value if isinstance(value, list) else [value]
         texts = [_row(row) if isinstance(row, dict) else _plain(row) for row in rows] or ["none"]
-        laid_out += [f"{key.replace('_', ' ') if k == 0 else '':{width}}{text}" for k, text in enumerate(texts)]
+        laid_out += [
+            f"{key.replace('_', ' ') if k == 0 else '':{width}}{text}"
+            for k, text in enumerate(texts)
+        ]
     return laid_out
 
 
@@ -80,4 +96,6 @@ def _row(row: dict[str, Any]) -> str:
 def _plain(value: Any) -> str:
     if isinstance(value, tuple):
         return " ".join(map(str, value)) or "none"
-    return {True: "yes", False: "no"}.get(value, str(value)) if isinstance(value, bool) else str(value)
+    return (
+        {True: "yes", False: "no"}.get(value, str(value)) if isinstance(value, bool) else str(value)
+    )

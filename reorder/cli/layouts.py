@@ -18,7 +18,15 @@ if TYPE_CHECKING:
 
     from memdesc import MemoryDesc
 
-__all__ = ["LAYOUT", "add_layouts", "buffer_name", "desc_of", "load_tensor", "numbers_of", "pair_of"]
+__all__ = [
+    "LAYOUT",
+    "add_layouts",
+    "buffer_name",
+    "desc_of",
+    "load_tensor",
+    "numbers_of",
+    "pair_of",
+]
 
 LAYOUT = "a format name of oneDNN, OpenVINO or MACE, or strides such as 340x20x4x1 (with @N: from element N on)"
 
@@ -68,7 +76,9 @@ def desc_of(text: str, dims: tuple[int, ...], dtype: str) -> MemoryDesc:
 def pair_of(options: argparse.Namespace) -> tuple[MemoryDesc, MemoryDesc]:
     """Return the descriptors that `add_layouts` asked for."""
     dims = dims_of(options.dims)
-    return desc_of(options.src, dims, options.dtype), desc_of(options.dst, dims, options.to_dtype or options.dtype)
+    return desc_of(options.src, dims, options.dtype), desc_of(
+        options.dst, dims, options.to_dtype or options.dtype
+    )
 
 
 def add_layouts(parser: argparse.ArgumentParser) -> None:

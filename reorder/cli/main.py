@@ -39,10 +39,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         facts, code = options.run(options)
     except (MemdescError, MemoryError) as error:
         said = str(error) or "out of memory"
-        sys.stderr.write((json.dumps({"error": said}) if "--json" in given else f"memdesc: {said}") + "\n")
+        sys.stderr.write(
+            (json.dumps({"error": said}) if "--json" in given else f"memdesc: {said}") + "\n"
+        )
         return 2
     try:
-        sys.stdout.write((json.dumps(facts) if options.json else "\n".join(options.lay_out(facts))) + "\n")
+        sys.stdout.write(
+            (json.dumps(facts) if options.json else "\n".join(options.lay_out(facts))) + "\n"
+        )
         sys.stdout.flush()
     except BrokenPipeError:
         # the reader has seen enough; keep the interpreter from flushing into it again
@@ -63,7 +67,12 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"memdesc {memdesc.__version__}")
     commands = parser.add_subparsers(required=True, metavar="command")
     for command in _COMMANDS:
-        own = commands.add_parser(command.name, help=command.text, description=command.text, epilog=f"example: memdesc {command.example}")
+        own = commands.add_parser(
+            command.name,
+            help=command.text,
+            description=command.text,
+            epilog=f"example: memdesc {command.example}",
+        )
         own.add_argument("--json", action="store_true", help="print one JSON object")
         command.add_arguments(own)
         own.set_defaults(run=command.run, lay_out=command.lay_out)

@@ -23,8 +23,14 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         required=True,
         help="elements between neighbours of each dim (of its whole blocks), such as 480x160x32x8 (--strides=-4x1 for a minus in front)",
     )
-    parser.add_argument("--inner", default="", help="inner blocks, outermost first: size and letter of the dim, such as 8b or 4b16a4b")
-    parser.add_argument("--padded", metavar="DIMS", help="padded sizes (default: rounded up to whole blocks)")
+    parser.add_argument(
+        "--inner",
+        default="",
+        help="inner blocks, outermost first: size and letter of the dim, such as 8b or 4b16a4b",
+    )
+    parser.add_argument(
+        "--padded", metavar="DIMS", help="padded sizes (default: rounded up to whole blocks)"
+    )
     parser.add_argument("--offset0", type=int, default=0, help="offset of element 0")
     parser.add_argument("--dtype", default="f32", help="data type (default f32)")
 
@@ -33,7 +39,10 @@ def _run(options: argparse.Namespace) -> tuple[Facts, int]:
     if not re.fullmatch("([0-9]+[a-l])*", options.inner):
         msg = f"--inner {options.inner!r} is not sizes and letters, such as 8b or 4b16a4b"
         raise MemdescError(msg)
-    inner = [(int(size), "abcdefghijkl".index(letter)) for size, letter in re.findall("([0-9]+)([a-l])", options.inner)]
+    inner = [
+        (int(size), "abcdefghijkl".index(letter))
+        for size, letter in re.findall("([0-9]+)([a-l])", options.inner)
+    ]
     desc = memdesc.memory_desc(
         dims_of(options.dims),
         options.dtype,
@@ -44,9 +53,18 @@ def _run(options: argparse.Namespace) -> tuple[Facts, int]:
         offset0=options.offset0,
     )
     names = desc.tags()
-    facts: Facts = {"layout": repr(desc), "is_dense": desc.is_dense, "bytes": desc.nbytes, "names": [name._asdict() for name in names]}
+    facts: Facts = {
+        "layout": repr(desc),
+        "is_dense": desc.is_dense,
+        "bytes": desc.nbytes,
+        "names": [name._asdict() for name in names],
+    }
     if not names:
-        facts["why"] = "it starts behind element 0" if desc.offset0 else "names say dense layouts, and these strides leave gaps or meet"
+        facts["why"] = (
+            "it starts behind element 0"
+            if desc.offset0
+            else "names say dense layouts, and these strides leave gaps or meet"
+        )
     return facts, 0 if names else 1
 
 

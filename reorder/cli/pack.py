@@ -18,14 +18,32 @@ __all__ = ["COMMAND"]
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("src", help="a .npy; if a descriptor lies beside it, it is read as that says")
-    parser.add_argument("dst", help="the .npy to write: the pixels, of shape (height, width, channels), and beside it which image they are")
-    parser.add_argument("--as", dest="image", required=True, metavar="TYPE", help="image type, such as conv2d_filter")
     parser.add_argument(
-        "--from", dest="tag", metavar="TAG", help="order of the axes of the array, such as nhwc, if they are not its logical dims"
+        "src", help="a .npy; if a descriptor lies beside it, it is read as that says"
+    )
+    parser.add_argument(
+        "dst",
+        help="the .npy to write: the pixels, of shape (height, width, channels), and beside it which image they are",
+    )
+    parser.add_argument(
+        "--as",
+        dest="image",
+        required=True,
+        metavar="TYPE",
+        help="image type, such as conv2d_filter",
+    )
+    parser.add_argument(
+        "--from",
+        dest="tag",
+        metavar="TAG",
+        help="order of the axes of the array, such as nhwc, if they are not its logical dims",
     )
     parser.add_argument("--dtype", help="what the array holds where .npy cannot say it")
-    parser.add_argument("--max-size", metavar="WxH", help="largest image of the device, such as 16384x16384; a larger one is refused")
+    parser.add_argument(
+        "--max-size",
+        metavar="WxH",
+        help="largest image of the device, such as 16384x16384; a larger one is refused",
+    )
 
 
 def _run(options: argparse.Namespace) -> tuple[Facts, int]:
@@ -46,5 +64,9 @@ def _size_of(text: str) -> tuple[int, int]:
 
 
 COMMAND = Command(
-    "pack", "Pack a .npy into the pixels of an OpenCL image.", "pack weights.npy image.npy --as conv2d_filter", _add_arguments, _run
+    "pack",
+    "Pack a .npy into the pixels of an OpenCL image.",
+    "pack weights.npy image.npy --as conv2d_filter",
+    _add_arguments,
+    _run,
 )

@@ -38,6 +38,8 @@ class Progress:
         if sys.stderr.isatty() and time.monotonic() - self._start > _PATIENCE:
             share = min(self._done / self._total, 1.0)
             filled = round(share * _WIDTH)
-            sys.stderr.write(f"\r\033[K[{'#' * filled}{'.' * (_WIDTH - filled)}] {share:4.0%} {text}")
+            sys.stderr.write(
+                f"\r\033[K[{'#' * filled}{'.' * (_WIDTH - filled)}] {share:4.0%} {text}"
+            )
             sys.stderr.flush()
             self._is_shown = True

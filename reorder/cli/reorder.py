@@ -21,22 +21,44 @@ __all__ = ["COMMAND"]
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("src", help="a .npy; if a descriptor lies beside it, it is read as that says")
-    parser.add_argument("dst", help="the .npy to write (raw bytes for a blocked layout); its descriptor is written beside it")
     parser.add_argument(
-        "--from", dest="tag", metavar="TAG", help="order of the axes of the array, such as nhwc, if they are not its logical dims"
+        "src", help="a .npy; if a descriptor lies beside it, it is read as that says"
+    )
+    parser.add_argument(
+        "dst",
+        help="the .npy to write (raw bytes for a blocked layout); its descriptor is written beside it",
+    )
+    parser.add_argument(
+        "--from",
+        dest="tag",
+        metavar="TAG",
+        help="order of the axes of the array, such as nhwc, if they are not its logical dims",
     )
     parser.add_argument("--to", required=True, metavar="TAG", help="layout to write")
-    parser.add_argument("--src-dtype", help="what the array holds where .npy cannot say it, such as bf16")
-    parser.add_argument("--dtype", help="what to convert to, such as s8; by default nothing is converted")
     parser.add_argument(
-        "--scale", metavar="S", help="what dst is in units of: a number, or FILE.npy:MASK, an array along the dims whose bits the mask has"
+        "--src-dtype", help="what the array holds where .npy cannot say it, such as bf16"
     )
-    parser.add_argument("--zero-point", metavar="Z", help="the integer that stands for 0 in dst, or FILE.npy:MASK")
+    parser.add_argument(
+        "--dtype", help="what to convert to, such as s8; by default nothing is converted"
+    )
+    parser.add_argument(
+        "--scale",
+        metavar="S",
+        help="what dst is in units of: a number, or FILE.npy:MASK, an array along the dims whose bits the mask has",
+    )
+    parser.add_argument(
+        "--zero-point", metavar="Z", help="the integer that stands for 0 in dst, or FILE.npy:MASK"
+    )
     parser.add_argument("--src-scale", metavar="S", help="likewise for the array that is read")
     parser.add_argument("--src-zero-point", metavar="Z", help="likewise")
-    parser.add_argument("--beta", type=float, default=0.0, help="how much of what DST holds is added; it must exist")
-    parser.add_argument("--saturate", action="store_true", help="numbers beyond the largest float of the type become that, not infinite")
+    parser.add_argument(
+        "--beta", type=float, default=0.0, help="how much of what DST holds is added; it must exist"
+    )
+    parser.add_argument(
+        "--saturate",
+        action="store_true",
+        help="numbers beyond the largest float of the type become that, not infinite",
+    )
     parser.add_argument("--threads", type=int, help="at most so many threads")
 
 
@@ -57,10 +79,16 @@ def _reorder(options: argparse.Namespace, progress: Progress) -> Facts:
             raise MemdescError(msg)
         out = held
     progress.step("reordering", 1)
-    result = reorder(x, buffer_name(options.to), dtype=options.dtype, attr=attr, out=out, threads=options.threads)
+    result = reorder(
+        x, buffer_name(options.to), dtype=options.dtype, attr=attr, out=out, threads=options.threads
+    )
     progress.step(f"writing {options.dst}", 1)
     save(options.dst, result)
-    return {"wrote": options.dst, "descriptor": str(sidecar(options.dst)), **desc_facts(result.desc)}
+    return {
+        "wrote": options.dst,
+        "descriptor": str(sidecar(options.dst)),
+        **desc_facts(result.desc),
+    }
 
 
 def _attr(options: argparse.Namespace) -> Attr:
@@ -91,4 +119,10 @@ def _values(role: str, option: str, text: str) -> dict[str, Any]:
     return {role: values.numpy() if isinstance(values, Memory) else values, f"{role}_mask": bits}
 
 
-COMMAND = Command("reorder", "Reorder a .npy into another layout.", "reorder in.npy out.npy --from nchw --to nChw16c", _add_arguments, _run)
+COMMAND = Command(
+    "reorder",
+    "Reorder a .npy into another layout.",
+    "reorder in.npy out.npy --from nchw --to nChw16c",
+    _add_arguments,
+    _run,
+)

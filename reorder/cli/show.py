@@ -22,7 +22,10 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--dtype", default="f32", help="data type (default f32)")
     parser.add_argument("--svg", metavar="FILE", help="draw it: the logical grid beside the memory")
     parser.add_argument("--draw", action="store_true", help="draw it here, as text")
-    parser.add_argument("--letters", help="what to call the dims in the picture, such as nchw (default: as the name does)")
+    parser.add_argument(
+        "--letters",
+        help="what to call the dims in the picture, such as nchw (default: as the name does)",
+    )
 
 
 def _run(options: argparse.Namespace) -> tuple[Facts, int]:

@@ -26,7 +26,9 @@ def logical_array(data: NDArray[np.uint8], desc: MemoryDesc) -> NDArray[Any]:
     """Return the array whose axes are the dims: a view of plain layouts, else mostly a copy."""
     values = unpack(data, desc)
     if is_plain(desc):
-        sized = [block._replace(extent=size) for block, size in zip(desc.blocks, desc.dims, strict=True)]
+        sized = [
+            block._replace(extent=size) for block, size in zip(desc.blocks, desc.dims, strict=True)
+        ]
         return _strided(values, desc, sized).view(desc.dtype.numpy)
     if not desc.nelems:
         found = np.zeros(desc.dims, values.dtype)
@@ -62,7 +64,9 @@ def _is_ragged(desc: MemoryDesc) -> bool:
 def _gather(values: NDArray[Any], desc: MemoryDesc) -> NDArray[Any]:
     """Return the logical array of a layout of whole blocks."""
     layout = desc.layout
-    padded = _strided(values, desc, list(layout.blocks)).reshape([axis.padded for axis in layout.axes])
+    padded = _strided(values, desc, list(layout.blocks)).reshape(
+        [axis.padded for axis in layout.axes]
+    )
     cut = padded[tuple(slice(layout.axis_size(k)) for k in range(len(layout.axes)))]
     order = [dim for axis in layout.axes for dim in axis.dims]
     return cut.reshape([layout.dims[dim] for dim in order]).transpose(np.argsort(order))
@@ -72,5 +76,10 @@ def _strided(values: NDArray[Any], desc: MemoryDesc, loops: list[Block]) -> NDAr
     """Return a view of elements with one axis for each block."""
     start = values[desc.offset0 :] if desc.nelems else values[:0]
     # a loop of one step, and one of an array without elements, may have any stride, more than numpy can hold
-    strides = [loop.stride * values.itemsize if loop.extent > 1 and desc.nelems else values.itemsize for loop in loops]
-    return np.lib.stride_tricks.as_strided(start, [loop.extent for loop in loops], strides, writeable=values.flags.writeable)
+    strides = [
+        loop.stride * values.itemsize if loop.extent > 1 and desc.nelems else values.itemsize
+        for loop in loops
+    ]
+    return np.lib.stride_tricks.as_strided(
+        start, [loop.extent for loop in loops], strides, writeable=values.flags.writeable
+    )

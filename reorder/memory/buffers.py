@@ -50,14 +50,22 @@ def flat_bytes(buffer: Any, desc: MemoryDesc, side: str, *, write: bool) -> NDAr
         buffer = from_dlpack(buffer, side)
     if not isinstance(buffer, np.ndarray):
         try:
-            buffer = np.frombuffer(buffer, np.uint8) if memoryview(buffer).nbytes else np.empty(0, np.uint8)
+            buffer = (
+                np.frombuffer(buffer, np.uint8)
+                if memoryview(buffer).nbytes
+                else np.empty(0, np.uint8)
+            )
         except (TypeError, ValueError, BufferError) as error:
             msg = f"{side}: {type(buffer).__name__} is no contiguous buffer ({error}); pass a numpy array or bytes"
             raise MemdescError(msg) from None
     buffer = np.asarray(buffer)  # a matrix has two axes whatever is asked of it
     legal = (desc.dtype.numpy, desc.dtype.bits_dtype, np.dtype(np.uint8))
     if buffer.dtype not in (legal[1:] if desc.dtype.is_packed else legal):
-        why = "one element a byte; Memory holds two" if desc.dtype.is_packed else f"elements of another type than {desc.dtype}"
+        why = (
+            "one element a byte; Memory holds two"
+            if desc.dtype.is_packed
+            else f"elements of another type than {desc.dtype}"
+        )
         msg = f"{side} is an array of {buffer.dtype}: {why}; pass {desc.dtype} elements or raw bytes (uint8)"
         raise MemdescError(msg)
     if not buffer.flags.c_contiguous:
@@ -94,7 +102,11 @@ class BufferCheck:
         self.min_nbytes = desc.min_nbytes
         self.flags = _WRITABLE if write else _READABLE
         self.alignment = desc.dtype.bits_dtype.itemsize
-        self.dtypes = (desc.dtype.bits_dtype if desc.dtype.is_packed else desc.dtype.numpy, desc.dtype.bits_dtype, np.dtype(np.uint8))
+        self.dtypes = (
+            desc.dtype.bits_dtype if desc.dtype.is_packed else desc.dtype.numpy,
+            desc.dtype.bits_dtype,
+            np.dtype(np.uint8),
+        )
 
     def accepts(self, buffer: Any) -> bool:
         """Whether a buffer is what nearly every call passes, and fits, wherever it starts."""
@@ -103,7 +115,11 @@ class BufferCheck:
         dtype = buffer.dtype
         first, second, third = self.dtypes
         is_known = dtype is first or dtype is second or dtype is third
-        return is_known and buffer.nbytes >= self.min_nbytes and buffer.flags.num & self.flags == self.flags
+        return (
+            is_known
+            and buffer.nbytes >= self.min_nbytes
+            and buffer.flags.num & self.flags == self.flags
+        )
 
     def __call__(self, buffer: Any) -> tuple[NDArray[Any], int]:
         """Return a buffer as a contiguous array, and its address; raises as `flat_bytes`."""
@@ -114,7 +130,9 @@ class BufferCheck:
         return flat, address_of(flat)
 
 
-def check_disjoint(src: NDArray[Any], src_desc: MemoryDesc, dst: NDArray[Any], dst_desc: MemoryDesc) -> None:
+def check_disjoint(
+    src: NDArray[Any], src_desc: MemoryDesc, dst: NDArray[Any], dst_desc: MemoryDesc
+) -> None:
     """Refuse buffers that share a byte that dst writes, unless nothing would move.
 
     Raises
@@ -139,7 +157,9 @@ def are_apart(src_desc: MemoryDesc, dst_desc: MemoryDesc, apart: int) -> bool:
         return True
     # in 4-bit elements everywhere, so that one proof serves all widths
     own, other = src_desc.dtype.bits // 4, dst_desc.dtype.bits // 4
-    terms = [Term(b.stride * own, 0, b.extent - 1) for b in src_desc.blocks if b.extent > 1 and b.stride]
+    terms = [
+        Term(b.stride * own, 0, b.extent - 1) for b in src_desc.blocks if b.extent > 1 and b.stride
+    ]
     terms += [Term(-b.stride * other, 0, b.extent - 1) for b in dst_desc.blocks if b.extent > 1]
     # where inside two elements the shared half byte may lie; halves share a byte
     terms.append(Term(1, -max(other - 1, 1), max(own - 1, 1)))

@@ -28,7 +28,9 @@ def compensation(data: NDArray[np.uint8], desc: MemoryDesc) -> dict[str, NDArray
     return found
 
 
-def compensate(data: NDArray[np.uint8], desc: MemoryDesc, sums: dict[int, NDArray[np.int32]] | None = None) -> None:
+def compensate(
+    data: NDArray[np.uint8], desc: MemoryDesc, sums: dict[int, NDArray[np.int32]] | None = None
+) -> None:
     """Write the compensation of the elements that flat bytes hold: -128 times their sum, or minus it.
 
     The sums are over all dims that a mask does not name, of the stored int8 values; where a
@@ -56,15 +58,24 @@ def _sums(values: NDArray[np.int8], desc: MemoryDesc, mask: int) -> NDArray[np.i
     kept = [dim for dim in range(desc.ndims) if mask >> dim & 1]
     layout = desc.layout
     if not is_array_of_blocks(desc):
-        summed = _logical(values, desc).sum(axis=tuple(dim for dim in range(desc.ndims) if dim not in kept), dtype=np.int32)
+        summed = _logical(values, desc).sum(
+            axis=tuple(dim for dim in range(desc.ndims) if dim not in kept), dtype=np.int32
+        )
         padded = np.zeros([desc.padded_dims[dim] for dim in kept], np.int32)
         padded[tuple(slice(desc.dims[dim]) for dim in kept)] = summed
         return padded
-    shape, strides = [block.extent for block in layout.blocks], [block.stride for block in layout.blocks]
-    blocks = np.lib.stride_tricks.as_strided(values[desc.offset0 :], shape, strides, writeable=False)
+    shape, strides = (
+        [block.extent for block in layout.blocks],
+        [block.stride for block in layout.blocks],
+    )
+    blocks = np.lib.stride_tricks.as_strided(
+        values[desc.offset0 :], shape, strides, writeable=False
+    )
     away = tuple(k for k, block in enumerate(layout.blocks) if block.axis not in kept)
     # blocks come axis by axis, the largest step first: what is kept is in the order of its indices
-    found: NDArray[np.int32] = blocks.sum(axis=away, dtype=np.int32).reshape([desc.padded_dims[dim] for dim in kept])
+    found: NDArray[np.int32] = blocks.sum(axis=away, dtype=np.int32).reshape(
+        [desc.padded_dims[dim] for dim in kept]
+    )
     return found
 
 

@@ -49,9 +49,18 @@ def as_memory(x: Any, src: str | FormatTag | MemoryDesc | None) -> Memory:
         return Memory.attached(desc, x.reshape(-1).view(np.uint8))
     x = x.view(desc.dtype.bits_dtype)  # numpy does not know all types of ml_dtypes by their letters
     # the memory from the lowest address that x touches; its bytes in between are not read
-    lowest = x[tuple(slice(-1 if step < 0 else 0, None) if size else slice(None) for size, step in zip(x.shape, x.strides, strict=True))]
+    lowest = x[
+        tuple(
+            slice(-1 if step < 0 else 0, None) if size else slice(None)
+            for size, step in zip(x.shape, x.strides, strict=True)
+        )
+    ]
     count = desc.layout.last + 1 if desc.nelems else 0
-    return Memory(desc, np.lib.stride_tricks.as_strided(lowest, (count,), (x.itemsize,), writeable=False), zero_pad=False)
+    return Memory(
+        desc,
+        np.lib.stride_tricks.as_strided(lowest, (count,), (x.itemsize,), writeable=False),
+        zero_pad=False,
+    )
 
 
 def _logical(x: NDArray[Any], src: str | FormatTag) -> NDArray[Any]:
@@ -96,11 +105,23 @@ def from_pixels(pixels: Any, image: ImageDesc) -> Memory:
         of the dtype of its lanes or of its bits.
     """
     shape = (image.height, image.width, image.channels)
-    if not isinstance(pixels, np.ndarray) or pixels.dtype not in {image.dtype.numpy, image.dtype.bits_dtype}:
-        given = f"an array of {pixels.dtype}" if isinstance(pixels, np.ndarray) else type(pixels).__name__
+    if not isinstance(pixels, np.ndarray) or pixels.dtype not in {
+        image.dtype.numpy,
+        image.dtype.bits_dtype,
+    }:
+        given = (
+            f"an array of {pixels.dtype}"
+            if isinstance(pixels, np.ndarray)
+            else type(pixels).__name__
+        )
         msg = f"x is {given}, but {image!r} has pixels of {image.dtype}: an array of shape {shape}"
         raise MemdescError(msg)
-    if pixels.ndim != 3 or pixels.shape[2] != shape[2] or pixels.shape[0] < shape[0] or pixels.shape[1] < shape[1]:  # noqa: PLR2004 - y, x, lane
+    if (
+        pixels.ndim != 3
+        or pixels.shape[2] != shape[2]
+        or pixels.shape[0] < shape[0]
+        or pixels.shape[1] < shape[1]
+    ):
         msg = f"x has shape {pixels.shape}, but {image!r} has pixels of (height, width, channels) {shape}, or larger"
         raise MemdescError(msg)
     # what lies in tail lanes is not read, so it need not be zero

@@ -69,7 +69,9 @@ class Memory:
             return
         must_write = zero_pad and desc.has_padding and desc.nelems > 0
         if must_write and desc.has_broadcast:
-            msg = f"{desc!r} has a stride of 0, so its padding lies on its data; pass zero_pad=False"
+            msg = (
+                f"{desc!r} has a stride of 0, so its padding lies on its data; pass zero_pad=False"
+            )
             raise MemdescError(msg)
         try:
             data = flat_bytes(buffer, desc, "buffer", write=must_write)

@@ -58,4 +58,6 @@ def _parts(values: NDArray[Any], desc: MemoryDesc) -> Iterator[NDArray[Any]]:
     for box in padding_boxes(desc):
         shape = [node.extent for node in box.nodes]
         strides = [node.strides[0] * values.itemsize for node in box.nodes]
-        yield np.lib.stride_tricks.as_strided(values[box.offsets[0] :], shape, strides, writeable=values.flags.writeable)
+        yield np.lib.stride_tricks.as_strided(
+            values[box.offsets[0] :], shape, strides, writeable=values.flags.writeable
+        )

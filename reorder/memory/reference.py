@@ -18,7 +18,9 @@ if TYPE_CHECKING:
 __all__ = ["execute_reference"]
 
 
-def execute_reference(src_desc: MemoryDesc, dst_desc: MemoryDesc, src: Any, dst: Any, attr: Attr | None = None) -> None:
+def execute_reference(
+    src_desc: MemoryDesc, dst_desc: MemoryDesc, src: Any, dst: Any, attr: Attr | None = None
+) -> None:
     """Reorder by definition: zero all of dst that is described, then convert each element.
 
     How an element is converted is said in `reorder.values.convert`.
@@ -43,7 +45,13 @@ def execute_reference(src_desc: MemoryDesc, dst_desc: MemoryDesc, src: Any, dst:
     values = unpack(flat_bytes(src, src_desc, "src", write=False), src_desc)
     out = unpack(data, dst_desc)
     at = offsets(dst_desc.layout)
-    moved = convert(values[offsets(src_desc.layout)], src_desc.dtype, dst_desc.dtype, bound, out[at] if bound.beta else None)
+    moved = convert(
+        values[offsets(src_desc.layout)],
+        src_desc.dtype,
+        dst_desc.dtype,
+        bound,
+        out[at] if bound.beta else None,
+    )
     out[offsets(dst_desc.layout, padded=True)] = 0
     out[at] = moved
     pack(out, data, dst_desc)

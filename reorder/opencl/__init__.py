@@ -9,4 +9,14 @@ from reorder.opencl.dispatch import reorder_on_device
 from reorder.opencl.enqueue import enqueue_reorder
 from reorder.opencl.pack import enqueue_pack, pack, unpack
 
-__all__ = ["Device", "DeviceMemory", "devices", "enqueue_pack", "enqueue_reorder", "loader_report", "pack", "reorder_on_device", "unpack"]
+__all__ = [
+    "Device",
+    "DeviceMemory",
+    "devices",
+    "enqueue_pack",
+    "enqueue_reorder",
+    "loader_report",
+    "pack",
+    "reorder_on_device",
+    "unpack",
+]

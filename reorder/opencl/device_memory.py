@@ -59,7 +59,9 @@ class DeviceMemory:
             shape = (self.desc.height, self.desc.width, self.desc.channels)
             pixels = np.empty(shape, _lane_dtype(self.desc, self.data))
             region = (self.desc.width, self.desc.height, 1)
-            cl.enqueue_copy(self.queue, pixels, self.data, origin=(0, 0, 0), region=region, wait_for=wait_for)
+            cl.enqueue_copy(
+                self.queue, pixels, self.data, origin=(0, 0, 0), region=region, wait_for=wait_for
+            )
             return pixels
         memory = Memory(self.desc)
         if not memory.nbytes:
@@ -71,7 +73,13 @@ class DeviceMemory:
         if buffer.size - skipped < self.desc.min_nbytes:
             msg = f"the buffer has {buffer.size - skipped} bytes, but {self.desc!r} touches {self.desc.min_nbytes}"
             raise MemdescError(msg)
-        cl.enqueue_copy(self.queue, memory.data[: self.desc.min_nbytes], buffer, src_offset=skipped, wait_for=wait_for)
+        cl.enqueue_copy(
+            self.queue,
+            memory.data[: self.desc.min_nbytes],
+            buffer,
+            src_offset=skipped,
+            wait_for=wait_for,
+        )
         return memory
 
 

@@ -94,7 +94,9 @@ def _line_of(icd: Icd) -> str:
             ctypes.CDLL(icd.library)
         except OSError as error:
             notes.append(f"does not load: {error}")
-    return f"{icd.source}: {icd.library or 'unusable'}" + (f" ({'; '.join(notes)})" if notes else "")
+    return f"{icd.source}: {icd.library or 'unusable'}" + (
+        f" ({'; '.join(notes)})" if notes else ""
+    )
 
 
 def _platforms() -> list[cl.Platform]:

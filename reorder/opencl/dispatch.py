@@ -79,7 +79,11 @@ def _queue_of(memory: Any) -> cl.CommandQueue | None:
 def _agreed(dst: Layout | None, own: MemoryDesc | ImageDesc) -> MemoryDesc | ImageDesc:
     if dst is None or dst == own:
         return own
-    if isinstance(dst, str | FormatTag) and isinstance(own, MemoryDesc) and memory_desc(own.dims, own.dtype, dst) == own:
+    if (
+        isinstance(dst, str | FormatTag)
+        and isinstance(own, MemoryDesc)
+        and memory_desc(own.dims, own.dtype, dst) == own
+    ):
         return own
     msg = f"out is {own!r}, but dst asks for {shown(dst)}"
     raise MemdescError(msg)
@@ -90,7 +94,11 @@ def _wanted(x: Any, src: Layout | None, dst: Layout | None, memory: Any) -> Memo
     if isinstance(dst, MemoryDesc | ImageDesc):
         return dst
     if isinstance(memory, cl.array.Array) and dst is None:
-        return memory_desc(memory.shape, memory.dtype, strides=[step // memory.dtype.itemsize for step in memory.strides])
+        return memory_desc(
+            memory.shape,
+            memory.dtype,
+            strides=[step // memory.dtype.itemsize for step in memory.strides],
+        )
     if dst is None:
         msg = "give dst, the layout to move into, or out, an Array or a DeviceMemory to write"
         raise MemdescError(msg)
@@ -107,4 +115,8 @@ def _wanted(x: Any, src: Layout | None, dst: Layout | None, memory: Any) -> Memo
 def _converted(desc: MemoryDesc | ImageDesc, dtype: Any) -> MemoryDesc | ImageDesc:
     if dtype is None:
         return desc
-    return desc.with_dtype(dtype) if isinstance(desc, MemoryDesc) else image_desc(desc.dims, dtype, desc.name)
+    return (
+        desc.with_dtype(dtype)
+        if isinstance(desc, MemoryDesc)
+        else image_desc(desc.dims, dtype, desc.name)
+    )

@@ -66,7 +66,9 @@ def enqueue_reorder(
     """
     check_queue(queue)
     check_attr(attr)
-    return enqueue_operands(queue, operand(queue, src, src_desc, "src"), operand(queue, dst, dst_desc, "dst"), wait_for)
+    return enqueue_operands(
+        queue, operand(queue, src, src_desc, "src"), operand(queue, dst, dst_desc, "dst"), wait_for
+    )
 
 
 def check_attr(attr: Any) -> None:
@@ -89,12 +91,16 @@ def check_queue(queue: Any) -> None:
         raise MemdescError(msg) from None
 
 
-def enqueue_operands(queue: cl.CommandQueue, src: Operand, dst: Operand, wait_for: Sequence[cl.Event] | None) -> cl.Event:
+def enqueue_operands(
+    queue: cl.CommandQueue, src: Operand, dst: Operand, wait_for: Sequence[cl.Event] | None
+) -> cl.Event:
     """Enqueue a reorder between sides that are checked alone, not yet together."""
     check_types(src, dst)
     check_apart(src, dst)
     sides = Side(src.desc, src.image, src.element(dst)), Side(dst.desc, dst.image, dst.element(src))
-    stages = plan_stages(*sides, queue.device.max_work_group_size, is_aligned=src.is_aligned and dst.is_aligned)
+    stages = plan_stages(
+        *sides, queue.device.max_work_group_size, is_aligned=src.is_aligned and dst.is_aligned
+    )
     # all is built and allocated before the first one starts
     kernels = [[prepare(queue.context, launch) for launch in stage.launches] for stage in stages]
     handles = [src.handle, *(_between(queue, stage.dst) for stage in stages[:-1]), dst.handle]
@@ -114,8 +120,16 @@ def _between(queue: cl.CommandQueue, side: Side) -> cl.Buffer:
     return cl.Buffer(queue.context, cl.mem_flags.READ_WRITE, side.desc.nbytes)
 
 
-def _copy_pixels(queue: cl.CommandQueue, src: Any, dst: Any, region: tuple[int, int], wait_for: Sequence[cl.Event] | None) -> cl.Event:
+def _copy_pixels(
+    queue: cl.CommandQueue,
+    src: Any,
+    dst: Any,
+    region: tuple[int, int],
+    wait_for: Sequence[cl.Event] | None,
+) -> cl.Event:
     """Copy pixels between an image and a linear buffer, as they are."""
     copy: Any = cl.enqueue_copy  # its types know no offset, and one of the two is an image
-    event: cl.Event = copy(queue, dst, src, offset=0, origin=(0, 0, 0), region=(*region, 1), wait_for=wait_for)
+    event: cl.Event = copy(
+        queue, dst, src, offset=0, origin=(0, 0, 0), region=(*region, 1), wait_for=wait_for
+    )
     return event

@@ -46,7 +46,9 @@ def check_alive(context: cl.Context, memory: cl.MemoryObjectHolder, side: str) -
 def released(memory: cl.MemoryObjectHolder, side: str) -> MemdescError:
     """Return what is to be said of released memory, also where only the runtime knows: its place may hold another object already."""
     kind = "an Image" if isinstance(memory, cl.Image) else "a Buffer"
-    return MemdescError(f"{side} is {kind} that was released; nothing can be read from it or written to it")
+    return MemdescError(
+        f"{side} is {kind} that was released; nothing can be read from it or written to it"
+    )
 
 
 def _note_of(memory: cl.MemoryObjectHolder) -> bytes | None:

@@ -48,7 +48,11 @@ class Icd(NamedTuple):
     note: str = ""
 
 
-def find_icds(system: Path = _SYSTEM, prefixes: tuple[Path, ...] | None = None, folders: tuple[Path, ...] | None = None) -> tuple[Icd, ...]:
+def find_icds(
+    system: Path = _SYSTEM,
+    prefixes: tuple[Path, ...] | None = None,
+    folders: tuple[Path, ...] | None = None,
+) -> tuple[Icd, ...]:
     """Find every runtime: the system's, those of Python and conda environments, libraries without an ICD file.
 
     Parameters
@@ -61,13 +65,19 @@ def find_icds(system: Path = _SYSTEM, prefixes: tuple[Path, ...] | None = None, 
         Where libraries lie; by default the system's folders and those of `LD_LIBRARY_PATH`.
     """
     if prefixes is None:
-        prefixes = tuple(dict.fromkeys(Path(prefix) for prefix in (sys.prefix, os.environ.get("CONDA_PREFIX")) if prefix))
+        prefixes = tuple(
+            dict.fromkeys(
+                Path(prefix) for prefix in (sys.prefix, os.environ.get("CONDA_PREFIX")) if prefix
+            )
+        )
     if folders is None:
         own = [part for part in os.environ.get("LD_LIBRARY_PATH", "").split(os.pathsep) if part]
         folders = tuple(map(Path, (*own, *_FOLDERS)))
     found = [Icd(_named_in(file), str(file)) for file in _files(system)]
     for prefix in prefixes:
-        found += [_of_environment(file, prefix) for file in _files(prefix / "etc" / "OpenCL" / "vendors")]
+        found += [
+            _of_environment(file, prefix) for file in _files(prefix / "etc" / "OpenCL" / "vendors")
+        ]
     known = {Path(icd.library).name for icd in found if icd.library}
     for name in _BARE:
         path = next((folder / name for folder in folders if (folder / name).exists()), None)
@@ -100,4 +110,6 @@ def _of_environment(file: Path, prefix: Path) -> Icd:
     moved = prefix / "lib" / Path(named).name
     if moved.exists():
         return Icd(str(moved), str(file), f"it names {named}, which does not exist")
-    return Icd(None, str(file), f"it names {named}, which does not exist, and {moved} does not either")
+    return Icd(
+        None, str(file), f"it names {named}, which does not exist, and {moved} does not either"
+    )

@@ -46,11 +46,17 @@ def image_format(image: ImageDesc, channel_type: int | str | None = None) -> cl.
     if channel_type is None:
         name = names[0]
     else:
-        name = channel_type if isinstance(channel_type, str) else _name_of(cl.channel_type, channel_type)
+        name = (
+            channel_type
+            if isinstance(channel_type, str)
+            else _name_of(cl.channel_type, channel_type)
+        )
         if name not in names:
             msg = f"channel_type {shown(channel_type)} ({name}) holds no {image.dtype}; legal are {', '.join(names)}"
             raise MemdescError(msg)
-    return cl.ImageFormat(getattr(cl.channel_order, _ORDERS[image.channels]), getattr(cl.channel_type, name))
+    return cl.ImageFormat(
+        getattr(cl.channel_order, _ORDERS[image.channels]), getattr(cl.channel_type, name)
+    )
 
 
 def channel_type_of(image: ImageDesc, found: cl.ImageFormat, side: str) -> str:
@@ -62,7 +68,10 @@ def channel_type_of(image: ImageDesc, found: cl.ImageFormat, side: str) -> str:
         If its format is none that holds the descriptor.
     """
     names = _legal(image.dtype)
-    order, name = _name_of(cl.channel_order, found.channel_order), _name_of(cl.channel_type, found.channel_data_type)
+    order, name = (
+        _name_of(cl.channel_order, found.channel_order),
+        _name_of(cl.channel_type, found.channel_data_type),
+    )
     if order != _ORDERS[image.channels] or name not in names:
         legal = " or ".join(f"{_ORDERS[image.channels]} {legal}" for legal in names)
         msg = f"{side} is an image of {order} {name}, but {image!r} needs {legal}"
@@ -78,7 +87,10 @@ def lane_element(dtype: DataType, channel_type: str) -> str:
 def check_format(context: cl.Context, form: cl.ImageFormat) -> None:
     """Refuse a format that no device of a context supports for reading and writing by kernels."""
     if (form.channel_order, form.channel_data_type) not in _supported(context):
-        order, name = _name_of(cl.channel_order, form.channel_order), _name_of(cl.channel_type, form.channel_data_type)
+        order, name = (
+            _name_of(cl.channel_order, form.channel_order),
+            _name_of(cl.channel_type, form.channel_data_type),
+        )
         msg = f"the devices of the context have no images of {order} {name}; use another dtype or channel_type, or a buffer of .desc"
         raise MemdescError(msg)
 
@@ -101,7 +113,8 @@ def _legal(dtype: DataType) -> tuple[str, ...]:
 
 def _name_of(kind: type, value: int) -> str:
     return next(
-        (name for name in vars(kind) if name.isupper() and getattr(kind, name) == value), hex(value) if isinstance(value, int) else "?"
+        (name for name in vars(kind) if name.isupper() and getattr(kind, name) == value),
+        hex(value) if isinstance(value, int) else "?",
     )
 
 

@@ -23,7 +23,11 @@ Layout = str | FormatTag | MemoryDesc | ImageDesc
 
 
 def source_operand(
-    queue: cl.CommandQueue, src: Any, desc: Layout | None, target: Operand | None, wait_for: Sequence[cl.Event] | None
+    queue: cl.CommandQueue,
+    src: Any,
+    desc: Layout | None,
+    target: Operand | None,
+    wait_for: Sequence[cl.Event] | None,
 ) -> tuple[Operand, list[cl.Event] | None]:
     """Return a tensor as memory of the device, and what to wait for before it is read."""
     waiting = None if wait_for is None else list(wait_for)
@@ -41,7 +45,11 @@ def source_operand(
         return operand(queue, src, _described(desc, src), "src"), [*(waiting or []), *src.events]
     if isinstance(src, cl.Buffer | cl.Image):
         return operand(queue, src, _described(desc, src), "src"), waiting
-    memory = from_pixels(src, desc) if isinstance(desc, ImageDesc) else as_memory(_compact(src, desc), desc)
+    memory = (
+        from_pixels(src, desc)
+        if isinstance(desc, ImageDesc)
+        else as_memory(_compact(src, desc), desc)
+    )
     if target is not None:
         # before anything is copied
         check_types(Operand(None, memory.desc, None, "", is_aligned=True), target)
@@ -55,7 +63,9 @@ def source_operand(
 def _described(desc: Layout | None, memory: Any) -> MemoryDesc | ImageDesc:
     if isinstance(desc, MemoryDesc | ImageDesc):
         return desc
-    kind, needed = ("Image", "an ImageDesc") if isinstance(memory, cl.Image) else ("Buffer", "a MemoryDesc")
+    kind, needed = (
+        ("Image", "an ImageDesc") if isinstance(memory, cl.Image) else ("Buffer", "a MemoryDesc")
+    )
     msg = f"src is a pyopencl {kind}, which does not say what it holds; give src_desc=, {needed}"
     raise MemdescError(msg)
 
@@ -69,7 +79,9 @@ def _compact(x: Any, desc: Layout | None) -> Any:
     return x
 
 
-def new_buffer(queue: cl.CommandQueue, desc: MemoryDesc, source: Operand) -> tuple[cl.Buffer, Operand]:
+def new_buffer(
+    queue: cl.CommandQueue, desc: MemoryDesc, source: Operand
+) -> tuple[cl.Buffer, Operand]:
     """Allocate a buffer for what comes from a source, once the two are known to fit."""
     check_types(source, Operand(None, desc, None, "", is_aligned=True))
     buffer = cl.Buffer(queue.context, cl.mem_flags.READ_WRITE, max(desc.nbytes, 1))

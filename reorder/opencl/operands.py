@@ -45,7 +45,9 @@ class Operand(NamedTuple):
         return lane_element(self.dtype, self.channel_type or other.channel_type)
 
 
-def operand(queue: cl.CommandQueue, memory: Any, desc: MemoryDesc | ImageDesc, side: str) -> Operand:
+def operand(
+    queue: cl.CommandQueue, memory: Any, desc: MemoryDesc | ImageDesc, side: str
+) -> Operand:
     """Check a buffer, array or image against its descriptor.
 
     Parameters
@@ -79,9 +81,7 @@ def operand(queue: cl.CommandQueue, memory: Any, desc: MemoryDesc | ImageDesc, s
     _check_usable(queue, memory, side)
     itemsize = desc.dtype.bits_dtype.itemsize
     if skipped % itemsize:
-        msg = (
-            f"{side} is an array that starts at byte {skipped} of its buffer, no multiple of the {itemsize} bytes of {desc.dtype}; copy it"
-        )
+        msg = f"{side} is an array that starts at byte {skipped} of its buffer, no multiple of the {itemsize} bytes of {desc.dtype}; copy it"
         raise MemdescError(msg)
     if memory.size - skipped < desc.min_nbytes:
         msg = f"{side} has {memory.size - skipped} bytes, but {desc!r} touches {desc.min_nbytes} (allocate {desc.nbytes})"
@@ -92,18 +92,24 @@ def operand(queue: cl.CommandQueue, memory: Any, desc: MemoryDesc | ImageDesc, s
     return Operand(memory, desc, None, "", _is_aligned(memory, itemsize, side))
 
 
-def array_operand(queue: cl.CommandQueue, array: cl.array.Array, side: str) -> tuple[cl.Buffer, MemoryDesc]:
+def array_operand(
+    queue: cl.CommandQueue, array: cl.array.Array, side: str
+) -> tuple[cl.Buffer, MemoryDesc]:
     """Return an array as its buffer and a descriptor of it: logical dims are its axes."""
     itemsize = array.dtype.itemsize
     if any(step % itemsize for step in array.strides) or array.offset % itemsize:
         msg = f"{side} is an array of strides {array.strides} and offset {array.offset} bytes, no multiples of its {itemsize}-byte elements"
         raise MemdescError(msg)
     if not isinstance(array.base_data, cl.Buffer):
-        msg = f"{side} is an array in {_kind(array.base_data)}; only arrays in buffers are reordered"
+        msg = (
+            f"{side} is an array in {_kind(array.base_data)}; only arrays in buffers are reordered"
+        )
         raise MemdescError(msg)
     _check_usable(queue, array.base_data, side)
     strides = [step // itemsize for step in array.strides]
-    return array.base_data, memory_desc(array.shape, array.dtype, strides=strides, offset0=array.offset // itemsize)
+    return array.base_data, memory_desc(
+        array.shape, array.dtype, strides=strides, offset0=array.offset // itemsize
+    )
 
 
 def _image(queue: cl.CommandQueue, memory: Any, desc: ImageDesc, side: str) -> Operand:
@@ -116,7 +122,10 @@ def _image(queue: cl.CommandQueue, memory: Any, desc: ImageDesc, side: str) -> O
         raise MemdescError(msg)
     check_size(desc, queue.device)
     channel_type = channel_type_of(desc, memory.format, side)
-    for name, has, needs in (("width", memory.width, desc.width), ("height", memory.height, desc.height)):
+    for name, has, needs in (
+        ("width", memory.width, desc.width),
+        ("height", memory.height, desc.height),
+    ):
         if has < needs:
             msg = f"{side} is an image of {memory.width} x {memory.height} pixels, but {desc!r} has {name} {needs}"
             raise MemdescError(msg)
@@ -129,7 +138,11 @@ def _check_usable(queue: cl.CommandQueue, memory: cl.MemoryObjectHolder, side: s
     if memory.context != context:
         msg = f"{side} belongs to another context than the queue; copy it through the host, or use a queue of its context"
         raise MemdescError(msg)
-    forbidden, name = (cl.mem_flags.READ_ONLY, "READ_ONLY") if side == "dst" else (cl.mem_flags.WRITE_ONLY, "WRITE_ONLY")
+    forbidden, name = (
+        (cl.mem_flags.READ_ONLY, "READ_ONLY")
+        if side == "dst"
+        else (cl.mem_flags.WRITE_ONLY, "WRITE_ONLY")
+    )
     if memory.flags & forbidden:
         msg = f"{side} was created {name}, so kernels may not {'write' if side == 'dst' else 'read'} it; create it READ_WRITE"
         raise MemdescError(msg)
@@ -157,7 +170,9 @@ def check_types(src: Operand, dst: Operand) -> None:
         msg = f"src has dims {src.desc.dims}, dst has dims {dst.desc.dims}; a reorder keeps the dims (see permute_axes, reshape, submemory)"
         raise MemdescError(msg)
     has_image = src.image is not None or dst.image is not None
-    if src.dtype != dst.dtype and not (has_image and {src.dtype.name, dst.dtype.name} == {"f32", "f16"}):
+    if src.dtype != dst.dtype and not (
+        has_image and {src.dtype.name, dst.dtype.name} == {"f32", "f16"}
+    ):
         msg = f"src is {src.dtype}, dst is {dst.dtype}: on a device only f32 and f16 are converted, into or out of an image"
         raise MemdescError(msg)
     if (

@@ -65,11 +65,19 @@ def pack(
     form = image_format(image_desc, channel_type)
     check_size(image_desc, queue.device)
     check_format(queue.context, form)
-    target = Operand(None, image_desc.desc, Raster.of(image_desc), channel_type_of(image_desc, form, "dst"), is_aligned=True)
+    target = Operand(
+        None,
+        image_desc.desc,
+        Raster.of(image_desc),
+        channel_type_of(image_desc, form, "dst"),
+        is_aligned=True,
+    )
     source, waiting = source_operand(queue, src, src_desc, target, wait_for)
     check_types(source, target)
     # what was released is seen before its address is given to something new
-    image = cl.create_image(queue.context, cl.mem_flags.READ_WRITE, form, shape=(image_desc.width, image_desc.height))
+    image = cl.create_image(
+        queue.context, cl.mem_flags.READ_WRITE, form, shape=(image_desc.width, image_desc.height)
+    )
     return image, enqueue_operands(queue, source, target._replace(handle=image), waiting)
 
 
@@ -147,6 +155,10 @@ def unpack(
     check_queue(queue)
     check_image_desc(image_desc)
     source = operand(queue, image, image_desc, "src")
-    target = desc if isinstance(desc, MemoryDesc) else memory_desc(image_desc.dims, image_desc.dtype, desc)
+    target = (
+        desc
+        if isinstance(desc, MemoryDesc)
+        else memory_desc(image_desc.dims, image_desc.dtype, desc)
+    )
     buffer, checked = new_buffer(queue, target, source)
     return buffer, enqueue_operands(queue, source, checked, wait_for)

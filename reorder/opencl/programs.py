@@ -32,7 +32,9 @@ class Prepared(NamedTuple):
     # the arguments of a kernel belong to it, not to a call
     lock: Lock
 
-    def start(self, queue: cl.CommandQueue, src: Any, dst: Any, wait_for: Sequence[cl.Event] | None) -> cl.Event:
+    def start(
+        self, queue: cl.CommandQueue, src: Any, dst: Any, wait_for: Sequence[cl.Event] | None
+    ) -> cl.Event:
         """Enqueue the launch.
 
         Raises
@@ -52,7 +54,13 @@ class Prepared(NamedTuple):
                     if error.code != cl.status_code.INVALID_MEM_OBJECT:
                         raise
                     raise released(argument, "dst" if argument is dst else "src") from None
-            return cl.enqueue_nd_range_kernel(queue, self.kernel, (groups[0] * items, *groups[1:]), (items, 1, 1), wait_for=wait_for)
+            return cl.enqueue_nd_range_kernel(
+                queue,
+                self.kernel,
+                (groups[0] * items, *groups[1:]),
+                (items, 1, 1),
+                wait_for=wait_for,
+            )
 
 
 # pyopencl's own cache of binaries does not bear two threads, and filters of warnings belong to the process

@@ -67,13 +67,21 @@ def compare(src: MemoryDesc, dst: MemoryDesc) -> Relation:
     if dst.extra is not None and src.extra != dst.extra:
         return Relation(COPY, 0, "dst has compensation that src has not: it must be computed")
     same_axes = [axis.dims for axis in src.axes] == [axis.dims for axis in dst.axes]
-    reason = _moved(src.layout, dst.layout) if same_axes else _moved_one_by_one(src.layout, dst.layout)
+    reason = (
+        _moved(src.layout, dst.layout) if same_axes else _moved_one_by_one(src.layout, dst.layout)
+    )
     if reason:
         return Relation(COPY, 0, reason)
     if shift := src.offset0 - dst.offset0:
         way = "later" if shift > 0 else "earlier"
-        return Relation(VIEW, shift, f"the elements lie in the same arrangement, {abs(shift)} elements {way} in src than in dst")
-    return Relation(NO_OP, 0, "every element has the same offset in both, and what dst pads, src pads")
+        return Relation(
+            VIEW,
+            shift,
+            f"the elements lie in the same arrangement, {abs(shift)} elements {way} in src than in dst",
+        )
+    return Relation(
+        NO_OP, 0, "every element has the same offset in both, and what dst pads, src pads"
+    )
 
 
 def _moved(src: Layout, dst: Layout) -> str:
@@ -88,7 +96,9 @@ def _moved(src: Layout, dst: Layout) -> str:
             return f"the blocks of {names} do not divide each other; {axis.padded} indices are not compared one by one"
         if apart < size:
             ends = (_at(layout.axis_blocks(k), apart) for layout in (src, dst))
-            return "elements move: index {} of {} lies {} elements behind index 0 in src, {} in dst".format(apart, names, *ends)
+            return "elements move: index {} of {} lies {} elements behind index 0 in src, {} in dst".format(
+                apart, names, *ends
+            )
         if apart < axis.padded or src.axes[k].padded < axis.padded:
             return f"dst has padding in {names} where src has none: zeros must be written"
     return ""
@@ -102,7 +112,9 @@ def _first_apart(src: tuple[Block, ...], dst: tuple[Block, ...], stop: int) -> i
     """
     steps = sorted({block.step for block in (*src, *dst)})
     if all(large % small == 0 for small, large in pairwise(steps)):
-        return next((step for step in steps if step < stop and _at(src, step) != _at(dst, step)), stop)
+        return next(
+            (step for step in steps if step < stop and _at(src, step) != _at(dst, step)), stop
+        )
     if stop > _MAX_COMPARED:
         return None
     apart = np.flatnonzero(_at(src, np.arange(stop)) != _at(dst, np.arange(stop)))
@@ -111,13 +123,18 @@ def _first_apart(src: tuple[Block, ...], dst: tuple[Block, ...], stop: int) -> i
 
 def _at(blocks: tuple[Block, ...], i: Any) -> Any:
     # the outer block counts without an end: an index beyond it is compared, not used
-    return sum((i // block.step % block.extent if k else i // block.step) * block.stride for k, block in enumerate(blocks))
+    return sum(
+        (i // block.step % block.extent if k else i // block.step) * block.stride
+        for k, block in enumerate(blocks)
+    )
 
 
 def _moved_one_by_one(src: Layout, dst: Layout) -> str:
     """Return why elements move where dims are cut as one index on one side only."""
     if dst.has_padding:
-        return "dims are cut as one index on one side only, and dst is padded: zeros must be written"
+        return (
+            "dims are cut as one index on one side only, and dst is padded: zeros must be written"
+        )
     if dst.nelems > _MAX_COMPARED:
         return f"dims are cut as one index on one side only; {dst.nelems} elements are not compared one by one"
     apart = np.argwhere(offsets(src) - src.offset0 != offsets(dst) - dst.offset0)

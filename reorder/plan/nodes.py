@@ -71,7 +71,10 @@ class Lookup(NamedTuple):
         return source, to, *others
 
     def __str__(self) -> str:
-        sides = [" ".join(_axis_text(axis, blocks) for axis, blocks in side) for side in (self.src, self.dst, *self.others)]
+        sides = [
+            " ".join(_axis_text(axis, blocks) for axis, blocks in side)
+            for side in (self.src, self.dst, *self.others)
+        ]
         return f"[{self.extent}: {' -> '.join(sides)}]"
 
 
@@ -93,11 +96,15 @@ class Box(NamedTuple):
         return prod(loop.extent for loop in self.lookups) * prod(node.extent for node in self.nodes)
 
     def __str__(self) -> str:
-        return " ".join([f"@{':'.join(map(str, self.offsets))}", *map(str, self.lookups), *map(str, self.nodes)])
+        return " ".join(
+            [f"@{':'.join(map(str, self.offsets))}", *map(str, self.lookups), *map(str, self.nodes)]
+        )
 
 
 def _side_offsets(
-    side: tuple[tuple[Axis, tuple[Block, ...]], ...], sizes: dict[int, int], index: dict[int, NDArray[np.int64]]
+    side: tuple[tuple[Axis, tuple[Block, ...]], ...],
+    sizes: dict[int, int],
+    index: dict[int, NDArray[np.int64]],
 ) -> NDArray[np.int64]:
     """Return the offsets of one operand for given indices of the dims."""
     total = np.zeros_like(next(iter(index.values())))
@@ -120,5 +127,8 @@ def _offsets(blocks: tuple[Block, ...], i: NDArray[np.int64]) -> NDArray[np.int6
 
 def _axis_text(axis: Axis, blocks: tuple[Block, ...]) -> str:
     letters = "".join("abcdefghijkl"[dim] for dim in axis.dims)
-    parts = [f"{letters}{f'/{b.step}' if b.step > 1 else ''}{f'%{b.extent}' if k else ''}*{b.stride}" for k, b in enumerate(blocks)]
+    parts = [
+        f"{letters}{f'/{b.step}' if b.step > 1 else ''}{f'%{b.extent}' if k else ''}*{b.stride}"
+        for k, b in enumerate(blocks)
+    ]
     return "+".join(parts)

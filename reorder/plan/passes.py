@@ -32,13 +32,27 @@ def widen(box: Box, bits: int) -> tuple[Box, int]:
     """
     while bits < _WIDEST and box.nodes and not box.lookups:
         *outer, run = box.nodes
-        numbers = [*box.offsets, run.extent, run.valid, *(stride for node in outer for stride in node.strides)]
-        is_run = all(stride == 1 for stride in run.strides) or (box.is_zero and _dst(run.strides) == 1)
+        numbers = [
+            *box.offsets,
+            run.extent,
+            run.valid,
+            *(stride for node in outer for stride in node.strides),
+        ]
+        is_run = all(stride == 1 for stride in run.strides) or (
+            box.is_zero and _dst(run.strides) == 1
+        )
         # a longer run moves as vectors anyway
-        if not is_run or any(number % 2 for number in numbers) or (bits >= _BYTE and run.extent * bits > _WIDEST):
+        if (
+            not is_run
+            or any(number % 2 for number in numbers)
+            or (bits >= _BYTE and run.extent * bits > _WIDEST)
+        ):
             break
         offsets = tuple(offset // 2 for offset in box.offsets)
-        nodes = [Node(node.extent, node.valid, tuple(stride // 2 for stride in node.strides)) for node in outer]
+        nodes = [
+            Node(node.extent, node.valid, tuple(stride // 2 for stride in node.strides))
+            for node in outer
+        ]
         box = Box(offsets, (*nodes, Node(run.extent // 2, run.valid // 2, run.strides)), ())
         bits *= 2
     return _simplify(box), bits
@@ -49,7 +63,9 @@ def split_node(box: Box, node: Node, size: int) -> Iterator[Box]:
     k = box.nodes.index(node)
 
     def piece(start: int, *loops: Node) -> Box:
-        offsets = tuple(at + start * stride for at, stride in zip(box.offsets, node.strides, strict=True))
+        offsets = tuple(
+            at + start * stride for at, stride in zip(box.offsets, node.strides, strict=True)
+        )
         cut = Box(offsets, (*box.nodes[:k], *loops, *box.nodes[k + 1 :]), box.lookups)
         return _without_src(cut) if cut.is_zero else cut
 
@@ -77,10 +93,17 @@ def _without_src(box: Box) -> Box:
     """Return a box of zeros as one that says so: it reads nothing, so all its loops count as padding."""
 
     def unread(strides: tuple[int, ...]) -> tuple[int, ...]:
-        return tuple(stride if stride_of_dst else 0 for stride, stride_of_dst in zip(strides, is_dst, strict=True))
+        return tuple(
+            stride if stride_of_dst else 0
+            for stride, stride_of_dst in zip(strides, is_dst, strict=True)
+        )
 
     is_dst = [k == min(1, len(box.offsets) - 1) for k in range(len(box.offsets))]
-    return Box(unread(box.offsets), tuple(Node(node.extent, 0, unread(node.strides)) for node in box.nodes), box.lookups)
+    return Box(
+        unread(box.offsets),
+        tuple(Node(node.extent, 0, unread(node.strides)) for node in box.nodes),
+        box.lookups,
+    )
 
 
 def _simplify(box: Box) -> Box:
@@ -104,4 +127,6 @@ def _continues(outer: Node, inner: Node) -> bool:
     """Whether a loop starts over, in every operand, where the one inside it ends."""
     if inner.valid != inner.extent and not inner.valid == outer.valid == 0:
         return False
-    return all(far == inner.extent * near for far, near in zip(outer.strides, inner.strides, strict=True))
+    return all(
+        far == inner.extent * near for far, near in zip(outer.strides, inner.strides, strict=True)
+    )

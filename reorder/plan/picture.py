@@ -27,7 +27,9 @@ _MAX_LOOKUPS = 1 << 14
 _MAX_BOX_LINES = 8
 
 
-def draw_plan(src_desc: MemoryDesc, dst_desc: MemoryDesc, boxes: tuple[Box, ...], written: str) -> Picture:
+def draw_plan(
+    src_desc: MemoryDesc, dst_desc: MemoryDesc, boxes: tuple[Box, ...], written: str
+) -> Picture:
     """Draw a plan, and what it prints: in dst, at each place the offset in src that it gets and the number of the box.
 
     Raises
@@ -49,7 +51,9 @@ def draw_plan(src_desc: MemoryDesc, dst_desc: MemoryDesc, boxes: tuple[Box, ...]
 
     def at_src(offset: int) -> Cell:
         cell = src.at_offset(offset)
-        return cell._replace(run=run_in_dst(offset) if cell.run is not None and not cell.is_padding else cell.run)
+        return cell._replace(
+            run=run_in_dst(offset) if cell.run is not None and not cell.is_padding else cell.run
+        )
 
     def at_dst(offset: int) -> Cell:
         cell = dst.at_offset(offset)
@@ -58,21 +62,44 @@ def draw_plan(src_desc: MemoryDesc, dst_desc: MemoryDesc, boxes: tuple[Box, ...]
             return cell._replace(note="")
         box, source = found
         if source is None:
-            return cell._replace(number="0", note=f"box {box}", hover=f"{cell.hover}\nzero, by box {box}", is_padding=True)
-        return cell._replace(number=str(source), note=f"box {box}", hover=f"{cell.hover}\nfrom src offset {source}, by box {box}")
+            return cell._replace(
+                number="0",
+                note=f"box {box}",
+                hover=f"{cell.hover}\nzero, by box {box}",
+                is_padding=True,
+            )
+        return cell._replace(
+            number=str(source),
+            note=f"box {box}",
+            hover=f"{cell.hover}\nfrom src offset {source}, by box {box}",
+        )
 
     top = _MARGIN + 18 * len(head) + 28
-    captions = "src: at each offset the index", "dst: at each offset where in src it comes from, and the box"
+    captions = (
+        "src: at each offset the index",
+        "dst: at each offset where in src it comes from, and the box",
+    )
     strips = [Strip(lines_of(src), at_src, src.dtype.bits, _MARGIN, top)]
     left = max(strips[0].right, _MARGIN + 7 * len(captions[0])) + _BETWEEN
     strips.append(Strip(lines_of(dst), at_dst, dst.dtype.bits, left, top))
     end = max(strip.bottom for strip in strips) + 18
     signs = ["run", *(["padding"] if src_desc.has_padding or dst_desc.has_padding else []), "line"]
     parts, right = legend(signs, end)
-    parts += [label(x, top - 10, caption, faint=True) for x, caption in zip((_MARGIN, left), captions, strict=True)]
+    parts += [
+        label(x, top - 10, caption, faint=True)
+        for x, caption in zip((_MARGIN, left), captions, strict=True)
+    ]
     parts += [part for strip in strips for part in strip.paint()]
-    text = [written, "", captions[1], *cells_text(strips[1].lines, strips[1].cells, dst.dtype.bits, of_number=True)]
-    return Picture(frame(head, parts, (max(strips[1].right, left + 7 * len(captions[1]), right), end + 22)), "\n".join(text))
+    text = [
+        written,
+        "",
+        captions[1],
+        *cells_text(strips[1].lines, strips[1].cells, dst.dtype.bits, of_number=True),
+    ]
+    return Picture(
+        frame(head, parts, (max(strips[1].right, left + 7 * len(captions[1]), right), end + 22)),
+        "\n".join(text),
+    )
 
 
 def trace(boxes: tuple[Box, ...], offset: int) -> tuple[int, int | None] | None:
@@ -85,18 +112,27 @@ def trace(boxes: tuple[Box, ...], offset: int) -> tuple[int, int | None] | None:
             msg = f"box {k} looks up offsets for {box.size} elements; pictures are made of {_MAX_LOOKUPS} at most"
             raise MemdescError(msg)
         # pairs of offsets that the lookups add, src and dst
-        tables = [list(zip(*(side.tolist() for side in lookup.tables(0, lookup.extent)), strict=True)) for lookup in box.lookups]
+        tables = [
+            list(zip(*(side.tolist() for side in lookup.tables(0, lookup.extent)), strict=True))
+            for lookup in box.lookups
+        ]
         for chosen in product(*tables):
             target = offset - box.offsets[1] - sum(to for _, to in chosen)
             try:
                 # the one loop of a single zero goes nowhere
-                digits = solve([Term(node.strides[1] or 1, 0, node.extent - 1) for node in box.nodes], target)
+                digits = solve(
+                    [Term(node.strides[1] or 1, 0, node.extent - 1) for node in box.nodes], target
+                )
             except SearchLimitError:
                 msg = f"box {k}, {box}, has strides that do not nest; bounded work did not find what it writes at offset {offset}"
                 raise MemdescError(msg) from None
             if digits is None:
                 continue
-            is_zero = any(at == NOWHERE for at, _ in chosen) or any(d >= node.valid for d, node in zip(digits, box.nodes, strict=True))
-            at = sum(d * node.strides[0] for d, node in zip(digits, box.nodes, strict=True)) + sum(at for at, _ in chosen)
+            is_zero = any(at == NOWHERE for at, _ in chosen) or any(
+                d >= node.valid for d, node in zip(digits, box.nodes, strict=True)
+            )
+            at = sum(d * node.strides[0] for d, node in zip(digits, box.nodes, strict=True)) + sum(
+                at for at, _ in chosen
+            )
             return k, None if is_zero else box.offsets[0] + at
     return None

@@ -57,8 +57,16 @@ class ReorderPlan:
 
     def __str__(self) -> str:
         count = f"{len(self.boxes)} box{'es' if len(self.boxes) != 1 else ''}"
-        varying = [operand.role for operand in bind(self.attr, self.src, self.dst).operands if not operand.is_scalar]
-        types = f"{self.dst.dtype}" if self.src.dtype == self.dst.dtype else f"{self.src.dtype} -> {self.dst.dtype}"
+        varying = [
+            operand.role
+            for operand in bind(self.attr, self.src, self.dst).operands
+            if not operand.is_scalar
+        ]
+        types = (
+            f"{self.dst.dtype}"
+            if self.src.dtype == self.dst.dtype
+            else f"{self.src.dtype} -> {self.dst.dtype}"
+        )
         given = "" if self.attr is None else f", {self.attr}"
         head = f"{types} {self.dst.dims}{given}, {count} of {':'.join(['extent(valid):src:dst', *varying])}"
         return "\n  ".join([head, *map(str, self.boxes)])

@@ -48,7 +48,9 @@ def padding_boxes(desc: MemoryDesc) -> tuple[Box, ...]:
         blocks = _join(desc.layout, axis.dims, axis.dims) or []
         size = desc.layout.axis_size(k)
         whole.append(_cut(axis.padded, axis.padded, blocks))
-        beyond.append([part for piece in _cut(axis.padded, size, blocks) for part in _invalid(piece)])
+        beyond.append(
+            [part for piece in _cut(axis.padded, size, blocks) for part in _invalid(piece)]
+        )
     boxes = []
     for k, pieces in enumerate(beyond):
         for choice in product(*whole[:k], pieces, *whole[k + 1 :]):
@@ -62,8 +64,13 @@ def _invalid(piece: _Piece) -> Iterator[_Piece]:
     for k, node in enumerate(piece.nodes):
         inside = tuple(loop._replace(extent=loop.valid) for loop in piece.nodes[:k])
         if node.valid < node.extent and all(loop.extent for loop in inside):
-            offsets = tuple(o + node.valid * s for o, s in zip(piece.offsets, node.strides, strict=True))
-            yield _Piece(offsets, (*inside, Node(node.extent - node.valid, 0, node.strides), *piece.nodes[k + 1 :]))
+            offsets = tuple(
+                o + node.valid * s for o, s in zip(piece.offsets, node.strides, strict=True)
+            )
+            yield _Piece(
+                offsets,
+                (*inside, Node(node.extent - node.valid, 0, node.strides), *piece.nodes[k + 1 :]),
+            )
 
 
 class _Piece(NamedTuple):
@@ -86,7 +93,9 @@ def boxes_of(*sides: _Side) -> tuple[Box, ...]:
     for pieces in product(*(pieces for pieces, _ in groups)):
         offsets = tuple(map(sum, zip(start, *(piece.offsets for piece in pieces), strict=True)))
         nodes = tuple(node for piece in pieces for node in piece.nodes)
-        boxes.append(Box(offsets, nodes, tuple(lookup for piece in pieces for lookup in piece.lookup)))
+        boxes.append(
+            Box(offsets, nodes, tuple(lookup for piece in pieces for lookup in piece.lookup))
+        )
     return tuple(boxes)
 
 
@@ -96,12 +105,16 @@ def _groups(sides: tuple[_Side, ...]) -> list[tuple[int, ...]]:
     for axis in (axis for side in sides for axis in side.axes):
         if len(axis.dims) > 1:
             touched = [group for group in groups if not group.isdisjoint(axis.dims)]
-            groups = [group for group in groups if group.isdisjoint(axis.dims)] + [set().union(*touched)]
+            groups = [group for group in groups if group.isdisjoint(axis.dims)] + [
+                set().union(*touched)
+            ]
     return [tuple(sorted(group)) for group in groups]
 
 
 def _blocks_of(side: _Side, dims: tuple[int, ...]) -> tuple[tuple[Axis, tuple[Block, ...]], ...]:
-    return tuple((axis, side.axis_blocks(k)) for k, axis in enumerate(side.axes) if axis.dims[0] in dims)
+    return tuple(
+        (axis, side.axis_blocks(k)) for k, axis in enumerate(side.axes) if axis.dims[0] in dims
+    )
 
 
 def _lookup(sides: tuple[_Side, ...], dims: tuple[int, ...]) -> _Piece:
@@ -114,14 +127,23 @@ def _pieces(sides: tuple[_Side, ...], dims: tuple[int, ...]) -> list[_Piece]:
     """Cut the padded range of a group of dims into loops."""
     src, dst, *_ = sides
     # one index for the group, in the order of the axis that covers it
-    order = next((axis.dims for axis in (*dst.axes, *src.axes) if len(axis.dims) == len(dims) and axis.dims[0] in dims), None)
+    order = next(
+        (
+            axis.dims
+            for axis in (*dst.axes, *src.axes)
+            if len(axis.dims) == len(dims) and axis.dims[0] in dims
+        ),
+        None,
+    )
     if order is None:
         return [_lookup(sides, dims)]
     joined = [_join(side, dims, order) for side in sides]
     if None in joined or not _is_cut_alike(dst, dims, order):
         return [_lookup(sides, dims)]
     size = prod(dst.dims[dim] for dim in dims)
-    pieces = _cut(prod(axis.padded for axis, _ in _blocks_of(dst, dims)), size, *filter(None, joined))
+    pieces = _cut(
+        prod(axis.padded for axis, _ in _blocks_of(dst, dims)), size, *filter(None, joined)
+    )
     return pieces or [_lookup(sides, dims)]
 
 
@@ -192,7 +214,10 @@ def _join(layout: _Side, dims: tuple[int, ...], order: tuple[int, ...]) -> list[
         if place and blocks[0].step * -(-size // blocks[0].step) != size:
             return None
         extent = -(-size // blocks[0].step)
-        joined += [b._replace(step=b.step * inside, extent=b.extent if k else extent) for k, b in enumerate(blocks)]
+        joined += [
+            b._replace(step=b.step * inside, extent=b.extent if k else extent)
+            for k, b in enumerate(blocks)
+        ]
     # of several blocks that hold one step each, the one that padding extends is the first
     joined.sort(key=lambda block: (-block.step, layout.axes[block.axis].dims[0] != order[0]))
     merged = [joined[0]]
@@ -201,7 +226,10 @@ def _join(layout: _Side, dims: tuple[int, ...], order: tuple[int, ...]) -> list[
             continue
         if merged[-1].extent == 1 and merged[-1].step == block.step:
             merged[-1] = block
-        elif merged[-1].stride == block.extent * block.stride and merged[-1].step == block.step * block.extent:
+        elif (
+            merged[-1].stride == block.extent * block.stride
+            and merged[-1].step == block.step * block.extent
+        ):
             merged[-1] = block._replace(extent=merged[-1].extent * block.extent)
         else:
             merged.append(block)
@@ -210,7 +238,10 @@ def _join(layout: _Side, dims: tuple[int, ...], order: tuple[int, ...]) -> list[
 
 def _is_cut_alike(dst: _Side, dims: tuple[int, ...], order: tuple[int, ...]) -> bool:
     """Whether dst pads the joint index at its end only."""
-    return all(axis.dims[0] == order[0] or axis.padded == prod(dst.dims[dim] for dim in axis.dims) for axis, _ in _blocks_of(dst, dims))
+    return all(
+        axis.dims[0] == order[0] or axis.padded == prod(dst.dims[dim] for dim in axis.dims)
+        for axis, _ in _blocks_of(dst, dims)
+    )
 
 
 def _stride(blocks: list[Block], step: int) -> int:

@@ -36,7 +36,9 @@ def check_plan(plan: object) -> None:
     planned = plan_reorder(plan.src, plan.dst, plan.attr)
     if plan is planned or plan == planned:
         return
-    varying = [operand for operand in bind(plan.attr, plan.src, plan.dst).operands if not operand.is_scalar]
+    varying = [
+        operand for operand in bind(plan.attr, plan.src, plan.dst).operands if not operand.is_scalar
+    ]
     ends = [(repr(plan.src), plan.src.layout.last), (repr(plan.dst), plan.dst.layout.last)]
     ends += [(f"{operand.sizes}", prod(operand.sizes) - 1) for operand in varying]
     names = ["src", "dst", *(operand.role for operand in varying)]
@@ -54,7 +56,10 @@ def check_plan(plan: object) -> None:
 
 def _reach(box: Box, side: int, sides: int) -> tuple[int, int]:
     """Return the lowest and the highest offset of one operand that a box may touch."""
-    numbers = [*box.offsets, *(number for node in box.nodes for number in (node.extent, node.valid, *node.strides))]
+    numbers = [
+        *box.offsets,
+        *(number for node in box.nodes for number in (node.extent, node.valid, *node.strides)),
+    ]
     if any(type(number) is not int or abs(number) > _MAX_STEPS for number in numbers):
         raise ValueError  # numbers of numpy would wrap around
     at = [to_int(offset) for offset in box.offsets]
@@ -63,11 +68,22 @@ def _reach(box: Box, side: int, sides: int) -> tuple[int, int]:
         if not 0 <= to_int(valid) <= to_int(extent) or not extent or len(strides) != sides:
             raise ValueError
         steps.append(to_int(strides[side]) * ((extent if side == _DST else max(valid, 1)) - 1))
-    if len(at) != sides or len(box.nodes) > _MAX_NODES or prod(node[0] for node in box.nodes) > _MAX_STEPS:
+    if (
+        len(at) != sides
+        or len(box.nodes) > _MAX_NODES
+        or prod(node[0] for node in box.nodes) > _MAX_STEPS
+    ):
         raise ValueError
     # nothing is read where zeros are written
     is_unread = side != _DST and box.is_zero
-    return (0, 0) if is_unread else (at[side] + sum(min(step, 0) for step in steps), at[side] + sum(max(step, 0) for step in steps))
+    return (
+        (0, 0)
+        if is_unread
+        else (
+            at[side] + sum(min(step, 0) for step in steps),
+            at[side] + sum(max(step, 0) for step in steps),
+        )
+    )
 
 
 def _lookup_steps(lookup: Lookup, side: int) -> Iterator[int]:
@@ -75,4 +91,6 @@ def _lookup_steps(lookup: Lookup, side: int) -> Iterator[int]:
     for axis, blocks in (lookup.src, lookup.dst, *lookup.others)[side]:
         last = (axis.padded if side == _DST else prod(sizes[dim] for dim in axis.dims)) - 1
         for k, block in enumerate(sorted(blocks, key=lambda block: -block.step)):
-            yield (min(block.extent - 1, last // block.step) if k else last // block.step) * block.stride
+            yield (
+                min(block.extent - 1, last // block.step) if k else last // block.step
+            ) * block.stride

@@ -36,7 +36,9 @@ _EPOCH = (1980, 1, 1, 0, 0, 0)
 _MAX_NAME = 2**16 - 1 - len(".npy.json")
 
 
-def save_archive(path: str | os.PathLike[str], tensors: Mapping[str, Memory | NDArray[Any]]) -> None:
+def save_archive(
+    path: str | os.PathLike[str], tensors: Mapping[str, Memory | NDArray[Any]]
+) -> None:
     """Write tensors and their descriptors into one .npz; nothing is left half written.
 
     Parameters
@@ -71,7 +73,9 @@ def save_archive(path: str | os.PathLike[str], tensors: Mapping[str, Memory | ND
         if not isinstance(tensor, Memory | np.ndarray):
             msg = f"{shown(name)} must be a Memory or an ndarray, not {type(tensor).__name__}"  # type: ignore[unreachable] # callers without types
             raise MemdescError(msg)
-        memories[name] = tensor if isinstance(tensor, Memory) else reorder(tensor, LETTERS[: tensor.ndim])
+        memories[name] = (
+            tensor if isinstance(tensor, Memory) else reorder(tensor, LETTERS[: tensor.ndim])
+        )
     write_files({path_of(path): lambda file: _write(file, memories)})
 
 
@@ -98,16 +102,28 @@ def load_archive(path: str | os.PathLike[str]) -> dict[str, Memory]:
                 name = member.removesuffix(".npy")
                 if f"{member}.json" in members:
                     desc = from_json(archive.read(f"{member}.json").decode())
-                    tensors[name] = attach(array, desc, form_of(desc), (repr(name), "its descriptor"))
+                    tensors[name] = attach(
+                        array, desc, form_of(desc), (repr(name), "its descriptor")
+                    )
                 else:
-                    tensors[name] = Memory(memory_desc(array.shape, array.dtype), np.ascontiguousarray(array))
+                    tensors[name] = Memory(
+                        memory_desc(array.shape, array.dtype), np.ascontiguousarray(array)
+                    )
     except OSError as error:
         msg = f"{str(given)!r} cannot be read: {error.strerror}"
         raise MemdescError(msg) from None
     except MemdescError as error:
         msg = f"{str(given)!r}: {error}"
         raise MemdescError(msg) from None
-    except (zipfile.BadZipFile, zlib.error, ValueError, EOFError, TokenError, RuntimeError, NotImplementedError) as error:
+    except (
+        zipfile.BadZipFile,
+        zlib.error,
+        ValueError,
+        EOFError,
+        TokenError,
+        RuntimeError,
+        NotImplementedError,
+    ) as error:
         msg = f"{str(given)!r} is no .npz file, or a damaged one: {error}"
         raise MemdescError(msg) from None
     return tensors
@@ -125,6 +141,10 @@ def _is_name(name: object) -> bool:
 def _write(file: BinaryIO, memories: Mapping[str, Memory]) -> None:
     with zipfile.ZipFile(file, "w") as archive:
         for name, memory in memories.items():
-            with archive.open(zipfile.ZipInfo(f"{name}.npy", _EPOCH), "w", force_zip64=True) as member:
+            with archive.open(
+                zipfile.ZipInfo(f"{name}.npy", _EPOCH), "w", force_zip64=True
+            ) as member:
                 np.lib.format.write_array(member, array_of(memory))
-            archive.writestr(zipfile.ZipInfo(f"{name}.npy.json", _EPOCH), f"{to_json(memory.desc)}\n")
+            archive.writestr(
+                zipfile.ZipInfo(f"{name}.npy.json", _EPOCH), f"{to_json(memory.desc)}\n"
+            )

@@ -102,12 +102,21 @@ def save_image(path: str | os.PathLike[str], pixels: NDArray[Any], image: ImageD
         If a file cannot be written.
     """
     kind, shape = _form_of_image(image.desc, image.name)
-    _write(path, pixels.view(kind).reshape(shape), json.dumps(json.loads(to_json(image.desc)) | {"image": image.name}))
+    _write(
+        path,
+        pixels.view(kind).reshape(shape),
+        json.dumps(json.loads(to_json(image.desc)) | {"image": image.name}),
+    )
 
 
 def _write(path: str | os.PathLike[str], array: NDArray[Any], text: str) -> None:
     beside = f"{text}\n".encode()
-    write_files({path_of(path): lambda file: np.lib.format.write_array(file, array), sidecar(path): lambda file: file.write(beside)})
+    write_files(
+        {
+            path_of(path): lambda file: np.lib.format.write_array(file, array),
+            sidecar(path): lambda file: file.write(beside),
+        }
+    )
 
 
 def attach(array: NDArray[Any], desc: MemoryDesc, form: Form, names: tuple[str, str]) -> Memory:
@@ -140,10 +149,14 @@ def array_of(memory: Memory) -> NDArray[Any]:
 
 def form_of(desc: MemoryDesc) -> Form:
     """Return the dtype and the shape of the array that a .npy of a descriptor holds."""
-    is_plain = len(desc.blocks) == len(desc.axes) == desc.ndims and desc.is_dense and not desc.offset0
+    is_plain = (
+        len(desc.blocks) == len(desc.axes) == desc.ndims and desc.is_dense and not desc.offset0
+    )
     if not is_plain or desc.dtype.is_packed or desc.extra is not None:
         return np.dtype(np.uint8), (desc.nbytes,)
-    return _kind_of(desc.dtype), tuple(block.extent for block in sorted(desc.blocks, key=lambda b: (-b.stride, -b.extent, b.axis)))
+    return _kind_of(desc.dtype), tuple(
+        block.extent for block in sorted(desc.blocks, key=lambda b: (-b.stride, -b.extent, b.axis))
+    )
 
 
 def _form_of_image(desc: MemoryDesc, name: str) -> Form:

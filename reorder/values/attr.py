@@ -28,7 +28,15 @@ __all__ = ["F8_ROUNDINGS", "GROUPED_DIMS", "ROLES", "Attr", "Parameter"]
 ROLES = ("src_zero_point", "src_scale", "dst_scale", "dst_zero_point")
 _LARGE_NBYTES = 1 << 16
 _SCALE_TYPES = tuple(
-    np.dtype(kind) for kind in (np.float32, np.float64, np.float16, ml_dtypes.bfloat16, ml_dtypes.float8_e8m0fnu, ml_dtypes.float8_e4m3fn)
+    np.dtype(kind)
+    for kind in (
+        np.float32,
+        np.float64,
+        np.float16,
+        ml_dtypes.bfloat16,
+        ml_dtypes.float8_e8m0fnu,
+        ml_dtypes.float8_e4m3fn,
+    )
 )
 GROUPED_DIMS = 2
 F8_ROUNDINGS = ("once", "onednn")
@@ -99,7 +107,11 @@ class Attr:
 
     def __post_init__(self) -> None:
         parameters = (
-            Parameter.of(role, *(getattr(self, f"{role}{part}") for part in ("", "_mask", "_groups")), is_scale="scale" in role)
+            Parameter.of(
+                role,
+                *(getattr(self, f"{role}{part}") for part in ("", "_mask", "_groups")),
+                is_scale="scale" in role,
+            )
             for role in ROLES
         )
         kept = tuple(parameter for parameter in parameters if parameter is not None)
@@ -115,7 +127,11 @@ class Attr:
             msg = f"f8_rounding must be 'once' or 'onednn', not {shown(self.f8_rounding)}"
             raise MemdescError(msg)
         object.__setattr__(self, "parameters", kept)
-        object.__setattr__(self, "_key", (*(parameter.key() for parameter in kept), self.beta, self.saturate, self.f8_rounding))
+        object.__setattr__(
+            self,
+            "_key",
+            (*(parameter.key() for parameter in kept), self.beta, self.saturate, self.f8_rounding),
+        )
 
     def __eq__(self, other: object) -> bool:
         return self._key == other._key if isinstance(other, Attr) else NotImplemented
@@ -135,7 +151,9 @@ class Attr:
         parts = [str(parameter) for parameter in self.parameters]
         parts += [f"beta={self.beta}"] if self.beta else []
         parts += ["saturate=True"] if self.saturate else []
-        parts += [f"f8_rounding={self.f8_rounding!r}"] if self.f8_rounding != F8_ROUNDINGS[0] else []
+        parts += (
+            [f"f8_rounding={self.f8_rounding!r}"] if self.f8_rounding != F8_ROUNDINGS[0] else []
+        )
         return f"Attr({', '.join(parts)})"
 
 
@@ -169,7 +187,14 @@ class Parameter:
 
     def key(self) -> tuple[object, ...]:
         """Return what two equal ones share."""
-        return self.role, self.mask, self.groups, self.values.shape, self.values.dtype.name, self.values.tobytes()
+        return (
+            self.role,
+            self.mask,
+            self.groups,
+            self.values.shape,
+            self.values.dtype.name,
+            self.values.tobytes(),
+        )
 
     def __str__(self) -> str:
         if self.values.size == 1 and not self.mask:

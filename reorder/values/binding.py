@@ -127,9 +127,14 @@ def _bind(attr: Attr | None, src: MemoryDesc, dst: MemoryDesc) -> Bound:
         # weights that are quantised for instructions that saturate
         if "src_scale" not in (operand.role for operand in operands):
             place = sum(operand.role == "src_zero_point" for operand in operands)
-            operands.insert(place, Operand("src_scale", dst.dims, (1,) * dst.ndims, (1,) * dst.ndims, 0))
+            operands.insert(
+                place, Operand("src_scale", dst.dims, (1,) * dst.ndims, (1,) * dst.ndims, 0)
+            )
             values.insert(place, np.ones(1))
-        values = [own * adjust if operand.role == "src_scale" else own for operand, own in zip(operands, values, strict=True)]
+        values = [
+            own * adjust if operand.role == "src_scale" else own
+            for operand, own in zip(operands, values, strict=True)
+        ]
     is_f8 = dst.dtype.name in {"f8_e5m2", "f8_e4m3"}
     return Bound(
         tuple(operands),
@@ -160,7 +165,9 @@ def _operand(own: Parameter, desc: MemoryDesc) -> Operand:
             raise MemdescError(msg)
         sizes.append(size // group if own.mask >> dim & 1 else 1)
     given = own.values.shape
-    if own.values.size != prod(sizes) or (len(given) > 1 and [n for n in given if n > 1] != [n for n in sizes if n > 1]):
+    if own.values.size != prod(sizes) or (
+        len(given) > 1 and [n for n in given if n > 1] != [n for n in sizes if n > 1]
+    ):
         masked = [n for dim, n in enumerate(sizes) if own.mask >> dim & 1]
         msg = (
             f"{own.role} of shape {given} has {own.values.size} values, but mask {own.mask} over dims {desc.dims} asks for "

@@ -45,7 +45,9 @@ def wide_dtype(name: str) -> np.dtype[Any]:
     return np.dtype({"f64": np.float64, "f32": np.float32, "s64": np.int64}[name])
 
 
-def convert(bits: NDArray[Any], src: DataType, dst: DataType, bound: Bound, old: NDArray[Any] | None = None) -> NDArray[Any]:
+def convert(
+    bits: NDArray[Any], src: DataType, dst: DataType, bound: Bound, old: NDArray[Any] | None = None
+) -> NDArray[Any]:
     """Convert the bits of elements of src into those of dst.
 
     Parameters
@@ -67,7 +69,9 @@ def convert(bits: NDArray[Any], src: DataType, dst: DataType, bound: Bound, old:
     with np.errstate(all="ignore"):
         if "src_zero_point" in parameters:
             # a difference of integers is exact in f64, but for those of s64
-            x = (decode(bits, src, "f64") - bound.arrays(np.dtype(np.float64))["src_zero_point"]).astype(wide)
+            x = (
+                decode(bits, src, "f64") - bound.arrays(np.dtype(np.float64))["src_zero_point"]
+            ).astype(wide)
         else:
             x = decode(bits, src, work)
         if "src_scale" in parameters:
@@ -81,7 +85,9 @@ def convert(bits: NDArray[Any], src: DataType, dst: DataType, bound: Bound, old:
         if bound.is_arithmetic:
             x = np.where(np.isnan(x), wide.type(np.nan), x)
         if bound.saturates:
-            limit = wide.type(np.finfo(np.float32).max if dst.name == "e8m0" else FLOATS[dst.name].max)
+            limit = wide.type(
+                np.finfo(np.float32).max if dst.name == "e8m0" else FLOATS[dst.name].max
+            )
             x = np.clip(x, -limit, limit)
         if bound.through_f16:
             x = _decode_float(_encode_float(x, FLOATS["f16"]), FLOATS["f16"]).astype(wide)
@@ -96,9 +102,13 @@ def decode(bits: NDArray[Any], dtype: DataType, work: str) -> NDArray[Any]:
             signed = INTEGERS[dtype.name][0] < 0
             if dtype.is_packed:
                 return ((bits.astype(np.int8) ^ 8) - 8 if signed else bits).astype(wide)
-            return bits.view(bits.dtype.str.replace("u", "i") if signed else bits.dtype).astype(wide)
+            return bits.view(bits.dtype.str.replace("u", "i") if signed else bits.dtype).astype(
+                wide
+            )
         if dtype.name == "e8m0":
-            return np.where(bits == _E8M0_NAN, np.nan, np.ldexp(1.0, bits.astype(np.int32) - _E8M0_BIAS)).astype(wide)
+            return np.where(
+                bits == _E8M0_NAN, np.nan, np.ldexp(1.0, bits.astype(np.int32) - _E8M0_BIAS)
+            ).astype(wide)
         return _decode_float(bits, FLOATS[dtype.name]).astype(wide)
 
 
@@ -112,7 +122,9 @@ def encode(values: NDArray[Any], dtype: DataType) -> NDArray[Any]:
                 rounded = np.rint(np.where(np.isnan(values), 0, values).astype(np.float64))
                 # 2^63 is a float, 2^63 - 1 is none
                 whole = np.where(abs(rounded) < 2.0**63, rounded, 0).astype(np.int64)
-                values = np.where(abs(rounded) < 2.0**63, whole, np.where(rounded < 0, -(2**63), 2**63 - 1))
+                values = np.where(
+                    abs(rounded) < 2.0**63, whole, np.where(rounded < 0, -(2**63), 2**63 - 1)
+                )
         whole = np.clip(values, low, high).astype(np.int64).view(np.uint64)
         found: NDArray[Any] = (whole & np.uint64(15) if dtype.is_packed else whole).astype(unsigned)
         return found
@@ -120,7 +132,9 @@ def encode(values: NDArray[Any], dtype: DataType) -> NDArray[Any]:
         with np.errstate(all="ignore"):
             magnitude = abs(values.astype(np.float64))
             exponent = np.clip(np.frexp(magnitude)[1] - 1 + _E8M0_BIAS, 0, _E8M0_NAN)
-            codes = np.where(magnitude == 0, 0, np.where(np.isfinite(magnitude), exponent, _E8M0_NAN))
+            codes = np.where(
+                magnitude == 0, 0, np.where(np.isfinite(magnitude), exponent, _E8M0_NAN)
+            )
         return codes.astype(unsigned)
     return _encode_float(values, FLOATS[dtype.name]).astype(unsigned)
 
@@ -132,12 +146,16 @@ def _decode_float(bits: NDArray[Any], form: FloatFormat) -> NDArray[np.float64]:
     magnitude = codes & np.uint64((1 << (form.exponent + form.mantissa)) - 1)
     exponent = (magnitude >> np.uint64(form.mantissa)).astype(np.int32)
     fraction = magnitude & np.uint64((1 << form.mantissa) - 1)
-    significand = np.where(exponent > 0, fraction + np.uint64(1 << form.mantissa), fraction).astype(np.float64)
+    significand = np.where(exponent > 0, fraction + np.uint64(1 << form.mantissa), fraction).astype(
+        np.float64
+    )
     value = np.ldexp(significand, np.maximum(exponent, 1) - form.bias - form.mantissa)
     value = np.where(magnitude > form.largest, np.inf, value)
     wide = value.view(np.uint64)
     if form.has_inf or form.nan > form.largest:
-        payload = fraction << np.uint64(_WIDE.mantissa - form.mantissa) if form.has_inf else np.uint64(0)
+        payload = (
+            fraction << np.uint64(_WIDE.mantissa - form.mantissa) if form.has_inf else np.uint64(0)
+        )
         is_nan = magnitude > form.overflow if form.has_inf else magnitude == form.nan
         wide = np.where(is_nan, np.uint64(_WIDE.nan) | payload, wide)
     found: NDArray[np.float64] = (wide | sign << np.uint64(63)).view(np.float64)
@@ -151,13 +169,21 @@ def _encode_float(values: NDArray[Any], form: FloatFormat) -> NDArray[np.uint64]
     magnitude = np.abs(wide)
     # one step of the format at each value: the exponent, but no less than that of the denormals
     finite = np.where(np.isfinite(wide), magnitude, 0)
-    exponent = np.maximum(np.where(finite > 0, np.frexp(finite)[1].astype(np.int64) - 1, -_WIDE.bias), 1 - form.bias)
+    exponent = np.maximum(
+        np.where(finite > 0, np.frexp(finite)[1].astype(np.int64) - 1, -_WIDE.bias), 1 - form.bias
+    )
     if form == _WIDE:
         codes = bits & np.uint64(2**63 - 1)
     else:
         steps = np.rint(np.ldexp(finite, (form.mantissa - exponent).astype(np.int32)))
-        codes = (((exponent + form.bias - 1) << form.mantissa) + steps.astype(np.int64)).astype(np.uint64)
+        codes = (((exponent + form.bias - 1) << form.mantissa) + steps.astype(np.int64)).astype(
+            np.uint64
+        )
         codes = np.where((codes > form.largest) | np.isinf(wide), np.uint64(form.overflow), codes)
-    payload = bits >> np.uint64(_WIDE.mantissa - form.mantissa) & np.uint64((1 << form.mantissa) - 1) if form.has_inf else np.uint64(0)
+    payload = (
+        bits >> np.uint64(_WIDE.mantissa - form.mantissa) & np.uint64((1 << form.mantissa) - 1)
+        if form.has_inf
+        else np.uint64(0)
+    )
     codes = np.where(np.isnan(wide), np.uint64(form.nan) | payload, codes)
     return codes | (bits >> np.uint64(63)) << np.uint64(form.exponent + form.mantissa)

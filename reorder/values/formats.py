@@ -34,12 +34,21 @@ class FloatFormat(NamedTuple):
     def max(self) -> float:
         """The largest finite number."""
         significand = self.largest % (1 << self.mantissa) + (1 << self.mantissa)
-        return float(significand * 2.0 ** ((self.largest >> self.mantissa) - self.bias - self.mantissa))
+        return float(
+            significand * 2.0 ** ((self.largest >> self.mantissa) - self.bias - self.mantissa)
+        )
 
 
 def _ieee(exponent: int, mantissa: int) -> FloatFormat:
     infinity = ((1 << exponent) - 1) << mantissa
-    return FloatFormat(exponent, mantissa, (1 << (exponent - 1)) - 1, infinity - 1, infinity, infinity | 1 << (mantissa - 1))
+    return FloatFormat(
+        exponent,
+        mantissa,
+        (1 << (exponent - 1)) - 1,
+        infinity - 1,
+        infinity,
+        infinity | 1 << (mantissa - 1),
+    )
 
 
 # f8_e4m3 is float8_e4m3fn: no infinities, one NaN. f4_e2m1 has neither: all beyond 6 is 6, and so is

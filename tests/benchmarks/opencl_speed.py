@@ -48,7 +48,11 @@ class Case(NamedTuple):
 
 def cases(scale: int) -> list[Case]:
     """Return the rows for one data type; `scale` makes narrow types as many bytes."""
-    large, deep, small = (32, 256 * scale, 112, 112), (64, 2048 * scale, 28, 28), (128, 128 * scale, 56, 56)
+    large, deep, small = (
+        (32, 256 * scale, 112, 112),
+        (64, 2048 * scale, 28, 28),
+        (128, 128 * scale, 56, 56),
+    )
     weights = (4096 * scale, 2048, 3, 3)
     activations = [
         ("nhwc", "in_out_channel", large),
@@ -62,7 +66,15 @@ def cases(scale: int) -> list[Case]:
     rows += [Case(dst, src, dims) for src, dst, dims in activations]
     for image in ("conv2d_filter", "weight_height", "weight_width"):
         rows += [Case("oihw", image, weights), Case(image, "oihw", weights)]
-    rows += [Case(src, dst, large) for src, dst in (("nchw", "nhwc"), ("nhwc", "nchw"), ("nchw", "nChw16c"), ("nChw16c", "nhwc"))]
+    rows += [
+        Case(src, dst, large)
+        for src, dst in (
+            ("nchw", "nhwc"),
+            ("nhwc", "nchw"),
+            ("nchw", "nChw16c"),
+            ("nChw16c", "nhwc"),
+        )
+    ]
     return rows
 
 
@@ -72,7 +84,9 @@ class Bench:
     def __init__(self, device: cl.Device) -> None:
         self.device = device
         self.context = cl.Context([device])
-        self.queue = cl.CommandQueue(self.context, properties=cl.command_queue_properties.PROFILING_ENABLE)
+        self.queue = cl.CommandQueue(
+            self.context, properties=cl.command_queue_properties.PROFILING_ENABLE
+        )
 
     def median(self, enqueue: Callable[[], list[cl.Event]]) -> float:
         """Return the median time of an enqueued command in seconds."""
@@ -81,26 +95,38 @@ class Bench:
         self.queue.finish()
         events = [enqueue() for _ in range(RUNS)]
         self.queue.finish()
-        return statistics.median((run[-1].profile.end - run[0].profile.start) * 1e-9 for run in events)
+        return statistics.median(
+            (run[-1].profile.end - run[0].profile.start) * 1e-9 for run in events
+        )
 
     def memory(self, desc: MemoryDesc | ImageDesc) -> Any:
         """Allocate what holds a descriptor."""
         flags = cl.mem_flags.READ_WRITE
         if isinstance(desc, ImageDesc):
-            return cl.create_image(self.context, flags, image_format(desc), shape=(desc.width, desc.height))
+            return cl.create_image(
+                self.context, flags, image_format(desc), shape=(desc.width, desc.height)
+            )
         return cl.Buffer(self.context, flags, desc.nbytes)
 
     def copy_speed(self, nbytes: int) -> float:
         """Return bytes read and written in a second by the device's own copy."""
         src, dst = (cl.Buffer(self.context, cl.mem_flags.READ_WRITE, nbytes) for _ in range(2))
-        cl.enqueue_copy(self.queue, src, np.random.default_rng(0).integers(0, 256, nbytes, np.uint8))
-        return 2 * nbytes / self.median(lambda: [cl.enqueue_copy(self.queue, dst, src, byte_count=nbytes)])
+        cl.enqueue_copy(
+            self.queue, src, np.random.default_rng(0).integers(0, 256, nbytes, np.uint8)
+        )
+        return (
+            2
+            * nbytes
+            / self.median(lambda: [cl.enqueue_copy(self.queue, dst, src, byte_count=nbytes)])
+        )
 
     def speed(self, case: Case, dtype: str) -> tuple[float, int, float | None]:
         """Return bytes in a second, the bytes of the tensor, and the speed of a pixel for each item where that is asked."""
         src, dst = (described(case.dims, dtype, name) for name in (case.src, case.dst))
         rng = np.random.default_rng(1)
-        x = rng.integers(0, 1 << 10, case.dims, np.uint16).astype(np.float32 if dtype == "f32" else np.float16)
+        x = rng.integers(0, 1 << 10, case.dims, np.uint16).astype(
+            np.float32 if dtype == "f32" else np.float16
+        )
         given = on_host(x, src)
         source, target = self.memory(src), self.memory(dst)
         upload(self.queue, source, given, src)
@@ -115,7 +141,9 @@ class Bench:
             assert raw(opencl.DeviceMemory(self.queue, target, dst).get()) == raw(on_host(x, dst))
         return nbytes / seconds, x.nbytes, naive
 
-    def marked(self, source: Any, src: MemoryDesc | ImageDesc, target: Any, dst: MemoryDesc | ImageDesc) -> Callable[[], list[cl.Event]]:
+    def marked(
+        self, source: Any, src: MemoryDesc | ImageDesc, target: Any, dst: MemoryDesc | ImageDesc
+    ) -> Callable[[], list[cl.Event]]:
         """Return what enqueues a reorder; all its launches count, from the start of the first."""
         return lambda: [opencl.enqueue_reorder(self.queue, source, src, target, dst)]
 
@@ -125,7 +153,9 @@ class Bench:
         text = PIXEL.format(kind=kind, load=", ".join(load.format(f" + {k}") for k in range(4)))
         kernel = cl.Kernel(cl.Program(self.context, text).build(), "pixel")
         kernel.set_args(source, target, np.int32(dst.dims[3]), np.int32(dst.dims[1]))
-        return self.median(lambda: [cl.enqueue_nd_range_kernel(self.queue, kernel, (dst.width, dst.height), None)])
+        return self.median(
+            lambda: [cl.enqueue_nd_range_kernel(self.queue, kernel, (dst.width, dst.height), None)]
+        )
 
 
 def described(dims: tuple[int, ...], dtype: str, name: str) -> MemoryDesc | ImageDesc:
@@ -148,7 +178,9 @@ def raw(memory: Memory | NDArray[Any]) -> bytes:
     return memory.data.tobytes() if isinstance(memory, Memory) else memory.tobytes()
 
 
-def upload(queue: cl.CommandQueue, target: Any, given: Memory | NDArray[Any], desc: MemoryDesc | ImageDesc) -> None:
+def upload(
+    queue: cl.CommandQueue, target: Any, given: Memory | NDArray[Any], desc: MemoryDesc | ImageDesc
+) -> None:
     """Copy host memory to the device as it is."""
     if isinstance(desc, ImageDesc):
         assert isinstance(given, np.ndarray)
@@ -160,10 +192,18 @@ def upload(queue: cl.CommandQueue, target: Any, given: Memory | NDArray[Any], de
 def main() -> int:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--device", default="", help="part of the name of the device or its platform")
-    parser.add_argument("--shrink", type=int, default=1, help="divide the batch and the filters by this")
+    parser.add_argument(
+        "--device", default="", help="part of the name of the device or its platform"
+    )
+    parser.add_argument(
+        "--shrink", type=int, default=1, help="divide the batch and the filters by this"
+    )
     options = parser.parse_args()
-    found = [d for d in opencl.devices() if d.works and d.has_images and options.device.lower() in f"{d.platform} {d.name}".lower()]
+    found = [
+        d
+        for d in opencl.devices()
+        if d.works and d.has_images and options.device.lower() in f"{d.platform} {d.name}".lower()
+    ]
     if not found:
         sys.stderr.write(f"no device whose name has {options.device!r} works\n")
         return 1

@@ -64,7 +64,11 @@ def draw(cases: list[dict[str, Any]]) -> str:
         '<rect width="100%" height="100%" fill="#ffffff"/>',
     ]
     for k, threads in enumerate(counts):
-        parts += _panel(curves(cases, threads), k * (_LEFT + _WIDTH + _GAP) + _LEFT, f"{threads} thread{'s' if threads > 1 else ''}")
+        parts += _panel(
+            curves(cases, threads),
+            k * (_LEFT + _WIDTH + _GAP) + _LEFT,
+            f"{threads} thread{'s' if threads > 1 else ''}",
+        )
     return "\n".join([*parts, "</svg>", ""])
 
 
@@ -76,19 +80,30 @@ def _height_of(level: float) -> float:
 
 def _panel(lines: dict[str, list[float]], left: int, title: str) -> list[str]:
     right, bottom = left + _WIDTH, _TOP + _HEIGHT
-    parts = [f'<text x="{left}" y="{_TOP - 12}" font-weight="bold">{title}: speed beside memcpy</text>']
+    parts = [
+        f'<text x="{left}" y="{_TOP - 12}" font-weight="bold">{title}: speed beside memcpy</text>'
+    ]
     for level in _LEVELS:
         y = _height_of(level)
-        parts.append(f'<line x1="{left}" x2="{right}" y1="{y}" y2="{y}" stroke="{"#888888" if level == 1 else "#dddddd"}"/>')
+        parts.append(
+            f'<line x1="{left}" x2="{right}" y1="{y}" y2="{y}" stroke="{"#888888" if level == 1 else "#dddddd"}"/>'
+        )
         parts.append(f'<text x="{left - 6}" y="{y + 4}" text-anchor="end">{level:g}</text>')
     parts += [
         f'<text x="{left + _WIDTH * share / 100:g}" y="{bottom + 18}" text-anchor="middle">{share} %</text>'
         for share in (0, 25, 50, 75, 100)
     ]
-    parts.append(f'<text x="{left + _WIDTH / 2:g}" y="{bottom + 34}" text-anchor="middle">of the cases are slower</text>')
-    for k, (name, (color, dashes)) in enumerate((name, style) for name, style in _LINES.items() if name in lines):
+    parts.append(
+        f'<text x="{left + _WIDTH / 2:g}" y="{bottom + 34}" text-anchor="middle">of the cases are slower</text>'
+    )
+    for k, (name, (color, dashes)) in enumerate(
+        (name, style) for name, style in _LINES.items() if name in lines
+    ):
         values = lines[name]
-        points = " ".join(f"{left + _WIDTH * i / max(1, len(values) - 1):.1f},{_height_of(value)}" for i, value in enumerate(values))
+        points = " ".join(
+            f"{left + _WIDTH * i / max(1, len(values) - 1):.1f},{_height_of(value)}"
+            for i, value in enumerate(values)
+        )
         parts.append(
             f'<polyline points="{points}" fill="none" stroke="{color}" stroke-width="2" stroke-dasharray="{dashes}">'
             f"<title>{name}, {len(values)} cases</title></polyline>"
@@ -104,9 +119,18 @@ def _panel(lines: dict[str, list[float]], left: int, title: str) -> list[str]:
 
 def page(facts: dict[str, Any]) -> str:
     """Write the page."""
-    cases, compiled = facts["cases"], [kernel for kernel in facts["kernels"] if kernel["kernel"].startswith("walker")]
+    cases, compiled = (
+        facts["cases"],
+        [kernel for kernel in facts["kernels"] if kernel["kernel"].startswith("walker")],
+    )
     moved = [case for case in cases if not converts(case)]
-    count = max((sum(kernel["threads"] == n for kernel in compiled) for n in {kernel["threads"] for kernel in compiled}), default=0)
+    count = max(
+        (
+            sum(kernel["threads"] == n for kernel in compiled)
+            for n in {kernel["threads"] for kernel in compiled}
+        ),
+        default=0,
+    )
     slowest = max((kernel["seconds"] for kernel in compiled), default=0)
     lines = [
         "# Measured speed",
@@ -195,13 +219,41 @@ def _write_table(cases: list[dict[str, Any]], file: Path) -> None:
     with file.open("w", encoding="utf-8", newline="") as out:
         table = csv.writer(out, lineterminator="\n")
         table.writerow(
-            ["case", "threads", "bytes", "microseconds", "p90", "first_ms", "kernels", "memcpy", *peers, *(f"{p} code" for p in peers)]
+            [
+                "case",
+                "threads",
+                "bytes",
+                "microseconds",
+                "p90",
+                "first_ms",
+                "kernels",
+                "memcpy",
+                *peers,
+                *(f"{p} code" for p in peers),
+            ]
         )
         for case in cases:
-            times = [f"{case['seconds'] * 1e6:.2f}", f"{case['p90'] * 1e6:.2f}", f"{case['first_seconds'] * 1e3:.2f}"]
-            ratios = [f"{case['memcpy']:.3f}", *(f"{case['peers'][p]:.3f}" if p in case["peers"] else "" for p in peers)]
+            times = [
+                f"{case['seconds'] * 1e6:.2f}",
+                f"{case['p90'] * 1e6:.2f}",
+                f"{case['first_seconds'] * 1e3:.2f}",
+            ]
+            ratios = [
+                f"{case['memcpy']:.3f}",
+                *(f"{case['peers'][p]:.3f}" if p in case["peers"] else "" for p in peers),
+            ]
             details = [case["details"].get(p, "") for p in peers]
-            table.writerow([case["name"], case["threads"], case["nbytes"], *times, case["kernels"], *ratios, *details])
+            table.writerow(
+                [
+                    case["name"],
+                    case["threads"],
+                    case["nbytes"],
+                    *times,
+                    case["kernels"],
+                    *ratios,
+                    *details,
+                ]
+            )
 
 
 def _main() -> None:

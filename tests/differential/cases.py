@@ -80,7 +80,9 @@ class Recipe(NamedTuple):
     steps: tuple[Step, ...] = ()
 
     def __str__(self) -> str:
-        return str(self.start) + "".join(f".{step.name}({', '.join(map(str, step.arguments))})" for step in self.steps)
+        return str(self.start) + "".join(
+            f".{step.name}({', '.join(map(str, step.arguments))})" for step in self.steps
+        )
 
 
 def make_ours(start: Start, *, strict: bool = True) -> MemoryDesc:
@@ -145,7 +147,9 @@ def follow_theirs(library: Library, recipe: Recipe) -> Desc:
     return desc
 
 
-def ask(make: Callable[..., MemoryDesc], *arguments: object, **options: object) -> MemoryDesc | MemdescError:
+def ask(
+    make: Callable[..., MemoryDesc], *arguments: object, **options: object
+) -> MemoryDesc | MemdescError:
     """Call memdesc and return what it raised, if it did."""
     try:
         return make(*arguments, **options)
@@ -160,10 +164,14 @@ def draw_ndims(rng: random.Random) -> int:
 
 def draw_huge(rng: random.Random) -> int:
     """Draw a number near a power of 2 that int64 holds."""
-    return rng.choice((2 ** rng.randint(20, 62) + rng.randint(-3, 3), rng.randint(2**30, 2**63 - 1)))
+    return rng.choice(
+        (2 ** rng.randint(20, 62) + rng.randint(-3, 3), rng.randint(2**30, 2**63 - 1))
+    )
 
 
-def draw_ragged(rng: random.Random, blocks: Sequence[int], *, zero: float = 0.0, room: int = 4096) -> tuple[int, ...]:
+def draw_ragged(
+    rng: random.Random, blocks: Sequence[int], *, zero: float = 0.0, room: int = 4096
+) -> tuple[int, ...]:
     """Draw sizes that rarely fill whole blocks, and whose product is at most `room`.
 
     `zero` is the probability of a size of 0.
@@ -171,7 +179,16 @@ def draw_ragged(rng: random.Random, blocks: Sequence[int], *, zero: float = 0.0,
     sizes = [1] * len(blocks)
     for dim in rng.sample(range(len(blocks)), len(blocks)):
         block = blocks[dim]
-        choices = (1, 2, 3, rng.randint(1, 7), block, block + rng.randint(1, block), block - 1, rng.randint(1, 3 * block))
+        choices = (
+            1,
+            2,
+            3,
+            rng.randint(1, 7),
+            block,
+            block + rng.randint(1, block),
+            block - 1,
+            rng.randint(1, 3 * block),
+        )
         sizes[dim] = min(max(rng.choice(choices), 1), max(room, 1))
         room //= sizes[dim]
     if rng.random() < zero:
@@ -187,7 +204,12 @@ def draw_free_tag(rng: random.Random, ndims: int, max_tile: int = 256) -> str:
         extent = rng.choice(_EXTENTS)
         if extent <= room:
             again = [dim for _, dim in inner]
-            inner.append((extent, rng.choice(again) if again and rng.random() < 0.5 else rng.randrange(ndims)))
+            inner.append(
+                (
+                    extent,
+                    rng.choice(again) if again and rng.random() < 0.5 else rng.randrange(ndims),
+                )
+            )
             room //= extent
     blocked = {dim for _, dim in inner}
     order = rng.sample(range(ndims), ndims)
@@ -196,7 +218,9 @@ def draw_free_tag(rng: random.Random, ndims: int, max_tile: int = 256) -> str:
     return outer + "".join(f"{extent}{letters[dim]}" for extent, dim in inner)
 
 
-def draw_strides(rng: random.Random, dims: Sequence[int], *, broadcast: float = 0.1, gap: float = 0.3) -> tuple[int, ...]:
+def draw_strides(
+    rng: random.Random, dims: Sequence[int], *, broadcast: float = 0.1, gap: float = 0.3
+) -> tuple[int, ...]:
     """Draw strides in any order of dims that nest: dense, with gaps, or 0."""
     strides = [0] * len(dims)
     need = 1
@@ -236,7 +260,10 @@ def _draw_view(rng: random.Random, desc: MemoryDesc) -> tuple[tuple[int, ...], t
         block = desc.layout.outer(dim).step
         at = rng.randint(0, whole // block) * block
         left = max(whole - at, 0)
-        kind = rng.choices(("whole", "to the end", "blocks", "part of a block", "any", "outside"), (40, 25, 15, 10, 7, 1))[0]
+        kind = rng.choices(
+            ("whole", "to the end", "blocks", "part of a block", "any", "outside"),
+            (40, 25, 15, 10, 7, 1),
+        )[0]
         match kind:
             case "whole":
                 size, at = whole, 0
@@ -260,7 +287,9 @@ def _draw_reshape(rng: random.Random, dims: tuple[int, ...]) -> tuple[int, ...]:
     sizes = list(dims)
     for _ in range(rng.randint(1, 3)):
         at = rng.randrange(len(sizes))
-        match rng.choices(("insert", "drop", "split", "merge", "swap", "change"), (20, 20, 25, 25, 3, 2))[0]:
+        match rng.choices(
+            ("insert", "drop", "split", "merge", "swap", "change"), (20, 20, 25, 25, 3, 2)
+        )[0]:
             case "insert":
                 sizes.insert(rng.randint(0, len(sizes)), 1)
             case "drop":

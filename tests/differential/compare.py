@@ -18,7 +18,16 @@ if TYPE_CHECKING:
 
     from .libdnnl import Fields
 
-_NAMES: Final = ("ndims", "dims", "padded_dims", "padded_offsets", "offset0", "strides", "inner_blks", "inner_idxs")
+_NAMES: Final = (
+    "ndims",
+    "dims",
+    "padded_dims",
+    "padded_offsets",
+    "offset0",
+    "strides",
+    "inner_blks",
+    "inner_idxs",
+)
 
 
 def differing_fields(ours: MemoryDesc, theirs: Fields) -> dict[str, tuple[object, object]]:
@@ -30,7 +39,11 @@ def differing_fields(ours: MemoryDesc, theirs: Fields) -> dict[str, tuple[object
         "format_kind": FORMAT_KIND_BLOCKED,
         "size": ours.dtype.nbytes(ours.layout.span),
     }
-    found = {name: (value, getattr(theirs, name)) for name, value in mine.items() if value != getattr(theirs, name)}
+    found = {
+        name: (value, getattr(theirs, name))
+        for name, value in mine.items()
+        if value != getattr(theirs, name)
+    }
     whole = ours.nbytes - ours.offset0 * ours.dtype.bits // 8 if ours.nelems else 0
     if "size" not in found and ours.dtype.bits > 4 and whole != theirs.size:
         found["nbytes"] = (ours.nbytes, theirs.size)
@@ -51,7 +64,9 @@ def offsets_of(fields: Fields, extents: tuple[int, ...]) -> NDArray[np.int64]:
         rest = np.arange(extent, dtype=np.int64)
         table = np.zeros_like(rest)
         inside = 1
-        for size, blocked in zip(reversed(fields.inner_blks), reversed(fields.inner_idxs), strict=True):
+        for size, blocked in zip(
+            reversed(fields.inner_blks), reversed(fields.inner_idxs), strict=True
+        ):
             if blocked == dim:
                 table += rest % size * inside
                 rest //= size
@@ -74,7 +89,11 @@ def count_elements(fields: Fields) -> int:
         return 1
     blocks = count_blocks(fields)
     outer = zip(fields.padded_dims, blocks, fields.strides, strict=True)
-    return fields.offset0 + sum((padded - 1) // block * stride for padded, block, stride in outer) + prod(blocks)
+    return (
+        fields.offset0
+        + sum((padded - 1) // block * stride for padded, block, stride in outer)
+        + prod(blocks)
+    )
 
 
 def count_blocks(fields: Fields) -> list[int]:
@@ -85,7 +104,9 @@ def count_blocks(fields: Fields) -> list[int]:
     return blocks
 
 
-def where_bytes_differ(fields: Fields, ours: NDArray[np.uint8], theirs: NDArray[np.uint8], width: int) -> dict[str, int]:
+def where_bytes_differ(
+    fields: Fields, ours: NDArray[np.uint8], theirs: NDArray[np.uint8], width: int
+) -> dict[str, int]:
     """Count the elements, `width` bytes wide, in which two buffers of dst differ, by what they are."""
     elements = np.unique(np.flatnonzero(ours != theirs) // width)
     padded = offsets_of(fields, fields.padded_dims)

@@ -51,11 +51,17 @@ class Answer:
 
     def only_the_size_is_0(self) -> bool:
         """Whether oneDNN counts no bytes, and nothing else differs."""
-        return isinstance(self.theirs, Fields) and set(self.differences()) == {"size"} and self.theirs.size == 0
+        return (
+            isinstance(self.theirs, Fields)
+            and set(self.differences()) == {"size"}
+            and self.theirs.size == 0
+        )
 
     def __str__(self) -> str:
         if found := self.differences():
-            return "; ".join(f"{name}: ours {ours}, theirs {theirs}" for name, (ours, theirs) in found.items())
+            return "; ".join(
+                f"{name}: ours {ours}, theirs {theirs}" for name, (ours, theirs) in found.items()
+            )
         ours = repr(self.ours) if isinstance(self.ours, MemoryDesc) else f"refused ({self.ours})"
         theirs = self.theirs.name if isinstance(self.theirs, Status) else str(self.theirs)
         return f"ours {ours}, theirs {theirs}"
@@ -79,7 +85,12 @@ class StartAnswer(Answer):
 
 def has_no_size_behind_an_offset(answer: Answer) -> bool:
     """Size 0 of every descriptor whose offset0 is not 0 (12): 3.2 only."""
-    return answer.only_the_size_is_0() and answer.version < (3, 13) and isinstance(answer.ours, MemoryDesc) and answer.ours.offset0 > 0
+    return (
+        answer.only_the_size_is_0()
+        and answer.version < (3, 13)
+        and isinstance(answer.ours, MemoryDesc)
+        and answer.ours.offset0 > 0
+    )
 
 
 def counts_no_bytes_of_what_is_read(answer: Answer) -> bool:
@@ -110,9 +121,15 @@ def merges_a_blocked_dim_as_if_it_were_plain(answer: StepAnswer) -> bool:
     aCdB32c2b becomes (8, 31, 2), and most elements change places. Memdesc refuses.
     """
     before, after = answer.parent_fields, answer.theirs
-    if answer.step.name != "reshape" or not isinstance(after, Fields) or not isinstance(answer.ours, MemdescError):
+    if (
+        answer.step.name != "reshape"
+        or not isinstance(after, Fields)
+        or not isinstance(answer.ours, MemdescError)
+    ):
         return False
-    moved = not np.array_equal(offsets_of(before, before.dims).ravel(), offsets_of(after, after.dims).ravel())
+    moved = not np.array_equal(
+        offsets_of(before, before.dims).ravel(), offsets_of(after, after.dims).ravel()
+    )
     return bool(before.inner_blks) and moved
 
 
@@ -139,21 +156,34 @@ def counts_the_outermost_extent_twice(answer: StartAnswer) -> bool:
 
     Memdesc asks whether the bytes fit int64: it accepts more. The rest of that rule is in section 2.2 of the notes.
     """
-    if not isinstance(answer.theirs, Status) or not isinstance(answer.ours, MemoryDesc) or answer.version < (3, 13):
+    if (
+        not isinstance(answer.theirs, Status)
+        or not isinstance(answer.ours, MemoryDesc)
+        or answer.version < (3, 13)
+    ):
         return False
     extents = [block.extent for block in answer.ours.blocks]
-    return count_padded(answer.start) * max(extents) * max(answer.ours.dtype.bits // 8, 1) > UINT64_MAX
+    return (
+        count_padded(answer.start) * max(extents) * max(answer.ours.dtype.bits // 8, 1) > UINT64_MAX
+    )
 
 
 def fits_unsigned_64_bits_only(answer: StartAnswer) -> bool:
     """A tag whose elements or bytes exceed int64: memdesc refuses, oneDNN may not."""
-    return isinstance(answer.ours, MemdescError) and count_padded(answer.start) * data_type(answer.start.dtype).bits // 8 > INT64_MAX
+    return (
+        isinstance(answer.ours, MemdescError)
+        and count_padded(answer.start) * data_type(answer.start.dtype).bits // 8 > INT64_MAX
+    )
 
 
 def wraps_strides_of_no_elements(answer: StartAnswer) -> bool:
     """A tag with a dim of 0 whose strides exceed int64: oneDNN wraps them, memdesc refuses."""
     tile = prod(parse_tag(answer.start.tag or "").block_sizes)
-    return isinstance(answer.ours, MemdescError) and 0 in answer.start.dims and count_padded(answer.start) * tile > INT64_MAX
+    return (
+        isinstance(answer.ours, MemdescError)
+        and 0 in answer.start.dims
+        and count_padded(answer.start) * tile > INT64_MAX
+    )
 
 
 def divides_by_zero(start: Start) -> bool:
@@ -167,7 +197,9 @@ def divides_by_zero(start: Start) -> bool:
 def count_padded(start: Start) -> int:
     """Count the padded elements of a tag in exact integers; a dim of 0 counts as 1."""
     blocks = parse_tag(start.tag or "").block_sizes
-    return prod(-(-size // block) * block or 1 for size, block in zip(start.dims, blocks, strict=True))
+    return prod(
+        -(-size // block) * block or 1 for size, block in zip(start.dims, blocks, strict=True)
+    )
 
 
 def pads_a_view_inside_a_block(dst: Fields) -> bool:
@@ -181,10 +213,15 @@ def pads_a_view_inside_a_block(dst: Fields) -> bool:
     sizes = {count_blocks(dst)[dim] for dim in blocked}
     if len(blocked) != 2 or len(sizes) != 1 or not sizes <= {4, 8, 16} or 0 in dst.dims:
         return False
-    return any(dst.padded_dims[dim] < block for dim in blocked for block in sizes) and dst.dims != dst.padded_dims
+    return (
+        any(dst.padded_dims[dim] < block for dim in blocked for block in sizes)
+        and dst.dims != dst.padded_dims
+    )
 
 
-def zeroes_padding_in_six_dims_only(dst: Fields, ours: NDArray[np.uint8], theirs: NDArray[np.uint8], width: int) -> bool:
+def zeroes_padding_in_six_dims_only(
+    dst: Fields, ours: NDArray[np.uint8], theirs: NDArray[np.uint8], width: int
+) -> bool:
     """The fast zero padding of oneDNN visits six dims: padding with an index in a later dim keeps what it held (new).
 
     Seen where the generic reorder leaves the padding to that function: f16 and bf16 on machines
@@ -207,10 +244,19 @@ def takes_outer_loops_for_dense(plan: ReorderPlan) -> bool:
     (2, 32, 3, 3) comes out wrong in the first 32 channels of (2, 64, 3, 3), from abcd to
     aBcd8b. Also in 3.13.
     """
-    if plan.dst.dtype.name != "f32" or plan.src.offset0 or plan.dst.offset0 or len(plan.boxes) != 1 or len(plan.boxes[0].nodes) < 4:
+    if (
+        plan.dst.dtype.name != "f32"
+        or plan.src.offset0
+        or plan.dst.offset0
+        or len(plan.boxes) != 1
+        or len(plan.boxes[0].nodes) < 4
+    ):
         return False
     *outer, columns, rows = plan.boxes[0].nodes
-    crossed = columns.strides[0] == rows.strides[1] == 1 and not {columns.extent, rows.extent}.isdisjoint({8, 16})
+    crossed = columns.strides[0] == rows.strides[1] == 1 and not {
+        columns.extent,
+        rows.extent,
+    }.isdisjoint({8, 16})
     return crossed and all(node.strides[0] == node.strides[1] for node in outer)
 
 

@@ -17,11 +17,15 @@ __all__ = ["KNOWN_VALUES", "loses_the_sign_of_zero", "saturates_s32_below_its_la
 _LARGEST = 2147483520
 
 
-def saturates_s32_below_its_largest(ours: NDArray[Any], theirs: NDArray[Any], dst: str) -> NDArray[np.bool_]:
+def saturates_s32_below_its_largest(
+    ours: NDArray[Any], theirs: NDArray[Any], dst: str
+) -> NDArray[np.bool_]:
     """It clamps in f32, whose last number before 2^31 is 2147483520, not the type's largest."""
     if dst != "s32":
         return np.zeros(ours.shape, np.bool_)
-    found: NDArray[np.bool_] = (ours.view(np.int32) == 2**31 - 1) & (theirs.view(np.int32) == _LARGEST)
+    found: NDArray[np.bool_] = (ours.view(np.int32) == 2**31 - 1) & (
+        theirs.view(np.int32) == _LARGEST
+    )
     return found
 
 

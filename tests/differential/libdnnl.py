@@ -178,7 +178,9 @@ class Library(Engine):
         create = self.c.dnnl_memory_desc_create_with_string_tag
         return self.make(create, len(dims), _pack(dims), DATA_TYPES[dtype_name], tag.encode())
 
-    def by_strides(self, dims: Sequence[int], dtype_name: str, strides: Sequence[int] | None = None) -> Desc | Status:
+    def by_strides(
+        self, dims: Sequence[int], dtype_name: str, strides: Sequence[int] | None = None
+    ) -> Desc | Status:
         """Lay dims out by strides in elements; None is row-major."""
         if strides is not None and len(strides) != len(dims):
             message = f"{len(strides)} strides for {len(dims)} dims"

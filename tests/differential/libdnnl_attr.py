@@ -64,7 +64,10 @@ def reorder_by_reference(
             arguments = [(_FROM, memory(known[0], buffers[0])), (_TO, memory(known[1], buffers[1]))]
             kept = []
             for side, at in (("src", _FROM), ("dst", _TO)):
-                for part, offset, dtype in (("scale", _SCALES, "f32"), ("zero_point", _ZERO_POINTS, "s32")):
+                for part, offset, dtype in (
+                    ("scale", _SCALES, "f32"),
+                    ("zero_point", _ZERO_POINTS, "s32"),
+                ):
                     given = getattr(parameters, f"{side}_{part}")
                     if given is not None:
                         library.call(f"primitive_attr_set_{part}s_mask", attr, at, given[1])
@@ -76,10 +79,18 @@ def reorder_by_reference(
                 operations = new("post_ops")
                 library.call("post_ops_append_sum", operations, parameters.beta, 0, 0)
                 library.call("primitive_attr_set_post_ops", attr, operations)
-            primitive_desc = new("reorder_primitive_desc", unknown[0].handle, engine, unknown[1].handle, engine, attr)
+            primitive_desc = new(
+                "reorder_primitive_desc", unknown[0].handle, engine, unknown[1].handle, engine, attr
+            )
             primitive = new("primitive", primitive_desc)
             packed = (ExecArg * len(arguments))(*(ExecArg(*argument) for argument in arguments))
-            library.call("primitive_execute", primitive, stream, len(arguments), ctypes.cast(packed, c_void_p))
+            library.call(
+                "primitive_execute",
+                primitive,
+                stream,
+                len(arguments),
+                ctypes.cast(packed, c_void_p),
+            )
             library.call("stream_wait", stream)
         except DnnlError as error:
             return error.status

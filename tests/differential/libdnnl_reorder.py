@@ -45,7 +45,13 @@ class Executor(Library):
         # for the strides of unit dims.
         self.call("set_primitive_cache_capacity", 0)
 
-    def reorder(self, src: Desc, dst: Desc, src_bytes: npt.NDArray[np.uint8], dst_bytes: npt.NDArray[np.uint8]) -> Status:
+    def reorder(
+        self,
+        src: Desc,
+        dst: Desc,
+        src_bytes: npt.NDArray[np.uint8],
+        dst_bytes: npt.NDArray[np.uint8],
+    ) -> Status:
         """Fill dst_bytes from src_bytes, with default attributes."""
         engine, stream = self.engine, self.stream
         _check_buffer("src", src, src_bytes)
@@ -59,7 +65,9 @@ class Executor(Library):
                 return handle
 
             try:
-                primitive_desc = new("reorder_primitive_desc", src.handle, engine, dst.handle, engine, None)
+                primitive_desc = new(
+                    "reorder_primitive_desc", src.handle, engine, dst.handle, engine, None
+                )
                 primitive = new("primitive", primitive_desc)
                 arguments = (ExecArg * 2)(
                     ExecArg(_FROM, new("memory", src.handle, engine, src_bytes.ctypes.data)),

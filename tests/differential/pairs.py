@@ -37,7 +37,18 @@ MAX_OFFSET: Final = 1 << 15
 _TAGS: Final = 760
 _POOL: Final = 1 << 17
 _LETTERS: Final = "abcdefghijkl"
-_SRC_KINDS: Final = ("tag", "tag", "tag", "permuted tag", "free tag", "strides", "strides", "view", "view", "broadcast")
+_SRC_KINDS: Final = (
+    "tag",
+    "tag",
+    "tag",
+    "permuted tag",
+    "free tag",
+    "strides",
+    "strides",
+    "view",
+    "view",
+    "broadcast",
+)
 _DST_KINDS: Final = _SRC_KINDS[:-1]
 
 
@@ -66,11 +77,19 @@ def draw_pair(rng: random.Random) -> tuple[Side, Side]:
 
 
 def _draw_dims(rng: random.Random) -> tuple[int, ...]:
-    ndims = rng.choice((1, 2, 2, 3, 3, 3, 4, 4, 4, 4, 5, 5, 5, 6, 6)) if rng.random() < 0.96 else rng.randint(7, 12)
-    return draw_ragged(rng, [rng.choice((1, 1, 2, 4, 8, 16, 32)) for _ in range(ndims)], zero=0.01, room=600)
+    ndims = (
+        rng.choice((1, 2, 2, 3, 3, 3, 4, 4, 4, 4, 5, 5, 5, 6, 6))
+        if rng.random() < 0.96
+        else rng.randint(7, 12)
+    )
+    return draw_ragged(
+        rng, [rng.choice((1, 1, 2, 4, 8, 16, 32)) for _ in range(ndims)], zero=0.01, room=600
+    )
 
 
-def _draw_side(rng: random.Random, dims: tuple[int, ...], dtype: str, kinds: tuple[str, ...]) -> Side:
+def _draw_side(
+    rng: random.Random, dims: tuple[int, ...], dtype: str, kinds: tuple[str, ...]
+) -> Side:
     for _ in range(20):
         kind = rng.choice(kinds)
         recipe = _draw_recipe(rng, kind, dims, dtype)
@@ -92,10 +111,15 @@ def _draw_recipe(rng: random.Random, kind: str, dims: tuple[int, ...], dtype: st
         case "permuted tag":
             perm = draw_perm(rng, ndims)
             before = tuple(dims[dim] for dim in perm)
-            return Recipe(Start(before, dtype, rng.choice(tags_of(ndims, _TAGS))), (Step("permute_axes", (perm,)),))
+            return Recipe(
+                Start(before, dtype, rng.choice(tags_of(ndims, _TAGS))),
+                (Step("permute_axes", (perm,)),),
+            )
         case "free tag":
             # with a dim of 0 such tags have other strides in oneDNN
-            return Recipe(Start(dims, dtype, draw_free_tag(rng, ndims) if all(dims) else _LETTERS[:ndims]))
+            return Recipe(
+                Start(dims, dtype, draw_free_tag(rng, ndims) if all(dims) else _LETTERS[:ndims])
+            )
         case "strides":
             return Recipe(Start(dims, dtype, strides=draw_strides(rng, dims, broadcast=0, gap=0.5)))
         case "broadcast":
@@ -107,7 +131,9 @@ def _draw_recipe(rng: random.Random, kind: str, dims: tuple[int, ...], dtype: st
         if rng.random() < 0.4:
             # behind the view only where it ends with a block, or inside its first one
             at[dim] = block * rng.randint(0, 2)
-            whole[dim] += at[dim] + (rng.randint(0, 3) if dims[dim] % block == 0 or dims[dim] < block else 0)
+            whole[dim] += at[dim] + (
+                rng.randint(0, 3) if dims[dim] % block == 0 or dims[dim] < block else 0
+            )
     start = Start(tuple(whole), dtype, tag, None if tag else draw_strides(rng, whole, broadcast=0))
     return Recipe(start, (Step("submemory", (dims, tuple(at))),))
 
@@ -136,7 +162,9 @@ def _draw_misaligned(rng: random.Random, dtype: str) -> tuple[Side, Side]:
         descs = [follow_ours(recipe) for recipe in recipes]
         if max(desc.layout.last for desc in descs) <= MAX_OFFSET:
             break
-    src, dst = (Side("misaligned", recipe, desc) for recipe, desc in zip(recipes, descs, strict=True))
+    src, dst = (
+        Side("misaligned", recipe, desc) for recipe, desc in zip(recipes, descs, strict=True)
+    )
     return src, dst
 
 
@@ -146,7 +174,11 @@ def _draw_steps(rng: random.Random, dtype: str) -> Side:
     recipe, desc = side.recipe, side.desc
     for _ in range(rng.randint(1, 3)):
         step = draw_step(rng, desc)
-        units = [dim for dim, (size, padded) in enumerate(zip(desc.dims, desc.padded_dims, strict=True)) if size == padded == 1]
+        units = [
+            dim
+            for dim, (size, padded) in enumerate(zip(desc.dims, desc.padded_dims, strict=True))
+            if size == padded == 1
+        ]
         if step.name == "reshape" and not set(units).isdisjoint(desc.inner_idxs):
             continue  # known.drops_a_blocked_unit_dim
         try:

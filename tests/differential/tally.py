@@ -37,7 +37,9 @@ class Tally:
         self.kinds: Counter[str] = Counter()
         self.differences: list[str] = []
 
-    def judge(self, answer: _Answer, known: Sequence[Callable[[_Answer], bool]], text: object) -> bool:
+    def judge(
+        self, answer: _Answer, known: Sequence[Callable[[_Answer], bool]], text: object
+    ) -> bool:
         """Count an answer, and return whether the two sides agree."""
         if answer.agrees():
             self.compared += 1
@@ -60,9 +62,16 @@ class Tally:
 
     def check(self, most_left_out: float = 0.0) -> None:
         """Report, then fail if anything differs or more than this share was left out."""
-        out = ", ".join(f"{name} {count}" for name, count in sorted(self.left_out.items())) or "nothing"
-        REPORT.append(f"{self.what}: {self.compared} compared, {len(self.differences)} differ; left out: {out}")
+        out = (
+            ", ".join(f"{name} {count}" for name, count in sorted(self.left_out.items()))
+            or "nothing"
+        )
+        REPORT.append(
+            f"{self.what}: {self.compared} compared, {len(self.differences)} differ; left out: {out}"
+        )
         shown = "\n".join(self.differences[:_SHOWN])
-        assert not self.differences, f"MEMDESC_SEED={SEED}: {len(self.differences)} differ, such as\n{shown}"
+        assert not self.differences, (
+            f"MEMDESC_SEED={SEED}: {len(self.differences)} differ, such as\n{shown}"
+        )
         assert sum(self.left_out.values()) <= most_left_out * self.compared, self.left_out
         assert self.compared

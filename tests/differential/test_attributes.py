@@ -50,22 +50,37 @@ def _values(rng: random.Random, desc: MemoryDesc, *, small: bool = False) -> NDA
     name, dims = desc.dtype.name, desc.dims
     if name in INTEGERS:
         low, high = (0, 256) if name == "u8" else (-128, 128)
-        logical = draw.integers(low, high, dims) if name != "s32" or small else draw.integers(-(2**20), 2**20, dims)
+        logical = (
+            draw.integers(low, high, dims)
+            if name != "s32" or small
+            else draw.integers(-(2**20), 2**20, dims)
+        )
     else:
-        logical = np.ldexp(1 + draw.random(dims), draw.integers(-6, 8, dims)) * draw.choice([-1, 1], dims)
+        logical = np.ldexp(1 + draw.random(dims), draw.integers(-6, 8, dims)) * draw.choice(
+            [-1, 1], dims
+        )
         # halves, which rounding to even decides
-        logical = np.where(draw.random(dims) < 0.3, np.rint(2 * logical) / 2 + (abs(logical) < 0.3), logical)
+        logical = np.where(
+            draw.random(dims) < 0.3, np.rint(2 * logical) / 2 + (abs(logical) < 0.3), logical
+        )
         logical = np.where(logical == 0, 1, logical)
     array = logical.astype(desc.dtype.numpy)
     return reorder.reorder(array, desc).data
 
 
-def _parameters(rng: random.Random, dims: tuple[int, ...], names: tuple[str, str]) -> tuple[Parameters, Attr]:
+def _parameters(
+    rng: random.Random, dims: tuple[int, ...], names: tuple[str, str]
+) -> tuple[Parameters, Attr]:
     """Draw what oneDNN's reference takes: masks of neighbouring dims, of both sides equal where both are set."""
     given: dict[str, Any] = {}
     first = rng.randrange(len(dims))
     mask = sum(1 << dim for dim in range(first, rng.randint(first, len(dims) - 1) + 1))
-    for role, own in (("src_scale", names[0]), ("dst_scale", names[1]), ("src_zero_point", names[0]), ("dst_zero_point", names[1])):
+    for role, own in (
+        ("src_scale", names[0]),
+        ("dst_scale", names[1]),
+        ("src_zero_point", names[0]),
+        ("dst_zero_point", names[1]),
+    ):
         is_scale = role.endswith("scale")
         if rng.random() < 0.4 or (not is_scale and own not in INTEGERS):
             continue
@@ -73,7 +88,9 @@ def _parameters(rng: random.Random, dims: tuple[int, ...], names: tuple[str, str
         count = prod(size for dim, size in enumerate(dims) if bits >> dim & 1)
         draw = np.random.default_rng(rng.randrange(2**32))
         if is_scale:
-            values: Any = np.ldexp(1 + draw.random(count), draw.integers(-3, 4, count)).astype(np.float32)
+            values: Any = np.ldexp(1 + draw.random(count), draw.integers(-3, 4, count)).astype(
+                np.float32
+            )
         else:
             values = draw.integers(0, 20, count).astype(np.int32)
         given[role] = values, bits
@@ -87,7 +104,9 @@ def _parameters(rng: random.Random, dims: tuple[int, ...], names: tuple[str, str
 def compare(library: Executor, tally: Tally, rng: random.Random) -> None:
     """Reorder one drawn case with both, and count it."""
     ndims = rng.choice((1, 2, 2, 3, 3, 4))
-    dims = draw_ragged(rng, [rng.choice((1, 2, 4, 8, 16)) for _ in range(ndims)], zero=0.0, room=300)
+    dims = draw_ragged(
+        rng, [rng.choice((1, 2, 4, 8, 16)) for _ in range(ndims)], zero=0.0, room=300
+    )
     src_name = rng.choice(list(_PAIRS))
     names = src_name, rng.choice(_PAIRS[src_name])
     tags = rng.choice(_TAGS[ndims]), rng.choice(_TAGS[ndims])
@@ -96,9 +115,13 @@ def compare(library: Executor, tally: Tally, rng: random.Random) -> None:
     source = _values(rng, src)
     old = _values(rng, dst, small=True)
     ours, theirs = old.copy(), np.concatenate([old, np.zeros(_SLACK, np.uint8)])
-    reorder.execute(reorder.plan_reorder(src, dst, attr), source, ours, threads=rng.choice((1, 2, None)))
+    reorder.execute(
+        reorder.plan_reorder(src, dst, attr), source, ours, threads=rng.choice((1, 2, None))
+    )
     padded = np.concatenate([source, np.zeros(_SLACK, np.uint8)])
-    status = reorder_by_reference(library, dims, ((names[0], tags[0]), (names[1], tags[1])), (padded, theirs), parameters)
+    status = reorder_by_reference(
+        library, dims, ((names[0], tags[0]), (names[1], tags[1])), (padded, theirs), parameters
+    )
     kind = DATA_TYPES[names[1]].bits_dtype
     mine, its = ours.view(kind), theirs[: old.size].view(kind)
     wrong = mine != its
@@ -108,34 +131,58 @@ def compare(library: Executor, tally: Tally, rng: random.Random) -> None:
             tally.left_out[reason.__name__] += 1
             wrong &= ~excused
     tally.compared += 1
-    tally.kinds.update((f"{names[0]} -> {names[1]}", *(role for role in parameters._fields[:-1] if getattr(parameters, role) is not None)))
+    tally.kinds.update(
+        (
+            f"{names[0]} -> {names[1]}",
+            *(role for role in parameters._fields[:-1] if getattr(parameters, role) is not None),
+        )
+    )
     tally.kinds["beta"] += bool(parameters.beta)
     if status or wrong.any():
         seen = [(hex(a), hex(b)) for a, b in zip(mine[wrong][:2], its[wrong][:2], strict=True)]
-        tally.differ(f"{src!r} -> {dst!r} {attr!r}: {status.name}, {wrong.sum()} elements, such as {seen}")
+        tally.differ(
+            f"{src!r} -> {dst!r} {attr!r}: {status.name}, {wrong.sum()} elements, such as {seen}"
+        )
 
 
 @pytest.mark.parametrize("count", [600, pytest.param(20_000, marks=pytest.mark.campaign)])
-def test_reorders_with_attributes_write_the_bytes_that_the_reference_of_libdnnl_writes(dnnl_3_13: Executor, count: int) -> None:
+def test_reorders_with_attributes_write_the_bytes_that_the_reference_of_libdnnl_writes(
+    dnnl_3_13: Executor, count: int
+) -> None:
     tally = Tally("reorders with attributes", dnnl_3_13.version)
     for case in range(count):
         compare(dnnl_3_13, tally, make_rng("attributes", case))
     tally.check(most_left_out=0.2)
     wanted = [f"{src} -> {dst}" for src, targets in _PAIRS.items() for dst in targets]
-    assert all(tally.kinds[kind] > count / 400 for kind in [*wanted, "src_scale", "dst_scale", "src_zero_point", "dst_zero_point", "beta"])
+    assert all(
+        tally.kinds[kind] > count / 400
+        for kind in [*wanted, "src_scale", "dst_scale", "src_zero_point", "dst_zero_point", "beta"]
+    )
 
 
 @pytest.mark.parametrize(
     ("values", "dst", "both", "reason"),
     [
-        ([3e9, np.inf, 5.0], "s32", ([2**31 - 1, 2**31 - 1, 5], [2147483520, 2147483520, 5]), saturates_s32_below_its_largest),
+        (
+            [3e9, np.inf, 5.0],
+            "s32",
+            ([2**31 - 1, 2**31 - 1, 5], [2147483520, 2147483520, 5]),
+            saturates_s32_below_its_largest,
+        ),
         ([-0.0, 1.0], "f16", ([0x8000, 0x3C00], [0, 0x3C00]), loses_the_sign_of_zero),
     ],
 )
-def test_known_values_differ_as_their_names_say(dnnl_3_13: Executor, values: list[float], dst: str, both: Any, reason: Any) -> None:
+def test_known_values_differ_as_their_names_say(
+    dnnl_3_13: Executor, values: list[float], dst: str, both: Any, reason: Any
+) -> None:
     x = np.array(values, np.float32)
-    source, its = (np.concatenate([own, np.zeros(_SLACK, np.uint8)]) for own in (x.view(np.uint8), np.zeros(4 * x.size, np.uint8)))
-    assert not reorder_by_reference(dnnl_3_13, x.shape, (("f32", "a"), (dst, "a")), (source, its), Parameters())
+    source, its = (
+        np.concatenate([own, np.zeros(_SLACK, np.uint8)])
+        for own in (x.view(np.uint8), np.zeros(4 * x.size, np.uint8))
+    )
+    assert not reorder_by_reference(
+        dnnl_3_13, x.shape, (("f32", "a"), (dst, "a")), (source, its), Parameters()
+    )
     kind = DATA_TYPES[dst].bits_dtype
     mine = reorder.reorder(x, "a", dtype=dst).data.view(kind)
     its = its.view(kind)[: x.size]

@@ -62,7 +62,11 @@ def test_one_wrong_stride_of_ours_is_noticed() -> None:
 def test_every_single_flipped_byte_of_a_buffer_is_noticed_and_placed(part: str) -> None:
     strided = replace(_FIELDS, strides=(80, 24, 8))
     padded = offsets_of(strided, strided.padded_dims)
-    elements = {"data": padded[~is_padding(strided)], "padding": padded[is_padding(strided)], "gaps": np.setdiff1d(np.arange(160), padded)}
+    elements = {
+        "data": padded[~is_padding(strided)],
+        "padding": padded[is_padding(strided)],
+        "gaps": np.setdiff1d(np.arange(160), padded),
+    }
     ours = np.zeros(4 * 160, np.uint8)
     for byte in (elements[part][:, None] * 4 + np.arange(4)).ravel():
         theirs = ours.copy()
@@ -74,16 +78,30 @@ def test_every_single_flipped_byte_of_a_buffer_is_noticed_and_placed(part: str) 
 def test_a_difference_without_a_name_fails_the_tally() -> None:
     tally = Tally("mutated", _VERSION)
     wrong = replace(_FIELDS, strides=(72, 24, 9))
-    assert not tally.judge(StartAnswer(_VERSION, _ours().desc, wrong, _START), [counts_no_bytes_of_what_is_read], _START)
-    with pytest.raises(AssertionError, match=r"MEMDESC_SEED=.* 1 differ, such as\n.*strides: ours \(72, 24, 8\), theirs \(72, 24, 9\)"):
+    assert not tally.judge(
+        StartAnswer(_VERSION, _ours().desc, wrong, _START),
+        [counts_no_bytes_of_what_is_read],
+        _START,
+    )
+    with pytest.raises(
+        AssertionError,
+        match=r"MEMDESC_SEED=.* 1 differ, such as\n.*strides: ours \(72, 24, 8\), theirs \(72, 24, 9\)",
+    ):
         tally.check()
     REPORT.pop()
 
 
 def test_a_size_of_0_is_left_out_only_where_nothing_else_differs() -> None:
-    for wrong, name in ((replace(_FIELDS, size=0), 1), (replace(_FIELDS, size=0, padded_dims=(2, 17, 3)), 0)):
+    for wrong, name in (
+        (replace(_FIELDS, size=0), 1),
+        (replace(_FIELDS, size=0, padded_dims=(2, 17, 3)), 0),
+    ):
         tally = Tally("mutated", _VERSION)
-        tally.judge(StartAnswer(_VERSION, _ours().desc, wrong, _START), [counts_no_bytes_of_what_is_read], _START)
+        tally.judge(
+            StartAnswer(_VERSION, _ours().desc, wrong, _START),
+            [counts_no_bytes_of_what_is_read],
+            _START,
+        )
         assert sum(tally.left_out.values()) == name
         assert len(tally.differences) == 1 - name
 
@@ -101,7 +119,9 @@ def test_leaving_too_much_out_or_comparing_nothing_fails_the_tally() -> None:
 
 
 @pytest.mark.parametrize("dtype", ["f32", "s8", "bf16"])
-def test_a_reorder_with_one_wrong_number_on_either_side_is_noticed(dnnl_3_2: Executor, dtype: str) -> None:
+def test_a_reorder_with_one_wrong_number_on_either_side_is_noticed(
+    dnnl_3_2: Executor, dtype: str
+) -> None:
     plain = _ours(Start((2, 17, 3), dtype, strides=(53, 3, 1)))
     blocked = _ours(Start((2, 17, 3), dtype, "aBc8b"))
     view = Recipe(Start((2, 20, 3), dtype, "abc"), (Step("submemory", ((2, 17, 3), (0, 2, 0))),))
@@ -110,10 +130,19 @@ def test_a_reorder_with_one_wrong_number_on_either_side_is_noticed(dnnl_3_2: Exe
         (plain, plain._replace(desc=memory_desc((2, 17, 3), dtype, strides=(52, 3, 1))), blocked),
         (plain, plain._replace(desc=memory_desc((2, 17, 3), dtype, strides=(51, 1, 17))), blocked),
         (blocked, blocked._replace(desc=memory_desc((2, 17, 3), dtype, "aBc4b")), plain),
-        (part, part._replace(desc=memory_desc((2, 17, 3), dtype, strides=(60, 3, 1), offset0=5)), plain),
+        (
+            part,
+            part._replace(desc=memory_desc((2, 17, 3), dtype, strides=(60, 3, 1), offset0=5)),
+            plain,
+        ),
     ]
     for right, wrong, other in mutants:
-        for src, dst, differ in ((right, other, 0), (wrong, other, 1), (other, right, 0), (other, wrong, 1)):
+        for src, dst, differ in (
+            (right, other, 0),
+            (wrong, other, 1),
+            (other, right, 0),
+            (other, wrong, 1),
+        ):
             tally = Tally("mutated", dnnl_3_2.version)
             compare(dnnl_3_2, tally, make_rng("mutated", 0), src, dst)
             assert (tally.compared, len(tally.differences)) == (1, differ), (src.desc, dst.desc)

@@ -11,7 +11,19 @@ from memdesc import memory_desc
 from reorder import execute, plan_reorder
 
 from . import known
-from .cases import Recipe, Start, Step, ask, follow_ours, follow_theirs, make_ours, make_rng, make_theirs, step_ours, step_theirs
+from .cases import (
+    Recipe,
+    Start,
+    Step,
+    ask,
+    follow_ours,
+    follow_theirs,
+    make_ours,
+    make_rng,
+    make_theirs,
+    step_ours,
+    step_theirs,
+)
 from .compare import count_elements, offsets_of, where_bytes_differ
 from .known import StartAnswer, StepAnswer
 from .libdnnl import Desc
@@ -31,12 +43,19 @@ def _step(library: Executor, recipe: Recipe) -> StepAnswer:
     ours, theirs = follow_ours(parent), follow_theirs(library, parent)
     made = step_theirs(theirs, step)
     fields = made.fields() if isinstance(made, Desc) else made
-    return StepAnswer(library.version, ask(step_ours, ours, step), fields, ours, theirs.fields(), step)
+    return StepAnswer(
+        library.version, ask(step_ours, ours, step), fields, ours, theirs.fields(), step
+    )
 
 
 def _start(library: Executor, start: Start) -> StartAnswer:
     theirs = make_theirs(library, start)
-    return StartAnswer(library.version, ask(make_ours, start), theirs.fields() if isinstance(theirs, Desc) else theirs, start)
+    return StartAnswer(
+        library.version,
+        ask(make_ours, start),
+        theirs.fields() if isinstance(theirs, Desc) else theirs,
+        start,
+    )
 
 
 @pytest.mark.parametrize(
@@ -44,16 +63,24 @@ def _start(library: Executor, start: Start) -> StartAnswer:
     [
         (
             known.drops_a_blocked_unit_dim,
-            Recipe(Start((3, 8), "f32", "AB8a8b"), (Step("submemory", ((3, 1), (0, 0))), Step("reshape", ((3,),)))),
+            Recipe(
+                Start((3, 8), "f32", "AB8a8b"),
+                (Step("submemory", ((3, 1), (0, 0))), Step("reshape", ((3,),))),
+            ),
         ),
         (
             known.merges_a_blocked_dim_as_if_it_were_plain,
             Recipe(Start((2, 4, 31, 2), "f32", "aCdB32c2b"), (Step("reshape", ((8, 31, 2),)),)),
         ),
-        (known.counts_no_bytes_of_what_is_read, Recipe(Start((21,), "f32", "A16a"), (Step("submemory", ((8,), (0,))),))),
+        (
+            known.counts_no_bytes_of_what_is_read,
+            Recipe(Start((21,), "f32", "A16a"), (Step("submemory", ((8,), (0,))),)),
+        ),
     ],
 )
-def test_a_step_differs_as_its_name_says_in_both_libraries(library: Executor, defect: Callable[..., bool], recipe: Recipe) -> None:
+def test_a_step_differs_as_its_name_says_in_both_libraries(
+    library: Executor, defect: Callable[..., bool], recipe: Recipe
+) -> None:
     answer = _step(library, recipe)
     assert not answer.agrees()
     assert defect(answer)
@@ -70,13 +97,17 @@ def test_a_step_differs_as_its_name_says_in_both_libraries(library: Executor, de
         (known.wraps_strides_of_no_elements, Start((0, 7706474725063832843), "u8", "AB48a32b")),
     ],
 )
-def test_a_start_differs_as_its_name_says_in_3_13(dnnl_3_13: Executor, defect: Callable[..., bool], start: Start) -> None:
+def test_a_start_differs_as_its_name_says_in_3_13(
+    dnnl_3_13: Executor, defect: Callable[..., bool], start: Start
+) -> None:
     answer = _start(dnnl_3_13, start)
     assert not answer.agrees()
     assert defect(answer)
 
 
-def test_no_view_behind_an_offset_has_a_size_in_3_2_alone(dnnl_3_2: Executor, dnnl_3_13: Executor) -> None:
+def test_no_view_behind_an_offset_has_a_size_in_3_2_alone(
+    dnnl_3_2: Executor, dnnl_3_13: Executor
+) -> None:
     view = Recipe(Start((4, 5), "f32", "ab"), (Step("submemory", ((2, 5), (1, 0))),))
     assert known.has_no_size_behind_an_offset(_step(dnnl_3_2, view))
     assert _step(dnnl_3_13, view).agrees()
@@ -87,7 +118,12 @@ def test_what_would_divide_by_zero_is_known_without_asking() -> None:
     assert not known.divides_by_zero(Start((2**40, 1), "f32", "AB16a16b"))
 
 
-def _side(dims: tuple[int, ...], dtype: str, tag: str, view: tuple[tuple[int, ...], tuple[int, ...]] | None = None) -> Side:
+def _side(
+    dims: tuple[int, ...],
+    dtype: str,
+    tag: str,
+    view: tuple[tuple[int, ...], tuple[int, ...]] | None = None,
+) -> Side:
     recipe = Recipe(Start(dims, dtype, tag), (Step("submemory", view),) if view else ())
     return Side("view", recipe, follow_ours(recipe))
 
@@ -98,7 +134,11 @@ _SLICE = ((2, 32, 3, 3), (0, 0, 0, 0))
 @pytest.mark.parametrize(
     ("defect", "src", "dst"),
     [
-        (known.takes_outer_loops_for_dense, _side((2, 64, 3, 3), "f32", "abcd", _SLICE), _side((2, 64, 3, 3), "f32", "aBcd8b", _SLICE)),
+        (
+            known.takes_outer_loops_for_dense,
+            _side((2, 64, 3, 3), "f32", "abcd", _SLICE),
+            _side((2, 64, 3, 3), "f32", "aBcd8b", _SLICE),
+        ),
         (
             known.zeroes_padding_in_six_dims_only,
             # more loops than any generated code takes, on any machine
@@ -107,13 +147,17 @@ _SLICE = ((2, 32, 3, 3), (0, 0, 0, 0))
         ),
     ],
 )
-def test_a_reorder_differs_as_its_name_says(dnnl_3_2: Executor, defect: Callable[..., bool], src: Side, dst: Side) -> None:
+def test_a_reorder_differs_as_its_name_says(
+    dnnl_3_2: Executor, defect: Callable[..., bool], src: Side, dst: Side
+) -> None:
     tally = Tally("known", dnnl_3_2.version)
     compare(dnnl_3_2, tally, make_rng("known", 0), src, dst)
     assert tally.left_out == {defect.__name__: 1}
 
 
-def test_zero_padding_of_a_view_inside_a_block_clears_the_block_in_front_of_it(dnnl_3_2: Executor) -> None:
+def test_zero_padding_of_a_view_inside_a_block_clears_the_block_in_front_of_it(
+    dnnl_3_2: Executor,
+) -> None:
     dst = _side((19, 1, 2), "f32", "ABc16a16b", ((1, 1, 2), (16, 0, 0)))
     src = _side((1, 1, 2), "f32", "abc")
     from_desc, to_desc = follow_theirs(dnnl_3_2, src.recipe), follow_theirs(dnnl_3_2, dst.recipe)

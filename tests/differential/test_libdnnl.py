@@ -14,7 +14,9 @@ if TYPE_CHECKING:
     from .libdnnl_reorder import Executor
 
 
-@pytest.mark.parametrize(("version", "wheel"), [("3.2", "onednn-cpu-gomp==2023.2.0"), ("3.13", "onednn==2026.1.0")])
+@pytest.mark.parametrize(
+    ("version", "wheel"), [("3.2", "onednn-cpu-gomp==2023.2.0"), ("3.13", "onednn==2026.1.0")]
+)
 def test_a_missing_library_skips_with_the_name_of_its_wheel_and_fails_in_ci(
     monkeypatch: pytest.MonkeyPatch, version: str, wheel: str
 ) -> None:
@@ -27,7 +29,9 @@ def test_a_missing_library_skips_with_the_name_of_its_wheel_and_fails_in_ci(
         conftest.open_library(version)
 
 
-def test_the_two_libraries_are_the_ones_that_the_tests_speak_of(dnnl_3_2: Executor, dnnl_3_13: Executor) -> None:
+def test_the_two_libraries_are_the_ones_that_the_tests_speak_of(
+    dnnl_3_2: Executor, dnnl_3_13: Executor
+) -> None:
     assert (dnnl_3_2.version[:2], dnnl_3_13.version[:2]) == ((3, 2), (3, 13))
 
 

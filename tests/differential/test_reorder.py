@@ -57,7 +57,9 @@ def compare(library: Executor, tally: Tally, rng: random.Random, src: Side, dst:
     width = DATA_TYPES[dtype].bits // 8
     from_desc, to_desc = follow_theirs(library, src.recipe), follow_theirs(library, dst.recipe)
     from_fields, to_fields = from_desc.fields(), to_desc.fields()
-    if known.has_more_loops_than_3_2_holds(from_fields) or known.has_more_loops_than_3_2_holds(to_fields):
+    if known.has_more_loops_than_3_2_holds(from_fields) or known.has_more_loops_than_3_2_holds(
+        to_fields
+    ):
         tally.leave_out(known.has_more_loops_than_3_2_holds)
         return
     if known.pads_a_view_inside_a_block(to_fields):
@@ -86,11 +88,15 @@ def compare(library: Executor, tally: Tally, rng: random.Random, src: Side, dst:
         tally.kinds.update((f"src {src.kind}", f"dst {dst.kind}", dtype, f"{to_fields.ndims} dims"))
         tally.kinds["lookups"] += any(box.lookups for box in plan.boxes)
         if not is_equal:
-            tally.differ(f"{src.recipe} -> {dst.recipe}: {status.name}, {where_bytes_differ(to_fields, ours, theirs, width)}")
+            tally.differ(
+                f"{src.recipe} -> {dst.recipe}: {status.name}, {where_bytes_differ(to_fields, ours, theirs, width)}"
+            )
 
 
 @pytest.mark.parametrize("count", [1500, pytest.param(20_000, marks=pytest.mark.campaign)])
-def test_reorders_of_one_dtype_write_the_bytes_that_libdnnl_writes(dnnl_3_2: Executor, count: int) -> None:
+def test_reorders_of_one_dtype_write_the_bytes_that_libdnnl_writes(
+    dnnl_3_2: Executor, count: int
+) -> None:
     tally = Tally("reorders", dnnl_3_2.version)
     case = 0
     while tally.compared < count:
@@ -100,6 +106,13 @@ def test_reorders_of_one_dtype_write_the_bytes_that_libdnnl_writes(dnnl_3_2: Exe
         case += 1
     tally.check(most_left_out=0.03)
     kinds = tally.kinds
-    wanted = [*DTYPES, *(f"src {kind}" for kind in (*_KINDS, "broadcast", "steps")), *(f"dst {kind}" for kind in _KINDS), "lookups"]
-    assert all(kinds[kind] > count / 200 for kind in [*wanted, *(f"{ndims} dims" for ndims in range(1, 7))]), kinds
+    wanted = [
+        *DTYPES,
+        *(f"src {kind}" for kind in (*_KINDS, "broadcast", "steps")),
+        *(f"dst {kind}" for kind in _KINDS),
+        "lookups",
+    ]
+    assert all(
+        kinds[kind] > count / 200 for kind in [*wanted, *(f"{ndims} dims" for ndims in range(1, 7))]
+    ), kinds
     assert kinds["12 dims"]

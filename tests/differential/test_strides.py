@@ -39,7 +39,11 @@ if TYPE_CHECKING:
 
     from .libdnnl_reorder import Executor
 
-_KNOWN = [known.counts_no_bytes_of_what_is_read, known.needs_more_bytes_than_int64_holds, known.counts_broadcasts_as_bytes]
+_KNOWN = [
+    known.counts_no_bytes_of_what_is_read,
+    known.needs_more_bytes_than_int64_holds,
+    known.counts_broadcasts_as_bytes,
+]
 _INT64_MAX = 2**63 - 1
 
 
@@ -81,7 +85,9 @@ def _overlap(dims: tuple[int, ...], strides: tuple[int, ...]) -> bool:
 
 
 @pytest.mark.parametrize("count", [2000, pytest.param(20_000, marks=pytest.mark.campaign)])
-def test_strict_strides_are_accepted_exactly_where_libdnnl_accepts_them(library: Executor, count: int) -> None:
+def test_strict_strides_are_accepted_exactly_where_libdnnl_accepts_them(
+    library: Executor, count: int
+) -> None:
     tally = Tally("strides", library.version)
     for case in range(count):
         rng = make_rng("strides", case)
@@ -91,13 +97,24 @@ def test_strict_strides_are_accepted_exactly_where_libdnnl_accepts_them(library:
         theirs = make_theirs(library, start)
         ours = ask(memory_desc, dims, start.dtype, strides=strides, strict=True)
         tally.kinds["accepted" if isinstance(theirs, Desc) else "refused"] += 1
-        tally.judge(StartAnswer(library.version, ours, theirs.fields() if isinstance(theirs, Desc) else theirs, start), _KNOWN, start)
+        tally.judge(
+            StartAnswer(
+                library.version,
+                ours,
+                theirs.fields() if isinstance(theirs, Desc) else theirs,
+                start,
+            ),
+            _KNOWN,
+            start,
+        )
     tally.check(most_left_out=0.03)
     assert min(tally.kinds["accepted"], tally.kinds["refused"]) > count / 4
 
 
 @pytest.mark.parametrize("count", [2000, pytest.param(20_000, marks=pytest.mark.campaign)])
-def test_strides_without_strict_are_accepted_where_strict_ones_are_and_where_nothing_overlaps(count: int) -> None:
+def test_strides_without_strict_are_accepted_where_strict_ones_are_and_where_nothing_overlaps(
+    count: int,
+) -> None:
     more = 0
     for case in range(count):
         dims, strides = _draw(make_rng("strides", case))
@@ -115,7 +132,9 @@ def test_strides_without_strict_are_accepted_where_strict_ones_are_and_where_not
     assert more > count / 50
 
 
-def test_no_strides_at_all_are_row_major_as_in_libdnnl_but_where_a_dim_is_0(library: Executor) -> None:
+def test_no_strides_at_all_are_row_major_as_in_libdnnl_but_where_a_dim_is_0(
+    library: Executor,
+) -> None:
     for case in range(200):
         rng = make_rng("no strides", case)
         dims = draw_ragged(rng, [rng.choice((1, 3))] * draw_ndims(rng), zero=0.2)
@@ -139,21 +158,34 @@ def _draw_equal(rng: random.Random, dims: tuple[int, ...], library: Executor) ->
         case "permuted":
             perm = draw_perm(rng, ndims)
             tag = rng.choice(tags_of(ndims, 48 if ndims < 6 else count_tags(library)))
-            return Recipe(Start(tuple(dims[dim] for dim in perm), dtype, tag), (Step("permute_axes", (perm,)),))
+            return Recipe(
+                Start(tuple(dims[dim] for dim in perm), dtype, tag),
+                (Step("permute_axes", (perm,)),),
+            )
         case "view":
             # the strides of a larger parent; at times they are those of the view
             at = tuple(rng.choice((0, 0, 0, 1)) for _ in dims)
-            whole = tuple(size + more + rng.choice((0, 0, 0, 1)) for size, more in zip(dims, at, strict=True))
-            return Recipe(Start(whole, dtype, strides=draw_strides(rng, whole, broadcast=0, gap=0)), (Step("submemory", (dims, at)),))
+            whole = tuple(
+                size + more + rng.choice((0, 0, 0, 1)) for size, more in zip(dims, at, strict=True)
+            )
+            return Recipe(
+                Start(whole, dtype, strides=draw_strides(rng, whole, broadcast=0, gap=0)),
+                (Step("submemory", (dims, at)),),
+            )
         case "reshaped":
             flat = tuple(size for size in dims if size != 1) or (1,)
-            return Recipe(Start(flat, dtype, rng.choice(tags_of(len(flat), count_tags(library)))), (Step("reshape", (dims,)),))
+            return Recipe(
+                Start(flat, dtype, rng.choice(tags_of(len(flat), count_tags(library)))),
+                (Step("reshape", (dims,)),),
+            )
         case _:
             return Recipe(Start(dims, dtype, "abcdef"[:ndims]))
 
 
 @pytest.mark.parametrize("count", [2000, pytest.param(20_000, marks=pytest.mark.campaign)])
-def test_descriptors_are_equal_exactly_where_libdnnl_says_so_and_then_hash_alike(library: Executor, count: int) -> None:
+def test_descriptors_are_equal_exactly_where_libdnnl_says_so_and_then_hash_alike(
+    library: Executor, count: int
+) -> None:
     tally = Tally("equality", library.version)
     for case in range(count):
         rng = make_rng("equality", case)

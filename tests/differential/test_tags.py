@@ -34,20 +34,28 @@ if TYPE_CHECKING:
     from .libdnnl_reorder import Executor
 
 
-_HUGE = [known.counts_the_outermost_extent_twice, known.fits_unsigned_64_bits_only, known.wraps_strides_of_no_elements]
+_HUGE = [
+    known.counts_the_outermost_extent_twice,
+    known.fits_unsigned_64_bits_only,
+    known.wraps_strides_of_no_elements,
+]
 
 
 def _answer(library: Executor, start: Start, name: str | None = None) -> StartAnswer:
     theirs = make_theirs(library, start)
     ours = ask(memory_desc, start.dims, start.dtype, name or start.tag, strict=True)
-    return StartAnswer(library.version, ours, theirs.fields() if isinstance(theirs, Desc) else theirs, start)
+    return StartAnswer(
+        library.version, ours, theirs.fields() if isinstance(theirs, Desc) else theirs, start
+    )
 
 
 def test_the_table_of_tags_is_the_enum_of_the_library(library: Executor) -> None:
     to_text = library.c.dnnl_fmt_tag2str
     to_text.restype = c_char_p
     count = count_tags(library)
-    assert [to_text(value).decode() for value in range(2, 2 + count)] == list(canonical_tags()[:count])
+    assert [to_text(value).decode() for value in range(2, 2 + count)] == list(
+        canonical_tags()[:count]
+    )
     assert (count, len(aliases())) in {(760, 798), (873, 798)}
 
 
@@ -98,7 +106,9 @@ def test_every_element_lies_where_the_fields_of_libdnnl_say(dnnl_3_13: Executor)
         assert np.array_equal(offsets(ours), offsets_of(fields, fields.dims)), (tag, dims)
 
 
-def test_tags_of_huge_dims_are_refused_as_by_libdnnl_but_for_its_own_arithmetic(dnnl_3_13: Executor) -> None:
+def test_tags_of_huge_dims_are_refused_as_by_libdnnl_but_for_its_own_arithmetic(
+    dnnl_3_13: Executor,
+) -> None:
     tally = Tally("tags of huge dims", dnnl_3_13.version)
     for case in range(2000):
         rng = make_rng("huge tags", case)

@@ -51,7 +51,11 @@ def draw_start(rng: random.Random, library: Executor) -> Start:
         return Start(dims, rng.choice(dtypes_of(library)), strides=draw_strides(rng, dims))
     if kind == "tag":
         tag = rng.choice(tags_of(ndims, count_tags(library)))
-        return Start(draw_ragged(rng, parse_tag(tag).block_sizes, zero=0.05), rng.choice(dtypes_of(library)), tag)
+        return Start(
+            draw_ragged(rng, parse_tag(tag).block_sizes, zero=0.05),
+            rng.choice(dtypes_of(library)),
+            tag,
+        )
     tag = draw_free_tag(rng, ndims)
     return Start(draw_ragged(rng, parse_tag(tag).block_sizes), "f32", tag)
 
@@ -61,7 +65,9 @@ def _fields(theirs: Desc | Status) -> Fields | Status:
 
 
 @pytest.mark.parametrize("count", [2000, pytest.param(20_000, marks=pytest.mark.campaign)])
-def test_chains_of_views_reshapes_and_permutations_are_accepted_and_lie_as_in_libdnnl(library: Executor, count: int) -> None:
+def test_chains_of_views_reshapes_and_permutations_are_accepted_and_lie_as_in_libdnnl(
+    library: Executor, count: int
+) -> None:
     tally = Tally("views, reshapes, permutations", library.version)
     case = 0
     while sum(tally.kinds.values()) < count:
@@ -77,7 +83,9 @@ def test_chains_of_views_reshapes_and_permutations_are_accepted_and_lie_as_in_li
             before, before_fields = ours, theirs.fields()
             ours, theirs = ask(step_ours, ours, step), step_theirs(theirs, step)
             answer = StepAnswer(library.version, ours, _fields(theirs), before, before_fields, step)
-            tally.kinds[f"{step.name} {'refused' if isinstance(theirs, Status) else 'accepted'}"] += 1
+            tally.kinds[
+                f"{step.name} {'refused' if isinstance(theirs, Status) else 'accepted'}"
+            ] += 1
             if not tally.judge(answer, _STEPS, recipe) and not answer.only_the_size_is_0():
                 break
     # 3.2 has no size for any of the many views that do not start at 0

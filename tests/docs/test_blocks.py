@@ -56,7 +56,9 @@ def test_every_block_is_of_a_kind_that_some_test_runs(page: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "page", [page for page in _PAGES if any(b.language == "console" for b in blocks(page))], ids=lambda page: page.name
+    "page",
+    [page for page in _PAGES if any(b.language == "console" for b in blocks(page))],
+    ids=lambda page: page.name,
 )
 def test_every_command_prints_what_the_page_shows(page: Path, tmp_path: Path) -> None:
     path = os.pathsep.join([sysconfig.get_path("scripts"), os.environ["PATH"]])
@@ -71,8 +73,17 @@ def test_every_command_prints_what_the_page_shows(page: Path, tmp_path: Path) ->
         for command, shown in steps(block.text):
             if command.startswith("cc ") and shutil.which("cc") is None:
                 pytest.skip("there is no C compiler (cc)")
-            ran = subprocess.run(["bash", "-c", command], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
-            assert is_shown(shown, ran.stdout + ran.stderr), f"$ {command}\n{ran.stdout}{ran.stderr}"
+            ran = subprocess.run(
+                ["bash", "-c", command],
+                cwd=tmp_path,
+                env=environment,
+                capture_output=True,
+                text=True,
+                check=False,
+            )
+            assert is_shown(shown, ran.stdout + ran.stderr), (
+                f"$ {command}\n{ran.stdout}{ran.stderr}"
+            )
             assert ran.returncode == (2 if shown.startswith("memdesc: ") else 0)
 
 

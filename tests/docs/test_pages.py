@@ -44,4 +44,6 @@ def test_links_between_pages_and_in_the_readme_lead_to_files() -> None:
     for page in [*_DOCS.glob("*.md"), _ROOT / "README.md"]:
         for link in re.findall(r"\]\(([^)\s]+)\)", page.read_text(encoding="utf-8")):
             path, _, _ = link.partition("#")
-            assert link.startswith(("https://", "#")) or (page.parent / path).exists(), f"{page.name}: {link}"
+            assert link.startswith(("https://", "#")) or (page.parent / path).exists(), (
+                f"{page.name}: {link}"
+            )

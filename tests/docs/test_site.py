@@ -30,7 +30,19 @@ def site(tmp_path_factory: TempPathFactory) -> Path:
     """The pages, built with warnings as errors."""
     out = tmp_path_factory.mktemp("site")
     ran = subprocess.run(
-        [sys.executable, "-m", "sphinx", "-W", "--keep-going", "-n", "-q", "-d", str(out / ".doctrees"), str(_ROOT / "docs"), str(out)],
+        [
+            sys.executable,
+            "-m",
+            "sphinx",
+            "-W",
+            "--keep-going",
+            "-n",
+            "-q",
+            "-d",
+            str(out / ".doctrees"),
+            str(_ROOT / "docs"),
+            str(out),
+        ],
         capture_output=True,
         text=True,
         check=False,
@@ -47,7 +59,9 @@ def address(site: Path) -> Iterator[str]:
         def log_message(self, *_: Any) -> None:
             """Say nothing."""
 
-    with ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Silent, directory=str(site))) as server:
+    with ThreadingHTTPServer(
+        ("127.0.0.1", 0), functools.partial(Silent, directory=str(site))
+    ) as server:
         thread = threading.Thread(target=server.serve_forever)
         thread.start()
         yield f"http://127.0.0.1:{server.server_port}"
@@ -68,7 +82,15 @@ def pages(site: Path) -> list[str]:
 
 
 def test_the_pages_build_without_a_warning_and_draw_their_pictures(site: Path) -> None:
-    assert {"index.html", "start.html", "tags.html", "vocabulary.html", "cookbook.html", "api.html", "limits.html"} <= set(pages(site))
+    assert {
+        "index.html",
+        "start.html",
+        "tags.html",
+        "vocabulary.html",
+        "cookbook.html",
+        "api.html",
+        "limits.html",
+    } <= set(pages(site))
     desc = memdesc.memory_desc((1, 5, 2, 3), "f32", "nChw4c")
     # but for the style that lets it shrink
     _, _, picture = desc.show("nchw").svg.partition(" ")
@@ -76,7 +98,9 @@ def test_the_pages_build_without_a_warning_and_draw_their_pictures(site: Path) -
     assert "b_fs_yx_fsv16" in (site / "vocabulary.html").read_text(encoding="utf-8")
 
 
-def test_no_page_complains_and_every_picture_is_seen(site: Path, address: str, browser: Browser) -> None:
+def test_no_page_complains_and_every_picture_is_seen(
+    site: Path, address: str, browser: Browser
+) -> None:
     seen = 0
     for page in pages(site):
         browser.open(f"{address}/{page}")
@@ -86,7 +110,9 @@ def test_no_page_complains_and_every_picture_is_seen(site: Path, address: str, b
             ".map(e => [e.getBoundingClientRect().width, e.getBoundingClientRect().height])"
         )
         assert all(width > 100 and height > 50 for width, height in sizes), page
-        assert browser.run("return document.documentElement.scrollWidth <= window.innerWidth"), f"{page} scrolls sideways"
+        assert browser.run("return document.documentElement.scrollWidth <= window.innerWidth"), (
+            f"{page} scrolls sideways"
+        )
         seen += len(sizes)
     assert seen >= 8
 
@@ -95,39 +121,56 @@ def test_every_link_leads_somewhere(site: Path, address: str, browser: Browser) 
     targets: dict[str, set[str]] = {}
     for page in pages(site):
         browser.open(f"{address}/{page}")
-        targets[page] = set(browser.run("return [...document.querySelectorAll('[id]')].map(e => e.id)"))
-        for link in browser.run("return [...document.querySelectorAll('a[href]')].map(e => e.href)"):
-            assert link.startswith((f"{address}/", "https://", "http://www.sphinx-doc.org")), f"{page}: {link}"
+        targets[page] = set(
+            browser.run("return [...document.querySelectorAll('[id]')].map(e => e.id)")
+        )
+        for link in browser.run(
+            "return [...document.querySelectorAll('a[href]')].map(e => e.href)"
+        ):
+            assert link.startswith((f"{address}/", "https://", "http://www.sphinx-doc.org")), (
+                f"{page}: {link}"
+            )
     for page in pages(site):
         browser.open(f"{address}/{page}")
-        for link in browser.run("return [...document.querySelectorAll('a[href]')].map(e => e.href)"):
+        for link in browser.run(
+            "return [...document.querySelectorAll('a[href]')].map(e => e.href)"
+        ):
             if not link.startswith(address):
                 continue  # another site
             url, fragment = urldefrag(link)
             name = url.removeprefix(f"{address}/") or "index.html"
             assert (site / name).is_file(), f"{page}: {link}"
-            assert not fragment or name not in targets or fragment in targets[name], f"{page}: {link}"
+            assert not fragment or name not in targets or fragment in targets[name], (
+                f"{page}: {link}"
+            )
 
 
 _SHOWN = {
     "blocked": lambda: memdesc.memory_desc((1, 5, 2, 3), "f32", "nChw4c").show("nchw"),
     "large": lambda: memdesc.memory_desc((32, 250, 56, 56), "f32", "nChw16c").show("nchw"),
     "4 bits": lambda: memdesc.memory_desc((5, 7), "s4", "Ab4a").show(),
-    "swizzled": lambda: memdesc.memory_desc((35, 37, 1, 1), "s8", "os_is_yx_osa4_isa8_osv8_isv4_swizzled_by_4").show(),
+    "swizzled": lambda: memdesc.memory_desc(
+        (35, 37, 1, 1), "s8", "os_is_yx_osa4_isa8_osv8_isv4_swizzled_by_4"
+    ).show(),
     "fused": lambda: memdesc.memory_desc((1, 3, 5, 5), "f32", "bf8_xy16").show(),
     "gaps": lambda: memdesc.memory_desc((3, 4), "f32", strides=(6, 1), offset0=3).show(),
     "image": lambda: memdesc.image_desc((1, 6, 2, 9), "f16", "in_out_channel").show(),
     "six dims": lambda: memdesc.memory_desc((2, 3, 2, 2, 2, 2), "f32", "aBcdef2b").show(),
-    "long words": lambda: memdesc.memory_desc((123, 1000, 17), "f64", strides=(2 * 10**9, 10**6, 50001)).show(),
+    "long words": lambda: memdesc.memory_desc(
+        (123, 1000, 17), "f64", strides=(2 * 10**9, 10**6, 50001)
+    ).show(),
     "empty": lambda: memdesc.memory_desc((0, 4), "f32", "ab").show(),
     "plan": lambda: reorder.plan_reorder(
-        memdesc.memory_desc((1, 5, 2, 3), "f32", "nhwc"), memdesc.memory_desc((1, 5, 2, 3), "f32", "nChw4c")
+        memdesc.memory_desc((1, 5, 2, 3), "f32", "nhwc"),
+        memdesc.memory_desc((1, 5, 2, 3), "f32", "nChw4c"),
     ).show(),
 }
 
 
 @pytest.mark.parametrize("name", _SHOWN)
-def test_a_picture_keeps_its_text_in_its_cells_and_everything_apart_on_the_paper(name: str, tmp_path: Path, browser: Browser) -> None:
+def test_a_picture_keeps_its_text_in_its_cells_and_everything_apart_on_the_paper(
+    name: str, tmp_path: Path, browser: Browser
+) -> None:
     file = tmp_path / "picture.svg"
     _SHOWN[name]().save(file)
     browser.open(file.as_uri())
@@ -155,7 +198,9 @@ def test_a_picture_keeps_its_text_in_its_cells_and_everything_apart_on_the_paper
     assert outside == []
 
 
-def test_a_picture_follows_the_colour_scheme_of_the_reader(tmp_path: Path, browser: Browser) -> None:
+def test_a_picture_follows_the_colour_scheme_of_the_reader(
+    tmp_path: Path, browser: Browser
+) -> None:
     file = tmp_path / "picture.svg"
     _SHOWN["blocked"]().save(file)
     script = """

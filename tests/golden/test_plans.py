@@ -47,7 +47,10 @@ def _print(name: str) -> str:
 
 
 def _kept() -> dict[str, str]:
-    return {text.partition(":")[0]: text for text in _FILE.read_text(encoding="utf-8").rstrip("\n").split("\n\n")}
+    return {
+        text.partition(":")[0]: text
+        for text in _FILE.read_text(encoding="utf-8").rstrip("\n").split("\n\n")
+    }
 
 
 @pytest.mark.parametrize("name", _CASES)

@@ -10,8 +10,14 @@ from tests.opencl.runtimes import Runtime, runtimes
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "runtime" in metafunc.fixturenames:
         found = runtimes()
-        missing = pytest.param(None, id="none", marks=pytest.mark.skip(reason="no OpenCL runtime (intel-opencl-rt or pocl-opencl-icd)"))
-        metafunc.parametrize("runtime", found or [missing], ids=[one.name for one in found] or None, scope="session")
+        missing = pytest.param(
+            None,
+            id="none",
+            marks=pytest.mark.skip(reason="no OpenCL runtime (intel-opencl-rt or pocl-opencl-icd)"),
+        )
+        metafunc.parametrize(
+            "runtime", found or [missing], ids=[one.name for one in found] or None, scope="session"
+        )
 
 
 @pytest.fixture

@@ -43,11 +43,20 @@ class Runtime:
         cl.enqueue_copy(self.queue, content, buffer, wait_for=[event] if event else None)
         return content
 
-    def image(self, desc: ImageDesc, pixels: NDArray[Any], channel_type: str | None = None) -> cl.Image:
+    def image(
+        self, desc: ImageDesc, pixels: NDArray[Any], channel_type: str | None = None
+    ) -> cl.Image:
         """Return an image of an array of shape (height, width, channels), which may be larger than its descriptor."""
-        image = cl.create_image(self.context, FLAGS, image_format(desc, channel_type), shape=(pixels.shape[1], pixels.shape[0]))
+        image = cl.create_image(
+            self.context,
+            FLAGS,
+            image_format(desc, channel_type),
+            shape=(pixels.shape[1], pixels.shape[0]),
+        )
         region = (pixels.shape[1], pixels.shape[0], 1)
-        cl.enqueue_copy(self.queue, image, np.ascontiguousarray(pixels), origin=(0, 0, 0), region=region)
+        cl.enqueue_copy(
+            self.queue, image, np.ascontiguousarray(pixels), origin=(0, 0, 0), region=region
+        )
         return image
 
     def pixels(self, image: cl.Image, dtype: Any, event: cl.Event | None = None) -> NDArray[Any]:
@@ -55,7 +64,14 @@ class Runtime:
         lanes = 4 if image.format.channel_order == cl.channel_order.RGBA else 1
         content = np.empty((image.height, image.width, lanes), dtype)
         region = (image.width, image.height, 1)
-        cl.enqueue_copy(self.queue, content, image, origin=(0, 0, 0), region=region, wait_for=[event] if event else None)
+        cl.enqueue_copy(
+            self.queue,
+            content,
+            image,
+            origin=(0, 0, 0),
+            region=region,
+            wait_for=[event] if event else None,
+        )
         return content
 
 

@@ -32,7 +32,10 @@ def test_a_queue_makes_a_reorder_run_on_its_device(runtime: Runtime) -> None:
     again = reorder(m, "nhwc", queue=runtime.queue)
     assert host(again).tobytes() == X.tobytes()
     memory_order = np.ascontiguousarray(X.transpose(0, 2, 3, 1))
-    assert host(reorder(memory_order, "nChw8c", src="nhwc", queue=runtime.queue)).tobytes() == X.tobytes()
+    assert (
+        host(reorder(memory_order, "nChw8c", src="nhwc", queue=runtime.queue)).tobytes()
+        == X.tobytes()
+    )
 
 
 def test_device_objects_bring_their_queue_or_are_given_one(runtime: Runtime) -> None:
@@ -47,12 +50,20 @@ def test_device_objects_bring_their_queue_or_are_given_one(runtime: Runtime) -> 
     assert host(reorder(buffer, "nhwc", src=plain, queue=runtime.queue)).tobytes() == X.tobytes()
 
 
-def test_strided_arrays_on_the_device_and_on_the_host_are_taken_as_they_are(runtime: Runtime) -> None:
+def test_strided_arrays_on_the_device_and_on_the_host_are_taken_as_they_are(
+    runtime: Runtime,
+) -> None:
     array = cl.array.to_device(runtime.queue, X)
     half = array[1:, 3:]
     desc = image_desc((1, 14, 5, 4), "f32", "in_out_channel")
     wanted = reorder(np.ascontiguousarray(X[1:, 3:]), desc)
-    for src in (half, X[1:, 3:], X[1:, 3:].copy("F"), np.flip(np.flip(X, 2).copy(), 2)[1:, 3:], np.repeat(X, 3, 3)[1:, 3:, :, ::3]):
+    for src in (
+        half,
+        X[1:, 3:],
+        X[1:, 3:].copy("F"),
+        np.flip(np.flip(X, 2).copy(), 2)[1:, 3:],
+        np.repeat(X, 3, 3)[1:, 3:, :, ::3],
+    ):
         image, event = opencl.pack(runtime.queue, src, desc)
         assert runtime.pixels(image, np.float32, event).tobytes() == wanted.tobytes()
     row = np.broadcast_to(X[:1, :1, :1], (2, 8, 5, 4))
@@ -73,7 +84,10 @@ def test_out_is_written_and_returned(runtime: Runtime) -> None:
     assert array.get().tobytes() == (X * 2).tobytes()
     image = image_desc(X.shape, "f32", "in_out_channel")
     target = cl.create_image(
-        runtime.context, cl.mem_flags.READ_WRITE, cl.ImageFormat(cl.channel_order.RGBA, cl.channel_type.FLOAT), shape=(64, 64)
+        runtime.context,
+        cl.mem_flags.READ_WRITE,
+        cl.ImageFormat(cl.channel_order.RGBA, cl.channel_type.FLOAT),
+        shape=(64, 64),
     )
     got = reorder(X, image, out=target, queue=runtime.queue).get()
     assert isinstance(got, np.ndarray)
@@ -89,21 +103,33 @@ def test_an_image_on_the_device_is_described_by_src(runtime: Runtime) -> None:
     packed = reorder(X, desc, queue=runtime.queue)
     assert isinstance(packed.data, cl.Image)
     assert host(reorder(packed, "nchw")).tobytes() == X.tobytes()
-    assert host(reorder(packed.data, "nchw", src=desc, queue=runtime.queue)).tobytes() == X.tobytes()
-    with pytest.raises(MemdescError, match="a pyopencl Image, which does not say what it holds; give src_desc=, an ImageDesc"):
+    assert (
+        host(reorder(packed.data, "nchw", src=desc, queue=runtime.queue)).tobytes() == X.tobytes()
+    )
+    with pytest.raises(
+        MemdescError,
+        match="a pyopencl Image, which does not say what it holds; give src_desc=, an ImageDesc",
+    ):
         opencl.pack(runtime.queue, packed.data, desc)
 
 
 def test_what_must_happen_before_is_waited_for(runtime: Runtime) -> None:
-    out_of_order = cl.CommandQueue(runtime.context, properties=cl.command_queue_properties.OUT_OF_ORDER_EXEC_MODE_ENABLE)
+    out_of_order = cl.CommandQueue(
+        runtime.context, properties=cl.command_queue_properties.OUT_OF_ORDER_EXEC_MODE_ENABLE
+    )
     src, dst = memory_desc(X.shape, "f32"), memory_desc(X.shape, "f32", "nChw16c")
-    source, target = runtime.buffer(np.zeros_like(X)), runtime.buffer(np.zeros(dst.nbytes, np.uint8))
+    source, target = (
+        runtime.buffer(np.zeros_like(X)),
+        runtime.buffer(np.zeros(dst.nbytes, np.uint8)),
+    )
     gate = cl.UserEvent(runtime.context)
     # a tail makes several launches, and a block of 3 a stage between
     event = opencl.enqueue_reorder(out_of_order, source, src, target, dst, wait_for=[gate])
     image = image_desc(X.shape, "f32", "in_out_channel")
     blocked = memory_desc(X.shape, "f32", "aBcd3b")
-    threes, last = opencl.unpack(out_of_order, *_packed(out_of_order, target, image, dst, event), blocked, wait_for=[event])
+    threes, last = opencl.unpack(
+        out_of_order, *_packed(out_of_order, target, image, dst, event), blocked, wait_for=[event]
+    )
     out_of_order.flush()
     assert event.command_execution_status != cl.command_execution_status.COMPLETE
     cl.enqueue_copy(runtime.queue, source, X)
@@ -113,7 +139,9 @@ def test_what_must_happen_before_is_waited_for(runtime: Runtime) -> None:
     assert host(opencl.DeviceMemory(runtime.queue, threes, blocked, last)).tobytes() == X.tobytes()
 
 
-def _packed(queue: cl.CommandQueue, buffer: cl.Buffer, image: Any, desc: Any, event: cl.Event) -> tuple[cl.Image, Any]:
+def _packed(
+    queue: cl.CommandQueue, buffer: cl.Buffer, image: Any, desc: Any, event: cl.Event
+) -> tuple[cl.Image, Any]:
     packed, done = opencl.pack(queue, buffer, image, src_desc=desc, wait_for=[event])
     event_chain = cl.enqueue_barrier(queue, wait_for=[done])
     del event_chain
@@ -126,7 +154,9 @@ def test_a_dtype_converts_into_and_out_of_images_and_scales_are_refused(runtime:
     assert half.desc.dtype.name == "f16"
     back = reorder(half, "nhwc", dtype="f32")
     assert np.abs(host(back) - X).max() < 1e-3
-    with pytest.raises(MemdescError, match="on a device only f32 and f16 are converted, into or out of an image"):
+    with pytest.raises(
+        MemdescError, match="on a device only f32 and f16 are converted, into or out of an image"
+    ):
         reorder(X, "nhwc", dtype="s8", queue=runtime.queue)
     with pytest.raises(MemdescError, match="scales and zero points are not supported on devices"):
         reorder(X, "nhwc", attr=Attr(dst_scale=2.0), queue=runtime.queue)  # type: ignore[call-overload] # the mistake

@@ -28,7 +28,14 @@ print(json.dumps({"platforms": [d.platform for d in found], "problems": [d.probl
 def ask(**settings: str) -> dict[str, Any]:
     """Look for devices in a process of its own: the loader asks once."""
     environment = {name: value for name, value in os.environ.items() if name != VARIABLE} | settings
-    done = subprocess.run([sys.executable, "-c", ASK], env=environment, capture_output=True, text=True, timeout=300, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", ASK],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=True,
+    )
     answer: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     return answer
 
@@ -45,7 +52,9 @@ def test_runtimes_are_found_without_settings_and_leave_none_behind() -> None:
     assert found["variable"] is None
     if has_package("intel-opencl-rt"):
         assert "Intel(R) OpenCL" in found["platforms"]
-        assert any("libintelocl.so" in line and "does not exist" in line for line in found["report"])
+        assert any(
+            "libintelocl.so" in line and "does not exist" in line for line in found["report"]
+        )
     if Path("/etc/OpenCL/vendors/pocl.icd").exists():
         assert "Portable Computing Language" in found["platforms"]
     if not found["platforms"]:
@@ -60,7 +69,9 @@ def test_what_the_user_has_set_stands(tmp_path: Path) -> None:
     assert found["report"] == [f"{VARIABLE}={tmp_path} is set, so it alone decides"]
 
 
-def test_a_runtime_that_does_not_load_is_reported_in_the_words_of_the_loader(tmp_path: Path) -> None:
+def test_a_runtime_that_does_not_load_is_reported_in_the_words_of_the_loader(
+    tmp_path: Path,
+) -> None:
     vendors, lib = tmp_path / "etc" / "OpenCL" / "vendors", tmp_path / "lib"
     for folder in (vendors, lib):
         folder.mkdir(parents=True)
@@ -72,7 +83,10 @@ def test_a_runtime_that_does_not_load_is_reported_in_the_words_of_the_loader(tmp
         f"{vendors}/absent.icd: libabsent-opencl.so.1 (does not load: libabsent-opencl.so.1: cannot open shared object file: "
         in "".join(report)
     )
-    assert f"{vendors}/broken.icd: {lib}/libbroken.so (does not load: {lib}/libbroken.so: file too short)" in report
+    assert (
+        f"{vendors}/broken.icd: {lib}/libbroken.so (does not load: {lib}/libbroken.so: file too short)"
+        in report
+    )
     assert not [line for line in report if "does not load" in line and str(tmp_path) not in line]
 
 

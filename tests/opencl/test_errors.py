@@ -31,10 +31,14 @@ def refused(message: str) -> Any:
 def test_a_too_large_image_is_refused_with_the_direction_and_the_limit(runtime: Runtime) -> None:
     device = runtime.device.device
     wide = image_desc((1, 4, 1, device.image2d_max_width + 1), "f32", "in_out_channel")
-    with refused(f"width {device.image2d_max_width + 1} is more than the {device.image2d_max_width} pixels allowed on device"):
+    with refused(
+        f"width {device.image2d_max_width + 1} is more than the {device.image2d_max_width} pixels allowed on device"
+    ):
         opencl.pack(runtime.queue, np.zeros(wide.dims, np.float32), wide)
     high = image_desc((1, 4, device.image2d_max_height + 1, 1), "f32", "in_out_channel")
-    with refused(f"height {device.image2d_max_height + 1} is more than the {device.image2d_max_height} pixels allowed on device"):
+    with refused(
+        f"height {device.image2d_max_height + 1} is more than the {device.image2d_max_height} pixels allowed on device"
+    ):
         opencl.pack(runtime.queue, np.zeros(high.dims, np.float32), high)
 
 
@@ -59,19 +63,29 @@ def test_dtypes_and_channel_types_without_images_are_refused(runtime: Runtime) -
     with refused("holds no f32"):
         opencl.pack(runtime.queue, X, IMAGE, channel_type=cl.channel_type.UNORM_INT8)
     half = cl.create_image(
-        runtime.context, FLAGS.READ_WRITE, cl.ImageFormat(cl.channel_order.RGBA, cl.channel_type.HALF_FLOAT), shape=(9, 9)
+        runtime.context,
+        FLAGS.READ_WRITE,
+        cl.ImageFormat(cl.channel_order.RGBA, cl.channel_type.HALF_FLOAT),
+        shape=(9, 9),
     )
-    with refused("dst is an image of RGBA HALF_FLOAT, but image_desc((1, 5, 3, 2), 'f32', 'in_out_channel') needs RGBA FLOAT"):
+    with refused(
+        "dst is an image of RGBA HALF_FLOAT, but image_desc((1, 5, 3, 2), 'f32', 'in_out_channel') needs RGBA FLOAT"
+    ):
         opencl.enqueue_pack(runtime.queue, X, half, IMAGE)
 
 
 def test_a_format_that_no_device_has_is_refused(runtime: Runtime) -> None:
     with refused("the devices of the context have no images of RGB FLOAT"):
-        image_formats.check_format(runtime.context, cl.ImageFormat(cl.channel_order.RGB, cl.channel_type.FLOAT))
+        image_formats.check_format(
+            runtime.context, cl.ImageFormat(cl.channel_order.RGB, cl.channel_type.FLOAT)
+        )
 
 
 def test_what_makes_no_image_is_refused_with_the_reason(runtime: Runtime) -> None:
-    with pytest.raises(UnsupportedFormatError, match=re.escape("holds G g G^T of each 3x3 filter, which no reorder can make")):
+    with pytest.raises(
+        UnsupportedFormatError,
+        match=re.escape("holds G g G^T of each 3x3 filter, which no reorder can make"),
+    ):
         image_desc((8, 8, 3, 3), "f32", "winograd_filter")
     with refused("dw_conv2d_filter has multiplier m = 2: the kernels fill the image only for 1"):
         image_desc((2, 8, 3, 3), "f32", "dw_conv2d_filter")
@@ -103,19 +117,29 @@ def test_memory_of_another_context_is_refused(runtime: Runtime) -> None:
         opencl.pack(runtime.queue, foreign, IMAGE, src_desc=PLAIN)
     with refused("dst belongs to another context than the queue"):
         opencl.enqueue_reorder(runtime.queue, runtime.buffer(X), PLAIN, foreign, PLAIN)
-    image = cl.create_image(other, FLAGS.READ_WRITE, image_formats.image_format(IMAGE), shape=(9, 9))
+    image = cl.create_image(
+        other, FLAGS.READ_WRITE, image_formats.image_format(IMAGE), shape=(9, 9)
+    )
     with refused("dst belongs to another context than the queue"):
         opencl.enqueue_pack(runtime.queue, X, image, IMAGE)
 
 
 def test_memory_that_is_too_small_is_refused_with_the_numbers(runtime: Runtime) -> None:
     small = runtime.buffer(np.zeros(29, np.float32))
-    with refused("src has 116 bytes, but memory_desc((1, 5, 3, 2), 'f32', 'abcd') touches 120 (allocate 120)"):
+    with refused(
+        "src has 116 bytes, but memory_desc((1, 5, 3, 2), 'f32', 'abcd') touches 120 (allocate 120)"
+    ):
         opencl.pack(runtime.queue, small, IMAGE, src_desc=PLAIN)
-    image = cl.create_image(runtime.context, FLAGS.READ_WRITE, image_formats.image_format(IMAGE), shape=(3, 9))
-    with refused("dst is an image of 3 x 9 pixels, but image_desc((1, 5, 3, 2), 'f32', 'in_out_channel') has width 4"):
+    image = cl.create_image(
+        runtime.context, FLAGS.READ_WRITE, image_formats.image_format(IMAGE), shape=(3, 9)
+    )
+    with refused(
+        "dst is an image of 3 x 9 pixels, but image_desc((1, 5, 3, 2), 'f32', 'in_out_channel') has width 4"
+    ):
         opencl.enqueue_pack(runtime.queue, X, image, IMAGE)
-    image = cl.create_image(runtime.context, FLAGS.READ_WRITE, image_formats.image_format(IMAGE), shape=(9, 2))
+    image = cl.create_image(
+        runtime.context, FLAGS.READ_WRITE, image_formats.image_format(IMAGE), shape=(9, 2)
+    )
     with refused("has height 3"):
         opencl.enqueue_pack(runtime.queue, X, image, IMAGE)
 
@@ -129,14 +153,19 @@ def test_memory_that_kernels_may_not_touch_is_refused(runtime: Runtime) -> None:
         opencl.pack(runtime.queue, write_only, IMAGE, src_desc=PLAIN)
 
 
-def test_parts_of_one_buffer_that_overlap_are_refused_and_disjoint_ones_work(runtime: Runtime) -> None:
+def test_parts_of_one_buffer_that_overlap_are_refused_and_disjoint_ones_work(
+    runtime: Runtime,
+) -> None:
     unit = runtime.device.device.mem_base_addr_align // 8
     src = memory_desc((4, 3), "f32", "ab")
     dst = memory_desc((4, 3), "f32", "ba")
     whole = runtime.buffer(np.arange(3 * unit, dtype=np.uint8))
     low, high = whole.get_sub_region(0, unit + 48), whole.get_sub_region(unit, unit)
     for one, other in ((whole, whole), (whole, low), (low, whole)):
-        with pytest.raises(OverlapError, match="src and dst share device memory: 48 bytes from byte 0 and 48 from byte 0"):
+        with pytest.raises(
+            OverlapError,
+            match="src and dst share device memory: 48 bytes from byte 0 and 48 from byte 0",
+        ):
             opencl.enqueue_reorder(runtime.queue, one, src, other, dst)
     far = memory_desc((4, 3), "f32", strides=(3, 1), offset0=unit // 4)
     with pytest.raises(OverlapError, match=f"from byte 0 and 48 from byte {unit}"):
@@ -153,18 +182,34 @@ def test_an_image_onto_itself_is_refused(runtime: Runtime) -> None:
         opencl.enqueue_reorder(runtime.queue, image, IMAGE, image, IMAGE)
 
 
-def test_dims_and_dtypes_that_do_not_match_are_refused_before_anything_is_allocated(runtime: Runtime) -> None:
+def test_dims_and_dtypes_that_do_not_match_are_refused_before_anything_is_allocated(
+    runtime: Runtime,
+) -> None:
     gc.collect()
     buffer = runtime.buffer(np.zeros(64, np.float32))
     with refused("src has dims (1, 5, 3, 2), dst has dims (1, 5, 3, 3)"):
-        opencl.enqueue_reorder(runtime.queue, buffer, PLAIN, runtime.buffer(np.zeros(64, np.float32)), memory_desc((1, 5, 3, 3), "f32"))
-    with refused("src is f32, dst is s32: on a device only f32 and f16 are converted, into or out of an image"):
+        opencl.enqueue_reorder(
+            runtime.queue,
+            buffer,
+            PLAIN,
+            runtime.buffer(np.zeros(64, np.float32)),
+            memory_desc((1, 5, 3, 3), "f32"),
+        )
+    with refused(
+        "src is f32, dst is s32: on a device only f32 and f16 are converted, into or out of an image"
+    ):
         opencl.pack(runtime.queue, X, image_desc(X.shape, "s32", "in_out_channel"))
     with refused("src is f32, dst is f16"):
-        opencl.enqueue_reorder(runtime.queue, buffer, PLAIN, runtime.buffer(np.zeros(64)), PLAIN.with_dtype("f16"))
+        opencl.enqueue_reorder(
+            runtime.queue, buffer, PLAIN, runtime.buffer(np.zeros(64)), PLAIN.with_dtype("f16")
+        )
     with refused("dst memory_desc((1, 5, 3, 2), 'f32', strides=(0, 0, 0, 0)) has a stride of 0"):
         opencl.enqueue_reorder(
-            runtime.queue, buffer, PLAIN, runtime.buffer(np.zeros(64)), memory_desc((1, 5, 3, 2), "f32", strides=(0, 0, 0, 0))
+            runtime.queue,
+            buffer,
+            PLAIN,
+            runtime.buffer(np.zeros(64)),
+            memory_desc((1, 5, 3, 2), "f32", strides=(0, 0, 0, 0)),
         )
 
 
@@ -184,26 +229,42 @@ def test_objects_of_other_kinds_are_refused(runtime: Runtime) -> None:
     with refused("queue must be a pyopencl.CommandQueue, not None"):
         opencl.pack(None, X, IMAGE)  # type: ignore[arg-type] # the mistake
     buffer = runtime.buffer(X)
-    with refused("src is a pyopencl Buffer, which does not say what it holds; give src_desc=, a MemoryDesc"):
+    with refused(
+        "src is a pyopencl Buffer, which does not say what it holds; give src_desc=, a MemoryDesc"
+    ):
         opencl.pack(runtime.queue, buffer, IMAGE)
-    with refused("dst must be a pyopencl Image for image_desc((1, 5, 3, 2), 'f32', 'in_out_channel')"):
+    with refused(
+        "dst must be a pyopencl Image for image_desc((1, 5, 3, 2), 'f32', 'in_out_channel')"
+    ):
         opencl.enqueue_pack(runtime.queue, X, buffer, IMAGE)  # type: ignore[arg-type] # the mistake
     image, _ = opencl.pack(runtime.queue, X, IMAGE)
-    with refused("src must be a pyopencl Buffer or Array for memory_desc((1, 5, 3, 2), 'f32', 'abcd')"):
+    with refused(
+        "src must be a pyopencl Buffer or Array for memory_desc((1, 5, 3, 2), 'f32', 'abcd')"
+    ):
         opencl.enqueue_reorder(runtime.queue, image, PLAIN, buffer, PLAIN)
     with refused("src_desc must be a MemoryDesc or an ImageDesc, not 'nchw'"):
         opencl.enqueue_reorder(runtime.queue, buffer, "nchw", buffer, PLAIN)  # type: ignore[arg-type] # the mistake
     with refused("scales and zero points are not supported on devices"):
         opencl.enqueue_reorder(runtime.queue, buffer, PLAIN, runtime.buffer(X), PLAIN, 2.0)  # type: ignore[arg-type] # the mistake
-    deep = cl.create_image(runtime.context, FLAGS.READ_WRITE, image_formats.image_format(IMAGE), shape=(4, 4, 4))
+    deep = cl.create_image(
+        runtime.context, FLAGS.READ_WRITE, image_formats.image_format(IMAGE), shape=(4, 4, 4)
+    )
     with refused("dst is an image of 1 or 3 dimensions, or an array of images"):
         opencl.enqueue_pack(runtime.queue, X, deep, IMAGE)
 
 
 def test_four_bit_elements_move_on_a_device_where_they_are_whole_bytes(runtime: Runtime) -> None:
     src, dst = memory_desc((4, 6), "u4", "ab"), memory_desc((4, 6), "u4", "Ab2a")
-    with refused("u4 elements of memory_desc((4, 6), 'u4', 'Ab2a') do not move as whole bytes; reorder them on the CPU"):
-        opencl.enqueue_reorder(runtime.queue, runtime.buffer(np.zeros(12, np.uint8)), src, runtime.buffer(np.zeros(12, np.uint8)), dst)
+    with refused(
+        "u4 elements of memory_desc((4, 6), 'u4', 'Ab2a') do not move as whole bytes; reorder them on the CPU"
+    ):
+        opencl.enqueue_reorder(
+            runtime.queue,
+            runtime.buffer(np.zeros(12, np.uint8)),
+            src,
+            runtime.buffer(np.zeros(12, np.uint8)),
+            dst,
+        )
     whole = memory_desc((4, 6), "u4", "Ba2b")
     raw = np.arange(12, dtype=np.uint8)
     out = runtime.buffer(np.zeros(12, np.uint8))
@@ -220,15 +281,32 @@ def test_host_memory_at_any_address_is_used_as_it_is_or_refused(runtime: Runtime
         host[:] = x.view(np.uint8)
         src = cl.Buffer(runtime.context, FLAGS.READ_WRITE | FLAGS.USE_HOST_PTR, hostbuf=host)
         out = runtime.buffer(np.zeros(64, np.float32))
-        event = opencl.enqueue_reorder(runtime.queue, src, memory_desc((4, 16), "f32", "ab"), out, memory_desc((4, 16), "f32", "aB8b"))
+        event = opencl.enqueue_reorder(
+            runtime.queue,
+            src,
+            memory_desc((4, 16), "f32", "ab"),
+            out,
+            memory_desc((4, 16), "f32", "aB8b"),
+        )
         assert runtime.read(out, event).tobytes() == x.tobytes()
         _, event = opencl.pack(
-            runtime.queue, src, image_desc((1, 16, 2, 2), "f32", "in_out_channel"), src_desc=memory_desc((1, 16, 2, 2), "f32", "nhwc")
+            runtime.queue,
+            src,
+            image_desc((1, 16, 2, 2), "f32", "in_out_channel"),
+            src_desc=memory_desc((1, 16, 2, 2), "f32", "nhwc"),
         )
         event.wait()
-    odd = cl.Buffer(runtime.context, FLAGS.READ_WRITE | FLAGS.USE_HOST_PTR, hostbuf=raw[start + 2 : start + 258])
+    odd = cl.Buffer(
+        runtime.context, FLAGS.READ_WRITE | FLAGS.USE_HOST_PTR, hostbuf=raw[start + 2 : start + 258]
+    )
     with refused("no multiple of the 4 bytes of an element; copy it"):
-        opencl.enqueue_reorder(runtime.queue, odd, memory_desc((64,), "f32"), runtime.buffer(x), memory_desc((64,), "f32"))
+        opencl.enqueue_reorder(
+            runtime.queue,
+            odd,
+            memory_desc((64,), "f32"),
+            runtime.buffer(x),
+            memory_desc((64,), "f32"),
+        )
 
 
 def test_nothing_is_written_where_something_is_refused(runtime: Runtime) -> None:
@@ -242,12 +320,19 @@ def test_nothing_is_written_where_something_is_refused(runtime: Runtime) -> None
 
 def test_nothing_is_kept_of_what_was_refused_or_is_done(runtime: Runtime) -> None:
     small = runtime.buffer(np.zeros(2, np.float32))
-    images = [image_desc(X.shape, "f32", "in_out_channel"), image_desc(X.shape, "s32", "in_out_channel")]
+    images = [
+        image_desc(X.shape, "f32", "in_out_channel"),
+        image_desc(X.shape, "s32", "in_out_channel"),
+    ]
 
     def use() -> None:
         opencl.pack(runtime.queue, X, images[0])[1].wait()
         reorder(X, "aBcd3b", queue=runtime.queue).get()
-        for src, image, desc in ((small, images[0], PLAIN), (X, images[1], None), (X, IMAGE, PLAIN.with_dtype("s32"))):
+        for src, image, desc in (
+            (small, images[0], PLAIN),
+            (X, images[1], None),
+            (X, IMAGE, PLAIN.with_dtype("s32")),
+        ):
             with pytest.raises(MemdescError):
                 opencl.pack(runtime.queue, src, image, src_desc=desc)
 
@@ -267,6 +352,12 @@ def test_an_array_of_unaligned_elements_is_refused(runtime: Runtime) -> None:
     base = cl.array.zeros(runtime.queue, 256, np.uint8)
     odd = cl.array.Array(runtime.queue, (30,), np.float32, data=base.base_data, offset=2)
     with refused("starts at byte 2 of its buffer, no multiple of the 4 bytes of f32"):
-        opencl.enqueue_reorder(runtime.queue, odd, memory_desc((30,), "f32"), runtime.buffer(X), memory_desc((30,), "f32"))
+        opencl.enqueue_reorder(
+            runtime.queue,
+            odd,
+            memory_desc((30,), "f32"),
+            runtime.buffer(X),
+            memory_desc((30,), "f32"),
+        )
     with refused("src is an array of strides (4,) and offset 2 bytes"):
         opencl.pack(runtime.queue, odd, image_desc((30,), "f32", "argument"))

@@ -21,7 +21,9 @@ if TYPE_CHECKING:
     from tests.opencl.runtimes import Runtime
 
 MAX_NELEMS = 1024
-COMMON = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much])
+COMMON = settings(
+    deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much]
+)
 
 
 @st.composite
@@ -30,30 +32,45 @@ def image_texts(draw: DrawFn, ndims: int) -> str:
     letters = "abcdef"[:ndims]
     lane = draw(st.sampled_from([*letters, ""]))
     blocked = {lane} | set(draw(st.lists(st.sampled_from(letters), max_size=1)))
-    outer = draw(st.permutations([letter.upper() if letter in blocked else letter for letter in letters]))
-    parts = [*outer, *(f"{draw(st.sampled_from((2, 3, 4)))}{letter}" for letter in sorted(blocked - {lane, ""}))]
+    outer = draw(
+        st.permutations([letter.upper() if letter in blocked else letter for letter in letters])
+    )
+    parts = [
+        *outer,
+        *(f"{draw(st.sampled_from((2, 3, 4)))}{letter}" for letter in sorted(blocked - {lane, ""})),
+    ]
     cut = draw(st.integers(0, len(parts)))
     return f"{''.join(parts[:cut])}|{''.join(parts[cut:])}|{f'4{lane}' if lane else ''}"
 
 
 @st.composite
-def image_cases(draw: DrawFn, max_nelems: int = MAX_NELEMS) -> tuple[MemoryDesc, ImageDesc, MemoryDesc]:
+def image_cases(
+    draw: DrawFn, max_nelems: int = MAX_NELEMS
+) -> tuple[MemoryDesc, ImageDesc, MemoryDesc]:
     """Draw a source, an image and a destination of the same dims and dtype."""
     dims = tuple(draw(st.lists(st.sampled_from((1, 2, 3, 4, 5, 7, 8, 13)), min_size=1, max_size=4)))
     while prod(dims) > max_nelems // 2:
         dims = dims[:-1]
     dtype = draw(st.sampled_from(("f32", "f16", "s32", "s8", "u8")))
     image = image_desc(dims, dtype, draw(image_texts(len(dims))))
-    return draw(descs_of(dims, dtype, max_nelems)), image, draw(descs_of(dims, dtype, max_nelems, source=False))
+    return (
+        draw(descs_of(dims, dtype, max_nelems)),
+        image,
+        draw(descs_of(dims, dtype, max_nelems, source=False)),
+    )
 
 
-def check_image(runtime: Runtime, case: tuple[MemoryDesc, ImageDesc, MemoryDesc], seed: int) -> None:
+def check_image(
+    runtime: Runtime, case: tuple[MemoryDesc, ImageDesc, MemoryDesc], seed: int
+) -> None:
     src, image, dst = case
     kind = image.dtype.numpy
     source = bits((max(-(-src.min_nbytes // kind.itemsize), 1),), image.dtype.name, seed)
     # the image has more pixels than it needs, and they stay as they are
     more = 1 + seed % 2
-    before = bits((image.height + more, image.width + more, image.channels), image.dtype.name, seed + 1)
+    before = bits(
+        (image.height + more, image.width + more, image.channels), image.dtype.name, seed + 1
+    )
     memory = runtime.image(image, before)
     event = opencl.enqueue_pack(runtime.queue, runtime.buffer(source), memory, image, src_desc=src)
     pixels = runtime.pixels(memory, kind, event)
@@ -69,7 +86,10 @@ def check_image(runtime: Runtime, case: tuple[MemoryDesc, ImageDesc, MemoryDesc]
     itemsize = kind.itemsize
     usable = dst.min_nbytes // itemsize * itemsize
     found = runtime.read(buffer, event)
-    assert found[:usable].tobytes() == expect(image.desc, dst, wanted.view(np.uint8), poison[:usable]).tobytes()
+    assert (
+        found[:usable].tobytes()
+        == expect(image.desc, dst, wanted.view(np.uint8), poison[:usable]).tobytes()
+    )
     assert found[usable:].tobytes() == poison[usable:].tobytes()
 
 
@@ -84,7 +104,9 @@ def test_any_descriptor_into_any_image_into_any_descriptor_keeps_the_bits(
 @pytest.mark.campaign
 @settings(COMMON, max_examples=5_000)
 @given(case=image_cases(), seed=st.integers(0, 2**20))
-def test_five_thousand_images_keep_the_bits(runtime: Runtime, case: tuple[MemoryDesc, ImageDesc, MemoryDesc], seed: int) -> None:
+def test_five_thousand_images_keep_the_bits(
+    runtime: Runtime, case: tuple[MemoryDesc, ImageDesc, MemoryDesc], seed: int
+) -> None:
     check_image(runtime, case, seed)
 
 

@@ -19,8 +19,14 @@ HOST = ("nchw", "nhwc", "nChw16c", "cdab", "aBcd2b", "ABcd3b2a", "dcba")
 
 # clDNN's images beside MACE's, by hand from the table of its formats
 CLDNN: dict[str, Any] = {
-    "image_2d_weights_c4_fyx_b": lambda o, i, y, x: ((-(-i * y * x // 4), o), lambda p, q, k: (q, *_unravel(4 * p + k, (i, y, x)))),
-    "image_2d_weights_c1_b_fyx": lambda o, i, y, x: ((o, i * y * x), lambda p, q, _k: (p, *_unravel(q, (i, y, x)))),
+    "image_2d_weights_c4_fyx_b": lambda o, i, y, x: (
+        (-(-i * y * x // 4), o),
+        lambda p, q, k: (q, *_unravel(4 * p + k, (i, y, x))),
+    ),
+    "image_2d_weights_c1_b_fyx": lambda o, i, y, x: (
+        (o, i * y * x),
+        lambda p, q, _k: (p, *_unravel(q, (i, y, x))),
+    ),
     "image_2d_rgba": lambda _b, _f, y, x: ((x, y), lambda p, q, k: (0, k, q, p)),
 }
 TYPES: dict[str, Any] = {**MACE, **CLDNN}
@@ -69,7 +75,9 @@ def bits(dims: tuple[int, ...], dtype: str, seed: int) -> NDArray[Any]:
 
 
 @pytest.mark.parametrize("name", TYPES)
-def test_forty_ragged_shapes_of_every_type_are_packed_as_the_mapping_table_says(name: str, runtime: Runtime) -> None:
+def test_forty_ragged_shapes_of_every_type_are_packed_as_the_mapping_table_says(
+    name: str, runtime: Runtime
+) -> None:
     for k, dims in enumerate(shapes(name, 40)):
         dtype = DTYPES[k % 5]
         desc = image_desc(dims, dtype, name)
@@ -87,7 +95,9 @@ def test_forty_ragged_shapes_of_every_type_are_packed_as_the_mapping_table_says(
 
 
 @pytest.mark.parametrize("name", TYPES)
-def test_forty_ragged_shapes_of_every_type_are_unpacked_whatever_their_tails_hold(name: str, runtime: Runtime) -> None:
+def test_forty_ragged_shapes_of_every_type_are_unpacked_whatever_their_tails_hold(
+    name: str, runtime: Runtime
+) -> None:
     for k, dims in enumerate(shapes(name, 40)):
         dtype = DTYPES[k % 5]
         desc = image_desc(dims, dtype, name)
@@ -95,14 +105,20 @@ def test_forty_ragged_shapes_of_every_type_are_unpacked_whatever_their_tails_hol
         pixels = expected_pixels(name, x)
         is_tail = expected_pixels(name, np.ones(dims, np.uint8)) == 0
         noise = bits((desc.height + k % 3, desc.width + k % 2, desc.channels), dtype, 9)
-        noise[: desc.height, : desc.width] = np.where(is_tail, noise[: desc.height, : desc.width], pixels)
+        noise[: desc.height, : desc.width] = np.where(
+            is_tail, noise[: desc.height, : desc.width], pixels
+        )
         image = runtime.image(desc, noise)
         target = memory_desc(dims, dtype, HOST[k % 7] if len(dims) == 4 else "A8a")
         poison = np.full(target.nbytes + 16, 0xA5, np.uint8)
         buffer = runtime.buffer(poison)
         event = opencl.enqueue_reorder(runtime.queue, image, desc, buffer, target)
         found = runtime.read(buffer, event)
-        assert found[: target.nbytes].tobytes() == reorder(x, target).data.tobytes(), (name, dims, dtype)
+        assert found[: target.nbytes].tobytes() == reorder(x, target).data.tobytes(), (
+            name,
+            dims,
+            dtype,
+        )
         assert (found[target.nbytes :] == 0xA5).all()
 
 
@@ -110,7 +126,14 @@ def test_forty_ragged_shapes_of_every_type_are_unpacked_whatever_their_tails_hol
 ROUND_TRIPS: dict[str, list[tuple[int, ...]]] = {
     "argument": [(1,), (11,), (256,)],
     "in_out_channel": [(1, 1, 2, 3), (1, 3, 2, 3), (3, 3, 2, 3), (3, 128, 13, 17)],
-    "conv2d_filter": [(5, 3, 1, 1), (13, 17, 1, 1), (512, 128, 1, 1), (3, 5, 3, 3), (17, 13, 3, 3), (256, 128, 3, 3)],
+    "conv2d_filter": [
+        (5, 3, 1, 1),
+        (13, 17, 1, 1),
+        (512, 128, 1, 1),
+        (3, 5, 3, 3),
+        (17, 13, 3, 3),
+        (256, 128, 3, 3),
+    ],
     "weight_width": [(1, 3, 3, 3), (11, 13, 13, 17), (64, 64, 11, 13)],
     "weight_height": [(2, 1, 1, 1), (11, 13, 13, 17), (64, 16, 11, 13)],
 }
@@ -134,19 +157,29 @@ def test_a_host_buffer_in_the_orders_of_2018_gives_the_same_image(runtime: Runti
     hwoi = np.ascontiguousarray(x.transpose(2, 3, 0, 1))
     image, event = opencl.pack(runtime.queue, hwoi, desc, src_desc="HWOI")
     assert (runtime.pixels(image, np.float32, event) == expected_pixels("conv2d_filter", x)).all()
-    own = opencl.pack(runtime.queue, runtime.buffer(hwoi), desc, src_desc=memory_desc(x.shape, "f32", "HWOI"))
+    own = opencl.pack(
+        runtime.queue, runtime.buffer(hwoi), desc, src_desc=memory_desc(x.shape, "f32", "HWOI")
+    )
     assert (runtime.pixels(own[0], np.float32, own[1]) == expected_pixels("conv2d_filter", x)).all()
     depthwise = image_desc((1, 3, 2, 5), "f32", "dw_conv2d_filter")
     hwim = np.ascontiguousarray(x[:1].transpose(2, 3, 1, 0))
     image, event = opencl.pack(runtime.queue, hwim, depthwise, src_desc="HWIM")
-    assert (runtime.pixels(image, np.float32, event) == expected_pixels("dw_conv2d_filter", x[:1])).all()
+    assert (
+        runtime.pixels(image, np.float32, event) == expected_pixels("dw_conv2d_filter", x[:1])
+    ).all()
 
 
 @pytest.mark.parametrize(
     ("dtype", "channel_type", "lane"),
-    [("u8", "UNSIGNED_INT32", np.uint32), ("s8", "SIGNED_INT32", np.int32), ("u8", "UNORM_INT8", np.uint8)],
+    [
+        ("u8", "UNSIGNED_INT32", np.uint32),
+        ("s8", "SIGNED_INT32", np.int32),
+        ("u8", "UNORM_INT8", np.uint8),
+    ],
 )
-def test_eight_bits_lie_in_the_lanes_that_are_asked_for(dtype: str, channel_type: str, lane: Any, runtime: Runtime) -> None:
+def test_eight_bits_lie_in_the_lanes_that_are_asked_for(
+    dtype: str, channel_type: str, lane: Any, runtime: Runtime
+) -> None:
     x = np.arange(256).astype(data_type(dtype).numpy).reshape(2, 4, 4, 8)
     desc = image_desc(x.shape, dtype, "in_out_channel")
     image, event = opencl.pack(runtime.queue, x, desc, channel_type=channel_type)
@@ -160,7 +193,9 @@ def test_eight_bits_lie_in_the_lanes_that_are_asked_for(dtype: str, channel_type
 @pytest.mark.parametrize("dims", [(2, 7, 3, 5), (16, 12, 3, 5)])
 @pytest.mark.parametrize("tag", ["nhwc", "nchw", "aBcd3b"])
 @pytest.mark.parametrize("name", ["in_out_channel", "image_2d_weights_c1_b_fyx"])
-def test_floats_of_one_width_become_those_of_the_other_in_images(name: str, tag: str, dims: tuple[int, ...], runtime: Runtime) -> None:
+def test_floats_of_one_width_become_those_of_the_other_in_images(
+    name: str, tag: str, dims: tuple[int, ...], runtime: Runtime
+) -> None:
     x = np.random.default_rng(3).normal(size=dims).astype(np.float32)
     x[0, 0, 0] = 0.0, -0.0, np.inf, 65504.0, 2.0**-24
     half = image_desc(x.shape, "f16", name)
@@ -190,18 +225,34 @@ def test_a_half_buffer_is_read_as_halves_also_for_an_image_of_floats(runtime: Ru
     x = np.random.default_rng(3).normal(size=(2, 7, 3, 5)).astype(np.float16)
     desc = image_desc(x.shape, "f32", "in_out_channel")
     image, event = opencl.pack(runtime.queue, x, desc)
-    assert (runtime.pixels(image, np.float32, event) == expected_pixels("in_out_channel", x.astype(np.float32))).all()
+    assert (
+        runtime.pixels(image, np.float32, event)
+        == expected_pixels("in_out_channel", x.astype(np.float32))
+    ).all()
 
 
 def test_an_image_becomes_another_one(runtime: Runtime) -> None:
     x = bits((6, 5, 3, 2), "f32", 1)
-    names = ("in_out_channel", "conv2d_filter", "weight_height", "weight_width", "in_out_width", "image_2d_weights_c1_b_fyx", "ac|Bd|4b")
+    names = (
+        "in_out_channel",
+        "conv2d_filter",
+        "weight_height",
+        "weight_width",
+        "in_out_width",
+        "image_2d_weights_c1_b_fyx",
+        "ac|Bd|4b",
+    )
     for one in names:
         src = image_desc(x.shape, "f32", one)
         image, _ = opencl.pack(runtime.queue, x, src)
         for other in names:
             desc = image_desc(x.shape, "f32", other)
-            out = runtime.image(desc, np.full((desc.height, desc.width, desc.channels), np.nan, np.float32))
+            out = runtime.image(
+                desc, np.full((desc.height, desc.width, desc.channels), np.nan, np.float32)
+            )
             event = opencl.enqueue_reorder(runtime.queue, image, src, out, desc)
             known = other if other in TYPES else "in_out_channel"
-            assert runtime.pixels(out, np.float32, event).tobytes() == expected_pixels(known, x).tobytes(), (one, other)
+            assert (
+                runtime.pixels(out, np.float32, event).tobytes()
+                == expected_pixels(known, x).tobytes()
+            ), (one, other)

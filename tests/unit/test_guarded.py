@@ -32,17 +32,37 @@ print("alive")
 
 @pytest.mark.parametrize(
     ("edge", "offset", "act"),
-    [("end", 10, "read"), ("end", 10, "write"), ("start", -1, "read"), ("start", -1, "write"), ("end", 3, "frozen")],
+    [
+        ("end", 10, "read"),
+        ("end", 10, "write"),
+        ("start", -1, "read"),
+        ("start", -1, "write"),
+        ("end", 3, "frozen"),
+    ],
 )
 def test_a_byte_beyond_the_edge_ends_the_process(edge: str, offset: int, act: str) -> None:
-    ran = subprocess.run([sys.executable, "-c", _PROGRAM, edge, str(offset), act], cwd=_ROOT, capture_output=True, text=True, check=False)
+    ran = subprocess.run(
+        [sys.executable, "-c", _PROGRAM, edge, str(offset), act],
+        cwd=_ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert ran.returncode == -signal.SIGSEGV
     assert "alive" not in ran.stdout
 
 
-@pytest.mark.parametrize(("edge", "offset", "act"), [("end", 9, "write"), ("start", 0, "write"), ("end", 0, "read")])
+@pytest.mark.parametrize(
+    ("edge", "offset", "act"), [("end", 9, "write"), ("start", 0, "write"), ("end", 0, "read")]
+)
 def test_bytes_of_the_buffer_are_free(edge: str, offset: int, act: str) -> None:
-    ran = subprocess.run([sys.executable, "-c", _PROGRAM, edge, str(offset), act], cwd=_ROOT, capture_output=True, text=True, check=False)
+    ran = subprocess.run(
+        [sys.executable, "-c", _PROGRAM, edge, str(offset), act],
+        cwd=_ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert (ran.returncode, ran.stdout) == (0, "alive\n")
 
 

@@ -34,15 +34,29 @@ def test_the_readme_has_two_set_up_commands_of_one_line_each() -> None:
 
 
 def test_every_command_of_the_readme_runs_as_printed(tmp_path: Path) -> None:
-    block = next(text for text in re.findall(r"```text\n(.*?)```", _README, re.DOTALL) if text.startswith("memdesc "))
+    block = next(
+        text
+        for text in re.findall(r"```text\n(.*?)```", _README, re.DOTALL)
+        if text.startswith("memdesc ")
+    )
     commands = [re.split(r" {2,}", line)[0] for line in block.splitlines()]
     assert len(commands) >= 9
     x = np.random.default_rng(0).random((1, 17, 5, 4)).astype(np.float16)
     np.save(tmp_path / "in.npy", x)
     reorder.reorder(x, "b_fs_yx_fsv16").data.tofile(tmp_path / "dump.bin")
-    environment = {**os.environ, "PATH": os.pathsep.join([sysconfig.get_path("scripts"), os.environ["PATH"]])}
+    environment = {
+        **os.environ,
+        "PATH": os.pathsep.join([sysconfig.get_path("scripts"), os.environ["PATH"]]),
+    }
     for command in commands:
-        ran = subprocess.run(shlex.split(command), cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+        ran = subprocess.run(
+            shlex.split(command),
+            cwd=tmp_path,
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
         assert (ran.returncode, ran.stderr) == (0, ""), command
         assert ran.stdout
     assert np.array_equal(np.load(tmp_path / "out.npy").shape, x.shape)

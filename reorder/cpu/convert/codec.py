@@ -38,7 +38,9 @@ def has_feature(name: str) -> bool:
     """Whether the machine that code is made for has an instruction set, by LLVM's name; every 64-bit ARM has what is asked here."""
     if config.CPU_NAME is not None or config.CPU_FEATURES is not None:
         return f"+{name}" in (config.CPU_FEATURES or "").split(",")
-    return bool(binding.get_host_cpu_features().get(name, platform.machine() in {"aarch64", "arm64"}))
+    return bool(
+        binding.get_host_cpu_features().get(name, platform.machine() in {"aarch64", "arm64"})
+    )
 
 
 def has_half() -> bool:
@@ -49,7 +51,12 @@ def has_half() -> bool:
 def _has_bfloat() -> bool:
     """Whether f32 are rounded to bf16 by an instruction that LLVM knows; it takes denormals for zeros."""
     is_x86 = platform.machine() in {"x86_64", "AMD64"}
-    return is_x86 and has_feature("avx512bf16") and has_feature("avx512dq") and binding.llvm_version_info >= (17, 0, 0)
+    return (
+        is_x86
+        and has_feature("avx512bf16")
+        and has_feature("avx512dq")
+        and binding.llvm_version_info >= (17, 0, 0)
+    )
 
 
 class _Bfloat(ir.HalfType):  # type: ignore[misc] # llvmlite ships no types
@@ -93,7 +100,9 @@ class Codec:
     def call(self, name: str, result: Any, *arguments: Any) -> Any:
         """Call an intrinsic of LLVM on vectors; `name` ends before the types."""
         kind = ir.FunctionType(result, [argument.type for argument in arguments])
-        return self.builder.call(cgutils.get_or_insert_function(self.builder.module, kind, name), arguments)
+        return self.builder.call(
+            cgutils.get_or_insert_function(self.builder.module, kind, name), arguments
+        )
 
     def suffix(self, of: Any) -> str:
         """Return how LLVM spells a vector type in the name of an intrinsic."""
@@ -131,7 +140,9 @@ class Codec:
         if name == "f32":
             return builder.bitcast(codes, self.values("f32"))
         if name == "f16" and has_half():
-            return builder.fpext(builder.bitcast(codes, self.vector(ir.HalfType())), self.values("f32"))
+            return builder.fpext(
+                builder.bitcast(codes, self.vector(ir.HalfType())), self.values("f32")
+            )
         wide = builder.zext(codes, i32)
         if name == "e8m0":
             bits = builder.shl(wide, self.splat(i32, 23))
@@ -140,7 +151,13 @@ class Codec:
         elif name == "bf16":
             bits = builder.shl(wide, self.splat(i32, 16))
             quiet = builder.or_(bits, self.splat(i32, 1 << 22))
-            bits = self._select(">", builder.and_(bits, self.splat(i32, _MAGNITUDE)), _F32_FORM.overflow, quiet, bits)
+            bits = self._select(
+                ">",
+                builder.and_(bits, self.splat(i32, _MAGNITUDE)),
+                _F32_FORM.overflow,
+                quiet,
+                bits,
+            )
         else:
             bits = self._widen_small(wide, FLOATS[name])
         return builder.bitcast(bits, self.values("f32"))
@@ -151,9 +168,13 @@ class Codec:
         shift = self.splat(i32, _F32_FORM.mantissa - form.mantissa)
         magnitude = builder.and_(codes, self.splat(i32, (1 << (form.exponent + form.mantissa)) - 1))
         moved = builder.shl(magnitude, shift)
-        normal = builder.add(moved, self.splat(i32, (_F32_FORM.bias - form.bias) << _F32_FORM.mantissa))
+        normal = builder.add(
+            moved, self.splat(i32, (_F32_FORM.bias - form.bias) << _F32_FORM.mantissa)
+        )
         step = self.splat(self.values("f32"), 2.0 ** (1 - form.bias - form.mantissa))
-        denormal = builder.bitcast(builder.fmul(builder.sitofp(magnitude, self.values("f32")), step), i32)
+        denormal = builder.bitcast(
+            builder.fmul(builder.sitofp(magnitude, self.values("f32")), step), i32
+        )
         bits = self._select("<", magnitude, 1 << form.mantissa, denormal, normal)
         if form.has_inf:
             special = builder.or_(moved, self.splat(i32, _F32_FORM.overflow))
@@ -162,7 +183,9 @@ class Codec:
             bits = self._select(">", magnitude, form.largest, special, bits)
         elif form.nan > form.largest:
             bits = self._select("==", magnitude, form.nan, self.splat(i32, _QUIET_NAN), bits)
-        sign = builder.shl(builder.lshr(codes, self.splat(i32, form.exponent + form.mantissa)), self.splat(i32, 31))
+        sign = builder.shl(
+            builder.lshr(codes, self.splat(i32, form.exponent + form.mantissa)), self.splat(i32, 31)
+        )
         return builder.or_(bits, sign)
 
     def _select(self, comparison: str, left: Any, right: int, then: Any, otherwise: Any) -> Any:
@@ -178,9 +201,15 @@ class Codec:
         if name == work:
             return builder.bitcast(values, own)
         if name in INTEGERS:
-            codes = self._clamp(values, name) if work == "s64" else self._to_integer(values, work, name)
+            codes = (
+                self._clamp(values, name) if work == "s64" else self._to_integer(values, work, name)
+            )
             codes = builder.trunc(codes, own) if codes.type != own else codes
-            return builder.and_(codes, self.splat(own, 15)) if name.endswith("4") and name != "s64" else codes
+            return (
+                builder.and_(codes, self.splat(own, 15))
+                if name.endswith("4") and name != "s64"
+                else codes
+            )
         if work == "f64":
             if name == "f32":
                 return builder.bitcast(builder.fptrunc(values, self.values("f32")), own)
@@ -200,9 +229,13 @@ class Codec:
         integers = self.integers(bits)
         if code_bits(name) == bits:
             rounded = self.call(f"llvm.rint.{self.suffix(of)}", of, values)
-            return self.call(f"llvm.fptosi.sat.{self.suffix(integers)}.{self.suffix(of)}", integers, rounded)
+            return self.call(
+                f"llvm.fptosi.sat.{self.suffix(integers)}.{self.suffix(of)}", integers, rounded
+            )
         low, high = (self.splat(of, float(limit)) for limit in INTEGERS[name])
-        values = builder.select(builder.fcmp_ordered("ord", values, values), values, self.splat(of, 0.0))
+        values = builder.select(
+            builder.fcmp_ordered("ord", values, values), values, self.splat(of, 0.0)
+        )
         values = builder.select(builder.fcmp_ordered("<", values, high), values, high)
         values = builder.select(builder.fcmp_ordered(">", values, low), values, low)
         # so large a number has its unit in its last bit: the sum rounds, and its low bits are the integer
@@ -214,7 +247,12 @@ class Codec:
 
         What is inexact is cut, and its last bit set.
         """
-        builder, f32, f64, i32 = self.builder, self.values("f32"), self.values("f64"), self.integers(32)
+        builder, f32, f64, i32 = (
+            self.builder,
+            self.values("f32"),
+            self.values("f64"),
+            self.integers(32),
+        )
         near = builder.fptrunc(values, f32)
         back = builder.fpext(near, f64)
         bits = builder.bitcast(near, i32)
@@ -231,10 +269,14 @@ class Codec:
         """Return the codes of f32 values in a narrower type, some as i32."""
         builder, i32 = self.builder, self.integers(32)
         if name == "f16" and has_half():
-            return builder.bitcast(builder.fptrunc(values, self.vector(ir.HalfType())), self.integers(16))
+            return builder.bitcast(
+                builder.fptrunc(values, self.vector(ir.HalfType())), self.integers(16)
+            )
         bits = builder.bitcast(values, i32)
         if name == "e8m0":
-            return builder.lshr(builder.shl(bits, self.splat(i32, 1)), self.splat(i32, _F32_FORM.mantissa + 1))
+            return builder.lshr(
+                builder.shl(bits, self.splat(i32, 1)), self.splat(i32, _F32_FORM.mantissa + 1)
+            )
         form = FLOATS[name]
         if form.exponent == _F32_FORM.exponent:
             return self._cut_mantissa(bits, form)
@@ -247,32 +289,48 @@ class Codec:
         codes = builder.sub(codes, self.splat(i32, (_F32_FORM.bias - form.bias) << form.mantissa))
         # the sum with so large a number rounds to the steps of the denormals
         large = 2.0 ** (1 - form.bias - form.mantissa + _F32_FORM.mantissa)
-        total = builder.fadd(builder.bitcast(magnitude, self.values("f32")), self.splat(self.values("f32"), large))
-        base = (1 - form.bias - form.mantissa + _F32_FORM.mantissa + _F32_FORM.bias) << _F32_FORM.mantissa
+        total = builder.fadd(
+            builder.bitcast(magnitude, self.values("f32")), self.splat(self.values("f32"), large)
+        )
+        base = (
+            1 - form.bias - form.mantissa + _F32_FORM.mantissa + _F32_FORM.bias
+        ) << _F32_FORM.mantissa
         denormal = builder.sub(builder.bitcast(total, i32), self.splat(i32, base))
         least = (1 - form.bias + _F32_FORM.bias) << _F32_FORM.mantissa
         codes = self._select("<", magnitude, least, denormal, codes)
         codes = self._select(">", codes, form.largest, self.splat(i32, form.overflow), codes)
         nan = self.splat(i32, form.nan)
         if form.has_inf:
-            payload = builder.and_(builder.lshr(bits, shift), self.splat(i32, (1 << form.mantissa) - 1))
+            payload = builder.and_(
+                builder.lshr(bits, shift), self.splat(i32, (1 << form.mantissa) - 1)
+            )
             nan = builder.or_(nan, payload)
         codes = self._select(">", magnitude, _F32_FORM.overflow, nan, codes)
-        sign = builder.shl(builder.lshr(bits, self.splat(i32, 31)), self.splat(i32, form.exponent + form.mantissa))
+        sign = builder.shl(
+            builder.lshr(bits, self.splat(i32, 31)), self.splat(i32, form.exponent + form.mantissa)
+        )
         return builder.or_(codes, sign)
 
     def _cut_mantissa(self, bits: Any, form: FloatFormat) -> Any:
         """Return the codes of f32 bits in a format with the same exponent; the sign comes along."""
         builder, i32 = self.builder, self.integers(32)
         cut = _F32_FORM.mantissa - form.mantissa
-        is_odd = builder.icmp_unsigned("!=", builder.and_(bits, self.splat(i32, 1 << cut)), self.splat(i32, 0))
+        is_odd = builder.icmp_unsigned(
+            "!=", builder.and_(bits, self.splat(i32, 1 << cut)), self.splat(i32, 0)
+        )
         half = self.splat(i32, 1 << (cut - 1))
         less = self.splat(i32, (1 << (cut - 1)) - 1)
-        rounded = self._upper(builder.select(is_odd, builder.add(bits, half), builder.add(bits, less)))
+        rounded = self._upper(
+            builder.select(is_odd, builder.add(bits, half), builder.add(bits, less))
+        )
 
         def quieten() -> Any:
-            quiet = builder.or_(self._upper(bits), self.splat(rounded.type, 1 << (form.mantissa - 1)))
-            is_nan = builder.icmp_unsigned(">", builder.shl(bits, self.splat(i32, 1)), self.splat(i32, 2 * _F32_FORM.overflow))
+            quiet = builder.or_(
+                self._upper(bits), self.splat(rounded.type, 1 << (form.mantissa - 1))
+            )
+            is_nan = builder.icmp_unsigned(
+                ">", builder.shl(bits, self.splat(i32, 1)), self.splat(i32, 2 * _F32_FORM.overflow)
+            )
             return builder.select(is_nan, quiet, rounded)
 
         if self.lanes < _GROUP:
@@ -286,17 +344,25 @@ class Codec:
 
     def _are_special(self, values: Any) -> Any:
         """Return which vectors of a register's size hold a NaN or a denormal, in lanes that say where."""
-        parts = [self._pick(values, range(start, start + _GROUP)) for start in range(0, self.lanes, _GROUP)]
+        parts = [
+            self._pick(values, range(start, start + _GROUP))
+            for start in range(0, self.lanes, _GROUP)
+        ]
         flag = ir.VectorType(ir.IntType(1), _GROUP)
         kind = ir.FunctionType(flag, [parts[0].type, ir.IntType(32)])
-        ask = cgutils.get_or_insert_function(self.builder.module, kind, "llvm.x86.avx512.fpclass.ps.512")
+        ask = cgutils.get_or_insert_function(
+            self.builder.module, kind, "llvm.x86.avx512.fpclass.ps.512"
+        )
         flags = [self.builder.call(ask, [part, ir.IntType(32)(_NAN_OR_DENORMAL)]) for part in parts]
         return reduce(self.builder.or_, flags)
 
     def any_bit(self, numbers: Any, bit: int) -> Any:
         """Return, in lanes that say no more where, whether any number has a bit."""
         count = min(self.lanes, _GROUP)
-        parts = [self._pick(numbers, range(start, start + count)) for start in range(0, self.lanes, count)]
+        parts = [
+            self._pick(numbers, range(start, start + count))
+            for start in range(0, self.lanes, count)
+        ]
         joined = reduce(self.builder.or_, parts)
         kept = self.builder.and_(joined, ir.Constant(joined.type, [bit] * count))
         return self.builder.icmp_unsigned("!=", kept, ir.Constant(joined.type, None))

@@ -21,7 +21,18 @@ from reorder.values.formats import FLOATS, INTEGERS
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["ADD", "ADD_TIMES", "CLAMP", "DIVIDE", "HALF", "MULTIPLY", "QUOTIENT", "REPEATED", "SUBTRACT", "emit_combine"]
+__all__ = [
+    "ADD",
+    "ADD_TIMES",
+    "CLAMP",
+    "DIVIDE",
+    "HALF",
+    "MULTIPLY",
+    "QUOTIENT",
+    "REPEATED",
+    "SUBTRACT",
+    "emit_combine",
+]
 __all__ += ["has_quick_division"]
 
 # What is done to value x with operand y. A quotient is a division whose operand brings its
@@ -44,7 +55,9 @@ def _has_fma() -> bool:
 def has_quick_division(divisors: NDArray[np.float64], work: str) -> bool:
     """Whether quotients by these divisors may be computed from their reciprocals."""
     magnitude = abs(divisors)
-    return work == "f32" and _has_fma() and bool(((magnitude >= _LEAST) & (magnitude <= _MOST)).all())
+    return (
+        work == "f32" and _has_fma() and bool(((magnitude >= _LEAST) & (magnitude <= _MOST)).all())
+    )
 
 
 def _apply(codec: Codec, work: str, operation: int, x: Any, y: Any, number: Any, *, to: str) -> Any:
@@ -61,7 +74,12 @@ def _apply(codec: Codec, work: str, operation: int, x: Any, y: Any, number: Any,
     if operation == ADD_TIMES:
         found = builder.fadd(x, builder.fmul(number, y))
     else:
-        emit = {SUBTRACT: builder.fsub, MULTIPLY: builder.fmul, DIVIDE: builder.fdiv, ADD: builder.fadd}[operation]
+        emit = {
+            SUBTRACT: builder.fsub,
+            MULTIPLY: builder.fmul,
+            DIVIDE: builder.fdiv,
+            ADD: builder.fadd,
+        }[operation]
         found = emit(x, y)
     return found if to in INTEGERS else _canonical(codec, work, found)
 
@@ -108,7 +126,13 @@ def _quotient(codec: Codec, x: Any, y: Any, reciprocal: Any, *, to: str) -> Any:
 
 
 def emit_combine(
-    builder: Any, record: Any, places: tuple[tuple[Any, Any], ...], number_at: Any, names: tuple[str, str, str], *, streams: bool
+    builder: Any,
+    record: Any,
+    places: tuple[tuple[Any, Any], ...],
+    number_at: Any,
+    names: tuple[str, str, str],
+    *,
+    streams: bool,
 ) -> None:
     """Run one operation; `places` are addresses and indices of input, output and operand.
 
@@ -121,30 +145,50 @@ def emit_combine(
     rows, count = load_number(builder, record, int64(1)), load_number(builder, record, int64(2))
     mask, ahead = load_number(builder, record, int64(3)), load_number(builder, record, int64(4))
     is_single = builder.icmp_signed("==", mask, int64(0))
-    tables = [builder.add(record, builder.shl(builder.add(int64(_HEAD), builder.mul(rows, int64(k))), int64(3))) for k in range(3)]
+    tables = [
+        builder.add(
+            record, builder.shl(builder.add(int64(_HEAD), builder.mul(rows, int64(k))), int64(3))
+        )
+        for k in range(3)
+    ]
     chosen = load_number(builder, record, int64(0))
     for operation in range(HALF + 1):
         if operation == QUOTIENT and not (work == "f32" and _has_fma()):
             continue
-        with builder.if_then(builder.icmp_signed("==", chosen, int64(operation))), loop(builder, int64(0), rows) as row:
+        with (
+            builder.if_then(builder.icmp_signed("==", chosen, int64(operation))),
+            loop(builder, int64(0), rows) as row,
+        ):
             source, target, operand = (
                 Run(builder, name, address, builder.add(index, load_number(builder, table, row)))
                 for name, (address, index), table in zip(names, places, tables, strict=True)
             )
-            number = Run(builder, work, number_at, operand.index if operation == QUOTIENT else int64(0))
+            number = Run(
+                builder, work, number_at, operand.index if operation == QUOTIENT else int64(0)
+            )
             runs = source, target, operand, number
             if operation in {HALF, CLAMP}:
                 _emit_row(operation, runs, (count, mask, ahead), work, single=True, streams=streams)
                 continue
             with builder.if_else(is_single) as (one, many):
                 with one:
-                    _emit_row(operation, runs, (count, mask, ahead), work, single=True, streams=streams)
+                    _emit_row(
+                        operation, runs, (count, mask, ahead), work, single=True, streams=streams
+                    )
                 with many:
-                    _emit_row(operation, runs, (count, mask, ahead), work, single=False, streams=streams)
+                    _emit_row(
+                        operation, runs, (count, mask, ahead), work, single=False, streams=streams
+                    )
 
 
 def _emit_row(
-    operation: int, runs: tuple[Run, Run, Run, Run], span: tuple[Any, Any, Any], work: str, *, single: bool, streams: bool
+    operation: int,
+    runs: tuple[Run, Run, Run, Run],
+    span: tuple[Any, Any, Any],
+    work: str,
+    *,
+    single: bool,
+    streams: bool,
 ) -> None:
     count, mask, ahead = span
     source, target, operand, number = runs
@@ -155,13 +199,17 @@ def _emit_row(
 
     # what stays is loaded once: a store might have changed it, for all that LLVM knows
     kept = first(operand) if single else None
-    kept_number = first(number) if operation == ADD_TIMES or (operation == QUOTIENT and single) else None
+    kept_number = (
+        first(number) if operation == ADD_TIMES or (operation == QUOTIENT and single) else None
+    )
 
     def read(codec: Codec, run: Run, i: Any, own: Any) -> Any:
         """Return neighbouring values, or one in every lane."""
         if own is None:
             return builder.bitcast(run.load(builder.and_(i, mask), codec.lanes), codec.values(work))
-        return builder.shuffle_vector(own, ir.Constant(own.type, ir.Undefined), ir.Constant(codec.integers(32), None))
+        return builder.shuffle_vector(
+            own, ir.Constant(own.type, ir.Undefined), ir.Constant(codec.integers(32), None)
+        )
 
     def step(i: Any, lanes: int, *, is_line: bool = False) -> None:
         codec = Codec(builder, lanes)

@@ -75,22 +75,39 @@ class ConvertingReorder(PreparedReorder):
         nbytes = self._src.min_nbytes + self._dst.min_nbytes
         recipe.streams = nbytes > execute._cache_nbytes()  # noqa: SLF001 - of the same package
         recipe.is_far = nbytes > execute._FAR_NBYTES  # noqa: SLF001 - likewise
-        widest = max(_BYTE, src.bits, dst.bits, DATA_TYPES[recipe.work].bits, 64 if recipe.src == "s32" else 0)
+        widest = max(
+            _BYTE,
+            src.bits,
+            dst.bits,
+            DATA_TYPES[recipe.work].bits,
+            64 if recipe.src == "s32" else 0,
+        )
         limit = SLOT_NBYTES * 8 // widest & -64
         whole: list[Tile] = []
         parts: list[Any] = []
         zeros: list[Box] = []
-        plain = tuple(box for box in plan.boxes if not plan.converts and not _is_shuffled(plan, box))
+        plain = tuple(
+            box for box in plan.boxes if not plan.converts and not _is_shuffled(plan, box)
+        )
         parts += self._moving_parts(plain)
         for box in plan.boxes:
             if box in plain:
                 continue
             widths = src.bits, dst.bits
-            tiles, beyond = cut(box._replace(lookups=()), widths, limit, straight=not recipe.needs_values, streams=recipe.streams)
+            tiles, beyond = cut(
+                box._replace(lookups=()),
+                widths,
+                limit,
+                straight=not recipe.needs_values,
+                streams=recipe.streams,
+            )
             if box.lookups:
                 parts += [_Looked(self, [tile], box.lookups) for tile in tiles]
                 pairs = tuple(lookup._replace(others=()) for lookup in box.lookups)
-                parts += [self._part(split_up((own._replace(lookups=pairs),)), dst.bits, pairs) for own in beyond]
+                parts += [
+                    self._part(split_up((own._replace(lookups=pairs),)), dst.bits, pairs)
+                    for own in beyond
+                ]
                 if tiles:
                     parts.append(_Padding(self, box))
             else:
@@ -103,7 +120,12 @@ class ConvertingReorder(PreparedReorder):
 
     def _split_tiles(self, records: list[Record], tiles: list[Tile], places: int = 1) -> Split:
         """Return how threads share tiles that are run at so many places."""
-        nbytes = sum(_size(tile) for tile in tiles) * places * max(self.plan.src.dtype.bits, self.plan.dst.dtype.bits) // 8
+        nbytes = (
+            sum(_size(tile) for tile in tiles)
+            * places
+            * max(self.plan.src.dtype.bits, self.plan.dst.dtype.bits)
+            // 8
+        )
         # two 4-bit elements of one byte must not fall to two threads
         is_owner = places == 1 and all(_owns_bytes(tile) for tile in tiles)
         return self._split(records, nbytes, is_whole=self.plan.dst.dtype.is_packed and not is_owner)
@@ -120,18 +142,26 @@ def _owns_bytes(tile: Tile) -> bool:
     return bool(pairs) and pairs[0].extent % 2 == 0 and sum(step % 2 for step in steps) == 1
 
 
-def _encode(recipe: Recipe, tiles: list[Tile], points: NDArray[np.int64] | None = None) -> tuple[NDArray[np.int64], list[Record]]:
+def _encode(
+    recipe: Recipe, tiles: list[Tile], points: NDArray[np.int64] | None = None
+) -> tuple[NDArray[np.int64], list[Record]]:
     """Write the records of tiles; returns with them how they can be shared."""
     program: list[int] = []
     records = []
     for own in tiles:
         operands = len(own.offsets)
         numbers = [
-            (own.offsets[n], *(node.strides[n] for node in own.outer), *(() if points is None else (int(np.gcd.reduce(points[:, n])),)))
+            (
+                own.offsets[n],
+                *(node.strides[n] for node in own.outer),
+                *(() if points is None else (int(np.gcd.reduce(points[:, n])),)),
+            )
             for n in range(operands)
         ]
         steps = steps_of(recipe, own, numbers)
-        records.append(Record(len(program), prod(node.extent for node in own.outer), 1, 1, _size(own)))
+        records.append(
+            Record(len(program), prod(node.extent for node in own.outer), 1, 1, _size(own))
+        )
         program += [len(own.outer), operands, len(steps), *own.offsets]
         for node in own.outer:
             program += [node.extent, *node.strides]
@@ -153,7 +183,13 @@ class _Tiles:
     def direct(self) -> Job | None:
         """What the pool runs, where nothing else is to decide."""
         shares = self._own.shares
-        return None if shares.is_long else job_of(shares, kernel_at(TILES), address_of(self._program), (address_of(self._origin), 1))
+        return (
+            None
+            if shares.is_long
+            else job_of(
+                shares, kernel_at(TILES), address_of(self._program), (address_of(self._origin), 1)
+            )
+        )
 
     def run(self, src_at: int, dst_at: int) -> None:
         """Run the boxes on src and dst that start at two addresses."""
@@ -166,10 +202,14 @@ class _Looked:
 
     direct = None
 
-    def __init__(self, owner: ConvertingReorder, tiles: list[Tile], lookups: tuple[Lookup, ...]) -> None:
+    def __init__(
+        self, owner: ConvertingReorder, tiles: list[Tile], lookups: tuple[Lookup, ...]
+    ) -> None:
         self._recipe = owner._recipe  # noqa: SLF001 - it owns what the steps point to
         # any point: elements are joined to wider ones only where all are whole
-        self._program, records = _encode(self._recipe, tiles, np.ones((1, len(tiles[0].offsets)), np.int64))
+        self._program, records = _encode(
+            self._recipe, tiles, np.ones((1, len(tiles[0].offsets)), np.int64)
+        )
         self._own = owner._split_tiles(records, tiles, prod(lookup.extent for lookup in lookups))  # noqa: SLF001 - of this module
         self._lookups = lookups
 
@@ -188,9 +228,13 @@ class _Padding:
     direct = None
 
     def __init__(self, owner: ConvertingReorder, box: Box) -> None:
-        nodes = tuple(Node(node.extent, 0, (0, node.strides[1])) for node in box.nodes) or (Node(1, 0, (0, 0)),)
+        nodes = tuple(Node(node.extent, 0, (0, node.strides[1])) for node in box.nodes) or (
+            Node(1, 0, (0, 0)),
+        )
         self._lookups = box.lookups
-        self._zeros = owner._part(split_up((Box((0, box.offsets[1]), nodes),)), owner.plan.dst.dtype.bits, ())  # noqa: SLF001 - of this module
+        self._zeros = owner._part(
+            split_up((Box((0, box.offsets[1]), nodes),)), owner.plan.dst.dtype.bits, ()
+        )
 
     def run(self, src_at: int, dst_at: int) -> None:
         """Write the zeros."""

@@ -85,7 +85,12 @@ class Recipe:
         for role in ("dst_scale", "dst_zero_point"):
             values += [(_ROLES[role], role)] if role in roles else []
         if self.bound.saturates:
-            values.append((combine.CLAMP, float(np.finfo(np.float32).max) if self.dst == "e8m0" else FLOATS[self.dst].max))
+            values.append(
+                (
+                    combine.CLAMP,
+                    float(np.finfo(np.float32).max) if self.dst == "e8m0" else FLOATS[self.dst].max,
+                )
+            )
         if self.bound.through_f16:
             values.append((combine.HALF, 0.0))
         return values

@@ -14,7 +14,16 @@ from reorder.cpu.schedule.select import LINE_BITS
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["Run", "each_line", "each_step", "emit_convert", "is_packed", "lanes_of", "load_number", "prefetch"]
+__all__ = [
+    "Run",
+    "each_line",
+    "each_step",
+    "emit_convert",
+    "is_packed",
+    "lanes_of",
+    "load_number",
+    "prefetch",
+]
 
 _BYTE = ir.IntType(8)
 # the fewest values in a vector
@@ -36,7 +45,9 @@ def load_number(builder: Any, address: Any, index: Any) -> Any:
 def prefetch(builder: Any, address: Any) -> None:
     """Ask for a cache line."""
     byte, number = _BYTE.as_pointer(), ir.IntType(32)
-    ask = cgutils.get_or_insert_function(builder.module, ir.FunctionType(ir.VoidType(), [byte, *[number] * 3]), "llvm.prefetch.p0")
+    ask = cgutils.get_or_insert_function(
+        builder.module, ir.FunctionType(ir.VoidType(), [byte, *[number] * 3]), "llvm.prefetch.p0"
+    )
     builder.call(ask, [builder.inttoptr(address, byte), number(0), number(3), number(1)])
 
 
@@ -53,7 +64,9 @@ class Run(NamedTuple):
         if is_packed(self.name):
             place = self.builder.add(self.address, self.builder.lshr(index, int64(1)))
         else:
-            place = self.builder.add(self.address, self.builder.mul(index, int64(code_bits(self.name) // 8)))
+            place = self.builder.add(
+                self.address, self.builder.mul(index, int64(code_bits(self.name) // 8))
+            )
         return self.builder.inttoptr(place, of.as_pointer())
 
     def load(self, i: Any, lanes: int) -> Any:
@@ -74,7 +87,9 @@ class Run(NamedTuple):
         low = builder.and_(both, ir.Constant(pairs, [15] * (lanes // 2)))
         high = builder.lshr(both, ir.Constant(pairs, [4] * (lanes // 2)))
         picks = [k // 2 + lanes // 2 * (k % 2) for k in range(lanes)]
-        return builder.shuffle_vector(low, high, ir.Constant(ir.VectorType(ir.IntType(32), lanes), picks))
+        return builder.shuffle_vector(
+            low, high, ir.Constant(ir.VectorType(ir.IntType(32), lanes), picks)
+        )
 
     def store(self, codes: Any, i: Any, *, streams: bool = False) -> None:
         """Write codes from the i-th element on; of 4-bit types from an even index.
@@ -87,7 +102,9 @@ class Run(NamedTuple):
             store = builder.store(codes, self._place(i, codes.type))
             store.align = LINE_BITS // 8 if streams else 1
             if streams:
-                store.set_metadata("nontemporal", builder.module.add_metadata([ir.Constant(ir.IntType(32), 1)]))
+                store.set_metadata(
+                    "nontemporal", builder.module.add_metadata([ir.Constant(ir.IntType(32), 1)])
+                )
             return
         if lanes == 1:
             place, shift = self._place(i, _BYTE), self._shift(i)
@@ -98,7 +115,9 @@ class Run(NamedTuple):
         undefined = ir.Constant(codes.type, ir.Undefined)
         picks = ir.VectorType(ir.IntType(32), lanes // 2)
         low = builder.shuffle_vector(codes, undefined, ir.Constant(picks, list(range(0, lanes, 2))))
-        high = builder.shuffle_vector(codes, undefined, ir.Constant(picks, list(range(1, lanes, 2))))
+        high = builder.shuffle_vector(
+            codes, undefined, ir.Constant(picks, list(range(1, lanes, 2)))
+        )
         both = builder.or_(low, builder.shl(high, ir.Constant(low.type, [4] * (lanes // 2))))
         builder.store(both, self._place(i, both.type)).align = 1
 
@@ -118,7 +137,14 @@ class Run(NamedTuple):
         return self.builder.shl(self.builder.trunc(index, _BYTE), _BYTE(2))
 
 
-def each_step(builder: Any, span: tuple[Any, Any], sizes: tuple[int, ...], emit: Callable[[Any, int], None], *, meets: bool) -> None:
+def each_step(
+    builder: Any,
+    span: tuple[Any, Any],
+    sizes: tuple[int, ...],
+    emit: Callable[[Any, int], None],
+    *,
+    meets: bool,
+) -> None:
     """Emit `emit(i, lanes)` for vectors that cover a span: the widest that fits, then narrower ones.
 
     With `meets` the last vector may lie over the one before it, so what is done must not
@@ -146,7 +172,9 @@ def each_step(builder: Any, span: tuple[Any, Any], sizes: tuple[int, ...], emit:
     each_step(builder, (middle, last), tuple(rest), emit, meets=False)
 
 
-def each_line(dst: Run, count: Any, sizes: tuple[int, ...], emit: Callable[..., None], *, meets: bool) -> None:
+def each_line(
+    dst: Run, count: Any, sizes: tuple[int, ...], emit: Callable[..., None], *, meets: bool
+) -> None:
     """Emit steps over a run as `each_step` does, those that write whole cache lines with `is_line=True`."""
     builder = dst.builder
     size = code_bits(dst.name) // 8
@@ -170,7 +198,9 @@ def lanes_of(work: str | None, registers: int) -> tuple[int, ...]:
     return (*sorted({registers * one, one, _FEW}, reverse=True), 1)
 
 
-def emit_convert(src: Run, dst: Run, count: Any, work: str | None, *, ahead: Any, streams: bool) -> None:
+def emit_convert(
+    src: Run, dst: Run, count: Any, work: str | None, *, ahead: Any, streams: bool
+) -> None:
     """Convert a run of elements into another that does not share memory with it.
 
     Without a working type codes stay what they are. What lies `ahead` bytes further is asked for. With `streams`

@@ -43,7 +43,15 @@ _NUMBERS = 128
 
 @intrinsic(prefer_literal=True)  # type: ignore[untyped-decorator] # numba ships no types
 def convert_rows(
-    _context: Any, src_at: Any, dst_at: Any, record: Any, place: Any, src: Any, dst: Any, streams: Any, raw: Any
+    _context: Any,
+    src_at: Any,
+    dst_at: Any,
+    record: Any,
+    place: Any,
+    src: Any,
+    dst: Any,
+    streams: Any,
+    raw: Any,
 ) -> tuple[Signature, Any]:
     """Convert rows from one type into another; both are numbers of types, known when compiled, and so are `streams` and `raw`, 0 or 1."""
     names = _NAMES[src.literal_value], _NAMES[dst.literal_value]
@@ -56,10 +64,16 @@ def convert_rows(
         to = builder.add(fro, builder.shl(rows, int64(3)))
         starts = load_number(builder, place, int64(0)), load_number(builder, place, int64(1))
         with loop(builder, int64(0), rows) as row:
-            source = Run(builder, names[0], src_at, builder.add(starts[0], load_number(builder, fro, row)))
-            target = Run(builder, names[1], dst_at, builder.add(starts[1], load_number(builder, to, row)))
+            source = Run(
+                builder, names[0], src_at, builder.add(starts[0], load_number(builder, fro, row))
+            )
+            target = Run(
+                builder, names[1], dst_at, builder.add(starts[1], load_number(builder, to, row))
+            )
             work = None if raw.literal_value else working_type(*names, arithmetic=False)
-            emit_convert(source, target, count, work, ahead=ahead, streams=bool(streams.literal_value))
+            emit_convert(
+                source, target, count, work, ahead=ahead, streams=bool(streams.literal_value)
+            )
         return context.get_dummy_value()
 
     index = types.int64
@@ -68,7 +82,15 @@ def convert_rows(
 
 @intrinsic(prefer_literal=True)  # type: ignore[untyped-decorator] # numba ships no types
 def combine_rows(
-    _context: Any, src_at: Any, dst_at: Any, record: Any, place: Any, src: Any, dst: Any, work: Any, streams: Any
+    _context: Any,
+    src_at: Any,
+    dst_at: Any,
+    record: Any,
+    place: Any,
+    src: Any,
+    dst: Any,
+    work: Any,
+    streams: Any,
 ) -> tuple[Signature, Any]:
     """Run one operation on rows; the operand is placed by an address and an index behind those of both sides."""
     names = _NAMES[src.literal_value], _NAMES[dst.literal_value], _NAMES[work.literal_value]
@@ -76,7 +98,14 @@ def combine_rows(
     def build(context: Any, builder: Any, _signature: Any, args: Any) -> Any:
         src_at, dst_at, record, place, *_ = args
         fro, to, at, operand, number = (load_number(builder, place, int64(k)) for k in range(5))
-        emit_combine(builder, record, ((src_at, fro), (dst_at, to), (at, operand)), number, names, streams=bool(streams.literal_value))
+        emit_combine(
+            builder,
+            record,
+            ((src_at, fro), (dst_at, to), (at, operand)),
+            number,
+            names,
+            streams=bool(streams.literal_value),
+        )
         return context.get_dummy_value()
 
     index = types.int64
@@ -106,7 +135,9 @@ def scratch(_context: Any) -> tuple[Signature, Any]:
     """Return the address of room on the stack: 128 numbers, then the slots, each at a cache line."""
 
     def build(_context: Any, builder: Any, _signature: Any, _args: Any) -> Any:
-        room = cgutils.alloca_once(builder, ir.IntType(8), size=8 * _NUMBERS + SLOTS * SLOT_NBYTES + 64)
+        room = cgutils.alloca_once(
+            builder, ir.IntType(8), size=8 * _NUMBERS + SLOTS * SLOT_NBYTES + 64
+        )
         address = builder.ptrtoint(room, I64)
         return builder.and_(builder.add(address, int64(63)), int64(-64))
 
@@ -132,10 +163,21 @@ def converter(src: str, dst: str, *, streams: bool, raw: bool = False) -> int:
     """
     a, b, c, d = _NAMES.index(src), _NAMES.index(dst), int(streams), int(raw)
 
-    def run(src_at: int, dst_at: int, program: int, _tasks: int, _begin: int, _end: int, places: int, _count: int) -> None:
+    def run(
+        src_at: int,
+        dst_at: int,
+        program: int,
+        _tasks: int,
+        _begin: int,
+        _end: int,
+        places: int,
+        _count: int,
+    ) -> None:
         convert_rows(src_at, dst_at, program, places, a, b, c, d)
 
-    return _address((src, dst, *(["past the caches"] if streams else []), *(["codes"] if raw else [])), run)
+    return _address(
+        (src, dst, *(["past the caches"] if streams else []), *(["codes"] if raw else [])), run
+    )
 
 
 def combiner(src: str, dst: str, work: str, *, streams: bool) -> int:
@@ -145,7 +187,16 @@ def combiner(src: str, dst: str, work: str, *, streams: bool) -> int:
     """
     a, b, c, d = _NAMES.index(src), _NAMES.index(dst), _NAMES.index(work), int(streams)
 
-    def run(src_at: int, dst_at: int, program: int, _tasks: int, _begin: int, _end: int, places: int, _count: int) -> None:
+    def run(
+        src_at: int,
+        dst_at: int,
+        program: int,
+        _tasks: int,
+        _begin: int,
+        _end: int,
+        places: int,
+        _count: int,
+    ) -> None:
         combine_rows(src_at, dst_at, program, places, a, b, c, d)
 
     key = src, dst, work
@@ -155,7 +206,16 @@ def combiner(src: str, dst: str, work: str, *, streams: bool) -> int:
 def asker() -> int:
     """Return the address of what asks for rows, for steps to come."""
 
-    def run(src_at: int, _dst_at: int, program: int, _tasks: int, _begin: int, _end: int, places: int, _count: int) -> None:
+    def run(
+        src_at: int,
+        _dst_at: int,
+        program: int,
+        _tasks: int,
+        _begin: int,
+        _end: int,
+        places: int,
+        _count: int,
+    ) -> None:
         ask_rows(src_at, program, places)
 
     return _address(("ahead",), run)

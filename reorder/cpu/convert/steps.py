@@ -82,7 +82,9 @@ class _Maker:
     def convert(self) -> None:
         recipe, work = self.recipe, self.recipe.work
         if recipe.src == recipe.dst and DATA_TYPES[recipe.src].is_packed and not recipe.operations:
-            self._move(self._own(_SRC, recipe.src), self._own(_DST, recipe.dst), recipe.ends[0], pads=True)
+            self._move(
+                self._own(_SRC, recipe.src), self._own(_DST, recipe.dst), recipe.ends[0], pads=True
+            )
             return
         form = self._own(_SRC, recipe.src)
         if not self.tile.reads:
@@ -92,22 +94,40 @@ class _Maker:
         target = self._own(_DST, recipe.dst) if self.tile.writes else self.slot(_RESULT, recipe.dst)
         operations = recipe.operations
         old = self._old() if recipe.bound.beta else None
-        if operations and recipe.src == "s32" and operations[0][0] == combine.SUBTRACT and work == "f32":
+        if (
+            operations
+            and recipe.src == "s32"
+            and operations[0][0] == combine.SUBTRACT
+            and work == "f32"
+        ):
             # the difference of 32-bit integers is exact in f64 alone
             form = self.change(form, self.slot(_RESULT, "f64"))
             form = self._combine(form, form, operations.pop(0), None, "f64")
             form = self.change(form, self.slot(_VALUES, "f32"))
-        elif recipe.src != work and (not _is_loaded(recipe.src) if operations else recipe.dst != work):
+        elif recipe.src != work and (
+            not _is_loaded(recipe.src) if operations else recipe.dst != work
+        ):
             form = self.change(form, self.slot(_VALUES, work))
         for k, operation in enumerate(operations):
             # the first operation loads elements, the last one stores them
-            is_stored = k == len(operations) - 1 and (recipe.dst == work or (_is_loaded(recipe.dst) and form.dtype == work))
-            form = self._combine(form, target if is_stored else self.slot(_VALUES, work), operation, old, work)
+            is_stored = k == len(operations) - 1 and (
+                recipe.dst == work or (_is_loaded(recipe.dst) and form.dtype == work)
+            )
+            form = self._combine(
+                form, target if is_stored else self.slot(_VALUES, work), operation, old, work
+            )
         # elements that stay as they are have no use for a second slot
-        if form.base != target.base and not (form.base == _MOVED and form.dtype == target.dtype and not self.tile.writes):
+        if form.base != target.base and not (
+            form.base == _MOVED and form.dtype == target.dtype and not self.tile.writes
+        ):
             form = self.change(form, target)
         if not self.tile.writes:
-            self._move(form, self._own(_DST, recipe.dst), SLOT_NBYTES * 8 // DATA_TYPES[recipe.dst].bits, pads=True)
+            self._move(
+                form,
+                self._own(_DST, recipe.dst),
+                SLOT_NBYTES * 8 // DATA_TYPES[recipe.dst].bits,
+                pads=True,
+            )
 
     def _old(self) -> _Form:
         """Bring what dst holds into values."""
@@ -115,26 +135,49 @@ class _Maker:
         form = self._own(_DST, recipe.dst)
         if not self.tile.writes:
             form = self._move(form, self.slot(_OLD_BITS, recipe.dst), recipe.ends[1])
-        return form if recipe.dst == recipe.work else self.change(form, self.slot(_OLD, recipe.work))
+        return (
+            form if recipe.dst == recipe.work else self.change(form, self.slot(_OLD, recipe.work))
+        )
 
     def change(self, fro: _Form, to: _Form, *, raw: bool = False) -> _Form:
         """Convert from one form into another; equal types are moved, and with `raw` codes."""
         if fro.dtype == to.dtype:
-            return self._move(fro, to, self.recipe.ends[fro.base] if fro.base < _MOVED else SLOT_NBYTES * 8 // DATA_TYPES[fro.dtype].bits)
+            return self._move(
+                fro,
+                to,
+                self.recipe.ends[fro.base]
+                if fro.base < _MOVED
+                else SLOT_NBYTES * 8 // DATA_TYPES[fro.dtype].bits,
+            )
         rows, count = self._rows([fro.strides, to.strides])
-        program = self.recipe.address([len(rows[0]), count, self._ahead(fro, rows[0], count), *rows[0], *rows[1]])
-        streams = self.recipe.streams and to.base == _DST and count * DATA_TYPES[to.dtype].bits >= LINE_BITS
+        program = self.recipe.address(
+            [len(rows[0]), count, self._ahead(fro, rows[0], count), *rows[0], *rows[1]]
+        )
+        streams = (
+            self.recipe.streams
+            and to.base == _DST
+            and count * DATA_TYPES[to.dtype].bits >= LINE_BITS
+        )
         streams &= not DATA_TYPES[to.dtype].is_packed
         self._step(converter(fro.dtype, to.dtype, streams=streams, raw=raw), program, fro, to)
         return to
 
-    def _combine(self, fro: _Form, to: _Form, operation: tuple[int, str | float], old: _Form | None, work: str) -> _Form:
+    def _combine(
+        self,
+        fro: _Form,
+        to: _Form,
+        operation: tuple[int, str | float],
+        old: _Form | None,
+        work: str,
+    ) -> _Form:
         recipe = self.recipe
         code, given = operation
         operand, number, strides = -1, 0, [0] * len(self.nodes)
         values: NDArray[Any] | None = None
         if isinstance(given, str):
-            values = dict(zip((own.role for own in recipe.bound.operands), recipe.bound.values, strict=True))[given]
+            values = dict(
+                zip((own.role for own in recipe.bound.operands), recipe.bound.values, strict=True)
+            )[given]
             if code == combine.DIVIDE and combine.has_quick_division(values, work):
                 code = combine.QUOTIENT
             if given in recipe.varying:
@@ -157,14 +200,40 @@ class _Maker:
             again, long = self._rows([fro.strides, to.strides], self._still(strides, size))
             if _FEW <= size <= combine.REPEATED and long > count:
                 period, up = size, (2 * combine.REPEATED // size).bit_length() - 1
-                mask, rows, count = combine.REPEATED - 1, [*again, [offset << up for offset in self._table(strides, long)]], long
+                mask, rows, count = (
+                    combine.REPEATED - 1,
+                    [*again, [offset << up for offset in self._table(strides, long)]],
+                    long,
+                )
         if isinstance(given, str) and values is not None:
             base = address_of(recipe.array(given, values, work, period))
             if code == combine.QUOTIENT:
-                number = address_of(recipe.array(f"1 / {given}", 1 / values.astype(np.float32), work, period))
-        program = recipe.address([code, len(rows[0]), count, mask, self._ahead(fro, rows[0], count), *rows[0], *rows[1], *rows[2]])
-        streams = recipe.streams and to.base == _DST and count * DATA_TYPES[to.dtype].bits >= LINE_BITS
-        self._step(combiner(fro.dtype, to.dtype, work, streams=streams), program, fro, to, (base, operand, -up), number)
+                number = address_of(
+                    recipe.array(f"1 / {given}", 1 / values.astype(np.float32), work, period)
+                )
+        program = recipe.address(
+            [
+                code,
+                len(rows[0]),
+                count,
+                mask,
+                self._ahead(fro, rows[0], count),
+                *rows[0],
+                *rows[1],
+                *rows[2],
+            ]
+        )
+        streams = (
+            recipe.streams and to.base == _DST and count * DATA_TYPES[to.dtype].bits >= LINE_BITS
+        )
+        self._step(
+            combiner(fro.dtype, to.dtype, work, streams=streams),
+            program,
+            fro,
+            to,
+            (base, operand, -up),
+            number,
+        )
         return to
 
     def _period(self, strides: list[int], operand: int) -> int:
@@ -189,11 +258,17 @@ class _Maker:
         """Ask for what a tile to come has of src: what follows rows of this one."""
         bits = DATA_TYPES[form.dtype].bits
         order = sorted(range(len(self.nodes)), key=lambda k: -abs(form.strides[k]))
-        maker = _Maker(self.recipe, self.tile._replace(inner=tuple(self.nodes[k] for k in order)), self.outer_numbers)
+        maker = _Maker(
+            self.recipe,
+            self.tile._replace(inner=tuple(self.nodes[k] for k in order)),
+            self.outer_numbers,
+        )
         (rows,), count = maker._rows([[form.strides[k] for k in order]])
         if count * bits > _SHORT_BITS:
             return
-        program = self.recipe.address([len(rows), count * bits // 8, bits, *(row + count for row in rows)])
+        program = self.recipe.address(
+            [len(rows), count * bits // 8, bits, *(row + count for row in rows)]
+        )
         self._step(asker(), program, form, form)
 
     def _ahead(self, fro: _Form, rows: list[int], count: int) -> int:
@@ -216,7 +291,9 @@ class _Maker:
         size = 1
         for node, stride in zip(reversed(self.nodes), reversed(strides), strict=True):
             if size >= count:
-                offsets = (np.arange(node.valid, dtype=np.int64)[:, None] * stride + offsets).ravel()
+                offsets = (
+                    np.arange(node.valid, dtype=np.int64)[:, None] * stride + offsets
+                ).ravel()
             size *= node.valid
         return [int(offset) for offset in offsets]
 
@@ -226,18 +303,33 @@ class _Maker:
             return to
         recipe = self.recipe
         nodes = self.tile.inner if pads else self.nodes
-        inner = tuple(Node(node.extent, node.valid, (a, b)) for node, a, b in zip(nodes, fro.strides, to.strides, strict=True))
+        inner = tuple(
+            Node(node.extent, node.valid, (a, b))
+            for node, a, b in zip(nodes, fro.strides, to.strides, strict=True)
+        )
         bits = DATA_TYPES[fro.dtype].bits
         (box,) = simplify((Box((0, 0), inner),))
         wide, width = widen(box, bits)
         factor = width // bits
-        if any(number % factor for form in (fro, to) if form.operand >= 0 for number in self.outer_numbers[form.operand]):
+        if any(
+            number % factor
+            for form in (fro, to)
+            if form.operand >= 0
+            for number in self.outer_numbers[form.operand]
+        ):
             wide, width, factor = box, bits, 1
         records = encode(tile((wide,)), end // factor, is_far=recipe.is_far and fro.base == _SRC)
         tasks, _ = split(records[1], 1)
         recipe.kept += [records[0], tasks]
         shift = factor.bit_length() - 1
-        self._step(kernel_at(width), address_of(records[0]), fro, to, tasks=(address_of(tasks), len(tasks)), shift=shift)
+        self._step(
+            kernel_at(width),
+            address_of(records[0]),
+            fro,
+            to,
+            tasks=(address_of(tasks), len(tasks)),
+            shift=shift,
+        )
         return to
 
     def _move_bytes(self, fro: _Form, to: _Form, *, pads: bool) -> bool:
@@ -251,7 +343,9 @@ class _Maker:
         pack, far = self._ordered(whole, to)
         sides: list[_Form] = []
         loose, dense = unpack.slot(free[0], "u8"), pack.slot(free[1], "u8")
-        unpack.change(fro._replace(dtype="u4", strides=[fro.strides[k] for k in near]), loose, raw=True)
+        unpack.change(
+            fro._replace(dtype="u4", strides=[fro.strides[k] for k in near]), loose, raw=True
+        )
         sides = [
             form._replace(strides=[form.strides[order.index(k)] for k in range(len(order))])
             for form, order in ((loose, near), (dense, far))
@@ -263,7 +357,11 @@ class _Maker:
     def _ordered(self, nodes: list[Node], form: _Form) -> tuple[_Maker, list[int]]:
         """Return what makes steps over nodes as they follow each other in a form, and their order."""
         order = sorted(range(len(nodes)), key=lambda k: -abs(form.strides[k]))
-        maker = _Maker(self.recipe, self.tile._replace(inner=tuple(nodes[k] for k in order)), self.outer_numbers)
+        maker = _Maker(
+            self.recipe,
+            self.tile._replace(inner=tuple(nodes[k] for k in order)),
+            self.outer_numbers,
+        )
         maker.steps = self.steps
         return maker, order
 
@@ -279,6 +377,18 @@ class _Maker:
         tasks: tuple[int, int] = (0, 1),
         shift: int = 0,
     ) -> None:
-        step = [kernel, program, *tasks, fro.base, fro.operand, shift, to.base, to.operand, shift, *operand, number]
+        step = [
+            kernel,
+            program,
+            *tasks,
+            fro.base,
+            fro.operand,
+            shift,
+            to.base,
+            to.operand,
+            shift,
+            *operand,
+            number,
+        ]
         assert len(step) == STEP  # noqa: S101 - what the walker reads
         self.steps.append(step)

@@ -42,7 +42,9 @@ def compile_tiles() -> Any:
 
 
 @intrinsic  # type: ignore[untyped-decorator] # numba ships no types
-def run_steps(_context: Any, src_at: Any, dst_at: Any, actions: Any, steps: Any, room: Any) -> tuple[Signature, Any]:
+def run_steps(
+    _context: Any, src_at: Any, dst_at: Any, actions: Any, steps: Any, room: Any
+) -> tuple[Signature, Any]:
     """Run the steps of a tile that lies where the offsets in the room say."""
 
     def build(context: Any, builder: Any, _signature: Any, args: Any) -> Any:
@@ -52,10 +54,14 @@ def run_steps(_context: Any, src_at: Any, dst_at: Any, actions: Any, steps: Any,
 
         def side(at: Any, n: int) -> tuple[Any, Any]:
             """Return the address and the offset of one side."""
-            base, operand, shift = (load_number(builder, at, int64(4 + 3 * n + k)) for k in range(3))
+            base, operand, shift = (
+                load_number(builder, at, int64(4 + 3 * n + k)) for k in range(3)
+            )
             slot = builder.add(room, int64(8 * _ROOM - 2 * SLOT_NBYTES))
             slot = builder.add(slot, builder.mul(base, int64(SLOT_NBYTES)))
-            base = builder.select(builder.icmp_unsigned("<", base, int64(_FIRST_ADDRESS)), slot, base)
+            base = builder.select(
+                builder.icmp_unsigned("<", base, int64(_FIRST_ADDRESS)), slot, base
+            )
             number = load_number(builder, at, int64(4 + 3 * n))
             base = builder.select(builder.icmp_signed("==", number, int64(0)), src_at, base)
             base = builder.select(builder.icmp_signed("==", number, int64(1)), dst_at, base)
@@ -63,23 +69,47 @@ def run_steps(_context: Any, src_at: Any, dst_at: Any, actions: Any, steps: Any,
             index = builder.add(int64(_OFFSETS), builder.select(is_placed, operand, int64(0)))
             offset = load_number(builder, room, index)
             is_split = builder.icmp_signed("<", shift, int64(0))
-            offset = builder.select(is_split, builder.shl(offset, builder.neg(shift)), builder.ashr(offset, shift))
+            offset = builder.select(
+                is_split, builder.shl(offset, builder.neg(shift)), builder.ashr(offset, shift)
+            )
             return base, builder.select(is_placed, offset, int64(0))
 
         with emit_loop(builder, int64(0), steps) as step:
             at = builder.add(actions, builder.mul(step, int64(8 * STEP)))
-            (fro, fro_offset), (to, to_offset), (operand, operand_offset) = (side(at, n) for n in range(3))
-            numbers = (fro_offset, to_offset, operand, operand_offset, load_number(builder, at, int64(13)))
+            (fro, fro_offset), (to, to_offset), (operand, operand_offset) = (
+                side(at, n) for n in range(3)
+            )
+            numbers = (
+                fro_offset,
+                to_offset,
+                operand,
+                operand_offset,
+                load_number(builder, at, int64(13)),
+            )
             for k, number in enumerate(numbers):
-                builder.store(number, builder.gep(builder.inttoptr(place, I64.as_pointer()), [int64(k)]))
+                builder.store(
+                    number, builder.gep(builder.inttoptr(place, I64.as_pointer()), [int64(k)])
+                )
             address, program, tasks, count = (load_number(builder, at, int64(k)) for k in range(4))
-            builder.call(builder.inttoptr(address, kernel.as_pointer()), [fro, to, program, tasks, int64(0), count, place, int64(1)])
+            builder.call(
+                builder.inttoptr(address, kernel.as_pointer()),
+                [fro, to, program, tasks, int64(0), count, place, int64(1)],
+            )
         return context.get_dummy_value()
 
     return types.void(*[types.int64] * 5), build
 
 
-def _walk(src_at: int, dst_at: int, program: int, tasks: int, begin: int, end: int, places: int, count: int) -> None:
+def _walk(
+    src_at: int,
+    dst_at: int,
+    program: int,
+    tasks: int,
+    begin: int,
+    end: int,
+    places: int,
+    count: int,
+) -> None:
     room = scratch()
     offsets = room + 8 * _OFFSETS
     for step in range(begin, end):
@@ -88,7 +118,9 @@ def _walk(src_at: int, dst_at: int, program: int, tasks: int, begin: int, end: i
         first, last = load_int(task, 1), load_int(task, 2)
         outer, operands, steps = load_int(box, 0), load_int(box, 1), load_int(box, 2)
         for n in range(operands):
-            store_int(offsets, n, load_int(box, 3 + n) + load_int(places, step % count * operands + n))
+            store_int(
+                offsets, n, load_int(box, 3 + n) + load_int(places, step % count * operands + n)
+            )
         nest = box + 8 * (3 + operands)
         width = 8 * (1 + operands)
         rest = first

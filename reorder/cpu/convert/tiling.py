@@ -73,7 +73,10 @@ def is_scattered(box: Box) -> bool:
     So it is where each side has pairs of another dim, as `8b16a2b` and `8a16b2a` have.
     """
     choice = choose(box)
-    if choice.kernel != TRANSPOSED or prod(node.extent for node in (*choice.rows, *choice.columns)) >= _FEW:
+    if (
+        choice.kernel != TRANSPOSED
+        or prod(node.extent for node in (*choice.rows, *choice.columns)) >= _FEW
+    ):
         return False
     return box.size > _FEW and not box.lookups
 
@@ -91,7 +94,9 @@ def _between(nodes: tuple[Node, ...], counts: dict[int, int]) -> list[int]:
     return [*rest, innermost, *inside]
 
 
-def cut(box: Box, widths: tuple[int, int], limit: int, *, straight: bool, streams: bool = False) -> tuple[list[Tile], list[Box]]:
+def cut(
+    box: Box, widths: tuple[int, int], limit: int, *, straight: bool, streams: bool = False
+) -> tuple[list[Tile], list[Box]]:
     """Cut a box into tiles and boxes of zeros.
 
     Parameters
@@ -113,11 +118,22 @@ def cut(box: Box, widths: tuple[int, int], limit: int, *, straight: bool, stream
     if widths[0] == widths[1] < _BYTE:
         # moved as bytes, and padding with them
         counts = _counts(nodes, limit, (_SIDE, _SIDE), straight=False, padded=True)
-        return _tiles_of(box, counts, sorted(counts, key=lambda k: -abs(nodes[k].strides[1])), reads=False, writes=False, streams=streams)
+        return _tiles_of(
+            box,
+            counts,
+            sorted(counts, key=lambda k: -abs(nodes[k].strides[1])),
+            reads=False,
+            writes=False,
+            streams=streams,
+        )
     sides = _SIDES_16 if streams and min(widths) == 2 * _BYTE else (_SIDE, _SIDE)
     counts = _counts(nodes, limit, sides, straight=straight)
     order, reads, writes = _order(nodes, counts, widths, streams=streams)
-    if straight and not (reads and writes and not any(_covered(nodes[k], counts[k], ragged=True) > nodes[k].valid for k in order)):
+    if straight and not (
+        reads
+        and writes
+        and not any(_covered(nodes[k], counts[k], ragged=True) > nodes[k].valid for k in order)
+    ):
         # it needs the scratch, so it must fit
         counts = _counts(nodes, limit, sides, straight=False)
         order, reads, writes = _order(nodes, counts, widths, streams=streams)
@@ -145,7 +161,11 @@ def _tiles_of(
 
 def _pair(box: Box) -> Box:
     """Return a box of zeros with src and dst alone."""
-    return Box(box.offsets[:2], tuple(Node(node.extent, node.valid, node.strides[:2]) for node in box.nodes), box.lookups)
+    return Box(
+        box.offsets[:2],
+        tuple(Node(node.extent, node.valid, node.strides[:2]) for node in box.nodes),
+        box.lookups,
+    )
 
 
 def _chain(nodes: tuple[Node, ...], side: int, want: int) -> dict[int, int]:
@@ -153,7 +173,14 @@ def _chain(nodes: tuple[Node, ...], side: int, want: int) -> dict[int, int]:
     taken: dict[int, int] = {}
     size = 1
     while size < want:
-        k = next((k for k, node in enumerate(nodes) if k not in taken and abs(node.strides[side]) == size), None)
+        k = next(
+            (
+                k
+                for k, node in enumerate(nodes)
+                if k not in taken and abs(node.strides[side]) == size
+            ),
+            None,
+        )
         if k is None:
             break
         taken[k] = min(nodes[k].extent, -(-want // size))
@@ -163,12 +190,27 @@ def _chain(nodes: tuple[Node, ...], side: int, want: int) -> dict[int, int]:
     return taken
 
 
-def _counts(nodes: tuple[Node, ...], limit: int, sides: tuple[int, int], *, straight: bool, padded: bool = False) -> dict[int, int]:
+def _counts(
+    nodes: tuple[Node, ...],
+    limit: int,
+    sides: tuple[int, int],
+    *,
+    straight: bool,
+    padded: bool = False,
+) -> dict[int, int]:
     """Return the steps of each node that a tile takes."""
     first = [next(iter(_chain(nodes, side, 2)), None) for side in (0, 1)]
-    if straight and first[0] is not None and first[0] == first[1] and nodes[first[0]].valid >= _MIN_RUN:
+    if (
+        straight
+        and first[0] is not None
+        and first[0] == first[1]
+        and nodes[first[0]].valid >= _MIN_RUN
+    ):
         limit = _MAX_STRAIGHT
-    wants = [limit if first[0] == first[1] else min(side, max(1, limit // other)) for side, other in (sides, sides[::-1])]
+    wants = [
+        limit if first[0] == first[1] else min(side, max(1, limit // other))
+        for side, other in (sides, sides[::-1])
+    ]
     counts = _chain(nodes, 0, wants[0])
     for k, count in _chain(nodes, 1, wants[1]).items():
         counts[k] = max(count, counts.get(k, 1))
@@ -178,7 +220,10 @@ def _counts(nodes: tuple[Node, ...], limit: int, sides: tuple[int, int], *, stra
 
     if first[0] == first[1] and first[0] is not None and counts[first[0]] == nodes[first[0]].extent:
         # pieces of several runs are further apart than whole ones
-        counts = {k: min(count, max(1, limit // counts[first[0]])) if k != first[0] else count for k, count in counts.items()}
+        counts = {
+            k: min(count, max(1, limit // counts[first[0]])) if k != first[0] else count
+            for k, count in counts.items()
+        }
 
     while count_data() > limit:
         k = max(counts, key=lambda k: counts[k])
@@ -191,7 +236,12 @@ def _counts(nodes: tuple[Node, ...], limit: int, sides: tuple[int, int], *, stra
 
 
 def _order(
-    nodes: tuple[Node, ...], counts: dict[int, int], widths: tuple[int, int], *, streams: bool, writes: bool = True
+    nodes: tuple[Node, ...],
+    counts: dict[int, int],
+    widths: tuple[int, int],
+    *,
+    streams: bool,
+    writes: bool = True,
 ) -> tuple[list[int], bool, bool]:
     """Return the nodes of the tile in the order of the side whose elements need not move."""
     past = 1.0
@@ -224,12 +274,16 @@ def _pieces(
     box: Box, counts: dict[int, int], *, ragged: bool
 ) -> Iterator[tuple[tuple[int, ...], tuple[Node, ...], list[tuple[int, Node]]]]:
     """Yield the offsets, the loops over tiles, and those inside, of equal tiles that cover the data."""
-    found: list[tuple[tuple[int, ...], tuple[Node, ...], list[tuple[int, Node]]]] = [(box.offsets, (), [])]
+    found: list[tuple[tuple[int, ...], tuple[Node, ...], list[tuple[int, Node]]]] = [
+        (box.offsets, (), [])
+    ]
     for k, node in enumerate(box.nodes):
         pieces = list(_cut_node(node, counts.get(k, 0), ragged=ragged))
         found = [
             (
-                tuple(at + start * stride for at, stride in zip(offsets, node.strides, strict=True)),
+                tuple(
+                    at + start * stride for at, stride in zip(offsets, node.strides, strict=True)
+                ),
                 outer + ((over,) if over.extent > 1 else ()),
                 inner + ([(k, own)] if own is not None and own.extent > 1 else []),
             )
@@ -246,7 +300,11 @@ def _cut_node(node: Node, count: int, *, ragged: bool) -> Iterator[tuple[int, No
         return
     whole, rest = divmod(node.valid, count)
     if whole:
-        yield 0, Node(whole, whole, tuple(count * stride for stride in node.strides)), Node(count, count, node.strides)
+        yield (
+            0,
+            Node(whole, whole, tuple(count * stride for stride in node.strides)),
+            Node(count, count, node.strides),
+        )
     if rest:
         extent = _covered(node, count, ragged=ragged) - whole * count
         yield whole * count, Node(1, 1, node.strides), Node(extent, rest, node.strides)
@@ -264,8 +322,13 @@ def _zeros(box: Box, counts: dict[int, int], *, ragged: bool) -> Iterator[Box]:
     covered = [_covered(node, counts.get(k, 0), ragged=ragged) for k, node in enumerate(box.nodes)]
     for k, node in enumerate(box.nodes):
         if covered[k] < node.extent:
-            loops = [inside._replace(extent=own, valid=own) for inside, own in zip(box.nodes[:k], covered, strict=False)]
+            loops = [
+                inside._replace(extent=own, valid=own)
+                for inside, own in zip(box.nodes[:k], covered, strict=False)
+            ]
             beyond = Node(node.extent - covered[k], 0, node.strides)
             start = box.offsets[1] + covered[k] * node.strides[1]
             every = (*loops, beyond, *box.nodes[k + 1 :])
-            yield Box((0, start), tuple(Node(loop.extent, 0, (0, loop.strides[1])) for loop in every))
+            yield Box(
+                (0, start), tuple(Node(loop.extent, 0, (0, loop.strides[1])) for loop in every)
+            )

@@ -40,7 +40,10 @@ def emit_run(elements: Elements, src: Place, dst: Place, rows: Rows, run: Loop, 
         # whole lines go past the caches one by one
         if elements.streams and lanes * elements.bits >= LINE_BITS:
             continue
-        is_two = builder.and_(builder.icmp_signed(">", run.valid, int64(lanes)), builder.icmp_signed("<", run.valid, int64(2 * lanes)))
+        is_two = builder.and_(
+            builder.icmp_signed(">", run.valid, int64(lanes)),
+            builder.icmp_signed("<", run.valid, int64(2 * lanes)),
+        )
         with builder.if_then(is_two):
             _emit_pairs(elements, src, dst, rows, run, lanes)
             builder.branch(done)
@@ -49,7 +52,9 @@ def emit_run(elements: Elements, src: Place, dst: Place, rows: Rows, run: Loop, 
     builder.position_at_end(done)
 
 
-def _emit_vectors(elements: Elements, src: Place, dst: Place, rows: Rows, run: tuple[int, Any], end: Any) -> None:
+def _emit_vectors(
+    elements: Elements, src: Place, dst: Place, rows: Rows, run: tuple[int, Any], end: Any
+) -> None:
     """Move rows of one vector each, zeros behind what is valid of it."""
     builder = elements.builder
     lanes, valid = run
@@ -61,7 +66,9 @@ def _emit_vectors(elements: Elements, src: Place, dst: Place, rows: Rows, run: t
     room = builder.sub(end, builder.add(src[1], int64(lanes)))
     # a row may be read beyond its run, but not beyond the end of src
     is_inside = builder.or_(is_whole, builder.icmp_signed("<=", rows.reach(builder), room))
-    kept = elements.load_vector(_ones(builder), builder.sub(int64(_SHORT_NBYTES[-1] * 8 // elements.bits), valid), lanes)
+    kept = elements.load_vector(
+        _ones(builder), builder.sub(int64(_SHORT_NBYTES[-1] * 8 // elements.bits), valid), lanes
+    )
     src, dst = elements.at(src), elements.at(dst)
 
     def move(fro: Place, to: Place) -> None:
@@ -79,8 +86,14 @@ def _emit_vectors(elements: Elements, src: Place, dst: Place, rows: Rows, run: t
                     with at_end:
                         elements.store_vector(zero, *to)
                         with loop(builder, int64(0), valid) as i:
-                            elements.store(elements.load(fro[0], builder.add(fro[1], i)), to[0], builder.add(to[1], i))
-    for _, to, _ in rows._replace(first=maximum(builder, data_rows, rows.first)).each(builder, src, dst):
+                            elements.store(
+                                elements.load(fro[0], builder.add(fro[1], i)),
+                                to[0],
+                                builder.add(to[1], i),
+                            )
+    for _, to, _ in rows._replace(first=maximum(builder, data_rows, rows.first)).each(
+        builder, src, dst
+    ):
         elements.store_vector(zero, *to)
 
 
@@ -95,18 +108,26 @@ def _ones(builder: Any) -> Any:
         size = _SHORT_NBYTES[-1]
         kind = ir.ArrayType(ir.IntType(8), 2 * size)
         ones = ir.GlobalVariable(module, kind, name)
-        ones.initializer, ones.global_constant, ones.linkage = ir.Constant(kind, bytearray([255] * size + [0] * size)), True, "private"
+        ones.initializer, ones.global_constant, ones.linkage = (
+            ir.Constant(kind, bytearray([255] * size + [0] * size)),
+            True,
+            "private",
+        )
     return builder.ptrtoint(module.globals[name], I64)
 
 
-def _emit_pairs(elements: Elements, src: Place, dst: Place, rows: Rows, run: Loop, lanes: int) -> None:
+def _emit_pairs(
+    elements: Elements, src: Place, dst: Place, rows: Rows, run: Loop, lanes: int
+) -> None:
     """Move rows of more than one vector and less than two, zeros behind."""
     builder = elements.builder
     data_rows = maximum(builder, minimum(builder, rows.valid, rows.last), rows.first)
     tail = builder.sub(run.valid, int64(lanes))
     src, dst = elements.at(src), elements.at(dst)
     for fro, to, _ in rows._replace(last=data_rows).each(builder, src, dst):
-        both = [elements.load_vector(fro[0], builder.add(fro[1], at), lanes) for at in (int64(0), tail)]
+        both = [
+            elements.load_vector(fro[0], builder.add(fro[1], at), lanes) for at in (int64(0), tail)
+        ]
         for at, vector in zip((int64(0), tail), both, strict=True):
             elements.store_vector(vector, to[0], builder.add(to[1], at))
         _clear(elements, to, run.valid, run.extent)
@@ -127,7 +148,9 @@ def _emit_any(elements: Elements, src: Place, dst: Place, rows: Rows, run: Loop)
         valid = builder.select(is_valid, run.valid, int64(0))
         if elements.is_nibble:
             with loop(builder, int64(0), valid) as i:
-                elements.store(elements.load(fro[0], builder.add(fro[1], i)), to[0], builder.add(to[1], i))
+                elements.store(
+                    elements.load(fro[0], builder.add(fro[1], i)), to[0], builder.add(to[1], i)
+                )
         else:
             _copy(elements, fro, to, valid)
         _clear(elements, to, valid, run.extent)
@@ -145,12 +168,17 @@ def _copy(elements: Elements, src: Place, dst: Place, count: Any) -> None:
         rest = (src[0], builder.add(src[1], whole)), (dst[0], builder.add(dst[1], whole))
         elements.copy_part(*rest, builder.sub(count, whole), lanes)
         return
-    with builder.if_else(builder.icmp_signed(">=", count, int64(_CALL_NBYTES // size))) as (long, short):
+    with builder.if_else(builder.icmp_signed(">=", count, int64(_CALL_NBYTES // size))) as (
+        long,
+        short,
+    ):
         with long:
             byte = ir.IntType(8).as_pointer()
             to, fro = (builder.bitcast(elements.pointer(*place), byte) for place in (dst, src))
             # memmove: a reorder onto itself is legal
             move = builder.module.declare_intrinsic("llvm.memmove", [byte, byte, I64])
-            builder.call(move, [to, fro, builder.mul(count, int64(size)), ir.Constant(ir.IntType(1), 0)])
+            builder.call(
+                move, [to, fro, builder.mul(count, int64(size)), ir.Constant(ir.IntType(1), 0)]
+            )
         with short:
             elements.copy(src, dst, count, register_bits() // elements.bits)

@@ -18,7 +18,18 @@ from reorder.cpu.schedule.select import LINE_BITS
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["I64", "Elements", "Loop", "Place", "Rows", "int64", "loop", "maximum", "minimum", "register_bits"]
+__all__ = [
+    "I64",
+    "Elements",
+    "Loop",
+    "Place",
+    "Rows",
+    "int64",
+    "loop",
+    "maximum",
+    "minimum",
+    "register_bits",
+]
 
 I64 = ir.IntType(64)
 _BYTE = ir.IntType(8)
@@ -99,12 +110,16 @@ class Elements:
         """
         if self.is_nibble:
             return place
-        return self.builder.add(place[0], self.builder.mul(place[1], int64(self.bits // 8))), int64(0)
+        return self.builder.add(place[0], self.builder.mul(place[1], int64(self.bits // 8))), int64(
+            0
+        )
 
     def _half(self, address: Any, index: Any) -> tuple[Any, Any]:
         """Return the byte of a 4-bit element, and how far up in it the element lies."""
         byte = self.pointer(address, self.builder.lshr(index, int64(1)))
-        shift = self.builder.shl(self.builder.trunc(self.builder.and_(index, int64(1)), _BYTE), _BYTE(2))
+        shift = self.builder.shl(
+            self.builder.trunc(self.builder.and_(index, int64(1)), _BYTE), _BYTE(2)
+        )
         return byte, shift
 
     def load(self, address: Any, index: Any) -> Any:
@@ -120,7 +135,9 @@ class Elements:
         """Write one element; a 4-bit one leaves the other half of its byte."""
         if self.is_nibble:
             byte, shift = self._half(address, index)
-            kept = self.builder.and_(self.builder.load(byte), self.builder.not_(self.builder.shl(_BYTE(15), shift)))
+            kept = self.builder.and_(
+                self.builder.load(byte), self.builder.not_(self.builder.shl(_BYTE(15), shift))
+            )
             self.builder.store(self.builder.or_(kept, self.builder.shl(value, shift)), byte)
         else:
             self.builder.store(value, self.pointer(address, index)).align = 1
@@ -146,16 +163,24 @@ class Elements:
             return
         store = self.builder.store(value, self.pointer(address, index, value.type))
         store.align = LINE_BITS // 8
-        store.set_metadata("nontemporal", self.builder.module.add_metadata([ir.Constant(ir.IntType(32), 1)]))
+        store.set_metadata(
+            "nontemporal", self.builder.module.add_metadata([ir.Constant(ir.IntType(32), 1)])
+        )
 
     def copy_part(self, src: Place, dst: Place, count: Any, lanes: int) -> None:
         """Copy fewer than `lanes` elements: a half, a quarter, ... as the bits of `count` say."""
         builder = self.builder
         lanes //= 2
         while lanes:
-            with builder.if_then(builder.icmp_signed("!=", builder.and_(count, int64(lanes)), int64(0))):
+            with builder.if_then(
+                builder.icmp_signed("!=", builder.and_(count, int64(lanes)), int64(0))
+            ):
                 done = builder.and_(count, int64(-2 * lanes))
-                self.store_vector(self.load_vector(src[0], builder.add(src[1], done), lanes), dst[0], builder.add(dst[1], done))
+                self.store_vector(
+                    self.load_vector(src[0], builder.add(src[1], done), lanes),
+                    dst[0],
+                    builder.add(dst[1], done),
+                )
             lanes //= 2
 
     def copy(self, src: Place, dst: Place, count: Any, lanes: int) -> None:
@@ -166,7 +191,11 @@ class Elements:
                 end = builder.sub(count, int64(lanes))
                 with loop(builder, int64(0), count, lanes) as i:
                     at = minimum(builder, i, end)
-                    self.store_vector(self.load_vector(src[0], builder.add(src[1], at), lanes), dst[0], builder.add(dst[1], at))
+                    self.store_vector(
+                        self.load_vector(src[0], builder.add(src[1], at), lanes),
+                        dst[0],
+                        builder.add(dst[1], at),
+                    )
             with short:
                 self.copy_part(src, dst, count, lanes)
 
@@ -193,7 +222,9 @@ def _as_written(module: Any) -> Any:
     name = "memdesc.loop"
     if name not in module.namedmetadata:
         options = [module.add_metadata(["llvm.loop.unroll.disable"])]
-        options.append(module.add_metadata(["llvm.loop.vectorize.enable", ir.Constant(ir.IntType(1), 0)]))
+        options.append(
+            module.add_metadata(["llvm.loop.vectorize.enable", ir.Constant(ir.IntType(1), 0)])
+        )
         node = module.add_metadata(options)
         node.operands = (node, *node.operands)  # as LLVM tells loops from other nodes
         module.add_named_metadata(name, node)

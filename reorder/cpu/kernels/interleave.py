@@ -20,7 +20,15 @@ __all__ = ["COUNTS", "emit_interleaved"]
 COUNTS = (2, 3, 4)
 
 
-def emit_interleaved(elements: Elements, src: Place, dst: Place, columns: Nest, rows: Nest, span: tuple[Any, Any], done: Any) -> None:
+def emit_interleaved(
+    elements: Elements,
+    src: Place,
+    dst: Place,
+    columns: Nest,
+    rows: Nest,
+    span: tuple[Any, Any],
+    done: Any,
+) -> None:
     """Move two nests if one of them is so short, then branch to `done`.
 
     `span` is a range of columns with data.
@@ -31,7 +39,9 @@ def emit_interleaved(elements: Elements, src: Place, dst: Place, columns: Nest, 
         lanes *= 2
     first, last = span
     is_all_rows = builder.icmp_signed("==", rows.valid, rows.extent)
-    is_all_columns = builder.and_(builder.icmp_signed("==", first, int64(0)), builder.icmp_signed("==", last, columns.extent))
+    is_all_columns = builder.and_(
+        builder.icmp_signed("==", first, int64(0)), builder.icmp_signed("==", last, columns.extent)
+    )
     for count in COUNTS:
         fits = builder.and_(is_all_rows, builder.icmp_signed("==", rows.extent, int64(count)))
         with builder.if_then(builder.and_(fits, _is_run(builder, columns.run, span, lanes))):
@@ -39,7 +49,12 @@ def emit_interleaved(elements: Elements, src: Place, dst: Place, columns: Nest, 
                 _emit_zipped(elements, fro, to, columns, rows, span, (count, lanes))
             builder.branch(done)
         fits = builder.and_(is_all_columns, builder.icmp_signed("==", columns.extent, int64(count)))
-        with builder.if_then(builder.and_(builder.and_(fits, is_all_rows), _is_run(builder, rows.run, (int64(0), rows.extent), lanes))):
+        with builder.if_then(
+            builder.and_(
+                builder.and_(fits, is_all_rows),
+                _is_run(builder, rows.run, (int64(0), rows.extent), lanes),
+            )
+        ):
             for fro, to in rows.around(builder, src, dst):
                 _emit_unzipped(elements, fro, to, columns, rows, (count, lanes))
             builder.branch(done)
@@ -57,7 +72,13 @@ def _is_run(builder: Any, run: Any, span: tuple[Any, Any], lanes: int) -> Any:
 
 
 def _emit_zipped(
-    elements: Elements, src: Place, dst: Place, columns: Nest, rows: Nest, span: tuple[Any, Any], shape: tuple[int, int]
+    elements: Elements,
+    src: Place,
+    dst: Place,
+    columns: Nest,
+    rows: Nest,
+    span: tuple[Any, Any],
+    shape: tuple[int, int],
 ) -> None:
     builder = elements.builder
     count, lanes = shape
@@ -73,7 +94,9 @@ def _emit_zipped(
         elements.store_vector(pick(builder, together, picks), *columns.at(builder, dst, column))
 
 
-def _emit_unzipped(elements: Elements, src: Place, dst: Place, columns: Nest, rows: Nest, shape: tuple[int, int]) -> None:
+def _emit_unzipped(
+    elements: Elements, src: Place, dst: Place, columns: Nest, rows: Nest, shape: tuple[int, int]
+) -> None:
     builder = elements.builder
     count, lanes = shape
     end = builder.sub(rows.extent, int64(lanes))

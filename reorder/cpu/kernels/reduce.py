@@ -72,7 +72,9 @@ class Sums:
         tables = program, tasks, range(parts + 1)
         self._tables = [np.array(table, np.int64) for table in tables]
         at = [address_of(table) for table in self._tables]
-        self._job = pool.Job(_compiled().address, at[0], at[1], parts, 0, 1, at[2], parts, parts - 1, pool.ADDRESS)
+        self._job = pool.Job(
+            _compiled().address, at[0], at[1], parts, 0, 1, at[2], parts, parts - 1, pool.ADDRESS
+        )
         self._shape = [size for dim, size in enumerate(desc.padded_dims) if mask >> dim & 1]
         self._offset = desc.offset0
 
@@ -95,7 +97,11 @@ def _loops(desc: MemoryDesc, mask: int) -> list[_Loop]:
         size *= block.extent if is_kept else 1
     merged: list[_Loop] = []
     for own in sorted(loops, key=lambda own: -abs(own.stride)):
-        if merged and merged[-1].stride == own.extent * own.stride and merged[-1].sum_stride == own.extent * own.sum_stride:
+        if (
+            merged
+            and merged[-1].stride == own.extent * own.stride
+            and merged[-1].sum_stride == own.extent * own.sum_stride
+        ):
             own = own._replace(extent=own.extent * merged.pop().extent)  # noqa: PLW2901 - the two are one
         merged.append(own)
     return merged
@@ -111,7 +117,11 @@ def _nest(loops: list[_Loop]) -> tuple[tuple[int, int, bool], _Loop, list[_Loop]
             inner = last.extent, 1, False
         elif last.sum_stride:
             left.append(last)
-        elif last.extent in _GROUPS and above and (above.stride, above.sum_stride) == (last.extent, 1):
+        elif (
+            last.extent in _GROUPS
+            and above
+            and (above.stride, above.sum_stride) == (last.extent, 1)
+        ):
             inner = left.pop().extent, last.extent, False
         else:
             inner = last.extent, 1, True
@@ -125,10 +135,21 @@ def _nest(loops: list[_Loop]) -> tuple[tuple[int, int, bool], _Loop, list[_Loop]
 @cache
 def _compiled() -> Any:
     with global_compiler_lock:
-        return compile_callback(_walk, numba.void(*[numba.int64] * ARGUMENTS), "sums of 8-bit elements")
+        return compile_callback(
+            _walk, numba.void(*[numba.int64] * ARGUMENTS), "sums of 8-bit elements"
+        )
 
 
-def _walk(src_at: int, sums_at: int, program: int, tasks: int, begin: int, end: int, _places: int, _points: int) -> None:
+def _walk(
+    src_at: int,
+    sums_at: int,
+    program: int,
+    tasks: int,
+    begin: int,
+    end: int,
+    _places: int,
+    _points: int,
+) -> None:
     outer = load_int(program, _HEAD - 1)
     for task in range(begin, end):
         for step in range(load_int(tasks, 2 * task), load_int(tasks, 2 * task + 1)):
@@ -151,7 +172,9 @@ def add_rows(_context: Any, address: Any, to: Any, program: Any) -> tuple[Signat
     def build(context: Any, builder: Any, _signature: Any, args: Any) -> Any:
         src, sums, record = args
         table = builder.inttoptr(record, I64.as_pointer())
-        groups, size, is_single, rows, stride = (builder.load(builder.gep(table, [int64(k)])) for k in range(_HEAD - 1))
+        groups, size, is_single, rows, stride = (
+            builder.load(builder.gep(table, [int64(k)])) for k in range(_HEAD - 1)
+        )
         is_one = builder.icmp_signed("!=", is_single, int64(0))
         with loop(builder, int64(0), rows) as row:
             start = builder.add(src, builder.mul(row, stride))
@@ -172,7 +195,9 @@ def _add_groups(builder: Any, src: Any, sums: Any, count: Any, size: int) -> Non
     whole = builder.and_(count, int64(-_LANES))
     for start, stop, lanes in ((int64(0), whole, _LANES), (whole, count, 1)):
         with loop(builder, start, stop, lanes) as i:
-            found = _sum_of_groups(builder, builder.add(src, builder.mul(i, int64(size))), lanes, size)
+            found = _sum_of_groups(
+                builder, builder.add(src, builder.mul(i, int64(size))), lanes, size
+            )
             _add(builder, builder.add(sums, builder.mul(i, int64(4))), found)
 
 

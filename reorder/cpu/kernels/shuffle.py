@@ -27,12 +27,20 @@ def transpose(builder: Any, lines: list[Any]) -> list[Any]:
     lane = min(count, LANE_BITS // lines[0].type.element.width)
     halves = []
     for start in (0, lane // 2):
-        both = ((first + start + k, count + first + start + k) for first in range(0, count, lane) for k in range(lane // 2))
+        both = (
+            (first + start + k, count + first + start + k)
+            for first in range(0, count, lane)
+            for k in range(lane // 2)
+        )
         halves.append(mask(j for pair in both for j in pair))
     distance = len(lines) // 2
     rounds = len(lines).bit_length() - 1
     for _ in range(rounds):
-        lines = [builder.shuffle_vector(lines[k], lines[k + distance], half) for k in range(distance) for half in halves]
+        lines = [
+            builder.shuffle_vector(lines[k], lines[k + distance], half)
+            for k in range(distance)
+            for half in halves
+        ]
     return lines
 
 
@@ -47,8 +55,12 @@ def exchange(builder: Any, vectors: list[Any], lane: int) -> list[Any]:
     width = len(vectors) * lane // 2
     results = []
     for half in (0, width):
-        both = mask(first + half + k for first in range(0, 2 * count, 2 * width) for k in range(width))
-        joined = [builder.shuffle_vector(*vectors[k : k + 2], both) for k in range(0, len(vectors), 2)]
+        both = mask(
+            first + half + k for first in range(0, 2 * count, 2 * width) for k in range(width)
+        )
+        joined = [
+            builder.shuffle_vector(*vectors[k : k + 2], both) for k in range(0, len(vectors), 2)
+        ]
         results += exchange(builder, joined, lane)
     return results
 
@@ -57,7 +69,9 @@ def concatenate(builder: Any, vectors: list[Any]) -> Any:
     """Join a power of two of vectors into one."""
     while len(vectors) > 1:
         both = mask(range(2 * vectors[0].type.count))
-        vectors = [builder.shuffle_vector(*vectors[k : k + 2], both) for k in range(0, len(vectors), 2)]
+        vectors = [
+            builder.shuffle_vector(*vectors[k : k + 2], both) for k in range(0, len(vectors), 2)
+        ]
     return vectors[0]
 
 

@@ -22,6 +22,9 @@ def emit_strided(elements: Elements, src: Place, dst: Place, rows: Rows, columns
     for fro, to, is_valid in rows.each(builder, src, dst):
         valid = builder.select(is_valid, columns.valid, int64(0))
         with loop(builder, int64(0), valid) as column:
-            elements.store(elements.load(*along(fro, column, columns.src_stride)), *along(to, column, columns.dst_stride))
+            elements.store(
+                elements.load(*along(fro, column, columns.src_stride)),
+                *along(to, column, columns.dst_stride),
+            )
         with loop(builder, valid, columns.extent) as column:
             elements.store(elements.zero, *along(to, column, columns.dst_stride))

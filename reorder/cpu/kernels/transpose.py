@@ -59,9 +59,15 @@ class Nest(NamedTuple):
 
     def around(self, builder: Any, src: Place, dst: Place) -> Iterator[tuple[Place, Place]]:
         """Emit the loop that stands behind the table of the rows: both nests once more, elsewhere."""
-        extent, *strides = (builder.load(_pointer(builder, self.table, builder.add(self.extent, int64(k)))) for k in range(3))
+        extent, *strides = (
+            builder.load(_pointer(builder, self.table, builder.add(self.extent, int64(k))))
+            for k in range(3)
+        )
         with loop(builder, int64(0), extent) as i:
-            fro, to = ((place[0], builder.add(place[1], builder.mul(i, stride))) for place, stride in zip((src, dst), strides, strict=True))
+            fro, to = (
+                (place[0], builder.add(place[1], builder.mul(i, stride)))
+                for place, stride in zip((src, dst), strides, strict=True)
+            )
             yield fro, to
 
 
@@ -71,7 +77,14 @@ def heights(bits: int) -> tuple[int, ...]:
     return tuple(line >> k for k in range(5) if line >> k >= max(2, 32 // bits))
 
 
-def emit_transposed(elements: Elements, src: Place, dst: Place, columns: Nest, rows: Nest, span: tuple[Any, Any, Any, Any]) -> None:
+def emit_transposed(
+    elements: Elements,
+    src: Place,
+    dst: Place,
+    columns: Nest,
+    rows: Nest,
+    span: tuple[Any, Any, Any, Any],
+) -> None:
     """Move two nests; what is not valid in either is written zero.
 
     `span` is the range of columns to write, the end of what may be read of src, and how far
@@ -89,15 +102,34 @@ def emit_transposed(elements: Elements, src: Place, dst: Place, columns: Nest, r
     for height in heights(elements.bits):
         # whole lines are best where few of their rows are moved twice
         twice = builder.and_(builder.neg(rows.extent), int64(height - 1))
-        most = builder.lshr(rows.extent, int64(3)) if height * elements.bits == LINE_BITS else int64(height)
-        fits = builder.and_(builder.icmp_signed(">=", rows.extent, int64(height)), builder.icmp_signed("<=", twice, most))
+        most = (
+            builder.lshr(rows.extent, int64(3))
+            if height * elements.bits == LINE_BITS
+            else int64(height)
+        )
+        fits = builder.and_(
+            builder.icmp_signed(">=", rows.extent, int64(height)),
+            builder.icmp_signed("<=", twice, most),
+        )
         with builder.if_then(fits):
             *wider, least = _widths(elements.bits, height)
             for across in wider:
-                with builder.if_then(builder.icmp_signed(">=", builder.sub(last, first), int64(across))):
-                    _emit_strips(elements, src, dst, columns, rows, (first, last, *span[2:]), (height, across))
+                with builder.if_then(
+                    builder.icmp_signed(">=", builder.sub(last, first), int64(across))
+                ):
+                    _emit_strips(
+                        elements,
+                        src,
+                        dst,
+                        columns,
+                        rows,
+                        (first, last, *span[2:]),
+                        (height, across),
+                    )
                     builder.branch(done)
-            _emit_strips(elements, src, dst, columns, rows, (first, last, *span[2:]), (height, least))
+            _emit_strips(
+                elements, src, dst, columns, rows, (first, last, *span[2:]), (height, least)
+            )
             builder.branch(done)
     for fro, to in rows.around(builder, src, dst):
         _emit_scalar(elements, fro, to, columns, rows, (first, last))
@@ -111,7 +143,13 @@ def emit_transposed(elements: Elements, src: Place, dst: Place, columns: Nest, r
 
 
 def _emit_strips(
-    elements: Elements, src: Place, dst: Place, columns: Nest, rows: Nest, span: tuple[Any, Any, Any, Any], shape: tuple[int, int]
+    elements: Elements,
+    src: Place,
+    dst: Place,
+    columns: Nest,
+    rows: Nest,
+    span: tuple[Any, Any, Any, Any],
+    shape: tuple[int, int],
 ) -> None:
     """Move whole tiles of some height and width, in sweeps that use what they load of src at once."""
     builder = elements.builder
@@ -126,7 +164,11 @@ def _emit_strips(
     entry = builder.select(is_narrow, int64(0), int64(8))
     back_row = builder.sub(rows.extent, int64(height))
     # one block of rows needs no sweeps
-    step = builder.select(builder.icmp_signed("==", back_row, int64(0)), int64(MAX_COLUMNS), int64(_SWEEP_NBYTES * 8 // elements.bits))
+    step = builder.select(
+        builder.icmp_signed("==", back_row, int64(0)),
+        int64(MAX_COLUMNS),
+        int64(_SWEEP_NBYTES * 8 // elements.bits),
+    )
     is_padded = builder.icmp_signed("<", rows.valid, rows.extent)
     # most nests have whole tiles, and nothing to list
     is_special = builder.or_(builder.or_(is_narrow, is_padded), columns.is_far)
@@ -152,11 +194,23 @@ def _emit_strips(
                     at = builder.add(start, builder.and_(builder.sub(stop, start), int64(-across)))
                     with loop(builder, start, at, across) as column:
                         column_table = _entry(builder, columns.table, column)
-                        _emit_tile(elements, elements.at((place[0], column)), to, (row_table, column_table), shape)
+                        _emit_tile(
+                            elements,
+                            elements.at((place[0], column)),
+                            to,
+                            (row_table, column_table),
+                            shape,
+                        )
                 with loop(builder, at, stop, wide) as next_column:
                     column = minimum(builder, next_column, back_column)
                     column_table = builder.add(table, builder.mul(column, entry))
-                    _emit_tile(elements, elements.at((place[0], column)), to, (row_table, column_table), (height, wide))
+                    _emit_tile(
+                        elements,
+                        elements.at((place[0], column)),
+                        to,
+                        (row_table, column_table),
+                        (height, wide),
+                    )
 
 
 class _Sweep(NamedTuple):
@@ -178,9 +232,13 @@ def _list(room: _Room, src: Place, dst: Place, nests: tuple[Nest, Nest, Any], sw
     height = int64(room.height)
     is_narrow = room.is_narrow(first, last)
     # rows may be read beyond the last column, but not beyond the end of src
-    is_over = builder.icmp_signed(">", builder.add(reach, builder.add(first, int64(room.wide))), end)
+    is_over = builder.icmp_signed(
+        ">", builder.add(reach, builder.add(first, int64(room.wide))), end
+    )
     is_tight = builder.and_(is_narrow, is_over)
-    must_list = builder.or_(builder.icmp_signed(">", builder.add(row, height), rows.valid), is_tight)
+    must_list = builder.or_(
+        builder.icmp_signed(">", builder.add(row, height), rows.valid), is_tight
+    )
     with builder.if_then(must_list):
         room.list_rows(src, rows, row, (first, last, end), is_tight)
     listed = builder.select(must_list, room.rows, _entry(builder, rows.table, row))
@@ -208,7 +266,12 @@ def _prefetch(elements: Elements, src: Place, row_table: Any, height: int) -> No
     with loop(builder, int64(0), int64(height)) as k:
         index = builder.add(src[1], builder.load(_pointer(builder, row_table, k)))
         for line in range(_SWEEP_NBYTES * 8 // LINE_BITS):
-            at = builder.bitcast(elements.pointer(src[0], builder.add(index, int64(line * LINE_BITS // elements.bits))), byte)
+            at = builder.bitcast(
+                elements.pointer(
+                    src[0], builder.add(index, int64(line * LINE_BITS // elements.bits))
+                ),
+                byte,
+            )
             builder.call(prefetch, [at, bits(0), bits(3), bits(1)])
 
 
@@ -220,30 +283,43 @@ def _widths(bits: int, height: int) -> list[int]:
     if register_bits() < LINE_BITS or height * bits < LINE_BITS:
         return [LANE_BITS // bits]
     widest = min(LINE_BITS, _TILE_REGISTERS * LINE_BITS // height)
-    return [width // bits for width in (widest, widest // 2) if width > LANE_BITS] or [LANE_BITS // bits]
+    return [width // bits for width in (widest, widest // 2) if width > LANE_BITS] or [
+        LANE_BITS // bits
+    ]
 
 
-def _emit_tile(elements: Elements, src: Place, dst: Place, tables: tuple[Any, Any], shape: tuple[int, int]) -> None:
+def _emit_tile(
+    elements: Elements, src: Place, dst: Place, tables: tuple[Any, Any], shape: tuple[int, int]
+) -> None:
     """Move one tile."""
     builder = elements.builder
     height, wide = shape
     lane = LANE_BITS // elements.bits
     across = min(height, lane)
-    lines = [elements.load_vector(src[0], builder.add(src[1], _load(builder, tables[0], k)), wide) for k in range(height)]
+    lines = [
+        elements.load_vector(src[0], builder.add(src[1], _load(builder, tables[0], k)), wide)
+        for k in range(height)
+    ]
     # vectors begin with rows `each` apart: their lanes are rows `across` apart, and columns
     parts = wide // lane
     each = height // parts
     groups = []
     for first in range(0, height, each):
-        joined = [concatenate(builder, lines[first + k : first + each : across]) for k in range(across)]
+        joined = [
+            concatenate(builder, lines[first + k : first + each : across]) for k in range(across)
+        ]
         groups.append(transpose(builder, joined))
     exchanged = [exchange(builder, list(vectors), lane) for vectors in zip(*groups, strict=True)]
     vectors = [vector for part in zip(*exchanged, strict=True) for vector in part]
     each = lane // across
     for k, vector in enumerate(vectors):
         for i in range(each):
-            column = pick(builder, vector, range(i * across, (i + 1) * across)) if each > 1 else vector
-            elements.store_line(column, dst[0], builder.add(dst[1], _load(builder, tables[1], k * each + i)))
+            column = (
+                pick(builder, vector, range(i * across, (i + 1) * across)) if each > 1 else vector
+            )
+            elements.store_line(
+                column, dst[0], builder.add(dst[1], _load(builder, tables[1], k * each + i))
+            )
 
 
 class _Room:
@@ -257,7 +333,9 @@ class _Room:
         self.columns = builder.ptrtoint(cgutils.alloca_once(builder, I64, size=wide), I64)
         size = elements.bits // 8
         # a row, and room to move it to where src has its elements within their own size
-        self.copies = builder.ptrtoint(cgutils.alloca_once(builder, _BYTE, size=(height * wide + 1) * size), I64)
+        self.copies = builder.ptrtoint(
+            cgutils.alloca_once(builder, _BYTE, size=(height * wide + 1) * size), I64
+        )
         dump = cgutils.alloca_once(builder, _BYTE, size=(height + 1) * size)
         dump.align = LINE_BITS // 8
         self.dump = builder.ptrtoint(dump, I64)
@@ -282,10 +360,14 @@ class _Room:
         with loop(builder, int64(0), int64(self.wide)) as k:
             column = builder.add(first, k)
             is_real = builder.icmp_signed("<", column, last)
-            real = builder.load(_pointer(builder, columns.table, builder.select(is_real, column, first)))
+            real = builder.load(
+                _pointer(builder, columns.table, builder.select(is_real, column, first))
+            )
             builder.store(builder.select(is_real, real, dump), _pointer(builder, self.columns, k))
 
-    def list_rows(self, src: Place, rows: Nest, row: Any, ends: tuple[Any, Any, Any], is_tight: Any) -> None:
+    def list_rows(
+        self, src: Place, rows: Nest, row: Any, ends: tuple[Any, Any, Any], is_tight: Any
+    ) -> None:
         """List rows: zeros for those that are not valid, copies of those that end with src."""
         builder = self.elements.builder
         first, last, end = ends
@@ -319,7 +401,12 @@ def _zeros(builder: Any, nbytes: int) -> Any:
     if name not in module.globals:
         kind = ir.ArrayType(_BYTE, nbytes)
         zeros = ir.GlobalVariable(module, kind, name)
-        zeros.initializer, zeros.global_constant, zeros.linkage, zeros.align = ir.Constant(kind, None), True, "private", 64
+        zeros.initializer, zeros.global_constant, zeros.linkage, zeros.align = (
+            ir.Constant(kind, None),
+            True,
+            "private",
+            64,
+        )
     return module.globals[name]
 
 
@@ -342,12 +429,16 @@ def _clear(elements: Elements, place: Place, count: Any) -> None:
     lanes = LANE_BITS // elements.bits
     whole = builder.and_(count, int64(-lanes))
     with loop(builder, int64(0), whole, lanes) as i:
-        elements.store_vector(ir.Constant(elements.vector(lanes), None), place[0], builder.add(place[1], i))
+        elements.store_vector(
+            ir.Constant(elements.vector(lanes), None), place[0], builder.add(place[1], i)
+        )
     with loop(builder, whole, count) as i:
         elements.store(elements.zero, place[0], builder.add(place[1], i))
 
 
-def _emit_scalar(elements: Elements, src: Place, dst: Place, columns: Nest, rows: Nest, span: tuple[Any, Any]) -> None:
+def _emit_scalar(
+    elements: Elements, src: Place, dst: Place, columns: Nest, rows: Nest, span: tuple[Any, Any]
+) -> None:
     """Move element by element: 4-bit ones have no vectors, and fewer rows than the least tile has are no work."""
     builder = elements.builder
     zero = int64(0)
@@ -356,6 +447,8 @@ def _emit_scalar(elements: Elements, src: Place, dst: Place, columns: Nest, rows
         to = columns.at(builder, dst, column)
         with loop(builder, zero, valid) as row:
             fro, index = rows.at(builder, src, row)
-            elements.store(elements.load(fro, builder.add(index, column)), to[0], builder.add(to[1], row))
+            elements.store(
+                elements.load(fro, builder.add(index, column)), to[0], builder.add(to[1], row)
+            )
         with loop(builder, valid, rows.extent) as row:
             elements.store(elements.zero, to[0], builder.add(to[1], row))

@@ -54,18 +54,35 @@ class PreparedReorder:
     Safe to call from several threads at once, with different dst buffers.
     """
 
-    __slots__ = ("_dst", "_entry", "_job", "_job_at", "_parts", "_src", "_sums", "kernels", "plan", "threads")
+    __slots__ = (
+        "_dst",
+        "_entry",
+        "_job",
+        "_job_at",
+        "_parts",
+        "_src",
+        "_sums",
+        "kernels",
+        "plan",
+        "threads",
+    )
 
     def __init__(self, plan: ReorderPlan, threads: int | None = None) -> None:
         self.plan = plan
-        self.threads = count_threads() if threads is None else min(checked_threads(threads), count_threads())
+        self.threads = (
+            count_threads() if threads is None else min(checked_threads(threads), count_threads())
+        )
         self._src = BufferCheck(plan.src, "src", write=False)
         self._dst = BufferCheck(plan.dst, "dst", write=True)
         # the micro-kernels it consists of, and the width of their elements
         self.kernels: tuple[str, ...] = ()
         self._parts = self._make_parts()
         extra = plan.dst.extra
-        masks = set(extra.masks.values()) if extra and is_array_of_blocks(plan.dst) and plan.dst.nelems else ()
+        masks = (
+            set(extra.masks.values())
+            if extra and is_array_of_blocks(plan.dst) and plan.dst.nelems
+            else ()
+        )
         self._sums = {mask: Sums(plan.dst, mask, self.threads) for mask in masks}
         # small ones skip all layers in between: a call takes half as long
         direct = self._parts[0].direct if len(self._parts) == 1 and plan.dst.extra is None else None
@@ -91,7 +108,11 @@ class PreparedReorder:
         for box in boxes:
             wide, width = widen(box, self.plan.dst.dtype.bits)
             for part in tile((wide,)):
-                key = -width if streams and width in _WHOLE_BYTES and fills_lines(part, width) else width
+                key = (
+                    -width
+                    if streams and width in _WHOLE_BYTES and fills_lines(part, width)
+                    else width
+                )
                 by_width.setdefault(key, []).append(part)
         return [self._part(tuple(own), width, ()) for width, own in by_width.items()]
 
@@ -103,16 +124,26 @@ class PreparedReorder:
         bits = abs(key)
         nbytes = sum(box.size for box in tiles) * bits // 8
         end = (self.plan.src.layout.last + 1) * self.plan.src.dtype.bits // bits
-        self.kernels += tuple(sorted({f"{KERNELS[choose(box).kernel]} {bits}-bit" for box in tiles} - {*self.kernels}))
-        program, records = encode(tiles, end, is_far=self._src.min_nbytes + self._dst.min_nbytes > _FAR_NBYTES)
+        self.kernels += tuple(
+            sorted({f"{KERNELS[choose(box).kernel]} {bits}-bit" for box in tiles} - {*self.kernels})
+        )
+        program, records = encode(
+            tiles, end, is_far=self._src.min_nbytes + self._dst.min_nbytes > _FAR_NBYTES
+        )
         # two 4-bit elements of one byte must not fall to two threads
-        return _Part(program, self._split(records, nbytes, is_whole=bits not in _WHOLE_BYTES), key, lookups)
+        return _Part(
+            program, self._split(records, nbytes, is_whole=bits not in _WHOLE_BYTES), key, lookups
+        )
 
     def _split(self, records: list[Record], nbytes: int, *, is_whole: bool) -> Split:
         """Share out records that write so many bytes, or leave them whole."""
         threads = 1 if is_whole else max(1, min(self.threads, nbytes // _LEAST_NBYTES))
         # several parts for each thread, since one may lose its core
-        parts = threads * max(1, min(_MAX_SHARES, nbytes // threads // _SHARE_NBYTES)) if threads > 1 else 1
+        parts = (
+            threads * max(1, min(_MAX_SHARES, nbytes // threads // _SHARE_NBYTES))
+            if threads > 1
+            else 1
+        )
         return Split(records, parts, threads, is_long=nbytes >= _LONG_NBYTES)
 
     def __call__(self, src: Any, dst: Any) -> None:
@@ -153,7 +184,9 @@ class Split:
 
     def __init__(self, records: list[Record], parts: int, threads: int, *, is_long: bool) -> None:
         self._tables = tasks, bounds = split(records, parts)
-        self.shares = Shares(address_of(tasks), address_of(bounds), len(bounds) - 1, len(tasks), threads, is_long)
+        self.shares = Shares(
+            address_of(tasks), address_of(bounds), len(bounds) - 1, len(tasks), threads, is_long
+        )
 
 
 class _Part:
@@ -161,7 +194,9 @@ class _Part:
 
     __slots__ = ("_arrays", "_bits", "_program", "_shares", "_streams", "lookups")
 
-    def __init__(self, program: NDArray[np.int64], own: Split, bits: int, lookups: tuple[Lookup, ...]) -> None:
+    def __init__(
+        self, program: NDArray[np.int64], own: Split, bits: int, lookups: tuple[Lookup, ...]
+    ) -> None:
         self._arrays = program, own  # kept alive: the kernels take addresses
         self._program = address_of(program)
         self._shares = own.shares
@@ -189,7 +224,12 @@ class _Part:
 
     def run_at(self, src_at: int, dst_at: int, places: NDArray[np.int64]) -> None:
         """Run the boxes at many points."""
-        run((src_at, dst_at, self._program), self._shares, (address_of(places), len(places)), self._bits)
+        run(
+            (src_at, dst_at, self._program),
+            self._shares,
+            (address_of(places), len(places)),
+            self._bits,
+        )
 
 
 @cache

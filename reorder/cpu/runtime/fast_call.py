@@ -41,7 +41,9 @@ _ALIGNMENT, _SRC, _DST = JOB_SIZE, JOB_SIZE + 1, JOB_SIZE + 1 + _CHECK_SIZE
 
 def table_of(job: Job, src: BufferCheck, dst: BufferCheck) -> NDArray[np.int64]:
     """Return a job, and what it asks of its two arrays, as `enter`'s function reads them."""
-    return np.array([*job, max(src.alignment, dst.alignment), *_numbers(src), *_numbers(dst)], np.int64)
+    return np.array(
+        [*job, max(src.alignment, dst.alignment), *_numbers(src), *_numbers(dst)], np.int64
+    )
 
 
 def _numbers(check: BufferCheck) -> list[int]:
@@ -59,7 +61,9 @@ def enter() -> Callable[[int, int, int], int] | None:
     if not _is_known_layout():
         return None
     with global_compiler_lock:
-        compiled = compile_callback(_enter, numba.int64(numba.int64, numba.int64, numba.int64), "entry")
+        compiled = compile_callback(
+            _enter, numba.int64(numba.int64, numba.int64, numba.int64), "entry"
+        )
     entry = ctypes.CFUNCTYPE(ctypes.c_int64, *[ctypes.c_int64] * 3)(compiled.address)
     _owners.append(compiled)
     return entry
@@ -74,7 +78,14 @@ def _is_known_layout() -> bool:
     sample = np.zeros((2, 3), np.int16)
     fields = (ctypes.c_int64 * (_FLAGS + 1)).from_address(id(sample))
     dims = (ctypes.c_int64 * 2).from_address(fields[_DIMS])
-    seen = fields[_TYPE], fields[_DATA], fields[_NDIM] & _INT, *dims, fields[_DTYPE], fields[_FLAGS] & _INT
+    seen = (
+        fields[_TYPE],
+        fields[_DATA],
+        fields[_NDIM] & _INT,
+        *dims,
+        fields[_DTYPE],
+        fields[_FLAGS] & _INT,
+    )
     return seen == (id(np.ndarray), address_of(sample), 2, 2, 3, id(sample.dtype), sample.flags.num)
 
 
@@ -102,7 +113,9 @@ def _enter(src: int, dst: int, job: int) -> int:
         return 1
     src_at, dst_at = load_int(src, _DATA), load_int(dst, _DATA)
     apart = dst_at - src_at
-    if (apart < load_int(job, _SRC + 2) and -apart < load_int(job, _DST + 2)) or (src_at | dst_at) % load_int(job, _ALIGNMENT):
+    if (apart < load_int(job, _SRC + 2) and -apart < load_int(job, _DST + 2)) or (
+        src_at | dst_at
+    ) % load_int(job, _ALIGNMENT):
         return 1
     share(src_at, dst_at, job)
     return 0

@@ -44,7 +44,16 @@ ARGUMENTS = 8
 
 @intrinsic  # type: ignore[untyped-decorator] # numba ships no types
 def run_inner(
-    _context: Any, src_at: Any, dst_at: Any, src: Any, dst: Any, box: Any, first: Any, last: Any, is_valid: Any, unit: Any
+    _context: Any,
+    src_at: Any,
+    dst_at: Any,
+    src: Any,
+    dst: Any,
+    box: Any,
+    first: Any,
+    last: Any,
+    is_valid: Any,
+    unit: Any,
 ) -> tuple[Signature, Any]:
     """Run the inner part of a box at one place, its rows or columns from `first` to `last`."""
 
@@ -65,17 +74,40 @@ def run_inner(
             return builder.select(is_valid, own(k), zero)
 
         kernel = read(zero)
-        with builder.if_else(builder.icmp_signed("==", kernel, int64(TRANSPOSED))) as (transposed, otherwise):
+        with builder.if_else(builder.icmp_signed("==", kernel, int64(TRANSPOSED))) as (
+            transposed,
+            otherwise,
+        ):
             with transposed:
                 tables = builder.add(box, builder.shl(builder.add(at, int64(8)), int64(3)))
-                columns = Nest(own(0), valid(1), own(4), tables, builder.icmp_signed("!=", own(7), zero))
-                rows = Nest(own(2), own(3), own(5), builder.add(tables, builder.shl(own(0), int64(3))))
-                emit_transposed(elements, (src_at, src), (dst_at, dst), columns, rows, (first, last, read(int64(4)), own(6)))
+                columns = Nest(
+                    own(0), valid(1), own(4), tables, builder.icmp_signed("!=", own(7), zero)
+                )
+                rows = Nest(
+                    own(2), own(3), own(5), builder.add(tables, builder.shl(own(0), int64(3)))
+                )
+                emit_transposed(
+                    elements,
+                    (src_at, src),
+                    (dst_at, dst),
+                    columns,
+                    rows,
+                    (first, last, read(int64(4)), own(6)),
+                )
             with otherwise:
                 tables = builder.add(box, builder.shl(builder.add(at, int64(6)), int64(3)))
-                lines = Rows(first, last, valid(1), tables, builder.add(tables, builder.shl(own(0), int64(3))))
+                lines = Rows(
+                    first,
+                    last,
+                    valid(1),
+                    tables,
+                    builder.add(tables, builder.shl(own(0), int64(3))),
+                )
                 run = Loop(own(2), own(3), own(4), own(5))
-                with builder.if_else(builder.icmp_signed("==", kernel, int64(RUN))) as (contiguous, strided):
+                with builder.if_else(builder.icmp_signed("==", kernel, int64(RUN))) as (
+                    contiguous,
+                    strided,
+                ):
                     with contiguous:
                         emit_run(elements, (src_at, src), (dst_at, dst), lines, run, read(int64(4)))
                     with strided:
@@ -139,11 +171,15 @@ def add_shared(_context: Any, address: Any, index: Any, value: Any) -> tuple[Sig
 
 
 @intrinsic  # type: ignore[untyped-decorator] # numba ships no types
-def exchange_shared(_context: Any, address: Any, index: Any, seen: Any, value: Any) -> tuple[Signature, Any]:
+def exchange_shared(
+    _context: Any, address: Any, index: Any, seen: Any, value: Any
+) -> tuple[Signature, Any]:
     """Write the int64 at an index from an address if it still is what was seen; returns whether it was."""
 
     def build(_context: Any, builder: Any, _signature: Any, args: Any) -> Any:
-        return builder.extract_value(builder.cmpxchg(_place(builder, args), args[2], args[3], "seq_cst", "seq_cst"), 1)
+        return builder.extract_value(
+            builder.cmpxchg(_place(builder, args), args[2], args[3], "seq_cst", "seq_cst"), 1
+        )
 
     return types.boolean(types.int64, types.int64, types.int64, types.int64), build
 
@@ -160,10 +196,15 @@ def pause(_context: Any) -> tuple[Signature, Any]:
         machine = platform.machine().lower()
         if machine in {"x86_64", "amd64"}:
             kind = ir.FunctionType(ir.VoidType(), [])
-            builder.call(cgutils.get_or_insert_function(builder.module, kind, "llvm.x86.sse2.pause"), [])
+            builder.call(
+                cgutils.get_or_insert_function(builder.module, kind, "llvm.x86.sse2.pause"), []
+            )
         elif machine in {"aarch64", "arm64"}:
             kind = ir.FunctionType(ir.VoidType(), [ir.IntType(32)])
-            builder.call(cgutils.get_or_insert_function(builder.module, kind, "llvm.aarch64.hint"), [ir.IntType(32)(1)])
+            builder.call(
+                cgutils.get_or_insert_function(builder.module, kind, "llvm.aarch64.hint"),
+                [ir.IntType(32)(1)],
+            )
         return context.get_dummy_value()
 
     return types.void(), build
@@ -205,7 +246,16 @@ def finish(_context: Any, unit: Any) -> tuple[Signature, Any]:
 
 @intrinsic  # type: ignore[untyped-decorator] # numba ships no types
 def call(
-    _context: Any, address: Any, src_at: Any, dst_at: Any, program: Any, tasks: Any, begin: Any, end: Any, places: Any, count: Any
+    _context: Any,
+    address: Any,
+    src_at: Any,
+    dst_at: Any,
+    program: Any,
+    tasks: Any,
+    begin: Any,
+    end: Any,
+    places: Any,
+    count: Any,
 ) -> tuple[Signature, Any]:
     """Call a compiled walker by its address."""
 

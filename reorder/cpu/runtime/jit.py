@@ -70,7 +70,10 @@ def _digest() -> str:
     root = Path(__file__).parents[2]
     digest = hashlib.sha256()
     for file in sorted(
-        (*root.joinpath("cpu").rglob("*.py"), *(root / f"{name}.py" for name in ("memory/buffers", "plan/nodes", "values/formats")))
+        (
+            *root.joinpath("cpu").rglob("*.py"),
+            *(root / f"{name}.py" for name in ("memory/buffers", "plan/nodes", "values/formats")),
+        )
     ):
         digest.update(file.read_bytes())
     return digest.hexdigest()

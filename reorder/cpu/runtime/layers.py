@@ -52,7 +52,9 @@ class _State:
 
 def count_threads() -> int:
     """Return how many threads a reorder may use: numba's limit, and the cores allowed."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    cores = (
+        len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    )
     limit: int = numba.config.NUMBA_NUM_THREADS
     return max(1, min(cores, limit))
 
@@ -107,7 +109,9 @@ def run(starts: tuple[int, int, int], shares: Shares, places: tuple[int, int], b
         parts = min(parts, steps)
         table = np.arange(parts + 1) * steps // parts
         bounds = address_of(table)
-    job = job_of(shares._replace(bounds=bounds, parts=parts, total=steps), kernel_at(bits), program, places)
+    job = job_of(
+        shares._replace(bounds=bounds, parts=parts, total=steps), kernel_at(bits), program, places
+    )
     is_shared = is_long and min(parts, threads) > 1
     if not is_shared or layer_name() not in {"tbb", "omp"}:
         pool.run(src_at, dst_at, job)
@@ -127,7 +131,17 @@ def run(starts: tuple[int, int, int], shares: Shares, places: tuple[int, int], b
 def job_of(shares: Shares, kernel: int, program: int, places: tuple[int, int]) -> Job:
     """Return what the pool runs."""
     workers = min(shares.parts, shares.threads, MAX_WORKERS + 1) - 1
-    return Job(kernel, program, shares.tasks, shares.total, *places, shares.bounds, shares.parts, workers, pool.ADDRESS)
+    return Job(
+        kernel,
+        program,
+        shares.tasks,
+        shares.total,
+        *places,
+        shares.bounds,
+        shares.parts,
+        workers,
+        pool.ADDRESS,
+    )
 
 
 def _start(me: int) -> str:
@@ -154,7 +168,11 @@ def _started_layer() -> str | None:
 def _load_tbb() -> None:
     """Load the library of the tbb wheel: numba looks for it by name only."""
     try:
-        found = [file for file in distribution("tbb").files or () if file.name in ("libtbb.so.12", "tbb12.dll")]
+        found = [
+            file
+            for file in distribution("tbb").files or ()
+            if file.name in ("libtbb.so.12", "tbb12.dll")
+        ]
         for file in found:
             ctypes.CDLL(str(file.locate()))
     except (PackageNotFoundError, OSError):
@@ -165,7 +183,11 @@ def _before_fork() -> None:
     me = threading.get_ident()
     # no lock is awaited that a signal handler's own thread has
     is_inside = me in {_State.owner, _State.forking}
-    locks = (global_compiler_lock, _llvm_lock) if is_inside else (_busy, global_compiler_lock, _llvm_lock)
+    locks = (
+        (global_compiler_lock, _llvm_lock)
+        if is_inside
+        else (_busy, global_compiler_lock, _llvm_lock)
+    )
     _State.forking = me
     for lock in locks:
         lock.acquire()
@@ -185,7 +207,9 @@ def _after_fork_in_child() -> None:
     """Give up in a child what does not survive a fork."""
     pool.forget()
     started = _started_layer()
-    is_clean = started == "tbb" and _State.layer == "tbb" and _State.callers == {threading.get_ident()}
+    is_clean = (
+        started == "tbb" and _State.layer == "tbb" and _State.callers == {threading.get_ident()}
+    )
     if started not in {None, "workqueue"} and not is_clean:
         _State.layer = "pool"
     _after_fork()

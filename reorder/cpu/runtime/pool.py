@@ -26,7 +26,17 @@ import numba
 import numpy as np
 from numba.core.compiler_lock import global_compiler_lock
 
-from reorder.cpu.runtime.intrinsics import add_shared, call, call_c, exchange_shared, load_int, load_shared, pause, store_int, store_shared
+from reorder.cpu.runtime.intrinsics import (
+    add_shared,
+    call,
+    call_c,
+    exchange_shared,
+    load_int,
+    load_shared,
+    pause,
+    store_int,
+    store_shared,
+)
 from reorder.cpu.runtime.jit import compile_callback, inner
 from reorder.memory.buffers import address_of
 
@@ -56,12 +66,26 @@ class Job(NamedTuple):
 
 
 JOB_SIZE = len(Job._fields)
-_KERNEL, _PROGRAM, _TASKS, _TOTAL, _PLACES, _COUNT, _BOUNDS, _PARTS, _WORKERS, _BLOCK = range(JOB_SIZE)
+_KERNEL, _PROGRAM, _TASKS, _TOTAL, _PLACES, _COUNT, _BOUNDS, _PARTS, _WORKERS, _BLOCK = range(
+    JOB_SIZE
+)
 
 # Words of the block: whether a caller has it; the state; how many workers have left; the job, src, dst, and for how many
 # workers; how many there are, how often they look, and functions of the system; for each thread the
 # next part of its group, whether it sleeps, and the lock that it sleeps on.
-_BUSY, _STATE, _LEFT, _JOB, _LIMIT, _THERE, _LOOKS, _SYSTEM, _TURNS, _ASLEEP, _LOCK = 0, 8, 16, 24, 27, 32, 33, 34, 40, 48, 49
+_BUSY, _STATE, _LEFT, _JOB, _LIMIT, _THERE, _LOOKS, _SYSTEM, _TURNS, _ASLEEP, _LOCK = (
+    0,
+    8,
+    16,
+    24,
+    27,
+    32,
+    33,
+    34,
+    40,
+    48,
+    49,
+)
 _EACH, _LINE_NBYTES = 16, 64
 MAX_WORKERS = 255
 
@@ -84,18 +108,44 @@ _LOOKS_BETWEEN, _NAP_MICROSECONDS = 16, 20
 def _take_parts(block: int, me: int) -> None:
     """Wake two others, and run parts of the job until none is left, those of the own group first."""
     for k in range(2 * me + 1, min(2 * me + 2, load_int(block, _LIMIT)) + 1):
-        if load_int(block, _ASLEEP + _EACH * k) and exchange_shared(block, _ASLEEP + _EACH * k, 1, 0):
+        if load_int(block, _ASLEEP + _EACH * k) and exchange_shared(
+            block, _ASLEEP + _EACH * k, 1, 0
+        ):
             call_c(load_int(block, _RELEASE), load_int(block, _LOCK + _EACH * k), 0)
-    job, src_at, dst_at = load_int(block, _JOB), load_int(block, _JOB + 1), load_int(block, _JOB + 2)
-    kernel, program, tasks, bounds = load_int(job, _KERNEL), load_int(job, _PROGRAM), load_int(job, _TASKS), load_int(job, _BOUNDS)
-    places, count, parts, groups = load_int(job, _PLACES), load_int(job, _COUNT), load_int(job, _PARTS), load_int(job, _WORKERS) + 1
+    job, src_at, dst_at = (
+        load_int(block, _JOB),
+        load_int(block, _JOB + 1),
+        load_int(block, _JOB + 2),
+    )
+    kernel, program, tasks, bounds = (
+        load_int(job, _KERNEL),
+        load_int(job, _PROGRAM),
+        load_int(job, _TASKS),
+        load_int(job, _BOUNDS),
+    )
+    places, count, parts, groups = (
+        load_int(job, _PLACES),
+        load_int(job, _COUNT),
+        load_int(job, _PARTS),
+        load_int(job, _WORKERS) + 1,
+    )
     for step in range(groups):
         group = (me + step) % groups
         turn = block + 8 * (_TURNS + _EACH * group)
         first, last = group * parts // groups, (group + 1) * parts // groups
         part = first + add_shared(turn, 0, 1)
         while part < last:
-            call(kernel, src_at, dst_at, program, tasks, load_int(bounds, part), load_int(bounds, part + 1), places, count)
+            call(
+                kernel,
+                src_at,
+                dst_at,
+                program,
+                tasks,
+                load_int(bounds, part),
+                load_int(bounds, part + 1),
+                places,
+                count,
+            )
             part = first + add_shared(turn, 0, 1)
 
 
@@ -192,13 +242,18 @@ def _make_block() -> Any:
     words = _TURNS + _EACH * (MAX_WORKERS + 1)
     room = np.zeros(words + _LINE_NBYTES // 8, np.int64)
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(room))
-    block = (ctypes.c_int64 * words).from_address(-(-address_of(room) // _LINE_NBYTES) * _LINE_NBYTES)
+    block = (ctypes.c_int64 * words).from_address(
+        -(-address_of(room) // _LINE_NBYTES) * _LINE_NBYTES
+    )
     python = ctypes.pythonapi
     if os.name == "nt":
         yields = naps = getattr(ctypes, "WinDLL")("kernel32").SwitchToThread  # noqa: B009 - elsewhere there is none
     else:
         yields, naps = ctypes.CDLL(None).sched_yield, ctypes.CDLL(None).usleep
-    block[_YIELD : _RELEASE + 1] = [_at(own) for own in (yields, naps, python.PyThread_acquire_lock, python.PyThread_release_lock)]
+    block[_YIELD : _RELEASE + 1] = [
+        _at(own)
+        for own in (yields, naps, python.PyThread_acquire_lock, python.PyThread_release_lock)
+    ]
     return block
 
 
@@ -236,13 +291,18 @@ def _start(workers: int, starting: Any) -> None:
         _block[_LOOKS] = max(1, int(_TRIAL * _AWAKE_SECONDS / max(perf_counter() - start, 1e-9)))
     make = ctypes.pythonapi.PyThread_allocate_lock
     make.restype = ctypes.c_void_p
-    with suppress(RuntimeError), _enough_stack():  # the interpreter shuts down, or the system gives no thread: less help
+    with (
+        suppress(RuntimeError),
+        _enough_stack(),
+    ):  # the interpreter shuts down, or the system gives no thread: less help
         while _block[_THERE] < workers:
             me = _block[_THERE] + 1
             lock = make()
             ctypes.pythonapi.PyThread_acquire_lock(ctypes.c_void_p(lock), 1)
             _block[_LOCK + _EACH * me] = lock
-            threading.Thread(target=serve, args=(ADDRESS, me, _block[_LOOKS]), name="reorder", daemon=True).start()
+            threading.Thread(
+                target=serve, args=(ADDRESS, me, _block[_LOOKS]), name="reorder", daemon=True
+            ).start()
             if starting is not _State.starting:
                 return  # a signal handler has forked, and this is the child: the thread is the parent's
             _block[_THERE] = me

@@ -14,7 +14,16 @@ import numba
 import numpy as np
 from numba.core.compiler_lock import global_compiler_lock
 
-from reorder.cpu.runtime.intrinsics import ARGUMENTS, add_shared, call, counters, finish, load_int, run_inner, store_int
+from reorder.cpu.runtime.intrinsics import (
+    ARGUMENTS,
+    add_shared,
+    call,
+    counters,
+    finish,
+    load_int,
+    run_inner,
+    store_int,
+)
 from reorder.cpu.runtime.jit import compile_callback, jit_parallel
 from reorder.cpu.schedule.program import HEAD, LOOP
 from reorder.plan.nodes import NOWHERE
@@ -54,12 +63,33 @@ def kernel_at(bits: int) -> int:
 
 
 def walk_parallel(
-    src_at: int, dst_at: int, program: int, tasks: int, bounds: int, parts: int, places: int, count: int, bits: int, threads: int
+    src_at: int,
+    dst_at: int,
+    program: int,
+    tasks: int,
+    bounds: int,
+    parts: int,
+    places: int,
+    count: int,
+    bits: int,
+    threads: int,
 ) -> None:
     """Run all parts on so many of numba's threads."""
     compiled = _kernels.get(bits) or _compile(bits)
     turn = ctypes.c_int64(0)
-    _run_parts(compiled.address, src_at, dst_at, program, tasks, bounds, parts, places, count, threads, ctypes.addressof(turn))
+    _run_parts(
+        compiled.address,
+        src_at,
+        dst_at,
+        program,
+        tasks,
+        bounds,
+        parts,
+        places,
+        count,
+        threads,
+        ctypes.addressof(turn),
+    )
 
 
 def cache_folder() -> str | None:
@@ -79,7 +109,9 @@ def _compile(bits: int) -> Any:
             if bits in _makers:
                 compiled = _makers[bits]()
             else:
-                compiled = compile_callback(_walker(_UNITS[bits]), numba.void(*[numba.int64] * ARGUMENTS), _name(bits))
+                compiled = compile_callback(
+                    _walker(_UNITS[bits]), numba.void(*[numba.int64] * ARGUMENTS), _name(bits)
+                )
             _kernels[bits] = compiled
     return _kernels[bits]
 
@@ -87,13 +119,27 @@ def _compile(bits: int) -> Any:
 def _walker(unit: Any) -> Callable[..., None]:
     """Return the walker over elements of one type, to be compiled."""
 
-    def run(src_at: int, dst_at: int, program: int, tasks: int, begin: int, end: int, places: int, count: int) -> None:
+    def run(
+        src_at: int,
+        dst_at: int,
+        program: int,
+        tasks: int,
+        begin: int,
+        end: int,
+        places: int,
+        count: int,
+    ) -> None:
         at = counters()
         for step in range(begin, end):
             task = tasks + 40 * (step // count)
             place = step % count
             box = program + 8 * load_int(task, 0)
-            first, last, low, high = load_int(task, 1), load_int(task, 2), load_int(task, 3), load_int(task, 4)
+            first, last, low, high = (
+                load_int(task, 1),
+                load_int(task, 2),
+                load_int(task, 3),
+                load_int(task, 4),
+            )
             src, dst = load_int(places, 2 * place), load_int(places, 2 * place + 1)
             # how many loops stand beyond their valid part: src has no element there
             beyond = 0
@@ -155,5 +201,15 @@ def _run_parts(
     for _ in numba.prange(threads):
         p = add_shared(turn, 0, 1)
         while p < parts:
-            call(kernel, src_at, dst_at, program, tasks, load_int(bounds, p), load_int(bounds, p + 1), places, count)
+            call(
+                kernel,
+                src_at,
+                dst_at,
+                program,
+                tasks,
+                load_int(bounds, p),
+                load_int(bounds, p + 1),
+                places,
+                count,
+            )
             p = add_shared(turn, 0, 1)

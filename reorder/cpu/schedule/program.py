@@ -111,7 +111,11 @@ def _near(box: Box) -> Iterator[Box]:
         return
     near_dst = outer[-1]
     near_src = min(outer, key=lambda node: abs(node.strides[0]) or 2**63)
-    if near_src is near_dst or near_src.valid < near_src.extent or abs(near_src.strides[0]) >= abs(near_dst.strides[0]):
+    if (
+        near_src is near_dst
+        or near_src.valid < near_src.extent
+        or abs(near_src.strides[0]) >= abs(near_dst.strides[0])
+    ):
         yield box
         return
     # what is swept at once: some steps of one loop, inside of some of the other
@@ -131,7 +135,10 @@ def fills_lines(box: Box, bits: int) -> bool:
     """Whether a box writes whole cache lines only, if dst starts with one."""
     line = LINE_BITS // bits
     choice = choose(box)
-    if choice.kernel == TRANSPOSED and prod(node.extent for node in choice.columns) < _LANE_BITS // bits:
+    if (
+        choice.kernel == TRANSPOSED
+        and prod(node.extent for node in choice.columns) < _LANE_BITS // bits
+    ):
         # tiles are wider, and what is too much of them is no line of its own
         return False
     inner = choice.rows if choice.kernel == TRANSPOSED else choice.columns
@@ -140,7 +147,9 @@ def fills_lines(box: Box, bits: int) -> bool:
     return choice.kernel != STRIDED and not any(number % line for number in numbers)
 
 
-def encode(boxes: tuple[Box, ...], end: int, *, is_far: bool) -> tuple[NDArray[np.int64], list[Record]]:
+def encode(
+    boxes: tuple[Box, ...], end: int, *, is_far: bool
+) -> tuple[NDArray[np.int64], list[Record]]:
     """Write the records of boxes; elements of src from `end` on must not be read.
 
     With `is_far` no cache has src, so that kernels ask early for what they read next.
@@ -206,7 +215,9 @@ def _run(nest: tuple[Node, ...], other: tuple[Node, ...], side: int) -> int:
 def _table(nest: tuple[Node, ...], side: int) -> list[int]:
     offsets = np.zeros(1, np.int64)
     for node in nest:
-        offsets = (np.arange(node.extent, dtype=np.int64)[:, None] * node.strides[side] + offsets).ravel()
+        offsets = (
+            np.arange(node.extent, dtype=np.int64)[:, None] * node.strides[side] + offsets
+        ).ravel()
     return [int(offset) for offset in offsets]
 
 
@@ -228,12 +239,24 @@ def split(records: list[Record], parts: int) -> tuple[NDArray[np.int64], NDArray
         at, end = (extent * step // turns for step in (turn, turn + 1))
         while at < end:
             room = -(-total * len(bounds) // parts) - done
-            take = end - at if len(bounds) == parts else min(end - at, max(1, -(-room * extent // record.size)))
+            take = (
+                end - at
+                if len(bounds) == parts
+                else min(end - at, max(1, -(-room * extent // record.size)))
+            )
             first, last = at, at + take
             if is_outer:
                 tasks.append((record.start, first, last, 0, record.inner))
             else:
-                tasks.append((record.start, 0, record.outer, first * record.grain, min(last * record.grain, record.inner)))
+                tasks.append(
+                    (
+                        record.start,
+                        0,
+                        record.outer,
+                        first * record.grain,
+                        min(last * record.grain, record.inner),
+                    )
+                )
             at += take
             done += take * record.size // extent
             if done >= -(-total * len(bounds) // parts) and len(bounds) < parts:
@@ -249,7 +272,9 @@ def points(lookups: tuple[Lookup, ...]) -> Iterator[NDArray[np.int64]]:
     for lookup in reversed(lookups):
         steps.append(max(1, min(lookup.extent, room)))
         room //= steps[-1]
-    ranges = [range(0, lookup.extent, step) for lookup, step in zip(lookups, reversed(steps), strict=True)]
+    ranges = [
+        range(0, lookup.extent, step) for lookup, step in zip(lookups, reversed(steps), strict=True)
+    ]
     for starts in product(*ranges):
         places = np.zeros((1, 2 + len(lookups[0].others)), np.int64)
         for lookup, start, loop in zip(lookups, starts, ranges, strict=True):

@@ -55,7 +55,9 @@ def choose(box: Box) -> Choice:
         columns, rows = _nests(nodes)
         if columns and rows:
             taken = {*columns, *rows}
-            return Choice(TRANSPOSED, tuple(node for node in nodes if node not in taken), rows, columns)
+            return Choice(
+                TRANSPOSED, tuple(node for node in nodes if node not in taken), rows, columns
+            )
     run = nodes[-1] if nodes else _ONE
     kernel = RUN if run.strides[1] == 1 and (run.strides[0] == 1 or box.is_zero) else STRIDED
     rows = _inside(nodes[:-1])
@@ -67,7 +69,9 @@ def _inside(nodes: tuple[Node, ...]) -> tuple[Node, ...]:
     rows: list[Node] = []
     size = 1
     for node in reversed(nodes):
-        if (rows and rows[-1].valid < rows[-1].extent) or (2 * size >= TILE and size * node.extent >= 2 * TILE):
+        if (rows and rows[-1].valid < rows[-1].extent) or (
+            2 * size >= TILE and size * node.extent >= 2 * TILE
+        ):
             break
         rows.append(node)
         size *= node.extent
@@ -79,7 +83,9 @@ def _chain(nodes: tuple[Node, ...], side: int) -> tuple[Node, ...]:
     chain: list[Node] = []
     size = 1
     while True:
-        follower = next((node for node in nodes if node.strides[side] == size and node not in chain), None)
+        follower = next(
+            (node for node in nodes if node.strides[side] == size and node not in chain), None
+        )
         if follower is None or (2 * size >= TILE and size * follower.extent >= 2 * TILE):
             return tuple(chain)
         chain.append(follower)

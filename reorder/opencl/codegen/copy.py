@@ -63,7 +63,10 @@ def _lookup_lines(k: int, lookup: LookupShape, *, reads: bool) -> Iterator[str]:
 
 def _digits(index: str, name: str, blocks: int) -> str:
     # the outermost block, which comes first, has no modulus
-    parts = [f"{index} / {name}_step{b}{f' % {name}_extent{b}' if b else ''} * {name}_stride{b}" for b in range(blocks)]
+    parts = [
+        f"{index} / {name}_step{b}{f' % {name}_extent{b}' if b else ''} * {name}_stride{b}"
+        for b in range(blocks)
+    ]
     return " + ".join(parts)
 
 
@@ -75,7 +78,11 @@ def _start_lines(pattern: Pattern, side: str, access: Access) -> Iterator[str]:
             terms = [f"n.{side}_{c}", *(f"i{k} * n.{side}_{c}{k}" for k in loops)]
             yield f"const int {side}_{c} = (int)({' + '.join(terms)});"
     elif access.space != Space.NOWHERE:
-        terms = [f"n.{side}", *(f"i{k} * n.{side}{k}" for k in loops), *(f"look{k}_{side}" for k in range(len(pattern.lookups)))]
+        terms = [
+            f"n.{side}",
+            *(f"i{k} * n.{side}{k}" for k in loops),
+            *(f"look{k}_{side}" for k in range(len(pattern.lookups))),
+        ]
         yield f"const index {side}_at = {' + '.join(terms)};"
 
 
@@ -89,12 +96,18 @@ def _steps(pattern: Pattern) -> Iterator[tuple[int, ...]]:
 
 def _inside(pattern: Pattern, at: tuple[int, ...]) -> list[str]:
     """Return the conditions that a step is one of the box; items without any step have left already."""
-    return [f"{_index(k, step)} < n.extent{k}" for k, step in enumerate(at) if pattern.loops[k].steps > 1]
+    return [
+        f"{_index(k, step)} < n.extent{k}"
+        for k, step in enumerate(at)
+        if pattern.loops[k].steps > 1
+    ]
 
 
 def _valid(pattern: Pattern, at: tuple[int, ...]) -> list[str]:
     """Return the conditions that a step holds data."""
-    return [f"{_index(k, step)} < n.valid{k}" for k, step in enumerate(at)] + [f"is_data{k}" for k in range(len(pattern.lookups))]
+    return [f"{_index(k, step)} < n.valid{k}" for k, step in enumerate(at)] + [
+        f"is_data{k}" for k in range(len(pattern.lookups))
+    ]
 
 
 def _index(k: int, step: int) -> str:
@@ -120,7 +133,11 @@ def _load(pattern: Pattern, number: int, at: tuple[int, ...]) -> str:
     if access.space == Space.IMAGE:
         pixel = f"read_image{suffix}(src, {_pixel('src', at)})"
         if pattern.dst.space == Space.IMAGE or pattern.lanes == (0, 1, 2, 3):
-            return f"{v} = {pixel};" if pattern.lanes in {(0, 1, 2, 3), (0,)} else f"{v} = {pixel}; {_cleared(pattern, v)}"
+            return (
+                f"{v} = {pixel};"
+                if pattern.lanes in {(0, 1, 2, 3), (0,)}
+                else f"{v} = {pixel}; {_cleared(pattern, v)}"
+            )
         parts = [f"{v}.s{k} = p.s{lane};" for k, lane in enumerate(pattern.lanes) if lane >= 0]
         return f"const {kind}4 p = {pixel}; {' '.join(parts)}"
     place = _at("src", at)
@@ -170,7 +187,9 @@ def _store(pattern: Pattern, number: int, at: tuple[int, ...]) -> str:
         scalar = f"{v}.s{k}"
         is_half = element == "half"
         stores.append(
-            f"vstore_half_rte({scalar}, {offset}, dst);" if is_half else f"dst[{offset}] = {_from_value(access.element, scalar, '')};"
+            f"vstore_half_rte({scalar}, {offset}, dst);"
+            if is_half
+            else f"dst[{offset}] = {_from_value(access.element, scalar, '')};"
         )
     return " ".join(stores)
 

@@ -37,11 +37,17 @@ def fields(pattern: Pattern) -> list[str]:
     """Return the names of a kernel's numbers, in the order in which it takes them."""
     names: list[str] = []
     for side, access in (("src", pattern.src), ("dst", pattern.dst)):
-        names += [f"{side}_x", f"{side}_y"] if access.space == Space.IMAGE else [side] * (access.space != Space.NOWHERE)
+        names += (
+            [f"{side}_x", f"{side}_y"]
+            if access.space == Space.IMAGE
+            else [side] * (access.space != Space.NOWHERE)
+        )
         if access.space == Space.BUFFER:
             names += [f"{side}_lane{k}" for k in range(1, len(pattern.lanes))]
     for k in range(len(pattern.loops)):
-        names += [f"extent{k}", f"valid{k}", f"shift{k}"] + [f"groups{k}"] * (not _is_last(pattern, k))
+        names += [f"extent{k}", f"valid{k}", f"shift{k}"] + [f"groups{k}"] * (
+            not _is_last(pattern, k)
+        )
         for side, access in (("src", pattern.src), ("dst", pattern.dst)):
             names += _stride_names(side, access, k)
     for k, lookup in enumerate(pattern.lookups):
@@ -50,7 +56,11 @@ def fields(pattern: Pattern) -> list[str]:
         for side, axes in (("src", lookup.src), ("dst", lookup.dst)):
             for j, (_, blocks) in enumerate(axes):
                 names += [f"look{k}_{side}{j}_padded"]
-                names += [f"look{k}_{side}{j}_{what}{b}" for b in range(blocks) for what in ("step", "extent", "stride")]
+                names += [
+                    f"look{k}_{side}{j}_{what}{b}"
+                    for b in range(blocks)
+                    for what in ("step", "extent", "stride")
+                ]
     return names
 
 
@@ -62,7 +72,9 @@ def _stride_names(side: str, access: Access, k: int) -> list[str]:
 
 def value_type(pattern: Pattern) -> str:
     """Return the type of what an item moves, without the number of its lanes."""
-    return ELEMENTS[pattern.dst.element if pattern.src.space == Space.NOWHERE else pattern.src.element][1]
+    return ELEMENTS[
+        pattern.dst.element if pattern.src.space == Space.NOWHERE else pattern.src.element
+    ][1]
 
 
 def element_type(access: Access) -> str:
@@ -100,4 +112,6 @@ def place_lines(pattern: Pattern) -> Iterator[str]:
 def _is_last(pattern: Pattern, k: int) -> bool:
     """Whether no loop or lookup after a loop shares its dimension of the grid."""
     axis = pattern.loops[k].axis
-    return all(other.axis != axis for other in pattern.loops[k + 1 :]) and not (pattern.lookups and axis == 0)
+    return all(other.axis != axis for other in pattern.loops[k + 1 :]) and not (
+        pattern.lookups and axis == 0
+    )

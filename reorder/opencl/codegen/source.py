@@ -40,6 +40,10 @@ def _head(pattern: Pattern) -> Iterator[str]:
     elif pattern.src.space != Space.NOWHERE:
         parameters.append(f"__global const {element_type(pattern.src)} *restrict src")
     is_image = pattern.dst.space == Space.IMAGE
-    parameters.append("__write_only image2d_t dst" if is_image else f"__global {element_type(pattern.dst)} *restrict dst")
+    parameters.append(
+        "__write_only image2d_t dst"
+        if is_image
+        else f"__global {element_type(pattern.dst)} *restrict dst"
+    )
     yield f"__kernel __attribute__((reqd_work_group_size({pattern.items}, 1, 1)))"
     yield f"void move({', '.join(parameters)}, const numbers n)"

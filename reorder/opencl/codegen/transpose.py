@@ -35,7 +35,10 @@ def transpose_lines(pattern: Pattern) -> Iterator[str]:
     for step in range(steps):
         at = f"({step} << n.shift1)"
         yield f"{kind} v{step} = ({kind})(0);"
-        yield when([*around, "i0 < n.valid0", f"i1 + {at} < n.valid1"], f"v{step} = src[from + {at} * n.src1];")
+        yield when(
+            [*around, "i0 < n.valid0", f"i1 + {at} < n.valid1"],
+            f"v{step} = src[from + {at} * n.src1];",
+        )
     for step in range(steps):
         yield f"tile[(b + ({step} << n.shift1)) * pitch + a] = v{step};"
     yield "barrier(CLK_LOCAL_MEM_FENCE);"
@@ -45,4 +48,7 @@ def transpose_lines(pattern: Pattern) -> Iterator[str]:
     yield f"const index to = {' + '.join(['n.dst', 'j0 * n.dst0', 'j1 * n.dst1', *(f'i{k} * n.dst{k}' for k in others)])};"
     for step in range(steps):
         at = f"{step} * ({pattern.items} / height)"
-        yield when([f"j0 + {at} < n.extent0", "j1 < n.extent1"], f"dst[to + {at} * n.dst0] = tile[c * pitch + d + {at}];")
+        yield when(
+            [f"j0 + {at} < n.extent0", "j1 < n.extent1"],
+            f"dst[to + {at} * n.dst0] = tile[c * pitch + d + {at}];",
+        )

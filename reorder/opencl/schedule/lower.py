@@ -28,7 +28,9 @@ class Launch(NamedTuple):
     groups: tuple[int, ...]
 
 
-def lower(task: Task, src: str, dst: str, max_items: int, *, is_image: tuple[bool, bool], is_aligned: bool) -> Launch:
+def lower(
+    task: Task, src: str, dst: str, max_items: int, *, is_image: tuple[bool, bool], is_aligned: bool
+) -> Launch:
     """Make the launch of a task.
 
     Parameters
@@ -45,14 +47,18 @@ def lower(task: Task, src: str, dst: str, max_items: int, *, is_image: tuple[boo
         Whether the buffers start at multiples of a vector of 4 elements.
     """
     if task.is_zero:
-        task = task._replace(src=(), lanes=tuple(lane._replace(is_valid=False) for lane in task.lanes))
+        task = task._replace(
+            src=(), lanes=tuple(lane._replace(is_valid=False) for lane in task.lanes)
+        )
     accesses = []
     for side, (element, image) in enumerate(zip((src, dst), is_image, strict=True)):
         space = Space.IMAGE if image else Space.BUFFER
         if not image and is_aligned and _is_vector(task, side):
             space = Space.VECTOR
         accesses.append(Access(Space.NOWHERE if side == 0 and task.is_zero else space, element))
-    shares = share_out(task, (accesses[0].space, accesses[1].space), _bits(dst), max_items, converts=src != dst)
+    shares = share_out(
+        task, (accesses[0].space, accesses[1].space), _bits(dst), max_items, converts=src != dst
+    )
     task = task._replace(loops=shares.loops)
     tiles = [steps << shift for steps, shift in zip(shares.steps, shares.shifts, strict=True)]
     counts = [-(-loop.extent // tile) for loop, tile in zip(shares.loops, tiles, strict=True)]
@@ -60,7 +66,10 @@ def lower(task: Task, src: str, dst: str, max_items: int, *, is_image: tuple[boo
     pattern = Pattern(
         accesses[0],
         accesses[1],
-        tuple((lane.src if is_image[0] else k) if lane.is_valid else -1 for k, lane in enumerate(task.lanes)),
+        tuple(
+            (lane.src if is_image[0] else k) if lane.is_valid else -1
+            for k, lane in enumerate(task.lanes)
+        ),
         tuple(LoopShape(steps, axis) for steps, axis in zip(shares.steps, axes, strict=True)),
         shares.items,
         tuple(map(_shape_of, task.lookups)),
@@ -68,13 +77,20 @@ def lower(task: Task, src: str, dst: str, max_items: int, *, is_image: tuple[boo
         shares.is_transposed,
     )
     look_shifts = [shares.look_shift if k == 0 else 0 for k in range(len(task.lookups))]
-    look_groups = [-(-lookup.extent >> shift) for lookup, shift in zip(task.lookups, look_shifts, strict=True)]
+    look_groups = [
+        -(-lookup.extent >> shift) for lookup, shift in zip(task.lookups, look_shifts, strict=True)
+    ]
     numbers = (
-        _numbers(task) | {f"groups{k}": count for k, count in enumerate(counts)} | {f"shift{k}": s for k, s in enumerate(shares.shifts)}
+        _numbers(task)
+        | {f"groups{k}": count for k, count in enumerate(counts)}
+        | {f"shift{k}": s for k, s in enumerate(shares.shifts)}
     )
     for k, (groups, shift) in enumerate(zip(look_groups, look_shifts, strict=True)):
         numbers |= {f"look{k}_groups": groups, f"look{k}_shift": shift}
-    grid = [prod(count for count, own in zip(counts, axes, strict=True) if own == axis) for axis in range(3)]
+    grid = [
+        prod(count for count, own in zip(counts, axes, strict=True) if own == axis)
+        for axis in range(3)
+    ]
     grid[0] *= prod(look_groups)
     return Launch(pattern, tuple(numbers[name] for name in fields(pattern)), tuple(grid))
 
@@ -90,7 +106,9 @@ def _is_vector(task: Task, side: int) -> bool:
         return False
     start = (task.src, task.dst)[side]
     steps = [(loop.src, loop.dst)[side] for loop in task.loops]
-    return not task.lookups and all(number % 4 == 0 for place in (start, *steps) for number in place)
+    return not task.lookups and all(
+        number % 4 == 0 for place in (start, *steps) for number in place
+    )
 
 
 def _axes(counts: list[int], *, has_lookups: bool) -> list[int]:
@@ -105,7 +123,10 @@ def _axes(counts: list[int], *, has_lookups: bool) -> list[int]:
 
 def _is_wide(task: Task, extents: list[int]) -> bool:
     """Whether an offset, or an index, needs 64 bits; items reach as far as whole groups do."""
-    reach = [sum(map(abs, task.src)) + sum(abs(lane.src) for lane in task.lanes), sum(map(abs, task.dst))]
+    reach = [
+        sum(map(abs, task.src)) + sum(abs(lane.src) for lane in task.lanes),
+        sum(map(abs, task.dst)),
+    ]
     reach[1] += sum(abs(lane.dst) for lane in task.lanes)
     for loop, extent in zip(task.loops, extents, strict=True):
         reach[0] += extent * max(map(abs, loop.src), default=0) + extent
@@ -114,12 +135,19 @@ def _is_wide(task: Task, extents: list[int]) -> bool:
         reach = [total + lookup.extent for total in reach]
         for side, axes in enumerate((lookup.src, lookup.dst)):
             for axis, blocks in axes:
-                reach[side] += sum(abs(block.stride) * max(block.extent, -(-axis.padded // block.step)) + block.step for block in blocks)
+                reach[side] += sum(
+                    abs(block.stride) * max(block.extent, -(-axis.padded // block.step))
+                    + block.step
+                    for block in blocks
+                )
     return max(reach) > _MAX_INT
 
 
 def _shape_of(lookup: Lookup) -> LookupShape:
-    src, dst = (tuple((axis.dims, len(blocks)) for axis, blocks in side) for side in (lookup.src, lookup.dst))
+    src, dst = (
+        tuple((axis.dims, len(blocks)) for axis, blocks in side)
+        for side in (lookup.src, lookup.dst)
+    )
     return LookupShape(tuple(dim for dim, _ in lookup.sizes), src, dst)
 
 
@@ -140,7 +168,10 @@ def _numbers(task: Task) -> dict[str, int]:
             for j, (axis, blocks) in enumerate(axes):
                 numbers[f"look{k}_{side}{j}_padded"] = axis.padded
                 for b, block in enumerate(sorted(blocks, key=lambda block: -block.step)):
-                    numbers |= {f"look{k}_{side}{j}_{what}{b}": getattr(block, what) for what in ("step", "extent", "stride")}
+                    numbers |= {
+                        f"look{k}_{side}{j}_{what}{b}": getattr(block, what)
+                        for what in ("step", "extent", "stride")
+                    }
     return numbers
 
 

@@ -70,7 +70,9 @@ class Task(NamedTuple):
     @property
     def is_zero(self) -> bool:
         """Whether only zeros are written."""
-        return not any(lane.is_valid for lane in self.lanes) or any(loop.valid == 0 for loop in self.loops)
+        return not any(lane.is_valid for lane in self.lanes) or any(
+            loop.valid == 0 for loop in self.loops
+        )
 
 
 class _Mixed(NamedTuple):
@@ -98,8 +100,14 @@ def place_box(box: Box, rasters: tuple[Raster | None, Raster | None]) -> tuple[T
         or that cut a pixel in two.
     """
     if rasters == (None, None):
-        loops = tuple(Loop(node.extent, node.valid, node.strides[:1], node.strides[1:]) for node in box.nodes)
-        return (Task(box.offsets[:1], box.offsets[1:], (Lane(0, 0, not box.is_zero),), loops, box.lookups),)
+        loops = tuple(
+            Loop(node.extent, node.valid, node.strides[:1], node.strides[1:]) for node in box.nodes
+        )
+        return (
+            Task(
+                box.offsets[:1], box.offsets[1:], (Lane(0, 0, not box.is_zero),), loops, box.lookups
+            ),
+        )
     if box.lookups:
         return None
     boxes = [box]
@@ -124,7 +132,10 @@ def _cut(box: Box, side: int, raster: Raster) -> Iterator[Box]:
 
 def _place(box: Box, rasters: tuple[Raster | None, Raster | None]) -> Task | None:
     """Return the task of a box whose loops are cut, or None if they are askew."""
-    mixed: list[_Mixed] = [_Mixed(node.extent, node.valid, ((node.strides[0],), (node.strides[1],))) for node in box.nodes]
+    mixed: list[_Mixed] = [
+        _Mixed(node.extent, node.valid, ((node.strides[0],), (node.strides[1],)))
+        for node in box.nodes
+    ]
     starts: list[tuple[int, ...]] = [(offset,) for offset in box.offsets]
     for side, raster in enumerate(rasters):
         # a box of zeros reads nothing
@@ -133,8 +144,14 @@ def _place(box: Box, rasters: tuple[Raster | None, Raster | None]) -> Task | Non
         if any(_room(node.strides[side], raster) is None for node in box.nodes):
             return None
         starts[side] = _split(box.offsets[side], raster)
-        mixed = [loop._replace(sides=_replaced(loop.sides, side, _split(loop.sides[side][0], raster))) for loop in mixed]
-        last = [at + sum(loop.sides[side][k] * (loop.extent - 1) for loop in mixed) for k, at in enumerate(starts[side])]
+        mixed = [
+            loop._replace(sides=_replaced(loop.sides, side, _split(loop.sides[side][0], raster)))
+            for loop in mixed
+        ]
+        last = [
+            at + sum(loop.sides[side][k] * (loop.extent - 1) for loop in mixed)
+            for k, at in enumerate(starts[side])
+        ]
         # no step may carry from lanes into columns, or from columns into rows
         if last[0] >= raster.width or last[2] >= raster.channels:
             return None
@@ -148,7 +165,9 @@ def _split(offset: int, raster: Raster) -> tuple[int, int, int]:
     return column, row, lane
 
 
-def _replaced(sides: tuple[tuple[int, ...], tuple[int, ...]], side: int, own: tuple[int, ...]) -> tuple[tuple[int, ...], tuple[int, ...]]:
+def _replaced(
+    sides: tuple[tuple[int, ...], tuple[int, ...]], side: int, own: tuple[int, ...]
+) -> tuple[tuple[int, ...], tuple[int, ...]]:
     return (own, sides[1]) if side == 0 else (sides[0], own)
 
 
@@ -168,7 +187,9 @@ def _room(stride: int, raster: Raster) -> int | None:
     return None if pixels % raster.width else 0
 
 
-def _with_lanes(starts: list[tuple[int, ...]], loops: list[_Mixed], dst: Raster | None) -> Task | None:
+def _with_lanes(
+    starts: list[tuple[int, ...]], loops: list[_Mixed], dst: Raster | None
+) -> Task | None:
     """Take the loops that stay in a pixel as lanes."""
     inside = [loop for loop in loops if any(len(steps) > 1 and steps[2] for steps in loop.sides)]
     around = [loop for loop in loops if loop not in inside]
@@ -178,7 +199,8 @@ def _with_lanes(starts: list[tuple[int, ...]], loops: list[_Mixed], dst: Raster 
     lanes = []
     for index in product(*(range(loop.extent) for loop in inside)):
         src, dst_at = (
-            (starts[side][2] if len(starts[side]) > 1 else 0) + sum(i * loop.sides[side][-1] for i, loop in zip(index, inside, strict=True))
+            (starts[side][2] if len(starts[side]) > 1 else 0)
+            + sum(i * loop.sides[side][-1] for i, loop in zip(index, inside, strict=True))
             for side in (0, 1)
         )
         is_valid = all(i < loop.valid for i, loop in zip(index, inside, strict=True))
@@ -186,8 +208,19 @@ def _with_lanes(starts: list[tuple[int, ...]], loops: list[_Mixed], dst: Raster 
     lanes.sort(key=lambda lane: lane.dst)
     if dst is not None and [lane.dst for lane in lanes] != list(range(dst.channels)):
         return None
-    if len(starts[0]) > 1 and len(starts[1]) > 1 and any(lane.is_valid and lane.src != lane.dst for lane in lanes):
+    if (
+        len(starts[0]) > 1
+        and len(starts[1]) > 1
+        and any(lane.is_valid and lane.src != lane.dst for lane in lanes)
+    ):
         return None
     src_start, dst_start = (start[:2] if len(start) > 1 else start for start in starts)
-    out = tuple(Loop(loop.extent, loop.valid, *(steps[:2] if len(steps) > 1 else steps for steps in loop.sides)) for loop in around)
+    out = tuple(
+        Loop(
+            loop.extent,
+            loop.valid,
+            *(steps[:2] if len(steps) > 1 else steps for steps in loop.sides),
+        )
+        for loop in around
+    )
     return Task(src_start, dst_start, tuple(lanes), out)

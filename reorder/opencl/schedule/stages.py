@@ -84,7 +84,9 @@ def plan_stages(src: Side, dst: Side, max_items: int, *, is_aligned: bool) -> tu
     # images convert, so what lies beside a buffer is of the buffer's type
     if source.image is not None:
         sides.append(source.as_buffer(source if target.image is not None else target))
-    if target.image is not None and (source.image is None or sides[-1].desc.layout != target.desc.layout):
+    if target.image is not None and (
+        source.image is None or sides[-1].desc.layout != target.desc.layout
+    ):
         sides.append(target.as_buffer(sides[-1]))
     stages = []
     for one, other in pairwise([*sides, target]):
@@ -102,7 +104,9 @@ def _region(side: Side) -> tuple[int, int]:
     return side.image.width, side.desc.padded_nelems // side.image.width
 
 
-def _launches(src: Side, dst: Side, max_items: int, *, is_aligned: bool) -> tuple[Launch, ...] | None:
+def _launches(
+    src: Side, dst: Side, max_items: int, *, is_aligned: bool
+) -> tuple[Launch, ...] | None:
     """Return the launches of one stage, or None where boxes do not move whole pixels."""
     plan = plan_reorder(src.desc.with_dtype(dst.desc.dtype), dst.desc)
     is_image = src.image is not None, dst.image is not None
@@ -119,5 +123,8 @@ def _launches(src: Side, dst: Side, max_items: int, *, is_aligned: bool) -> tupl
         tasks = place_box(own, (None, None) if is_linear else (src.image, dst.image))
         if tasks is None:
             return None
-        launches += [lower(task, *elements, max_items, is_image=is_image, is_aligned=is_aligned) for task in tasks]
+        launches += [
+            lower(task, *elements, max_items, is_image=is_image, is_aligned=is_aligned)
+            for task in tasks
+        ]
     return tuple(launches)

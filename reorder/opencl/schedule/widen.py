@@ -27,7 +27,9 @@ def widen(box: Box, bits: int, *, is_aligned: bool) -> tuple[Box, int]:
         if not is_run or any(number % 2 for number in _numbers(box)):
             break
         nodes = [Node(node.extent, node.valid, _halved(node.strides)) for node in outer]
-        box = Box(_halved(box.offsets), (*nodes, Node(run.extent // 2, run.valid // 2, run.strides)))
+        box = Box(
+            _halved(box.offsets), (*nodes, Node(run.extent // 2, run.valid // 2, run.strides))
+        )
         bits *= 2
     return box, bits
 

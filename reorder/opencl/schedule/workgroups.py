@@ -84,7 +84,9 @@ class Shares(NamedTuple):
     is_transposed: bool = False
 
 
-def share_out(task: Task, spaces: tuple[str, str], bits: int, max_items: int, *, converts: bool = False) -> Shares:
+def share_out(
+    task: Task, spaces: tuple[str, str], bits: int, max_items: int, *, converts: bool = False
+) -> Shares:
     """Order the loops of a task and say how many items stand along each."""
     room = min(_ITEMS, max_items).bit_length() - 1
     loops = list(reversed(task.loops))
@@ -94,7 +96,9 @@ def share_out(task: Task, spaces: tuple[str, str], bits: int, max_items: int, *,
     down = next((loop for loop in loops if loop.dst[0] == 1), None)
     # what goes through local memory keeps its bits
     if across and down and across is not down and not task.lookups and not converts:
-        is_worth = min(across.extent, down.extent) >= _MIN_TRANSPOSED and bits <= _MAX_TRANSPOSED_BITS
+        is_worth = (
+            min(across.extent, down.extent) >= _MIN_TRANSPOSED and bits <= _MAX_TRANSPOSED_BITS
+        )
         if is_worth and room >= 2 * (_MIN_TRANSPOSED - 1).bit_length():
             return _transposed(task, loops, across, down, bits, room)
     loops.sort(key=lambda loop: abs(loop.dst[0]))
@@ -122,20 +126,28 @@ def _filled(task: Task, loops: list[Loop], shifts: list[int], room: int) -> Shar
     return Shares(tuple(loops), tuple(shifts), (1,) * len(loops), items, look_shift)
 
 
-def _transposed(task: Task, loops: list[Loop], across: Loop, down: Loop, bits: int, room: int) -> Shares:
+def _transposed(
+    task: Task, loops: list[Loop], across: Loop, down: Loop, bits: int, room: int
+) -> Shares:
     # a tile of 2048 elements, of narrow ones 4096: 32 x 64 or 64 x 64, longer where a loop is short
     total = 11 if bits >= _WIDE_BITS else 12
-    width = min(_log(across.extent), max(total - _log(down.extent), total - _log(_EDGE)), _log(MAX_HEIGHT))
+    width = min(
+        _log(across.extent), max(total - _log(down.extent), total - _log(_EDGE)), _log(MAX_HEIGHT)
+    )
     height = min(_log(down.extent), total - width, _log(MAX_HEIGHT))
     # no fewer items than a tile has elements in a row or a column, no more than it has
     room = min(room, width + height)
     steps = 1 << (width + height - room)
     others = [loop for loop in loops if loop is not across and loop is not down]
-    shares = _filled(task, [across, down, *others], [width, room - width, *(0 for _ in others)], room)
+    shares = _filled(
+        task, [across, down, *others], [width, room - width, *(0 for _ in others)], room
+    )
     return shares._replace(steps=(1, steps, *shares.steps[2:]), is_transposed=True)
 
 
-def _around_pixels(task: Task, loops: list[Loop], spaces: tuple[str, str], bits: int, max_items: int) -> Shares:
+def _around_pixels(
+    task: Task, loops: list[Loop], spaces: tuple[str, str], bits: int, max_items: int
+) -> Shares:
     """Share out loops of which one side at least is an image."""
     image = 1 if spaces[1] == Space.IMAGE else 0
     roles = {_COLUMN: _smallest(loops, image, 0), _ROW: _smallest(loops, image, 1)}
@@ -178,5 +190,7 @@ def _around_pixels(task: Task, loops: list[Loop], spaces: tuple[str, str], bits:
 def _smallest(loops: list[Loop], side: int, c: int) -> Loop | None:
     """Return the loop that moves least, but not 0, along a column, row or buffer."""
     steps = [(loop.dst if side else loop.src, loop) for loop in loops if loop.extent > 1]
-    moving = [(abs(place[c]), k) for k, (place, _) in enumerate(steps) if len(place) > c and place[c]]
+    moving = [
+        (abs(place[c]), k) for k, (place, _) in enumerate(steps) if len(place) > c and place[c]
+    ]
     return steps[min(moving)[1]][1] if moving else None

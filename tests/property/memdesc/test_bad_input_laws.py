@@ -38,7 +38,17 @@ NUMBERS = st.one_of(
     st.booleans(),
     st.floats(),
     st.none(),
-    st.sampled_from([np.int8(3), np.uint64(2**63), np.float32(2), np.bool_(1), np.array(3), np.array(2.0), np.array([1, 2])]),
+    st.sampled_from(
+        [
+            np.int8(3),
+            np.uint64(2**63),
+            np.float32(2),
+            np.bool_(1),
+            np.array(3),
+            np.array(2.0),
+            np.array([1, 2]),
+        ]
+    ),
     st.sampled_from([2j, "3", b"3", ()]),
 )
 SIZES = st.one_of(
@@ -48,10 +58,15 @@ SIZES = st.one_of(
     st.lists(NUMBERS, max_size=4).map(iter),
     st.text(max_size=4),
     st.dictionaries(st.integers(0, 3), st.integers(), max_size=3),
-    st.sampled_from([object(), int, [[1, 2]], np.zeros((2, 2), int), np.array([], int), range(3), {1}]),
+    st.sampled_from(
+        [object(), int, [[1, 2]], np.zeros((2, 2), int), np.array([], int), range(3), {1}]
+    ),
 )
 DTYPES = st.one_of(
-    st.sampled_from(list(DATA_TYPES)), texts(), NUMBERS, st.sampled_from([np.float32, np.dtype("f8"), object, [], {}, [("a", "f4")]])
+    st.sampled_from(list(DATA_TYPES)),
+    texts(),
+    NUMBERS,
+    st.sampled_from([np.float32, np.dtype("f8"), object, [], {}, [("a", "f4")]]),
 )
 
 
@@ -86,15 +101,30 @@ def test_anything_by_tag_is_described_or_refused(sizes: Any, dtype: Any, tag: An
     SIZES,
     st.fixed_dictionaries(
         {"strict": st.booleans()},
-        optional={"inner_blks": SIZES, "inner_idxs": SIZES, "padded_dims": SIZES, "offset0": NUMBERS, "tag": texts()},
+        optional={
+            "inner_blks": SIZES,
+            "inner_idxs": SIZES,
+            "padded_dims": SIZES,
+            "offset0": NUMBERS,
+            "tag": texts(),
+        },
     ),
 )
-def test_anything_by_strides_is_described_or_refused(sizes: Any, strides: Any, options: dict[str, Any]) -> None:
+def test_anything_by_strides_is_described_or_refused(
+    sizes: Any, strides: Any, options: dict[str, Any]
+) -> None:
     if desc := only_memdesc_errors(memory_desc, sizes, "f32", strides=strides, **options):
         check(desc)
 
 
-@given(st.lists(st.one_of(st.integers(1, 5), st.sampled_from([2**20, 2**31, 2**32, 2**62, 2**63 - 1])), min_size=1, max_size=12), texts())
+@given(
+    st.lists(
+        st.one_of(st.integers(1, 5), st.sampled_from([2**20, 2**31, 2**32, 2**62, 2**63 - 1])),
+        min_size=1,
+        max_size=12,
+    ),
+    texts(),
+)
 def test_huge_sizes_are_described_exactly_or_refused(sizes: list[int], tag: str) -> None:
     if desc := only_memdesc_errors(memory_desc, sizes, "u8", tag):
         check(desc)
@@ -111,10 +141,14 @@ def test_any_text_is_a_tag_or_refused(text: Any) -> None:
 
 @given(
     st.lists(st.lists(st.integers(-1, 4), max_size=3).map(tuple), max_size=3).map(tuple),
-    st.lists(st.builds(Digit, st.integers(-1, 3), st.integers(-1, 9), st.integers(-1, 4)), max_size=5).map(tuple),
+    st.lists(
+        st.builds(Digit, st.integers(-1, 3), st.integers(-1, 9), st.integers(-1, 4)), max_size=5
+    ).map(tuple),
     st.lists(st.integers(-1, 3), max_size=3).map(tuple),
 )
-def test_any_tag_by_hand_is_one_that_reads_back_or_refused(axes: Any, digits: Any, align: Any) -> None:
+def test_any_tag_by_hand_is_one_that_reads_back_or_refused(
+    axes: Any, digits: Any, align: Any
+) -> None:
     if tag := only_memdesc_errors(FormatTag, axes, digits, align):
         assert parse_tag(str(tag)) == tag
         check(memory_desc((3,) * tag.ndims, "f32", tag))
@@ -134,16 +168,32 @@ def test_anything_is_a_data_type_or_refused(spec: Any) -> None:
         assert dtype in DATA_TYPES.values()
 
 
-@given(st.one_of(texts(), st.binary(max_size=9), NUMBERS), st.text(":apo0x1b8-", max_size=12), SIZES, NUMBERS)
-def test_anything_is_a_verbose_text_or_refused(tag: Any, rest: str, sizes: Any, offset0: Any) -> None:
-    for text in (tag, f"f32:{rest}", f"f32:p:blocked:{tag if isinstance(tag, str) else 'ab'}:{rest}:f0", f"f32::blocked:ab:{rest}:f0"):
-        if desc := only_memdesc_errors(from_verbose, text, sizes if isinstance(sizes, list) else list("ab"), offset0=offset0):
+@given(
+    st.one_of(texts(), st.binary(max_size=9), NUMBERS),
+    st.text(":apo0x1b8-", max_size=12),
+    SIZES,
+    NUMBERS,
+)
+def test_anything_is_a_verbose_text_or_refused(
+    tag: Any, rest: str, sizes: Any, offset0: Any
+) -> None:
+    for text in (
+        tag,
+        f"f32:{rest}",
+        f"f32:p:blocked:{tag if isinstance(tag, str) else 'ab'}:{rest}:f0",
+        f"f32::blocked:ab:{rest}:f0",
+    ):
+        if desc := only_memdesc_errors(
+            from_verbose, text, sizes if isinstance(sizes, list) else list("ab"), offset0=offset0
+        ):
             check(desc)
 
 
 JSON = st.recursive(
     st.one_of(st.none(), st.booleans(), st.integers(-2, 20), st.floats(), st.text(max_size=5)),
-    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    lambda inner: (
+        st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=5), inner, max_size=3)
+    ),
     max_leaves=6,
 )
 
@@ -154,7 +204,9 @@ def test_anything_is_json_or_refused(text: Any) -> None:
 
 
 @given(descs(max_ndims=4, max_nelems=64), st.data())
-def test_json_with_any_field_changed_is_described_or_refused(desc: MemoryDesc, data: st.DataObject) -> None:
+def test_json_with_any_field_changed_is_described_or_refused(
+    desc: MemoryDesc, data: st.DataObject
+) -> None:
     fields = json.loads(to_json(desc))
     key = data.draw(st.sampled_from(sorted(fields)))
     value = fields[key]
@@ -178,4 +230,7 @@ def test_any_question_is_answered_or_refused(desc: MemoryDesc, a: Any, b: Any) -
 def test_suggestions_are_at_most_three_known_names(text: str) -> None:
     found = suggest(text)
     assert len(found) <= 3
-    assert all(parse_tag(name) if name.isalpha() and set(name.lower()) <= set("abcdefghijkl") else name for name in found)
+    assert all(
+        parse_tag(name) if name.isalpha() and set(name.lower()) <= set("abcdefghijkl") else name
+        for name in found
+    )

@@ -48,7 +48,11 @@ def test_json_reads_back_as_an_equal_descriptor(desc: MemoryDesc) -> None:
 
 @given(descs(), st.integers(0, pickle.HIGHEST_PROTOCOL))
 def test_a_pickle_and_a_copy_are_equal_and_hash_the_same(desc: MemoryDesc, protocol: int) -> None:
-    for copied in (pickle.loads(pickle.dumps(desc, protocol)), copy.copy(desc), copy.deepcopy(desc)):  # noqa: S301 - our own bytes
+    for copied in (
+        pickle.loads(pickle.dumps(desc, protocol)),
+        copy.copy(desc),
+        copy.deepcopy(desc),
+    ):
         assert copied == desc
         assert hash(copied) == hash(desc)
         assert repr(copied) == repr(desc)
@@ -62,7 +66,9 @@ def test_the_verbose_text_of_a_layout_by_tag_reads_back(data: st.DataObject) -> 
 
 
 @given(descs())
-def test_the_verbose_text_of_strides_with_gaps_reads_back_where_it_holds_the_padding(desc: MemoryDesc) -> None:
+def test_the_verbose_text_of_strides_with_gaps_reads_back_where_it_holds_the_padding(
+    desc: MemoryDesc,
+) -> None:
     try:
         text = to_verbose(desc)
     except MemdescError:  # outside of oneDNN's fields
@@ -93,14 +99,18 @@ def test_every_name_among_the_tags_makes_an_equal_descriptor(desc: MemoryDesc) -
 
 
 @given(st.data())
-def test_a_layout_by_a_tag_has_that_tag_or_one_that_makes_the_same_among_its_tags(data: st.DataObject) -> None:
+def test_a_layout_by_a_tag_has_that_tag_or_one_that_makes_the_same_among_its_tags(
+    data: st.DataObject,
+) -> None:
     sizes = data.draw(dims())
     desc = data.draw(tag_descs(sizes, data.draw(data_types())))
     assert [name for name in desc.tags() if name.domain == "any"]
 
 
 @given(st.data())
-def test_equal_descriptors_hash_the_same_and_put_every_element_at_the_same_place(data: st.DataObject) -> None:
+def test_equal_descriptors_hash_the_same_and_put_every_element_at_the_same_place(
+    data: st.DataObject,
+) -> None:
     sizes = data.draw(dims(max_nelems=64))
     a, b = (data.draw(descs_of(sizes, max_nelems=128)) for _ in range(2))
     if a == b:
@@ -118,7 +128,10 @@ def test_the_stride_of_a_dim_of_one_changes_nothing(data: st.DataObject) -> None
     desc = data.draw(descs(max_nelems=128))
     unit = [dim for dim, size in enumerate(desc.padded_dims) if size == 1]
     assume(desc.layout.fused() is None and unit)
-    blocks = [b._replace(stride=data.draw(st.integers(0, 99))) if b.axis in unit and b.extent == 1 else b for b in desc.blocks]
+    blocks = [
+        b._replace(stride=data.draw(st.integers(0, 99))) if b.axis in unit and b.extent == 1 else b
+        for b in desc.blocks
+    ]
     other = MemoryDesc(desc.dtype, Layout(desc.dims, desc.axes, tuple(blocks), desc.offset0))
     assert other == desc
     assert hash(other) == hash(desc)
@@ -158,7 +171,13 @@ def test_fields_of_onednn_make_the_same_descriptor_by_hand(data: st.DataObject) 
         return
     blks, idxs, strides = fields
     made = memory_desc(
-        desc.dims, desc.dtype, strides=strides, inner_blks=blks, inner_idxs=idxs, padded_dims=desc.padded_dims, offset0=desc.offset0
+        desc.dims,
+        desc.dtype,
+        strides=strides,
+        inner_blks=blks,
+        inner_idxs=idxs,
+        padded_dims=desc.padded_dims,
+        offset0=desc.offset0,
     )
     assert made == desc
 
@@ -166,7 +185,11 @@ def test_fields_of_onednn_make_the_same_descriptor_by_hand(data: st.DataObject) 
 @given(st.data())
 def test_an_array_and_its_descriptor_agree_on_every_element(data: st.DataObject) -> None:
     shape = data.draw(dims(max_ndims=4, max_nelems=200))
-    x = np.arange(np.prod(shape, dtype=int), dtype=np.int32).reshape(shape).transpose(data.draw(st.permutations(range(len(shape)))))
+    x = (
+        np.arange(np.prod(shape, dtype=int), dtype=np.int32)
+        .reshape(shape)
+        .transpose(data.draw(st.permutations(range(len(shape)))))
+    )
     for axis in range(x.ndim):
         step = data.draw(st.sampled_from((1, 1, -1, 2, -3)))
         x = x[(slice(None),) * axis + (slice(None, None, step),)]

@@ -29,12 +29,16 @@ def test_every_step_of_a_tag_written_out_reads_as_the_same_tag(data: st.DataObje
     for axis, step, extent in tag.digits:
         name = names[axis] if extent or step == 1 else names[axis].upper()
         text += f"{extent}{name}/{step}." if extent else name
-    text += "".join(f"__{name}{align}" for name, align in zip(names, tag.align, strict=True) if align > 1)
+    text += "".join(
+        f"__{name}{align}" for name, align in zip(names, tag.align, strict=True) if align > 1
+    )
     assert parse_tag(text) == tag
 
 
 @given(descs(max_nelems=384))
-def test_the_places_of_all_padded_positions_are_distinct_and_inside_the_least_bytes(desc: MemoryDesc) -> None:
+def test_the_places_of_all_padded_positions_are_distinct_and_inside_the_least_bytes(
+    desc: MemoryDesc,
+) -> None:
     places = offsets(desc).values()
     if not desc.has_broadcast:
         assert len(set(places)) == desc.padded_nelems
@@ -49,21 +53,31 @@ def test_the_tables_add_up_to_the_place_of_every_padded_position(desc: MemoryDes
     tables = desc.layout.tables(padded=True)
     assert [len(table) for table in tables] == [axis.padded for axis in desc.axes]
     for index, place in offsets(desc).items():
-        assert desc.offset0 + sum(int(table[i]) for table, i in zip(tables, index, strict=True)) == place
+        assert (
+            desc.offset0 + sum(int(table[i]) for table, i in zip(tables, index, strict=True))
+            == place
+        )
     for table, logical, k in zip(tables, desc.layout.tables(), range(len(tables)), strict=True):
         assert np.array_equal(table[: desc.layout.axis_size(k)], logical)
 
 
 @given(descs(max_nelems=256))
-def test_the_offset_of_an_index_is_the_place_of_its_axes_row_major_indices(desc: MemoryDesc) -> None:
+def test_the_offset_of_an_index_is_the_place_of_its_axes_row_major_indices(
+    desc: MemoryDesc,
+) -> None:
     places = offsets(desc)
     for index in product(*map(range, desc.dims)):
-        assert desc.offset(index) == places[tuple(_ravel(index, desc, k) for k in range(len(desc.axes)))]
+        assert (
+            desc.offset(index)
+            == places[tuple(_ravel(index, desc, k) for k in range(len(desc.axes)))]
+        )
 
 
 @given(descs(max_nelems=384))
 def test_a_dense_layout_fills_every_element_from_offset0_on(desc: MemoryDesc) -> None:
-    fills = sorted(offsets(desc).values()) == list(range(desc.offset0, desc.offset0 + desc.padded_nelems))
+    fills = sorted(offsets(desc).values()) == list(
+        range(desc.offset0, desc.offset0 + desc.padded_nelems)
+    )
     falls = any(block.stride < 0 for block in desc.blocks if block.extent > 1)
     cut = any(axis.padded % desc.layout.outer(k).step for k, axis in enumerate(desc.axes))
     assert desc.is_dense <= fills
@@ -71,12 +85,19 @@ def test_a_dense_layout_fills_every_element_from_offset0_on(desc: MemoryDesc) ->
 
 
 @given(st.data())
-def test_a_layout_by_a_tag_is_dense_and_padded_to_less_than_one_more_block(data: st.DataObject) -> None:
+def test_a_layout_by_a_tag_is_dense_and_padded_to_less_than_one_more_block(
+    data: st.DataObject,
+) -> None:
     sizes = data.draw(dims(max_ndims=6))
     tag = data.draw(tags(len(sizes), any_digits=True))
     desc = memory_desc(sizes, "s8", tag)
     assert desc.is_dense
-    assert desc.nbytes == desc.min_nbytes == desc.padded_nelems == prod(axis.padded for axis in desc.axes)
+    assert (
+        desc.nbytes
+        == desc.min_nbytes
+        == desc.padded_nelems
+        == prod(axis.padded for axis in desc.axes)
+    )
     for k, axis in enumerate(desc.axes):
         whole = int(np.lcm(tag.block_sizes[k], tag.align[k]))
         assert axis.padded % whole == 0
@@ -113,12 +134,18 @@ def _nests(desc: MemoryDesc) -> bool:
 @given(descs(max_nelems=384))
 def test_the_index_at_the_offset_of_an_index_is_that_index(desc: MemoryDesc) -> None:
     if desc.nelems and not desc.has_broadcast:
-        for index in ((0,) * desc.ndims, tuple(size - 1 for size in desc.dims), tuple(size // 2 for size in desc.dims)):
+        for index in (
+            (0,) * desc.ndims,
+            tuple(size - 1 for size in desc.dims),
+            tuple(size // 2 for size in desc.dims),
+        ):
             assert index_at(desc.layout, desc.offset(index)) == index
 
 
 @given(desc_pairs())
-def test_a_pair_has_the_same_dims_and_type_and_a_destination_that_can_be_written(pair: tuple[MemoryDesc, MemoryDesc]) -> None:
+def test_a_pair_has_the_same_dims_and_type_and_a_destination_that_can_be_written(
+    pair: tuple[MemoryDesc, MemoryDesc],
+) -> None:
     src, dst = pair
     assert src.dims == dst.dims
     assert src.dtype == dst.dtype

@@ -7,7 +7,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memdesc import MemdescError, MemoryDesc, UnsupportedFormatError, from_json, known_names, memory_desc, to_json
+from memdesc import (
+    MemdescError,
+    MemoryDesc,
+    UnsupportedFormatError,
+    from_json,
+    known_names,
+    memory_desc,
+    to_json,
+)
 from memdesc.names import resolve
 
 NAMES = [name for name in known_names() if "image" not in name.text]
@@ -17,13 +25,19 @@ def ragged(name: str, random: Random) -> MemoryDesc | None:
     """Describe small sizes of which few are whole blocks; None where the name is refused for them."""
     try:
         ndims = resolve(name, (), 8).ndims
-        return memory_desc([random.choice((1, 2, 3, 5, 17)) for _ in range(ndims)], random.choice(("f32", "s8", "s4")), name)
+        return memory_desc(
+            [random.choice((1, 2, 3, 5, 17)) for _ in range(ndims)],
+            random.choice(("f32", "s8", "s4")),
+            name,
+        )
     except UnsupportedFormatError:
         return None
 
 
 @given(st.sampled_from(NAMES), st.randoms(use_true_random=False))
-def test_a_descriptor_by_a_known_name_has_this_name_among_its_tags(name: tuple[str, str, str], random: Random) -> None:
+def test_a_descriptor_by_a_known_name_has_this_name_among_its_tags(
+    name: tuple[str, str, str], random: Random
+) -> None:
     if desc := ragged(name[1], random):
         assert name in desc.tags()
         assert from_json(to_json(desc)) == desc

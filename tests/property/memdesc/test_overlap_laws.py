@@ -35,7 +35,10 @@ def overlaps(layout: Layout) -> bool:
     """Return whether two padded indices, broadcast digits left aside, share an element."""
     loops = [block for block in layout.blocks if block.stride]
     digits = product(*(range(block.extent) for block in loops))
-    places = [sum(digit * block.stride for digit, block in zip(index, loops, strict=True)) for index in digits]
+    places = [
+        sum(digit * block.stride for digit, block in zip(index, loops, strict=True))
+        for index in digits
+    ]
     return len(places) > len(set(places))
 
 
@@ -49,13 +52,19 @@ def refusal(layout: Layout) -> str:
 
 
 @given(small_layouts())
-def test_strides_are_refused_exactly_where_two_padded_indices_share_an_element(layout: Layout) -> None:
-    assert ("share one element: the moves" in refusal(layout)) == bool(layout.nelems and overlaps(layout))
+def test_strides_are_refused_exactly_where_two_padded_indices_share_an_element(
+    layout: Layout,
+) -> None:
+    assert ("share one element: the moves" in refusal(layout)) == bool(
+        layout.nelems and overlaps(layout)
+    )
 
 
 @given(small_layouts())
 def test_the_moves_of_a_refusal_lead_back_to_the_element(layout: Layout) -> None:
-    moves = re.findall(r"([+-][0-9]+) in [a-l] \(dim [0-9]+\) \(stride (-?[0-9]+)\)", refusal(layout))
+    moves = re.findall(
+        r"([+-][0-9]+) in [a-l] \(dim [0-9]+\) \(stride (-?[0-9]+)\)", refusal(layout)
+    )
     assert sum(int(move) * int(stride) for move, stride in moves) == 0
     assert bool(moves) == bool(refusal(layout))
 
@@ -114,20 +123,32 @@ def test_what_nests_shares_no_element(layout: Layout) -> None:
 
 @given(st.data())
 def test_the_search_finds_an_answer_exactly_where_there_is_one(data: st.DataObject) -> None:
-    bounds = data.draw(st.lists(st.tuples(st.integers(-40, 40).filter(bool), st.integers(-3, 0), st.integers(0, 3)), max_size=4))
+    bounds = data.draw(
+        st.lists(
+            st.tuples(st.integers(-40, 40).filter(bool), st.integers(-3, 0), st.integers(0, 3)),
+            max_size=4,
+        )
+    )
     target, trivial = data.draw(st.integers(-60, 60)), data.draw(st.booleans())
     terms = [Term(*bound) for bound in bounds]
     answers = {
         values
         for values in product(*(range(low, high + 1) for _, low, high in bounds))
-        if sum(value * stride for value, (stride, _, _) in zip(values, bounds, strict=True)) == target and (trivial or any(values))
+        if sum(value * stride for value, (stride, _, _) in zip(values, bounds, strict=True))
+        == target
+        and (trivial or any(values))
     }
     found = solve(terms, target, trivial=trivial)
     assert found in answers if answers else found is None
 
 
-@given(st.lists(st.tuples(st.integers(1, 10**12), st.integers(1, 10**6)), min_size=1, max_size=12), st.integers(-(10**15), 10**15))
-def test_the_search_ends_soon_whatever_the_strides(loops: list[tuple[int, int]], target: int) -> None:
+@given(
+    st.lists(st.tuples(st.integers(1, 10**12), st.integers(1, 10**6)), min_size=1, max_size=12),
+    st.integers(-(10**15), 10**15),
+)
+def test_the_search_ends_soon_whatever_the_strides(
+    loops: list[tuple[int, int]], target: int
+) -> None:
     begin = time.perf_counter()
     with contextlib.suppress(SearchLimitError):
         solve([Term(stride, -extent, extent) for stride, extent in loops], target)

@@ -12,7 +12,9 @@ from tests.strategies import descs, dims
 
 def places(desc: MemoryDesc) -> np.ndarray:
     """Return the offset of every logical index, by `offset` alone."""
-    return np.array([desc.offset(index) for index in np.ndindex(desc.dims)], np.int64).reshape(desc.dims)
+    return np.array([desc.offset(index) for index in np.ndindex(desc.dims)], np.int64).reshape(
+        desc.dims
+    )
 
 
 @given(st.data())
@@ -21,10 +23,20 @@ def test_a_view_has_the_places_of_its_box_in_the_parent(data: st.DataObject) -> 
     fused = {dim for axis in parent.axes if len(axis.dims) > 1 for dim in axis.dims}
     at, sizes = [], []
     for dim, size in enumerate(parent.dims):
-        step = 1 if dim in fused else next(parent.layout.outer(k).step for k, axis in enumerate(parent.axes) if dim in axis.dims)
+        step = (
+            1
+            if dim in fused
+            else next(
+                parent.layout.outer(k).step
+                for k, axis in enumerate(parent.axes)
+                if dim in axis.dims
+            )
+        )
         at.append(0 if dim in fused else data.draw(st.integers(0, max(size - 1, 0) // step)) * step)
         rest = size - at[-1]
-        legal = [count for count in range(rest + 1) if count == rest or count % step == 0 or count < step]
+        legal = [
+            count for count in range(rest + 1) if count == rest or count % step == 0 or count < step
+        ]
         sizes.append(size if dim in fused else data.draw(st.sampled_from(legal)))
     view = parent.submemory(sizes, at)
     box = tuple(slice(start, start + size) for start, size in zip(at, sizes, strict=True))
@@ -34,7 +46,9 @@ def test_a_view_has_the_places_of_its_box_in_the_parent(data: st.DataObject) -> 
 
 
 @given(st.data())
-def test_a_view_is_legal_or_refused_with_a_reason_and_never_reaches_outside(data: st.DataObject) -> None:
+def test_a_view_is_legal_or_refused_with_a_reason_and_never_reaches_outside(
+    data: st.DataObject,
+) -> None:
     parent = data.draw(descs(max_ndims=4, max_nelems=128))
     sizes = [data.draw(st.integers(-1, size + 1)) for size in parent.dims]
     at = [data.draw(st.integers(-1, size + 1)) for size in parent.dims]
@@ -48,7 +62,9 @@ def test_a_view_is_legal_or_refused_with_a_reason_and_never_reaches_outside(data
         assert any(f"dim {dim}" in reason for dim in range(parent.ndims))
         return
     assert view.min_nbytes <= parent.min_nbytes
-    assert {int(place) for place in places(view).flat} <= {int(place) for place in places(parent).flat}
+    assert {int(place) for place in places(view).flat} <= {
+        int(place) for place in places(parent).flat
+    }
 
 
 @given(st.data())
@@ -101,7 +117,11 @@ def test_a_plain_dense_row_major_layout_takes_any_shape_of_its_size(data: st.Dat
 
 def has_odd_unit(desc: MemoryDesc) -> bool:
     """Whether a dim of 1 is padded, blocked or one axis with another: by oneDNN's rules it pairs with the last dim of 1, or goes."""
-    odd = [axis for k, axis in enumerate(desc.axes) if axis.padded > 1 or len(axis.dims) > 1 or desc.layout.outer(k).step > 1]
+    odd = [
+        axis
+        for k, axis in enumerate(desc.axes)
+        if axis.padded > 1 or len(axis.dims) > 1 or desc.layout.outer(k).step > 1
+    ]
     return any(desc.dims[dim] == 1 for axis in odd for dim in axis.dims)
 
 

@@ -20,8 +20,37 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 _DTYPES = [
-    *("f4", "u4", "i4", ">f4", "f8", "u1", "i1", "u2", "u8", "?", "c8", "O", "S3", "U2", "M8[s]", "V4", "f4,i1", "g", "e"),
-    *(np.dtype(dtype) for dtype in (ml_dtypes.bfloat16, ml_dtypes.int4, ml_dtypes.uint4, ml_dtypes.float4_e2m1fn, ml_dtypes.float8_e4m3fn)),
+    *(
+        "f4",
+        "u4",
+        "i4",
+        ">f4",
+        "f8",
+        "u1",
+        "i1",
+        "u2",
+        "u8",
+        "?",
+        "c8",
+        "O",
+        "S3",
+        "U2",
+        "M8[s]",
+        "V4",
+        "f4,i1",
+        "g",
+        "e",
+    ),
+    *(
+        np.dtype(dtype)
+        for dtype in (
+            ml_dtypes.bfloat16,
+            ml_dtypes.int4,
+            ml_dtypes.uint4,
+            ml_dtypes.float4_e2m1fn,
+            ml_dtypes.float8_e4m3fn,
+        )
+    ),
 ]
 
 
@@ -29,15 +58,25 @@ _DTYPES = [
 def _arrays(draw: st.DrawFn) -> NDArray[Any]:
     """Draw arrays of any dtype, shape, strides, alignment and class, some of them read-only."""
     dtype = np.dtype(draw(st.sampled_from(_DTYPES)))
-    shape = draw(st.lists(st.sampled_from([0, 1, 1, 2, 3, 5, 17]), max_size=draw(st.sampled_from([2, 3, 4, 13]))))
+    shape = draw(
+        st.lists(
+            st.sampled_from([0, 1, 1, 2, 3, 5, 17]), max_size=draw(st.sampled_from([2, 3, 4, 13]))
+        )
+    )
     while np.prod([size or 1 for size in shape]) > 600:
         shape[shape.index(max(shape))] = 1
     if dtype.hasobject:
         x = np.full(shape, None, dtype)
     else:
         start = draw(st.sampled_from([0, 0, 0, 1, 2]))
-        raw = random_bytes(int(np.prod(shape)) * dtype.itemsize + start, draw(st.integers(0, 9)))[start:]
-        if dtype.itemsize == 1 and dtype.kind == "V" and dtype.name in {"int4", "uint4", "float4_e2m1fn"}:
+        raw = random_bytes(int(np.prod(shape)) * dtype.itemsize + start, draw(st.integers(0, 9)))[
+            start:
+        ]
+        if (
+            dtype.itemsize == 1
+            and dtype.kind == "V"
+            and dtype.name in {"int4", "uint4", "float4_e2m1fn"}
+        ):
             raw &= 15
         x = np.ndarray(shape, dtype, raw)
     for change in draw(st.lists(st.integers(0, 5), max_size=2)):
@@ -59,7 +98,22 @@ def _arrays(draw: st.DrawFn) -> NDArray[Any]:
 
 def _layouts() -> st.SearchStrategy[Any]:
     return st.one_of(
-        st.sampled_from(["a", "ab", "ba", "abc", "cab", "abcd", "nhwc", "nChw8c", "aB4b", "BA4a3b", "(ab)c", "ABc8b16a2b"]),
+        st.sampled_from(
+            [
+                "a",
+                "ab",
+                "ba",
+                "abc",
+                "cab",
+                "abcd",
+                "nhwc",
+                "nChw8c",
+                "aB4b",
+                "BA4a3b",
+                "(ab)c",
+                "ABc8b16a2b",
+            ]
+        ),
         texts(),
         st.none(),
         st.integers(-3, 3),
@@ -67,8 +121,15 @@ def _layouts() -> st.SearchStrategy[Any]:
     )
 
 
-@given(_arrays(), _layouts(), st.one_of(st.none(), st.none(), _layouts()), st.sampled_from([None, None, 1, 3, 0, -1, 1.5, "2", 10**30]))
-def test_reorder_moves_an_array_or_says_why_not(x: NDArray[Any], dst: Any, src: Any, threads: Any) -> None:
+@given(
+    _arrays(),
+    _layouts(),
+    st.one_of(st.none(), st.none(), _layouts()),
+    st.sampled_from([None, None, 1, 3, 0, -1, 1.5, "2", 10**30]),
+)
+def test_reorder_moves_an_array_or_says_why_not(
+    x: NDArray[Any], dst: Any, src: Any, threads: Any
+) -> None:
     try:
         moved = reorder.reorder(x, dst, src=src, threads=threads)
     except (MemdescError, MemoryError):
@@ -103,7 +164,17 @@ def _buffers(draw: st.DrawFn, desc: MemoryDesc) -> Any:
         return array.array("B", raw)
     if kind == 4:
         return draw(st.one_of(st.none(), st.text(max_size=3), _arrays()))
-    dtype = draw(st.sampled_from([np.dtype(np.uint8), desc.dtype.bits_dtype, desc.dtype.numpy, np.dtype("f4"), np.dtype("i2")]))
+    dtype = draw(
+        st.sampled_from(
+            [
+                np.dtype(np.uint8),
+                desc.dtype.bits_dtype,
+                desc.dtype.numpy,
+                np.dtype("f4"),
+                np.dtype("i2"),
+            ]
+        )
+    )
     x = raw[: nbytes // dtype.itemsize * dtype.itemsize].view(dtype)
     if kind == 5:
         x.flags.writeable = False
@@ -114,13 +185,19 @@ def _buffers(draw: st.DrawFn, desc: MemoryDesc) -> Any:
 
 def _bytes_of(buffer: Any) -> bytes | None:
     try:
-        return np.asarray(buffer).tobytes() if isinstance(buffer, np.ndarray) else memoryview(buffer).tobytes()
+        return (
+            np.asarray(buffer).tobytes()
+            if isinstance(buffer, np.ndarray)
+            else memoryview(buffer).tobytes()
+        )
     except TypeError:
         return None
 
 
 @given(desc_pairs(max_nelems=512), st.data())
-def test_execute_fills_a_buffer_or_leaves_it_as_it_was(pair: tuple[MemoryDesc, MemoryDesc], data: st.DataObject) -> None:
+def test_execute_fills_a_buffer_or_leaves_it_as_it_was(
+    pair: tuple[MemoryDesc, MemoryDesc], data: st.DataObject
+) -> None:
     src, dst = pair
     source, target = data.draw(_buffers(src)), data.draw(_buffers(dst))
     before = _bytes_of(target)
@@ -140,7 +217,9 @@ def test_execute_fills_a_buffer_or_leaves_it_as_it_was(pair: tuple[MemoryDesc, M
 
 
 @given(descs(max_nelems=512), st.booleans(), st.data())
-def test_a_buffer_is_attached_with_its_padding_cleared_or_refused_as_it_was(desc: MemoryDesc, zero_pad: bool, data: st.DataObject) -> None:
+def test_a_buffer_is_attached_with_its_padding_cleared_or_refused_as_it_was(
+    desc: MemoryDesc, zero_pad: bool, data: st.DataObject
+) -> None:
     buffer = data.draw(_buffers(desc).filter(lambda buffer: buffer is not None))
     before = _bytes_of(buffer)
     try:
@@ -169,7 +248,9 @@ def test_within_one_buffer_data_move_as_from_a_copy_or_not_at_all(
     starts = src_start // align * align, dst_start // align * align
     raw = random_bytes(max(starts[0] + src.min_nbytes, starts[1] + dst.min_nbytes) + 8, seed)
     raw = np.concatenate([raw, raw[:64]])[-raw.ctypes.data % 8 :] if raw.ctypes.data % 8 else raw
-    source, target = (raw[start : start + desc.min_nbytes] for start, desc in zip(starts, pair, strict=True))
+    source, target = (
+        raw[start : start + desc.min_nbytes] for start, desc in zip(starts, pair, strict=True)
+    )
     wanted = raw.copy()
     wanted[starts[1] : starts[1] + dst.min_nbytes] = expect(src, dst, source.copy(), target.copy())
     before = raw.copy()
@@ -184,11 +265,19 @@ def test_within_one_buffer_data_move_as_from_a_copy_or_not_at_all(
 
 
 @given(descs(max_nelems=256), st.integers(0, 9), st.data())
-def test_views_beside_each_other_in_one_parent_are_never_mixed_up(parent: MemoryDesc, seed: int, data: st.DataObject) -> None:
+def test_views_beside_each_other_in_one_parent_are_never_mixed_up(
+    parent: MemoryDesc, seed: int, data: st.DataObject
+) -> None:
     size = tuple(data.draw(st.integers(0, size)) for size in parent.dims)
     try:
         views = [
-            parent.submemory(size, tuple(data.draw(st.integers(0, whole - own)) for whole, own in zip(parent.dims, size, strict=True)))
+            parent.submemory(
+                size,
+                tuple(
+                    data.draw(st.integers(0, whole - own))
+                    for whole, own in zip(parent.dims, size, strict=True)
+                ),
+            )
             for _ in range(2)
         ]
         plan = reorder.plan_reorder(views[0], views[1])
@@ -212,13 +301,17 @@ def test_views_beside_each_other_in_one_parent_are_never_mixed_up(parent: Memory
 
 
 @given(data_types(), st.integers(1, 3), st.integers(0, 9))
-def test_one_prepared_reorder_serves_many_threads_at_once(dtype: str, threads: int, seed: int) -> None:
+def test_one_prepared_reorder_serves_many_threads_at_once(
+    dtype: str, threads: int, seed: int
+) -> None:
     dims = (3, 21, 17)
     src, dst = memory_desc(dims, dtype, "abc"), memory_desc(dims, dtype, "cBa4b")
     run = reorder.prepare(reorder.plan_reorder(src, dst), threads)
     sources = [random_bytes(src.min_nbytes, seed + k) for k in range(8)]
     targets = [random_bytes(dst.min_nbytes, seed + k + 20) for k in range(8)]
-    wanted = [expect(src, dst, source, target) for source, target in zip(sources, targets, strict=True)]
+    wanted = [
+        expect(src, dst, source, target) for source, target in zip(sources, targets, strict=True)
+    ]
     with ThreadPoolExecutor(4) as pool:
         list(pool.map(run, sources, targets))
     assert all(np.array_equal(target, own) for target, own in zip(targets, wanted, strict=True))

@@ -32,7 +32,9 @@ def _elements(desc: MemoryDesc, seed: int) -> NDArray[np.uint8]:
     return codes.view(np.uint8)[:nbytes].copy()
 
 
-def check(case: tuple[MemoryDesc, MemoryDesc, Attr | None], seed: int, *, at_end: bool, threads: int = 1) -> None:
+def check(
+    case: tuple[MemoryDesc, MemoryDesc, Attr | None], seed: int, *, at_end: bool, threads: int = 1
+) -> None:
     """Compare a reorder with its definition, gaps and bytes of others included."""
     src, dst, attr = case
     source, before = _elements(src, seed), _elements(dst, seed + 1)
@@ -43,7 +45,9 @@ def check(case: tuple[MemoryDesc, MemoryDesc, Attr | None], seed: int, *, at_end
     assert np.array_equal(moved, wanted), plan
     # nothing that is no element of src has a say
     spoilt = spoil_padding(src, source, seed + 2) if not src.has_broadcast else source
-    assert np.array_equal(move_guarded(plan, spoilt, before, at_end=not at_end, threads=threads), wanted)
+    assert np.array_equal(
+        move_guarded(plan, spoilt, before, at_end=not at_end, threads=threads), wanted
+    )
 
 
 @given(conversions(), st.integers(0, 2**31), st.booleans(), st.sampled_from([1, 1, 2, 3]))
@@ -101,9 +105,16 @@ def test_every_tile_is_right_at_every_edge_and_on_every_share_of_threads(
         check(case, seed, at_end=at_end, threads=threads)
 
 
-@pytest.mark.parametrize("attr", [None, Attr(dst_scale=np.arange(1.0, 50.0), dst_scale_mask=1, dst_zero_point=3)])
-def test_blocks_that_do_not_divide_each_other_are_converted_too_beside_padding_of_other_dims(attr: Attr | None) -> None:
+@pytest.mark.parametrize(
+    "attr", [None, Attr(dst_scale=np.arange(1.0, 50.0), dst_scale_mask=1, dst_zero_point=3)]
+)
+def test_blocks_that_do_not_divide_each_other_are_converted_too_beside_padding_of_other_dims(
+    attr: Attr | None,
+) -> None:
     for tags in (("ABc48a32b", "ABc32a4b"), ("ABc32a4b", "ABc48a32b")):
         for at_end in (False, True):
-            src, dst = (memory_desc((49, 5, 3), dtype, tag) for dtype, tag in zip(("f32", "u8"), tags, strict=True))
+            src, dst = (
+                memory_desc((49, 5, 3), dtype, tag)
+                for dtype, tag in zip(("f32", "u8"), tags, strict=True)
+            )
             check((src, dst, attr), 1, at_end=at_end)

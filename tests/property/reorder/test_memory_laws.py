@@ -58,7 +58,9 @@ def test_numpy_shows_each_element_at_its_index(desc: MemoryDesc, seed: int) -> N
     for copy in (None, True):
         array = memory.numpy(copy=copy)
         assert (array.shape, array.dtype) == (desc.dims, desc.dtype.numpy)
-        assert np.array_equal(_bits(array, desc), values[_logical(desc)] if desc.nelems else np.zeros(desc.dims))
+        assert np.array_equal(
+            _bits(array, desc), values[_logical(desc)] if desc.nelems else np.zeros(desc.dims)
+        )
     assert not np.shares_memory(memory.numpy(copy=True), memory.data)
     try:
         shown = memory.numpy(copy=False)
@@ -73,7 +75,9 @@ def test_blocks_show_all_of_the_padded_memory_in_its_order(desc: MemoryDesc, see
     try:
         blocks = memory.blocks()
     except NotBlockedError:
-        assert desc.dtype.is_packed or any(axis.padded % desc.layout.outer(k).step for k, axis in enumerate(desc.axes))
+        assert desc.dtype.is_packed or any(
+            axis.padded % desc.layout.outer(k).step for k, axis in enumerate(desc.axes)
+        )
         return
     assert blocks.size == prod(axis.padded for axis in desc.axes)
     values = _units(memory.data, desc)
@@ -99,7 +103,9 @@ def test_apply_changes_each_element_and_nothing_else(desc: MemoryDesc, seed: int
 
 
 @given(descs(max_nelems=384, source=False), _SEEDS, st.data())
-def test_check_padding_finds_the_lowest_of_what_is_not_zero(desc: MemoryDesc, seed: int, data: st.DataObject) -> None:
+def test_check_padding_finds_the_lowest_of_what_is_not_zero(
+    desc: MemoryDesc, seed: int, data: st.DataObject
+) -> None:
     memory = reorder.Memory(desc, random_bytes(desc.min_nbytes, seed))
     memory.check_padding()
     to, fro = element_map(desc, desc)
@@ -113,7 +119,10 @@ def test_check_padding_finds_the_lowest_of_what_is_not_zero(desc: MemoryDesc, se
     lowest = min(wrong)
     with pytest.raises(PaddingError) as caught:
         memory.check_padding()
-    assert f"not zero at {index_at(desc.layout, lowest)}, byte {lowest * bits // 8}: found bits 0x1 " in str(caught.value)
+    assert (
+        f"not zero at {index_at(desc.layout, lowest)}, byte {lowest * bits // 8}: found bits 0x1 "
+        in str(caught.value)
+    )
 
 
 @given(_SMALL, _SEEDS)

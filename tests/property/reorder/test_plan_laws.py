@@ -36,7 +36,9 @@ def _check_map(src: MemoryDesc, dst: MemoryDesc) -> None:
 
 
 @given(desc_pairs())
-def test_every_padded_element_of_dst_is_written_once_with_its_element_of_src_or_zero(pair: tuple[MemoryDesc, MemoryDesc]) -> None:
+def test_every_padded_element_of_dst_is_written_once_with_its_element_of_src_or_zero(
+    pair: tuple[MemoryDesc, MemoryDesc],
+) -> None:
     _check_map(*pair)
 
 
@@ -74,7 +76,15 @@ def _clashing(draw: st.DrawFn) -> tuple[MemoryDesc, MemoryDesc]:
     sizes = draw(_SIZES)
 
     def tag() -> str:
-        fused, block, alone = draw(st.sampled_from([("bc", "a"), ("ab", "c"), ("cb", "a"), ("ca", "b"), ("acb", ""), ("", "abc")])), 0, ""
+        fused, block, alone = (
+            draw(
+                st.sampled_from(
+                    [("bc", "a"), ("ab", "c"), ("cb", "a"), ("ca", "b"), ("acb", ""), ("", "abc")]
+                )
+            ),
+            0,
+            "",
+        )
         joint, alone = fused
         axes = [f"({joint})"] * bool(joint) + list(alone)
         axes = list(draw(st.permutations(axes)))
@@ -89,19 +99,27 @@ def _clashing(draw: st.DrawFn) -> tuple[MemoryDesc, MemoryDesc]:
 
 
 @given(_clashing())
-def test_the_map_holds_where_axes_are_fused_or_transposed_and_blocks_do_not_divide(pair: tuple[MemoryDesc, MemoryDesc]) -> None:
+def test_the_map_holds_where_axes_are_fused_or_transposed_and_blocks_do_not_divide(
+    pair: tuple[MemoryDesc, MemoryDesc],
+) -> None:
     _check_map(*pair)
 
 
 @given(desc_pairs(max_nelems=512), st.data())
-def test_the_map_holds_for_a_source_with_negative_strides(pair: tuple[MemoryDesc, MemoryDesc], data: st.DataObject) -> None:
+def test_the_map_holds_for_a_source_with_negative_strides(
+    pair: tuple[MemoryDesc, MemoryDesc], data: st.DataObject
+) -> None:
     _, dst = pair
     strides, step = [], 1
     for size in reversed(dst.dims):
         strides.append(step * data.draw(st.sampled_from([1, -1])))
         step *= max(size, 1)
     strides.reverse()
-    start = sum(-stride * (size - 1) for stride, size in zip(strides, dst.dims, strict=True) if stride < 0 < size) * all(dst.dims)
+    start = sum(
+        -stride * (size - 1)
+        for stride, size in zip(strides, dst.dims, strict=True)
+        if stride < 0 < size
+    ) * all(dst.dims)
     _check_map(memory_desc(dst.dims, dst.dtype, strides=strides, offset0=start), dst)
 
 
@@ -166,7 +184,11 @@ def test_dims_that_would_make_too_many_boxes_are_looked_up(ndims: int, sign: int
     dims = (3,) * 3 + (1,) * (ndims - 7) + (3,) * 4
     letters = "abcdefghijkl"[:ndims]
     strides = [sign * prod(dims[k + 1 :]) for k in range(ndims)]
-    start = -sum(stride * (size - 1) for stride, size in zip(strides, dims, strict=True)) if sign < 0 else 0
+    start = (
+        -sum(stride * (size - 1) for stride, size in zip(strides, dims, strict=True))
+        if sign < 0
+        else 0
+    )
     src = memory_desc(dims, "u8", strides=strides, offset0=start)
     dst = memory_desc(dims, "u8", letters.upper() + "".join(f"2{letter}" for letter in letters))
     plan = plan_reorder(src, dst)
@@ -174,4 +196,6 @@ def test_dims_that_would_make_too_many_boxes_are_looked_up(ndims: int, sign: int
     assert any(box.lookups for box in plan.boxes)
     _check_map(src, dst)
     source, before = random_bytes(src.min_nbytes, 1), random_bytes(dst.min_nbytes, 2)
-    assert np.array_equal(move_guarded(plan, source, before, at_end=True), expect(src, dst, source, before))
+    assert np.array_equal(
+        move_guarded(plan, source, before, at_end=True), expect(src, dst, source, before)
+    )

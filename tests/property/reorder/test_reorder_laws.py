@@ -14,13 +14,24 @@ from hypothesis import strategies as st
 
 import reorder
 from memdesc import UnsupportedFormatError, memory_desc
-from tests.reorders import beyond_caches, expect, few_boxes, forced_parts, move_guarded, random_bytes, spoil_padding
+from tests.reorders import (
+    beyond_caches,
+    expect,
+    few_boxes,
+    forced_parts,
+    move_guarded,
+    random_bytes,
+    spoil_padding,
+)
 from tests.strategies import desc_pairs
 
 if TYPE_CHECKING:
     from memdesc import MemoryDesc
 
-_CLDNN = [entry["name"] for entry in json.loads((Path(__file__).parents[2] / "data" / "cldnn_formats.json").read_text())]
+_CLDNN = [
+    entry["name"]
+    for entry in json.loads((Path(__file__).parents[2] / "data" / "cldnn_formats.json").read_text())
+]
 _PAIRS = desc_pairs()
 
 
@@ -30,10 +41,14 @@ def check(src: MemoryDesc, dst: MemoryDesc, seed: int, *, at_end: bool, threads:
     before = random_bytes(dst.min_nbytes, seed + 1)
     wanted = expect(src, dst, source, before)
     plan = reorder.plan_reorder(src, dst)
-    assert np.array_equal(move_guarded(plan, source, before, at_end=at_end, threads=threads), wanted)
+    assert np.array_equal(
+        move_guarded(plan, source, before, at_end=at_end, threads=threads), wanted
+    )
     # nothing that is no element of src has a say
     spoilt = spoil_padding(src, source, seed + 2) if not src.has_broadcast else source
-    assert np.array_equal(move_guarded(plan, spoilt, before, at_end=not at_end, threads=threads), wanted)
+    assert np.array_equal(
+        move_guarded(plan, spoilt, before, at_end=not at_end, threads=threads), wanted
+    )
     reference = before.copy()
     reorder.execute_reference(src, dst, source, reference)
     assert np.array_equal(reference, wanted)
@@ -47,7 +62,9 @@ def test_a_reorder_moves_every_element_and_clears_every_padding_and_touches_noth
 
 
 @given(_PAIRS, st.integers(0, 2**31), st.booleans(), st.sampled_from([1, 2]))
-def test_a_reorder_through_lookups_does_the_same(pair: tuple[MemoryDesc, MemoryDesc], seed: int, at_end: bool, threads: int) -> None:
+def test_a_reorder_through_lookups_does_the_same(
+    pair: tuple[MemoryDesc, MemoryDesc], seed: int, at_end: bool, threads: int
+) -> None:
     with few_boxes(), forced_parts(threads):
         check(*pair, seed, at_end=at_end, threads=threads)
 
@@ -56,8 +73,31 @@ def test_a_reorder_through_lookups_does_the_same(pair: tuple[MemoryDesc, MemoryD
 _SIZES = st.sampled_from([1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 31, 33, 40, 64, 65])
 _TAGS = {
     2: ["ab", "ba", "AB16b16a", "AB8a8b", "BA4a2b", "Ab32a", "AB16a4b", "AB2a4b2a"],
-    3: ["abc", "acb", "cba", "bac", "aBc16b", "aBc8b", "ABc4b16a4b", "ABc8b16a2b", "ABc16a2b", "Cab3c", "ABc48a32b"],
-    4: ["abcd", "acdb", "cdba", "aBcd16b", "aBcd8b", "ABcd16b16a", "ABcd4b16a4b", "ABcd8b8a2b", "ab(CD)4(cd)", "ABcd4a/1.8b8a/4.4b"],
+    3: [
+        "abc",
+        "acb",
+        "cba",
+        "bac",
+        "aBc16b",
+        "aBc8b",
+        "ABc4b16a4b",
+        "ABc8b16a2b",
+        "ABc16a2b",
+        "Cab3c",
+        "ABc48a32b",
+    ],
+    4: [
+        "abcd",
+        "acdb",
+        "cdba",
+        "aBcd16b",
+        "aBcd8b",
+        "ABcd16b16a",
+        "ABcd4b16a4b",
+        "ABcd8b8a2b",
+        "ab(CD)4(cd)",
+        "ABcd4a/1.8b8a/4.4b",
+    ],
 }
 
 
@@ -101,21 +141,31 @@ def test_every_cldnn_layout_is_reached_and_left_bit_for_bit(name: str, dtype: st
         with pytest.raises(UnsupportedFormatError, match=name):
             memory_desc((1, 3, 1, 2), dtype, name)
         return
-    sizes = {2: (19, 35), 4: (35, 37, 2, 4), 5: (3, 35, 18, 2, 4) if grouped else (19, 35, 2, 3, 2)}.get(
-        ndims, (2, 17, 2, 1, 3, 2, 2, 2)[:ndims]
-    )
+    sizes = {
+        2: (19, 35),
+        4: (35, 37, 2, 4),
+        5: (3, 35, 18, 2, 4) if grouped else (19, 35, 2, 3, 2),
+    }.get(ndims, (2, 17, 2, 1, 3, 2, 2, 2)[:ndims])
     if name == "os_is_osv32_isv32_swizzled_by_4":
         sizes = (35, 37, 1, 1)
     layout = memory_desc(sizes, dtype, name)
     plain = memory_desc(sizes, dtype, "abcdefgh"[:ndims])
     turned = memory_desc(sizes, dtype, "abcdefgh"[:ndims][::-1])
-    for src, dst in ((plain, layout), (layout, plain), (turned, layout), (layout, turned), (layout, layout)):
+    for src, dst in (
+        (plain, layout),
+        (layout, plain),
+        (turned, layout),
+        (layout, turned),
+        (layout, layout),
+    ):
         check(src, dst, ndims + weights, at_end=True)
 
 
 def _describes(name: str, sizes: tuple[int, ...], dtype: str) -> bool:
     try:
-        memory_desc(sizes if "swizzled" not in name or len(sizes) != 4 else (2, 3, 1, 1), dtype, name)
+        memory_desc(
+            sizes if "swizzled" not in name or len(sizes) != 4 else (2, 3, 1, 1), dtype, name
+        )
     except ValueError:
         return False
     return True

@@ -17,14 +17,23 @@ from tests.reorders import box_map, element_map
 from tests.strategies import desc_pairs
 
 
-def _check_cut(pair: tuple[MemoryDesc, MemoryDesc], widths: tuple[int, int], limit: int, *, straight: bool, streams: bool = False) -> None:
+def _check_cut(
+    pair: tuple[MemoryDesc, MemoryDesc],
+    widths: tuple[int, int],
+    limit: int,
+    *,
+    straight: bool,
+    streams: bool = False,
+) -> None:
     boxes: list[Box] = []
     for box in plan_reorder(*pair).boxes:
         if box.lookups:
             return
         tiles, zeros = cut(box, widths, limit, straight=straight, streams=streams)
         for tile in tiles:
-            assert (straight and tile.reads and tile.writes) or prod(node.valid for node in tile.inner) <= limit
+            assert (straight and tile.reads and tile.writes) or prod(
+                node.valid for node in tile.inner
+            ) <= limit
             assert all(node.valid == node.extent for node in tile.outer)
             assert not tile.writes or all(node.valid == node.extent for node in tile.inner)
             boxes.append(Box(tile.offsets, (*tile.outer, *tile.inner)))
@@ -43,20 +52,30 @@ _WIDTHS = st.sampled_from([(32, 8), (8, 32), (4, 32), (32, 4), (16, 16), (32, 16
 
 @given(desc_pairs(), _WIDTHS, st.sampled_from([128, 2048, 4096]), st.booleans(), st.booleans())
 def test_tiles_and_zeros_together_write_every_padded_element_once_and_tiles_fit_the_scratch(
-    pair: tuple[MemoryDesc, MemoryDesc], widths: tuple[int, int], limit: int, straight: bool, streams: bool
+    pair: tuple[MemoryDesc, MemoryDesc],
+    widths: tuple[int, int],
+    limit: int,
+    straight: bool,
+    streams: bool,
 ) -> None:
     _check_cut(pair, widths, limit, straight=straight, streams=streams)
 
 
 @pytest.mark.parametrize("straight", [True, False])
-@pytest.mark.parametrize(("stag", "dtag"), [("BA4a2b", "BA4a2b"), ("ab", "ba"), ("ab", "AB16a16b"), ("Ab32a", "ab"), ("ab", "ab")])
+@pytest.mark.parametrize(
+    ("stag", "dtag"),
+    [("BA4a2b", "BA4a2b"), ("ab", "ba"), ("ab", "AB16a16b"), ("Ab32a", "ab"), ("ab", "ab")],
+)
 def test_tiles_of_large_tensors_fit_the_scratch(stag: str, dtag: str, straight: bool) -> None:
     src, dst = memory_desc((165, 333), "s8", stag), memory_desc((165, 333), "s8", dtag)
     _check_cut((src, dst), (8, 64), 2048, straight=straight)
 
 
 def test_a_padded_tensor_longer_than_the_scratch_is_converted_without_leaving_it() -> None:
-    for sizes, stag, dtag, types in (((65, 65), "BA4a2b", "BA4a2b", ("s8", "f64")), ((40, 21, 43), "acb", "ABc48a32b", ("f64", "s32"))):
+    for sizes, stag, dtag, types in (
+        ((65, 65), "BA4a2b", "BA4a2b", ("s8", "f64")),
+        ((40, 21, 43), "acb", "ABc48a32b", ("f64", "s32")),
+    ):
         src, dst = memory_desc(sizes, types[0], stag), memory_desc(sizes, types[1], dtag)
         check((src, dst, None), 1, at_end=True)
 

@@ -32,7 +32,16 @@ if TYPE_CHECKING:
 
 
 def fields(desc: MemoryDesc) -> dict[str, object]:
-    names = ("dims", "padded_dims", "strides", "inner_blks", "inner_idxs", "offset0", "nbytes", "min_nbytes")
+    names = (
+        "dims",
+        "padded_dims",
+        "strides",
+        "inner_blks",
+        "inner_idxs",
+        "offset0",
+        "nbytes",
+        "min_nbytes",
+    )
     return {name: getattr(desc, name) for name in names}
 
 
@@ -49,7 +58,9 @@ def test_the_seed_pages_17_channels_in_blocks_of_8_have_the_fields_it_asserts() 
     assert desc.strides == (c_padded * h * w, h * w * 8, w * 8, 8)
     assert (desc.inner_blks, desc.inner_idxs) == ((8,), (1,))
     assert desc.nbytes == desc.min_nbytes == 4 * n * c_padded * h * w
-    assert desc == memory_desc((n, c, h, w), "f32", strides=desc.strides, inner_blks=(8,), inner_idxs=(1,))
+    assert desc == memory_desc(
+        (n, c, h, w), "f32", strides=desc.strides, inner_blks=(8,), inner_idxs=(1,)
+    )
 
 
 def test_the_seed_pages_offset_functions_are_those_of_its_formats() -> None:
@@ -58,7 +69,9 @@ def test_the_seed_pages_offset_functions_are_those_of_its_formats() -> None:
         "nchw": lambda n, c, h, w: n * c_ * h_ * w_ + c * h_ * w_ + h * w_ + w,
         "nhwc": lambda n, c, h, w: n * h_ * w_ * c_ + h * w_ * c_ + w * c_ + c,
         "chwn": lambda n, c, h, w: c * h_ * w_ * n_ + h * w_ * n_ + w * n_ + n,
-        "nChw8c": lambda n, c, h, w: n * c_ * h_ * w_ + c // 8 * h_ * w_ * 8 + h * w_ * 8 + w * 8 + c % 8,
+        "nChw8c": lambda n, c, h, w: (
+            n * c_ * h_ * w_ + c // 8 * h_ * w_ * 8 + h * w_ * 8 + w * 8 + c % 8
+        ),
     }
     for name, formula in formulas.items():
         desc = memory_desc((n_, c_, h_, w_), "f32", name)
@@ -90,8 +103,17 @@ def test_a_tag_with_adjacent_blocks_of_one_dim_is_a_layout() -> None:
 
 def test_a_dim_of_zero_gives_size_zero_and_strides_that_it_does_not_multiply() -> None:
     desc = memory_desc((2, 0, 3, 4), "f32", "nChw16c")
-    assert (desc.padded_dims, desc.strides, desc.nbytes, desc.min_nbytes) == ((2, 0, 3, 4), (192, 192, 64, 16), 0, 0)
-    assert memory_desc((2, 0, 3), "f32", "abc").strides == memory_desc((2, 0, 3), "f32").strides == (3, 3, 1)
+    assert (desc.padded_dims, desc.strides, desc.nbytes, desc.min_nbytes) == (
+        (2, 0, 3, 4),
+        (192, 192, 64, 16),
+        0,
+        0,
+    )
+    assert (
+        memory_desc((2, 0, 3), "f32", "abc").strides
+        == memory_desc((2, 0, 3), "f32").strides
+        == (3, 3, 1)
+    )
     assert memory_desc((2, 0, 3), "f32", "abc") != memory_desc((2, 0, 3), "f32", strides=(0, 3, 1))
 
 
@@ -102,7 +124,14 @@ def test_no_stride_is_checked_where_a_dim_is_zero() -> None:
 @pytest.mark.parametrize(
     ("strides", "nbytes", "min_nbytes"),
     # (0, 0) is 0 bytes in oneDNN, although an element is read
-    [((10, 1), 160, 140), ((0, 1), 20, 20), ((0, 0), 4, 4), ((1, 4), 80, 80), ((1, 0), 16, 16), ((1, 7), 140, 128)],
+    [
+        ((10, 1), 160, 140),
+        ((0, 1), 20, 20),
+        ((0, 0), 4, 4),
+        ((1, 4), 80, 80),
+        ((1, 0), 16, 16),
+        ((1, 7), 140, 128),
+    ],
 )
 def test_the_bytes_to_allocate_count_the_last_row_in_full_and_the_least_bytes_do_not(
     strides: tuple[int, int], nbytes: int, min_nbytes: int
@@ -121,7 +150,9 @@ def test_what_offset0_skips_counts_in_the_bytes() -> None:
 
 
 @pytest.mark.parametrize(("dims", "nbytes"), [((3, 6), 9), ((1, 5), 3), ((5,), 3)])
-def test_two_elements_of_four_bits_share_a_byte_and_an_odd_end_takes_a_whole_one(dims: tuple[int, ...], nbytes: int) -> None:
+def test_two_elements_of_four_bits_share_a_byte_and_an_odd_end_takes_a_whole_one(
+    dims: tuple[int, ...], nbytes: int
+) -> None:
     assert memory_desc(dims, "s4").nbytes == nbytes
 
 
@@ -137,7 +168,9 @@ def test_descriptors_that_differ_in_strides_of_unit_dims_only_are_equal() -> Non
 
 
 def test_the_stride_of_a_padded_unit_dim_and_of_a_zero_dim_is_compared() -> None:
-    assert memory_desc((1, 4), "f32", "Ab8a") != memory_desc((1, 4), "f32", strides=(64, 8), inner_blks=(8,), inner_idxs=(0,))
+    assert memory_desc((1, 4), "f32", "Ab8a") != memory_desc(
+        (1, 4), "f32", strides=(64, 8), inner_blks=(8,), inner_idxs=(0,)
+    )
     assert memory_desc((0, 4), "f32", "ab") != memory_desc((0, 4), "f32", strides=(7, 1))
 
 
@@ -150,7 +183,9 @@ def test_the_stride_of_a_padded_unit_dim_and_of_a_zero_dim_is_compared() -> None
         memory_desc((2, 17), "f32", "Ba8b"),
         memory_desc((2, 17), "f32", strides=(40, 8), inner_blks=(8,), inner_idxs=(1,)),
         memory_desc((2, 17), "f32", strides=(24, 8), inner_blks=(8,), inner_idxs=(1,), offset0=8),
-        memory_desc((2, 17), "f32", strides=(32, 8), inner_blks=(8,), inner_idxs=(1,), padded_dims=(2, 32)),
+        memory_desc(
+            (2, 17), "f32", strides=(32, 8), inner_blks=(8,), inner_idxs=(1,), padded_dims=(2, 32)
+        ),
         (2, 17),
         None,
     ],
@@ -179,7 +214,15 @@ def test_a_tag_may_be_given_as_a_value() -> None:
 
 
 @pytest.mark.parametrize(
-    "dims", [[2, 3], (n for n in (2, 3)), np.array([2, 3]), np.array([2, 3], np.uint8), (np.int64(2), np.int8(3)), {2: 0, 3: 0}.keys()]
+    "dims",
+    [
+        [2, 3],
+        (n for n in (2, 3)),
+        np.array([2, 3]),
+        np.array([2, 3], np.uint8),
+        (np.int64(2), np.int8(3)),
+        {2: 0, 3: 0}.keys(),
+    ],
 )
 def test_sizes_may_be_any_integers_in_any_iterable(dims: Any) -> None:
     desc = memory_desc(dims, "f32")
@@ -192,27 +235,37 @@ def test_an_array_without_dims_is_one_size() -> None:
 
 
 def test_blocks_and_an_offset_of_nothing_may_go_with_a_tag() -> None:
-    desc = memory_desc((2, 3), "f32", "ab", inner_blks=[], inner_idxs=np.array([], int), offset0=np.int64(0))  # type: ignore[arg-type] # any integer
+    desc = memory_desc(
+        (2, 3), "f32", "ab", inner_blks=[], inner_idxs=np.array([], int), offset0=np.int64(0)
+    )  # type: ignore[arg-type] # any integer
     assert desc == memory_desc((2, 3), "f32")
 
 
 def test_blocks_of_one_among_the_inner_blocks_are_dropped() -> None:
-    assert memory_desc((2, 17), "f32", strides=(24, 8), inner_blks=(1, 8, 1), inner_idxs=(0, 1, 1)) == memory_desc((2, 17), "f32", "aB8b")
+    assert memory_desc(
+        (2, 17), "f32", strides=(24, 8), inner_blks=(1, 8, 1), inner_idxs=(0, 1, 1)
+    ) == memory_desc((2, 17), "f32", "aB8b")
 
 
 def test_the_inner_blocks_come_outermost_first() -> None:
-    by_hand = memory_desc((9, 33), "f32", strides=(768, 256), inner_blks=(8, 16, 2), inner_idxs=(1, 0, 1))
+    by_hand = memory_desc(
+        (9, 33), "f32", strides=(768, 256), inner_blks=(8, 16, 2), inner_idxs=(1, 0, 1)
+    )
     assert by_hand == memory_desc((9, 33), "f32", "AB8b16a2b")
 
 
 def test_padded_dims_may_be_larger_than_whole_blocks_or_cut_one_short() -> None:
-    desc = memory_desc((2, 3), "f32", strides=(8, 8), inner_blks=(8,), inner_idxs=(1,), padded_dims=(2, 3))
+    desc = memory_desc(
+        (2, 3), "f32", strides=(8, 8), inner_blks=(8,), inner_idxs=(1,), padded_dims=(2, 3)
+    )
     assert (desc.padded_dims, desc.min_nbytes, desc.has_padding) == ((2, 3), 44, False)
 
 
 def test_the_widest_tensor_of_bytes_has_int64_max_elements() -> None:
     assert memory_desc((2**63 - 1,), "u8").nbytes == 2**63 - 1
-    with pytest.raises(MemdescError, match=rf"dims \({2**61}, 1\) of f32 take {2**63} bytes, more than int64 holds"):
+    with pytest.raises(
+        MemdescError, match=rf"dims \({2**61}, 1\) of f32 take {2**63} bytes, more than int64 holds"
+    ):
         memory_desc((2**61, 1), "f32")
 
 
@@ -220,7 +273,10 @@ def test_the_widest_tensor_of_bytes_has_int64_max_elements() -> None:
     ("options", "reason"),
     [
         ({"dims": ()}, "dims () have 0 sizes; a descriptor has 1 to 12"),
-        ({"dims": (1,) * 13}, "dims (1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1) have 13 sizes; a descriptor has 1 to 12"),
+        (
+            {"dims": (1,) * 13},
+            "dims (1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1) have 13 sizes; a descriptor has 1 to 12",
+        ),
         ({"dims": (2, -3)}, "dim b (dim 1) has size -3; sizes are 0 to 9223372036854775807"),
         ({"dims": 2}, "dims must be a sequence of integers, not 2"),
         ({"dims": None}, "dims must be a sequence of integers, not None"),
@@ -230,58 +286,129 @@ def test_the_widest_tensor_of_bytes_has_int64_max_elements() -> None:
         ({"dims": (2, [3])}, "dims must be a sequence of integers, not (2, [3])"),
         ({"dims": np.array([2.5])}, "dims must be a sequence of integers, not array([2.5])"),
         ({"dims": np.array(2.5)}, "dims must be a sequence of integers, not array(2.5)"),
-        ({"dims": (2**63, 3)}, f"dims must be integers that int64 holds (up to {2**63 - 1}), not ({2**63}, 3)"),
+        (
+            {"dims": (2**63, 3)},
+            f"dims must be integers that int64 holds (up to {2**63 - 1}), not ({2**63}, 3)",
+        ),
         (
             {"dims": (10**5000, 3)},
             f"dims must be integers that int64 holds (up to {2**63 - 1}), not a tuple with a number too long to print",
         ),
-        ({"dims": (2**32, 2**32)}, f"padded to ({2**32}, {2**32}) make {2**64} elements, more than int64 holds ({2**63 - 1})"),
+        (
+            {"dims": (2**32, 2**32)},
+            f"padded to ({2**32}, {2**32}) make {2**64} elements, more than int64 holds ({2**63 - 1})",
+        ),
         ({"dtype": "f33"}, "unknown data type 'f33'; the types are"),
         ({"tag": 5}, "a tag is a name or a FormatTag, not 5"),
         ({"tag": b"ab"}, "a tag is a name or a FormatTag, not b'ab'"),
         ({"tag": "abc"}, "dims (2, 3) have 2 sizes, but 'abc' speaks of 3"),
         ({"tag": "nchw"}, "dims (2, 3) have 2 sizes, but 'nchw' speaks of 4"),
-        ({"tag": "ab", "strides": (3, 1)}, "give a tag or strides, not both: tag='ab' and strides=(3, 1)"),
+        (
+            {"tag": "ab", "strides": (3, 1)},
+            "give a tag or strides, not both: tag='ab' and strides=(3, 1)",
+        ),
         ({"tag": "ab", "strides": 5}, "give a tag or strides, not both: tag='ab' and strides=5"),
-        ({"tag": "ab", "offset0": 3}, "inner_blks, inner_idxs, padded_dims and offset0 go with strides=, not with a tag"),
-        ({"offset0": 3}, "inner_blks, inner_idxs, padded_dims and offset0 go with strides=, not with a tag"),
-        ({"inner_blks": (8,)}, "inner_blks, inner_idxs, padded_dims and offset0 go with strides=, not with a tag"),
-        ({"inner_idxs": (0,)}, "inner_blks, inner_idxs, padded_dims and offset0 go with strides=, not with a tag"),
+        (
+            {"tag": "ab", "offset0": 3},
+            "inner_blks, inner_idxs, padded_dims and offset0 go with strides=, not with a tag",
+        ),
+        (
+            {"offset0": 3},
+            "inner_blks, inner_idxs, padded_dims and offset0 go with strides=, not with a tag",
+        ),
+        (
+            {"inner_blks": (8,)},
+            "inner_blks, inner_idxs, padded_dims and offset0 go with strides=, not with a tag",
+        ),
+        (
+            {"inner_idxs": (0,)},
+            "inner_blks, inner_idxs, padded_dims and offset0 go with strides=, not with a tag",
+        ),
         ({"inner_idxs": 5}, "inner_idxs must be a sequence of integers, not 5"),
-        ({"offset0": np.array([1, 2])}, "offset0 must be an integer that int64 holds, not array([1, 2])"),
-        ({"padded_dims": (2, 8)}, "inner_blks, inner_idxs, padded_dims and offset0 go with strides=, not with a tag"),
+        (
+            {"offset0": np.array([1, 2])},
+            "offset0 must be an integer that int64 holds, not array([1, 2])",
+        ),
+        (
+            {"padded_dims": (2, 8)},
+            "inner_blks, inner_idxs, padded_dims and offset0 go with strides=, not with a tag",
+        ),
         ({"strides": 5}, "strides must be a sequence of integers, not 5"),
         ({"strides": (3,)}, "strides (3,) must be 2 numbers, one for each dim"),
-        ({"strides": (2**63, 1)}, f"strides must be integers that int64 holds (up to {2**63 - 1}), not ({2**63}, 1)"),
-        ({"strides": (-(2**63), 1)}, f"strides must be integers that int64 holds (up to {2**63 - 1}), not ({-(2**63)}, 1)"),
+        (
+            {"strides": (2**63, 1)},
+            f"strides must be integers that int64 holds (up to {2**63 - 1}), not ({2**63}, 1)",
+        ),
+        (
+            {"strides": (-(2**63), 1)},
+            f"strides must be integers that int64 holds (up to {2**63 - 1}), not ({-(2**63)}, 1)",
+        ),
         (
             {"strides": (2, 1)},
             "two indices share one element: the moves +1 in a (dim 0) (stride 2), -2 in b (dim 1) (stride 1) lead back to it",
         ),
-        ({"strides": (-3, 1)}, "the layout reaches offset -3, in front of its buffer; offset0 must be at least 3"),
-        ({"strides": (3, 1), "padded_dims": (2, 3, 4)}, "padded_dims (2, 3, 4) must be 2 numbers, one for each dim"),
-        ({"strides": (3, 1), "padded_dims": (2, 2)}, "padded extent 2 of b (dim 1) must be at least its size 3"),
-        ({"strides": (3, 1), "padded_dims": (2, -3)}, "padded extent -3 of b (dim 1) must be at least its size 3"),
-        ({"strides": (3, 1), "inner_blks": None}, "inner_blks must be a sequence of integers, not None"),
+        (
+            {"strides": (-3, 1)},
+            "the layout reaches offset -3, in front of its buffer; offset0 must be at least 3",
+        ),
+        (
+            {"strides": (3, 1), "padded_dims": (2, 3, 4)},
+            "padded_dims (2, 3, 4) must be 2 numbers, one for each dim",
+        ),
+        (
+            {"strides": (3, 1), "padded_dims": (2, 2)},
+            "padded extent 2 of b (dim 1) must be at least its size 3",
+        ),
+        (
+            {"strides": (3, 1), "padded_dims": (2, -3)},
+            "padded extent -3 of b (dim 1) must be at least its size 3",
+        ),
+        (
+            {"strides": (3, 1), "inner_blks": None},
+            "inner_blks must be a sequence of integers, not None",
+        ),
         (
             {"strides": (3, 1), "inner_blks": (2,)},
             "inner_blks (2,) and inner_idxs () must be sizes of 1 or more, each with a dim of 0 to 1",
         ),
-        ({"strides": (3, 1), "inner_blks": (0,), "inner_idxs": (1,)}, "inner_blks (0,) and inner_idxs (1,) must be sizes of 1 or more"),
-        ({"strides": (3, 1), "inner_blks": (2,), "inner_idxs": (2,)}, "inner_blks (2,) and inner_idxs (2,) must be sizes of 1 or more"),
+        (
+            {"strides": (3, 1), "inner_blks": (0,), "inner_idxs": (1,)},
+            "inner_blks (0,) and inner_idxs (1,) must be sizes of 1 or more",
+        ),
+        (
+            {"strides": (3, 1), "inner_blks": (2,), "inner_idxs": (2,)},
+            "inner_blks (2,) and inner_idxs (2,) must be sizes of 1 or more",
+        ),
         (
             {"strides": (3, 1), "inner_blks": (2**62, 2), "inner_idxs": (0, 1)},
             f"inner_blks ({2**62}, 2) make a tile of more elements than int64",
         ),
-        ({"strides": (3, 1), "offset0": -1}, "the layout reaches offset -1, in front of its buffer; offset0 must be at least 0"),
-        ({"strides": (3, 1), "offset0": "a"}, "offset0 must be an integer that int64 holds, not 'a'"),
-        ({"strides": (3, 1), "offset0": None}, "offset0 must be an integer that int64 holds, not None"),
-        ({"strides": (3, 1), "offset0": 2**63}, f"offset0 must be an integer that int64 holds, not {2**63}"),
-        ({"strides": (3, 1), "offset0": 2**62}, f"dims (2, 3) of f32 take {2**64 + 24} bytes, more than int64 holds ({2**63 - 1})"),
+        (
+            {"strides": (3, 1), "offset0": -1},
+            "the layout reaches offset -1, in front of its buffer; offset0 must be at least 0",
+        ),
+        (
+            {"strides": (3, 1), "offset0": "a"},
+            "offset0 must be an integer that int64 holds, not 'a'",
+        ),
+        (
+            {"strides": (3, 1), "offset0": None},
+            "offset0 must be an integer that int64 holds, not None",
+        ),
+        (
+            {"strides": (3, 1), "offset0": 2**63},
+            f"offset0 must be an integer that int64 holds, not {2**63}",
+        ),
+        (
+            {"strides": (3, 1), "offset0": 2**62},
+            f"dims (2, 3) of f32 take {2**64 + 24} bytes, more than int64 holds ({2**63 - 1})",
+        ),
     ],
     ids=shown,
 )
-def test_what_breaks_a_rule_is_refused_with_the_rule_and_the_numbers(options: dict[str, Any], reason: str) -> None:
+def test_what_breaks_a_rule_is_refused_with_the_rule_and_the_numbers(
+    options: dict[str, Any], reason: str
+) -> None:
     with pytest.raises(MemdescError) as caught:
         memory_desc(options.pop("dims", (2, 3)), options.pop("dtype", "f32"), **options)
     assert reason in str(caught.value)
@@ -303,11 +430,15 @@ def test_padded_offsets_have_a_place_and_no_other_value_yet() -> None:
     desc = memory_desc((2, 3), "f32")
     assert (desc.padded_offsets, desc.extra) == ((0, 0), None)
     assert MemoryDesc(desc.dtype, desc.layout, (0, 0)) == desc
-    with pytest.raises(UnsupportedFormatError, match=r"padded_offsets \(0, 1\) have a place, but only 0 is filled"):
+    with pytest.raises(
+        UnsupportedFormatError, match=r"padded_offsets \(0, 1\) have a place, but only 0 is filled"
+    ):
         MemoryDesc(desc.dtype, desc.layout, (0, 1))
     with pytest.raises(MemdescError, match=r"extra must be an Extra or None, not 'x'"):
         MemoryDesc(desc.dtype, desc.layout, (0, 0), "x")  # type: ignore[arg-type]
-    with pytest.raises(MemdescError, match=r"padded_offsets \(0,\) must be 2 numbers, one for each dim"):
+    with pytest.raises(
+        MemdescError, match=r"padded_offsets \(0,\) must be 2 numbers, one for each dim"
+    ):
         MemoryDesc(desc.dtype, desc.layout, (0,))
 
 
@@ -326,7 +457,13 @@ def test_a_layout_outside_of_onednns_fields_says_why_it_has_no_inner_blocks() ->
 def test_the_axes_and_blocks_are_the_layout_as_data() -> None:
     desc = memory_desc((2, 3, 5, 7), "f32", "bf8_xy16")
     assert desc.axes == (Axis((0,), 2), Axis((1,), 8), Axis((2, 3), 48))
-    assert [tuple(block) for block in desc.blocks] == [(0, 1, 2, 384), (1, 8, 1, 384), (1, 1, 8, 16), (2, 16, 3, 128), (2, 1, 16, 1)]
+    assert [tuple(block) for block in desc.blocks] == [
+        (0, 1, 2, 384),
+        (1, 8, 1, 384),
+        (1, 1, 8, 16),
+        (2, 16, 3, 128),
+        (2, 1, 16, 1),
+    ]
     assert desc.padded_dims == (2, 8, 5, 7)
 
 
@@ -334,7 +471,11 @@ def test_padding_is_counted() -> None:
     desc = memory_desc((2, 17, 5, 4), "f32", "nChw8c")
     assert (desc.nelems, desc.padded_nelems, desc.has_padding) == (680, 960, True)
     assert desc.padding_overhead == 960 / 680
-    assert memory_desc((2, 3), "f32").padding_overhead == memory_desc((0, 3), "f32").padding_overhead == 1.0
+    assert (
+        memory_desc((2, 3), "f32").padding_overhead
+        == memory_desc((0, 3), "f32").padding_overhead
+        == 1.0
+    )
 
 
 @pytest.mark.parametrize(
@@ -349,7 +490,9 @@ def test_padding_is_counted() -> None:
         ((-100, 2), 100, ""),
     ],
 )
-def test_a_layout_is_dense_where_it_fills_its_bytes_in_order(strides: tuple[int, int], offset0: int, words: str) -> None:
+def test_a_layout_is_dense_where_it_fills_its_bytes_in_order(
+    strides: tuple[int, int], offset0: int, words: str
+) -> None:
     desc = memory_desc((2, 3), "f32", strides=strides, offset0=offset0)
     assert (desc.is_dense, desc.has_broadcast) == (words == "dense", words == "broadcast")
 
@@ -393,9 +536,23 @@ def texts(desc: MemoryDesc) -> list[str]:
 
 def test_the_tags_are_all_names_of_the_layout_in_all_vocabularies() -> None:
     found = texts(memory_desc((2, 17, 5, 4), "f32", "nChw16c"))
-    assert set(found) == {"aBcd16b", "gOiw16o", "nChw16c", "b_fs_yx_fsv16", "o_is_yx_isv16", "bfyx_f16"}
+    assert set(found) == {
+        "aBcd16b",
+        "gOiw16o",
+        "nChw16c",
+        "b_fs_yx_fsv16",
+        "o_is_yx_isv16",
+        "bfyx_f16",
+    }
     assert found[0] == "aBcd16b"
-    assert set(texts(memory_desc((2, 17, 5, 4), "f32", "nhwc"))) == {"acdb", "nhwc", "ohwi", "byxf", "oyxi", "NHWC"}
+    assert set(texts(memory_desc((2, 17, 5, 4), "f32", "nhwc"))) == {
+        "acdb",
+        "nhwc",
+        "ohwi",
+        "byxf",
+        "oyxi",
+        "NHWC",
+    }
 
 
 def test_dims_of_one_have_no_order_so_more_tags_fit() -> None:
@@ -412,15 +569,25 @@ def test_a_tag_that_onednn_does_not_enumerate_comes_in_its_notation() -> None:
 
 def test_a_name_that_exists_for_some_sizes_only_is_among_the_tags_of_those_sizes() -> None:
     assert "iy_xs_os_xsv2_osv8__ao32" not in texts(memory_desc((8, 2, 3, 4), "f32", "bcDA2d8a"))
-    assert "iy_xs_os_xsv2_osv8__ao32" not in texts(memory_desc((8, 2, 3, 3), "f32", "bcDA2d8a__a32"))
-    assert "iy_xs_os_xsv2_osv8__ao32" in texts(memory_desc((8, 2, 3, 4), "f32", "iy_xs_os_xsv2_osv8__ao32"))
-    assert "os_is_osv32_isv32_swizzled_by_4" not in texts(memory_desc((32, 32, 1, 2), "s8", "os_is_yx_osa4_isa8_osv8_isv4_swizzled_by_4"))
-    assert "os_is_osv32_isv32_swizzled_by_4" in texts(memory_desc((32, 32, 1, 1), "s8", "os_is_yx_osa4_isa8_osv8_isv4_swizzled_by_4"))
+    assert "iy_xs_os_xsv2_osv8__ao32" not in texts(
+        memory_desc((8, 2, 3, 3), "f32", "bcDA2d8a__a32")
+    )
+    assert "iy_xs_os_xsv2_osv8__ao32" in texts(
+        memory_desc((8, 2, 3, 4), "f32", "iy_xs_os_xsv2_osv8__ao32")
+    )
+    assert "os_is_osv32_isv32_swizzled_by_4" not in texts(
+        memory_desc((32, 32, 1, 2), "s8", "os_is_yx_osa4_isa8_osv8_isv4_swizzled_by_4")
+    )
+    assert "os_is_osv32_isv32_swizzled_by_4" in texts(
+        memory_desc((32, 32, 1, 1), "s8", "os_is_yx_osa4_isa8_osv8_isv4_swizzled_by_4")
+    )
 
 
 def test_names_that_pack_four_bits_differently_are_tags_of_their_own_layout_only() -> None:
     assert "os_iyx_osv16" in texts(memory_desc((17, 3, 2, 3), "s4", "os_iyx_osv16"))
-    assert "os_iyx_osv16" not in texts(memory_desc((17, 3, 2, 3), "s8", "os_iyx_osv16").with_dtype("s4"))
+    assert "os_iyx_osv16" not in texts(
+        memory_desc((17, 3, 2, 3), "s8", "os_iyx_osv16").with_dtype("s4")
+    )
 
 
 def test_gaps_and_views_have_no_name() -> None:
@@ -440,14 +607,26 @@ def test_a_tensor_that_other_tags_would_pad_beyond_int64_still_has_tags() -> Non
     [
         (memory_desc((2, 17), "f32", "nC8c"), "memory_desc((2, 17), 'f32', 'aB8b')"),
         (memory_desc((2, 3), "s8", strides=(4, 1)), "memory_desc((2, 3), 's8', strides=(4, 1))"),
-        (memory_desc((2, 3), "s8", strides=(-3, 0), offset0=3), "memory_desc((2, 3), 's8', strides=(-3, 0), offset0=3)"),
+        (
+            memory_desc((2, 3), "s8", strides=(-3, 0), offset0=3),
+            "memory_desc((2, 3), 's8', strides=(-3, 0), offset0=3)",
+        ),
         (
             memory_desc((2, 17), "f32", "aB8b").submemory((2, 3), (0, 8)),
             "memory_desc((2, 3), 'f32', strides=(24, 8), inner_blks=(8,), inner_idxs=(1,), padded_dims=(2, 3), offset0=8)",
         ),
-        (memory_desc((2, 3), "f32", strides=(9, 1), padded_dims=(2, 8)), "memory_desc((2, 3), 'f32', strides=(9, 1), padded_dims=(2, 8))"),
-        (memory_desc((2, 3), "f32", strides=(8, 1), padded_dims=(2, 8)), "memory_desc((2, 3), 'f32', 'ab__b8')"),
-        (memory_desc((2, 3, 4, 5), "f32", "bf8_xy16"), "memory_desc((2, 3, 4, 5), 'f32', 'aB(CD)8b16(cd)')"),
+        (
+            memory_desc((2, 3), "f32", strides=(9, 1), padded_dims=(2, 8)),
+            "memory_desc((2, 3), 'f32', strides=(9, 1), padded_dims=(2, 8))",
+        ),
+        (
+            memory_desc((2, 3), "f32", strides=(8, 1), padded_dims=(2, 8)),
+            "memory_desc((2, 3), 'f32', 'ab__b8')",
+        ),
+        (
+            memory_desc((2, 3, 4, 5), "f32", "bf8_xy16"),
+            "memory_desc((2, 3, 4, 5), 'f32', 'aB(CD)8b16(cd)')",
+        ),
         (memory_desc((0, 3), "f32", strides=(0, 1)), "memory_desc((0, 3), 'f32', strides=(0, 1))"),
     ],
 )
@@ -458,14 +637,25 @@ def test_the_repr_is_the_shortest_call_that_makes_the_same(desc: MemoryDesc, tex
 
 def test_the_repr_of_what_no_call_says_is_the_value_itself() -> None:
     desc = memory_desc((4, 3, 4, 5), "f32", "bf8_xy16").submemory((2, 3, 4, 5), (1, 0, 0, 0))
-    assert repr(desc).startswith("MemoryDesc(data_type('f32'), Layout(dims=(2, 3, 4, 5), axes=(Axis(dims=(0,), padded=2), ")
-    scope = {"MemoryDesc": MemoryDesc, "data_type": data_type, "Layout": Layout, "Axis": Axis, "Block": Block}
+    assert repr(desc).startswith(
+        "MemoryDesc(data_type('f32'), Layout(dims=(2, 3, 4, 5), axes=(Axis(dims=(0,), padded=2), "
+    )
+    scope = {
+        "MemoryDesc": MemoryDesc,
+        "data_type": data_type,
+        "Layout": Layout,
+        "Axis": Axis,
+        "Block": Block,
+    }
     assert eval(repr(desc), scope) == desc  # noqa: S307 - repr is meant to be evaluated
 
 
 def test_the_repr_of_a_broadcast_that_no_dense_tag_could_hold_is_written() -> None:
     desc = memory_desc((2**20, 2**20), "f64", strides=(0, 0), padded_dims=(2**31, 2**31))
-    assert repr(desc) == f"memory_desc(({2**20}, {2**20}), 'f64', strides=(0, 0), padded_dims=({2**31}, {2**31}))"
+    assert (
+        repr(desc)
+        == f"memory_desc(({2**20}, {2**20}), 'f64', strides=(0, 0), padded_dims=({2**31}, {2**31}))"
+    )
 
 
 # Copies
@@ -474,7 +664,11 @@ def test_the_repr_of_a_broadcast_that_no_dense_tag_could_hold_is_written() -> No
 @pytest.mark.parametrize("protocol", range(pickle.HIGHEST_PROTOCOL + 1))
 def test_a_descriptor_survives_pickle_and_copy(protocol: int) -> None:
     desc = memory_desc((2, 17, 5, 4), "bf16", "nChw8c").submemory((1, 8, 5, 4), (1, 8, 0, 0))
-    for copied in (pickle.loads(pickle.dumps(desc, protocol)), copy.copy(desc), copy.deepcopy(desc)):  # noqa: S301 - our own bytes
+    for copied in (
+        pickle.loads(pickle.dumps(desc, protocol)),
+        copy.copy(desc),
+        copy.deepcopy(desc),
+    ):
         assert copied == desc
         assert hash(copied) == hash(desc)
 
@@ -519,19 +713,27 @@ def test_the_stride_of_a_dim_of_one_may_be_anything() -> None:
 
 def test_a_stride_that_is_no_multiple_of_the_element_is_refused() -> None:
     x = np.zeros((2, 3), [("a", "f4"), ("b", "u1")])["a"]
-    with pytest.raises(MemdescError, match=r"a \(dim 0\) has a stride of 15 bytes, no multiple of the 4-byte element; copy the array"):
+    with pytest.raises(
+        MemdescError,
+        match=r"a \(dim 0\) has a stride of 15 bytes, no multiple of the 4-byte element; copy the array",
+    ):
         array_desc(x)
 
 
 def test_elements_that_overlap_in_an_array_are_refused() -> None:
     x = np.lib.stride_tricks.sliding_window_view(np.zeros(9, np.float32), 3)
-    with pytest.raises(OverlapError, match=r"the moves \+(.) in a \(dim 0\) \(stride 1\), -\1 in b \(dim 1\) \(stride 1\) lead"):
+    with pytest.raises(
+        OverlapError,
+        match=r"the moves \+(.) in a \(dim 0\) \(stride 1\), -\1 in b \(dim 1\) \(stride 1\) lead",
+    ):
         array_desc(x)
 
 
 @pytest.mark.parametrize("dtype", [ml_dtypes.int4, ml_dtypes.uint4, ml_dtypes.float4_e2m1fn])
 def test_an_array_of_four_bit_elements_is_no_memory_of_them(dtype: type) -> None:
-    with pytest.raises(MemdescError, match=r"holds one element a byte, .* memory two; reorder\(\) packs it"):
+    with pytest.raises(
+        MemdescError, match=r"holds one element a byte, .* memory two; reorder\(\) packs it"
+    ):
         array_desc(np.zeros(4, dtype))
 
 
@@ -552,4 +754,10 @@ def test_an_array_without_dims_or_with_a_foreign_type_is_refused() -> None:
 
 def test_checked_numbers_are_python_ints() -> None:
     assert checked_ints("x", ()) == ()
-    assert [type(value) for value in (*checked_ints("x", np.array([True, 2], np.int8)), checked_int("x", np.uint64(3)))] == [int] * 3
+    assert [
+        type(value)
+        for value in (
+            *checked_ints("x", np.array([True, 2], np.int8)),
+            checked_int("x", np.uint64(3)),
+        )
+    ] == [int] * 3

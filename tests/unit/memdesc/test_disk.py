@@ -33,7 +33,9 @@ def test_a_path_may_be_a_text_or_an_object_that_stands_for_one(tmp_path: Path) -
     assert path_of(str(tmp_path)) == path_of(tmp_path) == tmp_path
 
 
-def test_of_files_that_belong_together_none_is_replaced_if_one_cannot_be_written(tmp_path: Path) -> None:
+def test_of_files_that_belong_together_none_is_replaced_if_one_cannot_be_written(
+    tmp_path: Path,
+) -> None:
     first, second = tmp_path / "first", tmp_path / "second"
     first.write_bytes(b"old")
 
@@ -46,7 +48,9 @@ def test_of_files_that_belong_together_none_is_replaced_if_one_cannot_be_written
     assert list(tmp_path.iterdir()) == [first]
 
 
-def test_a_picture_does_not_replace_a_file_that_is_write_protected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_picture_does_not_replace_a_file_that_is_write_protected(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "x.svg").touch()
     # root may write anything, so the system's answer to everybody else is given here
     monkeypatch.setattr("os.access", lambda *_: False)
@@ -54,14 +58,18 @@ def test_a_picture_does_not_replace_a_file_that_is_write_protected(tmp_path: Pat
         memory_desc((2, 3), "f32", "ab").show().save(tmp_path / "x.svg")
 
 
-def test_a_folder_or_a_pipe_in_the_place_of_a_file_is_refused_before_any_is_written(tmp_path: Path) -> None:
+def test_a_folder_or_a_pipe_in_the_place_of_a_file_is_refused_before_any_is_written(
+    tmp_path: Path,
+) -> None:
     first, second, pipe = tmp_path / "first", tmp_path / "second", tmp_path / "pipe"
     first.write_bytes(b"old")
     second.mkdir()
     os.mkfifo(pipe)
     for other in (second, pipe):
         with pytest.raises(MemdescError, match="it is a folder or a device"):
-            write_files({first: lambda file: file.write(b"new"), other: lambda file: file.write(b"new")})
+            write_files(
+                {first: lambda file: file.write(b"new"), other: lambda file: file.write(b"new")}
+            )
     assert first.read_bytes() == b"old"
 
 

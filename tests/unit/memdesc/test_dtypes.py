@@ -29,10 +29,18 @@ from memdesc import DATA_TYPES, DataType, MemdescError, data_type
         ("u4", 4, ml_dtypes.uint4),
     ],
 )
-def test_each_type_is_found_by_its_name_and_by_its_numpy_dtype(name: str, bits: int, dtype: type) -> None:
+def test_each_type_is_found_by_its_name_and_by_its_numpy_dtype(
+    name: str, bits: int, dtype: type
+) -> None:
     found = data_type(name)
     assert (found.name, found.bits, found.numpy) == (name, bits, np.dtype(dtype))
-    assert data_type(found) is data_type(dtype) is data_type(np.dtype(dtype)) is data_type(np.dtype(dtype).name) is found
+    assert (
+        data_type(found)
+        is data_type(dtype)
+        is data_type(np.dtype(dtype))
+        is data_type(np.dtype(dtype).name)
+        is found
+    )
 
 
 def test_there_are_fourteen_types() -> None:
@@ -49,24 +57,54 @@ def test_a_type_survives_repr_str_pickle_and_copy(name: str) -> None:
     assert hash(dtype) == hash(DataType(dtype.name, dtype.bits, dtype.numpy))
 
 
-@pytest.mark.parametrize(("name", "unit"), [("f64", "u8"), ("f32", "u4"), ("bf16", "u2"), ("s8", "u1"), ("s4", "u1")])
-def test_the_storage_unit_is_an_unsigned_integer_of_the_width_or_a_byte_of_two(name: str, unit: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "unit"), [("f64", "u8"), ("f32", "u4"), ("bf16", "u2"), ("s8", "u1"), ("s4", "u1")]
+)
+def test_the_storage_unit_is_an_unsigned_integer_of_the_width_or_a_byte_of_two(
+    name: str, unit: str
+) -> None:
     assert data_type(name).bits_dtype == np.dtype(unit)
 
 
-@pytest.mark.parametrize(("name", "count", "nbytes"), [("f32", 3, 12), ("s4", 3, 2), ("s4", 4, 2), ("u4", 1, 1), ("f4_e2m1", 0, 0)])
-def test_an_odd_count_of_packed_elements_takes_a_whole_last_byte(name: str, count: int, nbytes: int) -> None:
+@pytest.mark.parametrize(
+    ("name", "count", "nbytes"),
+    [("f32", 3, 12), ("s4", 3, 2), ("s4", 4, 2), ("u4", 1, 1), ("f4_e2m1", 0, 0)],
+)
+def test_an_odd_count_of_packed_elements_takes_a_whole_last_byte(
+    name: str, count: int, nbytes: int
+) -> None:
     assert data_type(name).nbytes(count) == nbytes
     assert data_type(name).is_packed == (name != "f32")
 
 
 @pytest.mark.parametrize(
     "spec",
-    ["f33", "", "F32", "i8", ">f4", "f" * 9999, None, 3, 1.5, object, bool, complex, np.dtype("U3"), [], {}, ("f4", -1), [("a", "f4")]],
+    [
+        "f33",
+        "",
+        "F32",
+        "i8",
+        ">f4",
+        "f" * 9999,
+        None,
+        3,
+        1.5,
+        object,
+        bool,
+        complex,
+        np.dtype("U3"),
+        [],
+        {},
+        ("f4", -1),
+        [("a", "f4")],
+    ],
     ids=lambda spec: repr(spec)[:20],
 )
 def test_an_unknown_type_is_refused_with_the_types_there_are(spec: object) -> None:
-    with pytest.raises(MemdescError, match=r"unknown data type .*; the types are f64, f32, .* or their numpy dtypes"):
+    with pytest.raises(
+        MemdescError,
+        match=r"unknown data type .*; the types are f64, f32, .* or their numpy dtypes",
+    ):
         data_type(spec)
 
 
@@ -82,5 +120,7 @@ def test_the_widths_in_numpys_short_strings_are_bytes_so_only_full_names_count()
 
 
 def test_a_foreign_byte_order_is_refused_with_the_way_to_convert() -> None:
-    with pytest.raises(MemdescError, match=r"dtype '>f4' is not in native byte order; convert with x\.astype"):
+    with pytest.raises(
+        MemdescError, match=r"dtype '>f4' is not in native byte order; convert with x\.astype"
+    ):
         data_type(np.dtype(">f4"))

@@ -13,7 +13,10 @@ from memdesc import (
 from memdesc.errors import shown
 
 
-@pytest.mark.parametrize("error", [NotBlockedError, OverlapError, PaddingError, UnknownFormatError, UnsupportedFormatError])
+@pytest.mark.parametrize(
+    "error",
+    [NotBlockedError, OverlapError, PaddingError, UnknownFormatError, UnsupportedFormatError],
+)
 def test_every_error_is_a_memdesc_error_and_a_value_error(error: type[Exception]) -> None:
     assert issubclass(error, MemdescError)
     assert issubclass(error, ValueError)

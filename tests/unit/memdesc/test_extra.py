@@ -5,21 +5,42 @@ from typing import Any
 
 import pytest
 
-from memdesc import Extra, MemdescError, NotBlockedError, from_json, from_verbose, memory_desc, to_json, to_verbose
+from memdesc import (
+    Extra,
+    MemdescError,
+    NotBlockedError,
+    from_json,
+    from_verbose,
+    memory_desc,
+    to_json,
+    to_verbose,
+)
 
 WEIGHTS = memory_desc((3, 5, 2, 2), "s8", "ABcd4b16a4b")
 BOTH = Extra(s8s8_mask=1, asymmetric_mask=1)
 
 
 def test_sizes_and_places_are_those_of_onednn() -> None:
-    assert (WEIGHTS.nbytes, WEIGHTS.with_extra(Extra(s8s8_mask=1)).nbytes, WEIGHTS.with_extra(BOTH).nbytes) == (1024, 1088, 1152)
-    assert WEIGHTS.with_extra(BOTH).compensation_spans == {"s8s8": (1024, (16,)), "asymmetric": (1088, (16,))}
+    assert (
+        WEIGHTS.nbytes,
+        WEIGHTS.with_extra(Extra(s8s8_mask=1)).nbytes,
+        WEIGHTS.with_extra(BOTH).nbytes,
+    ) == (1024, 1088, 1152)
+    assert WEIGHTS.with_extra(BOTH).compensation_spans == {
+        "s8s8": (1024, (16,)),
+        "asymmetric": (1088, (16,)),
+    }
     assert WEIGHTS.with_extra(BOTH).min_nbytes == 1152
     odd = memory_desc((3, 5, 1), "s8", "cba")
     assert odd.with_extra(Extra(s8s8_mask=1)).nbytes == 28
-    assert odd.with_extra(Extra(asymmetric_mask=3)).compensation_spans == {"asymmetric": (16, (3, 5))}
+    assert odd.with_extra(Extra(asymmetric_mask=3)).compensation_spans == {
+        "asymmetric": (16, (3, 5))
+    }
     assert odd.with_extra(Extra(scale_adjust=0.5)).nbytes == 15
-    assert (odd.compensation_spans, memory_desc((0, 5), "s8").with_extra(BOTH).compensation_spans) == ({}, {})
+    assert (
+        odd.compensation_spans,
+        memory_desc((0, 5), "s8").with_extra(BOTH).compensation_spans,
+    ) == ({}, {})
     assert memory_desc((0, 5), "s8").with_extra(BOTH).nbytes == 0
 
 
@@ -32,7 +53,9 @@ def test_sizes_and_places_are_those_of_onednn() -> None:
         (Extra(asymmetric_mask=2), 8, "f8:zpm2"),
     ],
 )
-def test_flags_and_text_are_those_of_onednn_and_lead_back(extra: Extra, flags: int, text: str) -> None:
+def test_flags_and_text_are_those_of_onednn_and_lead_back(
+    extra: Extra, flags: int, text: str
+) -> None:
     assert (extra.flags, extra.to_verbose(), Extra.from_verbose(text)) == (flags, text, extra)
     desc = WEIGHTS.with_extra(extra)
     assert to_verbose(desc) == f"s8:p:blocked:ABcd4b16a4b::{text}"
@@ -53,7 +76,10 @@ def test_bytes_that_are_rounded_up_for_what_lies_behind_them_show_strides() -> N
     ("given", "message"),
     [
         ({}, "says nothing; use None"),
-        ({"s8s8_mask": 0}, "s8s8_mask must be an integer of 1 to 4095, with bit d set for dim d, not 0"),
+        (
+            {"s8s8_mask": 0},
+            "s8s8_mask must be an integer of 1 to 4095, with bit d set for dim d, not 0",
+        ),
         ({"asymmetric_mask": True}, "asymmetric_mask must be an integer"),
         ({"asymmetric_mask": 1 << 12}, "not 4096"),
         ({"scale_adjust": 0}, "scale_adjust must be a positive number, not 0"),
@@ -74,7 +100,9 @@ def test_text_with_other_flags_is_refused(text: str) -> None:
 
 
 def test_compensation_belongs_to_whole_s8_tensors_in_layouts_of_onednn() -> None:
-    with pytest.raises(MemdescError, match=r"is for s8 weights, not for f32; leave it out: with_extra\(None\)"):
+    with pytest.raises(
+        MemdescError, match=r"is for s8 weights, not for f32; leave it out: with_extra\(None\)"
+    ):
         WEIGHTS.with_extra(BOTH).with_dtype("f32")
     with pytest.raises(MemdescError, match=r"names e \(dim 4\), but the dims are \(3, 5, 2, 2\)"):
         WEIGHTS.with_extra(Extra(s8s8_mask=17))

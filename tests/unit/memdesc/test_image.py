@@ -12,7 +12,9 @@ from tests.mace_images import MACE, SHAPES, cd
 
 
 @pytest.mark.parametrize(("name", "dims"), [(name, dims) for name in MACE for dims in SHAPES[name]])
-def test_every_pixel_of_a_mace_image_holds_what_the_kernels_put_there(name: str, dims: tuple[int, ...]) -> None:
+def test_every_pixel_of_a_mace_image_holds_what_the_kernels_put_there(
+    name: str, dims: tuple[int, ...]
+) -> None:
     (width, height), to_index, to_pixel = MACE[name](*dims)
     image = image_desc(dims, "f16", name)
     assert (image.width, image.height, image.channels) == (width, height, 4)
@@ -44,7 +46,11 @@ def test_every_pixel_of_a_mace_image_holds_what_the_kernels_put_there(name: str,
     ],
 )
 def test_the_last_pixel_holds_the_last_block_and_its_tail(
-    name: str, dims: tuple[int, ...], size: tuple[int, int], index: tuple[int, ...], pixel: tuple[int, int, int]
+    name: str,
+    dims: tuple[int, ...],
+    size: tuple[int, int],
+    index: tuple[int, ...],
+    pixel: tuple[int, int, int],
 ) -> None:
     image = image_desc(dims, "f32", name)
     assert (image.width, image.height) == size
@@ -59,7 +65,10 @@ def test_rows_of_a_height_major_image_are_batch_and_then_blocks_of_height() -> N
     assert (image.width, image.height) == (1, 2)
     assert [image.pixel((0, 0, h, 0)) for h in range(8)] == [(0, h // 4, h % 4) for h in range(8)]
     # with one batch the tempting form n = j % N fits too; with two it does not
-    assert [image_desc((2, 1, 8, 1), "f32", "in_out_height").pixel((0, 0, h, 0))[:2] for h in range(4, 8)] == [(0, 1)] * 4
+    assert [
+        image_desc((2, 1, 8, 1), "f32", "in_out_height").pixel((0, 0, h, 0))[:2]
+        for h in range(4, 8)
+    ] == [(0, 1)] * 4
 
 
 def test_columns_of_a_width_major_image_are_channels_and_then_blocks_of_width() -> None:
@@ -70,7 +79,9 @@ def test_columns_of_a_width_major_image_are_channels_and_then_blocks_of_width() 
 
 def test_a_channel_is_four_times_the_column_block_plus_the_lane() -> None:
     image = image_desc((1, 8, 1, 2), "f32", "in_out_channel")
-    assert {image.pixel((0, c, 0, w)) for c in range(8) for w in range(2)} == set(product(range(4), range(1), range(4)))
+    assert {image.pixel((0, c, 0, w)) for c in range(8) for w in range(2)} == set(
+        product(range(4), range(1), range(4))
+    )
     assert image.pixel((0, 5, 0, 1)) == (3, 0, 1)
 
 
@@ -93,14 +104,18 @@ def test_a_filter_comes_in_oihw_and_the_same_bytes_read_as_hwoi_are_another_filt
     assert lanes_of(image, (0, 1), [10, 11, 12, 13], "HWOI") == [12, 13]
 
 
-def test_a_depthwise_filter_comes_in_mihw_and_the_same_bytes_read_as_hwim_are_another_filter() -> None:
+def test_a_depthwise_filter_comes_in_mihw_and_the_same_bytes_read_as_hwim_are_another_filter() -> (
+    None
+):
     image = image_desc((1, 2, 1, 2), "f32", "dw_conv2d_filter")
     assert lanes_of(image, (1, 0), [10, 11, 12, 13], "MIHW") == [11, 13]
     assert lanes_of(image, (1, 0), [10, 11, 12, 13], "HWIM") == [12, 13]
 
 
 def test_conv2d_filter_and_weight_height_are_the_same_bytes_in_images_of_other_shapes() -> None:
-    conv, weight = (image_desc((4, 2, 1, 3), "f32", name) for name in ("conv2d_filter", "weight_height"))
+    conv, weight = (
+        image_desc((4, 2, 1, 3), "f32", name) for name in ("conv2d_filter", "weight_height")
+    )
     assert (conv.width, conv.height, weight.width, weight.height) == (2, 3, 6, 1)
     assert conv.pixel((0, 1, 0, 2)) == (1, 2, 0)
     assert weight.pixel((0, 1, 0, 2)) == (5, 0, 0)
@@ -157,7 +172,9 @@ def test_an_image_is_described_by_rows_columns_and_lane_too() -> None:
 
 
 def test_the_shape_of_an_image_counts_in_equality() -> None:
-    assert image_desc((4, 8, 4, 4), "f32", "ac|Bd|4b") != image_desc((4, 8, 4, 4), "f32", "acB|d|4b")
+    assert image_desc((4, 8, 4, 4), "f32", "ac|Bd|4b") != image_desc(
+        (4, 8, 4, 4), "f32", "acB|d|4b"
+    )
     assert image_desc((4, 4, 4, 4), "f32", "|acBd|4b").height == 1
     assert image_desc((4, 4), "f32", "ab||").width == 1
 
@@ -180,9 +197,19 @@ def test_an_image_survives_repr_pickle_and_copy() -> None:
         ((1, 4, 4, 4), "s4", "in_out_channel", "an image has no lanes of 4 bits for s4"),
         ((1, 4, 4, 4), "f32", None, "an image type is a name, not None"),
         ((1, 4, 4, 4), "f32", 3, "an image type is a name, not 3"),
-        ((1, 0, 4, 4), "f32", "in_out_channel", r"b \(dim 1\) has size 0; an image has no pixel then, and OpenCL has no such image"),
+        (
+            (1, 0, 4, 4),
+            "f32",
+            "in_out_channel",
+            r"b \(dim 1\) has size 0; an image has no pixel then, and OpenCL has no such image",
+        ),
         ((1, -1, 4, 4), "f32", "in_out_channel", r"dim b \(dim 1\) has size -1; sizes are 0 to"),
-        ((1, 4, 4), "f32", "in_out_channel", r"dims \(1, 4, 4\) have 3 sizes, but 'in_out_channel' speaks of 4"),
+        (
+            (1, 4, 4),
+            "f32",
+            "in_out_channel",
+            r"dims \(1, 4, 4\) have 3 sizes, but 'in_out_channel' speaks of 4",
+        ),
         ((2, 3), "f32", "argument", r"dims \(2, 3\) have 2 sizes, but 'argument' speaks of 1"),
         ((), "f32", "argument", r"dims \(\) have 0 sizes; a descriptor has 1 to 12"),
         (4, "f32", "argument", "dims must be a sequence of integers, not 4"),
@@ -191,13 +218,17 @@ def test_an_image_survives_repr_pickle_and_copy() -> None:
         ((2**63 - 1,), "f32", "argument", "more than int64 holds"),
     ],
 )
-def test_what_makes_no_image_is_refused_with_the_reason(dims: Any, dtype: str, name: Any, reason: str) -> None:
+def test_what_makes_no_image_is_refused_with_the_reason(
+    dims: Any, dtype: str, name: Any, reason: str
+) -> None:
     with pytest.raises(MemdescError, match=reason):
         image_desc(dims, dtype, name)
 
 
 def test_a_tag_of_a_buffer_is_no_image() -> None:
-    with pytest.raises(UnknownFormatError, match="'nChw16c' is no image type; they are in_out_channel"):
+    with pytest.raises(
+        UnknownFormatError, match="'nChw16c' is no image type; they are in_out_channel"
+    ):
         image_desc((1, 4, 4, 4), "f32", "nChw16c")
 
 
@@ -213,11 +244,19 @@ def test_whether_an_image_fits_is_known_without_a_device() -> None:
     assert not image.fits(895, 56)
     assert not image.fits(896, 55)
     image.check_size(896, 56)
-    with pytest.raises(MemdescError, match="is 896 x 56 pixels: width 896 is more than the 512 pixels allowed on mine; split a dim"):
+    with pytest.raises(
+        MemdescError,
+        match="is 896 x 56 pixels: width 896 is more than the 512 pixels allowed on mine; split a dim",
+    ):
         image.check_size(512, 512, "on mine")
-    with pytest.raises(MemdescError, match="height 56 is more than the 32 pixels allowed; split a dim"):
+    with pytest.raises(
+        MemdescError, match="height 56 is more than the 32 pixels allowed; split a dim"
+    ):
         image.check_size(1024, 32)
-    with pytest.raises(MemdescError, match="width 896 is more than the 8 pixels allowed and height 56 is more than the 9 pixels allowed"):
+    with pytest.raises(
+        MemdescError,
+        match="width 896 is more than the 8 pixels allowed and height 56 is more than the 9 pixels allowed",
+    ):
         image.check_size(8, 9)
     with pytest.raises(MemdescError, match="max_width must be an integer"):
         image.fits("wide", 1)  # type: ignore[arg-type] # the mistake

@@ -8,7 +8,9 @@ from memdesc.build import layout_by_strides
 from memdesc.inverse import index_at
 
 
-@pytest.mark.parametrize("tag", ["aBcd8b", "dcba", "ABcd4b16a4b", "aB(CD)8b16(cd)", "ABcd2a/1.16a/2.4b"])
+@pytest.mark.parametrize(
+    "tag", ["aBcd8b", "dcba", "ABcd4b16a4b", "aB(CD)8b16(cd)", "ABcd2a/1.16a/2.4b"]
+)
 def test_the_index_at_the_offset_of_an_index_is_that_index(tag: str) -> None:
     layout = memory_desc((2, 9, 3, 5), "f32", tag).layout
     assert all(index_at(layout, layout.offset(index)) == index for index in np.ndindex(2, 9, 3, 5))
@@ -23,7 +25,14 @@ def test_padding_has_an_index_beyond_the_dims() -> None:
 
 def test_a_gap_or_what_lies_outside_has_no_index() -> None:
     layout = memory_desc((2, 3), "f32", strides=(4, 1), offset0=2).layout
-    assert [index_at(layout, offset) for offset in (1, 2, 4, 5, 8, 9)] == [None, (0, 0), (0, 2), None, (1, 2), None]
+    assert [index_at(layout, offset) for offset in (1, 2, 4, 5, 8, 9)] == [
+        None,
+        (0, 0),
+        (0, 2),
+        None,
+        (1, 2),
+        None,
+    ]
 
 
 def test_a_single_element_lies_at_one_offset_only() -> None:

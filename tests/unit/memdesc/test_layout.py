@@ -26,7 +26,12 @@ def test_a_tag_pads_to_whole_blocks_and_alignments() -> None:
     layout = by_tag((2, 9, 3), "aBc4b__b6__c2")
     assert layout.axes == (Axis((0,), 2), Axis((1,), 12), Axis((2,), 4))
     assert layout.padded_dims() == (2, 12, 4)
-    assert layout.blocks == (Block(0, 1, 2, 48), Block(1, 4, 3, 16), Block(1, 1, 4, 1), Block(2, 1, 4, 4))
+    assert layout.blocks == (
+        Block(0, 1, 2, 48),
+        Block(1, 4, 3, 16),
+        Block(1, 1, 4, 1),
+        Block(2, 1, 4, 4),
+    )
     assert layout.last == 95
     assert layout.has_padding
     assert not by_tag((2, 8, 3), "aBc4b").has_padding
@@ -45,14 +50,18 @@ def test_dims_that_are_one_axis_are_padded_together_and_have_no_strides() -> Non
     assert layout.fused() == Axis((2, 3), 48)
     for ask in (layout.strides, layout.tile):
         with pytest.raises(
-            NotBlockedError, match=r"dims c \(dim 2\), d \(dim 3\) are cut as one index, so they have no strides .* \.blocks"
+            NotBlockedError,
+            match=r"dims c \(dim 2\), d \(dim 3\) are cut as one index, so they have no strides .* \.blocks",
         ):
             ask()
     assert by_tag((2, 3), "ab").fused() is None
 
 
 def test_the_offset_of_an_index_follows_the_blocks_of_its_axes() -> None:
-    assert by_tag((2, 17, 5, 4), "aBcd8b").offset((1, 9, 2, 3)) == 1 * 480 + 1 * 160 + 2 * 32 + 3 * 8 + 1
+    assert (
+        by_tag((2, 17, 5, 4), "aBcd8b").offset((1, 9, 2, 3))
+        == 1 * 480 + 1 * 160 + 2 * 32 + 3 * 8 + 1
+    )
     fused = by_tag((2, 3, 5, 7), "aB(CD)8b16(cd)")
     yx = 3 * 7 + 4
     assert fused.offset((1, 2, 3, 4)) == 8 * 48 + yx // 16 * 128 + 2 * 16 + yx % 16
@@ -76,13 +85,17 @@ def test_the_tile_lists_the_inner_blocks_outermost_first() -> None:
 
 def test_swizzled_blocks_are_no_tile() -> None:
     with pytest.raises(
-        NotBlockedError, match=r"blocks of a \(dim 0\) are swizzled: block Block\(.*\) lies outside one of a larger step; see"
+        NotBlockedError,
+        match=r"blocks of a \(dim 0\) are swizzled: block Block\(.*\) lies outside one of a larger step; see",
     ):
         by_tag((32, 4), "AB2a/1.16a/2.4b").tile()
 
 
 def test_a_block_outside_of_an_outer_letter_is_no_tile() -> None:
-    with pytest.raises(NotBlockedError, match=r"no dense tile: block Block\(.*\) has stride 3 where 1 is dense; see \.blocks"):
+    with pytest.raises(
+        NotBlockedError,
+        match=r"no dense tile: block Block\(.*\) has stride 3 where 1 is dense; see \.blocks",
+    ):
         by_tag((8, 3), "A4ab").tile()
 
 
@@ -96,20 +109,37 @@ def test_the_span_counts_the_last_row_in_full_and_a_broadcast_once() -> None:
 
 def test_the_last_offset_is_exact_where_an_axis_ends_inside_a_block() -> None:
     # a view of 3 in a block of 8: the free digits would reach 7
-    view = Layout((2, 3), (Axis((0,), 2), Axis((1,), 3)), (Block(0, 1, 2, 8), Block(1, 8, 1, 16), Block(1, 1, 8, 1)))
+    view = Layout(
+        (2, 3),
+        (Axis((0,), 2), Axis((1,), 3)),
+        (Block(0, 1, 2, 8), Block(1, 8, 1, 16), Block(1, 1, 8, 1)),
+    )
     assert view.last == 8 + 2
     # 11 of blocks of 2 in blocks of 4: index 10 ends it, index 7 reaches farthest
-    cut = Layout((11,), (Axis((0,), 11),), (Block(0, 4, 3, 1), Block(0, 2, 2, 100), Block(0, 1, 2, 50)))
+    cut = Layout(
+        (11,), (Axis((0,), 11),), (Block(0, 4, 3, 1), Block(0, 2, 2, 100), Block(0, 1, 2, 50))
+    )
     assert cut.last == max(i // 4 + i // 2 % 2 * 100 + i % 2 * 50 for i in range(11))
-    back = Layout((11,), (Axis((0,), 11),), (Block(0, 4, 3, -9), Block(0, 2, 2, 4), Block(0, 1, 2, 2)), offset0=18)
+    back = Layout(
+        (11,),
+        (Axis((0,), 11),),
+        (Block(0, 4, 3, -9), Block(0, 2, 2, 4), Block(0, 1, 2, 2)),
+        offset0=18,
+    )
     assert back.last == max(18 - i // 4 * 9 + i // 2 % 2 * 4 + i % 2 * 2 for i in range(11))
 
 
 def test_a_negative_stride_is_legal_where_offset0_makes_room() -> None:
     assert plain(-3, 1, dims=(2, 3), offset0=3).last == 5
-    with pytest.raises(MemdescError, match=r"the layout reaches offset -3, in front of its buffer; offset0 must be at least 3$"):
+    with pytest.raises(
+        MemdescError,
+        match=r"the layout reaches offset -3, in front of its buffer; offset0 must be at least 3$",
+    ):
         plain(-3, 1, dims=(2, 3))
-    with pytest.raises(MemdescError, match=r"the layout reaches offset -1, in front of its buffer; offset0 must be at least 0$"):
+    with pytest.raises(
+        MemdescError,
+        match=r"the layout reaches offset -1, in front of its buffer; offset0 must be at least 0$",
+    ):
         plain(3, 1, dims=(2, 3), offset0=-1)
 
 
@@ -152,25 +182,42 @@ def test_a_tag_of_another_number_of_dims_is_refused_by_the_name_it_was_given() -
 
 
 @pytest.mark.parametrize(
-    "axes", [(), (Axis((0,), 2),), (Axis((0,), 2), Axis((0,), 2)), (Axis((1,), 3), Axis((0,), 2)), (Axis((0,), 2), Axis((2,), 3))]
+    "axes",
+    [
+        (),
+        (Axis((0,), 2),),
+        (Axis((0,), 2), Axis((0,), 2)),
+        (Axis((1,), 3), Axis((0,), 2)),
+        (Axis((0,), 2), Axis((2,), 3)),
+    ],
 )
 def test_axes_that_are_no_partition_of_the_dims_are_refused(axes: tuple[Axis, ...]) -> None:
     blocks = tuple(Block(k, 1, axis.padded, 10**k) for k, axis in enumerate(axes))
-    with pytest.raises(MemdescError, match="are no partition of dims 0 to 1 in the order of their first dims"):
+    with pytest.raises(
+        MemdescError, match="are no partition of dims 0 to 1 in the order of their first dims"
+    ):
         Layout((2, 3), axes, blocks)
 
 
 def test_an_axis_without_dims_is_refused_wherever_it_stands() -> None:
-    for axes in ((Axis((), 2), Axis((0,), 2), Axis((1,), 3)), (Axis((0,), 2), Axis((1,), 3), Axis((), 2))):
+    for axes in (
+        (Axis((), 2), Axis((0,), 2), Axis((1,), 3)),
+        (Axis((0,), 2), Axis((1,), 3), Axis((), 2)),
+    ):
         with pytest.raises(MemdescError, match="are no partition"):
             Layout((2, 3), axes, (Block(0, 1, 2, 3), Block(1, 1, 3, 1), Block(2, 1, 2, 9)))
 
 
 @pytest.mark.parametrize(
     ("size", "padded", "reason"),
-    [(3, 2, "padded extent 2 of b .dim 1. must be at least its size 3"), (0, 4, "padded extent 4 of b .dim 1. must be 0, as its size is")],
+    [
+        (3, 2, "padded extent 2 of b .dim 1. must be at least its size 3"),
+        (0, 4, "padded extent 4 of b .dim 1. must be 0, as its size is"),
+    ],
 )
-def test_a_padded_extent_that_does_not_hold_its_size_is_refused(size: int, padded: int, reason: str) -> None:
+def test_a_padded_extent_that_does_not_hold_its_size_is_refused(
+    size: int, padded: int, reason: str
+) -> None:
     with pytest.raises(MemdescError, match=reason):
         Layout((2, size), (Axis((0,), 2), Axis((1,), padded)), ())
 
@@ -189,11 +236,16 @@ def test_a_padded_extent_that_does_not_hold_its_size_is_refused(size: int, padde
     ],
 )
 def test_blocks_that_do_not_cut_their_axis_are_refused(blocks: tuple[Block, ...]) -> None:
-    with pytest.raises(MemdescError, match=r"Block\(.*\) must follow axis by axis, cut the step before it exactly, and count the padded"):
+    with pytest.raises(
+        MemdescError,
+        match=r"Block\(.*\) must follow axis by axis, cut the step before it exactly, and count the padded",
+    ):
         Layout((2, 3), (Axis((0,), 2), Axis((1,), 3)), blocks)
 
 
-@pytest.mark.parametrize("blocks", [(), (Block(0, 1, 2, 3),), (Block(0, 1, 2, 3), Block(1, 2, 2, 1))])
+@pytest.mark.parametrize(
+    "blocks", [(), (Block(0, 1, 2, 3),), (Block(0, 1, 2, 3), Block(1, 2, 2, 1))]
+)
 def test_blocks_that_stop_before_the_last_step_are_refused(blocks: tuple[Block, ...]) -> None:
     with pytest.raises(MemdescError, match="must lead down to step 1 in each of the axes"):
         Layout((2, 3), (Axis((0,), 2), Axis((1,), 3)), blocks)
@@ -201,11 +253,21 @@ def test_blocks_that_stop_before_the_last_step_are_refused(blocks: tuple[Block, 
 
 def test_numbers_beyond_int64_are_refused_exactly() -> None:
     assert by_tag((INT64_MAX,), "a").last == INT64_MAX - 1
-    with pytest.raises(MemdescError, match=rf"padded to \({2**62}, 16\) make {2**66} elements, more than int64 holds \({INT64_MAX}\)"):
+    with pytest.raises(
+        MemdescError,
+        match=rf"padded to \({2**62}, 16\) make {2**66} elements, more than int64 holds \({INT64_MAX}\)",
+    ):
         by_tag((2**62, 1), "AB16a16b")
-    with pytest.raises(MemdescError, match=rf"dims \(0, {2**40}, {2**40}\) padded to .* make {2**80} elements"):
+    with pytest.raises(
+        MemdescError, match=rf"dims \(0, {2**40}, {2**40}\) padded to .* make {2**80} elements"
+    ):
         by_tag((0, 2**40, 2**40), "abc")
-    with pytest.raises(MemdescError, match=rf"stride {2**63} of a \(dim 0\) leaves the range of int64"):
+    with pytest.raises(
+        MemdescError, match=rf"stride {2**63} of a \(dim 0\) leaves the range of int64"
+    ):
         plain(2**63, 1, dims=(2, 3))
-    with pytest.raises(MemdescError, match=rf"the layout reaches offset {2**63}, more than int64 holds \({INT64_MAX}\)"):
+    with pytest.raises(
+        MemdescError,
+        match=rf"the layout reaches offset {2**63}, more than int64 holds \({INT64_MAX}\)",
+    ):
         plain(1, dims=(0,), offset0=2**63)

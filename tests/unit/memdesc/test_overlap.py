@@ -28,21 +28,37 @@ def overlap(dims: tuple[int, ...], strides: tuple[int, ...]) -> None:
         ((2, 3), (0, 0)),
     ],
 )
-def test_strict_accepts_what_onednn_accepts(dims: tuple[int, ...], strides: tuple[int, ...]) -> None:
+def test_strict_accepts_what_onednn_accepts(
+    dims: tuple[int, ...], strides: tuple[int, ...]
+) -> None:
     assert memory_desc(dims, "f32", strides=strides, strict=True).strides == strides
 
 
 @pytest.mark.parametrize(
     ("dims", "strides", "reason"),
     [
-        ((2, 2, 2), (3, 1, 5), r"strict: stride 5 of c \(dim 2\) does not cover the 6 elements inside it"),
+        (
+            (2, 2, 2),
+            (3, 1, 5),
+            r"strict: stride 5 of c \(dim 2\) does not cover the 6 elements inside it",
+        ),
         ((2, 3), (2, 1), "two indices share one element"),
         ((2, 3), (1, 1), "two indices share one element"),
-        ((4, 4), (5, 3), r"strict: stride 5 of a \(dim 0\) does not cover the 12 elements inside it"),
-        ((2, 3), (-3, 1), r"strict: stride -3 of a \(dim 0\) does not cover the 1 elements inside it"),
+        (
+            (4, 4),
+            (5, 3),
+            r"strict: stride 5 of a \(dim 0\) does not cover the 12 elements inside it",
+        ),
+        (
+            (2, 3),
+            (-3, 1),
+            r"strict: stride -3 of a \(dim 0\) does not cover the 1 elements inside it",
+        ),
     ],
 )
-def test_strict_rejects_what_onednn_rejects(dims: tuple[int, ...], strides: tuple[int, ...], reason: str) -> None:
+def test_strict_rejects_what_onednn_rejects(
+    dims: tuple[int, ...], strides: tuple[int, ...], reason: str
+) -> None:
     offset0 = 3 if min(strides) < 0 else 0
     with pytest.raises(OverlapError, match=reason):
         memory_desc(dims, "f32", strides=strides, offset0=offset0, strict=True)
@@ -50,7 +66,16 @@ def test_strict_rejects_what_onednn_rejects(dims: tuple[int, ...], strides: tupl
 
 def test_strides_that_do_not_nest_and_do_not_overlap_are_legal() -> None:
     desc = memory_desc((2, 2, 2), "f32", strides=(3, 1, 5))
-    assert sorted(desc.offset((a, b, c)) for a in (0, 1) for b in (0, 1) for c in (0, 1)) == [0, 1, 3, 4, 5, 6, 8, 9]
+    assert sorted(desc.offset((a, b, c)) for a in (0, 1) for b in (0, 1) for c in (0, 1)) == [
+        0,
+        1,
+        3,
+        4,
+        5,
+        6,
+        8,
+        9,
+    ]
 
 
 @pytest.mark.parametrize(
@@ -65,18 +90,26 @@ def test_strides_that_do_not_nest_and_do_not_overlap_are_legal() -> None:
         ((3,), (3,), "odd"),
     ],
 )
-def test_strict_wants_even_strides_of_four_bit_elements(dims: tuple[int, ...], strides: tuple[int, ...], verdict: str) -> None:
+def test_strict_wants_even_strides_of_four_bit_elements(
+    dims: tuple[int, ...], strides: tuple[int, ...], verdict: str
+) -> None:
     assert memory_desc(dims, "s4", strides=strides).strides == strides
     if verdict == "accepted":
         memory_desc(dims, "s4", strides=strides, strict=True)
     else:
-        with pytest.raises(OverlapError, match=rf"strict: stride {strides[0]} of a \(dim 0\) is odd, so rows of 4-bit elements"):
+        with pytest.raises(
+            OverlapError,
+            match=rf"strict: stride {strides[0]} of a \(dim 0\) is odd, so rows of 4-bit elements",
+        ):
             memory_desc(dims, "s4", strides=strides, strict=True)
 
 
 def test_strict_counts_the_tile_inside_every_stride() -> None:
     check_nesting(layout_by_strides((2, 17), (24, 8), ((8, 1),)), 32)
-    with pytest.raises(OverlapError, match=r"strict: stride 7 of b \(dim 1\) does not cover the 8 elements inside it"):
+    with pytest.raises(
+        OverlapError,
+        match=r"strict: stride 7 of b \(dim 1\) does not cover the 8 elements inside it",
+    ):
         check_nesting(layout_by_strides((2, 17), (40, 7), ((8, 1),)), 32)
 
 
@@ -89,7 +122,10 @@ def test_strict_looks_at_blocked_dims_first_where_strides_are_equal() -> None:
 
 def test_strict_refuses_strides_that_wrap_in_onednn_though_they_do_not_here() -> None:
     layout = layout_by_strides((2, 2**20), (2**59, 2**39), ((2**20, 1),))
-    with pytest.raises(OverlapError, match=r"strict: stride .* of a \(dim 0\) times its extent leaves the range of int64"):
+    with pytest.raises(
+        OverlapError,
+        match=r"strict: stride .* of a \(dim 0\) times its extent leaves the range of int64",
+    ):
         check_nesting(layout, 8)
 
 
@@ -118,7 +154,9 @@ def test_strict_asks_for_onednns_fields() -> None:
         ((2,) * 12, (13, 12, 11, 9, 6, *(2**k for k in range(20, 27)))),
     ],
 )
-def test_what_shares_no_element_is_accepted(dims: tuple[int, ...], strides: tuple[int, ...]) -> None:
+def test_what_shares_no_element_is_accepted(
+    dims: tuple[int, ...], strides: tuple[int, ...]
+) -> None:
     overlap(dims, strides)
 
 
@@ -134,25 +172,38 @@ def test_what_shares_no_element_is_accepted(dims: tuple[int, ...], strides: tupl
 def test_what_shares_an_element_is_refused_with_the_moves_that_lead_back(
     dims: tuple[int, ...], strides: tuple[int, ...], moves: str
 ) -> None:
-    with pytest.raises(OverlapError, match=f"^two indices share one element: the moves {moves} lead back to it$"):
+    with pytest.raises(
+        OverlapError, match=f"^two indices share one element: the moves {moves} lead back to it$"
+    ):
         overlap(dims, strides)
 
 
 def test_where_padded_dims_cut_a_block_short_the_message_speaks_of_whole_blocks() -> None:
     # offsets 0 1 2 and 3 4 5 share nothing, but the place of index 3 of a, which is cut off, is shared
-    with pytest.raises(OverlapError, match=r"^two indices of the whole blocks, which padded_dims cut short, share one element: the moves"):
-        memory_desc((3, 2), "f32", strides=(2, 3), inner_blks=(2,), inner_idxs=(0,), padded_dims=(3, 2))
+    with pytest.raises(
+        OverlapError,
+        match=r"^two indices of the whole blocks, which padded_dims cut short, share one element: the moves",
+    ):
+        memory_desc(
+            (3, 2), "f32", strides=(2, 3), inner_blks=(2,), inner_idxs=(0,), padded_dims=(3, 2)
+        )
 
 
 @pytest.mark.parametrize("scale", [10**3, 10**6, 10**9, 10**12])
 def test_work_is_bounded_and_its_end_is_said(scale: int) -> None:
     strides = tuple(scale + k * k + k for k in range(12))
     begin = time.perf_counter()
-    with pytest.raises(MemdescError, match=r"bounded work did not prove them free of overlap; order the strides so that|two indices share"):
+    with pytest.raises(
+        MemdescError,
+        match=r"bounded work did not prove them free of overlap; order the strides so that|two indices share",
+    ):
         overlap((7,) * 12, strides)
     assert time.perf_counter() - begin < 1
 
 
 def test_a_search_that_gives_up_says_so() -> None:
-    with pytest.raises(OverlapError, match=r"strides \[.*\] of extents \[.*\] do not nest, and bounded work did not prove them free"):
+    with pytest.raises(
+        OverlapError,
+        match=r"strides \[.*\] of extents \[.*\] do not nest, and bounded work did not prove them free",
+    ):
         overlap((10**5, 10**5), (10**6 + 3, 10**6 + 5))

@@ -6,7 +6,14 @@ from typing import Any
 import pytest
 
 import memdesc
-from memdesc import RUNTIME, MemdescError, RuntimeDesc, UnsupportedFormatError, memory_desc, runtime_desc
+from memdesc import (
+    RUNTIME,
+    MemdescError,
+    RuntimeDesc,
+    UnsupportedFormatError,
+    memory_desc,
+    runtime_desc,
+)
 
 
 @pytest.mark.parametrize(
@@ -21,9 +28,16 @@ from memdesc import RUNTIME, MemdescError, RuntimeDesc, UnsupportedFormatError, 
         ((RUNTIME,), "a", (RUNTIME,), (1,)),
     ],
 )
-def test_what_lies_inside_of_an_unknown_dim_is_known(dims: Any, tag: str, padded: Any, strides: Any) -> None:
+def test_what_lies_inside_of_an_unknown_dim_is_known(
+    dims: Any, tag: str, padded: Any, strides: Any
+) -> None:
     desc = runtime_desc(dims, "f32", tag)
-    assert (desc.ndims, desc.padded_dims, desc.strides, desc.nbytes) == (len(dims), padded, strides, None)
+    assert (desc.ndims, desc.padded_dims, desc.strides, desc.nbytes) == (
+        len(dims),
+        padded,
+        strides,
+        None,
+    )
     assert eval(repr(desc), {"runtime_desc": runtime_desc, "memdesc": memdesc}) == desc  # noqa: S307 - repr is meant to be evaluated
     assert pickle.loads(pickle.dumps(desc)) == desc  # noqa: S301 - our own bytes
     assert hash(desc) == hash(runtime_desc(dims, "f32", desc.tag))
@@ -32,24 +46,35 @@ def test_what_lies_inside_of_an_unknown_dim_is_known(dims: Any, tag: str, padded
 def test_known_sizes_resolve_to_a_descriptor() -> None:
     desc = runtime_desc((RUNTIME, 17, RUNTIME), "bf16", "nCw16c")
     assert desc.resolve((2, 17, 5)) == memory_desc((2, 17, 5), "bf16", "nCw16c")
-    with pytest.raises(MemdescError, match=r"b \(dim 1\) is 16, but runtime_desc\(\(memdesc\.RUNTIME, 17, .* says 17"):
+    with pytest.raises(
+        MemdescError,
+        match=r"b \(dim 1\) is 16, but runtime_desc\(\(memdesc\.RUNTIME, 17, .* says 17",
+    ):
         desc.resolve((2, 16, 5))
     with pytest.raises(MemdescError, match=r"are 2 sizes, but .* has 3"):
         desc.resolve((2, 17))
-    with pytest.raises(MemdescError, match=r"dims must be integers .*; sizes that are not known yet are for runtime_desc\(\)"):
+    with pytest.raises(
+        MemdescError,
+        match=r"dims must be integers .*; sizes that are not known yet are for runtime_desc\(\)",
+    ):
         desc.resolve((RUNTIME, 17, 5))
 
 
 def test_what_is_no_such_descriptor_is_refused() -> None:
     with pytest.raises(MemdescError, match="'abc' is for 3 dims, not for 2"):
         runtime_desc((RUNTIME, 2), "f32", "abc")
-    with pytest.raises(MemdescError, match=r"b \(dim 1\) is -2; sizes are 0 or more, or memdesc\.RUNTIME"):
+    with pytest.raises(
+        MemdescError, match=r"b \(dim 1\) is -2; sizes are 0 or more, or memdesc\.RUNTIME"
+    ):
         runtime_desc((RUNTIME, -2), "f32", "ab")
     with pytest.raises(UnsupportedFormatError, match="is not in oneDNN's notation"):
         runtime_desc((RUNTIME, 2, 3), "f32", "a(bc)")
     with pytest.raises(MemdescError, match="unknown data type"):
         runtime_desc((RUNTIME, 2), "f31", "ab")
     assert isinstance(runtime_desc((RUNTIME, 2), "f32", "ab"), RuntimeDesc)
-    for dims, tag, reason in ((3, "a", "dims must be a sequence of integers, not 3"), ((2,), 3, "a tag is a name or a FormatTag, not 3")):
+    for dims, tag, reason in (
+        (3, "a", "dims must be a sequence of integers, not 3"),
+        ((2,), 3, "a tag is a name or a FormatTag, not 3"),
+    ):
         with pytest.raises(MemdescError, match=reason):
             runtime_desc(dims, "f32", tag)  # type: ignore[arg-type] # callers without types

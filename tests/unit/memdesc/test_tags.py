@@ -8,7 +8,10 @@ from memdesc.tags import count_digits
 
 def digits(text: str) -> list[tuple[str, int, int]]:
     tag = parse_tag(text)
-    return [("".join("abcdefghijkl"[dim] for dim in tag.axes[axis]), step, extent) for axis, step, extent in tag.digits]
+    return [
+        ("".join("abcdefghijkl"[dim] for dim in tag.axes[axis]), step, extent)
+        for axis, step, extent in tag.digits
+    ]
 
 
 def test_outer_letters_come_first_and_blocks_behind_in_memory_order() -> None:
@@ -63,7 +66,9 @@ def test_block_sizes_multiply_the_blocks_of_each_axis() -> None:
 
 def test_letters_of_another_family_name_the_dims_in_messages() -> None:
     assert parse_tag("nChw16c", "nchw") == parse_tag("aBcd16b")
-    with pytest.raises(UnknownFormatError, match="dims run from 'n' without a gap, but 'w' is missing"):
+    with pytest.raises(
+        UnknownFormatError, match="dims run from 'n' without a gap, but 'w' is missing"
+    ):
         parse_tag("nch", "nchw")
 
 
@@ -82,7 +87,11 @@ def test_letters_of_another_family_name_the_dims_in_messages() -> None:
         ("abm", 3, "no dim is called 'm'; the dims are a, b, c, d, e, f, g, h, i, j, k, l"),
         ("ab c", 3, "expected a letter or a block such as 16b, found ' c'"),
         ("aB16", 3, "expected a letter or a block such as 16b, found '16'"),
-        ("aB" + "9" * 19 + "b", 3, "expected a letter or a block such as 16b, found '9999999999999999999b'"),
+        (
+            "aB" + "9" * 19 + "b",
+            3,
+            "expected a letter or a block such as 16b, found '9999999999999999999b'",
+        ),
         ("aB\u0664b", 3, "expected a letter or a block such as 16b, found '\u0664b'"),
         ("aB0b", 3, "block 0b has a size of zero"),
         ("aB4b/0", 3, "block 4b/0 has a size of zero"),
@@ -92,7 +101,11 @@ def test_letters_of_another_family_name_the_dims_in_messages() -> None:
         ("A4a/1.4ab", 2, "some blocks of dim a give a step and some do not"),
         ("A4a/2b", 2, "step 2 of dim a: the blocks inside make 1"),
         ("A2a/1.4a/4b", 7, "step 4 of dim a: the blocks inside make 2"),
-        ("aB" + "99999999999999999b" * 2, 3, "the blocks of dim b multiply to more than int64 holds"),
+        (
+            "aB" + "99999999999999999b" * 2,
+            3,
+            "the blocks of dim b multiply to more than int64 holds",
+        ),
         ("ab__c8", 3, "expected an alignment such as __b8, once for each axis, found '__c8'"),
         ("ab__b8__b8", 7, "expected an alignment such as __b8, once for each axis, found '__b8'"),
         ("ab__b0", 3, "expected an alignment such as __b8, once for each axis, found '__b0'"),
@@ -115,7 +128,9 @@ def test_what_is_no_text_is_no_tag(value: object) -> None:
 
 @pytest.mark.parametrize("text", ["a" * 5000, "aB" + "1b" * 5000, "é" * 10**6])
 def test_texts_that_are_far_too_long_are_refused_in_a_short_message(text: str) -> None:
-    with pytest.raises(UnknownFormatError, match=r"characters.: a tag has at most 4096 characters") as caught:
+    with pytest.raises(
+        UnknownFormatError, match=r"characters.: a tag has at most 4096 characters"
+    ) as caught:
         parse_tag(text)
     assert len(str(caught.value)) < 200
 
@@ -144,12 +159,20 @@ def test_texts_that_are_far_too_long_are_refused_in_a_short_message(text: str) -
 def test_a_tag_by_hand_that_breaks_a_rule_is_refused(
     axes: tuple[tuple[int, ...], ...], digits: tuple[Digit, ...], align: tuple[int, ...]
 ) -> None:
-    with pytest.raises(MemdescError, match=r"^no tag: axes .* must part the dims, sorted, and digits .* cut each down to step 1$"):
+    with pytest.raises(
+        MemdescError,
+        match=r"^no tag: axes .* must part the dims, sorted, and digits .* cut each down to step 1$",
+    ):
         FormatTag(axes, digits, align)
 
 
-@pytest.mark.parametrize(("part", "count"), [("", 0), ("ac", 2), ("aB4b", 3), ("1a", 0), ("(BC)4(bc)", 2), ("4a/1.2a/4", 2)])
-def test_the_digits_of_whole_tokens_are_counted_and_blocks_of_one_are_none(part: str, count: int) -> None:
+@pytest.mark.parametrize(
+    ("part", "count"),
+    [("", 0), ("ac", 2), ("aB4b", 3), ("1a", 0), ("(BC)4(bc)", 2), ("4a/1.2a/4", 2)],
+)
+def test_the_digits_of_whole_tokens_are_counted_and_blocks_of_one_are_none(
+    part: str, count: int
+) -> None:
     assert count_digits(part) == count
 
 

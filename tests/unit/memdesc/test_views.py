@@ -15,9 +15,19 @@ def desc(dims: tuple[int, ...], tag: str) -> MemoryDesc:
 
 @pytest.mark.parametrize(
     ("size", "at", "padded", "offset0"),
-    [(4, 16, 8, 16), (3, 8, 3, 8), (8, 8, 8, 8), (20, 0, 24, 0), (12, 8, 16, 8), (0, 8, 0, 8), (0, 16, 0, 16)],
+    [
+        (4, 16, 8, 16),
+        (3, 8, 3, 8),
+        (8, 8, 8, 8),
+        (20, 0, 24, 0),
+        (12, 8, 16, 8),
+        (0, 8, 0, 8),
+        (0, 16, 0, 16),
+    ],
 )
-def test_a_view_is_padded_at_the_parents_end_only(size: int, at: int, padded: int, offset0: int) -> None:
+def test_a_view_is_padded_at_the_parents_end_only(
+    size: int, at: int, padded: int, offset0: int
+) -> None:
     view = desc((2, 20), "aB8b").submemory((2, size), (0, at))
     assert (view.dims, view.padded_dims, view.offset0) == ((2, size), (2, padded), offset0)
     assert (view.strides, view.inner_blks) == ((24, 8), (8,))
@@ -35,19 +45,27 @@ def test_a_view_is_padded_at_the_parents_end_only(size: int, at: int, padded: in
         (8, -8, r"b \(dim 1\): a view of 8 at -8 leaves the parent's size 20"),
     ],
 )
-def test_a_view_that_leaves_the_parent_or_cuts_a_block_is_refused(size: int, at: int, reason: str) -> None:
+def test_a_view_that_leaves_the_parent_or_cuts_a_block_is_refused(
+    size: int, at: int, reason: str
+) -> None:
     with pytest.raises(MemdescError, match=reason):
         desc((2, 20), "aB8b").submemory((2, size), (0, at))
 
 
-@pytest.mark.parametrize(("dims", "offsets"), [((2,), (0, 0)), ((2, 8), (0,)), ((2, 8, 1), (0, 0, 0)), ((), ())])
-def test_a_view_has_as_many_sizes_and_offsets_as_the_parent(dims: tuple[int, ...], offsets: tuple[int, ...]) -> None:
+@pytest.mark.parametrize(
+    ("dims", "offsets"), [((2,), (0, 0)), ((2, 8), (0,)), ((2, 8, 1), (0, 0, 0)), ((), ())]
+)
+def test_a_view_has_as_many_sizes_and_offsets_as_the_parent(
+    dims: tuple[int, ...], offsets: tuple[int, ...]
+) -> None:
     with pytest.raises(MemdescError, match="a view of 2 dims needs as many sizes and offsets, not"):
         desc((2, 20), "aB8b").submemory(dims, offsets)
 
 
 def test_a_view_of_what_is_no_number_is_refused() -> None:
-    with pytest.raises(MemdescError, match=r"offsets must be a sequence of integers, not \(0, None\)"):
+    with pytest.raises(
+        MemdescError, match=r"offsets must be a sequence of integers, not \(0, None\)"
+    ):
         desc((2, 20), "aB8b").submemory((2, 8), (0, None))  # type: ignore[arg-type]
 
 
@@ -67,14 +85,19 @@ def test_dims_that_are_one_axis_stay_whole_in_a_view() -> None:
     parent = desc((4, 20, 5, 7), "aB(CD)8b16(cd)")
     view = parent.submemory((2, 8, 5, 7), (1, 8, 0, 0))
     assert view.offset((1, 3, 2, 4)) == parent.offset((2, 11, 2, 4))
-    with pytest.raises(MemdescError, match=r"dims c \(dim 2\), d \(dim 3\) are cut as one index; a view must keep them whole"):
+    with pytest.raises(
+        MemdescError,
+        match=r"dims c \(dim 2\), d \(dim 3\) are cut as one index; a view must keep them whole",
+    ):
         parent.submemory((4, 20, 5, 6), (0, 0, 0, 0))
 
 
 def test_a_view_of_swizzled_blocks_starts_at_whole_blocks() -> None:
     parent = desc((64, 8), "AB2a/1.16a/2.4b")
     view = parent.submemory((32, 8), (32, 0))
-    assert [view.offset((i, 5)) for i in range(32)] == [parent.offset((32 + i, 5)) for i in range(32)]
+    assert [view.offset((i, 5)) for i in range(32)] == [
+        parent.offset((32 + i, 5)) for i in range(32)
+    ]
 
 
 @pytest.mark.parametrize(
@@ -87,16 +110,22 @@ def test_a_view_of_swizzled_blocks_starts_at_whole_blocks() -> None:
         ((2, 1, 3), "(AB)c4(ab)", (1, 2, 1, 3)),
     ],
 )
-def test_dims_that_are_one_axis_stay_it_while_others_are_regrouped(dims: tuple[int, ...], tag: str, new: tuple[int, ...]) -> None:
+def test_dims_that_are_one_axis_stay_it_while_others_are_regrouped(
+    dims: tuple[int, ...], tag: str, new: tuple[int, ...]
+) -> None:
     old, reshaped = desc(dims, tag), desc(dims, tag).reshape(new)
-    assert [reshaped.offset(index) for index in np.ndindex(new)] == [old.offset(index) for index in np.ndindex(dims)]
+    assert [reshaped.offset(index) for index in np.ndindex(new)] == [
+        old.offset(index) for index in np.ndindex(dims)
+    ]
 
 
 # Permutation
 
 
 def test_old_dim_d_becomes_dim_perm_d() -> None:
-    assert desc((2, 3, 4), "abc").permute_axes((2, 0, 1)) == memory_desc((3, 4, 2), "f32", strides=(4, 1, 12))
+    assert desc((2, 3, 4), "abc").permute_axes((2, 0, 1)) == memory_desc(
+        (3, 4, 2), "f32", strides=(4, 1, 12)
+    )
 
 
 def test_a_permutation_undoes_numpys_transpose() -> None:
@@ -148,7 +177,9 @@ def test_a_single_dim_splits_under_any_stride() -> None:
         ((0, 4), "ab", (0, 1, 4), "abc"),
     ],
 )
-def test_dims_are_regrouped_where_nothing_moves(dims: tuple[int, ...], tag: str, new: tuple[int, ...], new_tag: str) -> None:
+def test_dims_are_regrouped_where_nothing_moves(
+    dims: tuple[int, ...], tag: str, new: tuple[int, ...], new_tag: str
+) -> None:
     assert desc(dims, tag).reshape(new) == desc(new, new_tag)
 
 
@@ -162,7 +193,11 @@ def test_a_blocked_dim_of_one_that_is_not_padded_can_be_dropped_with_its_blocks(
     view = desc((3, 16), "AB8a8b").submemory((3, 1), (0, 8))
     assert view.padded_dims == (8, 1)
     dropped = view.reshape((3,))
-    assert [dropped.offset((i,)) for i in range(3)] == [view.offset((i, 0)) for i in range(3)] == [64, 72, 80]
+    assert (
+        [dropped.offset((i,)) for i in range(3)]
+        == [view.offset((i, 0)) for i in range(3)]
+        == [64, 72, 80]
+    )
     assert len(dropped.axes) == 1
 
 
@@ -179,16 +214,61 @@ def test_a_view_keeps_its_offset_when_reshaped() -> None:
         ((2, 3), "ab", (-2, -3), r"dim a \(dim 0\) has size -2; sizes are 0 to"),
         ((2, 3), "ab", (2, 3, *(1,) * 11), "have 13 sizes; a descriptor has 1 to 12"),
         ((1, 1), "ab", (), r"dims \(\) have 0 sizes; a descriptor has 1 to 12"),
-        ((2, 0, 5), "abc", (0,), r"dims \(2, 0, 5\) cannot become \(0,\): oneDNN's rule is that the sizes other than 0 multiply"),
-        ((2, 0, 5), "abc", (0, 10), r"dims \(2, 0, 5\) cannot be regrouped into \(0, 10\) where one of them is 0"),
-        ((2, 0, 5), "abc", (10, 0), r"dims \(2, 0, 5\) cannot be regrouped into \(10, 0\) where one of them is 0"),
-        ((2, 17, 4), "aBc8b", (34, 4), r"b \(dim 1\) is blocked or padded, so it must keep its size 17; reorder to a plain layout first"),
-        ((2, 16, 4), "aBc8b", (2, 64), r"b \(dim 1\) is blocked or padded, so it must keep its size 16"),
+        (
+            (2, 0, 5),
+            "abc",
+            (0,),
+            r"dims \(2, 0, 5\) cannot become \(0,\): oneDNN's rule is that the sizes other than 0 multiply",
+        ),
+        (
+            (2, 0, 5),
+            "abc",
+            (0, 10),
+            r"dims \(2, 0, 5\) cannot be regrouped into \(0, 10\) where one of them is 0",
+        ),
+        (
+            (2, 0, 5),
+            "abc",
+            (10, 0),
+            r"dims \(2, 0, 5\) cannot be regrouped into \(10, 0\) where one of them is 0",
+        ),
+        (
+            (2, 17, 4),
+            "aBc8b",
+            (34, 4),
+            r"b \(dim 1\) is blocked or padded, so it must keep its size 17; reorder to a plain layout first",
+        ),
+        (
+            (2, 16, 4),
+            "aBc8b",
+            (2, 64),
+            r"b \(dim 1\) is blocked or padded, so it must keep its size 16",
+        ),
         ((2, 3), "ab__b8", (6,), r"b \(dim 1\) is blocked or padded, so it must keep its size 3"),
-        ((2, 3, 5, 7), "aB(CD)8b16(cd)", (2, 3, 35), r"c \(dim 2\) is blocked or padded, so it must keep its size 5"),
-        ((2, 3, 4), "acb", (6, 4), r"a \(dim 0\) has stride 12, but b \(dim 1\) inside it spans 3 \* 1 elements; reorder to a contiguous"),
-        ((2, 1), "aB8b", (2,), r"b \(dim 1\) of size 1 is padded or cut as one index with others, so it cannot be dropped"),
-        ((2, 3, 1, 7), "aB(CD)8b16(cd)", (2, 3, 7), r"c \(dim 2\) of size 1 is padded or cut as one index with others"),
+        (
+            (2, 3, 5, 7),
+            "aB(CD)8b16(cd)",
+            (2, 3, 35),
+            r"c \(dim 2\) is blocked or padded, so it must keep its size 5",
+        ),
+        (
+            (2, 3, 4),
+            "acb",
+            (6, 4),
+            r"a \(dim 0\) has stride 12, but b \(dim 1\) inside it spans 3 \* 1 elements; reorder to a contiguous",
+        ),
+        (
+            (2, 1),
+            "aB8b",
+            (2,),
+            r"b \(dim 1\) of size 1 is padded or cut as one index with others, so it cannot be dropped",
+        ),
+        (
+            (2, 3, 1, 7),
+            "aB(CD)8b16(cd)",
+            (2, 3, 7),
+            r"c \(dim 2\) of size 1 is padded or cut as one index with others",
+        ),
         ((2, 3, 4), "(ac)b", (2, 3, 2, 2), r"c \(dim 2\) is blocked or padded"),
         ((2, 3, 4), "(ac)b", (6, 4), r"a \(dim 0\) is blocked or padded"),
     ],

@@ -23,19 +23,37 @@ def cube(*shape: int, dtype: Any = np.float32) -> np.ndarray[Any, Any]:
 
 def test_an_array_goes_to_a_blocked_layout_and_back() -> None:
     x = cube(2, 17, 5, 4)
-    for tag in ("nChw8c", "nhwc", "b_fs_yx_fsv16", "aBcd3b", "ABcd4a8b8a2b", parse_tag("bdca"), "NHWC"):
+    for tag in (
+        "nChw8c",
+        "nhwc",
+        "b_fs_yx_fsv16",
+        "aBcd3b",
+        "ABcd4a8b8a2b",
+        parse_tag("bdca"),
+        "NHWC",
+    ):
         memory = reorder.reorder(x, tag)
         assert np.array_equal(memory.numpy(), x)
         assert np.array_equal(reorder.reorder(memory, "abcd").numpy(), x)
 
 
 @pytest.mark.parametrize(
-    "view", [np.s_[::-1, :, ::2], np.s_[:, ::-3, ::-1], np.s_[1:, 2:, :-1], np.s_[:0], np.s_[:, :1], np.s_[::-1, ::-1, ::-1]]
+    "view",
+    [
+        np.s_[::-1, :, ::2],
+        np.s_[:, ::-3, ::-1],
+        np.s_[1:, 2:, :-1],
+        np.s_[:0],
+        np.s_[:, :1],
+        np.s_[::-1, ::-1, ::-1],
+    ],
 )
 def test_arrays_of_any_strides_are_sources(view: Any) -> None:
     x = cube(4, 9, 6)[view]
     assert np.array_equal(reorder.reorder(x, "cBa4b").numpy(), x)
-    assert np.array_equal(reorder.reorder(x.transpose(2, 0, 1), "abc").numpy(), x.transpose(2, 0, 1))
+    assert np.array_equal(
+        reorder.reorder(x.transpose(2, 0, 1), "abc").numpy(), x.transpose(2, 0, 1)
+    )
 
 
 def test_a_broadcast_array_is_a_source() -> None:
@@ -136,12 +154,16 @@ def test_unpacked_4_bit_arrays_are_packed_and_come_back(dtype: Any, shape: tuple
     memory = reorder.reorder(x, "BA4a2b")
     assert memory.nbytes == memory.desc.nbytes
     assert np.array_equal(memory.numpy().view(np.uint8) & 15, x.view(np.uint8) & 15)
-    assert np.array_equal(reorder.reorder(x[::-1], "ab").numpy().view(np.uint8) & 15, x[::-1].view(np.uint8) & 15)
+    assert np.array_equal(
+        reorder.reorder(x[::-1], "ab").numpy().view(np.uint8) & 15, x[::-1].view(np.uint8) & 15
+    )
 
 
 def test_arrays_that_no_descriptor_describes_are_refused_with_the_way_out() -> None:
     record = np.zeros(4, [("a", np.float32), ("b", np.int8)])
-    with pytest.raises(MemdescError, match="stride of 5 bytes, no multiple of the 4-byte element; copy the array"):
+    with pytest.raises(
+        MemdescError, match="stride of 5 bytes, no multiple of the 4-byte element; copy the array"
+    ):
         reorder.reorder(record["a"], "a")
     with pytest.raises(MemdescError, match="native byte order"):
         reorder.reorder(np.zeros(4, ">f4"), "a")
@@ -158,16 +180,25 @@ def test_zero_sized_dims_succeed_and_do_nothing() -> None:
 def test_only_descriptors_have_a_plan() -> None:
     desc = memory_desc((1, 4, 3, 3), "f32", "abcd")
     for wrong in (3, None, "nchw", [desc]):
-        with pytest.raises(MemdescError, match=r"src must be a MemoryDesc, not .*; see memdesc\.memory_desc"):
+        with pytest.raises(
+            MemdescError, match=r"src must be a MemoryDesc, not .*; see memdesc\.memory_desc"
+        ):
             reorder.plan_reorder(wrong, desc)  # type: ignore[arg-type] # callers without types
-    with pytest.raises(MemdescError, match=r"dst must be a MemoryDesc, not image_desc\(.*\); its \.desc is one"):
+    with pytest.raises(
+        MemdescError, match=r"dst must be a MemoryDesc, not image_desc\(.*\); its \.desc is one"
+    ):
         reorder.plan_reorder(desc, memdesc.image_desc(desc.dims, "f32", "in_out_channel"))  # type: ignore[arg-type] # likewise
-    with pytest.raises(MemdescError, match=r"dst must be a MemoryDesc, not Memory\(.*\); its \.desc is one"):
+    with pytest.raises(
+        MemdescError, match=r"dst must be a MemoryDesc, not Memory\(.*\); its \.desc is one"
+    ):
         reorder.plan_reorder(desc, reorder.Memory(desc))  # type: ignore[arg-type] # likewise
 
 
 def test_a_plan_is_found_again_for_equal_descriptors() -> None:
-    plans = [reorder.plan_reorder(memory_desc((2, 3), "f32", "ab"), memory_desc((2, 3), "f32", "ba")) for _ in range(2)]
+    plans = [
+        reorder.plan_reorder(memory_desc((2, 3), "f32", "ab"), memory_desc((2, 3), "f32", "ba"))
+        for _ in range(2)
+    ]
     assert plans[0] is plans[1]
     assert hash(plans[0]) == hash(plans[1])
 
@@ -190,7 +221,10 @@ def test_a_prepared_reorder_is_called_with_new_buffers() -> None:
         assert np.array_equal(out.numpy(), x)
 
 
-@pytest.mark.parametrize(("a", "b"), [("abcd", "aBcd16b"), ("aBcd48b", "aBcd32b"), ("abdc", "ab(CD)4(cd)"), ("ab(dc)", "ab(cd)")])
+@pytest.mark.parametrize(
+    ("a", "b"),
+    [("abcd", "aBcd16b"), ("aBcd48b", "aBcd32b"), ("abdc", "ab(CD)4(cd)"), ("ab(dc)", "ab(cd)")],
+)
 def test_a_large_reorder_allocates_no_more_than_a_mebibyte(a: str, b: str) -> None:
     src, dst = memory_desc((4, 96, 128, 130), "f32", a), memory_desc((4, 96, 128, 130), "f32", b)
     source, target = reorder.Memory(src), reorder.Memory(dst)
@@ -206,7 +240,9 @@ def test_a_large_reorder_allocates_no_more_than_a_mebibyte(a: str, b: str) -> No
 
 def test_importing_loads_neither_numba_nor_pyopencl() -> None:
     program = "import sys, memdesc, reorder; print([m for m in ('numba', 'llvmlite', 'pyopencl') if m in sys.modules])"
-    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    ran = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
     assert ran.stdout.strip() == "[]"
 
 
@@ -218,7 +254,11 @@ def test_a_source_is_described_where_it_lies() -> None:
 @pytest.mark.parametrize("dtype", [name for name in DATA_TYPES if DATA_TYPES[name].bits > 4])
 def test_arrays_of_every_type_come_back_bit_for_bit(dtype: str) -> None:
     kind = DATA_TYPES[dtype].numpy
-    x = np.random.default_rng(0).integers(0, 256, (6, 10, kind.itemsize), np.uint8).view(kind)[..., 0]
+    x = (
+        np.random.default_rng(0)
+        .integers(0, 256, (6, 10, kind.itemsize), np.uint8)
+        .view(kind)[..., 0]
+    )
     for view in (x, x[::-1, ::2], x.T):
         again = reorder.reorder(view, "BA4a16b").numpy()
         assert again.dtype == kind

@@ -12,7 +12,9 @@ from memdesc import MemdescError, memory_desc
 
 def _weights(*dims: int, dtype: Any = np.float32) -> Any:
     rng = np.random.default_rng(2)
-    return (rng.standard_normal(dims) * rng.uniform(0.01, 10, (dims[0], *(1,) * (len(dims) - 1)))).astype(dtype)
+    return (
+        rng.standard_normal(dims) * rng.uniform(0.01, 10, (dims[0], *(1,) * (len(dims) - 1)))
+    ).astype(dtype)
 
 
 def _error(w: Any, q: reorder.Quantized, **how: Any) -> Any:
@@ -20,7 +22,9 @@ def _error(w: Any, q: reorder.Quantized, **how: Any) -> Any:
     return abs(back.numpy().astype(np.float64) - w.astype(np.float64))
 
 
-@pytest.mark.parametrize("desc", [None, "OIhw4i16o4i", "hwio", memory_desc((32, 17, 3, 2), "s8", "Ohwi8o")])
+@pytest.mark.parametrize(
+    "desc", [None, "OIhw4i16o4i", "hwio", memory_desc((32, 17, 3, 2), "s8", "Ohwi8o")]
+)
 @pytest.mark.parametrize("dtype", ["s8", "u8"])
 def test_each_channel_comes_back_within_half_a_step(dtype: str, desc: Any) -> None:
     w = _weights(32, 17, 3, 2)
@@ -43,7 +47,9 @@ def test_symmetric_ranges_reach_the_largest_number_and_zero_is_exact() -> None:
     assert q.memory.numpy().tolist() == [[-127, 0, 64], [0, 0, 0], [127, 25, 0]]
     assert q.scales.tolist() == np.array([2 / 127, 1, 5 / 127], np.float32).tolist()
     u = reorder.quantize(w, "u8", axis=0)
-    assert (reorder.dequantize(u.memory, u.scales, u.zero_points, axis=0).numpy()[w == 0] == 0).all()
+    assert (
+        reorder.dequantize(u.memory, u.scales, u.zero_points, axis=0).numpy()[w == 0] == 0
+    ).all()
     assert reorder.quantize(abs(w), "u8", axis=0, symmetric=True).zero_points.tolist() == [0, 0, 0]
     assert reorder.quantize(w, "s8", axis=0, symmetric=False).zero_points.any()
 
@@ -64,7 +70,10 @@ def test_one_scale_for_all_uses_the_range_of_the_type(dtype: str, given: Any) ->
     assert q.scales.shape == ()
     assert q.scales.dtype == (np.float64 if given is np.float64 else np.float32)
     largest = float(abs(w.astype(np.float64)).max())
-    assert abs(_error(w, q) / largest).max() < {"f8_e4m3": 0.04, "f8_e5m2": 0.13, "f4_e2m1": 0.17, "s4": 0.08}[dtype]
+    assert (
+        abs(_error(w, q) / largest).max()
+        < {"f8_e4m3": 0.04, "f8_e5m2": 0.13, "f4_e2m1": 0.17, "s4": 0.08}[dtype]
+    )
 
 
 def test_a_memory_is_quantised_where_it_lies() -> None:
@@ -88,7 +97,10 @@ def test_tensors_without_elements_are_quantised_to_such() -> None:
         ((np.zeros((2, 3), np.int8), "s8"), "quantize takes floats of 16 bits or more, not s8"),
         ((np.zeros((2, 3), np.float32), "f16"), "quantize makes s8, u8, s4, u4, f8 or f4, not f16"),
         ((np.zeros((2, 3), np.float32), "s8", 2), r"axis 2 is none of the dims 0 to 1 of \(2, 3\)"),
-        ((np.array([[1, 2], [3, np.nan]], np.float32), "s8"), r"x\[1, 1\] is nan; only finite values"),
+        (
+            (np.array([[1, 2], [3, np.nan]], np.float32), "s8"),
+            r"x\[1, 1\] is nan; only finite values",
+        ),
     ],
 )
 def test_what_cannot_be_quantised_is_refused(arguments: Any, message: str) -> None:
@@ -107,12 +119,16 @@ def test_groups_that_do_not_fit_are_refused() -> None:
             reorder.quantize(w, "s8", (0, 1), groups=groups)
     with pytest.raises(MemdescError, match=r"a group of 2 needs a \(dim 0\) among the axes"):
         reorder.quantize(w, "s8", 1, groups=(2, 2))
-    with pytest.raises(MemdescError, match=r"dequantize takes a Memory, or what quantize\(\) returned, not ndarray"):
+    with pytest.raises(
+        MemdescError, match=r"dequantize takes a Memory, or what quantize\(\) returned, not ndarray"
+    ):
         reorder.dequantize(w, 1.0)
 
 
 def test_a_type_without_negatives_is_not_made_symmetric_around_them() -> None:
-    with pytest.raises(MemdescError, match=r"u8 holds nothing below its zero point, but x goes down to -1\.0"):
+    with pytest.raises(
+        MemdescError, match=r"u8 holds nothing below its zero point, but x goes down to -1\.0"
+    ):
         reorder.quantize(np.array([-1, 2], np.float32), "u8", symmetric=True)
     assert reorder.quantize(np.array([0, 2], np.float32), "u8", symmetric=True).zero_points == 0
 
@@ -121,7 +137,9 @@ def test_what_quantize_returned_is_enough_to_go_back() -> None:
     x = np.random.default_rng(0).standard_normal((8, 4), np.float32)
     q = reorder.quantize(x, "u8", axis=0)
     again = reorder.dequantize(q, axis=0).numpy()
-    assert np.array_equal(again, reorder.dequantize(q.memory, q.scales, q.zero_points, axis=0).numpy())
+    assert np.array_equal(
+        again, reorder.dequantize(q.memory, q.scales, q.zero_points, axis=0).numpy()
+    )
     assert abs(again - x).max() <= q.scales.max()
     with pytest.raises(MemdescError, match="give scales"):
         reorder.dequantize(q.memory, axis=0)

@@ -8,7 +8,10 @@ import pytest
 import reorder
 from memdesc import RUNTIME, MemdescError, memory_desc, runtime_desc
 
-SRC, DST = runtime_desc((RUNTIME, 20, RUNTIME), "f32", "abc"), runtime_desc((RUNTIME, 20, RUNTIME), "s8", "aBc8b")
+SRC, DST = (
+    runtime_desc((RUNTIME, 20, RUNTIME), "f32", "abc"),
+    runtime_desc((RUNTIME, 20, RUNTIME), "s8", "aBc8b"),
+)
 
 
 def test_one_plan_serves_all_sizes() -> None:
@@ -25,8 +28,16 @@ def test_one_plan_serves_all_sizes() -> None:
     ("src", "dst", "message"),
     [
         (SRC, runtime_desc((RUNTIME, 20), "s8", "ab"), "src has 3 dims, dst has 2"),
-        (SRC, runtime_desc((2, 20, RUNTIME), "s8", "abc"), r"a \(dim 0\) is RUNTIME in src and 2 in dst"),
-        (SRC, runtime_desc((RUNTIME, 21, RUNTIME), "s8", "abc"), r"b \(dim 1\) is 20 in src and 21 in dst"),
+        (
+            SRC,
+            runtime_desc((2, 20, RUNTIME), "s8", "abc"),
+            r"a \(dim 0\) is RUNTIME in src and 2 in dst",
+        ),
+        (
+            SRC,
+            runtime_desc((RUNTIME, 21, RUNTIME), "s8", "abc"),
+            r"b \(dim 1\) is 20 in src and 21 in dst",
+        ),
         (SRC, memory_desc((2, 20, 3), "s8", "abc"), "dst must be a RuntimeDesc, not memory_desc"),
     ],
 )
@@ -38,11 +49,15 @@ def test_sides_that_do_not_agree_are_refused(src: Any, dst: Any, message: str) -
 def test_memory_that_the_plan_is_not_for_is_refused_before_anything_is_written() -> None:
     plan = reorder.plan_runtime(SRC, DST)
     src, dst = reorder.Memory(SRC.resolve((2, 20, 3))), reorder.Memory(DST.resolve((2, 20, 3)))
-    with pytest.raises(MemdescError, match=r"src is memory_desc.*, but the plan is for runtime_desc"):
+    with pytest.raises(
+        MemdescError, match=r"src is memory_desc.*, but the plan is for runtime_desc"
+    ):
         plan(reorder.Memory(memory_desc((2, 20, 3), "f32", "acb")), dst)
     with pytest.raises(MemdescError, match="says 20"):
         plan(src, reorder.Memory(memory_desc((2, 21, 3), "s8", "aBc8b")))
-    with pytest.raises(MemdescError, match="dst must be a Memory, whose descriptor says the sizes, not ndarray"):
+    with pytest.raises(
+        MemdescError, match="dst must be a Memory, whose descriptor says the sizes, not ndarray"
+    ):
         plan(src, dst.data)  # type: ignore[arg-type] # what a caller might pass
     with pytest.raises(MemdescError, match="src has dims"):
         plan(src, reorder.Memory(DST.resolve((2, 20, 4))))

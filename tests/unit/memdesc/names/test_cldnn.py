@@ -9,7 +9,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from memdesc import MemoryDesc, UnknownFormatError, UnsupportedFormatError, known_names, memory_desc, parse_tag
+from memdesc import (
+    MemoryDesc,
+    UnknownFormatError,
+    UnsupportedFormatError,
+    known_names,
+    memory_desc,
+    parse_tag,
+)
 from memdesc.names import cldnn
 from tests.oracles import positions
 from tests.tables import CLDNN, CLDNN_TO_ONEDNN, DATA
@@ -47,7 +54,10 @@ def letters_in_logical_order(digits: Digits) -> str:
 
 def whole(digits: Digits, letters: str, align: dict[str, int]) -> int:
     """Return what the extent of an axis is rounded up to."""
-    return lcm(max(step for own, step, extent in digits if own == letters and extent is None), align.get(letters, 1))
+    return lcm(
+        max(step for own, step, extent in digits if own == letters and extent is None),
+        align.get(letters, 1),
+    )
 
 
 def awkward_sizes(name: str, digits: Digits) -> dict[str, int]:
@@ -65,12 +75,18 @@ def awkward_sizes(name: str, digits: Digits) -> dict[str, int]:
     return {letter: sizes[letter] for letter in letters_in_logical_order(digits)}
 
 
-def published_offsets(digits: Digits, sizes: dict[str, int], align: dict[str, int]) -> NDArray[np.int64]:
+def published_offsets(
+    digits: Digits, sizes: dict[str, int], align: dict[str, int]
+) -> NDArray[np.int64]:
     """Return the offset of every logical index: the mixed-radix number of the digits, outermost first."""
     index = dict(zip(sizes, np.indices(tuple(sizes.values()), dtype=np.int64), strict=True))
     offset = np.zeros(tuple(sizes.values()), dtype=np.int64)
     for letters, step, extent in digits:
-        i = reduce(lambda high, letter: high * sizes[letter] + index[letter], letters, np.zeros_like(offset))
+        i = reduce(
+            lambda high, letter: high * sizes[letter] + index[letter],
+            letters,
+            np.zeros_like(offset),
+        )
         rounded = whole(digits, letters, align)
         count = extent or -(-prod(sizes[letter] for letter in letters) // rounded) * rounded // step
         offset = offset * count + i // step % count
@@ -87,7 +103,9 @@ def check_digits(name: str, dtype: str, digits: Digits) -> None:
         digits = [*digits, ("y", 1, None), ("x", 1, None)]
     sizes = awkward_sizes(name, digits)
     desc = memory_desc(sizes.values(), dtype, name)
-    np.testing.assert_array_equal(described_offsets(desc), published_offsets(digits, sizes, CLDNN[name].get("align", {})))
+    np.testing.assert_array_equal(
+        described_offsets(desc), published_offsets(digits, sizes, CLDNN[name].get("align", {}))
+    )
 
 
 def test_the_table_has_222_names_of_which_208_have_digits_that_are_elements() -> None:
@@ -117,22 +135,61 @@ def test_local_convolution_weights_are_the_one_name_without_digits_that_is_a_lay
 # column "who is right" of section 2: the names whose table contradicts the kernels.
 EXCEPTIONS: dict[str, tuple[Digits, dict[str, int], dict[str, int]]] = {
     # name: digits, sizes, padded extents
-    "bs_fs_fsv8_bsv8": ([("b", 8, None), ("f", 8, None), ("f", 1, 8), ("b", 1, 8)], {"b": 11, "f": 9}, {"b": 16, "f": 16}),
-    "bs_fs_fsv8_bsv16": ([("b", 16, None), ("f", 8, None), ("f", 1, 8), ("b", 1, 16)], {"b": 19, "f": 9}, {"b": 32, "f": 16}),
+    "bs_fs_fsv8_bsv8": (
+        [("b", 8, None), ("f", 8, None), ("f", 1, 8), ("b", 1, 8)],
+        {"b": 11, "f": 9},
+        {"b": 16, "f": 16},
+    ),
+    "bs_fs_fsv8_bsv16": (
+        [("b", 16, None), ("f", 8, None), ("f", 1, 8), ("b", 1, 16)],
+        {"b": 19, "f": 9},
+        {"b": 32, "f": 16},
+    ),
     "g_os_is_zyx_isv16_osv16": (
-        [("g", 1, None), ("o", 16, None), ("i", 16, None), ("z", 1, None), ("y", 1, None), ("x", 1, None), ("i", 1, 16), ("o", 1, 16)],
+        [
+            ("g", 1, None),
+            ("o", 16, None),
+            ("i", 16, None),
+            ("z", 1, None),
+            ("y", 1, None),
+            ("x", 1, None),
+            ("i", 1, 16),
+            ("o", 1, 16),
+        ],
         {"g": 2, "o": 17, "i": 3, "z": 2, "y": 2, "x": 3},
         {"g": 2, "o": 32, "i": 16, "z": 2, "y": 2, "x": 3},
     ),
-    "os_i_osv16__ai8": ([("o", 16, None), ("i", 1, None), ("o", 1, 16)], {"o": 19, "i": 9}, {"o": 32, "i": 16}),
-    "os_i_osv8__ai8": ([("o", 8, None), ("i", 1, None), ("o", 1, 8)], {"o": 11, "i": 9}, {"o": 16, "i": 16}),
+    "os_i_osv16__ai8": (
+        [("o", 16, None), ("i", 1, None), ("o", 1, 16)],
+        {"o": 19, "i": 9},
+        {"o": 32, "i": 16},
+    ),
+    "os_i_osv8__ai8": (
+        [("o", 8, None), ("i", 1, None), ("o", 1, 8)],
+        {"o": 11, "i": 9},
+        {"o": 16, "i": 16},
+    ),
     "os_is_yx_osv32_isv2": (
-        [("o", 32, None), ("i", 2, None), ("y", 1, None), ("x", 1, None), ("o", 1, 32), ("i", 1, 2)],
+        [
+            ("o", 32, None),
+            ("i", 2, None),
+            ("y", 1, None),
+            ("x", 1, None),
+            ("o", 1, 32),
+            ("i", 1, 2),
+        ],
         {"o": 35, "i": 3, "y": 2, "x": 3},
         {"o": 64, "i": 4, "y": 2, "x": 3},
     ),
     "os_is_yx_osv64_isv2": (
-        [("o", 64, None), ("i", 2, None), ("y", 1, None), ("x", 1, None), ("o", 1, 64), ("i", 1, 2)],
+        [
+            ("o", 64, None),
+            ("i", 2, None),
+            ("y", 1, None),
+            ("x", 1, None),
+            ("o", 1, 64),
+            ("i", 1, 2),
+        ],
         {"o": 67, "i": 3, "y": 2, "x": 3},
         {"o": 128, "i": 4, "y": 2, "x": 3},
     ),
@@ -142,13 +199,27 @@ EXCEPTIONS: dict[str, tuple[Digits, dict[str, int], dict[str, int]]] = {
         {"o": 32, "i": 2, "yx": 16},
     ),
     "gi_yxs_os_yxsv2_osv16": (
-        [("g", 1, None), ("i", 1, None), ("yx", 2, None), ("o", 16, None), ("yx", 1, 2), ("o", 1, 16)],
+        [
+            ("g", 1, None),
+            ("i", 1, None),
+            ("yx", 2, None),
+            ("o", 16, None),
+            ("yx", 1, 2),
+            ("o", 1, 16),
+        ],
         {"g": 2, "o": 19, "i": 2, "y": 3, "x": 5},
         {"g": 2, "o": 32, "i": 2, "yx": 16},
     ),
     **{
         f"gs_oi_yxs_gsv{n}_yxsv4": (
-            [("g", n, None), ("o", 1, None), ("i", 1, None), ("yx", 4, None), ("g", 1, n), ("yx", 1, 4)],
+            [
+                ("g", n, None),
+                ("o", 1, None),
+                ("i", 1, None),
+                ("yx", 4, None),
+                ("g", 1, n),
+                ("yx", 1, 4),
+            ],
             {"g": n + 1, "o": 2, "i": 3, "y": 3, "x": 3},
             {"g": 2 * n, "o": 2, "i": 3, "yx": 12},
         )
@@ -160,7 +231,16 @@ EXCEPTIONS: dict[str, tuple[Digits, dict[str, int], dict[str, int]]] = {
         {"o": 8, "i": 3, "yx": 12},
     ),
     "os_is_yx_osa4_isa8_osv8_isv4_swizzled_by_4": (
-        [("o", 32, None), ("i", 32, None), ("y", 1, None), ("x", 1, None), ("o", 1, 4), ("i", 4, 8), ("o", 4, 8), ("i", 1, 4)],
+        [
+            ("o", 32, None),
+            ("i", 32, None),
+            ("y", 1, None),
+            ("x", 1, None),
+            ("o", 1, 4),
+            ("i", 4, 8),
+            ("o", 4, 8),
+            ("i", 1, 4),
+        ],
         {"o": 35, "i": 37, "y": 2, "x": 3},
         {"o": 64, "i": 64, "y": 2, "x": 3},
     ),
@@ -181,12 +261,29 @@ EXCEPTIONS: dict[str, tuple[Digits, dict[str, int], dict[str, int]]] = {
     ),
     "os_is_yx_isa8_osv8_isv4_swizzled_by_4": (
         # o' = (o % 4) * 8 + o % 32 / 4 + 32 * (o / 32), then isa8_osv8_isv4 on o': o' / 8 is o / 32, o % 4
-        [("o", 32, None), ("o", 1, 4), ("i", 32, None), ("y", 1, None), ("x", 1, None), ("i", 4, 8), ("o", 4, 8), ("i", 1, 4)],
+        [
+            ("o", 32, None),
+            ("o", 1, 4),
+            ("i", 32, None),
+            ("y", 1, None),
+            ("x", 1, None),
+            ("i", 4, 8),
+            ("o", 4, 8),
+            ("i", 1, 4),
+        ],
         {"o": 35, "i": 37, "y": 2, "x": 3},
         {"o": 64, "i": 64, "y": 2, "x": 3},
     ),
     "is_o32_yx_isv32_swizzled_by_4": (
-        [("i", 32, None), ("o", 32, None), ("o", 1, 4), ("o", 4, 8), ("y", 1, None), ("x", 1, None), ("i", 1, 32)],
+        [
+            ("i", 32, None),
+            ("o", 32, None),
+            ("o", 1, 4),
+            ("o", 4, 8),
+            ("y", 1, None),
+            ("x", 1, None),
+            ("i", 1, 32),
+        ],
         {"o": 35, "i": 37, "y": 2, "x": 3},
         {"o": 64, "i": 64, "y": 2, "x": 3},
     ),
@@ -196,7 +293,15 @@ EXCEPTIONS: dict[str, tuple[Digits, dict[str, int], dict[str, int]]] = {
         {"o": 16, "i": 8, "y": 2, "x": 16},
     ),
     "os_is_y_x8_osv8_isv4_swizzled_by_4": (
-        [("o", 32, None), ("o", 1, 4), ("i", 4, None), ("y", 1, None), ("x", 1, None), ("o", 4, 8), ("i", 1, 4)],
+        [
+            ("o", 32, None),
+            ("o", 1, 4),
+            ("i", 4, None),
+            ("y", 1, None),
+            ("x", 1, None),
+            ("o", 4, 8),
+            ("i", 1, 4),
+        ],
         {"o": 35, "i": 7, "y": 2, "x": 9},
         {"o": 64, "i": 8, "y": 2, "x": 16},
     ),
@@ -214,13 +319,29 @@ EXCEPTIONS: dict[str, tuple[Digits, dict[str, int], dict[str, int]]] = {
 # The other rows of section 4.
 OTHERS: dict[str, tuple[Digits, dict[str, int], dict[str, int]]] = {
     "os_is_yx_osv32_isv4_swizzled_by_2": (
-        [("o", 32, None), ("i", 4, None), ("y", 1, None), ("x", 1, None), ("o", 1, 2), ("o", 2, 16), ("i", 1, 4)],
+        [
+            ("o", 32, None),
+            ("i", 4, None),
+            ("y", 1, None),
+            ("x", 1, None),
+            ("o", 1, 2),
+            ("o", 2, 16),
+            ("i", 1, 4),
+        ],
         {"o": 35, "i": 7, "y": 2, "x": 3},
         {"o": 64, "i": 8, "y": 2, "x": 3},
     ),
     **{
         f"{g}iy_xs_os_xsv2_osv{n}__ao32": (
-            [*([("g", 1, None)] if g else []), ("i", 1, None), ("y", 1, None), ("x", 2, None), ("o", n, None), ("x", 1, 2), ("o", 1, n)],
+            [
+                *([("g", 1, None)] if g else []),
+                ("i", 1, None),
+                ("y", 1, None),
+                ("x", 2, None),
+                ("o", n, None),
+                ("x", 1, 2),
+                ("o", 1, n),
+            ],
             {**({"g": 2} if g else {}), "o": 35, "i": 2, "y": 3, "x": 4},
             {**({"g": 2} if g else {}), "o": 64, "i": 2, "y": 3, "x": 4},
         )
@@ -232,9 +353,21 @@ OTHERS: dict[str, tuple[Digits, dict[str, int], dict[str, int]]] = {
         {"o": 35, "i": 3, "y": 2, "x": 3},
         {"o": 64, "i": 32, "y": 2, "x": 3},
     ),
-    "bs_f_bsv16": ([("b", 16, None), ("f", 1, None), ("b", 1, 16)], {"b": 19, "f": 9}, {"b": 32, "f": 16}),
-    "bs_x_bsv16": ([("b", 16, None), ("x", 1, None), ("b", 1, 16)], {"b": 19, "x": 9}, {"b": 32, "x": 16}),
-    "bs_xs_xsv8_bsv8": ([("b", 8, None), ("x", 1, None), ("b", 1, 8)], {"b": 11, "x": 9}, {"b": 16, "x": 16}),
+    "bs_f_bsv16": (
+        [("b", 16, None), ("f", 1, None), ("b", 1, 16)],
+        {"b": 19, "f": 9},
+        {"b": 32, "f": 16},
+    ),
+    "bs_x_bsv16": (
+        [("b", 16, None), ("x", 1, None), ("b", 1, 16)],
+        {"b": 19, "x": 9},
+        {"b": 32, "x": 16},
+    ),
+    "bs_xs_xsv8_bsv8": (
+        [("b", 8, None), ("x", 1, None), ("b", 1, 8)],
+        {"b": 11, "x": 9},
+        {"b": 16, "x": 16},
+    ),
     "bf8_xy16": (
         [("b", 1, None), ("f", 8, None), ("yx", 16, None), ("f", 1, 8), ("yx", 1, 16)],
         {"b": 2, "f": 9, "y": 5, "x": 7},
@@ -256,32 +389,66 @@ OTHERS: dict[str, tuple[Digits, dict[str, int], dict[str, int]]] = {
         {"b": 2, "f": 32, "y": 2, "x": 3},
     ),
     "o_i_yx_i16_o16": (
-        [("o", 16, None), ("i", 16, None), ("y", 1, None), ("x", 1, None), ("i", 1, 16), ("o", 1, 16)],
+        [
+            ("o", 16, None),
+            ("i", 16, None),
+            ("y", 1, None),
+            ("x", 1, None),
+            ("i", 1, 16),
+            ("o", 1, 16),
+        ],
         {"o": 17, "i": 5, "y": 2, "x": 3},
         {"o": 32, "i": 16, "y": 2, "x": 3},
     ),
 }
 INT4: dict[str, tuple[Digits, dict[str, int], dict[str, int]]] = {
     "os_iyx_osv16": (
-        [("o", 16, None), ("i", 2, None), ("y", 1, None), ("x", 1, None), ("o", 1, 16), ("i", 1, 2)],
+        [
+            ("o", 16, None),
+            ("i", 2, None),
+            ("y", 1, None),
+            ("x", 1, None),
+            ("o", 1, 16),
+            ("i", 1, 2),
+        ],
         {"o": 17, "i": 3, "y": 2, "x": 3},
         {"o": 32, "i": 4, "y": 2, "x": 3},
     ),
     "os_iyx_osv32": (
-        [("o", 32, None), ("i", 1, None), ("y", 1, None), ("x", 1, None), ("o", 1, 16), ("o", 16, 2)],
+        [
+            ("o", 32, None),
+            ("i", 1, None),
+            ("y", 1, None),
+            ("x", 1, None),
+            ("o", 1, 16),
+            ("o", 16, 2),
+        ],
         {"o": 35, "i": 3, "y": 2, "x": 3},
         {"o": 64, "i": 3, "y": 2, "x": 3},
     ),
     "os_iyx_osv64": (
-        [("o", 64, None), ("i", 1, None), ("y", 1, None), ("x", 1, None), ("o", 32, 2), ("o", 1, 16), ("o", 16, 2)],
+        [
+            ("o", 64, None),
+            ("i", 1, None),
+            ("y", 1, None),
+            ("x", 1, None),
+            ("o", 32, 2),
+            ("o", 1, 16),
+            ("o", 16, 2),
+        ],
         {"o": 67, "i": 3, "y": 2, "x": 3},
         {"o": 128, "i": 3, "y": 2, "x": 3},
     ),
 }
 
 
-def check_positions(desc: MemoryDesc, digits: Digits, sizes: dict[str, int], padded: dict[str, int]) -> None:
-    found = {desc.offset(index[letter] for letter in sizes): at for at, index in positions(digits, sizes, padded)}
+def check_positions(
+    desc: MemoryDesc, digits: Digits, sizes: dict[str, int], padded: dict[str, int]
+) -> None:
+    found = {
+        desc.offset(index[letter] for letter in sizes): at
+        for at, index in positions(digits, sizes, padded)
+    }
     assert found == {at: at for at in found}
     assert len(found) == prod(sizes.values())
     assert desc.padded_nelems == prod(padded.values())
@@ -308,19 +475,25 @@ def test_a_name_that_is_no_plain_blocking_lies_as_the_kernels_read_it(name: str)
 def test_three_names_pack_elements_of_four_bits_in_their_own_way(name: str, dtype: str) -> None:
     digits, sizes, padded = INT4[name]
     check_positions(memory_desc(sizes.values(), dtype, name), digits, sizes, padded)
-    assert memory_desc(sizes.values(), "s8", name) != memory_desc(sizes.values(), dtype, name).with_dtype("s8")
+    assert memory_desc(sizes.values(), "s8", name) != memory_desc(
+        sizes.values(), dtype, name
+    ).with_dtype("s8")
 
 
 def test_swizzled_by_4_is_the_permutation_of_o_that_the_specification_states() -> None:
     swizzled = memory_desc((64, 32, 2, 3), "s8", "os_is_yx_isa8_osv8_isv4_swizzled_by_4")
     plain = memory_desc((64, 32, 2, 3), "s8", "os_is_yx_isa8_osv8_isv4")
     for o, i, y, x in product(range(64), (0, 5, 31), range(2), range(3)):
-        assert swizzled.offset((o, i, y, x)) == plain.offset((o % 4 * 8 + o % 32 // 4 + o // 32 * 32, i, y, x))
+        assert swizzled.offset((o, i, y, x)) == plain.offset(
+            (o % 4 * 8 + o % 32 // 4 + o // 32 * 32, i, y, x)
+        )
 
 
 @pytest.mark.parametrize("name", REFUSED)
 def test_a_name_that_is_no_layout_of_elements_is_refused_with_the_reason(name: str) -> None:
-    with pytest.raises(UnsupportedFormatError, match=f"^'{name}' cannot be described: .*{re.escape(REFUSED[name])}"):
+    with pytest.raises(
+        UnsupportedFormatError, match=f"^'{name}' cannot be described: .*{re.escape(REFUSED[name])}"
+    ):
         memory_desc((2, 16, 4, 4), "f32", name)
 
 
@@ -332,12 +505,16 @@ def test_custom_stands_for_no_layout_of_its_own() -> None:
 @pytest.mark.parametrize("name", [name for name in CLDNN if "iy_xs_os_xsv2_" in name])
 def test_an_odd_x_is_refused_where_the_kernels_store_the_last_column_apart(name: str) -> None:
     sizes = (2, 3, 4, 5, 7)[-memory_desc((2,) * (4 + name.startswith("g")), "f32", name).ndims :]
-    with pytest.raises(UnsupportedFormatError, match=f"'{name}' with odd x = 7: .* pad x to an even size"):
+    with pytest.raises(
+        UnsupportedFormatError, match=f"'{name}' with odd x = 7: .* pad x to an even size"
+    ):
         memory_desc(sizes, "f32", name)
 
 
 def test_filters_of_more_than_one_point_are_refused_where_the_kernels_address_one() -> None:
-    with pytest.raises(UnsupportedFormatError, match=r"with y, x = \(1, 2\): the kernels address 1x1 filters only"):
+    with pytest.raises(
+        UnsupportedFormatError, match=r"with y, x = \(1, 2\): the kernels address 1x1 filters only"
+    ):
         memory_desc((32, 32, 1, 2), "s8", "os_is_osv32_isv32_swizzled_by_4")
 
 
@@ -356,7 +533,9 @@ def test_a_nested_blocking_is_the_same_tag_as_its_onednn_equivalent(name: str) -
 
 def test_there_are_179_equivalents_and_openvino_has_one_of_them_wrong() -> None:
     assert len(CLDNN_TO_ONEDNN) == 179
-    wrong = {name: row["openvino_tag"] for name, row in CLDNN_TO_ONEDNN.items() if "openvino_tag" in row}
+    wrong = {
+        name: row["openvino_tag"] for name, row in CLDNN_TO_ONEDNN.items() if "openvino_tag" in row
+    }
     assert wrong == {"g_os_is_zyx_isv16_osv16": "gIOdhw16i16o"}
     assert cldnn.parse("g_os_is_zyx_isv16_osv16", packed=False) == parse_tag("aBCdef16c16b")
 
@@ -381,7 +560,10 @@ def test_well_formed_names_beyond_the_known_ones_are_read(name: str, canonical: 
     [
         ("b_fs_yx", "'fs' is sliced, but no block of it follows"),
         ("b_f_yx_fsv16", "'f' has a block, but is not sliced"),
-        ("b_fs_fsv16_yx", "'yx' is neither an outer part such as 'fs' or 'yx' nor, behind those, a block such as 'fsv16'"),
+        (
+            "b_fs_fsv16_yx",
+            "'yx' is neither an outer part such as 'fs' or 'yx' nor, behind those, a block such as 'fsv16'",
+        ),
         ("b_fs_yx_fsv", "'fsv' is neither an outer part"),
         ("b__yx", "'__yx' is no alignment such as '__ai8'"),
         ("bfyx__ai8", "'__ai8' must align a dim that the name has, and only once"),
@@ -389,11 +571,16 @@ def test_well_formed_names_beyond_the_known_ones_are_read(name: str, canonical: 
         ("b_f8_yx__af8", "'__af8' must align a dim that the name has, and only once"),
         ("b_fs_yx_fsv0", "which reads as 'aBcd0b', at character 5: block 0b has a size of zero"),
         ("bf_yxx", "which reads as 'abcdd', at character 4: dim d stands twice"),
-        ("o_f_yx", "no tensor has the dims f, o, x, y; data have b, f and [w] [z] y x, weights [g], o, i and [z] y x"),
+        (
+            "o_f_yx",
+            "no tensor has the dims f, o, x, y; data have b, f and [w] [z] y x, weights [g], o, i and [z] y x",
+        ),
         ("", "'' is neither an outer part"),
     ],
 )
-def test_a_name_that_breaks_the_grammar_is_refused_with_the_part_at_fault(name: str, reason: str) -> None:
+def test_a_name_that_breaks_the_grammar_is_refused_with_the_part_at_fault(
+    name: str, reason: str
+) -> None:
     with pytest.raises(UnknownFormatError) as caught:
         cldnn.parse(name, packed=False)
     assert str(caught.value).startswith(f"{name!r}: {reason}")
@@ -403,14 +590,31 @@ def test_the_domain_of_every_known_name_is_the_one_of_the_table() -> None:
     for known in known_names():
         if known.vocabulary == cldnn.VOCABULARY and known.text != "bf_lyx_yx":
             row = CLDNN[known.text]
-            assert known.domain == ("grouped " * ("g" in row["order"]) + "weights" if row["is_weights"] else "data"), known
+            assert known.domain == (
+                "grouped " * ("g" in row["order"]) + "weights" if row["is_weights"] else "data"
+            ), known
     assert cldnn.domain("bf_lyx_yx") == "weights"
 
 
 # The seed page of OpenVINO: the lists of b_fs_yx_fsv16 and bfyx for b2 f2 y2 x2.
 LISTED: list[Any] = [
-    (int(line[0]), *(dict(zip(re.findall("([a-z]+)=", part), map(int, re.findall("=([0-9]+)", part)), strict=True)) for part in line[1:]))
-    for line in (re.split(" => | == ", text[4:]) for text in (DATA / "seed_001_indices.txt").read_text(encoding="utf-8").splitlines())
+    (
+        int(line[0]),
+        *(
+            dict(
+                zip(
+                    re.findall("([a-z]+)=", part),
+                    map(int, re.findall("=([0-9]+)", part)),
+                    strict=True,
+                )
+            )
+            for part in line[1:]
+        ),
+    )
+    for line in (
+        re.split(" => | == ", text[4:])
+        for text in (DATA / "seed_001_indices.txt").read_text(encoding="utf-8").splitlines()
+    )
 ]
 PLAIN = [(i, index) for i, index, *blocked in LISTED if not blocked]
 BLOCKED = [(i, index, blocked[0]) for i, index, *blocked in LISTED if blocked]
@@ -427,10 +631,17 @@ def test_every_index_of_the_seed_pages_bfyx_list_lies_where_it_says() -> None:
     assert desc.padded_nelems == 16
 
 
-@pytest.mark.parametrize(("i", "index", "blocked"), [row for row in BLOCKED if row[0] not in MISPRINTS])
-def test_every_index_of_the_seed_pages_fsv16_list_lies_where_it_says(i: int, index: dict[str, int], blocked: dict[str, int]) -> None:
+@pytest.mark.parametrize(
+    ("i", "index", "blocked"), [row for row in BLOCKED if row[0] not in MISPRINTS]
+)
+def test_every_index_of_the_seed_pages_fsv16_list_lies_where_it_says(
+    i: int, index: dict[str, int], blocked: dict[str, int]
+) -> None:
     # f runs to 15 in the list: from 2 on it is padding, which a tensor of 16 features shows
-    desc, filled = memory_desc((2, 2, 2, 2), "f32", "b_fs_yx_fsv16"), memory_desc((2, 16, 2, 2), "f32", "b_fs_yx_fsv16")
+    desc, filled = (
+        memory_desc((2, 2, 2, 2), "f32", "b_fs_yx_fsv16"),
+        memory_desc((2, 16, 2, 2), "f32", "b_fs_yx_fsv16"),
+    )
     assert index["f"] == blocked["fs"] * 16 + blocked["fsv"]
     assert filled.offset(index.values()) == i
     assert desc.padded_nelems == 128
@@ -439,7 +650,9 @@ def test_every_index_of_the_seed_pages_fsv16_list_lies_where_it_says(i: int, ind
 
 
 @pytest.mark.parametrize(("i", "index", "blocked"), [row for row in BLOCKED if row[0] in MISPRINTS])
-def test_the_six_misprints_of_the_seed_page_say_f_1_and_mean_f_2(i: int, index: dict[str, int], blocked: dict[str, int]) -> None:
+def test_the_six_misprints_of_the_seed_page_say_f_1_and_mean_f_2(
+    i: int, index: dict[str, int], blocked: dict[str, int]
+) -> None:
     desc = memory_desc((2, 16, 2, 2), "f32", "b_fs_yx_fsv16")
     assert (index["f"], blocked["fsv"]) == (1, 2)
     assert desc.offset(index.values()) == i - 1

@@ -11,7 +11,15 @@ from memdesc.names import mace
 
 @pytest.mark.parametrize(
     ("name", "letters"),
-    [("NCHW", "nchw"), ("NHWC", "nhwc"), ("OIHW", "oihw"), ("HWOI", "hwoi"), ("MIHW", "mihw"), ("HWIM", "hwim"), ("W", "w")],
+    [
+        ("NCHW", "nchw"),
+        ("NHWC", "nhwc"),
+        ("OIHW", "oihw"),
+        ("HWOI", "hwoi"),
+        ("MIHW", "mihw"),
+        ("HWIM", "hwim"),
+        ("W", "w"),
+    ],
 )
 def test_a_host_buffer_is_row_major_in_the_order_of_its_letters(name: str, letters: str) -> None:
     logical = {"nchw": "nchw", "nhwc": "nchw", "hwoi": "oihw", "hwim": "mihw"}.get(letters, letters)
@@ -24,7 +32,14 @@ def test_a_host_buffer_is_row_major_in_the_order_of_its_letters(name: str, lette
 
 @pytest.mark.parametrize(
     ("name", "domain"),
-    [("NCHW", "data"), ("NHWC", "data"), ("OIHW", "weights"), ("HWOI", "weights"), ("MIHW", "depthwise weights"), ("W", "vector")],
+    [
+        ("NCHW", "data"),
+        ("NHWC", "data"),
+        ("OIHW", "weights"),
+        ("HWOI", "weights"),
+        ("MIHW", "depthwise weights"),
+        ("W", "vector"),
+    ],
 )
 def test_a_host_buffer_says_what_it_holds(name: str, domain: str) -> None:
     assert mace.domain(name) == domain
@@ -32,7 +47,10 @@ def test_a_host_buffer_says_what_it_holds(name: str, domain: str) -> None:
 
 @pytest.mark.parametrize("name", [*mace.IMAGES, "ac|Bd|4b", "||"])
 def test_an_image_type_is_no_buffer_and_the_way_to_describe_it_is_said(name: str) -> None:
-    with pytest.raises(UnsupportedFormatError, match=re.escape(f"{name!r} is an image type, not a linear buffer; use memdesc.image_desc(")):
+    with pytest.raises(
+        UnsupportedFormatError,
+        match=re.escape(f"{name!r} is an image type, not a linear buffer; use memdesc.image_desc("),
+    ):
         mace.parse(name)
 
 
@@ -44,7 +62,10 @@ def test_a_winograd_filter_is_refused_with_the_reason_as_buffer_and_as_image() -
 
 
 def test_what_is_no_buffer_is_refused_with_the_buffers_there_are() -> None:
-    with pytest.raises(UnknownFormatError, match=r"^'NWHC': no host buffer; they are NCHW, NHWC, OIHW, HWOI, MIHW, HWIM, W$"):
+    with pytest.raises(
+        UnknownFormatError,
+        match=r"^'NWHC': no host buffer; they are NCHW, NHWC, OIHW, HWOI, MIHW, HWIM, W$",
+    ):
         mace.parse("NWHC")
 
 
@@ -69,7 +90,9 @@ def test_what_is_no_buffer_is_refused_with_the_buffers_there_are() -> None:
         ("ac|B1bd|4b__c8", "acBd4b__c8", 2, 2),
     ],
 )
-def test_an_image_type_is_a_tag_cut_into_rows_columns_and_lane(text: str, tag: str, rows: int, columns: int) -> None:
+def test_an_image_type_is_a_tag_cut_into_rows_columns_and_lane(
+    text: str, tag: str, rows: int, columns: int
+) -> None:
     parsed, *cut = mace.parse_image(text)
     assert (str(parsed), *cut) == (tag, rows, columns)
 
@@ -77,12 +100,24 @@ def test_an_image_type_is_a_tag_cut_into_rows_columns_and_lane(text: str, tag: s
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        ("in_out", "no image type; they are in_out_channel, .*, or rows.columns.lane such as 'ac|Bd|4b'"),
+        (
+            "in_out",
+            "no image type; they are in_out_channel, .*, or rows.columns.lane such as 'ac|Bd|4b'",
+        ),
         ("ac|Bd", "no image type"),
         ("ac|Bd|4b|", "no image type"),
-        ("ac4|bBd|4b", "rows 'ac4' and columns 'bBd' must be letters and blocks; alignments stand at the end"),
-        ("ac|Bd__b8|4b", "rows 'ac' and columns 'Bd__b8' must be letters and blocks; alignments stand at the end"),
-        ("ac|Bd|8b", "the lane part '8b' must be empty .one channel. or one block of 4, such as '4b' .RGBA."),
+        (
+            "ac4|bBd|4b",
+            "rows 'ac4' and columns 'bBd' must be letters and blocks; alignments stand at the end",
+        ),
+        (
+            "ac|Bd__b8|4b",
+            "rows 'ac' and columns 'Bd__b8' must be letters and blocks; alignments stand at the end",
+        ),
+        (
+            "ac|Bd|8b",
+            "the lane part '8b' must be empty .one channel. or one block of 4, such as '4b' .RGBA.",
+        ),
         ("ac|b|d", "the lane part 'd' must be empty"),
         ("aC|BD|4b4d4c", "the lane part '4b4d4c' must be empty"),
         ("ac|bd|4b", "which reads as 'acbd4b', at character 5: block 4b, but dim b is lower-case"),
@@ -96,7 +131,10 @@ def test_a_text_that_is_no_image_is_refused_with_the_part_at_fault(text: str, re
 
 def test_a_depthwise_multiplier_other_than_one_has_no_image() -> None:
     mace.check_image_dims("dw_conv2d_filter", (1, 5, 3, 3))
-    with pytest.raises(MemdescError, match="dw_conv2d_filter has multiplier m = 2: the kernels fill the image only for 1"):
+    with pytest.raises(
+        MemdescError,
+        match="dw_conv2d_filter has multiplier m = 2: the kernels fill the image only for 1",
+    ):
         mace.check_image_dims("dw_conv2d_filter", (2, 5, 3, 3))
 
 
@@ -104,7 +142,10 @@ def test_an_rgba_image_has_one_picture_of_three_or_four_features() -> None:
     for features in (3, 4):
         mace.check_image_dims("image_2d_rgba", (1, features, 5, 7))
     for b, f in ((2, 3), (1, 2), (1, 5)):
-        with pytest.raises(MemdescError, match=f"image_2d_rgba has b = {b}, f = {f}: the image holds a batch of 1 with 3 or 4 features"):
+        with pytest.raises(
+            MemdescError,
+            match=f"image_2d_rgba has b = {b}, f = {f}: the image holds a batch of 1 with 3 or 4 features",
+        ):
             mace.check_image_dims("image_2d_rgba", (b, f, 5, 7))
 
 

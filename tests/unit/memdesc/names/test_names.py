@@ -5,7 +5,16 @@ import time
 
 import pytest
 
-from memdesc import MemdescError, Name, UnknownFormatError, UnsupportedFormatError, image_desc, known_names, memory_desc, suggest
+from memdesc import (
+    MemdescError,
+    Name,
+    UnknownFormatError,
+    UnsupportedFormatError,
+    image_desc,
+    known_names,
+    memory_desc,
+    suggest,
+)
 from memdesc.names import _parse, is_image, letters_of, resolve
 from tests.tables import CLDNN, ONEDNN_ALIASES, ONEDNN_CANONICAL
 
@@ -15,7 +24,15 @@ def test_the_known_names_are_those_of_the_published_tables() -> None:
     assert len(texts) == len(set(texts)) == 873 + 798
     assert set(texts) == {*ONEDNN_CANONICAL, *ONEDNN_ALIASES}
     assert {name.text for name in known_names() if name.vocabulary == "cldnn"} == set(CLDNN)
-    assert [name.text for name in known_names() if name.vocabulary == "mace"] == ["NCHW", "NHWC", "OIHW", "HWOI", "MIHW", "HWIM", "W"]
+    assert [name.text for name in known_names() if name.vocabulary == "mace"] == [
+        "NCHW",
+        "NHWC",
+        "OIHW",
+        "HWOI",
+        "MIHW",
+        "HWIM",
+        "W",
+    ]
 
 
 def test_every_known_name_is_a_layout_or_refused_with_a_reason() -> None:
@@ -26,11 +43,16 @@ def test_every_known_name_is_a_layout_or_refused_with_a_reason() -> None:
         except UnsupportedFormatError as error:
             refused[name.text] = str(error)
     assert len(refused) == 13
-    assert all(reason.startswith(f"{text!r} cannot be described: it") for text, reason in refused.items())
+    assert all(
+        reason.startswith(f"{text!r} cannot be described: it") for text, reason in refused.items()
+    )
 
 
 def test_a_name_is_looked_up_in_all_vocabularies() -> None:
-    described = {memory_desc((2, 17, 5, 4), "f32", name) for name in ("aBcd16b", "nChw16c", "b_fs_yx_fsv16", "gOiw16o", "bfyx_f16")}
+    described = {
+        memory_desc((2, 17, 5, 4), "f32", name)
+        for name in ("aBcd16b", "nChw16c", "b_fs_yx_fsv16", "gOiw16o", "bfyx_f16")
+    }
     assert len(described) == 1
     assert memory_desc((2, 17, 5, 4), "f32", "NHWC") == memory_desc((2, 17, 5, 4), "f32", "byxf")
 
@@ -43,18 +65,32 @@ def test_a_name_is_looked_up_in_all_vocabularies() -> None:
             "nChw16",
             "unknown format 'nChw16', at character 5: expected a letter or a block such as 16b, found '16'; did you mean 'nChw16c' or",
         ),
-        ("NCHW16c", "unknown format 'NCHW16c', at character 1: dim n is upper-case, but no block of it follows; did you mean"),
-        ("abc__c8x", "unknown format 'abc__c8x', at character 8: expected an alignment such as __b8, once for each axis, found 'x'"),
+        (
+            "NCHW16c",
+            "unknown format 'NCHW16c', at character 1: dim n is upper-case, but no block of it follows; did you mean",
+        ),
+        (
+            "abc__c8x",
+            "unknown format 'abc__c8x', at character 8: expected an alignment such as __b8, once for each axis, found 'x'",
+        ),
         ("oiww", "unknown format 'oiww', at character 3: dim w stands twice"),
         # clDNN's
         ("b_fs_yx_fsv", "unknown format 'b_fs_yx_fsv': 'fsv' is neither an outer part"),
-        ("bfyxx", "unknown format 'bfyxx': which reads as 'abcdd', at character 4: dim d stands twice"),
+        (
+            "bfyxx",
+            "unknown format 'bfyxx': which reads as 'abcdd', at character 4: dim d stands twice",
+        ),
         ("bfyx__ai8", "unknown format 'bfyx__ai8': '__ai8' must align a dim that the name has"),
         # MACE's
-        ("NCWH", "unknown format 'NCWH': no host buffer; they are NCHW, NHWC, OIHW, HWOI, MIHW, HWIM, W; did you mean 'NCHW'"),
+        (
+            "NCWH",
+            "unknown format 'NCWH': no host buffer; they are NCHW, NHWC, OIHW, HWOI, MIHW, HWIM, W; did you mean 'NCHW'",
+        ),
     ],
 )
-def test_the_reason_is_that_of_the_vocabulary_whose_spelling_a_text_follows(text: str, reason: str) -> None:
+def test_the_reason_is_that_of_the_vocabulary_whose_spelling_a_text_follows(
+    text: str, reason: str
+) -> None:
     with pytest.raises(UnknownFormatError) as caught:
         memory_desc((2, 17, 5, 4), "f32", text)
     assert str(caught.value).startswith(reason)
@@ -71,7 +107,12 @@ def test_a_text_that_resembles_no_name_gets_no_suggestion() -> None:
 
 @pytest.mark.parametrize(
     ("text", "best"),
-    [("nChw16", "nChw16c"), ("nchw16C", "nChw16c"), ("b_fs_yx_fsv15", "b_fs_yx_fsv16"), ("in_out_chanel", "in_out_channel")],
+    [
+        ("nChw16", "nChw16c"),
+        ("nchw16C", "nChw16c"),
+        ("b_fs_yx_fsv15", "b_fs_yx_fsv16"),
+        ("in_out_chanel", "in_out_channel"),
+    ],
 )
 def test_the_nearest_name_is_suggested_first_whatever_the_case(text: str, best: str) -> None:
     found = suggest(text)
@@ -91,10 +132,14 @@ def test_the_nearest_name_is_suggested_first_whatever_the_case(text: str, best: 
         ("in_out_hight", (1, 2, 3), "in_out_height"),
     ],
 )
-def test_names_for_as_many_dims_as_were_given_are_suggested(text: str, dims: tuple[int, ...], best: str) -> None:
+def test_names_for_as_many_dims_as_were_given_are_suggested(
+    text: str, dims: tuple[int, ...], best: str
+) -> None:
     found = suggest(text, len(dims))
     assert found[0] == best
-    with pytest.raises(UnknownFormatError, match=re.escape(f"did you mean {' or '.join(map(repr, found))}?")):
+    with pytest.raises(
+        UnknownFormatError, match=re.escape(f"did you mean {' or '.join(map(repr, found))}?")
+    ):
         memory_desc(dims, "f32", text)
     if best != "in_out_height":
         assert {memory_desc((1,) * len(dims), "f32", name).ndims for name in found} == {len(dims)}
@@ -131,7 +176,9 @@ def test_an_image_name_with_a_slip_gets_the_nearest_image_names() -> None:
         image_desc((1, 4, 4, 4), "f32", "in_out_chanel")
 
 
-@pytest.mark.parametrize("name", ["nv12", "image_2d_weights_winograd_6x3_s1_fbxyb", "winograd_2x3_s1_weights"])
+@pytest.mark.parametrize(
+    "name", ["nv12", "image_2d_weights_winograd_6x3_s1_fbxyb", "winograd_2x3_s1_weights"]
+)
 def test_an_image_that_is_known_and_refused_says_why(name: str) -> None:
     with pytest.raises(UnsupportedFormatError, match=f"'{name}' cannot be described: "):
         image_desc((1, 4, 4, 4), "f32", name)
@@ -140,7 +187,9 @@ def test_an_image_that_is_known_and_refused_says_why(name: str) -> None:
 def test_the_number_of_dims_is_checked_before_the_sizes_a_name_exists_for() -> None:
     for name in ("iy_xs_os_xsv2_osv8__ao32", "os_is_osv32_isv32_swizzled_by_4", "dw_conv2d_filter"):
         make = image_desc if name == "dw_conv2d_filter" else memory_desc
-        with pytest.raises(ValueError, match=re.escape(f"dims (2, 3, 5) have 3 sizes, but '{name}' speaks of 4")):
+        with pytest.raises(
+            ValueError, match=re.escape(f"dims (2, 3, 5) have 3 sizes, but '{name}' speaks of 4")
+        ):
             make((2, 3, 5), "f32", name)
 
 
@@ -166,7 +215,17 @@ def test_types_of_all_widths_share_what_was_parsed() -> None:
 
 def test_a_name_says_what_it_calls_the_dims() -> None:
     said = {
-        name: letters_of(name) for name in ("nhwc", "OIhw16i16o", "byxf", "os_is_yx_isv16_osv16", "HWOI", "W", "in_out_width", "aBcd16b")
+        name: letters_of(name)
+        for name in (
+            "nhwc",
+            "OIhw16i16o",
+            "byxf",
+            "os_is_yx_isv16_osv16",
+            "HWOI",
+            "W",
+            "in_out_width",
+            "aBcd16b",
+        )
     }
     assert said == {
         "nhwc": "nchw",

@@ -12,7 +12,9 @@ from tests.tables import ONEDNN_ALIASES, ONEDNN_CANONICAL
 
 def test_every_one_of_the_873_canonical_names_reads_back_as_itself() -> None:
     assert len(ONEDNN_CANONICAL) == 873
-    assert {name: str(onednn.parse(name)) for name in ONEDNN_CANONICAL} == {name: name for name in ONEDNN_CANONICAL}
+    assert {name: str(onednn.parse(name)) for name in ONEDNN_CANONICAL} == {
+        name: name for name in ONEDNN_CANONICAL
+    }
 
 
 def test_every_one_of_the_798_aliases_reads_as_the_tag_that_the_enum_defines() -> None:
@@ -40,7 +42,9 @@ def test_the_six_irregular_aliases_are_what_the_enum_says_and_not_what_their_let
     if by_its_letters:
         assert str(parse_tag(alias, letters)) == by_its_letters
     else:
-        with pytest.raises(UnknownFormatError, match="dim i is upper-case, but no block of it follows"):
+        with pytest.raises(
+            UnknownFormatError, match="dim i is upper-case, but no block of it follows"
+        ):
             parse_tag(alias, letters)
 
 
@@ -73,8 +77,12 @@ def test_the_six_irregular_aliases_are_what_the_enum_says_and_not_what_their_let
         ("dhwigo", "defcab"),
     ],
 )
-def test_the_letters_that_are_present_number_the_dims_in_the_order_of_their_family(aliases: str, canonical: str) -> None:
-    assert {alias: str(onednn.parse(alias)) for alias in aliases.split()} == dict.fromkeys(aliases.split(), canonical)
+def test_the_letters_that_are_present_number_the_dims_in_the_order_of_their_family(
+    aliases: str, canonical: str
+) -> None:
+    assert {alias: str(onednn.parse(alias)) for alias in aliases.split()} == dict.fromkeys(
+        aliases.split(), canonical
+    )
 
 
 def test_no_alias_is_also_a_canonical_name() -> None:
@@ -84,7 +92,10 @@ def test_no_alias_is_also_a_canonical_name() -> None:
 def test_the_canonical_names_count_dims_and_blocks_as_the_specification_says() -> None:
     ndims = Counter(onednn.parse(name).ndims for name in ONEDNN_CANONICAL)
     assert ndims == {1: 1, 2: 72, 3: 178, 4: 252, 5: 253, 6: 105, **dict.fromkeys(range(7, 13), 2)}
-    blocks = [[digit.axis for digit in onednn.parse(name).digits if digit.extent] for name in ONEDNN_CANONICAL]
+    blocks = [
+        [digit.axis for digit in onednn.parse(name).digits if digit.extent]
+        for name in ONEDNN_CANONICAL
+    ]
     assert Counter(map(len, blocks)) == {0: 53, 1: 145, 2: 347, 3: 265, 4: 63}
     assert sum(len(axes) > len(set(axes)) for axes in blocks) == 328
 
@@ -119,7 +130,21 @@ def test_every_alias_has_a_domain_and_no_canonical_name_has_another_than_any() -
     assert {onednn.domain(name) for name in ONEDNN_CANONICAL} == {onednn.CANONICAL}
 
 
-@pytest.mark.parametrize("name", ["nchW", "nchwx", "NCHW", "nchw16", "n16c", "oihw16i", "OIhw16i16", "b_fs_yx_fsv16", "hw", "dhw"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "nchW",
+        "nchwx",
+        "NCHW",
+        "nchw16",
+        "n16c",
+        "oihw16i",
+        "OIhw16i16",
+        "b_fs_yx_fsv16",
+        "hw",
+        "dhw",
+    ],
+)
 def test_what_is_no_name_is_refused(name: str) -> None:
     with pytest.raises(UnknownFormatError, match=f"^'{re.escape(name)}', at character [0-9]+: "):
         onednn.parse(name)

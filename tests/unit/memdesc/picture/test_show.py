@@ -36,7 +36,8 @@ _CASES: dict[str, dict[str, Any]] = {
     "not nested": {"dims": (3, 2), "dtype": "f32", "strides": (2, 3)},
 }
 _IMAGES: dict[str, tuple[int, ...]] = dict.fromkeys(
-    ("in_out_channel", "in_out_height", "in_out_width", "conv2d_filter", "weight_height"), (2, 5, 4, 3)
+    ("in_out_channel", "in_out_height", "in_out_width", "conv2d_filter", "weight_height"),
+    (2, 5, 4, 3),
 )
 _IMAGES |= {
     "weight_width": (2, 2, 1, 6),
@@ -59,10 +60,16 @@ def check(desc: memdesc.MemoryDesc, grid: list[Seen], memory: list[Seen]) -> Non
         if not is_padding:
             assert desc.offset(seen.index) == seen.offset
         by_axis = (
-            np.ravel_multi_index([seen.index[d] for d in axis.dims], (1 << 40, *(desc.dims[d] for d in axis.dims[1:])))
+            np.ravel_multi_index(
+                [seen.index[d] for d in axis.dims],
+                (1 << 40, *(desc.dims[d] for d in axis.dims[1:])),
+            )
             for axis in desc.axes
         )
-        assert desc.offset0 + sum(int(table[i]) for table, i in zip(tables, by_axis, strict=True)) == seen.offset
+        assert (
+            desc.offset0 + sum(int(table[i]) for table, i in zip(tables, by_axis, strict=True))
+            == seen.offset
+        )
         padded[seen.index] = seen.offset
         place = next(line for line in seen.hover if line.startswith("byte "))
         assert f"offset {seen.offset}" in seen.hover
@@ -101,7 +108,9 @@ def test_the_cells_of_an_image_are_its_pixels_and_lanes(name: str) -> None:
     image = memdesc.image_desc(_IMAGES[name], "f16", name)
     grid, memory = cells(image.show().svg)
     check(image.desc, grid, memory)
-    assert {seen.index for seen in grid if not seen.is_hatched} == set(product(*map(range, image.dims)))
+    assert {seen.index for seen in grid if not seen.is_hatched} == set(
+        product(*map(range, image.dims))
+    )
     for seen in [*grid, *memory]:
         x, y, lane = (int(part.split()[-1]) for part in seen.hover[1].partition(" (")[0].split(","))
         assert (y * image.width + x) * image.channels + lane == seen.offset
@@ -149,7 +158,9 @@ def test_the_grid_runs_row_by_row_in_each_panel() -> None:
     grid, _ = cells(memory_desc((2, 3, 4), "f32", "cab").show().svg)
     for panel in (0, 1):
         own = [seen for seen in grid if seen.index[0] == panel]
-        assert sorted(own, key=lambda seen: (seen.y, seen.x)) == sorted(own, key=lambda seen: seen.index)
+        assert sorted(own, key=lambda seen: (seen.y, seen.x)) == sorted(
+            own, key=lambda seen: seen.index
+        )
 
 
 def test_of_many_gaps_the_lines_that_hold_elements_are_shown() -> None:
@@ -169,7 +180,9 @@ def test_a_cache_line_is_marked_where_it_starts() -> None:
     svg = desc.show().svg
     _, memory = cells(svg)
     (marks,) = [
-        path.get("d", "") for path in elements(svg, "path") if path.get("stroke-width") == "3.5" and path.get("d", "").count("M") > 1
+        path.get("d", "")
+        for path in elements(svg, "path")
+        if path.get("stroke-width") == "3.5" and path.get("d", "").count("M") > 1
     ]
     starts = {tuple(map(float, mark.split("v")[0].split())) for mark in marks.split("M")[1:]}
     assert starts == {(seen.x, seen.y - 1) for seen in memory if seen.offset % 16 == 0}
@@ -177,18 +190,28 @@ def test_a_cache_line_is_marked_where_it_starts() -> None:
 
 def test_blocks_are_outlined_in_the_memory_and_framed_in_the_grid() -> None:
     svg = memory_desc((1, 8, 1, 2), "f32", "nChw4c").show().svg
-    edges = [path.get("d", "") for path in elements(svg, "path") if path.get("class") == "memdesc-edge"]
+    edges = [
+        path.get("d", "") for path in elements(svg, "path") if path.get("class") == "memdesc-edge"
+    ]
     _, memory = cells(svg)
     for seen in memory:
         has_edge = any(f"M{seen.x:g} {seen.y:g}v26" in edge for edge in edges)
         assert has_edge == (seen.offset % 4 == 0)
-    assert not any(path.get("class") == "memdesc-edge" for path in elements(memory_desc((4, 4), "f32", "ab").show().svg, "path"))
+    assert not any(
+        path.get("class") == "memdesc-edge"
+        for path in elements(memory_desc((4, 4), "f32", "ab").show().svg, "path")
+    )
 
 
 def test_the_same_picture_has_the_same_bytes_in_every_process() -> None:
     script = "import memdesc; print(memdesc.memory_desc((2, 17, 5, 4), 's8', 'nChw8c').show().svg)"
     runs = {
-        subprocess.run([sys.executable, "-c", script], capture_output=True, check=True, env={"PYTHONHASHSEED": seed}).stdout
+        subprocess.run(
+            [sys.executable, "-c", script],
+            capture_output=True,
+            check=True,
+            env={"PYTHONHASHSEED": seed},
+        ).stdout
         for seed in "12"
     }
     assert len(runs) == 1
@@ -212,7 +235,10 @@ def test_a_tensor_without_elements_says_so() -> None:
 def test_compensation_is_counted_and_not_drawn() -> None:
     weights = memory_desc((3, 5, 1), "s8", "cba")
     desc = weights.with_extra(memdesc.Extra(s8s8_mask=1))
-    assert f"{desc.nbytes} bytes in 1 cache line, the last {desc.nbytes - weights.nbytes} of them compensation" in desc.show().text
+    assert (
+        f"{desc.nbytes} bytes in 1 cache line, the last {desc.nbytes - weights.nbytes} of them compensation"
+        in desc.show().text
+    )
     assert cells(desc.show().svg) == cells(weights.show().svg)
 
 
@@ -233,7 +259,9 @@ def test_letters_name_the_dims() -> None:
 
 
 def test_a_long_title_is_cut() -> None:
-    desc = memory_desc((2,) * 12, "f32", strides=[2**k + (2**12 if k == 11 else 0) for k in range(12)])
+    desc = memory_desc(
+        (2,) * 12, "f32", strides=[2**k + (2**12 if k == 11 else 0) for k in range(12)]
+    )
     assert "…" in elements(desc.show().svg, "title")[0].text  # type: ignore[operator] # it has one
 
 
@@ -266,5 +294,7 @@ def test_a_picture_is_saved_whole_or_not_at_all(tmp_path: Path) -> None:
 
 def test_importing_and_describing_load_no_pictures() -> None:
     script = "import sys, memdesc; memdesc.memory_desc((2, 3), 'f32', 'ba'); print(*sys.modules)"
-    loaded = subprocess.run([sys.executable, "-c", script], capture_output=True, check=True, text=True).stdout.split()
+    loaded = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, check=True, text=True
+    ).stdout.split()
     assert not [name for name in loaded if name.startswith("memdesc.picture")]

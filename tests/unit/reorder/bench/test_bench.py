@@ -54,7 +54,25 @@ def test_onednn_says_which_of_its_codes_runs() -> None:
 
 
 def test_a_run_prints_every_figure(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["bench", "--stag", "abcd", "--dtag", "aBcd16b", "--sdt", "f32", "1x64x32x32", "--threads", "1", "--seconds", "0.001"]) == 0
+    assert (
+        main(
+            [
+                "bench",
+                "--stag",
+                "abcd",
+                "--dtag",
+                "aBcd16b",
+                "--sdt",
+                "f32",
+                "1x64x32x32",
+                "--threads",
+                "1",
+                "--seconds",
+                "0.001",
+            ]
+        )
+        == 0
+    )
     said = capsys.readouterr().out
     for part in (
         "1t",
@@ -73,9 +91,24 @@ def test_a_run_prints_every_figure(capsys: pytest.CaptureFixture[str]) -> None:
 def test_a_run_is_one_json_object(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     file = tmp_path / "cases"
     file.write_text("--dtag=axb 1x3x4x5 2x8x4x4\n", encoding="utf-8")
-    assert main(["bench", "--json", f"--batch={file}", "--threads=1", "--seconds=0.001", "--peers=numpy"]) == 0
+    assert (
+        main(
+            [
+                "bench",
+                "--json",
+                f"--batch={file}",
+                "--threads=1",
+                "--seconds=0.001",
+                "--peers=numpy",
+            ]
+        )
+        == 0
+    )
     facts = json.loads(capsys.readouterr().out)
-    assert [case["name"] for case in facts["cases"]] == ["f32 1x3x4x5 abx -> axb", "f32 2x8x4x4 abx -> axb"]
+    assert [case["name"] for case in facts["cases"]] == [
+        "f32 1x3x4x5 abx -> axb",
+        "f32 2x8x4x4 abx -> axb",
+    ]
     assert all(set(case["peers"]) == {"numpy"} for case in facts["cases"])
 
 
@@ -88,12 +121,17 @@ def test_a_run_is_one_json_object(capsys: pytest.CaptureFixture[str], tmp_path: 
         (["4x6", "--threads=two"], "--threads 'two'"),
         (["4xq"], "neither an option nor dims"),
         (["4x6", "--dtag=abc"], "abc"),
-        *((["4x6", f"--seconds={text}"], f"--seconds {text}: give a time above 0") for text in ("0", "-1", "nan", "inf")),
+        *(
+            (["4x6", f"--seconds={text}"], f"--seconds {text}: give a time above 0")
+            for text in ("0", "-1", "nan", "inf")
+        ),
         (["4x6", "--beta=mask:2"], "--beta 'mask:2' is no number"),
         (["4x6", "--scale=1,2"], "--scale '1,2' is neither a number nor mask:M"),
     ],
 )
-def test_what_cannot_be_measured_is_refused(words: list[str], says: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_cannot_be_measured_is_refused(
+    words: list[str], says: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main(["bench", *words]) == 2
     assert says in capsys.readouterr().err
 
@@ -125,9 +163,22 @@ def test_the_help_says_what_each_attribute_takes(capsys: pytest.CaptureFixture[s
 
 def test_the_summary_leaves_small_cases_out_and_tells_generated_code_from_the_reference() -> None:
     def case(ratio: float, detail: str, nbytes: int = 1 << 20) -> dict[str, Any]:
-        return {"threads": 1, "nbytes": nbytes, "memcpy": 0.5, "peers": {"onednn 3.2": ratio}, "details": {"onednn 3.2": detail}}
+        return {
+            "threads": 1,
+            "nbytes": nbytes,
+            "memcpy": 0.5,
+            "peers": {"onednn 3.2": ratio},
+            "details": {"onednn 3.2": detail},
+        }
 
-    rows = summarise([case(1.0, "jit:uni"), case(4.0, "jit:uni"), case(100.0, "simple:any"), case(0.1, "jit:uni", 1 << 10)])
+    rows = summarise(
+        [
+            case(1.0, "jit:uni"),
+            case(4.0, "jit:uni"),
+            case(100.0, "simple:any"),
+            case(0.1, "jit:uni", 1 << 10),
+        ]
+    )
     assert [(row["beside"], row["cases"], row["geomean"], row["least"]) for row in rows] == [
         ("memcpy", 3, 0.5, 0.5),
         ("onednn 3.2 generated", 2, 2.0, 1.0),

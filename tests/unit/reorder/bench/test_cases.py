@@ -15,7 +15,11 @@ _FOLDER = Path(__file__).parents[3] / "benchmarks"
 
 
 def test_options_stay_until_changed_and_lists_multiply() -> None:
-    cases = list(parse_cases(["--stag=abx", "--dtag=axb,aBx8b", "--sdt=f32,s8", "2x3x4", "--dtag", "abx", "2x3x4x5"]))
+    cases = list(
+        parse_cases(
+            ["--stag=abx", "--dtag=axb,aBx8b", "--sdt=f32,s8", "2x3x4", "--dtag", "abx", "2x3x4x5"]
+        )
+    )
     assert [case.name for case in cases] == [
         "f32 2x3x4 abx -> axb",
         "s8 2x3x4 abx -> axb",
@@ -54,9 +58,15 @@ def test_strides_make_views_of_either_side() -> None:
 
 def test_dims_may_have_a_name_and_files_comments(tmp_path: Path) -> None:
     file = tmp_path / "cases"
-    file.write_text('# first\n--stag=ab --dtag=ba\n4x6n"wide one"   # a comment\n--reset 8x8\n', encoding="utf-8")
+    file.write_text(
+        '# first\n--stag=ab --dtag=ba\n4x6n"wide one"   # a comment\n--reset 8x8\n',
+        encoding="utf-8",
+    )
     assert [case.name for case in read_cases(str(file))] == ["wide one", "f32 8x8 abx -> abx"]
-    assert [case.name for case in parse_cases([f"--batch={file}"])] == ["wide one", "f32 8x8 abx -> abx"]
+    assert [case.name for case in parse_cases([f"--batch={file}"])] == [
+        "wide one",
+        "f32 8x8 abx -> abx",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -97,7 +107,11 @@ def test_scales_zero_points_and_sums_are_read_and_kept_until_reset() -> None:
     words = ["--sdt=f32", "--ddt=s8", "--scale=mask:2", "--zero-point=3", "2x5", "--reset", "2x5"]
     first, second = parse_cases(words)
     assert first.attr is not None
-    assert (np.shape(first.attr.dst_scale), first.attr.dst_scale_mask, first.attr.dst_zero_point) == ((5,), 2, 3)
+    assert (
+        np.shape(first.attr.dst_scale),
+        first.attr.dst_scale_mask,
+        first.attr.dst_zero_point,
+    ) == ((5,), 2, 3)
     assert first.name == "f32->s8 2x5 abx -> abx scale mask:2 zero-point 3"
     assert second.attr is None
     (summed,) = parse_cases(["--beta=0.5", "--src-scale=2", "4x2"])

@@ -45,7 +45,11 @@ def test_show_says_sizes_strides_blocks_padding_and_names(capsys: CaptureFixture
     assert shown["padded_dims"] == [2, 24, 5, 4]
     assert shown["strides"] == [480, 160, 32, 8]
     assert (shown["inner_blks"], shown["inner_idxs"]) == ([8], [1])
-    assert (shown["bytes"], shown["unpadded_bytes"], shown["padding_overhead"]) == (3840, 2720, 1.4118)
+    assert (shown["bytes"], shown["unpadded_bytes"], shown["padding_overhead"]) == (
+        3840,
+        2720,
+        1.4118,
+    )
     assert {"vocabulary": "cldnn", "text": "b_fs_yx_fsv8", "domain": "data"} in shown["names"]  # type: ignore[operator] # a list
 
 
@@ -57,7 +61,10 @@ def test_show_prints_one_fact_a_line_for_a_reader(capsys: CaptureFixture[str]) -
 
 
 def test_show_says_why_a_swizzle_has_no_inner_blocks(capsys: CaptureFixture[str]) -> None:
-    assert main(["show", "os_is_yx_osa4_isa8_osv8_isv4_swizzled_by_4", "35x37x2x3", "--dtype", "s8"]) == 0
+    assert (
+        main(["show", "os_is_yx_osa4_isa8_osv8_isv4_swizzled_by_4", "35x37x2x3", "--dtype", "s8"])
+        == 0
+    )
     shown = capsys.readouterr().out
     assert "swizzled" in shown
     assert "axis 0, step 32, extent 2, stride 12288" in shown
@@ -68,22 +75,54 @@ def test_show_knows_images(capsys: CaptureFixture[str]) -> None:
     assert (shown["width"], shown["height"], shown["channels"]) == (896, 56, 4)
 
 
-def test_a_reorder_and_the_way_back_restore_the_file(tensor: tuple[str, str], tmp_path: Path, capsys: CaptureFixture[str]) -> None:
+def test_a_reorder_and_the_way_back_restore_the_file(
+    tensor: tuple[str, str], tmp_path: Path, capsys: CaptureFixture[str]
+) -> None:
     source, target = tensor
-    wrote = facts(capsys, "reorder", source, target, "--from", "nchw", "--to", "nChw16c", "--threads", "2")
+    wrote = facts(
+        capsys, "reorder", source, target, "--from", "nchw", "--to", "nChw16c", "--threads", "2"
+    )
     assert wrote["bytes"] == 5120
     back = str(tmp_path / "back.npy")
     facts(capsys, "reorder", target, back, "--from", "nChw16c", "--to", "nchw")
     assert np.array_equal(np.load(back), np.load(source))
 
 
-def test_a_reorder_quantises_and_back(tensor: tuple[str, str], tmp_path: Path, capsys: CaptureFixture[str]) -> None:
+def test_a_reorder_quantises_and_back(
+    tensor: tuple[str, str], tmp_path: Path, capsys: CaptureFixture[str]
+) -> None:
     source, target = tensor
     scales, back = str(tmp_path / "scales.npy"), str(tmp_path / "back.npy")
     np.save(scales, np.linspace(0.004, 0.02, 17).astype(np.float32))
-    quantised = facts(capsys, "reorder", source, target, "--to", "nChw16c", "--dtype", "u8", "--scale", f"{scales}:2", "--zero-point", "3")
+    quantised = facts(
+        capsys,
+        "reorder",
+        source,
+        target,
+        "--to",
+        "nChw16c",
+        "--dtype",
+        "u8",
+        "--scale",
+        f"{scales}:2",
+        "--zero-point",
+        "3",
+    )
     assert (quantised["dtype"], quantised["bytes"]) == ("u8", 2 * 32 * 5 * 4)
-    facts(capsys, "reorder", target, back, "--to", "nchw", "--dtype", "f32", "--src-scale", f"{scales}:2", "--src-zero-point", "3")
+    facts(
+        capsys,
+        "reorder",
+        target,
+        back,
+        "--to",
+        "nchw",
+        "--dtype",
+        "f32",
+        "--src-scale",
+        f"{scales}:2",
+        "--src-zero-point",
+        "3",
+    )
     step = np.load(scales)[:, None, None]
     assert (abs(np.load(back) - np.load(source)) <= step * 0.501).all()
     once = np.load(back)
@@ -91,7 +130,9 @@ def test_a_reorder_quantises_and_back(tensor: tuple[str, str], tmp_path: Path, c
     assert np.array_equal(np.load(back), 2 * once)
 
 
-def test_check_finds_what_does_not_belong_into_the_padding(tensor: tuple[str, str], capsys: CaptureFixture[str]) -> None:
+def test_check_finds_what_does_not_belong_into_the_padding(
+    tensor: tuple[str, str], capsys: CaptureFixture[str]
+) -> None:
     source, target = tensor
     facts(capsys, "reorder", source, target, "--to", "nChw16c")
     assert facts(capsys, "check", target)["zero"] is True
@@ -110,30 +151,55 @@ def test_doctor_says_versions_threads_and_the_cache(capsys: CaptureFixture[str])
     assert "kernel_cache" in shown
 
 
-def test_bad_input_is_one_line_on_stderr_and_exit_code_2(tensor: tuple[str, str], capsys: CaptureFixture[str]) -> None:
+def test_bad_input_is_one_line_on_stderr_and_exit_code_2(
+    tensor: tuple[str, str], capsys: CaptureFixture[str]
+) -> None:
     source, target = tensor
     assert "did you mean 'nChw8c'" in refusal(capsys, "show", "nChw8d", "2x17x5x4")
     assert "not sizes joined by x" in refusal(capsys, "show", "nChw8c", "2,17")
     assert "2 sizes" in refusal(capsys, "show", "nChw8c", "2x17")
-    assert "unknown data type 'f31'" in refusal(capsys, "show", "nChw8c", "2x17x5x4", "--dtype", "f31")
-    assert "'none.npy' cannot be read: No such file" in refusal(capsys, "reorder", "none.npy", target, "--to", "nhwc")
+    assert "unknown data type 'f31'" in refusal(
+        capsys, "show", "nChw8c", "2x17x5x4", "--dtype", "f31"
+    )
+    assert "'none.npy' cannot be read: No such file" in refusal(
+        capsys, "reorder", "none.npy", target, "--to", "nhwc"
+    )
     assert "no descriptor beside it" in refusal(capsys, "check", source)
-    assert "threads must be" in refusal(capsys, "reorder", source, target, "--to", "nhwc", "--threads", "0")
-    assert "holds float32, not s32" in refusal(capsys, "reorder", source, target, "--to", "nhwc", "--src-dtype", "s32")
-    assert "--scale 'x' is neither a number nor FILE.npy:MASK" in refusal(capsys, "reorder", source, target, "--to", "nhwc", "--scale", "x")
-    assert "scales are finite and not 0" in refusal(capsys, "reorder", source, target, "--to", "nhwc", "--scale", "0")
-    assert "--beta adds to what" in refusal(capsys, "reorder", source, source, "--to", "nhwc", "--beta", "1")
+    assert "threads must be" in refusal(
+        capsys, "reorder", source, target, "--to", "nhwc", "--threads", "0"
+    )
+    assert "holds float32, not s32" in refusal(
+        capsys, "reorder", source, target, "--to", "nhwc", "--src-dtype", "s32"
+    )
+    assert "--scale 'x' is neither a number nor FILE.npy:MASK" in refusal(
+        capsys, "reorder", source, target, "--to", "nhwc", "--scale", "x"
+    )
+    assert "scales are finite and not 0" in refusal(
+        capsys, "reorder", source, target, "--to", "nhwc", "--scale", "0"
+    )
+    assert "--beta adds to what" in refusal(
+        capsys, "reorder", source, source, "--to", "nhwc", "--beta", "1"
+    )
     facts(capsys, "reorder", source, target, "--to", "nChw16c")
-    assert "leave --from out" in refusal(capsys, "reorder", target, source, "--from", "nhwc", "--to", "nchw")
+    assert "leave --from out" in refusal(
+        capsys, "reorder", target, source, "--from", "nhwc", "--to", "nchw"
+    )
 
 
 def test_the_command_is_installed_and_its_help_shows_an_example() -> None:
     for command in ("show", "reorder", "pack", "check", "doctor"):
-        ran = subprocess.run([sys.executable, "-m", "reorder", command, "--help"], capture_output=True, text=True, check=True)
+        ran = subprocess.run(
+            [sys.executable, "-m", "reorder", command, "--help"],
+            capture_output=True,
+            text=True,
+            check=True,
+        )
         assert f"example: memdesc {command}" in ran.stdout
 
 
 def test_a_reader_that_closes_the_pipe_early_is_no_error() -> None:
     command = f"{sys.executable} -m reorder show nChw8c 2x17x5x4 | head -c 1"
-    ran = subprocess.run(["bash", "-c", f"set -o pipefail; {command}"], capture_output=True, text=True, check=False)
+    ran = subprocess.run(
+        ["bash", "-c", f"set -o pipefail; {command}"], capture_output=True, text=True, check=False
+    )
     assert ran.stderr == ""

@@ -37,18 +37,26 @@ def test_pack_writes_the_pixels_of_an_image(capsys: CaptureFixture[str], weights
     out = weights / "image.npy"
     found = facts(capsys, "pack", str(weights / "weights.npy"), str(out), "--as", "conv2d_filter")
     image = image_desc(X.shape, "f32", "conv2d_filter")
-    assert (found["width"], found["height"], found["channels"]) == (5, 12, 4) == (image.width, image.height, image.channels)
+    assert (
+        (found["width"], found["height"], found["channels"])
+        == (5, 12, 4)
+        == (image.width, image.height, image.channels)
+    )
     pixels = np.load(out)
     assert pixels.shape == (12, 5, 4)
     assert pixels.tobytes() == reorder(X, image).tobytes()
     assert main(["check", str(out)]) == 0
 
 
-def test_pack_reads_axes_in_memory_order_and_files_with_a_descriptor(capsys: CaptureFixture[str], weights: Path) -> None:
+def test_pack_reads_axes_in_memory_order_and_files_with_a_descriptor(
+    capsys: CaptureFixture[str], weights: Path
+) -> None:
     wanted = reorder(X, image_desc(X.shape, "f32", "in_out_channel")).tobytes()
     np.save(weights / "nhwc.npy", np.ascontiguousarray(X.transpose(0, 2, 3, 1)))
     out = str(weights / "image.npy")
-    facts(capsys, "pack", str(weights / "nhwc.npy"), out, "--as", "in_out_channel", "--from", "nhwc")
+    facts(
+        capsys, "pack", str(weights / "nhwc.npy"), out, "--as", "in_out_channel", "--from", "nhwc"
+    )
     assert np.load(out).tobytes() == wanted
     blocked = str(weights / "blocked.npy")
     facts(capsys, "reorder", str(weights / "weights.npy"), blocked, "--to", "nChw16c")
@@ -57,7 +65,9 @@ def test_pack_reads_axes_in_memory_order_and_files_with_a_descriptor(capsys: Cap
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
-def test_a_packed_file_knows_that_it_is_an_image_and_leads_back(capsys: CaptureFixture[str], weights: Path, dtype: str) -> None:
+def test_a_packed_file_knows_that_it_is_an_image_and_leads_back(
+    capsys: CaptureFixture[str], weights: Path, dtype: str
+) -> None:
     x = X.astype(np.dtype(getattr(ml_dtypes, dtype, dtype)))
     save(weights / "x.npy", reorder(x, "abcd"))
     packed, back = str(weights / "image.npy"), str(weights / "back.npy")
@@ -79,9 +89,15 @@ def test_a_packed_file_knows_that_it_is_an_image_and_leads_back(capsys: CaptureF
 
 @pytest.mark.parametrize(
     ("name", "reason"),
-    [("in_out_channel", "says image 'in_out_channel', but not its pixels"), ("nchw", "'nchw' is no image type"), (3, "is a name, not 3")],
+    [
+        ("in_out_channel", "says image 'in_out_channel', but not its pixels"),
+        ("nchw", "'nchw' is no image type"),
+        (3, "is a name, not 3"),
+    ],
 )
-def test_a_descriptor_of_another_image_is_refused(capsys: CaptureFixture[str], weights: Path, name: object, reason: str) -> None:
+def test_a_descriptor_of_another_image_is_refused(
+    capsys: CaptureFixture[str], weights: Path, name: object, reason: str
+) -> None:
     out = weights / "image.npy"
     facts(capsys, "pack", str(weights / "weights.npy"), str(out), "--as", "conv2d_filter")
     beside = sidecar(out)
@@ -93,14 +109,22 @@ def test_a_descriptor_of_another_image_is_refused(capsys: CaptureFixture[str], w
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("--as", "conv2d_filter", "--max-size", "16x4"), "height 12 is more than the 4 pixels allowed"),
-        (("--as", "conv2d_filter", "--max-size", "big"), "--max-size 'big' is no width and height, such as 16384x16384"),
+        (
+            ("--as", "conv2d_filter", "--max-size", "16x4"),
+            "height 12 is more than the 4 pixels allowed",
+        ),
+        (
+            ("--as", "conv2d_filter", "--max-size", "big"),
+            "--max-size 'big' is no width and height, such as 16384x16384",
+        ),
         (("--as", "winograd_filter"), "which no reorder can make"),
         (("--as", "dw_conv2d_filter"), "multiplier m = 6"),
         (("--as", "nchw"), "'nchw' is no image type"),
     ],
 )
-def test_pack_refuses_what_makes_no_image(capsys: CaptureFixture[str], weights: Path, arguments: tuple[str, ...], message: str) -> None:
+def test_pack_refuses_what_makes_no_image(
+    capsys: CaptureFixture[str], weights: Path, arguments: tuple[str, ...], message: str
+) -> None:
     out = weights / "image.npy"
     assert main(["pack", str(weights / "weights.npy"), str(out), *arguments]) == 2
     assert message in capsys.readouterr().err
@@ -124,7 +148,11 @@ def test_pack_refuses_what_makes_no_image(capsys: CaptureFixture[str], weights: 
 def test_an_image_type_where_a_layout_is_meant_leads_to_the_commands_for_images(
     capsys: CaptureFixture[str], weights: Path, arguments: tuple[str, ...]
 ) -> None:
-    words = {"IN": str(weights / "weights.npy"), "OUT": str(weights / "out.npy"), "IMAGE": "in_out_channel"}
+    words = {
+        "IN": str(weights / "weights.npy"),
+        "OUT": str(weights / "out.npy"),
+        "IMAGE": "in_out_channel",
+    }
     given = [words.get(word, word) for word in arguments]
     assert main(given if "IMAGE" in arguments else [*given, "in_out_channel"]) == 2
     assert capsys.readouterr().err == (
@@ -134,18 +162,26 @@ def test_an_image_type_where_a_layout_is_meant_leads_to_the_commands_for_images(
     assert not (weights / "out.npy").exists()
 
 
-def test_from_is_refused_where_the_file_says_how_it_lies(capsys: CaptureFixture[str], weights: Path) -> None:
+def test_from_is_refused_where_the_file_says_how_it_lies(
+    capsys: CaptureFixture[str], weights: Path
+) -> None:
     blocked, out = str(weights / "blocked.npy"), str(weights / "image.npy")
     facts(capsys, "reorder", str(weights / "weights.npy"), blocked, "--to", "nChw16c")
     assert main(["pack", blocked, out, "--as", "conv2d_filter", "--from", "nhwc"]) == 2
-    assert f"'{blocked}.json' says memory_desc((6, 5, 3, 2), 'f32', 'aBcd16b'), not 'nhwc'; leave --from out" in capsys.readouterr().err
+    assert (
+        f"'{blocked}.json' says memory_desc((6, 5, 3, 2), 'f32', 'aBcd16b'), not 'nhwc'; leave --from out"
+        in capsys.readouterr().err
+    )
     facts(capsys, "pack", blocked, out, "--as", "conv2d_filter", "--from", "nChw16c")
 
 
 def test_show_says_what_the_first_pixels_of_an_image_hold(capsys: CaptureFixture[str]) -> None:
     found = facts(capsys, "show", "in_out_channel", "1x64x56x56")
     assert (found["width"], found["height"]) == (896, 56)
-    assert found["first_pixels"][1] == {"pixel": "1, 0", "holds": "(0, 0, 0, 1) (0, 1, 0, 1) (0, 2, 0, 1) (0, 3, 0, 1)"}
+    assert found["first_pixels"][1] == {
+        "pixel": "1, 0",
+        "holds": "(0, 0, 0, 1) (0, 1, 0, 1) (0, 2, 0, 1) (0, 3, 0, 1)",
+    }
     tail = facts(capsys, "show", "argument", "6")["first_pixels"]
     assert [pixel["holds"] for pixel in tail] == ["(0,) (1,) (2,) (3,)", "(4,) (5,) 0 0"]
 
@@ -154,4 +190,7 @@ def test_doctor_tries_every_opencl_device(capsys: CaptureFixture[str]) -> None:
     found = facts(capsys, "doctor")
     assert found["opencl_runtimes"]
     assert found["opencl_devices"]
-    assert all("works, " in line or "; " in line or line.startswith("none: ") for line in found["opencl_devices"])
+    assert all(
+        "works, " in line or "; " in line or line.startswith("none: ")
+        for line in found["opencl_devices"]
+    )

@@ -53,16 +53,25 @@ def dump(tmp_path: Path) -> tuple[str, np.ndarray[Any, Any]]:
     return str(path), x
 
 
-def test_show_draws_a_picture_with_the_letters_of_the_name(tmp_path: Path, capsys: CaptureFixture[str]) -> None:
+def test_show_draws_a_picture_with_the_letters_of_the_name(
+    tmp_path: Path, capsys: CaptureFixture[str]
+) -> None:
     out = tmp_path / "a.svg"
     shown = facts(capsys, "show", "nChw4c", "1x5x2x3", "--svg", str(out))
     assert shown["wrote"] == str(out)
     desc = memdesc.memory_desc((1, 5, 2, 3), "f32", "nChw4c")
     assert out.read_text(encoding="utf-8") == f"{desc.show('nchw').svg}\n"
     assert ET.parse(out).getroot().tag.endswith("svg")  # noqa: S314 - it is our own
-    assert facts(capsys, "show", "aBcd4b", "1x5x2x3", "--draw")["picture"] == desc.show().text.splitlines()
-    assert "rows y, columns x" in "".join(facts(capsys, "show", "b_fs_yx_fsv4", "1x5x2x3", "--draw")["picture"])
-    assert "rows q, columns r" in "".join(facts(capsys, "show", "nchw", "1x5x2x3", "--draw", "--letters", "opqr")["picture"])
+    assert (
+        facts(capsys, "show", "aBcd4b", "1x5x2x3", "--draw")["picture"]
+        == desc.show().text.splitlines()
+    )
+    assert "rows y, columns x" in "".join(
+        facts(capsys, "show", "b_fs_yx_fsv4", "1x5x2x3", "--draw")["picture"]
+    )
+    assert "rows q, columns r" in "".join(
+        facts(capsys, "show", "nchw", "1x5x2x3", "--draw", "--letters", "opqr")["picture"]
+    )
 
 
 def test_show_takes_strides(capsys: CaptureFixture[str]) -> None:
@@ -78,33 +87,78 @@ def test_show_draws_an_image(tmp_path: Path, capsys: CaptureFixture[str]) -> Non
     assert "a panel for each c" in image.show().text
 
 
-def test_a_picture_that_cannot_be_written_is_refused(tmp_path: Path, capsys: CaptureFixture[str]) -> None:
-    assert "cannot be written" in refusal(capsys, "show", "nchw", "1x5x2x3", "--svg", str(tmp_path / "none" / "a.svg"))
-    assert "cannot be written" in refusal(capsys, "explain", "ab", "ba", "2x3", "--svg", str(tmp_path))
-    assert "must name 4 dims" in refusal(capsys, "show", "nchw", "1x5x2x3", "--draw", "--letters", "nch")
+def test_a_picture_that_cannot_be_written_is_refused(
+    tmp_path: Path, capsys: CaptureFixture[str]
+) -> None:
+    assert "cannot be written" in refusal(
+        capsys, "show", "nchw", "1x5x2x3", "--svg", str(tmp_path / "none" / "a.svg")
+    )
+    assert "cannot be written" in refusal(
+        capsys, "explain", "ab", "ba", "2x3", "--svg", str(tmp_path)
+    )
+    assert "must name 4 dims" in refusal(
+        capsys, "show", "nchw", "1x5x2x3", "--draw", "--letters", "nch"
+    )
 
 
 def test_match_finds_all_names(capsys: CaptureFixture[str]) -> None:
-    found = facts(capsys, "match", "--dims", "2x17x5x4", "--strides", "480x160x32x8", "--inner", "8b")
-    assert [name["text"] for name in found["names"]] == ["aBcd8b", "gOiw8o", "nChw8c", "b_fs_yx_fsv8"]
+    found = facts(
+        capsys, "match", "--dims", "2x17x5x4", "--strides", "480x160x32x8", "--inner", "8b"
+    )
+    assert [name["text"] for name in found["names"]] == [
+        "aBcd8b",
+        "gOiw8o",
+        "nChw8c",
+        "b_fs_yx_fsv8",
+    ]
     assert (
         found["names"]
-        == facts(capsys, "match", "--dims", "2x17x5x4", "--strides", "480,160,32,8", "--inner", "8b", "--padded", "2x24x5x4")["names"]
+        == facts(
+            capsys,
+            "match",
+            "--dims",
+            "2x17x5x4",
+            "--strides",
+            "480,160,32,8",
+            "--inner",
+            "8b",
+            "--padded",
+            "2x24x5x4",
+        )["names"]
     )
-    assert {"nchw", "nhwc"} <= {name["text"] for name in facts(capsys, "match", "--dims", "8x1x5x4", "--strides", "20x20x4x1")["names"]}
+    assert {"nchw", "nhwc"} <= {
+        name["text"]
+        for name in facts(capsys, "match", "--dims", "8x1x5x4", "--strides", "20x20x4x1")["names"]
+    }
 
 
 def test_match_without_a_name_says_why_and_ends_with_1(capsys: CaptureFixture[str]) -> None:
-    assert "leave gaps" in facts(capsys, "match", "--dims", "3x4", "--strides", "6x1", code=1)["why"]
-    assert "behind element 0" in facts(capsys, "match", "--dims", "3x4", "--strides", "4x1", "--offset0", "2", code=1)["why"]
-    assert facts(capsys, "match", "--dims", "3x4", "--strides=-4x1", "--offset0", "8", code=1)["names"] == []
+    assert (
+        "leave gaps" in facts(capsys, "match", "--dims", "3x4", "--strides", "6x1", code=1)["why"]
+    )
+    assert (
+        "behind element 0"
+        in facts(capsys, "match", "--dims", "3x4", "--strides", "4x1", "--offset0", "2", code=1)[
+            "why"
+        ]
+    )
+    assert (
+        facts(capsys, "match", "--dims", "3x4", "--strides=-4x1", "--offset0", "8", code=1)["names"]
+        == []
+    )
 
 
 def test_match_refuses_what_is_no_layout(capsys: CaptureFixture[str]) -> None:
-    assert "not integers joined by x" in refusal(capsys, "match", "--dims", "3x4", "--strides", "4xa")
+    assert "not integers joined by x" in refusal(
+        capsys, "match", "--dims", "3x4", "--strides", "4xa"
+    )
     assert "must be 2 numbers" in refusal(capsys, "match", "--dims", "3x4", "--strides", "4")
-    assert "such as 8b or 4b16a4b" in refusal(capsys, "match", "--dims", "3x4", "--strides", "4x1", "--inner", "b8")
-    assert "required: --strides; see memdesc match --help" in refusal(capsys, "match", "--dims", "3x4")
+    assert "such as 8b or 4b16a4b" in refusal(
+        capsys, "match", "--dims", "3x4", "--strides", "4x1", "--inner", "b8"
+    )
+    assert "required: --strides; see memdesc match --help" in refusal(
+        capsys, "match", "--dims", "3x4"
+    )
 
 
 def test_diff_says_no_op_view_or_copy(capsys: CaptureFixture[str]) -> None:
@@ -123,7 +177,9 @@ def test_diff_says_no_op_view_or_copy(capsys: CaptureFixture[str]) -> None:
     assert "padded dims  8 17 5 4" in capsys.readouterr().out
 
 
-def test_explain_shows_the_plan_the_bytes_and_the_kernels(tmp_path: Path, capsys: CaptureFixture[str]) -> None:
+def test_explain_shows_the_plan_the_bytes_and_the_kernels(
+    tmp_path: Path, capsys: CaptureFixture[str]
+) -> None:
     out = tmp_path / "plan.svg"
     shown = facts(capsys, "explain", "nchw", "nChw16c", "1x17x5x4", "--svg", str(out))
     src, dst = (memdesc.memory_desc((1, 17, 5, 4), "f32", tag) for tag in ("nchw", "nChw16c"))
@@ -151,22 +207,49 @@ def test_two_layouts_that_do_not_fit_are_refused(capsys: CaptureFixture[str]) ->
         assert "are required: B, dims" in refusal(capsys, command, "ab")
 
 
-def test_decode_turns_a_dump_into_an_array(dump: tuple[str, Any], tmp_path: Path, capsys: CaptureFixture[str]) -> None:
+def test_decode_turns_a_dump_into_an_array(
+    dump: tuple[str, Any], tmp_path: Path, capsys: CaptureFixture[str]
+) -> None:
     path, x = dump
     out = str(tmp_path / "out.npy")
-    shown = facts(capsys, "decode", path, out, "--format", "b_fs_yx_fsv16", "--dims", "1x17x5x4", "--dtype", "f16")
+    shown = facts(
+        capsys,
+        "decode",
+        path,
+        out,
+        "--format",
+        "b_fs_yx_fsv16",
+        "--dims",
+        "1x17x5x4",
+        "--dtype",
+        "f16",
+    )
     assert np.array_equal(np.load(out), x)
     assert (shown["padding_zero"], shown["padding_elements"]) == (True, 300)
     assert isinstance(load(out), Memory)
 
 
-def test_decode_skips_a_header_widens_and_finds_dirty_padding(dump: tuple[str, Any], tmp_path: Path, capsys: CaptureFixture[str]) -> None:
+def test_decode_skips_a_header_widens_and_finds_dirty_padding(
+    dump: tuple[str, Any], tmp_path: Path, capsys: CaptureFixture[str]
+) -> None:
     path, x = dump
     raw = bytearray(Path(path).read_bytes())
     raw[-2:] = b"\x00\x3c"
     Path(path).write_bytes(b"header!!" + raw + b"tail")
     out = str(tmp_path / "out.npy")
-    arguments = ["decode", path, out, "--format", "b_fs_yx_fsv16", "--dims", "1x17x5x4", "--dtype", "f16", "--offset", "8"]
+    arguments = [
+        "decode",
+        path,
+        out,
+        "--format",
+        "b_fs_yx_fsv16",
+        "--dims",
+        "1x17x5x4",
+        "--dtype",
+        "f16",
+        "--offset",
+        "8",
+    ]
     assert "has 1284 bytes from byte 8 on" in refusal(capsys, *arguments)
     assert main([*arguments, "--ignore-rest", "--as", "f32", "--json"]) == 1
     shown = json.loads(capsys.readouterr().out)
@@ -179,31 +262,66 @@ def test_decode_knows_types_that_npy_does_not(tmp_path: Path, capsys: CaptureFix
     x = np.arange(12).reshape(3, 4).astype(ml_dtypes.bfloat16)
     (tmp_path / "dump.bin").write_bytes(reorder(x, "ba").data.tobytes())
     out = str(tmp_path / "out.npy")
-    facts(capsys, "decode", str(tmp_path / "dump.bin"), out, "--format", "ba", "--dims", "3x4", "--dtype", "bf16")
+    facts(
+        capsys,
+        "decode",
+        str(tmp_path / "dump.bin"),
+        out,
+        "--format",
+        "ba",
+        "--dims",
+        "3x4",
+        "--dtype",
+        "bf16",
+    )
     memory = load(out)
     assert isinstance(memory, Memory)
     assert np.array_equal(memory.numpy(), x)
     y = np.arange(-6, 6).reshape(3, 4).astype(ml_dtypes.int4)
     (tmp_path / "dump.bin").write_bytes(reorder(y, "Ab4a").data.tobytes())
-    facts(capsys, "decode", str(tmp_path / "dump.bin"), out, "--format", "Ab4a", "--dims", "3x4", "--dtype", "s4", "--as", "s8")
+    facts(
+        capsys,
+        "decode",
+        str(tmp_path / "dump.bin"),
+        out,
+        "--format",
+        "Ab4a",
+        "--dims",
+        "3x4",
+        "--dtype",
+        "s4",
+        "--as",
+        "s8",
+    )
     assert np.array_equal(np.load(out), np.arange(-6, 6).reshape(3, 4))
 
 
-def test_decode_refuses_before_it_writes(dump: tuple[str, Any], tmp_path: Path, capsys: CaptureFixture[str]) -> None:
+def test_decode_refuses_before_it_writes(
+    dump: tuple[str, Any], tmp_path: Path, capsys: CaptureFixture[str]
+) -> None:
     path, _ = dump
     out = str(tmp_path / "out.npy")
     layout = ["--format", "b_fs_yx_fsv16", "--dims", "1x17x5x4", "--dtype"]
-    assert "but memory_desc((1, 17, 5, 4), 'f32', 'aBcd16b') takes 2560; it is cut short" in refusal(
-        capsys, "decode", path, out, *layout, "f32"
+    assert (
+        "but memory_desc((1, 17, 5, 4), 'f32', 'aBcd16b') takes 2560; it is cut short"
+        in refusal(capsys, "decode", path, out, *layout, "f32")
     )
-    assert "has 0 bytes from byte 5000 on" in refusal(capsys, "decode", path, out, *layout, "f16", "--offset", "5000")
+    assert "has 0 bytes from byte 5000 on" in refusal(
+        capsys, "decode", path, out, *layout, "f16", "--offset", "5000"
+    )
     assert "--ignore-rest" in refusal(capsys, "decode", path, out, *layout, "u8")
-    assert "in front of its file" in refusal(capsys, "decode", path, out, *layout, "f16", "--offset", "-1")
-    assert "does not hold all values of f16" in refusal(capsys, "decode", path, out, *layout, "f16", "--as", "s8")
+    assert "in front of its file" in refusal(
+        capsys, "decode", path, out, *layout, "f16", "--offset", "-1"
+    )
+    assert "does not hold all values of f16" in refusal(
+        capsys, "decode", path, out, *layout, "f16", "--as", "s8"
+    )
     assert "No such file" in refusal(capsys, "decode", "none.bin", out, *layout, "f16")
     assert "Is a directory" in refusal(capsys, "decode", str(tmp_path), out, *layout, "f16")
     assert "unknown data type 'f17'" in refusal(capsys, "decode", path, out, *layout, "f17")
-    assert "cannot be written" in refusal(capsys, "decode", path, str(tmp_path / "none" / "out.npy"), *layout, "f16")
+    assert "cannot be written" in refusal(
+        capsys, "decode", path, str(tmp_path / "none" / "out.npy"), *layout, "f16"
+    )
     assert "required: --dtype" in refusal(capsys, "decode", path, out, *layout[:-1])
     assert [file.name for file in tmp_path.iterdir()] == ["dump.bin"]
 
@@ -215,7 +333,12 @@ def test_an_unknown_command_is_one_line_and_exit_code_2(capsys: CaptureFixture[s
 
 @pytest.mark.parametrize("command", [command.name for command in _COMMANDS])
 def test_every_help_shows_an_example_of_the_command(command: str) -> None:
-    ran = subprocess.run([sys.executable, "-m", "reorder", command, "--help"], capture_output=True, text=True, check=True)
+    ran = subprocess.run(
+        [sys.executable, "-m", "reorder", command, "--help"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
     assert f"example: memdesc {command}" in ran.stdout
     assert "--json" in ran.stdout
 
@@ -245,24 +368,45 @@ def test_a_bar_is_shown_on_terminals_only_and_wiped() -> None:
     assert shown.endswith("\r\033[K")
 
 
-def test_the_command_runs_where_nothing_is_a_terminal(dump: tuple[str, Any], tmp_path: Path) -> None:
+def test_the_command_runs_where_nothing_is_a_terminal(
+    dump: tuple[str, Any], tmp_path: Path
+) -> None:
     path, _ = dump
-    arguments = [path, str(tmp_path / "o.npy"), "--format", "b_fs_yx_fsv16", "--dims", "1x17x5x4", "--dtype", "f16"]
+    arguments = [
+        path,
+        str(tmp_path / "o.npy"),
+        "--format",
+        "b_fs_yx_fsv16",
+        "--dims",
+        "1x17x5x4",
+        "--dtype",
+        "f16",
+    ]
     ran = subprocess.run(
-        [sys.executable, "-m", "reorder", "decode", *arguments], capture_output=True, text=True, check=True, env={**os.environ}
+        [sys.executable, "-m", "reorder", "decode", *arguments],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={**os.environ},
     )
     assert ran.stderr == ""
     assert "padding zero      yes" in ran.stdout
 
 
-def test_files_that_are_missing_damaged_or_protected_are_refused_and_nothing_is_left(tmp_path: Path, capsys: CaptureFixture[str]) -> None:
+def test_files_that_are_missing_damaged_or_protected_are_refused_and_nothing_is_left(
+    tmp_path: Path, capsys: CaptureFixture[str]
+) -> None:
     whole = tmp_path / "x.npy"
     np.save(whole, np.ones((2, 3), np.float32))
     (tmp_path / "short.npy").write_bytes(whole.read_bytes()[:-4])
     (tmp_path / "empty.npy").write_bytes(b"")
     before = {file.name: file.read_bytes() for file in tmp_path.iterdir()}
     out = str(tmp_path / "out.npy")
-    for name, reason in (("none.npy", "cannot be read: No such file"), ("short.npy", "is no .npy file"), ("empty.npy", "is no .npy file")):
+    for name, reason in (
+        ("none.npy", "cannot be read: No such file"),
+        ("short.npy", "is no .npy file"),
+        ("empty.npy", "is no .npy file"),
+    ):
         path = str(tmp_path / name)
         assert reason in refusal(capsys, "reorder", path, out, "--to", "ba")
         assert reason in refusal(capsys, "check", path)

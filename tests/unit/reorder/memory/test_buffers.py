@@ -64,7 +64,11 @@ def test_a_read_only_destination_is_refused() -> None:
 
 
 def test_arrays_of_another_type_are_refused_and_bits_are_not() -> None:
-    refuse(np.zeros(6, np.float64), floats(), "src is an array of float64: elements of another type than f32")
+    refuse(
+        np.zeros(6, np.float64),
+        floats(),
+        "src is an array of float64: elements of another type than f32",
+    )
     refuse(floats(), np.zeros(6, np.int16), "dst is an array of int16")
     refuse(np.zeros(6, ">f4"), floats(), "src is an array of >f4")
     refuse(np.zeros(6, object), floats(), "src is an array of object")
@@ -79,14 +83,22 @@ def test_unpacked_4_bit_arrays_are_never_taken_for_packed_ones() -> None:
 
 
 def test_arrays_that_are_not_contiguous_are_refused_with_the_way_out() -> None:
-    refuse(np.zeros((6, 2), np.float32)[:, 0], floats(), "src of shape .* is not C-contiguous; describe it with array_desc")
+    refuse(
+        np.zeros((6, 2), np.float32)[:, 0],
+        floats(),
+        "src of shape .* is not C-contiguous; describe it with array_desc",
+    )
     refuse(floats(), np.zeros((3, 2), np.float32).T, "dst of shape .* not C-contiguous")
 
 
 def test_a_buffer_off_its_alignment_is_refused() -> None:
     raw = np.zeros(40, np.uint8)
     start = -address_of(raw) % 4 + 1
-    refuse(raw[start : start + 24], floats(), "src starts at address .*, no multiple of the 4 bytes of f32; copy it")
+    refuse(
+        raw[start : start + 24],
+        floats(),
+        "src starts at address .*, no multiple of the 4 bytes of f32; copy it",
+    )
     refuse(floats(), raw[start : start + 24], "dst starts at address")
 
 
@@ -169,6 +181,9 @@ def test_what_bounded_work_does_not_prove_apart_is_refused() -> None:
     low, high = views(memory_desc((2, 16, 3), "f32", "aBc8b"))
     plan = reorder.plan_reorder(low, high)
     buffer = np.arange(96, dtype=np.float32)
-    with mock.patch("memdesc.search._BUDGET", 1), pytest.raises(OverlapError, match="src and dst share memory"):
+    with (
+        mock.patch("memdesc.search._BUDGET", 1),
+        pytest.raises(OverlapError, match="src and dst share memory"),
+    ):
         reorder.execute(plan, buffer, buffer)
     assert buffer.tolist() == list(range(96))

@@ -28,7 +28,9 @@ def _check(memory: reorder.Memory, q: NDArray[Any]) -> None:
         mask, factor = masks[name]
         assert mask is not None
         kept = [dim for dim in range(desc.ndims) if mask >> dim & 1]
-        sums = factor * q.astype(np.int64).sum(axis=tuple(dim for dim in range(desc.ndims) if dim not in kept))
+        sums = factor * q.astype(np.int64).sum(
+            axis=tuple(dim for dim in range(desc.ndims) if dim not in kept)
+        )
         assert array.shape == tuple(desc.padded_dims[dim] for dim in kept)
         inside = tuple(slice(desc.dims[dim]) for dim in kept)
         assert np.array_equal(array[inside], sums)
@@ -38,20 +40,34 @@ def _check(memory: reorder.Memory, q: NDArray[Any]) -> None:
 
 
 @pytest.mark.parametrize(
-    "extra", [Extra(s8s8_mask=1), Extra(s8s8_mask=1, asymmetric_mask=1), Extra(asymmetric_mask=2), Extra(s8s8_mask=13)]
+    "extra",
+    [
+        Extra(s8s8_mask=1),
+        Extra(s8s8_mask=1, asymmetric_mask=1),
+        Extra(asymmetric_mask=2),
+        Extra(s8s8_mask=13),
+    ],
 )
 @pytest.mark.parametrize("tag", ["ABcd4b16a4b", "abcd", "cdba", "ABcd8a8b", "Abcd16a"])
 @pytest.mark.parametrize("dtype", [np.float32, np.int8])
 def test_sums_of_what_was_stored_lie_behind_it(dtype: Any, tag: str, extra: Extra) -> None:
     x = (np.random.default_rng(0).standard_normal((19, 21, 3, 2)) * 50).astype(dtype)
     desc = memory_desc(x.shape, "s8", tag).with_extra(extra)
-    memory = reorder.reorder(x, desc, attr=Attr(dst_scale=np.linspace(0.5, 2, 19), dst_scale_mask=1) if dtype is np.float32 else None)
+    memory = reorder.reorder(
+        x,
+        desc,
+        attr=Attr(dst_scale=np.linspace(0.5, 2, 19), dst_scale_mask=1)
+        if dtype is np.float32
+        else None,
+    )
     q = memory.numpy()
     assert np.array_equal(q, reorder.reorder(memory, "abcd").numpy())
     _check(memory, q)
     by_definition = np.full(desc.nbytes, 77, np.uint8)
     source = reorder.reorder(x, "abcd")
-    attr = Attr(dst_scale=np.linspace(0.5, 2, 19), dst_scale_mask=1) if dtype is np.float32 else None
+    attr = (
+        Attr(dst_scale=np.linspace(0.5, 2, 19), dst_scale_mask=1) if dtype is np.float32 else None
+    )
     reorder.execute_reference(source.desc, desc, source.data, by_definition, attr)
     _check(reorder.Memory(desc, by_definition), q)
 
@@ -69,11 +85,17 @@ def test_the_factor_for_saturating_instructions_multiplies_what_is_stored() -> N
     memory = reorder.reorder(x, desc)
     assert memory.numpy().tolist() == [[5, -15, 64]]
     _check(memory, memory.numpy())
-    assert reorder.reorder(x, desc, attr=Attr(src_scale=2.0, dst_scale=4.0)).numpy().tolist() == [[2, -8, 32]]
-    assert reorder.reorder(x, desc, attr=Attr(src_scale=[2.0, 1.0, 1.0], src_scale_mask=2)).numpy().tolist() == [[10, -15, 64]]
+    assert reorder.reorder(x, desc, attr=Attr(src_scale=2.0, dst_scale=4.0)).numpy().tolist() == [
+        [2, -8, 32]
+    ]
+    assert reorder.reorder(
+        x, desc, attr=Attr(src_scale=[2.0, 1.0, 1.0], src_scale_mask=2)
+    ).numpy().tolist() == [[10, -15, 64]]
 
 
-def test_compensated_weights_are_saved_and_loaded_and_have_none_without_extra(tmp_path: Path) -> None:
+def test_compensated_weights_are_saved_and_loaded_and_have_none_without_extra(
+    tmp_path: Path,
+) -> None:
     desc = memory_desc((3, 5), "s8", "ab").with_extra(Extra(asymmetric_mask=1))
     memory = reorder.reorder(np.arange(15, dtype=np.int8).reshape(3, 5), desc)
     reorder.save(tmp_path / "w.npy", memory)
@@ -82,4 +104,9 @@ def test_compensated_weights_are_saved_and_loaded_and_have_none_without_extra(tm
     assert again.desc == desc
     assert again.compensation()["asymmetric"].tolist() == [-10, -35, -60]
     assert reorder.reorder(again, "ab").compensation() == {}
-    assert reorder.Memory(memory_desc((0, 5), "s8", "ab").with_extra(Extra(asymmetric_mask=1))).compensation() == {}
+    assert (
+        reorder.Memory(
+            memory_desc((0, 5), "s8", "ab").with_extra(Extra(asymmetric_mask=1))
+        ).compensation()
+        == {}
+    )

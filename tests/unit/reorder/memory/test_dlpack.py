@@ -28,7 +28,9 @@ def random_array(name: str, shape: tuple[int, ...] = (3, 4)) -> np.ndarray[Any, 
 class Producer:
     """What exports an array as another library would: `old` knows no versions, one with a `reason` refuses."""
 
-    def __init__(self, array: np.ndarray[Any, Any], device: int = 1, *, old: bool = False, reason: str = "") -> None:
+    def __init__(
+        self, array: np.ndarray[Any, Any], device: int = 1, *, old: bool = False, reason: str = ""
+    ) -> None:
         self.view, self.device, self.old, self.reason = TensorView(array), device, old, reason
 
     def __dlpack_device__(self) -> tuple[int, int]:
@@ -103,7 +105,10 @@ def test_a_copy_stays_where_it_is_when_the_memory_changes() -> None:
 def test_elements_of_4_bits_are_no_dlpack_tensor() -> None:
     m = reorder.reorder(np.ones((3, 4), ml_dtypes.int4), "ab")
     for options in ({}, {"copy": True}):
-        with pytest.raises(BufferError, match=r"^two s4 elements share a byte, .*; export \.data, or reorder\(\) to a wider type$"):
+        with pytest.raises(
+            BufferError,
+            match=r"^two s4 elements share a byte, .*; export \.data, or reorder\(\) to a wider type$",
+        ):
             m.__dlpack__(**options)
     with pytest.raises(MemdescError, match="share a byte"):
         m.block_tensor()
@@ -121,9 +126,13 @@ def test_read_only_memory_stays_read_only() -> None:
 
 def test_another_device_and_a_broken_producer_are_refused() -> None:
     x = np.ones(3, np.float32)
-    with pytest.raises(MemdescError, match="x: the Producer lies on DLPack device type 2, not in memory of the CPU"):
+    with pytest.raises(
+        MemdescError, match="x: the Producer lies on DLPack device type 2, not in memory of the CPU"
+    ):
         reorder.reorder(Producer(x, device=2), "a")
-    with pytest.raises(MemdescError, match="x: the Producer exports no array by DLPack: two pairs of glasses"):
+    with pytest.raises(
+        MemdescError, match="x: the Producer exports no array by DLPack: two pairs of glasses"
+    ):
         reorder.reorder(Producer(x, reason="two pairs of glasses"), "a")
 
 
@@ -131,7 +140,10 @@ def test_another_device_and_a_broken_producer_are_refused() -> None:
 def test_a_producer_that_names_no_device_is_refused(device: Any) -> None:
     producer = Producer(np.ones(3, np.float32))
     producer.__dlpack_device__ = lambda: device  # type: ignore[method-assign] # a producer that is wrong
-    with pytest.raises(MemdescError, match=r"x: the Producer says where it lies by .*, not by DLPack's device type and number"):
+    with pytest.raises(
+        MemdescError,
+        match=r"x: the Producer says where it lies by .*, not by DLPack's device type and number",
+    ):
         reorder.reorder(producer, "a")
     with pytest.raises(MemdescError, match="x: the type says where it lies by "):
         reorder.reorder(Producer, "a")  # type: ignore[call-overload] # the class in place of an object
@@ -148,9 +160,14 @@ class Liar(Producer):
         capsule = super().__dlpack__(**options)
         tensor = _tensor_in(capsule)
         assert tensor is not None
-        self.kept = [(name, (ctypes.c_int64 * 2)(*value) if isinstance(value, tuple) else value) for name, value in self.lies.items()]
+        self.kept = [
+            (name, (ctypes.c_int64 * 2)(*value) if isinstance(value, tuple) else value)
+            for name, value in self.lies.items()
+        ]
         for name, value in self.kept:
-            setattr(tensor, name, ctypes.addressof(value) if isinstance(value, ctypes.Array) else value)
+            setattr(
+                tensor, name, ctypes.addressof(value) if isinstance(value, ctypes.Array) else value
+            )
         return self.lies.get("capsule", capsule)
 
 
@@ -159,9 +176,25 @@ class Liar(Producer):
     "lies",
     [
         *({"ndim": ndim} for ndim in (-1, 65, 2**31 - 1)),
-        *({"shape": shape} for shape in (0, (-1, 3), (2**40, 2**40), (2**62, 1), (-(2**63), -(2**63)))),
-        *({"data": 0}, {"byte_offset": 1}, {"byte_offset": 2**63}, {"byte_offset": 2**64 - 1}, {"strides": (2**61, 1)}),
-        *({"lanes": 4}, {"lanes": 0}, {"bits": 7}, {"code": 99}, {"code": 4, "bits": 8}, {"code": 4, "bits": 16, "lanes": 2}),
+        *(
+            {"shape": shape}
+            for shape in (0, (-1, 3), (2**40, 2**40), (2**62, 1), (-(2**63), -(2**63)))
+        ),
+        *(
+            {"data": 0},
+            {"byte_offset": 1},
+            {"byte_offset": 2**63},
+            {"byte_offset": 2**64 - 1},
+            {"strides": (2**61, 1)},
+        ),
+        *(
+            {"lanes": 4},
+            {"lanes": 0},
+            {"bits": 7},
+            {"code": 99},
+            {"code": 4, "bits": 8},
+            {"code": 4, "bits": 16, "lanes": 2},
+        ),
         *({"device_type": 2}, {"capsule": 3}, {"capsule": "tensor"}, {"capsule": None}),
     ],
     ids=str,
@@ -205,8 +238,8 @@ def test_array_protocol_is_the_logical_array_with_copy() -> None:
 
 
 def test_torch_is_never_imported() -> None:
-    program = (
-        "import sys, numpy as np, reorder; reorder.reorder(np.ones((2, 3), np.float32), 'ba').__dlpack__(); print('torch' in sys.modules)"
+    program = "import sys, numpy as np, reorder; reorder.reorder(np.ones((2, 3), np.float32), 'ba').__dlpack__(); print('torch' in sys.modules)"
+    ran = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
     )
-    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert ran.stdout.strip() == "False"

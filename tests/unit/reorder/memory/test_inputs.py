@@ -48,7 +48,11 @@ def test_pixels_are_converted_as_elements_are() -> None:
     half = image_desc(X.shape, "f16", "in_out_channel")
     pixels = reorder(X, half)
     assert pixels.dtype == np.float16
-    assert pixels.tobytes() == reorder(X, IMAGE).astype(np.float16).tobytes() == reorder(X, IMAGE, dtype="f16").tobytes()
+    assert (
+        pixels.tobytes()
+        == reorder(X, IMAGE).astype(np.float16).tobytes()
+        == reorder(X, IMAGE, dtype="f16").tobytes()
+    )
     assert (reorder(pixels, "nhwc", src=half, dtype="f32").numpy() == X).all()
     assert (reorder(X, IMAGE, attr=Attr(dst_scale=2.0)) == reorder(X, IMAGE) / 2).all()
 
@@ -57,7 +61,9 @@ def test_what_are_no_pixels_of_the_image_is_refused() -> None:
     def refused(message: str) -> Any:
         return pytest.raises(MemdescError, match=re.escape(message))
 
-    with refused("x has shape (6, 4, 3), but image_desc((2, 5, 3, 2), 'f32', 'in_out_channel') has pixels of"):
+    with refused(
+        "x has shape (6, 4, 3), but image_desc((2, 5, 3, 2), 'f32', 'in_out_channel') has pixels of"
+    ):
         reorder(np.zeros((6, 4, 3), np.float32), "nchw", src=IMAGE)
     with refused("x has shape (5, 4, 4)"):
         reorder(np.zeros((5, 4, 4), np.float32), "nchw", src=IMAGE)

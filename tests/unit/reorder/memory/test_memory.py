@@ -12,7 +12,22 @@ import reorder
 from memdesc import MemdescError, NotBlockedError, PaddingError, memory_desc
 from memdesc.inverse import index_at
 
-DTYPES = ["f64", "f32", "f16", "bf16", "f8_e5m2", "f8_e4m3", "e8m0", "f4_e2m1", "s64", "s32", "s8", "u8", "s4", "u4"]
+DTYPES = [
+    "f64",
+    "f32",
+    "f16",
+    "bf16",
+    "f8_e5m2",
+    "f8_e4m3",
+    "e8m0",
+    "f4_e2m1",
+    "s64",
+    "s32",
+    "s8",
+    "u8",
+    "s4",
+    "u4",
+]
 PADDED = memory_desc((2, 17, 3, 2), "f32", "nChw8c")
 
 
@@ -24,7 +39,9 @@ def test_new_memory_is_zeroed_and_starts_with_a_cache_line() -> None:
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("tag", ["aBcd8b", "ABcd8b4a", "ABcd4a/1.8b8a/4.4b", "Abcd32a__b32", "b(CD)A2(cd)16a"])
+@pytest.mark.parametrize(
+    "tag", ["aBcd8b", "ABcd8b4a", "ABcd4a/1.8b8a/4.4b", "Abcd32a__b32", "b(CD)A2(cd)16a"]
+)
 def test_attaching_a_buffer_clears_its_padding_and_keeps_its_elements(dtype: str, tag: str) -> None:
     desc = memory_desc((3, 5, 3, 3), dtype, tag)
     buffer = np.random.default_rng(1).integers(1, 256, desc.nbytes, np.uint8)
@@ -44,7 +61,9 @@ def test_zero_pad_false_leaves_the_buffer_alone() -> None:
 def test_check_padding_names_the_lowest_wrong_byte_and_its_position() -> None:
     memory = reorder.Memory(PADDED)
     memory.elements[[97, 287]] = 5
-    with pytest.raises(PaddingError, match=r"not zero at \(0, 17, 0, 0\), byte 388: found bits 0x5 beyond the dims"):
+    with pytest.raises(
+        PaddingError, match=r"not zero at \(0, 17, 0, 0\), byte 388: found bits 0x5 beyond the dims"
+    ):
         memory.check_padding()
     memory.elements[97] = 0
     assert index_at(PADDED.layout, 287) == (1, 23, 2, 1)
@@ -72,7 +91,10 @@ def test_an_odd_end_of_4_bit_elements_leaves_the_half_behind_it() -> None:
 
 def test_a_read_only_buffer_with_padding_is_refused_with_advice() -> None:
     buffer = bytes(PADDED.nbytes)
-    with pytest.raises(MemdescError, match="read-only, but zeros belong into its padding; pass a copy, or zero_pad=False"):
+    with pytest.raises(
+        MemdescError,
+        match="read-only, but zeros belong into its padding; pass a copy, or zero_pad=False",
+    ):
         reorder.Memory(PADDED, buffer)
     assert reorder.Memory(PADDED, buffer, zero_pad=False).numpy().sum() == 0
     reorder.Memory(memory_desc((2, 3), "s8", "ab"), bytes(6))
@@ -96,7 +118,13 @@ def test_something_else_than_a_descriptor_is_refused() -> None:
 
 def test_buffers_of_every_kind_are_attached_without_a_copy() -> None:
     desc = memory_desc((2, 3), "f32", "ab")
-    for buffer in (bytearray(24), memoryview(bytearray(24)), mmap.mmap(-1, 24), np.zeros(6, np.float32), np.zeros((2, 3), np.uint32)):
+    for buffer in (
+        bytearray(24),
+        memoryview(bytearray(24)),
+        mmap.mmap(-1, 24),
+        np.zeros(6, np.float32),
+        np.zeros((2, 3), np.uint32),
+    ):
         memory = reorder.Memory(desc, buffer)
         memory.data[0] = 9
         assert bytes(buffer)[0] == 9
@@ -179,7 +207,9 @@ def test_apply_refuses_other_shapes_and_types_and_read_only_memory() -> None:
     with pytest.raises(MemdescError, match="read-only"):
         frozen.apply(np.exp)
     with pytest.raises(MemdescError, match="stride of 0"):
-        reorder.Memory(memory_desc((2, 3), "f32", strides=(0, 1)), np.zeros(3, np.float32)).apply(np.exp)
+        reorder.Memory(memory_desc((2, 3), "f32", strides=(0, 1)), np.zeros(3, np.float32)).apply(
+            np.exp
+        )
 
 
 def test_memory_without_elements_has_no_bytes_and_an_empty_array() -> None:
@@ -219,7 +249,9 @@ def test_strides_that_numpy_cannot_hold_are_those_of_dims_without_a_second_step(
 def test_another_type_needs_a_copy_and_the_same_type_none() -> None:
     memory = reorder.reorder(np.zeros((2, 3), np.float32), "ba")
     assert np.shares_memory(np.asarray(memory, dtype=np.float32), memory.data)
-    with pytest.raises(MemdescError, match="holds float32, so an array of float64 cannot be without a copy"):
+    with pytest.raises(
+        MemdescError, match="holds float32, so an array of float64 cannot be without a copy"
+    ):
         np.asarray(memory, dtype=np.float64, copy=False)
     assert not np.shares_memory(np.array(memory), memory.data)
 
@@ -244,5 +276,7 @@ def test_whether_the_logical_array_is_a_view_is_as_documented() -> None:
 
 
 def test_apply_takes_a_function() -> None:
-    with pytest.raises(MemdescError, match=r"apply\(\) takes a function of the logical array, not 3"):
+    with pytest.raises(
+        MemdescError, match=r"apply\(\) takes a function of the logical array, not 3"
+    ):
         reorder.Memory(memory_desc((2, 3), "f32", "ab")).apply(3)  # type: ignore[arg-type] # callers without types

@@ -42,9 +42,16 @@ def test_tensors_of_torch_come_in_and_go_out(name: str, torch_name: str) -> None
 
 
 def test_a_tensor_in_channels_last_needs_no_copy_to_be_read() -> None:
-    t = torch.arange(2 * 3 * 4 * 5, dtype=torch.bfloat16).reshape(2, 3, 4, 5).contiguous(memory_format=torch.channels_last)
+    t = (
+        torch.arange(2 * 3 * 4 * 5, dtype=torch.bfloat16)
+        .reshape(2, 3, 4, 5)
+        .contiguous(memory_format=torch.channels_last)
+    )
     m = reorder.reorder(t, "nhwc")
-    assert np.array_equal(m.elements.view(ml_dtypes.bfloat16).astype(np.float32), t.permute(0, 2, 3, 1).float().numpy().ravel())
+    assert np.array_equal(
+        m.elements.view(ml_dtypes.bfloat16).astype(np.float32),
+        t.permute(0, 2, 3, 1).float().numpy().ravel(),
+    )
 
 
 def test_a_tensor_that_wants_a_gradient_is_refused_with_the_way_out() -> None:
@@ -61,7 +68,9 @@ def test_pairs_of_4_bit_elements_are_refused() -> None:
 def test_a_reorder_writes_into_a_tensor() -> None:
     t = torch.zeros((2, 3), dtype=torch.bfloat16)
     x = np.arange(6).reshape(2, 3).astype(ml_dtypes.bfloat16)
-    plan = reorder.plan_reorder(memory_desc((2, 3), "bf16", "ab"), memory_desc((2, 3), "bf16", "ab"))
+    plan = reorder.plan_reorder(
+        memory_desc((2, 3), "bf16", "ab"), memory_desc((2, 3), "bf16", "ab")
+    )
     reorder.execute(plan, x, t)
     assert np.array_equal(t.float().numpy(), x.astype(np.float32))
 

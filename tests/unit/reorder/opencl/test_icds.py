@@ -14,7 +14,12 @@ if TYPE_CHECKING:
 def machine(tmp_path: Path) -> dict[str, Path]:
     """Folders as a system and an environment have them, empty."""
     folders = {"system": tmp_path / "vendors", "prefix": tmp_path / "venv", "lib": tmp_path / "lib"}
-    for folder in (folders["system"], folders["prefix"] / "etc" / "OpenCL" / "vendors", folders["prefix"] / "lib", folders["lib"]):
+    for folder in (
+        folders["system"],
+        folders["prefix"] / "etc" / "OpenCL" / "vendors",
+        folders["prefix"] / "lib",
+        folders["lib"],
+    ):
         folder.mkdir(parents=True)
     return folders
 
@@ -43,7 +48,13 @@ def test_a_library_that_moved_with_its_environment_is_found(machine: dict[str, P
     assert "/opt/placeholder/lib/libintelocl.so, which does not exist" in icd.note
     library = machine["prefix"] / "lib" / "libintelocl.so"
     library.touch()
-    assert found(machine) == (Icd(str(library), str(file), "it names /opt/placeholder/lib/libintelocl.so, which does not exist"),)
+    assert found(machine) == (
+        Icd(
+            str(library),
+            str(file),
+            "it names /opt/placeholder/lib/libintelocl.so, which does not exist",
+        ),
+    )
     file.write_text(str(library))
     assert found(machine) == (Icd(str(library), str(file)),)
     file.write_text("libintelocl.so")
@@ -55,7 +66,9 @@ def test_a_library_that_moved_with_its_environment_is_found(machine: dict[str, P
 def test_a_library_without_a_file_is_found_once(machine: dict[str, Path]) -> None:
     library = machine["lib"] / "libnvidia-opencl.so.1"
     library.touch()
-    assert found(machine) == (Icd(str(library), str(library), "no ICD file names libnvidia-opencl.so.1"),)
+    assert found(machine) == (
+        Icd(str(library), str(library), "no ICD file names libnvidia-opencl.so.1"),
+    )
     file = machine["system"] / "nvidia.icd"
     file.write_text("libnvidia-opencl.so.1")
     assert found(machine) == (Icd("libnvidia-opencl.so.1", str(file)),)

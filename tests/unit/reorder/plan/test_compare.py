@@ -17,7 +17,9 @@ def named(dims: tuple[int, ...], a: str, b: str) -> str:
 
 
 @given(pair=desc_pairs(max_nelems=512))
-def test_what_is_no_copy_lies_in_src_already_and_what_is_one_does_not(pair: tuple[MemoryDesc, MemoryDesc]) -> None:
+def test_what_is_no_copy_lies_in_src_already_and_what_is_one_does_not(
+    pair: tuple[MemoryDesc, MemoryDesc],
+) -> None:
     src, dst = pair
     relation = compare(src, dst)
     if not dst.nelems:
@@ -33,7 +35,9 @@ def test_what_is_no_copy_lies_in_src_already_and_what_is_one_does_not(pair: tupl
     assert (moved == relation.shift).all()
     assert (relation.shift == 0) == (relation.kind == NO_OP)
     # the padding of dst is padding of src, so zeros are there
-    beyond = set((offsets(dst.layout, padded=True) + relation.shift).ravel().tolist()) - set(offsets(src.layout).ravel().tolist())
+    beyond = set((offsets(dst.layout, padded=True) + relation.shift).ravel().tolist()) - set(
+        offsets(src.layout).ravel().tolist()
+    )
     assert beyond <= set(offsets(src.layout, padded=True).ravel().tolist())
 
 
@@ -54,7 +58,10 @@ def test_offsets_decide_and_not_names() -> None:
 
 def test_padding_makes_a_copy_in_one_direction_only() -> None:
     plain, aligned = memory_desc((1, 5), "f32", "ab"), memory_desc((1, 5), "f32", "ab__b8")
-    assert compare(plain, aligned).why == "dst has padding in b (dim 1) where src has none: zeros must be written"
+    assert (
+        compare(plain, aligned).why
+        == "dst has padding in b (dim 1) where src has none: zeros must be written"
+    )
     assert compare(aligned, plain).kind == NO_OP
 
 
@@ -83,8 +90,14 @@ def test_huge_tensors_are_compared_by_their_steps() -> None:
     assert named((1 << 40,), "a", "A48a") == COPY  # for the padding alone
     assert named((3 << 40,), "a", "A48a") == NO_OP
     src, dst = (memory_desc((1 << 40, 2), "u8", tag) for tag in ("Ab16a", "Ab64a16a"))
-    assert "index 16 of a (dim 0) lies 32 elements behind index 0 in src, 16 in dst" in compare(src, dst).why
-    assert "not compared one by one" in compare(*(memory_desc((1 << 40, 2), "u8", tag) for tag in ("Ab48a", "Ab32a"))).why
+    assert (
+        "index 16 of a (dim 0) lies 32 elements behind index 0 in src, 16 in dst"
+        in compare(src, dst).why
+    )
+    assert (
+        "not compared one by one"
+        in compare(*(memory_desc((1 << 40, 2), "u8", tag) for tag in ("Ab48a", "Ab32a"))).why
+    )
 
 
 def test_dims_that_are_cut_as_one_index_on_one_side_are_compared_one_by_one() -> None:
@@ -94,12 +107,21 @@ def test_dims_that_are_cut_as_one_index_on_one_side_are_compared_one_by_one() ->
     assert named((1, 1, 3, 4), "ab(CD)16(cd)", "abcd") == NO_OP
     assert named((1, 2, 4, 4), "abdc", "ab(CD)16(cd)") == COPY
     assert (
-        "not compared one by one" in compare(*(memdesc.memory_desc((1, 1, 4096, 4096), "f32", tag) for tag in ("abcd", "ab(CD)16(cd)"))).why
+        "not compared one by one"
+        in compare(
+            *(
+                memdesc.memory_desc((1, 1, 4096, 4096), "f32", tag)
+                for tag in ("abcd", "ab(CD)16(cd)")
+            )
+        ).why
     )
 
 
 def test_a_conversion_and_compensation_are_a_copy() -> None:
-    assert compare(memory_desc((2, 3), "f32", "ab"), memory_desc((2, 3), "s8", "ab")).why == "elements are converted from f32 to s8"
+    assert (
+        compare(memory_desc((2, 3), "f32", "ab"), memory_desc((2, 3), "s8", "ab")).why
+        == "elements are converted from f32 to s8"
+    )
     weights = memory_desc((3, 5, 1), "s8", "cba")
     compensated = weights.with_extra(memdesc.Extra(s8s8_mask=1))
     assert compare(compensated, compensated).kind == NO_OP
@@ -113,7 +135,10 @@ def test_layouts_of_other_dims_have_no_relation() -> None:
 
 
 def test_a_no_op_leaves_the_same_bytes() -> None:
-    src, dst = memory_desc((8, 16, 1, 1), "f32", "nchw"), memory_desc((8, 16, 1, 1), "f32", "nChw16c")
+    src, dst = (
+        memory_desc((8, 16, 1, 1), "f32", "nchw"),
+        memory_desc((8, 16, 1, 1), "f32", "nChw16c"),
+    )
     x = np.arange(128, dtype=np.float32)
     out = Memory(dst)
     execute_reference(src, dst, x, out.data)

@@ -26,7 +26,12 @@ def test_a_plan_with_other_boxes_that_stay_inside_runs() -> None:
     assert run(Box((23, 0), (Node(24, 24, (-1, 1)),))) == list(range(23, -1, -1))
     assert run(Box((0, 20), (Node(4, 1, (100, 1)),)))[20:] == [0, 0, 0, 0]
     assert run(Box((-5, 0), (Node(2, 0, (1, 1)),)))[:3] == [0, 0, 77]
-    assert run(Box((20, 20), (*[Node(1, 1, (0, 0))] * 5, Node(4, 4, (1, 1)))))[20:] == [20, 21, 22, 23]
+    assert run(Box((20, 20), (*[Node(1, 1, (0, 0))] * 5, Node(4, 4, (1, 1)))))[20:] == [
+        20,
+        21,
+        22,
+        23,
+    ]
 
 
 def test_an_equal_plan_is_as_good_as_the_one_from_the_cache() -> None:

@@ -19,7 +19,9 @@ if TYPE_CHECKING:
 def test_tensors_of_all_types_and_layouts_are_read_back_bit_for_bit(tmp_path: Path) -> None:
     tensors = {}
     for k, name in enumerate(DATA_TYPES):
-        desc = memory_desc((2, 11, 3, 2), name, ("abcd", "acdb", "aBcd8b", "ABcd4a/1.8b8a/4.4b")[k % 4])
+        desc = memory_desc(
+            (2, 11, 3, 2), name, ("abcd", "acdb", "aBcd8b", "ABcd4a/1.8b8a/4.4b")[k % 4]
+        )
         bits = np.random.default_rng(k).integers(0, 256, desc.nbytes, np.uint8)
         tensors[f"layer.{k}"] = Memory(desc, bits)
     save_archive(tmp_path / "x.npz", tensors)
@@ -32,7 +34,10 @@ def test_tensors_of_all_types_and_layouts_are_read_back_bit_for_bit(tmp_path: Pa
 
 def test_numpy_reads_the_plain_arrays(tmp_path: Path) -> None:
     x = np.arange(24, dtype=np.float32).reshape(2, 3, 4)
-    save_archive(tmp_path / "x.npz", {"x": x, "y": reorder.reorder(x, "acb"), "empty": np.zeros((0, 3), np.float32)})
+    save_archive(
+        tmp_path / "x.npz",
+        {"x": x, "y": reorder.reorder(x, "acb"), "empty": np.zeros((0, 3), np.float32)},
+    )
     with np.load(tmp_path / "x.npz") as found:
         assert np.array_equal(found["x"], x)
         assert np.array_equal(found["y"], x.transpose(0, 2, 1))
@@ -66,7 +71,9 @@ def test_the_same_tensors_make_the_same_bytes(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["", "a\0", "x.json", 3, None, b"x", "\ud800", "x" * 2**16, "\u00e9" * 2**15], ids=lambda name: ascii(name)[:12]
+    "name",
+    ["", "a\0", "x.json", 3, None, b"x", "\ud800", "x" * 2**16, "\u00e9" * 2**15],
+    ids=lambda name: ascii(name)[:12],
 )
 def test_a_name_that_is_none_is_refused(tmp_path: Path, name: Any) -> None:
     with pytest.raises(MemdescError, match="name must be a text"):
@@ -74,15 +81,24 @@ def test_a_name_that_is_none_is_refused(tmp_path: Path, name: Any) -> None:
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize("tensors", [None, 3, "x", [("x", np.ones(3, np.float32))], np.ones(3, np.float32)], ids=lambda x: type(x).__name__)
+@pytest.mark.parametrize(
+    "tensors",
+    [None, 3, "x", [("x", np.ones(3, np.float32))], np.ones(3, np.float32)],
+    ids=lambda x: type(x).__name__,
+)
 def test_what_is_no_mapping_is_refused(tmp_path: Path, tensors: Any) -> None:
-    with pytest.raises(MemdescError, match=f"tensors must be a mapping .*, not {type(tensors).__name__}"):
+    with pytest.raises(
+        MemdescError, match=f"tensors must be a mapping .*, not {type(tensors).__name__}"
+    ):
         save_archive(tmp_path / "x.npz", tensors)
     assert not list(tmp_path.iterdir())
 
 
 def test_long_names_and_names_of_any_script_are_read_back(tmp_path: Path) -> None:
-    tensors = {name: reorder.reorder(np.ones(3, np.float32), "a") for name in ("layer/0.weight", "\u00e9\u4e2d", "x" * 65000)}
+    tensors = {
+        name: reorder.reorder(np.ones(3, np.float32), "a")
+        for name in ("layer/0.weight", "\u00e9\u4e2d", "x" * 65000)
+    }
     save_archive(tmp_path / "x.npz", tensors)
     assert list(load_archive(tmp_path / "x.npz")) == list(tensors)
 
@@ -112,7 +128,11 @@ def test_a_damaged_file_is_refused(tmp_path: Path) -> None:
 
 def test_a_descriptor_that_does_not_fit_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "x.npz"
-    for text, reason in ((json.dumps({"schema": 1}), "key 'dims' is missing"), ("{", "no descriptor"), ("\xff", "no descriptor")):
+    for text, reason in (
+        (json.dumps({"schema": 1}), "key 'dims' is missing"),
+        ("{", "no descriptor"),
+        ("\xff", "no descriptor"),
+    ):
         with zipfile.ZipFile(path, "w") as archive:
             with archive.open("x.npy", "w") as file:
                 np.lib.format.write_array(file, np.ones(3, np.float32))
@@ -126,5 +146,8 @@ def test_a_descriptor_that_does_not_fit_is_refused(tmp_path: Path) -> None:
         with archive.open("x.npy", "w") as file:
             np.lib.format.write_array(file, np.ones(3, np.float32))
         archive.writestr("x.npy.json", text)
-    with pytest.raises(MemdescError, match=r"'x' is an array of .* shape \(3,\), but the descriptor beside it means"):
+    with pytest.raises(
+        MemdescError,
+        match=r"'x' is an array of .* shape \(3,\), but the descriptor beside it means",
+    ):
         load_archive(path)

@@ -15,7 +15,23 @@ if TYPE_CHECKING:
 
 
 @pytest.mark.parametrize(
-    "dtype", ["f64", "f32", "f16", "bf16", "f8_e5m2", "f8_e4m3", "e8m0", "f4_e2m1", "s64", "s32", "s8", "u8", "s4", "u4"]
+    "dtype",
+    [
+        "f64",
+        "f32",
+        "f16",
+        "bf16",
+        "f8_e5m2",
+        "f8_e4m3",
+        "e8m0",
+        "f4_e2m1",
+        "s64",
+        "s32",
+        "s8",
+        "u8",
+        "s4",
+        "u4",
+    ],
 )
 @pytest.mark.parametrize("tag", ["abcd", "acdb", "aBcd8b", "ABcd4a/1.8b8a/4.4b"])
 def test_a_saved_tensor_is_read_back_bit_for_bit(tmp_path: Path, dtype: str, tag: str) -> None:
@@ -36,7 +52,9 @@ def test_a_plain_layout_is_saved_as_an_array_in_memory_order(tmp_path: Path) -> 
     assert np.array_equal(np.load(tmp_path / "x.npy"), x.transpose(0, 2, 3, 1))
 
 
-def test_a_blocked_layout_is_saved_as_raw_bytes_with_its_descriptor_beside_it(tmp_path: Path) -> None:
+def test_a_blocked_layout_is_saved_as_raw_bytes_with_its_descriptor_beside_it(
+    tmp_path: Path,
+) -> None:
     memory = reorder.reorder(np.ones((1, 3, 2, 2), np.float32), "nChw8c")
     save(tmp_path / "x.npy", memory)
     raw = np.load(tmp_path / "x.npy")
@@ -56,7 +74,9 @@ def test_an_array_without_descriptor_is_an_array(tmp_path: Path) -> None:
 
 def test_a_dtype_of_another_width_is_refused(tmp_path: Path) -> None:
     np.save(tmp_path / "x.npy", np.arange(4, dtype=np.uint16))
-    with pytest.raises(MemdescError, match="of uint16 cannot be read as f32: its elements have 16 bits"):
+    with pytest.raises(
+        MemdescError, match="of uint16 cannot be read as f32: its elements have 16 bits"
+    ):
         load(tmp_path / "x.npy", "f32")
 
 
@@ -89,7 +109,8 @@ def test_a_damaged_descriptor_and_one_of_another_size_are_refused(tmp_path: Path
     save(tmp_path / "y.npy", reorder.reorder(np.ones((4, 3, 2, 2), np.float32), "nChw8c"))
     sidecar(tmp_path / "y.npy").replace(sidecar(tmp_path / "x.npy"))
     with pytest.raises(
-        MemdescError, match=r"shape \(128,\), but the descriptor beside it means uint8 and \(512,\); if the array is newer, delete"
+        MemdescError,
+        match=r"shape \(128,\), but the descriptor beside it means uint8 and \(512,\); if the array is newer, delete",
     ):
         load(tmp_path / "x.npy")
 
@@ -114,7 +135,10 @@ def test_an_array_written_over_a_described_one_is_not_misread(tmp_path: Path) ->
     x = np.arange(24, dtype=np.float32).reshape(1, 2, 3, 4)
     save(tmp_path / "x.npy", reorder.reorder(x, "nhwc"))
     np.save(tmp_path / "x.npy", x)
-    with pytest.raises(MemdescError, match=r"shape \(1, 2, 3, 4\), but the descriptor beside it means float32 and \(1, 3, 4, 2\)"):
+    with pytest.raises(
+        MemdescError,
+        match=r"shape \(1, 2, 3, 4\), but the descriptor beside it means float32 and \(1, 3, 4, 2\)",
+    ):
         load(tmp_path / "x.npy")
     np.save(tmp_path / "x.npy", x.transpose(0, 2, 3, 1).astype(np.int32))
     with pytest.raises(MemdescError, match="array of int32"):
@@ -123,7 +147,9 @@ def test_an_array_written_over_a_described_one_is_not_misread(tmp_path: Path) ->
 
 def test_elements_without_a_type_and_types_that_contradict_are_refused(tmp_path: Path) -> None:
     np.save(tmp_path / "x.npy", np.zeros(3, ml_dtypes.bfloat16))
-    with pytest.raises(MemdescError, match="elements of 2 bytes without a type; say which, such as dtype bf16"):
+    with pytest.raises(
+        MemdescError, match="elements of 2 bytes without a type; say which, such as dtype bf16"
+    ):
         load(tmp_path / "x.npy")
     np.save(tmp_path / "y.npy", np.zeros(3, np.float32))
     with pytest.raises(MemdescError, match="holds float32, not s32; a file says its own type"):
@@ -132,7 +158,9 @@ def test_elements_without_a_type_and_types_that_contradict_are_refused(tmp_path:
     assert isinstance(found, np.ndarray)
 
 
-def test_a_write_protected_file_is_not_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_write_protected_file_is_not_replaced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     memory = reorder.reorder(np.ones((1, 3), np.float32), "ba")
     save(tmp_path / "x.npy", memory)
     # root may write anything, so the system's answer to everybody else is given here
@@ -157,4 +185,7 @@ def test_a_view_whose_buffer_ends_with_its_last_element_is_saved_too(tmp_path: P
         assert again.desc == desc
         assert again.numpy().tobytes() == memory.numpy().tobytes()
         reorder.save_archive(tmp_path / "x.npz", {"x": memory})
-        assert reorder.load_archive(tmp_path / "x.npz")["x"].numpy().tobytes() == memory.numpy().tobytes()
+        assert (
+            reorder.load_archive(tmp_path / "x.npz")["x"].numpy().tobytes()
+            == memory.numpy().tobytes()
+        )

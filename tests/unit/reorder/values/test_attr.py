@@ -27,16 +27,31 @@ BY = ["definition", "kernels"]
         ({"dst_scale": []}, "not an empty array"),
         ({"src_scale": True}, "must be a number"),
         ({"src_scale": [[1.0], [1.0, 2.0]]}, "must be a number or an array"),
-        ({"src_scale": np.array([1, 2]), "src_scale_mask": 1}, "src_scale is of int64; scales are float32, .*float8_e8m0fnu"),
-        ({"src_scale": [1.0, 2.0]}, "src_scale has 2 values; say by src_scale_mask along which dims they differ"),
+        (
+            {"src_scale": np.array([1, 2]), "src_scale_mask": 1},
+            "src_scale is of int64; scales are float32, .*float8_e8m0fnu",
+        ),
+        (
+            {"src_scale": [1.0, 2.0]},
+            "src_scale has 2 values; say by src_scale_mask along which dims they differ",
+        ),
         ({"src_scale": [1.0, 2.0], "src_scale_mask": -1}, "src_scale_mask is -1"),
         ({"src_scale": [1.0, 2.0], "src_scale_mask": 1 << 12}, "src_scale_mask is 4096"),
         ({"src_scale": [1.0, 2.0], "src_scale_mask": 1.5}, "src_scale_mask must be an integer"),
-        ({"src_scale": [1.0, 2.0], "src_scale_mask": 3, "src_scale_groups": (1, -2)}, r"src_scale_groups \(1, -2\) must be two sizes of 1"),
-        ({"src_scale": [1.0, 2.0], "src_scale_mask": 3, "src_scale_groups": (2,)}, r"src_scale_groups \(2,\) must be two sizes"),
+        (
+            {"src_scale": [1.0, 2.0], "src_scale_mask": 3, "src_scale_groups": (1, -2)},
+            r"src_scale_groups \(1, -2\) must be two sizes of 1",
+        ),
+        (
+            {"src_scale": [1.0, 2.0], "src_scale_mask": 3, "src_scale_groups": (2,)},
+            r"src_scale_groups \(2,\) must be two sizes",
+        ),
         ({"src_zero_point": 1.5}, "src_zero_point must be integers, not float64: 1.5"),
         ({"src_zero_point": 2**70}, "src_zero_point must be"),
-        ({"src_zero_point": np.array([2**63], np.uint64)}, "src_zero_point of 9223372036854775808 is beyond s64"),
+        (
+            {"src_zero_point": np.array([2**63], np.uint64)},
+            "src_zero_point of 9223372036854775808 is beyond s64",
+        ),
         ({"beta": float("inf")}, "beta is inf; it must be finite"),
         ({"beta": "1x"}, "beta must be a number"),
         ({"saturate": 1}, "saturate must be True or False, not 1"),
@@ -61,7 +76,11 @@ def test_what_no_reorder_can_use_is_refused_when_made(given: dict[str, Any], mes
             {"dst_scale": np.ones((6, 4)), "dst_scale_mask": 3},
             r"dst_scale of shape \(6, 4\) has 24 values, .* asks for 24 of shape \(4, 6\)",
         ),
-        (("f32", "s8"), {"dst_scale": [2.0] * 4, "dst_scale_mask": 4}, r"dst_scale_mask 4 names c \(dim 2\), but the dims are \(4, 6\)"),
+        (
+            ("f32", "s8"),
+            {"dst_scale": [2.0] * 4, "dst_scale_mask": 4},
+            r"dst_scale_mask 4 names c \(dim 2\), but the dims are \(4, 6\)",
+        ),
         (
             ("f32", "s8"),
             {"src_scale": [2.0] * 4, "src_scale_mask": 1, "src_scale_groups": (1, 2)},
@@ -74,7 +93,11 @@ def test_what_no_reorder_can_use_is_refused_when_made(given: dict[str, Any], mes
         ),
         (("f32", "s8"), {"src_zero_point": 1}, "src_zero_point is for integers, but src is f32"),
         (("s8", "f32"), {"dst_zero_point": 1}, "dst_zero_point is for integers, but dst is f32"),
-        (("s8", "f32"), {"src_zero_point": 128}, "src_zero_point 128 is out of range: src is s8, -128 to 127"),
+        (
+            ("s8", "f32"),
+            {"src_zero_point": 128},
+            "src_zero_point 128 is out of range: src is s8, -128 to 127",
+        ),
         (
             ("f32", "u4"),
             {"dst_zero_point": [0, 1, 2, 16], "dst_zero_point_mask": 1},
@@ -101,7 +124,9 @@ def test_other_objects_are_no_attributes() -> None:
 def test_groups_of_one_dim_have_no_last_two() -> None:
     desc = memory_desc((4,), "s8", "a")
     with pytest.raises(MemdescError, match="along the last two dims"):
-        reorder.plan_reorder(desc, desc, Attr(src_scale=[1.0], src_scale_mask=1, src_scale_groups=(1, 1)))
+        reorder.plan_reorder(
+            desc, desc, Attr(src_scale=[1.0], src_scale_mask=1, src_scale_groups=(1, 1))
+        )
 
 
 def test_beta_needs_what_it_adds_to() -> None:
@@ -111,8 +136,22 @@ def test_beta_needs_what_it_adds_to() -> None:
 
 def test_attributes_are_values() -> None:
     scales = np.array([1.0, 2.0], np.float32)
-    attr = Attr(dst_scale=scales, dst_scale_mask=1, src_zero_point=3, beta=0.5, saturate=True, f8_rounding="onednn")
-    assert attr == Attr(dst_scale=scales.copy(), dst_scale_mask=1, src_zero_point=3, beta=0.5, saturate=True, f8_rounding="onednn")
+    attr = Attr(
+        dst_scale=scales,
+        dst_scale_mask=1,
+        src_zero_point=3,
+        beta=0.5,
+        saturate=True,
+        f8_rounding="onednn",
+    )
+    assert attr == Attr(
+        dst_scale=scales.copy(),
+        dst_scale_mask=1,
+        src_zero_point=3,
+        beta=0.5,
+        saturate=True,
+        f8_rounding="onednn",
+    )
     assert attr != Attr(dst_scale=2 * scales, dst_scale_mask=1)
     assert attr != 3
     assert hash(pickle.loads(pickle.dumps(attr))) == hash(attr)  # noqa: S301 - our own bytes
@@ -123,12 +162,18 @@ def test_attributes_are_values() -> None:
     assert np.array_equal(attr.dst_scale, [1, 2])
     assert "dst_scale=float32[2], dst_scale_mask=1" in before
     assert Attr() == Attr(src_scale=1, dst_zero_point=0)
-    assert repr(Attr(src_scale=[1.0, 2.0, 3.0, 4.0], src_scale_mask=3, src_scale_groups=(1, 2))).endswith("src_scale_groups=(1, 2))")
+    assert repr(
+        Attr(src_scale=[1.0, 2.0, 3.0, 4.0], src_scale_mask=3, src_scale_groups=(1, 2))
+    ).endswith("src_scale_groups=(1, 2))")
 
 
 def _run(x: Any, dst: str, attr: Attr, old: Any, by: str) -> Any:
     x = np.asarray(x)
-    old = np.asarray(old, DATA_TYPES[dst].numpy) if old is not None else np.full(x.shape, 77, np.uint8).astype(DATA_TYPES[dst].numpy)
+    old = (
+        np.asarray(old, DATA_TYPES[dst].numpy)
+        if old is not None
+        else np.full(x.shape, 77, np.uint8).astype(DATA_TYPES[dst].numpy)
+    )
     out = reorder.reorder(old, "abcdefghijkl"[: x.ndim])
     if by == "kernels":
         return reorder.reorder(x, out=out, attr=attr).numpy()
@@ -141,7 +186,10 @@ def _run(x: Any, dst: str, attr: Attr, old: Any, by: str) -> Any:
 def test_the_formula_gives_the_numbers_that_onednn_gives(by: str) -> None:
     attr = Attr(src_zero_point=3, src_scale=2, beta=2, dst_scale=0.5, dst_zero_point=7)
     assert _run(np.array([5], np.int8), "s8", attr, [10], by) == 55
-    assert _run(np.array([5], np.float32), "f32", Attr(src_scale=2, dst_scale=4, beta=3), [10], by) == 10
+    assert (
+        _run(np.array([5], np.float32), "f32", Attr(src_scale=2, dst_scale=4, beta=3), [10], by)
+        == 10
+    )
     assert _run(np.array([2.5], np.float32), "s8", Attr(dst_zero_point=1), None, by) == 4
 
 
@@ -165,7 +213,15 @@ def test_what_dst_holds_is_not_read_without_beta(by: str) -> None:
 
 @pytest.mark.parametrize("by", BY)
 @pytest.mark.parametrize(
-    "kind", [np.float32, np.float64, np.float16, ml_dtypes.bfloat16, ml_dtypes.float8_e8m0fnu, ml_dtypes.float8_e4m3fn]
+    "kind",
+    [
+        np.float32,
+        np.float64,
+        np.float16,
+        ml_dtypes.bfloat16,
+        ml_dtypes.float8_e8m0fnu,
+        ml_dtypes.float8_e4m3fn,
+    ],
 )
 def test_scales_may_be_of_any_of_the_types_for_scales(kind: Any, by: str) -> None:
     scales = np.array([0.5, 2.0, 8.0], np.float32).astype(kind)
@@ -175,7 +231,10 @@ def test_scales_may_be_of_any_of_the_types_for_scales(kind: Any, by: str) -> Non
 
 
 @pytest.mark.parametrize("by", BY)
-@pytest.mark.parametrize(("src", "dst"), [("f32", "s8"), ("s8", "f32"), ("s32", "u8"), ("bf16", "f16"), ("u4", "s4"), ("s64", "f64")])
+@pytest.mark.parametrize(
+    ("src", "dst"),
+    [("f32", "s8"), ("s8", "f32"), ("s32", "u8"), ("bf16", "f16"), ("u4", "s4"), ("s64", "f64")],
+)
 def test_each_element_gets_the_parameters_of_its_place(src: str, dst: str, by: str) -> None:
     rng = np.random.default_rng(1)
     dims = (3, 4, 6)
@@ -184,17 +243,29 @@ def test_each_element_gets_the_parameters_of_its_place(src: str, dst: str, by: s
     old = rng.integers(0, 8, dims).astype(to.numpy)
     wide = np.float64 if "64" in src + dst else np.float32
     is_integer = {"src": src[0] in "su", "dst": dst[0] in "su"}
-    for src_mask, dst_mask, groups, beta in product((0, 1, 6, 7), (0, 2, 6), ((), (2, 3)), (0, 0.5)):
+    for src_mask, dst_mask, groups, beta in product(
+        (0, 1, 6, 7), (0, 2, 6), ((), (2, 3)), (0, 0.5)
+    ):
         given: dict[str, Any] = {"beta": beta}
         full: dict[str, Any] = {}
-        for role, mask in (("src_scale", src_mask), ("dst_scale", dst_mask), ("src_zero_point", dst_mask), ("dst_zero_point", src_mask)):
+        for role, mask in (
+            ("src_scale", src_mask),
+            ("dst_scale", dst_mask),
+            ("src_zero_point", dst_mask),
+            ("dst_zero_point", src_mask),
+        ):
             if "zero" in role and not is_integer[role[:3]]:
                 continue
             own = groups if mask & 6 == 6 else ()
             sizes = [
-                size // group if mask >> dim & 1 else 1 for dim, (size, group) in enumerate(zip(dims, (1, *(own or (1, 1))), strict=True))
+                size // group if mask >> dim & 1 else 1
+                for dim, (size, group) in enumerate(zip(dims, (1, *(own or (1, 1))), strict=True))
             ]
-            values = rng.integers(0, 8, sizes) if "zero" in role else (rng.random(sizes) + 0.25).astype(np.float32)
+            values = (
+                rng.integers(0, 8, sizes)
+                if "zero" in role
+                else (rng.random(sizes) + 0.25).astype(np.float32)
+            )
             given |= {role: values, f"{role}_mask": mask, f"{role}_groups": own}
             for dim, group in enumerate((1, *(own or (1, 1)))):
                 values = values.repeat(group, dim) if mask >> dim & 1 else values
@@ -215,10 +286,15 @@ def test_each_element_gets_the_parameters_of_its_place(src: str, dst: str, by: s
 
 @pytest.mark.parametrize("far", [(), (1e-30,)])
 @pytest.mark.parametrize("many", [False, True])
-def test_a_division_by_a_scale_is_a_division_whatever_the_numbers(many: bool, far: tuple[float, ...]) -> None:
+def test_a_division_by_a_scale_is_a_division_whatever_the_numbers(
+    many: bool, far: tuple[float, ...]
+) -> None:
     rng = np.random.default_rng(4)
     scales = np.concatenate(
-        [np.ldexp(1 + rng.random(60), rng.integers(-39, 39, 60)), [*far, -3.0, 1 / 3, 1 + 2.0**-23, 2 - 2.0**-23, 2.0**-40]]
+        [
+            np.ldexp(1 + rng.random(60), rng.integers(-39, 39, 60)),
+            [*far, -3.0, 1 / 3, 1 + 2.0**-23, 2 - 2.0**-23, 2.0**-40],
+        ]
     )
     scales = scales.astype(np.float32)
     near = scales[:, None] * np.arange(1, 4000, dtype=np.float32)
@@ -229,7 +305,13 @@ def test_a_division_by_a_scale_is_a_division_whatever_the_numbers(many: bool, fa
         wanted = x / scales[:, None]
     wanted = np.where(np.isnan(wanted), np.float32(np.nan), wanted)
     if many:
-        got = reorder.reorder(np.ascontiguousarray(x.T), "ab", attr=Attr(dst_scale=scales, dst_scale_mask=2)).numpy().T
+        got = (
+            reorder.reorder(
+                np.ascontiguousarray(x.T), "ab", attr=Attr(dst_scale=scales, dst_scale_mask=2)
+            )
+            .numpy()
+            .T
+        )
     else:
         got = reorder.reorder(x, "ab", attr=Attr(dst_scale=scales, dst_scale_mask=1)).numpy()
     assert np.array_equal(np.ascontiguousarray(got).view(np.uint32), wanted.view(np.uint32))
@@ -249,7 +331,11 @@ def test_the_difference_of_32_bit_integers_is_rounded_once(tag: str, by: str) ->
             reorder.execute_reference(src, to, x, out.data, attr)
         exact = (x.astype(np.float64) - point).astype(np.float32) * np.float32(scale)
         with np.errstate(all="ignore"):
-            wanted = np.clip(exact, -128, 127).astype(np.int8) if dst == "s8" else exact.astype(to.dtype.numpy)
+            wanted = (
+                np.clip(exact, -128, 127).astype(np.int8)
+                if dst == "s8"
+                else exact.astype(to.dtype.numpy)
+            )
         assert np.array_equal(out.numpy(), wanted)
 
 
@@ -268,7 +354,9 @@ def test_zero_points_stay_out_of_the_padding(by: str) -> None:
 
 def test_plans_show_types_and_attributes() -> None:
     src, dst = memory_desc((2, 20, 3), "f32", "abc"), memory_desc((2, 20, 3), "s8", "aBc8b")
-    plan = reorder.plan_reorder(src, dst, Attr(dst_scale=np.ones(20), dst_scale_mask=2, dst_zero_point=1))
+    plan = reorder.plan_reorder(
+        src, dst, Attr(dst_scale=np.ones(20), dst_scale_mask=2, dst_zero_point=1)
+    )
     assert str(plan).splitlines() == [
         "f32 -> s8 (2, 20, 3), Attr(dst_scale=float64[20], dst_scale_mask=2, dst_zero_point=1), 2 boxes of extent(valid):src:dst:dst_scale",
         "  @0:0:0 2:60:72:0 2:24:24:8 3:1:8:0 8:3:1:1",

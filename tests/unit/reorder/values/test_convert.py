@@ -9,7 +9,16 @@ import pytest
 
 import reorder
 from memdesc import DATA_TYPES, memory_desc
-from tests.conversions import FLOATS, INTEGERS, every_code, random_codes, run, same, value_of, written_rule
+from tests.conversions import (
+    FLOATS,
+    INTEGERS,
+    every_code,
+    random_codes,
+    run,
+    same,
+    value_of,
+    written_rule,
+)
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -36,7 +45,9 @@ def spelled_out(codes: NDArray[Any], src: str, dst: str) -> NDArray[Any]:
     return np.array([found[code] for code in codes.tolist()], DATA_TYPES[dst].bits_dtype)
 
 
-def check(ours: NDArray[Any], wanted: NDArray[Any], codes: NDArray[Any], pair: tuple[str, str]) -> None:
+def check(
+    ours: NDArray[Any], wanted: NDArray[Any], codes: NDArray[Any], pair: tuple[str, str]
+) -> None:
     wrong = np.flatnonzero(~same(ours, wanted, pair[1]))
     assert not wrong.size, [(hex(codes[i]), hex(ours[i]), hex(wanted[i])) for i in wrong[:5]]
 
@@ -44,7 +55,9 @@ def check(ours: NDArray[Any], wanted: NDArray[Any], codes: NDArray[Any], pair: t
 @pytest.mark.parametrize("by", BY)
 @pytest.mark.parametrize("dst", DATA_TYPES)
 @pytest.mark.parametrize("src", SMALL)
-def test_every_value_of_a_small_type_becomes_every_type_by_the_written_rule(src: str, dst: str, by: str) -> None:
+def test_every_value_of_a_small_type_becomes_every_type_by_the_written_rule(
+    src: str, dst: str, by: str
+) -> None:
     codes = every_code(src)
     ours = run(codes, src, dst, by=by)
     if codes.size > 256:
@@ -78,9 +91,16 @@ def test_ten_million_random_bits_of_f32_become_every_type_by_the_rule(dst: str) 
 @pytest.mark.parametrize("by", BY)
 @pytest.mark.parametrize("dst", DATA_TYPES)
 @pytest.mark.parametrize("src", ["f64", "f32", "s64", "s32"])
-def test_random_bits_of_a_large_type_become_every_type_by_the_written_rule(src: str, dst: str, by: str) -> None:
+def test_random_bits_of_a_large_type_become_every_type_by_the_written_rule(
+    src: str, dst: str, by: str
+) -> None:
     codes = random_codes(src, 400, 3)
-    check(run(codes, src, dst, by=by), codes if src == dst else spelled_out(codes, src, dst), codes, (src, dst))
+    check(
+        run(codes, src, dst, by=by),
+        codes if src == dst else spelled_out(codes, src, dst),
+        codes,
+        (src, dst),
+    )
 
 
 @pytest.mark.parametrize("by", BY)
@@ -88,14 +108,24 @@ def test_random_bits_of_a_large_type_become_every_type_by_the_written_rule(src: 
 @pytest.mark.parametrize("src", ["f32", "f64"])
 def test_values_around_every_tie_and_limit_are_rounded_once(src: str, dst: str, by: str) -> None:
     codes = _ties(src, dst)
-    check(run(codes, src, dst, by=by), codes if src == dst else spelled_out(codes, src, dst), codes, (src, dst))
+    check(
+        run(codes, src, dst, by=by),
+        codes if src == dst else spelled_out(codes, src, dst),
+        codes,
+        (src, dst),
+    )
 
 
 def _ties(src: str, dst: str) -> NDArray[Any]:
     """Return bits of src at numbers of dst, halfway between two of them, and one step of src beside both."""
     if dst in INTEGERS:
         half = 2 ** (INTEGERS[dst] - 1)
-        numbers = [sign * (base + k / 2) for sign in (1, -1) for base in (0, half, 2 * half, half - 2) for k in range(5)]
+        numbers = [
+            sign * (base + k / 2)
+            for sign in (1, -1)
+            for base in (0, half, 2 * half, half - 2)
+            for k in range(5)
+        ]
     else:
         dtype = DATA_TYPES[dst]
         sample = every_code(dst) if dtype.bits <= 8 else random_codes(dst, 40, 5)
@@ -108,7 +138,13 @@ def _ties(src: str, dst: str) -> NDArray[Any]:
                 numbers += [low, (low + high) / 2, -(low + high) / 2]
     with np.errstate(all="ignore"):
         exact = np.array(numbers, np.float64).astype(DATA_TYPES[src].numpy)
-        around = np.concatenate([exact, np.nextafter(exact, exact.dtype.type(np.inf)), np.nextafter(exact, exact.dtype.type(-np.inf))])
+        around = np.concatenate(
+            [
+                exact,
+                np.nextafter(exact, exact.dtype.type(np.inf)),
+                np.nextafter(exact, exact.dtype.type(-np.inf)),
+            ]
+        )
     return around.view(DATA_TYPES[src].bits_dtype)
 
 
@@ -129,25 +165,55 @@ def test_a_nan_keeps_its_sign_and_the_upper_bits_of_its_payload_and_becomes_quie
     assert run(nans, "f32", "f16", by=by).tolist() == [0x7E09, 0xFF00, 0x7E00, 0xFFFF]
     assert run(nans, "f32", "f8_e5m2", by=by).tolist() == [0x7E, 0xFF, 0x7E, 0xFF]
     assert run(nans, "f32", "f8_e4m3", by=by).tolist() == [0x7F, 0xFF, 0x7F, 0xFF]
-    assert run(nans, "f32", "f64", by=by).tolist() == [0x7FF82468A0000000, 0xFFFC000000000000, 0x7FF8000000000000, 0xFFFFFFFFE0000000]
+    assert run(nans, "f32", "f64", by=by).tolist() == [
+        0x7FF82468A0000000,
+        0xFFFC000000000000,
+        0x7FF8000000000000,
+        0xFFFFFFFFE0000000,
+    ]
     assert run(np.array([0x7F81], np.uint16), "bf16", "f32", by=by) == 0x7FC10000
 
 
 @pytest.mark.parametrize("by", BY)
 def test_integers_become_integers_without_passing_through_floats(by: str) -> None:
-    codes = np.array([2**53 + 1, 2**63 - 1, -(2**63), -(2**31) - 1, 2**24 + 1, -129], np.int64).view(np.uint64)
-    assert run(codes, "s64", "s32", by=by).view(np.int32).tolist() == [2**31 - 1, 2**31 - 1, -(2**31), -(2**31), 2**24 + 1, -129]
-    assert run(codes, "s64", "s8", by=by).view(np.int8).tolist() == [127, 127, -128, -128, 127, -128]
+    codes = np.array(
+        [2**53 + 1, 2**63 - 1, -(2**63), -(2**31) - 1, 2**24 + 1, -129], np.int64
+    ).view(np.uint64)
+    assert run(codes, "s64", "s32", by=by).view(np.int32).tolist() == [
+        2**31 - 1,
+        2**31 - 1,
+        -(2**31),
+        -(2**31),
+        2**24 + 1,
+        -129,
+    ]
+    assert run(codes, "s64", "s8", by=by).view(np.int8).tolist() == [
+        127,
+        127,
+        -128,
+        -128,
+        127,
+        -128,
+    ]
     assert run(np.array([2**24 + 1], np.uint32), "s32", "s64", by=by) == 2**24 + 1
 
 
 @pytest.mark.parametrize("by", BY)
-@pytest.mark.parametrize(("dst", "largest"), [("f16", 65504), ("bf16", None), ("f8_e5m2", 57344), ("f8_e4m3", 448), ("f4_e2m1", 6)])
-def test_saturation_makes_the_largest_number_of_all_beyond_it_and_keeps_nan(dst: str, largest: float | None, by: str) -> None:
+@pytest.mark.parametrize(
+    ("dst", "largest"),
+    [("f16", 65504), ("bf16", None), ("f8_e5m2", 57344), ("f8_e4m3", 448), ("f4_e2m1", 6)],
+)
+def test_saturation_makes_the_largest_number_of_all_beyond_it_and_keeps_nan(
+    dst: str, largest: float | None, by: str
+) -> None:
     x = np.array([1e38, -3e38, np.inf, -np.inf, np.nan, 1.0], np.float32)
     dtype = DATA_TYPES[dst]
     largest = float(np.array(0x7F7F, np.uint16).view(dtype.numpy)) if largest is None else largest
-    got = run(x.view(np.uint32), "f32", dst, reorder.Attr(saturate=True), by=by).view(dtype.numpy).astype(np.float32)
+    got = (
+        run(x.view(np.uint32), "f32", dst, reorder.Attr(saturate=True), by=by)
+        .view(dtype.numpy)
+        .astype(np.float32)
+    )
     if dst == "bf16":
         assert got[2:4].tolist() == [largest, -largest]
     else:
@@ -165,15 +231,26 @@ def test_the_onednn_rounding_of_f8_goes_through_f16(dst: str, by: str) -> None:
     half = run(codes, "f32", "f16", by="definition")
     check(twice, run(half, "f16", dst, by="definition"), codes, ("f32", dst))
     example = np.array([3328.073], np.float32).view(np.uint32)
-    assert run(example, "f32", "f8_e5m2", attr, by=by).view(DATA_TYPES["f8_e5m2"].numpy).astype(np.float32) == 3072
-    assert run(example, "f32", "f8_e5m2", by=by).view(DATA_TYPES["f8_e5m2"].numpy).astype(np.float32) == 3584
+    assert (
+        run(example, "f32", "f8_e5m2", attr, by=by)
+        .view(DATA_TYPES["f8_e5m2"].numpy)
+        .astype(np.float32)
+        == 3072
+    )
+    assert (
+        run(example, "f32", "f8_e5m2", by=by).view(DATA_TYPES["f8_e5m2"].numpy).astype(np.float32)
+        == 3584
+    )
 
 
 def test_what_keeps_its_type_keeps_its_bits_however_it_is_moved() -> None:
     attr = reorder.Attr(saturate=True)
     src = memory_desc((4, 5, 7, 9), "f8_e5m2", "Abcd8a")
     bits = np.full(src.nbytes, 0x7C, np.uint8)  # infinite
-    for dst in (memory_desc(src.dims, "f8_e5m2", "abcd"), memory_desc(src.dims, "f8_e5m2", strides=(350, 70, 10, 1))):
+    for dst in (
+        memory_desc(src.dims, "f8_e5m2", "abcd"),
+        memory_desc(src.dims, "f8_e5m2", strides=(350, 70, 10, 1)),
+    ):
         out = np.zeros(dst.nbytes, np.uint8)
         reorder.execute(reorder.plan_reorder(src, dst, attr), bits, out)
         assert out[0] == 0x7C

@@ -36,7 +36,11 @@ def pairs() -> int:
         codes = every_code(src) if DATA_TYPES[src].bits <= 16 else random_codes(src, 5001, 7)
         ours, wanted = (run(codes, src, dst, by=by) for by in ("kernels", "definition"))
         wrong = np.flatnonzero(ours != wanted)
-        assert not wrong.size, (src, dst, [(hex(codes[k]), hex(ours[k]), hex(wanted[k])) for k in wrong[:3]])
+        assert not wrong.size, (
+            src,
+            dst,
+            [(hex(codes[k]), hex(ours[k]), hex(wanted[k])) for k in wrong[:3]],
+        )
     return len(DATA_TYPES) ** 2
 
 
@@ -55,7 +59,10 @@ def lengths() -> None:
         for n in (*range(1, 20), *range(30, 35), *range(62, 67), 127, 129, 191, 255, 257):
             for gap in (0, 1, 3):
                 wide, narrow = ((3, n), (n + gap, 1)), ((3, n), (n + 2 * gap + n % 2, 1))
-                pair = memory_desc(wide[0], src, strides=wide[1], offset0=gap), memory_desc(narrow[0], dst, strides=narrow[1], offset0=1)
+                pair = (
+                    memory_desc(wide[0], src, strides=wide[1], offset0=gap),
+                    memory_desc(narrow[0], dst, strides=narrow[1], offset0=1),
+                )
                 check((*pair, None), n, at_end=n % 2 == 0)
 
 
@@ -69,10 +76,16 @@ def layouts() -> None:
         Attr(dst_scale=np.linspace(0.1, 3, 70), dst_scale_mask=2, saturate=True),
         Attr(src_scale=np.linspace(0.1, 3, 42 * 7), src_scale_mask=3, src_scale_groups=(1, 10)),
     )
-    for (stag, dtag), attr, (src, dst) in product(_LAYOUTS, attrs, (("f32", "s8"), ("u8", "bf16"), ("f32", "f32"), ("s32", "u8"))):
+    for (stag, dtag), attr, (src, dst) in product(
+        _LAYOUTS, attrs, (("f32", "s8"), ("u8", "bf16"), ("f32", "f32"), ("s32", "u8"))
+    ):
         if attr is not None and attr.dst_zero_point and dst not in {"s8", "u8"}:
             continue
-        check((memory_desc((42, 70), src, stag), memory_desc((42, 70), dst, dtag), attr), 5, at_end=True)
+        check(
+            (memory_desc((42, 70), src, stag), memory_desc((42, 70), dst, dtag), attr),
+            5,
+            at_end=True,
+        )
 
 
 if __name__ == "__main__":

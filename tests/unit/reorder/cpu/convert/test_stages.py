@@ -28,7 +28,10 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 _ROOT = Path(__file__).parents[5]
-_PLACES: dict[str, Callable[[], AbstractContextManager[None]]] = {"in the caches": nullcontext, "beyond them": beyond_caches}
+_PLACES: dict[str, Callable[[], AbstractContextManager[None]]] = {
+    "in the caches": nullcontext,
+    "beyond them": beyond_caches,
+}
 
 
 @pytest.mark.parametrize("place", _PLACES)
@@ -45,23 +48,50 @@ def test_matrices_are_converted_between_layouts_with_attributes(place: str) -> N
 
 def _seldom(special: NDArray[np.uint32]) -> NDArray[np.uint32]:
     """Return bits of f32 in groups of which some hold one special number each, and others none."""
-    numbers = np.random.default_rng(0).standard_normal((2 * special.size, 64), np.float32).view(np.uint32)
+    numbers = (
+        np.random.default_rng(0).standard_normal((2 * special.size, 64), np.float32).view(np.uint32)
+    )
     numbers[np.arange(special.size), np.arange(special.size) * 7 % 64] = special
     return numbers.reshape(-1)
 
 
 _RARE = np.array(
     [
-        *(0, 1, 0x7FFFFF, 0x800000, 0x800001, 0x7F7FFFFF, 0x7F7F8000, 0x7F800000, 0x7F800001, 0x7FC00000, 0x7FFFFFFF),
+        *(
+            0,
+            1,
+            0x7FFFFF,
+            0x800000,
+            0x800001,
+            0x7F7FFFFF,
+            0x7F7F8000,
+            0x7F800000,
+            0x7F800001,
+            0x7FC00000,
+            0x7FFFFFFF,
+        ),
         # around 2^-64, 2^64 and ties of bf16
-        *(0x1F7FFFFF, 0x1F800000, 0x1F800001, 0x5F7FFFFF, 0x5F800000, 0x5F800001, 0x3F808000, 0x3F818000, 0x007F8000, 0x00008000),
+        *(
+            0x1F7FFFFF,
+            0x1F800000,
+            0x1F800001,
+            0x5F7FFFFF,
+            0x5F800000,
+            0x5F800001,
+            0x3F808000,
+            0x3F818000,
+            0x007F8000,
+            0x00008000,
+        ),
     ],
     np.uint32,
 )
 
 
 @pytest.mark.parametrize("dst", ["bf16", "f16", "f32", "s8", "u8", "s32", "f8_e4m3"])
-@pytest.mark.parametrize("scale", [1.0, 0.3, 3.0, 2.0**-40, 2.0**40, 2.0**41, -0.7, 1.9999999, 1.0000001])
+@pytest.mark.parametrize(
+    "scale", [1.0, 0.3, 3.0, 2.0**-40, 2.0**40, 2.0**41, -0.7, 1.9999999, 1.0000001]
+)
 def test_one_rare_number_among_many_becomes_what_it_would_alone(dst: str, scale: float) -> None:
     codes = _seldom(np.concatenate([_RARE, _RARE | np.uint32(1 << 31)]))
     pair = memory_desc((codes.size,), "f32", "a"), memory_desc((codes.size,), dst, "a")
@@ -96,10 +126,17 @@ def test_parameters_that_are_the_same_again_and_again_along_a_row_are_those_of_t
 ) -> None:
     sizes = [size for dim, size in enumerate(dims) if mask >> dim & 1]
     values = np.random.default_rng(0).uniform(0.2, 3, sizes)
-    attrs = Attr(src_scale=values, src_scale_mask=mask), Attr(dst_scale=values, dst_scale_mask=mask, beta=0.5)
+    attrs = (
+        Attr(src_scale=values, src_scale_mask=mask),
+        Attr(dst_scale=values, dst_scale_mask=mask, beta=0.5),
+    )
     with _PLACES[place]():
         for attr, types, stag in product(attrs, _REPEATED_PAIRS, (tag, "abcd"[: len(dims)])):
-            check((memory_desc(dims, types[0], stag), memory_desc(dims, types[1], tag), attr), 3, at_end=True)
+            check(
+                (memory_desc(dims, types[0], stag), memory_desc(dims, types[1], tag), attr),
+                3,
+                at_end=True,
+            )
 
 
 @pytest.mark.campaign
@@ -109,8 +146,15 @@ def test_conversions_for_other_machines_are_right_on_this_one(machine: str, tmp_
     needs = {"haswell": "avx2", "skylake-avx512": "avx512bw"}.get(machine)
     if needs and not binding.get_host_cpu_features().get(needs):
         pytest.skip(f"this machine has no {needs}")
-    own = {"NUMBA_CPU_NAME": machine, "NUMBA_CPU_FEATURES": "", "NUMBA_CACHE_DIR": str(tmp_path), "PYTHONPATH": str(_ROOT)}
+    own = {
+        "NUMBA_CPU_NAME": machine,
+        "NUMBA_CPU_FEATURES": "",
+        "NUMBA_CACHE_DIR": str(tmp_path),
+        "PYTHONPATH": str(_ROOT),
+    }
     program = str(Path(__file__).with_name("convert_matrix.py"))
-    ran = subprocess.run([sys.executable, program], env=os.environ | own, capture_output=True, text=True, check=False)
+    ran = subprocess.run(
+        [sys.executable, program], env=os.environ | own, capture_output=True, text=True, check=False
+    )
     assert ran.returncode == 0, ran.stderr
     assert ran.stdout == f"{len(DATA_TYPES) ** 2} pairs\n"

@@ -60,7 +60,11 @@ def transposed(bits: int) -> set[str]:
         tall, wide = m + pad_m, n + pad_n
         src = memory_desc((2, m, n), DTYPES[bits], strides=(m * (n + gap), n + gap, 1))
         dst = memory_desc(
-            (2, m, n), DTYPES[bits], strides=(wide * (tall + gap), 1, tall + gap), padded_dims=(2 + pad_o, tall, wide), offset0=gap
+            (2, m, n),
+            DTYPES[bits],
+            strides=(wide * (tall + gap), 1, tall + gap),
+            padded_dims=(2 + pad_o, tall, wide),
+            offset0=gap,
         )
         kernels |= _check(src, dst, at_end=(m + n) % 2 == 0)
         # padding of src instead, on the way back
@@ -69,7 +73,12 @@ def transposed(bits: int) -> set[str]:
     for m, n, pad in product((2, 3, 8, 16, 64), (1, 3, 9, 17), (0, 1)):
         count = 4096 // (m * n) + 3
         src = memory_desc((count, m, n), DTYPES[bits], strides=(m * n, n, 1))
-        dst = memory_desc((count, m, n), DTYPES[bits], strides=((m + pad) * n, 1, m + pad), padded_dims=(count, m + pad, n))
+        dst = memory_desc(
+            (count, m, n),
+            DTYPES[bits],
+            strides=((m + pad) * n, 1, m + pad),
+            padded_dims=(count, m + pad, n),
+        )
         kernels |= _check(src, dst, at_end=m % 2 == 0)
         kernels |= _check(dst, src, at_end=m % 2 == 1)
     return kernels
@@ -79,9 +88,20 @@ def runs(bits: int) -> set[str]:
     """Copy rows of all lengths up to beyond the longest vector, and around calls of memmove, some padded."""
     kernels = set()
     for n in (*range(1, 70), *range(1024 * 8 // bits - 2, 1024 * 8 // bits + 3)):
-        for wide in sorted({n, n + 1, *(-(-n * bits // (8 * size)) * 8 * size // bits for size in (8, 16, 32, 64, 128, 256))}):
+        for wide in sorted(
+            {
+                n,
+                n + 1,
+                *(
+                    -(-n * bits // (8 * size)) * 8 * size // bits
+                    for size in (8, 16, 32, 64, 128, 256)
+                ),
+            }
+        ):
             src = memory_desc((3, n), DTYPES[bits], strides=(n + n % 2, 1))
-            dst = memory_desc((3, n), DTYPES[bits], strides=(wide + n % 3, 1), padded_dims=(3 + n % 2, wide))
+            dst = memory_desc(
+                (3, n), DTYPES[bits], strides=(wide + n % 3, 1), padded_dims=(3 + n % 2, wide)
+            )
             kernels |= _check(src, dst, at_end=n % 2 == 0)
     return kernels
 
@@ -92,7 +112,9 @@ def strided(bits: int) -> set[str]:
     for n in range(1, 20):
         for pad in (0, 3):
             src = memory_desc((3, n), DTYPES[bits], strides=(2 * n, 2))
-            dst = memory_desc((3, n), DTYPES[bits], strides=(-2, 3 * 3), padded_dims=(3, n + pad), offset0=4)
+            dst = memory_desc(
+                (3, n), DTYPES[bits], strides=(-2, 3 * 3), padded_dims=(3, n + pad), offset0=4
+            )
             kernels |= _check(src, dst, at_end=n % 2 == 0)
     return kernels
 

@@ -29,7 +29,10 @@ if TYPE_CHECKING:
 _ROOT = Path(__file__).parents[5]
 
 
-_PLACES: dict[str, Callable[[], AbstractContextManager[None]]] = {"in the caches": nullcontext, "beyond them": beyond_caches}
+_PLACES: dict[str, Callable[[], AbstractContextManager[None]]] = {
+    "in the caches": nullcontext,
+    "beyond them": beyond_caches,
+}
 
 
 @pytest.mark.parametrize("place", _PLACES)
@@ -53,10 +56,14 @@ def test_elements_that_are_no_neighbours_are_moved_one_by_one(bits: int) -> None
 
 @pytest.mark.campaign
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="names of x86-64 machines")
-@pytest.mark.parametrize("machine", ["x86-64", "nehalem", "haswell", "skylake-avx512", "icelake-server"])
+@pytest.mark.parametrize(
+    "machine", ["x86-64", "nehalem", "haswell", "skylake-avx512", "icelake-server"]
+)
 def test_kernels_for_other_machines_are_right_on_this_one(machine: str, tmp_path: Path) -> None:
     host = binding.get_host_cpu_features()
-    needs = {"haswell": "avx2", "skylake-avx512": "avx512bw", "icelake-server": "avx512vbmi2"}.get(machine)
+    needs = {"haswell": "avx2", "skylake-avx512": "avx512bw", "icelake-server": "avx512vbmi2"}.get(
+        machine
+    )
     if needs and not host.get(needs):
         pytest.skip(f"this machine has no {needs}")
     environment = {
@@ -67,7 +74,9 @@ def test_kernels_for_other_machines_are_right_on_this_one(machine: str, tmp_path
         "PYTHONPATH": str(_ROOT),
     }
     program = str(Path(__file__).with_name("kernel_matrix.py"))
-    ran = subprocess.run([sys.executable, program], env=environment, capture_output=True, text=True, check=False)
+    ran = subprocess.run(
+        [sys.executable, program], env=environment, capture_output=True, text=True, check=False
+    )
     assert ran.returncode == 0, ran.stderr
     assert ran.stdout.count("transposed") == len(DTYPES)
 
@@ -96,18 +105,28 @@ _LARGE = {
 @pytest.mark.parametrize("threads", [1, 2, 7])
 @pytest.mark.parametrize("bits", DTYPES)
 @pytest.mark.parametrize("case", _LARGE)
-def test_what_is_larger_than_a_tile_is_cut_and_shared_without_a_seam(case: str, bits: int, threads: int, place: str) -> None:
+def test_what_is_larger_than_a_tile_is_cut_and_shared_without_a_seam(
+    case: str, bits: int, threads: int, place: str
+) -> None:
     dims, a, b = _LARGE[case]
     with _PLACES[place]():
-        _check_shared(memory_desc(dims, DTYPES[bits], a), memory_desc(dims, DTYPES[bits], b), threads)
+        _check_shared(
+            memory_desc(dims, DTYPES[bits], a), memory_desc(dims, DTYPES[bits], b), threads
+        )
 
 
 @pytest.mark.parametrize("threads", [1, 3])
 def test_padding_that_is_larger_than_a_tile_is_cleared(threads: int) -> None:
     src = memory_desc((3, 5), "bf16", strides=(5, 1))
-    _check_shared(src, memory_desc((3, 5), "bf16", strides=(1, 3000), padded_dims=(3000, 9)), threads)
-    _check_shared(src, memory_desc((3, 5), "bf16", strides=(1, 5), padded_dims=(5, 30_000)), threads)
-    _check_shared(src, memory_desc((3, 5), "bf16", strides=(70_000, 1), padded_dims=(3, 70_000)), threads)
+    _check_shared(
+        src, memory_desc((3, 5), "bf16", strides=(1, 3000), padded_dims=(3000, 9)), threads
+    )
+    _check_shared(
+        src, memory_desc((3, 5), "bf16", strides=(1, 5), padded_dims=(5, 30_000)), threads
+    )
+    _check_shared(
+        src, memory_desc((3, 5), "bf16", strides=(70_000, 1), padded_dims=(3, 70_000)), threads
+    )
 
 
 @pytest.mark.parametrize("threads", [1, 3])
@@ -155,7 +174,9 @@ def test_elements_scattered_on_both_sides_are_moved_twice() -> None:
 
 
 @pytest.mark.parametrize("dtype", ["s4", "u4", "f4_e2m1"])
-@pytest.mark.parametrize("tags", [("abc", "acb"), ("abc", "aBc16b"), ("aBc8b", "bca"), ("bca", "ABc4b16a4b")])
+@pytest.mark.parametrize(
+    "tags", [("abc", "acb"), ("abc", "aBc16b"), ("aBc8b", "bca"), ("bca", "ABc4b16a4b")]
+)
 def test_4_bit_elements_change_places_as_bytes(dtype: str, tags: tuple[str, str]) -> None:
     for dims in ((2, 40, 66), (3, 35, 33), (5, 7, 301)):
         src, dst = (memory_desc(dims, dtype, tag) for tag in tags)
@@ -164,7 +185,10 @@ def test_4_bit_elements_change_places_as_bytes(dtype: str, tags: tuple[str, str]
         source, before = random_bytes(src.min_nbytes, 1), random_bytes(dst.min_nbytes, 2)
         for threads in (1, 3):
             with forced_parts(threads):
-                assert np.array_equal(move_guarded(plan, source, before, at_end=True, threads=threads), expect(src, dst, source, before))
+                assert np.array_equal(
+                    move_guarded(plan, source, before, at_end=True, threads=threads),
+                    expect(src, dst, source, before),
+                )
 
 
 def test_whole_cache_lines_are_written_past_the_caches_where_they_are_aligned() -> None:
@@ -196,7 +220,15 @@ def test_rows_that_are_zipped_are_right_where_threads_cut_them_inside_of_a_run(p
 
 
 def test_zeros_beside_lookups_look_at_no_element() -> None:
-    src = memory_desc((33, 64), "u8", strides=(48, -144), inner_blks=(16, 3), inner_idxs=(0, 1), padded_dims=(48, 69), offset0=3184)
+    src = memory_desc(
+        (33, 64),
+        "u8",
+        strides=(48, -144),
+        inner_blks=(16, 3),
+        inner_idxs=(0, 1),
+        padded_dims=(48, 69),
+        offset0=3184,
+    )
     dst = memory_desc((33, 64), "u8", "BA16b8a__a48")
     for at_end in (False, True):
         source, before = random_bytes(src.min_nbytes, 1), random_bytes(dst.min_nbytes, 2)

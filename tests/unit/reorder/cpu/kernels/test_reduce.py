@@ -32,7 +32,9 @@ def check(desc: MemoryDesc, mask: int, threads: int) -> None:
 
 
 @given(sizes=dims(max_ndims=6, zero=False), data=st.data(), threads=st.sampled_from([1, 2, 5]))
-def test_sums_over_any_dims_of_any_layout(sizes: tuple[int, ...], data: st.DataObject, threads: int) -> None:
+def test_sums_over_any_dims_of_any_layout(
+    sizes: tuple[int, ...], data: st.DataObject, threads: int
+) -> None:
     desc = data.draw(descs_of(sizes, "s8", source=False))
     mask = data.draw(st.integers(1, (1 << len(sizes)) - 1))
     assume(is_array_of_blocks(desc) and all(len(axis.dims) == 1 for axis in desc.layout.axes))
@@ -41,7 +43,9 @@ def test_sums_over_any_dims_of_any_layout(sizes: tuple[int, ...], data: st.DataO
 
 @pytest.mark.parametrize("threads", [1, 2, 3])
 @pytest.mark.parametrize("mask", [1, 2, 3])
-@pytest.mark.parametrize("tag", ["OIhw4i16o4i", "OIhw16i16o2i", "oihw", "hwio", "OIhw16o16i", "Oihw8o", "OIhw2i8o4i"])
+@pytest.mark.parametrize(
+    "tag", ["OIhw4i16o4i", "OIhw16i16o2i", "oihw", "hwio", "OIhw16o16i", "Oihw8o", "OIhw2i8o4i"]
+)
 def test_weights_large_enough_for_threads(tag: str, mask: int, threads: int) -> None:
     sizes = (200, 250, 3, 3)
     assert prod(sizes) > 3 * 2**17

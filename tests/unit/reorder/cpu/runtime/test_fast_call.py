@@ -22,7 +22,15 @@ def enters(src: Any, dst: Any) -> bool:
     return not entry(id(src), id(dst), address_of(run._job))  # noqa: SLF001 - the table that it reads
 
 
-@pytest.mark.parametrize("src", [np.ones((2, 3), np.float32), np.ones(6, np.uint32), np.ones(24, np.uint8), np.ones((7, 1, 1), np.float32)])
+@pytest.mark.parametrize(
+    "src",
+    [
+        np.ones((2, 3), np.float32),
+        np.ones(6, np.uint32),
+        np.ones(24, np.uint8),
+        np.ones((7, 1, 1), np.float32),
+    ],
+)
 def test_arrays_that_fit_are_moved(src: Any) -> None:
     dst = np.zeros(6, np.float32)
     assert enters(src, dst)

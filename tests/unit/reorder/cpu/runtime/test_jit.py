@@ -31,7 +31,7 @@ def test_what_is_kept_on_disk_carries_the_digest_of_all_sources() -> None:
     assert stamp == jit._digest()  # noqa: SLF001 - likewise
 
 
-@pytest.mark.parametrize("name", ["transpose.py", "run.py", "program.py", "nodes.py"])
+@pytest.mark.parametrize("name", ["transpose.py", "copy.py", "program.py", "nodes.py"])
 def test_a_change_of_any_source_changes_the_digest(name: str) -> None:
     read = Path.read_bytes
 
@@ -42,7 +42,9 @@ def test_a_change_of_any_source_changes_the_digest(name: str) -> None:
         assert jit._digest.__wrapped__() != jit._digest()  # noqa: SLF001 - what it depends on
 
 
-@pytest.mark.parametrize("error", [RuntimeError("no locator available"), OSError("read-only"), AttributeError("_cache")])
+@pytest.mark.parametrize(
+    "error", [RuntimeError("no locator available"), OSError("read-only"), AttributeError("_cache")]
+)
 def test_without_a_folder_kernels_are_compiled_all_the_same(error: Exception) -> None:
     def refuse(_: Any) -> None:
         raise error
@@ -58,5 +60,11 @@ def test_where_numba_compiles_nothing_large_reorders_run_on_the_pool() -> None:
         "assert (reorder.reorder(x, 'ba').numpy() == x).all(); print(layer_name(), cache_folder())"
     )
     environment = {**os.environ, "NUMBA_DISABLE_JIT": "1", "NUMBA_NUM_THREADS": "2"}
-    ran = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=False)
+    ran = subprocess.run(
+        [sys.executable, "-c", program],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert (ran.returncode, ran.stdout) == (0, "pool None\n"), ran.stderr

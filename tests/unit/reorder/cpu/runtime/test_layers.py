@@ -19,13 +19,20 @@ _LAYERS = {"tbb": "tbb", "omp": "omp", "workqueue": "pool", "default": "tbb", "n
 
 def run(scenario: str, layer: str, least: int = 0, **environment: str) -> str:
     """Run a scenario in which what has `least` bytes runs on numba's threads, and what is smaller on the pool."""
-    settings = {key: value for key, value in os.environ.items() if not key.startswith("NUMBA_THREADING")}
+    settings = {
+        key: value for key, value in os.environ.items() if not key.startswith("NUMBA_THREADING")
+    }
     # at least two threads, so that there is something to share on any machine
     settings |= {"NUMBA_NUM_THREADS": "2", "PYTHONPATH": str(_ROOT), **environment}
     if layer != "default":
         settings["NUMBA_THREADING_LAYER"] = layer
     ran = subprocess.run(
-        [sys.executable, str(_PROGRAM), scenario, str(least)], env=settings, capture_output=True, text=True, check=False, timeout=170
+        [sys.executable, str(_PROGRAM), scenario, str(least)],
+        env=settings,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=170,
     )
     assert ran.returncode == 0, ran.stderr
     return ran.stdout.strip()

@@ -19,7 +19,16 @@ from reorder.cpu.runtime.jit import compile_callback
 from reorder.memory.buffers import address_of
 
 
-def count_tasks(_src_at: int, dst_at: int, _program: int, _tasks: int, begin: int, end: int, _places: int, points: int) -> None:
+def count_tasks(
+    _src_at: int,
+    dst_at: int,
+    _program: int,
+    _tasks: int,
+    begin: int,
+    end: int,
+    _places: int,
+    points: int,
+) -> None:
     """Add one to the counter of each task, as a walker that does nothing else."""
     for task in range(begin, end):
         for _ in range(points):
@@ -38,7 +47,18 @@ class Counted:
     def __init__(self, walker: Any, tasks: int, parts: int, workers: int, points: int = 1) -> None:
         self.counts = np.zeros(tasks, np.int64)
         self._bounds = np.linspace(0, tasks, parts + 1).astype(np.int64)
-        self._job = pool.Job(walker.address, 0, 0, tasks, 0, points, address_of(self._bounds), parts, workers, pool.ADDRESS)
+        self._job = pool.Job(
+            walker.address,
+            0,
+            0,
+            tasks,
+            0,
+            points,
+            address_of(self._bounds),
+            parts,
+            workers,
+            pool.ADDRESS,
+        )
 
     def run(self) -> None:
         """Run it once."""
@@ -148,5 +168,11 @@ assert os.waitpid(children[0], 0)[1] == 0
 
 @pytest.mark.parametrize("name", _PROGRAMS)
 def test_processes_with_habits_of_their_own(name: str) -> None:
-    ran = subprocess.run([sys.executable, "-c", _PROGRAMS[name]], capture_output=True, text=True, check=False, timeout=120)
+    ran = subprocess.run(
+        [sys.executable, "-c", _PROGRAMS[name]],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
     assert ran.returncode == 0, ran.stderr

@@ -63,8 +63,20 @@ during(lambda *_: children.append(fork()), 0.4, 0.004)
 
 @pytest.mark.parametrize("layer", ["tbb", "omp", "workqueue"])
 def test_a_signal_handler_may_raise_reorder_or_fork_inside_of_a_reorder(layer: str) -> None:
-    environment = {**os.environ, "NUMBA_THREADING_LAYER": layer, "NUMBA_NUM_THREADS": "2", "PYTHONPATH": str(_ROOT)}
-    ran = subprocess.run([sys.executable, "-c", _PROGRAM], env=environment, capture_output=True, text=True, check=False, timeout=90)
+    environment = {
+        **os.environ,
+        "NUMBA_THREADING_LAYER": layer,
+        "NUMBA_NUM_THREADS": "2",
+        "PYTHONPATH": str(_ROOT),
+    }
+    ran = subprocess.run(
+        [sys.executable, "-c", _PROGRAM],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=90,
+    )
     assert ran.returncode == 0, ran.stderr
 
 
@@ -85,6 +97,11 @@ move()
 def test_a_child_forked_while_another_thread_loads_numba_can_reorder(pause: float) -> None:
     environment = {**os.environ, "NUMBA_NUM_THREADS": "2", "PYTHONPATH": str(_ROOT)}
     ran = subprocess.run(
-        [sys.executable, "-c", _COLD.format(pause=pause)], env=environment, capture_output=True, text=True, check=False, timeout=90
+        [sys.executable, "-c", _COLD.format(pause=pause)],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=90,
     )
     assert ran.returncode == 0, ran.stderr

@@ -167,7 +167,10 @@ if __name__ == "__main__":
     import reorder.cpu.runtime.execute
 
     reorder.cpu.runtime.execute._LONG_NBYTES = int(sys.argv[2])  # noqa: SLF001 - so that small ones do too
-    {function.__name__: function for function in (crowds, fork_first, fork_after, fork_meanwhile, fork_pool, leave)}[sys.argv[1]]()
+    {
+        function.__name__: function
+        for function in (crowds, fork_first, fork_after, fork_meanwhile, fork_pool, leave)
+    }[sys.argv[1]]()
     from reorder.cpu import layer_name
 
     sys.stdout.write(layer_name())

@@ -40,13 +40,18 @@ def kernels(dims: tuple[int, ...], src: str, dst: str) -> list[str]:
         ((64, 64, 1, 1), "abcd", "ABcd8b16a2b", ["run"]),
     ],
 )
-def test_a_box_gets_the_kernel_that_moves_vectors(dims: tuple[int, ...], src: str, dst: str, expected: list[str]) -> None:
+def test_a_box_gets_the_kernel_that_moves_vectors(
+    dims: tuple[int, ...], src: str, dst: str, expected: list[str]
+) -> None:
     assert kernels(dims, src, dst) == expected
 
 
 def test_strides_on_both_sides_go_element_by_element() -> None:
     src = memory_desc((4, 6), "f32", strides=(18, 3))
-    assert choose(plan_reorder(src, memory_desc((4, 6), "f32", strides=(2, 8))).boxes[0]).kernel == STRIDED
+    assert (
+        choose(plan_reorder(src, memory_desc((4, 6), "f32", strides=(2, 8))).boxes[0]).kernel
+        == STRIDED
+    )
 
 
 def test_a_choice_prints_its_kernel_and_nests() -> None:
@@ -63,11 +68,17 @@ def test_a_choice_takes_every_loop_of_a_box_once(pair: tuple[MemoryDesc, MemoryD
         if choice.kernel == TRANSPOSED:
             assert choice.columns[0].strides[0] == choice.rows[0].strides[1] == 1
         # only the last node of a nest may be ragged
-        assert all(node.valid == node.extent for nest in (choice.rows, choice.columns) for node in nest[:-1])
+        assert all(
+            node.valid == node.extent
+            for nest in (choice.rows, choice.columns)
+            for node in nest[:-1]
+        )
 
 
 @given(desc_pairs())
-def test_tiling_and_widening_keep_which_element_goes_where(pair: tuple[MemoryDesc, MemoryDesc]) -> None:
+def test_tiling_and_widening_keep_which_element_goes_where(
+    pair: tuple[MemoryDesc, MemoryDesc],
+) -> None:
     bits = pair[1].dtype.bits
     for box in plan_reorder(*pair).boxes:
         if box.lookups:
@@ -76,13 +87,20 @@ def test_tiling_and_widening_keep_which_element_goes_where(pair: tuple[MemoryDes
         factor = width // bits
         to, fro = box_map(tile((wide,)))
         parts = np.arange(factor)
-        found = np.stack([(to[:, None] * factor + parts).ravel(), np.where(fro[:, None] < 0, -1, fro[:, None] * factor + parts).ravel()])
+        found = np.stack(
+            [
+                (to[:, None] * factor + parts).ravel(),
+                np.where(fro[:, None] < 0, -1, fro[:, None] * factor + parts).ravel(),
+            ]
+        )
         wanted = np.stack(box_map((box,)))
         assert np.array_equal(found[:, np.argsort(found[0])], wanted[:, np.argsort(wanted[0])])
 
 
 @given(st.integers(1, 3000), st.data())
-def test_cutting_a_node_keeps_its_steps_its_data_and_its_zeros(extent: int, data: st.DataObject) -> None:
+def test_cutting_a_node_keeps_its_steps_its_data_and_its_zeros(
+    extent: int, data: st.DataObject
+) -> None:
     node = Node(extent, data.draw(st.integers(0, extent)), (3, 7))
     box = Box((5, 11), (node,))
     pieces = tuple(split_node(box, node, data.draw(st.integers(1, extent))))
@@ -91,7 +109,9 @@ def test_cutting_a_node_keeps_its_steps_its_data_and_its_zeros(extent: int, data
 
 
 @given(desc_pairs(max_nelems=4096), st.integers(1, 9))
-def test_tasks_cover_every_step_of_every_box_once_and_parts_follow_each_other(pair: tuple[MemoryDesc, MemoryDesc], parts: int) -> None:
+def test_tasks_cover_every_step_of_every_box_once_and_parts_follow_each_other(
+    pair: tuple[MemoryDesc, MemoryDesc], parts: int
+) -> None:
     boxes = tile(tuple(box for box in plan_reorder(*pair).boxes if not box.lookups))
     _, records = encode(boxes, pair[0].layout.last + 1, is_far=False)
     tasks, bounds = split(records, parts)
@@ -125,12 +145,16 @@ def test_boxes_take_turns() -> None:
     assert starts[:3] in ([0, 0, 50], [0, 50, 0])
     assert starts.count(0) > 1 < starts.count(50)
     for record in records:
-        steps = [step for task in tasks if task[0] == record.start for step in range(task[1], task[2])]
+        steps = [
+            step for task in tasks if task[0] == record.start for step in range(task[1], task[2])
+        ]
         assert steps == list(range(record.outer))
 
 
 def test_small_nests_are_moved_with_the_loop_around_them() -> None:
-    plan = plan_reorder(memory_desc((64, 64, 3, 3), "f32", "abcd"), memory_desc((64, 64, 3, 3), "f32", "aBcd16b"))
+    plan = plan_reorder(
+        memory_desc((64, 64, 3, 3), "f32", "abcd"), memory_desc((64, 64, 3, 3), "f32", "aBcd16b")
+    )
     _, records = encode(tile(plan.boxes), plan.src.layout.last + 1, is_far=False)
     assert sum(record.outer for record in records) * 10 < 64 * 4
 
@@ -150,7 +174,10 @@ def test_tiles_are_as_high_as_a_cache_line_and_as_parts_of_it() -> None:
 
 
 def test_pairs_and_quads_become_single_elements() -> None:
-    plan = plan_reorder(memory_desc((64, 64, 1, 1), "bf16", "abcd"), memory_desc((64, 64, 1, 1), "bf16", "ABcd8b16a2b"))
+    plan = plan_reorder(
+        memory_desc((64, 64, 1, 1), "bf16", "abcd"),
+        memory_desc((64, 64, 1, 1), "bf16", "ABcd8b16a2b"),
+    )
     box, bits = widen(plan.boxes[0], 16)
     assert bits == 32
     assert choose(box).kernel == TRANSPOSED

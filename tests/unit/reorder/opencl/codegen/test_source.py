@@ -21,7 +21,11 @@ if TYPE_CHECKING:
 
 
 def launches(src: Side, dst: Side, max_items: int = 1024) -> list[Launch]:
-    return [launch for stage in plan_stages(src, dst, max_items, is_aligned=True) for launch in stage.launches]
+    return [
+        launch
+        for stage in plan_stages(src, dst, max_items, is_aligned=True)
+        for launch in stage.launches
+    ]
 
 
 def image_side(image: ImageDesc) -> Side:
@@ -40,12 +44,16 @@ def check_text(launch: Launch) -> None:
     assert text.count("(") == text.count(")")
     limit = 2**63 if launch.pattern.is_wide else 2**31
     assert all(-limit <= number < limit for number in launch.numbers)
-    assert all(0 < count <= (2**31 - 1 if axis == 0 else 65535) for axis, count in enumerate(launch.groups))
+    assert all(
+        0 < count <= (2**31 - 1 if axis == 0 else 65535) for axis, count in enumerate(launch.groups)
+    )
 
 
 @settings(max_examples=200, deadline=None)
 @given(image_cases())
-def test_every_number_of_a_kernel_is_passed_by_name(case: tuple[MemoryDesc, ImageDesc, MemoryDesc]) -> None:
+def test_every_number_of_a_kernel_is_passed_by_name(
+    case: tuple[MemoryDesc, ImageDesc, MemoryDesc],
+) -> None:
     src, image, dst = case
     for launch in (
         *launches(Side(src, None, image.dtype.name), image_side(image)),
@@ -66,14 +74,19 @@ def test_text_depends_on_the_pattern_not_on_the_sizes() -> None:
     for dims in ((2, 8, 5, 6), (3, 64, 70, 900), (9, 256, 31, 33)):
         image = image_desc(dims, "f32", "in_out_channel")
         texts |= {
-            kernel_text(launch.pattern) for launch in launches(Side(memory_desc(dims, "f32", "nchw"), None, "f32"), image_side(image))
+            kernel_text(launch.pattern)
+            for launch in launches(
+                Side(memory_desc(dims, "f32", "nchw"), None, "f32"), image_side(image)
+            )
         }
     assert len(texts) == 1
 
 
 def test_a_kernel_reads_as_one_would_write_it() -> None:
     image = image_desc((1, 64, 8, 8), "f16", "in_out_channel")
-    (launch,) = launches(Side(memory_desc(image.dims, "f16", "nhwc"), None, "f16"), image_side(image), max_items=256)
+    (launch,) = launches(
+        Side(memory_desc(image.dims, "f16", "nhwc"), None, "f16"), image_side(image), max_items=256
+    )
     assert kernel_text(launch.pattern) == GOLDEN
 
 
@@ -87,8 +100,14 @@ def test_large_tensors_take_64_bits_and_small_ones_do_not() -> None:
 def test_groups_are_no_larger_than_the_device_has_them() -> None:
     image = image_desc((2, 64, 9, 9), "f32", "in_out_channel")
     for most in (1, 2, 7, 64, 100, 1024):
-        for side in (Side(memory_desc(image.dims, "f32", "nhwc"), None, "f32"), Side(memory_desc(image.dims, "f32", "nchw"), None, "f32")):
-            for launch in (*launches(side, image_side(image), most), *launches(image_side(image), side, most)):
+        for side in (
+            Side(memory_desc(image.dims, "f32", "nhwc"), None, "f32"),
+            Side(memory_desc(image.dims, "f32", "nchw"), None, "f32"),
+        ):
+            for launch in (
+                *launches(side, image_side(image), most),
+                *launches(image_side(image), side, most),
+            ):
                 assert launch.pattern.items <= most
                 check_text(launch)
 

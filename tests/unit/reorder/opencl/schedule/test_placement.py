@@ -36,27 +36,36 @@ def element_map(task: Task, rasters: tuple[Raster | None, Raster | None]) -> lis
             sides = []
             for side, own in enumerate((task.src, task.dst)):
                 steps = [loop.dst if side else loop.src for loop in task.loops]
-                place = tuple(at + sum(i * step[c] for i, step in zip(index, steps, strict=True)) for c, at in enumerate(own))
+                place = tuple(
+                    at + sum(i * step[c] for i, step in zip(index, steps, strict=True))
+                    for c, at in enumerate(own)
+                )
                 sides.append((place, lane[side]))
             src = linear(*sides[0], rasters[0]) if is_data and lane.is_valid else -1
             found.append((linear(*sides[1], rasters[1]), src))
     return found
 
 
-def check_law(src: MemoryDesc, dst: MemoryDesc, rasters: tuple[Raster | None, Raster | None]) -> bool:
+def check_law(
+    src: MemoryDesc, dst: MemoryDesc, rasters: tuple[Raster | None, Raster | None]
+) -> bool:
     plan = plan_reorder(src, dst)
     tasks = [place_box(box, rasters) for box in plan.boxes]
     if any(placed is None for placed in tasks):
         return False
     to, fro = box_map(plan.boxes)
-    found = sorted(entry for placed in tasks for task in placed or () for entry in element_map(task, rasters))
+    found = sorted(
+        entry for placed in tasks for task in placed or () for entry in element_map(task, rasters)
+    )
     assert found == sorted(zip(to.tolist(), fro.tolist(), strict=True))
     return True
 
 
 @settings(max_examples=300, deadline=None)
 @given(image_cases(max_nelems=256))
-def test_loops_over_pixels_move_what_the_boxes_of_a_plan_move(case: tuple[MemoryDesc, ImageDesc, MemoryDesc]) -> None:
+def test_loops_over_pixels_move_what_the_boxes_of_a_plan_move(
+    case: tuple[MemoryDesc, ImageDesc, MemoryDesc],
+) -> None:
     src, image, dst = case
     raster = Raster.of(image)
     check_law(src, image.desc, (None, raster))
@@ -67,7 +76,9 @@ def test_loops_over_pixels_move_what_the_boxes_of_a_plan_move(case: tuple[Memory
 
 
 @given(image_cases(max_nelems=256), st.booleans())
-def test_there_are_stages_for_every_reorder(case: tuple[MemoryDesc, ImageDesc, MemoryDesc], is_aligned: bool) -> None:
+def test_there_are_stages_for_every_reorder(
+    case: tuple[MemoryDesc, ImageDesc, MemoryDesc], is_aligned: bool
+) -> None:
     src, image, dst = case
     name = image.dtype.name
     pixels = Side(image.desc, Raster.of(image), name)
@@ -103,5 +114,7 @@ def test_blocks_that_cut_pixels_apart_are_staged() -> None:
     raster = Raster.of(image)
     for desc in (threes, twos):
         assert not check_law(desc, image.desc, (None, raster))
-        stages = plan_stages(Side(desc, None, "f32"), Side(image.desc, raster, "f32"), 256, is_aligned=True)
+        stages = plan_stages(
+            Side(desc, None, "f32"), Side(image.desc, raster, "f32"), 256, is_aligned=True
+        )
         assert [stage.dst.image for stage in stages] == [None, raster]
