@@ -112,18 +112,18 @@ class Codec:
 
     # codes to values
 
-    def widen(self, codes: Any, name: str, work: str) -> Any:
+    def decode(self, codes: Any, name: str, work: str) -> Any:
         """Return the values of codes."""
         builder = self.builder
         if name in INTEGERS:
-            return self._widen_integer(codes, name, work)
+            return self._decode_integer(codes, name, work)
         if name == work:
             return builder.bitcast(codes, self.values(work))
         if work == "f64":
-            return builder.fpext(self._widen_float(codes, name), self.values("f64"))
-        return self._widen_float(codes, name)
+            return builder.fpext(self._decode_float(codes, name), self.values("f64"))
+        return self._decode_float(codes, name)
 
-    def _widen_integer(self, codes: Any, name: str, work: str) -> Any:
+    def _decode_integer(self, codes: Any, name: str, work: str) -> Any:
         builder = self.builder
         signed = INTEGERS[name][0] < 0
         if name == "s4":
@@ -134,7 +134,7 @@ class Codec:
             codes = (builder.sext if signed else builder.zext)(codes, self.integers(bits))
         return codes if work == "s64" else builder.sitofp(codes, self.values(work))
 
-    def _widen_float(self, codes: Any, name: str) -> Any:
+    def _decode_float(self, codes: Any, name: str) -> Any:
         """Return f32 values of f32 or a narrower type."""
         builder, i32 = self.builder, self.integers(32)
         if name == "f32":
@@ -159,10 +159,10 @@ class Codec:
                 bits,
             )
         else:
-            bits = self._widen_small(wide, FLOATS[name])
+            bits = self._decode_small(wide, FLOATS[name])
         return builder.bitcast(bits, self.values("f32"))
 
-    def _widen_small(self, codes: Any, form: FloatFormat) -> Any:
+    def _decode_small(self, codes: Any, form: FloatFormat) -> Any:
         """Return the bits of f32 of a format with fewer bits of exponent."""
         builder, i32 = self.builder, self.integers(32)
         shift = self.splat(i32, _F32_FORM.mantissa - form.mantissa)
@@ -194,7 +194,7 @@ class Codec:
 
     # values to codes
 
-    def narrow(self, values: Any, work: str, name: str) -> Any:
+    def encode(self, values: Any, work: str, name: str) -> Any:
         """Return the codes of values."""
         builder = self.builder
         own = self.integers(code_bits(name))
@@ -202,7 +202,9 @@ class Codec:
             return builder.bitcast(values, own)
         if name in INTEGERS:
             codes = (
-                self._clamp(values, name) if work == "s64" else self._to_integer(values, work, name)
+                self._clamp(values, name)
+                if work == "s64"
+                else self._encode_integer(values, work, name)
             )
             codes = builder.trunc(codes, own) if codes.type != own else codes
             return (
@@ -214,7 +216,7 @@ class Codec:
             if name == "f32":
                 return builder.bitcast(builder.fptrunc(values, self.values("f32")), own)
             values = self._to_odd(values)
-        codes = self._narrow_float(values, name)
+        codes = self._encode_float(values, name)
         return builder.trunc(codes, own) if codes.type != own else codes
 
     def _clamp(self, values: Any, name: str) -> Any:
@@ -222,7 +224,7 @@ class Codec:
         values = self.builder.select(self.builder.icmp_signed("<", values, high), values, high)
         return self.builder.select(self.builder.icmp_signed(">", values, low), values, low)
 
-    def _to_integer(self, values: Any, work: str, name: str) -> Any:
+    def _encode_integer(self, values: Any, work: str, name: str) -> Any:
         """Round to even and saturate; NaN becomes 0."""
         builder, of = self.builder, values.type
         bits = 64 if work == "f64" else 32
@@ -265,7 +267,7 @@ class Codec:
         bits = builder.select(inexact, builder.or_(bits, self.splat(i32, 1)), bits)
         return builder.bitcast(bits, f32)
 
-    def _narrow_float(self, values: Any, name: str) -> Any:
+    def _encode_float(self, values: Any, name: str) -> Any:
         """Return the codes of f32 values in a narrower type, some as i32."""
         builder, i32 = self.builder, self.integers(32)
         if name == "f16" and has_half():

@@ -68,7 +68,7 @@ def _apply(codec: Codec, work: str, operation: int, x: Any, y: Any, number: Any,
         x = builder.select(builder.fcmp_ordered(">", x, y), y, x)
         return builder.select(builder.fcmp_ordered("<", x, low), low, x)
     if operation == HALF:
-        return codec.widen(codec.narrow(x, work, "f16"), "f16", work)
+        return codec.decode(codec.encode(x, work, "f16"), "f16", work)
     if operation == QUOTIENT:
         return _quotient(codec, x, y, number, to=to)
     if operation == ADD_TIMES:
@@ -215,13 +215,13 @@ def _emit_row(
         codec = Codec(builder, lanes)
         if source.fills_line(lanes) or lanes == lanes_of(work, _REGISTERS)[0]:
             source.prefetch(i, lanes, ahead)
-        x = codec.widen(source.load(i, codec.lanes), source.name, work)
+        x = codec.decode(source.load(i, codec.lanes), source.name, work)
         y = None if operation == HALF else read(codec, operand, i, kept)
         factor = None
         if operation in {QUOTIENT, ADD_TIMES}:
             factor = read(codec, number, i, kept_number)
         result = _apply(codec, work, operation, x, y, factor, to=target.name)
-        target.store(codec.narrow(result, work, target.name), i, streams=is_line)
+        target.store(codec.encode(result, work, target.name), i, streams=is_line)
 
     if streams:
         each_line(target, count, lanes_of(work, _REGISTERS), step, meets=False)

@@ -218,7 +218,7 @@ def emit_convert(
                 src.prefetch(i, lanes, ahead)
         codes = src.load(i, lanes)
         if work is not None:
-            codes = codec.narrow(codec.widen(codes, src.name, work), work, dst.name)
+            codes = codec.encode(codec.decode(codes, src.name, work), work, dst.name)
         dst.store(codes, i, streams=is_line)
 
     zero = int64(0)
