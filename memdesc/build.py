@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import lcm, prod
 from typing import TYPE_CHECKING
 
-from memdesc.errors import MemdescError, shown
+from memdesc.errors import MemdescError, short_repr
 from memdesc.layout import Axis, Block, Layout, check_dims
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ def layout_by_tag(tag: FormatTag, dims: tuple[int, ...], name: str = "") -> Layo
     """
     if len(dims) != tag.ndims:
         check_dims(dims)
-        msg = f"dims {dims} have {len(dims)} sizes, but {shown(name or str(tag))} speaks of {tag.ndims} dims"
+        msg = f"dims {dims} have {len(dims)} sizes, but {short_repr(name or str(tag))} speaks of {tag.ndims} dims"
         raise MemdescError(msg)
     axes = []
     for axis_dims, size, align in zip(tag.axes, tag.block_sizes, tag.align, strict=True):

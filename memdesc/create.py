@@ -11,7 +11,7 @@ import numpy as np
 from memdesc.build import layout_by_strides, layout_by_tag
 from memdesc.desc import MemoryDesc
 from memdesc.dtypes import DataType, data_type
-from memdesc.errors import MemdescError, shown
+from memdesc.errors import MemdescError, short_repr
 from memdesc.int64 import INT64_MAX, checked_int, checked_ints
 from memdesc.layout import Layout, dim_name
 from memdesc.names import resolve
@@ -104,26 +104,24 @@ def memory_desc(  # noqa: PLR0913 - the fields of a descriptor, named by keyword
             check_nesting(desc.layout, dtype.bits)
         return desc
     if tag is not None:
-        msg = f"give a tag or strides, not both: tag={shown(tag)} and strides={shown(strides)}"
+        msg = f"give a tag or strides, not both: tag={short_repr(tag)} and strides={short_repr(strides)}"
         raise MemdescError(msg)
     steps = checked_ints("strides", strides)
     blks, idxs = checked_ints("inner_blks", inner_blks), checked_ints("inner_idxs", inner_idxs)
     padded = None if padded_dims is None else checked_ints("padded_dims", padded_dims)
     for name, values in (("strides", steps), ("padded_dims", sizes if padded is None else padded)):
         if len(values) != len(sizes):
-            msg = f"{name} {shown(values)} must be {len(sizes)} numbers, one for each dim"
+            msg = f"{name} {short_repr(values)} must be {len(sizes)} numbers, one for each dim"
             raise MemdescError(msg)
     if (
         len(blks) != len(idxs)
         or any(blk < 1 for blk in blks)
         or any(not 0 <= dim < len(sizes) for dim in idxs)
     ):
-        msg = f"inner_blks {shown(blks)} and inner_idxs {shown(idxs)} must be sizes of 1 or more, each with a dim of 0 to {len(sizes) - 1}"
+        msg = f"inner_blks {short_repr(blks)} and inner_idxs {short_repr(idxs)} must be sizes of 1 or more, each with a dim of 0 to {len(sizes) - 1}"
         raise MemdescError(msg)
     if prod(blks) > INT64_MAX:
-        msg = (
-            f"inner_blks {shown(blks)} make a tile of more elements than int64 holds ({INT64_MAX})"
-        )
+        msg = f"inner_blks {short_repr(blks)} make a tile of more elements than int64 holds ({INT64_MAX})"
         raise MemdescError(msg)
     inner = tuple((blk, dim) for blk, dim in zip(blks, idxs, strict=True) if blk > 1)
     layout = layout_by_strides(sizes, steps, inner, padded, checked_int("offset0", offset0))
@@ -166,7 +164,7 @@ def array_desc(array: NDArray[Any]) -> MemoryDesc:
     memory_desc((3, 4), 'f32', strides=(4, -1), offset0=3)
     """
     if not isinstance(array, np.ndarray):
-        msg = f"a numpy array is needed, not {shown(array)}"  # type: ignore[unreachable] # callers without types
+        msg = f"a numpy array is needed, not {short_repr(array)}"  # type: ignore[unreachable] # callers without types
         raise MemdescError(msg)
     return _array_desc(array.shape, array.strides, array.dtype)
 

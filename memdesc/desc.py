@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from memdesc import views
 from memdesc.dtypes import DataType, data_type
-from memdesc.errors import MemdescError, UnsupportedFormatError, shown
+from memdesc.errors import MemdescError, UnsupportedFormatError, short_repr
 from memdesc.extra import Extra
 from memdesc.infer_tag import dense_tag, is_laid_out_by
 from memdesc.int64 import INT64_MAX, checked_ints
@@ -73,7 +73,7 @@ class MemoryDesc:
         if not self.padded_offsets:
             object.__setattr__(self, "padded_offsets", (0,) * self.layout.ndims)
         if len(self.padded_offsets) != self.layout.ndims:
-            msg = f"padded_offsets {shown(self.padded_offsets)} must be {self.layout.ndims} numbers, one for each dim"
+            msg = f"padded_offsets {short_repr(self.padded_offsets)} must be {self.layout.ndims} numbers, one for each dim"
             raise MemdescError(msg)
         if any(self.padded_offsets):
             msg = f"padded_offsets {self.padded_offsets} have a place, but only 0 is filled in yet"
@@ -125,7 +125,7 @@ class MemoryDesc:
 
     def _check_extra(self, extra: object) -> None:
         if not isinstance(extra, Extra):
-            msg = f"extra must be an Extra or None, not {shown(extra)}"
+            msg = f"extra must be an Extra or None, not {short_repr(extra)}"
             raise MemdescError(msg)
         if self.dtype.name != "s8":
             msg = f"{extra} is for s8 weights, not for {self.dtype}; leave it out: with_extra(None)"
@@ -269,7 +269,7 @@ class MemoryDesc:
         """
         at = checked_ints("index", index)
         if len(at) != self.ndims:
-            msg = f"index {shown(at)} must be {self.ndims} numbers, one for each dim"
+            msg = f"index {short_repr(at)} must be {self.ndims} numbers, one for each dim"
             raise MemdescError(msg)
         for dim, (i, size) in enumerate(zip(at, self.dims, strict=True)):
             if not 0 <= i < size:
@@ -434,7 +434,7 @@ def checked_desc(name: str, desc: object) -> MemoryDesc:
     if isinstance(desc, MemoryDesc):
         return desc
     has_one = isinstance(getattr(desc, "desc", None), MemoryDesc)
-    msg = f"{name} must be a MemoryDesc, not {shown(desc)}; {'its .desc is one' if has_one else 'see memdesc.memory_desc'}"
+    msg = f"{name} must be a MemoryDesc, not {short_repr(desc)}; {'its .desc is one' if has_one else 'see memdesc.memory_desc'}"
     raise MemdescError(msg)
 
 

@@ -7,20 +7,20 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from memdesc.errors import MemdescError, shown
+from memdesc.errors import MemdescError, short_repr
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from typing import BinaryIO
 
-__all__ = ["path_of", "write_files"]
+__all__ = ["as_path", "write_files"]
 
 
-def path_of(path: object) -> Path:
+def as_path(path: object) -> Path:
     """Return what a caller named as a path, or say that it is none."""
     text = os.fspath(path) if isinstance(path, str | os.PathLike) else None
     if not isinstance(text, str) or "\0" in text:
-        msg = f"a path is a text or a pathlib.Path, not {shown(path)}"
+        msg = f"a path is a text or a pathlib.Path, not {short_repr(path)}"
         raise MemdescError(msg)
     return Path(text)
 

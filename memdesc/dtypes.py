@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import ml_dtypes
 import numpy as np
 
-from memdesc.errors import MemdescError, shown
+from memdesc.errors import MemdescError, short_repr
 
 if TYPE_CHECKING:
     from typing import Any
@@ -131,6 +131,6 @@ def data_type(spec: object) -> DataType:
             raise MemdescError(msg)
         found = _BY_NUMPY.get(dtype) if dtype is not None else None
     if found is None:
-        msg = f"unknown data type {shown(spec)}; the types are {', '.join(DATA_TYPES)}, or their numpy dtypes"
+        msg = f"unknown data type {short_repr(spec)}; the types are {', '.join(DATA_TYPES)}, or their numpy dtypes"
         raise MemdescError(msg)
     return found

@@ -12,7 +12,7 @@ __all__ = [
     "PaddingError",
     "UnknownFormatError",
     "UnsupportedFormatError",
-    "shown",
+    "short_repr",
 ]
 
 _MAX_SHOWN = 120
@@ -42,10 +42,10 @@ class PaddingError(MemdescError):
     """The padding of a buffer holds something other than zeros."""
 
 
-def shown(value: object) -> str:
+def short_repr(value: object) -> str:
     """Return what was given as messages show it: its repr, cut where it is long.
 
-    >>> shown("a" * 1000)
+    >>> short_repr("a" * 1000)
     "'aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa... (1002 characters)"
     """
     try:

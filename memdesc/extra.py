@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import isfinite, prod
 
-from memdesc.errors import MemdescError, shown
+from memdesc.errors import MemdescError, short_repr
 from memdesc.tags import MAX_NDIMS
 
 __all__ = ["Extra"]
@@ -62,14 +62,14 @@ class Extra:
                 or isinstance(mask, bool)
                 or not 0 < mask < 1 << _MASK_BITS
             ):
-                msg = f"{name} must be an integer of 1 to {(1 << _MASK_BITS) - 1}, with bit d set for dim d, not {shown(mask)}"
+                msg = f"{name} must be an integer of 1 to {(1 << _MASK_BITS) - 1}, with bit d set for dim d, not {short_repr(mask)}"
                 raise MemdescError(msg)
         if (
             not isinstance(self.scale_adjust, int | float)
             or not isfinite(self.scale_adjust)
             or self.scale_adjust <= 0
         ):
-            msg = f"scale_adjust must be a positive number, not {shown(self.scale_adjust)}"
+            msg = f"scale_adjust must be a positive number, not {short_repr(self.scale_adjust)}"
             raise MemdescError(msg)
         if not self.flags:
             msg = "an Extra without masks and scale_adjust says nothing; use None"
@@ -140,10 +140,10 @@ class Extra:
             try:
                 given[names[prefix]] = float(digits) if prefix == "sa" else int(digits)
             except (KeyError, ValueError):
-                msg = f"{shown(text)}: {part!r} is none of s8mMASK, zpmMASK, saFACTOR"
+                msg = f"{short_repr(text)}: {part!r} is none of s8mMASK, zpmMASK, saFACTOR"
                 raise MemdescError(msg) from None
         found = Extra(**given) if given else None  # type: ignore[arg-type] # masks are integers
         if head != f"f{found.flags if found else 0}":
-            msg = f"{shown(text)}: the flags are none of what follows them; known are 1 (s8m), 2 (sa) and 8 (zpm)"
+            msg = f"{short_repr(text)}: the flags are none of what follows them; known are 1 (s8m), 2 (sa) and 8 (zpm)"
             raise MemdescError(msg)
         return found

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 from memdesc.build import layout_by_tag
 from memdesc.desc import MemoryDesc
 from memdesc.dtypes import DataType, data_type
-from memdesc.errors import MemdescError, shown
+from memdesc.errors import MemdescError, short_repr
 from memdesc.int64 import checked_int, checked_ints
 from memdesc.layout import dim_name
-from memdesc.names import letters_of, resolve_image
+from memdesc.names import dim_letters, resolve_image
 from memdesc.tags import LETTERS
 
 if TYPE_CHECKING:
@@ -119,7 +119,7 @@ class ImageDesc:
         """Draw the logical grid beside the pixels and their lanes; as `MemoryDesc.show`, with the letters of its name."""
         from memdesc.picture import draw_image  # noqa: PLC0415 - describing needs no pictures
 
-        letters = letters_of(self.name) or LETTERS if letters is None else letters
+        letters = dim_letters(self.name) or LETTERS if letters is None else letters
         return draw_image(
             self.desc.layout, self.dtype, repr(self), (self.width, self.channels), letters
         )
@@ -153,7 +153,7 @@ def image_desc(dims: Iterable[int], dtype: object, name: str) -> ImageDesc:
         msg = f"an image has no lanes of {dtype.bits} bits for {dtype}"
         raise MemdescError(msg)
     if not isinstance(name, str):
-        msg = f"an image type is a name, not {shown(name)}"  # type: ignore[unreachable] # callers without types
+        msg = f"an image type is a name, not {short_repr(name)}"  # type: ignore[unreachable] # callers without types
         raise MemdescError(msg)
     tag, n_rows, n_columns = resolve_image(name, sizes)
     for dim, size in enumerate(sizes):

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from memdesc.errors import MemdescError, shown
+from memdesc.errors import MemdescError, short_repr
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -28,7 +28,7 @@ def checked_ints(name: str, values: Iterable[int]) -> tuple[int, ...]:
             else (to_int(values),)
         )
     except TypeError:
-        msg = f"{name} must be a sequence of integers, not {shown(values)}"
+        msg = f"{name} must be a sequence of integers, not {short_repr(values)}"
         raise MemdescError(msg) from None
     if found and (max(found) > INT64_MAX or min(found) < -INT64_MAX):
         hint = (
@@ -36,7 +36,7 @@ def checked_ints(name: str, values: Iterable[int]) -> tuple[int, ...]:
             if RUNTIME in found and name == "dims"
             else ""
         )
-        msg = f"{name} must be integers that int64 holds (up to {INT64_MAX}), not {shown(found)}{hint}"
+        msg = f"{name} must be integers that int64 holds (up to {INT64_MAX}), not {short_repr(found)}{hint}"
         raise MemdescError(msg)
     return found
 
@@ -46,5 +46,5 @@ def checked_int(name: str, value: object) -> int:
     try:
         return checked_ints(name, (value,))[0]  # type: ignore[arg-type] # it decides
     except MemdescError:
-        msg = f"{name} must be an integer that int64 holds, not {shown(value)}"
+        msg = f"{name} must be an integer that int64 holds, not {short_repr(value)}"
         raise MemdescError(msg) from None

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from memdesc.create import memory_desc
 from memdesc.dtypes import DataType, data_type
-from memdesc.errors import MemdescError, UnsupportedFormatError, shown
+from memdesc.errors import MemdescError, UnsupportedFormatError, short_repr
 from memdesc.int64 import INT64_MAX, RUNTIME, checked_ints
 from memdesc.layout import dim_name
 from memdesc.names import resolve
@@ -99,7 +99,7 @@ class RuntimeDesc:
         """
         sizes = checked_ints("dims", dims)
         if len(sizes) != self.ndims:
-            msg = f"dims {shown(sizes)} are {len(sizes)} sizes, but {self!r} has {self.ndims}"
+            msg = f"dims {short_repr(sizes)} are {len(sizes)} sizes, but {self!r} has {self.ndims}"
             raise MemdescError(msg)
         for dim, (size, known) in enumerate(zip(sizes, self.dims, strict=True)):
             if known not in {RUNTIME, size}:

@@ -21,7 +21,7 @@ from functools import cached_property, lru_cache
 from math import prod
 from typing import NamedTuple
 
-from memdesc.errors import MemdescError, UnknownFormatError, shown
+from memdesc.errors import MemdescError, UnknownFormatError, short_repr
 from memdesc.int64 import INT64_MAX
 
 __all__ = ["LETTERS", "MAX_NDIMS", "Digit", "FormatTag", "count_digits", "parse_tag"]
@@ -109,7 +109,7 @@ class FormatTag:
                 )
             step, axis = digit.step, digit.axis
         if not legal or step != 1 or axis != len(self.axes) - 1:
-            msg = f"no tag: axes {shown(self.axes)} must part the dims, sorted, and digits {shown(self.digits)} cut each down to step 1"
+            msg = f"no tag: axes {short_repr(self.axes)} must part the dims, sorted, and digits {short_repr(self.digits)} cut each down to step 1"
             raise MemdescError(msg)
 
     @cached_property
@@ -176,10 +176,10 @@ def parse_tag(text: str, letters: str = LETTERS) -> FormatTag:
     memdesc.errors.UnknownFormatError: 'aBcd16c', at character 5: block 16c, but dim c is lower-case in 'aBcd'; blocked dims are upper-case
     """
     if not isinstance(text, str):
-        msg = f"a tag is a text such as 'aBcd16b', not {shown(text)}"  # type: ignore[unreachable] # callers without types
+        msg = f"a tag is a text such as 'aBcd16b', not {short_repr(text)}"  # type: ignore[unreachable] # callers without types
         raise UnknownFormatError(msg)
     if len(text) > _MAX_TEXT:
-        msg = f"{shown(text)}: a tag has at most {_MAX_TEXT} characters"
+        msg = f"{short_repr(text)}: a tag has at most {_MAX_TEXT} characters"
         raise UnknownFormatError(msg)
     return _parse(text, letters)
 
@@ -220,7 +220,7 @@ class _Reader:
         self.outer = {piece.dims: piece for piece in self.pieces if piece.extent is None}
 
     def error(self, at: int, reason: str) -> UnknownFormatError:
-        return UnknownFormatError(f"{shown(self.text)}, at character {at + 1}: {reason}")
+        return UnknownFormatError(f"{short_repr(self.text)}, at character {at + 1}: {reason}")
 
     def read(self) -> FormatTag:
         self._check_outer()
@@ -265,10 +265,10 @@ class _Reader:
                     f"block {match[0]} names its dim in upper case; blocks are written {match[0].lower()}",
                 )
             if step and not extent:
-                raise self.error(at, f"{shown(match[0])} gives a step to an outer letter")
+                raise self.error(at, f"{short_repr(match[0])} gives a step to an outer letter")
             upper = name.isupper()
             if not upper and not name.islower():
-                raise self.error(at, f"{shown(name)} mixes upper and lower case")
+                raise self.error(at, f"{short_repr(name)} mixes upper and lower case")
             pieces.append(
                 _Piece(
                     at,

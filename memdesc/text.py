@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from memdesc.create import memory_desc
 from memdesc.desc import MemoryDesc, checked_desc
 from memdesc.dtypes import data_type
-from memdesc.errors import MemdescError, shown
+from memdesc.errors import MemdescError, short_repr
 from memdesc.extra import Extra
 from memdesc.int64 import checked_int, checked_ints
 from memdesc.layout import Axis, Block, Layout, dim_name
@@ -93,16 +93,16 @@ def from_verbose(text: str, dims: Iterable[int], *, offset0: int = 0) -> MemoryD
     """
     match = re.fullmatch(_VERBOSE, text) if isinstance(text, str) else None
     if match is None:
-        msg = f"{shown(text)} has not the form dtype:flags:blocked:tag:strides:f0, such as 'f32:p:blocked:aBcd8b::f0'"
+        msg = f"{short_repr(text)} has not the form dtype:flags:blocked:tag:strides:f0, such as 'f32:p:blocked:aBcd8b::f0'"
         raise MemdescError(msg)
     dtype, flags = match["dtype"], match["flags"]
     extra = Extra.from_verbose(f"f{match['extra']}")
     if "o" in flags:
-        msg = f"{shown(text)}: padded offsets (flag 'o') are not in the text"
+        msg = f"{short_repr(text)}: padded offsets (flag 'o') are not in the text"
         raise MemdescError(msg)
     sizes, offset0 = checked_ints("dims", dims), checked_int("offset0", offset0)
     if ("0" in flags) != bool(offset0):
-        msg = f"{shown(text)}: flag '0' says whether offset0 is other than 0, but offset0 is {offset0}; the text does not hold its value"
+        msg = f"{short_repr(text)}: flag '0' says whether offset0 is other than 0, but offset0 is {offset0}; the text does not hold its value"
         raise MemdescError(msg)
     tag = parse_tag(match["tag"])
     dense = memory_desc(sizes, dtype, tag)
@@ -117,12 +117,12 @@ def from_verbose(text: str, dims: Iterable[int], *, offset0: int = 0) -> MemoryD
         offset0=offset0,
     )
     if "p" in flags and desc.padded_dims == sizes:
-        msg = f"{shown(text)}: flag 'p' says that dims are padded, but no block pads {sizes}, and the text does not hold padded dims"
+        msg = f"{short_repr(text)}: flag 'p' says that dims are padded, but no block pads {sizes}, and the text does not hold padded dims"
         raise MemdescError(msg)
     for dim, (size, block) in enumerate(zip(sizes, tag.block_sizes, strict=True)):
         # only a view, which has gaps, ends inside its first block
         if "p" not in flags and size % block and (size > block or not match["strides"]):
-            msg = f"{shown(text)}: without flag 'p' nothing is padded, but {dim_name(dim)} of size {size} does not fill blocks of {block}"
+            msg = f"{short_repr(text)}: without flag 'p' nothing is padded, but {dim_name(dim)} of size {size} does not fill blocks of {block}"
             raise MemdescError(msg)
     return desc.with_extra(extra)
 
@@ -215,9 +215,9 @@ def from_json(text: str) -> MemoryDesc:
 
 def _check_schema(fields: object) -> None:
     if not isinstance(fields, dict):
-        msg = f"a descriptor is a JSON object, not {shown(fields)}; to_json() shows the form"
+        msg = f"a descriptor is a JSON object, not {short_repr(fields)}; to_json() shows the form"
         raise MemdescError(msg)
     schema = fields["schema"]
     if schema != SCHEMA or not isinstance(schema, int) or isinstance(schema, bool):
-        msg = f"descriptor of schema {shown(schema)}; this version reads schema {SCHEMA}"
+        msg = f"descriptor of schema {short_repr(schema)}; this version reads schema {SCHEMA}"
         raise MemdescError(msg)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from memdesc import MemdescError, data_type, memory_desc
-from memdesc.errors import shown
+from memdesc.errors import short_repr
 from memdesc.int64 import checked_ints
 from memdesc.layout import dim_name
 from reorder.api import reorder
@@ -213,7 +213,7 @@ def _split(
     mask = sum({1 << dim % ndims for dim in axes})
     sizes = checked_ints("groups", groups)
     if sizes and (len(sizes) != _GROUPED_DIMS or min(sizes) < 1 or ndims < _GROUPED_DIMS):
-        msg = f"groups {shown(groups)} must be two sizes of 1 or more, for the last two of the dims {dims}"
+        msg = f"groups {short_repr(groups)} must be two sizes of 1 or more, for the last two of the dims {dims}"
         raise MemdescError(msg)
     own = [*(1,) * (ndims - len(sizes)), *sizes]
     for dim, (size, group) in enumerate(zip(dims, own, strict=True)):

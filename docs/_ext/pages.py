@@ -14,7 +14,7 @@ from sphinx.util.docutils import SphinxDirective
 import memdesc
 import reorder
 from memdesc import MemdescError
-from memdesc.names import known_names, letters_of, mace, resolve
+from memdesc.names import known_names, dim_letters, mace, resolve
 from memdesc.tags import LETTERS
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ class LayoutPicture(SphinxDirective):
         dims = tuple(map(int, sizes.split("x")))
         make = memdesc.image_desc if name in mace.IMAGES or "|" in name else memdesc.memory_desc
         return _picture(
-            make(dims, dtype, name).show(self.options.get("letters") or letters_of(name)).svg
+            make(dims, dtype, name).show(self.options.get("letters") or dim_letters(name)).svg
         )
 
 

@@ -9,7 +9,7 @@ from itertools import islice
 from pkgutil import get_data
 from typing import TYPE_CHECKING, NamedTuple
 
-from memdesc.errors import MemdescError, UnknownFormatError, shown
+from memdesc.errors import MemdescError, UnknownFormatError, short_repr
 from memdesc.names import cldnn, mace, onednn
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from memdesc.tags import FormatTag
 
-__all__ = ["Name", "is_image", "known_names", "letters_of", "resolve", "resolve_image", "suggest"]
+__all__ = ["Name", "dim_letters", "is_image", "known_names", "resolve", "resolve_image", "suggest"]
 
 # The longest name has 43 characters; what is far longer resembles none.
 _MAX_NAME = 100
@@ -55,7 +55,7 @@ def resolve(text: str, dims: tuple[int, ...], bits: int) -> FormatTag:
         If the name is known, but no layout of elements; with the reason.
     """
     if not isinstance(text, str):
-        msg = f"a tag is a name or a FormatTag, not {shown(text)}"  # type: ignore[unreachable] # callers without types
+        msg = f"a tag is a name or a FormatTag, not {short_repr(text)}"  # type: ignore[unreachable] # callers without types
         raise MemdescError(msg)
     try:
         tag = _parse(text, packed=bits == 4)  # noqa: PLR2004 - two elements share a byte
@@ -86,10 +86,10 @@ def resolve_image(text: str, dims: tuple[int, ...]) -> tuple[FormatTag, int, int
     return tag, rows, columns
 
 
-def letters_of(text: str) -> str | None:
+def dim_letters(text: str) -> str | None:
     """Return what a name calls the logical dims, such as `nchw`; None where it has no words for them.
 
-    >>> letters_of("nhwc"), letters_of("b_fs_yx_fsv16"), letters_of("conv2d_filter"), letters_of("aBcd16b")
+    >>> dim_letters("nhwc"), dim_letters("b_fs_yx_fsv16"), dim_letters("conv2d_filter"), dim_letters("aBcd16b")
     ('nchw', 'bfyx', 'oihw', None)
     """
     return mace.letters(text) or onednn.letters(text) or cldnn.letters(text) or None
@@ -158,7 +158,7 @@ def suggest(text: str, ndims: int | None = None) -> tuple[str, ...]:
     ('oiw', 'Oiw8o', 'Oiw4o')
     """
     if not isinstance(text, str):
-        msg = f"a name is a text, not {shown(text)}"  # type: ignore[unreachable] # callers without types
+        msg = f"a name is a text, not {short_repr(text)}"  # type: ignore[unreachable] # callers without types
         raise MemdescError(msg)
     return _nearest(text, (*(name.text for name in known_names()), *mace.IMAGES), ndims)
 

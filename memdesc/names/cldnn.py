@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 
-from memdesc.errors import UnknownFormatError, UnsupportedFormatError, shown
+from memdesc.errors import UnknownFormatError, UnsupportedFormatError, short_repr
 from memdesc.tags import LETTERS, FormatTag, parse_tag
 
 __all__ = ["VOCABULARY", "check_dims", "domain", "is_plain", "letters", "parse", "refuse"]
@@ -171,12 +171,12 @@ def _translate(text: str) -> str:
             if match["align"]:
                 align[match["dims"][-1]] = match["align"]
         else:
-            reason = f"{shown(token)} is neither an outer part such as 'fs' or 'yx' nor, behind those, a block such as 'fsv16'"
+            reason = f"{short_repr(token)} is neither an outer part such as 'fs' or 'yx' nor, behind those, a block such as 'fsv16'"
             raise _error(text, reason)
     for token in aligned:
         match = re.fullmatch(_ALIGN, token)
         if match is None:
-            raise _error(text, f"{shown('__' + token)} is no alignment such as '__ai8'")
+            raise _error(text, f"{short_repr('__' + token)} is no alignment such as '__ai8'")
         if match["dims"] in align or not any(match["dims"] in dims for dims, _ in outer):
             raise _error(text, f"'__{token}' must align a dim that the name has, and only once")
         align[match["dims"]] = match["align"]
@@ -208,4 +208,4 @@ def _translate(text: str) -> str:
 
 
 def _error(text: str, reason: str) -> UnknownFormatError:
-    return UnknownFormatError(f"{shown(text)}: {reason}")
+    return UnknownFormatError(f"{short_repr(text)}: {reason}")

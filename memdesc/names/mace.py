@@ -8,7 +8,7 @@ differ (height- and width-major activations), the kernels. clDNN's own images
 
 from __future__ import annotations
 
-from memdesc.errors import MemdescError, UnknownFormatError, UnsupportedFormatError, shown
+from memdesc.errors import MemdescError, UnknownFormatError, UnsupportedFormatError, short_repr
 from memdesc.tags import FormatTag, count_digits, parse_tag
 
 __all__ = [
@@ -81,10 +81,10 @@ def parse(text: str) -> FormatTag:
     """
     _refuse_winograd(text)
     if text in IMAGES or "|" in text:
-        msg = f"{shown(text)} is an image type, not a linear buffer; use memdesc.image_desc(dims, dtype, name)"
+        msg = f"{short_repr(text)} is an image type, not a linear buffer; use memdesc.image_desc(dims, dtype, name)"
         raise UnsupportedFormatError(msg)
     if text not in BUFFERS:
-        msg = f"{shown(text)}: no host buffer; they are {', '.join(BUFFERS)}"
+        msg = f"{short_repr(text)}: no host buffer; they are {', '.join(BUFFERS)}"
         raise UnknownFormatError(msg)
     return parse_tag(BUFFERS[text][1])
 
@@ -109,23 +109,23 @@ def parse_image(text: str) -> tuple[FormatTag, int, int]:
     _refuse_winograd(text)
     written = IMAGES[text][1] if text in IMAGES else text
     if written.count("|") != 2:  # noqa: PLR2004 - two bars part three parts
-        msg = f"{shown(text)} is no image type; they are {', '.join(IMAGES)}, or rows|columns|lane such as 'ac|Bd|4b'"
+        msg = f"{short_repr(text)} is no image type; they are {', '.join(IMAGES)}, or rows|columns|lane such as 'ac|Bd|4b'"
         raise UnknownFormatError(msg)
     rows, columns, lane = written.split("|")
     n_rows, n_columns = count_digits(rows), count_digits(columns)
     if n_rows is None or n_columns is None:
-        msg = f"{shown(text)}: rows {shown(rows)} and columns {shown(columns)} must be letters and blocks; alignments stand at the end"
+        msg = f"{short_repr(text)}: rows {short_repr(rows)} and columns {short_repr(columns)} must be letters and blocks; alignments stand at the end"
         raise UnknownFormatError(msg)
     # a step that ends a part is kept apart from a number that starts the next
     joined = "".join(part + "." if part[-1:].isdigit() else part for part in (rows, columns)) + lane
     try:
         tag = parse_tag(joined)
     except UnknownFormatError as error:
-        msg = f"{shown(text)}, which reads as {error}"
+        msg = f"{short_repr(text)}, which reads as {error}"
         raise UnknownFormatError(msg) from None
     lanes = tag.digits[n_rows + n_columns :]
     if len(lanes) > 1 or any(digit.extent != 4 for digit in lanes):  # noqa: PLR2004 - RGBA
-        msg = f"{shown(text)}: the lane part {shown(lane)} must be empty (one channel) or one block of 4, such as '4b' (RGBA)"
+        msg = f"{short_repr(text)}: the lane part {short_repr(lane)} must be empty (one channel) or one block of 4, such as '4b' (RGBA)"
         raise UnknownFormatError(msg)
     return tag, n_rows, n_columns
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from memdesc.errors import MemdescError, shown
+from memdesc.errors import MemdescError, short_repr
 from memdesc.picture.cells import Cell, cells_of, digits
 from memdesc.picture.grid import arrange
 from memdesc.picture.memory import CACHE_LINE, Strip, lines_of, pixel_lines
@@ -180,5 +180,5 @@ def _check_letters(layout: Layout, letters: str) -> None:
         or len(letters) != layout.ndims
         or len(set(letters)) != layout.ndims
     ):
-        msg = f"letters {shown(letters)} must name {layout.ndims} dims, each by a letter of its own"
+        msg = f"letters {short_repr(letters)} must name {layout.ndims} dims, each by a letter of its own"
         raise MemdescError(msg)

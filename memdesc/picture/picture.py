@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from memdesc.disk import path_of, write_files
+from memdesc.disk import as_path, write_files
 
 if TYPE_CHECKING:
     import os
@@ -67,4 +67,4 @@ class Picture:
             If the file cannot be written.
         """
         text = f"{self.svg}\n".encode()
-        write_files({path_of(path): lambda file: file.write(text)})
+        write_files({as_path(path): lambda file: file.write(text)})

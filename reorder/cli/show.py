@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import memdesc
-from memdesc.names import is_image, letters_of
+from memdesc.names import dim_letters, is_image
 from reorder.cli.command import Command, Facts, dims_of
 from reorder.cli.facts import desc_facts, image_facts
 from reorder.cli.layouts import LAYOUT, desc_of
@@ -37,7 +37,7 @@ def _run(options: argparse.Namespace) -> tuple[Facts, int]:
         desc = desc_of(options.tag, dims, options.dtype)
         facts, show = desc_facts(desc), desc.show
     if options.svg is not None or options.draw:
-        picture = show(options.letters or letters_of(options.tag))
+        picture = show(options.letters or dim_letters(options.tag))
         if options.svg is not None:
             picture.save(options.svg)
             facts["wrote"] = options.svg

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeGuard
 import numpy as np
 
 from memdesc import MemdescError, data_type
-from memdesc.errors import shown
+from memdesc.errors import short_repr
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -183,7 +183,7 @@ def _device_of(x: Exporter, what: str) -> int:
         kind, _ = found
         return int(kind)
     except (TypeError, ValueError):
-        msg = f"{what} says where it lies by {shown(found)}, not by DLPack's device type and number; pass a tensor"
+        msg = f"{what} says where it lies by {short_repr(found)}, not by DLPack's device type and number; pass a tensor"
         raise MemdescError(msg) from None
 
 

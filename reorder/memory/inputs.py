@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from memdesc import FormatTag, MemdescError, MemoryDesc, array_desc, data_type, memory_desc
-from memdesc.errors import shown
+from memdesc.errors import short_repr
 from memdesc.names import resolve
 from reorder.memory.dlpack import from_dlpack, is_exporter
 from reorder.memory.elements import pack
@@ -66,7 +66,7 @@ def as_memory(x: Any, src: str | FormatTag | MemoryDesc | None) -> Memory:
 def _logical(x: NDArray[Any], src: str | FormatTag) -> NDArray[Any]:
     """Return a view, or for blocked layouts a copy, whose axes are the logical dims."""
     if not isinstance(src, str | FormatTag):
-        msg = f"src must be a name, a FormatTag or a MemoryDesc, not {shown(src)}"  # type: ignore[unreachable] # callers without types
+        msg = f"src must be a name, a FormatTag or a MemoryDesc, not {short_repr(src)}"  # type: ignore[unreachable] # callers without types
         raise MemdescError(msg)
     tag = src if isinstance(src, FormatTag) else resolve(src, (), data_type(x.dtype).bits)
     if x.ndim != len(tag.digits):

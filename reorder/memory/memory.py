@@ -8,7 +8,7 @@ import numpy as np
 
 from memdesc import MemdescError
 from memdesc.desc import checked_desc
-from memdesc.errors import shown
+from memdesc.errors import short_repr
 from reorder.memory.arrays import is_plain, logical_array, physical_array
 from reorder.memory.buffers import address_of, flat_bytes
 from reorder.memory.compensation import compensation
@@ -235,7 +235,7 @@ class Memory:
         """
         desc = self.desc
         if not callable(function):
-            msg = f"apply() takes a function of the logical array, not {shown(function)}"  # type: ignore[unreachable] # callers without types
+            msg = f"apply() takes a function of the logical array, not {short_repr(function)}"  # type: ignore[unreachable] # callers without types
             raise MemdescError(msg)
         if not self.data.flags.writeable:
             msg = "apply() writes, but the buffer is read-only; attach a copy"

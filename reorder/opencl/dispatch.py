@@ -9,7 +9,7 @@ import pyopencl as cl
 import pyopencl.array
 
 from memdesc import FormatTag, ImageDesc, MemdescError, MemoryDesc, image_desc, memory_desc
-from memdesc.errors import shown
+from memdesc.errors import short_repr
 from reorder.memory.inputs import as_memory
 from reorder.memory.memory import Memory
 from reorder.opencl.device_memory import DeviceMemory
@@ -85,7 +85,7 @@ def _agreed(dst: Layout | None, own: MemoryDesc | ImageDesc) -> MemoryDesc | Ima
         and memory_desc(own.dims, own.dtype, dst) == own
     ):
         return own
-    msg = f"out is {own!r}, but dst asks for {shown(dst)}"
+    msg = f"out is {own!r}, but dst asks for {short_repr(dst)}"
     raise MemdescError(msg)
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pyopencl as cl
 
 from memdesc import MemdescError
-from memdesc.errors import shown
+from memdesc.errors import short_repr
 from reorder.opencl.operands import Operand, check_apart, check_types, operand
 from reorder.opencl.programs import prepare
 from reorder.opencl.schedule.stages import Side, plan_stages
@@ -74,14 +74,14 @@ def enqueue_reorder(
 def check_attr(attr: Any) -> None:
     """Refuse scales, zero points and accumulation, which devices do not do yet."""
     if attr is not None:
-        msg = f"attr is {shown(attr)}: scales and zero points are not supported on devices; reorder on the CPU, or scale in a kernel"
+        msg = f"attr is {short_repr(attr)}: scales and zero points are not supported on devices; reorder on the CPU, or scale in a kernel"
         raise MemdescError(msg)
 
 
 def check_queue(queue: Any) -> None:
     """Refuse what is no command queue, or one whose context is gone."""
     if not isinstance(queue, cl.CommandQueue):
-        msg = f"queue must be a pyopencl.CommandQueue, not {shown(queue)}"
+        msg = f"queue must be a pyopencl.CommandQueue, not {short_repr(queue)}"
         raise MemdescError(msg)
     try:
         queue.context  # noqa: B018 - asking is the check

@@ -8,7 +8,7 @@ import pyopencl as cl
 from pyopencl.tools import first_arg_dependent_memoize
 
 from memdesc import MemdescError
-from memdesc.errors import shown
+from memdesc.errors import short_repr
 
 if TYPE_CHECKING:
     from memdesc import DataType, ImageDesc
@@ -52,7 +52,7 @@ def image_format(image: ImageDesc, channel_type: int | str | None = None) -> cl.
             else _name_of(cl.channel_type, channel_type)
         )
         if name not in names:
-            msg = f"channel_type {shown(channel_type)} ({name}) holds no {image.dtype}; legal are {', '.join(names)}"
+            msg = f"channel_type {short_repr(channel_type)} ({name}) holds no {image.dtype}; legal are {', '.join(names)}"
             raise MemdescError(msg)
     return cl.ImageFormat(
         getattr(cl.channel_order, _ORDERS[image.channels]), getattr(cl.channel_type, name)

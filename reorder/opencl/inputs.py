@@ -9,7 +9,7 @@ import pyopencl as cl
 import pyopencl.array
 
 from memdesc import FormatTag, ImageDesc, MemdescError, MemoryDesc
-from memdesc.errors import shown
+from memdesc.errors import short_repr
 from reorder.memory.inputs import as_memory, from_pixels
 from reorder.opencl.device_memory import DeviceMemory
 from reorder.opencl.operands import Operand, array_operand, check_types, operand
@@ -91,5 +91,7 @@ def new_buffer(
 def check_image_desc(image_desc: Any) -> None:
     """Refuse what is no ImageDesc."""
     if not isinstance(image_desc, ImageDesc):
-        msg = f"image_desc must be an ImageDesc, not {shown(image_desc)}; see memdesc.image_desc"
+        msg = (
+            f"image_desc must be an ImageDesc, not {short_repr(image_desc)}; see memdesc.image_desc"
+        )
         raise MemdescError(msg)

@@ -9,7 +9,7 @@ import pyopencl as cl
 import pyopencl.array
 
 from memdesc import ImageDesc, MemdescError, MemoryDesc, OverlapError, memory_desc
-from memdesc.errors import shown
+from memdesc.errors import short_repr
 from reorder.memory.buffers import are_apart
 from reorder.opencl.handles import check_alive
 from reorder.opencl.image_formats import channel_type_of, check_size, lane_element
@@ -70,7 +70,7 @@ def operand(
     if isinstance(desc, ImageDesc):
         return _image(queue, memory, desc, side)
     if not isinstance(desc, MemoryDesc):
-        msg = f"{side}_desc must be a MemoryDesc or an ImageDesc, not {shown(desc)}"  # type: ignore[unreachable] # callers without types
+        msg = f"{side}_desc must be a MemoryDesc or an ImageDesc, not {short_repr(desc)}"  # type: ignore[unreachable] # callers without types
         raise MemdescError(msg)
     skipped = 0
     if isinstance(memory, cl.array.Array):

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from memdesc import MemdescError, from_json, memory_desc, to_json
-from memdesc.disk import path_of, write_files
-from memdesc.errors import shown
+from memdesc.disk import as_path, write_files
+from memdesc.errors import short_repr
 from memdesc.tags import LETTERS
 from reorder.api import reorder
 from reorder.memory.memory import Memory
@@ -68,15 +68,15 @@ def save_archive(
     memories = {}
     for name, tensor in tensors.items():
         if not _is_name(name):
-            msg = f"a tensor's name must be a text of 1 to {_MAX_NAME} bytes without an ending .json, not {shown(name)}"
+            msg = f"a tensor's name must be a text of 1 to {_MAX_NAME} bytes without an ending .json, not {short_repr(name)}"
             raise MemdescError(msg)
         if not isinstance(tensor, Memory | np.ndarray):
-            msg = f"{shown(name)} must be a Memory or an ndarray, not {type(tensor).__name__}"  # type: ignore[unreachable] # callers without types
+            msg = f"{short_repr(name)} must be a Memory or an ndarray, not {type(tensor).__name__}"  # type: ignore[unreachable] # callers without types
             raise MemdescError(msg)
         memories[name] = (
             tensor if isinstance(tensor, Memory) else reorder(tensor, LETTERS[: tensor.ndim])
         )
-    write_files({path_of(path): lambda file: _write(file, memories)})
+    write_files({as_path(path): lambda file: _write(file, memories)})
 
 
 def load_archive(path: str | os.PathLike[str]) -> dict[str, Memory]:
@@ -90,7 +90,7 @@ def load_archive(path: str | os.PathLike[str]) -> dict[str, Memory]:
         If the file is missing or damaged, or a descriptor does not fit its array.
     """
     tensors = {}
-    given = path_of(path)
+    given = as_path(path)
     try:
         with zipfile.ZipFile(given) as archive:
             members = archive.namelist()

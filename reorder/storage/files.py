@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from memdesc import MemdescError, data_type, from_json, image_desc, to_json
-from memdesc.disk import path_of, write_files
+from memdesc.disk import as_path, write_files
 from reorder.memory.memory import Memory
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ __all__ = ["array_of", "attach", "form_of", "load", "save", "save_image", "sidec
 
 def sidecar(path: str | os.PathLike[str]) -> Path:
     """Return where the descriptor of a .npy lies."""
-    return Path(f"{path_of(path)}.json")
+    return Path(f"{as_path(path)}.json")
 
 
 def load(path: str | os.PathLike[str], dtype: str | None = None) -> Memory | NDArray[Any]:
@@ -53,7 +53,7 @@ def load(path: str | os.PathLike[str], dtype: str | None = None) -> Memory | NDA
     MemdescError
         If a file is missing, damaged, or the two do not fit each other.
     """
-    given = path_of(path)
+    given = as_path(path)
     try:
         with given.open("rb") as file:
             array: NDArray[Any] = np.lib.format.read_array(file, allow_pickle=False)
@@ -113,7 +113,7 @@ def _write(path: str | os.PathLike[str], array: NDArray[Any], text: str) -> None
     beside = f"{text}\n".encode()
     write_files(
         {
-            path_of(path): lambda file: np.lib.format.write_array(file, array),
+            as_path(path): lambda file: np.lib.format.write_array(file, array),
             sidecar(path): lambda file: file.write(beside),
         }
     )

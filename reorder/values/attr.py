@@ -13,7 +13,7 @@ import ml_dtypes
 import numpy as np
 
 from memdesc import MemdescError
-from memdesc.errors import shown
+from memdesc.errors import short_repr
 from memdesc.int64 import checked_int, checked_ints
 from memdesc.tags import MAX_NDIMS as _MAX_NDIMS
 from reorder.values.formats import INTEGERS
@@ -121,10 +121,10 @@ class Attr:
                 object.__setattr__(self, parameter.role, parameter.values)
         object.__setattr__(self, "beta", _checked_beta(self.beta))
         if not isinstance(self.saturate, bool):
-            msg = f"saturate must be True or False, not {shown(self.saturate)}"  # type: ignore[unreachable] # callers without types
+            msg = f"saturate must be True or False, not {short_repr(self.saturate)}"  # type: ignore[unreachable] # callers without types
             raise MemdescError(msg)
         if self.f8_rounding not in F8_ROUNDINGS:
-            msg = f"f8_rounding must be 'once' or 'onednn', not {shown(self.f8_rounding)}"
+            msg = f"f8_rounding must be 'once' or 'onednn', not {short_repr(self.f8_rounding)}"
             raise MemdescError(msg)
         object.__setattr__(self, "parameters", kept)
         object.__setattr__(
@@ -210,7 +210,7 @@ def _array(role: str, given: Any) -> NDArray[Any]:
         array = np.array(None)
     if not array.size or array.dtype.kind in "OSUMmb":
         what = "a number or an array of numbers"
-        msg = f"{role} must be {what}, not {'an empty array' if not array.size else shown(given)}"
+        msg = f"{role} must be {what}, not {'an empty array' if not array.size else short_repr(given)}"
         raise MemdescError(msg)
     array.flags.writeable = False
     return array
@@ -227,7 +227,7 @@ def _checked_scales(role: str, given: Any) -> NDArray[Any]:
         values = np.array([np.nan])
     bad = np.flatnonzero(~np.isfinite(values) | (values == 0))
     if bad.size:
-        msg = f"{role} {shown(given) if values.size == 1 else f'value {bad[0]}'} is {values[bad[0]]}; scales are finite and not 0"
+        msg = f"{role} {short_repr(given) if values.size == 1 else f'value {bad[0]}'} is {values[bad[0]]}; scales are finite and not 0"
         raise MemdescError(msg)
     return array if array.dtype in _SCALE_TYPES else _frozen(values.reshape(array.shape))
 
@@ -236,7 +236,7 @@ def _checked_points(role: str, given: Any) -> NDArray[Any]:
     array = _array(role, given)
     name = array.dtype.name
     if array.dtype.kind not in "iu" and name not in {"int4", "uint4"}:
-        msg = f"{role} must be integers, not {name}: {shown(given)}"
+        msg = f"{role} must be integers, not {name}: {short_repr(given)}"
         raise MemdescError(msg)
     if array.dtype.kind == "u" and array.itemsize == 8 and array.max() > INTEGERS["s64"][1]:  # noqa: PLR2004 - bytes of uint64
         msg = f"{role} of {array.max()} is beyond s64"
@@ -253,7 +253,7 @@ def _checked_beta(given: Any) -> float:
     try:
         beta = float(given)
     except (TypeError, ValueError, OverflowError):
-        msg = f"beta must be a number, not {shown(given)}"
+        msg = f"beta must be a number, not {short_repr(given)}"
         raise MemdescError(msg) from None
     if not isfinite(beta):
         msg = f"beta is {beta}; it must be finite"

@@ -24,7 +24,7 @@ from memdesc import (
     memory_desc,
     parse_tag,
 )
-from memdesc.errors import shown
+from memdesc.errors import short_repr
 from memdesc.int64 import checked_int, checked_ints
 
 if TYPE_CHECKING:
@@ -236,8 +236,13 @@ def test_an_array_without_dims_is_one_size() -> None:
 
 def test_blocks_and_an_offset_of_nothing_may_go_with_a_tag() -> None:
     desc = memory_desc(
-        (2, 3), "f32", "ab", inner_blks=[], inner_idxs=np.array([], int), offset0=np.int64(0)
-    )  # type: ignore[arg-type] # any integer
+        (2, 3),
+        "f32",
+        "ab",
+        inner_blks=[],
+        inner_idxs=np.array([], int),
+        offset0=np.int64(0),  # type: ignore[arg-type] # any integer is taken
+    )
     assert desc == memory_desc((2, 3), "f32")
 
 
@@ -404,7 +409,7 @@ def test_the_widest_tensor_of_bytes_has_int64_max_elements() -> None:
             f"dims (2, 3) of f32 take {2**64 + 24} bytes, more than int64 holds ({2**63 - 1})",
         ),
     ],
-    ids=shown,
+    ids=short_repr,
 )
 def test_what_breaks_a_rule_is_refused_with_the_rule_and_the_numbers(
     options: dict[str, Any], reason: str

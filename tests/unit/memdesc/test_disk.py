@@ -8,7 +8,7 @@ import pytest
 
 import reorder
 from memdesc import MemdescError, memory_desc
-from memdesc.disk import path_of, write_files
+from memdesc.disk import as_path, write_files
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -30,7 +30,7 @@ def test_what_is_no_path_is_refused_wherever_one_is_taken(path: Any) -> None:
 
 
 def test_a_path_may_be_a_text_or_an_object_that_stands_for_one(tmp_path: Path) -> None:
-    assert path_of(str(tmp_path)) == path_of(tmp_path) == tmp_path
+    assert as_path(str(tmp_path)) == as_path(tmp_path) == tmp_path
 
 
 def test_of_files_that_belong_together_none_is_replaced_if_one_cannot_be_written(

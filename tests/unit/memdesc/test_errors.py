@@ -10,7 +10,7 @@ from memdesc import (
     UnknownFormatError,
     UnsupportedFormatError,
 )
-from memdesc.errors import shown
+from memdesc.errors import short_repr
 
 
 @pytest.mark.parametrize(
@@ -23,13 +23,13 @@ def test_every_error_is_a_memdesc_error_and_a_value_error(error: type[Exception]
 
 
 def test_what_was_given_is_shown_whole_where_it_is_short() -> None:
-    assert shown((2, "abc")) == "(2, 'abc')"
-    assert shown("x" * 118) == repr("x" * 118)
+    assert short_repr((2, "abc")) == "(2, 'abc')"
+    assert short_repr("x" * 118) == repr("x" * 118)
 
 
 def test_what_was_given_is_cut_where_it_is_long_and_its_length_is_said() -> None:
-    assert shown("x" * 119) == "'" + "x" * 59 + "... (121 characters)"
+    assert short_repr("x" * 119) == "'" + "x" * 59 + "... (121 characters)"
 
 
 def test_a_number_that_python_does_not_print_is_named_by_its_type() -> None:
-    assert shown((10**5000,)) == "a tuple with a number too long to print"
+    assert short_repr((10**5000,)) == "a tuple with a number too long to print"

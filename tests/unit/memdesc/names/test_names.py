@@ -15,7 +15,7 @@ from memdesc import (
     memory_desc,
     suggest,
 )
-from memdesc.names import _parse, is_image, letters_of, resolve
+from memdesc.names import _parse, dim_letters, is_image, resolve
 from tests.tables import CLDNN, ONEDNN_ALIASES, ONEDNN_CANONICAL
 
 
@@ -215,7 +215,7 @@ def test_types_of_all_widths_share_what_was_parsed() -> None:
 
 def test_a_name_says_what_it_calls_the_dims() -> None:
     said = {
-        name: letters_of(name)
+        name: dim_letters(name)
         for name in (
             "nhwc",
             "OIhw16i16o",
