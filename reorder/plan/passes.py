@@ -9,9 +9,9 @@ from reorder.plan.nodes import Box, Node
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["simplify", "split_node", "widen"]
+__all__ = ["pack_elements", "simplify", "split_node"]
 
-_BYTE, _WIDEST = 8, 64
+_BYTE = 8
 
 
 def _dst(strides: tuple[int, ...]) -> int:
@@ -24,38 +24,50 @@ def simplify(boxes: tuple[Box, ...]) -> tuple[Box, ...]:
     return tuple(_simplify(box) for box in boxes)
 
 
-def widen(box: Box, bits: int) -> tuple[Box, int]:
-    """Join neighbours that stay neighbours into wider elements, up to 64 bits.
+def pack_elements(
+    box: Box, bits: int, *, widest: int = 64, packs_long_runs: bool = False
+) -> tuple[Box, int]:
+    """Pack elements that are neighbours in every operand into wider ones.
 
-    Returns the box in the wider elements, and their width. The pairs and quads of weights
-    blocked for int8 and bf16 become single elements, and 4-bit elements whole bytes.
+    The pairs and quads of weights that are blocked for int8 and bf16 become single elements,
+    and 4-bit elements become bytes. The innermost loop may have one step afterwards, which
+    `simplify` drops.
+
+    Parameters
+    ----------
+    box : Box
+        The box, whose last node is the innermost loop.
+    bits : int
+        Bits of an element.
+    widest : int, optional
+        Bits of the widest element: 64 on the CPU; 128 on devices where buffers are aligned to
+        that, and elsewhere those that an element has, or a byte.
+    packs_long_runs : bool, optional
+        Whether contiguous runs of more than `widest` bits are packed. The CPU moves them as
+        vectors, whatever their elements are; devices move one element a work item.
+
+    Returns
+    -------
+    tuple of Box and int
+        The box in the wider elements, and the bits of one.
     """
-    while bits < _WIDEST and box.nodes and not box.lookups:
+    while bits < widest and box.nodes and not box.lookups:
         *outer, run = box.nodes
-        numbers = [
-            *box.offsets,
-            run.extent,
-            run.valid,
-            *(stride for node in outer for stride in node.strides),
-        ]
-        is_run = all(stride == 1 for stride in run.strides) or (
+        is_contiguous = all(stride == 1 for stride in run.strides) or (
             box.is_zero and _dst(run.strides) == 1
         )
-        # a longer run moves as vectors anyway
-        if (
-            not is_run
-            or any(number % 2 for number in numbers)
-            or (bits >= _BYTE and run.extent * bits > _WIDEST)
-        ):
+        is_left = not packs_long_runs and bits >= _BYTE and run.extent * bits > widest
+        counts = [*box.offsets, run.extent, run.valid, *(s for node in outer for s in node.strides)]
+        if not is_contiguous or is_left or any(count % 2 for count in counts):
             break
-        offsets = tuple(offset // 2 for offset in box.offsets)
-        nodes = [
-            Node(node.extent, node.valid, tuple(stride // 2 for stride in node.strides))
-            for node in outer
-        ]
-        box = Box(offsets, (*nodes, Node(run.extent // 2, run.valid // 2, run.strides)), ())
-        bits *= 2
-    return _simplify(box), bits
+        nodes = [Node(node.extent, node.valid, _halved(node.strides)) for node in outer]
+        nodes.append(Node(run.extent // 2, run.valid // 2, run.strides))
+        box, bits = Box(_halved(box.offsets), tuple(nodes)), 2 * bits
+    return box, bits
+
+
+def _halved(counts: tuple[int, ...]) -> tuple[int, ...]:
+    return tuple(count // 2 for count in counts)
 
 
 def split_node(box: Box, node: Node, size: int) -> Iterator[Box]:

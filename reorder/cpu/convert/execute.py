@@ -21,7 +21,7 @@ from reorder.cpu.schedule.program import Record, points
 from reorder.cpu.schedule.program import tile as split_up
 from reorder.memory.buffers import address_of
 from reorder.plan.nodes import NOWHERE, Box, Node
-from reorder.plan.passes import widen
+from reorder.plan.passes import pack_elements, simplify
 from reorder.values.binding import bind
 
 if TYPE_CHECKING:
@@ -52,7 +52,8 @@ def _is_shuffled(plan: ReorderPlan, box: Box) -> bool:
     bits = plan.dst.dtype.bits
     if box.lookups or box.is_zero:
         return False
-    wide, width = widen(box, bits)
+    wide, width = pack_elements(box, bits)
+    (wide,) = simplify((wide,))
     return width == bits and (is_scattered(wide) or (bits < _BYTE and box.size > _FEW))
 
 

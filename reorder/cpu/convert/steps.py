@@ -21,7 +21,7 @@ from reorder.cpu.schedule.program import encode, split, tile
 from reorder.cpu.schedule.select import LINE_BITS
 from reorder.memory.buffers import address_of
 from reorder.plan.nodes import Box, Node
-from reorder.plan.passes import simplify, widen
+from reorder.plan.passes import pack_elements, simplify
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -309,7 +309,7 @@ class _Maker:
         )
         bits = DATA_TYPES[fro.dtype].bits
         (box,) = simplify((Box((0, 0), inner),))
-        wide, width = widen(box, bits)
+        wide, width = pack_elements(box, bits)
         factor = width // bits
         if any(
             number % factor
@@ -318,7 +318,7 @@ class _Maker:
             for number in self.outer_numbers[form.operand]
         ):
             wide, width, factor = box, bits, 1
-        records = encode(tile((wide,)), end // factor, is_far=recipe.is_far and fro.base == _SRC)
+        records = encode(tile(simplify((wide,))), end // factor, is_far=recipe.is_far and fro.base == _SRC)
         tasks, _ = split(records[1], 1)
         recipe.kept += [records[0], tasks]
         shift = factor.bit_length() - 1

@@ -17,7 +17,7 @@ from reorder.cpu.schedule.program import encode, fills_lines, points, split, til
 from reorder.cpu.schedule.select import KERNELS, LINE_BITS, choose
 from reorder.memory.buffers import BufferCheck, address_of, check_disjoint
 from reorder.memory.compensation import compensate, is_array_of_blocks
-from reorder.plan.passes import widen
+from reorder.plan.passes import pack_elements, simplify
 from reorder.threads import checked_threads
 
 if TYPE_CHECKING:
@@ -106,8 +106,8 @@ class PreparedReorder:
         streams = self._src.min_nbytes + self._dst.min_nbytes > _cache_nbytes() * 3 // 4
         by_width: dict[int, list[Box]] = {}
         for box in boxes:
-            wide, width = widen(box, self.plan.dst.dtype.bits)
-            for part in tile((wide,)):
+            wide, width = pack_elements(box, self.plan.dst.dtype.bits)
+            for part in tile(simplify((wide,))):
                 key = (
                     -width
                     if streams and width in _WHOLE_BYTES and fills_lines(part, width)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from memdesc import MemdescError
 from reorder.opencl.schedule.lower import lower
 from reorder.opencl.schedule.placement import place_box
-from reorder.opencl.schedule.widen import widen
+from reorder.plan.passes import pack_elements
 from reorder.plan.plan import plan_reorder
 
 if TYPE_CHECKING:
@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Side", "Stage", "plan_stages"]
 
-_BYTE = 8
+# Bits of the widest element that a work item moves.
+_BYTE, _WIDEST = 8, 128
 
 
 class Side(NamedTuple):
@@ -115,7 +116,10 @@ def _launches(
         is_linear = is_image == (False, False) or (dst.image is None and box.is_zero)
         own, elements = box, (src.element, dst.element)
         if is_linear and (src.element == dst.element or box.is_zero):
-            own, bits = widen(box, dst.desc.dtype.bits, is_aligned=is_aligned)
+            bits = dst.desc.dtype.bits
+            own, bits = pack_elements(
+                box, bits, widest=_WIDEST if is_aligned else max(bits, _BYTE), packs_long_runs=True
+            )
             if bits < _BYTE:
                 msg = f"{dst.desc.dtype} elements of {dst.desc!r} do not move as whole bytes; reorder them on the CPU"
                 raise MemdescError(msg)

@@ -15,7 +15,7 @@ import numpy as np
 from memdesc import memory_desc
 from reorder import plan_reorder
 from reorder.cpu.schedule.select import KERNELS, choose
-from reorder.plan.passes import widen
+from reorder.plan.passes import pack_elements, simplify
 from tests.reorders import expect, move_guarded, random_bytes
 
 if TYPE_CHECKING:
@@ -36,7 +36,8 @@ def _check(src: MemoryDesc, dst: MemoryDesc, *, at_end: bool) -> set[str]:
     source, before = _PATTERN[: src.min_nbytes], _PATTERN[-dst.min_nbytes :]
     moved = move_guarded(plan, source, before, at_end=at_end)
     assert np.array_equal(moved, expect(src, dst, source, before)), f"{plan}"
-    return {KERNELS[choose(widen(box, src.dtype.bits)[0]).kernel] for box in plan.boxes}
+    packed = simplify(tuple(pack_elements(box, src.dtype.bits)[0] for box in plan.boxes))
+    return {KERNELS[choose(box).kernel] for box in packed}
 
 
 def _sizes() -> Iterator[tuple[int, int]]:

@@ -16,7 +16,7 @@ from reorder import Box, Node, plan_reorder
 from reorder.cpu.kernels.transpose import heights
 from reorder.cpu.schedule.program import Record, encode, fills_lines, split, tile
 from reorder.cpu.schedule.select import KERNELS, RUN, STRIDED, TRANSPOSED, choose
-from reorder.plan.passes import split_node, widen
+from reorder.plan.passes import pack_elements, simplify
 from tests.reorders import box_map
 from tests.strategies import desc_pairs
 
@@ -76,16 +76,16 @@ def test_a_choice_takes_every_loop_of_a_box_once(pair: tuple[MemoryDesc, MemoryD
 
 
 @given(desc_pairs())
-def test_tiling_and_widening_keep_which_element_goes_where(
+def test_tiling_and_packing_keep_which_element_goes_where(
     pair: tuple[MemoryDesc, MemoryDesc],
 ) -> None:
     bits = pair[1].dtype.bits
     for box in plan_reorder(*pair).boxes:
         if box.lookups:
             continue
-        wide, width = widen(box, bits)
+        wide, width = pack_elements(box, bits)
         factor = width // bits
-        to, fro = box_map(tile((wide,)))
+        to, fro = box_map(tile(simplify((wide,))))
         parts = np.arange(factor)
         found = np.stack(
             [
@@ -95,17 +95,6 @@ def test_tiling_and_widening_keep_which_element_goes_where(
         )
         wanted = np.stack(box_map((box,)))
         assert np.array_equal(found[:, np.argsort(found[0])], wanted[:, np.argsort(wanted[0])])
-
-
-@given(st.integers(1, 3000), st.data())
-def test_cutting_a_node_keeps_its_steps_its_data_and_its_zeros(
-    extent: int, data: st.DataObject
-) -> None:
-    node = Node(extent, data.draw(st.integers(0, extent)), (3, 7))
-    box = Box((5, 11), (node,))
-    pieces = tuple(split_node(box, node, data.draw(st.integers(1, extent))))
-    found, wanted = np.stack(box_map(pieces)), np.stack(box_map((box,)))
-    assert np.array_equal(found[:, np.argsort(found[0])], wanted)
 
 
 @given(desc_pairs(max_nelems=4096), st.integers(1, 9))
@@ -178,10 +167,12 @@ def test_pairs_and_quads_become_single_elements() -> None:
         memory_desc((64, 64, 1, 1), "bf16", "abcd"),
         memory_desc((64, 64, 1, 1), "bf16", "ABcd8b16a2b"),
     )
-    box, bits = widen(plan.boxes[0], 16)
+    box, bits = pack_elements(plan.boxes[0], 16)
     assert bits == 32
+    (box,) = simplify((box,))
     assert choose(box).kernel == TRANSPOSED
     assert prod(node.extent for node in box.nodes) * 2 == 64 * 64
     nibbles = plan_reorder(memory_desc((8, 64), "u4", "ab"), memory_desc((8, 64), "u4", "aB32b"))
-    assert widen(nibbles.boxes[0], 4)[1] == 8
-    assert choose(widen(nibbles.boxes[0], 4)[0]).kernel == RUN
+    box, bits = pack_elements(nibbles.boxes[0], 4)
+    assert bits == 8
+    assert choose(box).kernel == RUN
