@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from functools import cache
 from math import prod
 from typing import TYPE_CHECKING, Any
@@ -12,6 +12,7 @@ import numpy as np
 
 from reorder.cpu import PreparedReorder
 from reorder.cpu.convert.execute import ConvertingReorder, needs_tiles
+from reorder.cpu.target import Machine, this_machine
 from reorder.plan.nodes import NOWHERE
 from reorder.plan.plan import _plan
 from tests.guarded import Guarded
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from reorder import Box, ReorderPlan
 
 __all__ = [
+    "assumed_machine",
     "beyond_caches",
     "box_map",
     "element_map",
@@ -136,24 +138,34 @@ def spoil_padding(desc: MemoryDesc, data: NDArray[np.uint8], seed: int) -> NDArr
 
 @contextmanager
 def forced_parts(parts: int) -> Iterator[None]:
-    """Let reorders of any size be shared out to `parts` threads."""
-    with ExitStack() as stack:
-        stack.enter_context(mock.patch("reorder.cpu.runtime.execute._LEAST_NBYTES", 1))
-        stack.enter_context(
-            mock.patch("reorder.cpu.runtime.execute.count_threads", return_value=parts)
-        )
+    """Let `move_guarded` share out reorders of any size to `parts` threads."""
+    with _on(assumed_machine()._replace(threads=parts, min_thread_nbytes=1)):
         yield
 
 
 @contextmanager
 def beyond_caches() -> Iterator[None]:
-    """Let reorders of any size be taken for ones that no cache holds."""
-    with ExitStack() as stack:
-        stack.enter_context(
-            mock.patch("reorder.cpu.runtime.execute._cache_nbytes", return_value=-1)
-        )
-        stack.enter_context(mock.patch("reorder.cpu.runtime.execute._FAR_NBYTES", -1))
+    """Let `move_guarded` take reorders of any size for ones that no cache holds."""
+    with _on(assumed_machine()._replace(cache_nbytes=-1, core_cache_nbytes=-1)):
         yield
+
+
+@contextmanager
+def _on(machine: Machine) -> Iterator[None]:
+    _machines.append(machine)
+    try:
+        yield
+    finally:
+        _machines.pop()
+
+
+# the machines that are assumed, one inside the other
+_machines: list[Machine] = []
+
+
+def assumed_machine() -> Machine:
+    """Return the machine that `move_guarded` schedules for."""
+    return _machines[-1] if _machines else this_machine()
 
 
 @contextmanager
@@ -190,8 +202,7 @@ def move_guarded(
     )
     src_buffer, dst_buffer = src.buffer(source, at_end=at_end), dst.buffer(before, at_end=at_end)
     src.forbid_writes()
-    (ConvertingReorder if needs_tiles(plan) else PreparedReorder)(plan, threads)(
-        src_buffer, dst_buffer
-    )
+    kind = ConvertingReorder if needs_tiles(plan) else PreparedReorder
+    kind(plan, threads, assumed_machine())(src_buffer, dst_buffer)
     assert dst.is_intact(), "bytes beside dst were written"
     return dst_buffer.copy()

@@ -6,13 +6,13 @@ integers of their width; 4-bit ones lie in the low half of a byte here.
 
 from __future__ import annotations
 
-import platform
-from functools import cache, reduce
+from functools import reduce
 from typing import TYPE_CHECKING, Any
 
-from llvmlite import binding, ir
-from numba.core import cgutils, config
+from llvmlite import ir
+from numba.core import cgutils
 
+from reorder.cpu.target import has_bfloat, has_half
 from reorder.values.formats import FLOATS, INTEGERS
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from reorder.values.formats import FloatFormat
 
-__all__ = ["Codec", "code_bits", "has_feature", "has_half"]
+__all__ = ["Codec", "code_bits"]
 
 _F32, _F64 = ir.FloatType(), ir.DoubleType()
 _BITS = {"f64": 64, "s64": 64, "f32": 32, "s32": 32, "f16": 16, "bf16": 16}
@@ -31,32 +31,6 @@ _BYTE = 8
 _GROUP = 16
 # what the instruction that classifies numbers calls these
 _NAN_OR_DENORMAL = 0x01 | 0x20 | 0x80
-
-
-@cache
-def has_feature(name: str) -> bool:
-    """Whether the machine that code is made for has an instruction set, by LLVM's name; every 64-bit ARM has what is asked here."""
-    if config.CPU_NAME is not None or config.CPU_FEATURES is not None:
-        return f"+{name}" in (config.CPU_FEATURES or "").split(",")
-    return bool(
-        binding.get_host_cpu_features().get(name, platform.machine() in {"aarch64", "arm64"})
-    )
-
-
-def has_half() -> bool:
-    """Whether f32 and f16 are converted by instructions."""
-    return has_feature("f16c")
-
-
-def _has_bfloat() -> bool:
-    """Whether f32 are rounded to bf16 by an instruction that LLVM knows; it takes denormals for zeros."""
-    is_x86 = platform.machine() in {"x86_64", "AMD64"}
-    return (
-        is_x86
-        and has_feature("avx512bf16")
-        and has_feature("avx512dq")
-        and binding.llvm_version_info >= (17, 0, 0)
-    )
 
 
 class _Bfloat(ir.HalfType):  # type: ignore[misc] # llvmlite ships no types
@@ -338,7 +312,7 @@ class Codec:
         if self.lanes < _GROUP:
             return quieten()
         values = builder.bitcast(bits, self.values("f32"))
-        if _has_bfloat():
+        if has_bfloat():
             made = builder.bitcast(builder.fptrunc(values, self.vector(_Bfloat())), rounded.type)
             return self.rarely(self._are_special(values), quieten, made)
         # a NaN is rare: one test of pairs of vectors for all

@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from llvmlite import ir
 
-from reorder.cpu.convert.codec import Codec, code_bits, has_feature
+from reorder.cpu.convert.codec import Codec, code_bits
 from reorder.cpu.convert.rows import Run, each_line, each_step, lanes_of, load_number
 from reorder.cpu.kernels.emit import int64, loop
+from reorder.cpu.target import has_fma
 from reorder.values.formats import FLOATS, INTEGERS
 
 if TYPE_CHECKING:
@@ -48,15 +49,11 @@ _LEAST, _MOST = 2.0**-40, 2.0**40
 _LOW, _HIGH = 2.0**-64, 2.0**64
 
 
-def _has_fma() -> bool:
-    return has_feature("fma")
-
-
 def has_quick_division(divisors: NDArray[np.float64], work: str) -> bool:
     """Whether quotients by these divisors may be computed from their reciprocals."""
     magnitude = abs(divisors)
     return (
-        work == "f32" and _has_fma() and bool(((magnitude >= _LEAST) & (magnitude <= _MOST)).all())
+        work == "f32" and has_fma() and bool(((magnitude >= _LEAST) & (magnitude <= _MOST)).all())
     )
 
 
@@ -153,7 +150,7 @@ def emit_combine(
     ]
     chosen = load_number(builder, record, int64(0))
     for operation in range(HALF + 1):
-        if operation == QUOTIENT and not (work == "f32" and _has_fma()):
+        if operation == QUOTIENT and not (work == "f32" and has_fma()):
             continue
         with (
             builder.if_then(builder.icmp_signed("==", chosen, int64(operation))),

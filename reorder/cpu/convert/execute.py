@@ -13,7 +13,6 @@ from reorder.cpu.convert.stages import SLOT_NBYTES
 from reorder.cpu.convert.steps import steps_of
 from reorder.cpu.convert.tile_walker import compile_tiles
 from reorder.cpu.convert.tiling import Tile, cut, is_scattered
-from reorder.cpu.runtime import execute
 from reorder.cpu.runtime.execute import PreparedReorder, Split
 from reorder.cpu.runtime.layers import job_of, run
 from reorder.cpu.runtime.walker import TILES, add_walker, kernel_at
@@ -73,9 +72,8 @@ class ConvertingReorder(PreparedReorder):
             bind(attr, plan.src, plan.dst),
             (plan.src.layout.last + 1, plan.dst.layout.last + 1),
         )
-        nbytes = self._src.min_nbytes + self._dst.min_nbytes
-        recipe.streams = nbytes > execute._cache_nbytes()  # noqa: SLF001 - of the same package
-        recipe.is_far = nbytes > execute._FAR_NBYTES  # noqa: SLF001 - likewise
+        recipe.streams = self._machine.exceeds_cache(self._nbytes)
+        recipe.is_far = self._machine.exceeds_core_cache(self._nbytes)
         widest = max(
             _BYTE,
             src.bits,
@@ -233,7 +231,7 @@ class _Padding:
             Node(1, 0, (0, 0)),
         )
         self._lookups = box.lookups
-        self._zeros = owner._part(
+        self._zeros = owner._part(  # noqa: SLF001 - of this module
             split_up((Box((0, box.offsets[1]), nodes),)), owner.plan.dst.dtype.bits, ()
         )
 

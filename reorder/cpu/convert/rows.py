@@ -8,8 +8,8 @@ from llvmlite import ir
 from numba.core import cgutils
 
 from reorder.cpu.convert.codec import Codec, code_bits
-from reorder.cpu.kernels.emit import I64, int64, loop, minimum, register_bits
-from reorder.cpu.schedule.select import LINE_BITS
+from reorder.cpu.kernels.emit import I64, int64, loop, minimum
+from reorder.cpu.target import LINE_BITS, register_bits
 
 if TYPE_CHECKING:
     from collections.abc import Callable

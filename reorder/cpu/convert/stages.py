@@ -22,7 +22,7 @@ from reorder.cpu.convert.rows import Run, emit_convert, load_number, prefetch
 from reorder.cpu.kernels.emit import I64, int64, loop
 from reorder.cpu.runtime.intrinsics import ARGUMENTS
 from reorder.cpu.runtime.jit import compile_callback
-from reorder.cpu.schedule.select import LINE_BITS
+from reorder.cpu.target import LINE_BITS
 from reorder.values.formats import working_type
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from reorder.cpu.convert.tile_walker import STEP
 from reorder.cpu.convert.tiling import Tile, contiguous, dense_strides
 from reorder.cpu.runtime.walker import kernel_at
 from reorder.cpu.schedule.program import encode, split, tile
-from reorder.cpu.schedule.select import LINE_BITS
+from reorder.cpu.target import LINE_BITS
 from reorder.memory.buffers import address_of
 from reorder.plan.nodes import Box, Node
 from reorder.plan.passes import pack_elements, simplify

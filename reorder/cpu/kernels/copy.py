@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from llvmlite import ir
 
-from reorder.cpu.kernels.emit import I64, int64, loop, maximum, minimum, register_bits
-from reorder.cpu.schedule.select import LINE_BITS
+from reorder.cpu.kernels.emit import I64, int64, loop, maximum, minimum
+from reorder.cpu.target import LINE_BITS, register_bits
 
 if TYPE_CHECKING:
     from reorder.cpu.kernels.emit import Elements, Loop, Place, Rows

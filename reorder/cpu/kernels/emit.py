@@ -7,37 +7,54 @@ Addresses, indices and strides are LLVM's i64, the latter two in elements.
 from __future__ import annotations
 
 from contextlib import contextmanager
-from functools import cache
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
 
-from llvmlite import binding, ir
+from llvmlite import ir
 from numba import types
 
-from reorder.cpu.schedule.select import LINE_BITS
+from reorder.cpu.record import fields_of
+from reorder.cpu.target import LINE_BITS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 __all__ = [
     "I64",
+    "Builder",
     "Elements",
     "Loop",
     "Place",
     "Rows",
+    "Type",
+    "Value",
     "int64",
+    "load_record",
     "loop",
     "maximum",
     "minimum",
-    "register_bits",
 ]
+
+# What LLVM instructions are made of: llvmlite ships no types, so these are names for Any.
+Value: TypeAlias = ir.Value
+Type: TypeAlias = ir.Type
+Builder: TypeAlias = ir.IRBuilder
+
+_Record = TypeVar("_Record", bound=tuple[Any, ...])
 
 I64 = ir.IntType(64)
 _BYTE = ir.IntType(8)
 
 
-def int64(value: int) -> Any:
+def int64(value: int) -> Value:
     """Return a constant."""
     return ir.Constant(I64, value)
+
+
+def load_record(builder: Builder, address: Value, kind: type[_Record]) -> _Record:
+    """Return the record at an address: its fields are the int64 there, as LLVM values."""
+    first = builder.inttoptr(address, I64.as_pointer())
+    fields = (builder.load(builder.gep(first, [int64(k)])) for k in fields_of(kind))
+    return kind(*fields)
 
 
 class Loop(NamedTuple):
@@ -229,15 +246,6 @@ def _as_written(module: Any) -> Any:
         node.operands = (node, *node.operands)  # as LLVM tells loops from other nodes
         module.add_named_metadata(name, node)
     return module.namedmetadata[name].operands[0]
-
-
-@cache
-def register_bits() -> int:
-    """Return how wide the vector registers of this machine are."""
-    features = binding.get_host_cpu_features()
-    if features.get("avx512bw") and features.get("avx512vl"):
-        return 512
-    return 256 if features.get("avx2") else 128
 
 
 def minimum(builder: Any, a: Any, b: Any) -> Any:

@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from llvmlite import ir
 from numba.core import cgutils
 
-from reorder.cpu.kernels.emit import I64, int64, loop, maximum, minimum, register_bits
+from reorder.cpu.kernels.emit import I64, int64, loop, maximum, minimum
 from reorder.cpu.kernels.interleave import emit_interleaved
 from reorder.cpu.kernels.shuffle import LANE_BITS, concatenate, exchange, pick, transpose
-from reorder.cpu.schedule.select import LINE_BITS
+from reorder.cpu.target import LINE_BITS, register_bits
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
-from functools import cache
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from reorder.cpu.kernels.reduce import Sums
 from reorder.cpu.runtime.fast_call import enter, table_of
-from reorder.cpu.runtime.layers import Shares, count_threads, job_of, run
+from reorder.cpu.runtime.layers import Shares, job_of, run
 from reorder.cpu.runtime.walker import kernel_at
 from reorder.cpu.schedule.program import encode, fills_lines, points, split, tile
-from reorder.cpu.schedule.select import KERNELS, LINE_BITS, choose
+from reorder.cpu.schedule.select import KERNELS, choose
+from reorder.cpu.target import LINE_NBYTES, this_machine
 from reorder.memory.buffers import BufferCheck, address_of, check_disjoint
 from reorder.memory.compensation import compensate, is_array_of_blocks
 from reorder.plan.passes import pack_elements, simplify
@@ -25,23 +23,16 @@ if TYPE_CHECKING:
 
     from reorder.cpu.runtime.pool import Job
     from reorder.cpu.schedule.program import Record
+    from reorder.cpu.target import Machine
     from reorder.plan.nodes import Box, Lookup
     from reorder.plan.plan import ReorderPlan
 
 __all__ = ["PreparedReorder"]
 
-# A thread for fewer bytes costs more than it saves.
-_LEAST_NBYTES = 1 << 16
 # From here on what numba's threads need to wake up does not count.
 _LONG_NBYTES = 1 << 24
 # A thread gets several parts of at least so many bytes.
 _SHARE_NBYTES, _MAX_SHARES = 1 << 18, 4
-
-_LINE_NBYTES = LINE_BITS // 8
-# From here on src is read from beyond the caches of one core.
-_FAR_NBYTES = 8 << 20
-# More than the caches hold, for certain, where the system does not say how much they do.
-_LARGE_NBYTES = 64 << 20
 
 _WHOLE_BYTES = (8, 16, 32, 64)
 _ORIGIN = np.zeros((1, 2), np.int64)
@@ -51,7 +42,8 @@ _AT_ORIGIN = address_of(_ORIGIN), 1
 class PreparedReorder:
     """A plan with all that its execution needs; call it with src and dst buffers.
 
-    Safe to call from several threads at once, with different dst buffers.
+    Safe to call from several threads at once, with different dst buffers. `machine` is the one
+    to schedule for, by default this one.
     """
 
     __slots__ = (
@@ -59,6 +51,7 @@ class PreparedReorder:
         "_entry",
         "_job",
         "_job_at",
+        "_machine",
         "_parts",
         "_src",
         "_sums",
@@ -67,11 +60,13 @@ class PreparedReorder:
         "threads",
     )
 
-    def __init__(self, plan: ReorderPlan, threads: int | None = None) -> None:
+    def __init__(
+        self, plan: ReorderPlan, threads: int | None = None, machine: Machine | None = None
+    ) -> None:
         self.plan = plan
-        self.threads = (
-            count_threads() if threads is None else min(checked_threads(threads), count_threads())
-        )
+        self._machine = this_machine() if machine is None else machine
+        limit = self._machine.threads
+        self.threads = limit if threads is None else min(checked_threads(threads), limit)
         self._src = BufferCheck(plan.src, "src", write=False)
         self._dst = BufferCheck(plan.dst, "dst", write=True)
         # the micro-kernels it consists of, and the width of their elements
@@ -102,8 +97,7 @@ class PreparedReorder:
 
     def _moves(self, boxes: list[Box]) -> list[Any]:
         """Return parts that move elements as they are."""
-        # caches are shared: three quarters of them is what a reorder finds again
-        streams = self._src.min_nbytes + self._dst.min_nbytes > _cache_nbytes() * 3 // 4
+        streams = self._machine.nearly_exceeds_cache(self._nbytes)
         by_width: dict[int, list[Box]] = {}
         for box in boxes:
             wide, width = pack_elements(box, self.plan.dst.dtype.bits)
@@ -116,6 +110,11 @@ class PreparedReorder:
                 by_width.setdefault(key, []).append(part)
         return [self._part(tuple(own), width, ()) for width, own in by_width.items()]
 
+    @property
+    def _nbytes(self) -> int:
+        """Bytes of src and dst together."""
+        return self._src.min_nbytes + self._dst.min_nbytes
+
     def __repr__(self) -> str:
         return f"<PreparedReorder of {self.plan!s}>"
 
@@ -127,9 +126,7 @@ class PreparedReorder:
         self.kernels += tuple(
             sorted({f"{KERNELS[choose(box).kernel]} {bits}-bit" for box in tiles} - {*self.kernels})
         )
-        program, records = encode(
-            tiles, end, is_far=self._src.min_nbytes + self._dst.min_nbytes > _FAR_NBYTES
-        )
+        program, records = encode(tiles, end, is_far=self._machine.exceeds_core_cache(self._nbytes))
         # two 4-bit elements of one byte must not fall to two threads
         return _Part(
             program, self._split(records, nbytes, is_whole=bits not in _WHOLE_BYTES), key, lookups
@@ -137,7 +134,9 @@ class PreparedReorder:
 
     def _split(self, records: list[Record], nbytes: int, *, is_whole: bool) -> Split:
         """Share out records that write so many bytes, or leave them whole."""
-        threads = 1 if is_whole else max(1, min(self.threads, nbytes // _LEAST_NBYTES))
+        threads = (
+            1 if is_whole else max(1, min(self.threads, nbytes // self._machine.min_thread_nbytes))
+        )
         # several parts for each thread, since one may lose its core
         parts = (
             threads * max(1, min(_MAX_SHARES, nbytes // threads // _SHARE_NBYTES))
@@ -216,7 +215,7 @@ class _Part:
         """Run the boxes on src and dst that start at two addresses."""
         starts = src_at, dst_at, self._program
         if not self.lookups:
-            key = -self._bits if self._streams and not dst_at % _LINE_NBYTES else self._bits
+            key = -self._bits if self._streams and not dst_at % LINE_NBYTES else self._bits
             run(starts, self._shares, _AT_ORIGIN, key)
             return
         for places in points(self.lookups):
@@ -230,14 +229,3 @@ class _Part:
             (address_of(places), len(places)),
             self._bits,
         )
-
-
-@cache
-def _cache_nbytes() -> int:
-    """Return how many bytes of a reorder the caches can hold: what is said to be larger is shared with others."""
-    sizes = []
-    for file in Path("/sys/devices/system/cpu/cpu0/cache").glob("index*/size"):
-        with suppress(OSError, ValueError):
-            sizes.append(int(file.read_text().strip().removesuffix("K")) << 10)
-    # less what else lies there
-    return min(max(sizes, default=_LARGE_NBYTES), _LARGE_NBYTES) * 7 // 8

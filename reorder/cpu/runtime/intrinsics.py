@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import platform
 from typing import TYPE_CHECKING, Any
 
 from llvmlite import ir
@@ -16,6 +15,7 @@ from reorder.cpu.kernels.strided import emit_strided
 from reorder.cpu.kernels.transpose import Nest, emit_transposed
 from reorder.cpu.schedule.program import HEAD, LOOP
 from reorder.cpu.schedule.select import RUN, TRANSPOSED
+from reorder.cpu.target import is_arm, is_x86
 
 if TYPE_CHECKING:
     from numba.core.typing.templates import Signature
@@ -193,13 +193,12 @@ def pause(_context: Any) -> tuple[Signature, Any]:
     """Let a core rest for some cycles, where it has an instruction for that."""
 
     def build(context: Any, builder: Any, _signature: Any, _args: Any) -> Any:
-        machine = platform.machine().lower()
-        if machine in {"x86_64", "amd64"}:
+        if is_x86():
             kind = ir.FunctionType(ir.VoidType(), [])
             builder.call(
                 cgutils.get_or_insert_function(builder.module, kind, "llvm.x86.sse2.pause"), []
             )
-        elif machine in {"aarch64", "arm64"}:
+        elif is_arm():
             kind = ir.FunctionType(ir.VoidType(), [ir.IntType(32)])
             builder.call(
                 cgutils.get_or_insert_function(builder.module, kind, "llvm.aarch64.hint"),

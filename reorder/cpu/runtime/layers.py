@@ -14,7 +14,6 @@ child of threads that do not survive has the pool, which begins anew there.
 from __future__ import annotations
 
 import ctypes
-import os
 import threading
 from importlib.metadata import PackageNotFoundError, distribution
 from typing import Any, NamedTuple
@@ -30,7 +29,7 @@ from reorder.cpu.runtime.walker import kernel_at, walk_parallel
 from reorder.forks import at_fork
 from reorder.memory.buffers import address_of
 
-__all__ = ["Shares", "count_threads", "job_of", "layer_name", "run"]
+__all__ = ["Shares", "job_of", "layer_name", "run"]
 
 _busy = threading.Lock()
 # held for every call of LLVM, some of them outside of the compiler's lock: a child that compiles would wait for it forever
@@ -48,15 +47,6 @@ class _State:
     callers: frozenset[int] = frozenset()
     # what forks hold: a signal handler may fork inside of a fork
     held: tuple[tuple[Any, ...], ...] = ()
-
-
-def count_threads() -> int:
-    """Return how many threads a reorder may use: numba's limit, and the cores allowed."""
-    cores = (
-        len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    )
-    limit: int = numba.config.NUMBA_NUM_THREADS
-    return max(1, min(cores, limit))
 
 
 def layer_name() -> str:

@@ -38,6 +38,7 @@ from reorder.cpu.runtime.intrinsics import (
     store_shared,
 )
 from reorder.cpu.runtime.jit import compile_callback, inner
+from reorder.cpu.target import LINE_NBYTES
 from reorder.memory.buffers import address_of
 
 if TYPE_CHECKING:
@@ -86,7 +87,7 @@ _BUSY, _STATE, _LEFT, _JOB, _LIMIT, _THERE, _LOOKS, _SYSTEM, _TURNS, _ASLEEP, _L
     48,
     49,
 )
-_EACH, _LINE_NBYTES = 16, 64
+_EACH = 16
 MAX_WORKERS = 255
 
 # The functions of the system; a lock is one of Python's.
@@ -240,11 +241,9 @@ def _compiled(function: Any, name: str) -> Any:
 def _make_block() -> Any:
     """Return the block, whose memory is never freed: workers look at it until the process is gone."""
     words = _TURNS + _EACH * (MAX_WORKERS + 1)
-    room = np.zeros(words + _LINE_NBYTES // 8, np.int64)
+    room = np.zeros(words + LINE_NBYTES // 8, np.int64)
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(room))
-    block = (ctypes.c_int64 * words).from_address(
-        -(-address_of(room) // _LINE_NBYTES) * _LINE_NBYTES
-    )
+    block = (ctypes.c_int64 * words).from_address(-(-address_of(room) // LINE_NBYTES) * LINE_NBYTES)
     python = ctypes.pythonapi
     if os.name == "nt":
         yields = naps = getattr(ctypes, "WinDLL")("kernel32").SwitchToThread  # noqa: B009 - elsewhere there is none

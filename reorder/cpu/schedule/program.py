@@ -20,7 +20,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from reorder.cpu.schedule.select import LINE_BITS, STRIDED, TILE, TRANSPOSED, Choice, choose
+from reorder.cpu.schedule.select import STRIDED, TILE, TRANSPOSED, Choice, choose
+from reorder.cpu.target import LINE_BITS
 from reorder.plan.nodes import NOWHERE
 from reorder.plan.passes import split_node
 

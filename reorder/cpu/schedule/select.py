@@ -10,13 +10,10 @@ from reorder.plan.nodes import Node
 if TYPE_CHECKING:
     from reorder.plan.nodes import Box
 
-__all__ = ["KERNELS", "LINE_BITS", "RUN", "STRIDED", "TILE", "TRANSPOSED", "Choice", "choose"]
+__all__ = ["KERNELS", "RUN", "STRIDED", "TILE", "TRANSPOSED", "Choice", "choose"]
 
 RUN, STRIDED, TRANSPOSED = 0, 1, 2
 KERNELS = {RUN: "run", STRIDED: "strided", TRANSPOSED: "transposed"}
-
-# a cache line
-LINE_BITS = 512
 
 _ONE = Node(1, 1, (1, 1))
 # A vector's worth of elements: longer nests gain nothing from being longer.

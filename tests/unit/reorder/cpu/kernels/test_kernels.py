@@ -19,7 +19,14 @@ from reorder import plan_reorder, prepare
 from reorder.cpu import PreparedReorder, compiled_kernels
 from reorder.cpu.schedule.select import KERNELS
 from reorder.memory.buffers import address_of
-from tests.reorders import beyond_caches, expect, forced_parts, move_guarded, random_bytes
+from tests.reorders import (
+    assumed_machine,
+    beyond_caches,
+    expect,
+    forced_parts,
+    move_guarded,
+    random_bytes,
+)
 from tests.unit.reorder.cpu.kernels.kernel_matrix import DTYPES, runs, strided, transposed
 
 if TYPE_CHECKING:
@@ -195,7 +202,7 @@ def test_whole_cache_lines_are_written_past_the_caches_where_they_are_aligned() 
     dims = (2, 128, 32, 64)
     plan = plan_reorder(memory_desc(dims, "f32", "abcd"), memory_desc(dims, "f32", "acdb"))
     with beyond_caches():
-        run = PreparedReorder(plan, 1)
+        run = PreparedReorder(plan, 1, assumed_machine())
     x = np.random.default_rng(0).random(dims, np.float32)
     for start in (0, 4):
         buffer = np.zeros(x.nbytes + 128, np.uint8)

@@ -123,11 +123,12 @@ _PROGRAMS = {
     "threads of a small stack": """
 import threading; threading.stack_size(32768)
 import numpy as np, reorder
-from unittest import mock
 from memdesc import memory_desc
+from reorder.cpu.convert.execute import ConvertingReorder
+from reorder.cpu.target import this_machine
 src, dst = memory_desc((64, 64, 56), "f32", "abc"), memory_desc((64, 64, 56), "s8", "aBc16b")
-with mock.patch("reorder.cpu.runtime.execute.count_threads", return_value=2):
-    run = reorder.prepare(reorder.plan_reorder(src, dst))
+machine = this_machine()._replace(threads=2)
+run = ConvertingReorder(reorder.plan_reorder(src, dst), None, machine)
 x, y = np.ones((64, 64, 56), np.float32), np.zeros(dst.nbytes, np.uint8)
 for _ in range(300):
     run(x, y)
@@ -135,11 +136,12 @@ assert (y == 1).all() and threading.stack_size() == 32768
 """,
     "a fork while workers start": """
 import os, signal, threading, numpy as np, reorder
-from unittest import mock
 from memdesc import memory_desc
+from reorder.cpu import PreparedReorder
+from reorder.cpu.target import this_machine
 src, dst = memory_desc((64, 64, 56), "f32", "abc"), memory_desc((64, 64, 56), "f32", "aBc16b")
-with mock.patch("reorder.cpu.runtime.execute.count_threads", return_value=4):
-    run = reorder.prepare(reorder.plan_reorder(src, dst))
+machine = this_machine()._replace(threads=4)
+run = PreparedReorder(reorder.plan_reorder(src, dst), None, machine)
 x, y = np.ones(64 * 64 * 56, np.float32), np.zeros(64 * 64 * 56, np.float32)
 children = []
 def fork(*_):
@@ -152,11 +154,11 @@ def start_and_fork(self):
     signal.raise_signal(signal.SIGUSR1)
 code = 1
 try:
-    with mock.patch.object(threading.Thread, "start", start_and_fork):
-        for _ in range(3):
-            y[:] = 0
-            run(x, y)
-            assert (y == 1).all()
+    threading.Thread.start = start_and_fork
+    for _ in range(3):
+        y[:] = 0
+        run(x, y)
+        assert (y == 1).all()
     code = 0
 finally:
     if children[0] == 0:

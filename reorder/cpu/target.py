@@ -1,0 +1,151 @@
+"""The machine that kernels are compiled for: registers, instructions, caches, cores.
+
+Every fact about the processor is asked here, once, and every threshold that follows from one is
+stated here with its reason.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+from contextlib import suppress
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple
+
+import numba
+from llvmlite import binding
+from numba.core import config
+
+__all__ = [
+    "LINE_BITS",
+    "LINE_NBYTES",
+    "Machine",
+    "count_threads",
+    "has_bfloat",
+    "has_feature",
+    "has_fma",
+    "has_half",
+    "is_arm",
+    "is_x86",
+    "register_bits",
+    "this_machine",
+]
+
+# A cache line of every processor with these vector instructions that is in use. Apple's lines
+# of 128 bytes hold two of them, so what is aligned to 64 bytes is right there too.
+LINE_BITS = 512
+LINE_NBYTES = LINE_BITS // 8
+
+# Used as the size of the largest cache where the system does not tell it, and the most that is
+# assumed where it does: a cache of hundreds of MiB serves a whole socket, so one process finds
+# little of it free.
+_MAX_CACHE_NBYTES = 64 << 20
+# Above this, src does not fit the private caches of a core (2 MiB of L2 and its part of the L3
+# on servers), so reads wait for memory unless they are prefetched.
+_CORE_CACHE_NBYTES = 8 << 20
+# Waking a thread costs as much as moving this many bytes.
+_MIN_THREAD_NBYTES = 1 << 16
+
+_CACHE_SIZES = Path("/sys/devices/system/cpu/cpu0/cache")
+
+
+class Machine(NamedTuple):
+    """What the schedule of a reorder depends on."""
+
+    # cores that this process may use, and numba's limit on threads
+    threads: int
+    # what the caches hold of a reorder, all of them together
+    cache_nbytes: int
+    # what the caches of one core hold of it
+    core_cache_nbytes: int = _CORE_CACHE_NBYTES
+    # a thread more must have this many bytes to write
+    min_thread_nbytes: int = _MIN_THREAD_NBYTES
+
+    def exceeds_cache(self, nbytes: int) -> bool:
+        """Whether src and dst of a reorder together are more than the caches hold."""
+        return nbytes > self.cache_nbytes
+
+    def nearly_exceeds_cache(self, nbytes: int) -> bool:
+        """Whether they are more than three quarters of it: caches are shared with other code."""
+        return nbytes > self.cache_nbytes * 3 // 4
+
+    def exceeds_core_cache(self, nbytes: int) -> bool:
+        """Whether they are more than the caches of one core hold, so that src is prefetched."""
+        return nbytes > self.core_cache_nbytes
+
+
+def this_machine() -> Machine:
+    """Return the machine that this process runs on."""
+    return Machine(count_threads(), _cache_nbytes())
+
+
+def count_threads() -> int:
+    """Return how many threads a reorder may use: numba's limit, and the cores allowed."""
+    cores = (
+        len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    )
+    limit: int = numba.config.NUMBA_NUM_THREADS
+    return max(1, min(cores, limit))
+
+
+@cache
+def _cache_nbytes() -> int:
+    """Return how many bytes of a reorder the caches hold: the largest cache, less an eighth."""
+    sizes = []
+    for file in _CACHE_SIZES.glob("index*/size"):
+        with suppress(OSError, ValueError):
+            sizes.append(int(file.read_text().strip().removesuffix("K")) << 10)
+    # an eighth is left to stacks, code and tables
+    return min(max(sizes, default=_MAX_CACHE_NBYTES), _MAX_CACHE_NBYTES) * 7 // 8
+
+
+def is_x86() -> bool:
+    """Whether the processor is a 64-bit x86."""
+    return platform.machine().lower() in {"x86_64", "amd64"}
+
+
+def is_arm() -> bool:
+    """Whether the processor is a 64-bit ARM."""
+    return platform.machine().lower() in {"aarch64", "arm64"}
+
+
+@cache
+def register_bits() -> int:
+    """Return the width of the vector registers."""
+    features = binding.get_host_cpu_features()
+    if features.get("avx512bw") and features.get("avx512vl"):
+        return 512
+    return 256 if features.get("avx2") else 128
+
+
+@cache
+def has_feature(name: str) -> bool:
+    """Whether the machine has an instruction set, by LLVM's name.
+
+    It is the machine that numba compiles for, so numba's settings come first. Every 64-bit ARM
+    has what is asked here.
+    """
+    if config.CPU_NAME is not None or config.CPU_FEATURES is not None:
+        return f"+{name}" in (config.CPU_FEATURES or "").split(",")
+    return bool(binding.get_host_cpu_features().get(name, is_arm()))
+
+
+def has_fma() -> bool:
+    """Whether there is a fused multiply-add."""
+    return has_feature("fma")
+
+
+def has_half() -> bool:
+    """Whether instructions convert f32 to f16 and back."""
+    return has_feature("f16c")
+
+
+def has_bfloat() -> bool:
+    """Whether an instruction that LLVM knows rounds f32 to bf16; it reads denormals as zeros."""
+    return (
+        is_x86()
+        and has_feature("avx512bf16")
+        and has_feature("avx512dq")
+        and binding.llvm_version_info >= (17, 0, 0)
+    )
