@@ -1,0 +1,354 @@
+"""Time two checkouts of this project in turn, over the cases of the benchmark set.
+
+    python -m tests.benchmarks.compare OLD NEW [--python-old ...] [--python-new ...]
+        [--threads 1,2] [--seconds 0.15] [--cases FILE ...] [--json FILE]
+
+Each checkout has its own process, and its own Python where one is given. A case is prepared in
+both; then they run in short slices in alternating order: old new, new old, ... A ratio is old over
+new, above 1 where new is faster. `ratio` is that of the fastest slices, which other processes of a
+busy machine disturb least; `median` is that of neighbouring slices. A case that is more than 10 %
+slower by both is measured again in new processes, and counts only if it is slower again.
+
+Times of `import memdesc, reorder`, and of the first reorder and the first conversion of a process,
+with an empty cache of compiled code and with a full one, are compared likewise.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from contextlib import ExitStack
+from pathlib import Path
+from statistics import median
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
+
+from reorder.bench.cases import Case, read_cases
+from reorder.bench.report import geometric_mean, percentile
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from memdesc import MemoryDesc
+
+__all__ = ["Checkout", "Comparison", "Timing", "compare_cases", "compare_starts", "main"]
+
+_WORKER = Path(__file__).with_name("timing_worker.py")
+_CASES = sorted(Path(__file__).parent.glob("*.txt"))
+_ROLES = ("src_scale", "dst_scale", "src_zero_point", "dst_zero_point")
+# A slice lasts about so long, after calls that fill the caches and wake the threads.
+_SLICE_SECONDS = 5e-3
+_WARM_SECONDS = 1e-3
+_MIN_ROUNDS, _MAX_ROUNDS = 4, 40
+# Slower than that is measured again.
+_SLOWER = 1 / 1.1
+_WORST_LINES = 15
+_STARTS = 5
+_COLD_STARTS = 2
+
+_IMPORT = """
+from time import perf_counter
+start = perf_counter()
+import memdesc, reorder
+print(perf_counter() - start)
+"""
+_FIRST_CALLS = """
+from time import perf_counter
+import numpy as np
+import reorder
+x = np.ones((1, 64, 56, 56), np.float32)
+start = perf_counter()
+reorder.reorder(x, "nChw16c")
+moved = perf_counter()
+reorder.reorder(x, "nChw16c", dtype="s8", attr=reorder.Attr(dst_scale=0.5))
+print(moved - start, perf_counter() - moved)
+"""
+
+
+class Checkout(NamedTuple):
+    """A folder that holds the library, and the Python that runs it."""
+
+    folder: Path
+    python: str
+
+    def start(self, *arguments: str, **variables: str) -> subprocess.Popen[str]:
+        """Start this Python so that it imports from this folder and from no other checkout."""
+        environment = {**os.environ, "PYTHONPATH": str(self.folder), **variables}
+        return subprocess.Popen(
+            [self.python, "-P", *arguments],
+            cwd=self.folder,
+            env=environment,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+
+    def numbers(self, program: str, **variables: str) -> list[float]:
+        """Run a program, and return the numbers that it prints."""
+        with self.start("-c", program, **variables) as process:
+            printed, _ = process.communicate()
+        if process.returncode:
+            msg = f"{self.python} in {self.folder} ended with {process.returncode}"
+            raise RuntimeError(msg)
+        return [float(number) for number in printed.split()]
+
+
+class Timing(NamedTuple):
+    """One case on both checkouts: seconds of a call, and old over new."""
+
+    name: str
+    threads: int
+    nbytes: int
+    old_seconds: float
+    new_seconds: float
+    ratio: float
+    median: float
+
+    @property
+    def is_slower(self) -> bool:
+        """Whether the new checkout is slower by both ratios."""
+        return max(self.ratio, self.median) < _SLOWER
+
+
+class Comparison(NamedTuple):
+    """All cases, what the slow ones came to when measured again, and what failed."""
+
+    timings: list[Timing]
+    again: dict[str, Timing]
+    failed: list[str]
+
+    @property
+    def slower(self) -> list[tuple[Timing, Timing]]:
+        """Cases that were slower in both runs."""
+        pairs = [(first, self.again.get(_key(first))) for first in self.timings]
+        return [
+            (first, second) for first, second in pairs if second is not None and second.is_slower
+        ]
+
+
+class _Worker:
+    """A process that times reorders of one checkout."""
+
+    def __init__(self, checkout: Checkout) -> None:
+        self.checkout = checkout
+        self.process = checkout.start(str(_WORKER))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.process.kill()
+        self.process.communicate()
+
+    def check_origin(self) -> None:
+        """Refuse a library that was imported from elsewhere."""
+        found = self._read()
+        for name in ("memdesc", "reorder"):
+            if not Path(found[name]).is_relative_to(self.checkout.folder):
+                msg = f"{name} of {self.checkout.folder} was imported from {found[name]}"
+                raise RuntimeError(msg)
+
+    def ask(self, **request: object) -> float:
+        """Send a request, and return the seconds of one call."""
+        assert self.process.stdin is not None
+        self.process.stdin.write(json.dumps(request) + "\n")
+        self.process.stdin.flush()
+        answer = self._read()
+        if "error" in answer:
+            raise ValueError(answer["error"])
+        return float(answer["seconds"])
+
+    def _read(self) -> dict[str, Any]:
+        assert self.process.stdout is not None
+        line = self.process.stdout.readline()
+        if not line:
+            msg = f"the worker {self.process.args!r} ended with {self.process.wait()}"
+            raise RuntimeError(msg)
+        found: dict[str, Any] = json.loads(line)
+        return found
+
+
+def compare_cases(
+    checkouts: tuple[Checkout, Checkout],
+    cases: Sequence[Case],
+    threads: int,
+    seconds: float,
+    failed: list[str],
+) -> Iterator[Timing]:
+    """Time cases on both checkouts in turn, in one process each.
+
+    Parameters
+    ----------
+    checkouts : (Checkout, Checkout)
+        The old and the new one.
+    cases : sequence of Case
+        What to measure.
+    threads : int
+        For both.
+    seconds : float
+        How long to measure each of the two, for each case.
+    failed : list of str
+        Gets a line for each case that one of them cannot prepare.
+    """
+    with ExitStack() as stack:
+        workers = [stack.enter_context(_Worker(checkout)) for checkout in checkouts]
+        for worker in workers:
+            worker.check_origin()
+        for case in cases:
+            request = _to_json(case)
+            try:
+                once = max(worker.ask(prepare=request, threads=threads) for worker in workers)
+            except ValueError as error:
+                failed.append(f"{case.name}, {threads} threads: {error}")
+                continue
+            old, new = _slices(workers, once, seconds)
+            yield Timing(
+                case.name,
+                threads,
+                case.nbytes,
+                min(old),
+                min(new),
+                min(old) / min(new),
+                median(before / after for before, after in zip(old, new, strict=True)),
+            )
+
+
+def _slices(workers: list[_Worker], once: float, seconds: float) -> list[list[float]]:
+    """Return the seconds of a call in each slice of each worker."""
+    calls = max(1, round(_SLICE_SECONDS / once))
+    warm = min(calls, round(_WARM_SECONDS / once))
+    rounds = min(_MAX_ROUNDS, max(_MIN_ROUNDS, round(seconds / (once * (calls + warm)))))
+    times: list[list[float]] = [[], []]
+    for number in range(rounds):
+        for k in (0, 1) if number % 2 == 0 else (1, 0):
+            times[k].append(workers[k].ask(calls=calls, warm=warm))
+    return times
+
+
+def compare_starts(checkouts: tuple[Checkout, Checkout]) -> dict[str, tuple[float, float]]:
+    """Return the least seconds of imports and first calls, of the old and the new checkout."""
+    found: dict[str, tuple[list[float], list[float]]] = {}
+    with tempfile.TemporaryDirectory() as folder:
+        for number in range(_STARTS):
+            for k in (0, 1) if number % 2 == 0 else (1, 0):
+                empty = number < _COLD_STARTS
+                # the caches that the cold starts fill serve the warm ones
+                cache = Path(folder) / f"{k}-{number if empty else 0}"
+                kind = "empty cache" if empty else "full cache"
+                calls = checkouts[k].numbers(_FIRST_CALLS, NUMBA_CACHE_DIR=str(cache))
+                imports = checkouts[k].numbers(_IMPORT, NUMBA_CACHE_DIR=str(cache))
+                names = (f"first reorder, {kind}", f"first conversion, {kind}", "import")
+                for name, value in zip(names, [*calls, *imports], strict=True):
+                    found.setdefault(name, ([], []))[k].append(value)
+    return {name: (min(old), min(new)) for name, (old, new) in found.items()}
+
+
+def _to_json(case: Case) -> dict[str, Any]:
+    """Return what a worker of any version reads."""
+    attr: dict[str, Any] = {}
+    if case.attr is not None:
+        attr["beta"] = case.attr.beta
+        for parameter in case.attr.parameters:
+            attr[parameter.role] = parameter.values.tolist()
+            attr[f"{parameter.role}_mask"] = parameter.mask
+    return {"src": _fields(case.src), "dst": _fields(case.dst), "attr": attr}
+
+
+def _fields(desc: MemoryDesc) -> dict[str, Any]:
+    names = ("dims", "strides", "inner_blks", "inner_idxs", "nbytes")
+    return {"dtype": str(desc.dtype), **{name: getattr(desc, name) for name in names}}
+
+
+def _key(timing: Timing) -> str:
+    return f"{timing.name} {timing.threads}"
+
+
+def _measure(
+    checkouts: tuple[Checkout, Checkout], cases: list[Case], threads: list[int], seconds: float
+) -> Comparison:
+    """Measure all cases, and those that were slower once more; progress goes to stderr."""
+    found = Comparison([], {}, [])
+    for count in threads:
+        for timing in compare_cases(checkouts, cases, count, seconds, found.failed):
+            found.timings.append(timing)
+            sys.stderr.write(_line(timing) + "\n")
+        slow = {
+            timing.name for timing in found.timings if timing.threads == count and timing.is_slower
+        }
+        rest = [case for case in cases if case.name in slow]
+        for timing in compare_cases(checkouts, rest, count, 2 * seconds, []) if rest else ():
+            found.again[_key(timing)] = timing
+    return found
+
+
+def _line(timing: Timing) -> str:
+    times = f"{timing.old_seconds * 1e6:11.2f} {timing.new_seconds * 1e6:11.2f} us"
+    return f"{timing.name:64} {timing.threads}t {times}  {timing.ratio:.3f} {timing.median:.3f}"
+
+
+def _report(found: Comparison, starts: dict[str, tuple[float, float]]) -> Iterator[str]:
+    """Lay the comparison out; ratios are old over new, above 1 where new is faster."""
+    for threads in sorted({timing.threads for timing in found.timings}):
+        chosen = [timing for timing in found.timings if timing.threads == threads]
+        ratios = [timing.ratio for timing in chosen]
+        yield (
+            f"{threads} threads, {len(chosen)} cases: geometric mean {geometric_mean(ratios):.3f} "
+            f"(of medians {geometric_mean(timing.median for timing in chosen):.3f}), "
+            f"5th percentile {percentile(ratios, 0.05):.3f}, least {min(ratios):.3f}"
+        )
+    yield "slowest beside old: case, threads, old, new, ratio of fastest, median ratio, again"
+    for timing in sorted(found.timings, key=lambda timing: timing.ratio)[:_WORST_LINES]:
+        again = found.again.get(_key(timing))
+        yield f"  {_line(timing)}{f'  {again.ratio:.3f}' if again else ''}"
+    yield f"more than 10 % slower in both runs: {len(found.slower)}"
+    for first, second in found.slower:
+        yield f"  {_line(first)}  {second.ratio:.3f}"
+    for line in found.failed:
+        yield f"failed: {line}"
+    for name, (old, new) in starts.items():
+        yield f"{name}: {old * 1e3:.1f} -> {new * 1e3:.1f} ms, {old / new:.3f}"
+
+
+def _read(files: Iterable[Path]) -> list[Case]:
+    """Read the cases of files, each case once."""
+    return list({case.name: case for file in files for case in read_cases(str(file))}.values())
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Compare two checkouts, and print what differs."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("old", type=Path, help="the checkout that was before")
+    parser.add_argument("new", type=Path, help="the checkout that is compared with it")
+    parser.add_argument("--python-old", default=sys.executable, help="the Python of the old one")
+    parser.add_argument("--python-new", default=sys.executable, help="the Python of the new one")
+    parser.add_argument("--threads", default=f"1,{len(os.sched_getaffinity(0))}")
+    parser.add_argument("--seconds", type=float, default=0.15, help="for each case and checkout")
+    parser.add_argument("--cases", type=Path, nargs="+", default=_CASES, metavar="FILE")
+    parser.add_argument("--no-starts", action="store_true", help="leave out imports, first calls")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write all numbers there")
+    options = parser.parse_args(arguments)
+    checkouts = (
+        Checkout(options.old.resolve(), options.python_old),
+        Checkout(options.new.resolve(), options.python_new),
+    )
+    counts = sorted({int(count) for count in options.threads.split(",")})
+    starts = {} if options.no_starts else compare_starts(checkouts)
+    found = _measure(checkouts, _read(options.cases), counts, options.seconds)
+    for line in _report(found, starts):
+        sys.stdout.write(line + "\n")
+    if options.json:
+        facts = {
+            "cases": [timing._asdict() for timing in found.timings],
+            "again": [timing._asdict() for timing in found.again.values()],
+            "failed": found.failed,
+            "starts": starts,
+        }
+        options.json.write_text(json.dumps(facts, indent=1), encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

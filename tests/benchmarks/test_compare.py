@@ -1,0 +1,54 @@
+"""The tool that times two checkouts, on cases so small that nothing is measured."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.benchmarks.compare import Comparison, Timing, main
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+_ROOT = Path(__file__).parents[2]
+
+
+def _run(tmp_path: Path, cases: str, arguments: Sequence[str]) -> dict[str, list[dict[str, Any]]]:
+    file, out = tmp_path / "cases.txt", tmp_path / "out.json"
+    file.write_text(cases, encoding="utf-8")
+    common = ["--no-starts", "--threads=1", "--seconds=0.001", f"--cases={file}", f"--json={out}"]
+    assert main([*arguments, *common]) == 0
+    found: dict[str, list[dict[str, Any]]] = json.loads(out.read_text(encoding="utf-8"))
+    return found
+
+
+def test_a_checkout_is_timed_beside_itself(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cases = "--dtag=aBx8b 1x3x4x5\n--ddt=s8 --scale=mask:2 2x8x4x4\n"
+    found = _run(tmp_path, cases, [str(_ROOT), str(_ROOT)])
+    assert [case["name"] for case in found["cases"]] == [
+        "f32 1x3x4x5 abx -> aBx8b",
+        "f32->s8 2x8x4x4 abx -> aBx8b scale mask:2",
+    ]
+    assert all(case["old_seconds"] > 0 and case["new_seconds"] > 0 for case in found["cases"])
+    assert not found["failed"]
+    assert "1 threads, 2 cases: geometric mean" in capsys.readouterr().out
+
+
+def test_a_folder_without_the_library_is_refused(tmp_path: Path) -> None:
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    with pytest.raises(RuntimeError, match=r"was imported from|ended with"):
+        _run(tmp_path, "--dtag=axb 1x3x4x5\n", [str(empty), str(_ROOT)])
+
+
+def test_a_case_counts_as_slower_only_if_it_is_slower_again() -> None:
+    first, same, slow = (
+        Timing("case", 1, 64, 1.0, 1.0, ratio, ratio) for ratio in (0.8, 1.0, 0.85)
+    )
+    assert Comparison([first], {"case 1": same}, []).slower == []
+    assert Comparison([first], {"case 1": slow}, []).slower == [(first, slow)]
