@@ -11,11 +11,11 @@ from memdesc import DATA_TYPES
 from reorder.cpu.convert.recipe import Recipe
 from reorder.cpu.convert.stages import SLOT_NBYTES
 from reorder.cpu.convert.steps import steps_of
-from reorder.cpu.convert.tile_walker import compile_tiles
+from reorder.cpu.convert.tile_walker import tile_walker_at
 from reorder.cpu.convert.tiling import Tile, cut, is_scattered
 from reorder.cpu.runtime.execute import PreparedReorder, Split
 from reorder.cpu.runtime.layers import job_of, run
-from reorder.cpu.runtime.walker import TILES, add_walker, kernel_at
+from reorder.cpu.schedule.kernel import Kernel
 from reorder.cpu.schedule.program import Record, points
 from reorder.cpu.schedule.program import tile as split_up
 from reorder.memory.buffers import address_of
@@ -35,8 +35,6 @@ __all__ = ["ConvertingReorder", "needs_tiles"]
 _BYTE = 8
 # 4-bit elements that are too few to be unpacked
 _FEW = 64
-
-add_walker(TILES, compile_tiles)
 
 
 def needs_tiles(plan: ReorderPlan) -> bool:
@@ -104,7 +102,7 @@ class ConvertingReorder(PreparedReorder):
                 parts += [_Looked(self, [tile], box.lookups) for tile in tiles]
                 pairs = tuple(lookup._replace(others=()) for lookup in box.lookups)
                 parts += [
-                    self._part(split_up((own._replace(lookups=pairs),)), dst.bits, pairs)
+                    self._part(split_up((own._replace(lookups=pairs),)), Kernel(dst.bits), pairs)
                     for own in beyond
                 ]
                 if tiles:
@@ -186,14 +184,14 @@ class _Tiles:
             None
             if shares.is_long
             else job_of(
-                shares, kernel_at(TILES), address_of(self._program), (address_of(self._origin), 1)
+                shares, tile_walker_at(), address_of(self._program), (address_of(self._origin), 1)
             )
         )
 
     def run(self, src_at: int, dst_at: int) -> None:
         """Run the boxes on src and dst that start at two addresses."""
         starts = src_at, dst_at, address_of(self._program)
-        run(starts, self._own.shares, (address_of(self._origin), 1), TILES)
+        run(starts, self._own.shares, (address_of(self._origin), 1), tile_walker_at())
 
 
 class _Looked:
@@ -218,7 +216,7 @@ class _Looked:
         for places in points(self._lookups):
             data = np.ascontiguousarray(places[places[:, 0] != NOWHERE])
             if len(data):
-                run(starts, self._own.shares, (address_of(data), len(data)), TILES)
+                run(starts, self._own.shares, (address_of(data), len(data)), tile_walker_at())
 
 
 class _Padding:
@@ -232,7 +230,7 @@ class _Padding:
         )
         self._lookups = box.lookups
         self._zeros = owner._part(  # noqa: SLF001 - of this module
-            split_up((Box((0, box.offsets[1]), nodes),)), owner.plan.dst.dtype.bits, ()
+            split_up((Box((0, box.offsets[1]), nodes),)), Kernel(owner.plan.dst.dtype.bits), ()
         )
 
     def run(self, src_at: int, dst_at: int) -> None:

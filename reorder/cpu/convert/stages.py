@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from numba.core.typing.templates import Signature
 
-__all__ = ["SLOTS", "SLOT_NBYTES", "asker", "combiner", "converter", "fence", "scratch"]
+__all__ = ["SLOTS", "SLOT_NBYTES", "asker", "combiner", "converter", "scratch"]
 
 _NAMES = list(DATA_TYPES)
 _SIGNATURE = numba.void(*[numba.int64] * ARGUMENTS)
@@ -142,17 +142,6 @@ def scratch(_context: Any) -> tuple[Signature, Any]:
         return builder.and_(builder.add(address, int64(63)), int64(-64))
 
     return types.int64(), build
-
-
-@intrinsic  # type: ignore[untyped-decorator] # numba ships no types
-def fence(_context: Any) -> tuple[Signature, Any]:
-    """Let other threads see what was stored past the caches."""
-
-    def build(context: Any, builder: Any, _signature: Any, _args: Any) -> Any:
-        builder.fence("seq_cst")
-        return context.get_dummy_value()
-
-    return types.void(), build
 
 
 def converter(src: str, dst: str, *, streams: bool, raw: bool = False) -> int:

@@ -16,7 +16,8 @@ from reorder.cpu.convert import combine
 from reorder.cpu.convert.stages import SLOT_NBYTES, asker, combiner, converter
 from reorder.cpu.convert.tile_walker import STEP
 from reorder.cpu.convert.tiling import Tile, contiguous, dense_strides
-from reorder.cpu.runtime.walker import kernel_at
+from reorder.cpu.runtime.walker import walker_at
+from reorder.cpu.schedule.kernel import Kernel
 from reorder.cpu.schedule.program import encode, split, tile
 from reorder.cpu.target import LINE_BITS
 from reorder.memory.buffers import address_of
@@ -318,12 +319,14 @@ class _Maker:
             for number in self.outer_numbers[form.operand]
         ):
             wide, width, factor = box, bits, 1
-        records = encode(tile(simplify((wide,))), end // factor, is_far=recipe.is_far and fro.base == _SRC)
+        records = encode(
+            tile(simplify((wide,))), end // factor, is_far=recipe.is_far and fro.base == _SRC
+        )
         tasks, _ = split(records[1], 1)
         recipe.kept += [records[0], tasks]
         shift = factor.bit_length() - 1
         self._step(
-            kernel_at(width),
+            walker_at(Kernel(width)),
             address_of(records[0]),
             fro,
             to,

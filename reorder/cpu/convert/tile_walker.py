@@ -10,24 +10,26 @@ places the side, or -1; offsets are in elements, joined to wider ones `shift` ti
 
 from __future__ import annotations
 
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import numba
 from llvmlite import ir
 from numba import types
+from numba.core.compiler_lock import global_compiler_lock
 from numba.extending import intrinsic
 
 from reorder.cpu.convert.rows import load_number
-from reorder.cpu.convert.stages import SLOT_NBYTES, SLOTS, fence, scratch
+from reorder.cpu.convert.stages import SLOT_NBYTES, SLOTS, scratch
 from reorder.cpu.kernels.emit import I64, int64
 from reorder.cpu.kernels.emit import loop as emit_loop
-from reorder.cpu.runtime.intrinsics import ARGUMENTS, load_int, store_int
+from reorder.cpu.runtime.intrinsics import ARGUMENTS, fence, load_int, store_int
 from reorder.cpu.runtime.jit import compile_callback
 
 if TYPE_CHECKING:
     from numba.core.typing.templates import Signature
 
-__all__ = ["STEP", "compile_tiles"]
+__all__ = ["STEP", "tile_walker_at"]
 
 # numbers of a step
 STEP = 14
@@ -36,9 +38,15 @@ _LOOPS, _OFFSETS, _PLACE, _ROOM = 0, 64, 96, 128
 _FIRST_ADDRESS = 2 + SLOTS
 
 
-def compile_tiles() -> Any:
-    """Compile the walker, to an address that C may call."""
-    return compile_callback(_walk, numba.void(*[numba.int64] * ARGUMENTS), "walker of tiles")
+def tile_walker_at() -> int:
+    """Return the address of the compiled walker, which takes what one of boxes does."""
+    return int(_compiled().address)
+
+
+@cache
+def _compiled() -> Any:
+    with global_compiler_lock:
+        return compile_callback(_walk, numba.void(*[numba.int64] * ARGUMENTS), "walker of tiles")
 
 
 @intrinsic  # type: ignore[untyped-decorator] # numba ships no types

@@ -10,13 +10,14 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
 
 from llvmlite import ir
-from numba import types
 
 from reorder.cpu.record import fields_of
 from reorder.cpu.target import LINE_BITS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from reorder.cpu.schedule.kernel import Kernel
 
 __all__ = [
     "I64",
@@ -101,17 +102,15 @@ class Elements:
     ----------
     builder : llvmlite.ir.IRBuilder
         Where the instructions go.
-    unit : numba type
-        uint8 to uint64; boolean stands for 4 bits, since numba has no such type. Signed
-        ones stand for stores of whole cache lines past the caches.
+    kernel : Kernel
+        The width, and whether whole cache lines are written by non-temporal stores.
     """
 
-    def __init__(self, builder: Any, unit: Any) -> None:
+    def __init__(self, builder: Builder, kernel: Kernel) -> None:
         self.builder = builder
-        self.is_nibble = unit == types.boolean
-        self.streams = not self.is_nibble and unit.signed
-        self.bits = 4 if self.is_nibble else unit.bitwidth
-        self.type = _BYTE if self.is_nibble else ir.IntType(unit.bitwidth)
+        self.bits, self.streams = kernel
+        self.is_nibble = kernel.is_packed
+        self.type = _BYTE if self.is_nibble else ir.IntType(self.bits)
         self.zero = ir.Constant(self.type, 0)
 
     def pointer(self, address: Any, index: Any, of: Any = None) -> Any:

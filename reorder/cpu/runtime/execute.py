@@ -9,7 +9,8 @@ import numpy as np
 from reorder.cpu.kernels.reduce import Sums
 from reorder.cpu.runtime.fast_call import enter, table_of
 from reorder.cpu.runtime.layers import Shares, job_of, run
-from reorder.cpu.runtime.walker import kernel_at
+from reorder.cpu.runtime.walker import walker_at
+from reorder.cpu.schedule.kernel import Kernel
 from reorder.cpu.schedule.program import encode, fills_lines, points, split, tile
 from reorder.cpu.schedule.select import KERNELS, choose
 from reorder.cpu.target import LINE_NBYTES, this_machine
@@ -34,7 +35,6 @@ _LONG_NBYTES = 1 << 24
 # A thread gets several parts of at least so many bytes.
 _SHARE_NBYTES, _MAX_SHARES = 1 << 18, 4
 
-_WHOLE_BYTES = (8, 16, 32, 64)
 _ORIGIN = np.zeros((1, 2), np.int64)
 _AT_ORIGIN = address_of(_ORIGIN), 1
 
@@ -91,24 +91,22 @@ class PreparedReorder:
 
     def _moving_parts(self, boxes: tuple[Box, ...]) -> list[Any]:
         """Return parts that move elements as they are, also by lookups."""
-        bits = self.plan.dst.dtype.bits
-        looked = [self._part(tile((box,)), bits, box.lookups) for box in boxes if box.lookups]
+        kernel = Kernel(self.plan.dst.dtype.bits)
+        looked = [self._part(tile((box,)), kernel, box.lookups) for box in boxes if box.lookups]
         return self._moves([box for box in boxes if not box.lookups]) + looked
 
     def _moves(self, boxes: list[Box]) -> list[Any]:
         """Return parts that move elements as they are."""
         streams = self._machine.nearly_exceeds_cache(self._nbytes)
-        by_width: dict[int, list[Box]] = {}
+        by_kernel: dict[Kernel, list[Box]] = {}
         for box in boxes:
             wide, width = pack_elements(box, self.plan.dst.dtype.bits)
             for part in tile(simplify((wide,))):
-                key = (
-                    -width
-                    if streams and width in _WHOLE_BYTES and fills_lines(part, width)
-                    else width
-                )
-                by_width.setdefault(key, []).append(part)
-        return [self._part(tuple(own), width, ()) for width, own in by_width.items()]
+                kernel = Kernel(width)
+                if streams and not kernel.is_packed and fills_lines(part, width):
+                    kernel = kernel._replace(streams=True)
+                by_kernel.setdefault(kernel, []).append(part)
+        return [self._part(tuple(own), kernel, ()) for kernel, own in by_kernel.items()]
 
     @property
     def _nbytes(self) -> int:
@@ -118,9 +116,9 @@ class PreparedReorder:
     def __repr__(self) -> str:
         return f"<PreparedReorder of {self.plan!s}>"
 
-    def _part(self, tiles: tuple[Box, ...], key: int, lookups: tuple[Lookup, ...]) -> _Part:
-        """Return tiles ready to run; `key` is the width of their elements, negative where they fill cache lines."""
-        bits = abs(key)
+    def _part(self, tiles: tuple[Box, ...], kernel: Kernel, lookups: tuple[Lookup, ...]) -> _Part:
+        """Return tiles ready to run; where their kernel streams, they fill cache lines."""
+        bits = kernel.bits
         nbytes = sum(box.size for box in tiles) * bits // 8
         end = (self.plan.src.layout.last + 1) * self.plan.src.dtype.bits // bits
         self.kernels += tuple(
@@ -129,7 +127,7 @@ class PreparedReorder:
         program, records = encode(tiles, end, is_far=self._machine.exceeds_core_cache(self._nbytes))
         # two 4-bit elements of one byte must not fall to two threads
         return _Part(
-            program, self._split(records, nbytes, is_whole=bits not in _WHOLE_BYTES), key, lookups
+            program, self._split(records, nbytes, is_whole=kernel.is_packed), kernel, lookups
         )
 
     def _split(self, records: list[Record], nbytes: int, *, is_whole: bool) -> Split:
@@ -191,32 +189,33 @@ class Split:
 class _Part:
     """Boxes that are placed at the same points, and how threads share them."""
 
-    __slots__ = ("_arrays", "_bits", "_program", "_shares", "_streams", "lookups")
+    __slots__ = ("_arrays", "_kernel", "_program", "_shares", "lookups")
 
     def __init__(
-        self, program: NDArray[np.int64], own: Split, bits: int, lookups: tuple[Lookup, ...]
+        self, program: NDArray[np.int64], own: Split, kernel: Kernel, lookups: tuple[Lookup, ...]
     ) -> None:
         self._arrays = program, own  # kept alive: the kernels take addresses
         self._program = address_of(program)
         self._shares = own.shares
-        self._bits = abs(bits)
-        # what writes whole cache lines past the caches needs them aligned
-        self._streams = bits < 0
+        self._kernel = kernel
         self.lookups = lookups
 
     @property
     def direct(self) -> Job | None:
         """What the pool runs, where nothing else is to decide."""
-        if self._shares.is_long or self.lookups or self._streams:
+        if self._shares.is_long or self.lookups or self._kernel.streams:
             return None
-        return job_of(self._shares, kernel_at(self._bits), self._program, _AT_ORIGIN)
+        return job_of(self._shares, walker_at(self._kernel), self._program, _AT_ORIGIN)
 
     def run(self, src_at: int, dst_at: int) -> None:
         """Run the boxes on src and dst that start at two addresses."""
         starts = src_at, dst_at, self._program
         if not self.lookups:
-            key = -self._bits if self._streams and not dst_at % LINE_NBYTES else self._bits
-            run(starts, self._shares, _AT_ORIGIN, key)
+            kernel = self._kernel
+            # non-temporal stores of cache lines need them aligned
+            if kernel.streams and dst_at % LINE_NBYTES:
+                kernel = kernel._replace(streams=False)
+            run(starts, self._shares, _AT_ORIGIN, walker_at(kernel))
             return
         for places in points(self.lookups):
             self.run_at(src_at, dst_at, places)
@@ -227,5 +226,5 @@ class _Part:
             (src_at, dst_at, self._program),
             self._shares,
             (address_of(places), len(places)),
-            self._bits,
+            walker_at(self._kernel),
         )

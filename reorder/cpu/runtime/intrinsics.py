@@ -13,6 +13,7 @@ from reorder.cpu.kernels.copy import emit_run
 from reorder.cpu.kernels.emit import I64, Elements, Loop, Rows, int64
 from reorder.cpu.kernels.strided import emit_strided
 from reorder.cpu.kernels.transpose import Nest, emit_transposed
+from reorder.cpu.schedule.kernel import Kernel
 from reorder.cpu.schedule.program import HEAD, LOOP
 from reorder.cpu.schedule.select import RUN, TRANSPOSED
 from reorder.cpu.target import is_arm, is_x86
@@ -27,7 +28,7 @@ __all__ = [
     "call_c",
     "counters",
     "exchange_shared",
-    "finish",
+    "fence",
     "load_int",
     "load_shared",
     "pause",
@@ -42,7 +43,7 @@ _MAX_LOOPS = 64
 ARGUMENTS = 8
 
 
-@intrinsic  # type: ignore[untyped-decorator] # numba ships no types
+@intrinsic(prefer_literal=True)  # type: ignore[untyped-decorator] # numba ships no types
 def run_inner(
     _context: Any,
     src_at: Any,
@@ -53,13 +54,18 @@ def run_inner(
     first: Any,
     last: Any,
     is_valid: Any,
-    unit: Any,
+    bits: Any,
+    streams: Any,
 ) -> tuple[Signature, Any]:
-    """Run the inner part of a box at one place, its rows or columns from `first` to `last`."""
+    """Run the inner part of a box at one place, its rows or columns from `first` to `last`.
+
+    `bits` and `streams` are those of the `Kernel`, known when it is compiled.
+    """
+    kernel = Kernel(bits.literal_value, bool(streams.literal_value))
 
     def build(context: Any, builder: Any, _signature: Any, args: Any) -> Any:
-        src_at, dst_at, src, dst, box, first, last, is_valid, _ = args
-        elements = Elements(builder, unit)
+        src_at, dst_at, src, dst, box, first, last, is_valid, *_ = args
+        elements = Elements(builder, kernel)
         zero = int64(0)
 
         def read(index: Any) -> Any:
@@ -73,8 +79,8 @@ def run_inner(
         def valid(k: int) -> Any:
             return builder.select(is_valid, own(k), zero)
 
-        kernel = read(zero)
-        with builder.if_else(builder.icmp_signed("==", kernel, int64(TRANSPOSED))) as (
+        micro_kernel = read(zero)
+        with builder.if_else(builder.icmp_signed("==", micro_kernel, int64(TRANSPOSED))) as (
             transposed,
             otherwise,
         ):
@@ -104,7 +110,7 @@ def run_inner(
                     builder.add(tables, builder.shl(own(0), int64(3))),
                 )
                 run = Loop(own(2), own(3), own(4), own(5))
-                with builder.if_else(builder.icmp_signed("==", kernel, int64(RUN))) as (
+                with builder.if_else(builder.icmp_signed("==", micro_kernel, int64(RUN))) as (
                     contiguous,
                     strided,
                 ):
@@ -114,8 +120,8 @@ def run_inner(
                         emit_strided(elements, (src_at, src), (dst_at, dst), lines, run)
         return context.get_dummy_value()
 
-    index = types.int64
-    return types.void(index, index, index, index, index, index, index, types.boolean, unit), build
+    numbers = [types.int64] * 7
+    return types.void(*numbers, types.boolean, bits, streams), build
 
 
 @intrinsic  # type: ignore[untyped-decorator] # numba ships no types
@@ -232,15 +238,14 @@ def counters(_context: Any) -> tuple[Signature, Any]:
 
 
 @intrinsic  # type: ignore[untyped-decorator] # numba ships no types
-def finish(_context: Any, unit: Any) -> tuple[Signature, Any]:
-    """Let other threads see what was stored past the caches."""
+def fence(_context: Any) -> tuple[Signature, Any]:
+    """Let other threads see what non-temporal stores have written."""
 
     def build(context: Any, builder: Any, _signature: Any, _args: Any) -> Any:
-        if Elements(builder, unit).streams:
-            builder.fence("seq_cst")
+        builder.fence("seq_cst")
         return context.get_dummy_value()
 
-    return types.void(unit), build
+    return types.void(), build
 
 
 @intrinsic  # type: ignore[untyped-decorator] # numba ships no types

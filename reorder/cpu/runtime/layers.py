@@ -25,7 +25,7 @@ from numba.core.compiler_lock import global_compiler_lock
 
 from reorder.cpu.runtime import pool
 from reorder.cpu.runtime.pool import MAX_WORKERS, Job
-from reorder.cpu.runtime.walker import kernel_at, walk_parallel
+from reorder.cpu.runtime.walker import walk_parallel
 from reorder.forks import at_fork
 from reorder.memory.buffers import address_of
 
@@ -78,7 +78,7 @@ class Shares(NamedTuple):
     is_long: bool = False
 
 
-def run(starts: tuple[int, int, int], shares: Shares, places: tuple[int, int], bits: int) -> None:
+def run(starts: tuple[int, int, int], shares: Shares, places: tuple[int, int], walker: int) -> None:
     """Run a program, its parts all at once where that is safe.
 
     Parameters
@@ -89,8 +89,8 @@ def run(starts: tuple[int, int, int], shares: Shares, places: tuple[int, int], b
         Which part runs which tasks.
     places : tuple of int
         Address of the points, and their number.
-    bits : int
-        Width of an element.
+    walker : int
+        Address of the compiled walker.
     """
     src_at, dst_at, program = starts
     tasks, bounds, parts, total, threads, is_long = shares
@@ -99,9 +99,7 @@ def run(starts: tuple[int, int, int], shares: Shares, places: tuple[int, int], b
         parts = min(parts, steps)
         table = np.arange(parts + 1) * steps // parts
         bounds = address_of(table)
-    job = job_of(
-        shares._replace(bounds=bounds, parts=parts, total=steps), kernel_at(bits), program, places
-    )
+    job = job_of(shares._replace(bounds=bounds, parts=parts, total=steps), walker, program, places)
     is_shared = is_long and min(parts, threads) > 1
     if not is_shared or layer_name() not in {"tbb", "omp"}:
         pool.run(src_at, dst_at, job)
@@ -113,7 +111,9 @@ def run(starts: tuple[int, int, int], shares: Shares, places: tuple[int, int], b
             _State.owner = me
             try:
                 _State.callers |= {me}
-                walk_parallel(src_at, dst_at, program, tasks, bounds, parts, *places, bits, threads)
+                walk_parallel(
+                    walker, src_at, dst_at, program, tasks, bounds, parts, *places, threads
+                )
             finally:
                 _State.owner = None
 

@@ -1,8 +1,8 @@
 """The walker: runs boxes from a table, with the micro-kernels for the innermost loops.
 
-It is compiled once for each element width, to an address that C may call. Python calls
+It is compiled once for each kernel, to an address that C may call. Python calls
 it there without the GIL, and so does the one loop over threads, which therefore is
-compiled once for all widths.
+compiled once for all of them.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ import ctypes
 from typing import TYPE_CHECKING, Any
 
 import numba
-import numpy as np
 from numba.core.compiler_lock import global_compiler_lock
 
 from reorder.cpu.runtime.intrinsics import (
@@ -19,7 +18,7 @@ from reorder.cpu.runtime.intrinsics import (
     add_shared,
     call,
     counters,
-    finish,
+    fence,
     load_int,
     run_inner,
     store_int,
@@ -31,38 +30,25 @@ from reorder.plan.nodes import NOWHERE
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["TILES", "add_walker", "cache_folder", "kernel_at", "walk_parallel"]
+    from reorder.cpu.schedule.kernel import Kernel
 
-# stands for a width where the walker over tiles that convert is meant
-TILES = 0
+__all__ = ["cache_folder", "walk_parallel", "walker_at"]
 
-# numba has no type of 4 bits; its boolean stands for one
-_UNITS = {4: np.bool_(0), 8: np.uint8(0), 16: np.uint16(0), 32: np.uint32(0), 64: np.uint64(0)}
-# negative widths: past the caches
-_UNITS |= {-8: np.int8(0), -16: np.int16(0), -32: np.int32(0), -64: np.int64(0)}
+# compiled walkers of boxes
+_walkers: dict[Kernel, Any] = {}
 
 
-# compiled walkers, by the width of their elements
-_kernels: dict[int, Any] = {}
-# what compiles walkers that are not of one width, by the number that stands for the width
-_makers: dict[int, Callable[[], Any]] = {}
-
-
-def add_walker(number: int, make: Callable[[], Any]) -> None:
-    """Let a number stand for a walker that `make` compiles."""
-    _makers[number] = make
-
-
-def kernel_at(bits: int) -> int:
-    """Return the address of a walker of elements of `bits` bits; `-bits` writes whole cache lines past the caches, which must be aligned.
+def walker_at(kernel: Kernel) -> int:
+    """Return the address of the compiled walker of boxes whose elements a kernel moves.
 
     It takes the addresses of src, dst, program and tasks, the first of its steps and one past the last, the address of
     places, and how many there are. Its steps are all tasks, each at all places.
     """
-    return int((_kernels.get(bits) or _compile(bits)).address)
+    return int((_walkers.get(kernel) or _compile(kernel)).address)
 
 
 def walk_parallel(
+    walker: int,
     src_at: int,
     dst_at: int,
     program: int,
@@ -71,14 +57,12 @@ def walk_parallel(
     parts: int,
     places: int,
     count: int,
-    bits: int,
     threads: int,
 ) -> None:
     """Run all parts on so many of numba's threads."""
-    compiled = _kernels.get(bits) or _compile(bits)
     turn = ctypes.c_int64(0)
     _run_parts(
-        compiled.address,
+        walker,
         src_at,
         dst_at,
         program,
@@ -98,26 +82,19 @@ def cache_folder() -> str | None:
     return folder
 
 
-def _name(bits: int) -> str:
-    return f"walker of {abs(bits)}-bit elements{' past the caches' if bits < 0 else ''}"
-
-
-def _compile(bits: int) -> Any:
+def _compile(kernel: Kernel) -> Any:
     # numba's own lock, which a fork waits for
     with global_compiler_lock:
-        if bits not in _kernels:
-            if bits in _makers:
-                compiled = _makers[bits]()
-            else:
-                compiled = compile_callback(
-                    _walker(_UNITS[bits]), numba.void(*[numba.int64] * ARGUMENTS), _name(bits)
-                )
-            _kernels[bits] = compiled
-    return _kernels[bits]
+        if kernel not in _walkers:
+            _walkers[kernel] = compile_callback(
+                _walker(kernel), numba.void(*[numba.int64] * ARGUMENTS), f"walker of {kernel}"
+            )
+    return _walkers[kernel]
 
 
-def _walker(unit: Any) -> Callable[..., None]:
-    """Return the walker over elements of one type, to be compiled."""
+def _walker(kernel: Kernel) -> Callable[..., None]:
+    """Return the walker of boxes, to be compiled for one kernel."""
+    bits, streams = kernel.bits, int(kernel.streams)
 
     def run(
         src_at: int,
@@ -160,7 +137,7 @@ def _walker(unit: Any) -> Callable[..., None]:
                 src += i * load_int(box, loop + 2)
                 dst += i * load_int(box, loop + 3)
             for _ in range(last - first):
-                run_inner(src_at, dst_at, src, dst, box, low, high, beyond == 0, unit)
+                run_inner(src_at, dst_at, src, dst, box, low, high, beyond == 0, bits, streams)
                 k = outer - 1
                 while k >= 0:
                     loop = HEAD + LOOP * k
@@ -178,7 +155,8 @@ def _walker(unit: Any) -> Callable[..., None]:
                     dst -= extent * dst_stride
                     store_int(at, k, 0)
                     k -= 1
-        finish(unit)
+        if streams:
+            fence()
 
     return run
 

@@ -16,6 +16,7 @@ import pytest
 
 import reorder
 from reorder.cpu.runtime import jit, walker
+from reorder.cpu.schedule.kernel import Kernel
 
 
 def nothing(_: int) -> None:
@@ -24,7 +25,7 @@ def nothing(_: int) -> None:
 
 def test_what_is_kept_on_disk_carries_the_digest_of_all_sources() -> None:
     reorder.reorder(np.zeros((3, 5), np.float32), "ba")
-    cache = walker._kernels[32]._cache._cache_file  # noqa: SLF001 - what the digest is written into
+    cache = walker._walkers[Kernel(32)]._cache._cache_file  # noqa: SLF001 - what the digest is written into
     with Path(cache._index_path).open("rb") as file:  # noqa: SLF001 - likewise
         pickle.load(file)  # noqa: S301 - numba wrote it: its version
         stamp, _ = pickle.loads(file.read())  # noqa: S301 - likewise
