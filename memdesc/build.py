@@ -33,7 +33,10 @@ def layout_by_tag(tag: FormatTag, dims: tuple[int, ...], name: str = "") -> Layo
     """
     if len(dims) != tag.ndims:
         check_dims(dims)
-        msg = f"dims {dims} have {len(dims)} sizes, but {short_repr(name or str(tag))} speaks of {tag.ndims} dims"
+        msg = (
+            f"dims {dims} have {len(dims)} sizes, but {short_repr(name or str(tag))} speaks "
+            f"of {tag.ndims} dims"
+        )
         raise MemdescError(msg)
     axes = []
     for axis_dims, size, align in zip(tag.axes, tag.block_sizes, tag.align, strict=True):

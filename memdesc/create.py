@@ -93,7 +93,10 @@ def memory_desc(  # noqa: PLR0913 - the fields of a descriptor, named by keyword
                 checked_ints("inner_idxs", inner_idxs),
             )
             if blks or idxs or padded_dims is not None or checked_int("offset0", offset0):
-                msg = "inner_blks, inner_idxs, padded_dims and offset0 go with strides=, not with a tag"
+                msg = (
+                    "inner_blks, inner_idxs, padded_dims and offset0 go with strides=, "
+                    "not with a tag"
+                )
                 raise MemdescError(msg)
         desc = (
             _desc_by_name(sizes, dtype, tag)
@@ -104,7 +107,10 @@ def memory_desc(  # noqa: PLR0913 - the fields of a descriptor, named by keyword
             check_nesting(desc.layout, dtype.bits)
         return desc
     if tag is not None:
-        msg = f"give a tag or strides, not both: tag={short_repr(tag)} and strides={short_repr(strides)}"
+        msg = (
+            f"give a tag or strides, not both: tag={short_repr(tag)} and "
+            f"strides={short_repr(strides)}"
+        )
         raise MemdescError(msg)
     steps = checked_ints("strides", strides)
     blks, idxs = checked_ints("inner_blks", inner_blks), checked_ints("inner_idxs", inner_idxs)
@@ -118,10 +124,16 @@ def memory_desc(  # noqa: PLR0913 - the fields of a descriptor, named by keyword
         or any(blk < 1 for blk in blks)
         or any(not 0 <= dim < len(sizes) for dim in idxs)
     ):
-        msg = f"inner_blks {short_repr(blks)} and inner_idxs {short_repr(idxs)} must be sizes of 1 or more, each with a dim of 0 to {len(sizes) - 1}"
+        msg = (
+            f"inner_blks {short_repr(blks)} and inner_idxs {short_repr(idxs)} must be sizes "
+            f"of 1 or more, each with a dim of 0 to {len(sizes) - 1}"
+        )
         raise MemdescError(msg)
     if prod(blks) > INT64_MAX:
-        msg = f"inner_blks {short_repr(blks)} make a tile of more elements than int64 holds ({INT64_MAX})"
+        msg = (
+            f"inner_blks {short_repr(blks)} make a tile of more elements than int64 holds "
+            f"({INT64_MAX})"
+        )
         raise MemdescError(msg)
     inner = tuple((blk, dim) for blk, dim in zip(blks, idxs, strict=True) if blk > 1)
     layout = layout_by_strides(sizes, steps, inner, padded, checked_int("offset0", offset0))
@@ -175,7 +187,10 @@ def _array_desc(
 ) -> MemoryDesc:
     dtype = data_type(kind)
     if dtype.is_packed:
-        msg = f"a numpy array of {kind.name} holds one element a byte, {dtype} memory two; reorder() packs it"
+        msg = (
+            f"a numpy array of {kind.name} holds one element a byte, {dtype} memory two; "
+            "reorder() packs it"
+        )
         raise MemdescError(msg)
     steps = []
     skipped = 0
@@ -183,7 +198,10 @@ def _array_desc(
     for dim, (size, nbytes) in enumerate(zip(shape, strides, strict=True)):
         # numpy gives any stride to a dim of size 1, and to all where one is 0
         if size > 1 and not is_empty and nbytes % kind.itemsize:
-            msg = f"{dim_name(dim)} has a stride of {nbytes} bytes, no multiple of the {kind.itemsize}-byte element; copy the array"
+            msg = (
+                f"{dim_name(dim)} has a stride of {nbytes} bytes, "
+                f"no multiple of the {kind.itemsize}-byte element; copy the array"
+            )
             raise MemdescError(msg)
         steps.append(nbytes // kind.itemsize)
         skipped += 0 if is_empty else (size - 1) * max(-steps[-1], 0)

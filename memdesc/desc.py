@@ -73,7 +73,10 @@ class MemoryDesc:
         if not self.padded_offsets:
             object.__setattr__(self, "padded_offsets", (0,) * self.layout.ndims)
         if len(self.padded_offsets) != self.layout.ndims:
-            msg = f"padded_offsets {short_repr(self.padded_offsets)} must be {self.layout.ndims} numbers, one for each dim"
+            msg = (
+                f"padded_offsets {short_repr(self.padded_offsets)} must be "
+                f"{self.layout.ndims} numbers, one for each dim"
+            )
             raise MemdescError(msg)
         if any(self.padded_offsets):
             msg = f"padded_offsets {self.padded_offsets} have a place, but only 0 is filled in yet"
@@ -82,7 +85,10 @@ class MemoryDesc:
             self._check_extra(self.extra)
         check_overlap(self.layout)
         if self.nbytes > INT64_MAX:
-            msg = f"dims {self.dims} of {self.dtype} take {self.nbytes} bytes, more than int64 holds ({INT64_MAX})"
+            msg = (
+                f"dims {self.dims} of {self.dtype} take {self.nbytes} bytes, "
+                f"more than int64 holds ({INT64_MAX})"
+            )
             raise MemdescError(msg)
         object.__setattr__(
             self, "_key", (self.dtype.name, self.layout.key(), self.padded_offsets, self.extra)
@@ -434,7 +440,10 @@ def checked_desc(name: str, desc: object) -> MemoryDesc:
     if isinstance(desc, MemoryDesc):
         return desc
     has_one = isinstance(getattr(desc, "desc", None), MemoryDesc)
-    msg = f"{name} must be a MemoryDesc, not {short_repr(desc)}; {'its .desc is one' if has_one else 'see memdesc.memory_desc'}"
+    msg = (
+        f"{name} must be a MemoryDesc, not {short_repr(desc)}; "
+        f"{'its .desc is one' if has_one else 'see memdesc.memory_desc'}"
+    )
     raise MemdescError(msg)
 
 

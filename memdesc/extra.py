@@ -62,7 +62,10 @@ class Extra:
                 or isinstance(mask, bool)
                 or not 0 < mask < 1 << _MASK_BITS
             ):
-                msg = f"{name} must be an integer of 1 to {(1 << _MASK_BITS) - 1}, with bit d set for dim d, not {short_repr(mask)}"
+                msg = (
+                    f"{name} must be an integer of 1 to {(1 << _MASK_BITS) - 1}, "
+                    f"with bit d set for dim d, not {short_repr(mask)}"
+                )
                 raise MemdescError(msg)
         if (
             not isinstance(self.scale_adjust, int | float)
@@ -144,6 +147,9 @@ class Extra:
                 raise MemdescError(msg) from None
         found = Extra(**given) if given else None  # type: ignore[arg-type] # masks are integers
         if head != f"f{found.flags if found else 0}":
-            msg = f"{short_repr(text)}: the flags are none of what follows them; known are 1 (s8m), 2 (sa) and 8 (zpm)"
+            msg = (
+                f"{short_repr(text)}: the flags are none of what follows them; "
+                "known are 1 (s8m), 2 (sa) and 8 (zpm)"
+            )
             raise MemdescError(msg)
         return found

@@ -112,7 +112,10 @@ class ImageDesc:
             if size > most
         ]
         size = f"{self.width} x {self.height} pixels"
-        msg = f"{self!r} is {size}: {' and '.join(over)}{where and f' {where}'}; split a dim, or use a buffer of .desc"
+        msg = (
+            f"{self!r} is {size}: {' and '.join(over)}{where and f' {where}'}; split a dim, "
+            "or use a buffer of .desc"
+        )
         raise MemdescError(msg)
 
     def show(self, letters: str | None = None) -> Picture:
@@ -158,7 +161,10 @@ def image_desc(dims: Iterable[int], dtype: object, name: str) -> ImageDesc:
     tag, n_rows, n_columns = resolve_image(name, sizes)
     for dim, size in enumerate(sizes):
         if size == 0:
-            msg = f"{dim_name(dim)} has size 0; an image has no pixel then, and OpenCL has no such image"
+            msg = (
+                f"{dim_name(dim)} has size 0; an image has no pixel then, "
+                "and OpenCL has no such image"
+            )
             raise MemdescError(msg)
     desc = MemoryDesc(dtype, layout_by_tag(tag, sizes, name))
     extents = [digit.extent or desc.axes[digit.axis].padded // digit.step for digit in tag.digits]

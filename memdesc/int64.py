@@ -36,7 +36,10 @@ def checked_ints(name: str, values: Iterable[int]) -> tuple[int, ...]:
             if RUNTIME in found and name == "dims"
             else ""
         )
-        msg = f"{name} must be integers that int64 holds (up to {INT64_MAX}), not {short_repr(found)}{hint}"
+        msg = (
+            f"{name} must be integers that int64 holds (up to {INT64_MAX}), "
+            f"not {short_repr(found)}{hint}"
+        )
         raise MemdescError(msg)
     return found
 

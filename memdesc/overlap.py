@@ -108,12 +108,21 @@ def check_nesting(layout: Layout, bits: int) -> None:
             continue
         name = dim_name(outer.axis)
         if outer.stride < need:
-            msg = f"strict: stride {outer.stride} of {name} does not cover the {need} elements inside it"
+            msg = (
+                f"strict: stride {outer.stride} of {name} does not cover the {need} elements "
+                "inside it"
+            )
             raise OverlapError(msg)
         if bits == 4 and outer.stride > 1 and outer.stride % 2:  # noqa: PLR2004 - two elements share a byte
-            msg = f"strict: stride {outer.stride} of {name} is odd, so rows of 4-bit elements would start inside a byte"
+            msg = (
+                f"strict: stride {outer.stride} of {name} is odd, so rows of 4-bit elements "
+                "would start inside a byte"
+            )
             raise OverlapError(msg)
         if outer.stride * whole * outer.extent > INT64_MAX:
-            msg = f"strict: stride {outer.stride} of {name} times its extent leaves the range of int64"
+            msg = (
+                f"strict: stride {outer.stride} of {name} times its extent leaves the range "
+                "of int64"
+            )
             raise OverlapError(msg)
         need = outer.stride * outer.extent

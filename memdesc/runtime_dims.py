@@ -144,6 +144,9 @@ def runtime_desc(dims: Iterable[int], dtype: object, tag: str | FormatTag) -> Ru
         or any(count > 1 for count in found.align)
         or found.digits[: len(outer)] != tuple(outer)
     ):
-        msg = f"'{tag}' is not in oneDNN's notation, so nothing is known of it before all of its dims are"
+        msg = (
+            f"'{tag}' is not in oneDNN's notation, so nothing is known of it before all of "
+            "its dims are"
+        )
         raise UnsupportedFormatError(msg)
     return RuntimeDesc(sizes, data_type(dtype), found)

@@ -109,7 +109,10 @@ class FormatTag:
                 )
             step, axis = digit.step, digit.axis
         if not legal or step != 1 or axis != len(self.axes) - 1:
-            msg = f"no tag: axes {short_repr(self.axes)} must part the dims, sorted, and digits {short_repr(self.digits)} cut each down to step 1"
+            msg = (
+                f"no tag: axes {short_repr(self.axes)} must part the dims, sorted, "
+                f"and digits {short_repr(self.digits)} cut each down to step 1"
+            )
             raise MemdescError(msg)
 
     @cached_property
@@ -262,7 +265,10 @@ class _Reader:
             if extent and not name.islower():
                 raise self.error(
                     at,
-                    f"block {match[0]} names its dim in upper case; blocks are written {match[0].lower()}",
+                    (
+                        f"block {match[0]} names its dim in upper case; "
+                        f"blocks are written {match[0].lower()}"
+                    ),
                 )
             if step and not extent:
                 raise self.error(at, f"{short_repr(match[0])} gives a step to an outer letter")
@@ -309,7 +315,10 @@ class _Reader:
                 )
             if not self.outer[piece.dims].upper:
                 outer = "".join(other.text for other in self.outer.values())
-                reason = f"block {piece.text}, but dim {name} is lower-case in {outer!r}; blocked dims are upper-case"
+                reason = (
+                    f"block {piece.text}, but dim {name} is lower-case in {outer!r}; "
+                    "blocked dims are upper-case"
+                )
                 raise self.error(piece.at, reason)
         for dims, piece in self.outer.items():
             if piece.upper and dims not in blocked:
@@ -343,7 +352,10 @@ class _Reader:
                 if piece.step not in (None, step):
                     raise self.error(
                         piece.at,
-                        f"step {piece.step} of dim {self._name(dims)}: the blocks inside make {step}",
+                        (
+                            f"step {piece.step} of dim {self._name(dims)}: "
+                            f"the blocks inside make {step}"
+                        ),
                     )
                 steps[k] = step
                 step *= piece.extent or 1
@@ -366,7 +378,10 @@ class _Reader:
             if match is None or dims not in self.outer or dims in found or int(match["align"]) == 0:
                 raise self.error(
                     at,
-                    f"expected an alignment such as __b8, once for each axis, found {self.text[at : at + 24]!r}",
+                    (
+                        "expected an alignment such as __b8, once for each axis, "
+                        f"found {self.text[at : at + 24]!r}"
+                    ),
                 )
             found[dims] = int(match["align"])
             at = match.end()

@@ -93,7 +93,10 @@ def from_verbose(text: str, dims: Iterable[int], *, offset0: int = 0) -> MemoryD
     """
     match = re.fullmatch(_VERBOSE, text) if isinstance(text, str) else None
     if match is None:
-        msg = f"{short_repr(text)} has not the form dtype:flags:blocked:tag:strides:f0, such as 'f32:p:blocked:aBcd8b::f0'"
+        msg = (
+            f"{short_repr(text)} has not the form dtype:flags:blocked:tag:strides:f0, "
+            "such as 'f32:p:blocked:aBcd8b::f0'"
+        )
         raise MemdescError(msg)
     dtype, flags = match["dtype"], match["flags"]
     extra = Extra.from_verbose(f"f{match['extra']}")
@@ -102,7 +105,10 @@ def from_verbose(text: str, dims: Iterable[int], *, offset0: int = 0) -> MemoryD
         raise MemdescError(msg)
     sizes, offset0 = checked_ints("dims", dims), checked_int("offset0", offset0)
     if ("0" in flags) != bool(offset0):
-        msg = f"{short_repr(text)}: flag '0' says whether offset0 is other than 0, but offset0 is {offset0}; the text does not hold its value"
+        msg = (
+            f"{short_repr(text)}: flag '0' says whether offset0 is other than 0, "
+            f"but offset0 is {offset0}; the text does not hold its value"
+        )
         raise MemdescError(msg)
     tag = parse_tag(match["tag"])
     dense = memory_desc(sizes, dtype, tag)
@@ -117,12 +123,18 @@ def from_verbose(text: str, dims: Iterable[int], *, offset0: int = 0) -> MemoryD
         offset0=offset0,
     )
     if "p" in flags and desc.padded_dims == sizes:
-        msg = f"{short_repr(text)}: flag 'p' says that dims are padded, but no block pads {sizes}, and the text does not hold padded dims"
+        msg = (
+            f"{short_repr(text)}: flag 'p' says that dims are padded, "
+            f"but no block pads {sizes}, and the text does not hold padded dims"
+        )
         raise MemdescError(msg)
     for dim, (size, block) in enumerate(zip(sizes, tag.block_sizes, strict=True)):
         # only a view, which has gaps, ends inside its first block
         if "p" not in flags and size % block and (size > block or not match["strides"]):
-            msg = f"{short_repr(text)}: without flag 'p' nothing is padded, but {dim_name(dim)} of size {size} does not fill blocks of {block}"
+            msg = (
+                f"{short_repr(text)}: without flag 'p' nothing is padded, "
+                f"but {dim_name(dim)} of size {size} does not fill blocks of {block}"
+            )
             raise MemdescError(msg)
     return desc.with_extra(extra)
 

@@ -24,7 +24,10 @@ def submemory(layout: Layout, dims: tuple[int, ...], offsets: tuple[int, ...]) -
         without reaching the parent's end.
     """
     if len(dims) != layout.ndims or len(offsets) != layout.ndims:
-        msg = f"a view of {layout.ndims} dims needs as many sizes and offsets, not {dims} at {offsets}"
+        msg = (
+            f"a view of {layout.ndims} dims needs as many sizes and offsets, "
+            f"not {dims} at {offsets}"
+        )
         raise MemdescError(msg)
     for dim, (size, at, whole) in enumerate(zip(dims, offsets, layout.dims, strict=True)):
         if size < 0 or at < 0 or at + size > whole:
@@ -36,7 +39,10 @@ def submemory(layout: Layout, dims: tuple[int, ...], offsets: tuple[int, ...]) -
     for k, axis in enumerate(layout.axes):
         if len(axis.dims) > 1:
             if any(dims[dim] != layout.dims[dim] for dim in axis.dims):
-                msg = f"dims {', '.join(map(dim_name, axis.dims))} are cut as one index; a view must keep them whole"
+                msg = (
+                    f"dims {', '.join(map(dim_name, axis.dims))} are cut as one index; "
+                    "a view must keep them whole"
+                )
                 raise MemdescError(msg)
             axes.append(axis)
             blocks += layout.axis_blocks(k)
@@ -49,7 +55,10 @@ def submemory(layout: Layout, dims: tuple[int, ...], offsets: tuple[int, ...]) -
             msg = f"{dim_name(dim)}: offset {at} is not a multiple of the block {outer.step}"
             raise MemdescError(msg)
         if not (at_end or size % outer.step == 0 or size < outer.step):
-            msg = f"{dim_name(dim)}: size {size} at {at} ends inside a block of {outer.step} before the parent's end {layout.dims[dim]}"
+            msg = (
+                f"{dim_name(dim)}: size {size} at {at} ends inside a block of {outer.step} "
+                f"before the parent's end {layout.dims[dim]}"
+            )
             raise MemdescError(msg)
         # an empty view keeps no padding that nothing reads
         padded = axis.padded - at if at_end else size
@@ -106,7 +115,10 @@ def reshape(layout: Layout, dims: tuple[int, ...]) -> Layout:
         msg = f"dims {layout.dims} hold {layout.nelems} elements, dims {dims} hold {prod(dims)}"
         raise MemdescError(msg)
     if prod(size or 1 for size in dims) != prod(size or 1 for size in layout.dims):
-        msg = f"dims {layout.dims} cannot become {dims}: oneDNN's rule is that the sizes other than 0 multiply to the same"
+        msg = (
+            f"dims {layout.dims} cannot become {dims}: oneDNN's rule is that the sizes other "
+            "than 0 multiply to the same"
+        )
         raise MemdescError(msg)
     parts: list[tuple[Axis, tuple[Block, ...]]] = []
     kept: dict[int, int] = {}
@@ -151,7 +163,10 @@ def _groups(layout: Layout, dims: tuple[int, ...]) -> Iterable[_Group]:
                 old, new = old - 1, new - 1
                 yield _Group((old,), (new,))
             else:
-                msg = f"{dim_name(old - 1)} of size 1 is padded or cut as one index with others, so it cannot be dropped"
+                msg = (
+                    f"{dim_name(old - 1)} of size 1 is padded or cut as one index with "
+                    "others, so it cannot be dropped"
+                )
                 raise MemdescError(msg)
             continue
         if new and dims[new - 1] == 1:
@@ -180,7 +195,10 @@ def _check_contiguous(layout: Layout, group: tuple[int, ...]) -> int:
         k = _axis_of(layout, dim)
         axis, outer = layout.axes[k], layout.outer(k)
         if outer.step > 1 or axis.padded != layout.dims[dim] or len(axis.dims) > 1:
-            msg = f"{dim_name(dim)} is blocked or padded, so it must keep its size {layout.dims[dim]}; reorder to a plain layout first"
+            msg = (
+                f"{dim_name(dim)} is blocked or padded, "
+                f"so it must keep its size {layout.dims[dim]}; reorder to a plain layout first"
+            )
             raise MemdescError(msg)
         if dim > group[0]:
             before = layout.outer(_axis_of(layout, dim - 1))

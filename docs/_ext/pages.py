@@ -14,7 +14,7 @@ from sphinx.util.docutils import SphinxDirective
 import memdesc
 import reorder
 from memdesc import MemdescError
-from memdesc.names import known_names, dim_letters, mace, resolve
+from memdesc.names import dim_letters, images, is_image, known_names, resolve
 from memdesc.tags import LETTERS
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ class LayoutPicture(SphinxDirective):
         """Draw it."""
         name, sizes, dtype = self.arguments
         dims = tuple(map(int, sizes.split("x")))
-        make = memdesc.image_desc if name in mace.IMAGES or "|" in name else memdesc.memory_desc
+        make = memdesc.image_desc if is_image(name) else memdesc.memory_desc
         return _picture(
             make(dims, dtype, name).show(self.options.get("letters") or dim_letters(name)).svg
         )
@@ -98,7 +98,7 @@ class Images(SphinxDirective):
     def run(self) -> list[nodes.Node]:
         """Make the table."""
         rows = []
-        for name, (letters, text) in mace.IMAGES.items():
+        for name, (letters, text) in images.IMAGES.items():
             own = str.maketrans(
                 LETTERS[: len(letters)] + LETTERS[: len(letters)].upper(), letters + letters.upper()
             )

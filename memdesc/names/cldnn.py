@@ -10,19 +10,26 @@ kernels disagree (`fetch_weights.cl`, `fetch_data.cl`), the kernels.
 from __future__ import annotations
 
 import re
+from functools import partial
+from typing import NamedTuple
 
 from memdesc.errors import UnknownFormatError, UnsupportedFormatError, short_repr
+from memdesc.names.vocabulary import Vocabulary, read_names
 from memdesc.tags import LETTERS, FormatTag, parse_tag
 
-__all__ = ["VOCABULARY", "check_dims", "domain", "is_plain", "letters", "parse", "refuse"]
+__all__ = ["VOCABULARY", "check_dims", "domain", "letters", "parse", "refuse"]
 
-VOCABULARY = "cldnn"
-
-_OUTER = r"(?P<dims>[bfgoixyzwuv]+)(?P<sliced>s?)(?P<align>[0-9]*)"
-_INNER = r"(?P<dims>[bfgoixyzwuv]+)s[av](?P<extent>[0-9]+)"
-_ALIGN = r"a(?P<dims>[bfgoixyzwuv])(?P<align>[0-9]+)"
+# Letters of dims: batch, feature, group, output and input features, spatial dims x to u.
+_DIMS = "bfgoixyzwuv"
+_OUTER = rf"(?P<dims>[{_DIMS}]+)(?P<sliced>s?)(?P<align>[0-9]*)"
+_INNER = rf"(?P<dims>[{_DIMS}]+)s[av](?P<extent>[0-9]+)"
+_ALIGN = rf"a(?P<dims>[{_DIMS}])(?P<align>[0-9]+)"
+# What sets a name of this system apart: an inner token (fs_yx), or an alignment of a dim that is
+# named by a letter (ab__ai8; ab__b8 is the canonical notation).
+_SPELLING = r"[^_]_[^_]|__a[a-z]"
 
 _SPATIAL = ("", "yx", "zyx", "wzyx", "uwzyx", "vuwzyx")
+# the letters that are present -> (domain, the letters in logical order)
 _LETTERS = {
     **{frozenset("bf" + spatial): ("data", "bf" + spatial) for spatial in _SPATIAL},
     **{frozenset("oi" + spatial): ("weights", "oi" + spatial) for spatial in _SPATIAL[:3]},
@@ -33,7 +40,7 @@ _LETTERS = {
     frozenset("bx"): ("data", "bx"),  # 2019: x is the flattened plane
 }
 
-# Names outside the grammar, or inside it with another meaning.
+# Names with another spelling of the same layout inside the grammar.
 _RENAMED = {
     "bfyx_f16": "b_fs_yx_fsv16",
     "o_i_yx_i16_o16": "os_is_yx_isv16_osv16",
@@ -41,6 +48,7 @@ _RENAMED = {
     "bs_f_bsv16": "bs_f_bsv16__af8",  # the kernels round f up to 8, the traits do not
     "bs_x_bsv16": "bs_x_bsv16__ax8",
 }
+# Names outside the grammar, or inside it with another meaning -> the canonical notation.
 _IRREGULAR = {
     "bf8_xy16": "aB(CD)8b16(cd)",
     "bf_lyx_yx": "abcdef",
@@ -52,26 +60,37 @@ _IRREGULAR = {
     "os_is_yx_isa8_osv8_isv4_swizzled_by_4": "A4a/1Bcd8b8a/4.4b",
     "os_is_osv32_isv32_swizzled_by_4": "ABcd4a/1.8b8a/4.4b",
 }
+# Names that lay 4-bit elements out differently -> the canonical notation for these.
 _FOUR_BIT = {
     "os_iyx_osv16": "ABcd16a2b",
     "os_iyx_osv32": "Abcd16a/1.2a/16",
     "os_iyx_osv64": "Abcd2a/32.16a/1.2a/16",
 }
 
-_WINOGRAD = "it holds transformed 3x3 filters, which no reorder can make; describe the plain filter, such as 'oiyx'"
-_ONE_BIT = "it packs one-bit values, and there is no one-bit data type; the nearest layout of whole elements is"
+_NO_REORDER = "which no reorder can make; describe the plain"
+_WINOGRAD = f"it holds transformed 3x3 filters, {_NO_REORDER} filter, such as 'oiyx'"
+_ONE_BIT = (
+    "it packs one-bit values, and there is no one-bit data type; "
+    "the nearest layout of whole elements is"
+)
 _IMAGE = "it is an image, not a linear buffer; use memdesc.image_desc(dims, dtype, name)"
+# Names that are no layout of elements -> the reason.
 _REFUSED = {
-    "winograd_2x3_s1_data": _WINOGRAD.replace("'oiyx'", "'bfyx'")
-    .replace("3x3 filters", "input tiles")
-    .replace("filter,", "tensor,"),
+    "winograd_2x3_s1_data": (
+        f"it holds transformed input tiles, {_NO_REORDER} tensor, such as 'bfyx'"
+    ),
     "winograd_2x3_s1_weights": _WINOGRAD,
     "winograd_2x3_s1_fused_weights": _WINOGRAD,
     "winograd_6x3_s1_fused_weights": _WINOGRAD,
     "image_2d_weights_winograd_6x3_s1_fbxyb": _WINOGRAD,
     "image_2d_weights_winograd_6x3_s1_xfbyb": _WINOGRAD,
-    "nv12": "it is a video surface whose planes differ in size, and reading it converts colours; convert it to 'byxf' first",
-    "lstm_weights_dio": "its index is custom code over direction, input and 4*hidden; give strides instead",
+    "nv12": (
+        "it is a video surface whose planes differ in size, and reading it converts colours; "
+        "convert it to 'byxf' first"
+    ),
+    "lstm_weights_dio": (
+        "its index is custom code over direction, input and 4*hidden; give strides instead"
+    ),
     "b_fs_yx_32fp": f"{_ONE_BIT} 'b_fs_yx_fsv32'",
     "os_is_yx_osv32_isv32p": f"{_ONE_BIT} 'ABcd32a32b'",
     "custom": "it stands for any descriptor, built at run time; give its tag or strides",
@@ -81,50 +100,37 @@ _REFUSED = {
 }
 
 
-def is_plain(text: str) -> bool:
-    """Return whether a text looks like one run of letters, such as `bfyx`."""
-    return set("bfgoixyzwuv") >= set(text) and not {"x", "y"}.isdisjoint(text)
-
-
-def domain(text: str) -> str:
-    """Return what a name speaks of: `data`, `weights` or `grouped weights`."""
-    if text == "bf_lyx_yx" or "weights" in text:
+def domain(name: str) -> str:
+    """Return what a name describes: `data`, `weights` or `grouped weights`."""
+    if name == "bf_lyx_yx" or "weights" in name:
         return "weights"
-    return _family(text)[0]
+    return _family(name)[0]
 
 
-def letters(text: str) -> str:
-    """Return the logical dims as a name calls them; nothing where it gives none."""
-    return _family(text)[1]
+def letters(name: str) -> str:
+    """Return the logical dims as a name calls them; empty where it says nothing."""
+    return _family(name)[1]
 
 
-def _family(text: str) -> tuple[str, str]:
-    present = frozenset(
-        re.sub(r"s[av][0-9]+p?|_swizzled_by_|__a|[^a-z]|s", "", _RENAMED.get(text, text))
-    )
-    return _LETTERS.get(present, ("data", ""))
-
-
-def parse(text: str, *, packed: bool) -> FormatTag:
-    """Read a name; three names lay `packed` elements, of 4 bits, out differently.
+def parse(name: str) -> FormatTag:
+    """Read a name, as elements of whole bytes lie.
 
     Raises
     ------
     UnsupportedFormatError
         If the name is known, but no layout of elements; with the reason.
     UnknownFormatError
-        If the text is no name by the grammar.
+        If it is no name by the grammar.
     """
-    refuse(text)
-    irregular = _FOUR_BIT.get(text) if packed else None
-    canonical = irregular or _IRREGULAR.get(text) or _translate(_RENAMED.get(text, text))
+    refuse(name)
+    canonical = _IRREGULAR.get(name) or _translate(_RENAMED.get(name, name))
     try:
         return parse_tag(canonical)
     except UnknownFormatError as error:
-        raise _error(text, f"which reads as {error}") from None
+        raise _error(name, f"which reads as {error}") from None
 
 
-def refuse(text: str) -> None:
+def refuse(name: str) -> None:
     """Refuse the names that are no layout of elements.
 
     Raises
@@ -132,12 +138,12 @@ def refuse(text: str) -> None:
     UnsupportedFormatError
         With the reason.
     """
-    if text in _REFUSED:
-        msg = f"{text!r} cannot be described: {_REFUSED[text]}"
+    if name in _REFUSED:
+        msg = f"{name!r} cannot be described: {_REFUSED[name]}"
         raise UnsupportedFormatError(msg)
 
 
-def check_dims(text: str, dims: tuple[int, ...]) -> None:
+def check_dims(name: str, dims: tuple[int, ...]) -> None:
     """Refuse the sizes, as many as the name has dims, for which it is no layout of digits.
 
     Raises
@@ -146,20 +152,57 @@ def check_dims(text: str, dims: tuple[int, ...]) -> None:
         For an odd x under `iy_xs_os_xsv2_*`, and for y * x > 1 under
         `os_is_osv32_isv32_swizzled_by_4`.
     """
-    if "iy_xs_os_xsv2_" in text and dims[-1] % 2:
+    if "iy_xs_os_xsv2_" in name and dims[-1] % 2:
         msg = (
-            f"{text!r} with odd x = {dims[-1]}: the kernels store the unpaired last column in runs of their own, "
+            f"{name!r} with odd x = {dims[-1]}: the kernels store the unpaired last column apart, "
             "which no strides describe; pad x to an even size"
         )
         raise UnsupportedFormatError(msg)
-    if text == "os_is_osv32_isv32_swizzled_by_4" and dims[2:] != (1, 1):
-        msg = f"{text!r} with y, x = {dims[2:]}: the kernels address 1x1 filters only"
+    if name == "os_is_osv32_isv32_swizzled_by_4" and dims[2:] != (1, 1):
+        msg = f"{name!r} with y, x = {dims[2:]}: the kernels address 1x1 filters only"
         raise UnsupportedFormatError(msg)
 
 
-def _translate(text: str) -> str:
+def _family(name: str) -> tuple[str, str]:
+    """Return the domain and the logical letters of a name."""
+    # what is no letter of a dim goes: blocks (sv16), alignments, and the s of sliced dims
+    present = frozenset(
+        re.sub(r"s[av][0-9]+p?|_swizzled_by_|__a|[^a-z]|s", "", _RENAMED.get(name, name))
+    )
+    return _LETTERS.get(present, ("data", ""))
+
+
+class _Tokens(NamedTuple):
+    """A name taken apart."""
+
+    outer: list[tuple[str, bool]]
+    """Dims of each outer token, outermost first, and whether they are sliced."""
+    inner: list[tuple[str, str]]
+    """Dims and extent of each block, outermost first."""
+    align: dict[str, str]
+    """Dim to the multiple that its extent is rounded up to."""
+
+
+def _translate(name: str) -> str:
     """Rewrite a name in the canonical notation."""
-    body, *aligned = text.split("__")
+    tokens = _split(name)
+    order = _logical_order(name, tokens)
+    _check_slices(name, tokens)
+
+    def axis(dims: str) -> str:
+        letters = "".join(sorted(LETTERS[order.index(dim)] for dim in dims))
+        return f"({letters})" if len(letters) > 1 else letters
+
+    canonical = ""
+    for dims, is_sliced in tokens.outer:
+        canonical += axis(dims).upper() if is_sliced else "".join(axis(dim) for dim in dims)
+    canonical += "".join(f"{extent}{axis(dims)}" for dims, extent in tokens.inner)
+    return canonical + "".join(f"__{axis(dim)}{count}" for dim, count in tokens.align.items())
+
+
+def _split(name: str) -> _Tokens:
+    """Take a name apart; refuse a token that fits nowhere."""
+    body, *aligned = name.split("__")
     outer: list[tuple[str, bool]] = []
     inner: list[tuple[str, str]] = []
     align: dict[str, str] = {}
@@ -171,41 +214,67 @@ def _translate(text: str) -> str:
             if match["align"]:
                 align[match["dims"][-1]] = match["align"]
         else:
-            reason = f"{short_repr(token)} is neither an outer part such as 'fs' or 'yx' nor, behind those, a block such as 'fsv16'"
-            raise _error(text, reason)
+            reason = (
+                f"{short_repr(token)} is neither an outer part such as 'fs' or 'yx' "
+                "nor, behind those, a block such as 'fsv16'"
+            )
+            raise _error(name, reason)
     for token in aligned:
         match = re.fullmatch(_ALIGN, token)
         if match is None:
-            raise _error(text, f"{short_repr('__' + token)} is no alignment such as '__ai8'")
+            raise _error(name, f"{short_repr('__' + token)} is no alignment such as '__ai8'")
         if match["dims"] in align or not any(match["dims"] in dims for dims, _ in outer):
-            raise _error(text, f"'__{token}' must align a dim that the name has, and only once")
+            reason = f"'__{token}' must align a dim that the name has, and only once"
+            raise _error(name, reason)
         align[match["dims"]] = match["align"]
-    present = frozenset("".join(dims for dims, _ in outer))
+    return _Tokens(outer, inner, align)
+
+
+def _logical_order(name: str, tokens: _Tokens) -> str:
+    """Return the letters of the dims in logical order; refuse a set of dims that is no tensor."""
+    present = frozenset("".join(dims for dims, _ in tokens.outer))
     if present not in _LETTERS:
         have = ", ".join(sorted(present))
-        reason = f"no tensor has the dims {have}; data have b, f and [w] [z] y x, weights [g], o, i and [z] y x"
-        raise _error(text, reason)
-    order = _LETTERS[present][1]
-    sliced = {dims for dims, is_sliced in outer if is_sliced}
-    if sliced != {dims for dims, _ in inner}:
-        odd = min(sliced ^ {dims for dims, _ in inner})
         reason = (
-            f"{odd + 's'!r} is sliced, but no block of it follows"
-            if odd in sliced
-            else f"{odd!r} has a block, but is not sliced"
+            f"no tensor has the dims {have}; "
+            "data have b, f and [w] [z] y x, weights [g], o, i and [z] y x"
         )
-        raise _error(text, reason)
-
-    def name(dims: str) -> str:
-        letters = "".join(sorted(LETTERS[order.index(dim)] for dim in dims))
-        return f"({letters})" if len(letters) > 1 else letters
-
-    canonical = ""
-    for dims, is_sliced in outer:
-        canonical += name(dims).upper() if is_sliced else "".join(name(dim) for dim in dims)
-    canonical += "".join(f"{extent}{name(dims)}" for dims, extent in inner)
-    return canonical + "".join(f"__{name(dims)}{count}" for dims, count in align.items())
+        raise _error(name, reason)
+    return _LETTERS[present][1]
 
 
-def _error(text: str, reason: str) -> UnknownFormatError:
-    return UnknownFormatError(f"{short_repr(text)}: {reason}")
+def _check_slices(name: str, tokens: _Tokens) -> None:
+    """Refuse a sliced dim without a block, and a block of a dim that is not sliced."""
+    sliced = {dims for dims, is_sliced in tokens.outer if is_sliced}
+    blocked = {dims for dims, _ in tokens.inner}
+    if sliced == blocked:
+        return
+    wrong = min(sliced ^ blocked)
+    reason = (
+        f"{wrong + 's'!r} is sliced, but no block of it follows"
+        if wrong in sliced
+        else f"{wrong!r} has a block, but is not sliced"
+    )
+    raise _error(name, reason)
+
+
+def _error(name: str, reason: str) -> UnknownFormatError:
+    return UnknownFormatError(f"{short_repr(name)}: {reason}")
+
+
+def _is_spelled_like(name: str) -> bool:
+    """Whether a name has tokens, or is letters of dims only, such as `bfyxx`."""
+    is_plain = set(_DIMS) >= set(name) and not {"x", "y"}.isdisjoint(name)
+    return is_plain or re.search(_SPELLING, name) is not None
+
+
+VOCABULARY = Vocabulary(
+    "cldnn",
+    partial(read_names, "cldnn.json"),
+    parse,
+    domain,
+    letters,
+    _is_spelled_like,
+    check_dims,
+    _FOUR_BIT,
+)

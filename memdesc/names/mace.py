@@ -1,155 +1,82 @@
-"""MACE's names: host buffers (`NCHW`, `OIHW`, ...) and OpenCL image types.
+"""MACE's names of host buffers: `NCHW`, `OIHW`, ...
 
-An image type is written `rows|columns|lane`. Source: MACE at 0fc55a54,
-`buffer_to_image.cl` and `CalImage2DShape`; where the layout pages and the kernels
-differ (height- and width-major activations), the kernels. clDNN's own images
-(`format.hpp`, OpenVINO 2025) stand in the same table.
+Source: MACE at 0fc55a54. Its image types are in `images`.
 """
 
 from __future__ import annotations
 
-from memdesc.errors import MemdescError, UnknownFormatError, UnsupportedFormatError, short_repr
-from memdesc.tags import FormatTag, count_digits, parse_tag
+from typing import NamedTuple
 
-__all__ = [
-    "BUFFERS",
-    "IMAGES",
-    "VOCABULARY",
-    "check_image_dims",
-    "domain",
-    "letters",
-    "parse",
-    "parse_image",
-]
+from memdesc.errors import UnknownFormatError, UnsupportedFormatError, short_repr
+from memdesc.names.images import is_image, refuse_winograd
+from memdesc.names.vocabulary import Vocabulary
+from memdesc.tags import FormatTag, parse_tag
 
-VOCABULARY = "mace"
+__all__ = ["BUFFERS", "VOCABULARY", "domain", "letters", "parse"]
 
-# name -> (letters of the logical dims, tag). HWOI and HWIM are the orders of 2018.
+
+class _Buffer(NamedTuple):
+    """What a buffer holds, and its tag."""
+
+    domain: str
+    tag: str
+
+
+# HWOI and HWIM are the orders of 2018.
 BUFFERS = {
-    "NCHW": ("data", "abcd"),
-    "NHWC": ("data", "acdb"),
-    "OIHW": ("weights", "abcd"),
-    "HWOI": ("weights", "cdab"),
-    "MIHW": ("depthwise weights", "abcd"),
-    "HWIM": ("depthwise weights", "cdba"),
-    "W": ("vector", "a"),
-}
-
-# name -> (letters of the logical dims, rows|columns|lane)
-IMAGES = {
-    "in_out_channel": ("nchw", "ac|Bd|4b"),
-    "in_out_height": ("nchw", "aC|bd|4c"),
-    "in_out_width": ("nchw", "ac|bD|4d"),
-    "conv2d_filter": ("oihw", "Acd|b|4a"),
-    "dw_conv2d_filter": ("mihw", "B|acd|4b"),
-    "weight_height": ("oihw", "A|cdb|4a"),
-    "weight_width": ("oihw", "a|cdB|4b"),
-    "argument": ("a", "|A|4a"),
-    "image_2d_weights_c4_fyx_b": ("oiyx", "a|(BCD)|4(bcd)"),
-    "image_2d_weights_c1_b_fyx": ("oiyx", "bcd|a|"),
-    "image_2d_rgba": ("bfyx", "Bac|d|4b"),
+    "NCHW": _Buffer("data", "abcd"),
+    "NHWC": _Buffer("data", "acdb"),
+    "OIHW": _Buffer("weights", "abcd"),
+    "HWOI": _Buffer("weights", "cdab"),
+    "MIHW": _Buffer("depthwise weights", "abcd"),
+    "HWIM": _Buffer("depthwise weights", "cdba"),
+    "W": _Buffer("vector", "a"),
 }
 
 
-def domain(text: str) -> str:
-    """Return what a buffer name speaks of: `data`, `weights`, ..."""
-    return BUFFERS[text][0]
+def domain(name: str) -> str:
+    """Return what a buffer name describes: `data`, `weights`, ..."""
+    return BUFFERS[name].domain
 
 
-def letters(text: str) -> str:
-    """Return the logical dims as a buffer or image name calls them; nothing for other texts."""
-    if text in IMAGES:
-        return IMAGES[text][0]
-    if text not in BUFFERS:
+def letters(name: str) -> str:
+    """Return the logical dims as a buffer name calls them; empty for other strings."""
+    if name not in BUFFERS:
         return ""
-    own = {
-        digit.axis: letter for digit, letter in zip(parse(text).digits, text.lower(), strict=True)
+    # a name lists the dims in memory order, as the digits of its tag do
+    by_axis = {
+        digit.axis: letter for digit, letter in zip(parse(name).digits, name.lower(), strict=True)
     }
-    return "".join(own[axis] for axis in sorted(own))
+    return "".join(by_axis[axis] for axis in sorted(by_axis))
 
 
-def parse(text: str) -> FormatTag:
+def parse(name: str) -> FormatTag:
     """Read the name of a host buffer.
 
     Raises
     ------
     UnsupportedFormatError
-        If the text names an image type: an image is no linear buffer. For
+        If it is the name of an image type: an image is no linear buffer. For
         `winograd_filter`, whose pixels are computed values.
     UnknownFormatError
-        If the text is no name.
+        If it is no name.
     """
-    _refuse_winograd(text)
-    if text in IMAGES or "|" in text:
-        msg = f"{short_repr(text)} is an image type, not a linear buffer; use memdesc.image_desc(dims, dtype, name)"
-        raise UnsupportedFormatError(msg)
-    if text not in BUFFERS:
-        msg = f"{short_repr(text)}: no host buffer; they are {', '.join(BUFFERS)}"
-        raise UnknownFormatError(msg)
-    return parse_tag(BUFFERS[text][1])
-
-
-def parse_image(text: str) -> tuple[FormatTag, int, int]:
-    """Read an image type, or `rows|columns|lane` text.
-
-    Returns
-    -------
-    tag : FormatTag
-        The digits of rows, columns and lane, in this order.
-    rows, columns : int
-        How many of the digits make the row and the column.
-
-    Raises
-    ------
-    UnsupportedFormatError
-        For `winograd_filter`, whose pixels are computed values.
-    UnknownFormatError
-        If the text is no image type and not of three parts.
-    """
-    _refuse_winograd(text)
-    written = IMAGES[text][1] if text in IMAGES else text
-    if written.count("|") != 2:  # noqa: PLR2004 - two bars part three parts
-        msg = f"{short_repr(text)} is no image type; they are {', '.join(IMAGES)}, or rows|columns|lane such as 'ac|Bd|4b'"
-        raise UnknownFormatError(msg)
-    rows, columns, lane = written.split("|")
-    n_rows, n_columns = count_digits(rows), count_digits(columns)
-    if n_rows is None or n_columns is None:
-        msg = f"{short_repr(text)}: rows {short_repr(rows)} and columns {short_repr(columns)} must be letters and blocks; alignments stand at the end"
-        raise UnknownFormatError(msg)
-    # a step that ends a part is kept apart from a number that starts the next
-    joined = "".join(part + "." if part[-1:].isdigit() else part for part in (rows, columns)) + lane
-    try:
-        tag = parse_tag(joined)
-    except UnknownFormatError as error:
-        msg = f"{short_repr(text)}, which reads as {error}"
-        raise UnknownFormatError(msg) from None
-    lanes = tag.digits[n_rows + n_columns :]
-    if len(lanes) > 1 or any(digit.extent != 4 for digit in lanes):  # noqa: PLR2004 - RGBA
-        msg = f"{short_repr(text)}: the lane part {short_repr(lane)} must be empty (one channel) or one block of 4, such as '4b' (RGBA)"
-        raise UnknownFormatError(msg)
-    return tag, n_rows, n_columns
-
-
-def check_image_dims(text: str, dims: tuple[int, ...]) -> None:
-    """Refuse the sizes that an image type does not have.
-
-    Raises
-    ------
-    MemdescError
-        For a depthwise multiplier other than 1; for `image_2d_rgba` with a batch,
-        or with other than 3 or 4 features.
-    """
-    if text == "dw_conv2d_filter" and dims[0] != 1:
+    refuse_winograd(name)
+    if is_image(name):
         msg = (
-            f"dw_conv2d_filter has multiplier m = {dims[0]}: the kernels fill the image only for 1"
+            f"{short_repr(name)} is an image type, not a linear buffer; "
+            "use memdesc.image_desc(dims, dtype, name)"
         )
-        raise MemdescError(msg)
-    if text == "image_2d_rgba" and (dims[0] != 1 or dims[1] not in (3, 4)):
-        msg = f"image_2d_rgba has b = {dims[0]}, f = {dims[1]}: the image holds a batch of 1 with 3 or 4 features"
-        raise MemdescError(msg)
-
-
-def _refuse_winograd(text: str) -> None:
-    if text == "winograd_filter":
-        msg = "'winograd_filter' cannot be described: it holds G g G^T of each 3x3 filter, which no reorder can make"
         raise UnsupportedFormatError(msg)
+    if name not in BUFFERS:
+        msg = f"{short_repr(name)}: no host buffer; they are {', '.join(BUFFERS)}"
+        raise UnknownFormatError(msg)
+    return parse_tag(BUFFERS[name].tag)
+
+
+def _is_spelled_like(name: str) -> bool:
+    """Whether a name is capital letters only."""
+    return name.isupper() and name.isalpha()
+
+
+VOCABULARY = Vocabulary("mace", BUFFERS.keys, parse, domain, letters, _is_spelled_like)

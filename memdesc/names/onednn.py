@@ -1,6 +1,6 @@
 """oneDNN's names: canonical tags (`aBcd16b`) and aliases (`nChw16c`, `OIhw16i16o`).
 
-An alias says its dims with letters of its family; the letters that are present,
+An alias names its dims with the letters of its family; the letters that are present,
 in the family's logical order, are dims a, b, c, ... Source: oneDNN 3.13
 `dnnl_format_tag_t`: 873 canonical names without an exception, 798 aliases with
 the six of `_IRREGULAR`.
@@ -9,13 +9,14 @@ the six of `_IRREGULAR`.
 from __future__ import annotations
 
 import itertools
+from functools import partial
 
 from memdesc.errors import UnsupportedFormatError
+from memdesc.names.vocabulary import Vocabulary, read_names
 from memdesc.tags import FormatTag, parse_tag
 
 __all__ = ["CANONICAL", "VOCABULARY", "domain", "letters", "parse"]
 
-VOCABULARY = "onednn"
 CANONICAL = "any"
 
 # domain -> the sets of letters that its names use, each in logical order
@@ -30,6 +31,7 @@ _FAMILIES = {
     "rnn bias": ("ldgo",),
     "vector": ("x",),
 }
+# the letters that are present -> (domain, the letters in logical order)
 _LETTERS = {
     frozenset(letters): (domain, letters) for domain, sets in _FAMILIES.items() for letters in sets
 }
@@ -44,26 +46,7 @@ _IRREGULAR = {
     "gIOdhw2i8o16i2o": "aBCdef2c8b16c2b",
 }
 
-
-def _family(text: str) -> tuple[str, str] | None:
-    """Return the domain and the logical letters of an alias."""
-    outer = itertools.takewhile(str.isalpha, text.lower())
-    return _LETTERS.get(frozenset(outer))
-
-
-def domain(text: str) -> str:
-    """Return what a name speaks of: `data`, `weights`, ..., `any` for canonical tags."""
-    family = _family(text)
-    return family[0] if family else CANONICAL
-
-
-def letters(text: str) -> str:
-    """Return the logical dims as a name calls them; nothing for canonical tags."""
-    family = _family(text)
-    return family[1] if family else ""
-
-
-# dnnl_types.h, 3.13: format kinds, and tags that are none
+# dnnl_types.h, 3.13: format kinds, and tags that are no layout of elements, each with the reason
 _REFUSED = {
     "any": "it asks oneDNN to choose a layout; take the one that it chose",
     "undef": "it stands for no layout",
@@ -76,19 +59,47 @@ _REFUSED = {
 }
 
 
-def parse(text: str) -> FormatTag:
+def domain(name: str) -> str:
+    """Return what a name describes: `data`, `weights`, ..., `any` for canonical tags."""
+    family = _family(name)
+    return family[0] if family else CANONICAL
+
+
+def letters(name: str) -> str:
+    """Return the logical dims as a name calls them; empty for canonical tags."""
+    family = _family(name)
+    return family[1] if family else ""
+
+
+def parse(name: str) -> FormatTag:
     """Read a canonical tag or an alias.
 
     Raises
     ------
     UnknownFormatError
-        If the text is neither.
+        If the name is neither.
     UnsupportedFormatError
         If it is what oneDNN calls no layout of elements; with the reason.
     """
-    if text in _REFUSED:
-        msg = f"{text!r} cannot be described: {_REFUSED[text]}"
+    if name in _REFUSED:
+        msg = f"{name!r} cannot be described: {_REFUSED[name]}"
         raise UnsupportedFormatError(msg)
-    text = _IRREGULAR.get(text, text)
-    family = _family(text)
-    return parse_tag(text, family[1]) if family else parse_tag(text)
+    notation = _IRREGULAR.get(name, name)
+    family = _family(notation)
+    return parse_tag(notation, family[1]) if family else parse_tag(notation)
+
+
+def _family(name: str) -> tuple[str, str] | None:
+    """Return the domain and the logical letters of an alias; None for other names."""
+    outer = itertools.takewhile(str.isalpha, name.lower())
+    return _LETTERS.get(frozenset(outer))
+
+
+VOCABULARY = Vocabulary(
+    "onednn",
+    partial(read_names, "onednn.json"),
+    parse,
+    domain,
+    letters,
+    is_spelled_like=bool,  # any letters: the spelling of what follows no other
+)

@@ -72,7 +72,10 @@ def draw_image(
     cells = cells_of(layout, dtype, letters, pixels)
     lines = pixel_lines(cells, *pixels)
     width, channels = pixels
-    size = f"{width} x {(layout.last + 1) // (width * channels)} pixels of {channels} channel{'s' if channels != 1 else ''}"
+    size = (
+        f"{width} x {(layout.last + 1) // (width * channels)} pixels of {channels} "
+        f"channel{'s' if channels != 1 else ''}"
+    )
     return _picture(
         cells,
         lines,
@@ -180,5 +183,8 @@ def _check_letters(layout: Layout, letters: str) -> None:
         or len(letters) != layout.ndims
         or len(set(letters)) != layout.ndims
     ):
-        msg = f"letters {short_repr(letters)} must name {layout.ndims} dims, each by a letter of its own"
+        msg = (
+            f"letters {short_repr(letters)} must name {layout.ndims} dims, "
+            "each by a letter of its own"
+        )
         raise MemdescError(msg)

@@ -297,11 +297,17 @@ def test_the_widest_tensor_of_bytes_has_int64_max_elements() -> None:
         ),
         (
             {"dims": (10**5000, 3)},
-            f"dims must be integers that int64 holds (up to {2**63 - 1}), not a tuple with a number too long to print",
+            (
+                f"dims must be integers that int64 holds (up to {2**63 - 1}), "
+                "not a tuple with a number too long to print"
+            ),
         ),
         (
             {"dims": (2**32, 2**32)},
-            f"padded to ({2**32}, {2**32}) make {2**64} elements, more than int64 holds ({2**63 - 1})",
+            (
+                f"padded to ({2**32}, {2**32}) make {2**64} elements, "
+                f"more than int64 holds ({2**63 - 1})"
+            ),
         ),
         ({"dtype": "f33"}, "unknown data type 'f33'; the types are"),
         ({"tag": 5}, "a tag is a name or a FormatTag, not 5"),
@@ -350,7 +356,10 @@ def test_the_widest_tensor_of_bytes_has_int64_max_elements() -> None:
         ),
         (
             {"strides": (2, 1)},
-            "two indices share one element: the moves +1 in a (dim 0) (stride 2), -2 in b (dim 1) (stride 1) lead back to it",
+            (
+                "two indices share one element: the moves +1 in a (dim 0) (stride 2), "
+                "-2 in b (dim 1) (stride 1) lead back to it"
+            ),
         ),
         (
             {"strides": (-3, 1)},
@@ -374,7 +383,10 @@ def test_the_widest_tensor_of_bytes_has_int64_max_elements() -> None:
         ),
         (
             {"strides": (3, 1), "inner_blks": (2,)},
-            "inner_blks (2,) and inner_idxs () must be sizes of 1 or more, each with a dim of 0 to 1",
+            (
+                "inner_blks (2,) and inner_idxs () must be sizes of 1 or more, "
+                "each with a dim of 0 to 1"
+            ),
         ),
         (
             {"strides": (3, 1), "inner_blks": (0,), "inner_idxs": (1,)},
@@ -618,7 +630,10 @@ def test_a_tensor_that_other_tags_would_pad_beyond_int64_still_has_tags() -> Non
         ),
         (
             memory_desc((2, 17), "f32", "aB8b").submemory((2, 3), (0, 8)),
-            "memory_desc((2, 3), 'f32', strides=(24, 8), inner_blks=(8,), inner_idxs=(1,), padded_dims=(2, 3), offset0=8)",
+            (
+                "memory_desc((2, 3), 'f32', strides=(24, 8), inner_blks=(8,), "
+                "inner_idxs=(1,), padded_dims=(2, 3), offset0=8)"
+            ),
         ),
         (
             memory_desc((2, 3), "f32", strides=(9, 1), padded_dims=(2, 8)),
@@ -679,7 +694,10 @@ def test_a_descriptor_survives_pickle_and_copy(protocol: int) -> None:
 
 
 def test_a_descriptor_from_another_process_hashes_as_in_this_one() -> None:
-    make = "import pickle, sys, memdesc; sys.stdout.buffer.write(pickle.dumps(memdesc.memory_desc((2, 17), 'f32', 'aB8b')))"
+    make = (
+        "import pickle, sys, memdesc; "
+        "sys.stdout.buffer.write(pickle.dumps(memdesc.memory_desc((2, 17), 'f32', 'aB8b')))"
+    )
     output = subprocess.run([sys.executable, "-c", make], capture_output=True, check=True).stdout
     received = pickle.loads(output)  # noqa: S301 - our own bytes
     assert hash(received) == hash(memory_desc((2, 17), "f32", "aB8b"))
@@ -720,7 +738,10 @@ def test_a_stride_that_is_no_multiple_of_the_element_is_refused() -> None:
     x = np.zeros((2, 3), [("a", "f4"), ("b", "u1")])["a"]
     with pytest.raises(
         MemdescError,
-        match=r"a \(dim 0\) has a stride of 15 bytes, no multiple of the 4-byte element; copy the array",
+        match=(
+            r"a \(dim 0\) has a stride of 15 bytes, no multiple of the 4-byte element; "
+            r"copy the array"
+        ),
     ):
         array_desc(x)
 

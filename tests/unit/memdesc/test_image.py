@@ -246,7 +246,9 @@ def test_whether_an_image_fits_is_known_without_a_device() -> None:
     image.check_size(896, 56)
     with pytest.raises(
         MemdescError,
-        match="is 896 x 56 pixels: width 896 is more than the 512 pixels allowed on mine; split a dim",
+        match=(
+            "is 896 x 56 pixels: width 896 is more than the 512 pixels allowed on mine; split a dim"
+        ),
     ):
         image.check_size(512, 512, "on mine")
     with pytest.raises(
@@ -255,7 +257,10 @@ def test_whether_an_image_fits_is_known_without_a_device() -> None:
         image.check_size(1024, 32)
     with pytest.raises(
         MemdescError,
-        match="width 896 is more than the 8 pixels allowed and height 56 is more than the 9 pixels allowed",
+        match=(
+            "width 896 is more than the 8 pixels allowed and height 56 is more than the 9 "
+            "pixels allowed"
+        ),
     ):
         image.check_size(8, 9)
     with pytest.raises(MemdescError, match="max_width must be an integer"):

@@ -182,7 +182,10 @@ def test_where_padded_dims_cut_a_block_short_the_message_speaks_of_whole_blocks(
     # offsets 0 1 2 and 3 4 5 share nothing, but the place of index 3 of a, which is cut off, is shared
     with pytest.raises(
         OverlapError,
-        match=r"^two indices of the whole blocks, which padded_dims cut short, share one element: the moves",
+        match=(
+            r"^two indices of the whole blocks, which padded_dims cut short, "
+            r"share one element: the moves"
+        ),
     ):
         memory_desc(
             (3, 2), "f32", strides=(2, 3), inner_blks=(2,), inner_idxs=(0,), padded_dims=(3, 2)
@@ -195,7 +198,10 @@ def test_work_is_bounded_and_its_end_is_said(scale: int) -> None:
     begin = time.perf_counter()
     with pytest.raises(
         MemdescError,
-        match=r"bounded work did not prove them free of overlap; order the strides so that|two indices share",
+        match=(
+            r"bounded work did not prove them free of overlap; order the strides so that|two "
+            r"indices share"
+        ),
     ):
         overlap((7,) * 12, strides)
     assert time.perf_counter() - begin < 1
@@ -204,6 +210,9 @@ def test_work_is_bounded_and_its_end_is_said(scale: int) -> None:
 def test_a_search_that_gives_up_says_so() -> None:
     with pytest.raises(
         OverlapError,
-        match=r"strides \[.*\] of extents \[.*\] do not nest, and bounded work did not prove them free",
+        match=(
+            r"strides \[.*\] of extents \[.*\] do not nest, and bounded work did not prove "
+            r"them free"
+        ),
     ):
         overlap((10**5, 10**5), (10**6 + 3, 10**6 + 5))

@@ -161,7 +161,10 @@ def test_a_tag_by_hand_that_breaks_a_rule_is_refused(
 ) -> None:
     with pytest.raises(
         MemdescError,
-        match=r"^no tag: axes .* must part the dims, sorted, and digits .* cut each down to step 1$",
+        match=(
+            r"^no tag: axes .* must part the dims, sorted, and digits .* cut each down to "
+            r"step 1$"
+        ),
     ):
         FormatTag(axes, digits, align)
 

@@ -110,7 +110,10 @@ def test_a_dense_layout_at_an_offset_has_the_strides_of_its_tag() -> None:
 def test_another_form_is_refused_with_the_form(text: Any) -> None:
     with pytest.raises(
         MemdescError,
-        match=r"not the form dtype:flags:blocked:tag:strides:f0, such as 'f32:p:blocked:aBcd8b::f0'$",
+        match=(
+            r"not the form dtype:flags:blocked:tag:strides:f0, "
+            r"such as 'f32:p:blocked:aBcd8b::f0'$"
+        ),
     ) as caught:
         from_verbose(text, (2, 3))
     assert len(str(caught.value)) < 250
@@ -123,7 +126,10 @@ def test_another_form_is_refused_with_the_form(text: Any) -> None:
         (
             "f32:0:blocked:ab::f0",
             {},
-            "flag '0' says whether offset0 is other than 0, but offset0 is 0; the text does not hold its value",
+            (
+                "flag '0' says whether offset0 is other than 0, but offset0 is 0; "
+                "the text does not hold its value"
+            ),
         ),
         (
             "f32::blocked:ab::f0",
@@ -148,7 +154,10 @@ def test_another_form_is_refused_with_the_form(text: Any) -> None:
         (
             "f32:p:blocked:ab::f0",
             {},
-            r"flag 'p' says that dims are padded, but no block pads \(2, 3\), and the text does not hold",
+            (
+                r"flag 'p' says that dims are padded, but no block pads \(2, 3\), "
+                r"and the text does not hold"
+            ),
         ),
         (
             "f32:p:blocked:aB3b::f0",
@@ -158,12 +167,18 @@ def test_another_form_is_refused_with_the_form(text: Any) -> None:
         (
             "f32::blocked:aB8b::f0",
             {},
-            r"without flag 'p' nothing is padded, but b \(dim 1\) of size 3 does not fill blocks of 8",
+            (
+                r"without flag 'p' nothing is padded, but b \(dim 1\) of size 3 does not fill "
+                r"blocks of 8"
+            ),
         ),
         (
             "f32::blocked:aB2b:9x2:f0",
             {},
-            r"without flag 'p' nothing is padded, but b \(dim 1\) of size 3 does not fill blocks of 2",
+            (
+                r"without flag 'p' nothing is padded, but b \(dim 1\) of size 3 does not fill "
+                r"blocks of 2"
+            ),
         ),
     ],
 )

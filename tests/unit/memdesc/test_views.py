@@ -218,7 +218,10 @@ def test_a_view_keeps_its_offset_when_reshaped() -> None:
             (2, 0, 5),
             "abc",
             (0,),
-            r"dims \(2, 0, 5\) cannot become \(0,\): oneDNN's rule is that the sizes other than 0 multiply",
+            (
+                r"dims \(2, 0, 5\) cannot become \(0,\): oneDNN's rule is that the sizes "
+                r"other than 0 multiply"
+            ),
         ),
         (
             (2, 0, 5),
@@ -236,7 +239,10 @@ def test_a_view_keeps_its_offset_when_reshaped() -> None:
             (2, 17, 4),
             "aBc8b",
             (34, 4),
-            r"b \(dim 1\) is blocked or padded, so it must keep its size 17; reorder to a plain layout first",
+            (
+                r"b \(dim 1\) is blocked or padded, so it must keep its size 17; "
+                r"reorder to a plain layout first"
+            ),
         ),
         (
             (2, 16, 4),
@@ -255,13 +261,19 @@ def test_a_view_keeps_its_offset_when_reshaped() -> None:
             (2, 3, 4),
             "acb",
             (6, 4),
-            r"a \(dim 0\) has stride 12, but b \(dim 1\) inside it spans 3 \* 1 elements; reorder to a contiguous",
+            (
+                r"a \(dim 0\) has stride 12, but b \(dim 1\) inside it spans 3 \* 1 elements; "
+                r"reorder to a contiguous"
+            ),
         ),
         (
             (2, 1),
             "aB8b",
             (2,),
-            r"b \(dim 1\) of size 1 is padded or cut as one index with others, so it cannot be dropped",
+            (
+                r"b \(dim 1\) of size 1 is padded or cut as one index with others, "
+                r"so it cannot be dropped"
+            ),
         ),
         (
             (2, 3, 1, 7),

@@ -28,16 +28,28 @@ if TYPE_CHECKING:
 Digits = list[tuple[str, int, int | None]]
 
 REFUSED = {
-    "winograd_2x3_s1_data": "transformed input tiles, which no reorder can make; describe the plain tensor, such as 'bfyx'",
-    "winograd_2x3_s1_weights": "transformed 3x3 filters, which no reorder can make; describe the plain filter, such as 'oiyx'",
+    "winograd_2x3_s1_data": (
+        "transformed input tiles, which no reorder can make; describe the plain tensor, "
+        "such as 'bfyx'"
+    ),
+    "winograd_2x3_s1_weights": (
+        "transformed 3x3 filters, which no reorder can make; describe the plain filter, "
+        "such as 'oiyx'"
+    ),
     "winograd_2x3_s1_fused_weights": "transformed 3x3 filters",
     "winograd_6x3_s1_fused_weights": "transformed 3x3 filters",
     "image_2d_weights_winograd_6x3_s1_fbxyb": "transformed 3x3 filters",
     "image_2d_weights_winograd_6x3_s1_xfbyb": "transformed 3x3 filters",
     "nv12": "a video surface whose planes differ in size, and reading it converts colours",
     "lstm_weights_dio": "custom code over direction, input and 4*hidden; give strides instead",
-    "b_fs_yx_32fp": "one-bit values, and there is no one-bit data type; the nearest layout of whole elements is 'b_fs_yx_fsv32'",
-    "os_is_yx_osv32_isv32p": "one-bit values, and there is no one-bit data type; the nearest layout of whole elements is 'ABcd32a32b'",
+    "b_fs_yx_32fp": (
+        "one-bit values, and there is no one-bit data type; the nearest layout of whole "
+        "elements is 'b_fs_yx_fsv32'"
+    ),
+    "os_is_yx_osv32_isv32p": (
+        "one-bit values, and there is no one-bit data type; the nearest layout of whole "
+        "elements is 'ABcd32a32b'"
+    ),
     "image_2d_weights_c4_fyx_b": "an image, not a linear buffer; use memdesc.image_desc(dims, dtype, name)",
     "image_2d_weights_c1_b_fyx": "an image, not a linear buffer; use memdesc.image_desc(dims, dtype, name)",
     "image_2d_rgba": "an image, not a linear buffer; use memdesc.image_desc(dims, dtype, name)",
@@ -523,10 +535,10 @@ def test_a_nested_blocking_is_the_same_tag_as_its_onednn_equivalent(name: str) -
     row = CLDNN_TO_ONEDNN[name]
     sizes = tuple(awkward_sizes(name, CLDNN[name]["digits"]).values())
     if name == "bs_f_bsv16":  # the kernels round f up to 8, which the equivalent cannot say
-        assert str(cldnn.parse(name, packed=False)) == row["generic"] + "__b8"
+        assert str(cldnn.parse(name)) == row["generic"] + "__b8"
         sizes = (19, 16)
     else:
-        assert str(cldnn.parse(name, packed=False)) == row["generic"]
+        assert str(cldnn.parse(name)) == row["generic"]
     for equivalent in (row["tag"], *row.get("aliases", ())):
         assert memory_desc(sizes, "s8", equivalent) == memory_desc(sizes, "s8", name)
 
@@ -537,7 +549,7 @@ def test_there_are_179_equivalents_and_openvino_has_one_of_them_wrong() -> None:
         name: row["openvino_tag"] for name, row in CLDNN_TO_ONEDNN.items() if "openvino_tag" in row
     }
     assert wrong == {"g_os_is_zyx_isv16_osv16": "gIOdhw16i16o"}
-    assert cldnn.parse("g_os_is_zyx_isv16_osv16", packed=False) == parse_tag("aBCdef16c16b")
+    assert cldnn.parse("g_os_is_zyx_isv16_osv16") == parse_tag("aBCdef16c16b")
 
 
 @pytest.mark.parametrize(
@@ -552,7 +564,7 @@ def test_there_are_179_equivalents_and_openvino_has_one_of_them_wrong() -> None:
     ],
 )
 def test_well_formed_names_beyond_the_known_ones_are_read(name: str, canonical: str) -> None:
-    assert str(cldnn.parse(name, packed=False)) == canonical
+    assert str(cldnn.parse(name)) == canonical
 
 
 @pytest.mark.parametrize(
@@ -562,7 +574,10 @@ def test_well_formed_names_beyond_the_known_ones_are_read(name: str, canonical: 
         ("b_f_yx_fsv16", "'f' has a block, but is not sliced"),
         (
             "b_fs_fsv16_yx",
-            "'yx' is neither an outer part such as 'fs' or 'yx' nor, behind those, a block such as 'fsv16'",
+            (
+                "'yx' is neither an outer part such as 'fs' or 'yx' nor, behind those, "
+                "a block such as 'fsv16'"
+            ),
         ),
         ("b_fs_yx_fsv", "'fsv' is neither an outer part"),
         ("b__yx", "'__yx' is no alignment such as '__ai8'"),
@@ -573,7 +588,10 @@ def test_well_formed_names_beyond_the_known_ones_are_read(name: str, canonical: 
         ("bf_yxx", "which reads as 'abcdd', at character 4: dim d stands twice"),
         (
             "o_f_yx",
-            "no tensor has the dims f, o, x, y; data have b, f and [w] [z] y x, weights [g], o, i and [z] y x",
+            (
+                "no tensor has the dims f, o, x, y; data have b, f and [w] [z] y x, "
+                "weights [g], o, i and [z] y x"
+            ),
         ),
         ("", "'' is neither an outer part"),
     ],
@@ -582,13 +600,13 @@ def test_a_name_that_breaks_the_grammar_is_refused_with_the_part_at_fault(
     name: str, reason: str
 ) -> None:
     with pytest.raises(UnknownFormatError) as caught:
-        cldnn.parse(name, packed=False)
+        cldnn.parse(name)
     assert str(caught.value).startswith(f"{name!r}: {reason}")
 
 
 def test_the_domain_of_every_known_name_is_the_one_of_the_table() -> None:
     for known in known_names():
-        if known.vocabulary == cldnn.VOCABULARY and known.text != "bf_lyx_yx":
+        if known.vocabulary == cldnn.VOCABULARY.name and known.text != "bf_lyx_yx":
             row = CLDNN[known.text]
             assert known.domain == (
                 "grouped " * ("g" in row["order"]) + "weights" if row["is_weights"] else "data"

@@ -1,10 +1,13 @@
 from __future__ import annotations
 
+import importlib
+import pkgutil
 import re
 import time
 
 import pytest
 
+import memdesc.names
 from memdesc import (
     MemdescError,
     Name,
@@ -15,7 +18,8 @@ from memdesc import (
     memory_desc,
     suggest,
 )
-from memdesc.names import _parse, dim_letters, is_image, resolve
+from memdesc.names import dim_letters, is_image, resolve
+from memdesc.names.registry import VOCABULARIES, parse_name
 from tests.tables import CLDNN, ONEDNN_ALIASES, ONEDNN_CANONICAL
 
 
@@ -48,6 +52,15 @@ def test_every_known_name_is_a_layout_or_refused_with_a_reason() -> None:
     )
 
 
+def test_every_file_with_a_vocabulary_is_registered() -> None:
+    modules = [
+        importlib.import_module(f"memdesc.names.{module.name}")
+        for module in pkgutil.iter_modules(memdesc.names.__path__)
+    ]
+    found = {module.VOCABULARY.name for module in modules if hasattr(module, "VOCABULARY")}
+    assert found == {vocabulary.name for vocabulary in VOCABULARIES}
+
+
 def test_a_name_is_looked_up_in_all_vocabularies() -> None:
     described = {
         memory_desc((2, 17, 5, 4), "f32", name)
@@ -63,15 +76,24 @@ def test_a_name_is_looked_up_in_all_vocabularies() -> None:
         # oneDNN's spelling
         (
             "nChw16",
-            "unknown format 'nChw16', at character 5: expected a letter or a block such as 16b, found '16'; did you mean 'nChw16c' or",
+            (
+                "unknown format 'nChw16', at character 5: expected a letter or a block such "
+                "as 16b, found '16'; did you mean 'nChw16c' or"
+            ),
         ),
         (
             "NCHW16c",
-            "unknown format 'NCHW16c', at character 1: dim n is upper-case, but no block of it follows; did you mean",
+            (
+                "unknown format 'NCHW16c', at character 1: dim n is upper-case, "
+                "but no block of it follows; did you mean"
+            ),
         ),
         (
             "abc__c8x",
-            "unknown format 'abc__c8x', at character 8: expected an alignment such as __b8, once for each axis, found 'x'",
+            (
+                "unknown format 'abc__c8x', at character 8: expected an alignment such as "
+                "__b8, once for each axis, found 'x'"
+            ),
         ),
         ("oiww", "unknown format 'oiww', at character 3: dim w stands twice"),
         # clDNN's
@@ -84,7 +106,10 @@ def test_a_name_is_looked_up_in_all_vocabularies() -> None:
         # MACE's
         (
             "NCWH",
-            "unknown format 'NCWH': no host buffer; they are NCHW, NHWC, OIHW, HWOI, MIHW, HWIM, W; did you mean 'NCHW'",
+            (
+                "unknown format 'NCWH': no host buffer; they are NCHW, NHWC, OIHW, HWOI, "
+                "MIHW, HWIM, W; did you mean 'NCHW'"
+            ),
         ),
     ],
 )
@@ -101,7 +126,7 @@ def test_a_text_that_resembles_no_name_gets_no_suggestion() -> None:
         memory_desc((2,), "f32", "!?")
     assert "did you mean" not in str(caught.value)
     assert suggest("!?") == ()
-    with pytest.raises(MemdescError, match="a name is a text, not 3"):
+    with pytest.raises(MemdescError, match="a name is a string, not 3"):
         suggest(3)  # type: ignore[arg-type] # callers without types
 
 
@@ -206,11 +231,11 @@ def test_a_name_is_a_tuple_of_vocabulary_text_and_domain() -> None:
 def test_types_of_all_widths_share_what_was_parsed() -> None:
     for dtype in ("f64", "f32", "f16", "s8", "s4"):
         memory_desc((2, 3, 4, 5), dtype, "nchw").tags()
-    misses = _parse.cache_info().misses
+    misses = parse_name.cache_info().misses
     for dtype in ("f64", "f32", "f16", "s8", "s4"):
         memory_desc((2, 3, 4, 5), dtype, "nchw").tags()
     # the names that are refused are not kept
-    assert _parse.cache_info().misses - misses <= 5 * 13
+    assert parse_name.cache_info().misses - misses <= 5 * 13
 
 
 def test_a_name_says_what_it_calls_the_dims() -> None:

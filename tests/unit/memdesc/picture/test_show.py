@@ -236,9 +236,9 @@ def test_compensation_is_counted_and_not_drawn() -> None:
     weights = memory_desc((3, 5, 1), "s8", "cba")
     desc = weights.with_extra(memdesc.Extra(s8s8_mask=1))
     assert (
-        f"{desc.nbytes} bytes in 1 cache line, the last {desc.nbytes - weights.nbytes} of them compensation"
-        in desc.show().text
-    )
+        f"{desc.nbytes} bytes in 1 cache line, the last {desc.nbytes - weights.nbytes} of "
+        "them compensation"
+    ) in desc.show().text
     assert cells(desc.show().svg) == cells(weights.show().svg)
 
 

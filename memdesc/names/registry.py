@@ -1,0 +1,92 @@
+"""All vocabularies, and what is asked of each of them in turn."""
+
+from __future__ import annotations
+
+from functools import cache, lru_cache
+from typing import TYPE_CHECKING, NamedTuple
+
+from memdesc.errors import UnknownFormatError
+from memdesc.names import cldnn, images, mace, onednn
+from memdesc.tags import parse_tag
+
+if TYPE_CHECKING:
+    from memdesc.names.vocabulary import Vocabulary
+    from memdesc.tags import FormatTag
+
+__all__ = ["VOCABULARIES", "Name", "ParsedName", "dim_letters", "known_names", "parse_name"]
+
+# A name is read by the first vocabulary that knows it. A new vocabulary is one more entry.
+VOCABULARIES: tuple[Vocabulary, ...] = (onednn.VOCABULARY, cldnn.VOCABULARY, mace.VOCABULARY)
+
+
+class Name(NamedTuple):
+    """A name of a layout.
+
+    `vocabulary` is ``onednn``, ``cldnn`` or ``mace``; `domain` says what the name
+    describes (``data``, ``weights``, ...), ``any`` for oneDNN's canonical tags.
+    """
+
+    vocabulary: str
+    text: str
+    domain: str
+
+
+class ParsedName(NamedTuple):
+    """The tag of a name, and the vocabulary that it was found in."""
+
+    tag: FormatTag
+    vocabulary: Vocabulary
+
+
+@cache
+def known_names() -> tuple[Name, ...]:
+    """Return every name that the three systems define, but for MACE's images.
+
+    A few of clDNN's are refused when used, with the reason. Well-formed names
+    beyond these are read too. Sources: oneDNN 3.13
+    `dnnl_format_tag_t`; OpenVINO 2021 to 2025 `format.hpp` and clDNN 2019; MACE.
+    """
+    return tuple(
+        Name(vocabulary.name, name, vocabulary.domain(name))
+        for vocabulary in VOCABULARIES
+        for name in vocabulary.known()
+    )
+
+
+@lru_cache(
+    maxsize=8192
+)  # about four times the number of known names: each in both widths, and more
+def parse_name(name: str, *, is_packed: bool) -> ParsedName:
+    """Read a name of any vocabulary; `is_packed` says that two elements share a byte.
+
+    Raises
+    ------
+    UnknownFormatError
+        If no vocabulary has the name, with the reason of the one whose spelling it follows.
+    UnsupportedFormatError
+        If the name is known, but no layout of elements; with the reason.
+    """
+    reasons: dict[str, UnknownFormatError] = {}
+    for vocabulary in VOCABULARIES:
+        if is_packed and name in vocabulary.four_bit:
+            return ParsedName(parse_tag(vocabulary.four_bit[name]), vocabulary)
+        try:
+            return ParsedName(vocabulary.parse(name), vocabulary)
+        except UnknownFormatError as error:
+            reasons[vocabulary.name] = error
+    # from the narrowest spelling to the widest: oneDNN's takes any letters
+    likely = next(each for each in reversed(VOCABULARIES) if each.is_spelled_like(name))
+    msg = f"unknown format {reasons[likely.name]}"
+    raise UnknownFormatError(msg)
+
+
+def dim_letters(name: str) -> str | None:
+    """Return what a name calls the logical dims, such as `nchw`; None where it says nothing.
+
+    >>> [dim_letters(name) for name in ("nhwc", "b_fs_yx_fsv16", "conv2d_filter", "aBcd16b")]
+    ['nchw', 'bfyx', 'oihw', None]
+    """
+    if name in images.IMAGES:
+        return images.IMAGES[name].letters
+    found = (vocabulary.letters(name) for vocabulary in VOCABULARIES)
+    return next(filter(None, found), None)

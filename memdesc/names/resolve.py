@@ -1,0 +1,72 @@
+"""A name to a tag, for given sizes and a given width of elements."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from memdesc.errors import MemdescError, UnknownFormatError, short_repr
+from memdesc.names import cldnn
+from memdesc.names.images import IMAGES, check_image_dims, parse_image
+from memdesc.names.registry import parse_name
+from memdesc.names.suggest import did_you_mean, nearest, suggest
+
+if TYPE_CHECKING:
+    from memdesc.names.images import ParsedImage
+    from memdesc.tags import FormatTag
+
+__all__ = ["resolve", "resolve_image"]
+
+# Elements of this width share a byte, and a few names lay them out in another way.
+_PACKED_BITS = 4
+
+
+def resolve(name: str, dims: tuple[int, ...], bits: int) -> FormatTag:
+    """Find the tag of a name in any vocabulary.
+
+    Parameters
+    ----------
+    name : str
+        A name of oneDNN, clDNN / OpenVINO or MACE, or the canonical notation.
+    dims : tuple of int
+        Logical sizes; a few names exist for some sizes only. `()` checks no sizes.
+    bits : int
+        Width of an element; a few names lay 4-bit elements out in another way.
+
+    Raises
+    ------
+    UnknownFormatError
+        If no vocabulary has the name; with the nearest names.
+    UnsupportedFormatError
+        If the name is known, but no layout of elements; with the reason.
+    """
+    if not isinstance(name, str):
+        msg = f"a tag is a name or a FormatTag, not {short_repr(name)}"  # type: ignore[unreachable] # callers without types
+        raise MemdescError(msg)
+    try:
+        tag, vocabulary = parse_name(name, is_packed=bits == _PACKED_BITS)
+    except UnknownFormatError as error:
+        msg = f"{error}{did_you_mean(suggest(name, len(dims) or None))}"
+        raise UnknownFormatError(msg) from None
+    # another number of dims is an error that the caller reports
+    if vocabulary.check_dims is not None and len(dims) == tag.ndims:
+        vocabulary.check_dims(name, dims)
+    return tag
+
+
+def resolve_image(name: str, dims: tuple[int, ...]) -> ParsedImage:
+    """Find the tag of an image type, and how many digits make its row and column.
+
+    Raises
+    ------
+    UnknownFormatError, UnsupportedFormatError, MemdescError
+        As `resolve`; and where the image type does not have these dims.
+    """
+    try:
+        image = parse_image(name)
+    except UnknownFormatError as error:
+        cldnn.refuse(name)  # it knows images that cannot be described, with the reason
+        msg = f"{error}{did_you_mean(nearest(name, IMAGES, len(dims)))}"
+        raise UnknownFormatError(msg) from None
+    if len(dims) == image.tag.ndims:
+        check_image_dims(name, dims)
+    return image

@@ -1,0 +1,84 @@
+"""Names that resemble a name that nobody knows: "did you mean ...?"."""
+
+from __future__ import annotations
+
+from itertools import islice
+from typing import TYPE_CHECKING
+
+from memdesc.errors import MemdescError, short_repr
+from memdesc.names.images import IMAGES, is_image, parse_image
+from memdesc.names.registry import known_names, parse_name
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+__all__ = ["did_you_mean", "nearest", "suggest"]
+
+# The longest name has 43 characters; what is far longer resembles none, and takes long to compare.
+_MAX_NAME = 100
+# Suggestions in one message.
+_COUNT = 3
+# A name resembles another from this ratio of difflib on (0 to 1), whatever the case of letters.
+_RESEMBLES = 0.5
+
+
+def suggest(text: str, ndims: int | None = None) -> tuple[str, ...]:
+    """Return the known names nearest to a string, the nearest first, 3 at most.
+
+    Parameters
+    ----------
+    text : str
+        The unknown name.
+    ndims : int, optional
+        Prefer names for this number of dims: others are returned only where none of
+        these resembles the string.
+
+    Examples
+    --------
+    >>> import memdesc
+    >>> memdesc.suggest("oiww", 3)
+    ('oiw', 'Oiw8o', 'Oiw4o')
+    """
+    if not isinstance(text, str):
+        msg = f"a name is a string, not {short_repr(text)}"  # type: ignore[unreachable] # callers without types
+        raise MemdescError(msg)
+    return nearest(text, (*(name.text for name in known_names()), *IMAGES), ndims)
+
+
+def nearest(text: str, names: Iterable[str], ndims: int | None) -> tuple[str, ...]:
+    """Return which of some names are nearest to a string; as `suggest`.
+
+    First the names are ranked without regard to case, then those for `ndims` dims are
+    taken, the best three of each rank, and last these are ranked by case too.
+    """
+    if len(text) > _MAX_NAME:
+        return ()
+    by_lower: dict[str, list[str]] = {}
+    for name in names:
+        by_lower.setdefault(name.lower(), []).append(name)
+    import difflib  # noqa: PLC0415 - only a wrong name needs it
+
+    matches = difflib.get_close_matches(text.lower(), by_lower, n=len(by_lower), cutoff=_RESEMBLES)
+    ranked = [by_lower[match] for match in matches]
+    fitting = (
+        same_dims
+        for alike in ranked
+        if (same_dims := [name for name in alike if _ndims_of(name) == ndims])
+    )
+    best = [] if ndims is None else list(islice(fitting, _COUNT))
+    candidates = [name for alike in best or ranked[:_COUNT] for name in alike]
+    return tuple(difflib.get_close_matches(text, candidates, n=_COUNT, cutoff=0))
+
+
+def did_you_mean(names: tuple[str, ...]) -> str:
+    """Return the end of a message that suggests names; empty for none."""
+    return f"; did you mean {' or '.join(map(repr, names))}?" if names else ""
+
+
+def _ndims_of(name: str) -> int:
+    """Return the number of dims of a known name; 0 for one that is no layout."""
+    try:
+        tag = parse_image(name).tag if is_image(name) else parse_name(name, is_packed=False).tag
+    except MemdescError:
+        return 0
+    return tag.ndims
