@@ -1,4 +1,7 @@
-"""The written rule of conversion once more: one element at a time, in exact fractions, sharing nothing with reorder/."""
+"""The written rule of conversion once more: one element at a time, in exact fractions.
+
+It shares no code with reorder/.
+"""
 
 from __future__ import annotations
 
@@ -66,6 +69,14 @@ def _rounded(magnitude: Fraction) -> int:
     return round(magnitude)  # Python rounds halves of fractions to even
 
 
+def _exponent(magnitude: Fraction) -> int:
+    """Return the largest e with 2**e <= magnitude."""
+    top, bottom = magnitude.numerator, magnitude.denominator
+    e = top.bit_length() - bottom.bit_length()
+    is_below = top << -e < bottom if e < 0 else top < bottom << e
+    return e - is_below
+
+
 def _code_of(sign: int, magnitude: Fraction | str, name: str) -> int:
     """Return the bits of what is nearest."""
     if name in INTEGERS:
@@ -81,10 +92,7 @@ def _code_of(sign: int, magnitude: Fraction | str, name: str) -> int:
     if name == "e8m0":
         if isinstance(magnitude, str) or magnitude >= Fraction(2) ** 128:
             return 255
-        code = 0
-        while code < 254 and Fraction(2) ** (code + 1 - 127) <= magnitude:
-            code += 1
-        return code
+        return min(max(_exponent(magnitude) + 127, 0), 254) if magnitude else 0
     exponent_bits, mantissa_bits, bias = FLOATS[name]
     signed = sign << (exponent_bits + mantissa_bits)
     top = ((1 << exponent_bits) - 1) << mantissa_bits
@@ -93,9 +101,7 @@ def _code_of(sign: int, magnitude: Fraction | str, name: str) -> int:
     )
     if isinstance(magnitude, str):
         return signed | special[magnitude]
-    exponent = 1 - bias
-    while magnitude >= Fraction(2) ** (exponent + 1):
-        exponent += 1
+    exponent = max(_exponent(magnitude), 1 - bias) if magnitude else 1 - bias
     steps = _rounded(magnitude / Fraction(2) ** (exponent - mantissa_bits))
     code = ((exponent + bias - 1) << mantissa_bits) + steps
     return signed | min(code, special[_INF])
@@ -140,7 +146,10 @@ def _random_bytes(count: int, seed: int) -> NDArray[np.uint8]:
 
 
 def random_codes(name: str, count: int, seed: int = 0) -> NDArray[Any]:
-    """Return random bit patterns: among them NaN, infinities, denormals; a third of 32 and 64 bits of middling size."""
+    """Return random bits, among them NaN, infinities and denormals.
+
+    A third of the 32- and 64-bit elements has magnitudes near 1 (floats) or half as many bits.
+    """
     dtype = DATA_TYPES[name]
     codes = _random_bytes(count * dtype.bits_dtype.itemsize, seed).view(dtype.bits_dtype).copy()
     if dtype.is_packed:
@@ -167,7 +176,10 @@ def _packed(codes: NDArray[Any], name: str) -> NDArray[np.uint8]:
 def run(
     codes: NDArray[Any], src: str, dst: str, attr: reorder.Attr | None = None, *, by: str
 ) -> NDArray[Any]:
-    """Convert a row of elements: by ``"definition"`` or by ``"kernels"``; both take and return bits, one element each."""
+    """Convert a row of elements, by ``"definition"`` or by ``"kernels"``.
+
+    Both take and return bits, one array element for each.
+    """
     from_desc, to_desc = memory_desc((codes.size,), src, "a"), memory_desc((codes.size,), dst, "a")
     out = np.zeros(to_desc.nbytes, np.uint8)
     if by == "definition":
