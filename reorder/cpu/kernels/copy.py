@@ -1,44 +1,61 @@
-"""Micro-kernel: rows of runs that are contiguous on both sides."""
+"""Micro-kernel: rows that are contiguous in src and in dst, called runs.
+
+Which code moves a row depends on its length, in this order: rows of exactly one vector, which
+may end in zeros; rows of more than one vector and less than two, moved as two vectors that
+overlap; all others, by vectors or, if long, by memmove.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from llvmlite import ir
 
-from reorder.cpu.kernels.emit import I64, int64, loop, maximum, minimum
+from reorder.cpu.kernels.elements import Location
+from reorder.cpu.kernels.emit import BYTE, I64, int64, loop, maximum, minimum
 from reorder.cpu.target import LINE_BITS, register_bits
 
 if TYPE_CHECKING:
-    from reorder.cpu.kernels.emit import Elements, Loop, Place, Rows
+    from reorder.cpu.kernels.elements import Elements
+    from reorder.cpu.kernels.emit import Builder, Value
+    from reorder.cpu.kernels.row_table import InnerLoop, RowTable
 
-__all__ = ["emit_run"]
+__all__ = ["emit_copy"]
 
-# From here on a call of memmove costs less than it saves.
-_CALL_NBYTES = 1024
-# Runs of exactly so many bytes are moved as one vector, of several registers if need be.
-_SHORT_NBYTES = (8, 16, 32, 64, 128, 256)
+# From this length on a call of memmove costs less than it saves.
+_MEMMOVE_NBYTES = 1024
+# Runs of exactly these lengths are moved as one vector, of several registers if need be.
+_VECTOR_NBYTES = (8, 16, 32, 64, 128, 256)
 
 
-def emit_run(elements: Elements, src: Place, dst: Place, rows: Rows, run: Loop, end: Any) -> None:
-    """Move rows of runs; what is not valid in either is written zero.
+def emit_copy(
+    elements: Elements,
+    src: Location,
+    dst: Location,
+    rows: RowTable,
+    run: InnerLoop,
+    src_end: Value,
+) -> None:
+    """Move rows that are runs; what is not valid in either loop is written zero.
 
-    Elements of src from index `end` on must not be read.
+    Elements of src from index `src_end` on must not be read.
     """
     builder = elements.builder
     if elements.is_nibble:
         _emit_any(elements, src, dst, rows, run)
         return
-    # runs of one vector, or of two that meet, need no choice in each row
+    # the length is the same for all rows, so that no row has to choose
     done = builder.append_basic_block("done")
-    counts = [nbytes * 8 // elements.bits for nbytes in _SHORT_NBYTES if nbytes * 8 > elements.bits]
+    counts = [
+        nbytes * 8 // elements.bits for nbytes in _VECTOR_NBYTES if nbytes * 8 > elements.bits
+    ]
     for lanes in counts:
         with builder.if_then(builder.icmp_signed("==", run.extent, int64(lanes))):
-            _emit_vectors(elements, src, dst, rows, (lanes, run.valid), end)
+            _emit_vectors(elements, src, dst, rows, (lanes, run.valid), src_end)
             builder.branch(done)
     for lanes in counts:
-        # whole lines go past the caches one by one
-        if elements.streams and lanes * elements.bits >= LINE_BITS:
+        # non-temporal stores write each line once: vectors of lines must not overlap
+        if elements.streams and elements.fills_line(lanes):
             continue
         is_two = builder.and_(
             builder.icmp_signed(">", run.valid, int64(lanes)),
@@ -53,132 +70,164 @@ def emit_run(elements: Elements, src: Place, dst: Place, rows: Rows, run: Loop, 
 
 
 def _emit_vectors(
-    elements: Elements, src: Place, dst: Place, rows: Rows, run: tuple[int, Any], end: Any
+    elements: Elements,
+    src: Location,
+    dst: Location,
+    rows: RowTable,
+    run: tuple[int, Value],
+    src_end: Value,
 ) -> None:
-    """Move rows of one vector each, zeros behind what is valid of it."""
+    """Move rows of one vector each; `run` is its lanes and how many of them are valid."""
     builder = elements.builder
     lanes, valid = run
-    zero = ir.Constant(elements.vector(lanes), None)
     data_rows = minimum(builder, rows.valid, rows.last)
-    # where no element is valid src has none, and may not be looked at
+    # where no element is valid src has none, and must not be read
     data_rows = builder.select(builder.icmp_signed(">", valid, int64(0)), data_rows, rows.first)
     is_whole = builder.icmp_signed("==", valid, int64(lanes))
-    room = builder.sub(end, builder.add(src[1], int64(lanes)))
-    # a row may be read beyond its run, but not beyond the end of src
-    is_inside = builder.or_(is_whole, builder.icmp_signed("<=", rows.reach(builder), room))
-    kept = elements.load_vector(
-        _ones(builder), builder.sub(int64(_SHORT_NBYTES[-1] * 8 // elements.bits), valid), lanes
-    )
-    src, dst = elements.at(src), elements.at(dst)
+    # the last index from which a vector may be loaded: beyond its run, but not beyond src
+    last_start = builder.sub(src_end, builder.add(src.index, int64(lanes)))
+    is_inside = builder.or_(is_whole, builder.icmp_signed("<=", rows.src_span(builder), last_start))
+    skipped = builder.sub(int64(_VECTOR_NBYTES[-1] * 8 // elements.bits), valid)
+    valid_mask = elements.load_vector(Location(_masks(builder), skipped), lanes)
+    src, dst = elements.rebased(src), elements.rebased(dst)
 
-    def move(fro: Place, to: Place) -> None:
-        elements.store_line(builder.and_(elements.load_vector(*fro, lanes), kept), *to)
+    def move(row_src: Location, row_dst: Location) -> None:
+        vector = builder.and_(elements.load_vector(row_src, lanes), valid_mask)
+        elements.store_lines(vector, row_dst)
 
-    with builder.if_else(is_inside) as (inside, tight):
+    with builder.if_else(is_inside) as (inside, otherwise):
         with inside:
-            for fro, to, _ in rows._replace(last=data_rows).each(builder, src, dst):
-                move(fro, to)
-        with tight:
-            for fro, to, _ in rows._replace(last=data_rows).each(builder, src, dst):
-                with builder.if_else(builder.icmp_signed("<=", fro[1], room)) as (before, at_end):
+            for row_src, row_dst, _ in rows._replace(last=data_rows).each_row(builder, src, dst):
+                move(row_src, row_dst)
+        with otherwise:
+            for row_src, row_dst, _ in rows._replace(last=data_rows).each_row(builder, src, dst):
+                is_before_end = builder.icmp_signed("<=", row_src.index, last_start)
+                with builder.if_else(is_before_end) as (before, at_end):
                     with before:
-                        move(fro, to)
+                        move(row_src, row_dst)
                     with at_end:
-                        elements.store_vector(zero, *to)
+                        elements.store_vector(elements.zeros(lanes), row_dst)
                         with loop(builder, int64(0), valid) as i:
-                            elements.store(
-                                elements.load(fro[0], builder.add(fro[1], i)),
-                                to[0],
-                                builder.add(to[1], i),
-                            )
-    for _, to, _ in rows._replace(first=maximum(builder, data_rows, rows.first)).each(
-        builder, src, dst
-    ):
-        elements.store_vector(zero, *to)
+                            element = elements.load(row_src.plus(builder, i))
+                            elements.store(element, row_dst.plus(builder, i))
+    padding = rows._replace(first=maximum(builder, data_rows, rows.first))
+    for _, row_dst, _ in padding.each_row(builder, src, dst):
+        elements.store_vector(elements.zeros(lanes), row_dst)
 
 
-def _ones(builder: Any) -> Any:
-    """Return the address of a vector of ones in front of one of zeros: masks for all counts of elements.
+def _masks(builder: Builder) -> Value:
+    """Return the address of a vector of ones followed by one of zeros.
 
-    A mask that was compared LLVM would compare again for each row.
+    A vector loaded k elements before the middle is the mask of k valid elements. LLVM would
+    compute a mask made by a comparison again in each row.
     """
     name = "memdesc.ones"
     module = builder.module
     if name not in module.globals:
-        size = _SHORT_NBYTES[-1]
-        kind = ir.ArrayType(ir.IntType(8), 2 * size)
-        ones = ir.GlobalVariable(module, kind, name)
-        ones.initializer, ones.global_constant, ones.linkage = (
-            ir.Constant(kind, bytearray([255] * size + [0] * size)),
-            True,
-            "private",
-        )
+        size = _VECTOR_NBYTES[-1]
+        kind = ir.ArrayType(BYTE, 2 * size)
+        masks = ir.GlobalVariable(module, kind, name)
+        masks.initializer = ir.Constant(kind, bytearray([255] * size + [0] * size))
+        masks.global_constant, masks.linkage = True, "private"
     return builder.ptrtoint(module.globals[name], I64)
 
 
 def _emit_pairs(
-    elements: Elements, src: Place, dst: Place, rows: Rows, run: Loop, lanes: int
+    elements: Elements, src: Location, dst: Location, rows: RowTable, run: InnerLoop, lanes: int
 ) -> None:
-    """Move rows of more than one vector and less than two, zeros behind."""
+    """Move rows of more than one vector and less than two; zeros follow them."""
     builder = elements.builder
     data_rows = maximum(builder, minimum(builder, rows.valid, rows.last), rows.first)
-    tail = builder.sub(run.valid, int64(lanes))
-    src, dst = elements.at(src), elements.at(dst)
-    for fro, to, _ in rows._replace(last=data_rows).each(builder, src, dst):
-        both = [
-            elements.load_vector(fro[0], builder.add(fro[1], at), lanes) for at in (int64(0), tail)
-        ]
-        for at, vector in zip((int64(0), tail), both, strict=True):
-            elements.store_vector(vector, to[0], builder.add(to[1], at))
-        _clear(elements, to, run.valid, run.extent)
-    for _, to, _ in rows._replace(first=data_rows).each(builder, src, dst):
-        _clear(elements, to, int64(0), run.extent)
+    starts = int64(0), builder.sub(run.valid, int64(lanes))
+    src, dst = elements.rebased(src), elements.rebased(dst)
+    for row_src, row_dst, _ in rows._replace(last=data_rows).each_row(builder, src, dst):
+        both = [elements.load_vector(row_src.plus(builder, start), lanes) for start in starts]
+        for start, vector in zip(starts, both, strict=True):
+            elements.store_vector(vector, row_dst.plus(builder, start))
+        _clear(elements, row_dst, run.valid, run.extent)
+    for _, row_dst, _ in rows._replace(first=data_rows).each_row(builder, src, dst):
+        _clear(elements, row_dst, int64(0), run.extent)
 
 
-def _clear(elements: Elements, place: Place, start: Any, stop: Any) -> None:
+def _clear(elements: Elements, dst: Location, start: Value, stop: Value) -> None:
+    """Write zeros to the elements from `start` to `stop`."""
     builder = elements.builder
     with loop(builder, start, stop) as i:
-        elements.store(elements.zero, place[0], builder.add(place[1], i))
+        elements.store(elements.zero, dst.plus(builder, i))
 
 
-def _emit_any(elements: Elements, src: Place, dst: Place, rows: Rows, run: Loop) -> None:
+def _emit_any(
+    elements: Elements, src: Location, dst: Location, rows: RowTable, run: InnerLoop
+) -> None:
+    """Move rows of any length; zeros follow them."""
     builder = elements.builder
-    src, dst = elements.at(src), elements.at(dst)
-    for fro, to, is_valid in rows.each(builder, src, dst):
+    src, dst = elements.rebased(src), elements.rebased(dst)
+    for row_src, row_dst, is_valid in rows.each_row(builder, src, dst):
         valid = builder.select(is_valid, run.valid, int64(0))
         if elements.is_nibble:
             with loop(builder, int64(0), valid) as i:
-                elements.store(
-                    elements.load(fro[0], builder.add(fro[1], i)), to[0], builder.add(to[1], i)
-                )
+                element = elements.load(row_src.plus(builder, i))
+                elements.store(element, row_dst.plus(builder, i))
+        elif elements.streams:
+            _copy_lines(elements, row_src, row_dst, valid)
         else:
-            _copy(elements, fro, to, valid)
-        _clear(elements, to, valid, run.extent)
+            _copy_run(elements, row_src, row_dst, valid)
+        _clear(elements, row_dst, valid, run.extent)
 
 
-def _copy(elements: Elements, src: Place, dst: Place, count: Any) -> None:
+def _copy_lines(elements: Elements, src: Location, dst: Location, count: Value) -> None:
+    """Copy a run by non-temporal stores of whole cache lines, and its tail by others."""
+    builder = elements.builder
+    lanes = LINE_BITS // elements.bits
+    whole = builder.and_(count, int64(-lanes))
+    with loop(builder, int64(0), whole, lanes) as i:
+        line = elements.load_vector(src.plus(builder, i), lanes)
+        elements.store_lines(line, dst.plus(builder, i))
+    tail = src.plus(builder, whole), dst.plus(builder, whole)
+    _copy_tail(elements, *tail, builder.sub(count, whole), lanes)
+
+
+def _copy_run(elements: Elements, src: Location, dst: Location, count: Value) -> None:
+    """Copy a run by memmove if it is long, else by vectors."""
     builder = elements.builder
     size = elements.bits // 8
-    if elements.streams:
-        lanes = LINE_BITS // elements.bits
-        whole = builder.and_(count, int64(-lanes))
-        with loop(builder, int64(0), whole, lanes) as i:
-            line = elements.load_vector(src[0], builder.add(src[1], i), lanes)
-            elements.store_line(line, dst[0], builder.add(dst[1], i))
-        rest = (src[0], builder.add(src[1], whole)), (dst[0], builder.add(dst[1], whole))
-        elements.copy_part(*rest, builder.sub(count, whole), lanes)
-        return
-    with builder.if_else(builder.icmp_signed(">=", count, int64(_CALL_NBYTES // size))) as (
-        long,
-        short,
-    ):
+    is_long = builder.icmp_signed(">=", count, int64(_MEMMOVE_NBYTES // size))
+    with builder.if_else(is_long) as (long, short):
         with long:
-            byte = ir.IntType(8).as_pointer()
-            to, fro = (builder.bitcast(elements.pointer(*place), byte) for place in (dst, src))
-            # memmove: a reorder onto itself is legal
-            move = builder.module.declare_intrinsic("llvm.memmove", [byte, byte, I64])
-            builder.call(
-                move, [to, fro, builder.mul(count, int64(size)), ir.Constant(ir.IntType(1), 0)]
-            )
+            byte = BYTE.as_pointer()
+            pointers = [builder.bitcast(elements.pointer(side), byte) for side in (dst, src)]
+            # memmove, since a reorder onto itself is legal
+            memmove = builder.module.declare_intrinsic("llvm.memmove", [byte, byte, I64])
+            nbytes = builder.mul(count, int64(size))
+            builder.call(memmove, [*pointers, nbytes, ir.Constant(ir.IntType(1), 0)])
         with short:
-            elements.copy(src, dst, count, register_bits() // elements.bits)
+            _copy_vectors(elements, src, dst, count)
+
+
+def _copy_vectors(elements: Elements, src: Location, dst: Location, count: Value) -> None:
+    """Copy a run by vectors; the last one overlaps the one before it."""
+    builder = elements.builder
+    lanes = register_bits() // elements.bits
+    is_enough = builder.icmp_signed(">=", count, int64(lanes))
+    with builder.if_else(is_enough) as (enough, few):
+        with enough:
+            last = builder.sub(count, int64(lanes))
+            with loop(builder, int64(0), count, lanes) as next_start:
+                start = minimum(builder, next_start, last)
+                vector = elements.load_vector(src.plus(builder, start), lanes)
+                elements.store_vector(vector, dst.plus(builder, start))
+        with few:
+            _copy_tail(elements, src, dst, count, lanes)
+
+
+def _copy_tail(elements: Elements, src: Location, dst: Location, count: Value, lanes: int) -> None:
+    """Copy fewer than `lanes` elements: a half, a quarter, ... as the bits of `count` say."""
+    builder = elements.builder
+    lanes //= 2
+    while lanes:
+        has_part = builder.icmp_signed("!=", builder.and_(count, int64(lanes)), int64(0))
+        with builder.if_then(has_part):
+            done = builder.and_(count, int64(-2 * lanes))
+            vector = elements.load_vector(src.plus(builder, done), lanes)
+            elements.store_vector(vector, dst.plus(builder, done))
+        lanes //= 2

@@ -1,38 +1,35 @@
-"""What the micro-kernels are written in: LLVM instructions over elements at addresses.
+"""LLVM instructions that all micro-kernels and stages are written with: loops, records, prefetches.
 
-An element is an integer of its width; a 4-bit one is the low half of a byte here.
-Addresses, indices and strides are LLVM's i64, the latter two in elements.
+Addresses are LLVM's i64, like all numbers in records and tables.
 """
 
 from __future__ import annotations
 
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from llvmlite import ir
+from numba.core import cgutils
 
 from reorder.cpu.record import fields_of
-from reorder.cpu.target import LINE_BITS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from reorder.cpu.schedule.kernel import Kernel
-
 __all__ = [
+    "BYTE",
     "I64",
     "Builder",
-    "Elements",
-    "Loop",
-    "Place",
-    "Rows",
     "Type",
     "Value",
     "int64",
+    "int64_pointer",
+    "load_int64",
     "load_record",
     "loop",
     "maximum",
     "minimum",
+    "prefetch",
 ]
 
 # What LLVM instructions are made of: llvmlite ships no types, so these are names for Any.
@@ -43,7 +40,7 @@ Builder: TypeAlias = ir.IRBuilder
 _Record = TypeVar("_Record", bound=tuple[Any, ...])
 
 I64 = ir.IntType(64)
-_BYTE = ir.IntType(8)
+BYTE = ir.IntType(8)
 
 
 def int64(value: int) -> Value:
@@ -58,167 +55,32 @@ def load_record(builder: Builder, address: Value, kind: type[_Record]) -> _Recor
     return kind(*fields)
 
 
-class Loop(NamedTuple):
-    """A node as LLVM values."""
-
-    extent: Any
-    valid: Any
-    src_stride: Any
-    dst_stride: Any
+def load_int64(builder: Builder, address: Value, index: Value | int = 0) -> Value:
+    """Return the int64 at an index from an address."""
+    return builder.load(int64_pointer(builder, address, index))
 
 
-class Rows(NamedTuple):
-    """Rows `first` to `last`, which hold data up to `valid`, and tables of their offsets."""
-
-    first: Any
-    last: Any
-    valid: Any
-    src_table: Any
-    dst_table: Any
-
-    def reach(self, builder: Any) -> Any:
-        """Return how far behind the first row the last one starts in src, which stands behind the tables."""
-        size = builder.sub(self.dst_table, self.src_table)
-        return builder.load(builder.inttoptr(builder.add(self.dst_table, size), I64.as_pointer()))
-
-    def each(self, builder: Any, src: Place, dst: Place) -> Iterator[tuple[Place, Place, Any]]:
-        """Emit a loop over the rows; gives where each lies, and whether it holds data."""
-        with loop(builder, self.first, self.last) as row:
-            places = []
-            for place, table in ((src, self.src_table), (dst, self.dst_table)):
-                offset = builder.load(builder.gep(builder.inttoptr(table, I64.as_pointer()), [row]))
-                places.append((place[0], builder.add(place[1], offset)))
-            yield places[0], places[1], builder.icmp_signed("<", row, self.valid)
+def int64_pointer(builder: Builder, address: Value, index: Value | int) -> Value:
+    """Return the typed pointer to the int64 at an index from an address."""
+    index = int64(index) if isinstance(index, int) else index
+    return builder.gep(builder.inttoptr(address, I64.as_pointer()), [index])
 
 
-# An address, and an index of elements from there.
-Place = tuple[Any, Any]
-
-
-class Elements:
-    """Loads and stores of one element width.
-
-    Parameters
-    ----------
-    builder : llvmlite.ir.IRBuilder
-        Where the instructions go.
-    kernel : Kernel
-        The width, and whether whole cache lines are written by non-temporal stores.
-    """
-
-    def __init__(self, builder: Builder, kernel: Kernel) -> None:
-        self.builder = builder
-        self.bits, self.streams = kernel
-        self.is_nibble = kernel.is_packed
-        self.type = _BYTE if self.is_nibble else ir.IntType(self.bits)
-        self.zero = ir.Constant(self.type, 0)
-
-    def pointer(self, address: Any, index: Any, of: Any = None) -> Any:
-        """Return the typed place of an element, or of a vector that starts there."""
-        place = self.builder.gep(self.builder.inttoptr(address, self.type.as_pointer()), [index])
-        return place if of is None else self.builder.bitcast(place, of.as_pointer())
-
-    def at(self, place: Place) -> Place:
-        """Return the same place, its index in the address: one number for loops to keep.
-
-        What they do not keep they load from the stack, and wait there for stores with the same low
-        bits of their address.
-        """
-        if self.is_nibble:
-            return place
-        return self.builder.add(place[0], self.builder.mul(place[1], int64(self.bits // 8))), int64(
-            0
-        )
-
-    def _half(self, address: Any, index: Any) -> tuple[Any, Any]:
-        """Return the byte of a 4-bit element, and how far up in it the element lies."""
-        byte = self.pointer(address, self.builder.lshr(index, int64(1)))
-        shift = self.builder.shl(
-            self.builder.trunc(self.builder.and_(index, int64(1)), _BYTE), _BYTE(2)
-        )
-        return byte, shift
-
-    def load(self, address: Any, index: Any) -> Any:
-        """Return one element."""
-        if self.is_nibble:
-            byte, shift = self._half(address, index)
-            return self.builder.and_(self.builder.lshr(self.builder.load(byte), shift), _BYTE(15))
-        element = self.builder.load(self.pointer(address, index))
-        element.align = 1  # elements joined to wider ones keep the alignment they had
-        return element
-
-    def store(self, value: Any, address: Any, index: Any) -> None:
-        """Write one element; a 4-bit one leaves the other half of its byte."""
-        if self.is_nibble:
-            byte, shift = self._half(address, index)
-            kept = self.builder.and_(
-                self.builder.load(byte), self.builder.not_(self.builder.shl(_BYTE(15), shift))
-            )
-            self.builder.store(self.builder.or_(kept, self.builder.shl(value, shift)), byte)
-        else:
-            self.builder.store(value, self.pointer(address, index)).align = 1
-
-    def vector(self, lanes: int) -> Any:
-        """Return the type of so many neighbouring elements."""
-        return ir.VectorType(self.type, lanes)
-
-    def load_vector(self, address: Any, index: Any, lanes: int) -> Any:
-        """Return neighbouring elements as one vector."""
-        vector = self.builder.load(self.pointer(address, index, self.vector(lanes)))
-        vector.align = 1
-        return vector
-
-    def store_vector(self, value: Any, address: Any, index: Any) -> None:
-        """Write neighbouring elements from one vector."""
-        self.builder.store(value, self.pointer(address, index, value.type)).align = 1
-
-    def store_line(self, value: Any, address: Any, index: Any) -> None:
-        """Write a vector, past the caches if it is whole lines and the kernel streams."""
-        if not self.streams or value.type.count * self.bits % LINE_BITS:
-            self.store_vector(value, address, index)
-            return
-        store = self.builder.store(value, self.pointer(address, index, value.type))
-        store.align = LINE_BITS // 8
-        store.set_metadata(
-            "nontemporal", self.builder.module.add_metadata([ir.Constant(ir.IntType(32), 1)])
-        )
-
-    def copy_part(self, src: Place, dst: Place, count: Any, lanes: int) -> None:
-        """Copy fewer than `lanes` elements: a half, a quarter, ... as the bits of `count` say."""
-        builder = self.builder
-        lanes //= 2
-        while lanes:
-            with builder.if_then(
-                builder.icmp_signed("!=", builder.and_(count, int64(lanes)), int64(0))
-            ):
-                done = builder.and_(count, int64(-2 * lanes))
-                self.store_vector(
-                    self.load_vector(src[0], builder.add(src[1], done), lanes),
-                    dst[0],
-                    builder.add(dst[1], done),
-                )
-            lanes //= 2
-
-    def copy(self, src: Place, dst: Place, count: Any, lanes: int) -> None:
-        """Copy a run with vectors; the last one meets the one before it."""
-        builder = self.builder
-        with builder.if_else(builder.icmp_signed(">=", count, int64(lanes))) as (long, short):
-            with long:
-                end = builder.sub(count, int64(lanes))
-                with loop(builder, int64(0), count, lanes) as i:
-                    at = minimum(builder, i, end)
-                    self.store_vector(
-                        self.load_vector(src[0], builder.add(src[1], at), lanes),
-                        dst[0],
-                        builder.add(dst[1], at),
-                    )
-            with short:
-                self.copy_part(src, dst, count, lanes)
+def prefetch(builder: Builder, address: Value) -> None:
+    """Prefetch the cache line at an address into all caches, for reading."""
+    pointer, number = BYTE.as_pointer(), ir.IntType(32)
+    function = cgutils.get_or_insert_function(
+        builder.module,
+        ir.FunctionType(ir.VoidType(), [pointer, *[number] * 3]),
+        "llvm.prefetch.p0",
+    )
+    # a read, of the highest temporal locality, of data
+    builder.call(function, [builder.inttoptr(address, pointer), number(0), number(3), number(1)])
 
 
 @contextmanager
-def loop(builder: Any, start: Any, stop: Any, step: Any = 1) -> Iterator[Any]:
-    """Emit `for i in range(start, stop, step)`; gives i."""
+def loop(builder: Builder, start: Value, stop: Value, step: Value | int = 1) -> Iterator[Value]:
+    """Emit `for i in range(start, stop, step)`; yields i."""
     before = builder.block
     head, body, done = (builder.append_basic_block(name) for name in ("head", "body", "done"))
     builder.branch(head)
@@ -229,12 +91,15 @@ def loop(builder: Any, start: Any, stop: Any, step: Any = 1) -> Iterator[Any]:
     builder.position_at_end(body)
     yield i
     i.add_incoming(builder.add(i, int64(step) if isinstance(step, int) else step), builder.block)
-    builder.branch(head).set_metadata("llvm.loop", _as_written(builder.module))
+    builder.branch(head).set_metadata("llvm.loop", _no_transformations(builder.module))
     builder.position_at_end(done)
 
 
-def _as_written(module: Any) -> Any:
-    """Return what keeps LLVM from making vectors of a loop, and several loops: those that pay are vectors as written."""
+def _no_transformations(module: Value) -> Value:
+    """Return the metadata that keeps LLVM from unrolling and vectorizing a loop.
+
+    The loops that gain from vectors have them already; the others would double the code.
+    """
     name = "memdesc.loop"
     if name not in module.namedmetadata:
         options = [module.add_metadata(["llvm.loop.unroll.disable"])]
@@ -242,16 +107,17 @@ def _as_written(module: Any) -> Any:
             module.add_metadata(["llvm.loop.vectorize.enable", ir.Constant(ir.IntType(1), 0)])
         )
         node = module.add_metadata(options)
-        node.operands = (node, *node.operands)  # as LLVM tells loops from other nodes
+        # a node that refers to itself first is how LLVM tells the metadata of loops
+        node.operands = (node, *node.operands)
         module.add_named_metadata(name, node)
     return module.namedmetadata[name].operands[0]
 
 
-def minimum(builder: Any, a: Any, b: Any) -> Any:
+def minimum(builder: Builder, a: Value, b: Value) -> Value:
     """Return the smaller of two integers."""
     return builder.select(builder.icmp_signed("<", a, b), a, b)
 
 
-def maximum(builder: Any, a: Any, b: Any) -> Any:
+def maximum(builder: Builder, a: Value, b: Value) -> Value:
     """Return the larger of two integers."""
     return builder.select(builder.icmp_signed(">", a, b), a, b)

@@ -1,109 +1,96 @@
-"""Micro-kernels: two to four rows that become one, element by element in turn, and the way back.
+"""Micro-kernels: two to four rows interleaved into one, and one row split into two to four.
 
-Where a nest of the transposing kernel has so few elements, and those of the other one follow
-each other without a gap, whole vectors are zipped: c0 c1 c2 c0 c1 c2 ...
+Where a group of a transposition has so few elements, and those of the other one follow each
+other without a gap, whole vectors are interleaved: c0 c1 c2 c0 c1 c2 ...
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from reorder.cpu.kernels.emit import int64, loop, minimum
 from reorder.cpu.kernels.shuffle import LANE_BITS, concatenate, pick
 
 if TYPE_CHECKING:
-    from reorder.cpu.kernels.emit import Elements, Place
-    from reorder.cpu.kernels.transpose import Nest
+    from reorder.cpu.kernels.emit import Builder, Value
+    from reorder.cpu.kernels.loop_group import Transposition
 
 __all__ = ["COUNTS", "emit_interleaved"]
 
 COUNTS = (2, 3, 4)
+_BYTE_BITS = 8
+# Shuffles join a power of two of vectors, and one pair needs no joining.
+_PAIR, _QUAD = 2, 4
 
 
-def emit_interleaved(
-    elements: Elements,
-    src: Place,
-    dst: Place,
-    columns: Nest,
-    rows: Nest,
-    span: tuple[Any, Any],
-    done: Any,
-) -> None:
-    """Move two nests if one of them is so short, then branch to `done`.
+def emit_interleaved(move: Transposition, span: tuple[Value, Value], done: Value) -> None:
+    """Move both groups if one of them is that short, then branch to `done`.
 
     `span` is a range of columns with data.
     """
-    builder = elements.builder
-    lanes = LANE_BITS // elements.bits
-    if elements.bits > 8:  # noqa: PLR2004 - two vectors at once, but four of bytes are enough
+    builder, columns, rows = move.elements.builder, move.columns, move.rows
+    lanes = LANE_BITS // move.elements.bits
+    # two vectors at once, but of bytes four vectors of one register are enough
+    if move.elements.bits > _BYTE_BITS:
         lanes *= 2
     first, last = span
-    is_all_rows = builder.icmp_signed("==", rows.valid, rows.extent)
-    is_all_columns = builder.and_(
+    has_all_rows = builder.icmp_signed("==", rows.valid, rows.extent)
+    has_all_columns = builder.and_(
         builder.icmp_signed("==", first, int64(0)), builder.icmp_signed("==", last, columns.extent)
     )
     for count in COUNTS:
-        fits = builder.and_(is_all_rows, builder.icmp_signed("==", rows.extent, int64(count)))
+        is_count = builder.icmp_signed("==", rows.extent, int64(count))
+        fits = builder.and_(has_all_rows, is_count)
         with builder.if_then(builder.and_(fits, _is_run(builder, columns.run, span, lanes))):
-            for fro, to in rows.around(builder, src, dst):
-                _emit_zipped(elements, fro, to, columns, rows, span, (count, lanes))
+            for part in move.each_repeat():
+                _emit_join(part, span, count, lanes)
             builder.branch(done)
-        fits = builder.and_(is_all_columns, builder.icmp_signed("==", columns.extent, int64(count)))
-        with builder.if_then(
-            builder.and_(
-                builder.and_(fits, is_all_rows),
-                _is_run(builder, rows.run, (int64(0), rows.extent), lanes),
-            )
-        ):
-            for fro, to in rows.around(builder, src, dst):
-                _emit_unzipped(elements, fro, to, columns, rows, (count, lanes))
+        is_count = builder.icmp_signed("==", columns.extent, int64(count))
+        fits = builder.and_(builder.and_(has_all_columns, is_count), has_all_rows)
+        every_row = int64(0), rows.extent
+        with builder.if_then(builder.and_(fits, _is_run(builder, rows.run, every_row, lanes))):
+            for part in move.each_repeat():
+                _emit_split(part, count, lanes)
             builder.branch(done)
 
 
-def _is_run(builder: Any, run: Any, span: tuple[Any, Any], lanes: int) -> Any:
-    """Whether a span of a nest, which may start inside of a run, falls into vectors that lie within runs."""
+def _is_run(builder: Builder, run: Value, span: tuple[Value, Value], lanes: int) -> Value:
+    """Whether a span of a group consists of vectors none of which crosses the end of a run."""
     first, last = span
     length = builder.sub(last, first)
     numbers = builder.or_(builder.or_(run, length), first)
-    is_cut = builder.icmp_signed("==", builder.and_(numbers, int64(lanes - 1)), int64(0))
+    is_aligned = builder.icmp_signed("==", builder.and_(numbers, int64(lanes - 1)), int64(0))
     is_one = builder.icmp_signed(">=", run, last)
-    fits = builder.and_(builder.icmp_signed(">", run, int64(0)), builder.or_(is_cut, is_one))
+    fits = builder.and_(builder.icmp_signed(">", run, int64(0)), builder.or_(is_aligned, is_one))
     return builder.and_(fits, builder.icmp_signed(">=", length, int64(lanes)))
 
 
-def _emit_zipped(
-    elements: Elements,
-    src: Place,
-    dst: Place,
-    columns: Nest,
-    rows: Nest,
-    span: tuple[Any, Any],
-    shape: tuple[int, int],
-) -> None:
-    builder = elements.builder
-    count, lanes = shape
+def _emit_join(move: Transposition, span: tuple[Value, Value], count: int, lanes: int) -> None:
+    """Interleave `count` rows; the last vectors overlap those before them."""
+    elements, builder = move.elements, move.elements.builder
     end = builder.sub(span[1], int64(lanes))
     with loop(builder, *span, lanes) as next_column:
         column = minimum(builder, next_column, end)
         lines = []
         for k in range(count):
-            row, index = rows.at(builder, src, int64(k))
-            lines.append(elements.load_vector(row, builder.add(index, column), lanes))
-        together = concatenate(builder, [*lines, *lines[: 4 - count]] if count > 2 else lines)  # noqa: PLR2004 - in pairs
-        picks = (j % count * lanes + j // count for j in range(count * lanes))
-        elements.store_vector(pick(builder, together, picks), *columns.at(builder, dst, column))
+            row = move.rows.locate(builder, move.src, int64(k))
+            lines.append(elements.load_vector(row.plus(builder, column), lanes))
+        padded = lines if count == _PAIR else [*lines, *lines[: _QUAD - count]]
+        joined = concatenate(builder, padded)
+        indices = (j % count * lanes + j // count for j in range(count * lanes))
+        target = move.columns.locate(builder, move.dst, column)
+        elements.store_vector(pick(builder, joined, indices), target)
 
 
-def _emit_unzipped(
-    elements: Elements, src: Place, dst: Place, columns: Nest, rows: Nest, shape: tuple[int, int]
-) -> None:
-    builder = elements.builder
-    count, lanes = shape
-    end = builder.sub(rows.extent, int64(lanes))
-    with loop(builder, int64(0), rows.extent, lanes) as next_row:
+def _emit_split(move: Transposition, count: int, lanes: int) -> None:
+    """Split one row into `count` columns; the last vectors overlap those before them."""
+    elements, builder = move.elements, move.elements.builder
+    end = builder.sub(move.rows.extent, int64(lanes))
+    with loop(builder, int64(0), move.rows.extent, lanes) as next_row:
         row = minimum(builder, next_row, end)
-        together = elements.load_vector(*rows.at(builder, src, row), count * lanes)
+        source = move.rows.locate(builder, move.src, row)
+        joined = elements.load_vector(source, count * lanes)
         for k in range(count):
-            column, index = columns.at(builder, dst, int64(k))
-            picks = (j * count + k for j in range(lanes))
-            elements.store_vector(pick(builder, together, picks), column, builder.add(index, row))
+            column = move.columns.locate(builder, move.dst, int64(k))
+            part = pick(builder, joined, (j * count + k for j in range(lanes)))
+            elements.store_vector(part, column.plus(builder, row))

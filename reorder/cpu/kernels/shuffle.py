@@ -1,30 +1,32 @@
-"""Vectors that change places in registers: shuffles that every machine has."""
+"""Shuffles of elements between vector registers, each one instruction on every machine."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from llvmlite import ir
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from reorder.cpu.kernels.emit import Builder, Value
+
 __all__ = ["LANE_BITS", "concatenate", "exchange", "mask", "pick", "transpose"]
 
-# shuffles within so many bits are one instruction everywhere
+# Within lanes of this many bits every machine shuffles with one instruction.
 LANE_BITS = 128
 
 
-def transpose(builder: Any, lines: list[Any]) -> list[Any]:
-    """Transpose n vectors in each 128-bit lane: their elements, read one vector after the other, come column by column.
+def transpose(builder: Builder, vectors: list[Value]) -> list[Value]:
+    """Transpose n vectors in each 128-bit lane: the results hold column after column.
 
-    A lane is an n x m matrix, n a power of two up to the m elements that a lane holds. Zipping
-    the first half of the vectors with the second moves one bit of the index of the row to the
-    front of that of the column, so log2(n) rounds make a transposition, all of them of one
-    kind of unpack instruction.
+    A lane is an n x m matrix, n a power of two up to the m elements that a lane holds. To
+    interleave the first half of the vectors with the second moves one bit of the index of the
+    row to the front of that of the column, so log2(n) rounds make a transposition, all of them
+    of one kind of unpack instruction.
     """
-    count = lines[0].type.count
-    lane = min(count, LANE_BITS // lines[0].type.element.width)
+    count = vectors[0].type.count
+    lane = min(count, LANE_BITS // vectors[0].type.element.width)
     halves = []
     for start in (0, lane // 2):
         both = (
@@ -33,19 +35,19 @@ def transpose(builder: Any, lines: list[Any]) -> list[Any]:
             for k in range(lane // 2)
         )
         halves.append(mask(j for pair in both for j in pair))
-    distance = len(lines) // 2
-    rounds = len(lines).bit_length() - 1
+    distance = len(vectors) // 2
+    rounds = len(vectors).bit_length() - 1
     for _ in range(rounds):
-        lines = [
-            builder.shuffle_vector(lines[k], lines[k + distance], half)
+        vectors = [
+            builder.shuffle_vector(vectors[k], vectors[k + distance], half)
             for k in range(distance)
             for half in halves
         ]
-    return lines
+    return vectors
 
 
-def exchange(builder: Any, vectors: list[Any], lane: int) -> list[Any]:
-    """Collect the lanes of n vectors that stand at one place, n a power of two.
+def exchange(builder: Builder, vectors: list[Value], lane: int) -> list[Value]:
+    """Collect equal lanes of n vectors, n a power of two, lanes of `lane` elements.
 
     Each vector is a row of matrices of n lanes; column k of all of them makes the k-th result.
     """
@@ -65,7 +67,7 @@ def exchange(builder: Any, vectors: list[Any], lane: int) -> list[Any]:
     return results
 
 
-def concatenate(builder: Any, vectors: list[Any]) -> Any:
+def concatenate(builder: Builder, vectors: list[Value]) -> Value:
     """Join a power of two of vectors into one."""
     while len(vectors) > 1:
         both = mask(range(2 * vectors[0].type.count))
@@ -75,12 +77,15 @@ def concatenate(builder: Any, vectors: list[Any]) -> Any:
     return vectors[0]
 
 
-def pick(builder: Any, vector: Any, picks: Iterable[int]) -> Any:
-    """Return some elements of a vector, in an order of their own."""
-    return builder.shuffle_vector(vector, ir.Constant(vector.type, ir.Undefined), mask(picks))
+def pick(
+    builder: Builder, vector: Value, indices: Iterable[int], second: Value | None = None
+) -> Value:
+    """Return the elements of a vector, or of two joined, at some indices."""
+    other = ir.Constant(vector.type, ir.Undefined) if second is None else second
+    return builder.shuffle_vector(vector, other, mask(indices))
 
 
-def mask(picks: Iterable[int]) -> Any:
+def mask(indices: Iterable[int]) -> Value:
     """Return the constant that tells a shuffle which elements to pick."""
-    chosen = list(picks)
+    chosen = list(indices)
     return ir.Constant(ir.VectorType(ir.IntType(32), len(chosen)), chosen)

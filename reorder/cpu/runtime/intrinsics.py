@@ -9,10 +9,14 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from reorder.cpu.kernels.copy import emit_run
-from reorder.cpu.kernels.emit import I64, Elements, Loop, Rows, int64
+from reorder.cpu.kernels.copy import emit_copy
+from reorder.cpu.kernels.edge_tile import ColumnSpan
+from reorder.cpu.kernels.elements import Elements, Location
+from reorder.cpu.kernels.emit import I64, int64
+from reorder.cpu.kernels.loop_group import LoopGroup, Transposition
+from reorder.cpu.kernels.row_table import InnerLoop, RowTable
 from reorder.cpu.kernels.strided import emit_strided
-from reorder.cpu.kernels.transpose import Nest, emit_transposed
+from reorder.cpu.kernels.transpose import emit_transposed
 from reorder.cpu.schedule.kernel import Kernel
 from reorder.cpu.schedule.program import HEAD, LOOP
 from reorder.cpu.schedule.select import RUN, TRANSPOSED
@@ -86,38 +90,38 @@ def run_inner(
         ):
             with transposed:
                 tables = builder.add(box, builder.shl(builder.add(at, int64(8)), int64(3)))
-                columns = Nest(
-                    own(0), valid(1), own(4), tables, builder.icmp_signed("!=", own(7), zero)
-                )
-                rows = Nest(
+                columns = LoopGroup(own(0), valid(1), own(4), tables)
+                rows = LoopGroup(
                     own(2), own(3), own(5), builder.add(tables, builder.shl(own(0), int64(3)))
                 )
-                emit_transposed(
+                move = Transposition(
                     elements,
-                    (src_at, src),
-                    (dst_at, dst),
+                    Location(src_at, src),
+                    Location(dst_at, dst),
                     columns,
                     rows,
-                    (first, last, read(int64(4)), own(6)),
+                    builder.icmp_signed("!=", own(7), zero),
                 )
+                emit_transposed(move, ColumnSpan(first, last, read(int64(4)), own(6)))
             with otherwise:
                 tables = builder.add(box, builder.shl(builder.add(at, int64(6)), int64(3)))
-                lines = Rows(
+                lines = RowTable(
                     first,
                     last,
                     valid(1),
                     tables,
                     builder.add(tables, builder.shl(own(0), int64(3))),
                 )
-                run = Loop(own(2), own(3), own(4), own(5))
+                sides = Location(src_at, src), Location(dst_at, dst)
+                run = InnerLoop(own(2), own(3), own(4), own(5))
                 with builder.if_else(builder.icmp_signed("==", micro_kernel, int64(RUN))) as (
                     contiguous,
                     strided,
                 ):
                     with contiguous:
-                        emit_run(elements, (src_at, src), (dst_at, dst), lines, run, read(int64(4)))
+                        emit_copy(elements, *sides, lines, run, read(int64(4)))
                     with strided:
-                        emit_strided(elements, (src_at, src), (dst_at, dst), lines, run)
+                        emit_strided(elements, *sides, lines, run)
         return context.get_dummy_value()
 
     numbers = [types.int64] * 7

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from memdesc import memory_desc
 from reorder import Box, Node, plan_reorder
-from reorder.cpu.kernels.transpose import heights
+from reorder.cpu.kernels.register_tile import tile_heights
 from reorder.cpu.schedule.program import Record, encode, fills_lines, split, tile
 from reorder.cpu.schedule.select import KERNELS, RUN, STRIDED, TRANSPOSED, choose
 from reorder.plan.passes import pack_elements, simplify
@@ -156,10 +156,10 @@ def test_tiles_that_are_wider_than_their_nest_stay_in_the_caches() -> None:
 
 
 def test_tiles_are_as_high_as_a_cache_line_and_as_parts_of_it() -> None:
-    assert heights(8) == (64, 32, 16, 8, 4)
-    assert heights(16) == (32, 16, 8, 4, 2)
-    assert heights(32) == (16, 8, 4, 2)
-    assert heights(64) == (8, 4, 2)
+    assert tile_heights(8) == (64, 32, 16, 8, 4)
+    assert tile_heights(16) == (32, 16, 8, 4, 2)
+    assert tile_heights(32) == (16, 8, 4, 2)
+    assert tile_heights(64) == (8, 4, 2)
 
 
 def test_pairs_and_quads_become_single_elements() -> None:

@@ -1,0 +1,161 @@
+"""Element access: loads and stores of elements of one width, singly and as vectors.
+
+In a register an element is an integer of its width; a 4-bit one is the low half of a byte. In
+memory two 4-bit elements share a byte, the one of even index in its low half.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from llvmlite import ir
+
+from reorder.cpu.kernels.emit import BYTE, I64, Builder, Type, Value, int64, prefetch
+from reorder.cpu.kernels.shuffle import pick
+from reorder.cpu.target import LINE_BITS, LINE_NBYTES
+
+if TYPE_CHECKING:
+    from reorder.cpu.schedule.kernel import Kernel
+
+__all__ = ["Elements", "Location"]
+
+_NIBBLE_BITS, _NIBBLE = 4, 15
+
+
+class Location(NamedTuple):
+    """An address, and an index of elements from there."""
+
+    address: Value
+    index: Value
+
+    def plus(self, builder: Builder, count: Value) -> Location:
+        """Return the location `count` elements further on."""
+        return Location(self.address, builder.add(self.index, count))
+
+
+class Elements:
+    """Loads and stores of elements of one width.
+
+    Parameters
+    ----------
+    builder : llvmlite.ir.IRBuilder
+        Where the instructions go.
+    kernel : Kernel
+        The width, and whether `store_lines` uses non-temporal stores.
+    """
+
+    def __init__(self, builder: Builder, kernel: Kernel) -> None:
+        self.builder = builder
+        self.bits, self.streams = kernel
+        self.is_nibble = kernel.is_packed
+        self.type = BYTE if self.is_nibble else ir.IntType(self.bits)
+        self.zero = ir.Constant(self.type, 0)
+
+    def vector_type(self, lanes: int) -> Type:
+        """Return the type of a vector of elements."""
+        return ir.VectorType(self.type, lanes)
+
+    def zeros(self, lanes: int) -> Value:
+        """Return a vector of zeros."""
+        return ir.Constant(self.vector_type(lanes), None)
+
+    def pointer(self, location: Location, of: Type = None) -> Value:
+        """Return the typed pointer to an element, or to a value of type `of` that starts there.
+
+        For a 4-bit element it points to its byte.
+        """
+        index = location.index
+        if self.is_nibble:
+            index = self.builder.lshr(index, int64(1))
+        base = self.builder.inttoptr(location.address, self.type.as_pointer())
+        pointer = self.builder.gep(base, [index])
+        return pointer if of is None else self.builder.bitcast(pointer, of.as_pointer())
+
+    def rebased(self, location: Location) -> Location:
+        """Return the same location with index 0, so that a loop keeps one number for it.
+
+        Numbers that do not fit the registers are loaded from the stack in each step, and such a
+        load waits for stores to addresses that end in the same bits.
+        """
+        if self.is_nibble:
+            return location
+        offset = self.builder.mul(location.index, int64(self.bits // 8))
+        return Location(self.builder.add(location.address, offset), int64(0))
+
+    def _shift(self, location: Location) -> Value:
+        """Return by how many bits a 4-bit element is shifted in its byte: 0 or 4."""
+        is_odd = self.builder.and_(location.index, int64(1))
+        return self.builder.shl(self.builder.trunc(is_odd, BYTE), BYTE(2))
+
+    def load(self, location: Location) -> Value:
+        """Return one element."""
+        element = self.builder.load(self.pointer(location))
+        if self.is_nibble:
+            shifted = self.builder.lshr(element, self._shift(location))
+            return self.builder.and_(shifted, BYTE(_NIBBLE))
+        # elements that were packed into wider ones keep the alignment that they had
+        element.align = 1
+        return element
+
+    def store(self, value: Value, location: Location) -> None:
+        """Write one element; a 4-bit one leaves the other half of its byte as it is."""
+        builder, pointer = self.builder, self.pointer(location)
+        if not self.is_nibble:
+            builder.store(value, pointer).align = 1
+            return
+        shift = self._shift(location)
+        others = builder.not_(builder.shl(BYTE(_NIBBLE), shift))
+        kept = builder.and_(builder.load(pointer), others)
+        builder.store(builder.or_(kept, builder.shl(value, shift)), pointer)
+
+    def load_vector(self, location: Location, lanes: int) -> Value:
+        """Return neighbouring elements; more than one of 4 bits from an even index on."""
+        if not self.is_nibble:
+            vector = self.builder.load(self.pointer(location, self.vector_type(lanes)))
+            vector.align = 1
+            return vector
+        if lanes == 1:
+            nothing = ir.Constant(self.vector_type(1), ir.Undefined)
+            return self.builder.insert_element(nothing, self.load(location), ir.IntType(32)(0))
+        pairs = self.vector_type(lanes // 2)
+        both = self.builder.load(self.pointer(location, pairs))
+        both.align = 1
+        low = self.builder.and_(both, ir.Constant(pairs, [_NIBBLE] * (lanes // 2)))
+        high = self.builder.lshr(both, ir.Constant(pairs, [_NIBBLE_BITS] * (lanes // 2)))
+        picks = (k // 2 + lanes // 2 * (k % 2) for k in range(lanes))
+        return pick(self.builder, low, picks, high)
+
+    def store_vector(self, value: Value, location: Location, *, non_temporal: bool = False) -> None:
+        """Write neighbouring elements; more than one of 4 bits from an even index on.
+
+        Non-temporal stores are whole cache lines, and aligned to them; 4-bit elements have none.
+        """
+        builder, lanes = self.builder, value.type.count
+        if self.is_nibble and lanes == 1:
+            self.store(builder.extract_element(value, ir.IntType(32)(0)), location)
+            return
+        if self.is_nibble:
+            low, high = (pick(builder, value, range(start, lanes, 2)) for start in (0, 1))
+            shift = ir.Constant(high.type, [_NIBBLE_BITS] * (lanes // 2))
+            value = builder.or_(low, builder.shl(high, shift))
+        store = builder.store(value, self.pointer(location, value.type))
+        store.align = LINE_NBYTES if non_temporal else 1
+        if non_temporal:
+            node = builder.module.add_metadata([ir.Constant(ir.IntType(32), 1)])
+            store.set_metadata("nontemporal", node)
+
+    def store_lines(self, value: Value, location: Location) -> None:
+        """Write a vector, with non-temporal stores if it is whole lines and the kernel streams."""
+        is_whole = not value.type.count * self.bits % LINE_BITS
+        self.store_vector(value, location, non_temporal=self.streams and is_whole)
+
+    def fills_line(self, lanes: int) -> bool:
+        """Whether a vector is a cache line or more."""
+        return lanes * self.bits >= LINE_BITS
+
+    def prefetch(self, location: Location, lanes: int, distance: Value) -> None:
+        """Prefetch the cache lines that lie `distance` bytes behind a vector."""
+        first = self.builder.ptrtoint(self.pointer(location, BYTE), I64)
+        first = self.builder.add(first, distance)
+        for start in range(0, lanes * self.bits // 8, LINE_NBYTES):
+            prefetch(self.builder, self.builder.add(first, int64(start)))

@@ -1,0 +1,78 @@
+"""Loop groups: the two sides of a transposition, each contiguous on one side.
+
+The columns are contiguous in src, the rows in dst. Each group has a table of its offsets on the
+other side: where a column starts in dst, where a row starts in src.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from reorder.cpu.kernels.emit import int64, load_int64, loop
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from reorder.cpu.kernels.elements import Elements, Location
+    from reorder.cpu.kernels.emit import Builder, Value
+
+__all__ = ["LoopGroup", "TileShape", "Transposition", "entry_address"]
+
+_ENTRY_SHIFT = 3
+
+
+def entry_address(builder: Builder, table: Value, index: Value) -> Value:
+    """Return the address of an entry of a table of int64."""
+    return builder.add(table, builder.shl(index, int64(_ENTRY_SHIFT)))
+
+
+class TileShape(NamedTuple):
+    """Rows and columns of a tile that is transposed in registers."""
+
+    height: int
+    width: int
+
+
+class LoopGroup(NamedTuple):
+    """The steps of one or more loops, as one sequence that is contiguous on one side."""
+
+    extent: Value
+    # steps that hold data
+    valid: Value
+    # how many steps from the first on, and of each as many that follow, lie on the other side
+    # without a gap but the extent of the other group; or 0
+    run: Value
+    # address of the offsets on the other side
+    table: Value
+
+    def locate(self, builder: Builder, start: Location, index: Value) -> Location:
+        """Return where a step lies on the side where the group is not contiguous."""
+        return start.plus(builder, load_int64(builder, self.table, index))
+
+
+class Transposition(NamedTuple):
+    """Two loop groups to move from src to dst."""
+
+    elements: Elements
+    src: Location
+    dst: Location
+    columns: LoopGroup
+    rows: LoopGroup
+    # whether src exceeds the caches of a core, so that rows are prefetched
+    prefetches: Value
+
+    def each_repeat(self) -> Iterator[Transposition]:
+        """Emit the loop around both groups; yields what is moved in each step.
+
+        Its extent and its strides in src and dst follow the table of the rows.
+        """
+        builder = self.elements.builder
+        extent, src_stride, dst_stride = (
+            load_int64(builder, self.rows.table, builder.add(self.rows.extent, int64(k)))
+            for k in range(3)
+        )
+        with loop(builder, int64(0), extent) as i:
+            yield self._replace(
+                src=self.src.plus(builder, builder.mul(i, src_stride)),
+                dst=self.dst.plus(builder, builder.mul(i, dst_stride)),
+            )

@@ -1,0 +1,88 @@
+"""One tile transposed in registers: loaded along src, stored along dst.
+
+Each row of a tile is loaded as one vector, up to a cache line. The vectors are interleaved log2
+times within their 128-bit lanes, then the lanes are exchanged, and each column is stored as one
+vector.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from reorder.cpu.kernels.emit import load_int64
+from reorder.cpu.kernels.loop_group import TileShape
+from reorder.cpu.kernels.shuffle import LANE_BITS, concatenate, exchange, pick, transpose
+from reorder.cpu.target import LINE_BITS, register_bits
+
+if TYPE_CHECKING:
+    from reorder.cpu.kernels.elements import Elements, Location
+    from reorder.cpu.kernels.emit import Value
+
+__all__ = ["emit_tile", "tile_heights", "tile_shapes"]
+
+# Registers of a cache line that hold a tile. Its transposition needs as many again, and AVX-512,
+# which alone has registers of this width, has 32.
+_TILE_REGISTERS = 16
+# Heights from a cache line down to a sixteenth of it.
+_HEIGHTS = 5
+# A column of fewer bits than this is stored element by element instead.
+_MIN_COLUMN_BITS = 32
+
+
+def tile_heights(bits: int) -> tuple[int, ...]:
+    """Return how many rows tiles may have, most first: from a cache line down to 32 bits."""
+    line = LINE_BITS // bits
+    least = max(2, _MIN_COLUMN_BITS // bits)
+    return tuple(line >> k for k in range(_HEIGHTS) if line >> k >= least)
+
+
+def tile_shapes(bits: int, height: int) -> list[TileShape]:
+    """Return the shapes of tiles of a height, widest first.
+
+    Rows of a cache line are best, as far as there are registers, but not for fewer columns.
+    """
+    lane = TileShape(height, LANE_BITS // bits)
+    if register_bits() < LINE_BITS or height * bits < LINE_BITS:
+        return [lane]
+    widest = min(LINE_BITS, _TILE_REGISTERS * LINE_BITS // height)
+    widths = [width for width in (widest, widest // 2) if width > LANE_BITS]
+    return [TileShape(height, width // bits) for width in widths] or [lane]
+
+
+def emit_tile(
+    elements: Elements,
+    src: Location,
+    dst: Location,
+    tables: tuple[Value, Value],
+    shape: TileShape,
+) -> None:
+    """Move one tile; `tables` hold the offsets of its rows in src and of its columns in dst."""
+    builder = elements.builder
+    height, width = shape
+    row_table, column_table = tables
+    lane = LANE_BITS // elements.bits
+    across = min(height, lane)
+    lines = [
+        elements.load_vector(src.plus(builder, load_int64(builder, row_table, k)), width)
+        for k in range(height)
+    ]
+    # the lanes of a joined vector hold rows that are `across` apart
+    parts = width // lane
+    rows_per_part = height // parts
+    groups = []
+    for first in range(0, height, rows_per_part):
+        joined = [
+            concatenate(builder, lines[first + k : first + rows_per_part : across])
+            for k in range(across)
+        ]
+        groups.append(transpose(builder, joined))
+    exchanged = [exchange(builder, list(vectors), lane) for vectors in zip(*groups, strict=True)]
+    vectors = [vector for part in zip(*exchanged, strict=True) for vector in part]
+    columns_per_vector = lane // across
+    for k, vector in enumerate(vectors):
+        for i in range(columns_per_vector):
+            column = vector
+            if columns_per_vector > 1:
+                column = pick(builder, vector, range(i * across, (i + 1) * across))
+            offset = load_int64(builder, column_table, k * columns_per_vector + i)
+            elements.store_lines(column, dst.plus(builder, offset))

@@ -1,0 +1,52 @@
+"""Rows given by tables of their offsets: what the copying and the strided kernel loop over."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from reorder.cpu.kernels.emit import load_int64, loop
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from reorder.cpu.kernels.elements import Location
+    from reorder.cpu.kernels.emit import Builder, Value
+
+__all__ = ["InnerLoop", "RowTable"]
+
+
+class InnerLoop(NamedTuple):
+    """The innermost loop, the columns of each row: a node as LLVM values."""
+
+    extent: Value
+    valid: Value
+    src_stride: Value
+    dst_stride: Value
+
+
+class RowTable(NamedTuple):
+    """Rows `first` to `last`, of which those below `valid` hold data.
+
+    The tables hold the offset of each row in src and in dst. Behind the latter stands how far
+    the last row starts behind the first in src.
+    """
+
+    first: Value
+    last: Value
+    valid: Value
+    src_table: Value
+    dst_table: Value
+
+    def src_span(self, builder: Builder) -> Value:
+        """Return how far the last row starts behind the first in src."""
+        size = builder.sub(self.dst_table, self.src_table)
+        return load_int64(builder, builder.add(self.dst_table, size))
+
+    def each_row(
+        self, builder: Builder, src: Location, dst: Location
+    ) -> Iterator[tuple[Location, Location, Value]]:
+        """Emit a loop over the rows; yields where each lies, and whether it holds data."""
+        with loop(builder, self.first, self.last) as row:
+            row_src = src.plus(builder, load_int64(builder, self.src_table, row))
+            row_dst = dst.plus(builder, load_int64(builder, self.dst_table, row))
+            yield row_src, row_dst, builder.icmp_signed("<", row, self.valid)
