@@ -58,3 +58,8 @@ __all__ = [
 ]
 
 __version__ = "0.1.0"
+
+
+def __dir__() -> list[str]:
+    """Return the public names, and the names in double underscores, without submodules."""
+    return [*__all__, *(name for name in globals() if name.startswith("__"))]

@@ -3,6 +3,7 @@
 from importlib import import_module
 from typing import TYPE_CHECKING
 
+from memdesc import __version__ as __version__
 from reorder.api import execute, prepare, reorder
 from reorder.memory.memory import Memory
 from reorder.memory.reference import execute_reference
@@ -42,6 +43,12 @@ __all__ = [
     "save_archive",
     "use_threads",
 ]
+
+
+def __dir__() -> list[str]:
+    """Return the public names, and the names in double underscores, without submodules."""
+    return [*__all__, *(name for name in globals() if name.startswith("__"))]
+
 
 if not TYPE_CHECKING:
 

@@ -1,9 +1,15 @@
 from __future__ import annotations
 
+import runpy
 import subprocess
 import sys
+from importlib import import_module
+from pathlib import Path
+
+import pytest
 
 import memdesc
+from memdesc.__main__ import find_command
 
 
 def test_every_public_name_exists_and_is_said_once() -> None:
@@ -25,3 +31,57 @@ def test_importing_loads_neither_a_compiler_nor_a_device_nor_the_other_package()
         "hypothesis",
         "pytest",
     }
+
+
+def test_dir_lists_public_names_and_dunder_names_only() -> None:
+    script = "import memdesc; print(*dir(memdesc))"
+    listed = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, check=True, text=True
+    ).stdout.split()
+    assert {name for name in listed if not name.startswith("__")} == set(memdesc.__all__)
+    assert set(listed) <= set(dir(memdesc))
+    assert {"__all__", "__doc__", "__file__", "__name__", "__path__", "__version__"} <= set(listed)
+
+
+def test_submodules_that_dir_does_not_list_can_be_imported() -> None:
+    for name in ("desc", "layout", "names", "picture", "text"):
+        assert name not in dir(memdesc)
+        assert import_module(f"memdesc.{name}") is getattr(memdesc, name)
+
+
+def test_python_m_memdesc_is_the_command() -> None:
+    arguments = ["show", "aB8b", "2x17", "--json"]
+    module, script = (
+        subprocess.run([*command, *arguments], capture_output=True, check=True)
+        for command in (
+            [sys.executable, "-m", "memdesc"],
+            [sys.executable, "-c", "import sys; from reorder.cli import main; sys.exit(main())"],
+        )
+    )
+    assert module.stdout == script.stdout
+    wrong = subprocess.run(
+        [sys.executable, "-m", "memdesc", "show", "nchwx", "2x17"],
+        capture_output=True,
+        check=False,
+        text=True,
+    )
+    assert wrong.returncode == 2
+    assert "unknown format 'nchwx'" in wrong.stderr
+
+
+def test_python_m_memdesc_runs_the_installed_command_and_returns_its_exit_code(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["memdesc", "show", "aB8b", "2x17"])
+    with pytest.raises(SystemExit) as ended:
+        runpy.run_path(str(Path(memdesc.__file__).with_name("__main__.py")), run_name="__main__")
+    assert ended.value.code == 0
+    assert "aB8b" in capsys.readouterr().out
+
+
+def test_a_command_that_is_not_installed_is_refused_with_what_to_install() -> None:
+    # numpy is installed, but has no script of its name
+    for name in ("no-such-distribution", "numpy"):
+        message = f"the command {name} is not installed; run: pip install {name}"
+        with pytest.raises(SystemExit, match=message):
+            find_command(name)
