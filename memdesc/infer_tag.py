@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from memdesc.build import layout_by_tag
 from memdesc.errors import MemdescError
+from memdesc.layout import memory_order
 from memdesc.tags import Digit, FormatTag
 
 if TYPE_CHECKING:
@@ -30,13 +31,14 @@ def dense_tag(layout: Layout) -> FormatTag:
     axes = layout.axes
     tile = prod(block.extent for block in layout.inner())
     # the stride of a unit dim is anything, even one that lies inside the tile
-    far = {
-        block: max(block.stride, tile)
-        if block.extent == axes[block.axis].padded == 1
-        else block.stride
-        for block in layout.blocks
-    }
-    order = sorted(layout.blocks, key=lambda b: (-far[b], -b.extent, b.axis, -b.step))
+    order = sorted(
+        layout.blocks,
+        key=lambda block: memory_order(
+            block._replace(stride=max(block.stride, tile))
+            if block.extent == axes[block.axis].padded == 1
+            else block
+        ),
+    )
     outer = {layout.outer(k) for k in range(len(axes))}
     digits = [
         Digit(block.axis, block.step, 0 if block in outer else block.extent) for block in order

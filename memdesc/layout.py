@@ -1,9 +1,9 @@
 """Layout: where each element lies, as data: axes, and a flat list of blocks.
 
 `offset(index) = offset0 + sum over blocks of (i // step) % extent * stride`, where
-i is the index of the block's axis. Offsets are separable over axes, so two lines
-of numpy are the definition of every layout (`tables`). A layout knows no dtype
-and no name; all numbers are elements.
+i is the index of the block's axis. Offsets are separable over axes, so the sum over the
+blocks of one axis (`block_offset`) is the definition of every layout. A layout knows no
+dtype and no name; all numbers are elements.
 
 Over 300 lines: what a layout must keep and what it answers belong to one value.
 """
@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from math import prod
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -21,10 +21,23 @@ from memdesc.int64 import INT64_MAX
 from memdesc.tags import LETTERS, MAX_NDIMS
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from numpy.typing import NDArray
 
+    # one index, or one offset, or an array of them
+    Int = TypeVar("Int", int, NDArray[np.int64])
 
-__all__ = ["Axis", "Block", "Layout", "check_dims", "dim_name"]
+__all__ = [
+    "Axis",
+    "Block",
+    "Layout",
+    "axis_index",
+    "block_offset",
+    "check_dims",
+    "dim_name",
+    "memory_order",
+]
 
 
 class Axis(NamedTuple):
@@ -50,6 +63,46 @@ def dim_name(dim: int) -> str:
     'b (dim 1)'
     """
     return f"{LETTERS[dim]} (dim {dim})"
+
+
+def axis_index(
+    axis: Axis,
+    sizes: tuple[int, ...] | Mapping[int, int],
+    index: tuple[Int, ...] | Mapping[int, Int],
+) -> Int:
+    """Return the index along an axis: row-major over its dims, whose sizes and indices are given."""
+    first, *others = axis.dims
+    i = index[first]
+    for dim in others:
+        i = i * sizes[dim] + index[dim]
+    return i
+
+
+def block_offset(blocks: tuple[Block, ...], i: Int) -> Int:
+    """Return the offset that an index of an axis adds: the sum of (i // step) % extent * stride.
+
+    Parameters
+    ----------
+    blocks : tuple of Block
+        Those of one axis, the largest step first. The first one counts without an end, so that
+        an index beyond the axis has an offset too.
+    i : int or ndarray of int64
+        The index, or many of them.
+    """
+    _, step, _, stride = blocks[0]
+    offset = i // step * stride
+    for _, step, extent, stride in blocks[1:]:
+        offset += i // step % extent * stride
+    return offset
+
+
+def memory_order(block: Block) -> tuple[int, int, int, int]:
+    """Return the key that sorts blocks as they lie in memory, the outermost first.
+
+    Of equal strides the larger extent comes first, since blocks of one step may have any stride;
+    then axes in their order.
+    """
+    return -abs(block.stride), -block.extent, block.axis, -block.step
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +182,7 @@ class Layout:
         at = -1
         step = 1
         low = high = self.offset0
-        ragged = []
+        partial = []
         for block in self.blocks:
             axis, inner, extent, stride = block
             if axis == at:
@@ -144,7 +197,7 @@ class Layout:
                 msg = f"stride {stride} of {dim_name(self.axes[axis].dims[0])} leaves the range of int64"
                 raise MemdescError(msg)
             if axis != at and self.axes[axis].padded % inner:
-                ragged.append(axis)
+                partial.append(axis)
             if stride > 0:
                 high += (extent - 1) * stride
             else:
@@ -155,12 +208,12 @@ class Layout:
             raise MemdescError(msg)
         if not self.nelems:
             return self.offset0, self.offset0
-        for k in ragged:
+        for k in partial:
             # not all digits of such an axis are free, so the sums above are too wide
             free = [(block.extent - 1) * block.stride for block in self.axis_blocks(k)]
-            below, above = _reaches(self.axis_blocks(k), self.axes[k].padded - 1)
-            low += below - sum(reach for reach in free if reach < 0)
-            high += above - sum(reach for reach in free if reach > 0)
+            below, above = _bounds(self.axis_blocks(k), self.axes[k].padded - 1)
+            low += below - sum(bound for bound in free if bound < 0)
+            high += above - sum(bound for bound in free if bound > 0)
         return low, high
 
     @property
@@ -182,6 +235,11 @@ class Layout:
     def has_padding(self) -> bool:
         """Whether there are elements beyond the logical ones."""
         return self.padded_nelems != self.nelems
+
+    @property
+    def has_partial_blocks(self) -> bool:
+        """Whether an axis ends inside a block: then not all digits of its blocks are free."""
+        return any(axis.padded % self.outer(k).step for k, axis in enumerate(self.axes))
 
     @property
     def span(self) -> int:
@@ -252,7 +310,7 @@ class Layout:
             If they are no dense tile of nested blocks, with the reason.
         """
         self.strides()
-        inner = sorted(self.inner(), key=lambda block: -block.stride)
+        inner = sorted(self.inner(), key=memory_order)
         dense = 1
         steps = [0] * len(self.axes)
         for block in reversed(inner):
@@ -269,14 +327,33 @@ class Layout:
 
     def offset(self, index: tuple[int, ...]) -> int:
         """Return the offset of a logical index, which must be in range."""
-        offset = self.offset0
-        for block in self.blocks:
-            axis = self.axes[block.axis]
-            i = 0
+        return self.offset0 + sum(
+            block_offset(self.axis_blocks(k), axis_index(axis, self.dims, index))
+            for k, axis in enumerate(self.axes)
+        )
+
+    def offsets(self, *, padded: bool = False) -> NDArray[np.int64]:
+        """Return the offset of every logical index as an array over the dims.
+
+        Parameters
+        ----------
+        padded : bool
+            Over the padded extents, one array axis for each axis of the layout, at its first dim.
+        """
+        total = np.full((1,) * self.ndims, self.offset0, dtype=np.int64)
+        for axis, table in zip(self.axes, self.tables(padded=padded), strict=True):
+            shape = [1] * self.ndims
+            if padded or len(axis.dims) == 1:
+                shape[axis.dims[0]] = len(table)
+                total = total + table.reshape(shape)
+                continue
+            # row-major over the dims of the axis, which need not be in rising order
+            over_dims = table.reshape([self.dims[dim] for dim in axis.dims])
+            over_dims = over_dims.transpose(np.argsort(axis.dims))
             for dim in axis.dims:
-                i = i * self.dims[dim] + index[dim]
-            offset += i // block.step % block.extent * block.stride
-        return offset
+                shape[dim] = self.dims[dim]
+            total = total + over_dims.reshape(shape)
+        return total
 
     def tables(self, *, padded: bool = False) -> list[NDArray[np.int64]]:
         """Return for each axis the offsets of its indices; their outer sum is the layout.
@@ -286,14 +363,11 @@ class Layout:
         padded : bool
             Over the padded extents instead of the logical ones.
         """
-        tables = []
-        for k, axis in enumerate(self.axes):
-            i = np.arange(axis.padded if padded else self.axis_size(k), dtype=np.int64)
-            table = np.zeros_like(i)
-            for block in self.axis_blocks(k):
-                table += i // block.step % max(block.extent, 1) * block.stride
-            tables.append(table)
-        return tables
+        sizes = [axis.padded if padded else self.axis_size(k) for k, axis in enumerate(self.axes)]
+        return [
+            block_offset(self.axis_blocks(k), np.arange(size, dtype=np.int64))
+            for k, size in enumerate(sizes)
+        ]
 
     def key(self) -> tuple[object, ...]:
         """Return what equality compares: oneDNN ignores the stride of a unit dim."""
@@ -319,13 +393,13 @@ def check_dims(dims: tuple[int, ...]) -> None:
         raise MemdescError(msg)
 
 
-def _reaches(blocks: tuple[Block, ...], last: int) -> tuple[int, int]:
-    """Return the lowest and highest sum that indices 0 to `last` of an axis reach.
+def _bounds(blocks: tuple[Block, ...], last: int) -> tuple[int, int]:
+    """Return the lowest and the highest offset of the indices 0 to `last` of an axis.
 
     An index either follows the digits of `last` to the end, or drops below them at
     one digit; every digit inside that one is then free.
     """
-    reaches = []
+    bounds = []
     for pick in (min, max):
         follow, best = 0, None
         for k, block in enumerate(blocks):
@@ -335,5 +409,5 @@ def _reaches(blocks: tuple[Block, ...], last: int) -> tuple[int, int]:
                 below += sum(pick(0, (b.extent - 1) * b.stride) for b in blocks[k + 1 :])
                 best = below if best is None else pick(best, below)
             follow += digit * block.stride
-        reaches.append(follow if best is None else pick(best, follow))
-    return reaches[0], reaches[1]
+        bounds.append(follow if best is None else pick(best, follow))
+    return bounds[0], bounds[1]

@@ -13,6 +13,7 @@ from math import prod
 from typing import TYPE_CHECKING, NamedTuple
 
 from memdesc.inverse import index_at
+from memdesc.layout import memory_order
 from memdesc.tags import LETTERS
 
 if TYPE_CHECKING:
@@ -121,7 +122,11 @@ def cells_of(
 ) -> Cells:
     """Make the cells of a layout; a pixel is one run."""
     # what is read several times has one colour
-    order = [block for block in _by_memory(layout) if block.extent > 1 and block.stride]
+    order = [
+        block
+        for block in sorted(layout.blocks, key=memory_order)
+        if block.extent > 1 and block.stride
+    ]
     loops = list(order)
     size = 1
     while loops and size < _RUN:
@@ -137,7 +142,7 @@ def cells_of(
 def digits(layout: Layout, letters: str) -> str:
     """Write the digits of a layout, outermost in memory first: `a(2) b/8(3) c(5) b%8(8)`."""
     parts = []
-    for block in _by_memory(layout):
+    for block in sorted(layout.blocks, key=memory_order):
         dims = layout.axes[block.axis].dims
         name = "".join(letters[dim] for dim in dims)
         name = f"({name})" if len(dims) > 1 else name
@@ -157,8 +162,3 @@ def visible(size: int, padded: int, most: int) -> list[int]:
         most = padded
     rest = (i for i in range(padded) if i not in chosen)
     return sorted(chosen.union(islice(rest, min(most, padded) - len(chosen))))
-
-
-def _by_memory(layout: Layout) -> list[Block]:
-    """Return the blocks, outermost in memory first."""
-    return sorted(layout.blocks, key=lambda b: (-abs(b.stride), -b.extent, b.axis, -b.step))

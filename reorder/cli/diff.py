@@ -8,7 +8,6 @@ import numpy as np
 
 from reorder.cli.command import Command, Facts
 from reorder.cli.layouts import add_layouts, pair_of
-from reorder.memory.elements import offsets
 from reorder.plan.compare import NO_OP, compare
 
 if TYPE_CHECKING:
@@ -28,7 +27,7 @@ def _run(options: argparse.Namespace) -> tuple[Facts, int]:
         facts[key] = values[0] if values[0] == values[1] else {"a": values[0], "b": values[1]}
     facts |= {"equal": src == dst, "reorder": relation.kind, "why": relation.why}
     if relation.kind != NO_OP and src.nelems <= _MAX_COMPARED:
-        moved = np.argwhere(offsets(src.layout) != offsets(dst.layout))
+        moved = np.argwhere(src.layout.offsets() != dst.layout.offsets())
         index = tuple(map(int, moved[0])) if len(moved) else None
         facts["first_moved"] = (
             "none"

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from memdesc import NotBlockedError
-from reorder.memory.elements import offsets, unpack
+from memdesc.layout import memory_order
+from reorder.memory.elements import unpack
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -32,8 +33,8 @@ def logical_array(data: NDArray[np.uint8], desc: MemoryDesc) -> NDArray[Any]:
         return _strided(values, desc, sized).view(desc.dtype.numpy)
     if not desc.nelems:
         found = np.zeros(desc.dims, values.dtype)
-    elif _is_ragged(desc):
-        found = values[offsets(desc.layout)]
+    elif desc.layout.has_partial_blocks:
+        found = values[desc.layout.offsets()]
     else:
         found = _gather(values, desc)
     return np.ascontiguousarray(found).view(desc.dtype.numpy)
@@ -50,15 +51,11 @@ def physical_array(data: NDArray[np.uint8], desc: MemoryDesc) -> NDArray[Any]:
     if desc.dtype.is_packed:
         msg = f"two {desc.dtype} elements share a byte, so no numpy array shows their blocks; see .elements"
         raise NotBlockedError(msg)
-    if _is_ragged(desc):
+    if desc.layout.has_partial_blocks:
         msg = f"{desc!r} ends inside a block, so its blocks are no n-d array"
         raise NotBlockedError(msg)
-    order = sorted(desc.blocks, key=lambda b: (-abs(b.stride), -b.extent, b.axis, -b.step))
-    return _strided(unpack(data, desc), desc, order).view(desc.dtype.numpy)
-
-
-def _is_ragged(desc: MemoryDesc) -> bool:
-    return any(axis.padded % desc.layout.outer(k).step for k, axis in enumerate(desc.axes))
+    loops = sorted(desc.blocks, key=memory_order)
+    return _strided(unpack(data, desc), desc, loops).view(desc.dtype.numpy)
 
 
 def _gather(values: NDArray[Any], desc: MemoryDesc) -> NDArray[Any]:

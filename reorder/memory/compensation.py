@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
-
-from reorder.memory.elements import offsets
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from memdesc import MemoryDesc
 
-__all__ = ["compensate", "compensation", "is_array_of_blocks"]
+__all__ = ["compensate", "compensation"]
 
 # what the sum of the weights is multiplied with
 _FACTORS = {"s8s8": -128, "asymmetric": -1}
@@ -47,18 +45,12 @@ def compensate(
         np.multiply(known[mask], np.int32(_FACTORS[name]), out=target)
 
 
-def is_array_of_blocks(desc: MemoryDesc) -> bool:
-    """Whether all padded indices have elements: not so in a view that ends inside of a block."""
-    layout = desc.layout
-    return not any(axis.padded % layout.outer(k).step for k, axis in enumerate(layout.axes))
-
-
 def _sums(values: NDArray[np.int8], desc: MemoryDesc, mask: int) -> NDArray[np.int32]:
     """Return the sums over the dims that are not in a mask, over padded indices of those that are."""
     kept = [dim for dim in range(desc.ndims) if mask >> dim & 1]
     layout = desc.layout
-    if not is_array_of_blocks(desc):
-        summed = _logical(values, desc).sum(
+    if layout.has_partial_blocks:
+        summed = values[layout.offsets()].sum(
             axis=tuple(dim for dim in range(desc.ndims) if dim not in kept), dtype=np.int32
         )
         padded = np.zeros([desc.padded_dims[dim] for dim in kept], np.int32)
@@ -77,8 +69,3 @@ def _sums(values: NDArray[np.int8], desc: MemoryDesc, mask: int) -> NDArray[np.i
         [desc.padded_dims[dim] for dim in kept]
     )
     return found
-
-
-def _logical(values: NDArray[np.int8], desc: MemoryDesc) -> NDArray[Any]:
-    logical: NDArray[Any] = values[offsets(desc.layout)]
-    return logical

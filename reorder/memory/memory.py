@@ -13,7 +13,7 @@ from reorder.memory.arrays import is_plain, logical_array, physical_array
 from reorder.memory.buffers import address_of, flat_bytes
 from reorder.memory.compensation import compensation
 from reorder.memory.dlpack import CPU_DEVICE, TensorView
-from reorder.memory.elements import offsets, pack, unpack
+from reorder.memory.elements import pack, unpack
 from reorder.memory.padding import check_padding, clear_padding
 
 if TYPE_CHECKING:
@@ -249,7 +249,7 @@ class Memory:
             raise MemdescError(msg)
         values = unpack(self.data, desc)
         bits = np.ascontiguousarray(result).view(values.dtype)
-        values[offsets(desc.layout)] = bits & 15 if desc.dtype.is_packed else bits
+        values[desc.layout.offsets()] = bits & 15 if desc.dtype.is_packed else bits
         pack(values, self.data, desc)
 
     def compensation(self) -> dict[str, NDArray[np.int32]]:

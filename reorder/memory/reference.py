@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from reorder.memory.buffers import flat_bytes
 from reorder.memory.compensation import compensate
-from reorder.memory.elements import offsets, pack, unpack
+from reorder.memory.elements import pack, unpack
 from reorder.plan.plan import check_pair
 from reorder.values.binding import bind
 from reorder.values.convert import convert
@@ -44,15 +44,15 @@ def execute_reference(
     data = flat_bytes(dst, dst_desc, "dst", write=True)
     values = unpack(flat_bytes(src, src_desc, "src", write=False), src_desc)
     out = unpack(data, dst_desc)
-    at = offsets(dst_desc.layout)
+    at = dst_desc.layout.offsets()
     moved = convert(
-        values[offsets(src_desc.layout)],
+        values[src_desc.layout.offsets()],
         src_desc.dtype,
         dst_desc.dtype,
         bound,
         out[at] if bound.beta else None,
     )
-    out[offsets(dst_desc.layout, padded=True)] = 0
+    out[dst_desc.layout.offsets(padded=True)] = 0
     out[at] = moved
     pack(out, data, dst_desc)
     compensate(data, dst_desc)

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from memdesc.layout import dim_name
-from reorder.memory.elements import offsets
+from memdesc.layout import block_offset, dim_name
 from reorder.plan.plan import check_pair
 
 if TYPE_CHECKING:
@@ -95,7 +94,7 @@ def _moved(src: Layout, dst: Layout) -> str:
         if apart is None:
             return f"the blocks of {names} do not divide each other; {axis.padded} indices are not compared one by one"
         if apart < size:
-            ends = (_at(layout.axis_blocks(k), apart) for layout in (src, dst))
+            ends = (block_offset(layout.axis_blocks(k), apart) for layout in (src, dst))
             return "elements move: index {} of {} lies {} elements behind index 0 in src, {} in dst".format(
                 apart, names, *ends
             )
@@ -113,20 +112,17 @@ def _first_apart(src: tuple[Block, ...], dst: tuple[Block, ...], stop: int) -> i
     steps = sorted({block.step for block in (*src, *dst)})
     if all(large % small == 0 for small, large in pairwise(steps)):
         return next(
-            (step for step in steps if step < stop and _at(src, step) != _at(dst, step)), stop
+            (
+                step
+                for step in steps
+                if step < stop and block_offset(src, step) != block_offset(dst, step)
+            ),
+            stop,
         )
     if stop > _MAX_COMPARED:
         return None
-    apart = np.flatnonzero(_at(src, np.arange(stop)) != _at(dst, np.arange(stop)))
+    apart = np.flatnonzero(block_offset(src, np.arange(stop)) != block_offset(dst, np.arange(stop)))
     return int(apart[0]) if len(apart) else stop
-
-
-def _at(blocks: tuple[Block, ...], i: Any) -> Any:
-    # the outer block counts without an end: an index beyond it is compared, not used
-    return sum(
-        (i // block.step % block.extent if k else i // block.step) * block.stride
-        for k, block in enumerate(blocks)
-    )
 
 
 def _moved_one_by_one(src: Layout, dst: Layout) -> str:
@@ -137,5 +133,5 @@ def _moved_one_by_one(src: Layout, dst: Layout) -> str:
         )
     if dst.nelems > _MAX_COMPARED:
         return f"dims are cut as one index on one side only; {dst.nelems} elements are not compared one by one"
-    apart = np.argwhere(offsets(src) - src.offset0 != offsets(dst) - dst.offset0)
+    apart = np.argwhere(src.offsets() - src.offset0 != dst.offsets() - dst.offset0)
     return f"elements move: the first is {tuple(map(int, apart[0]))}" if len(apart) else ""

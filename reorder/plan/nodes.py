@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from memdesc.layout import axis_index, block_offset
+
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
@@ -56,19 +58,25 @@ class Lookup(NamedTuple):
     def tables(self, start: int, stop: int) -> tuple[NDArray[np.int64], ...]:
         """Return the offsets of all operands for some steps; `NOWHERE` in src where dst is padding."""
         sizes = dict(self.sizes)
-        rest = np.arange(start, stop, dtype=np.int64)
-        to = np.zeros_like(rest)
-        is_padding = np.zeros(rest.shape, np.bool_)
-        index = {}
+        outer = np.arange(start, stop, dtype=np.int64)
+        dst = np.zeros_like(outer)
+        is_padding = np.zeros(outer.shape, np.bool_)
+        index: dict[int, NDArray[np.int64]] = {}
         for axis, blocks in reversed(self.dst):
-            rest, i = np.divmod(rest, axis.padded)
-            to += _offsets(blocks, i)
+            outer, i = np.divmod(outer, axis.padded)
+            dst += block_offset(blocks, i)
             is_padding |= i >= prod(sizes[dim] for dim in axis.dims)
             for dim in reversed(axis.dims):
                 i, index[dim] = np.divmod(i, sizes[dim])
-        source, *others = (_side_offsets(side, sizes, index) for side in (self.src, *self.others))
-        source[is_padding] = NOWHERE
-        return source, to, *others
+        src, *others = (
+            sum(
+                (block_offset(blocks, axis_index(axis, sizes, index)) for axis, blocks in operand),
+                start=np.zeros_like(outer),
+            )
+            for operand in (self.src, *self.others)
+        )
+        src[is_padding] = NOWHERE
+        return src, dst, *others
 
     def __str__(self) -> str:
         sides = [
@@ -99,30 +107,6 @@ class Box(NamedTuple):
         return " ".join(
             [f"@{':'.join(map(str, self.offsets))}", *map(str, self.lookups), *map(str, self.nodes)]
         )
-
-
-def _side_offsets(
-    side: tuple[tuple[Axis, tuple[Block, ...]], ...],
-    sizes: dict[int, int],
-    index: dict[int, NDArray[np.int64]],
-) -> NDArray[np.int64]:
-    """Return the offsets of one operand for given indices of the dims."""
-    total = np.zeros_like(next(iter(index.values())))
-    for axis, blocks in side:
-        i = np.zeros_like(total)
-        for dim in axis.dims:
-            i = i * sizes[dim] + index[dim]
-        total += _offsets(blocks, i)
-    return total
-
-
-def _offsets(blocks: tuple[Block, ...], i: NDArray[np.int64]) -> NDArray[np.int64]:
-    offsets = np.zeros_like(i)
-    outermost = max(block.step for block in blocks)
-    for block in blocks:
-        digit = i // block.step
-        offsets += (digit if block.step == outermost else digit % block.extent) * block.stride
-    return offsets
 
 
 def _axis_text(axis: Axis, blocks: tuple[Block, ...]) -> str:

@@ -7,9 +7,16 @@ from typing import TYPE_CHECKING
 from reorder.plan.nodes import Box, Node
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
-__all__ = ["pack_elements", "simplify", "split_node"]
+__all__ = [
+    "pack_elements",
+    "simplify",
+    "split_node",
+    "src_and_dst",
+    "zeros_beyond",
+    "zeros_of",
+]
 
 _BYTE = 8
 
@@ -71,15 +78,13 @@ def _halved(counts: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def split_node(box: Box, node: Node, size: int) -> Iterator[Box]:
-    """Cut a node of a box into whole pieces of `size` steps, the one that ends its data, and zeros."""
+    """Cut a node of a box into whole pieces of `size` steps, its tail, and zeros."""
     k = box.nodes.index(node)
 
     def piece(start: int, *loops: Node) -> Box:
-        offsets = tuple(
-            at + start * stride for at, stride in zip(box.offsets, node.strides, strict=True)
-        )
-        cut = Box(offsets, (*box.nodes[:k], *loops, *box.nodes[k + 1 :]), box.lookups)
-        return _without_src(cut) if cut.is_zero else cut
+        nodes = (*box.nodes[:k], *loops, *box.nodes[k + 1 :])
+        cut = Box(_moved(box.offsets, node, start), nodes, box.lookups)
+        return zeros_of(cut) if cut.is_zero else cut
 
     far = tuple(size * stride for stride in node.strides)
     if not node.valid:
@@ -101,27 +106,51 @@ def split_node(box: Box, node: Node, size: int) -> Iterator[Box]:
         yield piece(done, Node(node.extent - done, 0, node.strides))
 
 
-def _without_src(box: Box) -> Box:
-    """Return a box of zeros as one that says so: it reads nothing, so all its loops count as padding."""
+def zeros_beyond(box: Box, covered: Sequence[int]) -> Iterator[Box]:
+    """Yield boxes of zeros for what lies beyond the first `covered` steps of the nodes of a box.
 
-    def unread(strides: tuple[int, ...]) -> tuple[int, ...]:
-        return tuple(
-            stride if stride_of_dst else 0
-            for stride, stride_of_dst in zip(strides, is_dst, strict=True)
-        )
+    Each takes what one node leaves; nodes before that one stay in what is covered, so that no
+    two boxes meet.
+    """
+    for k, node in enumerate(box.nodes):
+        if covered[k] == node.extent:
+            continue
+        inside = [
+            Node(count, 0, outer.strides)
+            for outer, count in zip(box.nodes, covered[:k], strict=False)
+        ]
+        beyond = Node(node.extent - covered[k], 0, node.strides)
+        if all(outer.extent for outer in inside):
+            offsets = _moved(box.offsets, node, covered[k])
+            yield zeros_of(Box(offsets, (*inside, beyond, *box.nodes[k + 1 :]), box.lookups))
 
+
+def zeros_of(box: Box) -> Box:
+    """Return a box that writes zeros wherever a box writes: it reads nothing, so all is padding."""
     is_dst = [k == min(1, len(box.offsets) - 1) for k in range(len(box.offsets))]
-    return Box(
-        unread(box.offsets),
-        tuple(Node(node.extent, 0, unread(node.strides)) for node in box.nodes),
-        box.lookups,
-    )
+
+    def unread(numbers: tuple[int, ...]) -> tuple[int, ...]:
+        return tuple(number if own else 0 for number, own in zip(numbers, is_dst, strict=True))
+
+    nodes = [Node(node.extent, 0, unread(node.strides)) for node in box.nodes]
+    return Box(unread(box.offsets), tuple(nodes) or (Node(1, 0, (0,) * len(is_dst)),), box.lookups)
+
+
+def src_and_dst(box: Box) -> Box:
+    """Return a box with its first two operands alone."""
+    nodes = [Node(node.extent, node.valid, node.strides[:2]) for node in box.nodes]
+    return Box(box.offsets[:2], tuple(nodes), box.lookups)
+
+
+def _moved(offsets: tuple[int, ...], node: Node, steps: int) -> tuple[int, ...]:
+    """Return the offsets after some steps of a node."""
+    return tuple(at + steps * stride for at, stride in zip(offsets, node.strides, strict=True))
 
 
 def _simplify(box: Box) -> Box:
     is_zero = box.is_zero
     if is_zero:
-        box = _without_src(box)
+        box = zeros_of(box)
     nodes = [node for node in box.nodes if node.extent > 1]
     nodes.sort(key=lambda node: (-abs(_dst(node.strides)), -node.extent))
     fused: list[Node] = []

@@ -14,12 +14,11 @@ from itertools import pairwise, product
 from math import lcm, prod
 from typing import TYPE_CHECKING, NamedTuple
 
+from memdesc.layout import block_offset
 from reorder.plan.nodes import Box, Lookup, Node
-from reorder.plan.passes import simplify
+from reorder.plan.passes import simplify, zeros_beyond
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from memdesc import Axis, Block, Layout, MemoryDesc
     from reorder.values.binding import Operand
 
@@ -43,34 +42,18 @@ def padding_boxes(desc: MemoryDesc) -> tuple[Box, ...]:
     if not desc.has_padding or not desc.nelems:
         return ()
     whole: list[list[_Piece]] = []
-    beyond: list[list[_Piece]] = []
+    partly: list[list[_Piece]] = []
     for k, axis in enumerate(desc.axes):
-        blocks = _join(desc.layout, axis.dims, axis.dims) or []
-        size = desc.layout.axis_size(k)
+        blocks = _join(desc.layout, axis.dims, axis.dims) or ()
         whole.append(_cut(axis.padded, axis.padded, blocks))
-        beyond.append(
-            [part for piece in _cut(axis.padded, size, blocks) for part in _invalid(piece)]
-        )
-    boxes = []
-    for k, pieces in enumerate(beyond):
+        partly.append(_cut(axis.padded, desc.layout.axis_size(k), blocks))
+    boxes: list[Box] = []
+    for k, pieces in enumerate(partly):
         for choice in product(*whole[:k], pieces, *whole[k + 1 :]):
             offset = desc.offset0 + sum(piece.offsets[0] for piece in choice)
-            boxes.append(Box((offset,), tuple(node for piece in choice for node in piece.nodes)))
+            nodes = tuple(node for piece in choice for node in piece.nodes)
+            boxes += zeros_beyond(Box((offset,), nodes), [node.valid for node in nodes])
     return simplify(tuple(boxes))
-
-
-def _invalid(piece: _Piece) -> Iterator[_Piece]:
-    """Split off what is padding: the first loops stay in the data, one leaves it, the rest run free."""
-    for k, node in enumerate(piece.nodes):
-        inside = tuple(loop._replace(extent=loop.valid) for loop in piece.nodes[:k])
-        if node.valid < node.extent and all(loop.extent for loop in inside):
-            offsets = tuple(
-                o + node.valid * s for o, s in zip(piece.offsets, node.strides, strict=True)
-            )
-            yield _Piece(
-                offsets,
-                (*inside, Node(node.extent - node.valid, 0, node.strides), *piece.nodes[k + 1 :]),
-            )
 
 
 class _Piece(NamedTuple):
@@ -147,7 +130,7 @@ def _pieces(sides: tuple[_Side, ...], dims: tuple[int, ...]) -> list[_Piece]:
     return pieces or [_lookup(sides, dims)]
 
 
-def _cut(padded: int, size: int, *sides: list[Block]) -> list[_Piece]:
+def _cut(padded: int, size: int, *sides: tuple[Block, ...]) -> list[_Piece]:
     """Cut a padded range into loops over the blocks of all sides; nothing if that takes too many."""
     chain = sorted({block.step for blocks in sides for block in blocks}, reverse=True)
     odd = [step for step in chain if any(max(step, other) % min(step, other) for other in chain)]
@@ -159,11 +142,11 @@ def _cut(padded: int, size: int, *sides: list[Block]) -> list[_Piece]:
         below = [step for step in chain if step < odd[-1]]
         runs = _periods(odd, below, padded, size)
         chain = [lcm(*odd), *below]
-    strides = {step: tuple(_stride(blocks, step) for blocks in sides) for step in chain}
+    strides = {step: tuple(block_offset(blocks, step) for blocks in sides) for step in chain}
     pieces = []
     for start, loops in runs:
         nodes = tuple(Node(extent, valid, strides[step]) for step, extent, valid in loops)
-        pieces.append(_Piece(tuple(_at(blocks, start) for blocks in sides), nodes))
+        pieces.append(_Piece(tuple(block_offset(blocks, start) for blocks in sides), nodes))
     return pieces
 
 
@@ -198,7 +181,7 @@ def _periods(odd: list[int], below: list[int], padded: int, size: int) -> list[t
     return runs
 
 
-def _join(layout: _Side, dims: tuple[int, ...], order: tuple[int, ...]) -> list[Block] | None:
+def _join(layout: _Side, dims: tuple[int, ...], order: tuple[int, ...]) -> tuple[Block, ...] | None:
     """Return a side's blocks over the row-major index of `order`, neighbours merged.
 
     None if the side's own axes are no runs of that order, or an inner one is cut so
@@ -233,7 +216,7 @@ def _join(layout: _Side, dims: tuple[int, ...], order: tuple[int, ...]) -> list[
             merged[-1] = block._replace(extent=merged[-1].extent * block.extent)
         else:
             merged.append(block)
-    return merged
+    return tuple(merged)
 
 
 def _is_cut_alike(dst: _Side, dims: tuple[int, ...], order: tuple[int, ...]) -> bool:
@@ -242,20 +225,6 @@ def _is_cut_alike(dst: _Side, dims: tuple[int, ...], order: tuple[int, ...]) -> 
         axis.dims[0] == order[0] or axis.padded == prod(dst.dims[dim] for dim in axis.dims)
         for axis, _ in _blocks_of(dst, dims)
     )
-
-
-def _stride(blocks: list[Block], step: int) -> int:
-    """Return how far one step of an index moves; blocks come with falling steps."""
-    block = next(block for block in blocks if block.step <= step)
-    return block.stride * (step // block.step)
-
-
-def _at(blocks: list[Block], index: int) -> int:
-    offset = 0
-    for k, block in enumerate(blocks):
-        digit = index // block.step
-        offset += (digit % block.extent if k else digit) * block.stride
-    return offset
 
 
 def _runs(chain: list[int], start: int, length: int, valid: int) -> list[tuple[int, _Loops]]:

@@ -16,6 +16,7 @@ import numpy as np
 
 from memdesc import MemdescError, data_type, from_json, image_desc, to_json
 from memdesc.disk import as_path, write_files
+from memdesc.layout import memory_order
 from reorder.memory.memory import Memory
 
 if TYPE_CHECKING:
@@ -155,7 +156,7 @@ def form_of(desc: MemoryDesc) -> Form:
     if not is_plain or desc.dtype.is_packed or desc.extra is not None:
         return np.dtype(np.uint8), (desc.nbytes,)
     return _kind_of(desc.dtype), tuple(
-        block.extent for block in sorted(desc.blocks, key=lambda b: (-b.stride, -b.extent, b.axis))
+        block.extent for block in sorted(desc.blocks, key=memory_order)
     )
 
 

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from memdesc import DATA_TYPES, memory_desc, parse_tag
-from reorder.memory.elements import offsets
 
 from . import known
 from .cases import (
@@ -103,7 +102,7 @@ def test_every_element_lies_where_the_fields_of_libdnnl_say(dnnl_3_13: Executor)
         assert isinstance(theirs, Desc)
         fields = theirs.fields()
         ours = memory_desc(dims, "f32", tag).layout
-        assert np.array_equal(offsets(ours), offsets_of(fields, fields.dims)), (tag, dims)
+        assert np.array_equal(ours.offsets(), offsets_of(fields, fields.dims)), (tag, dims)
 
 
 def test_tags_of_huge_dims_are_refused_as_by_libdnnl_but_for_its_own_arithmetic(

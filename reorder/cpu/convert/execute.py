@@ -19,8 +19,8 @@ from reorder.cpu.schedule.kernel import Kernel
 from reorder.cpu.schedule.program import Record, points
 from reorder.cpu.schedule.program import tile as split_up
 from reorder.memory.buffers import address_of
-from reorder.plan.nodes import NOWHERE, Box, Node
-from reorder.plan.passes import pack_elements, simplify
+from reorder.plan.nodes import NOWHERE, Box
+from reorder.plan.passes import pack_elements, simplify, src_and_dst, zeros_of
 from reorder.values.binding import bind
 
 if TYPE_CHECKING:
@@ -225,12 +225,10 @@ class _Padding:
     direct = None
 
     def __init__(self, owner: ConvertingReorder, box: Box) -> None:
-        nodes = tuple(Node(node.extent, 0, (0, node.strides[1])) for node in box.nodes) or (
-            Node(1, 0, (0, 0)),
-        )
+        zeros = zeros_of(src_and_dst(box))._replace(lookups=())
         self._lookups = box.lookups
         self._zeros = owner._part(  # noqa: SLF001 - of this module
-            split_up((Box((0, box.offsets[1]), nodes),)), Kernel(owner.plan.dst.dtype.bits), ()
+            split_up((zeros,)), Kernel(owner.plan.dst.dtype.bits), ()
         )
 
     def run(self, src_at: int, dst_at: int) -> None:

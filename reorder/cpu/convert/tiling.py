@@ -11,11 +11,13 @@ from math import prod
 from typing import TYPE_CHECKING, NamedTuple
 
 from reorder.cpu.schedule.select import TRANSPOSED, choose
-from reorder.plan.nodes import Box, Node
-from reorder.plan.passes import simplify
+from reorder.plan.nodes import Node
+from reorder.plan.passes import simplify, src_and_dst, zeros_beyond
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from reorder.plan.nodes import Box
 
 __all__ = ["Tile", "contiguous", "cut", "dense_strides", "is_scattered"]
 
@@ -114,7 +116,7 @@ def cut(
     """
     nodes = box.nodes
     if box.is_zero:
-        return [], [_pair(box)]
+        return [], [src_and_dst(box)]
     if widths[0] == widths[1] < _BYTE:
         # moved as bytes, and padding with them
         counts = _counts(nodes, limit, (_SIDE, _SIDE), straight=False, padded=True)
@@ -137,7 +139,7 @@ def cut(
         # it needs the scratch, so it must fit
         counts = _counts(nodes, limit, sides, straight=False)
         order, reads, writes = _order(nodes, counts, widths, streams=streams)
-    if widths[0] == widths[1] and is_scattered(_pair(box)):
+    if widths[0] == widths[1] and is_scattered(src_and_dst(box)):
         order, reads, writes = _between(nodes, counts), False, False
     if writes and any(_covered(nodes[k], counts[k], ragged=True) > nodes[k].valid for k in order):
         # what writes padding too is the move; where the tile moves anyway, that is for free
@@ -156,16 +158,8 @@ def _tiles_of(
         # beyond the caches, tiles that continue the rows of src follow each other
         loops = tuple(sorted(outer, key=lambda node: -abs(node.strides[0]))) if streams else outer
         tiles.append(Tile(offsets, loops, tuple(node for _, node in placed), reads, writes))
-    return tiles, list(simplify(tuple(_zeros(box, counts, ragged=ragged))))
-
-
-def _pair(box: Box) -> Box:
-    """Return a box of zeros with src and dst alone."""
-    return Box(
-        box.offsets[:2],
-        tuple(Node(node.extent, node.valid, node.strides[:2]) for node in box.nodes),
-        box.lookups,
-    )
+    covered = [_covered(node, counts.get(k, 0), ragged=ragged) for k, node in enumerate(box.nodes)]
+    return tiles, list(simplify(tuple(zeros_beyond(src_and_dst(box), covered))))
 
 
 def _chain(nodes: tuple[Node, ...], side: int, want: int) -> dict[int, int]:
@@ -315,20 +309,3 @@ def _covered(node: Node, count: int, *, ragged: bool) -> int:
     if not count or not ragged or node.valid % count == 0:
         return node.valid
     return min(node.extent, (node.valid // count + 1) * count)
-
-
-def _zeros(box: Box, counts: dict[int, int], *, ragged: bool) -> Iterator[Box]:
-    """Yield what tiles leave: for each node, all beyond what they cover of it."""
-    covered = [_covered(node, counts.get(k, 0), ragged=ragged) for k, node in enumerate(box.nodes)]
-    for k, node in enumerate(box.nodes):
-        if covered[k] < node.extent:
-            loops = [
-                inside._replace(extent=own, valid=own)
-                for inside, own in zip(box.nodes[:k], covered, strict=False)
-            ]
-            beyond = Node(node.extent - covered[k], 0, node.strides)
-            start = box.offsets[1] + covered[k] * node.strides[1]
-            every = (*loops, beyond, *box.nodes[k + 1 :])
-            yield Box(
-                (0, start), tuple(Node(loop.extent, 0, (0, loop.strides[1])) for loop in every)
-            )

@@ -15,7 +15,7 @@ from reorder.cpu.schedule.program import encode, fills_lines, points, split, til
 from reorder.cpu.schedule.select import KERNELS, choose
 from reorder.cpu.target import LINE_NBYTES, this_machine
 from reorder.memory.buffers import BufferCheck, address_of, check_disjoint
-from reorder.memory.compensation import compensate, is_array_of_blocks
+from reorder.memory.compensation import compensate
 from reorder.plan.passes import pack_elements, simplify
 from reorder.threads import checked_threads
 
@@ -75,7 +75,7 @@ class PreparedReorder:
         extra = plan.dst.extra
         masks = (
             set(extra.masks.values())
-            if extra and is_array_of_blocks(plan.dst) and plan.dst.nelems
+            if extra and not plan.dst.layout.has_partial_blocks and plan.dst.nelems
             else ()
         )
         self._sums = {mask: Sums(plan.dst, mask, self.threads) for mask in masks}

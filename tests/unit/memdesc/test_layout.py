@@ -3,9 +3,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from memdesc import Axis, Block, Layout, MemdescError, NotBlockedError, parse_tag
+from memdesc import Axis, Block, Layout, MemdescError, NotBlockedError, memory_desc, parse_tag
 from memdesc.build import layout_by_strides, layout_by_tag
-from memdesc.layout import dim_name
+from memdesc.layout import dim_name, memory_order
 
 INT64_MAX = 2**63 - 1
 
@@ -74,6 +74,36 @@ def test_the_tables_of_the_axes_add_up_to_the_offset() -> None:
     assert [table.shape for table in layout.tables(padded=True)] == [(2,), (12,), (3,)]
     assert [table.dtype for table in layout.tables()] == [np.int64] * 3
     assert [table.shape for table in by_tag((2, 0), "ab").tables()] == [(2,), (0,)]
+
+
+@pytest.mark.parametrize("tag", ["aBcd8b", "ABdc4b2a2b", "aB(CD)8b16(cd)"])
+def test_offsets_are_those_of_every_index(tag: str) -> None:
+    layout = by_tag((2, 9, 3, 5), tag)
+    offsets = layout.offsets()
+    assert offsets.shape == layout.dims
+    assert all(offsets[index] == layout.offset(index) for index in np.ndindex(layout.dims))
+    padded = layout.offsets(padded=True)
+    assert padded.size == layout.padded_nelems
+    assert sorted(padded.ravel()) == list(range(layout.padded_nelems))
+
+
+def test_an_axis_has_partial_blocks_where_it_ends_inside_one() -> None:
+    whole = memory_desc((2, 17), "f32", "aB8b")
+    view = whole.submemory((2, 5), (0, 0))
+    assert not whole.layout.has_partial_blocks
+    assert view.layout.has_partial_blocks
+
+
+def test_blocks_sort_as_they_lie_in_memory() -> None:
+    layout = by_tag((2, 9, 1, 5), "aBcd4b")
+    order = sorted(layout.blocks, key=memory_order)
+    assert [(block.axis, block.extent) for block in order] == [
+        (0, 2),
+        (1, 3),
+        (2, 1),
+        (3, 5),
+        (1, 4),
+    ]
 
 
 def test_the_tile_lists_the_inner_blocks_outermost_first() -> None:

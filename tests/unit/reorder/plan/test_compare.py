@@ -7,7 +7,6 @@ from hypothesis import given
 import memdesc
 from memdesc import MemdescError, MemoryDesc, memory_desc
 from reorder import Memory, execute_reference
-from reorder.memory.elements import offsets
 from reorder.plan.compare import COPY, NO_OP, VIEW, compare
 from tests.strategies import desc_pairs
 
@@ -25,20 +24,20 @@ def test_what_is_no_copy_lies_in_src_already_and_what_is_one_does_not(
     if not dst.nelems:
         assert relation.kind == NO_OP
         return
-    moved = offsets(src.layout) - offsets(dst.layout)
+    moved = src.layout.offsets() - dst.layout.offsets()
     if relation.kind == COPY:
         if [axis.dims for axis in src.axes] == [axis.dims for axis in dst.axes]:
-            asked = offsets(dst.layout, padded=True)
-            held = offsets(src.layout, padded=True)[tuple(map(slice, asked.shape))]
+            asked = dst.layout.offsets(padded=True)
+            held = src.layout.offsets(padded=True)[tuple(map(slice, asked.shape))]
             assert held.shape != asked.shape or len(np.unique(held - asked)) > 1
         return
     assert (moved == relation.shift).all()
     assert (relation.shift == 0) == (relation.kind == NO_OP)
     # the padding of dst is padding of src, so zeros are there
-    beyond = set((offsets(dst.layout, padded=True) + relation.shift).ravel().tolist()) - set(
-        offsets(src.layout).ravel().tolist()
+    beyond = set((dst.layout.offsets(padded=True) + relation.shift).ravel().tolist()) - set(
+        src.layout.offsets().ravel().tolist()
     )
-    assert beyond <= set(offsets(src.layout, padded=True).ravel().tolist())
+    assert beyond <= set(src.layout.offsets(padded=True).ravel().tolist())
 
 
 @given(pair=desc_pairs(max_nelems=512))
