@@ -19,8 +19,9 @@ from memdesc.extra import Extra
 from memdesc.image import ImageDesc, image_desc
 from memdesc.layout import Axis, Block, Layout
 from memdesc.names import Name, known_names, suggest
+from memdesc.notation import parse_tag
 from memdesc.runtime_dims import RUNTIME, RuntimeDesc, runtime_desc
-from memdesc.tags import Digit, FormatTag, parse_tag
+from memdesc.tags import Digit, FormatTag
 from memdesc.text import from_json, from_verbose, to_json, to_verbose
 
 __all__ = [

@@ -15,8 +15,9 @@ from memdesc.errors import MemdescError, short_repr
 from memdesc.int64 import INT64_MAX, checked_int, checked_ints
 from memdesc.layout import Layout, dim_name
 from memdesc.names import resolve
+from memdesc.notation import parse_tag
 from memdesc.overlap import check_nesting
-from memdesc.tags import LETTERS, FormatTag, parse_tag
+from memdesc.tags import LETTERS, FormatTag
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -20,7 +20,7 @@ def as_path(path: object) -> Path:
     """Return what a caller named as a path, or say that it is none."""
     text = os.fspath(path) if isinstance(path, str | os.PathLike) else None
     if not isinstance(text, str) or "\0" in text:
-        msg = f"a path is a text or a pathlib.Path, not {short_repr(path)}"
+        msg = f"a path is a string or a pathlib.Path, not {short_repr(path)}"
         raise MemdescError(msg)
     return Path(text)
 

@@ -14,7 +14,8 @@ from memdesc.errors import MemdescError, short_repr
 from memdesc.extra import Extra
 from memdesc.int64 import checked_int, checked_ints
 from memdesc.layout import Axis, Block, Layout, dim_name
-from memdesc.tags import LETTERS, parse_tag
+from memdesc.notation import parse_tag
+from memdesc.tags import LETTERS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -15,7 +15,8 @@ from typing import NamedTuple
 
 from memdesc.errors import UnknownFormatError, UnsupportedFormatError, short_repr
 from memdesc.names.vocabulary import Vocabulary, read_names
-from memdesc.tags import LETTERS, FormatTag, parse_tag
+from memdesc.notation import parse_tag
+from memdesc.tags import LETTERS, FormatTag
 
 __all__ = ["VOCABULARY", "check_dims", "domain", "letters", "parse", "refuse"]
 

@@ -8,10 +8,13 @@ a pixel: each part is a run of the canonical notation. Sources: MACE at 0fc55a54
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from memdesc.errors import MemdescError, UnknownFormatError, UnsupportedFormatError, short_repr
-from memdesc.tags import FormatTag, count_digits, parse_tag
+from memdesc.notation import count_digits, parse_tag
+
+if TYPE_CHECKING:
+    from memdesc.tags import FormatTag
 
 __all__ = [
     "IMAGES",

@@ -5,12 +5,15 @@ Source: MACE at 0fc55a54. Its image types are in `images`.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from memdesc.errors import UnknownFormatError, UnsupportedFormatError, short_repr
 from memdesc.names.images import is_image, refuse_winograd
 from memdesc.names.vocabulary import Vocabulary
-from memdesc.tags import FormatTag, parse_tag
+from memdesc.notation import parse_tag
+
+if TYPE_CHECKING:
+    from memdesc.tags import FormatTag
 
 __all__ = ["BUFFERS", "VOCABULARY", "domain", "letters", "parse"]
 

@@ -10,10 +10,14 @@ from __future__ import annotations
 
 import itertools
 from functools import partial
+from typing import TYPE_CHECKING
 
 from memdesc.errors import UnsupportedFormatError
 from memdesc.names.vocabulary import Vocabulary, read_names
-from memdesc.tags import FormatTag, parse_tag
+from memdesc.notation import parse_tag
+
+if TYPE_CHECKING:
+    from memdesc.tags import FormatTag
 
 __all__ = ["CANONICAL", "VOCABULARY", "domain", "letters", "parse"]
 

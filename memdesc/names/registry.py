@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from memdesc.errors import UnknownFormatError
 from memdesc.names import cldnn, images, mace, onednn
-from memdesc.tags import parse_tag
+from memdesc.notation import parse_tag
 
 if TYPE_CHECKING:
     from memdesc.names.vocabulary import Vocabulary

@@ -312,8 +312,8 @@ def test_the_widest_tensor_of_bytes_has_int64_max_elements() -> None:
         ({"dtype": "f33"}, "unknown data type 'f33'; the types are"),
         ({"tag": 5}, "a tag is a name or a FormatTag, not 5"),
         ({"tag": b"ab"}, "a tag is a name or a FormatTag, not b'ab'"),
-        ({"tag": "abc"}, "dims (2, 3) have 2 sizes, but 'abc' speaks of 3"),
-        ({"tag": "nchw"}, "dims (2, 3) have 2 sizes, but 'nchw' speaks of 4"),
+        ({"tag": "abc"}, "dims (2, 3) have 2 sizes, but 'abc' is for 3"),
+        ({"tag": "nchw"}, "dims (2, 3) have 2 sizes, but 'nchw' is for 4"),
         (
             {"tag": "ab", "strides": (3, 1)},
             "give a tag or strides, not both: tag='ab' and strides=(3, 1)",

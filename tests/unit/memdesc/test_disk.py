@@ -25,7 +25,7 @@ def test_what_is_no_path_is_refused_wherever_one_is_taken(path: Any) -> None:
         lambda: reorder.load_archive(path),
         lambda: memory_desc((2, 3), "f32", "ab").show().save(path),
     ):
-        with pytest.raises(MemdescError, match=r"a path is a text or a pathlib\.Path, not "):
+        with pytest.raises(MemdescError, match=r"a path is a string or a pathlib\.Path, not "):
             use()
 
 

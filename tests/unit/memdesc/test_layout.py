@@ -203,9 +203,9 @@ def test_sizes_that_no_tensor_has_are_refused(dims: tuple[int, ...], reason: str
 
 
 def test_a_tag_of_another_number_of_dims_is_refused_by_the_name_it_was_given() -> None:
-    with pytest.raises(MemdescError, match=r"dims \(2, 3\) have 2 sizes, but 'abc' speaks of 3"):
+    with pytest.raises(MemdescError, match=r"dims \(2, 3\) have 2 sizes, but 'abc' is for 3"):
         by_tag((2, 3), "abc")
-    with pytest.raises(MemdescError, match=r"dims \(2, 3\) have 2 sizes, but 'ncw' speaks of 3"):
+    with pytest.raises(MemdescError, match=r"dims \(2, 3\) have 2 sizes, but 'ncw' is for 3"):
         layout_by_tag(parse_tag("abc"), (2, 3), "ncw")
     with pytest.raises(MemdescError, match=r"dims \(\) have 0 sizes; a descriptor has 1 to 12"):
         by_tag((), "abc")

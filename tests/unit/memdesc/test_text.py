@@ -142,8 +142,8 @@ def test_another_form_is_refused_with_the_form(text: Any) -> None:
             "offset0 must be an integer that int64 holds, not '3'",
         ),
         ("f32::blocked:ab::f0", {"dims": None}, "dims must be a sequence of integers, not None"),
-        ("f32::blocked:abc::f0", {}, r"dims \(2, 3\) have 2 sizes, but 'abc' speaks of 3"),
-        ("f32::blocked:abc:3x1:f0", {}, r"dims \(2, 3\) have 2 sizes, but 'abc' speaks of 3"),
+        ("f32::blocked:abc::f0", {}, r"dims \(2, 3\) have 2 sizes, but 'abc' is for 3"),
+        ("f32::blocked:abc:3x1:f0", {}, r"dims \(2, 3\) have 2 sizes, but 'abc' is for 3"),
         (
             "f32::blocked:ab:3x1x1:f0",
             {},

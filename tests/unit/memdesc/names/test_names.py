@@ -213,7 +213,7 @@ def test_the_number_of_dims_is_checked_before_the_sizes_a_name_exists_for() -> N
     for name in ("iy_xs_os_xsv2_osv8__ao32", "os_is_osv32_isv32_swizzled_by_4", "dw_conv2d_filter"):
         make = image_desc if name == "dw_conv2d_filter" else memory_desc
         with pytest.raises(
-            ValueError, match=re.escape(f"dims (2, 3, 5) have 3 sizes, but '{name}' speaks of 4")
+            ValueError, match=re.escape(f"dims (2, 3, 5) have 3 sizes, but '{name}' is for 4")
         ):
             make((2, 3, 5), "f32", name)
 

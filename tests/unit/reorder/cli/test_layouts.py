@@ -200,7 +200,7 @@ def test_explain_shows_the_plan_the_bytes_and_the_kernels(
 def test_two_layouts_that_do_not_fit_are_refused(capsys: CaptureFixture[str]) -> None:
     for command in ("diff", "explain"):
         assert "did you mean 'nChw8c'" in refusal(capsys, command, "nchw", "nChw8d", "2x17x5x4")
-        assert "speaks of 4 dims" in refusal(capsys, command, "nchw", "nhwc", "2x17x5")
+        assert "is for 4 dims" in refusal(capsys, command, "nchw", "nhwc", "2x17x5")
         assert "not sizes joined by x" in refusal(capsys, command, "nchw", "nhwc", "2x17x5y")
         assert "must be 2 numbers" in refusal(capsys, command, "ab", "4x1x1", "3x4")
         assert "not integers" in refusal(capsys, command, "ab", "4x1@a", "3x4")
@@ -412,5 +412,5 @@ def test_files_that_are_missing_damaged_or_protected_are_refused_and_nothing_is_
         assert reason in refusal(capsys, "check", path)
     for target in (str(tmp_path / "none" / "out.npy"), str(tmp_path), "/dev/full/out.npy"):
         assert "cannot be written" in refusal(capsys, "reorder", str(whole), target, "--to", "ba")
-    assert "speaks of 4 dims" in refusal(capsys, "reorder", str(whole), out, "--to", "nhwc")
+    assert "is for 4 dims" in refusal(capsys, "reorder", str(whole), out, "--to", "nhwc")
     assert {file.name: file.read_bytes() for file in tmp_path.iterdir()} == before

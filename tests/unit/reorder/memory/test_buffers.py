@@ -173,7 +173,7 @@ def test_subclasses_of_arrays_are_taken_as_arrays(tmp_path: Path) -> None:
         assert memory.data.shape == (24,)
         assert np.shares_memory(memory.data, x)
         assert reorder.reorder(x, "ba").numpy().tolist() == np.asarray(x).tolist()
-    with pytest.raises(MemdescError, match="'ab' speaks of 2"):
+    with pytest.raises(MemdescError, match="'ab' is for 2"):
         reorder.reorder(matrix, "ab", src="A3a")
 
 
