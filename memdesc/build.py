@@ -34,8 +34,8 @@ def layout_by_tag(tag: FormatTag, dims: tuple[int, ...], name: str = "") -> Layo
     if len(dims) != tag.ndims:
         check_dims(dims)
         msg = (
-            f"dims {dims} have {len(dims)} sizes, but {short_repr(name or str(tag))} speaks "
-            f"of {tag.ndims} dims"
+            f"dims {dims} have {len(dims)} sizes, "
+            f"but {short_repr(name or str(tag))} is for {tag.ndims} dims"
         )
         raise MemdescError(msg)
     axes = []
