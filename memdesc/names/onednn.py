@@ -105,5 +105,5 @@ VOCABULARY = Vocabulary(
     parse,
     domain,
     letters,
-    is_spelled_like=bool,  # any letters: the spelling of what follows no other
+    is_spelled_like=lambda _name: True,  # also the empty string: what follows no other spelling
 )

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from tests.opencl.runtimes import Runtime
 
 DTYPES = ("f32", "f16", "s32", "s8", "u8")
+# Shapes for each image type: every dtype and every layout of the host; a campaign runs 40.
+SHAPES = pytest.mark.parametrize("count", [10, pytest.param(40, marks=pytest.mark.campaign)])
 HOST = ("nchw", "nhwc", "nChw16c", "cdab", "aBcd2b", "ABcd3b2a", "dcba")
 
 # clDNN's images beside MACE's, by hand from the table of its formats
@@ -38,7 +40,7 @@ def _unravel(flat: int, sizes: tuple[int, int, int]) -> tuple[int, ...]:
 
 
 def shapes(name: str, count: int) -> list[tuple[int, ...]]:
-    """Return ragged sizes: half of them odd on purpose."""
+    """Return sizes most of which no block divides."""
     rng = np.random.default_rng(len(name))
     ndims = 1 if name == "argument" else 4
     found = []
@@ -65,7 +67,10 @@ def expected_pixels(name: str, x: NDArray[Any]) -> NDArray[Any]:
 
 
 def bits(dims: tuple[int, ...], dtype: str, seed: int) -> NDArray[Any]:
-    """Return random bits: NaN, infinities, subnormal numbers, -0.0; of f16 no NaN, whose payload images may change."""
+    """Return random bits: NaN, infinities, subnormal numbers, -0.0.
+
+    f16 has no NaN, because images may change its payload.
+    """
     kind = data_type(dtype)
     found = np.random.default_rng(seed).integers(0, 256, (*dims, kind.bits // 8), np.uint8)
     x = found.view(kind.numpy).reshape(dims)
@@ -74,11 +79,12 @@ def bits(dims: tuple[int, ...], dtype: str, seed: int) -> NDArray[Any]:
     return x
 
 
+@SHAPES
 @pytest.mark.parametrize("name", TYPES)
-def test_forty_ragged_shapes_of_every_type_are_packed_as_the_mapping_table_says(
-    name: str, runtime: Runtime
+def test_shapes_with_tails_of_every_type_are_packed_as_the_mapping_table_says(
+    name: str, count: int, runtime: Runtime
 ) -> None:
-    for k, dims in enumerate(shapes(name, 40)):
+    for k, dims in enumerate(shapes(name, count)):
         dtype = DTYPES[k % 5]
         desc = image_desc(dims, dtype, name)
         x = bits(dims, dtype, k)
@@ -94,11 +100,12 @@ def test_forty_ragged_shapes_of_every_type_are_packed_as_the_mapping_table_says(
         assert found.tobytes() == wanted.tobytes(), (name, dims, dtype)
 
 
+@SHAPES
 @pytest.mark.parametrize("name", TYPES)
-def test_forty_ragged_shapes_of_every_type_are_unpacked_whatever_their_tails_hold(
-    name: str, runtime: Runtime
+def test_shapes_with_tails_of_every_type_are_unpacked_whatever_their_tails_hold(
+    name: str, count: int, runtime: Runtime
 ) -> None:
-    for k, dims in enumerate(shapes(name, 40)):
+    for k, dims in enumerate(shapes(name, count)):
         dtype = DTYPES[k % 5]
         desc = image_desc(dims, dtype, name)
         x = bits(dims, dtype, k)
@@ -122,7 +129,7 @@ def test_forty_ragged_shapes_of_every_type_are_unpacked_whatever_their_tails_hol
         assert (found[target.nbytes :] == 0xA5).all()
 
 
-# MACE's own round trips (its buffer_to_image tests); the largest of them are for devices, not for CPUs
+# The round trips of MACE's buffer_to_image tests; the largest are for devices, not for CPUs.
 ROUND_TRIPS: dict[str, list[tuple[int, ...]]] = {
     "argument": [(1,), (11,), (256,)],
     "in_out_channel": [(1, 1, 2, 3), (1, 3, 2, 3), (3, 3, 2, 3), (3, 128, 13, 17)],

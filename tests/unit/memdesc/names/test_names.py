@@ -262,3 +262,9 @@ def test_a_name_says_what_it_calls_the_dims() -> None:
         "in_out_width": "nchw",
         "aBcd16b": None,
     }
+
+
+@pytest.mark.parametrize("name", ["", " ", "\0"])
+def test_a_string_in_no_spelling_is_refused_as_a_tag(name: str) -> None:
+    with pytest.raises(UnknownFormatError, match="unknown format"):
+        memory_desc((2, 3), "f32", name)

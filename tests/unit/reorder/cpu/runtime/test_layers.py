@@ -18,7 +18,7 @@ _LAYERS = {"tbb": "tbb", "omp": "omp", "workqueue": "pool", "default": "tbb", "n
 
 
 def run(scenario: str, layer: str, least: int = 0, **environment: str) -> str:
-    """Run a scenario in which what has `least` bytes runs on numba's threads, and what is smaller on the pool."""
+    """Run a scenario: reorders of `least` bytes use numba's threads, smaller ones the pool."""
     settings = {
         key: value for key, value in os.environ.items() if not key.startswith("NUMBA_THREADING")
     }
@@ -41,8 +41,17 @@ def run(scenario: str, layer: str, least: int = 0, **environment: str) -> str:
 _SCENARIOS = ["crowds", "fork_first", "fork_after", "fork_meanwhile", "fork_pool", "leave"]
 
 
-@pytest.mark.parametrize("layer", ["tbb", "omp", "workqueue", "default"])
-@pytest.mark.parametrize("scenario", _SCENARIOS)
+_ALL = [(scenario, layer) for scenario in _SCENARIOS for layer in ("tbb", "omp", "workqueue")]
+# The default is one of the three; a campaign runs the other scenarios with it too.
+_DEFAULT = [("crowds", "default"), ("fork_first", "default")]
+_MORE = [
+    pytest.param(scenario, "default", marks=pytest.mark.campaign)
+    for scenario in _SCENARIOS
+    if (scenario, "default") not in _DEFAULT
+]
+
+
+@pytest.mark.parametrize(("scenario", "layer"), [*_ALL, *_DEFAULT, *_MORE])
 def test_reorders_are_right_on_threads_and_in_children(scenario: str, layer: str) -> None:
     if layer == "omp" and find_library("gomp") is None:
         pytest.skip("GNU OpenMP (libgomp.so.1) is not installed")
