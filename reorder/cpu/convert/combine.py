@@ -1,226 +1,152 @@
-"""The arithmetic of a reorder: one operation at a time over rows of values.
+"""The stage of arithmetic: one operation over rows of values.
 
-A record is [operation, rows, count, mask, how many bytes ahead the input is asked for], then three
-tables: offsets of each row in the input, in the output and in the operand. The mask is of an operand's
-place along a row: 0 where it stays, -1 where it goes along, `REPEATED` - 1 where it begins again.
-Values are f32 or f64. A NaN that comes out is the quiet one without sign and payload, whatever went in.
+Elements become values, and values elements, in the registers in which they are computed.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, NamedTuple
 
-import numpy as np
 from llvmlite import ir
 
-from reorder.cpu.convert.codec import Codec, code_bits
-from reorder.cpu.convert.rows import Run, each_line, each_step, lanes_of, load_number
-from reorder.cpu.kernels.emit import int64, loop
+from reorder.cpu.convert.arithmetic import Operands, apply
+from reorder.cpu.convert.codec import Codec
+from reorder.cpu.convert.operation import Operation
+from reorder.cpu.convert.records import CombineRecord, Placement, table_addresses
+from reorder.cpu.convert.rows import Row, each_line, each_vector, vector_lanes
+from reorder.cpu.kernels.elements import Location
+from reorder.cpu.kernels.emit import int64, load_int64, load_record, loop
 from reorder.cpu.target import has_fma
-from reorder.values.formats import FLOATS, INTEGERS
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
+    from reorder.cpu.convert.rows import StageArguments
+    from reorder.cpu.kernels.emit import Builder, Value
 
-__all__ = [
-    "ADD",
-    "ADD_TIMES",
-    "CLAMP",
-    "DIVIDE",
-    "HALF",
-    "MULTIPLY",
-    "QUOTIENT",
-    "REPEATED",
-    "SUBTRACT",
-    "emit_combine",
-]
-__all__ += ["has_quick_division"]
+__all__ = ["CombineTypes", "emit_combine"]
 
-# What is done to value x with operand y. A quotient is a division whose operand brings its
-# reciprocals along, as the number.
-SUBTRACT, MULTIPLY, DIVIDE, QUOTIENT, ADD, ADD_TIMES, CLAMP, HALF = range(8)
-_HEAD = 5
-# registers of the machine on which an operation works together: one test serves them all
+# Registers on which an operation works together: one test for rare numbers serves them all.
 _REGISTERS = 4
-# an operand that is the same again after so many elements, or a part of that, stands there twice as long
-REPEATED = 64
-# what y must lie between for a quotient, and x from 2^-64 on, below 2^64: the steps to it neither overflow nor lose bits
-_LEAST, _MOST = 2.0**-40, 2.0**40
-_LOW, _HIGH = 2.0**-64, 2.0**64
 
 
-def has_quick_division(divisors: NDArray[np.float64], work: str) -> bool:
-    """Whether quotients by these divisors may be computed from their reciprocals."""
-    magnitude = abs(divisors)
-    return (
-        work == "f32" and has_fma() and bool(((magnitude >= _LEAST) & (magnitude <= _MOST)).all())
+class CombineTypes(NamedTuple):
+    """What the arithmetic is compiled for."""
+
+    src: str
+    dst: str
+    # the working type, which the operands have: f32 or f64
+    work: str
+    # whether whole cache lines of dst are written by non-temporal stores
+    streams: bool
+
+
+class _Rows(NamedTuple):
+    """One row of each side of an operation."""
+
+    src: Row
+    dst: Row
+    operand: Row
+    # what `ADD_PRODUCT` multiplies with, or the reciprocals of `QUOTIENT`
+    factor: Row
+
+
+class _Stage(NamedTuple):
+    """What is loaded once, for all rows."""
+
+    types: CombineTypes
+    record: CombineRecord
+    # where src, dst and the operand start, and the tables of their rows
+    starts: tuple[Location, ...]
+    tables: list[Value]
+    number_address: Value
+
+
+def emit_combine(builder: Builder, arguments: StageArguments, types: CombineTypes) -> None:
+    """Emit all operations of a working type; a `CombineRecord` says which one runs.
+
+    src and dst may be the same.
+    """
+    record = load_record(builder, arguments.record, CombineRecord)
+    placement = load_record(builder, arguments.placement, Placement)
+    starts = (
+        Location(arguments.src, placement.src_offset),
+        Location(arguments.dst, placement.dst_offset),
+        Location(placement.operand_address, placement.operand_offset),
     )
-
-
-def _apply(codec: Codec, work: str, operation: int, x: Any, y: Any, number: Any, *, to: str) -> Any:
-    """Return what an operation makes of vectors of values, which become a type."""
-    builder, of = codec.builder, codec.values(work)
-    if operation == CLAMP:
-        low = builder.fsub(codec.splat(of, -0.0), y)
-        x = builder.select(builder.fcmp_ordered(">", x, y), y, x)
-        return builder.select(builder.fcmp_ordered("<", x, low), low, x)
-    if operation == HALF:
-        return codec.decode(codec.encode(x, work, "f16"), "f16", work)
-    if operation == QUOTIENT:
-        return _quotient(codec, x, y, number, to=to)
-    if operation == ADD_TIMES:
-        found = builder.fadd(x, builder.fmul(number, y))
-    else:
-        emit = {
-            SUBTRACT: builder.fsub,
-            MULTIPLY: builder.fmul,
-            DIVIDE: builder.fdiv,
-            ADD: builder.fadd,
-        }[operation]
-        found = emit(x, y)
-    return found if to in INTEGERS else _canonical(codec, work, found)
-
-
-def _canonical(codec: Codec, work: str, values: Any) -> Any:
-    """Return values in which NaN is the quiet one without sign and payload."""
-    nan = ir.Constant(codec.integers(code_bits(work)), [FLOATS[work].nan] * codec.lanes)
-    is_number = codec.builder.fcmp_ordered("ord", values, values)
-    return codec.builder.select(is_number, values, codec.builder.bitcast(nan, codec.values(work)))
-
-
-def _quotient(codec: Codec, x: Any, y: Any, reciprocal: Any, *, to: str) -> Any:
-    """Return x / y, rounded as a division is, by way of the rounded reciprocal; as integers, rounded, it is what matters.
-
-    Two corrections by the exact remainder make it so (Markstein, IBM J. Res. Dev. 34, 1990), where
-    nothing overflows or becomes denormal on the way. Zeros lose their sign, and all else is divided.
-    """
-    builder, of, i32 = codec.builder, codec.values("f32"), codec.integers(32)
-    fma = f"llvm.fma.{codec.suffix(of)}"
-    first = quotient = builder.fmul(x, reciprocal)
-    for _ in range(2):
-        rest = codec.call(fma, of, builder.fneg(quotient), y, x)
-        quotient = codec.call(fma, of, rest, reciprocal, quotient)
-    low, high = (int(np.float32(limit).view(np.uint32)) for limit in (_LOW, _HIGH))
-    # what lies between has 0 there, whatever its sign
-    bit = high - low
-    moved = builder.sub(builder.bitcast(x, i32), codec.splat(i32, low))
-    magnitude = codec.call(f"llvm.fabs.{codec.suffix(of)}", of, x)
-
-    def divide() -> Any:
-        found = builder.fdiv(x, y)
-        return found if to in INTEGERS else _canonical(codec, "f32", found)
-
-    def look() -> Any:
-        is_large = builder.fcmp_unordered("uge", magnitude, codec.splat(of, _HIGH))
-        if to in INTEGERS:
-            return codec.rarely(is_large, divide, quotient)
-        is_zero = builder.fcmp_ordered("==", x, codec.splat(of, 0.0))
-        is_small = builder.fcmp_ordered("<", magnitude, codec.splat(of, _LOW))
-        is_far = builder.or_(is_large, builder.and_(is_small, builder.not_(is_zero)))
-        return codec.rarely(is_far, divide, builder.select(is_zero, first, quotient))
-
-    return codec.rarely(codec.any_bit(moved, bit), look, quotient)
-
-
-def emit_combine(
-    builder: Any,
-    record: Any,
-    places: tuple[tuple[Any, Any], ...],
-    number_at: Any,
-    names: tuple[str, str, str],
-    *,
-    streams: bool,
-) -> None:
-    """Run one operation; `places` are addresses and indices of input, output and operand.
-
-    `names` are the types of input and output, and the working type, which the operand has:
-    elements become values, and values elements, in the same registers. `number_at` is the address
-    of the number that `ADD_TIMES` multiplies the operand with, or of the reciprocals of `QUOTIENT`.
-    Input and output may be the same. With `streams` whole cache lines are written past the caches.
-    """
-    work = names[2]
-    rows, count = load_number(builder, record, int64(1)), load_number(builder, record, int64(2))
-    mask, ahead = load_number(builder, record, int64(3)), load_number(builder, record, int64(4))
-    is_single = builder.icmp_signed("==", mask, int64(0))
-    tables = [
-        builder.add(
-            record, builder.shl(builder.add(int64(_HEAD), builder.mul(rows, int64(k))), int64(3))
-        )
-        for k in range(3)
-    ]
-    chosen = load_number(builder, record, int64(0))
-    for operation in range(HALF + 1):
-        if operation == QUOTIENT and not (work == "f32" and has_fma()):
+    tables = table_addresses(builder, arguments.record, CombineRecord, record.rows, len(starts))
+    stage = _Stage(types, record, starts, tables, placement.number_address)
+    is_single = builder.icmp_signed("==", record.operand_mask, int64(0))
+    for operation in Operation:
+        if operation is Operation.QUOTIENT and not (types.work == "f32" and has_fma()):
             continue
-        with (
-            builder.if_then(builder.icmp_signed("==", chosen, int64(operation))),
-            loop(builder, int64(0), rows) as row,
-        ):
-            source, target, operand = (
-                Run(builder, name, address, builder.add(index, load_number(builder, table, row)))
-                for name, (address, index), table in zip(names, places, tables, strict=True)
-            )
-            number = Run(
-                builder, work, number_at, operand.index if operation == QUOTIENT else int64(0)
-            )
-            runs = source, target, operand, number
-            if operation in {HALF, CLAMP}:
-                _emit_row(operation, runs, (count, mask, ahead), work, single=True, streams=streams)
+        is_chosen = builder.icmp_signed("==", record.operation, int64(operation))
+        with builder.if_then(is_chosen), loop(builder, int64(0), record.rows) as row:
+            rows = _rows_at(builder, stage, operation, row)
+            if operation in {Operation.ROUND_F16, Operation.CLAMP}:
+                _emit_row(operation, rows, record, single=True)
                 continue
             with builder.if_else(is_single) as (one, many):
                 with one:
-                    _emit_row(
-                        operation, runs, (count, mask, ahead), work, single=True, streams=streams
-                    )
+                    _emit_row(operation, rows, record, single=True)
                 with many:
-                    _emit_row(
-                        operation, runs, (count, mask, ahead), work, single=False, streams=streams
-                    )
+                    _emit_row(operation, rows, record, single=False)
 
 
-def _emit_row(
-    operation: int,
-    runs: tuple[Run, Run, Run, Run],
-    span: tuple[Any, Any, Any],
-    work: str,
-    *,
-    single: bool,
-    streams: bool,
-) -> None:
-    count, mask, ahead = span
-    source, target, operand, number = runs
-    builder = source.builder
-
-    def first(run: Run) -> Any:
-        return builder.bitcast(run.load(int64(0), 1), Codec(builder, 1).values(work))
-
-    # what stays is loaded once: a store might have changed it, for all that LLVM knows
-    kept = first(operand) if single else None
-    kept_number = (
-        first(number) if operation == ADD_TIMES or (operation == QUOTIENT and single) else None
+def _rows_at(builder: Builder, stage: _Stage, operation: Operation, row: Value) -> _Rows:
+    """Return where a row lies on each side."""
+    types = stage.types
+    src, dst, operand = (
+        start.plus(builder, load_int64(builder, table, row))
+        for start, table in zip(stage.starts, stage.tables, strict=True)
+    )
+    # reciprocals lie as the operands do
+    factor_index = operand.index if operation is Operation.QUOTIENT else int64(0)
+    return _Rows(
+        Row.at(builder, types.src, src),
+        Row.at(builder, types.dst, dst, streams=types.streams),
+        Row.at(builder, types.work, operand),
+        Row.at(builder, types.work, Location(stage.number_address, factor_index)),
     )
 
-    def read(codec: Codec, run: Run, i: Any, own: Any) -> Any:
-        """Return neighbouring values, or one in every lane."""
-        if own is None:
-            return builder.bitcast(run.load(builder.and_(i, mask), codec.lanes), codec.values(work))
-        return builder.shuffle_vector(
-            own, ir.Constant(own.type, ir.Undefined), ir.Constant(codec.integers(32), None)
-        )
 
-    def step(i: Any, lanes: int, *, is_line: bool = False) -> None:
+def _emit_row(operation: Operation, rows: _Rows, record: CombineRecord, *, single: bool) -> None:
+    """Emit the operation on one row; with `single` one operand serves all of it."""
+    builder, work = rows.src.elements.builder, rows.operand.dtype
+
+    def load_first(row: Row) -> Value:
+        return builder.bitcast(row.load(int64(0), 1), Codec(builder, 1).values(work))
+
+    # what serves the row is loaded once: for all that LLVM knows, a store may have changed it
+    one_operand = load_first(rows.operand) if single else None
+    has_one_factor = operation is Operation.ADD_PRODUCT or (
+        operation is Operation.QUOTIENT and single
+    )
+    one_factor = load_first(rows.factor) if has_one_factor else None
+
+    def read(codec: Codec, row: Row, i: Value, one: Value | None) -> Value:
+        """Return the values at the operand's position, or one value in every lane."""
+        if one is None:
+            position = builder.and_(i, record.operand_mask)
+            return builder.bitcast(row.load(position, codec.lanes), codec.values(work))
+        every = ir.Constant(codec.integers(32), None)
+        return builder.shuffle_vector(one, ir.Constant(one.type, ir.Undefined), every)
+
+    sizes = vector_lanes(work, _REGISTERS)
+
+    def combine(i: Value, lanes: int, *, non_temporal: bool = False) -> None:
         codec = Codec(builder, lanes)
-        if source.fills_line(lanes) or lanes == lanes_of(work, _REGISTERS)[0]:
-            source.prefetch(i, lanes, ahead)
-        x = codec.decode(source.load(i, codec.lanes), source.name, work)
-        y = None if operation == HALF else read(codec, operand, i, kept)
-        factor = None
-        if operation in {QUOTIENT, ADD_TIMES}:
-            factor = read(codec, number, i, kept_number)
-        result = _apply(codec, work, operation, x, y, factor, to=target.name)
-        target.store(codec.encode(result, work, target.name), i, streams=is_line)
+        if rows.src.elements.fills_line(lanes) or lanes == sizes[0]:
+            rows.src.prefetch(i, lanes, record.prefetch_distance)
+        x = codec.decode(rows.src.load(i, lanes), rows.src.dtype, work)
+        y = factor = None
+        if operation is not Operation.ROUND_F16:
+            y = read(codec, rows.operand, i, one_operand)
+        if operation in {Operation.QUOTIENT, Operation.ADD_PRODUCT}:
+            factor = read(codec, rows.factor, i, one_factor)
+        result = apply(codec, operation, Operands(x, y, factor), work, rows.dst.dtype)
+        rows.dst.store(codec.encode(result, work, rows.dst.dtype), i, non_temporal=non_temporal)
 
-    if streams:
-        each_line(target, count, lanes_of(work, _REGISTERS), step, meets=False)
+    # src may be dst, so no vector may be computed twice
+    if rows.dst.elements.streams:
+        each_line(rows.dst, record.columns, sizes, combine, overlaps=False)
     else:
-        each_step(builder, (int64(0), count), lanes_of(work, _REGISTERS), step, meets=False)
+        each_vector(builder, (int64(0), record.columns), sizes, combine, overlaps=False)

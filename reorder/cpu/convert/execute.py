@@ -9,7 +9,7 @@ import numpy as np
 
 from memdesc import DATA_TYPES
 from reorder.cpu.convert.recipe import Recipe
-from reorder.cpu.convert.stages import SLOT_NBYTES
+from reorder.cpu.convert.scratch import SLOT_NBYTES
 from reorder.cpu.convert.steps import steps_of
 from reorder.cpu.convert.tile_walker import tile_walker_at
 from reorder.cpu.convert.tiling import Tile, cut, is_scattered

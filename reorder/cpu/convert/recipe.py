@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from memdesc import DATA_TYPES
-from reorder.cpu.convert import combine
+from reorder.cpu.convert.operation import PERIOD, Operation
 from reorder.memory.buffers import address_of
 from reorder.values.formats import FLOATS, working_type
 
@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 __all__ = ["Recipe"]
 
 _ROLES = {
-    "src_zero_point": combine.SUBTRACT,
-    "src_scale": combine.MULTIPLY,
-    "dst_scale": combine.DIVIDE,
-    "dst_zero_point": combine.ADD,
+    "src_zero_point": Operation.SUBTRACT,
+    "src_scale": Operation.MULTIPLY,
+    "dst_scale": Operation.DIVIDE,
+    "dst_zero_point": Operation.ADD,
 }
 
 
@@ -65,7 +65,7 @@ class Recipe:
         if key not in self.values:
             if period:
                 groups = np.append(values, np.ones(-values.size % period)).reshape(-1, period)
-                values = np.tile(groups, 2 * combine.REPEATED // period)
+                values = np.tile(groups, 2 * PERIOD // period)
             self.values[key] = np.ascontiguousarray(values, np.dtype(DATA_TYPES[work].numpy))
         return self.values[key]
 
@@ -81,16 +81,16 @@ class Recipe:
         roles = {operand.role for operand in self.bound.operands}
         for role in ("src_zero_point", "src_scale"):
             values += [(_ROLES[role], role)] if role in roles else []
-        values += [(combine.ADD_TIMES, self.bound.beta)] if self.bound.beta else []
+        values += [(Operation.ADD_PRODUCT, self.bound.beta)] if self.bound.beta else []
         for role in ("dst_scale", "dst_zero_point"):
             values += [(_ROLES[role], role)] if role in roles else []
         if self.bound.saturates:
             values.append(
                 (
-                    combine.CLAMP,
+                    Operation.CLAMP,
                     float(np.finfo(np.float32).max) if self.dst == "e8m0" else FLOATS[self.dst].max,
                 )
             )
         if self.bound.through_f16:
-            values.append((combine.HALF, 0.0))
+            values.append((Operation.ROUND_F16, 0.0))
         return values

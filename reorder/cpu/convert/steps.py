@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from memdesc import DATA_TYPES
-from reorder.cpu.convert import combine
-from reorder.cpu.convert.stages import SLOT_NBYTES, asker, combiner, converter
+from reorder.cpu.convert.operation import PERIOD, Operation, has_quotient
+from reorder.cpu.convert.records import CombineRecord, ConvertRecord, PrefetchRecord
+from reorder.cpu.convert.scratch import SLOT_NBYTES
+from reorder.cpu.convert.stages import combine_stage, convert_stage, prefetch_stage
 from reorder.cpu.convert.tile_walker import STEP
 from reorder.cpu.convert.tiling import Tile, contiguous, dense_strides
 from reorder.cpu.runtime.walker import walker_at
@@ -98,7 +100,7 @@ class _Maker:
         if (
             operations
             and recipe.src == "s32"
-            and operations[0][0] == combine.SUBTRACT
+            and operations[0][0] == Operation.SUBTRACT
             and work == "f32"
         ):
             # the difference of 32-bit integers is exact in f64 alone
@@ -152,7 +154,11 @@ class _Maker:
             )
         rows, count = self._rows([fro.strides, to.strides])
         program = self.recipe.address(
-            [len(rows[0]), count, self._ahead(fro, rows[0], count), *rows[0], *rows[1]]
+            [
+                *ConvertRecord(len(rows[0]), count, self._ahead(fro, rows[0], count)),
+                *rows[0],
+                *rows[1],
+            ]
         )
         streams = (
             self.recipe.streams
@@ -160,7 +166,9 @@ class _Maker:
             and count * DATA_TYPES[to.dtype].bits >= LINE_BITS
         )
         streams &= not DATA_TYPES[to.dtype].is_packed
-        self._step(converter(fro.dtype, to.dtype, streams=streams, raw=raw), program, fro, to)
+        self._step(
+            convert_stage(fro.dtype, to.dtype, streams=streams, as_codes=raw), program, fro, to
+        )
         return to
 
     def _combine(
@@ -179,12 +187,12 @@ class _Maker:
             values = dict(
                 zip((own.role for own in recipe.bound.operands), recipe.bound.values, strict=True)
             )[given]
-            if code == combine.DIVIDE and combine.has_quick_division(values, work):
-                code = combine.QUOTIENT
+            if code == Operation.DIVIDE and has_quotient(values, work):
+                code = Operation.QUOTIENT
             if given in recipe.varying:
                 operand = 2 + recipe.varying.index(given)
                 strides = [node.strides[operand] for node in self.nodes]
-        elif code == combine.ADD_TIMES:
+        elif code == Operation.ADD_PRODUCT:
             assert old is not None  # noqa: S101 - there is what is added
             base, operand, strides = old.base, old.operand, old.strides
             number = recipe.address([given], DATA_TYPES[work].numpy)
@@ -199,26 +207,22 @@ class _Maker:
         if values is not None and values.size <= _MANY and operand >= 0:
             size = self._period(strides, operand)
             again, long = self._rows([fro.strides, to.strides], self._still(strides, size))
-            if _FEW <= size <= combine.REPEATED and long > count:
-                period, up = size, (2 * combine.REPEATED // size).bit_length() - 1
+            if _FEW <= size <= PERIOD and long > count:
+                period, up = size, (2 * PERIOD // size).bit_length() - 1
                 mask, rows, count = (
-                    combine.REPEATED - 1,
+                    PERIOD - 1,
                     [*again, [offset << up for offset in self._table(strides, long)]],
                     long,
                 )
         if isinstance(given, str) and values is not None:
             base = address_of(recipe.array(given, values, work, period))
-            if code == combine.QUOTIENT:
+            if code == Operation.QUOTIENT:
                 number = address_of(
                     recipe.array(f"1 / {given}", 1 / values.astype(np.float32), work, period)
                 )
         program = recipe.address(
             [
-                code,
-                len(rows[0]),
-                count,
-                mask,
-                self._ahead(fro, rows[0], count),
+                *CombineRecord(code, len(rows[0]), count, mask, self._ahead(fro, rows[0], count)),
                 *rows[0],
                 *rows[1],
                 *rows[2],
@@ -228,7 +232,7 @@ class _Maker:
             recipe.streams and to.base == _DST and count * DATA_TYPES[to.dtype].bits >= LINE_BITS
         )
         self._step(
-            combiner(fro.dtype, to.dtype, work, streams=streams),
+            combine_stage(fro.dtype, to.dtype, work, streams=streams),
             program,
             fro,
             to,
@@ -268,9 +272,9 @@ class _Maker:
         if count * bits > _SHORT_BITS:
             return
         program = self.recipe.address(
-            [len(rows), count * bits // 8, bits, *(row + count for row in rows)]
+            [*PrefetchRecord(len(rows), count * bits // 8, bits), *(row + count for row in rows)]
         )
-        self._step(asker(), program, form, form)
+        self._step(prefetch_stage(), program, form, form)
 
     def _ahead(self, fro: _Form, rows: list[int], count: int) -> int:
         """Return how many bytes ahead rows are asked for: where they lie far, in tiles to come."""

@@ -19,9 +19,8 @@ from numba import types
 from numba.core.compiler_lock import global_compiler_lock
 from numba.extending import intrinsic
 
-from reorder.cpu.convert.rows import load_number
-from reorder.cpu.convert.stages import SLOT_NBYTES, SLOTS, scratch
-from reorder.cpu.kernels.emit import I64, int64
+from reorder.cpu.convert.scratch import SLOT_NBYTES, SLOTS, scratch
+from reorder.cpu.kernels.emit import I64, int64, load_int64
 from reorder.cpu.kernels.emit import loop as emit_loop
 from reorder.cpu.runtime.intrinsics import ARGUMENTS, fence, load_int, store_int
 from reorder.cpu.runtime.jit import compile_callback
@@ -62,20 +61,18 @@ def run_steps(
 
         def side(at: Any, n: int) -> tuple[Any, Any]:
             """Return the address and the offset of one side."""
-            base, operand, shift = (
-                load_number(builder, at, int64(4 + 3 * n + k)) for k in range(3)
-            )
+            base, operand, shift = (load_int64(builder, at, int64(4 + 3 * n + k)) for k in range(3))
             slot = builder.add(room, int64(8 * _ROOM - 2 * SLOT_NBYTES))
             slot = builder.add(slot, builder.mul(base, int64(SLOT_NBYTES)))
             base = builder.select(
                 builder.icmp_unsigned("<", base, int64(_FIRST_ADDRESS)), slot, base
             )
-            number = load_number(builder, at, int64(4 + 3 * n))
+            number = load_int64(builder, at, int64(4 + 3 * n))
             base = builder.select(builder.icmp_signed("==", number, int64(0)), src_at, base)
             base = builder.select(builder.icmp_signed("==", number, int64(1)), dst_at, base)
             is_placed = builder.icmp_signed(">=", operand, int64(0))
             index = builder.add(int64(_OFFSETS), builder.select(is_placed, operand, int64(0)))
-            offset = load_number(builder, room, index)
+            offset = load_int64(builder, room, index)
             is_split = builder.icmp_signed("<", shift, int64(0))
             offset = builder.select(
                 is_split, builder.shl(offset, builder.neg(shift)), builder.ashr(offset, shift)
@@ -92,13 +89,13 @@ def run_steps(
                 to_offset,
                 operand,
                 operand_offset,
-                load_number(builder, at, int64(13)),
+                load_int64(builder, at, int64(13)),
             )
             for k, number in enumerate(numbers):
                 builder.store(
                     number, builder.gep(builder.inttoptr(place, I64.as_pointer()), [int64(k)])
                 )
-            address, program, tasks, count = (load_number(builder, at, int64(k)) for k in range(4))
+            address, program, tasks, count = (load_int64(builder, at, int64(k)) for k in range(4))
             builder.call(
                 builder.inttoptr(address, kernel.as_pointer()),
                 [fro, to, program, tasks, int64(0), count, place, int64(1)],

@@ -1,0 +1,101 @@
+"""One operation on vectors of values.
+
+Values are f32 or f64. A NaN that comes out is the quiet one without sign and payload, whatever
+went in.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+from llvmlite import ir
+
+from reorder.cpu.convert.codec import code_bits
+from reorder.cpu.convert.operation import Operation
+from reorder.values.formats import FLOATS, INTEGERS
+
+if TYPE_CHECKING:
+    from reorder.cpu.convert.codec import Codec
+    from reorder.cpu.kernels.emit import Value
+
+__all__ = ["Operands", "apply"]
+
+# Dividends of a quotient, see `has_quotient` for the divisors; the others are divided.
+_LOW, _HIGH = 2.0**-64, 2.0**64
+
+
+class Operands(NamedTuple):
+    """Vectors that an operation takes: `factor` only `ADD_PRODUCT`, and `QUOTIENT` (1 / y)."""
+
+    x: Value
+    y: Value | None
+    factor: Value | None
+
+
+def apply(codec: Codec, operation: Operation, operands: Operands, work: str, dst: str) -> Value:
+    """Return the results of an operation in a working type; they are stored as type `dst`."""
+    builder, of = codec.builder, codec.values(work)
+    x, y, factor = operands
+    if operation is Operation.CLAMP:
+        low = builder.fsub(codec.splat(of, -0.0), y)
+        x = builder.select(builder.fcmp_ordered(">", x, y), y, x)
+        return builder.select(builder.fcmp_ordered("<", x, low), low, x)
+    if operation is Operation.ROUND_F16:
+        return codec.decode(codec.encode(x, work, "f16"), "f16", work)
+    if operation is Operation.QUOTIENT:
+        return _quotient(codec, operands, dst)
+    if operation is Operation.ADD_PRODUCT:
+        result = builder.fadd(x, builder.fmul(factor, y))
+    else:
+        emit = {
+            Operation.SUBTRACT: builder.fsub,
+            Operation.MULTIPLY: builder.fmul,
+            Operation.DIVIDE: builder.fdiv,
+            Operation.ADD: builder.fadd,
+        }[operation]
+        result = emit(x, y)
+    return result if dst in INTEGERS else _canonical(codec, work, result)
+
+
+def _canonical(codec: Codec, work: str, values: Value) -> Value:
+    """Return values in which NaN is the quiet one without sign and payload."""
+    nan = ir.Constant(codec.integers(code_bits(work)), [FLOATS[work].nan] * codec.lanes)
+    is_number = codec.builder.fcmp_ordered("ord", values, values)
+    return codec.builder.select(is_number, values, codec.builder.bitcast(nan, codec.values(work)))
+
+
+def _quotient(codec: Codec, operands: Operands, dst: str) -> Value:
+    """Return x / y, rounded as a division is, computed from the rounded reciprocal of y.
+
+    Two corrections by the exact remainder make it so (Markstein, IBM J. Res. Dev. 34, 1990), where
+    nothing overflows or becomes denormal on the way. Zeros lose their sign, and all else is
+    divided. Where dst holds integers, only what these are rounded to has to be right.
+    """
+    x, y, reciprocal = operands
+    builder, of, i32 = codec.builder, codec.values("f32"), codec.integers(32)
+    fma = f"llvm.fma.{codec.suffix(of)}"
+    first = quotient = builder.fmul(x, reciprocal)
+    for _ in range(2):
+        remainder = codec.call(fma, of, builder.fneg(quotient), y, x)
+        quotient = codec.call(fma, of, remainder, reciprocal, quotient)
+    low, high = (int(np.float32(limit).view(np.uint32)) for limit in (_LOW, _HIGH))
+    # numbers from _LOW to _HIGH, and only they, have 0 in this bit, whatever their sign
+    bit = high - low
+    moved = builder.sub(builder.bitcast(x, i32), codec.splat(i32, low))
+    magnitude = codec.call(f"llvm.fabs.{codec.suffix(of)}", of, x)
+
+    def divide() -> Value:
+        result = builder.fdiv(x, y)
+        return result if dst in INTEGERS else _canonical(codec, "f32", result)
+
+    def check_range() -> Value:
+        is_large = builder.fcmp_unordered("uge", magnitude, codec.splat(of, _HIGH))
+        if dst in INTEGERS:
+            return codec.rarely(is_large, divide, quotient)
+        is_zero = builder.fcmp_ordered("==", x, codec.splat(of, 0.0))
+        is_small = builder.fcmp_ordered("<", magnitude, codec.splat(of, _LOW))
+        is_outside = builder.or_(is_large, builder.and_(is_small, builder.not_(is_zero)))
+        return codec.rarely(is_outside, divide, builder.select(is_zero, first, quotient))
+
+    return codec.rarely(codec.any_bit(moved, bit), check_range, quotient)

@@ -1,0 +1,110 @@
+"""The stage that converts rows of one type into rows of another, and the one that prefetches."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from reorder.cpu.convert.codec import Codec
+from reorder.cpu.convert.records import (
+    ConvertRecord,
+    Placement,
+    PrefetchRecord,
+    table_addresses,
+)
+from reorder.cpu.convert.rows import Row, each_line, each_vector, vector_lanes
+from reorder.cpu.kernels.elements import Location
+from reorder.cpu.kernels.emit import int64, load_int64, load_record, loop, minimum, prefetch
+from reorder.cpu.target import LINE_NBYTES
+
+if TYPE_CHECKING:
+    from reorder.cpu.convert.rows import EmitVector, StageArguments
+    from reorder.cpu.kernels.emit import Builder, Value
+
+__all__ = ["ConvertTypes", "emit_convert", "emit_prefetch"]
+
+# Registers that are converted together: more gain nothing.
+_REGISTERS = 2
+
+
+class ConvertTypes(NamedTuple):
+    """What a conversion is compiled for."""
+
+    src: str
+    dst: str
+    # the type that values have between the two; without one codes stay as they are
+    work: str | None
+    # whether whole cache lines of dst are written by non-temporal stores
+    streams: bool
+
+
+def emit_convert(builder: Builder, arguments: StageArguments, types: ConvertTypes) -> None:
+    """Emit the conversion of all rows of a `ConvertRecord`; dst must not overlap src."""
+    record = load_record(builder, arguments.record, ConvertRecord)
+    placement = load_record(builder, arguments.placement, Placement)
+    src_table, dst_table = table_addresses(builder, arguments.record, ConvertRecord, record.rows, 2)
+    with loop(builder, int64(0), record.rows) as row:
+        src = Location(arguments.src, placement.src_offset)
+        dst = Location(arguments.dst, placement.dst_offset)
+        src = src.plus(builder, load_int64(builder, src_table, row))
+        dst = dst.plus(builder, load_int64(builder, dst_table, row))
+        rows = (
+            Row.at(builder, types.src, src),
+            Row.at(builder, types.dst, dst, streams=types.streams),
+        )
+        _emit_row(*rows, record, types.work)
+
+
+def _emit_row(src: Row, dst: Row, record: ConvertRecord, work: str | None) -> None:
+    """Convert one row."""
+    builder, count = src.elements.builder, record.columns
+    sizes = vector_lanes(work, _REGISTERS)
+    prefetches = builder.icmp_signed("!=", record.prefetch_distance, int64(0))
+
+    def convert(i: Value, lanes: int, *, non_temporal: bool = False) -> None:
+        if src.elements.fills_line(lanes) or lanes == sizes[0]:
+            with builder.if_then(prefetches):
+                src.prefetch(i, lanes, record.prefetch_distance)
+        codes = src.load(i, lanes)
+        if work is not None:
+            codec = Codec(builder, lanes)
+            codes = codec.encode(codec.decode(codes, src.dtype, work), work, dst.dtype)
+        dst.store(codes, i, non_temporal=non_temporal)
+
+    packed = next((row for row in (src, dst) if row.elements.is_nibble), None)
+    if packed is not None:
+        _each_pair(packed, count, (*sizes[:-1], 2), convert)
+    elif dst.elements.streams:
+        each_line(dst, count, sizes, convert, overlaps=True)
+    else:
+        each_vector(builder, (int64(0), count), sizes, convert, overlaps=True)
+
+
+def _each_pair(packed: Row, count: Value, sizes: tuple[int, ...], emit: EmitVector) -> None:
+    """Emit vectors that start with whole bytes of a row of 4-bit elements.
+
+    The element in front of the first whole byte, and the one behind the last, are emitted alone.
+    """
+    builder = packed.elements.builder
+    is_odd = builder.and_(packed.start.index, int64(1))
+    head = minimum(builder, is_odd, count)
+    with loop(builder, int64(0), head) as i:
+        emit(i, 1)
+    tail = builder.and_(builder.sub(count, head), int64(1))
+    last = builder.sub(count, tail)
+    each_vector(builder, (head, last), sizes, emit, overlaps=True)
+    with loop(builder, last, count) as i:
+        emit(i, 1)
+
+
+def emit_prefetch(builder: Builder, arguments: StageArguments) -> None:
+    """Emit the prefetch of all rows of a `PrefetchRecord`, which lie in src."""
+    record = load_record(builder, arguments.record, PrefetchRecord)
+    placement = load_record(builder, arguments.placement, Placement)
+    (table,) = table_addresses(builder, arguments.record, PrefetchRecord, record.rows, 1)
+    with loop(builder, int64(0), record.rows) as row:
+        index = builder.add(placement.src_offset, load_int64(builder, table, row))
+        # elements may have 4 bits
+        offset = builder.ashr(builder.mul(index, record.bits), int64(3))
+        first = builder.add(arguments.src, offset)
+        with loop(builder, int64(0), record.nbytes, LINE_NBYTES) as start:
+            prefetch(builder, builder.add(first, start))

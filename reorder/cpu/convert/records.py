@@ -1,0 +1,71 @@
+"""Records of the stages: what Python writes and a compiled stage reads.
+
+A record is followed by its tables of offsets, one int64 for each row.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from reorder.cpu.kernels.emit import int64
+from reorder.cpu.record import WORD_NBYTES, nbytes_of
+
+if TYPE_CHECKING:
+    from reorder.cpu.kernels.emit import Builder, Value
+
+__all__ = ["CombineRecord", "ConvertRecord", "Placement", "PrefetchRecord", "table_addresses"]
+
+
+class ConvertRecord(NamedTuple):
+    """A conversion of rows; two tables follow, the offsets of the rows in src and in dst."""
+
+    rows: int
+    # elements of each row
+    columns: int
+    # how many bytes before they are read rows of src are prefetched, or 0
+    prefetch_distance: int
+
+
+class CombineRecord(NamedTuple):
+    """One operation on rows; three tables follow, of offsets in input, output and operand."""
+
+    # an `Operation`
+    operation: int
+    rows: int
+    # elements of each row
+    columns: int
+    # which bits of its position in a row lead to an element's operand: 0 where one operand serves
+    # the row, -1 where each element has its own, `PERIOD` - 1 where they repeat
+    operand_mask: int
+    # as for a conversion
+    prefetch_distance: int
+
+
+class PrefetchRecord(NamedTuple):
+    """Rows to prefetch; one table follows, their offsets in elements."""
+
+    rows: int
+    # bytes of each row
+    nbytes: int
+    # width of an element
+    bits: int
+
+
+class Placement(NamedTuple):
+    """Where the walker over tiles places a step: offsets are in elements."""
+
+    src_offset: int
+    dst_offset: int
+    operand_address: int
+    operand_offset: int
+    # of the number that `ADD_PRODUCT` multiplies with, or of the reciprocals of `QUOTIENT`
+    number_address: int
+
+
+def table_addresses(
+    builder: Builder, address: Value, kind: type[NamedTuple], rows: Value, count: int
+) -> list[Value]:
+    """Return the addresses of the tables that follow a record, each of `rows` entries."""
+    first = builder.add(address, int64(nbytes_of(kind)))
+    size = builder.mul(rows, int64(WORD_NBYTES))
+    return [builder.add(first, builder.mul(size, int64(k))) for k in range(count)]
