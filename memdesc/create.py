@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 __all__ = ["array_desc", "memory_desc"]
 
 
+# the default of inner blocks, known by identity: most calls give none, and need no check
 _NONE: tuple[int, ...] = ()
 
 
@@ -81,7 +82,16 @@ def memory_desc(  # noqa: PLR0913 - the fields of a descriptor, named by keyword
     """
     sizes = checked_ints("dims", dims)
     dtype = data_type(dtype)
-    if strides is None:
+    if strides is not None:
+        if tag is not None:
+            msg = (
+                "give a tag or strides, not both: "
+                f"tag={short_repr(tag)} and strides={short_repr(strides)}"
+            )
+            raise MemdescError(msg)
+        inner = _inner_blocks(inner_blks, inner_idxs, len(sizes))
+        desc = MemoryDesc(dtype, _layout_by_strides(sizes, strides, inner, padded_dims, offset0))
+    else:
         if (
             inner_blks is not _NONE
             or inner_idxs is not _NONE
@@ -89,58 +99,14 @@ def memory_desc(  # noqa: PLR0913 - the fields of a descriptor, named by keyword
             or type(offset0) is not int
             or offset0
         ):
-            blks, idxs = (
-                checked_ints("inner_blks", inner_blks),
-                checked_ints("inner_idxs", inner_idxs),
-            )
-            if blks or idxs or padded_dims is not None or checked_int("offset0", offset0):
-                msg = (
-                    "inner_blks, inner_idxs, padded_dims and offset0 go with strides=, "
-                    "not with a tag"
-                )
-                raise MemdescError(msg)
+            _check_empty(inner_blks, inner_idxs, padded_dims, offset0)
         desc = (
             _desc_by_name(sizes, dtype, tag)
             if type(tag) is str
             else MemoryDesc(dtype, _layout_by_name(sizes, tag, dtype.bits))
         )
-        if strict:
-            check_nesting(desc.layout, dtype.bits)
-        return desc
-    if tag is not None:
-        msg = (
-            f"give a tag or strides, not both: tag={short_repr(tag)} and "
-            f"strides={short_repr(strides)}"
-        )
-        raise MemdescError(msg)
-    steps = checked_ints("strides", strides)
-    blks, idxs = checked_ints("inner_blks", inner_blks), checked_ints("inner_idxs", inner_idxs)
-    padded = None if padded_dims is None else checked_ints("padded_dims", padded_dims)
-    for name, values in (("strides", steps), ("padded_dims", sizes if padded is None else padded)):
-        if len(values) != len(sizes):
-            msg = f"{name} {short_repr(values)} must be {len(sizes)} numbers, one for each dim"
-            raise MemdescError(msg)
-    if (
-        len(blks) != len(idxs)
-        or any(blk < 1 for blk in blks)
-        or any(not 0 <= dim < len(sizes) for dim in idxs)
-    ):
-        msg = (
-            f"inner_blks {short_repr(blks)} and inner_idxs {short_repr(idxs)} must be sizes "
-            f"of 1 or more, each with a dim of 0 to {len(sizes) - 1}"
-        )
-        raise MemdescError(msg)
-    if prod(blks) > INT64_MAX:
-        msg = (
-            f"inner_blks {short_repr(blks)} make a tile of more elements than int64 holds "
-            f"({INT64_MAX})"
-        )
-        raise MemdescError(msg)
-    inner = tuple((blk, dim) for blk, dim in zip(blks, idxs, strict=True) if blk > 1)
-    layout = layout_by_strides(sizes, steps, inner, padded, checked_int("offset0", offset0))
-    desc = MemoryDesc(dtype, layout)
     if strict:
-        check_nesting(layout, dtype.bits)
+        check_nesting(desc.layout, dtype.bits)
     return desc
 
 
@@ -157,6 +123,62 @@ def _layout_by_name(dims: tuple[int, ...], tag: str | FormatTag | None, bits: in
     return layout_by_tag(resolve(tag, dims, bits), dims, tag)
 
 
+def _check_empty(
+    inner_blks: Iterable[int],
+    inner_idxs: Iterable[int],
+    padded_dims: Iterable[int] | None,
+    offset0: int,
+) -> None:
+    """Refuse fields that only strides have, unless they are empty."""
+    blks, idxs = checked_ints("inner_blks", inner_blks), checked_ints("inner_idxs", inner_idxs)
+    if blks or idxs or padded_dims is not None or checked_int("offset0", offset0):
+        msg = "inner_blks, inner_idxs, padded_dims and offset0 go with strides=, not with a tag"
+        raise MemdescError(msg)
+
+
+def _inner_blocks(
+    inner_blks: Iterable[int], inner_idxs: Iterable[int], ndims: int
+) -> tuple[tuple[int, int], ...]:
+    """Return size and dim of each inner block, without blocks of 1; refuse illegal ones."""
+    if inner_blks is _NONE and inner_idxs is _NONE:
+        return ()
+    blks, idxs = checked_ints("inner_blks", inner_blks), checked_ints("inner_idxs", inner_idxs)
+    if (
+        len(blks) != len(idxs)
+        or any(blk < 1 for blk in blks)
+        or any(not 0 <= dim < ndims for dim in idxs)
+    ):
+        msg = (
+            f"inner_blks {short_repr(blks)} and inner_idxs {short_repr(idxs)} "
+            f"must be sizes of 1 or more, each with a dim of 0 to {ndims - 1}"
+        )
+        raise MemdescError(msg)
+    if prod(blks) > INT64_MAX:
+        msg = (
+            f"inner_blks {short_repr(blks)} make a tile of more elements than int64 holds "
+            f"({INT64_MAX})"
+        )
+        raise MemdescError(msg)
+    return tuple((blk, dim) for blk, dim in zip(blks, idxs, strict=True) if blk > 1)
+
+
+def _layout_by_strides(
+    dims: tuple[int, ...],
+    strides: Iterable[int],
+    inner: tuple[tuple[int, int], ...],
+    padded_dims: Iterable[int] | None,
+    offset0: int,
+) -> Layout:
+    """Check what a caller gave besides the inner blocks, and make the layout."""
+    steps = checked_ints("strides", strides)
+    padded = None if padded_dims is None else checked_ints("padded_dims", padded_dims)
+    for name, values in (("strides", steps), ("padded_dims", padded)):
+        if values is not None and len(values) != len(dims):
+            msg = f"{name} {short_repr(values)} must be {len(dims)} numbers, one for each dim"
+            raise MemdescError(msg)
+    return layout_by_strides(dims, steps, inner, padded, checked_int("offset0", offset0))
+
+
 def array_desc(array: NDArray[Any]) -> MemoryDesc:
     """Describe a numpy array where it lies: logical dims are its axes.
 
@@ -166,8 +188,8 @@ def array_desc(array: NDArray[Any]) -> MemoryDesc:
     Raises
     ------
     MemdescError
-        If the dtype is none of ours or holds unpacked 4-bit elements, or a stride
-        is no multiple of the element.
+        If there is no such data type, the array holds unpacked 4-bit elements, or a stride
+        is no multiple of the element size.
 
     Examples
     --------

@@ -12,17 +12,18 @@ from typing import TYPE_CHECKING, Any
 from memdesc import views
 from memdesc.dtypes import DataType, data_type
 from memdesc.errors import MemdescError, UnsupportedFormatError, short_repr
-from memdesc.extra import Extra
-from memdesc.infer_tag import dense_tag, is_laid_out_by
+from memdesc.expression import expression
+from memdesc.extra import Extra, check_extra
+from memdesc.infer_tag import names_of
 from memdesc.int64 import INT64_MAX, checked_ints
 from memdesc.layout import Axis, Block, Layout, dim_name
-from memdesc.names import Name, known_names, resolve
 from memdesc.overlap import check_overlap
 from memdesc.tags import LETTERS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from memdesc.names import Name
     from memdesc.picture import Picture
 
 __all__ = ["MemoryDesc", "checked_desc"]
@@ -41,9 +42,9 @@ class MemoryDesc:
     dtype : DataType
         Type of the elements.
     layout : Layout
-        Where they lie.
+        Where each element lies.
     padded_offsets : tuple of int
-        Where the logical origin lies inside the padded box; all 0 at present.
+        Index of the logical origin inside the padded box; only 0 is supported.
     extra : Extra, optional
         oneDNN's compensation data behind the elements of s8 weights.
 
@@ -79,10 +80,10 @@ class MemoryDesc:
             )
             raise MemdescError(msg)
         if any(self.padded_offsets):
-            msg = f"padded_offsets {self.padded_offsets} have a place, but only 0 is filled in yet"
+            msg = f"padded_offsets {self.padded_offsets} are not supported; only 0 is"
             raise UnsupportedFormatError(msg)
         if self.extra is not None:
-            self._check_extra(self.extra)
+            check_extra(self.extra, self.dtype, self.layout)
         check_overlap(self.layout)
         if self.nbytes > INT64_MAX:
             msg = (
@@ -108,41 +109,8 @@ class MemoryDesc:
         return MemoryDesc, (self.dtype, self.layout, self.padded_offsets, self.extra)
 
     def __repr__(self) -> str:
-        head = f"memory_desc({self.dims}, '{self.dtype}'"
-        if self.extra is not None:
-            return f"{MemoryDesc(self.dtype, self.layout)!r}.with_extra({self.extra!r})"
-        tag = dense_tag(self.layout)
-        if is_laid_out_by(self.layout, tag):
-            return f"{head}, '{tag}')"
-        try:
-            tile = self.layout.tile()
-        except MemdescError:
-            return f"MemoryDesc({self.dtype!r}, {self.layout!r})"
-        head += f", strides={self.strides}"
-        outers = [(axis, self.layout.outer(k), self.dims[k]) for k, axis in enumerate(self.axes)]
-        if tile:
-            head += f", inner_blks={self.inner_blks}, inner_idxs={self.inner_idxs}"
-        if any(
-            axis.padded % outer.step or axis.padded - size >= outer.step
-            for axis, outer, size in outers
-        ):
-            head += f", padded_dims={self.padded_dims}"
-        return head + (f", offset0={self.offset0})" if self.offset0 else ")")
-
-    def _check_extra(self, extra: object) -> None:
-        if not isinstance(extra, Extra):
-            msg = f"extra must be an Extra or None, not {short_repr(extra)}"
-            raise MemdescError(msg)
-        if self.dtype.name != "s8":
-            msg = f"{extra} is for s8 weights, not for {self.dtype}; leave it out: with_extra(None)"
-            raise MemdescError(msg)
-        self.layout.strides()  # of layouts with dims cut as one index oneDNN has no padded dims
-        for mask in (extra.s8s8_mask, extra.asymmetric_mask):
-            if mask is not None and mask >> self.ndims:
-                msg = (
-                    f"{extra} names {dim_name(mask.bit_length() - 1)}, but the dims are {self.dims}"
-                )
-                raise MemdescError(msg)
+        text = expression(self.dtype, self.layout)
+        return text if self.extra is None else f"{text}.with_extra({self.extra!r})"
 
     @property
     def ndims(self) -> int:
@@ -156,7 +124,7 @@ class MemoryDesc:
 
     @property
     def padded_dims(self) -> tuple[int, ...]:
-        """Sizes with padding. Dims that are cut as one index are padded together."""
+        """Sizes with padding. Fused dims are padded together."""
         return self.layout.padded_dims()
 
     @property
@@ -166,7 +134,7 @@ class MemoryDesc:
         Raises
         ------
         NotBlockedError
-            If dims are cut as one index.
+            If dims are fused.
         """
         return self.layout.strides()
 
@@ -177,7 +145,7 @@ class MemoryDesc:
         Raises
         ------
         NotBlockedError
-            If the layout is no dense tile of nested blocks; the reason is said.
+            If the inner blocks are no dense tile of nested blocks; with the reason.
         """
         return tuple(block.extent for block in self.layout.tile())
 
@@ -226,14 +194,14 @@ class MemoryDesc:
 
     @property
     def min_nbytes(self) -> int:
-        """One past the last byte that padded positions, or compensation, touch: what a buffer must have."""
+        """Bytes that a buffer must have: to the end of the last padded element, or compensation."""
         if self.extra is not None:
             return self.nbytes
         return self.dtype.nbytes(self.layout.last + 1) if self.nelems else 0
 
     @property
     def compensation_spans(self) -> dict[str, tuple[int, tuple[int, ...]]]:
-        """Where compensation lies: of ``s8s8`` and ``asymmetric`` the first byte and the shape, in int32."""
+        """First byte, and shape in int32, of the ``s8s8`` and ``asymmetric`` compensation."""
         if self.extra is None or not self.nelems:
             return {}
         return self.extra.spans(
@@ -265,7 +233,7 @@ class MemoryDesc:
         Raises
         ------
         MemdescError
-            If the index has another length, or leaves the dims.
+            If the index has another length, or is outside of the dims.
 
         Examples
         --------
@@ -354,7 +322,8 @@ class MemoryDesc:
         Examples
         --------
         >>> import memdesc
-        >>> memdesc.memory_desc((3, 5, 1), "s8", "cba").with_extra(memdesc.Extra(s8s8_mask=1)).nbytes
+        >>> d = memdesc.memory_desc((3, 5, 1), "s8", "cba")
+        >>> d.with_extra(memdesc.Extra(s8s8_mask=1)).nbytes
         28
         """
         return MemoryDesc(self.dtype, self.layout, self.padded_offsets, extra)
@@ -362,9 +331,9 @@ class MemoryDesc:
     def tags(self) -> tuple[Name, ...]:
         """Return every known name of exactly this layout, in all vocabularies.
 
-        More than one name is the rule: tags say an order, and dims of size 1 have
-        none. A tag that oneDNN does not enumerate comes in its notation. Strides
-        with gaps and views have no name.
+        Most layouts have more than one name: a tag is an order of dims, and dims of size 1
+        can stand anywhere. A tag that oneDNN does not enumerate is returned in its notation.
+        Strides with gaps, and views, have no name.
 
         *Law*: each name, with these dims and dtype, makes an equal descriptor.
 
@@ -377,10 +346,11 @@ class MemoryDesc:
         return _names_of(self)
 
     def show(self, letters: str | None = None) -> Picture:
-        """Draw the logical grid beside the memory; a notebook shows it, `print` writes it as text.
+        """Draw the logical grid beside the memory; notebooks draw it, `print` writes it.
 
-        Numbers are offsets in elements, colours runs of memory; padding is hatched,
-        blocks are outlined, cache lines marked. Of large tensors the ends are shown.
+        Numbers are offsets in elements; one colour is one contiguous run of memory. Padding
+        is hatched, blocks are outlined, cache lines marked. Large tensors are cut to their
+        ends.
 
         Parameters
         ----------
@@ -395,7 +365,7 @@ class MemoryDesc:
         Raises
         ------
         MemdescError
-            If there are not as many letters as dims, or one of them stands twice.
+            If the letters are not one for each dim, all different.
 
         Examples
         --------
@@ -429,14 +399,15 @@ class MemoryDesc:
     def _with(self, layout: Layout) -> MemoryDesc:
         if self.extra is not None:
             msg = (
-                f"{self!r} has compensation, which belongs to the whole of it; see with_extra(None)"
+                f"{self!r} has compensation, which belongs to all of its elements; "
+                "see with_extra(None)"
             )
             raise MemdescError(msg)
         return MemoryDesc(self.dtype, layout)
 
 
 def checked_desc(name: str, desc: object) -> MemoryDesc:
-    """Return a descriptor that a caller passed, or say that it is none."""
+    """Return a descriptor that a caller passed; refuse other values."""
     if isinstance(desc, MemoryDesc):
         return desc
     has_one = isinstance(getattr(desc, "desc", None), MemoryDesc)
@@ -447,17 +418,6 @@ def checked_desc(name: str, desc: object) -> MemoryDesc:
     raise MemdescError(msg)
 
 
-@lru_cache(maxsize=1024)
+@lru_cache(maxsize=1024)  # all known names are tried: milliseconds
 def _names_of(desc: MemoryDesc) -> tuple[Name, ...]:
-    found = tuple(name for name in known_names() if _is_called(desc, name.text))
-    tag = dense_tag(desc.layout)
-    if not any(name.domain == "any" for name in found) and is_laid_out_by(desc.layout, tag):
-        found = (Name("onednn", str(tag), "any"), *found)
-    return found
-
-
-def _is_called(desc: MemoryDesc, text: str) -> bool:
-    try:
-        return is_laid_out_by(desc.layout, resolve(text, desc.dims, desc.dtype.bits))
-    except UnsupportedFormatError:
-        return False
+    return names_of(desc.layout, desc.dtype.bits)

@@ -1,44 +1,52 @@
-"""Extra: the compensation of int8 convolutions, which lies behind the elements of a tensor.
+"""Extra: the compensation of int8 convolutions, stored behind the elements of a tensor.
 
-Sums of stored int8 weights, as int32, for each index of the dims of a mask: behind the elements, from a
-multiple of 4 bytes on, first that of s8s8 convolutions, then that of asymmetric sources; one number for each
-padded index, row-major. Source: oneDNN 3.13, `memory_extra_desc_t`.
+It is sums of stored int8 weights, as int32, one for each padded index of the dims of a mask,
+row-major. It starts at the first multiple of 4 bytes behind the elements: first that of s8s8
+convolutions, then that of asymmetric sources. Source: oneDNN 3.13, `memory_extra_desc_t`.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from math import isfinite, prod
+from typing import TYPE_CHECKING
 
 from memdesc.errors import MemdescError, short_repr
+from memdesc.layout import dim_name
 from memdesc.tags import MAX_NDIMS
 
-__all__ = ["Extra"]
+if TYPE_CHECKING:
+    from memdesc.dtypes import DataType
+    from memdesc.layout import Layout
 
-_ALIGNMENT = 4
+__all__ = ["Extra", "check_extra"]
+
+_INT32_BYTES = 4
+# bits of `flags`, as in dnnl_memory_extra_flags_t
 _S8S8, _ADJUST, _ASYMMETRIC = 1, 2, 8
-_MASK_BITS = MAX_NDIMS
+# what stands in front of each number of the verbose form -> the field
+_VERBOSE_FIELDS = {"s8m": "s8s8_mask", "zpm": "asymmetric_mask", "sa": "scale_adjust"}
 
 
 @dataclass(frozen=True, slots=True)
 class Extra:
-    """What lies behind the elements of int8 weights.
+    """The compensation data behind the elements of int8 weights.
 
     Parameters
     ----------
     s8s8_mask : int, optional
-        Dims, bit d for dim d, for each index of which there is -128 times the sum of the
-        weights: what a convolution of signed data on unsigned instructions corrects.
+        Dims, bit d for dim d. For each index of these dims, -128 times the sum of the weights
+        is stored: the correction of a convolution of signed data on unsigned instructions.
     asymmetric_mask : int, optional
-        Likewise minus the sum, for sources with a zero point.
+        Likewise for minus the sum, for sources with a zero point.
     scale_adjust : float
-        What weights are multiplied with when they are quantised, besides scales, so that
-        sums of products fit instructions that saturate; 0.5, or 1 for nothing.
+        A factor on the weights when they are quantised, besides the scales, so that sums of
+        products fit instructions that saturate: 0.5, or 1 for no adjustment.
 
     Raises
     ------
     MemdescError
-        If a mask is none, or the factor is none.
+        If a mask or the factor is invalid, or nothing is given.
 
     Examples
     --------
@@ -58,12 +66,10 @@ class Extra:
             ("asymmetric_mask", self.asymmetric_mask),
         ):
             if mask is not None and (
-                not isinstance(mask, int)
-                or isinstance(mask, bool)
-                or not 0 < mask < 1 << _MASK_BITS
+                not isinstance(mask, int) or isinstance(mask, bool) or not 0 < mask < 1 << MAX_NDIMS
             ):
                 msg = (
-                    f"{name} must be an integer of 1 to {(1 << _MASK_BITS) - 1}, "
+                    f"{name} must be an integer of 1 to {(1 << MAX_NDIMS) - 1}, "
                     f"with bit d set for dim d, not {short_repr(mask)}"
                 )
                 raise MemdescError(msg)
@@ -75,7 +81,7 @@ class Extra:
             msg = f"scale_adjust must be a positive number, not {short_repr(self.scale_adjust)}"
             raise MemdescError(msg)
         if not self.flags:
-            msg = "an Extra without masks and scale_adjust says nothing; use None"
+            msg = "an Extra needs a mask or scale_adjust; use None for no compensation"
             raise MemdescError(msg)
 
     @property
@@ -87,7 +93,7 @@ class Extra:
 
     @property
     def masks(self) -> dict[str, int]:
-        """The masks that are given, by the name of the compensation, in the order in which these lie behind the elements."""
+        """The masks that are given, by the name of the compensation, in their order in memory."""
         masks = {"s8s8": self.s8s8_mask, "asymmetric": self.asymmetric_mask}
         return {name: mask for name, mask in masks.items() if mask is not None}
 
@@ -104,18 +110,18 @@ class Extra:
             Sizes with padding.
         """
         found = {}
-        at = -(-nbytes // _ALIGNMENT) * _ALIGNMENT
+        at = -(-nbytes // _INT32_BYTES) * _INT32_BYTES
         for name, mask in self.masks.items():
             shape = tuple(size for dim, size in enumerate(padded_dims) if mask >> dim & 1)
             found[name] = at, shape
-            at += _ALIGNMENT * prod(shape)
+            at += _INT32_BYTES * prod(shape)
         return found
 
     def nbytes(self, nbytes: int, padded_dims: tuple[int, ...]) -> int:
-        """Return the bytes of elements and what lies behind them."""
+        """Return the bytes of elements and compensation together."""
         total = nbytes
         for at, shape in self.spans(nbytes, padded_dims).values():
-            total = at + _ALIGNMENT * prod(shape)
+            total = at + _INT32_BYTES * prod(shape)
         return total
 
     def to_verbose(self) -> str:
@@ -132,16 +138,15 @@ class Extra:
         Raises
         ------
         MemdescError
-            If the text has another form, or other flags than those above.
+            If the string has another form, or other flags than those above.
         """
         head, *parts = text.split(":")
         given: dict[str, float] = {}
-        names = {"s8m": "s8s8_mask", "zpm": "asymmetric_mask", "sa": "scale_adjust"}
         for part in parts:
-            prefix = next((prefix for prefix in names if part.startswith(prefix)), "")
+            prefix = next((prefix for prefix in _VERBOSE_FIELDS if part.startswith(prefix)), "")
             digits = part[len(prefix) :]
             try:
-                given[names[prefix]] = float(digits) if prefix == "sa" else int(digits)
+                given[_VERBOSE_FIELDS[prefix]] = float(digits) if prefix == "sa" else int(digits)
             except (KeyError, ValueError):
                 msg = f"{short_repr(text)}: {part!r} is none of s8mMASK, zpmMASK, saFACTOR"
                 raise MemdescError(msg) from None
@@ -153,3 +158,27 @@ class Extra:
             )
             raise MemdescError(msg)
         return found
+
+
+def check_extra(extra: object, dtype: DataType, layout: Layout) -> None:
+    """Refuse compensation that does not belong to a data type and a layout.
+
+    Raises
+    ------
+    MemdescError
+        If it is not an Extra, the elements are not s8, or a mask names a dim that does not exist.
+    NotBlockedError
+        If dims are fused: oneDNN has no padded dims for such layouts.
+    """
+    if not isinstance(extra, Extra):
+        msg = f"extra must be an Extra or None, not {short_repr(extra)}"
+        raise MemdescError(msg)
+    if dtype.name != "s8":
+        msg = f"{extra} is for s8 weights, not for {dtype}; leave it out: with_extra(None)"
+        raise MemdescError(msg)
+    layout.strides()  # raises NotBlockedError
+    for mask in extra.masks.values():
+        if mask >> layout.ndims:
+            dim = dim_name(mask.bit_length() - 1)
+            msg = f"{extra} names {dim}, but the dims are {layout.dims}"
+            raise MemdescError(msg)

@@ -1,4 +1,4 @@
-"""Layout to tag: the one that a dense layout of the same order has, and whether a tag is that of a layout."""
+"""Layout to tag, and to the names of tags; whether a layout is the one that a tag makes."""
 
 from __future__ import annotations
 
@@ -6,14 +6,16 @@ from math import prod
 from typing import TYPE_CHECKING
 
 from memdesc.build import layout_by_tag
-from memdesc.errors import MemdescError
+from memdesc.errors import MemdescError, UnsupportedFormatError
 from memdesc.layout import memory_order
+from memdesc.names import Name, known_names, onednn, resolve
+from memdesc.names.onednn import CANONICAL
 from memdesc.tags import Digit, FormatTag
 
 if TYPE_CHECKING:
     from memdesc.layout import Layout
 
-__all__ = ["dense_tag", "is_laid_out_by"]
+__all__ = ["dense_tag", "is_laid_out_by", "names_of"]
 
 
 def is_laid_out_by(layout: Layout, tag: FormatTag) -> bool:
@@ -49,3 +51,22 @@ def dense_tag(layout: Layout) -> FormatTag:
         for k, axis in enumerate(axes)
     )
     return FormatTag(tuple(axis.dims for axis in axes), tuple(digits), align)
+
+
+def names_of(layout: Layout, bits: int) -> tuple[Name, ...]:
+    """Return every known name of a layout of elements of `bits` bits, in all vocabularies.
+
+    The canonical tag comes first where oneDNN does not enumerate it.
+    """
+    found = tuple(name for name in known_names() if _has_name(layout, name.text, bits))
+    tag = dense_tag(layout)
+    if not any(name.domain == CANONICAL for name in found) and is_laid_out_by(layout, tag):
+        found = (Name(onednn.VOCABULARY.name, str(tag), CANONICAL), *found)
+    return found
+
+
+def _has_name(layout: Layout, name: str, bits: int) -> bool:
+    try:
+        return is_laid_out_by(layout, resolve(name, layout.dims, bits))
+    except UnsupportedFormatError:
+        return False

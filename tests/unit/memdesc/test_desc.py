@@ -448,7 +448,7 @@ def test_padded_offsets_have_a_place_and_no_other_value_yet() -> None:
     assert (desc.padded_offsets, desc.extra) == ((0, 0), None)
     assert MemoryDesc(desc.dtype, desc.layout, (0, 0)) == desc
     with pytest.raises(
-        UnsupportedFormatError, match=r"padded_offsets \(0, 1\) have a place, but only 0 is filled"
+        UnsupportedFormatError, match=r"padded_offsets \(0, 1\) are not supported; only 0 is"
     ):
         MemoryDesc(desc.dtype, desc.layout, (0, 1))
     with pytest.raises(MemdescError, match=r"extra must be an Extra or None, not 'x'"):

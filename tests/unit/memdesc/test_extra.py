@@ -75,7 +75,7 @@ def test_bytes_that_are_rounded_up_for_what_lies_behind_them_show_strides() -> N
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({}, "says nothing; use None"),
+        ({}, "an Extra needs a mask or scale_adjust; use None for no compensation"),
         (
             {"s8s8_mask": 0},
             "s8s8_mask must be an integer of 1 to 4095, with bit d set for dim d, not 0",
@@ -109,7 +109,9 @@ def test_compensation_belongs_to_whole_s8_tensors_in_layouts_of_onednn() -> None
     with pytest.raises(NotBlockedError):
         memory_desc((2, 3, 4, 4), "s8", "bf8_xy16").with_extra(BOTH)
     whole = memory_desc((3, 5, 2, 2), "s8").with_extra(BOTH)
-    with pytest.raises(MemdescError, match="has compensation, which belongs to the whole of it"):
+    with pytest.raises(
+        MemdescError, match="has compensation, which belongs to all of its elements"
+    ):
         whole.reshape((15, 2, 2))
     with pytest.raises(MemdescError, match="has compensation"):
         whole.permute_axes((1, 0, 2, 3))

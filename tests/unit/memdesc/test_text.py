@@ -355,7 +355,7 @@ def test_fields_that_describe_no_layout_are_refused_with_the_rule(
 
 def test_padded_offsets_are_read_and_refused_until_they_mean_something() -> None:
     with pytest.raises(
-        UnsupportedFormatError, match=r"padded_offsets \(0, 1\) have a place, but only 0"
+        UnsupportedFormatError, match=r"padded_offsets \(0, 1\) are not supported; only 0"
     ):
         from_json(json.dumps(BLOCKED | {"padded_offsets": [0, 1]}))
     with pytest.raises(MemdescError, match=r"no descriptor: .*'flags'"):
