@@ -122,13 +122,13 @@ def test_another_form_is_refused_with_the_form(text: Any) -> None:
 @pytest.mark.parametrize(
     ("text", "options", "reason"),
     [
-        ("f32:o:blocked:ab::f0", {}, r"padded offsets \(flag 'o'\) are not in the text"),
+        ("f32:o:blocked:ab::f0", {}, r"padded offsets \(flag 'o'\) are not in the string"),
         (
             "f32:0:blocked:ab::f0",
             {},
             (
                 "flag '0' says whether offset0 is other than 0, but offset0 is 0; "
-                "the text does not hold its value"
+                "the string does not hold its value"
             ),
         ),
         (
@@ -156,7 +156,7 @@ def test_another_form_is_refused_with_the_form(text: Any) -> None:
             {},
             (
                 r"flag 'p' says that dims are padded, but no block pads \(2, 3\), "
-                r"and the text does not hold"
+                r"and the string does not hold"
             ),
         ),
         (
@@ -202,7 +202,7 @@ def test_a_layout_outside_of_onednns_fields_has_no_verbose_text() -> None:
 def test_padding_that_no_block_makes_prints_but_does_not_read_back() -> None:
     desc = memory_desc((2, 3, 4, 5), "f32", "byxf_af32")
     assert to_verbose(desc) == "f32:p:blocked:acdb::f0"
-    with pytest.raises(MemdescError, match="the text does not hold padded dims"):
+    with pytest.raises(MemdescError, match="the string does not hold padded dims"):
         from_verbose(to_verbose(desc), desc.dims)
 
 
