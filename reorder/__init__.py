@@ -7,6 +7,7 @@ from memdesc import __version__ as __version__
 from reorder.api import execute, prepare, reorder
 from reorder.memory.memory import Memory
 from reorder.memory.reference import execute_reference
+from reorder.plan.compare import Relation, compare
 from reorder.plan.nodes import Box, Lookup, Node
 from reorder.plan.plan import ReorderPlan, plan_reorder
 from reorder.quantize import Quantized, dequantize, quantize
@@ -26,8 +27,10 @@ __all__ = [
     "Memory",
     "Node",
     "Quantized",
+    "Relation",
     "ReorderPlan",
     "RuntimePlan",
+    "compare",
     "dequantize",
     "execute",
     "execute_reference",

@@ -52,10 +52,10 @@ def compare(src: MemoryDesc, dst: MemoryDesc) -> Relation:
 
     Examples
     --------
-    >>> import memdesc
-    >>> from reorder.plan.compare import compare
-    >>> plain, blocked = (memdesc.memory_desc((8, 16, 1, 1), "f32", tag) for tag in ("nchw", "nChw16c"))
-    >>> compare(plain, blocked).kind, plain == blocked
+    >>> import memdesc, reorder
+    >>> plain = memdesc.memory_desc((8, 16, 1, 1), "f32", "nchw")
+    >>> blocked = memdesc.memory_desc((8, 16, 1, 1), "f32", "nChw16c")
+    >>> reorder.compare(plain, blocked).kind, plain == blocked
     ('no-op', False)
     """
     check_pair(src, dst)

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import pkgutil
 import re
 from pathlib import Path
 
@@ -16,6 +17,22 @@ def test_the_reference_lists_every_public_name() -> None:
     listed = set(re.findall(r":: (?:\w+\.)*(\w+)", page))
     assert {name for name in memdesc.__all__ if name not in {"DATA_TYPES", "RUNTIME"}} <= listed
     assert set(reorder.__all__) <= listed
+
+
+def test_every_name_of_the_reference_is_imported_as_it_is_written() -> None:
+    page = (_DOCS / "api.md").read_text(encoding="utf-8")
+    names, module = [], ""
+    for directive, name in re.findall(r"^\.\. (\w+):: ([\w.]+)$", page, re.MULTILINE):
+        if directive in {"automodule", "currentmodule"}:
+            module = name
+            names.append(name)
+        else:
+            names.append(
+                name if name.split(".")[0] in {"memdesc", "reorder"} else f"{module}.{name}"
+            )
+    assert len(names) > 60
+    for name in names:
+        pkgutil.resolve_name(name)
 
 
 def test_the_picture_of_the_readme_is_what_the_code_draws() -> None:

@@ -11,6 +11,8 @@ import pytest
 import reorder
 from memdesc import DATA_TYPES, MemdescError, memory_desc
 
+pytestmark = pytest.mark.peers
+
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 
 
