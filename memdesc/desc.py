@@ -18,6 +18,7 @@ from memdesc.infer_tag import names_of
 from memdesc.int64 import INT64_MAX, checked_ints
 from memdesc.layout import Axis, Block, Layout, dim_name
 from memdesc.overlap import check_overlap
+from memdesc.reshape import reshape
 from memdesc.tags import LETTERS
 
 if TYPE_CHECKING:
@@ -290,7 +291,7 @@ class MemoryDesc:
         >>> memdesc.memory_desc((6, 2), "f32", "ba").reshape((2, 3, 2)).strides
         (3, 1, 6)
         """
-        return self._with(views.reshape(self.layout, checked_ints("dims", dims)))
+        return self._with(reshape(self.layout, checked_ints("dims", dims)))
 
     def permute_axes(self, perm: Iterable[int]) -> MemoryDesc:
         """Rename dims in oneDNN's direction: old dim d becomes dim `perm[d]`.

@@ -87,7 +87,7 @@ def test_dims_that_are_one_axis_stay_whole_in_a_view() -> None:
     assert view.offset((1, 3, 2, 4)) == parent.offset((2, 11, 2, 4))
     with pytest.raises(
         MemdescError,
-        match=r"dims c \(dim 2\), d \(dim 3\) are cut as one index; a view must keep them whole",
+        match=r"dims c \(dim 2\), d \(dim 3\) are fused into one index; a view must keep them whole",
     ):
         parent.submemory((4, 20, 5, 6), (0, 0, 0, 0))
 
@@ -271,7 +271,7 @@ def test_a_view_keeps_its_offset_when_reshaped() -> None:
             "aB8b",
             (2,),
             (
-                r"b \(dim 1\) of size 1 is padded or cut as one index with others, "
+                r"b \(dim 1\) of size 1 is padded or fused with others, "
                 r"so it cannot be dropped"
             ),
         ),
@@ -279,7 +279,7 @@ def test_a_view_keeps_its_offset_when_reshaped() -> None:
             (2, 3, 1, 7),
             "aB(CD)8b16(cd)",
             (2, 3, 7),
-            r"c \(dim 2\) of size 1 is padded or cut as one index with others",
+            r"c \(dim 2\) of size 1 is padded or fused with others",
         ),
         ((2, 3, 4), "(ac)b", (2, 3, 2, 2), r"c \(dim 2\) is blocked or padded"),
         ((2, 3, 4), "(ac)b", (6, 4), r"a \(dim 0\) is blocked or padded"),
