@@ -1,7 +1,8 @@
-"""Data types: oneDNN's name, the width in bits, the numpy (or ml_dtypes) dtype.
+"""Data types: the name, the width in bits, the numpy (or ml_dtypes) dtype, other names.
 
 Sources: oneDNN 3.13 `dnnl_data_type_t`; ml_dtypes 0.6 for what numpy lacks. Two
-4-bit elements share a byte, the even one in the low nibble.
+4-bit elements share a byte, the even one in the low nibble. What the bits of a type mean
+is in `reorder/values/formats.py`.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from memdesc.errors import MemdescError, short_repr
 if TYPE_CHECKING:
     from typing import Any
 
-__all__ = ["DATA_TYPES", "DataType", "data_type"]
+__all__ = ["ALIASES", "DATA_TYPES", "DataType", "data_type"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +28,7 @@ class DataType:
     Parameters
     ----------
     name : str
-        oneDNN's name, such as ``f32`` or ``bf16``.
+        Such as ``f32`` or ``bf16``: oneDNN's name, where it has the type.
     bits : int
         Width of one element in bits: 4, 8, 16, 32 or 64.
     numpy : numpy.dtype
@@ -71,66 +72,122 @@ class DataType:
         return (count * self.bits + 7) // 8
 
 
+# name, bits, numpy dtype, other names as strings: those of OpenVINO, OpenCL, C and torch. The
+# number in a name counts bits, as in OpenVINO's i8 (numpy's np.dtype("i8") has 8 bytes).
+_ROWS: tuple[tuple[str, int, Any, tuple[str, ...]], ...] = (
+    ("f64", 64, np.float64, ("fp64", "double")),
+    ("f32", 32, np.float32, ("fp32", "float")),
+    ("f16", 16, np.float16, ("fp16", "half")),
+    ("bf16", 16, ml_dtypes.bfloat16, ()),
+    ("f8_e5m2", 8, ml_dtypes.float8_e5m2, ("f8e5m2",)),
+    ("f8_e4m3", 8, ml_dtypes.float8_e4m3fn, ("f8e4m3", "f8_e4m3fn")),
+    ("f8_e5m2fnuz", 8, ml_dtypes.float8_e5m2fnuz, ()),
+    ("f8_e4m3fnuz", 8, ml_dtypes.float8_e4m3fnuz, ()),
+    ("e8m0", 8, ml_dtypes.float8_e8m0fnu, ("f8e8m0",)),
+    ("f4_e2m1", 4, ml_dtypes.float4_e2m1fn, ("f4e2m1",)),
+    ("s64", 64, np.int64, ("i64",)),
+    ("s32", 32, np.int32, ("i32",)),
+    ("s16", 16, np.int16, ("i16",)),
+    ("s8", 8, np.int8, ("i8",)),
+    ("s4", 4, ml_dtypes.int4, ("i4",)),
+    ("u64", 64, np.uint64, ()),
+    ("u32", 32, np.uint32, ()),
+    ("u16", 16, np.uint16, ()),
+    ("u8", 8, np.uint8, ()),
+    ("u4", 4, ml_dtypes.uint4, ()),
+    ("boolean", 8, np.bool_, ()),
+)
+
 DATA_TYPES: dict[str, DataType] = {
-    name: DataType(name, bits, np.dtype(numpy))
-    for name, bits, numpy in (
-        ("f64", 64, np.float64),
-        ("f32", 32, np.float32),
-        ("f16", 16, np.float16),
-        ("bf16", 16, ml_dtypes.bfloat16),
-        ("f8_e5m2", 8, ml_dtypes.float8_e5m2),
-        ("f8_e4m3", 8, ml_dtypes.float8_e4m3fn),
-        ("e8m0", 8, ml_dtypes.float8_e8m0fnu),
-        ("f4_e2m1", 4, ml_dtypes.float4_e2m1fn),
-        ("s64", 64, np.int64),
-        ("s32", 32, np.int32),
-        ("s8", 8, np.int8),
-        ("u8", 8, np.uint8),
-        ("s4", 4, ml_dtypes.int4),
-        ("u4", 4, ml_dtypes.uint4),
-    )
+    name: DataType(name, bits, np.dtype(numpy)) for name, bits, numpy, _ in _ROWS
+}
+
+# Of numpy's strings only the full names are read, such as "uint8": its "u4" has 32 bits, its
+# "f8" 64. They are torch's names too.
+ALIASES: dict[str, str] = {
+    alias: name
+    for name, _, numpy, others in _ROWS
+    for alias in (np.dtype(numpy).name, *others)
+    if alias != name
 }
 
 _BY_NUMPY = {dtype.numpy: dtype for dtype in DATA_TYPES.values()}
-# of numpy's strings only the full names: its "u4" has 32 bits and its "f8" 64
-_BY_NAME = {**{dtype.numpy.name: dtype for dtype in DATA_TYPES.values()}, **DATA_TYPES}
+_BY_NAME = {**{alias: DATA_TYPES[name] for alias, name in ALIASES.items()}, **DATA_TYPES}
+_TORCH = "torch."
+# longer strings are no mistyped names, and take long to compare
+_MAX_SUGGESTED = 24
 
 
 def data_type(spec: object) -> DataType:
-    """Look up a data type by oneDNN's name or by its numpy or ml_dtypes dtype.
+    """Look up a data type by a name, or by a dtype of numpy, ml_dtypes or torch.
+
+    Strings count bits: ``"i8"`` is s8, ``"u4"`` has four bits. A `numpy.dtype` is numpy's:
+    ``numpy.dtype("i8")`` has eight bytes and is s64.
 
     Parameters
     ----------
-    spec : DataType, str, numpy.dtype or scalar type
-        ``"f32"``, ``numpy.float32``, ``"float32"``, ``ml_dtypes.bfloat16``, ...
+    spec : DataType, str, numpy.dtype, scalar type or torch.dtype
+        ``"f32"``, ``numpy.float32``, ``"float32"``, ``"fp32"``, ``"torch.float32"``,
+        ``torch.float32``, ``ml_dtypes.bfloat16``, ...
 
     Raises
     ------
     MemdescError
-        If there is no such type; the message lists the legal names.
+        If there is no such type; the message lists the legal names, and those that are near.
 
     Examples
     --------
     >>> import numpy as np
     >>> import memdesc
-    >>> memdesc.data_type(np.int8)
-    data_type('s8')
+    >>> memdesc.data_type(np.int8), memdesc.data_type("i8"), memdesc.data_type(np.dtype("i8"))
+    (data_type('s8'), data_type('s8'), data_type('s64'))
     """
     if isinstance(spec, DataType):
         return spec
-    if isinstance(spec, str):
-        found = _BY_NAME.get(spec)
-    else:
-        # np.dtype(None) is float64, but an argument forgotten is not a choice
-        try:
-            dtype = None if spec is None else np.dtype(spec)  # type: ignore[call-overload] # numpy decides
-        except (TypeError, ValueError):
-            dtype = None
-        if dtype is not None and not dtype.isnative:
-            msg = f"dtype {dtype.str!r} is not in native byte order; convert with x.astype(x.dtype.newbyteorder('='))"
-            raise MemdescError(msg)
-        found = _BY_NUMPY.get(dtype) if dtype is not None else None
+    name = _name_in(spec)
+    found = _by_numpy(spec) if name is None else _BY_NAME.get(name)
     if found is None:
-        msg = f"unknown data type {short_repr(spec)}; the types are {', '.join(DATA_TYPES)}, or their numpy dtypes"
+        msg = (
+            f"unknown data type {short_repr(spec)}; the types are {', '.join(DATA_TYPES)}, "
+            f"or their numpy dtypes{_suggestion(name)}"
+        )
         raise MemdescError(msg)
     return found
+
+
+def _name_in(spec: object) -> str | None:
+    """Return the name that a string or a torch.dtype holds; None for anything else."""
+    if isinstance(spec, str):
+        return spec.removeprefix(_TORCH)
+    kind = type(spec)
+    if (kind.__module__, kind.__name__) == ("torch", "dtype"):
+        return str(spec).removeprefix(_TORCH)
+    return None
+
+
+def _by_numpy(spec: Any) -> DataType | None:
+    """Return the type of what numpy makes of an object; None where it makes nothing."""
+    # np.dtype(None) is float64, but an argument forgotten is not a choice
+    if spec is None:
+        return None
+    try:
+        dtype = np.dtype(spec)
+    except (TypeError, ValueError):
+        return None
+    if not dtype.isnative:
+        msg = (
+            f"dtype {dtype.str!r} is not in native byte order; "
+            "convert with x.astype(x.dtype.newbyteorder('='))"
+        )
+        raise MemdescError(msg)
+    return _BY_NUMPY.get(dtype)
+
+
+def _suggestion(name: str | None) -> str:
+    """Return which names are near an unknown one, as the end of a message."""
+    if name is None or len(name) > _MAX_SUGGESTED:
+        return ""
+    from difflib import get_close_matches  # noqa: PLC0415 - only a wrong name needs it
+
+    near = get_close_matches(name.lower(), _BY_NAME, cutoff=0.5)
+    return f"; did you mean {' or '.join(map(repr, near))}?" if near else ""

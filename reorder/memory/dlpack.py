@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeGuard
 
 import numpy as np
 
-from memdesc import MemdescError, data_type
+from memdesc import DATA_TYPES, MemdescError, data_type
 from memdesc.errors import short_repr
+from reorder.values.formats import DLPACK_CODES
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -26,7 +27,14 @@ CPU_DEVICE = (1, 0)  # kDLCPU
 # devices whose memory the CPU reads: its own, and what CUDA and ROCm pinned or manage
 _READABLE = (1, 3, 11, 13)
 _UINT = 1
-_CODES = {"bf16": 4, "f8_e4m3": 10, "f8_e5m2": 12, "e8m0": 14}
+# kinds of types that numpy exports and imports: int, uint, float, bool
+_NUMPY_CODES = (0, 1, 2, 6)
+# 4-bit elements are no units of an array here
+_CODES = {
+    name: code
+    for name, code in DLPACK_CODES.items()
+    if code not in _NUMPY_CODES and not DATA_TYPES[name].is_packed
+}
 _TYPES = {code: data_type(name) for name, code in _CODES.items()}
 _VERSION = (1, 0)
 _MAX_NDIM = 64

@@ -11,7 +11,7 @@ import numpy as np
 from memdesc import Axis, Block, MemdescError
 from memdesc.layout import dim_name
 from reorder.values.attr import F8_ROUNDINGS, GROUPED_DIMS, Attr
-from reorder.values.formats import INTEGERS, working_type
+from reorder.values.formats import INTEGERS, largest_number, rounds_through_f16, working_type
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -135,13 +135,12 @@ def _bind(attr: Attr | None, src: MemoryDesc, dst: MemoryDesc) -> Bound:
             own * adjust if operand.role == "src_scale" else own
             for operand, own in zip(operands, values, strict=True)
         ]
-    is_f8 = dst.dtype.name in {"f8_e5m2", "f8_e4m3"}
     return Bound(
         tuple(operands),
         tuple(values),
         attr.beta,
-        saturates=attr.saturate and dst.dtype.name not in INTEGERS,
-        through_f16=is_f8 and attr.f8_rounding == F8_ROUNDINGS[1],
+        saturates=attr.saturate and largest_number(dst.dtype.name) is not None,
+        through_f16=attr.f8_rounding == F8_ROUNDINGS[1] and rounds_through_f16(dst.dtype.name),
     )
 
 

@@ -1,8 +1,8 @@
 """Conversion and arithmetic by definition, in numpy: what every kernel must equal, bit for bit.
 
-The rule. A value is decoded into the working type (`working_type`): exactly, but for s32
-in f32 and s64 in f64, which round to the nearest, ties to even. The formula is computed
-there, each operation rounded::
+The rule. A value is decoded into the working type (`working_type`): exactly, but for s32 and
+u32 in f32, s64 and u64 in f64, which round to the nearest, ties to even. The formula is
+computed there, each operation rounded::
 
     d = src_scale * (x - src_zero_point)
     d = d + beta * old                        (only where beta is not 0)
@@ -12,12 +12,15 @@ Neutral parameters are no operations, so -0.0 stays. The result is encoded once:
 
 * to an integer: NaN becomes 0, the rest rounds to the nearest, ties to even, and saturates;
 * to a float: to the nearest, ties to even, denormals included. What rounds beyond the largest
-  number becomes infinite, in f8_e4m3 NaN, in f4_e2m1 6; with `saturate` the largest number,
-  also for infinities. A NaN stays one, with its sign and the upper bits of its payload, and
-  is made quiet; one that comes out of arithmetic is the quiet NaN without sign and payload;
-* to e8m0: the exponent of the magnitude, cut, not rounded; infinities and NaN are its NaN.
+  number becomes infinite, in f8_e4m3 and the fnuz types NaN, in f4_e2m1 6; with `saturate` the
+  largest number, also for infinities. A NaN keeps its sign and the upper bits of its payload,
+  and is made quiet; one that comes out of arithmetic is the quiet NaN without sign and payload.
+  The fnuz types have one NaN, whose sign bit is set, and 0.0 in place of -0.0;
+* to e8m0: the exponent of the magnitude, cut, not rounded; infinities and NaN are its NaN;
+* to boolean: 1 for all but zeros, so for NaN too. Every byte but 0 is read as 1.
 
-Integers become other integers without the detour. Equal types without arithmetic move bits.
+Integers and booleans become such types without passing through floats. Equal types without
+arithmetic move bits.
 """
 
 from __future__ import annotations
@@ -26,7 +29,18 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from reorder.values.formats import FLOATS, INTEGERS, FloatFormat, working_type
+from memdesc import DATA_TYPES
+from reorder.values.formats import (
+    FLOATS,
+    FORMATS,
+    BooleanFormat,
+    ExponentFormat,
+    FloatFormat,
+    IntegerFormat,
+    difference_type,
+    largest_number,
+    working_type,
+)
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -36,13 +50,12 @@ if TYPE_CHECKING:
 
 __all__ = ["convert", "decode", "encode", "wide_dtype"]
 
-_E8M0_NAN, _E8M0_BIAS = 255, 127
 _WIDE = FLOATS["f64"]
 
 
 def wide_dtype(name: str) -> np.dtype[Any]:
     """Return the numpy dtype of a working type."""
-    return np.dtype({"f64": np.float64, "f32": np.float32, "s64": np.int64}[name])
+    return DATA_TYPES[name].numpy
 
 
 def convert(
@@ -68,10 +81,9 @@ def convert(
     parameters = bound.arrays(wide)
     with np.errstate(all="ignore"):
         if "src_zero_point" in parameters:
-            # a difference of integers is exact in f64, but for those of s64
-            x = (
-                decode(bits, src, "f64") - bound.arrays(np.dtype(np.float64))["src_zero_point"]
-            ).astype(wide)
+            exact = difference_type(src.name, work)
+            points = bound.arrays(wide_dtype(exact))["src_zero_point"]
+            x = (decode(bits, src, exact) - points).astype(wide)
         else:
             x = decode(bits, src, work)
         if "src_scale" in parameters:
@@ -84,11 +96,9 @@ def convert(
             x = x + parameters["dst_zero_point"]
         if bound.is_arithmetic:
             x = np.where(np.isnan(x), wide.type(np.nan), x)
-        if bound.saturates:
-            limit = wide.type(
-                np.finfo(np.float32).max if dst.name == "e8m0" else FLOATS[dst.name].max
-            )
-            x = np.clip(x, -limit, limit)
+        limit = largest_number(dst.name) if bound.saturates else None
+        if limit is not None:
+            x = np.clip(x, -wide.type(limit), wide.type(limit))
         if bound.through_f16:
             x = _decode_float(_encode_float(x, FLOATS["f16"]), FLOATS["f16"]).astype(wide)
         return encode(x, dst)
@@ -96,47 +106,72 @@ def convert(
 
 def decode(bits: NDArray[Any], dtype: DataType, work: str) -> NDArray[Any]:
     """Return the values of elements in a working type."""
-    wide = wide_dtype(work)
+    wide, form = wide_dtype(work), FORMATS[dtype.name]
+    values: NDArray[Any]
     with np.errstate(all="ignore"):
-        if dtype.name in INTEGERS:
-            signed = INTEGERS[dtype.name][0] < 0
-            if dtype.is_packed:
-                return ((bits.astype(np.int8) ^ 8) - 8 if signed else bits).astype(wide)
-            return bits.view(bits.dtype.str.replace("u", "i") if signed else bits.dtype).astype(
-                wide
-            )
-        if dtype.name == "e8m0":
-            return np.where(
-                bits == _E8M0_NAN, np.nan, np.ldexp(1.0, bits.astype(np.int32) - _E8M0_BIAS)
-            ).astype(wide)
-        return _decode_float(bits, FLOATS[dtype.name]).astype(wide)
+        match form:
+            case IntegerFormat():
+                values = _decode_integer(bits, form)
+            case BooleanFormat():
+                values = bits != 0
+            case ExponentFormat():
+                powers = np.ldexp(1.0, bits.astype(np.int32) - form.bias)
+                values = np.where(bits == form.nan, np.nan, powers)
+            case FloatFormat():
+                values = _decode_float(bits, form)
+    return values.astype(wide)
 
 
 def encode(values: NDArray[Any], dtype: DataType) -> NDArray[Any]:
     """Return the bits of values of a working type as elements."""
-    unsigned = dtype.bits_dtype
-    if dtype.name in INTEGERS:
-        low, high = INTEGERS[dtype.name]
-        if values.dtype.kind == "f":
-            with np.errstate(all="ignore"):
-                rounded = np.rint(np.where(np.isnan(values), 0, values).astype(np.float64))
-                # 2^63 is a float, 2^63 - 1 is none
-                whole = np.where(abs(rounded) < 2.0**63, rounded, 0).astype(np.int64)
-                values = np.where(
-                    abs(rounded) < 2.0**63, whole, np.where(rounded < 0, -(2**63), 2**63 - 1)
-                )
-        whole = np.clip(values, low, high).astype(np.int64).view(np.uint64)
-        found: NDArray[Any] = (whole & np.uint64(15) if dtype.is_packed else whole).astype(unsigned)
-        return found
-    if dtype.name == "e8m0":
-        with np.errstate(all="ignore"):
-            magnitude = abs(values.astype(np.float64))
-            exponent = np.clip(np.frexp(magnitude)[1] - 1 + _E8M0_BIAS, 0, _E8M0_NAN)
-            codes = np.where(
-                magnitude == 0, 0, np.where(np.isfinite(magnitude), exponent, _E8M0_NAN)
-            )
-        return codes.astype(unsigned)
-    return _encode_float(values, FLOATS[dtype.name]).astype(unsigned)
+    form = FORMATS[dtype.name]
+    codes: NDArray[Any]
+    with np.errstate(all="ignore"):
+        match form:
+            case IntegerFormat():
+                codes = _encode_integer(values, form)
+            case BooleanFormat():
+                codes = np.where(values != 0, np.uint64(form.true), np.uint64(0))
+            case ExponentFormat():
+                codes = _encode_exponent(values, form)
+            case FloatFormat():
+                codes = _encode_float(values, form)
+    return codes.astype(dtype.bits_dtype)
+
+
+def _decode_integer(bits: NDArray[Any], form: IntegerFormat) -> NDArray[Any]:
+    """Return integers of the width of the codes."""
+    if not form.is_signed:
+        return bits
+    # 4-bit codes lie in a byte: their sign is extended to it
+    sign = bits.dtype.type(1 << (form.bits - 1))
+    extended: NDArray[Any] = (bits ^ sign) - sign
+    return extended.view(bits.dtype.str.replace("u", "i"))
+
+
+def _encode_integer(values: NDArray[Any], form: IntegerFormat) -> NDArray[np.uint64]:
+    """Round to the nearest, ties to even, and saturate; NaN becomes 0."""
+    low, high = form
+    if values.dtype.kind == "f":
+        rounded = np.rint(np.where(np.isnan(values), 0, values).astype(np.float64))
+        # the largest of 64 bits is no float: the float of it is one more
+        is_inside = (rounded > low) & (rounded < float(high))
+        whole = np.where(is_inside, rounded, 0).astype(np.int64 if form.is_signed else np.uint64)
+        ends = np.where(rounded <= low, whole.dtype.type(low), whole.dtype.type(high))
+        whole = np.where(is_inside, whole, ends)
+    else:
+        # bounds that the working type does not reach cut nothing
+        reach = np.iinfo(values.dtype)
+        whole = np.clip(values, max(low, reach.min), min(high, reach.max))
+    return whole.astype(np.uint64) & np.uint64((1 << form.bits) - 1)
+
+
+def _encode_exponent(values: NDArray[Any], form: ExponentFormat) -> NDArray[Any]:
+    """Return the exponents of magnitudes, cut."""
+    magnitude = abs(values.astype(np.float64))
+    exponent = np.clip(np.frexp(magnitude)[1] - 1 + form.bias, 0, form.nan)
+    codes = np.where(magnitude == 0, 0, exponent)
+    return np.where(np.isfinite(magnitude), codes, form.nan)
 
 
 def _decode_float(bits: NDArray[Any], form: FloatFormat) -> NDArray[np.float64]:
@@ -152,12 +187,12 @@ def _decode_float(bits: NDArray[Any], form: FloatFormat) -> NDArray[np.float64]:
     value = np.ldexp(significand, np.maximum(exponent, 1) - form.bias - form.mantissa)
     value = np.where(magnitude > form.largest, np.inf, value)
     wide = value.view(np.uint64)
-    if form.has_inf or form.nan > form.largest:
-        payload = (
-            fraction << np.uint64(_WIDE.mantissa - form.mantissa) if form.has_inf else np.uint64(0)
-        )
-        is_nan = magnitude > form.overflow if form.has_inf else magnitude == form.nan
-        wide = np.where(is_nan, np.uint64(_WIDE.nan) | payload, wide)
+    if form.has_inf:
+        payload = fraction << np.uint64(_WIDE.mantissa - form.mantissa)
+        wide = np.where(magnitude > form.overflow, np.uint64(_WIDE.nan) | payload, wide)
+    elif form.has_nan:
+        is_nan = (magnitude if form.has_negative_zero else codes) == form.nan
+        wide = np.where(is_nan, np.uint64(_WIDE.nan), wide)
     found: NDArray[np.float64] = (wide | sign << np.uint64(63)).view(np.float64)
     return found
 
@@ -186,4 +221,5 @@ def _encode_float(values: NDArray[Any], form: FloatFormat) -> NDArray[np.uint64]
         else np.uint64(0)
     )
     codes = np.where(np.isnan(wide), np.uint64(form.nan) | payload, codes)
-    return codes | (bits >> np.uint64(63)) << np.uint64(form.exponent + form.mantissa)
+    signs = (bits >> np.uint64(63)) << np.uint64(form.exponent + form.mantissa)
+    return codes | (signs if form.has_negative_zero else np.where(codes == 0, 0, signs))

@@ -1,20 +1,41 @@
 """What the bits of each data type mean: the one table behind every conversion.
 
 The reference decodes and encodes by it, and the kernels are generated from it. How values
-are rounded is said in `reorder/values/convert.py`, and for users in `docs/dtypes.md`.
+are rounded is said in `reorder/values/convert.py`, and for users in `docs/dtypes.md`. Widths
+and numpy dtypes are in `memdesc/dtypes.py`.
 """
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
-__all__ = ["FLOATS", "INTEGERS", "FloatFormat", "is_integer", "working_type"]
+from memdesc import DATA_TYPES
+
+__all__ = [
+    "DLPACK_CODES",
+    "FLOATS",
+    "FORMATS",
+    "INTEGERS",
+    "ONEDNN_TYPES",
+    "BooleanFormat",
+    "ExponentFormat",
+    "FloatFormat",
+    "Format",
+    "IntegerFormat",
+    "difference_type",
+    "ieee",
+    "is_integer",
+    "largest_number",
+    "rounds_through_f16",
+    "working_type",
+]
 
 
 class FloatFormat(NamedTuple):
     """A binary floating-point format: a sign, `exponent` bits, `mantissa` bits.
 
-    A code is the bits without the sign. Codes above `largest` are no finite number.
+    A code is the bits without the sign. Codes above `largest` are no finite number. Where the
+    NaN takes the place of -0.0, as in the fnuz formats, its code is the sign bit alone.
     """
 
     exponent: int
@@ -26,9 +47,29 @@ class FloatFormat(NamedTuple):
     nan: int
 
     @property
+    def sign(self) -> int:
+        """The sign bit."""
+        return 1 << (self.exponent + self.mantissa)
+
+    @property
+    def bits(self) -> int:
+        """How many bits an element has."""
+        return 1 + self.exponent + self.mantissa
+
+    @property
     def has_inf(self) -> bool:
         """Whether the format keeps infinities, and NaNs with a payload beside them."""
         return self.overflow != self.nan and self.overflow > self.largest
+
+    @property
+    def has_nan(self) -> bool:
+        """Whether any code is a NaN."""
+        return self.nan > self.largest
+
+    @property
+    def has_negative_zero(self) -> bool:
+        """Whether -0.0 is kept: else its code is the NaN."""
+        return self.nan != self.sign
 
     @property
     def max(self) -> float:
@@ -39,7 +80,46 @@ class FloatFormat(NamedTuple):
         )
 
 
-def _ieee(exponent: int, mantissa: int) -> FloatFormat:
+class IntegerFormat(NamedTuple):
+    """Two's complement where `low` is negative, else unsigned."""
+
+    low: int
+    high: int
+
+    @property
+    def bits(self) -> int:
+        """How many bits an element has."""
+        return (self.high - self.low).bit_length()
+
+    @property
+    def is_signed(self) -> bool:
+        """Whether there are negative numbers."""
+        return self.low < 0
+
+
+class ExponentFormat(NamedTuple):
+    """A power of two, 2 ** (code - bias), or a NaN: no sign, no mantissa, no zero."""
+
+    bias: int
+    nan: int
+
+    @property
+    def max(self) -> float:
+        """The largest number."""
+        return float(2.0 ** (self.nan - 1 - self.bias))
+
+
+class BooleanFormat(NamedTuple):
+    """A byte: 0 is false, `true` is written for true, and every code but 0 is read as true."""
+
+    true: int
+
+
+Format = FloatFormat | IntegerFormat | ExponentFormat | BooleanFormat
+
+
+def ieee(exponent: int, mantissa: int) -> FloatFormat:
+    """Return the format of IEEE 754 with so many bits of exponent and mantissa."""
     infinity = ((1 << exponent) - 1) << mantissa
     return FloatFormat(
         exponent,
@@ -51,27 +131,51 @@ def _ieee(exponent: int, mantissa: int) -> FloatFormat:
     )
 
 
-# f8_e4m3 is float8_e4m3fn: no infinities, one NaN. f4_e2m1 has neither: all beyond 6 is 6, and so is
-# NaN, as in oneDNN 3.13. e8m0, an exponent alone, is in neither table.
-FLOATS: dict[str, FloatFormat] = {
-    "f64": _ieee(11, 52),
-    "f32": _ieee(8, 23),
-    "f16": _ieee(5, 10),
-    "bf16": _ieee(8, 7),
-    "f8_e5m2": _ieee(5, 2),
-    "f8_e4m3": FloatFormat(4, 3, 7, 0x7E, 0x7F, 0x7F),
-    "f4_e2m1": FloatFormat(2, 1, 1, 0x7, 0x7, 0x7),
-}
+def _signed(bits: int) -> IntegerFormat:
+    return IntegerFormat(-(1 << (bits - 1)), (1 << (bits - 1)) - 1)
 
-# the lowest and the highest value
-INTEGERS: dict[str, tuple[int, int]] = {
-    "s64": (-(2**63), 2**63 - 1),
-    "s32": (-(2**31), 2**31 - 1),
-    "s8": (-128, 127),
-    "u8": (0, 255),
-    "s4": (-8, 7),
-    "u4": (0, 15),
-}
+
+def _unsigned(bits: int) -> IntegerFormat:
+    return IntegerFormat(0, (1 << bits) - 1)
+
+
+# name, format, oneDNN's dnnl_data_type_t (3.13; 0 where it has no such type), DLPack's
+# DLDataTypeCode (1.1).
+# * f8_e4m3 is float8_e4m3fn: no infinities, one NaN for each sign.
+# * The fnuz formats have one NaN and no -0.0; what overflows is NaN.
+# * f4_e2m1 has neither infinities nor NaN: all beyond 6 is 6, and so is NaN, as in oneDNN 3.13.
+_ROWS: tuple[tuple[str, Format, int, int], ...] = (
+    ("f64", ieee(11, 52), 7, 2),
+    ("f32", ieee(8, 23), 3, 2),
+    ("f16", ieee(5, 10), 1, 2),
+    ("bf16", ieee(8, 7), 2, 4),
+    ("f8_e5m2", ieee(5, 2), 9, 12),
+    ("f8_e4m3", FloatFormat(4, 3, 7, 0x7E, 0x7F, 0x7F), 10, 10),
+    ("f8_e5m2fnuz", FloatFormat(5, 2, 16, 0x7F, 0x80, 0x80), 0, 13),
+    ("f8_e4m3fnuz", FloatFormat(4, 3, 8, 0x7F, 0x80, 0x80), 0, 11),
+    ("e8m0", ExponentFormat(127, 0xFF), 13, 14),
+    ("f4_e2m1", FloatFormat(2, 1, 1, 0x7, 0x7, 0x7), 14, 17),
+    ("s64", _signed(64), 16, 0),
+    ("s32", _signed(32), 4, 0),
+    ("s16", _signed(16), 0, 0),
+    ("s8", _signed(8), 5, 0),
+    ("s4", _signed(4), 11, 0),
+    ("u64", _unsigned(64), 0, 1),
+    ("u32", _unsigned(32), 0, 1),
+    ("u16", _unsigned(16), 0, 1),
+    ("u8", _unsigned(8), 6, 1),
+    ("u4", _unsigned(4), 12, 1),
+    ("boolean", BooleanFormat(1), 8, 6),
+)
+
+FORMATS: dict[str, Format] = {name: form for name, form, _, _ in _ROWS}
+FLOATS = {name: form for name, form in FORMATS.items() if isinstance(form, FloatFormat)}
+INTEGERS = {name: form for name, form in FORMATS.items() if isinstance(form, IntegerFormat)}
+# only of the types that oneDNN has
+ONEDNN_TYPES: dict[str, int] = {name: number for name, _, number, _ in _ROWS if number}
+DLPACK_CODES: dict[str, int] = {name: code for name, _, _, code in _ROWS}
+
+_F32, _S64 = FLOATS["f32"], INTEGERS["s64"]
 
 
 def is_integer(name: str) -> bool:
@@ -79,11 +183,35 @@ def is_integer(name: str) -> bool:
     return name in INTEGERS
 
 
+def largest_number(name: str) -> float | None:
+    """Return the largest finite number, to which `saturate` clamps; None for integers."""
+    form = FORMATS[name]
+    return form.max if isinstance(form, FloatFormat | ExponentFormat) else None
+
+
+def difference_type(name: str, work: str) -> str:
+    """Return the type in which zero points are subtracted: the working type, or f64 for f32.
+
+    Differences of integers with more bits than the mantissa of f32 (s32, u32) are exact in f64
+    only; they are rounded to f32 afterwards.
+    """
+    is_wide = name in INTEGERS and INTEGERS[name].bits > _F32.mantissa
+    return "f64" if is_wide and work == "f32" else work
+
+
+def rounds_through_f16(name: str) -> bool:
+    """Whether oneDNN rounds a type by way of f16: its floats of 8 bits."""
+    form = FORMATS[name]
+    return name in ONEDNN_TYPES and isinstance(form, FloatFormat) and form.bits == 8  # noqa: PLR2004 - see above
+
+
 def working_type(src: str, dst: str, *, arithmetic: bool) -> str:
     """Return the type that a conversion computes in: f64 where a side has 64 bits, else f32.
 
-    Integers that only become other integers stay integers: s64.
+    Integers and booleans that only become other such types stay integers: s64, and u64 where
+    src may be beyond s64.
     """
-    if is_integer(src) and is_integer(dst) and not arithmetic:
-        return "s64"
-    return "f64" if {"f64", "s64"} & {src, dst} else "f32"
+    forms = FORMATS[src], FORMATS[dst]
+    if not arithmetic and all(isinstance(form, IntegerFormat | BooleanFormat) for form in forms):
+        return "u64" if src in INTEGERS and INTEGERS[src].high > _S64.high else "s64"
+    return "f64" if max(DATA_TYPES[name].bits for name in (src, dst)) > _F32.bits else "f32"

@@ -77,7 +77,7 @@ class ConvertingReorder(PreparedReorder):
             src.bits,
             dst.bits,
             DATA_TYPES[recipe.work].bits,
-            64 if recipe.src == "s32" else 0,
+            DATA_TYPES[recipe.difference].bits,
         )
         limit = SLOT_NBYTES * 8 // widest & -64
         whole: list[Tile] = []

@@ -10,7 +10,7 @@ import numpy as np
 from memdesc import DATA_TYPES
 from reorder.cpu.convert.operation import PERIOD, Operation
 from reorder.memory.buffers import address_of
-from reorder.values.formats import FLOATS, working_type
+from reorder.values.formats import difference_type, largest_number, working_type
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -48,6 +48,7 @@ class Recipe:
         self.work = working_type(self.src, self.dst, arithmetic=self.bound.is_arithmetic)
         if self.src == self.dst and not self.operations:
             self.work = self.src  # bits, not values
+        self.difference = difference_type(self.src, self.work)
         self.varying = [operand.role for operand in self.bound.operands if not operand.is_scalar]
 
     def address(self, numbers: Any, dtype: Any = np.int64) -> int:
@@ -84,13 +85,9 @@ class Recipe:
         values += [(Operation.ADD_PRODUCT, self.bound.beta)] if self.bound.beta else []
         for role in ("dst_scale", "dst_zero_point"):
             values += [(_ROLES[role], role)] if role in roles else []
-        if self.bound.saturates:
-            values.append(
-                (
-                    Operation.CLAMP,
-                    float(np.finfo(np.float32).max) if self.dst == "e8m0" else FLOATS[self.dst].max,
-                )
-            )
+        limit = largest_number(self.dst) if self.bound.saturates else None
+        if limit is not None:
+            values.append((Operation.CLAMP, limit))
         if self.bound.through_f16:
             values.append((Operation.ROUND_F16, 0.0))
         return values

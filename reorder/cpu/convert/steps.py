@@ -97,16 +97,11 @@ class _Maker:
         target = self._own(_DST, recipe.dst) if self.tile.writes else self.slot(_RESULT, recipe.dst)
         operations = recipe.operations
         old = self._old() if recipe.bound.beta else None
-        if (
-            operations
-            and recipe.src == "s32"
-            and operations[0][0] == Operation.SUBTRACT
-            and work == "f32"
-        ):
+        if operations and operations[0][0] == Operation.SUBTRACT and recipe.difference != work:
             # the difference of 32-bit integers is exact in f64 alone
-            form = self.change(form, self.slot(_RESULT, "f64"))
-            form = self._combine(form, form, operations.pop(0), None, "f64")
-            form = self.change(form, self.slot(_VALUES, "f32"))
+            form = self.change(form, self.slot(_RESULT, recipe.difference))
+            form = self._combine(form, form, operations.pop(0), None, recipe.difference)
+            form = self.change(form, self.slot(_VALUES, work))
         elif recipe.src != work and (
             not _is_loaded(recipe.src) if operations else recipe.dst != work
         ):

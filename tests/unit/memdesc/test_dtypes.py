@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from memdesc import DATA_TYPES, DataType, MemdescError, data_type
+from memdesc.dtypes import ALIASES
 
 
 @pytest.mark.parametrize(
@@ -19,14 +20,21 @@ from memdesc import DATA_TYPES, DataType, MemdescError, data_type
         ("bf16", 16, ml_dtypes.bfloat16),
         ("f8_e5m2", 8, ml_dtypes.float8_e5m2),
         ("f8_e4m3", 8, ml_dtypes.float8_e4m3fn),
+        ("f8_e5m2fnuz", 8, ml_dtypes.float8_e5m2fnuz),
+        ("f8_e4m3fnuz", 8, ml_dtypes.float8_e4m3fnuz),
         ("e8m0", 8, ml_dtypes.float8_e8m0fnu),
         ("f4_e2m1", 4, ml_dtypes.float4_e2m1fn),
         ("s64", 64, np.int64),
         ("s32", 32, np.int32),
+        ("s16", 16, np.int16),
         ("s8", 8, np.int8),
-        ("u8", 8, np.uint8),
         ("s4", 4, ml_dtypes.int4),
+        ("u64", 64, np.uint64),
+        ("u32", 32, np.uint32),
+        ("u16", 16, np.uint16),
+        ("u8", 8, np.uint8),
         ("u4", 4, ml_dtypes.uint4),
+        ("boolean", 8, np.bool_),
     ],
 )
 def test_each_type_is_found_by_its_name_and_by_its_numpy_dtype(
@@ -43,8 +51,67 @@ def test_each_type_is_found_by_its_name_and_by_its_numpy_dtype(
     )
 
 
-def test_there_are_fourteen_types() -> None:
-    assert len(DATA_TYPES) == 14
+def test_there_are_21_types() -> None:
+    assert len(DATA_TYPES) == 21
+
+
+@pytest.mark.parametrize(
+    ("alias", "name"),
+    [
+        *((f"i{bits}", f"s{bits}") for bits in (4, 8, 16, 32, 64)),
+        *((f"fp{bits}", f"f{bits}") for bits in (16, 32, 64)),
+        *(("half", "f16"), ("float", "f32"), ("double", "f64"), ("bfloat16", "bf16")),
+        *(("f8e4m3", "f8_e4m3"), ("f8e5m2", "f8_e5m2"), ("f8e8m0", "e8m0")),
+        *(("bool", "boolean"), ("int16", "s16"), ("uint64", "u64"), ("uint4", "u4")),
+        *(("torch.float16", "f16"), ("torch.bool", "boolean"), ("torch.uint16", "u16")),
+        ("torch.float8_e4m3fnuz", "f8_e4m3fnuz"),
+    ],
+)
+def test_other_systems_names_are_read(alias: str, name: str) -> None:
+    assert data_type(alias) is DATA_TYPES[name]
+
+
+def test_no_alias_hides_a_name_or_another_alias() -> None:
+    assert not set(ALIASES) & set(DATA_TYPES)
+    assert set(ALIASES.values()) <= set(DATA_TYPES)
+    for name, dtype in DATA_TYPES.items():
+        assert data_type(dtype.numpy.name).name == name
+
+
+@pytest.mark.parametrize(
+    ("spec", "name"),
+    [
+        *(("i8", "s8"), (np.dtype("i8"), "s64")),
+        *(("i4", "s4"), (np.dtype("i4"), "s32")),
+        *(("u8", "u8"), (np.dtype("u8"), "u64")),
+        *(("u4", "u4"), (np.dtype("u4"), "u32")),
+        *((np.dtype("i2"), "s16"), (np.dtype("?"), "boolean"), (bool, "boolean"), (int, "s64")),
+    ],
+)
+def test_a_string_counts_bits_and_a_dtype_is_numpys(spec: object, name: str) -> None:
+    assert data_type(spec) is DATA_TYPES[name]
+
+
+@pytest.mark.parametrize("spec", ["<f4", "=i8", "|b1", "f4", "f8", "i2", "?", "b", "torch.f"])
+def test_numpys_short_strings_are_unknown(spec: str) -> None:
+    with pytest.raises(MemdescError, match="unknown data type"):
+        data_type(spec)
+
+
+@pytest.mark.parametrize(
+    ("spec", "near"),
+    [
+        ("F32", "'f32'"),
+        ("fp8_e4m3", "'f8_e4m3'"),
+        ("bool8", "'bool'"),
+        ("float33", "'float32'"),
+        ("i63", "'i64'"),
+        ("torch.float61", "'float64'"),
+    ],
+)
+def test_a_mistyped_name_leads_to_near_ones(spec: str, near: str) -> None:
+    with pytest.raises(MemdescError, match=f"or their numpy dtypes; did you mean .*{near}.*\\?$"):
+        data_type(spec)
 
 
 @pytest.mark.parametrize("name", DATA_TYPES)
@@ -83,14 +150,12 @@ def test_an_odd_count_of_packed_elements_takes_a_whole_last_byte(
         "f33",
         "",
         "F32",
-        "i8",
         ">f4",
         "f" * 9999,
         None,
         3,
         1.5,
         object,
-        bool,
         complex,
         np.dtype("U3"),
         [],

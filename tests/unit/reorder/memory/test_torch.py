@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import reorder
-from memdesc import DATA_TYPES, MemdescError, memory_desc
+from memdesc import DATA_TYPES, MemdescError, data_type, memory_desc
 
 pytestmark = pytest.mark.peers
 
@@ -25,8 +25,13 @@ torch = pytest.importorskip("torch", reason="PyTorch is not installed")
         ("f8_e4m3", "float8_e4m3fn"),
         ("f8_e5m2", "float8_e5m2"),
         ("e8m0", "float8_e8m0fnu"),
+        ("f8_e4m3fnuz", "float8_e4m3fnuz"),
+        ("f8_e5m2fnuz", "float8_e5m2fnuz"),
         ("s8", "int8"),
+        ("s16", "int16"),
         ("s64", "int64"),
+        ("u16", "uint16"),
+        ("u64", "uint64"),
     ],
 )
 def test_tensors_of_torch_come_in_and_go_out(name: str, torch_name: str) -> None:
@@ -41,6 +46,21 @@ def test_tensors_of_torch_come_in_and_go_out(name: str, torch_name: str) -> None
     assert out.is_contiguous(memory_format=torch.channels_last)
     assert torch.equal(out.contiguous().view(torch.uint8), t.view(torch.uint8))
     assert torch.from_dlpack(m.block_tensor()).shape == (1, 2, 2, 3, 16)
+
+
+def test_dtypes_of_torch_are_taken_where_a_type_is_named() -> None:
+    assert data_type(torch.float16) is data_type("torch.float16") is DATA_TYPES["f16"]
+    assert data_type(torch.bool) is DATA_TYPES["boolean"]
+    assert reorder.reorder(torch.ones(3), "a", dtype=torch.bfloat16).desc.dtype.name == "bf16"
+
+
+def test_tensors_of_booleans_come_in_and_go_out() -> None:
+    t = torch.tensor([[True, False], [False, False]])
+    m = reorder.reorder(t, "ba")
+    assert m.desc == memory_desc((2, 2), "boolean", "ba")
+    out = torch.from_dlpack(m)
+    assert out.dtype == torch.bool
+    assert torch.equal(out, t)
 
 
 def test_a_tensor_in_channels_last_needs_no_copy_to_be_read() -> None:

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import ml_dtypes
 import numpy as np
 import pytest
 
 import reorder
 from memdesc import DATA_TYPES, memory_desc
+from reorder.values.formats import FORMATS, FloatFormat, IntegerFormat, largest_number
+from reorder.values.formats import INTEGERS as FORMATS_OF_INTEGERS
 from tests.conversions import (
     FLOATS,
     INTEGERS,
+    ONLY_NAN,
     every_code,
     random_codes,
     run,
@@ -25,9 +29,10 @@ if TYPE_CHECKING:
 
 BY = ["definition", "kernels"]
 SMALL = [name for name, dtype in DATA_TYPES.items() if dtype.bits <= 16]
+LARGE = [name for name in DATA_TYPES if name not in SMALL]
 _ROW = 10_000_000 // 16
 # where numpy and ml_dtypes convert by our rule: floats to floats, and up from integers
-_THEIRS = ["f64", "f32", "f16", "bf16", "f8_e5m2", "f8_e4m3"]
+_THEIRS = [name for name in FLOATS if name != "f4_e2m1"]
 
 
 def theirs(codes: NDArray[Any], src: str, dst: str) -> NDArray[Any]:
@@ -90,7 +95,7 @@ def test_ten_million_random_bits_of_f32_become_every_type_by_the_rule(dst: str) 
 
 @pytest.mark.parametrize("by", BY)
 @pytest.mark.parametrize("dst", DATA_TYPES)
-@pytest.mark.parametrize("src", ["f64", "f32", "s64", "s32"])
+@pytest.mark.parametrize("src", LARGE)
 def test_random_bits_of_a_large_type_become_every_type_by_the_written_rule(
     src: str, dst: str, by: str
 ) -> None:
@@ -104,7 +109,7 @@ def test_random_bits_of_a_large_type_become_every_type_by_the_written_rule(
 
 
 @pytest.mark.parametrize("by", BY)
-@pytest.mark.parametrize("dst", [name for name in DATA_TYPES if name != "e8m0"])
+@pytest.mark.parametrize("dst", [*FLOATS, *INTEGERS])
 @pytest.mark.parametrize("src", ["f32", "f64"])
 def test_values_around_every_tie_and_limit_are_rounded_once(src: str, dst: str, by: str) -> None:
     codes = _ties(src, dst)
@@ -117,7 +122,7 @@ def test_values_around_every_tie_and_limit_are_rounded_once(src: str, dst: str, 
 
 
 def _ties(src: str, dst: str) -> NDArray[Any]:
-    """Return bits of src at numbers of dst, halfway between two of them, and one step of src beside both."""
+    """Return bits of src at numbers of dst, halfway between two, and one step of src beside."""
     if dst in INTEGERS:
         half = 2 ** (INTEGERS[dst] - 1)
         numbers = [
@@ -148,11 +153,29 @@ def _ties(src: str, dst: str) -> NDArray[Any]:
     return around.view(DATA_TYPES[src].bits_dtype)
 
 
+def test_each_type_has_a_width_a_format_and_a_second_definition() -> None:
+    assert set(DATA_TYPES) == set(FORMATS) == {*FLOATS, *INTEGERS, "e8m0", "boolean"}
+    finfo: Any = ml_dtypes.finfo
+    iinfo: Any = ml_dtypes.iinfo
+    for name, form in FORMATS.items():
+        dtype = DATA_TYPES[name]
+        if isinstance(form, FloatFormat):
+            info = finfo(dtype.numpy)
+            assert form.bits == dtype.bits == info.bits
+            assert (form.mantissa, 1 - form.bias) == (info.nmant, info.minexp)
+        if isinstance(form, IntegerFormat):
+            ends = iinfo(dtype.numpy)
+            assert (form.bits, form.low, form.high) == (dtype.bits, int(ends.min), int(ends.max))
+        largest = largest_number(name)
+        assert largest is None or largest == float(finfo(dtype.numpy).max)
+
+
 @pytest.mark.parametrize("by", BY)
-def test_minus_zero_is_kept_and_a_nan_becomes_no_integer(by: str) -> None:
+def test_minus_zero_is_kept_where_there_is_one_and_a_nan_becomes_no_integer(by: str) -> None:
     zero, nan = np.array([0x80000000], np.uint32), np.array([0x7FC00001, 0xFF800001], np.uint32)
     for dst, (exponent, mantissa, _) in FLOATS.items():
-        assert run(zero, "f32", dst, by=by) == 1 << (exponent + mantissa)
+        kept = 0 if dst in ONLY_NAN else 1 << (exponent + mantissa)
+        assert run(zero, "f32", dst, by=by) == kept
     for dst in INTEGERS:
         assert not run(nan, "f32", dst, by=by).any()
         assert not run(zero, "f32", dst, by=by).any()
@@ -165,6 +188,9 @@ def test_a_nan_keeps_its_sign_and_the_upper_bits_of_its_payload_and_becomes_quie
     assert run(nans, "f32", "f16", by=by).tolist() == [0x7E09, 0xFF00, 0x7E00, 0xFFFF]
     assert run(nans, "f32", "f8_e5m2", by=by).tolist() == [0x7E, 0xFF, 0x7E, 0xFF]
     assert run(nans, "f32", "f8_e4m3", by=by).tolist() == [0x7F, 0xFF, 0x7F, 0xFF]
+    for only in ONLY_NAN:
+        assert set(run(nans, "f32", only, by=by).tolist()) == {0x80}
+        assert run(np.array([0x80], np.uint8), only, "f32", by=by) == 0xFFC00000
     assert run(nans, "f32", "f64", by=by).tolist() == [
         0x7FF82468A0000000,
         0xFFFC000000000000,
@@ -201,7 +227,15 @@ def test_integers_become_integers_without_passing_through_floats(by: str) -> Non
 @pytest.mark.parametrize("by", BY)
 @pytest.mark.parametrize(
     ("dst", "largest"),
-    [("f16", 65504), ("bf16", None), ("f8_e5m2", 57344), ("f8_e4m3", 448), ("f4_e2m1", 6)],
+    [
+        ("f16", 65504),
+        ("bf16", None),
+        ("f8_e5m2", 57344),
+        ("f8_e4m3", 448),
+        ("f8_e5m2fnuz", 57344),
+        ("f8_e4m3fnuz", 240),
+        ("f4_e2m1", 6),
+    ],
 )
 def test_saturation_makes_the_largest_number_of_all_beyond_it_and_keeps_nan(
     dst: str, largest: float | None, by: str
@@ -241,6 +275,53 @@ def test_the_onednn_rounding_of_f8_goes_through_f16(dst: str, by: str) -> None:
         run(example, "f32", "f8_e5m2", by=by).view(DATA_TYPES["f8_e5m2"].numpy).astype(np.float32)
         == 3584
     )
+
+
+@pytest.mark.parametrize("by", BY)
+def test_all_that_is_not_zero_is_true_and_every_byte_but_0_is_read_so(by: str) -> None:
+    tiny = np.array([0.0, -0.0, np.nan, -np.inf, 0.3, -1e-45, 1e-40], np.float32)
+    assert run(tiny.view(np.uint32), "f32", "boolean", by=by).tolist() == [0, 0, 1, 1, 1, 1, 1]
+    least = np.array([0, 1, 1 << 63, (1 << 63) | 1], np.uint64)
+    assert run(least, "f64", "boolean", by=by).tolist() == [0, 1, 0, 1]
+    assert run(least, "u64", "boolean", by=by).tolist() == [0, 1, 1, 1]
+    codes = np.array([0, 1, 2, 128, 255], np.uint8)
+    assert run(codes, "boolean", "s8", by=by).tolist() == [0, 1, 1, 1, 1]
+    assert run(codes, "boolean", "f32", by=by).view(np.float32).tolist() == [0, 1, 1, 1, 1]
+    assert run(codes, "boolean", "boolean", by=by).tolist() == codes.tolist()
+    attr = reorder.Attr(src_scale=0.25, dst_scale=-8.0)
+    assert run(codes, "boolean", "boolean", attr, by=by).tolist() == [0, 1, 1, 1, 1]
+    assert run(codes, "u8", "boolean", reorder.Attr(src_zero_point=2), by=by).tolist() == [
+        1, 1, 0, 1, 1,
+    ]  # fmt: skip
+    assert run(tiny.view(np.uint32), "f32", "boolean", reorder.Attr(saturate=True), by=by)[2] == 1
+
+
+@pytest.mark.parametrize("by", BY)
+def test_u64_beyond_s64_is_exact_to_integers_and_rounded_once_to_f64(by: str) -> None:
+    numbers = [0, 2**53 + 1, 2**63 - 1, 2**63, 2**63 + 1025, 2**64 - 1024, 2**64 - 1]
+    codes = np.array(numbers, np.uint64)
+    for dst, (low, high) in FORMATS_OF_INTEGERS.items():
+        wanted = [min(max(number, low), high) for number in numbers]
+        got = run(codes, "u64", dst, by=by).view(DATA_TYPES[dst].bits_dtype)
+        assert [int(code) for code in got] == wanted
+    # Python rounds integers to the nearest float, ties to even
+    floats = run(codes, "u64", "f64", by=by).view(np.float64)
+    assert floats.tolist() == [float(number) for number in numbers]
+    # back: rounded, saturated
+    values = [-1.0, -np.inf, 0.5, 1.5, 2.0**63, 2.0**64 - 2048, 2.0**64, np.inf, np.nan]
+    back = run(np.array(values).view(np.uint64), "f64", "u64", by=by).tolist()
+    assert back == [0, 0, 0, 2, 2**63, 2**64 - 2048, 2**64 - 1, 2**64 - 1, 0]
+    signed = np.array([-1, -(2**63), 2**63 - 1], np.int64).view(np.uint64)
+    assert run(signed, "s64", "u64", by=by).tolist() == [0, 0, 2**63 - 1]
+
+
+@pytest.mark.parametrize("by", BY)
+@pytest.mark.parametrize("src", ["s32", "u32"])
+def test_zero_points_of_32_bits_are_subtracted_exactly(src: str, by: str) -> None:
+    codes = np.array([2**31 - 1, 2**31 - 2, 2**30 + 1], np.uint32)
+    attr = reorder.Attr(src_zero_point=2**31 - 4)
+    got = run(codes, src, "f32", attr, by=by).view(np.float32)
+    assert got.tolist() == [3.0, 2.0, float(np.float32(2**30 + 1 - 2**31 + 4))]
 
 
 def test_what_keeps_its_type_keeps_its_bits_however_it_is_moved() -> None:

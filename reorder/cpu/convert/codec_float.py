@@ -1,0 +1,225 @@
+"""Floats and exponents: codes to values of f32 and back, in vectors.
+
+Values of f64 become narrower floats by way of f32, cut there so that no rounding happens twice.
+"""
+
+from __future__ import annotations
+
+from functools import reduce
+from typing import TYPE_CHECKING
+
+from llvmlite import ir
+from numba.core import cgutils
+
+from reorder.cpu.convert.vectors import GROUP
+from reorder.cpu.target import has_bfloat, has_half
+from reorder.values.formats import FLOATS, ieee
+
+if TYPE_CHECKING:
+    from reorder.cpu.convert.vectors import Vectors
+    from reorder.cpu.kernels.emit import Value
+    from reorder.values.formats import ExponentFormat, FloatFormat
+
+__all__ = [
+    "as_f32",
+    "decode_exponent",
+    "decode_float",
+    "encode_exponent",
+    "encode_float",
+]
+
+_F32 = FLOATS["f32"]
+_MAGNITUDE = _F32.sign - 1
+_QUIET_BIT = 1 << (_F32.mantissa - 1)
+# formats that instructions convert
+_HALF, _BFLOAT = ieee(5, 10), ieee(8, 7)
+# classes of numbers that the instruction vfpclassps tests: quiet NaN, denormal, signalling NaN
+_NAN_OR_DENORMAL = 0x01 | 0x20 | 0x80
+
+
+class _BfloatType(ir.HalfType):  # type: ignore[misc] # llvmlite ships no types
+    """LLVM's type, which llvmlite does not name."""
+
+    def __str__(self) -> str:
+        return "bfloat"
+
+
+_BfloatType._create_instance()  # noqa: SLF001 - as llvmlite makes its own
+
+
+def decode_float(vectors: Vectors, codes: Value, form: FloatFormat) -> Value:
+    """Return f32 values of f32 or a narrower format."""
+    builder, f32 = vectors.builder, vectors.values("f32")
+    if form == _F32:
+        return builder.bitcast(codes, f32)
+    if form == _HALF and has_half():
+        return builder.fpext(builder.bitcast(codes, vectors.vector(ir.HalfType())), f32)
+    wide = builder.zext(codes, vectors.integers(32))
+    decode = _pad_mantissa if form.exponent == _F32.exponent else _decode_small
+    return builder.bitcast(decode(vectors, wide, form), f32)
+
+
+def _pad_mantissa(vectors: Vectors, codes: Value, form: FloatFormat) -> Value:
+    """Return the bits of f32 of a format with the same exponent."""
+    builder, i32 = vectors.builder, codes.type
+    bits = builder.shl(codes, vectors.splat(i32, _F32.mantissa - form.mantissa))
+    quiet = builder.or_(bits, vectors.splat(i32, _QUIET_BIT))
+    magnitude = builder.and_(bits, vectors.splat(i32, _MAGNITUDE))
+    return vectors.select(">", magnitude, _F32.overflow, quiet, bits)
+
+
+def _decode_small(vectors: Vectors, codes: Value, form: FloatFormat) -> Value:
+    """Return the bits of f32 of a format with fewer bits of exponent."""
+    builder, i32, f32 = vectors.builder, codes.type, vectors.values("f32")
+    shift = vectors.splat(i32, _F32.mantissa - form.mantissa)
+    magnitude = builder.and_(codes, vectors.splat(i32, form.sign - 1))
+    moved = builder.shl(magnitude, shift)
+    normal = builder.add(moved, vectors.splat(i32, (_F32.bias - form.bias) << _F32.mantissa))
+    step = vectors.splat(f32, 2.0 ** (1 - form.bias - form.mantissa))
+    denormal = builder.bitcast(builder.fmul(builder.sitofp(magnitude, f32), step), i32)
+    bits = vectors.select("<", magnitude, 1 << form.mantissa, denormal, normal)
+    if form.has_inf:
+        special = builder.or_(moved, vectors.splat(i32, _F32.overflow))
+        quiet = builder.or_(special, vectors.splat(i32, _QUIET_BIT))
+        special = vectors.select(">", magnitude, form.overflow, quiet, special)
+        bits = vectors.select(">", magnitude, form.largest, special, bits)
+    elif form.has_nan:
+        # where -0.0 is missing, the NaN is told by the sign too
+        tested = magnitude if form.has_negative_zero else codes
+        bits = vectors.select("==", tested, form.nan, vectors.splat(i32, _F32.nan), bits)
+    sign = builder.lshr(codes, vectors.splat(i32, form.bits - 1))
+    return builder.or_(bits, builder.shl(sign, vectors.splat(i32, _F32.bits - 1)))
+
+
+def decode_exponent(vectors: Vectors, codes: Value, form: ExponentFormat) -> Value:
+    """Return f32 values of exponents, which are biased as those of f32."""
+    builder, i32 = vectors.builder, vectors.integers(32)
+    wide = builder.zext(codes, i32)
+    bits = builder.shl(wide, vectors.splat(i32, _F32.mantissa))
+    # the least one is a denormal of f32
+    bits = vectors.select("==", wide, 0, vectors.splat(i32, _QUIET_BIT), bits)
+    bits = vectors.select("==", wide, form.nan, vectors.splat(i32, _F32.nan), bits)
+    return builder.bitcast(bits, vectors.values("f32"))
+
+
+def encode_exponent(vectors: Vectors, values: Value) -> Value:
+    """Return the exponents of f32 values, as i32; those of infinities and NaN are all ones."""
+    builder, i32 = vectors.builder, vectors.integers(32)
+    magnitude = builder.shl(builder.bitcast(values, i32), vectors.splat(i32, 1))
+    return builder.lshr(magnitude, vectors.splat(i32, _F32.mantissa + 1))
+
+
+def as_f32(vectors: Vectors, values: Value, form: FloatFormat | None = None) -> Value:
+    """Return values as f32, for a format: rounded where it is f32, else so that it rounds once."""
+    f32 = vectors.values("f32")
+    if values.type == f32:
+        return values
+    return vectors.builder.fptrunc(values, f32) if form == _F32 else _round_to_odd(vectors, values)
+
+
+def _round_to_odd(vectors: Vectors, values: Value) -> Value:
+    """Return f32 that a second rounding, to fewer bits, takes where a single one would lead.
+
+    What is inexact is cut, and its last bit set.
+    """
+    builder, i32 = vectors.builder, vectors.integers(32)
+    f32, f64 = vectors.values("f32"), vectors.values("f64")
+    nearest = builder.fptrunc(values, f32)
+    back = builder.fpext(nearest, f64)
+    bits = builder.bitcast(nearest, i32)
+    magnitude = vectors.absolute(values)
+    limit = vectors.splat(f64, 2.0**128)
+    grew = builder.fcmp_ordered(">", vectors.absolute(back), magnitude)
+    grew = builder.and_(grew, builder.fcmp_ordered("<", magnitude, limit))
+    bits = builder.select(grew, builder.sub(bits, vectors.splat(i32, 1)), bits)
+    inexact = builder.fcmp_ordered("!=", back, values)
+    inexact = builder.and_(inexact, builder.fcmp_ordered("<", magnitude, limit))
+    bits = builder.select(inexact, builder.or_(bits, vectors.splat(i32, 1)), bits)
+    return builder.bitcast(bits, f32)
+
+
+def encode_float(vectors: Vectors, values: Value, form: FloatFormat) -> Value:
+    """Return the codes of f32 values in f32 or a narrower format, some as i32."""
+    builder = vectors.builder
+    if form == _F32:
+        return builder.bitcast(values, vectors.integers(32))
+    if form == _HALF and has_half():
+        half = builder.fptrunc(values, vectors.vector(ir.HalfType()))
+        return builder.bitcast(half, vectors.integers(16))
+    bits = builder.bitcast(values, vectors.integers(32))
+    encode = _cut_mantissa if form.exponent == _F32.exponent else _encode_small
+    return encode(vectors, bits, form)
+
+
+def _encode_small(vectors: Vectors, bits: Value, form: FloatFormat) -> Value:
+    """Return the codes, as i32, of f32 bits in a format with fewer bits of exponent."""
+    builder, i32, f32 = vectors.builder, bits.type, vectors.values("f32")
+    magnitude = builder.and_(bits, vectors.splat(i32, _MAGNITUDE))
+    shift = vectors.splat(i32, _F32.mantissa - form.mantissa)
+    # half a step less one, and one more where the last bit kept is odd
+    odd = builder.and_(builder.lshr(magnitude, shift), vectors.splat(i32, 1))
+    half = vectors.splat(i32, (1 << (_F32.mantissa - form.mantissa - 1)) - 1)
+    codes = builder.lshr(builder.add(builder.add(magnitude, half), odd), shift)
+    codes = builder.sub(codes, vectors.splat(i32, (_F32.bias - form.bias) << form.mantissa))
+    # the sum with so large a number rounds to the steps of the denormals
+    exponent = 1 - form.bias - form.mantissa + _F32.mantissa
+    large = vectors.splat(f32, 2.0**exponent)
+    total = builder.fadd(builder.bitcast(magnitude, f32), large)
+    base = vectors.splat(i32, (exponent + _F32.bias) << _F32.mantissa)
+    denormal = builder.sub(builder.bitcast(total, i32), base)
+    least = (1 - form.bias + _F32.bias) << _F32.mantissa
+    codes = vectors.select("<", magnitude, least, denormal, codes)
+    overflow = vectors.splat(i32, form.overflow)
+    codes = vectors.select(">", codes, form.largest, overflow, codes)
+    nan = vectors.splat(i32, form.nan)
+    if form.has_inf:
+        mask = vectors.splat(i32, (1 << form.mantissa) - 1)
+        nan = builder.or_(nan, builder.and_(builder.lshr(bits, shift), mask))
+    codes = vectors.select(">", magnitude, _F32.overflow, nan, codes)
+    sign = builder.lshr(bits, vectors.splat(i32, _F32.bits - 1))
+    sign = builder.shl(sign, vectors.splat(i32, form.bits - 1))
+    if not form.has_negative_zero:
+        sign = vectors.select("==", codes, 0, vectors.splat(i32, 0), sign)
+    return builder.or_(codes, sign)
+
+
+def _cut_mantissa(vectors: Vectors, bits: Value, form: FloatFormat) -> Value:
+    """Return the codes of f32 bits in a format of 16 bits with the same exponent."""
+    builder, i32 = vectors.builder, bits.type
+    cut = _F32.mantissa - form.mantissa
+    is_odd = builder.icmp_unsigned(
+        "!=", builder.and_(bits, vectors.splat(i32, 1 << cut)), vectors.splat(i32, 0)
+    )
+    half = vectors.splat(i32, 1 << (cut - 1))
+    less = vectors.splat(i32, (1 << (cut - 1)) - 1)
+    rounded = vectors.upper_halves(
+        builder.select(is_odd, builder.add(bits, half), builder.add(bits, less))
+    )
+
+    def quieten() -> Value:
+        bit = vectors.splat(rounded.type, 1 << (form.mantissa - 1))
+        quiet = builder.or_(vectors.upper_halves(bits), bit)
+        twice = builder.shl(bits, vectors.splat(i32, 1))
+        return vectors.select(">", twice, 2 * _F32.overflow, quiet, rounded)
+
+    if vectors.lanes < GROUP:
+        return quieten()
+    values = builder.bitcast(bits, vectors.values("f32"))
+    if form == _BFLOAT and has_bfloat():
+        made = builder.bitcast(builder.fptrunc(values, vectors.vector(_BfloatType())), rounded.type)
+        return vectors.rarely(_are_special(vectors, values), quieten, made)
+    # a NaN is rare: one test of pairs of vectors for all
+    return vectors.rarely(builder.fcmp_unordered("uno", *vectors.halves(values)), quieten, rounded)
+
+
+def _are_special(vectors: Vectors, values: Value) -> Value:
+    """Return whether parts of 512 bits hold a NaN or a denormal, one flag for each lane of any."""
+    builder = vectors.builder
+    parts = vectors.parts(values, GROUP)
+    flag = ir.VectorType(ir.IntType(1), GROUP)
+    kind = ir.FunctionType(flag, [parts[0].type, ir.IntType(32)])
+    classify = cgutils.get_or_insert_function(
+        builder.module, kind, "llvm.x86.avx512.fpclass.ps.512"
+    )
+    flags = [builder.call(classify, [part, ir.IntType(32)(_NAN_OR_DENORMAL)]) for part in parts]
+    return reduce(builder.or_, flags)

@@ -1,0 +1,100 @@
+"""Integers and booleans: codes to values of a working type and back, in vectors."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from reorder.cpu.convert.vectors import code_bits
+from reorder.values.formats import FLOATS, INTEGERS
+
+if TYPE_CHECKING:
+    from reorder.cpu.convert.vectors import Vectors
+    from reorder.cpu.kernels.emit import Type, Value
+    from reorder.values.formats import BooleanFormat, IntegerFormat
+
+__all__ = ["decode_boolean", "decode_integer", "encode_boolean", "encode_integer"]
+
+
+def decode_integer(vectors: Vectors, codes: Value, form: IntegerFormat, work: str) -> Value:
+    """Return the values of codes; in floats they are rounded to the nearest, ties to even."""
+    builder = vectors.builder
+    if form.is_signed and form.bits < codes.type.element.width:
+        sign = vectors.splat(codes.type, -form.low)
+        codes = builder.sub(builder.xor(codes, sign), sign)
+    bits = code_bits(work) if work in INTEGERS else 32
+    if codes.type.element.width < bits:
+        codes = (builder.sext if form.is_signed else builder.zext)(codes, vectors.integers(bits))
+    if work in INTEGERS:
+        return codes
+    # what was extended is no negative number, and signed conversions are faster
+    is_unsigned = not form.is_signed and form.bits >= bits
+    return (builder.uitofp if is_unsigned else builder.sitofp)(codes, vectors.values(work))
+
+
+def encode_integer(
+    vectors: Vectors, values: Value, work: str, form: IntegerFormat, of: Type
+) -> Value:
+    """Return the codes of values, saturated; floats are rounded, ties to even, and NaN is 0."""
+    builder = vectors.builder
+    codes = (
+        _clamp(vectors, values, INTEGERS[work], form)
+        if work in INTEGERS
+        else _round(vectors, values, work, form)
+    )
+    codes = builder.trunc(codes, of) if codes.type != of else codes
+    if form.bits == of.element.width:
+        return codes
+    return builder.and_(codes, vectors.splat(of, (1 << form.bits) - 1))
+
+
+def _clamp(vectors: Vectors, values: Value, work: IntegerFormat, form: IntegerFormat) -> Value:
+    """Saturate integers; bounds that the working type does not have cut nothing."""
+    builder, of = vectors.builder, values.type
+    low = vectors.splat(of, max(form.low, work.low))
+    high = vectors.splat(of, min(form.high, work.high))
+    compare = builder.icmp_signed if work.is_signed else builder.icmp_unsigned
+    values = builder.select(compare("<", values, high), values, high)
+    return builder.select(compare(">", values, low), values, low)
+
+
+def _round(vectors: Vectors, values: Value, work: str, form: IntegerFormat) -> Value:
+    """Round floats to even and saturate; NaN becomes 0."""
+    builder, of = vectors.builder, values.type
+    integers = vectors.integers(code_bits(work))
+    if form.bits == code_bits(work):
+        rounded = vectors.call(f"llvm.rint.{vectors.suffix(of)}", of, values)
+        name = "llvm.fptosi.sat" if form.is_signed else "llvm.fptoui.sat"
+        return vectors.call(
+            f"{name}.{vectors.suffix(integers)}.{vectors.suffix(of)}", integers, rounded
+        )
+    low, high = (vectors.splat(of, float(limit)) for limit in form)
+    values = builder.select(
+        builder.fcmp_ordered("ord", values, values), values, vectors.splat(of, 0.0)
+    )
+    values = builder.select(builder.fcmp_ordered("<", values, high), values, high)
+    values = builder.select(builder.fcmp_ordered(">", values, low), values, low)
+    # so large a number has its unit in its last bit: the sum rounds, and its low bits are the
+    # integer
+    magic = 1.5 * 2.0 ** FLOATS[work].mantissa
+    return builder.bitcast(builder.fadd(values, vectors.splat(of, magic)), integers)
+
+
+def decode_boolean(vectors: Vectors, codes: Value, work: str) -> Value:
+    """Return 1 for every code but 0."""
+    builder = vectors.builder
+    is_true = builder.icmp_unsigned("!=", codes, vectors.splat(codes.type, 0))
+    if work in INTEGERS:
+        return builder.zext(is_true, vectors.values(work))
+    return builder.uitofp(is_true, vectors.values(work))
+
+
+def encode_boolean(vectors: Vectors, values: Value, work: str, form: BooleanFormat) -> Value:
+    """Return true for every value but zeros, whatever their sign."""
+    builder = vectors.builder
+    numbers = vectors.integers(code_bits(work))
+    if work not in INTEGERS:
+        # by bits: no mode of the processor makes denormals zeros here
+        bits = builder.bitcast(values, numbers)
+        values = builder.shl(bits, vectors.splat(numbers, 1))
+    true = vectors.splat(vectors.integers(8), form.true)
+    return vectors.select("!=", values, 0, true, vectors.splat(true.type, 0))

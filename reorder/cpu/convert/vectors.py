@@ -1,0 +1,121 @@
+"""Vectors of values and of codes, and the LLVM instructions that conversions are made of."""
+
+from __future__ import annotations
+
+from functools import reduce
+from typing import TYPE_CHECKING
+
+from llvmlite import ir
+from numba.core import cgutils
+
+from memdesc import DATA_TYPES
+from reorder.values.formats import FLOATS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from reorder.cpu.kernels.emit import Builder, Type, Value
+
+__all__ = ["GROUP", "Vectors", "code_bits"]
+
+_F32, _F64 = ir.FloatType(), ir.DoubleType()
+_BYTE = 8
+# lanes from which on one test for all of them is worth its branch
+GROUP = 16
+
+
+def code_bits(name: str) -> int:
+    """Return the width of the integers that codes of a type are held in: no less than a byte."""
+    return max(DATA_TYPES[name].bits, _BYTE)
+
+
+class Vectors:
+    """Types and instructions for vectors of `lanes` elements."""
+
+    def __init__(self, builder: Builder, lanes: int) -> None:
+        self.builder = builder
+        self.lanes = lanes
+
+    def vector(self, of: Type) -> Type:
+        """Return the vector type of an element type."""
+        return ir.VectorType(of, self.lanes)
+
+    def integers(self, bits: int) -> Type:
+        """Return the type of codes."""
+        return self.vector(ir.IntType(bits))
+
+    def values(self, work: str) -> Type:
+        """Return the type of values of a working type."""
+        if work in FLOATS:
+            return self.vector(_F64 if code_bits(work) == 64 else _F32)  # noqa: PLR2004 - f64 or f32
+        return self.integers(code_bits(work))
+
+    def splat(self, of: Type, value: float) -> Value:
+        """Return a constant in every lane."""
+        return ir.Constant(of, [value] * self.lanes)
+
+    def call(self, name: str, result: Type, *arguments: Value) -> Value:
+        """Call an intrinsic of LLVM on vectors; `name` ends before the types."""
+        kind = ir.FunctionType(result, [argument.type for argument in arguments])
+        return self.builder.call(
+            cgutils.get_or_insert_function(self.builder.module, kind, name), arguments
+        )
+
+    def suffix(self, of: Type) -> str:
+        """Return how LLVM spells a vector type in the name of an intrinsic."""
+        element = of.element
+        letter = {_F32: "f32", _F64: "f64"}.get(element) or f"i{element.width}"
+        return f"v{self.lanes}{letter}"
+
+    def absolute(self, values: Value) -> Value:
+        """Return the magnitudes of floats."""
+        return self.call(f"llvm.fabs.{self.suffix(values.type)}", values.type, values)
+
+    def select(
+        self, comparison: str, left: Value, right: int, then: Value, otherwise: Value
+    ) -> Value:
+        """Return lanes of `then` where an unsigned comparison with a constant holds."""
+        test = self.builder.icmp_unsigned(comparison, left, self.splat(left.type, right))
+        return self.builder.select(test, then, otherwise)
+
+    def any_bit(self, numbers: Value, bit: int) -> Value:
+        """Return, in lanes of no particular order, whether any number has a bit."""
+        count = min(self.lanes, GROUP)
+        joined = reduce(self.builder.or_, self.parts(numbers, count))
+        kept = self.builder.and_(joined, ir.Constant(joined.type, [bit] * count))
+        return self.builder.icmp_unsigned("!=", kept, ir.Constant(joined.type, None))
+
+    def parts(self, vector: Value, count: int) -> list[Value]:
+        """Return the parts of a vector that have `count` lanes each."""
+        return [
+            self.pick(vector, range(start, start + count)) for start in range(0, self.lanes, count)
+        ]
+
+    def halves(self, vector: Value) -> tuple[Value, Value]:
+        """Return the two halves of a vector."""
+        low, high = self.parts(vector, self.lanes // 2)
+        return low, high
+
+    def upper_halves(self, numbers: Value) -> Value:
+        """Return the upper 16 bits of 32-bit numbers."""
+        parts = self.builder.bitcast(numbers, ir.VectorType(ir.IntType(16), 2 * self.lanes))
+        return self.pick(parts, range(1, 2 * self.lanes, 2))
+
+    def pick(self, vector: Value, lanes: range) -> Value:
+        """Return some lanes of a vector."""
+        picks = ir.Constant(ir.VectorType(ir.IntType(32), len(lanes)), list(lanes))
+        return self.builder.shuffle_vector(vector, ir.Constant(vector.type, ir.Undefined), picks)
+
+    def rarely(self, tests: Value, emit: Callable[[], Value], otherwise: Value) -> Value:
+        """Return what `emit` makes where any of the tests holds, for all lanes alike."""
+        builder = self.builder
+        number = ir.IntType(tests.type.count)
+        is_any = builder.icmp_unsigned("!=", builder.bitcast(tests, number), number(0))
+        before = builder.block
+        with builder.if_then(is_any, likely=False):
+            made = emit()
+            after = builder.block
+        found = builder.phi(otherwise.type)
+        found.add_incoming(otherwise, before)
+        found.add_incoming(made, after)
+        return found
