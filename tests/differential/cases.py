@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from memdesc import DATA_TYPES, MemdescError, MemoryDesc, memory_desc, parse_tag
 
-from .libdnnl import Desc, Library
+from .libdnnl import DESC_TYPES, Desc, Library
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -107,7 +107,9 @@ def count_tags(library: Library) -> int:
 
 def dtypes_of(library: Library) -> tuple[str, ...]:
     """Return the data types that a library makes descriptors of."""
-    return _DTYPES_OF_3_2 if library.version < (3, 13) else tuple(DATA_TYPES)
+    if library.version < (3, 13):
+        return _DTYPES_OF_3_2
+    return tuple(name for name in DATA_TYPES if name in DESC_TYPES)
 
 
 def step_ours(desc: MemoryDesc, step: Step) -> MemoryDesc:

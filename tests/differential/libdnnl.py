@@ -31,6 +31,8 @@ DATA_TYPES: Final[dict[str, int]] = {
     "s64": 16,
 }
 # fmt: on
+DESC_TYPES: Final = frozenset(DATA_TYPES) - {"undef", "boolean"}
+"""Those that its memory descriptors may have."""
 
 
 class _Query(IntEnum):

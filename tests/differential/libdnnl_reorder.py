@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from memdesc import DATA_TYPES as OUR_TYPES
 from reorder.bench.libdnnl import DnnlError, ExecArg, Status
 
 from .libdnnl import DATA_TYPES, RUNTIME, Desc, Fields, Library
@@ -17,15 +18,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
 _BITS: Final = {
-    DATA_TYPES[name]: bits
-    for bits, names in (
-        (64, ("f64", "s64")),
-        (32, ("f32", "s32")),
-        (16, ("f16", "bf16")),
-        (8, ("s8", "u8", "f8_e5m2", "f8_e4m3", "e8m0")),
-        (4, ("s4", "u4", "f4_e2m1")),
-    )
-    for name in names
+    number: OUR_TYPES[name].bits for name, number in DATA_TYPES.items() if name in OUR_TYPES
 }
 _FROM: Final = 1
 _TO: Final = 17

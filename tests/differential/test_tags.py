@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from memdesc import DATA_TYPES, memory_desc, parse_tag
+from memdesc import memory_desc, parse_tag
 
 from . import known
 from .cases import (
@@ -115,7 +115,7 @@ def test_tags_of_huge_dims_are_refused_as_by_libdnnl_but_for_its_own_arithmetic(
         blocks = parse_tag(tag).block_sizes
         dims = list(draw_ragged(rng, blocks, room=64))
         dims[rng.randrange(len(dims))] = draw_huge(rng) >> rng.choice((0, 10, 20, 30))
-        start = Start(tuple(dims), rng.choice(tuple(DATA_TYPES)), tag)
+        start = Start(tuple(dims), rng.choice(dtypes_of(dnnl_3_13)), tag)
         if known.divides_by_zero(start):
             tally.leave_out(known.divides_by_zero)
             continue
