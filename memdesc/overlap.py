@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import prod
 from typing import TYPE_CHECKING
 
 from memdesc.errors import OverlapError
@@ -18,12 +19,13 @@ __all__ = ["check_nesting", "check_overlap"]
 def check_overlap(layout: Layout) -> None:
     """Refuse a layout in which two indices share an element.
 
-    Broadcasts (stride 0) are not looked at: they are legal in a source.
+    Broadcasts (stride 0) are left out: they are legal in a source. Strides that nest, each
+    as large as all of the loop inside it, need no search; nearly all layouts do.
 
     Raises
     ------
     OverlapError
-        With a witness, or saying that bounded work could not prove it disjoint.
+        With the index differences, or saying that bounded work could not prove it disjoint.
     """
     if not layout.nelems:
         return
@@ -34,15 +36,16 @@ def check_overlap(layout: Layout) -> None:
             if extent > 1 and stride
         ]
     )
-    need = 1
+    covered = 1
     for stride, extent, _ in loops:
-        if stride < need:
+        if stride < covered:
             _search(layout, [layout.blocks[k] for _, _, k in reversed(loops)])
             return
-        need = stride * extent
+        covered = stride * extent
 
 
 def _search(layout: Layout, loops: list[Block]) -> None:
+    """Refuse a layout with index differences, not all 0, that lead to the same element."""
     try:
         moves = solve(
             (Term(block.stride, 1 - block.extent, block.extent - 1) for block in loops),
@@ -50,34 +53,34 @@ def _search(layout: Layout, loops: list[Block]) -> None:
             trivial=False,
         )
     except SearchLimitError:
+        strides, extents = [block.stride for block in loops], [block.extent for block in loops]
         msg = (
-            f"strides {[block.stride for block in loops]} of extents {[block.extent for block in loops]} do not nest, and bounded "
-            "work did not prove them free of overlap; order the strides so that each covers the ones inside it"
+            f"strides {strides} of extents {extents} do not nest, and bounded work did not prove "
+            "them free of overlap; order the strides so that each covers the ones inside it"
         )
         raise OverlapError(msg) from None
     if moves is None:
         return
-    named = [
+    moved = [(block, move) for block, move in zip(loops, moves, strict=True) if move]
+    named = ", ".join(
         f"{move:+d} in {dim_name(layout.axes[block.axis].dims[0])} (stride {block.stride})"
-        for block, move in zip(loops, moves, strict=True)
-        if move
-    ]
-    # an index of such an axis may lie beyond its padded extent
-    ragged = any(
-        layout.axes[block.axis].padded % layout.outer(block.axis).step
-        for block, move in zip(loops, moves, strict=True)
-        if move
+        for block, move in moved
     )
-    where = " of the whole blocks, which padded_dims cut short," if ragged else ""
-    msg = f"two indices{where} share one element: the moves {', '.join(named)} lead back to it"
+    # an index that is whole blocks may lie beyond the padded extent
+    is_uneven = any(
+        layout.axes[block.axis].padded % layout.outer(block.axis).step for block, _ in moved
+    )
+    where = " of the whole blocks, which padded_dims cut short," if is_uneven else ""
+    msg = f"two indices{where} share one element: the moves {named} lead back to it"
     raise OverlapError(msg)
 
 
 def check_nesting(layout: Layout, bits: int) -> None:
     """Refuse strides that oneDNN refuses: each must cover the ones inside it.
 
-    Source: oneDNN 3.13, `memory_desc.cpp`. Broadcasts pass. It rejects some layouts
-    without overlap, such as dims (2, 2, 2) with strides (3, 1, 5).
+    Dims are visited from the smallest stride outwards; `covered` is the number of elements
+    that all dims so far take. Source: oneDNN 3.13, `memory_desc.cpp`. Broadcasts pass. It
+    rejects some layouts without overlap, such as dims (2, 2, 2) with strides (3, 1, 5).
 
     Raises
     ------
@@ -86,43 +89,33 @@ def check_nesting(layout: Layout, bits: int) -> None:
     """
     if not all(layout.padded_dims()):
         return
-    tile = layout.tile()
-    need = 1
-    blocked = {block.axis for block in tile}
-    for block in tile:
-        need *= block.extent
-    whole = need
+    inner = layout.tile()
+    tile = covered = prod(block.extent for block in inner)
+    blocked = {block.axis for block in inner}
 
     def order(outer: Block) -> tuple[int, ...]:
-        padded = layout.axes[outer.axis].padded
-        is_blocked = outer.axis in blocked
-        return (
-            outer.stride,
-            not is_blocked,
-            outer.extent if is_blocked else padded,
-            -outer.axis if is_blocked else outer.axis,
-        )
+        """Sort by stride; at equal strides blocked dims first, then as oneDNN breaks the tie."""
+        if outer.axis in blocked:
+            return outer.stride, 0, outer.extent, -outer.axis
+        return outer.stride, 1, layout.axes[outer.axis].padded, outer.axis
 
     for outer in sorted((layout.outer(k) for k in range(layout.ndims)), key=order):
-        if outer.stride == 0 or layout.axes[outer.axis].padded == 1:
+        stride = outer.stride
+        if stride == 0 or layout.axes[outer.axis].padded == 1:
             continue
         name = dim_name(outer.axis)
-        if outer.stride < need:
+        if stride < covered:
             msg = (
-                f"strict: stride {outer.stride} of {name} does not cover the {need} elements "
-                "inside it"
+                f"strict: stride {stride} of {name} does not cover the {covered} elements inside it"
             )
             raise OverlapError(msg)
-        if bits == 4 and outer.stride > 1 and outer.stride % 2:  # noqa: PLR2004 - two elements share a byte
+        if bits == 4 and stride > 1 and stride % 2:  # noqa: PLR2004 - two elements share a byte
             msg = (
-                f"strict: stride {outer.stride} of {name} is odd, so rows of 4-bit elements "
+                f"strict: stride {stride} of {name} is odd, so rows of 4-bit elements "
                 "would start inside a byte"
             )
             raise OverlapError(msg)
-        if outer.stride * whole * outer.extent > INT64_MAX:
-            msg = (
-                f"strict: stride {outer.stride} of {name} times its extent leaves the range "
-                "of int64"
-            )
+        if stride * tile * outer.extent > INT64_MAX:
+            msg = f"strict: stride {stride} of {name} times its extent leaves the range of int64"
             raise OverlapError(msg)
-        need = outer.stride * outer.extent
+        covered = stride * outer.extent
