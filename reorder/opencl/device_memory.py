@@ -10,6 +10,7 @@ import pyopencl as cl
 
 from memdesc import ImageDesc, MemdescError
 from reorder.memory.memory import Memory
+from reorder.opencl.allocation import check_not_released
 from reorder.opencl.image_formats import channel_type_of
 
 if TYPE_CHECKING:
@@ -34,6 +35,21 @@ class DeviceMemory:
         What lies in it.
     event : pyopencl.Event, optional
         Done when it lies there.
+
+    Examples
+    --------
+    >>> import numpy as np, pyopencl as cl, reorder
+    >>> from reorder import opencl
+    >>> device = next(d.device for d in opencl.devices() if d.works)
+    >>> context = cl.Context([device])
+    >>> queue = cl.CommandQueue(context)
+    >>> x = np.arange(6, dtype=np.float32).reshape(2, 3)
+    >>> memory = reorder.reorder(x, "ba", queue=queue)
+    >>> memory.desc
+    memory_desc((2, 3), 'f32', 'ba')
+    >>> memory.get().numpy()
+    array([[0., 1., 2.],
+           [3., 4., 5.]], dtype=float32)
     """
 
     queue: cl.CommandQueue
@@ -42,7 +58,10 @@ class DeviceMemory:
     event: cl.Event | None = None
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:  # noqa: FBT001 - numpy's protocol
-        msg = f"{self.desc!r} lies on a device, where numpy does not read; .get() copies it to the host"
+        msg = (
+            f"{self.desc!r} lies on a device, where numpy does not read; "
+            ".get() copies it to the host"
+        )
         raise MemdescError(msg)
 
     def get(self) -> Memory | NDArray[Any]:
@@ -53,16 +72,17 @@ class DeviceMemory:
         Memory or ndarray
             A Memory of the same descriptor; for an image its pixels as an array of shape
             (height, width, channels), in the type of the image's lanes.
+
+        Raises
+        ------
+        MemdescError
+            If the buffer is smaller than its descriptor says, or if this library allocated
+            the memory and it was released.
         """
+        check_not_released(self.data, "the memory")
         wait_for = None if self.event is None else [self.event]
         if isinstance(self.desc, ImageDesc):
-            shape = (self.desc.height, self.desc.width, self.desc.channels)
-            pixels = np.empty(shape, _lane_dtype(self.desc, self.data))
-            region = (self.desc.width, self.desc.height, 1)
-            cl.enqueue_copy(
-                self.queue, pixels, self.data, origin=(0, 0, 0), region=region, wait_for=wait_for
-            )
-            return pixels
+            return self._pixels(self.desc, wait_for)
         memory = Memory(self.desc)
         if not memory.nbytes:
             return memory
@@ -70,20 +90,26 @@ class DeviceMemory:
         skipped = 0
         if isinstance(buffer, cl.array.Array):
             skipped, buffer = buffer.offset, buffer.base_data
-        if buffer.size - skipped < self.desc.min_nbytes:
-            msg = f"the buffer has {buffer.size - skipped} bytes, but {self.desc!r} touches {self.desc.min_nbytes}"
+        nbytes = self.desc.min_nbytes
+        if buffer.size - skipped < nbytes:
+            msg = (
+                f"the buffer has {buffer.size - skipped} bytes, but {self.desc!r} touches {nbytes}"
+            )
             raise MemdescError(msg)
-        cl.enqueue_copy(
-            self.queue,
-            memory.data[: self.desc.min_nbytes],
-            buffer,
-            src_offset=skipped,
-            wait_for=wait_for,
-        )
+        data = memory.data[:nbytes]
+        cl.enqueue_copy(self.queue, data, buffer, src_offset=skipped, wait_for=wait_for)
         return memory
+
+    def _pixels(self, desc: ImageDesc, wait_for: list[cl.Event] | None) -> NDArray[Any]:
+        pixels = np.empty((desc.height, desc.width, desc.channels), _lane_dtype(desc, self.data))
+        region = (desc.width, desc.height, 1)
+        cl.enqueue_copy(
+            self.queue, pixels, self.data, origin=(0, 0, 0), region=region, wait_for=wait_for
+        )
+        return pixels
 
 
 def _lane_dtype(desc: ImageDesc, image: cl.Image) -> np.dtype[Any]:
-    """Return the dtype of a lane: 32-bit lanes of 8-bit data are wider than their descriptor says."""
+    """Return the dtype of a lane; lanes of 32 bits may hold 8-bit data."""
     wide = {"SIGNED_INT32": np.int32, "UNSIGNED_INT32": np.uint32}
     return np.dtype(wide.get(channel_type_of(desc, image.format, "the memory"), desc.dtype.numpy))

@@ -25,7 +25,7 @@ __all__ = ["Device", "devices", "loader_report"]
 _TRIAL = """__kernel void trial(__global int *out) {
     out[get_global_id(0)] = (int)get_global_id(0) + 1;
 }"""
-_TRIAL_ITEMS = 16
+_TRIAL_WORK_ITEMS = 16
 _lock = Lock()
 
 
@@ -77,11 +77,20 @@ def devices() -> tuple[Device, ...]:
     >>> from reorder import opencl
     >>> usable = [d.device for d in opencl.devices() if d.works]
     """
-    return tuple(_tried(device) for platform in _platforms() for device in _devices_of(platform))
+    return tuple(_probed(device) for platform in _platforms() for device in _devices_of(platform))
 
 
 def loader_report() -> list[str]:
-    """Return a line for each runtime found, with what had to be mended to load it, or why it does not load."""
+    """Return a line for each runtime found.
+
+    It has the file that names the runtime, its library, how a wrong path was corrected, and
+    why it does not load.
+
+    Examples
+    --------
+    >>> from reorder import opencl
+    >>> lines = opencl.loader_report()
+    """
     if VARIABLE in os.environ:
         return [f"{VARIABLE}={os.environ[VARIABLE]} is set, so it alone decides"]
     return [_line_of(icd) for icd in find_icds()]
@@ -103,21 +112,21 @@ def _platforms() -> list[cl.Platform]:
     """Return the platforms; the loader reads its folder at the first call in a process."""
     with _lock:
         if VARIABLE in os.environ:
-            return _asked()
+            return _query_platforms()
         with tempfile.TemporaryDirectory(prefix="opencl-icds-") as folder:
             libraries = dict.fromkeys(icd.library for icd in find_icds() if icd.library)
             for k, library in enumerate(libraries):
                 (Path(folder) / f"{k}.icd").write_text(f"{library}\n", encoding="utf-8")
             if not libraries:
-                return _asked()
+                return _query_platforms()
             os.environ[VARIABLE] = folder
             try:
-                return _asked()
+                return _query_platforms()
             finally:
                 del os.environ[VARIABLE]
 
 
-def _asked() -> list[cl.Platform]:
+def _query_platforms() -> list[cl.Platform]:
     try:
         return list(cl.get_platforms())
     except cl.Error:  # the loader calls it an error when there is none
@@ -131,7 +140,7 @@ def _devices_of(platform: cl.Platform) -> Iterator[cl.Device]:
         return
 
 
-def _tried(device: cl.Device) -> Device:
+def _probed(device: cl.Device) -> Device:
     problem = _problem_of(device)
     return Device(
         device,
@@ -152,15 +161,15 @@ def _problem_of(device: cl.Device) -> str:
         context = cl.Context([device])
         queue = cl.CommandQueue(context)
         kernel = build(context, _TRIAL, "trial")
-        out = np.zeros(_TRIAL_ITEMS, np.int32)
+        out = np.zeros(_TRIAL_WORK_ITEMS, np.int32)
         buffer = cl.Buffer(context, cl.mem_flags.WRITE_ONLY, out.nbytes)
         kernel.set_arg(0, buffer)
-        cl.enqueue_nd_range_kernel(queue, kernel, (_TRIAL_ITEMS,), None)
+        cl.enqueue_nd_range_kernel(queue, kernel, (_TRIAL_WORK_ITEMS,), None)
         cl.enqueue_copy(queue, out, buffer)
     except (MemdescError, cl.Error) as error:
         return " ".join(str(error).split())
-    if out.tolist() != list(range(1, _TRIAL_ITEMS + 1)):
-        return f"a kernel that counts to {_TRIAL_ITEMS} wrote {out.tolist()}"
+    if out.tolist() != list(range(1, _TRIAL_WORK_ITEMS + 1)):
+        return f"a kernel that counts to {_TRIAL_WORK_ITEMS} wrote {out.tolist()}"
     return ""
 
 
@@ -169,7 +178,11 @@ def _mend_of(problem: str) -> str:
         return ""
     if "unknown target CPU" in problem:
         return (
-            "this PoCL is too old for the processor: pip uninstall pocl-binary-distribution, and install the system's "
-            "(apt install pocl-opencl-icd) or pip install 'memdesc[opencl-cpu]'"
+            "this PoCL is too old for the processor: pip uninstall pocl-binary-distribution, "
+            "and install the system's (apt install pocl-opencl-icd) "
+            "or pip install 'memdesc[opencl-cpu]'"
         )
-    return "update or reinstall the runtime; on x86-64 Linux pip install 'memdesc[opencl-cpu]' brings one that runs on the CPU"
+    return (
+        "update or reinstall the runtime; on x86-64 Linux pip install 'memdesc[opencl-cpu]' "
+        "brings one that runs on the CPU"
+    )

@@ -10,13 +10,13 @@ import pyopencl.array
 
 from memdesc import FormatTag, ImageDesc, MemdescError, MemoryDesc, image_desc, memory_desc
 from memdesc.errors import short_repr
-from reorder.memory.inputs import as_memory
 from reorder.memory.memory import Memory
 from reorder.opencl.device_memory import DeviceMemory
-from reorder.opencl.enqueue import check_attr, check_queue, enqueue_operands
-from reorder.opencl.inputs import Layout, new_buffer, source_operand
-from reorder.opencl.operands import operand
-from reorder.opencl.pack import pack
+from reorder.opencl.enqueue import check_attr, check_queue, enqueue_transfers, prepare_transfers
+from reorder.opencl.image_formats import check_format, check_size, image_format
+from reorder.opencl.operands import array_desc, device_operand
+from reorder.opencl.pack import into_new_buffer, into_new_image
+from reorder.opencl.sources import LayoutLike, Source, as_source, upload
 
 if TYPE_CHECKING:
     from reorder.values.attr import Attr
@@ -24,17 +24,22 @@ if TYPE_CHECKING:
 __all__ = ["reorder_on_device"]
 
 
-def reorder_on_device(
+def reorder_on_device(  # noqa: PLR0913 - public: the arguments of `reorder.reorder`
     x: Any,
-    dst: Layout | None,
+    dst: LayoutLike | None,
     *,
-    src: Layout | None = None,
+    src: LayoutLike | None = None,
     dtype: Any = None,
     attr: Attr | None = None,
     out: Any = None,
     queue: cl.CommandQueue | None = None,
 ) -> DeviceMemory:
     """Reorder on a device; what `reorder.reorder` calls for device objects, or with a queue.
+
+    Parameters
+    ----------
+    x, dst, src, dtype, attr, out, queue
+        As for `reorder.reorder`.
 
     Returns
     -------
@@ -45,6 +50,18 @@ def reorder_on_device(
     ------
     MemdescError
         As `enqueue_reorder`; and if no queue is given and no argument has one.
+
+    Examples
+    --------
+    >>> import numpy as np, pyopencl as cl
+    >>> from reorder import opencl
+    >>> device = next(d.device for d in opencl.devices() if d.works)
+    >>> context = cl.Context([device])
+    >>> queue = cl.CommandQueue(context)
+    >>> x = np.arange(6, dtype=np.float32).reshape(2, 3)
+    >>> memory = opencl.reorder_on_device(x, "ba", queue=queue)
+    >>> memory.get().elements.view(np.float32)
+    array([0., 3., 1., 4., 2., 5.], dtype=float32)
     """
     queue = queue or _queue_of(x) or _queue_of(out)
     if queue is None:
@@ -52,71 +69,69 @@ def reorder_on_device(
         raise MemdescError(msg)
     check_queue(queue)
     check_attr(attr)
-    wait_for: list[cl.Event] = []
-    memory = out
+    memory, wait_for = out, []
     if isinstance(out, DeviceMemory):
         memory, dst = out.data, _agreed(dst, out.desc)
-        wait_for += [out.event] if out.event is not None else []
+        wait_for = [] if out.event is None else [out.event]
     if isinstance(out, Memory | np.ndarray):
         msg = "out is host memory, but the result lies on a device; take it with .get()"
         raise MemdescError(msg)
-    desc = _converted(_wanted(x, src, dst, memory), dtype)
-    if memory is None and isinstance(desc, ImageDesc):
-        image, event = pack(queue, x, desc, src_desc=src, wait_for=wait_for)
-        return DeviceMemory(queue, image, desc, event)
-    target = None if memory is None else operand(queue, memory, desc, "dst")
-    source, waiting = source_operand(queue, x, src, target, wait_for)
-    if target is None:
-        assert isinstance(desc, MemoryDesc)  # noqa: S101 - for the type checker: images are packed above
-        memory, target = new_buffer(queue, desc, source)
-    return DeviceMemory(queue, memory, desc, enqueue_operands(queue, source, target, waiting))
+    source = as_source(queue, x, src)
+    desc = _converted(_described(dst, memory, source.operand.desc), dtype)
+    if memory is None:
+        data, event = _into_new_memory(queue, source, desc)
+        return DeviceMemory(queue, data, desc, event)
+    target = device_operand(queue, memory, desc, "dst")
+    transfers = prepare_transfers(queue, source.operand, target)
+    pair = upload(queue, source), target.memory
+    event = enqueue_transfers(queue, transfers, pair, source.events_after(wait_for))
+    return DeviceMemory(queue, memory, desc, event)
+
+
+def _into_new_memory(
+    queue: cl.CommandQueue, source: Source, desc: MemoryDesc | ImageDesc
+) -> tuple[cl.Buffer | cl.Image, cl.Event]:
+    if isinstance(desc, MemoryDesc):
+        return into_new_buffer(queue, source, desc, None)
+    form = image_format(desc)
+    check_size(desc, queue.device)
+    check_format(queue.context, form)
+    return into_new_image(queue, source, desc, form, None)
 
 
 def _queue_of(memory: Any) -> cl.CommandQueue | None:
     return memory.queue if isinstance(memory, DeviceMemory | cl.array.Array) else None
 
 
-def _agreed(dst: Layout | None, own: MemoryDesc | ImageDesc) -> MemoryDesc | ImageDesc:
-    if dst is None or dst == own:
-        return own
+def _agreed(dst: LayoutLike | None, desc: MemoryDesc | ImageDesc) -> MemoryDesc | ImageDesc:
+    """Return the descriptor of `out`, which dst must not contradict."""
+    if dst is None or dst == desc:
+        return desc
     if (
         isinstance(dst, str | FormatTag)
-        and isinstance(own, MemoryDesc)
-        and memory_desc(own.dims, own.dtype, dst) == own
+        and isinstance(desc, MemoryDesc)
+        and memory_desc(desc.dims, desc.dtype, dst) == desc
     ):
-        return own
-    msg = f"out is {own!r}, but dst asks for {short_repr(dst)}"
+        return desc
+    msg = f"out is {desc!r}, but dst asks for {short_repr(dst)}"
     raise MemdescError(msg)
 
 
-def _wanted(x: Any, src: Layout | None, dst: Layout | None, memory: Any) -> MemoryDesc | ImageDesc:
+def _described(dst: LayoutLike | None, memory: Any, src: MemoryDesc) -> MemoryDesc | ImageDesc:
     """Return the descriptor of the result; a name takes the dims and the dtype of the tensor."""
     if isinstance(dst, MemoryDesc | ImageDesc):
         return dst
-    if isinstance(memory, cl.array.Array) and dst is None:
-        return memory_desc(
-            memory.shape,
-            memory.dtype,
-            strides=[step // memory.dtype.itemsize for step in memory.strides],
-        )
-    if dst is None:
-        msg = "give dst, the layout to move into, or out, an Array or a DeviceMemory to write"
-        raise MemdescError(msg)
-    if isinstance(src, MemoryDesc | ImageDesc):
+    if dst is not None:
         return memory_desc(src.dims, src.dtype, dst)
-    if isinstance(x, DeviceMemory):
-        return memory_desc(x.desc.dims, x.desc.dtype, dst)
-    if isinstance(x, cl.array.Array):
-        return memory_desc(x.shape, x.dtype, dst)
-    own = as_memory(x, src).desc
-    return memory_desc(own.dims, own.dtype, dst)
+    if isinstance(memory, cl.array.Array):
+        return array_desc(memory, "dst")
+    msg = "give dst, the layout to move into, or out, an Array or a DeviceMemory to write"
+    raise MemdescError(msg)
 
 
 def _converted(desc: MemoryDesc | ImageDesc, dtype: Any) -> MemoryDesc | ImageDesc:
     if dtype is None:
         return desc
-    return (
-        desc.with_dtype(dtype)
-        if isinstance(desc, MemoryDesc)
-        else image_desc(desc.dims, dtype, desc.name)
-    )
+    if isinstance(desc, MemoryDesc):
+        return desc.with_dtype(dtype)
+    return image_desc(desc.dims, dtype, desc.name)

@@ -3,26 +3,42 @@
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyopencl as cl
 
 from memdesc import MemdescError
 from memdesc.errors import short_repr
-from reorder.opencl.operands import Operand, check_apart, check_types, operand
-from reorder.opencl.programs import prepare
-from reorder.opencl.schedule.stages import Side, plan_stages
+from reorder.opencl.operands import device_operand
+from reorder.opencl.pairs import check_pair
+from reorder.opencl.programs import PreparedLaunch, prepare
+from reorder.opencl.schedule.transfers import Transfer, plan_transfers
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from memdesc import ImageDesc, MemoryDesc
+    from reorder.opencl.operands import DeviceOperand
     from reorder.values.attr import Attr
 
-__all__ = ["check_attr", "check_queue", "enqueue_operands", "enqueue_reorder"]
+__all__ = [
+    "PreparedTransfer",
+    "check_attr",
+    "check_queue",
+    "enqueue_reorder",
+    "enqueue_transfers",
+    "prepare_transfers",
+]
 
 
-def enqueue_reorder(
+class PreparedTransfer(NamedTuple):
+    """A transfer with the kernels of its launches."""
+
+    transfer: Transfer
+    launches: tuple[PreparedLaunch, ...]
+
+
+def enqueue_reorder(  # noqa: PLR0913, PLR0917 - public: a queue, two operands, their descriptors
     queue: cl.CommandQueue,
     src: Any,
     src_desc: MemoryDesc | ImageDesc,
@@ -63,18 +79,36 @@ def enqueue_reorder(
     -----
     *Law*: dst equals what `execute_reference` makes of the same descriptors, bit for bit,
     but that a NaN in an image of f16 may have another payload.
+
+    Examples
+    --------
+    >>> import numpy as np, pyopencl as cl, pyopencl.array, memdesc
+    >>> from reorder import opencl
+    >>> device = next(d.device for d in opencl.devices() if d.works)
+    >>> context = cl.Context([device])
+    >>> queue = cl.CommandQueue(context)
+    >>> src = cl.array.to_device(queue, np.arange(6, dtype=np.int8))
+    >>> dst = cl.array.zeros(queue, 6, np.int8)
+    >>> rows, columns = (memdesc.memory_desc((2, 3), "s8", tag) for tag in ("ab", "ba"))
+    >>> opencl.enqueue_reorder(queue, src, rows, dst, columns).wait()
+    >>> dst.get()
+    array([0, 3, 1, 4, 2, 5], dtype=int8)
     """
     check_queue(queue)
     check_attr(attr)
-    return enqueue_operands(
-        queue, operand(queue, src, src_desc, "src"), operand(queue, dst, dst_desc, "dst"), wait_for
-    )
+    source = device_operand(queue, src, src_desc, "src")
+    target = device_operand(queue, dst, dst_desc, "dst")
+    transfers = prepare_transfers(queue, source, target)
+    return enqueue_transfers(queue, transfers, (source.memory, target.memory), wait_for)
 
 
 def check_attr(attr: Any) -> None:
     """Refuse scales, zero points and accumulation, which devices do not do yet."""
     if attr is not None:
-        msg = f"attr is {short_repr(attr)}: scales and zero points are not supported on devices; reorder on the CPU, or scale in a kernel"
+        msg = (
+            f"attr is {short_repr(attr)}: scales and zero points are not supported on devices; "
+            "reorder on the CPU, or scale in a kernel"
+        )
         raise MemdescError(msg)
 
 
@@ -87,48 +121,68 @@ def check_queue(queue: Any) -> None:
         queue.context  # noqa: B018 - asking is the check
     except cl.Error as error:
         # Intel's queues do not keep their context
-        msg = f"the queue has no context any more ({error}); keep the Context as long as its queues are used"
+        msg = (
+            f"the queue has no context any more ({error}); "
+            "keep the Context as long as its queues are used"
+        )
         raise MemdescError(msg) from None
 
 
-def enqueue_operands(
-    queue: cl.CommandQueue, src: Operand, dst: Operand, wait_for: Sequence[cl.Event] | None
-) -> cl.Event:
-    """Enqueue a reorder between sides that are checked alone, not yet together."""
-    check_types(src, dst)
-    check_apart(src, dst)
-    sides = Side(src.desc, src.image, src.element(dst)), Side(dst.desc, dst.image, dst.element(src))
-    stages = plan_stages(
-        *sides, queue.device.max_work_group_size, is_aligned=src.is_aligned and dst.is_aligned
+def prepare_transfers(
+    queue: cl.CommandQueue, src: DeviceOperand, dst: DeviceOperand
+) -> tuple[PreparedTransfer, ...]:
+    """Check two operands against each other, plan their transfers and build the kernels.
+
+    Nothing is allocated: an operand without memory stands for what will be.
+    """
+    check_pair(src, dst)
+    transfers = plan_transfers(
+        src.spec(dst),
+        dst.spec(src),
+        queue.device.max_work_group_size,
+        is_aligned=src.is_aligned and dst.is_aligned,
     )
-    # all is built and allocated before the first one starts
-    kernels = [[prepare(queue.context, launch) for launch in stage.launches] for stage in stages]
-    handles = [src.handle, *(_between(queue, stage.dst) for stage in stages[:-1]), dst.handle]
+    context = queue.context
+    return tuple(
+        PreparedTransfer(transfer, tuple(prepare(context, launch) for launch in transfer.launches))
+        for transfer in transfers
+    )
+
+
+def enqueue_transfers(
+    queue: cl.CommandQueue,
+    transfers: Sequence[PreparedTransfer],
+    memory: tuple[Any, Any],
+    wait_for: Sequence[cl.Event] | None,
+) -> cl.Event:
+    """Enqueue prepared transfers from the first memory to the second."""
+    # all buffers are allocated before the first transfer starts; the runtime keeps them until
+    # the kernels that use them are done
+    between = [
+        cl.Buffer(queue.context, cl.mem_flags.READ_WRITE, transfer.dst.desc.nbytes)
+        for transfer, _ in transfers[:-1]
+    ]
     waiting = None if wait_for is None else list(wait_for)
-    started: list[cl.Event] = []
-    for stage, prepared, (source, target) in zip(stages, kernels, pairwise(handles), strict=True):
-        if stage.region is not None:
-            started = [_copy_pixels(queue, source, target, stage.region, waiting)]
+    events: list[cl.Event] = []
+    operands = pairwise([memory[0], *between, memory[1]])
+    for (transfer, launches), (src, dst) in zip(transfers, operands, strict=True):
+        if transfer.region is not None:
+            events = [_copy_pixels(queue, (src, dst), transfer.region, waiting)]
         else:
-            started = [kernel.start(queue, source, target, waiting) for kernel in prepared]
-        waiting = started or waiting
-    return started[0] if len(started) == 1 else cl.enqueue_marker(queue, wait_for=waiting)
-
-
-def _between(queue: cl.CommandQueue, side: Side) -> cl.Buffer:
-    # the runtime keeps it until the kernels that use it are done
-    return cl.Buffer(queue.context, cl.mem_flags.READ_WRITE, side.desc.nbytes)
+            events = [launch.enqueue(queue, src, dst, waiting) for launch in launches]
+        waiting = events or waiting
+    return events[0] if len(events) == 1 else cl.enqueue_marker(queue, wait_for=waiting)
 
 
 def _copy_pixels(
     queue: cl.CommandQueue,
-    src: Any,
-    dst: Any,
+    memory: tuple[Any, Any],
     region: tuple[int, int],
     wait_for: Sequence[cl.Event] | None,
 ) -> cl.Event:
     """Copy pixels between an image and a linear buffer, as they are."""
     copy: Any = cl.enqueue_copy  # its types know no offset, and one of the two is an image
+    src, dst = memory
     event: cl.Event = copy(
         queue, dst, src, offset=0, origin=(0, 0, 0), region=(*region, 1), wait_for=wait_for
     )

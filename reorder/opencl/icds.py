@@ -1,4 +1,4 @@
-"""Where OpenCL runtimes lie on this machine: ICD files and what is wrong with them.
+"""Where the OpenCL runtimes of this machine are: ICD files and what is wrong with them.
 
 An ICD file holds the name of a runtime's library. pip's Intel runtime brings one with a
 path that exists nowhere; containers have NVIDIA's library without any. Only files are
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = ["VARIABLE", "Icd", "find_icds"]
 
-# What makes the loader look elsewhere; it counts only before the first question to the loader.
+# The folder in which the loader looks; it is read once, at the first call of the loader.
 VARIABLE = "OCL_ICD_VENDORS"
 
 _SYSTEM = Path("/etc/OpenCL/vendors")
@@ -39,8 +39,7 @@ class Icd(NamedTuple):
     """A runtime that was found.
 
     `library` is what the loader is told, a path or a name that the system resolves; None
-    where there is none. `source` is the file that speaks of it, `note` what had to be
-    mended, or cannot be.
+    where there is none. `source` is the file that names it, `note` what is wrong with it.
     """
 
     library: str | None
@@ -53,7 +52,10 @@ def find_icds(
     prefixes: tuple[Path, ...] | None = None,
     folders: tuple[Path, ...] | None = None,
 ) -> tuple[Icd, ...]:
-    """Find every runtime: the system's, those of Python and conda environments, libraries without an ICD file.
+    """Find every runtime.
+
+    First the system's ICD files, then those of Python and conda environments, then
+    libraries without an ICD file.
 
     Parameters
     ----------
@@ -71,8 +73,8 @@ def find_icds(
             )
         )
     if folders is None:
-        own = [part for part in os.environ.get("LD_LIBRARY_PATH", "").split(os.pathsep) if part]
-        folders = tuple(map(Path, (*own, *_FOLDERS)))
+        paths = [part for part in os.environ.get("LD_LIBRARY_PATH", "").split(os.pathsep) if part]
+        folders = tuple(map(Path, (*paths, *_FOLDERS)))
     found = [Icd(_named_in(file), str(file)) for file in _files(system)]
     for prefix in prefixes:
         found += [
@@ -101,7 +103,7 @@ def _named_in(file: Path) -> str | None:
 
 
 def _of_environment(file: Path, prefix: Path) -> Icd:
-    """Return the runtime of an environment's ICD file; its library may have been moved there by an installer."""
+    """Return the runtime of an environment's ICD file; installers may have moved its library."""
     named = _named_in(file)
     if named is None:
         return Icd(None, str(file), "the file is empty or cannot be read")

@@ -52,20 +52,23 @@ def image_format(image: ImageDesc, channel_type: int | str | None = None) -> cl.
             else _name_of(cl.channel_type, channel_type)
         )
         if name not in names:
-            msg = f"channel_type {short_repr(channel_type)} ({name}) holds no {image.dtype}; legal are {', '.join(names)}"
+            msg = (
+                f"channel_type {short_repr(channel_type)} ({name}) holds no {image.dtype}; "
+                f"legal are {', '.join(names)}"
+            )
             raise MemdescError(msg)
     return cl.ImageFormat(
         getattr(cl.channel_order, _ORDERS[image.channels]), getattr(cl.channel_type, name)
     )
 
 
-def channel_type_of(image: ImageDesc, found: cl.ImageFormat, side: str) -> str:
+def channel_type_of(image: ImageDesc, found: cl.ImageFormat, operand: str) -> str:
     """Return the channel type of an image that a caller passes.
 
     Raises
     ------
     MemdescError
-        If its format is none that holds the descriptor.
+        If the format does not hold the dtype of the descriptor.
     """
     names = _legal(image.dtype)
     order, name = (
@@ -74,7 +77,7 @@ def channel_type_of(image: ImageDesc, found: cl.ImageFormat, side: str) -> str:
     )
     if order != _ORDERS[image.channels] or name not in names:
         legal = " or ".join(f"{_ORDERS[image.channels]} {legal}" for legal in names)
-        msg = f"{side} is an image of {order} {name}, but {image!r} needs {legal}"
+        msg = f"{operand} is an image of {order} {name}, but {image!r} needs {legal}"
         raise MemdescError(msg)
     return name
 
@@ -91,7 +94,10 @@ def check_format(context: cl.Context, form: cl.ImageFormat) -> None:
             _name_of(cl.channel_order, form.channel_order),
             _name_of(cl.channel_type, form.channel_data_type),
         )
-        msg = f"the devices of the context have no images of {order} {name}; use another dtype or channel_type, or a buffer of .desc"
+        msg = (
+            f"the devices of the context have no images of {order} {name}; "
+            "use another dtype or channel_type, or a buffer of .desc"
+        )
         raise MemdescError(msg)
 
 
@@ -99,7 +105,10 @@ def check_size(image: ImageDesc, device: cl.Device) -> None:
     """Refuse an image that a device cannot hold, or a device without images."""
     name = device.name.strip()
     if not device.image_support:
-        msg = f"device {name!r} has no images; reorder into a buffer of image.desc instead, the same pixels row by row"
+        msg = (
+            f"device {name!r} has no images; "
+            "reorder into a buffer of image.desc instead, the same pixels row by row"
+        )
         raise MemdescError(msg)
     image.check_size(device.image2d_max_width, device.image2d_max_height, f"on device {name!r}")
 

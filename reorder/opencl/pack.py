@@ -4,27 +4,28 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import pyopencl as cl
-
 from memdesc import FormatTag, ImageDesc, MemoryDesc, memory_desc
-from reorder.opencl.enqueue import check_queue, enqueue_operands
+from reorder.opencl.allocation import allocate_buffer, allocate_image
+from reorder.opencl.enqueue import check_queue, enqueue_transfers, prepare_transfers
 from reorder.opencl.image_formats import channel_type_of, check_format, check_size, image_format
-from reorder.opencl.inputs import Layout, check_image_desc, new_buffer, source_operand
-from reorder.opencl.operands import Operand, check_types, operand
-from reorder.opencl.schedule.placement import Raster
+from reorder.opencl.operands import DeviceOperand, device_operand
+from reorder.opencl.schedule.placement import ImageShape
+from reorder.opencl.sources import LayoutLike, Source, as_source, check_image_desc, upload
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["enqueue_pack", "pack", "unpack"]
+    import pyopencl as cl
+
+__all__ = ["enqueue_pack", "into_new_buffer", "into_new_image", "pack", "unpack"]
 
 
-def pack(
+def pack(  # noqa: PLR0913 - public: most of them are optional and named
     queue: cl.CommandQueue,
     src: Any,
     image_desc: ImageDesc,
     *,
-    src_desc: Layout | None = None,
+    src_desc: LayoutLike | None = None,
     channel_type: int | str | None = None,
     wait_for: Sequence[cl.Event] | None = None,
 ) -> tuple[cl.Image, cl.Event]:
@@ -59,35 +60,36 @@ def pack(
     ------
     MemdescError
         If the device has no such image, or src does not fit; nothing is enqueued then.
+
+    Examples
+    --------
+    >>> import numpy as np, pyopencl as cl, memdesc
+    >>> from reorder import opencl
+    >>> device = next(d.device for d in opencl.devices() if d.works)
+    >>> context = cl.Context([device])
+    >>> queue = cl.CommandQueue(context)
+    >>> x = np.zeros((1, 17, 5, 4), np.float32)
+    >>> image_desc = memdesc.image_desc(x.shape, "f32", "in_out_channel")
+    >>> image, event = opencl.pack(queue, x, image_desc)
+    >>> image.width, image.height
+    (20, 5)
     """
     check_queue(queue)
     check_image_desc(image_desc)
     form = image_format(image_desc, channel_type)
     check_size(image_desc, queue.device)
     check_format(queue.context, form)
-    target = Operand(
-        None,
-        image_desc.desc,
-        Raster.of(image_desc),
-        channel_type_of(image_desc, form, "dst"),
-        is_aligned=True,
-    )
-    source, waiting = source_operand(queue, src, src_desc, target, wait_for)
-    check_types(source, target)
-    # what was released is seen before its address is given to something new
-    image = cl.create_image(
-        queue.context, cl.mem_flags.READ_WRITE, form, shape=(image_desc.width, image_desc.height)
-    )
-    return image, enqueue_operands(queue, source, target._replace(handle=image), waiting)
+    source = as_source(queue, src, src_desc)
+    return into_new_image(queue, source, image_desc, form, wait_for)
 
 
-def enqueue_pack(
+def enqueue_pack(  # noqa: PLR0913 - public: two of them are optional and named
     queue: cl.CommandQueue,
     src: Any,
     image: cl.Image,
     image_desc: ImageDesc,
     *,
-    src_desc: Layout | None = None,
+    src_desc: LayoutLike | None = None,
     wait_for: Sequence[cl.Event] | None = None,
 ) -> cl.Event:
     """Pack a tensor into an image that the caller has; it may be larger than needed.
@@ -109,12 +111,26 @@ def enqueue_pack(
     MemdescError
         If the image has another format or is too small, or src does not fit; nothing
         is enqueued then.
+
+    Examples
+    --------
+    >>> import numpy as np, pyopencl as cl, memdesc
+    >>> from reorder import opencl
+    >>> device = next(d.device for d in opencl.devices() if d.works)
+    >>> context = cl.Context([device])
+    >>> queue = cl.CommandQueue(context)
+    >>> x = np.zeros((1, 17, 5, 4), np.float32)
+    >>> image_desc = memdesc.image_desc(x.shape, "f32", "in_out_channel")
+    >>> image, event = opencl.pack(queue, x, image_desc)
+    >>> opencl.enqueue_pack(queue, x + 1, image, image_desc, wait_for=[event]).wait()
     """
     check_queue(queue)
     check_image_desc(image_desc)
-    target = operand(queue, image, image_desc, "dst")
-    source, waiting = source_operand(queue, src, src_desc, target, wait_for)
-    return enqueue_operands(queue, source, target, waiting)
+    target = device_operand(queue, image, image_desc, "dst")
+    source = as_source(queue, src, src_desc)
+    transfers = prepare_transfers(queue, source.operand, target)
+    memory = upload(queue, source), target.memory
+    return enqueue_transfers(queue, transfers, memory, source.events_after(wait_for))
 
 
 def unpack(
@@ -151,14 +167,57 @@ def unpack(
     ------
     MemdescError
         If the image does not fit its descriptor, or that the layout; nothing is enqueued then.
+
+    Examples
+    --------
+    >>> import numpy as np, pyopencl as cl, memdesc
+    >>> from reorder import opencl
+    >>> device = next(d.device for d in opencl.devices() if d.works)
+    >>> context = cl.Context([device])
+    >>> queue = cl.CommandQueue(context)
+    >>> x = np.zeros((1, 17, 5, 4), np.float32)
+    >>> image_desc = memdesc.image_desc(x.shape, "f32", "in_out_channel")
+    >>> image, event = opencl.pack(queue, x, image_desc)
+    >>> buffer, event = opencl.unpack(queue, image, image_desc, "nhwc", wait_for=[event])
+    >>> event.wait()
+    >>> buffer.size == x.nbytes
+    True
     """
     check_queue(queue)
     check_image_desc(image_desc)
-    source = operand(queue, image, image_desc, "src")
-    target = (
+    source = Source(device_operand(queue, image, image_desc, "src"))
+    dst = (
         desc
         if isinstance(desc, MemoryDesc)
         else memory_desc(image_desc.dims, image_desc.dtype, desc)
     )
-    buffer, checked = new_buffer(queue, target, source)
-    return buffer, enqueue_operands(queue, source, checked, wait_for)
+    return into_new_buffer(queue, source, dst, wait_for)
+
+
+def into_new_image(
+    queue: cl.CommandQueue,
+    source: Source,
+    image_desc: ImageDesc,
+    form: cl.ImageFormat,
+    wait_for: Sequence[cl.Event] | None,
+) -> tuple[cl.Image, cl.Event]:
+    """Allocate an image of a format and enqueue the reorder into it, once all is checked."""
+    channel_type = channel_type_of(image_desc, form, "dst")
+    target = DeviceOperand(None, image_desc.desc, ImageShape.of(image_desc), channel_type)
+    transfers = prepare_transfers(queue, source.operand, target)
+    image = allocate_image(queue.context, form, image_desc)
+    memory = upload(queue, source), image
+    return image, enqueue_transfers(queue, transfers, memory, source.events_after(wait_for))
+
+
+def into_new_buffer(
+    queue: cl.CommandQueue,
+    source: Source,
+    desc: MemoryDesc,
+    wait_for: Sequence[cl.Event] | None,
+) -> tuple[cl.Buffer, cl.Event]:
+    """Allocate a buffer for a descriptor and enqueue the reorder into it, once all is checked."""
+    transfers = prepare_transfers(queue, source.operand, DeviceOperand(None, desc))
+    buffer = allocate_buffer(queue.context, desc.nbytes)
+    memory = upload(queue, source), buffer
+    return buffer, enqueue_transfers(queue, transfers, memory, source.events_after(wait_for))

@@ -11,9 +11,9 @@ import pyopencl as cl
 from pyopencl.tools import first_arg_dependent_memoize
 
 from memdesc import MemdescError
-from reorder.opencl.codegen.pattern import Space
-from reorder.opencl.codegen.source import kernel_text
-from reorder.opencl.handles import released
+from reorder.opencl.allocation import is_released_error, released_error
+from reorder.opencl.codegen.pattern import AccessKind
+from reorder.opencl.codegen.source import KERNEL, kernel_source
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -21,18 +21,17 @@ if TYPE_CHECKING:
     from reorder.opencl.codegen.pattern import Pattern
     from reorder.opencl.schedule.lower import Launch
 
-__all__ = ["Prepared", "build", "prepare"]
+__all__ = ["PreparedLaunch", "build", "prepare"]
 
 
-class Prepared(NamedTuple):
-    """A launch with its kernel."""
+class PreparedLaunch(NamedTuple):
+    """A launch with its kernel; the lock is held while arguments, which belong to it, are set."""
 
     launch: Launch
     kernel: cl.Kernel
-    # the arguments of a kernel belong to it, not to a call
     lock: Lock
 
-    def start(
+    def enqueue(
         self, queue: cl.CommandQueue, src: Any, dst: Any, wait_for: Sequence[cl.Event] | None
     ) -> cl.Event:
         """Enqueue the launch.
@@ -42,43 +41,45 @@ class Prepared(NamedTuple):
         MemdescError
             If the runtime says that src or dst was released.
         """
-        pattern, numbers, groups = self.launch
-        items = pattern.items
-        packed = np.array(numbers, np.int64 if pattern.is_wide else np.int32)
-        arguments = [dst, packed] if pattern.src.space == Space.NOWHERE else [src, dst, packed]
+        pattern, params, groups = self.launch
+        work_items = pattern.work_items
+        struct = np.array(params, np.int64 if pattern.is_wide else np.int32)
+        arguments = {"src": src, "dst": dst, "params": struct}
+        if pattern.src.kind == AccessKind.NONE:
+            del arguments["src"]
         with self.lock:
-            for k, argument in enumerate(arguments):
+            for k, (name, argument) in enumerate(arguments.items()):
                 try:
                     self.kernel.set_arg(k, argument)
                 except cl.LogicError as error:
-                    if error.code != cl.status_code.INVALID_MEM_OBJECT:
+                    if not is_released_error(error):
                         raise
-                    raise released(argument, "dst" if argument is dst else "src") from None
+                    raise released_error(argument, name) from None
             return cl.enqueue_nd_range_kernel(
                 queue,
                 self.kernel,
-                (groups[0] * items, *groups[1:]),
-                (items, 1, 1),
+                (groups[0] * work_items, *groups[1:]),
+                (work_items, 1, 1),
                 wait_for=wait_for,
             )
 
 
-# pyopencl's own cache of binaries does not bear two threads, and filters of warnings belong to the process
+# pyopencl's cache of binaries is not thread-safe, and filters of warnings are of the whole process
 _building = Lock()
 
 
-def prepare(context: cl.Context, launch: Launch) -> Prepared:
+def prepare(context: cl.Context, launch: Launch) -> PreparedLaunch:
     """Find or build the kernel of a launch; raises as `build`."""
     with _building:
-        return Prepared(launch, *_kernel(context, launch.pattern))
+        return PreparedLaunch(launch, *_kernel(context, launch.pattern))
 
 
 @first_arg_dependent_memoize
 def _kernel(context: cl.Context, pattern: Pattern) -> tuple[cl.Kernel, Lock]:
-    return build(context, kernel_text(pattern), "move"), Lock()
+    return build(context, kernel_source(pattern), KERNEL), Lock()
 
 
-def build(context: cl.Context, text: str, name: str) -> cl.Kernel:
+def build(context: cl.Context, source: str, name: str) -> cl.Kernel:
     """Build a program and return one of its kernels.
 
     Raises
@@ -90,8 +91,11 @@ def build(context: cl.Context, text: str, name: str) -> cl.Kernel:
         with warnings.catch_warnings():
             # runtimes report on builds that went well
             warnings.simplefilter("ignore", cl.CompilerWarning)
-            return cl.Kernel(cl.Program(context, text).build(), name)
+            return cl.Kernel(cl.Program(context, source).build(), name)
     except cl.Error as error:
         names = ", ".join(device.name.strip() for device in context.devices)
-        msg = f"the OpenCL compiler of {names} fails ({' '.join(str(error).split())[:400]}); `memdesc doctor` tries every runtime"
+        reason = " ".join(str(error).split())[:400]
+        msg = (
+            f"the OpenCL compiler of {names} fails ({reason}); `memdesc doctor` tries every runtime"
+        )
         raise MemdescError(msg) from error

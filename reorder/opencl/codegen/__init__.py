@@ -1,1 +1,1 @@
-"""OpenCL C of a pattern, without a device."""
+"""Patterns to OpenCL C source, without a device."""

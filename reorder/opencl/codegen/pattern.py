@@ -1,41 +1,48 @@
-"""What kernel text depends on: everything of a task but its numbers."""
+"""What the source of a kernel depends on: the structure of a loop nest, without its numbers."""
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
-__all__ = ["Access", "LookupShape", "LoopShape", "Pattern", "Space"]
+__all__ = ["Access", "AccessKind", "GatherShape", "LoopShape", "Pattern"]
 
 
-class Space:
-    """Where a side lies. Constants, not an enum: patterns are built on every call."""
+class AccessKind:
+    """How a kernel accesses an operand.
 
-    NOWHERE = "nowhere"  # zeros are written, nothing is read
+    Constants, not an enum: patterns are made in every call.
+    """
+
+    NONE = "none"  # zeros are written, nothing is read
     BUFFER = "buffer"
     VECTOR = "vector"  # a buffer whose lanes are contiguous and aligned
     IMAGE = "image"
 
 
 class Access(NamedTuple):
-    """How a side is read or written: its space, and the element (``f16``, ``unorm8``, or raw bits such as ``b32``)."""
+    """How an operand is read or written.
 
-    space: str
+    `kind` is one of `AccessKind`, `element` names the type of an element: ``f16``,
+    ``unorm8``, or raw bits such as ``b32``.
+    """
+
+    kind: str
     element: str
 
 
 class LoopShape(NamedTuple):
-    """How a loop is shared out.
+    """How a loop is divided among work items.
 
-    Each work item takes `steps` of it, a tile apart; the groups along it are counted in
-    dimension `axis` of the grid.
+    Each work item takes `steps` iterations, a tile apart. The work-groups along the loop
+    are counted in dimension `grid_dim` of the NDRange.
     """
 
     steps: int
-    axis: int
+    grid_dim: int
 
 
-class LookupShape(NamedTuple):
-    """The structure of a lookup: the dims of each axis of src and dst, and how many blocks cut it."""
+class GatherShape(NamedTuple):
+    """The structure of a `Lookup`: its dims; of each axis the dims and the number of blocks."""
 
     dims: tuple[int, ...]
     src: tuple[tuple[tuple[int, ...], int], ...]
@@ -45,15 +52,16 @@ class LookupShape(NamedTuple):
 class Pattern(NamedTuple):
     """A kernel without its numbers.
 
-    A group has `items` work items. `lanes` has an entry for each element that an item moves: its lane in src (in a
-    buffer its place in the row), or -1 where zero is written.
+    `lanes` has an entry for each element that a work item moves: its lane in src (in a
+    buffer its index among the lanes), or -1 where zero is written. A work-group has
+    `work_items` work items. Where `is_wide`, offsets take 64 bits.
     """
 
     src: Access
     dst: Access
     lanes: tuple[int, ...]
     loops: tuple[LoopShape, ...]
-    items: int
-    lookups: tuple[LookupShape, ...] = ()
+    work_items: int
+    gathers: tuple[GatherShape, ...] = ()
     is_wide: bool = False
     is_transposed: bool = False

@@ -1,1 +1,1 @@
-"""Boxes to launches, without a device."""
+"""Boxes to kernel launches, without a device."""

@@ -1,181 +1,153 @@
-"""Tasks to launches: which loops a group of work items covers, and the numbers of a kernel."""
+"""Loop nests to launches: the pattern of the kernel, its parameters, the work-groups."""
 
 from __future__ import annotations
 
 from math import prod
 from typing import TYPE_CHECKING, NamedTuple
 
-from reorder.opencl.codegen.params import fields
-from reorder.opencl.codegen.pattern import Access, LookupShape, LoopShape, Pattern, Space
-from reorder.opencl.schedule.workgroups import share_out
+from reorder.opencl.codegen.params import param_names
+from reorder.opencl.codegen.pattern import Access, AccessKind, GatherShape, LoopShape, Pattern
+from reorder.opencl.schedule.values import param_values
+from reorder.opencl.schedule.workgroups import choose_work_group
 
 if TYPE_CHECKING:
-    from reorder.opencl.schedule.placement import Place, Task
+    from reorder.opencl.schedule.placement import PixelNest
     from reorder.plan.nodes import Lookup
 
 __all__ = ["Launch", "lower"]
 
 _MAX_INT = 2**31 - 1
-# what grids hold in their second and third dimension on NVIDIA
+# work-groups in the second and third dimension, on NVIDIA
 _MAX_GROUPS = 65535
 
 
 class Launch(NamedTuple):
-    """One kernel to start: its pattern, its numbers, and how many groups there are along each dimension."""
+    """One kernel to enqueue: its pattern, its parameters, and the work-groups in each dimension."""
 
     pattern: Pattern
-    numbers: tuple[int, ...]
+    params: tuple[int, ...]
     groups: tuple[int, ...]
 
 
 def lower(
-    task: Task, src: str, dst: str, max_items: int, *, is_image: tuple[bool, bool], is_aligned: bool
+    nest: PixelNest, accesses: tuple[Access, Access], max_work_items: int, *, is_aligned: bool
 ) -> Launch:
-    """Make the launch of a task.
+    """Make the launch of a loop nest.
 
     Parameters
     ----------
-    task : Task
+    nest : PixelNest
         From `place_box`.
-    src, dst : str
-        Elements of each side, as `Access` names them.
-    max_items : int
-        The largest group of the device.
-    is_image : pair of bool
-        Which sides are images.
+    accesses : pair of Access
+        Of src and dst: `IMAGE` or `BUFFER`, and the element.
+    max_work_items : int
+        The largest work-group of the device.
     is_aligned : bool
         Whether the buffers start at multiples of a vector of 4 elements.
     """
-    if task.is_zero:
-        task = task._replace(
-            src=(), lanes=tuple(lane._replace(is_valid=False) for lane in task.lanes)
-        )
-    accesses = []
-    for side, (element, image) in enumerate(zip((src, dst), is_image, strict=True)):
-        space = Space.IMAGE if image else Space.BUFFER
-        if not image and is_aligned and _is_vector(task, side):
-            space = Space.VECTOR
-        accesses.append(Access(Space.NOWHERE if side == 0 and task.is_zero else space, element))
-    shares = share_out(
-        task, (accesses[0].space, accesses[1].space), _bits(dst), max_items, converts=src != dst
-    )
-    task = task._replace(loops=shares.loops)
-    tiles = [steps << shift for steps, shift in zip(shares.steps, shares.shifts, strict=True)]
-    counts = [-(-loop.extent // tile) for loop, tile in zip(shares.loops, tiles, strict=True)]
-    axes = _axes(counts, has_lookups=bool(task.lookups))
+    has_image_src = accesses[0].kind == AccessKind.IMAGE
+    if nest.is_zero:
+        zeros = tuple(lane._replace(is_valid=False) for lane in nest.lanes)
+        nest = nest._replace(src=(), lanes=zeros)
+    src, dst = (_refined(nest, k, access, is_aligned) for k, access in enumerate(accesses))
+    group = choose_work_group(nest, (src, dst), _bits(dst.element), max_work_items)
+    nest = nest._replace(loops=group.loops)
+    tiles = [steps << shift for steps, shift in zip(group.steps, group.shifts, strict=True)]
+    counts = [-(-loop.extent // tile) for loop, tile in zip(group.loops, tiles, strict=True)]
+    dims = _grid_dims(counts, has_gathers=bool(nest.gathers))
     pattern = Pattern(
-        accesses[0],
-        accesses[1],
+        src,
+        dst,
         tuple(
-            (lane.src if is_image[0] else k) if lane.is_valid else -1
-            for k, lane in enumerate(task.lanes)
+            (lane.src if has_image_src else k) if lane.is_valid else -1
+            for k, lane in enumerate(nest.lanes)
         ),
-        tuple(LoopShape(steps, axis) for steps, axis in zip(shares.steps, axes, strict=True)),
-        shares.items,
-        tuple(map(_shape_of, task.lookups)),
-        _is_wide(task, [count * tile for count, tile in zip(counts, tiles, strict=True)]),
-        shares.is_transposed,
+        tuple(LoopShape(steps, dim) for steps, dim in zip(group.steps, dims, strict=True)),
+        group.work_items,
+        tuple(map(_gather_shape, nest.gathers)),
+        _is_wide(nest, [count * tile for count, tile in zip(counts, tiles, strict=True)]),
+        group.is_transposed,
     )
-    look_shifts = [shares.look_shift if k == 0 else 0 for k in range(len(task.lookups))]
-    look_groups = [
-        -(-lookup.extent >> shift) for lookup, shift in zip(task.lookups, look_shifts, strict=True)
+    gather_shifts = [group.gather_shift if k == 0 else 0 for k in range(len(nest.gathers))]
+    gather_counts = [
+        -(-gather.extent >> shift)
+        for gather, shift in zip(nest.gathers, gather_shifts, strict=True)
     ]
-    numbers = (
-        _numbers(task)
-        | {f"groups{k}": count for k, count in enumerate(counts)}
-        | {f"shift{k}": s for k, s in enumerate(shares.shifts)}
-    )
-    for k, (groups, shift) in enumerate(zip(look_groups, look_shifts, strict=True)):
-        numbers |= {f"look{k}_groups": groups, f"look{k}_shift": shift}
+    values = param_values(nest)
+    for prefix, suffix, sizes in (
+        ("groups", "", counts),
+        ("shift", "", group.shifts),
+        ("gather", "_groups", gather_counts),
+        ("gather", "_shift", gather_shifts),
+    ):
+        values |= {f"{prefix}{k}{suffix}": size for k, size in enumerate(sizes)}
     grid = [
-        prod(count for count, own in zip(counts, axes, strict=True) if own == axis)
-        for axis in range(3)
+        prod(count for count, grid_dim in zip(counts, dims, strict=True) if grid_dim == dim)
+        for dim in range(3)
     ]
-    grid[0] *= prod(look_groups)
-    return Launch(pattern, tuple(numbers[name] for name in fields(pattern)), tuple(grid))
+    grid[0] *= prod(gather_counts)
+    return Launch(pattern, tuple(values[name] for name in param_names(pattern)), tuple(grid))
+
+
+def _refined(nest: PixelNest, operand: int, access: Access, is_aligned: bool) -> Access:  # noqa: FBT001 - as `lower` has it
+    """Return an access with the kind that the kernel uses."""
+    if operand == 0 and nest.is_zero:
+        return access._replace(kind=AccessKind.NONE)
+    if access.kind == AccessKind.BUFFER and is_aligned and _is_vector(nest, operand):
+        return access._replace(kind=AccessKind.VECTOR)
+    return access
 
 
 def _bits(element: str) -> int:
-    return {"unorm8": 8}.get(element) or int(element[1:])
+    return 8 if element == "unorm8" else int(element[1:])
 
 
-def _is_vector(task: Task, side: int) -> bool:
-    """Whether the lanes of a side are 4 neighbours that start at multiples of 4."""
-    places = [lane[side] for lane in task.lanes]
-    if places != [0, 1, 2, 3] or (side == 0 and not all(lane.is_valid for lane in task.lanes)):
+def _is_vector(nest: PixelNest, operand: int) -> bool:
+    """Whether the lanes of an operand are 4 neighbours that start at multiples of 4."""
+    lanes = [lane[operand] for lane in nest.lanes]
+    if lanes != [0, 1, 2, 3] or (operand == 0 and not all(lane.is_valid for lane in nest.lanes)):
         return False
-    start = (task.src, task.dst)[side]
-    steps = [(loop.src, loop.dst)[side] for loop in task.loops]
-    return not task.lookups and all(
-        number % 4 == 0 for place in (start, *steps) for number in place
+    start = (nest.src, nest.dst)[operand]
+    strides = [(loop.src, loop.dst)[operand] for loop in nest.loops]
+    return not nest.gathers and all(
+        number % 4 == 0 for coords in (start, *strides) for number in coords
     )
 
 
-def _axes(counts: list[int], *, has_lookups: bool) -> list[int]:
-    """Return the dimension of the grid that each loop's groups are counted in: the outermost take the last ones."""
-    axes = [0] * len(counts)
+def _grid_dims(counts: list[int], *, has_gathers: bool) -> list[int]:
+    """Return the dimension in which each loop's groups are counted: the outermost take the last."""
+    dims = [0] * len(counts)
     free = [2, 1]
-    for k in reversed(range(0 if has_lookups else 1, len(counts))):
+    for k in reversed(range(0 if has_gathers else 1, len(counts))):
         if free and counts[k] <= _MAX_GROUPS:
-            axes[k] = free.pop(0)
-    return axes
+            dims[k] = free.pop(0)
+    return dims
 
 
-def _is_wide(task: Task, extents: list[int]) -> bool:
-    """Whether an offset, or an index, needs 64 bits; items reach as far as whole groups do."""
-    reach = [
-        sum(map(abs, task.src)) + sum(abs(lane.src) for lane in task.lanes),
-        sum(map(abs, task.dst)),
+def _is_wide(nest: PixelNest, extents: list[int]) -> bool:
+    """Whether an offset or an index needs 64 bits; `extents` are those of whole work-groups."""
+    bounds = [
+        sum(map(abs, nest.src)) + sum(abs(lane.src) for lane in nest.lanes),
+        sum(map(abs, nest.dst)) + sum(abs(lane.dst) for lane in nest.lanes),
     ]
-    reach[1] += sum(abs(lane.dst) for lane in task.lanes)
-    for loop, extent in zip(task.loops, extents, strict=True):
-        reach[0] += extent * max(map(abs, loop.src), default=0) + extent
-        reach[1] += extent * max(map(abs, loop.dst), default=0)
-    for lookup in task.lookups:
-        reach = [total + lookup.extent for total in reach]
-        for side, axes in enumerate((lookup.src, lookup.dst)):
+    for loop, extent in zip(nest.loops, extents, strict=True):
+        bounds[0] += extent * max(map(abs, loop.src), default=0) + extent
+        bounds[1] += extent * max(map(abs, loop.dst), default=0)
+    for gather in nest.gathers:
+        bounds = [bound + gather.extent for bound in bounds]
+        for operand, axes in enumerate((gather.src, gather.dst)):
             for axis, blocks in axes:
-                reach[side] += sum(
+                bounds[operand] += sum(
                     abs(block.stride) * max(block.extent, -(-axis.padded // block.step))
                     + block.step
                     for block in blocks
                 )
-    return max(reach) > _MAX_INT
+    return max(bounds) > _MAX_INT
 
 
-def _shape_of(lookup: Lookup) -> LookupShape:
+def _gather_shape(gather: Lookup) -> GatherShape:
     src, dst = (
-        tuple((axis.dims, len(blocks)) for axis, blocks in side)
-        for side in (lookup.src, lookup.dst)
+        tuple((axis.dims, len(blocks)) for axis, blocks in operand)
+        for operand in (gather.src, gather.dst)
     )
-    return LookupShape(tuple(dim for dim, _ in lookup.sizes), src, dst)
-
-
-def _numbers(task: Task) -> dict[str, int]:
-    """Return the numbers of a task by name, more than the kernel may take."""
-    numbers: dict[str, int] = {}
-    for side, place in (("src", task.src), ("dst", task.dst)):
-        numbers |= _named(side, place, "")
-    for k, lane in enumerate(task.lanes):
-        numbers |= {f"src_lane{k}": lane.src, f"dst_lane{k}": lane.dst}
-    for k, loop in enumerate(task.loops):
-        numbers |= {f"extent{k}": loop.extent, f"valid{k}": loop.valid}
-        numbers |= _named("src", loop.src, str(k)) | _named("dst", loop.dst, str(k))
-    for k, lookup in enumerate(task.lookups):
-        numbers |= {f"look{k}_extent": lookup.extent}
-        numbers |= {f"look{k}_size{dim}": size for dim, size in lookup.sizes}
-        for side, axes in (("src", lookup.src), ("dst", lookup.dst)):
-            for j, (axis, blocks) in enumerate(axes):
-                numbers[f"look{k}_{side}{j}_padded"] = axis.padded
-                for b, block in enumerate(sorted(blocks, key=lambda block: -block.step)):
-                    numbers |= {
-                        f"look{k}_{side}{j}_{what}{b}": getattr(block, what)
-                        for what in ("step", "extent", "stride")
-                    }
-    return numbers
-
-
-def _named(side: str, place: Place, number: str) -> dict[str, int]:
-    if len(place) == 1:
-        return {f"{side}{number}": place[0]}
-    return {f"{side}_{c}{number}": at for c, at in zip("xy", place, strict=False)}
+    return GatherShape(tuple(dim for dim, _ in gather.sizes), src, dst)

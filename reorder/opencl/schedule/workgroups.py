@@ -1,196 +1,220 @@
-"""Which loops stand side by side in a group of work items, so that neighbours touch neighbouring memory.
+"""Which loops a work-group covers, so that neighbouring work items access neighbouring memory.
 
-Images are stored in tiles of a few columns and rows, so items that touch one stand in a
-square; a buffer wants them along its smallest stride. A group is a box that gives each side
-what it wants. The numbers are the best of a sweep over all boxes and orders on an NVIDIA
-H200 (docs/opencl.md has the table of what they reach).
+Images are stored in tiles of a few columns and rows, so work items that access one form a
+square; a buffer wants them along its smallest stride. A work-group covers a box of
+iterations that gives each operand what it needs. The numbers are the best of a sweep over
+all boxes and orders on an NVIDIA H200 (docs/opencl.md has the table of what they reach).
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from reorder.opencl.codegen.pattern import Space
+from reorder.opencl.codegen.pattern import AccessKind
 from reorder.opencl.codegen.transpose import MAX_HEIGHT
-from reorder.opencl.schedule.placement import Loop
+from reorder.opencl.schedule.placement import PixelLoop
 
 if TYPE_CHECKING:
-    from reorder.opencl.schedule.placement import Task
+    from reorder.opencl.codegen.pattern import Access
+    from reorder.opencl.schedule.placement import PixelNest
 
-__all__ = ["Shares", "share_out"]
+__all__ = ["WorkGroup", "choose_work_group"]
 
-_ITEMS = 256
+_MAX_WORK_ITEMS = 256
 
-_COLUMN, _ROW, _NEAR = "column", "row", "near"
+# what a loop moves along: columns or rows of the image, or the smallest stride of the buffer
+_COLUMN, _ROW, _BUFFER = "column", "row", "buffer"
 
 
-class _Wish(NamedTuple):
-    """How many items should stand along a loop (a logarithm), and how many steps each takes."""
+class _Share(NamedTuple):
+    """log2 of the work items along the loop of a role, and the steps of each."""
 
     role: str
     shift: int
     steps: int = 1
 
 
-# By the loop that moves least in the buffer: it is the one along the columns, along the rows, or
-# apart from both (the blocks of channels of NHWC), where it may be too short to fill a cache line.
-# `whole` are lanes that are contiguous in the buffer as well.
+# Key: the loop of the smallest stride in the buffer. It moves along the columns, along the rows,
+# or is separate from both (the blocks of channels of NHWC), where it may be too short to fill a
+# cache line. "vector" are lanes that are contiguous in the buffer too. Entries: innermost first.
 _PACK = {
-    "columns": (_Wish(_ROW, 1, 2), _Wish(_COLUMN, 6)),
-    "whole columns": (_Wish(_COLUMN, 4, 4), _Wish(_ROW, 4)),
-    "rows": (_Wish(_COLUMN, 3, 2), _Wish(_ROW, 4)),
-    "apart": (_Wish(_COLUMN, 1), _Wish(_ROW, 1), _Wish(_NEAR, 5, 2)),
-    "short": (_Wish(_COLUMN, 2, 2), _Wish(_ROW, 1), _Wish(_NEAR, 4)),
-    "whole apart": (_Wish(_COLUMN, 1), _Wish(_ROW, 1), _Wish(_NEAR, 5, 2)),
-    "whole short": (_Wish(_COLUMN, 3), _Wish(_NEAR, 1, 2), _Wish(_ROW, 3)),
-    "": (_Wish(_COLUMN, 4), _Wish(_ROW, 4)),
+    "columns": (_Share(_ROW, 1, 2), _Share(_COLUMN, 6)),
+    "vector columns": (_Share(_COLUMN, 4, 4), _Share(_ROW, 4)),
+    "rows": (_Share(_COLUMN, 3, 2), _Share(_ROW, 4)),
+    "separate": (_Share(_COLUMN, 1), _Share(_ROW, 1), _Share(_BUFFER, 5, 2)),
+    "short": (_Share(_COLUMN, 2, 2), _Share(_ROW, 1), _Share(_BUFFER, 4)),
+    "vector separate": (_Share(_COLUMN, 1), _Share(_ROW, 1), _Share(_BUFFER, 5, 2)),
+    "vector short": (_Share(_COLUMN, 3), _Share(_BUFFER, 1, 2), _Share(_ROW, 3)),
 }
 _UNPACK = {
-    "columns": (_Wish(_COLUMN, 6), _Wish(_ROW, 2, 2)),
-    "whole columns": (_Wish(_COLUMN, 4, 2), _Wish(_ROW, 4)),
-    "rows": (_Wish(_ROW, 4), _Wish(_COLUMN, 3, 2)),
-    "apart": (_Wish(_COLUMN, 1), _Wish(_NEAR, 5, 2), _Wish(_ROW, 2)),
-    "short": (_Wish(_COLUMN, 1, 2), _Wish(_NEAR, 4), _Wish(_ROW, 2)),
-    "whole apart": (_Wish(_COLUMN, 2), _Wish(_NEAR, 3), _Wish(_ROW, 2)),
-    "whole short": (_Wish(_COLUMN, 3, 2), _Wish(_NEAR, 2), _Wish(_ROW, 2)),
+    "columns": (_Share(_COLUMN, 6), _Share(_ROW, 2, 2)),
+    "vector columns": (_Share(_COLUMN, 4, 2), _Share(_ROW, 4)),
+    "rows": (_Share(_ROW, 4), _Share(_COLUMN, 3, 2)),
+    "separate": (_Share(_COLUMN, 1), _Share(_BUFFER, 5, 2), _Share(_ROW, 2)),
+    "short": (_Share(_COLUMN, 1, 2), _Share(_BUFFER, 4), _Share(_ROW, 2)),
+    "vector separate": (_Share(_COLUMN, 2), _Share(_BUFFER, 3), _Share(_ROW, 2)),
+    "vector short": (_Share(_COLUMN, 3, 2), _Share(_BUFFER, 2), _Share(_ROW, 2)),
 }
-# of elements of 16 bits and less, more are needed to fill a line or to keep as many bytes under way
+# elements of 16 bits and less: more of them fill a cache line, or keep as many bytes in flight
 _UNPACK_NARROW = _UNPACK | {
-    "columns": (_Wish(_COLUMN, 6), _Wish(_ROW, 2, 4)),
-    "whole apart": (_Wish(_COLUMN, 2), _Wish(_NEAR, 4), _Wish(_ROW, 1)),
+    "columns": (_Share(_COLUMN, 6), _Share(_ROW, 2, 4)),
+    "vector separate": (_Share(_COLUMN, 2), _Share(_BUFFER, 4), _Share(_ROW, 1)),
 }
-_SHORT, _SHORT_WHOLE = 32, 8
-# fewer steps than these are not worth the way through local memory
+_IMAGE_ONLY = (_Share(_COLUMN, 4), _Share(_ROW, 4))
+# extents below which a separate loop counts as short, of scalars and of vectors
+_SHORT, _SHORT_VECTOR = 32, 8
+# shorter loops do not pay for the way through local memory
 _MIN_TRANSPOSED = 8
 _MAX_TRANSPOSED_BITS = 64
-_WIDE_BITS = 32
-_EDGE = 64
-# patterns with fewer loops have loops of one step beside them, so that there are fewer patterns
-_LOOPS = 3
+# a tile in local memory: log2 of its elements of 32 bits and more, and of narrower ones
+_WIDE_BITS, _WIDE_TILE, _NARROW_TILE = 32, 11, 12
+# log2 of its edge, 64, unless one of the loops is shorter
+_EDGE = 6
+# nests with fewer loops get loops of one step, so that there are fewer patterns
+_MIN_LOOPS = 3
 
 
-class Shares(NamedTuple):
-    """Loops in the order of items, innermost first; `shifts` are logarithms of the items along each.
+class WorkGroup(NamedTuple):
+    """Loops in the order of work items, innermost first.
 
-    `steps` are what an item takes of each loop, `look_shift` is the logarithm of the items along
-    the first lookup.
+    `shifts` are log2 of the work items along each loop, `steps` the iterations of each
+    work item, `gather_shift` is log2 of the work items along the first gather.
     """
 
-    loops: tuple[Loop, ...]
+    loops: tuple[PixelLoop, ...]
     shifts: tuple[int, ...]
     steps: tuple[int, ...]
-    items: int
-    look_shift: int = 0
+    work_items: int
+    gather_shift: int = 0
     is_transposed: bool = False
 
 
-def share_out(
-    task: Task, spaces: tuple[str, str], bits: int, max_items: int, *, converts: bool = False
-) -> Shares:
-    """Order the loops of a task and say how many items stand along each."""
-    room = min(_ITEMS, max_items).bit_length() - 1
-    loops = list(reversed(task.loops))
-    if Space.IMAGE in spaces:
-        return _around_pixels(task, loops, spaces, bits, max_items)
-    across = next((loop for loop in loops if task.src and abs(loop.src[0]) == 1), None)
-    down = next((loop for loop in loops if loop.dst[0] == 1), None)
+def choose_work_group(
+    nest: PixelNest, accesses: tuple[Access, Access], bits: int, max_work_items: int
+) -> WorkGroup:
+    """Order the loops of a nest, and say how many work items are along each.
+
+    `bits` is the width of an element of dst.
+    """
+    loops = list(reversed(nest.loops))
+    src, dst = accesses
+    if AccessKind.IMAGE in {src.kind, dst.kind}:
+        return _for_image(nest, accesses, bits, max_work_items)
+    shift = _floor_log2(min(_MAX_WORK_ITEMS, max_work_items))
     # what goes through local memory keeps its bits
-    if across and down and across is not down and not task.lookups and not converts:
-        is_worth = (
-            min(across.extent, down.extent) >= _MIN_TRANSPOSED and bits <= _MAX_TRANSPOSED_BITS
-        )
-        if is_worth and room >= 2 * (_MIN_TRANSPOSED - 1).bit_length():
-            return _transposed(task, loops, across, down, bits, room)
+    if src.element == dst.element and not nest.gathers:
+        src_run = next((loop for loop in loops if nest.src and abs(loop.src[0]) == 1), None)
+        dst_run = next((loop for loop in loops if loop.dst[0] == 1), None)
+        if src_run and dst_run and src_run is not dst_run:
+            shortest = min(src_run.extent, dst_run.extent)
+            pays = shortest >= _MIN_TRANSPOSED and bits <= _MAX_TRANSPOSED_BITS
+            if pays and shift >= 2 * _ceil_log2(_MIN_TRANSPOSED):
+                others = [loop for loop in loops if loop is not src_run and loop is not dst_run]
+                return _transposed(nest, [src_run, dst_run, *others], bits, shift)
     loops.sort(key=lambda loop: abs(loop.dst[0]))
-    return _filled(task, loops, [], room)
+    return _filled(nest, loops, [], shift)
 
 
-def _log(extent: int) -> int:
-    """Return the logarithm of the smallest power of two that is not less."""
+def _ceil_log2(extent: int) -> int:
     return (extent - 1).bit_length()
 
 
-def _filled(task: Task, loops: list[Loop], shifts: list[int], room: int) -> Shares:
-    """Give the loops that have no items yet as many as they have steps, until there are no more items."""
-    still = Loop(1, 1, (0,) * len(task.src), (0,) * len(task.dst))
-    loops = [*loops, *(still for _ in range(_LOOPS - len(loops)))]
-    shifts = list(shifts)
-    items = 1 << room
-    room -= sum(shifts)
+def _floor_log2(extent: int) -> int:
+    return extent.bit_length() - 1
+
+
+def _filled(
+    nest: PixelNest, loops: list[PixelLoop], given_shifts: list[int], total: int
+) -> WorkGroup:
+    """Give the remaining loops as many work items as they have steps, until there are no more.
+
+    `total` is log2 of the work items, `given_shifts` are those of the first loops.
+    """
+    unit = PixelLoop(1, 1, (0,) * len(nest.src), (0,) * len(nest.dst))
+    loops = [*loops, *(unit for _ in range(_MIN_LOOPS - len(loops)))]
+    shifts = list(given_shifts)
+    free = total - sum(shifts)
     for loop in loops[len(shifts) :]:
-        shifts.append(min(_log(loop.extent), room))
-        room -= shifts[-1]
-    look_shift = min(_log(task.lookups[0].extent), room) if task.lookups else 0
-    # items that nothing is left for stand idle behind the last loop
-    shifts[-1] += room - look_shift
-    return Shares(tuple(loops), tuple(shifts), (1,) * len(loops), items, look_shift)
+        shifts.append(min(_ceil_log2(loop.extent), free))
+        free -= shifts[-1]
+    gather_shift = min(_ceil_log2(nest.gathers[0].extent), free) if nest.gathers else 0
+    # the remaining work items are idle, past the end of the last loop
+    shifts[-1] += free - gather_shift
+    return WorkGroup(tuple(loops), tuple(shifts), (1,) * len(loops), 1 << total, gather_shift)
 
 
-def _transposed(
-    task: Task, loops: list[Loop], across: Loop, down: Loop, bits: int, room: int
-) -> Shares:
-    # a tile of 2048 elements, of narrow ones 4096: 32 x 64 or 64 x 64, longer where a loop is short
-    total = 11 if bits >= _WIDE_BITS else 12
-    width = min(
-        _log(across.extent), max(total - _log(down.extent), total - _log(_EDGE)), _log(MAX_HEIGHT)
-    )
-    height = min(_log(down.extent), total - width, _log(MAX_HEIGHT))
-    # no fewer items than a tile has elements in a row or a column, no more than it has
-    room = min(room, width + height)
-    steps = 1 << (width + height - room)
-    others = [loop for loop in loops if loop is not across and loop is not down]
-    shares = _filled(
-        task, [across, down, *others], [width, room - width, *(0 for _ in others)], room
-    )
-    return shares._replace(steps=(1, steps, *shares.steps[2:]), is_transposed=True)
+def _transposed(nest: PixelNest, loops: list[PixelLoop], bits: int, shift: int) -> WorkGroup:
+    """Return a group that moves a tile of loops[0], contiguous in src, and loops[1], in dst."""
+    tile = _WIDE_TILE if bits >= _WIDE_BITS else _NARROW_TILE
+    src_extent, dst_extent = (_ceil_log2(loop.extent) for loop in loops[:2])
+    limit = _floor_log2(MAX_HEIGHT)
+    width = min(src_extent, max(tile - dst_extent, tile - _EDGE), limit)
+    height = min(dst_extent, tile - width, limit)
+    # no fewer work items than a tile has elements in a row or a column, no more than it has
+    shift = min(shift, width + height)
+    steps = 1 << (width + height - shift)
+    group = _filled(nest, loops, [width, shift - width, *(0 for _ in loops[2:])], shift)
+    return group._replace(steps=(1, steps, *group.steps[2:]), is_transposed=True)
 
 
-def _around_pixels(
-    task: Task, loops: list[Loop], spaces: tuple[str, str], bits: int, max_items: int
-) -> Shares:
-    """Share out loops of which one side at least is an image."""
-    image = 1 if spaces[1] == Space.IMAGE else 0
-    roles = {_COLUMN: _smallest(loops, image, 0), _ROW: _smallest(loops, image, 1)}
-    is_alone = spaces[1 - image] in {Space.IMAGE, Space.NOWHERE}
-    near = None if is_alone else _smallest(loops, 1 - image, 0)
-    table = _PACK if image else _UNPACK if bits >= _WIDE_BITS else _UNPACK_NARROW
-    is_whole = Space.VECTOR in spaces
-    if near is None:
-        wishes = _PACK[""]
-    elif near is roles[_COLUMN]:
-        wishes = table["whole columns" if is_whole else "columns"]
-    elif near is roles[_ROW]:
-        wishes = table["rows"]
-    else:
-        is_short = near.extent < (_SHORT_WHOLE if is_whole else _SHORT)
-        wishes = table[f"{'whole ' * is_whole}{'short' if is_short else 'apart'}"]
-    roles[_NEAR] = near
-    room = min(sum(wish.shift for wish in wishes), max_items.bit_length() - 1)
+def _for_image(
+    nest: PixelNest, accesses: tuple[Access, Access], bits: int, max_work_items: int
+) -> WorkGroup:
+    """Return a group of a nest of which one operand at least is an image."""
+    loops = list(reversed(nest.loops))
+    roles, shares = _shares(loops, accesses, bits)
+    total = min(sum(share.shift for share in shares), _floor_log2(max_work_items))
     chosen, shifts, steps = [], [], []
-    left = room
-    for role, wish, count in wishes:
+    free = total
+    for role, max_shift, count in shares:
         loop = roles[role]
         if loop is None:
             continue
-        shift = min(_log(loop.extent), wish, left)
-        left -= shift
+        shift = min(_ceil_log2(loop.extent), max_shift, free)
+        free -= shift
         chosen.append(loop)
         shifts.append(shift)
         steps.append(count if loop.extent >> shift >= count else 1)
-    # what is left goes to those that still have steps
+    # the remaining work items go to loops that still have steps
     for k, loop in enumerate(chosen):
-        more = max(min(left, _log(loop.extent) - shifts[k]), 0)
+        more = max(min(free, _ceil_log2(loop.extent) - shifts[k]), 0)
         shifts[k] += more
-        left -= more
-    others = [loop for loop in loops if not any(loop is own for own in chosen)]
-    shares = _filled(task, [*chosen, *others], shifts, room)
-    return shares._replace(steps=(*steps, *shares.steps[len(steps) :]))
+        free -= more
+    others = [loop for loop in loops if not any(loop is taken for taken in chosen)]
+    group = _filled(nest, [*chosen, *others], shifts, total)
+    return group._replace(steps=(*steps, *group.steps[len(steps) :]))
 
 
-def _smallest(loops: list[Loop], side: int, c: int) -> Loop | None:
-    """Return the loop that moves least, but not 0, along a column, row or buffer."""
-    steps = [(loop.dst if side else loop.src, loop) for loop in loops if loop.extent > 1]
-    moving = [
-        (abs(place[c]), k) for k, (place, _) in enumerate(steps) if len(place) > c and place[c]
+def _shares(
+    loops: list[PixelLoop], accesses: tuple[Access, Access], bits: int
+) -> tuple[dict[str, PixelLoop | None], tuple[_Share, ...]]:
+    """Return the loop of each role, and the work items along each."""
+    kinds = [access.kind for access in accesses]
+    image = 1 if kinds[1] == AccessKind.IMAGE else 0
+    column, row = _smallest(loops, image, 0), _smallest(loops, image, 1)
+    if kinds[1 - image] in {AccessKind.IMAGE, AccessKind.NONE}:
+        return {_COLUMN: column, _ROW: row}, _IMAGE_ONLY
+    buffer = _smallest(loops, 1 - image, 0)
+    roles = {_COLUMN: column, _ROW: row, _BUFFER: buffer}
+    if buffer is None:
+        return roles, _IMAGE_ONLY
+    table = _PACK if image else _UNPACK if bits >= _WIDE_BITS else _UNPACK_NARROW
+    is_vector = AccessKind.VECTOR in kinds
+    prefix = "vector " if is_vector else ""
+    if buffer is column:
+        return roles, table[f"{prefix}columns"]
+    if buffer is row:
+        return roles, table["rows"]
+    is_short = buffer.extent < (_SHORT_VECTOR if is_vector else _SHORT)
+    return roles, table[f"{prefix}{'short' if is_short else 'separate'}"]
+
+
+def _smallest(loops: list[PixelLoop], operand: int, coord: int) -> PixelLoop | None:
+    """Return the loop of the smallest stride, other than 0, along a coordinate of an operand."""
+    strides = [
+        (abs((loop.src, loop.dst)[operand][coord]), k)
+        for k, loop in enumerate(loops)
+        if loop.extent > 1 and len((loop.src, loop.dst)[operand]) > coord
     ]
-    return steps[min(moving)[1]][1] if moving else None
+    moving = [(stride, k) for stride, k in strides if stride]
+    return loops[min(moving)[1]] if moving else None

@@ -1,0 +1,81 @@
+"""Device memory that this library allocates: it knows that it was released.
+
+pyopencl does not say whether an object was released, and some runtimes crash when they are
+asked about one that was. What others allocated is left to pyopencl and the runtime.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pyopencl as cl
+import pyopencl.array
+
+from memdesc import MemdescError
+
+if TYPE_CHECKING:
+    from memdesc import ImageDesc
+
+__all__ = [
+    "allocate_buffer",
+    "allocate_image",
+    "check_not_released",
+    "is_released_error",
+    "released_error",
+]
+
+
+class AllocatedBuffer(cl.Buffer):
+    """A buffer that notes its release."""
+
+    is_released = False
+
+    def release(self) -> None:
+        """Give the memory back to the runtime, once the commands that use it are done."""
+        super().release()
+        self.is_released = True
+
+
+class AllocatedImage(cl.Image):
+    """An image that notes its release."""
+
+    is_released = False
+
+    def release(self) -> None:
+        """Give the memory back to the runtime, once the commands that use it are done."""
+        super().release()
+        self.is_released = True
+
+
+def allocate_buffer(context: cl.Context, nbytes: int) -> cl.Buffer:
+    """Return a buffer of at least one byte, which OpenCL asks for."""
+    return AllocatedBuffer(context, cl.mem_flags.READ_WRITE, max(nbytes, 1))
+
+
+def allocate_image(context: cl.Context, form: cl.ImageFormat, image: ImageDesc) -> cl.Image:
+    """Return an image of the size of its descriptor."""
+    size = cl.ImageDescriptor()
+    size.image_type = cl.mem_object_type.IMAGE2D
+    size.shape = (image.width, image.height)
+    return AllocatedImage(context, cl.mem_flags.READ_WRITE, form, desc=size)
+
+
+def check_not_released(memory: Any, name: str) -> None:
+    """Refuse memory, or an array in memory, that this library allocated and that was released."""
+    if isinstance(memory, cl.array.Array):
+        memory = memory.base_data
+    if isinstance(memory, AllocatedBuffer | AllocatedImage) and memory.is_released:
+        raise released_error(memory, name)
+
+
+def is_released_error(error: cl.Error) -> bool:
+    """Whether the runtime says that an object is no memory object, or no longer one."""
+    return bool(error.code == cl.status_code.INVALID_MEM_OBJECT)
+
+
+def released_error(memory: Any, name: str) -> MemdescError:
+    """Return the error for released memory."""
+    kind = "an Image" if isinstance(memory, cl.Image) else "a Buffer"
+    return MemdescError(
+        f"{name} is {kind} that was released; nothing can be read from it or written to it"
+    )

@@ -1,0 +1,74 @@
+"""What holds between the two operands of a reorder on a device."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from memdesc import MemdescError, OverlapError
+from reorder.memory.buffers import are_apart
+
+if TYPE_CHECKING:
+    from reorder.opencl.operands import DeviceOperand
+
+__all__ = ["check_pair"]
+
+
+def check_pair(src: DeviceOperand, dst: DeviceOperand) -> None:
+    """Refuse two operands that no reorder on a device connects.
+
+    Raises
+    ------
+    MemdescError
+        If their dims or data types do not match.
+    OverlapError
+        Unless their bytes are proven disjoint by bounded work.
+    """
+    _check_types(src, dst)
+    if src.memory is not None and dst.memory is not None:
+        _check_apart(src, dst)
+
+
+def _check_types(src: DeviceOperand, dst: DeviceOperand) -> None:
+    if src.desc.dims != dst.desc.dims:
+        msg = (
+            f"src has dims {src.desc.dims}, dst has dims {dst.desc.dims}; "
+            "a reorder keeps the dims (see permute_axes, reshape, submemory)"
+        )
+        raise MemdescError(msg)
+    has_image = src.image is not None or dst.image is not None
+    if src.dtype != dst.dtype and not (
+        has_image and {src.dtype.name, dst.dtype.name} == {"f32", "f16"}
+    ):
+        msg = (
+            f"src is {src.dtype}, dst is {dst.dtype}: "
+            "on a device only f32 and f16 are converted, into or out of an image"
+        )
+        raise MemdescError(msg)
+    channel_types = {src.channel_type, dst.channel_type}
+    if "" not in channel_types and len(channel_types) > 1 and "UNORM_INT8" in channel_types:
+        msg = (
+            f"src is an image of {src.channel_type}, dst of {dst.channel_type}: "
+            "fractions and integers meet in a buffer only"
+        )
+        raise MemdescError(msg)
+
+
+def _check_apart(src: DeviceOperand, dst: DeviceOperand) -> None:
+    (src_root, src_start), (dst_root, dst_start) = _root(src.memory), _root(dst.memory)
+    if src_root != dst_root or not dst.desc.nelems:
+        return
+    has_image = src.image is not None or dst.image is not None
+    if not has_image and are_apart(src.desc, dst.desc, dst_start - src_start):
+        return
+    msg = (
+        f"src and dst share device memory: {src.desc.min_nbytes} bytes from byte {src_start} "
+        f"and {dst.desc.min_nbytes} from byte {dst_start} of one buffer, and dst would "
+        "overwrite what is still to be read; reorder into another buffer"
+    )
+    raise OverlapError(msg)
+
+
+def _root(memory: Any) -> tuple[int, int]:
+    """Return the memory that a sub-buffer or an image of a buffer is in, and where it starts."""
+    parent = memory.associated_memobject
+    return (memory.int_ptr, 0) if parent is None else (parent.int_ptr, memory.offset)

@@ -1,0 +1,101 @@
+"""Whatever a caller passes as a tensor: device memory as it is, host memory to be copied."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import pyopencl as cl
+import pyopencl.array
+
+from memdesc import FormatTag, ImageDesc, MemdescError, MemoryDesc
+from memdesc.errors import short_repr
+from reorder.memory.inputs import as_memory, from_pixels
+from reorder.opencl.device_memory import DeviceMemory
+from reorder.opencl.operands import DeviceOperand, array_desc, device_operand
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from reorder.memory.memory import Memory
+
+__all__ = ["LayoutLike", "Source", "as_source", "check_image_desc", "upload"]
+
+LayoutLike = str | FormatTag | MemoryDesc | ImageDesc
+
+
+class Source(NamedTuple):
+    """A tensor to be read on a device.
+
+    `operand` has no memory where the tensor is still in host memory, `host`. `events` must
+    be done before it is read.
+    """
+
+    operand: DeviceOperand
+    host: Memory | None = None
+    events: tuple[cl.Event, ...] = ()
+
+    def events_after(self, wait_for: Sequence[cl.Event] | None) -> list[cl.Event] | None:
+        """Return what to wait for before src is read: a caller's events and those of the tensor."""
+        return [*(wait_for or ()), *self.events] or None
+
+
+def as_source(queue: cl.CommandQueue, src: Any, desc: LayoutLike | None) -> Source:
+    """Check a tensor and describe it; nothing is copied yet."""
+    if isinstance(src, DeviceMemory):
+        if desc is not None:
+            msg = "src_desc describes plain memory; a DeviceMemory has its own descriptor"
+            raise MemdescError(msg)
+        events = () if src.event is None else (src.event,)
+        return Source(device_operand(queue, src.data, src.desc, "src"), None, events)
+    if isinstance(src, cl.array.Array):
+        known = array_desc(src, "src") if desc is None else _described(desc, src)
+        return Source(device_operand(queue, src, known, "src"), None, tuple(src.events))
+    if isinstance(src, cl.Buffer | cl.Image):
+        return Source(device_operand(queue, src, _described(desc, src), "src"))
+    host = (
+        from_pixels(src, desc)
+        if isinstance(desc, ImageDesc)
+        else as_memory(_without_gaps(src, desc), desc)
+    )
+    return Source(DeviceOperand(None, host.desc), host)
+
+
+def upload(queue: cl.CommandQueue, source: Source) -> Any:
+    """Return the device memory of a source; host memory is copied before the call returns."""
+    if source.host is None:
+        return source.operand.memory
+    nbytes = source.host.desc.min_nbytes
+    # OpenCL has no buffers of zero bytes
+    buffer = cl.Buffer(queue.context, cl.mem_flags.READ_ONLY, max(nbytes, 1))
+    if nbytes:
+        cl.enqueue_copy(queue, buffer, source.host.data[:nbytes])
+    return buffer
+
+
+def _described(desc: LayoutLike | None, memory: Any) -> MemoryDesc | ImageDesc:
+    if isinstance(desc, MemoryDesc | ImageDesc):
+        return desc
+    kind, needed = (
+        ("Image", "an ImageDesc") if isinstance(memory, cl.Image) else ("Buffer", "a MemoryDesc")
+    )
+    msg = f"src is a pyopencl {kind}, which does not say what it holds; give src_desc=, {needed}"
+    raise MemdescError(msg)
+
+
+def _without_gaps(x: Any, desc: LayoutLike | None) -> Any:
+    """Return an array without large gaps, which would be copied to the device as well."""
+    if isinstance(x, np.ndarray) and not isinstance(desc, MemoryDesc) and x.size:
+        low, high = np.lib.array_utils.byte_bounds(x)
+        if high - low > x.nbytes:
+            return np.ascontiguousarray(x)
+    return x
+
+
+def check_image_desc(image_desc: Any) -> None:
+    """Refuse what is no ImageDesc."""
+    if not isinstance(image_desc, ImageDesc):
+        msg = (
+            f"image_desc must be an ImageDesc, not {short_repr(image_desc)}; see memdesc.image_desc"
+        )
+        raise MemdescError(msg)
