@@ -56,7 +56,7 @@ def allocate_image(context: cl.Context, form: cl.ImageFormat, image: ImageDesc) 
     """Return an image of the size of its descriptor."""
     size = cl.ImageDescriptor()
     size.image_type = cl.mem_object_type.IMAGE2D
-    size.shape = (image.width, image.height)
+    size.shape = (image.width, image.height)  # type: ignore[assignment] # two, as pyopencl does
     return AllocatedImage(context, cl.mem_flags.READ_WRITE, form, desc=size)
 
 

@@ -13,7 +13,14 @@ from memdesc.errors import short_repr
 if TYPE_CHECKING:
     from memdesc import DataType, ImageDesc
 
-__all__ = ["channel_type_of", "check_format", "check_size", "image_format", "lane_element"]
+__all__ = [
+    "channel_type_of",
+    "check_format",
+    "check_image_support",
+    "check_size",
+    "image_format",
+    "lane_element",
+]
 
 # dtype of a lane -> channel types that hold it, the default first. MACE keeps 8-bit data in
 # lanes of 32 bits; clDNN reads `image_2d_rgba` as fractions of 255.
@@ -104,13 +111,18 @@ def check_format(context: cl.Context, form: cl.ImageFormat) -> None:
 def check_size(image: ImageDesc, device: cl.Device) -> None:
     """Refuse an image that a device cannot hold, or a device without images."""
     name = device.name.strip()
-    if not device.image_support:
+    check_image_support(name, is_supported=bool(device.image_support))
+    image.check_size(device.image2d_max_width, device.image2d_max_height, f"on device {name!r}")
+
+
+def check_image_support(device: str, *, is_supported: bool) -> None:
+    """Refuse a device without images."""
+    if not is_supported:
         msg = (
-            f"device {name!r} has no images; "
+            f"device {device!r} has no images; "
             "reorder into a buffer of image.desc instead, the same pixels row by row"
         )
         raise MemdescError(msg)
-    image.check_size(device.image2d_max_width, device.image2d_max_height, f"on device {name!r}")
 
 
 def _legal(dtype: DataType) -> tuple[str, ...]:

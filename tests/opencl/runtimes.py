@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyopencl as cl
+import pytest
 
+from memdesc import MemdescError
 from reorder import opencl
 from reorder.opencl.image_formats import image_format
 
@@ -16,7 +19,7 @@ if TYPE_CHECKING:
 
     from memdesc import ImageDesc
 
-__all__ = ["Runtime", "runtimes"]
+__all__ = ["Runtime", "refused", "runtimes"]
 
 FLAGS = cl.mem_flags.READ_WRITE
 
@@ -46,7 +49,7 @@ class Runtime:
     def image(
         self, desc: ImageDesc, pixels: NDArray[Any], channel_type: str | None = None
     ) -> cl.Image:
-        """Return an image of an array of shape (height, width, channels), which may be larger than its descriptor."""
+        """Return an image of (height, width, channels) pixels, at least those of its descriptor."""
         image = cl.create_image(
             self.context,
             FLAGS,
@@ -79,3 +82,8 @@ class Runtime:
 def runtimes() -> list[Runtime]:
     """Return those that build and run a small program."""
     return [Runtime(device) for device in opencl.devices() if device.works and device.has_images]
+
+
+def refused(message: str) -> Any:
+    """Return the context in which an error with this message is expected."""
+    return pytest.raises(MemdescError, match=re.escape(message))

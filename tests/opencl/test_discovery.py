@@ -80,13 +80,13 @@ def test_a_runtime_that_does_not_load_is_reported_in_the_words_of_the_loader(
     (vendors / "absent.icd").write_text("libabsent-opencl.so.1\n")
     report = ask(CONDA_PREFIX=str(tmp_path))["report"]
     assert (
-        f"{vendors}/absent.icd: libabsent-opencl.so.1 (does not load: libabsent-opencl.so.1: cannot open shared object file: "
-        in "".join(report)
+        f"{vendors}/absent.icd: libabsent-opencl.so.1 (does not load: "
+        "libabsent-opencl.so.1: cannot open shared object file: " in "".join(report)
     )
     assert (
-        f"{vendors}/broken.icd: {lib}/libbroken.so (does not load: {lib}/libbroken.so: file too short)"
-        in report
-    )
+        f"{vendors}/broken.icd: {lib}/libbroken.so "
+        f"(does not load: {lib}/libbroken.so: file too short)"
+    ) in report
     assert not [line for line in report if "does not load" in line and str(tmp_path) not in line]
 
 

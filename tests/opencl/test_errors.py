@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import gc
-import re
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyopencl as cl
 import pyopencl.array
 import pytest
 
-from memdesc import MemdescError, OverlapError, UnsupportedFormatError, image_desc, memory_desc
+from memdesc import MemdescError, OverlapError, image_desc, memory_desc
 from reorder import opencl, reorder
 from reorder.opencl import image_formats
+from tests.opencl.runtimes import refused
 
 if TYPE_CHECKING:
     from tests.opencl.runtimes import Runtime
@@ -22,92 +22,6 @@ FLAGS = cl.mem_flags
 IMAGE = image_desc((1, 5, 3, 2), "f32", "in_out_channel")
 PLAIN = memory_desc((1, 5, 3, 2), "f32")
 X = np.arange(30, dtype=np.float32).reshape(1, 5, 3, 2)
-
-
-def refused(message: str) -> Any:
-    return pytest.raises(MemdescError, match=re.escape(message))
-
-
-def test_a_too_large_image_is_refused_with_the_direction_and_the_limit(runtime: Runtime) -> None:
-    device = runtime.device.device
-    wide = image_desc((1, 4, 1, device.image2d_max_width + 1), "f32", "in_out_channel")
-    with refused(
-        f"width {device.image2d_max_width + 1} is more than the {device.image2d_max_width} pixels allowed on device"
-    ):
-        opencl.pack(runtime.queue, np.zeros(wide.dims, np.float32), wide)
-    high = image_desc((1, 4, device.image2d_max_height + 1, 1), "f32", "in_out_channel")
-    with refused(
-        f"height {device.image2d_max_height + 1} is more than the {device.image2d_max_height} pixels allowed on device"
-    ):
-        opencl.pack(runtime.queue, np.zeros(high.dims, np.float32), high)
-
-
-class _NoImages(NamedTuple):
-    """A device without images, as embedded ones are: no runtime here has one, so only the check is asked."""
-
-    name: str = "plain "
-    image_support: bool = False
-
-
-def test_a_device_without_images_is_refused_and_told_of_buffers() -> None:
-    with refused("device 'plain' has no images; reorder into a buffer of image.desc instead"):
-        image_formats.check_size(IMAGE, _NoImages())  # type: ignore[arg-type] # stands for one
-
-
-def test_dtypes_and_channel_types_without_images_are_refused(runtime: Runtime) -> None:
-    desc = image_desc((1, 4, 2, 2), "bf16", "in_out_channel")
-    with refused("OpenCL has no image of bf16 lanes; images hold f32, f16, s32, s8, u8"):
-        opencl.pack(runtime.queue, reorder(np.zeros((1, 4, 2, 2), np.float32), "nchw"), desc)
-    with refused("channel_type 'SNORM_INT8' (SNORM_INT8) holds no f32; legal are FLOAT"):
-        opencl.pack(runtime.queue, X, IMAGE, channel_type="SNORM_INT8")
-    with refused("holds no f32"):
-        opencl.pack(runtime.queue, X, IMAGE, channel_type=cl.channel_type.UNORM_INT8)
-    half = cl.create_image(
-        runtime.context,
-        FLAGS.READ_WRITE,
-        cl.ImageFormat(cl.channel_order.RGBA, cl.channel_type.HALF_FLOAT),
-        shape=(9, 9),
-    )
-    with refused(
-        "dst is an image of RGBA HALF_FLOAT, but image_desc((1, 5, 3, 2), 'f32', 'in_out_channel') needs RGBA FLOAT"
-    ):
-        opencl.enqueue_pack(runtime.queue, X, half, IMAGE)
-
-
-def test_a_format_that_no_device_has_is_refused(runtime: Runtime) -> None:
-    with refused("the devices of the context have no images of RGB FLOAT"):
-        image_formats.check_format(
-            runtime.context, cl.ImageFormat(cl.channel_order.RGB, cl.channel_type.FLOAT)
-        )
-
-
-def test_what_makes_no_image_is_refused_with_the_reason(runtime: Runtime) -> None:
-    with pytest.raises(
-        UnsupportedFormatError,
-        match=re.escape("holds G g G^T of each 3x3 filter, which no reorder can make"),
-    ):
-        image_desc((8, 8, 3, 3), "f32", "winograd_filter")
-    with refused("dw_conv2d_filter has multiplier m = 2: the kernels fill the image only for 1"):
-        image_desc((2, 8, 3, 3), "f32", "dw_conv2d_filter")
-    with refused("image_desc must be an ImageDesc, not 'in_out_channel'; see memdesc.image_desc"):
-        opencl.pack(runtime.queue, X, "in_out_channel")  # type: ignore[arg-type] # the mistake
-
-
-def test_released_memory_is_refused(runtime: Runtime) -> None:
-    # what comes later may be given the address of what is gone
-    source, image = runtime.buffer(X), opencl.pack(runtime.queue, X, IMAGE)[0]
-    runtime.queue.finish()
-    gone = runtime.buffer(X)
-    gone.release()
-    with refused("src is a Buffer that was released"):
-        opencl.pack(runtime.queue, gone, IMAGE, src_desc=PLAIN)
-    with refused("dst is a Buffer that was released"):
-        opencl.enqueue_reorder(runtime.queue, source, PLAIN, gone, PLAIN)
-    image.release()
-    with refused("src is an Image that was released"):
-        opencl.unpack(runtime.queue, image, IMAGE, "nchw")
-    with refused("dst is an Image that was released"):
-        opencl.enqueue_pack(runtime.queue, source, image, IMAGE, src_desc=PLAIN)
 
 
 def test_memory_of_another_context_is_refused(runtime: Runtime) -> None:
@@ -134,7 +48,8 @@ def test_memory_that_is_too_small_is_refused_with_the_numbers(runtime: Runtime) 
         runtime.context, FLAGS.READ_WRITE, image_formats.image_format(IMAGE), shape=(3, 9)
     )
     with refused(
-        "dst is an image of 3 x 9 pixels, but image_desc((1, 5, 3, 2), 'f32', 'in_out_channel') has width 4"
+        "dst is an image of 3 x 9 pixels, "
+        "but image_desc((1, 5, 3, 2), 'f32', 'in_out_channel') has width 4"
     ):
         opencl.enqueue_pack(runtime.queue, X, image, IMAGE)
     image = cl.create_image(
@@ -176,12 +91,6 @@ def test_parts_of_one_buffer_that_overlap_are_refused_and_disjoint_ones_work(
     assert found[unit : unit + 48].tobytes() == x.T.tobytes()
 
 
-def test_an_image_onto_itself_is_refused(runtime: Runtime) -> None:
-    image, _ = opencl.pack(runtime.queue, X, IMAGE)
-    with pytest.raises(OverlapError, match="src and dst share device memory"):
-        opencl.enqueue_reorder(runtime.queue, image, IMAGE, image, IMAGE)
-
-
 def test_dims_and_dtypes_that_do_not_match_are_refused_before_anything_is_allocated(
     runtime: Runtime,
 ) -> None:
@@ -196,7 +105,8 @@ def test_dims_and_dtypes_that_do_not_match_are_refused_before_anything_is_alloca
             memory_desc((1, 5, 3, 3), "f32"),
         )
     with refused(
-        "src is f32, dst is s32: on a device only f32 and f16 are converted, into or out of an image"
+        "src is f32, dst is s32: on a device only f32 and f16 are converted, "
+        "into or out of an image"
     ):
         opencl.pack(runtime.queue, X, image_desc(X.shape, "s32", "in_out_channel"))
     with refused("src is f32, dst is f16"):
@@ -256,7 +166,8 @@ def test_objects_of_other_kinds_are_refused(runtime: Runtime) -> None:
 def test_four_bit_elements_move_on_a_device_where_they_are_whole_bytes(runtime: Runtime) -> None:
     src, dst = memory_desc((4, 6), "u4", "ab"), memory_desc((4, 6), "u4", "Ab2a")
     with refused(
-        "u4 elements of memory_desc((4, 6), 'u4', 'Ab2a') do not move as whole bytes; reorder them on the CPU"
+        "u4 elements of memory_desc((4, 6), 'u4', 'Ab2a') do not move as whole bytes; "
+        "reorder them on the CPU"
     ):
         opencl.enqueue_reorder(
             runtime.queue,

@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 
 __all__ = ["WorkGroup", "choose_work_group"]
 
-_MAX_WORK_ITEMS = 256
+# the largest work-group; a tile in local memory has no more rows or columns than work items
+_MAX_WORK_ITEMS = MAX_HEIGHT
 
 # what a loop moves along: columns or rows of the image, or the smallest stride of the buffer
 _COLUMN, _ROW, _BUFFER = "column", "row", "buffer"
@@ -147,10 +148,9 @@ def _transposed(nest: PixelNest, loops: list[PixelLoop], bits: int, shift: int) 
     """Return a group that moves a tile of loops[0], contiguous in src, and loops[1], in dst."""
     tile = _WIDE_TILE if bits >= _WIDE_BITS else _NARROW_TILE
     src_extent, dst_extent = (_ceil_log2(loop.extent) for loop in loops[:2])
-    limit = _floor_log2(MAX_HEIGHT)
-    width = min(src_extent, max(tile - dst_extent, tile - _EDGE), limit)
-    height = min(dst_extent, tile - width, limit)
     # no fewer work items than a tile has elements in a row or a column, no more than it has
+    width = min(src_extent, max(tile - dst_extent, tile - _EDGE), shift)
+    height = min(dst_extent, tile - width, shift)
     shift = min(shift, width + height)
     steps = 1 << (width + height - shift)
     group = _filled(nest, loops, [width, shift - width, *(0 for _ in loops[2:])], shift)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+import pytest
 from hypothesis import given, settings
 
 from memdesc import image_desc, memory_desc
@@ -99,6 +100,24 @@ def test_large_tensors_take_64_bits_and_small_ones_do_not() -> None:
         assert launch.pattern.is_wide == is_wide
 
 
+@pytest.mark.parametrize("max_work_items", [1, 32, 64, 100, 128, 256, 1024])
+@pytest.mark.parametrize("dims", [(8, 4096), (4096, 8), (64, 64), (9, 300), (300, 9), (1000, 1000)])
+@pytest.mark.parametrize("dtype", ["u8", "f16", "f32", "f64"])
+def test_tiles_in_local_memory_have_no_more_rows_or_columns_than_work_items(
+    dtype: str, dims: tuple[int, int], max_work_items: int
+) -> None:
+    src, dst = (OperandSpec(memory_desc(dims, dtype, tag), None, dtype) for tag in ("ab", "ba"))
+    (launch,) = launches(src, dst, max_work_items)
+    check_source(launch)
+    pattern = launch.pattern
+    assert pattern.work_items <= max_work_items
+    if pattern.is_transposed:
+        values = dict(zip(param_names(pattern), launch.params, strict=True))
+        width, height = 1 << values["shift0"], pattern.loops[1].steps << values["shift1"]
+        assert max(width, height) <= pattern.work_items
+        assert width * height == pattern.work_items * pattern.loops[1].steps
+
+
 def test_work_groups_are_no_larger_than_the_device_has_them() -> None:
     image = image_desc((2, 64, 9, 9), "f32", "in_out_channel")
     for most in (1, 2, 7, 64, 100, 1024):
@@ -140,7 +159,8 @@ void reorder(__global const half *restrict src, __write_only image2d_t dst, cons
     const int dst_x = (int)(p.dst_x + i0 * p.dst_x0 + i1 * p.dst_x1 + i2 * p.dst_x2);
     const int dst_y = (int)(p.dst_y + i0 * p.dst_y0 + i1 * p.dst_y1 + i2 * p.dst_y2);
     float4 v0 = (float4)(0);
-    if (i0 < p.valid0 && i1 < p.valid1 && i2 < p.valid2) { v0 = vloada_half4((src_offset) / 4, src); }
+    if (i0 < p.valid0 && i1 < p.valid1 && i2 < p.valid2) \
+{ v0 = vloada_half4((src_offset) / 4, src); }
     { write_imagef(dst, (int2)(dst_x, dst_y), v0); }
 }
 """

@@ -30,7 +30,7 @@ def linear(coords: Coords, lane: int, shape: ImageShape | None) -> int:
 def element_map(
     nest: PixelNest, shapes: tuple[ImageShape | None, ImageShape | None]
 ) -> list[tuple[int, int]]:
-    """Return what a nest writes: offsets of dst, and of src (-1: zero), step by step and lane by lane."""
+    """Return what a nest writes, lane by lane: offsets of dst, and of src (-1: zero)."""
     found = []
     for index in product(*(range(loop.extent) for loop in nest.loops)):
         is_data = all(i < loop.valid for i, loop in zip(index, nest.loops, strict=True))

@@ -1,0 +1,45 @@
+"""Kernels for devices whose work-groups are small, run on the devices of the machine."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from memdesc import memory_desc
+from reorder import reorder
+from reorder.opencl.enqueue import PreparedTransfer, enqueue_transfers
+from reorder.opencl.programs import prepare
+from reorder.opencl.schedule.transfers import OperandSpec, plan_transfers
+
+if TYPE_CHECKING:
+    from tests.opencl.runtimes import Runtime
+
+
+@pytest.mark.parametrize("max_work_items", [16, 64, 128])
+@pytest.mark.parametrize("dims", [(81, 20), (300, 9), (9, 300)])
+@pytest.mark.parametrize("dtype", ["u8", "f32"])
+def test_transposes_are_right_in_work_groups_of_any_size(
+    dtype: str, dims: tuple[int, int], max_work_items: int, runtime: Runtime
+) -> None:
+    x = (
+        np.random.default_rng(1)
+        .integers(0, 100, dims)
+        .astype({"u8": np.uint8, "f32": np.float32}[dtype])
+    )
+    src, dst = memory_desc(dims, dtype, "ab"), memory_desc(dims, dtype, "ba")
+    transfers = [
+        PreparedTransfer(
+            transfer, tuple(prepare(runtime.context, launch) for launch in transfer.launches)
+        )
+        for transfer in plan_transfers(
+            OperandSpec(src, None, dtype),
+            OperandSpec(dst, None, dtype),
+            max_work_items,
+            is_aligned=True,
+        )
+    ]
+    memory = runtime.buffer(x), runtime.buffer(np.full(dst.nbytes, 0xA5, np.uint8))
+    event = enqueue_transfers(runtime.queue, transfers, memory, None)
+    assert runtime.read(memory[1], event).tobytes() == reorder(x, dst).data.tobytes()
