@@ -1,4 +1,4 @@
-"""Layouts made dense by a tag, or by the strides of their outer blocks."""
+"""Layouts from a tag, or from the strides of their outer blocks."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["layout_by_strides", "layout_by_tag"]
 
 
 def layout_by_tag(tag: FormatTag, dims: tuple[int, ...], name: str = "") -> Layout:
-    """Lay dims out densely as a tag says: padded to whole blocks and alignments.
+    """Make the dense layout of a tag: dims padded to whole blocks and alignments.
 
     Parameters
     ----------
@@ -24,12 +24,12 @@ def layout_by_tag(tag: FormatTag, dims: tuple[int, ...], name: str = "") -> Layo
     dims : tuple of int
         Sizes, as many as the tag has dims.
     name : str
-        What the caller calls the tag, for messages.
+        The name that the caller gave, for messages.
 
     Raises
     ------
     MemdescError
-        If the number of dims differs, or a size leaves the range of int64.
+        If the number of dims differs, or a size exceeds int64.
     """
     if len(dims) != tag.ndims:
         check_dims(dims)
@@ -48,7 +48,7 @@ def layout_by_tag(tag: FormatTag, dims: tuple[int, ...], name: str = "") -> Layo
     for axis, step, extent in reversed(tag.digits):
         count = extent or axes[axis][1] // step
         blocks.append(Block(axis, step, count, stride))
-        stride *= count or 1  # as oneDNN: a zero dim does not multiply
+        stride *= count or 1  # as oneDNN: a dim of 0 does not multiply the strides outside it
     blocks.sort(key=_axis_then_step)
     return Layout(dims, tuple(axes), tuple(blocks))
 
@@ -60,7 +60,7 @@ def layout_by_strides(
     padded_dims: tuple[int, ...] | None = None,
     offset0: int = 0,
 ) -> Layout:
-    """Lay dims out by the strides of their outer blocks and a dense inner tile.
+    """Make the layout of a dense inner tile, and of given strides of the outer blocks.
 
     Parameters
     ----------
@@ -91,4 +91,5 @@ def layout_by_strides(
 
 
 def _axis_then_step(block: Block) -> tuple[int, int]:
+    """Sort as `Layout.blocks` are: axis by axis, the largest step first."""
     return block[0], -block[1]

@@ -1,4 +1,4 @@
-"""Files of callers: their paths, and writing them whole or not at all."""
+"""Files of callers: their paths, and writing several at once, whole or not at all."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["as_path", "write_files"]
 
 
 def as_path(path: object) -> Path:
-    """Return what a caller named as a path, or say that it is none."""
+    """Return the path that a caller named; refuse what is not a path."""
     text = os.fspath(path) if isinstance(path, str | os.PathLike) else None
     if not isinstance(text, str) or "\0" in text:
         msg = f"a path is a string or a pathlib.Path, not {short_repr(path)}"
@@ -26,7 +26,10 @@ def as_path(path: object) -> Path:
 
 
 def write_files(files: Mapping[Path, Callable[[BinaryIO], object]]) -> None:
-    """Write files that belong together; they get their names when all of them are whole.
+    """Write files that belong together; they are renamed when all of them are complete.
+
+    First all targets are checked, then all files are written under temporary names in the
+    folders of their targets, then these are renamed.
 
     Raises
     ------
@@ -44,25 +47,26 @@ def write_files(files: Mapping[Path, Callable[[BinaryIO], object]]) -> None:
                 msg = f"{str(target)!r} is write-protected"
                 raise MemdescError(msg)
         for target, write in files.items():
-            # what a link leads to is written, and the link stays
+            # the target of a link is written, and the link stays
             real = target.resolve()
             staged[real] = _stage(real, write)
-        for target, whole in staged.items():
-            whole.replace(target)
+        for target, complete in staged.items():
+            complete.replace(target)
     except OSError as error:
         msg = f"{str(target)!r} cannot be written: {error.strerror}"
         raise MemdescError(msg) from None
     finally:
-        for left in staged.values():
-            left.unlink(missing_ok=True)
+        for temporary in staged.values():
+            temporary.unlink(missing_ok=True)
 
 
 def _stage(target: Path, write: Callable[[BinaryIO], object]) -> Path:
-    """Write a file under another name in the folder of its target, to be renamed."""
+    """Write a file under a temporary name in the folder of its target."""
     handle, name = tempfile.mkstemp(dir=target.parent, prefix=".memdesc.")
     try:
         with os.fdopen(handle, "wb") as file:
             write(file)
+        # mkstemp makes files that only their owner reads; open() would have given these rights
         Path(name).chmod(0o666 & ~_umask())
     except BaseException:
         Path(name).unlink(missing_ok=True)
@@ -71,6 +75,7 @@ def _stage(target: Path, write: Callable[[BinaryIO], object]) -> Path:
 
 
 def _umask() -> int:
+    # it can only be read by setting it
     mask = os.umask(0)
     os.umask(mask)
     return mask

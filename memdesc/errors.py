@@ -15,7 +15,8 @@ __all__ = [
     "short_repr",
 ]
 
-_MAX_SHOWN = 120
+# Characters of a value in a message: about a line of a terminal, so that the reason stays in sight.
+_MAX_REPR = 120
 
 
 class MemdescError(ValueError):
@@ -23,19 +24,19 @@ class MemdescError(ValueError):
 
 
 class UnknownFormatError(MemdescError):
-    """A text is no format name of any vocabulary."""
+    """A string is no format name of any vocabulary."""
 
 
 class UnsupportedFormatError(MemdescError):
-    """A name is known, but what it stands for is not a layout of elements."""
+    """A name is known, but it is no layout of elements."""
 
 
 class NotBlockedError(MemdescError):
-    """A question in oneDNN's fields was put to a layout outside them."""
+    """A layout cannot be described by oneDNN's fields, which were asked for."""
 
 
 class OverlapError(MemdescError):
-    """Two elements, or two buffers, share bytes that must be apart."""
+    """Two elements, or two buffers, share bytes."""
 
 
 class PaddingError(MemdescError):
@@ -43,7 +44,7 @@ class PaddingError(MemdescError):
 
 
 def short_repr(value: object) -> str:
-    """Return what was given as messages show it: its repr, cut where it is long.
+    """Return the repr of a value for a message, cut where it is long.
 
     >>> short_repr("a" * 1000)
     "'aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa... (1002 characters)"
@@ -53,7 +54,5 @@ def short_repr(value: object) -> str:
     except ValueError:  # Python does not print integers of more than 4300 digits
         return f"a {type(value).__name__} with a number too long to print"
     return (
-        text
-        if len(text) <= _MAX_SHOWN
-        else f"{text[: _MAX_SHOWN // 2]}... ({len(text)} characters)"
+        text if len(text) <= _MAX_REPR else f"{text[: _MAX_REPR // 2]}... ({len(text)} characters)"
     )

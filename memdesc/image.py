@@ -1,4 +1,4 @@
-"""ImageDesc: a dense layout folded into rows of pixels, for OpenCL 2-D images."""
+"""ImageDesc: a dense layout as rows of pixels, for OpenCL 2-D images."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class ImageDesc:
     channels : int
         Lanes of a pixel: 4 (RGBA) or 1 (R).
     name : str
-        The type it was made from; two names of one image are equal.
+        The image type that it was made from; it does not count in equality.
 
     Examples
     --------
@@ -74,7 +74,7 @@ class ImageDesc:
         return x, y, lane
 
     def fits(self, max_width: int, max_height: int) -> bool:
-        """Whether a device whose images have at most so many pixels can hold the image.
+        """Whether the image is within a device's limits of width and height.
 
         Examples
         --------
@@ -94,12 +94,12 @@ class ImageDesc:
         max_width, max_height : int
             In pixels; OpenCL's ``CL_DEVICE_IMAGE2D_MAX_WIDTH`` and ``_HEIGHT``.
         where : str
-            What the message says of the device.
+            What the message says about the device.
 
         Raises
         ------
         MemdescError
-            With the direction at fault, its size and the limit.
+            With the width or the height that is too large, and the limit.
         """
         if self.fits(max_width, max_height):
             return
@@ -119,7 +119,7 @@ class ImageDesc:
         raise MemdescError(msg)
 
     def show(self, letters: str | None = None) -> Picture:
-        """Draw the logical grid beside the pixels and their lanes; as `MemoryDesc.show`, with the letters of its name."""
+        """Draw the logical grid beside the pixels; as `MemoryDesc.show`, with its own letters."""
         from memdesc.picture import draw_image  # noqa: PLC0415 - describing needs no pictures
 
         letters = dim_letters(self.name) or LETTERS if letters is None else letters
@@ -142,7 +142,7 @@ def image_desc(dims: Iterable[int], dtype: object, name: str) -> ImageDesc:
         Type of a lane; 4-bit types have no image.
     name : str
         A MACE type (``"in_out_channel"``), a clDNN image (``"image_2d_weights_c4_fyx_b"``)
-        or ``rows|columns|lane`` text (``"ac|Bd|4b"``).
+        or ``rows|columns|lane`` (``"ac|Bd|4b"``).
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""Numbers that a caller passes, as Python ints."""
+"""Integers of callers, as Python ints that int64 holds."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ if TYPE_CHECKING:
 __all__ = ["INT64_MAX", "RUNTIME", "checked_int", "checked_ints"]
 
 INT64_MAX = 2**63 - 1
-# stands for a size that is known at execution only
+# A size that is known at execution only: oneDNN's DNNL_RUNTIME_DIM_VAL, the least int64.
+# So that it stays apart, no other integer of callers may be less than -INT64_MAX.
 RUNTIME = -(2**63)
 
 
 def checked_ints(name: str, values: Iterable[int]) -> tuple[int, ...]:
-    """Return a tuple of Python ints, or say what is not one."""
+    """Return a tuple of Python ints; refuse what is not an integer, or exceeds int64."""
     try:
-        found = (
-            tuple(map(to_int, values))
-            if not isinstance(values, np.ndarray) or values.ndim
-            else (to_int(values),)
-        )
+        if isinstance(values, np.ndarray) and not values.ndim:
+            found: tuple[int, ...] = (to_int(values),)
+        else:
+            found = tuple(map(to_int, values))
     except TypeError:
         msg = f"{name} must be a sequence of integers, not {short_repr(values)}"
         raise MemdescError(msg) from None
@@ -45,9 +45,9 @@ def checked_ints(name: str, values: Iterable[int]) -> tuple[int, ...]:
 
 
 def checked_int(name: str, value: object) -> int:
-    """Return a Python int, or say that it is none."""
+    """Return a Python int; refuse what is not an integer, or exceeds int64."""
     try:
-        return checked_ints(name, (value,))[0]  # type: ignore[arg-type] # it decides
+        return checked_ints(name, (value,))[0]  # type: ignore[arg-type] # checked there
     except MemdescError:
         msg = f"{name} must be an integer that int64 holds, not {short_repr(value)}"
         raise MemdescError(msg) from None

@@ -1,4 +1,4 @@
-"""From an offset back to the index that lies there."""
+"""An offset back to its index."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ def index_at(layout: Layout, offset: int) -> tuple[int, ...] | None:
     Returns
     -------
     tuple of int or None
-        Beyond the dims where the offset is padding. None where no index lies there,
-        or where strides do not nest and bounded work did not find it.
+        Outside of the dims where the offset is padding. None where no index has the offset,
+        or where strides do not nest and bounded work did not find one.
     """
     loops = [block for block in layout.blocks if block.extent > 1 and block.stride]
     try:
@@ -32,6 +32,7 @@ def index_at(layout: Layout, offset: int) -> tuple[int, ...] | None:
         return None
     if digits is None:
         return None
+    # a digit is index // step % extent, so the index of an axis is the sum of digit * step
     index = [0] * layout.ndims
     for k, axis in enumerate(layout.axes):
         i = sum(

@@ -1,4 +1,4 @@
-"""Descriptors whose dims are not all known yet: what can be said, and what must wait.
+"""Descriptors of which some dims are known at execution only.
 
 Source: oneDNN 3.13, `DNNL_RUNTIME_DIM_VAL`.
 """
@@ -34,7 +34,7 @@ class RuntimeDesc:
     dtype : DataType
         Type of the elements.
     tag : FormatTag
-        How the dims will lie.
+        The order and the blocks.
 
     Examples
     --------
@@ -86,7 +86,7 @@ class RuntimeDesc:
 
     @property
     def nbytes(self) -> None:
-        """None: how many bytes there are is known once all dims are; see `resolve`."""
+        """None: the number of bytes is known once all dims are; see `resolve`."""
         return
 
     def resolve(self, dims: Iterable[int]) -> MemoryDesc:
@@ -95,7 +95,7 @@ class RuntimeDesc:
         Raises
         ------
         MemdescError
-            If they differ where they have been known.
+            If a size differs from one that was known before.
         """
         sizes = checked_ints("dims", dims)
         if len(sizes) != self.ndims:
@@ -118,13 +118,13 @@ def runtime_desc(dims: Iterable[int], dtype: object, tag: str | FormatTag) -> Ru
     dtype : DataType, str or numpy dtype
         Type of the elements.
     tag : str or FormatTag
-        A name in oneDNN's notation or of oneDNN's vocabulary; dims cut as one index, and
-        alignments, have strides of known sizes only.
+        A name in oneDNN's notation or of oneDNN's vocabulary. The strides of fused dims and
+        of alignments depend on all sizes, so tags with these are refused.
 
     Raises
     ------
     MemdescError
-        If a size is none, or the tag is not for so many dims.
+        If a size is invalid, or the tag is for another number of dims.
     """
     given = tuple(dims) if isinstance(dims, Iterable) else checked_ints("dims", dims)
     sizes = tuple(
