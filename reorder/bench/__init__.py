@@ -1,1 +1,1 @@
-"""`memdesc bench`: how fast reorders are, beside memcpy and whatever else is installed that can do them."""
+"""`memdesc bench`: the speed of reorders beside memcpy and beside installed peers."""

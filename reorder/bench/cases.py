@@ -1,4 +1,4 @@
-"""What is measured, in the spelling of oneDNN's benchdnn: options that stay until changed, then dims."""
+"""Cases in the notation of oneDNN's benchdnn: options that hold until changed, then dims."""
 
 from __future__ import annotations
 
@@ -48,11 +48,12 @@ class Case(NamedTuple):
     def spelling(self) -> str:
         """The reorder as benchdnn takes it."""
         dims = "x".join(map(str, self.dst.dims))
-        return f"--sdt={self.src.dtype} --ddt={self.dst.dtype} --stag={_tag_of(self.src)} --dtag={_tag_of(self.dst)} {dims}"
+        types = f"--sdt={self.src.dtype} --ddt={self.dst.dtype}"
+        return f"{types} --stag={_tag_of(self.src)} --dtag={_tag_of(self.dst)} {dims}"
 
 
 def expand_meta_tag(tag: str, ndims: int) -> str:
-    """Return a tag for so many dims: `x` stands for all letters that the tag does not have.
+    """Return a tag of `ndims` dims: `x` stands for all letters that the tag does not have.
 
     Examples
     --------
@@ -61,12 +62,13 @@ def expand_meta_tag(tag: str, ndims: int) -> str:
     """
     if tag.count(_REST) != 1 or not set(tag.lower()) <= {*_LETTERS, *"0123456789", _REST}:
         return tag
-    own = set(tag.lower())
-    return tag.replace(_REST, "".join(letter for letter in _LETTERS[:ndims] if letter not in own))
+    used = set(tag.lower())
+    rest = "".join(letter for letter in _LETTERS[:ndims] if letter not in used)
+    return tag.replace(_REST, rest)
 
 
 def read_cases(path: str) -> Iterator[Case]:
-    """Read a file of cases: a line of benchdnn's each, ``#`` for comments, options kept from line to line.
+    """Read a file of cases: lines of benchdnn, ``#`` for comments; options hold for later lines.
 
     Raises
     ------
@@ -88,13 +90,16 @@ def read_cases(path: str) -> Iterator[Case]:
 
 
 def parse_cases(words: Iterable[str], state: dict[str, list[str]] | None = None) -> Iterator[Case]:
-    """Read options and dims; each dims make a case for every combination of the comma lists before them.
+    """Read options and dims.
+
+    Each dims make a case for every combination of the comma lists before them.
 
     Parameters
     ----------
     words : iterable of str
-        ``--stag=abcd,acdb``, ``--dtag=aBcd16b``, ``--sdt=f32``, ``--ddt=f32``, ``--strides=SRC:DST``,
-        ``--reset``, ``--batch=FILE``, and dims such as ``8x256x56x56`` or ``8x3x224x224n"input"``.
+        ``--stag=abcd,acdb``, ``--dtag=aBcd16b``, ``--sdt=f32``, ``--ddt=f32``,
+        ``--strides=SRC:DST``, ``--reset``, ``--batch=FILE``, and
+        dims such as ``8x256x56x56`` or ``8x3x224x224n"input"``.
     state : dict, optional
         The options in force, changed as the words say.
 
@@ -120,14 +125,15 @@ def parse_cases(words: Iterable[str], state: dict[str, list[str]] | None = None)
             elif name in _OPTIONS:
                 state[name] = [value] if name in ATTRIBUTES else value.split(",")
             else:
-                msg = f"no option --{name}; there are {', '.join(f'--{option}' for option in _OPTIONS)}, --batch and --reset"
+                known = ", ".join(f"--{option}" for option in _OPTIONS)
+                msg = f"no option --{name}; there are {known}, --batch and --reset"
                 raise MemdescError(msg)
         else:
             yield from _cases(word, state)
 
 
 def _words(line: str) -> list[str]:
-    """Cut a line at blanks outside of quotes, up to a comment."""
+    """Split a line at blanks outside of quotes, up to a comment."""
     words = _WORD.findall(line)
     return words[: next((k for k, word in enumerate(words) if word.startswith("#")), None)]
 
@@ -141,10 +147,8 @@ def _cases(word: str, state: dict[str, list[str]]) -> Iterator[Case]:
     sources = state.get("sdt", ["f32"])
     targets = state.get("ddt")
     words = {option: state[option][0] for option in ATTRIBUTES if option in state}
-    attr, said = (
-        attr_of(dims, words),
-        "".join(f" {option} {text}" for option, text in words.items()),
-    )
+    attr = attr_of(dims, words)
+    suffix = "".join(f" {option} {text}" for option, text in words.items())
     for stag, dtag, strides in product(
         state.get("stag", ["abx"]), state.get("dtag", ["abx"]), state.get("strides", [""])
     ):
@@ -154,10 +158,8 @@ def _cases(word: str, state: dict[str, list[str]]) -> Iterator[Case]:
                 src = _desc(dims, sdt, stag, src_strides)
                 dst = _desc(dims, ddt, dtag, dst_strides)
                 types = sdt if sdt == ddt else f"{sdt}->{ddt}"
-                name = (
-                    match["name"]
-                    or f"{types} {match['dims']} {stag}{_view(src_strides)} -> {dtag}{_view(dst_strides)}{said}"
-                )
+                layouts = f"{stag}{_view(src_strides)} -> {dtag}{_view(dst_strides)}"
+                name = match["name"] or f"{types} {match['dims']} {layouts}{suffix}"
                 yield Case(name, src, dst, attr)
 
 

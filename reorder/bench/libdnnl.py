@@ -103,12 +103,12 @@ class Engine:
         """The handle of CPU engine 0."""
         # 3.13 reaches the CPU through OpenCL, and the wheel's ICD file points nowhere. The
         # OpenCL loader looks once, so the variables need not stay.
-        own = {
+        variables = {
             "OCL_ICD_VENDORS": "/nowhere",
             "OCL_ICD_FILENAMES": str(self.path.parent / "libintelocl.so"),
         }
-        before = {name: os.environ.get(name) for name in own}
-        os.environ.update(own)
+        before = {name: os.environ.get(name) for name in variables}
+        os.environ.update(variables)
         try:
             return self.new("engine_create", _CPU, 0)
         finally:
@@ -124,7 +124,7 @@ class Engine:
         return self.new("stream_create", self.engine, _IN_ORDER)
 
     def implementation(self, primitive_desc: int) -> str:
-        """Return what oneDNN calls the code that it chose."""
+        """Return oneDNN's name of the implementation that it chose."""
         text = c_char_p()
         self.call("primitive_desc_query", primitive_desc, _IMPL_INFO, 0, byref(text))
         return (text.value or b"").decode()
@@ -175,7 +175,7 @@ def _load(path: Path) -> ctypes.CDLL:
 
 
 def _find_companion(path: Path, name: str) -> Path | None:
-    near = [path.parent / name, Path(sys.prefix, "lib", name)]
+    candidates = [path.parent / name, Path(sys.prefix, "lib", name)]
     if folder := os.environ.get(FOLDER_VARIABLE):
-        near += Path(folder).rglob(name)
-    return next(filter(Path.is_file, near), None)
+        candidates += Path(folder).rglob(name)
+    return next(filter(Path.is_file, candidates), None)

@@ -1,4 +1,4 @@
-"""Timing that holds on a busy machine: all candidates in turn, round by round, ratios within a round."""
+"""Timing that holds on a busy machine: rounds of all candidates in turn, ratios within a round."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ __all__ = ["PEERS", "Result", "measure"]
 
 PEERS = ("numpy", "torch", "onednn")
 
-# A sample lasts at least so long, and consists of whole calls, one right after the other, as benchdnn has them:
+# A sample lasts at least this long, and consists of whole calls without pauses, as in benchdnn:
 # threads that were asleep are awake for most of it.
 _SAMPLE_SECONDS = 2e-3
 _WARM_CALLS = 10
-# threads of OpenMP, and those of an OpenCL runtime, spin for so long after a call
+# Threads of OpenMP, and those of an OpenCL runtime, spin up to this long after a call.
 _PAUSE_SECONDS = 5e-3
 _MIN_ROUNDS, _MAX_ROUNDS = 5, 8
 # A candidate that takes longer for one call is timed less often.
@@ -43,10 +43,10 @@ _SLOW_SECONDS = 0.5
 class Result(NamedTuple):
     """What one case took.
 
-    `seconds` is the median of one call, `p90` what nine in ten stay below, `first_seconds` that of the first one with all
-    planning and compiling. The ratios are times of the others over ours, as
-    medians over rounds, so that more than 1 is faster; `memcpy` is the same for a copy of as
-    many bytes on as many threads.
+    `seconds` is the median of one call, `p90` the 90th percentile, `first_seconds` the time of
+    the first call with planning and compiling. The ratios are times of the peers over ours, as
+    medians over rounds, so that more than 1 means that we are faster; `memcpy` is the ratio of a
+    copy of as many bytes on as many threads.
     """
 
     name: str
@@ -60,7 +60,7 @@ class Result(NamedTuple):
     memcpy: float
     peers: dict[str, float]
     details: dict[str, str]
-    # peers that came to other bits
+    # peers whose result has other bits
     differs: list[str]
 
     @property
@@ -88,24 +88,25 @@ def measure(
     try:
         src, dst = _buffers(case)
     except MemoryError:
-        msg = f"{case.name}: src and dst need {case.src.nbytes} and {case.dst.nbytes} bytes, more than there are"
+        sizes = f"{case.src.nbytes} and {case.dst.nbytes} bytes"
+        msg = f"{case.name}: src and dst need {sizes}, more than there are"
         raise MemdescError(msg) from None
     start = perf_counter()
     plan = plan_reorder(case.src, case.dst, case.attr)
-    run: Any = prepare(plan, threads)
-    run(src, dst)
+    prepared: Any = prepare(plan, threads)
+    prepared(src, dst)
     first = perf_counter() - start
     ours = dst.copy()
-    candidates = [Peer("", lambda: run(src, dst)), memcpy(*_halves(src, dst), threads)]
+    candidates = [Peer("", lambda: prepared(src, dst)), memcpy(*_halves(src, dst), threads)]
     differs = []
     for peer in _peers(case, threads, peers, (src, dst)):
         dst[...] = 0
-        peer.run()
+        peer.call()
         if not np.array_equal(dst, ours):
             differs.append(peer.name)
         candidates.append(peer)
     times = _rounds(candidates, threads, seconds)
-    own = [sample for sample in times[0] if sample is not None]
+    ours_seconds = [sample for sample in times[0] if sample is not None]
     ratios = {
         peer.name: median(_ratios(times[k], times[0])) for k, peer in enumerate(candidates) if k
     }
@@ -114,9 +115,9 @@ def measure(
         case.spelling,
         threads,
         case.nbytes,
-        ", ".join(run.kernels),
-        median(own),
-        float(np.quantile(own, 0.9)),
+        ", ".join(prepared.kernels),
+        median(ours_seconds),
+        float(np.quantile(ours_seconds, 0.9)),
         first,
         ratios.pop("memcpy"),
         ratios,
@@ -126,7 +127,10 @@ def measure(
 
 
 def _buffers(case: Case) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
-    """Return src with small numbers in all bytes, or values where it converts (no NaN in any dtype), zeros in its padding, and dst."""
+    """Return src with random content and zero padding, and dst.
+
+    Src holds bytes below 63, which are no NaN in any dtype, or normal floats where it is converted.
+    """
     rng = np.random.default_rng(0)
     src = Memory(case.src)
     kind = case.src.dtype
@@ -150,7 +154,7 @@ def _buffers(case: Case) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
 def _halves(
     src: NDArray[np.uint8], dst: NDArray[np.uint8]
 ) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
-    """Return buffers of one size for a copy that reads and writes as many bytes as a reorder does."""
+    """Return buffers of one size: a copy reads and writes as many bytes as the reorder."""
     if src.nbytes == dst.nbytes:
         return src, dst
     nbytes = (src.nbytes + dst.nbytes) // 2
@@ -172,47 +176,47 @@ def _peers(
         yield from onednn_peers(case, *buffers, versions)
 
 
-def _rounds(runs: list[Peer], threads: int, seconds: float) -> list[list[float | None]]:
+def _rounds(candidates: list[Peer], threads: int, seconds: float) -> list[list[float | None]]:
     """Return the time of one call of each candidate in each round; None where it was left out."""
     counts = []
-    for run in runs:
-        once = _warm_up(run.run)
+    for candidate in candidates:
+        once = _warm_up(candidate.call)
         counts.append(max(1, round(_SAMPLE_SECONDS / max(once, 1e-7))))
-    times: list[list[float | None]] = [[] for _ in runs]
-    spent = [0.0] * len(runs)
+    times: list[list[float | None]] = [[] for _ in candidates]
+    spent = [0.0] * len(candidates)
     # a new order each round: who runs before leaves the caches, and the clock, to who runs next
     order = Random(0)  # noqa: S311 - no secret
     for number in range(_MAX_ROUNDS):
-        for k in order.sample(range(len(runs)), len(runs)):
+        for k in order.sample(range(len(candidates)), len(candidates)):
             is_slow = number > 0 and spent[k] / number > _SLOW_SECONDS
             if k > 1 and is_slow and spent[k] > seconds:
                 times[k].append(None)
                 continue
-            sample = _time_of(runs[k].run, counts[k])
+            sample = _time_of(candidates[k].call, counts[k])
             spent[k] += sample * (counts[k] + 1)
             times[k].append(sample)
-            if threads > 1 and runs[k].spins:
+            if threads > 1 and candidates[k].spins:
                 sleep(_PAUSE_SECONDS)
         if number + 1 >= _MIN_ROUNDS and spent[0] > seconds / 2 and max(spent) > seconds:
             break
     return times
 
 
-def _time_of(run: Callable[[], Any], count: int) -> float:
-    _warm_up(run)
+def _time_of(call: Callable[[], Any], count: int) -> float:
+    _warm_up(call)
     start = perf_counter()
     for _ in range(count):
-        run()
+        call()
     return (perf_counter() - start) / count
 
 
-def _warm_up(run: Callable[[], Any]) -> float:
-    """Call until what the caches hold is the candidate's own, and its threads are awake; returns the least time."""
+def _warm_up(call: Callable[[], Any]) -> float:
+    """Call until caches and threads are warm for this candidate; return the least time."""
     least = inf
     start = perf_counter()
     for _ in range(_WARM_CALLS):
         before = perf_counter()
-        run()
+        call()
         least = min(least, perf_counter() - before)
         if perf_counter() - start > _SAMPLE_SECONDS:
             break
@@ -221,7 +225,7 @@ def _warm_up(run: Callable[[], Any]) -> float:
 
 def _ratios(theirs: list[float | None], ours: list[float | None]) -> list[float]:
     return [
-        their / own
-        for their, own in zip(theirs, ours, strict=True)
-        if their is not None and own is not None
+        their / our
+        for their, our in zip(theirs, ours, strict=True)
+        if their is not None and our is not None
     ]

@@ -8,8 +8,8 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from memdesc.names import known_names
-from reorder.bench.attributes import onednn_arguments, onednn_attr
 from reorder.bench.libdnnl import DnnlError, Engine, ExecArg, find_libraries
+from reorder.bench.onednn_attr import onednn_arguments, onednn_attr
 from reorder.bench.peers import Peer
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ _DATA_TYPES = {
     "e8m0": 13,
     "f4_e2m1": 14,
 }
-_FROM, _TO = 1, 17
+_SRC, _DST = 1, 17
 # the enum of tags starts with undef and any, then come the canonical ones
 _FIRST_TAG = 2
 
@@ -56,7 +56,7 @@ def _engine(version: str) -> Engine | None:
 
 @cache
 def _tags() -> dict[str, int]:
-    """Return the values of oneDNN's enum of tags, aliases left out: they are listed in its order."""
+    """Return the values of oneDNN's enum of tags without aliases: names are listed in its order."""
     texts = (name.text for name in known_names() if name.domain == "any")
     return {text: value for value, text in enumerate(texts, _FIRST_TAG)}
 
@@ -64,7 +64,7 @@ def _tags() -> dict[str, int]:
 def onednn_peers(
     case: Case, src: NDArray[np.uint8], dst: NDArray[np.uint8], versions: Iterable[str] = ()
 ) -> Iterator[Peer]:
-    """Return the reorder of each oneDNN that is installed and has it; of all versions, or of some."""
+    """Return the reorder of each installed oneDNN that has it; of all versions, or of some."""
     for version in versions or find_libraries():
         engine = _engine(version)
         if engine is not None:
@@ -87,12 +87,12 @@ def _onednn(
             engine.new("memory_create", desc, cpu, x.ctypes.data)
             for desc, x in zip(descs, buffers, strict=True)
         ]
-        values, more, kept = onednn_arguments(engine, case)
-        count = 2 + len(values)
+        values = onednn_arguments(engine, case.attr)
+        count = 2 + len(values.arguments)
         arguments = (ExecArg * count)(
-            ExecArg(_FROM, memories[0]), ExecArg(_TO, memories[1]), *values
+            ExecArg(_SRC, memories[0]), ExecArg(_DST, memories[1]), *values.arguments
         )
-        memories += more
+        memories += values.memories
         detail = engine.implementation(primitive_desc)
         engine.call("primitive_desc_destroy", primitive_desc)
     finally:
@@ -100,11 +100,11 @@ def _onednn(
             engine.call("memory_desc_destroy", desc)
     execute, wait = engine.c.dnnl_primitive_execute, engine.c.dnnl_stream_wait
 
-    def run() -> None:
+    def call() -> None:
         execute(primitive, stream, count, arguments)
         wait(stream)
 
-    return Peer(name, run, detail, _Owner(engine, primitive, memories, kept), spins=True)
+    return Peer(name, call, detail, _Owner(engine, primitive, memories, values.arrays), spins=True)
 
 
 class _Owner:

@@ -1,4 +1,4 @@
-"""What else can do a reorder, as callables on the same buffers: numpy and torch; and memcpy for scale."""
+"""Peers as callables on the same buffers: numpy, torch, and memcpy as the reference of speed."""
 
 from __future__ import annotations
 
@@ -26,23 +26,24 @@ __all__ = ["Peer", "memcpy", "numpy_peer", "torch_peer"]
 
 
 class Peer(NamedTuple):
-    """Another way to do a reorder: its name, what does it once, and which of its codes that is."""
+    """Another way to do a reorder: its name, a call, and the name of the implementation."""
 
     name: str
-    run: Callable[[], Any]
+    call: Callable[[], Any]
     detail: str = ""
-    # what must live as long
+    # objects that must live as long as the peer
     owner: Any = None
-    # whether threads of its own spin for a while after a call
+    # whether its threads spin for a while after a call
     spins: bool = False
 
 
 def memcpy(src: NDArray[np.uint8], dst: NDArray[np.uint8], threads: int) -> Peer:
-    """Copy what both buffers hold, cut over threads in whole pages: the C library's memcpy, nothing else."""
+    """Return the C library's memcpy of the common bytes, split over threads in whole pages."""
     nbytes = min(src.nbytes, dst.nbytes)
     if threads == 1:
         return Peer("memcpy", lambda: ctypes.memmove(dst.ctypes.data, src.ctypes.data, nbytes))
-    from reorder.cpu.runtime import pool  # noqa: PLC0415 - numba is slow to load, and the command line shall not wait for it
+    # numba is slow to load, and commands that measure nothing do not wait for it
+    from reorder.cpu.runtime import pool  # noqa: PLC0415 - see above
 
     pages = -(-nbytes // _PAGE)
     bounds = np.array([pages * part // threads for part in range(threads + 1)], np.int64)
@@ -58,13 +59,13 @@ def memcpy(src: NDArray[np.uint8], dst: NDArray[np.uint8], threads: int) -> Peer
         threads - 1,
         pool.ADDRESS,
     )
-    to, fro = dst.ctypes.data, src.ctypes.data
-    return Peer("memcpy", lambda: pool.run(fro, to, job), owner=(bounds, src, dst))
+    dst_address, src_address = dst.ctypes.data, src.ctypes.data
+    return Peer("memcpy", lambda: pool.run(src_address, dst_address, job), owner=(bounds, src, dst))
 
 
 @cache
 def _copier() -> Any:
-    """Return what the thread pool runs to copy some of so many bytes, page by page."""
+    """Return the callback of the thread pool that copies a range of pages."""
     import numba  # noqa: PLC0415 - see above
 
     copy = ctypes.CDLL(None).memcpy
@@ -89,22 +90,22 @@ def _copier() -> Any:
 
 
 def numpy_peer(case: Case, src: NDArray[np.uint8], dst: NDArray[np.uint8]) -> Peer | None:
-    """Return numpy's spelling of a reorder: assignments of strided views, one for each box of the plan."""
+    """Return a reorder by numpy: assignments of strided views, for each box of the plan."""
     if case.src.dtype != case.dst.dtype or case.attr is not None:
         return None
     views = list(_views(case, src, dst, _as_numpy))
 
-    def run() -> None:
-        for to, fro in views:
-            to[...] = fro
+    def call() -> None:
+        for dst_view, src_view in views:
+            dst_view[...] = src_view
 
-    return Peer("numpy", run) if views else None
+    return Peer("numpy", call) if views else None
 
 
 def torch_peer(
     case: Case, src: NDArray[np.uint8], dst: NDArray[np.uint8], threads: int
 ) -> Peer | None:
-    """Return torch's spelling: `copy_` between strided tensors, if torch is installed."""
+    """Return a reorder by torch: `copy_` between strided tensors, if torch is installed."""
     try:
         torch = importlib.import_module("torch")
     except ImportError:
@@ -118,20 +119,20 @@ def torch_peer(
     torch.set_num_threads(threads)
     views = list(_views(case, src, dst, _as_torch(torch)))
 
-    def run() -> None:
-        for to, fro in views:
-            if fro is None:
-                to.zero_()
+    def call() -> None:
+        for dst_view, src_view in views:
+            if src_view is None:
+                dst_view.zero_()
             else:
-                to.copy_(fro)
+                dst_view.copy_(src_view)
 
-    return Peer("torch", run, spins=True) if views else None
+    return Peer("torch", call, spins=True) if views else None
 
 
 def _views(
     case: Case, src: NDArray[np.uint8], dst: NDArray[np.uint8], view: Callable[..., Any]
 ) -> Iterator[tuple[Any, Any]]:
-    """Return pairs of views: dst, and src or zero, that cover a plan; none if it has lookups."""
+    """Return pairs of views, dst and src or zero, that cover a plan; none for offset tables."""
     boxes = plan_reorder(case.src, case.dst).boxes
     if any(box.lookups for box in boxes) or case.dst.dtype.is_packed:
         return
@@ -139,12 +140,12 @@ def _views(
         strides = [node.strides for node in box.nodes]
         valid = [node.valid for node in box.nodes]
         if not box.is_zero:
-            own = [
+            src_view, dst_view = (
                 view(x, case.dst, at, valid, [s[side] for s in strides])
                 for side, (x, at) in _sides(box.offsets, src, dst)
-            ]
-            yield own[1], own[0]
-        # zeros: outer loops within the data, one beyond it, inner ones anywhere
+            )
+            yield dst_view, src_view
+        # zeros: outer loops within the data, loop k in its padding, inner loops over all
         for k, node in enumerate(box.nodes):
             shape = [
                 *valid[:k],

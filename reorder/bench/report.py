@@ -1,4 +1,4 @@
-"""What measurements say together, and how they are laid out."""
+"""The summary of measurements, and how it is printed."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ __all__ = ["LEAST_NBYTES", "case_lines", "geometric_mean", "is_jit", "percentile
 
 # Cases below are measured by the time of a call, not by bytes a second.
 LEAST_NBYTES = 1 << 16
+# Ratios from here on are printed without decimals.
+_THREE_DIGITS = 100
 
 
 def geometric_mean(ratios: Iterable[float]) -> float:
@@ -27,23 +29,23 @@ def percentile(ratios: Sequence[float], part: float) -> float:
 
 
 def is_jit(detail: str) -> bool:
-    """Whether oneDNN's name of its code says that it was generated, as the copies of its brgemm are, and not its reference."""
+    """Whether oneDNN's name of an implementation says that its code is generated, not reference."""
     return "jit" in detail or detail.startswith("brgemm")
 
 
 def summarise(cases: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return, for each number of threads and each peer, how often we are how much faster.
+    """Return, for each number of threads and each peer, the distribution of the ratios.
 
     Cases of less than 64 KiB are left out. oneDNN counts apart where it generates code and
     where it does not.
     """
     rows = []
     for threads in sorted({case["threads"] for case in cases}):
-        own = [
+        chosen = [
             case for case in cases if case["threads"] == threads and case["nbytes"] >= LEAST_NBYTES
         ]
-        groups: dict[str, list[float]] = {"memcpy": [case["memcpy"] for case in own]}
-        for case in own:
+        groups: dict[str, list[float]] = {"memcpy": [case["memcpy"] for case in chosen]}
+        for case in chosen:
             for name, ratio in case["peers"].items():
                 detail = case["details"].get(name, "")
                 kind = (" generated" if is_jit(detail) else " reference") if detail else ""
@@ -65,12 +67,13 @@ def summarise(cases: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def case_lines(case: dict[str, Any]) -> list[str]:
-    """Lay one measurement out."""
+    """Return one measurement as lines."""
     ratios = "  ".join(f"{name} {_times(ratio)}" for name, ratio in case["peers"].items())
-    line = f"{case['name']:56} {case['threads']}t {_duration(case['seconds']):>9} {case['nbytes'] / case['seconds'] / 1e9:7.2f} GB/s"
-    lines = [
-        f"{line}  memcpy {_times(case['memcpy'])}  {ratios}  ({case['kernels'] or 'nothing to move'})"
-    ]
+    speed = case["nbytes"] / case["seconds"] / 1e9
+    duration = _duration(case["seconds"])
+    line = f"{case['name']:56} {case['threads']}t {duration:>9} {speed:7.2f} GB/s"
+    kernels = case["kernels"] or "nothing to move"
+    lines = [f"{line}  memcpy {_times(case['memcpy'])}  {ratios}  ({kernels})"]
     lines.append(f"    first call {_duration(case['first_seconds'])}")
     lines.append(f"    nine in ten calls within {case['p90'] / case['seconds']:.2f} of the median")
     if case["differs"]:
@@ -79,7 +82,7 @@ def case_lines(case: dict[str, Any]) -> list[str]:
 
 
 def _times(ratio: float) -> str:
-    return f"x{ratio:.2f}" if ratio < 100 else f"x{ratio:.0f}"  # noqa: PLR2004 - three digits are enough
+    return f"x{ratio:.2f}" if ratio < _THREE_DIGITS else f"x{ratio:.0f}"
 
 
 def _duration(seconds: float) -> str:

@@ -1,7 +1,7 @@
-"""`python -m reorder.bench.worker`: measure cases in a process of their own, one JSON object a line.
+"""`python -m reorder.bench.worker`: measure cases in this process, one JSON object a line.
 
-A number of threads is a process: libraries ask once how many cores they may use, and
-not all can be told later.
+Each number of threads has its own process: libraries read once how many cores they may use, and
+not all can change it later.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ def _main() -> None:
     options = parser.parse_args()
     for case in parse_cases(options.words):
         result = measure(case, options.threads, tuple(options.peers.split(",")), options.seconds)
-        _say({"case": result._asdict()})
-    _say({"kernels": compiled_kernels()})
+        _write({"case": result._asdict()})
+    _write({"kernels": compiled_kernels()})
 
 
-def _say(fact: dict[str, object]) -> None:
+def _write(fact: dict[str, object]) -> None:
     sys.stdout.write(json.dumps(fact) + "\n")
     sys.stdout.flush()
 

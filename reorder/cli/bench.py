@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 from memdesc import MemdescError
 from reorder.bench.attributes import ATTRIBUTES
 from reorder.bench.cases import parse_cases
+from reorder.bench.processes import missing_peers, run_workers
 from reorder.bench.report import case_lines, summarise
-from reorder.bench.run import missing_peers, run_workers
 from reorder.cli.command import Command, Facts
 from reorder.cli.layouts import buffer_name
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 __all__ = ["COMMAND"]
 
 _PEERS = ("numpy", "torch", "onednn")
-_VALUES = "a number, or mask:M for made-up values along the dims whose bits M has"
+_VALUES = "a number, or mask:M for generated values along the dims whose bits M has"
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -53,7 +53,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         action="append",
         default=[],
-        help="read cases from a file, in benchdnn's spelling",
+        help="read cases from a file, in the notation of benchdnn",
     )
     parser.add_argument(
         "--threads",
@@ -71,14 +71,14 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         type=int,
         default=0,
         metavar="N",
-        help="keep N other processes busy meanwhile (default 0)",
+        help="run N other processes that spin meanwhile (default 0)",
     )
     parser.add_argument(
         "--seconds", type=float, default=0.3, help="time for each candidate of a case (default 0.3)"
     )
 
 
-def _run(options: argparse.Namespace) -> tuple[Facts, int]:
+def _answer(options: argparse.Namespace) -> tuple[Facts, int]:
     words = [
         f"--{name}={getattr(options, name)}"
         for name in ("stag", "dtag", "sdt", "ddt", "strides")
@@ -110,16 +110,16 @@ def _run(options: argparse.Namespace) -> tuple[Facts, int]:
         sys.stderr.write(f"memdesc: {', '.join(missing)}: not installed, so not measured\n")
     measured: dict[tuple[int, str], dict[str, Any]] = {}
     kernels: dict[tuple[int, str], dict[str, Any]] = {}
-    for count, said in run_workers(words, threads, peers, options.seconds, max(0, options.busy)):
-        if "case" in said:
-            case = said["case"]
+    for count, message in run_workers(words, threads, peers, options.seconds, max(0, options.busy)):
+        if "case" in message:
+            case = message["case"]
             first = measured.setdefault((count, case["name"]), case)
             for part in ("peers", "details"):
                 first[part] |= case[part]
             first["differs"] += [peer for peer in case["differs"] if peer not in first["differs"]]
             _progress(f"{len(measured)} of {len(cases) * len(threads)}: {case['name']}")
         else:
-            for kernel in said["kernels"]:
+            for kernel in message["kernels"]:
                 kernels.setdefault((count, kernel["kernel"]), {"threads": count, **kernel})
     _progress("")
     return {
@@ -131,7 +131,7 @@ def _run(options: argparse.Namespace) -> tuple[Facts, int]:
 
 
 def _machine() -> dict[str, str]:
-    """Return what the figures hold for."""
+    """Return the machine and the versions that the figures are valid for."""
     facts = {
         "machine": platform.machine(),
         "cores": str(_count_cores()),
@@ -182,7 +182,8 @@ def _threads(text: str | None) -> list[int]:
     except ValueError:
         counts = [0]
     if not all(1 <= count <= cores for count in counts):
-        msg = f"--threads {text!r}: give numbers from 1 to {cores}, the cores of this process, joined by commas"
+        numbers = f"numbers from 1 to {cores}, the cores of this process, joined by commas"
+        msg = f"--threads {text!r}: give {numbers}"
         raise MemdescError(msg)
     return counts
 
@@ -204,8 +205,9 @@ def _lay_out(facts: Facts) -> list[str]:
     if facts["summary"]:
         lines += ["", "times faster than, over cases of 64 KiB and more:"]
         lines += [
-            f"  {row['threads']}t {row['beside']:24} {row['cases']:4} cases  geometric mean {row['geomean']:8.2f}  "
-            f"5th percentile {row['p5']:7.2f}  least {row['least']:6.2f}  slower in {row['slower']}"
+            f"  {row['threads']}t {row['beside']:24} {row['cases']:4} cases  "
+            f"geometric mean {row['geomean']:8.2f}  5th percentile {row['p5']:7.2f}  "
+            f"least {row['least']:6.2f}  slower in {row['slower']}"
             for row in facts["summary"]
         ]
     return lines
@@ -213,9 +215,9 @@ def _lay_out(facts: Facts) -> list[str]:
 
 COMMAND = Command(
     "bench",
-    "Measure reorders beside memcpy, numpy, torch and oneDNN, in the spelling of oneDNN's benchdnn.",
+    "Measure reorders beside memcpy, numpy, torch and oneDNN, in the notation of benchdnn.",
     "bench --stag abcd --dtag aBcd16b --sdt f32 8x256x56x56",
     _add_arguments,
-    _run,
+    _answer,
     _lay_out,
 )

@@ -19,10 +19,11 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("file", help="a .npy with its descriptor beside it")
 
 
-def _run(options: argparse.Namespace) -> tuple[Facts, int]:
+def _answer(options: argparse.Namespace) -> tuple[Facts, int]:
     memory = load(options.file)
     if not isinstance(memory, Memory):
-        msg = f"{options.file!r} has no descriptor beside it ({str(sidecar(options.file))!r}), so nothing says what is padding"
+        missing = f"has no descriptor beside it ({str(sidecar(options.file))!r})"
+        msg = f"{options.file!r} {missing}, so nothing says what is padding"
         raise MemdescError(msg)
     padding = memory.desc.padded_nelems - memory.desc.nelems
     try:
@@ -42,5 +43,5 @@ COMMAND = Command(
     "Check that the padding of a saved tensor is zero.",
     "check out.npy",
     _add_arguments,
-    _run,
+    _answer,
 )

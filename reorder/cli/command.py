@@ -1,4 +1,4 @@
-"""What a command is: its words, its arguments, and a function of them."""
+"""A command: its name and help, its arguments, and the function that answers."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ __all__ = ["Command", "Facts", "dims_of"]
 
 
 class Command(NamedTuple):
-    """One word behind `memdesc`.
+    """A command of `memdesc`.
 
-    `run` returns facts and the exit code; facts are printed as JSON, or as lines by `lay_out`.
+    `answer` returns facts and the exit code; facts are printed as JSON, or as lines by `lay_out`.
     """
 
     name: str
     text: str
     example: str
     add_arguments: Callable[[argparse.ArgumentParser], None]
-    run: Callable[[argparse.Namespace], tuple[Facts, int]]
+    answer: Callable[[argparse.Namespace], tuple[Facts, int]]
     lay_out: Callable[[Facts], list[str]] = lines
 
 
 def dims_of(text: str) -> tuple[int, ...]:
-    """Return dims from text such as ``2x17x5x4``."""
+    """Return dims from a string such as ``2x17x5x4``."""
     try:
         return tuple(int(size) for size in text.split("x"))
     except ValueError:

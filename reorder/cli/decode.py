@@ -25,14 +25,14 @@ if TYPE_CHECKING:
 
 __all__ = ["COMMAND"]
 
-_PIECE = 1 << 26
+_CHUNK_NBYTES = 1 << 26
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("dump", help="a file of raw bytes")
     parser.add_argument(
         "out",
-        help="the .npy to write: a row-major array of the logical dims; its descriptor is written beside it",
+        help="the .npy to write, row-major over the logical dims, with its descriptor beside it",
     )
     parser.add_argument(
         "--format",
@@ -60,11 +60,12 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def _run(options: argparse.Namespace) -> tuple[Facts, int]:
+def _answer(options: argparse.Namespace) -> tuple[Facts, int]:
     desc = memdesc.memory_desc(dims_of(options.dims), options.dtype, buffer_name(options.format))
     wanted = desc.dtype if options.wanted is None else data_type(options.wanted)
     if not np.can_cast(desc.dtype.numpy, wanted.numpy):
-        msg = f"--as {wanted} does not hold all values of {desc.dtype}; take a wider type, such as f32 or s32"
+        hint = "take a wider type, such as f32 or s32"
+        msg = f"--as {wanted} does not hold all values of {desc.dtype}; {hint}"
         raise MemdescError(msg)
     with Progress(3 * desc.nbytes) as progress:
         memory = Memory(desc, _read(options, desc, progress), zero_pad=False)
@@ -94,7 +95,7 @@ def _run(options: argparse.Namespace) -> tuple[Facts, int]:
 
 
 def _read(options: argparse.Namespace, desc: MemoryDesc, progress: Progress) -> NDArray[np.uint8]:
-    """Read the bytes of the tensor, whose number must be right."""
+    """Read the bytes of the tensor; refuse a file of another size."""
     if options.offset < 0:
         msg = f"--offset {options.offset}: a tensor cannot start in front of its file"
         raise MemdescError(msg)
@@ -107,17 +108,19 @@ def _read(options: argparse.Namespace, desc: MemoryDesc, progress: Progress) -> 
                     if found < desc.nbytes
                     else "pass --ignore-rest if the rest is something else"
                 )
-                msg = f"{options.dump!r} has {max(found, 0)} bytes from byte {options.offset} on, but {desc!r} takes {desc.nbytes}; {rest}"
+                has = f"{max(found, 0)} bytes from byte {options.offset} on"
+                needs = f"{desc!r} takes {desc.nbytes}"
+                msg = f"{options.dump!r} has {has}, but {needs}; {rest}"
                 raise MemdescError(msg)
             file.seek(options.offset)
             data = np.empty(desc.nbytes, np.uint8)
-            for start in range(0, desc.nbytes, _PIECE):
-                piece = data.data[start : start + _PIECE]
+            for start in range(0, desc.nbytes, _CHUNK_NBYTES):
+                chunk = data.data[start : start + _CHUNK_NBYTES]
                 progress.step(f"reading {options.dump}")
-                if file.readinto(piece) != len(piece):
+                if file.readinto(chunk) != len(chunk):
                     msg = f"{options.dump!r} became shorter while it was read"
                     raise MemdescError(msg)
-                progress.step(f"reading {options.dump}", len(piece))
+                progress.step(f"reading {options.dump}", len(chunk))
     except OSError as error:
         msg = f"{options.dump!r} cannot be read: {error.strerror}"
         raise MemdescError(msg) from None
@@ -126,8 +129,8 @@ def _read(options: argparse.Namespace, desc: MemoryDesc, progress: Progress) -> 
 
 COMMAND = Command(
     "decode",
-    "Decode a raw dump of another system into an array, and check its padding: 1 if that is not zero.",
+    "Decode a raw dump into an array, and check its padding: exit code 1 if it is not zero.",
     "decode dump.bin out.npy --format b_fs_yx_fsv16 --dims 1x17x5x4 --dtype f16",
     _add_arguments,
-    _run,
+    _answer,
 )

@@ -18,7 +18,7 @@ __all__ = ["COMMAND"]
 _MAX_COMPARED = 1 << 22
 
 
-def _run(options: argparse.Namespace) -> tuple[Facts, int]:
+def _answer(options: argparse.Namespace) -> tuple[Facts, int]:
     src, dst = pair_of(options)
     relation = compare(src, dst)
     facts: Facts = {"a": repr(src), "b": repr(dst)}
@@ -42,5 +42,5 @@ COMMAND = Command(
     "Say how two layouts differ, and whether a reorder from A to B is a no-op, a view or a copy.",
     "diff nchw nhwc 8x1x5x4",
     add_layouts,
-    _run,
+    _answer,
 )

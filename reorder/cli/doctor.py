@@ -21,8 +21,9 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     pass
 
 
-def _run(_options: argparse.Namespace) -> tuple[Facts, int]:
-    from reorder.cpu import cache_folder, count_threads, layer_name  # noqa: PLC0415 - numba is slow to load
+def _answer(_options: argparse.Namespace) -> tuple[Facts, int]:
+    # numba is slow to load
+    from reorder.cpu import cache_folder, count_threads, layer_name  # noqa: PLC0415 - see above
 
     facts: Facts = {
         "memdesc": memdesc.__version__,
@@ -39,13 +40,14 @@ def _run(_options: argparse.Namespace) -> tuple[Facts, int]:
         "thread_layer": layer_name(),
         "threads": count_threads(),
         "kernel_cache": folder
-        or "none: no folder can be written, so each process compiles anew; set NUMBA_CACHE_DIR to one",
+        or "none: no folder can be written, so each process compiles anew; "
+        "set NUMBA_CACHE_DIR to one",
     }
     return facts | _opencl(), 0
 
 
 def _opencl() -> Facts:
-    """Try every OpenCL device, and say what to do about those that fail."""
+    """Test every OpenCL device; for those that fail, say how to mend it."""
     try:
         from reorder.opencl import devices, loader_report  # noqa: PLC0415 - only doctor asks
     except ImportError as error:
@@ -58,7 +60,8 @@ def _opencl() -> Facts:
         + (f"fails: {device.problem}; {device.mend}" if device.problem else _abilities(device))
         for device in found
     ]
-    none = "none: on x86-64 Linux pip install 'memdesc[opencl-cpu]' brings a runtime that works on the CPU"
+    install = "pip install 'memdesc[opencl-cpu]'"
+    none = f"none: on x86-64 Linux {install} brings a runtime that works on the CPU"
     return {"opencl_runtimes": loader_report() or ["none found"], "opencl_devices": lines or [none]}
 
 
@@ -76,5 +79,5 @@ COMMAND = Command(
     "Report versions, threads, compiled kernels, OpenCL devices.",
     "doctor",
     _add_arguments,
-    _run,
+    _answer,
 )

@@ -18,11 +18,11 @@ __all__ = ["COMMAND"]
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
     add_layouts(parser)
     parser.add_argument(
-        "--svg", metavar="FILE", help="draw the plan: where each place of B comes from"
+        "--svg", metavar="FILE", help="draw the plan: the source of each element of B"
     )
 
 
-def _run(options: argparse.Namespace) -> tuple[Facts, int]:
+def _answer(options: argparse.Namespace) -> tuple[Facts, int]:
     from reorder.cpu import PreparedReorder  # noqa: PLC0415 - numba is slow to load
 
     src, dst = pair_of(options)
@@ -51,5 +51,5 @@ COMMAND = Command(
     "Explain a reorder from A to B: its plan, the bytes, the kernels that would run.",
     "explain nchw nChw16c 8x17x56x56",
     _add_arguments,
-    _run,
+    _answer,
 )

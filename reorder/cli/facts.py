@@ -1,4 +1,4 @@
-"""What there is to say of a layout, and how facts are laid out for a reader."""
+"""Facts about layouts and images, and their output as lines."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ __all__ = ["Facts", "desc_facts", "image_facts", "lines"]
 
 Facts = dict[str, Any]
 
-# pixels of an image
+# how many pixels of an image are printed
 _SHOWN = 4
 
 
 def desc_facts(desc: MemoryDesc) -> Facts:
-    """Return what `show` says of a descriptor."""
+    """Return what `show` prints of a descriptor."""
     facts: Facts = {"dims": desc.dims, "dtype": str(desc.dtype), "padded_dims": desc.padded_dims}
     try:
         facts |= {
@@ -44,7 +44,7 @@ def desc_facts(desc: MemoryDesc) -> Facts:
 
 
 def image_facts(image: ImageDesc) -> Facts:
-    """Return what `show` says of an image."""
+    """Return what `show` prints of an image."""
     return {
         "dims": image.dims,
         "dtype": str(image.dtype),
@@ -60,7 +60,7 @@ def image_facts(image: ImageDesc) -> Facts:
 
 
 def _lanes(image: ImageDesc, x: int) -> str:
-    """Return what the lanes of a pixel of the first row hold: logical indices, or 0 behind the dims."""
+    """Return the lanes of a pixel of the first row: logical indices, 0 for padding."""
     indices = [
         index_at(image.desc.layout, x * image.channels + lane) for lane in range(image.channels)
     ]
@@ -74,7 +74,7 @@ def _is_inside(index: tuple[int, ...], dims: tuple[int, ...]) -> bool:
 
 
 def lines(facts: Facts) -> list[str]:
-    """Lay facts out for a reader: one a line, names and blocks below each other."""
+    """Return facts as lines: one fact each, names and blocks below each other."""
     width = max(map(len, facts)) + 2
     laid_out = []
     for key, value in facts.items():

@@ -28,7 +28,10 @@ __all__ = [
     "pair_of",
 ]
 
-LAYOUT = "a format name of oneDNN, OpenVINO or MACE, or strides such as 340x20x4x1 (with @N: from element N on)"
+LAYOUT = (
+    "a format name of oneDNN, OpenVINO or MACE, "
+    "or strides such as 340x20x4x1 (with @N: from element N on)"
+)
 
 
 def numbers_of(text: str, what: str) -> tuple[int, ...]:
@@ -41,10 +44,11 @@ def numbers_of(text: str, what: str) -> tuple[int, ...]:
 
 
 def buffer_name(text: str) -> str:
-    """Return the name of a layout of a buffer; an image type is refused with the commands that take it."""
+    """Return the name of a buffer layout; refuse image types, and name the commands for them."""
     if is_image(text):
         msg = (
-            f"{text!r} is an image type, not a linear buffer; memdesc pack IN.npy OUT.npy --as {text} makes its pixels, "
+            f"{text!r} is an image type, not a linear buffer; "
+            f"memdesc pack IN.npy OUT.npy --as {text} makes its pixels, "
             f"and memdesc show {text} DIMS describes it"
         )
         raise MemdescError(msg)
@@ -52,7 +56,7 @@ def buffer_name(text: str) -> str:
 
 
 def load_tensor(path: str, dtype: str | None, tag: str | None) -> Memory:
-    """Read a file whose axes lie as `--from` says, which must not differ from what its descriptor says."""
+    """Read a file whose axes lie as `--from` says; a descriptor beside it must say the same."""
     x = load(path, dtype)
     if tag is None:
         return as_memory(x, None)
@@ -82,7 +86,7 @@ def pair_of(options: argparse.Namespace) -> tuple[MemoryDesc, MemoryDesc]:
 
 
 def add_layouts(parser: argparse.ArgumentParser) -> None:
-    """Add two layouts of the same dims; these and the data types go with them."""
+    """Add the arguments of two layouts: their names, the common dims, the data types."""
     parser.add_argument("src", metavar="A", help=LAYOUT)
     parser.add_argument("dst", metavar="B", help="likewise")
     parser.add_argument("dims", help="logical sizes, such as 2x17x5x4")

@@ -32,15 +32,15 @@ _COMMANDS = (
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command; returns its exit code: 0, 1 (a check failed) or 2 (bad input)."""
+    """Run a command; return its exit code: 0, 1 (a check failed) or 2 (bad input)."""
     given = sys.argv[1:] if arguments is None else arguments
     try:
         options = _parser().parse_args(given)
-        facts, code = options.run(options)
+        facts, code = options.answer(options)
     except (MemdescError, MemoryError) as error:
-        said = str(error) or "out of memory"
+        text = str(error) or "out of memory"
         sys.stderr.write(
-            (json.dumps({"error": said}) if "--json" in given else f"memdesc: {said}") + "\n"
+            (json.dumps({"error": text}) if "--json" in given else f"memdesc: {text}") + "\n"
         )
         return 2
     try:
@@ -49,13 +49,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         )
         sys.stdout.flush()
     except BrokenPipeError:
-        # the reader has seen enough; keep the interpreter from flushing into it again
+        # the reader closed the pipe; the interpreter must not flush into it again
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return int(code)
 
 
 class _Parser(argparse.ArgumentParser):
-    """A parser whose errors look like all others."""
+    """A parser whose errors are MemdescErrors."""
 
     def error(self, message: str) -> NoReturn:
         msg = f"{message}; see {self.prog} --help"
@@ -67,13 +67,13 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"memdesc {memdesc.__version__}")
     commands = parser.add_subparsers(required=True, metavar="command")
     for command in _COMMANDS:
-        own = commands.add_parser(
+        subparser = commands.add_parser(
             command.name,
             help=command.text,
             description=command.text,
             epilog=f"example: memdesc {command.example}",
         )
-        own.add_argument("--json", action="store_true", help="print one JSON object")
-        command.add_arguments(own)
-        own.set_defaults(run=command.run, lay_out=command.lay_out)
+        subparser.add_argument("--json", action="store_true", help="print one JSON object")
+        command.add_arguments(subparser)
+        subparser.set_defaults(answer=command.answer, lay_out=command.lay_out)
     return parser

@@ -21,7 +21,8 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--strides",
         required=True,
-        help="elements between neighbours of each dim (of its whole blocks), such as 480x160x32x8 (--strides=-4x1 for a minus in front)",
+        help="elements between neighbours of each dim (of its whole blocks), such as 480x160x32x8; "
+        "--strides=-4x1 for a negative first stride",
     )
     parser.add_argument(
         "--inner",
@@ -35,7 +36,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--dtype", default="f32", help="data type (default f32)")
 
 
-def _run(options: argparse.Namespace) -> tuple[Facts, int]:
+def _answer(options: argparse.Namespace) -> tuple[Facts, int]:
     if not re.fullmatch("([0-9]+[a-l])*", options.inner):
         msg = f"--inner {options.inner!r} is not sizes and letters, such as 8b or 4b16a4b"
         raise MemdescError(msg)
@@ -73,5 +74,5 @@ COMMAND = Command(
     "Find every name of a layout that is given by strides; exit code 1 if it has none.",
     "match --dims 2x17x5x4 --strides 480x160x32x8 --inner 8b",
     _add_arguments,
-    _run,
+    _answer,
 )

@@ -23,7 +23,8 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "dst",
-        help="the .npy to write: the pixels, of shape (height, width, channels), and beside it which image they are",
+        help="the .npy to write: pixels of shape (height, width, channels), "
+        "with the image descriptor beside it",
     )
     parser.add_argument(
         "--as",
@@ -46,7 +47,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def _run(options: argparse.Namespace) -> tuple[Facts, int]:
+def _answer(options: argparse.Namespace) -> tuple[Facts, int]:
     memory = load_tensor(options.src, options.dtype, options.tag)
     image = memdesc.image_desc(memory.desc.dims, memory.desc.dtype, options.image)
     if options.max_size is not None:
@@ -68,5 +69,5 @@ COMMAND = Command(
     "Pack a .npy into the pixels of an OpenCL image.",
     "pack weights.npy image.npy --as conv2d_filter",
     _add_arguments,
-    _run,
+    _answer,
 )

@@ -26,7 +26,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "dst",
-        help="the .npy to write (raw bytes for a blocked layout); its descriptor is written beside it",
+        help="the .npy to write (raw bytes for a blocked layout), with its descriptor beside it",
     )
     parser.add_argument(
         "--from",
@@ -44,7 +44,8 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--scale",
         metavar="S",
-        help="what dst is in units of: a number, or FILE.npy:MASK, an array along the dims whose bits the mask has",
+        help="dst holds multiples of it: a number, or FILE.npy:MASK, an array along the dims whose "
+        "bits the mask has",
     )
     parser.add_argument(
         "--zero-point", metavar="Z", help="the integer that stands for 0 in dst, or FILE.npy:MASK"
@@ -59,10 +60,10 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="numbers beyond the largest float of the type become that, not infinite",
     )
-    parser.add_argument("--threads", type=int, help="at most so many threads")
+    parser.add_argument("--threads", type=int, help="the maximum number of threads")
 
 
-def _run(options: argparse.Namespace) -> tuple[Facts, int]:
+def _answer(options: argparse.Namespace) -> tuple[Facts, int]:
     with Progress(3) as progress:
         return _reorder(options, progress), 0
 
@@ -106,14 +107,15 @@ def _attr(options: argparse.Namespace) -> Attr:
 
 
 def _values(role: str, option: str, text: str) -> dict[str, Any]:
-    """Return the arguments of an Attr that a number, or a file and a mask, stand for."""
+    """Return the arguments of an Attr for a number, or for a file and a mask."""
     path, colon, mask = text.rpartition(":")
     try:
         if not colon:
             return {role: float(text) if role.endswith("scale") else int(text)}
         bits = int(mask)
     except ValueError:
-        msg = f"{option} {text!r} is neither a number nor FILE.npy:MASK, such as scales.npy:2 for one along dim b"
+        example = "such as scales.npy:2 for one along dim b"
+        msg = f"{option} {text!r} is neither a number nor FILE.npy:MASK, {example}"
         raise MemdescError(msg) from None
     values = load(path)
     return {role: values.numpy() if isinstance(values, Memory) else values, f"{role}_mask": bits}
@@ -124,5 +126,5 @@ COMMAND = Command(
     "Reorder a .npy into another layout.",
     "reorder in.npy out.npy --from nchw --to nChw16c",
     _add_arguments,
-    _run,
+    _answer,
 )

@@ -28,7 +28,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def _run(options: argparse.Namespace) -> tuple[Facts, int]:
+def _answer(options: argparse.Namespace) -> tuple[Facts, int]:
     dims = dims_of(options.dims)
     if is_image(options.tag):
         image = memdesc.image_desc(dims, options.dtype, options.tag)
@@ -51,5 +51,5 @@ COMMAND = Command(
     "Show a layout: padding, strides, blocks, bytes, names, and a picture.",
     "show nChw8c 2x17x5x4 --dtype f32 --svg nChw8c.svg",
     _add_arguments,
-    _run,
+    _answer,
 )

@@ -7,7 +7,7 @@ from contextlib import ExitStack
 from ctypes import c_void_p
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from reorder.bench.attributes import ATTR_SIGNATURES
+from reorder.bench.onednn_attr import ATTR_SIGNATURES
 from reorder.bench.libdnnl import DnnlError, ExecArg, Status
 
 from .libdnnl import DATA_TYPES, RUNTIME, Desc

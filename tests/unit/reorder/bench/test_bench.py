@@ -42,7 +42,7 @@ def test_the_spelling_of_numpy_writes_all_of_dst() -> None:
         wanted = expect(case.src, case.dst, src.data, dst.data.copy())
         peer = numpy_peer(case, src.data, dst.data)
         assert peer is not None
-        peer.run()
+        peer.call()
         assert bytes(dst.data) == bytes(wanted)
 
 
@@ -139,7 +139,7 @@ def test_what_cannot_be_measured_is_refused(
 def test_a_peer_that_was_asked_for_and_is_not_installed_is_missed_in_one_line(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("reorder.bench.run.find_libraries", dict)
+    monkeypatch.setattr("reorder.bench.processes.find_libraries", dict)
     monkeypatch.setitem(sys.modules, "torch", None)
     few = ["bench", "2x3", "--threads=1", "--seconds=0.001"]
     assert main([*few, "--peers=numpy,torch,onednn"]) == 0

@@ -1,4 +1,4 @@
-"""Run the workers, one process for each number of threads, and gather what they say."""
+"""Run the workers, one process for each number of threads, and collect their results."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 __all__ = ["missing_peers", "run_workers"]
 
 
-# GNU OpenMP's threads spin behind every call, up to a tenth of a second on a virtual machine, and would
-# keep the cores from who is measured next. Between calls in a row they still spin.
+# Threads of GNU OpenMP spin after every call, up to a tenth of a second on a virtual machine, and
+# would occupy the cores while the next candidate runs. Between calls in a row they still spin.
 _SHORT_SPIN = {"GOMP_SPINCOUNT": "10000"}
 
 
@@ -32,16 +32,16 @@ def run_workers(
     seconds: float,
     busy: int = 0,
 ) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Measure cases in processes of their own; gives the number of threads and what a worker says.
+    """Measure cases in separate processes; yield the number of threads and a message of a worker.
 
-    There is one for each number of threads and each oneDNN beyond the first: one that shares its
-    thread pool with us, as builds on TBB do, would keep the threads from us, or we from it.
-    Meanwhile `busy` other processes keep a core each from idling.
+    There is one process for each number of threads and each oneDNN beyond the first: a build on
+    TBB shares its thread pool with us, and each would take threads from the other. Meanwhile
+    `busy` other processes occupy a core each.
 
     Raises
     ------
     MemdescError
-        If a worker ends early; with what it said last.
+        If a worker ends early; with the last line of its stderr.
     """
     for count, group in product(threads, _groups(peers)):
         names = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
@@ -54,7 +54,7 @@ def run_workers(
             f"--peers={','.join(group)}",
         ]
         with _cores(count):
-            worker = subprocess.Popen(  # noqa: S603 - our own module
+            worker = subprocess.Popen(  # noqa: S603 - a module of this package
                 [*command, "--", *words],
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
@@ -64,9 +64,10 @@ def run_workers(
         with worker, _spinning(busy):
             for line in worker.stdout or ():
                 yield count, json.loads(line)
-            said = (worker.stderr.read().strip() if worker.stderr else "") or "it said nothing"
+            said = (worker.stderr.read().strip() if worker.stderr else "") or "no message"
         if worker.returncode:
-            msg = f"the process that measures on {count} threads ended with {worker.returncode}: {said.splitlines()[-1]}"
+            ended = f"ended with {worker.returncode}: {said.splitlines()[-1]}"
+            msg = f"the process that measures on {count} threads {ended}"
             raise MemdescError(msg)
 
 
@@ -82,7 +83,7 @@ def missing_peers(peers: Sequence[str]) -> list[str]:
 def _is_installed(module: str) -> bool:
     try:
         return find_spec(module) is not None
-    except ValueError:  # imports of it are barred
+    except ValueError:  # a module in sys.modules without a spec
         return False
 
 
@@ -95,7 +96,7 @@ def _groups(peers: Sequence[str]) -> list[list[str]]:
 
 @contextmanager
 def _spinning(count: int) -> Iterator[None]:
-    """Run processes that do nothing, as fast as they can."""
+    """Run processes that spin."""
     spinning = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(count)]
     try:
         yield
@@ -107,7 +108,7 @@ def _spinning(count: int) -> Iterator[None]:
 
 @contextmanager
 def _cores(count: int) -> Iterator[None]:
-    """Let a child that starts meanwhile see so many cores: some libraries ask for nothing else."""
+    """Let a child that starts meanwhile see `count` cores: some libraries read nothing else."""
     if not hasattr(os, "sched_setaffinity"):
         yield
         return
