@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from memdesc import DATA_TYPES
 from reorder.cpu.convert.recipe import Recipe
 from reorder.cpu.convert.scratch import SLOT_NBYTES
 from reorder.cpu.convert.steps import steps_of
@@ -71,15 +70,8 @@ class ConvertingReorder(PreparedReorder):
             (plan.src.layout.last + 1, plan.dst.layout.last + 1),
         )
         recipe.streams = self._machine.exceeds_cache(self._nbytes)
-        recipe.is_far = self._machine.exceeds_core_cache(self._nbytes)
-        widest = max(
-            _BYTE,
-            src.bits,
-            dst.bits,
-            DATA_TYPES[recipe.work].bits,
-            DATA_TYPES[recipe.difference].bits,
-        )
-        limit = SLOT_NBYTES * 8 // widest & -64
+        recipe.prefetches = self._machine.exceeds_core_cache(self._nbytes)
+        limit = SLOT_NBYTES * 8 // recipe.max_bits & -64
         whole: list[Tile] = []
         parts: list[Any] = []
         zeros: list[Box] = []

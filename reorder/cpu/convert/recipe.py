@@ -1,9 +1,9 @@
-"""What all boxes of a plan that converts share: types, what is computed in which order, and the numbers for it."""
+"""What all boxes of a plan that converts share: types, calculations, and the numbers for them."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -13,81 +13,109 @@ from reorder.memory.buffers import address_of
 from reorder.values.formats import difference_type, largest_number, working_type
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from numpy.typing import NDArray
 
     from reorder.values.binding import Bound
 
-__all__ = ["Recipe"]
+__all__ = ["Calculation", "Recipe"]
 
-_ROLES = {
-    "src_zero_point": Operation.SUBTRACT,
-    "src_scale": Operation.MULTIPLY,
-    "dst_scale": Operation.DIVIDE,
-    "dst_zero_point": Operation.ADD,
-}
+# The operation of each role, in the order in which they are computed; a sum with what dst held
+# comes between src and dst.
+_SRC_ROLES = {"src_zero_point": Operation.SUBTRACT, "src_scale": Operation.MULTIPLY}
+_DST_ROLES = {"dst_scale": Operation.DIVIDE, "dst_zero_point": Operation.ADD}
+
+
+class Calculation(NamedTuple):
+    """An operation, and its operand: the values of a role, or a number if there is no role."""
+
+    operation: Operation
+    role: str | None
+    number: float = 0.0
 
 
 @dataclass
 class Recipe:
-    """What all boxes of a plan share: types, parameters, ends of buffers."""
+    """What all boxes of a plan share."""
 
     src: str
     dst: str
     bound: Bound
     # elements of src, and of dst, that may be read
     ends: tuple[int, int]
-    # whether both are more than the caches hold
+    # whether both together exceed the caches, so that dst is written by non-temporal stores
     streams: bool = False
-    # whether src is in no cache of one core
-    is_far: bool = False
-    # values of each operand beyond src and dst, and of those that do not change, by working type
-    values: dict[tuple[str, str, int], NDArray[Any]] = field(default_factory=dict)
+    # whether they exceed the caches of one core, so that src is prefetched
+    prefetches: bool = False
+    # arrays whose addresses stand in records
     kept: list[Any] = field(default_factory=list)
+    # addresses of the values of roles, by role, whether inverted, working type and period
+    _addresses: dict[tuple[str, bool, str, int], int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.work = working_type(self.src, self.dst, arithmetic=self.bound.is_arithmetic)
-        if self.src == self.dst and not self.operations:
+        if self.src == self.dst and not self.calculations:
             self.work = self.src  # bits, not values
+        # the type in which zero points are subtracted
         self.difference = difference_type(self.src, self.work)
         self.varying = [operand.role for operand in self.bound.operands if not operand.is_scalar]
+        roles = (operand.role for operand in self.bound.operands)
+        self.values = dict(zip(roles, self.bound.values, strict=True))
 
-    def address(self, numbers: Any, dtype: Any = np.int64) -> int:
-        """Keep an array alive and return where it is."""
-        array = np.ascontiguousarray(numbers, dtype)
+    def keep(self, numbers: Iterable[float], dtype: str = "s64") -> int:
+        """Write numbers into an array that lives as long as the recipe; returns its address."""
+        array = np.array([*numbers], DATA_TYPES[dtype].numpy)
         self.kept.append(array)
         return address_of(array)
 
-    def array(self, name: str, values: NDArray[Any], work: str, period: int) -> NDArray[Any]:
-        """Return values in a working type, kept alive; equal names give the same array.
+    def address_of_values(
+        self, role: str, work: str, period: int, *, inverted: bool = False
+    ) -> int:
+        """Return the address of the values of a role, or of their inverses, in a working type.
 
-        Each `period` of them, if any, stand there again and again, so that vectors find them from any of them on.
+        Each `period` of them, if not 0, are stored repeatedly, so that vectors can be loaded from
+        any of them on.
         """
-        key = name, work, period
-        if key not in self.values:
+        key = role, inverted, work, period
+        if key not in self._addresses:
+            values: NDArray[Any] = self.values[role]
+            if inverted:
+                values = 1 / values.astype(np.float32)
             if period:
                 groups = np.append(values, np.ones(-values.size % period)).reshape(-1, period)
                 values = np.tile(groups, 2 * PERIOD // period)
-            self.values[key] = np.ascontiguousarray(values, np.dtype(DATA_TYPES[work].numpy))
-        return self.values[key]
+            self._addresses[key] = self.keep(values.reshape(-1), work)
+        return self._addresses[key]
+
+    @property
+    def moves_packed(self) -> bool:
+        """Whether 4-bit elements change places and nothing else."""
+        is_packed = DATA_TYPES[self.src].is_packed
+        return is_packed and self.src == self.dst and not self.calculations
 
     @property
     def needs_values(self) -> bool:
         """Whether anything is computed, or no stage leads from src to dst."""
-        return bool(self.operations) or self.work not in {self.src, self.dst}
+        return bool(self.calculations) or self.work not in {self.src, self.dst}
 
     @property
-    def operations(self) -> list[tuple[int, str | float]]:
-        """What is computed in the working type, in order: an operation, and the role or number it takes."""
-        values: list[tuple[int, str | float]] = []
+    def max_bits(self) -> int:
+        """Width of the widest elements that a slot of scratch holds: no less than a byte."""
+        types = (self.src, self.dst, self.work, self.difference)
+        return max(8, *(DATA_TYPES[name].bits for name in types))
+
+    @property
+    def calculations(self) -> list[Calculation]:
+        """What is computed in the working type, in order."""
         roles = {operand.role for operand in self.bound.operands}
-        for role in ("src_zero_point", "src_scale"):
-            values += [(_ROLES[role], role)] if role in roles else []
-        values += [(Operation.ADD_PRODUCT, self.bound.beta)] if self.bound.beta else []
-        for role in ("dst_scale", "dst_zero_point"):
-            values += [(_ROLES[role], role)] if role in roles else []
+        found = [Calculation(code, role) for role, code in _SRC_ROLES.items() if role in roles]
+        if self.bound.beta:
+            found.append(Calculation(Operation.ADD_PRODUCT, None, self.bound.beta))
+        found += [Calculation(code, role) for role, code in _DST_ROLES.items() if role in roles]
         limit = largest_number(self.dst) if self.bound.saturates else None
         if limit is not None:
-            values.append((Operation.CLAMP, limit))
+            found.append(Calculation(Operation.CLAMP, None, limit))
         if self.bound.through_f16:
-            values.append((Operation.ROUND_F16, 0.0))
-        return values
+            found.append(Calculation(Operation.ROUND_F16, None))
+        return found

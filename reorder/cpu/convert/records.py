@@ -13,7 +13,14 @@ from reorder.cpu.record import WORD_NBYTES, nbytes_of
 if TYPE_CHECKING:
     from reorder.cpu.kernels.emit import Builder, Value
 
-__all__ = ["CombineRecord", "ConvertRecord", "Placement", "PrefetchRecord", "table_addresses"]
+__all__ = [
+    "CombineRecord",
+    "ConvertRecord",
+    "Placement",
+    "PrefetchRecord",
+    "Step",
+    "table_addresses",
+]
 
 
 class ConvertRecord(NamedTuple):
@@ -59,6 +66,33 @@ class Placement(NamedTuple):
     operand_address: int
     operand_offset: int
     # of the number that `ADD_PRODUCT` multiplies with, or of the reciprocals of `QUOTIENT`
+    number_address: int
+
+
+class Step(NamedTuple):
+    """One step of a tile, which the walker over tiles calls.
+
+    A base is 0 for src, 1 for dst, the number of a slot of scratch, or an address. `placed_by` is
+    the operand whose offset places a side, or -1. Offsets are in elements, of 2 ** shift elements
+    each; where the shift is negative, an element is as many of them.
+    """
+
+    # address of a compiled walker or stage
+    walker: int
+    # what it takes: addresses of a program, or a record, and of tasks, and the number of tasks
+    program: int
+    tasks: int
+    task_count: int
+    src_base: int
+    src_placed_by: int
+    src_shift: int
+    dst_base: int
+    dst_placed_by: int
+    dst_shift: int
+    operand_base: int
+    operand_placed_by: int
+    operand_shift: int
+    # as in a `Placement`
     number_address: int
 
 

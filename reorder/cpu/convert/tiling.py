@@ -10,6 +10,7 @@ from __future__ import annotations
 from math import prod
 from typing import TYPE_CHECKING, NamedTuple
 
+from reorder.cpu.convert.row_tables import contiguous_nodes
 from reorder.cpu.schedule.select import TRANSPOSED, choose
 from reorder.plan.nodes import Node
 from reorder.plan.passes import simplify, src_and_dst, zeros_beyond
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
     from reorder.plan.nodes import Box
 
-__all__ = ["Tile", "contiguous", "cut", "dense_strides", "is_scattered"]
+__all__ = ["Tile", "cut", "is_scattered"]
 
 # Elements that a tile takes of a nest that is contiguous on one side only, and those of any tile.
 _SIDE, _ENOUGH = 64, 2048
@@ -52,21 +53,6 @@ class Tile(NamedTuple):
     def __str__(self) -> str:
         loops = [" ".join(map(str, nodes)) for nodes in (self.outer, self.inner)]
         return f"@{':'.join(map(str, self.offsets))} [{loops[0]}] {loops[1]}, {'reads' * self.reads} {'writes' * self.writes}"
-
-
-def contiguous(nodes: tuple[Node, ...], strides: list[int]) -> int:
-    """Return how many of the innermost nodes follow each other without a gap, given a stride for each."""
-    size = 1
-    for count, (node, stride) in enumerate(zip(reversed(nodes), reversed(strides), strict=True)):
-        if stride != size and node.valid != 1:
-            return count
-        size *= node.valid
-    return len(nodes)
-
-
-def dense_strides(nodes: tuple[Node, ...]) -> list[int]:
-    """Return the strides of the data of a tile that lies without gaps, in its order."""
-    return [prod(node.valid for node in nodes[k + 1 :]) for k in range(len(nodes))]
 
 
 def is_scattered(box: Box) -> bool:
@@ -245,7 +231,7 @@ def _order(
         sized = tuple(Node(counts[k], min(counts[k], nodes[k].valid), ()) for k in order)
         runs = []
         for own in (0, 1):
-            count = contiguous(sized, [nodes[k].strides[own] for k in order])
+            count = contiguous_nodes(sized, [nodes[k].strides[own] for k in order])
             runs.append(prod(node.valid for node in sized[len(sized) - count :]))
         total = prod(node.valid for node in sized)
         is_read, is_written = (run >= min(_MIN_RUN, total) for run in runs)

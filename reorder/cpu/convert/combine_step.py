@@ -1,0 +1,82 @@
+"""The step that runs one operation: where its operand lies, and the record for it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from reorder.cpu.convert.operand_rows import OperandRows, operand_period, operand_rows
+from reorder.cpu.convert.operation import Operation, has_quotient
+from reorder.cpu.convert.records import CombineRecord
+from reorder.cpu.convert.stages import combine_stage
+from reorder.cpu.convert.step_writer import Code, StepOperand
+
+if TYPE_CHECKING:
+    from reorder.cpu.convert.recipe import Calculation
+    from reorder.cpu.convert.step_writer import StepWriter, TileBuffer
+
+__all__ = ["combine"]
+
+# Operands of more values than this are not stored again for periods.
+_MAX_REPEATED_VALUES = 1 << 14
+
+
+class _Sides(NamedTuple):
+    """What an operation reads and writes."""
+
+    src: TileBuffer
+    dst: TileBuffer
+    # the working type
+    work: str
+
+
+def combine(
+    writer: StepWriter,
+    src: TileBuffer,
+    dst: TileBuffer,
+    calculation: Calculation,
+    work: str,
+    old: TileBuffer | None = None,
+) -> TileBuffer:
+    """Write the step of an operation; `old` holds the values of dst, for `ADD_PRODUCT`."""
+    sides = _Sides(src, dst, work)
+    operation = calculation.operation
+    if calculation.role is not None:
+        operation, rows, operand = _with_values(writer, sides, operation, calculation.role)
+    elif operation is Operation.ADD_PRODUCT:
+        assert old is not None  # noqa: S101 - there are values to add
+        rows = operand_rows(writer.nodes, (src.strides, dst.strides, old.strides), 0)
+        factor = writer.recipe.keep([calculation.number], work)
+        operand = StepOperand(old.base, old.placed_by, 0, factor)
+    else:
+        rows = operand_rows(writer.nodes, (src.strides, dst.strides, [0] * len(writer.nodes)), 0)
+        operand = StepOperand(writer.recipe.keep([calculation.number], work))
+    tables = rows.rows
+    distance = writer.prefetch_distance(src, tables)
+    record = CombineRecord(operation, tables.rows, tables.columns, rows.mask, distance)
+    program = writer.recipe.keep([*record, *(start for table in tables.tables for start in table)])
+    streams = writer.streams(dst, tables.columns)
+    stage = combine_stage(src.dtype, dst.dtype, work, streams=streams)
+    return writer.step(Code(stage, program), src, dst, operand=operand)
+
+
+def _with_values(
+    writer: StepWriter, sides: _Sides, operation: Operation, role: str
+) -> tuple[Operation, OperandRows, StepOperand]:
+    """Return the operation, rows and operand for the values of a role."""
+    recipe, nodes = writer.recipe, writer.nodes
+    values = recipe.values[role]
+    if operation is Operation.DIVIDE and has_quotient(values, sides.work):
+        operation = Operation.QUOTIENT
+    placed_by, period, strides = -1, 0, [0] * len(nodes)
+    if role in recipe.varying:
+        # operands follow src and dst
+        placed_by = 2 + recipe.varying.index(role)
+        strides = [node.strides[placed_by] for node in nodes]
+        if values.size <= _MAX_REPEATED_VALUES:
+            period = operand_period(nodes, strides, writer.outer_strides[placed_by])
+    rows = operand_rows(nodes, (sides.src.strides, sides.dst.strides, strides), period)
+    base = recipe.address_of_values(role, sides.work, rows.period)
+    number = 0
+    if operation is Operation.QUOTIENT:
+        number = recipe.address_of_values(role, sides.work, rows.period, inverted=True)
+    return operation, rows, StepOperand(base, placed_by, -rows.shift, number)

@@ -1,0 +1,89 @@
+"""Steps that move elements as they are, from one buffer of a tile to another."""
+
+from __future__ import annotations
+
+from math import prod
+from typing import TYPE_CHECKING
+
+from memdesc import DATA_TYPES
+from reorder.cpu.convert.scratch import SLOT_NBYTES
+from reorder.cpu.convert.step_writer import Base, Code
+from reorder.cpu.runtime.walker import walker_at
+from reorder.cpu.schedule.kernel import Kernel
+from reorder.cpu.schedule.program import encode, split, tile
+from reorder.memory.buffers import address_of
+from reorder.plan.nodes import Box, Node
+from reorder.plan.passes import pack_elements, simplify
+
+if TYPE_CHECKING:
+    from reorder.cpu.convert.step_writer import StepWriter, TileBuffer
+
+__all__ = ["move"]
+
+# Slots for bytes of 4-bit elements: those that are free then are used.
+_BYTE_SLOTS = Base.SRC_ELEMENTS, Base.VALUES, Base.RESULT
+
+
+def move(writer: StepWriter, src: TileBuffer, dst: TileBuffer, *, pads: bool = False) -> TileBuffer:
+    """Move a tile; with `pads` zeros go where it has no data."""
+    if DATA_TYPES[src.dtype].is_packed and _has_room_for_bytes(writer, pads=pads):
+        return _move_as_bytes(writer, src, dst, pads=pads)
+    recipe = writer.recipe
+    nodes = writer.tile.inner if pads else writer.nodes
+    inner = tuple(
+        Node(node.extent, node.valid, strides)
+        for node, strides in zip(nodes, zip(src.strides, dst.strides, strict=True), strict=True)
+    )
+    (box,) = simplify((Box((0, 0), inner),))
+    packed, bits = pack_elements(box, src.bits)
+    factor = bits // src.bits
+    outer = [writer.outer_strides[side.placed_by] for side in (src, dst) if not side.is_slot]
+    if any(stride % factor for strides in outer for stride in strides):
+        packed, bits, factor = box, src.bits, 1
+    program, records = encode(
+        tile(simplify((packed,))),
+        writer.end_of(src) // factor,
+        is_far=recipe.prefetches and src.base is Base.SRC,
+    )
+    tasks, _ = split(records, 1)
+    recipe.kept += [program, tasks]
+    code = Code(walker_at(Kernel(bits)), address_of(program), address_of(tasks), len(tasks))
+    return writer.step(code, src, dst, shift=factor.bit_length() - 1)
+
+
+def _has_room_for_bytes(writer: StepWriter, *, pads: bool) -> bool:
+    """Whether a slot holds a byte for each element, and enough slots are free."""
+    nodes = writer.tile.inner
+    size = prod(node.extent if pads else node.valid for node in nodes)
+    return size <= SLOT_NBYTES and not writer.recipe.bound.beta
+
+
+def _move_as_bytes(
+    writer: StepWriter, src: TileBuffer, dst: TileBuffer, *, pads: bool
+) -> TileBuffer:
+    """Move 4-bit elements as bytes: unpacked in the order of src, packed in that of dst."""
+    data = list(writer.nodes)
+    whole = [node._replace(valid=node.extent) for node in writer.tile.inner] if pads else data
+    free = [base for base in _BYTE_SLOTS if base not in {src.base, dst.base}]
+    src_order, dst_order = _order(src), _order(dst)
+    unpack = writer.reordered([data[k] for k in src_order])
+    pack = writer.reordered([whole[k] for k in dst_order])
+    unpacked, moved = unpack.slot(free[0], "u8"), pack.slot(free[1], "u8")
+    unpack.convert(src.reordered(src_order)._replace(dtype="u4"), unpacked, as_codes=True)
+    move(
+        writer,
+        unpacked.reordered(_inverse(src_order)),
+        moved.reordered(_inverse(dst_order)),
+        pads=pads,
+    )
+    pack.convert(moved, dst.reordered(dst_order)._replace(dtype="u4"), as_codes=True)
+    return dst
+
+
+def _order(buffer: TileBuffer) -> list[int]:
+    """Return the nodes as they follow each other in a buffer, outermost first."""
+    return sorted(range(len(buffer.strides)), key=lambda k: -abs(buffer.strides[k]))
+
+
+def _inverse(order: list[int]) -> list[int]:
+    return [order.index(k) for k in range(len(order))]

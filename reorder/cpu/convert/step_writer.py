@@ -1,0 +1,176 @@
+"""Steps of a tile: what one of them reads and writes, as the record that the walker reads.
+
+A step leads from one buffer to another. A buffer is where src or dst lie, or a slot of scratch,
+where a tile is dense; its elements are in the order of the tile everywhere.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from math import prod
+from typing import TYPE_CHECKING, NamedTuple
+
+from memdesc import DATA_TYPES
+from reorder.cpu.convert.records import ConvertRecord, PrefetchRecord, Step
+from reorder.cpu.convert.row_tables import dense_strides, row_tables
+from reorder.cpu.convert.scratch import SLOT_NBYTES
+from reorder.cpu.convert.stages import convert_stage, prefetch_stage
+from reorder.cpu.target import LINE_BITS
+
+if TYPE_CHECKING:
+    from reorder.cpu.convert.recipe import Recipe
+    from reorder.cpu.convert.row_tables import RowTables
+    from reorder.cpu.convert.tiling import Tile
+    from reorder.plan.nodes import Node
+
+__all__ = ["Base", "Code", "StepOperand", "StepWriter", "TileBuffer"]
+
+# Rows are prefetched this many bytes before they are read, all rows of a tile together.
+_PREFETCH_NBYTES = 8192
+# The hardware prefetches longer rows by itself.
+_MAX_PREFETCHED_BITS = 2048
+
+
+class Base(IntEnum):
+    """Where a buffer starts: src, dst, or a slot of scratch named after what it holds."""
+
+    SRC = 0
+    DST = 1
+    SRC_ELEMENTS = 2
+    VALUES = 3
+    OLD_ELEMENTS = 4
+    OLD_VALUES = 5
+    RESULT = 6
+
+
+class TileBuffer(NamedTuple):
+    """What holds a tile: elements of a type, with a stride for each of the tile's nodes."""
+
+    base: Base
+    dtype: str
+    # operand whose offset places the tile, -1 for slots
+    placed_by: int
+    strides: list[int]
+
+    @property
+    def is_slot(self) -> bool:
+        """Whether it is a slot of scratch."""
+        return self.placed_by < 0
+
+    @property
+    def bits(self) -> int:
+        """Width of an element."""
+        return DATA_TYPES[self.dtype].bits
+
+    def reordered(self, order: list[int]) -> TileBuffer:
+        """Return the buffer for a tile whose nodes are taken in another order."""
+        return self._replace(strides=[self.strides[k] for k in order])
+
+
+class Code(NamedTuple):
+    """What a step calls: fields of a `Step`."""
+
+    walker: int
+    program: int
+    tasks: int = 0
+    task_count: int = 1
+
+
+class StepOperand(NamedTuple):
+    """The third side of a step, which arithmetic has: fields of a `Step`."""
+
+    base: int = 0
+    placed_by: int = -1
+    shift: int = 0
+    number_address: int = 0
+
+
+class StepWriter:
+    """Writes the steps of tiles of one shape.
+
+    Parameters
+    ----------
+    recipe : Recipe
+        What all tiles of a plan share.
+    tile : Tile
+        The tiles.
+    outer_strides : list of tuple of int
+        All that moves a tile, for each operand: elements are packed into wider ones only where
+        it stays whole.
+    """
+
+    def __init__(self, recipe: Recipe, tile: Tile, outer_strides: list[tuple[int, ...]]) -> None:
+        self.recipe, self.tile, self.outer_strides = recipe, tile, outer_strides
+        # the data of a tile: its padding is written by moves alone
+        self.nodes = tuple(node._replace(extent=node.valid) for node in tile.inner)
+        self.dense = dense_strides(self.nodes)
+        self.steps: list[Step] = []
+
+    def reordered(self, nodes: list[Node]) -> StepWriter:
+        """Return a writer of steps for the same tiles, the nodes inside in another order."""
+        writer = StepWriter(self.recipe, self.tile._replace(inner=tuple(nodes)), self.outer_strides)
+        writer.steps = self.steps
+        return writer
+
+    def slot(self, base: Base, dtype: str) -> TileBuffer:
+        """Return a slot of scratch that holds the tile."""
+        nbits = prod(node.valid for node in self.nodes) * DATA_TYPES[dtype].bits
+        # what is longer would write over the stack
+        assert nbits <= SLOT_NBYTES * 8  # noqa: S101 - tiles are cut to fit
+        return TileBuffer(base, dtype, -1, self.dense)
+
+    def in_place(self, base: Base, dtype: str) -> TileBuffer:
+        """Return the tile where it lies in src, or in dst."""
+        return TileBuffer(base, dtype, int(base), [node.strides[base] for node in self.nodes])
+
+    def end_of(self, buffer: TileBuffer) -> int:
+        """Return how many elements of a buffer may be read."""
+        if buffer.is_slot:
+            return SLOT_NBYTES * 8 // buffer.bits
+        return self.recipe.ends[buffer.base]
+
+    def streams(self, dst: TileBuffer, columns: int) -> bool:
+        """Whether rows are written to dst by non-temporal stores."""
+        is_line = columns * dst.bits >= LINE_BITS
+        is_packed = DATA_TYPES[dst.dtype].is_packed
+        return self.recipe.streams and dst.base is Base.DST and is_line and not is_packed
+
+    def prefetch_distance(self, src: TileBuffer, rows: RowTables) -> int:
+        """Return how many bytes before they are read rows are prefetched, or 0."""
+        if src.base is not Base.SRC or not self.recipe.prefetches:
+            return 0
+        return max(rows.columns * src.bits // 8, _PREFETCH_NBYTES // rows.rows)
+
+    def convert(self, src: TileBuffer, dst: TileBuffer, *, as_codes: bool = False) -> TileBuffer:
+        """Convert into another type; with `as_codes` codes stay as they are."""
+        rows = row_tables(self.nodes, [src.strides, dst.strides])
+        record = ConvertRecord(rows.rows, rows.columns, self.prefetch_distance(src, rows))
+        program = self.recipe.keep([*record, *rows.tables[0], *rows.tables[1]])
+        streams = self.streams(dst, rows.columns)
+        stage = convert_stage(src.dtype, dst.dtype, streams=streams, as_codes=as_codes)
+        return self.step(Code(stage, program), src, dst)
+
+    def prefetch(self, src: TileBuffer) -> None:
+        """Prefetch what follows each row of the tile: rows of a tile to come."""
+        order = sorted(range(len(self.nodes)), key=lambda k: -abs(src.strides[k]))
+        nodes = tuple(self.nodes[k] for k in order)
+        rows = row_tables(nodes, [src.reordered(order).strides])
+        if rows.columns * src.bits > _MAX_PREFETCHED_BITS:
+            return
+        record = PrefetchRecord(rows.rows, rows.columns * src.bits // 8, src.bits)
+        following = (start + rows.columns for start in rows.tables[0])
+        self.step(Code(prefetch_stage(), self.recipe.keep([*record, *following])), src, src)
+
+    def step(
+        self,
+        code: Code,
+        src: TileBuffer,
+        dst: TileBuffer,
+        *,
+        shift: int = 0,
+        operand: StepOperand = StepOperand(),  # noqa: B008 - a constant
+    ) -> TileBuffer:
+        """Write a step; returns where it leaves the tile."""
+        sides = (src.base, src.placed_by, shift), (dst.base, dst.placed_by, shift)
+        self.steps.append(Step(*code, *sides[0], *sides[1], *operand))
+        return dst
