@@ -11,9 +11,9 @@ from memdesc import FormatTag, ImageDesc, MemdescError, MemoryDesc, image_desc, 
 from reorder.forks import importing
 from reorder.memory.inputs import as_memory, from_pixels, to_pixels
 from reorder.memory.memory import Memory
-from reorder.plan.plan import plan_reorder
-from reorder.plan.validate import check_plan
-from reorder.threads import current_limit
+from reorder.plan.plan import is_planned, plan_reorder
+from reorder.plan.validate import check_fields, validate
+from reorder.threads import checked_threads, current_limit
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -250,20 +250,20 @@ def prepare(plan: ReorderPlan, threads: int | None = None) -> Callable[[Any, Any
         `run(src, dst)`, which takes what `execute` takes and may be called from
         several threads at once.
     """
-    threads = current_limit() if threads is None else threads
-    attr = getattr(plan, "attr", None)
-    if attr is not None and attr.is_large:
+    if not is_planned(plan):
+        check_fields(plan)
+    if threads is None:
+        threads = current_limit()
+    elif type(threads) is not int:
+        threads = checked_threads(threads)
+    if plan.attr is not None and plan.attr.is_large:
         return _prepare.__wrapped__(plan, threads)
-    try:
-        return _prepare(plan, threads)
-    except TypeError:
-        # no value that a cache can keep, so no plan; this says so
-        return _prepare.__wrapped__(plan, threads)
+    return _prepare(plan, threads)
 
 
-@lru_cache(maxsize=512, typed=True)
+@lru_cache(maxsize=512)
 def _prepare(plan: ReorderPlan, threads: int | None) -> Callable[[Any, Any], None]:
-    check_plan(plan)
+    plan = validate(plan)
     with importing:
         from reorder.cpu import PreparedReorder  # noqa: PLC0415 - numba is slow to load, and describing needs none
         from reorder.cpu.convert.execute import ConvertingReorder, needs_tiles  # noqa: PLC0415 - likewise

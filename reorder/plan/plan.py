@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from memdesc import MemdescError
 from memdesc.desc import checked_desc
@@ -17,8 +17,9 @@ if TYPE_CHECKING:
     from memdesc import MemoryDesc
     from memdesc.picture import Picture
     from reorder.plan.nodes import Box
+    from reorder.values.binding import BoundAttr
 
-__all__ = ["ReorderPlan", "check_pair", "plan_reorder"]
+__all__ = ["ReorderPlan", "check_pair", "check_types", "is_planned", "plan_reorder"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,34 +46,53 @@ class ReorderPlan:
     dst: MemoryDesc
     boxes: tuple[Box, ...]
     attr: Attr | None = None
+    # what `bind` returned; None until it is needed
+    _bound: BoundAttr | None = field(default=None, init=False, compare=False, repr=False)
+    # set by `plan_reorder` alone; copies are without it
+    _is_planned: bool = field(default=False, init=False, compare=False, repr=False)
 
     def __hash__(self) -> int:
         # the boxes follow from the rest, but for plans made by hand
         return hash((self.src, self.dst, self.attr))
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.src, self.dst, self.boxes, self.attr)
+
+    @property
+    def bound_attr(self) -> BoundAttr:
+        """The attributes, checked against the descriptors.
+
+        Raises
+        ------
+        MemdescError
+            If those of a plan made by hand do not fit.
+        """
+        if self._bound is None:
+            bound = bind(self.attr, self.src, self.dst)
+            object.__setattr__(self, "_bound", bound)
+            return bound
+        return self._bound
+
     @property
     def converts(self) -> bool:
         """Whether elements are computed, not only moved."""
-        return self.src.dtype != self.dst.dtype or bind(self.attr, self.src, self.dst).is_arithmetic
+        return self.src.dtype != self.dst.dtype or self.bound_attr.is_arithmetic
 
     def __str__(self) -> str:
         count = f"{len(self.boxes)} box{'es' if len(self.boxes) != 1 else ''}"
-        varying = [
-            operand.role
-            for operand in bind(self.attr, self.src, self.dst).operands
-            if not operand.is_scalar
-        ]
+        varying = [operand.role for operand in self.bound_attr.varying]
         types = (
             f"{self.dst.dtype}"
             if self.src.dtype == self.dst.dtype
             else f"{self.src.dtype} -> {self.dst.dtype}"
         )
         given = "" if self.attr is None else f", {self.attr}"
-        head = f"{types} {self.dst.dims}{given}, {count} of {':'.join(['extent(valid):src:dst', *varying])}"
+        fields = ":".join(["extent(valid):src:dst", *varying])
+        head = f"{types} {self.dst.dims}{given}, {count} of {fields}"
         return "\n  ".join([head, *map(str, self.boxes)])
 
     def show(self) -> Picture:
-        """Draw src beside dst: at each place of dst where in src it comes from, and the box that writes it.
+        """Draw src beside dst: for each element of dst its offset in src, and the box that writes it.
 
         Examples
         --------
@@ -117,23 +137,42 @@ def plan_reorder(src: MemoryDesc, dst: MemoryDesc, attr: Attr | None = None) -> 
     (Box(offsets=(0, 0), nodes=(Node(extent=8, valid=8, strides=(53312, 53312)), \
 Node(extent=3136, valid=3136, strides=(1, 17)), Node(extent=17, valid=17, strides=(3136, 1))), lookups=()),)
     """
-    checked_desc("src", src)
-    checked_desc("dst", dst)
-    if attr is not None and not isinstance(attr, Attr):
-        msg = f"attr must be a reorder.Attr, not {type(attr).__name__}"  # type: ignore[unreachable] # callers without types
-        raise MemdescError(msg)
+    check_types(src, dst, attr)
     if attr is not None and attr.is_large:
         return _plan.__wrapped__(src, dst, attr)
     return _plan(src, dst, attr)
 
 
+def is_planned(plan: object) -> bool:
+    """Whether this very object came from `plan_reorder`, so that its boxes need no check."""
+    return type(plan) is ReorderPlan and plan._is_planned  # noqa: SLF001 - of this module
+
+
+def check_types(src: object, dst: object, attr: object) -> None:
+    """Refuse what no plan is made of.
+
+    Raises
+    ------
+    MemdescError
+        If a side is no descriptor, or the attributes are no `Attr`.
+    """
+    checked_desc("src", src)
+    checked_desc("dst", dst)
+    if attr is not None and not isinstance(attr, Attr):
+        msg = f"attr must be a reorder.Attr, not {type(attr).__name__}"
+        raise MemdescError(msg)
+
+
 @lru_cache(maxsize=4096)
 def _plan(src: MemoryDesc, dst: MemoryDesc, attr: Attr | None) -> ReorderPlan:
     check_pair(src, dst)
-    varying = [operand for operand in bind(attr, src, dst).operands if not operand.is_scalar]
-    if not dst.nelems:
-        return ReorderPlan(src, dst, (), attr)
-    return ReorderPlan(src, dst, simplify(boxes_of(src.layout, dst.layout, *varying)), attr)
+    plan = ReorderPlan(src, dst, (), attr)
+    varying = plan.bound_attr.varying
+    if dst.nelems:
+        boxes = simplify(boxes_of(src.layout, dst.layout, *varying))
+        object.__setattr__(plan, "boxes", boxes)  # before anybody else has the plan
+    object.__setattr__(plan, "_is_planned", True)
+    return plan
 
 
 def check_pair(src: MemoryDesc, dst: MemoryDesc) -> None:
@@ -145,8 +184,14 @@ def check_pair(src: MemoryDesc, dst: MemoryDesc) -> None:
         If dims differ, or a stride of 0 makes dst write one element twice.
     """
     if src.dims != dst.dims:
-        msg = f"src has dims {src.dims}, dst has dims {dst.dims}; a reorder keeps the dims (see permute_axes, reshape, submemory)"
+        msg = (
+            f"src has dims {src.dims}, dst has dims {dst.dims}; a reorder keeps the dims (see "
+            "permute_axes, reshape, submemory)"
+        )
         raise MemdescError(msg)
     if dst.has_broadcast:
-        msg = f"dst {dst!r} has a stride of 0, so several indices would write one element; only a src may"
+        msg = (
+            f"dst {dst!r} has a stride of 0, so several indices would write one element; only a "
+            "src may"
+        )
         raise MemdescError(msg)

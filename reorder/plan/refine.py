@@ -20,9 +20,9 @@ from reorder.plan.passes import simplify, zeros_beyond
 
 if TYPE_CHECKING:
     from memdesc import Axis, Block, Layout, MemoryDesc
-    from reorder.values.binding import Operand
+    from reorder.values.binding import ParameterLayout
 
-    _Side = Layout | Operand
+    _Side = Layout | ParameterLayout
 
 __all__ = ["boxes_of", "padding_boxes"]
 

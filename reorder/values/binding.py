@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
 from math import prod
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -19,13 +18,24 @@ if TYPE_CHECKING:
     from memdesc import MemoryDesc
     from reorder.values.attr import Parameter
 
-__all__ = ["Bound", "Operand", "bind"]
+__all__ = ["BoundAttr", "ParameterLayout", "bind"]
 
 
-class Operand(NamedTuple):
+class ParameterLayout(NamedTuple):
     """Where the values of one role lie over the dims of a reorder: what a layout is to a tensor.
 
-    `sizes` are the dims of the values: 1 where they do not change. Strides of such dims are 0.
+    Attributes
+    ----------
+    role : str
+        One of `attr.ROLES`.
+    dims : tuple of int
+        Sizes of the tensor.
+    sizes : tuple of int
+        Sizes of the values: 1 along the dims where they do not differ.
+    groups : tuple of int
+        How many neighbours along each dim share a value.
+    mask : int
+        Bit d says that the values differ along dim d; strides of other dims are 0.
     """
 
     role: str
@@ -45,7 +55,7 @@ class Operand(NamedTuple):
         return tuple(Axis((dim,), size) for dim, size in enumerate(self.dims))
 
     def axis_blocks(self, axis: int) -> tuple[Block, ...]:
-        """Return the loops over a dim, outermost first."""
+        """Return the blocks of a dim, the largest step first."""
         stride = prod(self.sizes[axis + 1 :]) if self.mask >> axis & 1 else 0
         size, group = self.dims[axis], self.groups[axis]
         if group == 1 or not stride:
@@ -54,15 +64,26 @@ class Operand(NamedTuple):
 
     @property
     def is_scalar(self) -> bool:
-        """Whether one value serves all."""
+        """Whether one value serves all elements."""
         return prod(self.sizes) == 1
 
 
-class Bound(NamedTuple):
-    """Parameters that fit two descriptors."""
+class BoundAttr(NamedTuple):
+    """Parameters that fit two descriptors.
 
-    operands: tuple[Operand, ...]
-    # in f64, where all of them are exact
+    Attributes
+    ----------
+    operands : tuple of ParameterLayout
+        In the order of `attr.ROLES`.
+    values : tuple of ndarray
+        The values of each, flat, in f64, where all of them are exact.
+    beta : float
+        What the old elements of dst are multiplied with.
+    saturates, through_f16 : bool
+        How the result is converted; both are false where bits move as they are.
+    """
+
+    operands: tuple[ParameterLayout, ...]
     values: tuple[NDArray[np.float64], ...]
     beta: float
     saturates: bool
@@ -72,6 +93,11 @@ class Bound(NamedTuple):
     def is_arithmetic(self) -> bool:
         """Whether anything is computed, beside the conversion."""
         return bool(self.operands or self.beta)
+
+    @property
+    def varying(self) -> tuple[ParameterLayout, ...]:
+        """The parameters that differ along the dims: the operands of boxes beside src and dst."""
+        return tuple(operand for operand in self.operands if not operand.is_scalar)
 
     def arrays(self, wide: np.dtype[Any]) -> dict[str, NDArray[Any]]:
         """Return the values of each role as an array over the dims."""
@@ -88,7 +114,7 @@ class Bound(NamedTuple):
 _NEUTRAL = Attr()
 
 
-def bind(attr: Attr | None, src: MemoryDesc, dst: MemoryDesc) -> Bound:
+def bind(attr: Attr | None, src: MemoryDesc, dst: MemoryDesc) -> BoundAttr:
     """Check the parameters against the descriptors of a reorder.
 
     Raises
@@ -96,14 +122,6 @@ def bind(attr: Attr | None, src: MemoryDesc, dst: MemoryDesc) -> Bound:
     MemdescError
         If a mask, a length, a group or a zero point does not fit; with the numbers.
     """
-    if isinstance(attr, Attr) and attr.is_large:
-        return _bind.__wrapped__(attr, src, dst)
-    return _bind(attr, src, dst)
-
-
-@lru_cache(maxsize=1024)
-def _bind(attr: Attr | None, src: MemoryDesc, dst: MemoryDesc) -> Bound:
-    adjust = 1.0 if dst.extra is None else dst.extra.scale_adjust
     if attr is None:
         attr = _NEUTRAL
     if not isinstance(attr, Attr):
@@ -113,7 +131,7 @@ def _bind(attr: Attr | None, src: MemoryDesc, dst: MemoryDesc) -> Bound:
     operands, values = [], []
     for parameter in attr.parameters:
         side, desc = ("src", src) if parameter.role.startswith("src") else ("dst", dst)
-        operands.append(_operand(parameter, desc))
+        operands.append(_layout_of(parameter, desc))
         exact = parameter.values.astype(np.float64).reshape(-1)
         if "scale" in parameter.role:
             _check_in_f32(parameter.role, exact, work)
@@ -121,59 +139,72 @@ def _bind(attr: Attr | None, src: MemoryDesc, dst: MemoryDesc) -> Bound:
             _check_range(parameter.role, parameter.values, side, desc.dtype.name)
         values.append(exact)
     if attr.beta and work == "f32" and not _is_usable_f32(np.array([attr.beta])):
-        msg = f"beta {attr.beta} is 0 or infinite in f32, in which {src.dtype} to {dst.dtype} is computed"
+        msg = (
+            f"beta {attr.beta} is 0 or infinite in f32, in which {src.dtype} to {dst.dtype} is "
+            "computed"
+        )
         raise MemdescError(msg)
+    adjust = 1.0 if dst.extra is None else dst.extra.scale_adjust
     if adjust != 1:
         # weights that are quantised for instructions that saturate
         if "src_scale" not in (operand.role for operand in operands):
-            place = sum(operand.role == "src_zero_point" for operand in operands)
-            operands.insert(
-                place, Operand("src_scale", dst.dims, (1,) * dst.ndims, (1,) * dst.ndims, 0)
-            )
-            values.insert(place, np.ones(1))
+            position = sum(operand.role == "src_zero_point" for operand in operands)
+            ones = (1,) * dst.ndims
+            operands.insert(position, ParameterLayout("src_scale", dst.dims, ones, ones, 0))
+            values.insert(position, np.ones(1))
         values = [
-            own * adjust if operand.role == "src_scale" else own
-            for operand, own in zip(operands, values, strict=True)
+            value * adjust if operand.role == "src_scale" else value
+            for operand, value in zip(operands, values, strict=True)
         ]
-    return Bound(
+    converts = bool(src.dtype != dst.dtype or operands or attr.beta)
+    name = dst.dtype.name
+    through_f16 = attr.f8_rounding == F8_ROUNDINGS[1] and rounds_through_f16(name)
+    return BoundAttr(
         tuple(operands),
         tuple(values),
         attr.beta,
-        saturates=attr.saturate and largest_number(dst.dtype.name) is not None,
-        through_f16=attr.f8_rounding == F8_ROUNDINGS[1] and rounds_through_f16(dst.dtype.name),
+        saturates=converts and attr.saturate and largest_number(name) is not None,
+        through_f16=converts and through_f16,
     )
 
 
-def _operand(own: Parameter, desc: MemoryDesc) -> Operand:
+def _layout_of(parameter: Parameter, desc: MemoryDesc) -> ParameterLayout:
     """Lay the values of one role out over the dims of a descriptor."""
-    ndims = desc.ndims
-    if own.mask >> ndims:
-        msg = f"{own.role}_mask {own.mask} names {dim_name(own.mask.bit_length() - 1)}, but the dims are {desc.dims}"
+    role, mask, ndims = parameter.role, parameter.mask, desc.ndims
+    if mask >> ndims:
+        msg = f"{role}_mask {mask} names {dim_name(mask.bit_length() - 1)}, but the dims are "
+        msg += f"{desc.dims}"
         raise MemdescError(msg)
     groups = [1] * ndims
-    if own.groups:
+    if parameter.groups:
         last = 3 << (ndims - 2) if ndims >= GROUPED_DIMS else -1
-        if own.mask & last != last:
-            msg = f"{own.role}_groups {own.groups} are along the last two dims; {own.role}_mask must name both: {own.mask} does not"
+        if mask & last != last:
+            msg = (
+                f"{role}_groups {parameter.groups} are along the last two dims; {role}_mask must "
+                f"name both: {mask} does not"
+            )
             raise MemdescError(msg)
-        groups[-GROUPED_DIMS:] = own.groups
+        groups[-GROUPED_DIMS:] = parameter.groups
     sizes = []
     for dim, (size, group) in enumerate(zip(desc.dims, groups, strict=True)):
         if size % group:
-            msg = f"{own.role}_groups {own.groups}: a group of {group} does not divide {dim_name(dim)} of size {size}"
+            msg = (
+                f"{role}_groups {parameter.groups}: a group of {group} does not divide "
+                f"{dim_name(dim)} of size {size}"
+            )
             raise MemdescError(msg)
-        sizes.append(size // group if own.mask >> dim & 1 else 1)
-    given = own.values.shape
-    if own.values.size != prod(sizes) or (
+        sizes.append(size // group if mask >> dim & 1 else 1)
+    given = parameter.values.shape
+    if parameter.values.size != prod(sizes) or (
         len(given) > 1 and [n for n in given if n > 1] != [n for n in sizes if n > 1]
     ):
-        masked = [n for dim, n in enumerate(sizes) if own.mask >> dim & 1]
+        masked = [n for dim, n in enumerate(sizes) if mask >> dim & 1]
         msg = (
-            f"{own.role} of shape {given} has {own.values.size} values, but mask {own.mask} over dims {desc.dims} asks for "
-            f"{prod(sizes)} of shape {tuple(masked)}"
+            f"{role} of shape {given} has {parameter.values.size} values, but mask {mask} over "
+            f"dims {desc.dims} asks for {prod(sizes)} of shape {tuple(masked)}"
         )
         raise MemdescError(msg)
-    return Operand(own.role, desc.dims, tuple(sizes), tuple(groups), own.mask)
+    return ParameterLayout(role, desc.dims, tuple(sizes), tuple(groups), mask)
 
 
 def _is_usable_f32(values: NDArray[np.float64]) -> bool:

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from memdesc import DataType
-    from reorder.values.binding import Bound
+    from reorder.values.binding import BoundAttr
 
 __all__ = ["convert", "decode", "encode", "wide_dtype"]
 
@@ -59,7 +59,11 @@ def wide_dtype(name: str) -> np.dtype[Any]:
 
 
 def convert(
-    bits: NDArray[Any], src: DataType, dst: DataType, bound: Bound, old: NDArray[Any] | None = None
+    bits: NDArray[Any],
+    src: DataType,
+    dst: DataType,
+    bound: BoundAttr,
+    old: NDArray[Any] | None = None,
 ) -> NDArray[Any]:
     """Convert the bits of elements of src into those of dst.
 
@@ -69,7 +73,7 @@ def convert(
         Elements of src over the dims.
     src, dst : DataType
         Types of both sides.
-    bound : Bound
+    bound : BoundAttr
         The parameters, each over the dims or 1 where it does not change along them.
     old : ndarray of unsigned, optional
         What dst holds, for `beta`.

@@ -20,7 +20,6 @@ from reorder.cpu.schedule.program import tile as split_up
 from reorder.memory.buffers import address_of
 from reorder.plan.nodes import NOWHERE, Box
 from reorder.plan.passes import pack_elements, simplify, src_and_dst, zeros_of
-from reorder.values.binding import bind
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -61,12 +60,10 @@ class ConvertingReorder(PreparedReorder):
     def _make_parts(self) -> list[Any]:
         plan = self.plan
         src, dst = plan.src.dtype, plan.dst.dtype
-        # where nothing is converted, bits are moved, whatever else an attribute says
-        attr = plan.attr if plan.converts else None
         self._recipe = recipe = Recipe(
             src.name,
             dst.name,
-            bind(attr, plan.src, plan.dst),
+            plan.bound_attr,
             (plan.src.layout.last + 1, plan.dst.layout.last + 1),
         )
         recipe.streams = self._machine.exceeds_cache(self._nbytes)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from reorder.values.binding import Bound
+    from reorder.values.binding import BoundAttr
 
 __all__ = ["Calculation", "Recipe"]
 
@@ -41,7 +41,7 @@ class Recipe:
 
     src: str
     dst: str
-    bound: Bound
+    bound: BoundAttr
     # elements of src, and of dst, that may be read
     ends: tuple[int, int]
     # whether both together exceed the caches, so that dst is written by non-temporal stores
@@ -59,7 +59,7 @@ class Recipe:
             self.work = self.src  # bits, not values
         # the type in which zero points are subtracted
         self.difference = difference_type(self.src, self.work)
-        self.varying = [operand.role for operand in self.bound.operands if not operand.is_scalar]
+        self.varying = [operand.role for operand in self.bound.varying]
         roles = (operand.role for operand in self.bound.operands)
         self.values = dict(zip(roles, self.bound.values, strict=True))
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 from dataclasses import replace
 from typing import Any
 
@@ -11,6 +13,8 @@ import pytest
 import reorder
 from memdesc import Axis, Block, MemdescError, memory_desc
 from reorder import Box, Lookup, Node, ReorderPlan
+from reorder.plan.plan import is_planned
+from reorder.plan.validate import validate
 
 SRC, DST = memory_desc((4, 6), "u8", "ab"), memory_desc((4, 6), "u8", "ba")
 PLAN = reorder.plan_reorder(SRC, DST)
@@ -92,3 +96,104 @@ def test_what_is_no_plan_is_refused() -> None:
             reorder.execute(thing, b"", b"")  # type: ignore[arg-type] # what a caller might pass
     with pytest.raises(MemdescError, match="dims"):
         reorder.prepare(ReorderPlan(SRC, memory_desc((5,), "u8"), ()))
+
+
+WHOLE = Block(0, 1, 24, 1)
+
+
+def lookup(*src: Block, others: Any = ()) -> Lookup:
+    return Lookup(((0, 24),), ((Axis((0,), 24), src),), ((Axis((0,), 24), (WHOLE,)),), others)
+
+
+@pytest.mark.parametrize(
+    "loop",
+    [
+        lookup(WHOLE, others=(((Axis((0,), 24), (WHOLE,)),),)),
+        lookup(Block(0, np.int64(1), 24, 1)),  # type: ignore[arg-type] # what a caller might pass
+        lookup(Block(0, -1, 24, -1)),
+        lookup(),
+        lookup(WHOLE)._replace(sizes=((0, 24), (1, 1))),
+        lookup(WHOLE)._replace(sizes=((0, -24),)),
+        lookup(WHOLE)._replace(dst=()),
+    ],
+)
+def test_lookups_that_break_a_rule_are_refused(loop: Lookup) -> None:
+    with pytest.raises(MemdescError, match="is no box of two operands"):
+        run(Box((0, 0), (), (loop,)))
+
+
+@pytest.mark.parametrize(
+    "loop",
+    [
+        lookup(Block(0, 1, 24, 1), Block(0, 1, 2, 24)),
+        lookup(Block(0, 1, 2, 2), Block(0, 12, 2, 1)),
+    ],
+)
+def test_blocks_of_lookups_in_any_order_are_bounded_as_they_are_read(loop: Lookup) -> None:
+    with pytest.raises(MemdescError, match=r"reaches offsets 0 to .* of src, but memory_desc"):
+        run(Box((0, 0), (), (loop,)))
+
+
+def test_only_what_plan_reorder_returns_is_taken_without_a_check() -> None:
+    assert is_planned(PLAN)
+    copies = (
+        pickle.loads(pickle.dumps(PLAN)),  # noqa: S301 - made here
+        copy.copy(PLAN),
+        copy.deepcopy(PLAN),
+        replace(PLAN),
+        ReorderPlan(PLAN.src, PLAN.dst, PLAN.boxes, PLAN.attr),
+    )
+    for plan in copies:
+        assert plan == PLAN
+        assert not is_planned(plan)
+        assert validate(plan) is PLAN
+
+
+def test_a_changed_plan_is_checked() -> None:
+    reorder.prepare(PLAN)
+    with pytest.raises(MemdescError, match="reaches offsets"):
+        reorder.prepare(replace(PLAN, boxes=(Box((0, 1), (Node(24, 24, (1, 1)),)),)))
+    with pytest.raises(MemdescError, match="reaches offsets"):
+        reorder.prepare(replace(PLAN, src=memory_desc((4, 6), "u8", strides=(0, 1))))
+
+
+def test_the_mark_cannot_be_passed_in() -> None:
+    for name in ("_is_planned", "_bound"):
+        given: dict[str, Any] = {name: True}
+        with pytest.raises(TypeError, match=name):
+            ReorderPlan(SRC, DST, (), **given)
+        with pytest.raises((TypeError, ValueError), match=name):
+            replace(PLAN, **given)
+    with pytest.raises(TypeError):
+        ReorderPlan(*(SRC, DST, (), None, None, True))  # type: ignore[call-arg] # a caller's
+
+    class Marked(ReorderPlan):
+        _is_planned = True
+
+    with pytest.raises(MemdescError, match="reaches offsets"):
+        reorder.prepare(Marked(SRC, DST, (Box((0, 10**6), (Node(24, 24, (1, 1)),)),)))
+
+
+def test_the_fields_of_a_plan_have_types() -> None:
+    for plan, match in (
+        (ReorderPlan([], DST, ()), "src must be a MemoryDesc"),  # type: ignore[arg-type] # what a caller might pass
+        (ReorderPlan(SRC, None, ()), "dst must be a MemoryDesc"),  # type: ignore[arg-type] # likewise
+        (ReorderPlan(SRC, DST, None), "boxes must be a tuple of Box, not NoneType"),  # type: ignore[arg-type] # likewise
+        (ReorderPlan(SRC, DST, (), {}), "attr must be a reorder.Attr, not dict"),  # type: ignore[arg-type] # likewise
+    ):
+        with pytest.raises(MemdescError, match=match):
+            reorder.prepare(plan)
+    with pytest.raises(MemdescError, match="threads must be an integer of 1 or more"):
+        reorder.prepare(PLAN, [2])  # type: ignore[arg-type] # likewise
+
+
+def test_attributes_are_bound_once() -> None:
+    attr = reorder.Attr(src_scale=np.arange(1, 5, dtype=np.float32), src_scale_mask=1)
+    plan = reorder.plan_reorder(SRC, DST, attr)
+    assert plan.bound_attr is plan.bound_attr
+    assert [operand.role for operand in plan.bound_attr.varying] == ["src_scale"]
+    by_hand = ReorderPlan(SRC, memory_desc((5,), "u8"), (), attr)
+    with pytest.raises(MemdescError, match="dims"):
+        reorder.prepare(by_hand)
+    with pytest.raises(MemdescError, match="src_scale of shape"):
+        assert ReorderPlan(memory_desc((5, 1), "u8"), DST, (), attr).converts
