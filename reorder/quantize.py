@@ -101,7 +101,12 @@ def quantize(  # noqa: PLR0913 - what it takes is named by keyword
     if given.name not in FLOATS or given.bits < 16:  # noqa: PLR2004 - the narrowest float worth quantising
         msg = f"quantize takes floats of 16 bits or more, not {given}"
         raise MemdescError(msg)
-    if wanted.name not in INTEGERS and (wanted.name not in FLOATS or wanted.bits > 8):  # noqa: PLR2004 - one byte
+    is_float = wanted.name in FLOATS and wanted.bits <= 8  # noqa: PLR2004 - one byte
+    # what is unsigned has zero points, which are s32
+    is_integer = wanted.name in INTEGERS and (
+        INTEGERS[wanted.name].is_signed or INTEGERS[wanted.name].high <= INTEGERS["s32"].high
+    )
+    if not (is_float or is_integer):
         msg = f"quantize makes s8, u8, s4, u4, f8 or f4, not {wanted}"
         raise MemdescError(msg)
     mask, sizes, inside = _split(values.shape, axis, groups)

@@ -11,6 +11,7 @@ from memdesc.names import known_names
 from reorder.bench.libdnnl import DnnlError, Engine, ExecArg, find_libraries
 from reorder.bench.onednn_attr import onednn_arguments, onednn_attr
 from reorder.bench.peers import Peer
+from reorder.values.formats import ONEDNN_TYPES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -23,22 +24,6 @@ if TYPE_CHECKING:
 
 __all__ = ["onednn_peers"]
 
-# as oneDNN numbers them (dnnl_types.h, 3.13)
-_DATA_TYPES = {
-    "f16": 1,
-    "bf16": 2,
-    "f32": 3,
-    "s32": 4,
-    "s8": 5,
-    "u8": 6,
-    "f64": 7,
-    "f8_e5m2": 9,
-    "f8_e4m3": 10,
-    "s4": 11,
-    "u4": 12,
-    "e8m0": 13,
-    "f4_e2m1": 14,
-}
 _SRC, _DST = 1, 17
 # the enum of tags starts with undef and any, then come the canonical ones
 _FIRST_TAG = 2
@@ -135,7 +120,7 @@ def _desc_handle(engine: Engine, desc: MemoryDesc) -> int:
         If it has none: no such tag, or no such dtype.
     """
     dims = (ctypes.c_int64 * desc.ndims)(*desc.dims)
-    kind = _DATA_TYPES.get(desc.dtype.name, 0)
+    kind = ONEDNN_TYPES.get(desc.dtype.name, 0)
     if len(desc.blocks) == desc.ndims:
         strides = (ctypes.c_int64 * desc.ndims)(*desc.strides)
         return engine.new("memory_desc_create_with_strides", desc.ndims, dims, kind, strides)
