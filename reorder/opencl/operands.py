@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import pyopencl as cl
 import pyopencl.array
 
-from memdesc import ImageDesc, MemdescError, MemoryDesc, memory_desc
+from memdesc import ImageDesc, MemdescError, MemoryDesc, data_type, memory_desc
 from memdesc.errors import short_repr
 from reorder.opencl.allocation import check_not_released, is_released_error, released_error
 from reorder.opencl.image_formats import channel_type_of, check_size, lane_element
@@ -114,8 +114,14 @@ def array_desc(array: cl.array.Array, name: str) -> MemoryDesc:
         kind = _kind(array.base_data)
         msg = f"{name} is an array in {kind}; only arrays in buffers are reordered"
         raise MemdescError(msg)
+    if (dtype := data_type(array.dtype)).is_packed:
+        msg = (
+            f"{name} is an array of {dtype}, one element a byte; memory of {dtype} holds two: "
+            "pack them on the host, or describe the bytes by a MemoryDesc"
+        )
+        raise MemdescError(msg)
     strides = [stride // itemsize for stride in array.strides]
-    return memory_desc(array.shape, array.dtype, strides=strides)
+    return memory_desc(array.shape, dtype, strides=strides)
 
 
 def _image_operand(

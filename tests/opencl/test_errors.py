@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 from typing import TYPE_CHECKING
 
+import ml_dtypes
 import numpy as np
 import pyopencl as cl
 import pyopencl.array
@@ -257,6 +258,22 @@ def test_nothing_is_kept_of_what_was_refused_or_is_done(runtime: Runtime) -> Non
     gc.collect()
     runtime.queue.finish()
     assert runtime.context.reference_count == held
+
+
+@pytest.mark.parametrize(("dtype", "name"), [("int4", "s4"), ("uint4", "u4")])
+def test_an_array_of_unpacked_four_bit_elements_is_refused(
+    dtype: str, name: str, runtime: Runtime
+) -> None:
+    x = np.arange(6).astype(getattr(ml_dtypes, dtype))
+    array = cl.array.to_device(runtime.queue, x)
+    with refused(f"src is an array of {name}, one element a byte; memory of {name} holds two"):
+        reorder(array, "a")
+    with refused(f"dst is an array of {name}, one element a byte; memory of {name} holds two"):
+        reorder(x, out=array)
+    # raw bytes that a descriptor describes hold what it says
+    packed = cl.array.to_device(runtime.queue, np.array([0x10, 0x32, 0x54], np.uint8))
+    found = reorder(packed, "a", src=memory_desc((6,), name))
+    assert found.data.size == 3
 
 
 def test_an_array_of_unaligned_elements_is_refused(runtime: Runtime) -> None:

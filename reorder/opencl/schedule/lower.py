@@ -49,7 +49,9 @@ def lower(
     if nest.is_zero:
         zeros = tuple(lane._replace(is_valid=False) for lane in nest.lanes)
         nest = nest._replace(src=(), lanes=zeros)
-    src, dst = (_refined(nest, k, access, is_aligned) for k, access in enumerate(accesses))
+    src, dst = (
+        _refined(nest, k, access, is_aligned=is_aligned) for k, access in enumerate(accesses)
+    )
     group = choose_work_group(nest, (src, dst), _bits(dst.element), max_work_items)
     nest = nest._replace(loops=group.loops)
     tiles = [steps << shift for steps, shift in zip(group.steps, group.shifts, strict=True)]
@@ -89,7 +91,7 @@ def lower(
     return Launch(pattern, tuple(values[name] for name in param_names(pattern)), tuple(grid))
 
 
-def _refined(nest: PixelNest, operand: int, access: Access, is_aligned: bool) -> Access:  # noqa: FBT001 - as `lower` has it
+def _refined(nest: PixelNest, operand: int, access: Access, *, is_aligned: bool) -> Access:
     """Return an access with the kind that the kernel uses."""
     if operand == 0 and nest.is_zero:
         return access._replace(kind=AccessKind.NONE)
