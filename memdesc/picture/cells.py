@@ -1,8 +1,8 @@
-"""What a picture says of each element: its number, its index, its colour.
+"""What a picture shows of each element: its number, its index, its colour.
 
-Colour is the run of memory that an element lies in: the innermost digits, at least
-four elements of them. The number is the offset. Both stand in the grid and in the
-memory, so that one leads to the other.
+The number is the offset. The colour is the contiguous run of memory that the element lies
+in: the innermost loops, as many as make at least four elements. Both are the same in the
+grid and in the memory, so that a reader finds one from the other.
 """
 
 from __future__ import annotations
@@ -13,24 +13,28 @@ from math import prod
 from typing import TYPE_CHECKING, NamedTuple
 
 from memdesc.inverse import index_at
-from memdesc.layout import memory_order
+from memdesc.layout import axis_index, memory_order
 from memdesc.tags import LETTERS
 
 if TYPE_CHECKING:
     from memdesc.dtypes import DataType
     from memdesc.layout import Block, Layout
 
-__all__ = ["LANES", "Cell", "Cells", "cells_of", "digits", "visible"]
+__all__ = ["LANES", "Cell", "Cells", "cells_of", "digits", "visible_indices"]
 
 LANES = "RGBA"
-_RUN = 4
+# least elements of a run: less would make a colour for each element of small blocks
+_MIN_RUN = 4
+# the first and the last index, the first and the last of the padding
+_ALL_ENDS = 4
 
 
 class Cell(NamedTuple):
-    """One square of a picture.
+    """One cell of a picture.
 
-    `run` numbers the piece of memory that is one colour, None where there is no
-    element; `tile` numbers the block, None where nothing is blocked.
+    `number` and `note` are written in it, `hover` is shown under the pointer. `run` counts
+    the runs of one colour, None where there is no element; `tile` counts the blocks, None
+    where nothing is blocked.
     """
 
     number: str
@@ -45,8 +49,9 @@ class Cell(NamedTuple):
 class Cells:
     """The cells of a layout, found by index or by offset.
 
-    `order` are the loops, outermost in memory first. `pixels` is (width, channels) of an
-    image, or None for a buffer; `letters` name the dims.
+    `extents` are the padded sizes of the dims. `order` are the loops, outermost in memory
+    first; `runs` are those that count runs, `tiles` those that count blocks. `pixels` is
+    (width, channels) of an image, or None for a buffer; `letters` name the dims.
     """
 
     layout: Layout
@@ -64,16 +69,16 @@ class Cells:
         return tuple(dim for dim, extent in enumerate(self.extents) if extent > 1)
 
     def at(self, index: tuple[int, ...]) -> Cell | None:
-        """Return the cell of a padded index; None beyond the end of dims that are padded together."""
+        """Return the cell of a padded index; None beyond the padded end of fused dims."""
         layout = self.layout
         for axis in layout.axes:
-            if len(axis.dims) > 1 and self._of_axis(axis.dims, index) >= axis.padded:
+            if len(axis.dims) > 1 and axis_index(axis, layout.dims, index) >= axis.padded:
                 return None
         offset = layout.offset(index)
         is_padding = any(i >= size for i, size in zip(index, layout.dims, strict=True))
         note = "pad" if is_padding else ",".join(str(index[dim]) for dim in self.long_dims) or "0"
         what = "padding at" if is_padding else "index"
-        hover = "\n".join([f"{what} ({', '.join(map(str, index))})", *self._place(offset)])
+        hover = "\n".join([f"{what} ({', '.join(map(str, index))})", *self._addresses(offset)])
         tile = self._count(index, self.tiles) if self.tiles else None
         return Cell(str(offset), note, hover, self._count(index, self.runs), tile, is_padding)
 
@@ -84,35 +89,29 @@ class Cells:
         return cell or Cell(
             str(offset),
             "",
-            "\n".join(["no element", *self._place(offset)]),
+            "\n".join(["no element", *self._addresses(offset)]),
             None,
             None,
             is_padding=False,
         )
 
-    def _place(self, offset: int) -> list[str]:
+    def _addresses(self, offset: int) -> list[str]:
+        """Return the lines that say where an offset is: pixel, offset, byte."""
         at, rest = divmod(offset * self.dtype.bits, 8)
         half = f", {'high' if rest else 'low'} half" if self.dtype.is_packed else ""
-        places = [f"offset {offset}", f"byte {at}{half}"]
+        lines = [f"offset {offset}", f"byte {at}{half}"]
         if self.pixels is not None:
             width, channels = self.pixels
             pixel, lane = divmod(offset, channels)
-            places.insert(
-                0, f"pixel x {pixel % width}, y {pixel // width}, lane {lane} ({LANES[lane]})"
-            )
-        return places
-
-    def _of_axis(self, dims: tuple[int, ...], index: tuple[int, ...]) -> int:
-        i = 0
-        for dim in dims:
-            i = i * self.layout.dims[dim] + index[dim]
-        return i
+            y, x = divmod(pixel, width)
+            lines.insert(0, f"pixel x {x}, y {y}, lane {lane} ({LANES[lane]})")
+        return lines
 
     def _count(self, index: tuple[int, ...], blocks: tuple[Block, ...]) -> int:
         """Return the row-major number of an index over some blocks."""
         count = 0
         for block in blocks:
-            i = self._of_axis(self.layout.axes[block.axis].dims, index)
+            i = axis_index(self.layout.axes[block.axis], self.layout.dims, index)
             count = count * block.extent + i // block.step % block.extent
         return count
 
@@ -121,7 +120,7 @@ def cells_of(
     layout: Layout, dtype: DataType, letters: str = LETTERS, pixels: tuple[int, int] | None = None
 ) -> Cells:
     """Make the cells of a layout; a pixel is one run."""
-    # what is read several times has one colour
+    # loops that do not move in memory count nothing
     order = [
         block
         for block in sorted(layout.blocks, key=memory_order)
@@ -129,7 +128,7 @@ def cells_of(
     ]
     loops = list(order)
     size = 1
-    while loops and size < _RUN:
+    while loops and size < _MIN_RUN:
         size *= loops.pop().extent
     extents = list(layout.dims)
     for axis in layout.axes:
@@ -155,10 +154,14 @@ def digits(layout: Layout, letters: str) -> str:
     return " ".join(parts)
 
 
-def visible(size: int, padded: int, most: int) -> list[int]:
-    """Choose at most so many of the indices 0 to `padded`: the first ones, and both ends of the padding."""
-    chosen = {0, padded - 1} if most < 4 else {0, size - 1, min(size, padded - 1), padded - 1}  # noqa: PLR2004 - these four
-    if padded == most + 1:  # an ellipsis for one index saves nothing
-        most = padded
-    rest = (i for i in range(padded) if i not in chosen)
-    return sorted(chosen.union(islice(rest, min(most, padded) - len(chosen))))
+def visible_indices(size: int, padded: int, limit: int) -> list[int]:
+    """Choose at most `limit` indices below `padded`: the first, and both ends of the padding.
+
+    An ellipsis for a single index would save nothing, so that one is shown beyond the limit.
+    """
+    ends = {0, size - 1, min(size, padded - 1), padded - 1}
+    chosen = ends if limit >= _ALL_ENDS else {0, padded - 1}
+    if padded == limit + 1:
+        limit = padded
+    others = (i for i in range(padded) if i not in chosen)
+    return sorted(chosen.union(islice(others, min(limit, padded) - len(chosen))))

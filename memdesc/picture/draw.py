@@ -1,4 +1,4 @@
-"""A whole picture: what it is, the logical grid, the memory, and what the signs mean."""
+"""A whole picture: title, logical grid, memory, legend."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from memdesc.picture.memory import CACHE_LINE, Strip, lines_of, pixel_lines
 from memdesc.picture.paint import paint_cell
 from memdesc.picture.panels import Panels
 from memdesc.picture.picture import Picture
-from memdesc.picture.svg import ACCENT, document, element, label
+from memdesc.picture.svg import ACCENT, document, edge, element, label, text_width
 from memdesc.picture.text import grid_text, memory_text
 from memdesc.tags import LETTERS
 
@@ -23,8 +23,20 @@ if TYPE_CHECKING:
 
 __all__ = ["draw_image", "draw_layout", "frame", "legend"]
 
-_MARGIN, _BETWEEN = 16, 36
+# Pixels: around the picture, between grid and memory, of a line of the head.
+_MARGIN, _BETWEEN, _HEAD_LINE = 16, 36, 18
+# characters; the rest of a longer line is left out
 _MAX_TITLE = 100
+
+# sign of the legend -> what it means
+_MEANINGS = {
+    "run": "one colour: one run of memory",
+    "padding": "padding, holds zeros",
+    "block": "block",
+    "pixel": "pixel",
+    "gap": "no element",
+    "line": f"cache line of {CACHE_LINE} bytes starts",
+}
 
 
 def draw_layout(
@@ -35,18 +47,18 @@ def draw_layout(
     Parameters
     ----------
     layout, dtype
-        What lies there.
+        Of the elements.
     title : str
-        What the picture is called.
+        The first line of the picture.
     nbytes : (int, int)
         Bytes of the buffer, and those of them that are compensation behind the elements.
     letters : str
-        What the dims are called, one letter each.
+        The names of the dims, one letter each.
 
     Raises
     ------
     MemdescError
-        If there are not as many letters as dims, or one of them stands twice.
+        If the letters are not one for each dim, all different.
     """
     _check_letters(layout, letters)
     whole, behind = nbytes
@@ -67,7 +79,7 @@ def draw_layout(
 def draw_image(
     layout: Layout, dtype: DataType, title: str, pixels: tuple[int, int], letters: str = LETTERS
 ) -> Picture:
-    """Draw an image as its pixels; arguments as `draw_layout`, `pixels` being its width and its channels."""
+    """Draw an image as pixels; as `draw_layout`, with (width, channels) of the image."""
     _check_letters(layout, letters)
     cells = cells_of(layout, dtype, letters, pixels)
     lines = pixel_lines(cells, *pixels)
@@ -88,15 +100,15 @@ def _picture(cells: Cells, lines: Lines, head: list[str], what: str) -> Picture:
     grid = arrange(cells)
     names = ",".join(cells.letters[dim] for dim in cells.long_dims)
     head = [*head, f"memory order, outermost first: {digits(cells.layout, cells.letters)}"]
-    logical = f"logical: {grid.words}; numbers are offsets"
+    logical = f"logical: {grid.summary}; numbers are offsets"
     memory = f"{what} {names}".rstrip() + (
         "; two elements share a byte" if cells.dtype.is_packed else ""
     )
     text = "\n".join([*head, "", logical, *grid_text(grid), "", memory, *memory_text(cells, lines)])
 
-    top = _MARGIN + 18 * len(head) + 28
-    panels = Panels(grid, _MARGIN, top, max(26, 7 * len(str(cells.layout.last)) + 8))
-    left = max(panels.right, _MARGIN + 7 * len(logical) - 20) + _BETWEEN
+    top = _MARGIN + _HEAD_LINE * len(head) + 28
+    panels = Panels(grid, _MARGIN, top, max(26, text_width(str(cells.layout.last)) + 8))
+    left = max(panels.right, _MARGIN + text_width(logical) - 20) + _BETWEEN
     strip = Strip(lines, cells.at_offset, cells.dtype.bits, left, top)
     signs = ["run"]
     signs += ["padding"] if cells.layout.has_padding else []
@@ -109,65 +121,43 @@ def _picture(cells: Cells, lines: Lines, head: list[str], what: str) -> Picture:
         label(_MARGIN, top - 10, logical, faint=True),
         label(left, top - 10, memory, faint=True),
     ]
-    size = max(strip.right, left + 7 * len(memory), right), end + 22
+    size = max(strip.right, left + text_width(memory), right), end + 22
     return Picture(frame(head, [*parts, *panels.paint(), *strip.paint(), *signs_parts], size), text)
 
 
 def frame(head: list[str], parts: list[str], end: tuple[int, int]) -> str:
-    """Return a picture under its head lines, large enough for parts that end there."""
+    """Return the SVG of a picture: its head, and parts whose lower right corner is `end`."""
     head = [line if len(line) <= _MAX_TITLE else f"{line[: _MAX_TITLE - 1]}…" for line in head]
-    written = [label(_MARGIN, _MARGIN + 14, head[0], size=14, bold=True)]
-    written += [label(_MARGIN, _MARGIN + 14 + 18 * k, line) for k, line in enumerate(head) if k]
-    width = (
-        max(end[0], _MARGIN + 9 * len(head[0]), *(_MARGIN + 7 * len(line) for line in head))
-        + _MARGIN
-    )
-    return document(
-        width, max(end[1], _MARGIN + 18 * len(head)) + _MARGIN, head[0], *written, *parts
-    )
+    lines = [label(_MARGIN, _MARGIN + 14, head[0], size=14, bold=True)]
+    lines += [
+        label(_MARGIN, _MARGIN + 14 + _HEAD_LINE * k, line) for k, line in enumerate(head) if k
+    ]
+    widths = [text_width(head[0], 14), *(text_width(line) for line in head)]
+    width = max(end[0], _MARGIN + max(widths)) + _MARGIN
+    height = max(end[1], _MARGIN + _HEAD_LINE * len(head)) + _MARGIN
+    return document(width, height, head[0], *lines, *parts)
 
 
 def legend(signs: list[str], y: int) -> tuple[list[str], int]:
-    """Return what signs mean, and where the last one ends."""
+    """Return the signs of `_MEANINGS` beside their meanings, and where the last one ends."""
     x = _MARGIN
     parts: list[str] = []
-    words = {
-        "run": "one colour: one run of memory",
-        "padding": "padding, holds zeros",
-        "block": "block",
-        "pixel": "pixel",
-        "gap": "no element",
-        "line": f"cache line of {CACHE_LINE} bytes starts",
-    }
     for sign in signs:
-        if sign == "line":
-            parts.append(element("path", d=f"M{x + 14} {y}v18", stroke=ACCENT, stroke_width=3.5))
-        elif sign in {"block", "pixel"}:
-            box = {"x": x, "y": y, "width": 28, "height": 18}
-            parts.append(
-                element(
-                    "rect",
-                    class_="memdesc-edge",
-                    fill="none",
-                    stroke="#1a1a1a",
-                    stroke_width=1.5,
-                    **box,
-                )
-            )
-        else:
-            parts.append(
-                paint_cell(
-                    Cell(
-                        "", "", words[sign], None if sign == "gap" else 0, None, sign == "padding"
-                    ),
-                    x,
-                    y,
-                    (28, 18),
-                )
-            )
-        parts.append(label(x + 34, y + 13, words[sign], size=10, faint=True))
-        x += 58 + 6 * len(words[sign])
+        meaning = _MEANINGS[sign]
+        parts += [_sign(sign, x, y), label(x + 34, y + 13, meaning, size=10, faint=True)]
+        x += 58 + text_width(meaning, 10)
     return parts, x
+
+
+def _sign(sign: str, x: int, y: int) -> str:
+    """Return a sign of the legend: a mark, an outline or a cell, 28 pixels wide."""
+    if sign == "line":
+        return element("path", d=f"M{x + 14} {y}v18", stroke=ACCENT, stroke_width=3.5)
+    if sign in {"block", "pixel"}:
+        return edge("rect", x=x, y=y, width=28, height=18)
+    run = None if sign == "gap" else 0
+    cell = Cell("", "", _MEANINGS[sign], run, None, is_padding=sign == "padding")
+    return paint_cell(cell, x, y, (28, 18))
 
 
 def _count(layout: Layout) -> str:

@@ -1,23 +1,26 @@
-"""The logical side of a picture: the last two long dims as rows and columns, the others as panels."""
+"""The logical side of a picture: the last two long dims are rows and columns, others panels."""
 
 from __future__ import annotations
 
 from itertools import product
 from typing import TYPE_CHECKING, NamedTuple
 
-from memdesc.picture.cells import visible
+from memdesc.picture.cells import visible_indices
 
 if TYPE_CHECKING:
     from memdesc.picture.cells import Cell, Cells
 
-__all__ = ["Grid", "arrange", "spread"]
+__all__ = ["Grid", "Track", "arrange", "place"]
 
-_MOST_ROWS, _MOST_COLUMNS, _MOST_PANELS, _MOST_CELLS = 12, 16, 24, 480
-_FLAT = 2
+# What fits a page beside the memory; with panels, half as many rows and columns each.
+_MAX_ROWS, _MAX_COLUMNS, _MAX_PANELS, _MAX_CELLS = 12, 16, 24, 480
+_MIN_PANELS = 4
+# long dims of a grid without panels
+_MATRIX = 2
 
 
 class Grid(NamedTuple):
-    """Which indices are shown, and where; a dim of no place has index 0."""
+    """The dims of rows, columns and panels, and their visible indices; other dims have index 0."""
 
     cells: Cells
     row: int | None
@@ -28,23 +31,23 @@ class Grid(NamedTuple):
     panels: list[tuple[int, ...]]
 
     def cell(self, panel: tuple[int, ...], row: int, column: int) -> Cell | None:
-        """Return the cell of a place, None where the tensor has none."""
-        at = [0] * self.cells.layout.ndims
+        """Return the cell in a row and a column of a panel; None where the tensor has none."""
+        index = [0] * self.cells.layout.ndims
         for dim, i in zip(self.panel_dims, panel, strict=True):
-            at[dim] = i
+            index[dim] = i
         if self.row is not None:
-            at[self.row] = row
-        at[self.column] = column
-        return self.cells.at(tuple(at))
+            index[self.row] = row
+        index[self.column] = column
+        return self.cells.at(tuple(index))
 
     def caption(self, panel: tuple[int, ...]) -> str:
-        """Return what stands above a panel: `a=0 b=3`."""
+        """Return the heading of a panel: `a=0 b=3`."""
         return " ".join(
             f"{self.cells.letters[dim]}={i}" for dim, i in zip(self.panel_dims, panel, strict=True)
         )
 
     def block(self, panel: tuple[int, ...]) -> tuple[int, ...] | None:
-        """Return which blocks of the panel dims a panel lies in; None where these have no blocks."""
+        """Return the blocks of the panel dims that a panel is in; None where they have none."""
         layout = self.cells.layout
         steps = {
             axis.dims[0]: layout.outer(k).step
@@ -56,40 +59,48 @@ class Grid(NamedTuple):
         return tuple(i // steps.get(dim, 1) for dim, i in zip(self.panel_dims, panel, strict=True))
 
     @property
-    def words(self) -> str:
-        """What the grid shows, in words."""
+    def summary(self) -> str:
+        """The dims of rows, columns and panels: `rows c, columns d, a panel for each a,b`."""
         letters = self.cells.letters
-        words = [f"rows {letters[self.row]}"] if self.row is not None else []
-        words.append(f"columns {letters[self.column]}")
+        parts = [f"rows {letters[self.row]}"] if self.row is not None else []
+        parts.append(f"columns {letters[self.column]}")
         if self.panel_dims:
-            words.append(f"a panel for each {','.join(letters[dim] for dim in self.panel_dims)}")
-        return ", ".join(words)
+            parts.append(f"a panel for each {','.join(letters[dim] for dim in self.panel_dims)}")
+        return ", ".join(parts)
 
 
 def arrange(cells: Cells) -> Grid:
-    """Choose rows, columns and panels, and which of their indices are shown."""
+    """Choose the dims of rows, columns and panels, and their visible indices."""
     sizes, extents = cells.layout.dims, cells.extents
     long = cells.long_dims or (len(sizes) - 1,)
     column, row = long[-1], long[-2] if len(long) > 1 else None
-    shrink = 1 if len(long) <= _FLAT else 2
-    columns = visible(sizes[column], extents[column], _MOST_COLUMNS // shrink)
-    rows = [0] if row is None else visible(sizes[row], extents[row], _MOST_ROWS // shrink)
-    room = min(_MOST_PANELS, max(_MOST_CELLS // (len(rows) * len(columns)), 4))
-    shown: list[list[int]] = []
+    share = 1 if len(long) <= _MATRIX else 2
+    columns = visible_indices(sizes[column], extents[column], _MAX_COLUMNS // share)
+    rows = [0] if row is None else visible_indices(sizes[row], extents[row], _MAX_ROWS // share)
+    n_panels = min(_MAX_PANELS, max(_MAX_CELLS // (len(rows) * len(columns)), _MIN_PANELS))
+    panels: list[list[int]] = []
     for k, dim in reversed(list(enumerate(long[:-2]))):
-        # two are left for each dim further out
-        shown.insert(0, visible(sizes[dim], extents[dim], max(room >> k, 2)))
-        room //= len(shown[0])
-    return Grid(cells, row, column, long[:-2], rows, columns, list(product(*shown)))
+        # the k dims further out show two indices each at least
+        panels.insert(0, visible_indices(sizes[dim], extents[dim], max(n_panels >> k, 2)))
+        n_panels //= len(panels[0])
+    return Grid(cells, row, column, long[:-2], rows, columns, list(product(*panels)))
 
 
-def spread(indices: list[int], size: int, gap: int) -> tuple[list[int], list[int], int]:
-    """Place indices in a row; returns their places, the places of gaps, and the whole width."""
-    places, gaps, at = [], [], 0
+class Track(NamedTuple):
+    """Where the indices of a row or a column start, where gaps between them do, and the length."""
+
+    starts: list[int]
+    gaps: list[int]
+    length: int
+
+
+def place(indices: list[int], size: int, gap: int) -> Track:
+    """Place indices beside each other, with a gap where some are left out; in pixels."""
+    starts, gaps, at = [], [], 0
     for k, i in enumerate(indices):
         if k and i != indices[k - 1] + 1:
             gaps.append(at)
             at += gap
-        places.append(at)
+        starts.append(at)
         at += size
-    return places, gaps, at
+    return Track(starts, gaps, at)

@@ -1,14 +1,14 @@
-"""The memory side of a picture: offsets line by line, cache lines marked; an image as its pixels."""
+"""The memory side of a picture: offsets line by line; of an image, its rows of pixels."""
 
 from __future__ import annotations
 
 from itertools import product
 from typing import TYPE_CHECKING, NamedTuple
 
-from memdesc.picture.cells import LANES, visible
-from memdesc.picture.grid import spread
+from memdesc.picture.cells import LANES, visible_indices
+from memdesc.picture.grid import place
 from memdesc.picture.paint import outline, paint_cell
-from memdesc.picture.svg import ACCENT, element, label
+from memdesc.picture.svg import ACCENT, element, label, text_width
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -17,13 +17,22 @@ if TYPE_CHECKING:
 
 __all__ = ["CACHE_LINE", "Lines", "Strip", "lines_of", "pixel_lines"]
 
+# bytes, of nearly all processors
 CACHE_LINE = 64
-_MOST_LINES, _MOST_PIXELS, _WIDEST, _USUAL = 20, 6, 16, 8
+# What fits a page: lines, pixels of four lanes in a line, elements of a line at most and usually.
+_MAX_LINES, _MAX_PIXELS, _MAX_LENGTH, _LENGTH = 20, 6, 16, 8
+# Pixels: height of a cell, of the headings above, of a gap.
 _HEIGHT, _ABOVE, _GAP = 26, 26, 16
+# loops are followed for this many lines when lines with elements are looked for
+_FOLLOWED = 16
 
 
 class Lines(NamedTuple):
-    """Which offsets below `stop` are shown: line k starts at `k * length`; in an image a line is a row of pixels."""
+    """Which offsets are shown, all below `stop`.
+
+    Line k starts at offset `k * length`; `rows` are the visible lines, `columns` the visible
+    offsets in a line. In an image a line is a row of pixels of `lanes` lanes; else `lanes` is 0.
+    """
 
     stop: int
     length: int
@@ -43,7 +52,7 @@ class Lines(NamedTuple):
         ]
 
     def heads(self, bits: int) -> list[str]:
-        """Return what each shown line is called."""
+        """Return the heading of each shown line."""
         return [
             f"y {row}" if self.lanes else f"byte {start * bits // 8}"
             for row, start in zip(self.rows, self.starts(), strict=True)
@@ -51,7 +60,7 @@ class Lines(NamedTuple):
 
 
 def lines_of(cells: Cells) -> Lines:
-    """Choose lines of a buffer: whole blocks, of 8 to 16 elements where that is possible."""
+    """Choose the lines of a buffer: whole blocks, 8 to 16 elements where that is possible."""
     layout = cells.layout
     tile = 1
     for block in layout.inner():
@@ -60,23 +69,27 @@ def lines_of(cells: Cells) -> Lines:
         layout.offset0 + sum(min((block.extent - 1) * block.stride, 0) for block in layout.blocks),
         0,
     )
-    length = _USUAL if tile < _WIDEST and layout.last - low < _USUAL * _MOST_LINES // 2 else _WIDEST
-    if tile < _WIDEST and length % tile:
-        length = _WIDEST // tile * tile
+    length = (
+        _LENGTH
+        if tile < _MAX_LENGTH and layout.last - low < _LENGTH * _MAX_LINES // 2
+        else _MAX_LENGTH
+    )
+    if tile < _MAX_LENGTH and length % tile:
+        length = _MAX_LENGTH // tile * tile
     first = low // length
     count = layout.last // length + 1 - first
-    rows = [first + row for row in visible(count, count, _MOST_LINES)]
-    if count > _MOST_LINES and layout.last - low >= 2 * layout.padded_nelems:
-        rows = _held(cells, length)
+    rows = [first + row for row in visible_indices(count, count, _MAX_LINES)]
+    if count > _MAX_LINES and layout.last - low >= 2 * layout.padded_nelems:
+        rows = _lines_with_elements(cells, length)
     return Lines(layout.last + 1, length, rows, list(range(length)))
 
 
-def _held(cells: Cells, length: int) -> list[int]:
-    """Choose lines of a buffer of many gaps: the first ones that hold elements, and the last one."""
+def _lines_with_elements(cells: Cells, length: int) -> list[int]:
+    """Choose the lines of a buffer of many gaps: the first that hold elements, and the last."""
     layout = cells.layout
     rows = {layout.last // length}
-    # the starts of long loops do
-    for index in product(*(range(min(block.extent, 16 * length)) for block in cells.order)):
+    # the first steps of long loops are enough to fill the page
+    for index in product(*(range(min(block.extent, _FOLLOWED * length)) for block in cells.order)):
         rows.add(
             (
                 layout.offset0
@@ -84,29 +97,29 @@ def _held(cells: Cells, length: int) -> list[int]:
             )
             // length
         )
-        if len(rows) == _MOST_LINES:
+        if len(rows) == _MAX_LINES:
             break
     return sorted(rows)
 
 
 def pixel_lines(cells: Cells, width: int, channels: int) -> Lines:
-    """Choose lines of an image: its rows, some of the pixels of each."""
+    """Choose the lines of an image: its rows of pixels, and some pixels of each."""
     height = (cells.layout.last + 1) // (width * channels)
-    shown = visible(width, width, _MOST_PIXELS if channels > 1 else _WIDEST)
+    shown = visible_indices(width, width, _MAX_PIXELS if channels > 1 else _MAX_LENGTH)
     columns = [pixel * channels + lane for pixel in shown for lane in range(channels)]
     return Lines(
         cells.layout.last + 1,
         width * channels,
-        visible(height, height, _MOST_LINES),
+        visible_indices(height, height, _MAX_LINES),
         columns,
         channels,
     )
 
 
 class Strip:
-    """Lines of cells, from a corner of the picture on.
+    """The lines as cells in the picture, from its corner (`left`, `top`) to `right`, `bottom`.
 
-    `at_offset` says what lies at an offset; `right` and `bottom` are where it ends.
+    `at_offset` returns the cell of an offset.
     """
 
     def __init__(
@@ -118,12 +131,15 @@ class Strip:
         shown = [cell for row in self.cells for cell in row]
         self.cell_width = max(
             26,
-            *(7 * len(cell.number) + 8 for cell in shown),
-            *(5 * len(cell.note) + 6 for cell in shown),
+            *(text_width(cell.number) + 8 for cell in shown),
+            *(text_width(cell.note, 8) + 6 for cell in shown),
         )
-        self.start, self.top = left + 6 * max(map(len, self.heads)) + 8, top + _ABOVE
-        xs, x_gaps, width = spread(lines.columns, self.cell_width, _GAP)
-        ys, y_gaps, height = spread(lines.rows, _HEIGHT, _GAP)
+        self.start, self.top = (
+            left + max(text_width(head, 9) for head in self.heads) + 8,
+            top + _ABOVE,
+        )
+        xs, x_gaps, width = place(lines.columns, self.cell_width, _GAP)
+        ys, y_gaps, height = place(lines.rows, _HEIGHT, _GAP)
         self.xs, self.ys = [self.start + x for x in xs], [self.top + y for y in ys]
         self.x_gaps, self.y_gaps = [self.start + x for x in x_gaps], [self.top + y for y in y_gaps]
         self.right, self.bottom = self.start + width, self.top + height
@@ -135,7 +151,7 @@ class Strip:
         ]
 
     def paint(self) -> list[str]:
-        """Return everything."""
+        """Return the elements of headings, cells, outlines and marks."""
         parts = self._column_heads()
         parts += [
             label(self.start - 6, y + 16, head, size=9, anchor="end", faint=True)
@@ -161,7 +177,7 @@ class Strip:
         return parts
 
     def _column_heads(self) -> list[str]:
-        """Return what stands above the columns: offsets in a line, or pixels and their lanes."""
+        """Return the headings of the columns: offsets in a line, or pixels and their lanes."""
         parts = []
         lanes, width = self.lines.lanes, self.cell_width
         for x, column in zip(self.xs, self.lines.columns, strict=True):

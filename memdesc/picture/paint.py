@@ -1,11 +1,11 @@
-"""One cell, and the outlines round cells that belong together."""
+"""A cell as SVG, and the outlines of cells that are one block."""
 
 from __future__ import annotations
 
 from html import escape
 from typing import TYPE_CHECKING
 
-from memdesc.picture.svg import COLOURS, INK, element, hatch
+from memdesc.picture.svg import COLOURS, FAINT, INK, RULE, edge, element, hatch
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -14,64 +14,47 @@ if TYPE_CHECKING:
 
 __all__ = ["CELL_HEIGHT", "outline", "paint_cell"]
 
+# pixels of a cell without a note
 CELL_HEIGHT = 22
 
 
 def paint_cell(cell: Cell, x: int, y: int, size: tuple[int, int]) -> str:
-    """Return a cell of (width, height): its number, its note below, and what shows under the pointer."""
+    """Return a cell of (width, height): its number, its note below, its text under the pointer."""
     width, height = size
     box = {"x": x, "y": y, "width": width, "height": height}
-    ink = {"fill": INK}
     parts = [element("title", escape(cell.hover, quote=False))]
     if cell.run is None:
-        parts.append(
-            element(
-                "rect",
-                class_="memdesc-rule memdesc-none",
-                fill="#ffffff",
-                stroke="#9aa0a6",
-                stroke_dasharray="2 2",
-                **box,
-            )
-        )
-        ink = {"class_": "memdesc-faint", "fill": "#5f6368"}
+        look = {"class_": "memdesc-rule memdesc-none", "fill": "#ffffff", "stroke": RULE}
+        parts.append(element("rect", stroke_dasharray="2 2", **look, **box))
+        ink = {"class_": "memdesc-faint", "fill": FAINT}
     elif cell.is_padding:
-        parts.append(
-            element(
-                "rect",
-                class_="memdesc-rule memdesc-void",
-                fill="#f1f2f4",
-                stroke="#9aa0a6",
-                stroke_width=0.5,
-                **box,
-            )
-        )
-        parts.append(hatch(x, y, width, height))
+        look = {"class_": "memdesc-rule memdesc-void", "fill": "#f1f2f4", "stroke": RULE}
+        parts += [element("rect", stroke_width=0.5, **look, **box), hatch(x, y, width, height)]
         ink = {"class_": "memdesc-ink", "fill": INK}
     else:
-        parts.append(
-            element("rect", fill=_colour(cell.run), stroke="#ffffff", stroke_width=0.5, **box)
-        )
+        look = {"fill": _colour(cell.run), "stroke": "#ffffff"}
+        parts.append(element("rect", stroke_width=0.5, **look, **box))
+        ink = {"fill": INK}
     middle = f"{x + width / 2:g}"
     base = f"{y + 12 if cell.note else y + height / 2 + 4:g}"
-    written = ((cell.number, base, 11), (cell.note, f"{y + height - 4}", 8))
+    texts = ((cell.number, base, 11), (cell.note, f"{y + height - 4}", 8))
     parts += [
         element("text", escape(text), x=middle, y=at, font_size=size, **ink)
-        for text, at, size in written
+        for text, at, size in texts
         if text
     ]
     return element("g", *parts, class_="memdesc-cell", text_anchor="middle")
 
 
 def _colour(run: int) -> str:
-    # one further in each round: rows of 7, 14, 28 or 56 runs would show as columns
+    # colours move on by one in each round: else rows of 7, 14, 28 or 56 runs would make columns
     return COLOURS[(run + run // len(COLOURS)) % len(COLOURS)]
 
 
 def outline(
     cells: Mapping[tuple[int, int], Cell], xs: list[int], ys: list[int], size: tuple[int, int]
 ) -> str:
-    """Return the edges of the blocks that cells, given by column and row, belong to."""
+    """Return the edges of the blocks of cells, which are given by column and row."""
     width, height = size
 
     def tile(column: int, row: int) -> int | None:
@@ -91,15 +74,4 @@ def outline(
         ):
             if neighbour != cell.tile:
                 lines[line] = None
-    return (
-        element(
-            "path",
-            d="".join(lines),
-            class_="memdesc-edge",
-            stroke="#1a1a1a",
-            stroke_width=1.5,
-            fill="none",
-        )
-        if lines
-        else ""
-    )
+    return edge("path", d="".join(lines)) if lines else ""

@@ -1,12 +1,12 @@
-"""The panels of a grid, painted: placed in lines, framed where they make a block."""
+"""The panels of a grid in the picture: side by side, framed where they make a block."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from memdesc.picture.grid import spread
+from memdesc.picture.grid import place
 from memdesc.picture.paint import CELL_HEIGHT, outline, paint_cell
-from memdesc.picture.svg import element, label
+from memdesc.picture.svg import edge, label, text_width
 
 if TYPE_CHECKING:
     from memdesc.picture.cells import Cell
@@ -14,46 +14,44 @@ if TYPE_CHECKING:
 
 __all__ = ["Panels"]
 
+# Pixels: a line of panels; left of a panel, above it, between two, between indices left out.
 _MAX_WIDTH = 620
-_GUTTER, _ABOVE, _APART, _GAP = 22, 26, 12, 16
+_GUTTER, _ABOVE, _BETWEEN, _GAP = 22, 26, 12, 16
 
 
 class Panels:
-    """A grid with cells of one width, from a corner of the picture on.
-
-    `right` and `bottom` are where it ends.
-    """
+    """A grid as cells of one width, from the corner (`left`, `top`) to `right`, `bottom`."""
 
     def __init__(self, grid: Grid, left: int, top: int, cell_width: int) -> None:
         self.grid = grid
         self.left, self.top = left, top
         self.cell_width = cell_width
-        self.xs, self.x_gaps, width = spread(grid.columns, cell_width, _GAP)
-        self.width = max(width, *(7 * len(grid.caption(panel)) for panel in grid.panels))
-        self.ys, self.y_gaps, self.height = spread(grid.rows, CELL_HEIGHT, _GAP)
+        self.xs, self.x_gaps, width = place(grid.columns, cell_width, _GAP)
+        self.width = max(width, *(text_width(grid.caption(panel)) for panel in grid.panels))
+        self.ys, self.y_gaps, self.height = place(grid.rows, CELL_HEIGHT, _GAP)
         self.blocks = [grid.block(panel) for panel in grid.panels]
-        self.places: list[tuple[int, int]] = []
+        self.corners: list[tuple[int, int]] = []
         self.dots: list[tuple[int, int]] = []
         self._flow()
-        self.right = max(x for x, _ in self.places) + _GUTTER + self.width
-        self.bottom = self.places[-1][1] + _ABOVE + self.height
+        self.right = max(x for x, _ in self.corners) + _GUTTER + self.width
+        self.bottom = self.corners[-1][1] + _ABOVE + self.height
 
     def paint(self) -> list[str]:
-        """Return everything."""
+        """Return the elements of all panels, of their frames, and of the dots between them."""
         parts = [
             label(x, y + _ABOVE + self.height / 2 + 4, "⋯", size=14, faint=True)
             for x, y in self.dots
         ]
-        for k in range(len(self.places)):
-            if self.blocks[k] is not None and not self._goes_on(k):
+        for k in range(len(self.corners)):
+            if self.blocks[k] is not None and not self._continues(k):
                 parts.append(self._frame(k))
             parts += self._panel(k)
         return parts
 
     def _flow(self) -> None:
-        """Place panels in lines, those of a block together where they fit."""
+        """Place panels in lines: a new one for each outer index, blocks together where they fit."""
         panels = self.grid.panels
-        step_x, step_y = _GUTTER + self.width + _APART, _ABOVE + self.height + _APART
+        step_x, step_y = _GUTTER + self.width + _BETWEEN, _ABOVE + self.height + _BETWEEN
         x, y = self.left, self.top
         for k, panel in enumerate(panels):
             before = panels[k - 1] if k else panel
@@ -63,44 +61,40 @@ class Panels:
             )
             is_new_row = panel[:-1] != before[:-1]
             if x > self.left and (
-                is_new_row or x + together * step_x - _APART > self.left + _MAX_WIDTH
+                is_new_row or x + together * step_x - _BETWEEN > self.left + _MAX_WIDTH
             ):
                 x, y = self.left, y + step_y
             if not is_new_row and k and panel[-1] != before[-1] + 1:
                 self.dots.append((x + 2, y))
                 x += 20
-            self.places.append((x, y))
+            self.corners.append((x, y))
             x += step_x
 
-    def _goes_on(self, k: int) -> bool:
-        """Whether a panel continues the frame of the one before."""
+    def _continues(self, k: int) -> bool:
+        """Whether a panel is in the frame of the one before."""
         return (
             k > 0
             and self.blocks[k] == self.blocks[k - 1]
-            and self.places[k][1] == self.places[k - 1][1]
+            and self.corners[k][1] == self.corners[k - 1][1]
         )
 
     def _frame(self, first: int) -> str:
         last = first
-        while last + 1 < len(self.places) and self._goes_on(last + 1):
+        while last + 1 < len(self.corners) and self._continues(last + 1):
             last += 1
-        x, y = self.places[first]
-        return element(
+        x, y = self.corners[first]
+        return edge(
             "rect",
-            class_="memdesc-edge",
             x=x + 2,
             y=y - 2,
-            width=self.places[last][0] + _GUTTER + self.width + 3 - x,
+            width=self.corners[last][0] + _GUTTER + self.width + 3 - x,
             height=_ABOVE + self.height + 7,
             rx=5,
-            fill="none",
-            stroke="#1a1a1a",
-            stroke_width=1.5,
         )
 
     def _panel(self, k: int) -> list[str]:
         grid, panel = self.grid, self.grid.panels[k]
-        x, y = self.places[k][0] + _GUTTER, self.places[k][1] + _ABOVE
+        x, y = self.corners[k][0] + _GUTTER, self.corners[k][1] + _ABOVE
         xs, ys = [x + at for at in self.xs], [y + at for at in self.ys]
         parts = [label(x, y - 12, grid.caption(panel), size=10, bold=True)] if panel else []
         middle = self.cell_width / 2
@@ -124,9 +118,8 @@ class Panels:
                         )
                     )
         tiles = [cell.tile for cell in found.values()]
-        if len(set(tiles)) < len(
-            tiles
-        ):  # a block that is one cell of each panel has its frame round these
+        # a block that is one cell of each panel is framed as panels
+        if len(set(tiles)) < len(tiles):
             parts.append(outline(found, xs, ys, (self.cell_width, CELL_HEIGHT)))
         parts += [
             label(x + gap + _GAP / 2, y + 15, "⋯", anchor="middle", faint=True)

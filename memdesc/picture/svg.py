@@ -1,22 +1,41 @@
-"""SVG as text: elements, and how everything here looks.
+"""SVG elements as strings, and the colours and sizes of all pictures.
 
 Cells carry light tints of the Okabe-Ito colours under dark ink in both colour
-schemes; what lies on the paper itself follows the reader's scheme. Nothing is
-referred to by an id, so that many pictures can stand in one page.
+schemes; what is drawn on the background follows the reader's scheme. No element has an
+id, so that many pictures can stand in one page.
 """
 
 from __future__ import annotations
 
 from html import escape
 
-__all__ = ["ACCENT", "COLOURS", "FONT", "INK", "document", "element", "hatch", "label"]
+__all__ = [
+    "ACCENT",
+    "COLOURS",
+    "FAINT",
+    "FONT",
+    "INK",
+    "RULE",
+    "document",
+    "edge",
+    "element",
+    "hatch",
+    "label",
+    "text_width",
+]
 
 # sky blue, orange, green, purple, yellow, blue, vermilion, each mixed with white
 COLOURS = ("#a4d7f3", "#f4cd78", "#86d0bb", "#e6bdd4", "#f7f1a0", "#8fbfdc", "#efb38a")
-INK = "#1a1a1a"
-ACCENT = "#d55e00"
+INK = "#1a1a1a"  # text, edges of blocks
+FAINT = "#5f6368"  # headings, notes
+RULE = "#9aa0a6"  # borders and hatching of padding
+ACCENT = "#d55e00"  # where a cache line starts: vermilion
 FONT = "ui-monospace,SFMono-Regular,Menlo,Consolas,'DejaVu Sans Mono',monospace"
 
+# pixels per character by font size: characters of a monospaced font are 0.6 em wide
+_CHARACTER = {8: 5, 9: 6, 10: 6, 11: 7, 14: 9}
+
+# the dark scheme, by class: background, text, faint text, edges, rules, missing cells, padding
 _DARK = (
     ".memdesc-paper{fill:#16191d}.memdesc-ink{fill:#e8e8e8}.memdesc-faint{fill:#a0a6ad}.memdesc-edge{stroke:#e8e8e8}"
     ".memdesc-rule{stroke:#5a6169}.memdesc-none{fill:#16191d}.memdesc-void{fill:#2b3036}"
@@ -24,7 +43,7 @@ _DARK = (
 
 
 def element(name: str, *children: str, **attributes: object) -> str:
-    """Return an element; `_` in the name of an attribute stands for `-`, at its end for nothing."""
+    """Return an element; in names of attributes `_` is written as `-`, and left out at the end."""
     written = "".join(
         f' {key.rstrip("_").replace("_", "-")}="{escape(str(value))}"'
         for key, value in attributes.items()
@@ -32,7 +51,7 @@ def element(name: str, *children: str, **attributes: object) -> str:
     return f"<{name}{written}>{''.join(children)}</{name}>" if children else f"<{name}{written}/>"
 
 
-def label(  # noqa: PLR0913 - how text looks, named by keyword
+def label(  # noqa: PLR0913 - the attributes of a text, each with a name
     x: float,
     y: float,
     content: str,
@@ -42,9 +61,9 @@ def label(  # noqa: PLR0913 - how text looks, named by keyword
     faint: bool = False,
     bold: bool = False,
 ) -> str:
-    """Return text on the paper."""
+    """Return text on the background."""
     colour = (
-        {"class_": "memdesc-faint", "fill": "#5f6368"}
+        {"class_": "memdesc-faint", "fill": FAINT}
         if faint
         else {"class_": "memdesc-ink", "fill": INK}
     )
@@ -61,18 +80,29 @@ def label(  # noqa: PLR0913 - how text looks, named by keyword
     )
 
 
+def edge(name: str, **attributes: object) -> str:
+    """Return an element that is only an outline, as blocks have it."""
+    look = {"class_": "memdesc-edge", "fill": "none", "stroke": INK, "stroke_width": 1.5}
+    return element(name, **attributes, **look)
+
+
+def text_width(text: str, size: int = 11) -> int:
+    """Return the pixels that a text takes in a font size."""
+    return _CHARACTER[size] * len(text)
+
+
 def hatch(x: int, y: int, width: int, height: int) -> str:
-    """Return diagonals across a rectangle."""
+    """Return diagonal lines, 6 pixels apart, across a rectangle."""
     parts = []
     for start in range(6, width + height, 6):
         x0, y0 = (x + start, y) if start <= width else (x + width, y + start - width)
         x1, y1 = (x, y + start) if start <= height else (x + start - height, y + height)
         parts.append(f"M{x0} {y0}L{x1} {y1}")
-    return element("path", d="".join(parts), class_="memdesc-rule", stroke="#9aa0a6", fill="none")
+    return element("path", d="".join(parts), class_="memdesc-rule", stroke=RULE, fill="none")
 
 
 def document(width: int, height: int, title: str, *children: str) -> str:
-    """Return a picture of this size, on its own paper."""
+    """Return a picture of this size, with its background."""
     return element(
         "svg",
         element("title", escape(title, quote=False)),

@@ -1,4 +1,4 @@
-"""The text form of a picture, for terminals."""
+"""The form of a picture for terminals."""
 
 from __future__ import annotations
 
@@ -14,17 +14,18 @@ if TYPE_CHECKING:
 
 __all__ = ["cells_text", "grid_text", "memory_text"]
 
+# characters of a line of panels
 _MAX_WIDTH = 100
 
 
 def grid_text(grid: Grid) -> list[str]:
-    """Lay the grid out, panels beside each other as far as they fit; padding in brackets."""
+    """Write the grid, panels side by side as far as they fit; padding in brackets."""
     lines: list[str] = []
     beside: list[list[str]] = []
     blocks: list[tuple[int, ...] | None] = []
     for panel in grid.panels:
-        own = _panel_text(grid, panel)
-        is_full = sum(len(rows[0]) + 2 for rows in [*beside, own]) > _MAX_WIDTH
+        written = _panel_text(grid, panel)
+        is_full = sum(len(rows[0]) + 2 for rows in [*beside, written]) > _MAX_WIDTH
         if beside and (
             is_full
             or grid.block(panel) != blocks[-1]
@@ -32,7 +33,7 @@ def grid_text(grid: Grid) -> list[str]:
         ):
             lines += _side_by_side(beside)
             beside = []
-        beside.append(own)
+        beside.append(written)
         blocks.append(grid.block(panel))
     return lines + _side_by_side(beside)
 
@@ -66,7 +67,7 @@ def _side_by_side(panels: list[list[str]]) -> list[str]:
 
 
 def memory_text(cells: Cells, lines: Lines) -> list[str]:
-    """Lay the memory out line by line; a bar stands where a cache line starts."""
+    """Write the memory line by line; a bar is where a cache line starts."""
     shown = [[cells.at_offset(offset) for offset in line] for line in lines.offsets()]
     return cells_text(lines, shown, cells.dtype.bits)
 
@@ -74,7 +75,7 @@ def memory_text(cells: Cells, lines: Lines) -> list[str]:
 def cells_text(
     lines: Lines, shown: list[list[Cell]], bits: int, *, of_number: bool = False
 ) -> list[str]:
-    """Lay cells out line by line: the notes of elements, or with `of_number` their numbers."""
+    """Write cells line by line: the notes of elements, or with `of_number` their numbers."""
     texts = [[_cell_text(cell, of_number=of_number) for cell in row] for row in shown]
     width = max(len(text) for row in texts for text in row)
     rows = []
@@ -101,7 +102,7 @@ def _cell_text(cell: Cell, *, of_number: bool) -> str:
 
 
 def _gapped(indices: list[int], texts: list[str]) -> list[str]:
-    """Return texts with an ellipsis where indices are left out."""
+    """Return strings, one for each index, with an ellipsis where indices are left out."""
     result = texts[:1]
     for (before, after), text in zip(pairwise(indices), texts[1:], strict=True):
         result += ["…", text] if after != before + 1 else [text]
