@@ -15,7 +15,7 @@ __all__ = ["offsets", "positions"]
 
 
 def offsets(desc: MemoryDesc) -> dict[tuple[int, ...], int]:
-    """Return the offset of every padded index, one index per axis, by the published formula of blocks."""
+    """Return the offset of every padded index, by the published formula of blocks."""
     found = {}
     for index in product(*(range(axis.padded) for axis in desc.axes)):
         found[index] = desc.offset0 + sum(
@@ -27,7 +27,7 @@ def offsets(desc: MemoryDesc) -> dict[tuple[int, ...], int]:
 def positions(
     digits: Sequence[tuple[str, int, int | None]], sizes: dict[str, int], padded: dict[str, int]
 ) -> Iterator[tuple[int, dict[str, int]]]:
-    """Walk memory from its first element on: yield each position and the index of each letter there.
+    """Walk memory from its first element on: yield each position and its index of each letter.
 
     A digit is (letters, step, extent), outermost first; extent None counts whole steps of
     the padded extent. Several letters are one row-major index. Padding is left out.

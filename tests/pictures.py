@@ -43,7 +43,7 @@ def elements(svg: str, name: str) -> list[ET.Element]:
 
 
 def cells(svg: str) -> tuple[list[Seen], list[Seen]]:
-    """Return the cells of the logical grid and those of the memory; signs of the legend have no number."""
+    """Return the cells of the logical grid and of the memory; the legend has no numbers."""
     grid: list[Seen] = []
     memory: list[Seen] = []
     for group in elements(svg, "g"):

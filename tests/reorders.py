@@ -77,7 +77,7 @@ def element_map(src: MemoryDesc, dst: MemoryDesc) -> tuple[NDArray[np.int64], ND
 
 
 def box_map(boxes: tuple[Box, ...]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return what boxes write, one entry for each step of their loops: offsets of dst, and of src (-1: zero)."""
+    """Return offsets of dst, and of src (-1: zero), one for each step of the loops of boxes."""
     to, fro = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
     for box in boxes:
         src, dst = (np.full(1, offset, np.int64) for offset in box.offsets)
@@ -170,7 +170,7 @@ def assumed_machine() -> Machine:
 
 @contextmanager
 def few_boxes() -> Iterator[None]:
-    """Let dims whose blocks do not divide, or are ragged, go through lookups, as those of large tensors do."""
+    """Let dims whose blocks do not divide use offset tables, as those of large tensors do."""
     _plan.cache_clear()
     with mock.patch("reorder.plan.refine._MAX_BOXES", 1):
         yield

@@ -52,7 +52,7 @@ def data_types(max_bits: int = 64) -> SearchStrategy[str]:
 
 
 def texts() -> SearchStrategy[str]:
-    """Return texts that look like names: known ones, changed ones, runs of their letters, anything."""
+    """Return strings like names: known ones, changed ones, runs of their letters, anything."""
     known = st.sampled_from([name.text for name in known_names()])
     letters = st.text("abcdefghilnowxyzABCDNIO_0123456789()/.|", max_size=24)
     joined = st.tuples(known, st.integers(0, 20), letters).map(

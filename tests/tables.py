@@ -1,4 +1,4 @@
-"""The published tables in tests/data: names of oneDNN 3.13, names and equivalences of OpenVINO 2019 to 2025."""
+"""The published tables in tests/data: names of oneDNN 3.13 and of OpenVINO 2019 to 2025."""
 
 from __future__ import annotations
 
@@ -13,10 +13,11 @@ def _load(name: str) -> Any:
     return json.loads((DATA / name).read_text(encoding="utf-8"))
 
 
-# canonical: 873 names in the order of the enum; aliases: 798 names and the canonical ones they stand for
+# canonical: 873 names in the order of the enum; aliases: 798 names, each with its canonical one
 ONEDNN_CANONICAL: list[str] = _load("onednn_tags.json")["canonical"]
 ONEDNN_ALIASES: dict[str, str] = _load("onednn_tags.json")["aliases"]
 
-# rows with the digits that memory holds, outermost first, as [letters, step, extent or None]; None where there are none
+# rows with the digits of memory, outermost first, as [letters, step, extent or None];
+# None where a format has none
 CLDNN: dict[str, dict[str, Any]] = {row["name"]: row for row in _load("cldnn_formats.json")}
 CLDNN_TO_ONEDNN: dict[str, dict[str, Any]] = _load("cldnn_to_onednn.json")

@@ -199,7 +199,7 @@ def draw_ragged(
 
 
 def draw_free_tag(rng: random.Random, ndims: int, max_tile: int = 256) -> str:
-    """Draw a tag of any blocks, nearly always outside of the enum: adjacent blocks, three of one dim."""
+    """Draw a tag of any blocks: adjacent ones, three of one dim; few are in oneDNN's enum."""
     room = max_tile
     inner: list[tuple[int, int]] = []
     for _ in range(rng.randint(0, 4)):

@@ -107,7 +107,7 @@ def count_blocks(fields: Fields) -> list[int]:
 def where_bytes_differ(
     fields: Fields, ours: NDArray[np.uint8], theirs: NDArray[np.uint8], width: int
 ) -> dict[str, int]:
-    """Count the elements, `width` bytes wide, in which two buffers of dst differ, by what they are."""
+    """Count the elements of `width` bytes in which two buffers of dst differ, by their kind."""
     elements = np.unique(np.flatnonzero(ours != theirs) // width)
     padded = offsets_of(fields, fields.padded_dims)
     padding = is_padding(fields)

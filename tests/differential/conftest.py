@@ -14,14 +14,17 @@ from .libdnnl_reorder import Executor
 from .tally import REPORT
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
     from _pytest.terminal import TerminalReporter
 
 _WHEELS: Final = {"3.2": "onednn-cpu-gomp==2023.2.0", "3.13": "onednn==2026.1.0"}
 
 
-def open_library(version: str) -> Executor:
-    """Load a library; skip where its wheel is missing, but fail in CI."""
-    path = find_libraries().get(version)
+def open_library(version: str, libraries: Mapping[str, Path]) -> Executor:
+    """Load one of the libraries; skip where its wheel is missing, but fail in CI."""
+    path = libraries.get(version)
     if path is None:
         reason = f"no libdnnl {version}: pip install {_WHEELS[version]}"
         if os.environ.get("CI") == "true":
@@ -37,7 +40,7 @@ def dnnl_3_2() -> Executor:
     GNU OpenMP keeps a team of threads where there is more than one: it spins on a busy
     machine, and does not survive the forks of other tests.
     """
-    library = open_library("3.2")
+    library = open_library("3.2", find_libraries())
     library.c.omp_set_num_threads(1)
     return library
 
@@ -45,7 +48,7 @@ def dnnl_3_2() -> Executor:
 @pytest.fixture(scope="session")
 def dnnl_3_13() -> Executor:
     """Return oneDNN 3.13."""
-    return open_library("3.13")
+    return open_library("3.13", find_libraries())
 
 
 @pytest.fixture(params=["dnnl_3_2", "dnnl_3_13"])

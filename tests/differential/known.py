@@ -134,7 +134,7 @@ def merges_a_blocked_dim_as_if_it_were_plain(answer: StepAnswer) -> bool:
 
 
 def needs_more_bytes_than_int64_holds(answer: StartAnswer) -> bool:
-    """Memdesc counts bytes in int64, 3.13 in unsigned 64 bits (and 3.2, which is not asked, wraps)."""
+    """Memdesc counts bytes in int64, 3.13 in unsigned 64 bits (3.2 wraps, and is not compared)."""
     dims, dtype, _, strides = answer.start
     if not isinstance(answer.ours, MemdescError) or strides is None:
         return False
@@ -152,9 +152,9 @@ def counts_broadcasts_as_bytes(answer: StartAnswer) -> bool:
 
 
 def counts_the_outermost_extent_twice(answer: StartAnswer) -> bool:
-    """3.13 multiplies the whole element count of a tag by one extent more, and asks whether that fits 64 bits.
+    """3.13 refuses a tag whose element count times one more extent exceeds 64 bits.
 
-    Memdesc asks whether the bytes fit int64: it accepts more. The rest of that rule is in section 2.2 of the notes.
+    Memdesc refuses bytes beyond int64, so it accepts more.
     """
     if (
         not isinstance(answer.theirs, Status)
@@ -222,7 +222,7 @@ def pads_a_view_inside_a_block(dst: Fields) -> bool:
 def zeroes_padding_in_six_dims_only(
     dst: Fields, ours: NDArray[np.uint8], theirs: NDArray[np.uint8], width: int
 ) -> bool:
-    """The fast zero padding of oneDNN visits six dims: padding with an index in a later dim keeps what it held (new).
+    """OneDNN's fast zero padding visits six dims: padding in a later dim keeps its content (new).
 
     Seen where the generic reorder leaves the padding to that function: f16 and bf16 on machines
     without instructions for them, and loops too many for generated code; also in 3.13.
@@ -238,7 +238,7 @@ def zeroes_padding_in_six_dims_only(
 
 
 def takes_outer_loops_for_dense(plan: ReorderPlan) -> bool:
-    """An f32 transposition of 8 or 16 inside two loops or more goes wrong where those have gaps (new).
+    """An f32 transposition of 8 or 16 in two or more loops with gaps has wrong results (new).
 
     With offset0 0 and loops of the same strides on both sides oneDNN runs them as one: half of
     (2, 32, 3, 3) comes out wrong in the first 32 channels of (2, 64, 3, 3), from abcd to
@@ -261,7 +261,7 @@ def takes_outer_loops_for_dense(plan: ReorderPlan) -> bool:
 
 
 def may_divide_by_no_elements(fields: Fields) -> bool:
-    """3.2 ends the process in some reorders of no elements, (0,) with strides 1 and 2 for one (new).
+    """3.2 ends the process in some reorders of no elements: (0,) with strides 1 and 2 (new).
 
     Asked beforehand; memdesc must leave all bytes as they are.
     """

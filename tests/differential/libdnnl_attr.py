@@ -1,4 +1,4 @@
-"""The real oneDNN executing reorders with attributes, by its reference: all dims are runtime dims."""
+"""The real oneDNN executing reorders with attributes by its reference: all dims are runtime."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from contextlib import ExitStack
 from ctypes import c_void_p
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from reorder.bench.onednn_attr import ATTR_SIGNATURES
 from reorder.bench.libdnnl import DnnlError, ExecArg, Status
+from reorder.bench.onednn_attr import ATTR_SIGNATURES
 
 from .libdnnl import DATA_TYPES, RUNTIME, Desc
 

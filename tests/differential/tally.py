@@ -67,7 +67,8 @@ class Tally:
             or "nothing"
         )
         REPORT.append(
-            f"{self.what}: {self.compared} compared, {len(self.differences)} differ; left out: {out}"
+            f"{self.what}: {self.compared} compared, {len(self.differences)} differ; "
+            f"left out: {out}"
         )
         shown = "\n".join(self.differences[:_SHOWN])
         assert not self.differences, (

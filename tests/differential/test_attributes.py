@@ -1,4 +1,4 @@
-"""Reorders that convert, with scales, zero points and sums, against the reference of oneDNN 3.13."""
+"""Conversions with scales, zero points and sums, against the reference of oneDNN 3.13."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def _values(rng: random.Random, desc: MemoryDesc, *, small: bool = False) -> NDA
 def _parameters(
     rng: random.Random, dims: tuple[int, ...], names: tuple[str, str]
 ) -> tuple[Parameters, Attr]:
-    """Draw what oneDNN's reference takes: masks of neighbouring dims, of both sides equal where both are set."""
+    """Draw attributes of oneDNN's reference: masks of neighbouring dims, equal on both sides."""
     given: dict[str, Any] = {}
     first = rng.randrange(len(dims))
     mask = sum(1 << dim for dim in range(first, rng.randint(first, len(dims) - 1) + 1))

@@ -85,7 +85,8 @@ def test_a_difference_without_a_name_fails_the_tally() -> None:
     )
     with pytest.raises(
         AssertionError,
-        match=r"MEMDESC_SEED=.* 1 differ, such as\n.*strides: ours \(72, 24, 8\), theirs \(72, 24, 9\)",
+        match=r"MEMDESC_SEED=.* 1 differ, such as\n"
+        r".*strides: ours \(72, 24, 8\), theirs \(72, 24, 9\)",
     ):
         tally.check()
     REPORT.pop()

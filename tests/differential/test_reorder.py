@@ -89,7 +89,8 @@ def compare(library: Executor, tally: Tally, rng: random.Random, src: Side, dst:
         tally.kinds["lookups"] += any(box.lookups for box in plan.boxes)
         if not is_equal:
             tally.differ(
-                f"{src.recipe} -> {dst.recipe}: {status.name}, {where_bytes_differ(to_fields, ours, theirs, width)}"
+                f"{src.recipe} -> {dst.recipe}: {status.name}, "
+                f"{where_bytes_differ(to_fields, ours, theirs, width)}"
             )
 
 

@@ -1,4 +1,4 @@
-"""Every block of code on every page runs: python as doctests (pytest collects them), the others here."""
+"""Every block of code on every page runs: python as doctests by pytest, the others here."""
 
 from __future__ import annotations
 

@@ -184,12 +184,16 @@ def test_a_picture_keeps_its_text_in_its_cells_and_everything_apart_on_the_paper
         for (const text of document.querySelectorAll('text'))
             if (beyond(text.getBoundingClientRect(), paper)) bad.push(text.textContent);
         for (const cell of document.querySelectorAll('.memdesc-cell'))
-            for (const text of cell.querySelectorAll('text'))
-                if (beyond(text.getBoundingClientRect(), cell.querySelector('rect').getBoundingClientRect())) bad.push(text.textContent);
-        const boxes = [...document.querySelectorAll('text')].map(text => [text.textContent, text.getBoundingClientRect()]);
+            for (const text of cell.querySelectorAll('text')) {
+                const rect = cell.querySelector('rect').getBoundingClientRect();
+                if (beyond(text.getBoundingClientRect(), rect)) bad.push(text.textContent);
+            }
+        const boxes = [...document.querySelectorAll('text')].map(
+            text => [text.textContent, text.getBoundingClientRect()]);
         boxes.forEach(([one, a], k) => boxes.slice(k + 1).forEach(([other, b]) => {
-            // lines of text reach into each other by the room for accents
-            const meet = a.left < b.right - 1 && b.left < a.right - 1 && a.top < b.bottom - 4 && b.top < a.bottom - 4;
+            // lines of text overlap by the height of accents
+            const meet = a.left < b.right - 1 && b.left < a.right - 1
+                && a.top < b.bottom - 4 && b.top < a.bottom - 4;
             if (meet) bad.push(one + ' on ' + other);
         }));
         return bad;
@@ -204,7 +208,8 @@ def test_a_picture_follows_the_colour_scheme_of_the_reader(
     file = tmp_path / "picture.svg"
     _SHOWN["blocked"]().save(file)
     script = """
-        const colour = (query) => getComputedStyle(document.querySelector(query)).fill.match(/[0-9]+/g).map(Number);
+        const fill = (query) => getComputedStyle(document.querySelector(query)).fill;
+        const colour = (query) => fill(query).match(/[0-9]+/g).map(Number);
         return [colour('.memdesc-paper'), colour('.memdesc-ink'), colour('.memdesc-cell text')];
     """
     browser.open(file.as_uri())
@@ -226,7 +231,8 @@ def test_the_pointer_shows_index_offset_and_byte(tmp_path: Path, browser: Browse
     browser.open(file.as_uri())
     shown = browser.run(
         """
-        const cell = [...document.querySelectorAll('.memdesc-cell')].find(c => c.querySelector('text').textContent === '14');
+        const cell = [...document.querySelectorAll('.memdesc-cell')].find(
+            c => c.querySelector('text').textContent === '14');
         const box = cell.querySelector('rect').getBoundingClientRect();
         const hit = document.elementFromPoint(box.left + box.width / 2, box.top + box.height / 2);
         return hit.closest('.memdesc-cell').querySelector('title').textContent;

@@ -43,7 +43,8 @@ _CASES = {
 
 def _print(name: str) -> str:
     dims, dtype, src, dst = _CASES[name]
-    return f"{name}: {src} -> {dst}\n{plan_reorder(memory_desc(dims, dtype, src), memory_desc(dims, dtype, dst))}"
+    plan = plan_reorder(memory_desc(dims, dtype, src), memory_desc(dims, dtype, dst))
+    return f"{name}: {src} -> {dst}\n{plan}"
 
 
 def _kept() -> dict[str, str]:

@@ -71,7 +71,7 @@ DTYPES = st.one_of(
 
 
 def only_memdesc_errors(make: Callable[..., T], *args: Any, **options: Any) -> T | None:
-    """Return what is made, or None where it is refused as it should be: in a message that is not huge."""
+    """Return what is made, or None where it is refused in a message of moderate length."""
     try:
         return make(*args, **options)
     except MemdescError as error:

@@ -49,7 +49,7 @@ def test_json_reads_back_as_an_equal_descriptor(desc: MemoryDesc) -> None:
 @given(descs(), st.integers(0, pickle.HIGHEST_PROTOCOL))
 def test_a_pickle_and_a_copy_are_equal_and_hash_the_same(desc: MemoryDesc, protocol: int) -> None:
     for copied in (
-        pickle.loads(pickle.dumps(desc, protocol)),
+        pickle.loads(pickle.dumps(desc, protocol)),  # noqa: S301 - made here
         copy.copy(desc),
         copy.deepcopy(desc),
     ):

@@ -22,7 +22,7 @@ NAMES = [name for name in known_names() if "image" not in name.text]
 
 
 def ragged(name: str, random: Random) -> MemoryDesc | None:
-    """Describe small sizes of which few are whole blocks; None where the name is refused for them."""
+    """Describe small sizes, few of them whole blocks; None where the name refuses them."""
     try:
         ndims = resolve(name, (), 8).ndims
         return memory_desc(

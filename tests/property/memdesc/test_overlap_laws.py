@@ -18,7 +18,7 @@ from tests.strategies import dims, tags
 
 @st.composite
 def small_layouts(draw: st.DrawFn) -> Layout:
-    """Draw strides small enough to meet often: negative, zero, around inner blocks, with padding."""
+    """Draw strides that overlap often: negative, zero, around inner blocks, with padding."""
     sizes = draw(dims(max_ndims=4, max_nelems=60))
     tag = draw(tags(len(sizes), 8))
     steps = tag.block_sizes

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hypothesis import given
+from hypothesis import given, settings
 
 from tests.pictures import cells
 from tests.strategies import descs
@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from memdesc import MemoryDesc
 
 
+# A picture is slow to draw and to read back, so a third of the examples is enough.
+@settings(max_examples=settings().max_examples // 3)
 @given(desc=descs())
 def test_every_number_of_a_picture_is_the_offset_of_its_index(desc: MemoryDesc) -> None:
     picture = desc.show()

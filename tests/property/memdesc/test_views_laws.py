@@ -79,7 +79,7 @@ def test_permute_axes_moves_places_as_the_inverse_of_numpys_transpose(data: st.D
 
 @st.composite
 def regrouped(draw: st.DrawFn, sizes: tuple[int, ...]) -> tuple[int, ...]:
-    """Draw other sizes of the same product: neighbours merged, dims split, dims of 1 added and dropped."""
+    """Draw sizes of the same product: dims merged, split, dims of 1 added and dropped."""
     new: list[int] = []
     for size in sizes:
         if new and draw(st.integers(0, 3)) == 0:
@@ -116,7 +116,10 @@ def test_a_plain_dense_row_major_layout_takes_any_shape_of_its_size(data: st.Dat
 
 
 def has_odd_unit(desc: MemoryDesc) -> bool:
-    """Whether a dim of 1 is padded, blocked or one axis with another: by oneDNN's rules it pairs with the last dim of 1, or goes."""
+    """Whether a dim of 1 is padded, blocked or fused with another.
+
+    By oneDNN's rules it pairs with the last dim of 1, or is dropped.
+    """
     odd = [
         axis
         for k, axis in enumerate(desc.axes)

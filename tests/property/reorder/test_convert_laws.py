@@ -1,4 +1,4 @@
-"""Reorders that convert against their definition, with both buffers beside memory that nobody may touch."""
+"""Conversions against their definition, with both buffers beside inaccessible memory."""
 
 from __future__ import annotations
 

@@ -156,8 +156,9 @@ def test_an_image_type_where_a_layout_is_meant_leads_to_the_commands_for_images(
     given = [words.get(word, word) for word in arguments]
     assert main(given if "IMAGE" in arguments else [*given, "in_out_channel"]) == 2
     assert capsys.readouterr().err == (
-        "memdesc: 'in_out_channel' is an image type, not a linear buffer; memdesc pack IN.npy OUT.npy --as in_out_channel "
-        "makes its pixels, and memdesc show in_out_channel DIMS describes it\n"
+        "memdesc: 'in_out_channel' is an image type, not a linear buffer; "
+        "memdesc pack IN.npy OUT.npy --as in_out_channel makes its pixels, "
+        "and memdesc show in_out_channel DIMS describes it\n"
     )
     assert not (weights / "out.npy").exists()
 
@@ -169,8 +170,8 @@ def test_from_is_refused_where_the_file_says_how_it_lies(
     facts(capsys, "reorder", str(weights / "weights.npy"), blocked, "--to", "nChw16c")
     assert main(["pack", blocked, out, "--as", "conv2d_filter", "--from", "nhwc"]) == 2
     assert (
-        f"'{blocked}.json' says memory_desc((6, 5, 3, 2), 'f32', 'aBcd16b'), not 'nhwc'; leave --from out"
-        in capsys.readouterr().err
+        f"'{blocked}.json' says memory_desc((6, 5, 3, 2), 'f32', 'aBcd16b'), "
+        "not 'nhwc'; leave --from out" in capsys.readouterr().err
     )
     facts(capsys, "pack", blocked, out, "--as", "conv2d_filter", "--from", "nChw16c")
 
