@@ -11,7 +11,7 @@ from reorder.cpu.convert.recipe import Recipe
 from reorder.cpu.convert.scratch import SLOT_NBYTES
 from reorder.cpu.convert.steps import steps_of
 from reorder.cpu.convert.tile_walker import tile_walker_at
-from reorder.cpu.convert.tiling import Tile, cut, is_scattered
+from reorder.cpu.convert.tiling import Tile, is_scattered, tile_box
 from reorder.cpu.runtime.execute import PreparedReorder, Split
 from reorder.cpu.runtime.layers import job_of, run
 from reorder.cpu.schedule.kernel import Kernel
@@ -80,11 +80,11 @@ class ConvertingReorder(PreparedReorder):
             if box in plain:
                 continue
             widths = src.bits, dst.bits
-            tiles, beyond = cut(
+            tiles, beyond = tile_box(
                 box._replace(lookups=()),
                 widths,
                 limit,
-                straight=not recipe.needs_values,
+                in_place=not recipe.needs_values,
                 streams=recipe.streams,
             )
             if box.lookups:

@@ -38,7 +38,7 @@ class Operation(IntEnum):
 
 
 def has_quotient(divisors: NDArray[np.float64], work: str) -> bool:
-    """Whether divisions by these numbers may be done as quotients: in f32, with fused operations."""
+    """Whether divisions by these numbers may be quotients: in f32, with fused operations."""
     magnitudes = abs(divisors)
     is_inside = (magnitudes >= _MIN_DIVISOR) & (magnitudes <= _MAX_DIVISOR)
     return work == "f32" and has_fma() and bool(is_inside.all())

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from memdesc import MemoryDesc, memory_desc
 from reorder import Box, Node, plan_reorder
-from reorder.cpu.convert.tiling import cut
+from reorder.cpu.convert.tiling import tile_box
 from tests.property.reorder.test_convert_laws import check
 from tests.reorders import box_map, element_map
 from tests.strategies import desc_pairs
@@ -22,16 +22,16 @@ def _check_cut(
     widths: tuple[int, int],
     limit: int,
     *,
-    straight: bool,
+    in_place: bool,
     streams: bool = False,
 ) -> None:
     boxes: list[Box] = []
     for box in plan_reorder(*pair).boxes:
         if box.lookups:
             return
-        tiles, zeros = cut(box, widths, limit, straight=straight, streams=streams)
+        tiles, zeros = tile_box(box, widths, limit, in_place=in_place, streams=streams)
         for tile in tiles:
-            assert (straight and tile.reads and tile.writes) or prod(
+            assert (in_place and tile.reads and tile.writes) or prod(
                 node.valid for node in tile.inner
             ) <= limit
             assert all(node.valid == node.extent for node in tile.outer)
@@ -55,20 +55,20 @@ def test_tiles_and_zeros_together_write_every_padded_element_once_and_tiles_fit_
     pair: tuple[MemoryDesc, MemoryDesc],
     widths: tuple[int, int],
     limit: int,
-    straight: bool,
+    in_place: bool,
     streams: bool,
 ) -> None:
-    _check_cut(pair, widths, limit, straight=straight, streams=streams)
+    _check_cut(pair, widths, limit, in_place=in_place, streams=streams)
 
 
-@pytest.mark.parametrize("straight", [True, False])
+@pytest.mark.parametrize("in_place", [True, False])
 @pytest.mark.parametrize(
     ("stag", "dtag"),
     [("BA4a2b", "BA4a2b"), ("ab", "ba"), ("ab", "AB16a16b"), ("Ab32a", "ab"), ("ab", "ab")],
 )
-def test_tiles_of_large_tensors_fit_the_scratch(stag: str, dtag: str, straight: bool) -> None:
+def test_tiles_of_large_tensors_fit_the_scratch(stag: str, dtag: str, in_place: bool) -> None:
     src, dst = memory_desc((165, 333), "s8", stag), memory_desc((165, 333), "s8", dtag)
-    _check_cut((src, dst), (8, 64), 2048, straight=straight)
+    _check_cut((src, dst), (8, 64), 2048, in_place=in_place)
 
 
 def test_a_padded_tensor_longer_than_the_scratch_is_converted_without_leaving_it() -> None:
@@ -82,5 +82,5 @@ def test_a_padded_tensor_longer_than_the_scratch_is_converted_without_leaving_it
 
 def test_a_broadcast_source_is_read_again_for_each_tile() -> None:
     src = memory_desc((70, 80), "f32", strides=(0, 1))
-    _check_cut((src, memory_desc((70, 80), "f32", "ba")), (32, 8), 256, straight=False)
-    assert cut(Box((0, 0), (Node(4, 0, (0, 1)),)), (32, 8), 256, straight=False)[0] == []
+    _check_cut((src, memory_desc((70, 80), "f32", "ba")), (32, 8), 256, in_place=False)
+    assert tile_box(Box((0, 0), (Node(4, 0, (0, 1)),)), (32, 8), 256, in_place=False)[0] == []

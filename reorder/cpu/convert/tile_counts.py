@@ -1,0 +1,99 @@
+"""How many steps of each node of a box a tile takes.
+
+Nodes are given by their number in the box. First each side gets a chain of nodes that is
+contiguous there, so that cache lines are used whole; then what is too much is halved, largest
+count first; then the innermost nodes grow to what the scratch holds.
+"""
+
+from __future__ import annotations
+
+from math import prod
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from reorder.plan.nodes import Node
+
+__all__ = ["MIN_RUN", "SIDES", "SIDES_16_BIT", "tile_counts"]
+
+# Elements that a tile takes of a chain that is contiguous in src, and in dst, if they are two.
+SIDES = 64, 64
+# The same where one side has 16-bit elements and both exceed the caches: dst, which is written
+# by non-temporal stores, gains more from long rows than src.
+SIDES_16_BIT = 32, 128
+# Neighbours that are worth converting where they lie: a vector of the fewest lanes.
+MIN_RUN = 8
+# Tiles grow to this many elements: more steps for each call of a walker or stage.
+_MIN_ELEMENTS = 2048
+# Elements of a tile that needs no scratch.
+_MAX_IN_PLACE = 1 << 14
+
+
+def tile_counts(
+    nodes: tuple[Node, ...],
+    limit: int,
+    sides: tuple[int, int],
+    *,
+    in_place: bool,
+    padded: bool = False,
+) -> dict[int, int]:
+    """Return the steps of each node that a tile takes, by the number of the node.
+
+    Parameters
+    ----------
+    nodes : tuple of Node
+        The nodes of the box.
+    limit : int
+        Elements that fit the scratch.
+    sides : tuple of int
+        Elements of the chains of src and of dst.
+    in_place : bool
+        Whether tiles that are contiguous on both sides need no scratch.
+    padded : bool, optional
+        Whether the padding counts too, since it is in the scratch with the data.
+    """
+    first = [next(iter(_chain(nodes, side, 2)), None) for side in (0, 1)]
+    # the node that is contiguous on both sides, if there is one
+    common = first[0] if first[0] == first[1] else None
+    if in_place and common is not None and nodes[common].valid >= MIN_RUN:
+        limit = _MAX_IN_PLACE
+    wanted = [
+        limit if first[0] == first[1] else min(side, max(1, limit // other))
+        for side, other in (sides, sides[::-1])
+    ]
+    counts = _chain(nodes, 0, wanted[0])
+    for k, count in _chain(nodes, 1, wanted[1]).items():
+        counts[k] = max(count, counts.get(k, 1))
+
+    def count_elements() -> int:
+        return prod(count if padded else min(count, nodes[k].valid) for k, count in counts.items())
+
+    if common is not None and counts[common] == nodes[common].extent:
+        # parts of several runs are further apart than whole runs
+        runs = max(1, limit // counts[common])
+        counts = {k: count if k == common else min(count, runs) for k, count in counts.items()}
+    while count_elements() > limit:
+        k = max(counts, key=lambda k: counts[k])
+        counts[k] = -(-counts[k] // 2)
+    for k in range(len(nodes) - 1, -1, -1):
+        factor = min(limit, max(_MIN_ELEMENTS, limit // 2)) // count_elements()
+        if factor > 1 and counts.get(k, 1) < nodes[k].extent:
+            counts[k] = min(nodes[k].extent, counts.get(k, 1) * factor)
+    return counts
+
+
+def _chain(nodes: tuple[Node, ...], side: int, wanted: int) -> dict[int, int]:
+    """Return the longest chain of nodes that is contiguous on a side, up to `wanted` elements."""
+    taken: dict[int, int] = {}
+    size = 1
+    while size < wanted:
+        followers = (
+            k for k, node in enumerate(nodes) if k not in taken and abs(node.strides[side]) == size
+        )
+        k = next(followers, None)
+        if k is None:
+            break
+        taken[k] = min(nodes[k].extent, -(-wanted // size))
+        size *= taken[k]
+        if taken[k] < nodes[k].extent:
+            break
+    return taken
