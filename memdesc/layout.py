@@ -139,7 +139,10 @@ class Layout:
         self._check_axes()
         low, high = self._check_blocks()
         if low < 0:
-            msg = f"the layout reaches offset {low}, in front of its buffer; offset0 must be at least {self.offset0 - low}"
+            msg = (
+                f"the layout reaches offset {low}, in front of its buffer; offset0 must be at "
+                f"least {self.offset0 - low}"
+            )
             raise MemdescError(msg)
         if high > INT64_MAX:
             msg = f"the layout reaches offset {high}, more than int64 holds ({INT64_MAX})"
@@ -164,14 +167,23 @@ class Layout:
             )
             if padded < size or (padded and not size):
                 need = f"at least its size {size}" if size else "0, as its size is"
-                msg = f"padded extent {padded} of {', '.join(map(dim_name, axis_dims))} must be {need}"
+                msg = (
+                    f"padded extent {padded} of {', '.join(map(dim_name, axis_dims))} must be "
+                    f"{need}"
+                )
                 raise MemdescError(msg)
             total *= padded or 1
         if sorted(seen) != list(range(ndims)):
-            msg = f"axes {[axis.dims for axis in self.axes]} are no partition of dims 0 to {ndims - 1} in the order of their first dims"
+            msg = (
+                f"axes {[axis.dims for axis in self.axes]} are no partition of dims 0 to "
+                f"{ndims - 1} in the order of their first dims"
+            )
             raise MemdescError(msg)
         if total > INT64_MAX:
-            msg = f"dims {self.dims} padded to {self.padded_dims()} make {total} elements, more than int64 holds ({INT64_MAX})"
+            msg = (
+                f"dims {self.dims} padded to {self.padded_dims()} make {total} elements, more than "
+                f"int64 holds ({INT64_MAX})"
+            )
             raise MemdescError(msg)
 
     def _check_blocks(self) -> tuple[int, int]:
@@ -191,10 +203,16 @@ class Layout:
                 legal = axis == at + 1 < len(self.axes) and step == 1 and inner >= 1
                 legal = legal and extent == -(-self.axes[axis].padded // inner)
             if not legal:
-                msg = f"{block} must follow axis by axis, cut the step before it exactly, and count the padded extents of {self.axes}"
+                msg = (
+                    f"{block} must follow axis by axis, cut the step before it exactly, and count "
+                    f"the padded extents of {self.axes}"
+                )
                 raise MemdescError(msg)
             if not -INT64_MAX <= stride <= INT64_MAX:
-                msg = f"stride {stride} of {dim_name(self.axes[axis].dims[0])} leaves the range of int64"
+                msg = (
+                    f"stride {stride} of {dim_name(self.axes[axis].dims[0])} leaves the range of "
+                    "int64"
+                )
                 raise MemdescError(msg)
             if axis != at and self.axes[axis].padded % inner:
                 partial.append(axis)
@@ -297,7 +315,10 @@ class Layout:
             If dims are fused: then a dim has no stride of its own.
         """
         if axis := self.fused():
-            msg = f"dims {', '.join(map(dim_name, axis.dims))} are cut as one index, so they have no strides of their own; see .blocks"
+            msg = (
+                f"dims {', '.join(map(dim_name, axis.dims))} are cut as one index, so they have no "
+                "strides of their own; see .blocks"
+            )
             raise NotBlockedError(msg)
         return tuple(self.outer(k).stride for k in range(self.ndims))
 
@@ -316,10 +337,16 @@ class Layout:
         for block in reversed(inner):
             name = dim_name(block.axis)
             if block.step < steps[block.axis]:
-                msg = f"the blocks of {name} are swizzled: block {block} lies outside one of a larger step; see .blocks"
+                msg = (
+                    f"the blocks of {name} are swizzled: block {block} lies outside one of a "
+                    "larger step; see .blocks"
+                )
                 raise NotBlockedError(msg)
             if block.stride != dense:
-                msg = f"the inner blocks are no dense tile: block {block} has stride {block.stride} where {dense} is dense; see .blocks"
+                msg = (
+                    f"the inner blocks are no dense tile: block {block} has stride {block.stride} "
+                    f"where {dense} is dense; see .blocks"
+                )
                 raise NotBlockedError(msg)
             steps[block.axis] = block.step
             dense *= block.extent

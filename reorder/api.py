@@ -162,7 +162,10 @@ def reorder(  # noqa: PLR0913 - all but the first two are named
     source = from_pixels(x, src) if isinstance(src, ImageDesc) else as_memory(x, src)
     if isinstance(dst, ImageDesc):
         if out is not None:
-            msg = "out takes no image in host memory; leave it out, or give out=Memory(image_desc.desc) and no dst"
+            msg = (
+                "out takes no image in host memory; leave it out, or give "
+                "out=Memory(image_desc.desc) and no dst"
+            )
             raise MemdescError(msg)
         dst = dst if dtype is None else image_desc(dst.dims, dtype, dst.name)
         return to_pixels(reorder(source, dst.desc, attr=attr, threads=threads), dst)

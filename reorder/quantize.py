@@ -120,7 +120,10 @@ def quantize(  # noqa: PLR0913 - what it takes is named by keyword
         and INTEGERS[wanted.name][0] == 0
         and (low < 0).any()
     ):
-        msg = f"{wanted} holds nothing below its zero point, but x goes down to {low.min()}; leave symmetric out, or take s{wanted.bits}"
+        msg = (
+            f"{wanted} holds nothing below its zero point, but x goes down to {low.min()}; leave "
+            f"symmetric out, or take s{wanted.bits}"
+        )
         raise MemdescError(msg)
     scales, points = _parameters(
         low,
@@ -183,7 +186,9 @@ def dequantize(  # noqa: PLR0913 - likewise
         scales = own_scales if scales is None else scales
         zero_points = own_points if zero_points is None else zero_points
     if not isinstance(memory, Memory):
-        msg = f"dequantize takes a Memory, or what quantize() returned, not {type(memory).__name__}"  # type: ignore[unreachable] # callers without types
+        msg = (  # type: ignore[unreachable] # callers without types
+            f"dequantize takes a Memory, or what quantize() returned, not {type(memory).__name__}"
+        )
         raise MemdescError(msg)
     if scales is None:
         msg = "give scales, as quantize() returned them; a Memory has none"
@@ -218,12 +223,18 @@ def _split(
     mask = sum({1 << dim % ndims for dim in axes})
     sizes = checked_ints("groups", groups)
     if sizes and (len(sizes) != _GROUPED_DIMS or min(sizes) < 1 or ndims < _GROUPED_DIMS):
-        msg = f"groups {short_repr(groups)} must be two sizes of 1 or more, for the last two of the dims {dims}"
+        msg = (
+            f"groups {short_repr(groups)} must be two sizes of 1 or more, for the last two of the "
+            f"dims {dims}"
+        )
         raise MemdescError(msg)
     own = [*(1,) * (ndims - len(sizes)), *sizes]
     for dim, (size, group) in enumerate(zip(dims, own, strict=True)):
         if size % group or (group > 1 and not mask >> dim & 1):
-            msg = f"groups {sizes}: a group of {group} needs {dim_name(dim)} among the axes, and a size of it that it divides, not {size}"
+            msg = (
+                f"groups {sizes}: a group of {group} needs {dim_name(dim)} among the axes, and a "
+                f"size of it that it divides, not {size}"
+            )
             raise MemdescError(msg)
     counts = [
         size // group if mask >> dim & 1 else 1

@@ -68,7 +68,10 @@ class RuntimePlan:
         """
         for memory, desc, side in ((src, self.src, "src"), (dst, self.dst, "dst")):
             if not isinstance(memory, Memory):
-                msg = f"{side} must be a Memory, whose descriptor says the sizes, not {type(memory).__name__}"  # type: ignore[unreachable] # callers without types
+                msg = (  # type: ignore[unreachable] # callers without types
+                    f"{side} must be a Memory, whose descriptor says the sizes, not "
+                    f"{type(memory).__name__}"
+                )
                 raise MemdescError(msg)
             if memory.desc != desc.resolve(memory.desc.dims):
                 msg = f"{side} is {memory.desc!r}, but the plan is for {desc!r}"
@@ -87,7 +90,9 @@ def plan_runtime(src: RuntimeDesc, dst: RuntimeDesc, attr: Attr | None = None) -
     """
     for own, side in ((src, "src"), (dst, "dst")):
         if not isinstance(own, RuntimeDesc):
-            msg = f"{side} must be a RuntimeDesc, not {own!r}; see memdesc.runtime_desc"  # type: ignore[unreachable] # callers without types
+            msg = (  # type: ignore[unreachable] # callers without types
+                f"{side} must be a RuntimeDesc, not {own!r}; see memdesc.runtime_desc"
+            )
             raise MemdescError(msg)
     if src.ndims != dst.ndims:
         msg = f"src has {src.ndims} dims, dst has {dst.ndims}; a reorder keeps the dims"
@@ -95,6 +100,9 @@ def plan_runtime(src: RuntimeDesc, dst: RuntimeDesc, attr: Attr | None = None) -
     for dim, sizes in enumerate(zip(src.dims, dst.dims, strict=True)):
         if sizes[0] != sizes[1]:
             shown = ["RUNTIME" if size == RUNTIME else str(size) for size in sizes]
-            msg = f"{dim_name(dim)} is {shown[0]} in src and {shown[1]} in dst; both must be the same, known or not"
+            msg = (
+                f"{dim_name(dim)} is {shown[0]} in src and {shown[1]} in dst; both must be the "
+                "same, known or not"
+            )
             raise MemdescError(msg)
     return RuntimePlan(src, dst, attr)

@@ -49,7 +49,10 @@ def physical_array(data: NDArray[np.uint8], desc: MemoryDesc) -> NDArray[Any]:
         For 4-bit types, and for views that end inside a block.
     """
     if desc.dtype.is_packed:
-        msg = f"two {desc.dtype} elements share a byte, so no numpy array shows their blocks; see .elements"
+        msg = (
+            f"two {desc.dtype} elements share a byte, so no numpy array shows their blocks; see "
+            ".elements"
+        )
         raise NotBlockedError(msg)
     if desc.layout.has_partial_blocks:
         msg = f"{desc!r} ends inside a block, so its blocks are no n-d array"

@@ -56,7 +56,10 @@ def flat_bytes(buffer: Any, desc: MemoryDesc, side: str, *, write: bool) -> NDAr
                 else np.empty(0, np.uint8)
             )
         except (TypeError, ValueError, BufferError) as error:
-            msg = f"{side}: {type(buffer).__name__} is no contiguous buffer ({error}); pass a numpy array or bytes"
+            msg = (
+                f"{side}: {type(buffer).__name__} is no contiguous buffer ({error}); pass a numpy "
+                "array or bytes"
+            )
             raise MemdescError(msg) from None
     buffer = np.asarray(buffer)  # a matrix has two axes whatever is asked of it
     legal = (desc.dtype.numpy, desc.dtype.bits_dtype, np.dtype(np.uint8))
@@ -66,20 +69,32 @@ def flat_bytes(buffer: Any, desc: MemoryDesc, side: str, *, write: bool) -> NDAr
             if desc.dtype.is_packed
             else f"elements of another type than {desc.dtype}"
         )
-        msg = f"{side} is an array of {buffer.dtype}: {why}; pass {desc.dtype} elements or raw bytes (uint8)"
+        msg = (
+            f"{side} is an array of {buffer.dtype}: {why}; pass {desc.dtype} elements or raw bytes "
+            "(uint8)"
+        )
         raise MemdescError(msg)
     if not buffer.flags.c_contiguous:
-        msg = f"{side} of shape {buffer.shape} and strides {buffer.strides} is not C-contiguous; describe it with array_desc() or copy it"
+        msg = (
+            f"{side} of shape {buffer.shape} and strides {buffer.strides} is not C-contiguous; "
+            "describe it with array_desc() or copy it"
+        )
         raise MemdescError(msg)
     if buffer.nbytes < desc.min_nbytes:
-        msg = f"{side} has {buffer.nbytes} bytes, but {desc!r} touches {desc.min_nbytes} (allocate {desc.nbytes})"
+        msg = (
+            f"{side} has {buffer.nbytes} bytes, but {desc!r} touches {desc.min_nbytes} (allocate "
+            f"{desc.nbytes})"
+        )
         raise MemdescError(msg)
     if write and not buffer.flags.writeable:
         msg = f"{side} is read-only; pass a writable buffer, or a copy"
         raise MemdescError(msg)
     itemsize = desc.dtype.bits_dtype.itemsize
     if desc.nelems and address_of(buffer) % itemsize:
-        msg = f"{side} starts at address {address_of(buffer):#x}, no multiple of the {itemsize} bytes of {desc.dtype}; copy it"
+        msg = (
+            f"{side} starts at address {address_of(buffer):#x}, no multiple of the {itemsize} "
+            f"bytes of {desc.dtype}; copy it"
+        )
         raise MemdescError(msg)
     flat: NDArray[np.uint8] = buffer.reshape(-1).view(np.uint8)
     return flat
@@ -145,8 +160,10 @@ def check_disjoint(
     if (apart == 0 and src_desc == dst_desc) or are_apart(src_desc, dst_desc, apart):
         return
     msg = (
-        f"src and dst share memory: {src_desc.min_nbytes} bytes at {address_of(src):#x} and {dst_desc.min_nbytes} at "
-        f"{address_of(dst):#x}, and dst would overwrite what is still to be read; reorder into another buffer"
+        f"src and dst share memory: {src_desc.min_nbytes} bytes at {address_of(src):#x} and "
+        f"{dst_desc.min_nbytes} at "
+        f"{address_of(dst):#x}, and dst would overwrite what is still to be read; reorder into "
+        "another buffer"
     )
     raise OverlapError(msg)
 

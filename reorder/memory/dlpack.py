@@ -169,10 +169,16 @@ def from_dlpack(x: Exporter, side: str) -> NDArray[Any]:
     name = type(x).__name__
     kind = _device_of(x, f"{side}: the {name}")
     if kind not in _READABLE:
-        msg = f"{side}: the {name} lies on DLPack device type {kind}, not in memory of the CPU; move it there first, as .cpu() does"
+        msg = (
+            f"{side}: the {name} lies on DLPack device type {kind}, not in memory of the CPU; move "
+            "it there first, as .cpu() does"
+        )
         raise MemdescError(msg)
     if getattr(x, "is_neg", bool)():
-        msg = f"{side}: the {name} is a view that negates what lies in memory, which DLPack does not say; pass {side}.resolve_neg()"
+        msg = (
+            f"{side}: the {name} is a view that negates what lies in memory, which DLPack does not "
+            f"say; pass {side}.resolve_neg()"
+        )
         raise MemdescError(msg)
     try:
         capsule, dtype = _take(x)
@@ -191,7 +197,10 @@ def _device_of(x: Exporter, what: str) -> int:
         kind, _ = found
         return int(kind)
     except (TypeError, ValueError):
-        msg = f"{what} says where it lies by {short_repr(found)}, not by DLPack's device type and number; pass a tensor"
+        msg = (
+            f"{what} says where it lies by {short_repr(found)}, not by DLPack's device type and "
+            "number; pass a tensor"
+        )
         raise MemdescError(msg) from None
 
 

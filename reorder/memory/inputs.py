@@ -33,7 +33,10 @@ def as_memory(x: Any, src: str | FormatTag | MemoryDesc | None) -> Memory:
     if not isinstance(x, np.ndarray) and is_exporter(x):
         x = from_dlpack(x, "x")
     if not isinstance(x, np.ndarray):
-        msg = f"x must be a Memory, a numpy array or a tensor with DLPack, not {type(x).__name__}; for raw bytes give src=, a MemoryDesc"
+        msg = (
+            f"x must be a Memory, a numpy array or a tensor with DLPack, not {type(x).__name__}; "
+            "for raw bytes give src=, a MemoryDesc"
+        )
         raise MemdescError(msg)
     x = np.asarray(x)  # a matrix has two axes whatever is asked of it
     if src is not None:
@@ -66,21 +69,30 @@ def as_memory(x: Any, src: str | FormatTag | MemoryDesc | None) -> Memory:
 def _logical(x: NDArray[Any], src: str | FormatTag) -> NDArray[Any]:
     """Return a view, or for blocked layouts a copy, whose axes are the logical dims."""
     if not isinstance(src, str | FormatTag):
-        msg = f"src must be a name, a FormatTag or a MemoryDesc, not {short_repr(src)}"  # type: ignore[unreachable] # callers without types
+        msg = (  # type: ignore[unreachable] # callers without types
+            f"src must be a name, a FormatTag or a MemoryDesc, not {short_repr(src)}"
+        )
         raise MemdescError(msg)
     tag = src if isinstance(src, FormatTag) else resolve(src, (), data_type(x.dtype).bits)
     if x.ndim != len(tag.digits):
         msg = (
-            f"src '{src}' spells {len(tag.digits)} axes in memory order, but x has {x.ndim}: {x.shape}; "
+            f"src '{src}' spells {len(tag.digits)} axes in memory order, but x has {x.ndim}: "
+            f"{x.shape}; "
             f"for a flat buffer give src=memory_desc(dims, dtype, '{src}')"
         )
         raise MemdescError(msg)
     for digit, size in zip(tag.digits, x.shape, strict=True):
         if digit.extent and digit.extent != size:
-            msg = f"src '{src}' has a block of {digit.extent}, but that axis of x has {size}: {x.shape}"
+            msg = (
+                f"src '{src}' has a block of {digit.extent}, but that axis of x has {size}: "
+                f"{x.shape}"
+            )
             raise MemdescError(msg)
     if any(len(dims) > 1 for dims in tag.axes):
-        msg = f"src '{src}' cuts several dims as one index, whose sizes x does not tell; give src=, a MemoryDesc"
+        msg = (
+            f"src '{src}' cuts several dims as one index, whose sizes x does not tell; give src=, "
+            "a MemoryDesc"
+        )
         raise MemdescError(msg)
     order = sorted(range(x.ndim), key=lambda k: (tag.digits[k].axis, -tag.digits[k].step))
     sizes = [1] * len(tag.axes)
@@ -122,7 +134,10 @@ def from_pixels(pixels: Any, image: ImageDesc) -> Memory:
         or pixels.shape[0] < shape[0]
         or pixels.shape[1] < shape[1]
     ):
-        msg = f"x has shape {pixels.shape}, but {image!r} has pixels of (height, width, channels) {shape}, or larger"
+        msg = (
+            f"x has shape {pixels.shape}, but {image!r} has pixels of (height, width, channels) "
+            f"{shape}, or larger"
+        )
         raise MemdescError(msg)
     # what lies in tail lanes is not read, so it need not be zero
     return Memory(image.desc, np.ascontiguousarray(pixels[: shape[0], : shape[1]]), zero_pad=False)

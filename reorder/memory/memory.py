@@ -77,7 +77,10 @@ class Memory:
             data = flat_bytes(buffer, desc, "buffer", write=must_write)
         except MemdescError as error:
             if must_write and "read-only" in str(error):
-                msg = "buffer is read-only, but zeros belong into its padding; pass a copy, or zero_pad=False if they are there"
+                msg = (
+                    "buffer is read-only, but zeros belong into its padding; pass a copy, or "
+                    "zero_pad=False if they are there"
+                )
                 raise MemdescError(msg) from None
             raise
         self._data = data[: desc.nbytes]
@@ -121,7 +124,10 @@ class Memory:
         if dtype is None or array.dtype == dtype:
             return array
         if copy is False:
-            msg = f"{self.desc!r} holds {array.dtype.name}, so an array of {np.dtype(dtype).name} cannot be without a copy"
+            msg = (
+                f"{self.desc!r} holds {array.dtype.name}, so an array of {np.dtype(dtype).name} "
+                "cannot be without a copy"
+            )
             raise MemdescError(msg)
         return array.astype(dtype)
 
@@ -137,12 +143,18 @@ class Memory:
             If the layout is no strided array of its dims, or the type has 4 bits.
         """
         if (dtype := self.desc.dtype).is_packed:
-            msg = f"two {dtype} elements share a byte, on which readers of DLPack differ; export .data, or reorder() to a wider type"
+            msg = (
+                f"two {dtype} elements share a byte, on which readers of DLPack differ; export "
+                ".data, or reorder() to a wider type"
+            )
             raise BufferError(msg)
         try:
             array = self.numpy(copy=bool(options.get("copy")))
         except MemdescError as error:
-            msg = f"{error}; for DLPack take block_tensor(), its physical array, or reorder() to a plain layout"
+            msg = (
+                f"{error}; for DLPack take block_tensor(), its physical array, or reorder() to a "
+                "plain layout"
+            )
             raise BufferError(msg) from None
         return TensorView(array).__dlpack__(**{**options, "copy": None})
 
@@ -207,7 +219,10 @@ class Memory:
         True
         """
         if copy is False and not is_plain(self.desc):
-            msg = f"{self.desc!r} is no strided array of its dims, so numpy(copy=False) cannot be; see blocks() for a view"
+            msg = (
+                f"{self.desc!r} is no strided array of its dims, so numpy(copy=False) cannot be; "
+                "see blocks() for a view"
+            )
             raise MemdescError(msg)
         array = logical_array(self.data, self.desc)
         return array.copy() if copy and np.may_share_memory(array, self.data) else array
@@ -235,7 +250,9 @@ class Memory:
         """
         desc = self.desc
         if not callable(function):
-            msg = f"apply() takes a function of the logical array, not {short_repr(function)}"  # type: ignore[unreachable] # callers without types
+            msg = (  # type: ignore[unreachable] # callers without types
+                f"apply() takes a function of the logical array, not {short_repr(function)}"
+            )
             raise MemdescError(msg)
         if not self.data.flags.writeable:
             msg = "apply() writes, but the buffer is read-only; attach a copy"
@@ -245,7 +262,10 @@ class Memory:
             raise MemdescError(msg)
         result = np.asarray(function(self.numpy(copy=True)))
         if result.shape != desc.dims or result.dtype != desc.dtype.numpy:
-            msg = f"the function returned {result.dtype} of shape {result.shape}, not {desc.dtype.numpy} of shape {desc.dims}"
+            msg = (
+                f"the function returned {result.dtype} of shape {result.shape}, not "
+                f"{desc.dtype.numpy} of shape {desc.dims}"
+            )
             raise MemdescError(msg)
         values = unpack(self.data, desc)
         bits = np.ascontiguousarray(result).view(values.dtype)

@@ -9,7 +9,7 @@ import numpy as np
 from memdesc import PaddingError
 from memdesc.inverse import index_at
 from reorder.memory.elements import pack, unpack
-from reorder.plan.refine import padding_boxes
+from reorder.plan.padding_boxes import padding_boxes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -47,7 +47,8 @@ def check_padding(data: NDArray[np.uint8], desc: MemoryDesc) -> None:
     at = index_at(desc.layout, lowest)
     byte = lowest * desc.dtype.bits // 8
     msg = (
-        f"padding of {desc!r} is not zero at {at}, byte {byte}: found bits {int(values[lowest]):#x} beyond the dims "
+        f"padding of {desc!r} is not zero at {at}, byte {byte}: found bits "
+        f"{int(values[lowest]):#x} beyond the dims "
         f"{desc.dims}; Memory(desc, buffer) clears it"
     )
     raise PaddingError(msg)

@@ -76,7 +76,8 @@ def compare(src: MemoryDesc, dst: MemoryDesc) -> Relation:
         return Relation(
             VIEW,
             shift,
-            f"the elements lie in the same arrangement, {abs(shift)} elements {way} in src than in dst",
+            f"the elements lie in the same arrangement, {abs(shift)} elements {way} in src than "
+            "in dst",
         )
     return Relation(
         NO_OP, 0, "every element has the same offset in both, and what dst pads, src pads"
@@ -92,7 +93,10 @@ def _moved(src: Layout, dst: Layout) -> str:
         size = dst.axis_size(k)
         apart = _first_apart(src.axis_blocks(k), dst.axis_blocks(k), axis.padded)
         if apart is None:
-            return f"the blocks of {names} do not divide each other; {axis.padded} indices are not compared one by one"
+            return (
+                f"the blocks of {names} do not divide each other; {axis.padded} indices are not "
+                "compared one by one"
+            )
         if apart < size:
             ends = (block_offset(layout.axis_blocks(k), apart) for layout in (src, dst))
             return "elements move: index {} of {} lies {} elements behind index 0 in src, {} in dst".format(
@@ -132,6 +136,9 @@ def _moved_one_by_one(src: Layout, dst: Layout) -> str:
             "dims are cut as one index on one side only, and dst is padded: zeros must be written"
         )
     if dst.nelems > _MAX_COMPARED:
-        return f"dims are cut as one index on one side only; {dst.nelems} elements are not compared one by one"
+        return (
+            f"dims are cut as one index on one side only; {dst.nelems} elements are not compared "
+            "one by one"
+        )
     apart = np.argwhere(src.offsets() - src.offset0 != dst.offsets() - dst.offset0)
     return f"elements move: the first is {tuple(map(int, apart[0]))}" if len(apart) else ""

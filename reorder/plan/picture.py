@@ -109,7 +109,10 @@ def trace(boxes: tuple[Box, ...], offset: int) -> tuple[int, int | None] | None:
     """
     for k, box in enumerate(boxes):
         if box.lookups and box.size > _MAX_LOOKUPS:
-            msg = f"box {k} looks up offsets for {box.size} elements; pictures are made of {_MAX_LOOKUPS} at most"
+            msg = (
+                f"box {k} looks up offsets for {box.size} elements; pictures are made of "
+                f"{_MAX_LOOKUPS} at most"
+            )
             raise MemdescError(msg)
         # pairs of offsets that the lookups add, src and dst
         tables = [
@@ -124,7 +127,10 @@ def trace(boxes: tuple[Box, ...], offset: int) -> tuple[int, int | None] | None:
                     [Term(node.strides[1] or 1, 0, node.extent - 1) for node in box.nodes], target
                 )
             except SearchLimitError:
-                msg = f"box {k}, {box}, has strides that do not nest; bounded work did not find what it writes at offset {offset}"
+                msg = (
+                    f"box {k}, {box}, has strides that do not nest; bounded work did not find what "
+                    f"it writes at offset {offset}"
+                )
                 raise MemdescError(msg) from None
             if digits is None:
                 continue

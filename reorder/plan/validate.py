@@ -34,7 +34,9 @@ def check_fields(plan: object) -> None:
         raise MemdescError(msg)
     check_types(plan.src, plan.dst, plan.attr)
     if not isinstance(plan.boxes, tuple | list):
-        msg = f"boxes must be a tuple of Box, not {type(plan.boxes).__name__}"  # type: ignore[unreachable] # callers without types
+        msg = (  # type: ignore[unreachable] # callers without types
+            f"boxes must be a tuple of Box, not {type(plan.boxes).__name__}"
+        )
         raise MemdescError(msg)
 
 

@@ -63,15 +63,23 @@ def save_archive(
     {'conv1.weight': 'bf16', 'conv1.bias': 'f32'}
     """
     if not isinstance(tensors, Mapping):
-        msg = f"tensors must be a mapping of names to tensors, such as a dict, not {type(tensors).__name__}"  # type: ignore[unreachable] # callers without types
+        msg = (  # type: ignore[unreachable] # callers without types
+            "tensors must be a mapping of names to tensors, such as a dict, not "
+            f"{type(tensors).__name__}"
+        )
         raise MemdescError(msg)
     memories = {}
     for name, tensor in tensors.items():
         if not _is_name(name):
-            msg = f"a tensor's name must be a text of 1 to {_MAX_NAME} bytes without an ending .json, not {short_repr(name)}"
+            msg = (
+                f"a tensor's name must be a text of 1 to {_MAX_NAME} bytes without an ending "
+                f".json, not {short_repr(name)}"
+            )
             raise MemdescError(msg)
         if not isinstance(tensor, Memory | np.ndarray):
-            msg = f"{short_repr(name)} must be a Memory or an ndarray, not {type(tensor).__name__}"  # type: ignore[unreachable] # callers without types
+            msg = (  # type: ignore[unreachable] # callers without types
+                f"{short_repr(name)} must be a Memory or an ndarray, not {type(tensor).__name__}"
+            )
             raise MemdescError(msg)
         memories[name] = (
             tensor if isinstance(tensor, Memory) else reorder(tensor, LETTERS[: tensor.ndim])

@@ -89,7 +89,9 @@ def save(path: str | os.PathLike[str], memory: Memory) -> None:
         If a file cannot be written.
     """
     if not isinstance(memory, Memory):
-        msg = f"save takes a Memory, not {type(memory).__name__}; reorder() makes one of an array"  # type: ignore[unreachable] # callers without types
+        msg = (  # type: ignore[unreachable] # callers without types
+            f"save takes a Memory, not {type(memory).__name__}; reorder() makes one of an array"
+        )
         raise MemdescError(msg)
     _write(path, array_of(memory), to_json(memory.desc))
 
@@ -132,7 +134,8 @@ def attach(array: NDArray[Any], desc: MemoryDesc, form: Form, names: tuple[str, 
     if array.dtype != kind or array.shape != shape:
         what, beside = names
         msg = (
-            f"{what} is an array of {array.dtype} and shape {array.shape}, but the descriptor beside it means "
+            f"{what} is an array of {array.dtype} and shape {array.shape}, but the descriptor "
+            "beside it means "
             f"{kind} and {shape}; if the array is newer, delete {beside}"
         )
         raise MemdescError(msg)
@@ -179,15 +182,24 @@ def _typed(array: NDArray[Any], dtype: str | None, path: str) -> NDArray[Any]:
     if dtype is None:
         if array.dtype.kind != "V":
             return array
-        msg = f"{path!r} holds elements of {array.itemsize} bytes without a type; say which, such as dtype bf16"
+        msg = (
+            f"{path!r} holds elements of {array.itemsize} bytes without a type; say which, such as "
+            "dtype bf16"
+        )
         raise MemdescError(msg)
     wanted = data_type(dtype)
     if array.dtype == wanted.numpy:
         return array
     if array.dtype.kind not in "Vu":
-        msg = f"{path!r} holds {array.dtype}, not {wanted}; a file says its own type, and nothing is converted yet"
+        msg = (
+            f"{path!r} holds {array.dtype}, not {wanted}; a file says its own type, and nothing is "
+            "converted yet"
+        )
         raise MemdescError(msg)
     if wanted.is_packed or wanted.numpy.itemsize != array.itemsize:
-        msg = f"{path!r} of {array.dtype} cannot be read as {wanted}: its elements have {8 * array.itemsize} bits"
+        msg = (
+            f"{path!r} of {array.dtype} cannot be read as {wanted}: its elements have "
+            f"{8 * array.itemsize} bits"
+        )
         raise MemdescError(msg)
     return array.view(wanted.numpy)

@@ -121,7 +121,9 @@ class Attr:
                 object.__setattr__(self, parameter.role, parameter.values)
         object.__setattr__(self, "beta", _checked_beta(self.beta))
         if not isinstance(self.saturate, bool):
-            msg = f"saturate must be True or False, not {short_repr(self.saturate)}"  # type: ignore[unreachable] # callers without types
+            msg = (  # type: ignore[unreachable] # callers without types
+                f"saturate must be True or False, not {short_repr(self.saturate)}"
+            )
             raise MemdescError(msg)
         if self.f8_rounding not in F8_ROUNDINGS:
             msg = f"f8_rounding must be 'once' or 'onednn', not {short_repr(self.f8_rounding)}"
@@ -173,13 +175,19 @@ class Parameter:
         sizes = checked_ints(f"{role}_groups", groups)
         bits = 0 if mask is None else checked_int(f"{role}_mask", mask)
         if not 0 <= bits < 1 << _MAX_NDIMS:
-            msg = f"{role}_mask is {bits}; bit d says that values differ along dim d, so it is 0 to {(1 << _MAX_NDIMS) - 1}"
+            msg = (
+                f"{role}_mask is {bits}; bit d says that values differ along dim d, so it is 0 to "
+                f"{(1 << _MAX_NDIMS) - 1}"
+            )
             raise MemdescError(msg)
         if sizes and (len(sizes) != GROUPED_DIMS or min(sizes) < 1):
             msg = f"{role}_groups {sizes} must be two sizes of 1 or more, for the last two dims"
             raise MemdescError(msg)
         if values.size > 1 and not bits:
-            msg = f"{role} has {values.size} values; say by {role}_mask along which dims they differ, such as 2 for dim b"
+            msg = (
+                f"{role} has {values.size} values; say by {role}_mask along which dims they "
+                "differ, such as 2 for dim b"
+            )
             raise MemdescError(msg)
         if values.size == 1 and not bits and values.reshape(-1)[0] == is_scale:
             return None
@@ -200,7 +208,10 @@ class Parameter:
         if self.values.size == 1 and not self.mask:
             return f"{self.role}={self.values.reshape(-1)[0]}"
         groups = f", {self.role}_groups={self.groups}" if self.groups else ""
-        return f"{self.role}={self.values.dtype.name}{list(self.values.shape)}, {self.role}_mask={self.mask}{groups}"
+        return (
+            f"{self.role}={self.values.dtype.name}{list(self.values.shape)}, "
+            f"{self.role}_mask={self.mask}{groups}"
+        )
 
 
 def _array(role: str, given: Any) -> NDArray[Any]:
@@ -210,7 +221,10 @@ def _array(role: str, given: Any) -> NDArray[Any]:
         array = np.array(None)
     if not array.size or array.dtype.kind in "OSUMmb":
         what = "a number or an array of numbers"
-        msg = f"{role} must be {what}, not {'an empty array' if not array.size else short_repr(given)}"
+        msg = (
+            f"{role} must be {what}, not "
+            f"{'an empty array' if not array.size else short_repr(given)}"
+        )
         raise MemdescError(msg)
     array.flags.writeable = False
     return array
@@ -219,7 +233,10 @@ def _array(role: str, given: Any) -> NDArray[Any]:
 def _checked_scales(role: str, given: Any) -> NDArray[Any]:
     array = _array(role, given)
     if isinstance(given, np.ndarray | np.generic) and array.dtype not in _SCALE_TYPES:
-        msg = f"{role} is of {array.dtype}; scales are {', '.join(kind.name for kind in _SCALE_TYPES)}"
+        msg = (
+            f"{role} is of {array.dtype}; scales are "
+            f"{', '.join(kind.name for kind in _SCALE_TYPES)}"
+        )
         raise MemdescError(msg)
     try:
         values = array.astype(np.float64).reshape(-1)
@@ -227,7 +244,10 @@ def _checked_scales(role: str, given: Any) -> NDArray[Any]:
         values = np.array([np.nan])
     bad = np.flatnonzero(~np.isfinite(values) | (values == 0))
     if bad.size:
-        msg = f"{role} {short_repr(given) if values.size == 1 else f'value {bad[0]}'} is {values[bad[0]]}; scales are finite and not 0"
+        msg = (
+            f"{role} {short_repr(given) if values.size == 1 else f'value {bad[0]}'} is "
+            f"{values[bad[0]]}; scales are finite and not 0"
+        )
         raise MemdescError(msg)
     return array if array.dtype in _SCALE_TYPES else _frozen(values.reshape(array.shape))
 

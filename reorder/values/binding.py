@@ -125,7 +125,9 @@ def bind(attr: Attr | None, src: MemoryDesc, dst: MemoryDesc) -> BoundAttr:
     if attr is None:
         attr = _NEUTRAL
     if not isinstance(attr, Attr):
-        msg = f"attr must be a reorder.Attr, not {type(attr).__name__}"  # type: ignore[unreachable] # callers without types
+        msg = (  # type: ignore[unreachable] # callers without types
+            f"attr must be a reorder.Attr, not {type(attr).__name__}"
+        )
         raise MemdescError(msg)
     work = working_type(src.dtype.name, dst.dtype.name, arithmetic=True)
     operands, values = [], []

@@ -1,0 +1,180 @@
+"""One padded range of indices, split into loops over which every operand has strides.
+
+The steps of all operands' blocks are merged into one chain of divisors, which splits the
+range into whole blocks, then the tail, recursively. Blocks that do not divide each other are
+split wherever one of them ends, which repeats with their least common multiple.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from math import lcm, prod
+from typing import TYPE_CHECKING, NamedTuple
+
+from memdesc.layout import block_offset
+from reorder.plan.nodes import Node
+
+if TYPE_CHECKING:
+    from memdesc import Axis, Block, Layout
+    from reorder.plan.nodes import Lookup
+    from reorder.values.binding import ParameterLayout
+
+    OperandLayout = Layout | ParameterLayout
+
+__all__ = ["Piece", "blocks_over", "join_blocks", "split_range"]
+
+# A loop on its way to a node: the step of its block, its extent, and how many steps hold data.
+_Loop = tuple[int, int, int]
+
+
+class Piece(NamedTuple):
+    """A part of a padded range, as loops: the offsets of its start, one for each operand."""
+
+    offsets: tuple[int, ...]
+    nodes: tuple[Node, ...]
+    lookups: tuple[Lookup, ...] = ()
+
+
+def blocks_over(
+    operand: OperandLayout, dims: tuple[int, ...]
+) -> tuple[tuple[Axis, tuple[Block, ...]], ...]:
+    """Return the axes of an operand that lie in some dims, each with its blocks."""
+    return tuple(
+        (axis, operand.axis_blocks(k))
+        for k, axis in enumerate(operand.axes)
+        if axis.dims[0] in dims
+    )
+
+
+def join_blocks(
+    operand: OperandLayout, dims: tuple[int, ...], order: tuple[int, ...]
+) -> tuple[Block, ...] | None:
+    """Return an operand's blocks over the row-major index of the dims in `order`.
+
+    Neighbours that count like one block are merged. None if an axis of the operand has dims that
+    are not next to each other in that order, or if an inner axis is padded.
+    """
+    joined: list[Block] = []
+    for axis, blocks in blocks_over(operand, dims):
+        first = order.index(axis.dims[0])
+        after = first + len(axis.dims)
+        if order[first:after] != axis.dims:
+            return None
+        size = prod(operand.dims[dim] for dim in axis.dims)
+        inside = prod(operand.dims[dim] for dim in order[after:])
+        count = -(-size // blocks[0].step)
+        if first and blocks[0].step * count != size:
+            return None
+        joined += [
+            block._replace(step=block.step * inside, extent=block.extent if k else count)
+            for k, block in enumerate(blocks)
+        ]
+    # of several blocks with one step each, the one that padding extends comes first
+    joined.sort(key=lambda block: (-block.step, operand.axes[block.axis].dims[0] != order[0]))
+    merged = [joined[0]]
+    for block in joined[1:]:
+        outer = merged[-1]
+        if block.extent == 1:
+            continue
+        if outer.extent == 1 and outer.step == block.step:
+            merged[-1] = block
+        elif (
+            outer.stride == block.extent * block.stride and outer.step == block.step * block.extent
+        ):
+            merged[-1] = block._replace(extent=outer.extent * block.extent)
+        else:
+            merged.append(block)
+    return tuple(merged)
+
+
+def split_range(
+    padded: int, size: int, operands: list[tuple[Block, ...]], most: int | None = None
+) -> list[Piece]:
+    """Split a padded range into loops over the blocks of all operands.
+
+    Parameters
+    ----------
+    padded, size : int
+        Indices of the range, and how many of them hold data.
+    operands : list of tuple of Block
+        The blocks of each operand, from `join_blocks`.
+    most : int, optional
+        The result is empty where blocks that do not divide each other take more pieces.
+    """
+    chain = sorted({block.step for blocks in operands for block in blocks}, reverse=True)
+    odd = [step for step in chain if any(max(step, other) % min(step, other) for other in chain)]
+    if not odd:
+        nests = _split(chain, 0, padded, size)
+    elif chain[0] > odd[0] or (most and sum(lcm(*odd) // step for step in odd) > most):
+        return []
+    else:
+        inner = [step for step in chain if step < odd[-1]]
+        nests = _split_periods(odd, inner, padded, size)
+        chain = [lcm(*odd), *inner]
+    # one step of a loop moves as far as an index of that step
+    strides = {step: tuple(block_offset(blocks, step) for blocks in operands) for step in chain}
+    pieces = []
+    for start, loops in nests:
+        nodes = tuple(Node(extent, valid, strides[step]) for step, extent, valid in loops)
+        pieces.append(Piece(tuple(block_offset(blocks, start) for blocks in operands), nodes))
+    return pieces
+
+
+def _split_periods(
+    odd: list[int], inner: list[int], padded: int, size: int
+) -> list[tuple[int, list[_Loop]]]:
+    """Split a padded range wherever a block ends whose step does not divide the others.
+
+    The ends repeat with the least common multiple of the steps, so one loop over that takes
+    all intervals at one position in it. `inner` are the smaller steps, which divide all of them.
+    """
+    period = lcm(*odd)
+    ends = sorted({min(end, padded) for step in odd for end in range(step, period + 1, step)})
+    nests: list[tuple[int, list[_Loop]]] = []
+    for begin, end in pairwise([0, *ends]):
+        length = end - begin
+        # in how many periods the interval is whole, and whole with data
+        whole, full = (max(0, (limit - end) // period + 1) for limit in (padded, size))
+        # (first period, periods, length, how much of it holds data)
+        parts = [(0, full, length, length)]
+        first = full
+        start = full * period + begin
+        if start < min(size, padded):
+            parts.append((first, 1, min(length, padded - start), size - start))
+            first += 1
+        parts.append((first, whole - first, length, 0))
+        first = max(first, whole)
+        start = first * period + begin
+        if start < padded:
+            parts.append((first, 1, padded - start, 0))
+        for first, count, extent, valid in parts:
+            if count > 0:
+                split = _split(inner, first * period + begin, extent, valid)
+                nests += [(at, [(period, count, count), *loops]) for at, loops in split]
+    return nests
+
+
+def _split(chain: list[int], start: int, length: int, valid: int) -> list[tuple[int, list[_Loop]]]:
+    """Split `length` indices from `start`, of which `valid` hold data, into loop nests.
+
+    Returns the first index of each nest and its loops along the chain, which falls to 1.
+    """
+    step, *inner = chain
+    if not inner:
+        return [(start, [(1, length, valid)])]
+    whole = [(small, large // small, large // small) for large, small in pairwise(chain)]
+    nests: list[tuple[int, list[_Loop]]] = []
+    count, rest = divmod(length, step)
+    full, tail = divmod(valid, step)
+    if not tail:
+        if count:
+            nests.append((start, [(step, count, min(full, count)), *whole]))
+    else:
+        if full:
+            nests.append((start, [(step, full, full), *whole]))
+        nests += _split(inner, start + full * step, min(step, length - full * step), tail)
+        if count > full + 1:
+            nests.append((start + (full + 1) * step, [(step, count - full - 1, 0), *whole]))
+    if rest and not (tail and full == count):
+        nests += _split(inner, start + count * step, rest, max(0, valid - count * step))
+    return nests
