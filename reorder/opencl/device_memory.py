@@ -23,7 +23,7 @@ __all__ = ["DeviceMemory"]
 
 @dataclass(frozen=True, slots=True)
 class DeviceMemory:
-    """What lies in a buffer or an image of a device, and when it will.
+    """A buffer or an image on a device, its descriptor, and the event after which it is filled.
 
     Parameters
     ----------
@@ -32,9 +32,9 @@ class DeviceMemory:
     data : pyopencl.Buffer, pyopencl.array.Array or pyopencl.Image
         The memory.
     desc : MemoryDesc or ImageDesc
-        What lies in it.
+        What it holds.
     event : pyopencl.Event, optional
-        Done when it lies there.
+        Done when it is filled.
 
     Examples
     --------

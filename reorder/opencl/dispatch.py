@@ -12,11 +12,15 @@ from memdesc import FormatTag, ImageDesc, MemdescError, MemoryDesc, image_desc, 
 from memdesc.errors import short_repr
 from reorder.memory.memory import Memory
 from reorder.opencl.device_memory import DeviceMemory
-from reorder.opencl.enqueue import check_attr, check_queue, enqueue_transfers, prepare_transfers
-from reorder.opencl.image_formats import check_format, check_size, image_format
+from reorder.opencl.enqueue import check_attr, check_queue
+from reorder.opencl.execution import (
+    enqueue_into,
+    enqueue_into_new_buffer,
+    enqueue_into_new_image,
+)
+from reorder.opencl.image_formats import supported_format
 from reorder.opencl.operands import array_desc, device_operand
-from reorder.opencl.pack import into_new_buffer, into_new_image
-from reorder.opencl.sources import LayoutLike, Source, as_source, upload
+from reorder.opencl.sources import LayoutLike, as_source
 
 if TYPE_CHECKING:
     from reorder.values.attr import Attr
@@ -78,25 +82,15 @@ def reorder_on_device(  # noqa: PLR0913 - public: the arguments of `reorder.reor
         raise MemdescError(msg)
     source = as_source(queue, x, src)
     desc = _converted(_described(dst, memory, source.operand.desc), dtype)
-    if memory is None:
-        data, event = _into_new_memory(queue, source, desc)
-        return DeviceMemory(queue, data, desc, event)
-    target = device_operand(queue, memory, desc, "dst")
-    transfers = prepare_transfers(queue, source.operand, target)
-    pair = upload(queue, source), target.memory
-    event = enqueue_transfers(queue, transfers, pair, source.events_after(wait_for))
+    if memory is not None:
+        target = device_operand(queue, memory, desc, "dst")
+        event = enqueue_into(queue, source, target, wait_for)
+    elif isinstance(desc, MemoryDesc):
+        memory, event = enqueue_into_new_buffer(queue, source, desc, wait_for)
+    else:
+        form = supported_format(queue, desc)
+        memory, event = enqueue_into_new_image(queue, source, desc, form, wait_for)
     return DeviceMemory(queue, memory, desc, event)
-
-
-def _into_new_memory(
-    queue: cl.CommandQueue, source: Source, desc: MemoryDesc | ImageDesc
-) -> tuple[cl.Buffer | cl.Image, cl.Event]:
-    if isinstance(desc, MemoryDesc):
-        return into_new_buffer(queue, source, desc, None)
-    form = image_format(desc)
-    check_size(desc, queue.device)
-    check_format(queue.context, form)
-    return into_new_image(queue, source, desc, form, None)
 
 
 def _queue_of(memory: Any) -> cl.CommandQueue | None:

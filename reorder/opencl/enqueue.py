@@ -2,40 +2,23 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import pyopencl as cl
 
 from memdesc import MemdescError
 from memdesc.errors import short_repr
+from reorder.opencl.execution import enqueue_into
 from reorder.opencl.operands import device_operand
-from reorder.opencl.pairs import check_pair
-from reorder.opencl.programs import PreparedLaunch, prepare
-from reorder.opencl.schedule.transfers import Transfer, plan_transfers
+from reorder.opencl.sources import Source
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from memdesc import ImageDesc, MemoryDesc
-    from reorder.opencl.operands import DeviceOperand
     from reorder.values.attr import Attr
 
-__all__ = [
-    "PreparedTransfer",
-    "check_attr",
-    "check_queue",
-    "enqueue_reorder",
-    "enqueue_transfers",
-    "prepare_transfers",
-]
-
-
-class PreparedTransfer(NamedTuple):
-    """A transfer with the kernels of its launches."""
-
-    transfer: Transfer
-    launches: tuple[PreparedLaunch, ...]
+__all__ = ["check_attr", "check_queue", "enqueue_reorder"]
 
 
 def enqueue_reorder(  # noqa: PLR0913, PLR0917 - public: a queue, two operands, their descriptors
@@ -96,10 +79,9 @@ def enqueue_reorder(  # noqa: PLR0913, PLR0917 - public: a queue, two operands, 
     """
     check_queue(queue)
     check_attr(attr)
-    source = device_operand(queue, src, src_desc, "src")
+    source = Source(device_operand(queue, src, src_desc, "src"))
     target = device_operand(queue, dst, dst_desc, "dst")
-    transfers = prepare_transfers(queue, source, target)
-    return enqueue_transfers(queue, transfers, (source.memory, target.memory), wait_for)
+    return enqueue_into(queue, source, target, wait_for)
 
 
 def check_attr(attr: Any) -> None:
@@ -126,64 +108,3 @@ def check_queue(queue: Any) -> None:
             "keep the Context as long as its queues are used"
         )
         raise MemdescError(msg) from None
-
-
-def prepare_transfers(
-    queue: cl.CommandQueue, src: DeviceOperand, dst: DeviceOperand
-) -> tuple[PreparedTransfer, ...]:
-    """Check two operands against each other, plan their transfers and build the kernels.
-
-    Nothing is allocated: an operand without memory stands for what will be.
-    """
-    check_pair(src, dst)
-    transfers = plan_transfers(
-        src.spec(dst),
-        dst.spec(src),
-        queue.device.max_work_group_size,
-        is_aligned=src.is_aligned and dst.is_aligned,
-    )
-    context = queue.context
-    return tuple(
-        PreparedTransfer(transfer, tuple(prepare(context, launch) for launch in transfer.launches))
-        for transfer in transfers
-    )
-
-
-def enqueue_transfers(
-    queue: cl.CommandQueue,
-    transfers: Sequence[PreparedTransfer],
-    memory: tuple[Any, Any],
-    wait_for: Sequence[cl.Event] | None,
-) -> cl.Event:
-    """Enqueue prepared transfers from the first memory to the second."""
-    # all buffers are allocated before the first transfer starts; the runtime keeps them until
-    # the kernels that use them are done
-    between = [
-        cl.Buffer(queue.context, cl.mem_flags.READ_WRITE, transfer.dst.desc.nbytes)
-        for transfer, _ in transfers[:-1]
-    ]
-    waiting = None if wait_for is None else list(wait_for)
-    events: list[cl.Event] = []
-    operands = pairwise([memory[0], *between, memory[1]])
-    for (transfer, launches), (src, dst) in zip(transfers, operands, strict=True):
-        if transfer.region is not None:
-            events = [_copy_pixels(queue, (src, dst), transfer.region, waiting)]
-        else:
-            events = [launch.enqueue(queue, src, dst, waiting) for launch in launches]
-        waiting = events or waiting
-    return events[0] if len(events) == 1 else cl.enqueue_marker(queue, wait_for=waiting)
-
-
-def _copy_pixels(
-    queue: cl.CommandQueue,
-    memory: tuple[Any, Any],
-    region: tuple[int, int],
-    wait_for: Sequence[cl.Event] | None,
-) -> cl.Event:
-    """Copy pixels between an image and a linear buffer, as they are."""
-    copy: Any = cl.enqueue_copy  # its types know no offset, and one of the two is an image
-    src, dst = memory
-    event: cl.Event = copy(
-        queue, dst, src, offset=0, origin=(0, 0, 0), region=(*region, 1), wait_for=wait_for
-    )
-    return event

@@ -64,7 +64,7 @@ def find_icds(
     prefixes : tuple of Path, optional
         Environments; by default Python's own and conda's.
     folders : tuple of Path, optional
-        Where libraries lie; by default the system's folders and those of `LD_LIBRARY_PATH`.
+        Of libraries; by default the system's folders and those of `LD_LIBRARY_PATH`.
     """
     if prefixes is None:
         prefixes = tuple(

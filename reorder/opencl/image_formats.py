@@ -20,6 +20,7 @@ __all__ = [
     "check_size",
     "image_format",
     "lane_element",
+    "supported_format",
 ]
 
 # dtype of a lane -> channel types that hold it, the default first. MACE keeps 8-bit data in
@@ -67,6 +68,16 @@ def image_format(image: ImageDesc, channel_type: int | str | None = None) -> cl.
     return cl.ImageFormat(
         getattr(cl.channel_order, _ORDERS[image.channels]), getattr(cl.channel_type, name)
     )
+
+
+def supported_format(
+    queue: cl.CommandQueue, image: ImageDesc, channel_type: int | str | None = None
+) -> cl.ImageFormat:
+    """Return the format of an image that a device has, and that fits on it."""
+    form = image_format(image, channel_type)
+    check_size(image, queue.device)
+    check_format(queue.context, form)
+    return form
 
 
 def channel_type_of(image: ImageDesc, found: cl.ImageFormat, operand: str) -> str:

@@ -59,7 +59,7 @@ def device_operand(
     memory : pyopencl.Buffer, pyopencl.Image or pyopencl.array.Array
         The memory.
     desc : MemoryDesc or ImageDesc
-        What lies in it. The bytes of an array count from its first element.
+        What it holds. The bytes of an array count from its first element.
     name : str
         What messages call it: ``src`` or ``dst``.
 

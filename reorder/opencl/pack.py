@@ -5,19 +5,22 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from memdesc import FormatTag, ImageDesc, MemoryDesc, memory_desc
-from reorder.opencl.allocation import allocate_buffer, allocate_image
-from reorder.opencl.enqueue import check_queue, enqueue_transfers, prepare_transfers
-from reorder.opencl.image_formats import channel_type_of, check_format, check_size, image_format
-from reorder.opencl.operands import DeviceOperand, device_operand
-from reorder.opencl.schedule.placement import ImageShape
-from reorder.opencl.sources import LayoutLike, Source, as_source, check_image_desc, upload
+from reorder.opencl.enqueue import check_queue
+from reorder.opencl.execution import (
+    enqueue_into,
+    enqueue_into_new_buffer,
+    enqueue_into_new_image,
+)
+from reorder.opencl.image_formats import supported_format
+from reorder.opencl.operands import device_operand
+from reorder.opencl.sources import LayoutLike, Source, as_source, check_image_desc
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     import pyopencl as cl
 
-__all__ = ["enqueue_pack", "into_new_buffer", "into_new_image", "pack", "unpack"]
+__all__ = ["enqueue_pack", "pack", "unpack"]
 
 
 def pack(  # noqa: PLR0913 - public: most of them are optional and named
@@ -76,11 +79,9 @@ def pack(  # noqa: PLR0913 - public: most of them are optional and named
     """
     check_queue(queue)
     check_image_desc(image_desc)
-    form = image_format(image_desc, channel_type)
-    check_size(image_desc, queue.device)
-    check_format(queue.context, form)
+    form = supported_format(queue, image_desc, channel_type)
     source = as_source(queue, src, src_desc)
-    return into_new_image(queue, source, image_desc, form, wait_for)
+    return enqueue_into_new_image(queue, source, image_desc, form, wait_for)
 
 
 def enqueue_pack(  # noqa: PLR0913 - public: two of them are optional and named
@@ -127,10 +128,7 @@ def enqueue_pack(  # noqa: PLR0913 - public: two of them are optional and named
     check_queue(queue)
     check_image_desc(image_desc)
     target = device_operand(queue, image, image_desc, "dst")
-    source = as_source(queue, src, src_desc)
-    transfers = prepare_transfers(queue, source.operand, target)
-    memory = upload(queue, source), target.memory
-    return enqueue_transfers(queue, transfers, memory, source.events_after(wait_for))
+    return enqueue_into(queue, as_source(queue, src, src_desc), target, wait_for)
 
 
 def unpack(
@@ -150,7 +148,7 @@ def unpack(
     image : pyopencl.Image
         The image; it may be larger than its descriptor. Tail lanes are not read.
     image_desc : ImageDesc
-        What lies in it.
+        What it holds.
     desc : str, FormatTag or MemoryDesc
         The layout of the buffer; a MemoryDesc of f32 or f16 converts.
     wait_for : sequence of pyopencl.Event, optional
@@ -191,33 +189,4 @@ def unpack(
         if isinstance(desc, MemoryDesc)
         else memory_desc(image_desc.dims, image_desc.dtype, desc)
     )
-    return into_new_buffer(queue, source, dst, wait_for)
-
-
-def into_new_image(
-    queue: cl.CommandQueue,
-    source: Source,
-    image_desc: ImageDesc,
-    form: cl.ImageFormat,
-    wait_for: Sequence[cl.Event] | None,
-) -> tuple[cl.Image, cl.Event]:
-    """Allocate an image of a format and enqueue the reorder into it, once all is checked."""
-    channel_type = channel_type_of(image_desc, form, "dst")
-    target = DeviceOperand(None, image_desc.desc, ImageShape.of(image_desc), channel_type)
-    transfers = prepare_transfers(queue, source.operand, target)
-    image = allocate_image(queue.context, form, image_desc)
-    memory = upload(queue, source), image
-    return image, enqueue_transfers(queue, transfers, memory, source.events_after(wait_for))
-
-
-def into_new_buffer(
-    queue: cl.CommandQueue,
-    source: Source,
-    desc: MemoryDesc,
-    wait_for: Sequence[cl.Event] | None,
-) -> tuple[cl.Buffer, cl.Event]:
-    """Allocate a buffer for a descriptor and enqueue the reorder into it, once all is checked."""
-    transfers = prepare_transfers(queue, source.operand, DeviceOperand(None, desc))
-    buffer = allocate_buffer(queue.context, desc.nbytes)
-    memory = upload(queue, source), buffer
-    return buffer, enqueue_transfers(queue, transfers, memory, source.events_after(wait_for))
+    return enqueue_into_new_buffer(queue, source, dst, wait_for)

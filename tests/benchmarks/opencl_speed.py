@@ -28,7 +28,9 @@ if TYPE_CHECKING:
 RUNS = 21
 # one pixel for each work item, the group left to the runtime: how a straightforward kernel does it
 PIXEL = """
-__kernel void pixel(__global const {kind} *src, __write_only image2d_t dst, int width, int channels) {{
+__kernel void pixel(
+    __global const {kind} *src, __write_only image2d_t dst, int width, int channels
+) {{
     int x = get_global_id(0), y = get_global_id(1);
     int at = (y * width + x % width) * channels + x / width * 4;
     float4 v = (float4)({load});
@@ -121,7 +123,7 @@ class Bench:
         )
 
     def speed(self, case: Case, dtype: str) -> tuple[float, int, float | None]:
-        """Return bytes in a second, the bytes of the tensor, and the speed of a pixel for each item where that is asked."""
+        """Return bytes per second, the bytes of the tensor, and the speed of the simple kernel."""
         src, dst = (described(case.dims, dtype, name) for name in (case.src, case.dst))
         rng = np.random.default_rng(1)
         x = rng.integers(0, 1 << 10, case.dims, np.uint16).astype(

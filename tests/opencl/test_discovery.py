@@ -62,7 +62,7 @@ def test_runtimes_are_found_without_settings_and_leave_none_behind() -> None:
     assert set(found["problems"]) == {""}
 
 
-def test_what_the_user_has_set_stands(tmp_path: Path) -> None:
+def test_a_variable_of_the_user_is_kept(tmp_path: Path) -> None:
     found = ask(**{VARIABLE: str(tmp_path)})
     assert not {"Intel(R) OpenCL", "NVIDIA CUDA"} & set(found["platforms"])
     assert found["variable"] == str(tmp_path)

@@ -9,7 +9,7 @@ import pytest
 
 from memdesc import memory_desc
 from reorder import reorder
-from reorder.opencl.enqueue import PreparedTransfer, enqueue_transfers
+from reorder.opencl.execution import PreparedTransfer, enqueue_transfers
 from reorder.opencl.programs import prepare
 from reorder.opencl.schedule.transfers import OperandSpec, plan_transfers
 

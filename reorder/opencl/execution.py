@@ -1,0 +1,141 @@
+"""Enqueue the transfers of a reorder, into memory that a caller has or into new memory."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import pyopencl as cl
+
+from reorder.opencl.allocation import allocate_buffer, allocate_image
+from reorder.opencl.image_formats import channel_type_of
+from reorder.opencl.operands import DeviceOperand
+from reorder.opencl.pairs import check_pair
+from reorder.opencl.programs import PreparedLaunch, prepare
+from reorder.opencl.schedule.placement import ImageShape
+from reorder.opencl.schedule.transfers import Transfer, plan_transfers
+from reorder.opencl.sources import upload
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from memdesc import ImageDesc, MemoryDesc
+    from reorder.opencl.sources import Source
+
+__all__ = [
+    "PreparedTransfer",
+    "enqueue_into",
+    "enqueue_into_new_buffer",
+    "enqueue_into_new_image",
+    "enqueue_transfers",
+    "prepare_transfers",
+]
+
+
+class PreparedTransfer(NamedTuple):
+    """A transfer with the kernels of its launches."""
+
+    transfer: Transfer
+    launches: tuple[PreparedLaunch, ...]
+
+
+def enqueue_into(
+    queue: cl.CommandQueue,
+    source: Source,
+    target: DeviceOperand,
+    wait_for: Sequence[cl.Event] | None,
+) -> cl.Event:
+    """Enqueue a reorder into memory that a caller has."""
+    transfers = prepare_transfers(queue, source.operand, target)
+    memory = upload(queue, source), target.memory
+    return enqueue_transfers(queue, transfers, memory, source.events_after(wait_for))
+
+
+def enqueue_into_new_buffer(
+    queue: cl.CommandQueue,
+    source: Source,
+    desc: MemoryDesc,
+    wait_for: Sequence[cl.Event] | None,
+) -> tuple[cl.Buffer, cl.Event]:
+    """Allocate a buffer for a descriptor and enqueue the reorder into it, once all is checked."""
+    transfers = prepare_transfers(queue, source.operand, DeviceOperand(None, desc))
+    buffer = allocate_buffer(queue.context, desc.nbytes)
+    memory = upload(queue, source), buffer
+    return buffer, enqueue_transfers(queue, transfers, memory, source.events_after(wait_for))
+
+
+def enqueue_into_new_image(
+    queue: cl.CommandQueue,
+    source: Source,
+    image_desc: ImageDesc,
+    form: cl.ImageFormat,
+    wait_for: Sequence[cl.Event] | None,
+) -> tuple[cl.Image, cl.Event]:
+    """Allocate an image of a format and enqueue the reorder into it, once all is checked."""
+    channel_type = channel_type_of(image_desc, form, "dst")
+    target = DeviceOperand(None, image_desc.desc, ImageShape.of(image_desc), channel_type)
+    transfers = prepare_transfers(queue, source.operand, target)
+    image = allocate_image(queue.context, form, image_desc)
+    memory = upload(queue, source), image
+    return image, enqueue_transfers(queue, transfers, memory, source.events_after(wait_for))
+
+
+def prepare_transfers(
+    queue: cl.CommandQueue, src: DeviceOperand, dst: DeviceOperand
+) -> tuple[PreparedTransfer, ...]:
+    """Check two operands against each other, plan their transfers and build the kernels.
+
+    Nothing is allocated: an operand without memory is allocated later.
+    """
+    check_pair(src, dst)
+    transfers = plan_transfers(
+        src.spec(dst),
+        dst.spec(src),
+        queue.device.max_work_group_size,
+        is_aligned=src.is_aligned and dst.is_aligned,
+    )
+    context = queue.context
+    return tuple(
+        PreparedTransfer(transfer, tuple(prepare(context, launch) for launch in transfer.launches))
+        for transfer in transfers
+    )
+
+
+def enqueue_transfers(
+    queue: cl.CommandQueue,
+    transfers: Sequence[PreparedTransfer],
+    memory: tuple[Any, Any],
+    wait_for: Sequence[cl.Event] | None,
+) -> cl.Event:
+    """Enqueue prepared transfers from the first memory to the second."""
+    # all buffers are allocated before the first transfer starts; the runtime keeps them until
+    # the kernels that use them are done
+    between = [
+        cl.Buffer(queue.context, cl.mem_flags.READ_WRITE, transfer.dst.desc.nbytes)
+        for transfer, _ in transfers[:-1]
+    ]
+    waiting = None if wait_for is None else list(wait_for)
+    events: list[cl.Event] = []
+    operands = pairwise([memory[0], *between, memory[1]])
+    for (transfer, launches), (src, dst) in zip(transfers, operands, strict=True):
+        if transfer.region is not None:
+            events = [_copy_pixels(queue, (src, dst), transfer.region, waiting)]
+        else:
+            events = [launch.enqueue(queue, src, dst, waiting) for launch in launches]
+        waiting = events or waiting
+    return events[0] if len(events) == 1 else cl.enqueue_marker(queue, wait_for=waiting)
+
+
+def _copy_pixels(
+    queue: cl.CommandQueue,
+    memory: tuple[Any, Any],
+    region: tuple[int, int],
+    wait_for: Sequence[cl.Event] | None,
+) -> cl.Event:
+    """Copy pixels between an image and a linear buffer, as they are."""
+    copy: Any = cl.enqueue_copy  # its types know no offset, and one of the two is an image
+    src, dst = memory
+    event: cl.Event = copy(
+        queue, dst, src, offset=0, origin=(0, 0, 0), region=(*region, 1), wait_for=wait_for
+    )
+    return event
