@@ -1,4 +1,4 @@
-"""What layouts mean, said once more in plain Python loops that share nothing with memdesc."""
+"""The meaning of layouts in plain Python loops, which share no code with memdesc."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["offsets", "positions"]
 
 
 def offsets(desc: MemoryDesc) -> dict[tuple[int, ...], int]:
-    """Return the offset of every padded index, by the published formula of blocks."""
+    """Return the offset of every padded index, one index per axis, by the formula of blocks."""
     found = {}
     for index in product(*(range(axis.padded) for axis in desc.axes)):
         found[index] = desc.offset0 + sum(
@@ -27,16 +27,16 @@ def offsets(desc: MemoryDesc) -> dict[tuple[int, ...], int]:
 def positions(
     digits: Sequence[tuple[str, int, int | None]], sizes: dict[str, int], padded: dict[str, int]
 ) -> Iterator[tuple[int, dict[str, int]]]:
-    """Walk memory from its first element on: yield each position and its index of each letter.
+    """Visit memory from its first element on: yield each position and its index by letter.
 
     A digit is (letters, step, extent), outermost first; extent None counts whole steps of
     the padded extent. Several letters are one row-major index. Padding is left out.
     """
     counts = [extent or padded[letters] // step for letters, step, extent in digits]
-    for position, places in enumerate(product(*map(range, counts))):
+    for position, values in enumerate(product(*map(range, counts))):
         index = dict.fromkeys(padded, 0)
-        for (letters, step, _), place in zip(digits, places, strict=True):
-            index[letters] += place * step
+        for (letters, step, _), value in zip(digits, values, strict=True):
+            index[letters] += value * step
         if all(i < prod(sizes[letter] for letter in letters) for letters, i in index.items()):
             for letters in [fused for fused in index if len(fused) > 1]:
                 i = index.pop(letters)

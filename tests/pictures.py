@@ -1,4 +1,4 @@
-"""Read a picture back: what each cell shows, and where it stands."""
+"""Read a picture back: what each cell shows, and where it is."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _SVG = "{http://www.w3.org/2000/svg}"
 
 @dataclass(frozen=True)
 class Seen:
-    """A cell as it was drawn; `hover` are the lines of what shows under the pointer."""
+    """A cell as it was drawn; `hover` are the lines shown under the pointer."""
 
     x: float
     y: float
@@ -39,11 +39,11 @@ class Seen:
 
 def elements(svg: str, name: str) -> list[ET.Element]:
     """Return all elements of a name."""
-    return list(ET.fromstring(svg).iter(_SVG + name))  # noqa: S314 - it is our own
+    return list(ET.fromstring(svg).iter(_SVG + name))  # noqa: S314 - memdesc wrote it
 
 
 def cells(svg: str) -> tuple[list[Seen], list[Seen]]:
-    """Return the cells of the logical grid and of the memory; the legend has no numbers."""
+    """Return the cells of the grid and those of the memory, without those of the legend."""
     grid: list[Seen] = []
     memory: list[Seen] = []
     for group in elements(svg, "g"):
@@ -60,7 +60,8 @@ def cells(svg: str) -> tuple[list[Seen], list[Seen]]:
             texts,
             tuple((title.text or "").split("\n")),
         )
+        # signs of the legend have no number
         if texts:
-            # a line of the memory is higher than a row of the grid: it has room for an index
+            # a line of the memory is higher than a row of the grid: an index is written in it
             (memory if float(box.get("height", "")) > 22 else grid).append(seen)
     return grid, memory

@@ -1,8 +1,8 @@
 """Hypothesis strategies for dims, tags, descriptors and pairs of descriptors.
 
-They favour what breaks reorders: ragged sizes, 0 and 1, nested blocks of one dim,
-adjacent blocks of one dim. All elements with padding, strides with their gaps left
-aside, number at most `max_nelems`.
+They favour what breaks reorders: sizes that are no whole blocks, 0 and 1, nested blocks
+of one dim, adjacent blocks of one dim. Elements with padding, without the gaps of strides,
+number at most `max_nelems`.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ __all__ = [
     "descs",
     "descs_of",
     "dims",
+    "name_strings",
     "strided_descs",
     "tag_descs",
     "tags",
-    "texts",
     "view_descs",
 ]
 
@@ -51,8 +51,8 @@ def data_types(max_bits: int = 64) -> SearchStrategy[str]:
     )
 
 
-def texts() -> SearchStrategy[str]:
-    """Return strings like names: known ones, changed ones, runs of their letters, anything."""
+def name_strings() -> SearchStrategy[str]:
+    """Return strings that look like names: known, changed, of the same letters, and any."""
     known = st.sampled_from([name.text for name in known_names()])
     letters = st.text("abcdefghilnowxyzABCDNIO_0123456789()/.|", max_size=24)
     joined = st.tuples(known, st.integers(0, 20), letters).map(
@@ -70,15 +70,15 @@ def dims(
     *,
     zero: bool = True,
 ) -> tuple[int, ...]:
-    """Draw logical sizes whose product is at most `max_nelems`, now and then with a 0."""
-    # few dims mostly, 12 now and then
+    """Draw logical sizes whose product is at most `max_nelems`, one in 16 with a 0."""
+    # mostly few dims, seldom 12
     counts = [*(3, 2, 4, 5, 3, 2, 4, 1), *range(1, max_ndims + 1)]
     ndims = draw(st.sampled_from([count for count in counts if min_ndims <= count <= max_ndims]))
-    room = max_nelems
+    budget = max_nelems
     sizes = []
     for _ in range(ndims):
-        sizes.append(draw(st.sampled_from([size for size in _SIZES if size <= room] or [1])))
-        room //= sizes[-1]
+        sizes.append(draw(st.sampled_from([size for size in _SIZES if size <= budget] or [1])))
+        budget //= sizes[-1]
     sizes = draw(st.permutations(sizes))
     if zero and draw(st.integers(0, 15)) == 15:
         sizes[draw(st.integers(0, ndims - 1))] = 0
@@ -89,14 +89,14 @@ def dims(
 def tags(draw: DrawFn, ndims: int, max_tile: int = 64, *, any_digits: bool = False) -> FormatTag:
     """Draw a tag of `ndims` dims whose blocks pad by at most `max_tile` times.
 
-    By default oneDNN's notation says it; with `any_digits` also dims cut as one index,
+    By default in oneDNN's notation; with `any_digits` also fused dims,
     swizzled blocks, blocks outside of outer letters, and alignments.
     """
     axes = draw(_axes(ndims)) if any_digits else [(dim,) for dim in range(ndims)]
-    room = max_tile
+    budget = max_tile
     inner: list[tuple[int, int]] = []
     for _ in range(draw(st.integers(0, 4))):
-        fitting = [extent for extent in _EXTENTS if extent <= room]
+        fitting = [extent for extent in _EXTENTS if extent <= budget]
         if not fitting:
             break
         # the same axis again, with others between or adjacent, is the interesting case
@@ -107,7 +107,7 @@ def tags(draw: DrawFn, ndims: int, max_tile: int = 64, *, any_digits: bool = Fal
             else draw(st.integers(0, len(axes) - 1))
         )
         inner.append((axis, draw(st.sampled_from(fitting))))
-        room //= inner[-1][1]
+        budget //= inner[-1][1]
     steps = [1] * len(axes)
     digits: list[Digit] = []
     for axis, extent in reversed(inner):
@@ -124,7 +124,7 @@ def tags(draw: DrawFn, ndims: int, max_tile: int = 64, *, any_digits: bool = Fal
         axis = draw(st.integers(0, len(axes) - 1))
         align[axis] = draw(
             st.sampled_from(
-                [count for count in (1, 2, 3, 8) if lcm(count, steps[axis]) <= room * steps[axis]]
+                [count for count in (1, 2, 3, 8) if lcm(count, steps[axis]) <= budget * steps[axis]]
             )
         )
     return FormatTag(tuple(axes), tuple(digits), tuple(align))
@@ -132,7 +132,7 @@ def tags(draw: DrawFn, ndims: int, max_tile: int = 64, *, any_digits: bool = Fal
 
 @st.composite
 def _axes(draw: DrawFn, ndims: int) -> list[tuple[int, ...]]:
-    """Draw a partition of the dims: at times two or three of them cut as one index."""
+    """Draw a partition of the dims: at times two or three of them fused."""
     count = draw(st.integers(1, min(3, ndims)))
     fused = tuple(
         draw(st.lists(st.integers(0, ndims - 1), min_size=count, max_size=count, unique=True))
@@ -140,7 +140,8 @@ def _axes(draw: DrawFn, ndims: int) -> list[tuple[int, ...]]:
     return sorted([fused, *((dim,) for dim in range(ndims) if dim not in fused)])
 
 
-def _room(sizes: tuple[int, ...], max_nelems: int) -> int:
+def _max_padding(sizes: tuple[int, ...], max_nelems: int) -> int:
+    """Return how many times larger padding may make a tensor."""
     return max(max_nelems // prod(size or 1 for size in sizes), 1)
 
 
@@ -154,22 +155,22 @@ def tag_descs(
     any_digits: bool = True,
 ) -> MemoryDesc:
     """Draw a dense descriptor of these dims: by a tag, or by a known name."""
-    room = _room(sizes, max_nelems)
+    budget = _max_padding(sizes, max_nelems)
     if (
         any_digits
         and draw(st.integers(0, 3)) == 0
-        and (names := [name for name, tile in _tiles(len(sizes)) if tile <= room])
+        and (names := [name for name, tile in _tiles(len(sizes)) if tile <= budget])
     ):
         with contextlib.suppress(MemdescError):  # a few names exist for some sizes only
             return memory_desc(sizes, dtype, draw(st.sampled_from(names)))
     return memory_desc(
-        sizes, dtype, draw(tags(len(sizes), room, any_digits=any_digits and draw(st.booleans())))
+        sizes, dtype, draw(tags(len(sizes), budget, any_digits=any_digits and draw(st.booleans())))
     )
 
 
 @cache
 def _tiles(ndims: int) -> list[tuple[str, int]]:
-    """Return the known names of so many dims, and how many times their blocks pad."""
+    """Return the known names for `ndims` dims, and the elements of one block of each."""
     tiles = []
     for name in known_names():
         with contextlib.suppress(MemdescError):
@@ -191,7 +192,7 @@ def strided_descs(
     With `source` also strides that are 0, negative or do not nest.
     """
     ndims = len(sizes)
-    tag = draw(tags(ndims, _room(sizes, max_nelems)))
+    tag = draw(tags(ndims, _max_padding(sizes, max_nelems)))
     inner = [digit for digit in tag.digits if digit.extent]
     steps = tag.block_sizes
     padded = [-(-size // step) * step for size, step in zip(sizes, steps, strict=True)]
@@ -210,7 +211,7 @@ def strided_descs(
     kind = (
         draw(st.sampled_from(("nested", "negative", "broadcast", "small"))) if source else "nested"
     )
-    if kind == "small" and not inner:  # what overlaps is replaced by what nests
+    if kind == "small" and not inner:  # strides that overlap are replaced by nested ones
         small = [draw(st.integers(-9, 9)) for _ in sizes]
         strides = small if _is_legal(padded, small) else strides
     if kind in {"negative", "broadcast"}:
@@ -247,16 +248,16 @@ def view_descs(
 ) -> MemoryDesc:
     """Draw a view of these dims into a larger parent with a tag or with strides."""
     ndims = len(sizes)
-    tag = draw(tags(ndims, _room(sizes, max_nelems)))
-    room = _room(sizes, max_nelems) // prod(tag.block_sizes)
+    tag = draw(tags(ndims, _max_padding(sizes, max_nelems)))
+    budget = _max_padding(sizes, max_nelems) // prod(tag.block_sizes)
     whole, at = list(sizes), [0] * ndims
     for dim in draw(st.lists(st.integers(0, ndims - 1), max_size=2, unique=True)):
         block = tag.block_sizes[dim]
         after = draw(st.integers(0, 3)) if sizes[dim] % block == 0 or sizes[dim] < block else 0
         before = block * draw(st.integers(0, 2))
         larger = max(-(-(before + sizes[dim] + after) // max(sizes[dim], 1)), 1)
-        if larger <= room:
-            whole[dim], at[dim], room = before + sizes[dim] + after, before, room // larger
+        if larger <= budget:
+            whole[dim], at[dim], budget = before + sizes[dim] + after, before, budget // larger
     return memory_desc(whole, dtype, tag).submemory(sizes, at)
 
 
@@ -269,7 +270,7 @@ def descs_of(
     *,
     source: bool = True,
 ) -> MemoryDesc:
-    """Draw any descriptor of these dims; with `source` also such that may not be written to."""
+    """Draw any descriptor of these dims; with `source` also those that are sources only."""
     kind = draw(st.sampled_from(("tag", "tag", "strides", "view")))
     if kind == "tag":
         return draw(tag_descs(sizes, dtype, max_nelems))
@@ -287,7 +288,7 @@ def descs(
     source: bool = True,
     dtypes: SearchStrategy[str] | None = None,
 ) -> MemoryDesc:
-    """Draw any descriptor; with `source` also such that may not be written to."""
+    """Draw any descriptor; with `source` also those that are sources only."""
     sizes = draw(dims(1, max_ndims, max(max_nelems // 8, 1)))
     dtype = draw(data_types() if dtypes is None else dtypes)
     return draw(descs_of(sizes, dtype, max_nelems, source=source))

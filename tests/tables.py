@@ -1,4 +1,4 @@
-"""The published tables in tests/data: names of oneDNN 3.13 and of OpenVINO 2019 to 2025."""
+"""The published tables in tests/data: names of oneDNN 3.13, and of OpenVINO 2019 to 2025."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def _load(name: str) -> Any:
 ONEDNN_CANONICAL: list[str] = _load("onednn_tags.json")["canonical"]
 ONEDNN_ALIASES: dict[str, str] = _load("onednn_tags.json")["aliases"]
 
-# rows with the digits of memory, outermost first, as [letters, step, extent or None];
-# None where a format has none
+# rows with the digits, outermost in memory first, as [letters, step, extent or None]; None for
+# names without digits
 CLDNN: dict[str, dict[str, Any]] = {row["name"]: row for row in _load("cldnn_formats.json")}
 CLDNN_TO_ONEDNN: dict[str, dict[str, Any]] = _load("cldnn_to_onednn.json")

@@ -118,8 +118,8 @@ def _picture(cells: Cells, lines: Lines, head: list[str], what: str) -> Picture:
     signs += ["line"] if strip.marks else []
     signs_parts, right = legend(signs, end)
     parts = [
-        label(_MARGIN, top - 10, logical, faint=True),
-        label(left, top - 10, memory, faint=True),
+        label(_MARGIN, top - 10, logical, style="faint"),
+        label(left, top - 10, memory, style="faint"),
     ]
     size = max(strip.right, left + text_width(memory), right), end + 22
     return Picture(frame(head, [*parts, *panels.paint(), *strip.paint(), *signs_parts], size), text)
@@ -128,7 +128,7 @@ def _picture(cells: Cells, lines: Lines, head: list[str], what: str) -> Picture:
 def frame(head: list[str], parts: list[str], end: tuple[int, int]) -> str:
     """Return the SVG of a picture: its head, and parts whose lower right corner is `end`."""
     head = [line if len(line) <= _MAX_TITLE else f"{line[: _MAX_TITLE - 1]}…" for line in head]
-    lines = [label(_MARGIN, _MARGIN + 14, head[0], size=14, bold=True)]
+    lines = [label(_MARGIN, _MARGIN + 14, head[0], size=14, style="bold")]
     lines += [
         label(_MARGIN, _MARGIN + 14 + _HEAD_LINE * k, line) for k, line in enumerate(head) if k
     ]
@@ -144,7 +144,7 @@ def legend(signs: list[str], y: int) -> tuple[list[str], int]:
     parts: list[str] = []
     for sign in signs:
         meaning = _MEANINGS[sign]
-        parts += [_sign(sign, x, y), label(x + 34, y + 13, meaning, size=10, faint=True)]
+        parts += [_sign(sign, x, y), label(x + 34, y + 13, meaning, size=10, style="faint")]
         x += 58 + text_width(meaning, 10)
     return parts, x
 

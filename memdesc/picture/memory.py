@@ -154,7 +154,7 @@ class Strip:
         """Return the elements of headings, cells, outlines and marks."""
         parts = self._column_heads()
         parts += [
-            label(self.start - 6, y + 16, head, size=9, anchor="end", faint=True)
+            label(self.start - 6, y + 16, head, size=9, anchor="end", style="faint")
             for y, head in zip(self.ys, self.heads, strict=True)
         ]
         found: dict[tuple[int, int], Cell] = {}
@@ -168,11 +168,12 @@ class Strip:
                 element("path", d="".join(self.marks), stroke=ACCENT, stroke_width=3.5, fill="none")
             )
         parts += [
-            label(gap + _GAP / 2, self.ys[0] + 17, "⋯", anchor="middle", faint=True)
+            label(gap + _GAP / 2, self.ys[0] + 17, "⋯", anchor="middle", style="faint")
             for gap in self.x_gaps
         ]
         parts += [
-            label(self.start + 8, gap + 12, "⋮", anchor="middle", faint=True) for gap in self.y_gaps
+            label(self.start + 8, gap + 12, "⋮", anchor="middle", style="faint")
+            for gap in self.y_gaps
         ]
         return parts
 
@@ -183,7 +184,7 @@ class Strip:
         for x, column in zip(self.xs, self.lines.columns, strict=True):
             name = LANES[column % lanes] if lanes else f"+{column}"
             parts.append(
-                label(x + width / 2, self.top - 4, name, size=8, anchor="middle", faint=True)
+                label(x + width / 2, self.top - 4, name, size=8, anchor="middle", style="faint")
             )
             if lanes and not column % lanes:
                 parts.append(
@@ -193,7 +194,7 @@ class Strip:
                         f"x {column // lanes}",
                         size=9,
                         anchor="middle",
-                        faint=True,
+                        style="faint",
                     )
                 )
         return parts

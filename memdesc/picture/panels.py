@@ -39,7 +39,7 @@ class Panels:
     def paint(self) -> list[str]:
         """Return the elements of all panels, of their frames, and of the dots between them."""
         parts = [
-            label(x, y + _ABOVE + self.height / 2 + 4, "⋯", size=14, faint=True)
+            label(x, y + _ABOVE + self.height / 2 + 4, "⋯", size=14, style="faint")
             for x, y in self.dots
         ]
         for k in range(len(self.corners)):
@@ -96,15 +96,15 @@ class Panels:
         grid, panel = self.grid, self.grid.panels[k]
         x, y = self.corners[k][0] + _GUTTER, self.corners[k][1] + _ABOVE
         xs, ys = [x + at for at in self.xs], [y + at for at in self.ys]
-        parts = [label(x, y - 12, grid.caption(panel), size=10, bold=True)] if panel else []
+        parts = [label(x, y - 12, grid.caption(panel), size=10, style="bold")] if panel else []
         middle = self.cell_width / 2
         parts += [
-            label(at + middle, y - 3, str(i), size=8, anchor="middle", faint=True)
+            label(at + middle, y - 3, str(i), size=8, anchor="middle", style="faint")
             for at, i in zip(xs, grid.columns, strict=True)
         ]
         if grid.row is not None:
             parts += [
-                label(x - 4, at + 14, str(i), size=8, anchor="end", faint=True)
+                label(x - 4, at + 14, str(i), size=8, anchor="end", style="faint")
                 for at, i in zip(ys, grid.rows, strict=True)
             ]
         found: dict[tuple[int, int], Cell] = {}
@@ -122,10 +122,10 @@ class Panels:
         if len(set(tiles)) < len(tiles):
             parts.append(outline(found, xs, ys, (self.cell_width, CELL_HEIGHT)))
         parts += [
-            label(x + gap + _GAP / 2, y + 15, "⋯", anchor="middle", faint=True)
+            label(x + gap + _GAP / 2, y + 15, "⋯", anchor="middle", style="faint")
             for gap in self.x_gaps
         ]
         parts += [
-            label(x + 8, y + gap + 13, "⋮", anchor="middle", faint=True) for gap in self.y_gaps
+            label(x + 8, y + gap + 13, "⋮", anchor="middle", style="faint") for gap in self.y_gaps
         ]
         return parts

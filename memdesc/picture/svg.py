@@ -8,6 +8,7 @@ id, so that many pictures can stand in one page.
 from __future__ import annotations
 
 from html import escape
+from typing import Literal
 
 __all__ = [
     "ACCENT",
@@ -58,16 +59,15 @@ def label(  # noqa: PLR0913 - the attributes of a text, each with a name
     *,
     size: int = 11,
     anchor: str = "start",
-    faint: bool = False,
-    bold: bool = False,
+    style: Literal["plain", "faint", "bold"] = "plain",
 ) -> str:
     """Return text on the background."""
     colour = (
         {"class_": "memdesc-faint", "fill": FAINT}
-        if faint
+        if style == "faint"
         else {"class_": "memdesc-ink", "fill": INK}
     )
-    weight = {"font_weight": "bold"} if bold else {}
+    weight = {"font_weight": "bold"} if style == "bold" else {}
     return element(
         "text",
         escape(content, quote=False),

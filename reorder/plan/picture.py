@@ -86,7 +86,7 @@ def draw_plan(
     signs = ["run", *(["padding"] if src_desc.has_padding or dst_desc.has_padding else []), "line"]
     parts, right = legend(signs, end)
     parts += [
-        label(x, top - 10, caption, faint=True)
+        label(x, top - 10, caption, style="faint")
         for x, caption in zip((_MARGIN, left), captions, strict=True)
     ]
     parts += [part for strip in strips for part in strip.paint()]

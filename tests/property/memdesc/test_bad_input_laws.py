@@ -24,7 +24,7 @@ from memdesc import (
     to_json,
     to_verbose,
 )
-from tests.strategies import descs, texts
+from tests.strategies import descs, name_strings
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -64,14 +64,14 @@ SIZES = st.one_of(
 )
 DTYPES = st.one_of(
     st.sampled_from(list(DATA_TYPES)),
-    texts(),
+    name_strings(),
     NUMBERS,
     st.sampled_from([np.float32, np.dtype("f8"), object, [], {}, [("a", "f4")]]),
 )
 
 
 def only_memdesc_errors(make: Callable[..., T], *args: Any, **options: Any) -> T | None:
-    """Return what is made, or None where it is refused in a message of moderate length."""
+    """Return the result, or None where it is refused as it should be: in a short message."""
     try:
         return make(*args, **options)
     except MemdescError as error:
@@ -90,7 +90,7 @@ def check(desc: MemoryDesc) -> None:
     only_memdesc_errors(to_verbose, desc)
 
 
-@given(SIZES, DTYPES, st.one_of(st.none(), texts(), NUMBERS))
+@given(SIZES, DTYPES, st.one_of(st.none(), name_strings(), NUMBERS))
 def test_anything_by_tag_is_described_or_refused(sizes: Any, dtype: Any, tag: Any) -> None:
     if desc := only_memdesc_errors(memory_desc, sizes, dtype, tag):
         check(desc)
@@ -106,7 +106,7 @@ def test_anything_by_tag_is_described_or_refused(sizes: Any, dtype: Any, tag: An
             "inner_idxs": SIZES,
             "padded_dims": SIZES,
             "offset0": NUMBERS,
-            "tag": texts(),
+            "tag": name_strings(),
         },
     ),
 )
@@ -123,7 +123,7 @@ def test_anything_by_strides_is_described_or_refused(
         min_size=1,
         max_size=12,
     ),
-    texts(),
+    name_strings(),
 )
 def test_huge_sizes_are_described_exactly_or_refused(sizes: list[int], tag: str) -> None:
     if desc := only_memdesc_errors(memory_desc, sizes, "u8", tag):
@@ -133,8 +133,8 @@ def test_huge_sizes_are_described_exactly_or_refused(sizes: list[int], tag: str)
         assert desc.tags()
 
 
-@given(st.one_of(texts(), NUMBERS))
-def test_any_text_is_a_tag_or_refused(text: Any) -> None:
+@given(st.one_of(name_strings(), NUMBERS))
+def test_any_string_is_a_tag_or_refused(text: Any) -> None:
     if tag := only_memdesc_errors(parse_tag, text):
         assert parse_tag(str(tag)) == tag
 
@@ -154,7 +154,7 @@ def test_any_tag_by_hand_is_one_that_reads_back_or_refused(
         check(memory_desc((3,) * tag.ndims, "f32", tag))
 
 
-@given(SIZES, DTYPES, st.one_of(texts(), st.text("abcdABCD|4() ", max_size=14), NUMBERS))
+@given(SIZES, DTYPES, st.one_of(name_strings(), st.text("abcdABCD|4() ", max_size=14), NUMBERS))
 def test_anything_is_an_image_or_refused(sizes: Any, dtype: Any, name: Any) -> None:
     image: ImageDesc | None = only_memdesc_errors(image_desc, sizes, dtype, name)
     if image:
@@ -169,12 +169,12 @@ def test_anything_is_a_data_type_or_refused(spec: Any) -> None:
 
 
 @given(
-    st.one_of(texts(), st.binary(max_size=9), NUMBERS),
+    st.one_of(name_strings(), st.binary(max_size=9), NUMBERS),
     st.text(":apo0x1b8-", max_size=12),
     SIZES,
     NUMBERS,
 )
-def test_anything_is_a_verbose_text_or_refused(
+def test_anything_is_a_verbose_string_or_refused(
     tag: Any, rest: str, sizes: Any, offset0: Any
 ) -> None:
     for text in (
@@ -226,7 +226,7 @@ def test_any_question_is_answered_or_refused(desc: MemoryDesc, a: Any, b: Any) -
     only_memdesc_errors(desc.submemory, a, b)
 
 
-@given(st.one_of(st.text(max_size=120), texts()))
+@given(st.one_of(st.text(max_size=120), name_strings()))
 def test_suggestions_are_at_most_three_known_names(text: str) -> None:
     found = suggest(text)
     assert len(found) <= 3

@@ -59,14 +59,14 @@ def test_a_pickle_and_a_copy_are_equal_and_hash_the_same(desc: MemoryDesc, proto
 
 
 @given(st.data())
-def test_the_verbose_text_of_a_layout_by_tag_reads_back(data: st.DataObject) -> None:
+def test_the_verbose_string_of_a_layout_by_tag_reads_back(data: st.DataObject) -> None:
     sizes = data.draw(dims())
     desc = memory_desc(sizes, data.draw(data_types()), data.draw(tags(len(sizes))))
     assert from_verbose(to_verbose(desc), sizes) == desc
 
 
 @given(descs())
-def test_the_verbose_text_of_strides_with_gaps_reads_back_where_it_holds_the_padding(
+def test_the_verbose_string_of_strides_with_gaps_reads_back_where_it_holds_the_padding(
     desc: MemoryDesc,
 ) -> None:
     try:
@@ -80,7 +80,7 @@ def test_the_verbose_text_of_strides_with_gaps_reads_back_where_it_holds_the_pad
 
 
 @given(descs())
-def test_a_verbose_text_that_is_read_is_written_back(desc: MemoryDesc) -> None:
+def test_a_verbose_string_that_is_read_is_written_back(desc: MemoryDesc) -> None:
     try:
         text = to_verbose(desc)
         read = from_verbose(text, desc.dims, offset0=desc.offset0)
@@ -108,7 +108,7 @@ def test_a_layout_by_a_tag_has_that_tag_or_one_that_makes_the_same_among_its_tag
 
 
 @given(st.data())
-def test_equal_descriptors_hash_the_same_and_put_every_element_at_the_same_place(
+def test_equal_descriptors_have_equal_hashes_and_offsets(
     data: st.DataObject,
 ) -> None:
     sizes = data.draw(dims(max_nelems=64))
@@ -145,7 +145,9 @@ def test_different_descriptors_rarely_hash_the_same(many: list[MemoryDesc]) -> N
 
 
 @given(descs(), data_types())
-def test_another_data_type_keeps_every_place_and_comes_back(desc: MemoryDesc, dtype: str) -> None:
+def test_another_data_type_keeps_every_offset_and_can_be_undone(
+    desc: MemoryDesc, dtype: str
+) -> None:
     other = desc.with_dtype(dtype)
     assert other.layout == desc.layout
     assert other.dtype is data_type(dtype)

@@ -14,7 +14,7 @@ from tests.strategies import desc_pairs, descs, dims, tags
 
 
 @given(st.data())
-def test_a_tag_reads_back_from_its_text(data: st.DataObject) -> None:
+def test_a_tag_reads_back_from_its_string(data: st.DataObject) -> None:
     tag = data.draw(tags(data.draw(st.integers(1, 12)), any_digits=data.draw(st.booleans())))
     assert parse_tag(str(tag)) == tag
     assert hash(parse_tag(str(tag))) == hash(tag)
@@ -36,40 +36,40 @@ def test_every_step_of_a_tag_written_out_reads_as_the_same_tag(data: st.DataObje
 
 
 @given(descs(max_nelems=384))
-def test_the_places_of_all_padded_positions_are_distinct_and_inside_the_least_bytes(
+def test_the_offsets_of_all_padded_indices_are_distinct_and_inside_min_nbytes(
     desc: MemoryDesc,
 ) -> None:
-    places = offsets(desc).values()
+    found = offsets(desc).values()
     if not desc.has_broadcast:
-        assert len(set(places)) == desc.padded_nelems
-    assert min(places, default=0) >= 0
-    assert max(places, default=desc.layout.last) == desc.layout.last
-    assert desc.min_nbytes == (desc.dtype.nbytes(max(places) + 1) if places else 0)
+        assert len(set(found)) == desc.padded_nelems
+    assert min(found, default=0) >= 0
+    assert max(found, default=desc.layout.last) == desc.layout.last
+    assert desc.min_nbytes == (desc.dtype.nbytes(max(found) + 1) if found else 0)
     assert desc.min_nbytes <= desc.nbytes
 
 
 @given(descs(max_nelems=384))
-def test_the_tables_add_up_to_the_place_of_every_padded_position(desc: MemoryDesc) -> None:
+def test_the_tables_add_up_to_the_offset_of_every_padded_index(desc: MemoryDesc) -> None:
     tables = desc.layout.tables(padded=True)
     assert [len(table) for table in tables] == [axis.padded for axis in desc.axes]
-    for index, place in offsets(desc).items():
+    for index, offset in offsets(desc).items():
         assert (
             desc.offset0 + sum(int(table[i]) for table, i in zip(tables, index, strict=True))
-            == place
+            == offset
         )
     for table, logical, k in zip(tables, desc.layout.tables(), range(len(tables)), strict=True):
         assert np.array_equal(table[: desc.layout.axis_size(k)], logical)
 
 
 @given(descs(max_nelems=256))
-def test_the_offset_of_an_index_is_the_place_of_its_axes_row_major_indices(
+def test_the_offset_of_an_index_is_the_one_of_its_axes_row_major_indices(
     desc: MemoryDesc,
 ) -> None:
-    places = offsets(desc)
+    found = offsets(desc)
     for index in product(*map(range, desc.dims)):
         assert (
             desc.offset(index)
-            == places[tuple(_ravel(index, desc, k) for k in range(len(desc.axes)))]
+            == found[tuple(_ravel(index, desc, k) for k in range(len(desc.axes)))]
         )
 
 
@@ -105,14 +105,14 @@ def test_a_layout_by_a_tag_is_dense_and_padded_to_less_than_one_more_block(
 
 
 @given(descs(max_nelems=384), st.integers(-3, 400))
-def test_the_index_at_a_place_is_the_one_that_lies_there(desc: MemoryDesc, place: int) -> None:
-    places = offsets(desc)
-    found = index_at(desc.layout, place)
+def test_the_index_at_an_offset_has_that_offset(desc: MemoryDesc, offset: int) -> None:
+    expected = offsets(desc)
+    found = index_at(desc.layout, offset)
     if found is None:
-        assert place not in places.values() or desc.has_broadcast or not _nests(desc)
+        assert offset not in expected.values() or desc.has_broadcast or not _nests(desc)
     else:
-        along = tuple(_ravel(found, desc, k) for k in range(len(desc.axes)))
-        assert places[along] == place
+        by_axis = tuple(_ravel(found, desc, k) for k in range(len(desc.axes)))
+        assert expected[by_axis] == offset
 
 
 def _ravel(index: tuple[int, ...], desc: MemoryDesc, k: int) -> int:

@@ -21,8 +21,8 @@ from memdesc.names import resolve
 NAMES = [name for name in known_names() if "image" not in name.text]
 
 
-def ragged(name: str, random: Random) -> MemoryDesc | None:
-    """Describe small sizes, few of them whole blocks; None where the name refuses them."""
+def uneven_desc(name: str, random: Random) -> MemoryDesc | None:
+    """Describe sizes of which few are whole blocks; None where the name is refused for them."""
     try:
         ndims = resolve(name, (), 8).ndims
         return memory_desc(
@@ -38,7 +38,7 @@ def ragged(name: str, random: Random) -> MemoryDesc | None:
 def test_a_descriptor_by_a_known_name_has_this_name_among_its_tags(
     name: tuple[str, str, str], random: Random
 ) -> None:
-    if desc := ragged(name[1], random):
+    if desc := uneven_desc(name[1], random):
         assert name in desc.tags()
         assert from_json(to_json(desc)) == desc
         assert eval(repr(desc)) == desc  # noqa: S307 - repr is meant to be evaluated
@@ -46,9 +46,9 @@ def test_a_descriptor_by_a_known_name_has_this_name_among_its_tags(
 
 @pytest.mark.campaign
 @pytest.mark.parametrize("seed", range(3))
-def test_every_known_name_is_among_the_tags_of_ragged_shapes(seed: int) -> None:
+def test_every_known_name_is_among_the_tags_of_uneven_sizes(seed: int) -> None:
     random = Random(seed)  # noqa: S311 - a repeatable one
-    described = {name: desc for name in NAMES if (desc := ragged(name.text, random))}
+    described = {name: desc for name in NAMES if (desc := uneven_desc(name.text, random))}
     assert len(described) > 1800
     for name, desc in described.items():
         assert name in desc.tags()

@@ -18,7 +18,7 @@ from tests.strategies import dims, tags
 
 @st.composite
 def small_layouts(draw: st.DrawFn) -> Layout:
-    """Draw strides that overlap often: negative, zero, around inner blocks, with padding."""
+    """Draw strides small enough to overlap often: negative, zero, with blocks and padding."""
     sizes = draw(dims(max_ndims=4, max_nelems=60))
     tag = draw(tags(len(sizes), 8))
     steps = tag.block_sizes

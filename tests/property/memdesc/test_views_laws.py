@@ -10,7 +10,7 @@ from memdesc import MemdescError, MemoryDesc, memory_desc
 from tests.strategies import descs, dims
 
 
-def places(desc: MemoryDesc) -> np.ndarray:
+def offsets_of(desc: MemoryDesc) -> np.ndarray:
     """Return the offset of every logical index, by `offset` alone."""
     return np.array([desc.offset(index) for index in np.ndindex(desc.dims)], np.int64).reshape(
         desc.dims
@@ -18,7 +18,7 @@ def places(desc: MemoryDesc) -> np.ndarray:
 
 
 @given(st.data())
-def test_a_view_has_the_places_of_its_box_in_the_parent(data: st.DataObject) -> None:
+def test_a_view_has_the_offsets_of_its_box_in_the_parent(data: st.DataObject) -> None:
     parent = data.draw(descs(max_ndims=5, max_nelems=256))
     fused = {dim for axis in parent.axes if len(axis.dims) > 1 for dim in axis.dims}
     at, sizes = [], []
@@ -40,13 +40,13 @@ def test_a_view_has_the_places_of_its_box_in_the_parent(data: st.DataObject) -> 
         sizes.append(size if dim in fused else data.draw(st.sampled_from(legal)))
     view = parent.submemory(sizes, at)
     box = tuple(slice(start, start + size) for start, size in zip(at, sizes, strict=True))
-    assert np.array_equal(places(view), places(parent)[box])
+    assert np.array_equal(offsets_of(view), offsets_of(parent)[box])
     assert view.min_nbytes <= parent.min_nbytes
     assert parent.submemory(parent.dims, [0] * parent.ndims) == parent or not parent.nelems
 
 
 @given(st.data())
-def test_a_view_is_legal_or_refused_with_a_reason_and_never_reaches_outside(
+def test_a_view_is_legal_or_refused_with_a_reason_and_never_leaves_its_parent(
     data: st.DataObject,
 ) -> None:
     parent = data.draw(descs(max_ndims=4, max_nelems=128))
@@ -62,24 +62,24 @@ def test_a_view_is_legal_or_refused_with_a_reason_and_never_reaches_outside(
         assert any(f"dim {dim}" in reason for dim in range(parent.ndims))
         return
     assert view.min_nbytes <= parent.min_nbytes
-    assert {int(place) for place in places(view).flat} <= {
-        int(place) for place in places(parent).flat
+    assert {int(offset) for offset in offsets_of(view).flat} <= {
+        int(offset) for offset in offsets_of(parent).flat
     }
 
 
 @given(st.data())
-def test_permute_axes_moves_places_as_the_inverse_of_numpys_transpose(data: st.DataObject) -> None:
+def test_permute_axes_is_the_inverse_of_numpys_transpose(data: st.DataObject) -> None:
     desc = data.draw(descs(max_ndims=5, max_nelems=256))
     perm = data.draw(st.permutations(range(desc.ndims)))
     permuted = desc.permute_axes(perm)
-    assert np.array_equal(places(permuted).transpose(perm), places(desc))
+    assert np.array_equal(offsets_of(permuted).transpose(perm), offsets_of(desc))
     assert permuted.permute_axes(np.argsort(perm)) == desc
     assert (permuted.nbytes, permuted.min_nbytes) == (desc.nbytes, desc.min_nbytes)
 
 
 @st.composite
-def regrouped(draw: st.DrawFn, sizes: tuple[int, ...]) -> tuple[int, ...]:
-    """Draw sizes of the same product: dims merged, split, dims of 1 added and dropped."""
+def regrouped_dims(draw: st.DrawFn, sizes: tuple[int, ...]) -> tuple[int, ...]:
+    """Draw other sizes of the same product: dims merged and split, dims of 1 added and dropped."""
     new: list[int] = []
     for size in sizes:
         if new and draw(st.integers(0, 3)) == 0:
@@ -95,31 +95,28 @@ def regrouped(draw: st.DrawFn, sizes: tuple[int, ...]) -> tuple[int, ...]:
 
 
 @given(st.data())
-def test_reshape_keeps_the_row_major_order_of_places(data: st.DataObject) -> None:
+def test_reshape_keeps_the_offsets_in_row_major_order(data: st.DataObject) -> None:
     desc = data.draw(descs(max_ndims=5, max_nelems=256))
-    sizes = data.draw(regrouped(desc.dims))
+    sizes = data.draw(regrouped_dims(desc.dims))
     try:
         reshaped = desc.reshape(sizes)
     except MemdescError:
         return
     assert reshaped.dims == sizes
-    assert np.array_equal(places(reshaped).ravel(), places(desc).ravel())
+    assert np.array_equal(offsets_of(reshaped).ravel(), offsets_of(desc).ravel())
     assert reshaped.min_nbytes <= desc.min_nbytes
 
 
 @given(st.data())
 def test_a_plain_dense_row_major_layout_takes_any_shape_of_its_size(data: st.DataObject) -> None:
     sizes = data.draw(dims(max_ndims=6, zero=False))
-    new = data.draw(regrouped(sizes))
+    new = data.draw(regrouped_dims(sizes))
     assume(prod(new) == prod(sizes))
     assert memory_desc(sizes, "f32").reshape(new) == memory_desc(new, "f32")
 
 
 def has_odd_unit(desc: MemoryDesc) -> bool:
-    """Whether a dim of 1 is padded, blocked or fused with another.
-
-    By oneDNN's rules it pairs with the last dim of 1, or is dropped.
-    """
+    """Whether a dim of 1 is padded, blocked or fused: it is matched with the last dim of 1."""
     odd = [
         axis
         for k, axis in enumerate(desc.axes)
@@ -129,7 +126,7 @@ def has_odd_unit(desc: MemoryDesc) -> bool:
 
 
 @given(descs())
-def test_a_reshape_to_its_own_dims_changes_nothing(desc: MemoryDesc) -> None:
+def test_a_reshape_to_the_same_dims_changes_nothing(desc: MemoryDesc) -> None:
     assert desc.reshape(desc.dims) == desc or has_odd_unit(desc)
 
 
@@ -147,4 +144,4 @@ def test_any_sizes_are_taken_or_refused(desc: MemoryDesc, sizes: list[int]) -> N
         reshaped = desc.reshape(sizes)
     except MemdescError:
         return
-    assert np.array_equal(places(reshaped).ravel(), places(desc).ravel())
+    assert np.array_equal(offsets_of(reshaped).ravel(), offsets_of(desc).ravel())

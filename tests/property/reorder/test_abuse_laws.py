@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 import reorder
 from memdesc import MemdescError, MemoryDesc, OverlapError, memory_desc
 from tests.reorders import element_map, expect, random_bytes
-from tests.strategies import data_types, desc_pairs, descs, texts
+from tests.strategies import data_types, desc_pairs, descs, name_strings
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -114,7 +114,7 @@ def _layouts() -> st.SearchStrategy[Any]:
                 "ABc8b16a2b",
             ]
         ),
-        texts(),
+        name_strings(),
         st.none(),
         st.integers(-3, 3),
         descs(max_nelems=256),

@@ -234,7 +234,7 @@ def test_an_array_without_dims_is_one_size() -> None:
     assert memory_desc(np.array(3), "f32").dims == (3,)
 
 
-def test_blocks_and_an_offset_of_nothing_may_go_with_a_tag() -> None:
+def test_empty_blocks_and_an_offset_of_0_may_go_with_a_tag() -> None:
     desc = memory_desc(
         (2, 3),
         "f32",
@@ -443,7 +443,7 @@ def test_strict_has_no_answer_for_a_layout_outside_of_onednns_fields() -> None:
         memory_desc((2, 3, 4, 5), "f32", "bf8_xy16", strict=True)
 
 
-def test_padded_offsets_have_a_place_and_no_other_value_yet() -> None:
+def test_padded_offsets_other_than_0_are_refused() -> None:
     desc = memory_desc((2, 3), "f32")
     assert (desc.padded_offsets, desc.extra) == ((0, 0), None)
     assert MemoryDesc(desc.dtype, desc.layout, (0, 0)) == desc
@@ -462,7 +462,7 @@ def test_padded_offsets_have_a_place_and_no_other_value_yet() -> None:
 # Questions
 
 
-def test_a_layout_outside_of_onednns_fields_says_why_it_has_no_inner_blocks() -> None:
+def test_a_layout_outside_of_onednns_fields_has_no_inner_blocks_and_gives_the_reason() -> None:
     desc = memory_desc((32, 8, 2, 2), "f32", "os_is_yx_osv32_isv4_swizzled_by_2")
     assert desc.strides == (1024, 512, 256, 128)
     for name in ("inner_blks", "inner_idxs"):
@@ -547,12 +547,12 @@ def test_another_data_type_keeps_the_layout_in_elements() -> None:
 # Names
 
 
-def texts(desc: MemoryDesc) -> list[str]:
+def names_of(desc: MemoryDesc) -> list[str]:
     return [name.text for name in desc.tags()]
 
 
 def test_the_tags_are_all_names_of_the_layout_in_all_vocabularies() -> None:
-    found = texts(memory_desc((2, 17, 5, 4), "f32", "nChw16c"))
+    found = names_of(memory_desc((2, 17, 5, 4), "f32", "nChw16c"))
     assert set(found) == {
         "aBcd16b",
         "gOiw16o",
@@ -562,7 +562,7 @@ def test_the_tags_are_all_names_of_the_layout_in_all_vocabularies() -> None:
         "bfyx_f16",
     }
     assert found[0] == "aBcd16b"
-    assert set(texts(memory_desc((2, 17, 5, 4), "f32", "nhwc"))) == {
+    assert set(names_of(memory_desc((2, 17, 5, 4), "f32", "nhwc"))) == {
         "acdb",
         "nhwc",
         "ohwi",
@@ -573,47 +573,47 @@ def test_the_tags_are_all_names_of_the_layout_in_all_vocabularies() -> None:
 
 
 def test_dims_of_one_have_no_order_so_more_tags_fit() -> None:
-    found = texts(memory_desc((2, 1, 1, 5), "f32", "nchw"))
+    found = names_of(memory_desc((2, 1, 1, 5), "f32", "nchw"))
     assert {"abcd", "acdb", "nchw", "nhwc", "bfyx", "byxf", "NCHW", "NHWC"} <= set(found)
     assert "dcba" not in found
 
 
 def test_a_tag_that_onednn_does_not_enumerate_comes_in_its_notation() -> None:
-    assert texts(memory_desc((2, 17), "f32", "aB3b")) == ["aB3b"]
+    assert names_of(memory_desc((2, 17), "f32", "aB3b")) == ["aB3b"]
     assert memory_desc((2, 17), "f32", "aB3b").tags()[0] == ("onednn", "aB3b", "any")
-    assert "aB(CD)8b16(cd)" in texts(memory_desc((2, 3, 4, 5), "f32", "bf8_xy16"))
+    assert "aB(CD)8b16(cd)" in names_of(memory_desc((2, 3, 4, 5), "f32", "bf8_xy16"))
 
 
 def test_a_name_that_exists_for_some_sizes_only_is_among_the_tags_of_those_sizes() -> None:
-    assert "iy_xs_os_xsv2_osv8__ao32" not in texts(memory_desc((8, 2, 3, 4), "f32", "bcDA2d8a"))
-    assert "iy_xs_os_xsv2_osv8__ao32" not in texts(
+    assert "iy_xs_os_xsv2_osv8__ao32" not in names_of(memory_desc((8, 2, 3, 4), "f32", "bcDA2d8a"))
+    assert "iy_xs_os_xsv2_osv8__ao32" not in names_of(
         memory_desc((8, 2, 3, 3), "f32", "bcDA2d8a__a32")
     )
-    assert "iy_xs_os_xsv2_osv8__ao32" in texts(
+    assert "iy_xs_os_xsv2_osv8__ao32" in names_of(
         memory_desc((8, 2, 3, 4), "f32", "iy_xs_os_xsv2_osv8__ao32")
     )
-    assert "os_is_osv32_isv32_swizzled_by_4" not in texts(
+    assert "os_is_osv32_isv32_swizzled_by_4" not in names_of(
         memory_desc((32, 32, 1, 2), "s8", "os_is_yx_osa4_isa8_osv8_isv4_swizzled_by_4")
     )
-    assert "os_is_osv32_isv32_swizzled_by_4" in texts(
+    assert "os_is_osv32_isv32_swizzled_by_4" in names_of(
         memory_desc((32, 32, 1, 1), "s8", "os_is_yx_osa4_isa8_osv8_isv4_swizzled_by_4")
     )
 
 
-def test_names_that_pack_four_bits_differently_are_tags_of_their_own_layout_only() -> None:
-    assert "os_iyx_osv16" in texts(memory_desc((17, 3, 2, 3), "s4", "os_iyx_osv16"))
-    assert "os_iyx_osv16" not in texts(
+def test_names_that_pack_four_bits_differently_are_tags_of_that_layout_only() -> None:
+    assert "os_iyx_osv16" in names_of(memory_desc((17, 3, 2, 3), "s4", "os_iyx_osv16"))
+    assert "os_iyx_osv16" not in names_of(
         memory_desc((17, 3, 2, 3), "s8", "os_iyx_osv16").with_dtype("s4")
     )
 
 
 def test_gaps_and_views_have_no_name() -> None:
-    assert texts(memory_desc((2, 3), "f32", strides=(4, 1))) == []
-    assert texts(memory_desc((4, 3), "f32").submemory((2, 3), (2, 0))) == []
+    assert names_of(memory_desc((2, 3), "f32", strides=(4, 1))) == []
+    assert names_of(memory_desc((4, 3), "f32").submemory((2, 3), (2, 0))) == []
 
 
 def test_a_tensor_that_other_tags_would_pad_beyond_int64_still_has_tags() -> None:
-    assert texts(memory_desc((2**59, 1, 1), "u8", "Abc16a"))[0] == "Abc16a"
+    assert names_of(memory_desc((2**59, 1, 1), "u8", "Abc16a"))[0] == "Abc16a"
 
 
 # Text
@@ -655,7 +655,7 @@ def test_the_repr_is_the_shortest_call_that_makes_the_same(desc: MemoryDesc, tex
     assert eval(text) == desc  # noqa: S307 - repr is meant to be evaluated
 
 
-def test_the_repr_of_what_no_call_says_is_the_value_itself() -> None:
+def test_the_repr_of_a_layout_that_no_call_makes_is_the_constructor() -> None:
     desc = memory_desc((4, 3, 4, 5), "f32", "bf8_xy16").submemory((2, 3, 4, 5), (1, 0, 0, 0))
     assert repr(desc).startswith(
         "MemoryDesc(data_type('f32'), Layout(dims=(2, 3, 4, 5), axes=(Axis(dims=(0,), padded=2), "
@@ -685,7 +685,7 @@ def test_the_repr_of_a_broadcast_that_no_dense_tag_could_hold_is_written() -> No
 def test_a_descriptor_survives_pickle_and_copy(protocol: int) -> None:
     desc = memory_desc((2, 17, 5, 4), "bf16", "nChw8c").submemory((1, 8, 5, 4), (1, 8, 0, 0))
     for copied in (
-        pickle.loads(pickle.dumps(desc, protocol)),
+        pickle.loads(pickle.dumps(desc, protocol)),  # noqa: S301 - made here
         copy.copy(desc),
         copy.deepcopy(desc),
     ):

@@ -29,11 +29,11 @@ def test_what_is_no_path_is_refused_wherever_one_is_taken(path: Any) -> None:
             use()
 
 
-def test_a_path_may_be_a_text_or_an_object_that_stands_for_one(tmp_path: Path) -> None:
+def test_a_path_may_be_a_string_or_a_path_object(tmp_path: Path) -> None:
     assert as_path(str(tmp_path)) == as_path(tmp_path) == tmp_path
 
 
-def test_of_files_that_belong_together_none_is_replaced_if_one_cannot_be_written(
+def test_no_file_of_a_group_is_replaced_if_one_cannot_be_written(
     tmp_path: Path,
 ) -> None:
     first, second = tmp_path / "first", tmp_path / "second"

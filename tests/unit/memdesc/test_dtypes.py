@@ -165,7 +165,7 @@ def test_an_odd_count_of_packed_elements_takes_a_whole_last_byte(
     ],
     ids=lambda spec: repr(spec)[:20],
 )
-def test_an_unknown_type_is_refused_with_the_types_there_are(spec: object) -> None:
+def test_an_unknown_type_is_refused_with_the_known_types(spec: object) -> None:
     with pytest.raises(
         MemdescError,
         match=r"unknown data type .*; the types are f64, f32, .* or their numpy dtypes",
@@ -173,7 +173,7 @@ def test_an_unknown_type_is_refused_with_the_types_there_are(spec: object) -> No
         data_type(spec)
 
 
-def test_a_spec_over_which_numpy_itself_stumbles_is_an_unknown_type() -> None:
+def test_a_value_that_numpy_fails_on_is_an_unknown_type() -> None:
     with pytest.raises(MemdescError, match="unknown data type"):
         data_type({"names": ["a", "a"], "formats": ["f4", "f4"]})
 

@@ -22,14 +22,14 @@ def test_every_error_is_a_memdesc_error_and_a_value_error(error: type[Exception]
     assert issubclass(error, ValueError)
 
 
-def test_what_was_given_is_shown_whole_where_it_is_short() -> None:
+def test_a_short_repr_is_not_cut() -> None:
     assert short_repr((2, "abc")) == "(2, 'abc')"
     assert short_repr("x" * 118) == repr("x" * 118)
 
 
-def test_what_was_given_is_cut_where_it_is_long_and_its_length_is_said() -> None:
+def test_a_long_repr_is_cut_and_its_length_is_given() -> None:
     assert short_repr("x" * 119) == "'" + "x" * 59 + "... (121 characters)"
 
 
-def test_a_number_that_python_does_not_print_is_named_by_its_type() -> None:
+def test_a_number_that_python_does_not_print_is_replaced_by_its_type() -> None:
     assert short_repr((10**5000,)) == "a tuple with a number too long to print"

@@ -20,7 +20,7 @@ WEIGHTS = memory_desc((3, 5, 2, 2), "s8", "ABcd4b16a4b")
 BOTH = Extra(s8s8_mask=1, asymmetric_mask=1)
 
 
-def test_sizes_and_places_are_those_of_onednn() -> None:
+def test_sizes_and_spans_are_those_of_onednn() -> None:
     assert (
         WEIGHTS.nbytes,
         WEIGHTS.with_extra(Extra(s8s8_mask=1)).nbytes,
@@ -53,7 +53,7 @@ def test_sizes_and_places_are_those_of_onednn() -> None:
         (Extra(asymmetric_mask=2), 8, "f8:zpm2"),
     ],
 )
-def test_flags_and_text_are_those_of_onednn_and_lead_back(
+def test_flags_and_string_are_those_of_onednn_and_are_read_back(
     extra: Extra, flags: int, text: str
 ) -> None:
     assert (extra.flags, extra.to_verbose(), Extra.from_verbose(text)) == (flags, text, extra)
@@ -93,7 +93,7 @@ def test_what_is_no_compensation_is_refused(given: dict[str, Any], message: str)
 
 
 @pytest.mark.parametrize("text", ["f1", "f0:s8m1", "f4:s8m1", "f1:s8mx", "f1:gpu1", "f9:s8m1"])
-def test_text_with_other_flags_is_refused(text: str) -> None:
+def test_a_string_with_other_flags_is_refused(text: str) -> None:
     with pytest.raises(MemdescError, match=text):
         Extra.from_verbose(text)
     assert Extra.from_verbose("f0") is None

@@ -237,7 +237,7 @@ def test_a_pixel_is_asked_for_an_index_within_the_dims() -> None:
         image_desc((1, 5, 3, 2), "f32", "in_out_channel").pixel((0, 5, 0, 0))
 
 
-def test_whether_an_image_fits_is_known_without_a_device() -> None:
+def test_an_image_is_compared_with_limits_without_a_device() -> None:
     image = image_desc((1, 64, 56, 56), "f32", "in_out_channel")
     assert (image.width, image.height) == (896, 56)
     assert image.fits(896, 56)

@@ -51,7 +51,10 @@ def test_dims_that_are_one_axis_are_padded_together_and_have_no_strides() -> Non
     for ask in (layout.strides, layout.tile):
         with pytest.raises(
             NotBlockedError,
-            match=r"dims c \(dim 2\), d \(dim 3\) are cut as one index, so they have no strides .* \.blocks",
+            match=(
+                r"dims c \(dim 2\), d \(dim 3\) are cut as one index, "
+                r"so they have no strides .* \.blocks"
+            ),
         ):
             ask()
     assert by_tag((2, 3), "ab").fused() is None
@@ -116,7 +119,10 @@ def test_the_tile_lists_the_inner_blocks_outermost_first() -> None:
 def test_swizzled_blocks_are_no_tile() -> None:
     with pytest.raises(
         NotBlockedError,
-        match=r"blocks of a \(dim 0\) are swizzled: block Block\(.*\) lies outside one of a larger step; see",
+        match=(
+            r"blocks of a \(dim 0\) are swizzled: block Block\(.*\) lies outside one of a "
+            r"larger step; see"
+        ),
     ):
         by_tag((32, 4), "AB2a/1.16a/2.4b").tile()
 
@@ -159,7 +165,7 @@ def test_the_last_offset_is_exact_where_an_axis_ends_inside_a_block() -> None:
     assert back.last == max(18 - i // 4 * 9 + i // 2 % 2 * 4 + i % 2 * 2 for i in range(11))
 
 
-def test_a_negative_stride_is_legal_where_offset0_makes_room() -> None:
+def test_a_negative_stride_is_legal_where_offset0_is_large_enough() -> None:
     assert plain(-3, 1, dims=(2, 3), offset0=3).last == 5
     with pytest.raises(
         MemdescError,
@@ -173,7 +179,7 @@ def test_a_negative_stride_is_legal_where_offset0_makes_room() -> None:
         plain(3, 1, dims=(2, 3), offset0=-1)
 
 
-def test_strides_with_an_inner_tile_pad_to_whole_blocks_unless_told_otherwise() -> None:
+def test_strides_with_an_inner_tile_pad_to_whole_blocks_by_default() -> None:
     layout = layout_by_strides((2, 17), (24, 8), ((8, 1),))
     assert layout == by_tag((2, 17), "aB8b")
     assert layout_by_strides((2, 17), (40, 8), ((8, 1),), (2, 40)).padded_dims() == (2, 40)
@@ -268,7 +274,10 @@ def test_a_padded_extent_that_does_not_hold_its_size_is_refused(
 def test_blocks_that_do_not_cut_their_axis_are_refused(blocks: tuple[Block, ...]) -> None:
     with pytest.raises(
         MemdescError,
-        match=r"Block\(.*\) must follow axis by axis, cut the step before it exactly, and count the padded",
+        match=(
+            r"Block\(.*\) must follow axis by axis, cut the step before it exactly, "
+            r"and count the padded"
+        ),
     ):
         Layout((2, 3), (Axis((0,), 2), Axis((1,), 3)), blocks)
 
@@ -285,7 +294,10 @@ def test_numbers_beyond_int64_are_refused_exactly() -> None:
     assert by_tag((INT64_MAX,), "a").last == INT64_MAX - 1
     with pytest.raises(
         MemdescError,
-        match=rf"padded to \({2**62}, 16\) make {2**66} elements, more than int64 holds \({INT64_MAX}\)",
+        match=(
+            rf"padded to \({2**62}, 16\) make {2**66} elements, "
+            rf"more than int64 holds \({INT64_MAX}\)"
+        ),
     ):
         by_tag((2**62, 1), "AB16a16b")
     with pytest.raises(

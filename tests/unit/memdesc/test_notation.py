@@ -39,12 +39,12 @@ def test_dims_in_parentheses_are_one_axis_row_major_in_the_written_order() -> No
     assert digits("a(CB)4(cb)") == [("a", 1, 0), ("cb", 4, 0), ("cb", 1, 4)]
 
 
-def test_a_written_step_places_a_digit_out_of_its_falling_order() -> None:
+def test_a_written_step_allows_digits_out_of_descending_order() -> None:
     assert digits("ABcd2a/1.16a/2.4b")[4:] == [("a", 1, 2), ("a", 2, 16), ("b", 1, 4)]
     assert str(parse_tag("ABcd2a/1.16a/2.4b")) == "ABcd2a/1.16a/2.4b"
 
 
-def test_steps_that_fall_anyway_are_not_written_back() -> None:
+def test_steps_in_descending_order_are_not_written_back() -> None:
     assert str(parse_tag("A4a/2.2a/1b")) == "A4a2ab"
 
 
@@ -116,13 +116,13 @@ def test_a_broken_rule_is_named_with_its_character(text: str, at: int, reason: s
 
 
 @pytest.mark.parametrize("value", [None, 3, b"ab", ["a"], ("a",), 1.5])
-def test_what_is_no_text_is_no_tag(value: object) -> None:
+def test_what_is_no_string_is_no_tag(value: object) -> None:
     with pytest.raises(UnknownFormatError, match="a tag is a string such as 'aBcd16b', not"):
         parse_tag(value)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("text", ["a" * 5000, "aB" + "1b" * 5000, "é" * 10**6])
-def test_texts_that_are_far_too_long_are_refused_in_a_short_message(text: str) -> None:
+def test_very_long_strings_are_refused_in_a_short_message(text: str) -> None:
     with pytest.raises(
         UnknownFormatError, match=r"characters.: a tag has at most 4096 characters"
     ) as caught:
@@ -134,7 +134,7 @@ def test_texts_that_are_far_too_long_are_refused_in_a_short_message(text: str) -
     ("part", "count"),
     [("", 0), ("ac", 2), ("aB4b", 3), ("1a", 0), ("(BC)4(bc)", 2), ("4a/1.2a/4", 2)],
 )
-def test_the_digits_of_whole_tokens_are_counted_and_blocks_of_one_are_none(
+def test_the_digits_of_whole_tokens_are_counted_without_blocks_of_one(
     part: str, count: int
 ) -> None:
     assert count_digits(part) == count

@@ -114,7 +114,8 @@ def test_strict_counts_the_tile_inside_every_stride() -> None:
 
 
 def test_strict_looks_at_blocked_dims_first_where_strides_are_equal() -> None:
-    # one outer block covers no more than the tile, so another dim may have the same stride; in the other order it may not
+    # one outer block covers no more than the tile, so another dim may have the same stride;
+    # in the other order it may not
     check_nesting(layout_by_strides((2, 8), (8, 8), ((8, 1),)), 32)
     check_nesting(layout_by_strides((16, 2), (16, 16), ((8, 0), (2, 1))), 32)
     check_nesting(layout_by_strides((2, 16), (16, 16), ((8, 1), (2, 0))), 32)
@@ -178,8 +179,8 @@ def test_what_shares_an_element_is_refused_with_the_moves_that_lead_back(
         overlap(dims, strides)
 
 
-def test_where_padded_dims_cut_a_block_short_the_message_speaks_of_whole_blocks() -> None:
-    # offsets 0 1 2 and 3 4 5 share nothing, but the place of index 3 of a, which is cut off, is shared
+def test_the_message_names_whole_blocks_where_padded_dims_cut_one_short() -> None:
+    # offsets 0 1 2 and 3 4 5 are distinct, but index 3 of a, which is cut off, shares one
     with pytest.raises(
         OverlapError,
         match=(
@@ -193,7 +194,7 @@ def test_where_padded_dims_cut_a_block_short_the_message_speaks_of_whole_blocks(
 
 
 @pytest.mark.parametrize("scale", [10**3, 10**6, 10**9, 10**12])
-def test_work_is_bounded_and_its_end_is_said(scale: int) -> None:
+def test_the_search_for_overlap_is_bounded_and_its_end_is_an_error(scale: int) -> None:
     strides = tuple(scale + k * k + k for k in range(12))
     begin = time.perf_counter()
     with pytest.raises(
@@ -207,7 +208,7 @@ def test_work_is_bounded_and_its_end_is_said(scale: int) -> None:
     assert time.perf_counter() - begin < 1
 
 
-def test_a_search_that_gives_up_says_so() -> None:
+def test_a_search_over_its_budget_raises_an_error() -> None:
     with pytest.raises(
         OverlapError,
         match=(

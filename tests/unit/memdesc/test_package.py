@@ -12,7 +12,7 @@ import memdesc
 from memdesc.__main__ import find_command
 
 
-def test_every_public_name_exists_and_is_said_once() -> None:
+def test_every_public_name_exists_and_is_listed_once() -> None:
     assert sorted(set(memdesc.__all__)) == sorted(memdesc.__all__)
     assert all(hasattr(memdesc, name) for name in memdesc.__all__)
 

@@ -182,19 +182,19 @@ def test_another_form_is_refused_with_the_form(text: Any) -> None:
         ),
     ],
 )
-def test_what_the_text_and_the_arguments_do_not_say_together_is_refused(
+def test_a_verbose_string_that_contradicts_the_arguments_is_refused(
     text: str, options: dict[str, Any], reason: str
 ) -> None:
     with pytest.raises(MemdescError, match=reason):
         from_verbose(text, options.pop("dims", (2, 3)), **options)
 
 
-def test_names_are_no_tags_in_verbose_text() -> None:
+def test_aliases_are_no_tags_in_a_verbose_string() -> None:
     with pytest.raises(UnknownFormatError, match=r"^'nchw', at character 1: no dim is called 'n'"):
         from_verbose("f32::blocked:nchw::f0", (2, 3, 4, 5))
 
 
-def test_a_layout_outside_of_onednns_fields_has_no_verbose_text() -> None:
+def test_a_layout_outside_of_onednns_fields_has_no_verbose_string() -> None:
     with pytest.raises(NotBlockedError, match="are cut as one index"):
         to_verbose(memory_desc((2, 3, 4, 5), "f32", "bf8_xy16"))
 
@@ -353,7 +353,7 @@ def test_fields_that_describe_no_layout_are_refused_with_the_rule(
         from_json(json.dumps(base | changes))
 
 
-def test_padded_offsets_are_read_and_refused_until_they_mean_something() -> None:
+def test_padded_offsets_other_than_0_are_read_and_refused() -> None:
     with pytest.raises(
         UnsupportedFormatError, match=r"padded_offsets \(0, 1\) are not supported; only 0"
     ):

@@ -87,7 +87,10 @@ def test_dims_that_are_one_axis_stay_whole_in_a_view() -> None:
     assert view.offset((1, 3, 2, 4)) == parent.offset((2, 11, 2, 4))
     with pytest.raises(
         MemdescError,
-        match=r"dims c \(dim 2\), d \(dim 3\) are fused into one index; a view must keep them whole",
+        match=(
+            r"dims c \(dim 2\), d \(dim 3\) are fused into one index; "
+            r"a view must keep them whole"
+        ),
     ):
         parent.submemory((4, 20, 5, 6), (0, 0, 0, 0))
 
@@ -177,7 +180,7 @@ def test_a_single_dim_splits_under_any_stride() -> None:
         ((0, 4), "ab", (0, 1, 4), "abc"),
     ],
 )
-def test_dims_are_regrouped_where_nothing_moves(
+def test_dims_are_regrouped_where_no_data_moves(
     dims: tuple[int, ...], tag: str, new: tuple[int, ...], new_tag: str
 ) -> None:
     assert desc(dims, tag).reshape(new) == desc(new, new_tag)
@@ -285,13 +288,13 @@ def test_a_view_keeps_its_offset_when_reshaped() -> None:
         ((2, 3, 4), "(ac)b", (6, 4), r"a \(dim 0\) is blocked or padded"),
     ],
 )
-def test_where_data_would_have_to_move_the_dim_and_the_reason_are_said(
+def test_a_reshape_that_would_move_data_is_refused_with_the_dim_and_the_reason(
     dims: tuple[int, ...], tag: str, new: tuple[int, ...], reason: str
 ) -> None:
     with pytest.raises(MemdescError, match=reason):
         desc(dims, tag).reshape(new)
 
 
-def test_a_view_of_nothing_has_no_place_in_front_of_its_parent() -> None:
+def test_an_empty_view_does_not_start_in_front_of_its_parent() -> None:
     desc = memory_desc((0, 5), "f32", strides=(5, -1))
     assert desc.submemory((0, 4), (0, 1)).offset0 == 0

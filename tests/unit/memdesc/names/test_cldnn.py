@@ -50,8 +50,8 @@ REFUSED = {
         "one-bit values, and there is no one-bit data type; the nearest layout of whole "
         "elements is 'ABcd32a32b'"
     ),
-    "image_2d_weights_c4_fyx_b": "an image, not a linear buffer; use memdesc.image_desc(dims, dtype, name)",
-    "image_2d_weights_c1_b_fyx": "an image, not a linear buffer; use memdesc.image_desc(dims, dtype, name)",
+    "image_2d_weights_c4_fyx_b": "an image, not a linear buffer; use memdesc.image_desc(",
+    "image_2d_weights_c1_b_fyx": "an image, not a linear buffer; use memdesc.image_desc(",
     "image_2d_rgba": "an image, not a linear buffer; use memdesc.image_desc(dims, dtype, name)",
 }
 WITH_DIGITS = [name for name, row in CLDNN.items() if row["digits"] and name not in REFUSED]
@@ -73,7 +73,7 @@ def whole(digits: Digits, letters: str, align: dict[str, int]) -> int:
 
 
 def awkward_sizes(name: str, digits: Digits) -> dict[str, int]:
-    """Return a size for each letter: two whole blocks, the last one cut short, and spatial sizes that fit nothing."""
+    """Return a size for each letter: two blocks, the last one partial; odd spatial sizes."""
     align = CLDNN[name].get("align", {})
     sizes = {"b": 2, "f": 3, "g": 2, "o": 3, "i": 2, "v": 2, "u": 1, "w": 2, "z": 2, "y": 3, "x": 5}
     for letters in {own for own, _, _ in digits}:
@@ -90,7 +90,7 @@ def awkward_sizes(name: str, digits: Digits) -> dict[str, int]:
 def published_offsets(
     digits: Digits, sizes: dict[str, int], align: dict[str, int]
 ) -> NDArray[np.int64]:
-    """Return the offset of every logical index: the mixed-radix number of the digits, outermost first."""
+    """Return the offset of every logical index: the mixed-radix number of the digits."""
     index = dict(zip(sizes, np.indices(tuple(sizes.values()), dtype=np.int64), strict=True))
     offset = np.zeros(tuple(sizes.values()), dtype=np.int64)
     for letters, step, extent in digits:
@@ -272,7 +272,8 @@ EXCEPTIONS: dict[str, tuple[Digits, dict[str, int], dict[str, int]]] = {
         {"o": 64, "i": 64, "z": 2, "y": 1, "x": 3},
     ),
     "os_is_yx_isa8_osv8_isv4_swizzled_by_4": (
-        # o' = (o % 4) * 8 + o % 32 / 4 + 32 * (o / 32), then isa8_osv8_isv4 on o': o' / 8 is o / 32, o % 4
+        # o' = (o % 4) * 8 + o % 32 / 4 + 32 * (o / 32), then isa8_osv8_isv4 on o':
+        # o' / 8 is o / 32, o % 4
         [
             ("o", 32, None),
             ("o", 1, 4),
@@ -484,7 +485,7 @@ def test_a_name_that_is_no_plain_blocking_lies_as_the_kernels_read_it(name: str)
 
 @pytest.mark.parametrize("name", INT4)
 @pytest.mark.parametrize("dtype", ["s4", "u4", "f4_e2m1"])
-def test_three_names_pack_elements_of_four_bits_in_their_own_way(name: str, dtype: str) -> None:
+def test_three_names_pack_elements_of_four_bits_differently(name: str, dtype: str) -> None:
     digits, sizes, padded = INT4[name]
     check_positions(memory_desc(sizes.values(), dtype, name), digits, sizes, padded)
     assert memory_desc(sizes.values(), "s8", name) != memory_desc(
@@ -509,7 +510,7 @@ def test_a_name_that_is_no_layout_of_elements_is_refused_with_the_reason(name: s
         memory_desc((2, 16, 4, 4), "f32", name)
 
 
-def test_custom_stands_for_no_layout_of_its_own() -> None:
+def test_custom_is_refused_because_it_stands_for_any_layout() -> None:
     with pytest.raises(UnsupportedFormatError, match="built at run time; give its tag or strides"):
         memory_desc((2, 16, 4, 4), "f32", "custom")
 
@@ -643,7 +644,7 @@ def test_the_seed_page_lists_16_plain_and_32_blocked_indices() -> None:
     assert (len(PLAIN), len(BLOCKED)) == (16, 32)
 
 
-def test_every_index_of_the_seed_pages_bfyx_list_lies_where_it_says() -> None:
+def test_every_index_of_the_seed_pages_bfyx_list_has_the_listed_offset() -> None:
     desc = memory_desc((2, 2, 2, 2), "f32", "bfyx")
     assert [desc.offset(index.values()) for _, index in PLAIN] == [i for i, _ in PLAIN]
     assert desc.padded_nelems == 16
@@ -652,7 +653,7 @@ def test_every_index_of_the_seed_pages_bfyx_list_lies_where_it_says() -> None:
 @pytest.mark.parametrize(
     ("i", "index", "blocked"), [row for row in BLOCKED if row[0] not in MISPRINTS]
 )
-def test_every_index_of_the_seed_pages_fsv16_list_lies_where_it_says(
+def test_every_index_of_the_seed_pages_fsv16_list_has_the_listed_offset(
     i: int, index: dict[str, int], blocked: dict[str, int]
 ) -> None:
     # f runs to 15 in the list: from 2 on it is padding, which a tensor of 16 features shows

@@ -66,7 +66,7 @@ def test_an_image_type_is_a_tag_cut_into_rows_columns_and_lane(
         ("", "no image type"),
     ],
 )
-def test_a_text_that_is_no_image_is_refused_with_the_part_at_fault(text: str, reason: str) -> None:
+def test_a_string_that_is_no_image_is_refused_with_the_invalid_part(text: str, reason: str) -> None:
     with pytest.raises(UnknownFormatError, match=re.escape(repr(text)) + "(:|,| is) " + reason):
         images.parse_image(text)
 

@@ -41,12 +41,12 @@ def test_a_host_buffer_is_row_major_in_the_order_of_its_letters(name: str, lette
         ("W", "vector"),
     ],
 )
-def test_a_host_buffer_says_what_it_holds(name: str, domain: str) -> None:
+def test_a_host_buffer_has_a_domain(name: str, domain: str) -> None:
     assert mace.domain(name) == domain
 
 
 @pytest.mark.parametrize("name", [*images.IMAGES, "ac|Bd|4b", "||"])
-def test_an_image_type_is_no_buffer_and_the_way_to_describe_it_is_said(name: str) -> None:
+def test_an_image_type_is_no_buffer_and_the_message_names_image_desc(name: str) -> None:
     with pytest.raises(
         UnsupportedFormatError,
         match=re.escape(f"{name!r} is an image type, not a linear buffer; use memdesc.image_desc("),

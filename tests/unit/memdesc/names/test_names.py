@@ -24,9 +24,9 @@ from tests.tables import CLDNN, ONEDNN_ALIASES, ONEDNN_CANONICAL
 
 
 def test_the_known_names_are_those_of_the_published_tables() -> None:
-    texts = [name.text for name in known_names() if name.vocabulary == "onednn"]
-    assert len(texts) == len(set(texts)) == 873 + 798
-    assert set(texts) == {*ONEDNN_CANONICAL, *ONEDNN_ALIASES}
+    names = [name.text for name in known_names() if name.vocabulary == "onednn"]
+    assert len(names) == len(set(names)) == 873 + 798
+    assert set(names) == {*ONEDNN_CANONICAL, *ONEDNN_ALIASES}
     assert {name.text for name in known_names() if name.vocabulary == "cldnn"} == set(CLDNN)
     assert [name.text for name in known_names() if name.vocabulary == "mace"] == [
         "NCHW",
@@ -61,7 +61,7 @@ def test_every_file_with_a_vocabulary_is_registered() -> None:
     assert found == {vocabulary.name for vocabulary in VOCABULARIES}
 
 
-def test_a_name_is_looked_up_in_all_vocabularies() -> None:
+def test_a_name_is_searched_in_all_vocabularies() -> None:
     described = {
         memory_desc((2, 17, 5, 4), "f32", name)
         for name in ("aBcd16b", "nChw16c", "b_fs_yx_fsv16", "gOiw16o", "bfyx_f16")
@@ -113,7 +113,7 @@ def test_a_name_is_looked_up_in_all_vocabularies() -> None:
         ),
     ],
 )
-def test_the_reason_is_that_of_the_vocabulary_whose_spelling_a_text_follows(
+def test_the_reason_is_that_of_the_vocabulary_whose_spelling_a_name_follows(
     text: str, reason: str
 ) -> None:
     with pytest.raises(UnknownFormatError) as caught:
@@ -121,7 +121,7 @@ def test_the_reason_is_that_of_the_vocabulary_whose_spelling_a_text_follows(
     assert str(caught.value).startswith(reason)
 
 
-def test_a_text_that_resembles_no_name_gets_no_suggestion() -> None:
+def test_a_string_that_resembles_no_name_gets_no_suggestion() -> None:
     with pytest.raises(UnknownFormatError) as caught:
         memory_desc((2,), "f32", "!?")
     assert "did you mean" not in str(caught.value)
@@ -184,7 +184,7 @@ def test_what_is_refused_is_not_suggested_where_the_dims_are_known() -> None:
     assert "did you mean 'winograd" not in str(caught.value)
 
 
-def test_a_very_long_text_is_refused_at_once_in_a_short_message() -> None:
+def test_a_very_long_string_is_refused_at_once_in_a_short_message() -> None:
     begin = time.perf_counter()
     for text in ("ab" * 10**5, "b_f" + "_fsv2" * 10**5, "N" * 10**5, "_" * 10**5, "|" * 10**5):
         with pytest.raises((UnknownFormatError, UnsupportedFormatError)) as caught:
@@ -204,7 +204,7 @@ def test_an_image_name_with_a_slip_gets_the_nearest_image_names() -> None:
 @pytest.mark.parametrize(
     "name", ["nv12", "image_2d_weights_winograd_6x3_s1_fbxyb", "winograd_2x3_s1_weights"]
 )
-def test_an_image_that_is_known_and_refused_says_why(name: str) -> None:
+def test_a_known_image_that_is_refused_gives_the_reason(name: str) -> None:
     with pytest.raises(UnsupportedFormatError, match=f"'{name}' cannot be described: "):
         image_desc((1, 4, 4, 4), "f32", name)
 
@@ -238,7 +238,7 @@ def test_types_of_all_widths_share_what_was_parsed() -> None:
     assert parse_name.cache_info().misses - misses <= 5 * 13
 
 
-def test_a_name_says_what_it_calls_the_dims() -> None:
+def test_a_name_has_letters_for_the_dims() -> None:
     said = {
         name: dim_letters(name)
         for name in (

@@ -33,7 +33,7 @@ def test_every_one_of_the_798_aliases_reads_as_the_tag_that_the_enum_defines() -
         ("gIOdhw2i8o16i2o", "aBCdef2c8b16c2b", "aCBdef2c8b16c2b"),
     ],
 )
-def test_the_six_irregular_aliases_are_what_the_enum_says_and_not_what_their_letters_say(
+def test_the_six_irregular_aliases_follow_the_enum_and_not_their_letters(
     alias: str, canonical: str, by_its_letters: str | None
 ) -> None:
     assert str(onednn.parse(alias)) == canonical != by_its_letters
@@ -89,7 +89,7 @@ def test_no_alias_is_also_a_canonical_name() -> None:
     assert not set(ONEDNN_ALIASES) & set(ONEDNN_CANONICAL)
 
 
-def test_the_canonical_names_count_dims_and_blocks_as_the_specification_says() -> None:
+def test_the_canonical_names_have_the_specified_counts_of_dims_and_blocks() -> None:
     ndims = Counter(onednn.parse(name).ndims for name in ONEDNN_CANONICAL)
     assert ndims == {1: 1, 2: 72, 3: 178, 4: 252, 5: 253, 6: 105, **dict.fromkeys(range(7, 13), 2)}
     blocks = [
@@ -121,7 +121,7 @@ def test_the_canonical_names_count_dims_and_blocks_as_the_specification_says() -
         ("x", "vector"),
     ],
 )
-def test_a_name_says_what_it_speaks_of(name: str, domain: str) -> None:
+def test_a_name_has_a_domain(name: str, domain: str) -> None:
     assert onednn.domain(name) == domain
 
 

@@ -163,7 +163,7 @@ def test_the_grid_runs_row_by_row_in_each_panel() -> None:
         )
 
 
-def test_of_many_gaps_the_lines_that_hold_elements_are_shown() -> None:
+def test_lines_that_hold_elements_are_shown_where_there_are_many_gaps() -> None:
     parent = memory_desc((64, 1000), "f32", "ab")
     desc = parent.submemory((5, 3), (7, 501))
     grid, memory = cells(desc.show().svg)
@@ -218,14 +218,14 @@ def test_the_same_picture_has_the_same_bytes_in_every_process() -> None:
     assert runs.pop().decode().strip() == memory_desc((2, 17, 5, 4), "s8", "nChw8c").show().svg
 
 
-def test_nothing_is_referred_to_by_an_id_or_loaded() -> None:
+def test_a_picture_has_no_ids_links_or_scripts() -> None:
     svg = memory_desc((2, 17, 5, 4), "s8", "nChw8c").show().svg
     assert " id=" not in svg
     assert "href" not in svg
     assert "script" not in svg
 
 
-def test_a_tensor_without_elements_says_so() -> None:
+def test_a_tensor_without_elements_is_drawn_as_a_note() -> None:
     picture = memory_desc((2, 0), "f32", "ab").show()
     assert cells(picture.svg) == ([], [])
     assert "nothing to draw" in picture.svg
@@ -272,7 +272,7 @@ def test_notebooks_draw_and_terminals_print() -> None:
     assert str(picture) == repr(picture) == picture.text
 
 
-def test_the_text_form_shows_offsets_padding_and_cache_lines() -> None:
+def test_the_terminal_form_shows_offsets_padding_and_cache_lines() -> None:
     text = memory_desc((17, 2), "f32", "Ab4a").show().text
     lines = text.splitlines()
     assert " 16  32  36" in lines
