@@ -230,6 +230,21 @@ def test_nothing_is_written_where_something_is_refused(runtime: Runtime) -> None
     assert (runtime.read(dst).view(np.float32) == 7).all()
 
 
+def test_nothing_is_allocated_where_a_pair_is_refused(runtime: Runtime) -> None:
+    nibbles = np.arange(24).reshape(4, 6).astype(ml_dtypes.uint4)
+    gc.collect()
+    runtime.queue.finish()
+    # buffers and images hold their context, and the frames of an error would hold them
+    held = runtime.context.reference_count
+    with pytest.raises(MemdescError, match="do not move as whole bytes") as no_bytes:
+        reorder(nibbles, "Ab2a", queue=runtime.queue)
+    with pytest.raises(MemdescError, match="only f32 and f16 are converted") as no_types:
+        opencl.pack(runtime.queue, X, image_desc(X.shape, "s32", "in_out_channel"))
+    assert runtime.context.reference_count == held
+    assert no_bytes.tb
+    assert no_types.tb
+
+
 def test_nothing_is_kept_of_what_was_refused_or_is_done(runtime: Runtime) -> None:
     small = runtime.buffer(np.zeros(2, np.float32))
     images = [

@@ -2,52 +2,19 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING
 
-import pytest
 from hypothesis import given, settings
 
 from memdesc import image_desc, memory_desc
-from reorder.opencl.codegen.params import param_names
 from reorder.opencl.codegen.source import kernel_source
-from reorder.opencl.schedule.placement import ImageShape
-from reorder.opencl.schedule.transfers import OperandSpec, plan_transfers
+from reorder.opencl.schedule.transfers import OperandSpec
 from tests.opencl.test_laws import image_cases
 from tests.strategies import desc_pairs
+from tests.unit.reorder.opencl.launches import check_source, image_spec, launches
 
 if TYPE_CHECKING:
     from memdesc import ImageDesc, MemoryDesc
-    from reorder.opencl.schedule.lower import Launch
-
-
-def launches(src: OperandSpec, dst: OperandSpec, max_work_items: int = 1024) -> list[Launch]:
-    return [
-        launch
-        for transfer in plan_transfers(src, dst, max_work_items, is_aligned=True)
-        for launch in transfer.launches
-    ]
-
-
-def image_spec(image: ImageDesc) -> OperandSpec:
-    return OperandSpec(image.desc, ImageShape.of(image), image.dtype.name)
-
-
-def check_source(launch: Launch) -> None:
-    source = kernel_source(launch.pattern)
-    names = param_names(launch.pattern)
-    assert len(names) == len(set(names)) == len(launch.params)
-    # every parameter that is used is passed, and every one that is passed is declared
-    assert set(re.findall(r"\bp\.(\w+)", source)) <= set(names)
-    struct = source[source.index("{") : source.index("}")]
-    assert re.findall(r"\w+", struct.replace("index_t ", "")) == names
-    assert source.count("{") == source.count("}")
-    assert source.count("(") == source.count(")")
-    limit = 2**63 if launch.pattern.is_wide else 2**31
-    assert all(-limit <= value < limit for value in launch.params)
-    assert all(
-        0 < count <= (2**31 - 1 if axis == 0 else 65535) for axis, count in enumerate(launch.groups)
-    )
 
 
 @settings(max_examples=200, deadline=None)
@@ -91,46 +58,6 @@ def test_a_kernel_reads_as_one_would_write_it() -> None:
         max_work_items=256,
     )
     assert kernel_source(launch.pattern) == GOLDEN
-
-
-def test_large_tensors_take_64_bits_and_small_ones_do_not() -> None:
-    for rows, is_wide in ((2**15, False), (2**17, True)):
-        src, dst = memory_desc((rows, 2**15), "u8", "ab"), memory_desc((rows, 2**15), "u8", "ba")
-        (launch,) = launches(OperandSpec(src, None, "u8"), OperandSpec(dst, None, "u8"))
-        assert launch.pattern.is_wide == is_wide
-
-
-@pytest.mark.parametrize("max_work_items", [1, 32, 64, 100, 128, 256, 1024])
-@pytest.mark.parametrize("dims", [(8, 4096), (4096, 8), (64, 64), (9, 300), (300, 9), (1000, 1000)])
-@pytest.mark.parametrize("dtype", ["u8", "f16", "f32", "f64"])
-def test_tiles_in_local_memory_have_no_more_rows_or_columns_than_work_items(
-    dtype: str, dims: tuple[int, int], max_work_items: int
-) -> None:
-    src, dst = (OperandSpec(memory_desc(dims, dtype, tag), None, dtype) for tag in ("ab", "ba"))
-    (launch,) = launches(src, dst, max_work_items)
-    check_source(launch)
-    pattern = launch.pattern
-    assert pattern.work_items <= max_work_items
-    if pattern.is_transposed:
-        values = dict(zip(param_names(pattern), launch.params, strict=True))
-        width, height = 1 << values["shift0"], pattern.loops[1].steps << values["shift1"]
-        assert max(width, height) <= pattern.work_items
-        assert width * height == pattern.work_items * pattern.loops[1].steps
-
-
-def test_work_groups_are_no_larger_than_the_device_has_them() -> None:
-    image = image_desc((2, 64, 9, 9), "f32", "in_out_channel")
-    for most in (1, 2, 7, 64, 100, 1024):
-        for side in (
-            OperandSpec(memory_desc(image.dims, "f32", "nhwc"), None, "f32"),
-            OperandSpec(memory_desc(image.dims, "f32", "nchw"), None, "f32"),
-        ):
-            for launch in (
-                *launches(side, image_spec(image), most),
-                *launches(image_spec(image), side, most),
-            ):
-                assert launch.pattern.work_items <= most
-                check_source(launch)
 
 
 GOLDEN = """\

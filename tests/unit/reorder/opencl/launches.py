@@ -1,0 +1,46 @@
+"""Launches of a reorder without a device, and what must hold for each."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from reorder.opencl.codegen.params import param_names
+from reorder.opencl.codegen.source import kernel_source
+from reorder.opencl.schedule.placement import ImageShape
+from reorder.opencl.schedule.transfers import OperandSpec, plan_transfers
+
+if TYPE_CHECKING:
+    from memdesc import ImageDesc
+    from reorder.opencl.schedule.lower import Launch
+
+__all__ = ["check_source", "image_spec", "launches"]
+
+
+def launches(src: OperandSpec, dst: OperandSpec, max_work_items: int = 1024) -> list[Launch]:
+    return [
+        launch
+        for transfer in plan_transfers(src, dst, max_work_items, is_aligned=True)
+        for launch in transfer.launches
+    ]
+
+
+def image_spec(image: ImageDesc) -> OperandSpec:
+    return OperandSpec(image.desc, ImageShape.of(image), image.dtype.name)
+
+
+def check_source(launch: Launch) -> None:
+    source = kernel_source(launch.pattern)
+    names = param_names(launch.pattern)
+    assert len(names) == len(set(names)) == len(launch.params)
+    # every parameter that is used is passed, and every one that is passed is declared
+    assert set(re.findall(r"\bp\.(\w+)", source)) <= set(names)
+    struct = source[source.index("{") : source.index("}")]
+    assert re.findall(r"\w+", struct.replace("index_t ", "")) == names
+    assert source.count("{") == source.count("}")
+    assert source.count("(") == source.count(")")
+    limit = 2**63 if launch.pattern.is_wide else 2**31
+    assert all(-limit <= value < limit for value in launch.params)
+    assert all(
+        0 < count <= (2**31 - 1 if axis == 0 else 65535) for axis, count in enumerate(launch.groups)
+    )
