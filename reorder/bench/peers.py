@@ -43,24 +43,29 @@ def memcpy(src: NDArray[np.uint8], dst: NDArray[np.uint8], threads: int) -> Peer
     if threads == 1:
         return Peer("memcpy", lambda: ctypes.memmove(dst.ctypes.data, src.ctypes.data, nbytes))
     # numba is slow to load, and commands that measure nothing do not wait for it
-    from reorder.cpu.runtime import pool  # noqa: PLC0415 - see above
+    from reorder.cpu.runtime.job import Job  # noqa: PLC0415 - see above
+    from reorder.cpu.runtime.pool import run_on_pool  # noqa: PLC0415 - likewise
 
     pages = -(-nbytes // _PAGE)
-    bounds = np.array([pages * part // threads for part in range(threads + 1)], np.int64)
-    job = pool.Job(
-        _copier().address,
-        nbytes,
-        0,
-        pages,
-        0,
-        1,
-        bounds.ctypes.data,
-        threads,
-        threads - 1,
-        pool.ADDRESS,
+    bounds = np.array([pages * chunk // threads for chunk in range(threads + 1)], np.int64)
+    # the copier takes the number of bytes as its program
+    job = Job(
+        walker=_copier().address,
+        program=nbytes,
+        tasks=0,
+        steps=pages,
+        points=0,
+        point_count=1,
+        bounds=bounds.ctypes.data,
+        chunks=threads,
+        workers=threads - 1,
     )
     dst_address, src_address = dst.ctypes.data, src.ctypes.data
-    return Peer("memcpy", lambda: pool.run(src_address, dst_address, job), owner=(bounds, src, dst))
+
+    def call() -> None:
+        run_on_pool(src_address, dst_address, job)
+
+    return Peer("memcpy", call, owner=(bounds, src, dst))
 
 
 @cache
@@ -80,8 +85,8 @@ def _copier() -> Any:
         _tasks: int,
         begin: int,
         end: int,
-        _places: int,
         _points: int,
+        _point_count: int,
     ) -> None:
         start = begin * _PAGE
         copy(dst + start, src + start, min((end - begin) * _PAGE, nbytes - start))

@@ -10,9 +10,12 @@ from __future__ import annotations
 
 from typing import Any, TypeVar
 
-__all__ = ["WORD_NBYTES", "fields_of", "nbytes_of"]
+from reorder.cpu.target import LINE_NBYTES
+
+__all__ = ["WORD_NBYTES", "fields_in_lines", "fields_of", "nbytes_in_lines", "nbytes_of"]
 
 WORD_NBYTES = 8
+_LINE_WORDS = LINE_NBYTES // WORD_NBYTES
 
 _Record = TypeVar("_Record", bound=tuple[Any, ...])
 
@@ -33,6 +36,32 @@ def fields_of(kind: type[_Record]) -> _Record:
 def nbytes_of(kind: type[_Record]) -> int:
     """Return the bytes of the fields of a record: where what follows them begins."""
     return WORD_NBYTES * _length_of(kind)
+
+
+def fields_in_lines(kind: type[_Record], *first_of_line: str) -> _Record:
+    """Return a record of indices of which some begin a cache line of their own.
+
+    Words that different threads write share no line, or each write would take the line from
+    the cache of the other.
+
+    >>> from typing import NamedTuple
+    >>> class Counters(NamedTuple):
+    ...     ours: int
+    ...     theirs: int
+    >>> fields_in_lines(Counters, "theirs").theirs
+    8
+    """
+    names: tuple[str, ...] = vars(kind)["_fields"]
+    words: list[int] = []
+    for name in names:
+        word = words[-1] + 1 if words else 0
+        words.append(-(-word // _LINE_WORDS) * _LINE_WORDS if name in first_of_line else word)
+    return kind(*words)  # type: ignore[arg-type] # fields are ints
+
+
+def nbytes_in_lines(fields: tuple[int, ...]) -> int:
+    """Return the bytes of the lines that the fields of `fields_in_lines` stand in."""
+    return (fields[-1] // _LINE_WORDS + 1) * _LINE_WORDS * WORD_NBYTES
 
 
 def _length_of(kind: type[_Record]) -> int:

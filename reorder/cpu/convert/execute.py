@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from reorder.cpu.convert.recipe import Recipe
 from reorder.cpu.convert.scratch import SLOT_NBYTES
 from reorder.cpu.convert.steps import steps_of
+from reorder.cpu.convert.tile_record import OPERANDS, encode_tile
 from reorder.cpu.convert.tile_walker import tile_walker_at
 from reorder.cpu.convert.tiling import Tile, is_scattered, tile_box
-from reorder.cpu.runtime.execute import PreparedReorder, Split
-from reorder.cpu.runtime.layers import job_of, run
+from reorder.cpu.runtime.execute import PreparedReorder
+from reorder.cpu.runtime.job import Job, make_job
+from reorder.cpu.runtime.layers import run_job
 from reorder.cpu.schedule.kernel import Kernel
-from reorder.cpu.schedule.program import Record, points
-from reorder.cpu.schedule.program import tile as split_up
+from reorder.cpu.schedule.partition import Partition, Workload
+from reorder.cpu.schedule.points import each_points
+from reorder.cpu.schedule.tiling import tile_boxes
 from reorder.memory.buffers import address_of
 from reorder.plan.nodes import NOWHERE, Box
 from reorder.plan.passes import pack_elements, simplify, src_and_dst, zeros_of
@@ -24,11 +27,13 @@ from reorder.plan.passes import pack_elements, simplify, src_and_dst, zeros_of
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from reorder.cpu.runtime.pool import Job
+    from reorder.cpu.runtime.batch import Batch
     from reorder.plan.nodes import Lookup
     from reorder.plan.plan import ReorderPlan
 
 __all__ = ["ConvertingReorder", "needs_tiles"]
+
+_ORIGIN = np.zeros((1, OPERANDS), np.int64)
 
 _BYTE = 8
 # 4-bit elements that are too few to be unpacked
@@ -57,7 +62,7 @@ class ConvertingReorder(PreparedReorder):
 
     __slots__ = ("_recipe",)
 
-    def _make_parts(self) -> list[Any]:
+    def _make_batches(self) -> list[Batch]:
         plan = self.plan
         src, dst = plan.src.dtype, plan.dst.dtype
         self._recipe = recipe = Recipe(
@@ -70,12 +75,12 @@ class ConvertingReorder(PreparedReorder):
         recipe.prefetches = self._machine.exceeds_core_cache(self._nbytes)
         limit = SLOT_NBYTES * 8 // recipe.max_bits & -64
         whole: list[Tile] = []
-        parts: list[Any] = []
+        batches: list[Batch] = []
         zeros: list[Box] = []
         plain = tuple(
             box for box in plan.boxes if not plan.converts and not _is_shuffled(plan, box)
         )
-        parts += self._moving_parts(plain)
+        batches += self._move_all(plain)
         for box in plan.boxes:
             if box in plain:
                 continue
@@ -88,33 +93,31 @@ class ConvertingReorder(PreparedReorder):
                 streams=recipe.streams,
             )
             if box.lookups:
-                parts += [_Looked(self, [tile], box.lookups) for tile in tiles]
+                batches += [_GatheredTileBatch(self, [tile], box.lookups) for tile in tiles]
                 pairs = tuple(lookup._replace(others=()) for lookup in box.lookups)
-                parts += [
-                    self._part(split_up((own._replace(lookups=pairs),)), Kernel(dst.bits), pairs)
-                    for own in beyond
-                ]
+                for zero_box in beyond:
+                    scheduled = tile_boxes((zero_box._replace(lookups=pairs),))
+                    batches.append(self._box_batch(scheduled, Kernel(dst.bits), pairs))
                 if tiles:
-                    parts.append(_Padding(self, box))
+                    batches.append(_PaddingBatch(self, box))
             else:
                 whole += tiles
                 zeros += beyond
         if whole:
             self.kernels += ("tiles",)
-            parts.insert(0, _Tiles(self, whole))
-        return parts + self._moves(zeros)
+            batches.insert(0, _TileBatch(self, whole))
+        return batches + self._move(zeros)
 
-    def _split_tiles(self, records: list[Record], tiles: list[Tile], places: int = 1) -> Split:
-        """Return how threads share tiles that are run at so many places."""
-        nbytes = (
-            sum(_size(tile) for tile in tiles)
-            * places
-            * max(self.plan.src.dtype.bits, self.plan.dst.dtype.bits)
-            // 8
-        )
+    def _partition_tiles(
+        self, workloads: list[Workload], tiles: list[Tile], points: int = 1
+    ) -> Partition:
+        """Share out tiles that are run at a number of points."""
+        widest = max(self.plan.src.dtype.bits, self.plan.dst.dtype.bits)
+        nbytes = sum(_size(tile) for tile in tiles) * points * widest // 8
         # two 4-bit elements of one byte must not fall to two threads
-        is_owner = places == 1 and all(_owns_bytes(tile) for tile in tiles)
-        return self._split(records, nbytes, is_whole=self.plan.dst.dtype.is_packed and not is_owner)
+        is_owner = points == 1 and all(_owns_bytes(tile) for tile in tiles)
+        is_whole = self.plan.dst.dtype.is_packed and not is_owner
+        return self._partition(workloads, nbytes, is_whole=is_whole)
 
 
 def _size(tile: Tile) -> int:
@@ -130,99 +133,88 @@ def _owns_bytes(tile: Tile) -> bool:
 
 def _encode(
     recipe: Recipe, tiles: list[Tile], points: NDArray[np.int64] | None = None
-) -> tuple[NDArray[np.int64], list[Record]]:
+) -> tuple[NDArray[np.int64], list[Workload]]:
     """Write the records of tiles; returns with them how they can be shared."""
     program: list[int] = []
-    records = []
-    for own in tiles:
-        operands = len(own.offsets)
+    workloads = []
+    for tile in tiles:
         numbers = [
             (
-                own.offsets[n],
-                *(node.strides[n] for node in own.outer),
+                tile.offsets[n],
+                *(node.strides[n] for node in tile.outer),
                 *(() if points is None else (int(np.gcd.reduce(points[:, n])),)),
             )
-            for n in range(operands)
+            for n in range(len(tile.offsets))
         ]
-        steps = steps_of(recipe, own, numbers)
-        records.append(
-            Record(len(program), prod(node.extent for node in own.outer), 1, 1, _size(own))
-        )
-        program += [len(own.outer), operands, len(steps), *own.offsets]
-        for node in own.outer:
-            program += [node.extent, *node.strides]
-        for step in steps:
-            program += step
-    return np.array(program, np.int64), records
+        steps = prod(node.extent for node in tile.outer)
+        workloads.append(Workload(len(program), steps, 1, 1, _size(tile)))
+        program += encode_tile(tile.offsets, tile.outer, steps_of(recipe, tile, numbers))
+    return np.array(program, np.int64), workloads
 
 
-class _Tiles:
-    """Boxes of tiles, and how threads share them."""
+class _TileBatch:
+    """Boxes of tiles."""
 
     def __init__(self, owner: ConvertingReorder, tiles: list[Tile]) -> None:
-        self._program, records = _encode(owner._recipe, tiles)  # noqa: SLF001 - of this module
-        self._own = owner._split_tiles(records, tiles)  # noqa: SLF001 - of this module
-        self._origin = np.zeros((1, len(tiles[0].offsets)), np.int64)
+        self._program, workloads = _encode(owner._recipe, tiles)  # noqa: SLF001 - of this module
+        self._partition = owner._partition_tiles(workloads, tiles)  # noqa: SLF001 - of this module
         self._recipe = owner._recipe  # noqa: SLF001 - it owns what the steps point to
 
     @property
-    def direct(self) -> Job | None:
-        """What the pool runs, where nothing else is to decide."""
-        shares = self._own.shares
-        return (
-            None
-            if shares.is_long
-            else job_of(
-                shares, tile_walker_at(), address_of(self._program), (address_of(self._origin), 1)
-            )
-        )
+    def direct_job(self) -> Job | None:
+        """The job, if a call has nothing to decide before it runs."""
+        return None if self._partition.is_long else self._job()
 
-    def run(self, src_at: int, dst_at: int) -> None:
-        """Run the boxes on src and dst that start at two addresses."""
-        starts = src_at, dst_at, address_of(self._program)
-        run(starts, self._own.shares, (address_of(self._origin), 1), tile_walker_at())
+    def _job(self) -> Job:
+        return make_job(tile_walker_at(), address_of(self._program), self._partition, _ORIGIN)
+
+    def execute(self, src_at: int, dst_at: int) -> None:
+        """Run the boxes on src and dst at two addresses."""
+        run_job(src_at, dst_at, self._job(), self._partition)
 
 
-class _Looked:
+class _GatheredTileBatch:
     """Tiles that are placed at points from tables."""
 
-    direct = None
+    direct_job = None
 
     def __init__(
         self, owner: ConvertingReorder, tiles: list[Tile], lookups: tuple[Lookup, ...]
     ) -> None:
         self._recipe = owner._recipe  # noqa: SLF001 - it owns what the steps point to
-        # any point: elements are joined to wider ones only where all are whole
-        self._program, records = _encode(
-            self._recipe, tiles, np.ones((1, len(tiles[0].offsets)), np.int64)
-        )
-        self._own = owner._split_tiles(records, tiles, prod(lookup.extent for lookup in lookups))  # noqa: SLF001 - of this module
+        # any point: elements are packed into wider ones only where all are whole
+        any_point = np.ones((1, len(tiles[0].offsets)), np.int64)
+        self._program, workloads = _encode(self._recipe, tiles, any_point)
+        count = prod(lookup.extent for lookup in lookups)
+        self._partition = owner._partition_tiles(workloads, tiles, count)  # noqa: SLF001 - of this module
         self._lookups = lookups
 
-    def run(self, src_at: int, dst_at: int) -> None:
+    def execute(self, src_at: int, dst_at: int) -> None:
         """Run the boxes at every point that has data."""
-        starts = src_at, dst_at, address_of(self._program)
-        for places in points(self._lookups):
-            data = np.ascontiguousarray(places[places[:, 0] != NOWHERE])
+        job = make_job(tile_walker_at(), address_of(self._program), self._partition, _ORIGIN)
+        for points in each_points(self._lookups):
+            data = points[points[:, 0] != NOWHERE]
             if len(data):
-                run(starts, self._own.shares, (address_of(data), len(data)), tile_walker_at())
+                # as `encode_tile` writes offsets
+                data = np.pad(data, ((0, 0), (0, OPERANDS - data.shape[1])))
+                placed = job._replace(points=address_of(data), point_count=len(data))
+                run_job(src_at, dst_at, placed, self._partition)
 
 
-class _Padding:
+class _PaddingBatch:
     """Zeros for a whole box at the points that have no data."""
 
-    direct = None
+    direct_job = None
 
     def __init__(self, owner: ConvertingReorder, box: Box) -> None:
         zeros = zeros_of(src_and_dst(box))._replace(lookups=())
         self._lookups = box.lookups
-        self._zeros = owner._part(  # noqa: SLF001 - of this module
-            split_up((zeros,)), Kernel(owner.plan.dst.dtype.bits), ()
-        )
+        kernel = Kernel(owner.plan.dst.dtype.bits)
+        self._zeros = owner._box_batch(tile_boxes((zeros,)), kernel)  # noqa: SLF001 - of this module
 
-    def run(self, src_at: int, dst_at: int) -> None:
+    def execute(self, src_at: int, dst_at: int) -> None:
         """Write the zeros."""
-        for places in points(self._lookups):
-            padding = np.ascontiguousarray(places[places[:, 0] == NOWHERE][:, :2])
+        for points in each_points(self._lookups):
+            padding = np.ascontiguousarray(points[points[:, 0] == NOWHERE][:, :2])
             if len(padding):
-                self._zeros.run_at(src_at, dst_at, padding)
+                self._zeros.execute_at(src_at, dst_at, padding)

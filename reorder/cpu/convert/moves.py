@@ -6,11 +6,14 @@ from math import prod
 from typing import TYPE_CHECKING
 
 from memdesc import DATA_TYPES
+from reorder.cpu.convert.records import Base
 from reorder.cpu.convert.scratch import SLOT_NBYTES
-from reorder.cpu.convert.step_writer import Base, Code
+from reorder.cpu.convert.step_writer import Code
 from reorder.cpu.runtime.walker import walker_at
 from reorder.cpu.schedule.kernel import Kernel
-from reorder.cpu.schedule.program import encode, split, tile
+from reorder.cpu.schedule.partition import partition_chunks
+from reorder.cpu.schedule.program import encode
+from reorder.cpu.schedule.tiling import tile_boxes
 from reorder.memory.buffers import address_of
 from reorder.plan.nodes import Box, Node
 from reorder.plan.passes import pack_elements, simplify
@@ -40,12 +43,12 @@ def move(writer: StepWriter, src: TileBuffer, dst: TileBuffer, *, pads: bool = F
     outer = [writer.outer_strides[side.placed_by] for side in (src, dst) if not side.is_slot]
     if any(stride % factor for strides in outer for stride in strides):
         packed, bits, factor = box, src.bits, 1
-    program, records = encode(
-        tile(simplify((packed,))),
+    program, workloads = encode(
+        tile_boxes(simplify((packed,))),
         writer.end_of(src) // factor,
-        is_far=recipe.prefetches and src.base is Base.SRC,
+        prefetches=recipe.prefetches and src.base is Base.SRC,
     )
-    tasks, _ = split(records, 1)
+    tasks, _ = partition_chunks(workloads, 1)
     recipe.kept += [program, tasks]
     code = Code(walker_at(Kernel(bits)), address_of(program), address_of(tasks), len(tasks))
     return writer.step(code, src, dst, shift=factor.bit_length() - 1)

@@ -5,6 +5,7 @@ A record is followed by its tables of offsets, one int64 for each row.
 
 from __future__ import annotations
 
+from enum import IntEnum
 from typing import TYPE_CHECKING, NamedTuple
 
 from reorder.cpu.kernels.emit import int64
@@ -14,6 +15,8 @@ if TYPE_CHECKING:
     from reorder.cpu.kernels.emit import Builder, Value
 
 __all__ = [
+    "NO_OPERAND",
+    "Base",
     "CombineRecord",
     "ConvertRecord",
     "Placement",
@@ -69,12 +72,31 @@ class Placement(NamedTuple):
     number_address: int
 
 
+# The operand of a side that none places.
+NO_OPERAND = -1
+
+
+class Base(IntEnum):
+    """Where a side starts: src, dst, or a slot of scratch named after what it holds.
+
+    A larger number is an address.
+    """
+
+    SRC = 0
+    DST = 1
+    SRC_ELEMENTS = 2
+    VALUES = 3
+    OLD_ELEMENTS = 4
+    OLD_VALUES = 5
+    RESULT = 6
+
+
 class Step(NamedTuple):
     """One step of a tile, which the walker over tiles calls.
 
-    A base is 0 for src, 1 for dst, the number of a slot of scratch, or an address. `placed_by` is
-    the operand whose offset places a side, or -1. Offsets are in elements, of 2 ** shift elements
-    each; where the shift is negative, an element is as many of them.
+    A base is a `Base` or an address. `placed_by` is the operand whose offset places a side, or
+    `NO_OPERAND`. Offsets are in elements, of 2 ** shift elements each; where the shift is
+    negative, an element is as many of them.
     """
 
     # address of a compiled walker or stage

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import numba
 from numba import types
 from numba.core.compiler_lock import global_compiler_lock
 from numba.extending import intrinsic
@@ -19,7 +18,7 @@ from memdesc import DATA_TYPES
 from reorder.cpu.convert.combine import CombineTypes, emit_combine
 from reorder.cpu.convert.convert_rows import ConvertTypes, emit_convert, emit_prefetch
 from reorder.cpu.convert.rows import StageArguments
-from reorder.cpu.runtime.intrinsics import ARGUMENTS
+from reorder.cpu.runtime.intrinsics import WALKER
 from reorder.cpu.runtime.jit import compile_callback
 from reorder.values.formats import working_type
 
@@ -33,7 +32,6 @@ if TYPE_CHECKING:
 __all__ = ["combine_stage", "convert_stage", "prefetch_stage"]
 
 _NAMES = list(DATA_TYPES)
-_SIGNATURE = numba.void(*[numba.int64] * ARGUMENTS)
 _compiled: dict[tuple[str, ...], Any] = {}
 
 
@@ -108,7 +106,7 @@ def _stores(streams: bool) -> tuple[str, ...]:  # noqa: FBT001 - a word for it
 def _address(key: tuple[str, ...], stage: Callable[..., None]) -> int:
     with global_compiler_lock:
         if key not in _compiled:
-            _compiled[key] = compile_callback(stage, _SIGNATURE, f"stage: {', '.join(key)}")
+            _compiled[key] = compile_callback(stage, WALKER, f"stage: {', '.join(key)}")
     return int(_compiled[key].address)
 
 

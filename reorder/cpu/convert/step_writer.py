@@ -6,12 +6,11 @@ where a tile is dense; its elements are in the order of the tile everywhere.
 
 from __future__ import annotations
 
-from enum import IntEnum
 from math import prod
 from typing import TYPE_CHECKING, NamedTuple
 
 from memdesc import DATA_TYPES
-from reorder.cpu.convert.records import ConvertRecord, PrefetchRecord, Step
+from reorder.cpu.convert.records import NO_OPERAND, Base, ConvertRecord, PrefetchRecord, Step
 from reorder.cpu.convert.row_tables import dense_strides, row_tables
 from reorder.cpu.convert.scratch import SLOT_NBYTES
 from reorder.cpu.convert.stages import convert_stage, prefetch_stage
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
     from reorder.cpu.convert.tiling import Tile
     from reorder.plan.nodes import Node
 
-__all__ = ["Base", "Code", "StepOperand", "StepWriter", "TileBuffer"]
+__all__ = ["Code", "StepOperand", "StepWriter", "TileBuffer"]
 
 # Rows are prefetched this many bytes before they are read, all rows of a tile together.
 _PREFETCH_NBYTES = 8192
@@ -31,24 +30,12 @@ _PREFETCH_NBYTES = 8192
 _MAX_PREFETCHED_BITS = 2048
 
 
-class Base(IntEnum):
-    """Where a buffer starts: src, dst, or a slot of scratch named after what it holds."""
-
-    SRC = 0
-    DST = 1
-    SRC_ELEMENTS = 2
-    VALUES = 3
-    OLD_ELEMENTS = 4
-    OLD_VALUES = 5
-    RESULT = 6
-
-
 class TileBuffer(NamedTuple):
     """What holds a tile: elements of a type, with a stride for each of the tile's nodes."""
 
     base: Base
     dtype: str
-    # operand whose offset places the tile, -1 for slots
+    # operand whose offset places the tile, `NO_OPERAND` for slots
     placed_by: int
     strides: list[int]
 
@@ -79,8 +66,8 @@ class Code(NamedTuple):
 class StepOperand(NamedTuple):
     """The third side of a step, which arithmetic has: fields of a `Step`."""
 
-    base: int = 0
-    placed_by: int = -1
+    base: int = Base.SRC
+    placed_by: int = NO_OPERAND
     shift: int = 0
     number_address: int = 0
 
@@ -117,7 +104,7 @@ class StepWriter:
         nbits = prod(node.valid for node in self.nodes) * DATA_TYPES[dtype].bits
         # what is longer would write over the stack
         assert nbits <= SLOT_NBYTES * 8  # noqa: S101 - tiles are cut to fit
-        return TileBuffer(base, dtype, -1, self.dense)
+        return TileBuffer(base, dtype, NO_OPERAND, self.dense)
 
     def in_place(self, base: Base, dtype: str) -> TileBuffer:
         """Return the tile where it lies in src, or in dst."""

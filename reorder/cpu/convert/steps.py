@@ -13,7 +13,8 @@ from memdesc import DATA_TYPES
 from reorder.cpu.convert.combine_step import combine
 from reorder.cpu.convert.moves import move
 from reorder.cpu.convert.operation import Operation
-from reorder.cpu.convert.step_writer import Base, StepWriter
+from reorder.cpu.convert.records import Base
+from reorder.cpu.convert.step_writer import StepWriter
 
 if TYPE_CHECKING:
     from reorder.cpu.convert.recipe import Recipe

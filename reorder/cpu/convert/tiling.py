@@ -18,7 +18,7 @@ from reorder.cpu.convert.tile_order import (
     order_of_side,
 )
 from reorder.cpu.convert.tile_pieces import covered_steps, each_piece
-from reorder.cpu.schedule.select import TRANSPOSED, choose
+from reorder.cpu.schedule.select import TRANSPOSED, select
 from reorder.plan.passes import simplify, src_and_dst, zeros_beyond
 
 if TYPE_CHECKING:
@@ -55,9 +55,9 @@ def is_scattered(box: Box) -> bool:
 
     So it is where each side has pairs of another dim, as `8b16a2b` and `8a16b2a` have.
     """
-    choice = choose(box)
+    choice = select(box)
     size = prod(node.extent for node in (*choice.rows, *choice.columns))
-    if choice.kernel != TRANSPOSED or size >= _MIN_CALL_SIZE:
+    if choice.micro_kernel != TRANSPOSED or size >= _MIN_CALL_SIZE:
         return False
     return box.size > _MIN_CALL_SIZE and not box.lookups
 

@@ -86,7 +86,7 @@ def _emit_vectors(
     is_whole = builder.icmp_signed("==", valid, int64(lanes))
     # the last index from which a vector may be loaded: beyond its run, but not beyond src
     last_start = builder.sub(src_end, builder.add(src.index, int64(lanes)))
-    is_inside = builder.or_(is_whole, builder.icmp_signed("<=", rows.src_span(builder), last_start))
+    is_inside = builder.or_(is_whole, builder.icmp_signed("<=", rows.src_span, last_start))
     skipped = builder.sub(int64(_VECTOR_NBYTES[-1] * 8 // elements.bits), valid)
     valid_mask = elements.load_vector(Location(_masks(builder), skipped), lanes)
     src, dst = elements.rebased(src), elements.rebased(dst)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from reorder.cpu.kernels.elements import Elements, Location
     from reorder.cpu.kernels.emit import Builder, Value
 
-__all__ = ["LoopGroup", "TileShape", "Transposition", "entry_address"]
+__all__ = ["LoopGroup", "Repeat", "TileShape", "Transposition", "entry_address"]
 
 _ENTRY_SHIFT = 3
 
@@ -50,6 +50,14 @@ class LoopGroup(NamedTuple):
         return start.plus(builder, load_int64(builder, self.table, index))
 
 
+class Repeat(NamedTuple):
+    """The loop around both groups."""
+
+    extent: Value
+    src_stride: Value
+    dst_stride: Value
+
+
 class Transposition(NamedTuple):
     """Two loop groups to move from src to dst."""
 
@@ -60,19 +68,13 @@ class Transposition(NamedTuple):
     rows: LoopGroup
     # whether src exceeds the caches of a core, so that rows are prefetched
     prefetches: Value
+    repeat: Repeat
 
     def each_repeat(self) -> Iterator[Transposition]:
-        """Emit the loop around both groups; yields what is moved in each step.
-
-        Its extent and its strides in src and dst follow the table of the rows.
-        """
+        """Emit the loop around both groups; yields what is moved in each step."""
         builder = self.elements.builder
-        extent, src_stride, dst_stride = (
-            load_int64(builder, self.rows.table, builder.add(self.rows.extent, int64(k)))
-            for k in range(3)
-        )
-        with loop(builder, int64(0), extent) as i:
+        with loop(builder, int64(0), self.repeat.extent) as i:
             yield self._replace(
-                src=self.src.plus(builder, builder.mul(i, src_stride)),
-                dst=self.dst.plus(builder, builder.mul(i, dst_stride)),
+                src=self.src.plus(builder, builder.mul(i, self.repeat.src_stride)),
+                dst=self.dst.plus(builder, builder.mul(i, self.repeat.dst_stride)),
             )

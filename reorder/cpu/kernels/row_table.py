@@ -25,22 +25,16 @@ class InnerLoop(NamedTuple):
 
 
 class RowTable(NamedTuple):
-    """Rows `first` to `last`, of which those below `valid` hold data.
-
-    The tables hold the offset of each row in src and in dst. Behind the latter stands how far
-    the last row starts behind the first in src.
-    """
+    """Rows `first` to `last`, of which those below `valid` hold data."""
 
     first: Value
     last: Value
     valid: Value
+    # addresses of the offset of each row in src and in dst
     src_table: Value
     dst_table: Value
-
-    def src_span(self, builder: Builder) -> Value:
-        """Return how far the last row starts behind the first in src."""
-        size = builder.sub(self.dst_table, self.src_table)
-        return load_int64(builder, builder.add(self.dst_table, size))
+    # how far the last row starts behind the first in src
+    src_span: Value
 
     def each_row(
         self, builder: Builder, src: Location, dst: Location

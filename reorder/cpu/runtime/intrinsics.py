@@ -1,149 +1,62 @@
-"""The few operations that the walker needs beside plain Python, as numba intrinsics."""
+"""The few operations that compiled Python needs beside its own, as numba intrinsics.
+
+Those of memory take an address and an index of int64 from there.
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import numba
 from llvmlite import ir
 from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from reorder.cpu.kernels.copy import emit_copy
-from reorder.cpu.kernels.edge_tile import ColumnSpan
-from reorder.cpu.kernels.elements import Elements, Location
-from reorder.cpu.kernels.emit import I64, int64
-from reorder.cpu.kernels.loop_group import LoopGroup, Transposition
-from reorder.cpu.kernels.row_table import InnerLoop, RowTable
-from reorder.cpu.kernels.strided import emit_strided
-from reorder.cpu.kernels.transpose import emit_transposed
-from reorder.cpu.schedule.kernel import Kernel
-from reorder.cpu.schedule.program import HEAD, LOOP
-from reorder.cpu.schedule.select import RUN, TRANSPOSED
+from reorder.cpu.kernels.emit import I64, int64_pointer, load_int64
+from reorder.cpu.kernels.walk import WalkerCall
 from reorder.cpu.target import is_arm, is_x86
 
 if TYPE_CHECKING:
     from numba.core.typing.templates import Signature
 
+    from reorder.cpu.kernels.emit import Builder, Value
+
 __all__ = [
-    "ARGUMENTS",
+    "WALKER",
     "add_shared",
-    "call",
     "call_c",
-    "counters",
+    "call_walker",
     "exchange_shared",
-    "fence",
     "load_int",
     "load_shared",
     "pause",
-    "run_inner",
     "store_int",
     "store_shared",
 ]
 
-# Loops of one step are dropped, and the product of the others fits 63 bits.
-_MAX_LOOPS = 64
-# What a compiled walker takes: eight integers.
-ARGUMENTS = 8
+# The signature of all compiled walkers and stages.
+WALKER = numba.void(*[numba.int64] * len(WalkerCall._fields))
 
-
-@intrinsic(prefer_literal=True)  # type: ignore[untyped-decorator] # numba ships no types
-def run_inner(
-    _context: Any,
-    src_at: Any,
-    dst_at: Any,
-    src: Any,
-    dst: Any,
-    box: Any,
-    first: Any,
-    last: Any,
-    is_valid: Any,
-    bits: Any,
-    streams: Any,
-) -> tuple[Signature, Any]:
-    """Run the inner part of a box at one place, its rows or columns from `first` to `last`.
-
-    `bits` and `streams` are those of the `Kernel`, known when it is compiled.
-    """
-    kernel = Kernel(bits.literal_value, bool(streams.literal_value))
-
-    def build(context: Any, builder: Any, _signature: Any, args: Any) -> Any:
-        src_at, dst_at, src, dst, box, first, last, is_valid, *_ = args
-        elements = Elements(builder, kernel)
-        zero = int64(0)
-
-        def read(index: Any) -> Any:
-            return builder.load(builder.gep(builder.inttoptr(box, I64.as_pointer()), [index]))
-
-        at = builder.add(int64(HEAD), builder.mul(int64(LOOP), read(int64(3))))
-
-        def own(k: int) -> Any:
-            return read(builder.add(at, int64(k)))
-
-        def valid(k: int) -> Any:
-            return builder.select(is_valid, own(k), zero)
-
-        micro_kernel = read(zero)
-        with builder.if_else(builder.icmp_signed("==", micro_kernel, int64(TRANSPOSED))) as (
-            transposed,
-            otherwise,
-        ):
-            with transposed:
-                tables = builder.add(box, builder.shl(builder.add(at, int64(8)), int64(3)))
-                columns = LoopGroup(own(0), valid(1), own(4), tables)
-                rows = LoopGroup(
-                    own(2), own(3), own(5), builder.add(tables, builder.shl(own(0), int64(3)))
-                )
-                move = Transposition(
-                    elements,
-                    Location(src_at, src),
-                    Location(dst_at, dst),
-                    columns,
-                    rows,
-                    builder.icmp_signed("!=", own(7), zero),
-                )
-                emit_transposed(move, ColumnSpan(first, last, read(int64(4)), own(6)))
-            with otherwise:
-                tables = builder.add(box, builder.shl(builder.add(at, int64(6)), int64(3)))
-                lines = RowTable(
-                    first,
-                    last,
-                    valid(1),
-                    tables,
-                    builder.add(tables, builder.shl(own(0), int64(3))),
-                )
-                sides = Location(src_at, src), Location(dst_at, dst)
-                run = InnerLoop(own(2), own(3), own(4), own(5))
-                with builder.if_else(builder.icmp_signed("==", micro_kernel, int64(RUN))) as (
-                    contiguous,
-                    strided,
-                ):
-                    with contiguous:
-                        emit_copy(elements, *sides, lines, run, read(int64(4)))
-                    with strided:
-                        emit_strided(elements, *sides, lines, run)
-        return context.get_dummy_value()
-
-    numbers = [types.int64] * 7
-    return types.void(*numbers, types.boolean, bits, streams), build
+_WORD_ALIGNMENT = 8
 
 
 @intrinsic  # type: ignore[untyped-decorator] # numba ships no types
 def load_int(_context: Any, address: Any, index: Any) -> tuple[Signature, Any]:
-    """Return the int64 at an index from an address."""
+    """Return an int64."""
 
-    def build(_context: Any, builder: Any, _signature: Any, args: Any) -> Any:
-        return builder.load(builder.gep(builder.inttoptr(args[0], I64.as_pointer()), [args[1]]))
+    def build(_context: Any, builder: Builder, _signature: Any, args: Any) -> Value:
+        return load_int64(builder, *args)
 
     return types.int64(types.int64, types.int64), build
 
 
 @intrinsic  # type: ignore[untyped-decorator] # numba ships no types
 def store_int(_context: Any, address: Any, index: Any, value: Any) -> tuple[Signature, Any]:
-    """Write an int64 at an index from an address."""
+    """Write an int64."""
 
-    def build(context: Any, builder: Any, _signature: Any, args: Any) -> Any:
-        builder.store(args[2], builder.gep(builder.inttoptr(args[0], I64.as_pointer()), [args[1]]))
+    def build(context: Any, builder: Builder, _signature: Any, args: Any) -> Value:
+        builder.store(args[2], int64_pointer(builder, *args[:2]))
         return context.get_dummy_value()
 
     return types.void(types.int64, types.int64, types.int64), build
@@ -151,20 +64,21 @@ def store_int(_context: Any, address: Any, index: Any, value: Any) -> tuple[Sign
 
 @intrinsic  # type: ignore[untyped-decorator] # numba ships no types
 def load_shared(_context: Any, address: Any, index: Any) -> tuple[Signature, Any]:
-    """Return the int64 at an index from an address, and see all that was written before it was."""
+    """Return an int64, and see all that its writer wrote before it (acquire)."""
 
-    def build(_context: Any, builder: Any, _signature: Any, args: Any) -> Any:
-        return builder.load_atomic(_place(builder, args), "acquire", 8)
+    def build(_context: Any, builder: Builder, _signature: Any, args: Any) -> Value:
+        return builder.load_atomic(int64_pointer(builder, *args), "acquire", _WORD_ALIGNMENT)
 
     return types.int64(types.int64, types.int64), build
 
 
 @intrinsic  # type: ignore[untyped-decorator] # numba ships no types
 def store_shared(_context: Any, address: Any, index: Any, value: Any) -> tuple[Signature, Any]:
-    """Write the int64 at an index from an address, behind all that was written before."""
+    """Write an int64 after all that was written before (release)."""
 
-    def build(context: Any, builder: Any, _signature: Any, args: Any) -> Any:
-        builder.store_atomic(args[2], _place(builder, args), "release", 8)
+    def build(context: Any, builder: Builder, _signature: Any, args: Any) -> Value:
+        pointer = int64_pointer(builder, *args[:2])
+        builder.store_atomic(args[2], pointer, "release", _WORD_ALIGNMENT)
         return context.get_dummy_value()
 
     return types.void(types.int64, types.int64, types.int64), build
@@ -172,37 +86,33 @@ def store_shared(_context: Any, address: Any, index: Any, value: Any) -> tuple[S
 
 @intrinsic  # type: ignore[untyped-decorator] # numba ships no types
 def add_shared(_context: Any, address: Any, index: Any, value: Any) -> tuple[Signature, Any]:
-    """Add to the int64 at an index from an address, and return what it was."""
+    """Add to an int64 atomically, and return what it was."""
 
-    def build(_context: Any, builder: Any, _signature: Any, args: Any) -> Any:
-        return builder.atomic_rmw("add", _place(builder, args), args[2], "seq_cst")
+    def build(_context: Any, builder: Builder, _signature: Any, args: Any) -> Value:
+        return builder.atomic_rmw("add", int64_pointer(builder, *args[:2]), args[2], "seq_cst")
 
     return types.int64(types.int64, types.int64, types.int64), build
 
 
 @intrinsic  # type: ignore[untyped-decorator] # numba ships no types
 def exchange_shared(
-    _context: Any, address: Any, index: Any, seen: Any, value: Any
+    _context: Any, address: Any, index: Any, expected: Any, value: Any
 ) -> tuple[Signature, Any]:
-    """Write the int64 at an index from an address if it still is what was seen; returns whether it was."""
+    """Write an int64 if it still is what is expected; returns whether it was."""
 
-    def build(_context: Any, builder: Any, _signature: Any, args: Any) -> Any:
-        return builder.extract_value(
-            builder.cmpxchg(_place(builder, args), args[2], args[3], "seq_cst", "seq_cst"), 1
-        )
+    def build(_context: Any, builder: Builder, _signature: Any, args: Any) -> Value:
+        pointer = int64_pointer(builder, *args[:2])
+        exchanged = builder.cmpxchg(pointer, args[2], args[3], "seq_cst", "seq_cst")
+        return builder.extract_value(exchanged, 1)
 
     return types.boolean(types.int64, types.int64, types.int64, types.int64), build
 
 
-def _place(builder: Any, args: Any) -> Any:
-    return builder.gep(builder.inttoptr(args[0], I64.as_pointer()), [args[1]])
-
-
 @intrinsic  # type: ignore[untyped-decorator] # numba ships no types
 def pause(_context: Any) -> tuple[Signature, Any]:
-    """Let a core rest for some cycles, where it has an instruction for that."""
+    """Let a core that spins rest for some cycles, if it has an instruction for that."""
 
-    def build(context: Any, builder: Any, _signature: Any, _args: Any) -> Any:
+    def build(context: Any, builder: Builder, _signature: Any, _args: Any) -> Value:
         if is_x86():
             kind = ir.FunctionType(ir.VoidType(), [])
             builder.call(
@@ -210,6 +120,7 @@ def pause(_context: Any) -> tuple[Signature, Any]:
             )
         elif is_arm():
             kind = ir.FunctionType(ir.VoidType(), [ir.IntType(32)])
+            # hint 1 is `yield`
             builder.call(
                 cgutils.get_or_insert_function(builder.module, kind, "llvm.aarch64.hint"),
                 [ir.IntType(32)(1)],
@@ -221,9 +132,12 @@ def pause(_context: Any) -> tuple[Signature, Any]:
 
 @intrinsic  # type: ignore[untyped-decorator] # numba ships no types
 def call_c(_context: Any, address: Any, first: Any, second: Any) -> tuple[Signature, Any]:
-    """Call a C function at an address with integers or addresses, of which it takes as many as it has."""
+    """Call the C function at an address with two integers or addresses.
 
-    def build(context: Any, builder: Any, _signature: Any, args: Any) -> Any:
+    A function with fewer parameters ignores the others.
+    """
+
+    def build(context: Any, builder: Builder, _signature: Any, args: Any) -> Value:
         kind = ir.FunctionType(ir.VoidType(), [I64, I64])
         builder.call(builder.inttoptr(args[0], kind.as_pointer()), args[1:])
         return context.get_dummy_value()
@@ -232,44 +146,13 @@ def call_c(_context: Any, address: Any, first: Any, second: Any) -> tuple[Signat
 
 
 @intrinsic  # type: ignore[untyped-decorator] # numba ships no types
-def counters(_context: Any) -> tuple[Signature, Any]:
-    """Return the address of 64 int64 on the stack of the calling kernel."""
+def call_walker(_context: Any, address: Any, call: Any) -> tuple[Signature, Any]:
+    """Call the compiled walker at an address with a `WalkerCall`."""
 
-    def build(_context: Any, builder: Any, _signature: Any, _args: Any) -> Any:
-        return builder.ptrtoint(cgutils.alloca_once(builder, I64, size=_MAX_LOOPS), I64)
-
-    return types.int64(), build
-
-
-@intrinsic  # type: ignore[untyped-decorator] # numba ships no types
-def fence(_context: Any) -> tuple[Signature, Any]:
-    """Let other threads see what non-temporal stores have written."""
-
-    def build(context: Any, builder: Any, _signature: Any, _args: Any) -> Any:
-        builder.fence("seq_cst")
+    def build(context: Any, builder: Builder, _signature: Any, args: Any) -> Value:
+        arguments = cgutils.unpack_tuple(builder, args[1])
+        function = ir.FunctionType(ir.VoidType(), [I64] * len(arguments))
+        builder.call(builder.inttoptr(args[0], function.as_pointer()), arguments)
         return context.get_dummy_value()
 
-    return types.void(), build
-
-
-@intrinsic  # type: ignore[untyped-decorator] # numba ships no types
-def call(
-    _context: Any,
-    address: Any,
-    src_at: Any,
-    dst_at: Any,
-    program: Any,
-    tasks: Any,
-    begin: Any,
-    end: Any,
-    places: Any,
-    count: Any,
-) -> tuple[Signature, Any]:
-    """Call a compiled walker by its address."""
-
-    def build(context: Any, builder: Any, _signature: Any, args: Any) -> Any:
-        function = ir.FunctionType(ir.VoidType(), [I64] * ARGUMENTS)
-        builder.call(builder.inttoptr(args[0], function.as_pointer()), args[1:])
-        return context.get_dummy_value()
-
-    return types.void(*[types.int64] * (ARGUMENTS + 1)), build
+    return types.void(types.int64, call), build

@@ -1,14 +1,17 @@
-"""On which threads a reorder runs, and what is safe when.
+"""Which thread runtime runs large jobs, and what is safe when.
 
-What is over before a scheduler has woken its threads runs on a pool of our own. What takes long runs
-on numba's, which the process has anyway. Their layers differ: TBB survives forks and concurrent callers, if the thread that
-forks is the one that always called; OpenMP does not survive a fork once started;
-workqueue aborts the process when two Python threads enter it, so it is never
-entered: the pool runs all. Only one caller at a time gets all threads; a second one runs on its own
-thread meanwhile.
+What is over before a scheduler has woken its threads runs on the pool. What takes long runs on
+numba's threads, which other code of the process shares. numba's threading layers differ:
 
-A fork waits until no reorder is on numba's threads and no thread is in LLVM. A
-child of threads that do not survive has the pool, which begins anew there.
+* TBB survives forks and concurrent callers, if the thread that forks is the one that always
+  called.
+* OpenMP does not survive a fork once started.
+* workqueue aborts the process when two Python threads enter it, so it is never entered: the
+  pool runs all.
+
+Only one caller at a time gets all threads; a second one runs on its own thread meanwhile. A fork
+waits until no reorder is on numba's threads and no thread is in LLVM. A child whose threads do
+not survive has the pool, which begins anew there.
 """
 
 from __future__ import annotations
@@ -16,7 +19,7 @@ from __future__ import annotations
 import ctypes
 import threading
 from importlib.metadata import PackageNotFoundError, distribution
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numba
 import numpy as np
@@ -24,33 +27,37 @@ from llvmlite.binding import ffi
 from numba.core.compiler_lock import global_compiler_lock
 
 from reorder.cpu.runtime import pool
-from reorder.cpu.runtime.pool import MAX_WORKERS, Job
 from reorder.cpu.runtime.walker import walk_parallel
 from reorder.forks import at_fork
 from reorder.memory.buffers import address_of
 
-__all__ = ["Shares", "job_of", "layer_name", "run"]
+if TYPE_CHECKING:
+    from reorder.cpu.runtime.job import Job
+    from reorder.cpu.schedule.partition import Partition
+
+__all__ = ["layer_name", "run_job"]
 
 _busy = threading.Lock()
-# held for every call of LLVM, some of them outside of the compiler's lock: a child that compiles would wait for it forever
-_llvm_lock: Any = ffi.lib._lock._lock  # noqa: SLF001 - llvmlite offers callbacks, but no way to hold it
+# Held for every call of LLVM, some of them outside of the compiler's lock: a child that compiles
+# would wait for it forever.
+_llvm_lock: Any = ffi.lib._lock._lock  # noqa: SLF001 - llvmlite has callbacks, but no way to hold it
 
 
 class _State:
     """What is known of this process; a forked child starts from it."""
 
     layer: str | None = None
-    # the thread inside of _busy, and the one that forks
+    # the thread that holds _busy, and the one that forks
     owner: int | None = None
     forking: int | None = None
-    # all that started numba's threads or called upon them, 0 for what is not ours
+    # the threads that started or used numba's, 0 for those of other code
     callers: frozenset[int] = frozenset()
-    # what forks hold: a signal handler may fork inside of a fork
+    # the locks that forks hold, outermost first: a signal handler may fork inside of a fork
     held: tuple[tuple[Any, ...], ...] = ()
 
 
 def layer_name() -> str:
-    """Start numba's threads if need be, and return what runs long reorders: `tbb`, `omp` or `pool`."""
+    """Start numba's threads if need be; return what runs long reorders: `tbb`, `omp` or `pool`."""
     me = threading.get_ident()
     if _State.layer is None:
         if _State.owner == me:
@@ -64,74 +71,44 @@ def layer_name() -> str:
     return _State.layer
 
 
-class Shares(NamedTuple):
-    """Tasks and how threads share them: addresses of both tables, how many parts, tasks and threads, and whether it takes long.
-
-    The bounds are those of the steps at one place. At more of them parts are equal shares of all steps.
-    """
-
-    tasks: int
-    bounds: int
-    parts: int
-    total: int
-    threads: int
-    is_long: bool = False
-
-
-def run(starts: tuple[int, int, int], shares: Shares, places: tuple[int, int], walker: int) -> None:
-    """Run a program, its parts all at once where that is safe.
+def run_job(src_at: int, dst_at: int, job: Job, partition: Partition) -> None:
+    """Run a job on src and dst at two addresses, its chunks all at once where that is safe.
 
     Parameters
     ----------
-    starts : tuple of int
-        Addresses of src, dst and the program.
-    shares : Shares
-        Which part runs which tasks.
-    places : tuple of int
-        Address of the points, and their number.
-    walker : int
-        Address of the compiled walker.
+    src_at, dst_at : int
+        Addresses of both buffers.
+    job : Job
+        Of the partition, from `make_job`.
+    partition : Partition
+        On how many threads, and whether it takes long.
+
+    Notes
+    -----
+    At more points than one all tasks are done at each, and the chunks are equal shares of that.
     """
-    src_at, dst_at, program = starts
-    tasks, bounds, parts, total, threads, is_long = shares
-    steps = total * places[1]
-    if places[1] > 1:
-        parts = min(parts, steps)
-        table = np.arange(parts + 1) * steps // parts
-        bounds = address_of(table)
-    job = job_of(shares._replace(bounds=bounds, parts=parts, total=steps), walker, program, places)
-    is_shared = is_long and min(parts, threads) > 1
-    if not is_shared or layer_name() not in {"tbb", "omp"}:
-        pool.run(src_at, dst_at, job)
+    threads = partition.threads
+    is_long = partition.is_long
+    if job.point_count > 1:
+        steps = job.steps * job.point_count
+        chunks = min(job.chunks, steps)
+        bounds = np.arange(chunks + 1) * steps // chunks
+        workers = min(job.workers, chunks - 1)
+        job = job._replace(steps=steps, bounds=address_of(bounds), chunks=chunks, workers=workers)
+    if not is_long or min(job.chunks, threads) == 1 or layer_name() not in {"tbb", "omp"}:
+        pool.run_on_pool(src_at, dst_at, job)
     elif _busy.locked():
-        pool.run(src_at, dst_at, job._replace(workers=0))
+        pool.run_on_pool(src_at, dst_at, job._replace(workers=0))
     else:
+        record = (ctypes.c_int64 * len(job))(*job)
         me = threading.get_ident()
         with _busy:
             _State.owner = me
             try:
                 _State.callers |= {me}
-                walk_parallel(
-                    walker, src_at, dst_at, program, tasks, bounds, parts, *places, threads
-                )
+                walk_parallel(ctypes.addressof(record), src_at, dst_at, threads)
             finally:
                 _State.owner = None
-
-
-def job_of(shares: Shares, kernel: int, program: int, places: tuple[int, int]) -> Job:
-    """Return what the pool runs."""
-    workers = min(shares.parts, shares.threads, MAX_WORKERS + 1) - 1
-    return Job(
-        kernel,
-        program,
-        shares.tasks,
-        shares.total,
-        *places,
-        shares.bounds,
-        shares.parts,
-        workers,
-        pool.ADDRESS,
-    )
 
 
 def _start(me: int) -> str:
@@ -171,7 +148,7 @@ def _load_tbb() -> None:
 
 def _before_fork() -> None:
     me = threading.get_ident()
-    # no lock is awaited that a signal handler's own thread has
+    # a signal handler must not wait for a lock that its own thread holds
     is_inside = me in {_State.owner, _State.forking}
     locks = (
         (global_compiler_lock, _llvm_lock)
@@ -194,7 +171,7 @@ def _after_fork() -> None:
 
 
 def _after_fork_in_child() -> None:
-    """Give up in a child what does not survive a fork."""
+    """Drop in a child what does not survive a fork."""
     pool.forget()
     started = _started_layer()
     is_clean = (

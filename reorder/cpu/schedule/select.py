@@ -1,4 +1,4 @@
-"""Which micro-kernel moves a box, and which of its nodes it takes: a pure function."""
+"""Which micro-kernel moves a box, and which of its loops it takes: a pure function."""
 
 from __future__ import annotations
 
@@ -10,98 +10,110 @@ from reorder.plan.nodes import Node
 if TYPE_CHECKING:
     from reorder.plan.nodes import Box
 
-__all__ = ["KERNELS", "RUN", "STRIDED", "TILE", "TRANSPOSED", "Choice", "choose"]
+__all__ = ["MICRO_KERNELS", "RUN", "STRIDED", "TILE", "TRANSPOSED", "Choice", "select"]
 
 RUN, STRIDED, TRANSPOSED = 0, 1, 2
-KERNELS = {RUN: "run", STRIDED: "strided", TRANSPOSED: "transposed"}
+MICRO_KERNELS = {RUN: "run", STRIDED: "strided", TRANSPOSED: "transposed"}
 
-_ONE = Node(1, 1, (1, 1))
-# A vector's worth of elements: longer nests gain nothing from being longer.
+_ONE_STEP = Node(1, 1, (1, 1))
+# Elements of one vector: longer loop groups gain nothing from being longer.
 _LANES = 16
-_MAX_NEST = 4096
-# Elements on a side of a cache tile: a nest of half of it is left as it is.
+# Elements of both loop groups together, from which on more of them gain nothing.
+_MAX_GROUPS = 4096
+# Elements on a side of a cache tile: a loop group of less than two sides is not cut.
 TILE = 256
 
 
 class Choice(NamedTuple):
-    """The loops of a box: `outer` walked, the others taken by the kernel.
+    """The loops of a box: the walker steps the outer ones, the micro-kernel takes the others.
 
-    Nests come innermost node first. For `TRANSPOSED` the columns are contiguous in src and
-    the rows in dst; otherwise the columns are one node, and the rows lie anywhere.
+    The loops of a group come innermost first. For `TRANSPOSED` the columns are contiguous in
+    src and the rows in dst; otherwise the columns are one loop, and the rows lie anywhere.
     """
 
-    kernel: int
+    micro_kernel: int
     outer: tuple[Node, ...]
     rows: tuple[Node, ...]
     columns: tuple[Node, ...]
 
     def __str__(self) -> str:
         parts = [" ".join(map(str, nodes)) for nodes in (self.outer, self.rows, self.columns)]
-        return f"{KERNELS[self.kernel]}({parts[1]} | {parts[2]}) in [{parts[0]}]"
+        return f"{MICRO_KERNELS[self.micro_kernel]}({parts[1]} | {parts[2]}) in [{parts[0]}]"
 
 
-def choose(box: Box) -> Choice:
-    """Choose the kernel for a box.
+def select(box: Box) -> Choice:
+    """Select the micro-kernel of a box.
 
-    Two nests that share no node, one contiguous in src and one in dst, are transposed; a
-    node that is contiguous on both sides is copied as a run; what is left goes element by
-    element.
+    Two loop groups that share no loop, one contiguous in src and one in dst, are transposed; an
+    innermost loop that is contiguous on both sides is copied as a run; all else is moved
+    element by element.
     """
     nodes = box.nodes
     if not box.is_zero:
-        columns, rows = _nests(nodes)
+        columns, rows = _transposed_groups(nodes)
         if columns and rows:
             taken = {*columns, *rows}
             return Choice(
                 TRANSPOSED, tuple(node for node in nodes if node not in taken), rows, columns
             )
-    run = nodes[-1] if nodes else _ONE
-    kernel = RUN if run.strides[1] == 1 and (run.strides[0] == 1 or box.is_zero) else STRIDED
-    rows = _inside(nodes[:-1])
-    return Choice(kernel, nodes[: len(nodes) - 1 - len(rows)], rows or (_ONE,), (run,))
+    run = nodes[-1] if nodes else _ONE_STEP
+    is_run = run.strides[1] == 1 and (run.strides[0] == 1 or box.is_zero)
+    rows = _row_loops(nodes[:-1])
+    outer = nodes[: len(nodes) - 1 - len(rows)]
+    return Choice(RUN if is_run else STRIDED, outer, rows or (_ONE_STEP,), (run,))
 
 
-def _inside(nodes: tuple[Node, ...]) -> tuple[Node, ...]:
-    """Return the innermost nodes that a table of rows holds, innermost first."""
+def _row_loops(nodes: tuple[Node, ...]) -> tuple[Node, ...]:
+    """Return the innermost loops whose steps fit a table of rows, innermost first."""
     rows: list[Node] = []
     size = 1
     for node in reversed(nodes):
-        if (rows and rows[-1].valid < rows[-1].extent) or (
-            2 * size >= TILE and size * node.extent >= 2 * TILE
-        ):
+        if (rows and rows[-1].valid < rows[-1].extent) or _exceeds_tile(size, node):
             break
         rows.append(node)
         size *= node.extent
     return tuple(rows)
 
 
-def _chain(nodes: tuple[Node, ...], side: int) -> tuple[Node, ...]:
-    """Return the longest nest that is contiguous on a side, innermost first."""
-    chain: list[Node] = []
+def _exceeds_tile(size: int, node: Node) -> bool:
+    """Whether a group of half a side of a cache tile would have two sides or more with a loop."""
+    return 2 * size >= TILE and size * node.extent >= 2 * TILE
+
+
+def _contiguous_group(nodes: tuple[Node, ...], side: int) -> tuple[Node, ...]:
+    """Return the longest loop group that is contiguous on a side, innermost first.
+
+    Only its last loop may hold padding.
+    """
+    group: list[Node] = []
     size = 1
     while True:
         follower = next(
-            (node for node in nodes if node.strides[side] == size and node not in chain), None
+            (node for node in nodes if node.strides[side] == size and node not in group), None
         )
-        if follower is None or (2 * size >= TILE and size * follower.extent >= 2 * TILE):
-            return tuple(chain)
-        chain.append(follower)
+        if follower is None or _exceeds_tile(size, follower):
+            return tuple(group)
+        group.append(follower)
         size *= follower.extent
         if follower.valid < follower.extent:
-            return tuple(chain)
+            return tuple(group)
 
 
-def _nests(nodes: tuple[Node, ...]) -> tuple[tuple[Node, ...], tuple[Node, ...]]:
-    """Return the two nests, cut so that they share no node and fill vectors best."""
-    from_src, from_dst = _chain(nodes, 0), _chain(nodes, 1)
+def _transposed_groups(nodes: tuple[Node, ...]) -> tuple[tuple[Node, ...], tuple[Node, ...]]:
+    """Return columns and rows: the prefixes of both groups that share no loop and score best.
+
+    All pairs of prefixes are tried. The first score is how much of a tile of vectors they
+    fill, the second how many elements they have, up to a limit; the first best pair wins.
+    """
+    from_src, from_dst = _contiguous_group(nodes, 0), _contiguous_group(nodes, 1)
     best: tuple[tuple[int, ...], tuple[Node, ...], tuple[Node, ...]] = ((0, 0), (), ())
     for i in range(1, len(from_src) + 1):
         for j in range(1, len(from_dst) + 1):
             columns, rows = from_src[:i], from_dst[:j]
             if not set(columns).isdisjoint(rows):
                 continue
-            wide, high = prod(node.extent for node in columns), prod(node.extent for node in rows)
-            score = (min(wide, _LANES) * min(high, _LANES), min(wide * high, _MAX_NEST))
+            width, height = (prod(node.extent for node in group) for group in (columns, rows))
+            score = (min(width, _LANES) * min(height, _LANES), min(width * height, _MAX_GROUPS))
             if score > best[0]:
                 best = (score, columns, rows)
     return best[1], best[2]

@@ -14,7 +14,7 @@ import numpy as np
 
 from memdesc import memory_desc
 from reorder import plan_reorder
-from reorder.cpu.schedule.select import KERNELS, choose
+from reorder.cpu.schedule.select import MICRO_KERNELS, select
 from reorder.plan.passes import pack_elements, simplify
 from tests.reorders import expect, move_guarded, random_bytes
 
@@ -37,7 +37,7 @@ def _check(src: MemoryDesc, dst: MemoryDesc, *, at_end: bool) -> set[str]:
     moved = move_guarded(plan, source, before, at_end=at_end)
     assert np.array_equal(moved, expect(src, dst, source, before)), f"{plan}"
     packed = simplify(tuple(pack_elements(box, src.dtype.bits)[0] for box in plan.boxes))
-    return {KERNELS[choose(box).kernel] for box in packed}
+    return {MICRO_KERNELS[select(box).micro_kernel] for box in packed}
 
 
 def _sizes() -> Iterator[tuple[int, int]]:

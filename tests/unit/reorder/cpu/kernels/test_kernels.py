@@ -17,7 +17,7 @@ from llvmlite import binding
 from memdesc import MemoryDesc, memory_desc
 from reorder import plan_reorder, prepare
 from reorder.cpu import PreparedReorder, compiled_kernels
-from reorder.cpu.schedule.select import KERNELS
+from reorder.cpu.schedule.select import MICRO_KERNELS
 from reorder.memory.buffers import address_of
 from tests.reorders import (
     assumed_machine,
@@ -162,7 +162,7 @@ _REACHED = {
 }
 
 
-@pytest.mark.parametrize("kernel", KERNELS.values())
+@pytest.mark.parametrize("kernel", MICRO_KERNELS.values())
 def test_every_kernel_is_reached(kernel: str) -> None:
     dims, dtype, a, b = _REACHED[kernel]
     src = memory_desc(dims, dtype, a)

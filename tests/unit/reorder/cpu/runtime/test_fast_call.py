@@ -1,4 +1,4 @@
-"""What the compiled way in takes, and what it leaves to the long way."""
+"""What the fast call takes, and what it leaves to the slow path."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 import reorder
 from memdesc import MemdescError, memory_desc
-from reorder.cpu.runtime.fast_call import enter
+from reorder.cpu.runtime.fast_call import fast_call
 from reorder.memory.buffers import address_of
 
 _PLAN = reorder.plan_reorder(memory_desc((2, 3), "f32", "ab"), memory_desc((2, 3), "f32", "ba"))
@@ -17,9 +17,9 @@ _PLAN = reorder.plan_reorder(memory_desc((2, 3), "f32", "ab"), memory_desc((2, 3
 
 def enters(src: Any, dst: Any) -> bool:
     run: Any = reorder.prepare(_PLAN, 1)
-    entry = enter()
-    assert entry is not None
-    return not entry(id(src), id(dst), address_of(run._job))  # noqa: SLF001 - the table that it reads
+    call = fast_call()
+    assert call is not None
+    return not call(id(src), id(dst), address_of(run._record))  # noqa: SLF001 - the record that it reads
 
 
 @pytest.mark.parametrize(

@@ -55,12 +55,18 @@ def test_without_a_folder_kernels_are_compiled_all_the_same(error: Exception) ->
         assert callable(jit.jit_parallel(nothing))
 
 
-def test_where_numba_compiles_nothing_large_reorders_run_on_the_pool() -> None:
+def test_where_numba_compiles_nothing_large_reorders_run_on_the_pool(tmp_path: Path) -> None:
     program = (
         "import numpy as np, reorder; from reorder.cpu import cache_folder, layer_name; x = np.random.rand(400, 400);"
         "assert (reorder.reorder(x, 'ba').numpy() == x).all(); print(layer_name(), cache_folder())"
     )
-    environment = {**os.environ, "NUMBA_DISABLE_JIT": "1", "NUMBA_NUM_THREADS": "2"}
+    environment = {
+        **os.environ,
+        "NUMBA_DISABLE_JIT": "1",
+        "NUMBA_NUM_THREADS": "2",
+        # nothing that was compiled before is there
+        "NUMBA_CACHE_DIR": str(tmp_path),
+    }
     ran = subprocess.run(
         [sys.executable, "-c", program],
         env=environment,

@@ -1,4 +1,4 @@
-"""Every part of a job runs once, whoever is awake, and whoever calls."""
+"""Every chunk of a job runs once, whoever is awake, and whoever calls."""
 
 from __future__ import annotations
 
@@ -7,16 +7,20 @@ import subprocess
 import sys
 import threading
 import time
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import numba
 import numpy as np
 import pytest
 
-from reorder.cpu.runtime import pool
-from reorder.cpu.runtime.intrinsics import ARGUMENTS, add_shared
+from reorder.cpu.runtime.intrinsics import WALKER, add_shared
 from reorder.cpu.runtime.jit import compile_callback
+from reorder.cpu.runtime.job import Job
+from reorder.cpu.runtime.pool import run_on_pool
+from reorder.cpu.runtime.pool_block import MAX_WORKERS
 from reorder.memory.buffers import address_of
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 
 def count_tasks(
@@ -26,49 +30,53 @@ def count_tasks(
     _tasks: int,
     begin: int,
     end: int,
-    _places: int,
-    points: int,
+    _points: int,
+    point_count: int,
 ) -> None:
     """Add one to the counter of each task, as a walker that does nothing else."""
     for task in range(begin, end):
-        for _ in range(points):
+        for _ in range(point_count):
             add_shared(dst_at, task, 1)
 
 
 @pytest.fixture(scope="module")
 def walker() -> Any:
     """Return the compiled counter."""
-    return compile_callback(count_tasks, numba.void(*[numba.int64] * ARGUMENTS), "counter")
+    return compile_callback(count_tasks, WALKER, "counter")
+
+
+def job_of(walker: int, bounds: NDArray[np.int64], workers: int, point_count: int = 1) -> Job:
+    """Return a job whose walker reads no program, tasks or points."""
+    return Job(
+        walker=walker,
+        program=0,
+        tasks=0,
+        steps=int(bounds[-1]),
+        points=0,
+        point_count=point_count,
+        bounds=address_of(bounds),
+        chunks=len(bounds) - 1,
+        workers=workers,
+    )
 
 
 class Counted:
-    """A job of so many tasks in so many parts, and what became of it."""
+    """A job of a number of tasks in chunks, and how often each has run."""
 
-    def __init__(self, walker: Any, tasks: int, parts: int, workers: int, points: int = 1) -> None:
+    def __init__(self, walker: Any, tasks: int, chunks: int, workers: int, points: int = 1) -> None:
         self.counts = np.zeros(tasks, np.int64)
-        self._bounds = np.linspace(0, tasks, parts + 1).astype(np.int64)
-        self._job = pool.Job(
-            walker.address,
-            0,
-            0,
-            tasks,
-            0,
-            points,
-            address_of(self._bounds),
-            parts,
-            workers,
-            pool.ADDRESS,
-        )
+        self._bounds = np.linspace(0, tasks, chunks + 1).astype(np.int64)
+        self._job = job_of(walker.address, self._bounds, workers, points)
 
     def run(self) -> None:
         """Run it once."""
-        pool.run(0, address_of(self.counts), self._job)
+        run_on_pool(0, address_of(self.counts), self._job)
 
 
 @pytest.mark.parametrize("workers", [0, 1, 2, 7, 40])
-@pytest.mark.parametrize("parts", [1, 2, 3, 8, 100])
-def test_every_part_runs_once(walker: Any, parts: int, workers: int) -> None:
-    job = Counted(walker, 200, parts, workers)
+@pytest.mark.parametrize("chunks", [1, 2, 3, 8, 100])
+def test_every_chunk_runs_once(walker: Any, chunks: int, workers: int) -> None:
+    job = Counted(walker, 200, chunks, workers)
     for number in range(1, 30):
         job.run()
         assert (job.counts == number).all()
@@ -98,23 +106,23 @@ def test_callers_at_once_get_what_they_asked_for(walker: Any) -> None:
 
 
 def test_more_workers_than_a_system_has_cores_do_no_harm(walker: Any) -> None:
-    job = Counted(walker, 1000, 300, pool.MAX_WORKERS)
+    job = Counted(walker, 1000, 300, MAX_WORKERS)
     for number in range(1, 4):
         job.run()
         assert (job.counts == number).all()
 
 
-def test_parts_run_on_the_caller_and_on_a_worker() -> None:
+def test_chunks_run_on_the_caller_and_on_a_worker() -> None:
     seen = []
 
     def walk(*numbers: int) -> None:
         seen.append((threading.get_ident(), numbers[4]))
         time.sleep(1e-3)
 
-    callback = ctypes.CFUNCTYPE(None, *[ctypes.c_int64] * ARGUMENTS)(walk)
+    callback = ctypes.CFUNCTYPE(None, *[ctypes.c_int64] * len(WALKER.args))(walk)
     bounds = np.arange(21, dtype=np.int64)
     address = ctypes.cast(callback, ctypes.c_void_p).value or 0
-    pool.run(0, 0, pool.Job(address, 0, 0, 20, 0, 1, address_of(bounds), 20, 1, pool.ADDRESS))
+    run_on_pool(0, 0, job_of(address, bounds, 1))
     assert sorted(begin for _, begin in seen) == list(range(20))
     assert len({who for who, _ in seen}) == 2
 

@@ -25,6 +25,8 @@ from memdesc import memory_desc
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from reorder.cpu.target import Machine
+
 _DIMS = (32, 32, 24, 24)
 _X = np.arange(np.prod(_DIMS), dtype=np.float32).reshape(_DIMS)
 _PLAN = reorder.plan_reorder(memory_desc(_DIMS, "f32", "nchw"), memory_desc(_DIMS, "f32", "nhwc"))
@@ -32,10 +34,19 @@ _WANTED = np.ascontiguousarray(_X.transpose(0, 2, 3, 1)).reshape(-1)
 _PATIENCE = 30
 
 
+class _Forced:
+    machine: Machine | None = None
+
+
 def move() -> None:
     """Reorder a tensor that is large enough for several threads, and check it."""
     out = np.full(_X.size, np.nan, np.float32)
-    reorder.execute(_PLAN, _X, out)
+    if _Forced.machine is None:
+        reorder.execute(_PLAN, _X, out)
+    else:
+        from reorder.cpu import PreparedReorder  # noqa: PLC0415 - children load numba themselves
+
+        PreparedReorder(_PLAN, None, _Forced.machine)(_X, out)
     assert np.array_equal(out, _WANTED)
 
 
@@ -164,9 +175,10 @@ def leave() -> None:
 
 if __name__ == "__main__":
     faulthandler.dump_traceback_later(3 * _PATIENCE, exit=True)
-    import reorder.cpu.runtime.execute
+    from reorder.cpu.target import this_machine
 
-    reorder.cpu.runtime.execute._LONG_NBYTES = int(sys.argv[2])  # noqa: SLF001 - so that small ones do too
+    # so that small reorders take numba's threads too
+    _Forced.machine = this_machine()._replace(long_nbytes=int(sys.argv[2]))
     {
         function.__name__: function
         for function in (crowds, fork_first, fork_after, fork_meanwhile, fork_pool, leave)

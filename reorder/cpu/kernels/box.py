@@ -1,0 +1,115 @@
+"""The walker of boxes: their outer loops, and in each step the micro-kernel that a record names."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from reorder.cpu.kernels.copy import emit_copy
+from reorder.cpu.kernels.edge_tile import ColumnSpan
+from reorder.cpu.kernels.elements import Elements, Location
+from reorder.cpu.kernels.emit import int64, load_record
+from reorder.cpu.kernels.loop_group import LoopGroup, Repeat, Transposition, entry_address
+from reorder.cpu.kernels.row_table import InnerLoop, RowTable
+from reorder.cpu.kernels.strided import emit_strided
+from reorder.cpu.kernels.transpose import emit_transposed
+from reorder.cpu.kernels.walk import OuterLoops, Position, WalkerCall, each_task
+from reorder.cpu.record import nbytes_of
+from reorder.cpu.schedule.points import Point
+from reorder.cpu.schedule.program import BoxHead, RowsHead, TransposeHead
+from reorder.cpu.schedule.select import RUN, TRANSPOSED
+from reorder.plan.nodes import NOWHERE
+
+if TYPE_CHECKING:
+    from reorder.cpu.kernels.emit import Builder, Value
+    from reorder.cpu.schedule.kernel import Kernel
+    from reorder.cpu.schedule.partition import Task
+
+__all__ = ["emit_walk"]
+
+
+def emit_walk(builder: Builder, call: WalkerCall, kernel: Kernel) -> None:
+    """Move the boxes of all steps of a call."""
+    elements = Elements(builder, kernel)
+    for task, record, index in each_task(builder, call):
+        box = load_record(builder, record, BoxHead)
+        point_at = builder.add(call.points, builder.mul(index, int64(nbytes_of(Point))))
+        point = load_record(builder, point_at, Point)
+        is_nowhere = builder.icmp_signed("==", point.src, int64(NOWHERE))
+        src = builder.select(is_nowhere, int64(0), point.src)
+        start = Position(
+            (builder.add(src, box.src), builder.add(point.dst, box.dst)),
+            builder.zext(is_nowhere, int64(0).type),
+        )
+        loops_at = builder.add(record, int64(nbytes_of(BoxHead)))
+        loops = OuterLoops(builder, loops_at, box.outer, len(start.offsets))
+        inner = _Inner(elements, box, loops.end(), task)
+        for position in loops.each_step(task.first, task.last, start):
+            src, dst = position.offsets
+            is_data = builder.icmp_signed("==", position.padded, int64(0))
+            _emit_inner(inner, Location(call.src_at, src), Location(call.dst_at, dst), is_data)
+    if kernel.streams:
+        # other threads see what non-temporal stores have written
+        builder.fence("seq_cst")
+
+
+class _Inner(NamedTuple):
+    """The loops inside: elements, the head of their box, the address of what follows the loops."""
+
+    elements: Elements
+    box: BoxHead
+    address: Value
+    task: Task
+
+
+def _emit_inner(inner: _Inner, src: Location, dst: Location, is_data: Value) -> None:
+    """Run the micro-kernel of a box; unless `is_data` it writes zeros."""
+    builder, micro_kernel = inner.elements.builder, inner.box.micro_kernel
+    is_transposed = builder.icmp_signed("==", micro_kernel, int64(TRANSPOSED))
+    with builder.if_else(is_transposed) as (transposed, otherwise):
+        with transposed:
+            _emit_transpose(inner, src, dst, is_data)
+        with otherwise:
+            rows, columns = _row_table(inner, is_data)
+            is_run = builder.icmp_signed("==", micro_kernel, int64(RUN))
+            with builder.if_else(is_run) as (run, strided):
+                with run:
+                    emit_copy(inner.elements, src, dst, rows, columns, inner.box.src_end)
+                with strided:
+                    emit_strided(inner.elements, src, dst, rows, columns)
+
+
+def _row_table(inner: _Inner, is_data: Value) -> tuple[RowTable, InnerLoop]:
+    """Return the rows and the columns of a `RowsHead`."""
+    builder = inner.elements.builder
+    head = load_record(builder, inner.address, RowsHead)
+    src_table = builder.add(inner.address, int64(nbytes_of(RowsHead)))
+    rows = RowTable(
+        first=inner.task.inner_first,
+        last=inner.task.inner_last,
+        valid=builder.select(is_data, head.valid_rows, int64(0)),
+        src_table=src_table,
+        dst_table=entry_address(builder, src_table, head.rows),
+        src_span=head.src_span,
+    )
+    return rows, InnerLoop(head.extent, head.valid, head.src_stride, head.dst_stride)
+
+
+def _emit_transpose(inner: _Inner, src: Location, dst: Location, is_data: Value) -> None:
+    """Run the transposing kernel on a `TransposeHead`."""
+    builder = inner.elements.builder
+    head = load_record(builder, inner.address, TransposeHead)
+    column_table = builder.add(inner.address, int64(nbytes_of(TransposeHead)))
+    row_table = entry_address(builder, column_table, head.columns)
+    valid_columns = builder.select(is_data, head.valid_columns, int64(0))
+    move = Transposition(
+        inner.elements,
+        src,
+        dst,
+        LoopGroup(head.columns, valid_columns, head.column_run, column_table),
+        LoopGroup(head.rows, head.valid_rows, head.row_run, row_table),
+        builder.icmp_signed("!=", head.prefetches, int64(0)),
+        Repeat(head.repeats, head.repeat_src_stride, head.repeat_dst_stride),
+    )
+    task = inner.task
+    span = ColumnSpan(task.inner_first, task.inner_last, inner.box.src_end, head.src_span)
+    emit_transposed(move, span)

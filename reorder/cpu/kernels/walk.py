@@ -1,0 +1,179 @@
+"""What all compiled walkers share: the loop over tasks, and the outer loops of a record.
+
+A walker is a C function of `WalkerCall`. Its steps are all tasks, each at all points. For each
+it walks the outer loops of a record over any number of operands, and emits in their innermost
+step what its own file says: a micro-kernel, the steps of a tile, or sums.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from numba.core import cgutils
+
+from reorder.cpu.kernels.emit import I64, int64, load_int64, load_record, loop
+from reorder.cpu.record import WORD_NBYTES, nbytes_of
+from reorder.cpu.schedule.partition import Task
+from reorder.cpu.schedule.program import LoopHead
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from reorder.cpu.kernels.emit import Builder, Value
+
+__all__ = ["OuterLoops", "Position", "WalkerCall", "each_task"]
+
+# Loops of one step are dropped and the product of the others fits 63 bits: there are no more.
+_MAX_LOOPS = 64
+
+
+class WalkerCall(NamedTuple):
+    """The parameters of a compiled walker, all int64."""
+
+    # addresses of both buffers, of the program and of its table of tasks
+    src_at: Value
+    dst_at: Value
+    program: Value
+    tasks: Value
+    # the first step and one past the last; step k is task k // point_count at point k % point_count
+    begin: Value
+    end: Value
+    # address of the table of points, and how many there are
+    points: Value
+    point_count: Value
+
+
+def each_task(builder: Builder, call: WalkerCall) -> Iterator[tuple[Task, Value, Value]]:
+    """Emit a loop over the steps of a call.
+
+    Yields the task, the address of its record, and the index of the point.
+    """
+    with loop(builder, call.begin, call.end) as step:
+        index = builder.udiv(step, call.point_count)
+        address = builder.add(call.tasks, builder.mul(index, int64(nbytes_of(Task))))
+        task = load_record(builder, address, Task)
+        record = builder.add(call.program, builder.mul(task.record, int64(WORD_NBYTES)))
+        yield task, record, builder.urem(step, call.point_count)
+
+
+class Position(NamedTuple):
+    """Where a step of the outer loops lies."""
+
+    # in each operand, in elements
+    offsets: tuple[Value, ...]
+    # number of loops at a step without data: src is only read where there is none
+    padded: Value
+
+
+class OuterLoops:
+    """The outer loops of a record: `count` times `LoopHead` and a stride for each operand."""
+
+    def __init__(self, builder: Builder, address: Value, count: Value, operands: int) -> None:
+        self._builder, self._address, self._count = builder, address, count
+        self._nbytes = nbytes_of(LoopHead) + WORD_NBYTES * operands
+        self._counters = cgutils.alloca_once(builder, I64, size=_MAX_LOOPS)
+        # LLVM keeps these in registers
+        self._offsets = [cgutils.alloca_once(builder, I64) for _ in range(operands)]
+        self._padded = cgutils.alloca_once(builder, I64)
+        self._rest = cgutils.alloca_once(builder, I64)
+
+    def end(self) -> Value:
+        """Return the address of what follows the loops in the record."""
+        builder = self._builder
+        return builder.add(self._address, builder.mul(self._count, int64(self._nbytes)))
+
+    def each_step(self, first: Value, last: Value, start: Position) -> Iterator[Position]:
+        """Emit a loop over some steps of all loops, taken as one; yields where each lies.
+
+        `start` is where the very first step of the loops lies.
+        """
+        builder = self._builder
+        self._enter(first, start)
+        with loop(builder, first, last):
+            yield Position(
+                tuple(builder.load(offset) for offset in self._offsets),
+                builder.load(self._padded),
+            )
+            self._advance()
+
+    def _loop(self, k: Value) -> tuple[LoopHead, list[Value]]:
+        """Load a loop: its head and strides."""
+        builder = self._builder
+        address = builder.add(self._address, builder.mul(k, int64(self._nbytes)))
+        strides = builder.add(address, int64(nbytes_of(LoopHead)))
+        return load_record(builder, address, LoopHead), [
+            load_int64(builder, strides, n) for n in range(len(self._offsets))
+        ]
+
+    def _move(self, strides: list[Value], steps: Value) -> None:
+        """Add a number of steps of a loop to all offsets."""
+        builder = self._builder
+        for offset, stride in zip(self._offsets, strides, strict=True):
+            moved = builder.add(builder.load(offset), builder.mul(steps, stride))
+            builder.store(moved, offset)
+
+    def _add_padded(self, count: Value) -> None:
+        builder = self._builder
+        builder.store(builder.add(builder.load(self._padded), count), self._padded)
+
+    def _enter(self, first: Value, start: Position) -> None:
+        """Set the counters, offsets and padding of a step: the innermost loop is found first."""
+        builder = self._builder
+        for offset, value in zip(self._offsets, start.offsets, strict=True):
+            builder.store(value, offset)
+        builder.store(start.padded, self._padded)
+        builder.store(first, self._rest)
+        innermost = builder.sub(self._count, int64(1))
+        with loop(builder, int64(0), self._count) as outward:
+            k = builder.sub(innermost, outward)
+            head, strides = self._loop(k)
+            rest = builder.load(self._rest)
+            i = builder.urem(rest, head.extent)
+            builder.store(builder.udiv(rest, head.extent), self._rest)
+            builder.store(i, self._counter(k))
+            self._add_padded(_as_int64(builder, builder.icmp_signed(">=", i, head.valid)))
+            self._move(strides, i)
+
+    def _advance(self) -> None:
+        """Go one step on: the innermost loop that is not at its end, all inside of it from 0."""
+        builder = self._builder
+        before = builder.block
+        head_block, body, inside, wrapped, done = (
+            builder.append_basic_block(name)
+            for name in ("advance", "loop", "inside", "wrapped", "advanced")
+        )
+        innermost = builder.sub(self._count, int64(1))
+        builder.branch(head_block)
+        builder.position_at_end(head_block)
+        k = builder.phi(I64)
+        k.add_incoming(innermost, before)
+        builder.cbranch(builder.icmp_signed(">=", k, int64(0)), body, done)
+
+        builder.position_at_end(body)
+        head, strides = self._loop(k)
+        i = builder.add(builder.load(self._counter(k)), int64(1))
+        self._move(strides, int64(1))
+        self._add_padded(_as_int64(builder, builder.icmp_signed("==", i, head.valid)))
+        builder.cbranch(builder.icmp_signed("<", i, head.extent), inside, wrapped)
+
+        builder.position_at_end(inside)
+        builder.store(i, self._counter(k))
+        builder.branch(done)
+
+        # back to the first step, which has data unless none has; the last had none if any has not
+        builder.position_at_end(wrapped)
+        is_empty = _as_int64(builder, builder.icmp_signed("<=", head.valid, int64(0)))
+        was_padded = _as_int64(builder, builder.icmp_signed(">=", head.extent, head.valid))
+        self._add_padded(builder.sub(is_empty, was_padded))
+        self._move(strides, builder.neg(head.extent))
+        builder.store(int64(0), self._counter(k))
+        k.add_incoming(builder.sub(k, int64(1)), builder.block)
+        builder.branch(head_block)
+        builder.position_at_end(done)
+
+    def _counter(self, k: Value) -> Value:
+        return self._builder.gep(self._counters, [k])
+
+
+def _as_int64(builder: Builder, condition: Value) -> Value:
+    return builder.zext(condition, I64)

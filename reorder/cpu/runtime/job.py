@@ -1,0 +1,60 @@
+"""A job: a walker, what it reads, and how threads share its steps."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from reorder.cpu.record import fields_of
+from reorder.cpu.runtime.pool_block import ADDRESS, MAX_WORKERS
+from reorder.memory.buffers import address_of
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from reorder.cpu.schedule.partition import Partition
+
+__all__ = ["JOB", "Job", "make_job"]
+
+
+class Job(NamedTuple):
+    """What a walker takes beside src and dst, and its chunks; compiled code reads it as a record."""
+
+    # address of the compiled walker
+    walker: int
+    # addresses of the program and of the table of tasks
+    program: int
+    tasks: int
+    # steps of the walker: tasks times points
+    steps: int
+    # address of the table of points, and how many there are
+    points: int
+    point_count: int
+    # address of the bounds of the chunks, which are ranges of steps, and number of chunks
+    bounds: int
+    chunks: int
+    # workers of the pool that help the caller, at most
+    workers: int
+    # address of the block of the pool
+    pool: int = ADDRESS
+
+
+JOB = fields_of(Job)
+
+
+def make_job(walker: int, program: int, partition: Partition, points: NDArray[np.int64]) -> Job:
+    """Return the job of a partition at one point; its arrays must outlive it.
+
+    `points` and `point_count` may be replaced by more points: `layers.run_job` sees to the rest.
+    """
+    return Job(
+        walker=walker,
+        program=program,
+        tasks=address_of(partition.tasks),
+        steps=len(partition.tasks),
+        points=address_of(points),
+        point_count=1,
+        bounds=address_of(partition.bounds),
+        chunks=partition.chunks,
+        workers=min(partition.chunks, partition.threads, MAX_WORKERS + 1) - 1,
+    )

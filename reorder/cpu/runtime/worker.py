@@ -1,0 +1,166 @@
+"""Compiled code of the pool: a caller shares a job, and workers wait for one and help.
+
+A worker enters a job by exchanging the state that it saw, which has the number of the job, for
+one with a worker more. So it enters no other job than that, and none that is closed. The chunks
+of a job fall into as many groups as there are threads. Each thread begins with its own group,
+since its caches hold what that touched in the call before, and goes on with those of the others.
+"""
+
+from __future__ import annotations
+
+from reorder.cpu.runtime.intrinsics import (
+    add_shared,
+    call_c,
+    call_walker,
+    exchange_shared,
+    load_int,
+    load_shared,
+    pause,
+    store_int,
+    store_shared,
+)
+from reorder.cpu.runtime.jit import inner
+from reorder.cpu.runtime.job import JOB
+from reorder.cpu.runtime.pool_block import (
+    INSIDE_MASK,
+    JOB_NUMBER,
+    OPEN,
+    POOL,
+    THREAD,
+    THREAD_NBYTES,
+    THREADS_AT,
+)
+
+__all__ = ["has_workers", "serve", "share_job"]
+
+# Of this many spins all but one pause the core. One yields it: the thread that is waited for may
+# need this core.
+_SPINS_PER_YIELD = 16
+# A wait that lasts longer than workers spin sleeps for this long between looks.
+_SLEEP_MICROSECONDS = 20
+# A thread that enters wakes as many others: all are awake after log2 of their number steps.
+_WAKES = 2
+
+
+@inner
+def _wake_others(pool: int, thread: int) -> None:
+    """Wake those workers, if they sleep, that a thread is to wake: its children in a heap."""
+    first = _WAKES * thread + 1
+    for k in range(first, first + _WAKES):
+        other = pool + THREADS_AT + THREAD_NBYTES * k
+        if (
+            k <= load_int(pool, POOL.last_worker)
+            and load_int(other, THREAD.asleep)
+            and exchange_shared(other, THREAD.asleep, 1, 0)
+        ):
+            call_c(load_int(pool, POOL.release_at), load_int(other, THREAD.lock), 0)
+
+
+@inner
+def _work(pool: int, thread: int) -> None:
+    """Wake others, and run chunks of the job until none is left."""
+    _wake_others(pool, thread)
+    job = load_int(pool, POOL.job)
+    bounds, chunks = load_int(job, JOB.bounds), load_int(job, JOB.chunks)
+    groups = load_int(job, JOB.workers) + 1
+    for distance in range(groups):
+        group = (thread + distance) % groups
+        counter = pool + THREADS_AT + THREAD_NBYTES * group
+        first, last = group * chunks // groups, (group + 1) * chunks // groups
+        chunk = first + add_shared(counter, THREAD.taken, 1)
+        while chunk < last:
+            call_walker(
+                load_int(job, JOB.walker),
+                (
+                    load_int(pool, POOL.src_at),
+                    load_int(pool, POOL.dst_at),
+                    load_int(job, JOB.program),
+                    load_int(job, JOB.tasks),
+                    load_int(bounds, chunk),
+                    load_int(bounds, chunk + 1),
+                    load_int(job, JOB.points),
+                    load_int(job, JOB.point_count),
+                ),
+            )
+            chunk = first + add_shared(counter, THREAD.taken, 1)
+
+
+@inner
+def _spin(pool: int, spins_left: int) -> None:
+    """Wait between two looks: pause, now and then yield, and sleep where no spins are left."""
+    if spins_left <= 0:
+        call_c(load_int(pool, POOL.sleep_at), _SLEEP_MICROSECONDS, 0)
+    elif spins_left % _SPINS_PER_YIELD:
+        pause()
+    else:
+        call_c(load_int(pool, POOL.yield_at), 0, 0)
+
+
+@inner
+def share_job(src_at: int, dst_at: int, job: int) -> None:
+    """Run a job on this thread and the workers, or on this one alone if the pool is busy."""
+    pool = load_int(job, JOB.pool)
+    workers = load_int(job, JOB.workers)
+    if workers == 0 or not exchange_shared(pool, POOL.busy, 0, 1):
+        call_walker(
+            load_int(job, JOB.walker),
+            (
+                src_at,
+                dst_at,
+                load_int(job, JOB.program),
+                load_int(job, JOB.tasks),
+                0,
+                load_int(job, JOB.steps),
+                load_int(job, JOB.points),
+                load_int(job, JOB.point_count),
+            ),
+        )
+        return
+    store_int(pool, POOL.job, job)
+    store_int(pool, POOL.src_at, src_at)
+    store_int(pool, POOL.dst_at, dst_at)
+    store_int(pool, POOL.last_worker, workers)
+    store_int(pool, POOL.finished, 0)
+    for thread in range(workers + 1):
+        store_int(pool + THREADS_AT + THREAD_NBYTES * thread, THREAD.taken, 0)
+    number = load_int(pool, POOL.state) // JOB_NUMBER + 1
+    store_shared(pool, POOL.state, number * JOB_NUMBER + OPEN)
+    _work(pool, 0)
+    # closed: only those inside are waited for
+    inside = add_shared(pool, POOL.state, -OPEN) & INSIDE_MASK
+    spins_left = load_int(pool, POOL.spins)
+    while load_shared(pool, POOL.finished) < inside:
+        spins_left -= 1
+        _spin(pool, spins_left)
+    store_shared(pool, POOL.busy, 0)
+
+
+@inner
+def has_workers(job: int) -> bool:
+    """Whether all workers that a job may have were started."""
+    return bool(load_int(load_int(job, JOB.pool), POOL.started) >= load_int(job, JOB.workers))
+
+
+def serve(pool: int, thread: int, spins: int) -> int:
+    """Help with jobs, and sleep after a number of spins without one; as thread 0 return then."""
+    number = -1
+    spins_left = spins
+    this = pool + THREADS_AT + THREAD_NBYTES * thread
+    while True:
+        spins_left -= 1
+        state = load_shared(pool, POOL.state)
+        is_new = (state & OPEN) != 0 and state // JOB_NUMBER != number
+        if is_new and thread <= load_int(pool, POOL.last_worker):
+            if exchange_shared(pool, POOL.state, state, state + 1):
+                number = state // JOB_NUMBER
+                _work(pool, thread)
+                add_shared(pool, POOL.finished, 1)
+                spins_left = spins
+        elif spins_left > 0:
+            _spin(pool, spins_left)
+        elif thread == 0:
+            return 0
+        else:
+            store_shared(this, THREAD.asleep, 1)
+            call_c(load_int(pool, POOL.acquire_at), load_int(this, THREAD.lock), 1)
+            spins_left = spins

@@ -1,0 +1,55 @@
+"""Points: where a box with gathered loops lies in each operand, one point for each step of these."""
+
+from __future__ import annotations
+
+from itertools import product
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from reorder.plan.nodes import NOWHERE
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from numpy.typing import NDArray
+
+    from reorder.plan.nodes import Lookup
+
+__all__ = ["Point", "each_points"]
+
+# Points of one table: it stays in the cache while a walker reads it.
+_MAX_POINTS = 1 << 13
+
+
+class Point(NamedTuple):
+    """Where a box is placed; a walker of boxes reads a table of these."""
+
+    # offsets in elements; src `NOWHERE` means that zeros are written
+    src: int
+    dst: int
+
+
+def each_points(lookups: tuple[Lookup, ...]) -> Iterator[NDArray[np.int64]]:
+    """Yield the points of all steps of lookups, in tables of bounded size.
+
+    A row has the offset in each operand: src, dst, then those of the parameters.
+    """
+    space = _MAX_POINTS
+    steps = []
+    for lookup in reversed(lookups):
+        steps.append(max(1, min(lookup.extent, space)))
+        space //= steps[-1]
+    ranges = [
+        range(0, lookup.extent, step) for lookup, step in zip(lookups, reversed(steps), strict=True)
+    ]
+    for starts in product(*ranges):
+        points = np.zeros((1, 2 + len(lookups[0].others)), np.int64)
+        for lookup, start, steps_of_lookup in zip(lookups, starts, ranges, strict=True):
+            stop = min(start + steps_of_lookup.step, lookup.extent)
+            offsets = np.stack(lookup.tables(start, stop), axis=1)
+            is_padding = (points[:, None, 0] == NOWHERE) | (offsets[:, 0] == NOWHERE)
+            points = points[:, None] + offsets
+            points[..., 0] = np.where(is_padding, NOWHERE, points[..., 0])
+            points = points.reshape(-1, offsets.shape[1])
+        yield points

@@ -1,0 +1,141 @@
+"""Reductions: sums of the elements of a layout over some dims, as loops that compiled code walks.
+
+Every block of a layout is a loop. Those of dims that are kept move along the sums, the others do
+not. The innermost loops are summed as vectors: groups of 1, 2 or 4 neighbours that each have one
+sum, or a run that has one as a whole.
+
+A program is `ReductionHead`, then each outer loop, outermost first: `LoopHead`, its stride in
+memory and its stride among the sums.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from math import prod
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from reorder.cpu.schedule.partition import Partition, Task
+from reorder.cpu.schedule.program import LoopHead
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from memdesc import MemoryDesc
+
+__all__ = ["GROUPS", "Reduction", "ReductionHead", "reduce_dims"]
+
+# Neighbours of one sum that are added within a wider integer.
+GROUPS = (4, 2)
+# This much is summed in a few microseconds: a thread more does not pay for less.
+_MIN_THREAD_NBYTES = 1 << 17
+
+
+class ReductionHead(NamedTuple):
+    """What is summed in each step of the outer loops."""
+
+    # groups of neighbours, and elements of each
+    groups: int
+    group_size: int
+    # whether one sum takes all of them: 0 or 1
+    is_single: int
+    # rows of such groups that have the same sums, and the stride from one to the next
+    rows: int
+    row_stride: int
+    # number of outer loops
+    outer: int
+
+
+class Reduction(NamedTuple):
+    """A reduction that is ready to run."""
+
+    program: NDArray[np.int64]
+    partition: Partition
+    # of the sums, over padded indices of the dims that are kept
+    shape: tuple[int, ...]
+
+
+class _Loop(NamedTuple):
+    """A loop over elements: how far a step leads in memory, and among the sums."""
+
+    extent: int
+    stride: int
+    sum_stride: int
+
+
+class _Vectors(NamedTuple):
+    """What vectors take of the innermost loops."""
+
+    groups: int = 1
+    group_size: int = 1
+    is_single: bool = True
+
+
+def reduce_dims(desc: MemoryDesc, mask: int, threads: int) -> Reduction:
+    """Return the reduction of all dims that a mask does not name, on at most so many threads."""
+    loops = _loops(desc, mask)
+    vectors, rows, outer = _split_loops(loops)
+    head = ReductionHead(*vectors, rows.extent, rows.stride, len(outer))
+    program = [*head._replace(is_single=int(vectors.is_single))]
+    for loop in outer:
+        program += [*LoopHead(loop.extent, loop.extent), loop.stride, loop.sum_stride]
+    # threads share the steps of the outermost loop, if these have different sums
+    steps = outer[0].extent if outer and outer[0].sum_stride else 1
+    size = prod(loop.extent for loop in loops)
+    chunks = max(1, min(steps, threads, size // _MIN_THREAD_NBYTES))
+    inner_steps = prod(loop.extent for loop in outer) // steps
+    bounds = [chunk * steps // chunks for chunk in range(chunks + 1)]
+    tasks = [Task(0, a * inner_steps, b * inner_steps, 0, 0) for a, b in pairwise(bounds)]
+    partition = Partition(np.array(tasks, np.int64), np.arange(chunks + 1, dtype=np.int64), chunks)
+    shape = tuple(size for dim, size in enumerate(desc.padded_dims) if mask >> dim & 1)
+    return Reduction(np.array(program, np.int64), partition, shape)
+
+
+def _loops(desc: MemoryDesc, mask: int) -> list[_Loop]:
+    """Return the blocks of a layout as loops, the smallest stride last; neighbours are fused."""
+    loops: list[_Loop] = []
+    size = 1
+    # blocks come axis by axis, the largest step first, and so do the indices of the sums
+    for block in reversed(desc.layout.blocks):
+        is_kept = mask >> block.axis & 1
+        if block.extent > 1:
+            loops.append(_Loop(block.extent, block.stride, size if is_kept else 0))
+        size *= block.extent if is_kept else 1
+    fused: list[_Loop] = []
+    for loop in sorted(loops, key=lambda loop: -abs(loop.stride)):
+        outer = fused[-1] if fused else None
+        if (
+            outer
+            and outer.stride == loop.extent * loop.stride
+            and outer.sum_stride == loop.extent * loop.sum_stride
+        ):
+            fused[-1] = loop._replace(extent=loop.extent * outer.extent)
+        else:
+            fused.append(loop)
+    return fused
+
+
+def _split_loops(loops: list[_Loop]) -> tuple[_Vectors, _Loop, list[_Loop]]:
+    """Return what vectors take, the rows of that, and the loops around."""
+    vectors, rest = _Vectors(), [*loops]
+    if rest and rest[-1].stride == 1:
+        last = rest.pop()
+        around = rest[-1] if rest else None
+        if last.sum_stride == 1:
+            vectors = _Vectors(last.extent, 1, is_single=False)
+        elif last.sum_stride:
+            rest.append(last)
+        elif (
+            last.extent in GROUPS
+            and around
+            and (around.stride, around.sum_stride) == (last.extent, 1)
+        ):
+            vectors = _Vectors(rest.pop().extent, last.extent, is_single=False)
+        else:
+            vectors = _Vectors(last.extent, 1)
+    reduced = [loop for loop in rest if not loop.sum_stride]
+    rows = reduced[-1] if reduced else _Loop(1, 0, 0)
+    # loops that are kept stand outermost, so that threads have different sums
+    outer = sorted((loop for loop in rest if loop is not rows), key=lambda loop: -loop.sum_stride)
+    return vectors, rows, outer

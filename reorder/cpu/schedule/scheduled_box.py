@@ -1,0 +1,65 @@
+"""A scheduled box: a box and the micro-kernel selected for it, which no later step selects again."""
+
+from __future__ import annotations
+
+from math import prod
+from typing import TYPE_CHECKING, NamedTuple
+
+from reorder.cpu.schedule.select import STRIDED, TRANSPOSED, Choice, select
+from reorder.cpu.target import LINE_BITS
+
+if TYPE_CHECKING:
+    from reorder.plan.nodes import Box, Node
+
+__all__ = ["MAX_CALL_SIZE", "ScheduledBox", "schedule"]
+
+# Elements that one call of the transposing kernel moves: with fewer it takes the loop around.
+MAX_CALL_SIZE = 1 << 12
+# Bits of a row of the narrowest tile that is transposed in registers.
+_LANE_BITS = 128
+
+
+class ScheduledBox(NamedTuple):
+    """A box and how it is moved."""
+
+    box: Box
+    choice: Choice
+
+    @property
+    def is_transposed(self) -> bool:
+        """Whether the transposing kernel moves it."""
+        return self.choice.micro_kernel == TRANSPOSED
+
+    @property
+    def inner_size(self) -> int:
+        """Elements of the rows and columns together."""
+        return prod(node.extent for node in (*self.choice.rows, *self.choice.columns))
+
+    @property
+    def repeat(self) -> Node | None:
+        """The innermost outer loop, if the transposing kernel is to run it.
+
+        It does so around small loop groups, where all steps of that loop hold data.
+        """
+        if not self.is_transposed or 2 * self.inner_size > MAX_CALL_SIZE or not self.choice.outer:
+            return None
+        last = self.choice.outer[-1]
+        return last if last.valid == last.extent else None
+
+    def fills_lines(self, bits: int) -> bool:
+        """Whether it writes whole cache lines only, if dst starts with one."""
+        choice = self.choice
+        width = prod(node.extent for node in choice.columns)
+        if self.is_transposed and width < _LANE_BITS // bits:
+            # tiles are wider than the columns, and what exceeds these is no line of dst
+            return False
+        inner = choice.rows if self.is_transposed else choice.columns
+        strides = [node.strides[-1] for node in self.box.nodes if node not in inner]
+        starts = [prod(node.extent for node in inner), self.box.offsets[-1], *strides]
+        line = LINE_BITS // bits
+        return choice.micro_kernel != STRIDED and not any(start % line for start in starts)
+
+
+def schedule(box: Box) -> ScheduledBox:
+    """Return a box with the micro-kernel selected for it."""
+    return ScheduledBox(box, select(box))

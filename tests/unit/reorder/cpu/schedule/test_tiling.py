@@ -1,0 +1,58 @@
+"""How boxes are cut to what the cache holds."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+from hypothesis import given
+
+from memdesc import memory_desc
+from reorder import plan_reorder
+from reorder.cpu.schedule.program import encode
+from reorder.cpu.schedule.select import select
+from reorder.cpu.schedule.tiling import tile_boxes
+from reorder.plan.passes import pack_elements, simplify
+from tests.reorders import box_map
+from tests.strategies import desc_pairs
+
+if TYPE_CHECKING:
+    from memdesc import MemoryDesc
+
+
+@given(desc_pairs())
+def test_tiling_and_packing_keep_which_element_goes_where(
+    pair: tuple[MemoryDesc, MemoryDesc],
+) -> None:
+    bits = pair[1].dtype.bits
+    for box in plan_reorder(*pair).boxes:
+        if box.lookups:
+            continue
+        wide, width = pack_elements(box, bits)
+        factor = width // bits
+        to, fro = box_map(tuple(scheduled.box for scheduled in tile_boxes(simplify((wide,)))))
+        parts = np.arange(factor)
+        found = np.stack(
+            [
+                (to[:, None] * factor + parts).ravel(),
+                np.where(fro[:, None] < 0, -1, fro[:, None] * factor + parts).ravel(),
+            ]
+        )
+        wanted = np.stack(box_map((box,)))
+        assert np.array_equal(found[:, np.argsort(found[0])], wanted[:, np.argsort(wanted[0])])
+
+
+@given(desc_pairs())
+def test_a_scheduled_box_has_the_kernel_that_is_selected_for_it(
+    pair: tuple[MemoryDesc, MemoryDesc],
+) -> None:
+    for scheduled in tile_boxes(plan_reorder(*pair).boxes):
+        assert scheduled.choice == select(scheduled.box)
+
+
+def test_small_groups_are_moved_with_the_loop_around_them() -> None:
+    plan = plan_reorder(
+        memory_desc((64, 64, 3, 3), "f32", "abcd"), memory_desc((64, 64, 3, 3), "f32", "aBcd16b")
+    )
+    _, workloads = encode(tile_boxes(plan.boxes), plan.src.layout.last + 1, prefetches=False)
+    assert sum(workload.outer for workload in workloads) * 10 < 64 * 4
