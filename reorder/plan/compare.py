@@ -1,4 +1,4 @@
-"""How two layouts differ: is a reorder between them nothing, a view, or a copy."""
+"""How two layouts differ: whether a reorder between them is nothing, a view, or a copy."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Relation(NamedTuple):
 
     `kind` is `NO_OP` where the buffer of src is one of dst as it stands, `VIEW` where
     it holds one `shift` elements further on, `COPY` where elements move or zeros must be
-    written; `why` is the reason in words.
+    written; `why` says the reason.
     """
 
     kind: str
@@ -67,24 +67,25 @@ def compare(src: MemoryDesc, dst: MemoryDesc) -> Relation:
         return Relation(COPY, 0, "dst has compensation that src has not: it must be computed")
     same_axes = [axis.dims for axis in src.axes] == [axis.dims for axis in dst.axes]
     reason = (
-        _moved(src.layout, dst.layout) if same_axes else _moved_one_by_one(src.layout, dst.layout)
+        _why_axes_move(src.layout, dst.layout)
+        if same_axes
+        else _why_elements_move(src.layout, dst.layout)
     )
     if reason:
         return Relation(COPY, 0, reason)
     if shift := src.offset0 - dst.offset0:
-        way = "later" if shift > 0 else "earlier"
-        return Relation(
-            VIEW,
-            shift,
-            f"the elements lie in the same arrangement, {abs(shift)} elements {way} in src than "
-            "in dst",
+        direction = "later" if shift > 0 else "earlier"
+        reason = (
+            f"the elements lie in the same arrangement, {abs(shift)} elements {direction} in src "
+            "than in dst"
         )
+        return Relation(VIEW, shift, reason)
     return Relation(
         NO_OP, 0, "every element has the same offset in both, and what dst pads, src pads"
     )
 
 
-def _moved(src: Layout, dst: Layout) -> str:
+def _why_axes_move(src: Layout, dst: Layout) -> str:
     """Return why elements move, axis by axis: offsets are separable over axes."""
     for k, axis in enumerate(dst.axes):
         if src.axes[k] == axis and src.axis_blocks(k) == dst.axis_blocks(k):
@@ -98,9 +99,10 @@ def _moved(src: Layout, dst: Layout) -> str:
                 "compared one by one"
             )
         if apart < size:
-            ends = (block_offset(layout.axis_blocks(k), apart) for layout in (src, dst))
-            return "elements move: index {} of {} lies {} elements behind index 0 in src, {} in dst".format(
-                apart, names, *ends
+            in_src, in_dst = (block_offset(layout.axis_blocks(k), apart) for layout in (src, dst))
+            return (
+                f"elements move: index {apart} of {names} lies {in_src} elements behind index 0 in "
+                f"src, {in_dst} in dst"
             )
         if apart < axis.padded or src.axes[k].padded < axis.padded:
             return f"dst has padding in {names} where src has none: zeros must be written"
@@ -108,10 +110,10 @@ def _moved(src: Layout, dst: Layout) -> str:
 
 
 def _first_apart(src: tuple[Block, ...], dst: tuple[Block, ...], stop: int) -> int | None:
-    """Return the first index below `stop` where two sums differ, or `stop`; None if that is too much work.
+    """Return the first index below `stop` where two offsets differ, or `stop`.
 
-    Where the steps of both divide each other, both sums are linear in the digits that all steps together
-    make, so the steps themselves are the only indices to look at.
+    None if that is too much work. Where the steps of both divide each other, both offsets are
+    linear in the digits that all steps together make, so only the steps need be compared.
     """
     steps = sorted({block.step for block in (*src, *dst)})
     if all(large % small == 0 for small, large in pairwise(steps)):
@@ -129,16 +131,11 @@ def _first_apart(src: tuple[Block, ...], dst: tuple[Block, ...], stop: int) -> i
     return int(apart[0]) if len(apart) else stop
 
 
-def _moved_one_by_one(src: Layout, dst: Layout) -> str:
-    """Return why elements move where dims are cut as one index on one side only."""
+def _why_elements_move(src: Layout, dst: Layout) -> str:
+    """Return why elements move where dims are fused on one side only."""
     if dst.has_padding:
-        return (
-            "dims are cut as one index on one side only, and dst is padded: zeros must be written"
-        )
+        return "dims are fused on one side only, and dst is padded: zeros must be written"
     if dst.nelems > _MAX_COMPARED:
-        return (
-            f"dims are cut as one index on one side only; {dst.nelems} elements are not compared "
-            "one by one"
-        )
+        return f"dims are fused on one side only; {dst.nelems} elements are not compared one by one"
     apart = np.argwhere(src.offsets() - src.offset0 != dst.offsets() - dst.offset0)
     return f"elements move: the first is {tuple(map(int, apart[0]))}" if len(apart) else ""

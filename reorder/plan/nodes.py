@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 
 __all__ = ["NOWHERE", "Box", "Lookup", "Node"]
 
-# The offset in src of what has no element there; others may be negative, relative to their box.
+# The offset in src of padding, which has no element there. Others may be negative: they count
+# from the start of their box.
 NOWHERE = -(2**63)
 
 
@@ -41,8 +42,17 @@ class Lookup(NamedTuple):
     """One loop whose offsets follow no stride: blocks that do not divide each other.
 
     The loop runs over the padded indices of dst's axes, row-major; src has no element
-    where one of them is padding. Axes and blocks are those of the layouts, over the
-    dims of `sizes`, so a lookup of any extent is a small value.
+    where one of them is padding. Offsets come from tables that are made when the plan runs,
+    so a lookup of any extent is a small value.
+
+    Attributes
+    ----------
+    sizes : tuple of (dim, size)
+        The dims, and their logical sizes.
+    src, dst : tuple of (Axis, tuple of Block)
+        Their axes in these dims, each with its blocks, the largest step first.
+    others : tuple
+        The same for each scale and zero point that differs along the dims.
     """
 
     sizes: tuple[tuple[int, int], ...]
@@ -56,7 +66,7 @@ class Lookup(NamedTuple):
         return prod(axis.padded for axis, _ in self.dst)
 
     def tables(self, start: int, stop: int) -> tuple[NDArray[np.int64], ...]:
-        """Return the offsets of all operands for some steps; `NOWHERE` in src where dst is padding."""
+        """Return the offsets of all operands for some steps; `NOWHERE` in src for padding."""
         sizes = dict(self.sizes)
         outer = np.arange(start, stop, dtype=np.int64)
         dst = np.zeros_like(outer)
@@ -79,15 +89,15 @@ class Lookup(NamedTuple):
         return src, dst, *others
 
     def __str__(self) -> str:
-        sides = [
-            " ".join(_axis_text(axis, blocks) for axis, blocks in side)
-            for side in (self.src, self.dst, *self.others)
+        operands = [
+            " ".join(_axis_string(axis, blocks) for axis, blocks in operand)
+            for operand in (self.src, self.dst, *self.others)
         ]
-        return f"[{self.extent}: {' -> '.join(sides)}]"
+        return f"[{self.extent}: {' -> '.join(operands)}]"
 
 
 class Box(NamedTuple):
-    """A loop nest: where it starts in each operand, its lookups, its nodes, outermost first."""
+    """A loop nest: its offset in each operand, its nodes, outermost first, and its lookups."""
 
     offsets: tuple[int, ...]
     nodes: tuple[Node, ...]
@@ -109,7 +119,7 @@ class Box(NamedTuple):
         )
 
 
-def _axis_text(axis: Axis, blocks: tuple[Block, ...]) -> str:
+def _axis_string(axis: Axis, blocks: tuple[Block, ...]) -> str:
     letters = "".join("abcdefghijkl"[dim] for dim in axis.dims)
     parts = [
         f"{letters}{f'/{b.step}' if b.step > 1 else ''}{f'%{b.extent}' if k else ''}*{b.stride}"

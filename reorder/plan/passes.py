@@ -1,4 +1,4 @@
-"""Boxes to boxes. One law for every pass: which element goes where stays the same."""
+"""Passes from boxes to boxes. The law of each: which element goes where stays the same."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _BYTE = 8
 
 
 def _dst(strides: tuple[int, ...]) -> int:
-    """Return what belongs to dst: the second operand, or the only one."""
+    """Return the stride of dst: of the second operand, or the only one."""
     return strides[1 if len(strides) > 1 else 0]
 
 
@@ -78,25 +78,25 @@ def _halved(counts: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def split_node(box: Box, node: Node, size: int) -> Iterator[Box]:
-    """Cut a node of a box into whole pieces of `size` steps, its tail, and zeros."""
+    """Split a node of a box into whole pieces of `size` steps, the tail of its data, and zeros."""
     k = box.nodes.index(node)
 
     def piece(start: int, *loops: Node) -> Box:
         nodes = (*box.nodes[:k], *loops, *box.nodes[k + 1 :])
-        cut = Box(_moved(box.offsets, node, start), nodes, box.lookups)
-        return zeros_of(cut) if cut.is_zero else cut
+        part = Box(_moved(box.offsets, node, start), nodes, box.lookups)
+        return zeros_of(part) if part.is_zero else part
 
-    far = tuple(size * stride for stride in node.strides)
+    outer = tuple(size * stride for stride in node.strides)
     if not node.valid:
         whole, rest = divmod(node.extent, size)
         if whole:
-            yield piece(0, Node(whole, 0, far), Node(size, 0, node.strides))
+            yield piece(0, Node(whole, 0, outer), Node(size, 0, node.strides))
         if rest:
             yield piece(whole * size, Node(rest, 0, node.strides))
         return
     whole = node.valid // size
     if whole:
-        yield piece(0, Node(whole, whole, far), Node(size, size, node.strides))
+        yield piece(0, Node(whole, whole, outer), Node(size, size, node.strides))
     done = whole * size
     if done < node.valid:
         extent = min(size, node.extent - done)
@@ -109,8 +109,8 @@ def split_node(box: Box, node: Node, size: int) -> Iterator[Box]:
 def zeros_beyond(box: Box, covered: Sequence[int]) -> Iterator[Box]:
     """Yield boxes of zeros for what lies beyond the first `covered` steps of the nodes of a box.
 
-    Each takes what one node leaves; nodes before that one stay in what is covered, so that no
-    two boxes meet.
+    Each takes what one node leaves; the nodes before that one stay in what is covered, so that
+    no two boxes write the same element.
     """
     for k, node in enumerate(box.nodes):
         if covered[k] == node.extent:
@@ -126,11 +126,11 @@ def zeros_beyond(box: Box, covered: Sequence[int]) -> Iterator[Box]:
 
 
 def zeros_of(box: Box) -> Box:
-    """Return a box that writes zeros wherever a box writes: it reads nothing, so all is padding."""
+    """Return a box that writes zeros where a box writes: it reads nothing, and all is padding."""
     is_dst = [k == min(1, len(box.offsets) - 1) for k in range(len(box.offsets))]
 
     def unread(numbers: tuple[int, ...]) -> tuple[int, ...]:
-        return tuple(number if own else 0 for number, own in zip(numbers, is_dst, strict=True))
+        return tuple(number if kept else 0 for number, kept in zip(numbers, is_dst, strict=True))
 
     nodes = [Node(node.extent, 0, unread(node.strides)) for node in box.nodes]
     return Box(unread(box.offsets), tuple(nodes) or (Node(1, 0, (0,) * len(is_dst)),), box.lookups)
@@ -157,7 +157,7 @@ def _simplify(box: Box) -> Box:
     for node in nodes:
         if fused and _continues(fused[-1], node):
             outer = fused.pop()
-            node = Node(outer.extent * node.extent, outer.valid * node.extent, node.strides)  # noqa: PLW2901 - it grows
+            node = Node(outer.extent * node.extent, outer.valid * node.extent, node.strides)  # noqa: PLW2901 - the two become one
         fused.append(node)
     if is_zero and not fused:
         fused = [Node(1, 0, (0,) * len(box.offsets))]
@@ -169,5 +169,6 @@ def _continues(outer: Node, inner: Node) -> bool:
     if inner.valid != inner.extent and not inner.valid == outer.valid == 0:
         return False
     return all(
-        far == inner.extent * near for far, near in zip(outer.strides, inner.strides, strict=True)
+        stride == inner.extent * step
+        for stride, step in zip(outer.strides, inner.strides, strict=True)
     )

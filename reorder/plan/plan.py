@@ -1,4 +1,4 @@
-"""ReorderPlan: a reorder as a value, and how one is made; `reorder.plan.refine` makes its boxes."""
+"""ReorderPlan: a reorder as a value, and how one is planned; `refine` makes its boxes."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ __all__ = ["ReorderPlan", "check_pair", "check_types", "is_planned", "plan_reord
 
 @dataclass(frozen=True, slots=True)
 class ReorderPlan:
-    """A reorder as data: two descriptors, attributes, and the boxes that lead from one to the other.
+    """A reorder as data: two descriptors, attributes, and boxes that lead from src to dst.
 
     Operands of the boxes are src, dst, then the scales and zero points that differ along
     the dims, in the order of `attr.ROLES`.
@@ -92,7 +92,7 @@ class ReorderPlan:
         return "\n  ".join([head, *map(str, self.boxes)])
 
     def show(self) -> Picture:
-        """Draw src beside dst: for each element of dst its offset in src, and the box that writes it.
+        """Draw src beside dst: for each element of dst its offset in src, and its box.
 
         Examples
         --------
@@ -108,7 +108,7 @@ class ReorderPlan:
         """
         from reorder.plan.picture import draw_plan  # noqa: PLC0415 - planning needs no pictures
 
-        return draw_plan(self.src, self.dst, self.boxes, str(self))
+        return draw_plan(self)
 
 
 def plan_reorder(src: MemoryDesc, dst: MemoryDesc, attr: Attr | None = None) -> ReorderPlan:
@@ -133,9 +133,14 @@ def plan_reorder(src: MemoryDesc, dst: MemoryDesc, attr: Attr | None = None) -> 
     --------
     >>> import memdesc, reorder
     >>> src = memdesc.memory_desc((8, 17, 56, 56), "f32", "nchw")
-    >>> reorder.plan_reorder(src, memdesc.memory_desc((8, 17, 56, 56), "f32", "nhwc")).boxes
-    (Box(offsets=(0, 0), nodes=(Node(extent=8, valid=8, strides=(53312, 53312)), \
-Node(extent=3136, valid=3136, strides=(1, 17)), Node(extent=17, valid=17, strides=(3136, 1))), lookups=()),)
+    >>> (box,) = reorder.plan_reorder(src, memdesc.memory_desc(src.dims, "f32", "nhwc")).boxes
+    >>> for node in box.nodes:
+    ...     print(node)
+    8:53312:53312
+    3136:1:17
+    17:3136:1
+    >>> box.offsets, box.nodes[0]
+    ((0, 0), Node(extent=8, valid=8, strides=(53312, 53312)))
     """
     check_types(src, dst, attr)
     if attr is not None and attr.is_large:

@@ -142,7 +142,7 @@ def _check_lookup(lookup: Lookup, count: int) -> None:
 
 
 def _lookup_steps(lookup: Lookup, operand: int) -> Iterator[int]:
-    """Yield how far each block of one operand may lead from the first element."""
+    """Yield the largest offset, or the least, that each block of one operand adds."""
     sizes = dict(lookup.sizes)
     for axis, blocks in (lookup.src, lookup.dst, *lookup.others)[operand]:
         # dst is written beyond its size too

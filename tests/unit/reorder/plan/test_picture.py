@@ -2,13 +2,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pytest
 from hypothesis import given
 
 from memdesc import MemdescError, MemoryDesc, memory_desc
 from memdesc.inverse import index_at
-from reorder import plan_reorder
-from reorder.plan.picture import trace
+from reorder import Attr, plan_reorder
+from reorder.plan.trace import trace
 from tests.pictures import cells
 from tests.strategies import desc_pairs
 
@@ -95,3 +96,11 @@ def test_each_place_of_dst_says_where_it_comes_from(pair: tuple[MemoryDesc, Memo
         else:
             assert found is not None
             assert found[1] == src.offset(index)
+
+
+def test_lookups_with_parameters_are_drawn() -> None:
+    src, dst = memory_desc((35, 2), "s8", "Ab47a"), memory_desc((35, 2), "s8", "Ab31a")
+    attr = Attr(src_scale=np.arange(1, 36, dtype=np.float32), src_scale_mask=1)
+    plan = plan_reorder(src, dst, attr)
+    assert plan.boxes[0].lookups[0].others
+    check(src, dst, plan.show())
