@@ -64,3 +64,18 @@ def test_links_between_pages_and_in_the_readme_lead_to_files() -> None:
             assert link.startswith(("https://", "#")) or (page.parent / path).exists(), (
                 f"{page.name}: {link}"
             )
+
+
+def test_the_modules_that_the_architecture_lists_exist() -> None:
+    page = (_DOCS / "architecture.md").read_text(encoding="utf-8")
+    folder, listed = "", []
+    for line in page.splitlines():
+        if heading := re.match(r"\| modules of `([\w/]+)` \|", line):
+            folder = heading[1]
+        elif folder and line.startswith("| `"):
+            listed += [f"{folder}/{name}" for name in re.findall(r"`([\w/]+)`", line.split("|")[1])]
+        elif not line.startswith("|"):
+            folder = ""
+    assert len(listed) > 40
+    for name in listed:
+        assert (_ROOT / name).is_dir() if name.endswith("/") else (_ROOT / f"{name}.py").is_file()
