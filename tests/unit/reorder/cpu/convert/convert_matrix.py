@@ -1,6 +1,6 @@
-"""Conversions of every pair, and attributes, against their definition; run by test_convert_kernels.py.
+"""Conversions of every pair, and attributes, against their definition; run by test_stages.py.
 
-As a program it is run for other machines than this one.
+As a program it is run for processors other than this one.
 """
 
 from __future__ import annotations
@@ -31,7 +31,10 @@ _LAYOUTS = (("ab", "ab"), ("ab", "ba"), ("ba", "Ab8a"), ("aB16b", "ab"), ("AB4b1
 
 
 def pairs() -> int:
-    """Convert all codes of small types, and random ones of large types, into every type; return how many pairs."""
+    """Convert every code of small types, and random ones of large types, into every type.
+
+    Returns the number of pairs.
+    """
     for src, dst in product(DATA_TYPES, DATA_TYPES):
         codes = every_code(src) if DATA_TYPES[src].bits <= 16 else random_codes(src, 5001, 7)
         ours, wanted = (run(codes, src, dst, by=by) for by in ("kernels", "definition"))

@@ -1,4 +1,4 @@
-"""The stages of conversion at every length, beyond the caches, and for other machines."""
+"""The stages of conversion at every length, in and beyond the caches, and for other processors."""
 
 from __future__ import annotations
 
@@ -28,21 +28,21 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 _ROOT = Path(__file__).parents[5]
-_PLACES: dict[str, Callable[[], AbstractContextManager[None]]] = {
-    "in the caches": nullcontext,
-    "beyond them": beyond_caches,
+_SIZES: dict[str, Callable[[], AbstractContextManager[None]]] = {
+    "cache-resident": nullcontext,
+    "exceeds the cache": beyond_caches,
 }
 
 
-@pytest.mark.parametrize("place", _PLACES)
-def test_rows_of_every_length_are_converted_from_and_to_every_offset(place: str) -> None:
-    with _PLACES[place]():
+@pytest.mark.parametrize("size", _SIZES)
+def test_rows_of_every_length_are_converted_from_and_to_every_offset(size: str) -> None:
+    with _SIZES[size]():
         lengths()
 
 
-@pytest.mark.parametrize("place", _PLACES)
-def test_matrices_are_converted_between_layouts_with_attributes(place: str) -> None:
-    with _PLACES[place]():
+@pytest.mark.parametrize("size", _SIZES)
+def test_matrices_are_converted_between_layouts_with_attributes(size: str) -> None:
+    with _SIZES[size]():
         layouts()
 
 
@@ -106,7 +106,7 @@ def test_one_rare_number_among_many_becomes_what_it_would_alone(dst: str, scale:
 _REPEATED_PAIRS = ("f32", "s8"), ("bf16", "f32"), ("f32", "f64"), ("f32", "s4")
 
 
-@pytest.mark.parametrize("place", _PLACES)
+@pytest.mark.parametrize("size", _SIZES)
 @pytest.mark.parametrize(
     ("dims", "tag", "mask"),
     [
@@ -121,8 +121,8 @@ _REPEATED_PAIRS = ("f32", "s8"), ("bf16", "f32"), ("f32", "f64"), ("f32", "s4")
         ((256, 9), "Ab128a", 1),
     ],
 )
-def test_parameters_that_are_the_same_again_and_again_along_a_row_are_those_of_their_elements(
-    dims: tuple[int, ...], tag: str, mask: int, place: str
+def test_parameters_that_repeat_along_a_row_are_those_of_their_elements(
+    dims: tuple[int, ...], tag: str, mask: int, size: str
 ) -> None:
     sizes = [size for dim, size in enumerate(dims) if mask >> dim & 1]
     values = np.random.default_rng(0).uniform(0.2, 3, sizes)
@@ -130,7 +130,7 @@ def test_parameters_that_are_the_same_again_and_again_along_a_row_are_those_of_t
         Attr(src_scale=values, src_scale_mask=mask),
         Attr(dst_scale=values, dst_scale_mask=mask, beta=0.5),
     )
-    with _PLACES[place]():
+    with _SIZES[size]():
         for attr, types, stag in product(attrs, _REPEATED_PAIRS, (tag, "abcd"[: len(dims)])):
             check(
                 (memory_desc(dims, types[0], stag), memory_desc(dims, types[1], tag), attr),
@@ -142,7 +142,9 @@ def test_parameters_that_are_the_same_again_and_again_along_a_row_are_those_of_t
 @pytest.mark.campaign
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="names of x86-64 machines")
 @pytest.mark.parametrize("machine", ["x86-64", "nehalem", "haswell", "skylake-avx512"])
-def test_conversions_for_other_machines_are_right_on_this_one(machine: str, tmp_path: Path) -> None:
+def test_conversions_for_other_processors_are_right_on_this_one(
+    machine: str, tmp_path: Path
+) -> None:
     needs = {"haswell": "avx2", "skylake-avx512": "avx512bw"}.get(machine)
     if needs and not binding.get_host_cpu_features().get(needs):
         pytest.skip(f"this machine has no {needs}")

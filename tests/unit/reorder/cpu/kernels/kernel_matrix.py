@@ -1,7 +1,7 @@
 """Reorders that take one kernel through every remainder of its tiles; run by test_kernels.py.
 
-As a program it runs all of them: with NUMBA_CPU_NAME and NUMBA_CPU_FEATURES set as another
-machine would, one with shorter vectors above all.
+As a program it runs all of them: with NUMBA_CPU_NAME and NUMBA_CPU_FEATURES set for another
+processor, one with shorter vectors above all.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def _check(src: MemoryDesc, dst: MemoryDesc, *, at_end: bool) -> set[str]:
 
 
 def _sizes() -> Iterator[tuple[int, int]]:
-    """Return every pair of remainders of tiles, behind none or one whole tile on either side."""
+    """Return every pair of remainders of tiles, after none or one whole tile on each side."""
     for i, j in product(range(_TILE), range(_TILE)):
         yield i + _TILE * ((i + j) % 2 or not i), j + _TILE * (i // 2 % 2 or not j)
     for i, j in product((1, 2, 3, 4), (32, 33, 40)):
@@ -54,7 +54,7 @@ def _sizes() -> Iterator[tuple[int, int]]:
 
 
 def transposed(bits: int) -> set[str]:
-    """Turn matrices, with columns and rows padded, gaps, and outer loops that end in padding."""
+    """Transpose matrices with padded columns and rows, gaps, and outer loops that end in padding."""
     kernels = set()
     for m, n in _sizes():
         pad_m, pad_n, pad_o, gap = (m + n) % 3 * 2, (m * n) % 2 * 3, m % 2, n % 5 // 4
@@ -68,9 +68,9 @@ def transposed(bits: int) -> set[str]:
             offset0=gap,
         )
         kernels |= _check(src, dst, at_end=(m + n) % 2 == 0)
-        # padding of src instead, on the way back
+        # and back: then src has the padding
         kernels |= _check(dst, src, at_end=(m + n) % 2 == 1)
-    # small nests, with the loop around them: as many as are moved at once, and some more
+    # small loop groups, with the loop around them: as many as a call moves, and some more
     for m, n, pad in product((2, 3, 8, 16, 64), (1, 3, 9, 17), (0, 1)):
         count = 4096 // (m * n) + 3
         src = memory_desc((count, m, n), DTYPES[bits], strides=(m * n, n, 1))
@@ -86,7 +86,7 @@ def transposed(bits: int) -> set[str]:
 
 
 def runs(bits: int) -> set[str]:
-    """Copy rows of all lengths up to beyond the longest vector, and around calls of memmove, some padded."""
+    """Copy rows of all lengths beyond the longest vector, and around calls of memmove."""
     kernels = set()
     for n in (*range(1, 70), *range(1024 * 8 // bits - 2, 1024 * 8 // bits + 3)):
         for wide in sorted(

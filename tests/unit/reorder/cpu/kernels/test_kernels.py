@@ -36,23 +36,23 @@ if TYPE_CHECKING:
 _ROOT = Path(__file__).parents[5]
 
 
-_PLACES: dict[str, Callable[[], AbstractContextManager[None]]] = {
-    "in the caches": nullcontext,
-    "beyond them": beyond_caches,
+_SIZES: dict[str, Callable[[], AbstractContextManager[None]]] = {
+    "cache-resident": nullcontext,
+    "exceeds the cache": beyond_caches,
 }
 
 
-@pytest.mark.parametrize("place", _PLACES)
+@pytest.mark.parametrize("size", _SIZES)
 @pytest.mark.parametrize("bits", DTYPES)
-def test_matrices_of_every_size_are_turned(bits: int, place: str) -> None:
-    with _PLACES[place]():
+def test_matrices_of_every_size_are_transposed(bits: int, size: str) -> None:
+    with _SIZES[size]():
         assert "transposed" in transposed(bits)
 
 
-@pytest.mark.parametrize("place", _PLACES)
+@pytest.mark.parametrize("size", _SIZES)
 @pytest.mark.parametrize("bits", DTYPES)
-def test_runs_of_every_length_are_copied(bits: int, place: str) -> None:
-    with _PLACES[place]():
+def test_runs_of_every_length_are_copied(bits: int, size: str) -> None:
+    with _SIZES[size]():
         assert "run" in runs(bits)
 
 
@@ -66,7 +66,7 @@ def test_elements_that_are_no_neighbours_are_moved_one_by_one(bits: int) -> None
 @pytest.mark.parametrize(
     "machine", ["x86-64", "nehalem", "haswell", "skylake-avx512", "icelake-server"]
 )
-def test_kernels_for_other_machines_are_right_on_this_one(machine: str, tmp_path: Path) -> None:
+def test_kernels_for_other_processors_are_right_on_this_one(machine: str, tmp_path: Path) -> None:
     host = binding.get_host_cpu_features()
     needs = {"haswell": "avx2", "skylake-avx512": "avx512bw", "icelake-server": "avx512vbmi2"}.get(
         machine
@@ -108,15 +108,15 @@ _LARGE = {
 }
 
 
-@pytest.mark.parametrize("place", _PLACES)
+@pytest.mark.parametrize("size", _SIZES)
 @pytest.mark.parametrize("threads", [1, 2, 7])
 @pytest.mark.parametrize("bits", DTYPES)
 @pytest.mark.parametrize("case", _LARGE)
 def test_what_is_larger_than_a_tile_is_cut_and_shared_without_a_seam(
-    case: str, bits: int, threads: int, place: str
+    case: str, bits: int, threads: int, size: str
 ) -> None:
     dims, a, b = _LARGE[case]
-    with _PLACES[place]():
+    with _SIZES[size]():
         _check_shared(
             memory_desc(dims, DTYPES[bits], a), memory_desc(dims, DTYPES[bits], b), threads
         )
@@ -198,7 +198,7 @@ def test_4_bit_elements_change_places_as_bytes(dtype: str, tags: tuple[str, str]
                 )
 
 
-def test_whole_cache_lines_are_written_past_the_caches_where_they_are_aligned() -> None:
+def test_aligned_cache_lines_are_written_by_non_temporal_stores() -> None:
     dims = (2, 128, 32, 64)
     plan = plan_reorder(memory_desc(dims, "f32", "abcd"), memory_desc(dims, "f32", "acdb"))
     with beyond_caches():
@@ -216,7 +216,7 @@ def test_whole_cache_lines_are_written_past_the_caches_where_they_are_aligned() 
 
 
 @pytest.mark.parametrize("parts", [2, 16, 32])
-def test_rows_that_are_zipped_are_right_where_threads_cut_them_inside_of_a_run(parts: int) -> None:
+def test_interleaved_rows_are_right_where_threads_cut_them_inside_of_a_run(parts: int) -> None:
     plain = memory_desc((3, 4, 47, 127), "f32", "abcd")
     _check_shared(plain, memory_desc((3, 4, 47, 127), "f32", "cadb"), parts)
     for dtype in ("s8", "bf16", "f32"):
@@ -226,7 +226,7 @@ def test_rows_that_are_zipped_are_right_where_threads_cut_them_inside_of_a_run(p
         _check_shared(src, memory_desc((3, 2, 100), dtype, strides=(240, 1, 2)), parts)
 
 
-def test_zeros_beside_lookups_look_at_no_element() -> None:
+def test_zeros_beside_offset_tables_read_no_element() -> None:
     src = memory_desc(
         (33, 64),
         "u8",

@@ -1,0 +1,93 @@
+"""How boxes that convert are cut: what is in place, what is moved, what goes through scratch.
+
+`tests/property/reorder/test_tile_laws.py` has the laws of all tiles.
+"""
+
+from __future__ import annotations
+
+from math import prod
+
+import pytest
+
+from memdesc import memory_desc
+from reorder import Box, Node, plan_reorder
+from reorder.cpu.convert.tile_counts import SIDES, tile_counts
+from reorder.cpu.convert.tile_order import order_between, order_by_cost
+from reorder.cpu.convert.tile_pieces import covered_steps, each_piece
+from reorder.cpu.convert.tiling import Tile, is_scattered, tile_box
+
+_LIMIT = 4096
+
+
+def _tiles(
+    dims: tuple[int, ...], src: str, dst: str, widths: tuple[int, int] = (32, 8)
+) -> list[Tile]:
+    plan = plan_reorder(memory_desc(dims, "s8", src), memory_desc(dims, "s8", dst))
+    cuts = [tile_box(box, widths, _LIMIT, in_place=True) for box in plan.boxes]
+    return [tile for tiles, _ in cuts for tile in tiles]
+
+
+def test_runs_that_are_contiguous_on_both_sides_are_converted_in_place() -> None:
+    for tile in _tiles((64, 1000), "ab", "ab"):
+        assert tile.reads
+        assert tile.writes
+
+
+@pytest.mark.parametrize(
+    ("widths", "reads", "writes"), [((32, 8), True, False), ((8, 32), False, True)]
+)
+def test_the_narrower_side_is_moved(widths: tuple[int, int], reads: bool, writes: bool) -> None:
+    for tile in _tiles((512, 512), "ab", "ba", widths):
+        assert (tile.reads, tile.writes) == (reads, writes)
+
+
+def test_padding_is_written_by_a_move() -> None:
+    tiles = _tiles((30, 70, 5, 7), "abcd", "aBcd16b", (8, 32))
+    padded = [tile for tile in tiles if any(node.valid < node.extent for node in tile.inner)]
+    assert padded
+    assert not any(tile.writes for tile in padded)
+
+
+@pytest.mark.parametrize(
+    ("src", "dst", "expected"),
+    [
+        ("AB8b16a2b", "AB8a16b2a", True),
+        ("AB8b16a2b", "ab", False),
+        ("ab", "ba", False),
+    ],
+)
+def test_boxes_with_pairs_of_other_dims_are_scattered(src: str, dst: str, expected: bool) -> None:
+    plan = plan_reorder(memory_desc((64, 64), "bf16", src), memory_desc((64, 64), "bf16", dst))
+    assert [is_scattered(box) for box in plan.boxes] == [expected] * len(plan.boxes)
+
+
+def test_a_tile_takes_a_chain_of_each_side() -> None:
+    nodes = (Node(512, 512, (512, 1)), Node(512, 512, (1, 512)))
+    counts = tile_counts(nodes, _LIMIT, SIDES, in_place=False)
+    assert counts[0] >= SIDES[1]
+    assert counts[1] >= SIDES[0]
+    assert prod(counts.values()) <= _LIMIT
+
+
+def test_the_order_is_that_of_the_side_that_stays() -> None:
+    nodes = (Node(64, 64, (1, 64)), Node(64, 64, (64, 1)))
+    counts = {0: 64, 1: 64}
+    # src is wider: it is read in its order, and dst is moved
+    assert order_by_cost(nodes, counts, (32, 8), streams=False) == ([1, 0], True, False)
+    assert order_by_cost(nodes, counts, (8, 32), streams=False) == ([0, 1], False, True)
+    # moves have no non-temporal stores: long rows of dst are converted in place instead
+    assert order_by_cost(nodes, counts, (32, 16), streams=True) == ([0, 1], False, True)
+    assert sorted(order_between(nodes, counts).nodes) == [0, 1]
+
+
+@pytest.mark.parametrize("pads", [True, False])
+def test_pieces_cover_all_data_once(pads: bool) -> None:
+    box = Box((5, 7), (Node(12, 10, (100, 1)), Node(9, 9, (1, 16))))
+    counts = {0: 4, 1: 9}
+    data = written = 0
+    for piece in each_piece(box, counts, pads=pads):
+        tiles = prod(node.extent for node in piece.outer)
+        data += tiles * prod(node.valid for _, node in piece.inner)
+        written += tiles * prod(node.extent for _, node in piece.inner)
+    assert data == 10 * 9
+    assert written == covered_steps(box.nodes[0], 4, pads=pads) * 9 == (12 if pads else 10) * 9
