@@ -22,7 +22,7 @@ def find_command(name: str) -> Callable[[], int]:
     Raises
     ------
     SystemExit
-        If there is none; the message says what to install.
+        If it is not installed; the message says what to install.
     """
     try:
         scripts = distribution(name).entry_points.select(group="console_scripts", name=name)

@@ -190,8 +190,8 @@ class MemoryDesc:
         """Bytes to allocate: oneDNN's `get_size`, and what `offset0` skips."""
         if not self.nelems:
             return 0
-        own = self.dtype.nbytes(self.offset0 + self.layout.span)
-        return own if self.extra is None else self.extra.nbytes(own, self.padded_dims)
+        nbytes = self.dtype.nbytes(self.offset0 + self.layout.span)
+        return nbytes if self.extra is None else self.extra.nbytes(nbytes, self.padded_dims)
 
     @property
     def min_nbytes(self) -> int:

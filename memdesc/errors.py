@@ -32,7 +32,7 @@ class UnsupportedFormatError(MemdescError):
 
 
 class NotBlockedError(MemdescError):
-    """A layout cannot be described by oneDNN's fields, which were asked for."""
+    """A field of oneDNN was requested of a layout that these fields cannot describe."""
 
 
 class OverlapError(MemdescError):

@@ -100,7 +100,7 @@ class Extra:
     def spans(
         self, nbytes: int, padded_dims: tuple[int, ...]
     ) -> dict[str, tuple[int, tuple[int, ...]]]:
-        """Return where each compensation lies: its first byte, and its shape.
+        """Return the first byte and the shape of each compensation.
 
         Parameters
         ----------
@@ -148,12 +148,12 @@ class Extra:
             try:
                 given[_VERBOSE_FIELDS[prefix]] = float(digits) if prefix == "sa" else int(digits)
             except (KeyError, ValueError):
-                msg = f"{short_repr(text)}: {part!r} is none of s8mMASK, zpmMASK, saFACTOR"
+                msg = f"{short_repr(text)}: {part!r} is not s8mMASK, zpmMASK or saFACTOR"
                 raise MemdescError(msg) from None
         found = Extra(**given) if given else None  # type: ignore[arg-type] # masks are integers
         if head != f"f{found.flags if found else 0}":
             msg = (
-                f"{short_repr(text)}: the flags are none of what follows them; "
+                f"{short_repr(text)}: the flags do not match what follows them; "
                 "known are 1 (s8m), 2 (sa) and 8 (zpm)"
             )
             raise MemdescError(msg)

@@ -119,10 +119,11 @@ class ImageDesc:
         raise MemdescError(msg)
 
     def show(self, letters: str | None = None) -> Picture:
-        """Draw the logical grid beside the pixels; as `MemoryDesc.show`, with its own letters."""
+        """Draw the logical grid beside the pixels; as `MemoryDesc.show`."""
         from memdesc.picture import draw_image  # noqa: PLC0415 - describing needs no pictures
 
-        letters = dim_letters(self.name) or LETTERS if letters is None else letters
+        if letters is None:
+            letters = dim_letters(self.name) or LETTERS
         return draw_image(
             self.desc.layout, self.dtype, repr(self), (self.width, self.channels), letters
         )
@@ -168,7 +169,6 @@ def image_desc(dims: Iterable[int], dtype: object, name: str) -> ImageDesc:
             raise MemdescError(msg)
     desc = MemoryDesc(dtype, layout_by_tag(tag, sizes, name))
     extents = [digit.extent or desc.axes[digit.axis].padded // digit.step for digit in tag.digits]
-    cut = n_rows + n_columns
-    return ImageDesc(
-        desc, prod(extents[n_rows:cut]), prod(extents[:n_rows]), prod(extents[cut:]), name
-    )
+    rows, columns_and_lane = extents[:n_rows], extents[n_rows:]
+    columns, lane = columns_and_lane[:n_columns], columns_and_lane[n_columns:]
+    return ImageDesc(desc, prod(columns), prod(rows), prod(lane), name)

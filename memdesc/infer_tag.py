@@ -32,7 +32,7 @@ def dense_tag(layout: Layout) -> FormatTag:
     """Return the tag that a dense layout of the same order has."""
     axes = layout.axes
     tile = prod(block.extent for block in layout.inner())
-    # the stride of a unit dim is anything, even one that lies inside the tile
+    # a unit dim may have any stride, also one inside the tile; a tag has it outside
     order = sorted(
         layout.blocks,
         key=lambda block: memory_order(

@@ -47,7 +47,7 @@ def check_overlap(layout: Layout) -> None:
 def _search(layout: Layout, loops: list[Block]) -> None:
     """Refuse a layout with index differences, not all 0, that lead to the same element."""
     try:
-        moves = solve(
+        values = solve(
             (Term(block.stride, 1 - block.extent, block.extent - 1) for block in loops),
             0,
             trivial=False,
@@ -59,19 +59,19 @@ def _search(layout: Layout, loops: list[Block]) -> None:
             "them free of overlap; order the strides so that each covers the ones inside it"
         )
         raise OverlapError(msg) from None
-    if moves is None:
+    if values is None:
         return
-    moved = [(block, move) for block, move in zip(loops, moves, strict=True) if move]
+    differences = [(block, value) for block, value in zip(loops, values, strict=True) if value]
     named = ", ".join(
-        f"{move:+d} in {dim_name(layout.axes[block.axis].dims[0])} (stride {block.stride})"
-        for block, move in moved
+        f"{value:+d} in {dim_name(layout.axes[block.axis].dims[0])} (stride {block.stride})"
+        for block, value in differences
     )
     # an index that is whole blocks may lie beyond the padded extent
     is_uneven = any(
-        layout.axes[block.axis].padded % layout.outer(block.axis).step for block, _ in moved
+        layout.axes[block.axis].padded % layout.outer(block.axis).step for block, _ in differences
     )
     where = " of the whole blocks, which padded_dims cut short," if is_uneven else ""
-    msg = f"two indices{where} share one element: the moves {named} lead back to it"
+    msg = f"two indices{where} share one element: the differences {named} add up to offset 0"
     raise OverlapError(msg)
 
 

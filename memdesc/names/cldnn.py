@@ -114,7 +114,7 @@ def letters(name: str) -> str:
 
 
 def parse(name: str) -> FormatTag:
-    """Read a name, as elements of whole bytes lie.
+    """Read a name, for elements of whole bytes.
 
     Raises
     ------

@@ -50,16 +50,16 @@ _IRREGULAR = {
     "gIOdhw2i8o16i2o": "aBCdef2c8b16c2b",
 }
 
-# dnnl_types.h, 3.13: format kinds, and tags that are no layout of elements, each with the reason
+# dnnl_types.h, 3.13: format kinds, and tags that are no layout of elements -> the reason
 _REFUSED = {
     "any": "it asks oneDNN to choose a layout; take the one that it chose",
     "undef": "it stands for no layout",
-    "opaque": "only oneDNN knows what lies there",
-    "sparse": "its values lie with their indices, not at offsets",
+    "opaque": "only oneDNN knows the layout",
+    "sparse": "its values are stored with their indices, not at offsets",
     "wino": "winograd weights are transformed values",
-    "rnn_packed": "packed RNN weights lie as the primitive that packed them wants",
-    "ldigo_p": "packed RNN weights lie as the primitive that packed them wants",
-    "ldgoi_p": "packed RNN weights lie as the primitive that packed them wants",
+    "rnn_packed": "the primitive that packed the RNN weights chose the layout",
+    "ldigo_p": "the primitive that packed the RNN weights chose the layout",
+    "ldgoi_p": "the primitive that packed the RNN weights chose the layout",
 }
 
 

@@ -1,4 +1,4 @@
-"""All vocabularies, and what is asked of each of them in turn."""
+"""All vocabularies, searched in order: known names, a name to its tag, letters of its dims."""
 
 from __future__ import annotations
 

@@ -83,7 +83,7 @@ class Cells:
         return Cell(str(offset), note, hover, self._count(index, self.runs), tile, is_padding)
 
     def at_offset(self, offset: int) -> Cell:
-        """Return the cell of an offset; it has no run where no element lies."""
+        """Return the cell of an offset; its run is None where no element has the offset."""
         index = index_at(self.layout, offset)
         cell = None if index is None else self.at(index)
         return cell or Cell(

@@ -173,8 +173,5 @@ def _check_letters(layout: Layout, letters: str) -> None:
         or len(letters) != layout.ndims
         or len(set(letters)) != layout.ndims
     ):
-        msg = (
-            f"letters {short_repr(letters)} must name {layout.ndims} dims, "
-            "each by a letter of its own"
-        )
+        msg = f"letters {short_repr(letters)} must name {layout.ndims} dims, each by another letter"
         raise MemdescError(msg)

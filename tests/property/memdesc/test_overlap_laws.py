@@ -55,18 +55,18 @@ def refusal(layout: Layout) -> str:
 def test_strides_are_refused_exactly_where_two_padded_indices_share_an_element(
     layout: Layout,
 ) -> None:
-    assert ("share one element: the moves" in refusal(layout)) == bool(
+    assert ("share one element: the differences" in refusal(layout)) == bool(
         layout.nelems and overlaps(layout)
     )
 
 
 @given(small_layouts())
-def test_the_moves_of_a_refusal_lead_back_to_the_element(layout: Layout) -> None:
-    moves = re.findall(
+def test_the_differences_of_a_refusal_add_up_to_zero(layout: Layout) -> None:
+    differences = re.findall(
         r"([+-][0-9]+) in [a-l] \(dim [0-9]+\) \(stride (-?[0-9]+)\)", refusal(layout)
     )
-    assert sum(int(move) * int(stride) for move, stride in moves) == 0
-    assert bool(moves) == bool(refusal(layout))
+    assert sum(int(difference) * int(stride) for difference, stride in differences) == 0
+    assert bool(differences) == bool(refusal(layout))
 
 
 def nests(layout: Layout, bits: int) -> str:

@@ -357,8 +357,8 @@ def test_the_widest_tensor_of_bytes_has_int64_max_elements() -> None:
         (
             {"strides": (2, 1)},
             (
-                "two indices share one element: the moves +1 in a (dim 0) (stride 2), "
-                "-2 in b (dim 1) (stride 1) lead back to it"
+                "two indices share one element: the differences +1 in a (dim 0) (stride 2), "
+                "-2 in b (dim 1) (stride 1) add up to offset 0"
             ),
         ),
         (
@@ -750,7 +750,7 @@ def test_elements_that_overlap_in_an_array_are_refused() -> None:
     x = np.lib.stride_tricks.sliding_window_view(np.zeros(9, np.float32), 3)
     with pytest.raises(
         OverlapError,
-        match=r"the moves \+(.) in a \(dim 0\) \(stride 1\), -\1 in b \(dim 1\) \(stride 1\) lead",
+        match=r"the differences \+(.) in a \(dim 0\) \(stride 1\), -\1 in b \(dim 1\) ",
     ):
         array_desc(x)
 

@@ -162,7 +162,7 @@ def test_what_shares_no_element_is_accepted(
 
 
 @pytest.mark.parametrize(
-    ("dims", "strides", "moves"),
+    ("dims", "strides", "differences"),
     [
         ((2, 3), (2, 1), r"\+1 in a \(dim 0\) \(stride 2\), -2 in b \(dim 1\) \(stride 1\)"),
         ((2, 3), (2, -1), r"\+1 in a \(dim 0\) \(stride 2\), \+2 in b \(dim 1\) \(stride -1\)"),
@@ -170,11 +170,12 @@ def test_what_shares_no_element_is_accepted(
         ((3, 3), (1, 1), r"\+([12]) in . \(dim .\) \(stride 1\), -\1 in . \(dim .\) \(stride 1\)"),
     ],
 )
-def test_what_shares_an_element_is_refused_with_the_moves_that_lead_back(
-    dims: tuple[int, ...], strides: tuple[int, ...], moves: str
+def test_strides_that_share_an_element_are_refused_with_the_index_differences(
+    dims: tuple[int, ...], strides: tuple[int, ...], differences: str
 ) -> None:
     with pytest.raises(
-        OverlapError, match=f"^two indices share one element: the moves {moves} lead back to it$"
+        OverlapError,
+        match=f"^two indices share one element: the differences {differences} add up to offset 0$",
     ):
         overlap(dims, strides)
 
@@ -185,7 +186,7 @@ def test_the_message_names_whole_blocks_where_padded_dims_cut_one_short() -> Non
         OverlapError,
         match=(
             r"^two indices of the whole blocks, which padded_dims cut short, "
-            r"share one element: the moves"
+            r"share one element: the differences"
         ),
     ):
         memory_desc(

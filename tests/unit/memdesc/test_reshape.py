@@ -1,0 +1,168 @@
+from __future__ import annotations
+
+import pytest
+
+from memdesc import MemdescError, MemoryDesc, memory_desc
+
+
+def desc(dims: tuple[int, ...], tag: str) -> MemoryDesc:
+    return memory_desc(dims, "f32", tag)
+
+
+def test_a_single_dim_splits_under_any_stride() -> None:
+    assert desc((6, 2), "ba").reshape((2, 3, 2)) == memory_desc((2, 3, 2), "f32", strides=(3, 1, 6))
+
+
+@pytest.mark.parametrize(
+    ("dims", "tag", "new", "new_tag"),
+    [
+        ((2, 3, 4), "abc", (24,), "a"),
+        ((2, 3, 4), "abc", (6, 4), "ab"),
+        ((2, 3, 4), "abc", (2, 2, 6), "abc"),
+        ((2, 17, 5, 4), "aBcd8b", (2, 17, 20), "aBc8b"),
+        ((2, 17, 20), "aBc8b", (2, 17, 5, 4), "aBcd8b"),
+        ((2, 17, 20), "aBc8b", (2, 1, 17, 20, 1), "abCde8c"),
+        ((2, 1, 17, 1), "abCd8c", (2, 17), "aB8b"),
+        ((17, 3), "ba", (17, 3, 1, 1), "cbad"),
+        ((1, 1), "ab", (1,), "a"),
+        ((2, 17), "aB8b", (2, 17), "aB8b"),
+        ((32, 8, 5, 4), "ABcd2a/1.16a/2.4b", (32, 8, 20), "ABc2a/1.16a/2.4b"),
+        ((2, 3, 5, 7), "aB(CD)8b16(cd)", (2, 1, 3, 5, 7), "abC(DE)8c16(de)"),
+        ((2, 3, 5, 7), "aB(CD)8b16(cd)", (2, 3, 5, 1, 7), "aB(CE)d8b16(ce)"),
+        ((2, 0, 4), "abc", (2, 0, 4), "abc"),
+        ((2, 0, 4), "abc", (2, 0, 2, 2), "abcd"),
+        ((0, 4), "ab", (0, 1, 4), "abc"),
+    ],
+)
+def test_dims_are_regrouped_where_no_data_moves(
+    dims: tuple[int, ...], tag: str, new: tuple[int, ...], new_tag: str
+) -> None:
+    assert desc(dims, tag).reshape(new) == desc(new, new_tag)
+
+
+def test_a_padded_dim_of_one_pairs_with_another_of_one() -> None:
+    assert desc((2, 1), "aB8b").reshape((2, 1)).padded_dims == (2, 8)
+    assert desc((2, 1), "aB8b").reshape((1, 2, 1)).padded_dims == (1, 2, 8)
+
+
+def test_a_blocked_dim_of_one_that_is_not_padded_can_be_dropped_with_its_blocks() -> None:
+    # oneDNN leaves inner_idxs pointing at the missing dim
+    view = desc((3, 16), "AB8a8b").submemory((3, 1), (0, 8))
+    assert view.padded_dims == (8, 1)
+    dropped = view.reshape((3,))
+    assert (
+        [dropped.offset((i,)) for i in range(3)]
+        == [view.offset((i, 0)) for i in range(3)]
+        == [64, 72, 80]
+    )
+    assert len(dropped.axes) == 1
+
+
+def test_a_view_keeps_its_offset_when_reshaped() -> None:
+    view = desc((4, 6), "ab").submemory((2, 6), (2, 0)).reshape((2, 2, 3))
+    assert view == memory_desc((2, 2, 3), "f32", strides=(6, 3, 1), offset0=12)
+
+
+@pytest.mark.parametrize(
+    ("dims", "tag", "new", "reason"),
+    [
+        ((2, 3), "ab", (7,), r"dims \(2, 3\) hold 6 elements, dims \(7,\) hold 7"),
+        ((2, 3), "ab", (-1, 6), r"dims \(2, 3\) hold 6 elements, dims \(-1, 6\) hold -6"),
+        ((2, 3), "ab", (-2, -3), r"dim a \(dim 0\) has size -2; sizes are 0 to"),
+        ((2, 3), "ab", (2, 3, *(1,) * 11), "have 13 sizes; a descriptor has 1 to 12"),
+        ((1, 1), "ab", (), r"dims \(\) have 0 sizes; a descriptor has 1 to 12"),
+        (
+            (2, 0, 5),
+            "abc",
+            (0,),
+            (
+                r"dims \(2, 0, 5\) cannot become \(0,\): oneDNN's rule is that the sizes "
+                r"other than 0 multiply"
+            ),
+        ),
+        (
+            (2, 0, 5),
+            "abc",
+            (0, 10),
+            r"dims \(2, 0, 5\) cannot be regrouped into \(0, 10\) where one of them is 0",
+        ),
+        (
+            (2, 0, 5),
+            "abc",
+            (10, 0),
+            r"dims \(2, 0, 5\) cannot be regrouped into \(10, 0\) where one of them is 0",
+        ),
+        (
+            (2, 17, 4),
+            "aBc8b",
+            (34, 4),
+            (
+                r"b \(dim 1\) is blocked or padded, so it must keep its size 17; "
+                r"reorder to a plain layout first"
+            ),
+        ),
+        (
+            (2, 16, 4),
+            "aBc8b",
+            (2, 64),
+            r"b \(dim 1\) is blocked or padded, so it must keep its size 16",
+        ),
+        ((2, 3), "ab__b8", (6,), r"b \(dim 1\) is blocked or padded, so it must keep its size 3"),
+        (
+            (2, 3, 5, 7),
+            "aB(CD)8b16(cd)",
+            (2, 3, 35),
+            r"c \(dim 2\) is blocked or padded, so it must keep its size 5",
+        ),
+        (
+            (2, 3, 4),
+            "acb",
+            (6, 4),
+            (
+                r"a \(dim 0\) has stride 12, but b \(dim 1\) inside it spans 3 \* 1 elements; "
+                r"reorder to a contiguous"
+            ),
+        ),
+        (
+            (2, 1),
+            "aB8b",
+            (2,),
+            (
+                r"b \(dim 1\) of size 1 is padded or fused with others, "
+                r"so it cannot be dropped"
+            ),
+        ),
+        (
+            (2, 3, 1, 7),
+            "aB(CD)8b16(cd)",
+            (2, 3, 7),
+            r"c \(dim 2\) of size 1 is padded or fused with others",
+        ),
+        ((2, 3, 4), "(ac)b", (2, 3, 2, 2), r"c \(dim 2\) is blocked or padded"),
+        ((2, 3, 4), "(ac)b", (6, 4), r"a \(dim 0\) is blocked or padded"),
+    ],
+)
+def test_a_reshape_that_would_move_data_is_refused_with_the_dim_and_the_reason(
+    dims: tuple[int, ...], tag: str, new: tuple[int, ...], reason: str
+) -> None:
+    with pytest.raises(MemdescError, match=reason):
+        desc(dims, tag).reshape(new)
+
+
+@pytest.mark.parametrize(
+    ("dims", "tag", "new"),
+    [
+        ((3, 2, 7, 3), "(AD)bc4(ad)", (3, 14, 3)),
+        ((2, 3, 5, 6), "(ac)bd", (2, 3, 5, 2, 3)),
+        ((2, 1, 3), "(AC)b4(ac)", (2, 3)),
+        ((1, 1, 3), "(ab)c", (3,)),
+        ((2, 1, 3), "(AB)c4(ab)", (1, 2, 1, 3)),
+    ],
+)
+def test_fused_dims_stay_fused_while_others_are_regrouped(
+    dims: tuple[int, ...], tag: str, new: tuple[int, ...]
+) -> None:
+    old, reshaped = desc(dims, tag), desc(dims, tag).reshape(new)
+    assert [reshaped.offset(index) for index in np.ndindex(new)] == [
+        old.offset(index) for index in np.ndindex(dims)
+    ]
