@@ -81,7 +81,7 @@ def reorder_on_device(  # noqa: PLR0913 - public: the arguments of `reorder.reor
         msg = "out is host memory, but the result lies on a device; take it with .get()"
         raise MemdescError(msg)
     source = as_source(queue, x, src)
-    desc = _converted(_described(dst, memory, source.operand.desc), dtype)
+    desc = _converted(_result_desc(dst, memory, source.operand.desc), dtype)
     if memory is not None:
         target = device_operand(queue, memory, desc, "dst")
         event = enqueue_into(queue, source, target, wait_for)
@@ -111,7 +111,7 @@ def _agreed(dst: LayoutLike | None, desc: MemoryDesc | ImageDesc) -> MemoryDesc 
     raise MemdescError(msg)
 
 
-def _described(dst: LayoutLike | None, memory: Any, src: MemoryDesc) -> MemoryDesc | ImageDesc:
+def _result_desc(dst: LayoutLike | None, memory: Any, src: MemoryDesc) -> MemoryDesc | ImageDesc:
     """Return the descriptor of the result; a name takes the dims and the dtype of the tensor."""
     if isinstance(dst, MemoryDesc | ImageDesc):
         return dst

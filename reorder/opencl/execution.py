@@ -10,7 +10,7 @@ import pyopencl as cl
 from reorder.opencl.allocation import allocate_buffer, allocate_image
 from reorder.opencl.image_formats import channel_type_of
 from reorder.opencl.operands import DeviceOperand
-from reorder.opencl.pairs import check_pair
+from reorder.opencl.pairs import check_operands
 from reorder.opencl.programs import PreparedLaunch, prepare
 from reorder.opencl.schedule.placement import ImageShape
 from reorder.opencl.schedule.transfers import Transfer, plan_transfers
@@ -87,7 +87,7 @@ def prepare_transfers(
 
     Nothing is allocated: an operand without memory is allocated later.
     """
-    check_pair(src, dst)
+    check_operands(src, dst)
     transfers = plan_transfers(
         src.spec(dst),
         dst.spec(src),

@@ -10,10 +10,10 @@ from reorder.memory.buffers import are_apart
 if TYPE_CHECKING:
     from reorder.opencl.operands import DeviceOperand
 
-__all__ = ["check_pair"]
+__all__ = ["check_operands"]
 
 
-def check_pair(src: DeviceOperand, dst: DeviceOperand) -> None:
+def check_operands(src: DeviceOperand, dst: DeviceOperand) -> None:
     """Refuse two operands that no reorder on a device connects.
 
     Raises

@@ -49,10 +49,10 @@ def as_source(queue: cl.CommandQueue, src: Any, desc: LayoutLike | None) -> Sour
         events = () if src.event is None else (src.event,)
         return Source(device_operand(queue, src.data, src.desc, "src"), None, events)
     if isinstance(src, cl.array.Array):
-        known = array_desc(src, "src") if desc is None else _described(desc, src)
+        known = array_desc(src, "src") if desc is None else _required_desc(desc, src)
         return Source(device_operand(queue, src, known, "src"), None, tuple(src.events))
     if isinstance(src, cl.Buffer | cl.Image):
-        return Source(device_operand(queue, src, _described(desc, src), "src"))
+        return Source(device_operand(queue, src, _required_desc(desc, src), "src"))
     host = (
         from_pixels(src, desc)
         if isinstance(desc, ImageDesc)
@@ -73,7 +73,7 @@ def upload(queue: cl.CommandQueue, source: Source) -> Any:
     return buffer
 
 
-def _described(desc: LayoutLike | None, memory: Any) -> MemoryDesc | ImageDesc:
+def _required_desc(desc: LayoutLike | None, memory: Any) -> MemoryDesc | ImageDesc:
     if isinstance(desc, MemoryDesc | ImageDesc):
         return desc
     kind, needed = (

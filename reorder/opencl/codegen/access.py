@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from reorder.opencl.codegen.elements import ELEMENTS, from_value, to_value
+from reorder.opencl.codegen.element_types import ELEMENT_TYPES, from_value, to_value
 from reorder.opencl.codegen.pattern import AccessKind
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ def load(pattern: Pattern, value: str, steps: tuple[int, ...]) -> str:
     """Return the statement that loads the lanes of some steps into a value."""
     if pattern.src.kind == AccessKind.IMAGE:
         return _load_pixel(pattern, value, steps)
-    element = ELEMENTS[pattern.src.element]
+    element = ELEMENT_TYPES[pattern.src.element]
     start = _coord("src", steps)
     if pattern.src.kind == AccessKind.VECTOR:
         if element.memory == "half":
@@ -39,7 +39,7 @@ def load(pattern: Pattern, value: str, steps: tuple[int, ...]) -> str:
 
 
 def _load_pixel(pattern: Pattern, value: str, steps: tuple[int, ...]) -> str:
-    element = ELEMENTS[pattern.src.element]
+    element = ELEMENT_TYPES[pattern.src.element]
     pixel = f"read_image{element.image_suffix}(src, {_pixel_coords('src', steps)})"
     if pattern.dst.kind == AccessKind.IMAGE or pattern.lanes == _IN_ORDER:
         if pattern.lanes in {_IN_ORDER, (0,)}:
@@ -52,7 +52,7 @@ def _load_pixel(pattern: Pattern, value: str, steps: tuple[int, ...]) -> str:
 
 def store(pattern: Pattern, value: str, steps: tuple[int, ...]) -> str:
     """Return the statement that stores the lanes of a value to some steps."""
-    element = ELEMENTS[pattern.dst.element]
+    element = ELEMENT_TYPES[pattern.dst.element]
     if pattern.dst.kind == AccessKind.IMAGE:
         coords = _pixel_coords("dst", steps)
         return f"write_image{element.image_suffix}(dst, {coords}, {value});"

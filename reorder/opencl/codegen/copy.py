@@ -6,7 +6,7 @@ from itertools import product
 from typing import TYPE_CHECKING
 
 from reorder.opencl.codegen.access import load, store
-from reorder.opencl.codegen.elements import ELEMENTS, value_type
+from reorder.opencl.codegen.element_types import ELEMENT_TYPES, value_type
 from reorder.opencl.codegen.gather import gather_lines
 from reorder.opencl.codegen.indices import guarded, index_lines
 from reorder.opencl.codegen.pattern import AccessKind
@@ -34,7 +34,7 @@ def copy_lines(pattern: Pattern) -> Iterator[str]:
     # all loads stand before all stores, so that they are in flight together
     all_steps = list(product(*(range(loop.steps) for loop in pattern.loops)))
     # raw bits move as scalars, values as vectors like those of images
-    kind = value_type(pattern) + ("" if ELEMENTS[pattern.dst.element].is_raw else "4")
+    kind = value_type(pattern) + ("" if ELEMENT_TYPES[pattern.dst.element].is_raw else "4")
     for number, steps in enumerate(all_steps):
         value = f"v{number}"
         yield f"{kind} {value} = ({kind})(0);"

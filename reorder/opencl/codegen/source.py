@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from reorder.opencl.codegen.copy import copy_lines
-from reorder.opencl.codegen.elements import memory_type
+from reorder.opencl.codegen.element_types import memory_type
 from reorder.opencl.codegen.params import param_names
 from reorder.opencl.codegen.pattern import AccessKind
 from reorder.opencl.codegen.transpose import transpose_lines

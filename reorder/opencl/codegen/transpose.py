@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from reorder.opencl.codegen.elements import value_type
+from reorder.opencl.codegen.element_types import value_type
 from reorder.opencl.codegen.indices import guarded, index_lines
 
 if TYPE_CHECKING:

@@ -132,7 +132,7 @@ def place_box(box: Box, shapes: ImageShapes) -> tuple[PixelNest, ...] | None:
             boxes = [piece for part in boxes for piece in _split_box(part, operand, shape)]
     nests: list[PixelNest] = []
     for part in boxes:
-        nest = _place(part, shapes)
+        nest = _place_split_box(part, shapes)
         if nest is None:
             return None
         nests.append(nest)
@@ -150,7 +150,7 @@ def _split_box(box: Box, operand: int, shape: ImageShape) -> Iterator[Box]:
     yield box
 
 
-def _place(box: Box, shapes: ImageShapes) -> PixelNest | None:
+def _place_split_box(box: Box, shapes: ImageShapes) -> PixelNest | None:
     """Return the nest of a box whose loops are split, None if a loop has no single direction."""
     starts: list[Coords] = [(offset,) for offset in box.offsets]
     strides: list[list[Coords]] = [[(node.strides[k],) for node in box.nodes] for k in (0, 1)]

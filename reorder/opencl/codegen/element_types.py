@@ -9,10 +9,10 @@ from reorder.opencl.codegen.pattern import AccessKind
 if TYPE_CHECKING:
     from reorder.opencl.codegen.pattern import Access, Pattern
 
-__all__ = ["ELEMENTS", "Element", "from_value", "memory_type", "to_value", "value_type"]
+__all__ = ["ELEMENT_TYPES", "ElementType", "from_value", "memory_type", "to_value", "value_type"]
 
 
-class Element(NamedTuple):
+class ElementType(NamedTuple):
     """The type of an element in a buffer, that of its value, the suffix of image functions."""
 
     memory: str
@@ -25,37 +25,37 @@ class Element(NamedTuple):
         return not self.image_suffix
 
 
-ELEMENTS = {
-    "f32": Element("float", "float", "f"),
-    "f16": Element("half", "float", "f"),
-    "s32": Element("int", "int", "i"),
-    "s8": Element("char", "int", "i"),
-    "u8": Element("uchar", "uint", "ui"),
-    "unorm8": Element("uchar", "float", "f"),
-    "b8": Element("uchar", "uchar", ""),
-    "b16": Element("ushort", "ushort", ""),
-    "b32": Element("uint", "uint", ""),
-    "b64": Element("ulong", "ulong", ""),
-    "b128": Element("uint4", "uint4", ""),
+ELEMENT_TYPES = {
+    "f32": ElementType("float", "float", "f"),
+    "f16": ElementType("half", "float", "f"),
+    "s32": ElementType("int", "int", "i"),
+    "s8": ElementType("char", "int", "i"),
+    "u8": ElementType("uchar", "uint", "ui"),
+    "unorm8": ElementType("uchar", "float", "f"),
+    "b8": ElementType("uchar", "uchar", ""),
+    "b16": ElementType("ushort", "ushort", ""),
+    "b32": ElementType("uint", "uint", ""),
+    "b64": ElementType("ulong", "ulong", ""),
+    "b128": ElementType("uint4", "uint4", ""),
 }
 
 
 def memory_type(access: Access) -> str:
     """Return the type of an element in a buffer."""
-    return ELEMENTS[access.element].memory
+    return ELEMENT_TYPES[access.element].memory
 
 
 def value_type(pattern: Pattern) -> str:
     """Return the type of a value that a work item moves, without the number of its lanes."""
     access = pattern.dst if pattern.src.kind == AccessKind.NONE else pattern.src
-    return ELEMENTS[access.element].value
+    return ELEMENT_TYPES[access.element].value
 
 
 def to_value(name: str, expression: str, width: str) -> str:
     """Return a loaded element, or a vector of `width` of them, as a value."""
     if name == "unorm8":
         return f"convert_float{width}({expression}) / 255.0f"
-    element = ELEMENTS[name]
+    element = ELEMENT_TYPES[name]
     if element.memory in (element.value, "half"):
         return expression
     return f"convert_{element.value}{width}({expression})"
@@ -65,7 +65,7 @@ def from_value(name: str, expression: str, width: str) -> str:
     """Return a value, or a vector of `width` values, as it is stored."""
     if name == "unorm8":
         return f"convert_uchar{width}_sat_rte({expression} * 255.0f)"
-    element = ELEMENTS[name]
+    element = ELEMENT_TYPES[name]
     if element.memory == element.value:
         return expression
     return f"convert_{element.memory}{width}({expression})"
