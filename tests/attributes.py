@@ -53,10 +53,10 @@ def attrs(draw: st.DrawFn, src: MemoryDesc, dst: MemoryDesc) -> Attr:
                 draw(st.sampled_from([n for n in range(1, max(size, 1) + 1) if size % n == 0]))
                 for size in desc.dims[-2:]
             )
-        own = (*(1,) * (desc.ndims - len(groups)), *groups)
+        extents = (*(1,) * (desc.ndims - len(groups)), *groups)
         shape = [
             size // group if mask >> dim & 1 else 1
-            for dim, (size, group) in enumerate(zip(desc.dims, own, strict=True))
+            for dim, (size, group) in enumerate(zip(desc.dims, extents, strict=True))
         ]
         if not all(shape):
             continue

@@ -164,9 +164,9 @@ def _encode_integer(values: NDArray[Any], form: IntegerFormat) -> NDArray[np.uin
         ends = np.where(rounded <= low, whole.dtype.type(low), whole.dtype.type(high))
         whole = np.where(is_inside, whole, ends)
     else:
-        # bounds that the working type does not reach cut nothing
-        reach = np.iinfo(values.dtype)
-        whole = np.clip(values, max(low, reach.min), min(high, reach.max))
+        # bounds that the working type does not have change nothing
+        limits = np.iinfo(values.dtype)
+        whole = np.clip(values, max(low, limits.min), min(high, limits.max))
     return whole.astype(np.uint64) & np.uint64((1 << form.bits) - 1)
 
 

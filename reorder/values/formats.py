@@ -176,6 +176,7 @@ ONEDNN_TYPES: dict[str, int] = {name: number for name, _, number, _ in _ROWS if 
 DLPACK_CODES: dict[str, int] = {name: code for name, _, _, code in _ROWS}
 
 _F32, _S64 = FLOATS["f32"], INTEGERS["s64"]
+_WIDE = frozenset(name for name, dtype in DATA_TYPES.items() if dtype.bits > _F32.bits)
 
 
 def is_integer(name: str) -> bool:
@@ -185,7 +186,7 @@ def is_integer(name: str) -> bool:
 
 def largest_number(name: str) -> float | None:
     """Return the largest finite number, to which `saturate` clamps; None for integers."""
-    form = FORMATS[name]
+    form = FORMATS.get(name)
     return form.max if isinstance(form, FloatFormat | ExponentFormat) else None
 
 
@@ -201,8 +202,7 @@ def difference_type(name: str, work: str) -> str:
 
 def rounds_through_f16(name: str) -> bool:
     """Whether oneDNN rounds a type by way of f16: its floats of 8 bits."""
-    form = FORMATS[name]
-    return name in ONEDNN_TYPES and isinstance(form, FloatFormat) and form.bits == 8  # noqa: PLR2004 - see above
+    return name in ONEDNN_TYPES and name in FLOATS and FLOATS[name].bits == 8  # noqa: PLR2004 - see above
 
 
 def working_type(src: str, dst: str, *, arithmetic: bool) -> str:
@@ -211,7 +211,8 @@ def working_type(src: str, dst: str, *, arithmetic: bool) -> str:
     Integers and booleans that only become other such types stay integers: s64, and u64 where
     src may be beyond s64.
     """
-    forms = FORMATS[src], FORMATS[dst]
+    # a caller's type without a row only moves
+    forms = FORMATS.get(src), FORMATS.get(dst)
     if not arithmetic and all(isinstance(form, IntegerFormat | BooleanFormat) for form in forms):
         return "u64" if src in INTEGERS and INTEGERS[src].high > _S64.high else "s64"
-    return "f64" if max(DATA_TYPES[name].bits for name in (src, dst)) > _F32.bits else "f32"
+    return "f32" if _WIDE.isdisjoint((src, dst)) else "f64"

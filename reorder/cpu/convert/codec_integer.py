@@ -48,7 +48,7 @@ def encode_integer(
 
 
 def _clamp(vectors: Vectors, values: Value, work: IntegerFormat, form: IntegerFormat) -> Value:
-    """Saturate integers; bounds that the working type does not have cut nothing."""
+    """Saturate integers; bounds that the working type does not have change nothing."""
     builder, of = vectors.builder, values.type
     low = vectors.splat(of, max(form.low, work.low))
     high = vectors.splat(of, min(form.high, work.high))
