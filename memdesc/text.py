@@ -211,9 +211,12 @@ def from_json(text: str) -> MemoryDesc:
     try:
         fields = json.loads(text)
         _check_schema(fields)
-        dtype, extra = data_type(fields["dtype"]), fields["extra"]
+        # this order decides which of several missing keys the message names
+        dims, dtype = checked_ints("dims", fields["dims"]), data_type(fields["dtype"])
+        offset0 = checked_int("offset0", fields["offset0"])
         padded_offsets = checked_ints("padded_offsets", fields["padded_offsets"])
-        layout = _layout_of(fields, dtype)
+        layout = _layout_of(fields, dims, dtype, offset0)
+        extra = fields["extra"]
         extra = Extra(**extra) if isinstance(extra, dict) else extra
         return MemoryDesc(dtype, layout, padded_offsets, extra)
     except MemdescError:
@@ -226,9 +229,10 @@ def from_json(text: str) -> MemoryDesc:
         raise MemdescError(msg) from error
 
 
-def _layout_of(fields: dict[str, Any], dtype: DataType) -> Layout:
+def _layout_of(
+    fields: dict[str, Any], dims: tuple[int, ...], dtype: DataType, offset0: int
+) -> Layout:
     """Read the layout: axes and blocks, or oneDNN's fields."""
-    dims, offset0 = checked_ints("dims", fields["dims"]), checked_int("offset0", fields["offset0"])
     if "axes" in fields:
         axes = tuple(
             Axis(checked_ints("axes", axis_dims), checked_int("axes", padded))
