@@ -1,81 +1,133 @@
-"""Files of callers: their paths, and writing several at once, whole or not at all."""
+"""Files of callers: their paths, reading regular files, and writing files whole or not at all."""
 
 from __future__ import annotations
 
+import errno
 import os
-import tempfile
+import stat
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from memdesc.errors import MemdescError, short_repr
+from memdesc.staging import StagedFile
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
     from typing import BinaryIO
 
-__all__ = ["as_path", "write_files"]
+__all__ = ["as_path", "open_file", "read_if_exists", "reason_of", "write_files"]
+
+# neither exists on every system
+_FLAGS = getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
 
 
 def as_path(path: object) -> Path:
     """Return the path that a caller named; refuse what is not a path."""
-    text = os.fspath(path) if isinstance(path, str | os.PathLike) else None
-    if not isinstance(text, str) or "\0" in text:
-        msg = f"a path is a string or a pathlib.Path, not {short_repr(path)}"
+    name: object = None
+    with suppress(TypeError, UnicodeEncodeError):
+        name = os.fspath(path) if isinstance(path, str | os.PathLike) else None
+        if isinstance(name, str):
+            os.fsencode(name)  # half of a character is in no name
+            if "\0" not in name:
+                return Path(name)
+    msg = f"a path is a string or a pathlib.Path, not {short_repr(path)}"
+    raise MemdescError(msg)
+
+
+def reason_of(error: OSError) -> str:
+    """Return what the system says; errors of Python itself have no such text."""
+    return error.strerror or str(error) or type(error).__name__
+
+
+@contextmanager
+def open_file(path: Path) -> Iterator[BinaryIO]:
+    """Open a regular file for reading; folders, pipes and devices are refused without waiting.
+
+    Raises
+    ------
+    MemdescError
+        If the file is missing, is no regular file, or reading it fails.
+    """
+    try:
+        _check_regular(path, path.stat(), "read")
+        # it may have been replaced by a pipe since, which nobody may be writing to
+        handle = os.open(path, os.O_RDONLY | _FLAGS)
+        with os.fdopen(handle, "rb") as file:
+            _check_regular(path, os.fstat(handle), "read")
+            yield file
+    except OSError as error:
+        msg = f"{str(path)!r} cannot be read: {reason_of(error)}"
+        raise MemdescError(msg) from None
+
+
+def read_if_exists(path: Path, max_nbytes: int) -> bytes | None:
+    """Return the bytes of a small file, or None where there is no file of that name.
+
+    Raises
+    ------
+    MemdescError
+        If there is one and it cannot be read, or is larger.
+    """
+    try:
+        path.lstat()
+    except OSError as error:
+        if error.errno in {errno.ENOENT, errno.ENAMETOOLONG}:
+            return None
+    with open_file(path) as file:
+        data = file.read(max_nbytes + 1)
+    if len(data) > max_nbytes:
+        msg = f"{str(path)!r} has more than {max_nbytes} bytes"
         raise MemdescError(msg)
-    return Path(text)
+    return data
 
 
 def write_files(files: Mapping[Path, Callable[[BinaryIO], object]]) -> None:
-    """Write files that belong together; they are renamed when all of them are complete.
+    """Write files that belong together; they get their names when all of them are complete.
 
-    First all targets are checked, then all files are written under temporary names in the
-    folders of their targets, then these are renamed.
+    First all targets are checked, then all files are written, in the order given. They get
+    their names in the reverse order, so that a file that describes others can be given after
+    them and is there before them. Each is on disk before the next gets its name.
 
     Raises
     ------
     MemdescError
         If one cannot be written.
     """
-    staged: dict[Path, Path] = {}
+    staged: dict[Path, StagedFile] = {}
     target = Path()
     try:
         for target in files:
-            if target.exists() and not target.is_file():
-                msg = f"{str(target)!r} cannot be written: it is a folder or a device; name a file"
-                raise MemdescError(msg)
-            if target.exists() and not os.access(target, os.W_OK):
-                msg = f"{str(target)!r} is write-protected"
-                raise MemdescError(msg)
+            _check_writable(target)
         for target, write in files.items():
             # the target of a link is written, and the link stays
-            real = target.resolve()
-            staged[real] = _stage(real, write)
-        for target, complete in staged.items():
-            complete.replace(target)
+            real = Path(os.path.realpath(target))
+            if real in staged:
+                msg = f"{str(target)!r} cannot be written: it is the same file as another of them"
+                raise MemdescError(msg)
+            staged[real] = StagedFile(real, write)
+        for target in reversed(staged):
+            staged[target].publish()
     except OSError as error:
-        msg = f"{str(target)!r} cannot be written: {error.strerror}"
+        msg = f"{str(target)!r} cannot be written: {reason_of(error)}"
         raise MemdescError(msg) from None
     finally:
-        for temporary in staged.values():
-            temporary.unlink(missing_ok=True)
+        for file in staged.values():
+            file.discard()
 
 
-def _stage(target: Path, write: Callable[[BinaryIO], object]) -> Path:
-    """Write a file under a temporary name in the folder of its target."""
-    handle, name = tempfile.mkstemp(dir=target.parent, prefix=".memdesc.")
+def _check_writable(target: Path) -> None:
     try:
-        with os.fdopen(handle, "wb") as file:
-            write(file)
-        # mkstemp makes files that only their owner reads; open() would have given these rights
-        Path(name).chmod(0o666 & ~_umask())
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise
-    return Path(name)
+        status = target.stat()
+    except FileNotFoundError:
+        return
+    _check_regular(target, status, "written")
+    if not os.access(target, os.W_OK):
+        msg = f"{str(target)!r} is write-protected"
+        raise MemdescError(msg)
 
 
-def _umask() -> int:
-    # it can only be read by setting it
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
+def _check_regular(path: Path, status: os.stat_result, what: str) -> None:
+    if not stat.S_ISREG(status.st_mode):
+        msg = f"{str(path)!r} cannot be {what}: it is a folder or a device; name a file"
+        raise MemdescError(msg)

@@ -155,7 +155,8 @@ class Layout:
         first = -1
         total = 1
         for axis_dims, padded in self.axes:
-            if not axis_dims or axis_dims[0] <= first or max(axis_dims) >= ndims:
+            is_in_range = axis_dims and min(axis_dims) >= 0 and max(axis_dims) < ndims
+            if not is_in_range or axis_dims[0] <= first:
                 seen.clear()  # no partition
                 break
             seen += axis_dims

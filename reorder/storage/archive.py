@@ -6,27 +6,35 @@ the bytes of `NAME.npy` lie in memory.
 
 from __future__ import annotations
 
+import lzma
+import os
+import struct
 import zipfile
 import zlib
+from collections import Counter
 from collections.abc import Mapping
-from tokenize import TokenError
+from io import BytesIO
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from memdesc import MemdescError, from_json, memory_desc, to_json
-from memdesc.disk import as_path, write_files
+from memdesc.disk import as_path, open_file, write_files
 from memdesc.errors import short_repr
+from memdesc.int64 import checked_int
 from memdesc.tags import LETTERS
 from reorder.api import reorder
 from reorder.memory.memory import Memory
-from reorder.storage.files import array_of, attach, form_of
+from reorder.storage.arrays import array_of, check_form, form_of, memory_of
+from reorder.storage.npy import NpyError, array_from, read_data, read_header
+from reorder.storage.sidecar import MAX_DESCRIPTOR
 
 if TYPE_CHECKING:
-    import os
     from typing import BinaryIO
 
     from numpy.typing import NDArray
+
+    from memdesc import MemoryDesc
 
 __all__ = ["load_archive", "save_archive"]
 
@@ -34,6 +42,25 @@ __all__ = ["load_archive", "save_archive"]
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 # what .zip holds of a member's name, less the endings
 _MAX_NAME = 2**16 - 1 - len(".npy.json")
+# what an archive may unpack to: so many times its bytes, and never less than 1 GiB
+_MAX_RATIO = 64
+_MIN_LIMIT = 2**30
+# members up to this are read at once, in pieces of so many bytes
+_SMALL = 2**16
+_PIECE = 4096
+_MAX_REASON = 200
+# what zipfile and its decompressors raise for damaged bytes
+_DAMAGES = (
+    zipfile.BadZipFile,
+    zlib.error,
+    lzma.LZMAError,
+    struct.error,
+    ValueError,
+    EOFError,
+    RuntimeError,
+    OverflowError,
+    MemoryError,
+)
 
 
 def save_archive(
@@ -87,53 +114,122 @@ def save_archive(
     write_files({as_path(path): lambda file: _write(file, memories)})
 
 
-def load_archive(path: str | os.PathLike[str]) -> dict[str, Memory]:
+def load_archive(
+    path: str | os.PathLike[str], *, max_nbytes: int | None = None
+) -> dict[str, Memory]:
     """Read all tensors of a .npz; an array without a descriptor is a row-major tensor.
 
     *Law*: `load_archive` gives back what `save_archive` was given, bit for bit.
 
+    Parameters
+    ----------
+    path : path
+        A .npz file, of `save_archive` or of numpy.
+    max_nbytes : int, optional
+        Bytes that all members together may unpack to; more is refused before any is read.
+        By default 64 times the size of the file, and at least 1 GiB: compressed weights are far
+        below that.
+
     Raises
     ------
     MemdescError
-        If the file is missing or damaged, or a descriptor does not fit its array.
+        If the file is missing or damaged, unpacks to more than allowed, has two members of one
+        name, or a descriptor does not fit its array.
+
+    Examples
+    --------
+    >>> import os, tempfile, numpy as np, reorder
+    >>> path = os.path.join(tempfile.mkdtemp(), "x.npz")
+    >>> np.savez_compressed(path, x=np.zeros(1000))
+    >>> reorder.load_archive(path, max_nbytes=4000)  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+        ...
+    memdesc.errors.MemdescError: '...x.npz': its members unpack to 8128 bytes, more than ...
     """
-    tensors = {}
     given = as_path(path)
-    try:
-        with zipfile.ZipFile(given) as archive:
-            members = archive.namelist()
-            for member in members:
-                if not member.endswith(".npy"):
-                    continue
-                with archive.open(member) as file:
-                    array: NDArray[Any] = np.lib.format.read_array(file, allow_pickle=False)
-                name = member.removesuffix(".npy")
-                if f"{member}.json" in members:
-                    desc = from_json(archive.read(f"{member}.json").decode())
-                    tensors[name] = attach(
-                        array, desc, form_of(desc), (repr(name), "its descriptor")
-                    )
-                else:
-                    tensors[name] = Memory(
-                        memory_desc(array.shape, array.dtype), np.ascontiguousarray(array)
-                    )
-    except OSError as error:
-        msg = f"{str(given)!r} cannot be read: {error.strerror}"
-        raise MemdescError(msg) from None
-    except MemdescError as error:
-        msg = f"{str(given)!r}: {error}"
-        raise MemdescError(msg) from None
-    except (
-        zipfile.BadZipFile,
-        zlib.error,
-        ValueError,
-        EOFError,
-        TokenError,
-        RuntimeError,
-        NotImplementedError,
-    ) as error:
-        msg = f"{str(given)!r} is no .npz file, or a damaged one: {error}"
-        raise MemdescError(msg) from None
+    if max_nbytes is not None:
+        max_nbytes = checked_int("max_nbytes", max_nbytes)
+    with open_file(given) as file:
+        limit = max(_MIN_LIMIT, _MAX_RATIO * os.fstat(file.fileno()).st_size)
+        try:
+            with zipfile.ZipFile(file) as archive:
+                return _read(archive, limit if max_nbytes is None else max_nbytes)
+        except MemdescError as error:
+            msg = f"{str(given)!r}: {error}"
+            raise MemdescError(msg) from None
+        except _DAMAGES as error:
+            # zipfile shows names, of whatever length
+            reason = str(error)[:_MAX_REASON] or type(error).__name__
+            msg = f"{str(given)!r} is no .npz file, or a damaged one: {reason}"
+            raise MemdescError(msg) from None
+
+
+def _open(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> BinaryIO:
+    """Open a member for reading, so that no read unpacks much more than it is asked for."""
+    file = archive.open(info)
+    if info.file_size > _SMALL and info.compress_type in {zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED}:
+        return file  # type: ignore[return-value] # zipfile's readers are binary files
+    # other decompressors unpack all that they are given; small members are read faster at once
+    with file:
+        return BytesIO(b"".join(iter(lambda: file.read(_PIECE), b"")))
+
+
+def _descriptor(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> bytes:
+    if info.file_size > MAX_DESCRIPTOR:
+        msg = f"{short_repr(info.filename)} has more than {MAX_DESCRIPTOR} bytes"
+        raise MemdescError(msg)
+    return _open(archive, info).read()
+
+
+def _members(archive: zipfile.ZipFile, limit: int) -> dict[str, zipfile.ZipInfo]:
+    """Return the members of an archive by their names."""
+    infos = archive.infolist()
+    nbytes = sum(info.file_size for info in infos)
+    if nbytes > limit:
+        msg = (
+            f"its members unpack to {nbytes} bytes, more than the {limit} allowed; pass "
+            f"max_nbytes={nbytes} if you trust it"
+        )
+        raise MemdescError(msg)
+    members = {info.filename: info for info in infos}
+    if len(members) < len(infos):
+        twice = Counter(info.filename for info in infos).most_common(1)[0]
+        msg = (
+            f"it has {twice[1]} members called {short_repr(twice[0])}; write it again, with a name "
+            "for each"
+        )
+        raise MemdescError(msg)
+    return members
+
+
+def _read(archive: zipfile.ZipFile, limit: int) -> dict[str, Memory]:
+    members = _members(archive, limit)
+    tensors: dict[str, Memory] = {}
+    # many tensors of a model have equal descriptors
+    described: dict[bytes, MemoryDesc] = {}
+    plain: dict[tuple[tuple[int, ...], np.dtype[Any]], MemoryDesc] = {}
+    for member, info in members.items():
+        if not member.endswith(".npy"):
+            continue
+        name = member.removesuffix(".npy")
+        beside = members.get(f"{member}.json")
+        try:
+            with _open(archive, info) as file:
+                header = read_header(file)
+                desc = None
+                if beside is not None:
+                    text = _descriptor(archive, beside)
+                    desc = described[text] = described.get(text) or from_json(text.decode())
+                    check_form(header, form_of(desc), (repr(name), "its descriptor"))
+                data = read_data(file, header, info.file_size)
+                file.read(1)  # at the end of a member its checksum is compared
+                if desc is None:
+                    key = header.shape, header.dtype
+                    desc = plain[key] = plain.get(key) or memory_desc(*key)
+        except NpyError as error:
+            msg = f"{short_repr(name)} is no .npy file, or a damaged one: {error}"
+            raise MemdescError(msg) from None
+        tensors[name] = memory_of(array_from(data, header), desc)
     return tensors
 
 

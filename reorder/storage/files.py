@@ -1,43 +1,55 @@
 """Tensors on disk: a .npy of the buffer, and its descriptor as JSON beside it.
 
-`.npy` knows neither layouts nor bf16, f8 and 4-bit types; the sidecar `NAME.npy.json`
-says what the bytes are. Plain layouts are stored as arrays in memory order, images as
-their pixels, others as raw bytes (uint8).
+`.npy` knows neither layouts nor bf16, f8 and 4-bit types; the sidecar `NAME.npy.json` says what
+the bytes are, and which file they are in. Two files cannot be replaced at once, so the new
+descriptor describes the older array as well, and gets its name before the new array does:
+whenever a process ends, the array that is there is described.
 """
 
 from __future__ import annotations
 
 import json
-from pathlib import Path
-from tokenize import TokenError
+import os
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from memdesc import MemdescError, data_type, from_json, image_desc, to_json
-from memdesc.disk import as_path, write_files
-from memdesc.layout import memory_order
+from memdesc import MemdescError, data_type, to_json
+from memdesc.disk import as_path, open_file, write_files
 from reorder.memory.memory import Memory
+from reorder.storage.arrays import array_of, check_form, form_of_image, memory_of, typed
+from reorder.storage.fingerprint import checksum, free_generation, of_data, of_file
+from reorder.storage.npy import NpyError, array_from, header_of, read_data, read_header
+from reorder.storage.sidecar import read_sidecar, sidecar
 
 if TYPE_CHECKING:
-    import os
+    from pathlib import Path
+    from typing import BinaryIO
 
     from numpy.typing import NDArray
 
-    from memdesc import DataType, ImageDesc, MemoryDesc
+    from memdesc import ImageDesc, MemoryDesc
+    from reorder.storage.npy import Header
+    from reorder.storage.sidecar import Record, Sidecar
 
-    Form = tuple[np.dtype[Any], tuple[int, ...]]
+__all__ = ["load", "save", "save_image", "sidecar"]
 
-__all__ = ["array_of", "attach", "form_of", "load", "save", "save_image", "sidecar"]
-
-
-def sidecar(path: str | os.PathLike[str]) -> Path:
-    """Return where the descriptor of a .npy lies."""
-    return Path(f"{as_path(path)}.json")
+# how often a pair is read that others write meanwhile
+_ATTEMPTS = 5
+# bytes whose checksum takes less time than starting a thread for it
+_SMALL = 2**18
 
 
-def load(path: str | os.PathLike[str], dtype: str | None = None) -> Memory | NDArray[Any]:
+def load(
+    path: str | os.PathLike[str], dtype: str | None = None, *, verify: bool = False
+) -> Memory | NDArray[Any]:
     """Read a tensor: a Memory if a descriptor lies beside it, else the array.
+
+    The descriptor says which file it describes: by size, a generation that `save` counts, and a
+    digest of the header and of up to 1 MiB of the data. Any other array in its place is refused.
+    Descriptors of versions that did not say so are compared by dtype and shape alone.
 
     *Law*: `load` gives back what `save` was given, bit for bit.
 
@@ -48,40 +60,130 @@ def load(path: str | os.PathLike[str], dtype: str | None = None) -> Memory | NDA
     dtype : str, optional
         What an array without descriptor holds where .npy cannot say it, such as bf16:
         its elements are void or unsigned there. Nothing is converted.
+    verify : bool
+        Whether to compare the checksum of all data too, which takes a pass over them.
 
     Raises
     ------
     MemdescError
-        If a file is missing, damaged, or the two do not fit each other.
+        If a file is missing, damaged, or the two do not fit each other; with ``verify``, also
+        if there is no descriptor with a checksum.
+
+    Examples
+    --------
+    >>> import os, tempfile, numpy as np, reorder
+    >>> path = os.path.join(tempfile.mkdtemp(), "x.npy")
+    >>> reorder.save(path, reorder.reorder(np.ones((1, 17, 2, 2), np.float32), "nChw16c"))
+    >>> reorder.load(path, verify=True).desc
+    memory_desc((1, 17, 2, 2), 'f32', 'aBcd16b')
+    >>> np.save(path, np.zeros((1, 17, 2, 2), np.float32))
+    >>> reorder.load(path)  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+        ...
+    memdesc.errors.MemdescError: '...x.npy' is an array of float32 and shape (1, 17, 2, 2), but ...
     """
-    given = as_path(path)
+    given, beside = as_path(path), sidecar(path)
+    described = read_sidecar(beside)
+    for _ in range(_ATTEMPTS):
+        try:
+            found = _load(given, described, dtype, verify=verify)
+        except MemdescError:
+            # another process may have written a new pair between the two reads
+            again = read_sidecar(beside)
+            if again == described:
+                raise
+        else:
+            again = described or read_sidecar(beside)
+            if again is described:
+                return found
+        described = again
+    return _load(given, described, dtype, verify=verify)
+
+
+def _load(
+    given: Path, described: Sidecar | None, dtype: str | None, *, verify: bool
+) -> Memory | NDArray[Any]:
+    what = repr(str(given))
+    record, desc = None, None
     try:
-        with given.open("rb") as file:
-            array: NDArray[Any] = np.lib.format.read_array(file, allow_pickle=False)
-    except OSError as error:
-        msg = f"{str(given)!r} cannot be read: {error.strerror}"
+        with open_file(given) as file:
+            nbytes = file.seek(0, os.SEEK_END)
+            file.seek(0)
+            header = read_header(file)
+            if described is not None:
+                record = _record_for(header, nbytes, described, what)
+                desc = _describe(record, header, described, what)
+            data = read_data(file, header, nbytes)
+            array = array_from(data, header)
+    except NpyError as error:
+        msg = f"{what} is no .npy file, or a damaged one: {error}"
         raise MemdescError(msg) from None
-    except (ValueError, EOFError, TokenError) as error:  # the last for headers that are no Python
-        msg = f"{str(given)!r} is no .npy file: {error}"
-        raise MemdescError(msg) from None
-    beside = sidecar(path)
-    if not beside.exists():
-        return _typed(array, dtype, str(given))
-    try:
-        text = beside.read_text(encoding="utf-8")
-        desc, image = from_json(text), json.loads(text).get("image")
-        form = form_of(desc) if image is None else _form_of_image(desc, image)
-    except (OSError, ValueError) as error:
-        msg = f"{str(beside)!r}: {error}"
-        raise MemdescError(msg) from None
+    tie = record.array if record else None
+    if described and tie and not tie.is_of(of_data(header, data, nbytes)):
+        raise _mismatch(what, described, "its header or its data differ")
+    if verify:
+        _check_all(data, record, what)
+    if desc is None:
+        return typed(array, dtype, str(given))
     if dtype is not None and data_type(dtype) != desc.dtype:
-        msg = f"{str(beside)!r} says {desc.dtype}, not {dtype}"
+        msg = f"{str(sidecar(given))!r} says {desc.dtype}, not {dtype}"
         raise MemdescError(msg)
-    return attach(array, desc, form, (repr(str(given)), repr(str(beside))))
+    return memory_of(array, desc)
+
+
+def _record_for(header: Header, nbytes: int, described: Sidecar, what: str) -> Record:
+    """Return what is said of a file, as far as can be told before its data is read."""
+    if record := described.record_for(header, nbytes):
+        return record
+    current = described.records[0]
+    # says more where it is an array of another shape
+    _describe(current, header, described, what)
+    size, generation, *_ = current.array or (nbytes, 0)
+    reason = (
+        f"it has {nbytes} bytes and generation {header.generation}, not {size} and {generation}"
+    )
+    raise _mismatch(what, described, reason)
+
+
+def _describe(record: Record, header: Header, described: Sidecar, what: str) -> MemoryDesc | None:
+    """Return the descriptor of an array, if it had one."""
+    if not record.is_described:
+        return None
+    desc, form = record.describe(described.path)
+    check_form(header, form, (what, repr(str(described.path))))
+    return desc
+
+
+def _mismatch(what: str, described: Sidecar, reason: str) -> MemdescError:
+    beside = repr(str(described.path))
+    return MemdescError(
+        f"{what} is not the array that {beside} describes: {reason}. One of the two was replaced "
+        f"without the other: save the tensor again; or, if the array is newer, delete {beside}, "
+        "or only its key 'array' where the layout has stayed"
+    )
+
+
+def _check_all(data: NDArray[np.uint8], record: Record | None, what: str) -> None:
+    if record is None or record.array is None or record.array.checksum is None:
+        msg = (
+            f"{what} cannot be verified: no descriptor beside it has a checksum; save it again, or "
+            "load without verify"
+        )
+        raise MemdescError(msg)
+    found = checksum(data)
+    if found != record.array.checksum:
+        msg = (
+            f"{what} is damaged: the checksum of its data is {found:#010x}, not "
+            f"{record.array.checksum:#010x} as when it was saved"
+        )
+        raise MemdescError(msg)
 
 
 def save(path: str | os.PathLike[str], memory: Memory) -> None:
     """Write a tensor and, beside it, its descriptor; nothing is left half written.
+
+    A process that is killed at any moment, or a system that loses its power, leaves the older
+    tensor or the new one, complete. `save` returns when the new one is on disk.
 
     Raises
     ------
@@ -93,113 +195,71 @@ def save(path: str | os.PathLike[str], memory: Memory) -> None:
             f"save takes a Memory, not {type(memory).__name__}; reorder() makes one of an array"
         )
         raise MemdescError(msg)
-    _write(path, array_of(memory), to_json(memory.desc))
+    _write(path, array_of(memory), json.loads(to_json(memory.desc)))
 
 
 def save_image(path: str | os.PathLike[str], pixels: NDArray[Any], image: ImageDesc) -> None:
-    """Write the pixels of an image and, beside them, which image they are; `load` makes a Memory of `image.desc` of them.
+    """Write the pixels of an image and, beside them, which image they are.
+
+    `load` makes a Memory of `image.desc` of them.
 
     Raises
     ------
     MemdescError
         If a file cannot be written.
     """
-    kind, shape = _form_of_image(image.desc, image.name)
-    _write(
-        path,
-        pixels.view(kind).reshape(shape),
-        json.dumps(json.loads(to_json(image.desc)) | {"image": image.name}),
-    )
+    kind, shape = form_of_image(image.desc, image.name)
+    fields = json.loads(to_json(image.desc)) | {"image": image.name}
+    _write(path, np.ascontiguousarray(pixels.view(kind).reshape(shape)), fields)
 
 
-def _write(path: str | os.PathLike[str], array: NDArray[Any], text: str) -> None:
-    beside = f"{text}\n".encode()
-    write_files(
-        {
-            as_path(path): lambda file: np.lib.format.write_array(file, array),
-            sidecar(path): lambda file: file.write(beside),
-        }
-    )
+def _write(path: str | os.PathLike[str], array: NDArray[Any], fields: dict[str, Any]) -> None:
+    given, beside = as_path(path), sidecar(path)
+    taken, before = _present(given, beside)
+    header = header_of(array, free_generation(taken))
+    data = array.reshape(-1).view(np.uint8)
+    found = of_data(header, data, len(header.raw) + data.nbytes)
+    with ThreadPoolExecutor(1) as pool:
+        # the checksum is made while the data is written
+        total = (
+            pool.submit(checksum, data).result if data.nbytes > _SMALL else partial(checksum, data)
+        )
+
+        def write_array(file: BinaryIO) -> None:
+            file.write(header.raw)
+            file.write(memoryview(data))  # type: ignore[arg-type] # arrays of bytes are buffers
+
+        def write_fields(file: BinaryIO) -> None:
+            array = found._replace(checksum=total())._asdict()
+            text = json.dumps(fields | {"array": array} | before)
+            file.write(f"{text}\n".encode())
+
+        write_files({given: write_array, beside: write_fields})
 
 
-def attach(array: NDArray[Any], desc: MemoryDesc, form: Form, names: tuple[str, str]) -> Memory:
-    """Return the memory that an array of a form was written from; messages name it, and what says so.
+def _present(given: Path, beside: Path) -> tuple[set[int], dict[str, Any]]:
+    """Return the generations of the files that are there, and ``before``: what describes the array.
 
-    Raises
-    ------
-    MemdescError
-        If somebody has written another array over the one that was described.
+    There is no such key where there is no array, and where the two files do not fit: they are
+    refused now, and will be until the new ones are there.
     """
-    kind, shape = form
-    if array.dtype != kind or array.shape != shape:
-        what, beside = names
-        msg = (
-            f"{what} is an array of {array.dtype} and shape {array.shape}, but the descriptor "
-            "beside it means "
-            f"{kind} and {shape}; if the array is newer, delete {beside}"
-        )
-        raise MemdescError(msg)
-    return Memory(desc, np.ascontiguousarray(array).reshape(-1).view(np.uint8), zero_pad=False)
-
-
-def array_of(memory: Memory) -> NDArray[Any]:
-    """Return the array that a file of a tensor holds; a buffer that ends with its last element is filled up with zeros."""
-    kind, shape = form_of(memory.desc)
-    data = memory.data
-    if data.nbytes < memory.desc.nbytes:
-        data = np.concatenate([data, np.zeros(memory.desc.nbytes - data.nbytes, np.uint8)])
-    return data.view(kind).reshape(shape)
-
-
-def form_of(desc: MemoryDesc) -> Form:
-    """Return the dtype and the shape of the array that a .npy of a descriptor holds."""
-    is_plain = (
-        len(desc.blocks) == len(desc.axes) == desc.ndims and desc.is_dense and not desc.offset0
-    )
-    if not is_plain or desc.dtype.is_packed or desc.extra is not None:
-        return np.dtype(np.uint8), (desc.nbytes,)
-    return _kind_of(desc.dtype), tuple(
-        block.extent for block in sorted(desc.blocks, key=memory_order)
-    )
-
-
-def _form_of_image(desc: MemoryDesc, name: str) -> Form:
-    """Return the dtype and the shape of the pixels of the image that a descriptor is the buffer of."""
-    image = image_desc(desc.dims, desc.dtype, name)
-    if image.desc != desc:
-        msg = f"it says image {name!r}, but not its pixels: {desc!r}"
-        raise MemdescError(msg)
-    return _kind_of(desc.dtype), (image.height, image.width, image.channels)
-
-
-def _kind_of(dtype: DataType) -> np.dtype[Any]:
-    """Return what stands for a type in .npy, which knows numpy's own types and not those of ml_dtypes."""
-    return dtype.numpy if dtype.numpy.isbuiltin == 1 else dtype.bits_dtype
-
-
-def _typed(array: NDArray[Any], dtype: str | None, path: str) -> NDArray[Any]:
-    """Return an array as the type that its file could not name."""
-    if dtype is None:
-        if array.dtype.kind != "V":
-            return array
-        msg = (
-            f"{path!r} holds elements of {array.itemsize} bytes without a type; say which, such as "
-            "dtype bf16"
-        )
-        raise MemdescError(msg)
-    wanted = data_type(dtype)
-    if array.dtype == wanted.numpy:
-        return array
-    if array.dtype.kind not in "Vu":
-        msg = (
-            f"{path!r} holds {array.dtype}, not {wanted}; a file says its own type, and nothing is "
-            "converted yet"
-        )
-        raise MemdescError(msg)
-    if wanted.is_packed or wanted.numpy.itemsize != array.itemsize:
-        msg = (
-            f"{path!r} of {array.dtype} cannot be read as {wanted}: its elements have "
-            f"{8 * array.itemsize} bits"
-        )
-        raise MemdescError(msg)
-    return array.view(wanted.numpy)
+    taken: set[int] = set()
+    try:
+        described = read_sidecar(beside)
+        for known in () if described is None else described.records:
+            taken.update({known.array.generation} if known.array else ())
+        with open_file(given) as file:
+            nbytes = file.seek(0, os.SEEK_END)
+            file.seek(0)
+            header = read_header(file)
+            taken.add(header.generation)
+            found = of_file(header, file, nbytes)
+    except MemdescError:
+        return taken, {}
+    if described is None:
+        return taken, {"before": {"array": found._asdict()}}
+    record = described.record_for(header, nbytes)
+    if record is None or (record.array and not record.array.is_of(found)):
+        return taken, {}
+    array = (record.array or found)._asdict()
+    return taken, {"before": {**record.fields, "array": array}}

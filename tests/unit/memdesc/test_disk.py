@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,7 +17,7 @@ if TYPE_CHECKING:
     from typing import BinaryIO
 
 
-@pytest.mark.parametrize("path", [3, None, b"x.npy", 1.5, [], object(), "a\0b"])
+@pytest.mark.parametrize("path", [3, None, b"x.npy", 1.5, [], object(), "a\0b", "\ud800.npy"])
 def test_what_is_no_path_is_refused_wherever_one_is_taken(path: Any) -> None:
     memory = reorder.reorder(np.ones((2, 3), np.float32), "ba")
     for use in (
@@ -84,3 +86,91 @@ def test_a_link_stays_and_what_it_leads_to_is_written(tmp_path: Path) -> None:
 def test_a_name_as_long_as_names_may_be_is_written(tmp_path: Path) -> None:
     write_files({tmp_path / ("x" * 255): lambda file: file.write(b"new")})
     assert (tmp_path / ("x" * 255)).read_bytes() == b"new"
+
+
+def test_names_that_lead_in_a_circle_are_refused_wherever_a_path_is_taken(tmp_path: Path) -> None:
+    (tmp_path / "a").symlink_to(tmp_path / "b")
+    (tmp_path / "b").symlink_to(tmp_path / "a")
+    memory = reorder.reorder(np.ones((2, 3), np.float32), "ba")
+    for use in (
+        lambda: reorder.save(tmp_path / "a", memory),
+        lambda: reorder.load(tmp_path / "a"),
+        lambda: reorder.save_archive(tmp_path / "a", {"x": memory}),
+        lambda: reorder.load_archive(tmp_path / "a"),
+        lambda: memory_desc((2, 3), "f32", "ab").show().save(tmp_path / "a"),
+    ):
+        with pytest.raises(MemdescError, match=r"cannot be .*: Too many levels of symbolic links"):
+            use()
+
+
+def test_two_names_of_one_file_are_refused_and_it_stays(tmp_path: Path) -> None:
+    real, link = tmp_path / "real", tmp_path / "link"
+    real.write_bytes(b"old")
+    link.symlink_to(real)
+    with pytest.raises(MemdescError, match="it is the same file as another of them"):
+        write_files({real: lambda file: file.write(b"1"), link: lambda file: file.write(b"2")})
+    assert real.read_bytes() == b"old"
+
+
+def test_a_folder_a_pipe_and_a_device_are_not_read(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    for path in (tmp_path, tmp_path / "pipe", "/dev/zero"):
+        for read in (reorder.load, reorder.load_archive):
+            with pytest.raises(MemdescError, match="cannot be read: it is a folder or a device"):
+                read(path)
+
+
+def test_a_pipe_or_a_folder_in_the_place_of_a_descriptor_is_refused(tmp_path: Path) -> None:
+    np.save(tmp_path / "x.npy", np.ones(3))
+    os.mkfifo(tmp_path / "x.npy.json")
+    with pytest.raises(MemdescError, match=r"x\.npy\.json' cannot be read: it is a folder"):
+        reorder.load(tmp_path / "x.npy")
+
+
+_TOO_LARGE = """
+import resource, sys
+import numpy as np
+import memdesc, reorder
+memory = reorder.Memory(memdesc.memory_desc((10_000,), "f32", "a"))
+resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000))
+for save, tensor in ((reorder.save, memory), (reorder.save_archive, {"x": memory})):
+    try:
+        save(sys.argv[1], tensor)
+    except memdesc.MemdescError as error:
+        print(error)
+"""
+
+
+def test_a_file_larger_than_allowed_names_the_reason_and_leaves_nothing(tmp_path: Path) -> None:
+    run = subprocess.run(
+        [sys.executable, "-c", _TOO_LARGE, str(tmp_path / "x.npy")],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert run.stdout.count("x.npy' cannot be written: File too large") == 2
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_full_disk_is_named_and_keeps_the_older_tensor(tmp_path: Path) -> None:
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=128k", "tmpfs", str(tmp_path)],
+        capture_output=True,
+        check=False,
+    )
+    if mounted.returncode:
+        pytest.skip("only root mounts file systems")
+    try:
+        older = reorder.reorder(np.ones((16, 16), np.float32), "ba")
+        reorder.save(tmp_path / "x.npy", older)
+        larger = reorder.Memory(memory_desc((512, 512), "f32", "ba"))
+        with pytest.raises(MemdescError, match="cannot be written: No space left on device"):
+            reorder.save(tmp_path / "x.npy", larger)
+        with pytest.raises(MemdescError, match="cannot be written: No space left on device"):
+            reorder.save_archive(tmp_path / "x.npz", {"x": larger})
+        found = reorder.load(tmp_path / "x.npy", verify=True)
+        assert isinstance(found, reorder.Memory)
+        assert found.desc == older.desc
+        assert len(list(tmp_path.iterdir())) == 2
+    finally:
+        subprocess.run(["umount", str(tmp_path)], check=True)

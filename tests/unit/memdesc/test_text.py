@@ -379,3 +379,10 @@ def test_what_is_no_descriptor_is_not_written(write: Callable[[Any], str]) -> No
         MemdescError, match=r"desc must be a MemoryDesc, not image_desc\(.*\); its \.desc is one"
     ):
         write(image_desc((1, 4, 3, 3), "f16", "in_out_channel"))
+
+
+@pytest.mark.parametrize("axes", [[[[0, -100], 2], [[1], 3]], [[[0], 2], [[1, -5], 3]]])
+def test_axes_of_negative_dims_are_refused(axes: object) -> None:
+    fields = FUSED | {"dims": [2, 3], "padded_offsets": [0, 0], "axes": axes}
+    with pytest.raises(MemdescError, match="no partition of dims 0 to 1"):
+        from_json(json.dumps(fields | {"blocks": [[0, 1, 2, 3], [1, 1, 3, 1]]}))

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from memdesc import __version__
+from reorder import Memory, load, save
 from reorder.cli import main
 
 if TYPE_CHECKING:
@@ -136,9 +137,10 @@ def test_check_finds_what_does_not_belong_into_the_padding(
     source, target = tensor
     facts(capsys, "reorder", source, target, "--to", "nChw16c")
     assert facts(capsys, "check", target)["zero"] is True
-    raw = np.load(target)
-    raw[-4] = 1
-    np.save(target, raw)
+    memory = load(target)
+    assert isinstance(memory, Memory)
+    memory.data[-4] = 1
+    save(target, memory)
     assert main(["check", target]) == 1
     assert "(1, 31, 4, 3), byte 5116" in capsys.readouterr().out
 

@@ -106,6 +106,16 @@ def test_padding_that_lies_on_data_is_refused() -> None:
         reorder.Memory(desc, np.zeros(4, np.float32))
 
 
+def test_padding_that_two_strides_of_zero_repeat_is_checked_once() -> None:
+    # a million times a million padded positions, all at byte 0
+    desc = memory_desc((3, 3, 2), "f32", strides=(0, 0, 1), padded_dims=(10**6, 10**6, 3))
+    memory = reorder.Memory(desc, np.zeros(desc.nbytes, np.uint8), zero_pad=False)
+    memory.check_padding()
+    memory.data[9] = 1
+    with pytest.raises(PaddingError, match=r"byte 8: found bits 0x100 beyond the dims \(3, 3, 2\)"):
+        memory.check_padding()
+
+
 def test_bytes_that_no_machine_has_are_a_memory_error() -> None:
     with pytest.raises(MemoryError):
         reorder.Memory(memory_desc((2**62,), "u8", "a"))

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import io
 import json
+import tracemalloc
 import zipfile
 from typing import TYPE_CHECKING, Any
 
@@ -129,7 +131,7 @@ def test_a_damaged_file_is_refused(tmp_path: Path) -> None:
 def test_a_descriptor_that_does_not_fit_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "x.npz"
     for text, reason in (
-        (json.dumps({"schema": 1}), "key 'dims' is missing"),
+        (json.dumps({"schema": 1}), "key 'dtype' is missing"),
         ("{", "no descriptor"),
         ("\xff", "no descriptor"),
     ):
@@ -150,4 +152,115 @@ def test_a_descriptor_that_does_not_fit_is_refused(tmp_path: Path) -> None:
         MemdescError,
         match=r"'x' is an array of .* shape \(3,\), but the descriptor beside it means",
     ):
+        load_archive(path)
+
+
+def test_two_members_of_one_name_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "x.npz"
+    save_archive(path, {"x": np.ones(3, np.float32)})
+    with zipfile.ZipFile(path, "a") as archive, pytest.warns(UserWarning, match="Duplicate"):
+        archive.writestr("x.npy", archive.read("x.npy"))
+    with pytest.raises(MemdescError, match=r"x\.npz': it has 2 members called 'x\.npy'"):
+        load_archive(path)
+
+
+def test_an_archive_that_unpacks_to_more_than_allowed_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "x.npz"
+    np.savez_compressed(path, x=np.zeros(1000), y=np.zeros(1000))
+    assert list(load_archive(path)) == list(load_archive(path, max_nbytes=20_000)) == ["x", "y"]
+    with pytest.raises(
+        MemdescError,
+        match="unpack to 16256 bytes, more than the 16000 allowed; pass max_nbytes=16256",
+    ):
+        load_archive(path, max_nbytes=16_000)
+    with pytest.raises(MemdescError, match="max_nbytes must be an integer"):
+        load_archive(path, max_nbytes="1 GB")  # type: ignore[arg-type] # what a caller might pass
+
+
+def test_a_small_file_does_not_unpack_to_more_than_a_gibibyte_unasked(tmp_path: Path) -> None:
+    path = tmp_path / "x.npz"
+    np.savez_compressed(path, x=np.zeros(1000))
+    _claim(path, 2**30)
+    assert list(load_archive(path)) == ["x"]
+    _claim(path, 2**30 + 1)
+    with pytest.raises(
+        MemdescError, match="unpack to 1073741825 bytes, more than the 1073741824 allowed"
+    ):
+        load_archive(path)
+
+
+def _claim(path: Path, nbytes: int) -> None:
+    """Write into the list of members, which comes last, what the first one is to unpack to."""
+    whole = path.read_bytes()
+    at = whole.index(b"PK\1\2") + 24
+    path.write_bytes(whole[:at] + nbytes.to_bytes(4, "little") + whole[at + 4 :])
+
+
+def test_a_member_that_claims_more_than_it_holds_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "x.npz"
+    for shape in ((10**20,), (2**42,), (4,)):
+        file = io.BytesIO()
+        np.lib.format.write_array_header_2_0(
+            file, {"descr": "|u1", "fortran_order": False, "shape": shape}
+        )
+        with zipfile.ZipFile(path, "w") as archive:
+            archive.writestr("x.npy", file.getvalue())
+        with pytest.raises(MemdescError, match=rf"'x' is no \.npy file.* means {shape[0]} bytes"):
+            load_archive(path)
+
+
+@pytest.mark.parametrize(
+    "kind", [zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA]
+)
+@pytest.mark.parametrize("count", [100, 100_000])
+def test_compressed_members_are_read_and_damaged_ones_refused(
+    tmp_path: Path, kind: int, count: int
+) -> None:
+    path = tmp_path / "x.npz"
+    x = np.random.default_rng(0).standard_normal(count)
+    file = io.BytesIO()
+    np.save(file, x)
+    with zipfile.ZipFile(path, "w", kind) as archive:
+        archive.writestr("x.npy", file.getvalue())
+    assert np.array_equal(load_archive(path)["x"].numpy(), x)
+    whole = bytearray(path.read_bytes())
+    whole[len(whole) // 2] ^= 255
+    path.write_bytes(whole)
+    with pytest.raises(MemdescError, match=r"x\.npz"):
+        load_archive(path)
+
+
+def test_an_encrypted_member_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "x.npz"
+    save_archive(path, {"x": np.ones(3, np.float32)})
+    whole = bytearray(path.read_bytes())
+    whole[whole.index(b"PK\1\2") + 8] |= 1
+    path.write_bytes(whole)
+    with pytest.raises(MemdescError, match=r"damaged one: .*password"):
+        load_archive(path)
+
+
+def test_a_member_that_unpacks_to_more_than_it_claims_takes_no_memory_for_it(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "x.npz"
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("x.npy", bytes(2**26))
+    _claim(path, 200)
+    tracemalloc.start()
+    try:
+        with pytest.raises(MemdescError, match=r"x\.npz"):
+            load_archive(path)
+        assert tracemalloc.get_traced_memory()[1] < 2**22
+    finally:
+        tracemalloc.stop()
+
+
+def test_a_large_descriptor_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "x.npz"
+    save_archive(path, {"x": np.ones(3, np.float32)})
+    with zipfile.ZipFile(path, "a", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("y.npy", archive.read("x.npy"))
+        archive.writestr("y.npy.json", "[" * 2**21)
+    with pytest.raises(MemdescError, match=r"'y\.npy\.json' has more than 1048576 bytes"):
         load_archive(path)

@@ -1,0 +1,180 @@
+"""Files that get their names when they are whole; a process that is killed leaves none behind.
+
+On Linux a file is written without a name (`O_TMPFILE`) and then linked into its folder: the
+system frees it with the process. A name that exists cannot be replaced by a link, so there the
+file has a temporary name between two system calls, `link` and `rename`. Where the system has no
+files without names, it has that name from the start. Files with temporary names are locked
+by their process; the first file that another process writes into the folder removes those
+that nobody locks.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import secrets
+import shutil
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+try:
+    import fcntl
+except (
+    ImportError
+):  # Windows: a file that is open cannot be removed there, which serves as the lock
+    fcntl = None  # type: ignore[assignment] # checked where it is used
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import BinaryIO
+
+__all__ = ["StagedFile", "remove_abandoned"]
+
+_TEMPORARY = re.compile(r"\.memdesc\.[0-9a-f]{16}\.tmp")
+# the folder of names of open files, and the flag that opens a file without a name
+_OPEN_FILES = Path("/proc/self/fd")
+_UNNAMED = getattr(os, "O_TMPFILE", 0)
+# Windows removes no open files, which is as good as a lock
+_HAS_LOCKS = os.name == "posix"
+
+
+class StagedFile:
+    """A file that is written in the folder of its target, and not there until it is published."""
+
+    def __init__(self, target: Path, write: Callable[[BinaryIO], object]) -> None:
+        self._target = target
+        self._name: Path | None = None
+        remove_abandoned(target.parent)
+        self._file = self._create()
+        try:
+            write(self._file)
+            self._file.flush()
+            os.fsync(self._file.fileno())
+        except BaseException:
+            # what is still buffered is not wanted, and may not fit the disk
+            with contextlib.suppress(OSError):
+                self.discard()
+            raise
+
+    def publish(self) -> None:
+        """Give the file the name of its target, in place of what has it now."""
+        if self._name is None:
+            if not os.path.lexists(self._target):
+                with contextlib.suppress(OSError):  # others may have made it meanwhile
+                    self._link(self._target)
+                    self._file.close()
+                    _sync_folder(self._target.parent)
+                    return
+            self._name = self._named()
+        if not _HAS_LOCKS:
+            self._file.close()  # Windows renames no open files
+        self._name.replace(self._target)
+        self._name = None
+        self._file.close()
+        _sync_folder(self._target.parent)
+
+    def discard(self) -> None:
+        """Remove what has not been published."""
+        try:
+            self._file.close()
+        finally:
+            if self._name is not None:
+                self._name.unlink(missing_ok=True)
+                self._name = None
+
+    def _create(self) -> BinaryIO:
+        """Open a new file without a name, or else with a temporary one."""
+        if _UNNAMED and _OPEN_FILES.exists():
+            # not every file system has them; if something else is wrong, the other way says it
+            with contextlib.suppress(OSError):
+                handle = os.open(self._target.parent, _UNNAMED | os.O_RDWR, 0o666)
+                _lock(handle)
+                return os.fdopen(handle, "w+b")
+        self._name, file = _create_named(self._target.parent)
+        return file
+
+    def _named(self) -> Path:
+        """Give a file without a name a temporary one."""
+        name = _temporary_name(self._target.parent)
+        try:
+            self._link(name)
+        except OSError:  # files without names exist here, but not links to them
+            name, copy = _create_named(self._target.parent)
+            self._file.seek(0)
+            try:
+                shutil.copyfileobj(self._file, copy)
+                copy.flush()
+                os.fsync(copy.fileno())
+            except BaseException:
+                name.unlink(missing_ok=True)
+                raise
+            self._file, unnamed = copy, self._file
+            unnamed.close()
+        return name
+
+    def _link(self, name: Path) -> None:
+        folder = os.open(name.parent, os.O_RDONLY)
+        try:
+            # with a folder's handle Python calls linkat, which follows the link to the open file
+            os.link(_OPEN_FILES / str(self._file.fileno()), name, src_dir_fd=folder)
+        finally:
+            os.close(folder)
+
+
+def _temporary_name(folder: Path) -> Path:
+    return folder / f".memdesc.{secrets.token_hex(8)}.tmp"
+
+
+def _create_named(folder: Path) -> tuple[Path, BinaryIO]:
+    """Create a file with a temporary name, locked."""
+    while True:
+        name = _temporary_name(folder)
+        flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
+        handle = os.open(name, flags, 0o666)
+        _lock(handle)
+        # another process may have taken it for abandoned before it was locked
+        if os.fstat(handle).st_nlink or not _HAS_LOCKS:
+            return name, os.fdopen(handle, "w+b")
+        os.close(handle)
+
+
+def _lock(handle: int) -> bool:
+    """Lock an open file, and return whether nobody else had."""
+    if not _HAS_LOCKS:
+        return True
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    return True
+
+
+@lru_cache(maxsize=4096)
+def remove_abandoned(folder: Path) -> None:
+    """Remove files with temporary names whose processes have ended; once for each folder."""
+    with contextlib.suppress(OSError), os.scandir(folder) as entries:
+        for entry in entries:
+            if not _TEMPORARY.fullmatch(entry.name) or not entry.is_file(follow_symlinks=False):
+                continue
+            with contextlib.suppress(OSError):
+                if not _HAS_LOCKS:
+                    Path(entry.path).unlink()
+                    continue
+                handle = os.open(entry.path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+                try:
+                    if _lock(handle):
+                        Path(entry.path).unlink()
+                finally:
+                    os.close(handle)
+
+
+def _sync_folder(folder: Path) -> None:
+    """Wait until the names in a folder are on disk; not every system can be asked to."""
+    with contextlib.suppress(OSError):
+        handle = os.open(folder, os.O_RDONLY | getattr(os, "O_DIRECTORY", 0))
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)

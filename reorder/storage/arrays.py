@@ -1,0 +1,115 @@
+"""Which array stands for a descriptor in a .npy, and what a .npy without a descriptor holds.
+
+Plain layouts are stored as arrays in memory order, images as their pixels, others as raw bytes
+(uint8).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from memdesc import MemdescError, data_type, image_desc
+from memdesc.layout import memory_order
+from reorder.memory.memory import Memory
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from memdesc import DataType, MemoryDesc
+    from reorder.storage.npy import Header
+
+    Form = tuple[np.dtype[Any], tuple[int, ...]]
+
+__all__ = ["array_of", "check_form", "form_of", "form_of_image", "memory_of", "typed"]
+
+
+def form_of(desc: MemoryDesc) -> Form:
+    """Return the dtype and the shape of the array that a .npy of a descriptor holds."""
+    is_plain = (
+        len(desc.blocks) == len(desc.axes) == desc.ndims and desc.is_dense and not desc.offset0
+    )
+    if not is_plain or desc.dtype.is_packed or desc.extra is not None:
+        return np.dtype(np.uint8), (desc.nbytes,)
+    return _kind_of(desc.dtype), tuple(
+        block.extent for block in sorted(desc.blocks, key=memory_order)
+    )
+
+
+def form_of_image(desc: MemoryDesc, name: str) -> Form:
+    """Return the dtype and the shape of an image's pixels; the descriptor is its buffer's."""
+    image = image_desc(desc.dims, desc.dtype, name)
+    if image.desc != desc:
+        msg = f"it says image {name!r}, but not its pixels: {desc!r}"
+        raise MemdescError(msg)
+    return _kind_of(desc.dtype), (image.height, image.width, image.channels)
+
+
+def _kind_of(dtype: DataType) -> np.dtype[Any]:
+    """Return the dtype of a type in .npy, which knows numpy's types and not those of ml_dtypes."""
+    return dtype.numpy if dtype.numpy.isbuiltin == 1 else dtype.bits_dtype
+
+
+def array_of(memory: Memory) -> NDArray[Any]:
+    """Return the array that a file of a tensor holds.
+
+    A buffer may end with its last element; the bytes to the end of the row are zeros then.
+    """
+    kind, shape = form_of(memory.desc)
+    data = memory.data
+    if data.nbytes < memory.desc.nbytes:
+        data = np.concatenate([data, np.zeros(memory.desc.nbytes - data.nbytes, np.uint8)])
+    return data.view(kind).reshape(shape)
+
+
+def check_form(header: Header, form: Form, names: tuple[str, str]) -> None:
+    """Refuse an array that is not the one that a descriptor means; messages name both files.
+
+    Raises
+    ------
+    MemdescError
+        If somebody has written another array over the one that was described.
+    """
+    kind, shape = form
+    if header.dtype != kind or header.shape != shape:
+        what, beside = names
+        msg = (
+            f"{what} is an array of {header.dtype} and shape {header.shape}, but the descriptor "
+            "beside it means "
+            f"{kind} and {shape}; if the array is newer, delete {beside}"
+        )
+        raise MemdescError(msg)
+
+
+def memory_of(array: NDArray[Any], desc: MemoryDesc) -> Memory:
+    """Return the memory that an array of the form of its descriptor was written from."""
+    return Memory(desc, np.ascontiguousarray(array).reshape(-1).view(np.uint8), zero_pad=False)
+
+
+def typed(array: NDArray[Any], dtype: str | None, path: str) -> NDArray[Any]:
+    """Return an array as the type that its file could not name."""
+    if dtype is None:
+        if array.dtype.kind != "V":
+            return array
+        msg = (
+            f"{path!r} holds elements of {array.itemsize} bytes without a type; say which, such as "
+            "dtype bf16"
+        )
+        raise MemdescError(msg)
+    wanted = data_type(dtype)
+    if array.dtype == wanted.numpy:
+        return array
+    if array.dtype.kind not in "Vu":
+        msg = (
+            f"{path!r} holds {array.dtype}, not {wanted}; a file says its own type, and nothing is "
+            "converted yet"
+        )
+        raise MemdescError(msg)
+    if wanted.is_packed or wanted.numpy.itemsize != array.itemsize:
+        msg = (
+            f"{path!r} of {array.dtype} cannot be read as {wanted}: its elements have "
+            f"{8 * array.itemsize} bits"
+        )
+        raise MemdescError(msg)
+    return array.view(wanted.numpy)

@@ -1,0 +1,105 @@
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+from memdesc import staging
+from memdesc.staging import StagedFile
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+# a process that writes a file and waits before it is published; the arguments say where, and
+# whether it is written without a name
+_WRITER = """
+import sys, time
+from pathlib import Path
+from memdesc import staging
+staging._UNNAMED *= int(sys.argv[2])
+file = staging.StagedFile(Path(sys.argv[1]), lambda file: file.write(b"new"))
+print("written", flush=True)
+time.sleep(60)
+"""
+
+
+def _start(target: Path, *, unnamed: bool) -> subprocess.Popen[str]:
+    writer = subprocess.Popen(
+        [sys.executable, "-c", _WRITER, str(target), str(int(unnamed))],
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert writer.stdout is not None
+    assert writer.stdout.readline() == "written\n"
+    return writer
+
+
+@pytest.fixture(params=["unnamed", "named"], autouse=True)
+def _way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    # file systems without unnamed files are rare here, so they are not used at all
+    if request.param == "named":
+        monkeypatch.setattr(staging, "_UNNAMED", 0)
+
+
+@pytest.mark.parametrize("older", [None, b"old"])
+def test_a_file_is_there_when_it_is_published_and_not_before(
+    tmp_path: Path, older: bytes | None
+) -> None:
+    target = tmp_path / "x"
+    if older is not None:
+        target.write_bytes(older)
+    file = StagedFile(target, lambda file: file.write(b"new"))
+    assert target.exists() == (older is not None)
+    file.publish()
+    assert target.read_bytes() == b"new"
+    assert list(tmp_path.iterdir()) == [target]
+    file.discard()
+    assert target.read_bytes() == b"new"
+
+
+def test_what_is_discarded_or_fails_leaves_nothing(tmp_path: Path) -> None:
+    StagedFile(tmp_path / "x", lambda file: file.write(b"new")).discard()
+
+    def fail(_: object) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        StagedFile(tmp_path / "x", fail)
+    assert not list(tmp_path.iterdir())
+
+
+def test_new_files_may_be_read_by_those_whom_the_process_lets(tmp_path: Path) -> None:
+    mask = os.umask(0o027)
+    try:
+        StagedFile(tmp_path / "x", lambda file: file.write(b"new")).publish()
+    finally:
+        os.umask(mask)
+    assert (tmp_path / "x").stat().st_mode & 0o777 == 0o640
+
+
+@pytest.mark.parametrize("kind", [signal.SIGKILL, signal.SIGTERM])
+def test_a_killed_process_leaves_no_unnamed_file(tmp_path: Path, kind: signal.Signals) -> None:
+    with _start(tmp_path / "x", unnamed=True) as writer:
+        writer.send_signal(kind)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_file_that_a_killed_process_left_is_removed_and_others_are_not(tmp_path: Path) -> None:
+    foreign = tmp_path / ".memdesc.settings"
+    foreign.touch()
+    with _start(tmp_path / "x", unnamed=False) as killed:
+        killed.kill()
+    with _start(tmp_path / "y", unnamed=False) as alive:
+        # the second has removed what the first left, and is at work itself
+        assert len(list(tmp_path.glob(".memdesc.*.tmp"))) == 1
+        staging.remove_abandoned.cache_clear()
+        StagedFile(tmp_path / "z", lambda file: file.write(b"new")).publish()
+        assert len(list(tmp_path.glob(".memdesc.*.tmp"))) == 1
+        alive.kill()
+    staging.remove_abandoned.cache_clear()
+    StagedFile(tmp_path / "z", lambda file: file.write(b"new")).publish()
+    assert sorted(tmp_path.iterdir()) == [foreign, tmp_path / "z"]
