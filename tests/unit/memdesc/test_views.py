@@ -133,9 +133,6 @@ def test_what_is_no_permutation_is_refused(perm: tuple[int, ...]) -> None:
         desc((2, 3, 4), "abc").permute_axes(perm)
 
 
-# Reshape
-
-
 def test_an_empty_view_does_not_start_in_front_of_its_parent() -> None:
     desc = memory_desc((0, 5), "f32", strides=(5, -1))
     assert desc.submemory((0, 4), (0, 1)).offset0 == 0
