@@ -66,11 +66,12 @@ class Device:
 
 
 def devices() -> tuple[Device, ...]:
-    """Return every OpenCL device of the machine; on each a small program is tried.
+    """Return every OpenCL device of the machine, after running a small program on each.
 
-    Runtimes are found without settings: the system's, those that pip and conda brought, and
-    libraries without an ICD file. If `OCL_ICD_VENDORS` is set, it alone decides. The loader
-    asks once: in a process that used pyopencl before, the devices are those found then.
+    Runtimes are found without settings: the system's, those that pip and conda installed, and
+    libraries without an ICD file. If `OCL_ICD_VENDORS` is set, only its folder is searched.
+    The loader searches once in a process: where pyopencl was used before, the devices are
+    those found then.
 
     Examples
     --------
@@ -83,8 +84,8 @@ def devices() -> tuple[Device, ...]:
 def loader_report() -> list[str]:
     """Return a line for each runtime found.
 
-    It has the file that names the runtime, its library, how a wrong path was corrected, and
-    why it does not load.
+    It has the file that names the runtime, the library, what is wrong with the file, and why
+    the library does not load.
 
     Examples
     --------

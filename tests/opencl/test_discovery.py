@@ -26,7 +26,7 @@ print(json.dumps({"platforms": [d.platform for d in found], "problems": [d.probl
 
 
 def ask(**settings: str) -> dict[str, Any]:
-    """Look for devices in a process of its own: the loader asks once."""
+    """Look for devices in a new process: the loader searches once."""
     environment = {name: value for name, value in os.environ.items() if name != VARIABLE} | settings
     done = subprocess.run(
         [sys.executable, "-c", ASK],
