@@ -33,7 +33,7 @@ _FLOOR = 0.8
 
 
 def curves(cases: list[dict[str, Any]], threads: int) -> dict[str, list[float]]:
-    """Return for every library how fast it is beside memcpy, in all cases of 64 KiB and more, slowest first."""
+    """Return the speeds of each library over memcpy, in cases of 64 KiB and more, ascending."""
     found: dict[str, list[float]] = {}
     for case in cases:
         if case["threads"] == threads and case["nbytes"] >= LEAST_NBYTES:
@@ -44,7 +44,7 @@ def curves(cases: list[dict[str, Any]], threads: int) -> dict[str, list[float]]:
 
 
 def shortfalls(cases: list[dict[str, Any]]) -> list[tuple[dict[str, Any], str, float]]:
-    """Return the cases of 64 KiB and more in which something is faster than we are: it, and our speed beside it."""
+    """Return the cases of 64 KiB and more where a peer is faster: the case, the peer, the ratio."""
     found = []
     for case in cases:
         if case["nbytes"] >= LEAST_NBYTES and case["peers"]:
@@ -55,11 +55,14 @@ def shortfalls(cases: list[dict[str, Any]]) -> list[tuple[dict[str, Any], str, f
 
 
 def draw(cases: list[dict[str, Any]]) -> str:
-    """Draw, for each number of threads, how fast every library is beside memcpy over the share of cases."""
+    """Draw, for each number of threads, the speeds of the libraries over memcpy, sorted."""
     counts = sorted({case["threads"] for case in cases})
     width = len(counts) * (_LEFT + _WIDTH + _GAP)
     parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {_HEIGHT + _TOP + 66}" font-family="sans-serif" font-size="12">',
+        (
+            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {_HEIGHT + _TOP + 66}" '
+            'font-family="sans-serif" font-size="12">'
+        ),
         "<title>Speed beside memcpy, over the cases</title>",
         '<rect width="100%" height="100%" fill="#ffffff"/>',
     ]
@@ -86,15 +89,18 @@ def _panel(lines: dict[str, list[float]], left: int, title: str) -> list[str]:
     for level in _LEVELS:
         y = _height_of(level)
         parts.append(
-            f'<line x1="{left}" x2="{right}" y1="{y}" y2="{y}" stroke="{"#888888" if level == 1 else "#dddddd"}"/>'
+            f'<line x1="{left}" x2="{right}" y1="{y}" y2="{y}" '
+            f'stroke="{"#888888" if level == 1 else "#dddddd"}"/>'
         )
         parts.append(f'<text x="{left - 6}" y="{y + 4}" text-anchor="end">{level:g}</text>')
     parts += [
-        f'<text x="{left + _WIDTH * share / 100:g}" y="{bottom + 18}" text-anchor="middle">{share} %</text>'
+        f'<text x="{left + _WIDTH * share / 100:g}" y="{bottom + 18}" '
+        f'text-anchor="middle">{share} %</text>'
         for share in (0, 25, 50, 75, 100)
     ]
     parts.append(
-        f'<text x="{left + _WIDTH / 2:g}" y="{bottom + 34}" text-anchor="middle">of the cases are slower</text>'
+        f'<text x="{left + _WIDTH / 2:g}" y="{bottom + 34}" '
+        'text-anchor="middle">of the cases are slower</text>'
     )
     for k, (name, (color, dashes)) in enumerate(
         (name, style) for name, style in _LINES.items() if name in lines
@@ -105,7 +111,8 @@ def _panel(lines: dict[str, list[float]], left: int, title: str) -> list[str]:
             for i, value in enumerate(values)
         )
         parts.append(
-            f'<polyline points="{points}" fill="none" stroke="{color}" stroke-width="2" stroke-dasharray="{dashes}">'
+            f'<polyline points="{points}" fill="none" stroke="{color}" '
+            f'stroke-width="2" stroke-dasharray="{dashes}">'
             f"<title>{name}, {len(values)} cases</title></polyline>"
         )
         x = left + k * 78
@@ -136,8 +143,9 @@ def page(facts: dict[str, Any]) -> str:
         "# Measured speed",
         "",
         (
-            f"One run of `memdesc bench` over the {len({case['name'] for case in cases})} cases in `tests/benchmarks/`. "
-            "This page, its picture and `benchmarks.csv` with every case are made from it:"
+            f"One run of `memdesc bench` over the {len({case['name'] for case in cases})} cases "
+            "in `tests/benchmarks/`. This page, its picture and `benchmarks.csv` "
+            "with every case are made from it:"
         ),
         "",
         "```text",
@@ -148,11 +156,13 @@ def page(facts: dict[str, Any]) -> str:
         *(f"* {name}: {value}" for name, value in facts["machine"].items()),
         "",
         (
-            "Times are medians of rounds in which all candidates run in turn on the same buffers; ratios are taken within a round. "
-            "A ratio above 1 means that memdesc is faster. memcpy copies the same bytes on the same number of threads. "
-            "oneDNN runs with a primitive made before, called through ctypes as ours is; *generated* is where it has code of its JIT, "
-            "*reference* where it has not. Cases below 64 KiB are left out: there the time of a call is all there is. "
-            f"{count} compiled walkers moved the elements of all cases on one thread count (conversions add a stage for each type); "
+            "Times are medians of rounds in which all candidates run in turn on the same buffers; "
+            "ratios are taken within a round. A ratio above 1 means that memdesc is faster. memcpy "
+            "copies the same bytes on the same number of threads. oneDNN runs with a primitive "
+            "made before, called through ctypes as ours is; *generated* marks code of its JIT, "
+            "*reference* other code. Cases below 64 KiB are left out, because the time of a call "
+            f"dominates there. {count} compiled walkers moved the elements of all cases on "
+            "one thread count (conversions add a stage for each type); "
             f"the slowest took {slowest:.2f} s to compile, or to load where it was on disk already."
         ),
         "",
@@ -186,8 +196,8 @@ def _summary(cases: list[dict[str, Any]]) -> list[str]:
         "| threads | beside | cases | geometric mean | 5th percentile | least | slower in |",
         "| ---: | --- | ---: | ---: | ---: | ---: | ---: |",
         *(
-            f"| {row['threads']} | {row['beside']} | {row['cases']} | {row['geomean']:.2f} | {row['p5']:.2f} "
-            f"| {row['least']:.2f} | {row['slower']} |"
+            f"| {row['threads']} | {row['beside']} | {row['cases']} "
+            f"| {row['geomean']:.2f} | {row['p5']:.2f} | {row['least']:.2f} | {row['slower']} |"
             for row in summarise(cases)
         ),
     ]
@@ -198,12 +208,16 @@ def _shortfall_lines(cases: list[dict[str, Any]]) -> list[str]:
     under = sum(ratio < _FLOOR for _, _, ratio in short)
     total = sum(case["nbytes"] >= LEAST_NBYTES for case in cases)
     return [
-        f"{len(short)} of {total} measurements, {under} of them below {_FLOOR}. The fastest rival, the speed beside it, and beside memcpy:",
+        (
+            f"{len(short)} of {total} measurements, {under} of them below {_FLOOR}. "
+            "The fastest peer, the speed over it, and over memcpy:"
+        ),
         "",
         "| case | threads | faster | ratio | beside memcpy |",
         "| --- | ---: | --- | ---: | ---: |",
         *(
-            f"| `{case['name']}` | {case['threads']} | {name}{_code(case, name)} | {ratio:.2f} | {case['memcpy']:.2f} |"
+            f"| `{case['name']}` | {case['threads']} | {name}{_code(case, name)} "
+            f"| {ratio:.2f} | {case['memcpy']:.2f} |"
             for case, name, ratio in short
         ),
     ]

@@ -171,10 +171,10 @@ def draw_huge(rng: random.Random) -> int:
     )
 
 
-def draw_ragged(
-    rng: random.Random, blocks: Sequence[int], *, zero: float = 0.0, room: int = 4096
+def draw_dims_with_tails(
+    rng: random.Random, blocks: Sequence[int], *, zero: float = 0.0, max_nelems: int = 4096
 ) -> tuple[int, ...]:
-    """Draw sizes that rarely fill whole blocks, and whose product is at most `room`.
+    """Draw sizes that rarely fill whole blocks, and whose product is at most `max_nelems`.
 
     `zero` is the probability of a size of 0.
     """
@@ -191,8 +191,8 @@ def draw_ragged(
             block - 1,
             rng.randint(1, 3 * block),
         )
-        sizes[dim] = min(max(rng.choice(choices), 1), max(room, 1))
-        room //= sizes[dim]
+        sizes[dim] = min(max(rng.choice(choices), 1), max(max_nelems, 1))
+        max_nelems //= sizes[dim]
     if rng.random() < zero:
         sizes[rng.randrange(len(sizes))] = 0
     return tuple(sizes)
@@ -200,11 +200,11 @@ def draw_ragged(
 
 def draw_free_tag(rng: random.Random, ndims: int, max_tile: int = 256) -> str:
     """Draw a tag of any blocks: adjacent ones, three of one dim; few are in oneDNN's enum."""
-    room = max_tile
+    max_nelems = max_tile
     inner: list[tuple[int, int]] = []
     for _ in range(rng.randint(0, 4)):
         extent = rng.choice(_EXTENTS)
-        if extent <= room:
+        if extent <= max_nelems:
             again = [dim for _, dim in inner]
             inner.append(
                 (
@@ -212,7 +212,7 @@ def draw_free_tag(rng: random.Random, ndims: int, max_tile: int = 256) -> str:
                     rng.choice(again) if again and rng.random() < 0.5 else rng.randrange(ndims),
                 )
             )
-            room //= extent
+            max_nelems //= extent
     blocked = {dim for _, dim in inner}
     order = rng.sample(range(ndims), ndims)
     letters = "abcdefghijkl"

@@ -14,9 +14,9 @@ from .cases import (
     Recipe,
     Start,
     Step,
+    draw_dims_with_tails,
     draw_free_tag,
     draw_perm,
-    draw_ragged,
     draw_step,
     draw_strides,
     follow_ours,
@@ -82,8 +82,8 @@ def _draw_dims(rng: random.Random) -> tuple[int, ...]:
         if rng.random() < 0.96
         else rng.randint(7, 12)
     )
-    return draw_ragged(
-        rng, [rng.choice((1, 1, 2, 4, 8, 16, 32)) for _ in range(ndims)], zero=0.01, room=600
+    return draw_dims_with_tails(
+        rng, [rng.choice((1, 1, 2, 4, 8, 16, 32)) for _ in range(ndims)], zero=0.01, max_nelems=600
     )
 
 
@@ -155,7 +155,7 @@ def _draw_misaligned(rng: random.Random, dtype: str) -> tuple[Side, Side]:
     ndims = rng.choice((2, 3, 4))
     for _ in range(50):
         one, other, at = rng.choice(_misaligned_tags(ndims))
-        dims = list(draw_ragged(rng, (1,) * ndims, room=12))
+        dims = list(draw_dims_with_tails(rng, (1,) * ndims, max_nelems=12))
         block = max(parse_tag(one).block_sizes[at], parse_tag(other).block_sizes[at])
         dims[at] = rng.randint(block // 2, 2 * block + 1)
         recipes = [Recipe(Start(tuple(dims), dtype, tag)) for tag in (one, other)]

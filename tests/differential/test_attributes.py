@@ -13,7 +13,7 @@ from memdesc import DATA_TYPES, MemoryDesc, memory_desc
 from reorder import Attr
 from tests.conversions import INTEGERS
 
-from .cases import draw_ragged, make_rng
+from .cases import draw_dims_with_tails, make_rng
 from .known_values import KNOWN_VALUES, loses_the_sign_of_zero, saturates_s32_below_its_largest
 from .libdnnl_attr import Parameters, reorder_by_reference
 from .tally import Tally
@@ -104,8 +104,8 @@ def _parameters(
 def compare(library: Executor, tally: Tally, rng: random.Random) -> None:
     """Reorder one drawn case with both, and count it."""
     ndims = rng.choice((1, 2, 2, 3, 3, 4))
-    dims = draw_ragged(
-        rng, [rng.choice((1, 2, 4, 8, 16)) for _ in range(ndims)], zero=0.0, room=300
+    dims = draw_dims_with_tails(
+        rng, [rng.choice((1, 2, 4, 8, 16)) for _ in range(ndims)], zero=0.0, max_nelems=300
     )
     src_name = rng.choice(list(_PAIRS))
     names = src_name, rng.choice(_PAIRS[src_name])

@@ -16,10 +16,10 @@ from .cases import (
     ask,
     canonical_tags,
     count_tags,
+    draw_dims_with_tails,
     draw_free_tag,
     draw_huge,
     draw_ndims,
-    draw_ragged,
     dtypes_of,
     make_rng,
     make_theirs,
@@ -58,26 +58,26 @@ def test_the_table_of_tags_is_the_enum_of_the_library(library: Executor) -> None
     assert (count, len(aliases())) in {(760, 798), (873, 798)}
 
 
-def test_every_canonical_tag_lays_three_ragged_shapes_out_as_libdnnl(library: Executor) -> None:
+def test_every_canonical_tag_lays_three_shapes_out_as_libdnnl(library: Executor) -> None:
     tally = Tally("canonical tags", library.version)
     for tag in canonical_tags()[: count_tags(library)]:
         for case in range(3):
             rng = make_rng(tag, case)
-            dims = draw_ragged(rng, parse_tag(tag).block_sizes, zero=0.1)
+            dims = draw_dims_with_tails(rng, parse_tag(tag).block_sizes, zero=0.1)
             start = Start(dims, rng.choice(dtypes_of(library)), tag)
             tally.judge(_answer(library, start), [], start)
     tally.check()
     assert tally.compared == 3 * count_tags(library)
 
 
-def test_every_alias_lays_three_ragged_shapes_out_as_libdnnl(library: Executor) -> None:
+def test_every_alias_lays_three_shapes_out_as_libdnnl(library: Executor) -> None:
     tally = Tally("aliases", library.version)
     enum = set(canonical_tags()[: count_tags(library)])
     names = {name: tag for name, tag in aliases().items() if tag in enum}
     for name, tag in names.items():
         for case in range(3):
             rng = make_rng(name, case)
-            dims = draw_ragged(rng, parse_tag(tag).block_sizes, zero=0.1)
+            dims = draw_dims_with_tails(rng, parse_tag(tag).block_sizes, zero=0.1)
             start = Start(dims, rng.choice(dtypes_of(library)), tag)
             tally.judge(_answer(library, start, name), [], f"{name}: {start}")
     tally.check()
@@ -90,14 +90,14 @@ def test_well_formed_tags_outside_of_the_enum_lay_out_as_libdnnl(library: Execut
     for case in range(1000):
         rng = make_rng("free tags", case)
         tag = draw_free_tag(rng, draw_ndims(rng))
-        start = Start(draw_ragged(rng, parse_tag(tag).block_sizes), "f32", tag)
+        start = Start(draw_dims_with_tails(rng, parse_tag(tag).block_sizes), "f32", tag)
         tally.judge(_answer(library, start), [], start)
     tally.check()
 
 
 def test_every_element_lies_where_the_fields_of_libdnnl_say(dnnl_3_13: Executor) -> None:
     for tag in canonical_tags():
-        dims = draw_ragged(make_rng(tag, 3), parse_tag(tag).block_sizes, room=256)
+        dims = draw_dims_with_tails(make_rng(tag, 3), parse_tag(tag).block_sizes, max_nelems=256)
         theirs = make_theirs(dnnl_3_13, Start(dims, "f32", tag))
         assert isinstance(theirs, Desc)
         fields = theirs.fields()
@@ -113,7 +113,7 @@ def test_tags_of_huge_dims_are_refused_as_by_libdnnl_but_for_its_own_arithmetic(
         rng = make_rng("huge tags", case)
         tag = rng.choice(canonical_tags())
         blocks = parse_tag(tag).block_sizes
-        dims = list(draw_ragged(rng, blocks, room=64))
+        dims = list(draw_dims_with_tails(rng, blocks, max_nelems=64))
         dims[rng.randrange(len(dims))] = draw_huge(rng) >> rng.choice((0, 10, 20, 30))
         start = Start(tuple(dims), rng.choice(dtypes_of(dnnl_3_13)), tag)
         if known.divides_by_zero(start):

@@ -15,9 +15,9 @@ from .cases import (
     Start,
     ask,
     count_tags,
+    draw_dims_with_tails,
     draw_free_tag,
     draw_ndims,
-    draw_ragged,
     draw_step,
     draw_strides,
     dtypes_of,
@@ -47,17 +47,19 @@ def draw_start(rng: random.Random, library: Executor) -> Start:
     ndims = draw_ndims(rng)
     kind = rng.choice(("tag", "tag", "free tag", "strides"))
     if kind == "strides":
-        dims = draw_ragged(rng, [rng.choice((1, 2, 4, 6)) for _ in range(ndims)], zero=0.05)
+        dims = draw_dims_with_tails(
+            rng, [rng.choice((1, 2, 4, 6)) for _ in range(ndims)], zero=0.05
+        )
         return Start(dims, rng.choice(dtypes_of(library)), strides=draw_strides(rng, dims))
     if kind == "tag":
         tag = rng.choice(tags_of(ndims, count_tags(library)))
         return Start(
-            draw_ragged(rng, parse_tag(tag).block_sizes, zero=0.05),
+            draw_dims_with_tails(rng, parse_tag(tag).block_sizes, zero=0.05),
             rng.choice(dtypes_of(library)),
             tag,
         )
     tag = draw_free_tag(rng, ndims)
-    return Start(draw_ragged(rng, parse_tag(tag).block_sizes), "f32", tag)
+    return Start(draw_dims_with_tails(rng, parse_tag(tag).block_sizes), "f32", tag)
 
 
 def _fields(theirs: Desc | Status) -> Fields | Status:
