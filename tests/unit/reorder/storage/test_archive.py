@@ -131,7 +131,7 @@ def test_a_damaged_file_is_refused(tmp_path: Path) -> None:
 def test_a_descriptor_that_does_not_fit_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "x.npz"
     for text, reason in (
-        (json.dumps({"schema": 1}), "key 'dtype' is missing"),
+        (json.dumps({"schema": 1}), "key 'dims' is missing"),
         ("{", "no descriptor"),
         ("\xff", "no descriptor"),
     ):
