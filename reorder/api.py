@@ -269,9 +269,5 @@ def _prepare(plan: ReorderPlan, threads: int | None) -> Callable[[Any, Any], Non
     plan = validate(plan)
     with importing:
         from reorder.cpu import PreparedReorder  # noqa: PLC0415 - numba is slow to load, and describing needs none
-        from reorder.cpu.convert.execute import ConvertingReorder, needs_tiles  # noqa: PLC0415 - likewise
-
-        if needs_tiles(plan):
-            return ConvertingReorder(plan, threads)
 
     return PreparedReorder(plan, threads)

@@ -11,7 +11,6 @@ from unittest import mock
 import numpy as np
 
 from reorder.cpu import PreparedReorder
-from reorder.cpu.convert.execute import ConvertingReorder, needs_tiles
 from reorder.cpu.target import Machine, this_machine
 from reorder.plan.nodes import NOWHERE
 from reorder.plan.plan import _plan
@@ -202,7 +201,6 @@ def move_guarded(
     )
     src_buffer, dst_buffer = src.buffer(source, at_end=at_end), dst.buffer(before, at_end=at_end)
     src.forbid_writes()
-    kind = ConvertingReorder if needs_tiles(plan) else PreparedReorder
-    kind(plan, threads, assumed_machine())(src_buffer, dst_buffer)
+    PreparedReorder(plan, threads, assumed_machine())(src_buffer, dst_buffer)
     assert dst.is_intact(), "bytes beside dst were written"
     return dst_buffer.copy()

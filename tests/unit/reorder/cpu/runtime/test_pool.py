@@ -132,11 +132,11 @@ _PROGRAMS = {
 import threading; threading.stack_size(32768)
 import numpy as np, reorder
 from memdesc import memory_desc
-from reorder.cpu.convert.execute import ConvertingReorder
+from reorder.cpu import PreparedReorder
 from reorder.cpu.target import this_machine
 src, dst = memory_desc((64, 64, 56), "f32", "abc"), memory_desc((64, 64, 56), "s8", "aBc16b")
 machine = this_machine()._replace(threads=2)
-run = ConvertingReorder(reorder.plan_reorder(src, dst), None, machine)
+run = PreparedReorder(reorder.plan_reorder(src, dst), None, machine)
 x, y = np.ones((64, 64, 56), np.float32), np.zeros(dst.nbytes, np.uint8)
 for _ in range(300):
     run(x, y)

@@ -1,0 +1,118 @@
+"""Which boxes of a plan run tile by tile, and the batches for them."""
+
+from __future__ import annotations
+
+from math import prod
+from typing import TYPE_CHECKING
+
+from reorder.cpu.convert.recipe import Recipe
+from reorder.cpu.convert.scratch import SLOT_NBYTES
+from reorder.cpu.convert.tile_batches import (
+    GatheredTileBatch,
+    PaddingBatch,
+    TileBatch,
+    TileProgram,
+)
+from reorder.cpu.convert.tiling import is_scattered, tile_box
+from reorder.cpu.schedule.kernel import Kernel
+from reorder.cpu.schedule.tiling import tile_boxes
+from reorder.plan.passes import pack_elements, simplify, src_and_dst, zeros_of
+
+if TYPE_CHECKING:
+    from reorder.cpu.convert.tiling import Tile
+    from reorder.cpu.runtime.batch import Batch
+    from reorder.cpu.runtime.batch_builder import BatchBuilder
+    from reorder.plan.nodes import Box
+    from reorder.plan.plan import ReorderPlan
+
+__all__ = ["needs_tiles", "tile_batches"]
+
+_BYTE_BITS = 8
+# 4-bit elements that are too few to be unpacked.
+_FEW = 64
+# Tiles are whole vectors of any type.
+_LIMIT_GRAIN = 64
+
+
+def needs_tiles(plan: ReorderPlan) -> bool:
+    """Whether any box of a plan converts, or is moved through scratch."""
+    return plan.converts or any(_is_shuffled(plan, box) for box in plan.boxes)
+
+
+def _is_shuffled(plan: ReorderPlan, box: Box) -> bool:
+    """Whether a box of equal types is moved through scratch.
+
+    So it is where it is scattered on both sides, to be moved twice, and where elements share
+    bytes, to be moved as bytes.
+    """
+    bits = plan.dst.dtype.bits
+    if box.lookups or box.is_zero:
+        return False
+    packed, packed_bits = pack_elements(box, bits)
+    if packed_bits != bits:
+        return False
+    (packed,) = simplify((packed,))
+    return is_scattered(packed) or (bits < _BYTE_BITS and box.size > _FEW)
+
+
+def tile_batches(builder: BatchBuilder) -> list[Batch]:
+    """Return what runs a plan that needs tiles.
+
+    In this order: tiles of boxes without lookups; boxes that are moved; boxes with lookups, each
+    followed by its zeros; zeros beyond the tiles.
+    """
+    plan = builder.plan
+    recipe = Recipe(
+        plan.src.dtype.name,
+        plan.dst.dtype.name,
+        plan.bound_attr,
+        (plan.src.layout.last + 1, plan.dst.layout.last + 1),
+        streams=builder.machine.exceeds_cache(builder.nbytes),
+        prefetches=builder.machine.exceeds_core_cache(builder.nbytes),
+    )
+    is_tiled = [plan.converts or _is_shuffled(plan, box) for box in plan.boxes]
+    tagged = list(zip(plan.boxes, is_tiled, strict=True))
+    batches = builder.move_all(box for box, tiled in tagged if not tiled)
+    tiles: list[Tile] = []
+    zeros: list[Box] = []
+    for box in (box for box, tiled in tagged if tiled):
+        if box.lookups:
+            batches += _gathered_batches(builder, recipe, box)
+        else:
+            inside, beyond = _tiles_of(builder, recipe, box)
+            tiles += inside
+            zeros += beyond
+    if tiles:
+        builder.kernels += ("tiles",)
+        batches.insert(0, TileBatch(TileProgram(builder, recipe, tiles)))
+    return batches + builder.move(zeros)
+
+
+def _tiles_of(builder: BatchBuilder, recipe: Recipe, box: Box) -> tuple[list[Tile], list[Box]]:
+    """Return the tiles of a box without lookups, and the zeros beyond them."""
+    plan = builder.plan
+    limit = SLOT_NBYTES * 8 // recipe.max_bits & -_LIMIT_GRAIN
+    widths = plan.src.dtype.bits, plan.dst.dtype.bits
+    in_place = not recipe.needs_values
+    return tile_box(box, widths, limit, in_place=in_place, streams=recipe.streams)
+
+
+def _gathered_batches(builder: BatchBuilder, recipe: Recipe, box: Box) -> list[Batch]:
+    """Return the batches of a box with lookups: its tiles, the zeros beyond them, its padding."""
+    kernel = Kernel(builder.plan.dst.dtype.bits)
+    tiles, beyond = _tiles_of(builder, recipe, box._replace(lookups=()))
+    points = prod(lookup.extent for lookup in box.lookups)
+    batches: list[Batch] = [
+        GatheredTileBatch(TileProgram(builder, recipe, [tile], points), box.lookups)
+        for tile in tiles
+    ]
+    # zeros are placed in src and dst alone
+    lookups = tuple(lookup._replace(others=()) for lookup in box.lookups)
+    for zeros in beyond:
+        scheduled = tile_boxes((zeros._replace(lookups=lookups),))
+        batches.append(builder.box_batch(scheduled, kernel, lookups))
+    if tiles:
+        padding = zeros_of(src_and_dst(box))._replace(lookups=())
+        zeros_batch = builder.box_batch(tile_boxes((padding,)), kernel)
+        batches.append(PaddingBatch(zeros_batch, box.lookups))
+    return batches

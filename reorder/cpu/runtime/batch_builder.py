@@ -1,0 +1,90 @@
+"""Batches of a plan: boxes scheduled, encoded, and shared out to threads."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from reorder.cpu.runtime.batch import BoxBatch
+from reorder.cpu.schedule.kernel import Kernel
+from reorder.cpu.schedule.partition import partition
+from reorder.cpu.schedule.program import encode
+from reorder.cpu.schedule.select import MICRO_KERNELS
+from reorder.cpu.schedule.tiling import tile_boxes
+from reorder.plan.passes import pack_elements, simplify
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from reorder.cpu.runtime.batch import Batch
+    from reorder.cpu.schedule.partition import Partition, Workload
+    from reorder.cpu.schedule.scheduled_box import ScheduledBox
+    from reorder.cpu.target import Machine
+    from reorder.plan.nodes import Box, Lookup
+    from reorder.plan.plan import ReorderPlan
+
+__all__ = ["BatchBuilder"]
+
+
+class BatchBuilder:
+    """Makes batches that move elements as they are, and shares out those that convert.
+
+    Parameters
+    ----------
+    plan : ReorderPlan
+        The plan whose boxes are run.
+    threads : int
+        On how many threads, at most.
+    machine : Machine
+        What to schedule for.
+    """
+
+    def __init__(self, plan: ReorderPlan, threads: int, machine: Machine) -> None:
+        self.plan = plan
+        self.threads = threads
+        self.machine = machine
+        # bytes of src and dst together
+        self.nbytes = plan.src.min_nbytes + plan.dst.min_nbytes
+        # what moves the boxes, in words: micro-kernels with the width of their elements, tiles
+        self.kernels: tuple[str, ...] = ()
+
+    def move_all(self, boxes: Iterable[Box]) -> list[Batch]:
+        """Return batches that move boxes, those without lookups first."""
+        kernel = Kernel(self.plan.dst.dtype.bits)
+        boxes = list(boxes)
+        batches = self.move(box for box in boxes if not box.lookups)
+        for box in boxes:
+            if box.lookups:
+                batches.append(self.box_batch(tile_boxes((box,)), kernel, box.lookups))
+        return batches
+
+    def move(self, boxes: Iterable[Box]) -> list[Batch]:
+        """Return batches that move boxes without lookups, one for each kernel."""
+        streams = self.machine.nearly_exceeds_cache(self.nbytes)
+        by_kernel: dict[Kernel, list[ScheduledBox]] = {}
+        for box in boxes:
+            packed, bits = pack_elements(box, self.plan.dst.dtype.bits)
+            for scheduled in tile_boxes(simplify((packed,))):
+                kernel = Kernel(bits)
+                if streams and not kernel.is_packed and scheduled.fills_lines(bits):
+                    kernel = kernel._replace(streams=True)
+                by_kernel.setdefault(kernel, []).append(scheduled)
+        return [self.box_batch(tuple(part), kernel) for kernel, part in by_kernel.items()]
+
+    def box_batch(
+        self, boxes: tuple[ScheduledBox, ...], kernel: Kernel, lookups: tuple[Lookup, ...] = ()
+    ) -> BoxBatch:
+        """Return the batch of boxes of one kernel; where it streams, they fill cache lines."""
+        bits = kernel.bits
+        names = {f"{MICRO_KERNELS[own.choice.micro_kernel]} {bits}-bit" for own in boxes}
+        self.kernels += tuple(sorted(names - {*self.kernels}))
+        src_end = (self.plan.src.layout.last + 1) * self.plan.src.dtype.bits // bits
+        prefetches = self.machine.exceeds_core_cache(self.nbytes)
+        program, workloads = encode(boxes, src_end, prefetches=prefetches)
+        nbytes = sum(scheduled.box.size for scheduled in boxes) * bits // 8
+        # two 4-bit elements of one byte must not fall to two threads
+        shares = self.partition(workloads, nbytes, is_whole=kernel.is_packed)
+        return BoxBatch(program, shares, kernel, lookups)
+
+    def partition(self, workloads: list[Workload], nbytes: int, *, is_whole: bool) -> Partition:
+        """Share out records that write a number of bytes, or leave them to one thread."""
+        return partition(workloads, nbytes, 1 if is_whole else self.threads, self.machine)
