@@ -112,7 +112,6 @@ ALIASES: dict[str, str] = {
 }
 
 _BY_NUMPY = {dtype.numpy: dtype for dtype in DATA_TYPES.values()}
-_BY_NAME = {**{alias: DATA_TYPES[name] for alias, name in ALIASES.items()}, **DATA_TYPES}
 _TORCH = "torch."
 # longer strings are no mistyped names, and take long to compare
 _MAX_SUGGESTED = 24
@@ -145,7 +144,7 @@ def data_type(spec: object) -> DataType:
     if isinstance(spec, DataType):
         return spec
     name = _name_in(spec)
-    found = _by_numpy(spec) if name is None else _BY_NAME.get(name)
+    found = _by_numpy(spec) if name is None else DATA_TYPES.get(ALIASES.get(name, name))
     if found is None:
         msg = (
             f"unknown data type {short_repr(spec)}; the types are {', '.join(DATA_TYPES)}, "
@@ -189,5 +188,5 @@ def _suggestion(name: str | None) -> str:
         return ""
     from difflib import get_close_matches  # noqa: PLC0415 - only a wrong name needs it
 
-    near = get_close_matches(name.lower(), _BY_NAME, cutoff=0.5)
+    near = get_close_matches(name.lower(), [*DATA_TYPES, *ALIASES], cutoff=0.5)
     return f"; did you mean {' or '.join(map(repr, near))}?" if near else ""

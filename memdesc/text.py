@@ -39,6 +39,8 @@ _VERBOSE = (
 def to_verbose(desc: MemoryDesc) -> str:
     """Write a descriptor as oneDNN's verbose mode prints it, without dims.
 
+    Data types that oneDNN does not have (s16, u64, ...) are written by their name in `DATA_TYPES`.
+
     Source: oneDNN 3.13, `verbose.cpp`.
 
     Raises

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import ml_dtypes
@@ -168,6 +172,19 @@ def test_each_type_has_a_width_a_format_and_a_second_definition() -> None:
             assert (form.bits, form.low, form.high) == (dtype.bits, int(ends.min), int(ends.max))
         largest = largest_number(name)
         assert largest is None or largest == float(finfo(dtype.numpy).max)
+
+
+def test_a_new_float_needs_a_row_in_each_table_and_nothing_else() -> None:
+    program = str(Path(__file__).with_name("new_rows.py"))
+    ran = subprocess.run(
+        [sys.executable, program],
+        env=os.environ | {"PYTHONPATH": str(Path(__file__).parents[4])},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ran.returncode == 0, ran.stderr
+    assert ran.stdout == "2 rows\n"
 
 
 @pytest.mark.parametrize("by", BY)

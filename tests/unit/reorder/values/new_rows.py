@@ -1,0 +1,45 @@
+"""Program: two floats that the tables lack become types by a row in each, and convert as others.
+
+It runs in a process of its own, where the rows stand before anything is compiled.
+"""
+
+from __future__ import annotations
+
+import sys
+
+import ml_dtypes
+import numpy as np
+
+from memdesc import DATA_TYPES, DataType
+from reorder.values.formats import FLOATS, FORMATS, FloatFormat, ieee
+from tests.conversions import run
+
+_ROWS = {
+    "f8_e3m4": (ml_dtypes.float8_e3m4, ieee(3, 4)),
+    "f8_e4m3b11fnuz": (ml_dtypes.float8_e4m3b11fnuz, FloatFormat(4, 3, 11, 0x7F, 0x80, 0x80)),
+}
+
+
+def main() -> None:
+    """Add the rows, then compare with ml_dtypes."""
+    for name, (kind, form) in _ROWS.items():
+        DATA_TYPES[name] = DataType(name, 8, np.dtype(kind))
+        FORMATS[name] = FLOATS[name] = form
+    every = np.arange(256, dtype=np.uint8)
+    rng = np.random.default_rng(0)
+    values = np.ldexp(rng.standard_normal(4000), rng.integers(-14, 8, 4000)).astype(np.float32)
+    for name, (kind, _) in _ROWS.items():
+        for by in ("definition", "kernels"):
+            with np.errstate(all="ignore"):
+                wide = every.view(kind).astype(np.float32)
+                narrow = values.astype(kind).view(np.uint8)
+            got = run(every, name, "f32", by=by).view(np.float32)
+            np.testing.assert_array_equal(got, wide)
+            assert np.array_equal(np.signbit(got), np.signbit(wide))
+            assert np.array_equal(run(values.view(np.uint32), "f32", name, by=by), narrow)
+            assert run(every, name, "boolean", by=by).sum() == np.count_nonzero(wide)
+    sys.stdout.write(f"{len(_ROWS)} rows\n")
+
+
+if __name__ == "__main__":
+    main()
