@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from math import lcm, prod
+from operator import itemgetter
 from typing import TYPE_CHECKING
 
 from memdesc.errors import MemdescError, short_repr
@@ -12,6 +13,8 @@ if TYPE_CHECKING:
     from memdesc.tags import FormatTag
 
 __all__ = ["layout_by_strides", "layout_by_tag"]
+
+_AXIS, _STEP = itemgetter(0), itemgetter(1)  # of a Block
 
 
 def layout_by_tag(tag: FormatTag, dims: tuple[int, ...], name: str = "") -> Layout:
@@ -49,8 +52,7 @@ def layout_by_tag(tag: FormatTag, dims: tuple[int, ...], name: str = "") -> Layo
         count = extent or axes[axis][1] // step
         blocks.append(Block(axis, step, count, stride))
         stride *= count or 1  # as oneDNN: a dim of 0 does not multiply the strides outside it
-    blocks.sort(key=_axis_then_step)
-    return Layout(dims, tuple(axes), tuple(blocks))
+    return Layout(dims, tuple(axes), _in_order(blocks))
 
 
 def layout_by_strides(
@@ -85,11 +87,13 @@ def layout_by_strides(
         padded_dims = tuple(-(-size // step) * step for size, step in zip(dims, steps, strict=True))
     for dim, stride in enumerate(strides):
         blocks.append(Block(dim, steps[dim], -(-padded_dims[dim] // steps[dim]), stride))
-    blocks.sort(key=_axis_then_step)
     axes = tuple(Axis((dim,), size) for dim, size in enumerate(padded_dims))
-    return Layout(dims, axes, tuple(blocks), offset0)
+    return Layout(dims, axes, _in_order(blocks), offset0)
 
 
-def _axis_then_step(block: Block) -> tuple[int, int]:
+def _in_order(blocks: list[Block]) -> tuple[Block, ...]:
     """Sort as `Layout.blocks` are: axis by axis, the largest step first."""
-    return block[0], -block[1]
+    # the second sort is stable, so it keeps the order of the first inside each axis
+    blocks.sort(key=_STEP, reverse=True)
+    blocks.sort(key=_AXIS)
+    return tuple(blocks)
