@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from reorder.opencl.codegen.params import param_names
 from reorder.opencl.codegen.pattern import Access, AccessKind, GatherShape, LoopShape, Pattern
-from reorder.opencl.schedule.values import param_values
+from reorder.opencl.schedule.arguments import Division, argument_values
 from reorder.opencl.schedule.workgroups import choose_work_group
 
 if TYPE_CHECKING:
@@ -70,24 +70,18 @@ def lower(
         _is_wide(nest, [count * tile for count, tile in zip(counts, tiles, strict=True)]),
         group.is_transposed,
     )
-    gather_shifts = [group.gather_shift if k == 0 else 0 for k in range(len(nest.gathers))]
-    gather_counts = [
-        -(-gather.extent >> shift)
-        for gather, shift in zip(nest.gathers, gather_shifts, strict=True)
-    ]
-    values = param_values(nest)
-    for prefix, suffix, sizes in (
-        ("groups", "", counts),
-        ("shift", "", group.shifts),
-        ("gather", "_groups", gather_counts),
-        ("gather", "_shift", gather_shifts),
-    ):
-        values |= {f"{prefix}{k}{suffix}": size for k, size in enumerate(sizes)}
+    shifts = [group.gather_shift if k == 0 else 0 for k in range(len(nest.gathers))]
+    gathers = tuple(
+        Division(-(-gather.extent >> shift), shift)
+        for gather, shift in zip(nest.gathers, shifts, strict=True)
+    )
+    loops = tuple(Division(*pair) for pair in zip(counts, group.shifts, strict=True))
+    values = argument_values(nest, loops, gathers)
     grid = [
         prod(count for count, grid_dim in zip(counts, dims, strict=True) if grid_dim == dim)
         for dim in range(3)
     ]
-    grid[0] *= prod(gather_counts)
+    grid[0] *= prod(gather.groups for gather in gathers)
     return Launch(pattern, tuple(values[name] for name in param_names(pattern)), tuple(grid))
 
 

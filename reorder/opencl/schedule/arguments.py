@@ -1,25 +1,36 @@
-"""The values of a kernel's parameters that a loop nest has, by the names of `codegen.params`."""
+"""The arguments of a kernel, by the names of `codegen.params`."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from reorder.opencl.schedule.placement import Coords, PixelNest
     from reorder.plan.nodes import Lookup
 
-__all__ = ["param_values"]
+__all__ = ["Division", "argument_values"]
 
 
-def param_values(nest: PixelNest) -> dict[str, int]:
-    """Return the parameters of a nest by name, more than its kernel may take."""
+class Division(NamedTuple):
+    """How a loop or gather is divided: into work-groups, of 2^shift work items along it."""
+
+    groups: int
+    shift: int
+
+
+def argument_values(
+    nest: PixelNest, loops: tuple[Division, ...], gathers: tuple[Division, ...]
+) -> dict[str, int]:
+    """Return the arguments of a nest by name, more than its kernel may take."""
     values = _coord_values("src", nest.src, "") | _coord_values("dst", nest.dst, "")
     for k, lane in enumerate(nest.lanes):
         values |= {f"src_lane{k}": lane.src, f"dst_lane{k}": lane.dst}
-    for k, loop in enumerate(nest.loops):
+    for k, (loop, (groups, shift)) in enumerate(zip(nest.loops, loops, strict=True)):
         values |= {f"extent{k}": loop.extent, f"valid{k}": loop.valid}
+        values |= {f"groups{k}": groups, f"shift{k}": shift}
         values |= _coord_values("src", loop.src, str(k)) | _coord_values("dst", loop.dst, str(k))
-    for k, gather in enumerate(nest.gathers):
+    for k, (gather, (groups, shift)) in enumerate(zip(nest.gathers, gathers, strict=True)):
+        values |= {f"gather{k}_groups": groups, f"gather{k}_shift": shift}
         values |= _gather_values(f"gather{k}", gather)
     return values
 
