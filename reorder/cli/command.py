@@ -21,7 +21,7 @@ class Command(NamedTuple):
     """
 
     name: str
-    text: str
+    summary: str
     example: str
     add_arguments: Callable[[argparse.ArgumentParser], None]
     answer: Callable[[argparse.Namespace], tuple[Facts, int]]

@@ -69,8 +69,8 @@ def _parser() -> argparse.ArgumentParser:
     for command in _COMMANDS:
         subparser = commands.add_parser(
             command.name,
-            help=command.text,
-            description=command.text,
+            help=command.summary,
+            description=command.summary,
             epilog=f"example: memdesc {command.example}",
         )
         subparser.add_argument("--json", action="store_true", help="print one JSON object")

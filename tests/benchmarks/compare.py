@@ -18,25 +18,23 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import subprocess
 import sys
-import tempfile
 from contextlib import ExitStack
 from pathlib import Path
 from statistics import median
-from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from reorder.bench.cases import Case, read_cases
 from reorder.bench.report import geometric_mean, percentile
+from tests.benchmarks.checkout import Checkout, Worker, compare_starts
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from memdesc import MemoryDesc
 
-__all__ = ["Checkout", "Comparison", "Timing", "compare_cases", "compare_starts", "main"]
+__all__ = ["Comparison", "Timing", "compare_cases", "main"]
 
-_WORKER = Path(__file__).with_name("timing_worker.py")
 _CASES = sorted(Path(__file__).parent.glob("*.txt"))
 _ROLES = ("src_scale", "dst_scale", "src_zero_point", "dst_zero_point")
 # A slice lasts about so long, after calls that fill the caches and wake the threads.
@@ -46,54 +44,6 @@ _MIN_ROUNDS, _MAX_ROUNDS = 4, 40
 # Slower than that is measured again.
 _SLOWER = 1 / 1.1
 _WORST_LINES = 15
-_STARTS = 5
-_COLD_STARTS = 2
-
-_IMPORT = """
-from time import perf_counter
-start = perf_counter()
-import memdesc, reorder
-print(perf_counter() - start)
-"""
-_FIRST_CALLS = """
-from time import perf_counter
-import numpy as np
-import reorder
-x = np.ones((1, 64, 56, 56), np.float32)
-start = perf_counter()
-reorder.reorder(x, "nChw16c")
-moved = perf_counter()
-reorder.reorder(x, "nChw16c", dtype="s8", attr=reorder.Attr(dst_scale=0.5))
-print(moved - start, perf_counter() - moved)
-"""
-
-
-class Checkout(NamedTuple):
-    """A folder that holds the library, and the Python that runs it."""
-
-    folder: Path
-    python: str
-
-    def start(self, *arguments: str, **variables: str) -> subprocess.Popen[str]:
-        """Start this Python so that it imports from this folder and from no other checkout."""
-        environment = {**os.environ, "PYTHONPATH": str(self.folder), **variables}
-        return subprocess.Popen(
-            [self.python, "-P", *arguments],
-            cwd=self.folder,
-            env=environment,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-
-    def numbers(self, program: str, **variables: str) -> list[float]:
-        """Run a program, and return the numbers that it prints."""
-        with self.start("-c", program, **variables) as process:
-            printed, _ = process.communicate()
-        if process.returncode:
-            msg = f"{self.python} in {self.folder} ended with {process.returncode}"
-            raise RuntimeError(msg)
-        return [float(number) for number in printed.split()]
 
 
 class Timing(NamedTuple):
@@ -129,48 +79,6 @@ class Comparison(NamedTuple):
         ]
 
 
-class _Worker:
-    """A process that times reorders of one checkout."""
-
-    def __init__(self, checkout: Checkout) -> None:
-        self.checkout = checkout
-        self.process = checkout.start(str(_WORKER))
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.process.kill()
-        self.process.communicate()
-
-    def check_origin(self) -> None:
-        """Refuse a library that was imported from elsewhere."""
-        found = self._read()
-        for name in ("memdesc", "reorder"):
-            if not Path(found[name]).is_relative_to(self.checkout.folder):
-                msg = f"{name} of {self.checkout.folder} was imported from {found[name]}"
-                raise RuntimeError(msg)
-
-    def ask(self, **request: object) -> float:
-        """Send a request, and return the seconds of one call."""
-        assert self.process.stdin is not None
-        self.process.stdin.write(json.dumps(request) + "\n")
-        self.process.stdin.flush()
-        answer = self._read()
-        if "error" in answer:
-            raise ValueError(answer["error"])
-        return float(answer["seconds"])
-
-    def _read(self) -> dict[str, Any]:
-        assert self.process.stdout is not None
-        line = self.process.stdout.readline()
-        if not line:
-            msg = f"the worker {self.process.args!r} ended with {self.process.wait()}"
-            raise RuntimeError(msg)
-        found: dict[str, Any] = json.loads(line)
-        return found
-
-
 def compare_cases(
     checkouts: tuple[Checkout, Checkout],
     cases: Sequence[Case],
@@ -194,7 +102,7 @@ def compare_cases(
         Gets a line for each case that one of them cannot prepare.
     """
     with ExitStack() as stack:
-        workers = [stack.enter_context(_Worker(checkout)) for checkout in checkouts]
+        workers = [stack.enter_context(Worker(checkout)) for checkout in checkouts]
         for worker in workers:
             worker.check_origin()
         for case in cases:
@@ -216,7 +124,7 @@ def compare_cases(
             )
 
 
-def _slices(workers: list[_Worker], once: float, seconds: float) -> list[list[float]]:
+def _slices(workers: list[Worker], once: float, seconds: float) -> list[list[float]]:
     """Return the seconds of a call in each slice of each worker."""
     calls = max(1, round(_SLICE_SECONDS / once))
     warm = min(calls, round(_WARM_SECONDS / once))
@@ -226,24 +134,6 @@ def _slices(workers: list[_Worker], once: float, seconds: float) -> list[list[fl
         for k in (0, 1) if number % 2 == 0 else (1, 0):
             times[k].append(workers[k].ask(calls=calls, warm=warm))
     return times
-
-
-def compare_starts(checkouts: tuple[Checkout, Checkout]) -> dict[str, tuple[float, float]]:
-    """Return the least seconds of imports and first calls, of the old and the new checkout."""
-    found: dict[str, tuple[list[float], list[float]]] = {}
-    with tempfile.TemporaryDirectory() as folder:
-        for number in range(_STARTS):
-            for k in (0, 1) if number % 2 == 0 else (1, 0):
-                empty = number < _COLD_STARTS
-                # the caches that the cold starts fill serve the warm ones
-                cache = Path(folder) / f"{k}-{number if empty else 0}"
-                kind = "empty cache" if empty else "full cache"
-                calls = checkouts[k].numbers(_FIRST_CALLS, NUMBA_CACHE_DIR=str(cache))
-                imports = checkouts[k].numbers(_IMPORT, NUMBA_CACHE_DIR=str(cache))
-                names = (f"first reorder, {kind}", f"first conversion, {kind}", "import")
-                for name, value in zip(names, [*calls, *imports], strict=True):
-                    found.setdefault(name, ([], []))[k].append(value)
-    return {name: (min(old), min(new)) for name, (old, new) in found.items()}
 
 
 def _to_json(case: Case) -> dict[str, Any]:
