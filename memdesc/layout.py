@@ -70,7 +70,7 @@ def axis_index(
     sizes: tuple[int, ...] | Mapping[int, int],
     index: tuple[Int, ...] | Mapping[int, Int],
 ) -> Int:
-    """Return the index along an axis: row-major over its dims, whose sizes and indices are given."""
+    """Return the index along an axis, row-major over its dims, from sizes and indices of dims."""
     first, *others = axis.dims
     i = index[first]
     for dim in others:
@@ -313,13 +313,11 @@ class Layout:
         Raises
         ------
         NotBlockedError
-            If dims are fused: then a dim has no stride of its own.
+            If dims are fused: then a dim has no stride.
         """
         if axis := self.fused():
-            msg = (
-                f"dims {', '.join(map(dim_name, axis.dims))} are cut as one index, so they have no "
-                "strides of their own; see .blocks"
-            )
+            names = ", ".join(map(dim_name, axis.dims))
+            msg = f"dims {names} are fused into one index, so they have no strides; see .blocks"
             raise NotBlockedError(msg)
         return tuple(self.outer(k).stride for k in range(self.ndims))
 

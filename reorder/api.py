@@ -1,4 +1,4 @@
-"""reorder(), prepare() and execute(): look at the arguments, pick a backend."""
+"""reorder(), prepare() and execute(): arguments are read once, then a backend is chosen."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 __all__ = ["execute", "prepare", "reorder"]
 
-# what most calls pass
+# the types that most calls pass
 _HOST = (np.ndarray, Memory)
 
 
@@ -127,7 +127,7 @@ def reorder(  # noqa: PLR0913 - all but the first two are named
     out : Memory or device object, optional
         Where the result goes; by default new memory.
     threads : int, optional
-        At most so many threads; by default the limit of `use_threads`, or all that
+        At most this many threads; by default the limit of `use_threads`, or all that
         numba may use.
     queue : pyopencl.CommandQueue, optional
         Where to reorder on an OpenCL device.
@@ -167,8 +167,8 @@ def reorder(  # noqa: PLR0913 - all but the first two are named
                 "out=Memory(image_desc.desc) and no dst"
             )
             raise MemdescError(msg)
-        dst = dst if dtype is None else image_desc(dst.dims, dtype, dst.name)
-        return to_pixels(reorder(source, dst.desc, attr=attr, threads=threads), dst)
+        image = dst if dtype is None else image_desc(dst.dims, dtype, dst.name)
+        return to_pixels(_reorder(source, image.desc, None, attr, threads), image)
     if out is not None and not isinstance(out, Memory):
         msg = f"out must be a Memory, not {type(out).__name__}; wrap a buffer: Memory(desc, buffer)"
         raise MemdescError(msg)
@@ -185,6 +185,13 @@ def reorder(  # noqa: PLR0913 - all but the first two are named
     if out is not None and out.desc != desc:
         msg = f"out is {out.desc!r}, but dst asks for {desc!r}"
         raise MemdescError(msg)
+    return _reorder(source, desc, out, attr, threads)
+
+
+def _reorder(
+    source: Memory, desc: MemoryDesc, out: Memory | None, attr: Attr | None, threads: int | None
+) -> Memory:
+    """Reorder memory into `out`, or into new memory."""
     plan = plan_reorder(source.desc, desc, attr)
     if out is None:
         if attr is not None and attr.beta:
@@ -199,9 +206,10 @@ def _is_on_device(memory: Any) -> bool:
     """Whether an object is pyopencl's, or a DeviceMemory; neither is loaded to find out."""
     if memory is None or type(memory) in _HOST:
         return False
-    rooms = (base.__module__ for base in type(memory).__mro__)
+    modules = (base.__module__ for base in type(memory).__mro__)
     return any(
-        room.partition(".")[0] == "pyopencl" or room.startswith("reorder.opencl.") for room in rooms
+        module.partition(".")[0] == "pyopencl" or module.startswith("reorder.opencl.")
+        for module in modules
     )
 
 
@@ -217,7 +225,7 @@ def execute(plan: ReorderPlan, src: Any, dst: Any, threads: int | None = None) -
         least `min_nbytes` bytes. Padding of dst becomes zero; gaps of a strided dst
         keep what they hold.
     threads : int, optional
-        At most so many threads; by default the limit of `use_threads`, or all that
+        At most this many threads; by default the limit of `use_threads`, or all that
         numba may use.
 
     Raises
@@ -228,10 +236,11 @@ def execute(plan: ReorderPlan, src: Any, dst: Any, threads: int | None = None) -
     Examples
     --------
     >>> import numpy as np, memdesc, reorder
-    >>> plan = reorder.plan_reorder(memdesc.memory_desc((2, 3), "s8", "ab"), memdesc.memory_desc((2, 3), "s8", "ba"))
-    >>> dst = np.zeros(6, np.int8)
-    >>> reorder.execute(plan, np.arange(6, dtype=np.int8), dst)
-    >>> dst
+    >>> src, dst = (memdesc.memory_desc((2, 3), "s8", tag) for tag in ("ab", "ba"))
+    >>> plan = reorder.plan_reorder(src, dst)
+    >>> out = np.zeros(6, np.int8)
+    >>> reorder.execute(plan, np.arange(6, dtype=np.int8), out)
+    >>> out
     array([0, 3, 1, 4, 2, 5], dtype=int8)
     """
     prepare(plan, threads)(src, dst)

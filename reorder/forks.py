@@ -1,12 +1,12 @@
-"""What a fork waits for, so that a child meets no lock that nobody will release.
+"""What a fork waits for, so that no lock is held in the child that no thread of it will release.
 
-Known before numba is: a fork that waits for its import takes the locks of what was
-imported as well.
+This module is imported before numba: a fork that waits for the import of numba takes the
+locks of the imported modules as well.
 """
 
 from __future__ import annotations
 
-import logging  # noqa: F401 - its lock at forks must be known before ours, which is then taken first
+import logging  # noqa: F401 - its hook must be registered first; hooks before a fork run last to first
 import os
 import threading
 from typing import TYPE_CHECKING, Any
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 __all__ = ["at_fork", "importing"]
 
-# Held while numba is imported: a child could not finish what another thread has begun.
+# Held while numba is imported: a child cannot finish an import that another thread began.
 importing = threading.RLock()
 
 

@@ -1,4 +1,4 @@
-"""Quantised tensors: choose scales and zero points, convert, and lead back."""
+"""Quantised tensors: choose scales and zero points, convert, and convert back."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _GROUPED_DIMS = 2
 
 
 class Quantized(NamedTuple):
-    """A quantised tensor: `scales * (memory - zero_points)` is what it stands for.
+    """A quantised tensor, which represents `scales * (memory - zero_points)`.
 
     Scales and zero points are arrays over the dims named as axes, divided by the groups; of
     shape () without axes.
@@ -61,7 +61,7 @@ def quantize(  # noqa: PLR0913 - what it takes is named by keyword
     dtype : DataType, str or numpy dtype
         s8, u8, s4, u4, or one of f8 and f4.
     axis : int or iterable of int, optional
-        Dims with scales of their own for each index; by default one scale serves all.
+        Dims that have a scale for each index; by default one scale serves all elements.
     desc : str, FormatTag or MemoryDesc, optional
         The layout to write; by default row-major.
     groups : (int, int), optional
@@ -95,8 +95,11 @@ def quantize(  # noqa: PLR0913 - what it takes is named by keyword
     True
     """
     wanted = data_type(dtype)
-    is_tensor = isinstance(x, Memory) or (is_exporter(x) and not isinstance(x, np.ndarray))
-    values = as_memory(x, None).numpy() if is_tensor else np.asarray(x)
+    if isinstance(x, Memory) or (is_exporter(x) and not isinstance(x, np.ndarray)):
+        x = as_memory(x, None)
+        values = x.numpy()
+    else:
+        values = np.asarray(x)
     given = data_type(values.dtype)
     if given.name not in FLOATS or given.bits < 16:  # noqa: PLR2004 - the narrowest float worth quantising
         msg = f"quantize takes floats of 16 bits or more, not {given}"
@@ -218,7 +221,7 @@ def _split(
     ndims = len(dims)
     for dim in axes:
         if not -ndims <= dim < ndims:
-            msg = f"axis {dim} is none of the dims 0 to {ndims - 1} of {dims}"
+            msg = f"axis {dim} is not one of the dims 0 to {ndims - 1} of {dims}"
             raise MemdescError(msg)
     mask = sum({1 << dim % ndims for dim in axes})
     sizes = checked_ints("groups", groups)
@@ -228,8 +231,8 @@ def _split(
             f"dims {dims}"
         )
         raise MemdescError(msg)
-    own = [*(1,) * (ndims - len(sizes)), *sizes]
-    for dim, (size, group) in enumerate(zip(dims, own, strict=True)):
+    shared = [*(1,) * (ndims - len(sizes)), *sizes]
+    for dim, (size, group) in enumerate(zip(dims, shared, strict=True)):
         if size % group or (group > 1 and not mask >> dim & 1):
             msg = (
                 f"groups {sizes}: a group of {group} needs {dim_name(dim)} among the axes, and a "
@@ -238,7 +241,7 @@ def _split(
             raise MemdescError(msg)
     counts = [
         size // group if mask >> dim & 1 else 1
-        for dim, (size, group) in enumerate(zip(dims, own, strict=True))
+        for dim, (size, group) in enumerate(zip(dims, shared, strict=True))
     ]
     return (
         mask,

@@ -27,7 +27,7 @@ class RuntimePlan:
     Parameters
     ----------
     src, dst : RuntimeDesc
-        With sizes in the same places.
+        With sizes known for the same dims.
     attr : Attr, optional
         Scales, zero points, accumulation.
 
@@ -35,7 +35,9 @@ class RuntimePlan:
     --------
     >>> import memdesc, numpy as np, reorder
     >>> unknown = (memdesc.RUNTIME, 20)
-    >>> plan = reorder.plan_runtime(memdesc.runtime_desc(unknown, "f32", "ab"), memdesc.runtime_desc(unknown, "s8", "aB8b"))
+    >>> plan = reorder.plan_runtime(
+    ...     memdesc.runtime_desc(unknown, "f32", "ab"), memdesc.runtime_desc(unknown, "s8", "aB8b")
+    ... )
     >>> src = reorder.reorder(np.ones((3, 20), np.float32), "ab")
     >>> dst = reorder.Memory(plan.dst.resolve(src.desc.dims))
     >>> plan(src, dst)
@@ -59,12 +61,12 @@ class RuntimePlan:
         return plan_reorder(self.src.resolve(sizes), self.dst.resolve(sizes), self.attr)
 
     def __call__(self, src: Memory, dst: Memory, threads: int | None = None) -> None:
-        """Reorder src into dst, whose own descriptors say the sizes.
+        """Reorder src into dst, whose descriptors have all sizes.
 
         Raises
         ------
         MemdescError
-            If a memory is none that this plan is for; nothing is written then.
+            If a memory does not fit the plan; nothing is written then.
         """
         for memory, desc, side in ((src, self.src, "src"), (dst, self.dst, "dst")):
             if not isinstance(memory, Memory):
@@ -81,17 +83,17 @@ class RuntimePlan:
 
 
 def plan_runtime(src: RuntimeDesc, dst: RuntimeDesc, attr: Attr | None = None) -> RuntimePlan:
-    """Plan a reorder of sizes that are not known: all that waits is done when it is called.
+    """Plan a reorder of sizes that are not known yet; the rest is done when it is called.
 
     Raises
     ------
     MemdescError
         If the known sizes differ, or are known on one side alone.
     """
-    for own, side in ((src, "src"), (dst, "dst")):
-        if not isinstance(own, RuntimeDesc):
+    for desc, side in ((src, "src"), (dst, "dst")):
+        if not isinstance(desc, RuntimeDesc):
             msg = (  # type: ignore[unreachable] # callers without types
-                f"{side} must be a RuntimeDesc, not {own!r}; see memdesc.runtime_desc"
+                f"{side} must be a RuntimeDesc, not {desc!r}; see memdesc.runtime_desc"
             )
             raise MemdescError(msg)
     if src.ndims != dst.ndims:

@@ -1,4 +1,4 @@
-"""How many threads reorders of a block of code may use."""
+"""The limit on the threads that the reorders of a block of code use."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ _limit: ContextVar[int | None] = ContextVar("reorder.use_threads", default=None)
 
 
 def use_threads(threads: int) -> AbstractContextManager[None]:
-    """Let reorders inside of a block use at most so many threads, where a call says nothing else.
+    """Limit the threads that reorders use inside of a block, where a call gives no number.
 
-    The limit holds for the thread or task that sets it. numba's own settings stay.
+    The limit holds for the thread or task that sets it. The settings of numba do not change.
 
     Parameters
     ----------
     threads : int
-        1 or more; more than there are cores are as many as there are.
+        1 or more; no more than there are cores are used.
 
     Raises
     ------
@@ -52,7 +52,7 @@ def _limited(count: int) -> Iterator[None]:
 
 
 def current_limit() -> int | None:
-    """Return the limit in force, None if there is none."""
+    """Return the limit in force; None without one."""
     return _limit.get()
 
 

@@ -1,4 +1,4 @@
-"""Flat bytes as numpy arrays: the logical one over the dims, the physical one over the blocks."""
+"""Flat bytes as numpy arrays: the logical one over dims, the physical one over blocks."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 
 from memdesc import NotBlockedError
 from memdesc.layout import memory_order
-from reorder.memory.elements import unpack
+from reorder.memory.packing import unpack
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -27,10 +27,10 @@ def logical_array(data: NDArray[np.uint8], desc: MemoryDesc) -> NDArray[Any]:
     """Return the array whose axes are the dims: a view of plain layouts, else mostly a copy."""
     values = unpack(data, desc)
     if is_plain(desc):
-        sized = [
+        loops = [
             block._replace(extent=size) for block, size in zip(desc.blocks, desc.dims, strict=True)
         ]
-        return _strided(values, desc, sized).view(desc.dtype.numpy)
+        return _strided(values, desc, loops).view(desc.dtype.numpy)
     if not desc.nelems:
         found = np.zeros(desc.dims, values.dtype)
     elif desc.layout.has_partial_blocks:
@@ -67,15 +67,15 @@ def _gather(values: NDArray[Any], desc: MemoryDesc) -> NDArray[Any]:
     padded = _strided(values, desc, list(layout.blocks)).reshape(
         [axis.padded for axis in layout.axes]
     )
-    cut = padded[tuple(slice(layout.axis_size(k)) for k in range(len(layout.axes)))]
+    data = padded[tuple(slice(layout.axis_size(k)) for k in range(len(layout.axes)))]
     order = [dim for axis in layout.axes for dim in axis.dims]
-    return cut.reshape([layout.dims[dim] for dim in order]).transpose(np.argsort(order))
+    return data.reshape([layout.dims[dim] for dim in order]).transpose(np.argsort(order))
 
 
 def _strided(values: NDArray[Any], desc: MemoryDesc, loops: list[Block]) -> NDArray[Any]:
     """Return a view of elements with one axis for each block."""
     start = values[desc.offset0 :] if desc.nelems else values[:0]
-    # a loop of one step, and one of an array without elements, may have any stride, more than numpy can hold
+    # a loop of one step, and one of an array without elements, may have a stride that numpy refuses
     strides = [
         loop.stride * values.itemsize if loop.extent > 1 and desc.nelems else values.itemsize
         for loop in loops

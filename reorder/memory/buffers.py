@@ -11,8 +11,8 @@ from memdesc import MemdescError, OverlapError
 from memdesc.search import SearchLimitError, Term, solve
 from reorder.memory.dlpack import from_dlpack, is_exporter
 
-# An array object is Python's head, then the address of its data (numpy's C API,
-# PyArrayObject_fields); .ctypes.data says the same eight times slower.
+# An array object is Python's object header, then the address of its data (numpy's C API,
+# PyArrayObject_fields); .ctypes.data gives the same and takes eight times as long.
 _DATA = object.__basicsize__
 DATA_SLOT = _DATA // 8
 # C-contiguous, and writeable (numpy's C API, NPY_ARRAY_*)
@@ -36,7 +36,7 @@ def flat_bytes(buffer: Any, desc: MemoryDesc, side: str, *, write: bool) -> NDAr
     desc : MemoryDesc
         What the buffer must hold.
     side : str
-        What messages call it: ``src`` or ``dst``.
+        Its name in messages: ``src`` or ``dst``.
     write : bool
         Whether it will be written.
 
@@ -106,7 +106,7 @@ def address_of(array: NDArray[Any]) -> int:
 
 
 class BufferCheck:
-    """What one side of a reorder asks of every buffer; a call checks one, and returns it and where it starts."""
+    """What one side of a reorder requires of a buffer; a call returns one with its address."""
 
     __slots__ = ("alignment", "desc", "dtypes", "flags", "min_nbytes", "side", "write")
 
@@ -138,7 +138,7 @@ class BufferCheck:
 
     def __call__(self, buffer: Any) -> tuple[NDArray[Any], int]:
         """Return a buffer as a contiguous array, and its address; raises as `flat_bytes`."""
-        # what does not fit is refused by the long way
+        # `flat_bytes` takes the rest, or says what is wrong with it
         if self.accepts(buffer) and not (address := address_of(buffer)) % self.alignment:
             return buffer, address
         flat = flat_bytes(buffer, self.desc, self.side, write=self.write)
@@ -148,7 +148,7 @@ class BufferCheck:
 def check_disjoint(
     src: NDArray[Any], src_desc: MemoryDesc, dst: NDArray[Any], dst_desc: MemoryDesc
 ) -> None:
-    """Refuse buffers that share a byte that dst writes, unless nothing would move.
+    """Refuse buffers that share a byte which dst writes, unless nothing would move.
 
     Raises
     ------
@@ -161,26 +161,35 @@ def check_disjoint(
         return
     msg = (
         f"src and dst share memory: {src_desc.min_nbytes} bytes at {address_of(src):#x} and "
-        f"{dst_desc.min_nbytes} at "
-        f"{address_of(dst):#x}, and dst would overwrite what is still to be read; reorder into "
-        "another buffer"
+        f"{dst_desc.min_nbytes} at {address_of(dst):#x}, and dst would overwrite what is still to "
+        "be read; reorder into another buffer"
     )
     raise OverlapError(msg)
 
 
 def are_apart(src_desc: MemoryDesc, dst_desc: MemoryDesc, apart: int) -> bool:
-    """Whether bounded work proves that two descriptors touch no common byte, dst's buffer starting `apart` bytes behind src's."""
+    """Whether bounded work proves that two descriptors touch no common byte.
+
+    The buffer of dst starts `apart` bytes behind that of src.
+    """
     if apart >= src_desc.min_nbytes or -apart >= dst_desc.min_nbytes:
         return True
     # in 4-bit elements everywhere, so that one proof serves all widths
-    own, other = src_desc.dtype.bits // 4, dst_desc.dtype.bits // 4
+    src_width, dst_width = src_desc.dtype.bits // 4, dst_desc.dtype.bits // 4
     terms = [
-        Term(b.stride * own, 0, b.extent - 1) for b in src_desc.blocks if b.extent > 1 and b.stride
+        Term(block.stride * src_width, 0, block.extent - 1)
+        for block in src_desc.blocks
+        if block.extent > 1 and block.stride
     ]
-    terms += [Term(-b.stride * other, 0, b.extent - 1) for b in dst_desc.blocks if b.extent > 1]
-    # where inside two elements the shared half byte may lie; halves share a byte
-    terms.append(Term(1, -max(other - 1, 1), max(own - 1, 1)))
+    terms += [
+        Term(-block.stride * dst_width, 0, block.extent - 1)
+        for block in dst_desc.blocks
+        if block.extent > 1
+    ]
+    # the position of a shared half byte inside of both elements; two halves share a byte
+    terms.append(Term(1, -max(dst_width - 1, 1), max(src_width - 1, 1)))
+    start = 2 * apart + dst_desc.offset0 * dst_width - src_desc.offset0 * src_width
     try:
-        return solve(terms, 2 * apart + dst_desc.offset0 * other - src_desc.offset0 * own) is None
+        return solve(terms, start) is None
     except SearchLimitError:
         return False

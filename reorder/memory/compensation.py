@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 __all__ = ["compensate", "compensation"]
 
-# what the sum of the weights is multiplied with
+# factors of the sum of the weights
 _FACTORS = {"s8s8": -128, "asymmetric": -1}
 
 
@@ -29,10 +29,10 @@ def compensation(data: NDArray[np.uint8], desc: MemoryDesc) -> dict[str, NDArray
 def compensate(
     data: NDArray[np.uint8], desc: MemoryDesc, sums: dict[int, NDArray[np.int32]] | None = None
 ) -> None:
-    """Write the compensation of the elements that flat bytes hold: -128 times their sum, or minus it.
+    """Write the compensation of the elements in flat bytes: -128 times their sum, or minus it.
 
     The sums are over all dims that a mask does not name, of the stored int8 values; where a
-    dim of the mask is padded they are 0. A backend that has them by mask gives them.
+    dim of the mask is padded they are 0. A backend that has computed them passes them, by mask.
     """
     extra = desc.extra
     if extra is None or not desc.nelems:
@@ -46,7 +46,7 @@ def compensate(
 
 
 def _sums(values: NDArray[np.int8], desc: MemoryDesc, mask: int) -> NDArray[np.int32]:
-    """Return the sums over the dims that are not in a mask, over padded indices of those that are."""
+    """Return the sums over the dims outside of a mask, over padded indices of those inside."""
     kept = [dim for dim in range(desc.ndims) if mask >> dim & 1]
     layout = desc.layout
     if layout.has_partial_blocks:
@@ -63,9 +63,9 @@ def _sums(values: NDArray[np.int8], desc: MemoryDesc, mask: int) -> NDArray[np.i
     blocks = np.lib.stride_tricks.as_strided(
         values[desc.offset0 :], shape, strides, writeable=False
     )
-    away = tuple(k for k, block in enumerate(layout.blocks) if block.axis not in kept)
-    # blocks come axis by axis, the largest step first: what is kept is in the order of its indices
-    found: NDArray[np.int32] = blocks.sum(axis=away, dtype=np.int32).reshape(
+    summed_blocks = tuple(k for k, block in enumerate(layout.blocks) if block.axis not in kept)
+    # blocks come axis by axis, the largest step first, so kept ones are in the order of indices
+    found: NDArray[np.int32] = blocks.sum(axis=summed_blocks, dtype=np.int32).reshape(
         [desc.padded_dims[dim] for dim in kept]
     )
     return found

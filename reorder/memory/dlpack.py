@@ -1,7 +1,7 @@
 """DLPack both ways, also for the types that numpy does not export or import: bf16, f8, e8m0.
 
-numpy moves their bits as unsigned integers; what a capsule says of the type is
-rewritten while the capsule belongs to nobody but us. Source: DLPack 1.1, `dlpack.h`.
+numpy moves their bits as unsigned integers; the type in a capsule is rewritten before a
+consumer has it, or after its producer has passed it on. Source: DLPack 1.1, `dlpack.h`.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ __all__ = ["CPU_DEVICE", "Exporter", "TensorView", "from_dlpack", "is_exporter"]
 
 CPU_DEVICE = (1, 0)  # kDLCPU
 
-# devices whose memory the CPU reads: its own, and what CUDA and ROCm pinned or manage
+# Device types whose memory the CPU reads: kDLCPU, kDLCUDAHost, kDLROCMHost, kDLCUDAManaged.
 _READABLE = (1, 3, 11, 13)
 _UINT = 1
 # kinds of types that numpy exports and imports: int, uint, float, bool
 _NUMPY_CODES = (0, 1, 2, 6)
-# 4-bit elements are no units of an array here
+# two 4-bit elements share a byte, on which readers of DLPack differ
 _CODES = {
     name: code
     for name, code in DLPACK_CODES.items()
@@ -38,7 +38,7 @@ _CODES = {
 _TYPES = {code: data_type(name) for name, code in _CODES.items()}
 _VERSION = (1, 0)
 _MAX_NDIM = 64
-# user programs have the lower half of all addresses
+# Addresses of user programs are in the lower half.
 _MAX_ADDRESS = 2**63
 # numpy 2.0 reads capsules of the first form only
 _READS_VERSIONS = np.lib.NumpyVersion(np.__version__) >= "2.1.0"
@@ -81,7 +81,7 @@ _pointer.restype, _pointer.argtypes = ctypes.c_void_p, (ctypes.py_object, ctypes
 
 
 def _tensor_in(capsule: Any) -> _Tensor | None:
-    """Return the tensor in a capsule that nobody has taken yet; None for a form that we do not know."""
+    """Return the tensor in a capsule that is not consumed; None for an unknown form."""
     if _is_valid(capsule, b"dltensor"):
         return _Tensor.from_address(_pointer(capsule, b"dltensor") or 0)
     if _is_valid(capsule, b"dltensor_versioned"):
@@ -147,7 +147,7 @@ class Exporter(Protocol):
 
 
 def is_exporter(x: object) -> TypeGuard[Exporter]:
-    """Whether an object speaks DLPack."""
+    """Whether an object exports itself by DLPack."""
     return hasattr(x, "__dlpack__") and hasattr(x, "__dlpack_device__")
 
 
@@ -159,12 +159,12 @@ def from_dlpack(x: Exporter, side: str) -> NDArray[Any]:
     x : object with __dlpack__
         On the CPU, or in memory that the CPU reads.
     side : str
-        What messages call it.
+        Its name in messages.
 
     Raises
     ------
     MemdescError
-        If it lies on another device, or its type is none of ours.
+        If it lies on another device, or its type is not supported.
     """
     name = type(x).__name__
     kind = _device_of(x, f"{side}: the {name}")
@@ -177,7 +177,7 @@ def from_dlpack(x: Exporter, side: str) -> NDArray[Any]:
     if getattr(x, "is_neg", bool)():
         msg = (
             f"{side}: the {name} is a view that negates what lies in memory, which DLPack does not "
-            f"say; pass {side}.resolve_neg()"
+            f"express; pass {side}.resolve_neg()"
         )
         raise MemdescError(msg)
     try:
@@ -198,14 +198,14 @@ def _device_of(x: Exporter, what: str) -> int:
         return int(kind)
     except (TypeError, ValueError):
         msg = (
-            f"{what} says where it lies by {short_repr(found)}, not by DLPack's device type and "
+            f"{what} gives its device as {short_repr(found)}, not as DLPack's device type and "
             "number; pass a tensor"
         )
         raise MemdescError(msg) from None
 
 
 def _check(tensor: _Tensor) -> None:
-    """Refuse what numpy would follow into the void; the rest it refuses by itself."""
+    """Refuse addresses that numpy would read without a check; it checks the rest itself."""
     if not 0 <= tensor.ndim <= _MAX_NDIM:
         msg = f"it has {tensor.ndim} dims"
         raise BufferError(msg)
@@ -215,12 +215,12 @@ def _check(tensor: _Tensor) -> None:
     sizes = (ctypes.c_int64 * tensor.ndim).from_address(tensor.shape) if tensor.ndim else ()
     address = (tensor.data or 0) + tensor.byte_offset
     if 0 not in sizes and not (tensor.data and address < _MAX_ADDRESS):
-        msg = f"its elements lie at address {address:#x}, which is none"
+        msg = f"its elements lie at {address:#x}, which is not a valid address"
         raise BufferError(msg)
 
 
 def _take(x: Exporter) -> tuple[Any, DataType | None]:
-    """Take a capsule, and if numpy does not know its type, make it one of bits and say which type it is."""
+    """Take a capsule; if numpy does not know its type, relabel it as bits and return the type."""
     try:
         capsule = x.__dlpack__(max_version=_VERSION) if _READS_VERSIONS else x.__dlpack__()
     except TypeError:  # a producer from before versions

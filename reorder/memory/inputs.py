@@ -1,4 +1,4 @@
-"""What a caller passes as a tensor: an array, raw bytes or the pixels of an image, as memory with a descriptor."""
+"""What a caller passes as a tensor, as memory with a descriptor: an array, bytes, or pixels."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ from memdesc import FormatTag, MemdescError, MemoryDesc, array_desc, data_type, 
 from memdesc.errors import short_repr
 from memdesc.names import resolve
 from reorder.memory.dlpack import from_dlpack, is_exporter
-from reorder.memory.elements import pack
 from reorder.memory.memory import Memory
+from reorder.memory.packing import pack
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from memdesc import ImageDesc
+    from memdesc import DataType, ImageDesc
 
 __all__ = ["as_memory", "from_pixels", "to_pixels"]
 
 
 def as_memory(x: Any, src: str | FormatTag | MemoryDesc | None) -> Memory:
-    """Return a tensor as memory, without copying but for unpacked 4-bit elements."""
+    """Return a tensor as memory; only 4-bit elements of numpy and blocked arrays are copied."""
     if isinstance(x, Memory):
         if src is not None:
-            msg = "src describes an ndarray; a Memory has its own descriptor"
+            msg = "src describes an ndarray; a Memory has a descriptor already"
             raise MemdescError(msg)
         return x
     if isinstance(src, MemoryDesc):
@@ -38,11 +38,12 @@ def as_memory(x: Any, src: str | FormatTag | MemoryDesc | None) -> Memory:
             "for raw bytes give src=, a MemoryDesc"
         )
         raise MemdescError(msg)
-    x = np.asarray(x)  # a matrix has two axes whatever is asked of it
+    x = np.asarray(x)  # a numpy.matrix always has two axes
+    dtype = data_type(x.dtype)
     if src is not None:
-        x = _logical(x, src)
-    if data_type(x.dtype).is_packed:
-        packed = Memory(memory_desc(x.shape, x.dtype))
+        x = _logical(x, src, dtype)
+    if dtype.is_packed:
+        packed = Memory(memory_desc(x.shape, dtype))
         bits = np.zeros(2 * packed.nbytes, np.uint8)
         bits[: x.size] = np.ascontiguousarray(x).view(np.uint8).reshape(-1) & 15
         pack(bits, packed.data, packed.desc)
@@ -50,8 +51,8 @@ def as_memory(x: Any, src: str | FormatTag | MemoryDesc | None) -> Memory:
     desc = array_desc(x)
     if x.flags.c_contiguous:
         return Memory.attached(desc, x.reshape(-1).view(np.uint8))
-    x = x.view(desc.dtype.bits_dtype)  # numpy does not know all types of ml_dtypes by their letters
-    # the memory from the lowest address that x touches; its bytes in between are not read
+    x = x.view(dtype.bits_dtype)  # as_strided fails for some types of ml_dtypes
+    # the memory from the lowest address that x touches; gaps between its elements are not read
     lowest = x[
         tuple(
             slice(-1 if step < 0 else 0, None) if size else slice(None)
@@ -66,19 +67,18 @@ def as_memory(x: Any, src: str | FormatTag | MemoryDesc | None) -> Memory:
     )
 
 
-def _logical(x: NDArray[Any], src: str | FormatTag) -> NDArray[Any]:
+def _logical(x: NDArray[Any], src: str | FormatTag, dtype: DataType) -> NDArray[Any]:
     """Return a view, or for blocked layouts a copy, whose axes are the logical dims."""
     if not isinstance(src, str | FormatTag):
         msg = (  # type: ignore[unreachable] # callers without types
             f"src must be a name, a FormatTag or a MemoryDesc, not {short_repr(src)}"
         )
         raise MemdescError(msg)
-    tag = src if isinstance(src, FormatTag) else resolve(src, (), data_type(x.dtype).bits)
+    tag = src if isinstance(src, FormatTag) else resolve(src, (), dtype.bits)
     if x.ndim != len(tag.digits):
         msg = (
             f"src '{src}' spells {len(tag.digits)} axes in memory order, but x has {x.ndim}: "
-            f"{x.shape}; "
-            f"for a flat buffer give src=memory_desc(dims, dtype, '{src}')"
+            f"{x.shape}; for a flat buffer give src=memory_desc(dims, dtype, '{src}')"
         )
         raise MemdescError(msg)
     for digit, size in zip(tag.digits, x.shape, strict=True):
@@ -90,8 +90,8 @@ def _logical(x: NDArray[Any], src: str | FormatTag) -> NDArray[Any]:
             raise MemdescError(msg)
     if any(len(dims) > 1 for dims in tag.axes):
         msg = (
-            f"src '{src}' cuts several dims as one index, whose sizes x does not tell; give src=, "
-            "a MemoryDesc"
+            f"src '{src}' fuses several dims into one index, and x does not have their sizes; "
+            "give src=, a MemoryDesc"
         )
         raise MemdescError(msg)
     order = sorted(range(x.ndim), key=lambda k: (tag.digits[k].axis, -tag.digits[k].step))
@@ -129,7 +129,7 @@ def from_pixels(pixels: Any, image: ImageDesc) -> Memory:
         msg = f"x is {given}, but {image!r} has pixels of {image.dtype}: an array of shape {shape}"
         raise MemdescError(msg)
     if (
-        pixels.ndim != 3
+        pixels.ndim != len(shape)
         or pixels.shape[2] != shape[2]
         or pixels.shape[0] < shape[0]
         or pixels.shape[1] < shape[1]
@@ -139,5 +139,5 @@ def from_pixels(pixels: Any, image: ImageDesc) -> Memory:
             f"{shape}, or larger"
         )
         raise MemdescError(msg)
-    # what lies in tail lanes is not read, so it need not be zero
+    # lanes of padding are not read, so they need not be zero
     return Memory(image.desc, np.ascontiguousarray(pixels[: shape[0], : shape[1]]), zero_pad=False)

@@ -13,7 +13,7 @@ from reorder.memory.arrays import is_plain, logical_array, physical_array
 from reorder.memory.buffers import address_of, flat_bytes
 from reorder.memory.compensation import compensation
 from reorder.memory.dlpack import CPU_DEVICE, TensorView
-from reorder.memory.elements import pack, unpack
+from reorder.memory.packing import pack, unpack
 from reorder.memory.padding import check_padding, clear_padding
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ class Memory:
     MemdescError
         If the buffer cannot hold the descriptor, or must be written and is read-only.
     MemoryError
-        If the system has not so many bytes.
+        If the system does not have as many bytes.
 
     Examples
     --------
@@ -89,7 +89,7 @@ class Memory:
 
     @classmethod
     def attached(cls, desc: MemoryDesc, data: NDArray[np.uint8]) -> Memory:
-        """Return memory of flat bytes that are known to fit a descriptor; nothing is checked or written."""
+        """Return memory of flat bytes that fit a descriptor; nothing is checked or written."""
         memory = object.__new__(cls)
         memory._desc, memory._data = desc, data
         return memory
@@ -196,7 +196,7 @@ class Memory:
     def numpy(self, *, copy: bool | None = None) -> NDArray[Any]:
         """Return the logical array: its axes are the dims.
 
-        To change what is held, take `apply`, `blocks`, or ``reorder(array, out=memory)``:
+        To change the elements, take `apply`, `blocks`, or ``reorder(array, out=memory)``:
         writes into this array reach the memory only where it is a view.
 
         Parameters
@@ -273,14 +273,15 @@ class Memory:
         pack(values, self.data, desc)
 
     def compensation(self) -> dict[str, NDArray[np.int32]]:
-        """Return the compensation that lies behind int8 weights, as views: ``s8s8`` and ``asymmetric``.
+        """Return the compensation behind int8 weights, as views: ``s8s8`` and ``asymmetric``.
 
         Their axes are the padded dims of the masks; empty for a descriptor without `extra`.
 
         Examples
         --------
         >>> import memdesc, numpy as np, reorder
-        >>> desc = memdesc.memory_desc((2, 3), "s8", "ab").with_extra(memdesc.Extra(asymmetric_mask=1))
+        >>> extra = memdesc.Extra(asymmetric_mask=1)
+        >>> desc = memdesc.memory_desc((2, 3), "s8", "ab").with_extra(extra)
         >>> reorder.reorder(np.array([[1, 2, 3], [4, 5, -6]], np.int8), desc).compensation()
         {'asymmetric': array([-6, -3], dtype=int32)}
         """

@@ -8,7 +8,7 @@ import numpy as np
 
 from memdesc import PaddingError
 from memdesc.inverse import index_at
-from reorder.memory.elements import pack, unpack
+from reorder.memory.packing import pack, unpack
 from reorder.plan.padding_boxes import padding_boxes
 
 if TYPE_CHECKING:
@@ -48,8 +48,7 @@ def check_padding(data: NDArray[np.uint8], desc: MemoryDesc) -> None:
     byte = lowest * desc.dtype.bits // 8
     msg = (
         f"padding of {desc!r} is not zero at {at}, byte {byte}: found bits "
-        f"{int(values[lowest]):#x} beyond the dims "
-        f"{desc.dims}; Memory(desc, buffer) clears it"
+        f"{int(values[lowest]):#x} beyond the dims {desc.dims}; Memory(desc, buffer) clears it"
     )
     raise PaddingError(msg)
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from reorder.memory.buffers import flat_bytes
 from reorder.memory.compensation import compensate
-from reorder.memory.elements import pack, unpack
+from reorder.memory.packing import pack, unpack
 from reorder.plan.plan import check_pair
 from reorder.values.binding import bind
 from reorder.values.convert import convert
@@ -23,7 +23,7 @@ def execute_reference(
 ) -> None:
     """Reorder by definition: zero all of dst that is described, then convert each element.
 
-    How an element is converted is said in `reorder.values.convert`.
+    `reorder.values.convert` says how an element is converted.
 
     Parameters
     ----------

@@ -40,7 +40,7 @@ __all__ = ["load_archive", "save_archive"]
 
 # the same members give the same bytes
 _EPOCH = (1980, 1, 1, 0, 0, 0)
-# what .zip holds of a member's name, less the endings
+# the longest name of a member that .zip has, less the endings
 _MAX_NAME = 2**16 - 1 - len(".npy.json")
 # what an archive may unpack to: so many times its bytes, and never less than 1 GiB
 _MAX_RATIO = 64
@@ -78,7 +78,7 @@ def save_archive(
     Raises
     ------
     MemdescError
-        If a name or a value is none, or the file cannot be written.
+        If a name is no name or a value no tensor, or the file cannot be written.
 
     Examples
     --------
@@ -99,7 +99,7 @@ def save_archive(
     for name, tensor in tensors.items():
         if not _is_name(name):
             msg = (
-                f"a tensor's name must be a text of 1 to {_MAX_NAME} bytes without an ending "
+                f"a tensor's name must be a string of 1 to {_MAX_NAME} bytes without an ending "
                 f".json, not {short_repr(name)}"
             )
             raise MemdescError(msg)
@@ -238,7 +238,7 @@ def _is_name(name: object) -> bool:
         return False
     try:
         return 1 <= len(name.encode()) <= _MAX_NAME
-    except UnicodeEncodeError:  # half of a character
+    except UnicodeEncodeError:  # a lone surrogate
         return False
 
 

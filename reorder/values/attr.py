@@ -74,7 +74,7 @@ class Attr:
     Raises
     ------
     MemdescError
-        If a value is none that a reorder can use; masks, lengths, groups and ranges are
+        If no reorder can use a value; masks, lengths, groups and ranges are
         checked against the descriptors when a reorder is planned.
 
     Examples
@@ -143,11 +143,11 @@ class Attr:
 
     @property
     def is_large(self) -> bool:
-        """Whether it holds so much that no cache should keep it."""
+        """Whether its arrays are so large that no cache should keep it."""
         return sum(parameter.values.nbytes for parameter in self.parameters) > _LARGE_NBYTES
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Attr, tuple(getattr(self, own.name) for own in fields(self) if own.init)
+        return Attr, tuple(getattr(self, part.name) for part in fields(self) if part.init)
 
     def __repr__(self) -> str:
         parts = [str(parameter) for parameter in self.parameters]

@@ -439,7 +439,7 @@ def test_strict_refuses_what_onednn_refuses_by_tag_too() -> None:
 
 
 def test_strict_has_no_answer_for_a_layout_outside_of_onednns_fields() -> None:
-    with pytest.raises(NotBlockedError, match="are cut as one index"):
+    with pytest.raises(NotBlockedError, match="are fused into one index"):
         memory_desc((2, 3, 4, 5), "f32", "bf8_xy16", strict=True)
 
 

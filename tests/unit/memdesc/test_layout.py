@@ -52,8 +52,8 @@ def test_dims_that_are_one_axis_are_padded_together_and_have_no_strides() -> Non
         with pytest.raises(
             NotBlockedError,
             match=(
-                r"dims c \(dim 2\), d \(dim 3\) are cut as one index, "
-                r"so they have no strides .* \.blocks"
+                r"dims c \(dim 2\), d \(dim 3\) are fused into one index, "
+                r"so they have no strides; see \.blocks"
             ),
         ):
             ask()

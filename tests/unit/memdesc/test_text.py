@@ -195,7 +195,7 @@ def test_aliases_are_no_tags_in_a_verbose_string() -> None:
 
 
 def test_a_layout_outside_of_onednns_fields_has_no_verbose_string() -> None:
-    with pytest.raises(NotBlockedError, match="are cut as one index"):
+    with pytest.raises(NotBlockedError, match="are fused into one index"):
         to_verbose(memory_desc((2, 3, 4, 5), "f32", "bf8_xy16"))
 
 

@@ -26,7 +26,7 @@ def random_array(name: str, shape: tuple[int, ...] = (3, 4)) -> np.ndarray[Any, 
 
 
 class Producer:
-    """What exports an array as another library would: `old` knows no versions, one with a `reason` refuses."""
+    """Exports an array as another library would; `old` has no versions, a `reason` refuses."""
 
     def __init__(
         self, array: np.ndarray[Any, Any], device: int = 1, *, old: bool = False, reason: str = ""
@@ -107,7 +107,7 @@ def test_elements_of_4_bits_are_no_dlpack_tensor() -> None:
     for options in ({}, {"copy": True}):
         with pytest.raises(
             BufferError,
-            match=r"^two s4 elements share a byte, .*; export \.data, or reorder\(\) to a wider type$",
+            match=r"^two s4 elements share a byte, .*; export \.data, or reorder\(\) to a wider",
         ):
             m.__dlpack__(**options)
     with pytest.raises(MemdescError, match="share a byte"):
@@ -142,19 +142,19 @@ def test_a_producer_that_names_no_device_is_refused(device: Any) -> None:
     producer.__dlpack_device__ = lambda: device  # type: ignore[method-assign] # a producer that is wrong
     with pytest.raises(
         MemdescError,
-        match=r"x: the Producer says where it lies by .*, not by DLPack's device type and number",
+        match=r"x: the Producer gives its device as .*, not as DLPack's device type and number",
     ):
         reorder.reorder(producer, "a")
-    with pytest.raises(MemdescError, match="x: the type says where it lies by "):
+    with pytest.raises(MemdescError, match="x: the type gives its device as "):
         reorder.reorder(Producer, "a")  # type: ignore[call-overload] # the class in place of an object
 
 
-class Liar(Producer):
-    """Exports a capsule with fields that are not true, and keeps what they point to; or no capsule."""
+class WrongProducer(Producer):
+    """Exports a capsule with wrong fields, and keeps what they point to; or no capsule."""
 
-    def __init__(self, lies: dict[str, Any], *, old: bool) -> None:
+    def __init__(self, fields: dict[str, Any], *, old: bool) -> None:
         super().__init__(np.ones((2, 3), np.float32), old=old)
-        self.lies = lies
+        self.fields = fields
 
     def __dlpack__(self, **options: Any) -> Any:
         capsule = super().__dlpack__(**options)
@@ -162,18 +162,18 @@ class Liar(Producer):
         assert tensor is not None
         self.kept = [
             (name, (ctypes.c_int64 * 2)(*value) if isinstance(value, tuple) else value)
-            for name, value in self.lies.items()
+            for name, value in self.fields.items()
         ]
         for name, value in self.kept:
             setattr(
                 tensor, name, ctypes.addressof(value) if isinstance(value, ctypes.Array) else value
             )
-        return self.lies.get("capsule", capsule)
+        return self.fields.get("capsule", capsule)
 
 
 @pytest.mark.parametrize("old", [False, True])
 @pytest.mark.parametrize(
-    "lies",
+    "fields",
     [
         *({"ndim": ndim} for ndim in (-1, 65, 2**31 - 1)),
         *(
@@ -199,13 +199,15 @@ class Liar(Producer):
     ],
     ids=str,
 )
-def test_a_producer_whose_capsule_is_not_true_is_refused(lies: dict[str, Any], old: bool) -> None:
+def test_a_producer_of_a_wrong_capsule_is_refused(fields: dict[str, Any], old: bool) -> None:
     with pytest.raises(MemdescError):
-        reorder.reorder(Liar(lies, old=old), "ba")
+        reorder.reorder(WrongProducer(fields, old=old), "ba")
 
 
 def test_a_tensor_without_elements_may_lie_nowhere() -> None:
-    assert reorder.reorder(Liar({"data": 0, "shape": (0, 3)}, old=False), "ba").desc.dims == (0, 3)
+    assert reorder.reorder(
+        WrongProducer({"data": 0, "shape": (0, 3)}, old=False), "ba"
+    ).desc.dims == (0, 3)
 
 
 def test_buffers_are_taken_by_dlpack_too() -> None:
@@ -238,7 +240,11 @@ def test_array_protocol_is_the_logical_array_with_copy() -> None:
 
 
 def test_torch_is_never_imported() -> None:
-    program = "import sys, numpy as np, reorder; reorder.reorder(np.ones((2, 3), np.float32), 'ba').__dlpack__(); print('torch' in sys.modules)"
+    program = (
+        "import sys, numpy as np, reorder; "
+        "reorder.reorder(np.ones((2, 3), np.float32), 'ba').__dlpack__(); "
+        "print('torch' in sys.modules)"
+    )
     ran = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=True
     )

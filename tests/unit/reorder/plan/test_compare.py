@@ -73,7 +73,8 @@ def test_a_window_is_a_view_and_says_how_far() -> None:
 
 
 def test_parts_that_lie_further_apart_are_a_copy() -> None:
-    # 3 channels in blocks of 2, which lie 8 apart in one and 16 in the other: only the boxes' starts tell
+    # 3 channels in blocks of 2, which lie 8 apart in one and 16 in the other: only the offsets of
+    # the boxes differ
     src = memory_desc((3, 1), "f32", strides=(8, 1), inner_blks=(2,), inner_idxs=(0,))
     dst = memory_desc((3, 1), "f32", strides=(16, 1), inner_blks=(2,), inner_idxs=(0,))
     assert compare(src, dst).kind == COPY

@@ -358,7 +358,10 @@ def test_plans_show_types_and_attributes() -> None:
         src, dst, Attr(dst_scale=np.ones(20), dst_scale_mask=2, dst_zero_point=1)
     )
     assert str(plan).splitlines() == [
-        "f32 -> s8 (2, 20, 3), Attr(dst_scale=float64[20], dst_scale_mask=2, dst_zero_point=1), 2 boxes of extent(valid):src:dst:dst_scale",
+        (
+            "f32 -> s8 (2, 20, 3), Attr(dst_scale=float64[20], dst_scale_mask=2, dst_zero_point=1)"
+            ", 2 boxes of extent(valid):src:dst:dst_scale"
+        ),
         "  @0:0:0 2:60:72:0 2:24:24:8 3:1:8:0 8:3:1:1",
         "  @48:48:16 2:60:72:0 3:1:8:0 8(4):3:1:1",
     ]

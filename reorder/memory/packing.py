@@ -1,4 +1,4 @@
-"""Elements of flat bytes, as unsigned integers of their bits: 4-bit ones unpacked and packed."""
+"""Elements of flat bytes as unsigned integers of their bits; 4-bit ones lie two to a byte."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["pack", "unpack"]
 
 
 def unpack(data: NDArray[np.uint8], desc: MemoryDesc) -> NDArray[Any]:
-    """Return the elements of flat bytes as integers of their bits; 4-bit ones copied apart."""
+    """Return the elements of flat bytes as integers of their bits; 4-bit ones as a copy."""
     if desc.dtype.is_packed:
         return np.stack([data & 15, data >> 4], axis=1).reshape(-1)
     itemsize = desc.dtype.bits_dtype.itemsize
@@ -23,6 +23,6 @@ def unpack(data: NDArray[np.uint8], desc: MemoryDesc) -> NDArray[Any]:
 
 
 def pack(elements: NDArray[Any], data: NDArray[np.uint8], desc: MemoryDesc) -> None:
-    """Write 4-bit elements that `unpack` copied back; others are views already."""
+    """Write back 4-bit elements that `unpack` copied; others are views already."""
     if desc.dtype.is_packed:
         data[:] = elements[0::2] | elements[1::2] << 4
