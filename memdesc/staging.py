@@ -1,4 +1,4 @@
-"""Files that get their names when they are whole; a process that is killed leaves none behind.
+"""Files that get their names when they are complete; those of killed processes are removed.
 
 On Linux a file is written without a name (`O_TMPFILE`) and then linked into its folder: the
 system frees it with the process. A name that exists cannot be replaced by a link, so there the
@@ -13,18 +13,13 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-import secrets
 import shutil
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-try:
+if os.name == "posix":
     import fcntl
-except (
-    ImportError
-):  # Windows: a file that is open cannot be removed there, which serves as the lock
-    fcntl = None  # type: ignore[assignment] # checked where it is used
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -60,20 +55,29 @@ class StagedFile:
 
     def publish(self) -> None:
         """Give the file the name of its target, in place of what has it now."""
+        target = str(self._target)
+        if self._name is None and not os.path.lexists(target):
+            with contextlib.suppress(OSError):  # others may have made it meanwhile
+                self._link(target)
+                self._close()
+                return
         if self._name is None:
-            if not os.path.lexists(self._target):
-                with contextlib.suppress(OSError):  # others may have made it meanwhile
-                    self._link(self._target)
-                    self._file.close()
-                    _sync_folder(self._target.parent)
-                    return
-            self._name = self._named()
-        if not _HAS_LOCKS:
-            self._file.close()  # Windows renames no open files
-        self._name.replace(self._target)
-        self._name = None
-        self._file.close()
-        _sync_folder(self._target.parent)
+            # nothing is done between the two calls but them
+            name = str(_temporary_name(self._target.parent))
+            self._name = Path(name)
+            try:
+                self._link(name)
+            except OSError:  # files without names exist here, but not links to them
+                self._copy()
+            else:
+                os.replace(name, target)  # noqa: PTH105 - a Path takes longer to make
+                self._name = None
+        if self._name is not None:
+            if not _HAS_LOCKS:
+                self._file.close()  # Windows renames no open files
+            self._name.replace(target)
+            self._name = None
+        self._close()
 
     def discard(self) -> None:
         """Remove what has not been published."""
@@ -95,36 +99,29 @@ class StagedFile:
         self._name, file = _create_named(self._target.parent)
         return file
 
-    def _named(self) -> Path:
-        """Give a file without a name a temporary one."""
-        name = _temporary_name(self._target.parent)
-        try:
-            self._link(name)
-        except OSError:  # files without names exist here, but not links to them
-            name, copy = _create_named(self._target.parent)
-            self._file.seek(0)
-            try:
-                shutil.copyfileobj(self._file, copy)
-                copy.flush()
-                os.fsync(copy.fileno())
-            except BaseException:
-                name.unlink(missing_ok=True)
-                raise
-            self._file, unnamed = copy, self._file
-            unnamed.close()
-        return name
+    def _link(self, name: str) -> None:
+        handle = self._file.fileno()
+        # with a handle of a folder, which is not used, Python calls linkat, which follows the
+        # link to the open file
+        os.link(f"{_OPEN_FILES}/{handle}", name, src_dir_fd=handle)
 
-    def _link(self, name: Path) -> None:
-        folder = os.open(name.parent, os.O_RDONLY)
-        try:
-            # with a folder's handle Python calls linkat, which follows the link to the open file
-            os.link(_OPEN_FILES / str(self._file.fileno()), name, src_dir_fd=folder)
-        finally:
-            os.close(folder)
+    def _copy(self) -> None:
+        """Copy a file without a name into one with a temporary name, which takes its place."""
+        unnamed = self._file
+        self._name, self._file = _create_named(self._target.parent)
+        with unnamed:
+            unnamed.seek(0)
+            shutil.copyfileobj(unnamed, self._file)
+        self._file.flush()
+        os.fsync(self._file.fileno())
+
+    def _close(self) -> None:
+        self._file.close()
+        _sync_folder(self._target.parent)
 
 
 def _temporary_name(folder: Path) -> Path:
-    return folder / f".memdesc.{secrets.token_hex(8)}.tmp"
+    return folder / f".memdesc.{os.urandom(8).hex()}.tmp"
 
 
 def _create_named(folder: Path) -> tuple[Path, BinaryIO]:

@@ -6,7 +6,6 @@ the bytes of `NAME.npy` lie in memory.
 
 from __future__ import annotations
 
-import lzma
 import os
 import struct
 import zipfile
@@ -29,6 +28,11 @@ from reorder.storage.arrays import array_of, check_form, form_of, memory_of
 from reorder.storage.npy import NpyError, array_from, read_data, read_header
 from reorder.storage.sidecar import MAX_DESCRIPTOR
 
+try:
+    import lzma
+except ImportError:
+    lzma = None  # type: ignore[assignment] # such members are refused by zipfile then
+
 if TYPE_CHECKING:
     from typing import BinaryIO
 
@@ -49,11 +53,11 @@ _MIN_LIMIT = 2**30
 _SMALL = 2**16
 _PIECE = 4096
 _MAX_REASON = 200
-# what zipfile and its decompressors raise for damaged bytes
-_DAMAGES = (
+# what zipfile and its decompressors raise for damaged bytes; not every Python has all of these
+_DAMAGES: tuple[type[Exception], ...] = (
+    *([lzma.LZMAError] if lzma else []),
     zipfile.BadZipFile,
     zlib.error,
-    lzma.LZMAError,
     struct.error,
     ValueError,
     EOFError,

@@ -10,8 +10,7 @@ from __future__ import annotations
 
 import json
 import os
-from concurrent.futures import ThreadPoolExecutor
-from functools import partial
+from threading import Thread
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -219,22 +218,26 @@ def _write(path: str | os.PathLike[str], array: NDArray[Any], fields: dict[str, 
     header = header_of(array, free_generation(taken))
     data = array.reshape(-1).view(np.uint8)
     found = of_data(header, data, len(header.raw) + data.nbytes)
-    with ThreadPoolExecutor(1) as pool:
+    totals: list[int] = []
+    summing = Thread(target=lambda: totals.append(checksum(data)))
+
+    def write_array(file: BinaryIO) -> None:
         # the checksum is made while the data is written
-        total = (
-            pool.submit(checksum, data).result if data.nbytes > _SMALL else partial(checksum, data)
-        )
+        if data.nbytes > _SMALL:
+            summing.start()
+        else:
+            summing.run()
+        file.write(header.raw)
+        file.write(memoryview(data))  # type: ignore[arg-type] # arrays of bytes are buffers
 
-        def write_array(file: BinaryIO) -> None:
-            file.write(header.raw)
-            file.write(memoryview(data))  # type: ignore[arg-type] # arrays of bytes are buffers
+    def write_fields(file: BinaryIO) -> None:
+        if data.nbytes > _SMALL:
+            summing.join()
+        array = found._replace(checksum=totals[0])._asdict()
+        text = json.dumps(fields | {"array": array} | before)
+        file.write(f"{text}\n".encode())
 
-        def write_fields(file: BinaryIO) -> None:
-            array = found._replace(checksum=total())._asdict()
-            text = json.dumps(fields | {"array": array} | before)
-            file.write(f"{text}\n".encode())
-
-        write_files({given: write_array, beside: write_fields})
+    write_files({given: write_array, beside: write_fields})
 
 
 def _present(given: Path, beside: Path) -> tuple[set[int], dict[str, Any]]:

@@ -4,15 +4,12 @@ import os
 import signal
 import subprocess
 import sys
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from memdesc import staging
 from memdesc.staging import StagedFile
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 # a process that writes a file and waits before it is published; the arguments say where, and
 # whether it is written without a name
@@ -38,9 +35,11 @@ def _start(target: Path, *, unnamed: bool) -> subprocess.Popen[str]:
     return writer
 
 
-@pytest.fixture(params=["unnamed", "named"], autouse=True)
+@pytest.fixture(params=["unnamed", "unnamed, no links", "named"], autouse=True)
 def _way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    # file systems without unnamed files are rare here, so they are not used at all
+    # what file systems that are rare here cannot do is not asked of them
+    if request.param == "unnamed, no links":
+        monkeypatch.setattr(staging, "_OPEN_FILES", Path("/proc/self/fdinfo"))
     if request.param == "named":
         monkeypatch.setattr(staging, "_UNNAMED", 0)
 
