@@ -45,7 +45,7 @@ class Lookup(NamedTuple):
     where one of them is padding. Offsets come from tables that are made when the plan runs,
     so a lookup of any extent is a small value.
 
-    Attributes
+    Parameters
     ----------
     sizes : tuple of (dim, size)
         The dims, and their logical sizes.
