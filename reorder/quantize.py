@@ -17,6 +17,7 @@ from reorder.memory.inputs import as_memory
 from reorder.memory.memory import Memory
 from reorder.values.attr import Attr
 from reorder.values.formats import FLOATS, INTEGERS
+from reorder.values.parameter import GROUPED_DIMS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -26,8 +27,6 @@ if TYPE_CHECKING:
     from memdesc import FormatTag, MemoryDesc
 
 __all__ = ["Quantized", "dequantize", "quantize"]
-
-_GROUPED_DIMS = 2
 
 
 class Quantized(NamedTuple):
@@ -225,7 +224,7 @@ def _split(
             raise MemdescError(msg)
     mask = sum({1 << dim % ndims for dim in axes})
     sizes = checked_ints("groups", groups)
-    if sizes and (len(sizes) != _GROUPED_DIMS or min(sizes) < 1 or ndims < _GROUPED_DIMS):
+    if sizes and (len(sizes) != GROUPED_DIMS or min(sizes) < 1 or ndims < GROUPED_DIMS):
         msg = (
             f"groups {short_repr(groups)} must be two sizes of 1 or more, for the last two of the "
             f"dims {dims}"

@@ -8,14 +8,14 @@ import numpy as np
 
 from memdesc import NotBlockedError
 from memdesc.layout import memory_order
-from reorder.memory.packing import unpack
+from reorder.memory.packing import pack, unpack
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from memdesc import Block, MemoryDesc
 
-__all__ = ["is_plain", "logical_array", "physical_array"]
+__all__ = ["is_plain", "logical_array", "physical_array", "write_logical"]
 
 
 def is_plain(desc: MemoryDesc) -> bool:
@@ -38,6 +38,14 @@ def logical_array(data: NDArray[np.uint8], desc: MemoryDesc) -> NDArray[Any]:
     else:
         found = _gather(values, desc)
     return np.ascontiguousarray(found).view(desc.dtype.numpy)
+
+
+def write_logical(data: NDArray[np.uint8], desc: MemoryDesc, array: NDArray[Any]) -> None:
+    """Write the elements of an array whose axes are the dims; padding and gaps stay."""
+    values = unpack(data, desc)
+    bits = np.ascontiguousarray(array).view(values.dtype)
+    values[desc.layout.offsets()] = bits & 15 if desc.dtype.is_packed else bits
+    pack(values, data, desc)
 
 
 def physical_array(data: NDArray[np.uint8], desc: MemoryDesc) -> NDArray[Any]:

@@ -9,11 +9,12 @@ import numpy as np
 from memdesc import MemdescError
 from memdesc.desc import checked_desc
 from memdesc.errors import short_repr
-from reorder.memory.arrays import is_plain, logical_array, physical_array
-from reorder.memory.buffers import address_of, flat_bytes
+from reorder.memory.allocate import zeroed_bytes
+from reorder.memory.arrays import is_plain, logical_array, physical_array, write_logical
+from reorder.memory.buffers import flat_bytes
 from reorder.memory.compensation import compensation
 from reorder.memory.dlpack import CPU_DEVICE, TensorView
-from reorder.memory.packing import pack, unpack
+from reorder.memory.packing import unpack
 from reorder.memory.padding import check_padding, clear_padding
 
 if TYPE_CHECKING:
@@ -24,8 +25,6 @@ if TYPE_CHECKING:
     from memdesc import MemoryDesc
 
 __all__ = ["Memory"]
-
-_CACHE_LINE = 64
 
 
 class Memory:
@@ -65,7 +64,7 @@ class Memory:
     def __init__(self, desc: MemoryDesc, buffer: Any = None, *, zero_pad: bool = True) -> None:
         self._desc = checked_desc("desc", desc)
         if buffer is None:
-            self._data = _zeroed(desc.nbytes)
+            self._data = zeroed_bytes(desc.nbytes)
             return
         must_write = zero_pad and desc.has_padding and desc.nelems > 0
         if must_write and desc.has_broadcast:
@@ -267,10 +266,7 @@ class Memory:
                 f"{desc.dtype.numpy} of shape {desc.dims}"
             )
             raise MemdescError(msg)
-        values = unpack(self.data, desc)
-        bits = np.ascontiguousarray(result).view(values.dtype)
-        values[desc.layout.offsets()] = bits & 15 if desc.dtype.is_packed else bits
-        pack(values, self.data, desc)
+        write_logical(self.data, desc, result)
 
     def compensation(self) -> dict[str, NDArray[np.int32]]:
         """Return the compensation behind int8 weights, as views: ``s8s8`` and ``asymmetric``.
@@ -299,13 +295,3 @@ class Memory:
             With the lowest byte that does not, and its position in the padded dims.
         """
         check_padding(self.data, self.desc)
-
-
-def _zeroed(nbytes: int) -> NDArray[np.uint8]:
-    """Allocate zeros that start with a cache line."""
-    try:
-        raw = np.zeros(nbytes + _CACHE_LINE, np.uint8)
-    except ValueError as error:
-        raise MemoryError(nbytes) from error
-    skipped = -address_of(raw) % _CACHE_LINE
-    return raw[skipped : skipped + nbytes]

@@ -9,14 +9,15 @@ import numpy as np
 
 from memdesc import Axis, Block, MemdescError
 from memdesc.layout import dim_name
-from reorder.values.attr import F8_ROUNDINGS, GROUPED_DIMS, Attr
+from reorder.values.attr import F8_ROUNDINGS, Attr
 from reorder.values.formats import INTEGERS, largest_number, rounds_through_f16, working_type
+from reorder.values.parameter import GROUPED_DIMS
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from memdesc import MemoryDesc
-    from reorder.values.attr import Parameter
+    from reorder.values.parameter import Parameter
 
 __all__ = ["BoundAttr", "ParameterLayout", "bind"]
 

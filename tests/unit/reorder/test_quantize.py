@@ -98,7 +98,7 @@ def test_tensors_without_elements_are_quantised_to_such() -> None:
         ((np.zeros((2, 3), np.float32), "f16"), "quantize makes s8, u8, s4, u4, f8 or f4, not f16"),
         ((np.zeros((2, 3), np.float32), "u32"), "quantize makes .*, not u32"),
         ((np.zeros((2, 3), np.float32), "boolean"), "quantize makes .*, not boolean"),
-        ((np.zeros((2, 3), np.float32), "s8", 2), r"axis 2 is not one of the dims 0 to 1 of \(2, 3\)"),
+        ((np.zeros((2, 3), np.float32), "s8", 2), r"axis 2 is not one of the dims 0 to 1 "),
         (
             (np.array([[1, 2], [3, np.nan]], np.float32), "s8"),
             r"x\[1, 1\] is nan; only finite values",

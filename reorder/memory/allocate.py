@@ -1,0 +1,32 @@
+"""Memory of this library: zeroed, and aligned to cache lines."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from reorder.memory.buffers import address_of
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = ["zeroed_bytes"]
+
+_LINE_NBYTES = 64
+
+
+def zeroed_bytes(nbytes: int) -> NDArray[np.uint8]:
+    """Allocate zeros that start with a cache line.
+
+    Raises
+    ------
+    MemoryError
+        If the system does not have as many bytes.
+    """
+    try:
+        raw = np.zeros(nbytes + _LINE_NBYTES, np.uint8)
+    except ValueError as error:
+        raise MemoryError(nbytes) from error
+    skipped = -address_of(raw) % _LINE_NBYTES
+    return raw[skipped : skipped + nbytes]

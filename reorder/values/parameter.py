@@ -1,0 +1,144 @@
+"""The values of one role of the attributes, a scale or a zero point, checked when made."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import ml_dtypes
+import numpy as np
+
+from memdesc import MemdescError
+from memdesc.errors import short_repr
+from memdesc.int64 import checked_int, checked_ints
+from memdesc.tags import MAX_NDIMS
+from reorder.values.formats import INTEGERS
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = ["GROUPED_DIMS", "Parameter"]
+
+# Groups are along the last two dims.
+GROUPED_DIMS = 2
+_SCALE_TYPES = tuple(
+    np.dtype(kind)
+    for kind in (
+        np.float32,
+        np.float64,
+        np.float16,
+        ml_dtypes.bfloat16,
+        ml_dtypes.float8_e8m0fnu,
+        ml_dtypes.float8_e4m3fn,
+    )
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """Values of one role, row-major over the dims of a mask."""
+
+    role: str
+    values: NDArray[Any]
+    mask: int
+    groups: tuple[int, ...]
+
+    @staticmethod
+    def of(role: str, given: Any, mask: object, groups: Any, *, is_scale: bool) -> Parameter | None:
+        """Check what was given; None for a neutral value."""
+        values = _checked_scales(role, given) if is_scale else _checked_points(role, given)
+        sizes = checked_ints(f"{role}_groups", groups)
+        bits = 0 if mask is None else checked_int(f"{role}_mask", mask)
+        if not 0 <= bits < 1 << MAX_NDIMS:
+            msg = (
+                f"{role}_mask is {bits}; bit d says that values differ along dim d, so it is 0 to "
+                f"{(1 << MAX_NDIMS) - 1}"
+            )
+            raise MemdescError(msg)
+        if sizes and (len(sizes) != GROUPED_DIMS or min(sizes) < 1):
+            msg = f"{role}_groups {sizes} must be two sizes of 1 or more, for the last two dims"
+            raise MemdescError(msg)
+        if values.size > 1 and not bits:
+            msg = (
+                f"{role} has {values.size} values; say by {role}_mask along which dims they "
+                "differ, such as 2 for dim b"
+            )
+            raise MemdescError(msg)
+        if values.size == 1 and not bits and values.reshape(-1)[0] == is_scale:
+            return None
+        return Parameter(role, values, bits, sizes)
+
+    def key(self) -> tuple[object, ...]:
+        """Return what makes two parameters equal."""
+        return (
+            self.role,
+            self.mask,
+            self.groups,
+            self.values.shape,
+            self.values.dtype.name,
+            self.values.tobytes(),
+        )
+
+    def __str__(self) -> str:
+        if self.values.size == 1 and not self.mask:
+            return f"{self.role}={self.values.reshape(-1)[0]}"
+        groups = f", {self.role}_groups={self.groups}" if self.groups else ""
+        return (
+            f"{self.role}={self.values.dtype.name}{list(self.values.shape)}, "
+            f"{self.role}_mask={self.mask}{groups}"
+        )
+
+
+def _array(role: str, given: Any) -> NDArray[Any]:
+    try:
+        array = np.array(given)
+    except (TypeError, ValueError, OverflowError):
+        array = np.array(None)
+    if not array.size or array.dtype.kind in "OSUMmb":
+        what = "a number or an array of numbers"
+        msg = (
+            f"{role} must be {what}, not "
+            f"{'an empty array' if not array.size else short_repr(given)}"
+        )
+        raise MemdescError(msg)
+    array.flags.writeable = False
+    return array
+
+
+def _checked_scales(role: str, given: Any) -> NDArray[Any]:
+    array = _array(role, given)
+    if isinstance(given, np.ndarray | np.generic) and array.dtype not in _SCALE_TYPES:
+        msg = (
+            f"{role} is of {array.dtype}; scales are "
+            f"{', '.join(kind.name for kind in _SCALE_TYPES)}"
+        )
+        raise MemdescError(msg)
+    try:
+        values = array.astype(np.float64).reshape(-1)
+    except (TypeError, ValueError):
+        values = np.array([np.nan])
+    bad = np.flatnonzero(~np.isfinite(values) | (values == 0))
+    if bad.size:
+        msg = (
+            f"{role} {short_repr(given) if values.size == 1 else f'value {bad[0]}'} is "
+            f"{values[bad[0]]}; scales are finite and not 0"
+        )
+        raise MemdescError(msg)
+    return array if array.dtype in _SCALE_TYPES else _frozen(values.reshape(array.shape))
+
+
+def _checked_points(role: str, given: Any) -> NDArray[Any]:
+    array = _array(role, given)
+    name = array.dtype.name
+    if array.dtype.kind not in "iu" and name not in {"int4", "uint4"}:
+        msg = f"{role} must be integers, not {name}: {short_repr(given)}"
+        raise MemdescError(msg)
+    if array.dtype.kind == "u" and array.itemsize == 8 and array.max() > INTEGERS["s64"][1]:  # noqa: PLR2004 - bytes of uint64
+        msg = f"{role} of {array.max()} is beyond s64"
+        raise MemdescError(msg)
+    return _frozen(array.astype(np.int64))
+
+
+def _frozen(array: NDArray[Any]) -> NDArray[Any]:
+    array.flags.writeable = False
+    return array
