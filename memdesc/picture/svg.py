@@ -52,7 +52,7 @@ def element(name: str, *children: str, **attributes: object) -> str:
     return f"<{name}{written}>{''.join(children)}</{name}>" if children else f"<{name}{written}/>"
 
 
-def label(  # noqa: PLR0913 - the attributes of a text, each with a name
+def label(
     x: float,
     y: float,
     content: str,

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["check_attr", "check_queue", "enqueue_reorder"]
 
 
-def enqueue_reorder(  # noqa: PLR0913, PLR0917 - public: a queue, two operands, their descriptors
+def enqueue_reorder(  # noqa: PLR0913 - public: a queue, two operands, their descriptors
     queue: cl.CommandQueue,
     src: Any,
     src_desc: MemoryDesc | ImageDesc,

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["enqueue_pack", "pack", "unpack"]
 
 
-def pack(  # noqa: PLR0913 - public: most of them are optional and named
+def pack(
     queue: cl.CommandQueue,
     src: Any,
     image_desc: ImageDesc,
@@ -84,7 +84,7 @@ def pack(  # noqa: PLR0913 - public: most of them are optional and named
     return enqueue_into_new_image(queue, source, image_desc, form, wait_for)
 
 
-def enqueue_pack(  # noqa: PLR0913 - public: two of them are optional and named
+def enqueue_pack(
     queue: cl.CommandQueue,
     src: Any,
     image: cl.Image,

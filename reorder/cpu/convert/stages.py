@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from numba import types
+from numba.core import cgutils
 from numba.core.compiler_lock import global_compiler_lock
 from numba.extending import intrinsic
 
@@ -54,7 +55,7 @@ def convert_stage(src: str, dst: str, *, streams: bool, as_codes: bool = False) 
         placement: int,
         _count: int,
     ) -> None:
-        run_convert(src_at, dst_at, record, placement, a, b, c, d)
+        run_convert((src_at, dst_at, record, placement), a, b, c, d)
 
     return _address(("convert", src, dst, *["codes"] * as_codes, *_stores(streams)), convert)
 
@@ -76,7 +77,7 @@ def combine_stage(src: str, dst: str, work: str, *, streams: bool) -> int:
         placement: int,
         _count: int,
     ) -> None:
-        run_combine(src_at, dst_at, record, placement, a, b, c, d)
+        run_combine((src_at, dst_at, record, placement), a, b, c, d)
 
     return _address(("combine", src, dst, work, *_stores(streams)), combine)
 
@@ -94,7 +95,7 @@ def prefetch_stage() -> int:
         placement: int,
         _count: int,
     ) -> None:
-        run_prefetch(src_at, dst_at, record, placement)
+        run_prefetch((src_at, dst_at, record, placement))
 
     return _address(("prefetch",), prefetch)
 
@@ -113,10 +114,7 @@ def _address(key: tuple[str, ...], stage: Callable[..., None]) -> int:
 @intrinsic(prefer_literal=True)  # type: ignore[untyped-decorator] # numba ships no types
 def run_convert(
     _context: Any,
-    src_at: Any,
-    dst_at: Any,
-    record: Any,
-    placement: Any,
+    arguments: Any,
     src: Any,
     dst: Any,
     as_codes: Any,
@@ -128,19 +126,16 @@ def run_convert(
     compiled_for = ConvertTypes(src_name, dst_name, work, bool(streams.literal_value))
 
     def build(context: Any, builder: Builder, _signature: Any, args: Any) -> Any:
-        emit_convert(builder, StageArguments(*args[:4]), compiled_for)
+        emit_convert(builder, StageArguments(*cgutils.unpack_tuple(builder, args[0])), compiled_for)
         return context.get_dummy_value()
 
-    return types.void(*[types.int64] * 4, src, dst, as_codes, streams), build
+    return types.void(arguments, src, dst, as_codes, streams), build
 
 
 @intrinsic(prefer_literal=True)  # type: ignore[untyped-decorator] # numba ships no types
 def run_combine(
     _context: Any,
-    src_at: Any,
-    dst_at: Any,
-    record: Any,
-    placement: Any,
+    arguments: Any,
     src: Any,
     dst: Any,
     work: Any,
@@ -151,20 +146,18 @@ def run_combine(
     compiled_for = CombineTypes(src_name, dst_name, work_name, bool(streams.literal_value))
 
     def build(context: Any, builder: Builder, _signature: Any, args: Any) -> Any:
-        emit_combine(builder, StageArguments(*args[:4]), compiled_for)
+        emit_combine(builder, StageArguments(*cgutils.unpack_tuple(builder, args[0])), compiled_for)
         return context.get_dummy_value()
 
-    return types.void(*[types.int64] * 4, src, dst, work, streams), build
+    return types.void(arguments, src, dst, work, streams), build
 
 
 @intrinsic  # type: ignore[untyped-decorator] # numba ships no types
-def run_prefetch(
-    _context: Any, src_at: Any, dst_at: Any, record: Any, placement: Any
-) -> tuple[Signature, Any]:
+def run_prefetch(_context: Any, arguments: Any) -> tuple[Signature, Any]:
     """Emit the prefetch of rows."""
 
     def build(context: Any, builder: Builder, _signature: Any, args: Any) -> Any:
-        emit_prefetch(builder, StageArguments(*args))
+        emit_prefetch(builder, StageArguments(*cgutils.unpack_tuple(builder, args[0])))
         return context.get_dummy_value()
 
-    return types.void(*[types.int64] * 4), build
+    return types.void(arguments), build

@@ -67,7 +67,7 @@ def _compiled() -> Any:
         return compile_callback(_walk, WALKER, "walker of sums of 8-bit elements")
 
 
-def _walk(  # eight parameters: `WalkerCall` as a C signature
+def _walk(  # noqa: PLR0913, PLR0917 - `WalkerCall` as a C signature
     src_at: int,
     dst_at: int,
     program: int,

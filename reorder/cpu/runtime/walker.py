@@ -75,7 +75,7 @@ def _walker(kernel: Kernel) -> Callable[..., None]:
     """Return the walker of one kernel, to be compiled."""
     bits, streams = kernel.bits, int(kernel.streams)
 
-    def walk(  # eight parameters: `WalkerCall` as a C signature
+    def walk(  # noqa: PLR0913, PLR0917 - `WalkerCall` as a C signature
         src_at: int,
         dst_at: int,
         program: int,

@@ -54,7 +54,7 @@ def _sizes() -> Iterator[tuple[int, int]]:
 
 
 def transposed(bits: int) -> set[str]:
-    """Transpose matrices with padded columns and rows, gaps, and outer loops that end in padding."""
+    """Transpose matrices with padding on both sides, gaps, and outer loops ending in padding."""
     kernels = set()
     for m, n in _sizes():
         pad_m, pad_n, pad_o, gap = (m + n) % 3 * 2, (m * n) % 2 * 3, m % 2, n % 5 // 4
