@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 __all__ = ["check_fields", "validate"]
 
 _MAX_NODES = 64
-_SRC, _DST = 0, 1
+# the index of dst among operands
+_DST = 1
 _COUNTS = ("two", "three", "four", "five", "six")
 
 

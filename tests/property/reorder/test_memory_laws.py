@@ -37,10 +37,10 @@ def _bits(array: NDArray[Any], desc: MemoryDesc) -> NDArray[Any]:
 
 def _logical(desc: MemoryDesc) -> NDArray[np.int64]:
     """Return the offsets of all elements as an array over the dims."""
-    places = np.zeros(desc.dims, np.int64)
+    offsets = np.zeros(desc.dims, np.int64)
     for index in np.ndindex(*desc.dims):
-        places[index] = desc.offset(index)
-    return places
+        offsets[index] = desc.offset(index)
+    return offsets
 
 
 def _memory(desc: MemoryDesc, seed: int) -> reorder.Memory:
@@ -92,8 +92,8 @@ def test_blocks_show_all_of_the_padded_memory_in_its_order(desc: MemoryDesc, see
 def test_apply_changes_each_element_and_nothing_else(desc: MemoryDesc, seed: int) -> None:
     memory = _memory(desc, seed)
     wanted = _units(memory.data, desc)
-    places = _logical(desc)
-    wanted[places] ^= 1
+    offsets = _logical(desc)
+    wanted[offsets] ^= 1
 
     def flip(array: NDArray[Any]) -> NDArray[Any]:
         return (np.ascontiguousarray(array).view(f"u{array.dtype.itemsize}") ^ 1).view(array.dtype)
@@ -114,8 +114,8 @@ def test_check_padding_finds_the_lowest_of_what_is_not_zero(
         return
     wrong = data.draw(st.lists(st.sampled_from(padding.tolist()), min_size=1, max_size=3))
     bits = desc.dtype.bits
-    for place in wrong:
-        memory.data[place * bits // 8] |= 16 if bits == 4 and place % 2 else 1
+    for position in wrong:
+        memory.data[position * bits // 8] |= 16 if bits == 4 and position % 2 else 1
     lowest = min(wrong)
     with pytest.raises(PaddingError) as caught:
         memory.check_padding()

@@ -146,8 +146,8 @@ def _boxes(draw: st.DrawFn) -> Box:
     for _ in range(draw(st.integers(0, 4))):
         node = draw(_NODES)
         if draw(st.booleans()) and nodes:
-            near = nodes[0]
-            node = node._replace(strides=tuple(stride * near.extent for stride in near.strides))
+            inner = nodes[0]
+            node = node._replace(strides=tuple(stride * inner.extent for stride in inner.strides))
         nodes.insert(0, node)
     # offsets beyond all that the strides take back: -1 stands for zero
     shuffled: list[Node] = draw(st.permutations(nodes))

@@ -1,4 +1,4 @@
-"""A reorder against its definition, with both buffers beside memory that nobody may touch."""
+"""A reorder against its definition, with both buffers beside guarded memory."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_a_reorder_through_lookups_does_the_same(
         check(*pair, seed, at_end=at_end, threads=threads)
 
 
-# sizes around the sides of the kernels' tiles, and layouts that reach each of them
+# sizes around the sides of the kernels' tiles, and layouts that use each of them
 _SIZES = st.sampled_from([1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 31, 33, 40, 64, 65])
 _TAGS = {
     2: ["ab", "ba", "AB16b16a", "AB8a8b", "BA4a2b", "Ab32a", "AB16a4b", "AB2a4b2a"],

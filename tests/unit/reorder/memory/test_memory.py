@@ -147,8 +147,8 @@ def test_a_view_of_a_parent_clears_only_its_own_padding() -> None:
     reorder.Memory(view, buffer)
     reference = np.full(parent.nbytes // 4, 7, np.float32)
     for n in range(2):
-        for place in range(4):
-            start = n * 96 + 64 + place * 8
+        for pixel in range(4):
+            start = n * 96 + 64 + pixel * 8
             reference[start + 4 : start + 8] = 0
     assert np.array_equal(buffer, reference)
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def check(src: MemoryDesc, dst: MemoryDesc, picture: Picture) -> None:
-    """Check that each place of dst says where in src its element lies, or that it is zero."""
+    """Check that each cell of dst shows the offset in src of its element, or that it is zero."""
     _, strips = cells(picture.svg)
     left = min(seen.x for seen in strips)
     in_dst = [seen for seen in strips if any("by box" in line for line in seen.hover)]

@@ -256,18 +256,20 @@ def test_each_element_gets_the_parameters_of_its_place(src: str, dst: str, by: s
         ):
             if "zero" in role and not is_integer[role[:3]]:
                 continue
-            own = groups if mask & 6 == 6 else ()
+            given_groups = groups if mask & 6 == 6 else ()
             sizes = [
                 size // group if mask >> dim & 1 else 1
-                for dim, (size, group) in enumerate(zip(dims, (1, *(own or (1, 1))), strict=True))
+                for dim, (size, group) in enumerate(
+                    zip(dims, (1, *(given_groups or (1, 1))), strict=True)
+                )
             ]
             values = (
                 rng.integers(0, 8, sizes)
                 if "zero" in role
                 else (rng.random(sizes) + 0.25).astype(np.float32)
             )
-            given |= {role: values, f"{role}_mask": mask, f"{role}_groups": own}
-            for dim, group in enumerate((1, *(own or (1, 1)))):
+            given |= {role: values, f"{role}_mask": mask, f"{role}_groups": given_groups}
+            for dim, group in enumerate((1, *(given_groups or (1, 1)))):
                 values = values.repeat(group, dim) if mask >> dim & 1 else values
             full[role] = np.broadcast_to(values, dims).astype(wide)
         d = full["src_scale"] * (x.astype(wide) - full.get("src_zero_point", 0)).astype(wide)
@@ -284,22 +286,24 @@ def test_each_element_gets_the_parameters_of_its_place(src: str, dst: str, by: s
         assert np.array_equal(_run(x, dst, Attr(**given), old, by), wanted), given
 
 
-@pytest.mark.parametrize("far", [(), (1e-30,)])
+@pytest.mark.parametrize("extreme", [(), (1e-30,)])
 @pytest.mark.parametrize("many", [False, True])
 def test_a_division_by_a_scale_is_a_division_whatever_the_numbers(
-    many: bool, far: tuple[float, ...]
+    many: bool, extreme: tuple[float, ...]
 ) -> None:
     rng = np.random.default_rng(4)
     scales = np.concatenate(
         [
             np.ldexp(1 + rng.random(60), rng.integers(-39, 39, 60)),
-            [*far, -3.0, 1 / 3, 1 + 2.0**-23, 2 - 2.0**-23, 2.0**-40],
+            [*extreme, -3.0, 1 / 3, 1 + 2.0**-23, 2 - 2.0**-23, 2.0**-40],
         ]
     )
     scales = scales.astype(np.float32)
-    near = scales[:, None] * np.arange(1, 4000, dtype=np.float32)
-    bits = rng.integers(0, 2**32, near.shape, dtype=np.uint32)
-    x = np.concatenate([near, np.nextafter(near, np.float32(0)), bits.view(np.float32)], axis=1)
+    multiples = scales[:, None] * np.arange(1, 4000, dtype=np.float32)
+    bits = rng.integers(0, 2**32, multiples.shape, dtype=np.uint32)
+    x = np.concatenate(
+        [multiples, np.nextafter(multiples, np.float32(0)), bits.view(np.float32)], axis=1
+    )
     x[:, :4] = [0.0, -0.0, np.inf, -np.inf]
     with np.errstate(all="ignore"):
         wanted = x / scales[:, None]
