@@ -1,25 +1,26 @@
 """Extra: the compensation of int8 convolutions, stored behind the elements of a tensor.
 
-It is sums of stored int8 weights, as int32, one for each padded index of the dims of a mask,
-row-major. It starts at the first multiple of 4 bytes behind the elements: first that of s8s8
-convolutions, then that of asymmetric sources. Source: oneDNN 3.13, `memory_extra_desc_t`.
+It is sums of stored int8 weights, as int32, one for each padded index of the dims of a mask, in
+the order of the weights (`compensation_layout`). It starts at the first multiple of 4 bytes behind
+the elements: first that of s8s8 convolutions, then that of asymmetric sources. Source: oneDNN
+3.13, `memory_extra_desc_t`.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from math import isfinite, prod
 from typing import TYPE_CHECKING
 
 from memdesc.errors import MemdescError, short_repr
-from memdesc.layout import dim_name
+from memdesc.layout import Axis, Block, Layout, dim_name, memory_order
 from memdesc.tags import MAX_NDIMS
 
 if TYPE_CHECKING:
     from memdesc.dtypes import DataType
-    from memdesc.layout import Layout
 
-__all__ = ["Extra", "check_extra"]
+__all__ = ["Extra", "check_extra", "compensation_layout"]
 
 _INT32_BYTES = 4
 # bits of `flags`, as in dnnl_memory_extra_flags_t
@@ -182,3 +183,41 @@ def check_extra(extra: object, dtype: DataType, layout: Layout) -> None:
             dim = dim_name(mask.bit_length() - 1)
             msg = f"{extra} names {dim}, but the dims are {layout.dims}"
             raise MemdescError(msg)
+
+
+@lru_cache(maxsize=1024)
+def compensation_layout(layout: Layout, mask: int) -> Layout:
+    """Return how the sums of a compensation lie: the layout trimmed to the dims of a mask.
+
+    The blocks of these dims keep their order in memory and have no gaps: the sums of `Abcde16a`
+    with mask 3 lie as [A/16][b][16a]. Views that end inside a block have row-major sums. Source:
+    libdnnl 3.13, reorders with compensation.
+
+    Parameters
+    ----------
+    layout : Layout
+        Of the weights, without fused dims.
+    mask : int
+        Bit d for dim d.
+
+    Returns
+    -------
+    Layout
+        Over the padded dims of the mask, in elements of int32.
+    """
+    kept = [dim for dim in range(layout.ndims) if mask >> dim & 1]
+    sizes = tuple(layout.padded_dims()[dim] for dim in kept)
+    blocks = [
+        block._replace(axis=kept.index(block.axis)) for block in layout.blocks if block.axis in kept
+    ]
+    order = sorted(blocks, key=memory_order)
+    if layout.has_partial_blocks:
+        blocks = order = [Block(k, 1, size, 0) for k, size in enumerate(sizes)]
+    strides = {}
+    stride = 1
+    for block in reversed(order):
+        strides[block.axis, block.step] = stride
+        stride *= block.extent or 1
+    dense = tuple(block._replace(stride=strides[block.axis, block.step]) for block in blocks)
+    axes = tuple(Axis((k,), size) for k, size in enumerate(sizes))
+    return Layout(sizes, axes, dense)

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from math import prod
 from typing import TYPE_CHECKING
 
 import numpy as np
+
+from memdesc.extra import compensation_layout
+from memdesc.layout import memory_order
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -18,12 +22,12 @@ _FACTORS = {"s8s8": -128, "asymmetric": -1}
 
 
 def compensation(data: NDArray[np.uint8], desc: MemoryDesc) -> dict[str, NDArray[np.int32]]:
-    """Return what lies behind the elements, as views of flat bytes: ``s8s8`` and ``asymmetric``."""
-    found = {}
-    for name, (at, shape) in desc.compensation_spans.items():
-        count = int(np.prod(shape))
-        found[name] = data[at : at + 4 * count].view(np.int32).reshape(shape)
-    return found
+    """Return the sums behind the elements of flat bytes: ``s8s8`` and ``asymmetric``.
+
+    Axes are the padded dims of the masks. An array is a view of the bytes unless a dim of its mask
+    is blocked and another one lies between its blocks: then it is a copy.
+    """
+    return {name: blocks.reshape(shape) for name, (blocks, shape) in _spans(data, desc).items()}
 
 
 def compensate(
@@ -38,11 +42,29 @@ def compensate(
     if extra is None or not desc.nelems:
         return
     known = {} if sums is None else sums
-    for name, target in compensation(data, desc).items():
+    for name, (blocks, _) in _spans(data, desc).items():
         mask = extra.masks[name]
         if mask not in known:
             known[mask] = _sums(data.view(np.int8), desc, mask)
-        np.multiply(known[mask], np.int32(_FACTORS[name]), out=target)
+        blocks[...] = (known[mask] * np.int32(_FACTORS[name])).reshape(blocks.shape)
+
+
+def _spans(
+    data: NDArray[np.uint8], desc: MemoryDesc
+) -> dict[str, tuple[NDArray[np.int32], tuple[int, ...]]]:
+    """Return a view of each compensation with an axis for each block, and the padded dims.
+
+    Axes are in the order of the index: dim by dim, the largest step first.
+    """
+    found = {}
+    for name, (start, shape) in desc.compensation_spans.items():
+        assert desc.extra is not None  # noqa: S101 - for the type checker: there are spans
+        flat = data[start : start + 4 * prod(shape)].view(np.int32)
+        blocks = compensation_layout(desc.layout, desc.extra.masks[name]).blocks
+        order = sorted(range(len(blocks)), key=lambda k: memory_order(blocks[k]))
+        in_memory = flat.reshape([blocks[k].extent for k in order])
+        found[name] = in_memory.transpose(np.argsort(order)), shape
+    return found
 
 
 def _sums(values: NDArray[np.int8], desc: MemoryDesc, mask: int) -> NDArray[np.int32]:

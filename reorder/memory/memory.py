@@ -269,7 +269,7 @@ class Memory:
         write_logical(self.data, desc, result)
 
     def compensation(self) -> dict[str, NDArray[np.int32]]:
-        """Return the compensation behind int8 weights, as views: ``s8s8`` and ``asymmetric``.
+        """Return the compensation behind int8 weights: ``s8s8`` and ``asymmetric``.
 
         Their axes are the padded dims of the masks; empty for a descriptor without `extra`.
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
+import memdesc
 import reorder
 from memdesc import Extra, MemoryDesc, memory_desc
 from reorder import Attr
@@ -110,3 +111,46 @@ def test_compensated_weights_are_saved_and_loaded_and_have_none_without_extra(
         ).compensation()
         == {}
     )
+
+
+@pytest.mark.parametrize(
+    ("tag", "mask", "order"),
+    [
+        # (dim, step, extent) of the blocks of the sums, outermost in memory first
+        ("Abcde16a", 3, [(0, 16, 2), (1, 1, 5), (0, 1, 16)]),
+        ("bac", 3, [(1, 1, 5), (0, 1, 19)]),
+        ("cba", 5, [(2, 1, 6), (0, 1, 19)]),
+        ("BA16a64b4a", 3, [(1, 64, 1), (0, 64, 1), (0, 4, 16), (1, 1, 64), (0, 1, 4)]),
+        ("ABc4a4b", 3, [(0, 4, 5), (1, 4, 2), (0, 1, 4), (1, 1, 4)]),
+        ("acb", 1, [(0, 1, 19)]),
+    ],
+)
+def test_sums_over_several_dims_lie_as_the_tag_trimmed_to_these_dims(
+    tag: str, mask: int, order: list[tuple[int, int, int]]
+) -> None:
+    ndims = memdesc.parse_tag(tag).ndims
+    dims = (19, 5, 6, 2, 3)[:ndims]
+    extra = Extra(s8s8_mask=mask, asymmetric_mask=mask)
+    desc = memory_desc(dims, "s8", tag).with_extra(extra)
+    x = np.random.default_rng(0).integers(-128, 128, dims).astype(np.int8)
+    kept = [dim for dim in range(ndims) if mask >> dim & 1]
+    sums = x.astype(np.int32).sum(axis=tuple(d for d in range(ndims) if d not in kept))
+    shape = [desc.padded_dims[dim] for dim in kept]
+    padded = np.zeros(shape, np.int32)
+    padded[tuple(slice(dims[dim]) for dim in kept)] = sums
+    # the written rule, apart from the library: every block a loop, dense in this order
+    expected = np.zeros(padded.size, np.int32)
+    for index in np.ndindex(*shape):
+        offset = 0
+        for dim, step, extent in order:
+            offset = offset * extent + index[kept.index(dim)] // step % extent
+        expected[offset] = padded[index]
+    memory = reorder.reorder(x, desc)
+    by_definition = reorder.Memory(desc)
+    reorder.execute_reference(memory_desc(dims, "s8"), desc, x, by_definition.data)
+    for m in (memory, by_definition):
+        _check(m, x)
+        for name, factor in (("s8s8", -128), ("asymmetric", -1)):
+            start, _ = desc.compensation_spans[name]
+            stored = m.data[start : start + 4 * padded.size].view(np.int32)
+            assert stored.tolist() == (factor * expected).tolist(), name
