@@ -1,8 +1,9 @@
 """Records of tiles: what Python writes and the walker over tiles reads.
 
 The record of a tile is `TileHead`; the offset of each operand; for each outer loop, outermost
-first, `LoopHead` and its stride in each operand; then a `Step` for each step. There are always `OPERANDS`
-operands: those that a reorder does not have lie at 0. Offsets and strides are in elements.
+first, `LoopHead` and its stride in each operand; then a `Step` for each step. There are always
+`OPERANDS` operands: those that a reorder does not have lie at 0. Offsets and strides are in
+elements.
 """
 
 from __future__ import annotations

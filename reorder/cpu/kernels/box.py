@@ -8,14 +8,14 @@ from reorder.cpu.kernels.copy import emit_copy
 from reorder.cpu.kernels.edge_tile import ColumnSpan
 from reorder.cpu.kernels.elements import Elements, Location
 from reorder.cpu.kernels.emit import int64, load_record
-from reorder.cpu.kernels.loop_group import LoopGroup, Repeat, Transposition, entry_address
+from reorder.cpu.kernels.loop_group import LoopGroup, Transposition, entry_address
 from reorder.cpu.kernels.row_table import InnerLoop, RowTable
 from reorder.cpu.kernels.strided import emit_strided
 from reorder.cpu.kernels.transpose import emit_transposed
 from reorder.cpu.kernels.walk import OuterLoops, Position, WalkerCall, each_task
 from reorder.cpu.record import nbytes_of
 from reorder.cpu.schedule.points import Point
-from reorder.cpu.schedule.program import BoxHead, RowsHead, TransposeHead
+from reorder.cpu.schedule.program import BoxHead, RepeatLoop, RowsHead, TransposeHead
 from reorder.cpu.schedule.select import RUN, TRANSPOSED
 from reorder.plan.nodes import NOWHERE
 
@@ -53,28 +53,31 @@ def emit_walk(builder: Builder, call: WalkerCall, kernel: Kernel) -> None:
 
 
 class _Inner(NamedTuple):
-    """The loops inside: elements, the head of their box, the address of what follows the loops."""
+    """The loops inside: what their code needs beside where it runs."""
 
     elements: Elements
     box: BoxHead
+    # address of what follows the outer loops in the record
     address: Value
     task: Task
 
 
 def _emit_inner(inner: _Inner, src: Location, dst: Location, is_data: Value) -> None:
     """Run the micro-kernel of a box; unless `is_data` it writes zeros."""
-    builder, micro_kernel = inner.elements.builder, inner.box.micro_kernel
-    is_transposed = builder.icmp_signed("==", micro_kernel, int64(TRANSPOSED))
+    builder, box = inner.elements.builder, inner.box
+    is_transposed = builder.icmp_signed("==", box.micro_kernel, int64(TRANSPOSED))
     with builder.if_else(is_transposed) as (transposed, otherwise):
         with transposed:
             _emit_transpose(inner, src, dst, is_data)
         with otherwise:
-            rows, columns = _row_table(inner, is_data)
-            is_run = builder.icmp_signed("==", micro_kernel, int64(RUN))
+            is_run = builder.icmp_signed("==", box.micro_kernel, int64(RUN))
             with builder.if_else(is_run) as (run, strided):
+                # each loads the fields itself: loaded once they occupy registers of both
                 with run:
-                    emit_copy(inner.elements, src, dst, rows, columns, inner.box.src_end)
+                    rows, columns = _row_table(inner, is_data)
+                    emit_copy(inner.elements, src, dst, rows, columns, box.src_end)
                 with strided:
+                    rows, columns = _row_table(inner, is_data)
                     emit_strided(inner.elements, src, dst, rows, columns)
 
 
@@ -97,8 +100,9 @@ def _row_table(inner: _Inner, is_data: Value) -> tuple[RowTable, InnerLoop]:
 def _emit_transpose(inner: _Inner, src: Location, dst: Location, is_data: Value) -> None:
     """Run the transposing kernel on a `TransposeHead`."""
     builder = inner.elements.builder
+    repeat_at = builder.add(inner.address, int64(nbytes_of(TransposeHead)))
+    column_table = builder.add(repeat_at, int64(nbytes_of(RepeatLoop)))
     head = load_record(builder, inner.address, TransposeHead)
-    column_table = builder.add(inner.address, int64(nbytes_of(TransposeHead)))
     row_table = entry_address(builder, column_table, head.columns)
     valid_columns = builder.select(is_data, head.valid_columns, int64(0))
     move = Transposition(
@@ -108,7 +112,7 @@ def _emit_transpose(inner: _Inner, src: Location, dst: Location, is_data: Value)
         LoopGroup(head.columns, valid_columns, head.column_run, column_table),
         LoopGroup(head.rows, head.valid_rows, head.row_run, row_table),
         builder.icmp_signed("!=", head.prefetches, int64(0)),
-        Repeat(head.repeats, head.repeat_src_stride, head.repeat_dst_stride),
+        repeat_at,
     )
     task = inner.task
     span = ColumnSpan(task.inner_first, task.inner_last, inner.box.src_end, head.src_span)

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from reorder.cpu.kernels.emit import int64, load_int64, loop
+from reorder.cpu.kernels.emit import int64, load_int64, load_record, loop
+from reorder.cpu.schedule.program import RepeatLoop
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from reorder.cpu.kernels.elements import Elements, Location
     from reorder.cpu.kernels.emit import Builder, Value
 
-__all__ = ["LoopGroup", "Repeat", "TileShape", "Transposition", "entry_address"]
+__all__ = ["LoopGroup", "TileShape", "Transposition", "entry_address"]
 
 _ENTRY_SHIFT = 3
 
@@ -50,14 +51,6 @@ class LoopGroup(NamedTuple):
         return start.plus(builder, load_int64(builder, self.table, index))
 
 
-class Repeat(NamedTuple):
-    """The loop around both groups."""
-
-    extent: Value
-    src_stride: Value
-    dst_stride: Value
-
-
 class Transposition(NamedTuple):
     """Two loop groups to move from src to dst."""
 
@@ -68,13 +61,15 @@ class Transposition(NamedTuple):
     rows: LoopGroup
     # whether src exceeds the caches of a core, so that rows are prefetched
     prefetches: Value
-    repeat: Repeat
+    # address of the `RepeatLoop`: loaded where it begins, since registers are few in between
+    repeat_at: Value
 
     def each_repeat(self) -> Iterator[Transposition]:
         """Emit the loop around both groups; yields what is moved in each step."""
         builder = self.elements.builder
-        with loop(builder, int64(0), self.repeat.extent) as i:
+        repeat = load_record(builder, self.repeat_at, RepeatLoop)
+        with loop(builder, int64(0), repeat.extent) as i:
             yield self._replace(
-                src=self.src.plus(builder, builder.mul(i, self.repeat.src_stride)),
-                dst=self.dst.plus(builder, builder.mul(i, self.repeat.dst_stride)),
+                src=self.src.plus(builder, builder.mul(i, repeat.src_stride)),
+                dst=self.dst.plus(builder, builder.mul(i, repeat.dst_stride)),
             )

@@ -15,20 +15,33 @@ from numba.core.registry import CPUDispatcher
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["compile_callback", "compiled_kernels", "inner", "jit_parallel"]
+__all__ = ["compile_callback", "compiled_kernels", "digest_of", "inner", "jit_parallel"]
+
+_PACKAGE = Path(__file__).parents[2]
+# What kernels depend on outside of the package's `cpu`: a slot of array objects, the mark of a
+# source without elements, the formats of types, and the order of types, whose indices name them.
+_SOURCES = (
+    "memory/buffers.py",
+    "plan/nodes.py",
+    "values/formats.py",
+    "../memdesc/dtypes.py",
+)
 
 
-# what this process has compiled or loaded
+# what this process has compiled, or loaded from its cache
 _made: list[dict[str, Any]] = []
 
 
 def compiled_kernels() -> list[dict[str, Any]]:
-    """Return a name and seconds for each kernel that this process has compiled, or loaded from its cache."""
+    """Return the name and seconds of each kernel that this process has compiled or loaded."""
     return [*_made]
 
 
 def compile_callback(function: Callable[..., int | None], signature: Any, name: str) -> Any:
-    """Compile a function to code that C may call, noted under a name; the result has its `address`."""
+    """Compile a function to code that C may call; the result has its `address`.
+
+    `compiled_kernels` has it under a name.
+    """
     start = perf_counter()
     options = {"nopython": True}
     try:
@@ -45,7 +58,7 @@ def compile_callback(function: Callable[..., int | None], signature: Any, name: 
 
 
 def inner(function: Callable[..., Any]) -> Any:
-    """Let compiled functions call a function, also where numba is told to compile nothing."""
+    """Let compiled functions call a function, even where numba is told to compile nothing."""
     return CPUDispatcher(function, targetoptions={"nopython": True})
 
 
@@ -60,20 +73,19 @@ def jit_parallel(function: Callable[..., None]) -> Any:
 
 
 def _stamp(compiled: Any) -> None:
-    """Let numba look for changes in all that kernels are made of, not in one file alone."""
+    """Let numba look for changes in all sources of kernels, not in one file alone."""
     compiled._cache._cache_file._source_stamp = _digest()  # noqa: SLF001 - numba offers no other way
 
 
 @cache
 def _digest() -> str:
-    """Return a hash of all sources that kernels are made of."""
-    root = Path(__file__).parents[2]
+    return digest_of(_PACKAGE)
+
+
+def digest_of(package: Path) -> str:
+    """Return a hash of all sources that the kernels of a package depend on."""
     digest = hashlib.sha256()
-    for file in sorted(
-        (
-            *root.joinpath("cpu").rglob("*.py"),
-            *(root / f"{name}.py" for name in ("memory/buffers", "plan/nodes", "values/formats")),
-        )
-    ):
+    files = [*package.joinpath("cpu").rglob("*.py"), *(package / name for name in _SOURCES)]
+    for file in sorted(files):
         digest.update(file.read_bytes())
     return digest.hexdigest()

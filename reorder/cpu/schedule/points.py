@@ -1,4 +1,4 @@
-"""Points: where a box with gathered loops lies in each operand, one point for each step of these."""
+"""Points: where a box lies in each operand, for each step of its lookups."""
 
 from __future__ import annotations
 

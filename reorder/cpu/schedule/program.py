@@ -5,7 +5,8 @@ A program is records one after the other. The record of a box is
 * `BoxHead`;
 * for each outer loop, outermost first, `LoopHead` and its stride in each operand;
 * what the micro-kernel reads: `RowsHead` and two tables, the offsets of the rows in src and in
-  dst; or `TransposeHead` and two tables, the offsets of the columns in dst and of the rows in src.
+  dst; or `TransposeHead`, `RepeatLoop` and two tables, the offsets of the columns in dst and of
+  the rows in src.
 
 All offsets and strides are in elements. A new layout needs no new code, only another program.
 """
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
     from reorder.plan.nodes import Node
 
-__all__ = ["BoxHead", "LoopHead", "RowsHead", "TransposeHead", "encode", "encode_loop"]
+__all__ = ["BoxHead", "LoopHead", "RepeatLoop", "RowsHead", "TransposeHead", "encode"]
 
 # Threads share the columns of the transposing kernel in whole cache lines.
 _COLUMN_GRAIN = 64
@@ -69,7 +70,7 @@ class RowsHead(NamedTuple):
 
 
 class TransposeHead(NamedTuple):
-    """What the transposing kernel takes; the tables of the columns and of the rows follow."""
+    """What the transposing kernel takes."""
 
     # columns, and how many of them hold data: the first ones
     columns: int
@@ -85,10 +86,14 @@ class TransposeHead(NamedTuple):
     src_span: int
     # whether rows of src are prefetched: 0 or 1
     prefetches: int
-    # the loop around the columns and rows, of one step if there is none
-    repeats: int
-    repeat_src_stride: int
-    repeat_dst_stride: int
+
+
+class RepeatLoop(NamedTuple):
+    """The loop around columns and rows, of one step if there is none."""
+
+    extent: int
+    src_stride: int
+    dst_stride: int
 
 
 def encode(
@@ -112,7 +117,7 @@ def encode(
         src, dst = scheduled.box.offsets
         program += BoxHead(micro_kernel, src, dst, len(outer), src_end)
         for node in outer:
-            program += encode_loop(node)
+            program += _encode_loop(node)
         if scheduled.is_transposed:
             program += _encode_transpose(scheduled, repeat, prefetches=prefetches)
             inner, grain = prod(node.extent for node in scheduled.choice.columns), _COLUMN_GRAIN
@@ -124,7 +129,7 @@ def encode(
     return np.array(program, dtype=np.int64), workloads
 
 
-def encode_loop(node: Node) -> list[int]:
+def _encode_loop(node: Node) -> list[int]:
     """Return the words of an outer loop."""
     return [*LoopHead(node.extent, node.valid), *node.strides]
 
@@ -149,7 +154,6 @@ def _encode_transpose(
 ) -> list[int]:
     rows, columns = scheduled.choice.rows, scheduled.choice.columns
     column_table, row_table = _offset_table(columns, 1), _offset_table(rows, 0)
-    src_stride, dst_stride = repeat.strides if repeat else (0, 0)
     head = TransposeHead(
         columns=len(column_table),
         valid_columns=_count_valid(columns),
@@ -159,11 +163,9 @@ def _encode_transpose(
         row_run=_run_length(rows, columns, 0),
         src_span=max(row_table),
         prefetches=int(prefetches),
-        repeats=repeat.extent if repeat else 1,
-        repeat_src_stride=src_stride,
-        repeat_dst_stride=dst_stride,
     )
-    return [*head, *column_table, *row_table]
+    loop = RepeatLoop(repeat.extent, *repeat.strides) if repeat else RepeatLoop(1, 0, 0)
+    return [*head, *loop, *column_table, *row_table]
 
 
 def _count_valid(group: tuple[Node, ...]) -> int:

@@ -1,4 +1,4 @@
-"""A scheduled box: a box and the micro-kernel selected for it, which no later step selects again."""
+"""A scheduled box: a box and the micro-kernel that was selected for it, once."""
 
 from __future__ import annotations
 
