@@ -15,13 +15,12 @@ from numba.core import cgutils
 from numba.core.compiler_lock import global_compiler_lock
 from numba.extending import intrinsic
 
-from memdesc import DATA_TYPES
 from reorder.cpu.convert.combine import CombineTypes, emit_combine
 from reorder.cpu.convert.convert_rows import ConvertTypes, emit_convert, emit_prefetch
 from reorder.cpu.convert.rows import StageArguments
 from reorder.cpu.runtime.intrinsics import WALKER
 from reorder.cpu.runtime.jit import compile_callback
-from reorder.values.formats import working_type
+from reorder.values.formats import FORMATS, working_type
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -32,7 +31,8 @@ if TYPE_CHECKING:
 
 __all__ = ["combine_stage", "convert_stage", "prefetch_stage"]
 
-_NAMES = list(DATA_TYPES)
+# Compiled code is kept on disk by these numbers of types, for as long as formats.py is unchanged.
+_NAMES = list(FORMATS)
 _compiled: dict[tuple[str, ...], Any] = {}
 
 
