@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import os
 import stat
 from contextlib import contextmanager, suppress
@@ -71,9 +70,8 @@ def read_if_exists(path: Path, max_nbytes: int) -> bytes | None:
     """
     try:
         path.lstat()
-    except OSError as error:
-        if error.errno in {errno.ENOENT, errno.ENAMETOOLONG}:
-            return None
+    except OSError:  # there is none, or its folder cannot be reached, or names are not that long
+        return None
     with open_file(path) as file:
         data = file.read(max_nbytes + 1)
     if len(data) > max_nbytes:

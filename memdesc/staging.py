@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import BinaryIO
 
-__all__ = ["StagedFile", "remove_abandoned"]
+__all__ = ["StagedFile", "remove_abandoned", "try_lock"]
 
 _TEMPORARY = re.compile(r"\.memdesc\.[0-9a-f]{16}\.tmp")
 # the folder of names of open files, and the flag that opens a file without a name
@@ -94,7 +94,7 @@ class StagedFile:
             # not every file system has them; if something else is wrong, the other way says it
             with contextlib.suppress(OSError):
                 handle = os.open(self._target.parent, _UNNAMED | os.O_RDWR, 0o666)
-                _lock(handle)
+                try_lock(handle)
                 return os.fdopen(handle, "w+b")
         self._name, file = _create_named(self._target.parent)
         return file
@@ -130,14 +130,14 @@ def _create_named(folder: Path) -> tuple[Path, BinaryIO]:
         name = _temporary_name(folder)
         flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
         handle = os.open(name, flags, 0o666)
-        _lock(handle)
+        try_lock(handle)
         # another process may have taken it for abandoned before it was locked
         if os.fstat(handle).st_nlink or not _HAS_LOCKS:
             return name, os.fdopen(handle, "w+b")
         os.close(handle)
 
 
-def _lock(handle: int) -> bool:
+def try_lock(handle: int) -> bool:
     """Lock an open file, and return whether nobody else had."""
     if not _HAS_LOCKS:
         return True
@@ -161,7 +161,7 @@ def remove_abandoned(folder: Path) -> None:
                     continue
                 handle = os.open(entry.path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
                 try:
-                    if _lock(handle):
+                    if try_lock(handle):
                         Path(entry.path).unlink()
                 finally:
                     os.close(handle)

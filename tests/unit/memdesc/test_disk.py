@@ -174,3 +174,17 @@ def test_a_full_disk_is_named_and_keeps_the_older_tensor(tmp_path: Path) -> None
         assert len(list(tmp_path.iterdir())) == 2
     finally:
         subprocess.run(["umount", str(tmp_path)], check=True)
+
+
+def test_a_descriptor_of_a_terabyte_is_refused_without_reading_it(tmp_path: Path) -> None:
+    np.save(tmp_path / "x.npy", np.ones(3))
+    with (tmp_path / "x.npy.json").open("wb") as file:
+        file.truncate(2**40)  # takes no place on disk
+    with pytest.raises(MemdescError, match=r"json' has more than 1048576 bytes"):
+        reorder.load(tmp_path / "x.npy")
+
+
+def test_a_path_that_leads_through_a_file_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "x").touch()
+    with pytest.raises(MemdescError, match=r"x/y\.npy' cannot be read: Not a directory"):
+        reorder.load(tmp_path / "x" / "y.npy")

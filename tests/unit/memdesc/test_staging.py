@@ -102,3 +102,35 @@ def test_a_file_that_a_killed_process_left_is_removed_and_others_are_not(tmp_pat
     staging.remove_abandoned.cache_clear()
     StagedFile(tmp_path / "z", lambda file: file.write(b"new")).publish()
     assert sorted(tmp_path.iterdir()) == [foreign, tmp_path / "z"]
+
+
+def test_a_file_that_was_taken_for_abandoned_before_it_was_locked_is_made_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lock = staging.try_lock
+    taken: list[Path] = []
+
+    def late(handle: int) -> bool:
+        # another process is faster, once
+        if not taken:
+            taken.extend(tmp_path.glob(".memdesc.*.tmp"))
+            for path in taken:
+                path.unlink()
+        return lock(handle)
+
+    monkeypatch.setattr(staging, "_UNNAMED", 0)
+    monkeypatch.setattr(staging, "try_lock", late)
+    StagedFile(tmp_path / "x", lambda file: file.write(b"new")).publish()
+    assert len(taken) == 1
+    assert list(tmp_path.iterdir()) == [tmp_path / "x"]
+
+
+def test_systems_without_locks_remove_what_can_be_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # elsewhere an open file cannot be removed; here nothing is open
+    monkeypatch.setattr(staging, "_HAS_LOCKS", False)
+    monkeypatch.setattr(staging, "_UNNAMED", 0)
+    (tmp_path / ".memdesc.0123456789abcdef.tmp").touch()
+    StagedFile(tmp_path / "x", lambda file: file.write(b"new")).publish()
+    assert list(tmp_path.iterdir()) == [tmp_path / "x"]
