@@ -3,7 +3,7 @@
 Import it when it is needed: numba takes a third of a second to load.
 """
 
-from reorder.cpu.runtime.execute import PreparedReorder
+from reorder.cpu.execute import PreparedReorder
 from reorder.cpu.runtime.jit import compiled_kernels
 from reorder.cpu.runtime.layers import layer_name
 from reorder.cpu.runtime.walker import cache_folder

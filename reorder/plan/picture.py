@@ -14,8 +14,9 @@ from memdesc.picture.text import cells_text
 from reorder.plan.trace import trace
 
 if TYPE_CHECKING:
+    from memdesc import MemoryDesc
     from memdesc.picture.cells import Cells
-    from reorder.plan.plan import ReorderPlan
+    from reorder.plan.nodes import Box
 
 __all__ = ["draw_plan"]
 
@@ -27,8 +28,10 @@ _IN_SRC = "src: at each offset the index"
 _IN_DST = "dst: at each offset where in src it comes from, and the box"
 
 
-def draw_plan(plan: ReorderPlan) -> Picture:
-    """Draw a plan, and what it prints.
+def draw_plan(
+    src_desc: MemoryDesc, dst_desc: MemoryDesc, boxes: tuple[Box, ...], printed: str
+) -> Picture:
+    """Draw a plan, and the string that it prints as.
 
     Each element of dst shows the offset in src of what it gets, and the number of the box.
 
@@ -37,22 +40,22 @@ def draw_plan(plan: ReorderPlan) -> Picture:
     MemdescError
         If the plan looks up more offsets than can be searched for a picture.
     """
-    head = str(plan).splitlines()
+    head = printed.splitlines()
     if len(head) > _MAX_BOX_LINES + 1:
         head = [*head[: _MAX_BOX_LINES + 1], f"… {len(head) - 1 - _MAX_BOX_LINES} more"]
-    if not plan.dst.nelems:
-        return Picture(frame(head, [], (0, 0)), str(plan))
-    src, dst = (cells_of(desc.layout, desc.dtype) for desc in (plan.src, plan.dst))
+    if not dst_desc.nelems:
+        return Picture(frame(head, [], (0, 0)), printed)
+    src, dst = (cells_of(desc.layout, desc.dtype) for desc in (src_desc, dst_desc))
     top = _MARGIN + _HEAD_LINE * len(head) + _CAPTION
     in_src = Strip(
         lines_of(src), lambda offset: _src_cell(src, dst, offset), src.dtype.bits, _MARGIN, top
     )
     left = max(in_src.right, _MARGIN + text_width(_IN_SRC)) + _BETWEEN
     in_dst = Strip(
-        lines_of(dst), lambda offset: _dst_cell(dst, plan, offset), dst.dtype.bits, left, top
+        lines_of(dst), lambda offset: _dst_cell(dst, boxes, offset), dst.dtype.bits, left, top
     )
     end = max(in_src.bottom, in_dst.bottom) + _HEAD_LINE
-    padding = ["padding"] if plan.src.has_padding or plan.dst.has_padding else []
+    padding = ["padding"] if src_desc.has_padding or dst_desc.has_padding else []
     parts, right = legend(["run", *padding, "line"], end)
     parts += [
         label(x, top - 10, caption, style="faint")
@@ -62,7 +65,7 @@ def draw_plan(plan: ReorderPlan) -> Picture:
     written = cells_text(in_dst.lines, in_dst.cells, dst.dtype.bits, of_number=True)
     width = max(in_dst.right, left + text_width(_IN_DST), right)
     return Picture(
-        frame(head, parts, (width, end + _LEGEND)), "\n".join([str(plan), "", _IN_DST, *written])
+        frame(head, parts, (width, end + _LEGEND)), "\n".join([printed, "", _IN_DST, *written])
     )
 
 
@@ -76,10 +79,10 @@ def _src_cell(src: Cells, dst: Cells, offset: int) -> Cell:
     return cell._replace(run=None if target is None else target.run)
 
 
-def _dst_cell(dst: Cells, plan: ReorderPlan, offset: int) -> Cell:
+def _dst_cell(dst: Cells, boxes: tuple[Box, ...], offset: int) -> Cell:
     """Return the cell of dst at an offset, with where its element comes from."""
     cell = dst.at_offset(offset)
-    found = trace(plan.boxes, offset)
+    found = trace(boxes, offset)
     if found is None:
         return cell._replace(note="")
     box, source = found

@@ -108,7 +108,7 @@ class ReorderPlan:
         """
         from reorder.plan.picture import draw_plan  # noqa: PLC0415 - planning needs no pictures
 
-        return draw_plan(self)
+        return draw_plan(self.src, self.dst, self.boxes, str(self))
 
 
 def plan_reorder(src: MemoryDesc, dst: MemoryDesc, attr: Attr | None = None) -> ReorderPlan:
