@@ -7,18 +7,18 @@ from memdesc import __version__ as __version__
 from reorder.api import execute, prepare, reorder
 from reorder.memory.memory import Memory
 from reorder.memory.reference import execute_reference
-from reorder.plan.compare import Relation, compare
 from reorder.plan.nodes import Box, Lookup, Node
 from reorder.plan.plan import ReorderPlan, plan_reorder
 from reorder.quantize import Quantized, dequantize, quantize
-from reorder.runtime_dims import RuntimePlan, plan_runtime
-from reorder.storage.archive import load_archive, save_archive
-from reorder.storage.files import load, save
 from reorder.threads import use_threads
 from reorder.values.attr import Attr
 
 if TYPE_CHECKING:
     from reorder import opencl
+    from reorder.plan.compare import Relation, compare
+    from reorder.runtime_dims import RuntimePlan, plan_runtime
+    from reorder.storage.archive import load_archive, save_archive
+    from reorder.storage.files import load, save
 
 __all__ = [
     "Attr",
@@ -53,11 +53,26 @@ def __dir__() -> list[str]:
     return [*__all__, *(name for name in globals() if name.startswith("__"))]
 
 
+# Names that most programs do not use, and the modules that are loaded at their first use.
+_MODULES = {
+    "Relation": "reorder.plan.compare",
+    "RuntimePlan": "reorder.runtime_dims",
+    "compare": "reorder.plan.compare",
+    "load": "reorder.storage.files",
+    "load_archive": "reorder.storage.archive",
+    "plan_runtime": "reorder.runtime_dims",
+    "save": "reorder.storage.files",
+    "save_archive": "reorder.storage.archive",
+}
+
 if not TYPE_CHECKING:
 
-    def __getattr__(name):  # noqa: ANN001, ANN202 - of a module; type checkers read the import above
-        # pyopencl takes a tenth of a second to load, so it waits until it is asked for
+    def __getattr__(name):  # noqa: ANN001, ANN202 - of a module; type checkers read the imports above
+        # pyopencl takes a tenth of a second to load
         if name == "opencl":
             return import_module("reorder.opencl")
+        if name in _MODULES:
+            globals()[name] = value = getattr(import_module(_MODULES[name]), name)
+            return value
         msg = f"module 'reorder' has no attribute {name!r}"
         raise AttributeError(msg)

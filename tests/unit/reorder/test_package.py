@@ -21,6 +21,18 @@ def test_both_packages_have_one_version() -> None:
     assert reorder.__version__ == memdesc.__version__
 
 
+def test_names_that_few_programs_use_are_loaded_on_first_use_and_all_can_be_imported() -> None:
+    code = (
+        "import reorder as package; from reorder import *; "
+        "print(all(name in globals() for name in package.__all__), package.load is load)"
+    )
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert ran.stdout == "True True\n"
+    code = "import sys, reorder; print([name for name in sys.modules if 'reorder.storage' in name])"
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert ran.stdout == "[]\n"
+
+
 def test_the_opencl_package_is_loaded_on_first_use() -> None:
     code = (
         "import sys, reorder; before = 'pyopencl' in sys.modules; reorder.opencl.pack; "
