@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from reorder import ReorderPlan
 
     from .cases import Start, Step
+    from .libdnnl_attr import Parameters
 
 INT64_MAX: Final = 2**63 - 1
 UINT64_MAX: Final = 2**64 - 1
@@ -274,3 +275,51 @@ def has_more_loops_than_3_2_holds(fields: Fields) -> bool:
     No tag of its enum has as many. Asked beforehand: it ends the process.
     """
     return fields.ndims + len(fields.inner_blks) > 12
+
+
+def lays_sums_out_over_the_padding_of_src(src: MemoryDesc, dst: MemoryDesc) -> bool:
+    """3.13 takes the strides of the sums behind weights from dims that src pads (new).
+
+    Seen with masks over several dims of which src pads one further than dst. (5, 20, 17, 2) from
+    ABcd4b16a4b to abdc with mask 3 has sums in rows of 32, as src pads b, and the last of them are
+    cut off. The elements are right.
+    """
+    masks = () if dst.extra is None else dst.extra.masks.values()
+    return any(
+        mask & (mask - 1)
+        and any(
+            mask >> dim & 1 and src.padded_dims[dim] > dst.padded_dims[dim]
+            for dim in range(dst.ndims)
+        )
+        for mask in masks
+    )
+
+
+def leaves_dst_as_it_was(src: str, dst: str) -> bool:
+    """3.13 copies between equal layouts by `jit_direct_copy:uni` into types that this lacks (new).
+
+    It reports success, and the values in dst are wrong: those that it held before. f32 and f64
+    take another way.
+    """
+    return dst in {"s4", "u4", "s64", "e8m0", "f4_e2m1"} and src in {
+        *("f16", "bf16", "s32", "s8", "u8"),
+        *("f8_e5m2", "f8_e4m3"),
+    }
+
+
+def ignores_masks_of_zero_points(side: str, *, by_reference: bool) -> bool:
+    """3.13 applies the first zero point of a mask to all elements (new).
+
+    Those of dst in all implementations, those of src in all but the reference.
+    """
+    return side == "dst" or not by_reference
+
+
+def rounds_zero_points_to_f32(parameters: Parameters) -> bool:
+    """3.13 rounds zero points of src to f32 before it subtracts them (new).
+
+    Memdesc rounds the exact difference. The reference also negates -2^31 in 32 bits, which leaves
+    it as it is.
+    """
+    given = parameters.src_zero_point
+    return given is not None and bool((abs(given[0].astype(np.int64)) > 2**24).any())

@@ -1,4 +1,4 @@
-"""The real oneDNN executing reorders with attributes by its reference: all dims are runtime."""
+"""The real oneDNN executing reorders with attributes: by its reference all dims are runtime."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from .libdnnl_reorder import Executor
 
-__all__ = ["Parameters", "reorder_by_reference"]
+__all__ = ["Parameters", "reorder_with_attributes"]
 
 _FROM: Final = 1
 _TO: Final = 17
@@ -36,19 +36,24 @@ class Parameters(NamedTuple):
     beta: float = 0.0
 
 
-def reorder_by_reference(
+def reorder_with_attributes(
     library: Executor,
     dims: tuple[int, ...],
     sides: tuple[tuple[str, str], tuple[str, str]],
     buffers: tuple[npt.NDArray[np.uint8], npt.NDArray[np.uint8]],
     parameters: Parameters,
+    *,
+    by_reference: bool = True,
 ) -> Status:
-    """Fill dst from src; a side is a dtype and a tag. Buffers must have room for both."""
+    """Fill dst from src; a side is a dtype and a tag. Buffers must hold both."""
     for name, argtypes in ATTR_SIGNATURES.items():
         getattr(library.c, f"dnnl_{name}").argtypes = argtypes
     engine, stream = library.engine, library.stream
-    unknown = [_desc(library, (RUNTIME,) * len(dims), *side) for side in sides]
     known = [_desc(library, dims, *side) for side in sides]
+    # with runtime dims no other implementation is chosen
+    planned = (
+        [_desc(library, (RUNTIME,) * len(dims), *side) for side in sides] if by_reference else known
+    )
     with ExitStack() as stack:
 
         def new(name: str, *arguments: object) -> int:
@@ -80,7 +85,7 @@ def reorder_by_reference(
                 library.call("post_ops_append_sum", operations, parameters.beta, 0, 0)
                 library.call("primitive_attr_set_post_ops", attr, operations)
             primitive_desc = new(
-                "reorder_primitive_desc", unknown[0].handle, engine, unknown[1].handle, engine, attr
+                "reorder_primitive_desc", planned[0].handle, engine, planned[1].handle, engine, attr
             )
             primitive = new("primitive", primitive_desc)
             packed = (ExecArg * len(arguments))(*(ExecArg(*argument) for argument in arguments))

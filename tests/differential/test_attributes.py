@@ -15,7 +15,7 @@ from tests.conversions import INTEGERS
 
 from .cases import draw_dims_with_tails, make_rng
 from .known_values import KNOWN_VALUES, loses_the_sign_of_zero, saturates_s32_below_its_largest
-from .libdnnl_attr import Parameters, reorder_by_reference
+from .libdnnl_attr import Parameters, reorder_with_attributes
 from .tally import Tally
 
 if TYPE_CHECKING:
@@ -119,7 +119,7 @@ def compare(library: Executor, tally: Tally, rng: random.Random) -> None:
         reorder.plan_reorder(src, dst, attr), source, ours, threads=rng.choice((1, 2, None))
     )
     padded = np.concatenate([source, np.zeros(_SLACK, np.uint8)])
-    status = reorder_by_reference(
+    status = reorder_with_attributes(
         library, dims, ((names[0], tags[0]), (names[1], tags[1])), (padded, theirs), parameters
     )
     kind = DATA_TYPES[names[1]].bits_dtype
@@ -180,7 +180,7 @@ def test_known_values_differ_as_their_names_say(
         np.concatenate([own, np.zeros(_SLACK, np.uint8)])
         for own in (x.view(np.uint8), np.zeros(4 * x.size, np.uint8))
     )
-    assert not reorder_by_reference(
+    assert not reorder_with_attributes(
         dnnl_3_13, x.shape, (("f32", "a"), (dst, "a")), (source, its), Parameters()
     )
     kind = DATA_TYPES[dst].bits_dtype

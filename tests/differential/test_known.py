@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from memdesc import memory_desc
+import reorder
+from memdesc import DATA_TYPES, Extra, memory_desc
 from reorder import execute, plan_reorder
 
 from . import known
@@ -27,6 +28,8 @@ from .cases import (
 from .compare import count_elements, offsets_of, where_bytes_differ
 from .known import StartAnswer, StepAnswer
 from .libdnnl import Desc
+from .libdnnl_attr import Parameters, reorder_with_attributes
+from .libdnnl_extra import with_extra
 from .pairs import Side
 from .tally import Tally
 from .test_reorder import compare
@@ -181,3 +184,84 @@ def test_more_loops_than_3_2_holds_are_known_without_asking(dnnl_3_2: Executor) 
         assert isinstance(theirs, Desc)
         assert known.has_more_loops_than_3_2_holds(theirs.fields()) == is_known
         assert memory_desc(dims, "f32", tag).nbytes == theirs.fields().size
+
+
+def test_sums_lie_by_the_padding_of_src_where_it_pads_further_than_dst(dnnl_3_13: Executor) -> None:
+    dims, tag, extra = (5, 20, 17, 2), "ABcd4b16a4b", Extra(s8s8_mask=3)
+    src, dst = memory_desc(dims, "f32", tag), memory_desc(dims, "s8", "abdc").with_extra(extra)
+    assert known.lays_sums_out_over_the_padding_of_src(src, dst)
+    x = make_rng("known", 0).choices(range(-128, 128), k=src.nelems)
+    ours = reorder.reorder(np.array(x, np.float32).reshape(dims), dst)
+    source = reorder.reorder(np.array(x, np.float32).reshape(dims), src).data
+    from_desc, to_desc = (
+        make_theirs(dnnl_3_13, Start(dims, *side)) for side in (("f32", tag), ("s8", "abdc"))
+    )
+    assert isinstance(from_desc, Desc)
+    assert isinstance(to_desc, Desc)
+    theirs = np.full(dst.nbytes + 1024, 7, np.uint8)
+    assert not dnnl_3_13.reorder(from_desc, with_extra(dnnl_3_13, to_desc, extra), source, theirs)
+    assert np.array_equal(ours.data[: dst.nelems], theirs[: dst.nelems])
+    sums = ours.compensation()["s8s8"]
+    rows = np.pad(sums, ((0, 0), (0, 32 - 20))).ravel()[: sums.size]
+    assert np.array_equal(theirs[dst.nelems : dst.nbytes].view(np.int32), rows)
+
+
+@pytest.mark.parametrize("dst", ["s4", "u4", "s64", "e8m0", "f4_e2m1"])
+@pytest.mark.parametrize("src", ["f16", "bf16", "s32", "s8", "u8", "f8_e5m2", "f8_e4m3"])
+def test_direct_copies_into_types_that_they_lack_write_nothing(
+    dnnl_3_13: Executor, src: str, dst: str
+) -> None:
+    assert known.leaves_dst_as_it_was(src, dst)
+    x = (np.arange(37) % 6 + 1).astype(DATA_TYPES[src].numpy)
+    from_desc, to_desc = (make_theirs(dnnl_3_13, Start((37,), side, "a")) for side in (src, dst))
+    assert isinstance(from_desc, Desc)
+    assert isinstance(to_desc, Desc)
+    theirs = np.full(8 * x.size + 1024, 7, np.uint8)
+    source = np.concatenate([x.view(np.uint8), np.zeros(1024, np.uint8)])
+    assert not dnnl_3_13.reorder(from_desc, to_desc, source, theirs)
+    assert (theirs == 7).all()
+
+
+def _with_zero_points(
+    library: Executor, dtypes: tuple[str, str], points: Parameters, *, by_reference: bool
+) -> list[int]:
+    source = np.arange(12).astype(DATA_TYPES[dtypes[0]].numpy).view(np.uint8)
+    theirs = np.zeros(12 * 4 + 1024, np.uint8)
+    sides = (dtypes[0], "ab"), (dtypes[1], "ab")
+    buffers = np.concatenate([source, np.zeros(1024, np.uint8)]), theirs
+    status = reorder_with_attributes(
+        library, (4, 3), sides, buffers, points, by_reference=by_reference
+    )
+    assert not status
+    kind = DATA_TYPES[dtypes[1]].numpy
+    found: list[int] = theirs[: 12 * kind.itemsize].view(kind).tolist()
+    return found
+
+
+@pytest.mark.parametrize("by_reference", [True, False])
+@pytest.mark.parametrize("dtypes", [("s8", "s8"), ("s32", "s8"), ("s8", "s32"), ("s32", "s32")])
+def test_masks_of_zero_points_are_ignored(
+    dnnl_3_13: Executor, dtypes: tuple[str, str], by_reference: bool
+) -> None:
+    points = np.array([1, 2, 3, 4], np.int32), 1
+    for side, sign, parameters in (
+        ("src", -1, Parameters(src_zero_point=points)),
+        ("dst", 1, Parameters(dst_zero_point=points)),
+    ):
+        found = _with_zero_points(dnnl_3_13, dtypes, parameters, by_reference=by_reference)
+        is_ignored = known.ignores_masks_of_zero_points(side, by_reference=by_reference)
+        assert (found == [k + sign for k in range(12)]) == is_ignored
+        assert (found == [k + sign * (k // 3 + 1) for k in range(12)]) != is_ignored
+
+
+def test_zero_points_of_src_are_rounded_to_f32(dnnl_3_13: Executor) -> None:
+    for point, theirs in ((2**24 + 3, -(2**24 + 4)), (-(2**31), -(2**31))):
+        points = Parameters(src_zero_point=(np.array([point], np.int32), 0))
+        assert known.rounds_zero_points_to_f32(points)
+        found = _with_zero_points(dnnl_3_13, ("s8", "f32"), points, by_reference=True)
+        assert found == [np.float32(theirs + k) for k in range(12)]
+        assert found != [np.float32(k - point) for k in range(12)]
+    exact = Parameters(src_zero_point=(np.array([-(2**24)], np.int32), 0))
+    assert not known.rounds_zero_points_to_f32(exact)
+    found = _with_zero_points(dnnl_3_13, ("s8", "f32"), exact, by_reference=True)
+    assert found == [np.float32(k + 2**24) for k in range(12)]
