@@ -67,9 +67,9 @@ def attrs(draw: st.DrawFn, src: MemoryDesc, dst: MemoryDesc) -> Attr:
             kind = draw(st.sampled_from(_SCALES))
             given[role] = (abs(values) if kind is ml_dtypes.float8_e8m0fnu else values).astype(kind)
         else:
-            bits = min(INTEGERS[desc.dtype.name], 8)
-            low = -(1 << (bits - 1)) if desc.dtype.name.startswith("s") else 0
-            given[role] = rng.integers(low, low + (1 << bits), shape)
+            # of the type, beyond it, and where sums in f32 are rounded
+            bits = draw(st.sampled_from([min(INTEGERS[desc.dtype.name], 8), 10, 25, 32]))
+            given[role] = rng.integers(-(1 << (bits - 1)), 1 << (bits - 1), shape)
         given |= {f"{role}_mask": mask, f"{role}_groups": groups}
     if draw(st.booleans()):
         given["beta"] = draw(st.sampled_from([1.0, 0.5, -3.0, 0.1]))

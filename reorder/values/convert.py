@@ -2,7 +2,8 @@
 
 The rule. A value is decoded into the working type (`working_type`): exactly, but for s32 and
 u32 in f32, s64 and u64 in f64, which round to the nearest, ties to even. The formula is
-computed there, each operation rounded::
+computed there, each operation rounded; in f32 the difference x - src_zero_point is that of the
+integers themselves, rounded once::
 
     d = src_scale * (x - src_zero_point)
     d = d + beta * old                        (only where beta is not 0)
@@ -85,7 +86,7 @@ def convert(
     parameters = bound.arrays(wide)
     with np.errstate(all="ignore"):
         if "src_zero_point" in parameters:
-            exact = difference_type(src.name, work)
+            exact = difference_type(src.name, work, parameters["src_zero_point"])
             points = bound.arrays(wide_dtype(exact))["src_zero_point"]
             x = (decode(bits, src, exact) - points).astype(wide)
         else:

@@ -7,9 +7,12 @@ and numpy dtypes are in `memdesc/dtypes.py`.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from memdesc import DATA_TYPES
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 __all__ = [
     "DLPACK_CODES",
@@ -190,13 +193,15 @@ def largest_number(name: str) -> float | None:
     return form.max if isinstance(form, FloatFormat | ExponentFormat) else None
 
 
-def difference_type(name: str, work: str) -> str:
+def difference_type(name: str, work: str, points: NDArray[Any] | None = None) -> str:
     """Return the type in which zero points are subtracted: the working type, or f64 for f32.
 
-    Differences of integers with more bits than the mantissa of f32 (s32, u32) are exact in f64
-    only; they are rounded to f32 afterwards.
+    Differences of numbers with more bits than the mantissa of f32 (s32, u32, and whatever the type
+    such zero points) are exact in f64 only; they are rounded to f32 afterwards.
     """
     is_wide = name in INTEGERS and INTEGERS[name].bits > _F32.mantissa
+    if points is not None:
+        is_wide = is_wide or bool((abs(points) >= 1 << _F32.mantissa).any())
     return "f64" if is_wide and work == "f32" else work
 
 

@@ -133,9 +133,12 @@ def _checked_points(role: str, given: Any) -> NDArray[Any]:
     if array.dtype.kind not in "iu" and name not in {"int4", "uint4"}:
         msg = f"{role} must be integers, not {name}: {short_repr(given)}"
         raise MemdescError(msg)
-    if array.dtype.kind == "u" and array.itemsize == 8 and array.max() > INTEGERS["s64"][1]:  # noqa: PLR2004 - bytes of uint64
-        msg = f"{role} of {array.max()} is beyond s64"
-        raise MemdescError(msg)
+    if array.dtype.kind in "iu":
+        low, high = INTEGERS["s32"]
+        bad = array[(array < low) | (array > high)]
+        if bad.size:
+            msg = f"{role} {bad[0]} is beyond s32, {low} to {high}; zero points are s32"
+            raise MemdescError(msg)
     return _frozen(array.astype(np.int64))
 
 

@@ -57,11 +57,12 @@ class Recipe:
         self.work = working_type(self.src, self.dst, arithmetic=self.bound.is_arithmetic)
         if self.src == self.dst and not self.calculations:
             self.work = self.src  # bits, not values
-        # the type in which zero points are subtracted
-        self.difference = difference_type(self.src, self.work)
         self.varying = [operand.role for operand in self.bound.varying]
         roles = (operand.role for operand in self.bound.operands)
         self.values = dict(zip(roles, self.bound.values, strict=True))
+        # the type in which zero points are subtracted
+        points = self.values.get("src_zero_point")
+        self.difference = difference_type(self.src, self.work, points)
 
     def keep(self, numbers: Iterable[float], dtype: str = "s64") -> int:
         """Write numbers into an array that lives as long as the recipe; returns its address."""

@@ -82,7 +82,7 @@ def _calculate(writer: StepWriter, buffer: TileBuffer, target: TileBuffer) -> Ti
     old = _read_old(writer) if recipe.bound.beta else None
     subtracts = calculations and calculations[0].operation is Operation.SUBTRACT
     if subtracts and recipe.difference != work:
-        # the difference of 32-bit integers is exact in f64 only
+        # the difference of numbers of more than 24 bits is exact in f64 only
         buffer = _change(writer, buffer, writer.slot(Base.RESULT, recipe.difference))
         buffer = combine(writer, buffer, buffer, calculations.pop(0), recipe.difference)
         buffer = _change(writer, buffer, writer.slot(Base.VALUES, work))

@@ -13,6 +13,7 @@ import pytest
 import reorder
 from memdesc import DATA_TYPES, MemdescError, memory_desc
 from reorder import Attr
+from reorder.values.formats import INTEGERS
 
 BY = ["definition", "kernels"]
 
@@ -50,7 +51,12 @@ BY = ["definition", "kernels"]
         ({"src_zero_point": 2**70}, "src_zero_point must be"),
         (
             {"src_zero_point": np.array([2**63], np.uint64)},
-            "src_zero_point of 9223372036854775808 is beyond s64",
+            "src_zero_point 9223372036854775808 is beyond s32, -2147483648 to 2147483647",
+        ),
+        ({"dst_zero_point": 2**31}, "dst_zero_point 2147483648 is beyond s32, -2147483648 to "),
+        (
+            {"dst_zero_point": [0, -(2**31) - 1], "dst_zero_point_mask": 1},
+            "dst_zero_point -2147483649 is beyond s32",
         ),
         ({"beta": float("inf")}, "beta is inf; it must be finite"),
         ({"beta": "1x"}, "beta must be a number"),
@@ -94,14 +100,9 @@ def test_what_no_reorder_can_use_is_refused_when_made(given: dict[str, Any], mes
         (("f32", "s8"), {"src_zero_point": 1}, "src_zero_point is for integers, but src is f32"),
         (("s8", "f32"), {"dst_zero_point": 1}, "dst_zero_point is for integers, but dst is f32"),
         (
-            ("s8", "f32"),
-            {"src_zero_point": 128},
-            "src_zero_point 128 is out of range: src is s8, -128 to 127",
-        ),
-        (
-            ("f32", "u4"),
-            {"dst_zero_point": [0, 1, 2, 16], "dst_zero_point_mask": 1},
-            "dst_zero_point 16 is out of range: dst is u4, 0 to 15",
+            ("boolean", "s8"),
+            {"src_zero_point": 1},
+            "src_zero_point is for integers, but src is boolean",
         ),
         (("f32", "s8"), {"dst_scale": 1e-60}, "dst_scale 1e-60 is 0 or infinite in f32"),
         (("f32", "s8"), {"beta": 1e60}, "beta 1e.60 is 0 or infinite in f32"),
@@ -341,6 +342,54 @@ def test_the_difference_of_32_bit_integers_is_rounded_once(tag: str, by: str) ->
                 else exact.astype(to.dtype.numpy)
             )
         assert np.array_equal(out.numpy(), wanted)
+
+
+_POINTS = [-5, 300, -40_000, 2**23, 2**24 + 3, 2**31 - 1, -(2**31)]
+
+
+@pytest.mark.parametrize("by", BY)
+@pytest.mark.parametrize("dst", ["f32", "f64"])
+@pytest.mark.parametrize("src", ["s4", "u4", "s8", "u8", "s16", "u16", "s32", "u32", "s64", "u64"])
+def test_zero_points_of_src_are_s32_and_the_difference_is_exact(
+    src: str, dst: str, by: str
+) -> None:
+    low, high = INTEGERS[src]
+    numbers = [low, low + 1, 0, 1, 5, high - 1, high]
+    x = np.array(numbers, DATA_TYPES[src].numpy)
+    for point in _POINTS:
+        # Python integers are exact; 64-bit ones are rounded to f64 first
+        exact = [(int(float(n)) if src[1:] == "64" else n) - point for n in numbers]
+        work = np.float64 if "64" in src + dst else np.float32
+        wanted = [work(float(n)) for n in exact]
+        got = _run(x, dst, Attr(src_zero_point=point), None, by)
+        assert got.tolist() == np.array(wanted).astype(got.dtype).tolist()
+        # one for each element, and a scale after it
+        each = Attr(src_zero_point=[point] * len(numbers), src_zero_point_mask=1, src_scale=0.5)
+        assert _run(x, dst, each, None, by).tolist() == (got / 2).tolist()
+
+
+@pytest.mark.parametrize("by", BY)
+@pytest.mark.parametrize("dst", ["s4", "u4", "s8", "u8", "s16", "u16", "s32", "u32"])
+def test_zero_points_of_dst_are_s32_and_saturate_at_the_end(dst: str, by: str) -> None:
+    low, high = INTEGERS[dst]
+    numbers = [-70_000.0, -300.5, -299.5, -1.0, 0.0, 0.5, 1.5, 5.0, 295.0, 70_000.0]
+    x = np.array(numbers, np.float32)
+    for point in _POINTS:
+        sums = [float(np.float32(n) + np.float32(point)) for n in numbers]
+        wanted = [min(max(round(n), low), high) for n in sums]
+        got = _run(x, dst, Attr(dst_zero_point=point), None, by)
+        assert [int(n) for n in got] == wanted
+        each = Attr(dst_zero_point=[point] * x.size, dst_zero_point_mask=1)
+        assert [int(n) for n in _run(x, dst, each, None, by)] == wanted
+
+
+@pytest.mark.parametrize("by", BY)
+def test_zero_points_beyond_both_types_are_legal(by: str) -> None:
+    attr = Attr(src_zero_point=-5, dst_zero_point=300)
+    x = np.array([0, 7, 255], np.uint8)
+    assert _run(x, "s8", attr, None, by).tolist() == [127, 127, 127]
+    attr = Attr(src_zero_point=1000, dst_zero_point=1003)
+    assert _run(x, "s8", attr, None, by).tolist() == [3, 10, 127]
 
 
 @pytest.mark.parametrize("by", BY)
