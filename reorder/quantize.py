@@ -1,4 +1,7 @@
-"""Quantised tensors: choose scales and zero points, convert, and convert back."""
+"""Quantised tensors: choose scales and zero points, convert, and convert back.
+
+One file of 325 lines: both directions share the split of dims into groups.
+"""
 
 from __future__ import annotations
 
@@ -21,6 +24,7 @@ from reorder.values.parameter import GROUPED_DIMS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+    from typing import Self
 
     from numpy.typing import NDArray
 
@@ -29,16 +33,44 @@ if TYPE_CHECKING:
 __all__ = ["Quantized", "dequantize", "quantize"]
 
 
-class Quantized(NamedTuple):
-    """A quantised tensor, which represents `scales * (memory - zero_points)`.
-
-    Scales and zero points are arrays over the dims named as axes, divided by the groups; of
-    shape () without axes.
-    """
+class _Values(NamedTuple):
+    """What is stored of a quantised tensor."""
 
     memory: Memory
     scales: NDArray[Any]
     zero_points: NDArray[np.int32]
+
+
+class Quantized(_Values):
+    """A quantised tensor, which represents `scales * (memory - zero_points)`.
+
+    A tuple of `memory`, `scales` and `zero_points`. Scales and zero points are arrays over the dims
+    of `axis`, divided by `groups`, two attributes beside the tuple; of shape () without axes.
+    """
+
+    axis: tuple[int, ...] = ()
+    groups: tuple[int, ...] = ()
+
+    def __new__(
+        cls,
+        memory: Memory,
+        scales: NDArray[Any],
+        zero_points: NDArray[np.int32],
+        axis: int | Iterable[int] | None = (),
+        groups: tuple[int, ...] = (),
+    ) -> Self:
+        """Make one, of what `quantize` or another library chose."""
+        made = super().__new__(cls, memory, scales, zero_points)
+        made.axis, made.groups = _axes(axis), checked_ints("groups", groups)
+        return made
+
+    def __repr__(self) -> str:
+        return f"{super().__repr__()[:-1]}, axis={self.axis}, groups={self.groups})"
+
+    def _replace(self, **changes: Any) -> Self:
+        return type(self)(**self._asdict() | vars(self) | changes)
+
+    __replace__ = _replace  # copy.replace, from Python 3.13 on
 
 
 def quantize(  # noqa: PLR0913 - what it takes is named by keyword
@@ -89,7 +121,7 @@ def quantize(  # noqa: PLR0913 - what it takes is named by keyword
     >>> q = reorder.quantize(w, "s8", axis=0, desc="OIhw4i16o4i")
     >>> q.memory.desc.dtype, q.scales.shape
     (data_type('s8'), (32,))
-    >>> back = reorder.dequantize(q.memory, q.scales, q.zero_points, axis=0).numpy()
+    >>> back = reorder.dequantize(q).numpy()
     >>> bool((abs(back - w) <= q.scales[:, None, None, None] / 2 * 1.001).all())
     True
     """
@@ -149,7 +181,9 @@ def quantize(  # noqa: PLR0913 - what it takes is named by keyword
     target = memory_desc(values.shape, wanted) if desc is None else desc
     memory = reorder(x, target, dtype=wanted, attr=Attr(**given_attr), threads=threads)
     shape = [size for dim, size in enumerate(sizes) if mask >> dim & 1]
-    return Quantized(memory, scales.reshape(shape), points.reshape(shape).astype(np.int32))
+    stored = scales.reshape(shape), points.reshape(shape).astype(np.int32)
+    axes = tuple(dim for dim in range(values.ndim) if mask >> dim & 1)
+    return Quantized(memory, *stored, axes, groups)
 
 
 def dequantize(  # noqa: PLR0913 - likewise
@@ -168,7 +202,7 @@ def dequantize(  # noqa: PLR0913 - likewise
     Parameters
     ----------
     memory : Memory or Quantized
-        Of any type. What `quantize` returned brings its scales and zero points along.
+        Of any type. What `quantize` returned brings the next four arguments along.
     scales, zero_points : array or number, optional
         As `quantize` returns them.
     axis, groups, threads
@@ -184,9 +218,12 @@ def dequantize(  # noqa: PLR0913 - likewise
         If scales and zero points do not fit the axes.
     """
     if isinstance(memory, Quantized):
-        memory, own_scales, own_points = memory
-        scales = own_scales if scales is None else scales
-        zero_points = own_points if zero_points is None else zero_points
+        given = memory
+        memory = given.memory
+        scales = given.scales if scales is None else scales
+        zero_points = given.zero_points if zero_points is None else zero_points
+        axis = given.axis if axis is None else axis
+        groups = groups or given.groups
     if not isinstance(memory, Memory):
         msg = (  # type: ignore[unreachable] # callers without types
             f"dequantize takes a Memory, or what quantize() returned, not {type(memory).__name__}"
@@ -197,27 +234,30 @@ def dequantize(  # noqa: PLR0913 - likewise
         raise MemdescError(msg)
     mask, _, _ = _split(memory.desc.dims, axis, groups)
     points = np.asarray(0 if zero_points is None else zero_points)
-    given: dict[str, Any] = {
+    attr: dict[str, Any] = {
         "src_scale": scales,
         "src_scale_mask": mask,
         "src_scale_groups": groups,
     }
     if points.any():
-        given |= {
+        attr |= {
             "src_zero_point": points,
             "src_zero_point_mask": mask,
             "src_zero_point_groups": groups,
         }
     target = memory_desc(memory.desc.dims, dtype) if desc is None else desc
-    return reorder(memory, target, dtype=dtype, attr=Attr(**given), threads=threads)
+    return reorder(memory, target, dtype=dtype, attr=Attr(**attr), threads=threads)
+
+
+def _axes(axis: int | Iterable[int] | None) -> tuple[int, ...]:
+    return () if axis is None else checked_ints("axis", (axis,) if isinstance(axis, int) else axis)
 
 
 def _split(
     dims: tuple[int, ...], axis: int | Iterable[int] | None, groups: tuple[int, ...]
 ) -> tuple[int, list[int], list[int]]:
     """Return the mask, and for each dim the number of scales and how many neighbours share one."""
-    axes = () if axis is None else checked_ints("axis", (axis,) if isinstance(axis, int) else axis)
-    ndims = len(dims)
+    axes, ndims = _axes(axis), len(dims)
     for dim in axes:
         if not -ndims <= dim < ndims:
             msg = f"axis {dim} is not one of the dims 0 to {ndims - 1} of {dims}"

@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import copy
+import pickle
+import sys
 from typing import Any
 
 import ml_dtypes
@@ -138,10 +141,67 @@ def test_a_type_without_negatives_is_not_made_symmetric_around_them() -> None:
 def test_what_quantize_returned_is_enough_to_go_back() -> None:
     x = np.random.default_rng(0).standard_normal((8, 4), np.float32)
     q = reorder.quantize(x, "u8", axis=0)
-    again = reorder.dequantize(q, axis=0).numpy()
+    again = reorder.dequantize(q).numpy()
     assert np.array_equal(
         again, reorder.dequantize(q.memory, q.scales, q.zero_points, axis=0).numpy()
     )
     assert abs(again - x).max() <= q.scales.max()
+    # arguments of the caller come first
+    assert np.array_equal(reorder.dequantize(q, axis=0).numpy(), again)
+    assert np.array_equal(reorder.dequantize(q, 2 * q.scales).numpy(), 2 * again)
+    assert not np.array_equal(reorder.dequantize(q, zero_points=np.zeros(8, int)).numpy(), again)
     with pytest.raises(MemdescError, match="give scales"):
         reorder.dequantize(q.memory, axis=0)
+
+
+@pytest.mark.parametrize(
+    ("axis", "groups", "kept"),
+    [
+        (None, (), ()),
+        (1, (), (1,)),
+        (-1, (), (1,)),
+        ((1, 0), (), (0, 1)),
+        ((0, 1), (2, 16), (0, 1)),
+    ],
+)
+def test_axis_and_groups_are_remembered(axis: Any, groups: Any, kept: tuple[int, ...]) -> None:
+    w = _weights(8, 64)
+    q = reorder.quantize(w, "u4", axis, groups=groups)
+    assert (q.axis, q.groups) == (kept, groups)
+    wanted = reorder.dequantize(q.memory, q.scales, q.zero_points, axis, groups=groups).numpy()
+    for again in (
+        q,
+        copy.copy(q),
+        copy.deepcopy(q),
+        pickle.loads(pickle.dumps(q)),  # noqa: S301 - our own bytes
+        q._replace(scales=q.scales.copy()),
+        reorder.Quantized(*q, kept, groups),
+    ):
+        assert isinstance(again, reorder.Quantized)
+        assert (again.axis, again.groups) == (kept, groups)
+        assert np.array_equal(reorder.dequantize(again).numpy(), wanted)
+    if sys.version_info >= (3, 13):
+        assert copy.replace(q, groups=()).axis == kept
+    with pytest.raises(MemdescError, match="axis must be a sequence of integers"):
+        reorder.Quantized(*q, axis="a")  # type: ignore[arg-type] # what a caller might pass
+    assert repr(q).endswith(f", axis={kept}, groups={groups})")
+
+
+def test_a_quantised_tensor_is_a_tuple_of_three() -> None:
+    q = reorder.quantize(_weights(4, 6), "u8", axis=0)
+    memory, scales, zero_points = q
+    assert memory is q.memory
+    assert scales is q.scales
+    assert zero_points is q[2]
+    assert isinstance(q, tuple)
+    assert q._fields == ("memory", "scales", "zero_points")
+    # made by hand, of what another library quantised
+    by_hand = reorder.Quantized(memory, scales, zero_points)
+    wanted = reorder.dequantize(q).numpy()
+    assert np.array_equal(reorder.dequantize(by_hand, axis=0).numpy(), wanted)
+    with pytest.raises(
+        MemdescError, match="src_zero_point has 4 values; say by src_zero_point_mask"
+    ):
+        reorder.dequantize(by_hand)
+    by_hand = reorder.Quantized(memory, scales, zero_points, axis=0)
+    assert np.array_equal(reorder.dequantize(by_hand).numpy(), wanted)
