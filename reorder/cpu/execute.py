@@ -6,16 +6,18 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from reorder.cpu.convert.batches import needs_tiles, tile_batches
+from reorder.cpu.convert.selection import needs_tiles
 from reorder.cpu.runtime.batch_builder import BatchBuilder
 from reorder.cpu.runtime.fast_call import fast_call, fast_call_record
 from reorder.cpu.runtime.sums import Sums
 from reorder.cpu.target import this_machine
+from reorder.forks import importing
 from reorder.memory.buffers import BufferCheck, address_of, check_disjoint
 from reorder.memory.compensation import compensate
 from reorder.threads import checked_threads
 
 if TYPE_CHECKING:
+    from reorder.cpu.runtime.batch import Batch
     from reorder.cpu.target import Machine
     from reorder.plan.plan import ReorderPlan
 
@@ -54,7 +56,9 @@ class PreparedReorder:
         self._src = BufferCheck(plan.src, "src", write=False)
         self._dst = BufferCheck(plan.dst, "dst", write=True)
         builder = BatchBuilder(plan, self.threads, machine)
-        self._batches = tile_batches(builder) if needs_tiles(plan) else builder.move_all(plan.boxes)
+        self._batches = (
+            _tile_batches(builder) if needs_tiles(plan) else builder.move_all(plan.boxes)
+        )
         # what moves it: micro-kernels with the width of their elements, tiles
         self.kernels = builder.kernels
         extra = plan.dst.extra
@@ -103,3 +107,11 @@ class PreparedReorder:
         if self.plan.dst.extra is not None:
             sums = {mask: add(dst_at) for mask, add in self._sums.items()}
             compensate(target.reshape(-1).view(np.uint8), self.plan.dst, sums)
+
+
+def _tile_batches(builder: BatchBuilder) -> list[Batch]:
+    """Load what converts, which plain moves do not need, and build the batches."""
+    with importing:
+        from reorder.cpu.convert.batches import tile_batches  # noqa: PLC0415 - see above
+
+    return tile_batches(builder)

@@ -7,52 +7,28 @@ from typing import TYPE_CHECKING
 
 from reorder.cpu.convert.recipe import Recipe
 from reorder.cpu.convert.scratch import SLOT_NBYTES
+from reorder.cpu.convert.selection import is_tiled
 from reorder.cpu.convert.tile_batches import (
     GatheredTileBatch,
     PaddingBatch,
     TileBatch,
     TileProgram,
 )
-from reorder.cpu.convert.tiling import is_scattered, tile_box
+from reorder.cpu.convert.tiling import tile_box
 from reorder.cpu.schedule.kernel import Kernel
 from reorder.cpu.schedule.tiling import tile_boxes
-from reorder.plan.passes import pack_elements, simplify, src_and_dst, zeros_of
+from reorder.plan.passes import src_and_dst, zeros_of
 
 if TYPE_CHECKING:
     from reorder.cpu.convert.tiling import Tile
     from reorder.cpu.runtime.batch import Batch
     from reorder.cpu.runtime.batch_builder import BatchBuilder
     from reorder.plan.nodes import Box
-    from reorder.plan.plan import ReorderPlan
 
-__all__ = ["needs_tiles", "tile_batches"]
+__all__ = ["tile_batches"]
 
-_BYTE_BITS = 8
-# 4-bit elements that are too few to be unpacked.
-_FEW = 64
 # Tiles are whole vectors of any type.
 _LIMIT_GRAIN = 64
-
-
-def needs_tiles(plan: ReorderPlan) -> bool:
-    """Whether any box of a plan converts, or is moved through scratch."""
-    return plan.converts or any(_is_shuffled(plan, box) for box in plan.boxes)
-
-
-def _is_shuffled(plan: ReorderPlan, box: Box) -> bool:
-    """Whether a box of equal types is moved through scratch.
-
-    So it is where it is scattered on both sides, to be moved twice, and where elements share
-    bytes, to be moved as bytes.
-    """
-    bits = plan.dst.dtype.bits
-    if box.lookups or box.is_zero:
-        return False
-    packed, packed_bits = pack_elements(box, bits)
-    if packed_bits != bits:
-        return False
-    (packed,) = simplify((packed,))
-    return is_scattered(packed) or (bits < _BYTE_BITS and box.size > _FEW)
 
 
 def tile_batches(builder: BatchBuilder) -> list[Batch]:
@@ -70,8 +46,7 @@ def tile_batches(builder: BatchBuilder) -> list[Batch]:
         streams=builder.machine.exceeds_cache(builder.nbytes),
         prefetches=builder.machine.exceeds_core_cache(builder.nbytes),
     )
-    is_tiled = [plan.converts or _is_shuffled(plan, box) for box in plan.boxes]
-    tagged = list(zip(plan.boxes, is_tiled, strict=True))
+    tagged = [(box, is_tiled(plan, box)) for box in plan.boxes]
     batches = builder.move_all(box for box, tiled in tagged if not tiled)
     tiles: list[Tile] = []
     zeros: list[Box] = []

@@ -7,9 +7,9 @@ other, by the kernels that move elements of one width: on the narrower one.
 
 from __future__ import annotations
 
-from math import prod
 from typing import TYPE_CHECKING, NamedTuple
 
+from reorder.cpu.convert.selection import is_scattered
 from reorder.cpu.convert.tile_counts import SIDES, SIDES_16_BIT, tile_counts
 from reorder.cpu.convert.tile_order import (
     TileOrder,
@@ -18,17 +18,14 @@ from reorder.cpu.convert.tile_order import (
     order_of_side,
 )
 from reorder.cpu.convert.tile_pieces import covered_steps, each_piece
-from reorder.cpu.schedule.select import TRANSPOSED, select
 from reorder.plan.passes import simplify, src_and_dst, zeros_beyond
 
 if TYPE_CHECKING:
     from reorder.plan.nodes import Box, Node
 
-__all__ = ["Tile", "is_scattered", "tile_box"]
+__all__ = ["Tile", "tile_box"]
 
 _BYTE_BITS, _HALF_BITS = 8, 16
-# Elements that are too few for a call of a kernel.
-_MIN_CALL_SIZE = 64
 
 
 class Tile(NamedTuple):
@@ -48,18 +45,6 @@ class Tile(NamedTuple):
         outer, inner = (" ".join(map(str, nodes)) for nodes in (self.outer, self.inner))
         places = f"{'reads' * self.reads} {'writes' * self.writes}"
         return f"@{':'.join(map(str, self.offsets))} [{outer}] {inner}, {places}"
-
-
-def is_scattered(box: Box) -> bool:
-    """Whether two moves of a box are faster than one: no kernel takes more than a few elements.
-
-    So it is where each side has pairs of another dim, as `8b16a2b` and `8a16b2a` have.
-    """
-    choice = select(box)
-    size = prod(node.extent for node in (*choice.rows, *choice.columns))
-    if choice.micro_kernel != TRANSPOSED or size >= _MIN_CALL_SIZE:
-        return False
-    return box.size > _MIN_CALL_SIZE and not box.lookups
 
 
 def tile_box(

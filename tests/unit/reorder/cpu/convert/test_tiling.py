@@ -11,10 +11,11 @@ import pytest
 
 from memdesc import memory_desc
 from reorder import Box, Node, plan_reorder
+from reorder.cpu.convert.selection import is_scattered
 from reorder.cpu.convert.tile_counts import SIDES, tile_counts
 from reorder.cpu.convert.tile_order import order_between, order_by_cost
 from reorder.cpu.convert.tile_pieces import covered_steps, each_piece
-from reorder.cpu.convert.tiling import Tile, is_scattered, tile_box
+from reorder.cpu.convert.tiling import Tile, tile_box
 
 _LIMIT = 4096
 
