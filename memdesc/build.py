@@ -52,7 +52,7 @@ def layout_by_tag(tag: FormatTag, dims: tuple[int, ...], name: str = "") -> Layo
         count = extent or axes[axis][1] // step
         blocks.append(Block(axis, step, count, stride))
         stride *= count or 1  # as oneDNN: a dim of 0 does not multiply the strides outside it
-    return Layout(dims, tuple(axes), _in_order(blocks))
+    return Layout.computed(dims, tuple(axes), _in_order(blocks))
 
 
 def layout_by_strides(
@@ -88,7 +88,7 @@ def layout_by_strides(
     for dim, stride in enumerate(strides):
         blocks.append(Block(dim, steps[dim], -(-padded_dims[dim] // steps[dim]), stride))
     axes = tuple(Axis((dim,), size) for dim, size in enumerate(padded_dims))
-    return Layout(dims, axes, _in_order(blocks), offset0)
+    return Layout.computed(dims, axes, _in_order(blocks), offset0)
 
 
 def _in_order(blocks: list[Block]) -> tuple[Block, ...]:

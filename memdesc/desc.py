@@ -15,7 +15,7 @@ from memdesc.errors import MemdescError, UnsupportedFormatError, short_repr
 from memdesc.expression import expression
 from memdesc.extra import Extra, check_extra
 from memdesc.infer_tag import names_of
-from memdesc.int64 import INT64_MAX, checked_ints
+from memdesc.int64 import INT64_MAX, checked_ints, exact_ints
 from memdesc.layout import Axis, Block, Layout, dim_name
 from memdesc.overlap import check_overlap
 from memdesc.reshape import reshape
@@ -72,8 +72,17 @@ class MemoryDesc:
     _hash: int = field(init=False)
 
     def __post_init__(self) -> None:
-        if not self.padded_offsets:
+        if not isinstance(self.dtype, DataType) or not isinstance(self.layout, Layout):
+            msg = (  # type: ignore[unreachable] # callers without types
+                f"a MemoryDesc needs a DataType and a Layout, not {short_repr(self.dtype)} and "
+                f"{short_repr(self.layout)}; see memory_desc"
+            )
+            raise MemdescError(msg)
+        if isinstance(self.padded_offsets, tuple) and not self.padded_offsets:
             object.__setattr__(self, "padded_offsets", (0,) * self.layout.ndims)
+        else:
+            offsets = exact_ints("padded_offsets", self.padded_offsets)
+            object.__setattr__(self, "padded_offsets", offsets)
         if len(self.padded_offsets) != self.layout.ndims:
             msg = (
                 f"padded_offsets {short_repr(self.padded_offsets)} must be "

@@ -14,16 +14,19 @@ import ml_dtypes
 import numpy as np
 
 from memdesc.errors import MemdescError, short_repr
+from memdesc.int64 import exact_int
 
 if TYPE_CHECKING:
     from typing import Any
 
-__all__ = ["ALIASES", "DATA_TYPES", "DataType", "data_type"]
+__all__ = ["ALIASES", "DATA_TYPES", "DataType", "add_row", "data_type"]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class DataType:
-    """A numeric type of elements in memory.
+    """A numeric type of elements in memory: a row of the table of types.
+
+    Get one with `data_type`. Types that are not in the table cannot be made.
 
     Parameters
     ----------
@@ -33,6 +36,11 @@ class DataType:
         Width of one element in bits: 4, 8, 16, 32 or 64.
     numpy : numpy.dtype
         The dtype of logical arrays. For 4-bit types it holds one element a byte.
+
+    Raises
+    ------
+    MemdescError
+        If the table has no such row.
 
     Examples
     --------
@@ -45,8 +53,29 @@ class DataType:
     bits: int
     numpy: np.dtype[Any]
 
+    def __post_init__(self) -> None:
+        row = DATA_TYPES.get(self.name) if isinstance(self.name, str) else None
+        is_row = (
+            row is not None
+            and isinstance(self.numpy, np.dtype)
+            and (exact_int("bits", self.bits), self.numpy) == (row.bits, row.numpy)
+        )
+        if not is_row:
+            msg = (
+                f"there is no data type {short_repr(self.name)} of {short_repr(self.bits)} bits "
+                f"and {short_repr(self.numpy)}; get one by data_type(name), names are "
+                f"{', '.join(DATA_TYPES)}"
+            )
+            raise MemdescError(msg)
+        # equal numbers of numpy become those of the row
+        for name in ("name", "bits", "numpy"):
+            object.__setattr__(self, name, getattr(row, name))
+
     def __repr__(self) -> str:
         return f"data_type({self.name!r})"
+
+    def __eq__(self, other: object) -> bool:
+        return self.name == other.name if isinstance(other, DataType) else NotImplemented
 
     def __str__(self) -> str:
         return self.name
@@ -98,9 +127,19 @@ _ROWS: tuple[tuple[str, int, Any, tuple[str, ...]], ...] = (
     ("boolean", 8, np.bool_, ()),
 )
 
-DATA_TYPES: dict[str, DataType] = {
-    name: DataType(name, bits, np.dtype(numpy)) for name, bits, numpy, _ in _ROWS
-}
+DATA_TYPES: dict[str, DataType] = {}
+
+
+def add_row(name: str, bits: int, kind: Any) -> None:
+    """Add a row to the table of types; before anything else that depends on types is made."""
+    dtype = object.__new__(DataType)
+    for part, value in (("name", name), ("bits", bits), ("numpy", np.dtype(kind))):
+        object.__setattr__(dtype, part, value)
+    DATA_TYPES[name] = dtype
+
+
+for _name, _bits, _kind, _ in _ROWS:
+    add_row(_name, _bits, _kind)
 
 # Of numpy's strings only the full names are read, such as "uint8": its "u4" has 32 bits, its
 # "f8" 64. They are torch's names too.

@@ -220,4 +220,4 @@ def compensation_layout(layout: Layout, mask: int) -> Layout:
         stride *= block.extent or 1
     dense = tuple(block._replace(stride=strides[block.axis, block.step]) for block in blocks)
     axes = tuple(Axis((k,), size) for k, size in enumerate(sizes))
-    return Layout(sizes, axes, dense)
+    return Layout.computed(sizes, axes, dense)

@@ -10,7 +10,7 @@ from memdesc.build import layout_by_tag
 from memdesc.desc import MemoryDesc
 from memdesc.dtypes import DataType, data_type
 from memdesc.errors import MemdescError, short_repr
-from memdesc.int64 import checked_int, checked_ints
+from memdesc.int64 import checked_int, checked_ints, exact_int
 from memdesc.layout import dim_name
 from memdesc.names import dim_letters, resolve_image
 from memdesc.tags import LETTERS
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from memdesc.picture import Picture
 
 __all__ = ["ImageDesc", "image_desc"]
+
+_CHANNELS = (1, 4)  # R, RGBA
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +40,11 @@ class ImageDesc:
     name : str
         The image type that it was made from; it does not count in equality.
 
+    Raises
+    ------
+    MemdescError
+        If the pixels are not what the buffer holds.
+
     Examples
     --------
     >>> import memdesc
@@ -51,6 +58,33 @@ class ImageDesc:
     height: int
     channels: int
     name: str = field(compare=False)
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.desc, MemoryDesc) or not isinstance(self.name, str):
+            msg = (  # type: ignore[unreachable] # callers without types
+                f"an ImageDesc needs a MemoryDesc and the name of an image type, not "
+                f"{short_repr(self.desc)} and {short_repr(self.name)}; see image_desc"
+            )
+            raise MemdescError(msg)
+        for side in ("width", "height", "channels"):
+            object.__setattr__(self, side, exact_int(side, getattr(self, side)))
+        size = (self.width, self.height, self.channels)
+        if min(size) < 1 or self.channels not in _CHANNELS:
+            msg = (
+                f"an image of {self.width} x {self.height} pixels of {self.channels} lanes does "
+                "not exist; sides are 1 or more, lanes 1 or 4"
+            )
+            raise MemdescError(msg)
+        desc = self.desc
+        _check_lanes(desc.dtype)
+        is_whole = desc.is_dense and not desc.offset0 and desc.extra is None
+        if not is_whole or desc.padded_nelems != prod(size):
+            msg = (
+                f"{desc!r} is not {self.width} x {self.height} pixels of {self.channels} lanes: "
+                f"it has {desc.padded_nelems} elements with padding, and must have {prod(size)}, "
+                "dense, from offset 0 on"
+            )
+            raise MemdescError(msg)
 
     @property
     def dims(self) -> tuple[int, ...]:
@@ -153,9 +187,7 @@ def image_desc(dims: Iterable[int], dtype: object, name: str) -> ImageDesc:
     """
     sizes = checked_ints("dims", dims)
     dtype = data_type(dtype)
-    if dtype.is_packed:
-        msg = f"an image has no lanes of {dtype.bits} bits for {dtype}"
-        raise MemdescError(msg)
+    _check_lanes(dtype)
     if not isinstance(name, str):
         msg = f"an image type is a name, not {short_repr(name)}"  # type: ignore[unreachable] # callers without types
         raise MemdescError(msg)
@@ -172,3 +204,9 @@ def image_desc(dims: Iterable[int], dtype: object, name: str) -> ImageDesc:
     rows, columns_and_lane = extents[:n_rows], extents[n_rows:]
     columns, lane = columns_and_lane[:n_columns], columns_and_lane[n_columns:]
     return ImageDesc(desc, prod(columns), prod(rows), prod(lane), name)
+
+
+def _check_lanes(dtype: DataType) -> None:
+    if dtype.is_packed:
+        msg = f"an image has no lanes of {dtype.bits} bits for {dtype}"
+        raise MemdescError(msg)

@@ -12,7 +12,7 @@ from memdesc.errors import MemdescError, short_repr
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = ["INT64_MAX", "RUNTIME", "checked_int", "checked_ints"]
+__all__ = ["INT64_MAX", "RUNTIME", "checked_int", "checked_ints", "exact_int", "exact_ints"]
 
 INT64_MAX = 2**63 - 1
 # A size that is known at execution only: oneDNN's DNNL_RUNTIME_DIM_VAL, the least int64.
@@ -51,3 +51,22 @@ def checked_int(name: str, value: object) -> int:
     except MemdescError:
         msg = f"{name} must be an integer that int64 holds, not {short_repr(value)}"
         raise MemdescError(msg) from None
+
+
+def exact_int(name: str, value: object) -> int:
+    """Return a Python int, as `checked_int`, for a field that was set by hand; no bools."""
+    if isinstance(value, bool | np.bool_):
+        msg = f"{name} must be an integer that int64 holds, not {value}"
+        raise MemdescError(msg)
+    return checked_int(name, value)
+
+
+def exact_ints(name: str, values: object) -> tuple[int, ...]:
+    """Return Python ints, as `checked_ints`, for a field that was set by hand; no bools."""
+    if not isinstance(values, tuple | list):
+        msg = f"{name} must be a tuple of integers, not {short_repr(values)}"
+        raise MemdescError(msg)
+    if any(isinstance(value, bool | np.bool_) for value in values):
+        msg = f"{name} must be integers that int64 holds, not {short_repr(values)}"
+        raise MemdescError(msg)
+    return checked_ints(name, values)

@@ -12,12 +12,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from math import prod
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
+from memdesc.blocks import Axis, Block, exact_axes, exact_blocks
 from memdesc.errors import MemdescError, NotBlockedError
-from memdesc.int64 import INT64_MAX
+from memdesc.int64 import INT64_MAX, exact_int, exact_ints
 from memdesc.tags import LETTERS, MAX_NDIMS
 
 if TYPE_CHECKING:
@@ -39,21 +40,7 @@ __all__ = [
     "memory_order",
 ]
 
-
-class Axis(NamedTuple):
-    """Dims that are indexed as one (row-major over them), and their padded extent."""
-
-    dims: tuple[int, ...]
-    padded: int
-
-
-class Block(NamedTuple):
-    """One loop of a layout: index i of `axis` adds (i // step) % extent * stride."""
-
-    axis: int
-    step: int
-    extent: int
-    stride: int
+_set = object.__setattr__  # the fields of a frozen value, while it is made
 
 
 def dim_name(dim: int) -> str:
@@ -135,6 +122,30 @@ class Layout:
     last: int = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
+        _set(self, "dims", exact_ints("dims", self.dims))
+        _set(self, "axes", exact_axes(self.axes))
+        _set(self, "blocks", exact_blocks(self.blocks))
+        _set(self, "offset0", exact_int("offset0", self.offset0))
+        self._check()
+
+    @classmethod
+    def computed(
+        cls,
+        dims: tuple[int, ...],
+        axes: tuple[Axis, ...],
+        blocks: tuple[Block, ...],
+        offset0: int = 0,
+    ) -> Layout:
+        """Make a layout of numbers that this package computed, so that they are Python ints."""
+        layout = object.__new__(cls)
+        _set(layout, "dims", dims)
+        _set(layout, "axes", axes)
+        _set(layout, "blocks", blocks)
+        _set(layout, "offset0", offset0)
+        layout._check()
+        return layout
+
+    def _check(self) -> None:
         check_dims(self.dims)
         self._check_axes()
         low, high = self._check_blocks()
@@ -147,7 +158,7 @@ class Layout:
         if high > INT64_MAX:
             msg = f"the layout reaches offset {high}, more than int64 holds ({INT64_MAX})"
             raise MemdescError(msg)
-        object.__setattr__(self, "last", high)
+        _set(self, "last", high)
 
     def _check_axes(self) -> None:
         ndims = len(self.dims)

@@ -21,6 +21,7 @@ from functools import cached_property
 from typing import NamedTuple
 
 from memdesc.errors import MemdescError, short_repr
+from memdesc.int64 import exact_ints
 
 __all__ = ["LETTERS", "MAX_NDIMS", "Digit", "FormatTag"]
 
@@ -73,12 +74,28 @@ class FormatTag:
     align: tuple[int, ...]
 
     def __post_init__(self) -> None:
+        self._make_exact()
         if not (self._are_axes_legal() and self._are_digits_legal()):
             msg = (
                 f"no tag: axes {short_repr(self.axes)} must partition the dims, sorted, "
                 f"and digits {short_repr(self.digits)} divide each down to step 1"
             )
             raise MemdescError(msg)
+
+    def _make_exact(self) -> None:
+        """Make every number a Python int; refuse other fields."""
+        try:
+            axes = tuple(exact_ints("dims of an axis", dims) for dims in self.axes)
+            digits = tuple(Digit(*exact_ints("numbers of a digit", digit)) for digit in self.digits)
+        except TypeError:
+            msg = (
+                f"axes must be a tuple of tuples and digits a tuple of Digit(axis, step, extent), "
+                f"not {short_repr(self.axes)} and {short_repr(self.digits)}"
+            )
+            raise MemdescError(msg) from None
+        object.__setattr__(self, "axes", axes)
+        object.__setattr__(self, "digits", digits)
+        object.__setattr__(self, "align", exact_ints("align", self.align))
 
     def _are_axes_legal(self) -> bool:
         """Whether the axes are a sorted partition of the dims, each with an alignment."""

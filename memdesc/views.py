@@ -42,7 +42,9 @@ def submemory(layout: Layout, dims: tuple[int, ...], offsets: tuple[int, ...]) -
         axes.append(Axis(axis.dims, padded if size else 0))
         blocks += [outer._replace(extent=-(-axes[-1].padded // outer.step)), *inner]
     # with negative strides an empty view of an empty parent may start at a negative offset
-    return Layout(dims, tuple(axes), tuple(blocks), offset0 if all(dims) else max(offset0, 0))
+    return Layout.computed(
+        dims, tuple(axes), tuple(blocks), offset0 if all(dims) else max(offset0, 0)
+    )
 
 
 def _check_bounds(layout: Layout, dims: tuple[int, ...], offsets: tuple[int, ...]) -> None:
@@ -110,4 +112,4 @@ def join_axes(
     """Make a layout of axes in any order, each with its blocks, which are numbered here."""
     ordered = sorted(parts, key=lambda part: part[0].dims[0])
     blocks = [block._replace(axis=k) for k, (_, blocks) in enumerate(ordered) for block in blocks]
-    return Layout(dims, tuple(axis for axis, _ in ordered), tuple(blocks), offset0)
+    return Layout.computed(dims, tuple(axis for axis, _ in ordered), tuple(blocks), offset0)

@@ -10,7 +10,7 @@ import sys
 import ml_dtypes
 import numpy as np
 
-from memdesc import DATA_TYPES, DataType
+from memdesc.dtypes import add_row
 from reorder.values.formats import FLOATS, FORMATS, FloatFormat, ieee
 from tests.conversions import run
 
@@ -23,7 +23,7 @@ _ROWS = {
 def main() -> None:
     """Add the rows, then compare with ml_dtypes."""
     for name, (kind, form) in _ROWS.items():
-        DATA_TYPES[name] = DataType(name, 8, np.dtype(kind))
+        add_row(name, 8, kind)
         FORMATS[name] = FLOATS[name] = form
     every = np.arange(256, dtype=np.uint8)
     rng = np.random.default_rng(0)

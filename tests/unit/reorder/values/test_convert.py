@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import reorder
-from memdesc import DATA_TYPES, DataType, memory_desc
+from memdesc import DATA_TYPES, memory_desc
 from reorder.values.formats import FORMATS, FloatFormat, IntegerFormat, largest_number
 from reorder.values.formats import INTEGERS as FORMATS_OF_INTEGERS
 from tests.conversions import (
@@ -339,14 +339,6 @@ def test_zero_points_of_32_bits_are_subtracted_exactly(src: str, by: str) -> Non
     attr = reorder.Attr(src_zero_point=2**31 - 4)
     got = run(codes, src, "f32", attr, by=by).view(np.float32)
     assert got.tolist() == [3.0, 2.0, float(np.float32(2**30 + 1 - 2**31 + 4))]
-
-
-def test_elements_of_a_type_without_a_row_move_by_their_width() -> None:
-    made = DataType("f8_e3m4", 8, np.dtype(ml_dtypes.float8_e3m4))
-    src, dst = (memory_desc((2, 3), made, tag) for tag in ("ab", "ba"))
-    out = np.zeros(6, np.uint8)
-    reorder.execute(reorder.plan_reorder(src, dst), np.arange(6, dtype=np.uint8), out)
-    assert out.tolist() == [0, 3, 1, 4, 2, 5]
 
 
 def test_what_keeps_its_type_keeps_its_bits_however_it_is_moved() -> None:
