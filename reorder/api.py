@@ -12,7 +12,7 @@ from reorder.forks import importing
 from reorder.memory.inputs import as_memory, from_pixels, to_pixels
 from reorder.memory.memory import Memory
 from reorder.plan.plan import is_planned, plan_reorder
-from reorder.plan.validate import check_fields, validate
+from reorder.plan.validate import validate
 from reorder.threads import checked_threads, current_limit
 
 if TYPE_CHECKING:
@@ -263,7 +263,7 @@ def prepare(plan: ReorderPlan, threads: int | None = None) -> Callable[[Any, Any
         several threads at once.
     """
     if not is_planned(plan):
-        check_fields(plan)
+        plan = validate(plan)
     if threads is None:
         threads = current_limit()
     elif type(threads) is not int:
@@ -275,7 +275,6 @@ def prepare(plan: ReorderPlan, threads: int | None = None) -> Callable[[Any, Any
 
 @lru_cache(maxsize=512)
 def _prepare(plan: ReorderPlan, threads: int | None) -> Callable[[Any, Any], None]:
-    plan = validate(plan)
     with importing:
         from reorder.cpu import PreparedReorder  # noqa: PLC0415 - numba is slow to load, and describing needs none
 

@@ -5,16 +5,19 @@ from __future__ import annotations
 from math import prod
 from typing import TYPE_CHECKING
 
-from memdesc import MemdescError
-from memdesc.int64 import INT64_MAX
+from memdesc import Axis, Block, MemdescError
+from memdesc.blocks import exact_axes, exact_blocks
+from memdesc.errors import short_repr
+from memdesc.int64 import INT64_MAX, exact_int, exact_ints
+from reorder.plan.nodes import Box, Lookup, Node
 from reorder.plan.plan import ReorderPlan, check_types, is_planned, plan_reorder
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterator
 
-    from reorder.plan.nodes import Box, Lookup
+    from memdesc import MemoryDesc
 
-__all__ = ["check_fields", "validate"]
+__all__ = ["validate"]
 
 _MAX_NODES = 64
 # the index of dst among operands
@@ -22,7 +25,7 @@ _DST = 1
 _COUNTS = ("two", "three", "four", "five", "six")
 
 
-def check_fields(plan: object) -> None:
+def _check_fields(plan: object) -> None:
     """Refuse what is no plan, by the types of its fields; boxes are not looked at.
 
     Raises
@@ -44,61 +47,149 @@ def check_fields(plan: object) -> None:
 def validate(plan: ReorderPlan) -> ReorderPlan:
     """Return a plan whose boxes stay inside of its descriptors; refuse others.
 
-    Plans of `plan_reorder` do. Others are compared with what it makes, and if they are not
-    equal, the offsets that each box may touch are.
+    Plans of `plan_reorder` do. The numbers of others become Python ints; if they are not equal to
+    what it makes, the offsets that each box may touch are compared with the descriptors.
 
     Raises
     ------
     MemdescError
         With the box and the numbers.
     """
-    check_fields(plan)
+    _check_fields(plan)
     if is_planned(plan):
         return plan
     planned = plan_reorder(plan.src, plan.dst, plan.attr)
-    if plan == planned:
-        return planned
     varying = plan.bound_attr.varying
-    lasts = [(repr(plan.src), plan.src.layout.last), (repr(plan.dst), plan.dst.layout.last)]
+    lasts = [(repr(desc), _last(desc)) for desc in (plan.src, plan.dst)]
     lasts += [(f"{operand.sizes}", prod(operand.sizes) - 1) for operand in varying]
     names = ["src", "dst", *(operand.role for operand in varying)]
-    for box in plan.boxes:
-        try:
-            bounds = _bounds(box, len(names))
-        except (TypeError, ValueError, AttributeError, LookupError, ArithmeticError):
-            msg = (
-                f"{box!r} is no box of {_COUNTS[len(names) - 2]} operands whose nodes have 1 or "
-                "more steps, and no more valid ones"
-            )
-            raise MemdescError(msg) from None
-        for (low, high), (described, last), name in zip(bounds, lasts, names, strict=True):
+    boxes = tuple(_checked_box(box, len(names), plan.dst.ndims) for box in plan.boxes)
+    if boxes == planned.boxes:
+        return planned
+    for box in boxes:
+        for (low, high), (described, last), name in zip(_bounds(box), lasts, names, strict=True):
             if low < 0 or high > last:
                 msg = (
                     f"box {box} reaches offsets {low} to {high} of {name}, but {described} ends "
                     f"at {last}"
                 )
                 raise MemdescError(msg)
-    return plan
+        if box.size > _last(plan.dst) + 1:
+            msg = (
+                f"box {box} writes {box.size} elements, but {plan.dst!r} ends at "
+                f"{_last(plan.dst)}; a box writes each element once"
+            )
+            raise MemdescError(msg)
+    return ReorderPlan(plan.src, plan.dst, tuple(map(_without_unused, boxes)), plan.attr)
 
 
-def _bounds(box: Box, count: int) -> list[tuple[int, int]]:
-    """Return the lowest and the highest offset that a box may touch in each of its operands.
+def _last(desc: MemoryDesc) -> int:
+    """Return the offset of the last element; -1 where there is none."""
+    return desc.layout.last if desc.nelems else -1
 
-    Raises ValueError and others where the box breaks a rule.
-    """
-    _require_ints(box.offsets)
-    for node in box.nodes:
-        _require_ints((node.extent, node.valid, *node.strides))
-        if not 0 <= node.valid <= node.extent or not node.extent or len(node.strides) != count:
-            raise ValueError
-    for lookup in box.lookups:
-        _check_lookup(lookup, count)
-    if (
-        len(box.offsets) != count
-        or len(box.nodes) > _MAX_NODES
-        or prod(node.extent for node in box.nodes) > INT64_MAX
-    ):
+
+def _without_unused(box: Box) -> Box:
+    """Set the numbers of a box to 0 that no offset depends on; they may be of any size."""
+    offsets = tuple(
+        0 if box.is_zero and operand != _DST else offset
+        for operand, offset in enumerate(box.offsets)
+    )
+    nodes = tuple(
+        node._replace(
+            strides=tuple(
+                stride if _moves(box, node, operand) > 1 else 0
+                for operand, stride in enumerate(node.strides)
+            )
+        )
+        for node in box.nodes
+    )
+    return box._replace(offsets=offsets, nodes=nodes)
+
+
+def _moves(box: Box, node: Node, operand: int) -> int:
+    """Return for how many steps of a loop an operand is read, or written; 1 or more."""
+    if operand == _DST:
+        return node.extent
+    return 1 if box.is_zero else node.valid
+
+
+def _checked_box(box: Box, count: int, ndims: int) -> Box:
+    """Return a box whose numbers are Python ints; refuse what breaks a rule."""
+    try:
+        offsets, nodes, lookups = box
+        checked = Box(
+            exact_ints("offsets", offsets),
+            tuple(map(_checked_node, nodes)),
+            tuple(_checked_lookup(lookup, ndims) for lookup in lookups),
+        )
+        operands = [len(node.strides) for node in checked.nodes]
+        operands += [2 + len(lookup.others) for lookup in checked.lookups]
+        dims = [dim for lookup in checked.lookups for dim, _ in lookup.sizes]
+        _require(
+            {len(checked.offsets), *operands} == {count},
+            len(checked.nodes) <= _MAX_NODES,
+            len(dims) == len(set(dims)),
+            checked.size <= INT64_MAX,
+        )
+    except (TypeError, ValueError):
+        msg = (
+            f"{short_repr(box)} is no box of {_COUNTS[count - 2]} operands whose nodes have 1 or "
+            "more steps, and no more valid ones, and whose gathers have legal axes and blocks"
+        )
+        raise MemdescError(msg) from None
+    return checked
+
+
+def _require(*rules: bool) -> None:
+    if not all(rules):
         raise ValueError
+
+
+def _checked_node(node: Node) -> Node:
+    extent, valid, strides = node
+    checked = Node(
+        exact_int("extent", extent), exact_int("valid", valid), exact_ints("strides", strides)
+    )
+    _require(0 <= checked.valid <= checked.extent, checked.extent >= 1)
+    return checked
+
+
+def _checked_lookup(lookup: Lookup, ndims: int) -> Lookup:
+    """Refuse a gather that does not have the axes of all operands over the same dims."""
+    given, src, dst, others = lookup
+    sizes = tuple((exact_int("dim", dim), exact_int("size", size)) for dim, size in given)
+    _require(bool(sizes), all(0 <= dim < ndims and size >= 1 for dim, size in sizes))
+    return Lookup(
+        sizes,
+        _checked_operand(src, dict(sizes)),
+        _checked_operand(dst, dict(sizes)),
+        tuple(_checked_operand(other, dict(sizes)) for other in others),
+    )
+
+
+_AxisBlocks = tuple[tuple[Axis, tuple[Block, ...]], ...]
+
+
+def _checked_operand(given: _AxisBlocks, sizes: dict[int, int]) -> _AxisBlocks:
+    """Check the axes and blocks of one operand by the rules of a layout."""
+    parts = tuple((exact_axes((axis,))[0], exact_blocks(blocks)) for axis, blocks in given)
+    dims = [dim for axis, _ in parts for dim in axis.dims]
+    _require(sorted(dims) == sorted(sizes))
+    for axis, blocks in parts:
+        _require(bool(axis.dims), bool(blocks))
+        _require(prod(sizes[dim] for dim in axis.dims) <= axis.padded)
+        outer, *inner = blocks
+        _require(outer.step >= 1, outer.extent == -(-axis.padded // max(outer.step, 1)))
+        step = outer.step
+        for block in inner:
+            _require(block.step >= 1, block.extent > 1, block.step * block.extent == step)
+            step = block.step
+        _require(step == 1)
+    return parts
+
+
+def _bounds(box: Box) -> list[tuple[int, int]]:
+    """Return the lowest and the highest offset that a box may touch in each of its operands."""
     bounds = []
     for operand, offset in enumerate(box.offsets):
         # nothing is read where zeros are written
@@ -106,40 +197,10 @@ def _bounds(box: Box, count: int) -> list[tuple[int, int]]:
             bounds.append((0, 0))
             continue
         steps = [step for lookup in box.lookups for step in _lookup_steps(lookup, operand)]
-        for node in box.nodes:
-            moves = node.extent if operand == _DST else max(node.valid, 1)
-            steps.append(node.strides[operand] * (moves - 1))
+        steps += [node.strides[operand] * (_moves(box, node, operand) - 1) for node in box.nodes]
         low, high = (offset + sum(pick(step, 0) for step in steps) for pick in (min, max))
         bounds.append((low, high))
     return bounds
-
-
-def _require_ints(numbers: Iterable[object]) -> None:
-    """Refuse numbers of numpy, which would wrap around, and what int64 does not hold."""
-    if any(type(number) is not int or abs(number) > INT64_MAX for number in numbers):
-        raise ValueError
-
-
-def _check_lookup(lookup: Lookup, count: int) -> None:
-    """Refuse a lookup that does not have the axes of all operands over the same dims."""
-    sizes = dict(lookup.sizes)
-    operands = (lookup.src, lookup.dst, *lookup.others)
-    if len(operands) != count:
-        raise ValueError
-    for operand in operands:
-        dims: list[int] = []
-        for axis, blocks in operand:
-            positive = [axis.padded]
-            for block in blocks:
-                _require_ints((block.step, block.extent, block.stride))
-                positive += [block.step, block.extent]
-            positive += [sizes[dim] for dim in axis.dims]
-            _require_ints(positive)
-            if not blocks or not axis.dims or min(positive) < 1:
-                raise ValueError
-            dims += axis.dims
-        if sorted(dims) != sorted(sizes):
-            raise ValueError
 
 
 def _lookup_steps(lookup: Lookup, operand: int) -> Iterator[int]:
@@ -148,7 +209,5 @@ def _lookup_steps(lookup: Lookup, operand: int) -> Iterator[int]:
     for axis, blocks in (lookup.src, lookup.dst, *lookup.others)[operand]:
         # dst is written beyond its size too
         size = axis.padded if operand == _DST else prod(sizes[dim] for dim in axis.dims)
-        for k, block in enumerate(blocks):
-            # the first block counts without an end
-            digits = (size - 1) // block.step
-            yield (min(block.extent - 1, digits) if k else digits) * block.stride
+        for block in blocks:
+            yield min(block.extent - 1, (size - 1) // block.step) * block.stride

@@ -9,9 +9,11 @@ from dataclasses import dataclass, field, fields
 from math import isfinite
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from memdesc import MemdescError
 from memdesc.errors import short_repr
-from reorder.values.parameter import Parameter
+from reorder.values.parameter import Parameter, frozen
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
@@ -98,10 +100,9 @@ class Attr:
             for role in ROLES
         )
         kept = tuple(parameter for parameter in parameters if parameter is not None)
-        for parameter in kept:
-            # a caller's array may change later; these values are what was checked
-            if parameter.values.size > 1:
-                object.__setattr__(self, parameter.role, parameter.values)
+        checked = {parameter.role: parameter for parameter in kept}
+        for role in ROLES:
+            self._keep(role, checked.get(role))
         object.__setattr__(self, "beta", _checked_beta(self.beta))
         if not isinstance(self.saturate, bool):
             msg = (  # type: ignore[unreachable] # callers without types
@@ -117,6 +118,15 @@ class Attr:
             "_key",
             (*(parameter.key() for parameter in kept), self.beta, self.saturate, self.f8_rounding),
         )
+
+    def _keep(self, role: str, checked: Parameter | None) -> None:
+        """Keep what was checked: arrays and lists of callers may change later."""
+        given, groups = getattr(self, role), f"{role}_groups"
+        if not isinstance(given, int | float | np.generic):
+            values = frozen(np.array(given)) if checked is None else checked.values
+            object.__setattr__(self, role, values)
+        kept = tuple(getattr(self, groups)) if checked is None else checked.groups
+        object.__setattr__(self, groups, kept)
 
     def __eq__(self, other: object) -> bool:
         return self._key == other._key if isinstance(other, Attr) else NotImplemented

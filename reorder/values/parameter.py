@@ -17,7 +17,7 @@ from reorder.values.formats import INTEGERS
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["GROUPED_DIMS", "Parameter"]
+__all__ = ["GROUPED_DIMS", "Parameter", "frozen"]
 
 # Groups are along the last two dims.
 GROUPED_DIMS = 2
@@ -101,8 +101,7 @@ def _array(role: str, given: Any) -> NDArray[Any]:
             f"{'an empty array' if not array.size else short_repr(given)}"
         )
         raise MemdescError(msg)
-    array.flags.writeable = False
-    return array
+    return frozen(array)
 
 
 def _checked_scales(role: str, given: Any) -> NDArray[Any]:
@@ -124,7 +123,7 @@ def _checked_scales(role: str, given: Any) -> NDArray[Any]:
             f"{values[bad[0]]}; scales are finite and not 0"
         )
         raise MemdescError(msg)
-    return array if array.dtype in _SCALE_TYPES else _frozen(values.reshape(array.shape))
+    return array if array.dtype in _SCALE_TYPES else frozen(values.reshape(array.shape))
 
 
 def _checked_points(role: str, given: Any) -> NDArray[Any]:
@@ -139,9 +138,10 @@ def _checked_points(role: str, given: Any) -> NDArray[Any]:
         if bad.size:
             msg = f"{role} {bad[0]} is beyond s32, {low} to {high}; zero points are s32"
             raise MemdescError(msg)
-    return _frozen(array.astype(np.int64))
+    return frozen(array.astype(np.int64))
 
 
-def _frozen(array: NDArray[Any]) -> NDArray[Any]:
-    array.flags.writeable = False
-    return array
+def frozen(array: NDArray[Any]) -> NDArray[Any]:
+    """Return a copy that nobody can make writable: its memory is a bytes object."""
+    held = np.frombuffer(array.tobytes(), np.uint8)
+    return held.view(array.dtype).reshape(array.shape)

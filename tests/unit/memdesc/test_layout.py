@@ -198,7 +198,7 @@ def test_equality_ignores_the_stride_of_a_dim_of_one_that_is_not_padded() -> Non
         ((), r"dims \(\) have 0 sizes; a descriptor has 1 to 12"),
         ((1,) * 13, r"have 13 sizes; a descriptor has 1 to 12"),
         ((2, -1), r"dim b \(dim 1\) has size -1; sizes are 0 to 9223372036854775807"),
-        ((2**63, 1), "dims must be integers that int64 holds"),
+        ((2**63, 1), "9223372036854775807"),
     ],
 )
 def test_sizes_that_no_tensor_has_are_refused(dims: tuple[int, ...], reason: str) -> None:

@@ -29,6 +29,8 @@ def run(*boxes: Any) -> list[int]:
 def test_a_plan_with_other_boxes_that_stay_inside_runs() -> None:
     assert run(Box((23, 0), (Node(24, 24, (-1, 1)),))) == list(range(23, -1, -1))
     assert run(Box((0, 20), (Node(4, 1, (100, 1)),)))[20:] == [0, 0, 0, 0]
+    assert run(Box((0, 20), (Node(4, 1, (2**63 - 1, 1)),)))[20:] == [0, 0, 0, 0]
+    assert run(Box((-(2**62), 20), (Node(1, 0, (2**62, 2**62)),)))[19:22] == [77, 0, 77]
     assert run(Box((-5, 0), (Node(2, 0, (1, 1)),)))[:3] == [0, 0, 77]
     assert run(Box((20, 20), (*[Node(1, 1, (0, 0))] * 5, Node(4, 4, (1, 1)))))[20:] == [
         20,
@@ -109,7 +111,17 @@ def lookup(*src: Block, others: Any = ()) -> Lookup:
     "loop",
     [
         lookup(WHOLE, others=(((Axis((0,), 24), (WHOLE,)),),)),
-        lookup(Block(0, np.int64(1), 24, 1)),  # type: ignore[arg-type] # what a caller might pass
+        lookup(Block(0, 1.0, 24, 1)),  # type: ignore[arg-type] # what a caller might pass
+        lookup(Block(0, step=True, extent=24, stride=1)),
+        lookup(Block(0, 1, 24, 1), Block(0, 1, 2, 24)),
+        lookup(Block(0, 1, 2, 2), Block(0, 12, 2, 1)),
+        lookup(Block(0, 2, 12, 1)),
+        lookup(Block(0, 1, 23, 1)),
+        lookup(Block(0, 1, 2**62, 0)),
+        lookup(WHOLE)._replace(src=((Axis((0,), 23), (Block(0, 1, 23, 1),)),)),
+        lookup(WHOLE)._replace(dst=((Axis((0,), -24), (WHOLE,)),)),
+        lookup(WHOLE)._replace(sizes=((0, 24), (0, 24))),
+        Lookup(((2, 24),), ((Axis((2,), 24), (WHOLE,)),), ((Axis((2,), 24), (WHOLE,)),)),
         lookup(Block(0, -1, 24, -1)),
         lookup(),
         lookup(WHOLE)._replace(sizes=((0, 24), (1, 1))),
@@ -122,16 +134,47 @@ def test_lookups_that_break_a_rule_are_refused(loop: Lookup) -> None:
         run(Box((0, 0), (), (loop,)))
 
 
-@pytest.mark.parametrize(
-    "loop",
-    [
-        lookup(Block(0, 1, 24, 1), Block(0, 1, 2, 24)),
-        lookup(Block(0, 1, 2, 2), Block(0, 12, 2, 1)),
-    ],
-)
-def test_blocks_of_lookups_in_any_order_are_bounded_as_they_are_read(loop: Lookup) -> None:
-    with pytest.raises(MemdescError, match=r"reaches offsets 0 to .* of src, but memory_desc"):
-        run(Box((0, 0), (), (loop,)))
+def test_gathers_are_bounded_by_their_blocks() -> None:
+    backwards = lookup(Block(0, 4, 6, -4), Block(0, 1, 4, 1))
+    assert run(Box((20, 0), (), (backwards,))) == [20 - 4 * (k // 4) + k % 4 for k in range(24)]
+    with pytest.raises(MemdescError, match=r"reaches offsets -1 to 22 of src, but memory_desc"):
+        run(Box((19, 0), (), (backwards,)))
+
+
+def test_numbers_of_numpy_are_numbers() -> None:
+    extent, step = np.int8(24), np.int16(1)
+    node = Node(extent, extent, [np.int8(-1), np.uint64(1)])  # type: ignore[arg-type] # what a caller might pass
+    assert run(Box((np.int8(23), 0), [node])) == list(range(23, -1, -1))  # type: ignore[arg-type] # likewise
+    assert run(Box((0, 0), (), (lookup(Block(0, step, extent, np.int32(1))),))) == [*range(24)]  # type: ignore[arg-type] # likewise
+    # 3 steps of 100 leave the range of int8
+    with pytest.raises(MemdescError, match="reaches offsets 0 to 300 of src"):
+        run(Box((0, 0), (Node(4, 4, (np.int8(100), 1)),)))  # type: ignore[arg-type] # likewise
+    with pytest.raises(MemdescError, match="is no box of two operands"):
+        run(Box((0, 0), (Node(24, 24, (np.ones(2), 1)),)))  # type: ignore[arg-type] # likewise
+
+
+def test_a_box_writes_no_more_than_dst_has() -> None:
+    with pytest.raises(MemdescError, match="writes 25 elements"):
+        run(Box((0, 0), (Node(5, 5, (0, 0)), Node(5, 5, (0, 0)))))
+    empty = memory_desc((0, 6), "u8")
+    with pytest.raises(MemdescError, match="reaches offsets"):
+        reorder.execute(ReorderPlan(empty, empty, (Box((0, 0), ()),)), b"", bytearray())
+
+
+def test_a_plan_that_changes_later_is_what_it_was_when_it_was_checked() -> None:
+    nodes = [Node(24, 24, (1, 1))]
+    boxes = [Box((0, 0), nodes)]  # type: ignore[arg-type] # what a caller might pass
+    plan = ReorderPlan(SRC, DST, boxes)  # type: ignore[arg-type] # likewise
+    out = np.zeros(24, np.uint8)
+    reorder.execute(plan, np.arange(24, dtype=np.uint8), out)
+    assert out.tolist() == [*range(24)]
+    nodes[0] = Node(24, 24, (-1, 1))
+    boxes[0] = boxes[0]._replace(offsets=(23, 0))
+    reorder.execute(plan, np.arange(24, dtype=np.uint8), out)
+    assert out.tolist() == [*range(23, -1, -1)]
+    boxes.append(Box((0, 10**6), ()))
+    with pytest.raises(MemdescError, match="reaches offsets"):
+        reorder.execute(plan, np.arange(24, dtype=np.uint8), out)
 
 
 def test_only_what_plan_reorder_returns_is_taken_without_a_check() -> None:

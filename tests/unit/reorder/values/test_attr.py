@@ -423,3 +423,29 @@ def test_plans_show_types_and_attributes() -> None:
 def test_attributes_that_are_no_attr_are_refused() -> None:
     with pytest.raises(MemdescError, match=r"attr must be a reorder\.Attr, not dict"):
         reorder.reorder(np.ones((2, 3), np.float32), "ba", attr={"dst_scale": 2})  # type: ignore[call-overload] # what a caller might pass
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, ml_dtypes.bfloat16])
+@pytest.mark.parametrize("values", [2.0, [2.0], [1.0], [2.0, 4.0]])
+def test_values_cannot_be_changed_after_they_were_checked(values: Any, dtype: Any) -> None:
+    given = np.array(values, dtype)
+    groups = [1, 1]
+    attr = reorder.Attr(
+        src_scale=given,
+        src_scale_mask=3,
+        src_scale_groups=groups,  # type: ignore[arg-type] # what a caller might pass
+        dst_zero_point=[7] * given.size,
+        dst_zero_point_mask=1,
+    )
+    as_made = hash(attr), repr(attr), np.array(attr.src_scale).tolist()
+    given += 1
+    groups[0] = 5
+    for array in (attr.src_scale, attr.dst_zero_point, attr.parameters[0].values):
+        assert isinstance(array, np.ndarray)
+        for held in (array, array.base):
+            if isinstance(held, np.ndarray):
+                with pytest.raises(ValueError, match="WRITEABLE"):
+                    held.flags.writeable = True
+    copied = pickle.loads(pickle.dumps(attr))  # noqa: S301 - our own bytes
+    assert copied == attr
+    assert (hash(copied), repr(copied), np.array(copied.src_scale).tolist()) == as_made

@@ -1,0 +1,28 @@
+"""Plans made by hand are refused, or do what their boxes say, inside of their buffers."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tests.by_hand import random_plan, run_plan
+
+
+def check_plans(seed: int, count: int) -> tuple[int, int]:
+    """Make plans and run those that are not refused; return how many were refused, and ran."""
+    rng = np.random.default_rng(seed)
+    ran = sum(run_plan(random_plan(rng), rng) for _ in range(count))
+    return count - ran, ran
+
+
+def test_plans_by_hand_stay_inside_of_their_buffers() -> None:
+    refused, ran = check_plans(0, 2000)
+    assert min(refused, ran) > 400  # both kinds are drawn
+
+
+@pytest.mark.campaign
+@pytest.mark.parametrize("part", range(1, 11))
+def test_a_hundred_thousand_plans_by_hand_stay_inside_of_their_buffers(part: int) -> None:
+    refused, ran = check_plans(part, 100_000)
+    assert min(refused, ran) > 20_000
+    print(f"part {part}: {refused} plans were refused, {ran} ran")  # noqa: T201 - counts for a release
