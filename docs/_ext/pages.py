@@ -85,7 +85,7 @@ class Vocabulary(SphinxDirective):
             if sum(map(bool, names.values())) > 1:
                 shown.append(
                     (
-                        tag,
+                        [tag],
                         *(names.get(vocabulary, []) for vocabulary in ("onednn", "cldnn", "mace")),
                     )
                 )
@@ -103,7 +103,7 @@ class Images(SphinxDirective):
                 LETTERS[: len(letters)] + LETTERS[: len(letters)].upper(), letters + letters.upper()
             )
             cells = [part.translate(own) or "1" for part in text.split("|")]
-            rows.append((name, ", ".join(letters), *cells, [text]))
+            rows.append(([name], [", ".join(letters)], *([cell] for cell in cells), [text]))
         return [_table(("image type", "dims", "row y", "column x", "lane", "memdesc"), rows)]
 
 

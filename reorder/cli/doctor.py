@@ -50,6 +50,7 @@ def _opencl() -> Facts:
     """Test every OpenCL device; for those that fail, say how to mend it."""
     try:
         from reorder.opencl import devices, loader_report  # noqa: PLC0415 - only doctor asks
+        from reorder.opencl.discovery import INSTALL_CPU_RUNTIME  # noqa: PLC0415 - likewise
     except ImportError as error:
         return {
             "opencl": f"pyopencl does not load ({error}): pip install --force-reinstall pyopencl"
@@ -60,8 +61,7 @@ def _opencl() -> Facts:
         + (f"fails: {device.problem}; {device.mend}" if device.problem else _abilities(device))
         for device in found
     ]
-    install = "pip install 'memdesc[opencl-cpu]'"
-    none = f"none: on x86-64 Linux {install} brings a runtime that works on the CPU"
+    none = f"none: on x86-64 Linux {INSTALL_CPU_RUNTIME} brings a runtime that works on the CPU"
     return {"opencl_runtimes": loader_report() or ["none found"], "opencl_devices": lines or [none]}
 
 

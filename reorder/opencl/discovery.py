@@ -26,6 +26,8 @@ _TRIAL = """__kernel void trial(__global int *out) {
     out[get_global_id(0)] = (int)get_global_id(0) + 1;
 }"""
 _TRIAL_WORK_ITEMS = 16
+# How to get a runtime that needs no GPU, on x86-64 Linux; the packages of the extra `opencl-cpu`.
+INSTALL_CPU_RUNTIME = "pip install intel-opencl-rt intel-cmplr-lib-rt"
 _lock = Lock()
 
 
@@ -181,9 +183,9 @@ def _mend_of(problem: str) -> str:
         return (
             "this PoCL is too old for the processor: pip uninstall pocl-binary-distribution, "
             "and install the system's (apt install pocl-opencl-icd) "
-            "or pip install 'memdesc[opencl-cpu]'"
+            f"or {INSTALL_CPU_RUNTIME}"
         )
     return (
-        "update or reinstall the runtime; on x86-64 Linux pip install 'memdesc[opencl-cpu]' "
-        "brings one that runs on the CPU"
+        f"update or reinstall the runtime; on x86-64 Linux {INSTALL_CPU_RUNTIME} brings one "
+        "that runs on the CPU"
     )

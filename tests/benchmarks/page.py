@@ -28,6 +28,8 @@ _LINES = {
 }
 _WIDTH, _HEIGHT, _LEFT, _TOP, _GAP = 380, 260, 56, 34, 40
 _LEVELS = (0.01, 0.03, 0.1, 0.3, 1.0, 2.0)
+# In the legend: the line of a name with the gaps around it, and a letter of font size 11.
+_LEGEND_LINE, _LEGEND_LETTER = 32, 7
 # no case may be slower than that beside code that oneDNN generates
 _FLOOR = 0.8
 
@@ -102,9 +104,10 @@ def _panel(lines: dict[str, list[float]], left: int, title: str) -> list[str]:
         f'<text x="{left + _WIDTH / 2:g}" y="{bottom + 34}" '
         'text-anchor="middle">of the cases are slower</text>'
     )
-    for k, (name, (color, dashes)) in enumerate(
-        (name, style) for name, style in _LINES.items() if name in lines
-    ):
+    x = left
+    for name, (color, dashes) in _LINES.items():
+        if name not in lines:
+            continue
         values = lines[name]
         points = " ".join(
             f"{left + _WIDTH * i / max(1, len(values) - 1):.1f},{_height_of(value)}"
@@ -115,12 +118,12 @@ def _panel(lines: dict[str, list[float]], left: int, title: str) -> list[str]:
             f'stroke-width="2" stroke-dasharray="{dashes}">'
             f"<title>{name}, {len(values)} cases</title></polyline>"
         )
-        x = left + k * 78
         parts.append(
             f'<line x1="{x}" x2="{x + 18}" y1="{bottom + 52}" y2="{bottom + 52}" stroke="{color}" '
             f'stroke-width="2" stroke-dasharray="{dashes}"/>'
         )
         parts.append(f'<text x="{x + 22}" y="{bottom + 56}" font-size="11">{name}</text>')
+        x += _LEGEND_LINE + len(name) * _LEGEND_LETTER
     return parts
 
 
@@ -144,8 +147,8 @@ def page(facts: dict[str, Any]) -> str:
         "",
         (
             f"One run of `memdesc bench` over the {len({case['name'] for case in cases})} cases "
-            "in `tests/benchmarks/`. This page, its picture and `benchmarks.csv` "
-            "with every case are made from it:"
+            "in `tests/benchmarks/`. This page, its picture and "
+            "[`benchmarks.csv`](benchmarks.csv) with every case are made from it:"
         ),
         "",
         "```text",
