@@ -22,7 +22,8 @@ from memdesc.names import Name, known_names, suggest
 from memdesc.notation import parse_tag
 from memdesc.runtime_dims import RUNTIME, RuntimeDesc, runtime_desc
 from memdesc.tags import Digit, FormatTag
-from memdesc.text import from_json, from_verbose, to_json, to_verbose
+from memdesc.text import from_json, to_json
+from memdesc.verbose import from_verbose, to_verbose
 
 __all__ = [
     "DATA_TYPES",

@@ -8,12 +8,13 @@ the elements: first that of s8s8 convolutions, then that of asymmetric sources. 
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from functools import lru_cache
 from math import isfinite, prod
 from typing import TYPE_CHECKING
 
-from memdesc.errors import MemdescError, short_repr
+from memdesc.errors import MemdescError, UnsupportedFormatError, short_repr
 from memdesc.layout import Axis, Block, Layout, dim_name, memory_order
 from memdesc.tags import MAX_NDIMS
 
@@ -25,6 +26,14 @@ __all__ = ["Extra", "check_extra", "compensation_layout"]
 _INT32_BYTES = 4
 # bits of `flags`, as in dnnl_memory_extra_flags_t
 _S8S8, _ADJUST, _ASYMMETRIC = 1, 2, 8
+# bits of oneDNN's flags that mean other compensation
+_OTHER_FLAGS = {
+    4: "RNN weights for u8 data",
+    16: "RNN weights for s8 data",
+    32: "asymmetric sources on GPUs",
+    64: "asymmetric sources on GPUs",
+    128: "asymmetric sources on GPUs",
+}
 # what stands in front of each number of the verbose form -> the field
 _VERBOSE_FIELDS = {"s8m": "s8s8_mask", "zpm": "asymmetric_mask", "sa": "scale_adjust"}
 
@@ -140,8 +149,18 @@ class Extra:
         ------
         MemdescError
             If the string has another form, or other flags than those above.
+        UnsupportedFormatError
+            If the flags mean other compensation of oneDNN, such as that of RNN weights.
         """
         head, *parts = text.split(":")
+        flags = int(head[1:]) if re.fullmatch("f[0-9]{1,9}", head) else 0
+        others = [what for bit, what in _OTHER_FLAGS.items() if flags & bit]
+        if others:
+            msg = (
+                f"{short_repr(text)}: flags {flags} say compensation of {others[0]}, which an "
+                "Extra does not describe; it has 1 (s8m), 2 (sa) and 8 (zpm)"
+            )
+            raise UnsupportedFormatError(msg)
         given: dict[str, float] = {}
         for part in parts:
             prefix = next((prefix for prefix in _VERBOSE_FIELDS if part.startswith(prefix)), "")

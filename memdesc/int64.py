@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from operator import index as to_int
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from memdesc.errors import MemdescError, short_repr
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-__all__ = ["INT64_MAX", "RUNTIME", "checked_int", "checked_ints", "exact_int", "exact_ints"]
+__all__ = [
+    "INT64_MAX",
+    "RUNTIME",
+    "checked_int",
+    "checked_ints",
+    "checked_sizes",
+    "exact_int",
+    "exact_ints",
+]
 
 INT64_MAX = 2**63 - 1
 # A size that is known at execution only: oneDNN's DNNL_RUNTIME_DIM_VAL, the least int64.
@@ -42,6 +47,18 @@ def checked_ints(name: str, values: Iterable[int]) -> tuple[int, ...]:
         )
         raise MemdescError(msg)
     return found
+
+
+def checked_sizes(values: Iterable[int]) -> tuple[int, ...]:
+    """Return dims as a tuple of Python ints, of which some may be RUNTIME."""
+    if not isinstance(values, Iterable):
+        return checked_ints("dims", values)  # type: ignore[unreachable] # callers without types
+    given = tuple(values)
+    unknown = [isinstance(size, int | np.integer) and size == RUNTIME for size in given]
+    known = checked_ints(
+        "dims", tuple(0 if skip else size for size, skip in zip(given, unknown, strict=True))
+    )
+    return tuple(RUNTIME if skip else size for size, skip in zip(known, unknown, strict=True))
 
 
 def checked_int(name: str, value: object) -> int:

@@ -5,19 +5,20 @@ Source: oneDNN 3.13, `DNNL_RUNTIME_DIM_VAL`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from memdesc.create import memory_desc
 from memdesc.dtypes import DataType, data_type
 from memdesc.errors import MemdescError, UnsupportedFormatError, short_repr
-from memdesc.int64 import INT64_MAX, RUNTIME, checked_ints
+from memdesc.int64 import RUNTIME, checked_ints, checked_sizes
 from memdesc.layout import dim_name
 from memdesc.names import resolve
-from memdesc.tags import FormatTag
+from memdesc.tags import MAX_NDIMS, FormatTag
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from memdesc.desc import MemoryDesc
 
 __all__ = ["RUNTIME", "RuntimeDesc", "runtime_desc"]
@@ -33,8 +34,8 @@ class RuntimeDesc:
         Sizes, `RUNTIME` where they are not known.
     dtype : DataType
         Type of the elements.
-    tag : FormatTag
-        The order and the blocks.
+    tag : FormatTag or None
+        The order and the blocks; None where they are not known either.
 
     Examples
     --------
@@ -48,11 +49,12 @@ class RuntimeDesc:
 
     dims: tuple[int, ...]
     dtype: DataType
-    tag: FormatTag
+    tag: FormatTag | None
 
     def __repr__(self) -> str:
         sizes = ", ".join("memdesc.RUNTIME" if size == RUNTIME else str(size) for size in self.dims)
-        return f"runtime_desc(({sizes}{',' * (len(self.dims) == 1)}), '{self.dtype}', '{self.tag}')"
+        tag = None if self.tag is None else str(self.tag)
+        return f"runtime_desc(({sizes}{',' * (len(self.dims) == 1)}), '{self.dtype}', {tag!r})"
 
     @property
     def ndims(self) -> int:
@@ -61,7 +63,9 @@ class RuntimeDesc:
 
     @property
     def padded_dims(self) -> tuple[int, ...]:
-        """Sizes with padding; `RUNTIME` where the size is."""
+        """Sizes with padding; `RUNTIME` where the size is, or the tag is not known."""
+        if self.tag is None:
+            return (RUNTIME,) * self.ndims
         return tuple(
             RUNTIME if size == RUNTIME else -(-size // block) * block
             for size, block in zip(self.dims, self.tag.block_sizes, strict=True)
@@ -70,6 +74,8 @@ class RuntimeDesc:
     @property
     def strides(self) -> tuple[int, ...]:
         """Elements between outer blocks; `RUNTIME` for dims outside of one that is not known."""
+        if self.tag is None:
+            return (RUNTIME,) * self.ndims
         found = [0] * self.ndims
         stride = 1
         for digit in reversed(self.tag.digits):
@@ -95,8 +101,11 @@ class RuntimeDesc:
         Raises
         ------
         MemdescError
-            If a size differs from one that was known before.
+            If a size differs from one that was known before, or the tag is not known.
         """
+        if self.tag is None:
+            msg = f"the order of dims of {self!r} is not known; make memory_desc(dims, dtype, tag)"
+            raise MemdescError(msg)
         sizes = checked_ints("dims", dims)
         if len(sizes) != self.ndims:
             msg = f"dims {short_repr(sizes)} are {len(sizes)} sizes, but {self!r} has {self.ndims}"
@@ -108,7 +117,7 @@ class RuntimeDesc:
         return memory_desc(sizes, self.dtype, self.tag)
 
 
-def runtime_desc(dims: Iterable[int], dtype: object, tag: str | FormatTag) -> RuntimeDesc:
+def runtime_desc(dims: Iterable[int], dtype: object, tag: str | FormatTag | None) -> RuntimeDesc:
     """Describe memory whose sizes are not all known.
 
     Parameters
@@ -117,27 +126,28 @@ def runtime_desc(dims: Iterable[int], dtype: object, tag: str | FormatTag) -> Ru
         Logical sizes, `RUNTIME` where they are not known.
     dtype : DataType, str or numpy dtype
         Type of the elements.
-    tag : str or FormatTag
+    tag : str, FormatTag or None
         A name in oneDNN's notation or of oneDNN's vocabulary. The strides of fused dims and
-        of alignments depend on all sizes, so tags with these are refused.
+        of alignments depend on all sizes, so tags with these are refused. None where the order
+        of dims is known at execution only, as oneDNN prints it (``*``).
 
     Raises
     ------
     MemdescError
         If a size is invalid, or the tag is for another number of dims.
     """
-    given = tuple(dims) if isinstance(dims, Iterable) else checked_ints("dims", dims)
-    sizes = tuple(
-        RUNTIME if size == RUNTIME else checked_ints("dims", (size,))[0] for size in given
-    )
+    sizes = checked_sizes(dims)
+    if tag is None:
+        _check_sizes(sizes)
+        if not 0 < len(sizes) <= MAX_NDIMS:
+            msg = f"dims {short_repr(sizes)} must be 1 to {MAX_NDIMS} sizes"
+            raise MemdescError(msg)
+        return RuntimeDesc(sizes, data_type(dtype), None)
     found = tag if isinstance(tag, FormatTag) else resolve(tag, (), data_type(dtype).bits)
     if len(sizes) != found.ndims:
         msg = f"'{tag}' is for {found.ndims} dims, not for {len(sizes)}"
         raise MemdescError(msg)
-    for dim, size in enumerate(sizes):
-        if size != RUNTIME and not 0 <= size <= INT64_MAX:
-            msg = f"{dim_name(dim)} is {size}; sizes are 0 or more, or memdesc.RUNTIME"
-            raise MemdescError(msg)
+    _check_sizes(sizes)
     outer = [digit for digit in found.digits if not digit.extent]
     if (
         any(len(axis) > 1 for axis in found.axes)
@@ -150,3 +160,10 @@ def runtime_desc(dims: Iterable[int], dtype: object, tag: str | FormatTag) -> Ru
         )
         raise UnsupportedFormatError(msg)
     return RuntimeDesc(sizes, data_type(dtype), found)
+
+
+def _check_sizes(sizes: tuple[int, ...]) -> None:
+    for dim, size in enumerate(sizes):
+        if size != RUNTIME and size < 0:
+            msg = f"{dim_name(dim)} is {size}; sizes are 0 or more, or memdesc.RUNTIME"
+            raise MemdescError(msg)

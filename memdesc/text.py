@@ -1,11 +1,10 @@
-"""Descriptors as strings: oneDNN's verbose form and JSON, written and read."""
+"""Descriptors as JSON, written and read."""
 
 from __future__ import annotations
 
 import json
-import re
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from memdesc.create import memory_desc
 from memdesc.desc import MemoryDesc, checked_desc
@@ -13,153 +12,12 @@ from memdesc.dtypes import DataType, data_type
 from memdesc.errors import MemdescError, short_repr
 from memdesc.extra import Extra
 from memdesc.int64 import checked_int, checked_ints
-from memdesc.layout import Axis, Block, Layout, dim_name
-from memdesc.notation import parse_tag
-from memdesc.tags import LETTERS
+from memdesc.layout import Axis, Block, Layout
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-__all__ = ["SCHEMA", "from_json", "from_verbose", "to_json", "to_verbose"]
+__all__ = ["SCHEMA", "from_json", "to_json"]
 
 # version of the JSON form; another form gets another number
 SCHEMA = 1
-
-# [src:]dtype:flags:blocked:tag:strides:extra. Flags are a letter each, in this order: a (format
-# kind any), p (padded dims), o (padded offsets), 0 (offset0). Strides are joined by x, and absent
-# where they are dense; the colon behind them is absent in the form of oneDNN 2.
-_VERBOSE = (
-    r"(?:(?:src|dst|wei|bia)[0-9]*[:_])?"
-    r"(?P<dtype>\w+):(?P<flags>a?p?o?0?):blocked:(?P<tag>[A-Za-z0-9]+):"
-    r"(?:(?P<strides>-?[0-9]{1,19}(?:x-?[0-9]{1,19})*)?:)?"
-    r"f(?P<extra>0|[1-9][0-9]*(?::\S*)?)"
-)
-
-
-def to_verbose(desc: MemoryDesc) -> str:
-    """Write a descriptor as oneDNN's verbose mode prints it, without dims.
-
-    Data types that oneDNN does not have (s16, u64, ...) are written by their name in `DATA_TYPES`.
-
-    Source: oneDNN 3.13, `verbose.cpp`.
-
-    Raises
-    ------
-    NotBlockedError
-        If the layout is outside oneDNN's fields.
-
-    Examples
-    --------
-    >>> import memdesc
-    >>> memdesc.to_verbose(memdesc.memory_desc((2, 17, 5, 4), "f32", "nChw8c"))
-    'f32:p:blocked:aBcd8b::f0'
-    """
-    checked_desc("desc", desc)
-    flags = ("p" if desc.dims != desc.padded_dims else "") + ("0" if desc.offset0 else "")
-    tile = desc.layout.tile()
-    # strides minus 1 as unsigned numbers, as oneDNN compares: a stride of 0 is the largest
-    order = sorted(
-        range(desc.ndims),
-        key=lambda d: (-((desc.strides[d] - 1) % 2**64), -desc.layout.outer(d).extent, d),
-    )
-    tag = "".join(
-        LETTERS[d].upper() if desc.layout.outer(d).step > 1 else LETTERS[d] for d in order
-    )
-    tag += "".join(f"{block.extent}{LETTERS[block.axis]}" for block in tile)
-    # compensation starts at a multiple of 4 bytes; oneDNN counts the bytes before it as a gap
-    is_dense = desc.is_dense and not (desc.compensation_spans and desc.padded_nelems % 4)
-    strides = "" if is_dense else "x".join(map(str, desc.strides))
-    extra = "f0" if desc.extra is None else desc.extra.to_verbose()
-    return f"{desc.dtype}:{flags}:blocked:{tag}:{strides}:{extra}"
-
-
-def from_verbose(text: str, dims: Iterable[int], *, offset0: int = 0) -> MemoryDesc:
-    """Read a descriptor from oneDNN's verbose output.
-
-    *Law*: for layouts by tag, and for strides with gaps where all dims or none are
-    padded to whole blocks, `from_verbose` undoes `to_verbose`. The string does not hold
-    other padding, the value of `offset0`, or the strides of unit dims.
-
-    Parameters
-    ----------
-    text : str
-        Such as ``"f32:p:blocked:aBcd8b::f0"``; a leading ``src:`` is skipped.
-    dims : iterable of int
-        The sizes, which verbose lines print elsewhere.
-    offset0 : int
-        The offset of a view; the string says only whether there is one (flag ``0``).
-
-    Raises
-    ------
-    MemdescError
-        If the string has another form, compensation that `Extra` does not describe, or does
-        not fit the dims.
-
-    Examples
-    --------
-    >>> import memdesc
-    >>> memdesc.from_verbose("src:s8::blocked:acdb::f0", (1, 3, 2, 2))
-    memory_desc((1, 3, 2, 2), 's8', 'acdb')
-    """
-    match = re.fullmatch(_VERBOSE, text) if isinstance(text, str) else None
-    if match is None:
-        msg = (
-            f"{short_repr(text)} has not the form dtype:flags:blocked:tag:strides:f0, "
-            "such as 'f32:p:blocked:aBcd8b::f0'"
-        )
-        raise MemdescError(msg)
-    extra = Extra.from_verbose(f"f{match['extra']}")
-    sizes, start = checked_ints("dims", dims), checked_int("offset0", offset0)
-    _check_offset_flags(text, match["flags"], start)
-    tag = parse_tag(match["tag"])
-    dense = memory_desc(sizes, match["dtype"], tag)
-    inner = [(digit.extent, digit.axis) for digit in tag.digits if digit.extent]
-    is_padded = "p" in match["flags"]
-    desc = memory_desc(
-        sizes,
-        match["dtype"],
-        strides=map(int, match["strides"].split("x")) if match["strides"] else dense.strides,
-        inner_blks=[extent for extent, _ in inner],
-        inner_idxs=[dim for _, dim in inner],
-        padded_dims=None if is_padded else sizes,
-        offset0=start,
-    )
-    if not is_padded:
-        _check_whole_blocks(text, sizes, tag.block_sizes, has_strides=bool(match["strides"]))
-    elif desc.padded_dims == sizes:
-        msg = (
-            f"{short_repr(text)}: flag 'p' says that dims are padded, "
-            f"but no block pads {sizes}, and the string does not hold padded dims"
-        )
-        raise MemdescError(msg)
-    return desc.with_extra(extra)
-
-
-def _check_offset_flags(text: str, flags: str, offset0: int) -> None:
-    """Refuse padded offsets, and an offset0 that contradicts the flag; neither value is held."""
-    if "o" in flags:
-        msg = f"{short_repr(text)}: padded offsets (flag 'o') are not in the string"
-        raise MemdescError(msg)
-    if ("0" in flags) != bool(offset0):
-        msg = (
-            f"{short_repr(text)}: flag '0' says whether offset0 is other than 0, "
-            f"but offset0 is {offset0}; the string does not hold its value"
-        )
-        raise MemdescError(msg)
-
-
-def _check_whole_blocks(
-    text: str, sizes: tuple[int, ...], blocks: tuple[int, ...], *, has_strides: bool
-) -> None:
-    """Refuse sizes that end inside a block where flag 'p' does not say that they are padded."""
-    for dim, (size, block) in enumerate(zip(sizes, blocks, strict=True)):
-        # only a view, which has gaps, ends inside its first block
-        if size % block and (size > block or not has_strides):
-            msg = (
-                f"{short_repr(text)}: without flag 'p' nothing is padded, "
-                f"but {dim_name(dim)} of size {size} does not fill blocks of {block}"
-            )
-            raise MemdescError(msg)
 
 
 def to_json(desc: MemoryDesc) -> str:

@@ -88,13 +88,16 @@ def plan_runtime(src: RuntimeDesc, dst: RuntimeDesc, attr: Attr | None = None) -
     Raises
     ------
     MemdescError
-        If the known sizes differ, or are known on one side alone.
+        If the known sizes differ, or are known on one side alone, or a tag is not known.
     """
     for desc, side in ((src, "src"), (dst, "dst")):
         if not isinstance(desc, RuntimeDesc):
             msg = (  # type: ignore[unreachable] # callers without types
                 f"{side} must be a RuntimeDesc, not {desc!r}; see memdesc.runtime_desc"
             )
+            raise MemdescError(msg)
+        if desc.tag is None:
+            msg = f"{side} is {desc!r}, whose order of dims is not known; give runtime_desc a tag"
             raise MemdescError(msg)
     if src.ndims != dst.ndims:
         msg = f"src has {src.ndims} dims, dst has {dst.ndims}; a reorder keeps the dims"

@@ -186,7 +186,7 @@ def test_anything_is_a_verbose_string_or_refused(
         if desc := only_memdesc_errors(
             from_verbose, text, sizes if isinstance(sizes, list) else list("ab"), offset0=offset0
         ):
-            check(desc)
+            check(desc) if isinstance(desc, MemoryDesc) else to_verbose(desc)
 
 
 JSON = st.recursive(

@@ -88,6 +88,7 @@ def test_a_verbose_string_that_is_read_is_written_back(desc: MemoryDesc) -> None
     except MemdescError:
         return
     assert to_verbose(read).split(":")[:2] == text.split(":")[:2]
+    assert isinstance(read, MemoryDesc)
     assert read.inner_blks == desc.inner_blks
 
 

@@ -38,6 +38,11 @@ def test_one_plan_serves_all_sizes() -> None:
             runtime_desc((RUNTIME, 21, RUNTIME), "s8", "abc"),
             r"b \(dim 1\) is 20 in src and 21 in dst",
         ),
+        (
+            SRC,
+            runtime_desc(SRC.dims, "s8", None),
+            r"dst is runtime_desc\(.*, None\), whose order of dims is not known",
+        ),
         (SRC, memory_desc((2, 20, 3), "s8", "abc"), "dst must be a RuntimeDesc, not memory_desc"),
     ],
 )

@@ -1,0 +1,257 @@
+"""Descriptors as oneDNN's verbose mode prints them, written and read."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from memdesc.create import memory_desc
+from memdesc.desc import MemoryDesc, checked_desc
+from memdesc.errors import MemdescError, UnsupportedFormatError, short_repr
+from memdesc.extra import Extra
+from memdesc.int64 import RUNTIME, checked_int, checked_sizes
+from memdesc.layout import dim_name
+from memdesc.notation import parse_tag
+from memdesc.runtime_dims import RuntimeDesc, runtime_desc
+from memdesc.tags import LETTERS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+__all__ = ["from_verbose", "to_verbose"]
+
+# [src:]dtype:flags:blocked:tag:strides:extra. Flags are a letter each, in this order: a (format
+# kind any), p (padded dims), o (padded offsets), 0 (offset0). The tag is * where a stride is known
+# at execution only. Strides are joined by x, and absent where they are dense; the colon behind them
+# is absent in the form of oneDNN 2.
+_VERBOSE = (
+    r"(?:(?:src|dst|wei|bia)[0-9]*[:_])?"
+    r"(?P<dtype>\w+):(?P<flags>a?p?o?0?):blocked:(?P<tag>\*|[A-Za-z0-9]+):"
+    r"(?:(?P<strides>-?[0-9]{1,19}(?:x-?[0-9]{1,19})*)?:)?"
+    r"f(?P<extra>0|[1-9][0-9]*(?::\S*)?)"
+)
+# the other format kinds: f32:a:any:any::f0, undef::undef:::, f32::sparse:csr::f0, f32::opaque:::f0
+_OTHER_KIND = (
+    r"(?:(?:src|dst|wei|bia)[0-9]*[:_])?"
+    r"\w+:a?p?o?0?:(?P<kind>any|undef|sparse|opaque):[^:\s]*:(?:[^:\s]*:)?(?:f\S*)?"
+)
+_KINDS = {
+    "any": "its layout is chosen by the primitive that it is given to, which tells the chosen one",
+    "undef": "it is the empty descriptor, of no tensor",
+    "sparse": "it is a sparse tensor, whose values and indices have a buffer each",
+    "opaque": "it is packed as oneDNN alone knows, as weights of RNN or Winograd primitives are",
+}
+_DIMS = r"(?:[0-9]{1,19}|\*)(?:x(?:[0-9]{1,19}|\*))*"
+
+
+def to_verbose(desc: MemoryDesc | RuntimeDesc) -> str:
+    """Write a descriptor as oneDNN's verbose mode prints it, without dims.
+
+    Data types that oneDNN does not have (s16, u64, ...) are written by their name in `DATA_TYPES`.
+    Where a stride is known at execution only, the tag is ``*``.
+
+    Source: oneDNN 3.13, `verbose.cpp`.
+
+    Raises
+    ------
+    NotBlockedError
+        If the layout is outside oneDNN's fields.
+
+    Examples
+    --------
+    >>> import memdesc
+    >>> memdesc.to_verbose(memdesc.memory_desc((2, 17, 5, 4), "f32", "nChw8c"))
+    'f32:p:blocked:aBcd8b::f0'
+    """
+    if isinstance(desc, RuntimeDesc):
+        return _runtime_to_verbose(desc)
+    checked_desc("desc", desc)
+    flags = ("p" if desc.dims != desc.padded_dims else "") + ("0" if desc.offset0 else "")
+    tile = desc.layout.tile()
+    outer = [desc.layout.outer(dim) for dim in range(desc.ndims)]
+    tag = _letters(desc.strides, [(block.extent, block.step) for block in outer])
+    tag += "".join(f"{block.extent}{LETTERS[block.axis]}" for block in tile)
+    # compensation starts at a multiple of 4 bytes; oneDNN counts the bytes before it as a gap
+    is_dense = desc.is_dense and not (desc.compensation_spans and desc.padded_nelems % 4)
+    strides = "" if is_dense else "x".join(map(str, desc.strides))
+    extra = "f0" if desc.extra is None else desc.extra.to_verbose()
+    return f"{desc.dtype}:{flags}:blocked:{tag}:{strides}:{extra}"
+
+
+def _letters(strides: Sequence[int], outer: Sequence[tuple[int, int]]) -> str:
+    """Return the letters of a tag, from strides, and the extent and step of outer blocks."""
+    # strides minus 1 as unsigned numbers, as oneDNN compares: a stride of 0 is the largest
+    order = sorted(
+        range(len(strides)), key=lambda dim: (-((strides[dim] - 1) % 2**64), -outer[dim][0], dim)
+    )
+    return "".join(LETTERS[dim].upper() if outer[dim][1] > 1 else LETTERS[dim] for dim in order)
+
+
+def _runtime_to_verbose(desc: RuntimeDesc) -> str:
+    strides = desc.strides
+    is_padded = desc.tag is not None and desc.dims != desc.padded_dims
+    tag = "*"
+    if desc.tag is not None and RUNTIME not in strides:
+        blocks = desc.tag.block_sizes
+        # a runtime dim has the least extent, as in oneDNN
+        extents = (
+            size if size == RUNTIME else size // block
+            for size, block in zip(desc.padded_dims, blocks, strict=True)
+        )
+        tag = _letters(strides, list(zip(extents, blocks, strict=True)))
+        tag += "".join(
+            f"{digit.extent}{LETTERS[digit.axis]}" for digit in desc.tag.digits if digit.extent
+        )
+    return f"{desc.dtype}:{'p' if is_padded else ''}:blocked:{tag}::f0"
+
+
+def from_verbose(
+    text: str, dims: Iterable[int] | str, *, offset0: int = 0
+) -> MemoryDesc | RuntimeDesc:
+    """Read a descriptor from oneDNN's verbose output.
+
+    *Law*: for layouts by tag, and for strides with gaps where all dims or none are
+    padded to whole blocks, `from_verbose` undoes `to_verbose`. The string does not hold
+    other padding, the value of `offset0`, or the strides of unit dims.
+
+    Parameters
+    ----------
+    text : str
+        Such as ``"f32:p:blocked:aBcd8b::f0"``; a leading ``src:`` is skipped.
+    dims : iterable of int, or str
+        The sizes, which verbose lines print elsewhere, with `RUNTIME` where they are not known;
+        or as verbose lines print them: ``"2x17x5x4"``, ``"2x*x4"``.
+    offset0 : int
+        The offset of a view; the string says only whether there is one (flag ``0``).
+
+    Returns
+    -------
+    MemoryDesc or RuntimeDesc
+        The latter if a size or a stride is known at execution only.
+
+    Raises
+    ------
+    UnsupportedFormatError
+        If the string describes no strided memory (format kinds any, undef, sparse, opaque), or
+        compensation that `Extra` does not describe.
+    MemdescError
+        If the string has another form, or does not fit the dims.
+
+    Examples
+    --------
+    >>> import memdesc
+    >>> memdesc.from_verbose("src:s8::blocked:acdb::f0", (1, 3, 2, 2))
+    memory_desc((1, 3, 2, 2), 's8', 'acdb')
+    >>> memdesc.from_verbose("src:f32:p:blocked:aBc8b::f0", "*x20x4")
+    runtime_desc((memdesc.RUNTIME, 20, 4), 'f32', 'aBc8b')
+    """
+    match = re.fullmatch(_VERBOSE, text) if isinstance(text, str) else None
+    if match is None:
+        _refuse_other_kind(text)
+        msg = (
+            f"{short_repr(text)} has not the form dtype:flags:blocked:tag:strides:f0, "
+            "such as 'f32:p:blocked:aBcd8b::f0'"
+        )
+        raise MemdescError(msg)
+    extra = Extra.from_verbose(f"f{match['extra']}")
+    sizes, start = _sizes(dims), checked_int("offset0", offset0)
+    _check_offset_flags(text, match["flags"], start)
+    if RUNTIME in sizes or match["tag"] == "*":
+        if start or extra or match["strides"]:
+            msg = (
+                f"{short_repr(text)} over dims {_shown(sizes)}: runtime dims are described by a "
+                "tag alone, without offset0, strides and compensation"
+            )
+            raise MemdescError(msg)
+        return _runtime_from_verbose(match, sizes)
+    tag = parse_tag(match["tag"])
+    dense = memory_desc(sizes, match["dtype"], tag)
+    inner = [(digit.extent, digit.axis) for digit in tag.digits if digit.extent]
+    is_padded = "p" in match["flags"]
+    desc = memory_desc(
+        sizes,
+        match["dtype"],
+        strides=map(int, match["strides"].split("x")) if match["strides"] else dense.strides,
+        inner_blks=[extent for extent, _ in inner],
+        inner_idxs=[dim for _, dim in inner],
+        padded_dims=None if is_padded else sizes,
+        offset0=start,
+    )
+    if not is_padded:
+        _check_whole_blocks(text, sizes, tag.block_sizes, has_strides=bool(match["strides"]))
+    elif desc.padded_dims == sizes:
+        msg = (
+            f"{short_repr(text)}: flag 'p' says that dims are padded, "
+            f"but no block pads {sizes}, and the string does not hold padded dims"
+        )
+        raise MemdescError(msg)
+    return desc.with_extra(extra)
+
+
+def _sizes(dims: Iterable[int] | str) -> tuple[int, ...]:
+    """Return dims, with RUNTIME where they are not known."""
+    if isinstance(dims, str) and re.fullmatch(_DIMS, dims):
+        parts = dims.split("x")
+        dims = [RUNTIME if part == "*" else int(part) for part in parts]
+    return checked_sizes(dims)  # type: ignore[arg-type] # letters are refused there
+
+
+def _shown(sizes: tuple[int, ...]) -> str:
+    return short_repr("x".join("*" if size == RUNTIME else str(size) for size in sizes))
+
+
+def _refuse_other_kind(text: object) -> None:
+    match = re.fullmatch(_OTHER_KIND, text) if isinstance(text, str) else None
+    if match is not None:
+        msg = f"{short_repr(text)} describes no strided memory: {_KINDS[match['kind']]}"
+        raise UnsupportedFormatError(msg)
+
+
+def _runtime_from_verbose(match: re.Match[str], sizes: tuple[int, ...]) -> RuntimeDesc:
+    """Return the descriptor of a matched string if a size or a stride is not known."""
+    tag = None if match["tag"] == "*" else parse_tag(match["tag"])
+    desc = runtime_desc(sizes, match["dtype"], tag)
+    if tag is not None and ("p" in match["flags"]) != (desc.padded_dims != sizes):
+        msg = (
+            f"{short_repr(match[0])}: flag 'p' says whether dims are padded, which "
+            f"'{tag}' over {_shown(sizes)} contradicts"
+        )
+        raise MemdescError(msg)
+    if tag is not None and RUNTIME in desc.strides:
+        # oneDNN prints a tag where all strides are known, so the runtime dim is the outermost, and
+        # the dims in front of it have one block each, with the same stride
+        letters = re.match("[A-Za-z]+", match["tag"])
+        assert letters is not None  # noqa: S101 - for the type checker: it is a tag
+        first = "".join(
+            sorted(letters[0], key=lambda c: sizes[LETTERS.index(c.lower())] != RUNTIME)
+        )
+        moved = runtime_desc(sizes, match["dtype"], parse_tag(first + match["tag"][len(first) :]))
+        return moved if f":{match['tag']}:" in to_verbose(moved) else desc
+    return desc
+
+
+def _check_offset_flags(text: str, flags: str, offset0: int) -> None:
+    """Refuse padded offsets, and an offset0 that contradicts the flag; neither value is held."""
+    if "o" in flags:
+        msg = f"{short_repr(text)}: padded offsets (flag 'o') are not in the string"
+        raise MemdescError(msg)
+    if ("0" in flags) != bool(offset0):
+        msg = (
+            f"{short_repr(text)}: flag '0' says whether offset0 is other than 0, "
+            f"but offset0 is {offset0}; the string does not hold its value"
+        )
+        raise MemdescError(msg)
+
+
+def _check_whole_blocks(
+    text: str, sizes: tuple[int, ...], blocks: tuple[int, ...], *, has_strides: bool
+) -> None:
+    """Refuse sizes that end inside a block where flag 'p' does not say that they are padded."""
+    for dim, (size, block) in enumerate(zip(sizes, blocks, strict=True)):
+        # only a view, which has gaps, ends inside its first block
+        if size % block and (size > block or not has_strides):
+            msg = (
+                f"{short_repr(text)}: without flag 'p' nothing is padded, "
+                f"but {dim_name(dim)} of size {size} does not fill blocks of {block}"
+            )
+            raise MemdescError(msg)

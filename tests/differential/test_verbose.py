@@ -1,0 +1,79 @@
+"""What libdnnl prints of descriptors in its verbose mode, runtime dims included."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+import memdesc
+from memdesc import RUNTIME, memory_desc, runtime_desc
+from reorder.bench.libdnnl import DnnlError
+
+from .cases import draw_dims_with_tails, make_rng, tags_of
+from .libdnnl import Desc
+from .tally import Tally
+
+if TYPE_CHECKING:
+    import pytest
+
+    from .libdnnl_reorder import Executor
+
+_COUNT = 300
+_TAGS = 760
+
+
+def _printed(library: Executor, capfd: pytest.CaptureFixture[str], desc: Desc) -> tuple[str, str]:
+    """Return the descriptor of src and the dims, from the line of a new reorder; or nothing."""
+    capfd.readouterr()
+    library.c.dnnl_set_verbose(2)
+    try:
+        handle = library.new(
+            *("reorder_primitive_desc_create", desc.handle, library.engine),
+            *(desc.handle, library.engine, None),
+        )
+        primitive = library.new("primitive_create", handle)
+        library.call("primitive_destroy", primitive)
+        library.call("primitive_desc_destroy", handle)
+    except DnnlError:
+        return "", ""
+    finally:
+        library.c.dnnl_set_verbose(0)
+        library.c.fflush(None)
+    found = re.search(
+        r"reorder,[^,]*,[^,]*,src:(\S+) dst:.*,([0-9x*]+),[^,]*$", capfd.readouterr().out
+    )
+    return (found[1], found[2]) if found else ("", "")
+
+
+def test_libdnnl_prints_what_to_verbose_writes(
+    dnnl_3_13: Executor, capfd: pytest.CaptureFixture[str]
+) -> None:
+    tally = Tally("verbose strings", dnnl_3_13.version)
+    for case in range(_COUNT):
+        rng = make_rng("verbose", case)
+        ndims = rng.randint(1, 5)
+        dims = draw_dims_with_tails(rng, [8] * ndims, zero=0.0, max_nelems=5000)
+        sizes = tuple(RUNTIME if rng.random() < 0.25 else size for size in dims)
+        tag = rng.choice(tags_of(ndims, _TAGS))
+        ours = (
+            runtime_desc(sizes, "f32", tag) if RUNTIME in sizes else memory_desc(dims, "f32", tag)
+        )
+        theirs = dnnl_3_13.by_string_tag(sizes, "f32", tag)
+        assert isinstance(theirs, Desc)
+        text, shown = _printed(dnnl_3_13, capfd, theirs)
+        if not text:
+            continue
+        tally.compared += 1
+        tally.kinds["runtime"] += RUNTIME in sizes
+        tally.kinds["*"] += "*" in text
+        if memdesc.to_verbose(ours) != text:
+            tally.differ(f"{ours!r}: {memdesc.to_verbose(ours)}, theirs {text}")
+            continue
+        read = memdesc.from_verbose(text, shown)
+        # flag p is not held where the tag is not
+        again = text.replace(":p:", "::") if "*" in text else text
+        if read.dims != sizes or memdesc.to_verbose(read) != again:
+            tally.differ(f"{text} over {shown} reads as {read!r}")
+    tally.check()
+    assert tally.compared > _COUNT / 2
+    assert all(tally.kinds[kind] > _COUNT / 20 for kind in ("runtime", "*"))

@@ -1,0 +1,326 @@
+"""oneDNN's verbose form of descriptors, read and written."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from memdesc import (
+    RUNTIME,
+    MemdescError,
+    MemoryDesc,
+    NotBlockedError,
+    RuntimeDesc,
+    UnknownFormatError,
+    UnsupportedFormatError,
+    from_verbose,
+    memory_desc,
+    runtime_desc,
+    to_verbose,
+)
+
+# Verbose: the examples of the specification.
+
+WIDE = (9, 8, 13, 11, 40, 9, 33, 17)
+PARENT = (12, 9, 13, 11, 48, 9, 33, 17)
+
+
+@pytest.mark.parametrize(
+    ("desc", "text"),
+    [
+        (memory_desc((2, 16, 5, 4), "f32", "abcd"), "f32::blocked:abcd::f0"),
+        (memory_desc((2, 17, 5, 4), "f32", "aBcd16b"), "f32:p:blocked:aBcd16b::f0"),
+        (
+            memory_desc((2, 3, 6, 2), "f32", strides=(48, 100, 8, 3)),
+            "f32::blocked:bacd:48x100x8x3:f0",
+        ),
+        (
+            memory_desc(PARENT, "f32", "abcdefhg").submemory(WIDE, (1, 1, 0, 0, 8, 0, 0, 0)),
+            "f32:0:blocked:abcdefhg:311907024x34656336x2665872x242352x5049x561x1x33:f0",
+        ),
+        (memory_desc((3, 5, 2, 2), "s8", "ABcd4b16a4b"), "s8:p:blocked:ABcd4b16a4b::f0"),
+        (memory_desc((3, 5, 1), "s8", "cba"), "s8::blocked:cba::f0"),
+        # as the last one prints with compensation, which makes it count as not dense
+        (
+            memory_desc((2, 17), "f32", "aB8b").submemory((2, 3), (0, 8)),
+            "f32:0:blocked:aB8b:24x8:f0",
+        ),
+        # a stride of 0 counts as the largest; ties go to more outer blocks, then to the letter
+        (memory_desc((2, 3, 4), "f32", strides=(12, 0, 1)), "f32::blocked:bac:12x0x1:f0"),
+        (memory_desc((2, 3), "f32", strides=(0, 0)), "f32::blocked:ba:0x0:f0"),
+        (memory_desc((1, 5, 1), "f32", strides=(1, 1, 1)), "f32::blocked:bac::f0"),
+        # a negative stride is a huge unsigned one
+        (memory_desc((2, 3), "f32", strides=(9, -1), offset0=2), "f32:0:blocked:ba:9x-1:f0"),
+    ],
+)
+def test_a_descriptor_prints_as_onednn_prints_it_and_reads_back(
+    desc: MemoryDesc, text: str
+) -> None:
+    assert to_verbose(desc) == text
+    assert from_verbose(text, desc.dims, offset0=desc.offset0) == desc
+
+
+@pytest.mark.parametrize("prefix", ["", "src:", "dst:", "wei:", "bia:", "src0:", "src_", "wei1_"])
+def test_the_name_before_a_descriptor_and_the_flag_a_are_skipped(prefix: str) -> None:
+    desc = memory_desc((2, 17, 5, 4), "f32", "aBcd16b")
+    assert from_verbose(f"{prefix}f32:ap:blocked:aBcd16b::f0", desc.dims) == desc
+
+
+def test_the_older_form_without_strides_is_read() -> None:
+    assert from_verbose("src_f32::blocked:abcd:f0", (2, 3, 4, 5)) == memory_desc(
+        (2, 3, 4, 5), "f32"
+    )
+
+
+def test_a_dense_layout_at_an_offset_has_the_strides_of_its_tag() -> None:
+    desc = from_verbose("f32:0:blocked:ba::f0", (2, 3), offset0=6)
+    assert desc == memory_desc((2, 3), "f32", strides=(1, 2), offset0=6)
+    assert to_verbose(desc) == "f32:0:blocked:ba::f0"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "f32",
+        "f32:a:every:any::f0",
+        "f32::blocked:**::f0",
+        "f32::blocked:*a::f0",
+        "f32::blocked:ab:3x:f0",
+        "f32::blocked:ab:3x1:",
+        "f32::blocked:ab::f",
+        "f32::blocked:ab::f0:s8m1",
+        "f32:0p:blocked:ab::f0",
+        "f32:pp:blocked:ab::f0",
+        "f32::blocked:ab::f0\n",
+        "f32::blocked:ab:" + "9" * 5000 + "x1:f0",
+        "f32::blocked:(ab)::f0",
+        None,
+        3,
+        b"f32::blocked:ab::f0",
+        ["f32::blocked:ab::f0"],
+    ],
+)
+def test_another_form_is_refused_with_the_form(text: Any) -> None:
+    with pytest.raises(
+        MemdescError,
+        match=(
+            r"not the form dtype:flags:blocked:tag:strides:f0, "
+            r"such as 'f32:p:blocked:aBcd8b::f0'$"
+        ),
+    ) as caught:
+        from_verbose(text, (2, 3))
+    assert len(str(caught.value)) < 250
+
+
+@pytest.mark.parametrize(
+    ("text", "options", "reason"),
+    [
+        ("f32:o:blocked:ab::f0", {}, r"padded offsets \(flag 'o'\) are not in the string"),
+        (
+            "f32:0:blocked:ab::f0",
+            {},
+            (
+                "flag '0' says whether offset0 is other than 0, but offset0 is 0; "
+                "the string does not hold its value"
+            ),
+        ),
+        (
+            "f32::blocked:ab::f0",
+            {"offset0": 3},
+            "flag '0' says whether offset0 is other than 0, but offset0 is 3",
+        ),
+        (
+            "f32:0:blocked:ab::f0",
+            {"offset0": "3"},
+            "offset0 must be an integer that int64 holds, not '3'",
+        ),
+        ("f32::blocked:ab::f0", {"dims": None}, "dims must be a sequence of integers, not None"),
+        ("f32::blocked:abc::f0", {}, r"dims \(2, 3\) have 2 sizes, but 'abc' is for 3"),
+        ("f32::blocked:abc:3x1:f0", {}, r"dims \(2, 3\) have 2 sizes, but 'abc' is for 3"),
+        (
+            "f32::blocked:ab:3x1x1:f0",
+            {},
+            r"strides \(3, 1, 1\) must be 2 numbers, one for each dim",
+        ),
+        ("f32::blocked:ab:2x1:f0", {}, "two indices share one element"),
+        ("f33::blocked:ab::f0", {}, "unknown data type 'f33'"),
+        (
+            "f32:p:blocked:ab::f0",
+            {},
+            (
+                r"flag 'p' says that dims are padded, but no block pads \(2, 3\), "
+                r"and the string does not hold"
+            ),
+        ),
+        (
+            "f32:p:blocked:aB3b::f0",
+            {},
+            r"flag 'p' says that dims are padded, but no block pads \(2, 3\)",
+        ),
+        (
+            "f32::blocked:aB8b::f0",
+            {},
+            (
+                r"without flag 'p' nothing is padded, but b \(dim 1\) of size 3 does not fill "
+                r"blocks of 8"
+            ),
+        ),
+        (
+            "f32::blocked:aB2b:9x2:f0",
+            {},
+            (
+                r"without flag 'p' nothing is padded, but b \(dim 1\) of size 3 does not fill "
+                r"blocks of 2"
+            ),
+        ),
+    ],
+)
+def test_a_verbose_string_that_contradicts_the_arguments_is_refused(
+    text: str, options: dict[str, Any], reason: str
+) -> None:
+    with pytest.raises(MemdescError, match=reason):
+        from_verbose(text, options.pop("dims", (2, 3)), **options)
+
+
+def test_aliases_are_no_tags_in_a_verbose_string() -> None:
+    with pytest.raises(UnknownFormatError, match=r"^'nchw', at character 1: no dim is called 'n'"):
+        from_verbose("f32::blocked:nchw::f0", (2, 3, 4, 5))
+
+
+def test_a_layout_outside_of_onednns_fields_has_no_verbose_string() -> None:
+    with pytest.raises(NotBlockedError, match="are fused into one index"):
+        to_verbose(memory_desc((2, 3, 4, 5), "f32", "bf8_xy16"))
+
+
+def test_padding_that_no_block_makes_prints_but_does_not_read_back() -> None:
+    desc = memory_desc((2, 3, 4, 5), "f32", "byxf_af32")
+    assert to_verbose(desc) == "f32:p:blocked:acdb::f0"
+    with pytest.raises(MemdescError, match="the string does not hold padded dims"):
+        from_verbose(to_verbose(desc), desc.dims)
+
+
+# Runtime dims: what libdnnl 3.13 prints for them.
+
+_R = RUNTIME
+
+
+@pytest.mark.parametrize(
+    ("dims", "tag", "text"),
+    [
+        ((_R, 20, 4), "abc", "f32::blocked:abc::f0"),
+        ((_R, 20, 4), "aBc8b", "f32:p:blocked:aBc8b::f0"),
+        ((_R, 20, 4), "Abc8a", "f32::blocked:Abc8a::f0"),
+        ((2, 3, 4), "abc", "f32::blocked:abc::f0"),
+        ((2, _R, 4), "abc", "f32::blocked:*::f0"),
+        ((_R, 3, 4), "cba", "f32::blocked:*::f0"),
+        ((2, _R, 4), "aBc8b", "f32::blocked:*::f0"),
+        ((2, 20, _R), "aBc8b", "f32:p:blocked:*::f0"),
+    ],
+)
+def test_runtime_dims_print_as_onednn_prints_them(
+    dims: tuple[int, ...], tag: str, text: str
+) -> None:
+    desc = runtime_desc(dims, "f32", tag)
+    assert to_verbose(desc) == text
+    # the string says nothing of the order where it has a *
+    known = None if "*" in text else tag
+    wanted = runtime_desc(dims, "f32", known) if "*" in text or _R in dims else desc.resolve(dims)
+    shown = "x".join("*" if size == _R else str(size) for size in dims)
+    assert from_verbose(text, dims) == from_verbose(f"src:{text}", shown) == wanted
+    assert from_verbose(text, np.array(dims)) == wanted
+
+
+def test_a_tag_of_runtime_dims_has_the_runtime_dim_outermost() -> None:
+    # dims of one block have the stride of the runtime dim, and are printed in front of it
+    desc = runtime_desc((1, 2, _R), "f32", "cab")
+    assert to_verbose(desc) == "f32::blocked:acb::f0"
+    assert from_verbose(to_verbose(desc), desc.dims) == desc
+    # oneDNN prints no such string, as the stride of a is not known
+    desc = runtime_desc((3, 2, _R), "f32", "acb")
+    assert to_verbose(desc) == "f32::blocked:*::f0"
+    assert from_verbose("f32::blocked:acb::f0", desc.dims) == desc
+
+
+def test_an_order_that_is_not_known_is_told_later() -> None:
+    desc = from_verbose("f32::blocked:*::f0", "2x*x4")
+    assert isinstance(desc, RuntimeDesc)
+    assert (desc.tag, desc.dims, desc.ndims, desc.nbytes) == (None, (2, _R, 4), 3, None)
+    assert desc.strides == desc.padded_dims == (_R, _R, _R)
+    assert repr(desc) == "runtime_desc((2, memdesc.RUNTIME, 4), 'f32', None)"
+    assert desc == runtime_desc((2, _R, 4), "f32", None)
+    assert to_verbose(desc) == "f32::blocked:*::f0"
+    with pytest.raises(
+        MemdescError, match=r"the order of dims .* is not known; make memory_desc\(dims, dtype, tag"
+    ):
+        desc.resolve((2, 3, 4))
+    with pytest.raises(MemdescError, match=r"b \(dim 1\) is -3; sizes are 0 or more"):
+        runtime_desc((_R, -3), "f32", None)
+    with pytest.raises(MemdescError, match=r"dims .* must be 1 to 12 sizes"):
+        runtime_desc((_R,) * 13, "f32", None)
+
+
+@pytest.mark.parametrize(
+    ("text", "dims", "reason"),
+    [
+        ("f32::blocked:*:3x1:f0", (_R, 3), r"runtime dims are described by a tag alone"),
+        (
+            "s8::blocked:ab::f1:s8m1",
+            "*x3",
+            r"over dims '\*x3': runtime dims are described by a tag",
+        ),
+        ("f32::blocked:ab:9x1:f0", (_R, 3), r"runtime dims are described by a tag alone"),
+        (
+            "f32:p:blocked:ab::f0",
+            (_R, 3),
+            r"flag 'p' says whether dims are padded, which 'ab' over",
+        ),
+        ("f32::blocked:aB8b::f0", (_R, 3), r"flag 'p' says whether dims are padded, which 'aB8b'"),
+        ("f32::blocked:abc::f0", (_R, 3), r"'abc' is for 3 dims, not for 2"),
+        ("f32::blocked:ab::f0", "2y3", "dims must be a sequence of integers"),
+        ("f32::blocked:ab::f0", "2x" + "9" * 19, "dims must be integers that int64 holds"),
+        ("f32::blocked:*::f0", (_R, "3"), "dims must be a sequence of integers"),
+    ],
+)
+def test_runtime_dims_that_contradict_the_string_are_refused(
+    text: str, dims: Any, reason: str
+) -> None:
+    with pytest.raises(MemdescError, match=reason):
+        from_verbose(text, dims)
+
+
+@pytest.mark.parametrize(
+    ("text", "what"),
+    [
+        ("undef::undef:::", "it is the empty descriptor, of no tensor"),
+        ("f32:a:any:any::f0", "its layout is chosen by the primitive"),
+        ("wei:s8:a:any:any::f0", "its layout is chosen by the primitive"),
+        ("src_f32::any:any:f0", "its layout is chosen by the primitive"),
+        ("f32::sparse:csr::f0", "it is a sparse tensor"),
+        ("f32::opaque:::f0", "packed as oneDNN alone knows, as weights of RNN"),
+        ("s8:a:opaque:::f4", "packed as oneDNN alone knows, as weights of RNN"),
+    ],
+)
+def test_what_is_no_strided_memory_is_refused_with_what_it_is(text: str, what: str) -> None:
+    with pytest.raises(UnsupportedFormatError, match=what) as caught:
+        from_verbose(text, (2, 3))
+    assert str(caught.value).startswith(f"{text!r} describes no strided memory: ")
+
+
+@pytest.mark.parametrize(
+    ("extra", "what"),
+    [
+        ("f4:s8m27", "RNN weights for u8 data"),
+        ("f16:s8m27", "RNN weights for s8 data"),
+        ("f36", "RNN weights for u8 data"),
+        ("f33:s8m1", "asymmetric sources on GPUs"),
+    ],
+)
+def test_other_compensation_is_refused_with_what_it_is(extra: str, what: str) -> None:
+    flags = extra[1:].partition(":")[0]
+    with pytest.raises(
+        UnsupportedFormatError, match=f"flags {flags} say compensation of {what}, which an Extra"
+    ):
+        from_verbose(f"s8::blocked:abcde::{extra}", (1, 1, 8, 4, 8))
