@@ -6,6 +6,7 @@ import argparse
 import json
 import os
 import sys
+from errno import EBADF
 from typing import TYPE_CHECKING, NoReturn
 
 import memdesc
@@ -14,6 +15,7 @@ from reorder.cli import bench, check, decode, diff, doctor, explain, match, pack
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from typing import TextIO
 
 __all__ = ["main"]
 
@@ -31,27 +33,58 @@ _COMMANDS = (
 )
 
 
+# what a shell returns for a command that SIGINT ended
+_INTERRUPTED = 130
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a command; return its exit code: 0, 1 (a check failed) or 2 (bad input)."""
+    """Run a command; return its exit code: 0, 1 (a check failed), 2 (bad input), 130 (Ctrl-C)."""
     given = sys.argv[1:] if arguments is None else arguments
+    try:
+        return _run(given)
+    except KeyboardInterrupt:
+        _complain("interrupted", given)
+        return _INTERRUPTED
+
+
+def _run(given: Sequence[str]) -> int:
     try:
         options = _parser().parse_args(given)
         facts, code = options.answer(options)
+        text = json.dumps(facts) if options.json else "\n".join(options.lay_out(facts))
     except (MemdescError, MemoryError) as error:
-        text = str(error) or "out of memory"
-        sys.stderr.write(
-            (json.dumps({"error": text}) if "--json" in given else f"memdesc: {text}") + "\n"
-        )
+        _complain(str(error) or "out of memory", given)
         return 2
     try:
-        sys.stdout.write(
-            (json.dumps(facts) if options.json else "\n".join(options.lay_out(facts))) + "\n"
-        )
+        if sys.stdout is None:
+            raise OSError(EBADF, os.strerror(EBADF))
+        sys.stdout.write(text + "\n")
         sys.stdout.flush()
     except BrokenPipeError:
-        # the reader closed the pipe; the interpreter must not flush into it again
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _discard(sys.stdout)  # the reader closed the pipe
+    except OSError as error:
+        if sys.stdout is not None:
+            _discard(sys.stdout)
+        _complain(f"the answer cannot be written: {error.strerror}", given)
+        return 2
     return int(code)
+
+
+def _complain(text: str, given: Sequence[str]) -> None:
+    """Write one line about an error, if there is something to write to."""
+    line = json.dumps({"error": text}) if "--json" in given else f"memdesc: {text}"
+    if sys.stderr is None:
+        return
+    try:
+        sys.stderr.write(line + "\n")
+        sys.stderr.flush()
+    except OSError:
+        _discard(sys.stderr)
+
+
+def _discard(stream: TextIO) -> None:
+    """Let a stream that fails lead nowhere: the interpreter flushes it again when it ends."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 class _Parser(argparse.ArgumentParser):

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from typing import TYPE_CHECKING
@@ -205,3 +206,44 @@ def test_a_reader_that_closes_the_pipe_early_is_no_error() -> None:
         ["bash", "-c", f"set -o pipefail; {command}"], capture_output=True, text=True, check=False
     )
     assert ran.stderr == ""
+
+
+@pytest.mark.parametrize(
+    ("command", "error", "code"),
+    [
+        ("show ab 2x3 >/dev/full", "the answer cannot be written: No space left on device", 2),
+        ("show ab 2x3 >&-", "the answer cannot be written: Bad file descriptor", 2),
+        ("show ab 2x3 --json >/dev/full", "the answer cannot be written: No space left", 2),
+        ("show xx 2x3 2>/dev/full", "", 2),
+        ("show xx 2x3 2>&-", "", 2),
+    ],
+)
+def test_output_that_cannot_be_written_is_one_line(command: str, error: str, code: int) -> None:
+    done = subprocess.run(
+        ["bash", "-c", f"{sys.executable} -m reorder {command}"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == code
+    assert error in done.stderr
+    assert done.stderr.count("\n") == bool(error)
+
+
+def test_a_command_that_is_interrupted_says_so_in_one_line(tmp_path: Path) -> None:
+    # the command waits for somebody who opens its input to write; an alarm interrupts it
+    fifo = tmp_path / "in.bin"
+    os.mkfifo(fifo)
+    program = f"""
+import signal, sys
+from reorder.cli import main
+signal.signal(signal.SIGALRM, signal.default_int_handler)
+signal.setitimer(signal.ITIMER_REAL, 0.2)
+options = "--format abcd --dims 1x1x1x1 --dtype f32".split()
+sys.exit(main(["decode", {str(fifo)!r}, {str(tmp_path / "out.npy")!r}, *options]))
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stdout) == (130, "")
+    assert done.stderr == "memdesc: interrupted\n"
