@@ -55,16 +55,16 @@ def _run(given: Sequence[str]) -> int:
     except (MemdescError, MemoryError) as error:
         _complain(str(error) or "out of memory", given)
         return 2
+    if sys.stdout is None:
+        _complain(f"the answer cannot be written: {os.strerror(EBADF)}", given)
+        return 2
     try:
-        if sys.stdout is None:
-            raise OSError(EBADF, os.strerror(EBADF))
         sys.stdout.write(text + "\n")
         sys.stdout.flush()
     except BrokenPipeError:
         _discard(sys.stdout)  # the reader closed the pipe
     except OSError as error:
-        if sys.stdout is not None:
-            _discard(sys.stdout)
+        _discard(sys.stdout)
         _complain(f"the answer cannot be written: {error.strerror}", given)
         return 2
     return int(code)

@@ -9,6 +9,7 @@ from memdesc import Axis, Block, MemdescError
 from memdesc.blocks import exact_axes, exact_blocks
 from memdesc.errors import short_repr
 from memdesc.int64 import INT64_MAX, exact_int, exact_ints
+from memdesc.search import SearchLimitError, Term, solve
 from reorder.plan.nodes import Box, Lookup, Node
 from reorder.plan.plan import ReorderPlan, check_types, is_planned, plan_reorder
 
@@ -74,10 +75,10 @@ def validate(plan: ReorderPlan) -> ReorderPlan:
                     f"at {last}"
                 )
                 raise MemdescError(msg)
-        if box.size > _last(plan.dst) + 1:
+        if not _writes_once(box):
             msg = (
-                f"box {box} writes {box.size} elements, but {plan.dst!r} ends at "
-                f"{_last(plan.dst)}; a box writes each element once"
+                f"box {box} may write one element of {plan.dst!r} twice; the strides in dst of a "
+                "box must lead to different elements"
             )
             raise MemdescError(msg)
     return ReorderPlan(plan.src, plan.dst, tuple(map(_without_unused, boxes)), plan.attr)
@@ -86,6 +87,35 @@ def validate(plan: ReorderPlan) -> ReorderPlan:
 def _last(desc: MemoryDesc) -> int:
     """Return the offset of the last element; -1 where there is none."""
     return desc.layout.last if desc.nelems else -1
+
+
+def _writes_once(box: Box) -> bool:
+    """Whether all steps of a box lead to different elements of dst, proven by bounded work."""
+    loops = [(node.strides[_DST], node.extent) for node in box.nodes if node.extent > 1]
+    for lookup in box.lookups:
+        for axis, blocks in lookup.dst:
+            extents = [min(block.extent, -(-axis.padded // block.step)) for block in blocks]
+            loops += [
+                (block.stride, extent)
+                for block, extent in zip(blocks, extents, strict=True)
+                if extent > 1
+            ]
+    covered = 1
+    for stride, extent in sorted((abs(stride), extent) for stride, extent in loops):
+        if stride < covered:
+            break
+        covered = stride * extent
+    else:
+        return True
+    if not all(stride for stride, _ in loops):
+        return False
+    try:
+        found = solve(
+            (Term(stride, 1 - extent, extent - 1) for stride, extent in loops), 0, trivial=False
+        )
+    except SearchLimitError:
+        return False
+    return found is None
 
 
 def _without_unused(box: Box) -> Box:

@@ -17,12 +17,12 @@ def check_plans(seed: int, count: int) -> tuple[int, int]:
 
 def test_plans_by_hand_stay_inside_of_their_buffers() -> None:
     refused, ran = check_plans(0, 2000)
-    assert min(refused, ran) > 400  # both kinds are drawn
+    assert min(refused, ran) > 300  # both kinds are drawn
 
 
 @pytest.mark.campaign
 @pytest.mark.parametrize("part", range(1, 11))
 def test_a_hundred_thousand_plans_by_hand_stay_inside_of_their_buffers(part: int) -> None:
     refused, ran = check_plans(part, 100_000)
-    assert min(refused, ran) > 20_000
+    assert min(refused, ran) > 15_000
     print(f"part {part}: {refused} plans were refused, {ran} ran")  # noqa: T201 - counts for a release

@@ -153,9 +153,12 @@ def test_numbers_of_numpy_are_numbers() -> None:
         run(Box((0, 0), (Node(24, 24, (np.ones(2), 1)),)))  # type: ignore[arg-type] # likewise
 
 
-def test_a_box_writes_no_more_than_dst_has() -> None:
-    with pytest.raises(MemdescError, match="writes 25 elements"):
-        run(Box((0, 0), (Node(5, 5, (0, 0)), Node(5, 5, (0, 0)))))
+def test_a_box_writes_each_element_once_and_nothing_where_dst_is_empty() -> None:
+    for strides in ((0, 0), (1, 1), (2, 3), (1, -2)):
+        with pytest.raises(MemdescError, match=r"may write one element of .* twice"):
+            run(Box((0, 8), tuple(Node(4, 4, (0, stride)) for stride in strides)))
+    nodes = tuple(Node(2, 2, (0, stride)) for stride in (3, 1, 5))
+    assert run(Box((7, 0), nodes)).count(7) == 8  # these do not nest, and do not meet
     empty = memory_desc((0, 6), "u8")
     with pytest.raises(MemdescError, match="reaches offsets"):
         reorder.execute(ReorderPlan(empty, empty, (Box((0, 0), ()),)), b"", bytearray())
