@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 from memdesc import __version__ as __version__
 from reorder.api import execute, prepare, reorder
+from reorder.forks import importing
 from reorder.memory.memory import Memory
 from reorder.memory.reference import execute_reference
 from reorder.plan.nodes import Box, Lookup, Node
@@ -70,9 +71,11 @@ if not TYPE_CHECKING:
     def __getattr__(name):  # noqa: ANN001, ANN202 - of a module; type checkers read the imports above
         # pyopencl takes a tenth of a second to load
         if name == "opencl":
-            return import_module("reorder.opencl")
+            with importing:
+                return import_module("reorder.opencl")
         if name in _MODULES:
-            globals()[name] = value = getattr(import_module(_MODULES[name]), name)
+            with importing:
+                globals()[name] = value = getattr(import_module(_MODULES[name]), name)
             return value
         msg = f"module 'reorder' has no attribute {name!r}"
         raise AttributeError(msg)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -22,8 +22,15 @@ if TYPE_CHECKING:
 __all__ = ["ReorderPlan", "check_pair", "check_types", "is_planned", "plan_reorder"]
 
 
+class _Carried:
+    """What a plan has beside its fields: it is not compared, copied, pickled or printed."""
+
+    # what `bind` returned, once it is needed; whether `plan_reorder` made the plan
+    __slots__ = ("_bound", "_is_planned")
+
+
 @dataclass(frozen=True, slots=True)
-class ReorderPlan:
+class ReorderPlan(_Carried):
     """A reorder as data: two descriptors, attributes, and boxes that lead from src to dst.
 
     Operands of the boxes are src, dst, then the scales and zero points that differ along
@@ -46,10 +53,6 @@ class ReorderPlan:
     dst: MemoryDesc
     boxes: tuple[Box, ...]
     attr: Attr | None = None
-    # what `bind` returned; None until it is needed
-    _bound: BoundAttr | None = field(default=None, init=False, compare=False, repr=False)
-    # set by `plan_reorder` alone; copies are without it
-    _is_planned: bool = field(default=False, init=False, compare=False, repr=False)
 
     def __hash__(self) -> int:
         # the boxes follow from the rest, but for plans made by hand
@@ -67,11 +70,11 @@ class ReorderPlan:
         MemdescError
             If those of a plan made by hand do not fit.
         """
-        if self._bound is None:
+        bound: BoundAttr | None = getattr(self, "_bound", None)
+        if bound is None:
             bound = bind(self.attr, self.src, self.dst)
             object.__setattr__(self, "_bound", bound)
-            return bound
-        return self._bound
+        return bound
 
     @property
     def converts(self) -> bool:
@@ -150,7 +153,7 @@ def plan_reorder(src: MemoryDesc, dst: MemoryDesc, attr: Attr | None = None) -> 
 
 def is_planned(plan: object) -> bool:
     """Whether this very object came from `plan_reorder`, so that its boxes need no check."""
-    return type(plan) is ReorderPlan and plan._is_planned  # noqa: SLF001 - of this module
+    return type(plan) is ReorderPlan and getattr(plan, "_is_planned", False)
 
 
 def check_types(src: object, dst: object, attr: object) -> None:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from importlib import import_module
@@ -42,3 +43,36 @@ def test_the_opencl_package_is_loaded_on_first_use() -> None:
     assert ran.stdout == "False True\n"
     with pytest.raises(AttributeError, match="module 'reorder' has no attribute 'opengl'"):
         reorder.opengl  # type: ignore[attr-defined]  # noqa: B018 - the access is the test
+
+
+# A thread loads a module for half a second, and meanwhile the process forks.
+_FORK = """
+import os, sys, threading, time, reorder
+
+class Slow:
+    @staticmethod
+    def find_spec(name, path=None, target=None):
+        if name == "reorder.storage.files":
+            begun.set()
+            time.sleep(0.5)
+
+begun = threading.Event()
+sys.meta_path.insert(0, Slow)
+thread = threading.Thread(target=lambda: reorder.save)
+thread.start()
+begun.wait()
+if not (child := os.fork()):
+    threading.Thread(target=lambda: (time.sleep(10), os._exit(3)), daemon=True).start()
+    reorder.save
+    os._exit(0)
+thread.join()
+print(os.waitpid(child, 0)[1])
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
+def test_a_fork_waits_for_a_name_that_another_thread_loads() -> None:
+    ran = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", _FORK], capture_output=True, text=True, check=True
+    )
+    assert ran.stdout == "0\n"

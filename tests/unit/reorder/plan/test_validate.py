@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import pickle
-from dataclasses import replace
+from dataclasses import asdict, fields, replace
 from typing import Any
 
 import numpy as np
@@ -194,6 +194,19 @@ def test_only_what_plan_reorder_returns_is_taken_without_a_check() -> None:
         assert not is_planned(plan)
         assert validate(plan) == PLAN
         assert is_planned(validate(plan))
+
+
+def test_a_plan_has_four_fields() -> None:
+    names = [field.name for field in fields(PLAN)]
+    assert names == ["src", "dst", "boxes", "attr"]
+    assert list(asdict(PLAN)) == names
+    assert ReorderPlan(*(getattr(PLAN, name) for name in names)) == PLAN
+
+    class Checked(ReorderPlan):
+        def __post_init__(self) -> None:
+            assert not self.bound_attr.varying
+
+    reorder.prepare(Checked(SRC, DST, PLAN.boxes))
 
 
 def test_a_changed_plan_is_checked() -> None:
