@@ -59,7 +59,7 @@ class PreparedReorder:
         self._batches = (
             _tile_batches(builder) if needs_tiles(plan) else builder.move_all(plan.boxes)
         )
-        # what moves it: micro-kernels with the width of their elements, tiles
+        # names of the micro-kernels, with the width of their elements, and of tiles
         self.kernels = builder.kernels
         extra = plan.dst.extra
         masks = (
@@ -68,7 +68,7 @@ class PreparedReorder:
             else ()
         )
         self._sums = {mask: Sums(plan.dst, mask, self.threads) for mask in masks}
-        # one job with nothing to decide is called without Python in between: in half the time
+        # a call that runs a single fixed job needs no Python code, which halves its time
         is_single = len(self._batches) == 1 and plan.dst.extra is None
         job = self._batches[0].direct_job if is_single else None
         self._fast_call = fast_call() if job else None
@@ -99,8 +99,8 @@ class PreparedReorder:
         target, dst_at = self._dst(dst)
         if not self._batches:
             return
-        apart = dst_at - src_at
-        if apart < self._src.min_nbytes and -apart < self._dst.min_nbytes:
+        distance = dst_at - src_at
+        if distance < self._src.min_nbytes and -distance < self._dst.min_nbytes:
             check_disjoint(source, self.plan.src, target, self.plan.dst)
         for batch in self._batches:
             batch.execute(src_at, dst_at)

@@ -1,9 +1,10 @@
-"""Records: rows of int64 that Python writes and compiled code reads, by the names of their fields.
+"""Records: sequences of int64 that Python writes and compiled code reads, by names of fields.
 
-A record is a NamedTuple of ints, and a table is records one after the other, each followed by the
-tables of offsets that its fields count. `fields_of(Task)` is a `Task` of indices: a constant that
-numba folds, so that a compiled function reads ``load_int(address, TASK.first)`` where Python
-wrote ``Task(first=...)``. No index of a field is written as a number anywhere.
+A record is a NamedTuple of ints. A table is a sequence of records, each followed by its offset
+tables, whose lengths are fields of the record. `fields_of(Task)` is a `Task` that holds the index
+of each field, which numba folds to a constant: a compiled function reads
+``load_int(address, TASK.first)`` where Python wrote ``Task(first=...)``. No index of a field is
+written as a number anywhere.
 """
 
 from __future__ import annotations
@@ -34,15 +35,15 @@ def fields_of(kind: type[_Record]) -> _Record:
 
 
 def nbytes_of(kind: type[_Record]) -> int:
-    """Return the bytes of the fields of a record: where what follows them begins."""
+    """Return the size of a record in bytes, without the tables that follow it."""
     return WORD_NBYTES * _length_of(kind)
 
 
 def fields_in_lines(kind: type[_Record], *first_of_line: str) -> _Record:
-    """Return a record of indices of which some begin a cache line of their own.
+    """Return the index of each field, where some fields start a new cache line.
 
-    Words that different threads write share no line, or each write would take the line from
-    the cache of the other.
+    Fields that different threads write must not share a line: each write would remove the line
+    from the cache of the other thread (false sharing).
 
     >>> from typing import NamedTuple
     >>> class Counters(NamedTuple):
@@ -60,7 +61,7 @@ def fields_in_lines(kind: type[_Record], *first_of_line: str) -> _Record:
 
 
 def nbytes_in_lines(fields: tuple[int, ...]) -> int:
-    """Return the bytes of the lines that the fields of `fields_in_lines` stand in."""
+    """Return the size in bytes, in whole cache lines, of the fields of `fields_in_lines`."""
     return (fields[-1] // _LINE_WORDS + 1) * _LINE_WORDS * WORD_NBYTES
 
 

@@ -1,7 +1,7 @@
 """The machine that kernels are compiled for: registers, instructions, caches, cores.
 
-Every fact about the processor is asked here, once, and every threshold that follows from one is
-stated here with its reason.
+Facts about the processor are queried here only, once; thresholds that follow from them are here
+too, with their reasons.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from llvmlite import binding
 from numba.core import config
 
 __all__ = [
+    "BYTE_BITS",
     "LINE_BITS",
     "LINE_NBYTES",
     "Machine",
@@ -32,19 +33,19 @@ __all__ = [
     "this_machine",
 ]
 
-# A cache line of every processor with these vector instructions that is in use. Apple's lines
-# of 128 bytes hold two of them, so what is aligned to 64 bytes is right there too.
+BYTE_BITS = 8
+# The cache line of all processors in use with these vector instructions, but Apple's: theirs have
+# 128 bytes, and alignment to 64 bytes is correct there too.
 LINE_BITS = 512
-LINE_NBYTES = LINE_BITS // 8
+LINE_NBYTES = LINE_BITS // BYTE_BITS
 
-# Used as the size of the largest cache where the system does not tell it, and the most that is
-# assumed where it does: a cache of hundreds of MiB serves a whole socket, so one process finds
-# little of it free.
+# Size of the largest cache if the system does not report it, and an upper bound if it does: a
+# cache of hundreds of MiB serves a whole socket, so one process finds little of it free.
 _MAX_CACHE_NBYTES = 64 << 20
 # Above this, src does not fit the private caches of a core (2 MiB of L2 and its part of the L3
 # on servers), so reads wait for memory unless they are prefetched.
 _CORE_CACHE_NBYTES = 8 << 20
-# From here on the time that numba's threads need to wake up does not count.
+# From this size on the time to wake numba's threads is a small part of a reorder.
 _LONG_NBYTES = 1 << 24
 # Waking a thread costs as much as moving this many bytes.
 _MIN_THREAD_NBYTES = 1 << 16
@@ -57,11 +58,11 @@ class Machine(NamedTuple):
 
     # cores that this process may use, and numba's limit on threads
     threads: int
-    # what the caches hold of a reorder, all of them together
+    # bytes of src and dst that the caches of all cores hold
     cache_nbytes: int
-    # what the caches of one core hold of it
+    # bytes of src and dst that the caches of one core hold
     core_cache_nbytes: int = _CORE_CACHE_NBYTES
-    # a thread more must have this many bytes to write
+    # every thread must write at least this many bytes
     min_thread_nbytes: int = _MIN_THREAD_NBYTES
     # reorders that write this many bytes run on numba's threads
     long_nbytes: int = _LONG_NBYTES
@@ -127,8 +128,8 @@ def register_bits() -> int:
 def has_feature(name: str) -> bool:
     """Whether the machine has an instruction set, by LLVM's name.
 
-    It is the machine that numba compiles for, so numba's settings come first. Every 64-bit ARM
-    has what is asked here.
+    Settings of numba that name another processor or its features come first, since numba compiles
+    for these. Every 64-bit ARM has the instruction sets that are tested.
     """
     if config.CPU_NAME is not None or config.CPU_FEATURES is not None:
         return f"+{name}" in (config.CPU_FEATURES or "").split(",")
@@ -146,7 +147,7 @@ def has_half() -> bool:
 
 
 def has_bfloat() -> bool:
-    """Whether an instruction that LLVM knows rounds f32 to bf16; it reads denormals as zeros."""
+    """Whether LLVM has an instruction that rounds f32 to bf16; it treats denormals as zeros."""
     return (
         is_x86()
         and has_feature("avx512bf16")

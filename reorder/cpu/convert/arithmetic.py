@@ -1,7 +1,6 @@
 """One operation on vectors of values.
 
-Values are f32 or f64. A NaN that comes out is the quiet one without sign and payload, whatever
-went in.
+Values are f32 or f64. A NaN result is always the positive quiet NaN without payload.
 """
 
 from __future__ import annotations
@@ -21,12 +20,13 @@ if TYPE_CHECKING:
 
 __all__ = ["Operands", "apply"]
 
-# Dividends of a quotient, see `has_quotient` for the divisors; the others are divided.
+# Magnitudes of the dividends of `QUOTIENT`, from _LOW to below _HIGH; other dividends are divided.
+# `has_quotient` has the bounds of the divisors.
 _LOW, _HIGH = 2.0**-64, 2.0**64
 
 
 class Operands(NamedTuple):
-    """Vectors that an operation takes: `factor` only `ADD_PRODUCT`, and `QUOTIENT` (1 / y)."""
+    """Vectors that an operation takes; `factor` is for `ADD_PRODUCT`, and `QUOTIENT` (1 / y)."""
 
     x: Value
     y: Value | None
@@ -59,18 +59,20 @@ def apply(codec: Codec, operation: Operation, operands: Operands, work: str, dst
 
 
 def _canonical(codec: Codec, work: str, values: Value) -> Value:
-    """Return values in which NaN is the quiet one without sign and payload."""
+    """Return values in which every NaN is the positive quiet NaN without payload."""
     nan = ir.Constant(codec.integers(code_bits(work)), [FLOATS[work].nan] * codec.lanes)
     is_number = codec.builder.fcmp_ordered("ord", values, values)
     return codec.builder.select(is_number, values, codec.builder.bitcast(nan, codec.values(work)))
 
 
 def _quotient(codec: Codec, operands: Operands, dst: str) -> Value:
-    """Return x / y, rounded as a division is, computed from the rounded reciprocal of y.
+    """Return x / y, correctly rounded, computed from the rounded reciprocal of y.
 
-    Two corrections by the exact remainder make it so (Markstein, IBM J. Res. Dev. 34, 1990), where
-    nothing overflows or becomes denormal on the way. Zeros lose their sign, and all else is
-    divided. Where dst holds integers, only what these are rounded to has to be right.
+    Two corrections by the exact remainder round it correctly (Markstein, IBM J. Res. Dev. 34,
+    1990), provided that no step overflows or becomes denormal. The corrections lose the sign of
+    a zero, so a zero dividend takes the first product; other dividends outside of the range are
+    divided. If dst holds integers, only the rounded integer must be right, so small dividends
+    need no test.
     """
     x, y, reciprocal = operands
     builder, of, i32 = codec.builder, codec.values("f32"), codec.integers(32)
@@ -80,9 +82,10 @@ def _quotient(codec: Codec, operands: Operands, dst: str) -> Value:
         remainder = codec.call(fma, of, builder.fneg(quotient), y, x)
         quotient = codec.call(fma, of, remainder, reciprocal, quotient)
     low, high = (int(np.float32(limit).view(np.uint32)) for limit in (_LOW, _HIGH))
-    # numbers from _LOW to _HIGH, and only they, have 0 in this bit, whatever their sign
+    # high - low is a power of two: bits(x) - low has this bit clear exactly for magnitudes from
+    # _LOW to below _HIGH, whatever the sign
     bit = high - low
-    moved = builder.sub(builder.bitcast(x, i32), codec.splat(i32, low))
+    difference = builder.sub(builder.bitcast(x, i32), codec.splat(i32, low))
     magnitude = codec.call(f"llvm.fabs.{codec.suffix(of)}", of, x)
 
     def divide() -> Value:
@@ -98,4 +101,4 @@ def _quotient(codec: Codec, operands: Operands, dst: str) -> Value:
         is_outside = builder.or_(is_large, builder.and_(is_small, builder.not_(is_zero)))
         return codec.rarely(is_outside, divide, builder.select(is_zero, first, quotient))
 
-    return codec.rarely(codec.any_bit(moved, bit), check_range, quotient)
+    return codec.rarely(codec.any_bit(difference, bit), check_range, quotient)

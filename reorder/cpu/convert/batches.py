@@ -6,7 +6,7 @@ from math import prod
 from typing import TYPE_CHECKING
 
 from reorder.cpu.convert.recipe import Recipe
-from reorder.cpu.convert.scratch import SLOT_NBYTES
+from reorder.cpu.convert.scratch import SLOT_BITS
 from reorder.cpu.convert.selection import is_tiled
 from reorder.cpu.convert.tile_batches import (
     GatheredTileBatch,
@@ -27,15 +27,15 @@ if TYPE_CHECKING:
 
 __all__ = ["tile_batches"]
 
-# Tiles are whole vectors of any type.
+# Tiles hold a multiple of this many elements: whole 512-bit registers, even of bytes.
 _LIMIT_GRAIN = 64
 
 
 def tile_batches(builder: BatchBuilder) -> list[Batch]:
-    """Return what runs a plan that needs tiles.
+    """Return the batches of a plan that needs tiles.
 
-    In this order: tiles of boxes without lookups; boxes that are moved; boxes with lookups, each
-    followed by its zeros; zeros beyond the tiles.
+    They run in this order: tiles of boxes without lookups; boxes that are moved; tiles of boxes
+    with lookups, each followed by its zeros; zeros beyond the tiles of boxes without lookups.
     """
     plan = builder.plan
     recipe = Recipe(
@@ -66,7 +66,7 @@ def tile_batches(builder: BatchBuilder) -> list[Batch]:
 def _tiles_of(builder: BatchBuilder, recipe: Recipe, box: Box) -> tuple[list[Tile], list[Box]]:
     """Return the tiles of a box without lookups, and the zeros beyond them."""
     plan = builder.plan
-    limit = SLOT_NBYTES * 8 // recipe.max_bits & -_LIMIT_GRAIN
+    limit = SLOT_BITS // recipe.max_bits & -_LIMIT_GRAIN
     widths = plan.src.dtype.bits, plan.dst.dtype.bits
     in_place = not recipe.needs_values
     return tile_box(box, widths, limit, in_place=in_place, streams=recipe.streams)
@@ -81,7 +81,7 @@ def _gathered_batches(builder: BatchBuilder, recipe: Recipe, box: Box) -> list[B
         GatheredTileBatch(TileProgram(builder, recipe, [tile], points), box.lookups)
         for tile in tiles
     ]
-    # zeros are placed in src and dst alone
+    # zeros have no operands beside src and dst
     lookups = tuple(lookup._replace(others=()) for lookup in box.lookups)
     for zeros in beyond:
         scheduled = tile_boxes((zeros._replace(lookups=lookups),))

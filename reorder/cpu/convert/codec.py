@@ -38,7 +38,7 @@ __all__ = ["Codec", "code_bits"]
 
 
 class Codec(Vectors):
-    """Vectors of `lanes` elements, and what turns them into values and back."""
+    """Vectors of `lanes` elements, and their conversion to values and back."""
 
     def decode(self, codes: Value, name: str, work: str) -> Value:
         """Return the values of codes of a type, in a working type."""

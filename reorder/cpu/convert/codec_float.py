@@ -1,6 +1,7 @@
 """Floats and exponents: codes to values of f32 and back, in vectors.
 
-Values of f64 become narrower floats by way of f32, cut there so that no rounding happens twice.
+f64 values become narrower floats in two steps: rounded to odd as f32, then rounded to nearest,
+which together equal a single rounding.
 """
 
 from __future__ import annotations
@@ -38,13 +39,13 @@ _NAN_OR_DENORMAL = 0x01 | 0x20 | 0x80
 
 
 class _BfloatType(ir.HalfType):  # type: ignore[misc] # llvmlite ships no types
-    """LLVM's type, which llvmlite does not name."""
+    """LLVM's `bfloat`, which llvmlite lacks."""
 
     def __str__(self) -> str:
         return "bfloat"
 
 
-_BfloatType._create_instance()  # noqa: SLF001 - as llvmlite makes its own
+_BfloatType._create_instance()  # noqa: SLF001 - llvmlite creates its types this way
 
 
 def decode_float(vectors: Vectors, codes: Value, form: FloatFormat) -> Value:
@@ -84,7 +85,7 @@ def _decode_small(vectors: Vectors, codes: Value, form: FloatFormat) -> Value:
         special = vectors.select(">", magnitude, form.overflow, quiet, special)
         bits = vectors.select(">", magnitude, form.largest, special, bits)
     elif form.has_nan:
-        # where -0.0 is missing, the NaN is told by the sign too
+        # without -0.0 its code is the NaN, so the sign is compared too
         tested = magnitude if form.has_negative_zero else codes
         bits = vectors.select("==", tested, form.nan, vectors.splat(i32, _F32.nan), bits)
     sign = builder.lshr(codes, vectors.splat(i32, form.bits - 1))
@@ -92,25 +93,25 @@ def _decode_small(vectors: Vectors, codes: Value, form: FloatFormat) -> Value:
 
 
 def decode_exponent(vectors: Vectors, codes: Value, form: ExponentFormat) -> Value:
-    """Return f32 values of exponents, which are biased as those of f32."""
+    """Return f32 values of exponents; their bias is that of f32."""
     builder, i32 = vectors.builder, vectors.integers(32)
     wide = builder.zext(codes, i32)
     bits = builder.shl(wide, vectors.splat(i32, _F32.mantissa))
-    # the least one is a denormal of f32
+    # code 0 is 2**-127, a denormal of f32: only the highest bit of its mantissa is set
     bits = vectors.select("==", wide, 0, vectors.splat(i32, _QUIET_BIT), bits)
     bits = vectors.select("==", wide, form.nan, vectors.splat(i32, _F32.nan), bits)
     return builder.bitcast(bits, vectors.values("f32"))
 
 
 def encode_exponent(vectors: Vectors, values: Value) -> Value:
-    """Return the exponents of f32 values, as i32; those of infinities and NaN are all ones."""
+    """Return the exponents of f32 values, as i32; infinities and NaN have all bits set."""
     builder, i32 = vectors.builder, vectors.integers(32)
     magnitude = builder.shl(builder.bitcast(values, i32), vectors.splat(i32, 1))
     return builder.lshr(magnitude, vectors.splat(i32, _F32.mantissa + 1))
 
 
 def as_f32(vectors: Vectors, values: Value, form: FloatFormat | None = None) -> Value:
-    """Return values as f32, for a format: rounded where it is f32, else so that it rounds once."""
+    """Return values as f32: rounded to nearest for the format f32, to odd for narrower ones."""
     f32 = vectors.values("f32")
     if values.type == f32:
         return values
@@ -118,9 +119,9 @@ def as_f32(vectors: Vectors, values: Value, form: FloatFormat | None = None) -> 
 
 
 def _round_to_odd(vectors: Vectors, values: Value) -> Value:
-    """Return f32 that a second rounding, to fewer bits, takes where a single one would lead.
+    """Round f64 to f32 by round-to-odd: truncate, and set the last bit if inexact.
 
-    What is inexact is cut, and its last bit set.
+    A second rounding, to fewer bits, then gives the same result as a single rounding.
     """
     builder, i32 = vectors.builder, vectors.integers(32)
     f32, f64 = vectors.values("f32"), vectors.values("f64")
@@ -156,12 +157,12 @@ def _encode_small(vectors: Vectors, bits: Value, form: FloatFormat) -> Value:
     builder, i32, f32 = vectors.builder, bits.type, vectors.values("f32")
     magnitude = builder.and_(bits, vectors.splat(i32, _MAGNITUDE))
     shift = vectors.splat(i32, _F32.mantissa - form.mantissa)
-    # half a step less one, and one more where the last bit kept is odd
+    # to nearest, ties to even: half a step less one, and one more if the last kept bit is odd
     odd = builder.and_(builder.lshr(magnitude, shift), vectors.splat(i32, 1))
     half = vectors.splat(i32, (1 << (_F32.mantissa - form.mantissa - 1)) - 1)
     codes = builder.lshr(builder.add(builder.add(magnitude, half), odd), shift)
     codes = builder.sub(codes, vectors.splat(i32, (_F32.bias - form.bias) << form.mantissa))
-    # the sum with so large a number rounds to the steps of the denormals
+    # the last bit of this number is the step of the denormals, so adding it rounds to that step
     exponent = 1 - form.bias - form.mantissa + _F32.mantissa
     large = vectors.splat(f32, 2.0**exponent)
     total = builder.fadd(builder.bitcast(magnitude, f32), large)
@@ -208,12 +209,12 @@ def _cut_mantissa(vectors: Vectors, bits: Value, form: FloatFormat) -> Value:
     if form == _BFLOAT and has_bfloat():
         made = builder.bitcast(builder.fptrunc(values, vectors.vector(_BfloatType())), rounded.type)
         return vectors.rarely(_are_special(vectors, values), quieten, made)
-    # a NaN is rare: one test of pairs of vectors for all
+    # NaN is rare: one unordered comparison of the two halves tests all lanes
     return vectors.rarely(builder.fcmp_unordered("uno", *vectors.halves(values)), quieten, rounded)
 
 
 def _are_special(vectors: Vectors, values: Value) -> Value:
-    """Return whether parts of 512 bits hold a NaN or a denormal, one flag for each lane of any."""
+    """Return a flag for each lane of 512 bits: whether any 512-bit part has a NaN or denormal."""
     builder = vectors.builder
     parts = vectors.parts(values, GROUP)
     flag = ir.VectorType(ir.IntType(1), GROUP)

@@ -16,7 +16,7 @@ __all__ = ["decode_boolean", "decode_integer", "encode_boolean", "encode_integer
 
 
 def decode_integer(vectors: Vectors, codes: Value, form: IntegerFormat, work: str) -> Value:
-    """Return the values of codes; in floats they are rounded to the nearest, ties to even."""
+    """Return the values of codes; as floats they are rounded to nearest, ties to even."""
     builder = vectors.builder
     if form.is_signed and form.bits < codes.type.element.width:
         sign = vectors.splat(codes.type, -form.low)
@@ -26,7 +26,7 @@ def decode_integer(vectors: Vectors, codes: Value, form: IntegerFormat, work: st
         codes = (builder.sext if form.is_signed else builder.zext)(codes, vectors.integers(bits))
     if work in INTEGERS:
         return codes
-    # what was extended is no negative number, and signed conversions are faster
+    # zero-extended codes are not negative as signed integers, whose conversion is faster
     is_unsigned = not form.is_signed and form.bits >= bits
     return (builder.uitofp if is_unsigned else builder.sitofp)(codes, vectors.values(work))
 
@@ -48,7 +48,7 @@ def encode_integer(
 
 
 def _clamp(vectors: Vectors, values: Value, work: IntegerFormat, form: IntegerFormat) -> Value:
-    """Saturate integers; bounds that the working type does not have change nothing."""
+    """Saturate integers; bounds outside of the range of the working type have no effect."""
     builder, of = vectors.builder, values.type
     low = vectors.splat(of, max(form.low, work.low))
     high = vectors.splat(of, min(form.high, work.high))
@@ -58,7 +58,7 @@ def _clamp(vectors: Vectors, values: Value, work: IntegerFormat, form: IntegerFo
 
 
 def _round(vectors: Vectors, values: Value, work: str, form: IntegerFormat) -> Value:
-    """Round floats to even and saturate; NaN becomes 0."""
+    """Round floats to nearest, ties to even, and saturate; NaN becomes 0."""
     builder, of = vectors.builder, values.type
     integers = vectors.integers(code_bits(work))
     if form.bits == code_bits(work):
@@ -73,8 +73,8 @@ def _round(vectors: Vectors, values: Value, work: str, form: IntegerFormat) -> V
     )
     values = builder.select(builder.fcmp_ordered("<", values, high), values, high)
     values = builder.select(builder.fcmp_ordered(">", values, low), values, low)
-    # so large a number has its unit in its last bit: the sum rounds, and its low bits are the
-    # integer
+    # the last mantissa bit of this number is worth 1: adding it rounds to an integer, which the
+    # low bits of the sum hold
     magic = 1.5 * 2.0 ** FLOATS[work].mantissa
     return builder.bitcast(builder.fadd(values, vectors.splat(of, magic)), integers)
 
@@ -89,11 +89,11 @@ def decode_boolean(vectors: Vectors, codes: Value, work: str) -> Value:
 
 
 def encode_boolean(vectors: Vectors, values: Value, work: str, form: BooleanFormat) -> Value:
-    """Return true for every value but zeros, whatever their sign."""
+    """Return true for every value but 0.0 and -0.0."""
     builder = vectors.builder
     numbers = vectors.integers(code_bits(work))
     if work not in INTEGERS:
-        # by bits: no mode of the processor makes denormals zeros here
+        # bits are compared: the processor may be set to treat denormal floats as zeros
         bits = builder.bitcast(values, numbers)
         values = builder.shl(bits, vectors.splat(numbers, 1))
     true = vectors.splat(vectors.integers(8), form.true)

@@ -1,6 +1,6 @@
 """The stage of arithmetic: one operation over rows of values.
 
-Elements become values, and values elements, in the registers in which they are computed.
+Elements are decoded before it, and its results encoded after it, in registers.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = ["CombineTypes", "emit_combine"]
 
-# Registers on which an operation works together: one test for rare numbers serves them all.
+# Registers of one vector of an operation: a single test for rare numbers covers them all.
 _REGISTERS = 4
 
 
@@ -109,13 +109,13 @@ def _rows_at(builder: Builder, stage: _Stage, operation: Operation, row: Value) 
 
 
 def _emit_row(operation: Operation, rows: _Rows, record: CombineRecord, *, single: bool) -> None:
-    """Emit the operation on one row; with `single` one operand serves all of it."""
+    """Emit the operation on one row; with `single` all of its elements share one operand."""
     builder, work = rows.src.elements.builder, rows.operand.dtype
 
     def load_first(row: Row) -> Value:
         return builder.bitcast(row.load(int64(0), 1), Codec(builder, 1).values(work))
 
-    # what serves the row is loaded once: for all that LLVM knows, a store may have changed it
+    # loaded before the loop: LLVM cannot move the loads there, since stores may alias them
     one_operand = load_first(rows.operand) if single else None
     has_one_factor = operation is Operation.ADD_PRODUCT or (
         operation is Operation.QUOTIENT and single
@@ -145,7 +145,7 @@ def _emit_row(operation: Operation, rows: _Rows, record: CombineRecord, *, singl
         result = apply(codec, operation, Operands(x, y, factor), work, rows.dst.dtype)
         rows.dst.store(codec.encode(result, work, rows.dst.dtype), i, non_temporal=non_temporal)
 
-    # src may be dst, so no vector may be computed twice
+    # src may be dst, so vectors must not overlap: elements would be computed twice
     if rows.dst.elements.streams:
         each_line(rows.dst, record.columns, sizes, combine, overlaps=False)
     else:

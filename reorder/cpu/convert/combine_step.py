@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 
 __all__ = ["combine"]
 
-# Operands of more values than this are not stored again for periods.
+# Operands with more values than this are not stored repeatedly in periods: that takes up to 16
+# times the memory (2 * PERIOD / 8).
 _MAX_REPEATED_VALUES = 1 << 14
 
 

@@ -14,7 +14,7 @@ from reorder.cpu.convert.records import (
 from reorder.cpu.convert.rows import Row, each_line, each_vector, vector_lanes
 from reorder.cpu.kernels.elements import Location
 from reorder.cpu.kernels.emit import int64, load_int64, load_record, loop, minimum, prefetch
-from reorder.cpu.target import LINE_NBYTES
+from reorder.cpu.target import BYTE_BITS, LINE_NBYTES
 
 if TYPE_CHECKING:
     from reorder.cpu.convert.rows import EmitVector, StageArguments
@@ -22,8 +22,10 @@ if TYPE_CHECKING:
 
 __all__ = ["ConvertTypes", "emit_convert", "emit_prefetch"]
 
-# Registers that are converted together: more gain nothing.
+# Registers of one vector of a conversion: more are no faster.
 _REGISTERS = 2
+# Log2 of the bits of a byte.
+_BYTE_SHIFT = BYTE_BITS.bit_length() - 1
 
 
 class ConvertTypes(NamedTuple):
@@ -31,7 +33,7 @@ class ConvertTypes(NamedTuple):
 
     src: str
     dst: str
-    # the type that values have between the two; without one codes stay as they are
+    # the working type between the two; None: codes are not converted
     work: str | None
     # whether whole cache lines of dst are written by non-temporal stores
     streams: bool
@@ -104,7 +106,7 @@ def emit_prefetch(builder: Builder, arguments: StageArguments) -> None:
     with loop(builder, int64(0), record.rows) as row:
         index = builder.add(placement.src_offset, load_int64(builder, table, row))
         # elements may have 4 bits
-        offset = builder.ashr(builder.mul(index, record.bits), int64(3))
+        offset = builder.ashr(builder.mul(index, record.bits), int64(_BYTE_SHIFT))
         first = builder.add(arguments.src, offset)
         with loop(builder, int64(0), record.nbytes, LINE_NBYTES) as start:
             prefetch(builder, builder.add(first, start))

@@ -1,4 +1,4 @@
-"""Steps that move elements as they are, from one buffer of a tile to another."""
+"""Steps that move elements without conversion, from one buffer of a tile to another."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ if TYPE_CHECKING:
 
 __all__ = ["move"]
 
-# Slots for bytes of 4-bit elements: those that are free then are used.
+# Slots for 4-bit elements unpacked to bytes: the first two that are neither src nor dst are used.
 _BYTE_SLOTS = Base.SRC_ELEMENTS, Base.VALUES, Base.RESULT
 
 
 def move(writer: StepWriter, src: TileBuffer, dst: TileBuffer, *, pads: bool = False) -> TileBuffer:
-    """Move a tile; with `pads` zeros go where it has no data."""
-    if DATA_TYPES[src.dtype].is_packed and _has_room_for_bytes(writer, pads=pads):
+    """Move a tile; with `pads` zeros are written to its padding."""
+    if DATA_TYPES[src.dtype].is_packed and _fits_slots_as_bytes(writer, pads=pads):
         return _move_as_bytes(writer, src, dst, pads=pads)
     recipe = writer.recipe
     nodes = writer.tile.inner if pads else writer.nodes
@@ -54,7 +54,7 @@ def move(writer: StepWriter, src: TileBuffer, dst: TileBuffer, *, pads: bool = F
     return writer.step(code, src, dst, shift=factor.bit_length() - 1)
 
 
-def _has_room_for_bytes(writer: StepWriter, *, pads: bool) -> bool:
+def _fits_slots_as_bytes(writer: StepWriter, *, pads: bool) -> bool:
     """Whether a slot holds a byte for each element, and enough slots are free."""
     nodes = writer.tile.inner
     size = prod(node.extent if pads else node.valid for node in nodes)
@@ -84,7 +84,7 @@ def _move_as_bytes(
 
 
 def _order(buffer: TileBuffer) -> list[int]:
-    """Return the nodes as they follow each other in a buffer, outermost first."""
+    """Return the nodes in the order of their strides in a buffer, outermost first."""
     return sorted(range(len(buffer.strides)), key=lambda k: -abs(buffer.strides[k]))
 
 

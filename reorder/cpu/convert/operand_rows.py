@@ -1,4 +1,4 @@
-"""How an operand lies along the rows of a tile: one for each element, one for all, or repeating."""
+"""Rows of a tile with an operand: a value for each element, one for a row, or a repeating one."""
 
 from __future__ import annotations
 
@@ -14,31 +14,34 @@ if TYPE_CHECKING:
 
 __all__ = ["OperandRows", "operand_period", "operand_rows"]
 
-# Operands that repeat after fewer elements than this are not worth a table.
+# Operands that repeat after fewer elements than this gain nothing from a repeated table.
 _MIN_PERIOD = 8
-# The masks of a `CombineRecord`.
+# Values of `CombineRecord.operand_mask`.
 _EACH, _ONE = -1, 0
 
 
 class OperandRows(NamedTuple):
-    """Rows of src, dst and operand, and which of the operand's values belong to an element."""
+    """Rows of src, dst and operand, and how an element finds its value of the operand."""
 
     rows: RowTables
     # the `operand_mask` of a `CombineRecord`
     mask: int
-    # the values are stored again and again in periods of this length; 0: each once
+    # the values are stored repeatedly in periods of this length; 0: each is stored once
     period: int = 0
 
     @property
     def shift(self) -> int:
-        """How often offsets of values are doubled, since each period is stored repeatedly."""
+        """Log2 of how often a period is stored: offsets of values are shifted left by it."""
         return (2 * PERIOD // self.period).bit_length() - 1 if self.period else 0
 
 
 def operand_rows(
     nodes: tuple[Node, ...], sides: tuple[list[int], list[int], list[int]], period: int
 ) -> OperandRows:
-    """Return the longest rows, preferring in this order: own operands, one operand, periods.
+    """Return the rows of a tile whose operand is found in one of three ways.
+
+    Tried in this order, each replaces the one before it if its rows are longer: a value for each
+    element; one value for the row; values that repeat along the row.
 
     Parameters
     ----------
@@ -47,7 +50,7 @@ def operand_rows(
     sides : tuple of list of int
         Strides of src, dst and operand.
     period : int
-        After how many elements the operand may repeat, see `operand_period`; 0: it does not.
+        Number of elements after which the operand repeats, see `operand_period`; 0: it does not.
     """
     *both, strides = sides
     found = OperandRows(row_tables(nodes, sides), _EACH)
@@ -68,10 +71,10 @@ def operand_rows(
 def operand_period(
     nodes: tuple[Node, ...], strides: list[int], outer_strides: tuple[int, ...]
 ) -> int:
-    """Return how many values an operand has along the innermost nodes.
+    """Return the period of an operand: how many values it has along the innermost nodes.
 
-    0 if that is no power of two, or if any other stride, `outer_strides` with them, does not lead
-    to the start of a period.
+    0 if that is no power of two, or if another stride of the nodes or of `outer_strides` is not
+    a multiple of it.
     """
     inner = contiguous_nodes(nodes, strides)
     period = prod(node.valid for node in nodes[len(nodes) - inner :])
@@ -81,7 +84,7 @@ def operand_period(
 
 
 def _constant_nodes(nodes: tuple[Node, ...], strides: list[int], period: int) -> int:
-    """Return along how many of the innermost nodes an operand has no more values than a period."""
+    """Return the number of innermost nodes along which an operand has at most `period` values."""
     size, inner = 1, 0
     for node, stride in zip(reversed(nodes), reversed(strides), strict=True):
         if size < period:

@@ -13,27 +13,28 @@ if TYPE_CHECKING:
 
 __all__ = ["PERIOD", "Operation", "has_quotient"]
 
-# Operands that repeat along a row do so after this many elements, or after a part of it. They
-# are stored twice, so that vectors can be loaded from any of the first half on.
+# Operands that repeat along a row do so after this many elements or a divisor of it. This many
+# values are stored twice, so that a vector can be loaded from any position in the first half.
 PERIOD = 64
-# Divisors of a quotient: with dividends from 2^-64 to 2^64 no step of it overflows or loses bits.
+# Magnitudes of the divisors of `QUOTIENT`: with dividends from 2^-64 to 2^64 no step of it
+# overflows or loses bits.
 _MIN_DIVISOR, _MAX_DIVISOR = 2.0**-40, 2.0**40
 
 
 class Operation(IntEnum):
-    """What is done to a value x with its operand y."""
+    """An operation on a value x and its operand y."""
 
     SUBTRACT = 0
     MULTIPLY = 1
     DIVIDE = 2
-    # a division whose operand comes with its reciprocal, computed by multiplications
+    # division by multiplications with the reciprocal of y, which is stored beside y
     QUOTIENT = 3
     ADD = 4
     # x + factor * y
     ADD_PRODUCT = 5
-    # to -y and y
+    # x limited to the range from -y to y
     CLAMP = 6
-    # round to f16 and back; it has no operand
+    # x rounded to f16 and converted back; no operand
     ROUND_F16 = 7
 
 

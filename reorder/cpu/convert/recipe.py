@@ -1,4 +1,4 @@
-"""What all boxes of a plan that converts share: types, calculations, and the numbers for them."""
+"""What the tiles of a plan share: types, calculations, and the arrays that they read."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import numpy as np
 
 from memdesc import DATA_TYPES
 from reorder.cpu.convert.operation import PERIOD, Operation
+from reorder.cpu.target import BYTE_BITS
 from reorder.memory.buffers import address_of
 from reorder.values.formats import difference_type, largest_number, working_type
 
@@ -42,13 +43,13 @@ class Recipe:
     src: str
     dst: str
     bound: BoundAttr
-    # elements of src, and of dst, that may be read
+    # how many elements of src, and of dst, may be read
     ends: tuple[int, int]
     # whether both together exceed the caches, so that dst is written by non-temporal stores
     streams: bool = False
     # whether they exceed the caches of one core, so that src is prefetched
     prefetches: bool = False
-    # arrays whose addresses stand in records
+    # arrays whose addresses are in records: kept so that they live as long as the recipe
     kept: list[Any] = field(default_factory=list)
     # addresses of the values of roles, by role, whether inverted, working type and period
     _addresses: dict[tuple[str, bool, str, int], int] = field(default_factory=dict)
@@ -75,8 +76,8 @@ class Recipe:
     ) -> int:
         """Return the address of the values of a role, or of their inverses, in a working type.
 
-        Each `period` of them, if not 0, are stored repeatedly, so that vectors can be loaded from
-        any of them on.
+        If `period` is not 0, each group of that many values is stored repeatedly, so that a
+        vector can be loaded from any of them on.
         """
         key = role, inverted, work, period
         if key not in self._addresses:
@@ -91,20 +92,20 @@ class Recipe:
 
     @property
     def moves_packed(self) -> bool:
-        """Whether 4-bit elements change places and nothing else."""
+        """Whether 4-bit elements are moved and not converted."""
         is_packed = DATA_TYPES[self.src].is_packed
         return is_packed and self.src == self.dst and not self.calculations
 
     @property
     def needs_values(self) -> bool:
-        """Whether anything is computed, or no stage leads from src to dst."""
+        """Whether anything is computed, or values go through a third type between src and dst."""
         return bool(self.calculations) or self.work not in {self.src, self.dst}
 
     @property
     def max_bits(self) -> int:
-        """Width of the widest elements that a slot of scratch holds: no less than a byte."""
+        """Width of the widest elements in a slot of scratch: 4-bit ones may be there as bytes."""
         types = (self.src, self.dst, self.work, self.difference)
-        return max(8, *(DATA_TYPES[name].bits for name in types))
+        return max(BYTE_BITS, *(DATA_TYPES[name].bits for name in types))
 
     @property
     def calculations(self) -> list[Calculation]:

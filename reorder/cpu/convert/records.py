@@ -32,7 +32,7 @@ class ConvertRecord(NamedTuple):
     rows: int
     # elements of each row
     columns: int
-    # how many bytes before they are read rows of src are prefetched, or 0
+    # rows of src are prefetched this many bytes ahead; 0: not at all
     prefetch_distance: int
 
 
@@ -44,10 +44,10 @@ class CombineRecord(NamedTuple):
     rows: int
     # elements of each row
     columns: int
-    # which bits of its position in a row lead to an element's operand: 0 where one operand serves
-    # the row, -1 where each element has its own, `PERIOD` - 1 where they repeat
+    # the operand of an element is at index `position in the row & operand_mask`: 0 if the row has
+    # one operand, -1 if each element has one, `PERIOD` - 1 if they repeat
     operand_mask: int
-    # as for a conversion
+    # as in `ConvertRecord`
     prefetch_distance: int
 
 
@@ -62,17 +62,17 @@ class PrefetchRecord(NamedTuple):
 
 
 class Placement(NamedTuple):
-    """Where the walker over tiles places a step: offsets are in elements."""
+    """Where a step finds its data, written by the walker over tiles: offsets are in elements."""
 
     src_offset: int
     dst_offset: int
     operand_address: int
     operand_offset: int
-    # of the number that `ADD_PRODUCT` multiplies with, or of the reciprocals of `QUOTIENT`
+    # address of the factor of `ADD_PRODUCT`, or of the reciprocals of `QUOTIENT`
     number_address: int
 
 
-# The operand of a side that none places.
+# `placed_by` of a side that always starts at its base.
 NO_OPERAND = -1
 
 
@@ -94,14 +94,15 @@ class Base(IntEnum):
 class Step(NamedTuple):
     """One step of a tile, which the walker over tiles calls.
 
-    A base is a `Base` or an address. `placed_by` is the operand whose offset places a side, or
-    `NO_OPERAND`. Offsets are in elements, of 2 ** shift elements each; where the shift is
-    negative, an element is as many of them.
+    Three sides (src, dst, operand) have three fields each. The base is a `Base` or an address.
+    `placed_by` is the operand of the box whose offset is added to the base, or `NO_OPERAND`.
+    That offset, in elements, is shifted right by `shift` if the step moves elements packed into
+    wider ones, and left by `-shift` if the values of an operand are stored repeatedly.
     """
 
     # address of a compiled walker or stage
     walker: int
-    # what it takes: addresses of a program, or a record, and of tasks, and the number of tasks
+    # its arguments: address of a program or of a record, address of tasks, number of tasks
     program: int
     tasks: int
     task_count: int

@@ -1,6 +1,6 @@
 """Rows of a tile: the elements along its innermost nodes, and tables of where each row starts.
 
-Strides are those of the tile's nodes on one side, outermost first.
+`strides` are the strides of the tile's nodes in one operand, outermost first.
 """
 
 from __future__ import annotations
@@ -46,12 +46,12 @@ def dense_strides(nodes: tuple[Node, ...]) -> list[int]:
 
 
 def row_tables(
-    nodes: tuple[Node, ...], sides: Iterable[list[int]], most: int | None = None
+    nodes: tuple[Node, ...], sides: Iterable[list[int]], max_nodes: int | None = None
 ) -> RowTables:
-    """Return the longest rows that are contiguous on all sides, of up to `most` nodes."""
+    """Return the longest rows that are contiguous on all sides, of at most `max_nodes` nodes."""
     sides = list(sides)
     inner = min(contiguous_nodes(nodes, strides) for strides in sides)
-    inner = inner if most is None else min(inner, most)
+    inner = inner if max_nodes is None else min(inner, max_nodes)
     columns = prod(node.valid for node in nodes[len(nodes) - inner :])
     return RowTables([offset_table(nodes, strides, columns) for strides in sides], columns)
 

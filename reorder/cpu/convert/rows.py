@@ -8,15 +8,15 @@ from memdesc import DATA_TYPES
 from reorder.cpu.kernels.elements import Elements, Location
 from reorder.cpu.kernels.emit import int64, loop, minimum
 from reorder.cpu.schedule.kernel import Kernel
-from reorder.cpu.target import LINE_BITS, LINE_NBYTES, register_bits
+from reorder.cpu.target import BYTE_BITS, LINE_BITS, LINE_NBYTES, register_bits
 
 if TYPE_CHECKING:
     from reorder.cpu.kernels.emit import Builder, Value
 
 __all__ = ["EmitVector", "Row", "StageArguments", "each_line", "each_vector", "vector_lanes"]
 
-_BYTE_BITS = 8
-# The narrowest vectors: shorter tails go element by element.
+
+# Lanes of the narrowest vectors: shorter tails are converted element by element.
 _MIN_LANES = 8
 
 
@@ -52,13 +52,13 @@ class Row(NamedTuple):
         self.elements.store_vector(codes, location, non_temporal=non_temporal)
 
     def prefetch(self, i: Value, lanes: int, distance: Value) -> None:
-        """Prefetch what lies `distance` bytes behind a vector that starts at the i-th element."""
+        """Prefetch `distance` bytes ahead of a vector that starts at the i-th element."""
         location = self.start.plus(self.elements.builder, i)
         self.elements.prefetch(location, lanes, distance)
 
 
 class EmitVector(Protocol):
-    """What is emitted for one vector, which starts at the i-th element of each row."""
+    """Emits the code for one vector, which starts at the i-th element of each row."""
 
     def __call__(self, i: Value, lanes: int, *, non_temporal: bool = False) -> None:
         """Emit the instructions; with `non_temporal` dst is written as whole cache lines."""
@@ -69,7 +69,7 @@ def vector_lanes(work: str | None, registers: int) -> tuple[int, ...]:
 
     The widest fill `registers` registers, the last are single elements.
     """
-    bits = _BYTE_BITS if work is None else DATA_TYPES[work].bits
+    bits = BYTE_BITS if work is None else DATA_TYPES[work].bits
     lanes = register_bits() // bits
     return (*sorted({registers * lanes, lanes, _MIN_LANES}, reverse=True), 1)
 
@@ -82,10 +82,10 @@ def each_vector(
     *,
     overlaps: bool,
 ) -> None:
-    """Emit vectors that cover a span: of the widest size that fits, the tail of narrower ones.
+    """Emit vectors that cover a span: of the widest size that fits, the tail by narrower ones.
 
-    With `overlaps` the last vector may overlap the one before it, so what is done must not
-    change when it is done twice.
+    With `overlaps` the last vector may overlap the one before it, so what is emitted must give
+    the same result when it runs twice on an element.
     """
     first, last = span
     lanes, *narrower = sizes
@@ -112,13 +112,13 @@ def each_vector(
 def each_line(
     dst: Row, count: Value, sizes: tuple[int, ...], emit: EmitVector, *, overlaps: bool
 ) -> None:
-    """Emit vectors of a row as `each_vector` does, whole cache lines as non-temporal ones.
+    """Emit vectors of a row like `each_vector`, with non-temporal stores of whole cache lines.
 
     The order is: vectors up to the first whole line, then several lines at once, single lines,
     and vectors of the tail.
     """
     builder = dst.elements.builder
-    size = dst.elements.bits // _BYTE_BITS
+    size = dst.elements.bits // BYTE_BITS
     line = LINE_BITS // dst.elements.bits
     address = dst.elements.rebased(dst.start).address
     skipped = builder.and_(builder.sub(int64(0), address), int64(LINE_NBYTES - 1))

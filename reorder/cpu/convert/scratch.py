@@ -8,18 +8,19 @@ from numba.core import cgutils
 
 from reorder.cpu.convert.records import Base
 from reorder.cpu.kernels.emit import BYTE, I64, int64
-from reorder.cpu.target import LINE_NBYTES
+from reorder.cpu.target import BYTE_BITS, LINE_NBYTES
 
 if TYPE_CHECKING:
     from reorder.cpu.kernels.emit import Builder, Value
 
-__all__ = ["SLOT_NBYTES", "emit_scratch"]
+__all__ = ["SLOT_BITS", "SLOT_NBYTES", "emit_scratch"]
 
-# The slots are the bases from the first one on.
+# Every `Base` but src and dst is a slot.
 _SLOTS = len(Base) - Base.SRC_ELEMENTS
-# Half of a 32 KiB L1 each, so that a step finds what the one before it wrote; a line more, so that
-# slots do not start at equal addresses modulo 4096.
+# Two slots fill a 32 KiB L1, so that a step finds in it what the step before wrote; a cache line
+# more, so that slots do not start at equal addresses modulo 4096.
 SLOT_NBYTES = 16384 + LINE_NBYTES
+SLOT_BITS = SLOT_NBYTES * BYTE_BITS
 
 
 def emit_scratch(builder: Builder) -> Value:

@@ -6,6 +6,7 @@ from math import prod
 from typing import TYPE_CHECKING
 
 from reorder.cpu.schedule.select import TRANSPOSED, select
+from reorder.cpu.target import BYTE_BITS
 from reorder.plan.passes import pack_elements, simplify
 
 if TYPE_CHECKING:
@@ -14,10 +15,9 @@ if TYPE_CHECKING:
 
 __all__ = ["is_scattered", "is_tiled", "needs_tiles"]
 
-_BYTE_BITS = 8
-# 4-bit elements that are too few to be unpacked.
-_FEW = 64
-# Elements that are too few for a call of a kernel.
+# Up to this many 4-bit elements are moved one by one: unpacking them would take longer.
+_MAX_SINGLE_MOVES = 64
+# A call of a kernel for fewer elements than this costs more than the elements.
 _MIN_CALL_SIZE = 64
 
 
@@ -41,13 +41,13 @@ def is_tiled(plan: ReorderPlan, box: Box) -> bool:
     if packed_bits != bits:
         return False
     (packed,) = simplify((packed,))
-    return is_scattered(packed) or (bits < _BYTE_BITS and box.size > _FEW)
+    return is_scattered(packed) or (bits < BYTE_BITS and box.size > _MAX_SINGLE_MOVES)
 
 
 def is_scattered(box: Box) -> bool:
-    """Whether two moves of a box are faster than one: no kernel takes more than a few elements.
+    """Whether two moves of a box are faster than one, because one call moves few elements.
 
-    So it is where each side has pairs of another dim, as `8b16a2b` and `8a16b2a` have.
+    An example is a box between `8b16a2b` and `8a16b2a`, whose innermost pairs are of two dims.
     """
     choice = select(box)
     size = prod(node.extent for node in (*choice.rows, *choice.columns))

@@ -23,15 +23,16 @@ from reorder.cpu.runtime.jit import compile_callback
 from reorder.values.formats import FORMATS, working_type
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from numba.core.typing.templates import Signature
 
-    from reorder.cpu.kernels.emit import Builder
+    from reorder.cpu.kernels.emit import Builder, Value
 
 __all__ = ["combine_stage", "convert_stage", "prefetch_stage"]
 
-# Compiled code is kept on disk by these numbers of types, for as long as formats.py is unchanged.
+# Compiled code on disk identifies a type by its index here. That is safe because a change of
+# formats.py invalidates the code.
 _NAMES = list(FORMATS)
 _compiled: dict[tuple[str, ...], Any] = {}
 
@@ -40,8 +41,8 @@ def convert_stage(src: str, dst: str, *, streams: bool, as_codes: bool = False) 
     """Return the address of the conversion between two types, one of them the working type.
 
     With `streams` whole cache lines of dst, which must be aligned to its elements, are written by
-    non-temporal stores; a `fence` must follow. With `as_codes` codes stay as they are, in
-    elements of another width.
+    non-temporal stores; a `fence` must follow. With `as_codes` codes are not converted, only
+    their width changes.
     """
     a, b, c, d = _NAMES.index(src), _NAMES.index(dst), int(as_codes), int(streams)
 
@@ -63,7 +64,7 @@ def convert_stage(src: str, dst: str, *, streams: bool, as_codes: bool = False) 
 def combine_stage(src: str, dst: str, work: str, *, streams: bool) -> int:
     """Return the address of the arithmetic in a working type, from elements of one type to another.
 
-    At least one of the types is the working type; `streams` is that of `convert_stage`.
+    At least one of the types is the working type; `streams` as for `convert_stage`.
     """
     a, b, c, d = (*(_NAMES.index(name) for name in (src, dst, work)), int(streams))
 
@@ -100,7 +101,7 @@ def prefetch_stage() -> int:
     return _address(("prefetch",), prefetch)
 
 
-def _stores(streams: bool) -> tuple[str, ...]:  # noqa: FBT001 - a word for it
+def _stores(streams: bool) -> tuple[str, ...]:  # noqa: FBT001 - it returns the name of this flag
     return ("non-temporal stores",) if streams else ()
 
 
@@ -125,7 +126,7 @@ def run_convert(
     work = None if as_codes.literal_value else working_type(src_name, dst_name, arithmetic=False)
     compiled_for = ConvertTypes(src_name, dst_name, work, bool(streams.literal_value))
 
-    def build(context: Any, builder: Builder, _signature: Any, args: Any) -> Any:
+    def build(context: Any, builder: Builder, _signature: Any, args: Sequence[Value]) -> Value:
         emit_convert(builder, StageArguments(*cgutils.unpack_tuple(builder, args[0])), compiled_for)
         return context.get_dummy_value()
 
@@ -145,7 +146,7 @@ def run_combine(
     src_name, dst_name, work_name = (_NAMES[dtype.literal_value] for dtype in (src, dst, work))
     compiled_for = CombineTypes(src_name, dst_name, work_name, bool(streams.literal_value))
 
-    def build(context: Any, builder: Builder, _signature: Any, args: Any) -> Any:
+    def build(context: Any, builder: Builder, _signature: Any, args: Sequence[Value]) -> Value:
         emit_combine(builder, StageArguments(*cgutils.unpack_tuple(builder, args[0])), compiled_for)
         return context.get_dummy_value()
 
@@ -156,7 +157,7 @@ def run_combine(
 def run_prefetch(_context: Any, arguments: Any) -> tuple[Signature, Any]:
     """Emit the prefetch of rows."""
 
-    def build(context: Any, builder: Builder, _signature: Any, args: Any) -> Any:
+    def build(context: Any, builder: Builder, _signature: Any, args: Sequence[Value]) -> Value:
         emit_prefetch(builder, StageArguments(*cgutils.unpack_tuple(builder, args[0])))
         return context.get_dummy_value()
 

@@ -1,7 +1,7 @@
-"""Steps of a tile: what one of them reads and writes, as the record that the walker reads.
+"""Steps of a tile, as the records that the walker over tiles reads.
 
-A step leads from one buffer to another. A buffer is where src or dst lie, or a slot of scratch,
-where a tile is dense; its elements are in the order of the tile everywhere.
+A step reads one buffer and writes another. A buffer is the tile in src or in dst, or a slot of
+scratch, in which the tile is dense, in the order of its nodes.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, NamedTuple
 from memdesc import DATA_TYPES
 from reorder.cpu.convert.records import NO_OPERAND, Base, ConvertRecord, PrefetchRecord, Step
 from reorder.cpu.convert.row_tables import dense_strides, row_tables
-from reorder.cpu.convert.scratch import SLOT_NBYTES
+from reorder.cpu.convert.scratch import SLOT_BITS
 from reorder.cpu.convert.stages import convert_stage, prefetch_stage
-from reorder.cpu.target import LINE_BITS
+from reorder.cpu.target import BYTE_BITS, LINE_BITS
 
 if TYPE_CHECKING:
     from reorder.cpu.convert.recipe import Recipe
@@ -26,12 +26,12 @@ __all__ = ["Code", "StepOperand", "StepWriter", "TileBuffer"]
 
 # Rows are prefetched this many bytes before they are read, all rows of a tile together.
 _PREFETCH_NBYTES = 8192
-# The hardware prefetches longer rows by itself.
+# The hardware prefetches longer rows by itself: the limit is 256 bytes.
 _MAX_PREFETCHED_BITS = 2048
 
 
 class TileBuffer(NamedTuple):
-    """What holds a tile: elements of a type, with a stride for each of the tile's nodes."""
+    """A buffer that holds a tile: elements of a type, with a stride for each node of the tile."""
 
     base: Base
     dtype: str
@@ -55,7 +55,7 @@ class TileBuffer(NamedTuple):
 
 
 class Code(NamedTuple):
-    """What a step calls: fields of a `Step`."""
+    """The code that a step calls, and its arguments: fields of a `Step`."""
 
     walker: int
     program: int
@@ -82,8 +82,9 @@ class StepWriter:
     tile : Tile
         The tiles.
     outer_strides : list of tuple of int
-        All that moves a tile, for each operand: elements are packed into wider ones only where
-        it stays whole.
+        For each operand the offset of the first tile and the strides of the loops over tiles.
+        Elements are packed into wider ones only if all of these are multiples of the wider
+        element.
     """
 
     def __init__(self, recipe: Recipe, tile: Tile, outer_strides: list[tuple[int, ...]]) -> None:
@@ -94,7 +95,7 @@ class StepWriter:
         self.steps: list[Step] = []
 
     def reordered(self, nodes: list[Node]) -> StepWriter:
-        """Return a writer of steps for the same tiles, the nodes inside in another order."""
+        """Return a writer of steps for the same tiles with their inner nodes in another order."""
         writer = StepWriter(self.recipe, self.tile._replace(inner=tuple(nodes)), self.outer_strides)
         writer.steps = self.steps
         return writer
@@ -102,8 +103,8 @@ class StepWriter:
     def slot(self, base: Base, dtype: str) -> TileBuffer:
         """Return a slot of scratch that holds the tile."""
         nbits = prod(node.valid for node in self.nodes) * DATA_TYPES[dtype].bits
-        # what is longer would write over the stack
-        assert nbits <= SLOT_NBYTES * 8  # noqa: S101 - tiles are cut to fit
+        # a longer tile would overwrite the stack
+        assert nbits <= SLOT_BITS  # noqa: S101 - tiles are cut to fit
         return TileBuffer(base, dtype, NO_OPERAND, self.dense)
 
     def in_place(self, base: Base, dtype: str) -> TileBuffer:
@@ -113,7 +114,7 @@ class StepWriter:
     def end_of(self, buffer: TileBuffer) -> int:
         """Return how many elements of a buffer may be read."""
         if buffer.is_slot:
-            return SLOT_NBYTES * 8 // buffer.bits
+            return SLOT_BITS // buffer.bits
         return self.recipe.ends[buffer.base]
 
     def streams(self, dst: TileBuffer, columns: int) -> bool:
@@ -123,29 +124,31 @@ class StepWriter:
         return self.recipe.streams and dst.base is Base.DST and is_line and not is_packed
 
     def prefetch_distance(self, src: TileBuffer, rows: RowTables) -> int:
-        """Return how many bytes before they are read rows are prefetched, or 0."""
+        """Return how many bytes ahead rows are prefetched; 0: not at all."""
         if src.base is not Base.SRC or not self.recipe.prefetches:
             return 0
-        return max(rows.columns * src.bits // 8, _PREFETCH_NBYTES // rows.rows)
+        return max(rows.columns * src.bits // BYTE_BITS, _PREFETCH_NBYTES // rows.rows)
 
     def convert(self, src: TileBuffer, dst: TileBuffer, *, as_codes: bool = False) -> TileBuffer:
-        """Convert into another type; with `as_codes` codes stay as they are."""
+        """Convert into another type; with `as_codes` only the width of codes changes."""
         rows = row_tables(self.nodes, [src.strides, dst.strides])
         record = ConvertRecord(rows.rows, rows.columns, self.prefetch_distance(src, rows))
-        program = self.recipe.keep([*record, *rows.tables[0], *rows.tables[1]])
+        src_table, dst_table = rows.tables
+        program = self.recipe.keep([*record, *src_table, *dst_table])
         streams = self.streams(dst, rows.columns)
         stage = convert_stage(src.dtype, dst.dtype, streams=streams, as_codes=as_codes)
         return self.step(Code(stage, program), src, dst)
 
     def prefetch(self, src: TileBuffer) -> None:
-        """Prefetch what follows each row of the tile: rows of a tile to come."""
+        """Prefetch what follows each row of the tile: the rows of a later tile."""
         order = sorted(range(len(self.nodes)), key=lambda k: -abs(src.strides[k]))
         nodes = tuple(self.nodes[k] for k in order)
         rows = row_tables(nodes, [src.reordered(order).strides])
+        (table,) = rows.tables
         if rows.columns * src.bits > _MAX_PREFETCHED_BITS:
             return
-        record = PrefetchRecord(rows.rows, rows.columns * src.bits // 8, src.bits)
-        following = (start + rows.columns for start in rows.tables[0])
+        record = PrefetchRecord(rows.rows, rows.columns * src.bits // BYTE_BITS, src.bits)
+        following = (start + rows.columns for start in table)
         self.step(Code(prefetch_stage(), self.recipe.keep([*record, *following])), src, src)
 
     def step(
@@ -158,6 +161,6 @@ class StepWriter:
         operand: StepOperand = StepOperand(),  # noqa: B008 - a constant
     ) -> TileBuffer:
         """Write a step; returns where it leaves the tile."""
-        sides = (src.base, src.placed_by, shift), (dst.base, dst.placed_by, shift)
-        self.steps.append(Step(*code, *sides[0], *sides[1], *operand))
+        src_side, dst_side = (src.base, src.placed_by, shift), (dst.base, dst.placed_by, shift)
+        self.steps.append(Step(*code, *src_side, *dst_side, *operand))
         return dst

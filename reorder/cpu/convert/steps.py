@@ -1,8 +1,9 @@
 """Which steps convert one tile, and in which order.
 
-In this order, as far as needed: a prefetch of tiles to come; a move out of src; a conversion into
-the working type; operations, of which the first may load elements of src and the last may store
-elements of dst; a conversion into the type of dst; a move into dst, which writes the padding too.
+In this order, each only if it is needed: a prefetch of later tiles; a move out of src; a
+conversion to the working type; operations, of which the first may load elements of src and the
+last may store elements of dst; a conversion to the type of dst; a move into dst, which writes the
+padding too.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ __all__ = ["steps_of"]
 
 
 def steps_of(recipe: Recipe, tile: Tile, outer_strides: list[tuple[int, ...]]) -> list[Step]:
-    """Return the steps for tiles of one shape; parameters are those of `StepWriter`."""
+    """Return the steps for tiles of one shape; parameters as for `StepWriter`."""
     writer = StepWriter(recipe, tile, outer_strides)
     if recipe.moves_packed:
         src, dst = writer.in_place(Base.SRC, recipe.src), writer.in_place(Base.DST, recipe.dst)
@@ -39,7 +40,7 @@ def steps_of(recipe: Recipe, tile: Tile, outer_strides: list[tuple[int, ...]]) -
         else writer.slot(Base.RESULT, recipe.dst)
     )
     buffer = _calculate(writer, buffer, target)
-    # elements that stay as they are need no second slot
+    # elements that are not converted need no second slot
     is_moved_only = buffer.base is Base.SRC_ELEMENTS and buffer.dtype == target.dtype
     if buffer.base is not target.base and not (is_moved_only and not tile.writes):
         buffer = _change(writer, buffer, target)
@@ -49,7 +50,7 @@ def steps_of(recipe: Recipe, tile: Tile, outer_strides: list[tuple[int, ...]]) -
 
 
 def _read(writer: StepWriter) -> TileBuffer:
-    """Return the elements of src: where they lie, or moved into a slot."""
+    """Return the elements of src: in place, or moved into a slot."""
     recipe = writer.recipe
     src = writer.in_place(Base.SRC, recipe.src)
     if writer.tile.reads:
@@ -60,7 +61,7 @@ def _read(writer: StepWriter) -> TileBuffer:
 
 
 def _read_old(writer: StepWriter) -> TileBuffer:
-    """Return the values of what dst holds."""
+    """Return the values that dst holds before the reorder."""
     recipe = writer.recipe
     old = writer.in_place(Base.DST, recipe.dst)
     if not writer.tile.writes:
@@ -76,7 +77,7 @@ def _change(writer: StepWriter, src: TileBuffer, dst: TileBuffer) -> TileBuffer:
 
 
 def _calculate(writer: StepWriter, buffer: TileBuffer, target: TileBuffer) -> TileBuffer:
-    """Convert into values where need be, and run all operations; the last may write the target."""
+    """Convert to values if needed, and run all operations; the last one may write the target."""
     recipe, work = writer.recipe, writer.recipe.work
     calculations = recipe.calculations
     old = _read_old(writer) if recipe.bound.beta else None

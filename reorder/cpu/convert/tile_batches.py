@@ -10,10 +10,12 @@ import numpy as np
 from reorder.cpu.convert.steps import steps_of
 from reorder.cpu.convert.tile_record import OPERANDS, encode_tile
 from reorder.cpu.convert.tile_walker import tile_walker_at
+from reorder.cpu.record import fields_of
 from reorder.cpu.runtime.job import Job, make_job
 from reorder.cpu.runtime.layers import run_job
 from reorder.cpu.schedule.partition import Workload
-from reorder.cpu.schedule.points import each_points
+from reorder.cpu.schedule.points import Point, each_points
+from reorder.cpu.target import BYTE_BITS
 from reorder.memory.buffers import address_of
 from reorder.plan.nodes import NOWHERE
 
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
 
 __all__ = ["GatheredTileBatch", "PaddingBatch", "TileBatch", "TileProgram"]
 
+_POINT = fields_of(Point)
 _ORIGIN = np.zeros((1, OPERANDS), np.int64)
 
 
@@ -38,13 +41,13 @@ class TileProgram:
     Parameters
     ----------
     builder : BatchBuilder
-        What shares out work.
+        Partitions the work among threads.
     recipe : Recipe
-        What the steps point to; it lives as long as the program.
+        Owner of the arrays that steps point to; it lives as long as the program.
     tiles : list of Tile
         The tiles.
     points : int, optional
-        At how many points they are run; without it they are run once, where they lie.
+        Number of points at which the tiles run; without it they run once, at offset 0.
     """
 
     def __init__(
@@ -54,7 +57,7 @@ class TileProgram:
         program: list[int] = []
         workloads = []
         for tile in tiles:
-            # any point: elements are packed into wider ones only where all are whole
+            # points may be odd: a stride of 1 keeps elements from being packed into wider ones
             point = () if points is None else (1,)
             outer_strides = [
                 (offset, *(node.strides[n] for node in tile.outer), *point)
@@ -67,7 +70,7 @@ class TileProgram:
         self.partition = _partition(builder, workloads, tiles, points)
 
     def job(self) -> Job:
-        """Return the job that runs the tiles where they lie."""
+        """Return the job that runs the tiles once, at offset 0."""
         return make_job(tile_walker_at(), address_of(self._program), self.partition, _ORIGIN)
 
 
@@ -78,7 +81,9 @@ def _partition(
     size = sum(_size(tile) for tile in tiles) * (points or 1)
     # two 4-bit elements of one byte must not fall to two threads
     is_shared = dst.is_packed and not (points is None and all(_owns_bytes(tile) for tile in tiles))
-    return builder.partition(workloads, size * max(src.bits, dst.bits) // 8, is_whole=is_shared)
+    return builder.partition(
+        workloads, size * max(src.bits, dst.bits) // BYTE_BITS, is_whole=is_shared
+    )
 
 
 def _size(tile: Tile) -> int:
@@ -86,7 +91,10 @@ def _size(tile: Tile) -> int:
 
 
 def _owns_bytes(tile: Tile) -> bool:
-    """Whether no two tiles share a byte of 4-bit elements."""
+    """Whether no two tiles share a byte of 4-bit elements.
+
+    The contiguous node has whole pairs, and every other stride and the offset are even.
+    """
     steps = [tile.offsets[1], *(node.strides[1] for node in (*tile.outer, *tile.inner))]
     pairs = [node for node in tile.inner if node.strides[1] == 1]
     return bool(pairs) and pairs[0].extent % 2 == 0 and sum(step % 2 for step in steps) == 1
@@ -100,7 +108,7 @@ class TileBatch:
 
     @property
     def direct_job(self) -> Job | None:
-        """The job, if a call has nothing to decide before it runs."""
+        """The job, if every call runs the same one; else None."""
         return None if self._program.partition.is_long else self._program.job()
 
     def execute(self, src_at: int, dst_at: int) -> None:
@@ -109,7 +117,7 @@ class TileBatch:
 
 
 class GatheredTileBatch:
-    """Tiles at points from offset tables, those that have data."""
+    """Tiles at those points of offset tables that have data."""
 
     direct_job = None
 
@@ -119,7 +127,7 @@ class GatheredTileBatch:
     def execute(self, src_at: int, dst_at: int) -> None:
         """Run the tiles on src and dst at two addresses."""
         for points in each_points(self._lookups):
-            data = points[points[:, 0] != NOWHERE]
+            data = points[points[:, _POINT.src] != NOWHERE]
             if len(data):
                 table = _of_each_operand(data)
                 job = self._program.job()
@@ -133,7 +141,7 @@ def _of_each_operand(points: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 class PaddingBatch:
-    """Zeros at points from offset tables, those that have no data."""
+    """Zeros at those points of offset tables that have no data."""
 
     direct_job = None
 
@@ -143,6 +151,7 @@ class PaddingBatch:
     def execute(self, src_at: int, dst_at: int) -> None:
         """Write the zeros to dst."""
         for points in each_points(self._lookups):
-            padding = np.ascontiguousarray(points[points[:, 0] == NOWHERE][:, :2])
+            padding = points[points[:, _POINT.src] == NOWHERE]
+            padding = np.ascontiguousarray(padding[:, : len(_POINT)])
             if len(padding):
                 self._zeros.execute_at(src_at, dst_at, padding)

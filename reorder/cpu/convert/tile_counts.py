@@ -1,8 +1,8 @@
 """How many steps of each node of a box a tile takes.
 
 Nodes are given by their number in the box. First each side gets a chain of nodes that is
-contiguous there, so that cache lines are used whole; then what is too much is halved, largest
-count first; then the innermost nodes grow to what the scratch holds.
+contiguous there, so that whole cache lines are used; then the largest count is halved until the
+tile fits; then the counts of the innermost nodes grow to what the scratch holds.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ if TYPE_CHECKING:
 
 __all__ = ["MIN_RUN", "SIDES", "SIDES_16_BIT", "tile_counts"]
 
-# Elements that a tile takes of a chain that is contiguous in src, and in dst, if they are two.
+# Elements of the chain that is contiguous in src, and of the one in dst, if these differ.
 SIDES = 64, 64
 # The same where one side has 16-bit elements and both exceed the caches: dst, which is written
 # by non-temporal stores, gains more from long rows than src.
 SIDES_16_BIT = 32, 128
-# Neighbours that are worth converting where they lie: a vector of the fewest lanes.
+# Contiguous elements from which on a side is converted in place: a vector of the fewest lanes.
 MIN_RUN = 8
-# Tiles grow to this many elements: more steps for each call of a walker or stage.
+# Tiles grow to this many elements, so that each call of a walker or stage has enough work.
 _MIN_ELEMENTS = 2048
-# Elements of a tile that needs no scratch.
+# Limit of the elements of a tile that is converted in place, without scratch.
 _MAX_IN_PLACE = 1 << 14
 
 
@@ -49,7 +49,7 @@ def tile_counts(
     in_place : bool
         Whether tiles that are contiguous on both sides need no scratch.
     padded : bool, optional
-        Whether the padding counts too, since it is in the scratch with the data.
+        Whether padding counts too, because the scratch holds it with the data.
     """
     first = [next(iter(_chain(nodes, side, 2)), None) for side in (0, 1)]
     # the node that is contiguous on both sides, if there is one
@@ -68,7 +68,7 @@ def tile_counts(
         return prod(count if padded else min(count, nodes[k].valid) for k, count in counts.items())
 
     if common is not None and counts[common] == nodes[common].extent:
-        # parts of several runs are further apart than whole runs
+        # whole runs of the common node, not parts of more runs: accesses stay closer together
         runs = max(1, limit // counts[common])
         counts = {k: count if k == common else min(count, runs) for k, count in counts.items()}
     while count_elements() > limit:

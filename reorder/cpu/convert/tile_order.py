@@ -1,4 +1,4 @@
-"""In which order the nodes of a tile are taken, and on which sides it is converted in place."""
+"""The order of the nodes of a tile, and the sides on which it is converted in place."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from reorder.cpu.convert.row_tables import contiguous_nodes
 from reorder.cpu.convert.tile_counts import MIN_RUN
+from reorder.cpu.target import BYTE_BITS
 from reorder.plan.nodes import Node
 
 if TYPE_CHECKING:
@@ -14,25 +15,24 @@ if TYPE_CHECKING:
 
 __all__ = ["TileOrder", "order_between", "order_by_cost", "order_of_side"]
 
-# A conversion writes rows of this length by non-temporal stores, a move does not: it costs so
-# many times as much.
+# A conversion writes rows from this length on by non-temporal stores, a move does not: writing
+# them costs a move this many times as much.
 _LONG_BITS, _TEMPORAL_COST = 1 << 13, 2.5
-_BYTE_BITS = 8
 # 4-bit elements are moved without vectors: one costs as much as 64 bytes.
-_PACKED_COST = 8 * 64
+_PACKED_COST = 64 * BYTE_BITS
 
 
 class TileOrder(NamedTuple):
     """The order of a tile's nodes, outermost first, by their number in the box."""
 
     nodes: list[int]
-    # whether the tile is converted where it lies in src, and in dst
+    # whether the tile is read from src in place, and written to dst in place
     reads: bool
     writes: bool
 
 
 def order_of_side(nodes: tuple[Node, ...], chosen: Iterable[int], side: int) -> list[int]:
-    """Return nodes as they follow each other on a side, outermost first."""
+    """Return nodes in the order of their strides on a side, outermost first."""
     return sorted(chosen, key=lambda k: (-abs(nodes[k].strides[side]), -nodes[k].extent))
 
 
@@ -44,14 +44,14 @@ def order_by_cost(
     streams: bool,
     writes: bool = True,
 ) -> TileOrder:
-    """Return the order of the side whose elements need not be moved: that of dst, then of src.
+    """Return the order of dst or of src, whichever leaves cheaper moves; dst wins ties.
 
     Parameters
     ----------
     nodes : tuple of Node
         The nodes of the box.
     counts : dict
-        What a tile takes of them, see `tile_counts`.
+        The steps of each that a tile takes, see `tile_counts`.
     widths : tuple of int
         Bits of elements of src and of dst.
     streams : bool
@@ -78,7 +78,7 @@ def order_by_cost(
 def _runs(
     nodes: tuple[Node, ...], counts: dict[int, int], order: list[int]
 ) -> tuple[list[int], int]:
-    """Return how many innermost elements of a tile are contiguous in src and in dst, and all."""
+    """Return the lengths of the contiguous runs of a tile in src and in dst, and its size."""
     taken = tuple(Node(counts[k], min(counts[k], nodes[k].valid), ()) for k in order)
     runs = []
     for side in (0, 1):
@@ -90,8 +90,8 @@ def _runs(
 def order_between(nodes: tuple[Node, ...], counts: dict[int, int]) -> TileOrder:
     """Return an order in which both sides are moved by vectors, for boxes scattered on both.
 
-    It is the order of dst, with some of its innermost nodes, but the last, inside of what is
-    innermost in src.
+    From outermost to innermost: nodes in the order of dst; the innermost node of dst; as many
+    of the next inner nodes of dst as make `MIN_RUN` elements; the innermost node of src.
     """
     *rest, innermost = order_of_side(nodes, counts, 1)
     src_innermost = min(rest, key=lambda k: abs(nodes[k].strides[0]))
@@ -105,4 +105,4 @@ def order_between(nodes: tuple[Node, ...], counts: dict[int, int]) -> TileOrder:
 
 def _cost(bits: int) -> int:
     """Return what moving an element costs, in bits."""
-    return bits if bits >= _BYTE_BITS else _PACKED_COST
+    return bits if bits >= BYTE_BITS else _PACKED_COST

@@ -15,7 +15,7 @@ __all__ = ["Piece", "covered_steps", "each_piece"]
 
 
 class Piece(NamedTuple):
-    """Equal tiles that follow each other."""
+    """Tiles of one shape: a loop nest over them, and the nest inside of each."""
 
     # where the first tile lies
     offsets: tuple[int, ...]
@@ -43,7 +43,7 @@ class _Part(NamedTuple):
 
 
 def _extended(piece: Piece, k: int, node: Node, part: _Part) -> Piece:
-    """Return a piece that is a part of a node more."""
+    """Return a piece extended by a part of one more node."""
     offsets = tuple(
         offset + part.start * stride
         for offset, stride in zip(piece.offsets, node.strides, strict=True)
@@ -57,7 +57,7 @@ def _extended(piece: Piece, k: int, node: Node, part: _Part) -> Piece:
 
 
 def _parts_of(node: Node, count: int, *, pads: bool) -> Iterator[_Part]:
-    """Yield the parts of a node that hold data; a count of 0 is a loop over tiles alone."""
+    """Yield the parts of a node that hold data; with a count of 0 it only loops over tiles."""
     if not count:
         yield _Part(0, Node(node.valid, node.valid, node.strides), None)
         return
@@ -72,7 +72,7 @@ def _parts_of(node: Node, count: int, *, pads: bool) -> Iterator[_Part]:
 
 
 def covered_steps(node: Node, count: int, *, pads: bool) -> int:
-    """Return how many steps of a node tiles write: with `pads` the last one may be filled up."""
+    """Return how many steps of a node tiles write: with `pads` they fill the last tile."""
     if not count or not pads or node.valid % count == 0:
         return node.valid
     return min(node.extent, (node.valid // count + 1) * count)

@@ -2,8 +2,8 @@
 
 The record of a tile is `TileHead`; the offset of each operand; for each outer loop, outermost
 first, `LoopHead` and its stride in each operand; then a `Step` for each step. There are always
-`OPERANDS` operands: those that a reorder does not have lie at 0. Offsets and strides are in
-elements.
+`OPERANDS` operands: those that a reorder lacks have offset and strides 0. Offsets and strides are
+in elements.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class TileHead(NamedTuple):
 
 
 def encode_tile(offsets: tuple[int, ...], outer: tuple[Node, ...], steps: list[Step]) -> list[int]:
-    """Return the words of a tile."""
+    """Return the record of a tile, as a list of int64."""
     words = [*TileHead(len(outer), len(steps)), *_of_each_operand(offsets)]
     for node in outer:
         words += [*LoopHead(node.extent, node.valid), *_of_each_operand(node.strides)]
@@ -39,6 +39,6 @@ def encode_tile(offsets: tuple[int, ...], outer: tuple[Node, ...], steps: list[S
 
 
 def _of_each_operand(values: tuple[int, ...]) -> list[int]:
-    """Return a value for each operand, 0 for those that a reorder does not have."""
+    """Return a value for each operand, 0 for those that a reorder lacks."""
     assert len(values) <= OPERANDS  # noqa: S101 - there are no others
     return [*values, *[0] * (OPERANDS - len(values))]

@@ -1,4 +1,4 @@
-"""The walker over tiles: where each tile lies it runs the steps that convert it."""
+"""The walker over tiles: it runs the steps of each tile, at the offsets of the tile."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from numba.extending import intrinsic
 from reorder.cpu.convert.records import NO_OPERAND, Base, Placement, Step
 from reorder.cpu.convert.scratch import SLOT_NBYTES, emit_scratch
 from reorder.cpu.convert.tile_record import OPERANDS, TileHead
+from reorder.cpu.kernels.elements import Location
 from reorder.cpu.kernels.emit import I64, int64, load_int64, load_record, loop
 from reorder.cpu.kernels.walk import OuterLoops, Position, WalkerCall, each_task
 from reorder.cpu.record import WORD_NBYTES, nbytes_of
@@ -21,6 +22,8 @@ from reorder.cpu.runtime.intrinsics import WALKER
 from reorder.cpu.runtime.jit import compile_callback
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from numba.core.typing.templates import Signature
 
     from reorder.cpu.kernels.emit import Builder, Value
@@ -29,7 +32,7 @@ __all__ = ["tile_walker_at"]
 
 
 def tile_walker_at() -> int:
-    """Return the address of the compiled walker, which takes what one of boxes does."""
+    """Return the address of the compiled walker; its signature is that of all walkers."""
     return int(_compiled().address)
 
 
@@ -56,7 +59,7 @@ def _walk(  # noqa: PLR0913, PLR0917 - `WalkerCall` as a C signature
 def _walk_tiles(_context: Any, call: Any) -> tuple[Signature, Any]:
     """Walk tiles."""
 
-    def build(context: Any, builder: Builder, _signature: Any, args: Any) -> Value:
+    def build(context: Any, builder: Builder, _signature: Any, args: Sequence[Value]) -> Value:
         _emit_walk(builder, WalkerCall(*cgutils.unpack_tuple(builder, args[0])))
         return context.get_dummy_value()
 
@@ -109,12 +112,12 @@ def _emit_step(builder: Builder, tile: _Tile, step_at: Value) -> None:
     dst = _locate(builder, tile, _Side(step.dst_base, step.dst_placed_by, step.dst_shift))
     side = _Side(step.operand_base, step.operand_placed_by, step.operand_shift)
     operand = _locate(builder, tile, side)
-    placement = Placement(src[1], dst[1], *operand, step.number_address)
+    placement = Placement(src.index, dst.index, operand.address, operand.index, step.number_address)
     for k, number in enumerate(placement):
         builder.store(number, builder.gep(tile.placement, [int64(k)]))
     call = WalkerCall(
-        src[0],
-        dst[0],
+        src.address,
+        dst.address,
         step.program,
         step.tasks,
         begin=int64(0),
@@ -134,8 +137,8 @@ class _Side(NamedTuple):
     shift: Value
 
 
-def _locate(builder: Builder, tile: _Tile, side: _Side) -> tuple[Value, Value]:
-    """Return the address and the offset of a side."""
+def _locate(builder: Builder, tile: _Tile, side: _Side) -> Location:
+    """Return where a side starts."""
     slot = builder.sub(side.base, int64(Base.SRC_ELEMENTS))
     slot_at = builder.add(tile.slots, builder.mul(slot, int64(SLOT_NBYTES)))
     is_slot = builder.icmp_unsigned("<", side.base, int64(len(Base)))
@@ -146,8 +149,8 @@ def _locate(builder: Builder, tile: _Tile, side: _Side) -> tuple[Value, Value]:
     is_placed = builder.icmp_signed("!=", side.placed_by, int64(NO_OPERAND))
     index = builder.select(is_placed, side.placed_by, int64(0))
     offset = builder.load(builder.gep(tile.offsets, [index]))
-    is_split = builder.icmp_signed("<", side.shift, int64(0))
+    is_left = builder.icmp_signed("<", side.shift, int64(0))
     offset = builder.select(
-        is_split, builder.shl(offset, builder.neg(side.shift)), builder.ashr(offset, side.shift)
+        is_left, builder.shl(offset, builder.neg(side.shift)), builder.ashr(offset, side.shift)
     )
-    return address, builder.select(is_placed, offset, int64(0))
+    return Location(address, builder.select(is_placed, offset, int64(0)))

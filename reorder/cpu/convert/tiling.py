@@ -1,8 +1,9 @@
 """How a box that converts is cut into tiles: a pure function of the box and of two widths.
 
-A tile is small enough for the scratch of a thread, and long enough on both sides that cache
-lines are read and written whole. It is converted in the order of one side, and moved on the
-other, by the kernels that move elements of one width: on the narrower one.
+A tile is small enough for the scratch of a thread, and long enough on both sides that whole cache
+lines are read and written. It is converted in the order of one side. On the other side it is
+moved by the kernels for elements of one width; that is the side of the narrower elements, since
+moving these costs less.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from reorder.cpu.convert.tile_order import (
     order_of_side,
 )
 from reorder.cpu.convert.tile_pieces import covered_steps, each_piece
+from reorder.cpu.target import BYTE_BITS
 from reorder.plan.passes import simplify, src_and_dst, zeros_beyond
 
 if TYPE_CHECKING:
@@ -25,14 +27,14 @@ if TYPE_CHECKING:
 
 __all__ = ["Tile", "tile_box"]
 
-_BYTE_BITS, _HALF_BITS = 8, 16
+_HALF_BITS = 16
 
 
 class Tile(NamedTuple):
-    """Equal tiles: where the first lies, the loops over tiles, and those inside of one.
+    """Tiles of one shape: the offsets of the first, the loops over tiles, the loops of one tile.
 
-    `inner` is in the order in which the tile is converted, outermost first; `reads` and `writes`
-    say whether that is done in place in src, and in dst.
+    `inner` is in the order in which the tile is converted, outermost first. `reads` and `writes`
+    say whether the conversion reads src in place, and writes dst in place.
     """
 
     offsets: tuple[int, ...]
@@ -68,8 +70,8 @@ def tile_box(
     nodes = box.nodes
     if box.is_zero:
         return [], [src_and_dst(box)]
-    if widths[0] == widths[1] < _BYTE_BITS:
-        # moved as bytes, and padding with them
+    if widths[0] == widths[1] < BYTE_BITS:
+        # moved as bytes, the padding too
         counts = tile_counts(nodes, limit, SIDES, in_place=False, padded=True)
         order = TileOrder(order_of_side(nodes, counts, 1), reads=False, writes=False)
         return _tiles_of(box, counts, order, streams=streams)
@@ -84,13 +86,13 @@ def tile_box(
     counts = tile_counts(nodes, limit, sides, in_place=in_place)
     order = order_by_cost(nodes, counts, widths, streams=streams)
     if in_place and not (order.reads and order.writes and not has_padding(counts)):
-        # it needs the scratch, so it must fit
+        # the tile needs the scratch, so it must fit there
         counts = tile_counts(nodes, limit, sides, in_place=False)
         order = order_by_cost(nodes, counts, widths, streams=streams)
     if widths[0] == widths[1] and is_scattered(src_and_dst(box)):
         order = order_between(nodes, counts)
     if order.writes and has_padding(counts):
-        # moves write padding, conversions do not; a tile that is moved anyway gets it for free
+        # moves write padding, conversions do not; in a tile that is moved it costs nothing extra
         order = order_by_cost(nodes, counts, widths, writes=False, streams=streams)
     return _tiles_of(box, counts, order, streams=streams)
 
@@ -103,7 +105,7 @@ def _tiles_of(
     tiles = []
     for offsets, outer, inner in each_piece(box, counts, pads=pads):
         inside = sorted(inner, key=lambda numbered: order.nodes.index(numbered[0]))
-        # beyond the caches, tiles that continue the rows of src follow each other
+        # if the data exceed the caches, successive tiles continue the rows of src
         loops = tuple(sorted(outer, key=lambda node: -abs(node.strides[0]))) if streams else outer
         nodes = tuple(node for _, node in inside)
         tiles.append(Tile(offsets, loops, nodes, order.reads, order.writes))

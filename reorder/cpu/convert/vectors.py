@@ -9,6 +9,7 @@ from llvmlite import ir
 from numba.core import cgutils
 
 from memdesc import DATA_TYPES
+from reorder.cpu.target import BYTE_BITS
 from reorder.values.formats import FLOATS
 
 if TYPE_CHECKING:
@@ -19,14 +20,14 @@ if TYPE_CHECKING:
 __all__ = ["GROUP", "Vectors", "code_bits"]
 
 _F32, _F64 = ir.FloatType(), ir.DoubleType()
-_BYTE = 8
-# lanes from which on one test for all of them is worth its branch
+
+# Lanes from which on a branch around rare numbers pays: a 512-bit register of f32.
 GROUP = 16
 
 
 def code_bits(name: str) -> int:
-    """Return the width of the integers that codes of a type are held in: no less than a byte."""
-    return max(DATA_TYPES[name].bits, _BYTE)
+    """Return the width of the integers that hold codes of a type: at least a byte."""
+    return max(DATA_TYPES[name].bits, BYTE_BITS)
 
 
 class Vectors:
@@ -55,14 +56,14 @@ class Vectors:
         return ir.Constant(of, [value] * self.lanes)
 
     def call(self, name: str, result: Type, *arguments: Value) -> Value:
-        """Call an intrinsic of LLVM on vectors; `name` ends before the types."""
+        """Call an intrinsic of LLVM by its full name."""
         kind = ir.FunctionType(result, [argument.type for argument in arguments])
         return self.builder.call(
             cgutils.get_or_insert_function(self.builder.module, kind, name), arguments
         )
 
     def suffix(self, of: Type) -> str:
-        """Return how LLVM spells a vector type in the name of an intrinsic."""
+        """Return the suffix for a vector type in the name of an LLVM intrinsic, like v16f32."""
         element = of.element
         letter = {_F32: "f32", _F64: "f64"}.get(element) or f"i{element.width}"
         return f"v{self.lanes}{letter}"
@@ -79,7 +80,7 @@ class Vectors:
         return self.builder.select(test, then, otherwise)
 
     def any_bit(self, numbers: Value, bit: int) -> Value:
-        """Return, in lanes of no particular order, whether any number has a bit."""
+        """Return at most `GROUP` flags, of which one is true if any number has a bit set."""
         count = min(self.lanes, GROUP)
         joined = reduce(self.builder.or_, self.parts(numbers, count))
         kept = self.builder.and_(joined, ir.Constant(joined.type, [bit] * count))
@@ -107,7 +108,10 @@ class Vectors:
         return self.builder.shuffle_vector(vector, ir.Constant(vector.type, ir.Undefined), picks)
 
     def rarely(self, tests: Value, emit: Callable[[], Value], otherwise: Value) -> Value:
-        """Return what `emit` makes where any of the tests holds, for all lanes alike."""
+        """Return for all lanes what `emit` returns if any of the tests holds, else `otherwise`.
+
+        `emit` is in a branch that is marked as unlikely.
+        """
         builder = self.builder
         number = ir.IntType(tests.type.count)
         is_any = builder.icmp_unsigned("!=", builder.bitcast(tests, number), number(0))

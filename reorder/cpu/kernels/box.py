@@ -53,7 +53,7 @@ def emit_walk(builder: Builder, call: WalkerCall, kernel: Kernel) -> None:
 
 
 class _Inner(NamedTuple):
-    """The loops inside: what their code needs beside where it runs."""
+    """What the code of the inner loops needs beside the locations of src and dst."""
 
     elements: Elements
     box: BoxHead
@@ -72,7 +72,7 @@ def _emit_inner(inner: _Inner, src: Location, dst: Location, is_data: Value) -> 
         with otherwise:
             is_run = builder.icmp_signed("==", box.micro_kernel, int64(RUN))
             with builder.if_else(is_run) as (run, strided):
-                # each loads the fields itself: loaded once they occupy registers of both
+                # both load the fields: loaded before the branch they would occupy registers
                 with run:
                     rows, columns = _row_table(inner, is_data)
                     emit_copy(inner.elements, src, dst, rows, columns, box.src_end)

@@ -13,7 +13,7 @@ from llvmlite import ir
 
 from reorder.cpu.kernels.elements import Location
 from reorder.cpu.kernels.emit import BYTE, I64, int64, loop, maximum, minimum
-from reorder.cpu.target import LINE_BITS, register_bits
+from reorder.cpu.target import BYTE_BITS, LINE_BITS, register_bits
 
 if TYPE_CHECKING:
     from reorder.cpu.kernels.elements import Elements
@@ -26,6 +26,7 @@ __all__ = ["emit_copy"]
 _MEMMOVE_NBYTES = 1024
 # Runs of exactly these lengths are moved as one vector, of several registers if need be.
 _VECTOR_NBYTES = (8, 16, 32, 64, 128, 256)
+_MAX_VECTOR_NBYTES = max(_VECTOR_NBYTES)
 
 
 def emit_copy(
@@ -36,7 +37,7 @@ def emit_copy(
     run: InnerLoop,
     src_end: Value,
 ) -> None:
-    """Move rows that are runs; what is not valid in either loop is written zero.
+    """Move rows that are runs; steps that are not valid in either loop write zeros.
 
     Elements of src from index `src_end` on must not be read.
     """
@@ -44,17 +45,19 @@ def emit_copy(
     if elements.is_nibble:
         _emit_any(elements, src, dst, rows, run)
         return
-    # the length is the same for all rows, so that no row has to choose
+    # all rows have the same length, so it is tested before the loop over them
     done = builder.append_basic_block("done")
     counts = [
-        nbytes * 8 // elements.bits for nbytes in _VECTOR_NBYTES if nbytes * 8 > elements.bits
+        nbytes * BYTE_BITS // elements.bits
+        for nbytes in _VECTOR_NBYTES
+        if nbytes * BYTE_BITS > elements.bits
     ]
     for lanes in counts:
         with builder.if_then(builder.icmp_signed("==", run.extent, int64(lanes))):
             _emit_vectors(elements, src, dst, rows, (lanes, run.valid), src_end)
             builder.branch(done)
     for lanes in counts:
-        # non-temporal stores write each line once: vectors of lines must not overlap
+        # non-temporal stores must write each line once, so vectors of lines must not overlap
         if elements.streams and elements.fills_line(lanes):
             continue
         is_two = builder.and_(
@@ -81,13 +84,13 @@ def _emit_vectors(
     builder = elements.builder
     lanes, valid = run
     data_rows = minimum(builder, rows.valid, rows.last)
-    # where no element is valid src has none, and must not be read
+    # if no element of a row is valid, src has no such row and must not be read
     data_rows = builder.select(builder.icmp_signed(">", valid, int64(0)), data_rows, rows.first)
     is_whole = builder.icmp_signed("==", valid, int64(lanes))
-    # the last index from which a vector may be loaded: beyond its run, but not beyond src
+    # the last index from which a vector may be loaded: it may exceed its run, but not src
     last_start = builder.sub(src_end, builder.add(src.index, int64(lanes)))
     is_inside = builder.or_(is_whole, builder.icmp_signed("<=", rows.src_span, last_start))
-    skipped = builder.sub(int64(_VECTOR_NBYTES[-1] * 8 // elements.bits), valid)
+    skipped = builder.sub(int64(_MAX_VECTOR_NBYTES * BYTE_BITS // elements.bits), valid)
     valid_mask = elements.load_vector(Location(_masks(builder), skipped), lanes)
     src, dst = elements.rebased(src), elements.rebased(dst)
 
@@ -116,15 +119,15 @@ def _emit_vectors(
 
 
 def _masks(builder: Builder) -> Value:
-    """Return the address of a vector of ones followed by one of zeros.
+    """Return the address of a constant: bytes of all ones, then as many zeros.
 
-    A vector loaded k elements before the middle is the mask of k valid elements. LLVM would
-    compute a mask made by a comparison again in each row.
+    A vector loaded k elements before the middle is the mask of k valid elements. A mask computed
+    by a comparison would be computed in each row again.
     """
     name = "memdesc.ones"
     module = builder.module
     if name not in module.globals:
-        size = _VECTOR_NBYTES[-1]
+        size = _MAX_VECTOR_NBYTES
         kind = ir.ArrayType(BYTE, 2 * size)
         masks = ir.GlobalVariable(module, kind, name)
         masks.initializer = ir.Constant(kind, bytearray([255] * size + [0] * size))
@@ -190,7 +193,7 @@ def _copy_lines(elements: Elements, src: Location, dst: Location, count: Value) 
 def _copy_run(elements: Elements, src: Location, dst: Location, count: Value) -> None:
     """Copy a run by memmove if it is long, else by vectors."""
     builder = elements.builder
-    size = elements.bits // 8
+    size = elements.bits // BYTE_BITS
     is_long = builder.icmp_signed(">=", count, int64(_MEMMOVE_NBYTES // size))
     with builder.if_else(is_long) as (long, short):
         with long:
@@ -221,7 +224,7 @@ def _copy_vectors(elements: Elements, src: Location, dst: Location, count: Value
 
 
 def _copy_tail(elements: Elements, src: Location, dst: Location, count: Value, lanes: int) -> None:
-    """Copy fewer than `lanes` elements: a half, a quarter, ... as the bits of `count` say."""
+    """Copy fewer than `lanes` elements, by a vector for each bit of `count` that is set."""
     builder = elements.builder
     lanes //= 2
     while lanes:

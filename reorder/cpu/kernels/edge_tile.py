@@ -1,8 +1,8 @@
-"""Edge tiles: tables that make whole tiles of rows and columns that do not fill one.
+"""Edge tiles: offset tables for tiles that have fewer rows or columns with data than a whole one.
 
-Tiles are always whole. An edge tile reads its rows from a table that points to zeros for rows
-without data, and to copies of the rows that end with src, beyond which nothing may be read; it
-stores columns that do not exist to a buffer that nobody reads.
+There is code for whole tiles only. An edge tile reads its rows through a table: rows without data
+point to zeros, and rows that a whole tile would read beyond the end of src point to copies. It
+writes its columns through a table: columns that do not exist point to a buffer that is not read.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from numba.core import cgutils
 
 from reorder.cpu.kernels.elements import Location
 from reorder.cpu.kernels.emit import BYTE, I64, int64, int64_pointer, load_int64, loop
-from reorder.cpu.target import LINE_NBYTES
+from reorder.cpu.target import BYTE_BITS, LINE_NBYTES
 
 if TYPE_CHECKING:
     from reorder.cpu.kernels.elements import Elements
@@ -23,8 +23,11 @@ if TYPE_CHECKING:
 
 __all__ = ["MAX_COLUMNS", "ColumnSpan", "EdgeTables"]
 
-# As many columns as a call may have: a row of zeros has this length.
+# Upper bound of the columns of a call, and the length of the row of zeros. Cache tiling cuts loop
+# groups to 1024 elements at most.
 MAX_COLUMNS = 1 << 11
+# Bytes of the widest elements: all kernels of a module share the zeros.
+_MAX_ELEMENT_NBYTES = 8
 
 
 class ColumnSpan(NamedTuple):
@@ -34,7 +37,7 @@ class ColumnSpan(NamedTuple):
     last: Value
     # elements of src from this index on must not be read
     src_end: Value
-    # how far the last row starts behind the first in src
+    # offset of the last row from the first in src
     row_span: Value
 
 
@@ -45,28 +48,28 @@ class EdgeTables:
         self.elements = elements
         self.height, self.width = shape
         builder = elements.builder
-        size = elements.bits // 8
+        size = elements.bits // BYTE_BITS
         self.rows = builder.ptrtoint(cgutils.alloca_once(builder, I64, size=self.height), I64)
         self.columns = builder.ptrtoint(cgutils.alloca_once(builder, I64, size=self.width), I64)
-        # one element more: src may be aligned to less than its elements, see `_offset`
+        # one element more, since `_offset` rounds up: src may be aligned to less than an element
         copies = cgutils.alloca_once(builder, BYTE, size=(self.height * self.width + 1) * size)
         self.copies = builder.ptrtoint(copies, I64)
         unread = cgutils.alloca_once(builder, BYTE, size=(self.height + 1) * size)
         unread.align = LINE_NBYTES
         self.unread = builder.ptrtoint(unread, I64)
-        zeros = _zeros(builder, (MAX_COLUMNS + self.width + 1) * 8)
+        zeros = _zeros(builder, (MAX_COLUMNS + self.width + 1) * _MAX_ELEMENT_NBYTES)
         self.zeros = builder.ptrtoint(zeros, I64)
 
     def _offset(self, address: Value, start: Location) -> Value:
-        """Return how many elements behind a location a buffer starts, rounded up."""
+        """Return the offset of a buffer from a location, in elements, rounded up."""
         builder = self.elements.builder
-        size = self.elements.bits // 8
+        size = self.elements.bits // BYTE_BITS
         start_address = builder.add(start.address, builder.mul(start.index, int64(size)))
         distance = builder.sub(address, start_address)
         return builder.ashr(builder.add(distance, int64(size - 1)), int64(size.bit_length() - 1))
 
     def is_narrow(self, span: ColumnSpan) -> Value:
-        """Whether a tile has more columns than there are."""
+        """Whether a span has fewer columns than a tile."""
         builder = self.elements.builder
         return builder.icmp_signed("<", builder.sub(span.last, span.first), int64(self.width))
 
@@ -77,7 +80,7 @@ class EdgeTables:
         with loop(builder, int64(0), int64(self.width)) as k:
             column = builder.add(span.first, k)
             exists = builder.icmp_signed("<", column, span.last)
-            # the first one is read where the column has no entry
+            # a column that does not exist has no entry, so the first one is loaded
             offset = load_int64(builder, columns.table, builder.select(exists, column, span.first))
             offset = builder.select(exists, offset, unread)
             builder.store(offset, int64_pointer(builder, self.columns, k))
@@ -87,7 +90,7 @@ class EdgeTables:
     ) -> None:
         """Write the table of the rows from a row on, one tile high.
 
-        Where `copies` holds, rows that a tile would read beyond the end of src are copied.
+        If `copies` is true, rows that a tile would read beyond the end of src are copied.
         """
         builder = self.elements.builder
         with loop(builder, int64(0), int64(self.height)) as k:

@@ -12,7 +12,7 @@ from llvmlite import ir
 
 from reorder.cpu.kernels.emit import BYTE, I64, Builder, Type, Value, int64, prefetch
 from reorder.cpu.kernels.shuffle import pick
-from reorder.cpu.target import LINE_BITS, LINE_NBYTES
+from reorder.cpu.target import BYTE_BITS, LINE_BITS, LINE_NBYTES
 
 if TYPE_CHECKING:
     from reorder.cpu.schedule.kernel import Kernel
@@ -23,7 +23,7 @@ _NIBBLE_BITS, _NIBBLE = 4, 15
 
 
 class Location(NamedTuple):
-    """An address, and an index of elements from there."""
+    """An address, and an index in elements from there."""
 
     address: Value
     index: Value
@@ -72,14 +72,14 @@ class Elements:
         return pointer if of is None else self.builder.bitcast(pointer, of.as_pointer())
 
     def rebased(self, location: Location) -> Location:
-        """Return the same location with index 0, so that a loop keeps one number for it.
+        """Return the same location with index 0, so that a loop keeps one register for it.
 
-        Numbers that do not fit the registers are loaded from the stack in each step, and such a
-        load waits for stores to addresses that end in the same bits.
+        Spilled registers are loaded from the stack in each step, and such a load waits for stores
+        to addresses whose low 12 bits are equal (4K aliasing).
         """
         if self.is_nibble:
             return location
-        offset = self.builder.mul(location.index, int64(self.bits // 8))
+        offset = self.builder.mul(location.index, int64(self.bits // BYTE_BITS))
         return Location(self.builder.add(location.address, offset), int64(0))
 
     def _shift(self, location: Location) -> Value:
@@ -93,12 +93,12 @@ class Elements:
         if self.is_nibble:
             shifted = self.builder.lshr(element, self._shift(location))
             return self.builder.and_(shifted, BYTE(_NIBBLE))
-        # elements that were packed into wider ones keep the alignment that they had
+        # elements packed into a wider one are aligned only to their former width
         element.align = 1
         return element
 
     def store(self, value: Value, location: Location) -> None:
-        """Write one element; a 4-bit one leaves the other half of its byte as it is."""
+        """Write one element; for a 4-bit one the other half of its byte is kept."""
         builder, pointer = self.builder, self.pointer(location)
         if not self.is_nibble:
             builder.store(value, pointer).align = 1
@@ -109,7 +109,7 @@ class Elements:
         builder.store(builder.or_(kept, builder.shl(value, shift)), pointer)
 
     def load_vector(self, location: Location, lanes: int) -> Value:
-        """Return neighbouring elements; more than one of 4 bits from an even index on."""
+        """Return a vector of contiguous elements; of 4-bit ones one, or from an even index on."""
         if not self.is_nibble:
             vector = self.builder.load(self.pointer(location, self.vector_type(lanes)))
             vector.align = 1
@@ -126,9 +126,9 @@ class Elements:
         return pick(self.builder, low, picks, high)
 
     def store_vector(self, value: Value, location: Location, *, non_temporal: bool = False) -> None:
-        """Write neighbouring elements; more than one of 4 bits from an even index on.
+        """Write a vector of contiguous elements; of 4-bit ones one, or from an even index on.
 
-        Non-temporal stores are whole cache lines, and aligned to them; 4-bit elements have none.
+        Non-temporal stores write whole, aligned cache lines; 4-bit elements have none.
         """
         builder, lanes = self.builder, value.type.count
         if self.is_nibble and lanes == 1:
@@ -145,7 +145,7 @@ class Elements:
             store.set_metadata("nontemporal", node)
 
     def store_lines(self, value: Value, location: Location) -> None:
-        """Write a vector, with non-temporal stores if it is whole lines and the kernel streams."""
+        """Write a vector: by non-temporal stores if it fills lines and the kernel streams."""
         is_whole = not value.type.count * self.bits % LINE_BITS
         self.store_vector(value, location, non_temporal=self.streams and is_whole)
 
@@ -154,8 +154,8 @@ class Elements:
         return lanes * self.bits >= LINE_BITS
 
     def prefetch(self, location: Location, lanes: int, distance: Value) -> None:
-        """Prefetch the cache lines that lie `distance` bytes behind a vector."""
+        """Prefetch the cache lines `distance` bytes ahead of a vector."""
         first = self.builder.ptrtoint(self.pointer(location, BYTE), I64)
         first = self.builder.add(first, distance)
-        for start in range(0, lanes * self.bits // 8, LINE_NBYTES):
+        for start in range(0, lanes * self.bits // BYTE_BITS, LINE_NBYTES):
             prefetch(self.builder, self.builder.add(first, int64(start)))

@@ -32,7 +32,8 @@ __all__ = [
     "prefetch",
 ]
 
-# What LLVM instructions are made of: llvmlite ships no types, so these are names for Any.
+# Operands of LLVM instructions, their types, and what emits them. llvmlite ships no types, so
+# type checkers see Any.
 Value: TypeAlias = ir.Value
 Type: TypeAlias = ir.Type
 Builder: TypeAlias = ir.IRBuilder
@@ -49,7 +50,7 @@ def int64(value: int) -> Value:
 
 
 def load_record(builder: Builder, address: Value, kind: type[_Record]) -> _Record:
-    """Return the record at an address: its fields are the int64 there, as LLVM values."""
+    """Load the record at an address; its fields are LLVM values of int64."""
     first = builder.inttoptr(address, I64.as_pointer())
     fields = (builder.load(builder.gep(first, [int64(k)])) for k in fields_of(kind))
     return kind(*fields)
@@ -98,7 +99,7 @@ def loop(builder: Builder, start: Value, stop: Value, step: Value | int = 1) -> 
 def _no_transformations(module: Value) -> Value:
     """Return the metadata that keeps LLVM from unrolling and vectorizing a loop.
 
-    The loops that gain from vectors have them already; the others would double the code.
+    The loops that profit from vectors use them already; for the others LLVM would double the code.
     """
     name = "memdesc.loop"
     if name not in module.namedmetadata:
@@ -107,7 +108,7 @@ def _no_transformations(module: Value) -> Value:
             module.add_metadata(["llvm.loop.vectorize.enable", ir.Constant(ir.IntType(1), 0)])
         )
         node = module.add_metadata(options)
-        # a node that refers to itself first is how LLVM tells the metadata of loops
+        # LLVM requires the first operand of loop metadata to be the node itself
         node.operands = (node, *node.operands)
         module.add_named_metadata(name, node)
     return module.namedmetadata[name].operands[0]

@@ -1,7 +1,7 @@
 """Micro-kernels: two to four rows interleaved into one, and one row split into two to four.
 
-Where a group of a transposition has so few elements, and those of the other one follow each
-other without a gap, whole vectors are interleaved: c0 c1 c2 c0 c1 c2 ...
+They replace the transposition where one loop group has two to four elements, and the other one
+comes in runs (see `LoopGroup.run`): whole vectors are interleaved, as c0 c1 c2 c0 c1 c2 ...
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from reorder.cpu.kernels.emit import int64, loop, minimum
 from reorder.cpu.kernels.shuffle import LANE_BITS, concatenate, pick
+from reorder.cpu.target import BYTE_BITS
 
 if TYPE_CHECKING:
     from reorder.cpu.kernels.emit import Builder, Value
@@ -18,20 +19,19 @@ if TYPE_CHECKING:
 __all__ = ["COUNTS", "emit_interleaved"]
 
 COUNTS = (2, 3, 4)
-_BYTE_BITS = 8
-# Shuffles join a power of two of vectors, and one pair needs no joining.
+# Vectors are concatenated by powers of two: two of them, or four, of which one may be a copy.
 _PAIR, _QUAD = 2, 4
 
 
 def emit_interleaved(move: Transposition, span: tuple[Value, Value], done: Value) -> None:
-    """Move both groups if one of them is that short, then branch to `done`.
+    """Move both groups if one of them has two to four elements, then branch to `done`.
 
-    `span` is a range of columns with data.
+    `span` is the range of columns that hold data.
     """
     builder, columns, rows = move.elements.builder, move.columns, move.rows
     lanes = LANE_BITS // move.elements.bits
-    # two vectors at once, but of bytes four vectors of one register are enough
-    if move.elements.bits > _BYTE_BITS:
+    # two 128-bit vectors at once; of bytes one is enough
+    if move.elements.bits > BYTE_BITS:
         lanes *= 2
     first, last = span
     has_all_rows = builder.icmp_signed("==", rows.valid, rows.extent)
@@ -55,7 +55,7 @@ def emit_interleaved(move: Transposition, span: tuple[Value, Value], done: Value
 
 
 def _is_run(builder: Builder, run: Value, span: tuple[Value, Value], lanes: int) -> Value:
-    """Whether a span of a group consists of vectors none of which crosses the end of a run."""
+    """Whether vectors cover a span of a group without crossing the end of a run."""
     first, last = span
     length = builder.sub(last, first)
     numbers = builder.or_(builder.or_(run, length), first)
@@ -68,7 +68,8 @@ def _is_run(builder: Builder, run: Value, span: tuple[Value, Value], lanes: int)
 def _emit_join(move: Transposition, span: tuple[Value, Value], count: int, lanes: int) -> None:
     """Interleave `count` rows; the last vectors overlap those before them."""
     elements, builder = move.elements, move.elements.builder
-    end = builder.sub(span[1], int64(lanes))
+    _, last = span
+    end = builder.sub(last, int64(lanes))
     with loop(builder, *span, lanes) as next_column:
         column = minimum(builder, next_column, end)
         lines = []

@@ -1,4 +1,4 @@
-"""Loop groups: the two sides of a transposition, each contiguous on one side.
+"""Loop groups: the two groups of loops that a transposition exchanges.
 
 The columns are contiguous in src, the rows in dst. Each group has a table of its offsets on the
 other side: where a column starts in dst, where a row starts in src.
@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from reorder.cpu.kernels.emit import int64, load_int64, load_record, loop
+from reorder.cpu.record import WORD_NBYTES
 from reorder.cpu.schedule.program import RepeatLoop
 
 if TYPE_CHECKING:
@@ -19,12 +20,10 @@ if TYPE_CHECKING:
 
 __all__ = ["LoopGroup", "TileShape", "Transposition", "entry_address"]
 
-_ENTRY_SHIFT = 3
-
 
 def entry_address(builder: Builder, table: Value, index: Value) -> Value:
     """Return the address of an entry of a table of int64."""
-    return builder.add(table, builder.shl(index, int64(_ENTRY_SHIFT)))
+    return builder.add(table, builder.mul(index, int64(WORD_NBYTES)))
 
 
 class TileShape(NamedTuple):
@@ -35,19 +34,19 @@ class TileShape(NamedTuple):
 
 
 class LoopGroup(NamedTuple):
-    """The steps of one or more loops, as one sequence that is contiguous on one side."""
+    """The steps of one or more loops, taken as one sequence, which is contiguous on one side."""
 
     extent: Value
     # steps that hold data
     valid: Value
-    # how many steps from the first on, and of each as many that follow, lie on the other side
-    # without a gap but the extent of the other group; or 0
+    # the sequence consists of runs of this many steps; within a run the offset on the other side
+    # grows by the extent of the other group, so a run of both groups is contiguous; 0: no runs
     run: Value
     # address of the offsets on the other side
     table: Value
 
     def locate(self, builder: Builder, start: Location, index: Value) -> Location:
-        """Return where a step lies on the side where the group is not contiguous."""
+        """Return the location of a step on the side on which the group is not contiguous."""
         return start.plus(builder, load_int64(builder, self.table, index))
 
 
@@ -61,11 +60,11 @@ class Transposition(NamedTuple):
     rows: LoopGroup
     # whether src exceeds the caches of a core, so that rows are prefetched
     prefetches: Value
-    # address of the `RepeatLoop`: loaded where it begins, since registers are few in between
+    # address of the `RepeatLoop`: it is loaded where its loop begins, to save registers until then
     repeat_at: Value
 
     def each_repeat(self) -> Iterator[Transposition]:
-        """Emit the loop around both groups; yields what is moved in each step."""
+        """Emit the loop around both groups; yields the transposition of each step."""
         builder = self.elements.builder
         repeat = load_record(builder, self.repeat_at, RepeatLoop)
         with loop(builder, int64(0), repeat.extent) as i:

@@ -12,6 +12,7 @@ from reorder.cpu.kernels.shuffle import pick
 from reorder.cpu.kernels.walk import OuterLoops, Position, WalkerCall, each_task
 from reorder.cpu.record import nbytes_of
 from reorder.cpu.schedule.reduction import GROUPS, ReductionHead
+from reorder.cpu.target import BYTE_BITS
 
 if TYPE_CHECKING:
     from reorder.cpu.kernels.emit import Builder, Value
@@ -20,6 +21,7 @@ __all__ = ["emit_reduction"]
 
 _SUM = ir.IntType(32)
 _SUM_NBYTES = 4
+# Sums of one vector: a 512-bit register.
 _LANES = 16
 
 
@@ -53,7 +55,7 @@ def _add_rows(builder: Builder, src: Value, sums: Value, head: ReductionHead) ->
 
 
 def _add_groups(builder: Builder, src: Value, sums: Value, count: Value, size: int) -> None:
-    """Add each group of `size` neighbours to a sum of its own."""
+    """Add each group of `size` contiguous elements to its sum; sums are contiguous."""
     whole = builder.and_(count, int64(-_LANES))
     for start, stop, lanes in ((int64(0), whole, _LANES), (whole, count, 1)):
         with loop(builder, start, stop, lanes) as i:
@@ -64,7 +66,7 @@ def _add_groups(builder: Builder, src: Value, sums: Value, count: Value, size: i
 
 def _add_run(builder: Builder, src: Value, sums: Value, count: Value) -> None:
     """Add a run to one sum: groups of the largest size in vectors, the tail one by one."""
-    size = GROUPS[0]
+    size = max(GROUPS)
     whole = builder.and_(count, int64(-_LANES * size))
     kind = ir.VectorType(_SUM, _LANES)
     lane_sums = cgutils.alloca_once(builder, kind)
@@ -88,11 +90,11 @@ def _add(builder: Builder, address: Value, values: Value) -> None:
 
 
 def _sum_of_groups(builder: Builder, src: Value, lanes: int, size: int) -> Value:
-    """Return sums of neighbours, a group in each lane.
+    """Return the sums of groups of contiguous elements, a group in each lane.
 
-    A group is loaded as one integer, and each byte is taken from it with its sign by two shifts.
+    A group is loaded as one integer; two shifts extract each byte with its sign.
     """
-    bits = 8 * size
+    bits = BYTE_BITS * size
     groups, sums = ir.VectorType(ir.IntType(bits), lanes), ir.VectorType(_SUM, lanes)
     group = builder.load(builder.inttoptr(src, groups.as_pointer()))
     group.align = 1
@@ -100,7 +102,7 @@ def _sum_of_groups(builder: Builder, src: Value, lanes: int, size: int) -> Value
         return builder.sext(group, sums)
     found = ir.Constant(groups, None)
     for k in range(size):
-        left = ir.Constant(groups, [bits - 8 * (k + 1)] * lanes)
-        right = ir.Constant(groups, [bits - 8] * lanes)
+        left = ir.Constant(groups, [bits - BYTE_BITS * (k + 1)] * lanes)
+        right = ir.Constant(groups, [bits - BYTE_BITS] * lanes)
         found = builder.add(found, builder.ashr(builder.shl(group, left), right))
     return found if groups == sums else builder.sext(found, sums)

@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 
 __all__ = ["emit_tile", "tile_heights", "tile_shapes"]
 
-# Registers of a cache line that hold a tile. Its transposition needs as many again, and AVX-512,
-# which alone has registers of this width, has 32.
+# Most registers of a cache line that hold a tile. Its transposition needs as many again; only
+# AVX-512 has registers of this width, and it has 32.
 _TILE_REGISTERS = 16
-# Heights from a cache line down to a sixteenth of it.
+# Number of heights: from a cache line down to a sixteenth of it.
 _HEIGHTS = 5
-# A column of fewer bits than this is stored element by element instead.
+# Columns of fewer bits than this are stored element by element, without tiles.
 _MIN_COLUMN_BITS = 32
 
 
@@ -39,7 +39,8 @@ def tile_heights(bits: int) -> tuple[int, ...]:
 def tile_shapes(bits: int, height: int) -> list[TileShape]:
     """Return the shapes of tiles of a height, widest first.
 
-    Rows of a cache line are best, as far as there are registers, but not for fewer columns.
+    The widest rows are a cache line, or less where the tile would need too many registers. Where
+    registers are narrower, or columns are shorter than a line, rows have one 128-bit lane.
     """
     lane = TileShape(height, LANE_BITS // bits)
     if register_bits() < LINE_BITS or height * bits < LINE_BITS:

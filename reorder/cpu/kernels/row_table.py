@@ -1,4 +1,4 @@
-"""Rows given by tables of their offsets: what the copying and the strided kernel loop over."""
+"""Rows given by offset tables: the loop of the copying and of the strided kernel."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ class RowTable(NamedTuple):
     # addresses of the offset of each row in src and in dst
     src_table: Value
     dst_table: Value
-    # how far the last row starts behind the first in src
+    # offset of the last row from the first in src
     src_span: Value
 
     def each_row(
         self, builder: Builder, src: Location, dst: Location
     ) -> Iterator[tuple[Location, Location, Value]]:
-        """Emit a loop over the rows; yields where each lies, and whether it holds data."""
+        """Emit a loop over the rows; yields both locations, and whether the row holds data."""
         with loop(builder, self.first, self.last) as row:
             row_src = src.plus(builder, load_int64(builder, self.src_table, row))
             row_dst = dst.plus(builder, load_int64(builder, self.dst_table, row))

@@ -1,4 +1,4 @@
-"""Shuffles of elements between vector registers, each one instruction on every machine."""
+"""Shuffles of elements between vector registers, composed of single instructions."""
 
 from __future__ import annotations
 
@@ -13,17 +13,16 @@ if TYPE_CHECKING:
 
 __all__ = ["LANE_BITS", "concatenate", "exchange", "mask", "pick", "transpose"]
 
-# Within lanes of this many bits every machine shuffles with one instruction.
+# Shuffles within lanes of this many bits are one instruction on all processors.
 LANE_BITS = 128
 
 
 def transpose(builder: Builder, vectors: list[Value]) -> list[Value]:
     """Transpose n vectors in each 128-bit lane: the results hold column after column.
 
-    A lane is an n x m matrix, n a power of two up to the m elements that a lane holds. To
-    interleave the first half of the vectors with the second moves one bit of the index of the
-    row to the front of that of the column, so log2(n) rounds make a transposition, all of them
-    of one kind of unpack instruction.
+    A lane is an n x m matrix, where n is a power of two and at most m, the elements of a lane.
+    Each round interleaves the first half of the vectors with the second half, which moves one bit
+    of the row index to the column index. So log2(n) rounds of unpack instructions transpose it.
     """
     count = vectors[0].type.count
     lane = min(count, LANE_BITS // vectors[0].type.element.width)
@@ -47,9 +46,10 @@ def transpose(builder: Builder, vectors: list[Value]) -> list[Value]:
 
 
 def exchange(builder: Builder, vectors: list[Value], lane: int) -> list[Value]:
-    """Collect equal lanes of n vectors, n a power of two, lanes of `lane` elements.
+    """Transpose n vectors as matrices of lanes: the k-th result has the k-th lane of each.
 
-    Each vector is a row of matrices of n lanes; column k of all of them makes the k-th result.
+    n is a power of two, and a lane has `lane` elements. Vectors of more than n lanes hold several
+    matrices side by side.
     """
     if len(vectors) == 1:
         return vectors
@@ -80,12 +80,12 @@ def concatenate(builder: Builder, vectors: list[Value]) -> Value:
 def pick(
     builder: Builder, vector: Value, indices: Iterable[int], second: Value | None = None
 ) -> Value:
-    """Return the elements of a vector, or of two joined, at some indices."""
+    """Return the elements of a vector, or of two concatenated ones, at some indices."""
     other = ir.Constant(vector.type, ir.Undefined) if second is None else second
     return builder.shuffle_vector(vector, other, mask(indices))
 
 
 def mask(indices: Iterable[int]) -> Value:
-    """Return the constant that tells a shuffle which elements to pick."""
+    """Return the constant mask of a shuffle: the indices of the elements that it picks."""
     chosen = list(indices)
     return ir.Constant(ir.VectorType(ir.IntType(32), len(chosen)), chosen)

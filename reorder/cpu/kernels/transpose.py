@@ -1,9 +1,9 @@
-"""Micro-kernel: a loop group contiguous in src against a loop group contiguous in dst.
+"""Micro-kernel: transpose a loop group contiguous in src and a loop group contiguous in dst.
 
-Which code moves the groups is decided in this order: groups of two to four elements are
-interleaved; otherwise tiles of the first height that fits are transposed in registers, as wide
-as there are columns; what has fewer rows than the least tile goes element by element, and so do
-4-bit elements.
+Which code moves the groups is decided in this order: 4-bit elements are moved one by one; groups
+of two to four elements are interleaved; tiles of the first height that fits the rows are
+transposed in registers, in the widest shape that fits the columns; groups with fewer rows than
+the smallest tile are moved element by element.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ from reorder.cpu.kernels.interleave import emit_interleaved
 from reorder.cpu.kernels.loop_group import TileShape, entry_address
 from reorder.cpu.kernels.register_tile import emit_tile, tile_heights, tile_shapes
 from reorder.cpu.kernels.shuffle import LANE_BITS
-from reorder.cpu.target import LINE_BITS, LINE_NBYTES
+from reorder.cpu.record import WORD_NBYTES
+from reorder.cpu.target import BYTE_BITS, LINE_BITS, LINE_NBYTES
 
 if TYPE_CHECKING:
     from reorder.cpu.kernels.elements import Elements
@@ -26,17 +27,19 @@ if TYPE_CHECKING:
 
 __all__ = ["MAX_COLUMNS", "emit_transposed"]
 
-# Columns that are swept row block after row block: two cache lines of src.
+# Columns of one sweep over all rows: two cache lines of src, which are read completely before the
+# next sweep.
 _SWEEP_NBYTES = 128
 # Rows are prefetched this many tiles before they are read.
 _PREFETCH_DISTANCE = 8
-_ENTRY_NBYTES = 8
+# Tiles as high as a cache line are used if at most rows >> 3, an eighth, are moved twice.
+_REPEATED_ROWS_SHIFT = 3
 
 
 def emit_transposed(move: Transposition, span: ColumnSpan) -> None:
-    """Move two loop groups; what is not valid in either is written zero.
+    """Move two loop groups; steps that are not valid in either write zeros.
 
-    `span` are the columns to write, with data or without.
+    `span` is the range of columns to write, with data or without.
     """
     elements, rows = move.elements, move.rows
     builder = elements.builder
@@ -49,13 +52,14 @@ def emit_transposed(move: Transposition, span: ColumnSpan) -> None:
     done = builder.append_basic_block("moved")
     emit_interleaved(move, (data.first, data.last), done)
     for height in tile_heights(elements.bits):
-        # whole lines are best where few of their rows are moved twice
-        twice = builder.and_(builder.neg(rows.extent), int64(height - 1))
-        is_line = height * elements.bits == LINE_BITS
-        most = builder.lshr(rows.extent, int64(3)) if is_line else int64(height)
+        # the last tile overlaps the one before it, so it moves some rows twice
+        repeated = builder.and_(builder.neg(rows.extent), int64(height - 1))
+        limit = int64(height)
+        if height * elements.bits == LINE_BITS:
+            limit = builder.lshr(rows.extent, int64(_REPEATED_ROWS_SHIFT))
         fits = builder.and_(
             builder.icmp_signed(">=", rows.extent, int64(height)),
-            builder.icmp_signed("<=", twice, most),
+            builder.icmp_signed("<=", repeated, limit),
         )
         with builder.if_then(fits):
             *wider, narrowest = tile_shapes(elements.bits, height)
@@ -79,10 +83,10 @@ def emit_transposed(move: Transposition, span: ColumnSpan) -> None:
 
 
 def _emit_sweeps(move: Transposition, span: ColumnSpan, shape: TileShape) -> None:
-    """Move tiles of one shape, a sweep of columns over all rows before the next one.
+    """Move tiles of one shape, in sweeps: some columns of all rows, then the next columns.
 
-    A sweep uses the cache lines of src that it loads while they are in the cache. The columns
-    that wide tiles leave are moved by tiles of one lane.
+    A sweep uses whole cache lines of src while they are in the cache. The tail of the columns,
+    which wide tiles leave, is moved by tiles of one lane.
     """
     elements = move.elements
     builder = elements.builder
@@ -91,18 +95,18 @@ def _emit_sweeps(move: Transposition, span: ColumnSpan, shape: TileShape) -> Non
     edge = EdgeTables(elements, lane)
     is_narrow = edge.is_narrow(span)
     last_column = maximum(builder, builder.sub(span.last, int64(lane.width)), span.first)
-    # selected numbers instead of branches: LLVM would make a loop for each
+    # selects instead of branches, for which LLVM would duplicate the loop
     column_tables = builder.select(is_narrow, edge.columns, move.columns.table)
-    column_step = builder.select(is_narrow, int64(0), int64(_ENTRY_NBYTES))
+    column_step = builder.select(is_narrow, int64(0), int64(WORD_NBYTES))
     last_row = builder.sub(move.rows.extent, int64(height))
     # one block of rows needs no sweeps
     step = builder.select(
         builder.icmp_signed("==", last_row, int64(0)),
         int64(MAX_COLUMNS),
-        int64(_SWEEP_NBYTES * 8 // elements.bits),
+        int64(_SWEEP_NBYTES * BYTE_BITS // elements.bits),
     )
     is_padded = builder.icmp_signed("<", move.rows.valid, move.rows.extent)
-    # most groups consist of whole tiles, and need none of what this guards
+    # most calls have whole tiles only, and skip edge tiles and prefetches
     is_special = builder.or_(builder.or_(is_narrow, is_padded), move.prefetches)
     for part in move.each_repeat():
         src = elements.rebased(part.src)
@@ -137,7 +141,7 @@ def _emit_sweeps(move: Transposition, span: ColumnSpan, shape: TileShape) -> Non
 
 
 class _Sweep(NamedTuple):
-    """Rows from `row` on and columns from `start` to `stop`, of those of a span."""
+    """Rows from `row` on and columns from `start` to `stop`, within a span of columns."""
 
     row: Value
     start: Value
@@ -151,16 +155,16 @@ def _prepare_edge(edge: EdgeTables, move: Transposition, sweep: _Sweep) -> Value
     row, start, stop, span = sweep
     height = int64(edge.height)
     is_narrow = edge.is_narrow(span)
-    # rows may be read beyond the last column, but not beyond the end of src
+    # a tile may read rows beyond the last column, but not beyond the end of src
     last_read = builder.add(span.row_span, builder.add(span.first, int64(edge.width)))
     copies = builder.and_(is_narrow, builder.icmp_signed(">", last_read, span.src_end))
     has_padding = builder.icmp_signed(">", builder.add(row, height), move.rows.valid)
     needs_table = builder.or_(has_padding, copies)
     with builder.if_then(needs_table):
         edge.write_rows(move.src, move.rows, row, span, copies)
-    own_rows = entry_address(builder, move.rows.table, row)
-    table = builder.select(needs_table, edge.rows, own_rows)
-    # what is read next: more columns of these rows or, if there are none, rows further on
+    whole_table = entry_address(builder, move.rows.table, row)
+    table = builder.select(needs_table, edge.rows, whole_table)
+    # prefetch the next columns of these rows or, after the last columns, later rows
     has_columns = builder.icmp_signed("<", stop, span.last)
     next_row = builder.add(row, int64(_PREFETCH_DISTANCE * edge.height))
     has_rows = builder.icmp_signed("<=", builder.add(next_row, height), move.rows.extent)
@@ -175,7 +179,7 @@ def _prepare_edge(edge: EdgeTables, move: Transposition, sweep: _Sweep) -> Value
 
 
 def _prefetch(elements: Elements, src: Location, row_table: Value, height: int) -> None:
-    """Prefetch a sweep of some rows: more streams than the hardware prefetches by itself."""
+    """Prefetch a sweep of some rows: the hardware does not prefetch this many streams."""
     builder = elements.builder
     with loop(builder, int64(0), int64(height)) as k:
         row = src.plus(builder, load_int64(builder, row_table, k))
@@ -185,7 +189,7 @@ def _prefetch(elements: Elements, src: Location, row_table: Value, height: int) 
 
 
 def _clear(elements: Elements, dst: Location, count: Value) -> None:
-    """Write zeros by vectors, the tail one by one."""
+    """Write zeros by vectors, the tail element by element."""
     builder = elements.builder
     lanes = LANE_BITS // elements.bits
     whole = builder.and_(count, int64(-lanes))

@@ -1,8 +1,8 @@
 """What all compiled walkers share: the loop over tasks, and the outer loops of a record.
 
-A walker is a C function of `WalkerCall`. Its steps are all tasks, each at all points. For each
-it walks the outer loops of a record over any number of operands, and emits in their innermost
-step what its own file says: a micro-kernel, the steps of a tile, or sums.
+A walker is a C function whose parameters are `WalkerCall`. Its steps are the pairs of a task and
+a point. In each step it runs the outer loops of a record, over any number of operands. What runs
+inside of these differs between walkers: a micro-kernel, the steps of a tile, or sums.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = ["OuterLoops", "Position", "WalkerCall", "each_task"]
 
-# Loops of one step are dropped and the product of the others fits 63 bits: there are no more.
+# Upper bound of the outer loops: each has two steps or more, and their product is below 2**63.
 _MAX_LOOPS = 64
 
 
@@ -57,11 +57,11 @@ def each_task(builder: Builder, call: WalkerCall) -> Iterator[tuple[Task, Value,
 
 
 class Position(NamedTuple):
-    """Where a step of the outer loops lies."""
+    """The position of a step of the outer loops."""
 
-    # in each operand, in elements
+    # offset in each operand, in elements
     offsets: tuple[Value, ...]
-    # number of loops at a step without data: src is only read where there is none
+    # number of loops that are at a step without data: src is read only if it is 0
     padded: Value
 
 
@@ -83,9 +83,9 @@ class OuterLoops:
         return builder.add(self._address, builder.mul(self._count, int64(self._nbytes)))
 
     def each_step(self, first: Value, last: Value, start: Position) -> Iterator[Position]:
-        """Emit a loop over some steps of all loops, taken as one; yields where each lies.
+        """Emit one loop over a range of the steps of all loops; yields the position of each.
 
-        `start` is where the very first step of the loops lies.
+        `start` is the position of step 0.
         """
         builder = self._builder
         self._enter(first, start)
@@ -117,7 +117,7 @@ class OuterLoops:
         builder.store(builder.add(builder.load(self._padded), count), self._padded)
 
     def _enter(self, first: Value, start: Position) -> None:
-        """Set the counters, offsets and padding of a step: the innermost loop is found first."""
+        """Set counters, offsets and padding to those of a step, from the innermost loop outward."""
         builder = self._builder
         for offset, value in zip(self._offsets, start.offsets, strict=True):
             builder.store(value, offset)
@@ -135,7 +135,7 @@ class OuterLoops:
             self._move(strides, i)
 
     def _advance(self) -> None:
-        """Go one step on: the innermost loop that is not at its end, all inside of it from 0."""
+        """Advance by one step, like an odometer, from the innermost loop outward."""
         builder = self._builder
         before = builder.block
         head_block, body, inside, wrapped, done = (
@@ -160,7 +160,7 @@ class OuterLoops:
         builder.store(i, self._counter(k))
         builder.branch(done)
 
-        # back to the first step, which has data unless none has; the last had none if any has not
+        # wrap from step `extent` to step 0; either counts as padded if it is not below `valid`
         builder.position_at_end(wrapped)
         is_empty = _as_int64(builder, builder.icmp_signed("<=", head.valid, int64(0)))
         was_padded = _as_int64(builder, builder.icmp_signed(">=", head.extent, head.valid))

@@ -1,4 +1,4 @@
-"""Batches: what a prepared reorder runs one after the other."""
+"""Batches: a prepared reorder runs them one after the other."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Batch(Protocol):
 
     @property
     def direct_job(self) -> Job | None:
-        """The job, if a call has nothing to decide before it runs."""
+        """The job, if every call runs the same one; else None."""
 
     def execute(self, src_at: int, dst_at: int) -> None:
         """Run the boxes on src and dst at two addresses."""
@@ -56,7 +56,7 @@ class BoxBatch:
 
     @property
     def direct_job(self) -> Job | None:
-        """The job, if a call has nothing to decide before it runs."""
+        """The job, if every call runs the same one; else None."""
         if self._partition.is_long or self._lookups or self._kernel.streams:
             return None
         return self._job(self._kernel)
@@ -65,7 +65,7 @@ class BoxBatch:
         """Run the boxes on src and dst at two addresses."""
         if not self._lookups:
             kernel = self._kernel
-            # non-temporal stores of cache lines need them aligned
+            # non-temporal stores need aligned cache lines
             if kernel.streams and dst_at % LINE_NBYTES:
                 kernel = kernel._replace(streams=False)
             run_job(src_at, dst_at, self._job(kernel), self._partition)

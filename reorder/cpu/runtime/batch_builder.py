@@ -1,4 +1,4 @@
-"""Batches of a plan: boxes scheduled, encoded, and shared out to threads."""
+"""Batches of a plan: boxes are scheduled, encoded, and partitioned among threads."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from reorder.cpu.schedule.partition import partition
 from reorder.cpu.schedule.program import encode
 from reorder.cpu.schedule.select import MICRO_KERNELS
 from reorder.cpu.schedule.tiling import tile_boxes
+from reorder.cpu.target import BYTE_BITS
 from reorder.plan.passes import pack_elements, simplify
 
 if TYPE_CHECKING:
@@ -26,16 +27,16 @@ __all__ = ["BatchBuilder"]
 
 
 class BatchBuilder:
-    """Makes batches that move elements as they are, and shares out those that convert.
+    """Makes the batches that move elements, and partitions those that convert.
 
     Parameters
     ----------
     plan : ReorderPlan
         The plan whose boxes are run.
     threads : int
-        On how many threads, at most.
+        The largest number of threads.
     machine : Machine
-        What to schedule for.
+        The machine to schedule for.
     """
 
     def __init__(self, plan: ReorderPlan, threads: int, machine: Machine) -> None:
@@ -44,7 +45,7 @@ class BatchBuilder:
         self.machine = machine
         # bytes of src and dst together
         self.nbytes = plan.src.min_nbytes + plan.dst.min_nbytes
-        # what moves the boxes, in words: micro-kernels with the width of their elements, tiles
+        # names of the micro-kernels, with the width of their elements, and of tiles
         self.kernels: tuple[str, ...] = ()
 
     def move_all(self, boxes: Iterable[Box]) -> list[Batch]:
@@ -73,18 +74,18 @@ class BatchBuilder:
     def box_batch(
         self, boxes: tuple[ScheduledBox, ...], kernel: Kernel, lookups: tuple[Lookup, ...] = ()
     ) -> BoxBatch:
-        """Return the batch of boxes of one kernel; where it streams, they fill cache lines."""
+        """Return the batch of boxes of one kernel; if it streams, they must fill cache lines."""
         bits = kernel.bits
-        names = {f"{MICRO_KERNELS[own.choice.micro_kernel]} {bits}-bit" for own in boxes}
+        names = {f"{MICRO_KERNELS[box.choice.micro_kernel]} {bits}-bit" for box in boxes}
         self.kernels += tuple(sorted(names - {*self.kernels}))
         src_end = (self.plan.src.layout.last + 1) * self.plan.src.dtype.bits // bits
         prefetches = self.machine.exceeds_core_cache(self.nbytes)
         program, workloads = encode(boxes, src_end, prefetches=prefetches)
-        nbytes = sum(scheduled.box.size for scheduled in boxes) * bits // 8
-        # two 4-bit elements of one byte must not fall to two threads
+        nbytes = sum(scheduled.box.size for scheduled in boxes) * bits // BYTE_BITS
+        # two 4-bit elements of one byte must not be written by two threads
         shares = self.partition(workloads, nbytes, is_whole=kernel.is_packed)
         return BoxBatch(program, shares, kernel, lookups)
 
     def partition(self, workloads: list[Workload], nbytes: int, *, is_whole: bool) -> Partition:
-        """Share out records that write a number of bytes, or leave them to one thread."""
+        """Partition records that write a number of bytes; with `is_whole` one thread gets all."""
         return partition(workloads, nbytes, 1 if is_whole else self.threads, self.machine)

@@ -1,8 +1,8 @@
-"""The path of nearly every call: two numpy arrays that fit, checked and moved by one C function.
+"""The fast path of a call: one compiled function checks two numpy arrays and runs the job.
 
-It reads the fields of the array objects themselves (numpy's C API, PyArrayObject_fields), which
-Python takes longer to ask for than a small reorder takes. An array that does not fit, for
-whatever reason, is left to the slow path, which moves it or says what is wrong.
+It reads the fields of the array objects directly (numpy's C API, PyArrayObject_fields): reading
+them through Python takes longer than a small reorder. Arrays that fail the check go to the slow
+path, which accepts more kinds of buffers, and raises errors.
 """
 
 from __future__ import annotations
@@ -33,7 +33,10 @@ __all__ = ["fast_call", "fast_call_record"]
 
 
 class _ArrayFields(NamedTuple):
-    """An array object from its type on, one word each; `ndim` and `flags` are ints of 32 bits."""
+    """The fields of an array object, from its type on, a word each.
+
+    `ndim` and `flags` are C ints: the low halves of their words.
+    """
 
     type: int
     data: int
@@ -47,7 +50,7 @@ class _ArrayFields(NamedTuple):
 
 
 class _ArrayCheck(NamedTuple):
-    """What an array must be; a dtype and its size for each of `_DTYPES` follow."""
+    """Requirements on one array; `_DTYPES` records `_LegalDtype` follow."""
 
     # address of numpy's type of arrays
     type: int
@@ -65,20 +68,20 @@ class _LegalDtype(NamedTuple):
 
 
 class _CallCheck(NamedTuple):
-    """What both arrays must be."""
+    """Requirements on both arrays."""
 
-    # both start at multiples of this many bytes
+    # the address of either is a multiple of this
     alignment: int
 
 
 _ARRAY, _CHECK = fields_of(_ArrayFields), fields_of(_ArrayCheck)
 _DTYPE, _CALL = fields_of(_LegalDtype), fields_of(_CallCheck)
-# Where the first of them lies in an array object, in bytes.
+# Byte offset of `_ArrayFields` in an array object.
 _FIELDS_AT = (DATA_SLOT - _ARRAY.data) * WORD_NBYTES
 # The low half of a word.
 _INT_MASK = (1 << 32) - 1
 
-# Legal dtypes of an array: its own, that of its bits, and bytes.
+# Legal dtypes of an array: that of the descriptor, that of its bits, and uint8.
 _DTYPES = 3
 # A record of a call is a `Job`, a `_CallCheck`, and for src and dst an `_ArrayCheck` with dtypes.
 _DTYPES_AT, _DTYPE_NBYTES = nbytes_of(_ArrayCheck), nbytes_of(_LegalDtype)
@@ -88,7 +91,7 @@ _DST_AT = _SRC_AT + _DTYPES_AT + _DTYPES * _DTYPE_NBYTES
 
 
 def fast_call_record(job: Job, src: BufferCheck, dst: BufferCheck) -> NDArray[np.int64]:
-    """Return a job and what it asks of its two arrays, as the compiled function reads them."""
+    """Return the record of a call: a job, and the requirements on its two arrays."""
     call = _CallCheck(max(src.alignment, dst.alignment))
     return np.array([*job, *call, *_check_words(src), *_check_words(dst)], np.int64)
 
@@ -104,9 +107,9 @@ def _check_words(check: BufferCheck) -> list[int]:
 def fast_call() -> Callable[[int, int, int], int] | None:
     """Return the C function that runs one job on two numpy arrays.
 
-    It takes the `id` of both and the address of a `fast_call_record`. It returns 0; or 1 and has
-    done nothing: an object is no array that fits, the two may overlap, or workers are still to be
-    started. None where array objects are not laid out as expected.
+    It takes the `id` of both and the address of a `fast_call_record`. It returns 0, or 1 if it did
+    nothing: because an object is not an array that meets the requirements, the arrays may
+    overlap, or workers must be started first. None if the layout of array objects is unknown.
     """
     if not _is_known_layout():
         return None
@@ -124,7 +127,7 @@ _owners: list[Any] = []
 
 
 def _is_known_layout() -> bool:
-    """Whether the fields of an array object hold what its attributes say."""
+    """Whether the fields of an array object are where `_ArrayFields` expects them."""
     sample = np.zeros((2, 3), np.int16)
     words = ctypes.c_int64 * len(_ArrayFields._fields)
     fields = _ArrayFields(*words.from_address(id(sample) + _FIELDS_AT))
@@ -143,7 +146,7 @@ def _is_known_layout() -> bool:
 
 @inner
 def _fits(array: int, check: int) -> bool:
-    """Whether an object is a numpy array of a legal dtype, with all flags and bytes asked for."""
+    """Whether an object is a numpy array of a legal dtype with the required flags and size."""
     fields = array + _FIELDS_AT
     if load_int(fields, _ARRAY.type) != load_int(check, _CHECK.type):
         return False
@@ -168,8 +171,8 @@ def _call(src: int, dst: int, record: int) -> int:
         return 1
     src_at = load_int(src + _FIELDS_AT, _ARRAY.data)
     dst_at = load_int(dst + _FIELDS_AT, _ARRAY.data)
-    apart = dst_at - src_at
-    may_overlap = apart < load_int(src_check, _CHECK.min_nbytes) and -apart < load_int(
+    distance = dst_at - src_at
+    may_overlap = distance < load_int(src_check, _CHECK.min_nbytes) and -distance < load_int(
         dst_check, _CHECK.min_nbytes
     )
     if may_overlap or (src_at | dst_at) % load_int(record + _CALL_AT, _CALL.alignment):

@@ -1,6 +1,6 @@
-"""The few operations that compiled Python needs beside its own, as numba intrinsics.
+"""Operations that numba lacks, as intrinsics: memory by address, atomics, calls by address.
 
-Those of memory take an address and an index of int64 from there.
+Operations on memory take an address and the index of an int64 from there.
 """
 
 from __future__ import annotations
@@ -15,9 +15,12 @@ from numba.extending import intrinsic
 
 from reorder.cpu.kernels.emit import I64, int64_pointer, load_int64
 from reorder.cpu.kernels.walk import WalkerCall
+from reorder.cpu.record import WORD_NBYTES
 from reorder.cpu.target import is_arm, is_x86
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from numba.core.typing.templates import Signature
 
     from reorder.cpu.kernels.emit import Builder, Value
@@ -38,14 +41,12 @@ __all__ = [
 # The signature of all compiled walkers and stages.
 WALKER = numba.void(*[numba.int64] * len(WalkerCall._fields))
 
-_WORD_ALIGNMENT = 8
-
 
 @intrinsic  # type: ignore[untyped-decorator] # numba ships no types
 def load_int(_context: Any, address: Any, index: Any) -> tuple[Signature, Any]:
     """Return an int64."""
 
-    def build(_context: Any, builder: Builder, _signature: Any, args: Any) -> Value:
+    def build(_context: Any, builder: Builder, _signature: Any, args: Sequence[Value]) -> Value:
         return load_int64(builder, *args)
 
     return types.int64(types.int64, types.int64), build
@@ -55,8 +56,9 @@ def load_int(_context: Any, address: Any, index: Any) -> tuple[Signature, Any]:
 def store_int(_context: Any, address: Any, index: Any, value: Any) -> tuple[Signature, Any]:
     """Write an int64."""
 
-    def build(context: Any, builder: Builder, _signature: Any, args: Any) -> Value:
-        builder.store(args[2], int64_pointer(builder, *args[:2]))
+    def build(context: Any, builder: Builder, _signature: Any, args: Sequence[Value]) -> Value:
+        address, index, value = args
+        builder.store(value, int64_pointer(builder, address, index))
         return context.get_dummy_value()
 
     return types.void(types.int64, types.int64, types.int64), build
@@ -64,21 +66,22 @@ def store_int(_context: Any, address: Any, index: Any, value: Any) -> tuple[Sign
 
 @intrinsic  # type: ignore[untyped-decorator] # numba ships no types
 def load_shared(_context: Any, address: Any, index: Any) -> tuple[Signature, Any]:
-    """Return an int64, and see all that its writer wrote before it (acquire)."""
+    """Return an int64; what its writer wrote before it is visible (acquire)."""
 
-    def build(_context: Any, builder: Builder, _signature: Any, args: Any) -> Value:
-        return builder.load_atomic(int64_pointer(builder, *args), "acquire", _WORD_ALIGNMENT)
+    def build(_context: Any, builder: Builder, _signature: Any, args: Sequence[Value]) -> Value:
+        return builder.load_atomic(int64_pointer(builder, *args), "acquire", WORD_NBYTES)
 
     return types.int64(types.int64, types.int64), build
 
 
 @intrinsic  # type: ignore[untyped-decorator] # numba ships no types
 def store_shared(_context: Any, address: Any, index: Any, value: Any) -> tuple[Signature, Any]:
-    """Write an int64 after all that was written before (release)."""
+    """Write an int64 after all earlier writes (release)."""
 
-    def build(context: Any, builder: Builder, _signature: Any, args: Any) -> Value:
-        pointer = int64_pointer(builder, *args[:2])
-        builder.store_atomic(args[2], pointer, "release", _WORD_ALIGNMENT)
+    def build(context: Any, builder: Builder, _signature: Any, args: Sequence[Value]) -> Value:
+        address, index, value = args
+        pointer = int64_pointer(builder, address, index)
+        builder.store_atomic(value, pointer, "release", WORD_NBYTES)
         return context.get_dummy_value()
 
     return types.void(types.int64, types.int64, types.int64), build
@@ -88,8 +91,10 @@ def store_shared(_context: Any, address: Any, index: Any, value: Any) -> tuple[S
 def add_shared(_context: Any, address: Any, index: Any, value: Any) -> tuple[Signature, Any]:
     """Add to an int64 atomically, and return what it was."""
 
-    def build(_context: Any, builder: Builder, _signature: Any, args: Any) -> Value:
-        return builder.atomic_rmw("add", int64_pointer(builder, *args[:2]), args[2], "seq_cst")
+    def build(_context: Any, builder: Builder, _signature: Any, args: Sequence[Value]) -> Value:
+        address, index, value = args
+        pointer = int64_pointer(builder, address, index)
+        return builder.atomic_rmw("add", pointer, value, "seq_cst")
 
     return types.int64(types.int64, types.int64, types.int64), build
 
@@ -98,11 +103,12 @@ def add_shared(_context: Any, address: Any, index: Any, value: Any) -> tuple[Sig
 def exchange_shared(
     _context: Any, address: Any, index: Any, expected: Any, value: Any
 ) -> tuple[Signature, Any]:
-    """Write an int64 if it still is what is expected; returns whether it was."""
+    """Compare and exchange an int64 atomically; returns whether it was as expected."""
 
-    def build(_context: Any, builder: Builder, _signature: Any, args: Any) -> Value:
-        pointer = int64_pointer(builder, *args[:2])
-        exchanged = builder.cmpxchg(pointer, args[2], args[3], "seq_cst", "seq_cst")
+    def build(_context: Any, builder: Builder, _signature: Any, args: Sequence[Value]) -> Value:
+        address, index, expected, value = args
+        pointer = int64_pointer(builder, address, index)
+        exchanged = builder.cmpxchg(pointer, expected, value, "seq_cst", "seq_cst")
         return builder.extract_value(exchanged, 1)
 
     return types.boolean(types.int64, types.int64, types.int64, types.int64), build
@@ -112,7 +118,7 @@ def exchange_shared(
 def pause(_context: Any) -> tuple[Signature, Any]:
     """Let a core that spins rest for some cycles, if it has an instruction for that."""
 
-    def build(context: Any, builder: Builder, _signature: Any, _args: Any) -> Value:
+    def build(context: Any, builder: Builder, _signature: Any, _args: Sequence[Value]) -> Value:
         if is_x86():
             kind = ir.FunctionType(ir.VoidType(), [])
             builder.call(
@@ -137,9 +143,10 @@ def call_c(_context: Any, address: Any, first: Any, second: Any) -> tuple[Signat
     A function with fewer parameters ignores the others.
     """
 
-    def build(context: Any, builder: Builder, _signature: Any, args: Any) -> Value:
+    def build(context: Any, builder: Builder, _signature: Any, args: Sequence[Value]) -> Value:
         kind = ir.FunctionType(ir.VoidType(), [I64, I64])
-        builder.call(builder.inttoptr(args[0], kind.as_pointer()), args[1:])
+        address, *arguments = args
+        builder.call(builder.inttoptr(address, kind.as_pointer()), arguments)
         return context.get_dummy_value()
 
     return types.void(types.int64, types.int64, types.int64), build
@@ -149,10 +156,11 @@ def call_c(_context: Any, address: Any, first: Any, second: Any) -> tuple[Signat
 def call_walker(_context: Any, address: Any, call: Any) -> tuple[Signature, Any]:
     """Call the compiled walker at an address with a `WalkerCall`."""
 
-    def build(context: Any, builder: Builder, _signature: Any, args: Any) -> Value:
-        arguments = cgutils.unpack_tuple(builder, args[1])
+    def build(context: Any, builder: Builder, _signature: Any, args: Sequence[Value]) -> Value:
+        address, call = args
+        arguments = cgutils.unpack_tuple(builder, call)
         function = ir.FunctionType(ir.VoidType(), [I64] * len(arguments))
-        builder.call(builder.inttoptr(args[0], function.as_pointer()), arguments)
+        builder.call(builder.inttoptr(address, function.as_pointer()), arguments)
         return context.get_dummy_value()
 
     return types.void(types.int64, call), build

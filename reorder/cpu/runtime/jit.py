@@ -1,4 +1,4 @@
-"""How kernels are compiled: kept on disk where a folder can be written."""
+"""Compilation of kernels, with a cache on disk if a folder is writable."""
 
 from __future__ import annotations
 
@@ -18,8 +18,9 @@ if TYPE_CHECKING:
 __all__ = ["compile_callback", "compiled_kernels", "digest_of", "inner", "jit_parallel"]
 
 _PACKAGE = Path(__file__).parents[2]
-# What kernels depend on outside of the package's `cpu`: a slot of array objects, the mark of a
-# source without elements, the formats of types, and the order of types, whose indices name them.
+# What kernels depend on outside of `cpu`, in this order: the position of the data in an array
+# object, the value of `NOWHERE`, the formats of types, and the order of types, since their
+# indices are compiled in.
 _SOURCES = (
     "memory/buffers.py",
     "plan/nodes.py",
@@ -40,7 +41,7 @@ def compiled_kernels() -> list[dict[str, Any]]:
 def compile_callback(function: Callable[..., int | None], signature: Any, name: str) -> Any:
     """Compile a function to code that C may call; the result has its `address`.
 
-    `compiled_kernels` has it under a name.
+    `compiled_kernels` lists it by its name.
     """
     start = perf_counter()
     options = {"nopython": True}
@@ -50,7 +51,7 @@ def compile_callback(function: Callable[..., int | None], signature: Any, name: 
         _stamp(compiled)
         compiled.compile()
     except (RuntimeError, OSError, AttributeError):
-        # no folder to keep compiled code in, no sources: a slower start, not a failure
+        # no writable folder for compiled code, or no sources: compile without a cache
         compiled = CFunc(function, (signature.args, signature.return_type), {}, options)
         compiled.compile()
     _made.append({"kernel": name, "seconds": perf_counter() - start})
@@ -58,7 +59,7 @@ def compile_callback(function: Callable[..., int | None], signature: Any, name: 
 
 
 def inner(function: Callable[..., Any]) -> Any:
-    """Let compiled functions call a function, even where numba is told to compile nothing."""
+    """Compile a function for calls by compiled functions, even if NUMBA_DISABLE_JIT is set."""
     return CPUDispatcher(function, targetoptions={"nopython": True})
 
 
@@ -73,7 +74,7 @@ def jit_parallel(function: Callable[..., None]) -> Any:
 
 
 def _stamp(compiled: Any) -> None:
-    """Let numba look for changes in all sources of kernels, not in one file alone."""
+    """Let changes in any source of kernels invalidate the cache: numba checks only one file."""
     compiled._cache._cache_file._source_stamp = _digest()  # noqa: SLF001 - numba offers no other way
 
 

@@ -1,17 +1,15 @@
-"""Which thread runtime runs large jobs, and what is safe when.
+"""The choice between the pool and numba's threads for a job, and safety under forks.
 
-What is over before a scheduler has woken its threads runs on the pool. What takes long runs on
+Short jobs run on the pool: a scheduler would need longer to wake its threads. Long jobs run on
 numba's threads, which other code of the process shares. numba's threading layers differ:
 
-* TBB survives forks and concurrent callers, if the thread that forks is the one that always
-  called.
+* TBB survives concurrent callers, and a fork if only the forking thread has called it.
 * OpenMP does not survive a fork once started.
-* workqueue aborts the process when two Python threads enter it, so it is never entered: the
-  pool runs all.
+* workqueue aborts the process when two Python threads enter it, so the pool is used instead.
 
-Only one caller at a time gets all threads; a second one runs on its own thread meanwhile. A fork
-waits until no reorder is on numba's threads and no thread is in LLVM. A child whose threads do
-not survive has the pool, which begins anew there.
+Only one caller at a time gets all threads; a second one runs on its calling thread meanwhile. A
+fork waits until no reorder is on numba's threads and no thread is in LLVM. A child in which
+numba's threads do not survive uses the pool, whose threads start again there.
 """
 
 from __future__ import annotations
@@ -38,19 +36,20 @@ if TYPE_CHECKING:
 __all__ = ["layer_name", "run_job"]
 
 _busy = threading.Lock()
-# Held for every call of LLVM, some of them outside of the compiler's lock: a child that compiles
-# would wait for it forever.
+# llvmlite holds it during every call of LLVM, also outside of numba's compiler lock. A child
+# forked meanwhile would wait for it forever.
 _llvm_lock: Any = ffi.lib._lock._lock  # noqa: SLF001 - llvmlite has callbacks, but no way to hold it
 
 
 class _State:
-    """What is known of this process; a forked child starts from it."""
+    """The state of this process; a forked child inherits it."""
 
+    # the layer that runs long jobs, None before it is started
     layer: str | None = None
-    # the thread that holds _busy, and the one that forks
+    # identifiers of the thread that holds _busy, and of the one that forks
     owner: int | None = None
     forking: int | None = None
-    # the threads that started or used numba's, 0 for those of other code
+    # identifiers of the threads that started or used numba's threads; 0: other code started them
     callers: frozenset[int] = frozenset()
     # the locks that forks hold, outermost first: a signal handler may fork inside of a fork
     held: tuple[tuple[Any, ...], ...] = ()
@@ -61,7 +60,7 @@ def layer_name() -> str:
     me = threading.get_ident()
     if _State.layer is None:
         if _State.owner == me:
-            return "pool"  # a signal handler, inside of what follows
+            return "pool"  # a signal handler interrupted the code below
         with _busy:
             _State.owner = me
             try:
@@ -72,7 +71,7 @@ def layer_name() -> str:
 
 
 def run_job(src_at: int, dst_at: int, job: Job, partition: Partition) -> None:
-    """Run a job on src and dst at two addresses, its chunks all at once where that is safe.
+    """Run a job on src and dst at two addresses, its chunks in parallel where that is safe.
 
     Parameters
     ----------
@@ -81,11 +80,12 @@ def run_job(src_at: int, dst_at: int, job: Job, partition: Partition) -> None:
     job : Job
         Of the partition, from `make_job`.
     partition : Partition
-        On how many threads, and whether it takes long.
+        Number of threads, and whether the job is long.
 
     Notes
     -----
-    At more points than one all tasks are done at each, and the chunks are equal shares of that.
+    With more points than one, all tasks run at each point, and chunks are equal parts of these
+    steps.
     """
     threads = partition.threads
     is_long = partition.is_long
@@ -133,7 +133,7 @@ def _started_layer() -> str | None:
 
 
 def _load_tbb() -> None:
-    """Load the library of the tbb wheel: numba looks for it by name only."""
+    """Load the library of the tbb wheel: numba searches for it by name only."""
     try:
         found = [
             file
@@ -171,7 +171,7 @@ def _after_fork() -> None:
 
 
 def _after_fork_in_child() -> None:
-    """Drop in a child what does not survive a fork."""
+    """Reset in a child what does not survive a fork."""
     pool.forget()
     started = _started_layer()
     is_clean = (

@@ -1,10 +1,10 @@
 """A pool of threads that wait in compiled code: a job reaches them in less than a microsecond.
 
-numba's threading layers wake their threads through a scheduler, which takes longer than many a
-reorder. A worker spins for a moment after each job, so that calls in a row find it awake. Then it
-sleeps, in compiled code too, since waking must not wait for the GIL. The caller works as well,
-and waits only for workers that have begun: one that wakes late, or has lost its core, finds no
-chunk left.
+numba's threading layers wake their threads through a scheduler, which takes longer than a small
+reorder. A worker spins for a short time after each job, so that successive calls find it awake.
+Then it sleeps, also in compiled code, since waking must not wait for the GIL. The caller works
+too, and waits only for workers that have entered the job: a worker that wakes late, or has lost
+its core, finds no chunk left.
 """
 
 from __future__ import annotations
@@ -37,20 +37,20 @@ if TYPE_CHECKING:
 
 __all__ = ["forget", "run_on_pool"]
 
-# Stack of a worker: walkers of tiles have 83 KiB of scratch there.
+# Least stack of a worker: the walker over tiles has 80 KiB of scratch there.
 _STACK_NBYTES = 1 << 20
 
-# How long a worker spins before it sleeps, and how many spins are timed to know how many that is.
+# How long a worker spins before it sleeps, and how many spins are timed to convert that to spins.
 _SPIN_SECONDS, _TIMED_SPINS = 1e-4, 1000
 
 
 class _State:
-    # held by who starts workers; a forked child has a new one
+    # held while workers are started; a forked child gets a new one
     starting = threading.Lock()
 
 
 def run_on_pool(src_at: int, dst_at: int, job: Job) -> None:
-    """Run a job on this thread and the pool; its workers are started if need be."""
+    """Run a job on this thread and the pool; missing workers are started."""
     starting = _State.starting
     if job.workers > pool_words()[POOL.started] and starting.acquire(blocking=False):
         try:
@@ -63,7 +63,7 @@ def run_on_pool(src_at: int, dst_at: int, job: Job) -> None:
 
 
 def forget() -> None:
-    """Begin anew in a forked child, which has no workers."""
+    """Reset the pool in a forked child, which has no workers."""
     _State.starting = threading.Lock()
     words = pool_words()
     for field in (POOL.busy, POOL.state, POOL.last_worker, POOL.started):
@@ -79,14 +79,14 @@ def _share(src_at: int, dst_at: int, job: int) -> int:
 
 @cache
 def _compiled(function: Any, name: str) -> Any:
-    """Return a function of three integers as C calls it, and what owns its code."""
+    """Return a function of three integers as a C function, and the owner of its code."""
     with global_compiler_lock:
         compiled = compile_callback(function, numba.int64(*[numba.int64] * 3), name)
     return ctypes.CFUNCTYPE(ctypes.c_int64, *[ctypes.c_int64] * 3)(compiled.address), compiled
 
 
 def _start_workers(workers: int, starting: Any) -> None:
-    """Start threads until there is a number of workers; `starting` is the lock that is held."""
+    """Start threads until there are `workers`; `starting` is the lock that the caller holds."""
     run, _ = _compiled(serve, "thread pool: worker")
     words = pool_words()
     if not words[POOL.spins]:
@@ -96,7 +96,7 @@ def _start_workers(workers: int, starting: Any) -> None:
         words[POOL.spins] = max(1, int(_TIMED_SPINS * _SPIN_SECONDS / seconds))
     make_lock = ctypes.pythonapi.PyThread_allocate_lock
     make_lock.restype = ctypes.c_void_p
-    # where the interpreter shuts down, or the system gives no thread, there is less help
+    # at shutdown of the interpreter, or if the system starts no more threads, fewer workers help
     with suppress(RuntimeError), _enough_stack():
         while words[POOL.started] < workers:
             thread = words[POOL.started] + 1
@@ -112,7 +112,7 @@ def _start_workers(workers: int, starting: Any) -> None:
 
 @contextmanager
 def _enough_stack() -> Iterator[None]:
-    """Give threads the stack that walkers need, where the process asks for less."""
+    """Give new threads the stack that walkers need, if the process has set a smaller one."""
     size = threading.stack_size()
     if 0 < size < _STACK_NBYTES:
         threading.stack_size(_STACK_NBYTES)

@@ -1,7 +1,7 @@
 """The memory that a caller and the workers of the pool share: a block of int64.
 
 It is `PoolFields`, then `ThreadFields` for the caller, which is thread 0, and for each worker.
-What different threads write often stands in cache lines of its own.
+Fields that different threads write often are in separate cache lines.
 """
 
 from __future__ import annotations
@@ -39,24 +39,24 @@ MAX_WORKERS = 255
 class PoolFields(NamedTuple):
     """What all threads share."""
 
-    # whether a caller has the pool: 0 or 1
+    # whether a caller uses the pool: 0 or 1
     busy: int
-    # number of the job, whether it is open, and how many workers are inside; see below
+    # number of the job, whether it is open, and how many workers have entered it; see `OPEN`
     state: int
-    # how many of the workers inside have finished
+    # how many of the workers that entered have finished
     finished: int
     # addresses of the open job, of src and of dst
     job: int
     src_at: int
     dst_at: int
-    # the last worker that may enter it
+    # the highest number of a worker that may enter it
     last_worker: int
-    # workers that were started
+    # number of workers that were started
     started: int
-    # how often a worker looks for a job before it sleeps
+    # how often a worker polls for a job before it sleeps
     spins: int
-    # addresses of functions: give up the core; sleep for some microseconds; acquire and release
-    # one of Python's locks
+    # addresses of C functions: yield the core; sleep for some microseconds; acquire and release
+    # a lock of Python
     yield_at: int
     sleep_at: int
     acquire_at: int
@@ -64,23 +64,23 @@ class PoolFields(NamedTuple):
 
 
 class ThreadFields(NamedTuple):
-    """What belongs to one thread."""
+    """The fields of one thread."""
 
-    # how many chunks of its group were taken
+    # how many chunks of its group were taken, by any thread
     taken: int
-    # whether it sleeps, or is about to
+    # whether it sleeps, or is about to: 0 or 1
     asleep: int
-    # the lock that it sleeps on
+    # address of the lock on which it sleeps
     lock: int
 
 
 POOL = fields_in_lines(PoolFields, "busy", "state", "finished", "job", "started")
 THREAD = fields_in_lines(ThreadFields, "taken", "asleep")
-# Where the fields of the first thread begin, and how far those of the others are apart.
+# Byte offset of the fields of thread 0, and the bytes of each thread.
 THREADS_AT = nbytes_in_lines(POOL)
 THREAD_NBYTES = nbytes_in_lines(THREAD)
 
-# The state: workers inside in the lowest bits, then whether the job is open, then its number.
+# Bits of the state, lowest first: the workers that entered, whether the job is open, its number.
 INSIDE_MASK, OPEN, JOB_NUMBER = (1 << 16) - 1, 1 << 16, 1 << 17
 
 
@@ -110,7 +110,7 @@ def _write_functions() -> None:
     """Write the addresses of the functions that workers call."""
     python = ctypes.pythonapi
     if os.name == "nt":
-        yields = sleeps = getattr(ctypes, "WinDLL")("kernel32").SwitchToThread  # noqa: B009 - elsewhere there is none
+        yields = sleeps = getattr(ctypes, "WinDLL")("kernel32").SwitchToThread  # noqa: B009 - ctypes has WinDLL on Windows only
     else:
         yields, sleeps = ctypes.CDLL(None).sched_yield, ctypes.CDLL(None).usleep
     words = pool_words()

@@ -1,4 +1,4 @@
-"""Sums of int8 elements over some dims: the second pass over what a reorder has stored."""
+"""Sums of int8 elements over some dims: a second pass over the elements that a reorder stored."""
 
 from __future__ import annotations
 
@@ -21,6 +21,8 @@ from reorder.cpu.schedule.reduction import reduce_dims
 from reorder.memory.buffers import address_of
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from numba.core.typing.templates import Signature
     from numpy.typing import NDArray
 
@@ -54,7 +56,7 @@ class Sums:
 def _walk_reduction(_context: Any, call: Any) -> tuple[Signature, Any]:
     """Walk reductions."""
 
-    def build(context: Any, builder: Builder, _signature: Any, args: Any) -> Value:
+    def build(context: Any, builder: Builder, _signature: Any, args: Sequence[Value]) -> Value:
         emit_reduction(builder, WalkerCall(*cgutils.unpack_tuple(builder, args[0])))
         return context.get_dummy_value()
 

@@ -1,7 +1,7 @@
-"""The compiled walkers of boxes, one for each kernel, at addresses that C may call.
+"""The compiled walkers of boxes, one for each kernel, as C functions.
 
-Python calls them there without the GIL, and so does the one loop over numba's threads, which
-is compiled once for all of them.
+They are called by address, without the GIL: by the pool, and by the loop over numba's threads.
+So that loop is compiled once, not for each walker.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from reorder.cpu.runtime.job import JOB
 from reorder.cpu.schedule.kernel import Kernel
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from numba.core.typing.templates import Signature
 
@@ -64,7 +64,7 @@ def _walk_boxes(_context: Any, call: Any, bits: Any, streams: Any) -> tuple[Sign
     """Walk boxes; the fields of the kernel are known when it is compiled."""
     kernel = Kernel(bits.literal_value, bool(streams.literal_value))
 
-    def build(context: Any, builder: Builder, _signature: Any, args: Any) -> Value:
+    def build(context: Any, builder: Builder, _signature: Any, args: Sequence[Value]) -> Value:
         emit_walk(builder, WalkerCall(*cgutils.unpack_tuple(builder, args[0])), kernel)
         return context.get_dummy_value()
 
@@ -93,7 +93,7 @@ def _walker(kernel: Kernel) -> Callable[..., None]:
 
 @jit_parallel
 def _walk_chunks(job: int, src_at: int, dst_at: int, threads: int, next_chunk: int) -> None:
-    # a thread that is free takes the next chunk, so one that loses its core delays no other
+    # dynamic schedule: a thread that loses its core leaves chunks to the others
     for _ in numba.prange(threads):
         chunk = add_shared(next_chunk, 0, 1)
         while chunk < load_int(job, JOB.chunks):

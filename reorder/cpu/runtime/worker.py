@@ -1,9 +1,10 @@
 """Compiled code of the pool: a caller shares a job, and workers wait for one and help.
 
-A worker enters a job by exchanging the state that it saw, which has the number of the job, for
-one with a worker more. So it enters no other job than that, and none that is closed. The chunks
-of a job fall into as many groups as there are threads. Each thread begins with its own group,
-since its caches hold what that touched in the call before, and goes on with those of the others.
+A worker enters a job by a compare-and-exchange of the state that it read for the same state with
+one more worker. The state has the number of the job, so the exchange fails if the job was closed
+or replaced. The chunks of a job are divided into a group for each thread. A thread starts with
+the group of its number, since its caches may hold those data from the previous call, and goes on
+with the other groups.
 """
 
 from __future__ import annotations
@@ -33,18 +34,18 @@ from reorder.cpu.runtime.pool_block import (
 
 __all__ = ["has_workers", "serve", "share_job"]
 
-# Of this many spins all but one pause the core. One yields it: the thread that is waited for may
-# need this core.
+# One of this many spins yields the core, since the thread that is waited for may need it; the
+# others pause.
 _SPINS_PER_YIELD = 16
-# A wait that lasts longer than workers spin sleeps for this long between looks.
+# A caller that waits longer than workers spin sleeps for this long between polls.
 _SLEEP_MICROSECONDS = 20
-# A thread that enters wakes as many others: all are awake after log2 of their number steps.
+# A thread that enters a job wakes this many others, so n threads are awake after log2(n) steps.
 _WAKES = 2
 
 
 @inner
 def _wake_others(pool: int, thread: int) -> None:
-    """Wake those workers, if they sleep, that a thread is to wake: its children in a heap."""
+    """Wake the workers below a thread in a binary tree, numbered like a heap, if they sleep."""
     first = _WAKES * thread + 1
     for k in range(first, first + _WAKES):
         other = pool + THREADS_AT + THREAD_NBYTES * k
@@ -87,7 +88,7 @@ def _work(pool: int, thread: int) -> None:
 
 @inner
 def _spin(pool: int, spins_left: int) -> None:
-    """Wait between two looks: pause, now and then yield, and sleep where no spins are left."""
+    """Wait between two polls: pause, sometimes yield, and sleep if no spins are left."""
     if spins_left <= 0:
         call_c(load_int(pool, POOL.sleep_at), _SLEEP_MICROSECONDS, 0)
     elif spins_left % _SPINS_PER_YIELD:
@@ -126,7 +127,7 @@ def share_job(src_at: int, dst_at: int, job: int) -> None:
     number = load_int(pool, POOL.state) // JOB_NUMBER + 1
     store_shared(pool, POOL.state, number * JOB_NUMBER + OPEN)
     _work(pool, 0)
-    # closed: only those inside are waited for
+    # close the job, and wait for the workers that have entered it
     inside = add_shared(pool, POOL.state, -OPEN) & INSIDE_MASK
     spins_left = load_int(pool, POOL.spins)
     while load_shared(pool, POOL.finished) < inside:
@@ -142,7 +143,7 @@ def has_workers(job: int) -> bool:
 
 
 def serve(pool: int, thread: int, spins: int) -> int:
-    """Help with jobs, and sleep after a number of spins without one; as thread 0 return then."""
+    """Run jobs as a worker; after `spins` polls without a job sleep, or return as thread 0."""
     number = -1
     spins_left = spins
     this = pool + THREADS_AT + THREAD_NBYTES * thread

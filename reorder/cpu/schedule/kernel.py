@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-__all__ = ["Kernel"]
+from reorder.cpu.target import BYTE_BITS
 
-_BYTE = 8
+__all__ = ["Kernel"]
 
 
 class Kernel(NamedTuple):
-    """What the code of a walker and its micro-kernels is compiled for.
+    """The variant of a walker and its micro-kernels: each is compiled separately.
 
-    `bits` is 4, 8, 16, 32 or 64. With `streams` whole cache lines of dst are written by
-    non-temporal stores; they must be aligned, and 4-bit elements have no such stores.
+    `bits` is 4, 8, 16, 32 or 64. With `streams` whole, aligned cache lines of dst are written by
+    non-temporal stores; not for 4-bit elements.
     """
 
     bits: int
@@ -22,7 +22,7 @@ class Kernel(NamedTuple):
     @property
     def is_packed(self) -> bool:
         """Whether elements share bytes."""
-        return self.bits < _BYTE
+        return self.bits < BYTE_BITS
 
     def __str__(self) -> str:
         return f"{self.bits}-bit elements{', non-temporal stores' if self.streams else ''}"

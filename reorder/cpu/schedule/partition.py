@@ -1,4 +1,4 @@
-"""Partition: the records of a program shared out as tasks, and these as chunks, to threads."""
+"""Partition of a program among threads: records are cut into tasks, which make up chunks."""
 
 from __future__ import annotations
 
@@ -16,25 +16,26 @@ if TYPE_CHECKING:
 
 __all__ = ["Partition", "Task", "Workload", "partition", "partition_chunks"]
 
-# A thread gets up to this many chunks, since one may lose its core to another process ...
+# Most chunks of a thread. Several are better than one: if a thread loses its core to another
+# process, others take its remaining chunks.
 _MAX_THREAD_CHUNKS = 4
-# ... each of at least this many bytes.
+# A thread gets more than one chunk only if each has at least this many bytes.
 _MIN_CHUNK_NBYTES = 1 << 18
-# Most rounds of interleaving.
+# Upper limit of the rounds in which records are interleaved.
 _MAX_ROUNDS = 16
 
 
 class Workload(NamedTuple):
-    """How a record can be shared out."""
+    """A record, and how it can be cut."""
 
     # word of the program where the record starts
     record: int
-    # steps of all outer loops, taken as one
+    # product of the extents of all outer loops
     outer: int
-    # rows or columns of its micro-kernel, and how many of them stay together
+    # rows or columns of its micro-kernel; cuts between them are at multiples of `grain`
     inner: int
     grain: int
-    # elements
+    # number of elements
     size: int
 
 
@@ -43,7 +44,7 @@ class Task(NamedTuple):
 
     # word of the program where the record starts
     record: int
-    # steps of all outer loops, taken as one: the first, and one past the last
+    # steps of the outer loops, taken as one loop: the first, and one past the last
     first: int
     last: int
     # rows or columns of the micro-kernel: the first, and one past the last
@@ -54,12 +55,12 @@ class Task(NamedTuple):
 class Partition(NamedTuple):
     """Tasks, and how threads share them."""
 
-    # rows of `Task`
+    # a table of `Task`
     tasks: NDArray[np.int64]
     # the first task of each chunk, and one past the last of all
     bounds: NDArray[np.int64]
     threads: int
-    # whether it takes so long that the time to wake numba's threads does not count
+    # whether the job is long compared with the time to wake numba's threads
     is_long: bool = False
 
     @property
@@ -69,7 +70,7 @@ class Partition(NamedTuple):
 
 
 def partition(workloads: list[Workload], nbytes: int, threads: int, machine: Machine) -> Partition:
-    """Share out records that write a number of bytes to at most so many threads."""
+    """Partition records that write `nbytes` bytes among at most `threads` threads."""
     threads = max(1, min(threads, nbytes // machine.min_thread_nbytes))
     chunks = 1
     if threads > 1:
@@ -81,10 +82,10 @@ def partition(workloads: list[Workload], nbytes: int, threads: int, machine: Mac
 def partition_chunks(
     workloads: list[Workload], chunks: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Share out records in a number of chunks; returns the tasks, and the bounds of the chunks.
+    """Divide records into a number of chunks; returns the tasks, and the bounds of the chunks.
 
-    Records are cut along their outer loops, taken as one, or along the rows or columns of their
-    micro-kernel where the outer loops have fewer steps than there are chunks. Large records are
+    Records are cut along their outer loops, taken as one loop, or along the rows or columns of
+    their micro-kernel if the outer loops have fewer steps than there are chunks. Large records are
     interleaved, some steps of each in every round, since they read the same cache lines.
     """
     total = sum(workload.size for workload in workloads)
@@ -100,7 +101,7 @@ def partition_chunks(
         extent = workload.outer if is_outer else grains
         first, end = (extent * step // rounds for step in (number, number + 1))
         while first < end:
-            # what the chunk may still take, in elements, then in steps
+            # how much the chunk still takes, in elements, then in steps
             space = -(-total * len(bounds) // chunks) - done
             count = end - first
             if len(bounds) < chunks:

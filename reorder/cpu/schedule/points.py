@@ -1,4 +1,4 @@
-"""Points: where a box lies in each operand, for each step of its lookups."""
+"""Points: the offsets of a box in each operand, for each step of its lookups."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from reorder.cpu.record import fields_of
 from reorder.plan.nodes import NOWHERE
 
 if TYPE_CHECKING:
@@ -18,16 +19,19 @@ if TYPE_CHECKING:
 
 __all__ = ["Point", "each_points"]
 
-# Points of one table: it stays in the cache while a walker reads it.
+# Most points of one table, so that it stays in the cache while a walker reads it.
 _MAX_POINTS = 1 << 13
 
 
 class Point(NamedTuple):
-    """Where a box is placed; a walker of boxes reads a table of these."""
+    """The offsets of a box in src and dst; a walker of boxes reads a table of these."""
 
-    # offsets in elements; src `NOWHERE` means that zeros are written
+    # in elements; `NOWHERE` in src: zeros are written
     src: int
     dst: int
+
+
+_POINT = fields_of(Point)
 
 
 def each_points(lookups: tuple[Lookup, ...]) -> Iterator[NDArray[np.int64]]:
@@ -44,12 +48,13 @@ def each_points(lookups: tuple[Lookup, ...]) -> Iterator[NDArray[np.int64]]:
         range(0, lookup.extent, step) for lookup, step in zip(lookups, reversed(steps), strict=True)
     ]
     for starts in product(*ranges):
-        points = np.zeros((1, 2 + len(lookups[0].others)), np.int64)
+        points = np.zeros((1, len(_POINT) + len(lookups[0].others)), np.int64)
         for lookup, start, steps_of_lookup in zip(lookups, starts, ranges, strict=True):
             stop = min(start + steps_of_lookup.step, lookup.extent)
             offsets = np.stack(lookup.tables(start, stop), axis=1)
-            is_padding = (points[:, None, 0] == NOWHERE) | (offsets[:, 0] == NOWHERE)
+            src = points[:, None, _POINT.src]
+            is_padding = (src == NOWHERE) | (offsets[:, _POINT.src] == NOWHERE)
             points = points[:, None] + offsets
-            points[..., 0] = np.where(is_padding, NOWHERE, points[..., 0])
+            points[..., _POINT.src][is_padding] = NOWHERE
             points = points.reshape(-1, offsets.shape[1])
         yield points

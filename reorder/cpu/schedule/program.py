@@ -4,9 +4,9 @@ A program is records one after the other. The record of a box is
 
 * `BoxHead`;
 * for each outer loop, outermost first, `LoopHead` and its stride in each operand;
-* what the micro-kernel reads: `RowsHead` and two tables, the offsets of the rows in src and in
-  dst; or `TransposeHead`, `RepeatLoop` and two tables, the offsets of the columns in dst and of
-  the rows in src.
+* for runs and strided elements `RowsHead` and two tables, the offsets of the rows in src and in
+  dst; for transpositions `TransposeHead`, `RepeatLoop` and two tables, the offsets of the columns
+  in dst and of the rows in src.
 
 All offsets and strides are in elements. A new layout needs no new code, only another program.
 """
@@ -28,7 +28,8 @@ if TYPE_CHECKING:
 
 __all__ = ["BoxHead", "LoopHead", "RepeatLoop", "RowsHead", "TransposeHead", "encode"]
 
-# Threads share the columns of the transposing kernel in whole cache lines.
+# Columns of a transposition are divided among threads in multiples of this: whole cache lines of
+# src, even of bytes.
 _COLUMN_GRAIN = 64
 
 
@@ -37,7 +38,7 @@ class BoxHead(NamedTuple):
 
     # one of `select.MICRO_KERNELS`
     micro_kernel: int
-    # offsets of the box
+    # offsets of the box in src and dst
     src: int
     dst: int
     # number of outer loops
@@ -55,7 +56,7 @@ class LoopHead(NamedTuple):
 
 
 class RowsHead(NamedTuple):
-    """What the kernels of runs and of strided elements take; both tables of the rows follow."""
+    """The fields of the kernels of runs and of strided elements; both tables of rows follow."""
 
     # rows, and how many of them hold data: the first ones
     rows: int
@@ -65,31 +66,31 @@ class RowsHead(NamedTuple):
     valid: int
     src_stride: int
     dst_stride: int
-    # how far the last row starts behind the first in src
+    # offset of the last row from the first in src
     src_span: int
 
 
 class TransposeHead(NamedTuple):
-    """What the transposing kernel takes."""
+    """The fields of the transposing kernel; `RepeatLoop` and both tables follow."""
 
     # columns, and how many of them hold data: the first ones
     columns: int
     valid_columns: int
-    # how many of the first columns, and of each as many that follow, lie in dst without a gap but
-    # that of the rows; or 0
+    # columns come in runs of this many; within a run each starts `rows` elements after the one
+    # before it in dst; 0: no runs
     column_run: int
-    # the same of the rows, whose run is one in src
+    # the same for rows: within a run each starts `columns` elements after the one before in src
     rows: int
     valid_rows: int
     row_run: int
-    # how far the last row starts behind the first in src
+    # offset of the last row from the first in src
     src_span: int
     # whether rows of src are prefetched: 0 or 1
     prefetches: int
 
 
 class RepeatLoop(NamedTuple):
-    """The loop around columns and rows, of one step if there is none."""
+    """The loop around columns and rows; it has one step if there is no such loop."""
 
     extent: int
     src_stride: int
@@ -101,7 +102,7 @@ def encode(
 ) -> tuple[NDArray[np.int64], list[Workload]]:
     """Write the records of boxes; elements of src from `src_end` on must not be read.
 
-    With `prefetches` no cache has src, so that kernels prefetch what they read next.
+    With `prefetches` kernels prefetch src, since it exceeds the caches.
     """
     program: list[int] = []
     workloads = []
@@ -130,7 +131,7 @@ def encode(
 
 
 def _encode_loop(node: Node) -> list[int]:
-    """Return the words of an outer loop."""
+    """Return the fields of an outer loop, as a list of int64."""
     return [*LoopHead(node.extent, node.valid), *node.strides]
 
 
@@ -174,9 +175,10 @@ def _count_valid(group: tuple[Node, ...]) -> int:
 
 
 def _run_length(group: tuple[Node, ...], other: tuple[Node, ...], side: int) -> int:
-    """Return the run of a loop group on the side where the other one is contiguous, or 0.
+    """Return the length of the runs of a loop group on the side of the other one, or 0.
 
-    A run is steps that follow each other with no gap but the size of the other group.
+    On that side the other group is contiguous. Within a run the offsets of successive steps
+    differ by the size of the other group.
     """
     size = prod(node.extent for node in other)
     run = 1

@@ -1,8 +1,8 @@
 """Reductions: sums of the elements of a layout over some dims, as loops that compiled code walks.
 
-Every block of a layout is a loop. Those of dims that are kept move along the sums, the others do
-not. The innermost loops are summed as vectors: groups of 1, 2 or 4 neighbours that each have one
-sum, or a run that has one as a whole.
+Every block of a layout is a loop. Loops over dims that are kept have a stride among the sums, the
+others have 0. The innermost loops are summed as vectors: groups of 1, 2 or 4 contiguous elements
+with a sum for each group, or a contiguous run with one sum.
 
 A program is `ReductionHead`, then each outer loop, outermost first: `LoopHead`, its stride in
 memory and its stride among the sums.
@@ -26,21 +26,21 @@ if TYPE_CHECKING:
 
 __all__ = ["GROUPS", "Reduction", "ReductionHead", "reduce_dims"]
 
-# Neighbours of one sum that are added within a wider integer.
+# Sizes of groups of contiguous elements that are loaded as one integer and added within it.
 GROUPS = (4, 2)
-# This much is summed in a few microseconds: a thread more does not pay for less.
+# Each thread gets at least this much, which takes a few microseconds.
 _MIN_THREAD_NBYTES = 1 << 17
 
 
 class ReductionHead(NamedTuple):
     """What is summed in each step of the outer loops."""
 
-    # groups of neighbours, and elements of each
+    # number of groups of contiguous elements, and elements of each
     groups: int
     group_size: int
-    # whether one sum takes all of them: 0 or 1
+    # whether all groups have one sum (1), or each its sum (0)
     is_single: int
-    # rows of such groups that have the same sums, and the stride from one to the next
+    # number of rows of such groups, which are added to the same sums, and the stride of the rows
     rows: int
     row_stride: int
     # number of outer loops
@@ -52,12 +52,12 @@ class Reduction(NamedTuple):
 
     program: NDArray[np.int64]
     partition: Partition
-    # of the sums, over padded indices of the dims that are kept
+    # shape of the sums: the padded extents of the dims that are kept
     shape: tuple[int, ...]
 
 
 class _Loop(NamedTuple):
-    """A loop over elements: how far a step leads in memory, and among the sums."""
+    """A loop over elements: its stride in memory, and its stride among the sums."""
 
     extent: int
     stride: int
@@ -65,7 +65,7 @@ class _Loop(NamedTuple):
 
 
 class _Vectors(NamedTuple):
-    """What vectors take of the innermost loops."""
+    """The innermost loops, which are summed as vectors: fields of `ReductionHead`."""
 
     groups: int = 1
     group_size: int = 1
@@ -73,14 +73,14 @@ class _Vectors(NamedTuple):
 
 
 def reduce_dims(desc: MemoryDesc, mask: int, threads: int) -> Reduction:
-    """Return the reduction of all dims that a mask does not name, on at most so many threads."""
+    """Return the reduction over the dims outside of a mask, on at most `threads` threads."""
     loops = _loops(desc, mask)
     vectors, rows, outer = _split_loops(loops)
     head = ReductionHead(*vectors, rows.extent, rows.stride, len(outer))
     program = [*head._replace(is_single=int(vectors.is_single))]
     for loop in outer:
         program += [*LoopHead(loop.extent, loop.extent), loop.stride, loop.sum_stride]
-    # threads share the steps of the outermost loop, if these have different sums
+    # the outermost loop is divided among threads, if its steps have different sums
     steps = outer[0].extent if outer and outer[0].sum_stride else 1
     size = prod(loop.extent for loop in loops)
     chunks = max(1, min(steps, threads, size // _MIN_THREAD_NBYTES))
@@ -93,7 +93,7 @@ def reduce_dims(desc: MemoryDesc, mask: int, threads: int) -> Reduction:
 
 
 def _loops(desc: MemoryDesc, mask: int) -> list[_Loop]:
-    """Return the blocks of a layout as loops, the smallest stride last; neighbours are fused."""
+    """Return the blocks of a layout as loops, the smallest stride last, fused where possible."""
     loops: list[_Loop] = []
     size = 1
     # blocks come axis by axis, the largest step first, and so do the indices of the sums
@@ -117,7 +117,7 @@ def _loops(desc: MemoryDesc, mask: int) -> list[_Loop]:
 
 
 def _split_loops(loops: list[_Loop]) -> tuple[_Vectors, _Loop, list[_Loop]]:
-    """Return what vectors take, the rows of that, and the loops around."""
+    """Return the loops that are summed as vectors, the loop over rows, and the outer loops."""
     vectors, rest = _Vectors(), [*loops]
     if rest and rest[-1].stride == 1:
         last = rest.pop()
@@ -136,6 +136,6 @@ def _split_loops(loops: list[_Loop]) -> tuple[_Vectors, _Loop, list[_Loop]]:
             vectors = _Vectors(last.extent, 1)
     reduced = [loop for loop in rest if not loop.sum_stride]
     rows = reduced[-1] if reduced else _Loop(1, 0, 0)
-    # loops that are kept stand outermost, so that threads have different sums
+    # loops over kept dims are outermost, so that threads have different sums
     outer = sorted((loop for loop in rest if loop is not rows), key=lambda loop: -loop.sum_stride)
     return vectors, rows, outer

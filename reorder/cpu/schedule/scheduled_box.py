@@ -13,7 +13,8 @@ if TYPE_CHECKING:
 
 __all__ = ["MAX_CALL_SIZE", "ScheduledBox", "schedule"]
 
-# Elements that one call of the transposing kernel moves: with fewer it takes the loop around.
+# Elements that one call of the transposing kernel should move: smaller loop groups are moved
+# together with the loop around them.
 MAX_CALL_SIZE = 1 << 12
 # Bits of a row of the narrowest tile that is transposed in registers.
 _LANE_BITS = 128
@@ -37,9 +38,9 @@ class ScheduledBox(NamedTuple):
 
     @property
     def repeat(self) -> Node | None:
-        """The innermost outer loop, if the transposing kernel is to run it.
+        """The innermost outer loop, if the transposing kernel runs it; else None.
 
-        It does so around small loop groups, where all steps of that loop hold data.
+        It does so around small loop groups, if all steps of that loop hold data.
         """
         if not self.is_transposed or 2 * self.inner_size > MAX_CALL_SIZE or not self.choice.outer:
             return None
@@ -51,7 +52,7 @@ class ScheduledBox(NamedTuple):
         choice = self.choice
         width = prod(node.extent for node in choice.columns)
         if self.is_transposed and width < _LANE_BITS // bits:
-            # tiles are wider than the columns, and what exceeds these is no line of dst
+            # tiles are wider than the columns: their stores beyond these are no lines of dst
             return False
         inner = choice.rows if self.is_transposed else choice.columns
         strides = [node.strides[-1] for node in self.box.nodes if node not in inner]

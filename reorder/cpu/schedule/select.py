@@ -1,4 +1,4 @@
-"""Which micro-kernel moves a box, and which of its loops it takes: a pure function."""
+"""Selection of the micro-kernel of a box, and of the loops that it runs: a pure function."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ RUN, STRIDED, TRANSPOSED = 0, 1, 2
 MICRO_KERNELS = {RUN: "run", STRIDED: "strided", TRANSPOSED: "transposed"}
 
 _ONE_STEP = Node(1, 1, (1, 1))
-# Elements of one vector: longer loop groups gain nothing from being longer.
+# Loop groups score up to this many elements: a vector, beyond which a group gains nothing.
 _LANES = 16
-# Elements of both loop groups together, from which on more of them gain nothing.
-_MAX_GROUPS = 4096
-# Elements on a side of a cache tile: a loop group of less than two sides is not cut.
+# Elements of both loop groups together score up to this number.
+_MAX_SIZE = 4096
+# Elements of a side of a cache tile; a loop group of less than two sides is not cut.
 TILE = 256
 
 
 class Choice(NamedTuple):
-    """The loops of a box: the walker steps the outer ones, the micro-kernel takes the others.
+    """The loops of a box: the walker runs the outer ones, the micro-kernel the others.
 
     The loops of a group come innermost first. For `TRANSPOSED` the columns are contiguous in
-    src and the rows in dst; otherwise the columns are one loop, and the rows lie anywhere.
+    src and the rows in dst; otherwise the columns are one loop, and the rows have any strides.
     """
 
     micro_kernel: int
@@ -76,7 +76,7 @@ def _row_loops(nodes: tuple[Node, ...]) -> tuple[Node, ...]:
 
 
 def _exceeds_tile(size: int, node: Node) -> bool:
-    """Whether a group of half a side of a cache tile would have two sides or more with a loop."""
+    """Whether a loop makes a group of TILE / 2 elements or more too long: 2 * TILE or more."""
     return 2 * size >= TILE and size * node.extent >= 2 * TILE
 
 
@@ -102,8 +102,9 @@ def _contiguous_group(nodes: tuple[Node, ...], side: int) -> tuple[Node, ...]:
 def _transposed_groups(nodes: tuple[Node, ...]) -> tuple[tuple[Node, ...], tuple[Node, ...]]:
     """Return columns and rows: the prefixes of both groups that share no loop and score best.
 
-    All pairs of prefixes are tried. The first score is how much of a tile of vectors they
-    fill, the second how many elements they have, up to a limit; the first best pair wins.
+    All pairs of prefixes are tried, shorter ones first. They are compared by how much of a tile of
+    vectors they fill, then by how many elements they have, up to a limit; of equal pairs the first
+    one wins.
     """
     from_src, from_dst = _contiguous_group(nodes, 0), _contiguous_group(nodes, 1)
     best: tuple[tuple[int, ...], tuple[Node, ...], tuple[Node, ...]] = ((0, 0), (), ())
@@ -113,7 +114,7 @@ def _transposed_groups(nodes: tuple[Node, ...]) -> tuple[tuple[Node, ...], tuple
             if not set(columns).isdisjoint(rows):
                 continue
             width, height = (prod(node.extent for node in group) for group in (columns, rows))
-            score = (min(width, _LANES) * min(height, _LANES), min(width * height, _MAX_GROUPS))
+            score = (min(width, _LANES) * min(height, _LANES), min(width * height, _MAX_SIZE))
             if score > best[0]:
                 best = (score, columns, rows)
     return best[1], best[2]

@@ -16,16 +16,17 @@ if TYPE_CHECKING:
 
 __all__ = ["tile_boxes"]
 
-# Elements of a short run: the loops around shorter ones are reordered.
+# The loops around runs of up to this many elements are reordered.
 _SHORT_RUN = 128
-# Elements of a longest run: longer ones are cut, so that threads can share them.
+# Elements of the pieces into which runs of more than twice this length are cut, so that threads
+# can share them.
 _MAX_RUN = 1 << 15
-# An absolute stride larger than any.
+# Larger than the magnitude of every stride.
 _MAX_STRIDE = 2**63
 
 
 def tile_boxes(boxes: tuple[Box, ...]) -> tuple[ScheduledBox, ...]:
-    """Schedule boxes, cut to what the cache holds."""
+    """Schedule boxes, cut so that the loops of a micro-kernel fit the cache."""
     done: list[ScheduledBox] = []
     todo = [part for box in reversed(boxes) for part in _sweep_both_sides(box)]
     while todo:
@@ -41,8 +42,8 @@ def tile_boxes(boxes: tuple[Box, ...]) -> tuple[ScheduledBox, ...]:
 def _find_cut(scheduled: ScheduledBox) -> tuple[Node, int] | None:
     """Return the loop at which a box is to be cut, and the steps of each piece.
 
-    Looked for in this order: a loop group of two sides of a cache tile or more; a run that is
-    too long; a loop around the transposed groups that is too long for one call.
+    In this order: a run that is too long; a loop group of two sides of a cache tile or more; a
+    loop around the transposed groups that is too long for one call.
     """
     choice, is_transposed = scheduled.choice, scheduled.is_transposed
     groups = [choice.columns, choice.rows] if is_transposed else [choice.rows]
@@ -52,7 +53,7 @@ def _find_cut(scheduled: ScheduledBox) -> tuple[Node, int] | None:
     )
     steps = 0
     if long:
-        # a tile that is narrow on one side may be longer on the other: its area counts
+        # a tile that is narrow on one side may be longer on the other, for the same area
         limit = 4 * TILE if min(sizes) <= TILE // 4 else TILE
         # all steps of the inner loops, and as many of the outermost one as fit
         steps = max(1, limit // prod(node.extent for node in long[:-1]))
@@ -64,10 +65,10 @@ def _find_cut(scheduled: ScheduledBox) -> tuple[Node, int] | None:
 
 
 def _sweep_both_sides(box: Box) -> Iterator[ScheduledBox]:
-    """Schedule a box of short runs so that neighbours in src, and in dst, follow each other soon.
+    """Schedule a box of short runs so that cache lines of src and of dst are used while cached.
 
-    The loop of the smallest stride in src goes inside of the one of the smallest stride in dst,
-    and both are cut. Then whole cache lines of either side are used while they are cached.
+    The loop of the smallest stride in src becomes the inner one of the loop of the smallest
+    stride in dst, and both are cut.
     """
     scheduled = schedule(box)
     run = scheduled.choice.columns[0]
@@ -84,7 +85,7 @@ def _sweep_both_sides(box: Box) -> Iterator[ScheduledBox]:
     ):
         yield scheduled
         return
-    # steps of the one loop that are swept at once, inside of steps of the other
+    # steps of the dst loop in each sweep over the src loop
     across = max(1, _SHORT_RUN // run.extent)
     for part in split_node(box, dst_loop, across) if dst_loop.extent > across else (box,):
         if part.is_zero:

@@ -61,7 +61,7 @@ def test_rows_are_as_long_as_the_side_with_the_shortest() -> None:
     assert found.columns == 4
     assert found.rows == 6
     assert found.tables[2] == offset_table(nodes, [9, 5, 1], 4) == [0, 5, 10, 9, 14, 19]
-    assert row_tables(nodes, [[12, 4, 1]], most=1).columns == 4
+    assert row_tables(nodes, [[12, 4, 1]], max_nodes=1).columns == 4
 
 
 def test_nodes_of_one_step_are_contiguous_whatever_their_stride() -> None:
