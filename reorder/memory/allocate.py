@@ -1,4 +1,4 @@
-"""Memory of this library: zeroed, and aligned to cache lines."""
+"""Allocation of host memory: zeroed, and aligned to cache lines."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def zeroed_bytes(nbytes: int) -> NDArray[np.uint8]:
     Raises
     ------
     MemoryError
-        If the system does not have as many bytes.
+        If the system does not have this much memory.
     """
     try:
         raw = np.zeros(nbytes + _LINE_NBYTES, np.uint8)

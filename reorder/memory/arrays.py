@@ -1,4 +1,4 @@
-"""Flat bytes as numpy arrays: the logical one over dims, the physical one over blocks."""
+"""Flat bytes as numpy arrays: the logical array over dims, the physical array over blocks."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["is_plain", "logical_array", "physical_array", "write_logical"]
 
 
 def is_plain(desc: MemoryDesc) -> bool:
-    """Whether a strided array of the dims shows all elements."""
+    """Whether a strided numpy array over the dims can describe the elements."""
     return len(desc.blocks) == len(desc.axes) == desc.ndims and not desc.dtype.is_packed
 
 
@@ -41,7 +41,7 @@ def logical_array(data: NDArray[np.uint8], desc: MemoryDesc) -> NDArray[Any]:
 
 
 def write_logical(data: NDArray[np.uint8], desc: MemoryDesc, array: NDArray[Any]) -> None:
-    """Write the elements of an array whose axes are the dims; padding and gaps stay."""
+    """Write the elements of an array whose axes are the dims; padding and gaps are kept."""
     values = unpack(data, desc)
     bits = np.ascontiguousarray(array).view(values.dtype)
     values[desc.layout.offsets()] = bits & 15 if desc.dtype.is_packed else bits
@@ -49,7 +49,7 @@ def write_logical(data: NDArray[np.uint8], desc: MemoryDesc, array: NDArray[Any]
 
 
 def physical_array(data: NDArray[np.uint8], desc: MemoryDesc) -> NDArray[Any]:
-    """Return a view with one axis for each block, as they lie in memory.
+    """Return a view with one axis for each block, in memory order.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""What a caller passes as memory: checked once, at the border."""
+"""Buffers that callers pass: checked once, at the border."""
 
 from __future__ import annotations
 
@@ -101,12 +101,12 @@ def flat_bytes(buffer: Any, desc: MemoryDesc, side: str, *, write: bool) -> NDAr
 
 
 def address_of(array: NDArray[Any]) -> int:
-    """Return where an array starts."""
+    """Return the address of the first element of an array."""
     return c_void_p.from_address(id(array) + _DATA).value or 0
 
 
 class BufferCheck:
-    """What one side of a reorder requires of a buffer; a call returns one with its address."""
+    """The requirements of one side of a reorder on a buffer; a call checks a buffer."""
 
     __slots__ = ("alignment", "desc", "dtypes", "flags", "min_nbytes", "side", "write")
 
@@ -124,7 +124,7 @@ class BufferCheck:
         )
 
     def accepts(self, buffer: Any) -> bool:
-        """Whether a buffer is what nearly every call passes, and fits, wherever it starts."""
+        """Whether a buffer is a numpy array that fits, apart from its alignment."""
         if type(buffer) is not np.ndarray:
             return False
         dtype = buffer.dtype
@@ -138,7 +138,7 @@ class BufferCheck:
 
     def __call__(self, buffer: Any) -> tuple[NDArray[Any], int]:
         """Return a buffer as a contiguous array, and its address; raises as `flat_bytes`."""
-        # `flat_bytes` takes the rest, or says what is wrong with it
+        # `flat_bytes` accepts other buffers too, or raises the error
         if self.accepts(buffer) and not (address := address_of(buffer)) % self.alignment:
             return buffer, address
         flat = flat_bytes(buffer, self.desc, self.side, write=self.write)
@@ -148,7 +148,7 @@ class BufferCheck:
 def check_disjoint(
     src: NDArray[Any], src_desc: MemoryDesc, dst: NDArray[Any], dst_desc: MemoryDesc
 ) -> None:
-    """Refuse buffers that share a byte which dst writes, unless nothing would move.
+    """Refuse buffers that share a byte which dst writes, unless the reorder is a no-op.
 
     Raises
     ------
@@ -174,7 +174,7 @@ def are_apart(src_desc: MemoryDesc, dst_desc: MemoryDesc, apart: int) -> bool:
     """
     if apart >= src_desc.min_nbytes or -apart >= dst_desc.min_nbytes:
         return True
-    # in 4-bit elements everywhere, so that one proof serves all widths
+    # all numbers are in units of 4 bits, so that one proof covers all widths
     src_width, dst_width = src_desc.dtype.bits // 4, dst_desc.dtype.bits // 4
     terms = [
         Term(block.stride * src_width, 0, block.extent - 1)
@@ -186,7 +186,7 @@ def are_apart(src_desc: MemoryDesc, dst_desc: MemoryDesc, apart: int) -> bool:
         for block in dst_desc.blocks
         if block.extent > 1
     ]
-    # the position of a shared half byte inside of both elements; two halves share a byte
+    # the distance between two elements that share a byte; two 4-bit elements may share one
     terms.append(Term(1, -max(dst_width - 1, 1), max(src_width - 1, 1)))
     start = 2 * apart + dst_desc.offset0 * dst_width - src_desc.offset0 * src_width
     try:

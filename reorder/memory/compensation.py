@@ -1,4 +1,4 @@
-"""Compensation of int8 weights: sums of what was stored, written behind it."""
+"""Compensation of int8 weights: sums of the stored elements, written behind them."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ __all__ = ["Memory"]
 
 
 class Memory:
-    """A buffer and what lies in it.
+    """A buffer and its descriptor.
 
     Parameters
     ----------
@@ -39,14 +39,14 @@ class Memory:
         zeros are written into its padding. By default `desc.nbytes` zeroed bytes are
         allocated.
     zero_pad : bool
-        False where the caller guarantees zeros in the padding (see `check_padding`).
+        False if the caller guarantees zeros in the padding (see `check_padding`).
 
     Raises
     ------
     MemdescError
         If the buffer cannot hold the descriptor, or must be written and is read-only.
     MemoryError
-        If the system does not have as many bytes.
+        If the system does not have this much memory.
 
     Examples
     --------
@@ -95,7 +95,7 @@ class Memory:
 
     @property
     def desc(self) -> MemoryDesc:
-        """What the buffer holds."""
+        """The descriptor."""
         return self._desc
 
     @property
@@ -177,7 +177,7 @@ class Memory:
     def blocks(self) -> NDArray[Any]:
         """Return the physical n-d array, without copying: one axis for each block.
 
-        For `nChw16c` its shape is (N, C/16, H, W, 16). Axes come as in memory.
+        For `nChw16c` its shape is (N, C/16, H, W, 16). Axes are in memory order.
 
         Raises
         ------

@@ -1,4 +1,4 @@
-"""Elements of flat bytes as unsigned integers of their bits; 4-bit ones lie two to a byte."""
+"""Elements of flat bytes as unsigned integers of their bits; two 4-bit elements share a byte."""
 
 from __future__ import annotations
 

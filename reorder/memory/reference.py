@@ -1,4 +1,4 @@
-"""The definition of a reorder, by offset tables in numpy: total, slow, the oracle."""
+"""The definition of a reorder, by offset tables in numpy: slow, and the oracle of all tests."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ __all__ = ["execute_reference"]
 def execute_reference(
     src_desc: MemoryDesc, dst_desc: MemoryDesc, src: Any, dst: Any, attr: Attr | None = None
 ) -> None:
-    """Reorder by definition: zero all of dst that is described, then convert each element.
+    """Reorder by definition: write zeros to all described elements of dst, then convert each one.
 
-    `reorder.values.convert` says how an element is converted.
+    `reorder.values.convert` defines the conversion of an element.
 
     Parameters
     ----------

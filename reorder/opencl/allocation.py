@@ -1,7 +1,7 @@
-"""Device memory that this library allocates: it knows that it was released.
+"""Device memory that this library allocates, which records its release.
 
-pyopencl does not say whether an object was released, and some runtimes crash when they are
-asked about one that was. What others allocated is left to pyopencl and the runtime.
+pyopencl does not tell whether an object was released, and some runtimes crash when they are
+asked. Memory that callers allocated is left to pyopencl and the runtime.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ __all__ = [
 
 
 class AllocatedBuffer(cl.Buffer):
-    """A buffer that notes its release."""
+    """A buffer that records its release."""
 
     is_released = False
 
@@ -37,7 +37,7 @@ class AllocatedBuffer(cl.Buffer):
 
 
 class AllocatedImage(cl.Image):
-    """An image that notes its release."""
+    """An image that records its release."""
 
     is_released = False
 
@@ -48,7 +48,7 @@ class AllocatedImage(cl.Image):
 
 
 def allocate_buffer(context: cl.Context, nbytes: int) -> cl.Buffer:
-    """Return a buffer of at least one byte, which OpenCL asks for."""
+    """Return a buffer of at least one byte, since OpenCL has no empty ones."""
     return AllocatedBuffer(context, cl.mem_flags.READ_WRITE, max(nbytes, 1))
 
 
@@ -61,7 +61,7 @@ def allocate_image(context: cl.Context, form: cl.ImageFormat, image: ImageDesc) 
 
 
 def check_not_released(memory: Any, name: str) -> None:
-    """Refuse memory, or an array in memory, that this library allocated and that was released."""
+    """Refuse released memory, or an array in it, if this library allocated it."""
     if isinstance(memory, cl.array.Array):
         memory = memory.base_data
     if isinstance(memory, AllocatedBuffer | AllocatedImage) and memory.is_released:
@@ -69,7 +69,7 @@ def check_not_released(memory: Any, name: str) -> None:
 
 
 def is_released_error(error: cl.Error) -> bool:
-    """Whether the runtime says that an object is no memory object, or no longer one."""
+    """Whether an error of the runtime means that memory was released."""
     return bool(error.code == cl.status_code.INVALID_MEM_OBJECT)
 
 

@@ -48,7 +48,7 @@ class Device:
     problem : str
         What is wrong; empty if a small program was built and ran.
     mend : str
-        What to do about it.
+        How to repair it.
     """
 
     device: cl.Device
@@ -86,7 +86,7 @@ def devices() -> tuple[Device, ...]:
 def loader_report() -> list[str]:
     """Return a line for each runtime found.
 
-    It has the file that names the runtime, the library, what is wrong with the file, and why
+    It has the file that names the runtime, the library, defects of the file, and the reason why
     the library does not load.
 
     Examples
@@ -132,7 +132,7 @@ def _platforms() -> list[cl.Platform]:
 def _query_platforms() -> list[cl.Platform]:
     try:
         return list(cl.get_platforms())
-    except cl.Error:  # the loader calls it an error when there is none
+    except cl.Error:  # the loader raises an error if there is no platform
         return []
 
 
@@ -159,7 +159,7 @@ def _probed(device: cl.Device) -> Device:
 
 
 def _problem_of(device: cl.Device) -> str:
-    """Build and run a small program; return what goes wrong."""
+    """Build and run a small program; return the error, or an empty string."""
     try:
         context = cl.Context([device])
         queue = cl.CommandQueue(context)

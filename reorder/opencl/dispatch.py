@@ -1,4 +1,4 @@
-"""What `reorder.reorder` does with a queue, or with objects of a device."""
+"""`reorder.reorder` for calls with a queue, or with device objects."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ def enqueue_reorder(  # noqa: PLR0913 - public: a queue, two operands, their des
     Parameters
     ----------
     queue : pyopencl.CommandQueue
-        Where it runs; in order or out of order.
+        The queue on which it runs; in order or out of order.
     src, dst : pyopencl.Buffer, pyopencl.array.Array or pyopencl.Image
         The memory. A Buffer or an Array, from its first element on, has at least the
         `min_nbytes` of its descriptor; an Image may be larger than its descriptor.
@@ -45,12 +45,12 @@ def enqueue_reorder(  # noqa: PLR0913 - public: a queue, two operands, their des
     attr : Attr, optional
         None: scales and zero points are not supported on devices.
     wait_for : sequence of pyopencl.Event, optional
-        What must have happened before src is read and dst written.
+        Events that must be complete before src is read and dst written.
 
     Returns
     -------
     pyopencl.Event
-        Done when dst is: the padding of dst is zero, its gaps are untouched.
+        Complete when dst is written: its padding is zero, its gaps are untouched.
 
     Raises
     ------
@@ -60,8 +60,8 @@ def enqueue_reorder(  # noqa: PLR0913 - public: a queue, two operands, their des
 
     Notes
     -----
-    *Law*: dst equals what `execute_reference` makes of the same descriptors, bit for bit,
-    but that a NaN in an image of f16 may have another payload.
+    *Law*: dst equals the result of `execute_reference` for the same descriptors, bit for bit,
+    except that a NaN in an image of f16 may have another payload.
 
     Examples
     --------
@@ -85,7 +85,7 @@ def enqueue_reorder(  # noqa: PLR0913 - public: a queue, two operands, their des
 
 
 def check_attr(attr: Any) -> None:
-    """Refuse scales, zero points and accumulation, which devices do not do yet."""
+    """Refuse scales, zero points and accumulation, which devices do not support."""
     if attr is not None:
         msg = (
             f"attr is {short_repr(attr)}: scales and zero points are not supported on devices; "
@@ -100,7 +100,7 @@ def check_queue(queue: Any) -> None:
         msg = f"queue must be a pyopencl.CommandQueue, not {short_repr(queue)}"
         raise MemdescError(msg)
     try:
-        queue.context  # noqa: B018 - asking is the check
+        queue.context  # noqa: B018 - the attribute raises if the context is gone
     except cl.Error as error:
         # Intel's queues do not keep their context
         msg = (

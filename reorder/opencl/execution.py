@@ -1,4 +1,4 @@
-"""Enqueue the transfers of a reorder, into memory that a caller has or into new memory."""
+"""Enqueue the transfers of a reorder, into existing memory or into new memory."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def enqueue_into(
     target: DeviceOperand,
     wait_for: Sequence[cl.Event] | None,
 ) -> cl.Event:
-    """Enqueue a reorder into memory that a caller has."""
+    """Enqueue a reorder into existing memory."""
     transfers = prepare_transfers(queue, source.operand, target)
     memory = upload(queue, source), target.memory
     return enqueue_transfers(queue, transfers, memory, source.events_after(wait_for))
@@ -57,7 +57,7 @@ def enqueue_into_new_buffer(
     desc: MemoryDesc,
     wait_for: Sequence[cl.Event] | None,
 ) -> tuple[cl.Buffer, cl.Event]:
-    """Allocate a buffer for a descriptor and enqueue the reorder into it, once all is checked."""
+    """Check everything, then allocate a buffer for a descriptor and enqueue the reorder into it."""
     transfers = prepare_transfers(queue, source.operand, DeviceOperand(None, desc))
     buffer = allocate_buffer(queue.context, desc.nbytes)
     memory = upload(queue, source), buffer
@@ -71,7 +71,7 @@ def enqueue_into_new_image(
     form: cl.ImageFormat,
     wait_for: Sequence[cl.Event] | None,
 ) -> tuple[cl.Image, cl.Event]:
-    """Allocate an image of a format and enqueue the reorder into it, once all is checked."""
+    """Check everything, then allocate an image of a format and enqueue the reorder into it."""
     channel_type = channel_type_of(image_desc, form, "dst")
     target = DeviceOperand(None, image_desc.desc, ImageShape.of(image_desc), channel_type)
     transfers = prepare_transfers(queue, source.operand, target)
@@ -132,8 +132,8 @@ def _copy_pixels(
     region: tuple[int, int],
     wait_for: Sequence[cl.Event] | None,
 ) -> cl.Event:
-    """Copy pixels between an image and a linear buffer, as they are."""
-    copy: Any = cl.enqueue_copy  # its types know no offset, and one of the two is an image
+    """Copy pixels between an image and a linear buffer, without conversion."""
+    copy: Any = cl.enqueue_copy  # pyopencl's type stubs lack the parameter offset
     src, dst = memory
     event: cl.Event = copy(
         queue, dst, src, offset=0, origin=(0, 0, 0), region=(*region, 1), wait_for=wait_for

@@ -1,8 +1,8 @@
-"""Where the OpenCL runtimes of this machine are: ICD files and what is wrong with them.
+"""Search for the OpenCL runtimes of this machine: ICD files, their defects, bare libraries.
 
-An ICD file holds the name of a runtime's library. pip's Intel runtime brings one with a
-path that exists nowhere; containers have NVIDIA's library without any. Only files are
-read here; nothing is loaded.
+An ICD file holds the name of a runtime's library. Intel's runtime on PyPI installs one with a path
+that does not exist; containers have NVIDIA's library without an ICD file. Files are read here;
+nothing is loaded.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
 
 __all__ = ["VARIABLE", "Icd", "find_icds"]
 
-# The folder in which the loader looks; it is read once, at the first call of the loader.
+# Names the folder that the loader searches; it reads it once, at its first call.
 VARIABLE = "OCL_ICD_VENDORS"
 
 _SYSTEM = Path("/etc/OpenCL/vendors")
-# runtimes whose library is found on machines that have no ICD file for it
+# libraries of runtimes that exist on machines without an ICD file for them
 _BARE = ("libnvidia-opencl.so.1", "libamdocl64.so")
 _FOLDERS = (
     "/usr/lib/x86_64-linux-gnu",
@@ -38,8 +38,8 @@ _FOLDERS = (
 class Icd(NamedTuple):
     """A runtime that was found.
 
-    `library` is what the loader is told, a path or a name that the system resolves; None
-    where there is none. `source` is the file that names it, `note` what is wrong with it.
+    `library` is a path, or a name that the system resolves; None if there is no library. `source`
+    is the file that names it, `note` the defect of that file.
     """
 
     library: str | None

@@ -1,4 +1,4 @@
-"""Data types as image formats: which channel types hold a lane, and what kernels call it."""
+"""Data types as image formats: the channel types that hold a lane, and its name in kernels."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def image_format(image: ImageDesc, channel_type: int | str | None = None) -> cl.
 def supported_format(
     queue: cl.CommandQueue, image: ImageDesc, channel_type: int | str | None = None
 ) -> cl.ImageFormat:
-    """Return the format of an image that a device has, and that fits on it."""
+    """Return the format of an image; refuse formats and sizes that the device does not support."""
     form = image_format(image, channel_type)
     check_size(image, queue.device)
     check_format(queue.context, form)
@@ -101,7 +101,7 @@ def channel_type_of(image: ImageDesc, found: cl.ImageFormat, operand: str) -> st
 
 
 def lane_element(dtype: DataType, channel_type: str) -> str:
-    """Return what kernels call a lane, and an element beside it in a buffer."""
+    """Return the name in `ELEMENT_TYPES` of a lane, and of the elements of the other operand."""
     return "unorm8" if channel_type == "UNORM_INT8" else dtype.name
 
 

@@ -50,7 +50,7 @@ def pack(
         Of `pyopencl.channel_type`, where the dtype leaves a choice: ``"UNSIGNED_INT32"``
         (MACE) or ``"UNORM_INT8"`` (clDNN) for u8, ``"SIGNED_INT32"`` for s8.
     wait_for : sequence of pyopencl.Event, optional
-        What must have happened before src is read.
+        Events that must be complete before src is read.
 
     Returns
     -------
@@ -93,7 +93,7 @@ def enqueue_pack(
     src_desc: LayoutLike | None = None,
     wait_for: Sequence[cl.Event] | None = None,
 ) -> cl.Event:
-    """Pack a tensor into an image that the caller has; it may be larger than needed.
+    """Pack a tensor into an existing image, which may be larger than needed.
 
     Parameters
     ----------
@@ -152,14 +152,14 @@ def unpack(
     desc : str, FormatTag or MemoryDesc
         The layout of the buffer; a MemoryDesc of f32 or f16 converts.
     wait_for : sequence of pyopencl.Event, optional
-        What must have happened before the image is read.
+        Events that must be complete before the image is read.
 
     Returns
     -------
     buffer : pyopencl.Buffer
         Of the descriptor's `nbytes`; its padding is zero.
     event : pyopencl.Event
-        Done when the buffer is.
+        Complete when the buffer is written.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""What holds between the two operands of a reorder on a device."""
+"""Checks of the two operands of a reorder on a device against each other."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["check_operands"]
 
 
 def check_operands(src: DeviceOperand, dst: DeviceOperand) -> None:
-    """Refuse two operands that no reorder on a device connects.
+    """Refuse two operands between which there is no reorder on a device.
 
     Raises
     ------
@@ -69,6 +69,6 @@ def _check_apart(src: DeviceOperand, dst: DeviceOperand) -> None:
 
 
 def _root(memory: Any) -> tuple[int, int]:
-    """Return the memory that a sub-buffer or an image of a buffer is in, and where it starts."""
+    """Return the buffer that contains a sub-buffer or an image of a buffer, and its first byte."""
     parent = memory.associated_memobject
     return (memory.int_ptr, 0) if parent is None else (parent.int_ptr, memory.offset)

@@ -1,4 +1,4 @@
-"""Programs by pattern: built once for each context, whatever the sizes."""
+"""Programs by pattern: built once for each context, for all sizes."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ __all__ = ["PreparedLaunch", "build", "prepare"]
 
 
 class PreparedLaunch(NamedTuple):
-    """A launch with its kernel; the lock is held while arguments, which belong to it, are set."""
+    """A launch with its kernel; the lock is held while arguments of the kernel are set."""
 
     launch: Launch
     kernel: cl.Kernel
@@ -64,7 +64,7 @@ class PreparedLaunch(NamedTuple):
             )
 
 
-# pyopencl's cache of binaries is not thread-safe, and filters of warnings are of the whole process
+# pyopencl's cache of binaries is not thread-safe, and warning filters belong to the process
 _building = Lock()
 
 
@@ -85,11 +85,11 @@ def build(context: cl.Context, source: str, name: str) -> cl.Kernel:
     Raises
     ------
     MemdescError
-        If the runtime cannot build it: with what its compiler says.
+        If the runtime cannot build it; with the message of its compiler.
     """
     try:
         with warnings.catch_warnings():
-            # runtimes report on builds that went well
+            # runtimes warn about successful builds too
             warnings.simplefilter("ignore", cl.CompilerWarning)
             return cl.Kernel(cl.Program(context, source).build(), name)
     except cl.Error as error:

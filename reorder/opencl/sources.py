@@ -1,4 +1,4 @@
-"""Whatever a caller passes as a tensor: device memory as it is, host memory to be copied."""
+"""Tensors that callers pass: device memory is used in place, host memory is copied."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ LayoutLike = str | FormatTag | MemoryDesc | ImageDesc
 class Source(NamedTuple):
     """A tensor to be read on a device.
 
-    `operand` has no memory where the tensor is still in host memory, `host`. `events` must
-    be done before it is read.
+    `operand` has no memory if the tensor is in host memory, which is `host`. `events` must be
+    complete before it is read.
     """
 
     operand: DeviceOperand
@@ -36,7 +36,7 @@ class Source(NamedTuple):
     events: tuple[cl.Event, ...] = ()
 
     def events_after(self, wait_for: Sequence[cl.Event] | None) -> list[cl.Event] | None:
-        """Return what to wait for before src is read: a caller's events and those of the tensor."""
+        """Return the events to wait for before src is read: the caller's and the tensor's."""
         return [*(wait_for or ()), *self.events] or None
 
 
@@ -84,7 +84,7 @@ def _required_desc(desc: LayoutLike | None, memory: Any) -> MemoryDesc | ImageDe
 
 
 def _without_gaps(x: Any, desc: LayoutLike | None) -> Any:
-    """Return an array without large gaps, which would be copied to the device as well."""
+    """Return an array without large gaps, since gaps would be copied to the device too."""
     if isinstance(x, np.ndarray) and not isinstance(desc, MemoryDesc) and x.size:
         low, high = np.lib.array_utils.byte_bounds(x)
         if high - low > x.nbytes:

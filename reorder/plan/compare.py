@@ -1,4 +1,4 @@
-"""How two layouts differ: whether a reorder between them is nothing, a view, or a copy."""
+"""Comparison of two layouts: whether a reorder between them is a no-op, a view, or a copy."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ __all__ = ["COPY", "NO_OP", "VIEW", "Relation", "compare"]
 
 NO_OP, VIEW, COPY = "no-op", "view", "copy"
 
-# More elements than this are not compared one by one; they count as a copy.
+# More elements than this are not compared one by one: the answer is a copy.
 _MAX_COMPARED = 1 << 22
 
 
 class Relation(NamedTuple):
-    """What a reorder of src into dst would do.
+    """What a reorder of src into dst does.
 
-    `kind` is `NO_OP` where the buffer of src is one of dst as it stands, `VIEW` where
-    it holds one `shift` elements further on, `COPY` where elements move or zeros must be
-    written; `why` says the reason.
+    `kind` is `NO_OP` if a buffer of src is a valid buffer of dst, `VIEW` if it is one from
+    `shift` elements further on, `COPY` if elements move or zeros must be written. `why` is
+    the reason.
     """
 
     kind: str
@@ -35,10 +35,10 @@ class Relation(NamedTuple):
 
 
 def compare(src: MemoryDesc, dst: MemoryDesc) -> Relation:
-    """Compare where two layouts put the same elements; offsets decide, not names.
+    """Compare the offsets of two layouts; their names do not matter.
 
-    *Law*: where the answer is not a copy, each element that dst describes, padding too,
-    is the one that lies `shift` elements further on in src.
+    *Law*: if the answer is not a copy, each element that dst describes, padding too, is at
+    the same offset plus `shift` in src.
 
     Parameters
     ----------
@@ -48,7 +48,7 @@ def compare(src: MemoryDesc, dst: MemoryDesc) -> Relation:
     Raises
     ------
     MemdescError
-        If no reorder leads from one to the other.
+        If there is no reorder between them.
 
     Examples
     --------
@@ -112,8 +112,9 @@ def _why_axes_move(src: Layout, dst: Layout) -> str:
 def _first_apart(src: tuple[Block, ...], dst: tuple[Block, ...], stop: int) -> int | None:
     """Return the first index below `stop` where two offsets differ, or `stop`.
 
-    None if that is too much work. Where the steps of both divide each other, both offsets are
-    linear in the digits that all steps together make, so only the steps need be compared.
+    None if that is too much work. If each step divides the next larger one, of both operands,
+    both offsets are linear in the digits of an index in that mixed radix, so it is enough to
+    compare the indices that equal a step.
     """
     steps = sorted({block.step for block in (*src, *dst)})
     if all(large % small == 0 for small, large in pairwise(steps)):

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
 __all__ = ["NOWHERE", "Box", "Lookup", "Node"]
 
-# The offset in src of padding, which has no element there. Others may be negative: they count
-# from the start of their box.
+# Stands for the offset in src of an index of padding. It is the least int64, since other offsets
+# may be negative: they are relative to the start of a box.
 NOWHERE = -(2**63)
 
 
@@ -39,18 +39,18 @@ class Node(NamedTuple):
 
 
 class Lookup(NamedTuple):
-    """One loop whose offsets follow no stride: blocks that do not divide each other.
+    """One loop without constant strides, such as over blocks that do not divide each other.
 
-    The loop runs over the padded indices of dst's axes, row-major; src has no element
-    where one of them is padding. Offsets come from tables that are made when the plan runs,
-    so a lookup of any extent is a small value.
+    The loop runs over the padded indices of dst's axes, row-major; src has no element where one
+    of them is padding. Offsets come from tables that are computed when the plan runs, so that the
+    plan stays small.
 
     Parameters
     ----------
     sizes : tuple of (dim, size)
         The dims, and their logical sizes.
     src, dst : tuple of (Axis, tuple of Block)
-        Their axes in these dims, each with its blocks, the largest step first.
+        The axes of the operand over these dims, each with its blocks, the largest step first.
     others : tuple
         The same for each scale and zero point that differs along the dims.
     """

@@ -20,17 +20,17 @@ __all__ = ["padding_boxes"]
 def padding_boxes(desc: MemoryDesc) -> tuple[Box, ...]:
     """Return boxes of one operand that together cover the padding of a descriptor.
 
-    Each covers what is padding in one axis, and all that the other axes hold there;
-    where two axes are padded, boxes meet.
+    Each covers the padding of one axis, with the whole padded range of the others, so boxes
+    overlap where two axes are padded.
     """
     if not desc.has_padding or not desc.nelems:
         return ()
     layout = desc.layout
     blocks = [join_blocks(layout, axis.dims, axis.dims) or () for axis in layout.axes]
-    # each axis with all of its range as data, so that only one axis leaves padding
+    # the range of each axis without padding: each box below has padding in one axis only
     whole = [
-        split_range(axis.padded, axis.padded, [own])
-        for axis, own in zip(layout.axes, blocks, strict=True)
+        split_range(axis.padded, axis.padded, [axis_blocks])
+        for axis, axis_blocks in zip(layout.axes, blocks, strict=True)
     ]
     boxes: list[Box] = []
     for k, axis in enumerate(layout.axes):

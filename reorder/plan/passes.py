@@ -1,4 +1,4 @@
-"""Passes from boxes to boxes. The law of each: which element goes where stays the same."""
+"""Passes from boxes to boxes. The law of each: dst gets the same elements from src."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ def _dst(strides: tuple[int, ...]) -> int:
 
 
 def simplify(boxes: tuple[Box, ...]) -> tuple[Box, ...]:
-    """Drop loops of one step, order the others by dst, fuse those contiguous on all sides."""
+    """Drop loops of one step, order the others by their stride in dst, fuse contiguous ones."""
     return tuple(_simplify(box) for box in boxes)
 
 
 def pack_elements(
     box: Box, bits: int, *, widest: int = 64, packs_long_runs: bool = False
 ) -> tuple[Box, int]:
-    """Pack elements that are neighbours in every operand into wider ones.
+    """Pack elements that are contiguous in every operand into wider ones.
 
     The pairs and quads of weights that are blocked for int8 and bf16 become single elements,
     and 4-bit elements become bytes. The innermost loop may have one step afterwards, which
@@ -47,11 +47,11 @@ def pack_elements(
     bits : int
         Bits of an element.
     widest : int, optional
-        Bits of the widest element: 64 on the CPU; 128 on devices where buffers are aligned to
-        that, and elsewhere those that an element has, or a byte.
+        Bits of the widest element: 64 on the CPU. On devices 128 if buffers are aligned to it,
+        else the width of an element of the type, at least a byte.
     packs_long_runs : bool, optional
-        Whether contiguous runs of more than `widest` bits are packed. The CPU moves them as
-        vectors, whatever their elements are; devices move one element a work item.
+        Whether contiguous runs of more than `widest` bits are packed. The CPU moves such runs as
+        vectors, so packing gains nothing; on devices a work item moves one element.
 
     Returns
     -------
@@ -63,9 +63,9 @@ def pack_elements(
         is_contiguous = all(stride == 1 for stride in run.strides) or (
             box.is_zero and _dst(run.strides) == 1
         )
-        is_left = not packs_long_runs and bits >= _BYTE and run.extent * bits > widest
+        is_long_run = not packs_long_runs and bits >= _BYTE and run.extent * bits > widest
         counts = [*box.offsets, run.extent, run.valid, *(s for node in outer for s in node.strides)]
-        if not is_contiguous or is_left or any(count % 2 for count in counts):
+        if not is_contiguous or is_long_run or any(count % 2 for count in counts):
             break
         nodes = [Node(node.extent, node.valid, _halved(node.strides)) for node in outer]
         nodes.append(Node(run.extent // 2, run.valid // 2, run.strides))
@@ -107,10 +107,10 @@ def split_node(box: Box, node: Node, size: int) -> Iterator[Box]:
 
 
 def zeros_beyond(box: Box, covered: Sequence[int]) -> Iterator[Box]:
-    """Yield boxes of zeros for what lies beyond the first `covered` steps of the nodes of a box.
+    """Yield boxes of zeros for the steps of a box beyond the first `covered` steps of each node.
 
-    Each takes what one node leaves; the nodes before that one stay in what is covered, so that
-    no two boxes write the same element.
+    Each box has the steps of one node beyond those covered, the covered steps of the nodes before
+    it, and all steps of the nodes after it. So no two boxes write the same element.
     """
     for k, node in enumerate(box.nodes):
         if covered[k] == node.extent:
@@ -126,7 +126,7 @@ def zeros_beyond(box: Box, covered: Sequence[int]) -> Iterator[Box]:
 
 
 def zeros_of(box: Box) -> Box:
-    """Return a box that writes zeros where a box writes: it reads nothing, and all is padding."""
+    """Return a box that writes zeros to every element that a box writes; it reads nothing."""
     is_dst = [k == min(1, len(box.offsets) - 1) for k in range(len(box.offsets))]
 
     def unread(numbers: tuple[int, ...]) -> tuple[int, ...]:
@@ -165,7 +165,7 @@ def _simplify(box: Box) -> Box:
 
 
 def _continues(outer: Node, inner: Node) -> bool:
-    """Whether a loop starts over, in every operand, where the one inside it ends."""
+    """Whether one step of a loop is, in every operand, as long as the whole loop inside it."""
     if inner.valid != inner.extent and not inner.valid == outer.valid == 0:
         return False
     return all(

@@ -1,4 +1,4 @@
-"""A reorder plan as a picture: src and dst side by side, which box writes what, from where."""
+"""A reorder plan as a picture: src and dst side by side; for each element of dst box and source."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def draw_plan(
     Raises
     ------
     MemdescError
-        If the plan looks up more offsets than can be searched for a picture.
+        If the plan has a lookup with more offsets than are searched for a picture.
     """
     head = printed.splitlines()
     if len(head) > _MAX_BOX_LINES + 1:
@@ -80,7 +80,7 @@ def _src_cell(src: Cells, dst: Cells, offset: int) -> Cell:
 
 
 def _dst_cell(dst: Cells, boxes: tuple[Box, ...], offset: int) -> Cell:
-    """Return the cell of dst at an offset, with where its element comes from."""
+    """Return the cell of dst at an offset, with the offset of its source."""
     cell = dst.at_offset(offset)
     found = trace(boxes, offset)
     if found is None:

@@ -1,4 +1,4 @@
-"""ReorderPlan: a reorder as a value, and how one is planned; `refine` makes its boxes."""
+"""ReorderPlan: a reorder as a value, and `plan_reorder`, which makes one."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ __all__ = ["ReorderPlan", "check_pair", "check_types", "is_planned", "plan_reord
 
 
 class _Carried:
-    """What a plan has beside its fields: it is not compared, copied, pickled or printed."""
+    """State of a plan that is not a field: not compared, copied, pickled or printed."""
 
-    # what `bind` returned, once it is needed; whether `plan_reorder` made the plan
+    # the result of `bind`, once it is needed; whether `plan_reorder` made the plan
     __slots__ = ("_bound", "_is_planned")
 
 
 @dataclass(frozen=True, slots=True)
 class ReorderPlan(_Carried):
-    """A reorder as data: two descriptors, attributes, and boxes that lead from src to dst.
+    """A reorder as data: two descriptors, attributes, and the boxes that read src and write dst.
 
     Operands of the boxes are src, dst, then the scales and zero points that differ along
     the dims, in the order of `attr.ROLES`.
@@ -152,7 +152,7 @@ def plan_reorder(src: MemoryDesc, dst: MemoryDesc, attr: Attr | None = None) -> 
 
 
 def is_planned(plan: object) -> bool:
-    """Whether this very object came from `plan_reorder`, so that its boxes need no check."""
+    """Whether `plan_reorder` made this object, so that its boxes need no check."""
     return type(plan) is ReorderPlan and getattr(plan, "_is_planned", False)
 
 
@@ -178,13 +178,13 @@ def _plan(src: MemoryDesc, dst: MemoryDesc, attr: Attr | None) -> ReorderPlan:
     varying = plan.bound_attr.varying
     if dst.nelems:
         boxes = simplify(boxes_of(src.layout, dst.layout, *varying))
-        object.__setattr__(plan, "boxes", boxes)  # before anybody else has the plan
+        object.__setattr__(plan, "boxes", boxes)  # the plan is not shared yet
     object.__setattr__(plan, "_is_planned", True)
     return plan
 
 
 def check_pair(src: MemoryDesc, dst: MemoryDesc) -> None:
-    """Refuse two descriptors that no reorder leads between.
+    """Refuse two descriptors between which there is no reorder.
 
     Raises
     ------

@@ -1,8 +1,8 @@
 """One padded range of indices, split into loops over which every operand has strides.
 
-The steps of all operands' blocks are merged into one chain of divisors, which splits the
-range into whole blocks, then the tail, recursively. Blocks that do not divide each other are
-split wherever one of them ends, which repeats with their least common multiple.
+The steps of the blocks of all operands are merged into one chain of divisors, which splits the
+range into whole blocks and a tail, recursively. If steps do not divide each other, the range is
+split wherever a block of any operand ends; these ends repeat with the least common multiple.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ if TYPE_CHECKING:
 
 __all__ = ["Piece", "blocks_over", "join_blocks", "split_range"]
 
-# A loop on its way to a node: the step of its block, its extent, and how many steps hold data.
+# A loop before its strides are known: the step of its block, its extent, its valid extent.
 _Loop = tuple[int, int, int]
 
 
 class Piece(NamedTuple):
-    """A part of a padded range, as loops: the offsets of its start, one for each operand."""
+    """A part of a padded range: its offset in each operand, and its loops."""
 
     offsets: tuple[int, ...]
     nodes: tuple[Node, ...]
@@ -38,7 +38,7 @@ class Piece(NamedTuple):
 def blocks_over(
     operand: OperandLayout, dims: tuple[int, ...]
 ) -> tuple[tuple[Axis, tuple[Block, ...]], ...]:
-    """Return the axes of an operand that lie in some dims, each with its blocks."""
+    """Return the axes of an operand over some dims, each with its blocks."""
     return tuple(
         (axis, operand.axis_blocks(k))
         for k, axis in enumerate(operand.axes)
@@ -51,8 +51,8 @@ def join_blocks(
 ) -> tuple[Block, ...] | None:
     """Return an operand's blocks over the row-major index of the dims in `order`.
 
-    Neighbours that count like one block are merged. None if an axis of the operand has dims that
-    are not next to each other in that order, or if an inner axis is padded.
+    Blocks that are equivalent to one block are merged. None if the dims of an axis are not
+    contiguous in that order, or if an axis other than the first is padded.
     """
     joined: list[Block] = []
     for axis, blocks in blocks_over(operand, dims):
@@ -69,7 +69,7 @@ def join_blocks(
             block._replace(step=block.step * inside, extent=block.extent if k else count)
             for k, block in enumerate(blocks)
         ]
-    # of several blocks with one step each, the one that padding extends comes first
+    # of blocks with equal steps, the one of the first dim comes first, since padding extends it
     joined.sort(key=lambda block: (-block.step, operand.axes[block.axis].dims[0] != order[0]))
     merged = [joined[0]]
     for block in joined[1:]:
@@ -99,7 +99,8 @@ def split_range(
     operands : list of tuple of Block
         The blocks of each operand, from `join_blocks`.
     most : int, optional
-        The result is empty where blocks that do not divide each other take more pieces.
+        Upper limit of the pieces for steps that do not divide each other; the result is empty if
+        more would be needed.
     """
     chain = sorted({block.step for blocks in operands for block in blocks}, reverse=True)
     odd = [step for step in chain if any(max(step, other) % min(step, other) for other in chain)]
@@ -111,7 +112,7 @@ def split_range(
         inner = [step for step in chain if step < odd[-1]]
         nests = _split_periods(odd, inner, padded, size)
         chain = [lcm(*odd), *inner]
-    # one step of a loop moves as far as an index of that step
+    # the stride of a loop is the offset of the index that equals its step
     strides = {step: tuple(block_offset(blocks, step) for blocks in operands) for step in chain}
     pieces = []
     for start, loops in nests:
@@ -123,19 +124,20 @@ def split_range(
 def _split_periods(
     odd: list[int], inner: list[int], padded: int, size: int
 ) -> list[tuple[int, list[_Loop]]]:
-    """Split a padded range wherever a block ends whose step does not divide the others.
+    """Split a padded range wherever a block ends, for steps that do not divide each other.
 
-    The ends repeat with the least common multiple of the steps, so one loop over that takes
-    all intervals at one position in it. `inner` are the smaller steps, which divide all of them.
+    The ends repeat with the least common multiple of the steps, so one loop over these periods
+    covers the intervals at one position in all of them. `inner` are the smaller steps, which
+    divide all steps in `odd`.
     """
     period = lcm(*odd)
     ends = sorted({min(end, padded) for step in odd for end in range(step, period + 1, step)})
     nests: list[tuple[int, list[_Loop]]] = []
     for begin, end in pairwise([0, *ends]):
         length = end - begin
-        # in how many periods the interval is whole, and whole with data
+        # the number of periods in which the interval is whole, and in which it is all data
         whole, full = (max(0, (limit - end) // period + 1) for limit in (padded, size))
-        # (first period, periods, length, how much of it holds data)
+        # (first period, number of periods, length, length of the data)
         parts = [(0, full, length, length)]
         first = full
         start = full * period + begin
@@ -157,7 +159,8 @@ def _split_periods(
 def _split(chain: list[int], start: int, length: int, valid: int) -> list[tuple[int, list[_Loop]]]:
     """Split `length` indices from `start`, of which `valid` hold data, into loop nests.
 
-    Returns the first index of each nest and its loops along the chain, which falls to 1.
+    Returns the first index of each nest, and its loops: one for each step of the chain, which
+    ends with 1.
     """
     step, *inner = chain
     if not inner:

@@ -1,9 +1,9 @@
 """Boxes from layouts: the padded space of dst, split so that every operand has strides.
 
-Dims fall into groups that no axis of any operand crosses. Each group is one range of indices
-(`reorder.plan.ranges`); the boxes are the product of the pieces of all groups. Where that makes
-too many boxes, and where the dims of a group are fused in different ways, its offsets come
-from a lookup.
+Dims are divided into the smallest groups such that every axis of every operand is within one
+group. Each group is one range of indices (`reorder.plan.ranges`); the boxes are the product of the
+pieces of all groups. If that makes too many boxes, or if the dims of a group are fused in
+different ways, the group becomes a lookup.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = ["boxes_of"]
 
-# More boxes than this cost more to start than a lookup does.
+# Starting more boxes than this costs more than a lookup.
 _MAX_BOXES = 64
 
 
@@ -28,7 +28,7 @@ def boxes_of(*operands: OperandLayout) -> tuple[Box, ...]:
     """Return boxes over the padded space of dst, which is the second operand."""
     groups = _groups(operands)
     pieces = [_pieces(operands, dims) for dims in groups]
-    # each group multiplies the boxes; the one that multiplies most becomes a lookup
+    # the number of boxes is the product over the groups; the largest factor becomes a lookup
     while prod(map(len, pieces)) > _MAX_BOXES:
         k = max(range(len(groups)), key=lambda k: len(pieces[k]))
         pieces[k] = [_lookup(operands, groups[k])]
@@ -43,7 +43,7 @@ def boxes_of(*operands: OperandLayout) -> tuple[Box, ...]:
 
 
 def _groups(operands: tuple[OperandLayout, ...]) -> list[tuple[int, ...]]:
-    """Split the dims into the smallest sets that no axis of any operand crosses."""
+    """Divide the dims into the smallest groups such that every axis is within one group."""
     groups = [{dim} for dim in range(len(operands[1].dims))]
     for axis in (axis for operand in operands for axis in operand.axes):
         if len(axis.dims) > 1:
@@ -79,7 +79,7 @@ def _pieces(operands: tuple[OperandLayout, ...], dims: tuple[int, ...]) -> list[
 
 
 def _is_padded_at_end(dst: OperandLayout, dims: tuple[int, ...], order: tuple[int, ...]) -> bool:
-    """Whether dst pads the joint index at its end only."""
+    """Whether dst pads the joint index of a group at its end only."""
     return all(
         axis.dims[0] == order[0] or axis.padded == prod(dst.dims[dim] for dim in axis.dims)
         for axis, _ in blocks_over(dst, dims)

@@ -1,4 +1,4 @@
-"""From an offset of dst back to the box that writes it, and to what it reads."""
+"""The box that writes an offset of dst, and the offset of src that it reads."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def trace(boxes: tuple[Box, ...], offset: int) -> tuple[int, int | None] | None:
     Raises
     ------
     MemdescError
-        If a box looks up too many offsets, or bounded work does not find what it writes.
+        If a box has a lookup of too many offsets, or the bounded search finds no answer.
     """
     for k, box in enumerate(boxes):
         if box.lookups and box.size > _MAX_SEARCHED:
@@ -61,7 +61,7 @@ def trace(boxes: tuple[Box, ...], offset: int) -> tuple[int, int | None] | None:
 
 
 def _starts(box: Box) -> Iterator[tuple[int | None, int]]:
-    """Yield the offsets in src and dst to which the lookups lead; None in src for padding."""
+    """Yield the offsets of a box in src and dst at each step of its lookups; None: padding."""
     tables = [
         list(zip(*(table.tolist() for table in lookup.tables(0, lookup.extent)[:2]), strict=True))
         for lookup in box.lookups

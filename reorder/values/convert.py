@@ -1,4 +1,4 @@
-"""Conversion and arithmetic by definition, in numpy: what every kernel must equal, bit for bit.
+"""Conversion and arithmetic by definition, in numpy; all kernels equal it bit for bit.
 
 The rule. A value is decoded into the working type (`working_type`): exactly, but for s32 and
 u32 in f32, s64 and u64 in f64, which round to the nearest, ties to even. The formula is
@@ -17,7 +17,7 @@ Neutral parameters are no operations, so -0.0 stays. The result is encoded once:
   largest number, also for infinities. A NaN keeps its sign and the upper bits of its payload,
   and is made quiet; one that comes out of arithmetic is the quiet NaN without sign and payload.
   The fnuz types have one NaN, whose sign bit is set, and 0.0 in place of -0.0;
-* to e8m0: the exponent of the magnitude, cut, not rounded; infinities and NaN are its NaN;
+* to e8m0: the exponent of the magnitude, rounded down; infinities and NaN are its NaN;
 * to boolean: 1 for all but zeros, so for NaN too. Every byte but 0 is read as 1.
 
 Integers and booleans become such types without passing through floats. Equal types without
@@ -75,7 +75,7 @@ def convert(
     src, dst : DataType
         Types of both sides.
     bound : BoundAttr
-        The parameters, each over the dims or 1 where it does not change along them.
+        The scales, zero points, beta and roundings, checked.
     old : ndarray of unsigned, optional
         What dst holds, for `beta`.
     """
@@ -159,7 +159,7 @@ def _encode_integer(values: NDArray[Any], form: IntegerFormat) -> NDArray[np.uin
     low, high = form
     if values.dtype.kind == "f":
         rounded = np.rint(np.where(np.isnan(values), 0, values).astype(np.float64))
-        # the largest of 64 bits is no float: the float of it is one more
+        # the largest 64-bit integer is not a float; float(high) is the next larger number
         is_inside = (rounded > low) & (rounded < float(high))
         whole = np.where(is_inside, rounded, 0).astype(np.int64 if form.is_signed else np.uint64)
         ends = np.where(rounded <= low, whole.dtype.type(low), whole.dtype.type(high))
@@ -172,7 +172,7 @@ def _encode_integer(values: NDArray[Any], form: IntegerFormat) -> NDArray[np.uin
 
 
 def _encode_exponent(values: NDArray[Any], form: ExponentFormat) -> NDArray[Any]:
-    """Return the exponents of magnitudes, cut."""
+    """Return the exponents of magnitudes, rounded down."""
     magnitude = abs(values.astype(np.float64))
     exponent = np.clip(np.frexp(magnitude)[1] - 1 + form.bias, 0, form.nan)
     codes = np.where(magnitude == 0, 0, exponent)
@@ -207,7 +207,7 @@ def _encode_float(values: NDArray[Any], form: FloatFormat) -> NDArray[np.uint64]
     wide = values.astype(np.float64)
     bits = wide.view(np.uint64)
     magnitude = np.abs(wide)
-    # one step of the format at each value: the exponent, but no less than that of the denormals
+    # the exponent of each value, but at least that of the denormals: it gives the rounding step
     finite = np.where(np.isfinite(wide), magnitude, 0)
     exponent = np.maximum(
         np.where(finite > 0, np.frexp(finite)[1].astype(np.int64) - 1, -_WIDE.bias), 1 - form.bias

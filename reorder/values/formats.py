@@ -1,8 +1,8 @@
-"""What the bits of each data type mean: the one table behind every conversion.
+"""What the bits of each data type mean: the table that all conversions use.
 
-The reference decodes and encodes by it, and the kernels are generated from it. How values
-are rounded is said in `reorder/values/convert.py`, and for users in `docs/dtypes.md`. Widths
-and numpy dtypes are in `memdesc/dtypes.py`.
+The reference decodes and encodes by it, and the kernels are generated from it. The rules of
+rounding are in `reorder/values/convert.py`, and for users in `docs/dtypes.md`. Widths and numpy
+dtypes are in `memdesc/dtypes.py`.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ __all__ = [
 class FloatFormat(NamedTuple):
     """A binary floating-point format: a sign, `exponent` bits, `mantissa` bits.
 
-    A code is the bits without the sign. Codes above `largest` are no finite number. Where the
-    NaN takes the place of -0.0, as in the fnuz formats, its code is the sign bit alone.
+    A code is the bits without the sign. Codes above `largest` are infinities and NaNs. In the fnuz
+    formats the bits of -0.0 are the only NaN, so `nan` is the sign bit.
     """
 
     exponent: int
     mantissa: int
     bias: int
-    # codes: of the largest finite number, of what lies beyond it, of a NaN
+    # codes: of the largest finite number, of numbers that overflow, of NaN
     largest: int
     overflow: int
     nan: int
@@ -61,7 +61,7 @@ class FloatFormat(NamedTuple):
 
     @property
     def has_inf(self) -> bool:
-        """Whether the format keeps infinities, and NaNs with a payload beside them."""
+        """Whether the format has infinities, and NaNs with a payload."""
         return self.overflow != self.nan and self.overflow > self.largest
 
     @property
@@ -71,7 +71,7 @@ class FloatFormat(NamedTuple):
 
     @property
     def has_negative_zero(self) -> bool:
-        """Whether -0.0 is kept: else its code is the NaN."""
+        """Whether the format has -0.0; otherwise these bits are NaN."""
         return self.nan != self.sign
 
     @property
@@ -122,7 +122,7 @@ Format = FloatFormat | IntegerFormat | ExponentFormat | BooleanFormat
 
 
 def ieee(exponent: int, mantissa: int) -> FloatFormat:
-    """Return the format of IEEE 754 with so many bits of exponent and mantissa."""
+    """Return the format of IEEE 754 with the given bits of exponent and mantissa."""
     infinity = ((1 << exponent) - 1) << mantissa
     return FloatFormat(
         exponent,
@@ -146,7 +146,7 @@ def _unsigned(bits: int) -> IntegerFormat:
 # DLDataTypeCode (1.1).
 # * f8_e4m3 is float8_e4m3fn: no infinities, one NaN for each sign.
 # * The fnuz formats have one NaN and no -0.0; what overflows is NaN.
-# * f4_e2m1 has neither infinities nor NaN: all beyond 6 is 6, and so is NaN, as in oneDNN 3.13.
+# * f4_e2m1 has neither infinities nor NaN: larger numbers and NaN become 6, as in oneDNN 3.13.
 _ROWS: tuple[tuple[str, Format, int, int], ...] = (
     ("f64", ieee(11, 52), 7, 2),
     ("f32", ieee(8, 23), 3, 2),

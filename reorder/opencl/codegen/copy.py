@@ -31,9 +31,9 @@ def copy_lines(pattern: Pattern) -> Iterator[str]:
         yield from gather_lines(k, gather, reads=reads)
     for operand, access in (("src", pattern.src), ("dst", pattern.dst)):
         yield from _start_lines(pattern, operand, access)
-    # all loads stand before all stores, so that they are in flight together
+    # all loads come before all stores, so that they are in flight together
     all_steps = list(product(*(range(loop.steps) for loop in pattern.loops)))
-    # raw bits move as scalars, values as vectors like those of images
+    # raw bits are moved as scalars, values as vectors of four, like pixels
     kind = value_type(pattern) + ("" if ELEMENT_TYPES[pattern.dst.element].is_raw else "4")
     for number, steps in enumerate(all_steps):
         value = f"v{number}"
@@ -61,7 +61,7 @@ def _start_lines(pattern: Pattern, operand: str, access: Access) -> Iterator[str
 
 
 def _is_inside(pattern: Pattern, steps: tuple[int, ...]) -> list[str]:
-    """Return the conditions that steps are in the nest, but those tested at the start."""
+    """Return the conditions that steps are within their extents, without those tested before."""
     return [
         f"{_index(k, step)} < p.extent{k}"
         for k, step in enumerate(steps)

@@ -13,7 +13,7 @@ __all__ = ["ELEMENT_TYPES", "ElementType", "from_value", "memory_type", "to_valu
 
 
 class ElementType(NamedTuple):
-    """The type of an element in a buffer, that of its value, the suffix of image functions."""
+    """The type of an element in a buffer, the type of its value, the suffix of image functions."""
 
     memory: str
     value: str
@@ -21,7 +21,7 @@ class ElementType(NamedTuple):
 
     @property
     def is_raw(self) -> bool:
-        """Whether only bits are moved, which images do not hold."""
+        """Whether elements are moved as bits, without conversion; images have no such type."""
         return not self.image_suffix
 
 
@@ -46,13 +46,13 @@ def memory_type(access: Access) -> str:
 
 
 def value_type(pattern: Pattern) -> str:
-    """Return the type of a value that a work item moves, without the number of its lanes."""
+    """Return the type of the values that a work item moves, without the number of lanes."""
     access = pattern.dst if pattern.src.kind == AccessKind.NONE else pattern.src
     return ELEMENT_TYPES[access.element].value
 
 
 def to_value(name: str, expression: str, width: str) -> str:
-    """Return a loaded element, or a vector of `width` of them, as a value."""
+    """Return the expression that converts a loaded element, or `width` of them, to a value."""
     if name == "unorm8":
         return f"convert_float{width}({expression}) / 255.0f"
     element = ELEMENT_TYPES[name]
@@ -62,7 +62,7 @@ def to_value(name: str, expression: str, width: str) -> str:
 
 
 def from_value(name: str, expression: str, width: str) -> str:
-    """Return a value, or a vector of `width` values, as it is stored."""
+    """Return the expression that converts a value, or `width` of them, for a store."""
     if name == "unorm8":
         return f"convert_uchar{width}_sat_rte({expression} * 255.0f)"
     element = ELEMENT_TYPES[name]

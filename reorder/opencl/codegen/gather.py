@@ -1,4 +1,4 @@
-"""Kernel lines that compute the offsets of a gather: the definition of a layout, digit by digit."""
+"""Kernel lines that compute the offsets of a gather, by the formula of a layout."""
 
 from __future__ import annotations
 

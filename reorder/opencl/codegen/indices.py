@@ -41,10 +41,10 @@ def index_lines(pattern: Pattern) -> Iterator[str]:
 
 
 def _digit(shift: str) -> str:
-    """Return the lowest bits of what remains of the local id."""
+    """Return the lowest bits of the rest of the local id."""
     return f"(index_t)(item & ((1u << p.{shift}) - 1))"
 
 
 def guarded(conditions: list[str], statement: str) -> str:
-    """Return a statement under conditions, of which there may be none."""
+    """Return a statement that runs if all conditions hold."""
     return f"if ({' && '.join(conditions)}) {statement}" if conditions else statement

@@ -1,4 +1,4 @@
-"""The parameters of a kernel: one struct of integers by value, so that a kernel serves every size.
+"""The parameters of a kernel: a struct of integers by value, so that one kernel fits all sizes.
 
 Names and order, for operand `src` and then `dst`, loop k, gather k:
 
@@ -13,7 +13,7 @@ Names and order, for operand `src` and then `dst`, loop k, gather k:
     gather0_size1             size of dim 1
     gather0_src0_padded       padded extent of axis 0 of src
     gather0_src0_step0, gather0_src0_extent0, gather0_src0_stride0
-                              its outermost block
+                              outermost block of axis 0 of src
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What the source of a kernel depends on: the structure of a loop nest, without its numbers."""
+"""Patterns: the structure of a loop nest without its numbers, which decides the kernel source."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ class Access(NamedTuple):
 class LoopShape(NamedTuple):
     """How a loop is divided among work items.
 
-    Each work item takes `steps` iterations, a tile apart. The work-groups along the loop
-    are counted in dimension `grid_dim` of the NDRange.
+    Each work item runs `steps` iterations, as far apart as there are work items along the loop.
+    `grid_dim` is the dimension of the NDRange that counts the work-groups along it.
     """
 
     steps: int
@@ -42,7 +42,7 @@ class LoopShape(NamedTuple):
 
 
 class GatherShape(NamedTuple):
-    """The structure of a `Lookup`: its dims; of each axis the dims and the number of blocks."""
+    """The structure of a `Lookup`: its dims; for each axis its dims and its number of blocks."""
 
     dims: tuple[int, ...]
     src: tuple[tuple[tuple[int, ...], int], ...]
@@ -50,11 +50,12 @@ class GatherShape(NamedTuple):
 
 
 class Pattern(NamedTuple):
-    """A kernel without its numbers.
+    """What the source of a kernel depends on.
 
-    `lanes` has an entry for each element that a work item moves: its lane in src (in a
-    buffer its index among the lanes), or -1 where zero is written. A work-group has
-    `work_items` work items. Where `is_wide`, offsets take 64 bits.
+    `lanes` has an entry for each element that a work item moves: its lane in an image src, its
+    index among the lanes for a buffer, or -1 if zero is written. A work-group has `work_items`
+    work items. With `is_wide` offsets have 64 bits. With `is_transposed` loops 0 and 1 go through
+    a tile in local memory.
     """
 
     src: Access

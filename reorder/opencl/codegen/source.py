@@ -22,7 +22,7 @@ _PARAMS_PER_LINE = 8
 
 
 def kernel_source(pattern: Pattern) -> str:
-    """Return the program of a pattern; its one kernel is called `KERNEL`."""
+    """Return the program of a pattern; its only kernel is named `KERNEL`."""
     body = transpose_lines(pattern) if pattern.is_transposed else copy_lines(pattern)
     return "\n".join([*_head(pattern), "{", *(f"    {line}" for line in body), "}", ""])
 

@@ -14,14 +14,15 @@ if TYPE_CHECKING:
 
 __all__ = ["MAX_HEIGHT", "transpose_lines"]
 
+# Most rows of a tile; each row has one element of padding in local memory.
 MAX_HEIGHT = 256
 
 
 def transpose_lines(pattern: Pattern) -> Iterator[str]:
     """Return the body: loop 0 is contiguous in src, loop 1 in dst, the others are outside the tile.
 
-    A tile is 2^shift0 iterations of loop 0 wide. Its height is the work items and their
-    steps along loop 1. It is read by rows and written by columns.
+    The width of a tile is 2^shift0 iterations of loop 0, its height the work items along loop 1
+    times their steps. It is read by rows and written by columns.
     """
     steps = pattern.loops[1].steps
     kind = value_type(pattern)
@@ -48,7 +49,7 @@ def transpose_lines(pattern: Pattern) -> Iterator[str]:
     for step in range(steps):
         yield f"tile[(src_row + ({step} << p.shift1)) * pitch + src_column] = v{step};"
     yield "barrier(CLK_LOCAL_MEM_FENCE);"
-    # the same work items again, now side by side along dst
+    # the same work items, now numbered along dst
     yield (
         "const int dst_row = (int)get_local_id(0) & (height - 1), "
         "dst_column = (int)get_local_id(0) / height;"

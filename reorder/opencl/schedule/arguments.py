@@ -12,7 +12,7 @@ __all__ = ["Division", "argument_values"]
 
 
 class Division(NamedTuple):
-    """How a loop or gather is divided: into work-groups, of 2^shift work items along it."""
+    """The work-groups along a loop or gather, and log2 of the work items of each along it."""
 
     groups: int
     shift: int
@@ -21,7 +21,7 @@ class Division(NamedTuple):
 def argument_values(
     nest: PixelNest, loops: tuple[Division, ...], gathers: tuple[Division, ...]
 ) -> dict[str, int]:
-    """Return the arguments of a nest by name, more than its kernel may take."""
+    """Return the arguments of a nest by name; a kernel takes some of them."""
     values = _coord_values("src", nest.src, "") | _coord_values("dst", nest.dst, "")
     for k, lane in enumerate(nest.lanes):
         values |= {f"src_lane{k}": lane.src, f"dst_lane{k}": lane.dst}

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 __all__ = ["Launch", "lower"]
 
 _MAX_INT = 2**31 - 1
-# work-groups in the second and third dimension, on NVIDIA
+# NVIDIA's limit of work-groups in the second and third dimension
 _MAX_GROUPS = 65535
 
 
@@ -39,7 +39,7 @@ def lower(
     nest : PixelNest
         From `place_box`.
     accesses : pair of Access
-        Of src and dst: `IMAGE` or `BUFFER`, and the element.
+        The accesses of src and dst: `IMAGE` or `BUFFER`, and the element.
     max_work_items : int
         The largest work-group of the device.
     is_aligned : bool
@@ -86,7 +86,7 @@ def lower(
 
 
 def _refined(nest: PixelNest, operand: int, access: Access, *, is_aligned: bool) -> Access:
-    """Return an access with the kind that the kernel uses."""
+    """Return an access with the final kind: `NONE` or `VECTOR` where that applies."""
     if operand == 0 and nest.is_zero:
         return access._replace(kind=AccessKind.NONE)
     if access.kind == AccessKind.BUFFER and is_aligned and _is_vector(nest, operand):
@@ -99,7 +99,7 @@ def _bits(element: str) -> int:
 
 
 def _is_vector(nest: PixelNest, operand: int) -> bool:
-    """Whether the lanes of an operand are 4 neighbours that start at multiples of 4."""
+    """Whether the lanes of an operand are 4 contiguous elements that start at multiples of 4."""
     lanes = [lane[operand] for lane in nest.lanes]
     if lanes != [0, 1, 2, 3] or (operand == 0 and not all(lane.is_valid for lane in nest.lanes)):
         return False
@@ -111,7 +111,7 @@ def _is_vector(nest: PixelNest, operand: int) -> bool:
 
 
 def _grid_dims(counts: list[int], *, has_gathers: bool) -> list[int]:
-    """Return the dimension in which each loop's groups are counted: the outermost take the last."""
+    """Return the NDRange dimension of the groups of each loop: the outermost loop gets the last."""
     dims = [0] * len(counts)
     free = [2, 1]
     for k in reversed(range(0 if has_gathers else 1, len(counts))):
@@ -121,7 +121,7 @@ def _grid_dims(counts: list[int], *, has_gathers: bool) -> list[int]:
 
 
 def _is_wide(nest: PixelNest, extents: list[int]) -> bool:
-    """Whether an offset or an index needs 64 bits; `extents` are those of whole work-groups."""
+    """Whether an offset or an index needs 64 bits; `extents` are rounded up to whole groups."""
     bounds = [
         sum(map(abs, nest.src)) + sum(abs(lane.src) for lane in nest.lanes),
         sum(map(abs, nest.dst)) + sum(abs(lane.dst) for lane in nest.lanes),

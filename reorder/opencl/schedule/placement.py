@@ -1,8 +1,8 @@
 """Boxes of a plan as loop nests over pixels: linear offsets become column, row and lane.
 
-A plan knows an image as its dense linear buffer. On a device each loop moves in one
-direction only: along the lanes of a pixel, the columns or the rows. Loops that `simplify`
-fused across the end of a pixel or a row are split there again.
+In a plan an image is its dense linear buffer. On a device each loop runs in one direction: along
+the lanes of a pixel, the columns, or the rows. Loops that `simplify` fused across the end of a
+pixel or a row are split there.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ class ImageShape(NamedTuple):
         return column, row, lane
 
     def max_extent(self, stride: int) -> int | None:
-        """Return how many steps of a linear stride stay in a pixel or row.
+        """Return how many steps of a linear stride stay within a pixel or a row.
 
-        0 is any number of steps; None a stride that no single direction has.
+        0: any number of steps. None: the stride is not along one direction.
         """
         if stride < 0:
             return None
@@ -57,8 +57,8 @@ class ImageShape(NamedTuple):
         return None if pixels % self.width else 0
 
 
-# A position or a stride: (offset,) in a buffer, (column, row) in an image; in this file,
-# until lanes are taken apart, (column, row, lane).
+# A position or a stride: (offset,) in a buffer, (column, row) in an image. In this file it is
+# (column, row, lane) in an image until `_take_lanes` removes the lane.
 Coords = tuple[int, ...]
 # The images of src and dst; None is a buffer.
 ImageShapes = tuple[ImageShape | None, ImageShape | None]
@@ -76,8 +76,8 @@ class PixelLoop(NamedTuple):
 class Lane(NamedTuple):
     """One of the elements that a work item moves together.
 
-    In an image `src` and `dst` are the number of the lane, in a buffer they are
-    offsets. Where it is not valid, zero is written.
+    `src` and `dst` are lane numbers in an image, offsets in a buffer. If it is not valid, zero is
+    written.
     """
 
     src: int
@@ -86,7 +86,7 @@ class Lane(NamedTuple):
 
 
 class PixelNest(NamedTuple):
-    """A box on a device: where it starts, the lanes of a work item, its loops outermost first."""
+    """A box on a device: its start, the lanes of a work item, its loops, outermost first."""
 
     src: Coords
     dst: Coords
@@ -114,8 +114,8 @@ def place_box(box: Box, shapes: ImageShapes) -> tuple[PixelNest, ...] | None:
     Returns
     -------
     tuple of PixelNest, or None
-        None where loops over whole pixels of dst cannot express it: blocks that need a
-        gather, or that cut a pixel in two.
+        None if loops over whole pixels of dst cannot express it: blocks that need a gather, or
+        that divide a pixel.
     """
     if shapes == (None, None):
         loops = tuple(
@@ -140,7 +140,7 @@ def place_box(box: Box, shapes: ImageShapes) -> tuple[PixelNest, ...] | None:
 
 
 def _split_box(box: Box, operand: int, shape: ImageShape) -> Iterator[Box]:
-    """Split loops at the ends of pixels and rows, so that each moves in one direction."""
+    """Split loops at the ends of pixels and rows, so that each runs in one direction."""
     for node in box.nodes:
         extent = shape.max_extent(node.strides[operand])
         if extent and node.extent > extent:
@@ -151,7 +151,7 @@ def _split_box(box: Box, operand: int, shape: ImageShape) -> Iterator[Box]:
 
 
 def _place_split_box(box: Box, shapes: ImageShapes) -> PixelNest | None:
-    """Return the nest of a box whose loops are split, None if a loop has no single direction."""
+    """Return the nest of a box whose loops are split; None if a loop runs in two directions."""
     starts: list[Coords] = [(offset,) for offset in box.offsets]
     strides: list[list[Coords]] = [[(node.strides[k],) for node in box.nodes] for k in (0, 1)]
     for operand, shape in enumerate(shapes):
@@ -181,7 +181,7 @@ def _take_lanes(nest: PixelNest, dst: ImageShape | None) -> PixelNest | None:
     """Turn the loops within a pixel into lanes."""
     inner = [loop for loop in nest.loops if _lane(loop.src) or _lane(loop.dst)]
     outer = [loop for loop in nest.loops if loop not in inner]
-    # beside the lanes of one operand are offsets of a buffer, or the same lanes
+    # where one operand moves along lanes, the other must be a buffer, or move along lanes too
     if any(_is_image(c) and any(c[:2]) for loop in inner for c in (loop.src, loop.dst)):
         return None
     has_data = all(loop.valid for loop in outer)
@@ -189,8 +189,8 @@ def _take_lanes(nest: PixelNest, dst: ImageShape | None) -> PixelNest | None:
     for index in product(*(range(loop.extent) for loop in inner)):
         steps = list(zip(index, inner, strict=True))
         src = _lane(nest.src) + sum(i * loop.src[-1] for i, loop in steps)
-        to = _lane(nest.dst) + sum(i * loop.dst[-1] for i, loop in steps)
-        lanes.append(Lane(src, to, has_data and all(i < loop.valid for i, loop in steps)))
+        dst_lane = _lane(nest.dst) + sum(i * loop.dst[-1] for i, loop in steps)
+        lanes.append(Lane(src, dst_lane, has_data and all(i < loop.valid for i, loop in steps)))
     lanes.sort(key=lambda lane: lane.dst)
     if dst is not None and [lane.dst for lane in lanes] != list(range(dst.channels)):
         return None

@@ -1,8 +1,8 @@
 """The transfers of a reorder on a device: launches, and the buffers between them. Pure functions.
 
-Most reorders are one transfer. Where boxes do not move whole pixels, elements go through a
-linear buffer of the image's pixels. Images of one half channel are copied by the runtime
-alone: PoCL 3.1 has them, but its kernels neither read nor write them.
+Most reorders are one transfer. If boxes do not move whole pixels, elements go through a linear
+buffer of the pixels of the image. Images of one f16 channel are copied by the runtime, not by
+kernels: PoCL 3.1 offers them, but its kernels cannot access them.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _BYTE, _MAX_BITS = 8, 128
 
 
 class OperandSpec(NamedTuple):
-    """What launches depend on of one operand: its linear descriptor, its pixels, its elements."""
+    """One operand as launches depend on it: linear descriptor, pixels, name of its elements."""
 
     desc: MemoryDesc
     image: ImageShape | None
@@ -39,7 +39,7 @@ class OperandSpec(NamedTuple):
 
     @property
     def is_copied(self) -> bool:
-        """Whether only the runtime itself reads and writes the pixels."""
+        """Whether the runtime copies the pixels, because kernels may fail to access them."""
         return self.image is not None and self.image.channels == 1 and self.desc.dtype.name == "f16"
 
     @property
@@ -49,14 +49,14 @@ class OperandSpec(NamedTuple):
         return Access(kind, self.element)
 
     def as_buffer(self, like: OperandSpec) -> OperandSpec:
-        """Return the same layout as a linear buffer, of the elements of another operand."""
+        """Return the same layout as a linear buffer with the elements of another operand."""
         return OperandSpec(self.desc.with_dtype(like.desc.dtype), None, like.element)
 
 
 class Transfer(NamedTuple):
-    """Launches that may run at the same time, and what they write.
+    """Launches that may run at the same time, and the operand that they write.
 
-    Without launches the runtime copies `region`, (width, height) pixels, as they are.
+    Without launches the runtime copies `region`, (width, height) pixels, without conversion.
     """
 
     launches: tuple[Launch, ...]
@@ -92,7 +92,7 @@ def plan_transfers(
     if direct is not None:
         return (*first, Transfer(direct, target), *last)
     operands = [source]
-    # images convert, so an intermediate buffer beside a buffer is of the buffer's type
+    # only launches with an image convert, so between two buffers the type must be the same
     if source.image is not None:
         operands.append(source.as_buffer(source if target.image is not None else target))
     if target.image is not None and (
@@ -118,11 +118,11 @@ def _region(operand: OperandSpec) -> tuple[int, int]:
 def _launches(
     src: OperandSpec, dst: OperandSpec, max_work_items: int, *, is_aligned: bool
 ) -> tuple[Launch, ...] | None:
-    """Return the launches of one transfer, or None where boxes do not move whole pixels."""
+    """Return the launches of one transfer, or None if boxes do not move whole pixels."""
     plan = plan_reorder(src.desc.with_dtype(dst.desc.dtype), dst.desc)
     launches: list[Launch] = []
     for box in plan.boxes:
-        # nothing is read for zeros
+        # a box of zeros reads nothing, so src may be treated as a buffer
         is_linear = dst.image is None and (src.image is None or box.is_zero)
         packed, accesses = box, (src.access, dst.access)
         if is_linear and (src.element == dst.element or box.is_zero):
@@ -136,9 +136,9 @@ def _launches(
 
 
 def _packed(box: Box, dst: OperandSpec, *, is_aligned: bool) -> tuple[Box, str]:
-    """Return a box of wider elements, and their name."""
+    """Return a box packed into wider elements, and the name of these."""
     bits = dst.desc.dtype.bits
-    # an element wider than the dtype needs its alignment; two of 4 bits become a byte anywhere
+    # elements wider than the dtype need their alignment; two 4-bit elements always make a byte
     widest = _MAX_BITS if is_aligned else max(bits, _BYTE)
     packed, bits = pack_elements(box, bits, widest=widest, packs_long_runs=True)
     if bits < _BYTE:

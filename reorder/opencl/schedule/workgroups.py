@@ -1,9 +1,9 @@
-"""Which loops a work-group covers, so that neighbouring work items access neighbouring memory.
+"""Choice of the loops of a work-group, so that adjacent work items access adjacent memory.
 
-Images are stored in tiles of a few columns and rows, so work items that access one form a
-square; a buffer wants them along its smallest stride. A work-group covers a box of
-iterations that gives each operand what it needs. The numbers are the best of a sweep over
-all boxes and orders on an NVIDIA H200 (docs/opencl.md has the table of what they reach).
+Devices store images in tiles of a few columns and rows, so work items should access a square of
+pixels; in a buffer they should follow the smallest stride. A work-group covers some iterations of
+several loops, to meet both. The numbers are the best of a sweep over all shares and orders on an
+NVIDIA H200 (docs/opencl.md has the bandwidths that they reach).
 """
 
 from __future__ import annotations
@@ -20,24 +20,25 @@ if TYPE_CHECKING:
 
 __all__ = ["WorkGroup", "choose_work_group"]
 
-# the largest work-group; a tile in local memory has no more rows or columns than work items
+# The largest work-group. A tile in local memory has at most as many rows, or columns.
 _MAX_WORK_ITEMS = MAX_HEIGHT
 
-# what a loop moves along: columns or rows of the image, or the smallest stride of the buffer
+# Role of a loop: it runs along columns or rows of the image, or the smallest stride of the buffer.
 _COLUMN, _ROW, _BUFFER = "column", "row", "buffer"
 
 
 class _Share(NamedTuple):
-    """log2 of the work items along the loop of a role, and the steps of each."""
+    """log2 of the work items along the loop of a role, and the iterations of each work item."""
 
     role: str
     shift: int
     steps: int = 1
 
 
-# Key: the loop of the smallest stride in the buffer. It moves along the columns, along the rows,
-# or is separate from both (the blocks of channels of NHWC), where it may be too short to fill a
-# cache line. "vector" are lanes that are contiguous in the buffer too. Entries: innermost first.
+# Key: the loop of the smallest stride in the buffer. In the image it runs along the columns, along
+# the rows, or it is separate from both (blocks of channels of NHWC); if it is too short to fill a
+# cache line, it is "short". "vector": the lanes of a pixel are contiguous in the buffer. Entries:
+# the order of work items, innermost first.
 _PACK = {
     "columns": (_Share(_ROW, 1, 2), _Share(_COLUMN, 6)),
     "vector columns": (_Share(_COLUMN, 4, 4), _Share(_ROW, 4)),
@@ -56,22 +57,22 @@ _UNPACK = {
     "vector separate": (_Share(_COLUMN, 2), _Share(_BUFFER, 3), _Share(_ROW, 2)),
     "vector short": (_Share(_COLUMN, 3, 2), _Share(_BUFFER, 2), _Share(_ROW, 2)),
 }
-# elements of 16 bits and less: more of them fill a cache line, or keep as many bytes in flight
+# For elements of 16 bits or less, of which more are needed for the same number of bytes.
 _UNPACK_NARROW = _UNPACK | {
     "columns": (_Share(_COLUMN, 6), _Share(_ROW, 2, 4)),
     "vector separate": (_Share(_COLUMN, 2), _Share(_BUFFER, 4), _Share(_ROW, 1)),
 }
 _IMAGE_ONLY = (_Share(_COLUMN, 4), _Share(_ROW, 4))
-# extents below which a separate loop counts as short, of scalars and of vectors
+# Extents below which a separate loop is short, for scalars and for vectors.
 _SHORT, _SHORT_VECTOR = 32, 8
-# shorter loops do not pay for the way through local memory
+# Loops shorter than this, and wider elements, are faster without local memory.
 _MIN_TRANSPOSED = 8
 _MAX_TRANSPOSED_BITS = 64
-# a tile in local memory: log2 of its elements of 32 bits and more, and of narrower ones
+# log2 of the elements of a tile in local memory: of 32 bits or more, and of fewer.
 _WIDE_BITS, _WIDE_TILE, _NARROW_TILE = 32, 11, 12
-# log2 of its edge, 64, unless one of the loops is shorter
+# log2 of the edge of a tile, 64; one edge is longer if the other loop is shorter.
 _EDGE = 6
-# nests with fewer loops get loops of one step, so that there are fewer patterns
+# Nests with fewer loops are filled up with loops of one step, so that there are fewer patterns.
 _MIN_LOOPS = 3
 
 
@@ -93,7 +94,7 @@ class WorkGroup(NamedTuple):
 def choose_work_group(
     nest: PixelNest, accesses: tuple[Access, Access], bits: int, max_work_items: int
 ) -> WorkGroup:
-    """Order the loops of a nest, and say how many work items are along each.
+    """Order the loops of a nest, and choose the number of work items along each.
 
     `bits` is the width of an element of dst.
     """
@@ -102,7 +103,7 @@ def choose_work_group(
     if AccessKind.IMAGE in {src.kind, dst.kind}:
         return _for_image(nest, accesses, bits, max_work_items)
     shift = _floor_log2(min(_MAX_WORK_ITEMS, max_work_items))
-    # what goes through local memory keeps its bits
+    # kernels with local memory do not convert
     if src.element == dst.element and not nest.gathers:
         src_run = next((loop for loop in loops if nest.src and abs(loop.src[0]) == 1), None)
         dst_run = next((loop for loop in loops if loop.dst[0] == 1), None)
@@ -127,9 +128,9 @@ def _floor_log2(extent: int) -> int:
 def _filled(
     nest: PixelNest, loops: list[PixelLoop], given_shifts: list[int], total: int
 ) -> WorkGroup:
-    """Give the remaining loops as many work items as they have steps, until there are no more.
+    """Give each remaining loop as many work items as it has steps, while some are left.
 
-    `total` is log2 of the work items, `given_shifts` are those of the first loops.
+    `total` is log2 of all work items, `given_shifts` are the shifts of the first loops.
     """
     unit = PixelLoop(1, 1, (0,) * len(nest.src), (0,) * len(nest.dst))
     loops = [*loops, *(unit for _ in range(_MIN_LOOPS - len(loops)))]
@@ -148,7 +149,8 @@ def _transposed(nest: PixelNest, loops: list[PixelLoop], bits: int, shift: int) 
     """Return a group that moves a tile of loops[0], contiguous in src, and loops[1], in dst."""
     tile = _WIDE_TILE if bits >= _WIDE_BITS else _NARROW_TILE
     src_extent, dst_extent = (_ceil_log2(loop.extent) for loop in loops[:2])
-    # no fewer work items than a tile has elements in a row or a column, no more than it has
+    # a row or a column has at most as many elements as there are work items, and the tile at least
+    # as many
     width = min(src_extent, max(tile - dst_extent, tile - _EDGE), shift)
     height = min(dst_extent, tile - width, shift)
     shift = min(shift, width + height)
@@ -160,7 +162,7 @@ def _transposed(nest: PixelNest, loops: list[PixelLoop], bits: int, shift: int) 
 def _for_image(
     nest: PixelNest, accesses: tuple[Access, Access], bits: int, max_work_items: int
 ) -> WorkGroup:
-    """Return a group of a nest of which one operand at least is an image."""
+    """Return a group of a nest with at least one image."""
     loops = list(reversed(nest.loops))
     roles, shares = _shares(loops, accesses, bits)
     total = min(sum(share.shift for share in shares), _floor_log2(max_work_items))
