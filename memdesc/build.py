@@ -62,12 +62,12 @@ def layout_by_strides(
     padded_dims: tuple[int, ...] | None = None,
     offset0: int = 0,
 ) -> Layout:
-    """Make the layout of a dense inner tile, and of given strides of the outer blocks.
+    """Make the layout with given strides of the outer blocks around a dense inner tile.
 
     Parameters
     ----------
     dims, strides : tuple of int
-        Sizes, and elements between neighbouring outer blocks.
+        Sizes, and elements from one outer block to the next.
     inner : tuple of (size, dim)
         Inner blocks, outermost first.
     padded_dims : tuple of int, optional
@@ -92,7 +92,7 @@ def layout_by_strides(
 
 
 def _in_order(blocks: list[Block]) -> tuple[Block, ...]:
-    """Sort as `Layout.blocks` are: axis by axis, the largest step first."""
+    """Sort blocks into the order of `Layout.blocks`: axis by axis, the largest step first."""
     # the second sort is stable, so it keeps the order of the first inside each axis
     blocks.sort(key=_STEP, reverse=True)
     blocks.sort(key=_AXIS)

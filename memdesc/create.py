@@ -1,4 +1,4 @@
-"""How descriptors are made: by a name, by strides, from an array."""
+"""Functions that make descriptors: by a name, by strides, from an array."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 __all__ = ["array_desc", "memory_desc"]
 
 
-# the default of inner blocks, known by identity: most calls give none, and need no check
+# The default of inner blocks, recognised by identity: most calls pass none, and need no check.
 _NONE: tuple[int, ...] = ()
 
 
@@ -169,7 +169,7 @@ def _layout_by_strides(
     padded_dims: Iterable[int] | None,
     offset0: int,
 ) -> Layout:
-    """Check what a caller gave besides the inner blocks, and make the layout."""
+    """Check the arguments of a caller apart from the inner blocks, and make the layout."""
     steps = checked_ints("strides", strides)
     padded = None if padded_dims is None else checked_ints("padded_dims", padded_dims)
     for name, values in (("strides", steps), ("padded_dims", padded)):
@@ -180,7 +180,7 @@ def _layout_by_strides(
 
 
 def array_desc(array: NDArray[Any]) -> MemoryDesc:
-    """Describe a numpy array where it lies: logical dims are its axes.
+    """Describe the memory of a numpy array; its axes are the logical dims.
 
     Element 0 of the described buffer is the lowest address that the array touches,
     so `offset0` is not 0 where strides are negative.
@@ -219,7 +219,7 @@ def _array_desc(
     skipped = 0
     is_empty = 0 in shape
     for dim, (size, nbytes) in enumerate(zip(shape, strides, strict=True)):
-        # numpy gives any stride to a dim of size 1, and to all where one is 0
+        # numpy allows any stride of a dim of size 1, and of all dims if one has size 0
         if size > 1 and not is_empty and nbytes % kind.itemsize:
             msg = (
                 f"{dim_name(dim)} has a stride of {nbytes} bytes, "

@@ -43,7 +43,7 @@ class MemoryDesc:
     dtype : DataType
         Type of the elements.
     layout : Layout
-        Where each element lies.
+        The offset of each element.
     padded_offsets : tuple of int
         Index of the logical origin inside the padded box; only 0 is supported.
     extra : Extra, optional
@@ -115,7 +115,7 @@ class MemoryDesc:
         return self._hash
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # through the constructor: a hash of strings is not valid in another process
+        # the constructor computes the hash again: hashes of strings differ between processes
         return MemoryDesc, (self.dtype, self.layout, self.padded_offsets, self.extra)
 
     def __repr__(self) -> str:
@@ -166,7 +166,7 @@ class MemoryDesc:
 
     @property
     def axes(self) -> tuple[Axis, ...]:
-        """The dims that are indexed as one, nearly always one each."""
+        """The axes: groups of dims that share one index, nearly always one dim each."""
         return self.layout.axes
 
     @property
@@ -196,7 +196,7 @@ class MemoryDesc:
 
     @property
     def nbytes(self) -> int:
-        """Bytes to allocate: oneDNN's `get_size`, and what `offset0` skips."""
+        """Bytes to allocate: oneDNN's `get_size`, and the bytes before `offset0`."""
         if not self.nelems:
             return 0
         nbytes = self.dtype.nbytes(self.offset0 + self.layout.span)

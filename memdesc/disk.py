@@ -50,7 +50,7 @@ def open_file(path: Path) -> Iterator[BinaryIO]:
     """
     try:
         _check_regular(path, path.stat(), "read")
-        # it may have been replaced by a pipe since, which nobody may be writing to
+        # since then it may have been replaced by a pipe, whose open would wait for a writer
         handle = os.open(path, os.O_RDONLY | _FLAGS)
         with os.fdopen(handle, "rb") as file:
             _check_regular(path, os.fstat(handle), "read")
@@ -84,8 +84,8 @@ def write_files(files: Mapping[Path, Callable[[BinaryIO], object]]) -> None:
     """Write files that belong together; they get their names when all of them are complete.
 
     First all targets are checked, then all files are written, in the order given. They get
-    their names in the reverse order, so that a file that describes others can be given after
-    them and is there before them. Each is on disk before the next gets its name.
+    their names in the reverse order, so a file that describes others is given last, and gets its
+    name first. Each is on disk before the next gets its name.
 
     Raises
     ------

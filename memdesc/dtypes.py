@@ -152,7 +152,7 @@ ALIASES: dict[str, str] = {
 
 _BY_NUMPY = {dtype.numpy: dtype for dtype in DATA_TYPES.values()}
 _TORCH = "torch."
-# longer strings are no mistyped names, and take long to compare
+# Longer strings are not compared with the names: that takes long, and finds nothing.
 _MAX_SUGGESTED = 24
 
 
@@ -204,8 +204,8 @@ def _name_in(spec: object) -> str | None:
 
 
 def _by_numpy(spec: Any) -> DataType | None:
-    """Return the type of what numpy makes of an object; None where it makes nothing."""
-    # np.dtype(None) is float64, but an argument forgotten is not a choice
+    """Return the data type of `numpy.dtype(spec)`; None if numpy refuses it."""
+    # np.dtype(None) is float64, but None is more likely a forgotten argument
     if spec is None:
         return None
     try:
@@ -222,7 +222,7 @@ def _by_numpy(spec: Any) -> DataType | None:
 
 
 def _suggestion(name: str | None) -> str:
-    """Return which names are near an unknown one, as the end of a message."""
+    """Return the end of a message: names that resemble an unknown one."""
     if name is None or len(name) > _MAX_SUGGESTED:
         return ""
     from difflib import get_close_matches  # noqa: PLC0415 - only a wrong name needs it

@@ -34,7 +34,7 @@ _OTHER_FLAGS = {
     64: "asymmetric sources on GPUs",
     128: "asymmetric sources on GPUs",
 }
-# what stands in front of each number of the verbose form -> the field
+# prefix of each number in the verbose form -> the field
 _VERBOSE_FIELDS = {"s8m": "s8s8_mask", "zpm": "asymmetric_mask", "sa": "scale_adjust"}
 
 
@@ -206,7 +206,7 @@ def check_extra(extra: object, dtype: DataType, layout: Layout) -> None:
 
 @lru_cache(maxsize=1024)
 def compensation_layout(layout: Layout, mask: int) -> Layout:
-    """Return how the sums of a compensation lie: the layout trimmed to the dims of a mask.
+    """Return the layout of the sums of a compensation: that of the weights, less other dims.
 
     The blocks of these dims keep their order in memory and have no gaps: the sums of `Abcde16a`
     with mask 3 lie as [A/16][b][16a]. Views that end inside a block have row-major sums. Source:

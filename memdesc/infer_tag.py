@@ -1,4 +1,4 @@
-"""Layout to tag, and to the names of tags; whether a layout is the one that a tag makes."""
+"""The tag of a layout, its names, and whether a tag makes a layout."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["dense_tag", "is_laid_out_by", "names_of"]
 
 
 def is_laid_out_by(layout: Layout, tag: FormatTag) -> bool:
-    """Whether a tag lays the dims of a layout out like it."""
+    """Whether a tag, for the dims of a layout, makes this layout."""
     if len(tag.digits) != len(layout.blocks) or tag.ndims != layout.ndims:
         return False
     try:

@@ -21,7 +21,7 @@ __all__ = [
 
 INT64_MAX = 2**63 - 1
 # A size that is known at execution only: oneDNN's DNNL_RUNTIME_DIM_VAL, the least int64.
-# So that it stays apart, no other integer of callers may be less than -INT64_MAX.
+# All other integers of callers must be at least -INT64_MAX, so they differ from it.
 RUNTIME = -(2**63)
 
 

@@ -1,4 +1,4 @@
-"""An offset back to its index."""
+"""The inverse of a layout: from an offset to its index."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ def index_at(layout: Layout, offset: int) -> tuple[int, ...] | None:
     Returns
     -------
     tuple of int or None
-        Outside of the dims where the offset is padding. None where no index has the offset,
-        or where strides do not nest and bounded work did not find one.
+        An index outside of the dims if the offset is padding. None if no index has the offset, or
+        if strides do not nest and the bounded search finds none.
     """
     loops = [block for block in layout.blocks if block.extent > 1 and block.stride]
     try:

@@ -45,7 +45,7 @@ def check_overlap(layout: Layout) -> None:
 
 
 def _search(layout: Layout, loops: list[Block]) -> None:
-    """Refuse a layout with index differences, not all 0, that lead to the same element."""
+    """Refuse a layout if index differences, not all of them 0, add up to offset 0."""
     try:
         values = solve(
             (Term(block.stride, 1 - block.extent, block.extent - 1) for block in loops),

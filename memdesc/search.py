@@ -1,7 +1,7 @@
-"""Integers in ranges whose weighted sum is a given number: a search whose work is bounded.
+"""A bounded search for integers in ranges whose weighted sum is a given number.
 
-One question stands behind three: do two indices of a layout share an element, do
-two buffers share a byte, and which index lies at an offset.
+It answers three questions: do two indices of a layout share an element, do two buffers share a
+byte, and which index has an offset.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ class Term(NamedTuple):
 
 
 class _Suffix(NamedTuple):
-    """What a term and all after it can add: the least and largest sum, and a common divisor.
+    """The sums of a term and all after it: their least, their largest, and a common divisor.
 
-    The divisor is 0 where no term is left, as of the sum 0.
+    The divisor is 0 if there are no terms, when the only sum is 0.
     """
 
     low: int
@@ -50,9 +50,9 @@ class _Suffix(NamedTuple):
 def solve(terms: Iterable[Term], target: int, *, trivial: bool = True) -> tuple[int, ...] | None:
     """Find integers within their ranges whose strides sum up to a target.
 
-    A depth-first search. Large strides are chosen first: what the others can still add
-    bounds each choice to a few values, so nearly nested strides take a handful of steps.
-    A choice whose remainder the strides after it do not divide is left out.
+    A depth-first search, the largest stride first. The range of the sums of the smaller strides
+    bounds each choice to a few values, so strides that nearly nest take a few steps. Choices are
+    skipped if the common divisor of the smaller strides does not divide the remainder.
 
     Parameters
     ----------

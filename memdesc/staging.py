@@ -48,7 +48,7 @@ class StagedFile:
             self._file.flush()
             os.fsync(self._file.fileno())
         except BaseException:
-            # what is still buffered is not wanted, and may not fit the disk
+            # closing writes the buffered rest, which may fail on a full disk
             with contextlib.suppress(OSError):
                 self.discard()
             raise
@@ -62,7 +62,7 @@ class StagedFile:
                 self._close()
                 return
         if self._name is None:
-            # nothing is done between the two calls but them
+            # `link` and `rename` follow each other directly, so that the name exists briefly
             name = str(_temporary_name(self._target.parent))
             self._name = Path(name)
             try:
@@ -138,7 +138,7 @@ def _create_named(folder: Path) -> tuple[Path, BinaryIO]:
 
 
 def try_lock(handle: int) -> bool:
-    """Lock an open file, and return whether nobody else had."""
+    """Lock an open file; returns whether no other process holds the lock."""
     if not _HAS_LOCKS:
         return True
     try:
@@ -168,7 +168,7 @@ def remove_abandoned(folder: Path) -> None:
 
 
 def _sync_folder(folder: Path) -> None:
-    """Wait until the names in a folder are on disk; not every system can be asked to."""
+    """Wait until the names in a folder are on disk, where the system supports that."""
     with contextlib.suppress(OSError):
         handle = os.open(folder, os.O_RDONLY | getattr(os, "O_DIRECTORY", 0))
         try:

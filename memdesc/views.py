@@ -1,4 +1,4 @@
-"""Layout to layout without moving data: a box of it, and its dims permuted."""
+"""Views of a layout, without moving data: a box of it, and a permutation of its dims."""
 
 from __future__ import annotations
 

@@ -25,8 +25,8 @@ _DIMS = "bfgoixyzwuv"
 _OUTER = rf"(?P<dims>[{_DIMS}]+)(?P<sliced>s?)(?P<align>[0-9]*)"
 _INNER = rf"(?P<dims>[{_DIMS}]+)s[av](?P<extent>[0-9]+)"
 _ALIGN = rf"a(?P<dims>[{_DIMS}])(?P<align>[0-9]+)"
-# What sets a name of this system apart: an inner token (fs_yx), or an alignment of a dim that is
-# named by a letter (ab__ai8; ab__b8 is the canonical notation).
+# A name of this system contains an inner token (fs_yx), or an alignment of a dim that is named by a
+# letter (ab__ai8; ab__b8 is the canonical notation).
 _SPELLING = r"[^_]_[^_]|__a[a-z]"
 
 _SPATIAL = ("", "yx", "zyx", "wzyx", "uwzyx", "vuwzyx")
@@ -166,7 +166,7 @@ def check_dims(name: str, dims: tuple[int, ...]) -> None:
 
 def _family(name: str) -> tuple[str, str]:
     """Return the domain and the logical letters of a name."""
-    # what is no letter of a dim goes: blocks (sv16), alignments, and the s of sliced dims
+    # remove all but the letters of dims: blocks (sv16), alignments, and the s of sliced dims
     present = frozenset(
         re.sub(r"s[av][0-9]+p?|_swizzled_by_|__a|[^a-z]|s", "", _RENAMED.get(name, name))
     )

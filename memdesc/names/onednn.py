@@ -40,7 +40,7 @@ _LETTERS = {
     frozenset(letters): (domain, letters) for domain, sets in _FAMILIES.items() for letters in sets
 }
 
-# The enum defines these six as other tags than their letters say.
+# The enum defines these six as tags that differ from their letters.
 _IRREGULAR = {
     "OhwI24o": "Acdb24a",
     "OhwI32o": "Acdb32a",
@@ -105,5 +105,5 @@ VOCABULARY = Vocabulary(
     parse,
     domain,
     letters,
-    is_spelled_like=lambda _name: True,  # also the empty string: what follows no other spelling
+    is_spelled_like=lambda _name: True,  # the fallback: names that follow no other spelling
 )

@@ -74,7 +74,7 @@ def parse_name(name: str, *, is_packed: bool) -> ParsedName:
             return ParsedName(vocabulary.parse(name), vocabulary)
         except UnknownFormatError as error:
             reasons[vocabulary.name] = error
-    # from the narrowest spelling to the widest: oneDNN's takes any letters
+    # the most specific spelling first; oneDNN's, which accepts any letters, last
     likely = next(each for each in reversed(VOCABULARIES) if each.is_spelled_like(name))
     msg = f"unknown format {reasons[likely.name]}"
     raise UnknownFormatError(msg)

@@ -1,4 +1,4 @@
-"""Names that resemble a name that nobody knows: "did you mean ...?"."""
+"""Known names that resemble an unknown one: "did you mean ...?"."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 __all__ = ["did_you_mean", "nearest", "suggest"]
 
-# The longest name has 43 characters; what is far longer resembles none, and takes long to compare.
+# The longest name has 43 characters. Much longer strings are not compared, since that takes long.
 _MAX_NAME = 100
 # Suggestions in one message.
 _COUNT = 3

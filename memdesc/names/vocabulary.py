@@ -1,4 +1,4 @@
-"""Vocabulary: what the file of one system offers to the functions that search all systems."""
+"""Vocabulary: the interface of the file of one system for the functions that search all systems."""
 
 from __future__ import annotations
 

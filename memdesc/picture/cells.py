@@ -1,8 +1,8 @@
-"""What a picture shows of each element: its number, its index, its colour.
+"""Cells of a picture: the number, the index and the colour of each element.
 
-The number is the offset. The colour is the contiguous run of memory that the element lies
-in: the innermost loops, as many as make at least four elements. Both are the same in the
-grid and in the memory, so that a reader finds one from the other.
+The number is the offset. The colour stands for the contiguous run of memory that contains the
+element: the innermost loops that together have at least four elements. Both are the same in the
+grid and in the memory, so that a reader can relate the two.
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ CACHE_LINE = 64
 _MAX_LINES, _MAX_PIXELS, _MAX_LENGTH, _LENGTH = 20, 6, 16, 8
 # Pixels: height of a cell, of the headings above, of a gap.
 _HEIGHT, _ABOVE, _GAP = 26, 26, 16
-# loops are followed for this many lines when lines with elements are looked for
+# Lines for which each loop is followed in the search for lines with elements.
 _FOLLOWED = 16
 
 

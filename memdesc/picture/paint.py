@@ -47,7 +47,7 @@ def paint_cell(cell: Cell, x: int, y: int, size: tuple[int, int]) -> str:
 
 
 def _colour(run: int) -> str:
-    # colours move on by one in each round: else rows of 7, 14, 28 or 56 runs would make columns
+    # shifted by one in each round: otherwise rows of 7, 14, 28 or 56 runs would form columns
     return COLOURS[(run + run // len(COLOURS)) % len(COLOURS)]
 
 

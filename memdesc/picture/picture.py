@@ -1,4 +1,4 @@
-"""Picture: what `show()` returns."""
+"""Picture: the value that `show()` returns."""
 
 from __future__ import annotations
 
