@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from time import perf_counter
@@ -44,18 +45,36 @@ def compile_callback(function: Callable[..., int | None], signature: Any, name: 
     `compiled_kernels` lists it by its name.
     """
     start = perf_counter()
-    options = {"nopython": True}
-    try:
-        compiled = CFunc(function, (signature.args, signature.return_type), {}, options)
-        compiled.enable_caching()
-        _stamp(compiled)
-        compiled.compile()
-    except (RuntimeError, OSError, AttributeError):
-        # no writable folder for compiled code, or no sources: compile without a cache
-        compiled = CFunc(function, (signature.args, signature.return_type), {}, options)
+    compiled = _from_cache(function, signature)
+    if compiled is None:
+        compiled = _new_callback(function, signature)
         compiled.compile()
     _made.append({"kernel": name, "seconds": perf_counter() - start})
     return compiled
+
+
+def _new_callback(function: Callable[..., int | None], signature: Any) -> Any:
+    return CFunc(function, (signature.args, signature.return_type), {}, {"nopython": True})
+
+
+def _from_cache(function: Callable[..., int | None], signature: Any) -> Any:
+    """Return compiled code that is kept on disk; None where no cache can be used."""
+    try:
+        compiled = _new_callback(function, signature)
+        compiled.enable_caching()
+        _stamp(compiled)
+    except (RuntimeError, OSError, AttributeError):
+        return None  # no writable folder for compiled code, or no sources
+    # files of the cache may be damaged: the second attempt has an empty index, and writes anew
+    for _ in range(2):
+        try:
+            compiled.compile()
+        except Exception:  # noqa: BLE001 - reading a damaged pickle may raise anything
+            with suppress(Exception):
+                compiled._cache.flush()  # noqa: SLF001 - numba offers no other way
+        else:
+            return compiled
+    return None
 
 
 def inner(function: Callable[..., Any]) -> Any:

@@ -60,6 +60,31 @@ def test_kernels_without_a_source_to_watch_are_compiled_all_the_same() -> None:
     jit.jit_parallel(names["nothing"])(1)
 
 
+def test_damaged_files_of_the_cache_are_written_anew(tmp_path: Path) -> None:
+    program = (
+        "import numpy as np, reorder; from reorder.cpu.runtime.jit import compiled_kernels;"
+        "x = np.random.rand(4, 40);"
+        "assert (reorder.reorder(x, 'ba').numpy() == x).all();"
+        "print(len(compiled_kernels()))"
+    )
+    environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path)}
+
+    def run() -> None:
+        command = [sys.executable, "-c", program]
+        subprocess.run(command, env=environment, capture_output=True, check=True)
+
+    run()
+    for pattern in ("*.nbi", "*.nbc"):
+        files = [*tmp_path.rglob(pattern)]
+        assert files
+        for file in files:
+            file.write_bytes(file.read_bytes()[:-20])
+        run()
+        for file in files:
+            with file.open("rb") as again:
+                pickle.load(again)  # noqa: S301 - numba wrote it: its version, or the code
+
+
 def test_where_numba_compiles_nothing_large_reorders_run_on_the_pool(tmp_path: Path) -> None:
     program = (
         "import numpy as np, reorder; from reorder.cpu import cache_folder, layer_name;"
