@@ -420,7 +420,7 @@ class Layout:
 
 
 def check_dims(dims: tuple[int, ...]) -> None:
-    """Refuse sizes that no layout has: too many or none of them, negative, or beyond int64."""
+    """Refuse dims that no layout has: none, too many, negative sizes, or sizes beyond int64."""
     if not 1 <= len(dims) <= MAX_NDIMS:
         msg = f"dims {dims} have {len(dims)} sizes; a descriptor has 1 to {MAX_NDIMS}"
         raise MemdescError(msg)

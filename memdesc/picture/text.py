@@ -19,7 +19,7 @@ _MAX_WIDTH = 100
 
 
 def grid_text(grid: Grid) -> list[str]:
-    """Write the grid, panels side by side as far as they fit; padding in brackets."""
+    """Write the grid, as many panels side by side as fit; padding in brackets."""
     lines: list[str] = []
     beside: list[list[str]] = []
     blocks: list[tuple[int, ...] | None] = []

@@ -1,1 +1,1 @@
-"""Buffers of callers, what lies in them, and the definition of a reorder over them."""
+"""Buffers of callers, their elements and padding, and the definition of a reorder."""

@@ -156,8 +156,8 @@ def check_disjoint(
         Unless the bytes are proven disjoint by bounded work, or the descriptors are
         equal and start at the same byte.
     """
-    apart = address_of(dst) - address_of(src)
-    if (apart == 0 and src_desc == dst_desc) or are_apart(src_desc, dst_desc, apart):
+    distance = address_of(dst) - address_of(src)
+    if (distance == 0 and src_desc == dst_desc) or are_apart(src_desc, dst_desc, distance):
         return
     msg = (
         f"src and dst share memory: {src_desc.min_nbytes} bytes at {address_of(src):#x} and "
@@ -167,12 +167,12 @@ def check_disjoint(
     raise OverlapError(msg)
 
 
-def are_apart(src_desc: MemoryDesc, dst_desc: MemoryDesc, apart: int) -> bool:
+def are_apart(src_desc: MemoryDesc, dst_desc: MemoryDesc, distance: int) -> bool:
     """Whether bounded work proves that two descriptors touch no common byte.
 
-    The buffer of dst starts `apart` bytes behind that of src.
+    The buffer of dst starts `distance` bytes after the buffer of src.
     """
-    if apart >= src_desc.min_nbytes or -apart >= dst_desc.min_nbytes:
+    if distance >= src_desc.min_nbytes or -distance >= dst_desc.min_nbytes:
         return True
     # all numbers are in units of 4 bits, so that one proof covers all widths
     src_width, dst_width = src_desc.dtype.bits // 4, dst_desc.dtype.bits // 4
@@ -188,7 +188,7 @@ def are_apart(src_desc: MemoryDesc, dst_desc: MemoryDesc, apart: int) -> bool:
     ]
     # the distance between two elements that share a byte; two 4-bit elements may share one
     terms.append(Term(1, -max(dst_width - 1, 1), max(src_width - 1, 1)))
-    start = 2 * apart + dst_desc.offset0 * dst_width - src_desc.offset0 * src_width
+    start = 2 * distance + dst_desc.offset0 * dst_width - src_desc.offset0 * src_width
     try:
         return solve(terms, start) is None
     except SearchLimitError:

@@ -1,4 +1,4 @@
-"""What a caller passes as a tensor, as memory with a descriptor: an array, bytes, or pixels."""
+"""Tensors that callers pass (arrays, bytes, pixels) as memory with a descriptor."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a caller passes as device memory, checked against its descriptor."""
+"""Device memory that callers pass, checked against its descriptor."""
 
 from __future__ import annotations
 

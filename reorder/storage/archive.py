@@ -46,10 +46,10 @@ __all__ = ["load_archive", "save_archive"]
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 # the longest name of a member that .zip has, less the endings
 _MAX_NAME = 2**16 - 1 - len(".npy.json")
-# what an archive may unpack to: so many times its bytes, and never less than 1 GiB
+# limit of the unpacked size of an archive: a multiple of its bytes, or 1 GiB if that is more
 _MAX_RATIO = 64
 _MIN_LIMIT = 2**30
-# members up to this are read at once, in pieces of so many bytes
+# members up to this many bytes are read into memory at once, in pieces of `_PIECE`
 _SMALL = 2**16
 _PIECE = 4096
 _MAX_REASON = 200

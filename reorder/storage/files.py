@@ -131,7 +131,7 @@ def _load(
 
 
 def _record_for(header: Header, nbytes: int, described: Sidecar, what: str) -> Record:
-    """Return what is said of a file, as far as can be told before its data is read."""
+    """Return the facts about a file that are known before its data is read."""
     if record := described.record_for(header, nbytes):
         return record
     current = described.records[0]

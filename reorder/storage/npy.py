@@ -31,7 +31,7 @@ __all__ = [
     "read_header",
 ]
 
-# spaces in front of the closing brace; numpy leaves at least so many behind it
+# spaces before the closing brace; numpy leaves at least this many after it
 MAX_GENERATION = 16
 
 _MAGIC = b"\x93NUMPY"
@@ -59,7 +59,7 @@ _EXTENT = re.compile(r"\s*([0-9]{1,40})L?\s*")
 
 
 class NpyError(MemdescError):
-    """Bytes are no .npy file; whoever knows its name says it in front of the reason."""
+    """Bytes are not a .npy file; the caller, which knows the name, adds it to the message."""
 
 
 class Header(NamedTuple):
@@ -98,7 +98,7 @@ def header_of(array: NDArray[Any], generation: int) -> Header:
 
 
 def read_header(file: BinaryIO) -> Header:
-    """Read a header; the file stands at the data then.
+    """Read a header; the file is then positioned at the data.
 
     Raises
     ------

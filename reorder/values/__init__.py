@@ -1,1 +1,1 @@
-"""What the bits of elements and the parameters of a reorder mean, by definition."""
+"""The meaning of the bits of elements, and of the parameters of a reorder, by definition."""

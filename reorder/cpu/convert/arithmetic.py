@@ -35,10 +35,10 @@ class Operands(NamedTuple):
 
 def apply(codec: Codec, operation: Operation, operands: Operands, work: str, dst: str) -> Value:
     """Return the results of an operation in a working type; they are stored as type `dst`."""
-    builder, of = codec.builder, codec.values(work)
+    builder, vector_type = codec.builder, codec.values(work)
     x, y, factor = operands
     if operation is Operation.CLAMP:
-        low = builder.fsub(codec.splat(of, -0.0), y)
+        low = builder.fsub(codec.splat(vector_type, -0.0), y)
         x = builder.select(builder.fcmp_ordered(">", x, y), y, x)
         return builder.select(builder.fcmp_ordered("<", x, low), low, x)
     if operation is Operation.ROUND_F16:
@@ -75,29 +75,29 @@ def _quotient(codec: Codec, operands: Operands, dst: str) -> Value:
     need no test.
     """
     x, y, reciprocal = operands
-    builder, of, i32 = codec.builder, codec.values("f32"), codec.integers(32)
-    fma = f"llvm.fma.{codec.suffix(of)}"
+    builder, vector_type, i32 = codec.builder, codec.values("f32"), codec.integers(32)
+    fma = f"llvm.fma.{codec.suffix(vector_type)}"
     first = quotient = builder.fmul(x, reciprocal)
     for _ in range(2):
-        remainder = codec.call(fma, of, builder.fneg(quotient), y, x)
-        quotient = codec.call(fma, of, remainder, reciprocal, quotient)
+        remainder = codec.call(fma, vector_type, builder.fneg(quotient), y, x)
+        quotient = codec.call(fma, vector_type, remainder, reciprocal, quotient)
     low, high = (int(np.float32(limit).view(np.uint32)) for limit in (_LOW, _HIGH))
     # high - low is a power of two: bits(x) - low has this bit clear exactly for magnitudes from
     # _LOW to below _HIGH, whatever the sign
     bit = high - low
     difference = builder.sub(builder.bitcast(x, i32), codec.splat(i32, low))
-    magnitude = codec.call(f"llvm.fabs.{codec.suffix(of)}", of, x)
+    magnitude = codec.call(f"llvm.fabs.{codec.suffix(vector_type)}", vector_type, x)
 
     def divide() -> Value:
         result = builder.fdiv(x, y)
         return result if dst in INTEGERS else _canonical(codec, "f32", result)
 
     def check_range() -> Value:
-        is_large = builder.fcmp_unordered("uge", magnitude, codec.splat(of, _HIGH))
+        is_large = builder.fcmp_unordered("uge", magnitude, codec.splat(vector_type, _HIGH))
         if dst in INTEGERS:
             return codec.rarely(is_large, divide, quotient)
-        is_zero = builder.fcmp_ordered("==", x, codec.splat(of, 0.0))
-        is_small = builder.fcmp_ordered("<", magnitude, codec.splat(of, _LOW))
+        is_zero = builder.fcmp_ordered("==", x, codec.splat(vector_type, 0.0))
+        is_small = builder.fcmp_ordered("<", magnitude, codec.splat(vector_type, _LOW))
         is_outside = builder.or_(is_large, builder.and_(is_small, builder.not_(is_zero)))
         return codec.rarely(is_outside, divide, builder.select(is_zero, first, quotient))
 

@@ -1,4 +1,4 @@
-"""Which boxes of a plan run tile by tile, and the batches for them."""
+"""The batches of a plan that needs tiles."""
 
 from __future__ import annotations
 

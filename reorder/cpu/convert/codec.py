@@ -53,21 +53,21 @@ class Codec(Vectors):
                 values = decode_exponent(self, codes, form)
             case FloatFormat() as form:
                 values = decode_float(self, codes, form)
-        of = self.values(work)
-        return values if values.type == of else self.builder.fpext(values, of)
+        vector_type = self.values(work)
+        return values if values.type == vector_type else self.builder.fpext(values, vector_type)
 
     def encode(self, values: Value, work: str, name: str) -> Value:
         """Return the codes of values of a working type, in a type."""
-        builder, of = self.builder, self.integers(code_bits(name))
+        builder, vector_type = self.builder, self.integers(code_bits(name))
         if name == work:
-            return builder.bitcast(values, of)
+            return builder.bitcast(values, vector_type)
         match FORMATS[name]:
             case IntegerFormat() as form:
-                return encode_integer(self, values, work, form, of)
+                return encode_integer(self, values, work, form, vector_type)
             case BooleanFormat() as form:
                 return encode_boolean(self, values, work, form)
             case ExponentFormat():
                 codes = encode_exponent(self, as_f32(self, values))
             case FloatFormat() as form:
                 codes = encode_float(self, as_f32(self, values, form), form)
-        return builder.trunc(codes, of) if codes.type != of else codes
+        return builder.trunc(codes, vector_type) if codes.type != vector_type else codes

@@ -32,7 +32,7 @@ def decode_integer(vectors: Vectors, codes: Value, form: IntegerFormat, work: st
 
 
 def encode_integer(
-    vectors: Vectors, values: Value, work: str, form: IntegerFormat, of: Type
+    vectors: Vectors, values: Value, work: str, form: IntegerFormat, vector_type: Type
 ) -> Value:
     """Return the codes of values, saturated; floats are rounded, ties to even, and NaN is 0."""
     builder = vectors.builder
@@ -41,17 +41,17 @@ def encode_integer(
         if work in INTEGERS
         else _round(vectors, values, work, form)
     )
-    codes = builder.trunc(codes, of) if codes.type != of else codes
-    if form.bits == of.element.width:
+    codes = builder.trunc(codes, vector_type) if codes.type != vector_type else codes
+    if form.bits == vector_type.element.width:
         return codes
-    return builder.and_(codes, vectors.splat(of, (1 << form.bits) - 1))
+    return builder.and_(codes, vectors.splat(vector_type, (1 << form.bits) - 1))
 
 
 def _clamp(vectors: Vectors, values: Value, work: IntegerFormat, form: IntegerFormat) -> Value:
     """Saturate integers; bounds outside of the range of the working type have no effect."""
-    builder, of = vectors.builder, values.type
-    low = vectors.splat(of, max(form.low, work.low))
-    high = vectors.splat(of, min(form.high, work.high))
+    builder, vector_type = vectors.builder, values.type
+    low = vectors.splat(vector_type, max(form.low, work.low))
+    high = vectors.splat(vector_type, min(form.high, work.high))
     compare = builder.icmp_signed if work.is_signed else builder.icmp_unsigned
     values = builder.select(compare("<", values, high), values, high)
     return builder.select(compare(">", values, low), values, low)
@@ -59,24 +59,24 @@ def _clamp(vectors: Vectors, values: Value, work: IntegerFormat, form: IntegerFo
 
 def _round(vectors: Vectors, values: Value, work: str, form: IntegerFormat) -> Value:
     """Round floats to nearest, ties to even, and saturate; NaN becomes 0."""
-    builder, of = vectors.builder, values.type
+    builder, vector_type = vectors.builder, values.type
     integers = vectors.integers(code_bits(work))
     if form.bits == code_bits(work):
-        rounded = vectors.call(f"llvm.rint.{vectors.suffix(of)}", of, values)
+        rounded = vectors.call(f"llvm.rint.{vectors.suffix(vector_type)}", vector_type, values)
         name = "llvm.fptosi.sat" if form.is_signed else "llvm.fptoui.sat"
         return vectors.call(
-            f"{name}.{vectors.suffix(integers)}.{vectors.suffix(of)}", integers, rounded
+            f"{name}.{vectors.suffix(integers)}.{vectors.suffix(vector_type)}", integers, rounded
         )
-    low, high = (vectors.splat(of, float(limit)) for limit in form)
+    low, high = (vectors.splat(vector_type, float(limit)) for limit in form)
     values = builder.select(
-        builder.fcmp_ordered("ord", values, values), values, vectors.splat(of, 0.0)
+        builder.fcmp_ordered("ord", values, values), values, vectors.splat(vector_type, 0.0)
     )
     values = builder.select(builder.fcmp_ordered("<", values, high), values, high)
     values = builder.select(builder.fcmp_ordered(">", values, low), values, low)
     # the last mantissa bit of this number is worth 1: adding it rounds to an integer, which the
     # low bits of the sum hold
     magic = 1.5 * 2.0 ** FLOATS[work].mantissa
-    return builder.bitcast(builder.fadd(values, vectors.splat(of, magic)), integers)
+    return builder.bitcast(builder.fadd(values, vectors.splat(vector_type, magic)), integers)
 
 
 def decode_boolean(vectors: Vectors, codes: Value, work: str) -> Value:

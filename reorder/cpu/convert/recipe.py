@@ -1,4 +1,4 @@
-"""What the tiles of a plan share: types, calculations, and the arrays that they read."""
+"""Recipe: the types, calculations and arrays that all tiles of a plan share."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which boxes of a plan run tile by tile: a pure function, so that plain moves load no codecs."""
+"""Selection of the boxes that run tile by tile: pure functions; plain moves load no codecs."""
 
 from __future__ import annotations
 

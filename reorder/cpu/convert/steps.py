@@ -1,4 +1,4 @@
-"""Which steps convert one tile, and in which order.
+"""The steps that convert one tile.
 
 In this order, each only if it is needed: a prefetch of later tiles; a move out of src; a
 conversion to the working type; operations, of which the first may load elements of src and the

@@ -1,4 +1,4 @@
-"""How many steps of each node of a box a tile takes.
+"""The size of a tile: how many steps of each node of a box it takes.
 
 Nodes are given by their number in the box. First each side gets a chain of nodes that is
 contiguous there, so that whole cache lines are used; then the largest count is halved until the

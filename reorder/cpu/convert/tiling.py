@@ -1,4 +1,4 @@
-"""How a box that converts is cut into tiles: a pure function of the box and of two widths.
+"""Division of a box into tiles: a pure function of the box and of the widths of elements.
 
 A tile is small enough for the scratch of a thread, and long enough on both sides that whole cache
 lines are read and written. It is converted in the order of one side. On the other side it is

@@ -37,9 +37,9 @@ class Vectors:
         self.builder = builder
         self.lanes = lanes
 
-    def vector(self, of: Type) -> Type:
+    def vector(self, element: Type) -> Type:
         """Return the vector type of an element type."""
-        return ir.VectorType(of, self.lanes)
+        return ir.VectorType(element, self.lanes)
 
     def integers(self, bits: int) -> Type:
         """Return the type of codes."""
@@ -51,9 +51,9 @@ class Vectors:
             return self.vector(_F64 if code_bits(work) == 64 else _F32)  # noqa: PLR2004 - f64 or f32
         return self.integers(code_bits(work))
 
-    def splat(self, of: Type, value: float) -> Value:
+    def splat(self, vector_type: Type, value: float) -> Value:
         """Return a constant in every lane."""
-        return ir.Constant(of, [value] * self.lanes)
+        return ir.Constant(vector_type, [value] * self.lanes)
 
     def call(self, name: str, result: Type, *arguments: Value) -> Value:
         """Call an intrinsic of LLVM by its full name."""
@@ -62,9 +62,9 @@ class Vectors:
             cgutils.get_or_insert_function(self.builder.module, kind, name), arguments
         )
 
-    def suffix(self, of: Type) -> str:
+    def suffix(self, vector_type: Type) -> str:
         """Return the suffix for a vector type in the name of an LLVM intrinsic, like v16f32."""
-        element = of.element
+        element = vector_type.element
         letter = {_F32: "f32", _F64: "f64"}.get(element) or f"i{element.width}"
         return f"v{self.lanes}{letter}"
 

@@ -1,4 +1,4 @@
-"""What all compiled walkers share: the loop over tasks, and the outer loops of a record.
+"""Code that all compiled walkers share: the loop over tasks, and the outer loops of a record.
 
 A walker is a C function whose parameters are `WalkerCall`. Its steps are the pairs of a task and
 a point. In each step it runs the outer loops of a record, over any number of operands. What runs
