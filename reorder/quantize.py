@@ -5,22 +5,19 @@ One file of 325 lines: both directions share the split of dims into groups.
 
 from __future__ import annotations
 
-from math import prod
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from memdesc import MemdescError, data_type, memory_desc
-from memdesc.errors import short_repr
 from memdesc.int64 import checked_ints
-from memdesc.layout import dim_name
 from reorder.api import reorder
 from reorder.memory.dlpack import is_exporter
 from reorder.memory.inputs import as_memory
 from reorder.memory.memory import Memory
 from reorder.values.attr import Attr
 from reorder.values.formats import FLOATS, INTEGERS
-from reorder.values.parameter import GROUPED_DIMS
+from reorder.values.scales import axes_of, choose_scales, find_ranges, split_dims
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -61,7 +58,7 @@ class Quantized(_Values):
     ) -> Self:
         """Make one, of what `quantize` or another library chose."""
         made = super().__new__(cls, memory, scales, zero_points)
-        made.axis, made.groups = _axes(axis), checked_ints("groups", groups)
+        made.axis, made.groups = axes_of(axis), checked_ints("groups", groups)
         return made
 
     def __repr__(self) -> str:
@@ -143,8 +140,8 @@ def quantize(  # noqa: PLR0913 - what it takes is named by keyword
     if not (is_float or is_integer):
         msg = f"quantize makes s8, u8, s4, u4, f8 or f4, not {wanted}"
         raise MemdescError(msg)
-    mask, sizes, inside = _split(values.shape, axis, groups)
-    low, high = _ranges(values, sizes, inside)
+    mask, sizes, inside = split_dims(values.shape, axis, groups)
+    low, high = find_ranges(values, sizes, inside)
     is_symmetric = (
         wanted.name in FLOATS or INTEGERS[wanted.name][0] < 0 if symmetric is None else symmetric
     )
@@ -159,7 +156,7 @@ def quantize(  # noqa: PLR0913 - what it takes is named by keyword
             f"symmetric out, or take s{wanted.bits}"
         )
         raise MemdescError(msg)
-    scales, points = _parameters(
+    scales, points = choose_scales(
         low,
         high,
         wanted.name,
@@ -232,7 +229,7 @@ def dequantize(  # noqa: PLR0913 - likewise
     if scales is None:
         msg = "give scales, as quantize() returned them; a Memory has none"
         raise MemdescError(msg)
-    mask, _, _ = _split(memory.desc.dims, axis, groups)
+    mask, _, _ = split_dims(memory.desc.dims, axis, groups)
     points = np.asarray(0 if zero_points is None else zero_points)
     attr: dict[str, Any] = {
         "src_scale": scales,
@@ -247,79 +244,3 @@ def dequantize(  # noqa: PLR0913 - likewise
         }
     target = memory_desc(memory.desc.dims, dtype) if desc is None else desc
     return reorder(memory, target, dtype=dtype, attr=Attr(**attr), threads=threads)
-
-
-def _axes(axis: int | Iterable[int] | None) -> tuple[int, ...]:
-    return () if axis is None else checked_ints("axis", (axis,) if isinstance(axis, int) else axis)
-
-
-def _split(
-    dims: tuple[int, ...], axis: int | Iterable[int] | None, groups: tuple[int, ...]
-) -> tuple[int, list[int], list[int]]:
-    """Return the mask, and for each dim the number of scales and how many neighbours share one."""
-    axes, ndims = _axes(axis), len(dims)
-    for dim in axes:
-        if not -ndims <= dim < ndims:
-            msg = f"axis {dim} is not one of the dims 0 to {ndims - 1} of {dims}"
-            raise MemdescError(msg)
-    mask = sum({1 << dim % ndims for dim in axes})
-    sizes = checked_ints("groups", groups)
-    if sizes and (len(sizes) != GROUPED_DIMS or min(sizes) < 1 or ndims < GROUPED_DIMS):
-        msg = (
-            f"groups {short_repr(groups)} must be two sizes of 1 or more, for the last two of the "
-            f"dims {dims}"
-        )
-        raise MemdescError(msg)
-    shared = [*(1,) * (ndims - len(sizes)), *sizes]
-    for dim, (size, group) in enumerate(zip(dims, shared, strict=True)):
-        if size % group or (group > 1 and not mask >> dim & 1):
-            msg = (
-                f"groups {sizes}: a group of {group} needs {dim_name(dim)} among the axes, and a "
-                f"size of it that it divides, not {size}"
-            )
-            raise MemdescError(msg)
-    counts = [
-        size // group if mask >> dim & 1 else 1
-        for dim, (size, group) in enumerate(zip(dims, shared, strict=True))
-    ]
-    return (
-        mask,
-        counts,
-        [size // count if count else 0 for size, count in zip(dims, counts, strict=True)],
-    )
-
-
-def _ranges(
-    values: NDArray[Any], counts: list[int], inside: list[int]
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return the lowest and the highest value for each scale, 0 among them."""
-    shape = [size for pair in zip(counts, inside, strict=True) for size in pair]
-    if not prod(shape):
-        return np.zeros(counts), np.zeros(counts)
-    grouped = values.reshape(shape)
-    within = tuple(range(1, len(shape), 2))
-    low, high = (
-        np.asarray(reduce(grouped, axis=within), np.float64) for reduce in (np.min, np.max)
-    )
-    if not (np.isfinite(low).all() and np.isfinite(high).all()):
-        bad = np.argwhere(~np.isfinite(values.astype(np.float64)))[0]
-        msg = f"x{bad.tolist()} is {values[tuple(bad)]}; only finite values can be quantised"
-        raise MemdescError(msg)
-    return np.minimum(low, 0), np.maximum(high, 0)
-
-
-def _parameters(
-    low: NDArray[np.float64], high: NDArray[np.float64], name: str, kind: Any, *, is_symmetric: bool
-) -> tuple[NDArray[Any], NDArray[np.int64]]:
-    """Return scales and zero points that map the ranges onto that of a type."""
-    least, most = INTEGERS[name] if name in INTEGERS else (-FLOATS[name].max, FLOATS[name].max)
-    span = np.maximum(high, -low) / most if is_symmetric else (high - low) / (most - least)
-    scales = span.astype(kind)
-    # nothing but zeros, or what is too small for a scale: any scale does
-    scales = np.where((scales == 0) | ~np.isfinite(scales), kind(1), scales)
-    points = np.zeros(low.shape, np.int64)
-    if not is_symmetric:
-        points = np.clip(np.rint(least - low / scales.astype(np.float64)), least, most).astype(
-            np.int64
-        )
-    return scales, points

@@ -1,0 +1,99 @@
+"""Scales of quantised tensors: which elements share one, and which one uses a type's range best."""
+
+from __future__ import annotations
+
+from math import prod
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from memdesc import MemdescError
+from memdesc.errors import short_repr
+from memdesc.int64 import checked_ints
+from memdesc.layout import dim_name
+from reorder.values.formats import FLOATS, INTEGERS
+from reorder.values.parameter import GROUPED_DIMS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from numpy.typing import NDArray
+
+__all__ = ["axes_of", "choose_scales", "find_ranges", "split_dims"]
+
+
+def axes_of(axis: int | Iterable[int] | None) -> tuple[int, ...]:
+    """Return the dims that a caller named by one number, by several, or not at all."""
+    return () if axis is None else checked_ints("axis", (axis,) if isinstance(axis, int) else axis)
+
+
+def split_dims(
+    dims: tuple[int, ...], axis: int | Iterable[int] | None, groups: tuple[int, ...]
+) -> tuple[int, list[int], list[int]]:
+    """Return the mask, and for each dim the number of scales and how many neighbours share one."""
+    axes, ndims = axes_of(axis), len(dims)
+    for dim in axes:
+        if not -ndims <= dim < ndims:
+            msg = f"axis {dim} is not one of the dims 0 to {ndims - 1} of {dims}"
+            raise MemdescError(msg)
+    mask = sum({1 << dim % ndims for dim in axes})
+    sizes = checked_ints("groups", groups)
+    if sizes and (len(sizes) != GROUPED_DIMS or min(sizes) < 1 or ndims < GROUPED_DIMS):
+        msg = (
+            f"groups {short_repr(groups)} must be two sizes of 1 or more, for the last two of the "
+            f"dims {dims}"
+        )
+        raise MemdescError(msg)
+    shared = [*(1,) * (ndims - len(sizes)), *sizes]
+    for dim, (size, group) in enumerate(zip(dims, shared, strict=True)):
+        if size % group or (group > 1 and not mask >> dim & 1):
+            msg = (
+                f"groups {sizes}: a group of {group} needs {dim_name(dim)} among the axes, and a "
+                f"size of it that it divides, not {size}"
+            )
+            raise MemdescError(msg)
+    counts = [
+        size // group if mask >> dim & 1 else 1
+        for dim, (size, group) in enumerate(zip(dims, shared, strict=True))
+    ]
+    return (
+        mask,
+        counts,
+        [size // count if count else 0 for size, count in zip(dims, counts, strict=True)],
+    )
+
+
+def find_ranges(
+    values: NDArray[Any], counts: list[int], inside: list[int]
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return the lowest and the highest value for each scale, 0 among them."""
+    shape = [size for pair in zip(counts, inside, strict=True) for size in pair]
+    if not prod(shape):
+        return np.zeros(counts), np.zeros(counts)
+    grouped = values.reshape(shape)
+    within = tuple(range(1, len(shape), 2))
+    low, high = (
+        np.asarray(reduce(grouped, axis=within), np.float64) for reduce in (np.min, np.max)
+    )
+    if not (np.isfinite(low).all() and np.isfinite(high).all()):
+        bad = np.argwhere(~np.isfinite(values.astype(np.float64)))[0]
+        msg = f"x{bad.tolist()} is {values[tuple(bad)]}; only finite values can be quantised"
+        raise MemdescError(msg)
+    return np.minimum(low, 0), np.maximum(high, 0)
+
+
+def choose_scales(
+    low: NDArray[np.float64], high: NDArray[np.float64], name: str, kind: Any, *, is_symmetric: bool
+) -> tuple[NDArray[Any], NDArray[np.int64]]:
+    """Return scales and zero points that map the ranges onto that of a type."""
+    least, most = INTEGERS[name] if name in INTEGERS else (-FLOATS[name].max, FLOATS[name].max)
+    span = np.maximum(high, -low) / most if is_symmetric else (high - low) / (most - least)
+    scales = span.astype(kind)
+    # nothing but zeros, or what is too small for a scale: any scale does
+    scales = np.where((scales == 0) | ~np.isfinite(scales), kind(1), scales)
+    points = np.zeros(low.shape, np.int64)
+    if not is_symmetric:
+        points = np.clip(np.rint(least - low / scales.astype(np.float64)), least, most).astype(
+            np.int64
+        )
+    return scales, points
