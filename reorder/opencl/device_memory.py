@@ -12,6 +12,8 @@ from memdesc import ImageDesc, MemdescError
 from reorder.memory.memory import Memory
 from reorder.opencl.allocation import check_not_released
 from reorder.opencl.image_formats import channel_type_of
+from reorder.opencl.operands import device_operand
+from reorder.opencl.queues import check_queue, checked_events
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -76,11 +78,14 @@ class DeviceMemory:
         Raises
         ------
         MemdescError
-            If the buffer is smaller than its descriptor says, or if this library allocated
-            the memory and it was released.
+            If the memory is not what its descriptor says, is too small, or of another context
+            than the queue, or if this library allocated it and it was released.
         """
+        check_queue(self.queue)
         check_not_released(self.data, "the memory")
-        wait_for = None if self.event is None else [self.event]
+        wait_for = checked_events(self.queue, [] if self.event is None else [self.event])
+        # no kernel reads the memory, so it may be WRITE_ONLY
+        device_operand(self.queue, self.data, self.desc, "the memory")
         if isinstance(self.desc, ImageDesc):
             return self._pixels(self.desc, wait_for)
         memory = Memory(self.desc)
@@ -90,17 +95,11 @@ class DeviceMemory:
         skipped = 0
         if isinstance(buffer, cl.array.Array):
             skipped, buffer = buffer.offset, buffer.base_data
-        nbytes = self.desc.min_nbytes
-        if buffer.size - skipped < nbytes:
-            msg = (
-                f"the buffer has {buffer.size - skipped} bytes, but {self.desc!r} touches {nbytes}"
-            )
-            raise MemdescError(msg)
-        data = memory.data[:nbytes]
+        data = memory.data[: self.desc.min_nbytes]
         cl.enqueue_copy(self.queue, data, buffer, src_offset=skipped, wait_for=wait_for)
         return memory
 
-    def _pixels(self, desc: ImageDesc, wait_for: list[cl.Event] | None) -> NDArray[Any]:
+    def _pixels(self, desc: ImageDesc, wait_for: list[cl.Event]) -> NDArray[Any]:
         pixels = np.empty((desc.height, desc.width, desc.channels), _lane_dtype(desc, self.data))
         region = (desc.width, desc.height, 1)
         cl.enqueue_copy(

@@ -12,7 +12,7 @@ from memdesc import FormatTag, ImageDesc, MemdescError, MemoryDesc, image_desc, 
 from memdesc.errors import short_repr
 from reorder.memory.memory import Memory
 from reorder.opencl.device_memory import DeviceMemory
-from reorder.opencl.enqueue import check_attr, check_queue
+from reorder.opencl.enqueue import check_attr
 from reorder.opencl.execution import (
     enqueue_into,
     enqueue_into_new_buffer,
@@ -20,6 +20,7 @@ from reorder.opencl.execution import (
 )
 from reorder.opencl.image_formats import supported_format
 from reorder.opencl.operands import array_desc, device_operand
+from reorder.opencl.queues import check_queue, checked_events
 from reorder.opencl.sources import LayoutLike, as_source
 
 if TYPE_CHECKING:
@@ -76,7 +77,7 @@ def reorder_on_device(  # noqa: PLR0913 - public: the arguments of `reorder.reor
     memory, wait_for = out, []
     if isinstance(out, DeviceMemory):
         memory, dst = out.data, _agreed(dst, out.desc)
-        wait_for = [] if out.event is None else [out.event]
+        wait_for = checked_events(queue, [] if out.event is None else [out.event])
     if isinstance(out, Memory | np.ndarray):
         msg = "out is host memory, but the result lies on a device; take it with .get()"
         raise MemdescError(msg)

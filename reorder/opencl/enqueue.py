@@ -4,21 +4,22 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import pyopencl as cl
-
 from memdesc import MemdescError
 from memdesc.errors import short_repr
 from reorder.opencl.execution import enqueue_into
 from reorder.opencl.operands import device_operand
+from reorder.opencl.queues import check_queue, checked_events
 from reorder.opencl.sources import Source
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    import pyopencl as cl
+
     from memdesc import ImageDesc, MemoryDesc
     from reorder.values.attr import Attr
 
-__all__ = ["check_attr", "check_queue", "enqueue_reorder"]
+__all__ = ["check_attr", "enqueue_reorder"]
 
 
 def enqueue_reorder(  # noqa: PLR0913 - public: a queue, two operands, their descriptors
@@ -79,9 +80,10 @@ def enqueue_reorder(  # noqa: PLR0913 - public: a queue, two operands, their des
     """
     check_queue(queue)
     check_attr(attr)
+    events = checked_events(queue, wait_for)
     source = Source(device_operand(queue, src, src_desc, "src"))
     target = device_operand(queue, dst, dst_desc, "dst")
-    return enqueue_into(queue, source, target, wait_for)
+    return enqueue_into(queue, source, target, events)
 
 
 def check_attr(attr: Any) -> None:
@@ -92,19 +94,3 @@ def check_attr(attr: Any) -> None:
             "reorder on the CPU, or scale in a kernel"
         )
         raise MemdescError(msg)
-
-
-def check_queue(queue: Any) -> None:
-    """Refuse what is no command queue, or one whose context is gone."""
-    if not isinstance(queue, cl.CommandQueue):
-        msg = f"queue must be a pyopencl.CommandQueue, not {short_repr(queue)}"
-        raise MemdescError(msg)
-    try:
-        queue.context  # noqa: B018 - the attribute raises if the context is gone
-    except cl.Error as error:
-        # Intel's queues do not keep their context
-        msg = (
-            f"the queue has no context any more ({error}); "
-            "keep the Context as long as its queues are used"
-        )
-        raise MemdescError(msg) from None

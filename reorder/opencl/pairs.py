@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+import pyopencl as cl
+
 from memdesc import MemdescError, OverlapError
 from reorder.memory.buffers import are_apart
 
@@ -11,6 +14,8 @@ if TYPE_CHECKING:
     from reorder.opencl.operands import DeviceOperand
 
 __all__ = ["check_operands"]
+
+_HOST = 0  # no pointer of a memory object
 
 
 def check_operands(src: DeviceOperand, dst: DeviceOperand) -> None:
@@ -57,6 +62,8 @@ def _check_apart(src: DeviceOperand, dst: DeviceOperand) -> None:
     (src_root, src_start), (dst_root, dst_start) = _root(src.memory), _root(dst.memory)
     if src_root != dst_root or not dst.desc.nelems:
         return
+    if src_start + src.memory.size <= dst_start or dst_start + dst.memory.size <= src_start:
+        return
     has_image = src.image is not None or dst.image is not None
     if not has_image and are_apart(src.desc, dst.desc, dst_start - src_start):
         return
@@ -69,6 +76,12 @@ def _check_apart(src: DeviceOperand, dst: DeviceOperand) -> None:
 
 
 def _root(memory: Any) -> tuple[int, int]:
-    """Return the buffer that contains a sub-buffer or an image of a buffer, and its first byte."""
+    """Return the buffer that contains a sub-buffer or an image of a buffer, and its first byte.
+
+    Buffers that use host memory are parts of one buffer, whose bytes are numbered by address.
+    """
     parent = memory.associated_memobject
-    return (memory.int_ptr, 0) if parent is None else (parent.int_ptr, memory.offset)
+    whole, start = (memory, 0) if parent is None else (parent, memory.offset)
+    if whole.flags & cl.mem_flags.USE_HOST_PTR:
+        return _HOST, start + int(whole.get_host_array((1,), np.uint8).ctypes.data)
+    return whole.int_ptr, start

@@ -13,6 +13,7 @@ from memdesc.errors import short_repr
 from reorder.memory.inputs import as_memory, from_pixels
 from reorder.opencl.device_memory import DeviceMemory
 from reorder.opencl.operands import DeviceOperand, array_desc, device_operand
+from reorder.opencl.queues import checked_events
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -46,8 +47,9 @@ def as_source(queue: cl.CommandQueue, src: Any, desc: LayoutLike | None) -> Sour
         if desc is not None:
             msg = "src_desc describes plain memory; a DeviceMemory has its own descriptor"
             raise MemdescError(msg)
-        events = () if src.event is None else (src.event,)
-        return Source(device_operand(queue, src.data, src.desc, "src"), None, events)
+        operand = device_operand(queue, src.data, src.desc, "src")
+        events = checked_events(queue, [] if src.event is None else [src.event])
+        return Source(operand, None, tuple(events))
     if isinstance(src, cl.array.Array):
         known = array_desc(src, "src") if desc is None else _required_desc(desc, src)
         return Source(device_operand(queue, src, known, "src"), None, tuple(src.events))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import gc
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import ml_dtypes
 import numpy as np
@@ -304,3 +304,75 @@ def test_an_array_of_unaligned_elements_is_refused(runtime: Runtime) -> None:
         )
     with refused("src is an array of strides (4,) and offset 2 bytes"):
         opencl.pack(runtime.queue, odd, image_desc((30,), "f32", "argument"))
+
+
+def test_buffers_over_one_array_of_the_host_share_memory(runtime: Runtime) -> None:
+    host = np.zeros(4096 + 64, np.uint8)
+    host = host[-host.ctypes.data % 64 :][:4096]
+    whole, low, high, meeting = (
+        cl.Buffer(runtime.context, FLAGS.READ_WRITE | FLAGS.USE_HOST_PTR, hostbuf=part)
+        for part in (host, host[:1024], host[1024:2048], host[512:1536])
+    )
+    src, dst = memory_desc((16, 16), "f32", "ab"), memory_desc((16, 16), "f32", "ba")
+    for one, other in ((whole, low), (low, whole), (low, low), (low, meeting), (meeting, high)):
+        with pytest.raises(OverlapError, match="src and dst share device memory"):
+            opencl.enqueue_reorder(runtime.queue, one, src, other, dst)
+    x = np.arange(256, dtype=np.float32).reshape(16, 16)
+    cl.enqueue_copy(runtime.queue, low, x)
+    event = opencl.enqueue_reorder(runtime.queue, low, src, high, dst)
+    assert runtime.read(high, event).tobytes() == x.T.tobytes()
+
+
+def test_what_is_no_event_of_the_context_is_refused(runtime: Runtime) -> None:
+    context = cl.Context([runtime.device.device])
+    other = cl.CommandQueue(context)
+    mark: Any = cl.enqueue_marker
+    image, event = opencl.pack(runtime.queue, X, IMAGE)
+    src, dst = runtime.buffer(X), runtime.buffer(X)
+    for wait_for, message in (
+        ([3], "wait_for must be a list of pyopencl.Event, not [3]"),
+        (3, "wait_for must be a list of pyopencl.Event, not 3"),
+        (event, "wait_for must be a list of pyopencl.Event, not <pyopencl"),
+        ([event, None], "wait_for must be a list of pyopencl.Event"),
+        ([mark(other)], "wait_for has an event of another context"),
+    ):
+        given: Any = wait_for
+        with refused(message):
+            opencl.pack(runtime.queue, X, IMAGE, wait_for=given)
+        with refused(message):
+            opencl.enqueue_pack(runtime.queue, X, image, IMAGE, wait_for=given)
+        with refused(message):
+            opencl.unpack(runtime.queue, image, IMAGE, "nchw", wait_for=given)
+        with refused(message):
+            opencl.enqueue_reorder(runtime.queue, src, PLAIN, dst, PLAIN, wait_for=given)
+    opencl.unpack(runtime.queue, image, IMAGE, "nchw", wait_for=(event,))[1].wait()
+
+
+def test_a_device_memory_by_hand_is_checked_before_it_is_read(runtime: Runtime) -> None:
+    buffer = runtime.buffer(X)
+    small = cl.create_image(
+        runtime.context, FLAGS.READ_WRITE, image_formats.image_format(IMAGE), shape=(2, 2)
+    )
+    context = cl.Context([runtime.device.device])
+    other = cl.CommandQueue(context)
+    cases: list[tuple[Any, Any, Any, Any, str]] = [
+        (runtime.queue, 3, PLAIN, None, "the memory must be a pyopencl Buffer or Array"),
+        (runtime.queue, buffer, IMAGE, None, "the memory must be a pyopencl Image"),
+        (runtime.queue, small, PLAIN, None, "the memory must be a pyopencl Buffer or Array"),
+        (runtime.queue, small, IMAGE, None, "the memory is an image of 2 x 2 pixels"),
+        (runtime.queue, runtime.buffer(X[0, :4]), PLAIN, None, "the memory has 96 bytes"),
+        (runtime.queue, buffer, "nchw", None, "must be a MemoryDesc or an ImageDesc"),
+        (runtime.queue, buffer, PLAIN, 3, "wait_for must be a list of pyopencl.Event"),
+        (other, buffer, PLAIN, None, "the memory belongs to another context than the queue"),
+        (3, buffer, PLAIN, None, "queue must be a pyopencl.CommandQueue, not 3"),
+    ]
+    for queue, data, desc, event, message in cases:
+        with refused(message):
+            opencl.DeviceMemory(queue, data, desc, event).get()
+    memory = opencl.DeviceMemory(runtime.queue, buffer, PLAIN)
+    assert np.asarray(memory.get()).tobytes() == X.tobytes()
+    wrong = opencl.DeviceMemory(runtime.queue, buffer, PLAIN, 3)  # type: ignore[arg-type] # the mistake
+    with refused("wait_for must be a list of pyopencl.Event"):
+        reorder(wrong, "nhwc")
+    with refused("wait_for must be a list of pyopencl.Event"):
+        reorder(X, out=wrong)
