@@ -14,6 +14,7 @@ from reorder.cpu.target import this_machine
 from reorder.forks import importing
 from reorder.memory.buffers import BufferCheck, address_of, check_disjoint
 from reorder.memory.compensation import compensate
+from reorder.plan.validate import validate
 from reorder.threads import checked_threads
 
 if TYPE_CHECKING:
@@ -75,6 +76,10 @@ class PreparedReorder:
         self._record = fast_call_record(job, self._src, self._dst) if job else _NO_RECORD
         self._record_at = address_of(self._record)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        # by its plan: records and compiled code belong to this process
+        return _prepare_again, (self.plan, self.threads)
+
     def __repr__(self) -> str:
         return f"<PreparedReorder of {self.plan!s}>"
 
@@ -115,3 +120,8 @@ def _tile_batches(builder: BatchBuilder) -> list[Batch]:
         from reorder.cpu.convert.batches import tile_batches  # noqa: PLC0415 - see above
 
     return tile_batches(builder)
+
+
+def _prepare_again(plan: ReorderPlan, threads: int) -> PreparedReorder:
+    """Make what was pickled: for the machine on which it is read."""
+    return PreparedReorder(validate(plan), threads)

@@ -10,6 +10,7 @@ import numpy as np
 from memdesc import MemdescError, OverlapError
 from memdesc.search import SearchLimitError, Term, solve
 from reorder.memory.dlpack import from_dlpack, is_exporter
+from reorder.values.masked import refuse_masked
 
 # An array object is Python's object header, then the address of its data (numpy's C API,
 # PyArrayObject_fields); .ctypes.data gives the same and takes eight times as long.
@@ -46,6 +47,7 @@ def flat_bytes(buffer: Any, desc: MemoryDesc, side: str, *, write: bool) -> NDAr
         If the buffer has another dtype, is not contiguous, too small, read-only or
         misaligned.
     """
+    refuse_masked(side, buffer)
     if not isinstance(buffer, np.ndarray) and is_exporter(buffer):
         buffer = from_dlpack(buffer, side)
     if not isinstance(buffer, np.ndarray):

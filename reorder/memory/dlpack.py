@@ -38,6 +38,8 @@ _CODES = {
 _TYPES = {code: data_type(name) for name, code in _CODES.items()}
 _VERSION = (1, 0)
 _MAX_NDIM = 64
+# characters; errors of torch list the stack
+_MAX_REASON = 400
 # Addresses of user programs are in the lower half.
 _MAX_ADDRESS = 2**63
 # numpy 2.0 reads capsules of the first form only
@@ -174,17 +176,17 @@ def from_dlpack(x: Exporter, side: str) -> NDArray[Any]:
             "it there first, as .cpu() does"
         )
         raise MemdescError(msg)
-    if getattr(x, "is_neg", bool)():
-        msg = (
-            f"{side}: the {name} is a view that negates what lies in memory, which DLPack does not "
-            f"express; pass {side}.resolve_neg()"
-        )
-        raise MemdescError(msg)
     try:
+        _refuse_negated(x, side)
         capsule, dtype = _take(x)
         array: NDArray[Any] = np.from_dlpack(_Taken(capsule))
-    except (BufferError, RuntimeError, TypeError, ValueError) as error:
-        msg = f"{side}: the {name} exports no array by DLPack: {error}"
+    except (MemdescError, MemoryError):
+        raise
+    except Exception as error:  # noqa: BLE001 - a producer may raise anything
+        msg = (
+            f"{side}: the {name} exports no array by DLPack: {_reason(error)}; pass a dense copy "
+            "on the CPU, such as numpy.asarray() or torch's to_dense() makes"
+        )
         raise MemdescError(msg) from None
     return array if dtype is None else array.view(dtype.numpy)
 
@@ -202,6 +204,25 @@ def _device_of(x: Exporter, what: str) -> int:
             "number; pass a tensor"
         )
         raise MemdescError(msg) from None
+    except MemoryError:
+        raise
+    except Exception as error:  # noqa: BLE001 - a producer may raise anything
+        msg = f"{what} does not tell its device ({_reason(error)}); pass a dense tensor on the CPU"
+        raise MemdescError(msg) from None
+
+
+def _refuse_negated(x: Exporter, side: str) -> None:
+    if getattr(x, "is_neg", bool)():
+        msg = (
+            f"{side}: the {type(x).__name__} is a view that negates what lies in memory, which "
+            f"DLPack does not express; pass {side}.resolve_neg()"
+        )
+        raise MemdescError(msg)
+
+
+def _reason(error: Exception) -> str:
+    """Return what an error of a producer says, in one short line."""
+    return " ".join(str(error).split())[:_MAX_REASON] or type(error).__name__
 
 
 def _check(tensor: _Tensor) -> None:

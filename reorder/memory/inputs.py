@@ -12,6 +12,7 @@ from memdesc.names import resolve
 from reorder.memory.dlpack import from_dlpack, is_exporter
 from reorder.memory.memory import Memory
 from reorder.memory.packing import pack
+from reorder.values.masked import refuse_masked
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -28,6 +29,7 @@ def as_memory(x: Any, src: str | FormatTag | MemoryDesc | None) -> Memory:
             msg = "src describes an ndarray; a Memory has a descriptor already"
             raise MemdescError(msg)
         return x
+    refuse_masked("x", x)
     if isinstance(src, MemoryDesc):
         return Memory(src, x, zero_pad=False)
     if not isinstance(x, np.ndarray) and is_exporter(x):
@@ -116,6 +118,7 @@ def from_pixels(pixels: Any, image: ImageDesc) -> Memory:
         If they are no array of (height, width, channels), at least as large as the image,
         of the dtype of its lanes or of its bits.
     """
+    refuse_masked("x", pixels)
     shape = (image.height, image.width, image.channels)
     if not isinstance(pixels, np.ndarray) or pixels.dtype not in {
         image.dtype.numpy,

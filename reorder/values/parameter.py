@@ -13,6 +13,7 @@ from memdesc.errors import short_repr
 from memdesc.int64 import checked_int, checked_ints
 from memdesc.tags import MAX_NDIMS
 from reorder.values.formats import INTEGERS
+from reorder.values.masked import refuse_masked
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -90,6 +91,7 @@ class Parameter:
 
 
 def _array(role: str, given: Any) -> NDArray[Any]:
+    refuse_masked(role, given)
     try:
         array = np.array(given)
     except (TypeError, ValueError, OverflowError):

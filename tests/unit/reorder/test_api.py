@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 import subprocess
 import sys
 import tracemalloc
@@ -264,3 +266,17 @@ def test_arrays_of_every_type_come_back_bit_for_bit(dtype: str) -> None:
         again = reorder.reorder(view, "BA4a16b").numpy()
         assert again.dtype == kind
         assert again.tobytes() == view.tobytes()
+
+
+def test_a_prepared_reorder_is_pickled_by_its_plan() -> None:
+    src, dst = memory_desc((4, 6), "f32", "ab"), memory_desc((4, 6), "s8", "ba")
+    attr = reorder.Attr(dst_scale=np.array([1, 2, 4, 8], np.float32), dst_scale_mask=1)
+    run: Any = reorder.prepare(reorder.plan_reorder(src, dst, attr), 2)
+    x = np.arange(24, dtype=np.float32)
+    wanted, found = np.zeros(24, np.int8), np.zeros(24, np.int8)
+    run(x, wanted)
+    for again in (pickle.loads(pickle.dumps(run)), copy.copy(run), copy.deepcopy(run)):  # noqa: S301 - made here
+        found[:] = 0
+        again(x, found)
+        assert np.array_equal(found, wanted)
+        assert (again.plan, again.threads) == (run.plan, run.threads)

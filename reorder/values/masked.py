@@ -1,0 +1,26 @@
+"""Masked arrays of numpy are refused: a layout has no place for a mask."""
+
+from __future__ import annotations
+
+import sys
+
+from memdesc import MemdescError
+
+__all__ = ["refuse_masked"]
+
+
+def refuse_masked(name: str, x: object) -> None:
+    """Refuse a masked array, whose masked elements would become data.
+
+    Raises
+    ------
+    MemdescError
+        With what to pass instead.
+    """
+    module = sys.modules.get("numpy.ma")  # without it there is no masked array
+    if module is not None and isinstance(x, module.MaskedArray):
+        msg = (
+            f"{name} is a masked array, and a layout has no place for a mask; pass "
+            "x.filled(value), or x.data for all elements"
+        )
+        raise MemdescError(msg)
