@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from memdesc import MemoryDesc
     from reorder import Attr
 
-__all__ = ["Outcome", "disguised", "random_plan", "run_plan"]
+__all__ = ["Outcome", "disguised", "mutated", "random_plan", "run_plan"]
 
 _KINDS = (
     np.int8,
@@ -73,6 +73,11 @@ class _Change:
         return disguised(value, self._rng)
 
 
+def mutated(value: Any, rng: np.random.Generator, changes: int) -> Any:
+    """Return tuples with some numbers changed, and the others in integers of any type."""
+    return _Change(rng, _count(value), changes).apply(value)
+
+
 def _count(value: Any) -> int:
     return sum(map(_count, value)) if isinstance(value, tuple) else 1
 
@@ -123,8 +128,7 @@ def random_plan(rng: np.random.Generator) -> ReorderPlan:
         if kind == 2:
             boxes = tuple(_shuffled(box, rng) for box in boxes)
     changes = int(rng.choice([0, 0, 1, 1, 2, 4]))
-    change = _Change(rng, _count(boxes), changes)
-    return ReorderPlan(base.src, base.dst, change.apply(boxes), base.attr)
+    return ReorderPlan(base.src, base.dst, mutated(boxes, rng, changes), base.attr)
 
 
 def _shuffled(box: Box, rng: np.random.Generator) -> Box:
