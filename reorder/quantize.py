@@ -1,7 +1,4 @@
-"""Quantised tensors: choose scales and zero points, convert, and convert back.
-
-One file of 325 lines: both directions share the split of dims into groups.
-"""
+"""Quantised tensors: choose scales and zero points, convert, and convert back."""
 
 from __future__ import annotations
 
