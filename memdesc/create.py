@@ -14,7 +14,7 @@ from memdesc.dtypes import DataType, data_type
 from memdesc.errors import MemdescError, short_repr
 from memdesc.int64 import INT64_MAX, checked_int, checked_ints
 from memdesc.layout import Layout, dim_name
-from memdesc.names import resolve
+from memdesc.names import did_you_mean, resolve, siblings
 from memdesc.notation import parse_tag
 from memdesc.overlap import check_nesting
 from memdesc.tags import LETTERS, FormatTag
@@ -81,7 +81,11 @@ def memory_desc(  # noqa: PLR0913 - the fields of a descriptor, named by keyword
     True
     """
     sizes = checked_ints("dims", dims)
-    dtype = data_type(dtype)
+    try:
+        dtype = data_type(dtype)
+    except MemdescError:
+        _check_order(dtype, tag)
+        raise
     if strides is not None:
         if tag is not None:
             msg = (
@@ -110,6 +114,18 @@ def memory_desc(  # noqa: PLR0913 - the fields of a descriptor, named by keyword
     return desc
 
 
+def _check_order(dtype: object, tag: object) -> None:
+    """Refuse a tag and a data type that were given in each other's place."""
+    try:
+        data_type(tag)
+    except MemdescError:
+        return
+    msg = (
+        f"dtype comes before the tag: dtype is {short_repr(dtype)} here, and tag {short_repr(tag)}"
+    )
+    raise MemdescError(msg)
+
+
 @lru_cache(maxsize=4096)
 def _desc_by_name(dims: tuple[int, ...], dtype: DataType, tag: str) -> MemoryDesc:
     return MemoryDesc(dtype, _layout_by_name(dims, tag, dtype.bits))
@@ -120,7 +136,14 @@ def _layout_by_name(dims: tuple[int, ...], tag: str | FormatTag | None, bits: in
         return layout_by_tag(parse_tag(LETTERS[: len(dims)] or "a"), dims)
     if isinstance(tag, FormatTag):
         return layout_by_tag(tag, dims)
-    return layout_by_tag(resolve(tag, dims, bits), dims, tag)
+    found = resolve(tag, dims, bits)
+    try:
+        return layout_by_tag(found, dims, tag)
+    except MemdescError as error:
+        if found.ndims == len(dims):
+            raise
+        msg = f"{error}{did_you_mean(siblings(tag, len(dims)))}"
+        raise MemdescError(msg) from None
 
 
 def _check_empty(

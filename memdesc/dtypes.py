@@ -7,6 +7,8 @@ is in `reorder/values/formats.py`.
 
 from __future__ import annotations
 
+import re
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -152,6 +154,10 @@ ALIASES: dict[str, str] = {
 
 _BY_NUMPY = {dtype.numpy: dtype for dtype in DATA_TYPES.values()}
 _TORCH = "torch."
+# torch's other names of integers. Without "torch." they have other widths in C and numpy.
+_TORCH_INTEGERS = {"long": "s64", "int": "s32", "short": "s16"}
+# numpy's short strings, which count bytes; without byte orders that are not the machine's
+_NUMPY_STRING = r"[<=|]?(\?|[bfiu][0-9]{1,2})"
 # Longer strings are not compared with the names: that takes long, and finds nothing.
 _MAX_SUGGESTED = 24
 
@@ -187,7 +193,7 @@ def data_type(spec: object) -> DataType:
     if found is None:
         msg = (
             f"unknown data type {short_repr(spec)}; the types are {', '.join(DATA_TYPES)}, "
-            f"or their numpy dtypes{_suggestion(name)}"
+            f"or their numpy dtypes{_hint(spec, name)}"
         )
         raise MemdescError(msg)
     return found
@@ -196,7 +202,8 @@ def data_type(spec: object) -> DataType:
 def _name_in(spec: object) -> str | None:
     """Return the name that a string or a torch.dtype holds; None for anything else."""
     if isinstance(spec, str):
-        return spec.removeprefix(_TORCH)
+        name = spec.removeprefix(_TORCH)
+        return name if name == spec else _TORCH_INTEGERS.get(name, name)
     kind = type(spec)
     if (kind.__module__, kind.__name__) == ("torch", "dtype"):
         return str(spec).removeprefix(_TORCH)
@@ -219,6 +226,23 @@ def _by_numpy(spec: Any) -> DataType | None:
         )
         raise MemdescError(msg)
     return _BY_NUMPY.get(dtype)
+
+
+def _hint(spec: Any, name: str | None) -> str:
+    """Return what to do about an unknown type, as the end of a message."""
+    if name is not None and re.fullmatch(_NUMPY_STRING, name):
+        with suppress(MemdescError, TypeError):
+            if found := _by_numpy(np.dtype(name)):
+                return (
+                    f"; numpy's {name!r} is {found.name!r}; strings here count bits, "
+                    f"or pass np.dtype({name!r})"
+                )
+    kind = name or getattr(spec, "name", None) or getattr(spec, "__name__", None)
+    if kind == "complex64":
+        return "; move it as a type as wide, x.view(np.uint64)"
+    if kind in {"complex128", "complex"}:
+        return "; move its parts, x.view(np.float64), which has twice as many"
+    return _suggestion(name)
 
 
 def _suggestion(name: str | None) -> str:

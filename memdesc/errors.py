@@ -44,15 +44,27 @@ class PaddingError(MemdescError):
 
 
 def short_repr(value: object) -> str:
-    """Return the repr of a value for a message, cut where it is long.
+    """Return the repr of a value for a message; where it is long, its start.
+
+    Of an array that does not fit one line the shape and the dtype are returned.
 
     >>> short_repr("a" * 1000)
     "'aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa... (1002 characters)"
+    >>> import numpy as np
+    >>> short_repr(np.zeros((2, 17), np.float32))
+    'an ndarray of shape (2, 17) and dtype float32'
     """
+    kind = type(value).__name__
     try:
         text = repr(value)
     except ValueError:  # Python does not print integers of more than 4300 digits
-        return f"a {type(value).__name__} with a number too long to print"
-    return (
-        text if len(text) <= _MAX_REPR else f"{text[: _MAX_REPR // 2]}... ({len(text)} characters)"
-    )
+        return f"a {kind} with a number too long to print"
+    if len(text) <= _MAX_REPR and "\n" not in text:
+        return text
+    shape, dtype = getattr(value, "shape", ()), getattr(value, "dtype", None)
+    if isinstance(shape, tuple) and shape and dtype is not None:
+        article = "an" if kind.startswith(("nd", "A", "E", "I", "O", "U")) else "a"
+        return f"{article} {kind} of shape {tuple(shape)} and dtype {dtype}"
+    if len(text) <= _MAX_REPR:
+        return text
+    return f"{text[: _MAX_REPR // 2]}... ({len(text)} characters)"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from math import prod
 from typing import TYPE_CHECKING
 
@@ -16,6 +17,12 @@ if TYPE_CHECKING:
     from memdesc.layout import Layout
 
 __all__ = ["dense_tag", "is_laid_out_by", "names_of"]
+
+
+# The vocabulary of canonical tags that oneDNN cannot read, and what they have in addition to its
+# notation: steps, fused dims, alignments.
+_MEMDESC = "memdesc"
+_ADDITIONS = "[/(_]"
 
 
 def is_laid_out_by(layout: Layout, tag: FormatTag) -> bool:
@@ -61,7 +68,9 @@ def names_of(layout: Layout, bits: int) -> tuple[Name, ...]:
     found = tuple(name for name in known_names() if _has_name(layout, name.text, bits))
     tag = dense_tag(layout)
     if not any(name.domain == CANONICAL for name in found) and is_laid_out_by(layout, tag):
-        found = (Name(onednn.VOCABULARY.name, str(tag), CANONICAL), *found)
+        text = str(tag)
+        vocabulary = _MEMDESC if re.search(_ADDITIONS, text) else onednn.VOCABULARY.name
+        found = (Name(vocabulary, text, CANONICAL), *found)
     return found
 
 

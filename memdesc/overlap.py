@@ -71,8 +71,25 @@ def _search(layout: Layout, loops: list[Block]) -> None:
         layout.axes[block.axis].padded % layout.outer(block.axis).step for block, _ in differences
     )
     where = " of the whole blocks, which padded_dims cut short," if is_uneven else ""
-    msg = f"two indices{where} share one element: the differences {named} add up to offset 0"
+    one, other = (_index_of(layout, differences, sign) for sign in (-1, 1))
+    msg = (
+        f"two indices{where} share one element, {one} and {other}: the differences {named} "
+        "add up to offset 0"
+    )
     raise OverlapError(msg)
+
+
+def _index_of(layout: Layout, differences: list[tuple[Block, int]], sign: int) -> tuple[int, ...]:
+    """Return the index that has the differences of one sign, and 0 in all other digits."""
+    indices = [0] * layout.ndims
+    for block, value in differences:
+        rest = max(sign * value, 0) * block.step
+        first, *fused = layout.axes[block.axis].dims
+        for dim in reversed(fused):
+            rest, index = divmod(rest, layout.dims[dim])
+            indices[dim] += index
+        indices[first] += rest
+    return tuple(indices)
 
 
 def check_nesting(layout: Layout, bits: int) -> None:

@@ -7,7 +7,17 @@ from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
-from memdesc import FormatTag, ImageDesc, MemdescError, MemoryDesc, image_desc, memory_desc
+from memdesc import (
+    FormatTag,
+    ImageDesc,
+    MemdescError,
+    MemoryDesc,
+    UnsupportedFormatError,
+    image_desc,
+    memory_desc,
+)
+from memdesc.errors import short_repr
+from memdesc.names import is_image
 from reorder.forks import importing
 from reorder.memory.inputs import as_memory, from_pixels, to_pixels
 from reorder.memory.memory import Memory
@@ -181,7 +191,14 @@ def reorder(  # noqa: PLR0913 - all but the first two are named
         desc = dst if dtype is None else dst.with_dtype(dtype)
     else:
         wanted = (source if out is None else out).desc.dtype if dtype is None else dtype
-        desc = memory_desc(source.desc.dims, wanted, dst)
+        try:
+            desc = memory_desc(source.desc.dims, wanted, dst)
+        except UnsupportedFormatError as error:
+            if not (isinstance(dst, str) and is_image(dst)):
+                raise
+            image_of_x = f"memdesc.image_desc(x.shape, x.dtype, {short_repr(dst)})"
+            msg = f"{error}, as in reorder.reorder(x, {image_of_x})"
+            raise UnsupportedFormatError(msg) from None
     if out is not None and out.desc != desc:
         msg = f"out is {out.desc!r}, but dst asks for {desc!r}"
         raise MemdescError(msg)

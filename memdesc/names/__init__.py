@@ -7,6 +7,16 @@ a vocabulary, write a file with a `VOCABULARY` and put that into `registry.VOCAB
 from memdesc.names.images import is_image
 from memdesc.names.registry import Name, dim_letters, known_names
 from memdesc.names.resolve import resolve, resolve_image
-from memdesc.names.suggest import suggest
+from memdesc.names.suggest import did_you_mean, siblings, suggest
 
-__all__ = ["Name", "dim_letters", "is_image", "known_names", "resolve", "resolve_image", "suggest"]
+__all__ = [
+    "Name",
+    "did_you_mean",
+    "dim_letters",
+    "is_image",
+    "known_names",
+    "resolve",
+    "resolve_image",
+    "siblings",
+    "suggest",
+]

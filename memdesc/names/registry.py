@@ -22,8 +22,9 @@ VOCABULARIES: tuple[Vocabulary, ...] = (onednn.VOCABULARY, cldnn.VOCABULARY, mac
 class Name(NamedTuple):
     """A name of a layout.
 
-    `vocabulary` is ``onednn``, ``cldnn`` or ``mace``; `domain` says what the name
-    describes (``data``, ``weights``, ...), ``any`` for oneDNN's canonical tags.
+    `vocabulary` is ``onednn``, ``cldnn`` or ``mace``, or ``memdesc`` for a tag with additions
+    to oneDNN's notation; `domain` says what the name describes (``data``, ``weights``, ...),
+    ``any`` for canonical tags.
     """
 
     vocabulary: str

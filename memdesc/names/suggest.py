@@ -12,7 +12,7 @@ from memdesc.names.registry import known_names, parse_name
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = ["did_you_mean", "nearest", "suggest"]
+__all__ = ["did_you_mean", "nearest", "siblings", "suggest"]
 
 # The longest name has 43 characters. Much longer strings are not compared, since that takes long.
 _MAX_NAME = 100
@@ -20,6 +20,13 @@ _MAX_NAME = 100
 _COUNT = 3
 # A name resembles another from this ratio of difflib on (0 to 1), whatever the case of letters.
 _RESEMBLES = 0.5
+# What torch and Keras call layouts, each with the names that are meant.
+_MEANT = {
+    "channels_last": ("nhwc", "nwc", "ndhwc"),
+    "channels_last_3d": ("ndhwc",),
+    "channels_first": ("nchw", "ncw", "ncdhw"),
+    "contiguous_format": ("nchw", "ncw", "ncdhw"),
+}
 
 
 def suggest(text: str, ndims: int | None = None) -> tuple[str, ...]:
@@ -42,14 +49,26 @@ def suggest(text: str, ndims: int | None = None) -> tuple[str, ...]:
     if not isinstance(text, str):
         msg = f"a name is a string, not {short_repr(text)}"  # type: ignore[unreachable] # callers without types
         raise MemdescError(msg)
-    return nearest(text, (*(name.text for name in known_names()), *IMAGES), ndims)
+    meant = [
+        name
+        for name in _MEANT.get(text.lower().removeprefix("torch."), ())
+        if ndims is None or _ndims_of(name) == ndims
+    ]
+    alike = nearest(text, (*(name.text for name in known_names()), *IMAGES), ndims)
+    return (*meant, *alike)[:_COUNT]
+
+
+def siblings(text: str, ndims: int) -> tuple[str, ...]:
+    """Return which names for `ndims` dims are nearest to a name for another number; or none."""
+    return tuple(name for name in suggest(text, ndims) if _ndims_of(name) == ndims)
 
 
 def nearest(text: str, names: Iterable[str], ndims: int | None) -> tuple[str, ...]:
     """Return which of some names are nearest to a string; as `suggest`.
 
     First the names are ranked without regard to case, then those for `ndims` dims are
-    taken, the best three of each rank, and last these are ranked by case too.
+    taken, the best three of each rank, and last these are ranked by case too; a name that
+    differs in case alone comes first.
     """
     if len(text) > _MAX_NAME:
         return ()
@@ -67,7 +86,8 @@ def nearest(text: str, names: Iterable[str], ndims: int | None) -> tuple[str, ..
     )
     best = [] if ndims is None else list(islice(fitting, _COUNT))
     candidates = [name for alike in best or ranked[:_COUNT] for name in alike]
-    return tuple(difflib.get_close_matches(text, candidates, n=_COUNT, cutoff=0))
+    by_case = difflib.get_close_matches(text, candidates, n=len(candidates) or 1, cutoff=0)
+    return tuple(sorted(by_case, key=lambda name: name.lower() != text.lower())[:_COUNT])
 
 
 def did_you_mean(names: tuple[str, ...]) -> str:

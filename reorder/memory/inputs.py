@@ -35,9 +35,11 @@ def as_memory(x: Any, src: str | FormatTag | MemoryDesc | None) -> Memory:
     if not isinstance(x, np.ndarray) and is_exporter(x):
         x = from_dlpack(x, "x")
     if not isinstance(x, np.ndarray):
+        is_nested = isinstance(x, list | tuple)
+        mend = "give np.asarray(x)" if is_nested else "for raw bytes give src=, a MemoryDesc"
         msg = (
             f"x must be a Memory, a numpy array or a tensor with DLPack, not {type(x).__name__}; "
-            "for raw bytes give src=, a MemoryDesc"
+            f"{mend}"
         )
         raise MemdescError(msg)
     x = np.asarray(x)  # a numpy.matrix always has two axes

@@ -9,6 +9,7 @@ import pyopencl as cl
 
 from memdesc import MemdescError, OverlapError
 from reorder.memory.buffers import are_apart
+from reorder.plan.plan import check_dims
 
 if TYPE_CHECKING:
     from reorder.opencl.operands import DeviceOperand
@@ -34,12 +35,7 @@ def check_operands(src: DeviceOperand, dst: DeviceOperand) -> None:
 
 
 def _check_types(src: DeviceOperand, dst: DeviceOperand) -> None:
-    if src.desc.dims != dst.desc.dims:
-        msg = (
-            f"src has dims {src.desc.dims}, dst has dims {dst.desc.dims}; "
-            "a reorder keeps the dims (see permute_axes, reshape, submemory)"
-        )
-        raise MemdescError(msg)
+    check_dims(src.desc, dst.desc)
     has_image = src.image is not None or dst.image is not None
     if src.dtype != dst.dtype and not (
         has_image and {src.dtype.name, dst.dtype.name} == {"f32", "f16"}

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from reorder.plan.nodes import Box
     from reorder.values.binding import BoundAttr
 
-__all__ = ["ReorderPlan", "check_pair", "check_types", "is_planned", "plan_reorder"]
+__all__ = ["ReorderPlan", "check_dims", "check_pair", "check_types", "is_planned", "plan_reorder"]
 
 
 class _Carried:
@@ -183,6 +183,26 @@ def _plan(src: MemoryDesc, dst: MemoryDesc, attr: Attr | None) -> ReorderPlan:
     return plan
 
 
+def check_dims(src: MemoryDesc, dst: MemoryDesc) -> None:
+    """Refuse two descriptors of different dims.
+
+    Raises
+    ------
+    MemdescError
+        With the dims; where they are the same sizes in another order, with the argument
+        that is probably missing.
+    """
+    if src.dims == dst.dims:
+        return
+    is_permuted = sorted(src.dims) == sorted(dst.dims)
+    hint = "; if the axes are in memory order, give src=, such as src='nhwc'"
+    msg = (
+        f"src has dims {src.dims}, dst has dims {dst.dims}; a reorder keeps the dims (see "
+        f"permute_axes, reshape, submemory){hint if is_permuted else ''}"
+    )
+    raise MemdescError(msg)
+
+
 def check_pair(src: MemoryDesc, dst: MemoryDesc) -> None:
     """Refuse two descriptors between which there is no reorder.
 
@@ -191,12 +211,7 @@ def check_pair(src: MemoryDesc, dst: MemoryDesc) -> None:
     MemdescError
         If dims differ, or a stride of 0 makes dst write one element twice.
     """
-    if src.dims != dst.dims:
-        msg = (
-            f"src has dims {src.dims}, dst has dims {dst.dims}; a reorder keeps the dims (see "
-            "permute_axes, reshape, submemory)"
-        )
-        raise MemdescError(msg)
+    check_dims(src, dst)
     if dst.has_broadcast:
         msg = (
             f"dst {dst!r} has a stride of 0, so several indices would write one element; only a "

@@ -201,10 +201,22 @@ def _layout_of(parameter: Parameter, desc: MemoryDesc) -> ParameterLayout:
     if parameter.values.size != prod(sizes) or (
         len(given) > 1 and [n for n in given if n > 1] != [n for n in sizes if n > 1]
     ):
-        masked = [n for dim, n in enumerate(sizes) if mask >> dim & 1]
+        masked = tuple(n for dim, n in enumerate(sizes) if mask >> dim & 1)
+        if not given:
+            msg = (
+                f"{role}_mask {mask} is given, but {role} is one number; dims {desc.dims} ask for "
+                f"{prod(sizes)} of shape {masked}"
+            )
+            raise MemdescError(msg)
+        fitting = [dim for dim, size in enumerate(desc.dims) if size == parameter.values.size]
+        hint = "".join(
+            f"; {dim_name(dim)} has size {desc.dims[dim]}: mask {1 << dim}"
+            for dim in fitting[:1]
+            if len(given) == 1 and mask != 1 << dim
+        )
         msg = (
             f"{role} of shape {given} has {parameter.values.size} values, but mask {mask} over "
-            f"dims {desc.dims} asks for {prod(sizes)} of shape {tuple(masked)}"
+            f"dims {desc.dims} asks for {prod(sizes)} of shape {masked}{hint}"
         )
         raise MemdescError(msg)
     return ParameterLayout(role, desc.dims, tuple(sizes), tuple(groups), mask)

@@ -62,7 +62,7 @@ class Parameter:
         if values.size > 1 and not bits:
             msg = (
                 f"{role} has {values.size} values; say by {role}_mask along which dims they "
-                "differ, such as 2 for dim b"
+                "differ: bit d for dim d, 1 for dim a, 2 for dim b"
             )
             raise MemdescError(msg)
         if values.size == 1 and not bits and values.reshape(-1)[0] == is_scale:
@@ -111,7 +111,7 @@ def _checked_scales(role: str, given: Any) -> NDArray[Any]:
     if isinstance(given, np.ndarray | np.generic) and array.dtype not in _SCALE_TYPES:
         msg = (
             f"{role} is of {array.dtype}; scales are "
-            f"{', '.join(kind.name for kind in _SCALE_TYPES)}"
+            f"{', '.join(kind.name for kind in _SCALE_TYPES)}; convert it by .astype(np.float32)"
         )
         raise MemdescError(msg)
     try:
@@ -121,8 +121,9 @@ def _checked_scales(role: str, given: Any) -> NDArray[Any]:
     bad = np.flatnonzero(~np.isfinite(values) | (values == 0))
     if bad.size:
         msg = (
-            f"{role} {short_repr(given) if values.size == 1 else f'value {bad[0]}'} is "
-            f"{values[bad[0]]}; scales are finite and not 0"
+            f"{role} is {short_repr(given)}; scales are finite and not 0"
+            if values.size == 1
+            else f"{role} value {bad[0]} is {values[bad[0]]}; scales are finite and not 0"
         )
         raise MemdescError(msg)
     return array if array.dtype in _SCALE_TYPES else frozen(values.reshape(array.shape))

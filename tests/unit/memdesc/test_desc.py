@@ -357,7 +357,8 @@ def test_the_widest_tensor_of_bytes_has_int64_max_elements() -> None:
         (
             {"strides": (2, 1)},
             (
-                "two indices share one element: the differences +1 in a (dim 0) (stride 2), "
+                "two indices share one element, (0, 2) and (1, 0): "
+                "the differences +1 in a (dim 0) (stride 2), "
                 "-2 in b (dim 1) (stride 1) add up to offset 0"
             ),
         ),
@@ -581,6 +582,20 @@ def test_dims_of_one_have_no_order_so_more_tags_fit() -> None:
 def test_a_tag_that_onednn_does_not_enumerate_comes_in_its_notation() -> None:
     assert names_of(memory_desc((2, 17), "f32", "aB3b")) == ["aB3b"]
     assert memory_desc((2, 17), "f32", "aB3b").tags()[0] == ("onednn", "aB3b", "any")
+
+
+@pytest.mark.parametrize(
+    ("name", "dims"),
+    [
+        ("ABcd2a/1.16a/2.4b", (32, 32, 2, 2)),
+        ("aB(CD)8b16(cd)", (1, 17, 5, 5)),
+        ("acdb__b32", (1, 17, 2, 2)),
+    ],
+)
+def test_notation_that_onednn_cannot_read_is_a_name_of_memdesc(
+    name: str, dims: tuple[int, ...]
+) -> None:
+    assert memory_desc(dims, "s8", name).tags()[0] == ("memdesc", name, "any")
     assert "aB(CD)8b16(cd)" in names_of(memory_desc((2, 3, 4, 5), "f32", "bf8_xy16"))
 
 
@@ -787,3 +802,11 @@ def test_checked_numbers_are_python_ints() -> None:
             checked_int("x", np.uint64(3)),
         )
     ] == [int] * 3
+
+
+@pytest.mark.parametrize("dtype", ["f32", np.float32, "torch.float32"])
+def test_a_data_type_in_the_place_of_the_tag_is_refused_with_the_order(dtype: Any) -> None:
+    with pytest.raises(MemdescError, match="^dtype comes before the tag: dtype is 'nchw' here"):
+        memory_desc((2, 3, 4, 5), "nchw", dtype)
+    with pytest.raises(MemdescError, match="unknown data type 'nchw'"):
+        memory_desc((2, 3, 4, 5), "nchw")

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import copy
 import pickle
+import re
 
 import ml_dtypes
 import numpy as np
@@ -96,6 +97,43 @@ def test_a_string_counts_bits_and_a_dtype_is_numpys(spec: object, name: str) -> 
 def test_numpys_short_strings_are_unknown(spec: str) -> None:
     with pytest.raises(MemdescError, match="unknown data type"):
         data_type(spec)
+
+
+@pytest.mark.parametrize(
+    ("spec", "name"),
+    [
+        ("<f4", "f32"),
+        ("=i8", "s64"),
+        ("|b1", "boolean"),
+        ("f4", "f32"),
+        ("f8", "f64"),
+        ("?", "boolean"),
+    ],
+)
+def test_the_message_for_numpys_short_strings_says_what_they_are(spec: str, name: str) -> None:
+    hint = f"; numpy's '{spec}' is '{name}'; strings here count bits, or pass np.dtype('{spec}')"
+    with pytest.raises(MemdescError, match=f"unknown data type .*{re.escape(hint)}$"):
+        data_type(spec)
+
+
+@pytest.mark.parametrize(
+    ("spec", "hint"),
+    [
+        (np.complex64, "; move it as a type as wide, x.view(np.uint64)"),
+        ("complex64", "; move it as a type as wide, x.view(np.uint64)"),
+        (np.dtype(np.complex128), "; move its parts, x.view(np.float64), which has twice as many"),
+    ],
+)
+def test_the_message_for_complex_numbers_says_how_to_move_them(spec: object, hint: str) -> None:
+    with pytest.raises(MemdescError, match=f"unknown data type .*{re.escape(hint)}$"):
+        data_type(spec)
+
+
+def test_torchs_other_names_of_integers_are_read_behind_torch() -> None:
+    names = ("torch.long", "torch.int", "torch.short")
+    assert [data_type(name).name for name in names] == ["s64", "s32", "s16"]
+    with pytest.raises(MemdescError, match="unknown data type 'long'"):
+        data_type("long")
 
 
 @pytest.mark.parametrize(

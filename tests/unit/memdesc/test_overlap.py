@@ -1,7 +1,9 @@
 from __future__ import annotations
 
+import re
 import time
 
+import numpy as np
 import pytest
 
 from memdesc import MemdescError, NotBlockedError, OverlapError, memory_desc
@@ -175,9 +177,28 @@ def test_strides_that_share_an_element_are_refused_with_the_index_differences(
 ) -> None:
     with pytest.raises(
         OverlapError,
-        match=f"^two indices share one element: the differences {differences} add up to offset 0$",
+        match=(
+            r"^two indices share one element, \([0-9], [0-9]\) and \([0-9], [0-9]\): "
+            f"the differences {differences} add up to offset 0$"
+        ),
     ):
         overlap(dims, strides)
+
+
+@pytest.mark.parametrize(
+    ("dims", "strides"), [((2, 3), (2, 1)), ((2, 3), (2, -1)), ((8, 6), (5, 7)), ((3, 3), (1, 1))]
+)
+def test_the_message_shows_two_indices_that_share_an_offset(
+    dims: tuple[int, ...], strides: tuple[int, ...]
+) -> None:
+    with pytest.raises(OverlapError) as caught:
+        overlap(dims, strides)
+    one, other = (
+        tuple(map(int, index.split(", ")))
+        for index in re.findall(r"\(([0-9], [0-9])\)", str(caught.value))
+    )
+    assert one != other
+    assert np.dot(one, strides) == np.dot(other, strides)
 
 
 def test_the_message_names_whole_blocks_where_padded_dims_cut_one_short() -> None:
@@ -186,7 +207,7 @@ def test_the_message_names_whole_blocks_where_padded_dims_cut_one_short() -> Non
         OverlapError,
         match=(
             r"^two indices of the whole blocks, which padded_dims cut short, "
-            r"share one element: the differences"
+            r"share one element, \(3, 0\) and \(0, 1\): the differences"
         ),
     ):
         memory_desc(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import pickle
+import re
 import subprocess
 import sys
 import tracemalloc
@@ -16,7 +17,15 @@ import pytest
 
 import memdesc
 import reorder
-from memdesc import DATA_TYPES, MemdescError, array_desc, memory_desc, parse_tag
+from memdesc import (
+    DATA_TYPES,
+    MemdescError,
+    UnsupportedFormatError,
+    array_desc,
+    image_desc,
+    memory_desc,
+    parse_tag,
+)
 
 
 def cube(*shape: int, dtype: Any = np.float32) -> np.ndarray[Any, Any]:
@@ -107,7 +116,7 @@ def test_a_caller_who_asks_for_nothing_or_the_wrong_thing_is_told() -> None:
         reorder.reorder(cube(2, 3), out=cube(2, 3))  # type: ignore[call-overload] # what a caller might pass
     with pytest.raises(MemdescError, match="a Memory has a descriptor already"):
         reorder.reorder(reorder.reorder(cube(2, 3), "ab"), "ba", src="ab")
-    with pytest.raises(MemdescError, match="not list; for raw bytes give src="):
+    with pytest.raises(MemdescError, match=r"not list; give np\.asarray\(x\)$"):
         reorder.reorder([1.0], "a")  # type: ignore[call-overload] # what a caller might pass
     with pytest.raises(MemdescError, match="0 sizes; a descriptor has 1 to 12"):
         reorder.reorder(np.zeros(()), "a")
@@ -280,3 +289,25 @@ def test_a_prepared_reorder_is_pickled_by_its_plan() -> None:
         again(x, found)
         assert np.array_equal(found, wanted)
         assert (again.plan, again.threads) == (run.plan, run.threads)
+
+
+def test_dims_in_another_order_lead_to_src() -> None:
+    x = np.zeros((2, 5, 4, 17), np.float32)
+    for dst in (
+        memory_desc((2, 17, 5, 4), "f32", "nchw"),
+        image_desc((2, 17, 5, 4), "f32", "in_out_channel"),
+    ):
+        with pytest.raises(
+            MemdescError, match="if the axes are in memory order, give src=, such as src='nhwc'$"
+        ):
+            reorder.reorder(x, dst)
+    with pytest.raises(MemdescError, match=r"\(see permute_axes, reshape, submemory\)$"):
+        reorder.reorder(x, memory_desc((2, 17, 5, 5), "f32", "nchw"))
+
+
+def test_the_name_of_an_image_leads_to_image_desc() -> None:
+    wanted = "reorder.reorder(x, memdesc.image_desc(x.shape, x.dtype, 'in_out_channel'))"
+    with pytest.raises(UnsupportedFormatError, match=f"is an image type.* {re.escape(wanted)}$"):
+        reorder.reorder(np.zeros((1, 4, 2, 2), np.float32), "in_out_channel")
+    with pytest.raises(UnsupportedFormatError, match="cannot be described: it is a video surface"):
+        reorder.reorder(np.zeros((1, 3, 2, 2), np.float32), "nv12")

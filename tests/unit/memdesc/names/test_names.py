@@ -170,6 +170,41 @@ def test_names_for_as_many_dims_as_were_given_are_suggested(
         assert {memory_desc((1,) * len(dims), "f32", name).ndims for name in found} == {len(dims)}
 
 
+@pytest.mark.parametrize(
+    ("text", "ndims", "first"),
+    [
+        ("NCHW16c", None, "nChw16c"),
+        ("NCHW16C", 4, "nChw16c"),
+        ("channels_last", 4, "nhwc"),
+        ("channels_last", 3, "nwc"),
+        ("torch.channels_last", None, "nhwc"),
+        ("torch.channels_last_3d", 5, "ndhwc"),
+        ("channels_first", 5, "ncdhw"),
+        ("contiguous_format", 4, "nchw"),
+    ],
+)
+def test_the_name_that_is_meant_comes_before_names_that_look_alike(
+    text: str, ndims: int | None, first: str
+) -> None:
+    assert suggest(text, ndims)[0] == first
+
+
+@pytest.mark.parametrize(
+    ("name", "dims", "meant"),
+    [("OIhw8i8o", (2, 8, 8, 3, 3), "gOIhw8i8o"), ("nchw", (2, 3, 4), "ncw")],
+)
+def test_a_name_for_another_number_of_dims_leads_to_its_sibling(
+    name: str, dims: tuple[int, ...], meant: str
+) -> None:
+    with pytest.raises(MemdescError, match=f"'{name}' is for 4 dims; did you mean '{meant}' or "):
+        memory_desc(dims, "f32", name)
+
+
+def test_a_name_without_a_sibling_gets_no_suggestion() -> None:
+    with pytest.raises(MemdescError, match=r"'nchw' is for 4 dims$"):
+        memory_desc((2,) * 12, "f32", "nchw")
+
+
 def test_image_names_for_as_many_dims_as_were_given_are_suggested() -> None:
     with pytest.raises(UnknownFormatError, match=r"did you mean 'argument'\?$"):
         image_desc((4,), "f32", "argumen")

@@ -290,3 +290,11 @@ def test_apply_takes_a_function() -> None:
         MemdescError, match=r"apply\(\) takes a function of the logical array, not 3"
     ):
         reorder.Memory(memory_desc((2, 3), "f32", "ab")).apply(3)  # type: ignore[arg-type] # callers without types
+
+
+def test_an_array_in_the_place_of_the_descriptor_is_named_by_shape_and_dtype() -> None:
+    described = (
+        r"desc must be a MemoryDesc, not an ndarray of shape \(2, 17, 5, 4\) and dtype float32"
+    )
+    with pytest.raises(MemdescError, match=described):
+        reorder.Memory(np.zeros((2, 17, 5, 4), np.float32))  # type: ignore[arg-type] # callers without types

@@ -21,7 +21,7 @@ BY = ["definition", "kernels"]
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"src_scale": 0}, r"src_scale 0 is 0\.0; scales are finite and not 0"),
+        ({"src_scale": 0}, "^src_scale is 0; scales are finite and not 0"),
         ({"dst_scale": float("nan")}, "dst_scale nan is nan"),
         ({"dst_scale": np.array([1.0, np.inf]), "dst_scale_mask": 1}, "dst_scale value 1 is inf"),
         ({"dst_scale": "2"}, "dst_scale must be a number or an array of numbers, not '2'"),
@@ -46,6 +46,20 @@ BY = ["definition", "kernels"]
         (
             {"src_scale": [1.0, 2.0], "src_scale_mask": 3, "src_scale_groups": (2,)},
             r"src_scale_groups \(2,\) must be two sizes",
+        ),
+        (
+            {"dst_scale": [1.0, 2.0]},
+            "dst_scale has 2 values; say by dst_scale_mask along which dims they differ: "
+            "bit d for dim d, 1 for dim a, 2 for dim b",
+        ),
+        ({"dst_scale": 0.0}, r"^dst_scale is 0\.0; scales are finite and not 0"),
+        (
+            {"dst_scale": [1.0, 0.0], "dst_scale_mask": 1},
+            r"^dst_scale value 1 is 0\.0; scales are finite and not 0",
+        ),
+        (
+            {"dst_scale": np.ones(4, np.int64), "dst_scale_mask": 1},
+            r"dst_scale is of int64; .*; convert it by \.astype\(np\.float32\)$",
         ),
         ({"src_zero_point": 1.5}, "src_zero_point must be integers, not float64: 1.5"),
         ({"src_zero_point": 2**70}, "src_zero_point must be"),
@@ -76,6 +90,17 @@ def test_what_no_reorder_can_use_is_refused_when_made(given: dict[str, Any], mes
             ("f32", "s8"),
             {"dst_scale": [1.0, 2.0], "dst_scale_mask": 1},
             r"has 2 values, but mask 1 over dims \(4, 6\) asks for 4 of shape \(4,\)",
+        ),
+        (
+            ("f32", "s8"),
+            {"dst_scale": [2.0] * 4, "dst_scale_mask": 2},
+            r"asks for 6 of shape \(6,\); a \(dim 0\) has size 4: mask 1$",
+        ),
+        (
+            ("f32", "s8"),
+            {"dst_scale_mask": 1},
+            r"^dst_scale_mask 1 is given, but dst_scale is one number; "
+            r"dims \(4, 6\) ask for 4 of shape \(4,\)$",
         ),
         (
             ("f32", "s8"),
