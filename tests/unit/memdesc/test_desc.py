@@ -806,7 +806,7 @@ def test_checked_numbers_are_python_ints() -> None:
 
 @pytest.mark.parametrize("dtype", ["f32", np.float32, "torch.float32"])
 def test_a_data_type_in_the_place_of_the_tag_is_refused_with_the_order(dtype: Any) -> None:
-    with pytest.raises(MemdescError, match="^dtype comes before the tag: dtype is 'nchw' here"):
+    with pytest.raises(MemdescError, match=r"^dtype comes before the tag: dtype is 'nchw' here"):
         memory_desc((2, 3, 4, 5), "nchw", dtype)
     with pytest.raises(MemdescError, match="unknown data type 'nchw'"):
         memory_desc((2, 3, 4, 5), "nchw")
