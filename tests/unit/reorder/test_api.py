@@ -298,7 +298,7 @@ def test_dims_in_another_order_lead_to_src() -> None:
         image_desc((2, 17, 5, 4), "f32", "in_out_channel"),
     ):
         with pytest.raises(
-            MemdescError, match="if the axes are in memory order, give src=, such as src='nhwc'$"
+            MemdescError, match=r"if the axes are in memory order, give src=, such as src='nhwc'$"
         ):
             reorder.reorder(x, dst)
     with pytest.raises(MemdescError, match=r"\(see permute_axes, reshape, submemory\)$"):
