@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from pyopencl.array import Array
 
+    from reorder.cpu import PreparedReorder
     from reorder.memory.dlpack import Exporter
     from reorder.opencl import DeviceMemory
     from reorder.plan.plan import ReorderPlan
@@ -292,7 +293,12 @@ def prepare(plan: ReorderPlan, threads: int | None = None) -> Callable[[Any, Any
 
 @lru_cache(maxsize=512)
 def _prepare(plan: ReorderPlan, threads: int | None) -> Callable[[Any, Any], None]:
+    return _load_backend()(plan, threads)
+
+
+@cache
+def _load_backend() -> type[PreparedReorder]:
     with importing:
         from reorder.cpu import PreparedReorder  # noqa: PLC0415 - numba is slow to load, and describing needs none
 
-    return PreparedReorder(plan, threads)
+    return PreparedReorder

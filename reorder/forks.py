@@ -1,23 +1,130 @@
-"""What a fork waits for, so that no lock is held in the child that no thread of it will release.
+"""What forks and signal handlers wait for.
 
-This module is imported before numba: a fork that waits for the import of numba takes the
-locks of the imported modules as well.
+A fork waits so that no lock is held in the child that no thread of it will release. This module
+is imported before numba: a fork that waits for the import of numba takes the locks of the
+imported modules as well. A signal handler waits where its exception would leave numba half
+imported, or its tables half filled: every later call would fail.
 """
 
 from __future__ import annotations
 
 import logging  # noqa: F401 - its hook must be registered first; hooks before a fork run last to first
 import os
+import signal
 import threading
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from types import FrameType
 
-__all__ = ["at_fork", "importing"]
+__all__ = ["at_fork", "importing", "uninterrupted"]
 
-# Held while numba is imported: a child cannot finish an import that another thread began.
-importing = threading.RLock()
+# Signals whose handlers often raise: Ctrl-C, a request to end, a time limit, a closed terminal.
+_DEFERRED = tuple(
+    getattr(signal, name)
+    for name in ("SIGINT", "SIGTERM", "SIGALRM", "SIGHUP")
+    if hasattr(signal, name)
+)
+
+
+class _Uninterrupted:
+    """A context in which handlers of signals wait, until it is left.
+
+    Handlers run on the main thread only; other threads enter without effect. It is reentrant.
+    """
+
+    def __init__(self) -> None:
+        self._depth = 0
+        self._handlers: list[tuple[int, Any]] = []
+        self._caught: list[tuple[int, FrameType | None]] = []
+
+    def __enter__(self) -> None:
+        if threading.current_thread() is not threading.main_thread():
+            return
+        try:
+            self._depth += 1
+            if self._depth == 1:
+                self._replace()
+        except BaseException:
+            # the handler of a signal that is not deferred yet
+            self._depth = 0
+            self._restore()
+            raise
+
+    def __exit__(self, *_: object) -> None:
+        if not self._depth or threading.current_thread() is not threading.main_thread():
+            return
+        self._depth -= 1
+        if not self._depth:
+            try:
+                self._restore()
+            finally:
+                self._deliver()
+
+    def forget(self) -> None:
+        """Restore the handlers in a child that another thread forked."""
+        self._depth = 0
+        self._caught.clear()
+        self._restore()
+
+    def _replace(self) -> None:
+        # an embedding program may run Python's main thread on another one: no handler is set there
+        with suppress(ValueError):
+            for number in _DEFERRED:
+                handler = signal.getsignal(number)
+                if callable(handler):
+                    self._handlers.append((number, handler))
+                    signal.signal(number, self._defer)
+
+    def _defer(self, number: int, frame: FrameType | None) -> None:
+        self._caught.append((number, frame))
+
+    def _restore(self) -> None:
+        # a handler that is restored may raise: the others are restored all the same
+        while self._handlers:
+            number, handler = self._handlers[-1]
+            try:
+                if signal.getsignal(number) == self._defer:
+                    signal.signal(number, handler)
+            except BaseException:
+                self._restore()
+                raise
+            self._handlers.pop()
+
+    def _deliver(self) -> None:
+        while self._caught:
+            number, frame = self._caught.pop(0)
+            handler = signal.getsignal(number)
+            if callable(handler):
+                try:
+                    handler(number, frame)
+                finally:
+                    self._deliver()
+
+
+uninterrupted = _Uninterrupted()
+
+
+class _Importing:
+    """Held while numba is imported: a child cannot finish an import that another thread began."""
+
+    def __init__(self) -> None:
+        self._lock = threading.RLock()
+        self.acquire = self._lock.acquire
+        self.release = self._lock.release
+
+    def __enter__(self) -> None:
+        uninterrupted.__enter__()
+        self._lock.acquire()
+
+    def __exit__(self, *_: object) -> None:
+        self._lock.release()
+        uninterrupted.__exit__()
+
+
+importing = _Importing()
 
 
 class _State:
@@ -46,6 +153,7 @@ def _in_parent() -> None:
 
 
 def _in_child() -> None:
+    uninterrupted.forget()
     for _, _, in_child in _State.waiting:
         in_child()
     importing.release()

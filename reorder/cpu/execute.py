@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,6 +19,8 @@ from reorder.plan.validate import validate
 from reorder.threads import checked_threads
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from reorder.cpu.runtime.batch import Batch
     from reorder.cpu.target import Machine
     from reorder.plan.plan import ReorderPlan
@@ -58,7 +61,7 @@ class PreparedReorder:
         self._dst = BufferCheck(plan.dst, "dst", write=True)
         builder = BatchBuilder(plan, self.threads, machine)
         self._batches = (
-            _tile_batches(builder) if needs_tiles(plan) else builder.move_all(plan.boxes)
+            _load_converter()(builder) if needs_tiles(plan) else builder.move_all(plan.boxes)
         )
         # names of the micro-kernels, with the width of their elements, and of tiles
         self.kernels = builder.kernels
@@ -114,12 +117,13 @@ class PreparedReorder:
             compensate(target.reshape(-1).view(np.uint8), self.plan.dst, sums)
 
 
-def _tile_batches(builder: BatchBuilder) -> list[Batch]:
-    """Load what converts, which plain moves do not need, and build the batches."""
+@cache
+def _load_converter() -> Callable[[BatchBuilder], list[Batch]]:
+    """Load what converts; plain moves do not need it."""
     with importing:
         from reorder.cpu.convert.batches import tile_batches  # noqa: PLC0415 - see above
 
-    return tile_batches(builder)
+    return tile_batches
 
 
 def _prepare_again(plan: ReorderPlan, threads: int) -> PreparedReorder:

@@ -1,8 +1,19 @@
-"""Compilation of kernels, with a cache on disk if a folder is writable."""
+"""Compilation of kernels, with a cache on disk if a folder is writable.
+
+Each file of the cache begins with a digest of the rest, which is checked before it is used: numba
+would raise where a pickle is damaged, and the process would end where machine code is. Such files,
+and those of other versions, are as if they were not there: the kernel is compiled, and replaces
+them. Code also carries the digest of its sources and its key: two processes that compile different
+kernels at the same time may give both files one name.
+
+    index  sha256 of the rest, pickle of (version of numba, stamp, {key: name of a code file})
+    code   sha256 of the rest, pickle of (version of numba, stamp, key, what numba restores)
+"""
 
 from __future__ import annotations
 
 import hashlib
+import pickle
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
@@ -10,8 +21,11 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 import numba
+from numba.core.caching import FunctionCache, IndexDataCacheFile
 from numba.core.ccallback import CFunc
 from numba.core.registry import CPUDispatcher
+
+from reorder.forks import uninterrupted
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -19,6 +33,7 @@ if TYPE_CHECKING:
 __all__ = ["compile_callback", "compiled_kernels", "digest_of", "inner", "jit_parallel"]
 
 _PACKAGE = Path(__file__).parents[2]
+_DIGEST_NBYTES = hashlib.sha256().digest_size
 # What kernels depend on outside of `cpu`, in this order: the position of the data in an array
 # object, the value of `NOWHERE`, the formats of types, and the order of types, since their
 # indices are compiled in.
@@ -44,37 +59,20 @@ def compile_callback(function: Callable[..., int | None], signature: Any, name: 
 
     `compiled_kernels` lists it by its name.
     """
-    start = perf_counter()
-    compiled = _from_cache(function, signature)
-    if compiled is None:
-        compiled = _new_callback(function, signature)
-        compiled.compile()
-    _made.append({"kernel": name, "seconds": perf_counter() - start})
-    return compiled
-
-
-def _new_callback(function: Callable[..., int | None], signature: Any) -> Any:
-    return CFunc(function, (signature.args, signature.return_type), {}, {"nopython": True})
-
-
-def _from_cache(function: Callable[..., int | None], signature: Any) -> Any:
-    """Return compiled code that is kept on disk; None where no cache can be used."""
-    try:
-        compiled = _new_callback(function, signature)
-        compiled.enable_caching()
-        _stamp(compiled)
-    except (RuntimeError, OSError, AttributeError):
-        return None  # no writable folder for compiled code, or no sources
-    # files of the cache may be damaged: the second attempt has an empty index, and writes anew
-    for _ in range(2):
+    with uninterrupted:
+        start = perf_counter()
+        options = {"nopython": True}
+        compiled: Any
         try:
+            compiled = CFunc(function, (signature.args, signature.return_type), {}, options)
+            compiled._cache = _Cache(function)  # noqa: SLF001 - as enable_caching does
             compiled.compile()
-        except Exception:  # noqa: BLE001 - reading a damaged pickle may raise anything
-            with suppress(Exception):
-                compiled._cache.flush()  # noqa: SLF001 - numba offers no other way
-        else:
-            return compiled
-    return None
+        except (RuntimeError, OSError, AttributeError):
+            # no writable folder for compiled code, or no sources: compile without a cache
+            compiled = CFunc(function, (signature.args, signature.return_type), {}, options)
+            compiled.compile()
+        _made.append({"kernel": name, "seconds": perf_counter() - start})
+    return compiled
 
 
 def inner(function: Callable[..., Any]) -> Any:
@@ -86,15 +84,73 @@ def jit_parallel(function: Callable[..., None]) -> Any:
     """Compile a function with loops over threads, when it is first called."""
     try:
         compiled = numba.njit(cache=True, parallel=True, nogil=True)(function)
-        _stamp(compiled)
+        compiled._cache = _Cache(compiled.py_func)  # noqa: SLF001 - as enable_caching does
     except (RuntimeError, OSError, AttributeError):
         compiled = numba.njit(parallel=True, nogil=True)(function)
     return compiled
 
 
-def _stamp(compiled: Any) -> None:
-    """Let changes in any source of kernels invalidate the cache: numba checks only one file."""
-    compiled._cache._cache_file._source_stamp = _digest()  # noqa: SLF001 - numba offers no other way
+class _CacheFile(IndexDataCacheFile):  # type: ignore[misc] # numba ships no types
+    """The files of one function, with digests."""
+
+    def load(self, key: Any) -> Any:
+        name = self._load_index().get(key)
+        content = None if name is None else self._read(self._data_path(name))
+        if content is None or len(content) != 4:  # noqa: PLR2004 - see above
+            return None
+        version, stamp, stored, data = content
+        fresh = (version, stamp, stored) == (self._version, self._source_stamp, key)
+        return data if fresh else None
+
+    def save(self, key: Any, data: Any) -> None:
+        # a full disk, or a folder in the place of a file: the kernel is not kept
+        with suppress(OSError):
+            super().save(key, (self._version, self._source_stamp, key, data))
+
+    def _load_index(self) -> dict[Any, str]:
+        content = self._read(self._index_path)
+        if content is None or content[:2] != (self._version, self._source_stamp):
+            return {}
+        index: dict[Any, str] = content[2]
+        return index
+
+    def _save_index(self, overloads: dict[Any, str]) -> None:
+        self._write(self._index_path, (self._version, self._source_stamp, overloads))
+
+    def _save_data(self, name: str, data: Any) -> None:
+        self._write(self._data_path(name), data)
+
+    @staticmethod
+    def _read(path: str) -> Any:
+        """Return what a file holds, or None if it is damaged or cannot be read."""
+        try:
+            content = Path(path).read_bytes()
+        except OSError:
+            return None
+        digest, content = content[:_DIGEST_NBYTES], content[_DIGEST_NBYTES:]
+        if hashlib.sha256(content).digest() != digest:
+            return None
+        return pickle.loads(content)  # noqa: S301 - the folder of compiled code must be trusted
+
+    def _write(self, path: str, content: Any) -> None:
+        pickled = self._dump(content)
+        with self._open_for_write(path) as file:
+            file.write(hashlib.sha256(pickled).digest() + pickled)
+
+
+class _Cache(FunctionCache):  # type: ignore[misc] # numba ships no types
+    """The cache of one function. Its stamp covers all sources: numba's covers one file."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        super().__init__(function)
+        base = self._impl.filename_base
+        self._cache_file = _CacheFile(self._cache_path, base, _digest())
+
+    def load_overload(self, sig: Any, target_context: Any) -> Any:
+        # numba and LLVM raise exceptions of many classes for code that they cannot restore
+        with suppress(Exception):
+            return super().load_overload(sig, target_context)
+        return None
 
 
 @cache

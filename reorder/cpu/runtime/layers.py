@@ -26,7 +26,7 @@ from numba.core.compiler_lock import global_compiler_lock
 
 from reorder.cpu.runtime import pool
 from reorder.cpu.runtime.walker import walk_parallel
-from reorder.forks import at_fork
+from reorder.forks import at_fork, uninterrupted
 from reorder.memory.buffers import address_of
 
 if TYPE_CHECKING:
@@ -64,7 +64,8 @@ def layer_name() -> str:
         with _busy:
             _State.owner = me
             try:
-                _State.layer = _State.layer or _start(me)
+                with uninterrupted:
+                    _State.layer = _State.layer or _start(me)
             finally:
                 _State.owner = None
     return _State.layer

@@ -21,6 +21,7 @@ from reorder.cpu.runtime.intrinsics import WALKER, add_shared, call_walker, load
 from reorder.cpu.runtime.jit import compile_callback, jit_parallel
 from reorder.cpu.runtime.job import JOB
 from reorder.cpu.schedule.kernel import Kernel
+from reorder.forks import uninterrupted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -41,6 +42,9 @@ def walker_at(kernel: Kernel) -> int:
 
 def walk_parallel(job_at: int, src_at: int, dst_at: int, threads: int) -> None:
     """Run all chunks of the job at an address on a number of numba's threads."""
+    if not _walk_chunks.overloads:
+        with uninterrupted:
+            _walk_chunks.compile((numba.int64,) * 5)
     next_chunk = ctypes.c_int64(0)
     _walk_chunks(job_at, src_at, dst_at, threads, ctypes.addressof(next_chunk))
 

@@ -1,0 +1,92 @@
+"""Files of compiled kernels that are truncated or damaged are compiled again and replaced."""
+
+from __future__ import annotations
+
+import glob
+import os
+import random
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+_ROOT = Path(__file__).parents[5]
+
+_PROGRAM = """
+import numpy as np, reorder
+x = np.random.default_rng(0).random((700, 900), np.float32)
+assert (reorder.reorder(x, "ba").numpy() == x).all()
+y = reorder.reorder(x[:5, :7], "ba", dtype="s8", attr=reorder.Attr(dst_scale=1 / 127))
+assert (y.numpy() == np.rint(x[:5, :7] * np.float32(127))).all()
+"""
+
+
+def _run(folder: Path) -> None:
+    environment = {
+        **os.environ,
+        "NUMBA_CACHE_DIR": str(folder),
+        "NUMBA_NUM_THREADS": "2",
+        "PYTHONPATH": str(_ROOT),
+    }
+    ran = subprocess.run(
+        [sys.executable, "-c", _PROGRAM],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+    assert ran.returncode == 0, ran.stderr
+
+
+def _files(folder: Path) -> list[Path]:
+    return sorted(file for file in folder.rglob("*") if file.suffix in {".nbi", ".nbc"})
+
+
+def _times(folder: Path) -> dict[Path, int]:
+    return {file: file.stat().st_mtime_ns for file in _files(folder)}
+
+
+def _truncate(data: bytes, rng: random.Random) -> bytes:
+    return data[: rng.choice([0, 1, 31, 32, len(data) // 2, len(data) - 1])]
+
+
+def _flip(data: bytes, rng: random.Random) -> bytes:
+    changed = bytearray(data)
+    for _ in range(rng.choice([1, 1, 8, 200])):
+        changed[rng.randrange(len(data))] ^= 1 << rng.randrange(8)
+    return bytes(changed)
+
+
+def _exchange(files: list[Path]) -> None:
+    """Give each file the code of another one, as two processes that compile at the same time may."""
+    contents = [file.read_bytes() for file in files]
+    for file, content in zip(files, [*contents[1:], contents[0]], strict=True):
+        file.write_bytes(content)
+
+
+@pytest.mark.parametrize("rounds", [pytest.param(1), pytest.param(30, marks=pytest.mark.campaign)])
+def test_damaged_files_of_kernels_are_compiled_again_and_replaced(
+    rounds: int, tmp_path: Path
+) -> None:
+    rng = random.Random(0)  # noqa: S311 - which bytes are damaged
+    _run(tmp_path)
+    for number in range(rounds):
+        written = _times(tmp_path)
+        for position, index in enumerate(sorted(tmp_path.rglob("*.nbi"))):
+            code = sorted(index.parent.glob(f"{glob.escape(index.stem)}.*.nbc"))
+            assert code
+            kind = (number + position) % 3
+            if len(code) > 1 and not number % 2:
+                _exchange(code)
+            elif kind:
+                for file in code:
+                    file.write_bytes((_truncate, _flip)[kind - 1](file.read_bytes(), rng))
+            else:
+                index.write_bytes(rng.choice([_truncate, _flip])(index.read_bytes(), rng))
+        _run(tmp_path)
+        replaced = _times(tmp_path)
+        assert set(replaced) == set(written)
+        _run(tmp_path)
+        assert _times(tmp_path) == replaced

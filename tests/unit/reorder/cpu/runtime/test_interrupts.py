@@ -1,0 +1,87 @@
+"""Ctrl-C during the first reorder of a process."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+_ROOT = Path(__file__).parents[5]
+
+# Each child of a process that has not loaded numba interrupts itself once, at another moment.
+_PROGRAM = """
+import faulthandler, os, random, signal, sys, threading, time
+import numpy as np, reorder
+faulthandler.dump_traceback_later(280, exit=True)
+x = np.random.default_rng(0).random((700, 900), np.float32)
+small = x[:5, :7]
+scale = reorder.Attr(dst_scale=1 / 127)
+
+def work():
+    assert (reorder.reorder(x, "ba").numpy() == x).all()
+    y = reorder.reorder(small, "ba", dtype="s8", attr=scale)
+    assert (y.numpy() == np.rint(small * np.float32(127))).all()
+
+def interrupt(pause):
+    time.sleep(pause)
+    os.kill(os.getpid(), signal.SIGINT)
+
+def child(run):
+    pid = os.fork()
+    if pid == 0:
+        code = 1
+        try:
+            run()
+            code = 0
+        except BaseException:
+            import traceback
+            traceback.print_exc()
+        finally:
+            sys.stderr.flush()
+            os._exit(code)
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+
+def interrupted(pause):
+    hits = 0
+    thread = threading.Thread(target=interrupt, args=(pause,))
+    try:
+        thread.start()
+        work()
+        thread.join()
+        time.sleep(0.1)
+    except KeyboardInterrupt:
+        hits = 1
+    assert hits
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    thread.join()
+    work()
+
+assert child(work) == 0  # kernels are on disk
+start = time.monotonic()
+assert child(work) == 0
+seconds = time.monotonic() - start
+rng = random.Random(0)
+count = {count}
+failed = 0
+for number in range(count):
+    failed += child(lambda: interrupted(seconds * (number + rng.random()) / count)) != 0
+assert "numba" not in sys.modules
+print(failed)
+"""
+
+
+@pytest.mark.parametrize("count", [pytest.param(6), pytest.param(100, marks=pytest.mark.campaign)])
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="children are forked")
+def test_an_interrupt_of_the_first_reorder_leaves_a_process_that_reorders(count: int) -> None:
+    ran = subprocess.run(
+        [sys.executable, "-c", _PROGRAM.format(count=count)],
+        env={**os.environ, "NUMBA_NUM_THREADS": "2", "PYTHONPATH": str(_ROOT)},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=300,
+    )
+    assert (ran.returncode, ran.stdout) == (0, "0\n"), ran.stderr

@@ -1,0 +1,107 @@
+"""Handlers of signals wait while numba is loaded or compiles."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+from typing import TYPE_CHECKING
+
+import pytest
+
+from reorder.forks import importing, uninterrupted
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="os.kill ends the process there")
+
+
+class _HitError(Exception):
+    pass
+
+
+def _hit(*_: object) -> None:
+    raise _HitError
+
+
+@pytest.fixture(autouse=True)
+def _handlers() -> Iterator[None]:
+    interrupt = signal.signal(signal.SIGINT, signal.default_int_handler)
+    alarm = signal.signal(signal.SIGALRM, _hit)
+    yield
+    signal.signal(signal.SIGINT, interrupt)
+    signal.signal(signal.SIGALRM, alarm)
+
+
+def _assert_restored() -> None:
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    assert signal.getsignal(signal.SIGALRM) is _hit
+    with pytest.raises(KeyboardInterrupt):
+        os.kill(os.getpid(), signal.SIGINT)
+
+
+def test_an_interrupt_is_raised_when_the_outermost_context_is_left() -> None:
+    steps = []
+    with pytest.raises(KeyboardInterrupt), importing:  # noqa: PT012 - it is raised at the end
+        with uninterrupted:
+            os.kill(os.getpid(), signal.SIGINT)
+            steps.append("inner")
+        steps.append("outer")
+    assert steps == ["inner", "outer"]
+    _assert_restored()
+
+
+def test_all_handlers_run_if_each_of_them_raises() -> None:
+    with pytest.raises(_HitError) as caught, uninterrupted:  # noqa: PT012 - likewise
+        os.kill(os.getpid(), signal.SIGINT)
+        os.kill(os.getpid(), signal.SIGALRM)
+    assert isinstance(caught.value.__context__, KeyboardInterrupt)
+    _assert_restored()
+
+
+def test_an_exception_inside_restores_the_handlers() -> None:
+    with pytest.raises(_HitError), importing:
+        raise _HitError
+    _assert_restored()
+
+
+def test_another_thread_defers_nothing() -> None:
+    inside, done = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        with uninterrupted:
+            inside.set()
+            done.wait()
+
+    thread = threading.Thread(target=hold)
+    thread.start()
+    inside.wait()
+    try:
+        _assert_restored()
+    finally:
+        done.set()
+        thread.join()
+
+
+def test_a_child_that_another_thread_forks_is_interrupted_at_once() -> None:
+    codes = []
+
+    def fork() -> None:
+        child = os.fork()
+        if not child:
+            code = 1
+            try:
+                _assert_restored()
+                code = 0
+            finally:
+                os._exit(code)
+        codes.append(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+
+    with uninterrupted:
+        thread = threading.Thread(target=fork)
+        thread.start()
+        thread.join()
+    assert codes == [0]
+    _assert_restored()
