@@ -60,7 +60,7 @@ def _flip(data: bytes, rng: random.Random) -> bytes:
 
 
 def _exchange(files: list[Path]) -> None:
-    """Give each file the code of another one, as two processes that compile at the same time may."""
+    """Exchange the code of files, as two processes that compile at the same time may."""
     contents = [file.read_bytes() for file in files]
     for file, content in zip(files, [*contents[1:], contents[0]], strict=True):
         file.write_bytes(content)
