@@ -16,7 +16,7 @@ _PROGRAM = """
 import faulthandler, os, random, signal, sys, threading, time
 import numpy as np, reorder
 faulthandler.dump_traceback_later(280, exit=True)
-x = np.random.default_rng(0).random((700, 900), np.float32)
+x = np.random.default_rng(0).random((2500, 2500), np.float32)
 small = x[:5, :7]
 scale = reorder.Attr(dst_scale=1 / 127)
 
