@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from itertools import islice
 from typing import TYPE_CHECKING
 
@@ -27,6 +28,8 @@ _MEANT = {
     "channels_first": ("nchw", "ncw", "ncdhw"),
     "contiguous_format": ("nchw", "ncw", "ncdhw"),
 }
+# Spatial dims of names for other numbers of dims, of oneDNN and of OpenVINO.
+_SPATIAL = (("hw", "dhw"), ("dhw", "hw"), ("hw", "w"), ("yx", "zyx"), ("zyx", "yx"))
 
 
 def suggest(text: str, ndims: int | None = None) -> tuple[str, ...]:
@@ -59,8 +62,22 @@ def suggest(text: str, ndims: int | None = None) -> tuple[str, ...]:
 
 
 def siblings(text: str, ndims: int) -> tuple[str, ...]:
-    """Return which names for `ndims` dims are nearest to a name for another number; or none."""
-    return tuple(name for name in suggest(text, ndims) if _ndims_of(name) == ndims)
+    """Return the known names for `ndims` dims that a name for another number may be meant as.
+
+    They differ in groups, or in depth and height. No name is compared with all others here, since
+    callers try names for a number of dims in loops.
+    """
+    variants = [f"g{text}", text.removeprefix("g")]
+    variants += [text.replace(old, new) for old, new in _SPATIAL]
+    known = _known_strings()
+    return tuple(
+        name for name in dict.fromkeys(variants) if name in known and _ndims_of(name) == ndims
+    )
+
+
+@cache
+def _known_strings() -> frozenset[str]:
+    return frozenset(name.text for name in known_names())
 
 
 def nearest(text: str, names: Iterable[str], ndims: int | None) -> tuple[str, ...]:

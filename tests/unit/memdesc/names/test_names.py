@@ -196,7 +196,7 @@ def test_the_name_that_is_meant_comes_before_names_that_look_alike(
 def test_a_name_for_another_number_of_dims_leads_to_its_sibling(
     name: str, dims: tuple[int, ...], meant: str
 ) -> None:
-    with pytest.raises(MemdescError, match=f"'{name}' is for 4 dims; did you mean '{meant}' or "):
+    with pytest.raises(MemdescError, match=f"'{name}' is for 4 dims; did you mean '{meant}'"):
         memory_desc(dims, "f32", name)
 
 
