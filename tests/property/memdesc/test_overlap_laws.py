@@ -55,9 +55,7 @@ def refusal(layout: Layout) -> str:
 def test_strides_are_refused_exactly_where_two_padded_indices_share_an_element(
     layout: Layout,
 ) -> None:
-    assert ("share one element" in refusal(layout)) == bool(
-        layout.nelems and overlaps(layout)
-    )
+    assert ("share one element" in refusal(layout)) == bool(layout.nelems and overlaps(layout))
 
 
 @given(small_layouts())
