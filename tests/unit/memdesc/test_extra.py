@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+import memdesc
 from memdesc import (
     Extra,
     MemdescError,
@@ -15,6 +16,8 @@ from memdesc import (
     to_json,
     to_verbose,
 )
+from memdesc.errors import short_repr
+from memdesc.extra import compensation_layout
 
 WEIGHTS = memory_desc((3, 5, 2, 2), "s8", "ABcd4b16a4b")
 BOTH = Extra(s8s8_mask=1, asymmetric_mask=1)
@@ -117,3 +120,31 @@ def test_compensation_belongs_to_whole_s8_tensors_in_layouts_of_onednn() -> None
         whole.permute_axes((1, 0, 2, 3))
     with pytest.raises(MemdescError, match="has compensation"):
         whole.submemory((3, 5, 1, 2), (0, 0, 0, 0))
+
+
+def test_sums_lie_as_the_layout_trimmed_to_the_dims_of_the_mask() -> None:
+    blocked = memdesc.memory_desc((19, 5, 6), "s8", "Abc16a").layout
+    assert compensation_layout(blocked, 3).blocks == (
+        memdesc.Block(0, 16, 2, 80),
+        memdesc.Block(0, 1, 16, 1),
+        memdesc.Block(1, 1, 5, 16),
+    )
+    view = memdesc.memory_desc((8, 20), "s8", "aB16b").submemory((8, 3), (0, 0)).layout
+    assert compensation_layout(view, 3).strides() == (3, 1)
+
+
+def test_overlap_in_fused_dims_and_dims_beyond_int64_are_refused() -> None:
+    blocks = (memdesc.Block(0, 2, 2, 1), memdesc.Block(0, 1, 2, 1))
+    layout = memdesc.Layout((2, 2), (memdesc.Axis((0, 1), 4),), blocks)
+    with pytest.raises(memdesc.OverlapError, match=r"share one element, \(1, 0\) and \(0, 1\)|\("):
+        memdesc.MemoryDesc(memdesc.data_type("f32"), layout)
+    with pytest.raises(memdesc.MemdescError, match="more than int64"):
+        memdesc.memory_desc((2**40, 2**40, 1, 1), "f32", "nchw")
+
+
+def test_a_repr_of_two_lines_is_shown_as_it_is_where_it_is_short() -> None:
+    class Lines:
+        def __repr__(self) -> str:
+            return "a\nb"
+
+    assert short_repr(Lines()) == "a\nb"
