@@ -1,4 +1,7 @@
-"""reorder(), prepare() and execute(): arguments are read once, then a backend is chosen."""
+"""reorder(), prepare() and execute(): arguments are read once, then a backend is chosen.
+
+Over 300 lines for the overloads of `reorder` and its docstring.
+"""
 
 from __future__ import annotations
 

@@ -136,7 +136,7 @@ def test_sums_lie_as_the_layout_trimmed_to_the_dims_of_the_mask() -> None:
 def test_overlap_in_fused_dims_and_dims_beyond_int64_are_refused() -> None:
     blocks = (memdesc.Block(0, 2, 2, 1), memdesc.Block(0, 1, 2, 1))
     layout = memdesc.Layout((2, 2), (memdesc.Axis((0, 1), 4),), blocks)
-    with pytest.raises(memdesc.OverlapError, match=r"share one element, \(1, 0\) and \(0, 1\)|\("):
+    with pytest.raises(memdesc.OverlapError, match=r"one element, \(\d, \d\) and \(\d, \d\): the"):
         memdesc.MemoryDesc(memdesc.data_type("f32"), layout)
     with pytest.raises(memdesc.MemdescError, match="more than int64"):
         memdesc.memory_desc((2**40, 2**40, 1, 1), "f32", "nchw")
