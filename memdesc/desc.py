@@ -406,6 +406,49 @@ class MemoryDesc:
             LETTERS if letters is None else letters,
         )
 
+    def source(self, lang: str = "c", name: str = "tensor", letters: str | None = None) -> str:
+        """Write the layout as source code: its offset function, its inverse, loops that fill it.
+
+        The first function is `NAME_offset`: it takes the index of each dim and returns elements,
+        with `offset0`. `NAME_index` is its inverse, where strides nest; `NAME_fill` copies a
+        row-major array into the layout and writes zeros to the padding. All numbers have 64
+        bits; elements that are no integers or floats of the language are their bits. Constants
+        say sizes. A comment says why a function is missing.
+
+        *Law*: compiled functions return what `offset` returns, and move what a reorder moves.
+
+        Parameters
+        ----------
+        lang : {"c", "c++", "opencl", "cuda", "python"}
+            C11, C++17, OpenCL C 1.2, CUDA C++17 or Python 3. On devices `NAME_fill` is a kernel
+            for any number of work items in one dimension.
+        name : str
+            What the names of functions and constants start with.
+        letters : str, optional
+            What to call the dims, such as ``"nchw"``; by default a, b, c, ...
+
+        Raises
+        ------
+        MemdescError
+            If there is no such language, or a name is none.
+
+        Examples
+        --------
+        >>> import memdesc
+        >>> source = memdesc.memory_desc((2, 17), "f32", "aB8b").source("c", letters="nc")
+        >>> print(source[source.index("int64_t tensor_offset") :])  # doctest: +ELLIPSIS
+        int64_t tensor_offset(int64_t n, int64_t c)
+        {
+            return n * 24 + c / 8 * 8 + c % 8;
+        }
+        ...
+        """
+        from memdesc.source import layout_source  # noqa: PLC0415 - describing needs no source
+
+        names = name, LETTERS if letters is None else letters
+        about = repr(self), {"NBYTES": self.nbytes}
+        return layout_source(self.layout, self.dtype, lang, names, about)
+
     def _with(self, layout: Layout) -> MemoryDesc:
         if self.extra is not None:
             msg = (

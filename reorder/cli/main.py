@@ -11,7 +11,19 @@ from typing import TYPE_CHECKING, NoReturn
 
 import memdesc
 from memdesc import MemdescError
-from reorder.cli import bench, check, decode, diff, doctor, explain, match, pack, reorder, show
+from reorder.cli import (
+    bench,
+    check,
+    decode,
+    diff,
+    doctor,
+    explain,
+    match,
+    pack,
+    reorder,
+    show,
+    source,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -27,6 +39,7 @@ _COMMANDS = (
     reorder.COMMAND,
     decode.COMMAND,
     pack.COMMAND,
+    source.COMMAND,
     check.COMMAND,
     bench.COMMAND,
     doctor.COMMAND,

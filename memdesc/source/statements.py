@@ -1,0 +1,109 @@
+"""Statements of generated functions, before they are written in a language.
+
+Expressions are strings of integers, names, parentheses and ``+ - * // % >> & | < >= and or``,
+with the meaning and precedence of Python; `languages` writes ``//``, ``and`` and ``or`` as others
+spell them. Operands of ``//`` and ``%`` are never negative, so that all languages agree.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from memdesc.dtypes import DataType
+
+__all__ = [
+    "Found",
+    "Function",
+    "If",
+    "Let",
+    "Loop",
+    "Missing",
+    "Parameter",
+    "Return",
+    "Statement",
+    "Store",
+    "element",
+]
+
+
+class Loop(NamedTuple):
+    """A loop of `name` from 0 up to `extent`; `is_shared` if work items of a device divide it."""
+
+    name: str
+    extent: int
+    body: tuple[Statement, ...]
+    is_shared: bool = False
+
+
+class Let(NamedTuple):
+    """A constant of 64 bits; it is left out where nothing uses it."""
+
+    name: str
+    value: str
+
+
+class If(NamedTuple):
+    """A branch."""
+
+    condition: str
+    body: tuple[Statement, ...]
+    otherwise: tuple[Statement, ...] = ()
+
+
+class Store(NamedTuple):
+    """An element of an array gets a value; zero where a condition is given and does not hold."""
+
+    array: str
+    dtype: DataType
+    at: str
+    value: str
+    condition: str = ""
+
+
+class Return(NamedTuple):
+    """The result of a function."""
+
+    value: str
+
+
+class Found(NamedTuple):
+    """The end of an inverse: the index, and a condition for elements that are no padding."""
+
+    names: tuple[str, ...]
+    is_data: str
+
+
+class Missing(NamedTuple):
+    """The end of an inverse for an offset that no index has."""
+
+
+Statement = Loop | Let | If | Store | Return | Found | Missing
+
+
+class Parameter(NamedTuple):
+    """A parameter: an integer of 64 bits, or an array of a type that is read or written."""
+
+    name: str
+    dtype: DataType | None = None
+    is_written: bool = False
+
+
+class Function(NamedTuple):
+    """A function; `result` is ``"integer"``, ``"status"`` (an int) or empty.
+
+    One without a result writes memory, and is a kernel on devices.
+    """
+
+    name: str
+    comment: tuple[str, ...]
+    result: str
+    parameters: tuple[Parameter, ...]
+    body: tuple[Statement, ...]
+
+
+def element(array: str, dtype: DataType, at: str) -> str:
+    """Return the expression of an element: `at` is a name where two elements share a byte."""
+    if dtype.is_packed:
+        return f"(({array}[{at} // 2] >> ({at} % 2 * 4)) & 15)"
+    return f"{array}[{at}]"

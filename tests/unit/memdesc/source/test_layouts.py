@@ -1,0 +1,117 @@
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from memdesc import MemdescError, memory_desc
+from memdesc.source import LANGUAGES
+from tests.compiled import run_python
+
+if TYPE_CHECKING:
+    from memdesc import MemoryDesc
+
+_BLOCKED = memory_desc((2, 17, 5, 4), "f32", "nChw16c")
+
+
+@pytest.mark.parametrize("lang", LANGUAGES)
+def test_the_first_function_is_the_offset(lang: str) -> None:
+    source = _BLOCKED.source(lang, "weights", "nchw")
+    assert 0 < source.index("weights_offset(") < source.index("weights_index(")
+    assert source.index("weights_index(") < source.index("weights_fill(")
+
+
+def test_the_offset_in_c_reads_like_the_formula() -> None:
+    assert (
+        "int64_t tensor_offset(int64_t n, int64_t c, int64_t h, int64_t w)\n{\n"
+        "    return n * 640 + c / 16 * 320 + c % 16 + h * 64 + w * 16;\n}\n"
+    ) in _BLOCKED.source("c", letters="nchw")
+
+
+def test_the_inverse_in_c_divides_by_the_strides() -> None:
+    source = _BLOCKED.source("c", letters="nchw")
+    assert "    const int64_t c = offset / 320 % 2 * 16 + offset % 16;\n" in source
+    assert "    return c < 17;\n" in source
+
+
+def test_devices_divide_the_outermost_loop_of_a_kernel() -> None:
+    opencl = _BLOCKED.source("opencl")
+    assert "__kernel void tensor_fill(__global const uint *src, __global uint *dst)" in opencl
+    assert "for (long a = get_global_id(0); a < 2; a += get_global_size(0)) {" in opencl
+    cuda = _BLOCKED.source("cuda")
+    assert "__global__ void tensor_fill(const float *src, float *dst)" in cuda
+    assert cuda.count("blockIdx.x") == 1
+
+
+def test_one_work_item_fills_what_shares_bytes_and_what_has_no_loop() -> None:
+    for desc in (memory_desc((3, 5), "u4", "ba"), memory_desc((1, 1), "f32", "ab")):
+        assert "for (long item = get_global_id(0); item < 1;" in desc.source("opencl")
+        assert "item" not in desc.source("c")
+        assert "item" not in desc.source("python")
+
+
+def test_constants_say_the_sizes() -> None:
+    names = run_python(memory_desc((2, 17), "f16", "aB8b").source("python", "w"))
+    assert (names["w_NDIMS"], names["w_DIMS"], names["w_PADDED_DIMS"]) == (2, (2, 17), (2, 24))
+    assert (names["w_NELEMS"], names["w_PADDED_NELEMS"], names["w_OFFSET0"]) == (34, 48, 0)
+    assert names["w_NBYTES"] == 96
+
+
+def _index(desc: MemoryDesc, offset: int) -> tuple[int, ...] | None:
+    found: tuple[int, ...] | None = run_python(desc.source("python"))["tensor_index"](offset)
+    return found
+
+
+def test_offsets_in_gaps_and_outside_have_no_index() -> None:
+    desc = memory_desc((2, 3), "f32", strides=(-20, 4), offset0=30)
+    assert [_index(desc, at) for at in (30, 10, 18)] == [(0, 0), (1, 0), (1, 2)]
+    assert [_index(desc, at) for at in (9, 11, 22, 29, 39)] == [None] * 5
+
+
+def test_offsets_beyond_a_view_that_ends_inside_a_block_have_no_index() -> None:
+    desc = memory_desc((20,), "f32", "A8a").submemory((3,), (8,))
+    assert [_index(desc, at) for at in (7, 8, 10)] == [None, (0,), (2,)]
+    odd = memory_desc((2, 20), "f32", "bA8a")
+    view = memory_desc((20, 3), "f32", "Ab8a").submemory((3, 3), (16, 0))
+    assert _index(view, view.offset((2, 1))) == (2, 1)
+    assert odd.source("c")
+
+
+def test_a_missing_function_is_explained() -> None:
+    broadcast = memory_desc((2, 3), "f32", strides=(0, 1)).source("c")
+    assert "No tensor_index: a stride is 0, so one offset has several indices." in broadcast
+    assert "No tensor_fill: a stride is 0, so several indices would write one" in broadcast
+    mixed = memory_desc((2, 3), "f32", strides=(3, 2)).source("c")
+    assert "No tensor_index: strides do not nest, 3 follows a reach of 4." in mixed
+    assert "void tensor_fill(" in mixed
+
+
+def test_a_tensor_without_elements_has_no_index() -> None:
+    desc = memory_desc((2, 0), "f32", "ab")
+    assert _index(desc, 0) is None
+    backwards = memory_desc((0, 3), "f32", strides=(1, -2))
+    assert "return 0 - b * 2;" in backwards.source("c")
+    assert "    (void)offset;\n    (void)index;\n    return -1;\n" in desc.source("c")
+
+
+def test_parameters_without_an_effect_are_marked_for_compilers() -> None:
+    assert "    (void)b;\n" in memory_desc((2, 1), "f32", "ab").source("c++")
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"lang": "fortran"}, r"unknown language 'fortran'; source is made in c, c\+\+, opencl"),
+        ({"lang": None}, "unknown language None"),
+        ({"name": "2x"}, "name '2x' is no start of names of functions; it must be a letter"),
+        ({"name": "a" * 101}, "is no start of names"),
+        ({"name": "x y"}, "is no start of names"),
+        ({"letters": "nch"}, "letters 'nch' must be 4 different letters, one for each dim"),
+        ({"letters": "nchc"}, "must be 4 different letters"),
+        ({"letters": "nc_w"}, "must be 4 different letters"),
+        ({"letters": 3}, "must be 4 different letters"),
+    ],
+)
+def test_bad_arguments_are_refused(given: dict[str, str], message: str) -> None:
+    with pytest.raises(MemdescError, match=message):
+        _BLOCKED.source(**given)
