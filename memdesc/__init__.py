@@ -10,6 +10,7 @@ from memdesc.dtypes import DATA_TYPES, DataType, data_type
 from memdesc.errors import (
     MemdescError,
     NotBlockedError,
+    OutOfRangeError,
     OverlapError,
     PaddingError,
     UnknownFormatError,
@@ -17,6 +18,7 @@ from memdesc.errors import (
 )
 from memdesc.extra import Extra
 from memdesc.image import ImageDesc, image_desc
+from memdesc.index import Index
 from memdesc.layout import Axis, Block, Layout
 from memdesc.names import Name, known_names, suggest
 from memdesc.notation import parse_tag
@@ -35,11 +37,13 @@ __all__ = [
     "Extra",
     "FormatTag",
     "ImageDesc",
+    "Index",
     "Layout",
     "MemdescError",
     "MemoryDesc",
     "Name",
     "NotBlockedError",
+    "OutOfRangeError",
     "OverlapError",
     "PaddingError",
     "RuntimeDesc",

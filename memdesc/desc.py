@@ -7,22 +7,28 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
+
+import numpy as np
 
 from memdesc import views
 from memdesc.dtypes import DataType, data_type
 from memdesc.errors import MemdescError, UnsupportedFormatError, short_repr
 from memdesc.expression import expression
 from memdesc.extra import Extra, check_extra
+from memdesc.index import Index, checked_index, checked_integers, first_where
 from memdesc.infer_tag import names_of
 from memdesc.int64 import INT64_MAX, checked_ints, exact_ints
-from memdesc.layout import Axis, Block, Layout, dim_name
+from memdesc.inverse import indices_at
+from memdesc.layout import Axis, Block, Layout
 from memdesc.overlap import check_overlap
 from memdesc.reshape import reshape
 from memdesc.tags import LETTERS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+
+    from numpy.typing import ArrayLike, NDArray
 
     from memdesc.names import Name
     from memdesc.picture import Picture
@@ -237,33 +243,116 @@ class MemoryDesc:
             block.stride > 0 for block in self.blocks if block.extent > 1
         )
 
-    def offset(self, index: Iterable[int]) -> int:
-        """Return the offset of a logical index, in elements.
+    @overload
+    def offset(self, index: tuple[int, ...] | list[int], *, padded: bool = ...) -> int: ...
+    @overload
+    def offset(self, index: Iterable[ArrayLike], *, padded: bool = ...) -> Any: ...
+    def offset(self, index: Iterable[Any], *, padded: bool = False) -> int | NDArray[np.int64]:
+        """Return the offset of a logical index, in elements; of arrays of indices, an array.
+
+        Parameters
+        ----------
+        index : iterable of int or array_like
+            One entry for each dim. Arrays of one shape, or broadcast to one, are many indices,
+            as in numpy's ``x[rows, columns]``.
+        padded : bool
+            Whether the padding may be indexed, too. What `index` returned may be in any case.
 
         Raises
         ------
         MemdescError
-            If the index has another length, or is outside of the dims.
+            If the index has another length, or holds other than integers.
+        OutOfRangeError
+            If it is outside of the dims.
+
+        Examples
+        --------
+        >>> import numpy as np, memdesc
+        >>> d = memdesc.memory_desc((2, 17, 5, 4), "f32", "nChw8c")
+        >>> d.offset((1, 9, 2, 3))
+        729
+        >>> d.offset((1, np.arange(6, 10), 2, 3))
+        array([574, 575, 728, 729])
+        """
+        if isinstance(index, Index):
+            padded = True
+        found: int = self.layout.offset(checked_index(self.layout, index, padded=padded))
+        return found
+
+    @overload
+    def index(self, offset: int) -> Index: ...
+    @overload
+    def index(self, offset: ArrayLike) -> Index: ...
+    def index(self, offset: Any) -> Index:
+        """Return the logical index of the element at an offset: the inverse of `offset`.
+
+        *Law*: `offset(index(o)) == o`, for integers and arrays.
+
+        Parameters
+        ----------
+        offset : int or array_like of int
+            In elements, from the start of the buffer.
+
+        Returns
+        -------
+        Index
+            A tuple of an integer for each dim, or of arrays of the shape of `offset`. Its
+            `is_padding` says whether it lies beyond the dims. Of several indices that a stride of
+            0 leads to one element, the first.
+
+        Raises
+        ------
+        MemdescError
+            If no element lies there: between rows with a gap, or outside of the buffer.
 
         Examples
         --------
         >>> import memdesc
-        >>> memdesc.memory_desc((2, 17, 5, 4), "f32", "nChw8c").offset((1, 9, 2, 3))
-        729
+        >>> d = memdesc.memory_desc((2, 17, 5, 4), "f32", "nChw8c")
+        >>> d.index(729)
+        (1, 9, 2, 3)
+        >>> d.index(479)
+        Index((0, 23, 4, 3), is_padding=True)
         """
-        at = checked_ints("index", index)
-        if len(at) != self.ndims:
-            msg = f"index {short_repr(at)} must be {self.ndims} numbers, one for each dim"
-            raise MemdescError(msg)
-        for dim, (i, size) in enumerate(zip(at, self.dims, strict=True)):
-            if not 0 <= i < size:
-                msg = (
-                    f"index {i} of {dim_name(dim)} is not in 0 to {size - 1}"
-                    if size
-                    else f"{dim_name(dim)} has no index: its size is 0"
-                )
-                raise MemdescError(msg)
-        return self.layout.offset(at)
+        offsets = checked_integers("offset", offset)
+        indices, found = indices_at(self.layout, np.atleast_1d(offsets))
+        if not found.all():
+            raise MemdescError(self._where_is(first_where(~found, np.atleast_1d(offsets))))
+        beyond = [i >= size for i, size in zip(indices, self.dims, strict=True)]
+        is_padding = np.logical_or.reduce(beyond)
+        if isinstance(offsets, int):
+            return Index((int(i[0]) for i in indices), bool(is_padding[0]))
+        return Index(indices, is_padding)
+
+    def _where_is(self, offset: int) -> str:
+        """Return the message for an offset without an element."""
+        if not self.nelems:
+            return f"no element is at offset {offset}: {self!r} has none"
+        last = self.layout.last
+        if 0 <= offset <= last:
+            reason = "it lies in a gap between elements"
+        else:
+            reason = f"offsets are 0 to {last}"
+        return f"no element of {self!r} is at offset {offset}: {reason}"
+
+    @overload
+    def byte(self, index: tuple[int, ...] | list[int], *, padded: bool = ...) -> int: ...
+    @overload
+    def byte(self, index: Iterable[ArrayLike], *, padded: bool = ...) -> Any: ...
+    def byte(self, index: Iterable[Any], *, padded: bool = False) -> int | NDArray[np.int64]:
+        """Return the first byte of a logical index; arguments and errors as of `offset`.
+
+        Two 4-bit elements share a byte: the one at the even offset is the low half.
+
+        Examples
+        --------
+        >>> import memdesc
+        >>> memdesc.memory_desc((2, 17, 5, 4), "f32", "nChw8c").byte((1, 9, 2, 3))
+        2916
+        """
+        offset: int = self.offset(index, padded=padded)
+        bits = self.dtype.bits
+        return offset // 2 if self.dtype.is_packed else offset * (bits // 8)
 
     def submemory(self, dims: Iterable[int], offsets: Iterable[int]) -> MemoryDesc:
         """Describe a box of this memory, by oneDNN's rules of block alignment.

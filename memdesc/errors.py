@@ -8,6 +8,7 @@ from __future__ import annotations
 __all__ = [
     "MemdescError",
     "NotBlockedError",
+    "OutOfRangeError",
     "OverlapError",
     "PaddingError",
     "UnknownFormatError",
@@ -33,6 +34,10 @@ class UnsupportedFormatError(MemdescError):
 
 class NotBlockedError(MemdescError):
     """A field of oneDNN was requested of a layout that these fields cannot describe."""
+
+
+class OutOfRangeError(MemdescError, IndexError):
+    """An index is outside of the dims; an IndexError, so that sequences of Python end with it."""
 
 
 class OverlapError(MemdescError):

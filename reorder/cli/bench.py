@@ -43,7 +43,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         "strides": "strides of src, and behind a colon of dst, instead of a tag",
     }
     for name, text in lists.items():
-        also = ["--dtype"] if name == "ddt" else []
+        also = {"sdt": ["--dtype"], "ddt": ["--to-dtype"]}.get(name, [])
         parser.add_argument(f"--{name}", *also, metavar="A,B", help=text)
     for name, role in ATTRIBUTES.items():
         text = "a number: how much of what dst holds is added" if role == "beta" else _VALUES

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, NamedTuple
 
 from memdesc import MemdescError
@@ -11,7 +12,7 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Callable
 
-__all__ = ["Command", "Facts", "dims_of"]
+__all__ = ["Command", "Facts", "dims_of", "numbers_of"]
 
 
 class Command(NamedTuple):
@@ -28,10 +29,15 @@ class Command(NamedTuple):
     lay_out: Callable[[Facts], list[str]] = lines
 
 
-def dims_of(text: str) -> tuple[int, ...]:
-    """Return dims from a string such as ``2x17x5x4``."""
+def numbers_of(text: str, what: str) -> tuple[int, ...]:
+    """Return integers joined by x or by commas."""
     try:
-        return tuple(int(size) for size in text.split("x"))
+        return tuple(int(number) for number in re.split("[x,]", text))
     except ValueError:
-        msg = f"dims {text!r} are not sizes joined by x, such as 2x17x5x4"
+        msg = f"{what} {text!r} are not integers joined by x or commas, such as 340x20x4x1"
         raise MemdescError(msg) from None
+
+
+def dims_of(text: str) -> tuple[int, ...]:
+    """Return dims from a string such as ``2x17x5x4`` or ``2,17,5,4``."""
+    return numbers_of(text, "dims")

@@ -40,8 +40,12 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="TAG",
         help="how the dump lies in memory, such as b_fs_yx_fsv16",
     )
-    parser.add_argument("--dims", required=True, help="logical sizes, such as 1x17x5x4")
-    parser.add_argument("--dtype", required=True, help="type of its elements, such as f16")
+    parser.add_argument(
+        "--dims", metavar="DIMS", required=True, help="logical sizes, such as 1x17x5x4"
+    )
+    parser.add_argument(
+        "--dtype", metavar="DTYPE", required=True, help="type of its elements, such as f16"
+    )
     parser.add_argument(
         "--offset",
         type=int,
@@ -53,8 +57,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         "--ignore-rest", action="store_true", help="let the file be longer than the tensor"
     )
     parser.add_argument(
-        "--as",
-        dest="wanted",
+        "--to-dtype",
         metavar="DTYPE",
         help="write the values as another type that holds them all, such as f32",
     )
@@ -62,10 +65,10 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _answer(options: argparse.Namespace) -> tuple[Facts, int]:
     desc = memdesc.memory_desc(dims_of(options.dims), options.dtype, buffer_name(options.format))
-    wanted = desc.dtype if options.wanted is None else data_type(options.wanted)
+    wanted = desc.dtype if options.to_dtype is None else data_type(options.to_dtype)
     if not np.can_cast(desc.dtype.numpy, wanted.numpy):
         hint = "take a wider type, such as f32 or s32"
-        msg = f"--as {wanted} does not hold all values of {desc.dtype}; {hint}"
+        msg = f"--to-dtype {wanted} does not hold all values of {desc.dtype}; {hint}"
         raise MemdescError(msg)
     with Progress(3 * desc.nbytes) as progress:
         memory = Memory(desc, _read(options, desc, progress), zero_pad=False)

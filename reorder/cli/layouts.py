@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import memdesc
 from memdesc import MemdescError
 from memdesc.names import is_image
-from reorder.cli.command import dims_of
+from reorder.cli.command import dims_of, numbers_of
 from reorder.memory.inputs import as_memory
 from reorder.memory.memory import Memory
 from reorder.storage.files import load, sidecar
@@ -19,28 +19,20 @@ if TYPE_CHECKING:
     from memdesc import MemoryDesc
 
 __all__ = [
+    "HELD",
     "LAYOUT",
     "add_layouts",
     "buffer_name",
     "desc_of",
     "load_tensor",
-    "numbers_of",
     "pair_of",
 ]
 
+HELD = "type of the elements that are read, where .npy cannot say it, such as bf16"
 LAYOUT = (
     "a format name of oneDNN, OpenVINO or MACE, "
     "or strides such as 340x20x4x1 (with @N: from element N on)"
 )
-
-
-def numbers_of(text: str, what: str) -> tuple[int, ...]:
-    """Return integers joined by x or by commas."""
-    try:
-        return tuple(int(number) for number in re.split("[x,]", text))
-    except ValueError:
-        msg = f"{what} {text!r} are not integers joined by x, such as 340x20x4x1"
-        raise MemdescError(msg) from None
 
 
 def buffer_name(text: str) -> str:
@@ -71,7 +63,7 @@ def load_tensor(path: str, dtype: str | None, tag: str | None) -> Memory:
 def desc_of(text: str, dims: tuple[int, ...], dtype: str) -> MemoryDesc:
     """Return the descriptor of a name, or of strides."""
     strides, _, offset0 = text.partition("@")
-    if not re.fullmatch("-?[0-9]+(x-?[0-9]+)*", strides):
+    if not re.fullmatch("-?[0-9]+([x,]-?[0-9]+)*", strides):
         return memdesc.memory_desc(dims, dtype, buffer_name(text))
     start = numbers_of(offset0, "the element behind @")[0] if offset0 else 0
     return memdesc.memory_desc(dims, dtype, strides=numbers_of(strides, "strides"), offset0=start)
@@ -90,5 +82,7 @@ def add_layouts(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("src", metavar="A", help=LAYOUT)
     parser.add_argument("dst", metavar="B", help="likewise")
     parser.add_argument("dims", help="logical sizes, such as 2x17x5x4")
-    parser.add_argument("--dtype", default="f32", help="data type (default f32)")
-    parser.add_argument("--to-dtype", help="data type of B, where it is another one")
+    parser.add_argument(
+        "--dtype", metavar="DTYPE", default="f32", help="type of the elements (default f32)"
+    )
+    parser.add_argument("--to-dtype", metavar="DTYPE", help="type in B, where it is another one")

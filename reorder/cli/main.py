@@ -2,49 +2,20 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import sys
 from errno import EBADF
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING
 
-import memdesc
 from memdesc import MemdescError
-from reorder.cli import (
-    bench,
-    check,
-    decode,
-    diff,
-    doctor,
-    explain,
-    match,
-    pack,
-    reorder,
-    show,
-    source,
-)
+from reorder.cli.parser import parse
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import TextIO
 
 __all__ = ["main"]
-
-_COMMANDS = (
-    show.COMMAND,
-    match.COMMAND,
-    diff.COMMAND,
-    explain.COMMAND,
-    reorder.COMMAND,
-    decode.COMMAND,
-    pack.COMMAND,
-    source.COMMAND,
-    check.COMMAND,
-    bench.COMMAND,
-    doctor.COMMAND,
-)
-
 
 # what a shell returns for a command that SIGINT ended
 _INTERRUPTED = 130
@@ -62,7 +33,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _run(given: Sequence[str]) -> int:
     try:
-        options = _parser().parse_args(given)
+        options = parse(given)
         facts, code = options.answer(options)
         text = json.dumps(facts) if options.json else "\n".join(options.lay_out(facts))
     except (MemdescError, MemoryError) as error:
@@ -98,28 +69,3 @@ def _complain(text: str, given: Sequence[str]) -> None:
 def _discard(stream: TextIO) -> None:
     """Let a stream that fails lead nowhere: the interpreter flushes it again when it ends."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
-
-
-class _Parser(argparse.ArgumentParser):
-    """A parser whose errors are MemdescErrors."""
-
-    def error(self, message: str) -> NoReturn:
-        msg = f"{message}; see {self.prog} --help"
-        raise MemdescError(msg)
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = _Parser(prog="memdesc", description="How tensors lie in memory, and how to move them.")
-    parser.add_argument("--version", action="version", version=f"memdesc {memdesc.__version__}")
-    commands = parser.add_subparsers(required=True, metavar="command")
-    for command in _COMMANDS:
-        subparser = commands.add_parser(
-            command.name,
-            help=command.summary,
-            description=command.summary,
-            epilog=f"example: memdesc {command.example}",
-        )
-        subparser.add_argument("--json", action="store_true", help="print one JSON object")
-        command.add_arguments(subparser)
-        subparser.set_defaults(answer=command.answer, lay_out=command.lay_out)
-    return parser

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 import memdesc
 from memdesc import MemdescError
-from reorder.cli.command import Command, Facts, dims_of
-from reorder.cli.layouts import numbers_of
+from reorder.cli.command import Command, Facts, dims_of, numbers_of
 
 if TYPE_CHECKING:
     import argparse
@@ -33,7 +32,9 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         "--padded", metavar="DIMS", help="padded sizes (default: rounded up to whole blocks)"
     )
     parser.add_argument("--offset0", type=int, default=0, help="offset of element 0")
-    parser.add_argument("--dtype", default="f32", help="data type (default f32)")
+    parser.add_argument(
+        "--dtype", metavar="DTYPE", default="f32", help="type of the elements (default f32)"
+    )
 
 
 def _answer(options: argparse.Namespace) -> tuple[Facts, int]:

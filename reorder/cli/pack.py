@@ -8,7 +8,7 @@ import memdesc
 from reorder.api import reorder
 from reorder.cli.command import Command, Facts
 from reorder.cli.facts import image_facts
-from reorder.cli.layouts import load_tensor
+from reorder.cli.layouts import HELD, load_tensor
 from reorder.storage.files import save_image, sidecar
 
 if TYPE_CHECKING:
@@ -39,7 +39,8 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="TAG",
         help="order of the axes of the array, such as nhwc, if they are not its logical dims",
     )
-    parser.add_argument("--dtype", help="what the array holds where .npy cannot say it")
+    parser.add_argument("--dtype", metavar="DTYPE", help=HELD)
+    parser.add_argument("--to-dtype", metavar="DTYPE", help="type of the lanes, such as f16")
     parser.add_argument(
         "--max-size",
         metavar="WxH",
@@ -49,7 +50,8 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _answer(options: argparse.Namespace) -> tuple[Facts, int]:
     memory = load_tensor(options.src, options.dtype, options.tag)
-    image = memdesc.image_desc(memory.desc.dims, memory.desc.dtype, options.image)
+    dtype = options.to_dtype or memory.desc.dtype
+    image = memdesc.image_desc(memory.desc.dims, dtype, options.image)
     if options.max_size is not None:
         image.check_size(*_size_of(options.max_size))
     save_image(options.dst, reorder(memory, image), image)

@@ -8,7 +8,7 @@ from memdesc import MemdescError
 from reorder.api import reorder
 from reorder.cli.command import Command, Facts
 from reorder.cli.facts import desc_facts
-from reorder.cli.layouts import buffer_name, load_tensor
+from reorder.cli.layouts import HELD, buffer_name, load_tensor
 from reorder.cli.progress import Progress
 from reorder.memory.memory import Memory
 from reorder.storage.files import load, save, sidecar
@@ -35,11 +35,11 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         help="order of the axes of the array, such as nhwc, if they are not its logical dims",
     )
     parser.add_argument("--to", required=True, metavar="TAG", help="layout to write")
+    parser.add_argument("--dtype", metavar="DTYPE", help=HELD)
     parser.add_argument(
-        "--src-dtype", help="what the array holds where .npy cannot say it, such as bf16"
-    )
-    parser.add_argument(
-        "--dtype", help="what to convert to, such as s8; by default nothing is converted"
+        "--to-dtype",
+        metavar="DTYPE",
+        help="type to convert to, such as s8; by default nothing is converted",
     )
     parser.add_argument(
         "--scale",
@@ -70,7 +70,7 @@ def _answer(options: argparse.Namespace) -> tuple[Facts, int]:
 
 def _reorder(options: argparse.Namespace, progress: Progress) -> Facts:
     progress.step(f"reading {options.src}")
-    x = load_tensor(options.src, options.src_dtype, options.tag)
+    x = load_tensor(options.src, options.dtype, options.tag)
     attr = _attr(options)
     out: Memory | None = None
     if options.beta:
@@ -81,7 +81,12 @@ def _reorder(options: argparse.Namespace, progress: Progress) -> Facts:
         out = held
     progress.step("reordering", 1)
     result = reorder(
-        x, buffer_name(options.to), dtype=options.dtype, attr=attr, out=out, threads=options.threads
+        x,
+        buffer_name(options.to),
+        dtype=options.to_dtype,
+        attr=attr,
+        out=out,
+        threads=options.threads,
     )
     progress.step(f"writing {options.dst}", 1)
     save(options.dst, result)

@@ -19,7 +19,9 @@ __all__ = ["COMMAND"]
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("tag", help=f"{LAYOUT}, or an image type")
     parser.add_argument("dims", help="logical sizes, such as 2x17x5x4")
-    parser.add_argument("--dtype", default="f32", help="data type (default f32)")
+    parser.add_argument(
+        "--dtype", metavar="DTYPE", default="f32", help="type of the elements (default f32)"
+    )
     parser.add_argument("--svg", metavar="FILE", help="draw it: the logical grid beside the memory")
     parser.add_argument("--draw", action="store_true", help="draw it here, as text")
     parser.add_argument(

@@ -93,8 +93,8 @@ def typed(array: NDArray[Any], dtype: str | None, path: str) -> NDArray[Any]:
         if array.dtype.kind != "V":
             return array
         msg = (
-            f"{path!r} holds elements of {array.itemsize} bytes without a type; say which, such as "
-            "dtype bf16"
+            f"{path!r} holds elements of {array.itemsize} bytes without a type; say which: "
+            "dtype='bf16', or --dtype bf16 on the command line"
         )
         raise MemdescError(msg)
     wanted = data_type(dtype)

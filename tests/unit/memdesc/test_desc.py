@@ -532,7 +532,7 @@ def test_an_offset_is_asked_for_an_index_of_all_dims_within_their_sizes() -> Non
         ((0.5, 0, 0, 0), r"index must be a sequence of integers, not \(0.5, 0, 0, 0\)"),
     ):
         with pytest.raises(MemdescError, match=reason):
-            desc.offset(index)  # type: ignore[arg-type]
+            desc.offset(index)
     with pytest.raises(MemdescError, match=r"b \(dim 1\) has no index: its size is 0"):
         memory_desc((2, 0), "f32").offset((0, 0))
 

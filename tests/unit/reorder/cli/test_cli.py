@@ -103,7 +103,7 @@ def test_a_reorder_quantises_and_back(
         target,
         "--to",
         "nChw16c",
-        "--dtype",
+        "--to-dtype",
         "u8",
         "--scale",
         f"{scales}:2",
@@ -118,7 +118,7 @@ def test_a_reorder_quantises_and_back(
         back,
         "--to",
         "nchw",
-        "--dtype",
+        "--to-dtype",
         "f32",
         "--src-scale",
         f"{scales}:2",
@@ -159,7 +159,7 @@ def test_bad_input_is_one_line_on_stderr_and_exit_code_2(
 ) -> None:
     source, target = tensor
     assert "did you mean 'nChw8c'" in refusal(capsys, "show", "nChw8d", "2x17x5x4")
-    assert "not sizes joined by x" in refusal(capsys, "show", "nChw8c", "2,17")
+    assert "not integers joined by x or commas" in refusal(capsys, "show", "nChw8c", "2.17")
     assert "2 sizes" in refusal(capsys, "show", "nChw8c", "2x17")
     assert "unknown data type 'f31'" in refusal(
         capsys, "show", "nChw8c", "2x17x5x4", "--dtype", "f31"
@@ -172,7 +172,7 @@ def test_bad_input_is_one_line_on_stderr_and_exit_code_2(
         capsys, "reorder", source, target, "--to", "nhwc", "--threads", "0"
     )
     assert "holds float32, not s32" in refusal(
-        capsys, "reorder", source, target, "--to", "nhwc", "--src-dtype", "s32"
+        capsys, "reorder", source, target, "--to", "nhwc", "--dtype", "s32"
     )
     assert "--scale 'x' is neither a number nor FILE.npy:MASK" in refusal(
         capsys, "reorder", source, target, "--to", "nhwc", "--scale", "x"

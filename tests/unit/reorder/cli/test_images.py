@@ -48,6 +48,14 @@ def test_pack_writes_the_pixels_of_an_image(capsys: CaptureFixture[str], weights
     assert main(["check", str(out)]) == 0
 
 
+def test_pack_converts_the_lanes(capsys: CaptureFixture[str], weights: Path) -> None:
+    src, out = str(weights / "weights.npy"), weights / "image.npy"
+    found = facts(capsys, "pack", src, str(out), "--as", "conv2d_filter", "--to-dtype", "f16")
+    image = image_desc(X.shape, "f16", "conv2d_filter")
+    assert found["dtype"] == "f16"
+    assert np.load(out).tobytes() == reorder(X, image).tobytes()
+
+
 def test_pack_reads_axes_in_memory_order_and_files_with_a_descriptor(
     capsys: CaptureFixture[str], weights: Path
 ) -> None:

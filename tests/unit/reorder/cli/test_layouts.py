@@ -16,7 +16,7 @@ import pytest
 import memdesc
 from reorder import Memory, load, reorder
 from reorder.cli import main
-from reorder.cli.main import _COMMANDS
+from reorder.cli.commands import NAMES
 
 if TYPE_CHECKING:
     from pytest import CaptureFixture  # noqa: PT013 - the type of a fixture
@@ -201,7 +201,7 @@ def test_two_layouts_that_do_not_fit_are_refused(capsys: CaptureFixture[str]) ->
     for command in ("diff", "explain"):
         assert "did you mean 'nChw8c'" in refusal(capsys, command, "nchw", "nChw8d", "2x17x5x4")
         assert "is for 4 dims" in refusal(capsys, command, "nchw", "nhwc", "2x17x5")
-        assert "not sizes joined by x" in refusal(capsys, command, "nchw", "nhwc", "2x17x5y")
+        assert "not integers joined by x" in refusal(capsys, command, "nchw", "nhwc", "2x17x5y")
         assert "must be 2 numbers" in refusal(capsys, command, "ab", "4x1x1", "3x4")
         assert "not integers" in refusal(capsys, command, "ab", "4x1@a", "3x4")
         assert "are required: B, dims" in refusal(capsys, command, "ab")
@@ -251,7 +251,7 @@ def test_decode_skips_a_header_widens_and_finds_dirty_padding(
         "8",
     ]
     assert "has 1284 bytes from byte 8 on" in refusal(capsys, *arguments)
-    assert main([*arguments, "--ignore-rest", "--as", "f32", "--json"]) == 1
+    assert main([*arguments, "--ignore-rest", "--to-dtype", "f32", "--json"]) == 1
     shown = json.loads(capsys.readouterr().out)
     assert shown["padding_zero"] is False
     assert "byte 1278" in shown["first"]
@@ -290,7 +290,7 @@ def test_decode_knows_types_that_npy_does_not(tmp_path: Path, capsys: CaptureFix
         "3x4",
         "--dtype",
         "s4",
-        "--as",
+        "--to-dtype",
         "s8",
     )
     assert np.array_equal(np.load(out), np.arange(-6, 6).reshape(3, 4))
@@ -314,7 +314,7 @@ def test_decode_refuses_before_it_writes(
         capsys, "decode", path, out, *layout, "f16", "--offset", "-1"
     )
     assert "does not hold all values of f16" in refusal(
-        capsys, "decode", path, out, *layout, "f16", "--as", "s8"
+        capsys, "decode", path, out, *layout, "f16", "--to-dtype", "s8"
     )
     assert "No such file" in refusal(capsys, "decode", "none.bin", out, *layout, "f16")
     assert "Is a directory" in refusal(capsys, "decode", str(tmp_path), out, *layout, "f16")
@@ -327,11 +327,30 @@ def test_decode_refuses_before_it_writes(
 
 
 def test_an_unknown_command_is_one_line_and_exit_code_2(capsys: CaptureFixture[str]) -> None:
-    assert "invalid choice: 'shw'" in refusal(capsys, "shw")
+    assert "no command 'shw'; did you mean 'show'?" in refusal(capsys, "shw")
+    assert "the commands are show, match" in refusal(capsys, "xyzzy")
     assert "see memdesc --help" in refusal(capsys)
 
 
-@pytest.mark.parametrize("command", [command.name for command in _COMMANDS])
+def test_a_misspelt_flag_gets_suggestions(capsys: CaptureFixture[str]) -> None:
+    assert (
+        refusal(capsys, "decode", "a", "b", "--fromat", "nchw")
+        == "no flag --fromat; did you mean '--format'?; see memdesc decode --help"
+    )
+    assert "no flag --xyz; see memdesc show" in refusal(capsys, "show", "ab", "2x3", "--xyz=1")
+    # no abbreviations: --to is another flag of another command
+    assert "did you mean '--to-dtype'" in refusal(capsys, "diff", "ab", "ba", "2x3", "--to", "s8")
+    assert "unrecognized arguments: c; see memdesc show" in refusal(
+        capsys, "show", "ab", "2x3", "c"
+    )
+
+
+def test_dims_and_strides_are_joined_by_x_or_by_commas(capsys: CaptureFixture[str]) -> None:
+    assert facts(capsys, "show", "ab", "2,3") == facts(capsys, "show", "ab", "2x3")
+    assert facts(capsys, "show", "4,1@2", "2,3") == facts(capsys, "show", "4x1@2", "2x3")
+
+
+@pytest.mark.parametrize("command", NAMES)
 def test_every_help_shows_an_example_of_the_command(command: str) -> None:
     ran = subprocess.run(
         [sys.executable, "-m", "reorder", command, "--help"],

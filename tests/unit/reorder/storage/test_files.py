@@ -153,9 +153,7 @@ def test_an_array_written_over_a_described_one_is_not_misread(tmp_path: Path) ->
 
 def test_elements_without_a_type_and_types_that_contradict_are_refused(tmp_path: Path) -> None:
     np.save(tmp_path / "x.npy", np.zeros(3, ml_dtypes.bfloat16))
-    with pytest.raises(
-        MemdescError, match="elements of 2 bytes without a type; say which, such as dtype bf16"
-    ):
+    with pytest.raises(MemdescError, match="elements of 2 bytes without a type; say which: dtype="):
         load(tmp_path / "x.npy")
     np.save(tmp_path / "y.npy", np.zeros(3, np.float32))
     with pytest.raises(MemdescError, match="holds float32, not s32; a file says its own type"):

@@ -1,0 +1,155 @@
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import numpy as np
+import pytest
+
+from memdesc import Index, MemdescError, MemoryDesc, OutOfRangeError, memory_desc
+
+BLOCKED = memory_desc((2, 17, 5, 4), "f32", "nChw8c")
+GAPS = memory_desc((2, 3), "f32", strides=(-4, 1), offset0=6)
+FUSED = memory_desc((1, 9, 3, 5), "f32", "bf8_xy16")
+# no stride covers the loops inside it
+UNORDERED = memory_desc((2, 3), "f32", strides=(3, 2))
+CUT = memory_desc((2, 20), "f32", "aB8b").submemory((2, 3), (0, 8))
+EMPTY = memory_desc((2, 0), "f32")
+HUGE = memory_desc((2**31, 2**31), "u8", "ba")
+
+
+def test_an_offset_leads_back_to_its_index() -> None:
+    assert not BLOCKED.index(729).is_padding
+    assert BLOCKED.index(729) == (1, 9, 2, 3)
+    assert repr(BLOCKED.index(729)) == "(1, 9, 2, 3)"
+    padded = BLOCKED.index(np.int32(479))
+    assert padded.is_padding is True
+    assert repr(padded) == "Index((0, 23, 4, 3), is_padding=True)"
+    assert BLOCKED.offset(padded) == BLOCKED.offset((0, 23, 4, 3), padded=True) == 479
+    again = copy.copy(padded)
+    assert again.is_padding is True
+    assert again == padded == (0, 23, 4, 3)
+
+
+@pytest.mark.parametrize("desc", [BLOCKED, FUSED, memory_desc((3, 5), "s4", "Ab2a")])
+def test_arrays_of_offsets_and_indices_lead_into_each_other(desc: MemoryDesc) -> None:
+    offsets = np.arange(desc.padded_nelems).reshape(2, -1)
+    index = desc.index(offsets)
+    assert np.array_equal(desc.offset(index), offsets)
+    assert index.is_padding.sum() == desc.padded_nelems - desc.nelems
+    every = np.indices(desc.dims)
+    assert (desc.offset(every) == desc.layout.offsets()).all()
+    for k in np.ndindex(offsets.shape):
+        assert tuple(int(i[k]) for i in index) == desc.index(int(offsets[k]))
+    assert "is_padding=array" in repr(index)
+
+
+def test_arrays_of_an_index_are_broadcast() -> None:
+    found = BLOCKED.offset((1, [[6], [7]], range(2), np.uint8(3)))
+    assert found.tolist() == [[BLOCKED.offset((1, c, h, 3)) for h in range(2)] for c in (6, 7)]
+    assert found.dtype == np.int64
+    assert BLOCKED.offset(([], [], [], [])).shape == (0,)
+    assert BLOCKED.index([]).is_padding.shape == (0,)
+
+
+def test_bytes_are_counted_in_the_width_of_the_type() -> None:
+    assert BLOCKED.byte((1, 9, 2, 3)) == 2916
+    assert BLOCKED.byte((1, [9, 10], 2, 3)).tolist() == [2916, 2920]
+    assert BLOCKED.byte((0, 23, 4, 3), padded=True) == 1916
+    four = memory_desc((2, 3), "u4")
+    assert [four.byte((1, i)) for i in range(3)] == [1, 2, 2]
+
+
+def test_offsets_near_the_end_of_int64_are_exact() -> None:
+    last = 2**62 - 1
+    end = (2**31 - 1, 2**31 - 1)
+    assert HUGE.offset(tuple([i] for i in end)).tolist() == [HUGE.offset(end)] == [last]
+    assert HUGE.index(np.array([last], np.uint64)) == HUGE.index(last) == end
+    wide = memory_desc((2, 2), "u8", strides=(2**61, 2**60))
+    assert wide.index([2**61 + 2**60]) == (1, 1)
+
+
+def test_strides_that_do_not_nest_and_negative_ones_are_inverted() -> None:
+    for desc in (UNORDERED, GAPS, CUT):
+        at = desc.layout.offsets()
+        index = desc.index(at)
+        assert all((i == j).all() for i, j in zip(index, np.indices(desc.dims), strict=True))
+    assert memory_desc((2, 3), "f32", strides=(0, 1)).index([2]) == (0, 2)
+    assert memory_desc((1, 1), "f32").index([0]) == (0, 0)
+
+
+@pytest.mark.parametrize(
+    ("desc", "offset", "reason"),
+    [
+        (GAPS, 5, "at offset 5: it lies in a gap between elements"),
+        (GAPS, [6, 1, 9], "at offset 1: it lies in a gap|at offset 9: offsets are 0 to 8"),
+        (GAPS, [2, 3, 9], "at offset 9: offsets are 0 to 8"),
+        (GAPS, -1, "at offset -1: offsets are 0 to 8"),
+        (UNORDERED, [0, 1], "at offset 1: it lies in a gap"),
+        (CUT, 3, "at offset 3: it lies in a gap"),
+        (CUT, [8, 11], "at offset 11: it lies in a gap"),
+        (BLOCKED, 2**63 - 1, "offsets are 0 to 959"),
+        (EMPTY, 0, r"no element is at offset 0: memory_desc\(\(2, 0\), 'f32', 'ab'\) has none"),
+        (EMPTY, [0], "has none"),
+    ],
+)
+def test_an_offset_without_an_element_is_refused(
+    desc: MemoryDesc, offset: Any, reason: str
+) -> None:
+    with pytest.raises(MemdescError, match=reason):
+        desc.index(offset)
+
+
+@pytest.mark.parametrize("offset", [0.5, "1", None, [0.0], [True], [2**63], [[1], [2, 3]], 2**63])
+def test_what_is_no_offset_is_refused(offset: Any) -> None:
+    with pytest.raises(MemdescError, match="offset must be"):
+        BLOCKED.index(offset)
+
+
+@pytest.mark.parametrize(
+    ("index", "reason"),
+    [
+        ((0, [0, 17], 0, 0), r"index 17 of b \(dim 1\) is not in 0 to 16"),
+        ((0, [-1, 0], 0, 0), "index -1 of b"),
+        (([0, 1], [0, 1, 2], 0, 0), r"must have one shape, or broadcast to one, not \[\(2,\), "),
+        (np.zeros((3, 4), int), r"of an array of rows pass the columns, index.T"),
+        (np.zeros((3, 3), int), "must be 4 numbers, one for each dim"),
+        ((0, [0.5], 0, 0), "integers that int64 holds"),
+        ((0, [2**63], 0, 0), "integers that int64 holds"),
+        ((0, np.array([2**63], np.uint64), 0, 0), "integers that int64 holds"),
+        ("abcd", "must be a sequence of integers"),
+        (3, "must be a sequence of integers"),
+    ],
+)
+def test_an_index_of_arrays_is_checked(index: Any, reason: str) -> None:
+    with pytest.raises(MemdescError, match=reason):
+        BLOCKED.offset(index)
+
+
+def test_an_index_outside_is_an_index_error() -> None:
+    with pytest.raises(OutOfRangeError) as caught:
+        BLOCKED.offset((0, 24, 0, 0), padded=True)
+    assert isinstance(caught.value, IndexError)
+    assert str(caught.value) == "index 24 of b (dim 1) is not in 0 to 23"
+
+
+def test_the_first_dim_of_a_fused_axis_carries_its_padding() -> None:
+    desc = memory_desc((1, 1, 3, 5), "f32", "bf8_xy16")
+    assert desc.index(15) == (0, 0, 3, 0)
+    assert desc.index(15).is_padding
+    assert desc.offset((0, 0, 3, 0), padded=True) == 15
+    for index, reason in (
+        ((0, 0, 3, 1), r"index 16 of c \(dim 2\), d \(dim 3\) is not in 0 to 15"),
+        ((0, 0, 0, 5), r"index 5 of d \(dim 3\) is not in 0 to 4"),
+        ((0, 0, [2**62], 0), r"of c \(dim 2\) is not in 0 to 3"),
+    ):
+        with pytest.raises(OutOfRangeError, match=reason):
+            desc.offset(index, padded=True)
+    none = memory_desc((1, 1, 3, 0), "f32", "bf8_xy16")
+    with pytest.raises(OutOfRangeError, match="its size is 0"):
+        none.offset((0, 0, 0, 0), padded=True)
+
+
+def test_an_index_is_a_tuple() -> None:
+    assert Index((1, 2)) == (1, 2)
+    assert Index([1, 2], is_padding=True).is_padding is True
