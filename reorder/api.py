@@ -26,6 +26,7 @@ from reorder.memory.inputs import as_memory, from_pixels, to_pixels
 from reorder.memory.memory import Memory
 from reorder.plan.plan import is_planned, plan_reorder
 from reorder.plan.validate import validate
+from reorder.stack import on_enough_stack
 from reorder.threads import checked_threads, current_limit
 
 if TYPE_CHECKING:
@@ -301,7 +302,10 @@ def _prepare(plan: ReorderPlan, threads: int | None) -> Callable[[Any, Any], Non
 
 @cache
 def _load_backend() -> type[PreparedReorder]:
-    with importing:
-        from reorder.cpu import PreparedReorder  # noqa: PLC0415 - numba is slow to load, and describing needs none
+    def load() -> type[PreparedReorder]:
+        with importing:
+            from reorder.cpu import PreparedReorder  # noqa: PLC0415 - numba is slow to load, and describing needs none
 
-    return PreparedReorder
+        return PreparedReorder
+
+    return on_enough_stack(load)

@@ -16,6 +16,7 @@ from reorder.forks import importing
 from reorder.memory.buffers import BufferCheck, address_of, check_disjoint
 from reorder.memory.compensation import compensate
 from reorder.plan.validate import validate
+from reorder.stack import on_enough_stack
 from reorder.threads import checked_threads
 
 if TYPE_CHECKING:
@@ -120,10 +121,14 @@ class PreparedReorder:
 @cache
 def _load_converter() -> Callable[[BatchBuilder], list[Batch]]:
     """Load what converts; plain moves do not need it."""
-    with importing:
-        from reorder.cpu.convert.batches import tile_batches  # noqa: PLC0415 - see above
 
-    return tile_batches
+    def load() -> Callable[[BatchBuilder], list[Batch]]:
+        with importing:
+            from reorder.cpu.convert.batches import tile_batches  # noqa: PLC0415 - see above
+
+        return tile_batches
+
+    return on_enough_stack(load)
 
 
 def _prepare_again(plan: ReorderPlan, threads: int) -> PreparedReorder:

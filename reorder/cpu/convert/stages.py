@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 
 from numba import types
 from numba.core import cgutils
-from numba.core.compiler_lock import global_compiler_lock
 from numba.extending import intrinsic
 
 from reorder.cpu.convert.combine import CombineTypes, emit_combine
@@ -34,7 +33,6 @@ __all__ = ["combine_stage", "convert_stage", "prefetch_stage"]
 # Compiled code on disk identifies a type by its index here. That is safe because a change of
 # formats.py invalidates the code.
 _NAMES = list(FORMATS)
-_compiled: dict[tuple[str, ...], Any] = {}
 
 
 def convert_stage(src: str, dst: str, *, streams: bool, as_codes: bool = False) -> int:
@@ -106,10 +104,7 @@ def _stores(streams: bool) -> tuple[str, ...]:  # noqa: FBT001 - it returns the 
 
 
 def _address(key: tuple[str, ...], stage: Callable[..., None]) -> int:
-    with global_compiler_lock:
-        if key not in _compiled:
-            _compiled[key] = compile_callback(stage, WALKER, f"stage: {', '.join(key)}")
-    return int(_compiled[key].address)
+    return int(compile_callback(stage, WALKER, f"stage: {', '.join(key)}").address)
 
 
 @intrinsic(prefer_literal=True)  # type: ignore[untyped-decorator] # numba ships no types

@@ -103,7 +103,7 @@ class StepWriter:
     def slot(self, base: Base, dtype: str) -> TileBuffer:
         """Return a slot of scratch that holds the tile."""
         nbits = prod(node.valid for node in self.nodes) * DATA_TYPES[dtype].bits
-        # a longer tile would overwrite the stack
+        # a longer tile would overwrite the next slot
         assert nbits <= SLOT_BITS  # noqa: S101 - tiles are cut to fit
         return TileBuffer(base, dtype, NO_OPERAND, self.dense)
 

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from reorder.cpu.convert.scratch import SCRATCH_BLOCK
 from reorder.cpu.convert.steps import steps_of
-from reorder.cpu.convert.tile_record import OPERANDS, encode_tile
+from reorder.cpu.convert.tile_record import OPERANDS, TilesHead, encode_tile
 from reorder.cpu.convert.tile_walker import tile_walker_at
 from reorder.cpu.record import fields_of
 from reorder.cpu.runtime.job import Job, make_job
@@ -66,7 +67,7 @@ class TileProgram:
             steps = prod(node.extent for node in tile.outer)
             workloads.append(Workload(len(program), steps, 1, 1, _size(tile)))
             program += encode_tile(tile.offsets, tile.outer, steps_of(recipe, tile, outer_strides))
-        self._program = np.array(program, np.int64)
+        self._program = np.array([*TilesHead(SCRATCH_BLOCK), *program], np.int64)
         self.partition = _partition(builder, workloads, tiles, points)
 
     def job(self) -> Job:

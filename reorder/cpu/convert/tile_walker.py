@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from llvmlite import ir
 from numba import types
 from numba.core import cgutils
-from numba.core.compiler_lock import global_compiler_lock
 from numba.extending import intrinsic
 
 from reorder.cpu.convert.records import NO_OPERAND, Base, Placement, Step
-from reorder.cpu.convert.scratch import SLOT_NBYTES, emit_scratch
-from reorder.cpu.convert.tile_record import OPERANDS, TileHead
+from reorder.cpu.convert.scratch import SLOT_NBYTES, free_scratch, slots_of, take_scratch
+from reorder.cpu.convert.tile_record import OPERANDS, TILES, TileHead, TilesHead
 from reorder.cpu.kernels.elements import Location
 from reorder.cpu.kernels.emit import I64, int64, load_int64, load_record, loop
 from reorder.cpu.kernels.walk import OuterLoops, Position, WalkerCall, each_task
 from reorder.cpu.record import WORD_NBYTES, nbytes_of
-from reorder.cpu.runtime.intrinsics import WALKER
+from reorder.cpu.runtime.intrinsics import WALKER, load_int
 from reorder.cpu.runtime.jit import compile_callback
 
 if TYPE_CHECKING:
@@ -30,16 +28,12 @@ if TYPE_CHECKING:
 
 __all__ = ["tile_walker_at"]
 
+_RECORDS_AT = nbytes_of(TilesHead)
+
 
 def tile_walker_at() -> int:
     """Return the address of the compiled walker; its signature is that of all walkers."""
-    return int(_compiled().address)
-
-
-@cache
-def _compiled() -> Any:
-    with global_compiler_lock:
-        return compile_callback(_walk, WALKER, "walker of tiles")
+    return int(compile_callback(_walk, WALKER, "walker of tiles").address)
 
 
 def _walk(  # noqa: PLR0913, PLR0917 - `WalkerCall` as a C signature
@@ -52,18 +46,22 @@ def _walk(  # noqa: PLR0913, PLR0917 - `WalkerCall` as a C signature
     points: int,
     point_count: int,
 ) -> None:
-    _walk_tiles((src_at, dst_at, program, tasks, begin, end, points, point_count))
+    block = load_int(program, TILES.scratch_block)
+    number = take_scratch(block)
+    call = (src_at, dst_at, program + _RECORDS_AT, tasks, begin, end, points, point_count)
+    _walk_tiles(call, slots_of(block, number))
+    free_scratch(block, number)
 
 
 @intrinsic  # type: ignore[untyped-decorator] # numba ships no types
-def _walk_tiles(_context: Any, call: Any) -> tuple[Signature, Any]:
-    """Walk tiles."""
+def _walk_tiles(_context: Any, call: Any, slots: Any) -> tuple[Signature, Any]:
+    """Walk tiles, with the slots at an address."""
 
     def build(context: Any, builder: Builder, _signature: Any, args: Sequence[Value]) -> Value:
-        _emit_walk(builder, WalkerCall(*cgutils.unpack_tuple(builder, args[0])))
+        _emit_walk(builder, WalkerCall(*cgutils.unpack_tuple(builder, args[0])), args[1])
         return context.get_dummy_value()
 
-    return types.void(call), build
+    return types.void(call, slots), build
 
 
 class _Tile(NamedTuple):
@@ -78,11 +76,11 @@ class _Tile(NamedTuple):
     placement: Value
 
 
-def _emit_walk(builder: Builder, call: WalkerCall) -> None:
+def _emit_walk(builder: Builder, call: WalkerCall, slots: Value) -> None:
     """Run the steps of all tiles of a call."""
     offsets = cgutils.alloca_once(builder, I64, size=OPERANDS)
     placement = cgutils.alloca_once(builder, I64, size=len(Placement._fields))
-    tile = _Tile(call, offsets, emit_scratch(builder), placement)
+    tile = _Tile(call, offsets, slots, placement)
     offsets_nbytes = int64(OPERANDS * WORD_NBYTES)
     for task, record, index in each_task(builder, call):
         head = load_record(builder, record, TileHead)

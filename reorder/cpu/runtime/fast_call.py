@@ -9,11 +9,10 @@ from __future__ import annotations
 
 import ctypes
 from functools import cache
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numba
 import numpy as np
-from numba.core.compiler_lock import global_compiler_lock
 
 from reorder.cpu.record import WORD_NBYTES, fields_of, nbytes_of
 from reorder.cpu.runtime.intrinsics import load_int
@@ -113,17 +112,10 @@ def fast_call() -> Callable[[int, int, int], int] | None:
     """
     if not _is_known_layout():
         return None
-    with global_compiler_lock:
-        compiled = compile_callback(
-            _call, numba.int64(numba.int64, numba.int64, numba.int64), "fast call"
-        )
+    compiled = compile_callback(_call, numba.int64(*[numba.int64] * 3), "fast call")
+    call: Callable[[int, int, int], int]
     call = ctypes.CFUNCTYPE(ctypes.c_int64, *[ctypes.c_int64] * 3)(compiled.address)
-    _owners.append(compiled)
     return call
-
-
-# compiled code that lives as long as the process
-_owners: list[Any] = []
 
 
 def _is_known_layout() -> bool:

@@ -34,6 +34,7 @@ __all__ = [
     "load_int",
     "load_shared",
     "pause",
+    "stack_address",
     "store_int",
     "store_shared",
 ]
@@ -134,6 +135,16 @@ def pause(_context: Any) -> tuple[Signature, Any]:
         return context.get_dummy_value()
 
     return types.void(), build
+
+
+@intrinsic  # type: ignore[untyped-decorator] # numba ships no types
+def stack_address(_context: Any) -> tuple[Signature, Any]:
+    """Return an address on the stack of this thread."""
+
+    def build(_context: Any, builder: Builder, _signature: Any, _args: Sequence[Value]) -> Value:
+        return builder.ptrtoint(cgutils.alloca_once(builder, I64), I64)
+
+    return types.int64(), build
 
 
 @intrinsic  # type: ignore[untyped-decorator] # numba ships no types

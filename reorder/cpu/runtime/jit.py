@@ -23,9 +23,11 @@ from typing import TYPE_CHECKING, Any
 import numba
 from numba.core.caching import FunctionCache, IndexDataCacheFile
 from numba.core.ccallback import CFunc
+from numba.core.compiler_lock import global_compiler_lock
 from numba.core.registry import CPUDispatcher
 
 from reorder.forks import uninterrupted
+from reorder.stack import on_enough_stack
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -45,7 +47,8 @@ _SOURCES = (
 )
 
 
-# what this process has compiled, or loaded from its cache
+# the functions for C, by name, and the seconds that each took: compiled, or loaded from the cache
+_callbacks: dict[str, Any] = {}
 _made: list[dict[str, Any]] = []
 
 
@@ -57,9 +60,19 @@ def compiled_kernels() -> list[dict[str, Any]]:
 def compile_callback(function: Callable[..., int | None], signature: Any, name: str) -> Any:
     """Compile a function to code that C may call; the result has its `address`.
 
-    `compiled_kernels` lists it by its name.
+    The function of a name is compiled once. `compiled_kernels` lists it by this name.
     """
-    with uninterrupted:
+    if name not in _callbacks:
+        with uninterrupted:
+            on_enough_stack(lambda: _compile_callback(function, signature, name))
+    return _callbacks[name]
+
+
+def _compile_callback(function: Callable[..., int | None], signature: Any, name: str) -> None:
+    # numba's own lock, which a fork waits for
+    with global_compiler_lock:
+        if name in _callbacks:
+            return
         start = perf_counter()
         options = {"nopython": True}
         compiled: Any
@@ -72,7 +85,7 @@ def compile_callback(function: Callable[..., int | None], signature: Any, name: 
             compiled = CFunc(function, (signature.args, signature.return_type), {}, options)
             compiled.compile()
         _made.append({"kernel": name, "seconds": perf_counter() - start})
-    return compiled
+        _callbacks[name] = compiled
 
 
 def inner(function: Callable[..., Any]) -> Any:

@@ -11,13 +11,12 @@ from __future__ import annotations
 
 import ctypes
 import threading
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from functools import cache
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 import numba
-from numba.core.compiler_lock import global_compiler_lock
 
 from reorder.cpu.runtime.jit import compile_callback
 from reorder.cpu.runtime.pool_block import (
@@ -31,14 +30,9 @@ from reorder.cpu.runtime.pool_block import (
 from reorder.cpu.runtime.worker import serve, share_job
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from reorder.cpu.runtime.job import Job
 
 __all__ = ["forget", "run_on_pool"]
-
-# Least stack of a worker: the walker over tiles has 80 KiB of scratch there.
-_STACK_NBYTES = 1 << 20
 
 # How long a worker spins before it sleeps, and how many spins are timed to convert that to spins.
 _SPIN_SECONDS, _TIMED_SPINS = 1e-4, 1000
@@ -58,7 +52,7 @@ def run_on_pool(src_at: int, dst_at: int, job: Job) -> None:
         finally:
             starting.release()
     record = (ctypes.c_int64 * len(job))(*job)
-    share, _ = _compiled(_share, "thread pool: job")
+    share = _compiled(_share, "thread pool: job")
     share(src_at, dst_at, ctypes.addressof(record))
 
 
@@ -79,15 +73,14 @@ def _share(src_at: int, dst_at: int, job: int) -> int:
 
 @cache
 def _compiled(function: Any, name: str) -> Any:
-    """Return a function of three integers as a C function, and the owner of its code."""
-    with global_compiler_lock:
-        compiled = compile_callback(function, numba.int64(*[numba.int64] * 3), name)
-    return ctypes.CFUNCTYPE(ctypes.c_int64, *[ctypes.c_int64] * 3)(compiled.address), compiled
+    """Return a function of three integers as a C function."""
+    compiled = compile_callback(function, numba.int64(*[numba.int64] * 3), name)
+    return ctypes.CFUNCTYPE(ctypes.c_int64, *[ctypes.c_int64] * 3)(compiled.address)
 
 
 def _start_workers(workers: int, starting: Any) -> None:
     """Start threads until there are `workers`; `starting` is the lock that the caller holds."""
-    run, _ = _compiled(serve, "thread pool: worker")
+    run = _compiled(serve, "thread pool: worker")
     words = pool_words()
     if not words[POOL.spins]:
         start = perf_counter()
@@ -97,7 +90,7 @@ def _start_workers(workers: int, starting: Any) -> None:
     make_lock = ctypes.pythonapi.PyThread_allocate_lock
     make_lock.restype = ctypes.c_void_p
     # at shutdown of the interpreter, or if the system starts no more threads, fewer workers help
-    with suppress(RuntimeError), _enough_stack():
+    with suppress(RuntimeError):
         while words[POOL.started] < workers:
             thread = words[POOL.started] + 1
             lock = make_lock()
@@ -108,15 +101,3 @@ def _start_workers(workers: int, starting: Any) -> None:
             if starting is not _State.starting:
                 return  # a signal handler forked, and this is the child: the thread is not here
             words[POOL.started] = thread
-
-
-@contextmanager
-def _enough_stack() -> Iterator[None]:
-    """Give new threads the stack that walkers need, if the process has set a smaller one."""
-    size = threading.stack_size()
-    if 0 < size < _STACK_NBYTES:
-        threading.stack_size(_STACK_NBYTES)
-    try:
-        yield
-    finally:
-        threading.stack_size(size)

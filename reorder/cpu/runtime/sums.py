@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numba import types
 from numba.core import cgutils
-from numba.core.compiler_lock import global_compiler_lock
 from numba.extending import intrinsic
 
 from reorder.cpu.kernels.reduce import emit_reduction
@@ -65,8 +64,7 @@ def _walk_reduction(_context: Any, call: Any) -> tuple[Signature, Any]:
 
 @cache
 def _compiled() -> Any:
-    with global_compiler_lock:
-        return compile_callback(_walk, WALKER, "walker of sums of 8-bit elements")
+    return compile_callback(_walk, WALKER, "walker of sums of 8-bit elements")
 
 
 def _walk(  # noqa: PLR0913, PLR0917 - `WalkerCall` as a C signature

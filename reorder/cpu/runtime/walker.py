@@ -7,12 +7,12 @@ So that loop is compiled once, not for each walker.
 from __future__ import annotations
 
 import ctypes
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import numba
 from numba import types
 from numba.core import cgutils
-from numba.core.compiler_lock import global_compiler_lock
 from numba.extending import intrinsic
 
 from reorder.cpu.kernels.box import emit_walk
@@ -22,6 +22,7 @@ from reorder.cpu.runtime.jit import compile_callback, jit_parallel
 from reorder.cpu.runtime.job import JOB
 from reorder.cpu.schedule.kernel import Kernel
 from reorder.forks import uninterrupted
+from reorder.stack import on_enough_stack
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -32,19 +33,17 @@ if TYPE_CHECKING:
 
 __all__ = ["cache_folder", "walk_parallel", "walker_at"]
 
-_walkers: dict[Kernel, Any] = {}
-
 
 def walker_at(kernel: Kernel) -> int:
     """Return the address of the compiled walker of boxes whose elements a kernel moves."""
-    return int((_walkers.get(kernel) or _compile(kernel)).address)
+    return int(_compiled(kernel).address)
 
 
 def walk_parallel(job_at: int, src_at: int, dst_at: int, threads: int) -> None:
     """Run all chunks of the job at an address on a number of numba's threads."""
     if not _walk_chunks.overloads:
         with uninterrupted:
-            _walk_chunks.compile((numba.int64,) * 5)
+            on_enough_stack(lambda: _walk_chunks.compile((numba.int64,) * 5))
     next_chunk = ctypes.c_int64(0)
     _walk_chunks(job_at, src_at, dst_at, threads, ctypes.addressof(next_chunk))
 
@@ -55,12 +54,9 @@ def cache_folder() -> str | None:
     return folder
 
 
-def _compile(kernel: Kernel) -> Any:
-    # numba's own lock, which a fork waits for
-    with global_compiler_lock:
-        if kernel not in _walkers:
-            _walkers[kernel] = compile_callback(_walker(kernel), WALKER, f"walker of {kernel}")
-    return _walkers[kernel]
+@cache
+def _compiled(kernel: Kernel) -> Any:
+    return compile_callback(_walker(kernel), WALKER, f"walker of {kernel}")
 
 
 @intrinsic(prefer_literal=True)  # type: ignore[untyped-decorator] # numba ships no types

@@ -24,7 +24,7 @@ _PACKAGE = Path(reorder.__file__).parent
 
 def test_what_is_kept_on_disk_carries_the_digest_of_all_sources() -> None:
     reorder.reorder(np.zeros((3, 5), np.float32), "ba")
-    compiled = walker._walkers[Kernel(32)]  # noqa: SLF001 - what the digest is written into
+    compiled = walker._compiled(Kernel(32))  # noqa: SLF001 - what the digest is written into
     cache = compiled._cache._cache_file  # noqa: SLF001 - likewise
     digest = hashlib.sha256().digest_size
     content = Path(cache._index_path).read_bytes()[digest:]  # noqa: SLF001 - likewise

@@ -1,0 +1,113 @@
+"""Threads with little stack reorder as others do."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+import reorder
+from reorder.stack import on_enough_stack
+
+_ROOT = Path(reorder.__file__).parents[1]
+
+# Work of a thread with a small stack: all that is loaded and compiled is so at its first use.
+_PROGRAM = """
+import sys, threading
+import numpy as np
+import memdesc, reorder
+
+x = np.random.default_rng(0).random((40, 50), np.float32)
+large = np.random.default_rng(0).random((900, 1100), np.float32)
+scale = reorder.Attr(dst_scale=1 / 64)
+weights = (x * 100).astype(np.int8)
+summed = memdesc.memory_desc(x.shape, "s8", "AB16b16a4b").with_extra(memdesc.Extra(s8s8_mask=1))
+
+def work():
+    assert (reorder.reorder(x, "ba").numpy() == x).all()
+    assert (reorder.reorder(large, "ba").numpy() == large).all()
+    for given in (x, large):
+        y = reorder.reorder(given, "ba", dtype="s8", attr=scale)
+        assert (y.numpy() == np.rint(given * 64)).all()
+    m = reorder.reorder(weights, summed)
+    sums = m.data[-4 * 48:].view(np.int32)
+    assert (sums[:40] == -128 * weights.astype(np.int32).sum(1)).all()
+    q = reorder.quantize(x, "u4", axis=0)
+    assert abs(reorder.dequantize(q).numpy() - x).max() <= q.scales.max()
+    reorder.reorder(weights, "AB16a4b", dtype="f16")
+    done.append(True)
+
+done = []
+threading.stack_size(int(sys.argv[1]) * 1024)
+threads = [threading.Thread(target=work) for _ in range(2)]
+for thread in threads:
+    thread.start()
+for thread in threads:
+    thread.join()
+print(len(done), threading.stack_size() // 1024)
+"""
+
+
+def _run(kib: int, **environment: str) -> str:
+    ran = subprocess.run(
+        [sys.executable, "-X", "faulthandler", "-c", _PROGRAM, str(kib)],
+        env={**os.environ, "NUMBA_NUM_THREADS": "2", "PYTHONPATH": str(_ROOT), **environment},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=500,
+    )
+    assert ran.returncode == 0, (ran.returncode, ran.stderr)
+    return ran.stdout
+
+
+# 32 KiB is the least that Python allows
+@pytest.mark.parametrize("kib", [32, 64])
+def test_threads_with_little_stack_reorder(kib: int) -> None:
+    assert _run(kib) == f"2 {kib}\n"
+
+
+@pytest.mark.campaign
+@pytest.mark.parametrize("kib", [32, 64])
+def test_threads_with_little_stack_compile(kib: int, tmp_path: Path) -> None:
+    assert _run(kib, NUMBA_CACHE_DIR=str(tmp_path)) == f"2 {kib}\n"
+
+
+def _called_on_a_thread(*, raises: bool) -> tuple[list[threading.Thread], threading.Thread, str]:
+    """Call on a thread what keeps its thread, and raises; return both threads and the message."""
+    threads: list[threading.Thread] = []
+    messages: list[str] = []
+
+    def inner() -> None:
+        threads.append(threading.current_thread())
+        if raises:
+            msg = "no luck"
+            raise KeyError(msg)
+
+    def work() -> None:
+        try:
+            on_enough_stack(lambda: on_enough_stack(inner))
+        except KeyError as error:
+            messages.append(str(error))
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+    return threads, thread, "".join(messages)
+
+
+def test_a_function_runs_here_on_the_main_thread_and_else_on_one_new_thread() -> None:
+    here: list[threading.Thread] = []
+    on_enough_stack(lambda: here.append(threading.current_thread()))
+    assert here == [threading.main_thread()]
+    threads, caller, _ = _called_on_a_thread(raises=False)
+    assert len(threads) == 1
+    assert threads[0] is not caller
+
+
+def test_what_a_function_raises_on_another_thread_is_raised_here() -> None:
+    assert _called_on_a_thread(raises=True)[2] == "'no luck'"
