@@ -440,7 +440,7 @@ class MemoryDesc:
         --------
         >>> import memdesc
         >>> [name.text for name in memdesc.memory_desc((2, 17, 5, 4), "f32", "nChw8c").tags()]
-        ['aBcd8b', 'gOiw8o', 'nChw8c', 'b_fs_yx_fsv8']
+        ['aBcd8b', 'gOiw8o', 'nChw8c', 'b_fs_yx_fsv8', 'mlas_nchwc8']
         """
         return _names_of(self)
 

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 CHANGES = Path(__file__).parents[1] / "changes"
 _COLON = "\ue000"
+_VOCABULARIES = {"onednn": "oneDNN", "cldnn": "OpenVINO", "mace": "MACE", "weights": "packings"}
 _KINDS = {"added": "Added", "changed": "Changed", "fixed": "Fixed", "removed": "Removed"}
 
 
@@ -86,10 +87,10 @@ class Vocabulary(SphinxDirective):
                 shown.append(
                     (
                         [tag],
-                        *(names.get(vocabulary, []) for vocabulary in ("onednn", "cldnn", "mace")),
+                        *(names.get(vocabulary, []) for vocabulary in _VOCABULARIES),
                     )
                 )
-        return [_table(("memdesc", "oneDNN", "OpenVINO", "MACE"), shown)]
+        return [_table(("memdesc", *_VOCABULARIES.values()), shown)]
 
 
 class Images(SphinxDirective):

@@ -1,7 +1,8 @@
 """Names of layouts: a file for each vocabulary, and functions that search all of them.
 
-`onednn`, `cldnn` and `mace` are vocabularies, `images` are the types of 2-D images. To add
-a vocabulary, write a file with a `VOCABULARY` and put that into `registry.VOCABULARIES`.
+`onednn`, `cldnn`, `mace` and `weights` are vocabularies, `images` are the types of 2-D
+images. To add a vocabulary, write a file with a `VOCABULARY` and put that into
+`registry.VOCABULARIES`.
 """
 
 from memdesc.names.images import is_image

@@ -144,7 +144,7 @@ def refuse(name: str) -> None:
         raise UnsupportedFormatError(msg)
 
 
-def check_dims(name: str, dims: tuple[int, ...]) -> None:
+def check_dims(name: str, dims: tuple[int, ...], _tag: FormatTag) -> None:
     """Refuse the sizes, as many as the name has dims, for which it is no layout of digits.
 
     Raises
@@ -277,5 +277,5 @@ VOCABULARY = Vocabulary(
     letters,
     _is_spelled_like,
     check_dims,
-    _FOUR_BIT,
+    {4: _FOUR_BIT},
 )

@@ -5,8 +5,8 @@ from __future__ import annotations
 from functools import cache, lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
-from memdesc.errors import UnknownFormatError
-from memdesc.names import cldnn, images, mace, onednn
+from memdesc.errors import UnknownFormatError, UnsupportedFormatError
+from memdesc.names import cldnn, images, mace, onednn, weights
 from memdesc.notation import parse_tag
 
 if TYPE_CHECKING:
@@ -16,15 +16,20 @@ if TYPE_CHECKING:
 __all__ = ["VOCABULARIES", "Name", "ParsedName", "dim_letters", "known_names", "parse_name"]
 
 # A name is read by the first vocabulary that knows it. A new vocabulary is one more entry.
-VOCABULARIES: tuple[Vocabulary, ...] = (onednn.VOCABULARY, cldnn.VOCABULARY, mace.VOCABULARY)
+VOCABULARIES: tuple[Vocabulary, ...] = (
+    onednn.VOCABULARY,
+    cldnn.VOCABULARY,
+    mace.VOCABULARY,
+    weights.VOCABULARY,
+)
 
 
 class Name(NamedTuple):
     """A name of a layout.
 
-    `vocabulary` is ``onednn``, ``cldnn`` or ``mace``, or ``memdesc`` for a tag with additions
-    to oneDNN's notation; `domain` says what the name describes (``data``, ``weights``, ...),
-    ``any`` for canonical tags.
+    `vocabulary` is ``onednn``, ``cldnn``, ``mace`` or ``weights`` (packings of quantised
+    weights), or ``memdesc`` for a tag with additions to oneDNN's notation; `domain` says what
+    the name describes (``data``, ``weights``, ...), ``any`` for canonical tags.
     """
 
     vocabulary: str
@@ -41,11 +46,11 @@ class ParsedName(NamedTuple):
 
 @cache
 def known_names() -> tuple[Name, ...]:
-    """Return every name that the three systems define, but for MACE's images.
+    """Return every name of oneDNN, clDNN, MACE and of packings of weights, but for MACE's images.
 
-    A few of clDNN's are refused when used, with the reason. Well-formed names
-    beyond these are read too. Sources: oneDNN 3.13
-    `dnnl_format_tag_t`; OpenVINO 2021 to 2025 `format.hpp` and clDNN 2019; MACE.
+    Some are refused when used, with the reason: they are no layouts. Well-formed names
+    beyond these are read too. Sources: oneDNN 3.13 `dnnl_format_tag_t`; OpenVINO 2021 to 2025
+    `format.hpp` and clDNN 2019; MACE; those of packings are in their table in the docs.
     """
     return tuple(
         Name(vocabulary.name, name, vocabulary.domain(name))
@@ -54,25 +59,35 @@ def known_names() -> tuple[Name, ...]:
     )
 
 
-@lru_cache(
-    maxsize=8192
-)  # about four times the number of known names: each in both widths, and more
-def parse_name(name: str, *, is_packed: bool) -> ParsedName:
-    """Read a name of any vocabulary; `is_packed` says that two elements share a byte.
+def parse_name(name: str, bits: int) -> ParsedName:
+    """Read a name of any vocabulary, for elements of a width.
 
     Raises
     ------
     UnknownFormatError
         If no vocabulary has the name, with the reason of the one whose spelling it follows.
     UnsupportedFormatError
-        If the name is known, but no layout of elements; with the reason.
+        If the name is known, but no layout of elements of this width; with the reason.
     """
+    for vocabulary in VOCABULARIES:
+        notation = vocabulary.by_bits.get(bits, {}).get(name)
+        if notation is not None:
+            return ParsedName(parse_tag(notation), vocabulary)
+    found = _parse_name(name)
+    if isinstance(found, str):
+        raise UnsupportedFormatError(found)
+    return found
+
+
+@lru_cache(maxsize=8192)  # several times the number of known names
+def _parse_name(name: str) -> ParsedName | str:
+    """Read a name for elements of any width; return the reason where it is known, but no layout."""
     reasons: dict[str, UnknownFormatError] = {}
     for vocabulary in VOCABULARIES:
-        if is_packed and name in vocabulary.four_bit:
-            return ParsedName(parse_tag(vocabulary.four_bit[name]), vocabulary)
         try:
             return ParsedName(vocabulary.parse(name), vocabulary)
+        except UnsupportedFormatError as error:
+            return str(error)
         except UnknownFormatError as error:
             reasons[vocabulary.name] = error
     # the most specific spelling first; oneDNN's, which accepts any letters, last

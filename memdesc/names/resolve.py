@@ -16,9 +16,6 @@ if TYPE_CHECKING:
 
 __all__ = ["resolve", "resolve_image"]
 
-# Elements of this width share a byte, and a few names lay them out in another way.
-_PACKED_BITS = 4
-
 
 def resolve(name: str, dims: tuple[int, ...], bits: int) -> FormatTag:
     """Find the tag of a name in any vocabulary.
@@ -30,7 +27,8 @@ def resolve(name: str, dims: tuple[int, ...], bits: int) -> FormatTag:
     dims : tuple of int
         Logical sizes; a few names exist for some sizes only. `()` checks no sizes.
     bits : int
-        Width of an element; a few names lay 4-bit elements out in another way.
+        Width of an element; packings of weights exist for some widths only, and a few names
+        lay 4-bit elements out in another way.
 
     Raises
     ------
@@ -43,13 +41,13 @@ def resolve(name: str, dims: tuple[int, ...], bits: int) -> FormatTag:
         msg = f"a tag is a name or a FormatTag, not {short_repr(name)}"  # type: ignore[unreachable] # callers without types
         raise MemdescError(msg)
     try:
-        tag, vocabulary = parse_name(name, is_packed=bits == _PACKED_BITS)
+        tag, vocabulary = parse_name(name, bits)
     except UnknownFormatError as error:
         msg = f"{error}{did_you_mean(suggest(name, len(dims) or None))}"
         raise UnknownFormatError(msg) from None
     # another number of dims is an error that the caller reports
     if vocabulary.check_dims is not None and len(dims) == tag.ndims:
-        vocabulary.check_dims(name, dims)
+        vocabulary.check_dims(name, dims, tag)
     return tag
 
 

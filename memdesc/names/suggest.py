@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from memdesc.errors import MemdescError, short_repr
 from memdesc.names.images import IMAGES, is_image, parse_image
 from memdesc.names.registry import known_names, parse_name
+from memdesc.names.weights import EXPERTS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -28,6 +29,8 @@ _MEANT = {
     "channels_first": ("nchw", "ncw", "ncdhw"),
     "contiguous_format": ("nchw", "ncw", "ncdhw"),
 }
+# Widths of elements in bits: packings of weights have names for some of them only.
+_WIDTHS = (32, 16, 8, 4)
 # Spatial dims of names for other numbers of dims, of oneDNN and of OpenVINO.
 _SPATIAL = (("hw", "dhw"), ("dhw", "hw"), ("hw", "w"), ("yx", "zyx"), ("zyx", "yx"))
 
@@ -64,10 +67,11 @@ def suggest(text: str, ndims: int | None = None) -> tuple[str, ...]:
 def siblings(text: str, ndims: int) -> tuple[str, ...]:
     """Return the known names for `ndims` dims that a name for another number may be meant as.
 
-    They differ in groups, or in depth and height. No name is compared with all others here, since
-    callers try names for a number of dims in loops.
+    They differ in groups or experts, or in depth and height. No name is compared with all others
+    here, since callers try names for a number of dims in loops.
     """
     variants = [f"g{text}", text.removeprefix("g")]
+    variants += [f"{text}{EXPERTS}", text.removesuffix(EXPERTS)]
     variants += [text.replace(old, new) for old, new in _SPATIAL]
     known = _known_strings()
     return tuple(
@@ -114,8 +118,9 @@ def did_you_mean(names: tuple[str, ...]) -> str:
 
 def _ndims_of(name: str) -> int:
     """Return the number of dims of a known name; 0 for one that is no layout."""
-    try:
-        tag = parse_image(name).tag if is_image(name) else parse_name(name, is_packed=False).tag
-    except MemdescError:
-        return 0
-    return tag.ndims
+    for bits in _WIDTHS:
+        try:
+            return (parse_image(name) if is_image(name) else parse_name(name, bits)).tag.ndims
+        except MemdescError:
+            continue
+    return 0

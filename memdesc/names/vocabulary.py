@@ -35,11 +35,12 @@ class Vocabulary:
     is_spelled_like : callable, (name) -> bool
         Whether an unknown name follows the spelling of this system, so that its
         `parse` gives the best reason.
-    check_dims : callable, (name, dims) -> None, optional
-        Raises UnsupportedFormatError for sizes that the name does not exist for.
-    four_bit : mapping of str to str
-        The names that lay 4-bit elements out in another way, each with the canonical
-        notation of that layout.
+    check_dims : callable, (name, dims, tag) -> None, optional
+        Raises UnsupportedFormatError for sizes that the name does not exist for. `tag` is what
+        the name was read as.
+    by_bits : mapping of int to mappings of str to str
+        For a width of elements in bits, the names that lay these out in another way than
+        `parse` says, each with the canonical notation of that layout.
     """
 
     name: str
@@ -48,8 +49,8 @@ class Vocabulary:
     domain: Callable[[str], str]
     letters: Callable[[str], str]
     is_spelled_like: Callable[[str], bool]
-    check_dims: Callable[[str, tuple[int, ...]], None] | None = None
-    four_bit: Mapping[str, str] = field(default_factory=dict)
+    check_dims: Callable[[str, tuple[int, ...], FormatTag], None] | None = None
+    by_bits: Mapping[int, Mapping[str, str]] = field(default_factory=dict)
 
 
 def read_names(file: str) -> tuple[str, ...]:

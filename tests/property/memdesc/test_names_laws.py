@@ -11,6 +11,7 @@ from memdesc import (
     MemdescError,
     MemoryDesc,
     UnsupportedFormatError,
+    data_type,
     from_json,
     known_names,
     memory_desc,
@@ -22,16 +23,19 @@ NAMES = [name for name in known_names() if "image" not in name.text]
 
 
 def uneven_desc(name: str, random: Random) -> MemoryDesc | None:
-    """Describe sizes of which few are whole blocks; None where the name is refused for them."""
-    try:
-        ndims = resolve(name, (), 8).ndims
-        return memory_desc(
-            [random.choice((1, 2, 3, 5, 17)) for _ in range(ndims)],
-            random.choice(("f32", "s8", "s4")),
-            name,
-        )
-    except UnsupportedFormatError:
-        return None
+    """Describe sizes of which few are whole blocks; None where the name is refused for them.
+
+    Packings that take whole blocks only get these.
+    """
+    dtype = data_type(random.choice(("f32", "f16", "s8", "s4")))
+    with contextlib.suppress(UnsupportedFormatError):
+        tag = resolve(name, (), dtype.bits)
+        dims = [random.choice((1, 2, 3, 5, 17)) for _ in range(tag.ndims)]
+        with contextlib.suppress(UnsupportedFormatError):
+            return memory_desc(dims, dtype, name)
+        dims = [size * block for size, block in zip(dims, tag.block_sizes, strict=True)]
+        return memory_desc(dims, dtype, name)
+    return None
 
 
 @given(st.sampled_from(NAMES), st.randoms(use_true_random=False))

@@ -561,6 +561,7 @@ def test_the_tags_are_all_names_of_the_layout_in_all_vocabularies() -> None:
         "b_fs_yx_fsv16",
         "o_is_yx_isv16",
         "bfyx_f16",
+        "mlas_nchwc16",
     }
     assert found[0] == "aBcd16b"
     assert set(names_of(memory_desc((2, 17, 5, 4), "f32", "nhwc"))) == {

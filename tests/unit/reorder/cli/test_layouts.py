@@ -110,6 +110,7 @@ def test_match_finds_all_names(capsys: CaptureFixture[str]) -> None:
         "gOiw8o",
         "nChw8c",
         "b_fs_yx_fsv8",
+        "mlas_nchwc8",
     ]
     assert (
         found["names"]

@@ -1,0 +1,308 @@
+"""Packings of quantised weights and of their scales: `gptq`, `marlin`, `nvfp4_scales`.
+
+A packing permutes whole elements, and may pad them: it is a tag. It exists for elements of some
+widths only, since kernels read words, and many take whole blocks only. What a row does not say is
+no part of a layout: which scales and zero points belong to the elements, and by which rule. The
+sources are in the rows; those of TensorRT-LLM, Marlin, cuBLASLt and aiter are formulas, which the
+tests have apart from the tags.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple
+
+from memdesc.errors import UnknownFormatError, UnsupportedFormatError, short_repr
+from memdesc.names.vocabulary import Vocabulary
+from memdesc.notation import parse_tag
+from memdesc.tags import LETTERS
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from memdesc.tags import FormatTag
+
+__all__ = ["ALIASES", "DIMS", "EXPERTS", "PACKINGS", "VOCABULARY", "Packing", "check_dims", "parse"]
+
+# What the letters of dims stand for, where that is more than a letter.
+DIMS = {"e": "expert", "i": "in", "o": "out", "g": "group", "r": "row", "c": "column"}
+# The width of a packing of elements of any width.
+_ANY = 0
+
+
+class Packing(NamedTuple):
+    """A packing: its dims, its tag for each width of elements, and what packs so."""
+
+    letters: str
+    """The logical dims in order."""
+    domain: str
+    """What it holds: `weights`, `scales`, ..."""
+    tags: Mapping[int, str]
+    """The canonical notation for each width in bits; 0 stands for any width."""
+    whole: str
+    """The dims that must be whole blocks; the others are padded with zeros."""
+    source: str
+    """What packs so."""
+
+
+_MARLIN = "vLLM, marlin_utils.py"
+_TORCH_CPU = "torch 2.13, _convert_weight_to_int4pack_for_cpu"
+_TORCH_CUDA = "torch 2.11, _convert_weight_to_int4pack on an NVIDIA GPU"
+_AITER = "ROCm aiter, shuffle.py"
+_CUBLASLT = "cuBLASLt, cublasLtOrder_t; FasterTransformer, quantize_weight.cu"
+_MLAS = "onnxruntime 1.31, MLAS"
+
+# fmt: off
+_ROWS = {
+    "gptq": Packing("io", "weights", {4: "Ab8a", 8: "Ab4a"}, "i", "AutoGPTQ, GPTQModel: qweight"),
+    "gptq_exllama": Packing(
+        "io", "weights", {4: "Ab2a/1.4a/2"}, "i", "ExLlamaV2, qdq_4.cuh; vLLM, gptq_shuffle"),
+    "awq": Packing("io", "weights", {4: "aB2b/1.4b/2"}, "o", "AutoAWQ, GEMM: qweight and qzeros"),
+    "marlin": Packing(
+        "io", "weights",
+        {4: "AB8b/1.4a/2.4b/16.2a/1.2b/8.2a/8", 8: "AB8b/1.4a/2.8b/8.2a/1.2a/8"}, "io", _MARLIN),
+    "marlin_a8": Packing(
+        "io", "weights",
+        {4: "AB8b/1.4a/4.4b/8.4a/1.2a/16", 8: "AB8b/1.4a/4.4b/8.2a/16.4a/1"}, "io",
+        f"{_MARLIN}, 8-bit activations"),
+    "marlin_scales": Packing("go", "scales", {16: "aB8b/1.8b/8"}, "o", _MARLIN),
+    "marlin_scales_channelwise": Packing(
+        "go", "scales", {16: "aB4b/2.4b/8.2b/1"}, "o", f"{_MARLIN}, one group"),
+    "marlin_zeros": Packing(
+        "go", "zero points", {4: "aB8b/1.2b/8.4b/16", 8: "aB8b/1.2b/32.2b/8.2b/16"}, "o", _MARLIN),
+    "torch_int4_cpu": Packing(
+        "oi", "weights", {4: "Ab2a/16.16a/1.2a/32"}, "o", f"{_TORCH_CPU}, AVX-512"),
+    "torch_int4_cpu_avx2": Packing(
+        "oi", "weights", {4: "Ab16a/1.2a/16"}, "o", f"{_TORCH_CPU}, AVX2"),
+    "torch_int4_cpu_default": Packing(
+        "oi", "weights", {4: "Ab16a"}, "o", f"{_TORCH_CPU}, other CPUs"),
+    "tinygemm_k2": Packing(
+        "oi", "weights", {4: "AB8a4b/2.2b/1.2b/16.2b/8"}, "i", f"{_TORCH_CUDA}, inner_k_tiles=2"),
+    "tinygemm_k4": Packing(
+        "oi", "weights", {4: "AB8a4b/2.2b/32.2b/1.2b/16.2b/8"}, "i",
+        f"{_TORCH_CUDA}, inner_k_tiles=4"),
+    "tinygemm_k8": Packing(
+        "oi", "weights", {4: "AB8a4b/2.4b/32.2b/1.2b/16.2b/8"}, "i",
+        f"{_TORCH_CUDA}, inner_k_tiles=8"),
+    "trtllm_mixed_gemm": Packing(
+        "io", "weights", {4: "BA4b2a/32.4a/2.2a/1.4a/8", 8: "BA2b4a/16.4a/2.2a/1.2a/8"}, "io",
+        "TensorRT-LLM, preprocess_weights_for_mixed_gemm, f16 activations, sm80 to sm89"),
+    "aiter_16x16": Packing(
+        "oi", "weights", {4: "AB2b16a32b", 8: "AB2b16a16b", 16: "AB4b16a8b"}, "oi",
+        f"{_AITER}: shuffle_weight, layout (16, 16)"),
+    "aiter_scales": Packing(
+        "rc", "scales", {8: "AB4b/1.16a/1.2b/4.2a/16__a256"}, "", "ROCm aiter: e8m0_shuffle"),
+    "nvfp4_scales": Packing(
+        "rc", "scales", {8: "AB32a/1.4a/32.4b"}, "", "torchao 0.18, to_blocked; cuBLASLt; CUTLASS"),
+    "nvfp4_scales_8x4": Packing(
+        "rc", "scales", {8: "AB8a4b"}, "", "FlashInfer, SfLayout.layout_8x4"),
+    "CUBLASLT_ORDER_COL32": Packing("rc", "matrix", {_ANY: "Ba32b"}, "", _CUBLASLT),
+    "CUBLASLT_ORDER_COL4_4R2_8C": Packing(
+        "rc", "matrix", {_ANY: "BA2a/1.4b2b4a/2.4b"}, "", _CUBLASLT),
+    "CUBLASLT_ORDER_COL32_2R_4R4": Packing(
+        "rc", "matrix", {_ANY: "BA4a/2.4a/8.2a/1.32b"}, "", _CUBLASLT),
+}
+# fmt: on
+# n interleaved elements, or n channels in a block
+_CUTLASS = {
+    "ColumnMajorInterleaved<{n}>": Packing("rc", "matrix", {_ANY: "Ba{n}b"}, "", "CUTLASS 2"),
+    "RowMajorInterleaved<{n}>": Packing("rc", "matrix", {_ANY: "Ab{n}a"}, "", "CUTLASS 2"),
+    "TensorNCxHWx<{n}>": Packing("nchw", "data", {_ANY: "aBcd{n}b"}, "", "CUTLASS 2"),
+    "TensorCxRSKx<{n}>": Packing("oihw", "weights", {_ANY: "Bcda{n}b"}, "", "CUTLASS 2"),
+}
+_NCHWC = {
+    "mlas_nchwc{n}": Packing("nchw", "data", {32: "aBcd{n}b"}, "", _MLAS),
+    "mlas_oihwbo{n}": Packing("oihw", "weights", {32: "Abcd{n}a"}, "", f"{_MLAS}, input nchw"),
+    "mlas_oihwbibo{n}": Packing("oihw", "weights", {32: "ABcd{n}b{n}a"}, "", _MLAS),
+}
+# Packings of one matrix for each expert, behind each other, under the name with this ending.
+EXPERTS = "_experts"
+_WITH_EXPERTS = (
+    "gptq",
+    "awq",
+    "marlin",
+    "marlin_scales",
+    "marlin_zeros",
+    "trtllm_mixed_gemm",
+    "aiter_16x16",
+    "nvfp4_scales",
+)
+
+
+def _of_size(family: Mapping[str, Packing], n: int) -> dict[str, Packing]:
+    return {
+        name.format(n=n): row._replace(
+            tags={bits: tag.format(n=n) for bits, tag in row.tags.items()}
+        )
+        for name, row in family.items()
+    }
+
+
+def _of_experts(row: Packing) -> Packing:
+    """Return a packing with a dim in front, outermost in memory."""
+    behind = str.maketrans(LETTERS[:-1], LETTERS[1:]) | str.maketrans(
+        LETTERS[:-1].upper(), LETTERS[1:].upper()
+    )
+    tags = {bits: f"a{tag.translate(behind)}" for bits, tag in row.tags.items()}
+    return row._replace(letters=f"e{row.letters}", domain=f"expert {row.domain}", tags=tags)
+
+
+PACKINGS = (
+    _ROWS
+    | {name + EXPERTS: _of_experts(_ROWS[name]) for name in _WITH_EXPERTS}
+    | {name: row for n in (4, 32, 64) for name, row in _of_size(_CUTLASS, n).items()}
+    | {name: row for n in (8, 16) for name, row in _of_size(_NCHWC, n).items()}
+)
+# Other names -> the name in the table: of cuDNN, torch, FlashInfer, the OCP's MX formats, and
+# bitsandbytes.
+ALIASES = {
+    "mx_scales": "nvfp4_scales",
+    "F8_128x4": "nvfp4_scales",
+    "SWIZZLE_32_4_4": "nvfp4_scales",
+    "layout_128x4": "nvfp4_scales",
+    "layout_8x4": "nvfp4_scales_8x4",
+    "torch_int4_cuda": "tinygemm_k8",
+    "col32": "CUBLASLT_ORDER_COL32",
+    "col_turing": "CUBLASLT_ORDER_COL4_4R2_8C",
+    "col_ampere": "CUBLASLT_ORDER_COL32_2R_4R4",
+}
+
+_ACT_ORDER = (
+    "it assigns rows to groups by data (g_idx, act-order), which is a gather; put the rows in the "
+    "order of g_idx, then describe them as 'gptq'"
+)
+_HIGH_FIRST = "swap the halves of each byte, and describe them as 'ab'"
+_NF4 = (
+    "it holds indices of a table of 16 values, the first in the high half of a byte; "
+    f"{_HIGH_FIRST} of u4"
+)
+_CODEBOOK = "it holds indices into codebooks, each for several values at once; decode it first"
+_SPARSE = (
+    "it keeps two of each four values and their positions (2:4 sparsity), which depends on "
+    "the data; expand it first"
+)
+# What is no layout -> the reason.
+_REFUSED = {
+    "g_idx": _ACT_ORDER,
+    "gptq_act_order": _ACT_ORDER,
+    "marlin_24": _SPARSE,
+    "sparse_24": _SPARSE,
+    "bitsandbytes_nf4": _NF4,
+    "bitsandbytes_fp4": f"its first element is in the high half of a byte; {_HIGH_FIRST}",
+    "hqq": (
+        "its bytes join rows that lie half a matrix apart, the first in the high half; unpack "
+        "it first"
+    ),
+    "exl2": "it mixes rows of 2 to 8 bits in an order that is data (q_invperm); decode it first",
+    "aqlm": _CODEBOOK,
+    "quip": _CODEBOOK,
+    "vptq": _CODEBOOK,
+    "kleidiai": (
+        "it holds sums, scales and a bias behind each panel of output channels, and the size of "
+        "a panel is its kernel's choice; describe each of them"
+    ),
+    "xnnpack": (
+        "it holds a bias in front of each panel of nr output channels; describe the weights "
+        "behind it as memory_desc((n, k), dtype, strides=((k + 1) * nr, nr), inner_blks=(nr,), "
+        "inner_idxs=(0,), offset0=nr)"
+    ),
+}
+
+
+def _packing(name: str) -> Packing | None:
+    return PACKINGS.get(ALIASES.get(name, name))
+
+
+def domain(name: str) -> str:
+    """Return what a known name describes: `weights`, `scales`, ..."""
+    row = _packing(name)
+    return row.domain if row else "weights"
+
+
+def letters(name: str) -> str:
+    """Return the logical dims, such as `io`; empty for other strings."""
+    row = _packing(name)
+    return row.letters if row else ""
+
+
+def parse(name: str) -> FormatTag:
+    """Read the name of a packing of elements of any width.
+
+    Raises
+    ------
+    UnsupportedFormatError
+        If the packing exists for elements of some widths only, or the name is known, but no
+        layout; with the reason.
+    UnknownFormatError
+        If it is no name.
+    """
+    if name in _REFUSED:
+        msg = f"{name!r} cannot be described: {_REFUSED[name]}"
+        raise UnsupportedFormatError(msg)
+    row = _packing(name)
+    if row is None:
+        msg = f"{short_repr(name)}: no packing of weights has this name"
+        raise UnknownFormatError(msg)
+    if _ANY not in row.tags:
+        widths = " or ".join(map(str, row.tags))
+        msg = f"{name!r} exists for elements of {widths} bits; give a data type of that width"
+        raise UnsupportedFormatError(msg)
+    return parse_tag(row.tags[_ANY])
+
+
+def check_dims(name: str, dims: tuple[int, ...], tag: FormatTag) -> None:
+    """Refuse the sizes, as many as the name has dims, that are no whole blocks where they must be.
+
+    Raises
+    ------
+    UnsupportedFormatError
+        With the sizes that are.
+    """
+    row = PACKINGS[ALIASES.get(name, name)]
+    sizes = dict(zip(row.letters, zip(dims, tag.block_sizes, strict=True), strict=True))
+    whole = {letter: sizes[letter] for letter in row.whole}
+    if any(size % block for size, block in whole.values()):
+        found = ", ".join(f"{DIMS[letter]} = {size}" for letter, (size, _) in whole.items())
+        rule = " and ".join(
+            f"{DIMS[letter]} must be a multiple of {block}" for letter, (_, block) in whole.items()
+        )
+        padded = tuple(
+            -(-size // block) * block if letter in whole else size
+            for letter, (size, block) in sizes.items()
+        )
+        msg = f"{name!r} with {found}: {rule}; pad the tensor to {padded}"
+        raise UnsupportedFormatError(msg)
+
+
+def _by_bits() -> dict[int, dict[str, str]]:
+    """Return the names for elements of each width, with their tags."""
+    found: dict[int, dict[str, str]] = {}
+    for name in (*PACKINGS, *ALIASES):
+        for bits, tag in PACKINGS[ALIASES.get(name, name)].tags.items():
+            if bits != _ANY:
+                found.setdefault(bits, {})[name] = tag
+    return found
+
+
+# "torch" alone begins other things: torch.channels_last
+_STEMS = (
+    "torch_",
+    *{name.split("_")[0].split("<")[0] for name in PACKINGS if not name.startswith("torch")},
+)
+
+
+def _is_spelled_like(name: str) -> bool:
+    """Whether a name begins as one of the table does."""
+    return name.startswith(_STEMS)
+
+
+VOCABULARY = Vocabulary(
+    "weights",
+    partial(tuple[str, ...], (*PACKINGS, *ALIASES, *_REFUSED)),
+    parse,
+    domain,
+    letters,
+    _is_spelled_like,
+    check_dims,
+    _by_bits(),
+)

@@ -1,0 +1,196 @@
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pytest
+
+from memdesc import (
+    MemdescError,
+    MemoryDesc,
+    UnknownFormatError,
+    UnsupportedFormatError,
+    known_names,
+    memory_desc,
+    suggest,
+)
+from memdesc.names import dim_letters, resolve
+from memdesc.names.weights import ALIASES, EXPERTS, PACKINGS
+from tests.packings import FORMULAS
+
+DTYPES = {4: "u4", 8: "u8", 16: "f16", 32: "f32", 0: "s8"}
+# sizes of dims that are not blocks
+SIZES = {"n": 2, "h": 3, "w": 5, "g": 3, "e": 3}
+CASES = [(name, bits) for name, row in PACKINGS.items() for bits in row.tags]
+
+
+def described(name: str, bits: int, *, uneven: bool) -> MemoryDesc:
+    """Describe two or three blocks of each dim; with uneven sizes where they are padded."""
+    row = PACKINGS[name]
+    blocks = resolve(name, (), bits or 8).block_sizes
+    dims = [
+        SIZES.get(letter, 3) if block == 1 else (2 + k % 2) * block
+        for k, (letter, block) in enumerate(zip(row.letters, blocks, strict=True))
+    ]
+    if uneven:
+        dims = [
+            size if letter in row.whole else size - 1
+            for letter, size in zip(row.letters, dims, strict=True)
+        ]
+    return memory_desc(dims, DTYPES[bits], name)
+
+
+def in_memory(desc: MemoryDesc, q: np.ndarray) -> np.ndarray:
+    """Place elements by the formula of offsets."""
+    found = np.zeros(desc.padded_nelems, q.dtype)
+    found[desc.layout.offsets()] = q
+    return found
+
+
+@pytest.mark.parametrize("uneven", [False, True])
+@pytest.mark.parametrize(("name", "bits"), CASES)
+def test_a_packing_is_its_published_formula(name: str, bits: int, uneven: bool) -> None:
+    desc = described(name, bits, uneven=uneven)
+    q = np.random.default_rng(0).integers(0, 2 ** min(bits or 8, 8), desc.dims, np.uint8)
+    if name.endswith(EXPERTS):
+        pack = FORMULAS[name.removesuffix(EXPERTS), bits]
+        expected = np.concatenate([pack(each) for each in q])
+    else:
+        expected = FORMULAS[name, bits](q)
+    assert np.array_equal(in_memory(desc, q), expected)
+
+
+def test_every_packing_has_a_formula_in_the_tests() -> None:
+    assert {(name.removesuffix(EXPERTS), bits) for name, bits in CASES} == set(FORMULAS)
+
+
+@pytest.mark.parametrize(("name", "bits"), CASES)
+def test_a_packing_is_found_again_under_all_its_names(name: str, bits: int) -> None:
+    desc = described(name, bits, uneven=False)
+    found = [each.text for each in desc.tags() if each.vocabulary == "weights"]
+    assert {name, *(alias for alias, meant in ALIASES.items() if meant == name)} <= set(found)
+    assert dim_letters(name) == PACKINGS[name].letters
+
+
+@pytest.mark.parametrize(("alias", "name"), ALIASES.items())
+def test_an_alias_is_the_same_layout(alias: str, name: str) -> None:
+    (bits,) = PACKINGS[name].tags
+    desc = described(name, bits, uneven=False)
+    assert memory_desc(desc.dims, desc.dtype, alias) == desc
+    assert dim_letters(alias) == dim_letters(name)
+    assert {each.domain for each in known_names() if each.text in {alias, name}} == {
+        PACKINGS[name].domain
+    }
+
+
+def test_marlin_of_four_and_of_eight_bits_differ() -> None:
+    four, eight = (memory_desc((32, 128), dtype, "marlin") for dtype in ("u4", "s8"))
+    assert four.layout != eight.layout
+    assert four == memory_desc((32, 128), "u4", "AB8b/1.4a/2.4b/16.2a/1.2b/8.2a/8")
+
+
+@pytest.mark.parametrize(
+    ("name", "dims", "reason"),
+    [
+        (
+            "marlin",
+            (24, 100),
+            (
+                "'marlin' with in = 24, out = 100: in must be a multiple of 16 and out must be a "
+                "multiple of 64; pad the tensor to (32, 128)"
+            ),
+        ),
+        (
+            "gptq",
+            (17, 5),
+            "'gptq' with in = 17: in must be a multiple of 8; pad the tensor to (24, 5)",
+        ),
+        (
+            "torch_int4_cpu",
+            (80, 3),
+            (
+                "'torch_int4_cpu' with out = 80: out must be a multiple of 64; "
+                "pad the tensor to (128, 3)"
+            ),
+        ),
+    ],
+)
+def test_blocks_that_must_be_whole_are_refused_with_the_sizes_that_are(
+    name: str, dims: tuple[int, ...], reason: str
+) -> None:
+    with pytest.raises(UnsupportedFormatError, match=f"^{re.escape(reason)}$"):
+        memory_desc(dims, "u4", name)
+
+
+def test_dims_that_are_padded_need_no_whole_blocks() -> None:
+    assert memory_desc((33, 5), "e8m0", "nvfp4_scales").padded_dims == (128, 8)
+    assert memory_desc((33, 5), "e8m0", "aiter_scales").padded_dims == (256, 8)
+    assert memory_desc((0, 5), "e8m0", "nvfp4_scales").nbytes == 0
+
+
+def test_a_packing_of_some_widths_refuses_others() -> None:
+    with pytest.raises(
+        UnsupportedFormatError, match=r"^'awq' exists for elements of 4 bits; give a data type of"
+    ):
+        memory_desc((8, 8), "f32", "awq")
+    with pytest.raises(UnsupportedFormatError, match="'marlin' exists for elements of 4 or 8 bits"):
+        memory_desc((8, 8), "f16", "marlin")
+
+
+@pytest.mark.parametrize(
+    ("name", "part"),
+    [
+        ("g_idx", "a gather"),
+        ("gptq_act_order", "a gather"),
+        ("marlin_24", "2:4 sparsity"),
+        ("sparse_24", "2:4 sparsity"),
+        ("bitsandbytes_nf4", "a table of 16 values"),
+        ("bitsandbytes_fp4", "swap the halves of each byte"),
+        ("hqq", "half a matrix apart"),
+        ("exl2", "2 to 8 bits"),
+        ("aqlm", "codebooks"),
+        ("quip", "codebooks"),
+        ("vptq", "codebooks"),
+        ("kleidiai", "sums, scales and a bias"),
+        ("xnnpack", "strides=((k + 1) * nr, nr)"),
+    ],
+)
+def test_what_is_no_layout_is_refused_by_name_with_the_reason(name: str, part: str) -> None:
+    with pytest.raises(
+        UnsupportedFormatError, match=rf"^'{name}' cannot be described: it.*{re.escape(part)}"
+    ):
+        memory_desc((64, 64), "u4", name)
+    assert name in {each.text for each in known_names() if each.vocabulary == "weights"}
+
+
+def test_weights_of_xnnpack_are_the_strides_that_the_refusal_gives() -> None:
+    n, k, nr = 12, 5, 4
+    desc = memory_desc(
+        (n, k), "f32", strides=((k + 1) * nr, nr), inner_blks=(nr,), inner_idxs=(0,), offset0=nr
+    )
+    w, bias = np.arange(n * k).reshape(n, k), -1 - np.arange(n)
+    panels = [np.concatenate([bias[i : i + nr], w[i : i + nr].T.ravel()]) for i in range(0, n, nr)]
+    found = np.concatenate(panels)
+    assert np.array_equal(found[desc.layout.offsets()], w)
+
+
+@pytest.mark.parametrize("name", ["marlinn", "gptq_marlin", "torch_int4", "nvfp4", "aiter"])
+def test_a_name_that_begins_as_a_packing_is_refused_as_one(name: str) -> None:
+    with pytest.raises(
+        UnknownFormatError, match=f"^unknown format '{name}': no packing of weights has this name; "
+    ):
+        memory_desc((64, 64), "u4", name)
+
+
+def test_the_nearest_packing_is_suggested() -> None:
+    assert suggest("marlinn", 2)[0] == "marlin"
+    with pytest.raises(MemdescError, match=r"'gptq' is for 2 dims; did you mean 'gptq_experts'\?$"):
+        memory_desc((2, 8, 8), "u4", "gptq")
+    with pytest.raises(MemdescError, match=r"'awq_experts' is for 3 dims; did you mean 'awq'\?$"):
+        memory_desc((8, 8), "u4", "awq_experts")
+
+
+def test_a_packing_is_drawn_with_the_letters_of_its_dims() -> None:
+    shown = memory_desc((2, 8), "u4", "awq").show(dim_letters("awq")).text
+    assert "logical: rows i, columns o" in shown
+    assert "0,0 0,2 0,4 0,6 0,1 0,3 0,5 0,7" in shown
