@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import argparse
+import functools
 import re
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
@@ -16,6 +18,7 @@ import reorder
 from memdesc import MemdescError
 from memdesc.names import dim_letters, images, is_image, known_names, resolve
 from memdesc.tags import LETTERS
+from reorder.cli.parser import command_parser
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -108,6 +111,34 @@ class Images(SphinxDirective):
         return [_table(("image type", "dims", "row y", "column x", "lane", "memdesc"), rows)]
 
 
+class CommandReference(SphinxDirective):
+    """`{command} show`: usage and arguments of a command, as its help has them."""
+
+    required_arguments = 1
+
+    def run(self) -> list[nodes.Node]:
+        """Make them."""
+        (name,) = self.arguments
+        parser = command_parser(name)
+        parser.formatter_class = functools.partial(argparse.HelpFormatter, width=88)
+        rows = []
+        for action in parser._actions:  # noqa: SLF001 - argparse has no public list
+            if isinstance(action, argparse._HelpAction):  # noqa: SLF001 - likewise
+                continue
+            value = f" {action.metavar or action.dest.upper()}" if action.nargs != 0 else ""
+            flags = [f"{flag}{value}" for flag in action.option_strings]
+            rows.append((flags or [str(action.metavar or action.dest)], action.help or ""))
+        usage = parser.format_usage().replace("\n       ", "\n").removeprefix("usage: ")
+        example = (parser.epilog or "").removeprefix("example: ")
+        return [
+            nodes.paragraph("", parser.description or ""),
+            _console(usage),
+            _table(("argument", "meaning"), rows),
+            nodes.paragraph("", "For example:"),
+            _console(example),
+        ]
+
+
 class Changes(SphinxDirective):
     """`{changes}`: the fragments, version by version."""
 
@@ -137,6 +168,10 @@ class Changes(SphinxDirective):
                 section += holder.children
             parts.append(section)
         return parts
+
+
+def _console(text: str) -> nodes.literal_block:
+    return nodes.literal_block(text, text, language="text")
 
 
 def _table(head: tuple[str, ...], rows: Iterable[tuple[object, ...]]) -> nodes.table:
@@ -194,6 +229,7 @@ def setup(app: Sphinx) -> dict[str, object]:
         ("plan", PlanPicture),
         ("vocabulary", Vocabulary),
         ("images", Images),
+        ("command", CommandReference),
         ("changes", Changes),
     ):
         app.add_directive(name, directive)

@@ -12,6 +12,8 @@ __all__ = ["NAMES", "find"]
 
 NAMES = (
     "show",
+    "where",
+    "names",
     "match",
     "diff",
     "explain",

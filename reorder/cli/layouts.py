@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 __all__ = [
     "HELD",
     "LAYOUT",
+    "add_dtype",
     "add_layouts",
     "buffer_name",
     "desc_of",
@@ -77,12 +78,17 @@ def pair_of(options: argparse.Namespace) -> tuple[MemoryDesc, MemoryDesc]:
     )
 
 
+def add_dtype(parser: argparse.ArgumentParser) -> None:
+    """Add the flag for the type of elements that are described."""
+    parser.add_argument(
+        "--dtype", metavar="DTYPE", default="f32", help="type of the elements (default f32)"
+    )
+
+
 def add_layouts(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of two layouts: their names, the common dims, the data types."""
     parser.add_argument("src", metavar="A", help=LAYOUT)
     parser.add_argument("dst", metavar="B", help="likewise")
-    parser.add_argument("dims", help="logical sizes, such as 2x17x5x4")
-    parser.add_argument(
-        "--dtype", metavar="DTYPE", default="f32", help="type of the elements (default f32)"
-    )
+    parser.add_argument("dims", metavar="DIMS", help="logical sizes, such as 2x17x5x4")
+    add_dtype(parser)
     parser.add_argument("--to-dtype", metavar="DTYPE", help="type in B, where it is another one")

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import memdesc
 from memdesc import MemdescError
 from reorder.cli.command import Command, Facts, dims_of, numbers_of
+from reorder.cli.layouts import add_dtype
 
 if TYPE_CHECKING:
     import argparse
@@ -16,7 +17,9 @@ __all__ = ["COMMAND"]
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--dims", required=True, help="logical sizes, such as 2x17x5x4")
+    parser.add_argument(
+        "--dims", metavar="DIMS", required=True, help="logical sizes, such as 2x17x5x4"
+    )
     parser.add_argument(
         "--strides",
         required=True,
@@ -32,9 +35,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         "--padded", metavar="DIMS", help="padded sizes (default: rounded up to whole blocks)"
     )
     parser.add_argument("--offset0", type=int, default=0, help="offset of element 0")
-    parser.add_argument(
-        "--dtype", metavar="DTYPE", default="f32", help="type of the elements (default f32)"
-    )
+    add_dtype(parser)
 
 
 def _answer(options: argparse.Namespace) -> tuple[Facts, int]:

@@ -8,7 +8,7 @@ import memdesc
 from memdesc.names import dim_letters, is_image
 from reorder.cli.command import Command, Facts, dims_of
 from reorder.cli.facts import desc_facts, image_facts
-from reorder.cli.layouts import LAYOUT, desc_of
+from reorder.cli.layouts import LAYOUT, add_dtype, desc_of
 
 if TYPE_CHECKING:
     import argparse
@@ -17,11 +17,9 @@ __all__ = ["COMMAND"]
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("tag", help=f"{LAYOUT}, or an image type")
-    parser.add_argument("dims", help="logical sizes, such as 2x17x5x4")
-    parser.add_argument(
-        "--dtype", metavar="DTYPE", default="f32", help="type of the elements (default f32)"
-    )
+    parser.add_argument("tag", metavar="TAG", help=f"{LAYOUT}, or an image type")
+    parser.add_argument("dims", metavar="DIMS", help="logical sizes, such as 2x17x5x4")
+    add_dtype(parser)
     parser.add_argument("--svg", metavar="FILE", help="draw it: the logical grid beside the memory")
     parser.add_argument("--draw", action="store_true", help="draw it here, as text")
     parser.add_argument(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from memdesc.names import dim_letters
 from memdesc.source import LANGUAGES
 from reorder.cli.command import Command, Facts, dims_of
-from reorder.cli.layouts import LAYOUT, desc_of
+from reorder.cli.layouts import LAYOUT, add_dtype, desc_of
 
 if TYPE_CHECKING:
     import argparse
@@ -17,10 +17,10 @@ __all__ = ["COMMAND"]
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("tag", help=LAYOUT)
-    parser.add_argument("dims", help="logical sizes, such as 2x17x5x4")
+    parser.add_argument("tag", metavar="TAG", help=LAYOUT)
+    parser.add_argument("dims", metavar="DIMS", help="logical sizes, such as 2x17x5x4")
     parser.add_argument("--lang", default="c", help=f"{', '.join(LANGUAGES)} (default c)")
-    parser.add_argument("--dtype", default="f32", help="data type (default f32)")
+    add_dtype(parser)
     parser.add_argument(
         "--name", help="what names of functions start with (default: the format name, or tensor)"
     )

@@ -16,7 +16,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 _ROOT = Path(__file__).parents[2]
-_PAGES = sorted([*(_ROOT / "docs").glob("*.md"), _ROOT / "README.md"])
+_PAGES = sorted(
+    [
+        *(_ROOT / "docs").glob("*.md"),
+        *(_ROOT / "docs" / "commands").glob("*.md"),
+        _ROOT / "README.md",
+    ]
+)
 _FENCE = re.compile(r"^```(\S*)[^\n]*\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 
 

@@ -40,10 +40,12 @@ def test_the_picture_of_the_readme_is_what_the_code_draws() -> None:
     assert "docs/nChw4c.svg" in (_ROOT / "README.md").read_text(encoding="utf-8")
 
 
-def test_the_readme_names_every_command() -> None:
-    readme = (_ROOT / "README.md").read_text(encoding="utf-8")
-    for command in NAMES:
-        assert f"memdesc {command}" in readme
+def test_every_command_has_a_page_and_no_page_is_without_one() -> None:
+    pages = {page.stem: page.read_text(encoding="utf-8") for page in (_DOCS / "commands").iterdir()}
+    assert sorted(pages) == sorted(NAMES)
+    for name, text in pages.items():
+        assert text.startswith(f"# memdesc {name}\n")
+        assert f"```{{command}} {name}\n" in text
 
 
 def test_fragments_of_the_changelog_have_a_kind_and_one_sentence() -> None:
@@ -57,7 +59,7 @@ def test_fragments_of_the_changelog_have_a_kind_and_one_sentence() -> None:
 
 
 def test_links_between_pages_and_in_the_readme_lead_to_files() -> None:
-    for page in [*_DOCS.glob("*.md"), _ROOT / "README.md"]:
+    for page in [*_DOCS.glob("*.md"), *_DOCS.glob("commands/*.md"), _ROOT / "README.md"]:
         for link in re.findall(r"\]\(([^)\s]+)\)", page.read_text(encoding="utf-8")):
             path, _, _ = link.partition("#")
             assert link.startswith(("https://", "#")) or (page.parent / path).exists(), (

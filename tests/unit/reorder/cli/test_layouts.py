@@ -205,7 +205,7 @@ def test_two_layouts_that_do_not_fit_are_refused(capsys: CaptureFixture[str]) ->
         assert "not integers joined by x" in refusal(capsys, command, "nchw", "nhwc", "2x17x5y")
         assert "must be 2 numbers" in refusal(capsys, command, "ab", "4x1x1", "3x4")
         assert "not integers" in refusal(capsys, command, "ab", "4x1@a", "3x4")
-        assert "are required: B, dims" in refusal(capsys, command, "ab")
+        assert "are required: B, DIMS" in refusal(capsys, command, "ab")
 
 
 def test_decode_turns_a_dump_into_an_array(

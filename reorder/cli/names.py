@@ -1,0 +1,88 @@
+"""`memdesc names`."""
+
+from __future__ import annotations
+
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING
+
+from memdesc import Name, UnsupportedFormatError, known_names
+from memdesc.names import images, resolve
+from reorder.cli.command import Command, Facts
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Iterator
+
+__all__ = ["COMMAND"]
+
+# the names of elements of this width are listed; a few name another layout of narrower ones
+_BITS = 32
+
+
+def _add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "filter",
+        metavar="FILTER",
+        nargs="?",
+        default="",
+        help="a part of the name, whatever the case, or a pattern such as 'nChw*c' (default: all)",
+    )
+    parser.add_argument("--ndims", type=int, metavar="N", help="only names for N dims")
+
+
+def _answer(options: argparse.Namespace) -> tuple[Facts, int]:
+    names = [
+        row
+        for row in _rows()
+        if _is_wanted(row["text"], options.filter)
+        and (options.ndims is None or row["ndims"] == options.ndims)
+    ]
+    return {"count": len(names), "names": names}, 0 if names else 1
+
+
+def _is_wanted(name: str, wanted: str) -> bool:
+    if any(mark in wanted for mark in "*?["):
+        return fnmatchcase(name, wanted)
+    return wanted.lower() in name.lower()
+
+
+def _rows() -> Iterator[Facts]:
+    """Return the known names and image types; the tag of those that are refused is None."""
+    known = known_names()
+    listed = {name.text for name in known}
+    mace = [Name("mace", text, "image") for text in images.IMAGES if text not in listed]
+    for name in (*known, *mace):
+        if image := images.IMAGES.get(name.text):
+            yield name._asdict() | {"ndims": len(image.letters), "tag": image.parts}
+            continue
+        try:
+            tag = resolve(name.text, (), _BITS)
+        except UnsupportedFormatError as reason:
+            yield name._asdict() | {"ndims": None, "tag": None, "why": str(reason)}
+        else:
+            yield name._asdict() | {"ndims": tag.ndims, "tag": str(tag)}
+
+
+def _lay_out(facts: Facts) -> list[str]:
+    """Return a line for each name."""
+    rows = [
+        (row["text"], row["vocabulary"], row["domain"], row["tag"] or "refused")
+        for row in facts["names"]
+    ]
+    if not rows:
+        return ["no name matches"]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return [
+        "  ".join(f"{cell:{width}}" for cell, width in zip(row, widths, strict=True)).rstrip()
+        for row in rows
+    ]
+
+
+COMMAND = Command(
+    "names",
+    "List the known names of layouts and images; exit code 1 if none matches.",
+    "names 'nChw*c'",
+    _add_arguments,
+    _answer,
+    _lay_out,
+)
