@@ -16,6 +16,7 @@ from memdesc.errors import (
     UnknownFormatError,
     UnsupportedFormatError,
 )
+from memdesc.exchange import from_notation, to_notation
 from memdesc.extra import Extra
 from memdesc.image import ImageDesc, image_desc
 from memdesc.index import Index
@@ -52,6 +53,7 @@ __all__ = [
     "array_desc",
     "data_type",
     "from_json",
+    "from_notation",
     "from_verbose",
     "image_desc",
     "known_names",
@@ -60,6 +62,7 @@ __all__ = [
     "runtime_desc",
     "suggest",
     "to_json",
+    "to_notation",
     "to_verbose",
 ]
 

@@ -15,7 +15,8 @@ from sphinx.util.docutils import SphinxDirective
 
 import memdesc
 import reorder
-from memdesc import MemdescError
+from memdesc import MemdescError, UnsupportedFormatError
+from memdesc.exchange import written
 from memdesc.names import dim_letters, images, is_image, known_names, resolve
 from memdesc.tags import LETTERS
 from reorder.cli.parser import command_parser
@@ -139,6 +140,41 @@ class CommandReference(SphinxDirective):
         ]
 
 
+# layouts that the tables of notations show: a name, sizes, a data type
+_SHOWN = (
+    ("nchw", (2, 17, 5, 4), "f32"),
+    ("nhwc", (2, 17, 5, 4), "f32"),
+    ("hwio", (32, 17, 3, 3), "f32"),
+    ("nChw16c", (2, 17, 5, 4), "f32"),
+    ("OIhw16i16o", (32, 17, 3, 3), "f32"),
+    ("OIhw4i16o4i", (32, 17, 3, 3), "s8"),
+    ("AB8a128b", (20, 200), "f32"),
+    ("ABcd4a/1.8b8a/4.4b", (64, 64, 1, 1), "s8"),
+    ("aB(CD)8b16(cd)", (1, 12, 5, 5), "f16"),
+)
+
+
+class Notations(SphinxDirective):
+    """`{notations} cute`: layouts in the notation of a system, and why others have none there."""
+
+    required_arguments = 1
+    optional_arguments = 5
+
+    def run(self) -> list[nodes.Node]:
+        """Make the table."""
+        rows = []
+        for name, dims, dtype in _SHOWN:
+            desc = memdesc.memory_desc(dims, dtype, name)
+            cells: list[object] = [[name], f"{dtype}, {'x'.join(map(str, dims))}"]
+            for system in self.arguments:
+                try:
+                    cells.append(list(written(desc, system)[:1]))
+                except UnsupportedFormatError as refused:
+                    cells.append(f"no: {str(refused).partition(': ')[2]}")
+            rows.append(tuple(cells))
+        return [_table(("memdesc", "of", *self.arguments), rows)]
+
+
 class Changes(SphinxDirective):
     """`{changes}`: the fragments, version by version."""
 
@@ -230,6 +266,7 @@ def setup(app: Sphinx) -> dict[str, object]:
         ("vocabulary", Vocabulary),
         ("images", Images),
         ("command", CommandReference),
+        ("notations", Notations),
         ("changes", Changes),
     ):
         app.add_directive(name, directive)

@@ -15,6 +15,7 @@ NAMES = (
     "where",
     "names",
     "match",
+    "translate",
     "diff",
     "explain",
     "reorder",

@@ -1,0 +1,158 @@
+"""CuTe's layouts, `(2,(16,2),5,4):(640,(1,320),64,16)`.
+
+A mode for each dim: its digits from the innermost to the outermost, each with its stride in
+elements. A coordinate of a mode is the mixed-radix number of its digits, the leftmost fastest.
+Extents are padded sizes: CuTe keeps the bounds of a tensor (predication) elsewhere. Sources:
+CUTLASS 4.2, `media/docs/cpp/cute/01_layout.md`, and pycute.
+"""
+
+from __future__ import annotations
+
+import re
+from math import prod
+from typing import TYPE_CHECKING
+
+from memdesc.desc import MemoryDesc
+from memdesc.errors import UnsupportedFormatError, short_repr
+from memdesc.exchange.system import System, cannot, not_understood
+from memdesc.int64 import INT64_MAX
+from memdesc.layout import Axis, Block, Layout, dim_name
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from memdesc.exchange.system import Given
+
+__all__ = ["SYSTEM"]
+
+_NAME = "CuTe"
+_MAX_DEPTH = 64
+# an integer, also as CuTe prints static ones: _16
+_TOKEN = r"\s*(?:_?(?P<number>-?[0-9]{1,19})|(?P<mark>[(),]))\s*"  # noqa: S105 - no password
+
+# a shape, a stride: an integer, or a tuple of them
+_Tree = int | list["_Tree"]
+
+
+def _write(desc: MemoryDesc, _letters: str) -> tuple[str, ...]:
+    layout = desc.layout
+    if layout.offset0:
+        reason = f"a layout starts at offset 0, not {layout.offset0}; the pointer has the offset"
+        raise cannot(_NAME, desc, reason)
+    if axis := layout.fused():
+        names = ", ".join(map(dim_name, axis.dims))
+        raise cannot(_NAME, desc, f"dims {names} are fused into one index, and modes add up")
+    if not layout.padded_nelems:
+        raise cannot(_NAME, desc, "extents are at least 1")
+    if layout.has_partial_blocks:
+        raise cannot(_NAME, desc, "a dim ends inside a block, and modes count whole blocks")
+    modes = [layout.axis_blocks(k)[::-1] for k in range(layout.ndims)]
+    shape, stride = (
+        _tuple([_mode([getattr(block, part) for block in mode]) for mode in modes])
+        for part in ("extent", "stride")
+    )
+    return (f"{shape}:{stride}",)
+
+
+def _mode(values: list[int]) -> str:
+    return str(values[0]) if len(values) == 1 else _tuple(map(str, values))
+
+
+def _tuple(parts: Iterator[str] | list[str]) -> str:
+    return f"({','.join(parts)})"
+
+
+def _read(given: Given) -> MemoryDesc:
+    text = given.text
+    if re.search(r"S[wW]?\s*<|[Ss]wizzle", text):
+        msg = (
+            f"{short_repr(text)} cannot be described: an XOR swizzle mixes the digits of several "
+            "dims, and a layout adds up those of each"
+        )
+        raise UnsupportedFormatError(msg)
+    if "@" in text or "o" in text.split():
+        what = "strides E<k> or 1@0 give coordinates" if "@" in text else "a composition is given"
+        msg = f"{short_repr(text)} cannot be described: {what}, not one layout of offsets"
+        raise UnsupportedFormatError(msg)
+    shape, colon, stride = text.partition(":")
+    if not colon:
+        raise not_understood(_NAME, text, "it is shape:stride, such as (2,(16,2)):(32,(1,16))")
+    extents, strides = _parse(text, shape), _parse(text, stride)
+    modes = [list(_digits(text, e, s)) for e, s in _pairs(text, extents, strides)]
+    padded = tuple(prod(extent for extent, _ in mode) for mode in modes)
+    dims = given.dims or padded
+    if len(dims) != len(modes):
+        msg = f"dims {dims} have {len(dims)} sizes, but {short_repr(text)} has {len(modes)} modes"
+        raise not_understood(_NAME, text, msg)
+    blocks = [block for k, mode in enumerate(modes) for block in _blocks(k, mode)]
+    axes = tuple(Axis((k,), size) for k, size in enumerate(padded))
+    return MemoryDesc(given.type(), Layout(dims, axes, tuple(blocks)))
+
+
+def _blocks(axis: int, digits: list[tuple[int, int]]) -> list[Block]:
+    """Return the blocks of a mode, the largest step first; extents of 1 are digits only outside."""
+    *inner, (count, outer) = digits
+    blocks: list[Block] = []
+    step = 1
+    for extent, stride in inner:
+        if extent > 1:
+            blocks.insert(0, Block(axis, step, extent, stride))
+            step *= extent
+    return [Block(axis, step, count, outer), *blocks]
+
+
+def _pairs(text: str, shape: _Tree, stride: _Tree) -> list[tuple[_Tree, _Tree]]:
+    """Return the modes of a layout: shape and stride of each."""
+    if isinstance(shape, int) and isinstance(stride, int):
+        return [(shape, stride)]
+    if isinstance(shape, int) or isinstance(stride, int) or len(shape) != len(stride):
+        raise not_understood(_NAME, text, "shape and stride are tuples of different forms")
+    return list(zip(shape, stride, strict=True))
+
+
+def _digits(text: str, shape: _Tree, stride: _Tree) -> Iterator[tuple[int, int]]:
+    """Yield extent and stride of each digit of a mode, the innermost first."""
+    if isinstance(shape, int) and isinstance(stride, int):
+        if not 1 <= shape <= INT64_MAX or abs(stride) > INT64_MAX:
+            raise not_understood(_NAME, text, f"extent {shape} with stride {stride} is none")
+        yield shape, stride
+        return
+    for extent, step in _pairs(text, shape, stride):
+        yield from _digits(text, extent, step)
+
+
+def _parse(text: str, part: str) -> _Tree:
+    """Read integers in nested tuples; a comma behind the last one is Python's."""
+    open_tuples: list[list[_Tree]] = [[]]
+    at, comma = 0, True
+    while at < len(part):
+        match = re.compile(_TOKEN).match(part, at)
+        if match is None:
+            found = part[at : at + 24]
+            raise not_understood(_NAME, text, f"expected a number or a tuple, found {found!r}")
+        at, mark = match.end(), match["mark"]
+        if mark == ",":
+            if comma:
+                raise not_understood(_NAME, text, "a comma follows no number")
+            comma = True
+        elif mark == ")":
+            if len(open_tuples) == 1 or not open_tuples[-1]:
+                raise not_understood(_NAME, text, "a parenthesis closes no tuple of numbers")
+            done = open_tuples.pop()
+            open_tuples[-1].append(done)
+            comma = False
+        else:
+            if not comma or len(open_tuples) > _MAX_DEPTH:
+                reason = "a comma is missing" if not comma else "its tuples are nested too deeply"
+                raise not_understood(_NAME, text, reason)
+            if mark == "(":
+                open_tuples.append([])
+            else:
+                open_tuples[-1].append(int(match["number"]))
+                comma = False
+    if len(open_tuples) > 1 or len(open_tuples[0]) != 1:
+        raise not_understood(_NAME, text, "shape and stride are one number or one tuple each")
+    return open_tuples[0][0]
+
+
+SYSTEM = System("cute", "CuTe's shape:stride", _write, _read)

@@ -1,0 +1,95 @@
+"""System: the interface of the file of one system for the functions that search all systems."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+from memdesc.dtypes import data_type
+from memdesc.errors import UnknownFormatError, UnsupportedFormatError, short_repr
+from memdesc.infer_tag import dense_tag, is_laid_out_by
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from memdesc.desc import MemoryDesc
+    from memdesc.dtypes import DataType
+    from memdesc.tags import FormatTag
+
+__all__ = ["MAX_TEXT", "Given", "System", "cannot", "not_understood", "tag_of"]
+
+# Characters of a string that is read: no layout of 12 dims and 63 blocks needs as many.
+MAX_TEXT = 8192
+
+
+class Given(NamedTuple):
+    """A string to read, and what the caller says beside it, where the string may not hold it."""
+
+    text: str
+    dims: tuple[int, ...] | None
+    dtype: DataType | None
+    letters: str | None
+
+    def sizes(self, found: tuple[int, ...] | None = None) -> tuple[int, ...]:
+        """Return the dims: those in the string, which must be the caller's, or the caller's."""
+        if found is None and self.dims is None:
+            msg = f"{short_repr(self.text)} does not hold the sizes; give dims"
+            raise UnknownFormatError(msg)
+        if found is not None and self.dims is not None and found != self.dims:
+            msg = f"{short_repr(self.text)} has dims {found}, not the given {self.dims}"
+            raise UnknownFormatError(msg)
+        return found if self.dims is None else self.dims  # type: ignore[return-value] # one is set
+
+    def type(self, found: DataType | None = None) -> DataType:
+        """Return the data type: that in the string or the caller's, or f32 if neither says one."""
+        if found is not None and self.dtype is not None and found != self.dtype:
+            msg = f"{short_repr(self.text)} has data type {found}, not the given {self.dtype}"
+            raise UnknownFormatError(msg)
+        return self.dtype or found or data_type("f32")
+
+
+@dataclass(frozen=True, slots=True)
+class System:
+    """How one system writes layouts.
+
+    Parameters
+    ----------
+    name : str
+        What callers name it by, such as ``xla``.
+    notation : str
+        What its strings are, for lists and messages.
+    write : callable, (desc, letters) -> tuple of str
+        Every string of exactly this layout, the best one first. Raises UnsupportedFormatError
+        with the reason where the system cannot express it.
+    read : callable, (given) -> MemoryDesc
+        Raises UnknownFormatError for what is no string of this notation, and
+        UnsupportedFormatError for one that describes no descriptor; with the reason.
+    """
+
+    name: str
+    notation: str
+    write: Callable[[MemoryDesc, str], tuple[str, ...]]
+    read: Callable[[Given], MemoryDesc]
+
+
+def cannot(system: str, desc: MemoryDesc, reason: str) -> UnsupportedFormatError:
+    """Return the error of a descriptor that a system cannot express."""
+    return UnsupportedFormatError(f"{system} cannot express {short_repr(desc)}: {reason}")
+
+
+def not_understood(system: str, text: str, reason: str) -> UnknownFormatError:
+    """Return the error of a string that is no notation of a system."""
+    return UnknownFormatError(f"{short_repr(text)} is not {system}'s notation: {reason}")
+
+
+def tag_of(system: str, desc: MemoryDesc) -> FormatTag:
+    """Return the tag of a dense layout, for a system that has neither strides nor offsets."""
+    tag = dense_tag(desc.layout)
+    if not is_laid_out_by(desc.layout, tag):
+        reason = (
+            f"it has no offset, and offset0 is {desc.offset0}"
+            if desc.offset0
+            else "it describes dense layouts, and these strides leave gaps, repeat or meet"
+        )
+        raise cannot(system, desc, reason)
+    return tag

@@ -1,0 +1,158 @@
+"""The table of systems, and the functions that look a system up in it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from memdesc.desc import MemoryDesc, checked_desc
+from memdesc.dtypes import data_type
+from memdesc.errors import MemdescError, UnknownFormatError, short_repr
+from memdesc.exchange import cute, names, xla
+from memdesc.exchange.system import MAX_TEXT, Given, cannot
+from memdesc.int64 import checked_ints
+from memdesc.layout import check_dims
+from memdesc.names.registry import VOCABULARIES
+from memdesc.tags import LETTERS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from memdesc.exchange.system import System
+
+__all__ = ["SYSTEMS", "from_notation", "to_notation", "written"]
+
+# A new system is one more entry; a new vocabulary is in VOCABULARIES.
+SYSTEMS: dict[str, System] = {
+    system.name: system
+    for system in (
+        names.NOTATION,
+        *map(names.system_of, VOCABULARIES),
+        cute.SYSTEM,
+        xla.SYSTEM,
+    )
+}
+
+
+def to_notation(desc: MemoryDesc, system: str, *, letters: str | None = None) -> str:
+    """Write a layout in the notation of another system.
+
+    *Law*: `from_notation(to_notation(d, system), system, d.dims, d.dtype) == d`, with the same
+    letters if any are given.
+
+    Parameters
+    ----------
+    desc : MemoryDesc
+        The descriptor.
+    system : str
+        A key of `SYSTEMS`: ``cute``, ``onednn``, ...
+    letters : str, optional
+        What to call the dims, such as ``nchw``, where a notation calls them by letters; by default
+        a, b, c, ...
+
+    Returns
+    -------
+    str
+        The first where the system has several: of ``onednn`` the canonical tag.
+
+    Raises
+    ------
+    UnsupportedFormatError
+        If the system cannot express exactly this layout; with the reason.
+    MemdescError
+        If there is no such system, or the letters are not one for each dim, all different.
+
+    Examples
+    --------
+    >>> import memdesc
+    >>> d = memdesc.memory_desc((2, 17, 5, 4), "f32", "nChw16c")
+    >>> memdesc.to_notation(d, "cute")
+    '(2,(16,2),5,4):(640,(1,320),64,16)'
+    """
+    return written(desc, system, letters=letters)[0]
+
+
+def written(desc: MemoryDesc, system: str, *, letters: str | None = None) -> tuple[str, ...]:
+    """Return every string of a layout in the notation of a system, as `to_notation`."""
+    found = _system(system)
+    checked_desc("desc", desc)
+    if desc.extra is not None:
+        reason = "compensation behind the elements is no part of it; see with_extra(None)"
+        raise cannot(found.name, desc, reason)
+    return found.write(desc, _letters(letters, desc.ndims) or LETTERS[: desc.ndims])
+
+
+def from_notation(
+    text: str,
+    system: str,
+    dims: Iterable[int] | None = None,
+    dtype: object = None,
+    *,
+    letters: str | None = None,
+) -> MemoryDesc:
+    """Read a layout in the notation of another system.
+
+    Parameters
+    ----------
+    text : str
+        Such as ``"(2,(16,2),5,4):(640,(1,320),64,16)"``.
+    system : str
+        A key of `SYSTEMS`: ``cute``, ``onednn``, ...
+    dims : iterable of int, optional
+        The logical sizes; needed where the notation does not hold them. CuTe's shapes are padded
+        sizes, and without dims all of them are data.
+    dtype : DataType, str or numpy dtype, optional
+        By default what the string says, and f32 where it says none.
+    letters : str, optional
+        The logical dims in order, such as ``nchw``, where a notation calls them by letters
+        whose order it does not say.
+
+    Raises
+    ------
+    UnknownFormatError
+        If the string has another form, or contradicts the dims or the data type.
+    UnsupportedFormatError
+        If it describes no layout that a descriptor can have; with the reason.
+    MemdescError
+        If there is no such system, or the layout is illegal for the dims.
+
+    Examples
+    --------
+    >>> import memdesc
+    >>> memdesc.from_notation("(2,(16,2)):(32,(1,16))", "cute", (2, 17), "f16")
+    memory_desc((2, 17), 'f16', 'aB16b')
+    """
+    found = _system(system)
+    if not isinstance(text, str):
+        msg = f"a notation is a string, not {short_repr(text)}"  # type: ignore[unreachable] # callers without types
+        raise MemdescError(msg)
+    if len(text) > MAX_TEXT:
+        msg = f"{short_repr(text)}: a notation has at most {MAX_TEXT} characters"
+        raise UnknownFormatError(msg)
+    sizes = None if dims is None else checked_ints("dims", dims)
+    if sizes is not None:
+        check_dims(sizes)
+    names_of_dims = _letters(letters, None if sizes is None else len(sizes))
+    given = Given(text, sizes, None if dtype is None else data_type(dtype), names_of_dims)
+    return found.read(given)
+
+
+def _system(name: str) -> System:
+    if not isinstance(name, str) or name not in SYSTEMS:
+        msg = f"there is no system {short_repr(name)}; the systems are {', '.join(SYSTEMS)}"
+        raise MemdescError(msg)
+    return SYSTEMS[name]
+
+
+def _letters(letters: str | None, ndims: int | None) -> str | None:
+    """Return letters for the dims in lower case; refuse others."""
+    if letters is None:
+        return None
+    if not isinstance(letters, str) or not (letters.isascii() and letters.isalpha()):
+        msg = f"letters are a string such as 'nchw', not {short_repr(letters)}"
+        raise MemdescError(msg)
+    found = letters.lower()
+    if len(set(found)) < len(found) or (ndims is not None and len(found) != ndims):
+        count = "" if ndims is None else f" {ndims}"
+        msg = f"letters {short_repr(letters)} must be{count} different ones, one for each dim"
+        raise MemdescError(msg)
+    return found

@@ -1,0 +1,57 @@
+"""XLA's shapes: jaxlib parses and prints the strings that are written here."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import given, settings
+
+from memdesc import DATA_TYPES, UnsupportedFormatError, from_notation, memory_desc, to_notation
+from tests import strategies
+
+if TYPE_CHECKING:
+    from memdesc import MemoryDesc
+
+pytestmark = pytest.mark.peers
+
+xla_client = pytest.importorskip("jaxlib.xla_client", reason="jaxlib is not installed")
+
+
+@given(strategies.descs(max_ndims=6))
+@settings(max_examples=300)
+def test_xla_reads_what_is_written_and_prints_it_again(desc: MemoryDesc) -> None:
+    try:
+        text = to_notation(desc, "xla")
+    except UnsupportedFormatError:
+        return
+    shape = xla_client.Shape(text)
+    assert str(shape) == text
+    assert shape.dimensions() == desc.dims
+    assert from_notation(str(shape), "xla") == desc
+
+
+@pytest.mark.parametrize("name", DATA_TYPES)
+def test_data_types_have_the_names_and_widths_of_xla(name: str) -> None:
+    desc = memory_desc((4,), name, "a")
+    shape = xla_client.Shape(to_notation(desc, "xla"))
+    assert shape.numpy_dtype() == desc.dtype.numpy
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "f32[3,4]{1,0:T(8,128)(2,1)L(4)}",
+        "s4[3,4]{1,0:T(8,128)E(4)S(3)}",
+        "f32[3,4]{1,0:D(D,D)}",
+        "f32[2,3,4]{2,1,0:T(*,2)}",
+        "f32[3,4]{1,0:SC(1:20)}",
+        "f32[3,4]{1,0:M(8)}",
+    ],
+)
+def test_every_suffix_is_one_of_xla(text: str) -> None:
+    assert xla_client.Shape(text).dimensions()
+    try:
+        from_notation(text, "xla")
+    except UnsupportedFormatError as refused:
+        assert "cannot be described" in str(refused)  # noqa: PT017 - read or refused with a reason

@@ -1,0 +1,71 @@
+"""What is written in the notation of a system is read as the same descriptor, or it is refused."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from memdesc import MemdescError, UnsupportedFormatError, from_notation, to_notation
+from memdesc.errors import short_repr
+from memdesc.exchange import SYSTEMS, written
+from tests import strategies
+
+if TYPE_CHECKING:
+    from memdesc import MemoryDesc
+
+
+def written_or_refused(desc: MemoryDesc, system: str) -> tuple[str, ...]:
+    try:
+        return written(desc, system)
+    except UnsupportedFormatError as error:
+        refused = str(error)
+    assert f" cannot express {short_repr(desc)}: " in refused
+    return ()
+
+
+@pytest.mark.parametrize("system", SYSTEMS)
+@given(desc=strategies.descs(max_ndims=6))
+@settings(max_examples=60)
+def test_reading_what_was_written_gives_the_same_descriptor(system: str, desc: MemoryDesc) -> None:
+    for text in written_or_refused(desc, system):
+        assert from_notation(text, system, desc.dims, desc.dtype) == desc
+
+
+@given(
+    desc=strategies.descs(max_ndims=5),
+    letters=st.permutations("nchwd"),
+    system=st.sampled_from(list(SYSTEMS)),
+)
+@settings(max_examples=60)
+def test_letters_of_dims_name_them_both_ways(
+    desc: MemoryDesc, letters: list[str], system: str
+) -> None:
+    names = "".join(letters[: desc.ndims])
+    try:
+        text = to_notation(desc, system, letters=names)
+    except UnsupportedFormatError:
+        return
+    assert from_notation(text, system, desc.dims, desc.dtype, letters=names) == desc
+
+
+_PIECES = [
+    "(2,(16,2)):(32,(1,16))",
+    "f32[2,17]{1,0:T(8,128)(2,1)E(4)S(1)}",
+    "aB16b",
+    *"(){}[]:,*T1298 ",
+]
+
+
+@given(text=st.lists(st.sampled_from(_PIECES), max_size=9).map("".join) | st.text(max_size=20))
+@settings(max_examples=300)
+def test_any_string_is_read_or_refused(text: str) -> None:
+    for system in SYSTEMS:
+        for dims in (None, (2, 17)):
+            try:
+                desc = from_notation(text, system, dims)
+            except MemdescError:
+                continue
+            assert dims in (None, desc.dims)

@@ -1,0 +1,104 @@
+from __future__ import annotations
+
+import pytest
+
+from memdesc import (
+    MemdescError,
+    UnknownFormatError,
+    UnsupportedFormatError,
+    from_notation,
+    memory_desc,
+    to_notation,
+)
+
+
+@pytest.mark.parametrize(
+    ("dims", "tag", "text"),
+    [
+        ((2, 17, 5, 4), "nChw16c", "(2,(16,2),5,4):(640,(1,320),64,16)"),
+        ((3, 4), "ba", "(3,4):(1,3)"),
+        ((5,), "a", "(5):(1)"),
+        ((5,), "A4a", "((4,2)):((1,4))"),
+        ((33, 8), "AB4a/1.4b8a/4", "((4,8,2),(4,2)):((32,1,256),(8,128))"),
+    ],
+)
+def test_digits_are_modes_from_the_innermost_on(dims: tuple[int, ...], tag: str, text: str) -> None:
+    desc = memory_desc(dims, "f32", tag)
+    assert to_notation(desc, "cute") == text
+    assert from_notation(text, "cute", dims) == desc
+
+
+def test_strides_with_gaps_and_of_zero_are_layouts() -> None:
+    desc = memory_desc((3, 4, 2), "f32", strides=(7, 0, 3))
+    assert to_notation(desc, "cute") == "(3,4,2):(7,0,3)"
+    assert from_notation("(3,4,2):(7,0,3)", "cute") == desc
+
+
+def test_layouts_are_read_as_other_programs_print_them() -> None:
+    desc = memory_desc((6, 5), "f16", strides=(1, 6))
+    for text in ["(_6,_5):(_1,_6)", "(6, 5) : (1, 6)", "(6,5,):(1,6,)", "((6),5):((1),6)"]:
+        assert from_notation(text, "cute", dtype="f16") == desc
+    assert from_notation("16:2", "cute") == memory_desc((16,), "f32", strides=(2,))
+    # inner extents of 1 are no digits; deeper tuples are digits in turn
+    assert from_notation("((1,(2,2),3)):((9,(1,2),4))", "cute").offset((7,)) == 7
+    assert from_notation("((2,4),(3,5)):((3,6),(1,24))", "cute").offset((5, 7)) == 64
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("(2,3)", "it is shape:stride"),
+        ("(2,3):(1,2,3)", "tuples of different forms"),
+        ("(2,3):1", "tuples of different forms"),
+        ("(2,(3,4)):(1,2)", "tuples of different forms"),
+        ("(2,0):(1,2)", "extent 0 with stride 2 is none"),
+        ("(2,3):(1,9999999999999999999)", "is none"),
+        ("(2,x):(1,2)", "found 'x\\)'"),
+        ("(2,,3):(1,2)", "a comma follows no number"),
+        ("(2 3):(1,2)", "a comma is missing"),
+        ("(2):(1", "one number or one tuple each"),
+        ("2,3:1,2", "one number or one tuple each"),
+        ("2):(1", "closes no tuple"),
+        ("():()", "closes no tuple"),
+        (f"{'(' * 70}2{')' * 70}:1", "nested too deeply"),
+    ],
+)
+def test_other_strings_are_refused_with_the_rule(text: str, reason: str) -> None:
+    with pytest.raises(UnknownFormatError, match=reason):
+        from_notation(text, "cute")
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("Sw<3,3,3> o 0 o (8,8):(8,1)", "an XOR swizzle"),
+        ("S<3,3,3> o 0 o (8,8):(8,1)", "an XOR swizzle"),
+        ("Swizzle(3,3,3) o (8,8):(8,1)", "an XOR swizzle"),
+        ("(8,8):(8,1) o (4,4):(4,1)", "a composition"),
+        ("(8,8):(1@0,1@1)", "coordinates"),
+    ],
+)
+def test_what_is_no_layout_of_digits_is_refused(text: str, reason: str) -> None:
+    with pytest.raises(UnsupportedFormatError, match=reason):
+        from_notation(text, "cute")
+
+
+def test_dims_are_as_many_as_modes_and_no_larger() -> None:
+    with pytest.raises(UnknownFormatError, match="has 2 modes"):
+        from_notation("(8,8):(8,1)", "cute", (8,))
+    with pytest.raises(MemdescError, match="padded extent 8"):
+        from_notation("(8,8):(8,1)", "cute", (8, 9))
+
+
+@pytest.mark.parametrize(
+    ("desc", "reason"),
+    [
+        (memory_desc((3, 4), "f32", strides=(4, 1), offset0=2), "offset 0, not 2"),
+        (memory_desc((1, 3, 5, 5), "f32", "bf8_xy16"), "fused into one index"),
+        (memory_desc((3, 0), "f32", "ab"), "extents are at least 1"),
+        (memory_desc((16, 2), "f32", "Ab8a").submemory((4, 2), (0, 0)), "ends inside a block"),
+    ],
+)
+def test_what_cute_cannot_express_is_refused(desc: object, reason: str) -> None:
+    with pytest.raises(UnsupportedFormatError, match=reason):
+        to_notation(desc, "cute")  # type: ignore[arg-type] # pytest's parameters have no type

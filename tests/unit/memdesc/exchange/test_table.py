@@ -1,0 +1,105 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import memdesc
+from memdesc import (
+    MemdescError,
+    UnknownFormatError,
+    UnsupportedFormatError,
+    from_notation,
+    memory_desc,
+    to_notation,
+)
+from memdesc.exchange import SYSTEMS, written
+
+_DESC = memory_desc((2, 17, 5, 4), "f32", "nChw16c")
+
+
+def test_the_canonical_tag_is_onednns_first_name() -> None:
+    assert written(_DESC, "onednn") == ("aBcd16b", "gOiw16o", "nChw16c")
+    assert written(_DESC, "cldnn")[0] == "b_fs_yx_fsv16"
+    assert to_notation(_DESC, "memdesc") == "aBcd16b"
+
+
+def test_a_vocabulary_reads_its_own_names_only() -> None:
+    assert from_notation("b_fs_yx_fsv16", "cldnn", _DESC.dims) == _DESC
+    assert from_notation("b_fs_yx_fsv16", "memdesc", _DESC.dims) == _DESC
+    with pytest.raises(UnknownFormatError, match="b_fs_yx_fsv16"):
+        from_notation("b_fs_yx_fsv16", "onednn", _DESC.dims)
+    with pytest.raises(UnknownFormatError, match="does not hold the sizes; give dims"):
+        from_notation("nChw16c", "onednn")
+
+
+def test_a_vocabulary_reads_four_bit_names_and_checks_sizes_as_memory_desc_does() -> None:
+    for name, vocabulary in _special_names():
+        for dims in ((4, 8), (4, 8, 2, 2), (4, 8, 1, 1), (2, 4, 8, 3, 3)):
+            for dtype in ("s4", "s8"):
+                try:
+                    desc = memory_desc(dims, dtype, name)
+                except MemdescError:
+                    with pytest.raises(MemdescError):
+                        from_notation(name, vocabulary, dims, dtype)
+                else:
+                    assert from_notation(name, vocabulary, dims, dtype) == desc
+
+
+def _special_names() -> list[tuple[str, str]]:
+    names = [name for name in memdesc.known_names() if name.vocabulary == "cldnn"]
+    return [(name.text, name.vocabulary) for name in names if "is" in name.text][:60]
+
+
+def test_a_layout_without_a_name_is_refused_with_the_reason() -> None:
+    for system, desc, reason in [
+        ("cldnn", memory_desc((2, 3), "f32", "Ab3a"), "it has no name for Ab3a"),
+        ("onednn", memory_desc((2, 3), "f32", strides=(4, 1)), "these strides leave gaps"),
+        ("memdesc", memory_desc((2, 3), "f32", strides=(3, 1), offset0=2), "offset0 is 2"),
+        (
+            "cute",
+            memory_desc((2, 3, 1), "s8", "abc").with_extra(memdesc.Extra(s8s8_mask=1)),
+            "comp",
+        ),
+    ]:
+        with pytest.raises(UnsupportedFormatError, match=reason):
+            to_notation(desc, system)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        ((_DESC, "xlb"), "no system 'xlb'; the systems are memdesc, onednn"),
+        ((_DESC, 3), "no system 3"),
+        (("aBcd16b", "xla"), "aBcd16b"),
+    ],
+)
+def test_wrong_arguments_of_writing_are_named(arguments: Any, reason: str) -> None:
+    with pytest.raises(MemdescError, match=reason):
+        to_notation(*arguments)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "letters", "reason"),
+    [
+        ((3, "xla"), None, "a notation is a string, not 3"),
+        (("a" * 10_000, "xla"), None, "at most 8192 characters"),
+        (("a", "onednn", ()), None, "1 to 12"),
+        (("a", "onednn", (2,), "f31"), None, "unknown data type"),
+        (("a", "onednn", (2,)), "a1", "letters are a string"),
+        (("a", "onednn", (2,)), "ab", "1 different ones"),
+        (("a", "onednn"), "aa", "be different ones"),
+    ],
+)
+def test_wrong_arguments_of_reading_are_named(
+    arguments: Any, letters: str | None, reason: str
+) -> None:
+    with pytest.raises(MemdescError, match=reason):
+        from_notation(*arguments, letters=letters)
+
+
+@pytest.mark.parametrize("system", SYSTEMS)
+def test_a_plain_layout_is_written_by_every_system_or_has_no_name_there(system: str) -> None:
+    assert SYSTEMS[system].name == system
+    desc = memory_desc((2, 17, 5, 4), "f32", "abcd")
+    assert from_notation(to_notation(desc, system), system, desc.dims, "f32") == desc

@@ -1,0 +1,138 @@
+from __future__ import annotations
+
+import pytest
+
+from memdesc import (
+    DATA_TYPES,
+    UnknownFormatError,
+    UnsupportedFormatError,
+    from_notation,
+    memory_desc,
+    to_notation,
+)
+
+
+@pytest.mark.parametrize(
+    ("dims", "dtype", "tag", "text"),
+    [
+        ((2, 17, 5, 4), "f32", "nchw", "f32[2,17,5,4]{3,2,1,0}"),
+        ((2, 17, 5, 4), "f32", "nhwc", "f32[2,17,5,4]{1,3,2,0}"),
+        ((2, 17, 5, 4), "f32", "nChw16c", "f32[2,17,5,4]{3,2,1,0:T(16,1,1)}"),
+        ((9, 17, 3, 1), "s8", "OIhw16o16i", "s8[9,17,3,1]{3,2,1,0:T(16,16,1,1)}"),
+        ((9, 17, 3, 1), "s8", "OIhw16i16o", "s8[9,17,3,1]{3,2,1,0:T(16,16,1,1)(16,1,1,1)}"),
+        ((9, 17, 3, 1), "s8", "hwIO16i2o", "s8[9,17,3,1]{0,1,3,2:T(16,2)}"),
+        ((64, 32), "bf16", "AB4a128b2a", "bf16[64,32]{1,0:T(8,128)(2,1)}"),
+        (
+            (99, 99, 1, 1),
+            "s8",
+            "os_is_yx_osa4_isa8_osv8_isv4",
+            "s8[99,99,1,1]{3,2,1,0:T(32,32,1,1)(8,4,1,1)}",
+        ),
+        ((3, 5), "s4", "AB2a2b", "s4[3,5]{1,0:T(2,2)E(4)}"),
+        ((3, 5), "boolean", "ab", "pred[3,5]{1,0}"),
+        ((3, 0), "f64", "ba", "f64[3,0]{0,1}"),
+        ((2, 3, 5, 5), "f32", "bf8_xy16", "f32[2,3,5,5]{3,2,1,0:T(8,*,16)}"),
+        ((3, 5, 2), "f32", "a(bc)", "f32[3,5,2]{2,1,0:T(*,1)}"),
+    ],
+)
+def test_blocks_are_tiles(dims: tuple[int, ...], dtype: str, tag: str, text: str) -> None:
+    desc = memory_desc(dims, dtype, tag)
+    assert to_notation(desc, "xla") == text
+    assert from_notation(text, "xla") == desc
+
+
+def test_the_example_of_its_page_on_tiled_layouts_holds() -> None:
+    # tiled_layout.md: element (2, 3) of F32[3,5]{1,0:T(2,2)} lies at 17
+    assert from_notation("f32[3,5]{1,0:T(2,2)}", "xla").offset((2, 3)) == 17
+
+
+def test_a_later_tile_may_divide_the_dims_in_front_of_the_tile_before_it() -> None:
+    desc = from_notation("f32[64,256]{1,0:T(8,128)(2,1,1,1)}", "xla")
+    assert desc == memory_desc((64, 256), "f32", "AB8a/1.128b2a/8")
+
+
+def test_suffixes_that_change_no_offset_are_read() -> None:
+    plain = memory_desc((3, 4), "f32", "ab")
+    for text in [
+        "f32[3,4]",
+        "f32[3,4]{1,0}",
+        " f32[3, 4]{1, 0:S(1)}",
+        "f32[3,4]{1,0:D(D,D)}",
+        "f32[3,4]{1,0:L(4)}",
+        "f32[3,4]{1,0:E(32)M(0)}",
+    ]:
+        assert from_notation(text, "xla", (3, 4), "f32") == plain
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("f32[3,4]{1,0:L(8)}", "L\\(8\\) pads the whole buffer of 12 elements"),
+        ("f32[3,4]{1,0:M(64)}", "64 bytes of metadata"),
+        ("f32[3,4]{1,0:D(D,C)}", "sparse"),
+        ("f32[3,4]{1,0:#(u32)}", "an index type"),
+        ("f32[3,4]{1,0:*(u32)}", "a pointer type"),
+        ("f32[3,4]{1,0:P(f32[3,4]{1,0})}", "a physical shape"),
+        ("f32[3,4]{1,0:SC(1:20)}", "a split configuration"),
+        ("s4[3,4]{1,0}", "4 bits are stored in 8 bits each; packed ones have E\\(4\\)"),
+        ("f32[3,4]{1,0:E(64)}", "32 bits are stored in 64 bits"),
+        ("c64[3,4]{1,0}", "has the type 'c64'"),
+        ("f32[]", "a scalar has no dims"),
+        ("f32[<=3,4]{1,0}", "dynamic dims"),
+        ("f32[100]{0:T(8,128)}", "add dims of size 1 in front until it has 2"),
+        ("f32[64,64]{1,0:T(8,8)(3,1)}", "a tile of 3 pads the inside of another, of extent 8 in a"),
+        ("f32[4,64,64]{2,1,0:T(8,8)(*,8)}", "\\* joins dims that are tiled already"),
+    ],
+)
+def test_what_no_descriptor_holds_is_refused(text: str, reason: str) -> None:
+    with pytest.raises(UnsupportedFormatError, match=reason):
+        from_notation(text, "xla")
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("(f32[3], f32[4])", "one array shape"),
+        ("f32[3,x]", "expected integers and commas, found '3,x'"),
+        ("f32[3,4]{}", "no order of dims 0 to 1"),
+        ("f32[3,4]{1,1}", "no order of dims 0 to 1"),
+        ("f32[3,4]{:T(2)}x", "one array shape"),
+        ("f32[3,4]{1,0:T(2,*)}", "sizes of 1 or more"),
+        ("f32[3,4]{1,0:T(0,2)}", "sizes of 1 or more"),
+        ("f32[3,4]{1,0:Q(2)}", "expected a suffix, found 'Q"),
+        ("f32[3,4]{1,0:S(2)(3)}", "suffix S has several values"),
+        ("f32[3,4]{1,0:S(2,3)}", "expected one integer"),
+    ],
+)
+def test_other_strings_are_refused_with_the_rule(text: str, reason: str) -> None:
+    with pytest.raises(UnknownFormatError, match=reason):
+        from_notation(text, "xla")
+
+
+def test_dims_and_types_that_contradict_the_string_are_refused() -> None:
+    with pytest.raises(UnknownFormatError, match=r"has dims \(3, 4\), not the given \(4, 3\)"):
+        from_notation("f32[3,4]", "xla", (4, 3))
+    with pytest.raises(UnknownFormatError, match="has data type f32, not the given f16"):
+        from_notation("f32[3,4]", "xla", dtype="f16")
+
+
+@pytest.mark.parametrize(
+    ("desc", "reason"),
+    [
+        (memory_desc((3, 4), "f32", "ab__b8"), "b \\(dim 1\\) is aligned to 8"),
+        (memory_desc((3, 4), "f32", "A2ab"), "b \\(dim 1\\) lies inside the blocks"),
+        (memory_desc((3, 4), "f32", "b2aA"), "lies outside of its whole blocks"),
+        (memory_desc((33, 8), "f32", "AB4a/1.4b8a/4"), "the blocks of a \\(dim 0\\) are swizzled"),
+        (memory_desc((3, 4), "f32", strides=(5, 1)), "leave gaps"),
+        (memory_desc((3, 4), "f32", strides=(4, 1), offset0=1), "offset0 is 1"),
+    ],
+)
+def test_what_xla_cannot_express_is_refused(desc: object, reason: str) -> None:
+    with pytest.raises(UnsupportedFormatError, match=reason):
+        to_notation(desc, "xla")  # type: ignore[arg-type] # pytest's parameters have no type
+
+
+@pytest.mark.parametrize("name", DATA_TYPES)
+def test_every_data_type_has_a_name_there(name: str) -> None:
+    desc = memory_desc((4,), name, "a")
+    assert from_notation(to_notation(desc, "xla"), "xla") == desc
