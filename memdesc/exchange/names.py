@@ -40,10 +40,10 @@ def _write(vocabulary: Vocabulary, desc: MemoryDesc, _letters: str) -> tuple[str
 
 def _read(vocabulary: Vocabulary, given: Given) -> MemoryDesc:
     dims, dtype = given.sizes(), given.type()
-    four_bit = vocabulary.four_bit.get(given.text) if dtype.is_packed else None
-    tag = parse_tag(four_bit) if four_bit else vocabulary.parse(given.text)
+    notation = vocabulary.by_bits.get(dtype.bits, {}).get(given.text)
+    tag = parse_tag(notation) if notation else vocabulary.parse(given.text)
     if vocabulary.check_dims is not None and len(dims) == tag.ndims:
-        vocabulary.check_dims(given.text, dims)
+        vocabulary.check_dims(given.text, dims, tag)
     return MemoryDesc(dtype, layout_by_tag(tag, dims, given.text))
 
 

@@ -33,7 +33,7 @@ def test_a_vocabulary_reads_its_own_names_only() -> None:
         from_notation("nChw16c", "onednn")
 
 
-def test_a_vocabulary_reads_four_bit_names_and_checks_sizes_as_memory_desc_does() -> None:
+def test_a_vocabulary_reads_names_of_four_bits_and_checks_sizes_as_memory_desc_does() -> None:
     for name, vocabulary in _special_names():
         for dims in ((4, 8), (4, 8, 2, 2), (4, 8, 1, 1), (2, 4, 8, 3, 3)):
             for dtype in ("s4", "s8"):
@@ -98,8 +98,8 @@ def test_wrong_arguments_of_reading_are_named(
         from_notation(*arguments, letters=letters)
 
 
-@pytest.mark.parametrize("system", SYSTEMS)
-def test_a_plain_layout_is_written_by_every_system_or_has_no_name_there(system: str) -> None:
+@pytest.mark.parametrize("system", [name for name in SYSTEMS if name != "weights"])
+def test_a_plain_layout_is_written_by_every_system(system: str) -> None:
     assert SYSTEMS[system].name == system
     desc = memory_desc((2, 17, 5, 4), "f32", "abcd")
     assert from_notation(to_notation(desc, system), system, desc.dims, "f32") == desc
