@@ -23,6 +23,7 @@ from memdesc.index import Index
 from memdesc.layout import Axis, Block, Layout
 from memdesc.names import Name, known_names, suggest
 from memdesc.notation import parse_tag
+from memdesc.record import Field, Number, RecordDesc, Rule, known_records, record_desc
 from memdesc.runtime_dims import RUNTIME, RuntimeDesc, runtime_desc
 from memdesc.tags import Digit, FormatTag
 from memdesc.text import from_json, to_json
@@ -36,6 +37,7 @@ __all__ = [
     "DataType",
     "Digit",
     "Extra",
+    "Field",
     "FormatTag",
     "ImageDesc",
     "Index",
@@ -44,9 +46,12 @@ __all__ = [
     "MemoryDesc",
     "Name",
     "NotBlockedError",
+    "Number",
     "OutOfRangeError",
     "OverlapError",
     "PaddingError",
+    "RecordDesc",
+    "Rule",
     "RuntimeDesc",
     "UnknownFormatError",
     "UnsupportedFormatError",
@@ -57,8 +62,10 @@ __all__ = [
     "from_verbose",
     "image_desc",
     "known_names",
+    "known_records",
     "memory_desc",
     "parse_tag",
+    "record_desc",
     "runtime_desc",
     "suggest",
     "to_json",

@@ -11,6 +11,7 @@ from reorder.memory.reference import execute_reference
 from reorder.plan.nodes import Box, Lookup, Node
 from reorder.plan.plan import ReorderPlan, plan_reorder
 from reorder.quantize import Quantized, dequantize, quantize
+from reorder.records.record import Record
 from reorder.threads import use_threads
 from reorder.values.attr import Attr
 
@@ -28,6 +29,7 @@ __all__ = [
     "Memory",
     "Node",
     "Quantized",
+    "Record",
     "Relation",
     "ReorderPlan",
     "RuntimePlan",

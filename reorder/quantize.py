@@ -12,6 +12,8 @@ from reorder.api import reorder
 from reorder.memory.dlpack import is_exporter
 from reorder.memory.inputs import as_memory
 from reorder.memory.memory import Memory
+from reorder.records.decode import dequantize_record
+from reorder.records.record import Record
 from reorder.values.attr import Attr
 from reorder.values.formats import FLOATS, INTEGERS
 from reorder.values.scales import axes_of, choose_scales, find_ranges, split_dims
@@ -181,7 +183,7 @@ def quantize(  # noqa: PLR0913 - what it takes is named by keyword
 
 
 def dequantize(  # noqa: PLR0913 - likewise
-    memory: Memory | Quantized,
+    memory: Memory | Quantized | Record,
     scales: Any = None,
     zero_points: Any = None,
     axis: int | Iterable[int] | None = None,
@@ -191,12 +193,15 @@ def dequantize(  # noqa: PLR0913 - likewise
     desc: str | FormatTag | MemoryDesc | None = None,
     threads: int | None = None,
 ) -> Memory:
-    """Convert a quantised tensor back: `scales * (memory - zero_points)`.
+    """Convert a quantised tensor back: `scales * (memory - zero_points)`, or by a record's rule.
+
+    *Law*: a record becomes what its rule gives in f32, bit for bit, rounded once to `dtype`.
 
     Parameters
     ----------
-    memory : Memory or Quantized
-        Of any type. What `quantize` returned brings the next four arguments along.
+    memory : Memory, Quantized or Record
+        Of any type. What `quantize` returned brings the next four arguments along; a record has
+        its scales and zero points in itself.
     scales, zero_points : array or number, optional
         As `quantize` returns them.
     axis, groups, threads
@@ -209,8 +214,13 @@ def dequantize(  # noqa: PLR0913 - likewise
     Raises
     ------
     MemdescError
-        If scales and zero points do not fit the axes.
+        If scales and zero points do not fit the axes, or go with a record.
     """
+    if isinstance(memory, Record):
+        if (scales, zero_points, axis) != (None, None, None) or groups:
+            msg = f"{memory!r} has its scales and zero points in itself; give none beside it"
+            raise MemdescError(msg)
+        return dequantize_record(memory, dtype, desc, threads)
     if isinstance(memory, Quantized):
         given = memory
         memory = given.memory
@@ -220,7 +230,8 @@ def dequantize(  # noqa: PLR0913 - likewise
         groups = groups or given.groups
     if not isinstance(memory, Memory):
         msg = (  # type: ignore[unreachable] # callers without types
-            f"dequantize takes a Memory, or what quantize() returned, not {type(memory).__name__}"
+            "dequantize takes a Memory, or what quantize() returned, or a Record, not "
+            f"{type(memory).__name__}"
         )
         raise MemdescError(msg)
     if scales is None:

@@ -125,7 +125,8 @@ def test_groups_that_do_not_fit_are_refused() -> None:
     with pytest.raises(MemdescError, match=r"a group of 2 needs a \(dim 0\) among the axes"):
         reorder.quantize(w, "s8", 1, groups=(2, 2))
     with pytest.raises(
-        MemdescError, match=r"dequantize takes a Memory, or what quantize\(\) returned, not ndarray"
+        MemdescError,
+        match=r"dequantize takes a Memory, or what quantize\(\) returned, or a Record, not ndarray",
     ):
         reorder.dequantize(w, 1.0)
 

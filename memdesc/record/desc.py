@@ -1,0 +1,189 @@
+"""RecordDesc: fields and a rule as one frozen value."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from itertools import combinations
+from math import prod
+
+from memdesc.dtypes import DATA_TYPES
+from memdesc.errors import MemdescError, OverlapError, short_repr
+from memdesc.int64 import exact_ints
+from memdesc.layout import check_dims, dim_name
+from memdesc.record.field import BIT_PLANES, Field
+from memdesc.record.rule import Number, Rule
+from memdesc.search import SearchLimitError, Term, solve
+from memdesc.tags import LETTERS
+
+__all__ = ["RecordDesc"]
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class RecordDesc:
+    """A tensor that is stored as several fields, over one buffer or over several tensors.
+
+    Make one with `record_desc`.
+
+    Parameters
+    ----------
+    dims : tuple of int
+        Logical sizes.
+    fields : tuple of Field
+        Its parts; no two overlap.
+    rule : Rule
+        How they make a number.
+    name : str
+        The format, such as ``q4_k``; like `letters` and `options` it does not count in equality.
+    letters : str
+        The names of the dims, such as ``oi``.
+    options : tuple of (str, object)
+        What `record_desc` was told beside dims and name.
+
+    Raises
+    ------
+    MemdescError
+        If the rule names a field that is missing, or a field does not fit the dims.
+    OverlapError
+        If two fields share a bit.
+
+    Examples
+    --------
+    >>> import memdesc
+    >>> r = memdesc.record_desc((4096, 4096), "q4_0")
+    >>> r.tensors, r.bits_per_element
+    ({'data': 9437184}, 4.5)
+    >>> print(r.rule)
+    d * (qs - 8)
+    """
+
+    dims: tuple[int, ...]
+    fields: tuple[Field, ...]
+    rule: Rule
+    name: str = field(default="", compare=False)
+    letters: str = field(default=LETTERS, compare=False)
+    options: tuple[tuple[str, object], ...] = field(default=(), compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "dims", exact_ints("dims", self.dims))
+        check_dims(self.dims)
+        is_typed = isinstance(self.fields, tuple) and isinstance(self.rule, Rule)
+        if not is_typed or not all(isinstance(part, Field) for part in self.fields):
+            msg = (
+                f"a RecordDesc needs a tuple of Field and a Rule, not {short_repr(self.fields)} "
+                f"and {short_repr(self.rule)}; see record_desc"
+            )
+            raise MemdescError(msg)
+        for name, count in Counter(part.name for part in self.fields).items():
+            if count > 1:
+                msg = f"{count} fields are called {name!r}; each needs a name of its own"
+                raise MemdescError(msg)
+        for part in self.fields:
+            self._check_size(part)
+        for number in self.rule.numbers:
+            self._check_number(number)
+        for one, other in combinations(self.fields, 2):
+            if one.tensor == other.tensor:
+                _check_apart(one, other)
+
+    def _check_size(self, part: Field) -> None:
+        if part.layout.ndims != len(self.dims):
+            msg = (
+                f"field {part.name} has dims {part.layout.dims}, and the record {self.dims}; "
+                "it needs as many, with 1 where it does not differ"
+            )
+            raise MemdescError(msg)
+        sizes = zip(self.dims, part.groups, part.layout.dims, strict=True)
+        for dim, (size, group, given) in enumerate(sizes):
+            if given != -(-size // group):
+                msg = (
+                    f"field {part.name} has {given} along {dim_name(dim)}, but {size} elements in "
+                    f"groups of {group} are {-(-size // group)}"
+                )
+                raise MemdescError(msg)
+
+    def _check_number(self, number: Number) -> None:
+        parts = [self.field(name) for name, _ in number.parts]
+        joined = len(parts) > 1 or number.minus or number.table
+        is_joined_right = bool(parts) and all(_is_integer(part.kind) for part in parts)
+        if not parts or (joined and not is_joined_right):
+            msg = f"{number}: only integers are joined, shifted and looked up; floats stand alone"
+            raise MemdescError(msg)
+        if len({part.groups for part in parts}) > 1:
+            msg = f"{number}: the fields of one number must have the same groups"
+            raise MemdescError(msg)
+        width = max(shift + self.field(name).bits for name, shift in number.parts)
+        if number.table and len(number.table) < 1 << width:
+            msg = (
+                f"{number}: the table has {len(number.table)} values, but codes of {width} bits "
+                f"need {1 << width}"
+            )
+            raise MemdescError(msg)
+
+    def __repr__(self) -> str:
+        options = "".join(f", {name}={value!r}" for name, value in self.options)
+        return f"record_desc({self.dims}, {self.name!r}{options})"
+
+    def field(self, name: str) -> Field:
+        """Return a field by its name.
+
+        Raises
+        ------
+        MemdescError
+            If there is none; with the names.
+        """
+        for part in self.fields:
+            if part.name == name:
+                return part
+        names = ", ".join(part.name for part in self.fields)
+        msg = f"no field {short_repr(name)}; the fields are {names}"
+        raise MemdescError(msg)
+
+    @property
+    def tensors(self) -> dict[str, int]:
+        """The tensors of the record, each with the bytes that it needs."""
+        sizes: dict[str, int] = {}
+        for part in self.fields:
+            sizes[part.tensor] = max(sizes.get(part.tensor, 0), part.min_nbytes)
+        return sizes
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all tensors."""
+        return sum(self.tensors.values())
+
+    @property
+    def bits_per_element(self) -> float:
+        """Bits of all tensors for each element."""
+        return 8 * self.nbytes / max(prod(self.dims), 1)
+
+
+def _is_integer(kind: str) -> bool:
+    return kind in BIT_PLANES or DATA_TYPES[kind].numpy.kind in "iu" or kind in {"s4", "u4"}
+
+
+def _check_apart(one: Field, other: Field) -> None:
+    """Refuse two fields of one tensor that share a bit; distances are in bits."""
+    if not one.layout.nelems:
+        return
+    lows: Counter[int] = Counter()
+    highs: Counter[int] = Counter()
+    for part, sign in ((one, 1), (other, -1)):
+        for block in part.layout.blocks:
+            stride = sign * block.stride * part.bits
+            # loops of equal strides on both sides are one loop over the difference
+            end = (block.extent - 1) * (1 if stride > 0 else -1)
+            if stride:
+                lows[abs(stride)] += min(end, 0)
+                highs[abs(stride)] += max(end, 0)
+    lows[1] -= other.bits - 1
+    highs[1] += one.bits - 1
+    terms = [Term(stride, lows[stride], highs[stride]) for stride in lows]
+    target = other.layout.offset0 * other.bits - one.layout.offset0 * one.bits
+    try:
+        is_apart = solve(terms, target) is None
+    except SearchLimitError:
+        is_apart = False
+    if not is_apart:
+        msg = f"fields {one.name} and {other.name} of tensor {one.tensor!r} overlap"
+        raise OverlapError(msg)

@@ -1,0 +1,156 @@
+"""Names of records: every format, and what makes it."""
+
+from __future__ import annotations
+
+from functools import lru_cache, partial
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from memdesc.dtypes import data_type
+from memdesc.errors import (
+    MemdescError,
+    UnknownFormatError,
+    UnsupportedFormatError,
+    short_repr,
+)
+from memdesc.int64 import checked_ints
+from memdesc.layout import check_dims
+from memdesc.record.desc import RecordDesc
+from memdesc.record.gguf import GGUF_TYPES, gguf_record
+from memdesc.record.tensors import TENSOR_FORMATS
+from memdesc.tags import LETTERS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from memdesc.record.field import Field
+    from memdesc.record.rule import Rule
+
+__all__ = ["known_records", "record_desc"]
+
+
+class _Format(NamedTuple):
+    """What makes a format of some dims: its fields and rule, from dims and options."""
+
+    make: Callable[..., tuple[tuple[Field, ...], Rule]]
+    # names of the dims, for formats of matrices; else any number of dims
+    letters: str = ""
+    # options and their defaults
+    options: tuple[tuple[str, Any], ...] = ()
+
+
+_FORMATS = {
+    **{name: _Format(partial(gguf_record, name)) for name in GGUF_TYPES},
+    **{name: _Format(*row) for name, row in TENSOR_FORMATS.items()},
+}
+
+_CODEBOOK = "its codes are indices of vectors of 8 or 4 numbers, so no element has bits of its own"
+_REFUSED = {
+    **dict.fromkeys(
+        ("iq1_s", "iq1_m", "iq2_xxs", "iq2_xs", "iq2_s", "iq3_xxs", "iq3_s"), _CODEBOOK
+    ),
+    "tq1_0": "five numbers share a byte in base 3, so no element has bits of its own",
+    "gptq_act_order": (
+        "the group of an input channel is looked up in g_idx: a gather by data; sort the channels "
+        "by group first"
+    ),
+    "mxfp4": "the name of two formats; say gguf_mxfp4 (blocks of 17 bytes) or ocp_mxfp4 (tensors)",
+    "nvfp4": (
+        "the name of two formats; say gguf_nvfp4 (blocks of 36 bytes) or cublas_nvfp4 (tensors)"
+    ),
+}
+
+
+def known_records() -> tuple[str, ...]:
+    """Return the names that `record_desc` reads.
+
+    Examples
+    --------
+    >>> import memdesc
+    >>> "q4_k" in memdesc.known_records()
+    True
+    """
+    return tuple(_FORMATS)
+
+
+def record_desc(dims: Iterable[int], name: str, **options: Any) -> RecordDesc:
+    """Describe a tensor that is stored as several fields: block-quantised or packed weights.
+
+    Parameters
+    ----------
+    dims : iterable of int
+        Logical sizes. Formats of GGUF have blocks along the last dim; dims of ``gptq`` and
+        ``awq`` are (in, out), of the others of matrices (out, in): see `RecordDesc.letters`.
+    name : str
+        One of `known_records`, in upper or lower case.
+    **options
+        Of formats of several tensors: ``group`` (inputs that share a scale), ``scales`` (their
+        data type), ``zeros`` (of ``gptq``: ``"v1"`` stores zero points less 1, ``"v2"`` as they
+        are), ``bits`` (of ``gptq``).
+
+    Raises
+    ------
+    UnknownFormatError
+        If there is no such name; with those that are near.
+    UnsupportedFormatError
+        If it is known, but no record: with the reason.
+    MemdescError
+        If the dims do not fit, or an option.
+
+    Examples
+    --------
+    >>> import memdesc
+    >>> r = memdesc.record_desc((4096, 11008), "gptq", group=128)
+    >>> r.tensors
+    {'qweight': 22544384, 'qzeros': 176128, 'scales': 704512}
+    >>> print(r.rule)
+    scales * (qweight - (qzeros + 1))
+    """
+    sizes = checked_ints("dims", dims)
+    check_dims(sizes)
+    if not isinstance(name, str):
+        msg = f"a record is named by a string such as 'q4_0', not {short_repr(name)}"  # type: ignore[unreachable] # callers without types
+        raise UnknownFormatError(msg)
+    found = name.lower()
+    if found in _REFUSED:
+        msg = f"{name!r} is no record: {_REFUSED[found]}"
+        raise UnsupportedFormatError(msg)
+    if found not in _FORMATS:
+        msg = f"unknown record {short_repr(name)}; the records are {', '.join(_FORMATS)}"
+        raise UnknownFormatError(msg)
+    legal = dict(_FORMATS[found].options)
+    for option in options:
+        if option not in legal:
+            what = f"takes {', '.join(legal)}" if legal else "takes none"
+            msg = f"{found} has no option {option!r}; it {what}"
+            raise MemdescError(msg)
+    merged = tuple((option, _plain(value)) for option, value in (legal | options).items())
+    try:
+        # 1 and True are equal, but not both legal
+        return _made(sizes, found, merged, tuple(type(value) for _, value in merged))
+    except TypeError:  # an option that has no hash
+        msg = f"{found}: options must be numbers or strings, not {short_repr(options)}"
+        raise MemdescError(msg) from None
+
+
+def _plain(value: Any) -> Any:
+    """Return an integer of numpy as Python's, and a data type as its name, as repr shows them."""
+    if isinstance(value, np.integer):
+        return int(value)
+    return value if isinstance(value, str | int | float | list) else data_type(value).name
+
+
+@lru_cache(maxsize=1024)
+def _made(
+    dims: tuple[int, ...],
+    name: str,
+    options: tuple[tuple[str, Any], ...],
+    _kinds: tuple[type, ...],
+) -> RecordDesc:
+    make, letters, _ = _FORMATS[name]
+    if letters and len(dims) != len(letters):
+        msg = f"{name} is for {len(letters)} dims, ({', '.join(letters)}); not for {dims}"
+        raise MemdescError(msg)
+    fields, rule = make(dims, **dict(options))
+    return RecordDesc(dims, fields, rule, name, letters or LETTERS, options)

@@ -1,0 +1,221 @@
+"""Formats of matrices in several tensors, and of interleaved rows: fields by tags.
+
+Sources: AutoGPTQ and GPTQModel (`qweight`, `qzeros`, `scales`; version 1 of the format stores zero
+points less 1), AutoAWQ (`utils/packing_utils.py`), PyTorch 2.13 (`_weight_int4pack_mm_for_cpu`,
+packed on AVX-512), torchao 0.18 (`to_blocked`), vLLM 0.11 (`marlin_utils.py`), llama.cpp
+(`ggml-cpu/repack.cpp`).
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+from memdesc.build import layout_by_tag
+from memdesc.dtypes import DATA_TYPES, data_type
+from memdesc.errors import MemdescError, short_repr
+from memdesc.int64 import exact_int
+from memdesc.layout import Axis, Block, Layout, dim_name
+from memdesc.notation import parse_tag
+from memdesc.record.field import Field
+from memdesc.record.rule import Number, Rule
+
+__all__ = ["TENSOR_FORMATS"]
+
+_Made = tuple[tuple[Field, ...], Rule]
+
+# eight u4 of a 32-bit word, along the second dim, in the order 0 2 4 6 1 3 5 7
+_AWQ = "aB2b/1.4b/2"
+_MARLIN = "AB2b/4.2b/2.2b/1.2a/4.2a/2.2b/32.2b/16.2a/1.2b/8.2a/8"
+# scales of Marlin: 8 x 8 columns transposed; one group for all inputs has pairs of 4 x 4
+_MARLIN_SCALES, _MARLIN_SINGLE_SCALES = "aB8b/1.8b/8", "aB4b/2.4b/8.2b/1"
+_TORCH_INT4 = "Ab2a/16.16a/1.2a/32"
+# scales for block-scaled matrix products: tiles of 128 x 4
+_SWIZZLED = "AB32a/1.4a/32.4b"
+# the types of scales that are multiplied as they are
+_FLOAT_SCALES = ("f16", "bf16", "f32")
+
+
+def _number(name: str, minus: int = 0) -> Number:
+    return Number(((name, 0),), minus)
+
+
+def _by_tag(
+    name: str, kind: str, tag: str, dims: tuple[int, ...], groups: tuple[int, ...]
+) -> Field:
+    """Return a field that is a tensor of its own, of the dims in groups."""
+    sizes = tuple(-(-size // group) for size, group in zip(dims, groups, strict=True))
+    return Field(name, kind, layout_by_tag(parse_tag(tag), sizes, tag), groups, name)
+
+
+def _gptq(dims: tuple[int, ...], *, group: Any, zeros: Any, bits: Any, scales: Any) -> _Made:
+    lines = _groups("gptq", dims, 0, group)
+    if bits not in (4, 8):
+        msg = f"gptq: bits must be 4 or 8, not {short_repr(bits)}"
+        raise MemdescError(msg)
+    if zeros not in ("v1", "v2"):
+        msg = (
+            f"gptq: zeros must be 'v1' (stored less 1) or 'v2' (as they are), not "
+            f"{short_repr(zeros)}"
+        )
+        raise MemdescError(msg)
+    word, kind = 32 // bits, f"u{bits}"
+    _check_multiples("gptq", dims, (word, word))
+    fields = (
+        _by_tag("qweight", kind, f"Ab{word}a", dims, (1, 1)),
+        _by_tag("qzeros", kind, "ab", dims, lines),
+        _by_tag("scales", _float_scales("gptq", scales), "ab", dims, lines),
+    )
+    zero = _number("qzeros", minus=-1 if zeros == "v1" else 0)
+    return fields, Rule(_number("qweight"), (_number("scales"),), zero)
+
+
+def _awq(dims: tuple[int, ...], *, group: Any, scales: Any) -> _Made:
+    lines = _groups("awq", dims, 0, group)
+    _check_multiples("awq", dims, (1, 8))
+    fields = (
+        _by_tag("qweight", "u4", _AWQ, dims, (1, 1)),
+        _by_tag("qzeros", "u4", _AWQ, dims, lines),
+        _by_tag("scales", _float_scales("awq", scales), "ab", dims, lines),
+    )
+    return fields, Rule(_number("qweight"), (_number("scales"),), _number("qzeros"))
+
+
+def _marlin(dims: tuple[int, ...], *, group: Any, scales: Any) -> _Made:
+    lines = _groups("marlin", dims, 0, group)
+    _check_multiples("marlin", dims, (16, 64))
+    order = _MARLIN_SCALES if lines[0] < dims[0] else _MARLIN_SINGLE_SCALES
+    fields = (
+        _by_tag("qweight", "u4", _MARLIN, dims, (1, 1)),
+        _by_tag("scales", _float_scales("marlin", scales), order, dims, lines),
+    )
+    return fields, Rule(_number("qweight", minus=8), (_number("scales"),))
+
+
+def _torch_int4(dims: tuple[int, ...], *, group: Any, scales: Any) -> _Made:
+    lines = _groups("torch_int4_cpu", dims, 1, group)
+    _check_multiples("torch_int4_cpu", dims, (64, 2))
+    sizes = dims[0], -(-dims[1] // lines[1])
+    kind = _float_scales("torch_int4_cpu", scales)
+    pair = "scales_and_zeros"
+    # shape (groups, out, 2): a scale, then what is added
+    blocks = (Block(0, 1, sizes[0], 2), Block(1, 1, sizes[1], 2 * sizes[0]))
+    axes = tuple(Axis((dim,), size) for dim, size in enumerate(sizes))
+    fields = (
+        _by_tag("weight", "u4", _TORCH_INT4, dims, (1, 1)),
+        Field("scales", kind, Layout(sizes, axes, blocks), lines, pair),
+        Field("zeros", kind, Layout(sizes, axes, blocks, 1), lines, pair),
+    )
+    rule = Rule(_number("weight", minus=8), (_number("scales"),), offset=(_number("zeros"),))
+    return fields, rule
+
+
+def _block_scaled(
+    dims: tuple[int, ...], *, swizzled: Any, name: str, kinds: tuple[str, str], group: int
+) -> _Made:
+    """Return floats of 8 or 4 bits, with a scale for each group along the last dim."""
+    _check_multiples(name, dims, (1, group))
+    if not isinstance(swizzled, bool):
+        msg = f"{name}: swizzled must be True or False, not {short_repr(swizzled)}"
+        raise MemdescError(msg)
+    fields = [
+        _by_tag("data", kinds[0], "ab", dims, (1, 1)),
+        _by_tag("scales", kinds[1], _SWIZZLED if swizzled else "ab", dims, (1, group)),
+    ]
+    scale = [_number("scales")]
+    if kinds[1] != "e8m0":
+        whole = tuple(max(size, 1) for size in dims)
+        fields.append(_by_tag("global_scale", "f32", "ab", dims, whole))
+        scale.append(_number("global_scale"))
+    return tuple(fields), Rule(_number("data"), tuple(scale))
+
+
+def _interleaved(dims: tuple[int, ...], *, name: str, rows: int, run: int) -> _Made:
+    """Return Q4_0 of some rows together: their scales, then `run` bytes of each row in turn."""
+    _check_multiples(name, dims, (rows, 32))
+    count, columns = dims[0] // rows, dims[1] // 32
+    scales = Layout(
+        (dims[0], columns),
+        (Axis((0,), dims[0]), Axis((1,), columns)),
+        (
+            Block(0, rows, count, 9 * rows * columns),
+            Block(0, 1, rows, 1),
+            Block(1, 1, columns, 9 * rows),
+        ),
+    )
+    codes = Layout(
+        dims,
+        (Axis((0,), dims[0]), Axis((1,), dims[1])),
+        (
+            Block(0, rows, count, 36 * rows * columns),
+            Block(0, 1, rows, 2 * run),
+            Block(1, 32, columns, 36 * rows),
+            Block(1, 16, 2, 1),
+            Block(1, run, 16 // run, 2 * run * rows),
+            Block(1, 1, run, 2),
+        ),
+        4 * rows,
+    )
+    fields = (
+        Field("d", "f16", scales, (1, 32), "data"),
+        Field("qs", "s4", codes, (1, 1), "data"),
+    )
+    return fields, Rule(_number("qs"), (_number("d"),))
+
+
+_GROUP = ("group", 128)
+_F16, _BF16 = ("scales", "f16"), ("scales", "bf16")
+_SWIZZLE = (("swizzled", True),)
+
+# name: what makes it, names of its dims, options with their defaults
+TENSOR_FORMATS: dict[str, tuple[Any, str, tuple[tuple[str, Any], ...]]] = {
+    "gptq": (_gptq, "io", (_GROUP, ("zeros", "v1"), ("bits", 4), _F16)),
+    "awq": (_awq, "io", (_GROUP, _F16)),
+    "marlin": (_marlin, "io", (_GROUP, _F16)),
+    "torch_int4_cpu": (_torch_int4, "oi", (_GROUP, _BF16)),
+    **{
+        name: (partial(_block_scaled, name=name, kinds=kinds, group=group), "oi", _SWIZZLE)
+        for name, kinds, group in (
+            ("ocp_mxfp4", ("f4_e2m1", "e8m0"), 32),
+            ("ocp_mxfp8", ("f8_e4m3", "e8m0"), 32),
+            ("ocp_mxfp8_e5m2", ("f8_e5m2", "e8m0"), 32),
+            ("cublas_nvfp4", ("f4_e2m1", "f8_e4m3"), 16),
+        )
+    },
+    **{
+        f"q4_0_{rows}x{run}": (
+            partial(_interleaved, name=f"q4_0_{rows}x{run}", rows=rows, run=run),
+            "oi",
+            (),
+        )
+        for rows, run in ((4, 4), (4, 8), (8, 8))
+    },
+}
+
+
+def _groups(name: str, dims: tuple[int, ...], dim: int, group: Any) -> tuple[int, ...]:
+    """Return the groups of scales: `group` inputs, all of them for -1."""
+    count = exact_int(f"{name}: group", group)
+    if count != -1 and (count < 1 or dims[dim] % count):
+        msg = (
+            f"{name}: a group of {count} does not divide {dim_name(dim)} of size {dims[dim]}; "
+            "group=-1 is one group for all"
+        )
+        raise MemdescError(msg)
+    count = max(dims[dim], 1) if count == -1 else count
+    return (count, 1) if dim == 0 else (1, count)
+
+
+def _check_multiples(name: str, dims: tuple[int, ...], steps: tuple[int, ...]) -> None:
+    for dim, (size, step) in enumerate(zip(dims, steps, strict=True)):
+        if size % step:
+            msg = f"{name} needs a multiple of {step} along {dim_name(dim)}, not {size}"
+            raise MemdescError(msg)
+
+
+def _float_scales(name: str, kind: Any) -> str:
+    found = data_type(kind).name
+    if found not in _FLOAT_SCALES:
+        msg = f"{name}: scales are {', '.join(_FLOAT_SCALES)}, not {DATA_TYPES[found]}"
+        raise MemdescError(msg)
+    return found

@@ -1,0 +1,199 @@
+"""Where compiled code finds the fields of a record: a pattern in each block, and a table of starts.
+
+The last dim is cut into blocks in which every field lies alike. Blocks follow each other at one
+distance for each field, along a segment of a row; where segments start is a table. A kernel is
+compiled for the pattern of a block, so records of one format share it, whatever their dims.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from math import prod
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from reorder.cpu.target import BYTE_BITS
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from memdesc import RecordDesc
+    from memdesc.record import Field, Number
+
+__all__ = ["MAX_LANES", "Access", "FieldPattern", "NumberPattern", "Pattern", "find_access"]
+
+# Elements of one vector: a 512-bit register of f32.
+MAX_LANES = 16
+# Sizes of blocks in the order in which they are tried: less than 64 elements leave loops short,
+# more than 256 make much code.
+_BLOCKS = (64, 128, 256, 32, 16, 8, 4, 2, 1)
+
+
+class FieldPattern(NamedTuple):
+    """A field in a block."""
+
+    kind: str
+    bits: int
+    # for each element of the block the bit at which its element of the field starts
+    offsets: tuple[int, ...]
+
+
+class NumberPattern(NamedTuple):
+    """A number of the rule: as `memdesc.record.Number`, with indices of fields."""
+
+    parts: tuple[tuple[int, int], ...]
+    minus: int
+    table: tuple[float, ...]
+    # how many neighbouring elements share its value: a power of two that divides the block
+    run: int
+
+
+class Pattern(NamedTuple):
+    """All that the code of a kernel depends on, beside the type that it writes."""
+
+    block: int
+    fields: tuple[FieldPattern, ...]
+    code: NumberPattern
+    scale: tuple[NumberPattern, ...]
+    zero: NumberPattern | None
+    offset: tuple[NumberPattern, ...]
+    sign: int
+
+
+class Access(NamedTuple):
+    """A pattern, and where its blocks are in one record."""
+
+    pattern: Pattern
+    # the tensor of each field, and its bytes from one block to the next
+    tensors: tuple[str, ...]
+    advances: tuple[int, ...]
+    # blocks of a segment; for each segment and field the byte at which it starts
+    blocks: int
+    starts: NDArray[np.int64]
+
+
+@lru_cache(maxsize=32)
+def find_access(desc: RecordDesc) -> Access | None:
+    """Return how compiled code reads a record; None if its fields have no common blocks.
+
+    Fields of 32 bits or more that hold integers have none either: f32 does not hold them exactly.
+    """
+    columns = desc.dims[-1]
+    if not prod(desc.dims) or any(_is_wide(part) or part.layout.fused() for part in desc.fields):
+        return None
+    # bits from the start of a row to each element, for each field
+    rows = [_along_last(part, columns) for part in desc.fields]
+    found = [
+        (block, _segment([row[::block] for row in rows]))
+        for block in _BLOCKS
+        if columns % block == 0 and all(_repeats(row, block) for row in rows)
+    ]
+    if not found:
+        return None
+    # the longest segments, and of these the first block
+    return _access(desc, rows, *max(found, key=lambda each: each[0] * each[1]))
+
+
+def _is_wide(part: Field) -> bool:
+    return part.kind in {"s32", "u32", "s64", "u64", "f64", "boolean"}
+
+
+def _along_last(part: Field, columns: int) -> NDArray[np.int64]:
+    table = part.layout.tables()[-1]
+    found: NDArray[np.int64] = table[np.arange(columns) // part.groups[-1]] * part.bits
+    return found
+
+
+def _repeats(row: NDArray[np.int64], block: int) -> bool:
+    """Whether a field lies alike in all blocks of a row, which start at whole bytes apart."""
+    blocks = row.reshape(-1, block)
+    inside = blocks - blocks[:, :1]
+    return bool(
+        (inside == inside[0]).all() and not ((blocks[:, 0] - blocks[0, 0]) % BYTE_BITS).any()
+    )
+
+
+def _access(
+    desc: RecordDesc, rows: list[NDArray[np.int64]], block: int, segment: int
+) -> Access | None:
+    starts = [row[::block] for row in rows]
+    advances = [int(start[1] - start[0]) if segment > 1 else 0 for start in starts]
+    table = np.stack(
+        [
+            (_rows_of(part, desc.dims)[:, None] + start[::segment]).reshape(-1)
+            for part, start in zip(desc.fields, starts, strict=True)
+        ],
+        axis=1,
+    )
+    # bits below a byte belong to the pattern, and must be the same everywhere
+    rest = table[0] % BYTE_BITS
+    if (table % BYTE_BITS != rest).any():
+        return None
+    fields = tuple(
+        FieldPattern(part.kind, part.bits, tuple((row[:block] - row[0] + bit).tolist()))
+        for part, row, bit in zip(desc.fields, rows, rest, strict=True)
+    )
+    names = [part.name for part in desc.fields]
+
+    def pattern_of(number: Number) -> NumberPattern:
+        parts = tuple((names.index(name), shift) for name, shift in number.parts)
+        run = _run([fields[field].offsets for field, _ in parts], block)
+        return NumberPattern(parts, number.minus, number.table, run)
+
+    rule = desc.rule
+    pattern = Pattern(
+        block,
+        fields,
+        pattern_of(rule.code),
+        tuple(map(pattern_of, rule.scale)),
+        None if rule.zero is None else pattern_of(rule.zero),
+        tuple(map(pattern_of, rule.offset)),
+        rule.sign,
+    )
+    return Access(
+        pattern,
+        tuple(part.tensor for part in desc.fields),
+        tuple(advance // BYTE_BITS for advance in advances),
+        segment,
+        np.ascontiguousarray(table // BYTE_BITS),
+    )
+
+
+def _segment(starts: list[NDArray[np.int64]]) -> int:
+    """Return the most blocks in a row for which all fields advance evenly."""
+    count = len(starts[0])
+    steps = np.stack([np.diff(start) for start in starts])
+    uneven = np.flatnonzero((steps != steps[:, :1]).any(0))
+    if not len(uneven):
+        return count
+    segment = int(uneven[0]) + 1
+    if count % segment:
+        return 1
+    inside = np.stack([np.diff(start.reshape(-1, segment), axis=1) for start in starts])
+    return segment if (inside == inside[:, :1, :1]).all() else 1
+
+
+def _rows_of(part: Field, dims: tuple[int, ...]) -> NDArray[np.int64]:
+    """Return the bit at which each row of a field starts, rows in row-major order."""
+    total = np.full((1,), part.layout.offset0, np.int64)
+    for dim, table in enumerate(part.layout.tables()[:-1]):
+        along = table[np.arange(dims[dim]) // part.groups[dim]]
+        total = (total[:, None] + along).reshape(-1)
+    return total * part.bits
+
+
+def _run(offsets: list[tuple[int, ...]], block: int) -> int:
+    """Return the largest power of two of neighbours that lie at the same place, in all fields."""
+    run = 1
+    while (
+        2 * run <= block
+        and block % (2 * run) == 0
+        and all(
+            len(set(field[start : start + 2 * run])) == 1
+            for field in offsets
+            for start in range(0, block, 2 * run)
+        )
+    ):
+        run *= 2
+    return run

@@ -1,0 +1,1 @@
+"""Records with their bytes: decoded, repacked, checked."""

@@ -1,0 +1,142 @@
+"""Records decoded: by compiled code into row-major memory, and from there into any layout."""
+
+from __future__ import annotations
+
+from math import prod
+from typing import TYPE_CHECKING, Any
+
+from memdesc import MemdescError, MemoryDesc, RecordDesc, data_type, memory_desc
+from memdesc.record import BIT_PLANES, Field
+from reorder.api import reorder
+from reorder.forks import importing
+from reorder.memory.allocate import zeroed_bytes
+from reorder.memory.buffers import address_of
+from reorder.memory.memory import Memory
+from reorder.records.fields import read_field
+from reorder.records.record import Record
+from reorder.records.reference import dequantize_reference
+from reorder.threads import current_limit
+from reorder.values.formats import FLOATS
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from memdesc import DataType, FormatTag
+    from reorder.cpu.decode.pattern import Access
+
+__all__ = ["dequantize_record", "plain_field"]
+
+# The types that compiled code writes; others are made of f32.
+_DIRECT = ("f32", "f16", "bf16")
+# Elements that are decoded to f32 at a time, for other types and layouts: they stay in the cache.
+_CHUNK = 1 << 20
+# What holds the elements of a packed type one by one.
+_UNPACKED = {"u1": "u8", "u2": "u8", "u4": "u8", "s4": "s8", "f4_e2m1": "f16"}
+
+
+def dequantize_record(
+    record: Record, dtype: Any, desc: str | FormatTag | MemoryDesc | None, threads: int | None
+) -> Memory:
+    """Return the numbers of a record in a float type and a layout.
+
+    Parameters
+    ----------
+    record : Record
+        What to decode.
+    dtype : DataType, str or numpy dtype
+        A float type; the numbers are computed in f32 and rounded once.
+    desc : str, FormatTag or MemoryDesc, optional
+        The layout to write; by default row-major.
+    threads : int, optional
+        As for `reorder`.
+
+    Raises
+    ------
+    MemdescError
+        If the type is none of floats, or the layout has other dims.
+    """
+    wanted, dims = data_type(dtype), record.desc.dims
+    if wanted.name not in FLOATS:
+        msg = f"a record becomes floats ({', '.join(FLOATS)}), not {wanted}"
+        raise MemdescError(msg)
+    target = _target(dims, wanted, desc)
+    threads = current_limit() if threads is None else threads
+    with importing:
+        from reorder.cpu.decode.pattern import find_access  # noqa: PLC0415 - numba is slow to load
+        from reorder.cpu.decode.walker import decode  # noqa: PLC0415 - likewise
+    tensors, access = record.tensors, find_access(record.desc)
+    if access is None and 0 not in dims:
+        plain = _plain(record, threads)
+        tensors, access = plain.tensors, find_access(plain.desc)
+    if access is None:
+        return reorder(dequantize_reference(record), target, dtype=wanted, threads=threads)
+    dst = Memory(target)
+    if target == memory_desc(dims, wanted) and wanted.name in _DIRECT:
+        decode(access, tensors, dst.data, wanted.name, threads)
+        return dst
+    for rows, part, out in _chunks(access, dst):
+        wide = memory_desc(rows, "f32")
+        values = zeroed_bytes(wide.nbytes)
+        decode(part, tensors, values, "f32", threads)
+        reorder(Memory.attached(wide, values), out=out, threads=threads)
+    return dst
+
+
+def _target(
+    dims: tuple[int, ...], dtype: DataType, desc: str | FormatTag | MemoryDesc | None
+) -> MemoryDesc:
+    if not isinstance(desc, MemoryDesc):
+        return memory_desc(dims, dtype) if desc is None else memory_desc(dims, dtype, desc)
+    if desc.dims != dims or desc.dtype != dtype:
+        msg = f"desc is {desc!r}, but the record has dims {dims} and dtype is {dtype}"
+        raise MemdescError(msg)
+    return desc
+
+
+def _chunks(access: Access, dst: Memory) -> list[tuple[tuple[int, ...], Access, Memory]]:
+    """Return parts of a record: the dims of each, where it is, and the memory that it goes to."""
+    layout, dims = dst.desc.layout, dst.desc.dims
+    step = layout.outer(0).step
+    rows = max(_CHUNK // prod(dims[1:]) // step, 1) * step
+    is_whole = layout.ndims == 1 or layout.fused() or layout.has_partial_blocks
+    if is_whole or rows >= dims[0]:
+        return [(dims, access, dst)]
+    segments = len(access.starts) // dims[0]
+    parts = []
+    for first in range(0, dims[0], rows):
+        sizes = (min(rows, dims[0] - first), *dims[1:])
+        desc = dst.desc.submemory(sizes, (first, *[0] * (len(dims) - 1)))
+        starts = access.starts[first * segments : (first + sizes[0]) * segments]
+        part = access._replace(starts=starts)
+        parts.append((sizes, part, Memory.attached(desc, dst.data)))
+    return parts
+
+
+def plain_field(part: Field) -> tuple[str, MemoryDesc]:
+    """Return what holds the elements of a field one by one: the kind, and row-major memory."""
+    kind = _UNPACKED.get(part.kind, part.kind)
+    return kind, memory_desc(part.layout.dims, kind)
+
+
+def _plain(record: Record, threads: int | None) -> Record:
+    """Return a record of the same numbers whose fields are row-major tensors, one for each."""
+    fields, tensors = [], {}
+    for part in record.desc.fields:
+        kind, desc = plain_field(part)
+        fields.append(Field(part.name, kind, desc.layout, part.groups, part.name))
+        tensors[part.name] = _elements(record, part, desc, threads)
+    made = RecordDesc(record.desc.dims, tuple(fields), record.desc.rule)
+    return Record(made, tensors)
+
+
+def _elements(
+    record: Record, part: Field, desc: MemoryDesc, threads: int | None
+) -> NDArray[np.uint8]:
+    """Return the elements of a field in row-major memory."""
+    data = record.tensors[part.tensor]
+    if part.kind in BIT_PLANES:
+        return read_field(data, part).reshape(-1)
+    if address_of(data) % part.desc.dtype.bits_dtype.itemsize:
+        data = data.copy()
+    return reorder(Memory.attached(part.desc, data), desc, threads=threads).data

@@ -1,0 +1,80 @@
+"""Fields of a record in flat bytes, by definition: read and written in numpy, bit by bit."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from memdesc import data_type
+from memdesc.record import BIT_PLANES
+from reorder.values.convert import decode
+from reorder.values.formats import INTEGERS
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from memdesc import RecordDesc
+    from memdesc.record import Field, Number
+
+__all__ = ["expand", "number_values", "read_field", "write_field"]
+
+_BYTE = 8
+
+
+def read_field(data: NDArray[np.uint8], part: Field) -> NDArray[Any]:
+    """Return the bits of the elements of a field over its dims, as unsigned integers."""
+    offsets = part.layout.offsets()
+    if part.bits < _BYTE:
+        at = offsets * part.bits
+        mask = np.uint8((1 << part.bits) - 1)
+        found: NDArray[Any] = data[at >> 3] >> (at & 7).astype(np.uint8) & mask
+        return found
+    nbytes = part.bits // _BYTE
+    each = data[offsets[..., None] * nbytes + np.arange(nbytes)]
+    return np.ascontiguousarray(each).view(f"u{nbytes}").reshape(offsets.shape)
+
+
+def write_field(data: NDArray[np.uint8], part: Field, bits: NDArray[Any]) -> None:
+    """Write the bits of the elements of a field, and nothing else."""
+    offsets = part.layout.offsets()
+    if part.bits < _BYTE:
+        at = offsets * part.bits
+        mask = np.uint8((1 << part.bits) - 1)
+        # elements of one phase lie in different bytes
+        for phase in range(0, _BYTE, part.bits):
+            here = at % _BYTE == phase
+            where = at[here] >> 3
+            kept = data[where] & ~(mask << np.uint8(phase))
+            data[where] = kept | bits[here].astype(np.uint8) << np.uint8(phase)
+        return
+    nbytes = part.bits // _BYTE
+    each = np.ascontiguousarray(bits.astype(f"u{nbytes}")).view(np.uint8)
+    data[offsets[..., None] * nbytes + np.arange(nbytes)] = each.reshape(*offsets.shape, nbytes)
+
+
+def number_values(
+    tensors: dict[str, NDArray[np.uint8]], desc: RecordDesc, number: Number
+) -> NDArray[Any]:
+    """Return the values of a number, for each of its groups: int64, or f32 of floats and tables."""
+    parts = [(desc.field(name), shift) for name, shift in number.parts]
+    first = parts[0][0]
+    if first.kind not in BIT_PLANES and first.kind not in INTEGERS:
+        return decode(read_field(tensors[first.tensor], first), data_type(first.kind), "f32")
+    joined = np.zeros(first.layout.dims, np.int64)
+    for part, shift in parts:
+        bits = read_field(tensors[part.tensor], part)
+        if part.kind not in BIT_PLANES and INTEGERS[part.kind].is_signed and not number.table:
+            bits = decode(bits, data_type(part.kind), "s64")
+        joined |= bits.astype(np.int64) << shift
+    if number.table:
+        return np.array(number.table, np.float32)[joined]
+    return joined - number.minus
+
+
+def expand(values: NDArray[Any], groups: tuple[int, ...], dims: tuple[int, ...]) -> NDArray[Any]:
+    """Repeat the values of groups for each element."""
+    for dim, group in enumerate(groups):
+        if group > 1:
+            values = values.repeat(group, dim)
+    return values[tuple(slice(size) for size in dims)]

@@ -1,0 +1,155 @@
+"""Record: the tensors of a record with its descriptor."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from memdesc import MemdescError, PaddingError, RecordDesc, memory_desc
+from memdesc.errors import short_repr
+from memdesc.record import BIT_PLANES
+from reorder.memory.allocate import zeroed_bytes
+from reorder.memory.buffers import flat_bytes
+from reorder.memory.padding import check_padding
+from reorder.records.fields import read_field
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from numpy.typing import NDArray
+
+__all__ = ["Record"]
+
+
+class Record:
+    """A tensor that is stored as several fields: its descriptor and its buffers.
+
+    Parameters
+    ----------
+    desc : RecordDesc
+        What the buffers hold, see `memdesc.record_desc`.
+    buffers : buffer, or mapping of str to buffer, optional
+        C-contiguous memory of each tensor of `desc.tensors`, of any data type, used without a
+        copy; a record of one tensor takes its buffer. By default zeroed bytes are allocated.
+
+    Raises
+    ------
+    MemdescError
+        If a tensor is missing, unknown, not contiguous or too small.
+
+    Examples
+    --------
+    >>> import memdesc, numpy as np, reorder
+    >>> block = np.arange(18, dtype=np.uint8)
+    >>> block[:2] = np.array([0.5], np.float16).view(np.uint8)
+    >>> r = reorder.Record(memdesc.record_desc((1, 32), "q4_0"), block)
+    >>> r.field("d"), r.field("qs")[0, :4]
+    (array([[0.5]], dtype=float16), array([2, 3, 4, 5], dtype=uint4))
+    >>> reorder.dequantize(r).numpy()[0, :4].tolist()
+    [-3.0, -2.5, -2.0, -1.5]
+    """
+
+    __slots__ = ("_desc", "_tensors")
+
+    _desc: RecordDesc
+    _tensors: dict[str, NDArray[np.uint8]]
+
+    def __init__(self, desc: RecordDesc, buffers: Any = None) -> None:
+        if not isinstance(desc, RecordDesc):
+            msg = f"desc must be a RecordDesc, see record_desc(); not {short_repr(desc)}"  # type: ignore[unreachable] # callers without types
+            raise MemdescError(msg)
+        self._desc = desc
+        sizes = desc.tensors
+        if buffers is None:
+            self._tensors = {name: zeroed_bytes(nbytes) for name, nbytes in sizes.items()}
+            return
+        given = _by_name(desc, buffers)
+        self._tensors = {
+            name: flat_bytes(_as_bytes(given[name]), _bytes_desc(nbytes), name, write=False)
+            for name, nbytes in sizes.items()
+        }
+
+    @property
+    def desc(self) -> RecordDesc:
+        """The descriptor."""
+        return self._desc
+
+    @property
+    def tensors(self) -> dict[str, NDArray[np.uint8]]:
+        """The tensors as flat bytes, by name."""
+        return dict(self._tensors)
+
+    @property
+    def data(self) -> NDArray[np.uint8]:
+        """The bytes of a record of one tensor.
+
+        Raises
+        ------
+        MemdescError
+            If it has several.
+        """
+        if len(self._tensors) > 1:
+            msg = f"{self.desc!r} has several tensors, {', '.join(self._tensors)}; see .tensors"
+            raise MemdescError(msg)
+        return next(iter(self._tensors.values()))
+
+    def field(self, name: str) -> NDArray[Any]:
+        """Return the elements of a field as an array over its dims, a copy.
+
+        Raises
+        ------
+        MemdescError
+            If there is no such field.
+        """
+        part = self.desc.field(name)
+        bits = read_field(self._tensors[part.tensor], part)
+        return bits if part.kind in BIT_PLANES else bits.view(part.desc.dtype.numpy)
+
+    def check_padding(self) -> None:
+        """Check that the padding of each field holds zeros.
+
+        Raises
+        ------
+        PaddingError
+            With the field, the lowest byte of its tensor that does not, and its position.
+        """
+        for part in self.desc.fields:
+            if part.layout.has_padding:
+                try:
+                    check_padding(self._tensors[part.tensor], part.desc)
+                except PaddingError as error:
+                    msg = f"field {part.name} of {self.desc!r}: {error}"
+                    raise PaddingError(msg) from None
+
+    def __repr__(self) -> str:
+        return f"Record({self.desc!r})"
+
+
+def _by_name(desc: RecordDesc, buffers: Any) -> Mapping[str, Any]:
+    """Return the buffers by the names of the tensors, which they must be exactly."""
+    sizes = desc.tensors
+    if not hasattr(buffers, "keys"):
+        if len(sizes) > 1:
+            msg = (
+                f"{desc!r} has several tensors; pass a dict of {', '.join(sizes)}, not "
+                f"{short_repr(buffers)}"
+            )
+            raise MemdescError(msg)
+        return {next(iter(sizes)): buffers}
+    given: Mapping[str, Any] = buffers
+    if set(given) != set(sizes):
+        msg = f"{desc!r} has the tensors {', '.join(sizes)}, but {', '.join(map(str, given))} given"
+        raise MemdescError(msg)
+    return given
+
+
+def _as_bytes(buffer: Any) -> Any:
+    """Return a view of an array as bytes, whatever its type; other buffers as they are."""
+    if isinstance(buffer, np.ndarray) and buffer.flags.c_contiguous and not buffer.dtype.hasobject:
+        return buffer.reshape(-1).view(np.uint8)
+    return buffer
+
+
+def _bytes_desc(nbytes: int) -> Any:
+    return memory_desc((nbytes,), "u8", "a")

@@ -1,0 +1,145 @@
+from __future__ import annotations
+
+import copy
+import pickle
+from dataclasses import replace
+from typing import Any
+from unittest import mock
+
+import pytest
+
+from memdesc import (
+    Field,
+    Layout,
+    MemdescError,
+    Number,
+    OverlapError,
+    RecordDesc,
+    Rule,
+    UnsupportedFormatError,
+    memory_desc,
+    record_desc,
+)
+
+
+def layout(dims: tuple[int, ...], strides: tuple[int, ...], offset0: int = 0) -> Layout:
+    return memory_desc(dims, "u8", strides=strides, offset0=offset0).layout
+
+
+CODES = Field("q", "u8", layout((2, 8), (10, 1), 2), (1, 1), "data")
+SCALES = Field("d", "f16", layout((2, 1), (5, 1)), (1, 8), "data")
+RULE = Rule(Number((("q", 0),)), (Number((("d", 0),)),))
+
+
+def test_a_record_by_hand_is_a_value() -> None:
+    desc = RecordDesc((2, 8), (SCALES, CODES), RULE, "mine")
+    assert (desc.nbytes, desc.tensors, desc.bits_per_element) == (20, {"data": 20}, 10)
+    assert str(desc.rule) == "d * q"
+    assert desc.field("q") is CODES
+    for other in (copy.copy(desc), pickle.loads(pickle.dumps(desc)), replace(desc, name="other")):  # noqa: S301 - just pickled
+        assert other == desc
+        assert hash(other) == hash(desc)
+    assert desc != replace(desc, rule=RULE._replace(sign=-1))
+    assert repr(desc) == "record_desc((2, 8), 'mine')"
+
+
+def test_planes_of_bits_are_layouts_without_a_descriptor() -> None:
+    plane = record_desc((1, 32), "q5_0").field("qh")
+    assert (plane.bits, plane.min_nbytes) == (1, 6)
+    with pytest.raises(UnsupportedFormatError, match="field qh is a plane of 1 bits"):
+        _ = plane.desc
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"name": ""}, "a field needs a name and a tensor, not '' and 'data'"),
+        ({"tensor": 1}, "a field needs a name and a tensor, not 'q' and 1"),
+        ({"kind": "u3"}, "field q: no kind 'u3'; the kinds are u1, u2, f64"),
+        ({"kind": None}, "field q: no kind None"),
+        ({"layout": "ab"}, "field q: a Layout is needed, not 'ab'"),
+        ({"groups": (1,)}, r"groups \(1,\) must be 2 numbers of 1 or more"),
+        ({"groups": (1, 0)}, r"groups \(1, 0\) must be 2 numbers of 1 or more"),
+        ({"layout": layout((2, 8), (0, 1))}, ""),
+    ],
+)
+def test_fields_by_hand_are_checked(change: dict[str, Any], message: str) -> None:
+    if not message:
+        assert replace(CODES, **change).layout.dims == (2, 8)
+        return
+    with pytest.raises(MemdescError, match=message):
+        replace(CODES, **change)
+
+
+def test_a_field_whose_elements_overlap_is_refused() -> None:
+    with pytest.raises(OverlapError):
+        replace(CODES, layout=layout((2, 8), (1, 1)))
+
+
+FLOATS = Number((("d", 0),))
+
+
+@pytest.mark.parametrize(
+    ("dims", "fields", "rule", "message"),
+    [
+        ((2, 8), [CODES, SCALES], RULE, "a RecordDesc needs a tuple of Field and a Rule"),
+        ((2, 8), (CODES, 7), RULE, "a RecordDesc needs a tuple of Field and a Rule"),
+        ((2, 8), (CODES, SCALES), None, "a RecordDesc needs a tuple of Field and a Rule"),
+        ((2, 8), (CODES, CODES), RULE, "2 fields are called 'q'"),
+        ((2, 8), (CODES,), RULE, "no field 'd'; the fields are q"),
+        ((16,), (CODES, SCALES), RULE, r"field q has dims \(2, 8\), and the record \(16,\)"),
+        ((2, 16), (CODES, SCALES), RULE, r"field q has 8 along b \(dim 1\), but 16 elements in"),
+        ((2, 8), (CODES, SCALES), RULE._replace(zero=Number(())), "only integers are joined"),
+        ((2, 8), (CODES, SCALES), RULE._replace(code=Number((("d", 0),), 1)), "only integers"),
+        (
+            (2, 8),
+            (CODES, SCALES),
+            RULE._replace(code=Number((("q", 0), ("d", 8)))),
+            "only integers are joined, shifted and looked up; floats stand alone",
+        ),
+        (
+            (2, 8),
+            (CODES, replace(SCALES, kind="u16")),
+            RULE._replace(code=Number((("q", 0), ("d", 8)))),
+            "the fields of one number must have the same groups",
+        ),
+        (
+            (2, 8),
+            (CODES, SCALES),
+            RULE._replace(code=Number((("q", 0),), 0, (1.0, 2.0))),
+            "the table has 2 values, but codes of 8 bits need 256",
+        ),
+    ],
+)
+def test_records_by_hand_are_checked(dims: Any, fields: Any, rule: Any, message: str) -> None:
+    with pytest.raises(MemdescError, match=message):
+        RecordDesc(dims, fields, rule)
+
+
+@pytest.mark.parametrize("offset0", [0, 1])
+def test_fields_that_share_a_byte_are_refused(offset0: int) -> None:
+    near = replace(CODES, layout=layout((2, 8), (10, 1), offset0))
+    with pytest.raises(OverlapError, match="fields d and q of tensor 'data' overlap"):
+        RecordDesc((2, 8), (SCALES, near), RULE)
+    apart = replace(near, tensor="other")
+    assert RecordDesc((2, 8), (SCALES, apart), RULE).tensors == {"data": 12, "other": 18 + offset0}
+
+
+def test_a_field_that_all_rows_share_is_no_overlap() -> None:
+    shared = replace(SCALES, layout=layout((2, 1), (0, 1)))
+    assert RecordDesc((2, 8), (shared, CODES), RULE).tensors == {"data": 20}
+
+
+def test_fields_that_bounded_work_cannot_prove_apart_are_refused() -> None:
+    with (
+        mock.patch("memdesc.search._BUDGET", 0),
+        pytest.raises(OverlapError, match="fields d and q of tensor 'data' overlap"),
+    ):
+        RecordDesc((2, 8), (SCALES, CODES), RULE)
+
+
+def test_numbers_and_rules_print_as_formulas() -> None:
+    assert str(Number((("q", 0),), -1)) == "(q + 1)"
+    assert str(Number((("q", 0), ("h", 4)))) == "(q | h << 4)"
+    assert str(RULE._replace(offset=(FLOATS, FLOATS))) == "d * q + d * d"
+    assert str(record_desc((1, 256), "iq4_xs").rule).endswith("* table[qs]")

@@ -1,0 +1,106 @@
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from memdesc import (
+    MemdescError,
+    UnknownFormatError,
+    UnsupportedFormatError,
+    known_records,
+    memory_desc,
+    record_desc,
+)
+
+DIMS = (256, 512)
+
+
+@pytest.mark.parametrize("name", known_records())
+def test_every_known_name_makes_a_record_that_prints_as_its_call(name: str) -> None:
+    desc = record_desc(DIMS, name)
+    made = eval(repr(desc), {"record_desc": record_desc})  # noqa: S307 - what repr promises
+    assert made == desc
+    assert hash(made) == hash(desc)
+    assert record_desc(DIMS, name.upper()) == desc
+    assert desc.nbytes == sum(desc.tensors.values())
+    assert {part.tensor for part in desc.fields} == set(desc.tensors)
+
+
+@pytest.mark.parametrize(
+    ("name", "field", "tag"),
+    [
+        ("gptq", "qweight", "Ab8a"),
+        ("awq", "qweight", "aB2b/1.4b/2"),
+        ("torch_int4_cpu", "weight", "Ab2a/16.16a/1.2a/32"),
+    ],
+)
+def test_packed_weights_have_the_layouts_of_their_tags(name: str, field: str, tag: str) -> None:
+    assert record_desc(DIMS, name).field(field).desc == memory_desc(DIMS, "u4", tag)
+
+
+def test_swizzled_scales_are_padded_to_whole_tiles() -> None:
+    scales = record_desc((130, 96), "ocp_mxfp4").field("scales").desc
+    assert (scales.dims, scales.padded_dims) == ((130, 3), (256, 4))
+    plain = record_desc((130, 96), "ocp_mxfp4", swizzled=False).field("scales").desc
+    assert plain == memory_desc((130, 3), "e8m0", "ab")
+
+
+def test_options_choose_groups_types_and_zero_points() -> None:
+    kind = memory_desc((1,), "bf16").dtype
+    desc = record_desc(DIMS, "gptq", group=np.int64(-1), zeros="v2", bits=8, scales=kind)
+    assert repr(desc) == (
+        "record_desc((256, 512), 'gptq', group=-1, zeros='v2', bits=8, scales='bf16')"
+    )
+    assert str(desc.rule) == "scales * (qweight - qzeros)"
+    assert desc.field("scales").desc == memory_desc((1, 512), "bf16", "ab")
+    assert desc.field("qweight").desc == memory_desc(DIMS, "u8", "Ab4a")
+    assert str(record_desc(DIMS, "gptq").rule) == "scales * (qweight - (qzeros + 1))"
+
+
+def test_scales_of_marlin_lie_as_its_permutations() -> None:
+    # marlin_permute_scales of vLLM: of each 64 or 32 columns, the one that is stored at a place
+    grouped = [i + 8 * j for i in range(8) for j in range(8)]
+    single = [2 * i + j for i in range(4) for j in (0, 1, 8, 9, 16, 17, 24, 25)]
+    for group, order in ((128, grouped), (-1, single)):
+        scales = record_desc(DIMS, "marlin", group=group).field("scales").desc
+        assert [scales.offset((0, column)) for column in order] == list(range(len(order)))
+
+
+def test_a_pair_of_scales_and_zeros_shares_a_tensor() -> None:
+    desc = record_desc((64, 256), "torch_int4_cpu", group=32)
+    assert desc.tensors == {"weight": 8192, "scales_and_zeros": 8 * 64 * 2 * 2}
+    # row-major over groups, outputs, and the pair
+    assert desc.field("zeros").desc.offset((3, 5)) == (5 * 64 + 3) * 2 + 1
+
+
+@pytest.mark.parametrize(
+    ("name", "dims", "options", "error", "message"),
+    [
+        ("q4_2", DIMS, {}, UnknownFormatError, "unknown record 'q4_2'; the records are q4_0, q4_1"),
+        (7, DIMS, {}, UnknownFormatError, "a record is named by a string such as 'q4_0', not 7"),
+        ("iq2_xs", DIMS, {}, UnsupportedFormatError, "'iq2_xs' is no record: its codes are ind"),
+        ("TQ1_0", DIMS, {}, UnsupportedFormatError, "'TQ1_0' is no record: five numbers share"),
+        ("gptq_act_order", DIMS, {}, UnsupportedFormatError, "looked up in g_idx: a gather by"),
+        ("nvfp4", DIMS, {}, UnsupportedFormatError, "say gguf_nvfp4 .* or cublas_nvfp4"),
+        ("q4_0", DIMS, {"group": 32}, MemdescError, "q4_0 has no option 'group'; it takes none"),
+        ("awq", DIMS, {"bits": 4}, MemdescError, "no option 'bits'; it takes group, scales"),
+        ("awq", (8, 8, 8), {}, MemdescError, r"awq is for 2 dims, \(i, o\); not for \(8, 8, 8\)"),
+        ("awq", (256, 12), {}, MemdescError, r"awq needs a multiple of 8 along b \(dim 1\), not"),
+        ("awq", DIMS, {"group": 100}, MemdescError, "a group of 100 does not divide a .dim 0. of"),
+        ("awq", DIMS, {"group": 0}, MemdescError, "a group of 0 does not divide"),
+        ("awq", DIMS, {"group": [128]}, MemdescError, "options must be numbers or strings"),
+        ("awq", DIMS, {"scales": "s8"}, MemdescError, "awq: scales are f16, bf16, f32, not s8"),
+        ("awq", DIMS, {"group": 2.5}, MemdescError, "awq: group must be an integer"),
+        ("gptq", DIMS, {"bits": 3}, MemdescError, "gptq: bits must be 4 or 8, not 3"),
+        ("gptq", DIMS, {"zeros": "v3"}, MemdescError, "zeros must be 'v1' .* or 'v2' .*, not 'v3'"),
+        ("ocp_mxfp4", DIMS, {"swizzled": 1}, MemdescError, "swizzled must be True or False, not 1"),
+        ("q4_0_8x8", (4, 32), {}, MemdescError, r"q4_0_8x8 needs a multiple of 8 along a \(dim 0"),
+    ],
+)
+def test_what_is_no_record_is_refused_with_the_reason(
+    name: Any, dims: tuple[int, ...], options: dict[str, Any], error: type, message: str
+) -> None:
+    with pytest.raises(error, match=message):
+        record_desc(dims, name, **options)

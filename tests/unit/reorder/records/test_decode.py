@@ -1,0 +1,138 @@
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import reorder
+from memdesc import (
+    Field,
+    MemdescError,
+    Number,
+    RecordDesc,
+    Rule,
+    known_records,
+    memory_desc,
+    record_desc,
+)
+from memdesc.record.gguf import GGUF_TYPES
+from reorder.records.reference import dequantize_reference
+from tests.records import bits_of, random_record
+
+gguf = pytest.importorskip("gguf")
+
+RNG = np.random.default_rng(0)
+
+
+@pytest.mark.parametrize("name", GGUF_TYPES)
+def test_gguf_decodes_to_the_same_bits(name: str) -> None:
+    kind = gguf.GGMLQuantizationType[name.removeprefix("gguf_").upper()]
+    record = random_record(record_desc((48, 768), name), RNG)
+    with np.errstate(all="ignore"):
+        expected = gguf.dequantize(record.data.reshape(48, -1), kind)
+    for found in (dequantize_reference(record), reorder.dequantize(record).numpy()):
+        is_nan = np.isnan(expected)
+        assert (np.isnan(found) == is_nan).all()
+        assert (bits_of(found) == bits_of(expected))[~is_nan].all()
+
+
+@pytest.mark.parametrize("name", ["Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0", "MXFP4"])
+def test_what_gguf_quantises_is_read(name: str) -> None:
+    values = RNG.standard_normal((16, 256), np.float32)
+    kind = gguf.GGMLQuantizationType[name]
+    data = gguf.quantize(values, kind)
+    record = reorder.Record(record_desc((16, 256), name if name != "MXFP4" else "gguf_mxfp4"), data)
+    assert (reorder.dequantize(record).numpy() == gguf.dequantize(data, kind)).all()
+
+
+@pytest.mark.parametrize("name", known_records())
+@pytest.mark.parametrize("threads", [1, 2])
+def test_every_record_equals_its_definition(name: str, threads: int) -> None:
+    record = random_record(record_desc((128, 768), name), RNG)
+    expected = dequantize_reference(record)
+    found = reorder.dequantize(record, threads=threads)
+    assert found.desc == memory_desc((128, 768), "f32")
+    assert (bits_of(found.numpy()) == bits_of(expected)).all()
+
+
+@pytest.mark.parametrize("name", ["q8_0", "q3_k", "awq", "torch_int4_cpu", "q4_0_4x4"])
+@pytest.mark.parametrize(
+    ("dtype", "tag"),
+    [("f16", None), ("bf16", None), ("bf16", "ba"), ("f64", "Ab16a"), ("f8_e4m3", "AB3a2b")],
+)
+def test_any_float_type_and_layout_is_one_rounding_of_the_definition(
+    name: str, dtype: str, tag: str | None
+) -> None:
+    record = random_record(record_desc((1408, 768), name), RNG)
+    expected = reorder.reorder(dequantize_reference(record), tag or "ab", dtype=dtype)
+    found = reorder.dequantize(record, dtype=dtype, desc=tag)
+    assert found.desc == expected.desc
+    assert (found.data == expected.data).all()
+
+
+@pytest.mark.parametrize("dims", [(0, 256), (3, 0), (256,), (2, 3, 256), (5, 1, 1, 512)])
+def test_any_number_of_dims_is_decoded(dims: tuple[int, ...]) -> None:
+    record = random_record(record_desc(dims, "q4_k"), RNG)
+    for desc in (None, memory_desc(dims, "f32", "abcd"[: len(dims)][::-1])):
+        found = reorder.dequantize(record, desc=desc).numpy()
+        assert (bits_of(found) == bits_of(dequantize_reference(record))).all()
+
+
+def by_hand(kind: str, columns: int, tag: str = "ab") -> RecordDesc:
+    """Return a record of codes of a kind and a scale for each row."""
+    codes = memory_desc((6, columns), kind, tag).layout
+    scales = memory_desc((6, 1), "f32").layout
+    fields = (Field("q", kind, codes, (1, 1), "q"), Field("d", "f32", scales, (1, columns), "d"))
+    return RecordDesc((6, columns), fields, Rule(Number((("q", 0),)), (Number((("d", 0),)),)))
+
+
+@pytest.mark.parametrize("kind", ["u4", "s4", "f4_e2m1", "s8", "u8", "s16", "bf16", "e8m0", "s32"])
+@pytest.mark.parametrize("columns", [1, 5, 24, 1040])
+@pytest.mark.parametrize("tag", ["ab", "ba", "Ab4a"])
+def test_records_by_hand_are_decoded_by_their_definition(kind: str, columns: int, tag: str) -> None:
+    record = random_record(by_hand(kind, columns, tag), RNG)
+    assert (
+        bits_of(reorder.dequantize(record).numpy()) == bits_of(dequantize_reference(record))
+    ).all()
+
+
+def test_planes_that_do_not_follow_blocks_are_read_bit_by_bit() -> None:
+    codes = memory_desc((6, 5), "u8", "ba").layout
+    fields = (
+        Field("low", "u2", codes, (1, 1), "low"),
+        Field("high", "u1", codes, (1, 1), "high"),
+        Field("d", "f32", memory_desc((6, 5), "f32").layout, (1, 1), "d"),
+    )
+    rule = Rule(Number((("low", 0), ("high", 2)), 3), (Number((("d", 0),)),))
+    record = random_record(RecordDesc((6, 5), fields, rule), RNG)
+    found = reorder.dequantize(record).numpy()
+    assert (bits_of(found) == bits_of(dequantize_reference(record))).all()
+
+
+def test_buffers_at_odd_addresses_are_read() -> None:
+    desc = record_desc((256, 256), "gptq")
+    record = random_record(desc, RNG)
+    moved = {}
+    for name, data in record.tensors.items():
+        moved[name] = np.zeros(len(data) + 1, np.uint8)[1:]
+        moved[name][:] = data
+    found = reorder.dequantize(reorder.Record(desc, moved)).numpy()
+    assert (bits_of(found) == bits_of(dequantize_reference(record))).all()
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"dtype": "s8"}, r"a record becomes floats \(f64, f32, .*\), not s8"),
+        ({"scales": 2.0}, "has its scales and zero points in itself; give none beside it"),
+        ({"groups": (1, 32)}, "has its scales and zero points in itself"),
+        ({"desc": memory_desc((32, 1), "f32")}, r"desc is .*, but the record has dims \(1, 32\)"),
+        ({"desc": memory_desc((1, 32), "bf16")}, "desc is .* and dtype is f32"),
+        ({"threads": 0}, "threads must be an integer of 1 or more"),
+    ],
+)
+def test_what_does_not_fit_a_record_is_refused(given: dict[str, Any], message: str) -> None:
+    record = reorder.Record(record_desc((1, 32), "q8_0"))
+    with pytest.raises(MemdescError, match=message):
+        reorder.dequantize(record, **given)

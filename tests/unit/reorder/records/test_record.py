@@ -1,0 +1,86 @@
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import reorder
+from memdesc import MemdescError, PaddingError, known_records, record_desc
+from reorder.records.fields import read_field, write_field
+from tests.records import random_record
+
+RNG = np.random.default_rng(0)
+
+
+def test_buffers_are_used_without_a_copy_whatever_their_type() -> None:
+    buffers: dict[str, Any] = {
+        "qweight": np.zeros((8, 128), np.int32),
+        "qzeros": np.zeros((1, 16), np.int32),
+        "scales": np.zeros((1, 128), np.float16),
+    }
+    record = reorder.Record(record_desc((64, 128), "gptq", group=64), buffers)
+    buffers["scales"][0, 3] = 2
+    assert record.field("scales")[0, 3] == 2
+    assert buffers.keys() == record.tensors.keys()
+
+
+def test_a_record_without_buffers_is_zeroed() -> None:
+    record = reorder.Record(record_desc((2, 64), "q8_0"))
+    assert record.data.nbytes == 136
+    assert not record.data.any()
+    assert repr(record) == "Record(record_desc((2, 64), 'q8_0'))"
+
+
+@pytest.mark.parametrize("name", known_records())
+def test_a_field_that_is_written_is_read_again_and_no_other_changes(name: str) -> None:
+    desc = record_desc((128, 256), name)
+    record = random_record(desc, RNG)
+    for part in desc.fields:
+        before = {other.name: record.field(other.name) for other in desc.fields}
+        bits = read_field(record.tensors[part.tensor], part)
+        new = RNG.integers(0, 256, bits.nbytes, np.uint8).view(bits.dtype).reshape(bits.shape)
+        new &= bits.dtype.type((1 << part.bits) - 1)
+        write_field(record.tensors[part.tensor], part, new)
+        assert (read_field(record.tensors[part.tensor], part) == new).all()
+        for other in desc.fields:
+            if other is not part:
+                assert record.field(other.name).tobytes() == before[other.name].tobytes()
+
+
+DATA = np.zeros(34, np.uint8)
+
+
+@pytest.mark.parametrize(
+    ("name", "buffers", "message"),
+    [
+        ("q8_0", DATA[:20], "data has 20 bytes"),
+        ("q8_0", np.zeros(68, np.uint8)[::2], "data of shape .* is not C-contiguous"),
+        ("q8_0", 7, "data: int is no contiguous buffer"),
+        ("q8_0", np.zeros(34, object), "data is an array of object"),
+        ("q8_0", {"codes": DATA}, "has the tensors data, but codes given"),
+        ("awq", DATA, "has several tensors; pass a dict of qweight, qzeros, scales, not"),
+    ],
+)
+def test_buffers_that_do_not_fit_are_refused(name: str, buffers: Any, message: str) -> None:
+    dims = (1, 32) if name == "q8_0" else (128, 32)
+    with pytest.raises(MemdescError, match=message):
+        reorder.Record(record_desc(dims, name), buffers)
+
+
+def test_other_descriptors_are_refused() -> None:
+    with pytest.raises(MemdescError, match="desc must be a RecordDesc, see record_desc"):
+        reorder.Record("q8_0", DATA)  # type: ignore[arg-type] # what is refused
+
+
+def test_bytes_of_several_tensors_are_asked_for_by_name() -> None:
+    with pytest.raises(MemdescError, match="has several tensors, qweight, qzeros, scales; see"):
+        _ = reorder.Record(record_desc((128, 32), "awq")).data
+
+
+def test_padding_of_a_field_is_checked_with_its_name() -> None:
+    record = reorder.Record(record_desc((130, 96), "ocp_mxfp4"))
+    record.check_padding()
+    record.tensors["scales"][-1] = 1
+    with pytest.raises(PaddingError, match=r"field scales of .*ocp_mxfp4.*padding of .* at \(255"):
+        record.check_padding()
