@@ -131,20 +131,13 @@ def marlin_zeros(bits: int) -> Formula:
     return pack
 
 
-def torch_int4_cpu(rows: int) -> Formula:
-    """For each block of rows and each column the bytes of it; rows 16 apart share a byte."""
+def torch_int4_cpu(rows: int, apart: int) -> Formula:
+    """For each block of rows and each column its bytes; rows some way apart share a byte."""
 
     def pack(q: Elements) -> Elements:
         n, k = q.shape
-        found = []
-        for block in q.reshape(n // rows, rows, k):
-            for column in block.T:
-                if rows == 16:
-                    found.append(column)
-                    continue
-                low, high = column[: rows // 2], column[rows // 2 :]
-                found.append(np.stack([low, high], -1).reshape(-1))
-        return np.concatenate(found)
+        columns = q.reshape(n // rows, rows // apart // 2, 2, apart, k)
+        return columns.transpose(0, 4, 1, 3, 2).reshape(-1)
 
     return pack
 
@@ -296,9 +289,9 @@ FORMULAS: dict[tuple[str, int], Formula] = {
     ("marlin_scales_channelwise", 16): by_table(SINGLE_SCALE_ORDER),
     ("marlin_zeros", 4): marlin_zeros(4),
     ("marlin_zeros", 8): marlin_zeros(8),
-    ("torch_int4_cpu", 4): torch_int4_cpu(64),
-    ("torch_int4_cpu_avx2", 4): torch_int4_cpu(32),
-    ("torch_int4_cpu_default", 4): torch_int4_cpu(16),
+    ("torch_int4_cpu", 4): torch_int4_cpu(64, 32),
+    ("torch_int4_cpu_avx2", 4): torch_int4_cpu(32, 16),
+    ("torch_int4_cpu_default", 4): torch_int4_cpu(32, 1),
     ("tinygemm_k2", 4): tinygemm(2),
     ("tinygemm_k4", 4): tinygemm(4),
     ("tinygemm_k8", 4): tinygemm(8),

@@ -75,7 +75,7 @@ _ROWS = {
     "torch_int4_cpu_avx2": Packing(
         "oi", "weights", {4: "Ab16a/1.2a/16"}, "o", f"{_TORCH_CPU}, AVX2"),
     "torch_int4_cpu_default": Packing(
-        "oi", "weights", {4: "Ab16a"}, "o", f"{_TORCH_CPU}, other CPUs"),
+        "oi", "weights", {4: "Ab32a"}, "o", f"{_TORCH_CPU}, without AVX2"),
     "tinygemm_k2": Packing(
         "oi", "weights", {4: "AB8a4b/2.2b/1.2b/16.2b/8"}, "i", f"{_TORCH_CUDA}, inner_k_tiles=2"),
     "tinygemm_k4": Packing(
