@@ -17,6 +17,7 @@ from memdesc.errors import (
     UnsupportedFormatError,
 )
 from memdesc.exchange import from_notation, to_notation
+from memdesc.explore import explore
 from memdesc.extra import Extra
 from memdesc.image import ImageDesc, image_desc
 from memdesc.index import Index
@@ -57,6 +58,7 @@ __all__ = [
     "UnsupportedFormatError",
     "array_desc",
     "data_type",
+    "explore",
     "from_json",
     "from_notation",
     "from_verbose",

@@ -14,7 +14,7 @@ from memdesc.dtypes import DataType, data_type
 from memdesc.errors import MemdescError, short_repr
 from memdesc.int64 import INT64_MAX, checked_int, checked_ints
 from memdesc.layout import Layout, dim_name
-from memdesc.names import did_you_mean, resolve, siblings
+from memdesc.names import did_you_mean, dim_letters, resolve, siblings
 from memdesc.notation import parse_tag
 from memdesc.overlap import check_nesting
 from memdesc.tags import LETTERS, FormatTag
@@ -128,7 +128,10 @@ def _check_order(dtype: object, tag: object) -> None:
 
 @lru_cache(maxsize=4096)
 def _desc_by_name(dims: tuple[int, ...], dtype: DataType, tag: str) -> MemoryDesc:
-    return MemoryDesc(dtype, _layout_by_name(dims, tag, dtype.bits))
+    layout = _layout_by_name(dims, tag, dtype.bits)
+    letters = dim_letters(tag) or ""
+    # a few names are for more than one number of dims
+    return MemoryDesc(dtype, layout, letters=letters if len(letters) == len(dims) else None)
 
 
 def _layout_by_name(dims: tuple[int, ...], tag: str | FormatTag | None, bits: int) -> Layout:

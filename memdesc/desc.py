@@ -23,7 +23,7 @@ from memdesc.inverse import indices_at
 from memdesc.layout import Axis, Block, Layout
 from memdesc.overlap import check_overlap
 from memdesc.reshape import reshape
-from memdesc.tags import LETTERS
+from memdesc.tags import LETTERS, check_letters
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
     from memdesc.names import Name
-    from memdesc.picture import Picture
+    from memdesc.picture import Look, Picture
 
 __all__ = ["MemoryDesc", "checked_desc"]
 
@@ -54,6 +54,9 @@ class MemoryDesc:
         Index of the logical origin inside the padded box; only 0 is supported.
     extra : Extra, optional
         oneDNN's compensation data behind the elements of s8 weights.
+    letters : str, optional
+        What the name that the layout was made from calls the dims, such as ``"nchw"``: for
+        pictures, and not part of equality.
 
     Raises
     ------
@@ -74,6 +77,7 @@ class MemoryDesc:
     layout: Layout
     padded_offsets: tuple[int, ...] = ()
     extra: Extra | None = None
+    letters: str | None = None
     _key: tuple[object, ...] = field(init=False)
     _hash: int = field(init=False)
 
@@ -100,6 +104,8 @@ class MemoryDesc:
             raise UnsupportedFormatError(msg)
         if self.extra is not None:
             check_extra(self.extra, self.dtype, self.layout)
+        if self.letters is not None:
+            check_letters(self.letters, self.layout.ndims)
         check_overlap(self.layout)
         if self.nbytes > INT64_MAX:
             msg = (
@@ -122,7 +128,16 @@ class MemoryDesc:
 
     def __reduce__(self) -> tuple[Any, ...]:
         # the constructor computes the hash again: hashes of strings differ between processes
-        return MemoryDesc, (self.dtype, self.layout, self.padded_offsets, self.extra)
+        return MemoryDesc, (
+            self.dtype,
+            self.layout,
+            self.padded_offsets,
+            self.extra,
+            self.letters,
+        )
+
+    def __format__(self, spec: str) -> str:
+        return format(str(self), spec)
 
     def __repr__(self) -> str:
         text = expression(self.dtype, self.layout)
@@ -372,7 +387,8 @@ class MemoryDesc:
         return self._with(
             views.submemory(
                 self.layout, checked_ints("dims", dims), checked_ints("offsets", offsets)
-            )
+            ),
+            self.letters,
         )
 
     def reshape(self, dims: Iterable[int]) -> MemoryDesc:
@@ -402,7 +418,12 @@ class MemoryDesc:
         >>> memdesc.memory_desc((2, 3, 4), "f32", "abc").permute_axes((2, 0, 1)).dims
         (3, 4, 2)
         """
-        return self._with(views.permute_axes(self.layout, checked_ints("perm", perm)))
+        to = checked_ints("perm", perm)
+        layout = views.permute_axes(self.layout, to)
+        if self.letters is None:
+            return self._with(layout)
+        named = dict(zip(to, self.letters, strict=True))
+        return self._with(layout, "".join(named[dim] for dim in range(self.ndims)))
 
     def with_dtype(self, dtype: object) -> MemoryDesc:
         """Describe the same layout, in elements, of another data type.
@@ -413,7 +434,8 @@ class MemoryDesc:
         >>> memdesc.memory_desc((2, 3), "f32", "ab").with_dtype("bf16").nbytes
         12
         """
-        return MemoryDesc(data_type(dtype), self.layout, self.padded_offsets, self.extra)
+        dtype = data_type(dtype)
+        return MemoryDesc(dtype, self.layout, self.padded_offsets, self.extra, self.letters)
 
     def with_extra(self, extra: Extra | None) -> MemoryDesc:
         """Describe the same elements with other compensation behind them, or with none.
@@ -425,7 +447,7 @@ class MemoryDesc:
         >>> d.with_extra(memdesc.Extra(s8s8_mask=1)).nbytes
         28
         """
-        return MemoryDesc(self.dtype, self.layout, self.padded_offsets, extra)
+        return MemoryDesc(self.dtype, self.layout, self.padded_offsets, extra, self.letters)
 
     def tags(self) -> tuple[Name, ...]:
         """Return every known name of exactly this layout, in all vocabularies.
@@ -444,7 +466,13 @@ class MemoryDesc:
         """
         return _names_of(self)
 
-    def show(self, letters: str | None = None) -> Picture:
+    def show(
+        self,
+        letters: str | None = None,
+        *,
+        highlight: Iterable[Iterable[int]] = (),
+        beside: MemoryDesc | None = None,
+    ) -> Picture:
         """Draw the logical grid beside the memory; notebooks draw it, `print` writes it.
 
         Numbers are offsets in elements; one colour is one contiguous run of memory. Padding
@@ -454,22 +482,30 @@ class MemoryDesc:
         Parameters
         ----------
         letters : str, optional
-            What to call the dims, such as ``"nchw"``; by default a, b, c, ...
+            What to call the dims, such as ``"nchw"``; by default as the name does that the
+            descriptor was made from, else a, b, c, ...
+        highlight : iterable of index, optional
+            Elements to mark; padded indices too. The first eight are shown however large the
+            tensor is.
+        beside : MemoryDesc, optional
+            Another layout of the same dims: its memory is drawn beside this one, in place of
+            the grid.
 
         Returns
         -------
         Picture
-            With `svg`, `text` and `save(path)`.
+            With `svg`, `text`, `html()` and `save(path)`.
 
         Raises
         ------
         MemdescError
-            If the letters are not one for each dim, all different.
+            If the letters are not one for each dim, all different, an index to highlight is
+            none of the layout, or the dims of `beside` are others.
 
         Examples
         --------
         >>> import memdesc
-        >>> print(memdesc.memory_desc((3, 2), "f32", "Ab2a").show("oi"))
+        >>> print(memdesc.memory_desc((3, 2), "f32", "Ab2a").show("oi", highlight=[(1, 0)]))
         memory_desc((3, 2), 'f32', 'Ab2a')
         6 elements and 2 of padding, 32 bytes in 1 cache line
         memory order, outermost first: o/2(2) i(2) o%2(2)
@@ -477,23 +513,38 @@ class MemoryDesc:
         logical: rows o, columns i; numbers are offsets
               0   1
           0   0   2
-          1   1   3
+          1  <1>  3
           2   4   6
           3  [5] [7]
         <BLANKLINE>
         memory: at each offset the index o,i
-             0 |0,0 1,0 0,1 1,1 2,0 [5] 2,1 [7]
+             0 |  0,0 <1,0>   0,1   1,1   2,0   [5]   2,1   [7]
         """
-        from memdesc.picture import draw_layout  # noqa: PLC0415 - describing needs no pictures
+        from memdesc.picture import Look  # noqa: PLC0415 - describing needs no pictures
+
+        look = Look(self.letters or LETTERS if letters is None else letters, highlight)
+        return self._drawn(look) if beside is None else self._drawn_beside(beside, look)
+
+    def _repr_html_(self) -> str:
+        from memdesc.picture import COMPACT, Look  # noqa: PLC0415 - likewise
+
+        return self._drawn(Look(self.letters or LETTERS, limits=COMPACT)).fragment
+
+    def _drawn(self, look: Look) -> Picture:
+        from memdesc.picture import draw_layout  # noqa: PLC0415 - likewise
 
         behind = self.nbytes - self.with_extra(None).nbytes
-        return draw_layout(
-            self.layout,
-            self.dtype,
-            repr(self),
-            (self.nbytes, behind),
-            LETTERS if letters is None else letters,
-        )
+        return draw_layout(self.layout, self.dtype, repr(self), (self.nbytes, behind), look)
+
+    def _drawn_beside(self, other: MemoryDesc, look: Look) -> Picture:
+        from memdesc.picture import draw_beside, looked_at  # noqa: PLC0415 - likewise
+
+        checked_desc("beside", other)
+        if self.dims != other.dims:
+            msg = f"beside has the dims {other.dims}, not {self.dims}; see permute_axes and reshape"
+            raise MemdescError(msg)
+        a, b = (looked_at(desc.layout, desc.dtype, look) for desc in (self, other))
+        return draw_beside(a, b, (repr(self), repr(other)))
 
     def source(self, lang: str = "c", name: str = "tensor", letters: str | None = None) -> str:
         """Write the layout as source code: its offset function, its inverse, loops that fill it.
@@ -538,14 +589,14 @@ class MemoryDesc:
         about = repr(self), {"NBYTES": self.nbytes}
         return layout_source(self.layout, self.dtype, lang, names, about)
 
-    def _with(self, layout: Layout) -> MemoryDesc:
+    def _with(self, layout: Layout, letters: str | None = None) -> MemoryDesc:
         if self.extra is not None:
             msg = (
                 f"{self!r} has compensation, which belongs to all of its elements; "
                 "see with_extra(None)"
             )
             raise MemdescError(msg)
-        return MemoryDesc(self.dtype, layout)
+        return MemoryDesc(self.dtype, layout, letters=letters)
 
 
 def checked_desc(name: str, desc: object) -> MemoryDesc:

@@ -18,7 +18,7 @@ from memdesc.tags import LETTERS
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from memdesc.picture import Picture
+    from memdesc.picture import Look, Picture
 
 __all__ = ["ImageDesc", "image_desc"]
 
@@ -152,15 +152,31 @@ class ImageDesc:
         )
         raise MemdescError(msg)
 
-    def show(self, letters: str | None = None) -> Picture:
+    def show(
+        self, letters: str | None = None, *, highlight: Iterable[Iterable[int]] = ()
+    ) -> Picture:
         """Draw the logical grid beside the pixels; as `MemoryDesc.show`."""
-        from memdesc.picture import draw_image  # noqa: PLC0415 - describing needs no pictures
+        from memdesc.picture import Look  # noqa: PLC0415 - describing needs no pictures
 
-        if letters is None:
-            letters = dim_letters(self.name) or LETTERS
-        return draw_image(
-            self.desc.layout, self.dtype, repr(self), (self.width, self.channels), letters
-        )
+        return self._drawn(Look(self._letters if letters is None else letters, highlight))
+
+    def _repr_html_(self) -> str:
+        from memdesc.picture import COMPACT, Look  # noqa: PLC0415 - likewise
+
+        return self._drawn(Look(self._letters, limits=COMPACT)).fragment
+
+    @property
+    def _letters(self) -> str:
+        return dim_letters(self.name) or LETTERS
+
+    def _drawn(self, look: Look) -> Picture:
+        from memdesc.picture import draw_image  # noqa: PLC0415 - likewise
+
+        size = self.width, self.channels
+        return draw_image(self.desc.layout, self.dtype, repr(self), size, look)
+
+    def __format__(self, spec: str) -> str:
+        return format(str(self), spec)
 
     def __repr__(self) -> str:
         return f"image_desc({self.dims}, '{self.dtype}', {self.name!r})"

@@ -51,6 +51,9 @@ class RuntimeDesc:
     dtype: DataType
     tag: FormatTag | None
 
+    def __format__(self, spec: str) -> str:
+        return format(str(self), spec)
+
     def __repr__(self) -> str:
         sizes = ", ".join("memdesc.RUNTIME" if size == RUNTIME else str(size) for size in self.dims)
         tag = None if self.tag is None else str(self.tag)

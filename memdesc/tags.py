@@ -23,7 +23,7 @@ from typing import NamedTuple
 from memdesc.errors import MemdescError, short_repr
 from memdesc.int64 import exact_ints
 
-__all__ = ["LETTERS", "MAX_NDIMS", "Digit", "FormatTag"]
+__all__ = ["LETTERS", "MAX_NDIMS", "Digit", "FormatTag", "check_letters"]
 
 MAX_NDIMS = 12
 LETTERS = "abcdefghijkl"
@@ -138,6 +138,9 @@ class FormatTag:
             sizes[digit.axis] *= digit.extent or 1
         return tuple(sizes)
 
+    def __format__(self, spec: str) -> str:
+        return format(str(self), spec)
+
     def __str__(self) -> str:
         parts = []
         for digit in self.digits:
@@ -163,3 +166,10 @@ class FormatTag:
 def _axis_name(dims: tuple[int, ...]) -> str:
     name = "".join(LETTERS[dim] for dim in dims)
     return f"({name})" if len(dims) > 1 else name
+
+
+def check_letters(letters: str, ndims: int) -> None:
+    """Refuse what does not name each dim by another letter."""
+    if not isinstance(letters, str) or len(letters) != ndims or len(set(letters)) != ndims:
+        msg = f"letters {short_repr(letters)} must name {ndims} dims, each by another letter"
+        raise MemdescError(msg)

@@ -19,6 +19,7 @@ class Seen:
     y: float
     fill: str
     is_hatched: bool
+    is_highlighted: bool
     texts: tuple[str, ...]
     hover: tuple[str, ...]
 
@@ -49,7 +50,7 @@ def cells(svg: str) -> tuple[list[Seen], list[Seen]]:
     for group in elements(svg, "g"):
         if group.get("class") != "memdesc-cell":
             continue
-        (box,) = group.findall(_SVG + "rect")
+        box, *rings = group.findall(_SVG + "rect")
         texts = tuple(text.text or "" for text in group.findall(_SVG + "text"))
         (title,) = group.findall(_SVG + "title")
         seen = Seen(
@@ -57,6 +58,7 @@ def cells(svg: str) -> tuple[list[Seen], list[Seen]]:
             float(box.get("y", "")),
             box.get("fill", ""),
             group.find(_SVG + "path") is not None,
+            bool(rings),
             texts,
             tuple((title.text or "").split("\n")),
         )

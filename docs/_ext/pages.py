@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import functools
-import re
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
@@ -17,7 +16,7 @@ import memdesc
 import reorder
 from memdesc import MemdescError, UnsupportedFormatError
 from memdesc.exchange import written
-from memdesc.names import dim_letters, images, is_image, known_names, resolve
+from memdesc.names import images, is_image, known_names, resolve
 from memdesc.tags import LETTERS
 from reorder.cli.parser import command_parser
 
@@ -26,18 +25,17 @@ if TYPE_CHECKING:
 
     from sphinx.application import Sphinx
 
+    from memdesc.picture import Picture
+
 CHANGES = Path(__file__).parents[1] / "changes"
 _COLON = "\ue000"
 _VOCABULARIES = {"onednn": "oneDNN", "cldnn": "OpenVINO", "mace": "MACE", "weights": "packings"}
 _KINDS = {"added": "Added", "changed": "Changed", "fixed": "Fixed", "removed": "Removed"}
 
 
-def _picture(svg: str) -> list[nodes.Node]:
-    # a little smaller where that spares the reader scrolling
-    width = re.search(r'<svg [^>]*?width="(\d+)', svg)
-    least = f' style="min-width: {int(width[1]) * 4 // 5}px"' if width else ""
-    svg = svg.replace("<svg ", f"<svg{least} ", 1)
-    return [nodes.raw("", f'<div class="memdesc-picture">{svg}</div>', format="html")]
+def _picture(picture: Picture) -> list[nodes.Node]:
+    html = f'<div class="memdesc-picture">{picture.fragment}</div>'
+    return [nodes.raw("", html, format="html")]
 
 
 class LayoutPicture(SphinxDirective):
@@ -51,9 +49,7 @@ class LayoutPicture(SphinxDirective):
         name, sizes, dtype = self.arguments
         dims = tuple(map(int, sizes.split("x")))
         make = memdesc.image_desc if is_image(name) else memdesc.memory_desc
-        return _picture(
-            make(dims, dtype, name).show(self.options.get("letters") or dim_letters(name)).svg
-        )
+        return _picture(make(dims, dtype, name).show(self.options.get("letters")))
 
 
 class PlanPicture(SphinxDirective):
@@ -66,7 +62,7 @@ class PlanPicture(SphinxDirective):
         *names, sizes, dtype = self.arguments
         dims = tuple(map(int, sizes.split("x")))
         src, dst = (memdesc.memory_desc(dims, dtype, name) for name in names)
-        return _picture(reorder.plan_reorder(src, dst).show().svg)
+        return _picture(reorder.plan_reorder(src, dst).show())
 
 
 class Vocabulary(SphinxDirective):

@@ -1,6 +1,31 @@
 """Pictures of layouts: the logical grid beside the memory, as SVG and as text."""
 
-from memdesc.picture.draw import draw_image, draw_layout
+from memdesc.picture.cells import Cell, Cells, cells_of
+from memdesc.picture.draw import Look, draw_image, draw_layout, looked_at
+from memdesc.picture.grid import COMPACT, FULL, Limits
+from memdesc.picture.memory import lines_of
+from memdesc.picture.pair import Side, coloured_as, draw_beside, draw_sides
 from memdesc.picture.picture import Picture
+from memdesc.picture.sheet import Sheet
+from memdesc.picture.text import cells_text
 
-__all__ = ["Picture", "draw_image", "draw_layout"]
+__all__ = [
+    "COMPACT",
+    "FULL",
+    "Cell",
+    "Cells",
+    "Limits",
+    "Look",
+    "Picture",
+    "Sheet",
+    "Side",
+    "cells_of",
+    "cells_text",
+    "coloured_as",
+    "draw_beside",
+    "draw_image",
+    "draw_layout",
+    "draw_sides",
+    "lines_of",
+    "looked_at",
+]

@@ -17,6 +17,8 @@ from memdesc.layout import axis_index, memory_order
 from memdesc.tags import LETTERS
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from memdesc.dtypes import DataType
     from memdesc.layout import Block, Layout
 
@@ -25,8 +27,8 @@ __all__ = ["LANES", "Cell", "Cells", "cells_of", "digits", "visible_indices"]
 LANES = "RGBA"
 # least elements of a run: less would make a colour for each element of small blocks
 _MIN_RUN = 4
-# the first and the last index, the first and the last of the padding
-_ALL_ENDS = 4
+# highlighted elements that are shown in any case
+_MAX_WANTED = 8
 
 
 class Cell(NamedTuple):
@@ -43,6 +45,7 @@ class Cell(NamedTuple):
     run: int | None
     tile: int | None
     is_padding: bool
+    is_highlighted: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +54,8 @@ class Cells:
 
     `extents` are the padded sizes of the dims. `order` are the loops, outermost in memory
     first; `runs` are those that count runs, `tiles` those that count blocks. `pixels` is
-    (width, channels) of an image, or None for a buffer; `letters` name the dims.
+    (width, channels) of an image, or None for a buffer; `letters` name the dims. The
+    `highlighted` indices are padded ones; the first of them are `wanted`: shown in any case.
     """
 
     layout: Layout
@@ -62,6 +66,12 @@ class Cells:
     tiles: tuple[Block, ...]
     pixels: tuple[int, int] | None
     letters: str
+    highlighted: tuple[tuple[int, ...], ...] = ()
+
+    @property
+    def wanted(self) -> tuple[tuple[int, ...], ...]:
+        """The highlighted indices that are shown whatever the size of the tensor."""
+        return self.highlighted[:_MAX_WANTED]
 
     @property
     def long_dims(self) -> tuple[int, ...]:
@@ -80,7 +90,15 @@ class Cells:
         what = "padding at" if is_padding else "index"
         hover = "\n".join([f"{what} ({', '.join(map(str, index))})", *self._addresses(offset)])
         tile = self._count(index, self.tiles) if self.tiles else None
-        return Cell(str(offset), note, hover, self._count(index, self.runs), tile, is_padding)
+        return Cell(
+            str(offset),
+            note,
+            hover,
+            self._count(index, self.runs),
+            tile,
+            is_padding,
+            is_highlighted=index in self.highlighted,
+        )
 
     def at_offset(self, offset: int) -> Cell:
         """Return the cell of an offset; its run is None where no element has the offset."""
@@ -117,7 +135,11 @@ class Cells:
 
 
 def cells_of(
-    layout: Layout, dtype: DataType, letters: str = LETTERS, pixels: tuple[int, int] | None = None
+    layout: Layout,
+    dtype: DataType,
+    letters: str = LETTERS,
+    pixels: tuple[int, int] | None = None,
+    highlighted: tuple[tuple[int, ...], ...] = (),
 ) -> Cells:
     """Make the cells of a layout; a pixel is one run."""
     # loops that do not move in memory count nothing
@@ -135,7 +157,17 @@ def cells_of(
         extents[axis.dims[0]] = -(-axis.padded // prod(layout.dims[dim] for dim in axis.dims[1:]))
     inner = layout.inner()
     tiles = tuple(block for block in order if block not in inner) if inner else ()
-    return Cells(layout, dtype, tuple(extents), tuple(order), tuple(loops), tiles, pixels, letters)
+    return Cells(
+        layout,
+        dtype,
+        tuple(extents),
+        tuple(order),
+        tuple(loops),
+        tiles,
+        pixels,
+        letters,
+        highlighted,
+    )
 
 
 def digits(layout: Layout, letters: str) -> str:
@@ -154,14 +186,17 @@ def digits(layout: Layout, letters: str) -> str:
     return " ".join(parts)
 
 
-def visible_indices(size: int, padded: int, limit: int) -> list[int]:
-    """Choose at most `limit` indices below `padded`: the first, and both ends of the padding.
+def visible_indices(size: int, padded: int, limit: int, wanted: Iterable[int] = ()) -> list[int]:
+    """Choose about `limit` indices below `padded`, and those that are wanted.
 
-    An ellipsis for a single index would save nothing, so that one is shown beyond the limit.
+    The first index, the last one of the data and the last one of the padding are always chosen,
+    then the first one of the padding, then indices from the first on. An ellipsis for one
+    index would save nothing, so that index is chosen too.
     """
-    ends = {0, size - 1, min(size, padded - 1), padded - 1}
-    chosen = ends if limit >= _ALL_ENDS else {0, padded - 1}
-    if padded == limit + 1:
-        limit = padded
+    chosen = {0, size - 1, padded - 1, *wanted}
+    if len(chosen) < limit:
+        chosen.add(min(size, padded - 1))
     others = (i for i in range(padded) if i not in chosen)
-    return sorted(chosen.union(islice(others, min(limit, padded) - len(chosen))))
+    chosen.update(islice(others, max(limit - len(chosen), 0)))
+    chosen.update([i + 1 for i in chosen if i + 2 in chosen])
+    return sorted(chosen)

@@ -1,46 +1,47 @@
-"""A whole picture: title, logical grid, memory, legend."""
+"""The picture of one layout: title, logical grid, memory, legend."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from typing import TYPE_CHECKING, NamedTuple
 
 from memdesc.errors import MemdescError, short_repr
-from memdesc.picture.cells import Cell, cells_of, digits
-from memdesc.picture.grid import arrange
+from memdesc.int64 import checked_ints
+from memdesc.layout import dim_name
+from memdesc.picture.cells import cells_of, digits
+from memdesc.picture.grid import FULL, Limits, arrange
 from memdesc.picture.memory import CACHE_LINE, Strip, lines_of, pixel_lines
-from memdesc.picture.paint import paint_cell
 from memdesc.picture.panels import Panels
-from memdesc.picture.picture import Picture
-from memdesc.picture.svg import ACCENT, document, edge, element, label, text_width
+from memdesc.picture.sheet import Half, Sheet, right_of, top_under
+from memdesc.picture.svg import text_width
 from memdesc.picture.text import grid_text, memory_text
-from memdesc.tags import LETTERS
+from memdesc.tags import LETTERS, check_letters
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from memdesc.dtypes import DataType
     from memdesc.layout import Layout
     from memdesc.picture.cells import Cells
     from memdesc.picture.memory import Lines
+    from memdesc.picture.picture import Picture
 
-__all__ = ["draw_image", "draw_layout", "frame", "legend"]
+__all__ = ["Look", "draw_image", "draw_layout", "looked_at"]
 
-# Pixels: around the picture, between grid and memory, of a line of the head.
-_MARGIN, _BETWEEN, _HEAD_LINE = 16, 36, 18
-# characters; the rest of a longer line is left out
-_MAX_TITLE = 100
+# pixels around the number in a cell; a cell is not narrower
+_AROUND, _NARROWEST = 8, 26
 
-# sign of the legend -> what it means
-_MEANINGS = {
-    "run": "one colour: one run of memory",
-    "padding": "padding, holds zeros",
-    "block": "block",
-    "pixel": "pixel",
-    "gap": "no element",
-    "line": f"cache line of {CACHE_LINE} bytes starts",
-}
+
+class Look(NamedTuple):
+    """What a caller chooses: names of the dims, indices to highlight, how much is shown."""
+
+    letters: str = LETTERS
+    highlight: Iterable[Iterable[int]] = ()
+    limits: Limits = FULL
 
 
 def draw_layout(
-    layout: Layout, dtype: DataType, title: str, nbytes: tuple[int, int], letters: str = LETTERS
+    layout: Layout, dtype: DataType, title: str, nbytes: tuple[int, int], look: Look
 ) -> Picture:
     """Draw a layout of a buffer.
 
@@ -52,15 +53,16 @@ def draw_layout(
         The first line of the picture.
     nbytes : (int, int)
         Bytes of the buffer, and those of them that are compensation behind the elements.
-    letters : str
-        The names of the dims, one letter each.
+    look : Look
+        The names of the dims, one letter each; padded indices to highlight; the limits.
 
     Raises
     ------
     MemdescError
-        If the letters are not one for each dim, all different.
+        If the letters are not one for each dim, all different, or an index to highlight is
+        none of the layout.
     """
-    _check_letters(layout, letters)
+    cells = looked_at(layout, dtype, look)
     whole, behind = nbytes
     n_lines = -(-whole // CACHE_LINE)
     size = f"{whole} bytes in {n_lines} cache line{'s' if n_lines != 1 else ''}"
@@ -71,18 +73,16 @@ def draw_layout(
     ]
     if not layout.nelems:
         head.append("nothing to draw")
-        return Picture(frame(head, [], (0, 0)), "\n".join(head))
-    cells = cells_of(layout, dtype, letters)
-    return _picture(cells, lines_of(cells), head, "memory: at each offset the index")
+        return Sheet(head, [], [], "\n".join(head)).picture()
+    lines = lines_of(cells, look.limits)
+    return _picture(cells, lines, head, "memory: at each offset the index", look.limits)
 
 
 def draw_image(
-    layout: Layout, dtype: DataType, title: str, pixels: tuple[int, int], letters: str = LETTERS
+    layout: Layout, dtype: DataType, title: str, pixels: tuple[int, int], look: Look
 ) -> Picture:
     """Draw an image as pixels; as `draw_layout`, with (width, channels) of the image."""
-    _check_letters(layout, letters)
-    cells = cells_of(layout, dtype, letters, pixels)
-    lines = pixel_lines(cells, *pixels)
+    cells = looked_at(layout, dtype, look, pixels)
     width, channels = pixels
     size = (
         f"{width} x {(layout.last + 1) // (width * channels)} pixels of {channels} "
@@ -90,14 +90,25 @@ def draw_image(
     )
     return _picture(
         cells,
-        lines,
+        pixel_lines(cells, *pixels, look.limits),
         [title, f"{_count(layout)}, {size}"],
         "image: in each lane the offset and the index",
+        look.limits,
     )
 
 
-def _picture(cells: Cells, lines: Lines, head: list[str], what: str) -> Picture:
-    grid = arrange(cells)
+def looked_at(
+    layout: Layout, dtype: DataType, look: Look, pixels: tuple[int, int] | None = None
+) -> Cells:
+    """Check what a caller chose, and return the cells."""
+    if look.letters != LETTERS:
+        check_letters(look.letters, layout.ndims)
+    cells = cells_of(layout, dtype, look.letters, pixels)
+    return replace(cells, highlighted=_checked_indices(cells, look.highlight))
+
+
+def _picture(cells: Cells, lines: Lines, head: list[str], what: str, limits: Limits) -> Picture:
+    grid = arrange(cells, limits)
     names = ",".join(cells.letters[dim] for dim in cells.long_dims)
     head = [*head, f"memory order, outermost first: {digits(cells.layout, cells.letters)}"]
     logical = f"logical: {grid.summary}; numbers are offsets"
@@ -106,58 +117,20 @@ def _picture(cells: Cells, lines: Lines, head: list[str], what: str) -> Picture:
     )
     text = "\n".join([*head, "", logical, *grid_text(grid), "", memory, *memory_text(cells, lines)])
 
-    top = _MARGIN + _HEAD_LINE * len(head) + 28
-    panels = Panels(grid, _MARGIN, top, max(26, text_width(str(cells.layout.last)) + 8))
-    left = max(panels.right, _MARGIN + text_width(logical) - 20) + _BETWEEN
+    top, left = top_under(head), right_of(None)
+    width = max(_NARROWEST, text_width(str(cells.layout.last)) + _AROUND)
+    panels = Panels(grid, left, top, width)
+    grid_half = Half(logical, left, top, panels.right, panels.bottom, panels.paint())
+    left = right_of(grid_half)
     strip = Strip(lines, cells.at_offset, cells.dtype.bits, left, top)
+    memory_half = Half(memory, left, top, strip.right, strip.bottom, strip.paint())
     signs = ["run"]
     signs += ["padding"] if cells.layout.has_padding else []
     signs += ["pixel" if lines.lanes else "block"] if cells.tiles else []
     signs += ["gap"] if any(cell.run is None for row in strip.cells for cell in row) else []
-    end = max(panels.bottom, strip.bottom) + 18
+    signs += ["highlight"] if cells.highlighted else []
     signs += ["line"] if strip.marks else []
-    signs_parts, right = legend(signs, end)
-    parts = [
-        label(_MARGIN, top - 10, logical, style="faint"),
-        label(left, top - 10, memory, style="faint"),
-    ]
-    size = max(strip.right, left + text_width(memory), right), end + 22
-    return Picture(frame(head, [*parts, *panels.paint(), *strip.paint(), *signs_parts], size), text)
-
-
-def frame(head: list[str], parts: list[str], end: tuple[int, int]) -> str:
-    """Return the SVG of a picture: its head, and parts whose lower right corner is `end`."""
-    head = [line if len(line) <= _MAX_TITLE else f"{line[: _MAX_TITLE - 1]}…" for line in head]
-    lines = [label(_MARGIN, _MARGIN + 14, head[0], size=14, style="bold")]
-    lines += [
-        label(_MARGIN, _MARGIN + 14 + _HEAD_LINE * k, line) for k, line in enumerate(head) if k
-    ]
-    widths = [text_width(head[0], 14), *(text_width(line) for line in head)]
-    width = max(end[0], _MARGIN + max(widths)) + _MARGIN
-    height = max(end[1], _MARGIN + _HEAD_LINE * len(head)) + _MARGIN
-    return document(width, height, head[0], *lines, *parts)
-
-
-def legend(signs: list[str], y: int) -> tuple[list[str], int]:
-    """Return the signs of `_MEANINGS` beside their meanings, and where the last one ends."""
-    x = _MARGIN
-    parts: list[str] = []
-    for sign in signs:
-        meaning = _MEANINGS[sign]
-        parts += [_sign(sign, x, y), label(x + 34, y + 13, meaning, size=10, style="faint")]
-        x += 58 + text_width(meaning, 10)
-    return parts, x
-
-
-def _sign(sign: str, x: int, y: int) -> str:
-    """Return a sign of the legend: a mark, an outline or a cell, 28 pixels wide."""
-    if sign == "line":
-        return element("path", d=f"M{x + 14} {y}v18", stroke=ACCENT, stroke_width=3.5)
-    if sign in {"block", "pixel"}:
-        return edge("rect", x=x, y=y, width=28, height=18)
-    run = None if sign == "gap" else 0
-    cell = Cell("", "", _MEANINGS[sign], run, None, is_padding=sign == "padding")
-    return paint_cell(cell, x, y, (28, 18))
+    return Sheet(head, [grid_half, memory_half], signs, text).picture()
 
 
 def _count(layout: Layout) -> str:
@@ -165,13 +138,31 @@ def _count(layout: Layout) -> str:
     return f"{layout.nelems} elements" + (f" and {padding} of padding" if padding else "")
 
 
-def _check_letters(layout: Layout, letters: str) -> None:
-    if letters == LETTERS:
-        return
-    if (
-        not isinstance(letters, str)
-        or len(letters) != layout.ndims
-        or len(set(letters)) != layout.ndims
-    ):
-        msg = f"letters {short_repr(letters)} must name {layout.ndims} dims, each by another letter"
-        raise MemdescError(msg)
+def _checked_indices(
+    cells: Cells, highlight: Iterable[Iterable[int]]
+) -> tuple[tuple[int, ...], ...]:
+    """Return the indices to highlight; refuse those that no element and no padding has."""
+    try:
+        given = list(highlight)
+        indices = tuple(checked_ints("highlight", index) for index in given)
+    except (TypeError, MemdescError):
+        msg = (
+            f"highlight {short_repr(highlight)} must be a list of indices, "
+            f"such as [{(0,) * len(cells.extents)}]"
+        )
+        raise MemdescError(msg) from None
+    for index in indices:
+        if len(index) != len(cells.extents):
+            msg = f"highlight {index} must be {len(cells.extents)} numbers, one for each dim"
+            raise MemdescError(msg)
+        for dim, (i, extent) in enumerate(zip(index, cells.extents, strict=True)):
+            if not 0 <= i < extent:
+                msg = (
+                    f"highlight {index}: index {i} of {dim_name(dim)} is not in "
+                    f"0 to {extent - 1}, with padding"
+                )
+                raise MemdescError(msg)
+        if cells.at(index) is None:
+            msg = f"highlight {index}: the layout has no such index, also not with padding"
+            raise MemdescError(msg)
+    return indices

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import product
+from math import prod
 from typing import TYPE_CHECKING, NamedTuple
 
 from memdesc.picture.cells import visible_indices
@@ -10,10 +11,27 @@ from memdesc.picture.cells import visible_indices
 if TYPE_CHECKING:
     from memdesc.picture.cells import Cell, Cells
 
-__all__ = ["Grid", "Track", "arrange", "place"]
+__all__ = ["COMPACT", "FULL", "Grid", "Limits", "Track", "arrange", "place"]
 
-# What fits a page beside the memory; with panels, half as many rows and columns each.
-_MAX_ROWS, _MAX_COLUMNS, _MAX_PANELS, _MAX_CELLS = 12, 16, 24, 480
+
+class Limits(NamedTuple):
+    """What a picture shows at most; with panels, half as many rows and columns each.
+
+    `rows`, `columns`, `panels` and `cells` are those of the grid, `lines` those of the memory.
+    Both ends of each dim, and what is highlighted, are shown beyond these.
+    """
+
+    rows: int
+    columns: int
+    panels: int
+    cells: int
+    lines: int
+
+
+FULL = Limits(rows=12, columns=16, panels=16, cells=240, lines=20)
+# of pictures that nobody asked for: those of values in a notebook
+COMPACT = Limits(rows=8, columns=8, panels=6, cells=120, lines=10)
+
 _MIN_PANELS = 4
 # long dims of a grid without panels
 _MATRIX = 2
@@ -58,6 +76,15 @@ class Grid(NamedTuple):
             return None
         return tuple(i // steps.get(dim, 1) for dim, i in zip(self.panel_dims, panel, strict=True))
 
+    def skips(self, k: int) -> bool:
+        """Whether panels are left out in front of panel k."""
+        return k > 0 and self._count(self.panels[k]) != self._count(self.panels[k - 1]) + 1
+
+    def _count(self, panel: tuple[int, ...]) -> int:
+        """Return the row-major number of a panel among those of all padded indices."""
+        sizes = [self.cells.extents[dim] for dim in self.panel_dims]
+        return sum(i * prod(sizes[k + 1 :]) for k, i in enumerate(panel))
+
     @property
     def summary(self) -> str:
         """The dims of rows, columns and panels: `rows c, columns d, a panel for each a,b`."""
@@ -69,21 +96,33 @@ class Grid(NamedTuple):
         return ", ".join(parts)
 
 
-def arrange(cells: Cells) -> Grid:
+def arrange(cells: Cells, limits: Limits = FULL) -> Grid:
     """Choose the dims of rows, columns and panels, and their visible indices."""
-    sizes, extents = cells.layout.dims, cells.extents
-    long = cells.long_dims or (len(sizes) - 1,)
+    long = cells.long_dims or (cells.layout.ndims - 1,)
     column, row = long[-1], long[-2] if len(long) > 1 else None
+    panel_dims = long[:-2]
     share = 1 if len(long) <= _MATRIX else 2
-    columns = visible_indices(sizes[column], extents[column], _MAX_COLUMNS // share)
-    rows = [0] if row is None else visible_indices(sizes[row], extents[row], _MAX_ROWS // share)
-    n_panels = min(_MAX_PANELS, max(_MAX_CELLS // (len(rows) * len(columns)), _MIN_PANELS))
-    panels: list[list[int]] = []
-    for k, dim in reversed(list(enumerate(long[:-2]))):
+
+    def visible(dim: int, limit: int) -> list[int]:
+        wanted = (index[dim] for index in cells.wanted)
+        return visible_indices(cells.layout.dims[dim], cells.extents[dim], limit, wanted)
+
+    columns = visible(column, limits.columns // share)
+    rows = [0] if row is None else visible(row, limits.rows // share)
+    n_panels = min(limits.panels, max(limits.cells // (len(rows) * len(columns)), _MIN_PANELS))
+    most = min(limits.panels, 2 * n_panels)
+    chosen: list[list[int]] = []
+    for k, dim in reversed(list(enumerate(panel_dims))):
         # the k dims further out show two indices each at least
-        panels.insert(0, visible_indices(sizes[dim], extents[dim], max(n_panels >> k, 2)))
-        n_panels //= len(panels[0])
-    return Grid(cells, row, column, long[:-2], rows, columns, list(product(*panels)))
+        indices = visible_indices(cells.layout.dims[dim], cells.extents[dim], max(n_panels >> k, 2))
+        chosen.insert(0, indices)
+        n_panels //= len(indices)
+    panels = list(product(*chosen))
+    if len(panels) > most:  # many dims
+        panels = [*panels[: most - 1], panels[-1]]
+    wanted = {tuple(index[dim] for dim in panel_dims) for index in cells.wanted}
+    panels = sorted(wanted.union(panels))
+    return Grid(cells, row, column, panel_dims, rows, columns, panels)
 
 
 class Track(NamedTuple):

@@ -6,7 +6,7 @@ from itertools import product
 from typing import TYPE_CHECKING, NamedTuple
 
 from memdesc.picture.cells import LANES, visible_indices
-from memdesc.picture.grid import place
+from memdesc.picture.grid import FULL, place
 from memdesc.picture.paint import outline, paint_cell
 from memdesc.picture.svg import ACCENT, element, label, text_width
 
@@ -14,13 +14,16 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from memdesc.picture.cells import Cell, Cells
+    from memdesc.picture.grid import Limits
 
 __all__ = ["CACHE_LINE", "Lines", "Strip", "lines_of", "pixel_lines"]
 
 # bytes, of nearly all processors
 CACHE_LINE = 64
-# What fits a page: lines, pixels of four lanes in a line, elements of a line at most and usually.
-_MAX_LINES, _MAX_PIXELS, _MAX_LENGTH, _LENGTH = 20, 6, 16, 8
+# What fits a page: pixels of four lanes in a line, elements of a line at most and usually.
+_MAX_PIXELS, _MAX_LENGTH, _LENGTH = 6, 16, 8
+# Lines of which a short buffer has no more; these are short too.
+_FEW_LINES = 10
 # Pixels: height of a cell, of the headings above, of a gap.
 _HEIGHT, _ABOVE, _GAP = 26, 26, 16
 # Lines for which each loop is followed in the search for lines with elements.
@@ -59,7 +62,7 @@ class Lines(NamedTuple):
         ]
 
 
-def lines_of(cells: Cells) -> Lines:
+def lines_of(cells: Cells, limits: Limits = FULL) -> Lines:
     """Choose the lines of a buffer: whole blocks, 8 to 16 elements where that is possible."""
     layout = cells.layout
     tile = 1
@@ -70,24 +73,24 @@ def lines_of(cells: Cells) -> Lines:
         0,
     )
     length = (
-        _LENGTH
-        if tile < _MAX_LENGTH and layout.last - low < _LENGTH * _MAX_LINES // 2
-        else _MAX_LENGTH
+        _LENGTH if tile < _MAX_LENGTH and layout.last - low < _LENGTH * _FEW_LINES else _MAX_LENGTH
     )
     if tile < _MAX_LENGTH and length % tile:
         length = _MAX_LENGTH // tile * tile
     first = low // length
     count = layout.last // length + 1 - first
-    rows = [first + row for row in visible_indices(count, count, _MAX_LINES)]
-    if count > _MAX_LINES and layout.last - low >= 2 * layout.padded_nelems:
-        rows = _lines_with_elements(cells, length)
+    wanted = [layout.offset(index) // length for index in cells.wanted]
+    shown = visible_indices(count, count, limits.lines, (row - first for row in wanted))
+    rows = [first + row for row in shown]
+    if count > limits.lines and layout.last - low >= 2 * layout.padded_nelems:
+        rows = _lines_with_elements(cells, length, limits.lines, wanted)
     return Lines(layout.last + 1, length, rows, list(range(length)))
 
 
-def _lines_with_elements(cells: Cells, length: int) -> list[int]:
+def _lines_with_elements(cells: Cells, length: int, limit: int, wanted: list[int]) -> list[int]:
     """Choose the lines of a buffer of many gaps: the first that hold elements, and the last."""
     layout = cells.layout
-    rows = {layout.last // length}
+    rows = {layout.last // length, *wanted}
     # the first steps of long loops are enough to fill the page
     for index in product(*(range(min(block.extent, _FOLLOWED * length)) for block in cells.order)):
         rows.add(
@@ -97,20 +100,23 @@ def _lines_with_elements(cells: Cells, length: int) -> list[int]:
             )
             // length
         )
-        if len(rows) == _MAX_LINES:
+        if len(rows) >= limit:
             break
     return sorted(rows)
 
 
-def pixel_lines(cells: Cells, width: int, channels: int) -> Lines:
+def pixel_lines(cells: Cells, width: int, channels: int, limits: Limits = FULL) -> Lines:
     """Choose the lines of an image: its rows of pixels, and some pixels of each."""
     height = (cells.layout.last + 1) // (width * channels)
-    shown = visible_indices(width, width, _MAX_PIXELS if channels > 1 else _MAX_LENGTH)
+    wanted = [divmod(cells.layout.offset(index) // channels, width) for index in cells.wanted]
+    shown = visible_indices(
+        width, width, _MAX_PIXELS if channels > 1 else _MAX_LENGTH, (x for _, x in wanted)
+    )
     columns = [pixel * channels + lane for pixel in shown for lane in range(channels)]
     return Lines(
         cells.layout.last + 1,
         width * channels,
-        visible_indices(height, height, _MAX_LINES),
+        visible_indices(height, height, limits.lines, (y for y, _ in wanted)),
         columns,
         channels,
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from html import escape
 from typing import TYPE_CHECKING
 
-from memdesc.picture.svg import COLOURS, FAINT, INK, RULE, edge, element, hatch
+from memdesc.picture.svg import COLOURS, FAINT, HIGHLIGHT, INK, RULE, edge, element, hatch
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -43,6 +43,9 @@ def paint_cell(cell: Cell, x: int, y: int, size: tuple[int, int]) -> str:
         for text, at, size in texts
         if text
     ]
+    if cell.is_highlighted:
+        inner = {"x": x + 1.5, "y": y + 1.5, "width": width - 3, "height": height - 3}
+        parts.append(element("rect", fill="none", stroke=HIGHLIGHT, stroke_width=3, **inner))
     return element("g", *parts, class_="memdesc-cell", text_anchor="middle")
 
 

@@ -14,9 +14,10 @@ if TYPE_CHECKING:
 
 __all__ = ["Panels"]
 
-# Pixels: a line of panels; left of a panel, above it, between two, between indices left out.
+# Pixels: a line of panels; left of a panel, above it, between two, between indices left out,
+# between panels left out.
 _MAX_WIDTH = 620
-_GUTTER, _ABOVE, _BETWEEN, _GAP = 22, 26, 12, 16
+_GUTTER, _ABOVE, _BETWEEN, _GAP, _SKIP = 22, 26, 12, 16, 20
 
 
 class Panels:
@@ -31,17 +32,14 @@ class Panels:
         self.ys, self.y_gaps, self.height = place(grid.rows, CELL_HEIGHT, _GAP)
         self.blocks = [grid.block(panel) for panel in grid.panels]
         self.corners: list[tuple[int, int]] = []
-        self.dots: list[tuple[int, int]] = []
+        self.dots: list[tuple[int, int, str]] = []
         self._flow()
         self.right = max(x for x, _ in self.corners) + _GUTTER + self.width
         self.bottom = self.corners[-1][1] + _ABOVE + self.height
 
     def paint(self) -> list[str]:
         """Return the elements of all panels, of their frames, and of the dots between them."""
-        parts = [
-            label(x, y + _ABOVE + self.height / 2 + 4, "⋯", size=14, style="faint")
-            for x, y in self.dots
-        ]
+        parts = [label(x, y, dots, size=14, style="faint") for x, y, dots in self.dots]
         for k in range(len(self.corners)):
             if self.blocks[k] is not None and not self._continues(k):
                 parts.append(self._frame(k))
@@ -64,9 +62,13 @@ class Panels:
                 is_new_row or x + together * step_x - _BETWEEN > self.left + _MAX_WIDTH
             ):
                 x, y = self.left, y + step_y
-            if not is_new_row and k and panel[-1] != before[-1] + 1:
-                self.dots.append((x + 2, y))
-                x += 20
+            if self.grid.skips(k):
+                if x == self.left:
+                    self.dots.append((x + _GUTTER, y + _SKIP // 2, "⋮"))
+                    y += _SKIP
+                else:
+                    self.dots.append((x + 2, y + (_ABOVE + self.height) // 2 + 4, "⋯"))
+                    x += _SKIP
             self.corners.append((x, y))
             x += step_x
 

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from html import escape
+from importlib.resources import files
 from typing import TYPE_CHECKING
 
 from memdesc.disk import as_path, write_files
+from memdesc.errors import MemdescError
+from memdesc.picture.png import png_of
 
 if TYPE_CHECKING:
     import os
@@ -15,7 +19,7 @@ __all__ = ["Picture"]
 
 @dataclass(frozen=True, slots=True)
 class Picture:
-    """A picture as SVG and as text; notebooks draw it, terminals print it.
+    """A picture as SVG, HTML, PNG and text; notebooks draw it, terminals print it.
 
     Parameters
     ----------
@@ -23,6 +27,9 @@ class Picture:
         The picture as one `<svg>` element, the same bytes every time.
     text : str
         The picture for a terminal; `str(picture)` is this.
+    fragment : str, optional
+        The picture as HTML without scripts, whose parts stand below each other where it is
+        narrow; by default the SVG.
 
     Examples
     --------
@@ -45,6 +52,7 @@ class Picture:
 
     svg: str
     text: str
+    fragment: str = field(default="", repr=False)
 
     def __str__(self) -> str:
         return self.text
@@ -56,15 +64,48 @@ class Picture:
         return self.svg
 
     def _repr_html_(self) -> str:
-        return f'<div style="overflow-x:auto">{self.svg}</div>'
+        return self.fragment or self.svg
+
+    def html(self) -> str:
+        """Return a page of its own: the pointer on a cell marks its element in both halves.
+
+        The page zooms, follows the colour scheme of the reader, and loads nothing.
+
+        Examples
+        --------
+        >>> import memdesc
+        >>> memdesc.memory_desc((3, 4), "u8", "ba").show().html()[:15]
+        '<!doctype html>'
+        """
+        page = (files("memdesc.picture") / "page.html").read_text(encoding="utf-8")
+        title = escape(self.text.partition("\n")[0])
+        return page.replace("{title}", title, 1).replace("{picture}", self._repr_html_(), 1)
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the SVG to a file; nothing is left half written.
+        """Write the picture to a file; nothing is left half written.
+
+        Parameters
+        ----------
+        path : path
+            Ends with what is written: ``.svg``, ``.png`` (needs the package `resvg_py`),
+            ``.html`` (see `html`) or ``.txt``. A name without an ending is an SVG.
 
         Raises
         ------
         MemdescError
-            If the file cannot be written.
+            If the name ends otherwise, a package is missing, or the file cannot be written.
         """
-        text = f"{self.svg}\n".encode()
-        write_files({as_path(path): lambda file: file.write(text)})
+        target = as_path(path)
+        match target.suffix.lower():
+            case "" | ".svg":
+                data = f"{self.svg}\n".encode()
+            case ".png":
+                data = png_of(self.svg)
+            case ".html":
+                data = self.html().encode()
+            case ".txt":
+                data = f"{self.text}\n".encode()
+            case _:
+                msg = f"a picture is written as .svg, .png, .html or .txt, not as {str(target)!r}"
+                raise MemdescError(msg)
+        write_files({target: lambda file: file.write(data)})

@@ -15,6 +15,7 @@ __all__ = [
     "COLOURS",
     "FAINT",
     "FONT",
+    "HIGHLIGHT",
     "INK",
     "RULE",
     "document",
@@ -31,6 +32,7 @@ INK = "#1a1a1a"  # text, edges of blocks
 FAINT = "#5f6368"  # headings, notes
 RULE = "#9aa0a6"  # borders and hatching of padding
 ACCENT = "#d55e00"  # where a cache line starts: vermilion
+HIGHLIGHT = "#b0127b"  # around highlighted elements
 FONT = "ui-monospace,SFMono-Regular,Menlo,Consolas,'DejaVu Sans Mono',monospace"
 
 # pixels per character by font size: characters of a monospaced font are 0.6 em wide
@@ -101,16 +103,26 @@ def hatch(x: int, y: int, width: int, height: int) -> str:
     return element("path", d="".join(parts), class_="memdesc-rule", stroke=RULE, fill="none")
 
 
-def document(width: int, height: int, title: str, *children: str) -> str:
-    """Return a picture of this size, with its background."""
+def document(corner: tuple[int, int], size: tuple[int, int], title: str, *children: str) -> str:
+    """Return a picture from an upper left corner on, of a width and a height, on its background."""
+    (x, y), (width, height) = corner, size
     return element(
         "svg",
         element("title", escape(title, quote=False)),
         element("style", f"@media (prefers-color-scheme:dark){{{_DARK}}}"),
-        element("rect", class_="memdesc-paper", width=width, height=height, rx=6, fill="#ffffff"),
+        element(
+            "rect",
+            class_="memdesc-paper",
+            x=x,
+            y=y,
+            width=width,
+            height=height,
+            rx=6,
+            fill="#ffffff",
+        ),
         *children,
         xmlns="http://www.w3.org/2000/svg",
-        viewBox=f"0 0 {width} {height}",
+        viewBox=f"{x} {y} {width} {height}",
         width=width,
         height=height,
         role="img",

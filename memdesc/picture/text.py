@@ -19,22 +19,23 @@ _MAX_WIDTH = 100
 
 
 def grid_text(grid: Grid) -> list[str]:
-    """Write the grid, as many panels side by side as fit; padding in brackets."""
+    """Write the grid, as many panels side by side as fit; `[padding]`, `<highlighted>`."""
     lines: list[str] = []
     beside: list[list[str]] = []
-    blocks: list[tuple[int, ...] | None] = []
-    for panel in grid.panels:
+    for k, panel in enumerate(grid.panels):
         written = _panel_text(grid, panel)
         is_full = sum(len(rows[0]) + 2 for rows in [*beside, written]) > _MAX_WIDTH
+        before = grid.panels[k - 1]
         if beside and (
             is_full
-            or grid.block(panel) != blocks[-1]
-            or panel[:-1] != grid.panels[len(blocks) - 1][:-1]
+            or grid.skips(k)
+            or grid.block(panel) != grid.block(before)
+            or panel[:-1] != before[:-1]
         ):
             lines += _side_by_side(beside)
+            lines += ["…"] if grid.skips(k) else []
             beside = []
         beside.append(written)
-        blocks.append(grid.block(panel))
     return lines + _side_by_side(beside)
 
 
@@ -46,8 +47,7 @@ def _panel_text(grid: Grid, panel: tuple[int, ...]) -> list[str]:
     for row in grid.rows:
         found = [grid.cell(panel, row, column) for column in grid.columns]
         texts = [
-            "" if cell is None else f"[{cell.number}]" if cell.is_padding else f"{cell.number} "
-            for cell in found
+            "" if cell is None else _marked(cell, cell.number, f"{cell.number} ") for cell in found
         ]
         name = "" if grid.row is None else str(row)
         rows.append(
@@ -96,9 +96,15 @@ def cells_text(
 def _cell_text(cell: Cell, *, of_number: bool) -> str:
     if cell.run is None:
         return "-"
-    if cell.is_padding:
-        return f"[{cell.number}]"
-    return cell.number if of_number else cell.note
+    note = cell.number if of_number or cell.is_padding else cell.note
+    return _marked(cell, note, note)
+
+
+def _marked(cell: Cell, text: str, plain: str) -> str:
+    """Return the text of a cell in the brackets that it needs; without them, `plain`."""
+    if cell.is_highlighted:
+        return f"<{text}>"
+    return f"[{text}]" if cell.is_padding else plain
 
 
 def _gapped(indices: list[int], texts: list[str]) -> list[str]:

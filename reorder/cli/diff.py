@@ -18,6 +18,15 @@ __all__ = ["COMMAND"]
 _MAX_COMPARED = 1 << 22
 
 
+def _add_arguments(parser: argparse.ArgumentParser) -> None:
+    add_layouts(parser)
+    parser.add_argument(
+        "--svg",
+        metavar="FILE",
+        help="draw both memories side by side; FILE ends in .svg, .png or .html",
+    )
+
+
 def _answer(options: argparse.Namespace) -> tuple[Facts, int]:
     src, dst = pair_of(options)
     relation = compare(src, dst)
@@ -34,13 +43,16 @@ def _answer(options: argparse.Namespace) -> tuple[Facts, int]:
             if index is None
             else {"index": index, "a": src.offset(index), "b": dst.offset(index)}
         )
+    if options.svg is not None:
+        src.show(beside=dst).save(options.svg)
+        facts["wrote"] = options.svg
     return facts, 0
 
 
 COMMAND = Command(
     "diff",
     "Say how two layouts differ, and whether a reorder from A to B is a no-op, a view or a copy.",
-    "diff nchw nhwc 8x1x5x4",
-    add_layouts,
+    "diff nchw nhwc 8x1x5x4 --svg diff.svg",
+    _add_arguments,
     _answer,
 )

@@ -18,7 +18,9 @@ __all__ = ["COMMAND"]
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
     add_layouts(parser)
     parser.add_argument(
-        "--svg", metavar="FILE", help="draw the plan: the source of each element of B"
+        "--svg",
+        metavar="FILE",
+        help="draw the plan: the source of each element of B; FILE ends in .svg, .png or .html",
     )
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import memdesc
-from memdesc.names import dim_letters, is_image
-from reorder.cli.command import Command, Facts, dims_of
+from memdesc.names import is_image
+from reorder.cli.command import Command, Facts, dims_of, numbers_of
 from reorder.cli.facts import desc_facts, image_facts
 from reorder.cli.layouts import LAYOUT, add_dtype, desc_of
 
@@ -20,11 +20,22 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("tag", metavar="TAG", help=f"{LAYOUT}, or an image type")
     parser.add_argument("dims", metavar="DIMS", help="logical sizes, such as 2x17x5x4")
     add_dtype(parser)
-    parser.add_argument("--svg", metavar="FILE", help="draw it: the logical grid beside the memory")
+    parser.add_argument(
+        "--svg",
+        metavar="FILE",
+        help="draw it: the logical grid beside the memory; FILE ends in .svg, .png or .html",
+    )
     parser.add_argument("--draw", action="store_true", help="draw it here, as text")
     parser.add_argument(
         "--letters",
         help="what to call the dims in the picture, such as nchw (default: as the name does)",
+    )
+    parser.add_argument(
+        "--highlight",
+        metavar="INDEX",
+        action="append",
+        default=[],
+        help="mark an element in the picture, such as 1,9,2,3; may be given several times",
     )
 
 
@@ -37,7 +48,8 @@ def _answer(options: argparse.Namespace) -> tuple[Facts, int]:
         desc = desc_of(options.tag, dims, options.dtype)
         facts, show = desc_facts(desc), desc.show
     if options.svg is not None or options.draw:
-        picture = show(options.letters or dim_letters(options.tag))
+        marked = [numbers_of(text, "the index to highlight") for text in options.highlight]
+        picture = show(options.letters, highlight=marked)
         if options.svg is not None:
             picture.save(options.svg)
             facts["wrote"] = options.svg

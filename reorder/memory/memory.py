@@ -118,6 +118,9 @@ class Memory:
     def __repr__(self) -> str:
         return f"Memory({self.desc!r})"
 
+    def _repr_html_(self) -> str:
+        return self.desc._repr_html_()
+
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:  # noqa: FBT001 - numpy's protocol
         array = self.numpy(copy=copy)
         if dtype is None or array.dtype == dtype:

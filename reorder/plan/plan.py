@@ -113,6 +113,15 @@ class ReorderPlan(_Carried):
 
         return draw_plan(self.src, self.dst, self.boxes, str(self))
 
+    def _repr_html_(self) -> str | None:
+        from memdesc.picture import COMPACT  # noqa: PLC0415 - likewise
+        from reorder.plan.picture import draw_plan  # noqa: PLC0415 - likewise
+
+        try:
+            return draw_plan(self.src, self.dst, self.boxes, str(self), COMPACT).fragment
+        except MemdescError:  # offset tables that are too large for a picture: it is printed
+            return None
+
 
 def plan_reorder(src: MemoryDesc, dst: MemoryDesc, attr: Attr | None = None) -> ReorderPlan:
     """Plan how to move, and convert, the elements of one descriptor into another.

@@ -64,7 +64,7 @@ def test_show_draws_a_picture_with_the_letters_of_the_name(
     assert ET.parse(out).getroot().tag.endswith("svg")  # noqa: S314 - it is our own
     assert (
         facts(capsys, "show", "aBcd4b", "1x5x2x3", "--draw")["picture"]
-        == desc.show().text.splitlines()
+        == desc.show("abcd").text.splitlines()
     )
     assert "rows y, columns x" in "".join(
         facts(capsys, "show", "b_fs_yx_fsv4", "1x5x2x3", "--draw")["picture"]

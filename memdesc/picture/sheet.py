@@ -1,0 +1,173 @@
+"""A picture from its parts: as one SVG, side by side; as HTML, below each other where it is narrow.
+
+The HTML has no script, so that notebooks and pages show it as it is. What overflows scrolls, with
+a shadow at the edge that hides something.
+"""
+
+from __future__ import annotations
+
+from html import escape
+from typing import NamedTuple
+
+from memdesc.picture.cells import Cell
+from memdesc.picture.memory import CACHE_LINE
+from memdesc.picture.paint import paint_cell
+from memdesc.picture.picture import Picture
+from memdesc.picture.svg import ACCENT, FONT, document, edge, element, label, text_width
+
+__all__ = ["Half", "Sheet", "right_of", "top_under"]
+
+# Pixels: around the picture, between its halves, of a line of the head, of a caption, of the
+# legend.
+_MARGIN, _BETWEEN, _HEAD_LINE, _CAPTION, _LEGEND = 16, 36, 18, 28, 22
+# Pixels left of a half and behind it, where it stands alone.
+_BEFORE, _BEHIND = 6, 16
+# characters; the rest of a longer line is left out
+_MAX_TITLE = 100
+# Of its width a half in HTML keeps at least so much; then it scrolls.
+_LEAST = 0.8
+# Pixels: size of a sign of the legend.
+_SIGN = (28, 18)
+
+# sign of the legend -> what it means
+_MEANINGS = {
+    "run": "one colour: one run of memory",
+    "padding": "padding, holds zeros",
+    "block": "block",
+    "pixel": "pixel",
+    "gap": "no element",
+    "highlight": "highlighted",
+    "line": f"cache line of {CACHE_LINE} bytes starts",
+}
+
+_STYLE = (
+    f".memdesc-figure{{margin:1em 0;font:12px/1.5 {FONT};text-align:left}}"
+    ".memdesc-figure figcaption{margin:0;overflow-wrap:anywhere}"
+    ".memdesc-halves{display:flex;flex-wrap:wrap;gap:8px 28px;align-items:flex-start}"
+    ".memdesc-half{max-width:100%;margin:8px 0 0}"
+    ".memdesc-scroll{display:flex;overflow-x:auto}"
+    ".memdesc-half svg{display:block;width:100%;height:auto}"
+    ".memdesc-sheet{position:relative}"
+    # the shadow is covered where nothing is left to scroll to
+    ".memdesc-sheet::after{content:'';position:absolute;z-index:1;inset:0 0 0 auto;width:14px;"
+    "background:#fff}"
+    ".memdesc-scroll::after{content:'';position:sticky;right:0;flex:none;width:14px;margin-left:-14px;"
+    "background:linear-gradient(to right,#8080,#808080c0)}"
+    ".memdesc-legend{display:flex;flex-wrap:wrap;gap:4px 20px;margin-top:8px;font-size:11px}"
+    ".memdesc-legend span{display:flex;gap:6px;align-items:center}"
+    "@media (prefers-color-scheme:dark){.memdesc-sheet::after{background:#16191d}}"
+)
+
+
+class Half(NamedTuple):
+    """Elements at their coordinates in the picture, and the corners of the box around them."""
+
+    caption: str
+    left: int
+    top: int
+    right: int
+    bottom: int
+    parts: list[str]
+
+
+class Sheet(NamedTuple):
+    """What is drawn: lines of the head, halves, signs of the legend; and the same as text."""
+
+    head: list[str]
+    halves: list[Half]
+    signs: list[str]
+    text: str
+
+    def picture(self) -> Picture:
+        """Return the picture of these parts."""
+        return Picture(self._svg(), self.text, self._fragment())
+
+    def _svg(self) -> str:
+        head = [_cut(line) for line in self.head]
+        lines = [label(_MARGIN, _MARGIN + 14, head[0], size=14, style="bold")]
+        lines += [
+            label(_MARGIN, _MARGIN + 14 + _HEAD_LINE * k, line) for k, line in enumerate(head) if k
+        ]
+        ends = [_MARGIN + text_width(head[0], 14), *(_MARGIN + text_width(line) for line in head)]
+        bottom = _MARGIN + _HEAD_LINE * len(head)
+        for half in self.halves:
+            lines += [label(half.left, half.top - 10, half.caption, style="faint"), *half.parts]
+            ends += [half.right, half.left + text_width(half.caption)]
+            bottom = max(bottom, half.bottom)
+        if self.signs:
+            signs, right = _legend(self.signs, bottom + _HEAD_LINE)
+            lines += signs
+            ends.append(right)
+            bottom += _HEAD_LINE + _LEGEND
+        return document((0, 0), (max(ends) + _MARGIN, bottom + _MARGIN), head[0], *lines)
+
+    def _fragment(self) -> str:
+        title, *more = (escape(line, quote=False) for line in self.head)
+        caption = "<br>".join([f"<strong>{title}</strong>", *more])
+        halves = "".join(map(_half_html, self.halves))
+        signs = "".join(
+            f"<span>{document((0, 0), _SIGN, _MEANINGS[sign], _sign(sign, 0, 0))}"
+            f"{escape(_MEANINGS[sign], quote=False)}</span>"
+            for sign in self.signs
+        )
+        return (
+            f'<figure class="memdesc-figure"><style>{_STYLE}</style><figcaption>{caption}'
+            f'</figcaption><div class="memdesc-halves">{halves}</div>'
+            f'<div class="memdesc-legend">{signs}</div></figure>'
+        )
+
+
+def top_under(head: list[str]) -> int:
+    """Return where parts below this head start; their captions are above that."""
+    return _MARGIN + _HEAD_LINE * len(head) + _CAPTION
+
+
+def right_of(half: Half | None) -> int:
+    """Return where a part beside another one starts; without one, where the first does."""
+    if half is None:
+        return _MARGIN
+    return max(half.right, half.left + text_width(half.caption)) + _BETWEEN
+
+
+def _half_html(half: Half) -> str:
+    corner = half.left - _BEFORE, half.top
+    size = half.right - half.left + _BEFORE + _BEHIND, half.bottom - half.top + _BEFORE
+    return (
+        f'<div class="memdesc-half">{escape(half.caption, quote=False)}<div class="memdesc-scroll">'
+        f'<div class="memdesc-sheet" style="flex:0 1 {size[0]}px;min-width:{size[0] * _LEAST:g}px">'
+        f"{document(corner, size, half.caption, *half.parts)}</div></div></div>"
+    )
+
+
+def _cut(line: str) -> str:
+    return line if len(line) <= _MAX_TITLE else f"{line[: _MAX_TITLE - 1]}…"
+
+
+def _legend(signs: list[str], y: int) -> tuple[list[str], int]:
+    """Return the signs of `_MEANINGS` beside their meanings, and where the last one ends."""
+    x = _MARGIN
+    parts: list[str] = []
+    for sign in signs:
+        meaning = _MEANINGS[sign]
+        parts += [_sign(sign, x, y), label(x + 34, y + 13, meaning, size=10, style="faint")]
+        x += 58 + text_width(meaning, 10)
+    return parts, x
+
+
+def _sign(sign: str, x: int, y: int) -> str:
+    """Return a sign of the legend: a mark, an outline or a cell."""
+    width, height = _SIGN
+    if sign == "line":
+        return element("path", d=f"M{x + width // 2} {y}v{height}", stroke=ACCENT, stroke_width=3.5)
+    if sign in {"block", "pixel"}:
+        return edge("rect", x=x + 1, y=y + 1, width=width - 2, height=height - 2)
+    cell = Cell(
+        "",
+        "",
+        _MEANINGS[sign],
+        None if sign == "gap" else 0,
+        None,
+        is_padding=sign == "padding",
+        is_highlighted=sign == "highlight",
+    )
+    return paint_cell(cell, x, y, _SIGN)
