@@ -68,6 +68,14 @@ class Browser:
         """Return what is seen, as PNG."""
         return base64.b64decode(self._ask("screenshot"))
 
+    def resize(self, width: int, height: int) -> None:
+        """Emulate a window of a size in CSS pixels."""
+        params = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": False}
+        self._ask(
+            "goog/cdp/execute",
+            {"cmd": "Emulation.setDeviceMetricsOverride", "params": params},
+        )
+
     def prefer(self, scheme: str) -> None:
         """Emulate a reader who prefers the colour scheme `light` or `dark`."""
         params = {"features": [{"name": "prefers-color-scheme", "value": scheme}]}

@@ -92,9 +92,7 @@ def test_the_pages_build_without_a_warning_and_draw_their_pictures(site: Path) -
         "limits.html",
     } <= set(pages(site))
     desc = memdesc.memory_desc((1, 5, 2, 3), "f32", "nChw4c")
-    # but for the style that lets it shrink
-    _, _, picture = desc.show("nchw").svg.partition(" ")
-    assert picture in (site / "index.html").read_text(encoding="utf-8")
+    assert desc.show().fragment in (site / "index.html").read_text(encoding="utf-8")
     assert "b_fs_yx_fsv16" in (site / "vocabulary.html").read_text(encoding="utf-8")
 
 
@@ -106,7 +104,7 @@ def test_no_page_complains_and_every_picture_is_seen(
         browser.open(f"{address}/{page}")
         assert browser.complaints() == [], page
         sizes = browser.run(
-            "return [...document.querySelectorAll('.memdesc-picture svg, article img')]"
+            "return [...document.querySelectorAll('.memdesc-half svg, article img')]"
             ".map(e => [e.getBoundingClientRect().width, e.getBoundingClientRect().height])"
         )
         assert all(width > 100 and height > 50 for width, height in sizes), page
@@ -160,6 +158,12 @@ _SHOWN = {
         (123, 1000, 17), "f64", strides=(2 * 10**9, 10**6, 50001)
     ).show(),
     "empty": lambda: memdesc.memory_desc((0, 4), "f32", "ab").show(),
+    "highlighted": lambda: memdesc.memory_desc((5, 17, 9, 9), "f32", "nChw8c").show(
+        highlight=[(2, 9, 4, 7), (4, 23, 8, 8)]
+    ),
+    "beside": lambda: memdesc.memory_desc((2, 9, 4, 4), "f32", "nchw").show(
+        beside=memdesc.memory_desc((2, 9, 4, 4), "f32", "nChw4c")
+    ),
     "plan": lambda: reorder.plan_reorder(
         memdesc.memory_desc((1, 5, 2, 3), "f32", "nhwc"),
         memdesc.memory_desc((1, 5, 2, 3), "f32", "nChw4c"),
@@ -239,3 +243,50 @@ def test_the_pointer_shows_index_offset_and_byte(tmp_path: Path, browser: Browse
         """
     )
     assert shown == "index (0, 2, 1, 0)\noffset 14\nbyte 56"
+
+
+def test_a_page_marks_the_element_under_the_pointer_in_both_halves_and_zooms(
+    tmp_path: Path, browser: Browser
+) -> None:
+    file = tmp_path / "page.html"
+    _SHOWN["blocked"]().save(file)
+    browser.open(file.as_uri())
+    linked = """
+        const point = (type, cell) => cell.dispatchEvent(new PointerEvent(type, {bubbles: true}));
+        const at = (half, text) => [...half.querySelectorAll('.memdesc-cell')].find(
+            cell => cell.querySelector('text').textContent === text);
+        const [grid, memory] = document.querySelectorAll('.memdesc-half');
+        const linked = () => [...document.querySelectorAll('.linked')];
+        point('pointerover', at(grid, '14'));
+        const first = linked().map(cell => cell.querySelector('text').textContent);
+        const halves = linked().map(cell => cell.closest('.memdesc-half') === memory);
+        at(memory, '3').dispatchEvent(new MouseEvent('click', {bubbles: true}));
+        point('pointerover', at(grid, '14'));
+        return [first, halves, linked()[0].querySelector('text').textContent,
+                document.getElementById('shown').textContent];
+    """
+    first, halves, kept, said = browser.run(linked)
+    assert first == ["14", "14"]
+    assert halves == [False, True]
+    assert kept == "3"
+    assert said.split("   ")[1:] == ["offset 3", "byte 12"]
+    wide = """
+        document.getElementById(arguments[0] || 'more').click();
+        return document.querySelector('.memdesc-half svg').getBoundingClientRect().width;
+    """
+    assert browser.run(wide.replace("arguments[0] || ", "")) > browser.run(
+        wide.replace("arguments[0] || 'more'", "'fit'")
+    )
+    assert browser.complaints() == []
+
+
+def test_halves_stand_below_each_other_where_it_is_narrow(tmp_path: Path, browser: Browser) -> None:
+    file = tmp_path / "page.html"
+    _SHOWN["large"]().save(file)
+    browser.open(file.as_uri())
+    tops = "return [...document.querySelectorAll('.memdesc-half')].map(e => e.offsetTop)"
+    for width, beside in ((390, False), (1900, True)):
+        browser.resize(width, 900)
+        left, right = browser.run(tops)
+        assert (left == right) == beside
+        assert browser.run("return document.documentElement.scrollWidth <= window.innerWidth")
