@@ -28,7 +28,7 @@ from memdesc.record import Field, Number, RecordDesc, Rule, known_records, recor
 from memdesc.runtime_dims import RUNTIME, RuntimeDesc, runtime_desc
 from memdesc.tags import Digit, FormatTag
 from memdesc.text import from_json, to_json
-from memdesc.verbose import from_verbose, to_verbose
+from memdesc.verbose import from_verbose, read_verbose, to_verbose
 
 __all__ = [
     "DATA_TYPES",
@@ -67,6 +67,7 @@ __all__ = [
     "known_records",
     "memory_desc",
     "parse_tag",
+    "read_verbose",
     "record_desc",
     "runtime_desc",
     "suggest",

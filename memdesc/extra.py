@@ -171,7 +171,9 @@ class Extra:
                 msg = f"{short_repr(text)}: {part!r} is not s8mMASK, zpmMASK or saFACTOR"
                 raise MemdescError(msg) from None
         found = Extra(**given) if given else None  # type: ignore[arg-type] # masks are integers
-        if head != f"f{found.flags if found else 0}":
+        said = found.flags if found else 0
+        # a factor of 1 is flagged, but not printed
+        if head not in {f"f{said}", f"f{said | _ADJUST}" if "scale_adjust" not in given else ""}:
             msg = (
                 f"{short_repr(text)}: the flags do not match what follows them; "
                 "known are 1 (s8m), 2 (sa) and 8 (zpm)"

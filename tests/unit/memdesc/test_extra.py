@@ -102,6 +102,13 @@ def test_a_string_with_other_flags_is_refused(text: str) -> None:
     assert Extra.from_verbose("f0") is None
 
 
+def test_a_scale_adjustment_of_1_is_flagged_and_not_printed() -> None:
+    assert Extra.from_verbose("f3:s8m1") == Extra(s8s8_mask=1)
+    assert Extra.from_verbose("f2") is None
+    with pytest.raises(MemdescError, match="the flags do not match"):
+        Extra.from_verbose("f8:sa0.5")
+
+
 def test_compensation_belongs_to_whole_s8_tensors_in_layouts_of_onednn() -> None:
     with pytest.raises(
         MemdescError, match=r"is for s8 weights, not for f32; leave it out: with_extra\(None\)"

@@ -33,13 +33,17 @@ _VERBOSE = (
 # the other format kinds: f32:a:any:any::f0, undef::undef:::, f32::sparse:csr::f0, f32::opaque:::f0
 _OTHER_KIND = (
     r"(?:(?:src|dst|wei|bia)[0-9]*[:_])?"
-    r"\w+:a?p?o?0?:(?P<kind>any|undef|sparse|opaque):[^:\s]*:(?:[^:\s]*:)?(?:f\S*)?"
+    r"\w+:a?p?o?0?:(?P<kind>any|undef|sparse|opaque|rnn_packed|wino):"
+    r"[^:\s]*:(?:[^:\s]*:)?(?:f\S*)?"
 )
+_PACKED = "it is packed as oneDNN alone knows, as weights of RNN or Winograd primitives are"
 _KINDS = {
     "any": "its layout is chosen by the primitive that it is given to, which tells the chosen one",
     "undef": "it is the empty descriptor, of no tensor",
     "sparse": "it is a sparse tensor, whose values and indices have a buffer each",
-    "opaque": "it is packed as oneDNN alone knows, as weights of RNN or Winograd primitives are",
+    "opaque": _PACKED,
+    "rnn_packed": _PACKED,
+    "wino": _PACKED,
 }
 _DIMS = r"(?:[0-9]{1,19}|\*)(?:x(?:[0-9]{1,19}|\*))*"
 

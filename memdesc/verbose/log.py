@@ -1,0 +1,207 @@
+"""Logs of oneDNN's verbose mode, read line by line.
+
+A line is ``onednn_verbose`` (``dnnl_verbose`` up to 2.4), the version of the form (since 3.4), a
+timestamp if it was asked for, the component (since 3.4), the event, and nine fields. Sources:
+oneDNN 2.2 to 3.13, `verbose.cpp`, and lines of these versions, of PyTorch and of OpenVINO.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections import Counter
+from collections.abc import Iterable
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, NamedTuple
+
+from memdesc.errors import MemdescError, short_repr
+from memdesc.verbose.primitive import VerbosePrimitive
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+__all__ = ["VerboseEntry", "VerboseLog", "read_verbose"]
+
+# the marker may stand behind what another program wrote on the same line
+_LINE = re.compile(
+    r"(?:onednn|dnnl)_verbose,(?:v[0-9]+,)?(?:(?P<stamp>[0-9]+(?:\.[0-9]+)?),)?"
+    r"(?:(?P<component>primitive|graph|ukernel|common),)?(?P<rest>.*)"
+)
+_VERSION = re.compile(r"oneDNN v([0-9.]+)")
+# events with a time; create:dispatch, create:check and others say why something was not done
+_PROFILED = re.compile("exec|create(_nested)?(:cache_(hit|miss))?")
+# engine, primitive, implementation, prop_kind, descriptors, attributes, auxiliary, problem
+_FIELDS = 8
+# how many lines that were not read are kept with their text
+_KEPT = 20
+
+
+class VerboseEntry(NamedTuple):
+    """A primitive that was created or executed.
+
+    Parameters
+    ----------
+    line : int
+        Its line in the log, from 1 on.
+    event : str
+        ``exec``, ``create:cache_miss``, ``create:cache_hit``, ...
+    primitive : VerbosePrimitive
+        The primitive; entries of the same one share the object.
+    milliseconds : float
+        How long it took.
+    timestamp : float or None
+        When it started, in milliseconds, if the log has timestamps.
+    """
+
+    line: int
+    event: str
+    primitive: VerbosePrimitive
+    milliseconds: float
+    timestamp: float | None = None
+
+    @property
+    def is_execution(self) -> bool:
+        """Whether the primitive was executed, not created."""
+        return self.event == "exec"
+
+
+class VerboseLog(NamedTuple):
+    """A log, read.
+
+    Parameters
+    ----------
+    entries : tuple of VerboseEntry
+        Primitives that were created or executed, in the order of the log.
+    versions : tuple of str
+        The versions of oneDNN that wrote into the log, such as ``3.13.2``.
+    info : tuple of str
+        What oneDNN said about itself and the machine, a string for each line.
+    skipped : dict
+        How many lines of oneDNN are no entries, by their kind: ``graph``, ``create:dispatch``,
+        ``error``, ...; ``unread`` counts those with an unknown form.
+    unread : tuple of (int, str)
+        Number and text of the first of these.
+    other_lines : int
+        Lines that are not oneDNN's.
+    """
+
+    entries: tuple[VerboseEntry, ...]
+    versions: tuple[str, ...]
+    info: tuple[str, ...]
+    skipped: dict[str, int]
+    unread: tuple[tuple[int, str], ...]
+    other_lines: int
+
+    @property
+    def executions(self) -> tuple[VerboseEntry, ...]:
+        """The entries of executions."""
+        return tuple(entry for entry in self.entries if entry.is_execution)
+
+
+def read_verbose(source: str | os.PathLike[str] | Iterable[str]) -> VerboseLog:
+    """Read a log that a program wrote with ``ONEDNN_VERBOSE`` or ``DNNL_VERBOSE`` set.
+
+    Lines of oneDNN 2 and 3 are read, of all primitives; other lines are counted. No line makes
+    it stop.
+
+    Parameters
+    ----------
+    source : path, or iterable of str
+        A file, or lines, such as an open file.
+
+    Raises
+    ------
+    MemdescError
+        If the file cannot be read, or `source` is neither.
+
+    Examples
+    --------
+    >>> import memdesc
+    >>> log = memdesc.read_verbose([
+    ...     "onednn_verbose,v1,primitive,exec,cpu,reorder,jit:uni,undef,"
+    ...     "src:f32::blocked:abcd::f0 dst:f32:p:blocked:aBcd16b::f0,,,2x17x8x8,0.25",
+    ...     "something else"])
+    >>> entry = log.entries[0]
+    >>> entry.primitive.kind, entry.milliseconds, log.other_lines
+    ('reorder', 0.25, 1)
+    >>> entry.primitive.tensors["dst"].desc
+    memory_desc((2, 17, 8, 8), 'f32', 'aBcd16b')
+    """
+    reader = _Reader()
+    with _lines(source) as lines:
+        for number, line in enumerate(lines, 1):
+            reader.read(number, line)
+    return VerboseLog(
+        tuple(reader.entries),
+        tuple(dict.fromkeys(reader.versions)),
+        tuple(reader.info),
+        dict(reader.skipped),
+        tuple(reader.unread),
+        reader.other_lines,
+    )
+
+
+class _Reader:
+    """What has been read so far. Equal primitives are one object, made once."""
+
+    def __init__(self) -> None:
+        self.entries: list[VerboseEntry] = []
+        self.versions: list[str] = []
+        self.info: list[str] = []
+        self.skipped: Counter[str] = Counter()
+        self.unread: list[tuple[int, str]] = []
+        self.other_lines = 0
+        self._primitives: dict[str, VerbosePrimitive] = {}
+
+    def read(self, number: int, line: str) -> None:
+        """Read one line."""
+        match = _LINE.search(line) if isinstance(line, str) else None
+        if match is None:
+            self.other_lines += 1
+            return
+        operation, _, rest = match["rest"].strip().partition(",")
+        if operation == "info":
+            self.info.append(rest)
+            self.versions += _VERSION.findall(rest)
+        elif match["component"] not in {None, "primitive"}:
+            self.skipped[match["component"]] += 1
+        elif operation and not _PROFILED.fullmatch(operation):
+            self.skipped[operation] += 1
+        elif (found := self._entry(rest)) is not None:
+            primitive, milliseconds = found
+            stamp = float(match["stamp"]) if match["stamp"] else None
+            self.entries.append(VerboseEntry(number, operation, primitive, milliseconds, stamp))
+        else:
+            self.skipped["unread"] += 1
+            if len(self.unread) < _KEPT:
+                self.unread.append((number, line.strip()))
+
+    def _entry(self, rest: str) -> tuple[VerbosePrimitive, float] | None:
+        described, _, duration = rest.rpartition(",")
+        primitive = self._primitives.get(described)
+        if primitive is None:
+            fields = described.split(",")
+            if len(fields) != _FIELDS:
+                return None
+            primitive = self._primitives[described] = VerbosePrimitive(*fields)
+        try:
+            return primitive, float(duration)
+        except ValueError:
+            return None
+
+
+@contextmanager
+def _lines(source: object) -> Iterator[Iterable[str]]:
+    if isinstance(source, str | os.PathLike):
+        try:
+            with open(source, encoding="utf-8", errors="replace") as file:  # noqa: PTH123 - as it was given
+                yield file
+        except (OSError, ValueError) as error:
+            reason = getattr(error, "strerror", None) or error
+            msg = f"the log {short_repr(os.fspath(source))} cannot be read: {reason}"
+            raise MemdescError(msg) from None
+    elif isinstance(source, Iterable) and not isinstance(source, bytes | bytearray | memoryview):
+        yield source
+    else:
+        msg = f"a log is a path or an iterable of lines, not {short_repr(source)}"
+        raise MemdescError(msg)

@@ -1,0 +1,215 @@
+"""Logs of oneDNN's verbose mode. The files in `tests/data/verbose` are what real programs wrote."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from memdesc import RUNTIME, MemdescError, memory_desc, read_verbose, runtime_desc, to_verbose
+from memdesc.verbose import VerbosePrimitive
+
+_LOGS = Path(__file__).parents[3] / "data" / "verbose"
+_REORDER = (
+    "exec,cpu,reorder,jit:uni,undef,src_f32::blocked:abcd:f0 dst_f32:p:blocked:aBcd16b:f0,,,"
+    "2x17x8x8,0.25"
+)
+
+
+def _primitive(kind: str, descriptors: str, problem: str, aux: str = "") -> VerbosePrimitive:
+    return VerbosePrimitive("cpu", kind, "jit:uni", "undef", descriptors, "", aux, problem)
+
+
+@pytest.mark.parametrize(
+    ("name", "version", "entries", "kinds"),
+    [
+        ("onednn-2.4", "2.4.0", 37, 19),
+        ("onednn-2.6", "2.6.0", 37, 19),
+        ("onednn-3.2", "3.2.0", 41, 19),
+        ("onednn-3.13", "3.13.2", 43, 20),
+        ("torch-2.13", "3.12.0", 16, 2),
+        ("openvino-2026.4", "3.13.0", 24, 4),
+    ],
+)
+def test_every_tensor_of_real_logs_is_read(
+    name: str, version: str, entries: int, kinds: int
+) -> None:
+    log = read_verbose(_LOGS / f"{name}.log")
+    assert (log.versions, len(log.entries)) == ((version,), entries)
+    assert not log.skipped
+    assert not log.other_lines
+    assert len({entry.primitive.kind for entry in log.entries}) == kinds
+    for entry in log.entries:
+        primitive = entry.primitive
+        assert len(primitive.tensors) == len(primitive.descriptors.split())
+        assert entry.milliseconds >= 0
+        for tensor in primitive.tensors.values():
+            assert tensor.is_absent or tensor.desc is not None, (primitive.kind, tensor)
+
+
+@pytest.mark.parametrize("name", ["onednn-3.2", "onednn-3.13", "torch-2.13", "openvino-2026.4"])
+def test_descriptors_of_real_logs_print_as_they_were_printed(name: str) -> None:
+    for entry in read_verbose(_LOGS / f"{name}.log").entries:
+        for tensor in entry.primitive.tensors.values():
+            if tensor.desc is not None and not tensor.why:
+                # flag a is the wish of a user, and not of the descriptor
+                assert to_verbose(tensor.desc) == re.sub(r"^(\w+):a", r"\1:", tensor.text)
+
+
+@pytest.mark.parametrize(
+    ("prefix", "stamp"),
+    [
+        ("dnnl_verbose,", None),
+        ("onednn_verbose,", None),
+        ("onednn_verbose,1795321398365.38,", 1795321398365.38),
+        ("onednn_verbose,primitive,", None),
+        ("onednn_verbose,v1,primitive,", None),
+        ("onednn_verbose,v1,1795321398365.38,primitive,", 1795321398365.38),
+        ("[rank0]: onednn_verbose,v1,primitive,", None),
+    ],
+)
+def test_lines_of_all_versions_start_in_their_way(prefix: str, stamp: float | None) -> None:
+    (entry,) = read_verbose([prefix + _REORDER]).entries
+    assert (entry.event, entry.milliseconds, entry.timestamp) == ("exec", 0.25, stamp)
+    assert entry.primitive.tensors["dst"].desc == memory_desc((2, 17, 8, 8), "f32", "nChw16c")
+    assert entry.is_execution
+
+
+def test_lines_that_are_no_entries_are_counted() -> None:
+    log = read_verbose(
+        [
+            "epoch 1",
+            "onednn_verbose,v1,info,oneDNN v3.12.0 (commit 80afa71)",
+            "onednn_verbose,v1,graph,exec,cpu,100002,sdp,matmul,,in0,1.5",
+            "onednn_verbose,v1,ukernel,create,brgemm,1",
+            "onednn_verbose,v1,primitive,create:dispatch,reorder,cpu,reorder,why,a.cpp:1",
+            "onednn_verbose,v1,primitive,error,cpu,primitive,memory",
+            "onednn_verbose,v1,primitive,exec,cpu,reorder",
+            f"onednn_verbose,v1,primitive,{_REORDER}x",
+            "onednn_verbose,",
+            f"onednn_verbose,v1,primitive,create:cache_hit,{_REORDER.partition(',')[2]}\r\n",
+        ]
+    )
+    assert log.versions == ("3.12.0",)
+    assert log.info == ("oneDNN v3.12.0 (commit 80afa71)",)
+    assert log.skipped == {"graph": 1, "ukernel": 1, "create:dispatch": 1, "error": 1, "unread": 3}
+    assert [number for number, _ in log.unread] == [7, 8, 9]
+    assert (log.other_lines, [entry.line for entry in log.entries]) == (1, [10])
+    assert not log.executions
+
+
+def test_only_the_first_unread_lines_are_kept() -> None:
+    log = read_verbose(["onednn_verbose,exec,"] * 100)
+    assert (log.skipped["unread"], len(log.unread)) == (100, 20)
+
+
+def test_equal_primitives_are_one_object() -> None:
+    first, second = read_verbose([f"onednn_verbose,{_REORDER}"] * 2).entries
+    assert first.primitive is second.primitive
+
+
+def test_a_log_is_a_file_or_lines(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    path.write_bytes(b"\xff\xfe\n" + f"onednn_verbose,{_REORDER}\n".encode())
+    log = read_verbose(path)
+    assert log == read_verbose(str(path))
+    with path.open(errors="replace", encoding="utf-8") as file:
+        assert read_verbose(file) == log
+    assert (len(log.entries), log.other_lines) == (1, 1)
+
+
+@pytest.mark.parametrize(
+    ("source", "message"),
+    [
+        ("missing.log", "the log 'missing.log' cannot be read: No such file or directory"),
+        ("a\0b", "embedded null"),
+        (b"onednn_verbose", "a log is a path or an iterable of lines, not b'onednn_verbose'"),
+        (3, "a log is a path or an iterable of lines, not 3"),
+    ],
+)
+def test_what_is_no_log_is_refused(source: Any, message: str) -> None:
+    with pytest.raises(MemdescError, match=message):
+        read_verbose(source)
+
+
+def test_lines_that_are_no_strings_are_other_lines() -> None:
+    lines: list[Any] = [None, 3, b"onednn_verbose"]
+    assert read_verbose(lines).other_lines == 3
+
+
+def test_tensors_of_one_name_are_numbered() -> None:
+    found = _primitive(
+        "binary",
+        "src:f32::blocked:ab::f0 src:s8::blocked:ba::f0 dst:f32::blocked:ab::f0",
+        "2x3:1x3",
+    ).tensors
+    assert list(found) == ["src0", "src1", "dst"]
+    assert found["src1"].desc == memory_desc((1, 3), "s8", "ba")
+
+
+def test_a_bias_of_a_matmul_has_the_dims_of_its_mask() -> None:
+    found = _primitive(
+        "matmul",
+        "src_f32::blocked:ab:f0 wei_f32::blocked:ba:f0 bia_f32::blocked:ab:f0_mask2 "
+        "dst_f32::blocked:ab:f0",
+        "7x16:16x5",
+    ).tensors
+    assert found["bia"].desc == memory_desc((1, 5), "f32", "ab")
+    assert found["wei"].desc == memory_desc((16, 5), "f32", "ba")
+
+
+def test_runtime_dims_make_runtime_descriptors() -> None:
+    found = _primitive("reorder", "src:f32::blocked:*::f0 dst:f32::blocked:ab::f0", "*x4").tensors
+    assert found["src"].desc == runtime_desc((RUNTIME, 4), "f32", None)
+    assert found["dst"].desc == runtime_desc((RUNTIME, 4), "f32", "ab")
+
+
+@pytest.mark.parametrize(
+    ("text", "problem", "why"),
+    [
+        ("undef::undef:::", "2x3", "the primitive has no such tensor"),
+        ("undef::undef::f0", "2x3", "the primitive has no such tensor"),
+        ("f32::blocked:ab::f0", "", "the problem does not hold its dims"),
+        ("f32::blocked:abc::f0", "2x3", "3 dims"),
+        ("f32:a:any:any::f0", "2x3", "its layout is chosen by the primitive"),
+        ("f32::rnn_packed:::f0", "2x3", "packed as oneDNN alone knows"),
+        ("f32::wino:::f0", "2x3", "packed as oneDNN alone knows"),
+    ],
+)
+def test_a_tensor_that_is_not_described_says_why(text: str, problem: str, why: str) -> None:
+    tensor = _primitive("reorder", f"src:{text}", problem).tensors["src"]
+    assert tensor.desc is None
+    assert why in tensor.why
+    assert tensor.is_absent == text.startswith("undef")
+
+
+def test_a_view_is_described_from_its_first_element_on() -> None:
+    tensor = _primitive("reorder", "src:f32:0:blocked:ab:8x1:f0", "2x3").tensors["src"]
+    assert tensor.desc == memory_desc((2, 3), "f32", strides=(8, 1))
+    assert tensor.why == "a view whose offset0 the line does not hold; it is 0 here"
+
+
+def test_a_descriptor_without_name_is_data_and_other_words_are_skipped() -> None:
+    assert list(_primitive("eltwise", "f32::blocked:a::f0 nonsense", "6").tensors) == ["data"]
+
+
+@pytest.mark.parametrize(
+    ("name", "is_reference"),
+    [
+        ("ref:any", True),
+        ("gemm:ref", True),
+        ("ref+matmul", True),
+        ("ocl:ref:any", True),
+        ("jit:uni", False),
+        ("simple:any", False),
+        ("brg_conv_fwd:avx512_core", False),
+    ],
+)
+def test_reference_implementations_are_known_by_name(name: str, *, is_reference: bool) -> None:
+    primitive = VerbosePrimitive("cpu", "sum", name, "undef", "", "", "axis:1 alg:x", "2x3")
+    assert primitive.is_reference == is_reference
+    assert primitive.aux == {"axis": "1", "alg": "x"}
+    assert primitive.sizes.dims == ((2, 3),)
+    assert primitive.attributes.post_ops == ()

@@ -1,0 +1,128 @@
+"""Problem strings, and the dims of tensors that they hold."""
+
+from __future__ import annotations
+
+import pytest
+
+from memdesc import RUNTIME
+from memdesc.verbose.problem import read_problem, tensor_dims
+
+
+def _dims(kind: str, problem: str, names: str, **aux: str) -> dict[str, tuple[int, ...]]:
+    return tensor_dims(kind, read_problem(problem), aux, names.split())
+
+
+@pytest.mark.parametrize(
+    ("kind", "problem", "dims"),
+    [
+        (
+            "convolution",
+            "mb2_ic16oc32_ih8oh4kh3sh2dh0ph1_iw9ow5kw3sw2dw0pw1",
+            {"src": (2, 16, 8, 9), "wei": (32, 16, 3, 3), "bia": (32,), "dst": (2, 32, 4, 5)},
+        ),
+        (
+            "convolution",
+            "g4mb1_ic8oc16_iw8ow8kw3sw1dw0pw1",
+            {"src": (1, 8, 8), "wei": (4, 4, 2, 3), "bia": (16,), "dst": (1, 16, 8)},
+        ),
+        (
+            "deconvolution",
+            "mb1_ic16oc8_id2od4kd2sd2dd0pd0_ih4oh8kh2sh2dh0ph0_iw4ow8kw2sw2dw0pw0",
+            {"src": (1, 16, 2, 4, 4), "wei": (8, 16, 2, 2, 2), "dst": (1, 8, 4, 8, 8)},
+        ),
+        (
+            "inner_product",
+            "mb2ic16ih4iw5oc10",
+            {"src": (2, 16, 4, 5), "wei": (10, 16, 4, 5), "dst": (2, 10)},
+        ),
+        (
+            "pooling_v2",
+            "mb2ic17_ih8oh4kh2sh2dh0ph0_iw8ow4kw2sw2dw0pw0",
+            {"src": (2, 17, 8, 8), "dst": (2, 17, 4, 4), "ws": (2, 17, 4, 4)},
+        ),
+        ("lrn", "mb2ic16ih8iw8ls5beta0.75", {"data": (2, 16, 8, 8), "diff": (2, 16, 8, 8)}),
+        ("lrn", "mb2ic16ih8iw8ls5beta1e-05", {"data": (2, 16, 8, 8)}),
+        ("group_normalization", "g4mb2ic16ih8iw8", {"src": (2, 16, 8, 8)}),
+        ("convolution", "g0mb1_ic8oc16_iw8ow8kw3sw1dw0pw1", {"wei": (0, 16, 8, 3)}),
+        # runtime sizes
+        ("resampling", "mb*ic16_iw8ow16", {"src": (RUNTIME, 16, 8), "dst": (RUNTIME, 16, 16)}),
+    ],
+)
+def test_sizes_by_letters_are_the_dims_of_tensors(
+    kind: str, problem: str, dims: dict[str, tuple[int, ...]]
+) -> None:
+    assert _dims(kind, problem, " ".join(dims)) == dims
+
+
+def test_a_gradient_has_the_dims_of_its_tensor() -> None:
+    found = _dims("inner_product", "mb2ic16oc10", "diff_src diff_wei diff_bia diff_dst other")
+    assert found == {
+        "diff_src": (2, 16),
+        "diff_wei": (10, 16),
+        "diff_bia": (10,),
+        "diff_dst": (2, 10),
+    }
+
+
+@pytest.mark.parametrize(
+    ("cell", "gates", "biases"),
+    [("vanilla_lstm", 4, 4), ("vanilla_gru", 3, 3), ("lbr_augru", 3, 4), ("vanilla_rnn", 1, 1)],
+)
+def test_weights_of_an_rnn_have_a_dim_of_gates(cell: str, gates: int, biases: int) -> None:
+    found = _dims(
+        *("rnn", "l2t5mb3sic8slc12dhc8dic6"),
+        "src_layer src_iter wei_layer wei_iter wei_proj bias dst_layer dst_iter_c",
+        alg=cell,
+        direction="bidirectional_concat",
+    )
+    assert found == {
+        "src_layer": (5, 3, 12),
+        "src_iter": (2, 2, 3, 8),
+        "wei_layer": (2, 2, 12, gates, 8),
+        "wei_iter": (2, 2, 8, gates, 8),
+        "wei_proj": (2, 2, 8, 6),
+        "bias": (2, 2, biases, 8),
+        "dst_layer": (5, 3, 12),
+        "dst_iter_c": (2, 2, 3, 8),
+    }
+
+
+@pytest.mark.parametrize(
+    ("kind", "problem", "dims"),
+    [
+        ("matmul", "3x7x16:1x16x5", {"src": (3, 7, 16), "wei": (1, 16, 5), "dst": (3, 7, 5)}),
+        ("matmul", "7x16:16x5:7x5", {"dst": (7, 5)}),
+        ("matmul", "*x16:16x5", {"src": (RUNTIME, 16), "dst": (RUNTIME, 5)}),
+        ("binary", "2x16x8:1x16x1", {"src0": (2, 16, 8), "src1": (1, 16, 1), "dst": (2, 16, 8)}),
+        ("reduction", "2x16x8:2x1x1", {"src": (2, 16, 8), "dst": (2, 1, 1)}),
+        ("prelu", "2x16:1x16", {"data": (2, 16), "wei": (1, 16), "diff": (2, 16)}),
+        ("layer_normalization", "2x5x16", {"src": (2, 5, 16), "stats": (2, 5), "shift": (16,)}),
+        ("softmax_v2", "7x10", {"src": (7, 10), "diff_dst": (7, 10)}),
+        ("eltwise", "6", {"data": (6,), "diff": (6,)}),
+    ],
+)
+def test_listed_dims_belong_to_tensors(
+    kind: str, problem: str, dims: dict[str, tuple[int, ...]]
+) -> None:
+    assert _dims(kind, problem, " ".join(dims)) == dims
+
+
+def test_a_concatenation_adds_up_one_dim() -> None:
+    names = "src0 src1 dst"
+    found = _dims("concat", "2x16x8:2x4x8", names, axis="1")
+    assert found == {"src0": (2, 16, 8), "src1": (2, 4, 8), "dst": (2, 20, 8)}
+    for axis in ("", "3", "-1"):
+        assert "dst" not in _dims("concat", "2x16x8:2x4x8", names, axis=axis)
+    assert "dst" not in _dims("concat", "2x16x8:2x4", names, axis="1")
+    assert "dst" not in _dims("concat", "2x*x8:2x4x8", names, axis="1")
+
+
+@pytest.mark.parametrize("text", ["", "nothing", "2x", "x", "mb2ic", "2x3:", "m1;k2"])
+def test_another_string_holds_no_dims(text: str) -> None:
+    assert not read_problem(text).sizes
+    assert not read_problem(text).dims
+    assert not _dims("convolution", text, "src wei dst")
+
+
+def test_a_primitive_without_rules_has_no_dims_by_letters() -> None:
+    assert not _dims("sdpa", "mb2ic16", "src dst")
