@@ -11,6 +11,7 @@ from memdesc.source.statements import (
     If,
     Let,
     Loop,
+    Once,
     Return,
     Store,
 )
@@ -137,8 +138,10 @@ class Language(NamedTuple):
     def _statement(self, statement: Statement, depth: int) -> list[str]:  # noqa: PLR0911 - a kind each
         pad = _INDENT * depth
         match statement:
-            case Loop(_, 1, body, True) if not self.share:
+            case Once(body) if not self.share:
                 return self.lines(body, depth)
+            case Once(body):
+                return self._statement(Loop("item", 1, body, is_shared=True), depth)
             case Loop(name, extent, body, is_shared):
                 first, step = "0", f"++{name}"
                 if is_shared and self.share:
@@ -191,12 +194,13 @@ class _Python(Language):
     def function(self, function: Function) -> list[str]:
         names = [p.name for p in function.parameters if not (function.result and p.is_written)]
         head = f"def {function.name}({', '.join(names)}):"
-        return [*self.comment(function.comment), head, *self.lines(function.body, 1)]
+        body = self.lines(function.body, 1) or [f"{_INDENT}pass"]
+        return [*self.comment(function.comment), head, *body]
 
     def _statement(self, statement: Statement, depth: int) -> list[str]:  # noqa: PLR0911 - a kind each
         pad = _INDENT * depth
         match statement:
-            case Loop(_, 1, body, True):
+            case Once(body):
                 return self.lines(body, depth)
             case Loop(name, extent, body, _):
                 return [f"{pad}for {name} in range({extent}):", *self.lines(body, depth + 1)]

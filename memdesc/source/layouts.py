@@ -16,6 +16,7 @@ from memdesc.source.statements import (
     Let,
     Loop,
     Missing,
+    Once,
     Parameter,
     Return,
     Store,
@@ -306,4 +307,4 @@ def share_loops(body: tuple[Statement, ...], dtype: DataType) -> tuple[Statement
     first = body[0]
     if len(body) == 1 and isinstance(first, Loop) and not dtype.is_packed:
         return (first._replace(is_shared=True),)
-    return (Loop("item", 1, body, is_shared=True),)
+    return (Once(body),)

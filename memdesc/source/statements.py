@@ -19,6 +19,7 @@ __all__ = [
     "Let",
     "Loop",
     "Missing",
+    "Once",
     "Parameter",
     "Return",
     "Statement",
@@ -34,6 +35,12 @@ class Loop(NamedTuple):
     extent: int
     body: tuple[Statement, ...]
     is_shared: bool = False
+
+
+class Once(NamedTuple):
+    """Statements that one work item of a device runs, whatever their number."""
+
+    body: tuple[Statement, ...]
 
 
 class Let(NamedTuple):
@@ -78,7 +85,7 @@ class Missing(NamedTuple):
     """The end of an inverse for an offset that no index has."""
 
 
-Statement = Loop | Let | If | Store | Return | Found | Missing
+Statement = Loop | Once | Let | If | Store | Return | Found | Missing
 
 
 class Parameter(NamedTuple):

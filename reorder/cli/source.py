@@ -5,10 +5,12 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from memdesc import MemdescError
 from memdesc.names import dim_letters
 from memdesc.source import LANGUAGES
 from reorder.cli.command import Command, Facts, dims_of
 from reorder.cli.layouts import LAYOUT, add_dtype, desc_of
+from reorder.plan.plan import plan_reorder
 
 if TYPE_CHECKING:
     import argparse
@@ -19,6 +21,10 @@ __all__ = ["COMMAND"]
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("tag", metavar="TAG", help=LAYOUT)
     parser.add_argument("dims", metavar="DIMS", help="logical sizes, such as 2x17x5x4")
+    parser.add_argument("--to", metavar="B", help="write the reorder to this layout instead")
+    parser.add_argument(
+        "--to-dtype", metavar="DTYPE", help="data type of B, where it is another one"
+    )
     parser.add_argument("--lang", default="c", help=f"{', '.join(LANGUAGES)} (default c)")
     add_dtype(parser)
     parser.add_argument(
@@ -30,17 +36,24 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _answer(options: argparse.Namespace) -> tuple[Facts, int]:
-    desc = desc_of(options.tag, dims_of(options.dims), options.dtype)
+    dims = dims_of(options.dims)
+    desc = desc_of(options.tag, dims, options.dtype)
     letters = options.letters or dim_letters(options.tag)
     name = options.name
     if name is None:
         name = options.tag if re.fullmatch("[A-Za-z]\\w{0,99}", options.tag, re.ASCII) else "tensor"
+    if options.to is not None:
+        if options.letters is not None:
+            msg = "--letters are for the dims of a layout; loops of a reorder have none"
+            raise MemdescError(msg)
+        dst = desc_of(options.to, dims, options.to_dtype or options.dtype)
+        return {"source": plan_reorder(desc, dst).source(options.lang, name)}, 0
     return {"source": desc.source(options.lang, name, letters)}, 0
 
 
 COMMAND = Command(
     "source",
-    "Write the source code of a layout: offsets, their inverse, loops that fill it.",
+    "Write code: offsets of a layout, their inverse, loops that fill it; or a whole reorder.",
     "source nChw16c 2x17x5x4 --lang c",
     _add_arguments,
     _answer,

@@ -122,6 +122,70 @@ class ReorderPlan(_Carried):
         except MemdescError:  # offset tables that are too large for a picture: it is printed
             return None
 
+    def source(self, lang: str = "c", name: str = "tensor") -> str:
+        """Write the reorder as one function: a loop nest for each box, tails as conditions.
+
+        `NAME_reorder(src, dst)` takes arrays of the elements; types that the language does not
+        have are their bits. Scalars of the attributes are numbers in the code; those that differ
+        along the dims are further arrays, which a comment describes. dst and src must not
+        overlap. A conversion is a function of its own, and stops compilers from rounding in other
+        ways.
+
+        *Law*: the compiled function writes the bits that the reorder writes.
+
+        Parameters
+        ----------
+        lang : {"c", "c++", "opencl", "cuda", "python"}
+            As `MemoryDesc.source`. Conversions are written in C and C++ only.
+        name : str
+            What names of functions start with.
+
+        Raises
+        ------
+        MemdescError
+            If there is no such language, the name is none, the language does not compute as
+            reorders do, or the boxes are not those of `plan_reorder`.
+        UnsupportedFormatError
+            If dst has compensation.
+
+        Examples
+        --------
+        >>> import memdesc, reorder
+        >>> src, dst = (memdesc.memory_desc((3, 2), "s8", tag) for tag in ("ab", "Ab2a"))
+        >>> source = reorder.plan_reorder(src, dst).source("c")
+        >>> print(source[source.index("void") :])
+        void tensor_reorder(const int8_t *src, int8_t *dst)
+        {
+            for (int64_t i0 = 0; i0 < 2; ++i0) {
+                for (int64_t i1 = 0; i1 < 2; ++i1) {
+                    dst[i0 * 2 + i1] = src[i0 + i1 * 2];
+                }
+            }
+            for (int64_t i0 = 0; i0 < 2; ++i0) {
+                for (int64_t i1 = 0; i1 < 2; ++i1) {
+                    dst[4 + i0 * 2 + i1] = i1 < 1 ? src[4 + i0 + i1 * 2] : 0;
+                }
+            }
+        }
+        <BLANKLINE>
+        """
+        from reorder.plan.source import plan_source  # noqa: PLC0415 - planning needs no source
+
+        planned = self if is_planned(self) else plan_reorder(self.src, self.dst, self.attr)
+        if tuple(self.boxes) != planned.boxes:
+            msg = (
+                "source is written of the boxes that plan_reorder makes of src, dst and attr; this "
+                "plan has others"
+            )
+            raise MemdescError(msg)
+        return plan_source(
+            (planned.src, planned.dst),
+            planned.boxes,
+            planned.bound_attr,
+            "" if planned.attr is None else str(planned.attr),
+            (lang, name),
+        )
+
 
 def plan_reorder(src: MemoryDesc, dst: MemoryDesc, attr: Attr | None = None) -> ReorderPlan:
     """Plan how to move, and convert, the elements of one descriptor into another.

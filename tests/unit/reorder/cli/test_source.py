@@ -3,6 +3,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import memdesc
+import reorder
 from reorder.cli import main
 
 if TYPE_CHECKING:
@@ -25,3 +26,13 @@ def test_source_of_strides_is_called_a_tensor(capsys: CaptureFixture[str]) -> No
 def test_source_refuses_a_language_that_it_does_not_write(capsys: CaptureFixture[str]) -> None:
     assert main(["source", "ab", "2x3", "--lang", "rust"]) == 2
     assert capsys.readouterr().err.startswith("memdesc: unknown language 'rust'; source is made in")
+
+
+def test_source_to_another_layout_is_the_reorder(capsys: CaptureFixture[str]) -> None:
+    command = ["source", "nchw", "2x17x5x4", "--to", "nChw16c", "--to-dtype", "s8"]
+    assert main([*command, "--name", "pack"]) == 0
+    src = memdesc.memory_desc((2, 17, 5, 4), "f32", "nchw")
+    dst = memdesc.memory_desc((2, 17, 5, 4), "s8", "nChw16c")
+    assert capsys.readouterr().out == reorder.plan_reorder(src, dst).source("c", "pack")
+    assert main([*command, "--letters", "nchw"]) == 2
+    assert "--letters are for the dims of a layout" in capsys.readouterr().err

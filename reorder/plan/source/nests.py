@@ -1,0 +1,203 @@
+"""The boxes of a plan as one function: a loop nest for each, tails as conditions."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from memdesc import MemdescError, UnsupportedFormatError
+from memdesc.source import language_of
+from memdesc.source.layouts import about_elements, axis_name, check_name, dims_of_axis, share_loops
+from memdesc.source.statements import Function, If, Let, Loop, Parameter, Store, element
+from memdesc.source.terms import digit_terms, joined_index, sum_of
+from memdesc.tags import LETTERS
+from reorder.plan.source.arithmetic import HEAD, INCLUDES, conversion_of
+
+if TYPE_CHECKING:
+    from memdesc import DataType, MemoryDesc
+    from memdesc.source.statements import Statement
+    from reorder.plan.nodes import Box, Lookup
+    from reorder.plan.source.arithmetic import Conversion
+    from reorder.values.binding import BoundAttr
+
+__all__ = ["plan_source"]
+
+# languages whose arithmetic is that of the reorder, bit for bit
+_EXACT = ("c", "c++")
+
+
+def plan_source(
+    descs: tuple[MemoryDesc, MemoryDesc],
+    boxes: tuple[Box, ...],
+    bound: BoundAttr,
+    about: str,
+    names: tuple[str, str],
+) -> str:
+    """Return the source code of a reorder.
+
+    Parameters
+    ----------
+    descs : (MemoryDesc, MemoryDesc)
+        Those of src and dst.
+    boxes : tuple of Box
+        The loop nests.
+    bound : BoundAttr
+        Scales, zero points, accumulation.
+    about : str
+        The attributes as text; empty if there are none.
+    names : (str, str)
+        The language, and what names of functions start with.
+
+    Raises
+    ------
+    MemdescError
+        If there is no such language, the name is none, or the language does not compute as a
+        reorder does.
+    UnsupportedFormatError
+        If dst has compensation.
+    """
+    src, dst = descs
+    lang, name = names
+    language = language_of(lang)
+    check_name(name)
+    if dst.extra is not None:
+        msg = f"{dst!r} has compensation, which source code does not compute; see with_extra(None)"
+        raise UnsupportedFormatError(msg)
+    made = None
+    if src.dtype != dst.dtype or bound.is_arithmetic:
+        if lang not in _EXACT:
+            msg = (
+                f"source in {lang} moves elements only, and this reorder computes {dst.dtype} from "
+                f"{src.dtype}: arithmetic there may round in other ways; use "
+                f"{' or '.join(map(repr, _EXACT))}"
+            )
+            raise MemdescError(msg)
+        made = conversion_of(src.dtype, dst.dtype, bound, language, name)
+    computes = made is not None and bool(boxes)
+    head = [f"Reorder src {src!r}", f"to dst {dst!r}", *([about] if about else [])]
+    head += [
+        f"{operand.role}: {' x '.join(map(str, operand.sizes))} numbers, row-major"
+        for operand in bound.varying
+    ]
+    types = src.dtype, dst.dtype
+    parts = [
+        language.comment(head),
+        list(dict.fromkeys([*language.head, *INCLUDES] if computes else language.head)),
+        *([[HEAD], *made.functions] if made and computes else []),
+        language.function(_function(boxes, types, name, made)),
+    ]
+    blank = "\n\n\n" if lang == "python" else "\n\n"
+    return blank.join("\n".join(part) for part in parts if part) + "\n"
+
+
+def _function(
+    boxes: tuple[Box, ...], types: tuple[DataType, DataType], name: str, made: Conversion | None
+) -> Function:
+    src, dst = types
+    body: list[Statement] = []
+    for box in boxes:
+        body += share_loops(_nest(box, types, made), dst)
+    return Function(
+        f"{name}_reorder",
+        (
+            "Padding of dst becomes 0; padding of src is not read.",
+            f"src: {about_elements(src)}",
+            f"dst: {about_elements(dst)}",
+        ),
+        "",
+        (
+            Parameter("src", src),
+            Parameter("dst", dst, is_written=True),
+            *(made.arrays if made else ()),
+        ),
+        tuple(body),
+    )
+
+
+def _nest(
+    box: Box, types: tuple[DataType, DataType], made: Conversion | None
+) -> tuple[Statement, ...]:
+    """Return the loops of a box."""
+    count = len(box.offsets)
+    terms: list[list[tuple[str, int]]] = [[] for _ in range(count)]
+    lets: list[Let] = []
+    valid = []
+    loops = []
+    for lookup in box.lookups:
+        found, sizes = _lookup_terms(lookup, terms, lets)
+        loops += found
+        valid += sizes
+    for k, node in enumerate(box.nodes):
+        if node.extent > 1:
+            loops.append((f"i{k}", node.extent))
+            for operand, stride in enumerate(node.strides):
+                terms[operand].append((f"i{k}", stride))
+            if node.valid < node.extent:
+                valid.append(f"i{k} < {node.valid}")
+    offsets = [sum_of(box.offsets[k], terms[k]) for k in range(count)]
+    if box.is_zero:
+        body: tuple[Statement, ...] = (Store("dst", types[1], offsets[1], "0"),)
+    else:
+        body = _element(types, made, offsets, " and ".join(valid))
+    body = (*lets, *body)
+    for loop, extent in reversed(loops):
+        body = (Loop(loop, extent, body),)
+    return body
+
+
+def _lookup_terms(
+    lookup: Lookup, terms: list[list[tuple[str, int]]], lets: list[Let]
+) -> tuple[list[tuple[str, int]], list[str]]:
+    """Add the digits of a lookup to the terms of all operands.
+
+    Returns its loops, over the axes of dst, and the conditions for what is no padding.
+    """
+    sizes = dict(lookup.sizes)
+    dims = [sizes.get(dim, 1) for dim in range(max(sizes) + 1)]
+    loops, valid = [], []
+    known = set()
+    for axis, blocks in lookup.dst:
+        index = axis_name(axis, LETTERS)
+        known.add(index)
+        if axis.padded == 1:
+            lets.append(Let(index, "0"))
+        else:
+            loops.append((index, axis.padded))
+        lets += dims_of_axis(axis, index, dims, LETTERS)[0]
+        size = 1
+        for dim in axis.dims:
+            size *= sizes[dim]
+        if axis.padded > size:
+            valid.append(f"{index} < {size}")
+        terms[1] += digit_terms(index, blocks)
+    for operand, layout in zip(
+        (0, *range(2, len(terms))), (lookup.src, *lookup.others), strict=True
+    ):
+        for axis, blocks in layout:
+            index = axis_name(axis, LETTERS)
+            if len(axis.dims) > 1 and index not in known:
+                known.add(index)
+                own = tuple(LETTERS[dim] for dim in axis.dims)
+                joined = joined_index(own, tuple(sizes[dim] for dim in axis.dims))
+                lets.append(Let(index, joined))
+            terms[operand] += digit_terms(index, blocks)
+    return loops, valid
+
+
+def _element(
+    types: tuple[DataType, DataType], made: Conversion | None, offsets: list[str], valid: str
+) -> tuple[Statement, ...]:
+    """Return the statements that write one element, or zero where it is no data."""
+    src, dst = types
+    at_src, at_dst, *others = offsets
+    lets = (Let("at_src", at_src),) if src.is_packed else ()
+    value = element("src", src, "at_src" if src.is_packed else at_src)
+    if made is not None:
+        arguments = [value]
+        arguments += [f"{p.name}[{at}]" for p, at in zip(made.arrays, others, strict=True)]
+        if made.takes_old:
+            arguments.append(element("dst", dst, "at_dst" if dst.is_packed else at_dst))
+        value = f"{made.name}({', '.join(arguments)})"
+    if not (src.is_packed or dst.is_packed):
+        return (Store("dst", dst, at_dst, value, valid),)
+    moved = (*lets, Store("dst", dst, at_dst, value))
+    return (If(valid, moved, (Store("dst", dst, at_dst, "0"),)),) if valid else moved

@@ -1,0 +1,157 @@
+"""Generated sources of plans against the reorders that they were made of."""
+
+from __future__ import annotations
+
+import tempfile
+from itertools import permutations
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import reorder
+from memdesc import DATA_TYPES, memory_desc
+from tests.attributes import conversions
+from tests.compiled import COMPILERS, address, compile_library, run_python
+from tests.conversions import every_code, random_codes
+from tests.property.reorder.test_convert_laws import _elements
+from tests.reorders import few_boxes
+from tests.strategies import desc_pairs
+
+if TYPE_CHECKING:
+    from memdesc import MemoryDesc
+    from reorder import Attr, ReorderPlan
+
+    Case = tuple[MemoryDesc, MemoryDesc, Attr | None]
+
+_MANY = st.lists(conversions(max_nelems=512), min_size=1, max_size=24)
+_SEEDS = st.integers(0, 2**31)
+
+
+def check(cases: list[Case], seed: int, compiler: tuple[str, str], *flags: str) -> None:
+    """Compile the sources of plans as one, and compare what each writes with its definition."""
+    lang = compiler[1]
+    plans = [reorder.plan_reorder(*case) for case in cases]
+    sources = [plan.source(lang, f"t{k}") for k, plan in enumerate(plans)]
+    if lang == "c++":
+        sources += [_export(source, f"t{k}") for k, source in enumerate(sources)]
+    with tempfile.TemporaryDirectory() as folder:
+        library = compile_library("\n".join(sources), Path(folder), compiler, *flags)
+        for k, plan in enumerate(plans):
+            name = f"t{k}_reorder" if lang == "c" else f"t{k}"
+            src = _elements(plan.src, seed + k)
+            before = _elements(plan.dst, seed + k + 1)
+            wanted, moved = before.copy(), before.copy()
+            reorder.execute_reference(plan.src, plan.dst, src, wanted, plan.attr)
+            arrays = [src, moved, *_parameters(plan)]
+            getattr(library, name)(*map(address, arrays))
+            assert np.array_equal(moved, wanted), f"{plan}\n{sources[k]}"
+
+
+def _export(source: str, name: str) -> str:
+    """Return a function with the name of C; the arrays are any addresses."""
+    parameters = source.rpartition("_reorder(")[2].partition(")")[0].split(", ")
+    kinds = [parameter.rpartition(" *")[0] for parameter in parameters]
+    arguments = ", ".join(f"static_cast<{kind} *>(p{k})" for k, kind in enumerate(kinds))
+    taken = ", ".join(
+        f"{'const ' if kind.startswith('const') else ''}void *p{k}" for k, kind in enumerate(kinds)
+    )
+    return f'extern "C" void {name}({taken}) {{ {name}_reorder({arguments}); }}'
+
+
+def _parameters(plan: ReorderPlan) -> list[np.ndarray[tuple[int, ...], np.dtype[np.generic]]]:
+    """Return the arrays that differ along the dims, as the source asks for them."""
+    bound = plan.bound_attr
+    is_wide = 64 in {plan.src.dtype.bits, plan.dst.dtype.bits}
+    return [
+        values.astype(
+            np.int32 if "point" in operand.role else np.float64 if is_wide else np.float32
+        )
+        for operand, values in zip(bound.operands, bound.values, strict=True)
+        if not operand.is_scalar
+    ]
+
+
+@settings(max_examples=6)
+@given(_MANY, _SEEDS)
+@pytest.mark.parametrize("compiler", COMPILERS, ids="-".join)
+def test_a_compiled_plan_writes_the_bits_of_the_reorder(
+    compiler: tuple[str, str], cases: list[Case], seed: int
+) -> None:
+    check(cases, seed, compiler, "-O1")
+
+
+@settings(max_examples=3)
+@given(_MANY, _SEEDS)
+def test_a_compiled_plan_with_lookups_does_the_same(cases: list[Case], seed: int) -> None:
+    with few_boxes():
+        check(cases, seed, ("gcc", "c"), "-O1")
+
+
+@settings(max_examples=3)
+@given(_MANY, _SEEDS)
+@pytest.mark.parametrize("compiler", [("gcc", "c"), ("clang", "c++")], ids="-".join)
+def test_options_for_speed_that_keep_ieee_754_change_nothing(
+    compiler: tuple[str, str], cases: list[Case], seed: int
+) -> None:
+    check(cases, seed, compiler, "-O3", "-march=native", "-ffp-contract=fast")
+
+
+@pytest.mark.campaign
+@settings(max_examples=400)
+@given(_MANY, _SEEDS)
+@pytest.mark.parametrize("compiler", COMPILERS, ids="-".join)
+def test_thousands_of_compiled_plans_write_the_bits_of_reorders_and_no_integer_overflows(
+    compiler: tuple[str, str], cases: list[Case], seed: int
+) -> None:
+    # the runtime of clang's sanitizer is linked into programs only, not into libraries
+    flags = ("-fsanitize=undefined", "-fno-sanitize-recover=all") if compiler[0] == "gcc" else ()
+    check(cases, seed, compiler, "-O1", *flags)
+
+
+@pytest.mark.campaign
+@pytest.mark.parametrize("compiler", COMPILERS, ids="-".join)
+def test_every_code_of_every_type_becomes_the_bits_of_every_other_type(
+    compiler: tuple[str, str], tmp_path: Path
+) -> None:
+    codes = {
+        name: every_code(name) if dtype.bits <= 16 else random_codes(name, 100_000)
+        for name, dtype in DATA_TYPES.items()
+    }
+    plans = {}
+    for src, dst in permutations(DATA_TYPES, 2):
+        row = memory_desc((codes[src].size,), src, "a")
+        plans[src, dst] = reorder.plan_reorder(row, row.with_dtype(dst))
+    sources = [plan.source(compiler[1], f"{src}_{dst}") for (src, dst), plan in plans.items()]
+    if compiler[1] == "c++":
+        names = [f"{src}_{dst}" for src, dst in plans]
+        sources += [_export(source, name) for source, name in zip(sources, names, strict=True)]
+    library = compile_library("\n".join(sources), tmp_path, compiler, "-O2")
+    for (src, dst), plan in plans.items():
+        given_ = codes[src]
+        if plan.src.dtype.is_packed:
+            given_ = given_[0::2] | given_[1::2] << 4
+        wanted, moved = (np.zeros(plan.dst.min_nbytes, np.uint8) for _ in range(2))
+        reorder.execute_reference(plan.src, plan.dst, given_.view(np.uint8), wanted)
+        call = getattr(library, f"{src}_{dst}{'_reorder' if compiler[1] == 'c' else ''}")
+        call(address(given_), address(moved))
+        assert np.array_equal(moved, wanted), (src, dst)
+
+
+@given(desc_pairs(max_nelems=384))
+def test_a_plan_in_python_moves_the_elements_of_the_reorder(
+    pair: tuple[MemoryDesc, MemoryDesc],
+) -> None:
+    src, dst = pair
+    if src.dtype.bits != 8:
+        src, dst = src.with_dtype("u8"), dst.with_dtype("u8")
+    move = run_python(reorder.plan_reorder(src, dst).source("python", "t"))["t_reorder"]
+    given_ = np.random.default_rng(0).integers(0, 256, src.min_nbytes, np.uint8)
+    wanted = np.full(dst.min_nbytes, 0xA5, np.uint8)
+    moved = wanted.copy()
+    reorder.execute_reference(src, dst, given_, wanted)
+    move(given_, moved)
+    assert np.array_equal(moved, wanted)

@@ -1,0 +1,76 @@
+from __future__ import annotations
+
+import pickle
+
+import numpy as np
+import pytest
+
+import memdesc
+import reorder
+from memdesc import MemdescError, UnsupportedFormatError, memory_desc
+
+_SRC = memory_desc((2, 17, 5, 4), "f32", "nchw")
+_PLAN = reorder.plan_reorder(_SRC, memory_desc(_SRC.dims, "f32", "nChw16c"))
+
+
+def test_a_tail_is_a_condition() -> None:
+    source = _PLAN.source("c", "pack")
+    assert "void pack_reorder(const float *src, float *dst)" in source
+    assert "i2 < 1 ? src[320 + i0 * 340 + i1 + i2 * 20] : 0;" in source
+    assert source.count("src[") == len(_PLAN.boxes)
+
+
+def test_a_kernel_divides_the_outermost_loop_of_each_box() -> None:
+    source = _PLAN.source("opencl")
+    assert "__kernel void tensor_reorder(__global const uint *src, __global uint *dst)" in source
+    assert source.count("get_global_id(0)") == len(_PLAN.boxes)
+
+
+def test_parameters_that_differ_along_dims_are_arrays() -> None:
+    attr = reorder.Attr(
+        src_scale=np.ones(17), src_scale_mask=2, dst_zero_point=np.arange(17), dst_zero_point_mask=2
+    )
+    source = reorder.plan_reorder(_SRC, _PLAN.dst.with_dtype("s8"), attr).source("c++")
+    assert (
+        "tensor_reorder(const float *src, std::int8_t *dst, const float *src_scale, "
+        "const std::int32_t *dst_zero_point)"
+    ) in source
+    assert "src_scale: 1 x 17 x 1 x 1 numbers, row-major" in source
+
+
+def test_a_reorder_without_elements_has_no_statements() -> None:
+    desc = memory_desc((0, 3), "f32", "ab")
+    assert "    (void)src;\n    (void)dst;\n}" in reorder.plan_reorder(desc, desc).source("c")
+    converts = reorder.plan_reorder(desc, desc.with_dtype("s8")).source("c")
+    assert "tensor_convert" not in converts
+
+
+def test_a_copy_of_a_plan_has_the_same_source() -> None:
+    assert pickle.loads(pickle.dumps(_PLAN)).source("c") == _PLAN.source("c")  # noqa: S301 - ours
+
+
+def test_a_plan_with_other_boxes_is_refused() -> None:
+    other = reorder.ReorderPlan(_PLAN.src, _PLAN.dst, _PLAN.boxes[:1])
+    with pytest.raises(MemdescError, match="source is written of the boxes that plan_reorder make"):
+        other.source("c")
+
+
+@pytest.mark.parametrize("lang", ["opencl", "cuda", "python"])
+def test_conversions_are_refused_where_arithmetic_may_differ(lang: str) -> None:
+    plan = reorder.plan_reorder(_SRC, _PLAN.dst.with_dtype("f16"))
+    message = f"source in {lang} moves elements only, and this reorder computes f16 from f32"
+    with pytest.raises(MemdescError, match=message):
+        plan.source(lang)
+
+
+def test_bad_arguments_are_refused() -> None:
+    with pytest.raises(MemdescError, match="unknown language 'rust'"):
+        _PLAN.source("rust")
+    with pytest.raises(MemdescError, match="name 'a-b' is no start of names"):
+        _PLAN.source("c", "a-b")
+
+
+def test_compensation_is_refused() -> None:
+    dst = memory_desc((3, 5), "s8", "ab").with_extra(memdesc.Extra(s8s8_mask=1))
+    with pytest.raises(UnsupportedFormatError, match="has compensation, which source code does no"):
+        reorder.plan_reorder(dst.with_extra(None), dst).source("c")
