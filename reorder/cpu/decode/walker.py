@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import hashlib
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numba import types
 from numba.core import cgutils
-from numba.core.compiler_lock import global_compiler_lock
 from numba.extending import intrinsic
 
 from memdesc import DATA_TYPES
@@ -39,7 +39,6 @@ _NO_POINTS = np.zeros(1, np.int64)
 
 # Kernels by a number that names them in compiled code and in its files.
 _kernels: dict[int, DecodeKernel] = {}
-_walkers: dict[DecodeKernel, Any] = {}
 
 
 def decode(
@@ -71,7 +70,7 @@ def decode(
         and address_of(dst) % LINE_NBYTES == 0
         and min(access.pattern.block, MAX_LANES) * DATA_TYPES[dtype].bits == LINE_NBYTES * 8
     )
-    walker = _walker_at(DecodeKernel(access.pattern, dtype, streams))
+    walker = int(_compiled(DecodeKernel(access.pattern, dtype, streams)).address)
     program = [*DecodeHead(access.blocks, address_of(access.starts))]
     for name, advance in zip(access.tensors, access.advances, strict=True):
         program += FieldHead(address_of(tensors[name]), advance)
@@ -84,19 +83,13 @@ def decode(
     run_on_pool(0, address_of(dst), job)
 
 
-def _walker_at(kernel: DecodeKernel) -> int:
-    return int((_walkers.get(kernel) or _compile(kernel)).address)
-
-
-def _compile(kernel: DecodeKernel) -> Any:
-    with global_compiler_lock:
-        if kernel not in _walkers:
-            # a hash of Python differs between processes, and files are found by this number
-            key = int.from_bytes(hashlib.sha256(repr(kernel).encode()).digest()[:7])
-            _kernels[key] = kernel
-            name = f"walker of records of {len(kernel.pattern.fields)} fields to {kernel.dtype}"
-            _walkers[kernel] = compile_callback(_walker(key), WALKER, name)
-    return _walkers[kernel]
+@cache
+def _compiled(kernel: DecodeKernel) -> Any:
+    # a hash of Python differs between processes, and files are found by this number
+    key = int.from_bytes(hashlib.sha256(repr(kernel).encode()).digest()[:7])
+    _kernels[key] = kernel
+    name = f"walker {key:x} of records of {len(kernel.pattern.fields)} fields to {kernel.dtype}"
+    return compile_callback(_walker(key), WALKER, name)
 
 
 @intrinsic(prefer_literal=True)  # type: ignore[untyped-decorator] # numba ships no types
