@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from memdesc.desc import MemoryDesc, checked_desc
 from memdesc.dtypes import data_type
 from memdesc.errors import MemdescError, UnknownFormatError, short_repr
-from memdesc.exchange import cute, names, xla
+from memdesc.exchange import cute, names, ndarray, pytorch, xla
 from memdesc.exchange.system import MAX_TEXT, Given, cannot
 from memdesc.int64 import checked_ints
 from memdesc.layout import check_dims
@@ -29,6 +29,8 @@ SYSTEMS: dict[str, System] = {
         *map(names.system_of, VOCABULARIES),
         cute.SYSTEM,
         xla.SYSTEM,
+        pytorch.SYSTEM,
+        ndarray.SYSTEM,
     )
 }
 
