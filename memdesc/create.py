@@ -14,7 +14,7 @@ from memdesc.dtypes import DataType, data_type
 from memdesc.errors import MemdescError, short_repr
 from memdesc.int64 import INT64_MAX, checked_int, checked_ints
 from memdesc.layout import Layout, dim_name
-from memdesc.names import did_you_mean, dim_letters, resolve, siblings
+from memdesc.names import did_you_mean, dim_letters, expand_meta_tag, resolve, siblings
 from memdesc.notation import parse_tag
 from memdesc.overlap import check_nesting
 from memdesc.tags import LETTERS, FormatTag
@@ -52,7 +52,8 @@ def memory_desc(  # noqa: PLR0913 - the fields of a descriptor, named by keyword
     dtype : DataType, str or numpy dtype
         Type of the elements.
     tag : str or FormatTag, optional
-        A name of any vocabulary: ``"nChw16c"``, ``"b_fs_yx_fsv16"``, ``"NHWC"``.
+        A name of any vocabulary: ``"nChw16c"``, ``"b_fs_yx_fsv16"``, ``"NHWC"``; for any number
+        of dims ``"plain"`` (row-major) and benchdnn's ``"abx"``, ``"axb"``, ``"aBx16b"``.
         Without a tag and without strides the layout is row-major.
     strides : iterable of int, optional
         Elements between neighbours (outer blocks) of each dim, instead of a tag. 0
@@ -139,6 +140,8 @@ def _layout_by_name(dims: tuple[int, ...], tag: str | FormatTag | None, bits: in
         return layout_by_tag(parse_tag(LETTERS[: len(dims)] or "a"), dims)
     if isinstance(tag, FormatTag):
         return layout_by_tag(tag, dims)
+    if isinstance(tag, str):
+        tag = expand_meta_tag(tag, len(dims))
     found = resolve(tag, dims, bits)
     try:
         return layout_by_tag(found, dims, tag)

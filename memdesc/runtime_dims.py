@@ -13,7 +13,7 @@ from memdesc.dtypes import DataType, data_type
 from memdesc.errors import MemdescError, UnsupportedFormatError, short_repr
 from memdesc.int64 import RUNTIME, checked_ints, checked_sizes
 from memdesc.layout import dim_name
-from memdesc.names import resolve
+from memdesc.names import expand_meta_tag, resolve
 from memdesc.tags import MAX_NDIMS, FormatTag
 
 if TYPE_CHECKING:
@@ -146,6 +146,8 @@ def runtime_desc(dims: Iterable[int], dtype: object, tag: str | FormatTag | None
             msg = f"dims {short_repr(sizes)} must be 1 to {MAX_NDIMS} sizes"
             raise MemdescError(msg)
         return RuntimeDesc(sizes, data_type(dtype), None)
+    if isinstance(tag, str):
+        tag = expand_meta_tag(tag, len(sizes))
     found = tag if isinstance(tag, FormatTag) else resolve(tag, (), data_type(dtype).bits)
     if len(sizes) != found.ndims:
         msg = f"'{tag}' is for {found.ndims} dims, not for {len(sizes)}"

@@ -15,11 +15,9 @@ from memdesc import (
     ImageDesc,
     MemdescError,
     MemoryDesc,
-    UnsupportedFormatError,
     image_desc,
     memory_desc,
 )
-from memdesc.errors import short_repr
 from memdesc.names import is_image
 from reorder.forks import importing
 from reorder.memory.inputs import as_memory, from_pixels, to_pixels
@@ -130,7 +128,8 @@ def reorder(  # noqa: PLR0913 - all but the first two are named
         are those of a tensor of torch, JAX and others, of all types, bf16 too. A
         pyopencl Buffer, Array or Image, or a DeviceMemory, is reordered on its device.
     dst : str, FormatTag, MemoryDesc or ImageDesc, optional
-        The layout to move into; by default that of `out`.
+        The layout to move into: a name, also that of an image type, or a descriptor. By default
+        that of `out`, else, with `dtype`, that of x.
     src : str, FormatTag, MemoryDesc or ImageDesc, optional
         For an ndarray whose axes are in memory order: the layout they spell, such as
         ``"nhwc"``. With a MemoryDesc, x is a raw buffer that it describes; with an
@@ -175,6 +174,8 @@ def reorder(  # noqa: PLR0913 - all but the first two are named
 
         return reorder_on_device(x, dst, src=src, dtype=dtype, attr=attr, out=out, queue=queue)
     source = from_pixels(x, src) if isinstance(src, ImageDesc) else as_memory(x, src)
+    if isinstance(dst, str) and is_image(dst):
+        dst = image_desc(source.desc.dims, source.desc.dtype, dst)
     if isinstance(dst, ImageDesc):
         if out is not None:
             msg = (
@@ -188,26 +189,27 @@ def reorder(  # noqa: PLR0913 - all but the first two are named
         msg = f"out must be a Memory, not {type(out).__name__}; wrap a buffer: Memory(desc, buffer)"
         raise MemdescError(msg)
     if dst is None:
-        if out is None:
-            msg = "give dst, the layout to move into, or out, the memory to write"
+        if out is None and dtype is None:
+            msg = (
+                "give dst, the layout to move into, or out, the memory to write, or dtype, the "
+                "type to convert to"
+            )
             raise MemdescError(msg)
-        dst = out.desc
+        dst = _writable(source.desc) if out is None else out.desc
     if isinstance(dst, MemoryDesc):
         desc = dst if dtype is None else dst.with_dtype(dtype)
     else:
         wanted = (source if out is None else out).desc.dtype if dtype is None else dtype
-        try:
-            desc = memory_desc(source.desc.dims, wanted, dst)
-        except UnsupportedFormatError as error:
-            if not (isinstance(dst, str) and is_image(dst)):
-                raise
-            image_of_x = f"memdesc.image_desc(x.shape, x.dtype, {short_repr(dst)})"
-            msg = f"{error}, as in reorder.reorder(x, {image_of_x})"
-            raise UnsupportedFormatError(msg) from None
+        desc = memory_desc(source.desc.dims, wanted, dst)
     if out is not None and out.desc != desc:
         msg = f"out is {out.desc!r}, but dst asks for {desc!r}"
         raise MemdescError(msg)
     return _reorder(source, desc, out, attr, threads)
+
+
+def _writable(desc: MemoryDesc) -> MemoryDesc:
+    """Return a layout; row-major where a stride of 0 repeats elements."""
+    return memory_desc(desc.dims, desc.dtype) if desc.has_broadcast else desc
 
 
 def _reorder(

@@ -6,6 +6,7 @@ images. To add a vocabulary, write a file with a `VOCABULARY` and put that into
 """
 
 from memdesc.names.images import is_image
+from memdesc.names.meta import expand_meta_tag
 from memdesc.names.registry import Name, dim_letters, known_names
 from memdesc.names.resolve import resolve, resolve_image
 from memdesc.names.suggest import did_you_mean, siblings, suggest
@@ -14,6 +15,7 @@ __all__ = [
     "Name",
     "did_you_mean",
     "dim_letters",
+    "expand_meta_tag",
     "is_image",
     "known_names",
     "resolve",

@@ -15,15 +15,12 @@ if TYPE_CHECKING:
 
     from reorder.values.attr import Attr
 
-__all__ = ["Case", "expand_meta_tag", "parse_cases", "read_cases"]
+__all__ = ["Case", "parse_cases", "read_cases"]
 
 _OPTIONS = ("stag", "dtag", "sdt", "ddt", "strides", *ATTRIBUTES)
 _PROBLEM = re.compile(r"(?P<dims>\d+(x\d+)*)(_?n\"(?P<name>[^\"]*)\")?")
 # quoted names may hold blanks
 _WORD = re.compile(r"""(?:[^\s"]|"[^"]*")+""")
-_LETTERS = "abcdefghijkl"
-# one of these in a tag makes it a meta tag
-_REST = "x"
 
 
 class Case(NamedTuple):
@@ -50,21 +47,6 @@ class Case(NamedTuple):
         dims = "x".join(map(str, self.dst.dims))
         types = f"--sdt={self.src.dtype} --ddt={self.dst.dtype}"
         return f"{types} --stag={_tag_of(self.src)} --dtag={_tag_of(self.dst)} {dims}"
-
-
-def expand_meta_tag(tag: str, ndims: int) -> str:
-    """Return a tag of `ndims` dims: `x` stands for all letters that the tag does not have.
-
-    Examples
-    --------
-    >>> expand_meta_tag("abx", 4), expand_meta_tag("axb", 5), expand_meta_tag("aBx16b", 3)
-    ('abcd', 'acdeb', 'aBc16b')
-    """
-    if tag.count(_REST) != 1 or not set(tag.lower()) <= {*_LETTERS, *"0123456789", _REST}:
-        return tag
-    used = set(tag.lower())
-    rest = "".join(letter for letter in _LETTERS[:ndims] if letter not in used)
-    return tag.replace(_REST, rest)
 
 
 def read_cases(path: str) -> Iterator[Case]:
@@ -169,7 +151,7 @@ def _view(strides: str) -> str:
 
 def _desc(dims: tuple[int, ...], dtype: str, tag: str, strides: str) -> MemoryDesc:
     if not strides:
-        return memory_desc(dims, dtype, expand_meta_tag(tag, len(dims)))
+        return memory_desc(dims, dtype, tag)
     try:
         numbers = [int(number) for number in strides.split("x")]
     except ValueError:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from memdesc import FormatTag, MemdescError, MemoryDesc, array_desc, data_type, memory_desc
 from memdesc.errors import short_repr
-from memdesc.names import resolve
+from memdesc.names import expand_meta_tag, resolve
 from reorder.memory.dlpack import from_dlpack, is_exporter
 from reorder.memory.memory import Memory
 from reorder.memory.packing import pack
@@ -78,6 +79,9 @@ def _logical(x: NDArray[Any], src: str | FormatTag, dtype: DataType) -> NDArray[
             f"src must be a name, a FormatTag or a MemoryDesc, not {short_repr(src)}"
         )
         raise MemdescError(msg)
+    if isinstance(src, str):
+        # each block adds an axis to those of the dims
+        src = expand_meta_tag(src, x.ndim - len(re.findall("[0-9]+[a-z]", src)))
     tag = src if isinstance(src, FormatTag) else resolve(src, (), dtype.bits)
     if x.ndim != len(tag.digits):
         msg = (

@@ -1,4 +1,7 @@
-"""Memory: a buffer with its descriptor, whose padding holds zeros."""
+"""Memory: a buffer with its descriptor, whose padding holds zeros.
+
+Over 300 lines for its docstrings: most methods are a line or two and an example.
+"""
 
 from __future__ import annotations
 
@@ -14,15 +17,16 @@ from reorder.memory.arrays import is_plain, logical_array, physical_array, write
 from reorder.memory.buffers import flat_bytes
 from reorder.memory.compensation import compensation
 from reorder.memory.dlpack import CPU_DEVICE, TensorView
+from reorder.memory.indexing import elements_at, select
 from reorder.memory.packing import unpack
 from reorder.memory.padding import check_padding, clear_padding
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from numpy.typing import NDArray
 
-    from memdesc import MemoryDesc
+    from memdesc import DataType, MemoryDesc
 
 __all__ = ["Memory"]
 
@@ -114,6 +118,61 @@ class Memory:
         if self.desc.dtype.is_packed:
             return self.data
         return unpack(self.data, self.desc)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Logical sizes, as `desc.dims`."""
+        return self.desc.dims
+
+    @property
+    def dtype(self) -> DataType:
+        """Type of the elements, as `desc.dtype`."""
+        return self.desc.dtype
+
+    @property
+    def ndim(self) -> int:
+        """Number of dims, as `desc.ndims`."""
+        return self.desc.ndims
+
+    def __len__(self) -> int:
+        return self.desc.dims[0]
+
+    def __bool__(self) -> bool:
+        return True
+
+    def __iter__(self) -> Iterator[Any]:
+        return (self[i] for i in range(len(self)))
+
+    def __getitem__(self, key: Any) -> Any:
+        """Read elements by their logical index, whatever the layout; nothing else is read.
+
+        *Law*: `m[key]` equals `m.numpy()[key]`.
+
+        Parameters
+        ----------
+        key : int, slice, ... or a tuple of them
+            As of numpy's arrays.
+
+        Returns
+        -------
+        ndarray or scalar
+            A copy that cannot be written: a change of it would not reach the memory. See `apply`.
+
+        Raises
+        ------
+        OutOfRangeError
+            If an index is outside of its dim.
+        MemdescError
+            If the key holds anything else, such as an array.
+
+        Examples
+        --------
+        >>> import numpy as np, reorder
+        >>> m = reorder.reorder(np.arange(12, dtype=np.float32).reshape(1, 3, 2, 2), "nChw8c")
+        >>> float(m[0, 2, 1, 0]), m[0, :, 0, 1]
+        (10.0, array([1., 5., 9.], dtype=float32))
+        """
+        return elements_at(self.data, self.desc, select(self.desc, key))
 
     def __repr__(self) -> str:
         return f"Memory({self.desc!r})"

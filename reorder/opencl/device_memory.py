@@ -9,6 +9,7 @@ import numpy as np
 import pyopencl as cl
 
 from memdesc import ImageDesc, MemdescError
+from reorder.memory.indexing import elements_at, select
 from reorder.memory.memory import Memory
 from reorder.opencl.allocation import check_not_released
 from reorder.opencl.image_formats import channel_type_of
@@ -16,9 +17,11 @@ from reorder.opencl.operands import device_operand
 from reorder.opencl.queues import check_queue, checked_events
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from numpy.typing import NDArray
 
-    from memdesc import MemoryDesc
+    from memdesc import DataType, MemoryDesc
 
 __all__ = ["DeviceMemory"]
 
@@ -66,6 +69,52 @@ class DeviceMemory:
         )
         raise MemdescError(msg)
 
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Logical sizes, as `desc.dims`."""
+        return self.desc.dims
+
+    @property
+    def dtype(self) -> DataType:
+        """Type of the elements, as `desc.dtype`."""
+        return self.desc.dtype
+
+    @property
+    def ndim(self) -> int:
+        """Number of dims."""
+        return len(self.desc.dims)
+
+    def __len__(self) -> int:
+        return self.desc.dims[0]
+
+    def __bool__(self) -> bool:
+        return True
+
+    def __iter__(self) -> Iterator[Any]:
+        return (self[i] for i in range(len(self)))
+
+    def __getitem__(self, key: Any) -> Any:
+        """Wait for the data and read elements by their logical index, as `reorder.Memory` does.
+
+        The bytes from the first to the last of these elements are copied to the host; of an
+        image, the rows.
+        """
+        desc = self.desc.desc if isinstance(self.desc, ImageDesc) else self.desc
+        selection = select(desc, key)
+        wait_for = self._checked_events()
+        first, end = selection.span(desc)
+        if isinstance(self.desc, ImageDesc):
+            row_nbytes = desc.nbytes // self.desc.height
+            rows = range(first // row_nbytes, -(-end // row_nbytes))
+            pixels = self._pixels(self.desc, wait_for, rows)
+            # lanes of 32 bits may hold 8-bit data
+            data = pixels.astype(desc.dtype.numpy, copy=False).view(np.uint8).reshape(-1)
+            first = rows.start * row_nbytes
+        else:
+            data = np.empty(end - first, np.uint8)
+            self._copy(data, first, wait_for)
+        return elements_at(data, desc, selection, first)
+
     def get(self) -> Memory | NDArray[Any]:
         """Wait for the data and copy them to the host.
 
@@ -81,30 +130,40 @@ class DeviceMemory:
             If the memory is not what its descriptor says, is too small, or of another context
             than the queue, or if this library allocated it and it was released.
         """
+        wait_for = self._checked_events()
+        if isinstance(self.desc, ImageDesc):
+            return self._pixels(self.desc, wait_for, range(self.desc.height))
+        memory = Memory(self.desc)
+        self._copy(memory.data[: self.desc.min_nbytes], 0, wait_for)
+        return memory
+
+    def _checked_events(self) -> list[cl.Event]:
+        """Check the fields, which may be made by hand; return what to wait for."""
         check_queue(self.queue)
         check_not_released(self.data, "the memory")
         wait_for = checked_events(self.queue, [] if self.event is None else [self.event])
         # no kernel reads the memory, so it may be WRITE_ONLY
         device_operand(self.queue, self.data, self.desc, "the memory")
-        if isinstance(self.desc, ImageDesc):
-            return self._pixels(self.desc, wait_for)
-        memory = Memory(self.desc)
-        if not memory.nbytes:
-            return memory
-        buffer: Any = self.data
-        skipped = 0
-        if isinstance(buffer, cl.array.Array):
-            skipped, buffer = buffer.offset, buffer.base_data
-        data = memory.data[: self.desc.min_nbytes]
-        cl.enqueue_copy(self.queue, data, buffer, src_offset=skipped, wait_for=wait_for)
-        return memory
+        return wait_for
 
-    def _pixels(self, desc: ImageDesc, wait_for: list[cl.Event]) -> NDArray[Any]:
-        pixels = np.empty((desc.height, desc.width, desc.channels), _lane_dtype(desc, self.data))
-        region = (desc.width, desc.height, 1)
-        cl.enqueue_copy(
-            self.queue, pixels, self.data, origin=(0, 0, 0), region=region, wait_for=wait_for
-        )
+    def _copy(self, data: NDArray[np.uint8], start: int, wait_for: list[cl.Event]) -> None:
+        """Copy bytes of the buffer to the host."""
+        if not data.nbytes:
+            return
+        buffer: Any = self.data
+        if isinstance(buffer, cl.array.Array):
+            start, buffer = start + buffer.offset, buffer.base_data
+        cl.enqueue_copy(self.queue, data, buffer, src_offset=start, wait_for=wait_for)
+
+    def _pixels(self, desc: ImageDesc, wait_for: list[cl.Event], rows: range) -> NDArray[Any]:
+        """Copy rows of the image to the host."""
+        shape = (len(rows), desc.width, desc.channels)
+        pixels = np.empty(shape, _lane_dtype(desc, self.data))
+        if len(rows):
+            origin, region = (0, rows.start, 0), (desc.width, len(rows), 1)
+            cl.enqueue_copy(
+                self.queue, pixels, self.data, origin=origin, region=region, wait_for=wait_for
+            )
         return pixels
 
 

@@ -10,6 +10,7 @@ import pyopencl.array
 
 from memdesc import FormatTag, ImageDesc, MemdescError, MemoryDesc, image_desc, memory_desc
 from memdesc.errors import short_repr
+from memdesc.names import is_image
 from reorder.memory.memory import Memory
 from reorder.opencl.device_memory import DeviceMemory
 from reorder.opencl.enqueue import check_attr
@@ -24,6 +25,7 @@ from reorder.opencl.queues import check_queue, checked_events
 from reorder.opencl.sources import LayoutLike, as_source
 
 if TYPE_CHECKING:
+    from memdesc import DataType
     from reorder.values.attr import Attr
 
 __all__ = ["reorder_on_device"]
@@ -82,6 +84,8 @@ def reorder_on_device(  # noqa: PLR0913 - public: the arguments of `reorder.reor
         msg = "out is host memory, but the result lies on a device; take it with .get()"
         raise MemdescError(msg)
     source = as_source(queue, x, src)
+    if dst is None and memory is None and dtype is not None:
+        dst = x.desc if isinstance(x, DeviceMemory) else source.operand.desc
     desc = _converted(_result_desc(dst, memory, source.operand.desc), dtype)
     if memory is not None:
         target = device_operand(queue, memory, desc, "dst")
@@ -102,11 +106,7 @@ def _agreed(dst: LayoutLike | None, desc: MemoryDesc | ImageDesc) -> MemoryDesc 
     """Return the descriptor of `out`, which dst must not contradict."""
     if dst is None or dst == desc:
         return desc
-    if (
-        isinstance(dst, str | FormatTag)
-        and isinstance(desc, MemoryDesc)
-        and memory_desc(desc.dims, desc.dtype, dst) == desc
-    ):
+    if isinstance(dst, str | FormatTag) and _named(dst, desc.dims, desc.dtype) == desc:
         return desc
     msg = f"out is {desc!r}, but dst asks for {short_repr(dst)}"
     raise MemdescError(msg)
@@ -117,11 +117,21 @@ def _result_desc(dst: LayoutLike | None, memory: Any, src: MemoryDesc) -> Memory
     if isinstance(dst, MemoryDesc | ImageDesc):
         return dst
     if dst is not None:
-        return memory_desc(src.dims, src.dtype, dst)
+        return _named(dst, src.dims, src.dtype)
     if isinstance(memory, cl.array.Array):
         return array_desc(memory, "dst")
-    msg = "give dst, the layout to move into, or out, an Array or a DeviceMemory to write"
+    msg = (
+        "give dst, the layout to move into, or out, an Array or a DeviceMemory to write, or dtype, "
+        "the type to convert to"
+    )
     raise MemdescError(msg)
+
+
+def _named(name: str | FormatTag, dims: tuple[int, ...], dtype: DataType) -> MemoryDesc | ImageDesc:
+    """Return the descriptor of a name: an image for that of an image type."""
+    if isinstance(name, str) and is_image(name):
+        return image_desc(dims, dtype, name)
+    return memory_desc(dims, dtype, name)
 
 
 def _converted(desc: MemoryDesc | ImageDesc, dtype: Any) -> MemoryDesc | ImageDesc:

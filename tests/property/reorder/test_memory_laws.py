@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from hypothesis.extra.numpy import basic_indices
 
 import reorder
 from memdesc import MemdescError, NotBlockedError, PaddingError
@@ -17,6 +18,7 @@ from tests.reorders import element_map, random_bytes
 from tests.strategies import descs
 
 if TYPE_CHECKING:
+    from hypothesis.strategies import DataObject
     from numpy.typing import NDArray
 
     from memdesc import MemoryDesc
@@ -49,6 +51,21 @@ def _memory(desc: MemoryDesc, seed: int) -> reorder.Memory:
 
 _SMALL = descs(max_nelems=384)
 _SEEDS = st.integers(0, 99)
+
+
+@given(st.data(), _SMALL, _SEEDS)
+def test_indexing_a_memory_is_indexing_its_array(
+    data: DataObject, desc: MemoryDesc, seed: int
+) -> None:
+    memory = _memory(desc, seed)
+    key = data.draw(basic_indices(desc.dims, allow_newaxis=False))
+    found, wanted = memory[key], memory.numpy()[key]
+    assert (np.shape(found), found.dtype) == (np.shape(wanted), wanted.dtype)
+    assert np.array_equal(_bits(np.asarray(found), desc), _bits(np.asarray(wanted), desc))
+    assert np.isscalar(found) == np.isscalar(wanted)
+    assert (memory.shape, memory.dtype, memory.ndim) == (desc.dims, desc.dtype, desc.ndims)
+    assert len(memory) == len(memory.numpy())
+    assert memory
 
 
 @given(_SMALL, _SEEDS)

@@ -9,7 +9,7 @@ import pytest
 
 from memdesc import MemdescError, memory_desc
 from reorder import Attr
-from reorder.bench.cases import expand_meta_tag, parse_cases, read_cases
+from reorder.bench.cases import parse_cases, read_cases
 
 _FOLDER = Path(__file__).parents[3] / "benchmarks"
 
@@ -31,22 +31,6 @@ def test_options_stay_until_changed_and_lists_multiply() -> None:
     assert cases[2].dst == memory_desc((2, 3, 4), "f32", "aBc8b")
     assert cases[2].spelling == "--sdt=f32 --ddt=f32 --stag=abc --dtag=aBc8b 2x3x4"
     assert cases[2].nbytes == 4 * (2 * 3 * 4 + 2 * 8 * 4)
-
-
-@pytest.mark.parametrize(
-    ("meta", "ndims", "tag"),
-    [
-        ("abx", 2, "ab"),
-        ("axb", 4, "acdb"),
-        ("xba", 4, "cdba"),
-        ("ABx16b16a", 5, "ABcde16b16a"),
-        ("nchw", 4, "nchw"),
-        ("aBcd16b", 4, "aBcd16b"),
-        ("x", 1, "a"),
-    ],
-)
-def test_x_stands_for_the_other_dims(meta: str, ndims: int, tag: str) -> None:
-    assert expand_meta_tag(meta, ndims) == tag
 
 
 def test_strides_make_views_of_either_side() -> None:

@@ -1,0 +1,122 @@
+"""Elements by logical index: `memory[1, 9]` and `memory[:, 3]`, as numpy indexes an array."""
+
+from __future__ import annotations
+
+from operator import index as to_int
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from memdesc import MemdescError, OutOfRangeError
+from memdesc.errors import short_repr
+from memdesc.layout import dim_name
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from memdesc import MemoryDesc
+
+__all__ = ["Selection", "elements_at", "select"]
+
+
+class Selection(NamedTuple):
+    """The offsets of the elements that a key selects; `shape` is () for one element."""
+
+    offsets: NDArray[np.int64]
+    shape: tuple[int, ...]
+
+    def span(self, desc: MemoryDesc) -> tuple[int, int]:
+        """Return the first of the bytes that hold the elements, and the one past the last."""
+        if not self.offsets.size:
+            return 0, 0
+        bits = desc.dtype.bits
+        first, last = int(self.offsets.min()), int(self.offsets.max())
+        return first * bits // 8, desc.dtype.nbytes(last + 1)
+
+
+def select(desc: MemoryDesc, key: Any) -> Selection:
+    """Return what a key of integers, slices and `...` selects of the logical elements.
+
+    Raises
+    ------
+    OutOfRangeError
+        If an integer is outside of its dim, or there are more entries than dims.
+    MemdescError
+        If the key holds anything else.
+    """
+    along = _per_dim(key, desc)
+    shape = tuple(len(part) for part in along if isinstance(part, np.ndarray))
+    index: list[Any] = []
+    axis = 0
+    for part in along:
+        if isinstance(part, np.ndarray):
+            axis += 1
+            index.append(part.reshape([-1 if k == axis else 1 for k in range(1, len(shape) + 1)]))
+        else:
+            index.append(np.asarray(part))
+    return Selection(np.broadcast_to(desc.layout.offset(tuple(index)), shape), shape)
+
+
+def elements_at(
+    data: NDArray[np.uint8], desc: MemoryDesc, selection: Selection, start: int = 0
+) -> Any:
+    """Return selected elements as an array that cannot be written, or as a scalar of numpy.
+
+    Parameters
+    ----------
+    data : ndarray of uint8
+        Bytes of the buffer from `start` on.
+    start : int
+        A whole number of elements; of 4-bit ones, of pairs.
+    """
+    dtype = desc.dtype
+    offsets = selection.offsets - start * 8 // dtype.bits
+    if dtype.is_packed:
+        bits = data[offsets >> 1] >> ((offsets & 1) << 2).astype(np.uint8) & 15
+    else:
+        itemsize = dtype.bits_dtype.itemsize
+        bits = data[: len(data) // itemsize * itemsize].view(dtype.bits_dtype)[offsets]
+    found = np.asarray(bits).view(dtype.numpy)
+    found.flags.writeable = False
+    return found if selection.shape else found[()]
+
+
+def _per_dim(key: Any, desc: MemoryDesc) -> list[int | NDArray[np.int64]]:
+    """Return the index, or those of a slice, for each dim."""
+    given = list(key) if isinstance(key, tuple) else [key]
+    ellipses = [k for k, entry in enumerate(given) if entry is Ellipsis]
+    missing = desc.ndims - len(given) + len(ellipses)
+    if missing < 0 or len(ellipses) > 1:
+        what = "more than one ..." if len(ellipses) > 1 else f"{len(given) - len(ellipses)} entries"
+        msg = f"index {short_repr(key)} has {what}, but {desc!r} has {desc.ndims} dims"
+        raise OutOfRangeError(msg)
+    at = ellipses[0] if ellipses else len(given)
+    given[at : at + 1] = [slice(None)] * missing
+    return [_entry(entry, dim, desc.dims[dim]) for dim, entry in enumerate(given)]
+
+
+def _entry(entry: Any, dim: int, size: int) -> int | NDArray[np.int64]:
+    if isinstance(entry, slice):
+        try:
+            return np.arange(*entry.indices(size))
+        except (TypeError, ValueError) as error:
+            msg = f"{short_repr(entry)} of {dim_name(dim)}: {error}"
+            raise MemdescError(msg) from None
+    try:
+        i = to_int(entry)
+    except TypeError:
+        i = None
+    if i is None or isinstance(entry, bool):
+        msg = (
+            f"index {short_repr(entry)} of {dim_name(dim)} is no integer or slice; for arrays and "
+            "masks take .numpy()"
+        )
+        raise MemdescError(msg)
+    if not -size <= i < size:
+        msg = (
+            f"index {short_repr(i)} of {dim_name(dim)} is not in {-size} to {size - 1}"
+            if size
+            else f"{dim_name(dim)} has no index: its size is 0"
+        )
+        raise OutOfRangeError(msg)
+    return i % size
