@@ -174,6 +174,9 @@ class Memory:
         """
         return elements_at(self.data, self.desc, select(self.desc, key))
 
+    def __format__(self, spec: str) -> str:
+        return format(str(self), spec)
+
     def __repr__(self) -> str:
         return f"Memory({self.desc!r})"
 

@@ -21,7 +21,6 @@ from memdesc import MemdescError, from_json, memory_desc, to_json
 from memdesc.disk import as_path, open_file, write_files
 from memdesc.errors import short_repr
 from memdesc.int64 import checked_int
-from memdesc.tags import LETTERS
 from reorder.api import reorder
 from reorder.memory.memory import Memory
 from reorder.storage.arrays import array_of, check_form, form_of, memory_of
@@ -39,6 +38,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from memdesc import MemoryDesc
+    from reorder.memory.dlpack import Exporter
 
 __all__ = ["load_archive", "save_archive"]
 
@@ -68,7 +68,7 @@ _DAMAGES: tuple[type[Exception], ...] = (
 
 
 def save_archive(
-    path: str | os.PathLike[str], tensors: Mapping[str, Memory | NDArray[Any]]
+    path: str | os.PathLike[str], tensors: Mapping[str, Memory | NDArray[Any] | Exporter]
 ) -> None:
     """Write tensors and their descriptors into one .npz; nothing is left half written.
 
@@ -76,8 +76,9 @@ def save_archive(
     ----------
     path : path
         The file, named as it is: no ending is added.
-    tensors : mapping of str to Memory or ndarray
-        An array is written as a row-major tensor of its data type.
+    tensors : mapping of str to Memory, ndarray or tensor with DLPack
+        What `reorder` takes, such as a `state_dict` of torch. Arrays and tensors of other
+        libraries are written as row-major ones of their data type.
 
     Raises
     ------
@@ -107,15 +108,20 @@ def save_archive(
                 f".json, not {short_repr(name)}"
             )
             raise MemdescError(msg)
-        if not isinstance(tensor, Memory | np.ndarray):
-            msg = (  # type: ignore[unreachable] # callers without types
-                f"{short_repr(name)} must be a Memory or an ndarray, not {type(tensor).__name__}"
-            )
-            raise MemdescError(msg)
-        memories[name] = (
-            tensor if isinstance(tensor, Memory) else reorder(tensor, LETTERS[: tensor.ndim])
-        )
+        memories[name] = _as_stored(name, tensor)
     write_files({as_path(path): lambda file: _write(file, memories)})
+
+
+def _as_stored(name: str, tensor: Any) -> Memory:
+    """Return a tensor of a caller as memory; arrays and tensors of others as row-major ones."""
+    if isinstance(tensor, Memory):
+        return tensor
+    try:
+        memory: Memory = reorder(tensor, "plain")
+    except MemdescError as error:
+        msg = f"{short_repr(name)} is no tensor that can be stored: {error}"
+        raise MemdescError(msg) from None
+    return memory
 
 
 def load_archive(

@@ -16,6 +16,7 @@ BLOCKED = reorder(X, "nChw8c")
 def test_a_memory_has_the_shape_the_type_and_the_length_of_its_dims() -> None:
     assert (BLOCKED.shape, BLOCKED.ndim, len(BLOCKED)) == (X.shape, 4, 2)
     assert BLOCKED.dtype == BLOCKED.desc.dtype
+    assert f"{BLOCKED:>70}" == repr(BLOCKED).rjust(70)
     empty = Memory(memory_desc((0, 3), "f32"))
     assert len(empty) == 0
     assert empty  # whether there is one, not whether it has elements

@@ -11,8 +11,9 @@ import numpy as np
 import pytest
 
 import reorder
-from memdesc import DATA_TYPES, MemdescError, memory_desc
+from memdesc import DATA_TYPES, MemdescError, data_type, memory_desc
 from reorder import Memory, load_archive, save_archive
+from reorder.memory.dlpack import TensorView
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -106,7 +107,9 @@ def test_long_names_and_names_of_any_script_are_read_back(tmp_path: Path) -> Non
 
 
 def test_a_value_that_is_none_is_refused_before_anything_is_written(tmp_path: Path) -> None:
-    with pytest.raises(MemdescError, match="'x' must be a Memory or an ndarray, not list"):
+    with pytest.raises(
+        MemdescError, match=r"'x' is no tensor that can be stored: x must be .* not list"
+    ):
         save_archive(tmp_path / "x.npz", {"x": [1, 2]})  # type: ignore[dict-item] # that is refused
     with pytest.raises(MemdescError, match="unknown data type"):
         save_archive(tmp_path / "x.npz", {"x": np.ones(3, np.complex64)})
@@ -114,6 +117,18 @@ def test_a_value_that_is_none_is_refused_before_anything_is_written(tmp_path: Pa
         with pytest.raises(MemdescError, match="cannot be written"):
             save_archive(path, {"x": np.ones(3, np.float32)})
     assert not list(tmp_path.iterdir())
+
+
+def test_tensors_of_other_libraries_are_stored(tmp_path: Path) -> None:
+    x = np.arange(6, dtype=np.float32).reshape(2, 3)
+    bits = x.astype(ml_dtypes.bfloat16)
+    given: dict[str, Any] = {"view": x.T, "foreign": TensorView(bits)}
+    save_archive(tmp_path / "x.npz", given)
+    found = load_archive(tmp_path / "x.npz")
+    assert found["view"].desc == memory_desc((3, 2), "f32")
+    assert np.array_equal(found["view"].numpy(), x.T)
+    assert found["foreign"].dtype == data_type("bf16")
+    assert found["foreign"].numpy().tobytes() == bits.tobytes()
 
 
 def test_a_damaged_file_is_refused(tmp_path: Path) -> None:
