@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from memdesc.desc import MemoryDesc, checked_desc
 from memdesc.dtypes import data_type
 from memdesc.errors import MemdescError, UnknownFormatError, short_repr
-from memdesc.exchange import cute, names, ndarray, pytorch, xla
-from memdesc.exchange.system import MAX_TEXT, Given, cannot
+from memdesc.exchange import cute, names, ndarray, pytorch, tvm, xla
+from memdesc.exchange.system import MAX_TEXT, Given, cannot, not_understood
 from memdesc.int64 import checked_ints
 from memdesc.layout import check_dims
 from memdesc.names.registry import VOCABULARIES
@@ -31,6 +31,7 @@ SYSTEMS: dict[str, System] = {
         xla.SYSTEM,
         pytorch.SYSTEM,
         ndarray.SYSTEM,
+        tvm.SYSTEM,
     )
 }
 
@@ -135,7 +136,10 @@ def from_notation(
         check_dims(sizes)
     names_of_dims = _letters(letters, None if sizes is None else len(sizes))
     given = Given(text, sizes, None if dtype is None else data_type(dtype), names_of_dims)
-    return found.read(given)
+    try:
+        return found.read(given)
+    except RecursionError:
+        raise not_understood(found.name, text, "it is nested too deeply") from None
 
 
 def _system(name: str) -> System:

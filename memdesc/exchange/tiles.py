@@ -132,7 +132,7 @@ def _divided(text: str, dim: PhysicalDim, size: int) -> tuple[PhysicalDim, Physi
 
 def tag_of_dims(dims: list[PhysicalDim]) -> FormatTag:
     """Return the tag of physical dims, the outermost first."""
-    axes = tuple(sorted({dim.dims for dim in dims}))
+    axes = tuple(sorted({dim.dims for dim in dims if dim.is_outer}))
     digits = tuple(
         Digit(axes.index(dim.dims), dim.step, 0 if dim.is_outer else dim.extent)
         for dim in dims

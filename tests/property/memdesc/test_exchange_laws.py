@@ -55,6 +55,8 @@ _PIECES = [
     "(2,(16,2)):(32,(1,16))",
     "f32[2,17]{1,0:T(8,128)(2,1)E(4)S(1)}",
     "aB16b",
+    "lambda a, b: [a, (b * 1 + a) // 4, b // 2 % 2, b % T.int64(4)]",
+    "AB[4b2a]",
     "size=(2, 17), stride=[17, 1], storage_offset=3",
     "dim_order=(1, 0)",
     "FixedLayout('cpu', torch.float32, size=[2, 17], stride=[17, 1])",

@@ -51,6 +51,11 @@ def test_a_later_tile_may_divide_the_dims_in_front_of_the_tile_before_it() -> No
     assert desc == memory_desc((64, 256), "f32", "AB8a/1.128b2a/8")
 
 
+def test_dims_are_joined_behind_a_tile_that_divides_nothing() -> None:
+    desc = from_notation("f32[3,4,5]{0,1,2:T(1)(*,1,1)}", "xla")
+    assert desc == memory_desc((3, 4, 5), "f32", "c(ba)")
+
+
 def test_suffixes_that_change_no_offset_are_read() -> None:
     plain = memory_desc((3, 4), "f32", "ab")
     for text in [
