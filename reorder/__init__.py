@@ -12,6 +12,7 @@ from reorder.plan.nodes import Box, Lookup, Node
 from reorder.plan.plan import ReorderPlan, plan_reorder
 from reorder.quantize import Quantized, dequantize, quantize
 from reorder.records.record import Record
+from reorder.records.repack import repack
 from reorder.threads import use_threads
 from reorder.values.attr import Attr
 
@@ -45,6 +46,7 @@ __all__ = [
     "prepare",
     "quantize",
     "reorder",
+    "repack",
     "save",
     "save_archive",
     "use_threads",

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from memdesc.record.field import Field
     from memdesc.record.rule import Rule
 
-__all__ = ["known_records", "record_desc"]
+__all__ = ["known_records", "read_name", "record_desc"]
 
 
 class _Format(NamedTuple):
@@ -44,6 +44,9 @@ _FORMATS = {
     **{name: _Format(partial(gguf_record, name)) for name in GGUF_TYPES},
     **{name: _Format(*row) for name, row in TENSOR_FORMATS.items()},
 }
+
+# the dims of a matrix whose blocks are along the last one: outputs and inputs
+_MATRIX = "oi"
 
 _CODEBOOK = "its codes are indices of vectors of 8 or 4 numbers, so no element has bits of its own"
 _REFUSED = {
@@ -109,17 +112,7 @@ def record_desc(dims: Iterable[int], name: str, **options: Any) -> RecordDesc:
     """
     sizes = checked_ints("dims", dims)
     check_dims(sizes)
-    if not isinstance(name, str):
-        msg = f"a record is named by a string such as 'q4_0', not {short_repr(name)}"  # type: ignore[unreachable] # callers without types
-        raise UnknownFormatError(msg)
-    found = name.lower()
-    if found in _REFUSED:
-        msg = f"{name!r} is no record: {_REFUSED[found]}"
-        raise UnsupportedFormatError(msg)
-    if found not in _FORMATS:
-        msg = f"unknown record {short_repr(name)}; the records are {', '.join(_FORMATS)}"
-        raise UnknownFormatError(msg)
-    legal = dict(_FORMATS[found].options)
+    found, _, legal = read_name(name)
     for option in options:
         if option not in legal:
             what = f"takes {', '.join(legal)}" if legal else "takes none"
@@ -132,6 +125,21 @@ def record_desc(dims: Iterable[int], name: str, **options: Any) -> RecordDesc:
     except TypeError:  # an option that has no hash
         msg = f"{found}: options must be numbers or strings, not {short_repr(options)}"
         raise MemdescError(msg) from None
+
+
+def read_name(name: str) -> tuple[str, str, dict[str, Any]]:
+    """Return the known name of a record, the letters of its matrices, its options with defaults."""
+    if not isinstance(name, str):
+        msg = f"a record is named by a string such as 'q4_0', not {short_repr(name)}"  # type: ignore[unreachable] # callers without types
+        raise UnknownFormatError(msg)
+    found = name.lower()
+    if found in _REFUSED:
+        msg = f"{name!r} is no record: {_REFUSED[found]}"
+        raise UnsupportedFormatError(msg)
+    if found not in _FORMATS:
+        msg = f"unknown record {short_repr(name)}; the records are {', '.join(_FORMATS)}"
+        raise UnknownFormatError(msg)
+    return found, _FORMATS[found].letters or _MATRIX, dict(_FORMATS[found].options)
 
 
 def _plain(value: Any) -> Any:
@@ -153,4 +161,6 @@ def _made(
         msg = f"{name} is for {len(letters)} dims, ({', '.join(letters)}); not for {dims}"
         raise MemdescError(msg)
     fields, rule = make(dims, **dict(options))
-    return RecordDesc(dims, fields, rule, name, letters or LETTERS, options)
+    if not letters:
+        letters = _MATRIX if len(dims) == len(_MATRIX) else LETTERS[: len(dims)]
+    return RecordDesc(dims, fields, rule, name, letters, options)

@@ -1,0 +1,104 @@
+"""Codes of one record moved into another: by a reorder where bits stay, else through integers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from memdesc import MemdescError, memory_desc
+from memdesc.record import BIT_PLANES
+from reorder.api import reorder
+from reorder.memory.memory import Memory
+from reorder.records.encode import code_range
+from reorder.records.fields import expand, read_field, write_field
+from reorder.values.formats import INTEGERS
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from memdesc.record import Field
+    from reorder.records.record import Record
+
+__all__ = ["map_codes"]
+
+
+def map_codes(
+    record: Record,
+    out: Record,
+    delta: tuple[NDArray[Any], tuple[int, ...]],
+    perm: tuple[int, ...],
+    threads: int | None,
+) -> None:
+    """Write the codes of a record, plus a difference, as the codes of another.
+
+    Parameters
+    ----------
+    record, out : Record
+        Read, and written.
+    delta : (ndarray, tuple of int)
+        What is added, over groups of the dims of `out`.
+    perm : tuple of int
+        The dim of `out` that each dim of `record` is.
+    threads : int, optional
+        As for `reorder`.
+
+    Raises
+    ------
+    MemdescError
+        If a code leaves the range of the target.
+    """
+    source, target = record.desc.rule.code, out.desc.rule.code
+    old = [record.desc.field(name) for name, _ in source.parts]
+    new = [out.desc.field(name) for name, _ in target.parts]
+    is_single = len(old) == len(new) == 1 and old[0].kind not in BIT_PLANES
+    if is_single and _stored(old[0]) == _stored(new[0]) and not delta[0].any():
+        src = _memory(record, old[0])
+        moved = Memory.attached(src.desc.permute_axes(perm), src.data)
+        reorder(moved, out=_memory(out, new[0]), threads=threads)
+        return
+    codes = _joined(record, threads).transpose(np.argsort(perm))
+    if delta[0].any():
+        codes = codes + expand(delta[0].astype(np.int16), delta[1], out.desc.dims)
+    low, high = code_range(out.desc, target)
+    outside = (codes < low) | (codes > high)
+    if outside.any():
+        at = tuple(int(i) for i in np.argwhere(outside)[0])
+        msg = (
+            f"{out.desc.name} has codes of {low} to {high} and zero point {target.minus}, but the "
+            f"code at {at} becomes {codes[at]}; {int(outside.sum())} do not fit"
+        )
+        raise MemdescError(msg)
+    for part, (_, shift) in zip(new, target.parts, strict=True):
+        if len(new) == 1 and part.kind not in BIT_PLANES:
+            values = codes.astype(np.int8 if _stored(part)[0] == "s" else np.uint8)
+            reorder(values, out=_memory(out, part), threads=threads)
+        else:
+            bits = codes.astype(np.uint8) >> np.uint8(shift) & np.uint8((1 << part.bits) - 1)
+            write_field(out.tensors[part.tensor], part, bits)
+
+
+def _stored(part: Field) -> str:
+    """Return the integers that the codes of a field are moved as; floats have no sign there."""
+    is_signed = part.kind in INTEGERS and INTEGERS[part.kind].is_signed
+    return f"{'s' if is_signed else 'u'}{part.bits}"
+
+
+def _memory(record: Record, part: Field) -> Memory:
+    """Return a field as memory of integers."""
+    return Memory.attached(part.desc.with_dtype(_stored(part)), record.tensors[part.tensor])
+
+
+def _joined(record: Record, threads: int | None) -> NDArray[np.int16]:
+    """Return the integers that the fields of the code hold, over the dims of the record."""
+    desc = record.desc
+    parts = [(desc.field(name), shift) for name, shift in desc.rule.code.parts]
+    first = parts[0][0]
+    if len(parts) == 1 and first.kind not in BIT_PLANES:
+        wide = memory_desc(desc.dims, f"{_stored(first)[0]}8")
+        moved = reorder(_memory(record, first), wide, threads=threads)
+        return moved.numpy().astype(np.int16)
+    joined = np.zeros(desc.dims, np.int16)
+    for part, shift in parts:
+        joined |= read_field(record.tensors[part.tensor], part).astype(np.int16) << shift
+    return joined

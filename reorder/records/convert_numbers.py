@@ -1,0 +1,266 @@
+"""The numbers of one record written as those of another, so that no value changes.
+
+Codes keep their order: a target with zero points of its own gets the codes as they are, from its
+lowest code on; one without gets them less the zero point of the source. What one format adds to
+`scale * code` becomes a zero point of the other where it is a multiple of the scale, and back.
+Factors of a scale are copied one by one where both formats have as many, else their product.
+"""
+
+from __future__ import annotations
+
+from functools import reduce
+from math import gcd
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
+
+import numpy as np
+
+from memdesc import MemdescError, data_type
+from memdesc.record import BIT_PLANES
+from reorder.records.codes import map_codes
+from reorder.records.encode import (
+    code_range,
+    is_integer_number,
+    number_bits,
+    regroup,
+    write_number,
+)
+from reorder.records.fields import number_values
+from reorder.values.convert import decode
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from numpy.typing import NDArray
+
+    from memdesc import RecordDesc
+    from memdesc.record import Number
+    from reorder.records.record import Record
+
+__all__ = ["convert_numbers"]
+
+_BYTE_BITS = 8
+
+
+class _Each(NamedTuple):
+    """Values for groups of neighbours, over the dims of the target."""
+
+    values: NDArray[Any]
+    groups: tuple[int, ...]
+
+
+def convert_numbers(
+    record: Record, out: Record, perm: tuple[int, ...], threads: int | None
+) -> None:
+    """Write the numbers of a record into another one; `perm` are the dims there.
+
+    Raises
+    ------
+    MemdescError
+        If a number would change.
+    """
+    work = _Conversion(record, out, perm)
+    work.check_width()
+    are_integers = all(is_integer_number(r.desc, r.desc.rule.code) for r in (record, out))
+    with np.errstate(all="ignore"):
+        delta = work.integers() if are_integers else work.tables()
+    map_codes(record, out, delta, perm, threads)
+
+
+class _Conversion:
+    """What is read and written beside the codes."""
+
+    def __init__(self, record: Record, out: Record, perm: tuple[int, ...]) -> None:
+        self.record, self.out, self.perm = record, out, perm
+        self.source, self.target = record.desc.rule, out.desc.rule
+        self.dims = out.desc.dims
+
+    def check_width(self) -> None:
+        """Refuse codes of more than a byte: no format of weights has them."""
+        if max(number_bits(r.desc, r.desc.rule.code) for r in (self.record, self.out)) > _BYTE_BITS:
+            self._refuse("codes of more than 8 bits are not repacked")
+
+    def integers(self) -> _Each:
+        """Write scales, zero points and offsets of integer codes; return what codes change by."""
+        source, target = self.source, self.target
+        low = code_range(self.record.desc, source.code)[0]
+        shift = code_range(self.out.desc, target.code)[0] - low
+        zero = self._zero()
+        factors = [self._read(number) for number in source.scale]
+        scale = self._product(factors)
+        offsets = [self._read(number) for number in source.offset]
+        added = self._product(offsets) if offsets else None
+        if added is not None:
+            added = _Each(np.float32(source.sign) * added.values, added.groups)
+        before = (zero, added)
+        if added is not None and not target.offset:
+            zero, added = self._offset_as_zero(scale, zero, added), None
+        if target.zero is not None:
+            delta = self._constant(shift)
+            least = shift - target.code.minus
+            self._write(target.zero, self._map(lambda z: z + least, zero), "zero points")
+        elif target.offset:
+            delta = self._constant(shift)
+            rest = self._map(lambda z: target.code.minus - shift - z, zero)
+            if added is None or rest.values.any():
+                offsets = []
+                added = self._map(_plus_steps, scale, rest, added or self._constant(0))
+        else:
+            delta = self._map(lambda z: target.code.minus - z, zero)
+        self._write_scales(factors, scale)
+        if added is not None:
+            self._write_offset(offsets, added)
+        if before[1] is not added:
+            new = self._constant(target.code.minus)
+            new = new if target.zero is None else self._map(lambda z: z + shift, zero)
+            self._check_formulas(scale, before, delta, (new, added))
+        return delta
+
+    def tables(self) -> _Each:
+        """Write the scales of codes whose values are looked up; codes stay as they are."""
+        source, target = self.source, self.target
+        beside = (source.zero, target.zero, *source.offset, *target.offset)
+        old, new = (_code_values(r.desc) for r in (self.record, self.out))
+        if any(number is not None for number in beside) or len(old) != len(new):
+            self._refuse("codes that are looked up need tables of one length, without offsets")
+        ratio = _ratio(old, new)
+        if ratio is None:
+            self._refuse("their codes mean other numbers")
+        factors = [self._read(number) for number in source.scale]
+        first = _Each(factors[0].values.astype(np.float64) * ratio, factors[0].groups)
+        factors[0] = _Each(first.values.astype(np.float32), first.groups)
+        if not np.array_equal(factors[0].values, first.values, equal_nan=True):
+            self._refuse(f"scales times {ratio} are no f32")
+        self._write_scales(factors, self._product(factors))
+        return self._constant(0)
+
+    def _read(self, number: Number) -> _Each:
+        """Return the values of a number of the source over the dims of the target, in f32."""
+        found = self._read_exactly(number)
+        return _Each(found.values.astype(np.float32), found.groups)
+
+    def _read_exactly(self, number: Number) -> _Each:
+        desc, order = self.record.desc, np.argsort(self.perm)
+        values = number_values(self.record.tensors, desc, number)
+        groups = desc.field(number.parts[0][0]).groups
+        return _Each(values.transpose(order), tuple(groups[dim] for dim in order))
+
+    def _zero(self) -> _Each:
+        """Return what is subtracted from the codes of the source as they are stored."""
+        minus = self.source.code.minus
+        if self.source.zero is None:
+            return self._constant(minus)
+        zero = self._read_exactly(self.source.zero)
+        return _Each(zero.values + minus, zero.groups)
+
+    def _constant(self, value: int) -> _Each:
+        return _Each(np.full((1,) * len(self.dims), value, np.int64), self.dims)
+
+    def _map(self, function: Callable[..., NDArray[Any]], *operands: _Each) -> _Each:
+        """Return a function of values for the groups that all of them have."""
+        groups = tuple(map(gcd, *(each.groups for each in operands)))
+        if len(operands) == 1:
+            groups = operands[0].groups
+        values = [
+            regroup(each.values, each.groups, groups, self.dims, "values") for each in operands
+        ]
+        return _Each(function(*values), groups)
+
+    def _product(self, factors: list[_Each]) -> _Each:
+        return reduce(lambda one, other: self._map(np.multiply, one, other), factors)
+
+    def _offset_as_zero(self, scale: _Each, zero: _Each, added: _Each) -> _Each:
+        """Return the zero point for which `scale * (code - zero)` contains what is added."""
+
+        def fold(s: NDArray[Any], z: NDArray[Any], m: NDArray[Any]) -> NDArray[Any]:
+            steps = np.rint(np.divide(m, s, out=np.zeros_like(m), where=s != 0))
+            is_whole = (steps * s == m) & (abs(steps) < 1 << 20)
+            if not is_whole.all():
+                at = tuple(int(i) for i in np.argwhere(~is_whole)[0])
+                self._refuse(
+                    f"it has no offset, and the one of group {at}, {m[at]}, is no multiple of the "
+                    f"scale {s[at]}"
+                )
+            return z - np.where(is_whole, steps, 0).astype(np.int64)
+
+        return self._map(fold, scale, zero, added)
+
+    def _write(self, number: Number, each: _Each, what: str) -> None:
+        """Write a number of the target."""
+        groups = self.out.desc.field(number.parts[0][0]).groups
+        values = regroup(each.values, each.groups, groups, self.dims, what)
+        write_number(self.out, number, values, what)
+
+    def _write_scales(self, factors: list[_Each], scale: _Each) -> None:
+        self._write_factors(self.target.scale, factors, scale, "scales")
+
+    def _write_offset(self, factors: list[_Each], added: _Each) -> None:
+        same = self.source.sign == self.target.sign
+        signed = _Each(np.float32(self.target.sign) * added.values, added.groups)
+        self._write_factors(self.target.offset, factors if same else [], signed, "offsets")
+
+    def _write_factors(
+        self, numbers: tuple[Number, ...], factors: list[_Each], product: _Each, what: str
+    ) -> None:
+        """Write factors one by one if there are as many, else their product and ones."""
+        if len(factors) != len(numbers):
+            one = _Each(np.ones((1,) * len(self.dims), np.float32), self.dims)
+            factors = [product, *[one] * (len(numbers) - 1)]
+        for number, each in zip(numbers, factors, strict=True):
+            self._write(number, each, what)
+
+    def _check_formulas(
+        self,
+        scale: _Each,
+        old: tuple[_Each, _Each | None],
+        delta: _Each,
+        new: tuple[_Each, _Each | None],
+    ) -> None:
+        """Compare two formulas, of a zero point and an offset each, for all codes and groups."""
+        none = self._constant(0)
+        operands = (scale, old[0], old[1] or none, delta, new[0], new[1] or none)
+        first, last = code_range(self.record.desc, self.source.code)
+
+        def differ(*parts: NDArray[Any]) -> NDArray[np.bool_]:
+            s, z, m, d, new_z, new_m = parts
+            found = np.zeros(s.shape, np.bool_)
+            for code in range(first, last + 1):
+                before = s * (code - z).astype(np.float32) + m.astype(np.float32)
+                after = s * (code + d - new_z).astype(np.float32) + new_m.astype(np.float32)
+                found |= (before != after) & ~(np.isnan(before) & np.isnan(after))
+            return found
+
+        if self._map(differ, *operands).values.any():
+            self._refuse("rounding differs between their formulas; scales of f32 may help")
+
+    def _refuse(self, why: str) -> NoReturn:
+        msg = f"{self.record.desc!r} cannot be {self.out.desc!r}: {why}"
+        raise MemdescError(msg)
+
+
+def _plus_steps(scale: NDArray[Any], steps: NDArray[Any], added: NDArray[Any]) -> NDArray[Any]:
+    """Return an offset with some scales added to it."""
+    moved: NDArray[Any] = added.astype(np.float32) + scale * steps.astype(np.float32)
+    return moved
+
+
+def _ratio(old: NDArray[Any], new: NDArray[Any]) -> float | None:
+    """Return what each value of a table is multiplied with; None if that is no one number."""
+    with np.errstate(all="ignore"):
+        ratios = old / new
+    used = ratios[np.isfinite(new) & (new != 0)]
+    is_one = len(used) and (used == used[0]).all() and np.isfinite(used[0]) and used[0] > 0
+    if not is_one or not np.array_equal(new * used[0], old, equal_nan=True):
+        return None
+    return float(used[0])
+
+
+def _code_values(desc: RecordDesc) -> NDArray[np.float32]:
+    """Return the value of each code as it is stored, from 0 on."""
+    number = desc.rule.code
+    codes = np.arange(1 << number_bits(desc, number), dtype=np.uint8)
+    if number.table:
+        return np.array(number.table, np.float32)[codes]
+    kind = desc.field(number.parts[0][0]).kind
+    if kind in BIT_PLANES or len(number.parts) > 1:
+        return codes.astype(np.float32) - number.minus
+    return decode(codes, data_type(kind), "f32") - np.float32(number.minus)

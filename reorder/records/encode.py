@@ -1,0 +1,122 @@
+"""Numbers written into the fields of a record, exactly or not at all."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from memdesc import MemdescError, data_type
+from memdesc.record import BIT_PLANES
+from reorder.records.fields import write_field
+from reorder.values.convert import decode, encode
+from reorder.values.formats import INTEGERS
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from memdesc import RecordDesc
+    from memdesc.record import Number
+    from reorder.records.record import Record
+
+__all__ = ["code_range", "is_integer_number", "number_bits", "regroup", "write_number"]
+
+
+def is_integer_number(desc: RecordDesc, number: Number) -> bool:
+    """Whether a number is an integer: neither a float nor an entry of a table."""
+    kind = desc.field(number.parts[0][0]).kind
+    return not number.table and (kind in BIT_PLANES or kind in INTEGERS)
+
+
+def number_bits(desc: RecordDesc, number: Number) -> int:
+    """Return how many bits the joined fields of a number have."""
+    return max(shift + desc.field(name).bits for name, shift in number.parts)
+
+
+def code_range(desc: RecordDesc, number: Number) -> tuple[int, int]:
+    """Return the least and the largest integer that the joined fields hold, before `minus`."""
+    kind, bits = desc.field(number.parts[0][0]).kind, number_bits(desc, number)
+    is_signed = kind in INTEGERS and INTEGERS[kind].is_signed and not number.table
+    return (-(1 << bits - 1), (1 << bits - 1) - 1) if is_signed else (0, (1 << bits) - 1)
+
+
+def write_number(record: Record, number: Number, values: NDArray[Any], what: str) -> None:
+    """Write the values of a number over its groups; `what` names them in messages.
+
+    Raises
+    ------
+    MemdescError
+        If the fields do not hold one of them exactly; nothing is written then.
+    """
+    desc = record.desc
+    first = desc.field(number.parts[0][0])
+    if number.table:
+        codes = _looked_up(number, values, what)
+    elif is_integer_number(desc, number):
+        codes = values.astype(np.int64) + number.minus
+        low, high = code_range(desc, number)
+        _refuse((codes < low) | (codes > high), values, f"{what}: {first.name} of {desc.name}")
+    else:
+        dtype = data_type(first.kind)
+        # -0.0 and 0.0 are one number
+        codes = encode(values.astype(np.float32), dtype)
+        same = (decode(codes, dtype, "f32") == values) | np.isnan(values)
+        _refuse(~same, values, f"{what}: {first.kind} of {first.name} of {desc.name}")
+    for name, shift in number.parts:
+        part = desc.field(name)
+        mask = (1 << part.bits) - 1
+        write_field(
+            record.tensors[part.tensor], part, codes >> shift & mask if shift else codes & mask
+        )
+
+
+def regroup(
+    values: NDArray[Any],
+    old: tuple[int, ...],
+    new: tuple[int, ...],
+    dims: tuple[int, ...],
+    what: str,
+) -> NDArray[Any]:
+    """Return values of groups for other groups; neighbours that join must be equal.
+
+    Raises
+    ------
+    MemdescError
+        If they are not; `what` names them.
+    """
+    for dim, (one, other) in enumerate(zip(old, new, strict=True)):
+        common = int(np.gcd(one, other))
+        if one > common:
+            values = values.repeat(one // common, dim)
+            values = values[(slice(None),) * dim + (slice(-(-dims[dim] // common)),)]
+        if other > common:
+            count = other // common
+            kept = values[(slice(None),) * dim + (slice(None, None, count),)]
+            again = kept.repeat(count, dim)
+            again = again[(slice(None),) * dim + (slice(values.shape[dim]),)]
+            if not np.array_equal(again, values, equal_nan=values.dtype.kind == "f"):
+                msg = (
+                    f"{what} differ within {other} neighbours along dim {dim}, which share one in "
+                    f"the target; their groups are of {one}"
+                )
+                raise MemdescError(msg)
+            values = kept
+    return values
+
+
+def _looked_up(number: Number, values: NDArray[Any], what: str) -> NDArray[Any]:
+    """Return the codes of values in a table."""
+    table = np.array(number.table, np.float32)
+    order = np.argsort(table, kind="stable")
+    place = np.clip(np.searchsorted(table[order], values), 0, len(table) - 1)
+    codes: NDArray[Any] = order[place]
+    _refuse(table[codes] != values, values, f"{what}: the table of {number}")
+    return codes
+
+
+def _refuse(wrong: NDArray[np.bool_], values: NDArray[Any], where: str) -> None:
+    """Refuse values of which some are marked as wrong."""
+    if wrong.any():
+        at = tuple(int(i) for i in np.argwhere(wrong)[0])
+        msg = f"{where} does not hold {values[at]} exactly, at {at}; {int(wrong.sum())} do not fit"
+        raise MemdescError(msg)

@@ -1,0 +1,96 @@
+"""Records of the same numbers in another format, exactly: what users call, and the target."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from memdesc import MemdescError, RecordDesc, record_desc
+from memdesc.errors import short_repr
+from memdesc.record.names import read_name
+from reorder.records.convert_numbers import convert_numbers
+from reorder.records.record import Record
+from reorder.threads import current_limit
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = ["repack"]
+
+
+def repack(
+    record: Record, target: str | RecordDesc, *, threads: int | None = None, **options: Any
+) -> Record:
+    """Write the numbers of a record in another format, exactly.
+
+    *Law*: ``dequantize(repack(r, t))`` equals ``dequantize(r)``, transposed where the letters of
+    the dims are; zeros of either sign are equal.
+
+    Parameters
+    ----------
+    record : Record
+        What to repack.
+    target : str or RecordDesc
+        The format, as for `record_desc`. Dims (in, out) become (out, in) where the formats differ
+        in that.
+    threads : int, optional
+        As for `reorder`.
+    **options
+        As for `record_desc`; group and type of the scales are by default those of `record`.
+
+    Raises
+    ------
+    MemdescError
+        If the target does not hold a number exactly: with the field and the place.
+
+    Examples
+    --------
+    >>> import memdesc, numpy as np, reorder
+    >>> blocks = np.zeros((8, 4, 18), np.uint8)    # 8 outputs, 128 inputs: d of f16, 16 bytes
+    >>> blocks[:, :, :2] = np.array([0.5], np.float16).view(np.uint8)
+    >>> r = reorder.Record(memdesc.record_desc((8, 128), "q4_0"), blocks)
+    >>> p = reorder.repack(r, "awq")
+    >>> p.desc
+    record_desc((128, 8), 'awq', group=32, scales='f16')
+    >>> bool((reorder.dequantize(p).numpy().T == reorder.dequantize(r).numpy()).all())
+    True
+    """
+    if not isinstance(record, Record):
+        msg = f"repack takes a Record, not {short_repr(record)}"  # type: ignore[unreachable] # callers without types
+        raise MemdescError(msg)
+    source = record.desc
+    if isinstance(target, RecordDesc):
+        desc, swaps = target, _swaps(source, target.letters)
+        if target.dims != (source.dims[::-1] if swaps else source.dims) or options:
+            msg = (
+                f"{source!r} has dims {source.dims} ({source.letters}), and the target {target!r} "
+                f"({target.letters}); it must have the same, and no options beside it"
+            )
+            raise MemdescError(msg)
+    else:
+        name, letters, legal = read_name(target)
+        swaps = _swaps(source, letters)
+        dims = source.dims[::-1] if swaps else source.dims
+        desc = record_desc(dims, name, **(_defaults(source, legal) | options))
+    out = Record(desc)
+    if 0 not in desc.dims:
+        perm = (1, 0) if swaps else tuple(range(len(desc.dims)))
+        convert_numbers(record, out, perm, current_limit() if threads is None else threads)
+    return out
+
+
+def _swaps(source: RecordDesc, letters: str) -> bool:
+    """Whether the dims of a matrix are in another order, by their letters."""
+    return source.letters != letters and sorted(source.letters) == sorted(letters)
+
+
+def _defaults(source: RecordDesc, legal: Mapping[str, Any]) -> dict[str, Any]:
+    """Return options of a target that the source has: group and type of the scales."""
+    scale = source.field(source.rule.scale[0].parts[0][0])
+    found: dict[str, Any] = {}
+    if "group" in legal and "i" in source.letters:
+        inputs = source.letters.index("i")
+        group = scale.groups[inputs]
+        found["group"] = -1 if group == source.dims[inputs] else group
+    if "scales" in legal and scale.kind in {"f16", "bf16", "f32"}:
+        found["scales"] = scale.kind
+    return found

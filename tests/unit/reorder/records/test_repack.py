@@ -1,0 +1,231 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import product
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+import reorder
+from memdesc import (
+    Field,
+    MemdescError,
+    Number,
+    RecordDesc,
+    Rule,
+    known_records,
+    memory_desc,
+    record_desc,
+)
+from reorder.records.fields import write_field
+from tests.records import plain_scales, random_record
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+RNG = np.random.default_rng(0)
+GROUPED = {"gptq", "awq", "marlin", "torch_int4_cpu"}
+
+
+def made(name: str, dims: tuple[int, int] = (256, 256), **options: Any) -> reorder.Record:
+    options = ({"group": 32} if name in GROUPED else {}) | options
+    record = plain_scales(random_record(record_desc(dims, name, **options), RNG), RNG)
+    if name == "gguf_mxfp4":
+        set_field(record, "e", RNG.integers(120, 136, (256, 8)))
+    return record
+
+
+def set_field(record: reorder.Record, name: str, value: Any) -> None:
+    part = record.desc.field(name)
+    values = np.broadcast_to(np.asarray(value), part.layout.dims)
+    write_field(record.tensors[part.tensor], part, values)
+
+
+def assert_same(one: reorder.Record, other: reorder.Record) -> None:
+    x, y = (reorder.dequantize(record).numpy() for record in (one, other))
+    y = y if one.desc.letters == other.desc.letters else y.T
+    assert np.array_equal(x, y, equal_nan=True)
+
+
+# What becomes what without conditions; others depend on the numbers.
+CODES_OF_4_BITS = ("q4_0", "q4_0_4x4", "q4_0_4x8", "q4_0_8x8", "marlin")
+EXACT = {
+    *product(CODES_OF_4_BITS, (*CODES_OF_4_BITS, "q4_1", "q5_0", "q5_1", "q8_0", "gptq", "awq")),
+    *product(("awq", "gptq"), ("q4_1", "q5_0", "q5_1", "q8_0", "torch_int4_cpu")),
+    *((name, "torch_int4_cpu") for name in CODES_OF_4_BITS),
+    *((name, name) for name in known_records() if "fp8" not in name),
+    ("awq", "gptq"),
+    ("q4_1", "q5_1"),
+    ("q4_k", "q5_k"),
+    ("q5_0", "q8_0"),
+    ("tq2_0", "q4_0"),
+    ("ocp_mxfp4", "gguf_mxfp4"),
+    ("gguf_mxfp4", "ocp_mxfp4"),
+    ("ocp_mxfp4", "cublas_nvfp4"),
+    ("ocp_mxfp8", "ocp_mxfp8"),
+}
+
+
+@pytest.mark.parametrize(("source", "target"), sorted(EXACT))
+def test_numbers_stay_the_same(source: str, target: str) -> None:
+    record = made(source)
+    if (source, target) == ("awq", "gptq"):
+        set_field(record, "qzeros", RNG.integers(1, 16, (8, 256)))  # 0 less 1 is not stored
+    assert_same(record, reorder.repack(record, target))
+
+
+def test_a_pair_that_is_not_exact_is_refused_and_the_others_are_exact() -> None:
+    refused = 0
+    for source, target in product(known_records(), repeat=2):
+        record = made(source)
+        try:
+            assert_same(record, reorder.repack(record, target))
+        except MemdescError:
+            refused += 1
+            assert (source, target) not in EXACT - {("awq", "gptq")}
+    # most pairs have no scales, codes or tables in common
+    assert 400 < refused < 600
+
+
+def pack_words(codes: NDArray[Any], order: tuple[int, ...]) -> NDArray[np.uint32]:
+    """Pack eight codes along the last axis into a word; `order[k]` is at bit 4 * k."""
+    groups = codes.reshape(*codes.shape[:-1], -1, 8).astype(np.uint32)
+    words = np.zeros(groups.shape[:-1], np.uint32)
+    for place, k in enumerate(order):
+        words |= groups[..., k] << np.uint32(4 * place)
+    return words
+
+
+@pytest.mark.parametrize("zeros", ["v1", "v2"])
+def test_gptq_and_awq_are_what_their_scripts_pack(zeros: str) -> None:
+    codes, points = RNG.integers(0, 16, (256, 64)), RNG.integers(1, 15, (2, 64))
+    scales = RNG.integers(1, 99, (2, 64)).astype(np.float16)
+    straight, mixed = tuple(range(8)), (0, 2, 4, 6, 1, 3, 5, 7)
+    stored = points - 1 if zeros == "v1" else points
+    gptq: dict[str, NDArray[Any]] = {
+        "qweight": np.ascontiguousarray(pack_words(codes.T, straight).T),
+        "qzeros": pack_words(stored, straight),
+        "scales": scales,
+    }
+    awq: dict[str, NDArray[Any]] = {
+        "qweight": pack_words(codes, mixed),
+        "qzeros": pack_words(points, mixed),
+        "scales": scales,
+    }
+    record = reorder.Record(record_desc((256, 64), "gptq", zeros=zeros), gptq)
+    expected = scales.astype(np.float32).repeat(128, 0) * (codes - points.repeat(128, 0))
+    assert (reorder.dequantize(record).numpy() == expected).all()
+    found = reorder.repack(record, "awq")
+    assert all(found.tensors[name].tobytes() == awq[name].tobytes() for name in awq)
+    back = reorder.repack(found, record.desc)
+    assert all(back.tensors[name].tobytes() == gptq[name].tobytes() for name in gptq)
+
+
+def test_the_group_and_the_type_of_scales_are_those_of_the_source() -> None:
+    desc = reorder.repack(made("awq", group=-1, scales="bf16"), "gptq", zeros="v2").desc
+    assert repr(desc) == (
+        "record_desc((256, 256), 'gptq', group=-1, zeros='v2', bits=4, scales='bf16')"
+    )
+    assert reorder.repack(made("q4_0", (64, 128)), "marlin", group=32).desc.dims == (128, 64)
+
+
+def test_groups_may_become_smaller_and_larger_where_scales_are_equal() -> None:
+    record = made("awq", group=64)
+    small = reorder.repack(record, "awq", group=32)
+    assert_same(record, small)
+    assert_same(small, reorder.repack(small, "awq", group=64))
+
+
+def test_an_offset_becomes_a_zero_point_and_back() -> None:
+    record = made("q4_1")
+    d, zero = record.field("d").astype(np.float32), RNG.integers(0, 16, (256, 8))
+    set_field(record, "m", (-d * zero).astype(np.float16).view(np.uint16))
+    packed = reorder.repack(record, "awq")
+    assert (packed.field("qzeros").astype(np.uint8) == zero.T).all()
+    assert_same(record, packed)
+    assert_same(record, reorder.repack(packed, "q4_1"))
+
+
+def test_rows_of_more_dims_are_repacked_too() -> None:
+    record = plain_scales(random_record(record_desc((2, 3, 256), "q4_0"), RNG), RNG)
+    assert_same(record, reorder.repack(record, "q8_0", threads=1))
+    empty = reorder.Record(record_desc((0, 256), "q4_0"))
+    assert reorder.repack(empty, "q8_0").data.nbytes == 0
+
+
+def by_hand(kind: str) -> RecordDesc:
+    codes = memory_desc((8, 32), kind).layout
+    scales = memory_desc((8, 1), "f32").layout
+    fields = (Field("q", kind, codes, (1, 1), "q"), Field("d", "f32", scales, (1, 32), "d"))
+    return RecordDesc((8, 32), fields, Rule(Number((("q", 0),)), (Number((("d", 0),)),)), "mine")
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "options", "message"),
+    [
+        ("q4_1", "q4_0", {}, "it has no offset, and the one of group .* is no multiple of the sc"),
+        ("q8_0", "q4_0", {}, r"q4_0 has codes of 0 to 15 and zero point 8, but the code at \(0, "),
+        ("iq4_nl", "q4_0", {}, "cannot be record_desc.*'q4_0'.: their codes mean other numbers"),
+        ("iq4_nl", "q4_1", {}, "need tables of one length, without offsets"),
+        ("q4_0", "q6_k", {}, "scales differ within 256 neighbours along dim 1, which share one"),
+        ("q4_0", "awq", {"group": 64}, "scales differ within 64 neighbours along dim 0"),
+        ("q4_k", "q4_0_4x4", {}, "it has no offset"),
+        ("gptq", "q4_0_4x4", {}, "q4_0_4x4 has codes of -8 to 7 and zero point 0, but the code"),
+        ("q4_0", "nothing", {}, "unknown record 'nothing'"),
+        ("q4_0", "q8_0", {"group": 32}, "q8_0 has no option 'group'"),
+        ("q4_0", record_desc((8, 32), "q8_0"), {}, "it must have the same, and no options"),
+        ("q4_0", record_desc((256, 256), "q8_0"), {"group": 1}, "and no options beside it"),
+    ],
+)
+def test_what_would_change_a_number_is_refused(
+    source: str, target: Any, options: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(MemdescError, match=message):
+        reorder.repack(made(source), target, **options)
+
+
+def test_scales_and_zero_points_that_a_format_does_not_hold_are_named() -> None:
+    record = made("q4_0")
+    set_field(record, "d", np.float16(1.001).view(np.uint16))
+    with pytest.raises(MemdescError, match=r"scales: bf16 of scales of awq does not hold 1.00097"):
+        reorder.repack(record, "awq", scales="bf16")
+    awq = made("awq")
+    set_field(awq, "qzeros", 0)
+    with pytest.raises(MemdescError, match=r"zero points: qzeros of gptq does not hold 0 exactly"):
+        reorder.repack(awq, "gptq")
+    assert_same(awq, reorder.repack(awq, "gptq", zeros="v2"))
+    scaled = made("ocp_mxfp4")
+    set_field(scaled, "scales", 255)
+    with pytest.raises(MemdescError, match=r"the table of table\[e\] does not hold nan exactly"):
+        reorder.repack(scaled, "gguf_mxfp4")
+    set_field(scaled, "scales", 0)
+    assert_same(scaled, reorder.repack(scaled, "gguf_mxfp4"))
+
+
+def test_an_offset_whose_sum_is_rounded_is_refused() -> None:
+    record = made("awq", scales="f32")
+    set_field(record, "scales", np.float32(1 / 3).view(np.uint32))
+    set_field(record, "qzeros", 5)
+    with pytest.raises(MemdescError, match="rounding differs between their formulas"):
+        reorder.repack(record, "torch_int4_cpu")
+
+
+def test_codes_of_more_than_a_byte_are_refused() -> None:
+    record = reorder.Record(by_hand("s16"))
+    with pytest.raises(MemdescError, match="codes of more than 8 bits are not repacked"):
+        reorder.repack(record, replace(record.desc, name="other"))
+    with pytest.raises(MemdescError, match="repack takes a Record, not 7"):
+        reorder.repack(7, "q4_0")  # type: ignore[arg-type] # what is refused
+
+
+def test_scales_whose_ratio_leaves_f32_are_refused() -> None:
+    record = plain_scales(random_record(by_hand("f4_e2m1"), RNG), RNG)
+    set_field(record, "d", np.float32(2.0**-149).view(np.uint32))
+    target = replace(record.desc, rule=record.desc.rule._replace(code=Number((("q", 0),))))
+    assert_same(record, reorder.repack(record, target))
+    doubled = (0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12)
+    fields = (replace(record.desc.fields[0], kind="u4"), record.desc.fields[1])
+    rule = record.desc.rule._replace(code=Number((("q", 0),), 0, doubled))
+    with pytest.raises(MemdescError, match=r"scales times 0.5 are no f32"):
+        reorder.repack(record, RecordDesc((8, 32), fields, rule, "other"))
