@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 import memdesc
-from memdesc import MemdescError, PaddingError, data_type
+from memdesc import MemdescError, data_type
 from reorder.api import reorder
 from reorder.cli.command import Command, Facts, dims_of
 from reorder.cli.layouts import buffer_name
+from reorder.cli.padding import add_limit, padding_facts
 from reorder.cli.progress import Progress
 from reorder.memory.memory import Memory
 from reorder.storage.files import save, sidecar
@@ -61,6 +62,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="DTYPE",
         help="write the values as another type that holds them all, such as f32",
     )
+    add_limit(parser)
 
 
 def _answer(options: argparse.Namespace) -> tuple[Facts, int]:
@@ -72,14 +74,7 @@ def _answer(options: argparse.Namespace) -> tuple[Facts, int]:
         raise MemdescError(msg)
     with Progress(3 * desc.nbytes) as progress:
         memory = Memory(desc, _read(options, desc, progress), zero_pad=False)
-        padding: Facts = {
-            "padding_elements": desc.padded_nelems - desc.nelems,
-            "padding_zero": True,
-        }
-        try:
-            memory.check_padding()
-        except PaddingError as error:
-            padding |= {"padding_zero": False, "first": str(error)}
+        padding = padding_facts(memory, options.limit, "padding_zero")
         progress.step("reordering", 0)
         plain = memdesc.memory_desc(desc.dims, desc.dtype)
         result = reorder(memory, plain)

@@ -39,7 +39,7 @@ def _answer(options: argparse.Namespace) -> tuple[Facts, int]:
         moved = np.argwhere(src.layout.offsets() != dst.layout.offsets())
         index = tuple(map(int, moved[0])) if len(moved) else None
         facts["first_moved"] = (
-            "none"
+            None
             if index is None
             else {"index": index, "a": src.offset(index), "b": dst.offset(index)}
         )

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import memdesc
 from reorder.cli.command import Command, Facts
+from reorder.cli.facts import lines
 
 if TYPE_CHECKING:
     import argparse
@@ -39,9 +40,7 @@ def _answer(_options: argparse.Namespace) -> tuple[Facts, int]:
     facts |= {
         "thread_layer": layer_name(),
         "threads": count_threads(),
-        "kernel_cache": folder
-        or "none: no folder can be written, so each process compiles anew; "
-        "set NUMBA_CACHE_DIR to one",
+        "kernel_cache": folder or None,
     }
     return facts | _opencl(), 0
 
@@ -55,23 +54,47 @@ def _opencl() -> Facts:
         return {
             "opencl": f"pyopencl does not load ({error}): pip install --force-reinstall pyopencl"
         }
-    found = devices()
-    lines = [
-        f"{device.name} ({device.platform}, {device.version}): "
-        + (f"fails: {device.problem}; {device.mend}" if device.problem else _abilities(device))
-        for device in found
-    ]
-    none = f"none: on x86-64 Linux {INSTALL_CPU_RUNTIME} brings a runtime that works on the CPU"
-    return {"opencl_runtimes": loader_report() or ["none found"], "opencl_devices": lines or [none]}
+    return {
+        "opencl_runtimes": loader_report(),
+        "opencl_devices": [_device_facts(device) for device in devices()],
+        "opencl_cpu_runtime": INSTALL_CPU_RUNTIME,
+    }
 
 
-def _abilities(device: Device) -> str:
-    images = (
-        f"images up to {device.max_width} x {device.max_height}"
-        if device.has_images
-        else "no images, buffers only"
+def _device_facts(device: Device) -> Facts:
+    size = (device.max_width, device.max_height) if device.has_images else None
+    return {
+        "name": device.name,
+        "platform": device.platform,
+        "version": device.version,
+        "works": device.works,
+        "max_image": size,
+        "problem": device.problem,
+        "mend": device.mend,
+    }
+
+
+def _lay_out(facts: Facts) -> list[str]:
+    """Return a line for each fact, and say what is missing."""
+    shown = dict(facts)
+    shown["kernel_cache"] = facts["kernel_cache"] or (
+        "none: no folder can be written, so each process compiles anew; set NUMBA_CACHE_DIR to one"
     )
-    return f"works, {images}"
+    if install := shown.pop("opencl_cpu_runtime", ""):
+        none = f"none: on x86-64 Linux {install} brings a runtime that works on the CPU"
+        shown["opencl_runtimes"] = facts["opencl_runtimes"] or ["none found"]
+        shown["opencl_devices"] = [_device_line(one) for one in facts["opencl_devices"]] or [none]
+    return lines(shown)
+
+
+def _device_line(device: Facts) -> str:
+    name = f"{device['name']} ({device['platform']}, {device['version']})"
+    if device["problem"]:
+        return f"{name}: fails: {device['problem']}; {device['mend']}"
+    if device["max_image"] is None:
+        return f"{name}: works, no images, buffers only"
+    width, height = device["max_image"]
+    return f"{name}: works, images up to {width} x {height}"
 
 
 COMMAND = Command(
@@ -80,4 +103,5 @@ COMMAND = Command(
     "doctor",
     _add_arguments,
     _answer,
+    _lay_out,
 )

@@ -12,6 +12,8 @@ from reorder.plan.plan import plan_reorder
 if TYPE_CHECKING:
     import argparse
 
+    from reorder.plan.nodes import Box
+
 __all__ = ["COMMAND"]
 
 
@@ -33,7 +35,7 @@ def _answer(options: argparse.Namespace) -> tuple[Facts, int]:
     facts: Facts = {
         "src": repr(src),
         "dst": repr(dst),
-        "plan": str(plan).splitlines(),
+        "plan": [_box_facts(box) for box in plan.boxes] if options.json else str(plan).splitlines(),
         "kernels": list(PreparedReorder(plan).kernels),
         "bytes_read": src.dtype.nbytes(src.nelems),
         "bytes_written": dst.dtype.nbytes(dst.padded_nelems if dst.nelems else 0),
@@ -46,6 +48,18 @@ def _answer(options: argparse.Namespace) -> tuple[Facts, int]:
         plan.show().save(options.svg)
         facts["wrote"] = options.svg
     return facts, 0
+
+
+def _box_facts(box: Box) -> Facts:
+    """Return a loop nest as numbers: strides and offsets of src, then of dst, in elements."""
+    return {
+        "offsets": box.offsets,
+        "loops": [
+            {"extent": node.extent, "valid": node.valid, "strides": node.strides}
+            for node in box.nodes
+        ],
+        "lookups": len(box.lookups),
+    }
 
 
 COMMAND = Command(

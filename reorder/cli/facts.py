@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from memdesc import NotBlockedError
-from memdesc.inverse import index_at
 
 if TYPE_CHECKING:
     from memdesc import ImageDesc, MemoryDesc
@@ -54,23 +53,15 @@ def image_facts(image: ImageDesc) -> Facts:
         "bytes": image.nbytes,
         "padding_overhead": round(image.desc.padding_overhead, 4),
         "first_pixels": [
-            {"pixel": f"{x}, 0", "holds": _lanes(image, x)} for x in range(min(image.width, _SHOWN))
+            {"pixel": (x, 0), "holds": _lanes(image, x)} for x in range(min(image.width, _SHOWN))
         ],
     }
 
 
-def _lanes(image: ImageDesc, x: int) -> str:
-    """Return the lanes of a pixel of the first row: logical indices, 0 for padding."""
-    indices = [
-        index_at(image.desc.layout, x * image.channels + lane) for lane in range(image.channels)
-    ]
-    return " ".join(
-        str(index) if index and _is_inside(index, image.dims) else "0" for index in indices
-    )
-
-
-def _is_inside(index: tuple[int, ...], dims: tuple[int, ...]) -> bool:
-    return all(i < size for i, size in zip(index, dims, strict=True))
+def _lanes(image: ImageDesc, x: int) -> list[tuple[int, ...] | None]:
+    """Return the logical index of each lane of a pixel of the first row; None for padding."""
+    indices = [image.desc.index(x * image.channels + lane) for lane in range(image.channels)]
+    return [None if index.is_padding else index for index in indices]
 
 
 def lines(facts: Facts) -> list[str]:
@@ -90,12 +81,18 @@ def lines(facts: Facts) -> list[str]:
 def _row(row: dict[str, Any]) -> str:
     if "vocabulary" in row:
         return f"{row['text']} ({row['vocabulary']}, {row['domain']})"
-    return ", ".join(f"{key} {value}" for key, value in row.items())
+    return ", ".join(f"{key.replace('_', ' ')} {_in_row(value)}" for key, value in row.items())
+
+
+def _in_row(value: Any) -> str:
+    if isinstance(value, list):
+        return " ".join("padding" if one is None else str(one) for one in value)
+    return str(value)
 
 
 def _plain(value: Any) -> str:
-    if isinstance(value, tuple):
-        return " ".join(map(str, value)) or "none"
-    return (
-        {True: "yes", False: "no"}.get(value, str(value)) if isinstance(value, bool) else str(value)
-    )
+    if value is None:
+        return "none"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return " ".join(map(str, value)) or "none" if isinstance(value, tuple) else str(value)

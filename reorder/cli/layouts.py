@@ -9,9 +9,6 @@ import memdesc
 from memdesc import MemdescError
 from memdesc.names import is_image
 from reorder.cli.command import dims_of, numbers_of
-from reorder.memory.inputs import as_memory
-from reorder.memory.memory import Memory
-from reorder.storage.files import load, sidecar
 
 if TYPE_CHECKING:
     import argparse
@@ -25,7 +22,6 @@ __all__ = [
     "add_layouts",
     "buffer_name",
     "desc_of",
-    "load_tensor",
     "pair_of",
 ]
 
@@ -46,19 +42,6 @@ def buffer_name(text: str) -> str:
         )
         raise MemdescError(msg)
     return text
-
-
-def load_tensor(path: str, dtype: str | None, tag: str | None) -> Memory:
-    """Read a file whose axes lie as `--from` says; a descriptor beside it must say the same."""
-    x = load(path, dtype)
-    if tag is None:
-        return as_memory(x, None)
-    if not isinstance(x, Memory):
-        return as_memory(x, buffer_name(tag))
-    if desc_of(tag, x.desc.dims, str(x.desc.dtype)) != x.desc:
-        msg = f"{str(sidecar(path))!r} says {x.desc!r}, not {tag!r}; leave --from out"
-        raise MemdescError(msg)
-    return x
 
 
 def desc_of(text: str, dims: tuple[int, ...], dtype: str) -> MemoryDesc:

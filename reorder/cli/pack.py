@@ -8,7 +8,8 @@ import memdesc
 from reorder.api import reorder
 from reorder.cli.command import Command, Facts
 from reorder.cli.facts import image_facts
-from reorder.cli.layouts import HELD, load_tensor
+from reorder.cli.layouts import HELD
+from reorder.cli.tensors import SOURCE, load_tensor
 from reorder.storage.files import save_image, sidecar
 
 if TYPE_CHECKING:
@@ -18,9 +19,7 @@ __all__ = ["COMMAND"]
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "src", help="a .npy; if a descriptor lies beside it, it is read as that says"
-    )
+    parser.add_argument("src", help=SOURCE)
     parser.add_argument(
         "dst",
         help="the .npy to write: pixels of shape (height, width, channels), "

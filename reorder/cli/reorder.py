@@ -8,10 +8,11 @@ from memdesc import MemdescError
 from reorder.api import reorder
 from reorder.cli.command import Command, Facts
 from reorder.cli.facts import desc_facts
-from reorder.cli.layouts import HELD, buffer_name, load_tensor
+from reorder.cli.layouts import HELD, buffer_name
 from reorder.cli.progress import Progress
+from reorder.cli.tensors import SOURCE, load_file, load_tensor
 from reorder.memory.memory import Memory
-from reorder.storage.files import load, save, sidecar
+from reorder.storage.files import save, sidecar
 from reorder.values.attr import Attr
 
 if TYPE_CHECKING:
@@ -21,9 +22,7 @@ __all__ = ["COMMAND"]
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "src", help="a .npy; if a descriptor lies beside it, it is read as that says"
-    )
+    parser.add_argument("src", help=SOURCE)
     parser.add_argument(
         "dst",
         help="the .npy to write (raw bytes for a blocked layout), with its descriptor beside it",
@@ -74,7 +73,7 @@ def _reorder(options: argparse.Namespace, progress: Progress) -> Facts:
     attr = _attr(options)
     out: Memory | None = None
     if options.beta:
-        held = load(options.dst)
+        held = load_file(options.dst)
         if not isinstance(held, Memory):
             msg = f"--beta adds to what {options.dst!r} holds, but no descriptor lies beside it"
             raise MemdescError(msg)
@@ -122,7 +121,7 @@ def _values(role: str, option: str, text: str) -> dict[str, Any]:
         example = "such as scales.npy:2 for one along dim b"
         msg = f"{option} {text!r} is neither a number nor FILE.npy:MASK, {example}"
         raise MemdescError(msg) from None
-    values = load(path)
+    values = load_file(path)
     return {role: values.numpy() if isinstance(values, Memory) else values, f"{role}_mask": bits}
 
 

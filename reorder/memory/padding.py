@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from memdesc import PaddingError
-from memdesc.inverse import index_at
 from reorder.memory.packing import pack, unpack
 from reorder.plan.padding_boxes import padding_boxes
 
@@ -18,7 +17,7 @@ if TYPE_CHECKING:
 
     from memdesc import MemoryDesc
 
-__all__ = ["check_padding", "clear_padding"]
+__all__ = ["NonZero", "check_padding", "clear_padding", "find_nonzero"]
 
 
 def clear_padding(data: NDArray[np.uint8], desc: MemoryDesc) -> None:
@@ -29,6 +28,32 @@ def clear_padding(data: NDArray[np.uint8], desc: MemoryDesc) -> None:
     pack(values, data, desc)
 
 
+class NonZero(NamedTuple):
+    """An element of the padding that is not zero: its padded index, its byte, its bits."""
+
+    at: tuple[int, ...]
+    byte: int
+    bits: int
+
+
+def find_nonzero(
+    data: NDArray[np.uint8], desc: MemoryDesc, limit: int
+) -> tuple[int, list[NonZero]]:
+    """Return how many elements of the padding are not zero, and the lowest, up to a limit."""
+    values = unpack(data, desc)
+    if not any(part.any() for part in _parts(values, desc)):
+        return 0, []
+    is_padding = np.zeros(values.shape, np.bool_)
+    for part in _parts(is_padding, desc):
+        part[...] = True
+    found = np.flatnonzero(is_padding & (values != 0))
+    places = [
+        NonZero(tuple(desc.index(int(at))), int(at) * desc.dtype.bits // 8, int(values[at]))
+        for at in found[:limit]
+    ]
+    return len(found), places
+
+
 def check_padding(data: NDArray[np.uint8], desc: MemoryDesc) -> None:
     """Refuse padding that holds anything but zeros.
 
@@ -37,20 +62,13 @@ def check_padding(data: NDArray[np.uint8], desc: MemoryDesc) -> None:
     PaddingError
         With the lowest byte that does, and its position in the padded dims.
     """
-    values = unpack(data, desc)
-    if not any(part.any() for part in _parts(values, desc)):
-        return
-    is_padding = np.zeros(values.shape, np.bool_)
-    for part in _parts(is_padding, desc):
-        part[...] = True
-    lowest = int(np.flatnonzero(is_padding & (values != 0))[0])
-    at = index_at(desc.layout, lowest)
-    byte = lowest * desc.dtype.bits // 8
-    msg = (
-        f"padding of {desc!r} is not zero at {at}, byte {byte}: found bits "
-        f"{int(values[lowest]):#x} beyond the dims {desc.dims}; Memory(desc, buffer) clears it"
-    )
-    raise PaddingError(msg)
+    _, places = find_nonzero(data, desc, 1)
+    for at, byte, bits in places:
+        msg = (
+            f"padding of {desc!r} is not zero at {at}, byte {byte}: found bits {bits:#x} "
+            f"beyond the dims {desc.dims}; Memory(desc, buffer) clears it"
+        )
+        raise PaddingError(msg)
 
 
 def _parts(values: NDArray[Any], desc: MemoryDesc) -> Iterator[NDArray[Any]]:

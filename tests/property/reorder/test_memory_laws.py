@@ -62,7 +62,6 @@ def test_indexing_a_memory_is_indexing_its_array(
     found, wanted = memory[key], memory.numpy()[key]
     assert (np.shape(found), found.dtype) == (np.shape(wanted), wanted.dtype)
     assert np.array_equal(_bits(np.asarray(found), desc), _bits(np.asarray(wanted), desc))
-    assert np.isscalar(found) == np.isscalar(wanted)
     assert (memory.shape, memory.dtype, memory.ndim) == (desc.dims, desc.dtype, desc.ndims)
     assert len(memory) == len(memory.numpy())
     assert memory

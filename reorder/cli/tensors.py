@@ -1,0 +1,102 @@
+"""Files of tensors that commands read: .npy, one tensor of a .npz, and what others are."""
+
+from __future__ import annotations
+
+import zipfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from memdesc import MemdescError, data_type
+from reorder.cli.layouts import buffer_name, desc_of
+from reorder.memory.inputs import as_memory
+from reorder.memory.memory import Memory
+from reorder.storage.archive import load_archive
+from reorder.storage.files import load
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = ["SOURCE", "load_file", "load_tensor", "tensors_in"]
+
+SOURCE = "a .npy; if a descriptor lies beside it, it is read as that says. Or FILE.npz:NAME"
+_ZIP = b"PK"
+# protocol 2 and later: what torch.save wrote before version 1.6, and other programs write
+_PICKLE = b"\x80"
+_ARCHIVE = ".npz:"
+# names of tensors in one message
+_SHOWN = 8
+
+
+def load_tensor(path: str, dtype: str | None, tag: str | None) -> Memory:
+    """Read a file whose axes lie as `--from` says; a descriptor beside it must say the same."""
+    x = load_file(path, dtype)
+    if tag is None:
+        return as_memory(x, None)
+    if not isinstance(x, Memory):
+        return as_memory(x, buffer_name(tag))
+    if desc_of(tag, x.desc.dims, str(x.desc.dtype)) != x.desc:
+        msg = f"the descriptor of {path!r} says {x.desc!r}, not {tag!r}; leave --from out"
+        raise MemdescError(msg)
+    return x
+
+
+def load_file(path: str, dtype: str | None = None) -> Memory | NDArray[Any]:
+    """Read a tensor of a .npy, or of a .npz that has one or is followed by a colon and a name."""
+    tensors = tensors_in(path)
+    if tensors is None:
+        return load(path, dtype)
+    if len(tensors) != 1:
+        names = [*tensors]
+        more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+        msg = f"{path!r} has {len(names)} tensors; add one as {path}:NAME"
+        raise MemdescError(f"{msg}, of {', '.join(names[:_SHOWN])}{more}" if names else msg)
+    (memory,) = tensors.values()
+    if dtype is not None and data_type(dtype) != memory.dtype:
+        msg = f"{path!r} says {memory.dtype}, not {dtype}"
+        raise MemdescError(msg)
+    return memory
+
+
+def tensors_in(path: str) -> dict[str, Memory] | None:
+    """Return the tensors of a .npz, or the one that a name behind it selects; None for others.
+
+    Raises
+    ------
+    MemdescError
+        If there is no such tensor, or the file is one of PyTorch or a pickle.
+    """
+    file, name = path, None
+    if _ARCHIVE in path and not Path(path).exists():
+        stem, _, name = path.partition(_ARCHIVE)
+        file = f"{stem}{_ARCHIVE[:-1]}"
+    if not _is_archive(file):
+        return None
+    tensors = load_archive(file)
+    if name is None:
+        return tensors
+    if name not in tensors:
+        shown = ", ".join([*tensors][:_SHOWN])
+        msg = f"{file!r} has no tensor {name!r}; it has {len(tensors)}: {shown}"
+        raise MemdescError(msg)
+    return {name: tensors[name]}
+
+
+def _is_archive(path: str) -> bool:
+    """Whether a file is a .zip of arrays; refuse pickles, with what to do."""
+    try:
+        with Path(path).open("rb") as file:
+            start = file.read(len(_ZIP))
+            is_zip = start == _ZIP
+            names = zipfile.ZipFile(file).namelist() if is_zip else []
+    except (OSError, zipfile.BadZipFile):
+        return False  # whoever reads the file says what is wrong
+    is_torch = any(name == "data.pkl" or name.endswith("/data.pkl") for name in names)
+    if is_torch or start.startswith(_PICKLE):
+        kind = "a file of torch.save" if is_torch else "a pickle, perhaps of torch.save"
+        msg = (
+            f"{path!r} is {kind}: reading it may run code, so memdesc does not. In Python, "
+            "reorder.save_archive('x.npz', torch.load(path, weights_only=True)) makes a file that "
+            "it reads"
+        )
+        raise MemdescError(msg)
+    return is_zip
