@@ -4,6 +4,7 @@ Descriptors from oneDNN tags, clDNN / OpenVINO names, MACE image types or plain
 strides, and answers about them: padding, strides, blocks, bytes, offsets.
 """
 
+from memdesc.c_reader import c_reader
 from memdesc.create import array_desc, memory_desc
 from memdesc.desc import MemoryDesc
 from memdesc.dtypes import DATA_TYPES, DataType, data_type
@@ -57,6 +58,7 @@ __all__ = [
     "UnknownFormatError",
     "UnsupportedFormatError",
     "array_desc",
+    "c_reader",
     "data_type",
     "explore",
     "from_json",

@@ -20,7 +20,7 @@ from memdesc.disk import as_path, open_file, write_files
 from reorder.memory.memory import Memory
 from reorder.storage.arrays import array_of, check_form, form_of_image, memory_of, typed
 from reorder.storage.fingerprint import checksum, free_generation, of_data, of_file
-from reorder.storage.npy import NpyError, array_from, header_of, read_data, read_header
+from reorder.storage.npy import NpyError, array_from, header_of, map_data, read_data, read_header
 from reorder.storage.sidecar import read_sidecar, sidecar
 
 if TYPE_CHECKING:
@@ -42,7 +42,11 @@ _SMALL = 2**18
 
 
 def load(
-    path: str | os.PathLike[str], dtype: str | None = None, *, verify: bool = False
+    path: str | os.PathLike[str],
+    dtype: str | None = None,
+    *,
+    verify: bool = False,
+    mmap: bool = False,
 ) -> Memory | NDArray[Any]:
     """Read a tensor: a Memory if a descriptor lies beside it, else the array.
 
@@ -61,6 +65,10 @@ def load(
         its elements are void or unsigned there. Nothing is converted.
     verify : bool
         Whether to compare the checksum of all data too, which takes a pass over them.
+    mmap : bool
+        Whether to map the file instead of reading it: the data are a read-only `numpy.memmap`, of
+        which the system reads what is used. `reorder.load(path, mmap=True).blocks()` is the
+        physical array of a file. The file must not get shorter as long as the array lives.
 
     Raises
     ------
@@ -85,7 +93,7 @@ def load(
     described = read_sidecar(beside)
     for _ in range(_ATTEMPTS):
         try:
-            found = _load(given, described, dtype, verify=verify)
+            found = _load(given, described, dtype, verify=verify, mmap=mmap)
         except MemdescError:
             # another process may have written a new pair between the two reads
             again = read_sidecar(beside)
@@ -96,11 +104,11 @@ def load(
             if again is described:
                 return found
         described = again
-    return _load(given, described, dtype, verify=verify)
+    return _load(given, described, dtype, verify=verify, mmap=mmap)
 
 
 def _load(
-    given: Path, described: Sidecar | None, dtype: str | None, *, verify: bool
+    given: Path, described: Sidecar | None, dtype: str | None, *, verify: bool, mmap: bool
 ) -> Memory | NDArray[Any]:
     what = repr(str(given))
     record, desc = None, None
@@ -112,7 +120,7 @@ def _load(
             if described is not None:
                 record = _record_for(header, nbytes, described, what)
                 desc = _describe(record, header, described, what)
-            data = read_data(file, header, nbytes)
+            data = (map_data if mmap else read_data)(file, header, nbytes)
             array = array_from(data, header)
     except NpyError as error:
         msg = f"{what} is no .npy file, or a damaged one: {error}"

@@ -27,6 +27,7 @@ __all__ = [
     "NpyError",
     "array_from",
     "header_of",
+    "map_data",
     "read_data",
     "read_header",
 ]
@@ -204,13 +205,7 @@ def read_data(file: BinaryIO, header: Header, nbytes: int) -> NDArray[np.uint8]:
     NpyError
         If it holds fewer bytes than the header means, or more than the memory of the system.
     """
-    wanted, there = header.nbytes, nbytes - len(header.raw)
-    if wanted > there:
-        msg = (
-            f"its header means {wanted} bytes, {header.dtype} of shape {header.shape}, but {there} "
-            "follow; it was cut off, or never was written to its end"
-        )
-        raise NpyError(msg)
+    wanted = _wanted(header, nbytes)
     try:
         data = np.empty(wanted, np.uint8)
     except (MemoryError, ValueError):
@@ -224,6 +219,36 @@ def read_data(file: BinaryIO, header: Header, nbytes: int) -> NDArray[np.uint8]:
             raise NpyError(msg)
         rest = rest[count:]
     return data
+
+
+def map_data(file: BinaryIO, header: Header, nbytes: int) -> NDArray[np.uint8]:
+    """Return the data behind a header as a `numpy.memmap`, read-only; parameters as `read_data`.
+
+    Raises
+    ------
+    NpyError
+        If it holds fewer bytes than the header means, or cannot be mapped.
+    """
+    wanted = _wanted(header, nbytes)
+    if not wanted:
+        return np.empty(0, np.uint8)  # no system maps nothing
+    try:
+        return np.memmap(file, np.uint8, "r", offset=len(header.raw), shape=(wanted,))
+    except (OSError, ValueError) as error:
+        msg = f"it cannot be mapped: {error}"
+        raise NpyError(msg) from None
+
+
+def _wanted(header: Header, nbytes: int) -> int:
+    """Return the bytes that a header means; refuse more than a file has."""
+    wanted, there = header.nbytes, nbytes - len(header.raw)
+    if wanted > there:
+        msg = (
+            f"its header means {wanted} bytes, {header.dtype} of shape {header.shape}, but {there} "
+            "follow; it was cut off, or never was written to its end"
+        )
+        raise NpyError(msg)
+    return wanted
 
 
 def array_from(data: NDArray[np.uint8], header: Header) -> NDArray[Any]:

@@ -440,3 +440,35 @@ def test_pairs_that_another_thread_writes_meanwhile_are_read_whole(tmp_path: Pat
             assert found.desc == tensors[int(first) - 1].desc
             assert (found.numpy() == first).all()
         writing.result()
+
+
+@pytest.mark.parametrize("tag", ["abcd", "aBcd8b"])
+def test_a_mapped_tensor_is_the_file(tmp_path: Path, tag: str) -> None:
+    path = tmp_path / "x.npy"
+    x = np.random.default_rng(0).random((2, 17, 5, 4), np.float32)
+    save(path, reorder.reorder(x, tag))
+    mapped = load(path, mmap=True)
+    assert isinstance(mapped, reorder.Memory)
+    assert np.array_equal(mapped.numpy(), x)
+    assert not mapped.data.flags.writeable
+    base: Any = mapped.data
+    while isinstance(base, np.ndarray) and not isinstance(base, np.memmap):
+        base = base.base
+    assert isinstance(base, np.memmap)
+    assert load(path, mmap=True, verify=True)
+    np.save(path, x)  # another array: refused as ever
+    sidecar(path).unlink()
+    assert np.array_equal(load(path, mmap=True), x)
+
+
+def test_a_file_without_elements_and_one_that_ends_early_cannot_be_mapped(tmp_path: Path) -> None:
+    path = tmp_path / "x.npy"
+    save(path, reorder.reorder(np.ones((2, 0), np.float32), "ab"))
+    empty = load(path, mmap=True)
+    assert isinstance(empty, reorder.Memory)
+    assert empty.numpy().shape == (2, 0)
+    np.save(path, np.ones(8, np.float32))
+    sidecar(path).unlink()
+    path.write_bytes(path.read_bytes()[:-4])
+    with pytest.raises(MemdescError, match="its header means 32 bytes"):
+        load(path, mmap=True)
