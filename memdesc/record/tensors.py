@@ -1,9 +1,9 @@
 """Formats of matrices in several tensors, and of interleaved rows: fields by tags.
 
-Sources: AutoGPTQ and GPTQModel (`qweight`, `qzeros`, `scales`; version 1 of the format stores zero
-points less 1), AutoAWQ (`utils/packing_utils.py`), PyTorch 2.13 (`_weight_int4pack_mm_for_cpu`,
-packed on AVX-512), torchao 0.18 (`to_blocked`), vLLM 0.11 (`marlin_utils.py`), llama.cpp
-(`ggml-cpu/repack.cpp`).
+Layouts are those of the vocabulary of weights. Sources of the rules: AutoGPTQ and GPTQModel
+(version 1 of `qzeros` stores zero points less 1), AutoAWQ, PyTorch 2.13
+(`_weight_int4pack_mm_for_cpu`), vLLM (`marlin_utils.py`), OCP's MX 1.0, cuBLAS 12.9 (block-scaled
+products), llama.cpp (`ggml-cpu/repack.cpp`).
 """
 
 from __future__ import annotations
@@ -11,12 +11,11 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from memdesc.build import layout_by_tag
+from memdesc.create import memory_desc
 from memdesc.dtypes import DATA_TYPES, data_type
 from memdesc.errors import MemdescError, short_repr
 from memdesc.int64 import exact_int
 from memdesc.layout import Axis, Block, Layout, dim_name
-from memdesc.notation import parse_tag
 from memdesc.record.field import Field
 from memdesc.record.rule import Number, Rule
 
@@ -24,14 +23,6 @@ __all__ = ["TENSOR_FORMATS"]
 
 _Made = tuple[tuple[Field, ...], Rule]
 
-# eight u4 of a 32-bit word, along the second dim, in the order 0 2 4 6 1 3 5 7
-_AWQ = "aB2b/1.4b/2"
-_MARLIN = "AB2b/4.2b/2.2b/1.2a/4.2a/2.2b/32.2b/16.2a/1.2b/8.2a/8"
-# scales of Marlin: 8 x 8 columns transposed; one group for all inputs has pairs of 4 x 4
-_MARLIN_SCALES, _MARLIN_SINGLE_SCALES = "aB8b/1.8b/8", "aB4b/2.4b/8.2b/1"
-_TORCH_INT4 = "Ab2a/16.16a/1.2a/32"
-# scales for block-scaled matrix products: tiles of 128 x 4
-_SWIZZLED = "AB32a/1.4a/32.4b"
 # the types of scales that are multiplied as they are
 _FLOAT_SCALES = ("f16", "bf16", "f32")
 
@@ -45,24 +36,22 @@ def _by_tag(
 ) -> Field:
     """Return a field that is a tensor of its own, of the dims in groups."""
     sizes = tuple(-(-size // group) for size, group in zip(dims, groups, strict=True))
-    return Field(name, kind, layout_by_tag(parse_tag(tag), sizes, tag), groups, name)
+    return Field(name, kind, memory_desc(sizes, kind, tag).layout, groups, name)
 
 
 def _gptq(dims: tuple[int, ...], *, group: Any, zeros: Any, bits: Any, scales: Any) -> _Made:
     lines = _groups("gptq", dims, 0, group)
-    if bits not in (4, 8):
-        msg = f"gptq: bits must be 4 or 8, not {short_repr(bits)}"
-        raise MemdescError(msg)
+    kind = _integers("gptq", bits)
     if zeros not in ("v1", "v2"):
         msg = (
             f"gptq: zeros must be 'v1' (stored less 1) or 'v2' (as they are), not "
             f"{short_repr(zeros)}"
         )
         raise MemdescError(msg)
-    word, kind = 32 // bits, f"u{bits}"
-    _check_multiples("gptq", dims, (word, word))
+    word = 32 // bits
+    _check_multiples("gptq", dims, (1, word))
     fields = (
-        _by_tag("qweight", kind, f"Ab{word}a", dims, (1, 1)),
+        _by_tag("qweight", kind, "gptq", dims, (1, 1)),
         _by_tag("qzeros", kind, "ab", dims, lines),
         _by_tag("scales", _float_scales("gptq", scales), "ab", dims, lines),
     )
@@ -72,37 +61,34 @@ def _gptq(dims: tuple[int, ...], *, group: Any, zeros: Any, bits: Any, scales: A
 
 def _awq(dims: tuple[int, ...], *, group: Any, scales: Any) -> _Made:
     lines = _groups("awq", dims, 0, group)
-    _check_multiples("awq", dims, (1, 8))
     fields = (
-        _by_tag("qweight", "u4", _AWQ, dims, (1, 1)),
-        _by_tag("qzeros", "u4", _AWQ, dims, lines),
+        _by_tag("qweight", "u4", "awq", dims, (1, 1)),
+        _by_tag("qzeros", "u4", "awq", dims, lines),
         _by_tag("scales", _float_scales("awq", scales), "ab", dims, lines),
     )
     return fields, Rule(_number("qweight"), (_number("scales"),), _number("qzeros"))
 
 
-def _marlin(dims: tuple[int, ...], *, group: Any, scales: Any) -> _Made:
+def _marlin(dims: tuple[int, ...], *, group: Any, bits: Any, scales: Any) -> _Made:
     lines = _groups("marlin", dims, 0, group)
-    _check_multiples("marlin", dims, (16, 64))
-    order = _MARLIN_SCALES if lines[0] < dims[0] else _MARLIN_SINGLE_SCALES
+    order = "marlin_scales" if lines[0] < dims[0] else "marlin_scales_channelwise"
     fields = (
-        _by_tag("qweight", "u4", _MARLIN, dims, (1, 1)),
+        _by_tag("qweight", _integers("marlin", bits), "marlin", dims, (1, 1)),
         _by_tag("scales", _float_scales("marlin", scales), order, dims, lines),
     )
-    return fields, Rule(_number("qweight", minus=8), (_number("scales"),))
+    return fields, Rule(_number("qweight", minus=1 << bits - 1), (_number("scales"),))
 
 
-def _torch_int4(dims: tuple[int, ...], *, group: Any, scales: Any) -> _Made:
-    lines = _groups("torch_int4_cpu", dims, 1, group)
-    _check_multiples("torch_int4_cpu", dims, (64, 2))
+def _torch_int4(dims: tuple[int, ...], *, name: str, group: Any, scales: Any) -> _Made:
+    lines = _groups(name, dims, 1, group)
     sizes = dims[0], -(-dims[1] // lines[1])
-    kind = _float_scales("torch_int4_cpu", scales)
-    pair = "scales_and_zeros"
-    # shape (groups, out, 2): a scale, then what is added
+    kind = _float_scales(name, scales)
+    # row-major over groups, outputs, and the pair of a scale and what is added
     blocks = (Block(0, 1, sizes[0], 2), Block(1, 1, sizes[1], 2 * sizes[0]))
     axes = tuple(Axis((dim,), size) for dim, size in enumerate(sizes))
+    pair = "scales_and_zeros"
     fields = (
-        _by_tag("weight", "u4", _TORCH_INT4, dims, (1, 1)),
+        _by_tag("weight", "u4", name, dims, (1, 1)),
         Field("scales", kind, Layout(sizes, axes, blocks), lines, pair),
         Field("zeros", kind, Layout(sizes, axes, blocks, 1), lines, pair),
     )
@@ -120,7 +106,7 @@ def _block_scaled(
         raise MemdescError(msg)
     fields = [
         _by_tag("data", kinds[0], "ab", dims, (1, 1)),
-        _by_tag("scales", kinds[1], _SWIZZLED if swizzled else "ab", dims, (1, group)),
+        _by_tag("scales", kinds[1], "nvfp4_scales" if swizzled else "ab", dims, (1, group)),
     ]
     scale = [_number("scales")]
     if kinds[1] != "e8m0":
@@ -163,16 +149,19 @@ def _interleaved(dims: tuple[int, ...], *, name: str, rows: int, run: int) -> _M
     return fields, Rule(_number("qs"), (_number("d"),))
 
 
-_GROUP = ("group", 128)
+_GROUP, _FOUR = ("group", 128), ("bits", 4)
 _F16, _BF16 = ("scales", "f16"), ("scales", "bf16")
 _SWIZZLE = (("swizzled", True),)
 
 # name: what makes it, names of its dims, options with their defaults
 TENSOR_FORMATS: dict[str, tuple[Any, str, tuple[tuple[str, Any], ...]]] = {
-    "gptq": (_gptq, "io", (_GROUP, ("zeros", "v1"), ("bits", 4), _F16)),
+    "gptq": (_gptq, "io", (_GROUP, ("zeros", "v1"), _FOUR, _F16)),
     "awq": (_awq, "io", (_GROUP, _F16)),
-    "marlin": (_marlin, "io", (_GROUP, _F16)),
-    "torch_int4_cpu": (_torch_int4, "oi", (_GROUP, _BF16)),
+    "marlin": (_marlin, "io", (_GROUP, _FOUR, _F16)),
+    **{
+        name: (partial(_torch_int4, name=name), "oi", (_GROUP, _BF16))
+        for name in ("torch_int4_cpu", "torch_int4_cpu_avx2", "torch_int4_cpu_default")
+    },
     **{
         name: (partial(_block_scaled, name=name, kinds=kinds, group=group), "oi", _SWIZZLE)
         for name, kinds, group in (
@@ -211,6 +200,13 @@ def _check_multiples(name: str, dims: tuple[int, ...], steps: tuple[int, ...]) -
         if size % step:
             msg = f"{name} needs a multiple of {step} along {dim_name(dim)}, not {size}"
             raise MemdescError(msg)
+
+
+def _integers(name: str, bits: Any) -> str:
+    if bits not in (4, 8) or isinstance(bits, float):
+        msg = f"{name}: bits must be 4 or 8, not {short_repr(bits)}"
+        raise MemdescError(msg)
+    return f"u{bits}"
 
 
 def _float_scales(name: str, kind: Any) -> str:
