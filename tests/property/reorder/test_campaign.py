@@ -1,4 +1,4 @@
-"""Long runs: pytest -m campaign."""
+"""A million random reorders in parts: pytest -m campaign; conversions are beside their laws."""
 
 from __future__ import annotations
 
@@ -16,11 +16,14 @@ if TYPE_CHECKING:
     from memdesc import MemoryDesc
 
 
+# With the conversions of `test_convert_laws` a million.
 @pytest.mark.campaign
-@settings(max_examples=20_000)
+@pytest.mark.parametrize("part", range(1, 21))
+@settings(max_examples=40_000)
 @given(desc_pairs(), st.integers(0, 2**31), st.booleans(), st.sampled_from([1, 2, 5]))
-def test_twenty_thousand_reorders_equal_their_definition(
-    pair: tuple[MemoryDesc, MemoryDesc], seed: int, at_end: bool, threads: int
+def test_forty_thousand_reorders_equal_their_definition(
+    part: int, pair: tuple[MemoryDesc, MemoryDesc], seed: int, at_end: bool, threads: int
 ) -> None:
+    del part  # each draws other cases
     with forced_parts(threads):
         check(*pair, seed, at_end=at_end, threads=threads)

@@ -67,11 +67,17 @@ def test_a_reorder_that_converts_through_lookups_does_the_same(
 
 
 @pytest.mark.campaign
+@pytest.mark.parametrize("part", range(1, 11))
 @settings(max_examples=20_000)
 @given(conversions(), st.integers(0, 2**31), st.booleans(), st.sampled_from([1, 2, 5]))
 def test_twenty_thousand_reorders_that_convert_equal_their_definition(
-    case: tuple[MemoryDesc, MemoryDesc, Attr | None], seed: int, at_end: bool, threads: int
+    part: int,
+    case: tuple[MemoryDesc, MemoryDesc, Attr | None],
+    seed: int,
+    at_end: bool,
+    threads: int,
 ) -> None:
+    del part  # each draws other cases
     with forced_parts(threads):
         check(case, seed, at_end=at_end, threads=threads)
 

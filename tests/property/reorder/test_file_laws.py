@@ -99,17 +99,24 @@ def test_a_damaged_archive_is_read_rightly_or_refused(folder: Path, data: st.Dat
     _check_archive(folder, data)
 
 
+# With the strings of `test_string_laws` a million.
 @pytest.mark.campaign
+@pytest.mark.parametrize("part", range(1, 6))
 @settings(max_examples=50_000)
 @given(st.data())
-def test_fifty_thousand_damaged_arrays_and_descriptors(folder: Path, data: st.DataObject) -> None:
+def test_fifty_thousand_damaged_arrays_and_descriptors(
+    folder: Path, part: int, data: st.DataObject
+) -> None:
+    del part  # each draws other changes
     _check_array(folder, data)
 
 
 @pytest.mark.campaign
+@pytest.mark.parametrize("part", range(1, 6))
 @settings(max_examples=50_000)
 @given(st.data())
-def test_fifty_thousand_damaged_archives(folder: Path, data: st.DataObject) -> None:
+def test_fifty_thousand_damaged_archives(folder: Path, part: int, data: st.DataObject) -> None:
+    del part  # each draws other changes
     _check_archive(folder, data)
 
 

@@ -60,6 +60,14 @@ def test_reorders_are_right_on_threads_and_in_children(scenario: str, layer: str
     assert found == _LAYERS[layer]
 
 
+# a thousand forks
+@pytest.mark.campaign
+@pytest.mark.parametrize("part", range(1, 11))
+def test_a_hundred_children_are_right_while_threads_reorder(part: int) -> None:
+    layer = ("tbb", "omp", "workqueue", "default")[part % 4]
+    assert run("fork_often", layer, 0 if part % 2 else 1 << 40) == _LAYERS[layer]
+
+
 @pytest.mark.parametrize("scenario", _SCENARIOS)
 def test_the_pool_is_right_in_children_too(scenario: str) -> None:
     assert run(scenario, "tbb", 1 << 40) == "tbb"

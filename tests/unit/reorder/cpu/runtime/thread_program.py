@@ -157,6 +157,32 @@ def fork_meanwhile() -> None:
     move()
 
 
+def convert() -> None:
+    """Reorder and convert, exactly."""
+    assert np.array_equal(reorder.reorder(_X, "nhwc", dtype="f64").elements.view("f8"), _WANTED)
+
+
+def fork_often() -> None:
+    """Fork a hundred times while other threads reorder and convert."""
+    stop = threading.Event()
+
+    def work() -> None:
+        while not stop.is_set():
+            both()
+
+    def both() -> None:
+        move()
+        convert()
+
+    crowd = Crowd(3, work)
+    try:
+        for _ in range(100):
+            reap(fork(both))
+    finally:
+        stop.set()
+        crowd.join()
+
+
 def fork_pool() -> None:
     """Reorder in the workers of multiprocessing."""
     move()
@@ -181,7 +207,15 @@ if __name__ == "__main__":
     _Forced.machine = this_machine()._replace(long_nbytes=int(sys.argv[2]))
     {
         function.__name__: function
-        for function in (crowds, fork_first, fork_after, fork_meanwhile, fork_pool, leave)
+        for function in (
+            crowds,
+            fork_first,
+            fork_after,
+            fork_meanwhile,
+            fork_often,
+            fork_pool,
+            leave,
+        )
     }[sys.argv[1]]()
     from reorder.cpu import layer_name
 
