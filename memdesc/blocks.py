@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from memdesc.errors import MemdescError, short_repr
-from memdesc.int64 import exact_int, exact_ints
+from memdesc.int64 import checked_int, exact_ints
 
 __all__ = ["Axis", "Block", "exact_axes", "exact_blocks"]
 
@@ -34,7 +34,9 @@ def exact_axes(axes: object) -> tuple[Axis, ...]:
         msg = f"axes must be a tuple of Axis(dims, padded), not {short_repr(axes)}"
         raise MemdescError(msg) from None
     return tuple(
-        Axis(exact_ints("dims of an axis", dims), exact_int("the padded extent of an axis", padded))
+        Axis(
+            exact_ints("dims of an axis", dims), checked_int("the padded extent of an axis", padded)
+        )
         for dims, padded in pairs
     )
 

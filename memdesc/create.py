@@ -12,7 +12,7 @@ from memdesc.build import layout_by_strides, layout_by_tag
 from memdesc.desc import MemoryDesc
 from memdesc.dtypes import DataType, data_type
 from memdesc.errors import MemdescError, short_repr
-from memdesc.int64 import INT64_MAX, checked_int, checked_ints
+from memdesc.int64 import INT64_MAX, checked_flag, checked_int, checked_ints
 from memdesc.layout import Layout, dim_name
 from memdesc.names import did_you_mean, dim_letters, expand_meta_tag, resolve, siblings
 from memdesc.notation import parse_tag
@@ -110,7 +110,7 @@ def memory_desc(  # noqa: PLR0913 - the fields of a descriptor, named by keyword
             if type(tag) is str
             else MemoryDesc(dtype, _layout_by_name(sizes, tag, dtype.bits))
         )
-    if strict:
+    if checked_flag("strict", strict):
         check_nesting(desc.layout, dtype.bits)
     return desc
 

@@ -16,7 +16,7 @@ import ml_dtypes
 import numpy as np
 
 from memdesc.errors import MemdescError, short_repr
-from memdesc.int64 import exact_int
+from memdesc.int64 import checked_int
 
 if TYPE_CHECKING:
     from typing import Any
@@ -60,7 +60,7 @@ class DataType:
         is_row = (
             row is not None
             and isinstance(self.numpy, np.dtype)
-            and (exact_int("bits", self.bits), self.numpy) == (row.bits, row.numpy)
+            and (checked_int("bits", self.bits), self.numpy) == (row.bits, row.numpy)
         )
         if not is_row:
             msg = (

@@ -15,6 +15,7 @@ from math import isfinite, prod
 from typing import TYPE_CHECKING
 
 from memdesc.errors import MemdescError, UnsupportedFormatError, short_repr
+from memdesc.int64 import checked_int
 from memdesc.layout import Axis, Block, Layout, dim_name, memory_order
 from memdesc.tags import MAX_NDIMS
 
@@ -75,9 +76,11 @@ class Extra:
             ("s8s8_mask", self.s8s8_mask),
             ("asymmetric_mask", self.asymmetric_mask),
         ):
-            if mask is not None and (
-                not isinstance(mask, int) or isinstance(mask, bool) or not 0 < mask < 1 << MAX_NDIMS
-            ):
+            if mask is None:
+                continue
+            bits = checked_int(name, mask)
+            object.__setattr__(self, name, bits)
+            if not 0 < bits < 1 << MAX_NDIMS:
                 msg = (
                     f"{name} must be an integer of 1 to {(1 << MAX_NDIMS) - 1}, "
                     f"with bit d set for dim d, not {short_repr(mask)}"
@@ -85,6 +88,7 @@ class Extra:
                 raise MemdescError(msg)
         if (
             not isinstance(self.scale_adjust, int | float)
+            or isinstance(self.scale_adjust, bool)
             or not isfinite(self.scale_adjust)
             or self.scale_adjust <= 0
         ):

@@ -10,7 +10,7 @@ from memdesc.build import layout_by_tag
 from memdesc.desc import MemoryDesc
 from memdesc.dtypes import DataType, data_type
 from memdesc.errors import MemdescError, short_repr
-from memdesc.int64 import checked_int, checked_ints, exact_int
+from memdesc.int64 import checked_int, checked_ints
 from memdesc.layout import dim_name
 from memdesc.names import dim_letters, resolve_image
 from memdesc.tags import LETTERS
@@ -67,7 +67,7 @@ class ImageDesc:
             )
             raise MemdescError(msg)
         for side in ("width", "height", "channels"):
-            object.__setattr__(self, side, exact_int(side, getattr(self, side)))
+            object.__setattr__(self, side, checked_int(side, getattr(self, side)))
         size = (self.width, self.height, self.channels)
         if min(size) < 1 or self.channels not in _CHANNELS:
             msg = (

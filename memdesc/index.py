@@ -119,7 +119,8 @@ def checked_integers(name: str, values: ArrayLike) -> int | NDArray[np.int64]:
         If it is neither, or exceeds int64.
     """
     with suppress(TypeError):
-        return checked_int(name, to_int(values))  # type: ignore[arg-type] # suppressed
+        # not `to_int` of a bool, which checked_int refuses
+        return checked_int(name, values if isinstance(values, bool) else to_int(values))  # type: ignore[arg-type] # suppressed
     try:
         array = np.asarray(values)
     except ValueError:  # lists of different lengths

@@ -18,7 +18,7 @@ import numpy as np
 
 from memdesc.blocks import Axis, Block, exact_axes, exact_blocks
 from memdesc.errors import MemdescError, NotBlockedError
-from memdesc.int64 import INT64_MAX, exact_int, exact_ints
+from memdesc.int64 import INT64_MAX, checked_int, exact_ints
 from memdesc.tags import LETTERS, MAX_NDIMS
 
 if TYPE_CHECKING:
@@ -125,7 +125,7 @@ class Layout:
         _set(self, "dims", exact_ints("dims", self.dims))
         _set(self, "axes", exact_axes(self.axes))
         _set(self, "blocks", exact_blocks(self.blocks))
-        _set(self, "offset0", exact_int("offset0", self.offset0))
+        _set(self, "offset0", checked_int("offset0", self.offset0))
         self._check()
 
     @classmethod

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from memdesc import MemdescError, data_type, memory_desc
-from memdesc.int64 import checked_ints
+from memdesc.int64 import checked_flag, checked_ints
 from reorder.api import reorder
 from reorder.memory.dlpack import is_exporter
 from reorder.memory.inputs import as_memory
@@ -122,6 +122,8 @@ def quantize(  # noqa: PLR0913 - what it takes is named by keyword
     True
     """
     wanted = data_type(dtype)
+    if symmetric is not None:
+        symmetric = checked_flag("symmetric", symmetric)
     if isinstance(x, Memory) or (is_exporter(x) and not isinstance(x, np.ndarray)):
         x = as_memory(x, None)
         values = x.numpy()

@@ -14,7 +14,7 @@ from typing import Any
 from memdesc.create import memory_desc
 from memdesc.dtypes import DATA_TYPES, data_type
 from memdesc.errors import MemdescError, short_repr
-from memdesc.int64 import exact_int
+from memdesc.int64 import checked_int
 from memdesc.layout import Axis, Block, Layout, dim_name
 from memdesc.record.field import Field
 from memdesc.record.rule import Number, Rule
@@ -184,7 +184,7 @@ TENSOR_FORMATS: dict[str, tuple[Any, str, tuple[tuple[str, Any], ...]]] = {
 
 def _groups(name: str, dims: tuple[int, ...], dim: int, group: Any) -> tuple[int, ...]:
     """Return the groups of scales: `group` inputs, all of them for -1."""
-    count = exact_int(f"{name}: group", group)
+    count = checked_int(f"{name}: group", group)
     if count != -1 and (count < 1 or dims[dim] % count):
         msg = (
             f"{name}: a group of {count} does not divide {dim_name(dim)} of size {dims[dim]}; "

@@ -12,6 +12,7 @@ import numpy as np
 from memdesc import MemdescError
 from memdesc.desc import checked_desc
 from memdesc.errors import short_repr
+from memdesc.int64 import checked_flag
 from reorder.memory.allocate import zeroed_bytes
 from reorder.memory.arrays import is_plain, logical_array, physical_array, write_logical
 from reorder.memory.buffers import flat_bytes
@@ -70,7 +71,7 @@ class Memory:
         if buffer is None:
             self._data = zeroed_bytes(desc.nbytes)
             return
-        must_write = zero_pad and desc.has_padding and desc.nelems > 0
+        must_write = checked_flag("zero_pad", zero_pad) and desc.has_padding and desc.nelems > 0
         if must_write and desc.has_broadcast:
             msg = (
                 f"{desc!r} has a stride of 0, so its padding lies on its data; pass zero_pad=False"

@@ -20,3 +20,8 @@ __all__ = [
     "reorder_on_device",
     "unpack",
 ]
+
+
+def __dir__() -> list[str]:
+    """Return the public names, and the names in double underscores, without submodules."""
+    return [*__all__, *(name for name in globals() if name.startswith("__"))]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from memdesc import Axis, Block, MemdescError
 from memdesc.blocks import exact_axes, exact_blocks
 from memdesc.errors import short_repr
-from memdesc.int64 import INT64_MAX, exact_int, exact_ints
+from memdesc.int64 import INT64_MAX, checked_int, exact_ints
 from memdesc.search import SearchLimitError, Term, solve
 from reorder.plan.nodes import Box, Lookup, Node
 from reorder.plan.plan import ReorderPlan, check_types, is_planned, plan_reorder
@@ -178,7 +178,7 @@ def _require(*rules: bool) -> None:
 def _checked_node(node: Node) -> Node:
     extent, valid, strides = node
     checked = Node(
-        exact_int("extent", extent), exact_int("valid", valid), exact_ints("strides", strides)
+        checked_int("extent", extent), checked_int("valid", valid), exact_ints("strides", strides)
     )
     _require(0 <= checked.valid <= checked.extent, checked.extent >= 1)
     return checked
@@ -187,7 +187,7 @@ def _checked_node(node: Node) -> Node:
 def _checked_lookup(lookup: Lookup, ndims: int) -> Lookup:
     """Refuse a gather that does not have the axes of all operands over the same dims."""
     given, src, dst, others = lookup
-    sizes = tuple((exact_int("dim", dim), exact_int("size", size)) for dim, size in given)
+    sizes = tuple((checked_int("dim", dim), checked_int("size", size)) for dim, size in given)
     _require(bool(sizes), all(0 <= dim < ndims and size >= 1 for dim, size in sizes))
     return Lookup(
         sizes,

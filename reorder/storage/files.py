@@ -17,6 +17,7 @@ import numpy as np
 
 from memdesc import MemdescError, data_type, to_json
 from memdesc.disk import as_path, open_file, write_files
+from memdesc.int64 import checked_flag
 from reorder.memory.memory import Memory
 from reorder.storage.arrays import array_of, check_form, form_of_image, memory_of, typed
 from reorder.storage.fingerprint import checksum, free_generation, of_data, of_file
@@ -90,6 +91,7 @@ def load(
     memdesc.errors.MemdescError: '...x.npy' is an array of float32 and shape (1, 17, 2, 2), but ...
     """
     given, beside = as_path(path), sidecar(path)
+    verify = checked_flag("verify", verify)
     described = read_sidecar(beside)
     for _ in range(_ATTEMPTS):
         try:

@@ -13,6 +13,7 @@ import numpy as np
 
 from memdesc import MemdescError
 from memdesc.errors import short_repr
+from memdesc.int64 import checked_flag
 from reorder.values.parameter import Parameter, frozen
 
 if TYPE_CHECKING:
@@ -25,6 +26,7 @@ ROLES = ("src_zero_point", "src_scale", "dst_scale", "dst_zero_point")
 # Larger attributes are not kept in caches.
 _LARGE_NBYTES = 1 << 16
 F8_ROUNDINGS = ("once", "onednn")
+_NO_NUMBERS = (bool, np.bool_, str, bytes, bytearray)
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -104,12 +106,8 @@ class Attr:
         for role in ROLES:
             self._keep(role, checked.get(role))
         object.__setattr__(self, "beta", _checked_beta(self.beta))
-        if not isinstance(self.saturate, bool):
-            msg = (  # type: ignore[unreachable] # callers without types
-                f"saturate must be True or False, not {short_repr(self.saturate)}"
-            )
-            raise MemdescError(msg)
-        if self.f8_rounding not in F8_ROUNDINGS:
+        object.__setattr__(self, "saturate", checked_flag("saturate", self.saturate))
+        if not isinstance(self.f8_rounding, str) or self.f8_rounding not in F8_ROUNDINGS:
             msg = f"f8_rounding must be 'once' or 'onednn', not {short_repr(self.f8_rounding)}"
             raise MemdescError(msg)
         object.__setattr__(self, "parameters", kept)
@@ -154,6 +152,9 @@ class Attr:
 
 def _checked_beta(given: Any) -> float:
     try:
+        # strings and bools become floats, too
+        if isinstance(given, _NO_NUMBERS) or getattr(given, "dtype", None) == np.bool_:
+            raise TypeError  # noqa: TRY301 - refused below
         beta = float(given)
     except (TypeError, ValueError, OverflowError):
         msg = f"beta must be a number, not {short_repr(given)}"

@@ -92,15 +92,17 @@ class Parameter:
 
 def _array(role: str, given: Any) -> NDArray[Any]:
     refuse_masked(role, given)
+    reason = ""
     try:
         array = np.array(given)
-    except (TypeError, ValueError, OverflowError):
-        array = np.array(None)
-    if not array.size or array.dtype.kind in "OSUMmb":
+    except (TypeError, ValueError, OverflowError, RuntimeError) as error:
+        # tensors of other libraries say why they are no arrays
+        array, reason = np.array(None), f": {error}"
+    if not array.size or array.dtype.kind in "OSUMmbc":
         what = "a number or an array of numbers"
         msg = (
             f"{role} must be {what}, not "
-            f"{'an empty array' if not array.size else short_repr(given)}"
+            f"{'an empty array' if not array.size else short_repr(given)}{reason}"
         )
         raise MemdescError(msg)
     return frozen(array)

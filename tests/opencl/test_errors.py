@@ -39,6 +39,19 @@ def test_memory_of_another_context_is_refused(runtime: Runtime) -> None:
         opencl.enqueue_pack(runtime.queue, X, image, IMAGE)
 
 
+@pytest.mark.parametrize("name", ["in_out_chanel", "nChw16x", "abcd|4x", "winograd_filter"])
+def test_a_wrong_name_has_one_message_on_the_cpu_and_on_devices(
+    runtime: Runtime, name: str
+) -> None:
+    with pytest.raises(MemdescError) as on_cpu:
+        reorder(X, name)
+    with refused(str(on_cpu.value)):
+        reorder(X, name, queue=runtime.queue)
+    memory = reorder(X, "abcd", queue=runtime.queue)
+    with refused(str(on_cpu.value)):
+        reorder(memory, name)
+
+
 def test_memory_that_is_too_small_is_refused_with_the_numbers(runtime: Runtime) -> None:
     small = runtime.buffer(np.zeros(29, np.float32))
     with refused(

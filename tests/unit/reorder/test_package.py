@@ -15,6 +15,8 @@ def test_dir_lists_public_names_and_dunder_names_only() -> None:
     listed = dir(reorder)
     assert {name for name in listed if not name.startswith("__")} == set(reorder.__all__)
     assert {"__all__", "__doc__", "__file__", "__name__", "__path__", "__version__"} <= set(listed)
+    opencl = {name for name in dir(reorder.opencl) if not name.startswith("__")}
+    assert opencl == set(reorder.opencl.__all__)
     assert import_module("reorder.plan") is reorder.plan  # type: ignore[attr-defined] # a submodule
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from dataclasses import fields
 from itertools import product
 from typing import Any
 
@@ -472,3 +473,55 @@ def test_values_cannot_be_changed_after_they_were_checked(values: Any, dtype: An
     copied = pickle.loads(pickle.dumps(attr))  # noqa: S301 - our own bytes
     assert copied == attr
     assert (hash(copied), repr(copied), np.array(copied.src_scale).tolist()) == as_made
+
+
+_PARAMETERS = [field.name for field in fields(Attr) if field.init]
+_WRONG = {
+    "text": "a",
+    "bytes": b"1",
+    "complex": 2j,
+    "object": object(),
+    "type": int,
+    "texts": np.array(["a"]),
+    "objects": np.array([None]),
+    "records": np.zeros(2, [("a", "f4")]),
+    "times": np.array([1, 2], "m8[s]"),
+    "uneven": [[1], [1, 2]],
+    "nan": float("nan"),
+    "list of nan": [float("nan")],
+    "flags": np.array([True, False]),
+    "masked": np.ma.masked_array([1, 2], [False, True]),
+    "bf16": np.array([1, 2], ml_dtypes.bfloat16),
+    "huge": 10**400,
+    "dict": {1: 2},
+}
+
+
+@pytest.mark.parametrize("wrong", _WRONG.values(), ids=_WRONG)
+@pytest.mark.parametrize("name", _PARAMETERS)
+def test_no_parameter_takes_a_value_of_another_kind(name: str, wrong: Any) -> None:
+    with pytest.raises(MemdescError, match=name):
+        Attr(**{name: wrong})
+
+
+@pytest.mark.parametrize("wrong", [True, np.True_, np.array([True]), "0.5"])
+def test_beta_is_no_flag_and_no_string(wrong: Any) -> None:
+    with pytest.raises(MemdescError, match=r"^beta must be a number, not"):
+        Attr(beta=wrong)
+
+
+def test_flags_of_numpy_are_flags() -> None:
+    assert Attr(saturate=np.True_) == Attr(saturate=True)  # type: ignore[arg-type] # as callers do
+
+
+class _Tensor:
+    """As torch's tensors that require a gradient."""
+
+    def __array__(self, dtype: Any = None, copy: Any = None) -> Any:
+        msg = "use tensor.detach().numpy()"
+        raise RuntimeError(msg)
+
+
+def test_a_tensor_that_is_no_array_is_refused_with_its_reason() -> None:
+    with pytest.raises(MemdescError, match=r"src_scale must be a number .*detach"):
+        Attr(src_scale=_Tensor())
