@@ -18,6 +18,8 @@ from reorder.values.attr import Attr
 
 if TYPE_CHECKING:
     from reorder import opencl
+    from reorder.identification.candidates import Candidate, Identification
+    from reorder.identification.identify import identify
     from reorder.plan.compare import Relation, compare
     from reorder.runtime_dims import RuntimePlan, plan_runtime
     from reorder.storage.archive import load_archive, save_archive
@@ -26,6 +28,8 @@ if TYPE_CHECKING:
 __all__ = [
     "Attr",
     "Box",
+    "Candidate",
+    "Identification",
     "Lookup",
     "Memory",
     "Node",
@@ -38,6 +42,7 @@ __all__ = [
     "dequantize",
     "execute",
     "execute_reference",
+    "identify",
     "load",
     "load_archive",
     "opencl",
@@ -60,9 +65,12 @@ def __dir__() -> list[str]:
 
 # Names that most programs do not use, and the modules that are loaded at their first use.
 _MODULES = {
+    "Candidate": "reorder.identification.candidates",
+    "Identification": "reorder.identification.candidates",
     "Relation": "reorder.plan.compare",
     "RuntimePlan": "reorder.runtime_dims",
     "compare": "reorder.plan.compare",
+    "identify": "reorder.identification.identify",
     "load": "reorder.storage.files",
     "load_archive": "reorder.storage.archive",
     "plan_runtime": "reorder.runtime_dims",

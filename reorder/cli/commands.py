@@ -20,6 +20,7 @@ NAMES = (
     "explain",
     "reorder",
     "decode",
+    "identify",
     "pack",
     "source",
     "check",

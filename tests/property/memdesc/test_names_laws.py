@@ -7,42 +7,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memdesc import (
-    MemdescError,
-    MemoryDesc,
-    UnsupportedFormatError,
-    data_type,
-    from_json,
-    known_names,
-    memory_desc,
-    to_json,
-)
-from memdesc.names import resolve
-
-NAMES = [name for name in known_names() if "image" not in name.text]
-
-
-def uneven_desc(name: str, random: Random) -> MemoryDesc | None:
-    """Describe sizes of which few are whole blocks; None where the name is refused for them.
-
-    Packings that take whole blocks only get these.
-    """
-    dtype = data_type(random.choice(("f32", "f16", "s8", "s4")))
-    with contextlib.suppress(UnsupportedFormatError):
-        tag = resolve(name, (), dtype.bits)
-        dims = [random.choice((1, 2, 3, 5, 17)) for _ in range(tag.ndims)]
-        with contextlib.suppress(UnsupportedFormatError):
-            return memory_desc(dims, dtype, name)
-        dims = [size * block for size, block in zip(dims, tag.block_sizes, strict=True)]
-        return memory_desc(dims, dtype, name)
-    return None
+from memdesc import MemdescError, Name, from_json, memory_desc, to_json
+from tests.named import NAMES, uneven_desc
 
 
 @given(st.sampled_from(NAMES), st.randoms(use_true_random=False))
 def test_a_descriptor_by_a_known_name_has_this_name_among_its_tags(
-    name: tuple[str, str, str], random: Random
+    name: Name, random: Random
 ) -> None:
-    if desc := uneven_desc(name[1], random):
+    if desc := uneven_desc(name.text, random):
         assert name in desc.tags()
         assert from_json(to_json(desc)) == desc
         assert eval(repr(desc)) == desc  # noqa: S307 - repr is meant to be evaluated

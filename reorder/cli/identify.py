@@ -1,0 +1,151 @@
+"""`memdesc identify`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from memdesc import MemdescError, memory_desc
+from reorder.cli.command import Command, Facts, dims_of
+from reorder.identification.identify import identify
+from reorder.storage.archive import load_archive
+from reorder.storage.files import load
+
+if TYPE_CHECKING:
+    import argparse
+
+    from reorder.identification.candidates import Candidate, Identification
+    from reorder.memory.memory import Memory
+
+__all__ = ["COMMAND"]
+
+# how many layouts are printed
+_SHOWN = 20
+
+
+def _add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "dump", help="a file of raw bytes, a .npy, or a .npz of several tensors: their bytes count"
+    )
+    parser.add_argument(
+        "--like",
+        metavar="FILE",
+        help="the same values by their logical dims: a .npy; for a .npz the tensors of these names",
+    )
+    parser.add_argument("--dims", metavar="DIMS", help="logical sizes, where there is no --like")
+    parser.add_argument(
+        "--dtype",
+        metavar="DTYPE",
+        help="type of the elements in the dump (default: that of --like, or one that holds its "
+        "integers)",
+    )
+    parser.add_argument(
+        "--offset",
+        type=int,
+        default=0,
+        metavar="BYTES",
+        help="bytes in front of the tensor in a file of raw bytes (default 0)",
+    )
+
+
+def _answer(options: argparse.Namespace) -> tuple[Facts, int]:
+    if options.dump.endswith(".npz"):
+        return _answer_for_set(options)
+    like = None if options.like is None else load(options.like)
+    dims = None if options.dims is None else dims_of(options.dims)
+    data = _read(options.dump, options.offset)
+    found = identify(data, like, dims=dims, dtype=options.dtype)
+    facts = {"file": options.dump, **_facts(data, found)}
+    return facts, int(len(found.candidates) != 1)
+
+
+def _answer_for_set(options: argparse.Namespace) -> tuple[Facts, int]:
+    """Answer for each tensor of an archive that the other archive has, too."""
+    if options.like is None or not options.like.endswith(".npz"):
+        msg = f"{options.dump!r} holds several tensors; --like must be a .npz with the same names"
+        raise MemdescError(msg)
+    tensors, plain = load_archive(options.dump), load_archive(options.like)
+    common = [name for name in tensors if name in plain]
+    if not common:
+        msg = f"{options.dump!r} and {options.like!r} have no tensor of the same name"
+        raise MemdescError(msg)
+    found = {name: identify(tensors[name], plain[name], dtype=options.dtype) for name in common}
+    facts = {
+        "file": options.dump,
+        "tensors": [{"tensor": name, **_facts(tensors[name], found[name])} for name in common],
+        "not_compared": sorted(tensors.keys() ^ plain.keys()),
+    }
+    return facts, int(any(len(each.candidates) != 1 for each in found.values()))
+
+
+def _read(path: str, offset: int) -> Memory | np.ndarray[Any, Any]:
+    """Return a tensor in a .npy, or the bytes of another file from an offset on."""
+    if path.endswith(".npy"):
+        if offset:
+            msg = f"--offset {offset} is for files of raw bytes; {path!r} says where its data begin"
+            raise MemdescError(msg)
+        return load(path)
+    try:
+        data = np.fromfile(path, np.uint8, offset=offset) if offset >= 0 else None
+    except OSError as error:
+        msg = f"{path!r} cannot be read: {error.strerror}"
+        raise MemdescError(msg) from None
+    if data is None:
+        msg = f"--offset {offset}: a tensor cannot start in front of its file"
+        raise MemdescError(msg)
+    return data
+
+
+def _facts(data: Memory | np.ndarray[Any, Any], found: Identification) -> Facts:
+    return {
+        "bytes": data.nbytes,
+        "verdict": found.verdict,
+        "row_major": any(_is_row_major(each) for each in found.candidates),
+        "layouts": [_layout(each) for each in found.candidates],
+        "near": [_layout(each) for each in found.near],
+    }
+
+
+def _is_row_major(found: Candidate) -> bool:
+    return found.desc == memory_desc(found.desc.dims, found.desc.dtype)
+
+
+def _layout(found: Candidate) -> Facts:
+    return {
+        "layout": repr(found.desc),
+        "names": [name._asdict() for name in found.names],
+        "order": found.order,
+        "agreement": found.agreement,
+        "padding_elements": found.desc.padded_nelems - found.desc.nelems,
+        "padding_zero": found.is_padding_zero,
+    }
+
+
+def _lay_out(facts: Facts) -> list[str]:
+    """Return the verdict and the layouts; for a set, a line for each tensor."""
+    if "tensors" in facts:
+        width = max(len(each["tensor"]) for each in facts["tensors"])
+        rows = [
+            f"{each['tensor']:{width}}  {'plain' if each['row_major'] else each['verdict']}"
+            for each in facts["tensors"]
+        ]
+        return [*rows, *(f"{name:{width}}  not in both files" for name in facts["not_compared"])]
+    rows = [f"{facts['file']}, {facts['bytes']} bytes: {facts['verdict']}"]
+    for each in facts["layouts"][:_SHOWN]:
+        names = ", ".join(name["text"] for name in each["names"])
+        padding = each["padding_elements"]
+        rows.append(f"{each['layout']}: {names}" + (f"; {padding} padding" if padding else ""))
+    if len(facts["layouts"]) > _SHOWN:
+        rows.append(f"... and {len(facts['layouts']) - _SHOWN} more; --json lists them")
+    return rows
+
+
+COMMAND = Command(
+    "identify",
+    "Find which known layouts the bytes of a file have; exit code 1 unless it is one.",
+    "identify dump.bin --like w.npy --dtype u4",
+    _add_arguments,
+    _answer,
+    _lay_out,
+)

@@ -1,0 +1,256 @@
+"""Which known layouts bytes may have: compared with a tensor of the same values, or by padding."""
+
+from __future__ import annotations
+
+from itertools import permutations
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from memdesc import DATA_TYPES, MemdescError, PaddingError, data_type, memory_desc
+from memdesc.int64 import checked_ints
+from memdesc.layout import check_dims
+from reorder.api import reorder
+from reorder.identification.candidates import Candidate, Identification, no_layout, title, titles
+from reorder.identification.known_layouts import MAX_ORDERED, known_layouts
+from reorder.memory.buffers import address_of
+from reorder.memory.dlpack import is_exporter
+from reorder.memory.inputs import as_memory
+from reorder.memory.memory import Memory
+from reorder.memory.packing import unpack
+from reorder.values.formats import is_integer
+from reorder.values.masked import refuse_masked
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from numpy.typing import NDArray
+
+    from memdesc import DataType, Name
+    from reorder.identification.known_layouts import Known
+
+__all__ = ["identify"]
+
+# Bytes that the first element of any type is aligned to.
+_ALIGNMENT = 8
+# Elements that are compared first; layouts that differ there are not compared whole.
+_SAMPLES = 4096
+# A layout that puts this share of the samples right is worth a look, though it is not the one.
+_NEAR = 0.75
+_MAX_NEAR = 3
+_NOTHING = np.empty(0, np.uint8)
+# Integers that a reference may be stored as, the narrowest first.
+_NARROWER = ("u4", "s4", "u8", "s8")
+# One type of each width, for bytes of which no type is known.
+_WIDTHS = ("u4", "u8", "u16", "u32", "u64")
+
+
+def identify(
+    data: Any, like: Any = None, *, dims: Iterable[int] | None = None, dtype: Any = None
+) -> Identification:
+    """Find the known layouts that bytes may have.
+
+    With a reference, a layout fits if it puts each element where the bytes have it; where none
+    does in the order of its dims, the other orders of up to 4 dims are tried. Without one, the
+    size must fit and the padding must be zero, which several layouts may do.
+
+    Parameters
+    ----------
+    data : ndarray, Memory, or object with the buffer protocol
+        The bytes; of an array, those that it holds in C order, whatever its dtype.
+    like : ndarray, Memory, or tensor with DLPack, optional
+        The same values by their logical dims.
+    dims : iterable of int, optional
+        The logical sizes, instead of `like`.
+    dtype : DataType, str or numpy dtype, optional
+        Type of the elements in the bytes. By default that of `like`, or for integers one of 4 or
+        8 bits that holds all values of it; without `like`, any type.
+
+    Raises
+    ------
+    MemdescError
+        If neither or both of `like` and `dims` are given, there are no elements, or integers of
+        `like` exceed `dtype`.
+
+    Examples
+    --------
+    >>> import numpy as np, reorder
+    >>> w = np.random.default_rng(0).integers(0, 16, (64, 64), np.uint8)
+    >>> packed = reorder.reorder(w, "marlin", dtype="u4").data
+    >>> reorder.identify(packed, w).verdict
+    'one layout gives these bytes: AB8b/1.4a/2.4b/16.2a/1.2b/8.2a/8 (marlin)'
+    >>> reorder.identify(packed, w.T).candidates[0].order
+    (1, 0)
+    """
+    found = _bytes_of(data)
+    if (like is None) == (dims is None):
+        msg = "give like=, a tensor of the same values, or dims=, the logical sizes"
+        raise MemdescError(msg)
+    if like is None:
+        sizes = checked_ints("dims", dims or ())
+        return _by_padding(found, sizes, None if dtype is None else data_type(dtype))
+    plain = as_memory(like, None)
+    plain = reorder(plain, memory_desc(plain.desc.dims, plain.desc.dtype))
+    return _by_values(found, plain, None if dtype is None else data_type(dtype))
+
+
+def _bytes_of(data: Any) -> NDArray[np.uint8]:
+    """Return flat bytes, aligned for any type; of an array, those of its elements in C order."""
+    if isinstance(data, Memory):
+        return data.data
+    refuse_masked("data", data)
+    if not isinstance(data, np.ndarray) and is_exporter(data):
+        data = as_memory(data, None).numpy(copy=None)
+    if not isinstance(data, np.ndarray):
+        try:
+            data = np.frombuffer(data, np.uint8) if memoryview(data).nbytes else _NOTHING
+        except (TypeError, ValueError, BufferError) as error:
+            msg = f"data: {type(data).__name__} is no contiguous buffer ({error}); pass bytes"
+            raise MemdescError(msg) from None
+    if data.dtype.hasobject:
+        msg = f"data is an array of {data.dtype}, which holds references; pass bytes"
+        raise MemdescError(msg)
+    flat: NDArray[np.uint8] = np.ascontiguousarray(data).reshape(-1).view(np.uint8)
+    return flat.copy() if address_of(flat) % _ALIGNMENT else flat
+
+
+def _by_values(data: NDArray[np.uint8], plain: Memory, dtype: DataType | None) -> Identification:
+    dims = plain.desc.dims
+    _check_elements(dims)
+    references = [_Reference(data, memory) for memory in _references(plain, dtype)]
+    orders = permutations(range(len(dims))) if len(dims) <= MAX_ORDERED else [range(len(dims))]
+    sizes: set[int] = set()
+    compared: dict[tuple[object, ...], Candidate] = {}
+    for order in orders:
+        for reference in references:
+            for known in known_layouts(dims, reference.desc.dtype, tuple(order)):
+                nbytes = known.descs[0].nbytes
+                sizes.add(nbytes)
+                if nbytes == len(data) and known.key not in compared:
+                    compared[known.key] = reference.compare(known)
+        exact = tuple(each for each in compared.values() if each.agreement == 1)
+        if exact:
+            break
+    if len(exact) == 1:
+        return Identification(exact, (), f"one layout gives these bytes: {titles(exact)}")
+    if exact:
+        why = "since the values do not tell them apart"
+        return Identification(
+            exact, (), f"{len(exact)} layouts give these bytes, {why}: {titles(exact)}"
+        )
+    near = sorted(compared.values(), key=lambda each: -each.agreement)[:_MAX_NEAR]
+    near = [each for each in near if each.agreement >= _NEAR]
+    if near:
+        verdict = (
+            f"no known layout gives these bytes; {near[0].agreement:.2%} of the elements are where "
+            f"{title(near[0])} has them"
+        )
+    else:
+        types = " or ".join(str(reference.desc.dtype) for reference in references)
+        verdict = no_layout(len(data), f"{dims} elements of {types}", sizes)
+    return Identification((), tuple(near), verdict)
+
+
+class _Reference:
+    """A tensor of the values that bytes hold, by logical indices and one of their types."""
+
+    def __init__(self, data: NDArray[np.uint8], plain: Memory) -> None:
+        self.desc = plain.desc
+        self._data = data
+        self._values = unpack(plain.data, self.desc)
+        self._found = unpack(data, self.desc)
+        count = self.desc.nelems
+        self._at = (
+            np.arange(count)
+            if count <= _SAMPLES
+            else np.random.default_rng(0).integers(0, count, _SAMPLES)
+        )
+        self._indices = np.unravel_index(self._at, self.desc.dims)
+
+    def compare(self, known: Known) -> Candidate:
+        """Compare some elements, and if all of these agree, all."""
+        desc = known.by_caller
+        found = self._found[desc.offset(self._indices)]
+        agreement = float((found == self._values[self._at]).mean())
+        is_padding_zero = True
+        if agreement == 1:
+            memory = Memory(desc, self._data, zero_pad=False)
+            whole = reorder(memory, self.desc)
+            agreement = float((unpack(whole.data, self.desc) == self._values).mean())
+            is_padding_zero = _is_padding_zero(memory)
+        names = _names(known) if agreement >= _NEAR else ()
+        return Candidate(desc, known.order, names, agreement, is_padding_zero)
+
+
+def _by_padding(
+    data: NDArray[np.uint8], dims: tuple[int, ...], dtype: DataType | None
+) -> Identification:
+    _check_elements(dims)
+    types = [dtype] if dtype else [DATA_TYPES[name] for name in _WIDTHS]
+    order = tuple(range(len(dims)))
+    known = [each for kind in types for each in known_layouts(dims, kind, order)]
+    fitting = [each for each in known if each.descs[0].nbytes == len(data)]
+    found = [
+        Candidate(each.by_caller, order, _names(each), 1.0, is_padding_zero=True)
+        for each in fitting
+        if _is_padding_zero(Memory(each.by_caller, data, zero_pad=False))
+    ]
+    found.sort(key=lambda each: each.desc.nelems - each.desc.padded_nelems)
+    if not fitting:
+        what = f"{dims} elements of {dtype or 'any type'}"
+        verdict = no_layout(len(data), what, {each.descs[0].nbytes for each in known})
+    elif not found:
+        verdict = f"all {len(fitting)} layouts of this size have padding that is not zero here"
+    elif len(found) == 1:
+        verdict = f"the size and zero padding leave one layout: {titles(found)}"
+    else:
+        why = "" if found[0].desc.has_padding else ", none of which has padding"
+        verdict = (
+            f"the size and zero padding leave {len(found)} layouts{why}; a tensor of the same "
+            "values tells them apart"
+        )
+    return Identification(tuple(found), (), verdict)
+
+
+def _names(known: Known) -> tuple[Name, ...]:
+    return tuple(dict.fromkeys(name for desc in known.descs for name in desc.tags()))
+
+
+def _check_elements(dims: tuple[int, ...]) -> None:
+    """Refuse dims without elements, whose layouts nothing tells apart."""
+    check_dims(dims)
+    if 0 in dims:
+        msg = f"dims {dims} have no elements, so every layout gives the same bytes"
+        raise MemdescError(msg)
+
+
+def _references(plain: Memory, dtype: DataType | None) -> Iterator[Memory]:
+    """Return a reference by the types that the bytes may have."""
+    own = plain.desc.dtype
+    if dtype is not None:
+        reference = reorder(plain, plain.desc.with_dtype(dtype))
+        if is_integer(own.name) and not _holds(reference, plain):
+            msg = f"values of the reference, of {own}, do not all fit {dtype}"
+            raise MemdescError(msg)
+        yield reference
+        return
+    yield plain
+    for name in _NARROWER:
+        narrow = DATA_TYPES[name]
+        if is_integer(own.name) and narrow.bits < own.bits:
+            reference = reorder(plain, plain.desc.with_dtype(narrow))
+            if _holds(reference, plain):
+                yield reference
+
+
+def _holds(converted: Memory, plain: Memory) -> bool:
+    """Whether a conversion kept all values."""
+    return bool((reorder(converted, plain.desc).data == plain.data).all())
+
+
+def _is_padding_zero(memory: Memory) -> bool:
+    try:
+        memory.check_padding()
+    except PaddingError:
+        return False
+    return True

@@ -1,0 +1,77 @@
+"""Every layout that some system has a name for, of given dims and a data type."""
+
+from __future__ import annotations
+
+from hashlib import blake2b
+from itertools import permutations
+from typing import TYPE_CHECKING, NamedTuple
+
+from memdesc import MemdescError, known_names, memory_desc
+from memdesc.names import resolve
+from memdesc.tags import LETTERS
+
+if TYPE_CHECKING:
+    from memdesc import DataType, MemoryDesc
+
+__all__ = ["MAX_ORDERED", "Known", "known_layouts"]
+
+# Up to this many dims all their orders are tried: 24.
+MAX_ORDERED = 4
+
+
+class Known(NamedTuple):
+    """Descriptors that put every element of some dims at the same offset.
+
+    Dim k of `descs`, of which those with fewest blocks come first, is dim ``order[k]`` of the
+    caller. `key` is that of the offsets, by the dims of the caller.
+    """
+
+    order: tuple[int, ...]
+    descs: list[MemoryDesc]
+    key: tuple[object, ...]
+
+    @property
+    def by_caller(self) -> MemoryDesc:
+        """The layout by the dims of the caller."""
+        return self.descs[0].permute_axes(self.order)
+
+
+def known_layouts(dims: tuple[int, ...], dtype: DataType, order: tuple[int, ...]) -> list[Known]:
+    """Return every known layout once: those with names, and the row-major ones in all orders.
+
+    Parameters
+    ----------
+    dims : tuple of int
+        The logical sizes, as the caller counts them.
+    dtype : DataType
+        Type of the elements; some names are for some widths only.
+    order : tuple of int
+        Dim k of a name is dim ``order[k]`` of the caller.
+    """
+    ordered = tuple(dims[k] for k in order)
+    letters = LETTERS[: len(dims)]
+    plain = map("".join, permutations(letters)) if len(dims) <= MAX_ORDERED else [letters]
+    found: dict[tuple[object, ...], list[MemoryDesc]] = {}
+    for text in (*plain, *(name.text for name in known_names())):
+        try:
+            if resolve(text, (), dtype.bits).ndims != len(dims):
+                continue
+            desc = memory_desc(ordered, dtype, text)
+        except MemdescError:  # no layout of these sizes and this type
+            continue
+        same = found.setdefault(_key(desc.permute_axes(order)), [])
+        if desc not in same:
+            same.append(desc)
+    return [Known(order, sorted(descs, key=_count_blocks), key) for key, descs in found.items()]
+
+
+def _count_blocks(desc: MemoryDesc) -> int:
+    return len(desc.blocks)
+
+
+def _key(desc: MemoryDesc) -> tuple[object, ...]:
+    """Return a value that descriptors of one dims and dtype share if all offsets are equal."""
+    layout = desc.layout
+    offsets = b"".join(table.tobytes() for table in layout.tables())
+    axes = tuple(axis.dims for axis in layout.axes)
+    return (desc.dtype.name, desc.nbytes, axes, blake2b(offsets, digest_size=16).digest())

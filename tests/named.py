@@ -1,0 +1,30 @@
+"""Descriptors by any known name, of sizes that the name takes."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING
+
+from memdesc import MemoryDesc, UnsupportedFormatError, data_type, known_names, memory_desc
+from memdesc.names import resolve
+
+if TYPE_CHECKING:
+    from random import Random
+
+NAMES = [name for name in known_names() if "image" not in name.text]
+
+
+def uneven_desc(name: str, random: Random) -> MemoryDesc | None:
+    """Describe sizes of which few are whole blocks; None where the name is refused for them.
+
+    Packings that take whole blocks only get these.
+    """
+    dtype = data_type(random.choice(("f32", "f16", "s8", "s4")))
+    with contextlib.suppress(UnsupportedFormatError):
+        tag = resolve(name, (), dtype.bits)
+        dims = [random.choice((1, 2, 3, 5, 17)) for _ in range(tag.ndims)]
+        with contextlib.suppress(UnsupportedFormatError):
+            return memory_desc(dims, dtype, name)
+        dims = [size * block for size, block in zip(dims, tag.block_sizes, strict=True)]
+        return memory_desc(dims, dtype, name)
+    return None

@@ -1,0 +1,210 @@
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import numpy as np
+import pytest
+
+import reorder
+from memdesc import MemdescError, memory_desc
+from reorder import identify
+from reorder.identification.candidates import title
+
+
+def four_bits(*dims: int) -> np.ndarray[Any, np.dtype[np.uint8]]:
+    return np.random.default_rng(0).integers(0, 16, dims, np.uint8)
+
+
+def floats(*dims: int) -> np.ndarray[Any, np.dtype[np.float32]]:
+    return np.random.default_rng(0).standard_normal(dims, np.float32)
+
+
+@pytest.mark.parametrize("name", ["marlin", "awq", "gptq", "torch_int4_cpu", "tinygemm_k8"])
+@pytest.mark.parametrize("held_as", [np.uint8, np.int32, np.int64])
+def test_a_packing_is_found_by_the_values_whatever_type_holds_them(
+    name: str, held_as: type[np.generic]
+) -> None:
+    q = four_bits(64, 128)
+    found = identify(reorder.reorder(q, name, dtype="u4").data, q.astype(held_as))
+    (only,) = found.candidates
+    assert only.desc == memory_desc(q.shape, "u4", name)
+    assert name in {each.text for each in only.names}
+    assert (only.order, only.agreement, only.is_padding_zero, found.near) == ((0, 1), 1, True, ())
+    assert found.verdict.startswith("one layout gives these bytes: ")
+
+
+def test_the_names_of_one_layout_are_one_candidate_the_simplest_first() -> None:
+    q = four_bits(64, 128)
+    (only,) = identify(reorder.reorder(q, "gptq", dtype="u4").data, q).candidates
+    # with these dims AB8b8a puts every element where Ab8a does
+    assert only.names[0].text == "Ab8a"
+    assert title(only).startswith("Ab8a (AB8b8a, gptq, ")
+    assert "OI8i8o" in {each.text for each in only.names}
+    assert only.desc.layout == memory_desc(q.shape, "u4", "Ab8a").layout
+
+
+def test_a_transposed_reference_is_found_with_the_order_of_its_dims() -> None:
+    q = four_bits(128, 64)
+    found = identify(reorder.reorder(q, "marlin", dtype="u4").data, q.T)
+    (only,) = found.candidates
+    assert only.order == (1, 0)
+    assert "marlin" in {each.text for each in only.names}
+    assert only.desc == memory_desc((128, 64), "u4", "marlin").permute_axes((1, 0))
+    assert found.verdict.endswith("(marlin) of the dims in the order b a")
+
+
+@pytest.mark.parametrize(
+    "name", ["nChw8c", "nhwc", "acbd", "b_fs_yx_fsv16", "bs_fs_yx_bsv16_fsv16"]
+)
+def test_activations_are_found_with_their_padding(name: str) -> None:
+    x = floats(2, 17, 5, 4)
+    m = reorder.reorder(x, name)
+    (only,) = identify(m, x).candidates
+    assert only.desc == m.desc
+    assert only.is_padding_zero
+
+
+def test_padding_that_is_not_zero_is_said() -> None:
+    x = floats(2, 17, 5, 4)
+    m = reorder.reorder(x, "nChw8c")
+    m.elements[-1] = 7
+    found = identify(m.data.tobytes(), x)
+    assert not found.candidates[0].is_padding_zero
+    assert found.verdict.endswith(", with padding that is not zero")
+
+
+def test_values_that_differ_leave_the_nearest_layouts() -> None:
+    x = floats(2, 17, 5, 4)
+    m = reorder.reorder(x, "nChw8c")
+    m.elements[3] ^= 1
+    found = identify(m, x)
+    assert found.candidates == ()
+    assert [each.desc for each in found.near] == [m.desc]
+    assert found.near[0].agreement == 1 - 1 / x.size
+    assert found.verdict.startswith(
+        "no known layout gives these bytes; 99.85% of the elements are where aBcd8b (mlas_nchwc8, "
+    )
+
+
+def test_a_difference_that_the_samples_miss_is_found() -> None:
+    q = four_bits(512, 512)
+    m = reorder.reorder(q, "marlin", dtype="u4")
+    m.data[12345] ^= 1
+    found = identify(m, q)
+    assert found.candidates == ()
+    assert found.near[0].agreement == 1 - 1 / q.size
+
+
+def test_values_that_say_nothing_leave_several_layouts() -> None:
+    found = identify(np.zeros(680, np.float32), np.zeros((2, 17, 5, 4), np.float32))
+    assert len(found.candidates) == 24
+    assert found.verdict.startswith(
+        "24 layouts give these bytes, since the values do not tell them apart: abcd ("
+    )
+    assert found.verdict.endswith("; ...")
+
+
+def test_other_values_have_no_layout() -> None:
+    found = identify(floats(680) + 9, floats(2, 17, 5, 4))
+    assert found == ((), (), "no known layout of (2, 17, 5, 4) elements of f32 gives these bytes")
+
+
+def test_bytes_of_another_size_have_no_layout_and_the_nearest_sizes_are_said() -> None:
+    found = identify(bytes(3836), floats(2, 17, 5, 4))
+    assert found.verdict == (
+        "no known layout of (2, 17, 5, 4) elements of f32 takes 3836 bytes; the nearest sizes are "
+        "3264, 3840, 4352"
+    )
+    assert identify(bytes(3836), dims=(2, 17, 5, 4)).verdict.startswith(
+        "no known layout of (2, 17, 5, 4) elements of any type takes 3836 bytes; the nearest sizes"
+    )
+
+
+def test_zero_padding_chooses_without_a_reference() -> None:
+    scales = np.random.default_rng(0).integers(1, 255, (130, 5), np.uint8)
+    found = identify(reorder.reorder(scales, "nvfp4_scales").data, dims=(130, 5))
+    (only,) = found.candidates
+    assert "nvfp4_scales" in {each.text for each in only.names}
+    assert found.verdict.startswith(
+        "the size and zero padding leave one layout: AB32a/1.4a/32.4b ("
+    )
+
+
+def test_without_a_reference_several_layouts_may_remain_the_most_padded_first() -> None:
+    m = reorder.reorder(floats(2, 17, 5, 4), "nChw8c")
+    found = identify(m, dims=(2, 17, 5, 4), dtype="f32")
+    assert m.desc in {each.desc for each in found.candidates}
+    assert found.verdict == (
+        "the size and zero padding leave 2 layouts; a tensor of the same values tells them apart"
+    )
+    found = identify(reorder.reorder(floats(16, 16), "ba"), dims=(16, 16), dtype="f32")
+    assert "layouts, none of which has padding; a tensor" in found.verdict
+    padding = [each.desc.padded_nelems - each.desc.nelems for each in found.candidates]
+    assert padding == sorted(padding, reverse=True)
+
+
+def test_padding_that_is_zero_in_no_layout_is_said() -> None:
+    found = identify(np.ones(1024, np.float32), dims=(2, 17, 4, 4), dtype="f32")
+    assert found.candidates == ()
+    assert re.fullmatch(
+        r"all \d+ layouts of this size have padding that is not zero here", found.verdict
+    )
+
+
+def test_the_type_of_the_bytes_may_be_given() -> None:
+    x = floats(2, 17, 5, 4)
+    m = reorder.reorder(x, "nChw16c", dtype="bf16")
+    (only,) = identify(m, x, dtype="bf16").candidates
+    assert only.desc == m.desc
+    q = four_bits(64, 64).view(np.int8) - 8
+    (only,) = identify(reorder.reorder(q, "awq", dtype="s4"), q).candidates
+    assert only.desc == memory_desc(q.shape, "s4", "awq")
+
+
+def test_bytes_come_from_any_buffer_or_tensor() -> None:
+    x = floats(4, 8)
+    expected = identify(x.T.copy(), x)
+    assert len(expected.candidates) == 1
+    packed = np.zeros(129, np.uint8)[1:]
+    packed[:] = x.T.copy().view(np.uint8).reshape(-1)
+    for data in (
+        x.T,
+        memoryview(x.T.copy().data),
+        packed,
+        reorder.reorder(x, "ba"),
+        reorder.reorder(x, "ba").block_tensor(),
+    ):
+        assert identify(data, x).candidates[0].desc in {
+            expected.candidates[0].desc,
+            memory_desc(x.shape, "f32"),
+        }
+
+
+@pytest.mark.parametrize(
+    ("data", "options", "message"),
+    [
+        (b"", {}, "give like=, a tensor of the same values, or dims=, the logical sizes"),
+        (b"", {"like": np.ones(2), "dims": (2,)}, "give like=, a tensor of the same values, or"),
+        (b"", {"dims": ()}, "dims () have 0 sizes; a descriptor has 1 to 12"),
+        (b"", {"dims": (2, 0)}, "dims (2, 0) have no elements, so every layout gives the same"),
+        (b"", {"like": np.ones((2, 0))}, "dims (2, 0) have no elements"),
+        (3, {"dims": (2,)}, "data: int is no contiguous buffer"),
+        (np.array([{}]), {"dims": (2,)}, "data is an array of object, which holds references"),
+        (np.ma.masked_array([1], [True]), {"dims": (2,)}, "data is a masked array"),
+        (b"1", {"like": np.array([16]), "dtype": "u4"}, "values of the reference, of s64, do not"),
+        (b"1", {"dims": (2,), "dtype": "x"}, "unknown data type 'x'"),
+    ],
+)
+def test_what_cannot_be_identified_is_refused(
+    data: Any, options: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(MemdescError, match=re.escape(message)):
+        identify(data, **options)
+
+
+def test_types_of_narrow_integers_are_tried_where_the_values_fit_only() -> None:
+    wide = np.array([[1, 2], [3, 300]], np.int32)
+    assert "of s32 takes 2 bytes" in identify(b"12", wide).verdict
+    assert "of s32 or u4 or s4 or u8 or s8 takes" in identify(b"1", wide % 7).verdict
+    assert "of f32 takes" in identify(b"1", wide.astype(np.float32)).verdict
