@@ -8,9 +8,8 @@ import numpy as np
 
 from memdesc import MemdescError, memory_desc
 from reorder.cli.command import Command, Facts, dims_of
+from reorder.cli.tensors import load_file, tensors_in
 from reorder.identification.identify import identify
-from reorder.storage.archive import load_archive
-from reorder.storage.files import load
 
 if TYPE_CHECKING:
     import argparse
@@ -26,12 +25,13 @@ _SHOWN = 20
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "dump", help="a file of raw bytes, a .npy, or a .npz of several tensors: their bytes count"
+        "dump", help="a file of raw bytes, a .npy, FILE.npz:NAME, or a .npz: its bytes count"
     )
     parser.add_argument(
         "--like",
         metavar="FILE",
-        help="the same values by their logical dims: a .npy; for a .npz the tensors of these names",
+        help="the same values by their logical dims: a .npy or FILE.npz:NAME; for each tensor of a "
+        ".npz, a .npz that has it",
     )
     parser.add_argument("--dims", metavar="DIMS", help="logical sizes, where there is no --like")
     parser.add_argument(
@@ -50,9 +50,11 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _answer(options: argparse.Namespace) -> tuple[Facts, int]:
-    if options.dump.endswith(".npz"):
-        return _answer_for_set(options)
-    like = None if options.like is None else load(options.like)
+    if options.dump.endswith(".npz") and options.like is not None:
+        plain = tensors_in(options.like)
+        if plain is not None and options.like.endswith(".npz"):
+            return _answer_for_set(options, plain)
+    like = None if options.like is None else load_file(options.like)
     dims = None if options.dims is None else dims_of(options.dims)
     data = _read(options.dump, options.offset)
     found = identify(data, like, dims=dims, dtype=options.dtype)
@@ -60,12 +62,9 @@ def _answer(options: argparse.Namespace) -> tuple[Facts, int]:
     return facts, int(len(found.candidates) != 1)
 
 
-def _answer_for_set(options: argparse.Namespace) -> tuple[Facts, int]:
+def _answer_for_set(options: argparse.Namespace, plain: dict[str, Memory]) -> tuple[Facts, int]:
     """Answer for each tensor of an archive that the other archive has, too."""
-    if options.like is None or not options.like.endswith(".npz"):
-        msg = f"{options.dump!r} holds several tensors; --like must be a .npz with the same names"
-        raise MemdescError(msg)
-    tensors, plain = load_archive(options.dump), load_archive(options.like)
+    tensors = tensors_in(options.dump) or {}
     common = [name for name in tensors if name in plain]
     if not common:
         msg = f"{options.dump!r} and {options.like!r} have no tensor of the same name"
@@ -81,11 +80,11 @@ def _answer_for_set(options: argparse.Namespace) -> tuple[Facts, int]:
 
 def _read(path: str, offset: int) -> Memory | np.ndarray[Any, Any]:
     """Return a tensor in a .npy, or the bytes of another file from an offset on."""
-    if path.endswith(".npy"):
+    if path.endswith(".npy") or ".npz" in path:
         if offset:
             msg = f"--offset {offset} is for files of raw bytes; {path!r} says where its data begin"
             raise MemdescError(msg)
-        return load(path)
+        return load_file(path)
     try:
         data = np.fromfile(path, np.uint8, offset=offset) if offset >= 0 else None
     except OSError as error:

@@ -88,6 +88,8 @@ def test_each_tensor_of_a_set_is_plain_or_packed(
     }
     reorder.save_archive(tmp_path / "packed.npz", packed)
     reorder.save_archive(tmp_path / "plain.npz", plain)
+    one = [f"{tmp_path / 'packed.npz'}:a", "--like", f"{tmp_path / 'plain.npz'}:a"]
+    assert facts(capsys, *one)["verdict"].endswith("(marlin)")
     arguments = [str(tmp_path / "packed.npz"), "--like", str(tmp_path / "plain.npz")]
     found = facts(capsys, *arguments, code=1)
     assert [(each["tensor"], each["row_major"]) for each in found["tensors"]] == [
@@ -124,7 +126,8 @@ def test_a_saved_tensor_is_identified_by_its_bytes(
         (["nothing.bin", "--dims", "2"], "'nothing.bin' cannot be read: No such file or directory"),
         (["dump.bin", "--dims", "2", "--offset", "-1"], "--offset -1: a tensor cannot start in"),
         (["q.npy", "--dims", "2", "--offset", "8"], "--offset 8 is for files of raw bytes"),
-        (["q.npz", "--dims", "2"], "'q.npz' holds several tensors; --like must be a .npz with"),
+        (["q.npz", "--dims", "2"], "'q.npz' has 2 tensors; add one as q.npz:NAME, of a, b"),
+        (["q.npz", "--like", "q.npy"], "'q.npz' has 2 tensors; add one as q.npz:NAME, of a, b"),
         (["q.npz", "--like", "r.npz"], "'q.npz' and 'r.npz' have no tensor of the same name"),
     ],
 )
@@ -137,8 +140,8 @@ def test_what_cannot_be_identified_is_refused(
     capsys: CaptureFixture[str],
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    np.savez("q.npz", a=np.ones(2))
-    np.savez("r.npz", b=np.ones(2))
+    np.savez("q.npz", a=np.ones(2), b=np.ones(2))
+    np.savez("r.npz", c=np.ones(2))
     assert len(files) == 2
     assert main(["identify", *arguments]) == 2
     assert message in capsys.readouterr().err
