@@ -2,6 +2,7 @@
 
 from memdesc.picture.cells import Cell, Cells, cells_of
 from memdesc.picture.draw import Look, draw_image, draw_layout, looked_at
+from memdesc.picture.fields import Part, draw_fields
 from memdesc.picture.grid import COMPACT, FULL, Limits
 from memdesc.picture.memory import lines_of
 from memdesc.picture.pair import Side, coloured_as, draw_beside, draw_sides
@@ -16,6 +17,7 @@ __all__ = [
     "Cells",
     "Limits",
     "Look",
+    "Part",
     "Picture",
     "Sheet",
     "Side",
@@ -23,6 +25,7 @@ __all__ = [
     "cells_text",
     "coloured_as",
     "draw_beside",
+    "draw_fields",
     "draw_image",
     "draw_layout",
     "draw_sides",

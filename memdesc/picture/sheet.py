@@ -32,6 +32,7 @@ _SIGN = (28, 18)
 # sign of the legend -> what it means
 _MEANINGS = {
     "run": "one colour: one run of memory",
+    "field": "one colour: one field",
     "padding": "padding, holds zeros",
     "block": "block",
     "pixel": "pixel",

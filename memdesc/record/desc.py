@@ -6,17 +6,24 @@ from collections import Counter
 from dataclasses import dataclass, field
 from itertools import combinations
 from math import prod
+from typing import TYPE_CHECKING
 
 from memdesc.dtypes import DATA_TYPES
 from memdesc.errors import MemdescError, OverlapError, short_repr
 from memdesc.int64 import exact_ints
 from memdesc.layout import check_dims, dim_name
 from memdesc.record.field import BIT_PLANES, Field
-from memdesc.record.rule import Number, Rule
+from memdesc.record.rule import Number, Rule, check_number, check_rule
 from memdesc.search import SearchLimitError, Term, solve
 from memdesc.tags import LETTERS
 
+if TYPE_CHECKING:
+    from memdesc.picture import Limits, Picture
+
 __all__ = ["RecordDesc"]
+
+# f32 has 24 bits; tables are part of compiled code
+_MAX_WIDTH, _MAX_TABLE = 24, 8
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -80,6 +87,7 @@ class RecordDesc:
                 raise MemdescError(msg)
         for part in self.fields:
             self._check_size(part)
+        check_rule(self.rule)
         for number in self.rule.numbers:
             self._check_number(number)
         for one, other in combinations(self.fields, 2):
@@ -103,20 +111,23 @@ class RecordDesc:
                 raise MemdescError(msg)
 
     def _check_number(self, number: Number) -> None:
+        check_number(number)
         parts = [self.field(name) for name, _ in number.parts]
-        joined = len(parts) > 1 or number.minus or number.table
-        is_joined_right = bool(parts) and all(_is_integer(part.kind) for part in parts)
-        if not parts or (joined and not is_joined_right):
+        joined = len(parts) > 1 or number.minus or number.table or number.parts[0][1]
+        if joined and not all(_is_integer(part.kind) for part in parts):
             msg = f"{number}: only integers are joined, shifted and looked up; floats stand alone"
             raise MemdescError(msg)
         if len({part.groups for part in parts}) > 1:
             msg = f"{number}: the fields of one number must have the same groups"
             raise MemdescError(msg)
         width = max(shift + self.field(name).bits for name, shift in number.parts)
-        if number.table and len(number.table) < 1 << width:
+        if width > _MAX_WIDTH and _is_integer(parts[0].kind):
+            msg = f"{number}: integers of {width} bits are not exact in f32; at most {_MAX_WIDTH}"
+            raise MemdescError(msg)
+        if number.table and (width > _MAX_TABLE or len(number.table) != 1 << width):
             msg = (
                 f"{number}: the table has {len(number.table)} values, but codes of {width} bits "
-                f"need {1 << width}"
+                f"need {1 << width}; at most {_MAX_TABLE} bits are looked up"
             )
             raise MemdescError(msg)
 
@@ -138,6 +149,47 @@ class RecordDesc:
         names = ", ".join(part.name for part in self.fields)
         msg = f"no field {short_repr(name)}; the fields are {names}"
         raise MemdescError(msg)
+
+    def show(self) -> Picture:
+        """Draw the first bytes of each tensor: which elements of which fields they hold.
+
+        Examples
+        --------
+        >>> import memdesc
+        >>> print(memdesc.record_desc((1, 32), "q4_0").show())
+        record_desc((1, 32), 'q4_0')
+        32 elements in 18 bytes, 4.5 bits each: d * (qs - 8)
+        d: f16, dims (1, 1), groups (1, 32)
+        qs: u4, dims (1, 32), groups (1, 1)
+        <BLANKLINE>
+        data, 18 bytes: in each the field and its elements
+             0 |     d 0      d 0  qs 0 16  qs 1 17  qs 2 18  qs 3 19  qs 4 20  qs 5 21
+             8   qs 6 22  qs 7 23  qs 8 24  qs 9 25 qs 10 26 qs 11 27 qs 12 28 qs 13 29
+            16  qs 14 30 qs 15 31
+        """
+        from memdesc.picture import FULL  # noqa: PLC0415 - describing needs no pictures
+
+        return self._drawn(FULL)
+
+    def _repr_html_(self) -> str:
+        from memdesc.picture import COMPACT  # noqa: PLC0415 - likewise
+
+        return self._drawn(COMPACT).fragment
+
+    def _drawn(self, limits: Limits) -> Picture:
+        from memdesc.picture import Part, draw_fields  # noqa: PLC0415 - likewise
+
+        bits = self.bits_per_element
+        head = [
+            repr(self),
+            f"{prod(self.dims)} elements in {self.nbytes} bytes, {bits:.4g} bits each: {self.rule}",
+            *(
+                f"{part.name}: {part.kind}, dims {part.layout.dims}, groups {part.groups}"
+                for part in self.fields
+            ),
+        ]
+        parts = [Part(part.name, part.tensor, part.bits, part.layout) for part in self.fields]
+        return draw_fields(head, parts, self.tensors, limits)
 
     @property
     def tensors(self) -> dict[str, int]:

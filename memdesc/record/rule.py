@@ -12,7 +12,14 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-__all__ = ["Number", "Rule"]
+from memdesc.errors import MemdescError, short_repr
+
+__all__ = ["Number", "Rule", "check_number", "check_rule"]
+
+# Integers from -2**24 to 2**24 are exact in f32, and so are their sums in 32 bits.
+_MAX_MINUS = 1 << 24
+_MAX_SHIFT = 24
+_LARGEST = 3.4028234663852886e38
 
 
 class Number(NamedTuple):
@@ -91,3 +98,55 @@ class Rule(NamedTuple):
         if self.offset:
             text += f" {'+' if self.sign > 0 else '-'} {' * '.join(map(str, self.offset))}"
         return text
+
+
+def check_rule(rule: Rule) -> None:
+    """Refuse a rule whose parts are no numbers.
+
+    Raises
+    ------
+    MemdescError
+        With the part.
+    """
+    products = (rule.scale, rule.offset)
+    is_typed = all(isinstance(product, tuple) for product in products) and rule.scale
+    if not is_typed or not all(isinstance(number, Number) for number in rule.numbers):
+        msg = (
+            f"a Rule needs a Number as code and zero, and tuples of them as scale, which is not "
+            f"empty, and offset; not {short_repr(tuple(rule))}"
+        )
+        raise MemdescError(msg)
+    if rule.sign not in (1, -1):
+        msg = f"the sign of a Rule is 1 or -1, not {short_repr(rule.sign)}"
+        raise MemdescError(msg)
+
+
+def check_number(number: Number) -> None:
+    """Refuse a number whose parts are no names, integers and floats.
+
+    Raises
+    ------
+    MemdescError
+        With the part.
+    """
+    parts, minus, table = number
+    try:
+        is_legal = bool(parts) and all(
+            isinstance(name, str) and type(shift) is int and 0 <= shift < _MAX_SHIFT
+            for name, shift in parts
+        )
+    except (TypeError, ValueError):
+        is_legal = False
+    if not is_legal:
+        msg = (
+            f"parts of a Number are pairs of the name of a field and a bit of 0 to "
+            f"{_MAX_SHIFT - 1}, not {short_repr(parts)}"
+        )
+        raise MemdescError(msg)
+    if type(minus) is not int or abs(minus) > _MAX_MINUS:
+        msg = f"minus must be an integer of at most {_MAX_MINUS}, not {short_repr(minus)}"
+        raise MemdescError(msg)
+    is_table = isinstance(table, tuple) and all(type(value) in (int, float) for value in table)
+    if not is_table or any(not abs(value) <= _LARGEST for value in table):
+        msg = f"a table is a tuple of finite floats, not {short_repr(table)}"
+        raise MemdescError(msg)

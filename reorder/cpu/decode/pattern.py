@@ -77,7 +77,7 @@ class Access(NamedTuple):
 def find_access(desc: RecordDesc) -> Access | None:
     """Return how compiled code reads a record; None if its fields have no common blocks.
 
-    Fields of 32 bits or more that hold integers have none either: f32 does not hold them exactly.
+    Fields that f32 does not hold are left to the definition.
     """
     columns = desc.dims[-1]
     if not prod(desc.dims) or any(_is_wide(part) or part.layout.fused() for part in desc.fields):

@@ -89,7 +89,33 @@ FLOATS = Number((("d", 0),))
         ((2, 8), (CODES,), RULE, "no field 'd'; the fields are q"),
         ((16,), (CODES, SCALES), RULE, r"field q has dims \(2, 8\), and the record \(16,\)"),
         ((2, 16), (CODES, SCALES), RULE, r"field q has 8 along b \(dim 1\), but 16 elements in"),
-        ((2, 8), (CODES, SCALES), RULE._replace(zero=Number(())), "only integers are joined"),
+        ((2, 8), (CODES, SCALES), RULE._replace(zero=Number(())), "parts of a Number are pairs"),
+        ((2, 8), (CODES, SCALES), RULE._replace(zero=Number((("q", -1),))), "a bit of 0 to 23"),
+        ((2, 8), (CODES, SCALES), RULE._replace(zero=Number(((1, 0),))), "the name of a field"),  # type: ignore[arg-type] # what is refused
+        ((2, 8), (CODES, SCALES), RULE._replace(zero=Number((1,))), "the name of a field"),  # type: ignore[arg-type] # what is refused
+        ((2, 8), (CODES, SCALES), RULE._replace(code=Number((("q", 0),), 1 << 30)), "minus must"),
+        (
+            (2, 8),
+            (CODES, SCALES),
+            RULE._replace(code=Number((("q", 0),), 0, (float("nan"),) * 256)),
+            "a table is a tuple of finite floats",
+        ),
+        ((2, 8), (CODES, SCALES), RULE._replace(scale=()), "tuples of them as scale, which is not"),
+        ((2, 8), (CODES, SCALES), RULE._replace(scale=FLOATS), "a Rule needs a Number as code"),  # type: ignore[arg-type] # what is refused
+        ((2, 8), (CODES, SCALES), RULE._replace(zero=7), "a Rule needs a Number as code"),  # type: ignore[arg-type] # what is refused
+        ((2, 8), (CODES, SCALES), RULE._replace(sign=0), "the sign of a Rule is 1 or -1, not 0"),
+        (
+            (2, 8),
+            (replace(CODES, kind="u32", tensor="wide"), SCALES),
+            RULE,
+            "integers of 32 bits are not exact in f32; at most 24",
+        ),
+        (
+            (2, 8),
+            (CODES, SCALES),
+            RULE._replace(scale=(Number((("d", 1),)),)),
+            "only integers are joined, shifted",
+        ),
         ((2, 8), (CODES, SCALES), RULE._replace(code=Number((("d", 0),), 1)), "only integers"),
         (
             (2, 8),

@@ -87,9 +87,9 @@ def by_hand(kind: str, columns: int, tag: str = "ab") -> RecordDesc:
     return RecordDesc((6, columns), fields, Rule(Number((("q", 0),)), (Number((("d", 0),)),)))
 
 
-@pytest.mark.parametrize("kind", ["u4", "s4", "f4_e2m1", "s8", "u8", "s16", "bf16", "e8m0", "s32"])
-@pytest.mark.parametrize("columns", [1, 5, 24, 1040])
-@pytest.mark.parametrize("tag", ["ab", "ba", "Ab4a"])
+@pytest.mark.parametrize("kind", ["u4", "s4", "f4_e2m1", "s8", "u8", "s16", "bf16", "e8m0", "f64"])
+@pytest.mark.parametrize("columns", [5, 1040])
+@pytest.mark.parametrize("tag", ["ab", "ba"])
 def test_records_by_hand_are_decoded_by_their_definition(kind: str, columns: int, tag: str) -> None:
     record = random_record(by_hand(kind, columns, tag), RNG)
     assert (

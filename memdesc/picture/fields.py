@@ -1,0 +1,131 @@
+"""The picture of a record: the first bytes of each tensor, coloured by field."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from memdesc.inverse import index_at
+from memdesc.picture.cells import Cell
+from memdesc.picture.grid import FULL, Limits
+from memdesc.picture.memory import Lines, Strip
+from memdesc.picture.sheet import Half, Sheet, right_of, top_under
+from memdesc.picture.text import cells_text
+
+if TYPE_CHECKING:
+    from memdesc.layout import Layout
+    from memdesc.picture.picture import Picture
+
+__all__ = ["Part", "draw_fields"]
+
+_BYTE = 8
+# Bytes of a line; a block of 210 bytes takes half as many lines again as a layout gets.
+_LENGTH, _LINES = 8, 1.5
+# Elements that a cell names.
+_NAMED = 2
+
+
+class Part(NamedTuple):
+    """A field: its name, the tensor that holds it, the bits of an element, where they lie."""
+
+    name: str
+    tensor: str
+    bits: int
+    layout: Layout
+
+
+class _Found(NamedTuple):
+    """An element with bits in a byte."""
+
+    number: int
+    part: Part
+    at: tuple[int, ...]
+    first_bit: int
+
+    @property
+    def is_padding(self) -> bool:
+        """Whether it is beyond the dims."""
+        sizes = self.part.layout.dims
+        return any(i >= size for i, size in zip(self.at, sizes, strict=True))
+
+    @property
+    def text(self) -> str:
+        """Its index, without dims of one."""
+        sizes = self.part.layout.padded_dims()
+        return ",".join(str(i) for i, size in zip(self.at, sizes, strict=True) if size > 1) or "0"
+
+
+def draw_fields(
+    head: list[str], parts: list[Part], sizes: dict[str, int], limits: Limits = FULL
+) -> Picture:
+    """Draw the first bytes of tensors.
+
+    Parameters
+    ----------
+    head : list of str
+        Lines above.
+    parts : list of Part
+        The fields; each has a colour.
+    sizes : dict of str to int
+        Bytes of each tensor.
+    limits : Limits
+        How many lines are shown.
+    """
+    halves: list[Half] = []
+    signs = ["field"]
+    text = [*head]
+    top = top_under(head)
+    most = int(limits.lines * _LINES)
+    for tensor, nbytes in sizes.items():
+        if not nbytes:
+            continue
+        rows = list(range(min(-(-nbytes // _LENGTH), most)))
+        lines = Lines(nbytes, _LENGTH, rows, list(range(_LENGTH)))
+        here = [(k, part) for k, part in enumerate(parts) if part.tensor == tensor]
+        left = right_of(halves[-1] if halves else None)
+        strip = Strip(lines, lambda byte, here=here: _cell(here, byte), _BYTE, left, top)  # type: ignore[misc] # the default binds the loop's value
+        shown = [cell for row in strip.cells for cell in row]
+        signs += ["padding"] if any(cell.is_padding for cell in shown) else []
+        signs += ["gap"] if any(cell.run is None for cell in shown) else []
+        caption = f"{tensor}, {nbytes} bytes: in each the field and its elements"
+        halves.append(Half(caption, left, top, strip.right, strip.bottom, strip.paint()))
+        text += ["", caption, *cells_text(lines, strip.cells, _BYTE)]
+    return Sheet(head, halves, [*dict.fromkeys([*signs, "line"])], "\n".join(text)).picture()
+
+
+def _cell(parts: list[tuple[int, Part]], byte: int) -> Cell:
+    """Return the cell of a byte: its elements in the order of their bits."""
+    found = sorted(
+        (element for number, part in parts for element in _elements(number, part, byte)),
+        key=lambda element: element.first_bit,
+    )
+    hover = [f"byte {byte}"]
+    for element in found:
+        bits = min(element.part.bits, _BYTE)
+        last = element.first_bit + bits - 1
+        what = "padding" if element.is_padding else f"index ({', '.join(map(str, element.at))})"
+        hover.append(f"bits {element.first_bit} to {last}: {element.part.name}, {what}")
+    if not found:
+        return Cell(str(byte), "", "\n".join([*hover, "no field"]), None, None, is_padding=False)
+    # several fields: the first of them; one field: its first elements
+    several = len({element.number for element in found}) > 1
+    named = [element.text for element in found[: 1 if several else _NAMED]]
+    more = "…" if len(found) > _NAMED and not several else ""
+    note = f"{found[0].part.name}{'+' if several else ''} {' '.join(named)}{more}"
+    is_padding = all(element.is_padding for element in found)
+    note = "pad" if is_padding else note
+    return Cell(str(byte), note, "\n".join(hover), found[0].number, None, is_padding=is_padding)
+
+
+def _elements(number: int, part: Part, byte: int) -> list[_Found]:
+    """Return the elements of a field that have bits in a byte."""
+    if part.bits >= _BYTE:
+        offsets = [byte // (part.bits // _BYTE)]
+    else:
+        count = _BYTE // part.bits
+        offsets = list(range(byte * count, (byte + 1) * count))
+    indices = [(offset, index_at(part.layout, offset)) for offset in offsets]
+    return [
+        _Found(number, part, index, offset * part.bits % _BYTE)
+        for offset, index in indices
+        if index is not None
+    ]
