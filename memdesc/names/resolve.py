@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from memdesc.errors import MemdescError, UnknownFormatError, short_repr
 from memdesc.names import cldnn
 from memdesc.names.images import IMAGES, check_image_dims, parse_image
-from memdesc.names.registry import parse_name
-from memdesc.names.suggest import did_you_mean, nearest, suggest
+from memdesc.names.registry import dim_letters, parse_name
+from memdesc.names.suggest import did_you_mean, meanings, nearest, suggest
 
 if TYPE_CHECKING:
     from memdesc.names.images import ParsedImage
@@ -43,12 +43,24 @@ def resolve(name: str, dims: tuple[int, ...], bits: int) -> FormatTag:
     try:
         tag, vocabulary = parse_name(name, bits)
     except UnknownFormatError as error:
+        if meant := meanings(name, len(dims) or None) or meanings(name):
+            msg = f"unknown format {name!r}: {_spelled(meant)}"
+            raise UnknownFormatError(msg) from None
         msg = f"{error}{did_you_mean(suggest(name, len(dims) or None))}"
         raise UnknownFormatError(msg) from None
     # another number of dims is an error that the caller reports
     if vocabulary.check_dims is not None and len(dims) == tag.ndims:
         vocabulary.check_dims(name, dims, tag)
     return tag
+
+
+def _spelled(names: tuple[str, ...]) -> str:
+    """Return what a layout is called here, and the order of its logical dims."""
+    named = {name: dim_letters(name) for name in names}
+    return "it is " + " or ".join(
+        f"{name!r} here" + (f", for logical dims {', '.join(letters)}" if letters else "")
+        for name, letters in named.items()
+    )
 
 
 def resolve_image(name: str, dims: tuple[int, ...]) -> ParsedImage:
