@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
     from typing import BinaryIO
 
-__all__ = ["as_path", "open_file", "read_if_exists", "reason_of", "write_files"]
+__all__ = ["as_path", "open_file", "read_if_exists", "reason_of", "state_of", "write_files"]
 
 # neither exists on every system
 _FLAGS = getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
@@ -78,6 +78,15 @@ def read_if_exists(path: Path, max_nbytes: int) -> bytes | None:
         msg = f"{str(path)!r} has more than {max_nbytes} bytes"
         raise MemdescError(msg)
     return data
+
+
+def state_of(path: Path) -> tuple[int, ...] | None:
+    """Return what changes when a file is replaced or written; None where there is none."""
+    try:
+        status = path.stat()
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino, status.st_mtime_ns, status.st_size
 
 
 def write_files(files: Mapping[Path, Callable[[BinaryIO], object]]) -> None:

@@ -16,16 +16,17 @@ import re
 import shutil
 from functools import lru_cache
 from pathlib import Path
+from time import monotonic, sleep
 from typing import TYPE_CHECKING
 
 if os.name == "posix":
     import fcntl
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from typing import BinaryIO
 
-__all__ = ["StagedFile", "remove_abandoned", "try_lock"]
+__all__ = ["StagedFile", "own_turn", "remove_abandoned", "try_lock"]
 
 _TEMPORARY = re.compile(r"\.memdesc\.[0-9a-f]{16}\.tmp")
 # the folder of names of open files, and the flag that opens a file without a name
@@ -33,6 +34,9 @@ _OPEN_FILES = Path("/proc/self/fd")
 _UNNAMED = getattr(os, "O_TMPFILE", 0)
 # Windows removes no open files, which is as good as a lock
 _HAS_LOCKS = os.name == "posix"
+# How long a turn is waited for, and how long between two tries. Other programs may lock folders for
+# purposes of their own, as long as they run.
+_MAX_WAIT_SECONDS, _TRY_SECONDS = 10.0, 0.001
 
 
 class StagedFile:
@@ -146,6 +150,30 @@ def try_lock(handle: int) -> bool:
     except OSError:
         return False
     return True
+
+
+@contextlib.contextmanager
+def own_turn(folder: Path) -> Iterator[None]:
+    """Keep other savers, threads and processes, from giving files of a folder their names.
+
+    Without effect where the system has no locks of folders, or one is held for too long.
+    """
+    handle = None
+    with contextlib.suppress(OSError):
+        handle = os.open(folder, os.O_RDONLY) if _HAS_LOCKS else None
+    if handle is None:
+        yield
+        return
+    try:
+        end = monotonic() + _MAX_WAIT_SECONDS
+        while not try_lock(handle) and monotonic() < end:
+            sleep(_TRY_SECONDS)
+        yield
+    finally:
+        # not by closing alone: a child that was forked meanwhile has the handle as well
+        with contextlib.suppress(OSError):
+            fcntl.flock(handle, fcntl.LOCK_UN)
+        os.close(handle)
 
 
 @lru_cache(maxsize=4096)

@@ -10,14 +10,17 @@ from __future__ import annotations
 
 import json
 import os
+from contextlib import ExitStack
+from pathlib import Path
 from threading import Thread
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from memdesc import MemdescError, data_type, to_json
-from memdesc.disk import as_path, open_file, write_files
+from memdesc.disk import as_path, open_file, state_of, write_files
 from memdesc.int64 import checked_flag
+from memdesc.staging import own_turn
 from reorder.memory.memory import Memory
 from reorder.storage.arrays import array_of, check_form, form_of_image, memory_of, typed
 from reorder.storage.fingerprint import checksum, free_generation, of_data, of_file
@@ -25,7 +28,6 @@ from reorder.storage.npy import NpyError, array_from, header_of, map_data, read_
 from reorder.storage.sidecar import read_sidecar, sidecar
 
 if TYPE_CHECKING:
-    from pathlib import Path
     from typing import BinaryIO
 
     from numpy.typing import NDArray
@@ -224,30 +226,45 @@ def save_image(path: str | os.PathLike[str], pixels: NDArray[Any], image: ImageD
 
 def _write(path: str | os.PathLike[str], array: NDArray[Any], fields: dict[str, Any]) -> None:
     given, beside = as_path(path), sidecar(path)
-    taken, before = _present(given, beside)
-    header = header_of(array, free_generation(taken))
     data = array.reshape(-1).view(np.uint8)
-    found = of_data(header, data, len(header.raw) + data.nbytes)
     totals: list[int] = []
     summing = Thread(target=lambda: totals.append(checksum(data)))
+    states = state_of(given), state_of(beside)
+    taken, before = _present(given, beside)
+    header = header_of(array, free_generation(taken))
+    with ExitStack() as turn:
+        opened: list[BinaryIO] = []
 
-    def write_array(file: BinaryIO) -> None:
-        # the checksum is made while the data is written
-        if data.nbytes > _SMALL:
-            summing.start()
-        else:
-            summing.run()
-        file.write(header.raw)
-        file.write(memoryview(data))  # type: ignore[arg-type] # arrays of bytes are buffers
+        def write_array(file: BinaryIO) -> None:
+            opened.append(file)
+            # the checksum is made while the data is written
+            if data.nbytes > _SMALL:
+                summing.start()
+            else:
+                summing.run()
+            file.write(header.raw)
+            file.write(memoryview(data))  # type: ignore[arg-type] # arrays of bytes are buffers
 
-    def write_fields(file: BinaryIO) -> None:
-        if data.nbytes > _SMALL:
-            summing.join()
-        array = found._replace(checksum=totals[0])._asdict()
-        text = json.dumps(fields | {"array": array} | before)
-        file.write(f"{text}\n".encode())
+        def write_fields(file: BinaryIO) -> None:
+            if data.nbytes > _SMALL:
+                summing.join()
+            # until both files have their names
+            turn.enter_context(own_turn(Path(os.path.realpath(given)).parent))
+            final, older = header, before
+            if (state_of(given), state_of(beside)) != states:
+                # others have saved meanwhile
+                numbers, older = _present(given, beside)
+                final = header_of(array, free_generation(numbers))
+                opened[0].seek(0)
+                opened[0].write(final.raw)
+                opened[0].flush()
+                os.fsync(opened[0].fileno())
+            found = of_data(final, data, len(final.raw) + data.nbytes)
+            array_of_file = found._replace(checksum=totals[0])._asdict()
+            text = json.dumps(fields | {"array": array_of_file} | older)
+            file.write(f"{text}\n".encode())
 
-    write_files({given: write_array, beside: write_fields})
+        write_files({given: write_array, beside: write_fields})
 
 
 def _present(given: Path, beside: Path) -> tuple[set[int], dict[str, Any]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import random
 import signal
 import subprocess
@@ -196,6 +197,55 @@ def test_five_hundred_killed_processes_leave_whole_tensors(
     sys.stdout.write(f"{kind.name}: {found}\n")
     _save_in_another_process(folder)
     assert not temporaries(folder)
+
+
+# Savers of one path: each thread of each process saves tensors over those of the others.
+
+_SAVERS = """
+import sys, threading
+import numpy as np
+from memdesc import from_json
+from reorder import Memory, save
+path, tensors, first, count, *descs = sys.argv[1:]
+tensors, descs = np.load(tensors), list(map(from_json, descs))
+def work(first):
+    for number in range(first, first + int(count)):
+        k = number % len(descs)
+        save(path, Memory(descs[k], tensors[k] + np.uint8(number % 251)))
+threads = [threading.Thread(target=work, args=(int(first) + k,)) for k in range(2)]
+for thread in threads: thread.start()
+for thread in threads: thread.join()
+"""
+
+
+def _check_savers(folder: Path, count: int) -> None:
+    """Let four threads of two processes save to one path; what is loaded meanwhile is whole."""
+    path, tensors = folder / "x.npy", folder.parent / "tensors.npy"
+    x = np.arange(np.prod(_SHAPE)).reshape(_SHAPE).astype(np.uint8)
+    np.save(tensors, np.stack([reorder.reorder(x, desc).data for desc in _DESCS]))
+    save(path, Memory(_DESCS[0], reorder.reorder(x, _DESCS[0]).data))
+    savers = []
+    for first in (0, 3):
+        arguments = [str(path), str(tensors), str(first), str(count), *map(to_json, _DESCS)]
+        savers.append(subprocess.Popen([sys.executable, "-c", _SAVERS, *arguments]))
+    running = True
+    while running:
+        # one load more, when all have ended
+        running = any(saver.poll() is None for saver in savers)
+        memory = load(path, verify=True)
+        assert isinstance(memory, Memory)
+        values = memory.numpy()
+        assert np.array_equal(values, x + values[0, 0, 0, 0])
+    assert [saver.wait() for saver in savers] == [0, 0]
+    assert sorted(file.name for file in folder.iterdir()) == ["x.npy", "x.npy.json"]
+
+
+@pytest.mark.skipif(os.name != "posix", reason="folders are locked on POSIX systems only")
+@pytest.mark.parametrize("count", [20, pytest.param(2000, marks=pytest.mark.campaign)])
+def test_of_many_savers_of_one_path_the_last_one_wins_whole(tmp_path: Path, count: int) -> None:
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    _check_savers(folder, count)
 
 
 def _save_in_another_process(folder: Path) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 import reorder
 from memdesc import MemdescError, memory_desc
-from memdesc.disk import as_path, write_files
+from memdesc.disk import as_path, state_of, write_files
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -188,3 +188,13 @@ def test_a_path_that_leads_through_a_file_is_refused(tmp_path: Path) -> None:
     (tmp_path / "x").touch()
     with pytest.raises(MemdescError, match=r"x/y\.npy' cannot be read: Not a directory"):
         reorder.load(tmp_path / "x" / "y.npy")
+
+
+def test_the_state_of_a_file_changes_when_another_takes_its_name(tmp_path: Path) -> None:
+    file = tmp_path / "x"
+    assert state_of(file) is None
+    write_files({file: lambda file: file.write(b"a")})
+    state = state_of(file)
+    assert state_of(file) == state is not None
+    write_files({file: lambda file: file.write(b"b")})
+    assert state_of(file) != state

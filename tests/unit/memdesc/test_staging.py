@@ -4,12 +4,13 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
 
 from memdesc import staging
-from memdesc.staging import StagedFile
+from memdesc.staging import StagedFile, own_turn
 
 # a process that writes a file and waits before it is published; the arguments say where, and
 # whether it is written without a name
@@ -134,3 +135,60 @@ def test_systems_without_locks_remove_what_can_be_removed(
     (tmp_path / ".memdesc.0123456789abcdef.tmp").touch()
     StagedFile(tmp_path / "x", lambda file: file.write(b"new")).publish()
     assert list(tmp_path.iterdir()) == [tmp_path / "x"]
+
+
+def test_turns_of_threads_do_not_overlap(tmp_path: Path) -> None:
+    inside: list[int] = []
+    most = 0
+
+    def work() -> None:
+        nonlocal most
+        for _ in range(20):
+            with own_turn(tmp_path):
+                inside.append(0)
+                most = max(most, len(inside))
+                inside.pop()
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert most == 1
+
+
+@pytest.mark.skipif(os.name != "posix", reason="folders are locked on POSIX systems only")
+def test_a_turn_waits_for_the_one_before_but_not_forever(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    order = []
+    entered, left = threading.Event(), threading.Event()
+
+    def first() -> None:
+        with own_turn(tmp_path):
+            entered.set()
+            left.wait()
+            order.append("first")
+
+    thread = threading.Thread(target=first)
+    thread.start()
+    entered.wait()
+    with monkeypatch.context() as patch:
+        patch.setattr(staging, "_MAX_WAIT_SECONDS", 0.01)
+        with own_turn(tmp_path):
+            order.append("does not wait")
+    left.set()
+    with own_turn(tmp_path):
+        order.append("second")
+    thread.join()
+    assert order == ["does not wait", "first", "second"]
+
+
+def test_there_are_no_turns_without_locks_and_where_there_is_no_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with own_turn(tmp_path / "missing"):
+        pass
+    monkeypatch.setattr(staging, "_HAS_LOCKS", False)
+    with own_turn(tmp_path), own_turn(tmp_path):
+        pass
