@@ -33,7 +33,8 @@ _VOCABULARIES = {"onednn": "oneDNN", "cldnn": "OpenVINO", "mace": "MACE", "weigh
 _KINDS = {"added": "Added", "changed": "Changed", "fixed": "Fixed", "removed": "Removed"}
 
 
-def _picture(picture: Picture) -> list[nodes.Node]:
+def drawing(picture: Picture) -> list[nodes.Node]:
+    """Return a picture as part of a page."""
     html = f'<div class="memdesc-picture">{picture.fragment}</div>'
     return [nodes.raw("", html, format="html")]
 
@@ -49,7 +50,7 @@ class LayoutPicture(SphinxDirective):
         name, sizes, dtype = self.arguments
         dims = tuple(map(int, sizes.split("x")))
         make = memdesc.image_desc if is_image(name) else memdesc.memory_desc
-        return _picture(make(dims, dtype, name).show(self.options.get("letters")))
+        return drawing(make(dims, dtype, name).show(self.options.get("letters")))
 
 
 class PlanPicture(SphinxDirective):
@@ -62,7 +63,7 @@ class PlanPicture(SphinxDirective):
         *names, sizes, dtype = self.arguments
         dims = tuple(map(int, sizes.split("x")))
         src, dst = (memdesc.memory_desc(dims, dtype, name) for name in names)
-        return _picture(reorder.plan_reorder(src, dst).show())
+        return drawing(reorder.plan_reorder(src, dst).show())
 
 
 class Vocabulary(SphinxDirective):
@@ -90,7 +91,7 @@ class Vocabulary(SphinxDirective):
                         *(names.get(vocabulary, []) for vocabulary in _VOCABULARIES),
                     )
                 )
-        return [_table(("memdesc", *_VOCABULARIES.values()), shown)]
+        return [table(("memdesc", *_VOCABULARIES.values()), shown)]
 
 
 class Images(SphinxDirective):
@@ -105,7 +106,7 @@ class Images(SphinxDirective):
             )
             cells = [part.translate(own) or "1" for part in text.split("|")]
             rows.append(([name], [", ".join(letters)], *([cell] for cell in cells), [text]))
-        return [_table(("image type", "dims", "row y", "column x", "lane", "memdesc"), rows)]
+        return [table(("image type", "dims", "row y", "column x", "lane", "memdesc"), rows)]
 
 
 class CommandReference(SphinxDirective):
@@ -130,7 +131,7 @@ class CommandReference(SphinxDirective):
         return [
             nodes.paragraph("", parser.description or ""),
             _console(usage),
-            _table(("argument", "meaning"), rows),
+            table(("argument", "meaning"), rows),
             nodes.paragraph("", "For example:"),
             _console(example),
         ]
@@ -168,7 +169,7 @@ class Notations(SphinxDirective):
                 except UnsupportedFormatError as refused:
                     cells.append(f"no: {str(refused).partition(': ')[2]}")
             rows.append(tuple(cells))
-        return [_table(("memdesc", "of", *self.arguments), rows)]
+        return [table(("memdesc", "of", *self.arguments), rows)]
 
 
 class Changes(SphinxDirective):
@@ -206,7 +207,7 @@ def _console(text: str) -> nodes.literal_block:
     return nodes.literal_block(text, text, language="text")
 
 
-def _table(head: tuple[str, ...], rows: Iterable[tuple[object, ...]]) -> nodes.table:
+def table(head: tuple[str, ...], rows: Iterable[tuple[object, ...]]) -> nodes.table:
     """Return a table; lists become literals below each other."""
     table = nodes.table()
     group = nodes.tgroup(cols=len(head))
