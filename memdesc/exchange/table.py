@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from memdesc.desc import MemoryDesc, checked_desc
 from memdesc.dtypes import data_type
 from memdesc.errors import MemdescError, UnknownFormatError, short_repr
-from memdesc.exchange import cute, names, ndarray, pytorch, tvm, xla
+from memdesc.exchange import cute, mlir, names, ndarray, pytorch, tvm, xla
 from memdesc.exchange.system import MAX_TEXT, Given, cannot, not_understood
 from memdesc.int64 import checked_ints
 from memdesc.layout import check_dims
@@ -32,6 +32,7 @@ SYSTEMS: dict[str, System] = {
         pytorch.SYSTEM,
         ndarray.SYSTEM,
         tvm.SYSTEM,
+        mlir.SYSTEM,
     )
 }
 

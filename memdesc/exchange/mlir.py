@@ -1,0 +1,195 @@
+"""MLIR's layouts: `linalg.pack`, affine maps, and memrefs with strides.
+
+A packed tensor and the results of a map are row-major arrays. Source: LLVM,
+`mlir/docs/Dialects/Builtin.md`; IREE 3.13 compiles and runs what is written here.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from typing import TYPE_CHECKING, NamedTuple
+
+from memdesc.create import memory_desc
+from memdesc.dtypes import DATA_TYPES
+from memdesc.errors import UnsupportedFormatError, short_repr
+from memdesc.exchange.expressions import integers, parse
+from memdesc.exchange.index_maps import outputs_of, tag_of_outputs
+from memdesc.exchange.packs import checked_pack, pack_of, pack_of_tag, packed_shape, tag_of_pack
+from memdesc.exchange.strided import strides_of
+from memdesc.exchange.system import System, cannot, not_understood
+from memdesc.infer_tag import dense_tag
+
+if TYPE_CHECKING:
+    from memdesc.desc import MemoryDesc
+    from memdesc.dtypes import DataType
+    from memdesc.exchange.system import Given
+
+__all__ = ["SYSTEM"]
+
+_NAME = "MLIR"
+
+# data type -> MLIR's name, where it is another one; integers there have no sign unless they say so.
+# A type i1 does not say how many bits it has in memory.
+_TYPES = {
+    "f8_e5m2": "f8E5M2",
+    "f8_e4m3": "f8E4M3FN",
+    "f8_e5m2fnuz": "f8E5M2FNUZ",
+    "f8_e4m3fnuz": "f8E4M3FNUZ",
+    "e8m0": "f8E8M0FNU",
+    "f4_e2m1": "f4E2M1FN",
+    **{f"s{bits}": f"i{bits}" for bits in (4, 8, 16, 32, 64)},
+    **{f"u{bits}": f"ui{bits}" for bits in (4, 8, 16, 32, 64)},
+}
+_NAMES = {_TYPES.get(name, name): dtype for name, dtype in DATA_TYPES.items() if name != "boolean"}
+_NAMES |= {f"si{bits}": DATA_TYPES[f"s{bits}"] for bits in (4, 8, 16, 32, 64)}
+
+_SHAPE = r"(?P<shape>(?:[0-9?]{1,18}x)*)(?P<type>[a-zA-Z][a-zA-Z0-9]*)"
+_STRIDED = r"strided<\[(?P<strides>[^\]]*)\](?:\s*,\s*offset\s*:\s*(?P<offset>[-0-9?]+))?\s*>"
+_MEMREF = rf"memref<\s*{_SHAPE}\s*(?:,\s*{_STRIDED}\s*)?>"
+_MAP = r"(?:#\w+\s*=\s*)?affine_map<\s*\((?P<names>[^()]*)\)\s*->\s*\((?P<outputs>.*)\)\s*>"
+
+
+def _write(desc: MemoryDesc, _letters: str) -> tuple[str, ...]:
+    texts: list[str] = []
+    reasons = []
+    for form in (_packed, _memref):
+        try:
+            texts += form(desc)
+        except UnsupportedFormatError as refused:
+            reasons.append(refused)
+    if not texts:
+        raise reasons[0]
+    return tuple(texts)
+
+
+def _packed(desc: MemoryDesc) -> tuple[str, ...]:
+    """Return a dense layout as attributes, as an operation, and as a map."""
+    names = [f"d{dim}" for dim in range(desc.ndims)]
+    outputs = ", ".join(outputs_of(_NAME, desc, names))
+    outputs = outputs.replace(" // ", " floordiv ").replace(" % ", " mod ")
+    affine_map = f"affine_map<({', '.join(names)}) -> ({outputs})>"
+    pack = pack_of_tag(dense_tag(desc.layout))
+    if pack is None:
+        return (affine_map,)
+    attributes = str(pack)
+    kind = _TYPES.get(desc.dtype.name, desc.dtype.name)
+    if kind not in _NAMES:
+        return attributes, affine_map
+    padding = f"padding_value(%zero : {kind}) " if desc.has_padding else ""
+    types = f"{_tensor(desc.dims, kind)} -> {_tensor(packed_shape(pack, desc.dims), kind)}"
+    operation = f"%packed = linalg.pack %source {padding}{attributes} into %dest : {types}"
+    return attributes, operation, affine_map
+
+
+def _tensor(sizes: tuple[int, ...], kind: str) -> str:
+    return f"tensor<{''.join(f'{size}x' for size in sizes)}{kind}>"
+
+
+def _memref(desc: MemoryDesc) -> tuple[str, ...]:
+    """Return a layout without blocks as a memref, if its data type has a name."""
+    strides = list(strides_of(_NAME, desc))
+    kind = _TYPES.get(desc.dtype.name, desc.dtype.name)
+    if kind not in _NAMES:
+        raise cannot(_NAME, desc, f"a memref of {desc.dtype} has no width in memory")
+    offset = f", offset: {desc.offset0}" if desc.offset0 else ""
+    shape = "".join(f"{size}x" for size in desc.dims)
+    return (f"memref<{shape}{kind}, strided<{strides}{offset}>>",)
+
+
+def _read(given: Given) -> MemoryDesc:
+    text = given.text.strip()
+    if match := re.fullmatch(_MEMREF, text):
+        return _read_memref(given, match)
+    if match := re.fullmatch(_MAP, text, re.DOTALL):
+        return _read_map(given, match)
+    pack = pack_of(_NAME, given)
+    if pack is None:
+        reason = (
+            "it is affine_map<(d0, d1) -> (..)>, memref<2x3xf32, strided<[3, 1]>>, or the "
+            "attributes or the operation linalg.pack or linalg.unpack"
+        )
+        raise not_understood(_NAME, text, reason)
+    logical, packed = _types(given)
+    dims = given.sizes(None if logical is None else logical.sizes)
+    dtype = given.type(None if logical is None else logical.dtype)
+    pack = checked_pack(_NAME, given, pack, len(dims))
+    expected = _Type(packed_shape(pack, dims), dtype)
+    if packed is not None and packed != expected:
+        kind = _tensor(expected.sizes, _TYPES.get(dtype.name, dtype.name))
+        raise not_understood(_NAME, text, f"the type of the packed tensor must be {kind}")
+    return memory_desc(dims, dtype, tag_of_pack(pack))
+
+
+class _Type(NamedTuple):
+    """The shape and the data type of a tensor or a memref."""
+
+    sizes: tuple[int, ...]
+    dtype: DataType
+
+
+def _types(given: Given) -> tuple[_Type | None, _Type | None]:
+    """Return the types of the tensor and of the packed one, if the string has them."""
+    text = given.text
+    parts = re.findall(r"\btensor<([^<>]*)>", text)
+    if not parts:
+        return None, None
+    if len(parts) != 2:  # noqa: PLR2004 - two types
+        reason = "an operation has two types, such as tensor<9x3xf32> -> tensor<3x3x4xf32>"
+        raise not_understood(_NAME, text, reason)
+    src, dst = (_type(text, part) for part in parts)
+    return (dst, src) if re.search(r"\bunpack\b", text) else (src, dst)
+
+
+def _type(text: str, part: str) -> _Type:
+    match = re.fullmatch(rf"\s*{_SHAPE}\s*", part)
+    if match is None:
+        raise not_understood(_NAME, text, f"{part[:40]!r} is no shape and type, such as 9x3xf32")
+    return _Type(_sizes(text, match["shape"]), _dtype(text, match["type"]))
+
+
+def _sizes(text: str, shape: str) -> tuple[int, ...]:
+    if "?" in shape:
+        msg = f"{short_repr(text)} cannot be described: the sizes '?' are not known"
+        raise UnsupportedFormatError(msg)
+    return tuple(int(size) for size in shape.split("x")[:-1])
+
+
+def _dtype(text: str, name: str) -> DataType:
+    if name not in _NAMES:
+        msg = f"{short_repr(text)} has the type {name}; the types are {', '.join(_NAMES)}"
+        raise UnsupportedFormatError(msg)
+    return _NAMES[name]
+
+
+def _read_memref(given: Given, match: re.Match[str]) -> MemoryDesc:
+    text = given.text
+    dims, dtype = _sizes(text, match["shape"]), _dtype(text, match["type"])
+    strides, offset = match["strides"], match["offset"] or "0"
+    if "?" in f"{strides}{offset}":
+        msg = f"{short_repr(text)} cannot be described: the numbers '?' are not known"
+        raise UnsupportedFormatError(msg)
+    if not re.fullmatch(r"-?[0-9]{1,18}", offset):
+        raise not_understood(_NAME, text, f"the offset {offset!r} is no integer")
+    return memory_desc(
+        given.sizes(dims),
+        given.type(dtype),
+        strides=None
+        if strides is None
+        else integers(_NAME, text, parse(_NAME, text, f"[{strides}]")),
+        offset0=int(offset),
+    )
+
+
+def _read_map(given: Given, match: re.Match[str]) -> MemoryDesc:
+    text = given.text
+    names = [name.strip() for name in match["names"].split(",")]
+    outputs = re.sub(r"\bfloordiv\b", "//", match["outputs"])
+    outputs = re.sub(r"\bmod\b", "%", outputs)
+    results = parse(_NAME, text, f"[{outputs}]")
+    dims = given.sizes()
+    nodes = results.elts if isinstance(results, ast.List) else []
+    return memory_desc(dims, given.type(), tag_of_outputs(_NAME, text, nodes, names, dims))
+
+
+SYSTEM = System("mlir", "MLIR's linalg.pack, affine maps and memrefs", _write, _read)
