@@ -9,6 +9,7 @@ from errno import EBADF
 from typing import TYPE_CHECKING
 
 from memdesc import MemdescError
+from reorder.cli.compile_notice import CompileNotice
 from reorder.cli.parser import parse
 
 if TYPE_CHECKING:
@@ -34,7 +35,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _run(given: Sequence[str]) -> int:
     try:
         options = parse(given)
-        facts, code = options.answer(options)
+        with CompileNotice():
+            facts, code = options.answer(options)
         text = json.dumps(facts) if options.json else "\n".join(options.lay_out(facts))
     except (MemdescError, MemoryError) as error:
         _complain(str(error) or "out of memory", given)

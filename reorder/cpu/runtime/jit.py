@@ -32,7 +32,14 @@ from reorder.stack import on_enough_stack
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["compile_callback", "compiled_kernels", "digest_of", "inner", "jit_parallel"]
+__all__ = [
+    "compile_callback",
+    "compiled_kernels",
+    "compiling_seconds",
+    "digest_of",
+    "inner",
+    "jit_parallel",
+]
 
 _PACKAGE = Path(__file__).parents[2]
 _DIGEST_NBYTES = hashlib.sha256().digest_size
@@ -50,11 +57,22 @@ _SOURCES = (
 # the functions for C, by name, and the seconds that each took: compiled, or loaded from the cache
 _callbacks: dict[str, Any] = {}
 _made: list[dict[str, Any]] = []
+# when the compilations that run now have begun
+_running: list[float] = []
 
 
 def compiled_kernels() -> list[dict[str, Any]]:
     """Return the name and seconds of each kernel that this process has compiled or loaded."""
     return [*_made]
+
+
+def compiling_seconds() -> float:
+    """Return how long this process has compiled so far, if it does now; else 0."""
+    began = [*_running]
+    if not began:
+        return 0.0
+    past: float = sum(kernel["seconds"] for kernel in [*_made])
+    return past + perf_counter() - began[0]
 
 
 def compile_callback(function: Callable[..., int | None], signature: Any, name: str) -> Any:
@@ -74,6 +92,7 @@ def _compile_callback(function: Callable[..., int | None], signature: Any, name:
         if name in _callbacks:
             return
         start = perf_counter()
+        _running.append(start)
         options = {"nopython": True}
         compiled: Any
         try:
@@ -84,6 +103,8 @@ def _compile_callback(function: Callable[..., int | None], signature: Any, name:
             # no writable folder for compiled code, or no sources: compile without a cache
             compiled = CFunc(function, (signature.args, signature.return_type), {}, options)
             compiled.compile()
+        finally:
+            _running.remove(start)
         _made.append({"kernel": name, "seconds": perf_counter() - start})
         _callbacks[name] = compiled
 

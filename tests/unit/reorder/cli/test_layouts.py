@@ -402,6 +402,30 @@ def test_a_bar_is_shown_on_terminals_only_and_wiped() -> None:
     assert shown.endswith("\r\033[K")
 
 
+_COMPILING = """
+import sys, time
+from reorder.cli.compile_notice import CompileNotice
+with CompileNotice(lambda: float(sys.argv[1])):
+    time.sleep(0.3)
+"""
+
+
+@pytest.mark.parametrize(("seconds", "is_told"), [("1.1", True), ("0.9", False)])
+def test_long_compilation_is_announced_on_terminals_only(seconds: str, is_told: bool) -> None:
+    program = [sys.executable, "-c", _COMPILING, seconds]
+    quiet = subprocess.run(program, capture_output=True, check=True)
+    assert quiet.stderr == b""
+    terminal, other_end = pty.openpty()
+    try:
+        subprocess.run(program, stderr=other_end, check=True)
+        os.write(other_end, b"end")
+        shown = os.read(terminal, 4096).decode()
+    finally:
+        os.close(terminal)
+        os.close(other_end)
+    assert shown.count("memdesc: compiling kernels, once for each width") == is_told
+
+
 def test_the_command_runs_where_nothing_is_a_terminal(
     dump: tuple[str, Any], tmp_path: Path
 ) -> None:

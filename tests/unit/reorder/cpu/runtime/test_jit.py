@@ -56,6 +56,30 @@ def test_a_change_of_any_source_changes_the_digest(name: str, tmp_path: Path) ->
     assert jit.digest_of(tmp_path / "reorder") != jit.digest_of(_PACKAGE)
 
 
+def test_a_running_compilation_is_timed() -> None:
+    running: list[float] = []
+
+    class Signature:
+        return_type = numba.void
+
+        @property
+        def args(self) -> Any:
+            """What is asked while the compilation runs."""
+            running.append(jit.compiling_seconds())
+            return (numba.int64,)
+
+    before = sum(made["seconds"] for made in jit.compiled_kernels())
+    assert jit.compiling_seconds() == 0
+    jit.compile_callback(_nothing, Signature(), "a function that is timed")
+    assert running[0] > before
+    assert jit.compiling_seconds() == 0
+    assert sum(made["seconds"] for made in jit.compiled_kernels()) > before
+
+
+def _nothing(_: int) -> None:
+    pass
+
+
 def test_kernels_without_a_source_to_watch_are_compiled_all_the_same() -> None:
     names: dict[str, Any] = {}
     exec("def nothing(_): pass", names)  # noqa: S102 - a function that no file has
