@@ -62,6 +62,9 @@ class DeviceMemory:
     desc: MemoryDesc | ImageDesc
     event: cl.Event | None = None
 
+    def _repr_html_(self) -> str:
+        return self.desc._repr_html_()
+
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:  # noqa: FBT001 - numpy's protocol
         msg = (
             f"{self.desc!r} lies on a device, where numpy does not read; "

@@ -472,3 +472,25 @@ def test_files_that_are_missing_damaged_or_protected_are_refused_and_nothing_is_
         assert "cannot be written" in refusal(capsys, "reorder", str(whole), target, "--to", "ba")
     assert "is for 4 dims" in refusal(capsys, "reorder", str(whole), out, "--to", "nhwc")
     assert {file.name: file.read_bytes() for file in tmp_path.iterdir()} == before
+
+
+def test_show_highlights_elements(tmp_path: Path, capsys: CaptureFixture[str]) -> None:
+    out = tmp_path / "a.svg"
+    desc = memdesc.memory_desc((2, 17, 5, 4), "f32", "nChw8c")
+    marked = ["--highlight", "1,9,2,3", "--highlight", "0x1x2x3"]
+    facts(capsys, "show", "nChw8c", "2x17x5x4", *marked, "--svg", str(out))
+    svg = desc.show(highlight=[(1, 9, 2, 3), (0, 1, 2, 3)]).svg
+    assert out.read_text(encoding="utf-8") == f"{svg}\n"
+    assert "is not in 0 to 4" in refusal(
+        capsys, "show", "nChw8c", "2x17x5x4", "--highlight", "1,9,5,3", "--draw"
+    )
+
+
+def test_diff_draws_both_layouts(tmp_path: Path, capsys: CaptureFixture[str]) -> None:
+    out = tmp_path / "a.svg"
+    assert facts(capsys, "diff", "nchw", "nhwc", "2x3x4x5", "--svg", str(out))["wrote"] == str(out)
+    a, b = (memdesc.memory_desc((2, 3, 4, 5), "f32", tag) for tag in ("nchw", "nhwc"))
+    assert out.read_text(encoding="utf-8") == f"{a.show(beside=b).svg}\n"
+    assert "is written as" in refusal(
+        capsys, "diff", "nchw", "nhwc", "2x3x4x5", "--svg", str(tmp_path / "a.pdf")
+    )

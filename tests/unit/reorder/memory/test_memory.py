@@ -31,6 +31,10 @@ DTYPES = [
 PADDED = memory_desc((2, 17, 3, 2), "f32", "nChw8c")
 
 
+def test_a_memory_in_a_notebook_shows_the_picture_of_its_layout() -> None:
+    assert reorder.Memory(PADDED)._repr_html_() == PADDED._repr_html_()
+
+
 def test_new_memory_is_zeroed_and_starts_with_a_cache_line() -> None:
     memory = reorder.Memory(PADDED)
     assert memory.nbytes == PADDED.nbytes

@@ -104,3 +104,24 @@ def test_lookups_with_parameters_are_drawn() -> None:
     plan = plan_reorder(src, dst, attr)
     assert plan.boxes[0].lookups[0].others
     check(src, dst, plan.show())
+
+
+def test_a_plan_of_one_box_does_not_name_it_in_every_cell() -> None:
+    src, dst = (memory_desc((2, 3), "f32", tag) for tag in ("ab", "ba"))
+    plan = plan_reorder(src, dst)
+    assert len(plan.boxes) == 1
+    picture = plan.show()
+    check(src, dst, picture)
+    _, strips = cells(picture.svg)
+    assert not [seen for seen in strips if "box" in "".join(seen.texts)]
+    assert "and the box" not in picture.text
+
+
+def test_a_plan_in_a_notebook_shows_a_small_picture_or_is_printed() -> None:
+    src, dst = (memory_desc((32, 250, 56, 56), "f32", tag) for tag in ("nchw", "nChw16c"))
+    html = plan_reorder(src, dst)._repr_html_()
+    assert html is not None
+    assert html.startswith("<figure")
+    assert len(html) < 200_000
+    src, dst = (memory_desc((1 << 15, 2), "s8", tag) for tag in ("Ab47a", "Ab31a"))
+    assert plan_reorder(src, dst)._repr_html_() is None
