@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Callable
 
-__all__ = ["Command", "Facts", "dims_of", "numbers_of"]
+__all__ = ["Command", "Facts", "dims_of", "flags_of", "numbers_of"]
 
 
 class Command(NamedTuple):
@@ -27,6 +27,11 @@ class Command(NamedTuple):
     add_arguments: Callable[[argparse.ArgumentParser], None]
     answer: Callable[[argparse.Namespace], tuple[Facts, int]]
     lay_out: Callable[[Facts], list[str]] = lines
+
+
+def flags_of(parser: argparse.ArgumentParser) -> dict[str, argparse.Action]:
+    """Return the flags of a parser, such as ``--json``, each with what it does."""
+    return {flag: action for action in parser._actions for flag in action.option_strings}  # noqa: SLF001 - argparse has no public list
 
 
 def numbers_of(text: str, what: str) -> tuple[int, ...]:

@@ -26,6 +26,7 @@ NAMES = (
     "check",
     "bench",
     "doctor",
+    "completion",
 )
 
 

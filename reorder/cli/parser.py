@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, NoReturn
 import memdesc
 from memdesc import MemdescError
 from memdesc.names import did_you_mean
+from reorder.cli.command import flags_of
 from reorder.cli.commands import NAMES, find
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-__all__ = ["command_parser", "flags_of", "parse"]
+__all__ = ["command_parser", "parse"]
 
 _DESCRIPTION = "How tensors lie in memory, and how to move them."
 # a word resembles another from this ratio of difflib on
@@ -50,6 +51,13 @@ def parse(given: Sequence[str]) -> argparse.Namespace:
         msg = f"no command {name!r}{near}; see memdesc --help"
         raise MemdescError(msg)
     parser = command_parser(name)
+    # argparse would read -- among the words behind such a flag
+    takes_rest = [f for f, action in flags_of(parser).items() if action.nargs == argparse.REMAINDER]
+    end = next((k for k, word in enumerate(words) if word in takes_rest), None)
+    if end is not None:
+        options = parser.parse_args(words[: end + 1])
+        setattr(options, flags_of(parser)[words[end]].dest, words[end + 1 :])
+        return options
     _check_flags(parser, words)
     return parser.parse_args(words)
 
@@ -61,12 +69,9 @@ def command_parser(name: str) -> argparse.ArgumentParser:
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     command.add_arguments(parser)
     parser.set_defaults(answer=command.answer, lay_out=command.lay_out)
+    # of `completion`, which is about all commands
+    parser.set_defaults(names=NAMES, parser_of=command_parser)
     return parser
-
-
-def flags_of(parser: argparse.ArgumentParser) -> dict[str, argparse.Action]:
-    """Return the flags of a parser, such as ``--json``, each with what it does."""
-    return {flag: action for action in parser._actions for flag in action.option_strings}  # noqa: SLF001 - argparse has no public list
 
 
 def _all_commands() -> argparse.ArgumentParser:

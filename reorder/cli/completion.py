@@ -1,0 +1,143 @@
+"""`memdesc completion`: scripts for shells, and the words that these ask for."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING
+
+from memdesc import DATA_TYPES, known_names
+from memdesc.names import images
+from reorder.cli.command import Command, Facts, flags_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+__all__ = ["COMMAND", "complete"]
+
+# Each script asks `memdesc completion SHELL --words ...` for what may stand in place of the last
+# of the words so far; where that is nothing, the shell completes names of files.
+_SCRIPTS = {
+    "bash": """\
+_memdesc() {
+    local IFS=$'\\n'
+    COMPREPLY=($(memdesc completion bash --words "${COMP_WORDS[@]:1:COMP_CWORD}" 2>/dev/null))
+}
+complete -o default -F _memdesc memdesc
+""",
+    "zsh": """\
+#compdef memdesc
+_memdesc() {
+    local -a found
+    found=("${(@f)$(memdesc completion zsh --words "${(@)words[2,CURRENT]}" 2>/dev/null)}")
+    if [[ -n "$found" ]]; then compadd -a found; else _files; fi
+}
+compdef _memdesc memdesc
+""",
+    "fish": """\
+function __memdesc
+    set -l words (commandline -opc) (commandline -ct)
+    memdesc completion fish --words $words[2..] 2>/dev/null
+end
+complete -c memdesc -a '(__memdesc)'
+""",
+}
+
+
+def _layouts() -> list[str]:
+    return [*(name.text for name in known_names()), *images.IMAGES, "plain"]
+
+
+# what an argument takes, by how its help calls it
+_VALUES: dict[str, Callable[[], list[str]]] = {
+    "TAG": _layouts,
+    "A": _layouts,
+    "B": _layouts,
+    "DTYPE": lambda: [*DATA_TYPES],
+    "TYPE": lambda: [*images.IMAGES],
+    "SHELL": lambda: [*_SCRIPTS],
+}
+
+
+def complete(
+    words: Sequence[str], names: Sequence[str], parser_of: Callable[[str], argparse.ArgumentParser]
+) -> list[str]:
+    """Return what may stand in place of the last word; nothing where a file may.
+
+    Parameters
+    ----------
+    words : sequence of str
+        What was typed behind `memdesc`; the last one, perhaps empty, is completed.
+    names : sequence of str
+        The commands.
+    parser_of : callable, (name) -> ArgumentParser
+        The parser of a command.
+    """
+    *before, last = words or [""]
+    # bash makes a word of = alone
+    before = [word for word in before if word != "="]
+    last = "" if last == "=" else last
+    if not before:
+        candidates = [*names, "--help", "--version"]
+    elif before[0] in names:
+        candidates = _of_command(parser_of(before[0]), before[1:], last)
+    else:
+        candidates = []
+    return sorted(word for word in dict.fromkeys(candidates) if word.startswith(last))
+
+
+def _of_command(parser: argparse.ArgumentParser, before: Sequence[str], last: str) -> list[str]:
+    """Return candidates for a flag, the value of one, or an argument."""
+    flags = flags_of(parser)
+    flag, equals, _ = last.partition("=")
+    if equals and flag in flags:
+        return [f"{flag}={value}" for value in _values_of(flags[flag])]
+    if before and _takes_value(flags.get(before[-1])):
+        return _values_of(flags[before[-1]])
+    if last.startswith("-"):
+        return [*flags]
+    taken = [
+        word
+        for word, previous in zip(before, ["", *before], strict=False)
+        if not word.startswith("--") and not _takes_value(flags.get(previous))
+    ]
+    arguments = [action for action in parser._actions if not action.option_strings]  # noqa: SLF001 - argparse has no public list
+    return _values_of(arguments[len(taken)]) if len(taken) < len(arguments) else []
+
+
+def _takes_value(action: argparse.Action | None) -> bool:
+    return action is not None and action.nargs != 0
+
+
+def _values_of(action: argparse.Action) -> list[str]:
+    values = _VALUES.get(str(action.metavar))
+    return [] if values is None else values()
+
+
+def _add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("shell", metavar="SHELL", choices=[*_SCRIPTS], help=", ".join(_SCRIPTS))
+    parser.add_argument(
+        "--words",
+        nargs=argparse.REMAINDER,
+        metavar="WORD",
+        help="print what may stand in place of the last of these words: what the scripts ask",
+    )
+
+
+def _answer(options: argparse.Namespace) -> tuple[Facts, int]:
+    if options.words is None:
+        return {"script": _SCRIPTS[options.shell]}, 0
+    return {"words": complete(options.words, options.names, options.parser_of)}, 0
+
+
+def _lay_out(facts: Facts) -> list[str]:
+    return [*facts["words"]] if "words" in facts else [*facts["script"].splitlines()]
+
+
+COMMAND = Command(
+    "completion",
+    "Print the script that completes words of this command in a shell.",
+    'completion bash    # in ~/.bashrc: eval "$(memdesc completion bash)"',
+    _add_arguments,
+    _answer,
+    _lay_out,
+)
