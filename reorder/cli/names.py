@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
@@ -15,8 +16,8 @@ if TYPE_CHECKING:
 
 __all__ = ["COMMAND"]
 
-# the names of elements of this width are listed; a few name another layout of narrower ones
-_BITS = 32
+# widths of elements in bits: names that are no layout of the first are listed for the others
+_BITS, *_NARROWER = (32, 16, 8, 4)
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -58,17 +59,24 @@ def _rows() -> Iterator[Facts]:
         try:
             tag = resolve(name.text, (), _BITS)
         except UnsupportedFormatError as reason:
-            yield name._asdict() | {"ndims": None, "tag": None, "why": str(reason)}
+            refused = {"ndims": None, "tag": None, "why": str(reason)}
+            narrower = [*_of_widths(name.text)] or [refused]
+            yield from (name._asdict() | row for row in narrower)
         else:
             yield name._asdict() | {"ndims": tag.ndims, "tag": str(tag)}
 
 
+def _of_widths(name: str) -> Iterator[Facts]:
+    """Return the tags of a packing, which exists for some widths of elements only."""
+    for bits in _NARROWER:
+        with suppress(UnsupportedFormatError):
+            tag = resolve(name, (), bits)
+            yield {"ndims": tag.ndims, "tag": str(tag), "bits": bits}
+
+
 def _lay_out(facts: Facts) -> list[str]:
     """Return a line for each name."""
-    rows = [
-        (row["text"], row["vocabulary"], row["domain"], row["tag"] or "refused")
-        for row in facts["names"]
-    ]
+    rows = [(row["text"], row["vocabulary"], row["domain"], _layout(row)) for row in facts["names"]]
     if not rows:
         return ["no name matches"]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
@@ -76,6 +84,11 @@ def _lay_out(facts: Facts) -> list[str]:
         "  ".join(f"{cell:{width}}" for cell, width in zip(row, widths, strict=True)).rstrip()
         for row in rows
     ]
+
+
+def _layout(row: Facts) -> str:
+    tag = row["tag"] or "refused"
+    return f"{tag} ({row['bits']} bits)" if "bits" in row else tag
 
 
 COMMAND = Command(

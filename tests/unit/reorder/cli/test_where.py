@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from memdesc import UnsupportedFormatError, image_desc, known_names, memory_desc
-from memdesc.names import images, resolve
+from memdesc.names import images, resolve, weights
 from reorder.cli import main
 
 if TYPE_CHECKING:
@@ -67,9 +67,18 @@ def test_what_lies_nowhere_is_refused(
     assert reason in capsys.readouterr().err
 
 
-def test_names_lists_every_known_name_once(capsys: CaptureFixture[str]) -> None:
+# the widest elements of packings that do not exist for those of 32 bits
+PACKED = {
+    name: max(weights.PACKINGS[weights.ALIASES.get(name, name)].tags)
+    for name in (*weights.PACKINGS, *weights.ALIASES)
+}
+
+
+def test_names_lists_every_known_name_once_or_for_each_width_that_it_exists_for(
+    capsys: CaptureFixture[str],
+) -> None:
     found = facts(capsys, "names")["names"]
-    texts = [row["text"] for row in found]
+    texts = [row["text"] for row in found if row.get("bits") in {None, PACKED.get(row["text"])}]
     assert sorted(texts) == sorted({*images.IMAGES, *(name.text for name in known_names())})
     for row in found:
         if row["text"] in images.IMAGES:
@@ -80,9 +89,10 @@ def test_names_lists_every_known_name_once(capsys: CaptureFixture[str]) -> None:
             assert row["text"] in row["why"]
         else:
             assert (row["tag"], row["ndims"]) == (
-                str(resolve(row["text"], (), 32)),
-                resolve(row["text"], (), 32).ndims,
+                str(resolve(row["text"], (), row.get("bits", 32))),
+                resolve(row["text"], (), row.get("bits", 32)).ndims,
             )
+    assert [row["bits"] for row in found if row["text"] == "marlin"] == [8, 4]
 
 
 def test_names_are_filtered(capsys: CaptureFixture[str]) -> None:
@@ -94,6 +104,8 @@ def test_names_are_filtered(capsys: CaptureFixture[str]) -> None:
     assert capsys.readouterr().out == "in_out_channel  mace  image  ac|Bd|4b\n"
     assert main(["names", "nv12"]) == 0
     assert capsys.readouterr().out == "nv12  cldnn  data  refused\n"
+    assert main(["names", "gptq_exl*"]) == 0
+    assert capsys.readouterr().out == "gptq_exllama  weights  weights  Ab2a/1.4a/2 (4 bits)\n"
     assert facts(capsys, "names", "xyzzy", code=1) == {"count": 0, "names": []}
     assert main(["names", "xyzzy"]) == 1
     assert capsys.readouterr().out == "no name matches\n"
