@@ -16,7 +16,7 @@ import memdesc
 import reorder
 from memdesc import MemdescError, UnsupportedFormatError
 from memdesc.exchange import written
-from memdesc.names import images, is_image, known_names, resolve
+from memdesc.names import dim_letters, images, is_image, known_names, resolve
 from memdesc.tags import LETTERS
 from reorder.cli.parser import command_parser
 
@@ -30,6 +30,14 @@ if TYPE_CHECKING:
 CHANGES = Path(__file__).parents[1] / "changes"
 _COLON = "\ue000"
 _VOCABULARIES = {"onednn": "oneDNN", "cldnn": "OpenVINO", "mace": "MACE", "weights": "packings"}
+_OTHERS = {
+    "tensorrt": "TensorRT",
+    "acl": "Compute Library",
+    "ascend": "Ascend",
+    "ncnn": "ncnn",
+    "mnn": "MNN",
+    "tflite_gpu": "TFLite GPU",
+}
 _KINDS = {"added": "Added", "changed": "Changed", "fixed": "Fixed", "removed": "Removed"}
 
 
@@ -89,9 +97,38 @@ class Vocabulary(SphinxDirective):
                     (
                         [tag],
                         *(names.get(vocabulary, []) for vocabulary in _VOCABULARIES),
+                        [text for vocabulary in _OTHERS for text in names.get(vocabulary, [])],
                     )
                 )
-        return [table(("memdesc", *_VOCABULARIES.values()), shown)]
+        return [table(("memdesc", *_VOCABULARIES.values(), "others"), shown)]
+
+
+class SystemNames(SphinxDirective):
+    """`{systems}`: the names of systems that have a table of them, with the tag for each width."""
+
+    def run(self) -> list[nodes.Node]:
+        """Make the table."""
+        shown: dict[tuple[str, tuple[str, ...], str], list[str]] = {}
+        for name in known_names():
+            if name.vocabulary in _OTHERS:
+                found: dict[str, list[str]] = {}
+                for bits in (8, 16, 32):
+                    try:
+                        found.setdefault(str(resolve(name.text, (), bits)), []).append(str(bits))
+                    except MemdescError:
+                        continue
+                tags = tuple(
+                    tag if len(widths) == 3 else f"{tag} ({', '.join(widths)} bits)"  # noqa: PLR2004 - all
+                    for tag, widths in found.items()
+                )
+                key = _OTHERS[name.vocabulary], tags, dim_letters(name.text) or ""
+                shown.setdefault(key, []).append(name.text)
+        rows = [
+            (system, names, [", ".join(letters)], list(tags))
+            for (system, tags, letters), names in shown.items()
+            if tags
+        ]
+        return [table(("system", "names", "dims", "memdesc"), rows)]
 
 
 class Images(SphinxDirective):
@@ -261,6 +298,7 @@ def setup(app: Sphinx) -> dict[str, object]:
         ("layout", LayoutPicture),
         ("plan", PlanPicture),
         ("vocabulary", Vocabulary),
+        ("systems", SystemNames),
         ("images", Images),
         ("command", CommandReference),
         ("notations", Notations),

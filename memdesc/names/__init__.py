@@ -1,8 +1,8 @@
 """Names of layouts: a file for each vocabulary, and functions that search all of them.
 
-`onednn`, `cldnn`, `mace` and `weights` are vocabularies, `images` are the types of 2-D
-images. To add a vocabulary, write a file with a `VOCABULARY` and put that into
-`registry.VOCABULARIES`.
+`onednn`, `cldnn`, `mace`, `weights`, `tensorrt`, `acl`, `ascend`, `ncnn`, `mnn` and `tflite_gpu`
+are vocabularies, `images` are the types of 2-D images. To add a vocabulary, write a file with a
+`VOCABULARY`, of `rows` if it is a table, and put that into `registry.VOCABULARIES`.
 """
 
 from memdesc.names.images import is_image

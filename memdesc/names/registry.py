@@ -6,7 +6,19 @@ from functools import cache, lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
 from memdesc.errors import UnknownFormatError, UnsupportedFormatError
-from memdesc.names import cldnn, images, mace, onednn, weights
+from memdesc.names import (
+    acl,
+    ascend,
+    cldnn,
+    images,
+    mace,
+    mnn,
+    ncnn,
+    onednn,
+    tensorrt,
+    tflite_gpu,
+    weights,
+)
 from memdesc.notation import parse_tag
 
 if TYPE_CHECKING:
@@ -21,15 +33,22 @@ VOCABULARIES: tuple[Vocabulary, ...] = (
     cldnn.VOCABULARY,
     mace.VOCABULARY,
     weights.VOCABULARY,
+    tensorrt.VOCABULARY,
+    acl.VOCABULARY,
+    ascend.VOCABULARY,
+    ncnn.VOCABULARY,
+    mnn.VOCABULARY,
+    tflite_gpu.VOCABULARY,
 )
 
 
 class Name(NamedTuple):
     """A name of a layout.
 
-    `vocabulary` is ``onednn``, ``cldnn``, ``mace`` or ``weights`` (packings of quantised
-    weights), or ``memdesc`` for a tag with additions to oneDNN's notation; `domain` says what
-    the name describes (``data``, ``weights``, ...), ``any`` for canonical tags.
+    `vocabulary` is ``onednn``, ``cldnn``, ``mace``, ``weights`` (packings of quantised weights),
+    ``tensorrt``, ``acl``, ``ascend``, ``ncnn``, ``mnn`` or ``tflite_gpu``, or ``memdesc`` for a
+    tag with additions to oneDNN's notation; `domain` says what the name describes (``data``,
+    ``weights``, ...), ``any`` for canonical tags.
     """
 
     vocabulary: str
@@ -46,11 +65,11 @@ class ParsedName(NamedTuple):
 
 @cache
 def known_names() -> tuple[Name, ...]:
-    """Return every name of oneDNN, clDNN, MACE and of packings of weights, but for MACE's images.
+    """Return every name of all vocabularies, but for MACE's images.
 
     Some are refused when used, with the reason: they are no layouts. Well-formed names
     beyond these are read too. Sources: oneDNN 3.13 `dnnl_format_tag_t`; OpenVINO 2021 to 2025
-    `format.hpp` and clDNN 2019; MACE; those of packings are in their table in the docs.
+    `format.hpp` and clDNN 2019; MACE; those of the others are in their files.
     """
     return tuple(
         Name(vocabulary.name, name, vocabulary.domain(name))
@@ -104,5 +123,6 @@ def dim_letters(name: str) -> str | None:
     """
     if name in images.IMAGES:
         return images.IMAGES[name].letters
-    found = (vocabulary.letters(name) for vocabulary in VOCABULARIES)
+    # those of tables first: oneDNN's letters are read from the start of any string
+    found = (vocabulary.letters(name) for vocabulary in reversed(VOCABULARIES))
     return next(filter(None, found), None)

@@ -66,12 +66,12 @@ def suggest(text: str, ndims: int | None = None) -> tuple[str, ...]:
 
 
 def meanings(text: str, ndims: int | None = None) -> tuple[str, ...]:
-    """Return the names for what other systems call a layout, such as `OHWI` or `channels_last`.
+    """Return the names for what other systems call a layout, such as `HWIO` or `channels_last`.
 
     They are for `ndims` dims, if that is given.
 
-    >>> meanings("OHWI"), meanings("torch.channels_last", 3), meanings("nChw16x")
-    (('ohwi',), ('nwc',), ())
+    >>> meanings("HWIO"), meanings("torch.channels_last", 3), meanings("nChw16x")
+    (('hwio',), ('nwc',), ())
     """
     known = _MEANT.get(text.lower().removeprefix("torch."), ())
     if not known and text.isupper() and text.lower() in _known_strings():

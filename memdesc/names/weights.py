@@ -9,41 +9,20 @@ tests have apart from the tags.
 
 from __future__ import annotations
 
-from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
-from memdesc.errors import UnknownFormatError, UnsupportedFormatError, short_repr
-from memdesc.names.vocabulary import Vocabulary
-from memdesc.notation import parse_tag
+from memdesc.names.rows import ANY_WIDTH, Row, Table
 from memdesc.tags import LETTERS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from memdesc.tags import FormatTag
-
 __all__ = ["ALIASES", "DIMS", "EXPERTS", "PACKINGS", "VOCABULARY", "Packing", "check_dims", "parse"]
 
 # What the letters of dims stand for, where that is more than a letter.
 DIMS = {"e": "expert", "i": "in", "o": "out", "g": "group", "r": "row", "c": "column"}
-# The width of a packing of elements of any width.
-_ANY = 0
-
-
-class Packing(NamedTuple):
-    """A packing: its dims, its tag for each width of elements, and what packs so."""
-
-    letters: str
-    """The logical dims in order."""
-    domain: str
-    """What it holds: `weights`, `scales`, ..."""
-    tags: Mapping[int, str]
-    """The canonical notation for each width in bits; 0 stands for any width."""
-    whole: str
-    """The dims that must be whole blocks; the others are padded with zeros."""
-    source: str
-    """What packs so."""
-
+# A packing: its dims, its tag for each width of elements, and what packs so.
+Packing = Row
 
 _MARLIN = "vLLM, marlin_utils.py"
 _TORCH_CPU = "torch 2.13, _convert_weight_to_int4pack_for_cpu"
@@ -96,19 +75,19 @@ _ROWS = {
         "rc", "scales", {8: "AB32a/1.4a/32.4b"}, "", "torchao 0.18, to_blocked; cuBLASLt; CUTLASS"),
     "nvfp4_scales_8x4": Packing(
         "rc", "scales", {8: "AB8a4b"}, "", "FlashInfer, SfLayout.layout_8x4"),
-    "CUBLASLT_ORDER_COL32": Packing("rc", "matrix", {_ANY: "Ba32b"}, "", _CUBLASLT),
+    "CUBLASLT_ORDER_COL32": Packing("rc", "matrix", {ANY_WIDTH: "Ba32b"}, "", _CUBLASLT),
     "CUBLASLT_ORDER_COL4_4R2_8C": Packing(
-        "rc", "matrix", {_ANY: "BA2a/1.4b2b4a/2.4b"}, "", _CUBLASLT),
+        "rc", "matrix", {ANY_WIDTH: "BA2a/1.4b2b4a/2.4b"}, "", _CUBLASLT),
     "CUBLASLT_ORDER_COL32_2R_4R4": Packing(
-        "rc", "matrix", {_ANY: "BA4a/2.4a/8.2a/1.32b"}, "", _CUBLASLT),
+        "rc", "matrix", {ANY_WIDTH: "BA4a/2.4a/8.2a/1.32b"}, "", _CUBLASLT),
 }
 # fmt: on
 # n interleaved elements, or n channels in a block
 _CUTLASS = {
-    "ColumnMajorInterleaved<{n}>": Packing("rc", "matrix", {_ANY: "Ba{n}b"}, "", "CUTLASS 2"),
-    "RowMajorInterleaved<{n}>": Packing("rc", "matrix", {_ANY: "Ab{n}a"}, "", "CUTLASS 2"),
-    "TensorNCxHWx<{n}>": Packing("nchw", "data", {_ANY: "aBcd{n}b"}, "", "CUTLASS 2"),
-    "TensorCxRSKx<{n}>": Packing("oihw", "weights", {_ANY: "Bcda{n}b"}, "", "CUTLASS 2"),
+    "ColumnMajorInterleaved<{n}>": Packing("rc", "matrix", {ANY_WIDTH: "Ba{n}b"}, "", "CUTLASS 2"),
+    "RowMajorInterleaved<{n}>": Packing("rc", "matrix", {ANY_WIDTH: "Ab{n}a"}, "", "CUTLASS 2"),
+    "TensorNCxHWx<{n}>": Packing("nchw", "data", {ANY_WIDTH: "aBcd{n}b"}, "", "CUTLASS 2"),
+    "TensorCxRSKx<{n}>": Packing("oihw", "weights", {ANY_WIDTH: "Bcda{n}b"}, "", "CUTLASS 2"),
 }
 _NCHWC = {
     "mlas_nchwc{n}": Packing("nchw", "data", {32: "aBcd{n}b"}, "", _MLAS),
@@ -209,80 +188,8 @@ _REFUSED = {
 }
 
 
-def _packing(name: str) -> Packing | None:
-    return PACKINGS.get(ALIASES.get(name, name))
-
-
-def domain(name: str) -> str:
-    """Return what a known name describes: `weights`, `scales`, ..."""
-    row = _packing(name)
-    return row.domain if row else "weights"
-
-
-def letters(name: str) -> str:
-    """Return the logical dims, such as `io`; empty for other strings."""
-    row = _packing(name)
-    return row.letters if row else ""
-
-
-def parse(name: str) -> FormatTag:
-    """Read the name of a packing of elements of any width.
-
-    Raises
-    ------
-    UnsupportedFormatError
-        If the packing exists for elements of some widths only, or the name is known, but no
-        layout; with the reason.
-    UnknownFormatError
-        If it is no name.
-    """
-    if name in _REFUSED:
-        msg = f"{name!r} cannot be described: {_REFUSED[name]}"
-        raise UnsupportedFormatError(msg)
-    row = _packing(name)
-    if row is None:
-        msg = f"{short_repr(name)}: no packing of weights has this name"
-        raise UnknownFormatError(msg)
-    if _ANY not in row.tags:
-        widths = " or ".join(map(str, row.tags))
-        msg = f"{name!r} exists for elements of {widths} bits; give a data type of that width"
-        raise UnsupportedFormatError(msg)
-    return parse_tag(row.tags[_ANY])
-
-
-def check_dims(name: str, dims: tuple[int, ...], tag: FormatTag) -> None:
-    """Refuse the sizes, as many as the name has dims, that are no whole blocks where they must be.
-
-    Raises
-    ------
-    UnsupportedFormatError
-        With the sizes that are.
-    """
-    row = PACKINGS[ALIASES.get(name, name)]
-    sizes = dict(zip(row.letters, zip(dims, tag.block_sizes, strict=True), strict=True))
-    whole = {letter: sizes[letter] for letter in row.whole}
-    if any(size % block for size, block in whole.values()):
-        found = ", ".join(f"{DIMS[letter]} = {size}" for letter, (size, _) in whole.items())
-        rule = " and ".join(
-            f"{DIMS[letter]} must be a multiple of {block}" for letter, (_, block) in whole.items()
-        )
-        padded = tuple(
-            -(-size // block) * block if letter in whole else size
-            for letter, (size, block) in sizes.items()
-        )
-        msg = f"{name!r} with {found}: {rule}; pad the tensor to {padded}"
-        raise UnsupportedFormatError(msg)
-
-
-def _by_bits() -> dict[int, dict[str, str]]:
-    """Return the names for elements of each width, with their tags."""
-    found: dict[int, dict[str, str]] = {}
-    for name in (*PACKINGS, *ALIASES):
-        for bits, tag in PACKINGS[ALIASES.get(name, name)].tags.items():
-            if bits != _ANY:
-                found.setdefault(bits, {})[name] = tag
-    return found
-
+_TABLE = Table("packing of weights", PACKINGS, ALIASES, _REFUSED, DIMS)
+parse, check_dims = _TABLE.parse, _TABLE.check_dims
 
 # "torch" alone begins other things: torch.channels_last
 _STEMS = (
@@ -296,13 +203,4 @@ def _is_spelled_like(name: str) -> bool:
     return name.startswith(_STEMS)
 
 
-VOCABULARY = Vocabulary(
-    "weights",
-    partial(tuple[str, ...], (*PACKINGS, *ALIASES, *_REFUSED)),
-    parse,
-    domain,
-    letters,
-    _is_spelled_like,
-    check_dims,
-    _by_bits(),
-)
+VOCABULARY = _TABLE.vocabulary("weights", _is_spelled_like)

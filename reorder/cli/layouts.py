@@ -27,7 +27,7 @@ __all__ = [
 
 HELD = "type of the elements that are read, where .npy cannot say it, such as bf16"
 LAYOUT = (
-    "a format name of oneDNN, OpenVINO or MACE, a packing of weights, "
+    "a format name of oneDNN, OpenVINO, MACE, TensorRT, ..., a packing of weights, "
     "or strides such as 340x20x4x1 (with @N: from element N on)"
 )
 

@@ -558,6 +558,7 @@ def test_the_tags_are_all_names_of_the_layout_in_all_vocabularies() -> None:
         "aBcd16b",
         "gOiw16o",
         "nChw16c",
+        "NC1HWC0",
         "b_fs_yx_fsv16",
         "o_is_yx_isv16",
         "bfyx_f16",
@@ -571,6 +572,8 @@ def test_the_tags_are_all_names_of_the_layout_in_all_vocabularies() -> None:
         "byxf",
         "oyxi",
         "NHWC",
+        "kHWC",
+        "OHWI",
     }
 
 

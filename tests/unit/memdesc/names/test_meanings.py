@@ -8,8 +8,8 @@ from memdesc import MemdescError, UnknownFormatError, memory_desc, suggest
 @pytest.mark.parametrize(
     ("name", "dims", "said"),
     [
-        ("OHWI", (2, 3, 4, 5), "'OHWI': it is 'ohwi' here, for logical dims o, i, h, w"),
-        ("OHWI", (2, 3), "'OHWI': it is 'ohwi' here, for logical dims o, i, h, w"),
+        ("HWIO", (2, 3, 4, 5), "'HWIO': it is 'hwio' here, for logical dims o, i, h, w"),
+        ("HWIO", (2, 3), "'HWIO': it is 'hwio' here, for logical dims o, i, h, w"),
         ("NDHWC", (1, 2, 3, 4, 5), "it is 'ndhwc' here, for logical dims n, c, d, h, w"),
         ("channels_last", (2, 3, 4), "it is 'nwc' here, for logical dims n, c, w"),
         ("torch.channels_last_3d", (1, 2, 3, 4, 5), "it is 'ndhwc' here"),
@@ -39,4 +39,4 @@ def test_names_with_more_blocks_than_the_string_come_last() -> None:
     assert suggest("oihww", 4)[0] == "oihw"
     assert all(not any(map(str.isdigit, name)) for name in suggest("oihww", 4))
     assert suggest("nchw16c", 4) == ("nChw16c", "nChw8c", "nChw4c")
-    assert suggest("OHWI", 4)[0] == "ohwi"
+    assert suggest("HWIO", 4)[0] == "hwio"

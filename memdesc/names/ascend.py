@@ -1,0 +1,39 @@
+"""Formats of Ascend NPUs: `NC1HWC0`, `FRACTAL_Z`, `FRACTAL_NZ`.
+
+C0 is 16 for elements of 16 bits and wider, and 32 for those of 8. Source: graphengine of Ascend
+910, `formats/format_transfers`, and `GetCubeSizeByDataType`.
+"""
+
+from __future__ import annotations
+
+from memdesc.names.rows import Row, Table
+
+__all__ = ["VOCABULARY"]
+
+# bits of an element -> C0
+_C0 = {8: 32, 16: 16, 32: 16, 64: 16}
+
+
+def _row(letters: str, domain: str, tag: str) -> Row:
+    """Return a row for all widths; `{c0}` stands for C0."""
+    return Row(letters, domain, {bits: tag.format(c0=c0) for bits, c0 in _C0.items()})
+
+
+_ROWS = {
+    "NC1HWC0": _row("nchw", "data", "aBcd{c0}b"),
+    "NDC1HWC0": _row("ncdhw", "data", "acBde{c0}b"),
+    "FRACTAL_Z": _row("oihw", "weights", "BcdA16a{c0}b"),
+    "FRACTAL_Z_3D": _row("oidhw", "weights", "cBdeA16a{c0}b"),
+    "FRACTAL_NZ": _row("mn", "matrix", "BA16a{c0}b"),
+    "FRACTAL_ZZ": _row("mn", "matrix", "AB{c0}a{c0}b"),
+}
+_REFUSED = {
+    "C1HWNCoC0": (
+        "it spreads each channel over a diagonal of a block of Co by C0, most of which is zeros; "
+        "describe the plain weights"
+    ),
+}
+
+VOCABULARY = Table("format of Ascend", _ROWS, refused=_REFUSED).vocabulary(
+    "ascend", lambda name: name.startswith(("NC1", "NDC1", "C1", "FRACTAL_"))
+)

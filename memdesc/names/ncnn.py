@@ -1,0 +1,31 @@
+"""ncnn's packings of a `Mat` of channels, rows and columns: `elempack1` to `elempack16`.
+
+`elempack` channels lie side by side, and each plane of them starts at a multiple of 16 bytes
+(`cstep`). ncnn packs whole blocks of channels only. Source: ncnn, `mat.cpp`, `Mat::create`.
+"""
+
+from __future__ import annotations
+
+from memdesc.names.rows import Row, Table
+
+__all__ = ["VOCABULARY"]
+
+_PLANE_BITS = 128
+
+
+def _row(pack: int) -> Row:
+    tags = {}
+    for bits in (8, 16, 32):
+        # elements of a plane between two starts of planes
+        align = max(_PLANE_BITS // (bits * pack), 1)
+        if align == 1:
+            tags[bits] = f"Abc{pack}a"
+        else:
+            tags[bits] = f"{f'A(bc){pack}a' if pack > 1 else 'a(bc)'}__(bc){align}"
+    return Row("chw", "data", tags)
+
+
+_PACKS = (1, 4, 8, 16)
+VOCABULARY = Table("packing of ncnn", {f"elempack{n}": _row(n) for n in _PACKS}).vocabulary(
+    "ncnn", lambda name: name.startswith("elempack")
+)

@@ -1,0 +1,54 @@
+"""TensorRT's names of tensor formats: `kCHW4`, `kHWC8`, `kDLA_LINEAR`.
+
+A vector-major format (`kCHW32`) has blocks of channels innermost; a vector-minor one (`kHWC8`)
+has the channels innermost and pads their number. Each exists for some types only. Source:
+TensorRT 10, `NvInferRuntimeBase.h`, `TensorFormat`; formats of the DLA as on Orin.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from memdesc.errors import UnsupportedFormatError
+from memdesc.names.rows import ANY_WIDTH, Row, Table
+
+if TYPE_CHECKING:
+    from memdesc.tags import FormatTag
+
+__all__ = ["VOCABULARY"]
+
+_NCHW, _NCDHW = "nchw", "ncdhw"
+_ROWS = {
+    "kLINEAR": Row(_NCHW, "data", {ANY_WIDTH: "abcd"}),
+    "kCHW2": Row(_NCHW, "data", {16: "aBcd2b"}),
+    "kHWC8": Row(_NCHW, "data", {16: "acdb__b8"}),
+    "kCHW4": Row(_NCHW, "data", {8: "aBcd4b", 16: "aBcd4b"}),
+    "kCHW16": Row(_NCHW, "data", {8: "aBcd16b", 16: "aBcd16b"}),
+    "kCHW32": Row(_NCHW, "data", {ANY_WIDTH: "aBcd32b"}),
+    "kDHWC8": Row(_NCDHW, "data", {16: "acdeb__b8"}),
+    "kCDHW32": Row(_NCDHW, "data", {8: "aBcde32b", 16: "aBcde32b"}),
+    "kHWC": Row(_NCHW, "data", {8: "acdb", 32: "acdb"}),
+    "kDLA_LINEAR": Row(_NCHW, "data", {8: "abcd__d64", 16: "abcd__d32"}),
+    "kDLA_HWC4": Row(_NCHW, "data", {8: "acdb__b4__d16", 16: "acdb__b4__d8"}),
+    "kHWC16": Row(_NCHW, "data", {8: "acdb__b16", 16: "acdb__b16"}),
+    "kDHWC": Row(_NCDHW, "data", {32: "acdeb"}),
+}
+_TABLE = Table("format of TensorRT", _ROWS)
+_COLOURS = (3, 4)
+
+
+def _check_dims(name: str, dims: tuple[int, ...], _tag: FormatTag) -> None:
+    """Refuse the images of the DLA that have no colours: their pixels have one lane."""
+    if name == "kDLA_HWC4" and dims[1] not in _COLOURS:
+        msg = (
+            f"'kDLA_HWC4' with C = {dims[1]}: it has 1, 3 or 4 channels, and here 3 or 4; an image "
+            "of one channel is 'acdb__d32' of 16 bits, 'acdb__d64' of 8 bits"
+        )
+        raise UnsupportedFormatError(msg)
+
+
+VOCABULARY = _TABLE.vocabulary(
+    "tensorrt",
+    lambda name: name.startswith(("kCHW", "kHWC", "kDHWC", "kCDHW", "kDLA", "kLINEAR")),
+    _check_dims,
+)

@@ -1,0 +1,56 @@
+"""Layouts of the GPU delegate of TensorFlow Lite (ML Drift): storage types and weights.
+
+Data are b, h, w, c in slices of four channels: `TensorStorageType::BUFFER`. Weights are o, h, w, i
+in blocks of four of both, with groups of output slices, whose size ends the name:
+`kOSpatialIOGroupI4O4_2`. Source: TensorFlow, `lite/delegates/gpu/common/task`, `tensor_desc.cc` and
+`weights_conversion.h`.
+"""
+
+from __future__ import annotations
+
+from memdesc.names.rows import ANY_WIDTH, Row, Table
+
+__all__ = ["VOCABULARY"]
+
+_STORAGE = "TensorStorageType::"
+# b, h, w, c: slices, rows, columns, batch, four channels; rows of images hold h and the slices
+_SLICES, _ROWS_OF_SLICES = "Dbca4d", "bDca4d"
+_STORAGES = {
+    "BUFFER": _SLICES,
+    "IMAGE_BUFFER": _SLICES,
+    "TEXTURE_2D": _ROWS_OF_SLICES,
+    "TEXTURE_3D": _SLICES,
+    "TEXTURE_ARRAY": _SLICES,
+}
+_GROUPS = (1, 2, 4, 8)
+
+
+def _weights(group: int) -> dict[str, str]:
+    """Return the names and tags for a number of output slices in a group."""
+    blocks = f"{group}a" if group > 1 else ""
+    align = f"__a{4 * group}" if group > 1 else ""
+    return {
+        f"kOSpatialIOGroupI4O4_{group}": f"AbcD{blocks}4d4a",
+        f"kOSpatialIOGroupO4I4_{group}": f"AbcD{4 * group}a4d",
+        # four textures, one for each input channel of a slice
+        f"k2DX4I4YIsSpatialIAndXIsOOGroupO4_{group}": f"4d/1bcDA4a{align}",
+    }
+
+
+_ROWS = {
+    **{
+        f"{_STORAGE}{name}": Row("bhwc", "data", {ANY_WIDTH: tag})
+        for name, tag in _STORAGES.items()
+    },
+    **{
+        name: Row("ohwi", "weights", {ANY_WIDTH: tag})
+        for group in _GROUPS
+        for name, tag in _weights(group).items()
+    },
+}
+_CUSTOM = "it orders filter taps by data (spatial_remap); describe the tag of yours"
+_REFUSED = {"kOICustomSpatialI4O4": _CUSTOM, "kOICustomSpatialO4I4": _CUSTOM}
+
+VOCABULARY = Table("layout of TFLite's GPU delegate", _ROWS, refused=_REFUSED).vocabulary(
+    "tflite_gpu", lambda name: name.startswith((_STORAGE, "kOSpatial", "kOICustom", "k2DX"))
+)
