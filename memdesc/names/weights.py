@@ -177,8 +177,8 @@ _REFUSED = {
     "quip": _CODEBOOK,
     "vptq": _CODEBOOK,
     "kleidiai": (
-        "it holds sums, scales and a bias behind each panel of output channels, and the size of "
-        "a panel is its kernel's choice; describe each of them"
+        "it holds the sums, scales and biases of each panel of output channels behind its "
+        "weights; describe the weights by a Layout whose outermost block skips these"
     ),
     "xnnpack": (
         "it holds a bias in front of each panel of nr output channels; describe the weights "

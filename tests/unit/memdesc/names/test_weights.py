@@ -6,6 +6,9 @@ import numpy as np
 import pytest
 
 from memdesc import (
+    Axis,
+    Block,
+    Layout,
     MemdescError,
     MemoryDesc,
     UnknownFormatError,
@@ -151,7 +154,7 @@ def test_a_packing_of_some_widths_refuses_others() -> None:
         ("aqlm", "codebooks"),
         ("quip", "codebooks"),
         ("vptq", "codebooks"),
-        ("kleidiai", "sums, scales and a bias"),
+        ("kleidiai", "by a Layout whose outermost block skips these"),
         ("xnnpack", "strides=((k + 1) * nr, nr)"),
     ],
 )
@@ -172,6 +175,31 @@ def test_weights_of_xnnpack_are_the_strides_that_the_refusal_gives() -> None:
     panels = [np.concatenate([bias[i : i + nr], w[i : i + nr].T.ravel()]) for i in range(0, n, nr)]
     found = np.concatenate(panels)
     assert np.array_equal(found[desc.layout.offsets()], w)
+
+
+def test_weights_of_kleidiai_are_a_layout_whose_outermost_block_skips_the_sums() -> None:
+    """Check rhs_pack_nxk_qsi4cxp_qs4cxs1s0 for panels of nr channels, kr = 16, sr = 2."""
+    n, k, nr = 8, 64, 4
+    panel = nr * k + 3 * 8 * nr  # 4-bit elements; sums, scales and biases of 32 bits
+    blocks = (
+        Block(0, nr, n // nr, panel),
+        Block(0, 1, nr, 16),
+        Block(1, 32, k // 32, 32 * nr),
+        Block(1, 16, 2, 1),
+        Block(1, 8, 2, 16 * nr),
+        Block(1, 1, 8, 2),
+    )
+    layout = Layout((n, k), (Axis((0,), n), Axis((1,), k)), blocks)
+    w = np.arange(n * k).reshape(n, k)
+    found = np.full(n // nr * panel, -1)
+    for byte in range(n * k // 2):
+        at, place = divmod(byte, nr * k // 2)
+        block, in_block = divmod(place, 8)
+        run = block // nr * 8 + in_block
+        first = run + run // 16 * 16
+        row = at * nr + block % nr
+        found[at * panel + 2 * place : at * panel + 2 * place + 2] = w[row, [first, first + 16]]
+    assert np.array_equal(found[layout.offsets()], w)
 
 
 @pytest.mark.parametrize("name", ["marlinn", "gptq_marlin", "torch_int4", "nvfp4", "aiter"])
