@@ -24,6 +24,7 @@ NAMES = (
     "pack",
     "source",
     "check",
+    "verbose",
     "bench",
     "doctor",
     "completion",

@@ -1,0 +1,125 @@
+from __future__ import annotations
+
+import io
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from reorder.bench.processes import missing_peers
+from reorder.cli import main
+
+_LOGS = Path(__file__).parents[3] / "data" / "verbose"
+_TORCH = str(_LOGS / "torch-2.13.log")
+
+
+def test_verbose_reports_times_and_what_could_be_saved(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["verbose", _TORCH, "--top", "2"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == (
+        "oneDNN 3.12.0: 16 executions, 0.5261 ms, of which reorders 25%; 0 creations, 0 ms"
+    )
+    assert lines[1] == "the log repeats itself: 4 runs of 4 executions, from execution 1 on"
+    assert "convolution      4  0.3962    75%" in lines
+    assert (
+        "  0.052      4    0.013  11.34  64x32x3x3 f32 abcd -> f32 ABcd16b16a (to convolution wei)"
+        in lines
+    )
+    assert "and 1 more (--top 3 shows all)" in lines
+    assert lines[-1] == (
+        "       0.052 ms  10%  weights, reordered again in each run: reorder them once "
+        "(4 executions, 1 different)"
+    )
+
+
+def test_verbose_prints_json(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["verbose", _TORCH, "--json"]) == 0
+    facts = json.loads(capsys.readouterr().out)
+    assert facts["runs"] == {"start": 0, "length": 4, "runs": 4}
+    assert [row["executions"] for row in facts["reorders"]] == [4, 4, 4]
+    weights = facts["reorders"][1]
+    assert (weights["relation"], weights["is_of_weights"], weights["bytes"]) == (
+        *("copy", True),
+        2 * 4 * 64 * 32 * 9,
+    )
+
+
+def test_verbose_reads_stdin_and_counts_other_lines(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = (_LOGS / "onednn-2.4.log").read_text(encoding="utf-8")
+    blocked, plain = "f32::blocked:aBcd16b::f0", "f32::blocked:abcd::f0"
+    lines = ["epoch 1", "onednn_verbose,exec,cpu", "onednn_verbose,error,x"]
+    lines += [
+        f"onednn_verbose,exec,cpu,reorder,ref:any,undef,src:{a} dst:{b},,,2x16x4x4,2"
+        for a, b in ((blocked, plain), (plain, blocked), (plain, plain))
+    ]
+    monkeypatch.setattr(sys, "stdin", io.StringIO(text + "\n".join(lines)))
+    assert main(["verbose", "-"]) == 0
+    shown = capsys.readouterr().out
+    assert "other lines: 1 unread, 1 error, 1 not of oneDNN" in shown
+    assert "  not read, line 45: onednn_verbose,exec,cpu" in shown
+    assert "2x17x8x8 f32 abcd -> f32 aBcd16b (to eltwise data)" not in shown
+    for saving in ("no-ops", "without generated code", "round trips"):
+        assert saving in shown
+    assert "ABcd4b16a4b:f3:s8m1" in shown
+
+
+def test_a_log_without_reorders_has_no_table_of_them(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    path = tmp_path / "log"
+    path.write_text("nothing\n", encoding="utf-8")
+    assert main(["verbose", str(path)]) == 0
+    assert capsys.readouterr().out.splitlines() == [
+        "oneDNN of unknown version: 0 executions, 0 ms, of which reorders 0%; 0 creations, 0 ms",
+        "other lines: 1 not of oneDNN",
+        "",
+        "primitive  count  ms  share  by reference",
+    ]
+    line = "src:f32::blocked:abcd::f0 dst:f32::blocked:acdb::f0,,,2x16x4x4,2"
+    path.write_text(f"onednn_verbose,exec,cpu,reorder,jit:uni,undef,{line}\n", encoding="utf-8")
+    assert main(["verbose", str(path)]) == 0
+    assert capsys.readouterr().out.endswith("\nno reorder that could be left out\n")
+
+
+def test_verbose_measures_the_reorders_here(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    log = tmp_path / "log"
+    start = "onednn_verbose,exec,cpu,reorder,jit:uni,undef,"
+    log.write_text(
+        f"onednn_verbose,info,cpu,runtime:OpenMP,nthr:1\n"
+        f"{start}src:f32::blocked:ab::f0 dst:f32::blocked:ba::f0,,,8x16,0.5\n"
+        f"{start}src:f32::opaque:::f0 dst:f32::blocked:ba::f0,,,8x16,0.25\n",
+        encoding="utf-8",
+    )
+    assert main(["verbose", str(log), "--bench", "--seconds", "0.001", "--json"]) == 0
+    facts = json.loads(capsys.readouterr().out)
+    assert facts["bench_threads"] == 1
+    first, second = facts["reorders"]
+    peers = {} if missing_peers(["onednn"]) else {"onednn 3.2", "onednn 3.13"}
+    assert set(first["here"]) >= {"memdesc", "memcpy", *peers}
+    assert all(milliseconds > 0 for milliseconds in first["here"].values())
+    assert "packed as oneDNN alone knows" in second["not_measured"]
+    assert main(["verbose", str(log), "--bench", "--seconds", "0.001", "--threads", "1"]) == 0
+    shown = capsys.readouterr().out
+    assert "measured here on 1 threads: memdesc, memcpy" in shown
+    assert "  not measured, 8x16: " in shown
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["missing.log"], "the log 'missing.log' cannot be read"),
+        ([_TORCH, "--top", "-1"], "--top -1 and --seconds 0.1 must be above 0"),
+        ([_TORCH, "--seconds", "0"], "--top 10 and --seconds 0 must be above 0"),
+        ([_TORCH, "--bench", "--threads", "0"], "--threads 0: give 1 to"),
+    ],
+)
+def test_bad_arguments_of_verbose_are_refused(
+    arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["verbose", *arguments]) == 2
+    assert message in capsys.readouterr().err
