@@ -139,7 +139,11 @@ class Language(NamedTuple):
         pad = _INDENT * depth
         match statement:
             case Once(body) if not self.share:
-                return self.lines(body, depth)
+                lines = self.lines(body, depth)
+                if not any(line.startswith(f"{pad}const ") for line in lines):
+                    return lines
+                # its constants have a scope of their own
+                return [pad + "{", *self.lines(body, depth + 1), pad + "}"]
             case Once(body):
                 return self._statement(Loop("item", 1, body, is_shared=True), depth)
             case Loop(name, extent, body, is_shared):

@@ -67,10 +67,13 @@ def test_what_lies_nowhere_is_refused(
     assert reason in capsys.readouterr().err
 
 
-# the widest elements of packings that do not exist for those of 32 bits
+# the widest elements, below 32 bits, of names that are for some widths only
 PACKED = {
-    name: max(weights.PACKINGS[weights.ALIASES.get(name, name)].tags)
-    for name in (*weights.PACKINGS, *weights.ALIASES)
+    name: bits
+    for vocabulary in VOCABULARIES
+    for bits in sorted(vocabulary.by_bits)
+    if bits < 32
+    for name in vocabulary.by_bits[bits]
 }
 
 

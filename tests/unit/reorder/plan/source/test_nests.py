@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import pickle
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
@@ -8,6 +9,10 @@ import pytest
 import memdesc
 import reorder
 from memdesc import MemdescError, UnsupportedFormatError, memory_desc
+from tests.compiled import compile_library
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 _SRC = memory_desc((2, 17, 5, 4), "f32", "nchw")
 _PLAN = reorder.plan_reorder(_SRC, memory_desc(_SRC.dims, "f32", "nChw16c"))
@@ -74,3 +79,14 @@ def test_compensation_is_refused() -> None:
     dst = memory_desc((3, 5), "s8", "ab").with_extra(memdesc.Extra(s8s8_mask=1))
     with pytest.raises(UnsupportedFormatError, match="has compensation, which source code does no"):
         reorder.plan_reorder(dst.with_extra(None), dst).source("c")
+
+
+@pytest.mark.parametrize("lang", ["c", "c++"])
+def test_single_elements_that_share_bytes_are_written_in_blocks_of_their_own(
+    lang: str, tmp_path: Path
+) -> None:
+    # padding that no loop covers: several boxes of one element each
+    src, dst = memory_desc((1,), "f64", "a"), memory_desc((1,), "s4", "A3a/1.3a/3")
+    plan = reorder.plan_reorder(src, dst)
+    assert sum(not box.nodes or box.size == 1 for box in plan.boxes) > 1
+    compile_library(plan.source(lang), tmp_path, ("gcc", lang))
