@@ -1,4 +1,4 @@
-"""What README shows besides its doctests."""
+"""What README, and the page of commands, show besides their doctests."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ import reorder
 
 _ROOT = Path(__file__).parents[2]
 _README = (_ROOT / "README.md").read_text(encoding="utf-8")
+_COMMANDS = (_ROOT / "docs" / "commands.md").read_text(encoding="utf-8")
 
 
 def test_the_five_lines_of_the_readme_are_the_file_that_its_first_command_runs() -> None:
@@ -33,10 +34,10 @@ def test_the_readme_has_two_set_up_commands_of_one_line_each() -> None:
     assert [command.count("\n") for command in commands] == [1, 1]
 
 
-def test_every_command_of_the_readme_runs_as_printed(tmp_path: Path) -> None:
+def test_every_command_of_the_overview_runs_as_printed(tmp_path: Path) -> None:
     block = next(
         text
-        for text in re.findall(r"```text\n(.*?)```", _README, re.DOTALL)
+        for text in re.findall(r"```text\n(.*?)```", _COMMANDS, re.DOTALL)
         if text.startswith("memdesc ")
     )
     commands = [re.split(r" {2,}", line)[0] for line in block.splitlines()]
