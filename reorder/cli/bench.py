@@ -159,7 +159,6 @@ def _machine() -> dict[str, str]:
         "numpy",
         "numba",
         "llvmlite",
-        "tbb",
         "torch",
         "onednn-cpu-gomp",
         "onednn",

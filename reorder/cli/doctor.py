@@ -24,21 +24,20 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _answer(_options: argparse.Namespace) -> tuple[Facts, int]:
     # numba is slow to load
-    from reorder.cpu import cache_folder, count_threads, layer_name  # noqa: PLC0415 - see above
+    from reorder.cpu import cache_folder, count_threads  # noqa: PLC0415 - see above
 
     facts: Facts = {
         "memdesc": memdesc.__version__,
         "python": platform.python_version(),
         "machine": platform.machine(),
     }
-    for package in ("numpy", "ml_dtypes", "numba", "llvmlite", "pyopencl", "tbb"):
+    for package in ("numpy", "ml_dtypes", "numba", "llvmlite", "pyopencl"):
         try:
             facts[package] = version(package)
         except PackageNotFoundError:
             facts[package] = "not installed"
     folder = cache_folder()
     facts |= {
-        "thread_layer": layer_name(),
         "threads": count_threads(),
         "kernel_cache": folder or None,
     }

@@ -45,8 +45,6 @@ _MAX_CACHE_NBYTES = 64 << 20
 # Above this, src does not fit the private caches of a core (2 MiB of L2 and its part of the L3
 # on servers), so reads wait for memory unless they are prefetched.
 _CORE_CACHE_NBYTES = 8 << 20
-# From this size on the time to wake numba's threads is a small part of a reorder.
-_LONG_NBYTES = 1 << 24
 # Waking a thread costs as much as moving this many bytes.
 _MIN_THREAD_NBYTES = 1 << 16
 
@@ -64,8 +62,6 @@ class Machine(NamedTuple):
     core_cache_nbytes: int = _CORE_CACHE_NBYTES
     # every thread must write at least this many bytes
     min_thread_nbytes: int = _MIN_THREAD_NBYTES
-    # reorders that write this many bytes run on numba's threads
-    long_nbytes: int = _LONG_NBYTES
 
     def exceeds_cache(self, nbytes: int) -> bool:
         """Whether src and dst of a reorder together are more than the caches hold."""

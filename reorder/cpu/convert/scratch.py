@@ -72,7 +72,7 @@ def take_scratch(block: int) -> int:
             if not load_shared(lock, 0) and exchange_shared(lock, 0, 0, 1):
                 return place
             place = (place + 1) & (_COUNT - 1)
-        call_c(load_int(block, _HEAD.yield_at), 0, 0)
+        call_c(load_int(block, _HEAD.yield_at), (0,))
 
 
 @inner

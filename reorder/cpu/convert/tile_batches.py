@@ -13,7 +13,7 @@ from reorder.cpu.convert.tile_record import OPERANDS, TilesHead, encode_tile
 from reorder.cpu.convert.tile_walker import tile_walker_at
 from reorder.cpu.record import fields_of
 from reorder.cpu.runtime.job import Job, make_job
-from reorder.cpu.runtime.layers import run_job
+from reorder.cpu.runtime.pool import run_job
 from reorder.cpu.schedule.partition import Workload
 from reorder.cpu.schedule.points import Point, each_points
 from reorder.cpu.target import BYTE_BITS
@@ -110,11 +110,11 @@ class TileBatch:
     @property
     def direct_job(self) -> Job | None:
         """The job, if every call runs the same one; else None."""
-        return None if self._program.partition.is_long else self._program.job()
+        return self._program.job()
 
     def execute(self, src_at: int, dst_at: int) -> None:
         """Run the tiles on src and dst at two addresses."""
-        run_job(src_at, dst_at, self._program.job(), self._program.partition)
+        run_job(src_at, dst_at, self._program.job())
 
 
 class GatheredTileBatch:
@@ -133,7 +133,7 @@ class GatheredTileBatch:
                 table = _of_each_operand(data)
                 job = self._program.job()
                 job = job._replace(points=address_of(table), point_count=len(table))
-                run_job(src_at, dst_at, job, self._program.partition)
+                run_job(src_at, dst_at, job)
 
 
 def _of_each_operand(points: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 
 from reorder.cpu.runtime.job import Job, make_job
-from reorder.cpu.runtime.layers import run_job
+from reorder.cpu.runtime.pool import run_job
 from reorder.cpu.runtime.walker import walker_at
 from reorder.cpu.schedule.points import Point, each_points
 from reorder.cpu.target import LINE_NBYTES
@@ -57,7 +57,7 @@ class BoxBatch:
     @property
     def direct_job(self) -> Job | None:
         """The job, if every call runs the same one; else None."""
-        if self._partition.is_long or self._lookups or self._kernel.streams:
+        if self._lookups or self._kernel.streams:
             return None
         return self._job(self._kernel)
 
@@ -68,7 +68,7 @@ class BoxBatch:
             # non-temporal stores need aligned cache lines
             if kernel.streams and dst_at % LINE_NBYTES:
                 kernel = kernel._replace(streams=False)
-            run_job(src_at, dst_at, self._job(kernel), self._partition)
+            run_job(src_at, dst_at, self._job(kernel))
             return
         for points in each_points(self._lookups):
             self.execute_at(src_at, dst_at, points)
@@ -76,7 +76,7 @@ class BoxBatch:
     def execute_at(self, src_at: int, dst_at: int, points: NDArray[np.int64]) -> None:
         """Run the boxes at a table of points."""
         job = self._job(self._kernel)._replace(points=address_of(points), point_count=len(points))
-        run_job(src_at, dst_at, job, self._partition)
+        run_job(src_at, dst_at, job)
 
     def _job(self, kernel: Kernel) -> Job:
         """Return the job at the origin."""

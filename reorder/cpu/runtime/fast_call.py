@@ -18,7 +18,8 @@ from reorder.cpu.record import WORD_NBYTES, fields_of, nbytes_of
 from reorder.cpu.runtime.intrinsics import load_int
 from reorder.cpu.runtime.jit import compile_callback, inner
 from reorder.cpu.runtime.job import Job
-from reorder.cpu.runtime.worker import has_workers, share_job
+from reorder.cpu.runtime.pool_block import INT_MASK
+from reorder.cpu.runtime.worker import is_ready, share_job
 from reorder.memory.buffers import DATA_SLOT, address_of
 
 if TYPE_CHECKING:
@@ -77,8 +78,6 @@ _ARRAY, _CHECK = fields_of(_ArrayFields), fields_of(_ArrayCheck)
 _DTYPE, _CALL = fields_of(_LegalDtype), fields_of(_CallCheck)
 # Byte offset of `_ArrayFields` in an array object.
 _FIELDS_AT = (DATA_SLOT - _ARRAY.data) * WORD_NBYTES
-# The low half of a word.
-_INT_MASK = (1 << 32) - 1
 
 # Legal dtypes of an array: that of the descriptor, that of its bits, and uint8.
 _DTYPES = 3
@@ -126,7 +125,7 @@ def _is_known_layout() -> bool:
     dims = (ctypes.c_int64 * sample.ndim).from_address(fields.dims)
     found = (
         (fields.type, fields.data, fields.dtype),
-        (fields.ndim & _INT_MASK, fields.flags & _INT_MASK),
+        (fields.ndim & INT_MASK, fields.flags & INT_MASK),
         tuple(dims),
     )
     return found == (
@@ -152,14 +151,14 @@ def _fits(array: int, check: int) -> bool:
         if load_int(legal, _DTYPE.dtype) == dtype:
             nbytes = load_int(legal, _DTYPE.itemsize)
     dims = load_int(fields, _ARRAY.dims)
-    for dim in range(load_int(fields, _ARRAY.ndim) & _INT_MASK):
+    for dim in range(load_int(fields, _ARRAY.ndim) & INT_MASK):
         nbytes *= load_int(dims, dim)
     return bool(nbytes >= load_int(check, _CHECK.min_nbytes) and nbytes > 0)
 
 
 def _call(src: int, dst: int, record: int) -> int:
     src_check, dst_check = record + _SRC_AT, record + _DST_AT
-    if not _fits(src, src_check) or not _fits(dst, dst_check) or not has_workers(record):
+    if not _fits(src, src_check) or not _fits(dst, dst_check) or not is_ready(record):
         return 1
     src_at = load_int(src + _FIELDS_AT, _ARRAY.data)
     dst_at = load_int(dst + _FIELDS_AT, _ARRAY.data)

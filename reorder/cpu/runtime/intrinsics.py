@@ -148,19 +148,20 @@ def stack_address(_context: Any) -> tuple[Signature, Any]:
 
 
 @intrinsic  # type: ignore[untyped-decorator] # numba ships no types
-def call_c(_context: Any, address: Any, first: Any, second: Any) -> tuple[Signature, Any]:
-    """Call the C function at an address with two integers or addresses.
+def call_c(_context: Any, address: Any, values: Any) -> tuple[Signature, Any]:
+    """Call the C function at an address with a tuple of integers or addresses.
 
-    A function with fewer parameters ignores the others.
+    A function with fewer parameters ignores the others. The result of one that returns a C int is
+    its low half; that of one that returns nothing has no meaning.
     """
 
-    def build(context: Any, builder: Builder, _signature: Any, args: Sequence[Value]) -> Value:
-        kind = ir.FunctionType(ir.VoidType(), [I64, I64])
-        address, *arguments = args
-        builder.call(builder.inttoptr(address, kind.as_pointer()), arguments)
-        return context.get_dummy_value()
+    def build(_context: Any, builder: Builder, _signature: Any, args: Sequence[Value]) -> Value:
+        address, values = args
+        arguments = cgutils.unpack_tuple(builder, values)
+        kind = ir.FunctionType(I64, [I64] * len(arguments))
+        return builder.call(builder.inttoptr(address, kind.as_pointer()), arguments)
 
-    return types.void(types.int64, types.int64, types.int64), build
+    return types.int64(types.int64, types.UniTuple(types.int64, len(values))), build
 
 
 @intrinsic  # type: ignore[untyped-decorator] # numba ships no types

@@ -20,25 +20,25 @@ from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
-import numba
+from llvmlite.binding import ffi
 from numba.core.caching import FunctionCache, IndexDataCacheFile
 from numba.core.ccallback import CFunc
 from numba.core.compiler_lock import global_compiler_lock
 from numba.core.registry import CPUDispatcher
 
-from reorder.forks import uninterrupted
+from reorder.forks import at_fork, uninterrupted
 from reorder.stack import on_enough_stack
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 __all__ = [
+    "cache_folder",
     "compile_callback",
     "compiled_kernels",
     "compiling_seconds",
     "digest_of",
     "inner",
-    "jit_parallel",
 ]
 
 _PACKAGE = Path(__file__).parents[2]
@@ -53,6 +53,10 @@ _SOURCES = (
     "../memdesc/dtypes.py",
 )
 
+
+# llvmlite holds it during every call of LLVM, also outside of numba's compiler lock. A child forked
+# meanwhile would wait for it forever.
+_llvm_lock: Any = ffi.lib._lock._lock  # noqa: SLF001 - llvmlite has callbacks, but no way to hold it
 
 # the functions for C, by name, and the seconds that each took: compiled, or loaded from the cache
 _callbacks: dict[str, Any] = {}
@@ -114,14 +118,13 @@ def inner(function: Callable[..., Any]) -> Any:
     return CPUDispatcher(function, targetoptions={"nopython": True})
 
 
-def jit_parallel(function: Callable[..., None]) -> Any:
-    """Compile a function with loops over threads, when it is first called."""
+def cache_folder() -> str | None:
+    """Return where compiled kernels are kept, or None if no folder can be written."""
     try:
-        compiled = numba.njit(cache=True, parallel=True, nogil=True)(function)
-        compiled._cache = _Cache(compiled.py_func)  # noqa: SLF001 - as enable_caching does
-    except (RuntimeError, OSError, AttributeError):
-        compiled = numba.njit(parallel=True, nogil=True)(function)
-    return compiled
+        folder: str = _Cache(compile_callback).cache_path
+    except (RuntimeError, OSError):
+        return None
+    return folder
 
 
 class _CacheFile(IndexDataCacheFile):  # type: ignore[misc] # numba ships no types
@@ -199,3 +202,16 @@ def digest_of(package: Path) -> str:
     for file in sorted(files):
         digest.update(file.read_bytes())
     return digest.hexdigest()
+
+
+def _before_fork() -> None:
+    global_compiler_lock.acquire()
+    _llvm_lock.acquire()
+
+
+def _after_fork() -> None:
+    _llvm_lock.release()
+    global_compiler_lock.release()
+
+
+at_fork(_before_fork, _after_fork, _after_fork)

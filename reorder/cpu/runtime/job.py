@@ -45,7 +45,7 @@ JOB = fields_of(Job)
 def make_job(walker: int, program: int, partition: Partition, points: NDArray[np.int64]) -> Job:
     """Return the job of a partition at one point; its arrays must outlive it.
 
-    `points` and `point_count` may be replaced by more points: `layers.run_job` sees to the rest.
+    `points` and `point_count` may be replaced by more points: `pool.run_job` sees to the rest.
     """
     return Job(
         walker=walker,

@@ -1,7 +1,6 @@
 """A pool of threads that wait in compiled code: a job reaches them in less than a microsecond.
 
-numba's threading layers wake their threads through a scheduler, which takes longer than a small
-reorder. A worker spins for a short time after each job, so that successive calls find it awake.
+A worker spins for a short time after each job, so that successive calls find it awake.
 Then it sleeps, also in compiled code, since waking must not wait for the GIL. The caller works
 too, and waits only for workers that have entered the job: a worker that wakes late, or has lost
 its core, finds no chunk left.
@@ -17,6 +16,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 import numba
+import numpy as np
 
 from reorder.cpu.runtime.jit import compile_callback
 from reorder.cpu.runtime.pool_block import (
@@ -27,12 +27,15 @@ from reorder.cpu.runtime.pool_block import (
     pool_words,
     thread_words,
 )
+from reorder.cpu.runtime.teams import refresh_teams
 from reorder.cpu.runtime.worker import serve, share_job
+from reorder.forks import at_fork
+from reorder.memory.buffers import address_of
 
 if TYPE_CHECKING:
     from reorder.cpu.runtime.job import Job
 
-__all__ = ["forget", "run_on_pool"]
+__all__ = ["run_job", "run_on_pool"]
 
 # How long a worker spins before it sleeps, and how many spins are timed to convert that to spins.
 _SPIN_SECONDS, _TIMED_SPINS = 1e-4, 1000
@@ -43,8 +46,25 @@ class _State:
     starting = threading.Lock()
 
 
+def run_job(src_at: int, dst_at: int, job: Job) -> None:
+    """Run a job on src and dst at two addresses: on this thread and the pool.
+
+    With more points than one, all tasks run at each point, and chunks are equal parts of these
+    steps.
+    """
+    if job.point_count > 1:
+        steps = job.steps * job.point_count
+        chunks = min(job.chunks, steps)
+        bounds = np.arange(chunks + 1) * steps // chunks
+        workers = min(job.workers, chunks - 1)
+        job = job._replace(steps=steps, bounds=address_of(bounds), chunks=chunks, workers=workers)
+    run_on_pool(src_at, dst_at, job)
+
+
 def run_on_pool(src_at: int, dst_at: int, job: Job) -> None:
-    """Run a job on this thread and the pool; missing workers are started."""
+    """Run a job whose bounds count steps at all points; missing workers are started."""
+    if job.workers:
+        refresh_teams()
     starting = _State.starting
     if job.workers > pool_words()[POOL.started] and starting.acquire(blocking=False):
         try:
@@ -56,7 +76,7 @@ def run_on_pool(src_at: int, dst_at: int, job: Job) -> None:
     share(src_at, dst_at, ctypes.addressof(record))
 
 
-def forget() -> None:
+def _forget() -> None:
     """Reset the pool in a forked child, which has no workers."""
     _State.starting = threading.Lock()
     words = pool_words()
@@ -101,3 +121,6 @@ def _start_workers(workers: int, starting: Any) -> None:
             if starting is not _State.starting:
                 return  # a signal handler forked, and this is the child: the thread is not here
             words[POOL.started] = thread
+
+
+at_fork(lambda: None, lambda: None, _forget)

@@ -8,30 +8,46 @@ from __future__ import annotations
 
 import ctypes
 import os
+import sys
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from reorder.cpu.record import WORD_NBYTES, fields_in_lines, nbytes_in_lines
+from reorder.cpu.record import (
+    WORD_NBYTES,
+    fields_in_lines,
+    fields_of,
+    nbytes_in_lines,
+    nbytes_of,
+)
 from reorder.cpu.target import LINE_NBYTES
 from reorder.memory.buffers import address_of
 
 __all__ = [
     "ADDRESS",
+    "HAS_TEAMS",
     "INSIDE_MASK",
+    "INT_MASK",
     "JOB_NUMBER",
     "MAX_WORKERS",
     "OPEN",
     "POOL",
+    "TEAM",
+    "TEAM_AT",
     "THREAD",
     "THREADS_AT",
     "THREAD_NBYTES",
     "PoolFields",
+    "TeamFields",
     "ThreadFields",
+    "allocate_block",
     "pool_words",
+    "team_words",
     "thread_words",
 ]
 
+# Whether teams of OpenMP are found: clocks of other threads are known on Linux.
+HAS_TEAMS = sys.platform == "linux" and hasattr(ctypes.CDLL(None), "gettid")
 # Threads that help a caller, at most.
 MAX_WORKERS = 255
 
@@ -61,6 +77,15 @@ class PoolFields(NamedTuple):
     sleep_at: int
     acquire_at: int
     release_at: int
+    # addresses of C functions: the calling thread as a number; the time of a clock; the number
+    # of the calling thread by which its clock is known; 0 where the system lacks one
+    self_at: int
+    clock_at: int
+    thread_id_at: int
+    # address of the first block of a team of OpenMP, or 0
+    first_team: int
+    # calls until the next search for teams
+    countdown: int
 
 
 class ThreadFields(NamedTuple):
@@ -74,19 +99,54 @@ class ThreadFields(NamedTuple):
     lock: int
 
 
-POOL = fields_in_lines(PoolFields, "busy", "state", "finished", "job", "started")
+class TeamFields(NamedTuple):
+    """A team: threads of an OpenMP runtime that run the parallel regions of one caller.
+
+    The block of a team is that of the pool with these fields at its end.
+    """
+
+    # address of the block of the next team, or 0
+    next: int
+    # the thread that the team belongs to, as the function at `self_at` returns it
+    caller: int
+    # addresses of functions of the runtime: GOMP_parallel, omp_get_thread_num, omp_in_parallel,
+    # omp_get_max_threads
+    parallel_at: int
+    number_at: int
+    inside_at: int
+    size_at: int
+    # address of the compiled function that each thread runs in a region
+    enter_at: int
+    # clock of the CPU time of one of the threads, and what it showed last, in nanoseconds; -1 if
+    # the thread has ended
+    clock: int
+    cpu_time: int
+    # where the clock is read to: a `struct timespec`
+    seconds: int
+    nanoseconds: int
+    # address of a table to which threads write their numbers instead of working, or 0
+    members: int
+
+
+POOL = fields_in_lines(PoolFields, "busy", "state", "finished", "job", "started", "countdown")
 THREAD = fields_in_lines(ThreadFields, "taken", "asleep")
 # Byte offset of the fields of thread 0, and the bytes of each thread.
 THREADS_AT = nbytes_in_lines(POOL)
 THREAD_NBYTES = nbytes_in_lines(THREAD)
+# Byte offset of the fields of a team in its block.
+TEAM_AT = THREADS_AT + THREAD_NBYTES * (MAX_WORKERS + 1)
+TEAM = fields_of(TeamFields)
+_TEAM_NBYTES = nbytes_of(TeamFields)
 
+# The low half of a word: what a function that returns a C int has returned.
+INT_MASK = (1 << 32) - 1
 # Bits of the state, lowest first: the workers that entered, whether the job is open, its number.
 INSIDE_MASK, OPEN, JOB_NUMBER = (1 << 16) - 1, 1 << 16, 1 << 17
 
 
-def pool_words() -> Any:
-    """Return the words of `PoolFields`."""
-    return _words_at(ADDRESS, THREADS_AT)
+def pool_words(block: int | None = None) -> Any:
+    """Return the words of `PoolFields` of the block at an address, by default of the pool."""
+    return _words_at(ADDRESS if block is None else block, THREADS_AT)
 
 
 def thread_words(thread: int) -> Any:
@@ -94,13 +154,18 @@ def thread_words(thread: int) -> Any:
     return _words_at(ADDRESS + THREADS_AT + THREAD_NBYTES * thread, THREAD_NBYTES)
 
 
+def team_words(team: int) -> Any:
+    """Return the words of the `TeamFields` of the block at an address."""
+    return _words_at(team + TEAM_AT, _TEAM_NBYTES)
+
+
 def _words_at(address: int, nbytes: int) -> Any:
     return (ctypes.c_int64 * (nbytes // WORD_NBYTES)).from_address(address)
 
 
-def _allocate() -> int:
+def allocate_block() -> int:
     """Return the address of a block that is never freed: workers read it until the process ends."""
-    nbytes = THREADS_AT + THREAD_NBYTES * (MAX_WORKERS + 1)
+    nbytes = TEAM_AT + _TEAM_NBYTES
     buffer = np.zeros(nbytes + LINE_NBYTES, np.uint8)
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(buffer))
     return -(-address_of(buffer) // LINE_NBYTES) * LINE_NBYTES
@@ -118,11 +183,16 @@ def _write_functions() -> None:
     words[POOL.sleep_at] = _function_at(sleeps)
     words[POOL.acquire_at] = _function_at(python.PyThread_acquire_lock)
     words[POOL.release_at] = _function_at(python.PyThread_release_lock)
+    if HAS_TEAMS:
+        library = ctypes.CDLL(None)
+        words[POOL.self_at] = _function_at(library.pthread_self)
+        words[POOL.clock_at] = _function_at(library.clock_gettime)
+        words[POOL.thread_id_at] = _function_at(library.gettid)
 
 
 def _function_at(function: Any) -> int:
     return ctypes.cast(function, ctypes.c_void_p).value or 0
 
 
-ADDRESS = _allocate()
+ADDRESS = allocate_block()
 _write_functions()

@@ -24,15 +24,20 @@ from reorder.cpu.runtime.jit import inner
 from reorder.cpu.runtime.job import JOB
 from reorder.cpu.runtime.pool_block import (
     INSIDE_MASK,
+    INT_MASK,
     JOB_NUMBER,
+    MAX_WORKERS,
     OPEN,
     POOL,
+    TEAM,
+    TEAM_AT,
     THREAD,
     THREAD_NBYTES,
     THREADS_AT,
 )
+from reorder.cpu.runtime.team import find_awake_team, run_region
 
-__all__ = ["has_workers", "serve", "share_job"]
+__all__ = ["enter_region", "is_ready", "serve", "share_job"]
 
 # One of this many spins yields the core, since the thread that is waited for may need it; the
 # others pause.
@@ -54,7 +59,7 @@ def _wake_others(pool: int, thread: int) -> None:
             and load_int(other, THREAD.asleep)
             and exchange_shared(other, THREAD.asleep, 1, 0)
         ):
-            call_c(load_int(pool, POOL.release_at), load_int(other, THREAD.lock), 0)
+            call_c(load_int(pool, POOL.release_at), (load_int(other, THREAD.lock),))
 
 
 @inner
@@ -90,18 +95,36 @@ def _work(pool: int, thread: int) -> None:
 def _spin(pool: int, spins_left: int) -> None:
     """Wait between two polls: pause, sometimes yield, and sleep if no spins are left."""
     if spins_left <= 0:
-        call_c(load_int(pool, POOL.sleep_at), _SLEEP_MICROSECONDS, 0)
+        call_c(load_int(pool, POOL.sleep_at), (_SLEEP_MICROSECONDS,))
     elif spins_left % _SPINS_PER_YIELD:
         pause()
     else:
-        call_c(load_int(pool, POOL.yield_at), 0, 0)
+        call_c(load_int(pool, POOL.yield_at), (0,))
+
+
+@inner
+def _prepare(block: int, src_at: int, dst_at: int, job: int) -> None:
+    """Write a job to the block of the threads that will run it."""
+    store_int(block, POOL.job, job)
+    store_int(block, POOL.src_at, src_at)
+    store_int(block, POOL.dst_at, dst_at)
+    for thread in range(load_int(job, JOB.workers) + 1):
+        store_int(block + THREADS_AT + THREAD_NBYTES * thread, THREAD.taken, 0)
 
 
 @inner
 def share_job(src_at: int, dst_at: int, job: int) -> None:
-    """Run a job on this thread and the workers, or on this one alone if the pool is busy."""
+    """Run a job on this thread and others: a team that is awake, else the workers.
+
+    If there are none, or another caller has the pool, this thread runs it alone.
+    """
     pool = load_int(job, JOB.pool)
     workers = load_int(job, JOB.workers)
+    team = find_awake_team(pool) if workers else 0
+    if team:
+        _prepare(team, src_at, dst_at, job)
+        run_region(team)
+        return
     if workers == 0 or not exchange_shared(pool, POOL.busy, 0, 1):
         call_walker(
             load_int(job, JOB.walker),
@@ -117,13 +140,9 @@ def share_job(src_at: int, dst_at: int, job: int) -> None:
             ),
         )
         return
-    store_int(pool, POOL.job, job)
-    store_int(pool, POOL.src_at, src_at)
-    store_int(pool, POOL.dst_at, dst_at)
+    _prepare(pool, src_at, dst_at, job)
     store_int(pool, POOL.last_worker, workers)
     store_int(pool, POOL.finished, 0)
-    for thread in range(workers + 1):
-        store_int(pool + THREADS_AT + THREAD_NBYTES * thread, THREAD.taken, 0)
     number = load_int(pool, POOL.state) // JOB_NUMBER + 1
     store_shared(pool, POOL.state, number * JOB_NUMBER + OPEN)
     _work(pool, 0)
@@ -137,9 +156,15 @@ def share_job(src_at: int, dst_at: int, job: int) -> None:
 
 
 @inner
-def has_workers(job: int) -> bool:
-    """Whether all workers that a job may have were started."""
-    return bool(load_int(load_int(job, JOB.pool), POOL.started) >= load_int(job, JOB.workers))
+def is_ready(job: int) -> bool:
+    """Whether all workers that a job may have were started, and no search for teams is due."""
+    workers = load_int(job, JOB.workers)
+    if workers == 0:
+        return True
+    pool = load_int(job, JOB.pool)
+    countdown = load_int(pool, POOL.countdown) - 1
+    store_int(pool, POOL.countdown, countdown)
+    return bool(countdown > 0 and load_int(pool, POOL.started) >= workers)
 
 
 def serve(pool: int, thread: int, spins: int) -> int:
@@ -163,5 +188,18 @@ def serve(pool: int, thread: int, spins: int) -> int:
             return 0
         else:
             store_shared(this, THREAD.asleep, 1)
-            call_c(load_int(pool, POOL.acquire_at), load_int(this, THREAD.lock), 1)
+            call_c(load_int(pool, POOL.acquire_at), (load_int(this, THREAD.lock), 1))
             spins_left = spins
+
+
+def enter_region(team: int) -> None:
+    """Work as a thread of a team in a parallel region, or write the number of the thread."""
+    fields = team + TEAM_AT
+    thread = call_c(load_int(fields, TEAM.number_at), (0,)) & INT_MASK
+    members = load_int(fields, TEAM.members)
+    if members:
+        if thread <= MAX_WORKERS:
+            thread_id = call_c(load_int(team, POOL.thread_id_at), (0,)) & INT_MASK
+            store_int(members, thread, thread_id)
+    elif thread <= load_int(load_int(team, POOL.job), JOB.workers):
+        _work(team, thread)

@@ -60,8 +60,6 @@ class Partition(NamedTuple):
     # the first task of each chunk, and one past the last of all
     bounds: NDArray[np.int64]
     threads: int
-    # whether the job is long compared with the time to wake numba's threads
-    is_long: bool = False
 
     @property
     def chunks(self) -> int:
@@ -76,7 +74,7 @@ def partition(workloads: list[Workload], nbytes: int, threads: int, machine: Mac
     if threads > 1:
         chunks = threads * max(1, min(_MAX_THREAD_CHUNKS, nbytes // threads // _MIN_CHUNK_NBYTES))
     tasks, bounds = partition_chunks(workloads, chunks)
-    return Partition(tasks, bounds, threads, nbytes >= machine.long_nbytes)
+    return Partition(tasks, bounds, threads)
 
 
 def partition_chunks(

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-import os
 import pickle
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -85,28 +82,3 @@ def test_kernels_without_a_source_to_watch_are_compiled_all_the_same() -> None:
     exec("def nothing(_): pass", names)  # noqa: S102 - a function that no file has
     compiled = jit.compile_callback(names["nothing"], numba.void(numba.int64), "nothing")
     assert compiled.address
-    jit.jit_parallel(names["nothing"])(1)
-
-
-def test_where_numba_compiles_nothing_large_reorders_run_on_the_pool(tmp_path: Path) -> None:
-    program = (
-        "import numpy as np, reorder; from reorder.cpu import cache_folder, layer_name;"
-        "x = np.random.rand(400, 400);"
-        "assert (reorder.reorder(x, 'ba').numpy() == x).all();"
-        "print(layer_name(), cache_folder())"
-    )
-    environment = {
-        **os.environ,
-        "NUMBA_DISABLE_JIT": "1",
-        "NUMBA_NUM_THREADS": "2",
-        # nothing that was compiled before is there
-        "NUMBA_CACHE_DIR": str(tmp_path),
-    }
-    ran = subprocess.run(
-        [sys.executable, "-c", program],
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert (ran.returncode, ran.stdout) == (0, "pool None\n"), ran.stderr

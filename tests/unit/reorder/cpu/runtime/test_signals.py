@@ -14,7 +14,7 @@ _ROOT = Path(__file__).parents[5]
 _HEAD = """
 import faulthandler, os, random, signal, time
 from tests.unit.reorder.cpu.runtime.thread_program import Crowd, fork, move, reap
-from reorder.cpu.runtime import layers
+from reorder.cpu.runtime.pool_block import POOL, pool_words
 
 faulthandler.dump_traceback_later(60, exit=True)
 rng = random.Random(0)
@@ -52,7 +52,7 @@ def handler(*_):
 during(handler, 0.6, 0.002)
 assert hits > 10
 # nothing is left locked: reorders still run on several threads, and children are forked
-assert not layers._busy.locked()
+assert not pool_words()[POOL.busy]
 move()
 reap(fork())
 during(lambda *_: move(), 0.4, 0.004)
@@ -61,14 +61,8 @@ during(lambda *_: children.append(fork()), 0.4, 0.004)
 )
 
 
-@pytest.mark.parametrize("layer", ["tbb", "omp", "workqueue"])
-def test_a_signal_handler_may_raise_reorder_or_fork_inside_of_a_reorder(layer: str) -> None:
-    environment = {
-        **os.environ,
-        "NUMBA_THREADING_LAYER": layer,
-        "NUMBA_NUM_THREADS": "2",
-        "PYTHONPATH": str(_ROOT),
-    }
+def test_a_signal_handler_may_raise_reorder_or_fork_inside_of_a_reorder() -> None:
+    environment = {**os.environ, "NUMBA_NUM_THREADS": "2", "PYTHONPATH": str(_ROOT)}
     ran = subprocess.run(
         [sys.executable, "-c", _PROGRAM],
         env=environment,

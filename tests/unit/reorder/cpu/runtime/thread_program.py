@@ -1,8 +1,8 @@
 """A program that reorders on threads and in forked children; run by test_threads.py.
 
-Arguments: the scenario, and the bytes from which on reorders run on numba's threads. Prints their
-layer. A child that dies or hangs, a wrong
-element and a dead thread all end it with a failure.
+Arguments: the scenario, and the library of an OpenMP runtime, if each reorder is to follow a
+parallel region. A child that dies or hangs, a wrong element and a dead thread all end it with a
+failure.
 """
 
 from __future__ import annotations
@@ -25,8 +25,6 @@ from memdesc import memory_desc
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from reorder.cpu.target import Machine
-
 _DIMS = (32, 32, 24, 24)
 _X = np.arange(np.prod(_DIMS), dtype=np.float32).reshape(_DIMS)
 _PLAN = reorder.plan_reorder(memory_desc(_DIMS, "f32", "nchw"), memory_desc(_DIMS, "f32", "nhwc"))
@@ -34,19 +32,19 @@ _WANTED = np.ascontiguousarray(_X.transpose(0, 2, 3, 1)).reshape(-1)
 _PATIENCE = 30
 
 
-class _Forced:
-    machine: Machine | None = None
+class _Before:
+    """What runs before each reorder."""
+
+    @staticmethod
+    def call() -> None:
+        """Do nothing."""
 
 
 def move() -> None:
     """Reorder a tensor that is large enough for several threads, and check it."""
     out = np.full(_X.size, np.nan, np.float32)
-    if _Forced.machine is None:
-        reorder.execute(_PLAN, _X, out)
-    else:
-        from reorder.cpu import PreparedReorder  # noqa: PLC0415 - children load numba themselves
-
-        PreparedReorder(_PLAN, None, _Forced.machine)(_X, out)
+    _Before.call()
+    reorder.execute(_PLAN, _X, out)
     assert np.array_equal(out, _WANTED)
 
 
@@ -201,10 +199,17 @@ def leave() -> None:
 
 if __name__ == "__main__":
     faulthandler.dump_traceback_later(3 * _PATIENCE, exit=True)
-    from reorder.cpu.target import this_machine
+    if sys.argv[2]:
+        from tests.unit.reorder.cpu.runtime.openmp import OpenMP
 
-    # so that small reorders take numba's threads too
-    _Forced.machine = this_machine()._replace(long_nbytes=int(sys.argv[2]))
+        parent, runtime = os.getpid(), OpenMP(sys.argv[2])
+
+        def region() -> None:
+            """Run a parallel region; a forked child cannot run one."""
+            if os.getpid() == parent:
+                runtime.region()
+
+        _Before.call = region  # type: ignore[method-assign] # set once, before the scenario
     {
         function.__name__: function
         for function in (
@@ -217,6 +222,3 @@ if __name__ == "__main__":
             leave,
         )
     }[sys.argv[1]]()
-    from reorder.cpu import layer_name
-
-    sys.stdout.write(layer_name())

@@ -1,0 +1,235 @@
+"""The search for teams of OpenMP: threads that other libraries of the process keep.
+
+A team is entered only if it was seen awake. So that its threads are known, it is asked once for
+their numbers, in a parallel region. That is done after something else than this library and Python
+was seen to use the processor; a runtime of which the caller has no team yet makes one then.
+
+Searches take a fraction of a millisecond, and are made after 1, 2, 4, ... 1024 calls. A forked
+child makes none: teams do not survive a fork. `MEMDESC_OPENMP=0` in the environment turns them off.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import re
+import sys
+import threading
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import ClassVar, NamedTuple
+
+import numba
+import numpy as np
+
+from reorder.cpu.runtime.jit import compile_callback
+from reorder.cpu.runtime.pool_block import (
+    HAS_TEAMS,
+    MAX_WORKERS,
+    POOL,
+    TEAM,
+    allocate_block,
+    pool_words,
+    team_words,
+)
+from reorder.cpu.runtime.worker import enter_region
+from reorder.forks import at_fork
+from reorder.memory.buffers import address_of
+
+__all__ = ["refresh_teams", "runtimes"]
+
+_LIBRARY = re.compile(r"/lib(gomp|iomp5|omp)\b[^/]*\.so[^/]*$")
+_MAPS, _TASKS = Path("/proc/self/maps"), Path("/proc/self/task")
+# Calls between two searches: most, and where the calling thread has nothing to search for.
+_MAX_CALLS, _CALLS = 1024, 64
+# A thread that used the processor for less of this time was not awake.
+_LOOK_SECONDS = 2e-5
+
+
+class _Runtime(NamedTuple):
+    """An OpenMP runtime of the process: the addresses of its functions."""
+
+    path: str
+    parallel: int
+    number: int
+    inside: int
+    size: int
+
+
+class _State:
+    is_enabled = HAS_TEAMS and os.environ.get("MEMDESC_OPENMP") != "0"
+    searching = threading.Lock()
+    # calls until the next search, doubled by each
+    calls = 1
+    # number of modules of Python when libraries were listed, and what was found
+    modules = 0
+    runtimes: tuple[_Runtime, ...] = ()
+    # the threads of each team, by the address of its block
+    members: ClassVar[dict[int, frozenset[int]]] = {}
+
+
+def runtimes() -> list[str]:
+    """Return the paths of the OpenMP runtimes whose threads may run jobs."""
+    _list_runtimes()
+    return [runtime.path for runtime in _State.runtimes]
+
+
+def refresh_teams() -> None:
+    """Search for teams of the calling thread, if it is time."""
+    words = pool_words()
+    words[POOL.countdown] -= 1
+    if words[POOL.countdown] > 0 or not _State.searching.acquire(blocking=False):
+        return
+    try:
+        words[POOL.countdown] = _MAX_CALLS
+        if _State.is_enabled:
+            _list_runtimes()
+            words[POOL.countdown] = _search()
+    finally:
+        _State.searching.release()
+
+
+def _list_runtimes() -> None:
+    """List the libraries of the process again if modules were imported since."""
+    if not _State.is_enabled or _State.modules == len(sys.modules):
+        return
+    _State.modules = len(sys.modules)
+    found = []
+    with suppress(OSError):
+        lines = _MAPS.read_text(encoding="utf-8", errors="replace").splitlines()
+        paths = {line[line.find("/") :] for line in lines if _LIBRARY.search(line)}
+        found = [runtime for path in sorted(paths) for runtime in _load(path)]
+    if tuple(found) != _State.runtimes:
+        _State.runtimes = tuple(found)
+        _State.calls = 1
+
+
+def _load(path: str) -> list[_Runtime]:
+    """Return a runtime that is loaded, or nothing if it lacks a function."""
+    try:
+        library = ctypes.CDLL(path, mode=os.RTLD_NOLOAD | os.RTLD_LAZY)
+        names = (
+            "GOMP_parallel",
+            "omp_get_thread_num",
+            "omp_in_parallel",
+            "omp_get_max_threads",
+        )
+        functions = [ctypes.cast(library[name], ctypes.c_void_p).value or 0 for name in names]
+    except (OSError, AttributeError):
+        return []
+    return [_Runtime(path, *functions)]
+
+
+def _search() -> int:
+    """Make blocks for the teams of the calling thread that have none.
+
+    Returns the number of calls until the next search.
+    """
+    this = threading.get_ident()
+    mine = {
+        (words[TEAM.parallel_at], words[TEAM.inside_at])
+        for words in map(team_words, _teams())
+        if words[TEAM.caller] == this and words[TEAM.cpu_time] >= 0
+    }
+    missing = [each for each in _State.runtimes if (each.parallel, each.inside) not in mine]
+    if not _State.runtimes:
+        return _MAX_CALLS
+    if not missing:
+        # a search of another thread may be due
+        return _CALLS
+    calls = _State.calls
+    _State.calls = min(2 * calls, _MAX_CALLS)
+    if _sees_others():
+        for runtime in missing:
+            if not _call(runtime.inside) and _call(runtime.size) > 1:
+                _add(runtime, this)
+                _State.calls = 1
+    return calls
+
+
+def _teams() -> list[int]:
+    """Return the addresses of the blocks of all teams."""
+    found = []
+    team = pool_words()[POOL.first_team]
+    while team:
+        found.append(team)
+        team = team_words(team)[TEAM.next]
+    return found
+
+
+def _sees_others() -> bool:
+    """Whether a thread that is neither Python's nor of a known team uses the processor."""
+    python = {thread.native_id for thread in threading.enumerate()}
+    try:
+        ids = [int(task.name) for task in _TASKS.iterdir()]
+    except OSError:
+        return False
+    known = {
+        member
+        for team in _teams()
+        if team_words(team)[TEAM.cpu_time] >= 0
+        for member in _State.members[team]
+    }
+    others = [each for each in ids if each not in python and each not in known]
+    before = [_cpu_time(each) for each in others]
+    end = time.perf_counter() + _LOOK_SECONDS
+    while time.perf_counter() < end:
+        pass
+    return any(_cpu_time(each) > then for each, then in zip(others, before, strict=True))
+
+
+def _clock_of(thread_id: int) -> int:
+    """Return the clock of the CPU time of a thread, as Linux encodes it."""
+    return (~thread_id << 3) | 6
+
+
+def _cpu_time(thread_id: int) -> int:
+    try:
+        return time.clock_gettime_ns(_clock_of(thread_id))
+    except OSError:
+        return -1  # it has ended
+
+
+def _add(runtime: _Runtime, caller: int) -> None:
+    """Ask the team of the calling thread for its threads, and add its block to the list."""
+    words = pool_words()
+    enter = compile_callback(enter_region, numba.void(numba.int64), "thread pool: region")
+    members = np.zeros(MAX_WORKERS + 1, np.int64)
+    # that of a thread that has ended is used again
+    free = [team for team in _teams() if team_words(team)[TEAM.cpu_time] < 0]
+    block = free[0] if free else allocate_block()
+    for field in (POOL.thread_id_at, POOL.sleep_at, POOL.yield_at):
+        pool_words(block)[field] = words[field]
+    team = team_words(block)
+    team[TEAM.parallel_at], team[TEAM.number_at] = runtime.parallel, runtime.number
+    team[TEAM.inside_at], team[TEAM.size_at] = runtime.inside, runtime.size
+    team[TEAM.enter_at] = enter.address
+    team[TEAM.members] = address_of(members)
+    _call(runtime.parallel, enter.address, block, 0, 0)
+    team[TEAM.members] = 0
+    found = [int(each) for each in members if each]
+    _State.members[block] = frozenset(found)
+    # with one thread it is of no use, and its block is used again
+    team[TEAM.cpu_time] = 0 if len(found) > 1 else -1
+    team[TEAM.clock] = _clock_of(found[-1])
+    team[TEAM.caller] = caller
+    if not free:
+        team[TEAM.next] = words[POOL.first_team]
+        words[POOL.first_team] = block
+
+
+def _call(function: int, *arguments: int) -> int:
+    """Call a C function without the GIL."""
+    kinds = [ctypes.c_int64] * len(arguments)
+    return int(ctypes.CFUNCTYPE(ctypes.c_int, *kinds)(function)(*arguments))
+
+
+def _forget() -> None:
+    """Make a forked child know no teams."""
+    _State.is_enabled, _State.runtimes = False, ()
+    _State.searching = threading.Lock()
+    pool_words()[POOL.first_team] = 0
+
+
+at_fork(lambda: None, lambda: None, _forget)

@@ -1,0 +1,67 @@
+"""The real OpenMP runtimes that tests load, and parallel regions of them."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from ctypes.util import find_library
+from pathlib import Path
+from site import getsitepackages
+from typing import TYPE_CHECKING, Any
+
+import numba
+
+from reorder.cpu.runtime.jit import compile_callback
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = ["RUNTIMES", "OpenMP", "environment_of"]
+
+_ROOT = Path(__file__).parents[5]
+
+
+def _intel() -> list[str]:
+    """Return the path of Intel's runtime, which comes with the oneDNN of the test extra."""
+    folders = [Path(folder).parents[1] for folder in getsitepackages()]
+    return [str(path) for folder in folders for path in folder.glob("libiomp5.so")]
+
+
+# GNU's and Intel's; `.ci/run` installs the first, and the test extra brings the second.
+RUNTIMES = [*filter(None, [find_library("gomp")]), *_intel()]
+
+
+def environment_of(**settings: str) -> dict[str, str]:
+    """Return an environment in which two threads are used, and teams spin between regions."""
+    return {
+        **os.environ,
+        # so that there is something to share on any machine
+        "NUMBA_NUM_THREADS": "2",
+        "OMP_NUM_THREADS": "2",
+        "OMP_WAIT_POLICY": "active",
+        "PYTHONPATH": str(_ROOT),
+        **settings,
+    }
+
+
+def _nothing(_data: int) -> None:
+    pass
+
+
+class OpenMP:
+    """A runtime that is loaded into this process."""
+
+    def __init__(self, library: str) -> None:
+        self.library: Any = ctypes.CDLL(library)
+        self._nothing = compile_callback(_nothing, numba.void(numba.int64), "nothing")
+
+    def region(self, function_at: int = 0, threads: int = 0) -> None:
+        """Run a function on a team, by default one that does nothing on all of its threads."""
+        self.library.GOMP_parallel(
+            ctypes.c_void_p(function_at or self._nothing.address), None, threads, 0
+        )
+
+    def region_of(self, function: Callable[[], Any]) -> None:
+        """Run a function of Python on each thread of a region."""
+        called = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(lambda _: function())
+        self.region(ctypes.cast(called, ctypes.c_void_p).value or 0)

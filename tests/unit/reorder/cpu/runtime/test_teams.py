@@ -1,0 +1,185 @@
+"""Jobs run on the threads of an OpenMP runtime while these are awake, and only then."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from tests.unit.reorder.cpu.runtime.openmp import RUNTIMES, environment_of
+
+_HEAD = """
+import ctypes, sys, time, threading
+import numpy as np, reorder
+from memdesc import memory_desc
+from reorder.cpu.runtime import teams
+from reorder.cpu.runtime.pool_block import JOB_NUMBER, POOL, TEAM, pool_words, team_words
+from tests.unit.reorder.cpu.runtime.openmp import OpenMP
+from tests.unit.reorder.cpu.runtime.thread_program import fork, reap
+
+runtimes = [OpenMP(library) for library in sys.argv[1:]]
+openmp = runtimes[0] if runtimes else None
+x = np.random.default_rng(0).random((600, 700), np.float32)
+plan = reorder.plan_reorder(memory_desc(x.shape, "f32", "ab"), memory_desc(x.shape, "f32", "ba"))
+wanted = np.ascontiguousarray(x.T)
+
+def pool_jobs():
+    return pool_words()[POOL.state] // JOB_NUMBER
+
+def move():
+    # whether it ran on a team
+    out = np.full(x.size, np.nan, np.float32)
+    before = pool_jobs()
+    reorder.execute(plan, x, out)
+    assert (out.reshape(wanted.shape) == wanted).all()
+    return pool_jobs() == before
+
+def moves_on_a_team(runtime, seconds=20):
+    # other processes may take the cores, so that no thread spins: try again
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        # a search is due
+        pool_words()[POOL.countdown] = 1
+        runtime.region()
+        if move():
+            return True
+    return False
+"""
+
+
+def _run(body: str, *libraries: str, **settings: str) -> None:
+    ran = subprocess.run(
+        [sys.executable, "-X", "faulthandler", "-c", _HEAD + body, *libraries],
+        env=environment_of(**settings),
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=170,
+    )
+    assert ran.returncode == 0, ran.stderr
+
+
+@pytest.mark.parametrize("runtime", RUNTIMES)
+def test_a_team_that_is_awake_runs_jobs(runtime: str) -> None:
+    _run(
+        """
+assert moves_on_a_team(openmp)
+run, out = reorder.prepare(plan), np.zeros(x.size, np.float32)
+before = pool_jobs()
+for _ in range(300):
+    openmp.region(); run(x, out)
+assert pool_jobs() - before < 300
+assert (out.reshape(wanted.shape) == wanted).all()
+""",
+        runtime,
+    )
+
+
+@pytest.mark.parametrize("runtime", RUNTIMES)
+def test_a_team_that_sleeps_is_left_alone(runtime: str) -> None:
+    _run(
+        """
+for _ in range(50):
+    openmp.region(); time.sleep(1e-3); assert not move()
+""",
+        runtime,
+        OMP_WAIT_POLICY="passive",
+        KMP_BLOCKTIME="0",
+    )
+
+
+def test_a_process_without_a_runtime_runs_jobs_on_the_pool() -> None:
+    _run("for _ in range(20): assert not move()\nassert teams.runtimes() == []")
+
+
+@pytest.mark.parametrize("runtime", RUNTIMES)
+def test_the_environment_turns_teams_off(runtime: str) -> None:
+    _run(
+        "assert not moves_on_a_team(openmp, 0.5)\nassert teams.runtimes() == []",
+        runtime,
+        MEMDESC_OPENMP="0",
+    )
+
+
+@pytest.mark.parametrize("runtime", RUNTIMES)
+def test_a_forked_child_never_enters_a_team(runtime: str) -> None:
+    _run(
+        """
+def child():
+    assert teams.runtimes() == []
+    for _ in range(20):
+        assert not move()
+assert moves_on_a_team(openmp)
+for _ in range(3):
+    openmp.region(); reap(fork(child))
+assert moves_on_a_team(openmp)
+""",
+        runtime,
+    )
+
+
+@pytest.mark.parametrize("runtime", RUNTIMES)
+def test_each_thread_has_its_own_team(runtime: str) -> None:
+    _run(
+        """
+found = []
+def work():
+    found.append(moves_on_a_team(openmp))
+for _ in range(2):
+    threads = [threading.Thread(target=work) for _ in range(2)]
+    for thread in threads: thread.start()
+    for thread in threads: thread.join()
+assert found == [True] * 4, found
+assert moves_on_a_team(openmp)
+""",
+        runtime,
+    )
+
+
+@pytest.mark.parametrize("runtime", RUNTIMES)
+def test_a_call_inside_of_a_parallel_region_uses_the_pool(runtime: str) -> None:
+    _run(
+        """
+assert moves_on_a_team(openmp)
+caller, found = threading.get_ident(), []
+def inside():
+    if threading.get_ident() == caller:
+        found.extend(move() for _ in range(20))
+openmp.region_of(inside)
+assert found == [False] * 20
+""",
+        runtime,
+    )
+
+
+@pytest.mark.parametrize("runtime", RUNTIMES)
+def test_a_team_that_changes_its_size_is_found_again(runtime: str) -> None:
+    # no more threads than cores: GNU's runtime lets others sleep at once
+    _run(
+        """
+assert moves_on_a_team(openmp)
+openmp.library.omp_set_num_threads(1)
+for _ in range(40):
+    openmp.region()
+    assert not move()
+openmp.library.omp_set_num_threads(2)
+assert moves_on_a_team(openmp)
+""",
+        runtime,
+    )
+
+
+@pytest.mark.skipif(len(RUNTIMES) < 2, reason="only one OpenMP runtime is installed")
+def test_of_several_runtimes_the_one_that_is_awake_is_used() -> None:
+    _run(
+        """
+for runtime in (*runtimes, *runtimes):
+    assert moves_on_a_team(runtime)
+""",
+        *RUNTIMES,
+        # each spins for a short time only
+        OMP_WAIT_POLICY="",
+        GOMP_SPINCOUNT="100000",
+        KMP_BLOCKTIME="1",
+    )
