@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from memdesc.desc import MemoryDesc, checked_desc
 from memdesc.dtypes import data_type
 from memdesc.errors import MemdescError, UnknownFormatError, short_repr
-from memdesc.exchange import cute, mlir, names, ndarray, pytorch, tvm, xla
+from memdesc.exchange import arrow, cute, dlpack, mlir, names, ndarray, pytorch, tvm, xla
 from memdesc.exchange.system import MAX_TEXT, Given, cannot, not_understood
 from memdesc.int64 import checked_ints
 from memdesc.layout import check_dims
@@ -33,6 +33,8 @@ SYSTEMS: dict[str, System] = {
         ndarray.SYSTEM,
         tvm.SYSTEM,
         mlir.SYSTEM,
+        dlpack.SYSTEM,
+        arrow.SYSTEM,
     )
 }
 
@@ -40,8 +42,7 @@ SYSTEMS: dict[str, System] = {
 def to_notation(desc: MemoryDesc, system: str, *, letters: str | None = None) -> str:
     """Write a layout in the notation of another system.
 
-    *Law*: `from_notation(to_notation(d, system), system, d.dims, d.dtype) == d`, with the same
-    letters if any are given.
+    *Law*: `from_notation(to_notation(d, system), system, d.dims, d.dtype, letters=d.letters) == d`.
 
     Parameters
     ----------
@@ -51,7 +52,7 @@ def to_notation(desc: MemoryDesc, system: str, *, letters: str | None = None) ->
         A key of `SYSTEMS`: ``cute``, ``onednn``, ...
     letters : str, optional
         What to call the dims, such as ``nchw``, where a notation calls them by letters; by default
-        a, b, c, ...
+        those of the descriptor, else a, b, c, ...
 
     Returns
     -------
@@ -82,7 +83,8 @@ def written(desc: MemoryDesc, system: str, *, letters: str | None = None) -> tup
     if desc.extra is not None:
         reason = "compensation behind the elements is no part of it; see with_extra(None)"
         raise cannot(found.name, desc, reason)
-    return found.write(desc, _letters(letters, desc.ndims) or LETTERS[: desc.ndims])
+    called = _letters(letters, desc.ndims) or _letters(desc.letters, desc.ndims)
+    return found.write(desc, called or LETTERS[: desc.ndims])
 
 
 def from_notation(

@@ -13,7 +13,7 @@ import numpy as np
 
 from memdesc import DATA_TYPES, MemdescError, data_type
 from memdesc.errors import short_repr
-from reorder.values.formats import DLPACK_CODES
+from memdesc.exchange.dlpack import CODES
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -32,7 +32,7 @@ _NUMPY_CODES = (0, 1, 2, 6)
 # two 4-bit elements share a byte, on which readers of DLPack differ
 _CODES = {
     name: code
-    for name, code in DLPACK_CODES.items()
+    for name, code in CODES.items()
     if code not in _NUMPY_CODES and not DATA_TYPES[name].is_packed
 }
 _TYPES = {code: data_type(name) for name, code in _CODES.items()}

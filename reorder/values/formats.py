@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 __all__ = [
-    "DLPACK_CODES",
     "FLOATS",
     "FORMATS",
     "INTEGERS",
@@ -142,41 +141,39 @@ def _unsigned(bits: int) -> IntegerFormat:
     return IntegerFormat(0, (1 << bits) - 1)
 
 
-# name, format, oneDNN's dnnl_data_type_t (3.13; 0 where it has no such type), DLPack's
-# DLDataTypeCode (1.1).
+# name, format, oneDNN's dnnl_data_type_t (3.13; 0 where it has no such type).
 # * f8_e4m3 is float8_e4m3fn: no infinities, one NaN for each sign.
 # * The fnuz formats have one NaN and no -0.0; what overflows is NaN.
 # * f4_e2m1 has neither infinities nor NaN: larger numbers and NaN become 6, as in oneDNN 3.13.
-_ROWS: tuple[tuple[str, Format, int, int], ...] = (
-    ("f64", ieee(11, 52), 7, 2),
-    ("f32", ieee(8, 23), 3, 2),
-    ("f16", ieee(5, 10), 1, 2),
-    ("bf16", ieee(8, 7), 2, 4),
-    ("f8_e5m2", ieee(5, 2), 9, 12),
-    ("f8_e4m3", FloatFormat(4, 3, 7, 0x7E, 0x7F, 0x7F), 10, 10),
-    ("f8_e5m2fnuz", FloatFormat(5, 2, 16, 0x7F, 0x80, 0x80), 0, 13),
-    ("f8_e4m3fnuz", FloatFormat(4, 3, 8, 0x7F, 0x80, 0x80), 0, 11),
-    ("e8m0", ExponentFormat(127, 0xFF), 13, 14),
-    ("f4_e2m1", FloatFormat(2, 1, 1, 0x7, 0x7, 0x7), 14, 17),
-    ("s64", _signed(64), 16, 0),
-    ("s32", _signed(32), 4, 0),
-    ("s16", _signed(16), 0, 0),
-    ("s8", _signed(8), 5, 0),
-    ("s4", _signed(4), 11, 0),
-    ("u64", _unsigned(64), 0, 1),
-    ("u32", _unsigned(32), 0, 1),
-    ("u16", _unsigned(16), 0, 1),
-    ("u8", _unsigned(8), 6, 1),
-    ("u4", _unsigned(4), 12, 1),
-    ("boolean", BooleanFormat(1), 8, 6),
+_ROWS: tuple[tuple[str, Format, int], ...] = (
+    ("f64", ieee(11, 52), 7),
+    ("f32", ieee(8, 23), 3),
+    ("f16", ieee(5, 10), 1),
+    ("bf16", ieee(8, 7), 2),
+    ("f8_e5m2", ieee(5, 2), 9),
+    ("f8_e4m3", FloatFormat(4, 3, 7, 0x7E, 0x7F, 0x7F), 10),
+    ("f8_e5m2fnuz", FloatFormat(5, 2, 16, 0x7F, 0x80, 0x80), 0),
+    ("f8_e4m3fnuz", FloatFormat(4, 3, 8, 0x7F, 0x80, 0x80), 0),
+    ("e8m0", ExponentFormat(127, 0xFF), 13),
+    ("f4_e2m1", FloatFormat(2, 1, 1, 0x7, 0x7, 0x7), 14),
+    ("s64", _signed(64), 16),
+    ("s32", _signed(32), 4),
+    ("s16", _signed(16), 0),
+    ("s8", _signed(8), 5),
+    ("s4", _signed(4), 11),
+    ("u64", _unsigned(64), 0),
+    ("u32", _unsigned(32), 0),
+    ("u16", _unsigned(16), 0),
+    ("u8", _unsigned(8), 6),
+    ("u4", _unsigned(4), 12),
+    ("boolean", BooleanFormat(1), 8),
 )
 
-FORMATS: dict[str, Format] = {name: form for name, form, _, _ in _ROWS}
+FORMATS: dict[str, Format] = {name: form for name, form, _ in _ROWS}
 FLOATS = {name: form for name, form in FORMATS.items() if isinstance(form, FloatFormat)}
 INTEGERS = {name: form for name, form in FORMATS.items() if isinstance(form, IntegerFormat)}
 # only of the types that oneDNN has
-ONEDNN_TYPES: dict[str, int] = {name: number for name, _, number, _ in _ROWS if number}
-DLPACK_CODES: dict[str, int] = {name: code for name, _, _, code in _ROWS}
+ONEDNN_TYPES: dict[str, int] = {name: number for name, _, number in _ROWS if number}
 
 _F32, _S64 = FLOATS["f32"], INTEGERS["s64"]
 _WIDE = frozenset(name for name, dtype in DATA_TYPES.items() if dtype.bits > _F32.bits)

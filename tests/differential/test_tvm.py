@@ -70,7 +70,7 @@ def test_tvm_maps_shapes_and_indices_as_the_descriptor(desc: MemoryDesc) -> None
         return
     check_map(desc, index_map)
     for text in strings:
-        check_string(desc, text, LETTERS[: desc.ndims].upper())
+        check_string(desc, text, (desc.letters or LETTERS[: desc.ndims]).upper())
 
 
 @pytest.mark.parametrize("text", ["NCHW16c", "NHWC", "N4cCHW", "NCHW4n4c", "NCHW[2c4n]", "NCHW1c"])
