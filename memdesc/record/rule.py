@@ -25,7 +25,7 @@ _LARGEST = 3.4028234663852886e38
 class Number(NamedTuple):
     """A number for each element, or for each group of neighbours.
 
-    Attributes
+    Parameters
     ----------
     parts : tuple of (str, int)
         Fields of the record, each with the bit at which its bits begin; several fields are the
@@ -60,7 +60,7 @@ class Number(NamedTuple):
 class Rule(NamedTuple):
     """How a record makes its numbers; `str(rule)` is the formula.
 
-    Attributes
+    Parameters
     ----------
     code : Number
         For each element.
