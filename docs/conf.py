@@ -12,7 +12,14 @@ author = "the memdesc developers"
 copyright = author  # noqa: A001 - Sphinx's name for it
 release = version = memdesc.__version__
 
-extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "pages", "packings"]
+extensions = [
+    "myst_parser",
+    "sphinx.ext.autodoc",
+    "sphinx.ext.napoleon",
+    "pages",
+    "packings",
+    "records",
+]
 exclude_patterns = ["changes"]
 myst_enable_extensions = ["colon_fence"]
 myst_heading_anchors = 3

@@ -61,31 +61,6 @@ class LayoutPicture(SphinxDirective):
         return drawing(make(dims, dtype, name).show(self.options.get("letters")))
 
 
-class RecordPicture(SphinxDirective):
-    """`{record} q4_0 1x64`: the picture of a record."""
-
-    required_arguments = 2
-
-    def run(self) -> list[nodes.Node]:
-        """Draw it."""
-        name, sizes = self.arguments
-        return _picture(memdesc.record_desc(tuple(map(int, sizes.split("x"))), name).show())
-
-
-class Records(SphinxDirective):
-    """`{records}`: every format of records, with its tensors and its rule."""
-
-    def run(self) -> list[nodes.Node]:
-        """Make the table."""
-        rows = []
-        for name in memdesc.known_records():
-            desc = memdesc.record_desc((256, 256), name)
-            fields = [f"{part.name}: {part.kind}" for part in desc.fields]
-            bits = f"{desc.bits_per_element:.4g}"
-            rows.append(([name], fields, [str(desc.rule)], bits, [", ".join(desc.tensors)]))
-        return [_table(("record", "fields", "rule", "bits each", "tensors"), rows)]
-
-
 class PlanPicture(SphinxDirective):
     """`{plan} nchw nChw4c 1x5x2x3 f32`: the picture of a reorder."""
 
@@ -321,8 +296,6 @@ def setup(app: Sphinx) -> dict[str, object]:
     """Tell Sphinx."""
     for name, directive in (
         ("layout", LayoutPicture),
-        ("record", RecordPicture),
-        ("records", Records),
         ("plan", PlanPicture),
         ("vocabulary", Vocabulary),
         ("systems", SystemNames),
