@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from memdesc import UnsupportedFormatError, image_desc, known_names, memory_desc
-from memdesc.names import images, resolve, weights
+from memdesc.names import images, resolve
+from memdesc.names.registry import VOCABULARIES
 from reorder.cli import main
 
 if TYPE_CHECKING:
