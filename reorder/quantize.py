@@ -177,7 +177,9 @@ def quantize(  # noqa: PLR0913 - what it takes is named by keyword
             "dst_zero_point_groups": groups,
         }
     target = memory_desc(values.shape, wanted) if desc is None else desc
-    memory = reorder(x, target, dtype=wanted, attr=Attr(**given_attr), threads=threads)
+    # without elements there may be no scales
+    attr = Attr(**given_attr) if values.size else None
+    memory = reorder(x, target, dtype=wanted, attr=attr, threads=threads)
     shape = [size for dim, size in enumerate(sizes) if mask >> dim & 1]
     stored = scales.reshape(shape), points.reshape(shape).astype(np.int32)
     axes = tuple(dim for dim in range(values.ndim) if mask >> dim & 1)
@@ -241,16 +243,17 @@ def dequantize(  # noqa: PLR0913 - likewise
         raise MemdescError(msg)
     mask, _, _ = split_dims(memory.desc.dims, axis, groups)
     points = np.asarray(0 if zero_points is None else zero_points)
-    attr: dict[str, Any] = {
+    given_attr: dict[str, Any] = {
         "src_scale": scales,
         "src_scale_mask": mask,
         "src_scale_groups": groups,
     }
     if points.any():
-        attr |= {
+        given_attr |= {
             "src_zero_point": points,
             "src_zero_point_mask": mask,
             "src_zero_point_groups": groups,
         }
     target = memory_desc(memory.desc.dims, dtype) if desc is None else desc
-    return reorder(memory, target, dtype=dtype, attr=Attr(**attr), threads=threads)
+    attr = Attr(**given_attr) if memory.desc.nelems else None
+    return reorder(memory, target, dtype=dtype, attr=attr, threads=threads)

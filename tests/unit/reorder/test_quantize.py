@@ -206,3 +206,22 @@ def test_a_quantised_tensor_is_a_tuple_of_three() -> None:
         reorder.dequantize(by_hand)
     by_hand = reorder.Quantized(memory, scales, zero_points, axis=0)
     assert np.array_equal(reorder.dequantize(by_hand).numpy(), wanted)
+
+
+@pytest.mark.parametrize("dtype", ["s8", "u4", "f8_e4m3"])
+@pytest.mark.parametrize(
+    ("dims", "axis", "groups", "count"),
+    [
+        ((0, 3), 0, (), (0,)),
+        ((0, 3), 1, (), (3,)),
+        ((3, 0), (0, 1), (), (3, 0)),
+        ((0,), None, (), ()),
+        ((0, 4), (0, 1), (1, 2), (0, 2)),
+    ],
+)
+def test_tensors_without_elements_are_quantised_and_back(
+    dtype: str, dims: tuple[int, ...], axis: Any, groups: Any, count: tuple[int, ...]
+) -> None:
+    q = reorder.quantize(np.zeros(dims, np.float32), dtype, axis, groups=groups)
+    assert q.scales.shape == q.zero_points.shape == count
+    assert reorder.dequantize(q).numpy().shape == dims
