@@ -77,7 +77,17 @@ def to_notation(desc: MemoryDesc, system: str, *, letters: str | None = None) ->
 
 
 def written(desc: MemoryDesc, system: str, *, letters: str | None = None) -> tuple[str, ...]:
-    """Return every string of a layout in the notation of a system, as `to_notation`."""
+    """Return every string of a layout in the notation of a system, the best one first.
+
+    Parameters and errors are those of `to_notation`, which returns the first.
+
+    Examples
+    --------
+    >>> import memdesc
+    >>> from memdesc.exchange import written
+    >>> written(memdesc.memory_desc((2, 17, 5, 4), "f32", "b_fs_yx_fsv16"), "onednn")
+    ('aBcd16b', 'gOiw16o', 'nChw16c')
+    """
     found = _system(system)
     checked_desc("desc", desc)
     if desc.extra is not None:
