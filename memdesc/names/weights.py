@@ -17,11 +17,11 @@ from memdesc.tags import LETTERS
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["ALIASES", "DIMS", "EXPERTS", "PACKINGS", "VOCABULARY", "Packing", "check_dims", "parse"]
+__all__ = ["ALIASES", "DIMS", "EXPERTS", "PACKINGS", "VOCABULARY", "Packing"]
 
 # What the letters of dims stand for, where that is more than a letter.
 DIMS = {"e": "expert", "i": "in", "o": "out", "g": "group", "r": "row", "c": "column"}
-# A packing: its dims, its tag for each width of elements, and what packs so.
+# What a row is called here.
 Packing = Row
 
 _MARLIN = "vLLM, marlin_utils.py"
@@ -188,9 +188,6 @@ _REFUSED = {
 }
 
 
-_TABLE = Table("packing of weights", PACKINGS, ALIASES, _REFUSED, DIMS)
-parse, check_dims = _TABLE.parse, _TABLE.check_dims
-
 # "torch" alone begins other things: torch.channels_last
 _STEMS = (
     "torch_",
@@ -203,4 +200,6 @@ def _is_spelled_like(name: str) -> bool:
     return name.startswith(_STEMS)
 
 
-VOCABULARY = _TABLE.vocabulary("weights", _is_spelled_like)
+VOCABULARY = Table("packing of weights", PACKINGS, ALIASES, _REFUSED, DIMS).vocabulary(
+    "weights", _is_spelled_like
+)

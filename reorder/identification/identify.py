@@ -123,10 +123,11 @@ def _by_values(data: NDArray[np.uint8], plain: Memory, dtype: DataType | None) -
     compared: dict[tuple[object, ...], Candidate] = {}
     for order in orders:
         for reference in references:
-            for known in known_layouts(dims, reference.desc.dtype, tuple(order)):
-                nbytes = known.descs[0].nbytes
-                sizes.add(nbytes)
-                if nbytes == len(data) and known.key not in compared:
+            kind = reference.desc.dtype
+            layouts, of_all = known_layouts(dims, kind, tuple(order), len(data))
+            sizes |= of_all
+            for known in layouts:
+                if known.key not in compared:
                     compared[known.key] = reference.compare(known)
         exact = tuple(each for each in compared.values() if each.agreement == 1)
         if exact:
@@ -188,8 +189,8 @@ def _by_padding(
     _check_elements(dims)
     types = [dtype] if dtype else [DATA_TYPES[name] for name in _WIDTHS]
     order = tuple(range(len(dims)))
-    known = [each for kind in types for each in known_layouts(dims, kind, order)]
-    fitting = [each for each in known if each.descs[0].nbytes == len(data)]
+    known = [known_layouts(dims, kind, order, len(data)) for kind in types]
+    fitting = [each for layouts, _ in known for each in layouts]
     found = [
         Candidate(each.by_caller, order, _names(each), 1.0, is_padding_zero=True)
         for each in fitting
@@ -198,7 +199,7 @@ def _by_padding(
     found.sort(key=lambda each: each.desc.nelems - each.desc.padded_nelems)
     if not fitting:
         what = f"{dims} elements of {dtype or 'any type'}"
-        verdict = no_layout(len(data), what, {each.descs[0].nbytes for each in known})
+        verdict = no_layout(len(data), what, {size for _, sizes in known for size in sizes})
     elif not found:
         verdict = f"all {len(fitting)} layouts of this size have padding that is not zero here"
     elif len(found) == 1:

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from hashlib import blake2b
 from itertools import permutations
 from typing import TYPE_CHECKING, NamedTuple
 
-from memdesc import MemdescError, known_names, memory_desc
+from memdesc import MemdescError, MemoryDesc, UnsupportedFormatError, known_names
+from memdesc.build import layout_by_tag
 from memdesc.names import resolve
 from memdesc.tags import LETTERS
 
 if TYPE_CHECKING:
-    from memdesc import DataType, MemoryDesc
+    from memdesc import DataType, FormatTag
 
 __all__ = ["MAX_ORDERED", "Known", "known_layouts"]
 
@@ -36,8 +38,10 @@ class Known(NamedTuple):
         return self.descs[0].permute_axes(self.order)
 
 
-def known_layouts(dims: tuple[int, ...], dtype: DataType, order: tuple[int, ...]) -> list[Known]:
-    """Return every known layout once: those with names, and the row-major ones in all orders.
+def known_layouts(
+    dims: tuple[int, ...], dtype: DataType, order: tuple[int, ...], nbytes: int
+) -> tuple[list[Known], set[int]]:
+    """Return every known layout of a size once: those with names, and row-major ones in any order.
 
     Parameters
     ----------
@@ -47,22 +51,43 @@ def known_layouts(dims: tuple[int, ...], dtype: DataType, order: tuple[int, ...]
         Type of the elements; some names are for some widths only.
     order : tuple of int
         Dim k of a name is dim ``order[k]`` of the caller.
+    nbytes : int
+        The size of the buffer.
+
+    Returns
+    -------
+    layouts : list of Known
+        Those of this size.
+    sizes : set of int
+        The sizes of all, in bytes.
     """
     ordered = tuple(dims[k] for k in order)
+    found: dict[tuple[object, ...], list[MemoryDesc]] = {}
+    sizes = set()
+    for tag in _known_tags(ordered, dtype.bits):
+        try:
+            layout = layout_by_tag(tag, ordered)
+        except MemdescError:  # padded beyond int64
+            continue
+        sizes.add(dtype.nbytes(layout.span))
+        if dtype.nbytes(layout.span) == nbytes:
+            desc = MemoryDesc(dtype, layout)
+            found.setdefault(_key(desc.permute_axes(order)), []).append(desc)
+    layouts = [Known(order, sorted(descs, key=_count_blocks), key) for key, descs in found.items()]
+    return layouts, sizes
+
+
+def _known_tags(dims: tuple[int, ...], bits: int) -> list[FormatTag]:
+    """Return the tag of each name that exists for these sizes and this width, once."""
     letters = LETTERS[: len(dims)]
     plain = map("".join, permutations(letters)) if len(dims) <= MAX_ORDERED else [letters]
-    found: dict[tuple[object, ...], list[MemoryDesc]] = {}
+    found: dict[FormatTag, None] = {}
     for text in (*plain, *(name.text for name in known_names())):
-        try:
-            if resolve(text, (), dtype.bits).ndims != len(dims):
-                continue
-            desc = memory_desc(ordered, dtype, text)
-        except MemdescError:  # no layout of these sizes and this type
-            continue
-        same = found.setdefault(_key(desc.permute_axes(order)), [])
-        if desc not in same:
-            same.append(desc)
-    return [Known(order, sorted(descs, key=_count_blocks), key) for key, descs in found.items()]
+        with suppress(UnsupportedFormatError):
+            tag = resolve(text, dims, bits)
+            if tag.ndims == len(dims):
+                found[tag] = None
+    return list(found)
 
 
 def _count_blocks(desc: MemoryDesc) -> int:

@@ -7,7 +7,6 @@ import pytest
 
 from memdesc import UnsupportedFormatError, image_desc, known_names, memory_desc
 from memdesc.names import images, resolve
-from memdesc.names.registry import VOCABULARIES
 from reorder.cli import main
 
 if TYPE_CHECKING:
@@ -68,22 +67,16 @@ def test_what_lies_nowhere_is_refused(
     assert reason in capsys.readouterr().err
 
 
-# the widest elements, below 32 bits, of names that are for some widths only
-PACKED = {
-    name: bits
-    for vocabulary in VOCABULARIES
-    for bits in sorted(vocabulary.by_bits)
-    if bits < 32
-    for name in vocabulary.by_bits[bits]
-}
-
-
 def test_names_lists_every_known_name_once_or_for_each_width_that_it_exists_for(
     capsys: CaptureFixture[str],
 ) -> None:
     found = facts(capsys, "names")["names"]
-    texts = [row["text"] for row in found if row.get("bits") in {None, PACKED.get(row["text"])}]
-    assert sorted(texts) == sorted({*images.IMAGES, *(name.text for name in known_names())})
+    rows = [(row["text"], row["vocabulary"], row.get("bits")) for row in found]
+    assert len(set(rows)) == len(rows)
+    assert {text for text, _, _ in rows} == {
+        *images.IMAGES,
+        *(name.text for name in known_names()),
+    }
     for row in found:
         if row["text"] in images.IMAGES:
             assert row["tag"] == images.IMAGES[row["text"]].parts
