@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 from memdesc import NotBlockedError
 
 if TYPE_CHECKING:
-    from memdesc import ImageDesc, MemoryDesc
+    from memdesc import ImageDesc, MemoryDesc, RecordDesc
 
-__all__ = ["Facts", "desc_facts", "image_facts", "lines"]
+__all__ = ["Facts", "desc_facts", "image_facts", "lines", "record_facts"]
 
 Facts = dict[str, Any]
 
@@ -40,6 +40,27 @@ def desc_facts(desc: MemoryDesc) -> Facts:
         "names": [name._asdict() for name in desc.tags()],
     }
     return facts
+
+
+def record_facts(record: RecordDesc) -> Facts:
+    """Return what `show` prints of a record."""
+    fields = [
+        {
+            "name": part.name,
+            "type": part.kind,
+            "dims": part.layout.dims,
+            "groups": part.groups,
+            "tensor": part.tensor,
+        }
+        for part in record.fields
+    ]
+    return {
+        "dims": record.dims,
+        "rule": str(record.rule),
+        "bytes": record.nbytes,
+        "bits_per_element": round(record.bits_per_element, 4),
+        "fields": fields,
+    }
 
 
 def image_facts(image: ImageDesc) -> Facts:

@@ -5,19 +5,28 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import memdesc
+from memdesc import MemdescError, known_records
 from memdesc.names import is_image
+from memdesc.names.weights import PACKINGS
 from reorder.cli.command import Command, Facts, dims_of, numbers_of
-from reorder.cli.facts import desc_facts, image_facts
+from reorder.cli.facts import desc_facts, image_facts, record_facts
 from reorder.cli.layouts import LAYOUT, add_dtype, desc_of
 
 if TYPE_CHECKING:
     import argparse
 
+    from memdesc.picture import Picture
+
 __all__ = ["COMMAND"]
+
+# records that are named as the packing of their codes are shown as that
+_RECORDS = {*known_records()} - {*PACKINGS}
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("tag", metavar="TAG", help=f"{LAYOUT}, or an image type")
+    parser.add_argument(
+        "tag", metavar="TAG", help=f"{LAYOUT}, an image type, or a record such as q4_k"
+    )
     parser.add_argument("dims", metavar="DIMS", help="logical sizes, such as 2x17x5x4")
     add_dtype(parser)
     parser.add_argument(
@@ -41,6 +50,8 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _answer(options: argparse.Namespace) -> tuple[Facts, int]:
     dims = dims_of(options.dims)
+    if options.tag.lower() in _RECORDS:
+        return _record(options, dims), 0
     if is_image(options.tag):
         image = memdesc.image_desc(dims, options.dtype, options.tag)
         facts, show = image_facts(image), image.show
@@ -49,13 +60,29 @@ def _answer(options: argparse.Namespace) -> tuple[Facts, int]:
         facts, show = desc_facts(desc), desc.show
     if options.svg is not None or options.draw:
         marked = [numbers_of(text, "the index to highlight") for text in options.highlight]
-        picture = show(options.letters, highlight=marked)
-        if options.svg is not None:
-            picture.save(options.svg)
-            facts["wrote"] = options.svg
-        if options.draw:
-            facts["picture"] = picture.text.splitlines()
+        _draw(options, show(options.letters, highlight=marked), facts)
     return facts, 0
+
+
+def _record(options: argparse.Namespace, dims: tuple[int, ...]) -> Facts:
+    """Return the facts of a record."""
+    if options.letters or options.highlight:
+        msg = f"{options.tag} is a record, whose picture takes no --letters and no --highlight"
+        raise MemdescError(msg)
+    record = memdesc.record_desc(dims, options.tag)
+    facts = record_facts(record)
+    if options.svg is not None or options.draw:
+        _draw(options, record.show(), facts)
+    return facts
+
+
+def _draw(options: argparse.Namespace, picture: Picture, facts: Facts) -> None:
+    """Write a picture where the options say so, or put it into the facts."""
+    if options.svg is not None:
+        picture.save(options.svg)
+        facts["wrote"] = options.svg
+    if options.draw:
+        facts["picture"] = picture.text.splitlines()
 
 
 COMMAND = Command(

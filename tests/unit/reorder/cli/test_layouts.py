@@ -87,6 +87,20 @@ def test_show_draws_an_image(tmp_path: Path, capsys: CaptureFixture[str]) -> Non
     assert "a panel for each c" in image.show().text
 
 
+def test_show_names_the_fields_of_a_record(tmp_path: Path, capsys: CaptureFixture[str]) -> None:
+    out = tmp_path / "a.svg"
+    shown = facts(capsys, "show", "Q4_K", "2x256", "--draw", "--svg", str(out))
+    record = memdesc.record_desc((2, 256), "q4_k")
+    assert shown["bits_per_element"] == 4.5
+    assert shown["rule"] == str(record.rule)
+    assert [field["name"] for field in shown["fields"]] == [part.name for part in record.fields]
+    assert shown["picture"] == record.show().text.splitlines()
+    assert out.read_text(encoding="utf-8") == f"{record.show().svg}\n"
+    assert "which do not divide b (dim 1)" in refusal(capsys, "show", "q4_k", "2x250")
+    assert "takes no --letters" in refusal(capsys, "show", "q4_k", "2x256", "--letters", "oi")
+    assert facts(capsys, "show", "gptq", "8x8", "--dtype", "u4")["bytes"] == 32
+
+
 def test_a_picture_that_cannot_be_written_is_refused(
     tmp_path: Path, capsys: CaptureFixture[str]
 ) -> None:
