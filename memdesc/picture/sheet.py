@@ -20,8 +20,8 @@ __all__ = ["Half", "Sheet", "right_of", "top_under"]
 # Pixels: around the picture, between its halves, of a line of the head, of a caption, of the
 # legend.
 _MARGIN, _BETWEEN, _HEAD_LINE, _CAPTION, _LEGEND = 16, 36, 18, 28, 22
-# Pixels left of a half and behind it, where it stands alone.
-_BEFORE, _BEHIND = 6, 16
+# Pixels left of a half, behind it and above it, where it stands alone.
+_BEFORE, _BEHIND, _OVER = 6, 22, 4
 # characters; the rest of a longer line is left out
 _MAX_TITLE = 100
 # Of its width a half in HTML keeps at least so much; then it scrolls.
@@ -131,8 +131,8 @@ def right_of(half: Half | None) -> int:
 
 
 def _half_html(half: Half) -> str:
-    corner = half.left - _BEFORE, half.top
-    size = half.right - half.left + _BEFORE + _BEHIND, half.bottom - half.top + _BEFORE
+    corner = half.left - _BEFORE, half.top - _OVER
+    size = half.right - half.left + _BEFORE + _BEHIND, half.bottom - half.top + _OVER + _BEFORE
     return (
         f'<div class="memdesc-half">{escape(half.caption, quote=False)}<div class="memdesc-scroll">'
         f'<div class="memdesc-sheet" style="flex:0 1 {size[0]}px;min-width:{size[0] * _LEAST:g}px">'
