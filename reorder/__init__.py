@@ -18,6 +18,7 @@ from reorder.values.attr import Attr
 
 if TYPE_CHECKING:
     from reorder import opencl
+    from reorder.comparison import Difference, ValueComparison, compare_values
     from reorder.identification.candidates import Candidate, Identification
     from reorder.identification.identify import identify
     from reorder.plan.compare import Relation, compare
@@ -29,6 +30,7 @@ __all__ = [
     "Attr",
     "Box",
     "Candidate",
+    "Difference",
     "Identification",
     "Lookup",
     "Memory",
@@ -38,7 +40,9 @@ __all__ = [
     "Relation",
     "ReorderPlan",
     "RuntimePlan",
+    "ValueComparison",
     "compare",
+    "compare_values",
     "dequantize",
     "execute",
     "execute_reference",
@@ -66,10 +70,13 @@ def __dir__() -> list[str]:
 # Names that most programs do not use, and the modules that are loaded at their first use.
 _MODULES = {
     "Candidate": "reorder.identification.candidates",
+    "Difference": "reorder.comparison",
     "Identification": "reorder.identification.candidates",
     "Relation": "reorder.plan.compare",
     "RuntimePlan": "reorder.runtime_dims",
+    "ValueComparison": "reorder.comparison",
     "compare": "reorder.plan.compare",
+    "compare_values": "reorder.comparison",
     "identify": "reorder.identification.identify",
     "load": "reorder.storage.files",
     "load_archive": "reorder.storage.archive",

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from memdesc.desc import MemoryDesc, checked_desc
 from memdesc.dtypes import data_type
 from memdesc.errors import MemdescError, UnknownFormatError, short_repr
-from memdesc.exchange import arrow, cute, dlpack, mlir, names, ndarray, pytorch, tvm, xla
+from memdesc.exchange import arrow, cute, dlpack, mlir, names, ndarray, openvino, pytorch, tvm, xla
 from memdesc.exchange.system import MAX_TEXT, Given, cannot, not_understood
 from memdesc.int64 import checked_ints
 from memdesc.layout import check_dims
@@ -35,6 +35,7 @@ SYSTEMS: dict[str, System] = {
         mlir.SYSTEM,
         dlpack.SYSTEM,
         arrow.SYSTEM,
+        openvino.SYSTEM,
     )
 }
 

@@ -24,6 +24,7 @@ NAMES = (
     "pack",
     "source",
     "check",
+    "compare",
     "verbose",
     "bench",
     "doctor",

@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 import os
+from fnmatch import fnmatchcase
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 import memdesc
-from memdesc import MemdescError, data_type
+from memdesc import MemdescError, UnknownFormatError, data_type, from_notation
 from reorder.api import reorder
 from reorder.cli.command import Command, Facts, dims_of
 from reorder.cli.layouts import buffer_name
 from reorder.cli.padding import add_limit, padding_facts
 from reorder.cli.progress import Progress
+from reorder.identification.identify import identify
 from reorder.memory.memory import Memory
 from reorder.storage.files import save, sidecar
 
 if TYPE_CHECKING:
     import argparse
+    from collections.abc import Sequence
 
     from numpy.typing import NDArray
 
@@ -27,6 +31,8 @@ if TYPE_CHECKING:
 __all__ = ["COMMAND"]
 
 _CHUNK_NBYTES = 1 << 26
+# layouts in one message
+_LISTED = 8
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -37,15 +43,17 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--format",
-        required=True,
         metavar="TAG",
-        help="how the dump lies in memory, such as b_fs_yx_fsv16",
+        help="how the dump lies in memory, such as b_fs_yx_fsv16, or a layout of OpenVINO, such as "
+        "f16:b_fs_yx_fsv16:1x17x5x4; by default what the name of the dump says",
     )
+    parser.add_argument("--dims", metavar="DIMS", help="logical sizes, such as 1x17x5x4")
+    parser.add_argument("--dtype", metavar="DTYPE", help="type of its elements, such as f16")
     parser.add_argument(
-        "--dims", metavar="DIMS", required=True, help="logical sizes, such as 1x17x5x4"
-    )
-    parser.add_argument(
-        "--dtype", metavar="DTYPE", required=True, help="type of its elements, such as f16"
+        "--like",
+        metavar="NAMES",
+        help="instead of --format: names with * for any letters, joined by commas; the one whose "
+        "size fits, with zero padding",
     )
     parser.add_argument(
         "--offset",
@@ -66,7 +74,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _answer(options: argparse.Namespace) -> tuple[Facts, int]:
-    desc = memdesc.memory_desc(dims_of(options.dims), options.dtype, buffer_name(options.format))
+    desc = _desc(options)
     wanted = desc.dtype if options.to_dtype is None else data_type(options.to_dtype)
     if not np.can_cast(desc.dtype.numpy, wanted.numpy):
         hint = "take a wider type, such as f32 or s32"
@@ -90,6 +98,56 @@ def _answer(options: argparse.Namespace) -> tuple[Facts, int]:
         **padding,
     }
     return facts, 0 if padding["padding_zero"] else 1
+
+
+def _desc(options: argparse.Namespace) -> MemoryDesc:
+    """Return what the dump holds: by a format, a list of names, or the name of the file."""
+    dims = None if options.dims is None else dims_of(options.dims)
+    if options.format is None and options.like is None:
+        try:
+            return from_notation(Path(options.dump).name, "openvino", dims, options.dtype)
+        except UnknownFormatError as error:
+            msg = (
+                f"the name of the dump does not say what it holds; give --format or --like: {error}"
+            )
+            raise MemdescError(msg) from None
+    if options.like is not None:
+        return _alike(options, dims)
+    if ":" in options.format:
+        return from_notation(options.format, "openvino", dims, options.dtype)
+    if dims is None or options.dtype is None:
+        msg = f"--format {options.format} says neither sizes nor type; give --dims and --dtype"
+        raise MemdescError(msg)
+    return memdesc.memory_desc(dims, options.dtype, buffer_name(options.format))
+
+
+def _alike(options: argparse.Namespace, dims: tuple[int, ...] | None) -> MemoryDesc:
+    """Return the only layout of those names that has the size of the dump, and zero padding."""
+    if dims is None or options.format is not None:
+        msg = "--like goes with --dims, and instead of --format"
+        raise MemdescError(msg)
+    try:
+        data = np.fromfile(options.dump, np.uint8, offset=max(options.offset, 0))
+    except OSError as error:
+        msg = f"{options.dump!r} cannot be read: {error.strerror}"
+        raise MemdescError(msg) from None
+    patterns = options.like.split(",")
+    found = [
+        (each.desc, [name.text for name in each.names if _fits(name.text, patterns)])
+        for each in identify(data, dims=dims, dtype=options.dtype).candidates
+    ]
+    fitting = [(desc, names) for desc, names in found if names]
+    if len(fitting) != 1:
+        listed = "; ".join(f"{desc.dtype} {names[0]}" for desc, names in fitting[:_LISTED])
+        what = f"{len(data)} bytes with zero padding are {listed or 'nothing'}"
+        more = f" and {len(fitting) - _LISTED} more" if fitting[_LISTED:] else ""
+        msg = f"of --like {options.like}, {what}{more}; name one with --format and --dtype"
+        raise MemdescError(msg)
+    return fitting[0][0]
+
+
+def _fits(name: str, patterns: Sequence[str]) -> bool:
+    return any(fnmatchcase(name, pattern) for pattern in patterns)
 
 
 def _read(options: argparse.Namespace, desc: MemoryDesc, progress: Progress) -> NDArray[np.uint8]:

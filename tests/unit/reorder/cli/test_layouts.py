@@ -351,7 +351,7 @@ def test_decode_refuses_before_it_writes(
     assert "cannot be written" in refusal(
         capsys, "decode", path, str(tmp_path / "none" / "out.npy"), *layout, "f16"
     )
-    assert "required: --dtype" in refusal(capsys, "decode", path, out, *layout[:-1])
+    assert "give --dims and --dtype" in refusal(capsys, "decode", path, out, *layout[:-1])
     assert [file.name for file in tmp_path.iterdir()] == ["dump.bin"]
 
 

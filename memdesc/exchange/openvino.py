@@ -1,0 +1,90 @@
+"""OpenVINO's layouts: data type, format and dims in one string, and in names of dumped files.
+
+Source: OpenVINO 2025, intel_gpu `layout.cpp` (`to_short_string`) and `debug_helper.cpp`.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from memdesc.create import memory_desc
+from memdesc.dtypes import data_type
+from memdesc.errors import MemdescError, UnsupportedFormatError, short_repr
+from memdesc.exchange.system import System, cannot, not_understood
+from memdesc.names.registry import dim_letters
+
+if TYPE_CHECKING:
+    from memdesc.desc import MemoryDesc
+    from memdesc.exchange.system import Given
+
+__all__ = ["SYSTEM"]
+
+_NAME = "openvino"
+_STRING = re.compile(
+    r"(?P<dtype>\w+):(?P<format>\w+):(?P<dims>[0-9]{1,19}(?:x[0-9]{1,19})*)"
+    r"(?::(?P<pad>nopad|pad|dyn_pad_dims))?"
+)
+# layer__f16__1_17_5_4__b_fs_yx_fsv16.bin
+_FILE = re.compile(
+    r"(?:.*[/\\])?.*?__(?P<dtype>[a-z0-9]+)__(?P<dims>[0-9]{1,19}(?:_[0-9]{1,19})*)__(?P<format>\w+)\.bin",
+    re.DOTALL,
+)
+# A layout of three or two dims is a format of four: b, f, y, and x of 1.
+_MIN_NDIMS = 4
+_DYNAMIC = re.compile(r"\w+:\w+:.*(\?|\.\.|-1).*")
+
+
+def _write(desc: MemoryDesc, letters: str) -> tuple[str, ...]:
+    """Return the string of each of clDNN's names of a layout."""
+    del letters
+    sizes = "x".join(map(str, desc.dims))
+    names = [name.text for name in desc.tags() if name.vocabulary == "cldnn"]
+    # names of 2019 for blocked layouts (o_i_yx_i16_o16) behind those of today
+    names.sort(key=lambda name: "sv" not in name)
+    if not names:
+        raise cannot(_NAME, desc, "no format of its GPU plugin lays these dims out so")
+    kind = _OURS.get(desc.dtype.name, desc.dtype.name)
+    return tuple(f"{kind}:{name}:{sizes}:nopad" for name in names)
+
+
+def _read(given: Given) -> MemoryDesc:
+    match = _STRING.fullmatch(given.text) or _FILE.fullmatch(given.text)
+    if match is None:
+        if _DYNAMIC.fullmatch(given.text):
+            msg = f"{short_repr(given.text)} has dims that are not known; give those of one run"
+            raise UnsupportedFormatError(msg)
+        reason = "it is type, format and dims, such as 'f16:b_fs_yx_fsv16:1x17x5x4:nopad'"
+        raise not_understood(_NAME, given.text, reason)
+    if match.groupdict().get("pad") not in {None, "nopad"}:
+        msg = (
+            f"{short_repr(given.text)} says that dims are padded, and not by how much; "
+            "give strides, with the padded sizes"
+        )
+        raise UnsupportedFormatError(msg)
+    sizes = tuple(int(size) for size in re.split("[x_]", match["dims"]))
+    letters = dim_letters(match["format"])
+    # formats have four dims at least, and shapes may have fewer
+    if letters is not None and len(sizes) < len(letters) == _MIN_NDIMS:
+        sizes += (1,) * (_MIN_NDIMS - len(sizes))
+    try:
+        kind = given.type(data_type(match["dtype"]))
+    except MemdescError as error:
+        raise not_understood(_NAME, given.text, str(error)) from None
+    return memory_desc(given.sizes(sizes), kind, match["format"])
+
+
+# our names of data types -> OpenVINO's, where they differ
+_OURS = {
+    "s4": "i4",
+    "s8": "i8",
+    "s16": "i16",
+    "s32": "i32",
+    "s64": "i64",
+    "f8_e4m3": "f8e4m3",
+    "f8_e5m2": "f8e5m2",
+    "e8m0": "f8e8m0",
+    "f4_e2m1": "f4e2m1",
+}
+
+SYSTEM = System(_NAME, "layouts, as 'f16:b_fs_yx_fsv16:1x17x5x4:nopad'", _write, _read)

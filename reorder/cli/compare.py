@@ -1,0 +1,154 @@
+"""`memdesc compare`."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from math import isfinite
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from memdesc import MemdescError
+from memdesc.exchange import from_notation
+from memdesc.layout import dim_name
+from reorder.cli.command import Command, Facts
+from reorder.cli.facts import lines
+from reorder.cli.tensors import SOURCE, load_file
+from reorder.comparison import compare_values
+from reorder.memory.inputs import as_memory
+from reorder.memory.memory import Memory
+
+if TYPE_CHECKING:
+    import argparse
+
+    from numpy.typing import NDArray
+
+    from reorder.comparison import Difference
+
+__all__ = ["COMMAND"]
+
+_LAYOUT = (
+    "what %s holds, if it is a file of raw bytes: TYPE:FORMAT:DIMS, as OpenVINO writes layouts"
+)
+
+
+def _add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("a", metavar="A", help=f"{SOURCE}; or raw bytes, with --layout-a")
+    parser.add_argument("b", metavar="B", help="likewise")
+    parser.add_argument("--layout-a", metavar="L", help=_LAYOUT % "A")
+    parser.add_argument("--layout-b", metavar="L", help=_LAYOUT % "B")
+    parser.add_argument(
+        "--tolerance", type=float, default=0.0, help="how far values may be apart (default 0)"
+    )
+    parser.add_argument(
+        "--relative", type=float, default=0.0, metavar="R", help="and R times the value in B more"
+    )
+    parser.add_argument(
+        "--limit", type=int, default=10, metavar="N", help="how many are listed (default 10)"
+    )
+
+
+def _answer(options: argparse.Namespace) -> tuple[Facts, int]:
+    a, b = _load(options.a, options.layout_a), _load(options.b, options.layout_b)
+    found = compare_values(
+        a, b, tolerance=options.tolerance, relative=options.relative, limit=options.limit
+    )
+    facts: Facts = {
+        "a": repr(a.desc),
+        "b": repr(b.desc),
+        "elements": a.desc.nelems,
+        "differing": found.differing,
+    }
+    if found.worst:
+        facts |= {
+            "worst": _facts(found.worst),
+            "first": [_facts(each) for each in found.first],
+            "where": [
+                {"dim": dim_name(dim), "differing": _ranges(counts), "of": len(counts)}
+                for dim, counts in enumerate(found.by_dim)
+            ],
+        }
+    facts |= {
+        "padding_not_zero": {"a": found.padding[0], "b": found.padding[1]},
+        "padding_differs": found.padding_differs,
+    }
+    return facts, 0 if found.is_equal else 1
+
+
+def _load(path: str, layout: str | None) -> Memory:
+    if layout is None:
+        return as_memory(load_file(path), None)
+    desc = from_notation(layout, "openvino")
+    try:
+        data = np.fromfile(path, np.uint8)
+    except OSError as error:
+        msg = f"{path!r} cannot be read: {error.strerror}"
+        raise MemdescError(msg) from None
+    if len(data) != desc.nbytes:
+        msg = f"{path!r} has {len(data)} bytes, but {layout!r} takes {desc.nbytes}"
+        raise MemdescError(msg)
+    return Memory(desc, data, zero_pad=False)
+
+
+def _facts(found: Difference) -> Facts:
+    return {
+        "index": found.at,
+        "a": _finite(found.a),
+        "b": _finite(found.b),
+        "difference": _finite(found.difference),
+        "offsets": (found.offset_a, found.offset_b),
+        "bytes": (found.byte_a, found.byte_b),
+    }
+
+
+def _finite(value: float) -> float | str:
+    """Return a number, or its name where JSON has none: nan, inf."""
+    return value if isfinite(value) else str(value)
+
+
+def _ranges(counts: NDArray[np.int64]) -> list[list[int]]:
+    """Return the indices at which elements differ, as ranges of first and last."""
+    at = np.flatnonzero(counts).tolist()
+    ends = [k for k, (one, next_one) in enumerate(pairwise(at)) if next_one != one + 1]
+    starts = [0, *(k + 1 for k in ends)]
+    return [[at[first], at[last]] for first, last in zip(starts, [*ends, len(at) - 1], strict=True)]
+
+
+def _lay_out(facts: Facts) -> list[str]:
+    texts: dict[str, Any] = dict(facts)
+    padding = facts["padding_not_zero"]
+    texts["padding_not_zero"] = f"a {padding['a']}, b {padding['b']}"
+    if "worst" in facts:
+        texts["worst"] = _line(facts["worst"])
+        texts["first"] = [_line(row) for row in facts["first"]]
+        texts["where"] = [_place(row) for row in facts["where"]]
+    return lines(texts)
+
+
+def _line(row: Facts) -> str:
+    (offset_a, offset_b), (byte_a, byte_b) = row["offsets"], row["bytes"]
+    return (
+        f"{row['index']}: {row['a']} and {row['b']}, {row['difference']} apart; "
+        f"offset {offset_a} (byte {byte_a}) in a, {offset_b} (byte {byte_b}) in b"
+    )
+
+
+def _place(row: Facts) -> str:
+    shown = [str(low) if low == high else f"{low} to {high}" for low, high in row["differing"]]
+    parts = ", ".join(shown[:_SHOWN]) + (f", ... ({len(shown)} ranges)" if shown[_SHOWN:] else "")
+    is_all = row["differing"] == [[0, row["of"] - 1]]
+    return f"{row['dim']}: {'all' if is_all else parts} of {row['of']}"
+
+
+# ranges of one dim in a line
+_SHOWN = 8
+
+
+COMMAND = Command(
+    "compare",
+    "Compare the values of two tensors in any layouts and types: exit code 1 if they differ.",
+    "compare a.npy b.npy --tolerance 0.001",
+    _add_arguments,
+    _answer,
+    _lay_out,
+)

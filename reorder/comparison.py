@@ -1,0 +1,232 @@
+"""Comparison of the values of two tensors, whatever their layouts and data types."""
+
+from __future__ import annotations
+
+from math import isfinite
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from memdesc import MemdescError, memory_desc
+from memdesc.errors import short_repr
+from memdesc.int64 import checked_int
+from reorder.api import reorder
+from reorder.memory.inputs import as_memory
+from reorder.memory.padding import find_nonzero
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from reorder.memory.memory import Memory
+
+__all__ = ["Difference", "ValueComparison", "compare_values"]
+
+# Elements that are compared at a time.
+_PART = 1 << 20
+# Differences of these are computed in a type that holds their 64 bits.
+_WIDE_BITS = 64
+
+
+class Difference(NamedTuple):
+    """An element that differs.
+
+    Parameters
+    ----------
+    at : tuple of int
+        Its logical index.
+    a, b : float or int
+        The values.
+    difference : float
+        How far they are apart; infinite if one of them is no number.
+    offset_a, offset_b : int
+        Where it lies, in elements.
+    byte_a, byte_b : int
+        The first byte of it, or the byte that it shares.
+    """
+
+    at: tuple[int, ...]
+    a: float
+    b: float
+    difference: float
+    offset_a: int
+    offset_b: int
+    byte_a: int
+    byte_b: int
+
+
+class ValueComparison(NamedTuple):
+    """What `compare_values` found.
+
+    Parameters
+    ----------
+    dims : tuple of int
+        The logical sizes.
+    differing : int
+        How many elements differ.
+    worst : Difference or None
+        The element that differs most, the first of several.
+    first : tuple of Difference
+        The first elements that differ, by logical index, up to the limit.
+    by_dim : tuple of ndarray
+        For each dim how many elements differ at each of its indices.
+    padding : tuple of (int, int)
+        How many elements of the padding are not zero, in `a` and in `b`.
+    padding_differs : bool
+        Whether the padding of one is zero and that of the other is not, or, where both have the
+        same layout, whether it holds other bits.
+    """
+
+    dims: tuple[int, ...]
+    differing: int
+    worst: Difference | None
+    first: tuple[Difference, ...]
+    by_dim: tuple[NDArray[np.int64], ...]
+    padding: tuple[int, int]
+    padding_differs: bool
+
+    @property
+    def is_equal(self) -> bool:
+        """Whether no element differs; the padding does not count."""
+        return not self.differing
+
+
+def compare_values(
+    a: Any, b: Any, *, tolerance: float = 0.0, relative: float = 0.0, limit: int = 10
+) -> ValueComparison:
+    """Compare two tensors element by element, by their logical indices.
+
+    Elements differ if they are more than ``tolerance + relative * abs(b)`` apart. Two NaNs do not
+    differ, nor do 0.0 and -0.0; a NaN and a number do. Numbers are compared as f64, and integers
+    of 64 bits as the widest float of the machine.
+
+    *Law*: nothing differs between a tensor and what a reorder without conversion makes of it.
+
+    Parameters
+    ----------
+    a, b : ndarray, Memory, or tensor with DLPack
+        Of the same dims; the axes of an array are its logical dims.
+    tolerance, relative : float
+        0 or more; by default every difference counts.
+    limit : int
+        How many elements are listed in `first`.
+
+    Raises
+    ------
+    MemdescError
+        If the dims differ, or a tolerance or the limit is no such number.
+
+    Examples
+    --------
+    >>> import numpy as np, reorder
+    >>> x = np.arange(340, dtype=np.float32).reshape(1, 17, 5, 4)
+    >>> m = reorder.reorder(x, "nChw16c", dtype="f16")
+    >>> reorder.compare_values(m, x).differing
+    0
+    >>> x[0, 16, 2, 1] += 0.5
+    >>> found = reorder.compare_values(m, x)
+    >>> found.differing, found.worst.at, found.worst.offset_a, found.worst.byte_a
+    (1, (0, 16, 2, 1), 464, 928)
+    """
+    for name, value in (("tolerance", tolerance), ("relative", relative)):
+        if not isinstance(value, int | float | np.number) or not isfinite(value) or value < 0:
+            msg = f"{name} must be a finite number of 0 or more, not {short_repr(value)}"
+            raise MemdescError(msg)
+    if checked_int("limit", limit) < 0:
+        msg = f"limit must be 0 or more, not {limit}"
+        raise MemdescError(msg)
+    left, right = as_memory(a, None), as_memory(b, None)
+    dims = left.desc.dims
+    if dims != right.desc.dims:
+        msg = f"a has dims {dims}, b has {right.desc.dims}; only tensors of the same dims compare"
+        raise MemdescError(msg)
+    flat = [_values(memory) for memory in (left, right)]
+    by_dim = tuple(np.zeros(size, np.int64) for size in dims)
+    found: list[int] = []
+    total, worst, largest = 0, -1, -1.0
+    for start in range(0, left.desc.nelems, _PART):
+        x, y = (values[start : start + _PART] for values in flat)
+        apart = _apart(x, y)
+        with np.errstate(invalid="ignore", over="ignore"):
+            allowed = (
+                tolerance + relative * np.abs(y.astype(apart.dtype)) if relative else tolerance
+            )
+        # what an infinity allows is not meant
+        at = np.flatnonzero((apart > allowed) | (np.isinf(apart) & (apart != 0)))
+        if not len(at):
+            continue
+        total += len(at)
+        for counts, indices in zip(by_dim, np.unravel_index(at + start, dims), strict=True):
+            np.add.at(counts, indices, 1)
+        found += (at[: max(limit - len(found), 0)] + start).tolist()
+        most = int(at[np.argmax(apart[at])])
+        if float(apart[most]) > largest:
+            worst, largest = most + start, float(apart[most])
+    padding, padding_differs = _padding(left, right)
+    return ValueComparison(
+        dims,
+        total,
+        _difference(worst, left, right, flat) if total else None,
+        tuple(_difference(at, left, right, flat) for at in found),
+        by_dim,
+        padding,
+        padding_differs,
+    )
+
+
+def _values(memory: Memory) -> NDArray[Any]:
+    """Return the elements in row-major order of the logical dims."""
+    desc = memory.desc
+    plain = reorder(memory, memory_desc(desc.dims, desc.dtype))
+    flat: NDArray[Any] = plain.numpy().reshape(-1)
+    return flat
+
+
+def _apart(x: NDArray[Any], y: NDArray[Any]) -> NDArray[Any]:
+    """Return how far numbers are apart: 0 for two NaNs, infinite for one."""
+    is_wide = any(
+        values.dtype.kind in "iu" and values.dtype.itemsize * 8 == _WIDE_BITS for values in (x, y)
+    )
+    kind = np.longdouble if is_wide else np.float64
+    x, y = x.astype(kind), y.astype(kind)
+    with np.errstate(invalid="ignore", over="ignore"):
+        apart: NDArray[Any] = np.abs(x - y)
+    apart[np.isnan(apart)] = np.inf
+    apart[(x == y) | (np.isnan(x) & np.isnan(y))] = 0
+    return apart
+
+
+def _difference(at: int, left: Memory, right: Memory, flat: list[NDArray[Any]]) -> Difference:
+    index = tuple(map(int, np.unravel_index(at, left.desc.dims)))
+    a, b = (values[at : at + 1] for values in flat)
+    offset_a, offset_b = (int(memory.desc.offset(index)) for memory in (left, right))
+    bits_a, bits_b = (memory.desc.dtype.bits for memory in (left, right))
+    return Difference(
+        index,
+        _number(a),
+        _number(b),
+        float(_apart(a, b)[0]),
+        offset_a,
+        offset_b,
+        offset_a * bits_a // 8,
+        offset_b * bits_b // 8,
+    )
+
+
+def _number(value: NDArray[Any]) -> float:
+    """Return an element as a Python number, an integer if it is one of an integer type."""
+    if value.dtype.kind in "iub" or "int" in value.dtype.name:
+        return int(value[0])
+    return float(value[0])
+
+
+def _padding(left: Memory, right: Memory) -> tuple[tuple[int, int], bool]:
+    limit = left.desc.padded_nelems if left.desc == right.desc else 0
+    counts, places = zip(*(_nonzero(memory, limit) for memory in (left, right)), strict=True)
+    differs = (places[0] != places[1]) if limit else bool(counts[0]) != bool(counts[1])
+    return (counts[0], counts[1]), differs
+
+
+def _nonzero(memory: Memory, limit: int) -> tuple[int, list[Any]]:
+    if not memory.desc.nelems or not memory.desc.has_padding:
+        return 0, []
+    return find_nonzero(memory.data, memory.desc, limit)

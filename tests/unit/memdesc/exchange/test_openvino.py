@@ -1,0 +1,70 @@
+"""OpenVINO's layout strings, and the names of its dumped files."""
+
+from __future__ import annotations
+
+import pytest
+
+from memdesc import (
+    MemdescError,
+    MemoryDesc,
+    UnknownFormatError,
+    UnsupportedFormatError,
+    from_notation,
+    memory_desc,
+    to_notation,
+)
+
+_DESC = memory_desc((1, 17, 5, 4), "f16", "b_fs_yx_fsv16")
+
+
+@pytest.mark.parametrize(
+    ("text", "desc"),
+    [
+        ("f16:b_fs_yx_fsv16:1x17x5x4:nopad", _DESC),
+        ("f16:b_fs_yx_fsv16:1x17x5x4", _DESC),
+        ("f32:bfyx:1x3:nopad", memory_desc((1, 3, 1, 1), "f32", "bfyx")),
+        ("i8:os_is_yx_isv16_osv16:9x8x3x3:nopad", memory_desc((9, 8, 3, 3), "s8", "ABcd16b16a")),
+        ("f32:bfzyx:1x3x4x5x6:nopad", memory_desc((1, 3, 4, 5, 6), "f32", "bfzyx")),
+        ("u4:bfyx:1x16x5x4:nopad", memory_desc((1, 16, 5, 4), "u4", "bfyx")),
+        ("conv_1_dst0__f16__1_17_5_4__b_fs_yx_fsv16.bin", _DESC),
+        ("dump/conv__x_dst0__f16__1_17_5_4__b_fs_yx_fsv16.bin", _DESC),
+    ],
+)  # fmt: skip
+def test_a_layout_says_type_format_and_dims(text: str, desc: MemoryDesc) -> None:
+    assert from_notation(text, "openvino") == desc
+
+
+def test_a_layout_is_written_by_the_names_of_its_gpu_plugin() -> None:
+    assert to_notation(_DESC, "openvino") == "f16:b_fs_yx_fsv16:1x17x5x4:nopad"
+    weights = memory_desc((32, 16, 3, 3), "s8", "os_is_yx_isv16_osv16")
+    assert to_notation(weights, "openvino") == "i8:os_is_yx_isv16_osv16:32x16x3x3:nopad"
+    with pytest.raises(UnsupportedFormatError, match="no format of its GPU plugin"):
+        to_notation(memory_desc((2, 3), "f32", "Ab3a"), "openvino")
+
+
+@pytest.mark.parametrize(
+    ("text", "error", "message"),
+    [
+        ("f16:bfyx:1x3x4x4:pad", UnsupportedFormatError, "says that dims are padded"),
+        ("f16:bfyx:1x3x4x4:dyn_pad_dims", UnsupportedFormatError, "says that dims are padded"),
+        ("f16:bfyx:?x3x4x4:nopad", UnsupportedFormatError, "dims that are not known"),
+        ("f16:bfyx:...:nopad", UnsupportedFormatError, "dims that are not known"),
+        ("f16:bfyx", UnknownFormatError, "it is type, format and dims"),
+        ("dump.bin", UnknownFormatError, "it is type, format and dims"),
+        ("x7:bfyx:1x3x4x4", UnknownFormatError, "unknown data type 'x7'"),
+        ("f16:nofmt:1x3x4x4", MemdescError, "unknown format 'nofmt'"),
+        ("f16:bfzyx:1x3x4x4", MemdescError, "4"),
+    ],
+)
+def test_other_strings_are_refused_with_the_reason(
+    text: str, error: type[Exception], message: str
+) -> None:
+    with pytest.raises(error, match=message):
+        from_notation(text, "openvino")
+
+
+def test_what_the_caller_says_must_agree() -> None:
+    with pytest.raises(UnknownFormatError, match="data type f16, not the given f32"):
+        from_notation("f16:bfyx:1x3x4x4", "openvino", dtype="f32")
+    with pytest.raises(UnknownFormatError, match="not the given"):
+        from_notation("f16:bfyx:1x3x4x4", "openvino", (1, 3, 4, 5))

@@ -1,0 +1,133 @@
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+import reorder
+from reorder.cli import main
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.fixture
+def dump(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """A dump of OpenVINO, and ref.npy with the same values but for some."""
+    monkeypatch.chdir(tmp_path)
+    x = np.arange(340, dtype=np.float16).reshape(1, 17, 5, 4)
+    name = "conv_dst0__f16__1_17_5_4__b_fs_yx_fsv16.bin"
+    reorder.reorder(x, "b_fs_yx_fsv16").data.tofile(name)
+    y = x.astype(np.float32)
+    np.save("same.npy", y)
+    y[0, 16, 2:4, 1:] += 0.5
+    y[0, 3, 0, 0] = np.nan
+    np.save("ref.npy", y)
+    return name
+
+
+_LAYOUT = ("--layout-a", "f16:b_fs_yx_fsv16:1x17x5x4:nopad")
+
+
+def test_compare_lists_what_differs_and_where(
+    dump: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["compare", dump, "ref.npy", *_LAYOUT, "--limit", "2"]) == 1
+    lines = capsys.readouterr().out.splitlines()
+    assert "differing         7" in lines
+    places = (
+        "offset 3 (byte 6) in a, 60 (byte 240) in b",
+        "offset 464 (byte 928) in a, 329 (byte 1316) in b",
+    )
+    assert lines[5:] == [
+        f"first             (0, 3, 0, 0): 60.0 and nan, inf apart; {places[0]}",
+        f"                  (0, 16, 2, 1): 329.0 and 329.5, 0.5 apart; {places[1]}",
+        "where             a (dim 0): all of 1",
+        "                  b (dim 1): 3, 16 of 17",
+        "                  c (dim 2): 0, 2 to 3 of 5",
+        "                  d (dim 3): all of 4",
+        "padding not zero  a 0, b 0",
+        "padding differs   no",
+    ]
+
+
+def test_compare_prints_json(dump: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["compare", dump, "ref.npy", *_LAYOUT, "--json", "--tolerance", "0.5"]) == 1
+    facts = json.loads(capsys.readouterr().out)
+    assert facts["worst"]["b"] == "nan"
+    assert facts["where"][1] == {"dim": "b (dim 1)", "differing": [[3, 3]], "of": 17}
+
+
+def test_compare_of_equal_values_ends_with_0(dump: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["compare", dump, "same.npy", *_LAYOUT]) == 0
+    assert "differing         0" in capsys.readouterr().out
+
+
+def test_many_places_are_counted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    x = np.zeros(40, np.int8)
+    np.save(tmp_path / "a.npy", x)
+    x[::2] = 1
+    np.save(tmp_path / "b.npy", x)
+    assert main(["compare", str(tmp_path / "a.npy"), str(tmp_path / "b.npy")]) == 1
+    assert "a (dim 0): 0, 2, 4, 6, 8, 10, 12, 14, ... (20 ranges) of 40" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["missing", "ref.npy", *_LAYOUT], "'missing' cannot be read: No such file"),
+        (["ref.npy", "ref.npy", *_LAYOUT], "takes 1280"),
+        (["ref.npy", "ref.npy", "--layout-a", "bfyx"], "it is type, format and dims"),
+        (["ref.npy", "ref.npy", "--tolerance", "-1"], "tolerance must be a finite number"),
+    ],
+)
+def test_bad_arguments_of_compare_are_refused(
+    dump: str, arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert dump
+    assert main(["compare", *arguments]) == 2
+    assert message in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        [],
+        ["--dims", "1x17x5x4", "--dtype", "f16"],
+        ["--format", "f16:b_fs_yx_fsv16:1x17x5x4:nopad"],
+        ["--like", "b_fs_yx_*,bfyx", "--dims", "1x17x5x4", "--dtype", "f16"],
+    ],
+)
+def test_decode_finds_the_layout_of_a_dump(dump: str, options: list[str]) -> None:
+    assert main(["decode", dump, "out.npy", *options]) == 0
+    assert reorder.compare_values(reorder.load("out.npy"), np.load("same.npy")).is_equal
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--format", "bfyx"], "--format bfyx says neither sizes nor type"),
+        (["--like", "bfyx"], "--like goes with --dims"),
+        (["--like", "bfyx", "--format", "bfyx", "--dims", "1x2"], "--like goes with --dims"),
+        (["--like", "bfyx", "--dims", "1x17x5x4"], "1280 bytes with zero padding are nothing"),
+        (["--like", "*", "--dims", "1x17x5x4"], "are u16 aBcd16b; u16 aBdc16b; name one"),
+        (["--dims", "1x17x5x5"], "not the given"),
+    ],
+)
+def test_decode_refuses_what_does_not_say_one_layout(
+    dump: str, options: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["decode", dump, "out.npy", *options]) == 2
+    assert message in capsys.readouterr().err
+
+
+def test_decode_says_which_name_of_a_file_it_did_not_understand(
+    dump: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert dump
+    assert main(["decode", "same.npy", "out.npy"]) == 2
+    assert "the name of the dump does not say what it holds" in capsys.readouterr().err
+    assert main(["decode", "no", "out.npy", "--like", "*", "--dims", "2x3"]) == 2
+    assert "'no' cannot be read: No such file" in capsys.readouterr().err

@@ -1,0 +1,135 @@
+"""Values of two tensors, compared by logical index."""
+
+from __future__ import annotations
+
+from math import inf, nan
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import reorder
+from memdesc import MemdescError, memory_desc
+from reorder import Memory, compare_values
+from reorder.comparison import _PART, Difference
+
+
+def test_tensors_in_other_layouts_and_types_are_compared_by_index() -> None:
+    x = np.arange(2 * 17 * 3 * 4, dtype=np.float32).reshape(2, 17, 3, 4)
+    blocked = reorder.reorder(x, "nChw16c", dtype="f16")
+    assert compare_values(blocked, x).is_equal
+    assert compare_values(reorder.reorder(x, "nhwc"), np.asfortranarray(x)).is_equal
+    other = x.copy()
+    other[1, 16, 0, 2:] += 2
+    other[1, 16, 2, 0] -= 5
+    found = compare_values(blocked, other, limit=2)
+    assert (found.dims, found.differing, found.is_equal) == (x.shape, 3, False)
+    offset = blocked.desc.offset((1, 16, 0, 2))
+    index = (1, 16, 0, 2)
+    first = float(x[index])
+    assert found.first[0] == Difference(
+        index, first, first + 2, 2.0, offset, 398, 2 * offset, 4 * 398
+    )
+    assert [each.at for each in found.first] == [(1, 16, 0, 2), (1, 16, 0, 3)]
+    assert found.worst is not None
+    assert (found.worst.at, found.worst.difference) == ((1, 16, 2, 0), 5.0)
+    assert [counts.tolist() for counts in found.by_dim[1:]] == [
+        *([0] * 16 + [3],),
+        [2, 0, 1],
+        [1, 0, 1, 1],
+    ]
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "differing", "worst"),
+    [
+        ([0.0, nan, inf], [-0.0, nan, inf], 0, None),
+        ([nan, 1.0], [1.0, 1.0], 1, inf),
+        ([inf, 1.0], [-inf, 1.0], 1, inf),
+        ([inf, 1.0], [1e30, 1.0], 1, inf),
+        ([1.0, 2.0, 4.0], [1.0, 2.5, 3.0], 2, 1.0),
+    ],
+)
+def test_numbers_that_are_none_are_equal_to_themselves_only(
+    a: list[float], b: list[float], differing: int, worst: float | None
+) -> None:
+    x, y = np.array(a), np.array(b, np.float32)
+    for found in (
+        compare_values(x, y),
+        compare_values(x, y, tolerance=1e-3),
+        compare_values(x, y, relative=1e-3),
+    ):
+        assert found.differing == differing
+        assert (found.worst.difference if found.worst else None) == worst
+
+
+def test_a_tolerance_is_absolute_or_relative() -> None:
+    a, b = np.array([1.0, 10.0, 100.0]), np.array([1.5, 10.5, 100.5])
+    assert compare_values(a, b, tolerance=0.5).is_equal
+    assert compare_values(a, b, tolerance=0.4).differing == 3
+    assert compare_values(a, b, relative=0.01).differing == 2
+    assert compare_values(a, b, relative=0.01, tolerance=0.49).is_equal
+
+
+def test_integers_of_64_bits_are_compared_exactly() -> None:
+    a = np.array([2**63 - 1, 5], np.int64)
+    found = compare_values(a, np.array([2**63 - 2, 5], np.int64))
+    assert (found.differing, found.first[0].a, found.first[0].b) == (1, 2**63 - 1, 2**63 - 2)
+    assert found.first[0].difference == 1
+    assert compare_values(a, a.astype(np.uint64)).is_equal
+
+
+def test_small_types_are_compared_as_numbers() -> None:
+    x = np.array([[1, -2, 3, 7]], ml_dtypes.int4)
+    found = compare_values(reorder.reorder(x, "ab"), np.array([[1, -2, 3, 6]], np.int8))
+    assert (found.differing, found.first[0].a, found.first[0].byte_a) == (1, 7, 1)
+    assert isinstance(found.first[0].a, int)
+    assert compare_values(np.array([True, False]), np.array([1, 0], np.int8)).is_equal
+
+
+def test_padding_is_compared_where_there_is_any() -> None:
+    desc = memory_desc((1, 3, 2, 2), "f32", "nChw8c")
+    clean, dirty, other = (Memory(desc) for _ in range(3))
+    dirty.data[4 * 5] = other.data[4 * 6] = 1
+    found = compare_values(clean, dirty)
+    assert (found.is_equal, found.padding, found.padding_differs) == (True, (0, 1), True)
+    found = compare_values(other, dirty)
+    assert (found.padding, found.padding_differs) == ((1, 1), True)
+    assert not compare_values(dirty, dirty).padding_differs
+    plain = np.zeros((1, 3, 2, 2), np.float32)
+    assert compare_values(plain, clean).padding_differs is False
+    assert compare_values(plain, dirty).padding_differs is True
+
+
+def test_no_elements_do_not_differ() -> None:
+    assert compare_values(np.zeros((2, 0)), np.zeros((2, 0), np.int8)).is_equal
+
+
+def test_large_tensors_are_compared_in_parts() -> None:
+    x = np.zeros(_PART + 3, np.int8)
+    y = x.copy()
+    y[[1, _PART + 1]] = 3, 4
+    found = compare_values(x, y, limit=1)
+    assert (found.differing, [each.at for each in found.first]) == (2, [(1,)])
+    assert found.worst is not None
+    assert found.worst.at == (_PART + 1,)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"tolerance": -1.0}, "tolerance must be a finite number of 0 or more, not -1.0"),
+        ({"relative": nan}, "relative must be a finite number of 0 or more, not nan"),
+        ({"tolerance": "x"}, "tolerance must be a finite number"),
+        ({"limit": -1}, "limit must be 0 or more, not -1"),
+    ],
+)
+def test_bad_tolerances_are_refused(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(MemdescError, match=message):
+        compare_values(np.zeros(2), np.zeros(2), **options)
+
+
+def test_tensors_of_other_dims_are_refused() -> None:
+    with pytest.raises(MemdescError, match=r"a has dims \(2, 3\), b has \(3, 2\)"):
+        compare_values(np.zeros((2, 3)), np.zeros((3, 2)))
