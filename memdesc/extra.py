@@ -22,8 +22,10 @@ from memdesc.tags import MAX_NDIMS
 if TYPE_CHECKING:
     from memdesc.dtypes import DataType
 
-__all__ = ["Extra", "check_extra", "compensation_layout"]
+__all__ = ["FACTORS", "Extra", "check_extra", "compensation_layout"]
 
+# What the sums of the weights are multiplied with.
+FACTORS = {"s8s8": -128, "asymmetric": -1}
 _INT32_BYTES = 4
 # bits of `flags`, as in dnnl_memory_extra_flags_t
 _S8S8, _ADJUST, _ASYMMETRIC = 1, 2, 8

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from memdesc.errors import MemdescError, short_repr
 from memdesc.source.statements import (
+    AddInt32,
+    ClearBytes,
     Found,
     If,
     Let,
@@ -135,7 +137,9 @@ class Language(NamedTuple):
         """Return an expression as this language spells it."""
         return text.replace(" // ", " / ").replace(" and ", " && ").replace(" or ", " || ")
 
-    def _statement(self, statement: Statement, depth: int) -> list[str]:  # noqa: PLR0911 - a kind each
+    def _statement(  # noqa: C901, PLR0911, PLR0912 - a branch for each kind
+        self, statement: Statement, depth: int
+    ) -> list[str]:
         pad = _INDENT * depth
         match statement:
             case Once(body) if not self.share:
@@ -161,6 +165,16 @@ class Language(NamedTuple):
                 return [*found, pad + "}"]
             case Store():
                 return [pad + line for line in self._store(statement)]
+            case AddInt32(array, at, value):
+                place = f"{array} + {self.expression(at)}"
+                return [
+                    f"{pad}uint32_t sum = 0;",
+                    f"{pad}memcpy(&sum, {place}, sizeof sum);",
+                    f"{pad}sum += (uint32_t)({self.expression(value)});",
+                    f"{pad}memcpy({place}, &sum, sizeof sum);",
+                ]
+            case ClearBytes(array, at, count):
+                return [f"{pad}memset({array} + {at}, 0, {count});"]
             case Return(value):
                 return [f"{pad}return {self.expression(value)};"]
             case Found(index, is_data):

@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from memdesc.dtypes import DataType
 
 __all__ = [
+    "AddInt32",
+    "ClearBytes",
     "Found",
     "Function",
     "If",
@@ -68,6 +70,22 @@ class Store(NamedTuple):
     condition: str = ""
 
 
+class AddInt32(NamedTuple):
+    """Four bytes of an array, from byte `at` on, are an int32 to which a value is added."""
+
+    array: str
+    at: str
+    value: str
+
+
+class ClearBytes(NamedTuple):
+    """`count` bytes of an array, from byte `at` on, become 0."""
+
+    array: str
+    at: int
+    count: int
+
+
 class Return(NamedTuple):
     """The result of a function."""
 
@@ -85,7 +103,7 @@ class Missing(NamedTuple):
     """The end of an inverse for an offset that no index has."""
 
 
-Statement = Loop | Once | Let | If | Store | Return | Found | Missing
+Statement = Loop | Once | Let | If | Store | AddInt32 | ClearBytes | Return | Found | Missing
 
 
 class Parameter(NamedTuple):

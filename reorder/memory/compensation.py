@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from memdesc.extra import compensation_layout
+from memdesc.extra import FACTORS, compensation_layout
 from memdesc.layout import memory_order
 
 if TYPE_CHECKING:
@@ -16,9 +16,6 @@ if TYPE_CHECKING:
     from memdesc import MemoryDesc
 
 __all__ = ["compensate", "compensation"]
-
-# factors of the sum of the weights
-_FACTORS = {"s8s8": -128, "asymmetric": -1}
 
 
 def compensation(data: NDArray[np.uint8], desc: MemoryDesc) -> dict[str, NDArray[np.int32]]:
@@ -46,7 +43,7 @@ def compensate(
         mask = extra.masks[name]
         if mask not in known:
             known[mask] = _sums(data.view(np.int8), desc, mask)
-        blocks[...] = (known[mask] * np.int32(_FACTORS[name])).reshape(blocks.shape)
+        blocks[...] = (known[mask] * np.int32(FACTORS[name])).reshape(blocks.shape)
 
 
 def _spans(

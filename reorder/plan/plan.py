@@ -145,8 +145,6 @@ class ReorderPlan(_Carried):
         MemdescError
             If there is no such language, the name is none, the language does not compute as
             reorders do, or the boxes are not those of `plan_reorder`.
-        UnsupportedFormatError
-            If dst has compensation.
 
         Examples
         --------

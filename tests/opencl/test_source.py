@@ -28,7 +28,8 @@ def _built(runtime: Runtime, sources: list[str]) -> cl.Program:
     with warnings.catch_warnings():
         # Intel's compiler reports that it compiled
         warnings.simplefilter("ignore", cl.CompilerWarning)
-        return cl.Program(runtime.context, "\n".join(sources)).build(["-Werror"])
+        program: cl.Program = cl.Program(runtime.context, "\n".join(sources)).build(["-Werror"])
+    return program
 
 
 def check(runtime: Runtime, many: list[MemoryDesc], global_size: int) -> None:

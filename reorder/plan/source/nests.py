@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from memdesc import MemdescError, UnsupportedFormatError
+from memdesc import MemdescError
 from memdesc.source import language_of
 from memdesc.source.layouts import about_elements, axis_name, check_name, dims_of_axis, share_loops
 from memdesc.source.statements import Function, If, Let, Loop, Parameter, Store, element
 from memdesc.source.terms import digit_terms, joined_index, sum_of
 from memdesc.tags import LETTERS
 from reorder.plan.source.arithmetic import HEAD, INCLUDES, conversion_of
+from reorder.plan.source.sums import sums_of
 
 if TYPE_CHECKING:
     from memdesc import DataType, MemoryDesc
@@ -51,17 +52,18 @@ def plan_source(
     ------
     MemdescError
         If there is no such language, the name is none, or the language does not compute as a
-        reorder does.
-    UnsupportedFormatError
-        If dst has compensation.
+        reorder does, or writes no compensation that dst has.
     """
     src, dst = descs
     lang, name = names
     language = language_of(lang)
     check_name(name)
-    if dst.extra is not None:
-        msg = f"{dst!r} has compensation, which source code does not compute; see with_extra(None)"
-        raise UnsupportedFormatError(msg)
+    if dst.compensation_spans and lang not in _EXACT:
+        msg = (
+            f"source in {lang} writes no compensation, which {dst!r} has; use "
+            f"{' or '.join(map(repr, _EXACT))}, or with_extra(None)"
+        )
+        raise MemdescError(msg)
     made = None
     if src.dtype != dst.dtype or bound.is_arithmetic:
         if lang not in _EXACT:
@@ -79,23 +81,31 @@ def plan_source(
         for operand in bound.varying
     ]
     types = src.dtype, dst.dtype
+    includes = list(language.head)
+    if computes or dst.compensation_spans:
+        includes = list(dict.fromkeys([*includes, *INCLUDES]))
     parts = [
         language.comment(head),
-        list(dict.fromkeys([*language.head, *INCLUDES] if computes else language.head)),
+        includes,
         *([[HEAD], *made.functions] if made and computes else []),
-        language.function(_function(boxes, types, name, made)),
+        language.function(_function(boxes, types, name, made, sums_of(dst))),
     ]
     blank = "\n\n\n" if lang == "python" else "\n\n"
     return blank.join("\n".join(part) for part in parts if part) + "\n"
 
 
 def _function(
-    boxes: tuple[Box, ...], types: tuple[DataType, DataType], name: str, made: Conversion | None
+    boxes: tuple[Box, ...],
+    types: tuple[DataType, DataType],
+    name: str,
+    made: Conversion | None,
+    sums: tuple[Statement, ...],
 ) -> Function:
     src, dst = types
     body: list[Statement] = []
     for box in boxes:
         body += share_loops(_nest(box, types, made), dst)
+    body += sums
     return Function(
         f"{name}_reorder",
         (

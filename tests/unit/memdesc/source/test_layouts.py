@@ -50,6 +50,11 @@ def test_one_work_item_fills_what_shares_bytes_and_what_has_no_loop() -> None:
         assert "item" not in desc.source("python")
 
 
+def test_constants_of_a_single_element_have_a_scope() -> None:
+    source = memory_desc((1, 1), "s4", "ab").source("c")
+    assert "{\n    {\n        const int64_t at_src = 0;\n" in source
+
+
 def test_constants_say_the_sizes() -> None:
     names = run_python(memory_desc((2, 17), "f16", "aB8b").source("python", "w"))
     assert (names["w_NDIMS"], names["w_DIMS"], names["w_PADDED_DIMS"]) == (2, (2, 17), (2, 24))

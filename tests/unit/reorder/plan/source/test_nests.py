@@ -8,8 +8,8 @@ import pytest
 
 import memdesc
 import reorder
-from memdesc import MemdescError, UnsupportedFormatError, memory_desc
-from tests.compiled import compile_library
+from memdesc import MemdescError, memory_desc
+from tests.compiled import address, compile_library
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -75,10 +75,34 @@ def test_bad_arguments_are_refused() -> None:
         _PLAN.source("c", "a-b")
 
 
-def test_compensation_is_refused() -> None:
-    dst = memory_desc((3, 5), "s8", "ab").with_extra(memdesc.Extra(s8s8_mask=1))
-    with pytest.raises(UnsupportedFormatError, match="has compensation, which source code does no"):
-        reorder.plan_reorder(dst.with_extra(None), dst).source("c")
+_MASKS = [{"s8s8_mask": 1}, {"asymmetric_mask": 3}, {"s8s8_mask": 2, "asymmetric_mask": 1}]
+
+
+@pytest.mark.parametrize("tag", ["OIhw4i16o4i", "hwio", "Oihw8o"])
+@pytest.mark.parametrize("masks", _MASKS)
+@pytest.mark.parametrize("adjust", [1.0, 0.5])
+def test_compensation_is_summed_behind_the_elements(
+    tag: str, masks: dict[str, int], adjust: float, tmp_path: Path
+) -> None:
+    extra = memdesc.Extra(**masks, scale_adjust=adjust)
+    src = memory_desc((18, 7, 2, 3), "f32", "oihw")
+    dst = memory_desc(src.dims, "s8", tag).with_extra(extra)
+    plan = reorder.plan_reorder(src, dst, reorder.Attr(dst_scale=0.02))
+    x = np.random.default_rng(0).standard_normal(src.dims).astype(np.float32)
+    wanted = np.full(dst.nbytes, 0xA5, np.uint8)
+    moved = wanted.copy()
+    reorder.execute_reference(src, dst, x, wanted, plan.attr)
+    library = compile_library(plan.source("c"), tmp_path, ("gcc", "c"))
+    library.tensor_reorder(address(x), address(moved))
+    assert np.array_equal(moved, wanted)
+
+
+def test_compensation_is_written_by_c_and_cxx_only(tmp_path: Path) -> None:
+    plain = memory_desc((3, 5), "s8", "ab")
+    plan = reorder.plan_reorder(plain, plain.with_extra(memdesc.Extra(s8s8_mask=1)))
+    compile_library(plan.source("c++"), tmp_path, ("gcc", "c++"))
+    with pytest.raises(MemdescError, match="source in opencl writes no compensation, which"):
+        plan.source("opencl")
 
 
 @pytest.mark.parametrize("lang", ["c", "c++"])
