@@ -1,11 +1,8 @@
-"""Tensors of PyTorch, which the extra `peers` installs: no part of memdesc imports it."""
+"""Tensors of PyTorch, where it is installed: no part of memdesc imports it."""
 
 from __future__ import annotations
 
 import gc
-import importlib
-from contextlib import suppress
-from typing import Any
 
 import ml_dtypes
 import numpy as np
@@ -16,9 +13,7 @@ from memdesc import DATA_TYPES, MemdescError, data_type, memory_desc
 
 pytestmark = pytest.mark.peers
 
-torch: Any = None
-with suppress(ImportError):  # without the mark its tests are deselected, not skipped
-    torch = importlib.import_module("torch")
+torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 
 
 @pytest.mark.parametrize(
