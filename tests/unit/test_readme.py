@@ -35,12 +35,7 @@ def test_the_readme_has_two_set_up_commands_of_one_line_each() -> None:
 
 
 def test_every_command_of_the_overview_runs_as_printed(tmp_path: Path) -> None:
-    block = next(
-        text
-        for text in re.findall(r"```text\n(.*?)```", _COMMANDS, re.DOTALL)
-        if text.startswith("memdesc ")
-    )
-    commands = [re.split(r" {2,}", line)[0] for line in block.splitlines()]
+    commands = re.findall(r"^\| `(memdesc .*?)` \|", _COMMANDS, re.MULTILINE)
     assert len(commands) >= 9
     x = np.random.default_rng(0).random((1, 17, 5, 4)).astype(np.float16)
     np.save(tmp_path / "in.npy", x)
