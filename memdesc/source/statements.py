@@ -79,11 +79,11 @@ class AddInt32(NamedTuple):
 
 
 class ClearBytes(NamedTuple):
-    """`count` bytes of an array, from byte `at` on, become 0."""
+    """`nbytes` of an array, from byte `at` on, become 0."""
 
     array: str
     at: int
-    count: int
+    nbytes: int
 
 
 class Return(NamedTuple):

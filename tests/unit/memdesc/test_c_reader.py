@@ -86,6 +86,8 @@ def _without(key: str) -> Callable[[dict[str, Any]], dict[str, Any]]:
         (_changed(dtype="u8", offset0=2**63 - 1279), "the layout exceeds int64"),
         (_changed(dtype="u8", offset0=2**63 - 1280), "the bytes exceed int64"),
         (_changed(offset0=2**61), "the bytes exceed int64"),
+        (_changed(offset0=-1), "the layout reaches in front of its buffer"),
+        (_changed(offset0=-(2**63) + 1), "the layout reaches in front of its buffer"),
         (_changed(padded_offsets=[0, 1, 0, 0]), "padded_offsets must be 0"),
         (_changed(strides=[1]), "padded_dims, strides, inner_blks or inner_idxs have another leng"),
         (_changed(inner_idxs=[4]), "an inner block has no size, or no dim"),
