@@ -77,7 +77,8 @@ def indices_at(
     rest = np.where(found, offsets - lowest, 0)
     along = [np.zeros_like(offsets) for _ in layout.axes]
     for k, step, extent, stride in loops:
-        digit, rest = np.divmod(rest, abs(stride))
+        digit = rest // abs(stride)  # numpy has vector instructions for this, not for divmod
+        rest -= digit * abs(stride)
         found &= digit < extent
         along[k] += (digit if stride > 0 else extent - 1 - digit) * step
     found &= rest == 0

@@ -84,7 +84,7 @@ def _dtype(text: str, node: ast.expr) -> DataType:
     if kind not in _TYPES:
         msg = f"{short_repr(text)} has the type (code, bits, lanes) {kind}, which is none here"
         raise UnsupportedFormatError(msg)
-    return _TYPES[kind]  # type: ignore[index] # it is a key
+    return _TYPES[kind]
 
 
 SYSTEM = System("dlpack", "the fields of a DLTensor", _write, _read)

@@ -86,7 +86,7 @@ def _answer(options: argparse.Namespace) -> tuple[Facts, int]:
     ]
     given = {name: getattr(options, name.replace("-", "_")) for name in ATTRIBUTES}
     words += [f"--{name}={value}" for name, value in given.items() if value is not None]
-    words += options.dims
+    words += map(_with_x, options.dims)
     words += [f"--batch={file}" for file in options.batch]
     for tag in f"{options.stag or ''},{options.dtag or ''}".split(","):
         buffer_name(tag)
@@ -128,6 +128,12 @@ def _answer(options: argparse.Namespace) -> tuple[Facts, int]:
         "kernels": [*kernels.values()],
         "summary": summarise([*measured.values()]),
     }, 0
+
+
+def _with_x(problem: str) -> str:
+    """Return dims joined by x, as benchdnn joins them; a name behind them is kept."""
+    dims, quote, name = problem.partition('n"')
+    return f"{dims.replace(',', 'x')}{quote}{name}"
 
 
 def _machine() -> dict[str, str]:

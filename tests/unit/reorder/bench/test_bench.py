@@ -140,11 +140,12 @@ def test_a_peer_that_was_asked_for_and_is_not_installed_is_missed_in_one_line(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "torch", None)  # Python's way to bar an import
-    few = ["bench", "2x3", "--threads=1", "--seconds=0.001"]
+    few = ["bench", "2,3", "--threads=1", "--seconds=0.001"]
     assert main([*few, "--peers=numpy,torch"]) == 0
     shown = capsys.readouterr()
     assert shown.err == "memdesc: torch: not installed, so not measured\n"
     assert "numpy x" in shown.out
+    assert "2x3" in shown.out
     assert main(few) == 0  # all that are installed
     assert capsys.readouterr().err == ""
 
