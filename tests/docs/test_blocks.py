@@ -23,11 +23,13 @@ _PAGES = sorted(
         _ROOT / "README.md",
     ]
 )
-_FENCE = re.compile(r"^```(\S*)[^\n]*\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+_FENCE = re.compile(r"^```(\S*) ?(\S*)[^\n]*\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 
 
 class Block(NamedTuple):
     language: str
+    # of a file, behind the language of a block of text
+    name: str
     text: str
 
 
@@ -74,6 +76,8 @@ def test_every_command_prints_what_the_page_shows(page: Path, tmp_path: Path) ->
             name = re.match(r"/\* (\w+\.c):", block.text)
             assert name is not None
             (tmp_path / name[1]).write_text(block.text, encoding="utf-8")
+        if block.language == "text" and block.name:
+            (tmp_path / block.name).write_text(block.text, encoding="utf-8")
         if block.language != "console":
             continue
         for command, shown in steps(block.text):
