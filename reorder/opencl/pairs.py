@@ -9,6 +9,7 @@ import pyopencl as cl
 
 from memdesc import MemdescError, OverlapError
 from reorder.memory.buffers import are_apart
+from reorder.opencl.allocation import is_released_error
 from reorder.plan.plan import check_dims
 
 if TYPE_CHECKING:
@@ -76,7 +77,16 @@ def _root(memory: Any) -> tuple[int, int]:
 
     Buffers that use host memory are parts of one buffer, whose bytes are numbered by address.
     """
-    parent = memory.associated_memobject
+    try:
+        parent = memory.associated_memobject
+    except cl.Error as error:
+        if not is_released_error(error):
+            raise
+        msg = (
+            "src or dst is a part of a Buffer that was released; keep the whole one as long as its "
+            "parts are used"
+        )
+        raise MemdescError(msg) from None
     whole, start = (memory, 0) if parent is None else (parent, memory.offset)
     if whole.flags & cl.mem_flags.USE_HOST_PTR:
         return _HOST, start + int(whole.get_host_array((1,), np.uint8).ctypes.data)

@@ -52,6 +52,18 @@ def test_a_wrong_name_has_one_message_on_the_cpu_and_on_devices(
         reorder(memory, name)
 
 
+def test_a_part_of_a_buffer_that_was_released_is_reordered_or_refused(runtime: Runtime) -> None:
+    part = cl.Buffer(runtime.context, FLAGS.READ_WRITE, 8192).get_sub_region(0, 4096)
+    gc.collect()
+    dst = runtime.buffer(X)
+    try:
+        event = opencl.enqueue_reorder(runtime.queue, part, PLAIN, dst, PLAIN)
+    except MemdescError as refusal:
+        assert "part of a Buffer that was released" in str(refusal)
+    else:
+        event.wait()
+
+
 def test_memory_that_is_too_small_is_refused_with_the_numbers(runtime: Runtime) -> None:
     small = runtime.buffer(np.zeros(29, np.float32))
     with refused(
