@@ -57,11 +57,10 @@ def test_a_part_of_a_buffer_that_was_released_is_reordered_or_refused(runtime: R
     gc.collect()
     dst = runtime.buffer(X)
     try:
-        event = opencl.enqueue_reorder(runtime.queue, part, PLAIN, dst, PLAIN)
+        opencl.enqueue_reorder(runtime.queue, part, PLAIN, dst, PLAIN).wait()
     except MemdescError as refusal:
-        assert "part of a Buffer that was released" in str(refusal)
-    else:
-        event.wait()
+        if "part of a Buffer that was released" not in str(refusal):
+            raise
 
 
 def test_memory_that_is_too_small_is_refused_with_the_numbers(runtime: Runtime) -> None:
