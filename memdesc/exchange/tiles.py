@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 __all__ = ["NAME", "PhysicalDim", "check_tag", "tag_of_dims", "tiled", "tiles_of"]
 
 NAME = "XLA"
+# Each tile of swizzled blocks may double the number of physical dims.
+_MAX_DIMS = 256
 
 
 class PhysicalDim(NamedTuple):
@@ -29,31 +31,33 @@ class PhysicalDim(NamedTuple):
 
 
 def check_tag(desc: MemoryDesc, tag: FormatTag) -> None:
-    """Refuse what tiles cannot say: alignments, swizzles, blocks outside of whole dims."""
+    """Refuse what tiles cannot say: alignments, and blocks outside of whole dims."""
     for axis, align in enumerate(tag.align):
         if align > 1:
             name = dim_name(tag.axes[axis][0])
             raise cannot(NAME, desc, f"{name} is aligned to {align}, and only tiles pad")
-    steps: dict[int, int] = {}
+    steps: set[int] = set()
     has_inner = False
-    for axis, step, extent in tag.digits:
+    for axis, _, extent in tag.digits:
         name = dim_name(tag.axes[axis][0])
         if bool(extent) != (axis in steps):
             raise cannot(NAME, desc, f"a block of {name} lies outside of its whole blocks")
         if not extent and has_inner:
             raise cannot(NAME, desc, f"{name} lies inside the blocks of another dim")
-        if extent and step > steps[axis]:
-            raise cannot(
-                NAME,
-                desc,
-                f"the blocks of {name} are swizzled, and tiles are written of nested ones",
-            )
-        steps[axis] = step
+        steps.add(axis)
         has_inner = has_inner or extent > 0
 
 
-def tiles_of(tag: FormatTag, outer: list[int]) -> list[list[str]]:
-    """Return the tiles of a tag whose outer digits lie in this order, as few as there can be.
+def tiles_of(desc: MemoryDesc, tag: FormatTag, outer: list[int]) -> list[list[str]]:
+    """Return the tiles of a tag whose outer digits lie in this order, the outermost first."""
+    steps = [[digit.step for digit in tag.digits if digit.axis == axis] for axis in outer]
+    if any(each != sorted(each, reverse=True) for each in steps):
+        return _swizzled_tiles(desc, tag, outer)
+    return _nested_tiles(tag, outer)
+
+
+def _nested_tiles(tag: FormatTag, outer: list[int]) -> list[list[str]]:
+    """Return the tiles of nested blocks: the tile of all blocks, then what is inside of each.
 
     Blocks that follow each other in the physical order of their dims are made by one tile.
     """
@@ -81,6 +85,62 @@ def tiles_of(tag: FormatTag, outer: list[int]) -> list[list[str]]:
             left[place[digit.axis]] //= digit.extent
         found.append(list(map(str, left[first:])))
     return found
+
+
+class _Part(NamedTuple):
+    """A physical dim while tiles are found: digits of an axis from a step on; 0 for all of them."""
+
+    axis: int
+    step: int
+    extent: int
+
+
+def _swizzled_tiles(desc: MemoryDesc, tag: FormatTag, outer: list[int]) -> list[list[str]]:
+    """Return the tiles of blocks in any order.
+
+    A tile moves the lowest digits of some dims behind all others. So for each block in memory
+    order, the digits up to it are moved out of the dim that has them; blocks whose dims follow
+    each other are moved by one tile.
+    """
+    dims = [_Part(axis, 1, 0) for axis in outer]
+    tiles: list[list[str]] = []
+    sizes: dict[int, int] = {}
+
+    def close() -> None:
+        fused = [k for k, dim in enumerate(dims) if not tiles and len(tag.axes[dim.axis]) > 1]
+        first = min([*sizes, *fused])
+        tile: list[str] = []
+        for k in range(first, len(dims)):
+            tile += ["*"] * (len(tag.axes[dims[k].axis]) - 1 if not tiles else 0)
+            tile.append(str(sizes.get(k, 1)))
+        tiles.append(tile)
+        inner = [dims[k]._replace(extent=sizes.get(k, 1)) for k in range(first, len(dims))]
+        for k, size in sizes.items():
+            axis, step, extent = dims[k]
+            dims[k] = _Part(axis, step * size, extent // size)
+        dims.extend(inner)
+        sizes.clear()
+        if len(dims) > _MAX_DIMS:
+            raise cannot(NAME, desc, f"its swizzled blocks need tiles of over {_MAX_DIMS} dims")
+
+    def find(digit: Digit) -> int:
+        return next(
+            k
+            for k, (axis, step, extent) in enumerate(dims)
+            if axis == digit.axis
+            and step <= digit.step
+            and (not extent or digit.step < step * extent)
+        )
+
+    for digit in tag.digits:
+        if not digit.extent:
+            continue
+        if sizes and find(digit) <= max(sizes):
+            close()
+        at = find(digit)
+        sizes[at] = digit.step * digit.extent // dims[at].step
+    close()
+    return tiles
 
 
 def tiled(text: str, dims: list[PhysicalDim], tile: list[str]) -> list[PhysicalDim]:
