@@ -150,7 +150,8 @@ def reorder(  # noqa: PLR0913 - all but the first two are named
     -------
     Memory, ndarray or DeviceMemory
         `out`, or new memory. Its padding is zero. On the CPU an image comes as its pixels,
-        of shape (height, width, channels); on a device, as a `reorder.opencl.DeviceMemory`.
+        of shape (height, width, channels); on a device, as a `reorder.opencl.DeviceMemory`. Type
+        checkers know that pixels come by an ImageDesc, not by a name.
 
     Raises
     ------
