@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from llvmlite import ir
-
 from memdesc import DATA_TYPES
 from reorder.cpu.convert.codec import Codec
 from reorder.cpu.decode.numbers import Numbers
@@ -14,7 +12,7 @@ from reorder.cpu.kernels.emit import int64, load_int64, load_record, loop
 from reorder.cpu.kernels.shuffle import pick
 from reorder.cpu.kernels.walk import each_task
 from reorder.cpu.record import WORD_NBYTES, nbytes_of
-from reorder.cpu.target import BYTE_BITS, LINE_NBYTES
+from reorder.cpu.target import BYTE_BITS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -30,10 +28,9 @@ class DecodeKernel(NamedTuple):
     """What the code depends on."""
 
     pattern: Pattern
-    # name of the type that it writes
+    # name of the type that it writes. Stores are usual ones: memory that was just allocated is
+    # zeroed by the system into the cache, and non-temporal stores would take twice as long there
     dtype: str
-    # whether its stores are non-temporal
-    streams: bool
 
 
 class DecodeHead(NamedTuple):
@@ -125,8 +122,4 @@ def _store(builder: Builder, codes: Value, dst: Value, first: int, kernel: Decod
     """Store the vector of the elements from `first` on."""
     nbytes = first * DATA_TYPES[kernel.dtype].bits // BYTE_BITS
     pointer = builder.inttoptr(builder.add(dst, int64(nbytes)), codes.type.as_pointer())
-    store = builder.store(codes, pointer)
-    store.align = 1
-    if kernel.streams:
-        store.align = LINE_NBYTES
-        store.set_metadata("nontemporal", builder.module.add_metadata([ir.IntType(32)(1)]))
+    builder.store(codes, pointer).align = 1

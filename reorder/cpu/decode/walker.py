@@ -11,16 +11,14 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from memdesc import DATA_TYPES
 from reorder.cpu.decode.kernel import DecodeHead, DecodeKernel, FieldHead, emit_decode
-from reorder.cpu.decode.pattern import MAX_LANES
 from reorder.cpu.kernels.walk import WalkerCall
 from reorder.cpu.runtime.intrinsics import WALKER
 from reorder.cpu.runtime.jit import compile_callback
 from reorder.cpu.runtime.job import make_job
 from reorder.cpu.runtime.pool import run_on_pool
 from reorder.cpu.schedule.partition import Workload, partition
-from reorder.cpu.target import LINE_NBYTES, this_machine
+from reorder.cpu.target import this_machine
 from reorder.memory.buffers import address_of
 from reorder.threads import checked_threads
 
@@ -65,12 +63,7 @@ def decode(
     """
     machine = this_machine()
     limit = machine.threads if threads is None else min(checked_threads(threads), machine.threads)
-    streams = (
-        machine.nearly_exceeds_cache(dst.nbytes + sum(tensor.nbytes for tensor in tensors.values()))
-        and address_of(dst) % LINE_NBYTES == 0
-        and min(access.pattern.block, MAX_LANES) * DATA_TYPES[dtype].bits == LINE_NBYTES * 8
-    )
-    walker = int(_compiled(DecodeKernel(access.pattern, dtype, streams)).address)
+    walker = int(_compiled(DecodeKernel(access.pattern, dtype)).address)
     program = [*DecodeHead(access.blocks, address_of(access.starts))]
     for name, advance in zip(access.tensors, access.advances, strict=True):
         program += FieldHead(address_of(tensors[name]), advance)
