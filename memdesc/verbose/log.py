@@ -12,6 +12,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable
 from contextlib import contextmanager
+from math import isfinite
 from typing import TYPE_CHECKING, NamedTuple
 
 from memdesc.errors import MemdescError, short_repr
@@ -185,9 +186,10 @@ class _Reader:
                 return None
             primitive = self._primitives[described] = VerbosePrimitive(*fields)
         try:
-            return primitive, float(duration)
+            milliseconds = float(duration)
         except ValueError:
             return None
+        return (primitive, milliseconds) if isfinite(milliseconds) else None
 
 
 @contextmanager

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import sys
+from io import TextIOWrapper
 from typing import TYPE_CHECKING, Any
 
 from memdesc import MemdescError, read_verbose
@@ -16,6 +17,7 @@ from reorder.logs.replay import replay
 
 if TYPE_CHECKING:
     import argparse
+    from typing import TextIO
 
     from memdesc.verbose import VerboseLog, VerbosePrimitive
     from reorder.logs import LoggedReorder, LogReport, RoundTrip
@@ -52,7 +54,7 @@ def _answer(options: argparse.Namespace) -> tuple[Facts, int]:
     if options.top < 0 or not 0 < options.seconds < float("inf"):
         msg = f"--top {options.top} and --seconds {options.seconds:g} must be above 0"
         raise MemdescError(msg)
-    log = read_verbose(sys.stdin if options.log == "-" else options.log)
+    log = read_verbose(_stdin() if options.log == "-" else options.log)
     found = report(log)
     facts: Facts = {
         "log": options.log,
@@ -76,6 +78,13 @@ def _answer(options: argparse.Namespace) -> tuple[Facts, int]:
     if options.bench:
         _measure(facts, found, options, log)
     return facts, 0
+
+
+def _stdin() -> TextIO:
+    """Return stdin; bytes that are no text are replaced, as in files."""
+    if isinstance(sys.stdin, TextIOWrapper):
+        sys.stdin.reconfigure(errors="replace")
+    return sys.stdin
 
 
 def _reorder_facts(logged: LoggedReorder, found: LogReport) -> Facts:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING
 
 import memdesc
@@ -16,14 +15,18 @@ from .tally import Tally
 if TYPE_CHECKING:
     import pytest
 
+    from memdesc.verbose import VerbosePrimitive
+
     from .libdnnl_reorder import Executor
 
 _COUNT = 300
 _TAGS = 760
 
 
-def _printed(library: Executor, capfd: pytest.CaptureFixture[str], desc: Desc) -> tuple[str, str]:
-    """Return the descriptor of src and the dims, from the line of a new reorder; or nothing."""
+def _printed(
+    library: Executor, capfd: pytest.CaptureFixture[str], desc: Desc
+) -> VerbosePrimitive | None:
+    """Return what the line of a new reorder between equal descriptors says; None without one."""
     capfd.readouterr()
     library.c.dnnl_set_verbose(2)
     try:
@@ -35,14 +38,13 @@ def _printed(library: Executor, capfd: pytest.CaptureFixture[str], desc: Desc) -
         library.call("primitive_destroy", primitive)
         library.call("primitive_desc_destroy", handle)
     except DnnlError:
-        return "", ""
+        return None
     finally:
         library.c.dnnl_set_verbose(0)
         library.c.fflush(None)
-    found = re.search(
-        r"reorder,[^,]*,[^,]*,src:(\S+) dst:.*,([0-9x*]+),[^,]*$", capfd.readouterr().out
-    )
-    return (found[1], found[2]) if found else ("", "")
+    log = memdesc.read_verbose(capfd.readouterr().out.splitlines())
+    assert "unread" not in log.skipped
+    return log.entries[-1].primitive if log.entries else None
 
 
 def test_libdnnl_prints_what_to_verbose_writes(
@@ -60,9 +62,10 @@ def test_libdnnl_prints_what_to_verbose_writes(
         )
         theirs = dnnl_3_13.by_string_tag(sizes, "f32", tag)
         assert isinstance(theirs, Desc)
-        text, shown = _printed(dnnl_3_13, capfd, theirs)
-        if not text:
+        printed = _printed(dnnl_3_13, capfd, theirs)
+        if printed is None:
             continue
+        text, shown = printed.tensors["src"].text, printed.problem
         tally.compared += 1
         tally.kinds["runtime"] += RUNTIME in sizes
         tally.kinds["*"] += "*" in text
@@ -77,3 +80,27 @@ def test_libdnnl_prints_what_to_verbose_writes(
     tally.check()
     assert tally.compared > _COUNT / 2
     assert all(tally.kinds[kind] > _COUNT / 20 for kind in ("runtime", "*"))
+
+
+def test_lines_of_both_libraries_are_read_as_descriptors(
+    dnnl_3_2: Executor, dnnl_3_13: Executor, capfd: pytest.CaptureFixture[str]
+) -> None:
+    for library in (dnnl_3_2, dnnl_3_13):
+        tally = Tally("verbose lines", library.version)
+        for case in range(_COUNT // 3):
+            rng = make_rng("verbose lines", case)
+            ndims = rng.randint(1, 5)
+            dims = draw_dims_with_tails(rng, [8] * ndims, zero=0.0, max_nelems=5000)
+            tag = rng.choice(tags_of(ndims, _TAGS))
+            theirs = library.by_string_tag(dims, "f32", tag)
+            assert isinstance(theirs, Desc)
+            printed = _printed(library, capfd, theirs)
+            if printed is None:
+                continue
+            tally.compared += 1
+            found = printed.tensors["dst"].desc
+            # the order of dims of one index is not in a line
+            if found is None or memdesc.to_verbose(found) != printed.tensors["dst"].text:
+                tally.differ(f"{dims} {tag}: {printed.tensors['dst']}")
+        tally.check()
+        assert tally.compared > _COUNT / 6

@@ -89,14 +89,15 @@ def test_lines_that_are_no_entries_are_counted() -> None:
             "onednn_verbose,v1,primitive,exec,cpu,reorder",
             f"onednn_verbose,v1,primitive,{_REORDER}x",
             "onednn_verbose,",
+            f"onednn_verbose,{_REORDER.rpartition(',')[0]},nan",
             f"onednn_verbose,v1,primitive,create:cache_hit,{_REORDER.partition(',')[2]}\r\n",
         ]
     )
     assert log.versions == ("3.12.0",)
     assert log.info == ("oneDNN v3.12.0 (commit 80afa71)",)
-    assert log.skipped == {"graph": 1, "ukernel": 1, "create:dispatch": 1, "error": 1, "unread": 3}
-    assert [number for number, _ in log.unread] == [7, 8, 9]
-    assert (log.other_lines, [entry.line for entry in log.entries]) == (1, [10])
+    assert log.skipped == {"graph": 1, "ukernel": 1, "create:dispatch": 1, "error": 1, "unread": 4}
+    assert [number for number, _ in log.unread] == [7, 8, 9, 10]
+    assert (log.other_lines, [entry.line for entry in log.entries]) == (1, [11])
     assert not log.executions
 
 

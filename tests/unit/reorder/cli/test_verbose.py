@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import io
 import json
+import os
+import subprocess
 import sys
 from pathlib import Path
 
@@ -64,6 +66,17 @@ def test_verbose_reads_stdin_and_counts_other_lines(
     for saving in ("no-ops", "without generated code", "round trips"):
         assert saving in shown
     assert "ABcd4b16a4b:f3:s8m1" in shown
+
+
+def test_stdin_may_hold_bytes_that_are_no_text() -> None:
+    ran = subprocess.run(
+        [sys.executable, "-m", "reorder", "verbose", "-"],
+        input=b"\xff\xfe\n",
+        env=os.environ | {"PYTHONUTF8": "1"},
+        capture_output=True,
+        check=True,
+    )
+    assert b"other lines: 1 not of oneDNN" in ran.stdout
 
 
 def test_a_log_without_reorders_has_no_table_of_them(
