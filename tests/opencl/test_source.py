@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from tests.opencl.runtimes import Runtime
 
 _MANY = st.lists(
-    descs(max_nelems=384, source=False).filter(lambda desc: desc.nelems), min_size=1, max_size=8
+    descs(max_nelems=384, source=False).filter(lambda desc: desc.nelems), min_size=1, max_size=5
 )
 
 
@@ -46,7 +46,7 @@ def check(runtime: Runtime, many: list[MemoryDesc], global_size: int) -> None:
 
 
 _PAIRS = st.lists(
-    desc_pairs(max_nelems=384).filter(lambda pair: pair[0].nelems), min_size=1, max_size=8
+    desc_pairs(max_nelems=384).filter(lambda pair: pair[0].nelems), min_size=1, max_size=5
 )
 
 
@@ -63,7 +63,7 @@ def check_plans(runtime: Runtime, pairs: list[tuple[MemoryDesc, MemoryDesc]], si
         assert np.array_equal(runtime.read(moved), wanted), plan.source("opencl")
 
 
-@settings(max_examples=3)
+@settings(max_examples=2)
 @given(_PAIRS, st.sampled_from([1, 2, 7]))
 def test_a_kernel_of_a_plan_moves_what_a_reorder_moves(
     runtime: Runtime, pairs: list[tuple[MemoryDesc, MemoryDesc]], size: int
@@ -80,7 +80,7 @@ def test_many_kernels_of_plans_move_what_a_reorder_moves(
     check_plans(runtime, pairs, size)
 
 
-@settings(max_examples=3)
+@settings(max_examples=2)
 @given(_MANY, st.sampled_from([1, 2, 7]))
 def test_a_kernel_fills_what_a_reorder_moves(
     runtime: Runtime, many: list[MemoryDesc], global_size: int
