@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from memdesc import MemdescError, OverlapError
+from memdesc import MemdescError, MemoryDesc, OverlapError
 from memdesc.search import SearchLimitError, Term, solve
 from reorder.memory.dlpack import from_dlpack, is_exporter
 from reorder.values.masked import refuse_masked
@@ -21,8 +21,6 @@ _READABLE, _WRITABLE = 0x1, 0x401
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
-
-    from memdesc import MemoryDesc
 
 __all__ = ["DATA_SLOT", "BufferCheck", "address_of", "are_apart", "check_disjoint", "flat_bytes"]
 
@@ -48,6 +46,10 @@ def flat_bytes(buffer: Any, desc: MemoryDesc, side: str, *, write: bool) -> NDAr
         misaligned.
     """
     refuse_masked(side, buffer)
+    held = getattr(buffer, "desc", None)
+    if isinstance(held, MemoryDesc):
+        msg = f"{side} is a {type(buffer).__name__} of {held!r}; pass its bytes, .data"
+        raise MemdescError(msg)
     if not isinstance(buffer, np.ndarray) and is_exporter(buffer):
         buffer = from_dlpack(buffer, side)
     if not isinstance(buffer, np.ndarray):

@@ -44,6 +44,11 @@ def test_the_address_of_an_array_is_what_numpy_says() -> None:
         assert address_of(view) == view.ctypes.data
 
 
+def test_a_memory_is_no_buffer_and_the_message_says_what_is() -> None:
+    refuse(floats(), reorder.Memory(DST), r"dst is a Memory of memory_desc.*pass its bytes, \.data")
+    refuse(reorder.Memory(SRC), floats(), r"src is a Memory of memory_desc.*pass its bytes, \.data")
+
+
 def test_a_buffer_one_byte_too_small_is_refused_with_both_numbers() -> None:
     refuse(np.zeros(23, np.uint8), floats(), "src has 23 bytes, but .* touches 24")
     refuse(floats(), np.zeros(23, np.uint8), "dst has 23 bytes, but .* touches 24")
