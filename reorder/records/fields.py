@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from memdesc import data_type
+from memdesc import PaddingError, data_type
 from memdesc.record import BIT_PLANES
 from reorder.values.convert import decode
 from reorder.values.formats import INTEGERS
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from memdesc import RecordDesc
     from memdesc.record import Field, Number
 
-__all__ = ["expand", "number_values", "read_field", "write_field"]
+__all__ = ["check_plane", "expand", "number_values", "read_field", "write_field"]
 
 _BYTE = 8
 
@@ -51,6 +51,23 @@ def write_field(data: NDArray[np.uint8], part: Field, bits: NDArray[Any]) -> Non
     nbytes = part.bits // _BYTE
     each = np.ascontiguousarray(bits.astype(f"u{nbytes}")).view(np.uint8)
     data[offsets[..., None] * nbytes + np.arange(nbytes)] = each.reshape(*offsets.shape, nbytes)
+
+
+def check_plane(data: NDArray[np.uint8], part: Field) -> None:
+    """Refuse padding of a plane of 1 or 2 bits that holds anything but zeros.
+
+    Raises
+    ------
+    PaddingError
+        With the lowest byte that does.
+    """
+    offsets = np.setdiff1d(part.layout.offsets(padded=True), part.layout.offsets())
+    at = offsets * part.bits
+    mask = np.uint8((1 << part.bits) - 1)
+    wrong = np.flatnonzero(data[at >> 3] >> (at & 7).astype(np.uint8) & mask)
+    if len(wrong):
+        msg = f"padding of {part.bits} bits is not zero at byte {at[wrong[0]] >> 3}"
+        raise PaddingError(msg)
 
 
 def number_values(

@@ -12,7 +12,7 @@ from memdesc.record import BIT_PLANES
 from reorder.memory.allocate import zeroed_bytes
 from reorder.memory.buffers import flat_bytes
 from reorder.memory.padding import check_padding
-from reorder.records.fields import read_field
+from reorder.records.fields import check_plane, read_field
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -115,12 +115,17 @@ class Record:
             With the field, the lowest byte of its tensor that does not, and its position.
         """
         for part in self.desc.fields:
-            if part.layout.has_padding:
-                try:
-                    check_padding(self._tensors[part.tensor], part.desc)
-                except PaddingError as error:
-                    msg = f"field {part.name} of {self.desc!r}: {error}"
-                    raise PaddingError(msg) from None
+            if not part.layout.has_padding:
+                continue
+            data = self._tensors[part.tensor]
+            try:
+                if part.kind in BIT_PLANES:
+                    check_plane(data, part)
+                else:
+                    check_padding(data, part.desc)
+            except PaddingError as error:
+                msg = f"field {part.name} of {self.desc!r}: {error}"
+                raise PaddingError(msg) from None
 
     def __repr__(self) -> str:
         return f"Record({self.desc!r})"

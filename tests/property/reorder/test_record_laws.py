@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 import reorder
-from memdesc import RecordDesc, known_records, record_desc
+from memdesc import Field, Number, RecordDesc, Rule, known_records, memory_desc, record_desc
 from reorder.records.reference import dequantize_reference
 from tests.records import bits_of, random_record
 
@@ -29,3 +30,49 @@ def test_a_record_becomes_what_its_rule_gives(
     found = reorder.dequantize(record, desc=tag, threads=threads)
     found.check_padding()
     assert (bits_of(found.numpy()) == bits_of(dequantize_reference(record))).all()
+
+
+_INTEGERS = ("u1", "u2", "u4", "s4", "u8", "s8", "u16", "s16")
+_FLOATS = ("f16", "bf16", "f32", "e8m0", "f8_e4m3")
+_TAGS = ("ab", "ba", "Ab4a", "aB8b", "AB2a/1.4a/2.4b", "aB2b/1.4b/2")
+
+
+def _record_by_hand(rng: np.random.Generator) -> RecordDesc:
+    """Return a record of random fields, each in a tensor of its own."""
+    rows, columns = int(rng.integers(1, 9)), int(rng.choice((1, 3, 16, 48, 64, 256, 320)))
+
+    def field(name: str, kinds: tuple[str, ...], groups: tuple[int, int]) -> Field:
+        sizes = -(-rows // groups[0]), -(-columns // groups[1])
+        layout = memory_desc(sizes, "u8", str(rng.choice(_TAGS))).layout
+        return Field(name, str(rng.choice(kinds)), layout, groups, name)
+
+    def groups() -> tuple[int, int]:
+        return int(rng.choice((1, 2, rows))), int(rng.choice((1, 5, 16, 32, columns)))
+
+    def maybe(name: str) -> tuple[Number, ...]:
+        return (Number(((name, 0),)),) if rng.integers(2) else ()
+
+    rule = Rule(
+        Number((("q", 0),), int(rng.integers(-9, 9))),
+        (Number((("d", 0),)), *maybe("s")),
+        next(iter(maybe("z")), None),
+        maybe("m"),
+        int(rng.choice((1, -1))),
+    )
+    fields = (
+        field("q", _INTEGERS, (1, 1)),
+        field("d", _FLOATS, groups()),
+        field("s", _INTEGERS, groups()),
+        field("z", _INTEGERS, groups()),
+        field("m", _FLOATS, groups()),
+    )
+    return RecordDesc((rows, columns), fields, rule)
+
+
+@pytest.mark.campaign
+@pytest.mark.parametrize("seed", range(300))
+def test_records_of_any_fields_equal_their_definition(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    record = random_record(_record_by_hand(rng), rng)
+    found = reorder.dequantize(record).numpy()
+    assert (bits_of(found) == bits_of(dequantize_reference(record))).all()

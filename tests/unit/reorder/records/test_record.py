@@ -6,7 +6,17 @@ import numpy as np
 import pytest
 
 import reorder
-from memdesc import MemdescError, PaddingError, known_records, record_desc
+from memdesc import (
+    Field,
+    MemdescError,
+    Number,
+    PaddingError,
+    RecordDesc,
+    Rule,
+    known_records,
+    memory_desc,
+    record_desc,
+)
 from reorder.records.fields import read_field, write_field
 from tests.records import random_record
 
@@ -83,4 +93,17 @@ def test_padding_of_a_field_is_checked_with_its_name() -> None:
     record.check_padding()
     record.tensors["scales"][-1] = 1
     with pytest.raises(PaddingError, match=r"field scales of .*ocp_mxfp4.*padding of .* at \(255"):
+        record.check_padding()
+
+
+def test_padding_of_planes_of_bits_is_checked() -> None:
+    layout = memory_desc((3, 8), "u8", "Ab4a").layout
+    scales = memory_desc((1, 1), "f32").layout
+    fields = (Field("q", "u2", layout, (1, 1), "q"), Field("d", "f32", scales, (3, 8), "d"))
+    rule = Rule(Number((("q", 0),)), (Number((("d", 0),)),))
+    record = reorder.Record(RecordDesc((3, 8), fields, rule))
+    record.tensors["q"][2] = 0x3F
+    record.check_padding()
+    record.tensors["q"][2] = 0x40
+    with pytest.raises(PaddingError, match=r"field q .*: padding of 2 bits is not zero at byte 2"):
         record.check_padding()
