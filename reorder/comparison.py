@@ -156,7 +156,7 @@ def compare_values(
             continue
         total += len(at)
         for counts, indices in zip(by_dim, np.unravel_index(at + start, dims), strict=True):
-            np.add.at(counts, indices, 1)
+            counts[...] += np.bincount(indices, minlength=len(counts))
         found += (at[: max(limit - len(found), 0)] + start).tolist()
         most = int(at[np.argmax(apart[at])])
         if float(apart[most]) > largest:
