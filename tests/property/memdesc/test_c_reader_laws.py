@@ -72,7 +72,7 @@ def test_the_c_reader_reads_what_from_json_reads(
 
 
 @pytest.mark.campaign
-@settings(max_examples=50_000)
+@settings(max_examples=5_000)
 @given(desc=descs(), value=_NUMBERS, seed=st.integers(0, 2**32))
 def test_the_c_reader_neither_overflows_nor_leaves_the_text(
     checking: Reader, desc: MemoryDesc, value: Any, seed: int

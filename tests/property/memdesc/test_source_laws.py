@@ -21,7 +21,7 @@ from tests.strategies import descs
 if TYPE_CHECKING:
     from memdesc import MemoryDesc
 
-_MANY = st.lists(descs(max_nelems=384), min_size=8, max_size=24)
+_MANY = st.lists(descs(max_nelems=384), min_size=3, max_size=12)
 
 
 def _indices(desc: MemoryDesc) -> list[tuple[int, ...]]:
@@ -122,7 +122,7 @@ def _check_one(library: ctypes.CDLL, desc: MemoryDesc, name: str, source: str) -
         assert moved.tolist() == wanted_elements, source
 
 
-@settings(max_examples=4)
+@settings(max_examples=3)
 @given(_MANY)
 @pytest.mark.parametrize("compiler", COMPILERS, ids="-".join)
 def test_a_compiled_source_is_the_layout(
