@@ -17,6 +17,7 @@ extensions = [
     "sphinx.ext.autodoc",
     "sphinx.ext.napoleon",
     "pages",
+    "commands",
     "packings",
     "records",
 ]

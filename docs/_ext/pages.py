@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
-import functools
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
@@ -18,7 +16,6 @@ from memdesc import MemdescError, UnsupportedFormatError
 from memdesc.exchange import written
 from memdesc.names import dim_letters, images, is_image, known_names, resolve
 from memdesc.tags import LETTERS
-from reorder.cli.parser import command_parser
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -146,34 +143,6 @@ class Images(SphinxDirective):
         return [table(("image type", "dims", "row y", "column x", "lane", "memdesc"), rows)]
 
 
-class CommandReference(SphinxDirective):
-    """`{command} show`: usage and arguments of a command, as its help has them."""
-
-    required_arguments = 1
-
-    def run(self) -> list[nodes.Node]:
-        """Make them."""
-        (name,) = self.arguments
-        parser = command_parser(name)
-        parser.formatter_class = functools.partial(argparse.HelpFormatter, width=88)
-        rows = []
-        for action in parser._actions:  # noqa: SLF001 - argparse has no public list
-            if isinstance(action, argparse._HelpAction):  # noqa: SLF001 - likewise
-                continue
-            value = f" {action.metavar or action.dest.upper()}" if action.nargs != 0 else ""
-            flags = [f"{flag}{value}" for flag in action.option_strings]
-            rows.append((flags or [str(action.metavar or action.dest)], action.help or ""))
-        usage = parser.format_usage().replace("\n       ", "\n").removeprefix("usage: ")
-        example = (parser.epilog or "").removeprefix("example: ")
-        return [
-            nodes.paragraph("", parser.description or ""),
-            _console(usage),
-            table(("argument", "meaning"), rows),
-            nodes.paragraph("", "For example:"),
-            _console(example),
-        ]
-
-
 # layouts that the tables of notations show: a name, sizes, a data type
 _SHOWN = (
     ("nchw", (2, 17, 5, 4), "f32"),
@@ -240,10 +209,6 @@ class Changes(SphinxDirective):
         return parts
 
 
-def _console(text: str) -> nodes.literal_block:
-    return nodes.literal_block(text, text, language="text")
-
-
 def table(head: tuple[str, ...], rows: Iterable[tuple[object, ...]]) -> nodes.table:
     """Return a table; lists become literals below each other."""
     table = nodes.table()
@@ -300,7 +265,6 @@ def setup(app: Sphinx) -> dict[str, object]:
         ("vocabulary", Vocabulary),
         ("systems", SystemNames),
         ("images", Images),
-        ("command", CommandReference),
         ("notations", Notations),
         ("changes", Changes),
     ):
