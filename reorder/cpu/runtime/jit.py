@@ -13,6 +13,7 @@ kernels at the same time may give both files one name.
 from __future__ import annotations
 
 import hashlib
+import logging
 import pickle
 from contextlib import suppress
 from functools import cache
@@ -21,9 +22,12 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from llvmlite.binding import ffi
+from numba import types
 from numba.core.caching import FunctionCache, IndexDataCacheFile
 from numba.core.ccallback import CFunc
+from numba.core.compiler import Compiler
 from numba.core.compiler_lock import global_compiler_lock
+from numba.core.dispatcher import _FunctionCompiler  # type: ignore[attr-defined] # numba has no public one
 from numba.core.registry import CPUDispatcher
 
 from reorder.forks import at_fork, uninterrupted
@@ -57,6 +61,11 @@ _SOURCES = (
 # llvmlite holds it during every call of LLVM, also outside of numba's compiler lock. A child forked
 # meanwhile would wait for it forever.
 _llvm_lock: Any = ffi.lib._lock._lock  # noqa: SLF001 - llvmlite has callbacks, but no way to hold it
+
+_LOG = logging.getLogger("reorder")
+
+# no references are counted: all values are integers
+_OPTIONS = {"nopython": True, "_nrt": False}
 
 # the functions for C, by name, and the seconds that each took: compiled, or loaded from the cache
 _callbacks: dict[str, Any] = {}
@@ -97,25 +106,56 @@ def _compile_callback(function: Callable[..., int | None], signature: Any, name:
             return
         start = perf_counter()
         _running.append(start)
-        options = {"nopython": True}
         compiled: Any
         try:
-            compiled = CFunc(function, (signature.args, signature.return_type), {}, options)
+            compiled = CFunc(function, (signature.args, signature.return_type), {}, _OPTIONS)
             compiled._cache = _Cache(function)  # noqa: SLF001 - as enable_caching does
             compiled.compile()
+            why = f"{compiled._cache.cache_path} had no code of it"  # noqa: SLF001 - likewise
         except (RuntimeError, OSError, AttributeError):
-            # no writable folder for compiled code, or no sources: compile without a cache
-            compiled = CFunc(function, (signature.args, signature.return_type), {}, options)
+            # compile without a cache
+            compiled = CFunc(function, (signature.args, signature.return_type), {}, _OPTIONS)
             compiled.compile()
+            why = "there is no folder for compiled code, or no source"
         finally:
             _running.remove(start)
-        _made.append({"kernel": name, "seconds": perf_counter() - start})
+        seconds = perf_counter() - start
+        if not compiled.cache_hits:
+            _LOG.info("compiled the kernel %r in %.2f s: %s", name, seconds, why)
+        _made.append({"kernel": name, "seconds": seconds})
         _callbacks[name] = compiled
 
 
 def inner(function: Callable[..., Any]) -> Any:
-    """Compile a function for calls by compiled functions, even if NUMBA_DISABLE_JIT is set."""
-    return CPUDispatcher(function, targetoptions={"nopython": True})
+    """Compile a function for calls by compiled functions, even if NUMBA_DISABLE_JIT is set.
+
+    It becomes part of these: there is no code for calls by Python, and no machine code of its own.
+    """
+    return _Inner(function)
+
+
+class _Inner(CPUDispatcher):  # type: ignore[misc] # numba ships no types
+    def __init__(self, function: Callable[..., Any]) -> None:
+        super().__init__(function, targetoptions=_OPTIONS)
+        self._compiler = _InnerCompiler(function, self.targetdescr, _OPTIONS, {}, Compiler)
+
+    def get_call_template(self, args: Any, kws: Any) -> Any:
+        # a constant is an argument like others: numba would compile the function for it
+        return super().get_call_template(tuple(map(types.unliteral, args)), kws)
+
+
+class _InnerCompiler(_FunctionCompiler):  # type: ignore[misc] # numba ships no types
+    def _customize_flags(self, flags: Any) -> Any:
+        flags.no_cpython_wrapper = flags.no_cfunc_wrapper = flags.no_compile = True
+        return flags
+
+    def compile(self, args: Any, return_type: Any) -> Any:
+        result = super().compile(args, return_type)
+        # numba identifies a function by what Python would call: any object of that kind
+        key: Any = [].append
+        context = self.targetdescr.target_context
+        context.insert_user_function(key, result.fndesc, [result.library])
+        return result._replace(entry_point=key)
 
 
 def cache_folder() -> str | None:
@@ -184,9 +224,11 @@ class _Cache(FunctionCache):  # type: ignore[misc] # numba ships no types
         self._cache_file = _CacheFile(self._cache_path, base, _digest())
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
-        # numba and LLVM raise exceptions of many classes for code that they cannot restore
+        # numba would fill the tables of its compiler first, for a third of the time of a first
+        # reorder; code that is loaded needs them only if it counts references (`_OPTIONS`). numba
+        # and LLVM raise exceptions of many classes for code that they cannot restore
         with suppress(Exception):
-            return super().load_overload(sig, target_context)
+            return self._load_overload(sig, target_context)
         return None
 
 

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import pickle
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -82,3 +85,36 @@ def test_kernels_without_a_source_to_watch_are_compiled_all_the_same() -> None:
     exec("def nothing(_): pass", names)  # noqa: S102 - a function that no file has
     compiled = jit.compile_callback(names["nothing"], numba.void(numba.int64), "nothing")
     assert compiled.address
+
+
+_WARM = """
+import logging
+logging.basicConfig(level="INFO", format="%(name)s: %(message)s")
+import numpy as np, reorder
+from memdesc import Extra, memory_desc
+x = np.random.default_rng(0).standard_normal((300, 500), np.float32)
+assert (reorder.reorder(x, "ba").numpy() == x).all()
+q = reorder.quantize(x, "s8", axis=0, desc="AB4b16a4b")
+reorder.dequantize(q)
+desc = memory_desc(x.shape, "s8", "AB16b16a4b").with_extra(Extra(s8s8_mask=1))
+reorder.reorder(x, desc)
+"""
+
+
+def test_a_later_process_compiles_nothing_and_the_log_says_what_is_compiled(tmp_path: Path) -> None:
+    logs = []
+    for _ in range(2):
+        ran = subprocess.run(
+            [sys.executable, "-c", _WARM],
+            env={**os.environ, "NUMBA_CACHE_DIR": str(tmp_path), "NUMBA_NUM_THREADS": "2"},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert ran.returncode == 0, ran.stderr
+        logs.append(ran.stderr)
+    cold, warm = logs
+    assert "reorder: compiled the kernel 'walker of 32-bit elements' in" in cold
+    assert f"s: {tmp_path}" in cold
+    assert "had no code of it" in cold
+    assert warm == ""
