@@ -67,11 +67,15 @@ def _exchange(files: list[Path]) -> None:
         file.write_bytes(content)
 
 
-@pytest.mark.parametrize("rounds", [pytest.param(1), pytest.param(30, marks=pytest.mark.campaign)])
+# a campaign has thirty rounds in three parts
+@pytest.mark.parametrize(
+    ("rounds", "seed"),
+    [(1, 0), *(pytest.param(10, part, marks=pytest.mark.campaign) for part in range(1, 4))],
+)
 def test_damaged_files_of_kernels_are_compiled_again_and_replaced(
-    rounds: int, tmp_path: Path
+    rounds: int, seed: int, tmp_path: Path
 ) -> None:
-    rng = random.Random(0)  # noqa: S311 - which bytes are damaged
+    rng = random.Random(seed)  # noqa: S311 - which bytes are damaged
     _run(tmp_path)
     for number in range(rounds):
         written = _times(tmp_path)
