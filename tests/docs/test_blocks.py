@@ -63,6 +63,14 @@ def test_every_block_is_of_a_kind_that_some_test_runs(page: Path) -> None:
             assert page.name == "README.md"
 
 
+@pytest.mark.parametrize("page", _PAGES, ids=lambda page: page.name)
+def test_comments_behind_lines_fit_the_page_at_1280_pixels(page: Path) -> None:
+    for block in blocks(page):
+        if block.language == "python" and page.name != "README.md":
+            for line in block.text.splitlines():
+                assert len(line) <= 91 or not re.search("\\S +# ", line) or "doctest:" in line
+
+
 @pytest.mark.parametrize(
     "page",
     [page for page in _PAGES if any(b.language == "console" for b in blocks(page))],
