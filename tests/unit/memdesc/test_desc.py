@@ -10,6 +10,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+import memdesc
 from memdesc import (
     Axis,
     Block,
@@ -814,3 +815,17 @@ def test_a_data_type_in_the_place_of_the_tag_is_refused_with_the_order(dtype: An
         memory_desc((2, 3, 4, 5), "nchw", dtype)
     with pytest.raises(MemdescError, match="unknown data type 'nchw'"):
         memory_desc((2, 3, 4, 5), "nchw")
+
+
+def test_values_that_print_as_one_line_take_a_format() -> None:
+    for value in (
+        memory_desc((2, 17, 5, 4), "f32", "nChw8c"),
+        memdesc.image_desc((1, 17, 5, 4), "f16", "in_out_channel"),
+        memdesc.runtime_desc((memdesc.RUNTIME, 4), "f32", "ab"),
+        memdesc.data_type("bf16"),
+        memdesc.parse_tag("aBcd8b"),
+    ):
+        assert f"{value}" == str(value)
+        assert f"{value:>60}" == str(value).rjust(60)
+        with pytest.raises(ValueError, match="format code"):
+            f"{value:d}"

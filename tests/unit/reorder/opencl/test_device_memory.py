@@ -26,3 +26,12 @@ def test_numpy_is_told_that_data_lie_on_a_device(desc: Any) -> None:
             match=r"lies on a device, where numpy does not read; \.get\(\) copies it to the host",
         ):
             read(memory)
+
+
+def test_memory_of_a_device_in_a_notebook_shows_the_picture_of_its_layout() -> None:
+    for desc in (
+        memory_desc((2, 3), "f32", "ab"),
+        image_desc((1, 4, 3, 3), "f16", "in_out_channel"),
+    ):
+        memory = DeviceMemory(None, None, desc)  # type: ignore[arg-type] # nothing is asked of the queue
+        assert memory._repr_html_() == desc._repr_html_()
