@@ -4,6 +4,8 @@ Descriptors from oneDNN tags, clDNN / OpenVINO names, MACE image types or plain
 strides, and answers about them: padding, strides, blocks, bytes, offsets.
 """
 
+from typing import TYPE_CHECKING
+
 from memdesc.c_reader import c_reader
 from memdesc.create import array_desc, memory_desc
 from memdesc.desc import MemoryDesc
@@ -17,19 +19,22 @@ from memdesc.errors import (
     UnknownFormatError,
     UnsupportedFormatError,
 )
-from memdesc.exchange import from_notation, to_notation
 from memdesc.explore import explore
 from memdesc.extra import Extra
 from memdesc.image import ImageDesc, image_desc
 from memdesc.index import Index
 from memdesc.layout import Axis, Block, Layout
+from memdesc.lazy import lazy_attributes
 from memdesc.names import Name, known_names, suggest
 from memdesc.notation import parse_tag
-from memdesc.record import Field, Number, RecordDesc, Rule, known_records, record_desc
 from memdesc.runtime_dims import RUNTIME, RuntimeDesc, runtime_desc
 from memdesc.tags import Digit, FormatTag
 from memdesc.text import from_json, to_json
-from memdesc.verbose import from_verbose, read_verbose, to_verbose
+
+if TYPE_CHECKING:
+    from memdesc.exchange import from_notation, to_notation
+    from memdesc.record import Field, Number, RecordDesc, Rule, known_records, record_desc
+    from memdesc.verbose import from_verbose, read_verbose, to_verbose
 
 __all__ = [
     "DATA_TYPES",
@@ -84,3 +89,23 @@ __version__ = "0.1.0"
 def __dir__() -> list[str]:
     """Return the public names, and the names in double underscores, without submodules."""
     return [*__all__, *(name for name in globals() if name.startswith("__"))]
+
+
+# Names that most programs do not use, and the packages that are loaded at their first use.
+_MODULES = {
+    "Field": "memdesc.record",
+    "Number": "memdesc.record",
+    "RecordDesc": "memdesc.record",
+    "Rule": "memdesc.record",
+    "from_notation": "memdesc.exchange",
+    "from_verbose": "memdesc.verbose",
+    "known_records": "memdesc.record",
+    "read_verbose": "memdesc.verbose",
+    "record_desc": "memdesc.record",
+    "to_notation": "memdesc.exchange",
+    "to_verbose": "memdesc.verbose",
+}
+
+if not TYPE_CHECKING:
+    # type checkers read the imports above
+    __getattr__ = lazy_attributes(globals(), _MODULES)

@@ -11,8 +11,6 @@ from reorder.memory.reference import execute_reference
 from reorder.plan.nodes import Box, Lookup, Node
 from reorder.plan.plan import ReorderPlan, plan_reorder
 from reorder.quantize import Quantized, dequantize, quantize
-from reorder.records.record import Record
-from reorder.records.repack import repack
 from reorder.threads import use_threads
 from reorder.values.attr import Attr
 
@@ -22,6 +20,8 @@ if TYPE_CHECKING:
     from reorder.identification.candidates import Candidate, Identification
     from reorder.identification.identify import identify
     from reorder.plan.compare import Relation, compare
+    from reorder.records.record import Record
+    from reorder.records.repack import repack
     from reorder.runtime_dims import RuntimePlan, plan_runtime
     from reorder.storage.archive import load_archive, save_archive
     from reorder.storage.files import load, save
@@ -72,6 +72,7 @@ _MODULES = {
     "Candidate": "reorder.identification.candidates",
     "Difference": "reorder.comparison",
     "Identification": "reorder.identification.candidates",
+    "Record": "reorder.records.record",
     "Relation": "reorder.plan.compare",
     "RuntimePlan": "reorder.runtime_dims",
     "ValueComparison": "reorder.comparison",
@@ -81,6 +82,7 @@ _MODULES = {
     "load": "reorder.storage.files",
     "load_archive": "reorder.storage.archive",
     "plan_runtime": "reorder.runtime_dims",
+    "repack": "reorder.records.repack",
     "save": "reorder.storage.files",
     "save_archive": "reorder.storage.archive",
 }

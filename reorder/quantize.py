@@ -12,8 +12,6 @@ from reorder.api import reorder
 from reorder.memory.dlpack import is_exporter
 from reorder.memory.inputs import as_memory
 from reorder.memory.memory import Memory
-from reorder.records.decode import dequantize_record
-from reorder.records.record import Record
 from reorder.values.attr import Attr
 from reorder.values.formats import FLOATS, INTEGERS
 from reorder.values.scales import axes_of, choose_scales, find_ranges, split_dims
@@ -25,6 +23,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from memdesc import FormatTag, MemoryDesc
+    from reorder.records.record import Record
 
 __all__ = ["Quantized", "dequantize", "quantize"]
 
@@ -220,11 +219,14 @@ def dequantize(  # noqa: PLR0913 - likewise
     MemdescError
         If scales and zero points do not fit the axes, or go with a record.
     """
-    if isinstance(memory, Record):
-        if (scales, zero_points, axis) != (None, None, None) or groups:
-            msg = f"{memory!r} has its scales and zero points in itself; give none beside it"
-            raise MemdescError(msg)
-        return dequantize_record(memory, dtype, desc, threads)
+    if not isinstance(memory, (Memory, Quantized)):
+        from reorder.records import decode, record  # noqa: PLC0415 - most programs have none
+
+        if isinstance(memory, record.Record):
+            if (scales, zero_points, axis) != (None, None, None) or groups:
+                msg = f"{memory!r} has its scales and zero points in itself; give none beside it"
+                raise MemdescError(msg)
+            return decode.dequantize_record(memory, dtype, desc, threads)
     if isinstance(memory, Quantized):
         given = memory
         memory = given.memory
