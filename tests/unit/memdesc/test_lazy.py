@@ -15,7 +15,7 @@ import sys
 import memdesc, reorder
 lazy = ("memdesc.exchange.table", "memdesc.record", "memdesc.verbose", "reorder.records.record")
 assert not {*lazy} & {*sys.modules}, {*lazy} & {*sys.modules}
-assert memdesc.record_desc("q4_0", (2, 32)) and {*lazy} & {*sys.modules} == {"memdesc.record"}
+assert memdesc.record_desc((2, 32), "q4_0") and {*lazy} & {*sys.modules} == {"memdesc.record"}
 assert memdesc.to_notation and memdesc.read_verbose and reorder.Record
 assert {*lazy} <= {*sys.modules}
 """
