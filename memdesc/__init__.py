@@ -106,6 +106,5 @@ _MODULES = {
     "to_verbose": "memdesc.verbose",
 }
 
-if not TYPE_CHECKING:
-    # type checkers read the imports above
-    __getattr__ = lazy_attributes(globals(), _MODULES)
+# type checkers read the imports above instead
+globals()["__getattr__"] = lazy_attributes(globals(), _MODULES)

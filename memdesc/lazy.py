@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+from contextlib import suppress
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -33,7 +34,8 @@ def lazy_attributes(package: dict[str, Any], modules: Mapping[str, str]) -> Call
     return load
 
 
-if hasattr(os, "register_at_fork"):
+# Windows has no forks
+with suppress(AttributeError):
     os.register_at_fork(
         before=_importing.acquire,
         after_in_parent=_importing.release,

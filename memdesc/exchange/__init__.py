@@ -14,15 +14,14 @@ if TYPE_CHECKING:
 
 __all__ = ["SYSTEMS", "System", "from_notation", "to_notation", "written"]
 
-if not TYPE_CHECKING:
-    # some modules are used alone
-    __getattr__ = lazy_attributes(
-        globals(),
-        {
-            "SYSTEMS": "memdesc.exchange.table",
-            "System": "memdesc.exchange.system",
-            "from_notation": "memdesc.exchange.table",
-            "to_notation": "memdesc.exchange.table",
-            "written": "memdesc.exchange.table",
-        },
-    )
+# some modules are used alone; type checkers read the imports above
+globals()["__getattr__"] = lazy_attributes(
+    globals(),
+    {
+        "SYSTEMS": "memdesc.exchange.table",
+        "System": "memdesc.exchange.system",
+        "from_notation": "memdesc.exchange.table",
+        "to_notation": "memdesc.exchange.table",
+        "written": "memdesc.exchange.table",
+    },
+)
