@@ -35,6 +35,24 @@ if TYPE_CHECKING:
     from memdesc.exchange import from_notation, to_notation
     from memdesc.record import Field, Number, RecordDesc, Rule, known_records, record_desc
     from memdesc.verbose import from_verbose, read_verbose, to_verbose
+else:
+    # names that most programs do not use: their packages are loaded at the first use
+    __getattr__ = lazy_attributes(
+        globals(),
+        {
+            "Field": "memdesc.record",
+            "Number": "memdesc.record",
+            "RecordDesc": "memdesc.record",
+            "Rule": "memdesc.record",
+            "from_notation": "memdesc.exchange",
+            "from_verbose": "memdesc.verbose",
+            "known_records": "memdesc.record",
+            "read_verbose": "memdesc.verbose",
+            "record_desc": "memdesc.record",
+            "to_notation": "memdesc.exchange",
+            "to_verbose": "memdesc.verbose",
+        },
+    )
 
 __all__ = [
     "DATA_TYPES",
@@ -89,22 +107,3 @@ __version__ = "0.1.0"
 def __dir__() -> list[str]:
     """Return the public names, and the names in double underscores, without submodules."""
     return [*__all__, *(name for name in globals() if name.startswith("__"))]
-
-
-# Names that most programs do not use, and the packages that are loaded at their first use.
-_MODULES = {
-    "Field": "memdesc.record",
-    "Number": "memdesc.record",
-    "RecordDesc": "memdesc.record",
-    "Rule": "memdesc.record",
-    "from_notation": "memdesc.exchange",
-    "from_verbose": "memdesc.verbose",
-    "known_records": "memdesc.record",
-    "read_verbose": "memdesc.verbose",
-    "record_desc": "memdesc.record",
-    "to_notation": "memdesc.exchange",
-    "to_verbose": "memdesc.verbose",
-}
-
-# type checkers read the imports above instead
-globals()["__getattr__"] = lazy_attributes(globals(), _MODULES)

@@ -11,17 +11,17 @@ from memdesc.lazy import lazy_attributes
 if TYPE_CHECKING:
     from memdesc.exchange.system import System
     from memdesc.exchange.table import SYSTEMS, from_notation, to_notation, written
+else:
+    # some modules are used alone
+    __getattr__ = lazy_attributes(
+        globals(),
+        {
+            "SYSTEMS": "memdesc.exchange.table",
+            "System": "memdesc.exchange.system",
+            "from_notation": "memdesc.exchange.table",
+            "to_notation": "memdesc.exchange.table",
+            "written": "memdesc.exchange.table",
+        },
+    )
 
 __all__ = ["SYSTEMS", "System", "from_notation", "to_notation", "written"]
-
-# some modules are used alone; type checkers read the imports above
-globals()["__getattr__"] = lazy_attributes(
-    globals(),
-    {
-        "SYSTEMS": "memdesc.exchange.table",
-        "System": "memdesc.exchange.system",
-        "from_notation": "memdesc.exchange.table",
-        "to_notation": "memdesc.exchange.table",
-        "written": "memdesc.exchange.table",
-    },
-)
