@@ -16,11 +16,11 @@ __all__ = ["count_digits", "parse_tag"]
 _MAX_TEXT = 4096
 
 # Patterns are compiled when first used: compiling them would be most of the time of an import.
-# An outer letter has neither an extent nor a step; numbers of 18 digits fit int64.
+# An outer letter has neither an extent nor a step; numbers of 19 digits may fit int64.
 _LETTER_OR_BLOCK = (
-    r"(?P<extent>[0-9]{0,18})(?P<axis>[A-Za-z]|\([A-Za-z]+\))(?:/(?P<step>[0-9]{1,18})\.?)?"
+    r"(?P<extent>[0-9]{0,19})(?P<axis>[A-Za-z]|\([A-Za-z]+\))(?:/(?P<step>[0-9]{1,19})\.?)?"
 )
-_ALIGN = r"__(?P<axis>[a-z]|\([a-z]+\))(?P<align>[0-9]{1,18})"
+_ALIGN = r"__(?P<axis>[a-z]|\([a-z]+\))(?P<align>[0-9]{1,19})"
 
 # Characters of a tag that a message quotes.
 _QUOTED = 24
@@ -230,5 +230,8 @@ class _Parser:
                 reason = "expected an alignment such as __b8, once for each axis"
                 raise self.error(at, f"{reason}, found {rest!r}")
             found[dims] = int(match["align"])
+            if found[dims] > INT64_MAX:
+                reason = f"alignment {found[dims]} is more than int64 holds"
+                raise self.error(at, reason)
             at = match.end()
         return found

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from memdesc import Axis, Block, FormatTag, ImageDesc, Layout, MemdescError, image_desc, parse_tag
@@ -51,6 +51,8 @@ def test_a_layout_by_hand_is_refused_or_holds_python_ints_and_its_bounds(
 
 
 @given(st.integers(1, 4).flatmap(lambda ndims: tags(ndims, any_digits=True)), _SEEDS)
+# an alignment of 19 digits, 2**63 - 1
+@example(parse_tag("(ABC)d2(abc)"), 439)
 def test_a_tag_by_hand_is_refused_or_reads_back(tag: FormatTag, seed: int) -> None:
     rng = np.random.default_rng(seed)
     changes = int(rng.integers(3))

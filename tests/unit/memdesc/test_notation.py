@@ -59,6 +59,14 @@ def test_an_alignment_at_the_end_belongs_to_an_axis() -> None:
     assert str(parse_tag("a(BC)4(bc)__(bc)8__a2")) == "a(BC)4(bc)__a2__(bc)8"
 
 
+@pytest.mark.parametrize(
+    "text",
+    ["A9223372036854775807a", "A2a/1.4611686018427387903a/2", "(ABC)d2(abc)__d9223372036854775807"],
+)
+def test_numbers_up_to_the_largest_of_int64_are_read(text: str) -> None:
+    assert str(parse_tag(text)) == text
+
+
 def test_letters_of_another_family_name_the_dims_in_messages() -> None:
     assert parse_tag("nChw16c", "nchw") == parse_tag("aBcd16b")
     with pytest.raises(
@@ -83,10 +91,12 @@ def test_letters_of_another_family_name_the_dims_in_messages() -> None:
         ("ab c", 3, "expected a letter or a block such as 16b, found ' c'"),
         ("aB16", 3, "expected a letter or a block such as 16b, found '16'"),
         (
-            "aB" + "9" * 19 + "b",
+            "aB" + "9" * 20 + "b",
             3,
-            "expected a letter or a block such as 16b, found '9999999999999999999b'",
+            "expected a letter or a block such as 16b, found '99999999999999999999b'",
         ),
+        ("aB9223372036854775808b", 3, "the blocks of dim b multiply to more than int64 holds"),
+        ("ab__b9223372036854775808", 3, "alignment 9223372036854775808 is more than int64 holds"),
         ("aB\u0664b", 3, "expected a letter or a block such as 16b, found '\u0664b'"),
         ("aB0b", 3, "block 0b has a size of zero"),
         ("aB4b/0", 3, "block 4b/0 has a size of zero"),
