@@ -65,7 +65,7 @@ def _read(given: Given) -> MemoryDesc:
     dtype = None if match is None else _dtype(text, match["type"])
     try:
         shape = exact_ints("shape", found["shape"])
-        order = exact_ints("permutation", found.get("permutation") or list(range(len(shape))))
+        order = exact_ints("permutation", found.get("permutation", ())) or tuple(range(len(shape)))
     except (KeyError, MemdescError):
         reason = 'it is {"shape":[3,4],"permutation":[1,0]}, with lists of integers'
         raise not_understood(_NAME, text, reason) from None
@@ -79,7 +79,7 @@ def _read(given: Given) -> MemoryDesc:
 
 def _metadata(text: str) -> dict[str, Any]:
     try:
-        found = json.loads(text)
+        found = json.loads(text, object_pairs_hook=_fields)
     except (ValueError, RecursionError):
         found = None
     return found if isinstance(found, dict) else {}
@@ -88,7 +88,13 @@ def _metadata(text: str) -> dict[str, Any]:
 def _printed(rest: str) -> dict[str, Any]:
     """Return the fields of a type as it is printed."""
     parts = re.findall(r"(shape|permutation)=\[([0-9]{1,18}(?:,[0-9]{1,18})*)\]", rest)
-    return {name: [int(number) for number in value.split(",")] for name, value in parts}
+    return _fields([(name, list(map(int, value.split(",")))) for name, value in parts])
+
+
+def _fields(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return fields by their names; none at all if a name comes twice."""
+    found = dict(pairs)
+    return found if len(found) == len(pairs) else {}
 
 
 def _dtype(text: str, name: str) -> DataType:

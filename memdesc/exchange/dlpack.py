@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from memdesc.create import memory_desc
 from memdesc.dtypes import DATA_TYPES
 from memdesc.errors import UnsupportedFormatError, short_repr
-from memdesc.exchange.expressions import integer, integers, keywords, parse
+from memdesc.exchange.expressions import arguments, integer, integers
 from memdesc.exchange.strided import strides_of
 from memdesc.exchange.system import System, cannot, not_understood
 
@@ -54,11 +54,8 @@ def _write(desc: MemoryDesc, _letters: str) -> tuple[str, ...]:
 
 def _read(given: Given) -> MemoryDesc:
     text = given.text
-    call = parse(_NAME, text, f"f({text})")
-    found = keywords(_NAME, text, call, _FIELDS)
-    if not isinstance(call, ast.Call) or call.args or not found:
-        reason = f"it is {_FIELDS[0]}=2, dtype=(2, 32, 1), shape=(2, 3), strides=(3, 1)"
-        raise not_understood(_NAME, text, f"{reason}, byte_offset=0")
+    reason = f"it is {_FIELDS[0]}=2, dtype=(2, 32, 1), shape=(2, 3), strides=(3, 1), byte_offset=0"
+    found = arguments(_NAME, text, _FIELDS, reason)
     dtype = given.type(_dtype(text, found["dtype"]) if "dtype" in found else None)
     dims = given.sizes(integers(_NAME, text, found["shape"]) if "shape" in found else None)
     if "ndim" in found and integer(_NAME, text, found["ndim"]) != len(dims):

@@ -6,6 +6,7 @@ Source: numpy 2, `numpy.ndarray`. The offset is that of the element at index 0.
 from __future__ import annotations
 
 import ast
+import warnings
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -13,9 +14,9 @@ import numpy as np
 from memdesc.create import memory_desc
 from memdesc.dtypes import data_type
 from memdesc.errors import UnsupportedFormatError, short_repr
-from memdesc.exchange.expressions import integer, integers, keywords, parse
+from memdesc.exchange.expressions import arguments, integer, integers
 from memdesc.exchange.strided import strides_of
-from memdesc.exchange.system import System, cannot, not_understood
+from memdesc.exchange.system import System, cannot
 
 if TYPE_CHECKING:
     from memdesc.desc import MemoryDesc
@@ -38,11 +39,8 @@ def _write(desc: MemoryDesc, _letters: str) -> tuple[str, ...]:
 
 def _read(given: Given) -> MemoryDesc:
     text = given.text
-    call = parse(_NAME, text, f"f({text})")
-    found = keywords(_NAME, text, call, ("shape", "dtype", "strides", "offset"))
-    if not isinstance(call, ast.Call) or call.args or not found:
-        reason = "it is shape=(2, 3), dtype='float32', strides=(12, 4), offset=0, in bytes"
-        raise not_understood(_NAME, text, reason)
+    reason = "it is shape=(2, 3), dtype='float32', strides=(12, 4), offset=0, in bytes"
+    found = arguments(_NAME, text, ("shape", "dtype", "strides", "offset"), reason)
     values = {
         key: integers(_NAME, text, found[key]) for key in found if key in {"shape", "strides"}
     }
@@ -70,8 +68,11 @@ def _dtype(node: ast.expr) -> DataType:
     text = str(node.value) if isinstance(node, ast.Constant) else ast.unparse(node)
     name = text.removeprefix("np.").removeprefix("numpy.")
     try:
-        return data_type(np.dtype(name))
-    except (TypeError, ValueError, SyntaxError):  # no such type, or a broken structure
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            return data_type(np.dtype(name))
+    # no such type, a broken structure, or a name that goes out of use
+    except (TypeError, ValueError, SyntaxError, Warning):
         return data_type(name)
 
 

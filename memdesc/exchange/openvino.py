@@ -27,7 +27,7 @@ _STRING = re.compile(
 )
 # layer__f16__1_17_5_4__b_fs_yx_fsv16.bin
 _FILE = re.compile(
-    r"(?:.*[/\\])?.*?__(?P<dtype>[a-z0-9]+)__(?P<dims>[0-9]{1,19}(?:_[0-9]{1,19})*)__(?P<format>\w+)\.bin",
+    r".*?__(?P<dtype>[a-z0-9]+)__(?P<dims>[0-9]{1,19}(?:_[0-9]{1,19})*)__(?P<format>\w+)\.bin",
     re.DOTALL,
 )
 # A layout of three or two dims is a format of four: b, f, y, and x of 1.
@@ -49,7 +49,7 @@ def _write(desc: MemoryDesc, letters: str) -> tuple[str, ...]:
 
 
 def _read(given: Given) -> MemoryDesc:
-    match = _STRING.fullmatch(given.text) or _FILE.fullmatch(given.text)
+    match = _STRING.fullmatch(given.text) or _FILE.fullmatch(re.split(r"[/\\]", given.text)[-1])
     if match is None:
         if _DYNAMIC.fullmatch(given.text):
             msg = f"{short_repr(given.text)} has dims that are not known; give those of one run"

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from memdesc.create import memory_desc
 from memdesc.dtypes import DATA_TYPES
 from memdesc.errors import UnsupportedFormatError, short_repr
-from memdesc.exchange.expressions import integer, integers, keywords, parse
+from memdesc.exchange.expressions import arguments, integer, integers, keywords, parse
 from memdesc.exchange.strided import order_of, strides_of
 from memdesc.exchange.system import System, cannot, not_understood
 from memdesc.infer_tag import is_laid_out_by
@@ -84,14 +84,11 @@ def _read(given: Given) -> MemoryDesc:
 def _strided(given: Given) -> MemoryDesc:
     """Read `size=.., stride=..`, or `dim_order=..`."""
     text = given.text
-    call = parse(_NAME, text, f"f({text})")
-    found = keywords(_NAME, text, call, ("size", "stride", "storage_offset", "dim_order"))
-    if not isinstance(call, ast.Call) or call.args or not found:
-        reason = (
-            f"it is one of {', '.join(_FORMATS)}, or dim_order=(0, 2, 3, 1), "
-            "or size=(2, 3), stride=(1, 2), or a FixedLayout(..)"
-        )
-        raise not_understood(_NAME, text, reason)
+    reason = (
+        f"it is one of {', '.join(_FORMATS)}, or dim_order=(0, 2, 3, 1), "
+        "or size=(2, 3), stride=(1, 2), or a FixedLayout(..)"
+    )
+    found = arguments(_NAME, text, ("size", "stride", "storage_offset", "dim_order"), reason)
     values = {key: integers(_NAME, text, found[key]) for key in found if key != "storage_offset"}
     dims = given.sizes(values.get("size"))
     if "dim_order" in values:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from memdesc.dtypes import data_type
 from memdesc.errors import UnknownFormatError, UnsupportedFormatError, short_repr
 from memdesc.infer_tag import dense_tag, is_laid_out_by
+from memdesc.layout import check_dims
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -35,6 +36,8 @@ class Given(NamedTuple):
         if found is None and self.dims is None:
             msg = f"{short_repr(self.text)} does not hold the sizes; give dims"
             raise UnknownFormatError(msg)
+        if found is not None:
+            check_dims(found)
         if found is not None and self.dims is not None and found != self.dims:
             msg = f"{short_repr(self.text)} has dims {found}, not the given {self.dims}"
             raise UnknownFormatError(msg)

@@ -16,7 +16,6 @@ from memdesc.dtypes import DATA_TYPES
 from memdesc.errors import UnsupportedFormatError, short_repr
 from memdesc.exchange.system import System, not_understood, tag_of
 from memdesc.exchange.tiles import NAME, PhysicalDim, check_tag, tag_of_dims, tiled, tiles_of
-from memdesc.layout import check_dims
 
 if TYPE_CHECKING:
     from memdesc.desc import MemoryDesc
@@ -76,7 +75,6 @@ def _read(given: Given) -> MemoryDesc:
         raise not_understood(NAME, text, f"it is one array shape, such as {example}")
     dtype = _type(text, match["type"])
     dims = given.sizes(_sizes(text, match["dims"]))
-    check_dims(dims)
     order, _, suffixes = (match["layout"] or "").partition(":")
     physical = list(range(len(dims)))
     if match["layout"] is not None:
@@ -136,7 +134,7 @@ def _ints(text: str, part: str) -> tuple[int, ...]:
 
 def _suffixes(text: str, part: str) -> list[tuple[str, list[str]]]:
     """Split what follows the order of dims: each suffix with the insides of its parentheses."""
-    found = []
+    found: list[tuple[str, list[str]]] = []
     at = 0
     while at < len(part.rstrip()):
         match = re.compile(_SUFFIX).match(part, at)
@@ -145,6 +143,8 @@ def _suffixes(text: str, part: str) -> list[tuple[str, list[str]]]:
         groups = re.findall(r"\(((?:[^()]|\([^()]*\))*)\)", match["groups"])
         if len(groups) > 1 and match["kind"] != "T":
             raise not_understood(NAME, text, f"suffix {match['kind']} has several values")
+        if match["kind"] in dict(found):
+            raise not_understood(NAME, text, f"it has suffix {match['kind']} twice")
         found.append((match["kind"], groups))
         at = match.end()
     return found

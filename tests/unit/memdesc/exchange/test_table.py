@@ -107,3 +107,37 @@ def test_a_plain_layout_is_written_by_every_system(system: str) -> None:
     assert SYSTEMS[system].name == system
     desc = memory_desc((2, 17, 5, 4), "f32", "abcd")
     assert from_notation(to_notation(desc, system), system, desc.dims, "f32") == desc
+
+
+_HUGE = "0x" + "f" * 4000
+_ONES = ",".join("1" * 13)
+
+
+@pytest.mark.parametrize(
+    ("text", "system", "reason"),
+    [
+        (f"shape=({_HUGE},)", "numpy", "an integer of 16000 bits is in it"),
+        (f"dtype=(2, 32, {_HUGE}), shape=(2,)", "dlpack", "an integer of 16000 bits"),
+        (f"FixedLayout('cpu', {_HUGE}, size=[2], stride=[1])", "pytorch", "of 16000 bits"),
+        (f"lambda a, b: [a, b // {_HUGE}]", "tvm", "an integer of 16000 bits is in it"),
+        (f"memref<2x3xf32, strided<[{_HUGE}, 1]>>", "mlir", "an integer of 16000 bits is in it"),
+        (f'{{"shape":[{_ONES}]}}', "arrow", "1 to 12"),
+        (f"size=({_ONES}), dim_order={tuple(range(13))}", "pytorch", "1 to 12"),
+        ("shape=(2,))(shape=(3,)", "numpy", "it is shape=(2, 3), dtype='float32'"),
+        ("shape=(2,))(shape=(3,)", "dlpack", "it is ndim=2, dtype=(2, 32, 1)"),
+        ("size=(2,), stride=(1,))(size=(3,)", "pytorch", "it is one of torch.contiguous_format"),
+        ("shape=(2,), dtype='a5'", "numpy", "unknown data type 'a5'"),
+        ('{"shape":[2,3],"shape":[3,2]}', "arrow", "with lists of integers"),
+        ('{"shape":[2,3],"permutation":0}', "arrow", "with lists of integers"),
+        ("f32[2,17]{1,0:T(8,128)T(2,1)}", "xla", "it has suffix T twice"),
+        ("f32[2,17]{1,0:E(16)E(32)}", "xla", "it has suffix E twice"),
+        ("/" * 2000 + "__a__1" * 900, "openvino", "it is type, format and dims"),
+    ],
+    ids=lambda value: value[:16],
+)
+def test_strings_that_contradict_themselves_or_exceed_all_sizes_are_refused(
+    text: str, system: str, reason: str
+) -> None:
+    with pytest.raises(MemdescError) as caught:
+        from_notation(text, system)
+    assert reason in str(caught.value)
