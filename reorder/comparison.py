@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from math import isfinite
+from math import isfinite, prod
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -84,6 +84,13 @@ class ValueComparison(NamedTuple):
     padding: tuple[int, int]
     padding_differs: bool
 
+    def __repr__(self) -> str:
+        text = f"{self.differing} of {prod(self.dims)} differ" if self.differing else "none differs"
+        if self.worst:
+            text += f", worst {self.worst.at}: {self.worst.a} and {self.worst.b}"
+        text += "; the padding differs" if self.padding_differs else ""
+        return f"<ValueComparison of {self.dims}: {text}>"
+
     @property
     def is_equal(self) -> bool:
         """Whether no element differs; the padding does not count."""
@@ -126,6 +133,8 @@ def compare_values(
     >>> found = reorder.compare_values(m, x)
     >>> found.differing, found.worst.at, found.worst.offset_a, found.worst.byte_a
     (1, (0, 16, 2, 1), 464, 928)
+    >>> found
+    <ValueComparison of (1, 17, 5, 4): 1 of 340 differ, worst (0, 16, 2, 1): 329.0 and 329.5>
     """
     for name, value in (("tolerance", tolerance), ("relative", relative)):
         if not isinstance(value, int | float | np.number) or not isfinite(value) or value < 0:

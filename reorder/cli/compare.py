@@ -49,7 +49,8 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _answer(options: argparse.Namespace) -> tuple[Facts, int]:
-    a, b = _load(options.a, options.layout_a), _load(options.b, options.layout_b)
+    a = _load(options.a, options.layout_a, "--layout-a")
+    b = _load(options.b, options.layout_b, "--layout-b")
     found = compare_values(
         a, b, tolerance=options.tolerance, relative=options.relative, limit=options.limit
     )
@@ -75,9 +76,10 @@ def _answer(options: argparse.Namespace) -> tuple[Facts, int]:
     return facts, 0 if found.is_equal else 1
 
 
-def _load(path: str, layout: str | None) -> Memory:
+def _load(path: str, layout: str | None, flag: str) -> Memory:
     if layout is None:
-        return as_memory(load_file(path), None)
+        hint = f"if it holds raw bytes, add {flag} TYPE:FORMAT:DIMS, such as f16:bfyx:1x2x3x4"
+        return as_memory(load_file(path, raw_hint=hint), None)
     desc = from_notation(layout, "openvino")
     try:
         data = np.fromfile(path, np.uint8)

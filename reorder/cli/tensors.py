@@ -6,6 +6,8 @@ import zipfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from numpy.lib.format import MAGIC_PREFIX
+
 from memdesc import MemdescError, data_type
 from reorder.cli.layouts import buffer_name, desc_of
 from reorder.memory.inputs import as_memory
@@ -23,6 +25,7 @@ _ZIP = b"PK"
 # protocol 2 and later: what torch.save wrote before version 1.6, and other programs write
 _PICKLE = b"\x80"
 _ARCHIVE = ".npz:"
+_RAW_HINT = "`memdesc decode` makes a .npy of a file of raw bytes"
 # names of tensors in one message
 _SHOWN = 8
 
@@ -40,11 +43,22 @@ def load_tensor(path: str, dtype: str | None, tag: str | None) -> Memory:
     return x
 
 
-def load_file(path: str, dtype: str | None = None) -> Memory | NDArray[Any]:
-    """Read a tensor of a .npy, or of a .npz that has one or is followed by a colon and a name."""
+def load_file(
+    path: str, dtype: str | None = None, *, raw_hint: str = _RAW_HINT
+) -> Memory | NDArray[Any]:
+    """Read a tensor of a .npy, or of a .npz that has one or is followed by a colon and a name.
+
+    The hint says what to do where the file may hold raw bytes.
+    """
     tensors = tensors_in(path)
     if tensors is None:
-        return load(path, dtype)
+        try:
+            return load(path, dtype)
+        except MemdescError as error:
+            if not _may_be_raw(path):
+                raise
+            msg = f"{error}; {raw_hint}"
+            raise MemdescError(msg) from None
     if len(tensors) != 1:
         names = [*tensors]
         more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
@@ -79,6 +93,17 @@ def tensors_in(path: str) -> dict[str, Memory] | None:
         msg = f"{file!r} has no tensor {name!r}; it has {len(tensors)}: {shown}"
         raise MemdescError(msg)
     return {name: tensors[name]}
+
+
+def _may_be_raw(path: str) -> bool:
+    """Whether a file is there and neither starts nor is called as a .npy or a .npz."""
+    if Path(path).suffix in {".npy", ".npz"}:
+        return False
+    try:
+        with Path(path).open("rb") as file:
+            return not file.read(len(MAGIC_PREFIX)).startswith((MAGIC_PREFIX, _ZIP))
+    except OSError:
+        return False
 
 
 def _is_archive(path: str) -> bool:

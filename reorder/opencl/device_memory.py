@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 __all__ = ["DeviceMemory"]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class DeviceMemory:
     """A buffer or an image on a device, its descriptor, and the event after which it is filled.
 
@@ -50,8 +50,8 @@ class DeviceMemory:
     >>> queue = cl.CommandQueue(context)
     >>> x = np.arange(6, dtype=np.float32).reshape(2, 3)
     >>> memory = reorder.reorder(x, "ba", queue=queue)
-    >>> memory.desc
-    memory_desc((2, 3), 'f32', 'ba')
+    >>> memory
+    DeviceMemory(memory_desc((2, 3), 'f32', 'ba'))
     >>> memory.get().numpy()
     array([[0., 1., 2.],
            [3., 4., 5.]], dtype=float32)
@@ -61,6 +61,9 @@ class DeviceMemory:
     data: Any
     desc: MemoryDesc | ImageDesc
     event: cl.Event | None = None
+
+    def __repr__(self) -> str:
+        return f"DeviceMemory({self.desc!r})"
 
     def _repr_html_(self) -> str:
         return self.desc._repr_html_()

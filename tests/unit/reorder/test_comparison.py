@@ -102,6 +102,20 @@ def test_padding_is_compared_where_there_is_any() -> None:
     assert compare_values(plain, dirty).padding_differs is True
 
 
+def test_the_string_of_a_comparison_is_one_line() -> None:
+    x = np.zeros((2, 3), np.float32)
+    clean, dirty = (Memory(memory_desc((2, 3), "f32", "aB4b"), zero_pad=False) for _ in range(2))
+    dirty.data[12:16] = 1
+    assert repr(compare_values(x, x)) == "<ValueComparison of (2, 3): none differs>"
+    assert repr(compare_values(clean, dirty)) == (
+        "<ValueComparison of (2, 3): none differs; the padding differs>"
+    )
+    x[1] = 2, 5, nan
+    assert repr(compare_values(clean, x)) == (
+        "<ValueComparison of (2, 3): 3 of 6 differ, worst (1, 2): 0.0 and nan>"
+    )
+
+
 def test_no_elements_do_not_differ() -> None:
     assert compare_values(np.zeros((2, 0)), np.zeros((2, 0), np.int8)).is_equal
 

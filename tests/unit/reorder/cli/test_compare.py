@@ -1,16 +1,13 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 import reorder
 from reorder.cli import main
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 @pytest.fixture
@@ -79,6 +76,8 @@ def test_many_places_are_counted(tmp_path: Path, capsys: pytest.CaptureFixture[s
     [
         (["missing", "ref.npy", *_LAYOUT], "'missing' cannot be read: No such file"),
         (["ref.npy", "ref.npy", *_LAYOUT], "takes 1280"),
+        (["dump.bin", "ref.npy"], "raw bytes, add --layout-a TYPE:FORMAT:DIMS, such as f16:bfyx:"),
+        (["ref.npy", "dump.bin"], "raw bytes, add --layout-b TYPE:FORMAT:DIMS, such as f16:bfyx:"),
         (["ref.npy", "ref.npy", "--layout-a", "bfyx"], "it is type, format and dims"),
         (["ref.npy", "ref.npy", "--tolerance", "-1"], "tolerance must be a finite number"),
     ],
@@ -86,7 +85,7 @@ def test_many_places_are_counted(tmp_path: Path, capsys: pytest.CaptureFixture[s
 def test_bad_arguments_of_compare_are_refused(
     dump: str, arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert dump
+    Path(dump).rename("dump.bin")
     assert main(["compare", *arguments]) == 2
     assert message in capsys.readouterr().err
 

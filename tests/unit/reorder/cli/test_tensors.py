@@ -121,6 +121,21 @@ def test_pickles_are_not_read_and_the_way_out_is_named(
             assert "reorder.save_archive('x.npz', torch.load(path, weights_only=True))" in said
 
 
+def test_files_that_may_hold_raw_bytes_are_refused_with_the_command_that_reads_them(
+    tmp_path: Path, capsys: CaptureFixture[str]
+) -> None:
+    way_out = "`memdesc decode` makes a .npy of a file of raw bytes"
+    raw, damaged, cut = tmp_path / "dump.bin", tmp_path / "dump.npy", tmp_path / "dump"
+    for path in (raw, damaged):
+        path.write_bytes(bytes(100))
+    with cut.open("wb") as file:
+        np.save(file, np.zeros(9))
+        file.truncate(150)
+    assert way_out in refusal(capsys, "reorder", str(raw), "o.npy", "--to", "ab")
+    for path in (damaged, cut, tmp_path / "none"):
+        assert way_out not in refusal(capsys, "reorder", str(path), "o.npy", "--to", "ab")
+
+
 def test_a_damaged_archive_is_refused(tmp_path: Path, capsys: CaptureFixture[str]) -> None:
     path = tmp_path / "x.npz"
     path.write_bytes(b"PK\x03\x04 and nothing else")

@@ -28,6 +28,11 @@ def test_numpy_is_told_that_data_lie_on_a_device(desc: Any) -> None:
             read(memory)
 
 
+def test_the_string_of_memory_of_a_device_is_its_descriptor() -> None:
+    memory = DeviceMemory(None, None, memory_desc((2, 3), "f32", "ba"))  # type: ignore[arg-type] # nothing is asked of the queue
+    assert repr(memory) == "DeviceMemory(memory_desc((2, 3), 'f32', 'ba'))"
+
+
 def test_memory_of_a_device_in_a_notebook_shows_the_picture_of_its_layout() -> None:
     for desc in (
         memory_desc((2, 3), "f32", "ab"),
