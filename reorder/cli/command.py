@@ -36,11 +36,11 @@ def flags_of(parser: argparse.ArgumentParser) -> dict[str, argparse.Action]:
 
 def numbers_of(text: str, what: str) -> tuple[int, ...]:
     """Return integers joined by x or by commas."""
-    try:
-        return tuple(int(number) for number in re.split("[x,]", text))
-    except ValueError:
+    numbers = [number.strip() for number in re.split("[x,]", text)]
+    if not all(re.fullmatch("-?[0-9]{1,4000}", number) for number in numbers):
         msg = f"{what} {text!r} are not integers joined by x or commas, such as 340x20x4x1"
-        raise MemdescError(msg) from None
+        raise MemdescError(msg)
+    return tuple(map(int, numbers))
 
 
 def dims_of(text: str) -> tuple[int, ...]:

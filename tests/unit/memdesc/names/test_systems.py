@@ -7,7 +7,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from memdesc import MemdescError, UnsupportedFormatError, data_type, memory_desc
+from memdesc import (
+    MemdescError,
+    UnsupportedFormatError,
+    data_type,
+    known_names,
+    memory_desc,
+)
 from memdesc.names import dim_letters
 from memdesc.names.registry import VOCABULARIES
 
@@ -239,29 +245,37 @@ _OTHERS = [
 ]
 
 
-def test_every_name_is_a_layout_for_some_width_or_refused_with_a_reason() -> None:
+def test_every_name_is_a_layout_that_tags_find_or_refused_with_a_reason() -> None:
     assert len(_OTHERS) == 6
     for vocabulary in _OTHERS:
         for name in vocabulary.known():
             assert vocabulary.is_spelled_like(name)
-            found = [
-                bits for bits in (8, 16, 32) if _is_layout(name, vocabulary.letters(name), bits)
-            ]
-            assert found or name in {
+            found = [_layout(name, vocabulary.letters(name), bits) for bits in (8, 16, 32)]
+            layouts = [desc for desc in found if desc is not None]
+            assert layouts or name in {
                 "C1HWNCoC0",
                 "kOICustomSpatialI4O4",
                 "kOICustomSpatialO4I4",
             }
+            for desc in layouts:
+                tags = [(tag.vocabulary, tag.text) for tag in desc.tags()]
+                assert (vocabulary.name, name) in tags
 
 
-def _is_layout(name: str, letters: str, bits: int) -> bool:
+def _layout(name: str, letters: str, bits: int) -> MemoryDesc | None:
     dims = (16,) * len(letters) if name != "kDLA_HWC4" else (1, 3, 16, 16)
     dtype = {8: "s8", 16: "f16", 32: "f32"}[bits]
     try:
-        memory_desc(dims or (1,), dtype, name)
+        return memory_desc(dims or (1,), dtype, name)
     except UnsupportedFormatError:
-        return False
-    return True
+        return None
+
+
+def test_every_name_is_known() -> None:
+    known = {(name.vocabulary, name.text) for name in known_names()}
+    for vocabulary in _OTHERS:
+        assert vocabulary.known()
+        assert {(vocabulary.name, name) for name in vocabulary.known()} <= known
 
 
 @pytest.mark.parametrize(

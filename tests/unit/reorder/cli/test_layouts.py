@@ -147,6 +147,33 @@ def test_match_finds_all_names(capsys: CaptureFixture[str]) -> None:
     }
 
 
+@pytest.mark.parametrize(
+    ("vocabulary", "name", "arguments"),
+    [
+        ("tensorrt", "kCHW32", "2x64x5x4 1280x640x128x32 32b s8"),
+        ("acl", "OHWIo4", "8x3x5x4 240x4x48x12 4a f32"),
+        ("ascend", "NC1HWC0", "2x32x5x4 640x320x64x16 16b f16"),
+        ("ncnn", "elempack4", "8x5x4 80x16x4 4a f32"),
+        ("mnn", "NC4HW4", "2x8x5x4 160x80x16x4 4b f32"),
+        ("tflite_gpu", "TensorStorageType::BUFFER", "1x5x4x8 160x16x4x80 4d f32"),
+    ],
+)
+def test_names_of_other_systems_are_listed_and_matched(
+    vocabulary: str, name: str, arguments: str, capsys: CaptureFixture[str]
+) -> None:
+    listed = facts(capsys, "names", name)["names"]
+    assert (vocabulary, name) in [(row["vocabulary"], row["text"]) for row in listed]
+    dims, strides, inner, dtype = arguments.split()
+    options = ["--dims", dims, "--strides", strides, "--inner", inner, "--dtype", dtype]
+    matched = facts(capsys, "match", *options)["names"]
+    assert (vocabulary, name) in [(row["vocabulary"], row["text"]) for row in matched]
+
+
+@pytest.mark.parametrize("dims", ["1_0x3", "２x3", "+2x3", "2x", f"2x{'9' * 5000}"])  # noqa: RUF001 - a digit that is none of ASCII
+def test_dims_are_decimal_digits_only(dims: str, capsys: CaptureFixture[str]) -> None:
+    assert "are not integers joined by x or commas" in refusal(capsys, "show", "ab", dims)
+
+
 def test_match_without_a_name_says_why_and_ends_with_1(capsys: CaptureFixture[str]) -> None:
     assert (
         "leave gaps" in facts(capsys, "match", "--dims", "3x4", "--strides", "6x1", code=1)["why"]
