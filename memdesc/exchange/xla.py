@@ -55,16 +55,12 @@ def _write(desc: MemoryDesc, _letters: str) -> tuple[str, ...]:
     check_tag(desc, tag)
     outer = [digit.axis for digit in tag.digits if not digit.extent]
     minor_to_major = [dim for axis in reversed(outer) for dim in reversed(tag.axes[axis])]
-    tiles = "".join(_tuple(tile) for tile in tiles_of(desc, tag, outer))
+    tiles = "".join(f"({','.join(tile)})" for tile in tiles_of(desc, tag, outer))
     suffix = f"T{tiles}" if tiles else ""
     suffix += f"E({desc.dtype.bits})" if desc.dtype.is_packed else ""
     kind = _TYPES.get(desc.dtype.name, desc.dtype.name)
     sizes, order = (",".join(map(str, values)) for values in (desc.dims, minor_to_major))
     return (f"{kind}[{sizes}]{{{order}{':' if suffix else ''}{suffix}}}",)
-
-
-def _tuple(parts: list[str]) -> str:
-    return f"({','.join(parts)})"
 
 
 def _read(given: Given) -> MemoryDesc:

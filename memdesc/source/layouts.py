@@ -1,4 +1,7 @@
-"""The functions of a layout: offsets, their inverse, constants, and the loops that fill it."""
+"""The functions of a layout: offsets, their inverse, constants, and the loops that fill it.
+
+Over 300 lines: the inverse and the loops are made of the same blocks as the offsets.
+"""
 
 from __future__ import annotations
 

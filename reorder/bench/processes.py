@@ -34,9 +34,9 @@ def run_workers(
 ) -> Iterator[tuple[int, dict[str, Any]]]:
     """Measure cases in separate processes; yield the number of threads and a message of a worker.
 
-    There is one process for each number of threads and each oneDNN beyond the first: a build on
-    TBB shares its thread pool with us, and each would take threads from the other. Meanwhile
-    `busy` other processes occupy a core each.
+    There is one process for each number of threads and each oneDNN beyond the first: builds
+    keep threads of their own (OpenMP, TBB), and those of one would take cores from the other.
+    Meanwhile `busy` other processes occupy a core each.
 
     Raises
     ------

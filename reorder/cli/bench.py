@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 import platform
 import sys
 from contextlib import suppress
@@ -18,6 +17,7 @@ from reorder.bench.processes import missing_peers, run_workers
 from reorder.bench.report import case_lines, summarise
 from reorder.cli.command import Command, Facts
 from reorder.cli.layouts import buffer_name
+from reorder.threads import count_cores
 
 if TYPE_CHECKING:
     import argparse
@@ -140,7 +140,7 @@ def _machine() -> dict[str, str]:
     """Return the machine and the versions that the figures are valid for."""
     facts = {
         "machine": platform.machine(),
-        "cores": str(_count_cores()),
+        "cores": str(count_cores()),
         "Python": platform.python_version(),
     }
     with suppress(OSError):
@@ -174,12 +174,8 @@ def _machine() -> dict[str, str]:
     return facts
 
 
-def _count_cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
 def _threads(text: str | None) -> list[int]:
-    cores = _count_cores()
+    cores = count_cores()
     if text is None:
         return sorted({1, cores})
     try:

@@ -40,7 +40,7 @@ def _answer(options: argparse.Namespace) -> tuple[Facts, int]:
         "bytes_read": src.dtype.nbytes(src.nelems),
         "bytes_written": dst.dtype.nbytes(dst.padded_nelems if dst.nelems else 0),
         "of_these_padding": dst.dtype.nbytes(dst.padded_nelems - dst.nelems if dst.nelems else 0),
-        "looked_up": any(box.lookups for box in plan.boxes),
+        "offset_tables": any(box.lookups for box in plan.boxes),
         "reorder": relation.kind,
         "why": relation.why,
     }

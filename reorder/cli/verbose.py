@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import sys
 from io import TextIOWrapper
@@ -14,6 +13,7 @@ from reorder.cli.command import Command, Facts
 from reorder.cli.verbose_table import lay_out
 from reorder.logs import report
 from reorder.logs.replay import replay
+from reorder.threads import count_cores
 
 if TYPE_CHECKING:
     import argparse
@@ -147,9 +147,7 @@ def _add_case(here: dict[str, Any], case: dict[str, Any]) -> None:
 
 
 def _threads(given: int | None, log: VerboseLog) -> int:
-    cores = (
-        len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    )
+    cores = count_cores()
     if given is not None:
         if not 1 <= given <= cores:
             msg = f"--threads {given}: give 1 to {cores}, the cores of this process"

@@ -6,7 +6,6 @@ too, with their reasons.
 
 from __future__ import annotations
 
-import os
 import platform
 from contextlib import suppress
 from functools import cache
@@ -16,6 +15,8 @@ from typing import NamedTuple
 import numba
 from llvmlite import binding
 from numba.core import config
+
+from reorder.threads import count_cores
 
 __all__ = [
     "BYTE_BITS",
@@ -83,11 +84,8 @@ def this_machine() -> Machine:
 
 def count_threads() -> int:
     """Return how many threads a reorder may use: numba's limit, and the cores allowed."""
-    cores = (
-        len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    )
     limit: int = numba.config.NUMBA_NUM_THREADS
-    return max(1, min(cores, limit))
+    return max(1, min(count_cores(), limit))
 
 
 @cache

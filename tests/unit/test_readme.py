@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 import sysconfig
@@ -17,6 +18,7 @@ import reorder
 _ROOT = Path(__file__).parents[2]
 _README = (_ROOT / "README.md").read_text(encoding="utf-8")
 _COMMANDS = (_ROOT / "docs" / "commands.md").read_text(encoding="utf-8")
+_LOG = _ROOT / "tests" / "data" / "verbose" / "torch-2.13.log"
 
 
 def test_the_five_lines_of_the_readme_are_the_file_that_its_first_command_runs() -> None:
@@ -40,6 +42,7 @@ def test_every_command_of_the_overview_runs_as_printed(tmp_path: Path) -> None:
     x = np.random.default_rng(0).random((1, 17, 5, 4)).astype(np.float16)
     np.save(tmp_path / "in.npy", x)
     reorder.reorder(x, "b_fs_yx_fsv16").data.tofile(tmp_path / "dump.bin")
+    shutil.copy(_LOG, tmp_path / "torch.log")
     environment = {
         **os.environ,
         "PATH": os.pathsep.join([sysconfig.get_path("scripts"), os.environ["PATH"]]),

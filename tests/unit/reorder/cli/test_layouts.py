@@ -229,6 +229,7 @@ def test_explain_shows_the_plan_the_bytes_and_the_kernels(
     assert shown["bytes_written"] == dst.nbytes
     assert shown["of_these_padding"] == 15 * 20 * 4
     assert shown["kernels"]
+    assert shown["offset_tables"] is False
     boxes = [
         {
             "offsets": list(box.offsets),
