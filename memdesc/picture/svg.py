@@ -89,7 +89,7 @@ def edge(name: str, **attributes: object) -> str:
 
 
 def text_width(text: str, size: int = 11) -> int:
-    """Return the pixels that a text takes in a font size."""
+    """Return the pixels that a string takes in a font size."""
     return _CHARACTER[size] * len(text)
 
 

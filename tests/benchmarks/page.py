@@ -164,7 +164,7 @@ def page(facts: dict[str, Any]) -> str:
             "copies the same bytes on the same number of threads. oneDNN runs with a primitive "
             "made before, called through ctypes as ours is; *generated* marks code of its JIT, "
             "*reference* other code. Cases below 64 KiB are left out, because the time of a call "
-            f"dominates there. {count} compiled walkers moved the elements of all cases on "
+            f"dominates there. {count} compiled functions moved the elements of all cases on "
             "one thread count (conversions add a stage for each type); "
             f"the slowest took {slowest:.2f} s to compile, or to load where it was on disk already."
         ),
