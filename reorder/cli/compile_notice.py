@@ -1,4 +1,4 @@
-"""A line on stderr when kernels are compiled for long; silent where stderr is no terminal."""
+"""A line on stderr when kernels are compiled for long."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any, Self
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["CompileNotice"]
+__all__ = ["NOTICE", "CompileNotice"]
 
 _PATIENCE = 1.0
 _PERIOD = 0.1
-_NOTICE = (
+NOTICE = (
     "memdesc: compiling kernels, once for each width of elements and conversion; later calls find "
     "them on disk\n"
 )
@@ -38,7 +38,7 @@ class CompileNotice:
         self._thread = Thread(target=self._watch, daemon=True)
 
     def __enter__(self) -> Self:
-        if sys.stderr is not None and sys.stderr.isatty():
+        if sys.stderr is not None:
             self._thread.start()
         return self
 
@@ -50,6 +50,6 @@ class CompileNotice:
     def _watch(self) -> None:
         while not self._ended.wait(_PERIOD):
             if self._seconds() > _PATIENCE:
-                sys.stderr.write(_NOTICE)
+                sys.stderr.write(NOTICE)
                 sys.stderr.flush()
                 return

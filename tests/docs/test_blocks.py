@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
 
+from tests.notice import without_notice
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -99,7 +101,7 @@ def test_every_command_prints_what_the_page_shows(page: Path, tmp_path: Path) ->
                 text=True,
                 check=False,
             )
-            assert is_shown(shown, ran.stdout + ran.stderr), (
+            assert is_shown(shown, ran.stdout + without_notice(ran.stderr)), (
                 f"$ {command}\n{ran.stdout}{ran.stderr}"
             )
             assert ran.returncode == (2 if shown.startswith("memdesc: ") else 0)
