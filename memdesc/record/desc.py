@@ -90,6 +90,7 @@ class RecordDesc:
         check_rule(self.rule)
         for number in self.rule.numbers:
             self._check_number(number)
+        self._check_zero()
         for one, other in combinations(self.fields, 2):
             if one.tensor == other.tensor:
                 _check_apart(one, other)
@@ -130,6 +131,17 @@ class RecordDesc:
                 f"need {1 << width}; at most {_MAX_TABLE} bits are looked up"
             )
             raise MemdescError(msg)
+
+    def _check_zero(self) -> None:
+        """Refuse a zero point where the code or itself is no integer: the difference is exact."""
+        for number in (self.rule.code, self.rule.zero) if self.rule.zero is not None else ():
+            name = number.parts[0][0]
+            if number.table or not _is_integer(self.field(name).kind):
+                msg = (
+                    f"zero points are subtracted from codes as integers, and {number} is none; "
+                    "subtract floats as an offset, with sign=-1"
+                )
+                raise MemdescError(msg)
 
     def __repr__(self) -> str:
         options = "".join(f", {name}={value!r}" for name, value in self.options)

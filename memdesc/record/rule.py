@@ -116,7 +116,7 @@ def check_rule(rule: Rule) -> None:
             f"empty, and offset; not {short_repr(tuple(rule))}"
         )
         raise MemdescError(msg)
-    if rule.sign not in (1, -1):
+    if not isinstance(rule.sign, int) or rule.sign not in (1, -1):
         msg = f"the sign of a Rule is 1 or -1, not {short_repr(rule.sign)}"
         raise MemdescError(msg)
 
@@ -130,16 +130,9 @@ def check_number(number: Number) -> None:
         With the part.
     """
     parts, minus, table = number
-    try:
-        is_legal = bool(parts) and all(
-            isinstance(name, str) and type(shift) is int and 0 <= shift < _MAX_SHIFT
-            for name, shift in parts
-        )
-    except (TypeError, ValueError):
-        is_legal = False
-    if not is_legal:
+    if not (isinstance(parts, tuple) and parts and all(map(_is_part, parts))):
         msg = (
-            f"parts of a Number are pairs of the name of a field and a bit of 0 to "
+            f"parts of a Number are a tuple of pairs, of the name of a field and a bit of 0 to "
             f"{_MAX_SHIFT - 1}, not {short_repr(parts)}"
         )
         raise MemdescError(msg)
@@ -150,3 +143,11 @@ def check_number(number: Number) -> None:
     if not is_table or any(not abs(value) <= _LARGEST for value in table):
         msg = f"a table is a tuple of finite floats, not {short_repr(table)}"
         raise MemdescError(msg)
+
+
+def _is_part(part: object) -> bool:
+    """Whether a part is a tuple of a name and a bit."""
+    match part:
+        case (str(), int() as shift):
+            return isinstance(part, tuple) and type(shift) is int and 0 <= shift < _MAX_SHIFT
+    return False

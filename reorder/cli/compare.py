@@ -13,7 +13,7 @@ from memdesc.exchange import from_notation
 from memdesc.layout import dim_name
 from reorder.cli.command import Command, Facts
 from reorder.cli.facts import lines
-from reorder.cli.tensors import SOURCE, load_file
+from reorder.cli.tensors import SOURCE, load_file, read_bytes
 from reorder.comparison import compare_values
 from reorder.memory.inputs import as_memory
 from reorder.memory.memory import Memory
@@ -28,12 +28,13 @@ if TYPE_CHECKING:
 __all__ = ["COMMAND"]
 
 _LAYOUT = (
-    "what %s holds, if it is a file of raw bytes: TYPE:FORMAT:DIMS, as OpenVINO writes layouts"
+    "what the bytes of %s are, of a raw file or of the words of an array: TYPE:FORMAT:DIMS, such "
+    "as u4:gptq:4096x4096 or f16:b_fs_yx_fsv16:1x17x5x4"
 )
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("a", metavar="A", help=f"{SOURCE}; or raw bytes, with --layout-a")
+    parser.add_argument("a", metavar="A", help=f"{SOURCE}; or raw bytes or words, with --layout-a")
     parser.add_argument("b", metavar="B", help="likewise")
     parser.add_argument("--layout-a", metavar="L", help=_LAYOUT % "A")
     parser.add_argument("--layout-b", metavar="L", help=_LAYOUT % "B")
@@ -51,6 +52,12 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
 def _answer(options: argparse.Namespace) -> tuple[Facts, int]:
     a = _load(options.a, options.layout_a, "--layout-a")
     b = _load(options.b, options.layout_b, "--layout-b")
+    if a.desc.dims != b.desc.dims:
+        msg = (
+            f"{options.a!r} has dims {a.desc.dims}, {options.b!r} has {b.desc.dims}; for the words "
+            "of a packed tensor say what they are, such as --layout-a u4:gptq:4096x4096"
+        )
+        raise MemdescError(msg)
     found = compare_values(
         a, b, tolerance=options.tolerance, relative=options.relative, limit=options.limit
     )
@@ -81,15 +88,23 @@ def _load(path: str, layout: str | None, flag: str) -> Memory:
         hint = f"if it holds raw bytes, add {flag} TYPE:FORMAT:DIMS, such as f16:bfyx:1x2x3x4"
         return as_memory(load_file(path, raw_hint=hint), None)
     desc = from_notation(layout, "openvino")
-    try:
-        data = np.fromfile(path, np.uint8)
-    except OSError as error:
-        msg = f"{path!r} cannot be read: {error.strerror}"
-        raise MemdescError(msg) from None
+    data = _bytes_of(path)
     if len(data) != desc.nbytes:
         msg = f"{path!r} has {len(data)} bytes, but {layout!r} takes {desc.nbytes}"
         raise MemdescError(msg)
     return Memory(desc, data, zero_pad=False)
+
+
+def _bytes_of(path: str) -> NDArray[np.uint8]:
+    """Return the bytes of an array in a .npy or .npz, or of any other file."""
+    if not path.endswith(".npy") and ".npz" not in path:
+        return read_bytes(path)
+    found = load_file(path)
+    return (
+        found.data
+        if isinstance(found, Memory)
+        else np.ascontiguousarray(found).reshape(-1).view(np.uint8)
+    )
 
 
 def _facts(found: Difference) -> Facts:

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from memdesc import MemdescError, memory_desc
 from reorder.cli.command import Command, Facts, dims_of
-from reorder.cli.tensors import load_file, tensors_in
+from reorder.cli.tensors import load_file, read_bytes, tensors_in
 from reorder.identification.identify import identify
 
 if TYPE_CHECKING:
     import argparse
+
+    import numpy as np
 
     from reorder.identification.candidates import Candidate, Identification
     from reorder.memory.memory import Memory
@@ -85,15 +85,7 @@ def _read(path: str, offset: int) -> Memory | np.ndarray[Any, Any]:
             msg = f"--offset {offset} is for files of raw bytes; {path!r} says where its data begin"
             raise MemdescError(msg)
         return load_file(path)
-    try:
-        data = np.fromfile(path, np.uint8, offset=offset) if offset >= 0 else None
-    except OSError as error:
-        msg = f"{path!r} cannot be read: {error.strerror}"
-        raise MemdescError(msg) from None
-    if data is None:
-        msg = f"--offset {offset}: a tensor cannot start in front of its file"
-        raise MemdescError(msg)
-    return data
+    return read_bytes(path, offset)
 
 
 def _facts(data: Memory | np.ndarray[Any, Any], found: Identification) -> Facts:

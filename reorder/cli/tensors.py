@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import zipfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 from numpy.lib.format import MAGIC_PREFIX
 
 from memdesc import MemdescError, data_type
+from memdesc.disk import as_path, open_file
 from reorder.cli.layouts import buffer_name, desc_of
 from reorder.memory.inputs import as_memory
 from reorder.memory.memory import Memory
@@ -18,7 +21,7 @@ from reorder.storage.files import load
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["SOURCE", "load_file", "load_tensor", "tensors_in"]
+__all__ = ["SOURCE", "load_file", "load_tensor", "read_bytes", "tensors_in"]
 
 SOURCE = "a .npy; if a descriptor lies beside it, it is read as that says. Or FILE.npz:NAME"
 _ZIP = b"PK"
@@ -100,20 +103,31 @@ def _may_be_raw(path: str) -> bool:
     if Path(path).suffix in {".npy", ".npz"}:
         return False
     try:
-        with Path(path).open("rb") as file:
+        with open_file(Path(path)) as file:
             return not file.read(len(MAGIC_PREFIX)).startswith((MAGIC_PREFIX, _ZIP))
-    except OSError:
+    except MemdescError:
         return False
+
+
+def read_bytes(path: str, offset: int = 0) -> NDArray[np.uint8]:
+    """Read the bytes of a file from an offset on; folders, pipes and devices are refused."""
+    with open_file(as_path(path)) as file:
+        nbytes = file.seek(0, os.SEEK_END)
+        if not 0 <= offset <= nbytes:
+            msg = f"--offset {offset}: a tensor cannot start in {path!r} there, of {nbytes} bytes"
+            raise MemdescError(msg)
+        file.seek(offset)
+        return np.fromfile(file, np.uint8)
 
 
 def _is_archive(path: str) -> bool:
     """Whether a file is a .zip of arrays; refuse pickles, with what to do."""
     try:
-        with Path(path).open("rb") as file:
+        with open_file(Path(path)) as file:
             start = file.read(len(_ZIP))
             is_zip = start == _ZIP
             names = zipfile.ZipFile(file).namelist() if is_zip else []
-    except (OSError, zipfile.BadZipFile):
+    except (MemdescError, OSError, ValueError, zipfile.BadZipFile):
         return False  # whoever reads the file says what is wrong
     is_torch = any(name == "data.pkl" or name.endswith("/data.pkl") for name in names)
     if is_torch or start.startswith(_PICKLE):

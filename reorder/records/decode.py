@@ -15,7 +15,7 @@ from reorder.memory.memory import Memory
 from reorder.records.fields import read_field
 from reorder.records.record import Record
 from reorder.records.reference import dequantize_reference
-from reorder.threads import current_limit
+from reorder.threads import checked_threads, current_limit
 from reorder.values.formats import FLOATS
 
 if TYPE_CHECKING:
@@ -31,6 +31,8 @@ __all__ = ["dequantize_record", "plain_field"]
 _DIRECT = ("f32", "f16", "bf16")
 # Elements that are decoded to f32 at a time, for other types and layouts: they stay in the cache.
 _CHUNK = 1 << 20
+# Bytes are shifted by so much in the 24 bits of f32.
+_MAX_SHIFT = 16
 # What holds the elements of a packed type one by one.
 _UNPACKED = {"u1": "u8", "u2": "u8", "u4": "u8", "s4": "s8", "f4_e2m1": "f16"}
 
@@ -61,12 +63,14 @@ def dequantize_record(
         msg = f"a record becomes floats ({', '.join(FLOATS)}), not {wanted}"
         raise MemdescError(msg)
     target = _target(dims, wanted, desc)
-    threads = current_limit() if threads is None else threads
+    threads = current_limit() if threads is None else checked_threads(threads)
+    if 0 in dims:
+        return Memory(target)
     with importing:
         from reorder.cpu.decode.pattern import find_access  # noqa: PLC0415 - numba is slow to load
         from reorder.cpu.decode.walker import decode  # noqa: PLC0415 - likewise
     tensors, access = record.tensors, find_access(record.desc)
-    if access is None and 0 not in dims:
+    if access is None and _fits_plain(record.desc):
         plain = _plain(record, threads)
         tensors, access = plain.tensors, find_access(plain.desc)
     if access is None:
@@ -117,6 +121,16 @@ def plain_field(part: Field) -> tuple[str, MemoryDesc]:
     """Return what holds the elements of a field one by one: the kind, and row-major memory."""
     kind = _UNPACKED.get(part.kind, part.kind)
     return kind, memory_desc(part.layout.dims, kind)
+
+
+def _fits_plain(desc: RecordDesc) -> bool:
+    """Whether rules stay legal where elements of less than a byte become bytes."""
+    return all(
+        not number.table and shift <= _MAX_SHIFT
+        for number in desc.rule.numbers
+        for name, shift in number.parts
+        if desc.field(name).kind in _UNPACKED
+    )
 
 
 def _plain(record: Record, threads: int | None) -> Record:

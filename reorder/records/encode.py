@@ -84,7 +84,9 @@ def regroup(
     MemdescError
         If they are not; `what` names them.
     """
-    for dim, (one, other) in enumerate(zip(old, new, strict=True)):
+    for dim, groups in enumerate(zip(old, new, strict=True)):
+        # a group may be larger than its dim
+        one, other = (min(group, dims[dim]) for group in groups)
         common = int(np.gcd(one, other))
         if one > common:
             values = values.repeat(one // common, dim)

@@ -24,6 +24,8 @@ _BYTE = 8
 
 def read_field(data: NDArray[np.uint8], part: Field) -> NDArray[Any]:
     """Return the bits of the elements of a field over its dims, as unsigned integers."""
+    if not part.layout.nelems:  # other dims may be larger than tables of them
+        return np.empty(part.layout.dims, f"u{max(part.bits, _BYTE) // _BYTE}")
     offsets = part.layout.offsets()
     if part.bits < _BYTE:
         at = offsets * part.bits
@@ -91,7 +93,7 @@ def number_values(
 
 def expand(values: NDArray[Any], groups: tuple[int, ...], dims: tuple[int, ...]) -> NDArray[Any]:
     """Repeat the values of groups for each element."""
-    for dim, group in enumerate(groups):
+    for dim, (group, size) in enumerate(zip(groups, dims, strict=True)):
         if group > 1:
-            values = values.repeat(group, dim)
+            values = values.repeat(min(group, size), dim)
     return values[tuple(slice(size) for size in dims)]

@@ -6,13 +6,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from memdesc import MemdescError, PaddingError, RecordDesc, memory_desc
+from memdesc import DATA_TYPES, MemdescError, PaddingError, RecordDesc, memory_desc
 from memdesc.errors import short_repr
 from memdesc.record import BIT_PLANES
 from reorder.memory.allocate import zeroed_bytes
 from reorder.memory.buffers import flat_bytes
+from reorder.memory.dlpack import from_dlpack, is_exporter
 from reorder.memory.padding import check_padding
 from reorder.records.fields import check_plane, read_field
+from reorder.values.masked import refuse_masked
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -30,13 +32,15 @@ class Record:
     desc : RecordDesc
         What the buffers hold, see `memdesc.record_desc`.
     buffers : buffer, or mapping of str to buffer, optional
-        C-contiguous memory of each tensor of `desc.tensors`, of any data type, used without a
-        copy; a record of one tensor takes its buffer. By default zeroed bytes are allocated.
+        C-contiguous memory of each tensor of `desc.tensors`, used without a copy: raw bytes,
+        integers of any width, or the data type of a field. A record of one tensor takes its
+        buffer. By default zeroed bytes are allocated.
 
     Raises
     ------
     MemdescError
-        If a tensor is missing, unknown, not contiguous or too small.
+        If a tensor is missing, unknown, not contiguous, too small, or consists of other numbers
+        than its fields.
 
     Examples
     --------
@@ -66,7 +70,9 @@ class Record:
             return
         given = _by_name(desc, buffers)
         self._tensors = {
-            name: flat_bytes(_as_bytes(given[name]), _bytes_desc(nbytes), name, write=False)
+            name: flat_bytes(
+                _as_bytes(desc, name, given[name]), _bytes_desc(nbytes), name, write=False
+            )
             for name, nbytes in sizes.items()
         }
 
@@ -149,11 +155,34 @@ def _by_name(desc: RecordDesc, buffers: Any) -> Mapping[str, Any]:
     return given
 
 
-def _as_bytes(buffer: Any) -> Any:
-    """Return a view of an array as bytes, whatever its type; other buffers as they are."""
-    if isinstance(buffer, np.ndarray) and buffer.flags.c_contiguous and not buffer.dtype.hasobject:
-        return buffer.reshape(-1).view(np.uint8)
-    return buffer
+def _as_bytes(desc: RecordDesc, name: str, buffer: Any) -> Any:
+    """Return an array as flat bytes; other buffers as they are.
+
+    Elements are integers, which are words of any width, or what a field of the tensor consists of.
+    """
+    refuse_masked(name, buffer)
+    if not isinstance(buffer, np.ndarray) and is_exporter(buffer):
+        buffer = from_dlpack(buffer, name)
+    if not isinstance(buffer, np.ndarray):
+        return buffer
+    kinds = [part.kind for part in desc.fields if part.tensor == name]
+    whole = [DATA_TYPES[kind] for kind in kinds if kind not in BIT_PLANES]
+    legal = [each.numpy for each in whole if not each.is_packed]
+    is_raw = buffer.dtype.kind in "iu" or (buffer.dtype.type is np.void and not buffer.dtype.names)
+    if not buffer.dtype.isnative or not (is_raw or buffer.dtype in legal):
+        msg = (
+            f"{name} of {desc!r} holds {', '.join(dict.fromkeys(kinds))}, and the array given is of "
+            f"{buffer.dtype} ({buffer.dtype.str}); convert it, or pass its bytes, as uint8, "
+            "if they are right"
+        )
+        raise MemdescError(msg)
+    if not buffer.flags.c_contiguous:
+        msg = (
+            f"{name} of {desc!r} is an array of strides {buffer.strides}; pass one that is "
+            "C-contiguous, such as numpy.ascontiguousarray makes"
+        )
+        raise MemdescError(msg)
+    return np.asarray(buffer).reshape(-1).view(np.uint8)
 
 
 def _bytes_desc(nbytes: int) -> Any:

@@ -9,7 +9,7 @@ from memdesc.errors import short_repr
 from memdesc.record.names import read_name
 from reorder.records.convert_numbers import convert_numbers
 from reorder.records.record import Record
-from reorder.threads import current_limit
+from reorder.threads import checked_threads, current_limit
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -71,10 +71,11 @@ def repack(
         swaps = _swaps(source, letters)
         dims = source.dims[::-1] if swaps else source.dims
         desc = record_desc(dims, name, **(_defaults(source, legal) | options))
+    threads = current_limit() if threads is None else checked_threads(threads)
     out = Record(desc)
     if 0 not in desc.dims:
         perm = (1, 0) if swaps else tuple(range(len(desc.dims)))
-        convert_numbers(record, out, perm, current_limit() if threads is None else threads)
+        convert_numbers(record, out, perm, threads)
     return out
 
 

@@ -89,7 +89,12 @@ FLOATS = Number((("d", 0),))
         ((2, 8), (CODES,), RULE, "no field 'd'; the fields are q"),
         ((16,), (CODES, SCALES), RULE, r"field q has dims \(2, 8\), and the record \(16,\)"),
         ((2, 16), (CODES, SCALES), RULE, r"field q has 8 along b \(dim 1\), but 16 elements in"),
-        ((2, 8), (CODES, SCALES), RULE._replace(zero=Number(())), "parts of a Number are pairs"),
+        (
+            (2, 8),
+            (CODES, SCALES),
+            RULE._replace(zero=Number(())),
+            "parts of a Number are a tuple of pairs",
+        ),
         ((2, 8), (CODES, SCALES), RULE._replace(zero=Number((("q", -1),))), "a bit of 0 to 23"),
         ((2, 8), (CODES, SCALES), RULE._replace(zero=Number(((1, 0),))), "the name of a field"),  # type: ignore[arg-type] # what is refused
         ((2, 8), (CODES, SCALES), RULE._replace(zero=Number((1,))), "the name of a field"),  # type: ignore[arg-type] # what is refused
@@ -169,3 +174,27 @@ def test_numbers_and_rules_print_as_formulas() -> None:
     assert str(Number((("q", 0), ("h", 4)))) == "(q | h << 4)"
     assert str(RULE._replace(offset=(FLOATS, FLOATS))) == "d * q + d * d"
     assert str(record_desc((1, 256), "iq4_xs").rule).endswith("* table[qs]")
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [[("q", 0)], (["q", 0],), {("q", 0)}, {"q": 0}, (("q", 0, 0),), (("q", True),), ("q0",), (0,)],
+)
+def test_parts_are_tuples_of_names_and_bits(parts: Any) -> None:
+    with pytest.raises(MemdescError, match="parts of a Number are a tuple of pairs"):
+        RecordDesc((2, 8), (SCALES, CODES), RULE._replace(code=Number(parts)))
+
+
+@pytest.mark.parametrize("sign", [0, 1.0, "1", None, [1]])
+def test_a_sign_is_an_integer(sign: Any) -> None:
+    with pytest.raises(MemdescError, match="the sign of a Rule is 1 or -1"):
+        RecordDesc((2, 8), (SCALES, CODES), RULE._replace(sign=sign))
+
+
+@pytest.mark.parametrize("kind", ["f16", "u4"])
+def test_zero_points_are_integers_that_codes_are_too(kind: str) -> None:
+    other = Field("z", kind, memory_desc((2, 8), kind).layout, (1, 1), "z")
+    number = Number((("z", 0),), table=tuple(range(16)) if kind == "u4" else ())
+    for rule in (RULE._replace(zero=number), RULE._replace(code=number, zero=RULE.code)):
+        with pytest.raises(MemdescError, match="zero points are subtracted from codes as integers"):
+            RecordDesc((2, 8), (SCALES, CODES, other), rule)

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import numpy as np
@@ -130,3 +131,44 @@ def test_decode_says_which_name_of_a_file_it_did_not_understand(
     assert "the name of the dump does not say what it holds" in capsys.readouterr().err
     assert main(["decode", "no", "out.npy", "--like", "*", "--dims", "2x3"]) == 2
     assert "'no' cannot be read: No such file" in capsys.readouterr().err
+
+
+@pytest.fixture
+def packings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same weights as checkpoints store them, in words, and with descriptors."""
+    monkeypatch.chdir(tmp_path)
+    q = np.random.default_rng(0).integers(0, 16, (128, 64), np.uint8)
+    for name in ("gptq", "awq", "marlin"):
+        packed = reorder.reorder(q, name, dtype="u4")
+        reorder.save(f"{name}.npy", packed)
+        words = packed.data.view(np.int32).reshape(16 if name == "gptq" else 8, -1)
+        np.save(f"{name}_words.npy", words)
+        np.savez(f"{name}.npz", up=words)
+    np.save("plain.npy", q)
+
+
+@pytest.mark.parametrize("pair", [("gptq", "awq"), ("awq", "marlin"), ("marlin", "gptq")])
+def test_packings_of_the_same_numbers_are_equal(
+    pair: tuple[str, str], packings: None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    a, b = pair
+    assert packings is None
+    assert main(["compare", f"{a}.npy", f"{b}.npy"]) == 0
+    layouts = [f"--layout-{side}=u4:{name}:128x64" for side, name in zip("ab", pair, strict=True)]
+    assert main(["compare", f"{a}_words.npy", f"{b}_words.npy", *layouts]) == 0
+    assert main(["compare", f"{a}.npz:up", f"{b}.npy", layouts[0]]) == 0
+    assert main(["compare", f"{a}.npy", "plain.npy", layouts[0]]) == 0
+    assert (
+        main(["compare", f"{a}.npy", f"{b}.npy", layouts[0], layouts[0].replace("-a", "-b")]) == 1
+    )
+    capsys.readouterr()
+    assert main(["compare", f"{a}_words.npy", "plain.npy"]) == 2
+    assert "say what they are, such as --layout-a u4:gptq:4096x4096" in capsys.readouterr().err
+
+
+def test_a_pipe_is_not_waited_for(dump: str, capsys: pytest.CaptureFixture[str]) -> None:
+    os.mkfifo("pipe")
+    assert main(["compare", "pipe", "ref.npy", *_LAYOUT]) == 2
+    assert main(["compare", dump, "pipe", *_LAYOUT]) == 2
+    assert main(["check", "pipe"]) == 2
+    assert capsys.readouterr().err.count("'pipe' cannot be read: it is a folder or a device") == 3

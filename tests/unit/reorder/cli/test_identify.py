@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from typing import TYPE_CHECKING, Any
 
@@ -125,6 +126,11 @@ def test_a_saved_tensor_is_identified_by_its_bytes(
         (["dump.bin"], "give like=, a tensor of the same values, or dims=, the logical sizes"),
         (["nothing.bin", "--dims", "2"], "'nothing.bin' cannot be read: No such file or directory"),
         (["dump.bin", "--dims", "2", "--offset", "-1"], "--offset -1: a tensor cannot start in"),
+        (["dump.bin", "--dims", "2", "--offset", "99999999999"], "in 'dump.bin' there, of 4104 by"),
+        (["pipe", "--dims", "2"], "'pipe' cannot be read: it is a folder or a device"),
+        (["pipe", "--like", "q.npy"], "'pipe' cannot be read: it is a folder or a device"),
+        (["dump.bin", "--like", "pipe"], "'pipe' cannot be read: it is a folder or a device"),
+        ([".", "--dims", "2"], "'.' cannot be read: "),
         (["q.npy", "--dims", "2", "--offset", "8"], "--offset 8 is for files of raw bytes"),
         (["q.npz", "--dims", "2"], "'q.npz' has 2 tensors; add one as q.npz:NAME, of a, b"),
         (["q.npz", "--like", "q.npy"], "'q.npz' has 2 tensors; add one as q.npz:NAME, of a, b"),
@@ -142,6 +148,7 @@ def test_what_cannot_be_identified_is_refused(
     monkeypatch.chdir(tmp_path)
     np.savez("q.npz", a=np.ones(2), b=np.ones(2))
     np.savez("r.npz", c=np.ones(2))
+    os.mkfifo("pipe")
     assert len(files) == 2
     assert main(["identify", *arguments]) == 2
     assert message in capsys.readouterr().err

@@ -8,6 +8,7 @@ import pytest
 import reorder
 from memdesc import (
     Field,
+    Layout,
     MemdescError,
     Number,
     RecordDesc,
@@ -136,3 +137,43 @@ def test_what_does_not_fit_a_record_is_refused(given: dict[str, Any], message: s
     record = reorder.Record(record_desc((1, 32), "q8_0"))
     with pytest.raises(MemdescError, match=message):
         reorder.dequantize(record, **given)
+
+
+@pytest.mark.parametrize("dims", [(0, 1 << 56), (1 << 56, 0)])
+@pytest.mark.parametrize("name", ["q4_0", "q5_0"])
+def test_a_record_without_elements_needs_no_tables_of_its_other_dims(
+    dims: tuple[int, ...], name: str
+) -> None:
+    record = reorder.Record(record_desc(dims, name))
+    assert reorder.dequantize(record, dtype="f16").desc.dims == dims
+    assert record.field("qs").size == 0
+
+
+def test_groups_larger_than_a_dim_are_the_whole_dim() -> None:
+    codes = Field("q", "s8", memory_desc((6, 32), "s8").layout, (1, 1), "q")
+    scales = Field("d", "f32", memory_desc((1, 1), "f32").layout, (1 << 62, 1 << 62), "d")
+    zeros = Field("m", "f32", memory_desc((1, 1), "f32").layout, (7, 1 << 60), "m")
+    rule = Rule(Number((("q", 0),)), (Number((("d", 0),)),), offset=(Number((("m", 0),)),))
+    desc = RecordDesc((6, 32), (codes, scales, zeros), rule, "mine")
+    x = RNG.integers(-128, 128, (6, 32), np.int8)
+    given = {"q": x, "d": np.full(1, 0.5, np.float32), "m": np.full(1, 2, np.float32)}
+    record = reorder.Record(desc, given)
+    assert (reorder.dequantize(record).numpy() == x * 0.5 + 2).all()
+    assert (dequantize_reference(record) == x * 0.5 + 2).all()
+    packed = reorder.repack(record, desc)
+    assert (reorder.dequantize(packed).numpy() == x * 0.5 + 2).all()
+
+
+@pytest.mark.parametrize(
+    ("kind", "shift"), [("u2", 0), ("u4", 0), ("s4", 0), ("u1", 0), ("u2", 20)]
+)
+def test_narrow_codes_in_odd_places_keep_their_tables_and_shifts(kind: str, shift: int) -> None:
+    plain = memory_desc((5, 9), "u8", "ba").layout
+    shifted = Layout(plain.dims, plain.axes, plain.blocks, 3)
+    codes = Field("q", kind, shifted, (1, 1), "q")
+    scales = Field("d", "f32", memory_desc((5, 9), "f32").layout, (1, 1), "d")
+    table = () if shift else tuple(range(7, 7 + (1 << codes.bits)))
+    rule = Rule(Number((("q", shift),), 0, table), (Number((("d", 0),)),))
+    record = random_record(RecordDesc((5, 9), (codes, scales), rule), RNG)
+    found = reorder.dequantize(record).numpy()
+    assert (bits_of(found) == bits_of(dequantize_reference(record))).all()

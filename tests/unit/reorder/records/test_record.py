@@ -65,9 +65,9 @@ DATA = np.zeros(34, np.uint8)
     ("name", "buffers", "message"),
     [
         ("q8_0", DATA[:20], "data has 20 bytes"),
-        ("q8_0", np.zeros(68, np.uint8)[::2], "data of shape .* is not C-contiguous"),
+        ("q8_0", np.zeros(68, np.uint8)[::2], "data of .* is an array of strides .* C-contiguous"),
         ("q8_0", 7, "data: int is no contiguous buffer"),
-        ("q8_0", np.zeros(34, object), "data is an array of object"),
+        ("q8_0", np.zeros(34, object), "the array given is of object"),
         ("q8_0", {"codes": DATA}, "has the tensors data, but codes given"),
         ("awq", DATA, "has several tensors; pass a dict of qweight, qzeros, scales, not"),
     ],
@@ -107,3 +107,58 @@ def test_padding_of_planes_of_bits_is_checked() -> None:
     record.tensors["q"][2] = 0x40
     with pytest.raises(PaddingError, match=r"field q .*: padding of 2 bits is not zero at byte 2"):
         record.check_padding()
+
+
+@pytest.mark.parametrize(
+    ("scales", "message"),
+    [
+        (np.zeros(128, np.float32), "scales of .* holds f16, and the array given is of float32"),
+        (np.zeros(128, ">f2"), "the array given is of >f2"),
+        (np.zeros(128, ">i2"), "the array given is of >i2"),
+        (np.zeros(128, complex), "the array given is of complex128"),
+        (np.zeros(128, [("a", "f2")]), "holds f16, and the array given is of .*'a'"),
+        (np.zeros(256, np.float16)[::2], r"scales of .* is an array of strides \(4,\)"),
+        (np.ma.masked_array(np.zeros(128, np.float16), mask=True), "scales is a masked array"),
+        (np.zeros(127, np.float16), "scales has 254 bytes"),
+        (None, "scales: NoneType is no contiguous buffer"),
+    ],
+)
+def test_arrays_of_other_numbers_than_the_fields_are_refused(scales: Any, message: str) -> None:
+    desc = record_desc((64, 128), "gptq", group=64)
+    given = {name: np.zeros(nbytes, np.uint8) for name, nbytes in desc.tensors.items()}
+    with pytest.raises(MemdescError, match=message):
+        reorder.Record(desc, given | {"scales": scales})
+
+
+class Exported:
+    """An array that only exports itself, as tensors do."""
+
+    def __init__(self, array: Any) -> None:
+        self.array = array
+
+    def __dlpack__(self, **options: Any) -> Any:
+        return self.array.__dlpack__(**options)
+
+    def __dlpack_device__(self) -> Any:
+        return self.array.__dlpack_device__()
+
+
+def test_tensors_of_other_libraries_and_void_elements_are_used_without_a_copy() -> None:
+    desc = record_desc((64, 128), "gptq", group=64)
+    scales = np.ones((1, 128), np.float16)
+    for given in (Exported(scales), scales.view("V2")):
+        zeros = {name: np.zeros(nbytes, np.uint8) for name, nbytes in desc.tensors.items()}
+        record = reorder.Record(desc, zeros | {"scales": given})
+        assert np.shares_memory(record.tensors["scales"], scales)
+
+
+def test_elements_of_4_bits_that_take_a_byte_are_refused() -> None:
+    desc = record_desc((128, 64), "awq")
+    with pytest.raises(
+        MemdescError, match=r"qweight of .* holds u4, and the array given is of uint4"
+    ):
+        reorder.Record(
+            desc,
+            {name: np.zeros(n, np.uint8) for name, n in desc.tensors.items()}
+            | {"qweight": np.zeros((128, 64), memory_desc((1,), "u4").dtype.numpy)},
+        )

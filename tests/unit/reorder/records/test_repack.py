@@ -263,3 +263,11 @@ def test_a_file_of_packed_weights_is_read_by_gguf(tmp_path: Path) -> None:
     assert np.array_equal(numbers, reorder.dequantize(record).numpy().T)
     read = reorder.Record(record_desc((96, 512), "q4_0"), np.ascontiguousarray(tensor.data))
     assert np.array_equal(reorder.dequantize(read).numpy(), numbers)
+
+
+@pytest.mark.parametrize("dims", [(0, 32), (4, 64)])
+def test_threads_of_a_repack_are_checked(dims: tuple[int, ...]) -> None:
+    record = reorder.Record(record_desc(dims, "q4_0"))
+    for threads in (0, -1, "a", True):
+        with pytest.raises(MemdescError, match="threads must be an integer of 1 or more"):
+            reorder.repack(record, "q5_0", threads=threads)  # type: ignore[arg-type] # callers without types
