@@ -33,7 +33,7 @@ def _write(vocabulary: Vocabulary, desc: MemoryDesc, _letters: str) -> tuple[str
     names = [name for name in desc.tags() if name.vocabulary == vocabulary.name]
     if not names:
         tag = tag_of(vocabulary.name, desc)
-        raise cannot(vocabulary.name, desc, f"it has no name for {tag}")
+        raise cannot(vocabulary.name, desc, f"it has no name for {tag} of {desc.dtype}")
     names.sort(key=lambda name: name.domain != CANONICAL)
     return tuple(name.text for name in names)
 

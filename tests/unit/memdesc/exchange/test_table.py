@@ -53,7 +53,7 @@ def _special_names() -> list[tuple[str, str]]:
 
 def test_a_layout_without_a_name_is_refused_with_the_reason() -> None:
     for system, desc, reason in [
-        ("cldnn", memory_desc((2, 3), "f32", "Ab3a"), "it has no name for Ab3a"),
+        ("cldnn", memory_desc((2, 3), "f32", "Ab3a"), "it has no name for Ab3a of f32"),
         ("onednn", memory_desc((2, 3), "f32", strides=(4, 1)), "these strides leave gaps"),
         ("memdesc", memory_desc((2, 3), "f32", strides=(3, 1), offset0=2), "offset0 is 2"),
         (

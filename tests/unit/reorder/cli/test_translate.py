@@ -17,7 +17,7 @@ def test_a_name_is_written_for_every_system_or_refused(capsys: CaptureFixture[st
     facts = json.loads(capsys.readouterr().out)
     assert {*facts["written"], *facts["cannot"]} == set(SYSTEMS)
     assert facts["written"]["onednn"][0] == "aBcd16b"
-    assert facts["cannot"]["mace"] == "it has no name for aBcd16b"
+    assert facts["cannot"]["mace"] == "it has no name for aBcd16b of f32"
     assert (facts["bytes"], facts["unpadded_bytes"]) == (5120, 2720)
 
 
