@@ -171,8 +171,8 @@ def _as_bytes(desc: RecordDesc, name: str, buffer: Any) -> Any:
     is_raw = buffer.dtype.kind in "iu" or (buffer.dtype.type is np.void and not buffer.dtype.names)
     if not buffer.dtype.isnative or not (is_raw or buffer.dtype in legal):
         msg = (
-            f"{name} of {desc!r} holds {', '.join(dict.fromkeys(kinds))}, and the array given is of "
-            f"{buffer.dtype} ({buffer.dtype.str}); convert it, or pass its bytes, as uint8, "
+            f"{name} of {desc!r} holds {', '.join(dict.fromkeys(kinds))}, and the array given is "
+            f"of {buffer.dtype} ({buffer.dtype.str}); convert it, or pass its bytes, as uint8, "
             "if they are right"
         )
         raise MemdescError(msg)
