@@ -36,6 +36,8 @@ nitpicky = True
 default_role = "code"
 
 html_theme = "furo"
+# options in tables of commands keep their two hyphens
+smartquotes_action = "qe"
 html_title = "memdesc"
 html_show_copyright = False
 html_copy_source = False
