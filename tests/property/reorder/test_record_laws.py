@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import reorder
@@ -23,6 +23,7 @@ def records(draw: st.DrawFn) -> reorder.Record:
     return random_record(desc, np.random.default_rng(draw(st.integers(0, 99))))
 
 
+@settings(max_examples=settings().max_examples // 2)
 @given(records(), st.sampled_from(("ab", "ba", "AB16a8b", "Ab3a")), st.sampled_from((1, 2)))
 def test_a_record_becomes_what_its_rule_gives(
     record: reorder.Record, tag: str, threads: int

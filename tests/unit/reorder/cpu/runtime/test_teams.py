@@ -9,6 +9,12 @@ import pytest
 
 from tests.unit.reorder.cpu.runtime.openmp import RUNTIMES, environment_of
 
+# The scenarios that take longest run with the second runtime as a campaign.
+_LONG = [
+    pytest.param(runtime, marks=[pytest.mark.campaign] if number else [])
+    for number, runtime in enumerate(RUNTIMES)
+]
+
 _HEAD = """
 import ctypes, sys, time, threading
 import numpy as np, reorder
@@ -119,7 +125,7 @@ assert moves_on_a_team(openmp)
     )
 
 
-@pytest.mark.parametrize("runtime", RUNTIMES)
+@pytest.mark.parametrize("runtime", _LONG)
 def test_each_thread_has_its_own_team(runtime: str) -> None:
     _run(
         """
@@ -137,7 +143,7 @@ assert moves_on_a_team(openmp)
     )
 
 
-@pytest.mark.parametrize("runtime", RUNTIMES)
+@pytest.mark.parametrize("runtime", _LONG)
 def test_a_call_inside_of_a_parallel_region_uses_the_pool(runtime: str) -> None:
     _run(
         """
@@ -153,7 +159,7 @@ assert found == [False] * 20
     )
 
 
-@pytest.mark.parametrize("runtime", RUNTIMES)
+@pytest.mark.parametrize("runtime", _LONG)
 def test_a_team_that_changes_its_size_is_found_again(runtime: str) -> None:
     # no more threads than cores: GNU's runtime lets others sleep at once
     _run(
