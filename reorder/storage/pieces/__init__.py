@@ -1,0 +1,1 @@
+"""Reorders of tensors in files, in pieces of bounded size."""

@@ -1,0 +1,72 @@
+"""Reorders of files in pieces: the bytes of the whole reorder, each piece within its bound."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import reorder
+from memdesc import MemdescError
+from reorder.storage.pieces.move import Place, move_piece
+from reorder.storage.pieces.pieces import cut
+from tests.reorders import random_bytes
+from tests.strategies import desc_pairs, dims, tag_descs
+
+if TYPE_CHECKING:
+    from hypothesis.strategies import DrawFn
+
+    from memdesc import MemoryDesc
+    from reorder.storage.pieces.pieces import Piece
+
+_START = 24
+
+
+@st.composite
+def _tagged(draw: DrawFn) -> tuple[MemoryDesc, MemoryDesc]:
+    """Draw two dense layouts of one type, as files have them."""
+    sizes = draw(dims(1, 5))
+    dtype = draw(st.sampled_from(("u8", "u4", "bf16", "f32")))
+    return draw(tag_descs(sizes, dtype)), draw(tag_descs(sizes, dtype))
+
+
+def _moved(pieces: list[Piece], src: MemoryDesc, dst: MemoryDesc, seed: int) -> None:
+    """Compare what pieces write into a file with what one reorder writes into memory."""
+    data = random_bytes(src.min_nbytes, seed)
+    wanted = np.zeros(dst.nbytes, np.uint8)
+    reorder.execute(reorder.plan_reorder(src, dst), data, wanted)
+    with TemporaryDirectory() as folder:
+        given, made = Path(folder, "in"), Path(folder, "out")
+        given.write_bytes(bytes(_START) + data.tobytes())
+        made.write_bytes(bytes(_START + dst.nbytes))
+        # in any order, and again
+        for piece in [*reversed(pieces), *pieces[:1]]:
+            move_piece(
+                piece,
+                Place(given, _START, src.min_nbytes),
+                Place(made, _START, dst.nbytes),
+                threads=1,
+            )
+        found = np.frombuffer(made.read_bytes(), np.uint8)
+    assert not found[:_START].any()
+    assert np.array_equal(found[_START:], wanted)
+
+
+@settings(max_examples=40)
+@given(st.one_of(_tagged(), desc_pairs(max_ndims=4)), st.integers(2, 60), st.integers(0, 2**31))
+def test_pieces_write_what_the_reorder_writes_and_stay_within_their_bound(
+    pair: tuple[MemoryDesc, MemoryDesc], count: int, seed: int
+) -> None:
+    src, dst = pair
+    bound = (src.nbytes + dst.nbytes) // count + 1
+    try:
+        pieces = list(cut(src, dst, max_bytes=bound))
+    except MemdescError as error:
+        assert "whole blocks" in str(error)  # noqa: PT017 - legal where blocks are large
+        return
+    assert all(piece.nbytes <= bound for piece in pieces)
+    _moved(pieces, src, dst, seed)

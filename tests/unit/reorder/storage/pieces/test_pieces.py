@@ -1,0 +1,116 @@
+"""Reorders of files in pieces: where they are cut, their attributes, and files that fail."""
+
+from __future__ import annotations
+
+import pickle
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+import reorder
+from memdesc import MemdescError, MemoryDesc, memory_desc
+from reorder.storage.pieces.move import Place, move_piece
+from reorder.storage.pieces.pieces import Piece, cut
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def pieces_of(
+    dims: tuple[int, ...], dtype: str, tags: tuple[str, str], max_bytes: int
+) -> list[Piece]:
+    src, dst = (memory_desc(dims, dtype, tag) for tag in tags)
+    return list(cut(src, dst, max_bytes=max_bytes))
+
+
+def test_dims_that_are_outermost_on_both_sides_are_cut_into_contiguous_pieces() -> None:
+    pieces = pieces_of((4096, 64, 3, 3), "f16", ("oihw", "OIhw16i16o"), 1 << 20)
+    assert len(pieces) == 16
+    assert all(piece.reads.loops == piece.writes.loops == () for piece in pieces)
+
+
+def test_a_transposition_is_cut_into_tiles_with_runs_on_both_sides() -> None:
+    pieces = pieces_of((4096, 4096), "f32", ("ab", "ba"), 1 << 20)
+    assert len({piece.src for piece in pieces}) == 1  # one plan serves all
+    lengths = {(piece.reads.length, piece.writes.length) for piece in pieces}
+    assert lengths < {(2048, 1024), (1024, 2048)}
+
+
+def test_packed_elements_are_cut_at_whole_bytes() -> None:
+    pieces = pieces_of((10, 5), "u4", ("ab", "ab"), 14)
+    assert [piece.reads.start for piece in pieces] == [0, 5, 10, 15, 20]
+
+
+def test_pieces_share_their_plan_and_travel() -> None:
+    (first, *others) = pieces_of((4096, 64), "bf16", ("ab", "Ab16a"), 1 << 16)
+    assert {(piece.src, piece.dst) for piece in others} == {(first.src, first.dst)}
+    assert pickle.loads(pickle.dumps(first)) == first  # noqa: S301 - made here
+
+
+def test_a_bound_below_one_block_is_refused_with_what_it_takes() -> None:
+    with pytest.raises(MemdescError, match=r"takes 131072 bytes.* and max_bytes is 1000; give at"):
+        pieces_of((64, 256), "f32", ("ab", "AB64a256b"), 1000)
+
+
+def test_accumulation_is_refused() -> None:
+    desc = memory_desc((4, 4), "f32")
+    with pytest.raises(MemdescError, match=r"beta 0\.5 adds"):
+        cut(desc, desc, reorder.Attr(beta=0.5), max_bytes=1 << 20)
+
+
+def test_no_elements_are_no_pieces() -> None:
+    assert pieces_of((0, 4), "f32", ("ab", "ba"), 1) == []
+
+
+def on_files(
+    folder: Path, data: np.ndarray, src: MemoryDesc, dst: MemoryDesc
+) -> tuple[Place, Place]:
+    given, made = folder / "in", folder / "out"
+    given.write_bytes(data.tobytes())
+    made.write_bytes(bytes(dst.nbytes))
+    return Place(given, 0, src.nbytes), Place(made, 0, dst.nbytes)
+
+
+def test_scales_and_zero_points_go_with_their_elements(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal((48, 64)).astype(np.float32)
+    attr = reorder.Attr(
+        dst_scale=rng.random((48, 4)).astype(np.float32) + 0.5,
+        dst_scale_mask=3,
+        dst_scale_groups=(1, 16),
+        dst_zero_point=rng.integers(-3, 3, 48),
+        dst_zero_point_mask=1,
+        src_scale=2.0,
+        saturate=True,
+    )
+    src, dst = memory_desc(x.shape, "f32"), memory_desc(x.shape, "s8", "BA16a16b")
+    places = on_files(tmp_path, x, src, dst)
+    pieces = list(cut(src, dst, attr, max_bytes=2048))
+    assert len(pieces) > 4
+    for piece in pieces:
+        move_piece(piece, *places)
+    wanted = reorder.reorder(x, dst, attr=attr).data
+    assert (tmp_path / "out").read_bytes() == wanted.tobytes()
+
+
+def test_a_source_that_was_shortened_is_an_error_and_no_signal(tmp_path: Path) -> None:
+    x = np.arange(4096, dtype=np.float32).reshape(64, 64)
+    src, dst = memory_desc(x.shape, "f32", "ab"), memory_desc(x.shape, "f32", "ba")
+    places = on_files(tmp_path, x, src, dst)
+    (*_, last) = cut(src, dst, max_bytes=8192)
+    with places[0].path.open("r+b") as file:
+        file.truncate(5000)
+    with pytest.raises(MemdescError, match=r"in' has 5000 bytes, but a tensor in it ends at"):
+        move_piece(last, *places)
+
+
+def test_files_that_cannot_be_opened_are_named(tmp_path: Path) -> None:
+    x = np.zeros((4, 4), np.float32)
+    desc = memory_desc(x.shape, "f32")
+    source, target = on_files(tmp_path, x, desc, desc)
+    (piece,) = cut(desc, desc, max_bytes=1 << 20)
+    with pytest.raises(MemdescError, match=r"none' cannot be read: No such file"):
+        move_piece(piece, source._replace(path=tmp_path / "none"), target)
+    with pytest.raises(MemdescError, match=r"none' cannot be written: No such file"):
+        move_piece(piece, source, target._replace(path=tmp_path / "none"))
