@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from reorder.storage.npy import Header
     from reorder.storage.sidecar import Record, Sidecar
 
-__all__ = ["load", "save", "save_image", "sidecar"]
+__all__ = ["load", "save", "save_image", "sidecar", "write_sidecar"]
 
 # how often a pair is read that others write meanwhile
 _ATTEMPTS = 5
@@ -293,3 +293,30 @@ def _present(given: Path, beside: Path) -> tuple[set[int], dict[str, Any]]:
         return taken, {}
     array = (record.array or found)._asdict()
     return taken, {"before": {**record.fields, "array": array}}
+
+
+def write_sidecar(grown: Path, target: Path, *, desc: MemoryDesc) -> None:
+    """Write the descriptor beside a complete .npy that is about to take the place of another.
+
+    Parameters
+    ----------
+    grown : Path
+        The .npy, whose header has generation 0; the descriptor is written beside it.
+    target : Path
+        What it will be called; what is there now is described as well.
+
+    Raises
+    ------
+    MemdescError
+        If a file cannot be read or written.
+    """
+    taken, before = _present(target, sidecar(target))
+    with open_file(grown) as file:
+        nbytes = os.fstat(file.fileno()).st_size
+        header = header_of(read_header(file), free_generation(taken))
+        data = map_data(file, header, nbytes)
+        found = of_data(header, data, nbytes)._replace(checksum=checksum(data))
+    with grown.open("r+b") as written:
+        written.write(header.raw)
+    fields = json.loads(to_json(desc)) | {"array": found._asdict()} | before
+    sidecar(grown).write_text(f"{json.dumps(fields)}\n")

@@ -78,13 +78,13 @@ class Header(NamedTuple):
         return prod(self.shape) * self.dtype.itemsize
 
 
-def header_of(array: NDArray[Any], generation: int) -> Header:
+def header_of(array: NDArray[Any] | Header, generation: int) -> Header:
     """Return the header of a row-major array.
 
     Parameters
     ----------
-    array : ndarray
-        Of one of numpy's own types.
+    array : ndarray or Header
+        Of one of numpy's own types; only dtype and shape are used.
     generation : int
         0 for the header that numpy writes; others, up to `MAX_GENERATION`, are that many spaces
         in front of the closing brace, and fewer behind it. Readers of .npy skip them.

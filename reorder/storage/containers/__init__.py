@@ -1,0 +1,1 @@
+"""Containers of checkpoints: a file for each format, found by one table."""

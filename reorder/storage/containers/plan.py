@@ -1,0 +1,48 @@
+"""Files that are planned before they are written: every offset is known from names and sizes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from pathlib import Path
+
+    from memdesc import MemoryDesc, RecordDesc
+
+__all__ = ["PlannedFile", "Span", "Tensor"]
+
+
+class Tensor(NamedTuple):
+    """A tensor to be written: what a header says of it.
+
+    `dtype` and `shape` are those of the words that are stored, as of an `Entry`; `desc` is what
+    they hold, and is written where dtype and shape do not say it.
+    """
+
+    name: str
+    dtype: str
+    shape: tuple[int, ...]
+    nbytes: int
+    desc: MemoryDesc | RecordDesc | None = None
+
+
+class Span(NamedTuple):
+    """Where the bytes of a tensor lie in a file."""
+
+    offset: int
+    nbytes: int
+
+
+class PlannedFile(NamedTuple):
+    """A file of an output: its size, where its tensors go, and the bytes of all else."""
+
+    # its name in the folder of the output
+    name: str
+    nbytes: int
+    # offset and bytes: headers, indices
+    pieces: tuple[tuple[int, bytes], ...]
+    spans: Mapping[str, Span]
+    # Called with the complete file and what it will be called, before it gets that name: writes
+    # what depends on the data, also into files beside it, which get their names first.
+    seal: Callable[[Path, Path], None] | None = None

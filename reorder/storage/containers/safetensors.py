@@ -1,0 +1,250 @@
+"""safetensors: the length of a header, the header as JSON, and bytes without gaps.
+
+The package `safetensors` gives no tensors of f8 types and of 4 bits to numpy, and no offsets, so
+the format itself is read. Source: `safetensors/src/tensor.rs` of safetensors 0.7.
+"""
+
+from __future__ import annotations
+
+import json
+from math import prod
+from typing import TYPE_CHECKING, Any
+
+from memdesc.desc import MemoryDesc
+from memdesc.disk import open_file
+from memdesc.errors import MemdescError, short_repr
+from reorder.storage.containers.descriptors import (
+    checked_shape,
+    describe,
+    descriptors_of,
+    split_metadata,
+    stored_desc,
+)
+from reorder.storage.containers.entry import Container, Entry, FileState, check_entries, check_name
+from reorder.storage.containers.plan import PlannedFile, Span
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+    from reorder.storage.containers.plan import Tensor
+
+__all__ = ["is_format", "plan", "read"]
+
+_LENGTH = 8
+# the limit of the package
+_MAX_HEADER = 100_000_000
+_METADATA = "__metadata__"
+# name: bits, and the name of the data type here
+_TYPES = {
+    "BOOL": (8, "boolean"),
+    "F4": (4, "f4_e2m1"),
+    "F6_E2M3": (6, None),
+    "F6_E3M2": (6, None),
+    "U8": (8, "u8"),
+    "I8": (8, "s8"),
+    "F8_E5M2": (8, "f8_e5m2"),
+    "F8_E4M3": (8, "f8_e4m3"),
+    "F8_E8M0": (8, "e8m0"),
+    "F8_E4M3FNUZ": (8, "f8_e4m3fnuz"),
+    "F8_E5M2FNUZ": (8, "f8_e5m2fnuz"),
+    "I16": (16, "s16"),
+    "U16": (16, "u16"),
+    "F16": (16, "f16"),
+    "BF16": (16, "bf16"),
+    "I32": (32, "s32"),
+    "U32": (32, "u32"),
+    "F32": (32, "f32"),
+    "C64": (64, None),
+    "F64": (64, "f64"),
+    "I64": (64, "s64"),
+    "U64": (64, "u64"),
+}
+_NAMES = {ours: theirs for theirs, (_, ours) in _TYPES.items() if ours}
+# data start at a multiple of this, so that mapped tensors are aligned for any element
+_ALIGNMENT = 64
+_ENTRY_KEYS = {"dtype", "shape", "data_offsets"}
+
+
+def is_format(start: bytes) -> bool:
+    """Whether the first bytes of a file are those of this format."""
+    return len(start) > _LENGTH and start[_LENGTH : _LENGTH + 1] == b"{"
+
+
+def read(path: Path) -> Container:
+    """Read the header of a file.
+
+    Raises
+    ------
+    MemdescError
+        If the file is damaged: with the rule, the tensor and the numbers.
+    """
+    with open_file(path) as file:
+        state = FileState.of(file.fileno())
+        length = int.from_bytes(file.read(_LENGTH), "little")
+        if state.nbytes < _LENGTH or length > min(state.nbytes - _LENGTH, _MAX_HEADER):
+            msg = (
+                f"{str(path)!r} is no safetensors file, or a damaged one: its header would have "
+                f"{length} bytes, and the file has {state.nbytes}; at most {_MAX_HEADER} are read"
+            )
+            raise MemdescError(msg)
+        text = file.read(length)
+    try:
+        header = _parse(text)
+        texts, metadata = split_metadata(_checked_metadata(header.pop(_METADATA, None)))
+        start = _LENGTH + length
+        entries = [
+            _entry(name, fields, (path, start, state), texts) for name, fields in header.items()
+        ]
+    except MemdescError as error:
+        msg = f"{str(path)!r}: {error}"
+        raise MemdescError(msg) from None
+    found = check_entries(entries)
+    if unknown := texts.keys() - found.keys():
+        msg = f"{str(path)!r}: a descriptor of {short_repr(min(unknown))}, which it does not have"
+        raise MemdescError(msg)
+    if start + sum(entry.nbytes for entry in entries) != state.nbytes:
+        msg = (
+            f"{str(path)!r}: its tensors have {sum(entry.nbytes for entry in entries)} bytes, but "
+            f"{state.nbytes - start} follow the header; a safetensors file has no gaps"
+        )
+        raise MemdescError(msg)
+    return Container("safetensors", found, metadata, (path,))
+
+
+def _parse(text: bytes) -> dict[str, Any]:
+    try:
+        header = json.loads(text, object_pairs_hook=_without_doubles)
+    except MemdescError:
+        raise
+    except (ValueError, RecursionError) as error:
+        msg = f"its header is no JSON: {error}"
+        raise MemdescError(msg) from None
+    if not isinstance(header, dict):
+        msg = f"its header is no JSON object, but {short_repr(header)}"
+        raise MemdescError(msg)
+    return header
+
+
+def _without_doubles(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        keys = [key for key, _ in pairs]
+        double = next(key for key in found if keys.count(key) > 1)
+        msg = f"its header has the key {short_repr(double)} twice"
+        raise MemdescError(msg)
+    return found
+
+
+def _checked_metadata(metadata: Any) -> dict[str, str]:
+    if metadata is None:
+        return {}
+    if isinstance(metadata, dict) and all(isinstance(text, str) for text in metadata.values()):
+        return metadata
+    msg = f"{_METADATA} in its header holds other than strings: {short_repr(metadata)}"
+    raise MemdescError(msg)
+
+
+def _entry(
+    name: str, fields: Any, where: tuple[Path, int, FileState], texts: Mapping[str, str]
+) -> Entry:
+    path, start, state = where
+    if not isinstance(fields, dict) or fields.keys() != _ENTRY_KEYS:
+        msg = f"tensor {short_repr(name)} has other keys than {', '.join(sorted(_ENTRY_KEYS))}"
+        raise MemdescError(msg)
+    kind, offsets = fields["dtype"], fields["data_offsets"]
+    bits, dtype = _TYPES.get(kind, (0, None)) if isinstance(kind, str) else (0, None)
+    if not bits:
+        msg = f"tensor {short_repr(name)} has no data type of safetensors, but {short_repr(kind)}"
+        raise MemdescError(msg)
+    try:
+        shape = checked_shape(fields["shape"])
+    except MemdescError as error:
+        msg = f"tensor {short_repr(name)}: {error}"
+        raise MemdescError(msg) from None
+    if (
+        not isinstance(offsets, list)
+        or len(offsets) != len(("first", "end"))
+        or not all(type(each) is int for each in offsets)
+        or not 0 <= offsets[0] <= offsets[1]
+    ):
+        msg = f"tensor {short_repr(name)}: data_offsets are no range, but {short_repr(offsets)}"
+        raise MemdescError(msg)
+    nbytes = offsets[1] - offsets[0]
+    if bits * prod(shape) != 8 * nbytes:
+        msg = (
+            f"tensor {short_repr(name)}: {kind} of shape {short_repr(shape)} takes "
+            f"{short_repr(bits * prod(shape))} bits, but its data_offsets hold {nbytes} bytes"
+        )
+        raise MemdescError(msg)
+    entry = Entry(name, dtype or kind, shape, path, start + offsets[0], nbytes, state)
+    return describe(entry, texts.get(name))
+
+
+def plan(
+    name: str, tensors: Sequence[Tensor], metadata: Mapping[str, Any]
+) -> tuple[PlannedFile, ...]:
+    """Plan a file; its order keeps elements aligned, and most tensors at multiples of 64 bytes.
+
+    Raises
+    ------
+    MemdescError
+        If the format has no such type, or two tensors have one name.
+    """
+    described = descriptors_of(
+        {each.name: (each.desc, stored_desc(each.dtype, each.shape)[0]) for each in tensors}
+    )
+    texts = _checked_metadata({**metadata, **described})
+    header: dict[str, Any] = {_METADATA: texts} if texts else {}
+    at = 0
+    for tensor in sorted(tensors, key=_place):
+        kind = _NAMES.get(tensor.dtype, tensor.dtype)
+        if check_name(tensor.name) in header:
+            msg = f"two tensors would be called {short_repr(tensor.name)} in {name!r}"
+            raise MemdescError(msg)
+        header[tensor.name] = {
+            "dtype": kind,
+            "shape": tensor.shape,
+            "data_offsets": (at, at + tensor.nbytes),
+        }
+        at += tensor.nbytes
+    text = json.dumps(header, separators=(",", ":")).encode()
+    text += b" " * (-(_LENGTH + len(text)) % _ALIGNMENT)
+    start = _LENGTH + len(text)
+    if len(text) > _MAX_HEADER:
+        msg = f"the header of {name!r} would have {len(text)} bytes; at most {_MAX_HEADER} are read"
+        raise MemdescError(msg)
+    spans = {
+        tensor.name: Span(start + header[tensor.name]["data_offsets"][0], tensor.nbytes)
+        for tensor in tensors
+    }
+    head = len(text).to_bytes(_LENGTH, "little") + text
+    return (PlannedFile(name, start + at, ((0, head),), spans),)
+
+
+def _place(tensor: Tensor) -> tuple[bool, int]:
+    """Return the key of the order: whole multiples of the alignment, then wider elements first."""
+    _check(tensor)
+    width = tensor.desc.dtype.bits if isinstance(tensor.desc, MemoryDesc) else _bits_of(tensor)
+    return tensor.nbytes % _ALIGNMENT != 0, -width
+
+
+def _bits_of(tensor: Tensor) -> int:
+    return _TYPES.get(_NAMES.get(tensor.dtype, tensor.dtype), (0, None))[0]
+
+
+def _check(tensor: Tensor) -> None:
+    """Refuse types and sizes of other formats."""
+    bits = _bits_of(tensor)
+    if not bits:
+        msg = (
+            f"tensor {short_repr(tensor.name)}: safetensors has no type {tensor.dtype!r}; store it "
+            f"as u8, with a descriptor. Its types are {', '.join((*_NAMES, 'F6_E2M3'))}, ..."
+        )
+        raise MemdescError(msg)
+    if bits * prod(tensor.shape) != 8 * tensor.nbytes:
+        msg = (
+            f"tensor {short_repr(tensor.name)}: {tensor.dtype} of shape {tensor.shape} takes "
+            f"{bits * prod(tensor.shape) / 8:g} bytes, not {tensor.nbytes}"
+        )
+        raise MemdescError(msg)

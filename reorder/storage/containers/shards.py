@@ -1,0 +1,194 @@
+"""Checkpoints of several files: an index of names, or all files of a folder.
+
+Sources: `save_pretrained` of transformers 4 (the index, names of shards); the cache of
+huggingface_hub 0.30, in which the files of `snapshots/REVISION` are links into `blobs`.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING, Any
+
+from memdesc.disk import open_file
+from memdesc.errors import MemdescError, short_repr
+from reorder.storage.containers import safetensors
+from reorder.storage.containers.entry import Container
+from reorder.storage.containers.plan import PlannedFile
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from reorder.storage.containers.entry import Entry
+    from reorder.storage.containers.plan import Tensor
+
+__all__ = ["INDEX_ENDING", "plan_shards", "read_folder", "read_index", "safe_path"]
+
+INDEX_ENDING = ".safetensors.index.json"
+_ENDING = ".safetensors"
+_MAX_INDEX = 100_000_000
+# names in one message
+_SHOWN = 4
+_PICKLES = (".bin", ".pt", ".pth", ".ckpt")
+
+
+def safe_path(folder: Path, name: object, what: str) -> Path:
+    """Return a file that a header names in its folder; refuse those that lie elsewhere.
+
+    Raises
+    ------
+    MemdescError
+        If the name is absolute, has ``..``, or leads out of the folder by a link; links into the
+        blobs of a cache of huggingface_hub are followed.
+    """
+    if not isinstance(name, str) or not name or "\0" in name or "\\" in name:
+        msg = f"{what} is no name of a file: {short_repr(name)}"
+        raise MemdescError(msg)
+    pure = PurePosixPath(name)
+    if pure.is_absolute() or ".." in pure.parts:
+        msg = f"{what} {short_repr(name)} leads out of {str(folder)!r}, which is not followed"
+        raise MemdescError(msg)
+    path = folder / pure
+    try:
+        home, real = folder.resolve(), path.resolve()
+    except (OSError, RuntimeError, ValueError):
+        msg = f"{what} {short_repr(name)} cannot be followed"
+        raise MemdescError(msg) from None
+    is_cache = home.parent.name == "snapshots" and real.parent == home.parent.parent / "blobs"
+    if not real.is_relative_to(home) and not is_cache:
+        msg = f"{what} {short_repr(name)} is a link out of {str(folder)!r}, which is not followed"
+        raise MemdescError(msg)
+    return path
+
+
+def read_folder(folder: Path) -> Container:
+    """Read the checkpoint in a folder: by its index, or all its files.
+
+    Raises
+    ------
+    MemdescError
+        If there is none, or more than one index.
+    """
+    try:
+        names = sorted(path.name for path in folder.iterdir())
+    except OSError as error:
+        msg = f"{str(folder)!r} cannot be read: {error.strerror}"
+        raise MemdescError(msg) from None
+    indices = [name for name in names if name.endswith(INDEX_ENDING)]
+    if len(indices) > 1:
+        msg = f"{str(folder)!r} has {len(indices)} indices, {', '.join(indices[:_SHOWN])}; name one"
+        raise MemdescError(msg)
+    if indices:
+        return read_index(folder / indices[0])
+    shards = [name for name in names if name.endswith(_ENDING)]
+    if not shards:
+        msg = f"{str(folder)!r} has neither a file *{_ENDING} nor an index *{INDEX_ENDING}"
+        pickles = [name for name in names if name.endswith(_PICKLES)]
+        if pickles:
+            msg += f"; {pickles[0]!r} may be a pickle, which is not read, as it may run code"
+        raise MemdescError(msg)
+    return _joined(
+        folder, [safetensors.read(safe_path(folder, name, "the file")) for name in shards]
+    )
+
+
+def read_index(path: Path) -> Container:
+    """Read the shards that an index names; each must hold what the index says, and no more.
+
+    Raises
+    ------
+    MemdescError
+        If the index or a shard is damaged, or they do not fit.
+    """
+    with open_file(path) as file:
+        text = file.read(_MAX_INDEX + 1)
+    if len(text) > _MAX_INDEX:
+        msg = f"{str(path)!r} has more than {_MAX_INDEX} bytes"
+        raise MemdescError(msg)
+    try:
+        names = _weight_map(text)
+        folder = path.parent
+        shards = {
+            name: safetensors.read(safe_path(folder, name, "the shard"))
+            for name in sorted(set(names.values()))
+        }
+    except MemdescError as error:
+        msg = f"{str(path)!r}: {error}"
+        raise MemdescError(msg) from None
+    found = _joined(path, list(shards.values()))
+    for name, shard in names.items():
+        if name not in shards[shard].entries:
+            msg = f"{str(path)!r}: {short_repr(name)} should be in {shard!r}, which has no such one"
+            raise MemdescError(msg)
+    if unknown := found.entries.keys() - names.keys():
+        msg = f"{str(path)!r} does not name {short_repr(min(unknown))}, which a shard holds"
+        raise MemdescError(msg)
+    return found
+
+
+def _weight_map(text: bytes) -> dict[str, str]:
+    try:
+        fields = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        msg = f"it is no JSON: {error}"
+        raise MemdescError(msg) from None
+    names = fields.get("weight_map") if isinstance(fields, dict) else None
+    if isinstance(names, dict) and names and all(isinstance(name, str) for name in names.values()):
+        return names
+    msg = "it has no 'weight_map' from names of tensors to files"
+    raise MemdescError(msg)
+
+
+def _joined(path: Path, parts: list[Container]) -> Container:
+    entries: dict[str, Entry] = {}
+    metadata: dict[str, Any] = {}
+    for part in parts:
+        for name, entry in part.entries.items():
+            if name in entries:
+                msg = (
+                    f"{str(path)!r}: {short_repr(name)} is in {entries[name].file.name!r} and in "
+                    f"{entry.file.name!r}"
+                )
+                raise MemdescError(msg)
+            entries[name] = entry
+        metadata |= part.metadata
+    files = tuple(file for part in parts for file in part.files)
+    return Container("safetensors", entries, metadata, files)
+
+
+def plan_shards(
+    tensors: Sequence[Tensor], metadata: Mapping[str, Any], max_nbytes: int, stem: str = "model"
+) -> tuple[PlannedFile, ...]:
+    """Plan shards of at most some bytes of tensors each, in the order given, and their index.
+
+    A tensor that is larger has a shard for itself. What fits one file is one, without an index.
+
+    Raises
+    ------
+    MemdescError
+        As of `safetensors.plan`.
+    """
+    shards: list[list[Tensor]] = [[]]
+    filled = 0
+    for tensor in tensors:
+        if shards[-1] and filled + tensor.nbytes > max_nbytes:
+            shards.append([])
+            filled = 0
+        shards[-1].append(tensor)
+        filled += tensor.nbytes
+    if len(shards) == 1:
+        return safetensors.plan(f"{stem}{_ENDING}", tensors, metadata)
+    count = len(shards)
+    names = [f"{stem}-{k:05}-of-{count:05}{_ENDING}" for k in range(1, count + 1)]
+    files = [
+        file
+        for name, part in zip(names, shards, strict=True)
+        for file in safetensors.plan(name, part, metadata)
+    ]
+    homes = {tensor.name: name for name, part in zip(names, shards, strict=True) for tensor in part}
+    if len(homes) < len(tensors):
+        msg = f"two of {len(tensors)} tensors would have one name"
+        raise MemdescError(msg)
+    total = {"total_size": sum(tensor.nbytes for tensor in tensors)}
+    text = json.dumps({"metadata": total, "weight_map": homes}, indent=2).encode() + b"\n"
+    return (*files, PlannedFile(f"{stem}{INDEX_ENDING}", len(text), ((0, text),), {}))

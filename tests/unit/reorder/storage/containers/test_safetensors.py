@@ -1,0 +1,169 @@
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+import reorder
+from memdesc import MemdescError, memory_desc, record_desc
+from reorder.storage.containers.plan import Tensor
+from reorder.storage.containers.safetensors import plan, read
+from reorder.storage.containers.writer import Writer
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+_LENGTH = 8
+
+
+def _file(path: Path, header: Any, data: bytes = b"", length: int | None = None) -> Path:
+    text = header if isinstance(header, bytes) else json.dumps(header).encode()
+    count = len(text) if length is None else length
+    path.write_bytes(count.to_bytes(_LENGTH, "little") + text + data)
+    return path
+
+
+def _tensor(shape: Any = (2,), offsets: Any = (0, 8), dtype: Any = "F32") -> dict[str, Any]:
+    return {"dtype": dtype, "shape": shape, "data_offsets": offsets}
+
+
+def _written(path: Path, tensors: list[Tensor], metadata: dict[str, str] | None = None) -> Path:
+    with Writer(path, plan(path.name, tensors, metadata or {})) as writer:
+        for tensor in tensors:
+            writer.write(tensor.name, 0, np.full(tensor.nbytes, len(tensor.name), np.uint8))
+        writer.finish()
+    return path
+
+
+def test_what_was_planned_is_read_back(tmp_path: Path) -> None:
+    blocked = memory_desc((20, 3, 3, 3), "f32", "OIhw16o4i")
+    record = record_desc((4, 32), "q4_0")
+    path = _written(
+        tmp_path / "x.safetensors",
+        [
+            Tensor("a", "bf16", (3, 4), 24),
+            Tensor("scalar", "f32", (), 4),
+            Tensor("packed", "f4_e2m1", (3, 2), 3),
+            Tensor("blocked", "u8", (blocked.nbytes,), blocked.nbytes, blocked),
+            Tensor("record", "u8", (record.nbytes,), record.nbytes, record),
+            Tensor("plain", "s32", (2,), 8, memory_desc((2,), "s32", "a")),
+            Tensor("odd", "F6_E2M3", (4,), 3),
+        ],
+        {"format": "pt"},
+    )
+    found = read(path)
+    descs = {name: entry.desc for name, entry in found.entries.items()}
+    assert descs == {
+        "a": memory_desc((3, 4), "bf16"),
+        "scalar": memory_desc((1,), "f32"),
+        "packed": memory_desc((3, 2), "f4_e2m1"),
+        "blocked": blocked,
+        "record": record,
+        "plain": memory_desc((2,), "s32"),
+        "odd": None,
+    }
+    assert found.metadata == {"format": "pt"}
+    assert "no data type" in found.entries["odd"].reason
+    described = {name for name, entry in found.entries.items() if entry.is_described}
+    assert described == {"blocked", "record"}
+    assert all((e.read() == len(name)).all() for name, e in found.entries.items())
+    assert found.entries["blocked"].offset % 64 == 0
+
+
+def test_pieces_are_written_and_read(tmp_path: Path) -> None:
+    x = reorder.reorder(np.arange(20.0, dtype=np.float32), "a")
+    files = plan("x.safetensors", [Tensor("x", "f32", (20,), 80)], {})
+    with Writer(tmp_path / "x.safetensors", files) as writer:
+        for start in (40, 0):
+            writer.write("x", start, x.data[start : start + 40])
+        assert (writer.read("x", 8, 24) == x.data[8:24]).all()
+        with pytest.raises(MemdescError, match="bytes 72 to 88 of 'x', which has 80"):
+            writer.write("x", 72, np.zeros(16, np.uint8))
+        writer.finish()
+    entry = read(tmp_path / "x.safetensors").entries["x"]
+    out = np.empty(12, np.uint8)
+    assert entry.read(4, 16, out) is out
+    assert (out == x.data[4:16]).all()
+
+
+@pytest.mark.parametrize(
+    ("header", "data", "reason"),
+    [
+        (b"[]", b"", "no JSON object"),
+        (b"{", b"", "no JSON"),
+        (b"[" * 100_000, b"", "no JSON"),
+        (b'{"a": 1' + b"0" * 5000 + b"}", b"", "no JSON"),
+        (b'{"a": {}, "a": {}}', b"", "the key 'a' twice"),
+        ({"__metadata__": {"a": 1}}, b"", "other than strings"),
+        ({"a": 1}, b"", "other keys"),
+        ({"a": _tensor() | {"more": 1}}, b"", "other keys"),
+        ({"a": _tensor(dtype="F99")}, bytes(8), "no data type of safetensors, but 'F99'"),
+        ({"a": _tensor(dtype=[])}, bytes(8), "no data type of safetensors"),
+        ({"a": _tensor((-2,))}, bytes(8), "no list of at most 64 sizes"),
+        ({"a": _tensor((True, 2))}, bytes(8), "no list"),
+        ({"a": _tensor((1.0,))}, bytes(8), "no list"),
+        ({"a": _tensor((2**62, 2**62, 4))}, bytes(8), "bits, but its data_offsets hold 8"),
+        ({"a": _tensor((2**40,), (0, 2**42))}, bytes(8), "takes bytes"),
+        ({"a": _tensor(offsets=(8, 0))}, bytes(8), "no range"),
+        ({"a": _tensor(offsets=(-8, 0))}, bytes(8), "no range"),
+        ({"a": _tensor(offsets=(0, 4, 8))}, bytes(8), "no range"),
+        ({"a": _tensor(), "b": _tensor()}, bytes(8), "overlap"),
+        ({"a": _tensor(offsets=(8, 16))}, bytes(16), "no gaps"),
+        ({"a": _tensor()}, bytes(9), "no gaps"),
+        ({"": _tensor()}, bytes(8), "the name of a tensor"),
+        (b'{"\\ud800": {"dtype":"F32","shape":[2],"data_offsets":[0,8]}}', bytes(8), "the name"),
+        ({"__metadata__": {"memdesc.b": "{}"}, "a": _tensor()}, bytes(8), "does not have"),
+        ({"__metadata__": {"memdesc.a": "{}"}, "a": _tensor()}, bytes(8), "the key 'schema'"),
+        ({"__metadata__": {"memdesc.a": "[" * 9999}, "a": _tensor()}, bytes(8), "no descriptor"),
+        (
+            {"__metadata__": {"memdesc.a": '{"schema": 1, "record": "awq", "dims": [8, 8]}'}},
+            b"",
+            "does not have",
+        ),
+        (
+            {
+                "__metadata__": {
+                    "memdesc.a": '{"schema": 1, "record": "q4_0", "dims": [9223372036854775776]}'
+                },
+                "a": _tensor(),
+            },
+            bytes(8),
+            "more than int64|has 8 bytes, but its descriptor",
+        ),
+    ],
+)
+def test_damaged_headers_are_refused(tmp_path: Path, header: Any, data: bytes, reason: str) -> None:
+    path = _file(tmp_path / "x.safetensors", header, data)
+    with pytest.raises(MemdescError, match=reason):
+        read(path)
+
+
+@pytest.mark.parametrize("length", [3, 2**40, 2**63, 100_000_001])
+def test_headers_longer_than_the_file_are_refused(tmp_path: Path, length: int) -> None:
+    with pytest.raises(MemdescError, match=f"{length} bytes|no JSON"):
+        read(_file(tmp_path / "x.safetensors", b"{}", length=length))
+    (tmp_path / "y.safetensors").write_bytes(b"\x02")
+    with pytest.raises(MemdescError, match="a damaged one"):
+        read(tmp_path / "y.safetensors")
+
+
+def test_types_of_other_formats_and_wrong_sizes_are_refused() -> None:
+    with pytest.raises(MemdescError, match="no type 'q4_0'"):
+        plan("x", [Tensor("a", "q4_0", (32,), 18)], {})
+    with pytest.raises(MemdescError, match="takes 8 bytes, not 9"):
+        plan("x", [Tensor("a", "f32", (2,), 9)], {})
+    with pytest.raises(MemdescError, match="two tensors"):
+        plan("x", [Tensor("a", "f32", (2,), 8)] * 2, {})
+    with pytest.raises(MemdescError, match="describe each of its tensors"):
+        plan("x", [Tensor("a", "u8", (64,), 64, record_desc((128, 8), "awq"))], {})
+
+
+def test_a_file_that_changes_is_an_error_and_no_signal(tmp_path: Path) -> None:
+    path = _written(tmp_path / "x.safetensors", [Tensor("a", "u8", (2**20,), 2**20)])
+    entry = read(path).entries["a"]
+    with path.open("r+b") as file:
+        file.truncate(1000)
+    with pytest.raises(MemdescError, match="has changed since it was opened: it has 1000 bytes"):
+        entry.read()

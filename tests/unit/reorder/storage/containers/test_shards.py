@@ -1,0 +1,113 @@
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from memdesc import MemdescError
+from reorder.storage.containers.plan import Tensor
+from reorder.storage.containers.shards import plan_shards
+from reorder.storage.containers.table import format_of, plan_file, read_container
+from reorder.storage.containers.writer import Writer
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def _file(path: Path, *names: str) -> Path:
+    tensors = [Tensor(name, "u8", (1,), 1) for name in names]
+    with Writer(path, plan_file(path, tensors, {})) as writer:
+        writer.finish()
+    return path
+
+
+def _index(folder: Path, names: object) -> Path:
+    path = folder / "model.safetensors.index.json"
+    path.write_text(json.dumps({"weight_map": names}))
+    return path
+
+
+def test_a_folder_without_an_index_is_all_its_files(tmp_path: Path) -> None:
+    _file(tmp_path / "a.safetensors", "a")
+    _file(tmp_path / "b.safetensors", "b")
+    assert [*read_container(tmp_path).entries] == ["a", "b"]
+    _file(tmp_path / "c.safetensors", "b")
+    with pytest.raises(MemdescError, match=r"'b' is in 'b.safetensors' and in 'c.safetensors'"):
+        read_container(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["../a.safetensors", "/etc/passwd", "x/../../a", "", "a\0", "..\\a", "link", "loop", "links/a"],
+)
+def test_shards_elsewhere_are_refused(tmp_path: Path, name: str) -> None:
+    _file(tmp_path / "a.safetensors", "a")
+    folder = tmp_path / "model"
+    folder.mkdir()
+    (folder / "link").symlink_to("../a.safetensors")
+    (folder / "links").symlink_to("..")
+    (folder / "loop").symlink_to("loop")
+    _index(folder, {"a": name})
+    with pytest.raises(MemdescError, match=r"no name of a file|leads out|link out|cannot be"):
+        read_container(folder)
+
+
+def test_links_into_the_blobs_of_a_cache_are_followed(tmp_path: Path) -> None:
+    blobs, snapshot = tmp_path / "blobs", tmp_path / "snapshots" / "0123"
+    blobs.mkdir()
+    snapshot.mkdir(parents=True)
+    _file(blobs / "abc.safetensors", "a").rename(blobs / "abc")
+    (snapshot / "model.safetensors").symlink_to("../../blobs/abc")
+    assert [*read_container(snapshot).entries] == ["a"]
+
+
+def test_an_index_says_what_its_shards_hold(tmp_path: Path) -> None:
+    _file(tmp_path / "s.safetensors", "a", "b")
+    path = _index(tmp_path, {"a": "s.safetensors", "b": "s.safetensors"})
+    assert [*read_container(path).entries] == ["a", "b"]
+    _index(tmp_path, {"a": "s.safetensors"})
+    with pytest.raises(MemdescError, match="does not name 'b'"):
+        read_container(path)
+    _index(tmp_path, {"a": "s.safetensors", "b": "s.safetensors", "c": "s.safetensors"})
+    with pytest.raises(MemdescError, match="'c' should be in"):
+        read_container(path)
+    _index(tmp_path, {"a": "missing.safetensors"})
+    with pytest.raises(MemdescError, match="No such file"):
+        read_container(path)
+    for text in ("[" * 99999, "{}", '{"weight_map": {"a": 1}}'):
+        path.write_text(text)
+        with pytest.raises(MemdescError, match=r"no JSON|no 'weight_map'"):
+            read_container(path)
+
+
+def test_folders_without_a_checkpoint_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(MemdescError, match="neither a file"):
+        read_container(tmp_path)
+    (tmp_path / "pytorch_model.bin").touch()
+    with pytest.raises(MemdescError, match="may be a pickle"):
+        read_container(tmp_path)
+    for name in ("a", "b"):
+        (tmp_path / f"{name}.safetensors.index.json").touch()
+    with pytest.raises(MemdescError, match="2 indices"):
+        read_container(tmp_path)
+    (tmp_path / "x.bin").touch()
+    with pytest.raises(MemdescError, match="names no format of checkpoints"):
+        read_container(tmp_path / "x.bin")
+    assert format_of("x.npy").name == "npy"
+
+
+def test_one_shard_has_no_index() -> None:
+    tensors = [Tensor("a", "u8", (1000,), 1000)]
+    assert [file.name for file in plan_shards(tensors, {}, 10)] == ["model.safetensors"]
+    with pytest.raises(MemdescError, match="one name"):
+        plan_shards(tensors * 2, {}, 10)
+
+
+def test_a_npy_is_a_container_of_one_tensor(tmp_path: Path) -> None:
+    x = np.asfortranarray(np.arange(12, dtype=np.int16).reshape(3, 4))
+    np.save(tmp_path / "x.npy", x)
+    entry = read_container(tmp_path / "x.npy").entries["x"]
+    assert (entry.read().view(np.int16) == x.T.reshape(-1)).all()
+    assert str(entry.desc) == "memory_desc((3, 4), 's16', 'ba')"
