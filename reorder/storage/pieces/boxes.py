@@ -1,135 +1,155 @@
-"""Boxes of a tensor along whole blocks of two layouts, so that both sides of each are bounded.
+"""Boxes along whole blocks of all tensors that take part, so that each is bounded in bytes.
 
-Dims are halved, in whole blocks, until a box fits; each time the one whose halves are made of the
-longest runs.
+Dims are halved, in whole blocks, until a box is small enough; each time the one whose halves are
+made of the longest runs.
 """
 
 from __future__ import annotations
 
 from itertools import product
 from math import lcm
-from typing import TYPE_CHECKING, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, NamedTuple
 
 from memdesc import MemdescError
-from reorder.storage.pieces.attributes import groups_along
-from reorder.storage.pieces.runs import compact
+from reorder.storage.pieces.runs import Part, compact
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
-    from memdesc import MemoryDesc
-    from reorder.storage.pieces.runs import Runs
-    from reorder.values.attr import Attr
+    from reorder.storage.pieces.runs import Box, Runs
 
-__all__ = ["Cut", "boxes_within"]
+__all__ = ["Bound", "Tensor", "boxes_within"]
 
 _BYTE_BITS = 8
 
-Box = tuple[tuple[int, ...], tuple[int, ...]]
+
+class Tensor(NamedTuple):
+    """A tensor that a box reads or writes: its parts, all over the dims of the box."""
+
+    parts: tuple[Part, ...]
+    is_written: bool
 
 
-class Cut(NamedTuple):
-    """Boxes of one size: the runs of the first, and the bytes of the largest.
+class Bound(NamedTuple):
+    """The bytes of a box, of all tensors together: how many are wanted, and the most."""
+
+    wanted: int
+    most: int
+
+
+class _Cut(NamedTuple):
+    """Boxes of one size: the bytes of the largest, and the runs for each byte of the first.
 
     The last ones have the padding of their tensors, which may be more than what they miss.
     """
 
     sizes: tuple[int, ...]
     nbytes: int
-    src: Runs
-    dst: Runs
-
-    @property
-    def cost(self) -> float:
-        """Runs for each byte."""
-        return self.src.number / self.src.nbytes + self.dst.number / self.dst.nbytes
+    cost: float
 
 
 def boxes_within(
-    src: MemoryDesc, dst: MemoryDesc, attr: Attr | None, max_bytes: int
+    dims: tuple[int, ...],
+    tensors: Sequence[Tensor],
+    units: tuple[int, ...],
+    bound: Bound,
+    what: str,
 ) -> Iterator[Box]:
-    """Return boxes, each as sizes and offsets, that cover a tensor with elements.
+    """Return boxes, each as sizes and offsets, that cover dims without a 0.
+
+    Parameters
+    ----------
+    dims : tuple of int
+        Sizes of all.
+    tensors : sequence of Tensor
+        What a box reads and writes.
+    units : tuple of int
+        What sizes and offsets are multiples of, beside whole blocks.
+    bound : Bound
+        In bytes; below what is wanted, boxes are as small as blocks allow.
+    what : str
+        What is cut, for messages.
 
     Raises
     ------
     MemdescError
-        If blocks are so large that no box fits; with the bytes that it takes.
+        If no box fits; with the bytes that it takes.
     """
-    units = _units(src, dst, attr)
-    best = _cut(src, dst, dst.dims)
-    while best is None or best.nbytes > max_bytes:
-        sizes = dst.dims if best is None else best.sizes
-        found = [_cut(src, dst, halved) for halved in _halved(sizes, units)]
+    steps = _units(dims, tensors, units)
+    best = _cut(dims, tensors, dims)
+    while best is None or best.nbytes > bound.wanted:
+        sizes = dims if best is None else best.sizes
+        found = [_cut(dims, tensors, halved) for halved in _halved(sizes, steps)]
         legal = [each for each in found if each is not None]
-        if not legal:
-            _refuse(src, dst, best, max_bytes)
-        best = min(legal, key=lambda each: each.cost)
-    steps = best.sizes
-    ranges = (range(0, size, step) for size, step in zip(dst.dims, steps, strict=True))
+        if legal:
+            best = min(legal, key=lambda each: each.cost)
+        elif best is not None and best.nbytes <= bound.most:
+            break
+        else:
+            need = "that cannot be told" if best is None else f"{best.nbytes} bytes"
+            msg = (
+                f"{what}: the smallest piece of whole blocks takes {need}, read and written, and "
+                f"max_bytes is {bound.most}; give more"
+            )
+            raise MemdescError(msg)
+    ranges = (range(0, size, step) for size, step in zip(dims, best.sizes, strict=True))
+    chosen = best.sizes
     return (
-        (tuple(min(step, size - i) for step, size, i in zip(steps, dst.dims, at, strict=True)), at)
+        (tuple(min(step, size - i) for step, size, i in zip(chosen, dims, at, strict=True)), at)
         for at in product(*ranges)
     )
 
 
-def _units(src: MemoryDesc, dst: MemoryDesc, attr: Attr | None) -> tuple[int, ...]:
-    """Return what the sizes of boxes are multiples of, for each dim: whole blocks and bytes."""
-    units = list(groups_along(attr, dst.ndims))
-    for desc in (src, dst):
-        if desc.extra is not None or desc.layout.has_partial_blocks:
-            return dst.dims
-        for k, axis in enumerate(desc.axes):
+def _units(
+    dims: tuple[int, ...], tensors: Sequence[Tensor], units: tuple[int, ...]
+) -> tuple[int, ...]:
+    """Return what sizes of boxes are multiples of, for each dim: whole blocks, groups and bytes."""
+    steps = list(units)
+    for layout, bits, groups in (part for tensor in tensors for part in tensor.parts):
+        if layout.has_partial_blocks:
+            return dims
+        for k, axis in enumerate(layout.axes):
             if len(axis.dims) > 1:
                 for dim in axis.dims:
-                    units[dim] = dst.dims[dim]
+                    steps[dim] = dims[dim]
                 continue
-            outer = desc.layout.outer(k)
-            step = outer.step
-            if outer.stride * desc.dtype.bits % _BYTE_BITS:
-                step *= 2
             (dim,) = axis.dims
-            units[dim] = lcm(units[dim], step)
-    return tuple(min(unit, size) for unit, size in zip(units, dst.dims, strict=True))
+            outer = layout.outer(k)
+            if groups[dim] >= dims[dim] and layout.dims[dim] == 1:
+                continue  # one element for the whole dim, which all boxes share
+            is_odd = outer.extent > 1 and outer.stride * bits % _BYTE_BITS
+            whole = _BYTE_BITS // bits if is_odd else 1
+            steps[dim] = lcm(steps[dim], groups[dim] * outer.step * whole)
+    return tuple(min(step, size) for step, size in zip(steps, dims, strict=True))
 
 
 def _halved(sizes: tuple[int, ...], units: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
     """Return the sizes with one of them halved, for each that consists of several units."""
     for dim, (size, unit) in enumerate(zip(sizes, units, strict=True)):
         if size > unit:
-            half = -(-size // unit) // 2 * unit if size % unit else size // unit // 2 * unit
-            yield (*sizes[:dim], max(half, unit), *sizes[dim + 1 :])
+            half = max(-(-size // unit) // 2, 1) * unit
+            yield (*sizes[:dim], half, *sizes[dim + 1 :])
 
 
-def _cut(src: MemoryDesc, dst: MemoryDesc, sizes: tuple[int, ...]) -> Cut | None:
-    """Return the box of some sizes at the origin, with the padding behind it if it is all."""
-    origin = (0,) * len(sizes)
-    is_all = sizes == dst.dims
-    sides = [desc if is_all else desc.submemory(sizes, origin) for desc in (src, dst)]
-    read, written = (
-        compact(side, is_written=k == 1 and not is_all) for k, side in enumerate(sides)
-    )
-    if read is None or written is None:
-        return None
-    nbytes = _largest(src, sizes, read[0]) + _largest(dst, sizes, written[0])
-    return Cut(sizes, nbytes, read[0], written[0])
+def _cut(dims: tuple[int, ...], tensors: Sequence[Tensor], sizes: tuple[int, ...]) -> _Cut | None:
+    """Return the boxes of some sizes; None if there are no runs for the first."""
+    nbytes, cost = 0, 0.0
+    for parts, is_written in tensors:
+        found = compact(parts, (sizes, (0,) * len(sizes)), is_written=is_written)
+        if found is None:
+            return None
+        nbytes += max(_largest(dims, sizes, found[0], part) for part in parts)
+        cost += found[0].number / found[0].nbytes
+    return _Cut(sizes, nbytes, cost)
 
 
-def _largest(desc: MemoryDesc, sizes: tuple[int, ...], first: Runs) -> int:
-    """Return the bytes of the largest box, from those of the first one."""
+def _largest(dims: tuple[int, ...], sizes: tuple[int, ...], first: Runs, part: Part) -> int:
+    """Return the bytes of the largest box in a tensor, from those of the first one."""
     nbytes = first.nbytes
-    for axis in desc.axes:
-        if len(axis.dims) == 1 and (step := sizes[axis.dims[0]]) < (
-            size := desc.dims[axis.dims[0]]
-        ):
-            last = axis.padded - (size - 1) // step * step
+    for axis in part.layout.axes:
+        dim, group = axis.dims[0], part.groups[axis.dims[0]]
+        if len(axis.dims) == 1 and sizes[dim] < dims[dim]:
+            step = -(-sizes[dim] // group)
+            last = axis.padded - (dims[dim] - 1) // sizes[dim] * sizes[dim] // group
             nbytes = -(-nbytes * max(last, step) // step)
     return nbytes
-
-
-def _refuse(src: MemoryDesc, dst: MemoryDesc, best: Cut | None, max_bytes: int) -> NoReturn:
-    need = src.min_nbytes + dst.nbytes if best is None else best.nbytes
-    msg = (
-        f"{src!r} to {dst!r}: the smallest piece of whole blocks takes {need} bytes, read and "
-        f"written, and max_bytes is {max_bytes}; give at least {need}"
-    )
-    raise MemdescError(msg)

@@ -125,9 +125,10 @@ def read_runs(file: FileIO, runs: Runs, place: Place, into: NDArray[np.uint8]) -
         while part:
             count = file.readinto(part)
             if not count:
+                held = file.seek(0, os.SEEK_END)
                 msg = (
-                    f"{str(place.path)!r} has {file.seek(0, os.SEEK_END)} bytes, but a tensor in it "
-                    f"ends at byte {place.start + place.nbytes}; it was shortened meanwhile"
+                    f"{str(place.path)!r} has {held} bytes, but a tensor in it ends at byte "
+                    f"{place.start + place.nbytes}; it was shortened meanwhile"
                 )
                 raise MemdescError(msg)
             part = part[count:]

@@ -6,17 +6,19 @@ bytes, so they run in any order, on any machine that has the files, and again af
 
 from __future__ import annotations
 
+from math import lcm
 from typing import TYPE_CHECKING, NamedTuple
 
 from memdesc import MemdescError, MemoryDesc
 from reorder.plan.plan import plan_reorder
-from reorder.storage.pieces.attributes import attr_of_box
-from reorder.storage.pieces.boxes import boxes_within
-from reorder.storage.pieces.runs import Runs, compact
+from reorder.storage.pieces.attributes import attr_of_box, groups_along
+from reorder.storage.pieces.boxes import Bound, Tensor, boxes_within
+from reorder.storage.pieces.runs import Part, Runs, compact
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from reorder.storage.pieces.runs import Box
     from reorder.values.attr import Attr
 
 __all__ = ["Piece", "cut"]
@@ -48,7 +50,13 @@ class Piece(NamedTuple):
 
 
 def cut(
-    src: MemoryDesc, dst: MemoryDesc, attr: Attr | None = None, *, max_bytes: int
+    src: MemoryDesc,
+    dst: MemoryDesc,
+    attr: Attr | None = None,
+    *,
+    max_bytes: int,
+    wanted_bytes: int | None = None,
+    units: tuple[int, ...] = (),
 ) -> Iterator[Piece]:
     """Cut a reorder along whole blocks of both layouts into pieces of bounded size.
 
@@ -62,6 +70,10 @@ def cut(
         Scales and zero points, but no accumulation: a piece may run twice.
     max_bytes : int
         What a piece may read and write, together.
+    wanted_bytes : int, optional
+        What it should read and write at most, where blocks allow that; by default `max_bytes`.
+    units : tuple of int, optional
+        What sizes and offsets of boxes are multiples of, beside whole blocks.
 
     Raises
     ------
@@ -83,21 +95,38 @@ def cut(
     if plan.bound_attr.beta:
         msg = f"beta {plan.bound_attr.beta} adds to what dst holds; pieces are written, not added"
         raise MemdescError(msg)
-    boxes = boxes_within(src, dst, attr, max_bytes) if dst.nelems else iter(())
+    if not dst.nelems:
+        return iter(())
+    given = units or (1,) * dst.ndims
+    groups = groups_along(attr, dst.ndims)
+    if src.extra is not None or dst.extra is not None:
+        groups = dst.dims  # compensation belongs to all elements
+    boxes = boxes_within(
+        dst.dims,
+        (Tensor((_part(src),), is_written=False), Tensor((_part(dst),), is_written=True)),
+        tuple(map(lcm, given, groups)),
+        Bound(min(wanted_bytes or max_bytes, max_bytes), max_bytes),
+        f"{src!r} to {dst!r}",
+    )
     return (_piece(src, dst, attr_of_box(plan, *box), box) for box in boxes)
 
 
-def _piece(
-    src: MemoryDesc,
-    dst: MemoryDesc,
-    attr: Attr | None,
-    box: tuple[tuple[int, ...], tuple[int, ...]],
-) -> Piece:
-    is_all = box[0] == dst.dims
-    sides = (src, dst) if is_all else (src.submemory(*box), dst.submemory(*box))
-    read = compact(sides[0], is_written=False)
-    written = compact(sides[1], is_written=not is_all)
+def _part(desc: MemoryDesc) -> Part:
+    return Part(desc.layout, desc.dtype.bits, (1,) * desc.ndims)
+
+
+def _piece(src: MemoryDesc, dst: MemoryDesc, attr: Attr | None, box: Box) -> Piece:
+    if box[0] == dst.dims and (src.extra is not None or dst.extra is not None):
+        return Piece(src, dst, Runs(0, src.min_nbytes), Runs(0, dst.min_nbytes), attr)
+    read = compact((_part(src),), box, is_written=False)
+    written = compact((_part(dst),), box, is_written=True)
     if read is None or written is None:
         msg = f"{src!r} to {dst!r}: the box of {box[0]} at {box[1]} does not start at a whole byte"
         raise MemdescError(msg)
-    return Piece(read[1], written[1], read[0], written[0], attr)
+    return Piece(
+        MemoryDesc(src.dtype, read[1][0]),
+        MemoryDesc(dst.dtype, written[1][0]),
+        read[0],
+        written[0],
+        attr,
+    )

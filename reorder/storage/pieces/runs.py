@@ -1,7 +1,7 @@
-"""Runs: the bytes that a view of a tensor touches, and the view over these bytes alone.
+"""Runs: the bytes of a tensor that a box of it touches, and layouts over these bytes alone.
 
-The innermost blocks of a view make one run of bytes; the blocks outside of it are loops over runs.
-Runs that are read one behind the other need a layout of smaller strides: the compact one.
+The innermost blocks of a box make one run of bytes; the blocks outside of it are loops over runs.
+Runs that are read one behind the other need layouts of smaller strides: the compact ones.
 """
 
 from __future__ import annotations
@@ -10,18 +10,21 @@ from itertools import product
 from math import prod
 from typing import TYPE_CHECKING, NamedTuple
 
-from memdesc import Layout, MemoryDesc
+from memdesc import Layout
+from memdesc.views import submemory
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from memdesc import Block
 
-__all__ = ["Runs", "compact"]
+__all__ = ["Part", "Runs", "compact"]
 
 _BYTE_BITS = 8
 # A gap is read with the elements around it if it is not longer than they are.
 _MAX_GAP = 2
+
+Box = tuple[tuple[int, ...], tuple[int, ...]]
 
 
 class Runs(NamedTuple):
@@ -51,35 +54,63 @@ class Runs(NamedTuple):
         """Bytes of all runs."""
         return self.number * self.length
 
-    @property
-    def end(self) -> int:
-        """One past the last byte of the last run."""
-        return self.start + sum((count - 1) * step for count, step in self.loops) + self.length
-
     def starts(self) -> Iterator[int]:
         """Return the first byte of each run, in the order in which they are compacted."""
         steps = (range(0, count * step, step) for count, step in self.loops)
         return (self.start + sum(at) for at in product(*steps))
 
 
-def compact(view: MemoryDesc, *, is_written: bool) -> tuple[Runs, MemoryDesc] | None:
-    """Return the runs of a view, and the view of their bytes, one run behind the other.
+class Part(NamedTuple):
+    """Elements in a tensor: all of a plain one, or a field of a record.
+
+    `groups` says how many neighbours along each dim of the box share an element.
+    """
+
+    layout: Layout
+    bits: int
+    groups: tuple[int, ...]
+
+    def view(self, box: Box) -> Layout:
+        """Return the layout of the elements of a box, sizes and offsets, in the whole tensor."""
+        sizes = tuple(-(-size // group) for size, group in zip(box[0], self.groups, strict=True))
+        offsets = tuple(at // group for at, group in zip(box[1], self.groups, strict=True))
+        if sizes == self.layout.dims:
+            return self.layout
+        return submemory(self.layout, sizes, offsets)
+
+
+def compact(
+    parts: tuple[Part, ...], box: Box, *, is_written: bool
+) -> tuple[Runs, tuple[Layout, ...]] | None:
+    """Return the runs of a box of a tensor, and the layouts of its parts in these bytes.
 
     Parameters
     ----------
-    view : MemoryDesc
-        A tensor, or a box of it; with elements.
+    parts : tuple of Part
+        All that the tensor holds.
+    box : (tuple of int, tuple of int)
+        Sizes and offsets along the dims.
     is_written : bool
-        Whether the runs are written, so that they must hold bytes of the view alone; runs that are
+        Whether the runs are written, so that they must hold bytes of the box alone; runs that are
         read may hold gaps that are no longer than what is between them.
 
     Returns
     -------
-    (Runs, MemoryDesc) or None
+    (Runs, tuple of Layout) or None
         None if there are no such runs: they do not consist of whole bytes, a stride is negative,
-        or blocks lie within each other.
+        or elements of others lie between.
     """
-    layout, bits = view.layout, view.dtype.bits
+    views = [part.view(box) for part in parts]
+    if len(parts) > 1:
+        return _joined(parts, views)
+    ((_, bits, _), view) = parts[0], views[0]
+    is_whole = view is parts[0].layout
+    found = _runs(view, bits, is_exact=is_written and not is_whole)
+    return None if found is None else (found[0], (found[1],))
+
+
+def _runs(layout: Layout, bits: int, *, is_exact: bool) -> tuple[Runs, Layout] | None:
+    """Return the runs of one layout."""
     blocks = sorted(
         (block for block in layout.blocks if block.extent > 1 and block.stride),
         key=lambda block: abs(block.stride),
@@ -88,33 +119,57 @@ def compact(view: MemoryDesc, *, is_written: bool) -> tuple[Runs, MemoryDesc] | 
     inner = 1
     loops: list[Block] = []
     for block in blocks:
-        if block.stride < inner and (block.stride < 0 or is_written or loops):
+        if block.stride < inner and (block.stride < 0 or is_exact or loops):
             return None
-        # each step of an outer axis that ends within a block is counted in full
-        if not loops and block.stride <= inner * (1 if is_written else _MAX_GAP):
+        if not loops and block.stride <= inner * (1 if is_exact else _MAX_GAP):
             inner += (block.extent - 1) * block.stride
         else:
             loops.append(block)
-    if (layout.has_partial_blocks or layout.last < first) and loops:
-        return None
     at_bit = first * bits % _BYTE_BITS
-    if at_bit and (loops or is_written):
-        return None
-    if loops and any(count * bits % _BYTE_BITS for count in (inner, *(b.stride for b in loops))):
+    counts = (inner, *(block.stride for block in loops))
+    is_cut = any(count * bits % _BYTE_BITS for count in counts)
+    if (loops and (layout.has_partial_blocks or is_cut)) or (at_bit and (loops or is_exact)):
         return None
     start = first * bits // _BYTE_BITS
-    if not loops:
-        last = max(layout.last, first) + 1 if layout.has_partial_blocks else first + inner
-        runs = Runs(start, -(-last * bits // _BYTE_BITS) - start)
-    else:
+    if loops:
         steps = tuple((block.extent, block.stride * bits // _BYTE_BITS) for block in loops)
         runs = Runs(start, inner * bits // _BYTE_BITS, steps[::-1])
+    else:
+        # an axis that ends within a block is counted in full by its extents
+        last = layout.last + 1 if layout.has_partial_blocks else first + inner
+        runs = Runs(start, -(-last * bits // _BYTE_BITS) - start)
     strides, total = {}, inner
     for block in loops:
         strides[block] = total
         total *= block.extent
-    moved = tuple(
+    return runs, _moved(layout, at_bit // bits, strides)
+
+
+def _joined(parts: tuple[Part, ...], views: list[Layout]) -> tuple[Runs, tuple[Layout, ...]] | None:
+    """Return the one run of all parts, if they fill it."""
+    whole = all(view is part.layout for part, view in zip(parts, views, strict=True))
+    low = min(view.offset0 * part.bits for part, view in zip(parts, views, strict=True))
+    high = max((view.last + 1) * part.bits for part, view in zip(parts, views, strict=True))
+    low -= low % _BYTE_BITS
+    held = sum(view.nelems * part.bits for part, view in zip(parts, views, strict=True))
+    if any(
+        (view.offset0 * part.bits - low) % part.bits
+        for part, view in zip(parts, views, strict=True)
+    ):
+        return None
+    if not whole and held < high - low:
+        return None
+    runs = Runs(low // _BYTE_BITS, -(-high // _BYTE_BITS) - low // _BYTE_BITS)
+    moved = (
+        _moved(view, view.offset0 - low // part.bits, {})
+        for part, view in zip(parts, views, strict=True)
+    )
+    return runs, tuple(moved)
+
+
+def _moved(layout: Layout, offset0: int, strides: dict[Block, int]) -> Layout:
+    """Return a layout with another offset, and some strides replaced."""
+    blocks = tuple(
         block._replace(stride=strides.get(block, block.stride)) for block in layout.blocks
     )
-    made = Layout.computed(layout.dims, layout.axes, moved, at_bit // bits)
-    return runs, MemoryDesc(view.dtype, made, letters=view.letters)
+    return Layout.computed(layout.dims, layout.axes, blocks, offset0)
