@@ -28,7 +28,7 @@ from reorder.stack import on_enough_stack
 from reorder.threads import checked_threads, current_limit
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     import pyopencl as cl
     from numpy.typing import NDArray
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from reorder.plan.plan import ReorderPlan
     from reorder.values.attr import Attr
 
-    OnDevice = cl.Buffer | cl.Image | Array | DeviceMemory
+    OnDevice = cl.Buffer | cl.Image | cl.SVMPointer | Array | DeviceMemory
 
 __all__ = ["execute", "prepare", "reorder"]
 
@@ -83,6 +83,7 @@ def reorder(
     out: OnDevice | None = None,
     threads: None = None,
     queue: cl.CommandQueue,
+    wait_for: Sequence[cl.Event] | None = None,
 ) -> DeviceMemory: ...
 @overload
 def reorder(
@@ -95,6 +96,7 @@ def reorder(
     out: OnDevice | None = None,
     threads: None = None,
     queue: None = None,
+    wait_for: Sequence[cl.Event] | None = None,
 ) -> DeviceMemory: ...
 @overload
 def reorder(
@@ -107,6 +109,7 @@ def reorder(
     out: Array | DeviceMemory,
     threads: None = None,
     queue: None = None,
+    wait_for: Sequence[cl.Event] | None = None,
 ) -> DeviceMemory: ...
 def reorder(  # noqa: PLR0913 - all but the first two are named
     x: Memory | NDArray[Any] | Exporter | OnDevice,
@@ -118,6 +121,7 @@ def reorder(  # noqa: PLR0913 - all but the first two are named
     out: Memory | OnDevice | None = None,
     threads: int | None = None,
     queue: cl.CommandQueue | None = None,
+    wait_for: Sequence[cl.Event] | None = None,
 ) -> Memory | NDArray[Any] | DeviceMemory:
     """Move a tensor into another layout, or data type, or both.
 
@@ -145,6 +149,9 @@ def reorder(  # noqa: PLR0913 - all but the first two are named
         numba may use.
     queue : pyopencl.CommandQueue, optional
         Where to reorder on an OpenCL device.
+    wait_for : sequence of pyopencl.Event, optional
+        On a device: events that must be complete before x is read and `out` written. Those that
+        arguments carry are waited for anyway.
 
     Returns
     -------
@@ -173,7 +180,12 @@ def reorder(  # noqa: PLR0913 - all but the first two are named
     if queue is not None or _is_on_device(x) or _is_on_device(out):
         from reorder.opencl import reorder_on_device  # noqa: PLC0415 - describing and the CPU need no pyopencl
 
-        return reorder_on_device(x, dst, src=src, dtype=dtype, attr=attr, out=out, queue=queue)
+        return reorder_on_device(
+            x, dst, src=src, dtype=dtype, attr=attr, out=out, queue=queue, wait_for=wait_for
+        )
+    if wait_for is not None:
+        msg = "wait_for has events of a device, but nothing is reordered on one; say queue="
+        raise MemdescError(msg)
     source = from_pixels(x, src) if isinstance(src, ImageDesc) else as_memory(x, src)
     if isinstance(dst, str) and is_image(dst):
         dst = image_desc(source.desc.dims, source.desc.dtype, dst)

@@ -11,10 +11,11 @@ import pyopencl as cl
 from memdesc import ImageDesc, MemdescError
 from reorder.memory.indexing import elements_at, select
 from reorder.memory.memory import Memory
+from reorder.opencl.addresses import host_view
 from reorder.opencl.allocation import check_not_released
 from reorder.opencl.image_formats import channel_type_of
-from reorder.opencl.operands import device_operand
-from reorder.opencl.queues import check_queue, checked_events
+from reorder.opencl.operands import device_operand, first_byte
+from reorder.opencl.queues import check_queue, checked_events, events_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -26,15 +27,17 @@ if TYPE_CHECKING:
 __all__ = ["DeviceMemory"]
 
 
-@dataclass(frozen=True, slots=True, repr=False)
+@dataclass(slots=True, repr=False, eq=False)
 class DeviceMemory:
     """A buffer or an image on a device, its descriptor, and the event after which it is filled.
+
+    Writing into it (``out=``) replaces the event.
 
     Parameters
     ----------
     queue : pyopencl.CommandQueue
         The queue that filled it.
-    data : pyopencl.Buffer, pyopencl.array.Array or pyopencl.Image
+    data : pyopencl.Buffer, pyopencl.array.Array, pyopencl.SVMPointer or pyopencl.Image
         The memory.
     desc : MemoryDesc or ImageDesc
         What it holds.
@@ -86,6 +89,11 @@ class DeviceMemory:
         return self.desc.dtype
 
     @property
+    def nbytes(self) -> int:
+        """Bytes of the memory that are described, as `desc.nbytes`; of an image, its pixels."""
+        return self.desc.nbytes
+
+    @property
     def ndim(self) -> int:
         """Number of dims."""
         return len(self.desc.dims)
@@ -112,23 +120,21 @@ class DeviceMemory:
         if isinstance(self.desc, ImageDesc):
             row_nbytes = desc.nbytes // self.desc.height
             rows = range(first // row_nbytes, -(-end // row_nbytes))
-            pixels = self._pixels(self.desc, wait_for, rows)
-            # lanes of 32 bits may hold 8-bit data
-            data = pixels.astype(desc.dtype.numpy, copy=False).view(np.uint8).reshape(-1)
+            data = self._pixels(self.desc, wait_for, rows)
             first = rows.start * row_nbytes
         else:
             data = np.empty(end - first, np.uint8)
             self._copy(data, first, wait_for)
         return elements_at(data, desc, selection, first)
 
-    def get(self) -> Memory | NDArray[Any]:
+    def get(self) -> Memory:
         """Wait for the data and copy them to the host.
 
         Returns
         -------
-        Memory or ndarray
-            A Memory of the same descriptor; for an image its pixels as an array of shape
-            (height, width, channels), in the type of the image's lanes.
+        Memory
+            Of the same descriptor; of `desc.desc` for an image, whose pixels are its `elements`,
+            row by row. Padding is what it is on the device.
 
         Raises
         ------
@@ -138,16 +144,26 @@ class DeviceMemory:
         """
         wait_for = self._checked_events()
         if isinstance(self.desc, ImageDesc):
-            return self._pixels(self.desc, wait_for, range(self.desc.height))
+            pixels = self._pixels(self.desc, wait_for, range(self.desc.height))
+            return Memory(self.desc.desc, pixels, zero_pad=False)
         memory = Memory(self.desc)
         self._copy(memory.data[: self.desc.min_nbytes], 0, wait_for)
         return memory
+
+    def events_before(self, queue: cl.CommandQueue) -> list[cl.Event]:
+        """Return what must be complete before a queue uses the memory."""
+        own = [] if self.event is None else [self.event]
+        events = [*checked_events(queue, own), *events_of(queue, self.data)]
+        if self.queue != queue:
+            # another queue would wait forever for what is not submitted
+            self.queue.flush()
+        return events
 
     def _checked_events(self) -> list[cl.Event]:
         """Check the fields, which may be made by hand; return what to wait for."""
         check_queue(self.queue)
         check_not_released(self.data, "the memory")
-        wait_for = checked_events(self.queue, [] if self.event is None else [self.event])
+        wait_for = self.events_before(self.queue)
         # no kernel reads the memory, so it may be WRITE_ONLY
         device_operand(self.queue, self.data, self.desc, "the memory")
         return wait_for
@@ -156,13 +172,15 @@ class DeviceMemory:
         """Copy bytes of the buffer to the host."""
         if not data.nbytes:
             return
-        buffer: Any = self.data
-        if isinstance(buffer, cl.array.Array):
-            start, buffer = start + buffer.offset, buffer.base_data
-        cl.enqueue_copy(self.queue, data, buffer, src_offset=start, wait_for=wait_for)
+        memory: Any = self.data
+        if isinstance(memory, cl.array.Array):
+            start, memory = start + first_byte(memory), memory.base_data
+        if isinstance(memory, cl.SVMPointer):
+            memory, start = host_view(memory, start, data.nbytes), 0
+        cl.enqueue_copy(self.queue, data, memory, src_offset=start, wait_for=wait_for)
 
-    def _pixels(self, desc: ImageDesc, wait_for: list[cl.Event], rows: range) -> NDArray[Any]:
-        """Copy rows of the image to the host."""
+    def _pixels(self, desc: ImageDesc, wait_for: list[cl.Event], rows: range) -> NDArray[np.uint8]:
+        """Copy rows of the image to the host, as bytes; lanes of 32 bits may hold 8-bit data."""
         shape = (len(rows), desc.width, desc.channels)
         pixels = np.empty(shape, _lane_dtype(desc, self.data))
         if len(rows):
@@ -170,7 +188,7 @@ class DeviceMemory:
             cl.enqueue_copy(
                 self.queue, pixels, self.data, origin=origin, region=region, wait_for=wait_for
             )
-        return pixels
+        return pixels.astype(desc.dtype.numpy, copy=False).view(np.uint8).reshape(-1)
 
 
 def _lane_dtype(desc: ImageDesc, image: cl.Image) -> np.dtype[Any]:

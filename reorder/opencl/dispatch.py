@@ -21,10 +21,12 @@ from reorder.opencl.execution import (
 )
 from reorder.opencl.image_formats import supported_format
 from reorder.opencl.operands import array_desc, device_operand
-from reorder.opencl.queues import check_queue, checked_events
+from reorder.opencl.queues import check_queue, checked_events, events_of, record_event
 from reorder.opencl.sources import LayoutLike, as_source
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from memdesc import DataType
     from reorder.values.attr import Attr
 
@@ -40,12 +42,13 @@ def reorder_on_device(  # noqa: PLR0913 - public: the arguments of `reorder.reor
     attr: Attr | None = None,
     out: Any = None,
     queue: cl.CommandQueue | None = None,
+    wait_for: Sequence[cl.Event] | None = None,
 ) -> DeviceMemory:
     """Reorder on a device; what `reorder.reorder` calls for device objects, or with a queue.
 
     Parameters
     ----------
-    x, dst, src, dtype, attr, out, queue
+    x, dst, src, dtype, attr, out, queue, wait_for
         As for `reorder.reorder`.
 
     Returns
@@ -76,10 +79,11 @@ def reorder_on_device(  # noqa: PLR0913 - public: the arguments of `reorder.reor
         raise MemdescError(msg)
     check_queue(queue)
     check_attr(attr)
-    memory, wait_for = out, []
+    events = checked_events(queue, wait_for)
+    memory = out
     if isinstance(out, DeviceMemory):
         memory, dst = out.data, _agreed(dst, out.desc)
-        wait_for = checked_events(queue, [] if out.event is None else [out.event])
+        events += out.events_before(queue)
     if isinstance(out, Memory | np.ndarray):
         msg = "out is host memory, but the result lies on a device; take it with .get()"
         raise MemdescError(msg)
@@ -89,12 +93,16 @@ def reorder_on_device(  # noqa: PLR0913 - public: the arguments of `reorder.reor
     desc = _converted(_result_desc(dst, memory, source.operand.desc), dtype)
     if memory is not None:
         target = device_operand(queue, memory, desc, "dst")
-        event = enqueue_into(queue, source, target, wait_for)
+        event = enqueue_into(queue, source, target, [*events, *events_of(queue, memory)])
+        record_event(memory, event)
+        if isinstance(out, DeviceMemory):
+            out.queue, out.event = queue, event
+            return out
     elif isinstance(desc, MemoryDesc):
-        memory, event = enqueue_into_new_buffer(queue, source, desc, wait_for)
+        memory, event = enqueue_into_new_buffer(queue, source, desc, events)
     else:
         form = supported_format(queue, desc)
-        memory, event = enqueue_into_new_image(queue, source, desc, form, wait_for)
+        memory, event = enqueue_into_new_image(queue, source, desc, form, events)
     return DeviceMemory(queue, memory, desc, event)
 
 

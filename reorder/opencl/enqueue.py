@@ -8,7 +8,7 @@ from memdesc import MemdescError
 from memdesc.errors import short_repr
 from reorder.opencl.execution import enqueue_into
 from reorder.opencl.operands import device_operand
-from reorder.opencl.queues import check_queue, checked_events
+from reorder.opencl.queues import check_queue, checked_events, events_of, record_event
 from reorder.opencl.sources import Source
 
 if TYPE_CHECKING:
@@ -38,9 +38,10 @@ def enqueue_reorder(  # noqa: PLR0913 - public: a queue, two operands, their des
     ----------
     queue : pyopencl.CommandQueue
         The queue on which it runs; in order or out of order.
-    src, dst : pyopencl.Buffer, pyopencl.array.Array or pyopencl.Image
-        The memory. A Buffer or an Array, from its first element on, has at least the
-        `min_nbytes` of its descriptor; an Image may be larger than its descriptor.
+    src, dst : pyopencl.Buffer, pyopencl.array.Array, pyopencl.SVMPointer or pyopencl.Image
+        The memory. A Buffer, SVM or an Array, from its lowest element on, has at least the
+        `min_nbytes` of its descriptor; an Image may be larger than its descriptor. The
+        `events` of an Array are waited for, and that of dst gets the event returned.
     src_desc, dst_desc : MemoryDesc or ImageDesc
         Of the same dims and dtype; f32 and f16 are converted into or out of an image.
     attr : Attr, optional
@@ -81,9 +82,12 @@ def enqueue_reorder(  # noqa: PLR0913 - public: a queue, two operands, their des
     check_queue(queue)
     check_attr(attr)
     events = checked_events(queue, wait_for)
-    source = Source(device_operand(queue, src, src_desc, "src"))
+    operand = device_operand(queue, src, src_desc, "src")
     target = device_operand(queue, dst, dst_desc, "dst")
-    return enqueue_into(queue, source, target, events)
+    source = Source(operand, None, tuple(events_of(queue, src)))
+    event = enqueue_into(queue, source, target, [*events, *events_of(queue, dst)])
+    record_event(dst, event)
+    return event
 
 
 def check_attr(attr: Any) -> None:

@@ -5,12 +5,19 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import numpy as np
 import pyopencl as cl
 import pyopencl.array
 
 from memdesc import ImageDesc, MemdescError, MemoryDesc, data_type, memory_desc
 from memdesc.errors import short_repr
-from reorder.opencl.allocation import check_not_released, is_released_error, released_error
+from reorder.opencl.addresses import place_of, uses_host_memory
+from reorder.opencl.allocation import (
+    allocate_buffer,
+    check_not_released,
+    is_released_error,
+    released_error,
+)
 from reorder.opencl.image_formats import channel_type_of, check_size, lane_element
 from reorder.opencl.schedule.placement import ImageShape
 from reorder.opencl.schedule.transfers import OperandSpec
@@ -18,7 +25,7 @@ from reorder.opencl.schedule.transfers import OperandSpec
 if TYPE_CHECKING:
     from memdesc import DataType
 
-__all__ = ["DeviceOperand", "array_desc", "check_usable", "device_operand"]
+__all__ = ["DeviceOperand", "array_desc", "check_usable", "device_operand", "first_byte"]
 
 _VECTOR_NBYTES = 16
 
@@ -26,7 +33,7 @@ _VECTOR_NBYTES = 16
 class DeviceOperand(NamedTuple):
     """An operand of a reorder on a device.
 
-    `memory` is its Buffer or Image; None until it is allocated. `desc` describes an image
+    `memory` is its Buffer, SVM or Image; None until it is allocated. `desc` describes an image
     as its dense linear buffer. `is_aligned` says whether vectors may be read from its start.
     """
 
@@ -56,10 +63,10 @@ def device_operand(
     ----------
     queue : pyopencl.CommandQueue
         Where it will be used.
-    memory : pyopencl.Buffer, pyopencl.Image or pyopencl.array.Array
+    memory : pyopencl.Buffer, SVMPointer, Image or array.Array
         The memory.
     desc : MemoryDesc or ImageDesc
-        What it holds. The bytes of an array count from its first element.
+        What it holds. The bytes of an array count from its lowest element.
     name : str
         What messages call it: ``src`` or ``dst``.
 
@@ -76,9 +83,9 @@ def device_operand(
         raise MemdescError(msg)
     skipped = 0
     if isinstance(memory, cl.array.Array):
-        skipped, memory = memory.offset, memory.base_data
-    if not isinstance(memory, cl.Buffer):
-        msg = f"{name} must be a pyopencl Buffer or Array for {desc!r}, not {_kind(memory)}"
+        skipped, memory = first_byte(memory), _memory_of(queue, memory)
+    if not isinstance(memory, cl.Buffer | cl.SVMPointer):
+        msg = f"{name} must be a pyopencl Buffer, Array or SVM for {desc!r}, not {_kind(memory)}"
         raise MemdescError(msg)
     check_usable(queue, memory, name)
     itemsize = desc.dtype.bits_dtype.itemsize
@@ -88,7 +95,7 @@ def device_operand(
             f"no multiple of the {itemsize} bytes of {desc.dtype}; copy it"
         )
         raise MemdescError(msg)
-    nbytes = memory.size - skipped
+    nbytes = int(memory.size or 0) - skipped
     if nbytes < desc.min_nbytes:
         msg = (
             f"{name} has {nbytes} bytes, but {desc!r} touches {desc.min_nbytes} "
@@ -102,17 +109,13 @@ def device_operand(
 
 
 def array_desc(array: cl.array.Array, name: str) -> MemoryDesc:
-    """Return the descriptor of an array from its first element on: logical dims are its axes."""
+    """Return the descriptor of an array from its lowest element on: logical dims are its axes."""
     itemsize = array.dtype.itemsize
     if any(stride % itemsize for stride in array.strides) or array.offset % itemsize:
         msg = (
             f"{name} is an array of strides {array.strides} and offset {array.offset} bytes, "
             f"no multiples of its {itemsize}-byte elements"
         )
-        raise MemdescError(msg)
-    if not isinstance(array.base_data, cl.Buffer):
-        kind = _kind(array.base_data)
-        msg = f"{name} is an array in {kind}; only arrays in buffers are reordered"
         raise MemdescError(msg)
     if (dtype := data_type(array.dtype)).is_packed:
         msg = (
@@ -121,7 +124,25 @@ def array_desc(array: cl.array.Array, name: str) -> MemoryDesc:
         )
         raise MemdescError(msg)
     strides = [stride // itemsize for stride in array.strides]
-    return memory_desc(array.shape, dtype, strides=strides)
+    offset0 = (array.offset - first_byte(array)) // itemsize
+    return memory_desc(array.shape, dtype, strides=strides, offset0=offset0)
+
+
+def first_byte(array: cl.array.Array) -> int:
+    """Return the byte of its buffer at which the lowest element of an array starts."""
+    if not array.size:
+        return int(array.offset)
+    return int(array.offset) + sum(
+        min(stride, 0) * (extent - 1)
+        for stride, extent in zip(array.strides, array.shape, strict=True)
+    )
+
+
+def _memory_of(queue: cl.CommandQueue, array: cl.array.Array) -> Any:
+    """Return the memory of an array; those without elements may have none."""
+    if array.base_data is None:
+        return allocate_buffer(queue.context, 0)
+    return array.base_data
 
 
 def _image_operand(
@@ -148,7 +169,7 @@ def _image_operand(
     return DeviceOperand(memory, desc.desc, ImageShape.of(desc), channel_type)
 
 
-def check_usable(queue: cl.CommandQueue, memory: cl.MemoryObjectHolder, name: str) -> None:
+def check_usable(queue: cl.CommandQueue, memory: Any, name: str) -> None:
     """Refuse memory that was released, is of another context, or that kernels may not access.
 
     Raises
@@ -156,6 +177,9 @@ def check_usable(queue: cl.CommandQueue, memory: cl.MemoryObjectHolder, name: st
     MemdescError
         With the name of the operand.
     """
+    if isinstance(memory, cl.SVMPointer):
+        _check_usable_svm(queue, memory, name)
+        return
     check_not_released(memory, name)
     try:
         context, flags = memory.context, memory.flags
@@ -177,11 +201,33 @@ def check_usable(queue: cl.CommandQueue, memory: cl.MemoryObjectHolder, name: st
         raise MemdescError(msg)
 
 
-def _is_aligned(buffer: cl.Buffer, itemsize: int, name: str) -> bool:
-    """Whether vectors may be read from a buffer's start; host memory may start anywhere."""
-    if not buffer.flags & cl.mem_flags.USE_HOST_PTR:
+def _check_usable_svm(queue: cl.CommandQueue, memory: cl.SVMPointer, name: str) -> None:
+    """Refuse shared virtual memory that was released, or that a device does not share."""
+    if not memory.svm_ptr:
+        msg = f"{name} is shared virtual memory that was released"
+        raise MemdescError(msg)
+    shared = int(queue.device.svm_capabilities)
+    # an array of numpy is SVM if its base is, or if the device shares all memory of the host
+    base = memory.mem if isinstance(memory, cl.SVM) else memory
+    while isinstance(base, np.ndarray):
+        base = base.base
+    if shared & cl.device_svm_capabilities.FINE_GRAIN_SYSTEM or (
+        shared and isinstance(base, cl.SVMPointer)
+    ):
+        return
+    has = "shares memory only with what cl.csvm_empty and others allocate" if shared else "has none"
+    msg = (
+        f"{name} is shared virtual memory, of which device {queue.device.name.strip()!r} {has}; "
+        "use a Buffer"
+    )
+    raise MemdescError(msg)
+
+
+def _is_aligned(memory: Any, itemsize: int, name: str) -> bool:
+    """Whether vectors may be read from the start of memory; that of the host may be anywhere."""
+    if not uses_host_memory(memory):
         return True
-    address = _host_address(buffer)
+    _, address = place_of(memory)
     if address % itemsize:
         msg = (
             f"{name} uses host memory at {address:#x}, "
@@ -189,12 +235,6 @@ def _is_aligned(buffer: cl.Buffer, itemsize: int, name: str) -> bool:
         )
         raise MemdescError(msg)
     return address % _VECTOR_NBYTES == 0
-
-
-def _host_address(buffer: cl.Buffer) -> int:
-    """Return the address of a buffer's host memory; 1, which nothing is aligned to, if unknown."""
-    host = buffer.hostbuf
-    return int(host.__array_interface__["data"][0]) if hasattr(host, "__array_interface__") else 1
 
 
 def _kind(memory: object) -> str:

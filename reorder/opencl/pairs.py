@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
-import numpy as np
-import pyopencl as cl
+from typing import TYPE_CHECKING
 
 from memdesc import MemdescError, OverlapError
 from reorder.memory.buffers import are_apart
-from reorder.opencl.allocation import is_released_error
+from reorder.opencl.addresses import place_of
 from reorder.plan.plan import check_dims
 
 if TYPE_CHECKING:
     from reorder.opencl.operands import DeviceOperand
 
 __all__ = ["check_operands"]
-
-_HOST = 0  # no pointer of a memory object
 
 
 def check_operands(src: DeviceOperand, dst: DeviceOperand) -> None:
@@ -56,7 +51,7 @@ def _check_types(src: DeviceOperand, dst: DeviceOperand) -> None:
 
 
 def _check_apart(src: DeviceOperand, dst: DeviceOperand) -> None:
-    (src_root, src_start), (dst_root, dst_start) = _root(src.memory), _root(dst.memory)
+    (src_root, src_start), (dst_root, dst_start) = place_of(src.memory), place_of(dst.memory)
     if src_root != dst_root or not dst.desc.nelems:
         return
     if src_start + src.memory.size <= dst_start or dst_start + dst.memory.size <= src_start:
@@ -70,24 +65,3 @@ def _check_apart(src: DeviceOperand, dst: DeviceOperand) -> None:
         "overwrite what is still to be read; reorder into another buffer"
     )
     raise OverlapError(msg)
-
-
-def _root(memory: Any) -> tuple[int, int]:
-    """Return the buffer that contains a sub-buffer or an image of a buffer, and its first byte.
-
-    Buffers that use host memory are parts of one buffer, whose bytes are numbered by address.
-    """
-    try:
-        parent = memory.associated_memobject
-    except cl.Error as error:
-        if not is_released_error(error):
-            raise
-        msg = (
-            "src or dst is a part of a Buffer that was released; keep the whole one as long as its "
-            "parts are used"
-        )
-        raise MemdescError(msg) from None
-    whole, start = (memory, 0) if parent is None else (parent, memory.offset)
-    if whole.flags & cl.mem_flags.USE_HOST_PTR:
-        return _HOST, start + int(whole.get_host_array((1,), np.uint8).ctypes.data)
-    return whole.int_ptr, start

@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import pyopencl as cl
+import pyopencl.array
 
 from memdesc import MemdescError
 from memdesc.errors import short_repr
 
-__all__ = ["check_queue", "checked_events"]
+__all__ = ["check_queue", "checked_events", "events_of", "record_event"]
 
 
 def check_queue(queue: Any) -> None:
@@ -44,6 +45,26 @@ def checked_events(queue: cl.CommandQueue, wait_for: Any) -> list[cl.Event]:
         )
         raise MemdescError(msg)
     return list(wait_for)
+
+
+def events_of(queue: cl.CommandQueue, memory: Any) -> list[cl.Event]:
+    """Return what must be complete before memory is used: the events that an Array carries.
+
+    Its own queue is flushed, since another queue would wait forever for what is not submitted.
+    """
+    if not isinstance(memory, cl.array.Array) or not memory.events:
+        return []
+    if memory.queue is not None and memory.queue != queue:
+        memory.queue.flush()
+    return checked_events(queue, memory.events)
+
+
+def record_event(memory: Any, event: cl.Event) -> None:
+    """Let an Array carry the event of its last write, which waited for all before it."""
+    if isinstance(memory, cl.array.Array):
+        # `add_event` alone would wait here for the first events once there are twelve
+        memory.events.clear()
+        memory.add_event(event)
 
 
 def _context_of(event: Any) -> Any:

@@ -11,9 +11,10 @@ import pyopencl.array
 from memdesc import FormatTag, ImageDesc, MemdescError, MemoryDesc
 from memdesc.errors import short_repr
 from reorder.memory.inputs import as_memory, from_pixels
+from reorder.opencl.allocation import allocate_buffer
 from reorder.opencl.device_memory import DeviceMemory
 from reorder.opencl.operands import DeviceOperand, array_desc, device_operand
-from reorder.opencl.queues import checked_events
+from reorder.opencl.queues import events_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -48,12 +49,11 @@ def as_source(queue: cl.CommandQueue, src: Any, desc: LayoutLike | None) -> Sour
             msg = "src_desc describes plain memory; a DeviceMemory has its own descriptor"
             raise MemdescError(msg)
         operand = device_operand(queue, src.data, src.desc, "src")
-        events = checked_events(queue, [] if src.event is None else [src.event])
-        return Source(operand, None, tuple(events))
+        return Source(operand, None, tuple(src.events_before(queue)))
     if isinstance(src, cl.array.Array):
         known = array_desc(src, "src") if desc is None else _required_desc(desc, src)
-        return Source(device_operand(queue, src, known, "src"), None, tuple(src.events))
-    if isinstance(src, cl.Buffer | cl.Image):
+        return Source(device_operand(queue, src, known, "src"), None, tuple(events_of(queue, src)))
+    if isinstance(src, cl.Buffer | cl.Image | cl.SVMPointer):
         return Source(device_operand(queue, src, _required_desc(desc, src), "src"))
     host = (
         from_pixels(src, desc)
@@ -64,23 +64,25 @@ def as_source(queue: cl.CommandQueue, src: Any, desc: LayoutLike | None) -> Sour
 
 
 def upload(queue: cl.CommandQueue, source: Source) -> Any:
-    """Return the device memory of a source; host memory is copied before the call returns."""
+    """Return the device memory of a source; host memory is copied before the call returns.
+
+    The copy is made with the buffer: a copy by the queue would wait for all that is in it.
+    """
     if source.host is None:
         return source.operand.memory
     nbytes = source.host.desc.min_nbytes
-    # OpenCL has no buffers of zero bytes
-    buffer = cl.Buffer(queue.context, cl.mem_flags.READ_ONLY, max(nbytes, 1))
-    if nbytes:
-        cl.enqueue_copy(queue, buffer, source.host.data[:nbytes])
-    return buffer
+    if not nbytes:
+        return allocate_buffer(queue.context, 0)
+    flags = cl.mem_flags.READ_ONLY | cl.mem_flags.COPY_HOST_PTR
+    return cl.Buffer(queue.context, flags, hostbuf=source.host.data[:nbytes])
 
 
 def _required_desc(desc: LayoutLike | None, memory: Any) -> MemoryDesc | ImageDesc:
     if isinstance(desc, MemoryDesc | ImageDesc):
         return desc
-    kind, needed = (
-        ("Image", "an ImageDesc") if isinstance(memory, cl.Image) else ("Buffer", "a MemoryDesc")
-    )
+    is_image = isinstance(memory, cl.Image)
+    kind = "Image" if is_image else "Buffer" if isinstance(memory, cl.Buffer) else "SVM"
+    needed = "an ImageDesc" if is_image else "a MemoryDesc"
     msg = f"src is a pyopencl {kind}, which does not say what it holds; give src_desc=, {needed}"
     raise MemdescError(msg)
 

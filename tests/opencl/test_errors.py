@@ -174,7 +174,7 @@ def test_objects_of_other_kinds_are_refused(runtime: Runtime) -> None:
         opencl.enqueue_pack(runtime.queue, X, buffer, IMAGE)  # type: ignore[arg-type] # the mistake
     image, _ = opencl.pack(runtime.queue, X, IMAGE)
     with refused(
-        "src must be a pyopencl Buffer or Array for memory_desc((1, 5, 3, 2), 'f32', 'abcd')"
+        "src must be a pyopencl Buffer, Array or SVM for memory_desc((1, 5, 3, 2), 'f32', 'abcd')"
     ):
         opencl.enqueue_reorder(runtime.queue, image, PLAIN, buffer, PLAIN)
     with refused("src_desc must be a MemoryDesc or an ImageDesc, not 'nchw'"):
@@ -380,9 +380,9 @@ def test_a_device_memory_by_hand_is_checked_before_it_is_read(runtime: Runtime) 
     context = cl.Context([runtime.device.device])
     other = cl.CommandQueue(context)
     cases: list[tuple[Any, Any, Any, Any, str]] = [
-        (runtime.queue, 3, PLAIN, None, "the memory must be a pyopencl Buffer or Array"),
+        (runtime.queue, 3, PLAIN, None, "the memory must be a pyopencl Buffer, Array or SVM"),
         (runtime.queue, buffer, IMAGE, None, "the memory must be a pyopencl Image"),
-        (runtime.queue, small, PLAIN, None, "the memory must be a pyopencl Buffer or Array"),
+        (runtime.queue, small, PLAIN, None, "the memory must be a pyopencl Buffer, Array or SVM"),
         (runtime.queue, small, IMAGE, None, "the memory is an image of 2 x 2 pixels"),
         (runtime.queue, runtime.buffer(X[0, :4]), PLAIN, None, "the memory has 96 bytes"),
         (runtime.queue, buffer, "nchw", None, "must be a MemoryDesc or an ImageDesc"),

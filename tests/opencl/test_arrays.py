@@ -1,0 +1,125 @@
+"""Memory of pyopencl: views of arrays, parts of buffers, memory of the host, shared memory."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyopencl as cl
+import pyopencl.array
+import pytest
+from pyopencl.tools import SVMAllocator, SVMPool
+
+from memdesc import OverlapError, image_desc, memory_desc
+from reorder import opencl, reorder
+from tests.opencl.runtimes import refused
+
+if TYPE_CHECKING:
+    from tests.opencl.runtimes import Runtime
+
+FLAGS = cl.mem_flags
+X = np.arange(64 * 48, dtype=np.float32).reshape(64, 48)
+VIEWS = (np.s_[::-1], np.s_[3:40:2, 1:33], np.s_[::-3, 40:4:-1], np.s_[5], np.s_[:, :0], np.s_[2:2])
+SHARED = memory_desc((32, 32), "f32")
+TURNED = memory_desc((32, 32), "f32", "ba")
+
+
+@pytest.mark.parametrize("view", VIEWS, ids=str)
+def test_views_of_arrays_are_read_and_written_in_place(view: Any, runtime: Runtime) -> None:
+    array = cl.array.to_device(runtime.queue, X)
+    m = reorder(array[view], queue=runtime.queue, dtype="f32")
+    assert m.get().numpy().tobytes() == X[view].tobytes()
+    out = cl.array.to_device(runtime.queue, -X)
+    held = reorder(np.ascontiguousarray(X[view]), out=out[view], queue=runtime.queue)
+    wanted = -X
+    wanted[view] = X[view]
+    assert out.get().tobytes() == wanted.tobytes()
+    assert held.get().numpy().tobytes() == X[view].tobytes()
+    assert held.nbytes == held.desc.nbytes
+    if X[view].size:
+        first = (0,) * X[view].ndim
+        assert held[first] == X[view][first]
+
+
+def test_arrays_without_elements_are_written_and_read(runtime: Runtime) -> None:
+    empty = cl.array.zeros(runtime.queue, (0, 3), np.float32)
+    assert reorder(empty, "ba").get().shape == (0, 3)
+    assert reorder(np.zeros((0, 3), np.float32), out=empty).get().shape == (0, 3)
+
+
+def test_a_part_of_memory_of_the_host_is_used_in_place(runtime: Runtime) -> None:
+    unit = runtime.device.device.mem_base_addr_align // 8
+    raw = np.zeros(4 * 4096 + unit + 4096, np.uint8)
+    host = raw[-raw.ctypes.data % 4096 :][: 4 * 4096]
+    host.view(np.float32)[:] = np.arange(4096)
+    whole = cl.Buffer(runtime.context, FLAGS.READ_WRITE | FLAGS.USE_HOST_PTR, hostbuf=host)
+    part, other = whole.get_sub_region(4096, 4096), whole.get_sub_region(8192, 4096)
+    m = reorder(part, TURNED, src=SHARED, queue=runtime.queue)
+    wanted = np.arange(1024, 2048, dtype=np.float32).reshape(32, 32)
+    assert m.get().numpy().tobytes() == wanted.tobytes()
+    opencl.enqueue_reorder(runtime.queue, part, SHARED, other, TURNED).wait()
+    assert opencl.DeviceMemory(runtime.queue, other, TURNED).get().numpy().tolist() == (
+        wanted.tolist()
+    )
+    with pytest.raises(OverlapError, match="src and dst share device memory"):
+        opencl.enqueue_reorder(
+            runtime.queue, part, SHARED, whole.get_sub_region(4096, 4096), TURNED
+        )
+
+
+def has_shared_memory(runtime: Runtime) -> bool:
+    return bool(runtime.device.device.svm_capabilities)
+
+
+def test_shared_virtual_memory_is_used_in_place(runtime: Runtime) -> None:
+    if not has_shared_memory(runtime):
+        pytest.skip("the device shares no virtual memory")
+    x = np.arange(1024, dtype=np.float32).reshape(32, 32)
+    held = cl.csvm_empty(runtime.context, (33, 32), np.dtype(np.float32), queue=runtime.queue)
+    src = cl.SVM(held)
+    cl.enqueue_copy(runtime.queue, cl.SVM(held[:32]), x)
+    m = reorder(src, TURNED, src=SHARED, queue=runtime.queue)
+    assert m.get().numpy().tobytes() == x.tobytes()
+    dst = cl.SVMAllocation(
+        runtime.context, 4096, 0, cl.svm_mem_flags.READ_WRITE, queue=runtime.queue
+    )
+    written = reorder(m, SHARED, out=dst)
+    assert written.data is dst
+    assert written.get().numpy().tobytes() == x.tobytes()
+    assert written[3, 4] == x[3, 4]
+    image = image_desc((1, 4, 8, 32), "f32", "in_out_channel")
+    image_memory = reorder(dst, image, src=memory_desc(image.dims, "f32"), queue=runtime.queue)
+    assert image_memory.get().numpy().tobytes() == x.tobytes()
+    with pytest.raises(OverlapError, match="src and dst share device memory"):
+        opencl.enqueue_reorder(runtime.queue, src, SHARED, cl.SVM(held[1:]), TURNED)
+    with refused("src is a pyopencl SVM, which does not say what it holds; give src_desc="):
+        reorder(src, "ba", queue=runtime.queue)
+    with refused("dst has 4096 bytes, but memory_desc((33, 32), 'f32', 'ab') touches 4224"):
+        reorder(X[:33, :32], "ab", out=dst, queue=runtime.queue)
+    runtime.queue.finish()
+    dst.release()
+    with refused("src is shared virtual memory that was released"):
+        reorder(dst, TURNED, src=SHARED, queue=runtime.queue)
+
+
+def test_arrays_in_shared_virtual_memory_are_reordered(runtime: Runtime) -> None:
+    if not has_shared_memory(runtime):
+        pytest.skip("the device shares no virtual memory")
+    allocator = SVMAllocator(runtime.context, queue=runtime.queue)
+    for allocate in (allocator, SVMPool(allocator)):
+        array = cl.array.to_device(runtime.queue, X, allocator=allocate)
+        assert reorder(array[::-1, 2:], "ba").get().numpy().tobytes() == X[::-1, 2:].tobytes()
+        part = opencl.DeviceMemory(runtime.queue, array[3:], memory_desc((61, 48), "f32"))
+        assert part.get().numpy().tobytes() == X[3:].tobytes()
+        runtime.queue.finish()
+
+
+def test_arrays_of_numpy_are_shared_where_the_device_shares_all_memory(runtime: Runtime) -> None:
+    x = np.arange(1024, dtype=np.float32)
+    capabilities = int(runtime.device.device.svm_capabilities)
+    if capabilities & cl.device_svm_capabilities.FINE_GRAIN_SYSTEM:
+        m = reorder(cl.SVM(x), TURNED, src=SHARED, queue=runtime.queue)
+        assert m.get().numpy().tobytes() == x.tobytes()
+        return
+    with refused("src is shared virtual memory, of which device"):
+        reorder(cl.SVM(x), TURNED, src=SHARED, queue=runtime.queue)

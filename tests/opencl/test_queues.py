@@ -1,0 +1,136 @@
+"""Several queues and contexts, events of callers, and calls that do not wait for the device."""
+
+from __future__ import annotations
+
+from threading import Timer
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyopencl as cl
+import pyopencl.array
+import pytest
+
+from memdesc import MemdescError, image_desc, memory_desc
+from reorder import opencl, reorder
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tests.opencl.runtimes import Runtime
+
+X = np.random.default_rng(5).random((2, 17, 5, 4), np.float32)
+PLAIN = memory_desc(X.shape, "f32")
+BLOCKED = memory_desc(X.shape, "f32", "nChw16c")
+COMPLETE = cl.command_execution_status.COMPLETE
+
+
+class Gate:
+    """An event that a queue waits for; it opens by itself if a call waits for the device."""
+
+    def __init__(self, context: cl.Context) -> None:
+        self.event = cl.UserEvent(context)
+        self._timer = Timer(20, self._give_up)
+        self._timer.start()
+        self._was_late = False
+
+    def _give_up(self) -> None:
+        self._was_late = True
+        self.event.set_status(COMPLETE)
+
+    def stop(self) -> None:
+        self._timer.cancel()
+
+    def open(self) -> None:
+        self.stop()
+        assert not self._was_late, "a call waited for the device"
+        self.event.set_status(COMPLETE)
+
+
+@pytest.fixture
+def gate(runtime: Runtime) -> Iterator[Gate]:
+    made = Gate(runtime.context)
+    yield made
+    made.stop()
+
+
+def out_of_order(runtime: Runtime) -> cl.CommandQueue:
+    properties = cl.command_queue_properties.OUT_OF_ORDER_EXEC_MODE_ENABLE
+    return cl.CommandQueue(runtime.context, properties=properties)
+
+
+def test_no_call_waits_for_what_a_queue_has_to_do_before(runtime: Runtime, gate: Gate) -> None:
+    queue = cl.CommandQueue(runtime.context)
+    mark: Any = cl.enqueue_marker
+    mark(queue, wait_for=[gate.event])
+    image = image_desc(X.shape, "f32", "in_out_channel")
+    x = X.copy()
+    blocked = reorder(x, "nChw16c", queue=queue)
+    packed = reorder(x, image, queue=queue)
+    threes = reorder(packed, "aBcd3b")
+    x[:] = 0  # host memory was copied before the calls returned
+    assert threes.event is not None
+    assert threes.event.command_execution_status != COMPLETE
+    gate.open()
+    assert threes.get().numpy().tobytes() == X.tobytes()
+    assert blocked.get().numpy().tobytes() == X.tobytes()
+
+
+def test_events_that_reorder_is_given_are_waited_for(runtime: Runtime, gate: Gate) -> None:
+    queue = out_of_order(runtime)
+    source = runtime.buffer(np.zeros_like(X))
+    m = reorder(source, "nhwc", src=PLAIN, queue=queue, wait_for=[gate.event])
+    out = reorder(X, "nchw", queue=queue)
+    assert reorder(m, out=out, wait_for=(gate.event,)) is out
+    cl.enqueue_copy(runtime.queue, source, X * 2)
+    gate.open()
+    assert out.get().numpy().tobytes() == (X * 2).tobytes()
+    with pytest.raises(MemdescError, match="wait_for must be a list of pyopencl"):
+        reorder(X, "nhwc", queue=queue, wait_for=3)  # type: ignore[call-overload] # the mistake
+    with pytest.raises(MemdescError, match="nothing is reordered on one; say queue="):
+        reorder(X, "nhwc", wait_for=[gate.event])  # type: ignore[call-overload] # the mistake
+
+
+def test_a_queue_uses_what_another_fills(runtime: Runtime, gate: Gate) -> None:
+    first, second = out_of_order(runtime), cl.CommandQueue(runtime.context)
+    source, target = runtime.buffer(X), runtime.buffer(np.zeros(BLOCKED.nbytes, np.uint8))
+    event = opencl.enqueue_reorder(first, source, PLAIN, target, BLOCKED, wait_for=[gate.event])
+    filled = opencl.DeviceMemory(first, target, BLOCKED, event)
+    plain = reorder(filled, "nchw", queue=second)
+    assert plain.queue == second
+    assert plain.event is not None
+    # written again after it was read: its event is that of the last write
+    again = reorder(X * 2, out=filled, queue=second, wait_for=[plain.event])
+    assert again is filled
+    assert filled.queue == second
+    gate.open()
+    assert plain.get().numpy().tobytes() == X.tobytes()
+    assert filled.get().numpy().tobytes() == (X * 2).tobytes()
+
+
+def test_arrays_carry_the_event_of_their_last_write(runtime: Runtime, gate: Gate) -> None:
+    queue = out_of_order(runtime)
+    source = cl.array.empty(queue, X.shape, np.float32)
+    filled: Any = cl.enqueue_copy(queue, source.base_data, X, is_blocking=False)  # type: ignore[arg-type] # a Buffer
+    source.add_event(filled)
+    target = cl.array.zeros(queue, X.shape, np.float32)
+    reorder(source, out=target, wait_for=[gate.event])
+    for _ in range(9):  # pyopencl waits for the first events where an array has twelve
+        opencl.enqueue_reorder(queue, target, PLAIN, source, PLAIN)
+        opencl.enqueue_reorder(queue, source, PLAIN, target, PLAIN)
+    assert len(source.events) == len(target.events) == 1
+    result = reorder(target, "nhwc")
+    gate.open()
+    assert result.get().numpy().tobytes() == X.tobytes()
+    assert target.get().tobytes() == X.tobytes()
+
+
+def test_contexts_are_those_of_callers(runtime: Runtime) -> None:
+    context = cl.Context([runtime.device.device])
+    queues = [cl.CommandQueue(context), runtime.queue, cl.CommandQueue(context)]
+    for queue in queues:
+        m = reorder(X, "nChw16c", queue=queue)
+        assert m.data.context == queue.context
+        assert reorder(m, "nhwc").data.context == queue.context
+        assert m.get().numpy().tobytes() == X.tobytes()
+    with pytest.raises(MemdescError, match="src belongs to another context than the queue"):
+        reorder(m, "nhwc", queue=runtime.queue)
