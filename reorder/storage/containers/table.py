@@ -47,7 +47,12 @@ class Format(NamedTuple):
 
 # A new format is one more module, and its row here.
 FORMATS: dict[str, Format] = {
-    row.name: row for row in (Format("safetensors", ".safetensors"), Format("npy", ".npy"))
+    row.name: row
+    for row in (
+        Format("safetensors", ".safetensors"),
+        Format("npy", ".npy"),
+        Format("gguf", ".gguf"),
+    )
 }
 
 

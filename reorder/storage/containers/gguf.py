@@ -1,0 +1,299 @@
+"""GGUF: metadata by key, the tensors with dims innermost first, and aligned bytes.
+
+The package `gguf` goes through as many values as a header claims, whatever the file has, so
+headers are read here: nothing is read that the file is too short for. Metadata is kept as bytes.
+Source: `gguf.cpp` of llama.cpp, versions 2 and 3 of the format.
+"""
+
+from __future__ import annotations
+
+import struct
+from math import prod
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from memdesc import DATA_TYPES
+from memdesc.disk import open_file
+from memdesc.errors import MemdescError, short_repr
+from reorder.storage.containers.descriptors import (
+    checked_shape,
+    describe,
+    descriptors_of,
+    split_metadata,
+    stored_desc,
+)
+from reorder.storage.containers.entry import Container, Entry, FileState, check_entries, check_name
+from reorder.storage.containers.gguf_types import ARRAY, BY_NAME, SCALARS, STRING, TYPES
+from reorder.storage.containers.plan import PlannedFile, Span
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+    from typing import BinaryIO
+
+    from reorder.storage.containers.plan import Tensor
+
+__all__ = ["GgufValue", "is_format", "plan", "read"]
+
+_MAGIC = b"GGUF"
+_VERSION, _VERSIONS = 3, (2, 3)
+_ALIGNMENT_KEY, _ALIGNMENT = "general.alignment", 32
+_U32 = 4
+# bytes of everything in front of the data; tokenizers take up to some ten million
+_MAX_HEADER = 2**28
+# arrays within arrays
+_MAX_DEPTH = 4
+# dims that ggml has
+_MAX_NDIMS = 4
+# words that have no type of GGUF, by their bits
+_WORDS = {8: "s8", 16: "s16", 32: "s32", 64: "s64"}
+
+
+class GgufValue(NamedTuple):
+    """A value of metadata: the number of its type, and the bytes behind that."""
+
+    kind: int
+    raw: bytes
+
+
+class _Reader:
+    """Reads numbers and strings of a header; refuses what ends behind the file."""
+
+    def __init__(self, file: BinaryIO, nbytes: int) -> None:
+        self.file = file
+        self.at = 0
+        self.left = min(nbytes, _MAX_HEADER)
+
+    def take(self, count: int, what: str) -> bytes:
+        if count > self.left:
+            msg = (
+                f"{what} at byte {self.at} takes {count} bytes, but {self.left} are left of the "
+                f"file or of the {_MAX_HEADER} that a header may have"
+            )
+            raise MemdescError(msg)
+        data = self.file.read(count)
+        if len(data) < count:
+            msg = f"it ends within {what}, at byte {self.at + len(data)}"
+            raise MemdescError(msg)
+        self.at += count
+        self.left -= count
+        return data
+
+    def number(self, form: str, what: str) -> int:
+        value: int = struct.unpack(f"<{form}", self.take(struct.calcsize(f"<{form}"), what))[0]
+        return value
+
+    def count(self, least: int, what: str) -> int:
+        """Return how many follow, of at least some bytes each."""
+        found = self.number("Q", what)
+        if found * least > self.left:
+            msg = f"{what} are {found}, but only {self.left} bytes follow"
+            raise MemdescError(msg)
+        return found
+
+    def text(self, what: str) -> str:
+        raw = self.take(self.number("Q", what), what)
+        try:
+            return raw.decode()
+        except UnicodeDecodeError:
+            msg = f"{what} at byte {self.at} is no UTF-8: {short_repr(raw)}"
+            raise MemdescError(msg) from None
+
+    def value(self, kind: int, depth: int = 0) -> bytes:
+        """Return the bytes of a value of metadata."""
+        if kind in SCALARS:
+            return self.take(SCALARS[kind], "a value")
+        if kind == STRING:
+            nbytes = self.take(8, "a string")
+            return nbytes + self.take(int.from_bytes(nbytes, "little"), "a string")
+        if kind != ARRAY or depth > _MAX_DEPTH:
+            msg = f"a value at byte {self.at} has type {kind}, which is none, or too deep"
+            raise MemdescError(msg)
+        inner = self.number("I", "the type of an array")
+        size = SCALARS.get(inner, 8)
+        count = self.count(size, "the values of an array")
+        head = struct.pack("<IQ", inner, count)
+        if inner in SCALARS:
+            return head + self.take(size * count, "an array")
+        return head + b"".join([self.value(inner, depth + 1) for _ in range(count)])
+
+
+def is_format(start: bytes) -> bool:
+    """Whether the first bytes of a file are those of this format."""
+    return start.startswith(_MAGIC)
+
+
+def read(path: Path) -> Container:
+    """Read the header of a file.
+
+    Raises
+    ------
+    MemdescError
+        If the file is damaged: with the rule, the tensor and the numbers.
+    """
+    with open_file(path) as file:
+        state = FileState.of(file.fileno())
+        try:
+            metadata, entries = _read(_Reader(file, state.nbytes), path, state)
+        except MemdescError as error:
+            msg = f"{str(path)!r} is no GGUF file, or a damaged one: {error}"
+            raise MemdescError(msg) from None
+    return Container("gguf", check_entries(entries), metadata, (path,))
+
+
+def _read(
+    reader: _Reader, path: Path, state: FileState
+) -> tuple[dict[str, str | GgufValue], list[Entry]]:
+    magic, version = reader.take(len(_MAGIC), "the magic"), reader.number("I", "the version")
+    if magic != _MAGIC or version not in _VERSIONS:
+        msg = f"it starts with {magic!r} and version {version}; little-endian 2 and 3 are read"
+        raise MemdescError(msg)
+    # a name, dims, a type, an offset; a key and a value
+    ntensors = reader.count(8 + 4 + 4 + 8, "tensors")
+    nvalues = reader.count(8 + 4 + 1, "values of metadata")
+    values: dict[str, GgufValue] = {}
+    for _ in range(nvalues):
+        key = reader.text("a key")
+        if key in values:
+            msg = f"two values of metadata are called {short_repr(key)}"
+            raise MemdescError(msg)
+        kind = reader.number("I", "the type of a value")
+        values[key] = GgufValue(kind, reader.value(kind))
+    infos = [_info(reader) for _ in range(ntensors)]
+    alignment = _alignment(values.get(_ALIGNMENT_KEY))
+    start = -(-reader.at // alignment) * alignment
+    strings = {key: _string(value) for key, value in values.items() if value.kind == STRING}
+    texts, _ = split_metadata(strings)
+    if unknown := texts.keys() - {name for name, *_ in infos}:
+        msg = f"a descriptor of {short_repr(min(unknown))}, which it does not have"
+        raise MemdescError(msg)
+    entries = []
+    for name, dtype, shape, offset, nbytes in infos:
+        entry = Entry(name, dtype, shape, path, start + offset, nbytes, state)
+        entries.append(describe(entry, texts.get(name)))
+    _, rest = split_metadata(dict.fromkeys(values, ""))
+    metadata = {key: strings.get(key, values[key]) for key in rest}
+    return metadata, entries
+
+
+def _string(value: GgufValue) -> str:
+    return value.raw[8:].decode(errors="surrogateescape")
+
+
+def _alignment(value: GgufValue | None) -> int:
+    if value is None:
+        return _ALIGNMENT
+    found = int.from_bytes(value.raw, "little") if len(value.raw) == _U32 else 0
+    if not found or found & (found - 1):
+        msg = f"{_ALIGNMENT_KEY} is {found}, no power of 2"
+        raise MemdescError(msg)
+    return found
+
+
+def _info(reader: _Reader) -> tuple[str, str, tuple[int, ...], int, int]:
+    name = reader.text("the name of a tensor")
+    ndims = reader.number("I", "the number of dims")
+    if 8 * ndims > reader.left:
+        msg = f"tensor {short_repr(name)} has {ndims} dims, but {reader.left} bytes follow"
+        raise MemdescError(msg)
+    dims = struct.unpack(f"<{ndims}Q", reader.take(8 * ndims, "dims"))
+    kind, offset = reader.number("I", "a type"), reader.number("Q", "an offset")
+    row = TYPES.get(kind)
+    if row is None:
+        msg = f"tensor {short_repr(name)} has type {kind}, which GGUF does not have"
+        raise MemdescError(msg)
+    try:
+        shape = checked_shape(dims[::-1])
+    except MemdescError as error:
+        msg = f"tensor {short_repr(name)}: {error}"
+        raise MemdescError(msg) from None
+    last = shape[-1] if shape else 1
+    if last % row.block:
+        msg = (
+            f"tensor {short_repr(name)}: {row.name} has blocks of {row.block} elements, which do "
+            f"not divide its rows of {last}"
+        )
+        raise MemdescError(msg)
+    return name, row.name, shape, offset, prod(shape) // row.block * row.nbytes
+
+
+def plan(
+    name: str, tensors: Sequence[Tensor], metadata: Mapping[str, Any]
+) -> tuple[PlannedFile, ...]:
+    """Plan a file; words that GGUF has no type for, such as u8, are integers with a descriptor.
+
+    Raises
+    ------
+    MemdescError
+        If the format has no such type, a value of metadata is none of it, or two tensors have one
+        name.
+    """
+    stored = [_stored(tensor) for tensor in tensors]
+    described = descriptors_of(
+        {
+            each.name: (each.desc, stored_desc(TYPES[kind].name, each.shape)[0])
+            for each, kind in stored
+        }
+    )
+    values = {key: _value(key, value) for key, value in {**metadata, **described}.items()}
+    alignment = _alignment(values.get(_ALIGNMENT_KEY))
+    head = [_MAGIC, struct.pack("<IQQ", _VERSION, len(tensors), len(values))]
+    for key, value in values.items():
+        head += [_text(key), struct.pack("<I", value.kind), value.raw]
+    at = 0
+    offsets: dict[str, int] = {}
+    for tensor, kind in stored:
+        if check_name(tensor.name) in offsets:
+            msg = f"two tensors would be called {short_repr(tensor.name)} in {name!r}"
+            raise MemdescError(msg)
+        offsets[tensor.name] = at
+        ndims = len(tensor.shape)
+        head += [
+            _text(tensor.name),
+            struct.pack(f"<I{ndims}QIQ", ndims, *tensor.shape[::-1], kind, at),
+        ]
+        at += -(-tensor.nbytes // alignment) * alignment
+    text = b"".join(head)
+    start = -(-len(text) // alignment) * alignment
+    spans = {each.name: Span(start + offsets[each.name], each.nbytes) for each in tensors}
+    return (PlannedFile(name, start + at, ((0, text),), spans),)
+
+
+def _text(text: str) -> bytes:
+    raw = text.encode()
+    return struct.pack("<Q", len(raw)) + raw
+
+
+def _value(key: str, value: object) -> GgufValue:
+    if isinstance(value, GgufValue):
+        return value
+    if isinstance(value, str):
+        raw = value.encode(errors="surrogateescape")
+        return GgufValue(STRING, struct.pack("<Q", len(raw)) + raw)
+    msg = f"metadata {short_repr(key)} is neither a string nor a value of GGUF"
+    raise MemdescError(msg)
+
+
+def _stored(tensor: Tensor) -> tuple[Tensor, int]:
+    """Return a tensor as GGUF has it, and the number of its type."""
+    kind = BY_NAME.get(tensor.dtype)
+    dtype = DATA_TYPES.get(tensor.dtype)
+    if kind is None and dtype is not None and dtype.bits in _WORDS:
+        desc = tensor.desc or stored_desc(tensor.dtype, tensor.shape)[0]
+        tensor, kind = tensor._replace(desc=desc), BY_NAME[_WORDS[dtype.bits]]
+    if kind is None:
+        msg = (
+            f"tensor {short_repr(tensor.name)}: GGUF has no type {tensor.dtype!r}; store it as u8, "
+            "with a descriptor"
+        )
+        raise MemdescError(msg)
+    row = TYPES[kind]
+    if len(tensor.shape) > _MAX_NDIMS:
+        msg = f"tensor {short_repr(tensor.name)}: GGUF has {_MAX_NDIMS} dims, not {tensor.shape}"
+        raise MemdescError(msg)
+    if prod(tensor.shape) * row.nbytes != tensor.nbytes * row.block:
+        msg = (
+            f"tensor {short_repr(tensor.name)}: {tensor.dtype} of shape {tensor.shape} takes "
+            f"{prod(tensor.shape) * row.nbytes / row.block:g} bytes, not {tensor.nbytes}"
+        )
+        raise MemdescError(msg)
+    return tensor, kind
