@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from reorder.cpu.convert.gathered_operands import gather, gathered_operands
 from reorder.cpu.convert.operand_rows import OperandRows, operand_period, operand_rows
 from reorder.cpu.convert.operation import Operation, has_quotient
-from reorder.cpu.convert.records import CombineRecord
+from reorder.cpu.convert.records import NO_OPERAND, Base, CombineRecord
 from reorder.cpu.convert.stages import combine_stage
-from reorder.cpu.convert.step_writer import Code, StepOperand
+from reorder.cpu.convert.step_writer import Code, StepOperand, TileBuffer
 
 if TYPE_CHECKING:
     from reorder.cpu.convert.recipe import Calculation
-    from reorder.cpu.convert.step_writer import StepWriter, TileBuffer
+    from reorder.cpu.convert.step_writer import StepWriter
 
 __all__ = ["combine"]
 
@@ -68,16 +69,27 @@ def _with_values(
     values = recipe.values[role]
     if operation is Operation.DIVIDE and has_quotient(values, sides.work):
         operation = Operation.QUOTIENT
-    placed_by, period, strides = -1, 0, [0] * len(nodes)
+    # whether the numbers at the operand's base are inverted, first those that all operations take
+    parts = (False, True) if operation is Operation.QUOTIENT else (False,)
+    placed_by, period, strides = NO_OPERAND, 0, [0] * len(nodes)
     if role in recipe.varying:
         # operands follow src and dst
         placed_by = 2 + recipe.varying.index(role)
         strides = [node.strides[placed_by] for node in nodes]
         if values.size <= _MAX_REPEATED_VALUES:
             period = operand_period(nodes, strides, writer.outer_strides[placed_by])
-    rows = operand_rows(nodes, (sides.src.strides, sides.dst.strides, strides), period)
-    base = recipe.address_of_values(role, sides.work, rows.period)
-    number = 0
-    if operation is Operation.QUOTIENT:
-        number = recipe.address_of_values(role, sides.work, rows.period, inverted=True)
-    return operation, rows, StepOperand(base, placed_by, -rows.shift, number)
+    strided = (sides.src.strides, sides.dst.strides, strides)
+    rows = operand_rows(nodes, strided, period)
+    gathered = gathered_operands(nodes, strided, rows)
+    if gathered is not None:
+        for inverted in parts:
+            address = recipe.address_of_values(role, sides.work, 0, inverted=inverted)
+            operand = TileBuffer(address, sides.work, placed_by, strides)
+            slot = Base.RECIPROCALS if inverted else Base.OPERANDS
+            gather(writer, operand, slot, gathered.times)
+        return operation, gathered.rows, StepOperand(Base.OPERANDS, number_base=Base.RECIPROCALS)
+    bases = [
+        recipe.address_of_values(role, sides.work, rows.period, inverted=inverted)
+        for inverted in parts
+    ]
+    return operation, rows, StepOperand(bases[0], placed_by, -rows.shift, bases[-1])

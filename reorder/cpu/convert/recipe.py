@@ -43,8 +43,8 @@ class Recipe:
     src: str
     dst: str
     bound: BoundAttr
-    # how many elements of src, and of dst, may be read
-    ends: tuple[int, int]
+    # how many elements of src and of dst may be read; then those of each varying operand
+    ends: tuple[int, ...]
     # whether both together exceed the caches, so that dst is written by non-temporal stores
     streams: bool = False
     # whether they exceed the caches of one core, so that src is prefetched
@@ -61,6 +61,7 @@ class Recipe:
         self.varying = [operand.role for operand in self.bound.varying]
         roles = (operand.role for operand in self.bound.operands)
         self.values = dict(zip(roles, self.bound.values, strict=True))
+        self.ends += tuple(self.values[role].size for role in self.varying)
         # the type in which zero points are subtracted
         points = self.values.get("src_zero_point")
         self.difference = difference_type(self.src, self.work, points)

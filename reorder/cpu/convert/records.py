@@ -21,6 +21,7 @@ __all__ = [
     "ConvertRecord",
     "Placement",
     "PrefetchRecord",
+    "RepeatRecord",
     "Step",
     "table_addresses",
 ]
@@ -61,6 +62,14 @@ class PrefetchRecord(NamedTuple):
     bits: int
 
 
+class RepeatRecord(NamedTuple):
+    """Values that are stored several times each."""
+
+    values: int
+    # how often each value is stored
+    times: int
+
+
 class Placement(NamedTuple):
     """Where a step finds its data, written by the walker over tiles: offsets are in elements."""
 
@@ -89,6 +98,9 @@ class Base(IntEnum):
     OLD_ELEMENTS = 4
     OLD_VALUES = 5
     RESULT = 6
+    OPERANDS = 7
+    RECIPROCALS = 8
+    DISTINCT_OPERANDS = 9
 
 
 class Step(NamedTuple):
@@ -115,8 +127,8 @@ class Step(NamedTuple):
     operand_base: int
     operand_placed_by: int
     operand_shift: int
-    # as in a `Placement`
-    number_address: int
+    # what becomes the `number_address` of a `Placement`: a `Base` or an address
+    number_base: int
 
 
 def table_addresses(

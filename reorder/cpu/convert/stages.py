@@ -16,6 +16,7 @@ from numba.extending import intrinsic
 
 from reorder.cpu.convert.combine import CombineTypes, emit_combine
 from reorder.cpu.convert.convert_rows import ConvertTypes, emit_convert, emit_prefetch
+from reorder.cpu.convert.repeat_rows import emit_repeat
 from reorder.cpu.convert.rows import StageArguments
 from reorder.cpu.runtime.intrinsics import WALKER
 from reorder.cpu.runtime.jit import compile_callback
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 
     from reorder.cpu.kernels.emit import Builder, Value
 
-__all__ = ["combine_stage", "convert_stage", "prefetch_stage"]
+__all__ = ["combine_stage", "convert_stage", "prefetch_stage", "repeat_stage"]
 
 # Compiled code on disk identifies a type by its index here. That is safe because a change of
 # formats.py invalidates the code.
@@ -99,6 +100,25 @@ def prefetch_stage() -> int:
     return _address(("prefetch",), prefetch)
 
 
+def repeat_stage(dtype: str) -> int:
+    """Return the address of the repetition of values of a working type."""
+    a = _NAMES.index(dtype)
+
+    def repeat(
+        src_at: int,
+        dst_at: int,
+        record: int,
+        _tasks: int,
+        _begin: int,
+        _end: int,
+        placement: int,
+        _count: int,
+    ) -> None:
+        run_repeat((src_at, dst_at, record, placement), a)
+
+    return _address(("repeat", dtype), repeat)
+
+
 def _stores(streams: bool) -> tuple[str, ...]:  # noqa: FBT001 - it returns the name of this flag
     return ("non-temporal stores",) if streams else ()
 
@@ -157,3 +177,15 @@ def run_prefetch(_context: Any, arguments: Any) -> tuple[Signature, Any]:
         return context.get_dummy_value()
 
     return types.void(arguments), build
+
+
+@intrinsic(prefer_literal=True)  # type: ignore[untyped-decorator] # numba ships no types
+def run_repeat(_context: Any, arguments: Any, dtype: Any) -> tuple[Signature, Any]:
+    """Emit the repetition of values; the type is an index of names, known when it is compiled."""
+    name = _NAMES[dtype.literal_value]
+
+    def build(context: Any, builder: Builder, _signature: Any, args: Sequence[Value]) -> Value:
+        emit_repeat(builder, StageArguments(*cgutils.unpack_tuple(builder, args[0])), name)
+        return context.get_dummy_value()
+
+    return types.void(arguments, dtype), build

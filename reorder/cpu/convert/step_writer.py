@@ -33,7 +33,8 @@ _MAX_PREFETCHED_BITS = 2048
 class TileBuffer(NamedTuple):
     """A buffer that holds a tile: elements of a type, with a stride for each node of the tile."""
 
-    base: Base
+    # a `Base` or an address
+    base: int
     dtype: str
     # operand whose offset places the tile, `NO_OPERAND` for slots
     placed_by: int
@@ -69,7 +70,7 @@ class StepOperand(NamedTuple):
     base: int = Base.SRC
     placed_by: int = NO_OPERAND
     shift: int = 0
-    number_address: int = 0
+    number_base: int = Base.SRC
 
 
 class StepWriter:
@@ -115,7 +116,7 @@ class StepWriter:
         """Return how many elements of a buffer may be read."""
         if buffer.is_slot:
             return SLOT_BITS // buffer.bits
-        return self.recipe.ends[buffer.base]
+        return self.recipe.ends[buffer.placed_by]
 
     def streams(self, dst: TileBuffer, columns: int) -> bool:
         """Whether rows are written to dst by non-temporal stores."""

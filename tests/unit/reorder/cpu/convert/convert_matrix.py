@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import sys
 from itertools import product
+from typing import Any
 
 import numpy as np
 
@@ -15,7 +16,7 @@ from reorder import Attr
 from tests.conversions import every_code, random_codes, run
 from tests.property.reorder.test_convert_laws import check
 
-__all__ = ["layouts", "lengths", "pairs"]
+__all__ = ["groups", "layouts", "lengths", "pairs"]
 
 _PAIRS = (
     ("f32", "s8"),
@@ -91,8 +92,25 @@ def layouts() -> None:
         )
 
 
+def groups() -> None:
+    """Convert with scales and zero points in groups of every length, along rows of either side."""
+    dims, rng = (18, 160), np.random.default_rng(3)
+    sizes = (1, 2), (1, 4), (2, 8), (1, 16), (1, 20), (9, 32)
+    cases = [*product((("s8", "f32", "src_scale"),), ("ab", "ba", "BA16b16a"), sizes)]
+    others = ("f32", "s8", "dst_scale"), ("s8", "f32", "src_zero_point")
+    cases += product(others, ("ba",), sizes[1::4])
+    for (src, dst, role), dtag, group in cases:
+        counts = [size // part for size, part in zip(dims, group, strict=True)]
+        is_scale = role.endswith("scale")
+        values = rng.uniform(0.1, 3, counts) if is_scale else rng.integers(-9, 9, counts)
+        given: dict[str, Any] = {role: values, f"{role}_mask": 3, f"{role}_groups": group}
+        pair = memory_desc(dims, src, "ab"), memory_desc(dims, dst, dtag)
+        check((*pair, Attr(**given)), 7, at_end=True)
+
+
 if __name__ == "__main__":
     count = pairs()
     lengths()
     layouts()
+    groups()
     sys.stdout.write(f"{count} pairs\n")

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reorder import Node
+from reorder.cpu.convert.gathered_operands import gathered_operands
 from reorder.cpu.convert.operand_rows import operand_period, operand_rows
 from reorder.cpu.convert.operation import PERIOD
 from reorder.cpu.convert.row_tables import (
@@ -104,3 +105,38 @@ def test_operands_that_start_inside_of_a_period_do_not_repeat() -> None:
     assert operand_period(nodes, [16, 0, 1], (32,)) == 16
     assert operand_period(nodes, [16, 0, 1], (8,)) == 0
     assert operand_period(_nodes(4, 49, 24), [24, 0, 1], (0,)) == 0
+
+
+@pytest.mark.parametrize(
+    ("extents", "strides", "times", "columns"),
+    [
+        # groups of 32 along the outer dim of a tile: one value for each element of a row
+        ((2, 32, 64), [1, 0, 32], 1, 64),
+        # groups of 8 along rows: each value is stored 8 times, and the tile is one row
+        ((4, 64, 8), [64, 1, 0], 8, 2048),
+        ((4, 64, 2, 4), [64, 1, 0, 0], 8, 2048),
+        # each element has its own value, and these lie transposed
+        ((16, 16), [1, 16], 1, 256),
+    ],
+)
+def test_operands_of_short_rows_are_gathered(
+    extents: tuple[int, ...], strides: list[int], times: int, columns: int
+) -> None:
+    nodes = _nodes(*extents)
+    dense = dense_strides(nodes)
+    sides = dense, dense, strides
+    found = gathered_operands(nodes, sides, operand_rows(nodes, sides, 0))
+    assert found is not None
+    assert (found.times, found.rows.rows.columns) == (times, columns)
+    # each element finds its own value among those gathered in the order of the tile
+    kept = [(extent, stride) for extent, stride in zip(extents, strides, strict=True) if stride]
+    slot = np.repeat(_offsets(*zip(*kept, strict=True)), times)  # type: ignore[arg-type] # pairs
+    rows, mask = found.rows.rows, found.rows.mask
+    places = np.array(rows.tables[2])[:, None] + (np.arange(columns) & mask)
+    assert np.array_equal(slot[places].ravel(), _offsets(extents, strides))
+
+
+def test_operands_of_long_rows_stay_where_they_are() -> None:
+    nodes = _nodes(64, 32)
+    sides = dense_strides(nodes), dense_strides(nodes), [1, 0]
+    assert gathered_operands(nodes, sides, operand_rows(nodes, sides, 0)) is None

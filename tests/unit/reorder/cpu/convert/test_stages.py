@@ -19,7 +19,7 @@ from memdesc import DATA_TYPES, memory_desc
 from reorder import Attr, execute, execute_reference, plan_reorder
 from tests.property.reorder.test_convert_laws import check
 from tests.reorders import beyond_caches
-from tests.unit.reorder.cpu.convert.convert_matrix import layouts, lengths
+from tests.unit.reorder.cpu.convert.convert_matrix import groups, layouts, lengths
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -44,6 +44,10 @@ def test_rows_of_every_length_are_converted_from_and_to_every_offset(size: str) 
 def test_matrices_are_converted_between_layouts_with_attributes(size: str) -> None:
     with _SIZES[size]():
         layouts()
+
+
+def test_operands_in_groups_of_every_length_are_found() -> None:
+    groups()
 
 
 def _seldom(special: NDArray[np.uint32]) -> NDArray[np.uint32]:

@@ -1,0 +1,98 @@
+"""Operands of a tile gathered into a slot of scratch, in the order in which the tile is converted.
+
+Scales in groups along dim b of `ab` are an example, where dst is `ba`: neighbours along a row of
+dst have different scales, which lie apart. Few values are gathered, one for each group. Those of
+short groups along a row are repeated, so that a vector has its operands in a vector too.
+"""
+
+from __future__ import annotations
+
+from math import prod
+from typing import TYPE_CHECKING, NamedTuple
+
+from reorder.cpu.convert.moves import move
+from reorder.cpu.convert.operand_rows import OperandRows, operand_rows
+from reorder.cpu.convert.records import Base, RepeatRecord
+from reorder.cpu.convert.repeat_rows import REPETITIONS
+from reorder.cpu.convert.stages import repeat_stage
+from reorder.cpu.convert.step_writer import Code
+
+if TYPE_CHECKING:
+    from reorder.cpu.convert.step_writer import StepWriter, TileBuffer
+    from reorder.plan.nodes import Node
+
+__all__ = ["Gathered", "gather", "gathered_operands"]
+
+# Rows of fewer elements than this take longer than it takes to gather their operands.
+_SHORT_COLUMNS = 32
+
+
+class Gathered(NamedTuple):
+    """Operands in a slot, and the rows of a tile that find them there."""
+
+    rows: OperandRows
+    # how often each value is stored
+    times: int
+
+
+def gathered_operands(
+    nodes: tuple[Node, ...], sides: tuple[list[int], list[int], list[int]], rows: OperandRows
+) -> Gathered | None:
+    """Return how operands are gathered, or None if rows with operands in place are long.
+
+    Parameters
+    ----------
+    nodes : tuple of Node
+        The nodes of the tile.
+    sides : tuple of list of int
+        Strides of src, dst and operand.
+    rows : OperandRows
+        Rows with operands in place.
+    """
+    src, dst, strides = sides
+    best, columns = None, rows.rows.columns
+    if columns >= _SHORT_COLUMNS:
+        return None
+    for times in (1, _inner_repetitions(nodes, strides)):
+        found = operand_rows(nodes, (src, dst, _dense_strides(nodes, strides, times)), 0)
+        if found.rows.columns > columns:
+            best, columns = Gathered(found, times), found.rows.columns
+    return best
+
+
+def _inner_repetitions(nodes: tuple[Node, ...], strides: list[int]) -> int:
+    """Return how often an operand repeats along the innermost nodes, 1 if no code does that."""
+    times = 1
+    for node, stride in zip(reversed(nodes), reversed(strides), strict=True):
+        if stride:
+            break
+        times *= node.valid
+    return times if times in REPETITIONS else 1
+
+
+def _dense_strides(nodes: tuple[Node, ...], strides: list[int], times: int) -> list[int]:
+    """Return the strides of operands without gaps, in the order of the nodes.
+
+    Nodes along which an operand does not change have stride 0, except the innermost ones along
+    which it is stored `times` times.
+    """
+    kept = [bool(stride) for stride in strides]
+    for k in range(len(nodes) - 1, -1, -1):
+        if times > 1 and not kept[k]:
+            kept[k], times = True, times // nodes[k].valid
+    extents = [node.valid if keep else 1 for node, keep in zip(nodes, kept, strict=True)]
+    return [prod(extents[k + 1 :]) if keep else 0 for k, keep in enumerate(kept)]
+
+
+def gather(writer: StepWriter, operand: TileBuffer, slot: Base, times: int) -> None:
+    """Write the steps that move the operands of a tile into a slot, each `times` times."""
+    kept = [k for k, stride in enumerate(operand.strides) if stride]
+    parts = writer.reordered([writer.nodes[k] for k in kept])
+    source = operand.reordered(kept)
+    if times == 1:
+        move(parts, source, parts.slot(slot, operand.dtype))
+        return
+    distinct = move(parts, source, parts.slot(Base.DISTINCT_OPERANDS, operand.dtype))
+    record = RepeatRecord(prod(node.valid for node in parts.nodes), times)
+    code = Code(repeat_stage(operand.dtype), writer.recipe.keep(record))
+    writer.step(code, distinct, writer.slot(slot, operand.dtype))
