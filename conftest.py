@@ -1,17 +1,33 @@
-"""Doctests that need an OpenCL device are skipped where there is none."""
+"""Doctests that need an OpenCL device are skipped where there is none; some are of `peers`."""
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 
 _ROOT = Path(__file__).parent
 _NEED_A_DEVICE = (_ROOT / "docs" / "opencl.md", _ROOT / "reorder" / "opencl")
+# Files that need a package of an extra, by its name: with the mark `peers`, as tests of others.
+_NEED_A_PACKAGE = {
+    "zarr": (_ROOT / "docs" / "zarr.md", _ROOT / "reorder" / "zarr.py"),
+}
+
+collect_ignore = [
+    str(path)
+    for package, paths in _NEED_A_PACKAGE.items()
+    if find_spec(package) is None
+    for path in paths
+]
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Skip examples of OpenCL where no runtime works."""
+    """Mark examples that need packages, and skip those of OpenCL where no runtime works."""
+    for item in items:
+        if any(item.path in paths for paths in _NEED_A_PACKAGE.values()):
+            item.add_marker(pytest.mark.peers)
     found = [item for item in items if any(item.path.is_relative_to(p) for p in _NEED_A_DEVICE)]
     if not found:
         return

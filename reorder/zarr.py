@@ -1,0 +1,191 @@
+"""A codec of zarr v3: each chunk of an array is stored in a layout, padding included.
+
+zarr finds it by the name `memdesc` through the entry point group `zarr.codecs`, so a program that
+reads such arrays imports nothing of this package. Source of the interface: zarr 3.1.6,
+`zarr/abc/codec.py`.
+"""
+
+from __future__ import annotations
+
+from asyncio import to_thread
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+from zarr.abc.codec import ArrayBytesCodec
+from zarr.core.common import parse_named_configuration
+from zarr.registry import register_codec
+
+from memdesc import FormatTag, MemdescError, data_type, image_desc, memory_desc
+from memdesc.errors import short_repr
+from memdesc.names import is_image
+from reorder.api import reorder
+from reorder.memory.memory import Memory
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+    from zarr.core.array_spec import ArraySpec
+    from zarr.core.buffer import Buffer, NDBuffer
+
+    from memdesc import MemoryDesc
+
+__all__ = ["MemdescCodec"]
+
+NAME = "memdesc"
+
+
+@dataclass(frozen=True)
+class MemdescCodec(ArrayBytesCodec):  # type: ignore[misc] # types of zarr are not read
+    """Store each chunk of a zarr array in a layout: a `serializer` of zarr v3.
+
+    The axes of the array are the logical dims. The bytes of a chunk, also of one at an edge of the
+    array, are those of the descriptor of a whole chunk; its padding is zero.
+
+    *Law*: an array reads as it was written; what its data type does not hold exactly is refused.
+
+    Parameters
+    ----------
+    layout : str, FormatTag
+        A name of any vocabulary, also of an image type, or a tag, for the dims of a chunk.
+    dtype : str, optional
+        Data type of the stored elements, where it is not that of the array: zarr has no elements
+        of 4 bits and no bf16. Values are converted, such as uint8 to u4 or f32 to bf16.
+
+    Raises
+    ------
+    MemdescError
+        If there is no such layout or type; when an array is made, if they do not fit its chunks.
+
+    Examples
+    --------
+    >>> import numpy as np, zarr
+    >>> from reorder.zarr import MemdescCodec
+    >>> codec = MemdescCodec("nChw8c")
+    >>> array = zarr.create_array(
+    ...     {}, shape=(2, 17, 5, 4), chunks=(1, 17, 5, 4), dtype="float32", serializer=codec
+    ... )
+    >>> array[:] = 1
+    >>> array[1, 16, 4], codec.chunk_desc(array.chunks, array.dtype)
+    (array([1., 1., 1., 1.], dtype=float32), memory_desc((1, 17, 5, 4), 'f32', 'aBcd8b'))
+    """
+
+    is_fixed_size = True
+
+    layout: str
+    dtype: str | None = None
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.layout, str | FormatTag):
+            msg = (  # type: ignore[unreachable] # callers without types
+                "layout must be a name such as 'nChw16c', or a FormatTag, not "
+                f"{short_repr(self.layout)}"
+            )
+            raise MemdescError(msg)
+        object.__setattr__(self, "layout", str(self.layout))
+        if self.dtype is not None:
+            object.__setattr__(self, "dtype", data_type(self.dtype).name)
+
+    @classmethod
+    def from_dict(cls, data: dict[str, Any]) -> Self:
+        """Read the metadata of an array: zarr calls it."""
+        _, fields = parse_named_configuration(data, NAME)
+        unknown = sorted(fields.keys() - {"layout", "dtype"})
+        if unknown or "layout" not in fields:
+            msg = (
+                f"the codec {NAME} is configured by layout and dtype, not by "
+                f"{short_repr(', '.join(fields) or 'nothing')}; a newer version may have written it"
+            )
+            raise MemdescError(msg)
+        return cls(**fields)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return what the metadata of an array says: zarr calls it."""
+        fields = {"layout": self.layout, "dtype": self.dtype}
+        if self.dtype is None:
+            del fields["dtype"]
+        return {"name": NAME, "configuration": fields}
+
+    def chunk_desc(self, shape: tuple[int, ...], dtype: Any) -> MemoryDesc:
+        """Return the descriptor of the bytes of a chunk.
+
+        Parameters
+        ----------
+        shape : tuple of int
+            Of the chunk: `array.chunks`, also of an array with shards.
+        dtype : DataType, str or numpy dtype
+            Of the array.
+        """
+        stored = data_type(_native(np.dtype(dtype)) if self.dtype is None else self.dtype)
+        if is_image(self.layout):
+            return image_desc(shape, stored, self.layout).desc
+        return memory_desc(shape, stored, self.layout)
+
+    def validate(self, *, shape: tuple[int, ...], dtype: Any, chunk_grid: Any) -> None:
+        """Refuse chunks that the layout does not take: zarr calls it before an array is made."""
+        # other grids have chunks of several shapes, which are checked as they are written
+        chunk = getattr(chunk_grid, "chunk_shape", None)
+        if chunk is not None and len(chunk) == len(shape):
+            self.chunk_desc(chunk, dtype.to_native_dtype())
+
+    def compute_encoded_size(self, _: int, chunk_spec: ArraySpec) -> int:
+        """Return the bytes of a stored chunk: zarr calls it."""
+        return self.chunk_desc(chunk_spec.shape, chunk_spec.dtype.to_native_dtype()).nbytes
+
+    def _encode_sync(self, chunk_array: NDBuffer, chunk_spec: ArraySpec) -> Buffer:
+        array = chunk_array.as_numpy_array()
+        array = array.astype(_native(array.dtype), copy=False)
+        memory: Memory = reorder(array, self.chunk_desc(array.shape, array.dtype))
+        if self.dtype is not None:
+            _check_exact(array, memory)
+        return chunk_spec.prototype.buffer.from_array_like(memory.data)
+
+    def _decode_sync(self, chunk_bytes: Buffer, chunk_spec: ArraySpec) -> NDBuffer:
+        dtype = chunk_spec.dtype.to_native_dtype()
+        desc = self.chunk_desc(chunk_spec.shape, dtype)
+        data = chunk_bytes.as_numpy_array()
+        if data.nbytes != desc.nbytes:
+            msg = (
+                f"a chunk of {desc!r} has {desc.nbytes} bytes, and this one {data.nbytes}: it is "
+                "damaged, or of another codec"
+            )
+            raise MemdescError(msg)
+        array = _plain(Memory(desc, data, zero_pad=False), _native(dtype))
+        return chunk_spec.prototype.nd_buffer.from_numpy_array(array.astype(dtype, copy=False))
+
+    async def _encode_single(self, chunk_array: NDBuffer, chunk_spec: ArraySpec) -> Buffer:
+        return await to_thread(self._encode_sync, chunk_array, chunk_spec)
+
+    async def _decode_single(self, chunk_bytes: Buffer, chunk_spec: ArraySpec) -> NDBuffer:
+        return await to_thread(self._decode_sync, chunk_bytes, chunk_spec)
+
+
+def _native(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    return dtype.newbyteorder("=")
+
+
+def _plain(memory: Memory, dtype: np.dtype[Any]) -> NDArray[Any]:
+    """Return the elements of a chunk as a row-major array of the type of the zarr array."""
+    row_major: Memory = reorder(memory, "plain", dtype=dtype)
+    return row_major.numpy()
+
+
+def _check_exact(array: NDArray[Any], memory: Memory) -> None:
+    """Refuse values that the stored type changes; a NaN may become another one."""
+    back = _plain(memory, array.dtype)
+    bits = np.dtype(f"u{array.dtype.itemsize}")
+    differs = np.ascontiguousarray(array).view(bits) != back.view(bits)
+    if array.dtype.kind == "f":
+        differs &= ~(np.isnan(array) & np.isnan(back))
+    if not differs.any():
+        return
+    at = tuple(int(i) for i in np.argwhere(differs)[0])
+    msg = (
+        f"{memory.desc.dtype} has no {array[at]}, the value at {at} of a chunk, and would store "
+        f"{back[at]}; {np.count_nonzero(differs)} of {array.size} values do not fit: round or "
+        "scale them first, or leave dtype out"
+    )
+    raise MemdescError(msg)
+
+
+# for programs that use this package without its installed metadata
+register_codec(NAME, MemdescCodec)
