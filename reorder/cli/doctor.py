@@ -49,6 +49,7 @@ def _opencl() -> Facts:
     try:
         from reorder.opencl import devices, loader_report  # noqa: PLC0415 - only doctor asks
         from reorder.opencl.discovery import INSTALL_CPU_RUNTIME  # noqa: PLC0415 - likewise
+        from reorder.opencl.user_cache import cache_folder  # noqa: PLC0415 - likewise
     except ImportError as error:
         return {
             "opencl": f"pyopencl does not load ({error}): pip install --force-reinstall pyopencl"
@@ -56,6 +57,7 @@ def _opencl() -> Facts:
     return {
         "opencl_runtimes": loader_report(),
         "opencl_devices": [_device_facts(device) for device in devices()],
+        "opencl_cache": None if (folder := cache_folder()) is None else str(folder),
         "opencl_cpu_runtime": INSTALL_CPU_RUNTIME,
     }
 

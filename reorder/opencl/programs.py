@@ -12,6 +12,7 @@ from pyopencl.tools import first_arg_dependent_memoize
 
 from memdesc import MemdescError
 from reorder.opencl.allocation import is_released_error, released_error
+from reorder.opencl.binaries import build_program
 from reorder.opencl.codegen.pattern import AccessKind
 from reorder.opencl.codegen.source import KERNEL, kernel_source
 
@@ -64,7 +65,7 @@ class PreparedLaunch(NamedTuple):
             )
 
 
-# pyopencl's cache of binaries is not thread-safe, and warning filters belong to the process
+# warning filters belong to the process
 _building = Lock()
 
 
@@ -91,7 +92,7 @@ def build(context: cl.Context, source: str, name: str) -> cl.Kernel:
         with warnings.catch_warnings():
             # runtimes warn about successful builds too
             warnings.simplefilter("ignore", cl.CompilerWarning)
-            return cl.Kernel(cl.Program(context, source).build(), name)
+            return cl.Kernel(build_program(context, source), name)
     except cl.Error as error:
         names = ", ".join(device.name.strip() for device in context.devices)
         reason = " ".join(str(error).split())[:400]

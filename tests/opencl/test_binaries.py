@@ -1,0 +1,167 @@
+"""Built programs are kept in the user's folder; damaged files are built again and replaced."""
+
+from __future__ import annotations
+
+import os
+import random
+import subprocess
+import sys
+from pathlib import Path
+from threading import Barrier, Thread
+from typing import TYPE_CHECKING
+
+import numpy as np
+import platformdirs
+import pyopencl as cl
+import pytest
+
+from reorder.opencl import binaries, user_cache
+from reorder.opencl.binaries import build_program
+
+if TYPE_CHECKING:
+    from tests.opencl.runtimes import Runtime
+
+# runtimes say what they did
+pytestmark = pytest.mark.filterwarnings("ignore::pyopencl.CompilerWarning")
+
+_SOURCE = "__kernel void count(__global int *out) { out[get_global_id(0)] = get_global_id(0); }"
+_ROOT = Path(__file__).parents[2]
+# each process reorders on every runtime, and says how many programs it built
+_PROGRAM = """
+import logging, numpy as np, pyopencl as cl, reorder
+from reorder import opencl
+built = []
+handler = logging.Handler()
+handler.emit = built.append
+logging.getLogger("reorder").addHandler(handler)
+logging.getLogger("reorder").setLevel(logging.INFO)
+x = np.arange(2 * 17 * 5 * 4, dtype=np.float32).reshape(2, 17, 5, 4)
+for device in [d.device for d in opencl.devices() if d.works]:
+    context = cl.Context([device])
+    queue = cl.CommandQueue(context)
+    assert (reorder.reorder(x, "nChw16c", queue=queue).get().numpy() == x).all()
+print(len(built))
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv(user_cache.VARIABLE, str(tmp_path))
+    return tmp_path / "opencl"
+
+
+def counted(runtime: Runtime, caplog: pytest.LogCaptureFixture) -> int:
+    """Build the program in a new context, run it, and return how often a compiler ran."""
+    caplog.clear()
+    context = cl.Context([runtime.device.device])
+    with caplog.at_level("INFO", "reorder"):
+        kernel = cl.Kernel(build_program(context, _SOURCE), "count")
+    queue = cl.CommandQueue(context)
+    out = np.full(8, -1, np.int32)
+    buffer = cl.Buffer(context, cl.mem_flags.READ_WRITE, out.nbytes)
+    kernel.set_arg(0, buffer)
+    cl.enqueue_nd_range_kernel(queue, kernel, (8,), None)
+    cl.enqueue_copy(queue, out, buffer)
+    assert out.tolist() == [*range(8)]
+    return len(caplog.records)
+
+
+def test_a_program_is_built_once_and_found_afterwards(
+    runtime: Runtime, folder: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert [counted(runtime, caplog) for _ in range(3)] == [1, 0, 0]
+    (file,) = folder.iterdir()
+    assert file.stat().st_size > 100
+    assert folder.stat().st_mode & 0o77 == 0
+
+
+def test_damaged_files_are_built_again_and_replaced(
+    runtime: Runtime, folder: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    rng = random.Random(1)  # noqa: S311 - which bytes are damaged
+    counted(runtime, caplog)
+    (file,) = folder.iterdir()
+    whole = file.read_bytes()
+    flipped = bytearray(whole)
+    flipped[rng.randrange(len(whole))] ^= 1 << rng.randrange(8)
+    of_another = binaries._digest(file.with_name("another"), whole[32:]) + whole[32:]  # noqa: SLF001 - a file that was renamed
+    for damaged in (whole[: rng.randrange(len(whole))], flipped, of_another):
+        file.write_bytes(damaged)
+        assert counted(runtime, caplog) == 1
+        assert counted(runtime, caplog) == 0
+    assert [*folder.iterdir()] == [file]
+
+
+def test_a_binary_that_the_runtime_refuses_is_built_again(
+    runtime: Runtime, folder: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    counted(runtime, caplog)
+    (file,) = folder.iterdir()
+    binaries._write(file, b"of a runtime that is not there any more")  # noqa: SLF001 - the digest is right
+    assert counted(runtime, caplog) == 1
+    assert counted(runtime, caplog) == 0
+
+
+def test_programs_are_built_where_nothing_can_be_kept(
+    runtime: Runtime,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    (tmp_path / "file").write_bytes(b"")
+    for place in (str(tmp_path / "file"), ""):
+        monkeypatch.setenv(user_cache.VARIABLE, place)
+        assert counted(runtime, caplog) == counted(runtime, caplog) == 1
+    monkeypatch.setenv(user_cache.VARIABLE, str(tmp_path))
+    counted(runtime, caplog)
+    (file,) = (tmp_path / "opencl").iterdir()
+    file.unlink()
+    file.mkdir()
+    assert counted(runtime, caplog) == 1
+
+
+def test_without_a_variable_it_is_the_folder_for_caches(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(user_cache.VARIABLE, raising=False)
+    found = user_cache.cache_folder()
+    assert found is not None
+    assert found.parent == Path(platformdirs.user_cache_dir("memdesc", appauthor=False))
+
+
+def test_threads_that_build_one_program_leave_one_whole_file(
+    runtime: Runtime, folder: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    contexts = [cl.Context([runtime.device.device]) for _ in range(3)]
+    barrier = Barrier(len(contexts))
+
+    def build(context: cl.Context) -> None:
+        barrier.wait()
+        build_program(context, _SOURCE)
+
+    threads = [Thread(target=build, args=(context,)) for context in contexts]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len([*folder.iterdir()]) == 1
+    assert counted(runtime, caplog) == 0
+
+
+@pytest.mark.campaign
+def test_processes_that_start_together_share_what_they_build(tmp_path: Path) -> None:
+    environment = {**os.environ, user_cache.VARIABLE: str(tmp_path), "PYTHONPATH": str(_ROOT)}
+
+    def start() -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            [sys.executable, "-c", _PROGRAM], env=environment, stdout=subprocess.PIPE, text=True
+        )
+
+    for _ in range(10):
+        together = [start() for _ in range(4)]
+        counts = [process.communicate(timeout=300)[0] for process in together]
+        assert [process.returncode for process in together] == [0] * 4
+        assert max(map(int, counts)) > 0
+        later = start()
+        assert later.communicate(timeout=300)[0].strip() == "0"
+        for file in (tmp_path / "opencl").iterdir():
+            assert len(file.name) == 64
+            file.unlink()
