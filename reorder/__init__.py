@@ -16,6 +16,7 @@ from reorder.values.attr import Attr
 
 if TYPE_CHECKING:
     from reorder import opencl
+    from reorder.ahead import compile_kernels
     from reorder.comparison import Difference, ValueComparison, compare_values
     from reorder.identification.candidates import Candidate, Identification
     from reorder.identification.identify import identify
@@ -43,6 +44,7 @@ __all__ = [
     "ValueComparison",
     "compare",
     "compare_values",
+    "compile_kernels",
     "dequantize",
     "execute",
     "execute_reference",
@@ -78,6 +80,7 @@ _MODULES = {
     "ValueComparison": "reorder.comparison",
     "compare": "reorder.plan.compare",
     "compare_values": "reorder.comparison",
+    "compile_kernels": "reorder.ahead",
     "identify": "reorder.identification.identify",
     "load": "reorder.storage.files",
     "load_archive": "reorder.storage.archive",

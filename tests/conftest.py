@@ -1,6 +1,6 @@
 """Profiles of hypothesis, and files that need packages of the extra `peers`.
 
-`HYPOTHESIS_PROFILE=campaign pytest tests/property` runs the laws on 25 times as many examples.
+`HYPOTHESIS_PROFILE=campaign pytest tests/property` runs the laws on 40 times as many examples.
 
 A file whose tests all have the mark `peers` may end its import by `pytest.importorskip`. Where the
 mark is not asked for, its tests are deselected; so no run without these packages skips anything.
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 _SLOW = (HealthCheck.too_slow, HealthCheck.data_too_large)
 
-settings.register_profile("default", max_examples=80, deadline=None, suppress_health_check=_SLOW)
+settings.register_profile("default", max_examples=50, deadline=None, suppress_health_check=_SLOW)
 settings.register_profile("campaign", max_examples=2000, deadline=None, suppress_health_check=_SLOW)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
 

@@ -27,6 +27,7 @@ NAMES = (
     "compare",
     "verbose",
     "bench",
+    "compile",
     "doctor",
     "completion",
 )

@@ -34,7 +34,11 @@ class Progress:
 
     def step(self, text: str, amount: int = 0) -> None:
         """Add what has been done, and say what comes now."""
-        self._done += amount
+        self.move_to(self._done + amount, text)
+
+    def move_to(self, done: int, text: str) -> None:
+        """Set how much has been done, and say what comes now."""
+        self._done = done
         if sys.stderr.isatty() and time.monotonic() - self._start > _PATIENCE:
             share = min(self._done / self._total, 1.0)
             filled = round(share * _WIDTH)

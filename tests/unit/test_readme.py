@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-import os
 import re
 import shlex
 import shutil
 import subprocess
 import sys
-import sysconfig
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 import reorder
+from reorder.cli.main import main
 from tests.notice import without_notice
+
+if TYPE_CHECKING:
+    from pytest import CaptureFixture, MonkeyPatch  # noqa: PT013 - types of fixtures
 
 _ROOT = Path(__file__).parents[2]
 _README = (_ROOT / "README.md").read_text(encoding="utf-8")
@@ -37,27 +40,21 @@ def test_the_readme_has_two_set_up_commands_of_one_line_each() -> None:
     assert [command.count("\n") for command in commands] == [1, 1]
 
 
-def test_every_command_of_the_overview_runs_as_printed(tmp_path: Path) -> None:
+def test_every_command_of_the_overview_runs_as_printed(
+    tmp_path: Path, monkeypatch: MonkeyPatch, capsys: CaptureFixture[str]
+) -> None:
     commands = re.findall(r"^\| `(memdesc .*?)` \|", _COMMANDS, re.MULTILINE)
     assert len(commands) >= 9
     x = np.random.default_rng(0).random((1, 17, 5, 4)).astype(np.float16)
     np.save(tmp_path / "in.npy", x)
     reorder.reorder(x, "b_fs_yx_fsv16").data.tofile(tmp_path / "dump.bin")
     shutil.copy(_LOG, tmp_path / "torch.log")
-    environment = {
-        **os.environ,
-        "PATH": os.pathsep.join([sysconfig.get_path("scripts"), os.environ["PATH"]]),
-    }
+    monkeypatch.chdir(tmp_path)
     for command in commands:
-        ran = subprocess.run(
-            shlex.split(command),
-            cwd=tmp_path,
-            env=environment,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        assert (ran.returncode, without_notice(ran.stderr)) == (0, ""), command
-        assert ran.stdout
+        program, *arguments = shlex.split(command)
+        code = main(arguments)
+        said = capsys.readouterr()
+        assert (program, code, without_notice(said.err)) == ("memdesc", 0, ""), command
+        assert said.out
     assert np.array_equal(np.load(tmp_path / "out.npy").shape, x.shape)
     assert (tmp_path / "out.svg").exists()

@@ -75,7 +75,7 @@ _running: list[float] = []
 
 
 def compiled_kernels() -> list[dict[str, Any]]:
-    """Return the name and seconds of each kernel that this process has compiled or loaded."""
+    """Return the kernels that this process has compiled or loaded from disk, with the seconds."""
     return [*_made]
 
 
@@ -122,7 +122,7 @@ def _compile_callback(function: Callable[..., int | None], signature: Any, name:
         seconds = perf_counter() - start
         if not compiled.cache_hits:
             _LOG.info("compiled the kernel %r in %.2f s: %s", name, seconds, why)
-        _made.append({"kernel": name, "seconds": seconds})
+        _made.append({"kernel": name, "seconds": seconds, "is_loaded": bool(compiled.cache_hits)})
         _callbacks[name] = compiled
 
 

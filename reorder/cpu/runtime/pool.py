@@ -27,7 +27,7 @@ from reorder.cpu.runtime.pool_block import (
     pool_words,
     thread_words,
 )
-from reorder.cpu.runtime.teams import refresh_teams
+from reorder.cpu.runtime.teams import compile_region, refresh_teams
 from reorder.cpu.runtime.worker import serve, share_job
 from reorder.forks import at_fork
 from reorder.memory.buffers import address_of
@@ -35,7 +35,7 @@ from reorder.memory.buffers import address_of
 if TYPE_CHECKING:
     from reorder.cpu.runtime.job import Job
 
-__all__ = ["run_job", "run_on_pool"]
+__all__ = ["compile_pool", "run_job", "run_on_pool"]
 
 # How long a worker spins before it sleeps, and how many spins are timed to convert that to spins.
 _SPIN_SECONDS, _TIMED_SPINS = 1e-4, 1000
@@ -96,6 +96,13 @@ def _compiled(function: Any, name: str) -> Any:
     """Return a function of three integers as a C function."""
     compiled = compile_callback(function, numba.int64(*[numba.int64] * 3), name)
     return ctypes.CFUNCTYPE(ctypes.c_int64, *[ctypes.c_int64] * 3)(compiled.address)
+
+
+def compile_pool() -> None:
+    """Compile all code of the pool; no thread is started."""
+    _compiled(_share, "thread pool: job")
+    _compiled(serve, "thread pool: worker")
+    compile_region()
 
 
 def _start_workers(workers: int, starting: Any) -> None:

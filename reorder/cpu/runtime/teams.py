@@ -37,7 +37,7 @@ from reorder.cpu.runtime.worker import enter_region
 from reorder.forks import at_fork
 from reorder.memory.buffers import address_of
 
-__all__ = ["refresh_teams", "runtimes"]
+__all__ = ["compile_region", "refresh_teams", "runtimes"]
 
 _LIBRARY = re.compile(r"/lib(gomp|iomp5|omp)\b[^/]*\.so[^/]*$")
 _MAPS, _TASKS = Path("/proc/self/maps"), Path("/proc/self/task")
@@ -191,10 +191,16 @@ def _cpu_time(thread_id: int) -> int:
         return -1  # it has ended
 
 
+def compile_region() -> int:
+    """Return the address of the function that threads of a team run."""
+    signature = numba.void(numba.int64)
+    return int(compile_callback(enter_region, signature, "thread pool: region").address)
+
+
 def _add(runtime: _Runtime, caller: int) -> None:
     """Ask the team of the calling thread for its threads, and add its block to the list."""
     words = pool_words()
-    enter = compile_callback(enter_region, numba.void(numba.int64), "thread pool: region")
+    enter = compile_region()
     members = np.zeros(MAX_WORKERS + 1, np.int64)
     # that of a thread that has ended is used again
     free = [team for team in _teams() if team_words(team)[TEAM.cpu_time] < 0]
@@ -204,9 +210,9 @@ def _add(runtime: _Runtime, caller: int) -> None:
     team = team_words(block)
     team[TEAM.parallel_at], team[TEAM.number_at] = runtime.parallel, runtime.number
     team[TEAM.inside_at], team[TEAM.size_at] = runtime.inside, runtime.size
-    team[TEAM.enter_at] = enter.address
+    team[TEAM.enter_at] = enter
     team[TEAM.members] = address_of(members)
-    _call(runtime.parallel, enter.address, block, 0, 0)
+    _call(runtime.parallel, enter, block, 0, 0)
     team[TEAM.members] = 0
     found = [int(each) for each in members if each]
     _State.members[block] = frozenset(found)

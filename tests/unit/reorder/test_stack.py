@@ -66,7 +66,7 @@ def _run(kib: int, **environment: str) -> str:
 
 
 # 32 KiB is the least that Python allows
-@pytest.mark.parametrize("kib", [32, 64])
+@pytest.mark.parametrize("kib", [32, pytest.param(64, marks=pytest.mark.campaign)])
 def test_threads_with_little_stack_reorder(kib: int) -> None:
     assert _run(kib) == f"2 {kib}\n"
 

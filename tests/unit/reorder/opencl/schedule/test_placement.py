@@ -61,7 +61,7 @@ def check_law(
     return True
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(image_cases(max_nelems=256))
 def test_loops_over_pixels_move_what_the_boxes_of_a_plan_move(
     case: tuple[MemoryDesc, ImageDesc, MemoryDesc],

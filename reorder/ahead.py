@@ -1,0 +1,154 @@
+"""Compilation of kernels ahead of their first use, such as in the image of a container."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from memdesc import DATA_TYPES, MemdescError, data_type, known_records, memory_desc, record_desc
+from memdesc.errors import short_repr
+from reorder.api import prepare
+from reorder.cpu.runtime.fast_call import fast_call
+from reorder.cpu.runtime.jit import cache_folder, compiled_kernels
+from reorder.cpu.runtime.pool import compile_pool
+from reorder.cpu.runtime.walker import walker_at
+from reorder.cpu.schedule.kernel import Kernel
+from reorder.plan.plan import plan_reorder
+from reorder.records.decode import dequantize_record
+from reorder.records.record import Record
+from reorder.values.attr import Attr
+from reorder.values.formats import FLOATS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from memdesc import MemoryDesc
+
+__all__ = ["compile_kernels"]
+
+_BITS = (4, 8, 16, 32, 64)
+# A tensor that fits every cache and one that exceeds them: their stores differ. Only descriptors
+# are made of these.
+_SMALL, _LARGE = (2, 16, 8, 8), (64, 256, 256, 256)
+_LAYOUTS = ("nchw", "nhwc")
+_SCALES = np.arange(1.0, 17.0)
+# The formula with each of its operations, by a number and by one of each channel.
+_FORMULAS: tuple[dict[str, Any], ...] = (
+    {},
+    {"src_scale": 2.0},
+    {"dst_scale": 3.0},
+    {"src_zero_point": 3},
+    {"dst_zero_point": 3},
+    {"beta": 0.5},
+    {"src_scale": _SCALES, "src_scale_mask": 2, "src_zero_point": 3},
+    {"dst_scale": _SCALES, "dst_scale_mask": 2, "dst_zero_point": 3},
+    {"src_scale": 2.0, "dst_scale": 3.0, "beta": 0.5},
+    {"saturate": True},
+)
+# Dims whose blocks all records divide.
+_RECORD_DIMS = (256, 4096)
+
+
+def compile_kernels(
+    dtypes: Iterable[Any] | None = None,
+    records: Iterable[str] | None = None,
+    *,
+    progress: Callable[[int, int], None] | None = None,
+) -> list[dict[str, Any]]:
+    """Compile the kernels of the CPU into the folder of compiled code, for later processes.
+
+    Without this, a kernel is compiled at its first use. What is in the folder already is loaded,
+    so a second call is short. The files are for processors like this one: numba stores the name
+    and the features of the processor with them, and compiles anew elsewhere.
+
+    Parameters
+    ----------
+    dtypes : iterable of DataType, str or numpy dtype, optional
+        The types between which tensors are converted; by default all. Kernels that move elements
+        without conversion are made for all widths; empty: only these.
+    records : iterable of str, optional
+        Names of records that are decoded, see `memdesc.known_records`; by default all.
+    progress : callable, optional
+        Called with the steps that are done and those in all.
+
+    Returns
+    -------
+    list of dict
+        For each kernel of this process its name, ``"kernel"``, the seconds that it took,
+        ``"seconds"``, and whether it was found in the folder, ``"is_loaded"``.
+
+    Raises
+    ------
+    MemdescError
+        If a type or a record is unknown, or there is no folder that can be written.
+
+    Examples
+    --------
+    >>> import reorder
+    >>> made = reorder.compile_kernels(dtypes=[], records=[])
+    >>> [kernel["kernel"] for kernel in made if "32-bit" in kernel["kernel"]]
+    ['walker of 32-bit elements', 'walker of 32-bit elements, non-temporal stores']
+    """
+    names = [*DATA_TYPES] if dtypes is None else [data_type(dtype).name for dtype in dtypes]
+    kinds = known_records() if records is None else _checked_records(records)
+    if cache_folder() is None:
+        msg = (
+            "there is no folder for compiled code that can be written, so kernels compiled now "
+            "would be lost when this process ends; set NUMBA_CACHE_DIR to one"
+        )
+        raise MemdescError(msg)
+    steps = [*_moves(), *_conversions(names), *_decoders(kinds)]
+    for done, step in enumerate(steps):
+        if progress is not None:
+            progress(done, len(steps))
+        step()
+    return compiled_kernels()
+
+
+def _checked_records(records: Iterable[str]) -> list[str]:
+    names, known = list(records), known_records()
+    for name in names:
+        if name not in known:
+            msg = f"{short_repr(name)} is no record by name; there are {', '.join(known)}"
+            raise MemdescError(msg)
+    return names
+
+
+def _moves() -> Iterator[Callable[[], object]]:
+    yield compile_pool
+    yield fast_call
+    for bits in _BITS:
+        yield partial(walker_at, Kernel(bits))
+        if not Kernel(bits).is_packed:
+            yield partial(walker_at, Kernel(bits, streams=True))
+
+
+def _conversions(names: list[str]) -> Iterator[Callable[[], object]]:
+    for src in names:
+        for dst in names:
+            yield partial(_compile_conversion, src, dst)
+
+
+def _compile_conversion(src: str, dst: str) -> None:
+    """Prepare reorders from one type to another, which compiles what they need."""
+    for formula in _FORMULAS:
+        try:
+            attr = Attr(**formula)
+            for dims in (_SMALL, _LARGE):
+                for name in _LAYOUTS:
+                    _prepare(memory_desc(dims, src, "nchw"), memory_desc(dims, dst, name), attr)
+        except MemdescError:
+            continue  # the types have no such arithmetic
+
+
+def _prepare(src: MemoryDesc, dst: MemoryDesc, attr: Attr) -> None:
+    prepare(plan_reorder(src, dst, attr))
+
+
+def _decoders(records: Iterable[str]) -> Iterator[Callable[[], object]]:
+    for name in records:
+        desc = record_desc(_RECORD_DIMS, name)
+        for dtype in FLOATS:
+            yield partial(dequantize_record, Record(desc), dtype, None, None)
