@@ -25,12 +25,14 @@ if TYPE_CHECKING:
     from reorder.records.repack import repack
     from reorder.runtime_dims import RuntimePlan, plan_runtime
     from reorder.storage.archive import load_archive, save_archive
+    from reorder.storage.checkpoint import Checkpoint, StoredTensor, open_checkpoint
     from reorder.storage.files import load, save
 
 __all__ = [
     "Attr",
     "Box",
     "Candidate",
+    "Checkpoint",
     "Difference",
     "Identification",
     "Lookup",
@@ -41,6 +43,7 @@ __all__ = [
     "Relation",
     "ReorderPlan",
     "RuntimePlan",
+    "StoredTensor",
     "ValueComparison",
     "compare",
     "compare_values",
@@ -51,6 +54,7 @@ __all__ = [
     "identify",
     "load",
     "load_archive",
+    "open_checkpoint",
     "opencl",
     "plan_reorder",
     "plan_runtime",
@@ -72,11 +76,13 @@ def __dir__() -> list[str]:
 # Names that most programs do not use, and the modules that are loaded at their first use.
 _MODULES = {
     "Candidate": "reorder.identification.candidates",
+    "Checkpoint": "reorder.storage.checkpoint",
     "Difference": "reorder.comparison",
     "Identification": "reorder.identification.candidates",
     "Record": "reorder.records.record",
     "Relation": "reorder.plan.compare",
     "RuntimePlan": "reorder.runtime_dims",
+    "StoredTensor": "reorder.storage.checkpoint",
     "ValueComparison": "reorder.comparison",
     "compare": "reorder.plan.compare",
     "compare_values": "reorder.comparison",
@@ -84,6 +90,7 @@ _MODULES = {
     "identify": "reorder.identification.identify",
     "load": "reorder.storage.files",
     "load_archive": "reorder.storage.archive",
+    "open_checkpoint": "reorder.storage.checkpoint",
     "plan_runtime": "reorder.runtime_dims",
     "repack": "reorder.records.repack",
     "save": "reorder.storage.files",

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from memdesc import MemoryDesc
     from reorder.memory.dlpack import Exporter
 
-__all__ = ["load_archive", "save_archive"]
+__all__ = ["DAMAGES", "load_archive", "save_archive"]
 
 # the same members give the same bytes
 _EPOCH = (1980, 1, 1, 0, 0, 0)
@@ -54,7 +54,7 @@ _SMALL = 2**16
 _PIECE = 4096
 _MAX_REASON = 200
 # what zipfile and its decompressors raise for damaged bytes; not every Python has all of these
-_DAMAGES: tuple[type[Exception], ...] = (
+DAMAGES: tuple[type[Exception], ...] = (
     *([lzma.LZMAError] if lzma else []),
     zipfile.BadZipFile,
     zlib.error,
@@ -167,7 +167,7 @@ def load_archive(
         except MemdescError as error:
             msg = f"{str(given)!r}: {error}"
             raise MemdescError(msg) from None
-        except _DAMAGES as error:
+        except DAMAGES as error:
             # zipfile shows names, of whatever length
             reason = str(error)[:_MAX_REASON] or type(error).__name__
             msg = f"{str(given)!r} is no .npz file, or a damaged one: {reason}"

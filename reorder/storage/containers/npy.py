@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
-from math import prod
 from typing import TYPE_CHECKING, Any
 
-from memdesc import DATA_TYPES, MemdescError, MemoryDesc, data_type, memory_desc
+from memdesc import MemdescError
 from memdesc.disk import open_file
 from reorder.memory.memory import Memory
-from reorder.storage.arrays import form_of
-from reorder.storage.containers.entry import Container, Entry, FileState, check_entries
+from reorder.storage.containers.entry import Container, FileState, check_entries
+from reorder.storage.containers.npy_form import array_form, entry_of
 from reorder.storage.containers.plan import PlannedFile, Span
 from reorder.storage.files import load, write_sidecar
-from reorder.storage.npy import Header, NpyError, header_of, read_header
+from reorder.storage.npy import NpyError, read_header
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
 
     from reorder.storage.containers.plan import Tensor
 
-__all__ = ["entry_of", "header_for", "is_format", "plan", "read"]
+__all__ = ["is_format", "plan", "read"]
 
 _ENDING = ".npy"
 
@@ -55,45 +54,6 @@ def read(path: Path) -> Container:
     return Container("npy", check_entries([entry]), {}, (path,))
 
 
-def entry_of(name: str, header: Header, where: tuple[Path, int, FileState]) -> Entry:
-    """Return the entry of an array that no descriptor describes."""
-    path, offset, state = where
-    desc, reason, dtype = None, "", header.dtype.str
-    try:
-        dtype = data_type(header.dtype).name
-        strides = _columns(header.shape) if header.is_fortran and header.shape else None
-        desc = memory_desc(header.shape or (1,), dtype, strides=strides)
-    except MemdescError as error:
-        reason = str(error)
-    return Entry(name, dtype, header.shape, path, offset, header.nbytes, state, desc, reason)
-
-
-def _columns(shape: tuple[int, ...]) -> tuple[int, ...]:
-    return tuple(prod(shape[:dim]) for dim in range(len(shape)))
-
-
-def header_for(tensor: Tensor) -> Header:
-    """Return the header of a tensor's array: the form in which `save` stores what it holds.
-
-    Raises
-    ------
-    MemdescError
-        If no array holds it.
-    """
-    if isinstance(tensor.desc, MemoryDesc):
-        kind, shape = form_of(tensor.desc)
-    elif tensor.desc is None and tensor.dtype in DATA_TYPES:
-        kind, shape = form_of(memory_desc(tensor.shape or (1,), tensor.dtype))
-    else:
-        msg = f"tensor {tensor.name!r}: a .npy holds no {tensor.desc or tensor.dtype}"
-        raise MemdescError(msg)
-    header = header_of(Header(kind, shape, is_fortran=False, generation=0, raw=b""), 0)
-    if header.nbytes != tensor.nbytes:
-        msg = f"tensor {tensor.name!r} has {tensor.nbytes} bytes, but its array {header.nbytes}"
-        raise MemdescError(msg)
-    return header
-
-
 def plan(
     name: str, tensors: Sequence[Tensor], metadata: Mapping[str, Any]
 ) -> tuple[PlannedFile, ...]:
@@ -109,10 +69,8 @@ def plan(
         msg = f"{name!r}: a .npy holds one tensor, not {len(tensors)}; write a .npz or .safetensors"
         raise MemdescError(msg)
     (tensor,) = tensors
-    header = header_for(tensor)
+    header, desc = array_form(tensor)
     start = len(header.raw)
-    seal = None
-    if isinstance(tensor.desc, MemoryDesc):
-        seal = partial(write_sidecar, desc=tensor.desc)
+    seal = partial(write_sidecar, desc=desc)
     spans = {tensor.name: Span(start, tensor.nbytes)}
     return (PlannedFile(name, start + tensor.nbytes, ((0, header.raw),), spans, seal),)

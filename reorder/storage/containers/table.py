@@ -50,8 +50,9 @@ FORMATS: dict[str, Format] = {
     row.name: row
     for row in (
         Format("safetensors", ".safetensors"),
-        Format("npy", ".npy"),
         Format("gguf", ".gguf"),
+        Format("npy", ".npy"),
+        Format("npz", ".npz"),
     )
 }
 

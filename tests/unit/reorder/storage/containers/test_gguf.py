@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import reorder
-from memdesc import DATA_TYPES, MemdescError, known_records, memory_desc, record_desc
+from memdesc import DATA_TYPES, MemdescError, RecordDesc, known_records, memory_desc, record_desc
 from reorder.storage.containers.gguf import GgufValue, plan, read
 from reorder.storage.containers.gguf_types import SCALARS, TYPES
 from reorder.storage.containers.plan import Tensor
@@ -69,6 +69,7 @@ def test_files_of_the_package_are_read(tmp_path: Path) -> None:
             assert (entry.read() == values[name].reshape(-1).view(np.uint8)).all()
             continue
         assert entry.desc == record_desc(entry.shape, name)
+        assert isinstance(entry.desc, RecordDesc)
         record = reorder.Record(entry.desc, entry.read())
         assert (reorder.dequantize(record).numpy() == values[name]).all()
     assert found.metadata["general.architecture"] == "llama"

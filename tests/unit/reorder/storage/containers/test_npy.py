@@ -51,9 +51,9 @@ def test_what_a_npy_cannot_hold_is_refused(tmp_path: Path) -> None:
     record = record_desc((32,), "q4_0")
     wrong = [
         ([], "holds one tensor, not 0"),
-        ([Tensor("a", "F6_E2M3", (4,), 3)], "a .npy holds no F6_E2M3"),
-        ([Tensor("a", "u8", (18,), 18, record)], "a .npy holds no record_desc"),
-        ([Tensor("a", "f32", (2,), 9)], "has 9 bytes, but its array 8"),
+        ([Tensor("a", "F6_E2M3", (4,), 3)], "files of numpy hold no F6_E2M3"),
+        ([Tensor("a", "u8", (18,), 18, record)], "files of numpy hold no record_desc"),
+        ([Tensor("a", "f32", (2,), 9)], "has 9 bytes, but .* takes 8"),
     ]
     for tensors, reason in wrong:
         with pytest.raises(MemdescError, match=reason):

@@ -1,0 +1,277 @@
+"""Checkpoints: the tensors of a container by name, mapped when they are used."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+
+from memdesc import MemdescError, MemoryDesc
+from memdesc.disk import as_path
+from memdesc.errors import short_repr
+from reorder.memory.buffers import address_of
+from reorder.memory.memory import Memory
+from reorder.quantize import dequantize
+from reorder.records.record import Record
+from reorder.storage.containers.entry import map_file
+from reorder.storage.containers.table import read_container
+from reorder.storage.quantization import declared_record, record_at
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Iterator
+    from pathlib import Path
+    from types import TracebackType
+
+    from numpy.typing import NDArray
+
+    from memdesc import RecordDesc
+    from reorder.storage.containers.entry import Entry
+
+__all__ = ["Checkpoint", "StoredTensor", "open_checkpoint"]
+
+
+class StoredTensor:
+    """A tensor in a checkpoint: what it is, and its bytes when they are asked for.
+
+    Made by `Checkpoint`.
+    """
+
+    __slots__ = ("_checkpoint", "_entry")
+
+    def __init__(self, checkpoint: Checkpoint, entry: Entry) -> None:
+        self._checkpoint, self._entry = checkpoint, entry
+
+    @property
+    def name(self) -> str:
+        """Its name in the checkpoint."""
+        return self._entry.name
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape that the file says, of the words of `dtype`; see `desc` for logical sizes."""
+        return self._entry.shape
+
+    @property
+    def dtype(self) -> str:
+        """Type of the words in the file: of a data type, a record, or what the format calls it."""
+        return self._entry.dtype
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes in the file."""
+        return self._entry.nbytes
+
+    @property
+    def desc(self) -> MemoryDesc | RecordDesc:
+        """What the bytes hold: what the metadata says, else what `dtype` and `shape` say.
+
+        A scalar has the dims (1,).
+
+        Raises
+        ------
+        MemdescError
+            If there is no descriptor of such a tensor; `data` has its bytes.
+        """
+        if self._entry.desc is None:
+            msg = f"tensor {short_repr(self.name)} of {self.dtype}: {self._entry.reason}"
+            raise MemdescError(msg)
+        return self._entry.desc
+
+    @property
+    def data(self) -> NDArray[np.uint8]:
+        """The bytes as they lie in the file: read-only, mapped, of which used pages are read.
+
+        Raises
+        ------
+        MemdescError
+            If the checkpoint is closed, or the file has changed.
+        """
+        return self._checkpoint.map(self._entry)
+
+    def memory(self) -> Memory | Record:
+        """Return the tensor as memory over the mapped bytes; of a block-quantised one, a record.
+
+        Bytes that are not aligned for their elements are copied.
+
+        Raises
+        ------
+        MemdescError
+            As `desc` and `data`.
+        """
+        desc, data = self.desc, self.data
+        if not isinstance(desc, MemoryDesc):
+            return Record(desc, data)
+        if address_of(data) % desc.dtype.bits_dtype.itemsize:
+            data = data.copy()
+        return Memory(desc, data, zero_pad=False)
+
+    def numpy(self) -> NDArray[Any]:
+        """Return an array over the logical dims; the numbers that a block-quantised one stands for.
+
+        A plain tensor is a read-only view of the file; others are copies.
+
+        Raises
+        ------
+        MemdescError
+            As `desc` and `data`.
+        """
+        held = self.memory()
+        if isinstance(held, Record):
+            return dequantize(held).numpy()
+        array = held.numpy()
+        return array if self.shape or self._entry.is_described else array.reshape(())
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:  # noqa: FBT001 - numpy's protocol
+        return np.array(self.numpy(), dtype, copy=copy)
+
+    def __repr__(self) -> str:
+        return f"StoredTensor({self.name!r}, {self._entry.desc or self.dtype}, {self.nbytes} bytes)"
+
+
+class Checkpoint(Mapping[str, StoredTensor]):
+    """The tensors of a checkpoint by name. Made by `open_checkpoint`.
+
+    Use it as a context, or close it; arrays that were taken from it keep their file mapped.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._container = read_container(path)
+        self._maps: dict[Path, NDArray[np.uint8]] | None = {}
+
+    @property
+    def format(self) -> str:
+        """The format of its files, such as ``safetensors``."""
+        return self._container.format
+
+    @property
+    def metadata(self) -> dict[str, Any]:
+        """What the files say beside tensors and descriptors, in the form of the format."""
+        return dict(self._container.metadata)
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """The files that hold the tensors."""
+        return self._container.files
+
+    def __getitem__(self, name: str) -> StoredTensor:
+        entry = self._container.entries.get(name)
+        if entry is None:
+            raise KeyError(name)
+        return StoredTensor(self, entry)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._container.entries)
+
+    def __len__(self) -> int:
+        return len(self._container.entries)
+
+    def record(self, prefix: str, name: str | None = None, **options: Any) -> Record:
+        """Return quantised weights that are stored as several tensors.
+
+        Dims, groups and the type of scales are read from the shapes.
+
+        Parameters
+        ----------
+        prefix : str
+            What stands before ``.qweight``, ``.scales`` and ``.qzeros``.
+        name : str, optional
+            The record, such as ``awq``; by default what config.json beside the files declares.
+        **options
+            Of `record_desc`, such as ``zeros="v2"``.
+
+        Raises
+        ------
+        MemdescError
+            If nothing declares the record, a tensor is missing, or has other bytes.
+
+        Examples
+        --------
+        >>> import os, tempfile, memdesc, numpy as np, reorder
+        >>> w = memdesc.record_desc((128, 16), "awq")
+        >>> words = {"qweight": np.ones((128, 2), np.int32), "qzeros": np.ones((1, 2), np.int32)}
+        >>> tensors = words | {"scales": np.ones((1, 16), np.float16)}
+        >>> path = os.path.join(tempfile.mkdtemp(), "x.npz")
+        >>> reorder.save_archive(path, {f"fc.{name}": x for name, x in tensors.items()})
+        >>> with reorder.open_checkpoint(path) as checkpoint:
+        ...     checkpoint.record("fc", "awq")
+        Record(record_desc((128, 16), 'awq', group=-1, scales='f16'))
+        """
+        if name is None:
+            folder = self._path if self._path.is_dir() else self._path.parent
+            declared = declared_record(folder)
+            if declared is None or declared.name is None:
+                why = f": {declared.reason}" if declared else ""
+                msg = f"no config.json in {str(folder)!r} declares a record{why}; give its name"
+                raise MemdescError(msg)
+            name, options = declared.name, declared.options | options
+        desc, parts = record_at(self._container.entries, prefix, name, options)
+        return Record(desc, {tensor: self.map(entry) for tensor, entry in parts.items()})
+
+    def map(self, entry: Entry) -> NDArray[np.uint8]:
+        """Return the bytes of an entry; each file is mapped once."""
+        if self._maps is None:
+            msg = f"the checkpoint {str(self._path)!r} is closed; open it again"
+            raise MemdescError(msg)
+        if entry.file not in self._maps:
+            self._maps[entry.file] = map_file(entry.file, entry.state)
+        return self._maps[entry.file][entry.offset : entry.offset + entry.nbytes]
+
+    def close(self) -> None:
+        """Forget the mapped files; the system unmaps those of which no array is left."""
+        self._maps = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"Checkpoint({str(self._path)!r}, {self.format}, {len(self)} tensors)"
+
+
+def open_checkpoint(path: str | os.PathLike[str]) -> Checkpoint:
+    """Open a checkpoint: read the headers, and map tensors when they are used.
+
+    Safetensors (one file, an index of shards, or the folder of a model), GGUF, npz, npy and ONNX
+    are read, without the packages of these formats. Headers are checked before memory is taken for
+    what they claim.
+
+    *Law*: the bytes of each tensor are those that the format's own package reads.
+
+    Parameters
+    ----------
+    path : path
+        A file, or a folder.
+
+    Returns
+    -------
+    Checkpoint
+        A mapping of names to tensors, each with `desc`, `numpy()` and `memory()`.
+
+    Raises
+    ------
+    MemdescError
+        If it is no checkpoint, is damaged, or names files outside of its folder.
+
+    Examples
+    --------
+    >>> import os, tempfile, numpy as np, reorder
+    >>> path = os.path.join(tempfile.mkdtemp(), "x.npz")
+    >>> w = reorder.reorder(np.ones((20, 3, 3, 3), np.float32), "OIhw16o4i")
+    >>> reorder.save_archive(path, {"conv.weight": w, "conv.bias": np.zeros(20, np.float32)})
+    >>> with reorder.open_checkpoint(path) as checkpoint:
+    ...     print(*checkpoint, checkpoint["conv.weight"].desc)
+    ...     checkpoint["conv.weight"].memory(), checkpoint["conv.bias"].numpy().shape
+    conv.weight conv.bias memory_desc((20, 3, 3, 3), 'f32', 'ABcd16a4b')
+    (Memory(memory_desc((20, 3, 3, 3), 'f32', 'ABcd16a4b')), (20,))
+    """
+    return Checkpoint(as_path(path))

@@ -1,0 +1,132 @@
+from __future__ import annotations
+
+import io
+import struct
+import zipfile
+from typing import TYPE_CHECKING
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import reorder
+from memdesc import MemdescError, memory_desc, record_desc
+from reorder.storage.containers.plan import Tensor
+from reorder.storage.containers.table import plan_file, read_container
+from reorder.storage.containers.writer import Writer
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def _saved(path: Path) -> dict[str, reorder.Memory]:
+    x = np.arange(540, dtype=np.float32).reshape(20, 3, 3, 3)
+    reorder.save_archive(
+        path,
+        {
+            "conv/w": reorder.reorder(x, "OIhw16o4i"),
+            "\u00e9": x.astype(ml_dtypes.bfloat16),
+            "empty": np.zeros((0, 3), np.int8),
+            "packed": reorder.reorder(np.ones((2, 4), np.uint8), "ab", dtype="u4"),
+        },
+    )
+    return reorder.load_archive(path)
+
+
+def test_archives_are_read_where_members_lie(tmp_path: Path) -> None:
+    path = tmp_path / "x.npz"
+    saved = _saved(path)
+    found = read_container(path)
+    assert found.format == "npz"
+    assert found.entries.keys() == saved.keys()
+    for name, entry in found.entries.items():
+        assert entry.desc == saved[name].desc
+        assert (entry.read() == saved[name].data).all()
+    np.savez(path, a=np.arange(3), b=np.asfortranarray(np.ones((2, 3))), c=np.float64(2))
+    entries = read_container(path).entries
+    assert [str(entry.desc) for entry in entries.values()] == [
+        "memory_desc((3,), 's64', 'a')",
+        "memory_desc((2, 3), 'f64', 'ba')",
+        "memory_desc((1,), 'f64', 'a')",
+    ]
+    assert not any(entry.is_described for entry in entries.values())
+
+
+def test_what_is_written_in_pieces_is_read_by_numpy_and_load_archive(tmp_path: Path) -> None:
+    saved = _saved(tmp_path / "x.npz")
+    path = tmp_path / "y.npz"
+    tensors = [Tensor(name, "u8", (m.nbytes,), m.nbytes, m.desc) for name, m in saved.items()]
+    tensors.append(Tensor("plain", "f16", (2, 3), 12))
+    with Writer(path, plan_file(path, tensors, {})) as writer:
+        for name, m in saved.items():
+            writer.write(name, 0, m.data)
+        writer.finish()
+    loaded = reorder.load_archive(path)
+    assert all((loaded[name].data == m.data).all() for name, m in saved.items())
+    assert {name: m.desc for name, m in saved.items()} | {"plain": memory_desc((2, 3), "f16")} == {
+        name: m.desc for name, m in loaded.items()
+    }
+    with np.load(path) as arrays:
+        assert (arrays["plain"] == np.zeros((2, 3), np.float16)).all()
+        assert arrays["empty"].shape == (0, 3)
+    with zipfile.ZipFile(path) as archive:
+        assert archive.testzip() is None
+    entries = read_container(path).entries
+    assert all(entry.offset % 64 == 0 for entry in entries.values())
+
+
+def test_members_that_cannot_be_mapped_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "x.npz"
+    np.savez_compressed(path, a=np.zeros(100))
+    with pytest.raises(MemdescError, match=r"'a.npy' is compressed; reorder.load_archive"):
+        read_container(path)
+
+
+def _zipped(path: Path, members: list[tuple[str, bytes]]) -> bytes:
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, data in members:
+            archive.writestr(name, data)
+    return path.read_bytes()
+
+
+def _npy(x: np.ndarray) -> bytes:
+    file = io.BytesIO()
+    np.save(file, x)
+    return file.getvalue()
+
+
+def test_damaged_archives_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "x.npz"
+    array = _npy(np.zeros(4))
+    whole = _zipped(path, [("a.npy", array)])
+    lies = [
+        (whole[:50], "damaged one"),
+        (whole.replace(b"PK\3\4", b"PK\3\5"), "no header at byte 0"),
+        (whole.replace(b"NUMPY", b"NUMPX"), "no .npy file"),
+        (whole.replace(b"(4,)", b"(9,)"), "its header means 72"),
+        (_zipped(path, [("a.npy", array), ("a.npy.json", b"{}")]), "'schema'"),
+        (_zipped(path, [("a.npy", array), ("a.npy.json", b"\xff")]), "damaged one"),
+        (_zipped(path, [("a.npy", array), ("a.npy.json", b"1" * 2**21)]), "more than 1048576"),
+    ]
+    head = struct.pack("<L", 0)
+    shared = _zipped(path, [("a.npy", array), ("b.npy", array)])
+    at = shared.rindex(b"PK\1\2") + 42
+    lies += [
+        (shared[:at] + head + shared[at + 4 :], "overlap|differ"),
+        (shared.replace(b"b.npy", b"a.npy"), "one name"),
+    ]
+    for data, reason in lies:
+        path.write_bytes(data)
+        with pytest.raises(MemdescError, match=reason):
+            read_container(path)
+
+
+def test_what_an_archive_cannot_hold_is_refused() -> None:
+    wrong = [
+        ([Tensor("a", "u8", (18,), 18, record_desc((32,), "q4_0"))], "hold no record_desc"),
+        ([Tensor("a", "f32", (2,), 8)] * 2, "two tensors"),
+        ([Tensor("a" * 65535, "f32", (2,), 8)], "too long"),
+    ]
+    for tensors, reason in wrong:
+        with pytest.raises(MemdescError, match=reason):
+            plan_file("x.npz", tensors, {})

@@ -1,0 +1,181 @@
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+import reorder
+from memdesc import MemdescError, memory_desc, record_desc
+from reorder.storage.containers.plan import Tensor
+from reorder.storage.containers.table import plan_file
+from reorder.storage.containers.writer import Writer
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+
+def _write(path: Path, tensors: Mapping[Tensor, np.ndarray]) -> None:
+    with Writer(path, plan_file(path, [*tensors], {})) as writer:
+        for tensor, data in tensors.items():
+            writer.write(tensor.name, 0, data)
+        writer.finish()
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Path:
+    x = np.arange(540, dtype=np.float32).reshape(20, 3, 3, 3)
+    blocked = reorder.reorder(x, "OIhw16o4i")
+    q4 = np.random.default_rng(0).integers(0, 60, 36, np.uint8)
+    _write(
+        tmp_path / "model.safetensors",
+        {
+            Tensor("conv", "u8", (blocked.nbytes,), blocked.nbytes, blocked.desc): blocked.data,
+            Tensor("plain", "f32", (20, 27), x.nbytes): x,
+            Tensor("scalar", "f32", (), 4): np.array([7], np.float32),
+            Tensor("f4", "f4_e2m1", (2, 3), 3): np.array([0x21, 0x43, 0x65], np.uint8),
+            Tensor("q4", "u8", (36,), 36, record_desc((2, 32), "q4_0")): q4,
+            Tensor("f6", "F6_E2M3", (4,), 3): np.array([1, 2, 3], np.uint8),
+        },
+    )
+    return tmp_path
+
+
+def test_tensors_are_mapped_with_their_descriptors(model: Path) -> None:
+    x = np.arange(540, dtype=np.float32).reshape(20, 3, 3, 3)
+    with reorder.open_checkpoint(model) as checkpoint:
+        assert sorted(checkpoint) == ["conv", "f4", "f6", "plain", "q4", "scalar"]
+        assert checkpoint.format == "safetensors"
+        assert [file.name for file in checkpoint.files] == ["model.safetensors"]
+        assert checkpoint.metadata == {}
+        conv = checkpoint["conv"]
+        assert conv.desc == memory_desc((20, 3, 3, 3), "f32", "OIhw16o4i")
+        assert (conv.numpy() == x).all()
+        assert (conv.shape, conv.dtype, conv.nbytes) == ((conv.nbytes,), "u8", 4608)
+        plain = checkpoint["plain"].numpy()
+        assert np.shares_memory(plain, checkpoint["plain"].data)
+        assert not plain.flags.writeable
+        assert checkpoint["scalar"].numpy().shape == ()
+        assert np.asarray(checkpoint["f4"], np.float32).tolist() == [[0.5, 1, 1.5], [2, 3, 4]]
+        memory = conv.memory()
+        assert isinstance(memory, reorder.Memory)
+        assert repr(checkpoint["q4"]).startswith("StoredTensor('q4', record_desc((2, 32), 'q4_0')")
+        with pytest.raises(KeyError):
+            checkpoint["nothing"]
+    assert (plain.reshape(-1) == x.reshape(-1)).all()  # stays mapped
+    with pytest.raises(MemdescError, match="is closed"):
+        conv.numpy()
+
+
+def test_records_of_one_tensor_are_decoded(model: Path) -> None:
+    with reorder.open_checkpoint(model) as checkpoint:
+        record = checkpoint["q4"].memory()
+        assert isinstance(record, reorder.Record)
+        assert (checkpoint["q4"].numpy() == reorder.dequantize(record).numpy()).all()
+
+
+def test_types_without_a_descriptor_give_their_bytes(model: Path) -> None:
+    with reorder.open_checkpoint(model) as checkpoint:
+        assert checkpoint["f6"].data.tolist() == [1, 2, 3]
+        with pytest.raises(MemdescError, match="no data type and no record called 'F6_E2M3'"):
+            checkpoint["f6"].numpy()
+        assert "F6_E2M3" in repr(checkpoint["f6"])
+
+
+def test_unaligned_tensors_are_copied(tmp_path: Path) -> None:
+    path = tmp_path / "x.safetensors"
+    text = json.dumps({"a": {"dtype": "F32", "shape": [2], "data_offsets": [0, 8]}}).encode()
+    text += b" " * (-len(text) % 8 + 1)
+    path.write_bytes(
+        len(text).to_bytes(8, "little") + text + np.array([1, 2], np.float32).tobytes()
+    )
+    with reorder.open_checkpoint(path) as checkpoint:
+        assert checkpoint["a"].numpy().tolist() == [1, 2]
+
+
+def test_a_file_that_changed_is_refused(model: Path) -> None:
+    checkpoint = reorder.open_checkpoint(model)
+    path = model / "model.safetensors"
+    path.write_bytes(path.read_bytes()[:-1])
+    with pytest.raises(MemdescError, match="has changed since it was opened"):
+        checkpoint["plain"].numpy()
+
+
+def _quantised(path: Path, name: str, **options: object) -> reorder.Record:
+    desc = record_desc((256, 64), name, group=64, **options)
+    rng = np.random.default_rng(1)
+    parts = {
+        tensor: rng.integers(0, 50, nbytes, np.uint8) for tensor, nbytes in desc.tensors.items()
+    }
+    words = {
+        Tensor(f"fc.{part}", "f16", (4, 64), data.nbytes)
+        if part == "scales"
+        else Tensor(f"fc.{part}", "u8", data.shape, data.nbytes): data
+        for part, data in parts.items()
+    }
+    _write(path, words)
+    return reorder.Record(desc, parts)
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "config"),
+    [
+        ("awq", {}, {"quant_method": "awq", "bits": 4, "version": "gemm"}),
+        ("gptq", {"zeros": "v1"}, {"quant_method": "gptq", "bits": 4}),
+        (
+            "gptq",
+            {"zeros": "v2", "bits": 8},
+            {"quant_method": "gptq", "bits": 8, "checkpoint_format": "gptq_v2"},
+        ),
+        ("marlin", {}, {"quant_method": "gptq", "bits": 4, "checkpoint_format": "marlin"}),
+    ],
+)
+def test_records_of_several_tensors_are_found(
+    tmp_path: Path, name: str, options: dict[str, object], config: dict[str, object]
+) -> None:
+    made = _quantised(tmp_path / "model.safetensors", name, **options)
+    with reorder.open_checkpoint(tmp_path) as checkpoint:
+        found = checkpoint.record("fc", name, **options)
+        assert found.desc == made.desc
+        assert all((found.tensors[part] == data).all() for part, data in made.tensors.items())
+        with pytest.raises(MemdescError, match=r"no config.json in .* declares a record; give"):
+            checkpoint.record("fc")
+        (tmp_path / "config.json").write_text(json.dumps({"quantization_config": config}))
+        assert checkpoint.record("fc").desc == made.desc
+    with reorder.open_checkpoint(tmp_path / "model.safetensors") as checkpoint:
+        assert checkpoint.record("fc").desc == made.desc
+
+
+@pytest.mark.parametrize(
+    ("config", "reason"),
+    [
+        ({"quantization_config": {"quant_method": "gptq", "desc_act": True}}, "by data"),
+        ({"quantization_config": {"quant_method": "fp8"}}, "no record for quant_method 'fp8'"),
+        ({"quantization_config": {"quant_method": "awq", "version": "gemv"}}, "'awq'"),
+        ({}, "give its name"),
+        ([], "no JSON object"),
+    ],
+)
+def test_what_config_does_not_declare_is_told(tmp_path: Path, config: object, reason: str) -> None:
+    _quantised(tmp_path / "model.safetensors", "awq")
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    with (
+        reorder.open_checkpoint(tmp_path) as checkpoint,
+        pytest.raises(MemdescError, match=reason),
+    ):
+        checkpoint.record("fc")
+
+
+def test_tensors_that_do_not_fit_a_record_are_refused(tmp_path: Path) -> None:
+    _quantised(tmp_path / "model.safetensors", "awq")
+    with reorder.open_checkpoint(tmp_path) as checkpoint:
+        for prefix, name, options, reason in (
+            ("fd", "awq", {}, "no tensor 'qweight'"),
+            ("fc", "q4_0", {}, "is no q4_0 of tensors qweight and scales"),
+            ("fc", "gptq", {"bits": 3}, "no multiple of the 4 x 64"),
+            ("fc", "gptq", {"bits": 8}, "'fc.qzeros' has 128 bytes, but"),
+        ):
+            with pytest.raises(MemdescError, match=reason):
+                checkpoint.record(prefix, name, **options)
