@@ -11,6 +11,7 @@ from memdesc import memory_desc
 from reorder import reorder
 from reorder.opencl.execution import PreparedTransfer, enqueue_transfers
 from reorder.opencl.programs import prepare
+from reorder.opencl.schedule.profile import GPU
 from reorder.opencl.schedule.transfers import OperandSpec, plan_transfers
 
 if TYPE_CHECKING:
@@ -38,6 +39,7 @@ def test_transposes_are_right_in_work_groups_of_any_size(
             OperandSpec(dst, None, dtype),
             max_work_items,
             is_aligned=True,
+            profile=GPU._replace(min_tiled=0),
         )
     ]
     memory = runtime.buffer(x), runtime.buffer(np.full(dst.nbytes, 0xA5, np.uint8))

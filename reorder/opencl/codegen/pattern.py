@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from math import prod
 from typing import NamedTuple
 
-__all__ = ["Access", "AccessKind", "GatherShape", "LoopShape", "Pattern"]
+__all__ = ["Access", "AccessKind", "GatherShape", "LoopShape", "Pattern", "Side", "Tile"]
 
 
 class AccessKind:
@@ -49,13 +50,94 @@ class GatherShape(NamedTuple):
     dst: tuple[tuple[tuple[int, ...], int], ...]
 
 
+class Side(NamedTuple):
+    """How a tile is read or written: vectors of `lanes` elements, `nbytes` bytes, along its run.
+
+    The loops of `run`, innermost first, are contiguous; `rest` are the other loops of the tile.
+    With `is_shifted` a run starts at any element, not at a multiple of a vector.
+    """
+
+    run: tuple[int, ...]
+    rest: tuple[int, ...]
+    nbytes: int
+    lanes: int
+    is_shifted: bool = False
+
+    @property
+    def vector(self) -> str:
+        """Type of a vector of words."""
+        return _VECTORS[self.nbytes]
+
+
+_VECTORS = {4: "uint", 8: "uint2", 16: "uint4"}
+
+
+class Tile(NamedTuple):
+    """A part of a loop nest that goes through local memory.
+
+    `extents` has the steps of each loop of the pattern in a tile, 1 outside of it. An element has
+    `nbytes` bytes of the type `memory`. `unit` rows along the innermost loop of dst are
+    transposed in registers. `swizzle` has (shift, mask) of what moves words between banks.
+    """
+
+    extents: tuple[int, ...]
+    nbytes: int
+    memory: str
+    unit: int
+    src: Side
+    dst: Side
+    swizzle: tuple[tuple[int, int], ...] = ()
+
+    @property
+    def local_strides(self) -> dict[int, int]:
+        """Bytes between steps of each loop in local memory; rows start at multiples of 16."""
+        strides, stride = {}, self.nbytes
+        for k in self.dst.run:
+            strides[k] = stride
+            stride *= self.extents[k]
+        stride = -(-stride // 16) * 16
+        for k in self.dst.rest:
+            strides[k] = stride
+            stride *= self.extents[k]
+        return strides
+
+    @property
+    def local_words(self) -> int:
+        """Words of local memory."""
+        run = prod(self.extents[k] for k in self.dst.run) * self.nbytes
+        rows = prod(self.extents[k] for k in self.dst.rest)
+        # whole rows of banks, which swizzling permutes, and one to read beyond the end
+        return -(-(-(-run // 16) * 16 * rows + 4) // 128) * 32
+
+    @property
+    def src_chunks(self) -> int:
+        """Vectors of a run of src."""
+        return -(-prod(self.extents[k] for k in self.src.run) // self.src.lanes)
+
+    @property
+    def src_vectors(self) -> int:
+        """What work items load: vectors of src, or units of them."""
+        return self.src_chunks * prod(self.extents[k] for k in self.src.rest) // self.unit
+
+    @property
+    def dst_chunks(self) -> int:
+        """Vectors of a run of dst; one more where they are shifted."""
+        run = prod(self.extents[k] for k in self.dst.run)
+        return -(-run // self.dst.lanes) + self.dst.is_shifted
+
+    @property
+    def dst_vectors(self) -> int:
+        """What work items store."""
+        return self.dst_chunks * prod(self.extents[k] for k in self.dst.rest)
+
+
 class Pattern(NamedTuple):
     """What the source of a kernel depends on.
 
     `lanes` has an entry for each element that a work item moves: its lane in an image src, its
     index among the lanes for a buffer, or -1 if zero is written. A work-group has `work_items`
-    work items. With `is_wide` offsets have 64 bits. With `is_transposed` loops 0 and 1 go through
-    a tile in local memory.
+    work items. With `is_wide` offsets have 64 bits. With a `tile` it goes through
+    local memory.
     """
 
     src: Access
@@ -65,4 +147,4 @@ class Pattern(NamedTuple):
     work_items: int
     gathers: tuple[GatherShape, ...] = ()
     is_wide: bool = False
-    is_transposed: bool = False
+    tile: Tile | None = None

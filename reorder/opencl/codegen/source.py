@@ -8,7 +8,8 @@ from reorder.opencl.codegen.copy import copy_lines
 from reorder.opencl.codegen.element_types import memory_type
 from reorder.opencl.codegen.params import param_names
 from reorder.opencl.codegen.pattern import AccessKind
-from reorder.opencl.codegen.transpose import transpose_lines
+from reorder.opencl.codegen.tile import tile_lines
+from reorder.opencl.codegen.vectors import vector_functions
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -23,7 +24,7 @@ _PARAMS_PER_LINE = 8
 
 def kernel_source(pattern: Pattern) -> str:
     """Return the program of a pattern; its only kernel is named `KERNEL`."""
-    body = transpose_lines(pattern) if pattern.is_transposed else copy_lines(pattern)
+    body = copy_lines(pattern) if pattern.tile is None else tile_lines(pattern)
     return "\n".join([*_head(pattern), "{", *(f"    {line}" for line in body), "}", ""])
 
 
@@ -34,6 +35,8 @@ def _head(pattern: Pattern) -> Iterator[str]:
     for k in range(0, len(names), _PARAMS_PER_LINE):
         yield f"    index_t {', '.join(names[k : k + _PARAMS_PER_LINE])};"
     yield "} params_t;"
+    if pattern.tile is not None:
+        yield from vector_functions(pattern.tile)
     yield ""
     arguments = []
     if pattern.src.kind == AccessKind.IMAGE:

@@ -8,10 +8,13 @@ from typing import TYPE_CHECKING, NamedTuple
 from reorder.opencl.codegen.params import param_names
 from reorder.opencl.codegen.pattern import Access, AccessKind, GatherShape, LoopShape, Pattern
 from reorder.opencl.schedule.arguments import Division, argument_values
+from reorder.opencl.schedule.profile import GPU
+from reorder.opencl.schedule.tiles import choose_tile
 from reorder.opencl.schedule.workgroups import choose_work_group
 
 if TYPE_CHECKING:
     from reorder.opencl.schedule.placement import PixelNest
+    from reorder.opencl.schedule.profile import Profile
     from reorder.plan.nodes import Lookup
 
 __all__ = ["Launch", "lower"]
@@ -19,6 +22,8 @@ __all__ = ["Launch", "lower"]
 _MAX_INT = 2**31 - 1
 # NVIDIA's limit of work-groups in the second and third dimension
 _MAX_GROUPS = 65535
+# bytes of the widest element that goes through tiles; 16 bytes are a vector by themselves
+_MAX_TILED = 8
 
 
 class Launch(NamedTuple):
@@ -30,7 +35,12 @@ class Launch(NamedTuple):
 
 
 def lower(
-    nest: PixelNest, accesses: tuple[Access, Access], max_work_items: int, *, is_aligned: bool
+    nest: PixelNest,
+    accesses: tuple[Access, Access],
+    max_work_items: int,
+    *,
+    is_aligned: bool,
+    profile: Profile = GPU,
 ) -> Launch:
     """Make the launch of a loop nest.
 
@@ -43,7 +53,9 @@ def lower(
     max_work_items : int
         The largest work-group of the device.
     is_aligned : bool
-        Whether the buffers start at multiples of a vector of 4 elements.
+        Whether the buffers start at multiples of 16 bytes.
+    profile : Profile, optional
+        What suits the device.
     """
     has_image_src = accesses[0].kind == AccessKind.IMAGE
     if nest.is_zero:
@@ -52,6 +64,11 @@ def lower(
     src, dst = (
         _refined(nest, k, access, is_aligned=is_aligned) for k, access in enumerate(accesses)
     )
+    tiled = None
+    if src.element == dst.element and src.kind == dst.kind == AccessKind.BUFFER:
+        tiled = _tiled(nest, src, max_work_items, profile, is_aligned=is_aligned)
+    if tiled is not None:
+        return tiled
     group = choose_work_group(nest, (src, dst), _bits(dst.element), max_work_items)
     nest = nest._replace(loops=group.loops)
     tiles = [steps << shift for steps, shift in zip(group.steps, group.shifts, strict=True)]
@@ -68,7 +85,6 @@ def lower(
         group.work_items,
         tuple(map(_gather_shape, nest.gathers)),
         _is_wide(nest, [count * tile for count, tile in zip(counts, tiles, strict=True)]),
-        group.is_transposed,
     )
     shifts = [group.gather_shift if k == 0 else 0 for k in range(len(nest.gathers))]
     gathers = tuple(
@@ -77,12 +93,53 @@ def lower(
     )
     loops = tuple(Division(*pair) for pair in zip(counts, group.shifts, strict=True))
     values = argument_values(nest, loops, gathers)
-    grid = [
+    first, *others = _grid(counts, dims)
+    grid = (first * prod(gather.groups for gather in gathers), *others)
+    return Launch(pattern, tuple(values[name] for name in param_names(pattern)), grid)
+
+
+def _tiled(
+    nest: PixelNest, access: Access, max_work_items: int, profile: Profile, *, is_aligned: bool
+) -> Launch | None:
+    """Make the launch of tiles in local memory, between buffers of the same elements."""
+    nbytes = _bits(access.element) // 8
+    if nbytes > _MAX_TILED or prod(loop.extent for loop in nest.loops) * nbytes < profile.min_tiled:
+        return None
+    shape = profile.tile(nbytes)
+    shape = shape._replace(work_items=min(shape.work_items, _floor_power(max_work_items)))
+    tiled = choose_tile(nest, nbytes, shape, is_aligned=is_aligned)
+    if tiled is None:
+        return None
+    loops, tile, work_items = tiled
+    nest = nest._replace(loops=loops)
+    counts = [-(-loop.extent // extent) for loop, extent in zip(loops, tile.extents, strict=True)]
+    dims = _grid_dims(counts, has_gathers=False)
+    spans = [count * extent for count, extent in zip(counts, tile.extents, strict=True)]
+    pattern = Pattern(
+        access,
+        access,
+        (0,),
+        tuple(LoopShape(extent, dim) for extent, dim in zip(tile.extents, dims, strict=True)),
+        work_items,
+        is_wide=_is_wide(nest, spans),
+        tile=tile,
+    )
+    values = argument_values(nest, tuple(Division(count, 0) for count in counts), ())
+    return Launch(
+        pattern, tuple(values[name] for name in param_names(pattern)), _grid(counts, dims)
+    )
+
+
+def _floor_power(count: int) -> int:
+    return 1 << (count.bit_length() - 1)
+
+
+def _grid(counts: list[int], dims: list[int]) -> tuple[int, ...]:
+    """Return the work-groups in each dimension of the NDRange."""
+    return tuple(
         prod(count for count, grid_dim in zip(counts, dims, strict=True) if grid_dim == dim)
         for dim in range(3)
-    ]
-    grid[0] *= prod(gather.groups for gather in gathers)
-    return Launch(pattern, tuple(values[name] for name in param_names(pattern)), tuple(grid))
+    )
 
 
 def _refined(nest: PixelNest, operand: int, access: Access, *, is_aligned: bool) -> Access:

@@ -15,6 +15,7 @@ from memdesc import MemdescError
 from reorder.opencl.codegen.pattern import Access, AccessKind
 from reorder.opencl.schedule.lower import lower
 from reorder.opencl.schedule.placement import place_box
+from reorder.opencl.schedule.profile import GPU
 from reorder.plan.passes import pack_elements
 from reorder.plan.plan import plan_reorder
 
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from memdesc import MemoryDesc
     from reorder.opencl.schedule.lower import Launch
     from reorder.opencl.schedule.placement import ImageShape
+    from reorder.opencl.schedule.profile import Profile
     from reorder.plan.nodes import Box
 
 __all__ = ["OperandSpec", "Transfer", "plan_transfers"]
@@ -66,7 +68,12 @@ class Transfer(NamedTuple):
 
 @lru_cache(maxsize=1024)
 def plan_transfers(
-    src: OperandSpec, dst: OperandSpec, max_work_items: int, *, is_aligned: bool
+    src: OperandSpec,
+    dst: OperandSpec,
+    max_work_items: int,
+    *,
+    is_aligned: bool,
+    profile: Profile = GPU,
 ) -> tuple[Transfer, ...]:
     """Plan the transfers of a reorder.
 
@@ -78,6 +85,8 @@ def plan_transfers(
         The largest work-group of the device.
     is_aligned : bool
         Whether buffers start at multiples of 16 bytes.
+    profile : Profile, optional
+        What suits the device.
 
     Raises
     ------
@@ -88,7 +97,7 @@ def plan_transfers(
     last = [Transfer((), dst, _region(dst))] if dst.is_copied else []
     source = first[-1].dst if first else src
     target = dst.as_buffer(dst) if last else dst
-    direct = _launches(source, target, max_work_items, is_aligned=is_aligned)
+    direct = _launches(source, target, max_work_items, is_aligned=is_aligned, profile=profile)
     if direct is not None:
         return (*first, Transfer(direct, target), *last)
     operands = [source]
@@ -101,7 +110,7 @@ def plan_transfers(
         operands.append(target.as_buffer(operands[-1]))
     transfers = []
     for one, other in pairwise([*operands, target]):
-        launches = _launches(one, other, max_work_items, is_aligned=is_aligned)
+        launches = _launches(one, other, max_work_items, is_aligned=is_aligned, profile=profile)
         if launches is None:
             msg = f"no loops over pixels lead from {one} to {other}"
             raise AssertionError(msg)
@@ -116,7 +125,12 @@ def _region(operand: OperandSpec) -> tuple[int, int]:
 
 
 def _launches(
-    src: OperandSpec, dst: OperandSpec, max_work_items: int, *, is_aligned: bool
+    src: OperandSpec,
+    dst: OperandSpec,
+    max_work_items: int,
+    *,
+    is_aligned: bool,
+    profile: Profile = GPU,
 ) -> tuple[Launch, ...] | None:
     """Return the launches of one transfer, or None if boxes do not move whole pixels."""
     plan = plan_reorder(src.desc.with_dtype(dst.desc.dtype), dst.desc)
@@ -131,7 +145,10 @@ def _launches(
         nests = place_box(packed, (None, None) if is_linear else (src.image, dst.image))
         if nests is None:
             return None
-        launches += [lower(nest, accesses, max_work_items, is_aligned=is_aligned) for nest in nests]
+        launches += [
+            lower(nest, accesses, max_work_items, is_aligned=is_aligned, profile=profile)
+            for nest in nests
+        ]
     return tuple(launches)
 
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from reorder.opencl.codegen.pattern import AccessKind
-from reorder.opencl.codegen.transpose import MAX_HEIGHT
 from reorder.opencl.schedule.placement import PixelLoop
 
 if TYPE_CHECKING:
@@ -20,8 +19,8 @@ if TYPE_CHECKING:
 
 __all__ = ["WorkGroup", "choose_work_group"]
 
-# The largest work-group. A tile in local memory has at most as many rows, or columns.
-_MAX_WORK_ITEMS = MAX_HEIGHT
+# The largest work-group.
+_MAX_WORK_ITEMS = 256
 
 # Role of a loop: it runs along columns or rows of the image, or the smallest stride of the buffer.
 _COLUMN, _ROW, _BUFFER = "column", "row", "buffer"
@@ -65,13 +64,8 @@ _UNPACK_NARROW = _UNPACK | {
 _IMAGE_ONLY = (_Share(_COLUMN, 4), _Share(_ROW, 4))
 # Extents below which a separate loop is short, for scalars and for vectors.
 _SHORT, _SHORT_VECTOR = 32, 8
-# Loops shorter than this, and wider elements, are faster without local memory.
-_MIN_TRANSPOSED = 8
-_MAX_TRANSPOSED_BITS = 64
-# log2 of the elements of a tile in local memory: of 32 bits or more, and of fewer.
-_WIDE_BITS, _WIDE_TILE, _NARROW_TILE = 32, 11, 12
-# log2 of the edge of a tile, 64; one edge is longer if the other loop is shorter.
-_EDGE = 6
+# Elements of as many bits are not narrow.
+_WIDE_BITS = 32
 # Nests with fewer loops are filled up with loops of one step, so that there are fewer patterns.
 _MIN_LOOPS = 3
 
@@ -88,7 +82,6 @@ class WorkGroup(NamedTuple):
     steps: tuple[int, ...]
     work_items: int
     gather_shift: int = 0
-    is_transposed: bool = False
 
 
 def choose_work_group(
@@ -103,16 +96,6 @@ def choose_work_group(
     if AccessKind.IMAGE in {src.kind, dst.kind}:
         return _for_image(nest, accesses, bits, max_work_items)
     shift = _floor_log2(min(_MAX_WORK_ITEMS, max_work_items))
-    # kernels with local memory do not convert
-    if src.element == dst.element and not nest.gathers:
-        src_run = next((loop for loop in loops if nest.src and abs(loop.src[0]) == 1), None)
-        dst_run = next((loop for loop in loops if loop.dst[0] == 1), None)
-        if src_run and dst_run and src_run is not dst_run:
-            shortest = min(src_run.extent, dst_run.extent)
-            pays = shortest >= _MIN_TRANSPOSED and bits <= _MAX_TRANSPOSED_BITS
-            if pays and shift >= 2 * _ceil_log2(_MIN_TRANSPOSED):
-                others = [loop for loop in loops if loop is not src_run and loop is not dst_run]
-                return _transposed(nest, [src_run, dst_run, *others], bits, shift)
     loops.sort(key=lambda loop: abs(loop.dst[0]))
     return _filled(nest, loops, [], shift)
 
@@ -143,20 +126,6 @@ def _filled(
     # the remaining work items are idle, past the end of the last loop
     shifts[-1] += free - gather_shift
     return WorkGroup(tuple(loops), tuple(shifts), (1,) * len(loops), 1 << total, gather_shift)
-
-
-def _transposed(nest: PixelNest, loops: list[PixelLoop], bits: int, shift: int) -> WorkGroup:
-    """Return a group that moves a tile of loops[0], contiguous in src, and loops[1], in dst."""
-    tile = _WIDE_TILE if bits >= _WIDE_BITS else _NARROW_TILE
-    src_extent, dst_extent = (_ceil_log2(loop.extent) for loop in loops[:2])
-    # a row or a column has at most as many elements as there are work items, and the tile at least
-    # as many
-    width = min(src_extent, max(tile - dst_extent, tile - _EDGE), shift)
-    height = min(dst_extent, tile - width, shift)
-    shift = min(shift, width + height)
-    steps = 1 << (width + height - shift)
-    group = _filled(nest, loops, [width, shift - width, *(0 for _ in loops[2:])], shift)
-    return group._replace(steps=(1, steps, *group.steps[2:]), is_transposed=True)
 
 
 def _for_image(

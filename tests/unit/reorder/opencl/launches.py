@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from reorder.opencl.codegen.params import param_names
 from reorder.opencl.codegen.source import kernel_source
 from reorder.opencl.schedule.placement import ImageShape
+from reorder.opencl.schedule.profile import GPU, Profile
 from reorder.opencl.schedule.transfers import OperandSpec, plan_transfers
 
 if TYPE_CHECKING:
@@ -17,10 +18,12 @@ if TYPE_CHECKING:
 __all__ = ["check_source", "image_spec", "launches"]
 
 
-def launches(src: OperandSpec, dst: OperandSpec, max_work_items: int = 1024) -> list[Launch]:
+def launches(
+    src: OperandSpec, dst: OperandSpec, max_work_items: int = 1024, profile: Profile = GPU
+) -> list[Launch]:
     return [
         launch
-        for transfer in plan_transfers(src, dst, max_work_items, is_aligned=True)
+        for transfer in plan_transfers(src, dst, max_work_items, is_aligned=True, profile=profile)
         for launch in transfer.launches
     ]
 
@@ -35,7 +38,8 @@ def check_source(launch: Launch) -> None:
     assert len(names) == len(set(names)) == len(launch.params)
     # every parameter that is used is passed, and every one that is passed is declared
     assert set(re.findall(r"\bp\.(\w+)", source)) <= set(names)
-    struct = source[source.index("{") : source.index("}")]
+    head = source[: source.index("params_t;")]
+    struct = head[head.index("{") : head.index("}")]
     assert re.findall(r"\w+", struct.replace("index_t ", "")) == names
     assert source.count("{") == source.count("}")
     assert source.count("(") == source.count(")")

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from memdesc import image_desc, memory_desc
-from reorder.opencl.codegen.params import param_names
+from reorder.opencl.schedule.profile import GPU
 from reorder.opencl.schedule.transfers import OperandSpec
 from tests.unit.reorder.opencl.launches import check_source, image_spec, launches
 
@@ -11,19 +11,16 @@ from tests.unit.reorder.opencl.launches import check_source, image_spec, launche
 @pytest.mark.parametrize("max_work_items", [1, 32, 64, 100, 128, 256, 1024])
 @pytest.mark.parametrize("dims", [(8, 4096), (4096, 8), (64, 64), (9, 300), (300, 9), (1000, 1000)])
 @pytest.mark.parametrize("dtype", ["u8", "f16", "f32", "f64"])
-def test_tiles_in_local_memory_have_no_more_rows_or_columns_than_work_items(
+def test_tiles_fit_into_local_memory_and_work_groups(
     dtype: str, dims: tuple[int, int], max_work_items: int
 ) -> None:
     src, dst = (OperandSpec(memory_desc(dims, dtype, tag), None, dtype) for tag in ("ab", "ba"))
-    (launch,) = launches(src, dst, max_work_items)
+    (launch,) = launches(src, dst, max_work_items, GPU._replace(min_tiled=0))
     check_source(launch)
     pattern = launch.pattern
     assert pattern.work_items <= max_work_items
-    if pattern.is_transposed:
-        values = dict(zip(param_names(pattern), launch.params, strict=True))
-        width, height = 1 << values["shift0"], pattern.loops[1].steps << values["shift1"]
-        assert max(width, height) <= pattern.work_items
-        assert width * height == pattern.work_items * pattern.loops[1].steps
+    assert pattern.tile is not None
+    assert pattern.tile.local_words * 4 <= 32768
 
 
 def test_work_groups_are_no_larger_than_the_device_has_them() -> None:

@@ -1,0 +1,138 @@
+"""Functions of a kernel with tiles: loads and stores of vectors, transposed units of words."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from reorder.opencl.codegen.pattern import Tile
+
+__all__ = ["transposed_words", "vector_functions", "word_of"]
+
+_WORD = 4
+
+
+def word_of(vector: str, index: int, words: int) -> str:
+    """Return a word of a vector of words."""
+    return vector if words == 1 else f"{vector}.s{index}"
+
+
+def transposed_words(rows: list[str], words: int, unit: int) -> Iterator[tuple[int, str]]:
+    """Return the words of the columns of some rows, each with the number of its column."""
+    for word in range(words):
+        parts = ", ".join(word_of(row, word, words) for row in rows)
+        for column in range(unit):
+            yield word * unit + column, f"column{column}({parts})"
+
+
+def vector_functions(tile: Tile) -> Iterator[str]:
+    """Return the functions that the body of a tile calls."""
+    moves = " ^ ".join(["w", *(f"((w >> {shift}) & {mask})" for shift, mask in tile.swizzle)])
+    # adjacent work items access different banks of local memory
+    yield f"int bank(int w) {{ return {moves}; }}"
+    if tile.unit > 1:
+        yield from _COLUMNS[tile.unit]
+    elif tile.nbytes < _WORD:
+        scale = tile.nbytes.bit_length() - 1
+        yield (
+            f"void put(__local uint *tile, int at, {tile.memory} value) "
+            f"{{ ((__local {tile.memory} *)tile)[(bank(at >> 2) << {2 - scale}) "
+            f"+ (at >> {scale} & {_WORD // tile.nbytes - 1})] = value; }}"
+        )
+    yield from _load(tile)
+    if tile.dst.is_shifted:
+        yield "uint funnel(const __local uint *tile, int at) {"
+        yield "    const int w = at >> 2;"
+        yield "    const uint low = tile[bank(max(w, 0))], high = tile[bank(w + 1)];"
+        yield "    const uint shift = (at & 3) * 8;"
+        yield "    return shift ? low >> shift | high << (32 - shift) : low;"
+        yield "}"
+    yield from _store(tile)
+
+
+_COLUMNS = {
+    2: (
+        "uint column0(uint a, uint b) { return (a & 0xffff) | b << 16; }",
+        "uint column1(uint a, uint b) { return a >> 16 | (b & 0xffff0000); }",
+    ),
+    4: (
+        "uint even(uint a, uint b) { return (a & 0x00ff00ff) | (b & 0x00ff00ff) << 8; }",
+        "uint odd(uint a, uint b) { return (a >> 8 & 0x00ff00ff) | (b & 0xff00ff00); }",
+        "uint low(uint a, uint b) { return (a & 0xffff) | b << 16; }",
+        "uint high(uint a, uint b) { return a >> 16 | (b & 0xffff0000); }",
+        "#define column0(a, b, c, d) low(even(a, b), even(c, d))",
+        "#define column1(a, b, c, d) low(odd(a, b), odd(c, d))",
+        "#define column2(a, b, c, d) high(even(a, b), even(c, d))",
+        "#define column3(a, b, c, d) high(odd(a, b), odd(c, d))",
+    ),
+}
+
+
+def _load(tile: Tile) -> Iterator[str]:
+    """Return a function that loads the first `count` elements of a vector, and zeros."""
+    vector, words = tile.src.vector, tile.src.nbytes // _WORD
+    yield f"{vector} load(__global const {tile.memory} *from, int count) {{"
+    if tile.src.is_shifted:
+        yield f"    if (count >= {tile.src.lanes}) {{"
+        yield "        const uint shift = ((uint)(uintptr_t)from & 3) * 8;"
+        yield (
+            "        __global const uint *whole = "
+            "(__global const uint *)((uintptr_t)from & ~(uintptr_t)3);"
+        )
+        yield ("        return shift ? whole[0] >> shift | whole[1] << (32 - shift) : whole[0];")
+        yield "    }"
+    else:
+        yield f"    if (count >= {tile.src.lanes}) return *(__global const {vector} *)from;"
+    # elements move in from the end
+    yield f"    {vector} v = ({vector})(0);"
+    yield "    for (int j = count - 1; j >= 0; --j) {"
+    if tile.nbytes < _WORD:
+        bits = 8 * tile.nbytes
+        for k in reversed(range(words)):
+            lower = f" | {word_of('v', k - 1, words)} >> {32 - bits}" if k else ""
+            yield f"        {word_of('v', k, words)} = {word_of('v', k, words)} << {bits}{lower};"
+        yield f"        {word_of('v', 0, words)} |= from[j];"
+    else:
+        parts = tile.nbytes // _WORD
+        for k in reversed(range(parts, words)):
+            yield f"        v.s{k} = v.s{k - parts};"
+        yield f"        {word_of('v', 0, words)} = (uint)from[j];"
+        if parts > 1:
+            yield "        v.s1 = (uint)(from[j] >> 32);"
+    yield "    }"
+    yield "    return v;"
+    yield "}"
+
+
+def _store(tile: Tile) -> Iterator[str]:
+    """Return a function that stores the first `count` elements of a vector."""
+    vector, words = tile.dst.vector, tile.dst.nbytes // _WORD
+    first = ", int first" if tile.dst.is_shifted else ""
+    yield f"void store(__global {tile.memory} *to, {vector} v{first}, int count) {{"
+    whole = f"count >= {tile.dst.lanes}" + (" && first <= 0" if first else "")
+    yield f"    if ({whole}) {{ *(__global {vector} *)to = v; return; }}"
+    start = "0"
+    if first:
+        start = "max(first, 0)"
+        yield f"    v >>= min(max(first, 0) * {8 * tile.nbytes}, 31);"
+    yield f"    for (int j = {start}; j < min(count, {tile.dst.lanes}); ++j) {{"
+    if tile.nbytes < _WORD:
+        bits = 8 * tile.nbytes
+        yield f"        to[j] = ({tile.memory}){word_of('v', 0, words)};"
+        for k in range(words):
+            upper = f" | {word_of('v', k + 1, words)} << {32 - bits}" if k < words - 1 else ""
+            yield f"        {word_of('v', k, words)} = {word_of('v', k, words)} >> {bits}{upper};"
+    else:
+        parts = tile.nbytes // _WORD
+        low = word_of("v", 0, words)
+        yield (
+            f"        to[j] = {low};"
+            if parts == 1
+            else ("        to[j] = (ulong)v.s1 << 32 | v.s0;")
+        )
+        for k in range(words - parts):
+            yield f"        v.s{k} = v.s{k + parts};"
+    yield "    }"
+    yield "}"

@@ -1,0 +1,163 @@
+"""Tiles of a loop nest whose innermost loops in src and in dst differ.
+
+On each side the tile has a run: the loops that are contiguous there, innermost first, until they
+fill what a device moves well. A loop may be in both runs. Pure functions of strides and extents.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from math import gcd, prod
+from typing import TYPE_CHECKING, NamedTuple
+
+from reorder.opencl.codegen.pattern import Side, Tile
+from reorder.opencl.schedule.banks import swizzle_of
+
+if TYPE_CHECKING:
+    from reorder.opencl.schedule.placement import PixelLoop, PixelNest
+    from reorder.opencl.schedule.profile import TileShape
+
+__all__ = ["TiledLoops", "choose_tile"]
+
+_WORD, _VECTOR = 4, 16
+_MEMORY = {1: "uchar", 2: "ushort", 4: "uint", 8: "ulong"}
+# A run has at least as many bytes; shorter ones are faster without local memory.
+_MIN_RUN = 16
+
+
+class TiledLoops(NamedTuple):
+    """Loops in the order of work-groups, innermost first, and the tile of them."""
+
+    loops: tuple[PixelLoop, ...]
+    tile: Tile
+    work_items: int
+
+
+class _Chain(NamedTuple):
+    """The loops that are contiguous in an operand, and the steps of each in a tile."""
+
+    run: tuple[int, ...]
+    extents: tuple[int, ...]
+
+
+def choose_tile(
+    nest: PixelNest, nbytes: int, shape: TileShape, *, is_aligned: bool
+) -> TiledLoops | None:
+    """Choose a tile of a nest between two buffers.
+
+    Parameters
+    ----------
+    nest : PixelNest
+        From `place_box`, without gathers.
+    nbytes : int
+        Of an element.
+    shape : TileShape
+        Sizes of runs, tiles and work-groups.
+    is_aligned : bool
+        Whether buffers start at multiples of 16 bytes.
+
+    Returns
+    -------
+    TiledLoops, or None
+        None if a run is too short, or the innermost loops are the same.
+    """
+    loops = sorted(nest.loops, key=lambda loop: abs(loop.dst[0]))
+    if nest.gathers or not nest.src or nbytes not in _MEMORY:
+        return None
+    chains = [_chain(loops, side, limit // nbytes) for side, limit in shape.runs]
+    src, dst = chains
+    if src is None or dst is None or src.run[0] == dst.run[0]:
+        return None
+    extents = [1] * len(loops)
+    for chain in (dst, src):
+        for k, extent in zip(chain.run, chain.extents, strict=True):
+            extents[k] = max(extents[k], extent)
+    if any(prod(extents[k] for k in chain.run) * nbytes < _MIN_RUN for chain in chains if chain):
+        return None
+    _grow(extents, loops, (src, dst), shape.tile // nbytes)
+    unit = _WORD // nbytes if nbytes < _WORD else 1
+    first = dst.run[0]
+    if first in src.run or extents[first] % unit:
+        unit = 1
+    strides = [(loop.src[0], loop.dst[0]) for loop in loops]
+    start = nest.src[0], nest.dst[0]
+    sides = []
+    for operand, chain in enumerate((src, dst)):
+        steps = [stride[operand] for k, stride in enumerate(strides) if k not in chain.run]
+        top = chain.run[-1]
+        steps.append(strides[top][operand] * extents[top])
+        width = _width([start[operand], *steps], nbytes, is_aligned=is_aligned)
+        rest = [
+            k
+            for _, k in sorted((abs(stride[operand]), k) for k, stride in enumerate(strides))
+            if extents[k] > 1 and k not in chain.run
+        ]
+        is_shifted = width < _WORD
+        width = max(width, _WORD)
+        sides.append(Side(chain.run, tuple(rest), width, width // nbytes, is_shifted))
+    tile = Tile(tuple(extents), nbytes, _MEMORY[nbytes], unit, sides[0], sides[1])
+    items = _work_items(tile, shape.work_items)
+    tile = tile._replace(swizzle=_swizzle(tile, items))
+    return TiledLoops(tuple(loops), tile, items)
+
+
+def _chain(loops: list[PixelLoop], operand: int, limit: int) -> _Chain | None:
+    """Return the contiguous loops of an operand until their run has `limit` elements."""
+    run: list[int] = []
+    extents: list[int] = []
+    length = 1
+    while length < limit:
+        found = [
+            k
+            for k, loop in enumerate(loops)
+            if (loop.src, loop.dst)[operand][0] == length and k not in run and loop.extent > 1
+        ]
+        if not found:
+            break
+        loop = loops[found[0]]
+        needed = -(-limit // length)
+        if loop.extent > needed:
+            extent = 1 << (needed - 1).bit_length()
+            run.append(found[0])
+            extents.append(extent)
+            break
+        run.append(found[0])
+        extents.append(loop.extent)
+        length *= loop.extent
+        # a run goes on behind whole loops of data only
+        if operand == 0 and loop.valid != loop.extent:
+            break
+    return _Chain(tuple(run), tuple(extents)) if run else None
+
+
+def _grow(
+    extents: list[int], loops: list[PixelLoop], chains: tuple[_Chain, _Chain], most: int
+) -> None:
+    """Enlarge a tile while it has fewer elements than it may: along the runs, then other loops."""
+    src, dst = chains
+    lower = {*src.run[:-1], *dst.run[:-1]}
+    candidates = [src.run[-1], dst.run[-1], *range(len(loops))]
+    for k in candidates:
+        if k in lower:
+            continue
+        while extents[k] < loops[k].extent and 2 * prod(extents) <= most:
+            extents[k] *= 2
+
+
+def _width(steps: list[int], nbytes: int, *, is_aligned: bool) -> int:
+    """Return the bytes of the widest vector that always starts at a multiple of itself."""
+    if not is_aligned:
+        return nbytes
+    divisor = gcd(_VECTOR, *(step * nbytes for step in steps))
+    return max(divisor, nbytes)
+
+
+def _work_items(tile: Tile, most: int) -> int:
+    """Return the work items of a group: a power of two, no more than there are vectors."""
+    vectors = max(tile.src_vectors, tile.dst_vectors)
+    return max(min(most, 1 << (vectors - 1).bit_length()), 1)
+
+
+@lru_cache(maxsize=256)
+def _swizzle(tile: Tile, work_items: int) -> tuple[tuple[int, int], ...]:
+    return swizzle_of(tile, work_items)
