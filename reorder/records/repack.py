@@ -14,7 +14,7 @@ from reorder.threads import checked_threads, current_limit
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["repack"]
+__all__ = ["defaults", "repack"]
 
 
 def repack(
@@ -70,7 +70,7 @@ def repack(
         name, letters, legal = read_name(target)
         swaps = _swaps(source, letters)
         dims = source.dims[::-1] if swaps else source.dims
-        desc = record_desc(dims, name, **(_defaults(source, legal) | options))
+        desc = record_desc(dims, name, **(defaults(source, legal) | options))
     threads = current_limit() if threads is None else checked_threads(threads)
     out = Record(desc)
     if 0 not in desc.dims:
@@ -84,7 +84,7 @@ def _swaps(source: RecordDesc, letters: str) -> bool:
     return source.letters != letters and sorted(source.letters) == sorted(letters)
 
 
-def _defaults(source: RecordDesc, legal: Mapping[str, Any]) -> dict[str, Any]:
+def defaults(source: RecordDesc, legal: Mapping[str, Any]) -> dict[str, Any]:
     """Return options of a target that the source has: group and type of the scales."""
     scale = source.field(source.rule.scale[0].parts[0][0])
     found: dict[str, Any] = {}

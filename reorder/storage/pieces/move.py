@@ -27,10 +27,20 @@ if TYPE_CHECKING:
     from reorder.storage.pieces.pieces import Piece
     from reorder.storage.pieces.runs import Runs
 
-__all__ = ["Place", "move_piece", "open_to_read", "open_to_write", "read_runs", "write_runs"]
+__all__ = [
+    "Place",
+    "move_piece",
+    "open_to_read",
+    "open_to_write",
+    "read_runs",
+    "scratch",
+    "write_runs",
+]
 
 # Buffers of a thread start at a page, which is what every element type and instruction wants.
 _PAGE = 4096
+# Buffers of more bytes are given back after each piece.
+_KEPT = 64 << 20
 
 
 class Place(NamedTuple):
@@ -48,7 +58,9 @@ class _Scratch(local):
         self.held: dict[str, NDArray[np.uint8]] = {}
 
     def take(self, name: str, nbytes: int) -> NDArray[np.uint8]:
-        """Return bytes that hold anything."""
+        """Return bytes that hold anything; many are not kept."""
+        if nbytes > _KEPT:
+            return np.empty(nbytes, np.uint8)
         held = self.held.get(name)
         if held is None or held.nbytes < nbytes:
             self.held.pop(name, None)
@@ -57,7 +69,7 @@ class _Scratch(local):
         return held[:nbytes]
 
 
-_scratch = _Scratch()
+scratch = _Scratch()
 
 
 def move_piece(piece: Piece, src: Place, dst: Place, threads: int | None = None) -> int:
@@ -79,10 +91,10 @@ def move_piece(piece: Piece, src: Place, dst: Place, threads: int | None = None)
     MemdescError
         If a file cannot be read or written, or src has become shorter.
     """
-    read = _scratch.take("src", max(piece.reads.nbytes, piece.src.min_nbytes))
+    read = scratch.take("src 0", max(piece.reads.nbytes, piece.src.min_nbytes))
     with open_to_read(src.path) as file:
         read_runs(file, piece.reads, src, read)
-    written = _scratch.take("dst", max(piece.writes.nbytes, piece.dst.min_nbytes))
+    written = scratch.take("dst 0", max(piece.writes.nbytes, piece.dst.min_nbytes))
     if not piece.dst.is_dense or piece.dst.dtype.is_packed:
         written[:] = 0  # gaps, and the half of a last byte
     prepare(plan_reorder(piece.src, piece.dst, piece.attr), threads)(read, written)

@@ -35,6 +35,8 @@ class Piece(NamedTuple):
         Where these bytes are in the two tensors.
     attr : Attr or None
         The attributes of its elements.
+    offsets : tuple of int
+        Where the box starts in the tensor.
     """
 
     src: MemoryDesc
@@ -42,6 +44,7 @@ class Piece(NamedTuple):
     reads: Runs
     writes: Runs
     attr: Attr | None = None
+    offsets: tuple[int, ...] = ()
 
     @property
     def nbytes(self) -> int:
@@ -54,8 +57,7 @@ def cut(
     dst: MemoryDesc,
     attr: Attr | None = None,
     *,
-    max_bytes: int,
-    wanted_bytes: int | None = None,
+    bound: Bound,
     units: tuple[int, ...] = (),
 ) -> Iterator[Piece]:
     """Cut a reorder along whole blocks of both layouts into pieces of bounded size.
@@ -68,10 +70,8 @@ def cut(
         Of the same dims.
     attr : Attr, optional
         Scales and zero points, but no accumulation: a piece may run twice.
-    max_bytes : int
-        What a piece may read and write, together.
-    wanted_bytes : int, optional
-        What it should read and write at most, where blocks allow that; by default `max_bytes`.
+    bound : Bound
+        What a piece may read and write together, and what it should where blocks allow that.
     units : tuple of int, optional
         What sizes and offsets of boxes are multiples of, beside whole blocks.
 
@@ -84,9 +84,10 @@ def cut(
     Examples
     --------
     >>> import memdesc
+    >>> from reorder.storage.pieces.boxes import Bound
     >>> from reorder.storage.pieces.pieces import cut
     >>> src, dst = (memdesc.memory_desc((64, 6), "f32", tag) for tag in ("ab", "Ab16a"))
-    >>> for piece in cut(src, dst, max_bytes=1600):
+    >>> for piece in cut(src, dst, bound=Bound(1600, 1600)):
     ...     print(piece.src.dims, piece.dst, piece.reads.start, piece.writes.start)
     (32, 6) memory_desc((32, 6), 'f32', 'Ab16a') 0 0
     (32, 6) memory_desc((32, 6), 'f32', 'Ab16a') 768 768
@@ -105,7 +106,7 @@ def cut(
         dst.dims,
         (Tensor((_part(src),), is_written=False), Tensor((_part(dst),), is_written=True)),
         tuple(map(lcm, given, groups)),
-        Bound(min(wanted_bytes or max_bytes, max_bytes), max_bytes),
+        bound,
         f"{src!r} to {dst!r}",
     )
     return (_piece(src, dst, attr_of_box(plan, *box), box) for box in boxes)
@@ -117,7 +118,7 @@ def _part(desc: MemoryDesc) -> Part:
 
 def _piece(src: MemoryDesc, dst: MemoryDesc, attr: Attr | None, box: Box) -> Piece:
     if box[0] == dst.dims and (src.extra is not None or dst.extra is not None):
-        return Piece(src, dst, Runs(0, src.min_nbytes), Runs(0, dst.min_nbytes), attr)
+        return Piece(src, dst, Runs(0, src.min_nbytes), Runs(0, dst.min_nbytes), attr, box[1])
     read = compact((_part(src),), box, is_written=False)
     written = compact((_part(dst),), box, is_written=True)
     if read is None or written is None:
@@ -129,4 +130,5 @@ def _piece(src: MemoryDesc, dst: MemoryDesc, attr: Attr | None, box: Box) -> Pie
         read[0],
         written[0],
         attr,
+        box[1],
     )

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 import reorder
 from memdesc import MemdescError
+from reorder.storage.pieces.boxes import Bound
 from reorder.storage.pieces.move import Place, move_piece
 from reorder.storage.pieces.pieces import cut
 from tests.reorders import random_bytes
@@ -64,7 +65,7 @@ def test_pieces_write_what_the_reorder_writes_and_stay_within_their_bound(
     src, dst = pair
     bound = (src.nbytes + dst.nbytes) // count + 1
     try:
-        pieces = list(cut(src, dst, max_bytes=bound))
+        pieces = list(cut(src, dst, bound=Bound(bound, bound)))
     except MemdescError as error:
         assert "whole blocks" in str(error)  # noqa: PT017 - legal where blocks are large
         return
