@@ -21,6 +21,7 @@ NAMES = (
     "reorder",
     "decode",
     "identify",
+    "inspect",
     "pack",
     "source",
     "check",

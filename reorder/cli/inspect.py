@@ -1,0 +1,205 @@
+"""`memdesc inspect`."""
+
+from __future__ import annotations
+
+from fnmatch import fnmatchcase
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+from memdesc import MemdescError, MemoryDesc, memory_desc
+from memdesc.disk import as_path
+from memdesc.record import BIT_PLANES
+from reorder.cli.command import Command, Facts
+from reorder.storage.containers.table import read_container
+from reorder.storage.quantization import declared_record, record_at, record_prefixes
+
+if TYPE_CHECKING:
+    import argparse
+    from pathlib import Path
+
+    from memdesc import RecordDesc
+    from memdesc.record import Field
+    from reorder.storage.containers.entry import Container, Entry
+
+__all__ = ["COMMAND"]
+
+_SORTS = ("name", "bytes", "padding", "dtype", "layout")
+_HEAD = ("name", "dims", "dtype", "layout", "bytes", "padding")
+
+
+def _add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "paths",
+        metavar="PATH",
+        nargs="+",
+        help="a .safetensors, .gguf, .npz, .npy or .onnx, an index of shards, or the folder of a "
+        "model",
+    )
+    parser.add_argument(
+        "--filter",
+        metavar="PATTERN",
+        default="",
+        help="only names with this in them, or of a pattern such as '*.mlp.*.weight'",
+    )
+    parser.add_argument(
+        "--sort",
+        choices=_SORTS,
+        help="the order of the table, numbers with the largest first; by default that of the files",
+    )
+
+
+def _answer(options: argparse.Namespace) -> tuple[Facts, int]:
+    rows: list[Facts] = []
+    notes: list[str] = []
+    files: list[Path] = []
+    for given in options.paths:
+        path = as_path(given)
+        container = read_container(path)
+        files += container.files
+        rows += _rows(path, container, notes)
+    found = [row for row in rows if _is_wanted(row["name"], options.filter)]
+    if options.sort:
+        found.sort(key=lambda row: _key(row[options.sort]))
+    kinds: dict[tuple[str, str], list[int]] = {}
+    for row in found:
+        total = kinds.setdefault((row["dtype"], row["layout"]), [0, 0, 0])
+        for k, amount in enumerate((1, row["bytes"], row["padding"])):
+            total[k] += amount
+    facts: Facts = {
+        "files": [str(file) for file in files],
+        "tensors": found,
+        "count": len(found),
+        "of": len(rows),
+        "bytes": sum(row["bytes"] for row in found),
+        "padding": sum(row["padding"] for row in found),
+        "kinds": [
+            dict(
+                zip(("dtype", "layout", "count", "bytes", "padding"), (*kind, *total), strict=True)
+            )
+            for kind, total in sorted(kinds.items(), key=lambda item: -item[1][1])
+        ],
+        "notes": notes,
+    }
+    return facts, 0 if found else 1
+
+
+def _is_wanted(name: str, wanted: str) -> bool:
+    if any(mark in wanted for mark in "*?["):
+        return fnmatchcase(name, wanted)
+    return wanted in name
+
+
+def _key(value: Any) -> Any:
+    return -value if isinstance(value, int) else value
+
+
+def _rows(path: Path, container: Container, notes: list[str]) -> list[Facts]:
+    """Return a row for each tensor; those of records of several tensors by their fields."""
+    fields: dict[str, tuple[Field, RecordDesc]] = {}
+    declared = declared_record(path if path.is_dir() else path.parent)
+    if declared is not None and declared.name is None:
+        notes.append(f"config.json: {declared.reason}")
+    elif declared is not None and declared.name is not None:
+        for prefix in record_prefixes(container.entries):
+            try:
+                desc, parts = record_at(container.entries, prefix, declared.name, declared.options)
+            except MemdescError as error:
+                notes.append(f"config.json declares {declared.name}: {error}")
+                continue
+            fields |= {parts[part.tensor].name: (part, desc) for part in desc.fields}
+    return [_row(entry, fields.get(name)) for name, entry in container.entries.items()]
+
+
+def _row(entry: Entry, part: tuple[Field, RecordDesc] | None) -> Facts:
+    desc = entry.desc
+    dims, dtype, layout, padding = entry.shape, entry.dtype, "unknown", 0
+    if part is not None:
+        field, record = part
+        dims, dtype = field.layout.dims, field.kind
+        layout = f"{record.name} {field.name}"
+        if field.kind not in BIT_PLANES:
+            padding = entry.nbytes - field.desc.dtype.nbytes(field.layout.nelems)
+    elif isinstance(desc, MemoryDesc):
+        dims = desc.dims if entry.is_described else entry.shape
+        dtype, layout = str(desc.dtype), _layout_name(desc)
+        padding = desc.nbytes - desc.dtype.nbytes(desc.nelems)
+    elif desc is not None:
+        dims, dtype, layout = desc.dims, desc.name, "record"
+    facts: Facts = {
+        "name": entry.name,
+        "dims": dims,
+        "dtype": dtype,
+        "layout": layout,
+        "bytes": entry.nbytes,
+        "padding": padding,
+        "stored_as": {"dtype": entry.dtype, "shape": entry.shape},
+        "file": str(entry.file),
+        "offset": entry.offset,
+    }
+    return facts if desc is not None else facts | {"why_unknown": entry.reason}
+
+
+@lru_cache(maxsize=1024)
+def _layout_name(desc: MemoryDesc) -> str:
+    """Return ``plain``, or the tag of a layout; the name of a packing, where it has one."""
+    if desc == memory_desc(desc.dims, desc.dtype, "plain"):
+        return "plain"
+    names = desc.tags()
+    packing = next((name.text for name in names if name.vocabulary == "weights"), None)
+    if packing or names:
+        return packing or names[0].text
+    return str(desc).removeprefix(f"memory_desc({desc.dims}, '{desc.dtype}', ").removesuffix(")")
+
+
+def _lay_out(facts: Facts) -> list[str]:
+    """Return a line for each tensor, then the totals of each kind, then of all."""
+    rows = [
+        (
+            row["name"],
+            "x".join(map(str, row["dims"])) or "scalar",
+            row["dtype"],
+            row["layout"],
+            str(row["bytes"]),
+            str(row["padding"]),
+        )
+        for row in facts["tensors"]
+    ]
+    table = [_HEAD, *rows] if rows else []
+    widths = [max(map(len, column)) for column in zip(*table, strict=True)] if table else []
+    lines = [
+        "  ".join(
+            f"{cell:>{width}}" if k >= _HEAD.index("bytes") else f"{cell:<{width}}"
+            for k, (cell, width) in enumerate(zip(row, widths, strict=True))
+        )
+        for row in table
+    ]
+    lines += [""] if rows else []
+    lines += [
+        f"{_tensors(kind['count'])} of {kind['dtype']}, {kind['layout']}: {_sizes(kind)}"
+        for kind in facts["kinds"]
+    ]
+    shown = "" if facts["count"] == facts["of"] else f" of {facts['of']}"
+    count = f"{facts['count']}{shown} tensors" if shown else _tensors(facts["count"])
+    nfiles = len(facts["files"])
+    lines.append(f"all: {count} in {nfiles} file{'' if nfiles == 1 else 's'}, {_sizes(facts)}")
+    return [*lines, *facts["notes"]]
+
+
+def _tensors(count: int) -> str:
+    return "1 tensor" if count == 1 else f"{count} tensors"
+
+
+def _sizes(facts: Facts) -> str:
+    nbytes, padding = facts["bytes"], facts["padding"]
+    share = f", of which {padding} are padding ({padding / nbytes:.1%})" if padding else ""
+    return f"{nbytes} bytes{share}"
+
+
+COMMAND = Command(
+    "inspect",
+    "List the tensors of checkpoints: dims, type, layout or record, bytes; exit code 1 if none.",
+    "inspect model.safetensors --filter '*.weight' --sort bytes",
+    _add_arguments,
+    _answer,
+    _lay_out,
+)
