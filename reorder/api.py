@@ -79,7 +79,7 @@ def reorder(
     *,
     src: str | FormatTag | MemoryDesc | ImageDesc | None = None,
     dtype: Any = None,
-    attr: None = None,
+    attr: Attr | None = None,
     out: OnDevice | None = None,
     threads: None = None,
     queue: cl.CommandQueue,
@@ -92,7 +92,7 @@ def reorder(
     *,
     src: str | FormatTag | MemoryDesc | ImageDesc | None = None,
     dtype: Any = None,
-    attr: None = None,
+    attr: Attr | None = None,
     out: OnDevice | None = None,
     threads: None = None,
     queue: None = None,
@@ -105,7 +105,7 @@ def reorder(
     *,
     src: str | FormatTag | MemoryDesc | ImageDesc | None = None,
     dtype: Any = None,
-    attr: None = None,
+    attr: Attr | None = None,
     out: Array | DeviceMemory,
     threads: None = None,
     queue: None = None,
@@ -141,7 +141,7 @@ def reorder(  # noqa: PLR0913 - all but the first two are named
     dtype : DataType, str or numpy dtype, optional
         What to convert to; by default that of dst or `out`, else that of x.
     attr : Attr, optional
-        Scales, zero points, accumulation into `out`; on the CPU only.
+        Scales, zero points, accumulation into `out`.
     out : Memory or device object, optional
         Where the result goes; by default new memory.
     threads : int, optional

@@ -24,6 +24,7 @@ from memdesc.disk import write_files
 from reorder.opencl.user_cache import cache_folder
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
 __all__ = ["build_program"]
@@ -32,8 +33,10 @@ _LOG = logging.getLogger("reorder")
 _DIGEST_NBYTES = hashlib.sha256().digest_size
 
 
-def build_program(context: cl.Context, source: str) -> cl.Program:
+def build_program(context: cl.Context, source: str, options: Sequence[str] = ()) -> cl.Program:
     """Return the program of a source for all devices of a context, from the cache if it is there.
+
+    `options` are those of the compiler.
 
     Raises
     ------
@@ -42,34 +45,35 @@ def build_program(context: cl.Context, source: str) -> cl.Program:
     """
     folder = cache_folder()
     devices = context.devices
-    files = [] if folder is None else [folder / _key(device, source) for device in devices]
+    files = [] if folder is None else [folder / _key(device, source, options) for device in devices]
     binaries = [_read(file) for file in files]
     found = [binary for binary in binaries if binary is not None]
     if files and len(found) == len(files):
         with suppress(cl.Error):
-            return _built(cl.Program(context, devices, found))
+            return _built(cl.Program(context, devices, found), options)
     start = perf_counter()
-    program = _built(cl.Program(context, source))
+    program = _built(cl.Program(context, source), options)
     _LOG.info("built an OpenCL program in %.2f s: %s had none", perf_counter() - start, folder)
     info: Any = program
     for device, binary in zip(info.devices, info.binaries, strict=True):
         if folder is not None and binary:
-            _write(folder / _key(device, source), binary)
+            _write(folder / _key(device, source, options), binary)
     return program
 
 
-def _built(program: Any) -> cl.Program:
+def _built(program: Any, options: Sequence[str]) -> cl.Program:
     # pyopencl's own cache has no digests, and waits a minute where a process died that held it
-    built: cl.Program = program.build(cache_dir=False)
+    built: cl.Program = program.build(list(options), cache_dir=False)
     return built
 
 
-def _key(device: cl.Device, source: str) -> str:
+def _key(device: cl.Device, source: str, options: Sequence[str]) -> str:
     platform = device.platform
     parts = (
         *(platform.vendor, platform.name, platform.version),
         *(device.vendor, device.name, device.version, device.driver_version),
         source,
+        *options,
     )
     return hashlib.sha256(repr(parts).encode()).hexdigest()
 

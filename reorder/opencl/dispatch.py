@@ -13,7 +13,6 @@ from memdesc.errors import short_repr
 from memdesc.names import is_image
 from reorder.memory.memory import Memory
 from reorder.opencl.device_memory import DeviceMemory
-from reorder.opencl.enqueue import check_attr
 from reorder.opencl.execution import (
     enqueue_into,
     enqueue_into_new_buffer,
@@ -78,7 +77,6 @@ def reorder_on_device(  # noqa: PLR0913 - public: the arguments of `reorder.reor
         msg = "a pyopencl Buffer or Image has no queue; say queue="
         raise MemdescError(msg)
     check_queue(queue)
-    check_attr(attr)
     events = checked_events(queue, wait_for)
     memory = out
     if isinstance(out, DeviceMemory):
@@ -91,18 +89,21 @@ def reorder_on_device(  # noqa: PLR0913 - public: the arguments of `reorder.reor
     if dst is None and memory is None and dtype is not None:
         dst = x.desc if isinstance(x, DeviceMemory) else source.operand.desc
     desc = _converted(_result_desc(dst, memory, source.operand.desc), dtype)
+    if memory is None and attr is not None and attr.beta:
+        msg = f"beta {attr.beta} adds to what dst holds; give out, the memory that holds it"
+        raise MemdescError(msg)
     if memory is not None:
         target = device_operand(queue, memory, desc, "dst")
-        event = enqueue_into(queue, source, target, [*events, *events_of(queue, memory)])
+        event = enqueue_into(queue, source, target, [*events, *events_of(queue, memory)], attr)
         record_event(memory, event)
         if isinstance(out, DeviceMemory):
             out.queue, out.event = queue, event
             return out
     elif isinstance(desc, MemoryDesc):
-        memory, event = enqueue_into_new_buffer(queue, source, desc, events)
+        memory, event = enqueue_into_new_buffer(queue, source, desc, events, attr)
     else:
         form = supported_format(queue, desc)
-        memory, event = enqueue_into_new_image(queue, source, desc, form, events)
+        memory, event = enqueue_into_new_image(queue, source, desc, form, events, attr)
     return DeviceMemory(queue, memory, desc, event)
 
 

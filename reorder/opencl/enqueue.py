@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from memdesc import MemdescError
-from memdesc.errors import short_repr
 from reorder.opencl.execution import enqueue_into
 from reorder.opencl.operands import device_operand
 from reorder.opencl.queues import check_queue, checked_events, events_of, record_event
@@ -19,7 +17,7 @@ if TYPE_CHECKING:
     from memdesc import ImageDesc, MemoryDesc
     from reorder.values.attr import Attr
 
-__all__ = ["check_attr", "enqueue_reorder"]
+__all__ = ["enqueue_reorder"]
 
 
 def enqueue_reorder(  # noqa: PLR0913 - public: a queue, two operands, their descriptors
@@ -43,9 +41,9 @@ def enqueue_reorder(  # noqa: PLR0913 - public: a queue, two operands, their des
         `min_nbytes` of its descriptor; an Image may be larger than its descriptor. The
         `events` of an Array are waited for, and that of dst gets the event returned.
     src_desc, dst_desc : MemoryDesc or ImageDesc
-        Of the same dims and dtype; f32 and f16 are converted into or out of an image.
+        Of the same dims; of any data types.
     attr : Attr, optional
-        None: scales and zero points are not supported on devices.
+        Scales, zero points, accumulation into dst.
     wait_for : sequence of pyopencl.Event, optional
         Events that must be complete before src is read and dst written.
 
@@ -80,21 +78,10 @@ def enqueue_reorder(  # noqa: PLR0913 - public: a queue, two operands, their des
     array([0, 3, 1, 4, 2, 5], dtype=int8)
     """
     check_queue(queue)
-    check_attr(attr)
     events = checked_events(queue, wait_for)
     operand = device_operand(queue, src, src_desc, "src")
     target = device_operand(queue, dst, dst_desc, "dst")
     source = Source(operand, None, tuple(events_of(queue, src)))
-    event = enqueue_into(queue, source, target, [*events, *events_of(queue, dst)])
+    event = enqueue_into(queue, source, target, [*events, *events_of(queue, dst)], attr)
     record_event(dst, event)
     return event
-
-
-def check_attr(attr: Any) -> None:
-    """Refuse scales, zero points and accumulation, which devices do not support."""
-    if attr is not None:
-        msg = (
-            f"attr is {short_repr(attr)}: scales and zero points are not supported on devices; "
-            "reorder on the CPU, or scale in a kernel"
-        )
-        raise MemdescError(msg)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -11,16 +12,20 @@ from reorder.opencl.allocation import allocate_buffer, allocate_image
 from reorder.opencl.image_formats import channel_type_of
 from reorder.opencl.operands import DeviceOperand
 from reorder.opencl.pairs import check_operands
-from reorder.opencl.programs import PreparedLaunch, prepare
+from reorder.opencl.programs import PreparedLaunch, floats_of, prepare
 from reorder.opencl.schedule.placement import ImageShape
-from reorder.opencl.schedule.transfers import Transfer, plan_transfers
+from reorder.opencl.schedule.transfers import DeviceTraits, Transfer, plan_transfers
 from reorder.opencl.sources import upload
+from reorder.plan.plan import check_types
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from numpy.typing import NDArray
+
     from memdesc import ImageDesc, MemoryDesc
     from reorder.opencl.sources import Source
+    from reorder.values.attr import Attr
 
 __all__ = [
     "PreparedTransfer",
@@ -37,6 +42,7 @@ class PreparedTransfer(NamedTuple):
 
     transfer: Transfer
     launches: tuple[PreparedLaunch, ...]
+    second: tuple[PreparedLaunch, ...] = ()
 
 
 def enqueue_into(
@@ -44,9 +50,10 @@ def enqueue_into(
     source: Source,
     target: DeviceOperand,
     wait_for: Sequence[cl.Event] | None,
+    attr: Attr | None = None,
 ) -> cl.Event:
     """Enqueue a reorder into existing memory."""
-    transfers = prepare_transfers(queue, source.operand, target)
+    transfers = prepare_transfers(queue, source.operand, target, attr)
     memory = upload(queue, source), target.memory
     return enqueue_transfers(queue, transfers, memory, source.events_after(wait_for))
 
@@ -56,9 +63,10 @@ def enqueue_into_new_buffer(
     source: Source,
     desc: MemoryDesc,
     wait_for: Sequence[cl.Event] | None,
+    attr: Attr | None = None,
 ) -> tuple[cl.Buffer, cl.Event]:
     """Check everything, then allocate a buffer for a descriptor and enqueue the reorder into it."""
-    transfers = prepare_transfers(queue, source.operand, DeviceOperand(None, desc))
+    transfers = prepare_transfers(queue, source.operand, DeviceOperand(None, desc), attr)
     buffer = allocate_buffer(queue.context, desc.nbytes)
     memory = upload(queue, source), buffer
     return buffer, enqueue_transfers(queue, transfers, memory, source.events_after(wait_for))
@@ -70,33 +78,40 @@ def enqueue_into_new_image(
     image_desc: ImageDesc,
     form: cl.ImageFormat,
     wait_for: Sequence[cl.Event] | None,
+    attr: Attr | None = None,
 ) -> tuple[cl.Image, cl.Event]:
     """Check everything, then allocate an image of a format and enqueue the reorder into it."""
     channel_type = channel_type_of(image_desc, form, "dst")
     target = DeviceOperand(None, image_desc.desc, ImageShape.of(image_desc), channel_type)
-    transfers = prepare_transfers(queue, source.operand, target)
+    transfers = prepare_transfers(queue, source.operand, target, attr)
     image = allocate_image(queue.context, form, image_desc)
     memory = upload(queue, source), image
     return image, enqueue_transfers(queue, transfers, memory, source.events_after(wait_for))
 
 
 def prepare_transfers(
-    queue: cl.CommandQueue, src: DeviceOperand, dst: DeviceOperand
+    queue: cl.CommandQueue, src: DeviceOperand, dst: DeviceOperand, attr: Attr | None = None
 ) -> tuple[PreparedTransfer, ...]:
     """Check two operands against each other, plan their transfers and build the kernels.
 
     Nothing is allocated: an operand without memory is allocated later.
     """
+    check_types(src.desc, dst.desc, attr)
     check_operands(src, dst)
     transfers = plan_transfers(
         src.spec(dst),
         dst.spec(src),
-        queue.device.max_work_group_size,
+        device_traits(queue.device),
+        attr,
         is_aligned=src.is_aligned and dst.is_aligned,
     )
     context = queue.context
     return tuple(
-        PreparedTransfer(transfer, tuple(prepare(context, launch) for launch in transfer.launches))
+        PreparedTransfer(
+            transfer,
+            tuple(prepare(context, launch) for launch in transfer.launches),
+            tuple(prepare(context, launch) for launch in transfer.second),
+        )
         for transfer in transfers
     )
 
@@ -112,18 +127,34 @@ def enqueue_transfers(
     # the kernels that use them are done
     between = [
         cl.Buffer(queue.context, cl.mem_flags.READ_WRITE, transfer.dst.desc.nbytes)
-        for transfer, _ in transfers[:-1]
+        for transfer, *_ in transfers[:-1]
     ]
     waiting = None if wait_for is None else list(wait_for)
     events: list[cl.Event] = []
     operands = pairwise([memory[0], *between, memory[1]])
-    for (transfer, launches), (src, dst) in zip(transfers, operands, strict=True):
+    for (transfer, launches, second), pair in zip(transfers, operands, strict=True):
         if transfer.region is not None:
-            events = [_copy_pixels(queue, (src, dst), transfer.region, waiting)]
-        else:
-            events = [launch.enqueue(queue, src, dst, waiting) for launch in launches]
-        waiting = events or waiting
+            events = [_copy_pixels(queue, pair, transfer.region, waiting)]
+            waiting = events
+            continue
+        others = [_constant(queue.context, values) for values in transfer.buffers]
+        for group in (launches, second):
+            if group:
+                events = [launch.enqueue(queue, pair, waiting, others) for launch in group]
+                waiting = events
     return events[0] if len(events) == 1 else cl.enqueue_marker(queue, wait_for=waiting)
+
+
+def _constant(context: cl.Context, values: NDArray[Any]) -> cl.Buffer:
+    """Return a buffer of numbers; the runtime keeps it until the kernels that use it are done."""
+    flags = cl.mem_flags.READ_ONLY | cl.mem_flags.COPY_HOST_PTR
+    return cl.Buffer(context, flags, hostbuf=values)
+
+
+@cache
+def device_traits(device: cl.Device) -> DeviceTraits:
+    """Return what plans depend on."""
+    return DeviceTraits(device.max_work_group_size, floats_of(device))
 
 
 def _copy_pixels(

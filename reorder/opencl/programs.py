@@ -15,6 +15,7 @@ from reorder.opencl.allocation import is_released_error, released_error
 from reorder.opencl.binaries import build_program
 from reorder.opencl.codegen.pattern import AccessKind
 from reorder.opencl.codegen.source import KERNEL, kernel_source
+from reorder.opencl.schedule.conversions import Floats
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from reorder.opencl.codegen.pattern import Pattern
     from reorder.opencl.schedule.lower import Launch
 
-__all__ = ["PreparedLaunch", "build", "prepare"]
+__all__ = ["PreparedLaunch", "build", "floats_of", "prepare"]
 
 
 class PreparedLaunch(NamedTuple):
@@ -33,9 +34,13 @@ class PreparedLaunch(NamedTuple):
     lock: Lock
 
     def enqueue(
-        self, queue: cl.CommandQueue, src: Any, dst: Any, wait_for: Sequence[cl.Event] | None
+        self,
+        queue: cl.CommandQueue,
+        memory: tuple[Any, Any],
+        wait_for: Sequence[cl.Event] | None,
+        others: Sequence[cl.Buffer] = (),
     ) -> cl.Event:
-        """Enqueue the launch.
+        """Enqueue the launch from one memory to another; `others` are scales and zero points.
 
         Raises
         ------
@@ -45,9 +50,11 @@ class PreparedLaunch(NamedTuple):
         pattern, params, groups = self.launch
         work_items = pattern.work_items
         struct = np.array(params, np.int64 if pattern.is_wide else np.int32)
-        arguments = {"src": src, "dst": dst, "params": struct}
+        arguments = {"src": memory[0], "dst": memory[1]}
         if pattern.src.kind == AccessKind.NONE:
             del arguments["src"]
+        arguments |= dict(zip(pattern.others, others, strict=False))
+        arguments["params"] = struct
         with self.lock:
             for k, (name, argument) in enumerate(arguments.items()):
                 try:
@@ -65,6 +72,8 @@ class PreparedLaunch(NamedTuple):
             )
 
 
+# quotients of f32 are rounded correctly, where a device can
+_DIVISION = ("-cl-fp32-correctly-rounded-divide-sqrt",)
 # warning filters belong to the process
 _building = Lock()
 
@@ -77,11 +86,24 @@ def prepare(context: cl.Context, launch: Launch) -> PreparedLaunch:
 
 @first_arg_dependent_memoize
 def _kernel(context: cl.Context, pattern: Pattern) -> tuple[cl.Kernel, Lock]:
-    return build(context, kernel_source(pattern), KERNEL), Lock()
+    divides = pattern.conversion is not None and floats_of(context.devices[0]).divides
+    options = _DIVISION if divides else ()
+    return build(context, kernel_source(pattern), KERNEL, options), Lock()
 
 
-def build(context: cl.Context, source: str, name: str) -> cl.Kernel:
-    """Build a program and return one of its kernels.
+def floats_of(device: cl.Device) -> Floats:
+    """Return the arithmetic of a device."""
+    single, config = device.single_fp_config, cl.device_fp_config
+    exact = config.DENORM | config.INF_NAN | config.ROUND_TO_NEAREST
+    return Floats(
+        has_f64=bool(device.double_fp_config),
+        is_exact=single & exact == exact,
+        divides=bool(single & config.CORRECTLY_ROUNDED_DIVIDE_SQRT),
+    )
+
+
+def build(context: cl.Context, source: str, name: str, options: Sequence[str] = ()) -> cl.Kernel:
+    """Build a program with options of the compiler, and return one of its kernels.
 
     Raises
     ------
@@ -92,7 +114,7 @@ def build(context: cl.Context, source: str, name: str) -> cl.Kernel:
         with warnings.catch_warnings():
             # runtimes warn about successful builds too
             warnings.simplefilter("ignore", cl.CompilerWarning)
-            return cl.Kernel(build_program(context, source), name)
+            return cl.Kernel(build_program(context, source, options), name)
     except cl.Error as error:
         names = ", ".join(device.name.strip() for device in context.devices)
         reason = " ".join(str(error).split())[:400]

@@ -10,6 +10,7 @@ import pytest
 
 from memdesc import MemdescError, image_desc, memory_desc
 from reorder import Attr, Memory, opencl, reorder
+from tests.opencl.runtimes import refused
 
 if TYPE_CHECKING:
     from tests.opencl.runtimes import Runtime
@@ -147,18 +148,20 @@ def _packed(
     return packed, image
 
 
-def test_a_dtype_converts_into_and_out_of_images_and_scales_are_refused(runtime: Runtime) -> None:
+def test_a_dtype_converts_into_and_out_of_images(runtime: Runtime) -> None:
     image = image_desc(X.shape, "f32", "in_out_channel")
     half = reorder(X, image, dtype="f16", queue=runtime.queue)
     assert half.desc.dtype.name == "f16"
     back = reorder(half, "nhwc", dtype="f32")
     assert np.abs(host(back) - X).max() < 1e-3
-    with pytest.raises(
-        MemdescError, match="on a device only f32 and f16 are converted, into or out of an image"
-    ):
-        reorder(X, "nhwc", dtype="s8", queue=runtime.queue)
-    with pytest.raises(MemdescError, match="scales and zero points are not supported on devices"):
-        reorder(X, "nhwc", attr=Attr(dst_scale=2.0), queue=runtime.queue)  # type: ignore[call-overload] # the mistake
+
+
+def test_a_dtype_and_attributes_convert_as_on_the_cpu(runtime: Runtime) -> None:
+    attr = Attr(dst_scale=0.5, dst_zero_point=3)
+    found = reorder(X, "nhwc", dtype="s8", attr=attr, queue=runtime.queue)
+    assert (host(found) == reorder(X, "nhwc", dtype="s8", attr=attr).numpy()).all()
+    with refused("beta 1.0 adds to what dst holds; give out"):
+        reorder(X, "nhwc", attr=Attr(beta=1.0), queue=runtime.queue)
 
 
 def test_zero_sizes_succeed_and_do_nothing(runtime: Runtime) -> None:

@@ -129,15 +129,8 @@ def test_dims_and_dtypes_that_do_not_match_are_refused_before_anything_is_alloca
             runtime.buffer(np.zeros(64, np.float32)),
             memory_desc((1, 5, 3, 3), "f32"),
         )
-    with refused(
-        "src is f32, dst is s32: on a device only f32 and f16 are converted, "
-        "into or out of an image"
-    ):
+    with refused("src is f32, dst is s32: into or out of an image only f32 and f16 are converted"):
         opencl.pack(runtime.queue, X, image_desc(X.shape, "s32", "in_out_channel"))
-    with refused("src is f32, dst is f16"):
-        opencl.enqueue_reorder(
-            runtime.queue, buffer, PLAIN, runtime.buffer(np.zeros(64)), PLAIN.with_dtype("f16")
-        )
     with refused("dst memory_desc((1, 5, 3, 2), 'f32', strides=(0, 0, 0, 0)) has a stride of 0"):
         opencl.enqueue_reorder(
             runtime.queue,
@@ -179,7 +172,7 @@ def test_objects_of_other_kinds_are_refused(runtime: Runtime) -> None:
         opencl.enqueue_reorder(runtime.queue, image, PLAIN, buffer, PLAIN)
     with refused("src_desc must be a MemoryDesc or an ImageDesc, not 'nchw'"):
         opencl.enqueue_reorder(runtime.queue, buffer, "nchw", buffer, PLAIN)  # type: ignore[arg-type] # the mistake
-    with refused("scales and zero points are not supported on devices"):
+    with refused("attr must be a reorder.Attr, not float"):
         opencl.enqueue_reorder(runtime.queue, buffer, PLAIN, runtime.buffer(X), PLAIN, 2.0)  # type: ignore[arg-type] # the mistake
     deep = cl.create_image(
         runtime.context, FLAGS.READ_WRITE, image_formats.image_format(IMAGE), shape=(4, 4, 4)
@@ -189,18 +182,7 @@ def test_objects_of_other_kinds_are_refused(runtime: Runtime) -> None:
 
 
 def test_four_bit_elements_move_on_a_device_where_they_are_whole_bytes(runtime: Runtime) -> None:
-    src, dst = memory_desc((4, 6), "u4", "ab"), memory_desc((4, 6), "u4", "Ab2a")
-    with refused(
-        "u4 elements of memory_desc((4, 6), 'u4', 'Ab2a') do not move as whole bytes; "
-        "reorder them on the CPU"
-    ):
-        opencl.enqueue_reorder(
-            runtime.queue,
-            runtime.buffer(np.zeros(12, np.uint8)),
-            src,
-            runtime.buffer(np.zeros(12, np.uint8)),
-            dst,
-        )
+    src = memory_desc((4, 6), "u4", "ab")
     whole = memory_desc((4, 6), "u4", "Ba2b")
     raw = np.arange(12, dtype=np.uint8)
     out = runtime.buffer(np.zeros(12, np.uint8))
@@ -255,17 +237,13 @@ def test_nothing_is_written_where_something_is_refused(runtime: Runtime) -> None
 
 
 def test_nothing_is_allocated_where_a_pair_is_refused(runtime: Runtime) -> None:
-    nibbles = np.arange(24).reshape(4, 6).astype(ml_dtypes.uint4)
     gc.collect()
     runtime.queue.finish()
     # buffers and images hold their context, and the frames of an error would hold them
     held = runtime.context.reference_count
-    with pytest.raises(MemdescError, match="do not move as whole bytes") as no_bytes:
-        reorder(nibbles, "Ab2a", queue=runtime.queue)
     with pytest.raises(MemdescError, match="only f32 and f16 are converted") as no_types:
         opencl.pack(runtime.queue, X, image_desc(X.shape, "s32", "in_out_channel"))
     assert runtime.context.reference_count == held
-    assert no_bytes.tb
     assert no_types.tb
 
 

@@ -13,7 +13,7 @@ from memdesc import memory_desc
 from reorder.opencl.execution import PreparedTransfer, enqueue_transfers
 from reorder.opencl.programs import prepare
 from reorder.opencl.schedule.profile import GPU, Profile, TileShape
-from reorder.opencl.schedule.transfers import OperandSpec, plan_transfers
+from reorder.opencl.schedule.transfers import DeviceTraits, OperandSpec, plan_transfers
 from tests.reorders import expect, random_bytes
 from tests.strategies import desc_pairs
 
@@ -41,9 +41,8 @@ def check(
     transfers = plan_transfers(
         OperandSpec(src, None, bits),
         OperandSpec(dst, None, bits),
-        max_work_items,
+        DeviceTraits(max_work_items, profile=profile),
         is_aligned=is_aligned,
-        profile=profile,
     )
     prepared = [
         PreparedTransfer(

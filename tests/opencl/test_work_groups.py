@@ -12,7 +12,7 @@ from reorder import reorder
 from reorder.opencl.execution import PreparedTransfer, enqueue_transfers
 from reorder.opencl.programs import prepare
 from reorder.opencl.schedule.profile import GPU
-from reorder.opencl.schedule.transfers import OperandSpec, plan_transfers
+from reorder.opencl.schedule.transfers import DeviceTraits, OperandSpec, plan_transfers
 
 if TYPE_CHECKING:
     from tests.opencl.runtimes import Runtime
@@ -37,9 +37,8 @@ def test_transposes_are_right_in_work_groups_of_any_size(
         for transfer in plan_transfers(
             OperandSpec(src, None, dtype),
             OperandSpec(dst, None, dtype),
-            max_work_items,
+            DeviceTraits(max_work_items, profile=GPU._replace(min_tiled=0)),
             is_aligned=True,
-            profile=GPU._replace(min_tiled=0),
         )
     ]
     memory = runtime.buffer(x), runtime.buffer(np.full(dst.nbytes, 0xA5, np.uint8))

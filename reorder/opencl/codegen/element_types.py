@@ -32,6 +32,7 @@ ELEMENT_TYPES = {
     "s8": ElementType("char", "int", "i"),
     "u8": ElementType("uchar", "uint", "ui"),
     "unorm8": ElementType("uchar", "float", "f"),
+    "b4": ElementType("uchar", "uchar", ""),  # two in a byte
     "b8": ElementType("uchar", "uchar", ""),
     "b16": ElementType("ushort", "ushort", ""),
     "b32": ElementType("uint", "uint", ""),

@@ -12,14 +12,16 @@ if TYPE_CHECKING:
 __all__ = ["gather_lines"]
 
 
-def gather_lines(k: int, gather: GatherShape, *, reads: bool) -> Iterator[str]:
+def gather_lines(
+    k: int, gather: GatherShape, others: tuple[str, ...] = (), *, reads: bool
+) -> Iterator[str]:
     """Return gather{k}_src, gather{k}_dst and is_data{k} from the index g{k}.
 
     The index runs over the padded indices of the axes of dst, row-major. Without
-    `reads`, only zeros are written and the offset in src stays 0.
+    `reads`, only zeros are written and the offset in src stays 0. `others` names further operands.
     """
     params = f"p.gather{k}"
-    offsets = f"gather{k}_src = 0, gather{k}_dst = 0"
+    offsets = ", ".join(f"gather{k}_{operand} = 0" for operand in ("src", "dst", *others))
     yield f"index_t linear{k} = g{k}; index_t {offsets}; int is_data{k} = 1;"
     for dim in gather.dims:
         yield f"index_t index{k}_{dim} = 0;"
@@ -34,12 +36,13 @@ def gather_lines(k: int, gather: GatherShape, *, reads: bool) -> Iterator[str]:
             yield f"index{k}_{dim} = {axis} % {size}; {axis} /= {size};"
     if not reads:
         return
-    for j, (dims, blocks) in enumerate(gather.src):
-        axis = f"src_axis{k}_{j}"
-        yield f"index_t {axis} = 0;"
-        for dim in dims:
-            yield f"{axis} = {axis} * {params}_size{dim} + index{k}_{dim};"
-        yield f"gather{k}_src += {_offset(axis, f'{params}_src{j}', blocks)};"
+    for operand, axes in zip(("src", *others), (gather.src, *gather.others), strict=True):
+        for j, (dims, blocks) in enumerate(axes):
+            axis = f"{operand}_axis{k}_{j}"
+            yield f"index_t {axis} = 0;"
+            for dim in dims:
+                yield f"{axis} = {axis} * {params}_size{dim} + index{k}_{dim};"
+            yield f"gather{k}_{operand} += {_offset(axis, f'{params}_{operand}{j}', blocks)};"
 
 
 def _offset(axis: str, params: str, blocks: int) -> str:

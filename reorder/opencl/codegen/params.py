@@ -14,16 +14,22 @@ Names and order, for operand `src` and then `dst`, loop k, gather k:
     gather0_src0_padded       padded extent of axis 0 of src
     gather0_src0_step0, gather0_src0_extent0, gather0_src0_stride0
                               outermost block of axis 0 of src
+
+A conversion has the roles of its scales and zero points as further operands, where they differ
+along the dims. Between buffers extent0 and valid0 count elements, and a work item runs over some:
+
+    src_scale_value, ...      a number for all elements; of floats, the bits
+    parity                    of the offsets in dst that are written, of 4-bit elements
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from reorder.opencl.codegen.pattern import AccessKind
+from reorder.opencl.codegen.pattern import Access, AccessKind
 
 if TYPE_CHECKING:
-    from reorder.opencl.codegen.pattern import Access, GatherShape, Pattern
+    from reorder.opencl.codegen.pattern import GatherShape, Pattern
 
 __all__ = ["is_last_in_dimension", "param_names"]
 
@@ -31,7 +37,12 @@ __all__ = ["is_last_in_dimension", "param_names"]
 def param_names(pattern: Pattern) -> list[str]:
     """Return the names of a kernel's parameters, in the order in which it takes them."""
     names: list[str] = []
-    operands = (("src", pattern.src), ("dst", pattern.dst))
+    if pattern.conversion is not None:
+        names += [f"{role}_value" for role in pattern.conversion.scalars]
+    if pattern.run is not None and pattern.run.is_nibble:
+        names.append("parity")
+    operands = [("src", pattern.src), ("dst", pattern.dst)]
+    operands += [(role, Access(AccessKind.BUFFER, "")) for role in pattern.others]
     for operand, access in operands:
         names += _coord_names(operand, access, "")
         if access.kind == AccessKind.BUFFER:
@@ -43,7 +54,7 @@ def param_names(pattern: Pattern) -> list[str]:
         for operand, access in operands:
             names += _coord_names(operand, access, str(k))
     for k, gather in enumerate(pattern.gathers):
-        names += _gather_names(f"gather{k}", gather)
+        names += _gather_names(f"gather{k}", gather, pattern.others)
     return names
 
 
@@ -53,10 +64,11 @@ def _coord_names(operand: str, access: Access, loop: str) -> list[str]:
     return [] if access.kind == AccessKind.NONE else [f"{operand}{loop}"]
 
 
-def _gather_names(prefix: str, gather: GatherShape) -> list[str]:
+def _gather_names(prefix: str, gather: GatherShape, others: tuple[str, ...]) -> list[str]:
     names = [f"{prefix}_extent", f"{prefix}_shift", f"{prefix}_groups"]
     names += [f"{prefix}_size{dim}" for dim in gather.dims]
-    for operand, axes in (("src", gather.src), ("dst", gather.dst)):
+    operands = zip(("src", "dst", *others), (gather.src, gather.dst, *gather.others), strict=True)
+    for operand, axes in operands:
         for j, (_, blocks) in enumerate(axes):
             names.append(f"{prefix}_{operand}{j}_padded")
             names += [

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from math import prod
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-__all__ = ["Access", "AccessKind", "GatherShape", "LoopShape", "Pattern", "Side", "Tile"]
+if TYPE_CHECKING:
+    from reorder.opencl.codegen.conversion import Conversion
+
+__all__ = ["Access", "AccessKind", "GatherShape", "LoopShape", "Pattern", "Run", "Side", "Tile"]
 
 
 class AccessKind:
@@ -43,11 +46,27 @@ class LoopShape(NamedTuple):
 
 
 class GatherShape(NamedTuple):
-    """The structure of a `Lookup`: its dims; for each axis its dims and its number of blocks."""
+    """The structure of a `Lookup`: its dims; for each axis its dims and its number of blocks.
+
+    `others` has the axes of the scales and zero points that differ along the dims.
+    """
 
     dims: tuple[int, ...]
     src: tuple[tuple[tuple[int, ...], int], ...]
     dst: tuple[tuple[tuple[int, ...], int], ...]
+    others: tuple[tuple[tuple[tuple[int, ...], int], ...], ...] = ()
+
+
+class Run(NamedTuple):
+    """How a work item of a conversion between buffers moves elements: steps of loop 0 in a row.
+
+    It converts `length` of them. With `is_whole` all are inside and hold data. With `is_nibble`
+    it writes one half of a byte: only those whose offset is odd, or even, as a parameter says.
+    """
+
+    length: int
+    is_whole: bool = False
+    is_nibble: bool = False
 
 
 class Side(NamedTuple):
@@ -137,7 +156,7 @@ class Pattern(NamedTuple):
     `lanes` has an entry for each element that a work item moves: its lane in an image src, its
     index among the lanes for a buffer, or -1 if zero is written. A work-group has `work_items`
     work items. With `is_wide` offsets have 64 bits. With a `tile` it goes through
-    local memory.
+    local memory. With a `conversion` elements are computed, between buffers in runs.
     """
 
     src: Access
@@ -148,3 +167,10 @@ class Pattern(NamedTuple):
     gathers: tuple[GatherShape, ...] = ()
     is_wide: bool = False
     tile: Tile | None = None
+    conversion: Conversion | None = None
+    run: Run | None = None
+
+    @property
+    def others(self) -> tuple[str, ...]:
+        """The operands beside src and dst: scales and zero points that differ along the dims."""
+        return () if self.conversion is None else self.conversion.varying

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from reorder.opencl.codegen.convert import conversion_lines, operand_type
 from reorder.opencl.codegen.copy import copy_lines
 from reorder.opencl.codegen.element_types import memory_type
 from reorder.opencl.codegen.params import param_names
 from reorder.opencl.codegen.pattern import AccessKind
+from reorder.opencl.codegen.runs import run_lines
 from reorder.opencl.codegen.tile import tile_lines
 from reorder.opencl.codegen.vectors import vector_functions
 
@@ -24,7 +26,10 @@ _PARAMS_PER_LINE = 8
 
 def kernel_source(pattern: Pattern) -> str:
     """Return the program of a pattern; its only kernel is named `KERNEL`."""
-    body = copy_lines(pattern) if pattern.tile is None else tile_lines(pattern)
+    if pattern.run is not None:
+        body = run_lines(pattern)
+    else:
+        body = copy_lines(pattern) if pattern.tile is None else tile_lines(pattern)
     return "\n".join([*_head(pattern), "{", *(f"    {line}" for line in body), "}", ""])
 
 
@@ -38,6 +43,8 @@ def _head(pattern: Pattern) -> Iterator[str]:
     if pattern.tile is not None:
         yield from vector_functions(pattern.tile)
     yield ""
+    if pattern.conversion is not None:
+        yield from conversion_lines(pattern.conversion)
     arguments = []
     if pattern.src.kind == AccessKind.IMAGE:
         arguments.append("__read_only image2d_t src")
@@ -47,5 +54,10 @@ def _head(pattern: Pattern) -> Iterator[str]:
         arguments.append("__write_only image2d_t dst")
     else:
         arguments.append(f"__global {memory_type(pattern.dst)} *restrict dst")
+    if pattern.conversion is not None:
+        arguments += [
+            f"__global const {operand_type(pattern.conversion, role)} *restrict {role}"
+            for role in pattern.others
+        ]
     yield f"__kernel __attribute__((reqd_work_group_size({pattern.work_items}, 1, 1)))"
     yield f"void {KERNEL}({', '.join(arguments)}, const params_t p)"

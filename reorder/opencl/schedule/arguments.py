@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from reorder.opencl.schedule.placement import Coords, PixelNest
     from reorder.plan.nodes import Lookup
 
-__all__ = ["Division", "argument_values"]
+__all__ = ["Division", "argument_values", "gather_values"]
 
 
 class Division(NamedTuple):
@@ -31,7 +31,7 @@ def argument_values(
         values |= _coord_values("src", loop.src, str(k)) | _coord_values("dst", loop.dst, str(k))
     for k, (gather, (groups, shift)) in enumerate(zip(nest.gathers, gathers, strict=True)):
         values |= {f"gather{k}_groups": groups, f"gather{k}_shift": shift}
-        values |= _gather_values(f"gather{k}", gather)
+        values |= gather_values(f"gather{k}", gather)
     return values
 
 
@@ -41,10 +41,13 @@ def _coord_values(operand: str, coords: Coords, loop: str) -> dict[str, int]:
     return {f"{operand}_{c}{loop}": value for c, value in zip("xy", coords, strict=False)}
 
 
-def _gather_values(prefix: str, gather: Lookup) -> dict[str, int]:
+def gather_values(prefix: str, gather: Lookup, others: tuple[str, ...] = ()) -> dict[str, int]:
+    """Return the arguments of a gather by name; `others` names operands beside src and dst."""
     values = {f"{prefix}_extent": gather.extent}
     values |= {f"{prefix}_size{dim}": size for dim, size in gather.sizes}
-    for operand, axes in (("src", gather.src), ("dst", gather.dst)):
+    operands = [("src", gather.src), ("dst", gather.dst)]
+    operands += zip(others, gather.others, strict=True)
+    for operand, axes in operands:
         for j, (axis, blocks) in enumerate(axes):
             values[f"{prefix}_{operand}{j}_padded"] = axis.padded
             for b, block in enumerate(sorted(blocks, key=lambda block: -block.step)):

@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from reorder.opencl.schedule.profile import Profile
     from reorder.plan.nodes import Lookup
 
-__all__ = ["Launch", "lower"]
+__all__ = ["MAX_INT", "Launch", "gather_shape", "grid_dims", "grid_of", "lower"]
 
-_MAX_INT = 2**31 - 1
+MAX_INT = 2**31 - 1
 # NVIDIA's limit of work-groups in the second and third dimension
 _MAX_GROUPS = 65535
 # bytes of the widest element that goes through tiles; 16 bytes are a vector by themselves
@@ -73,7 +73,7 @@ def lower(
     nest = nest._replace(loops=group.loops)
     tiles = [steps << shift for steps, shift in zip(group.steps, group.shifts, strict=True)]
     counts = [-(-loop.extent // tile) for loop, tile in zip(group.loops, tiles, strict=True)]
-    dims = _grid_dims(counts, has_gathers=bool(nest.gathers))
+    dims = grid_dims(counts, has_gathers=bool(nest.gathers))
     pattern = Pattern(
         src,
         dst,
@@ -83,7 +83,7 @@ def lower(
         ),
         tuple(LoopShape(steps, dim) for steps, dim in zip(group.steps, dims, strict=True)),
         group.work_items,
-        tuple(map(_gather_shape, nest.gathers)),
+        tuple(map(gather_shape, nest.gathers)),
         _is_wide(nest, [count * tile for count, tile in zip(counts, tiles, strict=True)]),
     )
     shifts = [group.gather_shift if k == 0 else 0 for k in range(len(nest.gathers))]
@@ -93,7 +93,7 @@ def lower(
     )
     loops = tuple(Division(*pair) for pair in zip(counts, group.shifts, strict=True))
     values = argument_values(nest, loops, gathers)
-    first, *others = _grid(counts, dims)
+    first, *others = grid_of(counts, dims)
     grid = (first * prod(gather.groups for gather in gathers), *others)
     return Launch(pattern, tuple(values[name] for name in param_names(pattern)), grid)
 
@@ -113,7 +113,7 @@ def _tiled(
     loops, tile, work_items = tiled
     nest = nest._replace(loops=loops)
     counts = [-(-loop.extent // extent) for loop, extent in zip(loops, tile.extents, strict=True)]
-    dims = _grid_dims(counts, has_gathers=False)
+    dims = grid_dims(counts, has_gathers=False)
     spans = [count * extent for count, extent in zip(counts, tile.extents, strict=True)]
     pattern = Pattern(
         access,
@@ -126,7 +126,7 @@ def _tiled(
     )
     values = argument_values(nest, tuple(Division(count, 0) for count in counts), ())
     return Launch(
-        pattern, tuple(values[name] for name in param_names(pattern)), _grid(counts, dims)
+        pattern, tuple(values[name] for name in param_names(pattern)), grid_of(counts, dims)
     )
 
 
@@ -134,7 +134,7 @@ def _floor_power(count: int) -> int:
     return 1 << (count.bit_length() - 1)
 
 
-def _grid(counts: list[int], dims: list[int]) -> tuple[int, ...]:
+def grid_of(counts: list[int], dims: list[int]) -> tuple[int, ...]:
     """Return the work-groups in each dimension of the NDRange."""
     return tuple(
         prod(count for count, grid_dim in zip(counts, dims, strict=True) if grid_dim == dim)
@@ -167,7 +167,7 @@ def _is_vector(nest: PixelNest, operand: int) -> bool:
     )
 
 
-def _grid_dims(counts: list[int], *, has_gathers: bool) -> list[int]:
+def grid_dims(counts: list[int], *, has_gathers: bool) -> list[int]:
     """Return the NDRange dimension of the groups of each loop: the outermost loop gets the last."""
     dims = [0] * len(counts)
     free = [2, 1]
@@ -195,12 +195,13 @@ def _is_wide(nest: PixelNest, extents: list[int]) -> bool:
                     + block.step
                     for block in blocks
                 )
-    return max(bounds) > _MAX_INT
+    return max(bounds) > MAX_INT
 
 
-def _gather_shape(gather: Lookup) -> GatherShape:
-    src, dst = (
+def gather_shape(gather: Lookup) -> GatherShape:
+    """Return the structure of a gather."""
+    src, dst, *others = (
         tuple((axis.dims, len(blocks)) for axis, blocks in operand)
-        for operand in (gather.src, gather.dst)
+        for operand in (gather.src, gather.dst, *gather.others)
     )
-    return GatherShape(tuple(dim for dim, _ in gather.sizes), src, dst)
+    return GatherShape(tuple(dim for dim, _ in gather.sizes), src, dst, tuple(others))

@@ -9,24 +9,28 @@ from __future__ import annotations
 
 from functools import lru_cache
 from itertools import pairwise
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from memdesc import MemdescError
 from reorder.opencl.codegen.pattern import Access, AccessKind
+from reorder.opencl.schedule.conversions import Floats, buffers_of, conversion_of, numbers_of
 from reorder.opencl.schedule.lower import lower
+from reorder.opencl.schedule.lower_runs import ConversionSpec, lower_runs, without_others
 from reorder.opencl.schedule.placement import place_box
-from reorder.opencl.schedule.profile import GPU
+from reorder.opencl.schedule.profile import GPU, Profile
 from reorder.plan.passes import pack_elements
 from reorder.plan.plan import plan_reorder
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from memdesc import MemoryDesc
     from reorder.opencl.schedule.lower import Launch
-    from reorder.opencl.schedule.placement import ImageShape
-    from reorder.opencl.schedule.profile import Profile
+    from reorder.opencl.schedule.placement import ImageShape, PixelNest
     from reorder.plan.nodes import Box
+    from reorder.values.attr import Attr
 
-__all__ = ["OperandSpec", "Transfer", "plan_transfers"]
+__all__ = ["DeviceTraits", "OperandSpec", "Transfer", "plan_transfers"]
 
 # bits of a byte, and of the widest element that a work item moves
 _BYTE, _MAX_BITS = 8, 128
@@ -58,22 +62,33 @@ class OperandSpec(NamedTuple):
 class Transfer(NamedTuple):
     """Launches that may run at the same time, and the operand that they write.
 
-    Without launches the runtime copies `region`, (width, height) pixels, without conversion.
+    Without launches the runtime copies `region`, (width, height) pixels, without conversion. The
+    `second` launches start when the others are done. `buffers` are the scales and zero points that
+    differ along the dims, which kernels read.
     """
 
     launches: tuple[Launch, ...]
     dst: OperandSpec
     region: tuple[int, int] | None = None
+    second: tuple[Launch, ...] = ()
+    buffers: tuple[NDArray[Any], ...] = ()
 
 
-@lru_cache(maxsize=1024)
+class DeviceTraits(NamedTuple):
+    """What plans depend on: the largest work-group of a device, its arithmetic, what suits it."""
+
+    max_work_items: int
+    floats: Floats = Floats()
+    profile: Profile = GPU
+
+
 def plan_transfers(
     src: OperandSpec,
     dst: OperandSpec,
-    max_work_items: int,
+    device: DeviceTraits,
+    attr: Attr | None = None,
     *,
     is_aligned: bool,
-    profile: Profile = GPU,
 ) -> tuple[Transfer, ...]:
     """Plan the transfers of a reorder.
 
@@ -81,23 +96,42 @@ def plan_transfers(
     ----------
     src, dst : OperandSpec
         Of the same dims.
-    max_work_items : int
-        The largest work-group of the device.
+    device : DeviceTraits
+        The device.
+    attr : Attr, optional
+        Scales, zero points, accumulation.
     is_aligned : bool
         Whether buffers start at multiples of 16 bytes.
-    profile : Profile, optional
-        What suits the device.
 
     Raises
     ------
     MemdescError
-        If 4-bit elements do not move as whole bytes.
+        If the device cannot compute the conversion to the bit.
     """
+    if attr is not None and attr.is_large:
+        return _plan.__wrapped__(src, dst, device, attr, is_aligned=is_aligned)
+    return _plan(src, dst, device, attr, is_aligned=is_aligned)
+
+
+@lru_cache(maxsize=1024)
+def _plan(
+    src: OperandSpec,
+    dst: OperandSpec,
+    device: DeviceTraits,
+    attr: Attr | None,
+    *,
+    is_aligned: bool,
+) -> tuple[Transfer, ...]:
+    if src.image is None and dst.image is None:
+        return (_between_buffers(src, dst, device, attr, is_aligned=is_aligned),)
+    if attr is not None:
+        msg = f"attr is {attr}: images take no scales; convert in a buffer, then pack it"
+        raise MemdescError(msg)
     first = [Transfer((), src.as_buffer(src), _region(src))] if src.is_copied else []
     last = [Transfer((), dst, _region(dst))] if dst.is_copied else []
     source = first[-1].dst if first else src
     target = dst.as_buffer(dst) if last else dst
-    direct = _launches(source, target, max_work_items, is_aligned=is_aligned, profile=profile)
+    direct = _launches(source, target, device, is_aligned=is_aligned)
     if direct is not None:
         return (*first, Transfer(direct, target), *last)
     operands = [source]
@@ -110,7 +144,7 @@ def plan_transfers(
         operands.append(target.as_buffer(operands[-1]))
     transfers = []
     for one, other in pairwise([*operands, target]):
-        launches = _launches(one, other, max_work_items, is_aligned=is_aligned, profile=profile)
+        launches = _launches(one, other, device, is_aligned=is_aligned)
         if launches is None:
             msg = f"no loops over pixels lead from {one} to {other}"
             raise AssertionError(msg)
@@ -124,13 +158,38 @@ def _region(operand: OperandSpec) -> tuple[int, int]:
     return operand.image.width, operand.desc.padded_nelems // operand.image.width
 
 
-def _launches(
+def _between_buffers(
     src: OperandSpec,
     dst: OperandSpec,
-    max_work_items: int,
+    device: DeviceTraits,
+    attr: Attr | None,
     *,
     is_aligned: bool,
-    profile: Profile = GPU,
+) -> Transfer:
+    """Return the transfer between two buffers: boxes move as wide elements, or are converted."""
+    plan = plan_reorder(src.desc, dst.desc, attr)
+    bound = plan.bound_attr
+    conversion = conversion_of(src.desc.dtype, dst.desc.dtype, bound, device.floats)
+    numbers = numbers_of(conversion, bound)
+    spec = ConversionSpec(conversion, numbers, device.max_work_items, is_aligned)
+    first: list[Launch] = []
+    second: list[Launch] = []
+    for box in plan.boxes:
+        if conversion.is_move or box.is_zero:
+            packed, bits = _packed(without_others(box), dst, is_aligned=is_aligned)
+            if bits >= _BYTE:
+                access = Access(AccessKind.BUFFER, f"b{bits}")
+                (nest,) = place_box(packed, (None, None)) or ()
+                first.append(_lowered(nest, (access, access), device, is_aligned=is_aligned))
+                continue
+        now, later = lower_runs(box, spec)
+        first += now
+        second += later
+    return Transfer(tuple(first), dst, None, tuple(second), buffers_of(conversion, bound))
+
+
+def _launches(
+    src: OperandSpec, dst: OperandSpec, device: DeviceTraits, *, is_aligned: bool
 ) -> tuple[Launch, ...] | None:
     """Return the launches of one transfer, or None if boxes do not move whole pixels."""
     plan = plan_reorder(src.desc.with_dtype(dst.desc.dtype), dst.desc)
@@ -140,28 +199,27 @@ def _launches(
         is_linear = dst.image is None and (src.image is None or box.is_zero)
         packed, accesses = box, (src.access, dst.access)
         if is_linear and (src.element == dst.element or box.is_zero):
-            packed, element = _packed(box, dst, is_aligned=is_aligned)
+            packed, bits = _packed(box, dst, is_aligned=is_aligned)
+            element = f"b{bits}"
             accesses = src.access._replace(element=element), dst.access._replace(element=element)
         nests = place_box(packed, (None, None) if is_linear else (src.image, dst.image))
         if nests is None:
             return None
-        launches += [
-            lower(nest, accesses, max_work_items, is_aligned=is_aligned, profile=profile)
-            for nest in nests
-        ]
+        launches += [_lowered(nest, accesses, device, is_aligned=is_aligned) for nest in nests]
     return tuple(launches)
 
 
-def _packed(box: Box, dst: OperandSpec, *, is_aligned: bool) -> tuple[Box, str]:
-    """Return a box packed into wider elements, and the name of these."""
+def _lowered(
+    nest: PixelNest, accesses: tuple[Access, Access], device: DeviceTraits, *, is_aligned: bool
+) -> Launch:
+    return lower(
+        nest, accesses, device.max_work_items, is_aligned=is_aligned, profile=device.profile
+    )
+
+
+def _packed(box: Box, dst: OperandSpec, *, is_aligned: bool) -> tuple[Box, int]:
+    """Return a box packed into wider elements, and the bits of one."""
     bits = dst.desc.dtype.bits
     # elements wider than the dtype need their alignment; two 4-bit elements always make a byte
     widest = _MAX_BITS if is_aligned else max(bits, _BYTE)
-    packed, bits = pack_elements(box, bits, widest=widest, packs_long_runs=True)
-    if bits < _BYTE:
-        msg = (
-            f"{dst.desc.dtype} elements of {dst.desc!r} do not move as whole bytes; "
-            "reorder them on the CPU"
-        )
-        raise MemdescError(msg)
-    return packed, f"b{bits}"
+    return pack_elements(box, bits, widest=widest, packs_long_runs=True)

@@ -9,7 +9,7 @@ from reorder.opencl.codegen.params import param_names
 from reorder.opencl.codegen.source import kernel_source
 from reorder.opencl.schedule.placement import ImageShape
 from reorder.opencl.schedule.profile import GPU, Profile
-from reorder.opencl.schedule.transfers import OperandSpec, plan_transfers
+from reorder.opencl.schedule.transfers import DeviceTraits, OperandSpec, plan_transfers
 
 if TYPE_CHECKING:
     from memdesc import ImageDesc
@@ -23,8 +23,10 @@ def launches(
 ) -> list[Launch]:
     return [
         launch
-        for transfer in plan_transfers(src, dst, max_work_items, is_aligned=True, profile=profile)
-        for launch in transfer.launches
+        for transfer in plan_transfers(
+            src, dst, DeviceTraits(max_work_items, profile=profile), is_aligned=True
+        )
+        for launch in (*transfer.launches, *transfer.second)
     ]
 
 

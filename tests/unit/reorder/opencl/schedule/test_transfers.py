@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from memdesc import image_desc, memory_desc
 from reorder.opencl.schedule.placement import ImageShape
-from reorder.opencl.schedule.transfers import OperandSpec, plan_transfers
+from reorder.opencl.schedule.transfers import DeviceTraits, OperandSpec, plan_transfers
 from tests.opencl.test_laws import image_cases
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ def test_there_are_transfers_for_every_reorder(
         (OperandSpec(src, None, name), pixels),
         (pixels, OperandSpec(dst, None, name)),
     ):
-        transfers = plan_transfers(one, other, 256, is_aligned=is_aligned)
+        transfers = plan_transfers(one, other, DeviceTraits(256), is_aligned=is_aligned)
         assert transfers[-1].dst == other
         assert len(transfers) <= 3
 
@@ -39,7 +39,7 @@ def test_blocks_that_cut_pixels_apart_go_through_a_buffer() -> None:
         transfers = plan_transfers(
             OperandSpec(desc, None, "f32"),
             OperandSpec(image.desc, shape, "f32"),
-            256,
+            DeviceTraits(256),
             is_aligned=True,
         )
         assert [transfer.dst.image for transfer in transfers] == [None, shape]

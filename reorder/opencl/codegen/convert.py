@@ -1,0 +1,200 @@
+"""The conversion of one element as functions in OpenCL C: from the bits of src to those of dst.
+
+Kernel bodies call it for each element: `converted` takes and returns expressions of bits, of `uint`
+or, for types of 64 bits, `ulong`. The functions are generated from the table of formats, and equal
+`reorder.values.convert` bit for bit on every device: codes are computed with integers, and nothing
+is contracted (`HEAD`).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from memdesc import DATA_TYPES
+from reorder.opencl.codegen.conversion import BETA
+from reorder.opencl.codegen.float_codec import (
+    WIDE,
+    decode_exponent,
+    decode_float,
+    encode_exponent,
+    encode_float,
+)
+from reorder.opencl.codegen.integer_codec import (
+    clamp_integer,
+    integer_value,
+    native_integer,
+    round_integer,
+)
+from reorder.values.formats import (
+    FORMATS,
+    BooleanFormat,
+    ExponentFormat,
+    FloatFormat,
+    IntegerFormat,
+    largest_number,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from reorder.opencl.codegen.conversion import Conversion
+
+__all__ = ["code_type", "conversion_lines", "converted", "operand_type"]
+
+_PRAGMA = "#pragma OPENCL FP_CONTRACT OFF"
+_FP64 = "#pragma OPENCL EXTENSION cl_khr_fp64 : enable"
+_WORD = 32
+
+
+def code_type(dtype: str) -> str:
+    """Return the type of the bits of an element in a register."""
+    return "ulong" if DATA_TYPES[dtype].bits > _WORD else "uint"
+
+
+def operand_type(conversion: Conversion, role: str) -> str:
+    """Return the type of a scale, a zero point or beta: zero points are integers."""
+    return "int" if role.endswith("point") else WIDE[conversion.work].real
+
+
+def converted(
+    conversion: Conversion, code: str, operand: Callable[[str], str], old: str = ""
+) -> str:
+    """Return the expression of the bits of dst.
+
+    Parameters
+    ----------
+    conversion : Conversion
+        Whose `conversion_lines` are in the program.
+    code : str
+        The bits of the element of src.
+    operand : callable
+        Returns the expression of the value of a role.
+    old : str, optional
+        The bits that dst holds, for beta.
+    """
+    if conversion.is_move:
+        return code
+    arguments = [code, *map(operand, conversion.roles)]
+    if BETA in conversion.roles:
+        arguments.append(old)
+    return f"convert_element({', '.join(arguments)})"
+
+
+def conversion_lines(conversion: Conversion) -> Iterator[str]:
+    """Return the functions of a conversion, before the kernel; none where bits move."""
+    if conversion.is_move:
+        return
+    yield _PRAGMA
+    if "f64" in (conversion.work, conversion.difference) or conversion.divides_in_f64:
+        yield _FP64
+    functions = _Functions(conversion)
+    body = list(functions.body())
+    for name, lines in functions.lines.items():
+        yield from (name, "{", *(f"    {line}" for line in lines), "}")
+    taken = [f"{code_type(conversion.src)} code"]
+    taken += [f"{operand_type(conversion, role)} {role}" for role in conversion.roles]
+    taken += [f"{code_type(conversion.dst)} old"] if BETA in conversion.roles else []
+    yield f"static {code_type(conversion.dst)} convert_element({', '.join(taken)})"
+    yield from ("{", *(f"    {line}" for line in body), "}", "")
+
+
+class _Functions:
+    """The decoders and encoders that a conversion needs, by their heads."""
+
+    def __init__(self, conversion: Conversion) -> None:
+        self._conversion = conversion
+        self.lines: dict[str, list[str]] = {}
+
+    def body(self) -> Iterator[str]:
+        """Return the statements of the conversion: the formula of `reorder.Attr`."""
+        conversion = self._conversion
+        work, roles = conversion.work, conversion.roles
+        if work in {"s64", "u64"}:
+            yield f"return {self._clamped(conversion.src, conversion.dst)};"
+            return
+        kind = WIDE[work].real
+        yield f"{kind} x = {self._first(work)};"
+        if "src_scale" in roles:
+            yield "x = src_scale * x;"
+        if BETA in roles:
+            yield f"x = x + {BETA} * {self._decoded('old', conversion.dst, work)};"
+        if "dst_scale" in roles:
+            wide = "(float)((double)x / (double)dst_scale)"
+            yield f"x = {wide if conversion.divides_in_f64 else 'x / dst_scale'};"
+        if "dst_zero_point" in roles:
+            yield f"x = x + convert_{kind}_rte(dst_zero_point);"
+        form = WIDE[work].form
+        magnitude = f"(as_{WIDE[work].bits}(x) & {WIDE[work].number(form.sign - 1)})"
+        if roles:
+            nan = f"as_{kind}({WIDE[work].number(form.nan)})"
+            yield f"x = {magnitude} > {WIDE[work].number(form.overflow)} ? {nan} : x;"
+        limit = largest_number(conversion.dst) if conversion.saturates else None
+        if limit is not None:
+            high = f"{float(limit).hex()}{'f' if work == 'f32' else ''}"
+            yield f"x = x > {high} ? {high} : x;"
+            yield f"x = x < -{high} ? -{high} : x;"
+        if conversion.through_f16:
+            yield f"x = {self._decoded(self._encoded('x', 'f16', work), 'f16', work)};"
+        yield f"return {self._encoded('x', conversion.dst, work)};"
+
+    def _first(self, work: str) -> str:
+        """Return the value of src, less its zero point."""
+        conversion = self._conversion
+        if "src_zero_point" not in conversion.roles:
+            return self._decoded("code", conversion.src, work)
+        if work == "f64":
+            # exact, or both rounded: as the definition says
+            return f"{self._decoded('code', conversion.src, work)} - (double)src_zero_point"
+        form = FORMATS[conversion.src]
+        assert isinstance(form, IntegerFormat)  # noqa: S101 - zero points belong to integers
+        value = integer_value("code", form)
+        # the difference of the integers, rounded once
+        if conversion.difference == "f64":
+            return f"convert_float_rte((long){value} - (long)src_zero_point)"
+        return f"convert_float_rte({value} - src_zero_point)"
+
+    def _clamped(self, src: str, dst: str) -> str:
+        """Return the code of an integer or boolean of src in one of dst."""
+        form, wanted = FORMATS[src], FORMATS[dst]
+        value, native = "(int)(code != 0)", "int"
+        if isinstance(form, IntegerFormat):
+            value, native = integer_value("code", form), native_integer(form)
+        if isinstance(wanted, BooleanFormat):
+            return f"{value} != 0 ? {wanted.true}u : 0u"
+        assert isinstance(wanted, IntegerFormat)  # noqa: S101 - the working type says so
+        head = f"static {code_type(dst)} encode_{dst}({native} value)"
+        self.lines[head] = list(clamp_integer(wanted, native))
+        return f"encode_{dst}({value})"
+
+    def _decoded(self, code: str, dtype: str, work: str) -> str:
+        """Return the expression of a value in a working type, from that of a code."""
+        wide = WIDE[work]
+        match FORMATS[dtype]:
+            case IntegerFormat() as form:
+                return f"convert_{wide.real}_rte({integer_value(code, form)})"
+            case BooleanFormat():
+                return f"({wide.real})({code} != 0)"
+            case ExponentFormat() as form:
+                lines = decode_exponent(form, wide)
+            case FloatFormat() as form:
+                lines = decode_float(form, wide)
+        bits = code_type(dtype) if DATA_TYPES[dtype].bits >= _WORD else wide.bits
+        self.lines[f"static {wide.real} decode_{dtype}({bits} code)"] = list(lines)
+        return f"decode_{dtype}({code})"
+
+    def _encoded(self, value: str, dtype: str, work: str) -> str:
+        """Return the expression of a code, from that of a value in a working type."""
+        wide = WIDE[work]
+        match FORMATS[dtype]:
+            case BooleanFormat(true):
+                # bits are compared: a device may take denormals for zeros
+                return f"as_{wide.bits}({value}) << 1 != 0 ? {true}u : 0u"
+            case IntegerFormat() as form:
+                lines = round_integer(form, wide)
+            case ExponentFormat() as form:
+                lines = encode_exponent(form, wide)
+            case FloatFormat() as form:
+                lines = encode_float(form, wide)
+        head = f"static {code_type(dtype)} encode_{dtype}({wide.real} value)"
+        self.lines[head] = list(lines)
+        return f"encode_{dtype}({value})"

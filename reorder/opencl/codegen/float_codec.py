@@ -1,0 +1,113 @@
+"""OpenCL C functions between the codes of floats and values of f32 or f64, by integers alone.
+
+Devices may flush denormals, change NaNs, or lack halves: so bits are computed as
+`reorder.values.convert` says, from the row of a type in `reorder.values.formats`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from reorder.values.formats import FLOATS, ExponentFormat, FloatFormat
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+__all__ = ["WIDE", "Wide", "decode_exponent", "decode_float", "encode_exponent", "encode_float"]
+
+
+class Wide(NamedTuple):
+    """A working type: its format, its name in OpenCL C, the integers of its bits."""
+
+    form: FloatFormat
+    real: str
+    bits: str
+    suffix: str
+
+    def number(self, value: int) -> str:
+        """Return the literal of bits."""
+        return f"{value:#x}{self.suffix}"
+
+
+WIDE = {
+    "f32": Wide(FLOATS["f32"], "float", "uint", "u"),
+    "f64": Wide(FLOATS["f64"], "double", "ulong", "ul"),
+}
+
+
+def decode_float(form: FloatFormat, wide: Wide) -> Iterator[str]:
+    """Return the body of a decoder of `code`; a NaN keeps its sign and payload."""
+    if form == wide.form:
+        yield f"return as_{wide.real}(code);"
+        return
+    up = wide.form.mantissa - form.mantissa
+    low = (1 << (form.bits - 1)) - 1
+    yield f"const {wide.bits} magnitude = code & {low:#x};"
+    yield f"const {wide.bits} sign = ({wide.bits})(code >> {form.bits - 1});"
+    bias = wide.number((wide.form.bias - form.bias) << form.mantissa)
+    yield f"{wide.bits} bits = (magnitude + {bias}) << {up};"
+    if form.bias != wide.form.bias:
+        # the lowest bit is worth 2^(1 - bias - mantissa)
+        step = f"0x1p{1 - form.bias - form.mantissa}{'f' if wide.real == 'float' else ''}"
+        yield f"if (magnitude < {1 << form.mantissa:#x})"
+        yield f"    bits = as_{wide.bits}(({wide.real})magnitude * {step});"
+    if form.has_inf:
+        yield f"if (magnitude > {form.largest:#x}) bits = {wide.number(wide.form.overflow)};"
+        nan = wide.number(wide.form.nan)
+        yield f"if (magnitude > {form.overflow:#x}) bits = {nan} | magnitude << {up};"
+    elif form.has_nan:
+        code = "magnitude" if form.has_negative_zero else "code"
+        yield f"if ({code} == {form.nan:#x}) bits = {wide.number(wide.form.nan)};"
+    yield f"return as_{wide.real}(bits | sign << {wide.form.bits - 1});"
+
+
+def decode_exponent(form: ExponentFormat, wide: Wide) -> Iterator[str]:
+    """Return the body of a decoder of `code`."""
+    bias = wide.form.bias - form.bias
+    yield f"{wide.bits} bits = ({wide.bits})(code + {bias}) << {wide.form.mantissa};"
+    if not bias:
+        # code 0 is a denormal: the highest bit of its mantissa
+        yield f"if (code == 0) bits = {wide.number(1 << (wide.form.mantissa - 1))};"
+    yield f"if (code == {form.nan:#x}) bits = {wide.number(wide.form.nan)};"
+    yield f"return as_{wide.real}(bits);"
+
+
+def encode_float(form: FloatFormat, wide: Wide) -> Iterator[str]:
+    """Return the body of an encoder of `value`: to the nearest, ties to even, and NaN is quiet."""
+    one, mantissa = wide.number(1), wide.form.mantissa
+    infinity = wide.number(wide.form.overflow)
+    yield f"const {wide.bits} bits = as_{wide.bits}(value);"
+    yield f"{wide.bits} code = bits & {wide.number(wide.form.sign - 1)};"
+    if form == wide.form:
+        yield f"return code > {infinity} ? bits | {wide.number(1 << (mantissa - 1))} : bits;"
+        return
+    down, bias = mantissa - form.mantissa, wide.form.bias - form.bias
+    payload = f" | (code >> {down} & {(1 << form.mantissa) - 1:#x})" if form.has_inf else ""
+    yield f"if (code > {infinity}) {{"
+    yield f"    code = {form.nan:#x}{payload};"
+    yield "} else {"
+    yield f"    {wide.bits} shift = {down};"
+    if bias:
+        yield f"    const {wide.bits} exponent = code >> {mantissa};"
+        yield f"    if (exponent > {bias}) {{"
+        yield f"        code -= {wide.number(bias << mantissa)};"
+        yield "    } else {"
+        implicit = wide.number(1 << mantissa)
+        yield f"        code = (code & {wide.number((1 << mantissa) - 1)}) | {implicit};"
+        yield f"        shift = min(shift + {bias + 1} - exponent, ({wide.bits}){mantissa + 2});"
+        yield "    }"
+    odd = f"(code >> shift & {one})"
+    yield f"    code = (code + (({one} << (shift - 1)) - 1) + {odd}) >> shift;"
+    yield f"    if (code > {form.largest:#x}) code = {form.overflow:#x};"
+    yield "}"
+    sign = f"bits >> {wide.form.bits - 1} << {form.bits - 1}"
+    if not form.has_negative_zero:
+        sign = f"(code == 0 ? 0 : {sign})"
+    yield f"return (uint)(code | {sign});"
+
+
+def encode_exponent(form: ExponentFormat, wide: Wide) -> Iterator[str]:
+    """Return the body of an encoder of `value`: the exponent of the magnitude, rounded down."""
+    bias = wide.form.bias - form.bias
+    yield f"const uint exponent = (uint)(as_{wide.bits}(value) << 1 >> {wide.form.mantissa + 1});"
+    yield f"return exponent <= {bias} ? 0 : min(exponent - {bias}, {form.nan}u);"

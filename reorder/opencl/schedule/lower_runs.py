@@ -1,0 +1,198 @@
+"""Boxes of a reorder that converts, between two buffers, to launches: runs of elements."""
+
+from __future__ import annotations
+
+from math import prod
+from typing import TYPE_CHECKING, NamedTuple
+
+from memdesc import DATA_TYPES
+from reorder.opencl.codegen.conversion import Conversion
+from reorder.opencl.codegen.params import param_names
+from reorder.opencl.codegen.pattern import Access, AccessKind, LoopShape, Pattern, Run
+from reorder.opencl.schedule.arguments import Division, gather_values
+from reorder.opencl.schedule.lower import MAX_INT, Launch, gather_shape, grid_dims, grid_of
+from reorder.plan.nodes import Node
+from reorder.plan.passes import src_and_dst
+
+if TYPE_CHECKING:
+    from memdesc import Axis, Block
+    from reorder.plan.nodes import Box
+
+__all__ = ["ConversionSpec", "lower_runs", "without_others"]
+
+# Bits that a work item moves on the side of the wider elements, and most elements of it.
+_RUN_BITS, _MAX_RUN = 128, 16
+_BYTE = 8
+_MAX_WORK_ITEMS = 256
+# Nests with fewer loops are filled up with loops of one step, so that there are fewer patterns.
+_MIN_LOOPS = 3
+
+
+class ConversionSpec(NamedTuple):
+    """What the launches of a conversion share, beside the box.
+
+    `numbers` are its parameters that are one number, `max_work_items` is that of the device,
+    `is_aligned` says whether buffers start at multiples of 16 bytes.
+    """
+
+    conversion: Conversion
+    numbers: dict[str, int]
+    max_work_items: int
+    is_aligned: bool
+
+
+def lower_runs(box: Box, spec: ConversionSpec) -> tuple[tuple[Launch, ...], tuple[Launch, ...]]:
+    """Make the launches of a box.
+
+    Elements of 4 bits that do not make whole bytes are written in two launches, each of which
+    writes one half of a byte.
+
+    Returns
+    -------
+    first, second : tuple of Launch
+        The second ones start when all first ones, of all boxes, are done.
+    """
+    conversion = spec.conversion
+    if box.is_zero:
+        conversion = Conversion(conversion.dst, conversion.dst)
+        box = without_others(box)
+    nodes = sorted(box.nodes, key=lambda node: abs(node.strides[1]))
+    unit = Node(1, 1, (0,) * len(box.offsets))
+    nodes += [unit] * (_MIN_LOOPS - len(nodes))
+    box = box._replace(nodes=tuple(nodes))
+    spec = spec._replace(conversion=conversion)
+    bits = [DATA_TYPES[name].bits for name in (conversion.src, conversion.dst)]
+    length = _length(box, bits, spec)
+    kinds = [
+        AccessKind.VECTOR
+        if length > 1
+        and spec.is_aligned | (bits[k] * length == _BYTE)
+        and _is_aligned(box, k, length)
+        else AccessKind.BUFFER
+        for k in range(2)
+    ]
+    if box.is_zero:
+        kinds[0] = AccessKind.NONE
+    run = Run(
+        length,
+        nodes[0].valid == nodes[0].extent and not nodes[0].extent % length,
+        is_nibble=bits[1] < _BYTE and length == 1,
+    )
+    accesses = [Access(kind, f"b{width}") for kind, width in zip(kinds, bits, strict=True)]
+    pattern = Pattern(accesses[0], accesses[1], (0,), (), 0, conversion=conversion, run=run)
+    if not run.is_nibble:
+        return (_launch(box, pattern, spec, 0),), ()
+    strides = [node.strides[1] for node in nodes]
+    strides += [
+        block.stride for gather in box.lookups for _, blocks in gather.dst for block in blocks
+    ]
+    if all(stride % 2 == 0 for stride in strides):
+        alone = (_launch(box, pattern, spec, box.offsets[1] % 2),)
+        return ((), alone) if box.offsets[1] % 2 else (alone, ())
+    return (_launch(box, pattern, spec, 0),), (_launch(box, pattern, spec, 1),)
+
+
+def without_others(box: Box) -> Box:
+    """Return a box with src and dst alone: scales and zero points do not matter to zeros."""
+    lookups = tuple(lookup._replace(others=()) for lookup in box.lookups)
+    return src_and_dst(box)._replace(lookups=lookups)
+
+
+def _length(box: Box, bits: list[int], spec: ConversionSpec) -> int:
+    """Return how many elements a work item converts: a power of two that keeps dst aligned."""
+    length = min(_RUN_BITS // max(bits), _MAX_RUN)
+    if not spec.is_aligned:
+        length = min(length, max(_BYTE // bits[1], 1))
+    while length > 1 and (length > box.nodes[0].extent or not _is_aligned(box, 1, length)):
+        length //= 2
+    return length
+
+
+def _is_aligned(box: Box, operand: int, length: int) -> bool:
+    """Whether steps of the first loop follow one another, and start at multiples of `length`."""
+    run, *outer = box.nodes
+    starts = [box.offsets[operand], *(node.strides[operand] for node in outer)]
+    for gather in box.lookups:
+        starts += [
+            block.stride for _, blocks in (gather.src, gather.dst)[operand] for block in blocks
+        ]
+    return run.strides[operand] == 1 and all(start % length == 0 for start in starts)
+
+
+def _launch(box: Box, pattern: Pattern, spec: ConversionSpec, parity: int) -> Launch:
+    """Divide the loops among work items, and fill in the parameters."""
+    assert pattern.run is not None  # noqa: S101 - for the type checker: runs are lowered
+    assert pattern.conversion is not None  # noqa: S101 - likewise
+    length = pattern.run.length
+    total = _floor_log2(min(_MAX_WORK_ITEMS, spec.max_work_items))
+    free, shifts, counts = total, [], []
+    for k, node in enumerate(box.nodes):
+        steps = -(-node.extent // length) if k == 0 else node.extent
+        shifts.append(min(_ceil_log2(steps), free))
+        free -= shifts[-1]
+        counts.append(-(-steps >> shifts[-1]))
+    gather_shift = min(_ceil_log2(box.lookups[0].extent), free) if box.lookups else 0
+    # the remaining work items are idle, past the end of the last loop
+    shifts[-1] += free - gather_shift
+    counts[-1] = -(-box.nodes[-1].extent >> shifts[-1]) if len(box.nodes) > 1 else counts[-1]
+    dims = grid_dims(counts, has_gathers=bool(box.lookups))
+    gathers = [
+        Division(-(-gather.extent >> shift), shift)
+        for gather, shift in zip(
+            box.lookups, (gather_shift, *(0 for _ in box.lookups)), strict=False
+        )
+    ]
+    pattern = pattern._replace(
+        loops=tuple(LoopShape(1, dim) for dim in dims),
+        work_items=1 << total,
+        gathers=tuple(map(gather_shape, box.lookups)),
+        is_wide=_is_wide(box, [length << shifts[0], *(1 << shift for shift in shifts[1:])])
+        or bool(pattern.conversion.work == "f64" and pattern.conversion.scalars),
+    )
+    values = {"parity": parity} | spec.numbers
+    operands = ("src", "dst", *spec.conversion.varying)
+    values |= dict(zip(operands, box.offsets, strict=True))
+    for k, node in enumerate(box.nodes):
+        values |= {f"extent{k}": node.extent, f"valid{k}": node.valid}
+        values |= {f"groups{k}": counts[k], f"shift{k}": shifts[k]}
+        values |= {f"{one}{k}": stride for one, stride in zip(operands, node.strides, strict=True)}
+    for k, (gather, (groups, shift)) in enumerate(zip(box.lookups, gathers, strict=True)):
+        values |= {f"gather{k}_groups": groups, f"gather{k}_shift": shift}
+        values |= gather_values(f"gather{k}", gather, spec.conversion.varying)
+    first, *others = grid_of(counts, dims)
+    grid = (first * prod(gather.groups for gather in gathers), *others)
+    return Launch(pattern, tuple(values[name] for name in param_names(pattern)), grid)
+
+
+def _is_wide(box: Box, tiles: list[int]) -> bool:
+    """Whether an offset or an index needs 64 bits; extents are rounded up to whole groups."""
+    bounds = [abs(offset) for offset in box.offsets]
+    for node, tile in zip(box.nodes, tiles, strict=True):
+        extent = node.extent + tile
+        bounds = [
+            bound + extent * (abs(stride) + 1)
+            for bound, stride in zip(bounds, node.strides, strict=True)
+        ]
+    for gather in box.lookups:
+        bounds = [
+            bound + gather.extent + _reach(axes)
+            for bound, axes in zip(bounds, (gather.src, gather.dst, *gather.others), strict=True)
+        ]
+    return max(bounds) > MAX_INT
+
+
+def _reach(axes: tuple[tuple[Axis, tuple[Block, ...]], ...]) -> int:
+    """Return a bound of the offsets of the axes of one operand of a gather."""
+    return sum(
+        abs(block.stride) * max(block.extent, -(-axis.padded // block.step)) + block.step
+        for axis, blocks in axes
+        for block in blocks
+    )
+
+
+def _ceil_log2(extent: int) -> int:
+    return (extent - 1).bit_length()
+
+
+def _floor_log2(extent: int) -> int:
+    return extent.bit_length() - 1
