@@ -280,7 +280,7 @@ def execute(plan: ReorderPlan, src: Any, dst: Any, threads: int | None = None) -
     >>> out
     array([0, 3, 1, 4, 2, 5], dtype=int8)
     """
-    prepare(plan, threads)(src, dst)
+    _prepared(plan, threads)(src, dst)
 
 
 def prepare(plan: ReorderPlan, threads: int | None = None) -> Callable[[Any, Any], None]:
@@ -299,6 +299,12 @@ def prepare(plan: ReorderPlan, threads: int | None = None) -> Callable[[Any, Any
         `run(src, dst)`, which takes what `execute` takes and may be called from
         several threads at once.
     """
+    run = _prepared(plan, threads)
+    run.load_fast_call()
+    return run
+
+
+def _prepared(plan: ReorderPlan, threads: int | None) -> PreparedReorder:
     if not is_planned(plan):
         plan = validate(plan)
     if threads is None:
@@ -311,7 +317,7 @@ def prepare(plan: ReorderPlan, threads: int | None = None) -> Callable[[Any, Any
 
 
 @lru_cache(maxsize=512)
-def _prepare(plan: ReorderPlan, threads: int | None) -> Callable[[Any, Any], None]:
+def _prepare(plan: ReorderPlan, threads: int | None) -> PreparedReorder:
     return _load_backend()(plan, threads)
 
 

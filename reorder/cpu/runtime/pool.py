@@ -29,21 +29,28 @@ from reorder.cpu.runtime.pool_block import (
 )
 from reorder.cpu.runtime.teams import compile_region, refresh_teams
 from reorder.cpu.runtime.worker import serve, share_job
+from reorder.cpu.schedule.partition import MAX_THREAD_CHUNKS
 from reorder.forks import at_fork
 from reorder.memory.buffers import address_of
 
 if TYPE_CHECKING:
     from reorder.cpu.runtime.job import Job
 
-__all__ = ["compile_pool", "run_job", "run_on_pool"]
+__all__ = ["compile_pool", "load_pool", "run_job", "run_on_pool"]
 
 # How long a worker spins before it sleeps, and how many spins are timed to convert that to spins.
 _SPIN_SECONDS, _TIMED_SPINS = 1e-4, 1000
+# The first jobs of less than about 1 MiB for each thread run on the calling thread: loading the
+# code of the pool takes tens of milliseconds, and half a second where it must be compiled.
+_MAX_ALONE = 8
+_WALK = ctypes.CFUNCTYPE(None, *[ctypes.c_int64] * 8)
 
 
 class _State:
     # held while workers are started; a forked child gets a new one
     starting = threading.Lock()
+    # jobs that ran without the pool, or the most that do once its code is loaded
+    alone = 0
 
 
 def run_job(src_at: int, dst_at: int, job: Job) -> None:
@@ -63,8 +70,11 @@ def run_job(src_at: int, dst_at: int, job: Job) -> None:
 
 def run_on_pool(src_at: int, dst_at: int, job: Job) -> None:
     """Run a job whose bounds count steps at all points; missing workers are started."""
-    if job.workers:
-        refresh_teams()
+    if not job.workers or _is_sooner_alone(job):
+        walk = _WALK(job.walker)
+        walk(src_at, dst_at, job.program, job.tasks, 0, job.steps, job.points, job.point_count)
+        return
+    refresh_teams()
     starting = _State.starting
     if job.workers > pool_words()[POOL.started] and starting.acquire(blocking=False):
         try:
@@ -72,8 +82,21 @@ def run_on_pool(src_at: int, dst_at: int, job: Job) -> None:
         finally:
             starting.release()
     record = (ctypes.c_int64 * len(job))(*job)
-    share = _compiled(_share, "thread pool: job")
-    share(src_at, dst_at, ctypes.addressof(record))
+    load_pool()(src_at, dst_at, ctypes.addressof(record))
+
+
+def _is_sooner_alone(job: Job) -> bool:
+    """Whether a job ends before the code of the pool would be loaded, or compiled."""
+    if _State.alone >= _MAX_ALONE or job.chunks >= MAX_THREAD_CHUNKS * (job.workers + 1):
+        return False
+    _State.alone += 1
+    return True
+
+
+def load_pool() -> Any:
+    """Return the function that shares a job, compiled or loaded."""
+    _State.alone = _MAX_ALONE
+    return _compiled(_share, "thread pool: job")
 
 
 def _forget() -> None:
@@ -99,8 +122,8 @@ def _compiled(function: Any, name: str) -> Any:
 
 
 def compile_pool() -> None:
-    """Compile all code of the pool; no thread is started."""
-    _compiled(_share, "thread pool: job")
+    """Compile all code of the pool, or load it; no thread is started."""
+    load_pool()
     _compiled(serve, "thread pool: worker")
     compile_region()
 

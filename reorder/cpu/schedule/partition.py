@@ -14,11 +14,11 @@ if TYPE_CHECKING:
 
     from reorder.cpu.target import Machine
 
-__all__ = ["Partition", "Task", "Workload", "partition", "partition_chunks"]
+__all__ = ["MAX_THREAD_CHUNKS", "Partition", "Task", "Workload", "partition", "partition_chunks"]
 
 # Most chunks of a thread. Several are better than one: if a thread loses its core to another
 # process, others take its remaining chunks.
-_MAX_THREAD_CHUNKS = 4
+MAX_THREAD_CHUNKS = 4
 # A thread gets more than one chunk only if each has at least this many bytes.
 _MIN_CHUNK_NBYTES = 1 << 18
 # Upper limit of the rounds in which records are interleaved.
@@ -72,7 +72,7 @@ def partition(workloads: list[Workload], nbytes: int, threads: int, machine: Mac
     threads = max(1, min(threads, nbytes // machine.min_thread_nbytes))
     chunks = 1
     if threads > 1:
-        chunks = threads * max(1, min(_MAX_THREAD_CHUNKS, nbytes // threads // _MIN_CHUNK_NBYTES))
+        chunks = threads * max(1, min(MAX_THREAD_CHUNKS, nbytes // threads // _MIN_CHUNK_NBYTES))
     tasks, bounds = partition_chunks(workloads, chunks)
     return Partition(tasks, bounds, threads)
 

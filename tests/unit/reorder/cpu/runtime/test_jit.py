@@ -118,3 +118,28 @@ def test_a_later_process_compiles_nothing_and_the_log_says_what_is_compiled(tmp_
     assert f"s: {tmp_path}" in cold
     assert "had no code of it" in cold
     assert warm == ""
+
+
+_FIRST = """
+import numpy as np, reorder
+from reorder.cpu import compiled_kernels
+
+x = np.random.default_rng(0).standard_normal((400, 500), np.float32)
+for _ in range(9):
+    x = x[1:]
+    assert (reorder.reorder(x, "ba").numpy() == x).all()
+    print(len(compiled_kernels()))
+"""
+
+
+def test_the_first_small_reorders_need_no_code_but_their_kernel() -> None:
+    ran = subprocess.run(
+        [sys.executable, "-c", _FIRST],
+        env={**os.environ, "NUMBA_NUM_THREADS": "2"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    *first, last = ran.stdout.split()
+    assert first == ["1"] * 8
+    assert int(last) > 1

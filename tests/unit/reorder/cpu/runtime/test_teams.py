@@ -29,6 +29,8 @@ openmp = runtimes[0] if runtimes else None
 x = np.random.default_rng(0).random((600, 700), np.float32)
 plan = reorder.plan_reorder(memory_desc(x.shape, "f32", "ab"), memory_desc(x.shape, "f32", "ba"))
 wanted = np.ascontiguousarray(x.T)
+# the first jobs of a process run without threads; not those after this
+reorder.prepare(plan)
 
 def pool_jobs():
     return pool_words()[POOL.state] // JOB_NUMBER
