@@ -23,6 +23,7 @@ NAMES = (
     "identify",
     "inspect",
     "pack",
+    "unpack",
     "source",
     "check",
     "compare",

@@ -13,7 +13,7 @@ import memdesc
 from memdesc import MemdescError, UnknownFormatError, data_type, from_notation
 from reorder.api import reorder
 from reorder.cli.command import Command, Facts, dims_of
-from reorder.cli.layouts import buffer_name
+from reorder.cli.layouts import desc_of
 from reorder.cli.padding import add_limit, padding_facts
 from reorder.cli.progress import Progress
 from reorder.identification.identify import identify
@@ -44,8 +44,9 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--format",
         metavar="TAG",
-        help="how the dump lies in memory, such as b_fs_yx_fsv16, or a layout of OpenVINO, such as "
-        "f16:b_fs_yx_fsv16:1x17x5x4; by default what the name of the dump says",
+        help="how the dump lies in memory, such as b_fs_yx_fsv16 or an image type, whose pixels "
+        "lie row by row, or a layout of OpenVINO, such as f16:b_fs_yx_fsv16:1x17x5x4; by default "
+        "what the name of the dump says",
     )
     parser.add_argument("--dims", metavar="DIMS", help="logical sizes, such as 1x17x5x4")
     parser.add_argument("--dtype", metavar="DTYPE", help="type of its elements, such as f16")
@@ -118,7 +119,7 @@ def _desc(options: argparse.Namespace) -> MemoryDesc:
     if dims is None or options.dtype is None:
         msg = f"--format {options.format} says neither sizes nor type; give --dims and --dtype"
         raise MemdescError(msg)
-    return memdesc.memory_desc(dims, options.dtype, buffer_name(options.format))
+    return desc_of(options.format, dims, options.dtype)
 
 
 def _alike(options: argparse.Namespace, dims: tuple[int, ...] | None) -> MemoryDesc:

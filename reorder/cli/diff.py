@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from reorder.cli.command import Command, Facts
-from reorder.cli.layouts import add_layouts, pair_of
+from reorder.cli.layouts import add_layouts, buffer_of, pair_of
 from reorder.plan.compare import NO_OP, compare
 
 if TYPE_CHECKING:
@@ -28,9 +28,10 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _answer(options: argparse.Namespace) -> tuple[Facts, int]:
-    src, dst = pair_of(options)
+    pair = pair_of(options)
+    src, dst = map(buffer_of, pair)
     relation = compare(src, dst)
-    facts: Facts = {"a": repr(src), "b": repr(dst)}
+    facts: Facts = {"a": repr(pair[0]), "b": repr(pair[1])}
     for key in ("padded_dims", "nbytes", "is_dense", "offset0"):
         values = getattr(src, key), getattr(dst, key)
         facts[key] = values[0] if values[0] == values[1] else {"a": values[0], "b": values[1]}

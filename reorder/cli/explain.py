@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from reorder.cli.command import Command, Facts
-from reorder.cli.layouts import add_layouts, pair_of
+from reorder.cli.layouts import add_layouts, buffer_of, pair_of
 from reorder.plan.compare import compare
 from reorder.plan.plan import plan_reorder
 
@@ -29,12 +29,13 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
 def _answer(options: argparse.Namespace) -> tuple[Facts, int]:
     from reorder.cpu import PreparedReorder  # noqa: PLC0415 - numba is slow to load
 
-    src, dst = pair_of(options)
+    pair = pair_of(options)
+    src, dst = map(buffer_of, pair)
     plan = plan_reorder(src, dst)
     relation = compare(src, dst)
     facts: Facts = {
-        "src": repr(src),
-        "dst": repr(dst),
+        "src": repr(pair[0]),
+        "dst": repr(pair[1]),
         "plan": [_box_facts(box) for box in plan.boxes] if options.json else str(plan).splitlines(),
         "kernels": list(PreparedReorder(plan).kernels),
         "bytes_read": src.dtype.nbytes(src.nelems),

@@ -13,7 +13,7 @@ from reorder.cli.command import dims_of, numbers_of
 if TYPE_CHECKING:
     import argparse
 
-    from memdesc import MemoryDesc
+    from memdesc import ImageDesc, MemoryDesc
 
 __all__ = [
     "HELD",
@@ -21,7 +21,9 @@ __all__ = [
     "add_dtype",
     "add_layouts",
     "buffer_name",
+    "buffer_of",
     "desc_of",
+    "layout_of",
     "pair_of",
 ]
 
@@ -44,19 +46,33 @@ def buffer_name(text: str) -> str:
     return text
 
 
-def desc_of(text: str, dims: tuple[int, ...], dtype: str) -> MemoryDesc:
-    """Return the descriptor of a name, or of strides."""
+def layout_of(text: str, dims: tuple[int, ...], dtype: str) -> MemoryDesc | ImageDesc:
+    """Return the descriptor of a name, also of an image type, or of strides."""
+    if is_image(text):
+        return memdesc.image_desc(dims, dtype, text)
     strides, _, offset0 = text.partition("@")
     if not re.fullmatch("-?[0-9]+([x,]-?[0-9]+)*", strides):
-        return memdesc.memory_desc(dims, dtype, buffer_name(text))
+        return memdesc.memory_desc(dims, dtype, text)
     start = numbers_of(offset0, "the element behind @")[0] if offset0 else 0
     return memdesc.memory_desc(dims, dtype, strides=numbers_of(strides, "strides"), offset0=start)
 
 
-def pair_of(options: argparse.Namespace) -> tuple[MemoryDesc, MemoryDesc]:
+def desc_of(text: str, dims: tuple[int, ...], dtype: str) -> MemoryDesc:
+    """Return the descriptor of a name or of strides; of an image type, that of its pixels."""
+    return buffer_of(layout_of(text, dims, dtype))
+
+
+def buffer_of(layout: MemoryDesc | ImageDesc) -> MemoryDesc:
+    """Return a descriptor itself; of an image, the linear buffer of its pixels, row by row."""
+    return layout.desc if isinstance(layout, memdesc.ImageDesc) else layout
+
+
+def pair_of(
+    options: argparse.Namespace,
+) -> tuple[MemoryDesc | ImageDesc, MemoryDesc | ImageDesc]:
     """Return the descriptors that `add_layouts` asked for."""
     dims = dims_of(options.dims)
-    return desc_of(options.src, dims, options.dtype), desc_of(
+    return layout_of(options.src, dims, options.dtype), layout_of(
         options.dst, dims, options.to_dtype or options.dtype
     )
 
@@ -70,7 +86,7 @@ def add_dtype(parser: argparse.ArgumentParser) -> None:
 
 def add_layouts(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of two layouts: their names, the common dims, the data types."""
-    parser.add_argument("src", metavar="A", help=LAYOUT)
+    parser.add_argument("src", metavar="A", help=f"{LAYOUT}, or an image type")
     parser.add_argument("dst", metavar="B", help="likewise")
     parser.add_argument("dims", metavar="DIMS", help="logical sizes, such as 2x17x5x4")
     add_dtype(parser)

@@ -8,8 +8,7 @@ import memdesc
 from reorder.api import reorder
 from reorder.cli.command import Command, Facts
 from reorder.cli.facts import image_facts
-from reorder.cli.layouts import HELD
-from reorder.cli.tensors import SOURCE, load_tensor
+from reorder.cli.tensors import SOURCE, load_tensor, may_hold
 from reorder.storage.files import save_image, sidecar
 
 if TYPE_CHECKING:
@@ -38,8 +37,15 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="TAG",
         help="order of the axes of the array, such as nhwc, if they are not its logical dims",
     )
-    parser.add_argument("--dtype", metavar="DTYPE", help=HELD)
-    parser.add_argument("--to-dtype", metavar="DTYPE", help="type of the lanes, such as f16")
+    parser.add_argument(
+        "--dtype",
+        metavar="DTYPE",
+        help="type of the lanes, such as f16; elements are converted to it. Where the .npy cannot "
+        "say what they are, such as bf16, it says that",
+    )
+    parser.add_argument(
+        "--to-dtype", metavar="DTYPE", help="type of the lanes, where --dtype says what is read"
+    )
     parser.add_argument(
         "--max-size",
         metavar="WxH",
@@ -48,8 +54,11 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _answer(options: argparse.Namespace) -> tuple[Facts, int]:
-    memory = load_tensor(options.src, options.dtype, options.tag)
-    dtype = options.to_dtype or memory.desc.dtype
+    # what the file says of itself is converted
+    is_held = options.dtype and (options.to_dtype or may_hold(options.src, options.dtype))
+    held = options.dtype if is_held else None
+    memory = load_tensor(options.src, held, options.tag)
+    dtype = options.to_dtype or (options.dtype if held is None else None) or memory.desc.dtype
     image = memdesc.image_desc(memory.desc.dims, dtype, options.image)
     if options.max_size is not None:
         image.check_size(*_size_of(options.max_size))

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from memdesc import MemdescError
 from reorder.api import reorder
 from reorder.cli.command import Command, Facts
+from reorder.cli.device import DEVICE, reorder_on
 from reorder.cli.facts import desc_facts
 from reorder.cli.layouts import HELD, buffer_name
 from reorder.cli.progress import Progress
@@ -60,6 +61,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         help="numbers beyond the largest float of the type become that, not infinite",
     )
     parser.add_argument("--threads", type=int, help="the maximum number of threads")
+    parser.add_argument("--device", metavar="NAME", help=f"reorder on {DEVICE}")
 
 
 def _answer(options: argparse.Namespace) -> tuple[Facts, int]:
@@ -79,14 +81,14 @@ def _reorder(options: argparse.Namespace, progress: Progress) -> Facts:
             raise MemdescError(msg)
         out = held
     progress.step("reordering", 1)
-    result = reorder(
-        x,
-        buffer_name(options.to),
-        dtype=options.to_dtype,
-        attr=attr,
-        out=out,
-        threads=options.threads,
-    )
+    dst, dtype = buffer_name(options.to), options.to_dtype
+    if options.device is None:
+        result = reorder(x, dst, dtype=dtype, attr=attr, out=out, threads=options.threads)
+    elif options.threads is None:
+        result = reorder_on(options.device, x, dst, dtype=dtype, attr=attr, out=out)
+    else:
+        msg = "--threads are those of the CPU; leave them out, or --device"
+        raise MemdescError(msg)
     progress.step(f"writing {options.dst}", 1)
     save(options.dst, result)
     return {

@@ -5,12 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import memdesc
-from memdesc import MemdescError, known_records
-from memdesc.names import is_image
+from memdesc import ImageDesc, MemdescError, known_records
 from memdesc.names.weights import PACKINGS
 from reorder.cli.command import Command, Facts, dims_of, numbers_of
 from reorder.cli.facts import desc_facts, image_facts, record_facts
-from reorder.cli.layouts import LAYOUT, add_dtype, desc_of
+from reorder.cli.layouts import LAYOUT, add_dtype, layout_of
 
 if TYPE_CHECKING:
     import argparse
@@ -52,15 +51,11 @@ def _answer(options: argparse.Namespace) -> tuple[Facts, int]:
     dims = dims_of(options.dims)
     if options.tag.lower() in _RECORDS:
         return _record(options, dims), 0
-    if is_image(options.tag):
-        image = memdesc.image_desc(dims, options.dtype, options.tag)
-        facts, show = image_facts(image), image.show
-    else:
-        desc = desc_of(options.tag, dims, options.dtype)
-        facts, show = desc_facts(desc), desc.show
+    layout = layout_of(options.tag, dims, options.dtype)
+    facts = image_facts(layout) if isinstance(layout, ImageDesc) else desc_facts(layout)
     if options.svg is not None or options.draw:
         marked = [numbers_of(text, "the index to highlight") for text in options.highlight]
-        _draw(options, show(options.letters, highlight=marked), facts)
+        _draw(options, layout.show(options.letters, highlight=marked), facts)
     return facts, 0
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import zipfile
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,12 +17,21 @@ from reorder.cli.layouts import buffer_name, desc_of
 from reorder.memory.inputs import as_memory
 from reorder.memory.memory import Memory
 from reorder.storage.archive import load_archive
-from reorder.storage.files import load
+from reorder.storage.files import load, sidecar
+from reorder.storage.npy import NpyError, read_header
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["SOURCE", "load_file", "load_tensor", "read_bytes", "tensors_in"]
+__all__ = [
+    "SOURCE",
+    "load_file",
+    "load_tensor",
+    "may_be_raw",
+    "may_hold",
+    "read_bytes",
+    "tensors_in",
+]
 
 SOURCE = "a .npy; if a descriptor lies beside it, it is read as that says. Or FILE.npz:NAME"
 _ZIP = b"PK"
@@ -58,7 +68,7 @@ def load_file(
         try:
             return load(path, dtype)
         except MemdescError as error:
-            if not _may_be_raw(path):
+            if not may_be_raw(path):
                 raise
             msg = f"{error}; {raw_hint}"
             raise MemdescError(msg) from None
@@ -98,7 +108,18 @@ def tensors_in(path: str) -> dict[str, Memory] | None:
     return {name: tensors[name]}
 
 
-def _may_be_raw(path: str) -> bool:
+def may_hold(path: str, dtype: str) -> bool:
+    """Whether a file may hold a type that it does not name: as words, or without a type."""
+    with suppress(MemdescError, NpyError):
+        if not sidecar(path).exists():
+            with open_file(as_path(path)) as file:
+                found = read_header(file).dtype
+            wanted = data_type(dtype).numpy
+            return found.kind in "Vu" and (found.kind == "V" or found.itemsize == wanted.itemsize)
+    return False
+
+
+def may_be_raw(path: str) -> bool:
     """Whether a file is there and neither starts nor is called as a .npy or a .npz."""
     if Path(path).suffix in {".npy", ".npz"}:
         return False

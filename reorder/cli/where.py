@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import memdesc
-from memdesc import MemdescError
-from memdesc.names import is_image
+from memdesc import ImageDesc, MemdescError
 from reorder.cli.command import Command, Facts, dims_of, numbers_of
-from reorder.cli.layouts import LAYOUT, add_dtype, desc_of
+from reorder.cli.layouts import LAYOUT, add_dtype, buffer_of, layout_of
 
 if TYPE_CHECKING:
     import argparse
 
-    from memdesc import ImageDesc, MemoryDesc
+    from memdesc import MemoryDesc
 
 __all__ = ["COMMAND"]
 
@@ -35,10 +33,8 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _answer(options: argparse.Namespace) -> tuple[Facts, int]:
     dims = dims_of(options.dims)
-    image = None
-    if is_image(options.tag):
-        image = memdesc.image_desc(dims, options.dtype, options.tag)
-    desc = desc_of(options.tag, dims, options.dtype) if image is None else image.desc
+    layout = layout_of(options.tag, dims, options.dtype)
+    image, desc = layout if isinstance(layout, ImageDesc) else None, buffer_of(layout)
     offsets = [desc.offset(numbers_of(text, "index"), padded=True) for text in options.indices]
     offsets += options.offset
     offsets += [offset for byte in options.byte for offset in _offsets_in(desc, byte)]
@@ -46,7 +42,7 @@ def _answer(options: argparse.Namespace) -> tuple[Facts, int]:
         msg = "give an index, such as 1,9,2,3, or a place in memory by --offset or --byte"
         raise MemdescError(msg)
     elements = [_element(desc, image, offset) for offset in offsets]
-    return {"layout": repr(image or desc), "elements": elements}, 0
+    return {"layout": repr(layout), "elements": elements}, 0
 
 
 def _offsets_in(desc: MemoryDesc, byte: int) -> list[int]:

@@ -4,7 +4,7 @@ Import it when it is needed: pyopencl takes a tenth of a second to load.
 """
 
 from reorder.opencl.device_memory import DeviceMemory
-from reorder.opencl.discovery import Device, devices, loader_report
+from reorder.opencl.discovery import Device, devices, find_device, loader_report
 from reorder.opencl.dispatch import reorder_on_device
 from reorder.opencl.enqueue import enqueue_reorder
 from reorder.opencl.pack import enqueue_pack, pack, unpack
@@ -15,6 +15,7 @@ __all__ = [
     "devices",
     "enqueue_pack",
     "enqueue_reorder",
+    "find_device",
     "loader_report",
     "pack",
     "reorder_on_device",

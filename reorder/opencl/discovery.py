@@ -14,13 +14,14 @@ import numpy as np
 import pyopencl as cl
 
 from memdesc import MemdescError
+from memdesc.errors import short_repr
 from reorder.opencl.icds import VARIABLE, Icd, find_icds
 from reorder.opencl.programs import build
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["Device", "devices", "loader_report"]
+__all__ = ["Device", "devices", "find_device", "loader_report"]
 
 _TRIAL = """__kernel void trial(__global int *out) {
     out[get_global_id(0)] = (int)get_global_id(0) + 1;
@@ -81,6 +82,45 @@ def devices() -> tuple[Device, ...]:
     >>> usable = [d.device for d in opencl.devices() if d.works]
     """
     return tuple(_probed(device) for platform in _platforms() for device in _devices_of(platform))
+
+
+def find_device(name: str = "") -> Device:
+    """Return the first device that works and whose name or platform contains a string.
+
+    Parameters
+    ----------
+    name : str
+        A part of either, in capitals or not, such as ``"nvidia"``; by default any device.
+
+    Raises
+    ------
+    MemdescError
+        If there is none; with the devices that there are, and what is wrong with them.
+
+    Examples
+    --------
+    >>> from reorder import opencl
+    >>> opencl.find_device().works
+    True
+    """
+    if not isinstance(name, str):
+        msg = f"the name of a device is a string, not {short_repr(name)}"  # type: ignore[unreachable] # callers without types
+        raise MemdescError(msg)
+    wanted = name.strip().lower()
+    found = devices()
+    named = [d for d in found if wanted in d.name.lower() or wanted in d.platform.lower()]
+    for device in named:
+        if device.works:
+            return device
+    listed = "; ".join(
+        f"{d.name} ({d.platform}){f' fails: {d.problem}' if d.problem else ''}"
+        for d in named or found
+    )
+    msg = (
+        f"no OpenCL device {name!r} works; there are: {listed or 'none'}. `memdesc doctor` says "
+        "more"
+    )
+    raise MemdescError(msg)
 
 
 def loader_report() -> list[str]:

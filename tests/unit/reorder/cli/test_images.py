@@ -146,9 +146,7 @@ def test_pack_refuses_what_makes_no_image(
         ("reorder", "IN", "OUT", "--to"),
         ("reorder", "IN", "OUT", "--to", "abcd", "--from"),
         ("pack", "IN", "OUT", "--as", "conv2d_filter", "--from"),
-        ("decode", "IN", "OUT", "--dims", "1x4x3x3", "--dtype", "f32", "--format"),
-        ("explain", "abcd", "IMAGE", "6x5x3x2"),
-        ("diff", "IMAGE", "abcd", "6x5x3x2"),
+        ("unpack", "IN", "OUT", "--as", "conv2d_filter", "--dims", "6x5x3x2", "--to"),
         ("bench", "6x5x3x2", "--dtag"),
         ("bench", "6x5x3x2", "--stag"),
     ],
@@ -157,13 +155,11 @@ def test_pack_refuses_what_makes_no_image(
 def test_an_image_type_where_a_layout_is_meant_leads_to_the_commands_for_images(
     capsys: CaptureFixture[str], weights: Path, arguments: tuple[str, ...]
 ) -> None:
-    words = {
-        "IN": str(weights / "weights.npy"),
-        "OUT": str(weights / "out.npy"),
-        "IMAGE": "in_out_channel",
-    }
+    np.save(weights / "pixels.npy", np.zeros((12, 5, 4), np.float32))
+    name = "pixels.npy" if "unpack" in arguments else "weights.npy"
+    words = {"IN": str(weights / name), "OUT": str(weights / "out.npy")}
     given = [words.get(word, word) for word in arguments]
-    assert main(given if "IMAGE" in arguments else [*given, "in_out_channel"]) == 2
+    assert main([*given, "in_out_channel"]) == 2
     assert capsys.readouterr().err == (
         "memdesc: 'in_out_channel' is an image type, not a linear buffer; "
         "memdesc pack IN.npy OUT.npy --as in_out_channel makes its pixels, "
@@ -223,3 +219,89 @@ def test_doctor_says_what_is_missing() -> None:
     none = _lay_out({**found, "opencl_devices": []})
     assert "pip install x brings a runtime that works on the CPU" in none[2]
     assert "opencl" in _lay_out({"kernel_cache": "/x", "opencl": "pyopencl does not load"})[1]
+
+
+@pytest.mark.parametrize("flag", ["--dtype", "--to-dtype"])
+def test_pack_converts_what_a_file_says_and_reads_what_it_cannot_say(
+    capsys: CaptureFixture[str], weights: Path, flag: str
+) -> None:
+    out = weights / "image.npy"
+
+    def packed(src: str, *words: str) -> bytes:
+        facts(capsys, "pack", str(weights / src), str(out), "--as", "conv2d_filter", *words)
+        return np.load(out).tobytes()
+
+    half, wide, bits = (image_desc(X.shape, d, "conv2d_filter") for d in ("f16", "f32", "bf16"))
+    save(weights / "blocked.npy", reorder(X, "aBcd8b"))
+    assert packed("weights.npy", flag, "f16") == reorder(X, half).tobytes()
+    assert packed("blocked.npy", flag, "f16") == reorder(X, half).tobytes()
+    bf16 = X.astype(ml_dtypes.bfloat16)
+    np.save(weights / "bf16.npy", bf16.view(np.uint16))
+    assert packed("bf16.npy", "--dtype", "bf16") == reorder(bf16, bits).tobytes()
+    words = ("--dtype", "bf16", "--to-dtype", "f32")
+    assert packed("bf16.npy", *words) == reorder(bf16.astype(np.float32), wide).tobytes()
+    u8 = np.arange(180, dtype=np.uint8).reshape(X.shape)
+    np.save(weights / "u8.npy", u8)
+    assert packed("u8.npy", flag, "f32") == reorder(u8.astype(np.float32), wide).tobytes()
+
+
+def test_unpack_reads_packed_files_arrays_of_pixels_and_raw_dumps(
+    capsys: CaptureFixture[str], weights: Path
+) -> None:
+    packed, out = str(weights / "image.npy"), str(weights / "out.npy")
+    facts(capsys, "pack", str(weights / "weights.npy"), packed, "--as", "conv2d_filter")
+    assert facts(capsys, "unpack", packed, out)["dims"] == list(X.shape)
+    assert np.load(out).tobytes() == X.tobytes()
+    pixels = np.load(packed)
+    np.save(weights / "pixels.npy", np.pad(pixels, ((0, 3), (0, 1), (0, 0))))  # a larger image
+    pixels.tofile(weights / "pixels.bin")
+    known = ("--as", "conv2d_filter", "--dims", "6x5x3x2")
+    facts(capsys, "unpack", str(weights / "pixels.npy"), out, *known)
+    assert np.load(out).tobytes() == X.tobytes()
+    dump = str(weights / "pixels.bin")
+    facts(capsys, "unpack", dump, out, *known, "--dtype", "f32", "--to", "aBcd8b")
+    restored = load(out)
+    assert isinstance(restored, Memory)
+    assert restored.desc.tags()[0].text == "aBcd8b"
+    assert restored.numpy().tobytes() == X.tobytes()
+    facts(capsys, "unpack", dump, out, *known, "--dtype", "f32", "--to-dtype", "f16")
+    assert np.load(out).tobytes() == X.astype(np.float16).tobytes()
+    for arguments, message in (
+        ((packed, *known), "leave --as and --dims out"),
+        ((str(weights / "pixels.npy"),), "give --as and --dims"),
+        ((dump, *known), "give --dtype"),
+        ((dump, *known, "--dtype", "f16"), "has 960 bytes, but image_desc((6, 5, 3, 2), 'f16'"),
+        ((str(weights / "none.npy"), *known), "cannot be read"),
+        ((str(weights / "weights.npy"), *known), "has shape (6, 5, 3, 2), but image_desc"),
+    ):
+        assert main(["unpack", arguments[0], str(weights / "refused.npy"), *arguments[1:]]) == 2
+        assert message in capsys.readouterr().err
+    assert not (weights / "refused.npy").exists()
+
+
+def test_decode_reads_the_dump_of_an_image_and_checks_its_unused_lanes(
+    capsys: CaptureFixture[str], weights: Path
+) -> None:
+    image = image_desc(X.shape, "f16", "conv2d_filter")
+    pixels = reorder(X, image)
+    dump, out = str(weights / "dump.bin"), str(weights / "out.npy")
+    pixels.tofile(dump)
+    known = ("--format", "conv2d_filter", "--dims", "6x5x3x2", "--dtype", "f16")
+    found = facts(capsys, "decode", dump, out, *known)
+    assert (found["padding_zero"], found["dims"]) == (True, list(X.shape))
+    assert np.load(out).tobytes() == X.astype(np.float16).tobytes()
+    pixels[11, 0, 3] = 1
+    pixels.tofile(dump)
+    assert main(["decode", dump, out, *known]) == 1
+    assert "padding zero" in capsys.readouterr().out
+
+
+def test_explain_and_diff_take_image_types(capsys: CaptureFixture[str]) -> None:
+    explained = facts(capsys, "explain", "abcd", "in_out_channel", "1x6x3x2")
+    assert explained["dst"] == "image_desc((1, 6, 3, 2), 'f32', 'in_out_channel')"
+    assert (explained["bytes_written"], explained["of_these_padding"]) == (4 * 48, 4 * 12)
+    compared = facts(capsys, "diff", "in_out_channel", "in_out_width", "1x6x3x2")
+    assert compared["a"] == "image_desc((1, 6, 3, 2), 'f32', 'in_out_channel')"
+    assert not compared["equal"]
+    same = facts(capsys, "diff", "argument", "a", "8")
+    assert (same["equal"], same["reorder"]) == (False, "no-op")

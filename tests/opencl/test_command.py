@@ -1,0 +1,51 @@
+"""The command on devices."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from memdesc import MemdescError
+from reorder import Memory, load, opencl
+from reorder.cli import main
+from tests.opencl.runtimes import refused
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pytest import CaptureFixture  # noqa: PT013 - the type of a fixture
+
+    from tests.opencl.runtimes import Runtime
+
+X = np.random.default_rng(0).random((2, 17, 3, 2), np.float32)
+
+
+def test_reorder_runs_on_the_device_that_is_named(
+    runtime: Runtime, tmp_path: Path, capsys: CaptureFixture[str]
+) -> None:
+    src, out = str(tmp_path / "in.npy"), str(tmp_path / "out.npy")
+    np.save(src, X)
+    name = runtime.name[:8].upper()
+    assert main(["reorder", src, out, "--to", "nChw8c", "--device", name]) == 0
+    found = load(out)
+    assert isinstance(found, Memory)
+    assert found.desc.tags()[0].text == "aBcd8b"
+    assert found.numpy().tobytes() == X.tobytes()
+    capsys.readouterr()
+    assert main(["reorder", src, out, "--to", "nhwc", "--device", name, "--threads", "2"]) == 2
+    assert "--threads are those of the CPU" in capsys.readouterr().err
+    assert main(["reorder", src, out, "--to", "nhwc", "--device", "no such device"]) == 2
+    assert "no OpenCL device 'no such device' works; there are: " in capsys.readouterr().err
+
+
+def test_a_device_is_found_by_a_part_of_its_name_or_of_its_platform(runtime: Runtime) -> None:
+    device = runtime.device
+    assert opencl.find_device(device.name.upper()).works
+    assert opencl.find_device(device.platform.lower()[:9]).platform == device.platform
+    assert opencl.find_device().device == opencl.find_device("").device
+    with refused(f"no OpenCL device 'nothing' works; there are: {opencl.devices()[0].name}"):
+        opencl.find_device("nothing")
+    with pytest.raises(MemdescError, match="the name of a device is a string, not 3"):
+        opencl.find_device(3)  # type: ignore[arg-type] # the mistake
