@@ -229,7 +229,8 @@ def test_pack_converts_what_a_file_says_and_reads_what_it_cannot_say(
 
     def packed(src: str, *words: str) -> bytes:
         facts(capsys, "pack", str(weights / src), str(out), "--as", "conv2d_filter", *words)
-        return np.load(out).tobytes()
+        pixels: bytes = np.load(out).tobytes()
+        return pixels
 
     half, wide, bits = (image_desc(X.shape, d, "conv2d_filter") for d in ("f16", "f32", "bf16"))
     save(weights / "blocked.npy", reorder(X, "aBcd8b"))
