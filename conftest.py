@@ -11,6 +11,7 @@ _ROOT = Path(__file__).parent
 _NEED_A_DEVICE = (_ROOT / "docs" / "opencl.md", _ROOT / "reorder" / "opencl")
 # Files that need a package of an extra, by its name: with the mark `peers`, as tests of others.
 _NEED_A_PACKAGE = {
+    "dask": (_ROOT / "docs" / "dask.md", _ROOT / "reorder" / "dask"),
     "zarr": (_ROOT / "docs" / "zarr.md", _ROOT / "reorder" / "zarr.py"),
 }
 
@@ -25,8 +26,9 @@ collect_ignore = [
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark examples that need packages, and skip those of OpenCL where no runtime works."""
+    needed = [path for paths in _NEED_A_PACKAGE.values() for path in paths]
     for item in items:
-        if any(item.path in paths for paths in _NEED_A_PACKAGE.values()):
+        if any(item.path.is_relative_to(path) for path in needed):
             item.add_marker(pytest.mark.peers)
     found = [item for item in items if any(item.path.is_relative_to(p) for p in _NEED_A_DEVICE)]
     if not found:
