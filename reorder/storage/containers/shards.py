@@ -1,28 +1,28 @@
 """Checkpoints of several files: an index of names, or all files of a folder.
 
-Sources: `save_pretrained` of transformers 4 (the index, names of shards); the cache of
-huggingface_hub 0.30, in which the files of `snapshots/REVISION` are links into `blobs`.
+Source: `save_pretrained` of transformers 4 (the index, names of shards).
 """
 
 from __future__ import annotations
 
 import json
-from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 from memdesc.disk import open_file
 from memdesc.errors import MemdescError, short_repr
 from reorder.storage.containers import safetensors
 from reorder.storage.containers.entry import Container
+from reorder.storage.containers.paths import safe_path
 from reorder.storage.containers.plan import PlannedFile
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from pathlib import Path
 
     from reorder.storage.containers.entry import Entry
     from reorder.storage.containers.plan import Tensor
 
-__all__ = ["INDEX_ENDING", "plan_shards", "read_folder", "read_index", "safe_path"]
+__all__ = ["INDEX_ENDING", "plan_shards", "read_folder", "read_index"]
 
 INDEX_ENDING = ".safetensors.index.json"
 _ENDING = ".safetensors"
@@ -30,35 +30,6 @@ _MAX_INDEX = 100_000_000
 # names in one message
 _SHOWN = 4
 _PICKLES = (".bin", ".pt", ".pth", ".ckpt")
-
-
-def safe_path(folder: Path, name: object, what: str) -> Path:
-    """Return a file that a header names in its folder; refuse those that lie elsewhere.
-
-    Raises
-    ------
-    MemdescError
-        If the name is absolute, has ``..``, or leads out of the folder by a link; links into the
-        blobs of a cache of huggingface_hub are followed.
-    """
-    if not isinstance(name, str) or not name or "\0" in name or "\\" in name:
-        msg = f"{what} is no name of a file: {short_repr(name)}"
-        raise MemdescError(msg)
-    pure = PurePosixPath(name)
-    if pure.is_absolute() or ".." in pure.parts:
-        msg = f"{what} {short_repr(name)} leads out of {str(folder)!r}, which is not followed"
-        raise MemdescError(msg)
-    path = folder / pure
-    try:
-        home, real = folder.resolve(), path.resolve()
-    except (OSError, RuntimeError, ValueError):
-        msg = f"{what} {short_repr(name)} cannot be followed"
-        raise MemdescError(msg) from None
-    is_cache = home.parent.name == "snapshots" and real.parent == home.parent.parent / "blobs"
-    if not real.is_relative_to(home) and not is_cache:
-        msg = f"{what} {short_repr(name)} is a link out of {str(folder)!r}, which is not followed"
-        raise MemdescError(msg)
-    return path
 
 
 def read_folder(folder: Path) -> Container:

@@ -53,6 +53,7 @@ FORMATS: dict[str, Format] = {
         Format("gguf", ".gguf"),
         Format("npy", ".npy"),
         Format("npz", ".npz"),
+        Format("onnx", ".onnx"),
     )
 }
 

@@ -13,9 +13,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from memdesc.disk import reason_of
 from memdesc.errors import MemdescError, short_repr
-from memdesc.staging import try_lock
+from reorder.storage.containers.partial import (
+    cannot,
+    clear,
+    locked,
+    partial_folder,
+    sync,
+    write_at,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -28,34 +34,6 @@ if TYPE_CHECKING:
     from reorder.storage.containers.plan import PlannedFile, Span
 
 __all__ = ["Writer", "partial_folder", "write_at"]
-
-_BINARY = getattr(os, "O_BINARY", 0)
-
-
-def partial_folder(target: Path) -> Path:
-    """Return where an output grows until it is whole."""
-    return target.parent / f".{target.name}.memdesc-partial"
-
-
-def write_at(path: Path, offset: int, data: Any) -> None:
-    """Write bytes into a file that exists.
-
-    Raises
-    ------
-    MemdescError
-        If that fails, as on a full disk.
-    """
-    rest = memoryview(np.ascontiguousarray(data).reshape(-1).view(np.uint8))  # type: ignore[arg-type] # arrays of bytes are buffers
-    try:
-        handle = os.open(path, os.O_WRONLY | _BINARY)
-        try:
-            while rest.nbytes:
-                count = os.pwrite(handle, rest, offset)
-                rest, offset = rest[count:], offset + count
-        finally:
-            os.close(handle)
-    except OSError as error:
-        raise _cannot(path, error) from None
 
 
 class Writer:
@@ -98,13 +76,13 @@ class Writer:
             name: (file.name, span) for file in files for name, span in file.spans.items()
         }
         self._check_target(overwrite=overwrite)
-        self._lock: int | None = _locked(self.partial)
+        self._lock: int | None = locked(self.partial)
         try:
             self._restore_old()
             #: whether files of an earlier process are there, of the sizes of the plan
             self.is_resumed = resume and all(self._is_there(file) for file in files)
             if not self.is_resumed:
-                _clear(self.partial)
+                clear(self.partial)
                 self._create()
             for file in files:
                 for offset, data in file.pieces:
@@ -179,7 +157,7 @@ class Writer:
                 file.seek(span.offset + start)
                 count = file.readinto(memoryview(data))  # type: ignore[arg-type] # arrays of bytes are buffers
         except OSError as error:
-            raise _cannot(path, error) from None
+            raise cannot(path, error) from None
         if count != data.nbytes:
             msg = f"{str(path)!r} became shorter while it was read"
             raise MemdescError(msg)
@@ -194,7 +172,7 @@ class Writer:
             If the system could not write them.
         """
         for file in self._files if files is None else files:
-            _sync(self.path_of(file))
+            sync(self.path_of(file))
 
     def finish(self) -> None:
         """Wait until all is on disk, and give the output its name.
@@ -211,16 +189,16 @@ class Writer:
                     file.seal(self.path_of(name), self._final(name))
             others = sorted({path.name for path in grown.iterdir()} - self._files.keys())
             for name in (*others, *self._files):
-                _sync(grown / name)
-            _sync(grown)
+                sync(grown / name)
+            sync(grown)
             if self._is_folder:
                 self._publish_folder(grown)
             else:
                 for name in (*others, *self._files):
                     (grown / name).replace(self._final(name))
-            _sync(self.target.parent)
+            sync(self.target.parent)
         except OSError as error:
-            raise _cannot(self.target, error) from None
+            raise cannot(self.target, error) from None
         self.discard()
 
     def _publish_folder(self, grown: Path) -> None:
@@ -278,46 +256,5 @@ class Writer:
                     if file.nbytes:
                         os.posix_fallocate(opened.fileno(), 0, file.nbytes)
             except OSError as error:
-                _clear(self.partial)
-                raise _cannot(path, error) from None
-
-
-def _locked(folder: Path) -> int:
-    """Create a folder and lock it, or raise."""
-    try:
-        while True:
-            folder.mkdir(exist_ok=True)
-            handle = os.open(folder, os.O_RDONLY)
-            if not try_lock(handle):
-                os.close(handle)
-                msg = f"another process is writing into {str(folder)!r}; wait for it"
-                raise MemdescError(msg)
-            # the process that had the lock may have removed the folder
-            if folder.exists() and os.path.samestat(os.fstat(handle), folder.stat()):
-                return handle
-            os.close(handle)
-    except OSError as error:
-        raise _cannot(folder, error) from None
-
-
-def _clear(folder: Path) -> None:
-    for path in folder.iterdir():
-        if path.is_dir():
-            shutil.rmtree(path)
-        else:
-            path.unlink()
-
-
-def _sync(path: Path) -> None:
-    try:
-        handle = os.open(path, os.O_RDONLY | _BINARY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
-    except OSError as error:
-        raise _cannot(path, error) from None
-
-
-def _cannot(path: Path, error: OSError) -> MemdescError:
-    return MemdescError(f"{str(path)!r} cannot be written: {reason_of(error)}")
+                clear(self.partial)
+                raise cannot(path, error) from None

@@ -1,0 +1,184 @@
+"""The initializers of an ONNX model: what the messages of its file say of each.
+
+Source: `onnx.proto` of onnx 1.18.
+"""
+
+from __future__ import annotations
+
+from math import prod
+from typing import TYPE_CHECKING, NamedTuple
+
+from memdesc.dtypes import DATA_TYPES
+from memdesc.errors import MemdescError
+from reorder.storage.containers.descriptors import PREFIX, checked_shape
+from reorder.storage.containers.entry import check_name
+from reorder.storage.containers.protobuf import Part, field_bytes, fields, varints
+
+if TYPE_CHECKING:
+    from typing import BinaryIO
+
+__all__ = [
+    "GRAPH",
+    "INITIALIZER",
+    "NUMBERS",
+    "Initializer",
+    "Model",
+    "read_initializer",
+    "read_model",
+]
+
+# numbers of fields: of ModelProto, GraphProto, TensorProto, StringStringEntryProto
+GRAPH, _METADATA = 7, 14
+INITIALIZER = 5
+_DIMS, _TYPE, _NAME, _RAW, _EXTERNAL, _LOCATION = 1, 2, 8, 9, 13, 14
+_KEY, _VALUE = 1, 2
+# fields of typed values that lie as raw bytes do, by the type: floats and doubles
+_TYPED = {1: 4, 11: 10}
+_IS_EXTERNAL = 1
+# TensorProto.DataType, and the data types here
+_TYPES = {
+    1: "f32",
+    2: "u8",
+    3: "s8",
+    4: "u16",
+    5: "s16",
+    6: "s32",
+    7: "s64",
+    9: "boolean",
+    10: "f16",
+    11: "f64",
+    12: "u32",
+    13: "u64",
+    16: "bf16",
+    17: "f8_e4m3",
+    18: "f8_e4m3fnuz",
+    19: "f8_e5m2",
+    20: "f8_e5m2fnuz",
+    21: "u4",
+    22: "s4",
+    23: "f4_e2m1",
+    24: "e8m0",
+}
+NUMBERS = {name: number for number, name in _TYPES.items()}
+# bits of the others that are numbers
+_UNKNOWN = {14: ("complex64", 64), 15: ("complex128", 128), 25: ("uint2", 2), 26: ("int2", 2)}
+_BYTE_BITS = 8
+# bytes of a name, of dims, of a location, and of a descriptor
+_MAX_TEXT = 2**20
+
+
+class Initializer(NamedTuple):
+    """What the fields of a TensorProto say."""
+
+    name: str
+    kind: int
+    dims: tuple[int, ...]
+    # typed fields, by number
+    data: dict[int, Part]
+    external: dict[str, str]
+    is_external: bool
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the elements, packed."""
+        bits = _UNKNOWN[self.kind][1] if self.kind in _UNKNOWN else DATA_TYPES[self.dtype].bits
+        return -(-bits * prod(self.dims) // _BYTE_BITS)
+
+    @property
+    def dtype(self) -> str:
+        """Name of the data type."""
+        return _UNKNOWN[self.kind][0] if self.kind in _UNKNOWN else _TYPES[self.kind]
+
+    @property
+    def part(self) -> Part | None:
+        """The field whose content is the elements as they lie in memory."""
+        number = _RAW if _RAW in self.data else _TYPED.get(self.kind, _RAW)
+        return self.data.get(number)
+
+    @property
+    def is_bytes(self) -> bool:
+        """Whether the elements lie somewhere as bytes; else they are numbers of variable length."""
+        is_known = self.kind in _TYPES or self.kind in _UNKNOWN
+        return is_known and (self.is_external or self.part is not None or not self.nbytes)
+
+
+class Model(NamedTuple):
+    """What a model says beside its nodes."""
+
+    # descriptors by the names of initializers, and the other properties
+    texts: dict[str, str]
+    metadata: dict[str, str]
+    initializers: list[Initializer]
+
+
+def read_model(file: BinaryIO, nbytes: int) -> Model:
+    """Read a model of some bytes.
+
+    Raises
+    ------
+    MemdescError
+        If it is damaged.
+    """
+    texts: dict[str, str] = {}
+    metadata: dict[str, str] = {}
+    found = []
+    has_graph = False
+    for part in fields(file, 0, nbytes):
+        if part.number == _METADATA:
+            key, text = _entry_of_map(file, part)
+            held = texts if key.startswith(PREFIX) else metadata
+            held[key.removeprefix(PREFIX)] = text
+        elif part.number == GRAPH:
+            has_graph = True
+            found += [
+                read_initializer(file, inner)
+                for inner in fields(file, part.content, part.end)
+                if inner.number == INITIALIZER
+            ]
+    if not has_graph:
+        msg = "it has no graph"
+        raise MemdescError(msg)
+    return Model(texts, metadata, found)
+
+
+def _entry_of_map(file: BinaryIO, part: Part) -> tuple[str, str]:
+    held = {_KEY: "", _VALUE: ""}
+    for inner in fields(file, part.content, part.end):
+        if inner.number in held:
+            held[inner.number] = _text(file, inner)
+    return held[_KEY], held[_VALUE]
+
+
+def _text(file: BinaryIO, part: Part) -> str:
+    try:
+        return field_bytes(file, part, _MAX_TEXT).decode()
+    except UnicodeDecodeError:
+        msg = f"a string at byte {part.start} is no UTF-8"
+        raise MemdescError(msg) from None
+
+
+def read_initializer(file: BinaryIO, part: Part) -> Initializer:
+    """Return what the fields of an initializer say; raises as `read_model`."""
+    name, kind, location = "", 0, 0
+    dims: list[int] = []
+    data: dict[int, Part] = {}
+    external: dict[str, str] = {}
+    for inner in fields(file, part.content, part.end):
+        if inner.number == _DIMS:
+            dims += (
+                [inner.value] if inner.is_number else varints(field_bytes(file, inner, _MAX_TEXT))
+            )
+        elif inner.number == _TYPE:
+            kind = inner.value
+        elif inner.number == _NAME:
+            name = _text(file, inner)
+        elif inner.number == _EXTERNAL:
+            key, value = _entry_of_map(file, inner)
+            external[key] = value
+        elif inner.number == _LOCATION:
+            location = inner.value
+        else:
+            data[inner.number] = inner
+    return Initializer(
+        check_name(name), kind, checked_shape(dims), data, external, location == _IS_EXTERNAL
+    )

@@ -1,0 +1,245 @@
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from memdesc import MemdescError, memory_desc, to_json
+from reorder.storage.containers.onnx import plan, read
+from reorder.storage.containers.onnx_model import NUMBERS
+from reorder.storage.containers.plan import Tensor
+from reorder.storage.containers.protobuf import message_field
+from reorder.storage.containers.table import read_container
+from reorder.storage.containers.writer import Writer
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def _number(number: int, value: int) -> bytes:
+    # a field of wire type 0 instead of 2
+    raw = bytearray()
+    value &= 2**64 - 1
+    while value > 127:
+        raw.append(value & 127 | 128)
+        value >>= 7
+    return bytes([number << 3, *raw, value])
+
+
+def _pair(key: str, value: str) -> bytes:
+    return message_field(1, key.encode()) + message_field(2, value.encode())
+
+
+def _initializer(name: str, kind: int, dims: tuple[int, ...], *more: bytes) -> bytes:
+    head = b"".join(_number(1, size) for size in dims) + _number(2, kind)
+    return message_field(5, head + message_field(8, name.encode()) + b"".join(more))
+
+
+def _raw(data: bytes) -> bytes:
+    return message_field(9, data)
+
+
+def _external(**values: object) -> bytes:
+    pairs = [message_field(13, _pair(key, str(value))) for key, value in values.items()]
+    return b"".join(pairs) + _number(14, 1)
+
+
+def _model(path: Path, *initializers: bytes, more: bytes = b"") -> Path:
+    node = message_field(1, message_field(4, b"Relu"))
+    graph = message_field(7, node + b"".join(initializers))
+    path.write_bytes(_number(1, 10) + graph + more)
+    return path
+
+
+def test_initializers_are_read_where_they_lie(tmp_path: Path) -> None:
+    x = np.arange(6, dtype=np.float32)
+    (tmp_path / "w.bin").write_bytes(bytes(8) + x.tobytes())
+    packed = message_field(1, bytes([2, 3]))
+    path = _model(
+        tmp_path / "x.onnx",
+        _initializer("raw", 1, (2, 3), _raw(x.tobytes())),
+        _initializer("typed", 1, (6,), message_field(4, x.tobytes())),
+        message_field(5, packed + _number(2, 1) + message_field(8, b"dims") + _raw(x.tobytes())),
+        _initializer("outside", 1, (6,), _external(location="w.bin", offset=8, length=24)),
+        _initializer("rest", 7, (1,), _external(location="w.bin")),
+        _initializer("u4", 21, (3,), _raw(b"\x21\x03")),
+        _initializer("complex", 14, (1,), _raw(bytes(8))),
+        _initializer("empty", 1, (0, 3)),
+        _initializer("shape", 7, (2,), message_field(7, bytes([1, 2]))),
+        _initializer("text", 8, (1,), message_field(6, b"a")),
+        more=message_field(14, _pair("memdesc.u4", to_json(memory_desc((1, 4), "u4", "ba"))))
+        + message_field(14, _pair("author", "me")),
+    )
+    found = read_container(path)
+    assert found.format == "onnx"
+    assert [*found.entries] == [
+        "raw", "typed", "dims", "outside", "rest", "u4", "complex", "empty"
+    ]  # fmt: skip
+    for name in ("raw", "typed", "dims", "outside"):
+        assert (found.entries[name].read().view(np.float32) == x).all()
+    assert found.entries["dims"].shape == (2, 3)
+    assert found.entries["rest"].file == tmp_path / "w.bin"
+    assert found.entries["u4"].desc == memory_desc((1, 4), "u4", "ba")
+    assert found.entries["complex"].desc is None
+    assert found.files == (path, tmp_path / "w.bin")
+    assert found.metadata == {"author": "me", "onnx.model": path}
+
+
+@pytest.mark.parametrize(
+    ("initializers", "reason"),
+    [
+        ([_initializer("a", 1, (2,), _raw(bytes(9)))], "takes 8 bytes, but 9 are stored"),
+        ([_initializer("a", 1, (2**62, 2**62), _raw(bytes(9)))], "takes 8507"),
+        ([_initializer("a", 1, (-1,), _raw(bytes(8)))], "no list of at most 64 sizes"),
+        ([_initializer("a", 1, (1,) * 65, _raw(bytes(4)))], "no list of at most 64 sizes"),
+        ([_initializer("a", 1, (2,), _raw(bytes(8)))] * 2, "2 initializers are called 'a'"),
+        ([_initializer("", 1, (2,), _raw(bytes(8)))], "the name of a tensor"),
+        ([_initializer("a", 1, (2,), _external())], "no name of a file: None"),
+        ([_initializer("a", 1, (2,), _external(location="../w"))], "leads out of"),
+        ([_initializer("a", 1, (2,), _external(location="/etc/passwd"))], "leads out of"),
+        ([_initializer("a", 1, (2,), _external(location="out"))], "a link out of"),
+        ([_initializer("a", 1, (2,), _external(location="no"))], "No such file"),
+        ([_initializer("a", 1, (2,), _external(location="w", offset=-1))], "offset is no number"),
+        ([_initializer("a", 1, (2,), _external(location="w", offset="1" * 99))], "no number"),
+        ([_initializer("a", 1, (2,), _external(location="w", offset=9))], "takes bytes 9 to 17"),
+        (
+            [_initializer("a", 1, (2**40,), _external(location="w"))],
+            "takes bytes 0 to 4398046511104",
+        ),
+        (
+            [
+                _initializer("a", 1, (2,), _external(location="w")),
+                _initializer("b", 1, (2,), _external(location="w", offset=4)),
+            ],
+            "overlap",
+        ),
+    ],
+)
+def test_damaged_initializers_are_refused(
+    tmp_path: Path, initializers: list[bytes], reason: str
+) -> None:
+    folder = tmp_path / "model"
+    folder.mkdir()
+    (tmp_path / "w").write_bytes(bytes(12))
+    (folder / "w").write_bytes(bytes(12))
+    (folder / "out").symlink_to("../w")
+    with pytest.raises(MemdescError, match=reason):
+        read(_model(folder / "x.onnx", *initializers))
+
+
+@pytest.mark.parametrize(
+    ("data", "reason"),
+    [
+        (b"", "no graph"),
+        (b"\x08\x01", "no graph"),
+        (b"\xff" * 20, "does not end"),
+        (b"\x3a\x7f\x00", "ends at byte"),
+        (b"\x3a\xff\xff\xff\xff\xff\xff\xff\xff\x7f", "ends at byte"),
+        (b"\x0b", "no field of a message"),
+        (b"\x00\x01", "ends at byte"),
+        (b"\x3a", "does not end"),
+        (message_field(14, message_field(1, b"\xff")), "no UTF-8"),
+        (message_field(14, message_field(1, b"a" * 2**21)), "at most 1048576 are read"),
+        (message_field(14, _pair("memdesc.a", "{}")) + message_field(7, b""), "does not have"),
+        (b"\x09" + bytes(8) + b"\x0d" + bytes(4), "no graph"),
+    ],
+)
+def test_damaged_models_are_refused(tmp_path: Path, data: bytes, reason: str) -> None:
+    (tmp_path / "x.onnx").write_bytes(data)
+    with pytest.raises(MemdescError, match=reason):
+        read(tmp_path / "x.onnx")
+
+
+def test_what_onnx_cannot_hold_is_refused() -> None:
+    wrong = [
+        ([Tensor("a", "q4_0", (32,), 18)], "no type 'q4_0'"),
+        ([Tensor("a", "f32", (2,), 9)], "takes 8, not 9"),
+        ([Tensor("a", "f32", (2,), 8)] * 2, "one name"),
+    ]
+    for tensors, reason in wrong:
+        with pytest.raises(MemdescError, match=reason):
+            plan("x.onnx", tensors, {})
+
+
+@pytest.mark.peers
+def test_the_types_are_those_of_the_package() -> None:
+    import onnx  # noqa: PLC0415 - a peer
+
+    kinds = onnx.TensorProto.DataType
+    ours = {"f8_e4m3": "FLOAT8E4M3FN", "e8m0": "FLOAT8E8M0", "f4_e2m1": "FLOAT4E2M1"}
+    for name, number in NUMBERS.items():
+        dtype = onnx.helper.tensor_dtype_to_np_dtype(number)
+        assert dtype == memory_desc((1,), name).dtype.numpy, (name, kinds.Name(number))
+        assert name not in ours or kinds.Name(number) == ours[name]
+
+
+@pytest.mark.peers
+@pytest.mark.parametrize("is_external", [False, True])
+def test_models_of_the_package_compute_the_same_when_copied(
+    tmp_path: Path, *, is_external: bool
+) -> None:
+    import onnx  # noqa: PLC0415 - a peer
+    import onnxruntime  # noqa: PLC0415 - a peer
+    from onnx import TensorProto, helper, numpy_helper  # noqa: PLC0415 - a peer
+
+    rng = np.random.default_rng(0)
+    w, b = rng.random((64, 32), np.float32), rng.random(32, np.float32)
+    graph = helper.make_graph(
+        [
+            helper.make_node("MatMul", ["x", "w"], ["y"]),
+            helper.make_node("Add", ["y", "b"], ["z"]),
+            helper.make_node("Reshape", ["z", "shape"], ["out"]),
+        ],
+        "g",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, (2, 64))],
+        [helper.make_tensor_value_info("out", TensorProto.FLOAT, (4, 16))],
+        initializer=[
+            numpy_helper.from_array(w, "w"),
+            helper.make_tensor("b", TensorProto.FLOAT, (32,), b.tolist()),
+            helper.make_tensor("shape", TensorProto.INT64, (2,), [4, 16]),
+        ],
+    )
+    model = helper.make_model(graph, ir_version=10, opset_imports=[helper.make_opsetid("", 21)])
+    path = tmp_path / "in" / "x.onnx"
+    path.parent.mkdir()
+    onnx.save(model, path, save_as_external_data=is_external, size_threshold=0)
+    found = read_container(path)
+    assert (found.entries["w"].read().view(np.float32) == w.reshape(-1)).all()
+    assert (found.entries["b"].read().view(np.float32) == b).all()
+    out = tmp_path / "y.onnx"
+    tensors = [Tensor(e.name, e.dtype, e.shape, e.nbytes) for e in found.entries.values()]
+    with Writer(out, plan(out.name, tensors, found.metadata)) as writer:
+        for entry in found.entries.values():
+            writer.write(entry.name, 0, entry.read())
+        writer.finish()
+    onnx.checker.check_model(onnx.load(out), full_check=True)
+    assert (tmp_path / "y.onnx.data").stat().st_size == w.nbytes
+    x = rng.random((2, 64), np.float32)
+    one, other = (onnxruntime.InferenceSession(file).run(None, {"x": x})[0] for file in (path, out))
+    assert (one == other).all()
+
+
+@pytest.mark.peers
+def test_a_model_of_tensors_alone_is_read_by_the_package(tmp_path: Path) -> None:
+    import onnx  # noqa: PLC0415 - a peer
+
+    out = tmp_path / "y.onnx"
+    blocked = memory_desc((20, 64), "f32", "Ab16a")
+    tensors = [
+        Tensor("a", "u8", (blocked.nbytes,), blocked.nbytes, blocked),
+        Tensor("b", "bf16", (3,), 6),
+        Tensor("c", "u4", (3, 3), 5),
+    ]
+    with Writer(out, plan(out.name, tensors, {"author": "me"})) as writer:
+        for tensor in tensors:
+            writer.write(tensor.name, 0, np.full(tensor.nbytes, 17, np.uint8))
+        writer.finish()
+    model = onnx.load(out)
+    arrays = {each.name: onnx.numpy_helper.to_array(each) for each in model.graph.initializer}
+    assert (arrays["a"] == 17).all()
+    assert (arrays["c"].astype(np.uint8) == 1).all()
+    found = read_container(out)
+    assert found.entries["a"].desc == blocked
+    assert found.entries["b"].desc == memory_desc((3,), "bf16")
+    assert found.metadata["author"] == "me"
