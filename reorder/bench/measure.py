@@ -13,7 +13,8 @@ import numpy as np
 from memdesc import MemdescError
 from reorder.api import prepare
 from reorder.bench.onednn import onednn_peers
-from reorder.bench.peers import Peer, memcpy, numpy_peer, torch_peer
+from reorder.bench.peers import LIBRARY, PEERS, Peer, memcpy, numpy_peer, torch_peer
+from reorder.bench.transposers import library_peer, mkl_peer, onnxruntime_peer
 from reorder.memory.memory import Memory
 from reorder.plan.plan import plan_reorder
 from reorder.values.formats import FLOATS
@@ -25,9 +26,7 @@ if TYPE_CHECKING:
 
     from reorder.bench.cases import Case
 
-__all__ = ["PEERS", "Result", "measure"]
-
-PEERS = ("numpy", "torch", "onednn")
+__all__ = ["Result", "measure"]
 
 # A sample lasts at least this long, and consists of whole calls without pauses, as in benchdnn:
 # threads that were asleep are awake for most of it.
@@ -60,7 +59,7 @@ class Result(NamedTuple):
     memcpy: float
     peers: dict[str, float]
     details: dict[str, str]
-    # peers whose result has other bits
+    # peers whose result has other bits; if nothing is converted, they are not timed
     differs: list[str]
 
     @property
@@ -81,7 +80,8 @@ def measure(
     threads : int
         For us, memcpy, and all peers that can be told; the others see the cores of the process.
     peers : tuple of str
-        Which of numpy, torch and onednn (or ``"onednn 3.2"``, one version), as far as installed.
+        Which of `PEERS` (or ``"onednn 3.2"``, one version), as far as installed; ``"library:"``
+        and a path name a library with HPTT's C interface.
     seconds : float
         How long to measure each candidate, about.
     """
@@ -104,6 +104,8 @@ def measure(
         peer.call()
         if not np.array_equal(dst, ours):
             differs.append(peer.name)
+            if case.attr is None and case.src.dtype == case.dst.dtype:
+                continue
         candidates.append(peer)
     times = _rounds(candidates, threads, seconds)
     ours_seconds = [sample for sample in times[0] if sample is not None]
@@ -174,6 +176,14 @@ def _peers(
     versions = [name.removeprefix("onednn ") for name in names if name.startswith("onednn ")]
     if "onednn" in names or versions:
         yield from onednn_peers(case, *buffers, versions)
+    if "onnxruntime" in names and (peer := onnxruntime_peer(case, buffers, threads)):
+        yield peer
+    if "mkl" in names and (peer := mkl_peer(case, buffers)):
+        yield peer
+    for name in names:
+        path = name.removeprefix(LIBRARY)
+        if path != name and (peer := library_peer(case, buffers, threads, path)):
+            yield peer
 
 
 def _rounds(candidates: list[Peer], threads: int, seconds: float) -> list[list[float | None]]:

@@ -20,9 +20,12 @@ if TYPE_CHECKING:
     from memdesc import MemoryDesc
     from reorder.bench.cases import Case
 
+PEERS = ("numpy", "torch", "onednn", "onnxruntime", "mkl")
+# A peer that is a library with HPTT's C interface is this and the path of its file.
+LIBRARY = "library:"
 _PAGE = 4096
 
-__all__ = ["Peer", "memcpy", "numpy_peer", "torch_peer"]
+__all__ = ["LIBRARY", "PEERS", "Peer", "memcpy", "numpy_peer", "torch_peer"]
 
 
 class Peer(NamedTuple):

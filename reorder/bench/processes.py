@@ -7,15 +7,17 @@ import os
 import subprocess
 import sys
 from contextlib import contextmanager
+from functools import partial
 from importlib.util import find_spec
 from itertools import product
 from typing import TYPE_CHECKING, Any
 
 from memdesc import MemdescError
 from reorder.bench.libdnnl import find_libraries
+from reorder.bench.transposers import mkl_library
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
 __all__ = ["missing_peers", "run_workers"]
 
@@ -51,7 +53,7 @@ def run_workers(
             "reorder.bench.worker",
             f"--threads={count}",
             f"--seconds={seconds}",
-            f"--peers={','.join(group)}",
+            *(f"--peer={peer}" for peer in group),
         ]
         with _cores(count):
             worker = subprocess.Popen(  # noqa: S603 - a module of this package
@@ -73,11 +75,8 @@ def run_workers(
 
 def missing_peers(peers: Sequence[str]) -> list[str]:
     """Return those peers that are not installed."""
-    return [
-        peer
-        for peer in peers
-        if not (find_libraries() if peer == "onednn" else _is_installed(peer))
-    ]
+    found: dict[str, Callable[[], object]] = {"onednn": find_libraries, "mkl": mkl_library}
+    return [peer for peer in peers if not found.get(peer, partial(_is_installed, peer))()]
 
 
 def _is_installed(module: str) -> bool:

@@ -8,10 +8,20 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-__all__ = ["LEAST_NBYTES", "case_lines", "geometric_mean", "is_jit", "percentile", "summarise"]
+__all__ = [
+    "LEAST_NBYTES",
+    "case_lines",
+    "geometric_mean",
+    "is_jit",
+    "percentile",
+    "summarise",
+    "worst_cases",
+]
 
 # Cases below are measured by the time of a call, not by bytes a second.
 LEAST_NBYTES = 1 << 16
+# Percentiles of the ratios in the summary.
+_PERCENTILES = (5, 25, 50, 75, 95)
 # Ratios from here on are printed without decimals.
 _THREE_DIGITS = 100
 
@@ -56,13 +66,35 @@ def summarise(cases: list[dict[str, Any]]) -> list[dict[str, Any]]:
                 "beside": name,
                 "cases": len(ratios),
                 "geomean": round(geometric_mean(ratios), 3),
-                "p5": round(percentile(ratios, 0.05), 3),
+                **{f"p{part}": round(percentile(ratios, part / 100), 3) for part in _PERCENTILES},
                 "least": round(min(ratios), 3),
                 "slower": sum(ratio < 1 for ratio in ratios),
             }
             for name, ratios in groups.items()
             if ratios
         ]
+    return rows
+
+
+def worst_cases(cases: list[dict[str, Any]], count: int) -> list[dict[str, Any]]:
+    """Return the cases that are slowest beside memcpy, and beside the fastest peer.
+
+    `count` of each, for each number of threads, the slowest first; ratios below 1 are slower.
+    """
+    rows = []
+    for threads in sorted({case["threads"] for case in cases}):
+        chosen = [case for case in cases if case["threads"] == threads]
+        for kind in ("memcpy", "peers"):
+            found = []
+            for case in chosen:
+                ratios = {"memcpy": case["memcpy"]} if kind == "memcpy" else case["peers"]
+                if ratios:
+                    beside = min(ratios, key=lambda name: ratios[name])
+                    found.append((ratios[beside], case["name"], beside))
+            rows += [
+                {"threads": threads, "case": name, "beside": beside, "ratio": round(ratio, 3)}
+                for ratio, name, beside in sorted(found)[:count]
+            ]
     return rows
 
 

@@ -19,11 +19,11 @@ def _main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--threads", type=int, required=True)
     parser.add_argument("--seconds", type=float, required=True)
-    parser.add_argument("--peers", required=True)
+    parser.add_argument("--peer", action="append", default=[])
     parser.add_argument("words", nargs="*")
     options = parser.parse_args()
     for case in parse_cases(options.words):
-        result = measure(case, options.threads, tuple(options.peers.split(",")), options.seconds)
+        result = measure(case, options.threads, tuple(options.peer), options.seconds)
         _write({"case": result._asdict()})
     _write({"kernels": compiled_kernels()})
 

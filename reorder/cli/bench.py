@@ -13,8 +13,11 @@ from typing import TYPE_CHECKING, Any
 from memdesc import MemdescError
 from reorder.bench.attributes import ATTRIBUTES
 from reorder.bench.cases import parse_cases
+from reorder.bench.peers import LIBRARY, PEERS
 from reorder.bench.processes import missing_peers, run_workers
-from reorder.bench.report import case_lines, summarise
+from reorder.bench.random_cases import CLASSES, random_words
+from reorder.bench.report import case_lines, summarise, worst_cases
+from reorder.bench.transposers import open_library
 from reorder.cli.command import Command, Facts
 from reorder.cli.layouts import buffer_name
 from reorder.threads import count_cores
@@ -24,7 +27,8 @@ if TYPE_CHECKING:
 
 __all__ = ["COMMAND"]
 
-_PEERS = ("numpy", "torch", "onednn")
+# Lines of the slowest random cases, beside memcpy and beside the peers.
+_WORST = 10
 _VALUES = "a number, or mask:M for generated values along the dims whose bits M has"
 
 
@@ -56,6 +60,22 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         help="read cases from a file, in the notation of benchdnn",
     )
     parser.add_argument(
+        "--random", type=int, metavar="N", help="measure N random cases of 64 KiB to 256 MiB too"
+    )
+    parser.add_argument(
+        "--seed", type=int, default=0, help="equal seeds make equal random cases (default 0)"
+    )
+    parser.add_argument(
+        "--classes", metavar="A,B", help=f"classes of random cases: {', '.join(CLASSES)}"
+    )
+    parser.add_argument(
+        "--peer-library",
+        metavar="FILE",
+        action="append",
+        default=[],
+        help="a library with HPTT's C functions, measured beside us too",
+    )
+    parser.add_argument(
         "--threads",
         default=None,
         metavar="N,M",
@@ -64,7 +84,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--peers",
         metavar="A,B",
-        help=f"what to measure beside us, of {', '.join(_PEERS)} (default those installed)",
+        help=f"what to measure beside us, of {', '.join(PEERS)} (default those installed)",
     )
     parser.add_argument(
         "--busy",
@@ -88,6 +108,9 @@ def _answer(options: argparse.Namespace) -> tuple[Facts, int]:
     words += [f"--{name}={value}" for name, value in given.items() if value is not None]
     words += map(_with_x, options.dims)
     words += [f"--batch={file}" for file in options.batch]
+    if options.random is not None:
+        classes = options.classes.split(",") if options.classes else None
+        words += random_words(options.random, options.seed, classes)
     for tag in f"{options.stag or ''},{options.dtag or ''}".split(","):
         buffer_name(tag)
     cases = list(parse_cases(words))
@@ -95,12 +118,12 @@ def _answer(options: argparse.Namespace) -> tuple[Facts, int]:
         msg = "nothing to measure: give dims, such as 8x256x56x56, or --batch with a file of cases"
         raise MemdescError(msg)
     peers = (
-        list(_PEERS)
+        list(PEERS)
         if options.peers is None
         else [peer for peer in options.peers.split(",") if peer]
     )
-    if unknown := set(peers) - set(_PEERS):
-        msg = f"no peer {min(unknown)!r}; there are {', '.join(_PEERS)}"
+    if unknown := set(peers) - set(PEERS):
+        msg = f"no peer {min(unknown)!r}; there are {', '.join(PEERS)}"
         raise MemdescError(msg)
     if not 0 < options.seconds < math.inf:
         msg = f"--seconds {options.seconds:g}: give a time above 0, such as 0.3"
@@ -108,6 +131,9 @@ def _answer(options: argparse.Namespace) -> tuple[Facts, int]:
     threads = _threads(options.threads)
     if options.peers is not None and (missing := missing_peers(peers)):
         sys.stderr.write(f"memdesc: {', '.join(missing)}: not installed, so not measured\n")
+    for path in options.peer_library:
+        open_library(path)
+        peers.append(f"{LIBRARY}{path}")
     measured: dict[tuple[int, str], dict[str, Any]] = {}
     kernels: dict[tuple[int, str], dict[str, Any]] = {}
     for count, message in run_workers(words, threads, peers, options.seconds, max(0, options.busy)):
@@ -127,6 +153,7 @@ def _answer(options: argparse.Namespace) -> tuple[Facts, int]:
         "cases": [*measured.values()],
         "kernels": [*kernels.values()],
         "summary": summarise([*measured.values()]),
+        "worst": worst_cases([*measured.values()], _WORST) if options.random else [],
     }, 0
 
 
@@ -208,8 +235,15 @@ def _lay_out(facts: Facts) -> list[str]:
         lines += [
             f"  {row['threads']}t {row['beside']:24} {row['cases']:4} cases  "
             f"geometric mean {row['geomean']:8.2f}  5th percentile {row['p5']:7.2f}  "
+            f"median {row['p50']:7.2f}  95th {row['p95']:7.2f}  "
             f"least {row['least']:6.2f}  slower in {row['slower']}"
             for row in facts["summary"]
+        ]
+    if facts["worst"]:
+        lines += ["", "slowest of all, beside memcpy and beside the fastest peer:"]
+        lines += [
+            f"  {row['threads']}t x{row['ratio']:<6.2f} {row['beside']:14} {row['case']}"
+            for row in facts["worst"]
         ]
     return lines
 

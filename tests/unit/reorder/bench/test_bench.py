@@ -117,7 +117,7 @@ def test_a_run_is_one_json_object(capsys: pytest.CaptureFixture[str], tmp_path: 
     ("words", "says"),
     [
         ([], "nothing to measure"),
-        (["4x6", "--peers=mkl"], "no peer 'mkl'"),
+        (["4x6", "--peers=ipp"], "no peer 'ipp'"),
         (["4x6", "--threads=0"], "--threads '0'"),
         (["4x6", "--threads=two"], "--threads 'two'"),
         (["4xq"], "neither an option nor dims"),

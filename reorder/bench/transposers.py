@@ -1,0 +1,188 @@
+"""Peers that permute dense tensors: onnxruntime, MKL, and libraries with HPTT's C interface.
+
+They have no blocks, gaps or padding, so they take part where both layouts are plain and dense.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import importlib
+import importlib.metadata
+from contextlib import suppress
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from memdesc import MemdescError
+from reorder.bench.peers import Peer
+
+if TYPE_CHECKING:
+    from memdesc import MemoryDesc
+    from reorder.bench.cases import Case
+
+__all__ = [
+    "dense_permutation",
+    "library_peer",
+    "mkl_library",
+    "mkl_peer",
+    "onnxruntime_peer",
+    "open_library",
+]
+
+# The C functions of HPTT and of MKL, by the bits of an element.
+_HPTT = {32: ("sTensorTranspose", ctypes.c_float), 64: ("dTensorTranspose", ctypes.c_double)}
+_MKL = {32: ("MKL_Somatcopy", ctypes.c_float), 64: ("MKL_Domatcopy", ctypes.c_double)}
+# Integers of a width, in the names of ONNX.
+_ONNX_TYPES = {8: "UINT8", 16: "UINT16", 32: "UINT32", 64: "UINT64"}
+# Versions of ONNX's format that all releases of onnxruntime in use read.
+_OPSET, _IR_VERSION = 13, 8
+
+
+class Permutation(NamedTuple):
+    """A permutation of a dense tensor: extents in the order of src, and their order in dst."""
+
+    extents: tuple[int, ...]
+    order: tuple[int, ...]
+
+
+def dense_permutation(case: Case) -> Permutation | None:
+    """Return the permutation that a case is, outermost dim first; None if it is something else."""
+    src, dst = case.src, case.dst
+    if src.dtype != dst.dtype or src.dtype.is_packed or case.attr is not None:
+        return None
+    if not (_is_dense(src) and _is_dense(dst)):
+        return None
+    from_src, from_dst = _dims_by_stride(src), _dims_by_stride(dst)
+    return Permutation(
+        tuple(src.dims[dim] for dim in from_src), tuple(from_src.index(dim) for dim in from_dst)
+    )
+
+
+def _is_dense(desc: MemoryDesc) -> bool:
+    """Whether elements lie without gaps and in the order of dims, from the first byte on."""
+    size = 1
+    for dim in reversed(_dims_by_stride(desc)):
+        if desc.dims[dim] > 1 and desc.strides[dim] != size:
+            return False
+        size *= desc.dims[dim]
+    return not desc.inner_blks and not desc.offset0 and not desc.has_padding
+
+
+def _dims_by_stride(desc: MemoryDesc) -> list[int]:
+    """Return the dims, those of the largest stride first; a dim of extent 1 is outermost."""
+    keys = [desc.strides[dim] if desc.dims[dim] > 1 else 1 << 63 for dim in range(desc.ndims)]
+    return sorted(range(desc.ndims), key=lambda dim: (-keys[dim], dim))
+
+
+def onnxruntime_peer(case: Case, buffers: tuple[Any, Any], threads: int) -> Peer | None:
+    """Return onnxruntime's Transpose on bound buffers, if it and `onnx` are installed."""
+    moved = dense_permutation(case)
+    try:
+        onnx, ort = (importlib.import_module(name) for name in ("onnx", "onnxruntime"))
+    except ImportError:
+        return None
+    if moved is None:
+        return None
+    helper = onnx.helper
+    kind = getattr(onnx.TensorProto, _ONNX_TYPES[case.src.dtype.bits])
+    shapes = moved.extents, [moved.extents[k] for k in moved.order]
+    values = [helper.make_tensor_value_info(n, kind, s) for n, s in zip("xy", shapes, strict=True)]
+    node = helper.make_node("Transpose", ["x"], ["y"], perm=list(moved.order))
+    graph = helper.make_graph([node], "transpose", values[:1], values[1:])
+    opset = helper.make_opsetid("", _OPSET)
+    model = helper.make_model(graph, opset_imports=[opset], ir_version=_IR_VERSION)
+    options = ort.SessionOptions()
+    options.intra_op_num_threads = threads
+    session = ort.InferenceSession(
+        model.SerializeToString(), options, providers=["CPUExecutionProvider"]
+    )
+    binding = session.io_binding()
+    element = case.src.dtype.bits_dtype
+    for bind, name, shape, buffer in zip(
+        (binding.bind_input, binding.bind_output), "xy", shapes, buffers, strict=True
+    ):
+        bind(name, "cpu", 0, element, list(shape), buffer.ctypes.data)
+    return Peer(
+        "onnxruntime",
+        lambda: session.run_with_iobinding(binding),
+        owner=(session, buffers),
+        spins=True,
+    )
+
+
+@cache
+def mkl_library() -> ctypes.CDLL | None:
+    """Return MKL, if the packages `mkl` and `intel-openmp` are installed."""
+    with suppress(importlib.metadata.PackageNotFoundError, OSError, StopIteration):
+        # MKL looks for its threads among the global names, and ends the process without them
+        ctypes.CDLL(_file_of("intel-openmp", "libiomp5.so"), mode=ctypes.RTLD_GLOBAL)
+        return ctypes.CDLL(_file_of("mkl", "libmkl_rt.so"))
+    return None
+
+
+def _file_of(distribution: str, start: str) -> str:
+    """Return the path of an installed file, by how its name starts."""
+    files = importlib.metadata.files(distribution) or ()
+    file = next(file for file in files if file.name.startswith(start))
+    return str(Path(str(file.locate())).resolve())
+
+
+def mkl_peer(case: Case, buffers: tuple[Any, Any]) -> Peer | None:
+    """Return MKL's out-of-place transposition of a matrix, if it is installed."""
+    moved, mkl = dense_permutation(case), mkl_library()
+    bits = case.src.dtype.bits
+    if moved is None or mkl is None or bits not in _MKL:
+        return None
+    extents = [extent for extent in moved.extents if extent > 1]
+    order = [k for k in moved.order if moved.extents[k] > 1]
+    if len(extents) != 2 or order[0] < order[1]:  # noqa: PLR2004 - a matrix
+        return None
+    name, number = _MKL[bits]
+    size = ctypes.c_size_t
+    transpose = getattr(mkl, name)
+    transpose.argtypes = [ctypes.c_char, ctypes.c_char, size, size, number]
+    transpose.argtypes += [ctypes.c_void_p, size, ctypes.c_void_p, size]
+    rows, columns = extents
+    src, dst = (buffer.ctypes.data for buffer in buffers)
+    arguments = (b"R", b"T", rows, columns, 1.0, src, columns, dst, rows)
+    return Peer("mkl", lambda: transpose(*arguments), owner=buffers, spins=True)
+
+
+def open_library(path: str) -> ctypes.CDLL:
+    """Load a library with HPTT's C interface.
+
+    Raises
+    ------
+    MemdescError
+        If it cannot be loaded, or lacks the function.
+    """
+    try:
+        library = ctypes.CDLL(str(Path(path).resolve()))
+        for name, _ in _HPTT.values():
+            getattr(library, name)
+    except (OSError, AttributeError) as error:
+        needed = " and ".join(name for name, _ in _HPTT.values())
+        msg = f"{path!r} is no library with HPTT's C functions {needed}: {error}"
+        raise MemdescError(msg) from None
+    return library
+
+
+def library_peer(case: Case, buffers: tuple[Any, Any], threads: int, path: str) -> Peer | None:
+    """Return the transposition of a library with HPTT's C interface, named after its file."""
+    moved = dense_permutation(case)
+    bits = case.src.dtype.bits
+    if moved is None or bits not in _HPTT:
+        return None
+    name, number = _HPTT[bits]
+    transpose = getattr(open_library(path), name)
+    integers = ctypes.c_int * len(moved.order)
+    address = ctypes.c_void_p
+    transpose.argtypes = [address, ctypes.c_int, number, address, address, address, number]
+    transpose.argtypes += [address, address, ctypes.c_int, ctypes.c_int]
+    transpose.restype = None
+    order, extents = integers(*moved.order), integers(*moved.extents)
+    src, dst = (buffer.ctypes.data for buffer in buffers)
+    # src is multiplied by 1, dst by 0; dims are in row-major order
+    arguments = (order, len(order), 1.0, src, extents, None, 0.0, dst, None, threads, 1)
+    stem = Path(path).name.partition(".")[0].removeprefix("lib")
+    return Peer(stem, lambda: transpose(*arguments), owner=(order, extents, buffers), spins=True)

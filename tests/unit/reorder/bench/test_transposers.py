@@ -1,0 +1,131 @@
+"""Peers that permute dense tensors, with a library of three loops in the place of HPTT."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+
+from memdesc import MemdescError
+from reorder.bench.cases import parse_cases
+from reorder.bench.measure import measure
+from reorder.bench.peers import LIBRARY
+from reorder.bench.transposers import dense_permutation, mkl_library, open_library
+from reorder.cli import main
+from tests.compiled import compile_library
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+# HPTT's C interface for tensors in row-major order; WRONG leaves the last element out.
+_SOURCE = """
+#include <stddef.h>
+#define TRANSPOSE(NAME, T) \\
+void NAME(const int *perm, const int dim, const T alpha, const T *a, const int *size, \\
+          const int *outer_a, const T beta, T *b, const int *outer_b, const int threads, \\
+          const int row_major); \\
+void NAME(const int *perm, const int dim, const T alpha, const T *a, const int *size, \\
+          const int *outer_a, const T beta, T *b, const int *outer_b, const int threads, \\
+          const int row_major) { \\
+    size_t strides[8], count = 1; \\
+    (void)outer_a; (void)outer_b; (void)threads; \\
+    for (int k = dim - 1; k >= 0; k--) { strides[k] = count; count *= (size_t)size[k]; } \\
+    for (size_t i = 0; row_major && i < count - WRONG; i++) { \\
+        size_t rest = i, from = 0; \\
+        for (int k = dim - 1; k >= 0; k--) { \\
+            size_t extent = (size_t)size[perm[k]]; \\
+            from += rest % extent * strides[perm[k]]; \\
+            rest /= extent; \\
+        } \\
+        b[i] = alpha * a[from] + (beta != 0 ? beta * b[i] : 0); \\
+    } \\
+}
+TRANSPOSE(sTensorTranspose, float)
+TRANSPOSE(dTensorTranspose, double)
+"""
+
+
+def _library(folder: Path, wrong: int) -> str:
+    compile_library(_SOURCE, folder, ("gcc", "c"), f"-DWRONG={wrong}")
+    (path,) = folder.glob("*.so")
+    return str(path)
+
+
+@pytest.mark.parametrize(
+    ("words", "extents", "order"),
+    [
+        ("--stag=abc --dtag=cab 3x4x5", (3, 4, 5), (2, 0, 1)),
+        ("--stag=acb --dtag=bac 3x4x5", (3, 5, 4), (2, 0, 1)),
+        ("--stag=abcd --dtag=acdb 2x1x3x4", (1, 2, 3, 4), (0, 1, 2, 3)),
+    ],
+)
+def test_a_permutation_is_that_of_the_dims_in_memory(
+    words: str, extents: tuple[int, ...], order: tuple[int, ...]
+) -> None:
+    (case,) = parse_cases(words.split())
+    assert dense_permutation(case) == (extents, order)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "--stag=abcd --dtag=aBcd8b 2x8x3x4",
+        "--sdt=f32 --ddt=s8 3x4",
+        "--strides=9x1 --dtag=ab 3x4",
+        "--sdt=s4 --stag=ab --dtag=ba 4x4",
+        "--scale=2 3x4",
+    ],
+)
+def test_blocks_gaps_and_conversions_are_no_permutation(words: str) -> None:
+    (case,) = parse_cases(words.split())
+    assert dense_permutation(case) is None
+
+
+def test_a_library_is_timed_if_it_moves_what_we_move(tmp_path: Path) -> None:
+    for wrong in (0, 1):
+        folder = tmp_path / str(wrong)
+        folder.mkdir()
+        path = _library(folder, wrong)
+        for case in parse_cases(["--stag=abc", "--dtag=cab", "--sdt=f32,f64,s8", "3x4x5"]):
+            result = measure(case, 1, (f"{LIBRARY}{path}",), seconds=0.001)
+            has_function = case.src.dtype.bits in {32, 64}
+            assert list(result.peers) == ["source0"] * (has_function and not wrong)
+            assert result.differs == ["source0"] * (has_function and wrong)
+
+
+def test_random_cases_beside_a_library_are_reported(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = _library(tmp_path, 0)
+    few = ["bench", "--random=2", "--seed=55", "--classes=permutation", "--threads=1"]
+    few += ["--seconds=0.001", "--peers=", f"--peer-library={path}", "--json"]
+    assert main(few) == 0
+    facts = json.loads(capsys.readouterr().out)
+    assert len(facts["cases"]) == 2
+    assert {row["beside"] for row in facts["worst"]} >= {"memcpy"}
+    row = facts["summary"][0]
+    assert row["least"] <= row["p5"] <= row["p25"] <= row["p50"] <= row["p75"] <= row["p95"]
+
+
+def test_a_file_that_is_no_such_library_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "empty.so"
+    file.touch()
+    with pytest.raises(MemdescError, match="is no library with HPTT's C functions sTensor"):
+        open_library(str(file))
+    assert main(["bench", "4x6", f"--peer-library={file}"]) == 2
+    assert "is no library" in capsys.readouterr().err
+
+
+@pytest.mark.peers
+def test_onnxruntime_and_mkl_come_to_the_bits_that_we_come_to() -> None:
+    words = "--sdt=f32,s8,f64 --stag=abc --dtag=cab,bac 3x40x50 --reset --stag=ab --dtag=ba 70x90"
+    results = [
+        measure(case, 1, ("onnxruntime", "mkl"), seconds=0.001)
+        for case in parse_cases(words.split())
+    ]
+    assert all(result.differs == [] for result in results)
+    assert all("onnxruntime" in result.peers for result in results)
+    assert ("mkl" in results[-1].peers) == (mkl_library() is not None)
