@@ -23,11 +23,12 @@ from reorder.opencl.schedule.placement import ImageShape
 from reorder.opencl.schedule.transfers import OperandSpec
 
 if TYPE_CHECKING:
-    from memdesc import DataType
+    from memdesc import DataType, Extra
 
 __all__ = ["DeviceOperand", "array_desc", "check_usable", "device_operand", "first_byte"]
 
 _VECTOR_NBYTES = 16
+_INT32_NBYTES = 4
 
 
 class DeviceOperand(NamedTuple):
@@ -104,8 +105,20 @@ def device_operand(
         raise MemdescError(msg)
     if skipped:
         elements = skipped * 8 // desc.dtype.bits
-        desc = MemoryDesc(desc.dtype, replace(desc.layout, offset0=desc.offset0 + elements))
+        moved = replace(desc.layout, offset0=desc.offset0 + elements)
+        desc = MemoryDesc(desc.dtype, moved, extra=_moved_extra(desc, skipped, name))
     return DeviceOperand(memory, desc, is_aligned=_is_aligned(memory, itemsize, name))
+
+
+def _moved_extra(desc: MemoryDesc, skipped: int, name: str) -> Extra | None:
+    """Return the compensation of an array: numbers of 4 bytes, at multiples of 4 of its buffer."""
+    if desc.compensation_spans and skipped % _INT32_NBYTES:
+        msg = (
+            f"{name} is an array that starts at byte {skipped} of its buffer, no multiple of the "
+            f"{_INT32_NBYTES} bytes of a compensation; copy it"
+        )
+        raise MemdescError(msg)
+    return desc.extra
 
 
 def array_desc(array: cl.array.Array, name: str) -> MemoryDesc:

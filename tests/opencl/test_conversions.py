@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
+import pyopencl.array as cl_array
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from memdesc import DATA_TYPES, memory_desc
-from reorder import execute_reference, opencl
+from memdesc import DATA_TYPES, Extra, memory_desc
+from reorder import Attr, execute_reference, opencl
 from tests.attributes import conversions
 from tests.conversions import every_code, random_codes, run
 from tests.opencl.test_laws import COMMON
@@ -18,7 +19,6 @@ from tests.reorders import random_bytes
 
 if TYPE_CHECKING:
     from memdesc import MemoryDesc
-    from reorder import Attr
     from tests.opencl.runtimes import Runtime
 
 MAX_NELEMS = 512
@@ -48,10 +48,11 @@ def test_any_types_layouts_and_attributes_equal_the_definition(
 
 
 @pytest.mark.campaign
-@settings(COMMON, max_examples=1_000)
+@pytest.mark.parametrize("_part", range(20))
+@settings(COMMON, max_examples=50)
 @given(case=conversions(MAX_NELEMS), seed=st.integers(0, 2**20))
 def test_a_thousand_conversions_equal_the_definition(
-    runtime: Runtime, case: tuple[MemoryDesc, MemoryDesc, Attr | None], seed: int
+    _part: int, runtime: Runtime, case: tuple[MemoryDesc, MemoryDesc, Attr | None], seed: int
 ) -> None:
     check(runtime, case, seed)
 
@@ -75,6 +76,30 @@ def check_codes(runtime: Runtime, src: str, dst: str, attr: Attr | None = None) 
 )
 def test_all_codes_of_a_type_become_those_of_another(src: str, dst: str, runtime: Runtime) -> None:
     check_codes(runtime, src, dst)
+
+
+@pytest.mark.parametrize("is_shifted", [False, True])
+@pytest.mark.parametrize(
+    ("tag", "masks"),
+    [("ABcd4b16a4b", {"s8s8_mask": 1}), ("ba", {"asymmetric_mask": 3, "s8s8_mask": 1})],
+)
+def test_compensation_is_written_behind_int8_weights(
+    tag: str, masks: dict[str, int], is_shifted: bool, runtime: Runtime
+) -> None:
+    dims = (5, 19, 3, 2)[: len(tag) if len(tag) < 3 else 4]
+    desc = memory_desc(dims, "s8", tag).with_extra(Extra(**masks))
+    src = memory_desc(dims, "f32")
+    source = np.random.default_rng(1).normal(0, 40, dims).astype(np.float32)
+    attr = Attr(src_scale=0.9)
+    wanted = np.full(desc.nbytes, 0xA5, np.uint8)
+    execute_reference(src, desc, source, wanted, attr)
+    array = cl_array.to_device(runtime.queue, np.full(desc.nbytes + 4, 0xA5, np.uint8))
+    if is_shifted:
+        array = array[4:]
+    memory = runtime.buffer(source)
+    event = opencl.enqueue_reorder(runtime.queue, memory, src, array, desc, attr)
+    event.wait()
+    assert array.get()[: desc.nbytes].tobytes() == wanted.tobytes()
 
 
 @pytest.mark.campaign

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
     from reorder.opencl.codegen.pattern import GatherShape
 
-__all__ = ["gather_lines"]
+__all__ = ["block_offset", "gather_lines"]
 
 
 def gather_lines(
@@ -29,7 +29,7 @@ def gather_lines(
         dims, blocks = gather.dst[j]
         axis, padded = f"dst_axis{k}_{j}", f"{params}_dst{j}_padded"
         yield f"index_t {axis} = linear{k} % {padded}; linear{k} /= {padded};"
-        yield f"gather{k}_dst += {_offset(axis, f'{params}_dst{j}', blocks)};"
+        yield f"gather{k}_dst += {block_offset(axis, f'{params}_dst{j}', blocks)};"
         yield f"is_data{k} &= {axis} < {' * '.join(f'{params}_size{dim}' for dim in dims)};"
         for dim in reversed(dims):
             size = f"{params}_size{dim}"
@@ -42,10 +42,10 @@ def gather_lines(
             yield f"index_t {axis} = 0;"
             for dim in dims:
                 yield f"{axis} = {axis} * {params}_size{dim} + index{k}_{dim};"
-            yield f"gather{k}_{operand} += {_offset(axis, f'{params}_{operand}{j}', blocks)};"
+            yield f"gather{k}_{operand} += {block_offset(axis, f'{params}_{operand}{j}', blocks)};"
 
 
-def _offset(axis: str, params: str, blocks: int) -> str:
+def block_offset(axis: str, params: str, blocks: int) -> str:
     """Return the offset of an index of an axis; its outermost block, the first, has no modulus."""
     digits = [
         f"{axis} / {params}_step{b}{f' % {params}_extent{b}' if b else ''} * {params}_stride{b}"

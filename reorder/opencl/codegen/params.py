@@ -27,6 +27,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from reorder.opencl.codegen.pattern import Access, AccessKind
+from reorder.opencl.codegen.sums import sum_param_names
 
 if TYPE_CHECKING:
     from reorder.opencl.codegen.pattern import GatherShape, Pattern
@@ -36,6 +37,8 @@ __all__ = ["is_last_in_dimension", "param_names"]
 
 def param_names(pattern: Pattern) -> list[str]:
     """Return the names of a kernel's parameters, in the order in which it takes them."""
+    if pattern.sums is not None:
+        return sum_param_names(pattern.sums)
     names: list[str] = []
     if pattern.conversion is not None:
         names += [f"{role}_value" for role in pattern.conversion.scalars]

@@ -8,7 +8,17 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from reorder.opencl.codegen.conversion import Conversion
 
-__all__ = ["Access", "AccessKind", "GatherShape", "LoopShape", "Pattern", "Run", "Side", "Tile"]
+__all__ = [
+    "Access",
+    "AccessKind",
+    "GatherShape",
+    "LoopShape",
+    "Pattern",
+    "Run",
+    "Side",
+    "SumShape",
+    "Tile",
+]
 
 
 class AccessKind:
@@ -67,6 +77,13 @@ class Run(NamedTuple):
     length: int
     is_whole: bool = False
     is_nibble: bool = False
+
+
+class SumShape(NamedTuple):
+    """The structure of a compensation: the blocks of each dim, and of the dims of its mask."""
+
+    blocks: tuple[int, ...]
+    sums: tuple[tuple[int, int], ...]
 
 
 class Side(NamedTuple):
@@ -157,6 +174,7 @@ class Pattern(NamedTuple):
     index among the lanes for a buffer, or -1 if zero is written. A work-group has `work_items`
     work items. With `is_wide` offsets have 64 bits. With a `tile` it goes through
     local memory. With a `conversion` elements are computed, between buffers in runs.
+    With `sums` the kernel writes a compensation.
     """
 
     src: Access
@@ -169,6 +187,7 @@ class Pattern(NamedTuple):
     tile: Tile | None = None
     conversion: Conversion | None = None
     run: Run | None = None
+    sums: SumShape | None = None
 
     @property
     def others(self) -> tuple[str, ...]:

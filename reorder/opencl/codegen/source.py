@@ -10,6 +10,7 @@ from reorder.opencl.codegen.element_types import memory_type
 from reorder.opencl.codegen.params import param_names
 from reorder.opencl.codegen.pattern import AccessKind
 from reorder.opencl.codegen.runs import run_lines
+from reorder.opencl.codegen.sums import sum_lines
 from reorder.opencl.codegen.tile import tile_lines
 from reorder.opencl.codegen.vectors import vector_functions
 
@@ -26,7 +27,9 @@ _PARAMS_PER_LINE = 8
 
 def kernel_source(pattern: Pattern) -> str:
     """Return the program of a pattern; its only kernel is named `KERNEL`."""
-    if pattern.run is not None:
+    if pattern.sums is not None:
+        body = sum_lines(pattern.sums, pattern.work_items)
+    elif pattern.run is not None:
         body = run_lines(pattern)
     else:
         body = copy_lines(pattern) if pattern.tile is None else tile_lines(pattern)

@@ -18,6 +18,7 @@ from reorder.opencl.schedule.lower import lower
 from reorder.opencl.schedule.lower_runs import ConversionSpec, lower_runs, without_others
 from reorder.opencl.schedule.placement import place_box
 from reorder.opencl.schedule.profile import GPU, Profile
+from reorder.opencl.schedule.sums import lower_sums
 from reorder.plan.passes import pack_elements
 from reorder.plan.plan import plan_reorder
 
@@ -185,6 +186,7 @@ def _between_buffers(
         now, later = lower_runs(box, spec)
         first += now
         second += later
+    second += lower_sums(dst.desc, device.max_work_items)
     return Transfer(tuple(first), dst, None, tuple(second), buffers_of(conversion, bound))
 
 
