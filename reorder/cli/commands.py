@@ -19,6 +19,7 @@ NAMES = (
     "diff",
     "explain",
     "reorder",
+    "convert",
     "decode",
     "identify",
     "inspect",

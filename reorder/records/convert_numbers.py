@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from memdesc.record import Number
     from reorder.records.record import Record
 
-__all__ = ["convert_numbers"]
+__all__ = ["convert_numbers", "write_numbers"]
 
 _BYTE_BITS = 8
 
@@ -58,12 +58,22 @@ def convert_numbers(
     MemdescError
         If a number would change.
     """
+    map_codes(record, out, write_numbers(record, out, perm), perm, threads)
+
+
+def write_numbers(record: Record, out: Record, perm: tuple[int, ...]) -> _Each:
+    """Write all numbers but the codes, which are not read; return what is to be added to these.
+
+    Raises
+    ------
+    MemdescError
+        If a number would change.
+    """
     work = _Conversion(record, out, perm)
     work.check_width()
     are_integers = all(is_integer_number(r.desc, r.desc.rule.code) for r in (record, out))
     with np.errstate(all="ignore"):
-        delta = work.integers() if are_integers else work.tables()
-    map_codes(record, out, delta, perm, threads)
+        return work.integers() if are_integers else work.tables()
 
 
 class _Conversion:

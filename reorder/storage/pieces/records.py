@@ -49,9 +49,8 @@ class RecordPiece(NamedTuple):
 
 def permutation(src: RecordDesc, dst: Desc) -> tuple[int, ...]:
     """Return the dim of dst that each dim of src is, by the letters of two records."""
-    swaps = isinstance(dst, RecordDesc) and src.letters != dst.letters
-    if swaps and sorted(src.letters) == sorted(dst.letters):
-        return (1, 0)
+    if isinstance(dst, RecordDesc) and src.letters != dst.letters:
+        return tuple(dst.letters.index(letter) for letter in src.letters)
     return tuple(range(len(src.dims)))
 
 
@@ -73,7 +72,7 @@ def cut_record(src: RecordDesc, dst: Desc, bound: Bound) -> Iterator[RecordPiece
     >>> src, dst = (memdesc.record_desc((256, 64), name, group=32) for name in ("awq", "gptq"))
     >>> pieces = list(cut_record(src, dst, Bound(10000, 10000)))
     >>> len(pieces), pieces[1].dst.dims, pieces[1].writes[0]
-    (4, (64, 64), ('qweight', Runs(start=2048, length=2048, loops=())))
+    (2, (128, 64), ('qweight', Runs(start=4096, length=4096, loops=())))
     """
     if 0 in src.dims:
         return iter(())

@@ -1,0 +1,207 @@
+"""`memdesc convert`."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+import time
+from pathlib import Path
+from threading import Lock
+from typing import TYPE_CHECKING
+
+from memdesc import MemdescError
+from memdesc.disk import open_file
+from reorder.cli.command import Command, Facts
+from reorder.cli.progress import Progress
+from reorder.storage.convert.convert import Conversion, Settings, convert, plan
+from reorder.storage.convert.rules import Rule, parse_rule, rules_of_toml
+
+if TYPE_CHECKING:
+    import argparse
+
+    from reorder.storage.convert.jobs import Job
+
+__all__ = ["COMMAND"]
+
+_UNITS = {"": 1, "K": 10, "M": 20, "G": 30, "T": 40}
+_SIZE = re.compile(r"([0-9]{1,12}) ?([KMGT]?)i?B?", re.IGNORECASE)
+_MAX_RULES = 1 << 24
+# what the speed of the disk is measured with
+_SAMPLE = 64 << 20
+# seconds between two states of the bar
+_INTERVAL = 0.1
+# jobs that a dry run lists
+_LISTED = 40
+
+
+def _add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("source", metavar="IN", help="a checkpoint: a file, or a model's folder")
+    parser.add_argument(
+        "target",
+        metavar="OUT",
+        help="the checkpoint to write: its ending names the container; without one it is a folder "
+        "of safetensors, with all other files of IN",
+    )
+    parser.add_argument(
+        "--map",
+        dest="maps",
+        metavar="RULE",
+        action="append",
+        default=[],
+        help="'PATTERN: [SRC ->] DST[, DTYPE][, KEY=VALUE ...]', such as '*.mlp.*: awq -> marlin'; "
+        "any number, of which the last that matches serves; tensors without a rule are copied",
+    )
+    parser.add_argument(
+        "--rules",
+        metavar="FILE",
+        help="a file of TOML with rules, which come before those of --map",
+    )
+    parser.add_argument(
+        "--max-bytes",
+        metavar="SIZE",
+        default="1GiB",
+        help="what pieces may hold in memory, such as 200MiB (default 1GiB)",
+    )
+    parser.add_argument("--threads", type=int, help="how many pieces are moved at a time")
+    parser.add_argument(
+        "--shard-size",
+        metavar="SIZE",
+        help="the most bytes of tensors in a file of a folder; by default as in IN",
+    )
+    parser.add_argument(
+        "--dry-run", action="store_true", help="check all, and say what would be done"
+    )
+    parser.add_argument(
+        "--verify", action="store_true", help="read back, and compare with the definition"
+    )
+    parser.add_argument(
+        "--resume", action="store_true", help="go on where a conversion of the same was interrupted"
+    )
+    parser.add_argument("--overwrite", action="store_true", help="replace OUT")
+
+
+def _answer(options: argparse.Namespace) -> tuple[Facts, int]:
+    settings = Settings(
+        max_bytes=_bytes("--max-bytes", options.max_bytes),
+        threads=_threads(options.threads),
+        shard_bytes=None
+        if options.shard_size is None
+        else _bytes("--shard-size", options.shard_size),
+        verify=options.verify,
+        resume=options.resume,
+        overwrite=options.overwrite,
+    )
+    made = plan(options.source, options.target, _rules(options), settings)
+    for warning in made.warnings:
+        sys.stderr.write(f"memdesc: warning: {warning}\n")
+    facts = _facts(made)
+    if options.dry_run:
+        return facts | {"seconds_estimated": _seconds(made), **_listed(made.jobs)}, 0
+    written = sum(task.nbytes for job in made.jobs for task in job.tensors)
+    start = time.monotonic()
+    with Progress(written * (1 + settings.verify)) as progress:
+        found = convert(made, _Rate(progress, written * (1 + settings.verify)).step)
+    seconds = time.monotonic() - start
+    facts |= {"wrote": options.target, "tasks": found["tasks"], "resumed": found["resumed"]}
+    return facts | {"verified": settings.verify, "seconds": round(seconds, 3)}, 0
+
+
+class _Rate:
+    """Says how fast bytes are written, and the time left; threads call it at the same time."""
+
+    def __init__(self, progress: Progress, total: int) -> None:
+        self._progress, self._total, self._done = progress, total, 0
+        self._start, self._lock = time.monotonic(), Lock()
+        self._shown = self._start
+
+    def step(self, what: str, nbytes: int) -> None:
+        """Count bytes that have been written."""
+        with self._lock:
+            self._done += nbytes
+            now = time.monotonic()
+            if now - self._shown < _INTERVAL:
+                return
+            self._shown = now
+            rate = self._done / (now - self._start)
+            left = max(self._total - self._done, 0) / max(rate, 1)
+            text = f"{what} {rate / 1e6:.0f} MB/s, {left:.0f} s left"
+            self._progress.move_to(self._done, text)
+
+
+def _facts(made: Conversion) -> Facts:
+    copied = sum(job.is_copy for job in made.jobs)
+    return {
+        "tensors": sum(len(job.sources) for job in made.jobs),
+        "converted": len(made.jobs) - copied,
+        "copied": copied,
+        "bytes_in": sum(entry.nbytes for job in made.jobs for entry in job.sources.values()),
+        "bytes_out": made.nbytes,
+        "files": len(made.output.files),
+        "warnings": list(made.warnings),
+    }
+
+
+def _listed(jobs: tuple[Job, ...]) -> Facts:
+    """Return what a dry run says of the jobs that convert."""
+    moved = [f"{job.name}: {job}" for job in jobs if not job.is_copy]
+    more = [f"... and {len(moved) - _LISTED} more"] if len(moved) > _LISTED else []
+    return {"would": [*moved[:_LISTED], *more]}
+
+
+def _seconds(made: Conversion) -> float:
+    """Estimate the time from how fast the source is read; a disk writes about as fast."""
+    entries = [entry for job in made.jobs for entry in job.sources.values()]
+    nbytes = sum(entry.nbytes for entry in entries)
+    if not nbytes:
+        return 0.0
+    largest = max(entries, key=lambda entry: entry.nbytes)
+    count = min(largest.nbytes, _SAMPLE)
+    start = time.monotonic()
+    largest.read(0, count)
+    rate = count / max(time.monotonic() - start, 1e-9)
+    return round((nbytes + made.nbytes) / rate, 1)
+
+
+def _rules(options: argparse.Namespace) -> list[Rule]:
+    found: list[Rule] = []
+    if options.rules is not None:
+        with open_file(Path(options.rules)) as file:
+            text = file.read(_MAX_RULES)
+        try:
+            found = rules_of_toml(text.decode())
+        except UnicodeDecodeError as error:
+            msg = f"{options.rules!r} is no UTF-8: {error}"
+            raise MemdescError(msg) from None
+        except MemdescError as error:
+            msg = f"{options.rules!r}: {error}"
+            raise MemdescError(msg) from None
+    return [*found, *map(parse_rule, options.maps)]
+
+
+def _threads(given: int | None) -> int:
+    if given is None:
+        return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1
+    if given < 1:
+        msg = f"--threads {given} must be 1 or more"
+        raise MemdescError(msg)
+    return given
+
+
+def _bytes(flag: str, text: str) -> int:
+    found = _SIZE.fullmatch(text.strip())
+    size = int(found[1]) << _UNITS[found[2].upper()] if found and found[2] else 0
+    size = int(found[1]) if found and not found[2] else size
+    if not size:
+        msg = f"{flag} {text!r} is no size above 0, such as 200MiB or 1073741824"
+        raise MemdescError(msg)
+    return size
+
+
+COMMAND = Command(
+    "convert",
+    "Move a checkpoint into other layouts, packings and types.",
+    "convert model out --map 'model.layers.*: awq -> marlin'",
+    _add_arguments,
+    _answer,
+)

@@ -1,0 +1,1 @@
+"""Conversion of checkpoints: rules, a plan, and tasks of bounded memory."""

@@ -1,0 +1,84 @@
+"""config.json of a model: what it says of quantised weights after these have moved.
+
+Sources: `quantization_config` of AutoAWQ 0.2, AutoGPTQ 0.7 and GPTQModel 2 (`checkpoint_format`),
+and vLLM 0.10, `gptq_marlin.py`.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from memdesc import MemdescError, RecordDesc
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from reorder.storage.convert.jobs import Job
+
+__all__ = ["KEY", "moved_config"]
+
+KEY = "quantization_config"
+# what a reader looks for, beside bits and group_size
+_METHODS: dict[str, dict[str, Any]] = {
+    "awq": {"quant_method": "awq", "version": "gemm", "zero_point": True},
+    "gptq": {"quant_method": "gptq", "checkpoint_format": "gptq", "desc_act": False, "sym": False},
+    "marlin": {
+        "quant_method": "gptq",
+        "checkpoint_format": "marlin",
+        "is_marlin_format": True,
+        "desc_act": False,
+        "sym": True,
+    },
+}
+# kept of what was said before
+_KEPT = ("modules_to_not_convert", "lm_head", "dynamic")
+
+
+def moved_config(text: bytes, jobs: Sequence[Job]) -> tuple[bytes, str]:
+    """Return config.json after records have moved, and a warning, which may be empty.
+
+    Raises
+    ------
+    MemdescError
+        If it is no JSON object.
+    """
+    moved = [job for job in jobs if isinstance(job.src, RecordDesc) and len(job.sources) > 1]
+    if not moved:
+        return text, ""
+    try:
+        config = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        msg = f"config.json is no JSON: {error}"
+        raise MemdescError(msg) from None
+    if not isinstance(config, dict):
+        msg = "config.json is no JSON object"
+        raise MemdescError(msg)
+    left = [job.name for job in jobs if job.is_copy and job.name.endswith(".qweight")]
+    made = {_section(job, config) for job in moved}
+    if left or len(made) > 1:
+        what = f"{left[0]} stays as it was" if left else "records became several formats"
+        return text, f"config.json keeps its {KEY}, which cannot say that {what}"
+    (section,) = made
+    config.pop(KEY, None)
+    if section is not None:
+        config[KEY] = json.loads(section)
+    return json.dumps(config, indent=2).encode() + b"\n", ""
+
+
+def _section(job: Job, config: dict[str, Any]) -> str | None:
+    """Return what is said of the record that a job makes, as JSON; None for plain numbers."""
+    if not isinstance(job.dst, RecordDesc):
+        return None
+    desc = job.dst
+    options = dict(desc.options)
+    before = config.get(KEY)
+    held = before if isinstance(before, dict) else {}
+    found = {key: held[key] for key in _KEPT if key in held}
+    found |= {"bits": options.get("bits", 4), "group_size": options.get("group", -1)}
+    found |= _METHODS.get(desc.name, {"quant_method": desc.name})
+    if options.get("zeros") == "v2":
+        found["checkpoint_format"] = "gptq_v2"
+    if isinstance(job.src, RecordDesc) and desc.name == "gptq":
+        found["sym"] = job.src.name == "marlin" or bool(held.get("sym", False))
+    return json.dumps(found, sort_keys=True)

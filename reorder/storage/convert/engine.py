@@ -1,0 +1,109 @@
+"""Tasks run by threads, within a bound of bytes in memory."""
+
+from __future__ import annotations
+
+from threading import Condition, Thread
+from typing import TYPE_CHECKING
+
+from reorder.storage.convert.tasks import run_task
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from reorder.storage.convert.tasks import Task
+
+__all__ = ["run_tasks"]
+
+# how often a caller that waits looks for Ctrl-C
+_SECONDS = 0.2
+
+
+class _Work:
+    """Tasks that threads take in order, as long as their bytes fit."""
+
+    def __init__(self, tasks: Iterable[tuple[int, Task]], max_bytes: int) -> None:
+        self._tasks = iter(tasks)
+        self._max_bytes, self._held = max_bytes, 0
+        self._state = Condition()
+        self.error: BaseException | None = None
+        self._is_stopped = False
+
+    def take(self) -> tuple[int, Task] | None:
+        """Return the next task, once there is room for it; None at the end."""
+        with self._state:
+            found = None if self._is_stopped else next(self._tasks, None)
+            if found is None:
+                return None
+            nbytes = found[1].nbytes
+            self._state.wait_for(
+                lambda: self._is_stopped or not self._held or self._held + nbytes <= self._max_bytes
+            )
+            if self._is_stopped:
+                return None
+            self._held += nbytes
+            return found
+
+    def give_back(self, task: Task) -> None:
+        """Count the bytes of a task as free."""
+        with self._state:
+            self._held -= task.nbytes
+            self._state.notify_all()
+
+    def stop(self, error: BaseException | None) -> None:
+        """Let no thread take another task."""
+        with self._state:
+            self._is_stopped = True
+            self.error = self.error or error
+            self._state.notify_all()
+
+
+def run_tasks(
+    tasks: Iterable[tuple[int, Task]],
+    threads: int,
+    max_bytes: int,
+    finished: Callable[[int, Task], None],
+    run: Callable[[Task], object] = run_task,
+) -> None:
+    """Run tasks by some threads; the first error ends all.
+
+    Parameters
+    ----------
+    tasks : iterable of (int, Task)
+        With their numbers.
+    threads : int
+        How many run at a time, each on one thread.
+    max_bytes : int
+        What the tasks that run may hold in memory, unless one alone holds more.
+    finished : callable
+        Called with each task that has run, by the thread that ran it.
+    run : callable
+        What is done with a task.
+    """
+    work = _Work(tasks, max_bytes)
+
+    def loop() -> None:
+        try:
+            while (found := work.take()) is not None:
+                number, task = found
+                try:
+                    run(task)
+                finally:
+                    work.give_back(task)
+                finished(number, task)
+        except BaseException as error:  # noqa: BLE001 - the caller raises it
+            work.stop(error)
+
+    started = [Thread(target=loop, name=f"memdesc-convert-{k}") for k in range(threads)]
+    for thread in started:
+        thread.start()
+    try:
+        for thread in started:
+            while thread.is_alive():
+                thread.join(_SECONDS)
+    except BaseException:
+        work.stop(None)
+        for thread in started:
+            thread.join()
+        raise
+    if work.error is not None:
+        raise work.error

@@ -1,0 +1,100 @@
+"""The journal of a conversion: which tasks are on disk, so that a later process goes on with it.
+
+The first line says which conversion it is; each other line lists tasks that are done. A task is
+listed after its bytes are on disk, so that also a machine that loses power resumes.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from threading import Event, Lock, Thread
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+    from types import TracebackType
+    from typing import Self
+
+__all__ = ["Journal"]
+
+_SECONDS = 5.0
+
+
+class Journal:
+    """Lists tasks that are done; use it as a context.
+
+    Parameters
+    ----------
+    path : Path
+        The file.
+    fingerprint : str
+        Which conversion it is; a journal of another one is replaced.
+    sync : callable
+        Waits until all that was written is on disk.
+    """
+
+    def __init__(self, path: Path, fingerprint: str, sync: Callable[[], None]) -> None:
+        self._path, self._sync = path, sync
+        self._lock, self._end = Lock(), Event()
+        self._pending: list[int] = []
+        self._error: BaseException | None = None
+        self.done = _read(path, fingerprint)
+        if not self.done:
+            path.write_text(f"{json.dumps(fingerprint)}\n")
+        self._thread = Thread(target=self._work, name="memdesc-journal", daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._end.set()
+        self._thread.join()
+        if kind is None and self._error is not None:
+            raise self._error
+
+    def add(self, task: int) -> None:
+        """List a task that has written all its bytes."""
+        with self._lock:
+            self._pending.append(task)
+
+    def _work(self) -> None:
+        try:
+            while not self._end.wait(_SECONDS):
+                self._flush()
+            self._flush()
+        except BaseException as error:  # noqa: BLE001 - the thread that waits raises it
+            self._error = error
+
+    def _flush(self) -> None:
+        with self._lock:
+            tasks, self._pending = self._pending, []
+        if not tasks:
+            return
+        self._sync()
+        with self._path.open("a") as file:
+            file.write(f"{json.dumps(tasks)}\n")
+            file.flush()
+            os.fsync(file.fileno())
+
+
+def _read(path: Path, fingerprint: str) -> set[int]:
+    """Return the tasks that a journal lists; none of one that is another conversion's."""
+    try:
+        lines = path.read_text().split("\n")
+    except (OSError, UnicodeDecodeError):
+        return set()
+    if lines[0] != json.dumps(fingerprint):
+        return set()
+    done: set[int] = set()
+    # what follows the last newline was being written when the process ended
+    for line in lines[1:-1]:
+        done.update(json.loads(line))
+    return done

@@ -1,0 +1,65 @@
+"""Numbers of records that their new format cannot say, found before anything is written."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from memdesc import MemdescError, RecordDesc
+from reorder.records.convert_numbers import write_numbers
+from reorder.records.record import Record
+from reorder.storage.convert.tasks import RecordTask
+from reorder.storage.pieces.move import Place
+from reorder.storage.pieces.records import cut_record, permutation
+
+if TYPE_CHECKING:
+    from reorder.storage.convert.jobs import Job
+    from reorder.storage.pieces.boxes import Bound
+
+__all__ = ["check_numbers"]
+
+_HINTS = {
+    "gptq": "gptq(zeros=v2) says all zero points",
+    "marlin": "marlin has one zero point for all, 8",
+}
+
+
+def check_numbers(job: Job, bound: Bound) -> None:
+    """Refuse numbers that the new format does not have, such as zero points of 0 in GPTQ v1.
+
+    The codes, most of the bytes, are read only where they change: if a zero point of each group
+    becomes one for all.
+
+    Raises
+    ------
+    MemdescError
+        With the rule, the record, the place, and the way out.
+    """
+    src, dst = job.src, job.dst
+    if not isinstance(src, RecordDesc) or not isinstance(dst, RecordDesc) or 0 in src.dims:
+        return
+    codes = {src.field(name).tensor for name, _ in src.rule.code.parts}
+    if codes == set(src.tensors):
+        return  # one tensor, of which all is read anyway
+    try:
+        tensors = {
+            # zeros that are never read take no memory
+            name: np.zeros(nbytes, np.uint8) if name in codes else job.sources[name].read()
+            for name, nbytes in src.tensors.items()
+        }
+        delta = write_numbers(Record(src, tensors), Record(dst), permutation(src, dst))
+        if delta.values.any():
+            places = tuple(
+                (name, Place(entry.file, entry.offset, entry.nbytes))
+                for name, entry in job.sources.items()
+            )
+            for piece in cut_record(src, dst, bound):
+                RecordTask(job.name, piece, places, ()).convert(threads=1)
+    except MemdescError as error:
+        hint = _HINTS.get(dst.name, "")
+        told = str(error).removeprefix(f"{job.name}: ")
+        msg = f"{job.name}: {told}{f'; {hint}' if hint else ''}"
+        if job.rule is not None:
+            job.rule.fail(msg)
+        raise MemdescError(msg) from None

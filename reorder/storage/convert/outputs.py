@@ -1,0 +1,176 @@
+"""What a conversion writes: a file, or a folder of shards with all other files of a model."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from memdesc import MemdescError
+from memdesc.disk import open_file, reason_of
+from reorder.storage.containers.plan import PlannedFile, Span
+from reorder.storage.containers.shards import INDEX_ENDING, plan_shards
+from reorder.storage.containers.table import FORMATS, format_of, plan_file
+from reorder.storage.containers.writer import partial_folder
+from reorder.storage.convert.config import moved_config
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from reorder.storage.containers.entry import Container
+    from reorder.storage.convert.jobs import Job
+
+__all__ = ["Output", "check_paths", "output_format", "plan_output"]
+
+_CONFIG = "config.json"
+_MAX_CONFIG = 1 << 24
+_SHARDS = "safetensors"
+# of a checkpoint of one file; no shard is as large
+_UNBOUNDED = 1 << 62
+_HIDDEN = "."
+
+
+class Output(NamedTuple):
+    """What is written.
+
+    Attributes
+    ----------
+    files : tuple of PlannedFile
+        All files; those that are copied have a span under their name after a zero byte, which no
+        tensor has in its name.
+    copied : tuple of (str, Path)
+        The key of such a span, and the file to copy.
+    is_folder : bool
+        Whether they make a folder.
+    warnings : tuple of str
+        What a user may not expect.
+    """
+
+    files: tuple[PlannedFile, ...]
+    copied: tuple[tuple[str, Path], ...]
+    is_folder: bool
+    warnings: tuple[str, ...]
+
+
+def is_folder(target: Path) -> bool:
+    """Whether an output is a folder: its name has no ending of a container."""
+    return not any(target.name.endswith(row.ending) for row in FORMATS.values())
+
+
+def output_format(target: Path) -> str:
+    """Return the key of the format of an output; folders hold safetensors.
+
+    Raises
+    ------
+    MemdescError
+        If the ending is none of a container, and no folder is called so.
+    """
+    if is_folder(target):
+        if target.suffix and not target.is_dir():
+            format_of(target)  # says which endings there are
+        return _SHARDS
+    return format_of(target).name
+
+
+def check_paths(source: Path, container: Container, target: Path) -> None:
+    """Refuse an output that is, holds, or lies in what is read.
+
+    Raises
+    ------
+    MemdescError
+        With both paths.
+    """
+    real, read = target.resolve(), source.resolve()
+    inputs = {read, *(path.resolve() for path in container.files)}
+    within = source.is_dir() and real.is_relative_to(read)
+    if real in inputs or within or any(path.is_relative_to(real) for path in inputs):
+        msg = (
+            f"{str(target)!r} is, holds or lies in the input {str(source)!r}, which is never "
+            "changed; write elsewhere"
+        )
+        raise MemdescError(msg)
+    if not target.parent.is_dir():
+        msg = f"{str(target)!r} cannot be written: there is no folder {str(target.parent)!r}"
+        raise MemdescError(msg)
+
+
+def plan_output(
+    source: Path,
+    container: Container,
+    target: Path,
+    jobs: Sequence[Job],
+    shard_bytes: int | None,
+) -> Output:
+    """Plan all files of an output.
+
+    Raises
+    ------
+    MemdescError
+        If the container cannot hold a tensor, or a file beside the tensors cannot be read.
+    """
+    tensors = [tensor for job in jobs for tensor in job.tensors]
+    name = output_format(target)
+    metadata = container.metadata if container.format == name else {}
+    if not is_folder(target):
+        if shard_bytes is not None:
+            msg = f"{str(target)!r} is one file; name a folder for shards"
+            raise MemdescError(msg)
+        return Output(plan_file(target, tensors, metadata), (), False, ())  # noqa: FBT003 - a field
+    if shard_bytes is None:
+        sizes = [path.stat().st_size for path in container.files]
+        shard_bytes = max(sizes) if len(sizes) > 1 else _UNBOUNDED
+    files = list(plan_shards(tensors, metadata, shard_bytes))
+    copied: list[tuple[str, Path]] = []
+    warnings: list[str] = []
+    for path in _others(source, container) if source.is_dir() else ():
+        kept = path.relative_to(source).as_posix()
+        if kept == _CONFIG:
+            text, warning = moved_config(_read(path), jobs)
+            files.insert(0, PlannedFile(kept, len(text), ((0, text),), {}))
+            warnings += [warning] if warning else []
+            continue
+        nbytes = path.stat().st_size
+        files.insert(0, PlannedFile(kept, nbytes, (), {f"\0{kept}": Span(0, nbytes)}))
+        copied.append((f"\0{kept}", path))
+    return Output(tuple(files), tuple(copied), True, tuple(warnings))  # noqa: FBT003 - a field
+
+
+def _read(path: Path) -> bytes:
+    with open_file(path) as file:
+        text = file.read(_MAX_CONFIG + 1)
+    if len(text) > _MAX_CONFIG:
+        msg = f"{str(path)!r} has more than {_MAX_CONFIG} bytes"
+        raise MemdescError(msg)
+    return text
+
+
+def _others(source: Path, container: Container) -> list[Path]:
+    """Return the files of a model that hold no tensors; hidden ones and links to folders are not.
+
+    Raises
+    ------
+    MemdescError
+        If the folder cannot be read.
+    """
+
+    def fail(error: OSError) -> None:
+        msg = f"{str(source)!r} cannot be read: {reason_of(error)}"
+        raise MemdescError(msg)
+
+    shards = {path.resolve() for path in container.files}
+    found = []
+    for folder, folders, names in os.walk(source, onerror=fail):
+        folders[:] = sorted(each for each in folders if not each.startswith(_HIDDEN))
+        for name in sorted(names):
+            path = Path(folder, name)
+            is_index = path.parent == source and name.endswith(INDEX_ENDING)
+            if name.startswith(_HIDDEN) or is_index or path.resolve() in shards:
+                continue
+            if path.is_file():
+                found.append(path)
+    return found
+
+
+def grown(target: Path) -> bool:
+    """Whether an output is being written, or was when a process ended."""
+    return (partial_folder(target) / "files").is_dir()

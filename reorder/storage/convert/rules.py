@@ -1,0 +1,276 @@
+"""Rules: which tensors become what, as a line of text or as a table of TOML.
+
+A line is ``PATTERN: [SRC ->] DST[, DTYPE][, KEY=VALUE ...]``; the pattern ends at the first colon
+that a space follows. SRC and DST are names of layouts or of records; options of a record are in
+parentheses, as in ``gptq(zeros=v2)``. DST may be left out where the layout stays.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from memdesc import MemdescError, data_type
+from memdesc.errors import short_repr
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = ["Format", "Rule", "parse_rule", "rules_of_toml"]
+
+_ARROW = "->"
+_SHAPE = "PATTERN: [SRC ->] DST[, DTYPE][, KEY=VALUE ...]"
+_OPTIONS = re.compile(r"([^()]+)\(([^()]*=[^()]*)\)")
+_COUNT = re.compile("[0-9]{1,18}")
+# of scales that are chosen from the data: one for all elements
+WHOLE = "all"
+
+
+@dataclass(frozen=True, slots=True)
+class Format:
+    """A name of a layout or of a record, and the options of a record."""
+
+    name: str
+    options: tuple[tuple[str, Any], ...] = ()
+
+    def __str__(self) -> str:
+        options = ", ".join(f"{key}={value}" for key, value in self.options)
+        return f"{self.name}({options})" if options else self.name
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """A rule.
+
+    Attributes
+    ----------
+    text : str
+        As it was given, for messages.
+    pattern : str
+        Of names of tensors, or of what stands before the names of a record's tensors; ``*``, ``?``
+        and ``[...]`` as in shells, and ``*`` stands for dots as well.
+    src, dst : Format, optional
+        What tensors hold and what they become.
+    dtype : str, optional
+        The data type that they become.
+    rename : str, optional
+        The new name; the first ``*`` in it stands for what the first one of the pattern was.
+    holds : str, optional
+        The type of the elements in the words of the container, where the name does not say it.
+    dims : tuple of int, optional
+        The logical sizes, where the shape does not say them.
+    scale, zero_point, src_scale, src_zero_point : number, optional
+        As of `reorder.Attr`.
+    scales : str, optional
+        Letters of the dims along which scales differ that are chosen from the data, or ``all``.
+    groups : tuple of int, optional
+        How many neighbours along each of the last two dims share one.
+    """
+
+    text: str
+    pattern: str
+    src: Format | None = None
+    dst: Format | None = None
+    dtype: str | None = None
+    rename: str | None = None
+    holds: str | None = None
+    dims: tuple[int, ...] | None = None
+    scale: float | None = None
+    zero_point: int | None = None
+    src_scale: float | None = None
+    src_zero_point: int | None = None
+    scales: str | None = None
+    groups: tuple[int, ...] | None = None
+
+    def fail(self, problem: str) -> NoReturn:
+        """Raise an error that names the rule."""
+        msg = f"rule {self.text!r}: {problem}"
+        raise MemdescError(msg) from None
+
+
+def parse_rule(text: str) -> Rule:
+    """Read a rule from a line.
+
+    Raises
+    ------
+    MemdescError
+        If it is none; with what is wrong.
+
+    Examples
+    --------
+    >>> from reorder.storage.convert.rules import parse_rule
+    >>> rule = parse_rule("model.layers.*: awq -> gptq(zeros=v2)")
+    >>> rule.pattern, str(rule.src), str(rule.dst)
+    ('model.layers.*', 'awq', 'gptq(zeros=v2)')
+    >>> parse_rule("*.weight: OIhw16i16o, bf16").dtype
+    'bf16'
+    """
+    pattern, colon, rest = re.sub(r"\s+", " ", text.strip()).partition(": ")
+    if not colon or not pattern or not rest.strip():
+        msg = f"rule {text!r} has no form {_SHAPE}, such as '*.weight: oihw -> OIhw16i16o'"
+        raise MemdescError(msg)
+    fields: dict[str, str] = {}
+    for k, word in enumerate(_split(rest)):
+        key, equals, value = word.partition("=")
+        if equals and "(" not in key:
+            name, value = key.strip(), value.strip()
+        elif _is_dtype(word):
+            name, value = "dtype", word
+        elif k == 0:
+            src, arrow, dst = word.rpartition(_ARROW)
+            fields |= {"src": src.strip()} if arrow else {}
+            name, value = "dst", dst.strip()
+        else:
+            msg = f"rule {text!r}: {word!r} is neither a data type nor KEY=VALUE"
+            raise MemdescError(msg)
+        if name in fields:
+            msg = f"rule {text!r}: {name} is given twice"
+            raise MemdescError(msg)
+        fields[name] = value
+    return _made(text, pattern.strip(), fields)
+
+
+def rules_of_toml(text: str) -> list[Rule]:
+    """Read rules from a file of TOML: a table ``[[map]]`` for each.
+
+    Its keys are those of a line, with ``match`` for the pattern; a value may be a string, a number,
+    or for ``dims`` and ``groups`` an array.
+
+    Raises
+    ------
+    MemdescError
+        If it is no such file.
+    """
+    try:
+        found = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        msg = f"the rules are no TOML: {error}"
+        raise MemdescError(msg) from None
+    tables = found.get("map")
+    if set(found) != {"map"} or not isinstance(tables, list):
+        msg = f"a file of rules consists of tables [[map]]; this one has {', '.join(found)}"
+        raise MemdescError(msg)
+    rules = []
+    for table in tables:
+        if not isinstance(table, dict) or not isinstance(table.get("match"), str):
+            msg = f"each [[map]] needs a string match, a pattern of names: {short_repr(table)}"
+            raise MemdescError(msg)
+        shown = ", ".join(f"{key} = {value!r}" for key, value in table.items())
+        fields = {key: _as_text(value) for key, value in table.items() if key != "match"}
+        rules.append(_made(f"[[map]] {shown}", table["match"], fields))
+    return rules
+
+
+def _as_text(value: Any) -> str:
+    return "x".join(map(str, value)) if isinstance(value, list) else str(value)
+
+
+def _split(text: str) -> list[str]:
+    """Split at commas that are in no parentheses."""
+    words, depth = [""], 0
+    for letter in text:
+        depth += (letter == "(") - (letter == ")")
+        if letter == "," and depth <= 0:
+            words.append("")
+        else:
+            words[-1] += letter
+    return [word.strip() for word in words]
+
+
+def _is_dtype(word: str) -> bool:
+    try:
+        data_type(word)
+    except MemdescError:
+        return False
+    return True
+
+
+def _made(text: str, pattern: str, fields: Mapping[str, str]) -> Rule:
+    """Return a rule of strings, each read as its key wants."""
+    rule = Rule(text, pattern)
+    for key, value in fields.items():
+        if key not in _READERS:
+            rule.fail(f"there is no key {key!r}; the keys are {', '.join(_READERS)}")
+        if not value:
+            rule.fail(f"{key} is empty")
+    made: dict[str, Any] = {key: _READERS[key](rule, key, value) for key, value in fields.items()}
+    if not made:
+        rule.fail("it says nothing; give a layout, a data type or rename=")
+    if "groups" in made and "scales" not in made:
+        rule.fail("groups= goes with scales=, which are chosen from the data")
+    if "scales" in made and ("scale" in made or "zero_point" in made):
+        rule.fail("scales= are chosen from the data, scale= and zero_point= are given")
+    if "scales" in made and "dtype" not in made:
+        rule.fail("scales= needs the data type that they serve, such as s8")
+    if "rename" in made and made["rename"].count("*") > pattern.count("*"):
+        rule.fail(f"rename={made['rename']} has more * than the pattern {pattern}")
+    return Rule(text, pattern, **made)
+
+
+def _format(rule: Rule, key: str, value: str) -> Format:
+    found = _OPTIONS.fullmatch(value)
+    if not found:
+        return Format(value)
+    options: list[tuple[str, Any]] = []
+    for word in found[2].split(","):
+        name, equals, given = (each.strip() for each in word.partition("="))
+        if not (name and equals and given):
+            rule.fail(f"{key} {value!r}: options are NAME=VALUE, joined by commas")
+        number = int(given) if re.fullmatch("-?[0-9]{1,18}", given) else given
+        options.append((name, {"true": True, "false": False}.get(given, number)))
+    return Format(found[1].strip(), tuple(options))
+
+
+def _dtype(rule: Rule, key: str, value: str) -> str:
+    try:
+        return data_type(value).name
+    except MemdescError as error:
+        rule.fail(f"{key}: {error}")
+
+
+def _name(_: Rule, __: str, value: str) -> str:
+    return value
+
+
+def _float(rule: Rule, key: str, value: str) -> float:
+    try:
+        return float(value)
+    except ValueError:
+        rule.fail(f"{key}={value} is no number")
+
+
+def _integer(rule: Rule, key: str, value: str) -> int:
+    if not re.fullmatch("-?[0-9]{1,18}", value):
+        rule.fail(f"{key}={value} is no integer")
+    return int(value)
+
+
+def _sizes(rule: Rule, key: str, value: str) -> tuple[int, ...]:
+    words = value.split("x")
+    if not all(_COUNT.fullmatch(word.strip()) for word in words):
+        rule.fail(f"{key}={value} are no integers joined by x, such as 64x128")
+    return tuple(map(int, words))
+
+
+def _letters(rule: Rule, key: str, value: str) -> str:
+    if value != WHOLE and not re.fullmatch("[a-l]+", value):
+        rule.fail(f"{key}={value} are no letters of dims, a for the first; or {WHOLE}")
+    return value
+
+
+_READERS = {
+    "src": _format,
+    "dst": _format,
+    "dtype": _dtype,
+    "rename": _name,
+    "holds": _dtype,
+    "dims": _sizes,
+    "scale": _float,
+    "zero_point": _integer,
+    "src_scale": _float,
+    "src_zero_point": _integer,
+    "scales": _letters,
+    "groups": _sizes,
+}

@@ -1,0 +1,304 @@
+"""Tasks: what a conversion consists of, each a small value that runs alone, on any machine.
+
+A task reads places of files and writes others. It may run again, with the same result; tasks of one
+conversion write different bytes. `run_task` and `check_task` are all that is done with one.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from memdesc import MemdescError, MemoryDesc, RecordDesc, memory_desc
+from reorder.memory.memory import Memory
+from reorder.memory.reference import execute_reference
+from reorder.quantize import quantize
+from reorder.records.convert_numbers import convert_numbers
+from reorder.records.decode import dequantize_record
+from reorder.records.record import Record
+from reorder.records.reference import dequantize_reference
+from reorder.storage.pieces.move import (
+    Place,
+    move_piece,
+    open_to_read,
+    open_to_write,
+    read_runs,
+    scratch,
+    write_runs,
+)
+from reorder.storage.pieces.records import permutation
+from reorder.values.attr import Attr
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from numpy.typing import NDArray
+
+    from reorder.storage.pieces.pieces import Piece
+    from reorder.storage.pieces.records import RecordPiece
+    from reorder.storage.pieces.runs import Runs
+
+__all__ = [
+    "CopyTask",
+    "MoveTask",
+    "QuantizeTask",
+    "RecordTask",
+    "Task",
+    "check_task",
+    "run_task",
+]
+
+
+class CopyTask(NamedTuple):
+    """Bytes that stay as they are."""
+
+    name: str
+    runs: Runs
+    src: Place
+    dst: Place
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes that it needs in memory."""
+        return self.runs.nbytes
+
+    @property
+    def written(self) -> int:
+        """Bytes that it writes."""
+        return self.runs.nbytes
+
+    def run(self, threads: int) -> None:
+        """Copy the bytes."""
+        del threads
+        data = scratch.take("src 0", self.runs.nbytes)
+        _read(self.src, self.runs, data)
+        _write(self.dst, self.runs, data)
+
+    def check(self) -> None:
+        """Compare both."""
+        old, new = (np.empty(self.runs.nbytes, np.uint8) for _ in range(2))
+        _read(self.src, self.runs, old)
+        _read(self.dst, self.runs, new)
+        _compare(self.name, old, new)
+
+
+class MoveTask(NamedTuple):
+    """A piece of a reorder."""
+
+    name: str
+    piece: Piece
+    src: Place
+    dst: Place
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes that it needs in memory."""
+        return self.piece.nbytes
+
+    @property
+    def written(self) -> int:
+        """Bytes that it writes."""
+        return self.piece.writes.nbytes
+
+    def run(self, threads: int) -> None:
+        """Read, reorder, write."""
+        move_piece(self.piece, self.src, self.dst, threads)
+
+    def check(self) -> None:
+        """Reorder what was read by definition, and compare."""
+        piece = self.piece
+        source = np.zeros(max(piece.reads.nbytes, piece.src.min_nbytes), np.uint8)
+        _read(self.src, piece.reads, source)
+        wanted = np.zeros(max(piece.writes.nbytes, piece.dst.min_nbytes), np.uint8)
+        execute_reference(piece.src, piece.dst, source, wanted, piece.attr)
+        _compare_runs(self.name, self.dst, piece.writes, wanted)
+
+
+class RecordTask(NamedTuple):
+    """A piece of a record that becomes another record, or plain numbers."""
+
+    name: str
+    piece: RecordPiece
+    src: tuple[tuple[str, Place], ...]
+    dst: tuple[tuple[str, Place], ...]
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes that it needs in memory."""
+        return self.piece.nbytes
+
+    @property
+    def written(self) -> int:
+        """Bytes that it writes."""
+        return sum(runs.nbytes for _, runs in self.piece.writes)
+
+    def run(self, threads: int) -> None:
+        """Read, convert, write."""
+        made, places = self.convert(threads), dict(self.dst)
+        for name, runs in self.piece.writes:
+            _write(places[name], runs, made[name])
+
+    def convert(self, threads: int) -> dict[str, NDArray[np.uint8]]:
+        """Return what is to be written, by the names of the tensors."""
+        piece = self.piece
+        record = Record(piece.src, _tensors(piece.src, piece.reads, dict(self.src), "src"))
+        if not isinstance(piece.dst, RecordDesc):
+            return {"": dequantize_record(record, piece.dst.dtype, piece.dst, threads).data}
+        sizes = piece.dst.tensors
+        made = {
+            name: scratch.take(f"dst {k}", max(runs.nbytes, sizes[name]))
+            for k, (name, runs) in enumerate(piece.writes)
+        }
+        for data in made.values():
+            data[:] = 0
+        out = Record(piece.dst, {name: data[: sizes[name]] for name, data in made.items()})
+        try:
+            convert_numbers(record, out, permutation(piece.src, piece.dst), threads)
+        except MemdescError as error:
+            msg = f"{self.name}: {error}"
+            raise MemdescError(msg) from None
+        return made
+
+    def check(self) -> None:
+        """Decode both by definition, and compare."""
+        piece, places = self.piece, dict(self.dst)
+        record = Record(piece.src, _tensors(piece.src, piece.reads, dict(self.src), "src"))
+        values = dequantize_reference(record)
+        if isinstance(piece.dst, RecordDesc):
+            made = Record(piece.dst, _tensors(piece.dst, piece.writes, places, "dst"))
+            new = dequantize_reference(made)
+            order = np.argsort(permutation(piece.src, piece.dst))
+            _compare(self.name, values.transpose(order) + 0.0, new + 0.0)
+            return
+        wanted = np.zeros(max(piece.dst.nbytes, piece.writes[0][1].nbytes), np.uint8)
+        plain = np.ascontiguousarray(values).reshape(-1).view(np.uint8)
+        execute_reference(memory_desc(piece.dst.dims, "f32"), piece.dst, plain, wanted)
+        _compare_runs(self.name, places[""], piece.writes[0][1], wanted)
+
+
+class QuantizeTask(NamedTuple):
+    """A piece of a tensor of floats whose scales are chosen from the data.
+
+    `scales` are the places of scales and zero points; the box has all of the dims that share them.
+    """
+
+    name: str
+    piece: Piece
+    src: Place
+    dst: Place
+    axes: tuple[int, ...]
+    groups: tuple[int, ...]
+    scales: tuple[tuple[Runs, Place], ...]
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes that it needs in memory: numpy searches for the largest values in f32."""
+        return 4 * self.piece.nbytes
+
+    @property
+    def written(self) -> int:
+        """Bytes that it writes."""
+        return self.piece.writes.nbytes
+
+    def run(self, threads: int) -> None:
+        """Choose scales, convert, write all."""
+        piece = self.piece
+        source = _source(self.src, piece.reads, piece.src)
+        made = quantize(
+            source, piece.dst.dtype, self.axes, piece.dst, groups=self.groups, threads=threads
+        )
+        data = np.zeros(max(piece.writes.nbytes, made.memory.data.nbytes), np.uint8)
+        data[: made.memory.data.nbytes] = made.memory.data
+        _write(self.dst, piece.writes, data)
+        for values, (runs, place) in zip(
+            (made.scales, made.zero_points), self.scales, strict=False
+        ):
+            _write(place, runs, np.ascontiguousarray(values).reshape(-1).view(np.uint8))
+
+    def check(self) -> None:
+        """Convert by definition with the scales that were written, and compare."""
+        piece = self.piece
+        source = _source(self.src, piece.reads, piece.src)
+        mask = sum(1 << dim for dim in self.axes)
+        given: dict[str, object] = {"saturate": True}
+        kinds = (("dst_scale", np.float32), ("dst_zero_point", np.int32))
+        for (role, kind), (runs, place) in zip(kinds, self.scales, strict=False):
+            data = np.empty(runs.nbytes, np.uint8)
+            _read(place, runs, data)
+            given |= {role: data.view(kind), f"{role}_mask": mask, f"{role}_groups": self.groups}
+        wanted = np.zeros(max(piece.writes.nbytes, piece.dst.min_nbytes), np.uint8)
+        execute_reference(piece.src, piece.dst, source.data, wanted, Attr(**given))  # type: ignore[arg-type] # by role
+        _compare_runs(self.name, self.dst, piece.writes, wanted)
+
+
+Task = CopyTask | MoveTask | RecordTask | QuantizeTask
+
+
+def run_task(task: Task, threads: int = 1) -> int:
+    """Run a task; returns how many bytes it wrote.
+
+    Raises
+    ------
+    MemdescError
+        If a file cannot be read or written, or numbers cannot be said in the new format.
+    """
+    task.run(threads)
+    return task.written
+
+
+def check_task(task: Task) -> None:
+    """Read back what a task wrote, and compare it with what the definition gives.
+
+    Raises
+    ------
+    MemdescError
+        If they differ: with the tensor.
+    """
+    task.check()
+
+
+def _source(place: Place, runs: Runs, desc: MemoryDesc) -> Memory:
+    data = np.zeros(max(runs.nbytes, desc.nbytes), np.uint8)
+    _read(place, runs, data)
+    return Memory(desc, data, zero_pad=False)
+
+
+def _tensors(
+    desc: RecordDesc, runs: tuple[tuple[str, Runs], ...], places: Mapping[str, Place], side: str
+) -> dict[str, NDArray[np.uint8]]:
+    found = {}
+    for k, (name, each) in enumerate(runs):
+        data = scratch.take(f"{side} {k}", max(each.nbytes, desc.tensors[name]))
+        _read(places[name], each, data)
+        found[name] = data[: desc.tensors[name]]
+    return found
+
+
+def _read(place: Place, runs: Runs, into: NDArray[np.uint8]) -> None:
+    with open_to_read(place.path) as file:
+        read_runs(file, runs, place, into)
+
+
+def _write(place: Place, runs: Runs, data: NDArray[np.uint8]) -> None:
+    with open_to_write(place.path) as file:
+        write_runs(file, runs, place, data)
+
+
+def _compare_runs(name: str, place: Place, runs: Runs, wanted: NDArray[np.uint8]) -> None:
+    found = np.empty(runs.nbytes, np.uint8)
+    _read(place, runs, found)
+    _compare(name, wanted[: runs.nbytes], found)
+
+
+def _compare(name: str, wanted: NDArray[np.generic], found: NDArray[np.generic]) -> None:
+    """Refuse what differs in a bit; NaN equals NaN."""
+    if np.array_equal(wanted, found, equal_nan=wanted.dtype.kind == "f"):
+        return
+    differ = np.argwhere(wanted != found)
+    at = tuple(int(i) for i in differ[0])
+    msg = (
+        f"{name}: what was written differs from the definition, in {len(differ)} places of a "
+        f"piece, first at {at}: {found[at]} instead of {wanted[at]}"
+    )
+    raise MemdescError(msg)

@@ -1,0 +1,83 @@
+"""Checkpoints for tests: safetensors written by its rule, and quantised layers."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+__all__ = ["awq_layer", "model_folder", "write_safetensors"]
+
+_KINDS = {
+    "int32": "I32",
+    "float16": "F16",
+    "float32": "F32",
+    "uint8": "U8",
+    "int64": "I64",
+    "complex64": "C64",
+}
+
+
+def write_safetensors(
+    path: Path, tensors: Mapping[str, NDArray[Any]], metadata: Mapping[str, str] | None = None
+) -> None:
+    """Write arrays as the package safetensors does."""
+    header: dict[str, Any] = {} if metadata is None else {"__metadata__": metadata}
+    at = 0
+    for name, array in tensors.items():
+        offsets = [at, at + array.nbytes]
+        header[name] = {
+            "dtype": _KINDS[array.dtype.name],
+            "shape": list(array.shape),
+            "data_offsets": offsets,
+        }
+        at += array.nbytes
+    text = json.dumps(header).encode()
+    data = b"".join(np.ascontiguousarray(array).tobytes() for array in tensors.values())
+    path.write_bytes(len(text).to_bytes(8, "little") + text + data)
+
+
+def awq_layer(
+    seed: int = 0,
+    dims: tuple[int, int] = (128, 256),
+    group: int = 64,
+    zeros: tuple[int, int] = (1, 8),
+) -> dict[str, NDArray[Any]]:
+    """Return the tensors of a layer as AutoAWQ stores them: any codes, zero points in a range."""
+    rng = np.random.default_rng(seed)
+    rows, columns = dims
+    points = rng.integers(*zeros, (rows // group, columns // 8, 8))
+    return {
+        "qweight": rng.integers(-(2**31), 2**31, (rows, columns // 8)).astype(np.int32),
+        "qzeros": (points << 4 * np.arange(8)).sum(-1).astype(np.uint32).view(np.int32),
+        "scales": rng.random((rows // group, columns)).astype(np.float16),
+    }
+
+
+def model_folder(folder: Path, layers: int = 2, **options: Any) -> dict[str, NDArray[Any]]:
+    """Write a quantised model into a new folder; returns its tensors."""
+    rng = np.random.default_rng(1)
+    tensors = {
+        f"model.layers.{k}.mlp.{name}": array
+        for k in range(layers)
+        for name, array in awq_layer(k, **options).items()
+    }
+    tensors["model.layers.0.norm.weight"] = rng.random(32).astype(np.float16)
+    tensors["lm_head.weight"] = rng.standard_normal((40, 128)).astype(np.float16)
+    tensors["conv.weight"] = rng.standard_normal((20, 6, 3, 3)).astype(np.float32)
+    folder.mkdir()
+    write_safetensors(folder / "model.safetensors", tensors, {"format": "pt"})
+    config = {
+        "architectures": ["Some"],
+        "quantization_config": {"quant_method": "awq", "bits": 4, "group_size": 64},
+    }
+    (folder / "config.json").write_text(json.dumps(config))
+    (folder / "tokenizer.json").write_text("{}")
+    return tensors

@@ -1,0 +1,291 @@
+"""Checkpoints converted: the numbers, the files around them, and what is refused."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+import reorder
+from memdesc import MemdescError, memory_desc, record_desc
+from reorder.storage.containers.table import read_container
+from reorder.storage.convert.convert import Settings, convert, plan
+from reorder.storage.convert.rules import parse_rule
+from tests.checkpoints import awq_layer, model_folder, write_safetensors
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+SMALL = Settings(max_bytes=1 << 20, verify=True)
+
+
+def converted(
+    source: Path, target: Path, *rules: str, settings: Settings = SMALL
+) -> dict[str, NDArray[Any]]:
+    """Convert, and return the words of each tensor of the output, by its name."""
+    convert(plan(source, target, [parse_rule(rule) for rule in rules], settings))
+    kinds = {"s32": np.int32, "f16": np.float16, "f32": np.float32, "s8": np.int8, "u8": np.uint8}
+    return {
+        name: entry.read().view(kinds[entry.dtype]).reshape(entry.shape)
+        for name, entry in read_container(target).entries.items()
+    }
+
+
+def refused(source: Path, target: Path, *rules: str, settings: Settings = SMALL) -> str:
+    """Return the line that refuses a conversion; nothing was written."""
+    before = sorted(target.parent.rglob("*"))
+    with pytest.raises(MemdescError) as caught:
+        convert(plan(source, target, [parse_rule(rule) for rule in rules], settings))
+    assert sorted(target.parent.rglob("*")) == before
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+def values_of(tensors: dict[str, NDArray[Any]], prefix: str, name: str) -> NDArray[np.float32]:
+    """Return the numbers of a quantised layer, over (in, out)."""
+    held = {
+        each.rpartition(".")[2]: array for each, array in tensors.items() if each.startswith(prefix)
+    }
+    desc = record_desc((128, 256), name, group=64)
+    return reorder.dequantize(reorder.Record(desc, held)).numpy()
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Path:
+    model_folder(tmp_path / "model")
+    return tmp_path / "model"
+
+
+def test_a_rule_over_a_prefix_moves_records_and_what_the_model_says_of_them(
+    model: Path, tmp_path: Path
+) -> None:
+    before = {name: entry.read() for name, entry in read_container(model).entries.items()}
+    old = converted(model, tmp_path / "same")
+    new = converted(model, tmp_path / "out", "model.layers.*: awq -> gptq")
+    for k in range(2):
+        prefix = f"model.layers.{k}.mlp."
+        assert np.array_equal(values_of(new, prefix, "gptq"), values_of(old, prefix, "awq"))
+    assert new["model.layers.0.mlp.qweight"].shape == (16, 256)
+    assert new["model.layers.0.mlp.qzeros"].shape == (2, 32)
+    assert np.array_equal(new["lm_head.weight"], old["lm_head.weight"])
+    found = json.loads((tmp_path / "out" / "config.json").read_text())
+    assert found["architectures"] == ["Some"]
+    assert found["quantization_config"]["quant_method"] == "gptq"
+    assert found["quantization_config"]["group_size"] == 64
+    assert (tmp_path / "out" / "tokenizer.json").read_text() == "{}"
+    back = tmp_path / "back"
+    converted(tmp_path / "out", back, "*.mlp: gptq -> awq")
+    after = {name: entry.read() for name, entry in read_container(back).entries.items()}
+    assert all(np.array_equal(after[name], data) for name, data in before.items())
+
+
+def test_layouts_keep_their_descriptor_and_are_stored_by_their_physical_shape(
+    model: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "out.safetensors"
+    found = converted(model, out, "conv.weight: OIhw16i16o", "lm_head.weight: ba, f32")
+    assert found["conv.weight"].shape == (2, 1, 3, 3, 16, 16)
+    checkpoint = reorder.open_checkpoint(out)
+    assert checkpoint["conv.weight"].desc == memory_desc((20, 6, 3, 3), "f32", "OIhw16i16o")
+    source = reorder.open_checkpoint(model)
+    assert np.array_equal(checkpoint["conv.weight"].numpy(), source["conv.weight"].numpy())
+    assert np.array_equal(
+        checkpoint["lm_head.weight"].numpy(), source["lm_head.weight"].numpy().astype(np.float32)
+    )
+    assert found["lm_head.weight"].shape == (128, 40)
+    # and back, by what the file says
+    again = converted(out, tmp_path / "again.safetensors", "conv.weight: oihw")
+    assert np.array_equal(again["conv.weight"], source["conv.weight"].numpy())
+
+
+def test_a_rule_on_one_tensor_moves_its_layout_and_warns_of_its_companions(
+    model: Path, tmp_path: Path
+) -> None:
+    rule = parse_rule("*.0.mlp.qweight: awq -> marlin")
+    made = plan(model, tmp_path / "out", [rule], SMALL)
+    (warning,) = made.warnings
+    assert "model.layers.0.mlp.qweight without model.layers.0.mlp.qzeros, " in warning
+    convert(made)
+    entry = read_container(tmp_path / "out").entries["model.layers.0.mlp.qweight"]
+    assert (entry.dtype, entry.shape) == ("s32", (8, 512))
+    assert entry.desc == memory_desc((128, 256), "u4", "marlin")
+    config = json.loads((tmp_path / "out" / "config.json").read_text())
+    assert config["quantization_config"]["quant_method"] == "awq"
+
+
+def test_the_last_rule_that_matches_serves(model: Path, tmp_path: Path) -> None:
+    found = converted(
+        model,
+        tmp_path / "out.safetensors",
+        "*.weight: f32",
+        "conv.*: ohwi",
+        "lm_head.*: rename=h.*",
+    )
+    assert found["conv.weight"].shape == (20, 3, 3, 6)
+    assert found["model.layers.0.norm.weight"].dtype == np.float32
+    assert found["h.weight"].dtype == np.float16
+
+
+def test_records_become_plain_numbers(model: Path, tmp_path: Path) -> None:
+    old = converted(model, tmp_path / "same")
+    new = converted(model, tmp_path / "out", "model.layers.*: awq -> ba, f32")
+    wanted = values_of(old, "model.layers.1.mlp.", "awq")
+    assert np.array_equal(new["model.layers.1.mlp.weight"], wanted.T)
+    assert "quantization_config" not in json.loads((tmp_path / "out" / "config.json").read_text())
+
+
+def test_scales_are_chosen_from_the_data(model: Path, tmp_path: Path) -> None:
+    # pieces of some rows each
+    small = SMALL._replace(max_bytes=4000)
+    out = tmp_path / "out.safetensors"
+    found = converted(model, out, "lm_head.weight: ab, s8, scales=a", settings=small)
+    x = reorder.open_checkpoint(model)["lm_head.weight"].numpy()
+    wanted = reorder.quantize(x, "s8", axis=0)
+    assert np.array_equal(found["lm_head.weight"], wanted.memory.numpy())
+    assert np.array_equal(found["lm_head.weight_scale"], wanted.scales)
+
+
+def test_scales_that_are_given_are_applied(model: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out.safetensors"
+    found = converted(model, out, "lm_head.weight: s8, scale=0.05, zero_point=3")
+    x = reorder.open_checkpoint(model)["lm_head.weight"].numpy()
+    attr = reorder.Attr(dst_scale=0.05, dst_zero_point=3, saturate=True)
+    assert np.array_equal(
+        found["lm_head.weight"], reorder.reorder(x, dtype="s8", attr=attr).numpy()
+    )
+
+
+def test_gguf_blocks_become_layers_of_other_systems(tmp_path: Path) -> None:
+    desc = record_desc((64, 256), "q4_0")
+    rng = np.random.default_rng(0)
+    blocks = rng.integers(0, 256, (64, 8, 18)).astype(np.uint8)
+    blocks[:, :, :2] = rng.random((64, 8)).astype(np.float16)[..., None].view(np.uint8)
+    record = reorder.Record(desc, blocks)
+    source = tmp_path / "in.safetensors"
+    write_safetensors(source, {"blk.0.ffn.weight": blocks.reshape(64, 144)})
+    found = converted(source, tmp_path / "out.safetensors", "blk.*: q4_0 -> awq")
+    assert sorted(found) == [f"blk.0.ffn.{name}" for name in ("qweight", "qzeros", "scales")]
+    assert found["blk.0.ffn.qweight"].shape == (256, 8)
+    held = {name.rpartition(".")[2]: array for name, array in found.items()}
+    made = reorder.Record(record_desc((256, 64), "awq", group=32), held)
+    wanted = reorder.dequantize(record).numpy()
+    assert np.array_equal(reorder.dequantize(made).numpy().T, wanted)
+    rule = parse_rule("*.ffn: awq -> q4_0")
+    convert(plan(tmp_path / "out.safetensors", tmp_path / "x.gguf", [rule], SMALL))
+    entry = read_container(tmp_path / "x.gguf").entries["blk.0.ffn.weight"]
+    assert (entry.dtype, entry.shape) == ("q4_0", (64, 256))
+    assert np.array_equal(entry.read(), blocks.reshape(-1))
+
+
+def test_mistakes_are_refused_before_anything_is_written(model: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    for rule, problem in {
+        "*.qweigh: awq -> marlin": "no tensor and no record is called '*.qweigh'; did you mean",
+        "conv.weight: OIhw16i16o -> oihw": "conv.weight has 4320 bytes, but",
+        "conv.weight: OIhw16i16p": "conv.weight, memory_desc((20, 6, 3, 3), 'f32', 'abcd')",
+        "conv.weight: AB16a8b": "conv.weight",
+        "conv.weight: s8": "give scale=, or scales= to choose them from the data",
+        "lm_head.weight: awq -> marlin": "lm_head.weight of f16 and shape (40, 128)",
+        "lm_head.weight: ab, s8, scales=c": "name a dim that (40, 128) do not have",
+        "lm_head.weight: ab, s8, scales=ab, groups=1x3": "do not divide the last dims of (40, 128)",
+        "lm_head.weight: ab, dims=40x129": "lm_head.weight has 10240 bytes, but",
+        "lm_head.weight: rename=conv.weight": "would both be called conv.weight",
+        "*.mlp: gptq -> awq": "model.layers.0.mlp.qweight of s32 has the shape (128, 32)",
+        "*.mlp: awq -> q4_0": "model.layers.0.mlp",
+        "*.mlp: awq(bits=8) -> gptq": "awq has no option 'bits'",
+        "*.mlp: awq -> gptq, f16": "records keep their types",
+    }.items():
+        said = refused(model, out, rule)
+        assert f"rule {rule!r}" in said
+        assert problem in said
+    said = refused(model, out, "*.mlp: awq -> gptq", "*.0.mlp.scales: f32")
+    assert "moves model.layers.0.mlp.scales alone" in said
+
+
+def test_numbers_that_the_other_side_cannot_say_are_refused(tmp_path: Path) -> None:
+    model_folder(tmp_path / "model", zeros=(0, 2))
+    said = refused(tmp_path / "model", tmp_path / "out", "model.*: awq -> gptq")
+    assert "rule 'model.*: awq -> gptq': model.layers.0.mlp: zero points: qzeros of gptq" in said
+    assert said.endswith("gptq(zeros=v2) says all zero points")
+    converted(tmp_path / "model", tmp_path / "out", "model.*: awq -> gptq(zeros=v2)")
+    config = json.loads((tmp_path / "out" / "config.json").read_text())
+    assert config["quantization_config"]["checkpoint_format"] == "gptq_v2"
+    said = refused(tmp_path / "model", tmp_path / "out2", "model.*: awq -> marlin")
+    assert said.endswith("marlin has one zero point for all, 8")
+
+
+def test_a_record_without_one_of_its_tensors_is_refused(tmp_path: Path) -> None:
+    layer = awq_layer()
+    tensors = {f"a.{name}": array for name, array in layer.items()}
+    write_safetensors(tmp_path / "in.safetensors", tensors | {"b.qweight": layer["qweight"]})
+    said = refused(tmp_path / "in.safetensors", tmp_path / "out.safetensors", "*: awq -> gptq")
+    assert "b has qweight, but no qzeros, scales" in said
+
+
+def test_an_order_of_inputs_that_is_data_is_refused(tmp_path: Path) -> None:
+    layer = {f"a.{name}": array for name, array in awq_layer().items()}
+    source, out = tmp_path / "in.safetensors", tmp_path / "out.safetensors"
+    order = np.arange(128, dtype=np.int32) // 64
+    write_safetensors(source, layer | {"a.g_idx": order})
+    found = converted(source, tmp_path / "ok.safetensors", "a: awq -> gptq")
+    assert sorted(found) == ["a.qweight", "a.qzeros", "a.scales"]
+    write_safetensors(source, layer | {"a.g_idx": order[::-1].copy()})
+    assert "a.g_idx assigns inputs to groups in an order that is data" in refused(
+        source, out, "a: awq -> gptq"
+    )
+
+
+def test_inputs_are_never_the_output(model: Path, tmp_path: Path) -> None:
+    for target in (model, model / "out", model / "model.safetensors", tmp_path):
+        assert "which is never changed" in refused(model, target, "conv.*: f16")
+    assert "there is no folder" in refused(model, tmp_path / "no" / "out", "conv.*: f16")
+    (tmp_path / "out").mkdir()
+    assert "exists" in refused(model, tmp_path / "out", "conv.*: f16")
+    converted(model, tmp_path / "out", "conv.*: f16", settings=SMALL._replace(overwrite=True))
+    assert "names no format" in refused(model, tmp_path / "out.bin", "conv.*: f16")
+
+
+def test_shards_go_in_and_out(model: Path, tmp_path: Path) -> None:
+    small = SMALL._replace(shard_bytes=20000)
+    first = converted(model, tmp_path / "many", "*.mlp: awq -> gptq", settings=small)
+    assert len([*(tmp_path / "many").glob("*.safetensors")]) > 2
+    found = converted(tmp_path / "many", tmp_path / "again", "*.mlp: gptq -> awq")
+    assert len([*(tmp_path / "again").glob("*.safetensors")]) > 1
+    whole = converted(tmp_path / "again", tmp_path / "one.safetensors")
+    assert all(np.array_equal(whole[name], array) for name, array in found.items())
+    assert first.keys() == found.keys()
+    assert "name a folder for shards" in refused(
+        model, tmp_path / "x.safetensors", "conv.*: f16", settings=small
+    )
+
+
+def test_a_tensor_beyond_the_bound_is_cut(tmp_path: Path) -> None:
+    x = np.random.default_rng(0).random((256, 640)).astype(np.float32)
+    write_safetensors(tmp_path / "in.safetensors", {"w": x})
+    small = Settings(max_bytes=100_000, threads=2)
+    out = tmp_path / "out.safetensors"
+    made = plan(tmp_path / "in.safetensors", out, [parse_rule("w: BA16a16b")], small)
+    assert convert(made)["tasks"] > 20
+    desc = memory_desc(x.shape, "f32", "BA16a16b")
+    entry = read_container(out).entries["w"]
+    assert np.array_equal(entry.read(), reorder.reorder(x, desc).data)
+    assert "and max_bytes is 100" in refused(
+        tmp_path / "in.safetensors",
+        tmp_path / "no.safetensors",
+        "w: BA16a16b",
+        settings=Settings(max_bytes=100),
+    )
+
+
+def test_tensors_without_a_data_type_are_copied(tmp_path: Path) -> None:
+    x = np.arange(8, dtype=np.complex64)
+    write_safetensors(tmp_path / "x.safetensors", {"x": x})
+    convert(plan(tmp_path / "x.safetensors", tmp_path / "y.safetensors", [], Settings()))
+    entry = read_container(tmp_path / "y.safetensors").entries["x"]
+    assert (entry.dtype, entry.read().tobytes()) == ("C64", x.tobytes())
+    said = refused(tmp_path / "x.safetensors", tmp_path / "z.safetensors", "x: f32")
+    assert "rule 'x: f32': x: memdesc has no data type" in said

@@ -1,0 +1,126 @@
+"""Rules of conversions: what they say, and every mistake in one line."""
+
+from __future__ import annotations
+
+import pytest
+
+from memdesc import MemdescError
+from reorder.storage.convert.matching import matches, renamed
+from reorder.storage.convert.rules import Format, Rule, parse_rule, rules_of_toml
+
+
+def test_a_line_names_a_pattern_two_sides_a_type_and_keys() -> None:
+    rule = parse_rule("blk.*.weight: oihw -> OIhw16i16o, bf16, rename=b.*.w")
+    assert (rule.pattern, rule.src, rule.dst) == (
+        "blk.*.weight",
+        Format("oihw"),
+        Format("OIhw16i16o"),
+    )
+    assert (rule.dtype, rule.rename) == ("bf16", "b.*.w")
+
+
+def test_parts_of_a_line_may_be_left_out() -> None:
+    assert parse_rule("*: f16").dtype == "f16"
+    assert parse_rule("*: AB16a8b").dst == Format("AB16a8b")
+    assert parse_rule("a: rename=b") == Rule("a: rename=b", "a", rename="b")
+    rule = parse_rule("w: s8, scales=ab, groups=1x32")
+    assert (rule.scales, rule.groups) == ("ab", (1, 32))
+
+
+def test_colons_within_names_and_options_of_records() -> None:
+    rule = parse_rule("/conv/W:0: gptq(zeros=v2, bits=8) -> awq")
+    assert rule.pattern == "/conv/W:0"
+    assert rule.src == Format("gptq", (("zeros", "v2"), ("bits", 8)))
+    assert str(rule.src) == "gptq(zeros=v2, bits=8)"
+
+
+def test_fused_dims_are_no_options() -> None:
+    assert parse_rule("w: ab(cd) -> (ab)cd").dst == Format("(ab)cd")
+
+
+@pytest.mark.parametrize(
+    ("line", "problem"),
+    [
+        ("*.weight", "has no form PATTERN: "),
+        (": ab", "has no form PATTERN: "),
+        ("a: ", "has no form PATTERN: "),
+        ("a: ab, cd", "'cd' is neither a data type nor KEY=VALUE"),
+        ("a: ab, f16, f32", "dtype is given twice"),
+        ("a: ab, colour=red", "there is no key 'colour'; the keys are src, dst, dtype, "),
+        ("a: ab, scale=big", "scale=big is no number"),
+        ("a: ab, zero_point=1.5", "zero_point=1.5 is no integer"),
+        ("a: ab, dims=3by4", "dims=3by4 are no integers joined by x"),
+        ("a: ab, scales=xy, s8", "scales=xy are no letters of dims"),
+        ("a: ab, scales=a", "scales= needs the data type that they serve"),
+        ("a: s8, scales=a, scale=2", "scales= are chosen from the data, scale= and"),
+        ("a: ab, groups=1x32", "groups= goes with scales="),
+        ("a: ab, rename=", "rename is empty"),
+        ("a: ab -> ", "dst is empty"),
+        ("a: rename=*", "has more * than the pattern a"),
+        ("a: awq -> gptq(zeros=)", "options are NAME=VALUE, joined by commas"),
+        ("a: ab, holds=f5", "holds: "),
+    ],
+)
+def test_mistakes_are_told_with_the_rule(line: str, problem: str) -> None:
+    with pytest.raises(MemdescError) as caught:
+        parse_rule(line)
+    assert f"rule {line!r}" in str(caught.value)
+    assert problem in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_file_has_the_keys_of_lines() -> None:
+    text = """
+    [[map]]
+    match = "model.layers.*"
+    src = "awq"
+    dst = "gptq(zeros=v2)"
+
+    [[map]]
+    match = "lm_head.weight"
+    dtype = "s8"
+    scales = "a"
+    dims = [4, 8]
+    """
+    first, second = rules_of_toml(text)
+    assert (first.src, first.dst) == (Format("awq"), Format("gptq", (("zeros", "v2"),)))
+    assert (second.dtype, second.scales, second.dims) == ("s8", "a", (4, 8))
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("[[map]", "the rules are no TOML"),
+        ("map = 3", r"tables \[\[map\]\]; this one has map"),
+        ("[[rule]]\nmatch = 'a'", r"tables \[\[map\]\]; this one has rule"),
+        ("[[map]]\ndst = 'ab'", "needs a string match"),
+        ("[[map]]\nmatch = 'a'", "it says nothing"),
+        ("[[map]]\nmatch = 'a'\nto = 'ab'", "there is no key 'to'"),
+    ],
+)
+def test_mistakes_in_files_are_told(text: str, problem: str) -> None:
+    with pytest.raises(MemdescError, match=problem):
+        rules_of_toml(text)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "name", "is_match"),
+    [
+        ("model.*", "model.layers.0.w", True),
+        ("*.q?.weight", "a.b.q1.weight", True),
+        ("layers.[0-3].w", "layers.2.w", True),
+        ("layers.[!0-3].w", "layers.2.w", False),
+        ("w", "ww", False),
+        ("A", "a", False),
+        ("a.b", "aab", False),
+    ],
+)
+def test_patterns_are_those_of_shells(pattern: str, name: str, is_match: bool) -> None:
+    assert matches(Rule("", pattern), name) == is_match
+
+
+def test_stars_of_a_new_name_stand_for_those_of_the_pattern() -> None:
+    rule = parse_rule("model.layers.*.w*: rename=blk.*.weight*")
+    assert renamed(rule, "model.layers.3.mlp.w2") == "blk.3.mlp.weight2"
+    assert renamed(parse_rule("a*b: rename=c"), "axb") == "c"
+    assert renamed(parse_rule("a*: rename=*b"), "a*") == "*b"
