@@ -120,7 +120,12 @@ class StoredTensor:
         held = self.memory()
         if isinstance(held, Record):
             return dequantize(held).numpy()
-        array = held.numpy()
+        try:
+            array = held.numpy()
+        except ValueError as error:
+            # of no elements, and dims whose product exceeds what numpy counts
+            msg = f"tensor {short_repr(self.name)}: numpy has no array of {held.desc!r}: {error}"
+            raise MemdescError(msg) from None
         return array if self.shape or self._entry.is_described else array.reshape(())
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:  # noqa: FBT001 - numpy's protocol

@@ -158,6 +158,12 @@ def describe(entry: Entry, text: str | None) -> Entry:
     except MemdescError as error:
         msg = f"{str(entry.file)!r}: the descriptor of {short_repr(entry.name)}: {error}"
         raise MemdescError(msg) from None
+    if isinstance(found, MemoryDesc) and found.has_broadcast:
+        msg = (
+            f"{str(entry.file)!r}: the descriptor of {short_repr(entry.name)}, {found!r}, repeats "
+            "elements, which a stored tensor does not"
+        )
+        raise MemdescError(msg)
     if found.nbytes != entry.nbytes:
         msg = (
             f"{str(entry.file)!r}: {short_repr(entry.name)} has {entry.nbytes} bytes, but its "

@@ -95,6 +95,17 @@ def test_unaligned_tensors_are_copied(tmp_path: Path) -> None:
         assert checkpoint["a"].numpy().tolist() == [1, 2]
 
 
+@pytest.mark.parametrize("shape", [[0, 2**62], [2**62, 0], [1] * 13, [0] * 64])
+def test_dims_that_no_array_has_are_an_error(tmp_path: Path, shape: list[int]) -> None:
+    path = tmp_path / "x.safetensors"
+    nbytes = 4 * int(np.prod(shape, dtype=object))
+    header = {"a": {"dtype": "F32", "shape": shape, "data_offsets": [0, nbytes]}}
+    text = json.dumps(header).encode()
+    path.write_bytes(len(text).to_bytes(8, "little") + text + bytes(nbytes))
+    with reorder.open_checkpoint(path) as checkpoint, pytest.raises(MemdescError, match="'a'"):
+        checkpoint["a"].numpy()
+
+
 def test_a_file_that_changed_is_refused(model: Path) -> None:
     checkpoint = reorder.open_checkpoint(model)
     path = model / "model.safetensors"

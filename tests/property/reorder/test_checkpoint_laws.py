@@ -1,0 +1,242 @@
+"""Damaged checkpoints are read or refused: no other error, and no memory for what they claim."""
+
+from __future__ import annotations
+
+import json
+import struct
+import sys
+import tracemalloc
+from collections import Counter
+from functools import lru_cache
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any
+
+import gguf
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import reorder
+from memdesc import MemdescError, memory_desc, record_desc, to_json
+from reorder.storage.containers.plan import Tensor
+from reorder.storage.containers.shards import plan_shards
+from reorder.storage.containers.table import plan_file
+from reorder.storage.containers.writer import Writer
+from tests.files import json_mutations, mutations
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_LENGTH = 8
+_MAX_MESSAGE = 1000
+_BLOCKED = memory_desc((5, 3), "f32", "Ab4a")
+_TENSORS = [
+    Tensor("blocked", "u8", (_BLOCKED.nbytes,), _BLOCKED.nbytes, _BLOCKED),
+    Tensor("bf16", "bf16", (2, 3), 12),
+    Tensor("f32", "f32", (3,), 12),
+    Tensor("q4", "u8", (18,), 18, record_desc((1, 32), "q4_0")),
+]
+_FORMATS = ("safetensors", "gguf", "npz", "npy", "onnx", "external", "shards")
+
+
+@pytest.fixture(scope="module")
+def folder() -> Iterator[Path]:
+    with TemporaryDirectory() as path:
+        yield Path(path)
+
+
+def _number(number: int, value: int) -> bytes:
+    return bytes([number << 3, value])
+
+
+def _message(number: int, content: bytes) -> bytes:
+    return bytes([number << 3 | 2, len(content) & 127 | 128, len(content) >> 7]) + content
+
+
+def _onnx(*, is_external: bool) -> bytes:
+    """Return a model of two initializers, of 12 bytes in the model or outside."""
+    outside = b"".join(
+        _message(13, _message(1, key) + _message(2, value))
+        for key, value in ((b"location", b"w.bin"), (b"offset", b"4"), (b"length", b"12"))
+    )
+    data = outside + _number(14, 1) if is_external else _message(9, bytes(12))
+    initializers = b"".join(
+        _message(5, _number(1, 3) + _number(2, kind) + _message(8, name) + data)
+        for name, kind in ((b"a", 1), (b"b", 6))[: 1 if is_external else 2]
+    )
+    node = _message(1, _message(4, b"Relu"))
+    described = _message(1, b"memdesc.a") + _message(2, memory_json().encode())
+    return _number(1, 10) + _message(7, node + initializers) + _message(14, described)
+
+
+def memory_json() -> str:
+    return to_json(memory_desc((1, 3), "f32", "ba"))
+
+
+@lru_cache(maxsize=16)
+def _whole(kind: str) -> dict[str, bytes]:
+    """Return the files of a checkpoint, the one that is opened first."""
+    with TemporaryDirectory() as path:
+        home = Path(path)
+        if kind in {"onnx", "external"}:
+            return {"x.onnx": _onnx(is_external=kind == "external"), "w.bin": bytes(16)}
+        if kind == "npy":
+            x = np.ones((5, 3), np.float32)
+            reorder.save(home / "x.npy", reorder.reorder(x, "Ab4a"))
+        elif kind == "shards":
+            with Writer(home / "m", plan_shards(_TENSORS, {"a": "b"}, 50), is_folder=True) as w:
+                w.finish()
+            home /= "m"
+        else:
+            # files of numpy hold no records
+            tensors = [each for each in _TENSORS if kind != "npz" or each.name != "q4"]
+            metadata = {"a": "b"} if kind != "npz" else {}
+            with Writer(home / f"x.{kind}", plan_file(f"x.{kind}", tensors, metadata)) as writer:
+                writer.finish()
+        names = sorted(home.iterdir(), key=lambda file: (file.suffix == ".json", file.name))
+        if kind == "shards":
+            names.reverse()
+        return {file.name: file.read_bytes() for file in names}
+
+
+def _read_all(path: Path) -> str:
+    """Open a checkpoint and read what can be read; returns "read", or "refused"."""
+    try:
+        checkpoint = reorder.open_checkpoint(path)
+    except MemdescError as error:
+        assert len(str(error)) < _MAX_MESSAGE  # noqa: PT017 - it may or may not be raised
+        return "refused"
+    with checkpoint:
+        for tensor in checkpoint.values():
+            assert tensor.data.nbytes == tensor.nbytes
+            try:
+                array = tensor.numpy()
+            except MemdescError as error:
+                assert len(str(error)) < _MAX_MESSAGE  # noqa: PT017 - likewise
+            else:
+                assert array.nbytes <= 64 * max(tensor.nbytes, 1)
+    return "read"
+
+
+def _check(folder: Path, kind: str, data: st.DataObject) -> str:
+    files = dict(_whole(kind))
+    name = data.draw(st.sampled_from(sorted(files)))
+    whole = files[name]
+    if name.endswith(".json"):
+        changed = data.draw(st.one_of(mutations(whole), json_mutations(json.loads(whole))))
+    elif name.endswith(".safetensors") and data.draw(st.booleans()):
+        end = _LENGTH + int.from_bytes(whole[:_LENGTH], "little")
+        text = data.draw(json_mutations(json.loads(whole[_LENGTH:end])))
+        changed = len(text).to_bytes(_LENGTH, "little") + text + whole[end:]
+    else:
+        changed = data.draw(mutations(whole))
+    files[name] = changed
+    for file in folder.iterdir():
+        file.unlink()
+    for file, content in files.items():
+        (folder / file).write_bytes(content)
+    return _read_all(folder if kind == "shards" else folder / next(iter(files)))
+
+
+@pytest.mark.parametrize("kind", _FORMATS)
+def test_undamaged_checkpoints_are_read(folder: Path, kind: str) -> None:
+    for file in folder.iterdir():
+        file.unlink()
+    for file, content in _whole(kind).items():
+        (folder / file).write_bytes(content)
+    assert _read_all(folder if kind == "shards" else folder / next(iter(_whole(kind)))) == "read"
+
+
+@given(kind=st.sampled_from(_FORMATS), data=st.data())
+def test_a_damaged_checkpoint_is_read_or_refused(
+    folder: Path, kind: str, data: st.DataObject
+) -> None:
+    _check(folder, kind, data)
+
+
+@pytest.mark.campaign
+@pytest.mark.parametrize("kind", _FORMATS)
+def test_fifteen_thousand_damaged_checkpoints(folder: Path, kind: str) -> None:
+    found: Counter[str] = Counter()
+
+    @settings(max_examples=15_000)
+    @given(st.data())
+    def check(data: st.DataObject) -> None:
+        found[_check(folder, kind, data)] += 1
+
+    check()
+    sys.stdout.write(f"{kind}: {dict(found)}\n")
+
+
+_HUGE = 2**42
+
+
+def _claims() -> dict[str, bytes]:
+    """Return files that claim 4 TiB, or as many tensors."""
+    header = {"a": {"dtype": "U8", "shape": [_HUGE], "data_offsets": [0, _HUGE]}}
+    text = json.dumps(header).encode()
+    info = struct.pack("<Q1sI2QQI", 1, b"a", 2, _HUGE, 1, 0, 0)
+    npy = f"{{'descr': '|u1', 'fortran_order': False, 'shape': ({_HUGE},)}}\n".encode()
+    npy = b"\x93NUMPY\1\0" + struct.pack("<H", len(npy)) + npy
+    raw = _number(2, 2) + _message(8, b"a") + b"\x4a\x80\x80\x80\x80\x80\x80\x01"
+    dims = b"\x08\x80\x80\x80\x80\x80\x80\x01"
+    return {
+        "tensor.safetensors": len(text).to_bytes(_LENGTH, "little") + text,
+        "header.safetensors": _HUGE.to_bytes(_LENGTH, "little") + text,
+        "tensor.gguf": b"GGUF" + struct.pack("<IQQ", 3, 1, 0) + info + bytes(64),
+        "tensors.gguf": b"GGUF" + struct.pack("<IQQ", 3, _HUGE, 0) + bytes(64),
+        "values.gguf": b"GGUF" + struct.pack("<IQQ", 3, 0, _HUGE) + bytes(64),
+        "array.gguf": b"GGUF"
+        + struct.pack("<IQQQ1sIIQ", 3, 0, 1, 1, b"a", 9, 0, _HUGE)
+        + bytes(64),
+        "tensor.npy": npy,
+        "raw.onnx": _message(7, _message(5, raw)),
+        "dims.onnx": _message(7, _message(5, raw[:5] + dims + _message(9, b"a"))),
+    }
+
+
+@pytest.mark.parametrize("name", sorted(_claims()))
+def test_claims_of_four_tebibytes_are_refused_before_memory_is_taken(
+    tmp_path: Path, name: str
+) -> None:
+    path = tmp_path / name
+    path.write_bytes(_claims()[name])
+    with pytest.raises(MemdescError):
+        reorder.open_checkpoint(path)
+    tracemalloc.start()
+    try:
+        with pytest.raises(MemdescError):
+            reorder.open_checkpoint(path)
+        assert tracemalloc.get_traced_memory()[1] < 2**20
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"dims": [2**40, 3], "strides": [0, 1], "padded_dims": [2**40, 3]},
+        {"dims": [0, 2**62], "strides": [2**62, 1], "padded_dims": [0, 2**62]},
+    ],
+)
+def test_descriptors_that_repeat_elements_are_refused(
+    tmp_path: Path, changed: dict[str, Any]
+) -> None:
+    desc = json.loads(memory_json()) | changed | {"inner_blks": [], "inner_idxs": []}
+    header: dict[str, Any] = {
+        "__metadata__": {"memdesc.a": json.dumps(desc)},
+        "a": {"dtype": "F32", "shape": [3], "data_offsets": [0, 12]},
+    }
+    text = json.dumps(header).encode()
+    path = tmp_path / "x.safetensors"
+    path.write_bytes(len(text).to_bytes(_LENGTH, "little") + text + bytes(12))
+    with pytest.raises(MemdescError, match=r"repeats elements|has 12 bytes, but"):
+        reorder.open_checkpoint(path)
+
+
+def test_the_package_reads_the_undamaged_gguf(tmp_path: Path) -> None:
+    (tmp_path / "x.gguf").write_bytes(_whole("gguf")["x.gguf"])
+    reader = gguf.GGUFReader(tmp_path / "x.gguf")
+    assert [tensor.name for tensor in reader.tensors] == [each.name for each in _TENSORS]
