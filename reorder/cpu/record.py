@@ -11,12 +11,12 @@ from __future__ import annotations
 
 from typing import Any, TypeVar
 
-from reorder.cpu.target import LINE_NBYTES
+from reorder.cpu.target import SHARED_NBYTES
 
 __all__ = ["WORD_NBYTES", "fields_in_lines", "fields_of", "nbytes_in_lines", "nbytes_of"]
 
 WORD_NBYTES = 8
-_LINE_WORDS = LINE_NBYTES // WORD_NBYTES
+_LINE_WORDS = SHARED_NBYTES // WORD_NBYTES
 
 _Record = TypeVar("_Record", bound=tuple[Any, ...])
 
@@ -49,8 +49,8 @@ def fields_in_lines(kind: type[_Record], *first_of_line: str) -> _Record:
     >>> class Counters(NamedTuple):
     ...     ours: int
     ...     theirs: int
-    >>> fields_in_lines(Counters, "theirs").theirs
-    8
+    >>> fields_in_lines(Counters, "theirs").theirs * WORD_NBYTES == SHARED_NBYTES
+    True
     """
     names: tuple[str, ...] = vars(kind)["_fields"]
     words: list[int] = []

@@ -22,6 +22,7 @@ __all__ = [
     "BYTE_BITS",
     "LINE_BITS",
     "LINE_NBYTES",
+    "SHARED_NBYTES",
     "Machine",
     "count_threads",
     "has_bfloat",
@@ -40,9 +41,26 @@ BYTE_BITS = 8
 LINE_BITS = 512
 LINE_NBYTES = LINE_BITS // BYTE_BITS
 
-# Size of the largest cache if the system does not report it, and an upper bound if it does: a
-# cache of hundreds of MiB serves a whole socket, so one process finds little of it free.
+
+def is_x86() -> bool:
+    """Whether the processor is a 64-bit x86."""
+    return platform.machine().lower() in {"x86_64", "amd64"}
+
+
+def is_arm() -> bool:
+    """Whether the processor is a 64-bit ARM."""
+    return platform.machine().lower() in {"aarch64", "arm64"}
+
+
+# Words that different threads write are this far apart: the lines of Apple's processors.
+SHARED_NBYTES = 2 * LINE_NBYTES if is_arm() else LINE_NBYTES
+
+# Upper bound of the size of the largest cache: one of hundreds of MiB serves a whole socket, so one
+# process finds little of it free.
 _MAX_CACHE_NBYTES = 64 << 20
+# The size where the system does not report it. On 64-bit ARM that is common, by firmware without
+# tables of caches and on macOS: less than servers have, as much as the second level of Apple's.
+_UNKNOWN_CACHE_NBYTES = 12 << 20 if is_arm() else _MAX_CACHE_NBYTES
 # Above this, src does not fit the private caches of a core (2 MiB of L2 and its part of the L3
 # on servers), so reads wait for memory unless they are prefetched.
 _CORE_CACHE_NBYTES = 8 << 20
@@ -96,17 +114,7 @@ def _cache_nbytes() -> int:
         with suppress(OSError, ValueError):
             sizes.append(int(file.read_text().strip().removesuffix("K")) << 10)
     # an eighth is left to stacks, code and tables
-    return min(max(sizes, default=_MAX_CACHE_NBYTES), _MAX_CACHE_NBYTES) * 7 // 8
-
-
-def is_x86() -> bool:
-    """Whether the processor is a 64-bit x86."""
-    return platform.machine().lower() in {"x86_64", "amd64"}
-
-
-def is_arm() -> bool:
-    """Whether the processor is a 64-bit ARM."""
-    return platform.machine().lower() in {"aarch64", "arm64"}
+    return min(max(sizes, default=_UNKNOWN_CACHE_NBYTES), _MAX_CACHE_NBYTES) * 7 // 8
 
 
 @cache

@@ -25,7 +25,7 @@ from reorder.cpu.runtime.intrinsics import (
 )
 from reorder.cpu.runtime.jit import inner
 from reorder.cpu.runtime.pool_block import POOL, pool_words
-from reorder.cpu.target import BYTE_BITS, LINE_NBYTES
+from reorder.cpu.target import BYTE_BITS, LINE_NBYTES, SHARED_NBYTES
 from reorder.forks import at_fork
 from reorder.memory.buffers import address_of
 
@@ -54,8 +54,8 @@ class ScratchHead(NamedTuple):
 
 
 _HEAD = fields_of(ScratchHead)
-_LOCKS_AT = LINE_NBYTES
-_SLOTS_AT = _LOCKS_AT + _COUNT * LINE_NBYTES
+_LOCKS_AT = SHARED_NBYTES
+_SLOTS_AT = _LOCKS_AT + _COUNT * SHARED_NBYTES
 # Fibonacci hashing: the odd number next to 2**64 divided by the golden ratio, as a signed number.
 # Stacks are apart by at least 16 KiB; the highest bits of the product are the place.
 _FACTOR = 0x9E3779B97F4A7C15 - (1 << 64)
@@ -68,7 +68,7 @@ def take_scratch(block: int) -> int:
     place: int = ((stack_address() >> _STACK_SHIFT) * _FACTOR >> _PLACE_SHIFT) & (_COUNT - 1)
     while True:
         for _ in range(_COUNT):
-            lock = block + _LOCKS_AT + LINE_NBYTES * place
+            lock = block + _LOCKS_AT + SHARED_NBYTES * place
             if not load_shared(lock, 0) and exchange_shared(lock, 0, 0, 1):
                 return place
             place = (place + 1) & (_COUNT - 1)
@@ -84,13 +84,13 @@ def slots_of(block: int, number: int) -> int:
 @inner
 def free_scratch(block: int, number: int) -> None:
     """Give a scratch back."""
-    store_shared(block + _LOCKS_AT + LINE_NBYTES * number, 0, 0)
+    store_shared(block + _LOCKS_AT + SHARED_NBYTES * number, 0, 0)
 
 
 def _allocate() -> NDArray[np.uint8]:
     """Return the block: pages that nothing has written take no memory."""
-    memory = np.zeros(_SLOTS_AT + _COUNT * _NBYTES + LINE_NBYTES, np.uint8)
-    return memory[-address_of(memory) % LINE_NBYTES :]
+    memory = np.zeros(_SLOTS_AT + _COUNT * _NBYTES + SHARED_NBYTES, np.uint8)
+    return memory[-address_of(memory) % SHARED_NBYTES :]
 
 
 def _free_all() -> None:

@@ -32,13 +32,17 @@ __all__ = [
     "call_walker",
     "exchange_shared",
     "load_int",
+    "load_relaxed",
     "load_shared",
     "pause",
     "stack_address",
     "store_int",
+    "store_relaxed",
     "store_shared",
 ]
 
+# The operand of ARM's `isb`: the whole system, the only one that there is.
+_ISB_SYSTEM = 15
 # The signature of all compiled walkers and stages.
 WALKER = numba.void(*[numba.int64] * len(WalkerCall._fields))
 
@@ -60,6 +64,29 @@ def store_int(_context: Any, address: Any, index: Any, value: Any) -> tuple[Sign
     def build(context: Any, builder: Builder, _signature: Any, args: Sequence[Value]) -> Value:
         address, index, value = args
         builder.store(value, int64_pointer(builder, address, index))
+        return context.get_dummy_value()
+
+    return types.void(types.int64, types.int64, types.int64), build
+
+
+@intrinsic  # type: ignore[untyped-decorator] # numba ships no types
+def load_relaxed(_context: Any, address: Any, index: Any) -> tuple[Signature, Any]:
+    """Return an int64 that another thread may write meanwhile; it orders nothing (relaxed)."""
+
+    def build(_context: Any, builder: Builder, _signature: Any, args: Sequence[Value]) -> Value:
+        return builder.load_atomic(int64_pointer(builder, *args), "monotonic", WORD_NBYTES)
+
+    return types.int64(types.int64, types.int64), build
+
+
+@intrinsic  # type: ignore[untyped-decorator] # numba ships no types
+def store_relaxed(_context: Any, address: Any, index: Any, value: Any) -> tuple[Signature, Any]:
+    """Write an int64 that another thread may read meanwhile; it orders nothing (relaxed)."""
+
+    def build(context: Any, builder: Builder, _signature: Any, args: Sequence[Value]) -> Value:
+        address, index, value = args
+        pointer = int64_pointer(builder, address, index)
+        builder.store_atomic(value, pointer, "monotonic", WORD_NBYTES)
         return context.get_dummy_value()
 
     return types.void(types.int64, types.int64, types.int64), build
@@ -127,10 +154,11 @@ def pause(_context: Any) -> tuple[Signature, Any]:
             )
         elif is_arm():
             kind = ir.FunctionType(ir.VoidType(), [ir.IntType(32)])
-            # hint 1 is `yield`
+            # `yield` does nothing on cores of one thread; a barrier of instructions takes as long
+            # as x86's pause
             builder.call(
-                cgutils.get_or_insert_function(builder.module, kind, "llvm.aarch64.hint"),
-                [ir.IntType(32)(1)],
+                cgutils.get_or_insert_function(builder.module, kind, "llvm.aarch64.isb"),
+                [ir.IntType(32)(_ISB_SYSTEM)],
             )
         return context.get_dummy_value()
 

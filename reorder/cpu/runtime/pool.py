@@ -27,6 +27,7 @@ from reorder.cpu.runtime.pool_block import (
     pool_words,
     thread_words,
 )
+from reorder.cpu.runtime.publish import publish
 from reorder.cpu.runtime.teams import compile_region, refresh_teams
 from reorder.cpu.runtime.worker import serve, share_job
 from reorder.cpu.schedule.partition import MAX_THREAD_CHUNKS
@@ -150,7 +151,7 @@ def _start_workers(workers: int, starting: Any) -> None:
             threading.Thread(target=run, args=arguments, name="reorder", daemon=True).start()
             if starting is not _State.starting:
                 return  # a signal handler forked, and this is the child: the thread is not here
-            words[POOL.started] = thread
+            publish(ADDRESS, POOL.started, thread)
 
 
 at_fork(lambda: None, lambda: None, _forget)

@@ -2,6 +2,13 @@
 
 It is `PoolFields`, then `ThreadFields` for the caller, which is thread 0, and for each worker.
 Fields that different threads write often are in separate cache lines.
+
+Beside each field stands what orders its writes and reads, in the words of C11. `state` publishes
+a job: the caller writes the fields of the job, then stores `state` (release); a worker loads it
+(acquire), and enters by an exchange that fails if another job has come meanwhile, so that what it
+reads after the exchange belongs to this job. `finished` publishes the results: a worker adds to it
+after its last write, and the caller loads it (acquire). A caller that takes `busy` reads what the
+one before it had released.
 """
 
 from __future__ import annotations
@@ -20,7 +27,7 @@ from reorder.cpu.record import (
     nbytes_in_lines,
     nbytes_of,
 )
-from reorder.cpu.target import LINE_NBYTES
+from reorder.cpu.target import SHARED_NBYTES
 from reorder.memory.buffers import address_of
 
 __all__ = [
@@ -55,24 +62,28 @@ MAX_WORKERS = 255
 class PoolFields(NamedTuple):
     """What all threads share."""
 
-    # whether a caller uses the pool: 0 or 1
+    # whether a caller uses the pool: 0 or 1. An exchange takes it, a release store frees it
     busy: int
-    # number of the job, whether it is open, and how many workers have entered it; see `OPEN`
+    # number of the job, whether it is open, and how many workers have entered it; see `OPEN`.
+    # Stored with release, loaded with acquire, changed by exchanges and additions
     state: int
-    # how many of the workers that entered have finished
+    # how many of the workers that entered have finished: additions, loaded with acquire; set to 0
+    # while no worker is inside
     finished: int
-    # addresses of the open job, of src and of dst
+    # addresses of the open job, of src and of dst: plain, written before `state` is stored, and
+    # read by threads that have entered
     job: int
     src_at: int
     dst_at: int
-    # the highest number of a worker that may enter it
+    # the highest number of a worker that may enter it. Relaxed: workers read it before they enter,
+    # maybe that of a later job, and then the exchange of `state` fails
     last_worker: int
-    # number of workers that were started
+    # number of workers that were started: published by Python, loaded with acquire
     started: int
-    # how often a worker polls for a job before it sleeps
+    # how often a worker polls for a job before it sleeps. Relaxed: a time, nothing else
     spins: int
     # addresses of C functions: yield the core; sleep for some microseconds; acquire and release
-    # a lock of Python
+    # a lock of Python. Those up to `first_team` are written before any thread is started
     yield_at: int
     sleep_at: int
     acquire_at: int
@@ -82,27 +93,35 @@ class PoolFields(NamedTuple):
     self_at: int
     clock_at: int
     thread_id_at: int
-    # address of the first block of a team of OpenMP, or 0
+    # address of the first block of a team of OpenMP, or 0: published by Python, loaded with
+    # acquire, so that what that block holds is visible
     first_team: int
-    # calls until the next search for teams
+    # calls until the next search for teams. Relaxed: a call that is not counted does no harm
     countdown: int
 
 
 class ThreadFields(NamedTuple):
     """The fields of one thread."""
 
-    # how many chunks of its group were taken, by any thread
+    # how many chunks of its group were taken, by any thread: additions, which give each chunk to
+    # one thread; set to 0 before `state` is stored, while no worker is inside
     taken: int
-    # whether it sleeps, or is about to: 0 or 1
+    # whether it sleeps, or is about to: 0 or 1. A worker stores it with release; a thread that
+    # wakes it loads it relaxed and takes it by an exchange. Who reads it too early wakes no worker,
+    # and the others do its part
     asleep: int
-    # address of the lock on which it sleeps
+    # address of the lock on which it sleeps: written before the thread starts, and so before the
+    # thread stores `asleep`
     lock: int
 
 
 class TeamFields(NamedTuple):
     """A team: threads of an OpenMP runtime that run the parallel regions of one caller.
 
-    The block of a team is that of the pool with these fields at its end.
+    The block of a team is that of the pool with these fields at its end. `next` and `caller` are
+    written once, before the block is published, and read by all callers. The other fields are read
+    and written by the thread that `caller` is, and by its team in a parallel region, whose start
+    and end order them; other threads look at `cpu_time` in searches, where an old one does no harm.
     """
 
     # address of the block of the next team, or 0
@@ -166,9 +185,9 @@ def _words_at(address: int, nbytes: int) -> Any:
 def allocate_block() -> int:
     """Return the address of a block that is never freed: workers read it until the process ends."""
     nbytes = TEAM_AT + _TEAM_NBYTES
-    buffer = np.zeros(nbytes + LINE_NBYTES, np.uint8)
+    buffer = np.zeros(nbytes + SHARED_NBYTES, np.uint8)
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(buffer))
-    return -(-address_of(buffer) // LINE_NBYTES) * LINE_NBYTES
+    return -(-address_of(buffer) // SHARED_NBYTES) * SHARED_NBYTES
 
 
 def _write_functions() -> None:

@@ -25,6 +25,7 @@ import numpy as np
 
 from reorder.cpu.runtime.jit import compile_callback
 from reorder.cpu.runtime.pool_block import (
+    ADDRESS,
     HAS_TEAMS,
     MAX_WORKERS,
     POOL,
@@ -33,6 +34,7 @@ from reorder.cpu.runtime.pool_block import (
     pool_words,
     team_words,
 )
+from reorder.cpu.runtime.publish import publish
 from reorder.cpu.runtime.worker import enter_region
 from reorder.forks import at_fork
 from reorder.memory.buffers import address_of
@@ -202,8 +204,10 @@ def _add(runtime: _Runtime, caller: int) -> None:
     words = pool_words()
     enter = compile_region()
     members = np.zeros(MAX_WORKERS + 1, np.int64)
-    # that of a thread that has ended is used again
-    free = [team for team in _teams() if team_words(team)[TEAM.cpu_time] < 0]
+    # that of a team that has ended is used again, by the same caller or the next thread of its
+    # number: no other thread may be reading it
+    mine = [team for team in _teams() if team_words(team)[TEAM.caller] == caller]
+    free = [team for team in mine if team_words(team)[TEAM.cpu_time] < 0]
     block = free[0] if free else allocate_block()
     for field in (POOL.thread_id_at, POOL.sleep_at, POOL.yield_at):
         pool_words(block)[field] = words[field]
@@ -222,7 +226,7 @@ def _add(runtime: _Runtime, caller: int) -> None:
     team[TEAM.caller] = caller
     if not free:
         team[TEAM.next] = words[POOL.first_team]
-        words[POOL.first_team] = block
+        publish(ADDRESS, POOL.first_team, block)
 
 
 def _call(function: int, *arguments: int) -> int:

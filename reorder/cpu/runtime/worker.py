@@ -15,9 +15,11 @@ from reorder.cpu.runtime.intrinsics import (
     call_walker,
     exchange_shared,
     load_int,
+    load_relaxed,
     load_shared,
     pause,
     store_int,
+    store_relaxed,
     store_shared,
 )
 from reorder.cpu.runtime.jit import inner
@@ -55,8 +57,8 @@ def _wake_others(pool: int, thread: int) -> None:
     for k in range(first, first + _WAKES):
         other = pool + THREADS_AT + THREAD_NBYTES * k
         if (
-            k <= load_int(pool, POOL.last_worker)
-            and load_int(other, THREAD.asleep)
+            k <= load_relaxed(pool, POOL.last_worker)
+            and load_relaxed(other, THREAD.asleep)
             and exchange_shared(other, THREAD.asleep, 1, 0)
         ):
             call_c(load_int(pool, POOL.release_at), (load_int(other, THREAD.lock),))
@@ -141,14 +143,14 @@ def share_job(src_at: int, dst_at: int, job: int) -> None:
         )
         return
     _prepare(pool, src_at, dst_at, job)
-    store_int(pool, POOL.last_worker, workers)
+    store_relaxed(pool, POOL.last_worker, workers)
     store_int(pool, POOL.finished, 0)
-    number = load_int(pool, POOL.state) // JOB_NUMBER + 1
+    number = load_relaxed(pool, POOL.state) // JOB_NUMBER + 1
     store_shared(pool, POOL.state, number * JOB_NUMBER + OPEN)
     _work(pool, 0)
     # close the job, and wait for the workers that have entered it
     inside = add_shared(pool, POOL.state, -OPEN) & INSIDE_MASK
-    spins_left = load_int(pool, POOL.spins)
+    spins_left = load_relaxed(pool, POOL.spins)
     while load_shared(pool, POOL.finished) < inside:
         spins_left -= 1
         _spin(pool, spins_left)
@@ -162,9 +164,9 @@ def is_ready(job: int) -> bool:
     if workers == 0:
         return True
     pool = load_int(job, JOB.pool)
-    countdown = load_int(pool, POOL.countdown) - 1
-    store_int(pool, POOL.countdown, countdown)
-    return bool(countdown > 0 and load_int(pool, POOL.started) >= workers)
+    countdown = load_relaxed(pool, POOL.countdown) - 1
+    store_relaxed(pool, POOL.countdown, countdown)
+    return bool(countdown > 0 and load_shared(pool, POOL.started) >= workers)
 
 
 def serve(pool: int, thread: int, spins: int) -> int:
@@ -176,7 +178,7 @@ def serve(pool: int, thread: int, spins: int) -> int:
         spins_left -= 1
         state = load_shared(pool, POOL.state)
         is_new = (state & OPEN) != 0 and state // JOB_NUMBER != number
-        if is_new and thread <= load_int(pool, POOL.last_worker):
+        if is_new and thread <= load_relaxed(pool, POOL.last_worker):
             if exchange_shared(pool, POOL.state, state, state + 1):
                 number = state // JOB_NUMBER
                 _work(pool, thread)

@@ -129,7 +129,9 @@ def test_chunks_run_on_the_caller_and_on_a_worker() -> None:
 
 _PROGRAMS = {
     "threads of a small stack": """
-import threading; threading.stack_size(32768)
+import os, threading
+size = max(32768, os.sysconf("SC_THREAD_STACK_MIN"))
+threading.stack_size(size)
 import numpy as np, reorder
 from memdesc import memory_desc
 from reorder.cpu import PreparedReorder
@@ -140,7 +142,7 @@ run = PreparedReorder(reorder.plan_reorder(src, dst), None, machine)
 x, y = np.ones((64, 64, 56), np.float32), np.zeros(dst.nbytes, np.uint8)
 for _ in range(300):
     run(x, y)
-assert (y == 1).all() and threading.stack_size() == 32768
+assert (y == 1).all() and threading.stack_size() == size
 """,
     "a fork while workers start": """
 import os, signal, threading, numpy as np, reorder

@@ -1,0 +1,72 @@
+"""Build an emulated 64-bit ARM and run tests on it: `python -m tests.arm PART ...`.
+
+Ends with 0 if all tests pass, with 1 if some fail, and with 3 if this machine cannot be given an
+emulated ARM.
+"""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from tests.arm.root import EmulationError, build, python, variables
+
+_REPOSITORY = Path(__file__).parents[2]
+_CPU, _LAWS = "tests/unit/reorder/cpu", "tests/property/reorder"
+_KERNELS = f"{_CPU}/kernels/test_kernels.py"
+
+# The parts and what pytest gets; `all` runs each but `smoke`. A part takes at most ten minutes on
+# one core, `smoke` five with the making of the folder.
+PARTS: dict[str, list[str]] = {
+    "smoke": [
+        "README.md",
+        f"{_KERNELS}::test_matrices_of_every_size_are_transposed[16-cache-resident]",
+        f"{_KERNELS}::test_runs_of_every_length_are_copied[32-exceeds the cache]",
+        f"{_LAWS}/test_thread_laws.py",
+    ],
+    "kernels": [f"{_CPU}/kernels"],
+    "conversions": [f"{_CPU}/convert", f"{_CPU}/decode", "tests/unit/reorder/values"],
+    "threads": [
+        f"{_CPU}/runtime",
+        "tests/unit/reorder/test_stack.py",
+        f"{_LAWS}/test_thread_laws.py",
+    ],
+    "laws": [f"{_LAWS}/test_reorder_laws.py", f"{_LAWS}/test_convert_laws.py"],
+    "views": [f"{_LAWS}/test_memory_laws.py", f"{_LAWS}/test_tile_laws.py"],
+}
+_NO_EMULATION = 3
+
+
+def main() -> int:
+    """Run the parts that the command line names."""
+    parser = argparse.ArgumentParser(prog="python -m tests.arm", description=__doc__)
+    parser.add_argument("part", nargs="+", choices=[*PARTS, "all"])
+    parser.add_argument("--root", type=Path, default=_REPOSITORY / ".arm64", help="the folder")
+    given, options = parser.parse_known_args()
+    try:
+        build(given.root)
+    except EmulationError as error:
+        sys.stdout.write(f"64-bit ARM is not emulated here: {error}\n")
+        return _NO_EMULATION
+    names = [name for name in PARTS if name != "smoke"] if "all" in given.part else given.part
+    failed = []
+    for name in names:
+        sys.stdout.write(f"== {name}, emulated\n")
+        sys.stdout.flush()
+        start = time.perf_counter()
+        command = [*python(given.root), "-m", "pytest", "-q", "-p", "no:cacheprovider"]
+        command += [*PARTS[name], *options]
+        ran = subprocess.run(command, cwd=_REPOSITORY, env=variables(given.root), check=False)
+        sys.stdout.write(f"== {name}: {(time.perf_counter() - start) / 60:.1f} minutes\n")
+        if ran.returncode:
+            failed.append(name)
+    if failed:
+        sys.stdout.write(f"failed under emulation: {', '.join(failed)}\n")
+    return int(bool(failed))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
