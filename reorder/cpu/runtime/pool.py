@@ -27,7 +27,7 @@ from reorder.cpu.runtime.pool_block import (
     pool_words,
     thread_words,
 )
-from reorder.cpu.runtime.publish import publish
+from reorder.cpu.runtime.publish import compile_publish, publish
 from reorder.cpu.runtime.teams import compile_region, refresh_teams
 from reorder.cpu.runtime.worker import serve, share_job
 from reorder.cpu.schedule.partition import MAX_THREAD_CHUNKS
@@ -127,6 +127,7 @@ def compile_pool() -> None:
     load_pool()
     _compiled(serve, "thread pool: worker")
     compile_region()
+    compile_publish()
 
 
 def _start_workers(workers: int, starting: Any) -> None:

@@ -15,12 +15,12 @@ import numba
 from reorder.cpu.runtime.intrinsics import store_shared
 from reorder.cpu.runtime.jit import compile_callback
 
-__all__ = ["publish"]
+__all__ = ["compile_publish", "publish"]
 
 
 def publish(block: int, field: int, value: int) -> None:
     """Write a word of a block after all earlier writes (release)."""
-    _compiled()(block, field, value)
+    compile_publish()(block, field, value)
 
 
 def _store(block: int, field: int, value: int) -> None:
@@ -28,7 +28,8 @@ def _store(block: int, field: int, value: int) -> None:
 
 
 @cache
-def _compiled() -> Any:
+def compile_publish() -> Any:
+    """Return the function that writes a word, compiled or loaded."""
     signature = numba.void(*[numba.int64] * 3)
     compiled = compile_callback(_store, signature, "thread pool: publish")
     return ctypes.CFUNCTYPE(None, *[ctypes.c_int64] * 3)(compiled.address)
