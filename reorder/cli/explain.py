@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from reorder.cli.command import Command, Facts
+from reorder.cli.facts import lines
 from reorder.cli.layouts import add_layouts, buffer_of, pair_of
 from reorder.plan.compare import compare
 from reorder.plan.plan import plan_reorder
@@ -23,6 +24,9 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         "--svg",
         metavar="FILE",
         help="draw the plan: the source of each element of B; FILE ends in .svg, .png or .html",
+    )
+    parser.add_argument(
+        "--kernels", choices=["opencl"], help="write the kernels that run on an OpenCL device"
     )
 
 
@@ -48,6 +52,10 @@ def _answer(options: argparse.Namespace) -> tuple[Facts, int]:
     if options.svg is not None:
         plan.show().save(options.svg)
         facts["wrote"] = options.svg
+    if options.kernels is not None:
+        from reorder.opencl import kernel_texts  # noqa: PLC0415 - pyopencl is slow to load
+
+        facts["texts"] = kernel_texts(*pair)
     return facts, 0
 
 
@@ -63,10 +71,20 @@ def _box_facts(box: Box) -> Facts:
     }
 
 
+def _lay_out(facts: Facts) -> list[str]:
+    """Return a line for each fact, then the kernels as they are."""
+    shown = {key: value for key, value in facts.items() if key != "texts"}
+    return [
+        *lines(shown),
+        *(line for text in facts.get("texts", ()) for line in ("", *text.splitlines())),
+    ]
+
+
 COMMAND = Command(
     "explain",
     "Explain a reorder from A to B: its plan, the bytes, the kernels that would run.",
     "explain nchw nChw16c 8x17x56x56",
     _add_arguments,
     _answer,
+    _lay_out,
 )

@@ -7,6 +7,7 @@ from reorder.opencl.device_memory import DeviceMemory
 from reorder.opencl.discovery import Device, devices, find_device, loader_report
 from reorder.opencl.dispatch import reorder_on_device
 from reorder.opencl.enqueue import enqueue_reorder
+from reorder.opencl.kernels import kernel_texts
 from reorder.opencl.pack import enqueue_pack, pack, unpack
 
 __all__ = [
@@ -16,6 +17,7 @@ __all__ = [
     "enqueue_pack",
     "enqueue_reorder",
     "find_device",
+    "kernel_texts",
     "loader_report",
     "pack",
     "reorder_on_device",

@@ -1,0 +1,106 @@
+"""The text of the kernels of a reorder; no device is needed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pyopencl as cl
+
+from memdesc import ImageDesc, MemdescError, MemoryDesc
+from memdesc.errors import short_repr
+from reorder.opencl.codegen.source import kernel_source
+from reorder.opencl.execution import device_traits
+from reorder.opencl.image_formats import channel_type_of, image_format
+from reorder.opencl.operands import DeviceOperand
+from reorder.opencl.pairs import check_operands
+from reorder.opencl.schedule.placement import ImageShape
+from reorder.opencl.schedule.transfers import DeviceTraits, plan_transfers
+from reorder.plan.plan import check_types
+
+if TYPE_CHECKING:
+    from reorder.plan.plan import ReorderPlan
+    from reorder.values.attr import Attr
+
+__all__ = ["kernel_texts", "kernels_of_plan"]
+
+# what nearly all devices offer; a device that is named says what it has
+_COMMON = DeviceTraits(max_work_items=256)
+
+
+def kernel_texts(
+    src: MemoryDesc | ImageDesc,
+    dst: MemoryDesc | ImageDesc,
+    attr: Attr | None = None,
+    *,
+    device: cl.Device | None = None,
+) -> tuple[str, ...]:
+    """Return the OpenCL C of each kernel that a reorder runs, in the order of its launches.
+
+    A kernel takes src, dst, scales and zero points that differ along the dims, and a struct of
+    numbers: extents, strides and offsets are in these, so many sizes share one text.
+
+    Parameters
+    ----------
+    src, dst : MemoryDesc or ImageDesc
+        Of the same dims. Images have the channel type of their data type.
+    attr : Attr, optional
+        Scales, zero points, accumulation.
+    device : pyopencl.Device, optional
+        What it is written for: its largest work-group and its arithmetic count. By default a
+        device with work-groups of 256 work items, f64, and the arithmetic of IEEE 754.
+
+    Returns
+    -------
+    tuple of str
+        Texts of programs, each with one kernel named ``reorder``. None where nothing is moved, or
+        where the runtime copies the pixels.
+
+    Raises
+    ------
+    MemdescError
+        If there is no such reorder on a device.
+
+    Notes
+    -----
+    *Law*: these texts are what `enqueue_reorder` builds for that device.
+
+    Examples
+    --------
+    >>> import memdesc
+    >>> from reorder import opencl
+    >>> src = memdesc.memory_desc((3, 2), "s8", "ab")
+    >>> (text,) = opencl.kernel_texts(src, memdesc.memory_desc((3, 2), "s8", "ba"))
+    >>> print(text[text.index("void") : text.index("{", text.index("void"))])
+    void reorder(__global const uchar *restrict src, __global uchar *restrict dst, const params_t p)
+    <BLANKLINE>
+    """
+    if device is not None and not isinstance(device, cl.Device):
+        msg = f"device must be a pyopencl.Device, not {short_repr(device)}"  # type: ignore[unreachable] # callers without types
+        raise MemdescError(msg)
+    one, other = _operand(src, "src"), _operand(dst, "dst")
+    check_types(one.desc, other.desc, attr)
+    check_operands(one, other)
+    traits = _COMMON if device is None else device_traits(device)
+    transfers = plan_transfers(one.spec(other), other.spec(one), traits, attr, is_aligned=True)
+    patterns = [
+        launch.pattern
+        for transfer in transfers
+        for launch in (*transfer.launches, *transfer.second)
+    ]
+    return tuple(dict.fromkeys(map(kernel_source, patterns)))
+
+
+def kernels_of_plan(plan: ReorderPlan, device: cl.Device | None = None) -> tuple[str, ...]:
+    """Return the kernels of a plan; what `ReorderPlan.kernels` calls."""
+    return kernel_texts(plan.src, plan.dst, plan.attr, device=device)
+
+
+def _operand(desc: MemoryDesc | ImageDesc, name: str) -> DeviceOperand:
+    """Return an operand without memory."""
+    if isinstance(desc, ImageDesc):
+        channel_type = channel_type_of(desc, image_format(desc), name)
+        return DeviceOperand(None, desc.desc, ImageShape.of(desc), channel_type)
+    if not isinstance(desc, MemoryDesc):
+        msg = f"{name} must be a MemoryDesc or an ImageDesc, not {short_repr(desc)}"  # type: ignore[unreachable] # callers without types
+        raise MemdescError(msg)
+    return DeviceOperand(None, desc)

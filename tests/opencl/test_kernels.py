@@ -1,0 +1,82 @@
+"""The text of kernels: what a runtime compiles, shown without one."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyopencl as cl
+import pytest
+
+from memdesc import MemdescError, image_desc, memory_desc
+from reorder import opencl, plan_reorder, reorder
+from reorder.cli import main
+from reorder.opencl import binaries, user_cache
+from reorder.opencl.programs import _DIVISION
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pytest import CaptureFixture  # noqa: PT013 - the type of a fixture
+
+    from tests.opencl.runtimes import Runtime
+
+DIMS = (2, 17, 5, 4)
+SRC = memory_desc(DIMS, "f32")
+TARGETS = (
+    memory_desc(DIMS, "f32", "nChw16c"),
+    memory_desc(DIMS, "f32", "aBcd3b"),
+    memory_desc(DIMS, "s8", "nhwc"),
+    image_desc(DIMS, "f32", "in_out_channel"),
+    image_desc(DIMS, "f16", "in_out_width"),
+)
+
+
+@pytest.mark.parametrize("dst", TARGETS, ids=repr)
+def test_texts_are_what_a_runtime_compiles(
+    dst: Any, runtime: Runtime, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(user_cache.VARIABLE, str(tmp_path))
+    device = runtime.device.device
+    context = cl.Context([device])
+    reorder(np.zeros(DIMS, np.float32), dst, queue=cl.CommandQueue(context)).get()
+    texts = opencl.kernel_texts(SRC, dst, device=device)
+    keys = {
+        binaries._key(device, text, options)  # noqa: SLF001 - the names of files
+        for text in texts
+        for options in ((), _DIVISION)
+    }
+    kept = {file.name for file in (tmp_path / "opencl").iterdir()}
+    assert kept <= keys
+    assert len(kept) == len(texts)
+
+
+def test_a_plan_has_the_kernels_of_its_descriptors() -> None:
+    plan = plan_reorder(SRC, memory_desc(DIMS, "f32", "nChw16c"))
+    texts = plan.kernels("opencl")
+    assert texts == opencl.kernel_texts(plan.src, plan.dst)
+    assert texts
+    assert all("__kernel" in text for text in texts)
+    assert plan_reorder(memory_desc((0, 3), "f32"), memory_desc((0, 3), "f32")).kernels() == ()
+    for backend, message in (("cpu", "kernels of 'cpu' have no text; those of opencl do"), (3, "")):
+        with pytest.raises(MemdescError, match=message or "kernels of 3 have no text"):
+            plan.kernels(backend)  # type: ignore[arg-type] # the mistake
+    with pytest.raises(MemdescError, match="kernels are written of the boxes that plan_reorder"):
+        replace(plan, boxes=plan.boxes[:1]).kernels()
+    with pytest.raises(MemdescError, match=r"device must be a pyopencl\.Device, not 3"):
+        plan.kernels("opencl", 3)
+    with pytest.raises(MemdescError, match="src must be a MemoryDesc or an ImageDesc, not 'nchw'"):
+        opencl.kernel_texts("nchw", SRC)  # type: ignore[arg-type] # the mistake
+    with pytest.raises(MemdescError, match="src has dims"):
+        opencl.kernel_texts(SRC, memory_desc((3,), "f32"))
+
+
+def test_explain_writes_kernels_of_buffers_and_images(capsys: CaptureFixture[str]) -> None:
+    words = ("explain", "nchw", "in_out_channel", "2x17x5x4", "--kernels", "opencl")
+    texts = opencl.kernel_texts(SRC, image_desc(DIMS, "f32", "in_out_channel"))
+    assert main([*words]) == 0
+    assert capsys.readouterr().out.endswith("\n\n" + "\n".join(texts))
+    assert main([*words, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["texts"] == [*texts]
