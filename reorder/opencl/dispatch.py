@@ -8,7 +8,15 @@ import numpy as np
 import pyopencl as cl
 import pyopencl.array
 
-from memdesc import FormatTag, ImageDesc, MemdescError, MemoryDesc, image_desc, memory_desc
+from memdesc import (
+    FormatTag,
+    ImageDesc,
+    MemdescError,
+    MemoryDesc,
+    data_type,
+    image_desc,
+    memory_desc,
+)
 from memdesc.errors import short_repr
 from memdesc.names import is_image
 from reorder.memory.memory import Memory
@@ -122,11 +130,15 @@ def _agreed(dst: LayoutLike | None, desc: MemoryDesc | ImageDesc) -> MemoryDesc 
 
 
 def _result_desc(dst: LayoutLike | None, memory: Any, src: MemoryDesc) -> MemoryDesc | ImageDesc:
-    """Return the descriptor of the result; a name takes the dims and the dtype of the tensor."""
+    """Return the descriptor of the result; a name takes the dims of the tensor, and its dtype.
+
+    An Array that is written has its own.
+    """
     if isinstance(dst, MemoryDesc | ImageDesc):
         return dst
     if dst is not None:
-        return _named(dst, src.dims, src.dtype)
+        is_typed = isinstance(memory, cl.array.Array)
+        return _named(dst, src.dims, data_type(memory.dtype) if is_typed else src.dtype)
     if isinstance(memory, cl.array.Array):
         return array_desc(memory, "dst")
     msg = (

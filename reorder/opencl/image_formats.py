@@ -75,7 +75,7 @@ def supported_format(
 ) -> cl.ImageFormat:
     """Return the format of an image; refuse formats and sizes that the device does not support."""
     form = image_format(image, channel_type)
-    check_size(image, queue.device)
+    check_size(image, queue)
     check_format(queue.context, form)
     return form
 
@@ -119,11 +119,18 @@ def check_format(context: cl.Context, form: cl.ImageFormat) -> None:
         raise MemdescError(msg)
 
 
-def check_size(image: ImageDesc, device: cl.Device) -> None:
-    """Refuse an image that a device cannot hold, or a device without images."""
+def check_size(image: ImageDesc, queue: cl.CommandQueue) -> None:
+    """Refuse an image that the device of a queue cannot hold, or a device without images."""
+    device = queue.device
     name = device.name.strip()
     check_image_support(name, is_supported=bool(device.image_support))
     image.check_size(device.image2d_max_width, device.image2d_max_height, f"on device {name!r}")
+    if device not in queue.context.devices:
+        msg = (
+            f"device {name!r} is a part of one, which the context of the queue does not list: PoCL "
+            "ends the process where images are copied there; reorder into a buffer of image.desc"
+        )
+        raise MemdescError(msg)
 
 
 def check_image_support(device: str, *, is_supported: bool) -> None:

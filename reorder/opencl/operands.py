@@ -171,7 +171,7 @@ def _image_operand(
     if memory.type != cl.mem_object_type.IMAGE2D:
         msg = f"{name} is an image of 1 or 3 dimensions, or an array of images; {desc!r} has 2"
         raise MemdescError(msg)
-    check_size(desc, queue.device)
+    check_size(desc, queue)
     channel_type = channel_type_of(desc, memory.format, name)
     for dimension in ("width", "height"):
         needed = getattr(desc, dimension)

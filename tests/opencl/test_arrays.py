@@ -41,6 +41,13 @@ def test_views_of_arrays_are_read_and_written_in_place(view: Any, runtime: Runti
         assert held[first] == X[view][first]
 
 
+def test_an_array_that_is_written_by_a_name_has_its_own_type(runtime: Runtime) -> None:
+    half = cl.array.empty(runtime.queue, (48, 64), np.float16)
+    m = reorder(cl.array.to_device(runtime.queue, X), "ba", out=half)
+    assert m.desc == memory_desc(X.shape, "f16", "ba")
+    assert half.get().tobytes() == X.T.astype(np.float16).tobytes()
+
+
 def test_arrays_without_elements_are_written_and_read(runtime: Runtime) -> None:
     empty = cl.array.zeros(runtime.queue, (0, 3), np.float32)
     assert reorder(empty, "ba").get().shape == (0, 3)

@@ -134,3 +134,21 @@ def test_contexts_are_those_of_callers(runtime: Runtime) -> None:
         assert m.get().numpy().tobytes() == X.tobytes()
     with pytest.raises(MemdescError, match="src belongs to another context than the queue"):
         reorder(m, "nhwc", queue=runtime.queue)
+
+
+def test_parts_of_a_device_have_queues_of_one_context(runtime: Runtime) -> None:
+    equally: Any = [cl.device_partition_property.EQUALLY, 1]
+    try:
+        parts = runtime.device.device.create_sub_devices(equally)
+    except cl.Error:
+        pytest.skip("the device has no parts")
+    context = cl.Context(parts)
+    first, last = (cl.CommandQueue(context, part) for part in (parts[0], parts[-1]))
+    m = reorder(X, "nChw16c", queue=first)
+    assert reorder(m, "nhwc", queue=last).get().numpy().tobytes() == X.tobytes()
+    image = image_desc(X.shape, "f32", "in_out_channel")
+    if last.device in context.devices:
+        assert reorder(m, image, queue=last).get().numpy().tobytes() == X.tobytes()
+        return
+    with pytest.raises(MemdescError, match="which the context of the queue does not list"):
+        reorder(m, image, queue=last)
