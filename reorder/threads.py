@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from operator import index
@@ -13,7 +12,7 @@ from memdesc import MemdescError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["checked_threads", "count_cores", "current_limit", "use_threads"]
+__all__ = ["checked_threads", "current_limit", "use_threads"]
 
 _limit: ContextVar[int | None] = ContextVar("reorder.use_threads", default=None)
 
@@ -50,11 +49,6 @@ def _limited(count: int) -> Iterator[None]:
         yield
     finally:
         _limit.reset(token)
-
-
-def count_cores() -> int:
-    """Return how many cores this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def current_limit() -> int | None:

@@ -20,7 +20,7 @@ from reorder.bench.report import case_lines, summarise, worst_cases
 from reorder.bench.transposers import open_library
 from reorder.cli.command import Command, Facts
 from reorder.cli.layouts import buffer_name
-from reorder.threads import count_cores
+from reorder.cores import count_cores
 
 if TYPE_CHECKING:
     import argparse

@@ -11,9 +11,9 @@ from memdesc import MemdescError, read_verbose
 from reorder.bench.report import is_jit
 from reorder.cli.command import Command, Facts
 from reorder.cli.verbose_table import lay_out
+from reorder.cores import count_cores
 from reorder.logs import report
 from reorder.logs.replay import replay
-from reorder.threads import count_cores
 
 if TYPE_CHECKING:
     import argparse

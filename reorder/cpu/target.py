@@ -16,7 +16,7 @@ import numba
 from llvmlite import binding
 from numba.core import config
 
-from reorder.threads import count_cores
+from reorder.cores import count_cores
 
 __all__ = [
     "BYTE_BITS",

@@ -1,0 +1,91 @@
+"""How many cores this process may use: its affinity, and the limit of its container."""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+__all__ = ["count_cores", "quota_cores"]
+
+_MEMBERSHIP, _ROOT = Path("/proc/self/cgroup"), Path("/sys/fs/cgroup")
+
+
+def count_cores() -> int:
+    """Return how many cores this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        cores = len(os.sched_getaffinity(0))
+    else:
+        cores = os.cpu_count() or 1
+    quota = _own_quota()
+    return cores if quota is None else min(cores, quota)
+
+
+@cache
+def _own_quota() -> int | None:
+    return quota_cores(_MEMBERSHIP, _ROOT)
+
+
+def quota_cores(membership: Path, root: Path) -> int | None:
+    """Return the cores that the control groups of Linux grant, rounded up; None without a limit.
+
+    A container with half of a core more than one is served best by two threads, and threads beyond
+    its quota would all be stopped for the rest of each period.
+
+    Parameters
+    ----------
+    membership : Path
+        The groups of a process, such as ``/proc/self/cgroup``.
+    root : Path
+        Where groups are mounted. In version 2 a group has a file ``cpu.max``, in version 1
+        ``cpu.cfs_quota_us`` and ``cpu.cfs_period_us`` (Linux, Documentation/admin-guide/cgroup-v2
+        and Documentation/scheduler/sched-bwc). The limits of the groups above it hold as well.
+    """
+    shares = []
+    for folder in _folders(membership, root):
+        with suppress(OSError, ValueError):
+            quota, period = _read_quota(folder)
+            shares.append(max(1, -(-quota // period)))
+    return min(shares, default=None)
+
+
+def _folders(membership: Path, root: Path) -> Iterator[Path]:
+    """Return the folders of the groups of a process, and of those above them."""
+    with suppress(OSError, ValueError):
+        for line in membership.read_text(encoding="utf-8").splitlines():
+            _, controllers, path = line.split(":", 2)
+            if not controllers:
+                tops = [root, root / "unified"]
+            elif "cpu" in controllers.split(","):
+                tops = [root / controllers, root / "cpu"]
+            else:
+                continue
+            # in a container the path may be that of the host; then only the top is there
+            group = Path(path.lstrip("/"))
+            for top in tops:
+                yield from (top / part for part in (group, *group.parents))
+
+
+def _read_quota(folder: Path) -> tuple[int, int]:
+    """Return the microseconds that a group may use, and those of a period.
+
+    Raises
+    ------
+    OSError or ValueError
+        If it has no limit.
+    """
+    try:
+        quota, period = (folder / "cpu.max").read_text(encoding="utf-8").split()
+    except FileNotFoundError:
+        names = ("cpu.cfs_quota_us", "cpu.cfs_period_us")
+        quota, period = ((folder / name).read_text(encoding="utf-8") for name in names)
+    numbers = int(quota), int(period)
+    if min(numbers) <= 0:
+        msg = "there is no limit"
+        raise ValueError(msg)
+    return numbers

@@ -1,0 +1,96 @@
+"""The cores that a process may use: its affinity, and the quota of its control groups."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from reorder.cores import count_cores, quota_cores
+
+
+def _write(folder: Path, **files: str) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, text in files.items():
+        (folder / name.replace("__", ".")).write_text(text + "\n", encoding="utf-8")
+
+
+def _member(tmp_path: Path, text: str) -> Path:
+    file = tmp_path / "cgroup"
+    file.write_text(text, encoding="utf-8")
+    return file
+
+
+@pytest.mark.parametrize(
+    ("limit", "cores"),
+    [("max 100000", None), ("200000 100000", 2), ("150000 100000", 2), ("1000 100000", 1)],
+)
+def test_the_quota_of_version_2_is_rounded_up(
+    limit: str, cores: int | None, tmp_path: Path
+) -> None:
+    _write(tmp_path / "a" / "b", cpu__max=limit)
+    assert quota_cores(_member(tmp_path, "0::/a/b\n"), tmp_path) == cores
+
+
+def test_the_least_quota_of_all_groups_above_holds(tmp_path: Path) -> None:
+    _write(tmp_path / "a" / "b", cpu__max="400000 100000")
+    _write(tmp_path / "a", cpu__max="300000 100000")
+    _write(tmp_path, cpu__max="max 100000")
+    assert quota_cores(_member(tmp_path, "0::/a/b\n"), tmp_path) == 3
+
+
+@pytest.mark.parametrize(("quota", "cores"), [("-1", None), ("250000", 3), ("0", None)])
+def test_the_quota_of_version_1(quota: str, cores: int | None, tmp_path: Path) -> None:
+    # in a container the path is that of the host, and the folder is the group's own
+    _write(tmp_path / "cpu,cpuacct", cpu__cfs_quota_us=quota, cpu__cfs_period_us="100000")
+    member = _member(tmp_path, "5:memory:/docker/0a\n4:cpu,cpuacct:/docker/0a\n0::/\n")
+    assert quota_cores(member, tmp_path) == cores
+
+
+@pytest.mark.parametrize("text", ["", "nonsense", "0::/a/b\n", "4:cpu:/x\n"])
+def test_no_limit_is_found_where_there_are_no_groups(text: str, tmp_path: Path) -> None:
+    assert quota_cores(_member(tmp_path, text), tmp_path / "missing") is None
+    assert quota_cores(tmp_path / "missing", tmp_path) is None
+
+
+def test_a_process_counts_the_cores_of_its_affinity() -> None:
+    program = "from reorder.cores import count_cores; print(count_cores())"
+    core = min(os.sched_getaffinity(0))
+    command = [sys.executable, "-c", f"import os; os.sched_setaffinity(0, [{core}]); {program}"]
+    ran = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert ran.stdout == "1\n"
+    assert 1 <= count_cores() <= len(os.sched_getaffinity(0))
+
+
+def test_a_process_in_a_group_with_a_quota_counts_its_cores() -> None:
+    program = "from reorder.cpu import count_threads; print(count_threads())"
+    for top, files in (
+        ("cpu", {"cpu.cfs_quota_us": "100000"}),
+        ("", {"cpu.max": "100000 100000"}),
+    ):
+        group = Path("/sys/fs/cgroup") / top / f"memdesc-{os.getpid()}"
+        try:
+            group.mkdir()
+        except OSError:
+            continue
+        try:
+            for name, text in files.items():
+                (group / name).write_text(text, encoding="utf-8")
+            join = f"open({str(group / 'cgroup.procs')!r}, 'w').write('0')"
+            ran = subprocess.run(
+                [sys.executable, "-c", f"{join}; {program}"],
+                env={**os.environ, "NUMBA_NUM_THREADS": "4"},
+                capture_output=True,
+                text=True,
+                check=False,
+            )
+            assert (ran.returncode, ran.stdout) == (0, "1\n"), ran.stderr
+        except OSError:
+            continue
+        finally:
+            group.rmdir()
+        return
+    pytest.skip("no control group can be made here, which takes root and a writable /sys/fs/cgroup")
