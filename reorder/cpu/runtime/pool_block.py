@@ -8,7 +8,8 @@ a job: the caller writes the fields of the job, then stores `state` (release); a
 (acquire), and enters by an exchange that fails if another job has come meanwhile, so that what it
 reads after the exchange belongs to this job. `finished` publishes the results: a worker adds to it
 after its last write, and the caller loads it (acquire). A caller that takes `busy` reads what the
-one before it had released.
+one before it had released. tests/unit/reorder/cpu/runtime/test_memory_order.py runs the functions
+of worker.py in every order that this allows.
 """
 
 from __future__ import annotations

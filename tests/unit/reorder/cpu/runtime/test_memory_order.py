@@ -1,0 +1,172 @@
+"""The functions of the pool, run in every order that the memory model of C11 allows.
+
+The functions are those of worker.py, as Python: each call of an intrinsic becomes an access of
+`tests.memory_order`. A walker reads src and writes its step of dst, so every job must see what its
+caller wrote before, no step may be lost or run twice, and the caller must see all results.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from reorder.cpu.record import WORD_NBYTES
+from reorder.cpu.runtime import worker
+from reorder.cpu.runtime.job import JOB, Job
+from reorder.cpu.runtime.pool_block import POOL, THREAD, THREAD_NBYTES, THREADS_AT
+from tests.memory_order import Access, DataRaceError, Thread, search
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+# addresses of the block, of locks, of the jobs and of src and dst of each job
+_POOL, _LOCKS, _JOBS, _SRC, _DST, _BOUNDS = (k << 20 for k in range(1, 7))
+_YIELD, _SLEEP, _ACQUIRE, _RELEASE, _WALKER = range(1, 6)
+_STEPS = 2
+
+
+def _load(kind: str, *, is_ordered: bool) -> Callable[..., Access]:
+    return lambda at, word: Access(kind, at + WORD_NBYTES * word, is_ordered=is_ordered)
+
+
+def _store(kind: str, *, is_ordered: bool) -> Callable[..., Access]:
+    return lambda at, word, value: Access(
+        kind, at + WORD_NBYTES * word, value, is_ordered=is_ordered
+    )
+
+
+def _exchange(*, is_ordered: bool) -> Callable[..., Access]:
+    return lambda at, word, expected, value: Access(
+        "exchange", at + WORD_NBYTES * word, value, expected, is_ordered
+    )
+
+
+_ACCESSES: dict[str, Callable[..., Access]] = {
+    "load_int": _load("read", is_ordered=False),
+    "store_int": _store("write", is_ordered=False),
+    "load_relaxed": _load("load", is_ordered=False),
+    "store_relaxed": _store("store", is_ordered=False),
+    "load_shared": _load("load", is_ordered=True),
+    "store_shared": _store("store", is_ordered=True),
+    "add_shared": _store("add", is_ordered=True),
+    "exchange_shared": _exchange(is_ordered=True),
+    "pause": lambda: Access("wait"),
+}
+
+
+def _call_c(function: int, arguments: tuple[int, ...]) -> Thread:
+    if function == _ACQUIRE:
+        yield Access("lock", arguments[0])
+    elif function == _RELEASE:
+        yield Access("unlock", arguments[0])
+    else:
+        yield Access("wait")
+
+
+def _call_walker(_walker: int, call: tuple[int, ...]) -> Thread:
+    src, dst, _, _, begin, end, _, _ = call
+    for step in range(begin, end):
+        value = yield Access("read", src)
+        done = yield Access("read", dst + WORD_NBYTES * step)
+        yield Access("write", dst + WORD_NBYTES * step, done + value)
+
+
+def _no_team(_pool: int) -> Thread:
+    yield from ()
+
+
+class _AsThreads(ast.NodeTransformer):
+    """Functions as generators: intrinsics yield an access, and functions yield those of others."""
+
+    def __init__(self, functions: set[str]) -> None:
+        self._functions = functions
+
+    def visit_Call(self, node: ast.Call) -> ast.expr:
+        self.generic_visit(node)
+        name = node.func.id if isinstance(node.func, ast.Name) else ""
+        if name in _ACCESSES:
+            return ast.Yield(node)
+        return ast.YieldFrom(node) if name in self._functions else node
+
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.FunctionDef:
+        self.generic_visit(node)
+        node.decorator_list, node.returns = [], None
+        return node
+
+
+def _functions(**accesses: Callable[..., Access]) -> dict[str, Any]:
+    """Return the functions of worker.py as threads; `accesses` replace some of their accesses."""
+    tree = ast.parse(inspect.getsource(worker))
+    defined = {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
+    others = {"call_c": _call_c, "call_walker": _call_walker, "find_awake_team": _no_team}
+    tree.body = [node for node in tree.body if isinstance(node, ast.FunctionDef)]
+    tree = ast.fix_missing_locations(_AsThreads(defined | others.keys()).visit(tree))
+    names = {**vars(worker), **_ACCESSES, **others, **accesses}
+    exec(compile(tree, worker.__file__, "exec"), names)  # noqa: S102 - the source under test
+    return names
+
+
+def _search(functions: dict[str, Any], callers: int, jobs: int, workers: int) -> int:
+    """Run callers that share some jobs each, one after the other, and the workers."""
+    pool = {POOL.spins: 1, POOL.started: workers, POOL.yield_at: _YIELD}
+    pool |= {POOL.sleep_at: _SLEEP, POOL.acquire_at: _ACQUIRE, POOL.release_at: _RELEASE}
+    memory = {_POOL + WORD_NBYTES * field: value for field, value in pool.items()}
+    for thread in range(1, workers + 1):
+        fields = _POOL + THREADS_AT + THREAD_NBYTES * thread
+        memory[fields + WORD_NBYTES * THREAD.lock] = _LOCKS + WORD_NBYTES * thread
+    memory |= {_BOUNDS + WORD_NBYTES * k: k for k in range(_STEPS + 1)}
+    job = Job(_WALKER, 0, 0, _STEPS, 0, 1, _BOUNDS, _STEPS, workers, _POOL)
+
+    def call(caller: int) -> Thread:
+        src, dst, job_at = (base + 0x10000 * caller for base in (_SRC, _DST, _JOBS))
+        total = 0
+        for number in range(1, jobs + 1):
+            for field, value in zip(JOB, job, strict=True):
+                yield Access("write", job_at + WORD_NBYTES * field, value)
+            yield Access("write", src, number)
+            yield from functions["share_job"](src, dst, job_at)
+            total += number
+            for step in range(_STEPS):
+                found = yield Access("read", dst + WORD_NBYTES * step)
+                assert found == total, (caller, number, step, found)
+
+    def work(thread: int) -> Thread:
+        yield from functions["serve"](_POOL, thread, 1)
+
+    threads = [lambda k=k: call(k) for k in range(callers)]
+    threads += [lambda k=k: work(k) for k in range(1, workers + 1)]
+    return search(threads, memory, callers)
+
+
+def test_a_job_is_whole_in_every_order() -> None:
+    assert _search(_functions(), callers=1, jobs=1, workers=1) > 500
+
+
+@pytest.mark.campaign
+@pytest.mark.parametrize(
+    ("callers", "jobs", "workers"), [(1, 2, 1), (1, 3, 1), (2, 1, 1), (1, 1, 2)]
+)
+def test_jobs_are_whole_in_every_order(callers: int, jobs: int, workers: int) -> None:
+    states = _search(_functions(), callers, jobs, workers)
+    print(f"{states} states of {callers} callers, {jobs} jobs each, {workers} workers")  # noqa: T201 - a count for a release
+
+
+_WEAKER = {
+    "a state that publishes no job": {"store_shared": _ACCESSES["store_relaxed"]},
+    "a state that is read without what was published": {
+        "load_shared": _ACCESSES["load_relaxed"],
+        "exchange_shared": _exchange(is_ordered=False),
+    },
+    "results that are not published": {"add_shared": _store("add", is_ordered=False)},
+    "a number of workers that is read by chance": {"load_relaxed": _ACCESSES["load_int"]},
+    "a number of workers that is written by chance": {"store_relaxed": _ACCESSES["store_int"]},
+}
+
+
+@pytest.mark.parametrize("weaker", _WEAKER)
+def test_weaker_orders_are_found(weaker: str) -> None:
+    with pytest.raises(DataRaceError):
+        _search(_functions(**_WEAKER[weaker]), 1, 2, 1)
