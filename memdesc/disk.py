@@ -15,7 +15,15 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
     from typing import BinaryIO
 
-__all__ = ["as_path", "open_file", "read_if_exists", "reason_of", "state_of", "write_files"]
+__all__ = [
+    "as_path",
+    "check_writable",
+    "open_file",
+    "read_if_exists",
+    "reason_of",
+    "state_of",
+    "write_files",
+]
 
 # neither exists on every system
 _FLAGS = getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
@@ -105,7 +113,7 @@ def write_files(files: Mapping[Path, Callable[[BinaryIO], object]]) -> None:
     target = Path()
     try:
         for target in files:
-            _check_writable(target)
+            check_writable(target)
         for target, write in files.items():
             # the target of a link is written, and the link stays
             real = Path(os.path.realpath(target))
@@ -123,7 +131,14 @@ def write_files(files: Mapping[Path, Callable[[BinaryIO], object]]) -> None:
             file.discard()
 
 
-def _check_writable(target: Path) -> None:
+def check_writable(target: Path) -> None:
+    """Refuse a file that is there and cannot be replaced: a folder, a device, a protected one.
+
+    Raises
+    ------
+    MemdescError
+        With the reason.
+    """
     try:
         status = target.stat()
     except FileNotFoundError:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import re
 import sys
 import time
 from pathlib import Path
@@ -12,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from memdesc import MemdescError
 from memdesc.disk import open_file
+from reorder.cli.amounts import bytes_of, threads_of
 from reorder.cli.command import Command, Facts
 from reorder.cli.progress import Progress
 from reorder.storage.convert.convert import Conversion, Settings, convert, plan
@@ -24,8 +23,6 @@ if TYPE_CHECKING:
 
 __all__ = ["COMMAND"]
 
-_UNITS = {"": 1, "K": 10, "M": 20, "G": 30, "T": 40}
-_SIZE = re.compile(r"([0-9]{1,12}) ?([KMGT]?)i?B?", re.IGNORECASE)
 _MAX_RULES = 1 << 24
 # what the speed of the disk is measured with
 _SAMPLE = 64 << 20
@@ -83,11 +80,11 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _answer(options: argparse.Namespace) -> tuple[Facts, int]:
     settings = Settings(
-        max_bytes=_bytes("--max-bytes", options.max_bytes),
-        threads=_threads(options.threads),
+        max_bytes=bytes_of("--max-bytes", options.max_bytes),
+        threads=threads_of(options.threads),
         shard_bytes=None
         if options.shard_size is None
-        else _bytes("--shard-size", options.shard_size),
+        else bytes_of("--shard-size", options.shard_size),
         verify=options.verify,
         resume=options.resume,
         overwrite=options.overwrite,
@@ -177,25 +174,6 @@ def _rules(options: argparse.Namespace) -> list[Rule]:
             msg = f"{options.rules!r}: {error}"
             raise MemdescError(msg) from None
     return [*found, *map(parse_rule, options.maps)]
-
-
-def _threads(given: int | None) -> int:
-    if given is None:
-        return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1
-    if given < 1:
-        msg = f"--threads {given} must be 1 or more"
-        raise MemdescError(msg)
-    return given
-
-
-def _bytes(flag: str, text: str) -> int:
-    found = _SIZE.fullmatch(text.strip())
-    size = int(found[1]) << _UNITS[found[2].upper()] if found and found[2] else 0
-    size = int(found[1]) if found and not found[2] else size
-    if not size:
-        msg = f"{flag} {text!r} is no size above 0, such as 200MiB or 1073741824"
-        raise MemdescError(msg)
-    return size
 
 
 COMMAND = Command(

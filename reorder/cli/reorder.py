@@ -4,22 +4,31 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from memdesc import MemdescError
+from memdesc import MemdescError, memory_desc
+from memdesc.disk import as_path
 from reorder.api import reorder
+from reorder.cli.amounts import bytes_of, threads_of
 from reorder.cli.command import Command, Facts
 from reorder.cli.device import DEVICE, reorder_on
 from reorder.cli.facts import desc_facts
 from reorder.cli.layouts import HELD, buffer_name
+from reorder.cli.located import locate
 from reorder.cli.progress import Progress
 from reorder.cli.tensors import SOURCE, load_file, load_tensor
 from reorder.memory.memory import Memory
 from reorder.storage.files import save, sidecar
+from reorder.storage.reorder_file import FileReorder, reorder_file
 from reorder.values.attr import Attr
 
 if TYPE_CHECKING:
     import argparse
 
+    from memdesc import MemoryDesc
+
 __all__ = ["COMMAND"]
+
+# bytes of both tensors up to which they are held in memory whole
+_AT_ONCE = 1 << 28
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -61,18 +70,60 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         help="numbers beyond the largest float of the type become that, not infinite",
     )
     parser.add_argument("--threads", type=int, help="the maximum number of threads")
+    parser.add_argument(
+        "--max-bytes",
+        metavar="SIZE",
+        default="1GiB",
+        help="what pieces of a large tensor may hold in memory, such as 200MiB (default 1GiB)",
+    )
     parser.add_argument("--device", metavar="NAME", help=f"reorder on {DEVICE}")
 
 
 def _answer(options: argparse.Namespace) -> tuple[Facts, int]:
-    with Progress(3) as progress:
-        return _reorder(options, progress), 0
+    attr = _attr(options)
+    large = _large(options, attr)
+    if large is not None:
+        desc = _in_pieces(options, large)
+    else:
+        with Progress(3) as progress:
+            desc = _at_once(options, attr, progress)
+    return {
+        "wrote": options.dst,
+        "descriptor": str(sidecar(options.dst)),
+        **desc_facts(desc),
+    }, 0
 
 
-def _reorder(options: argparse.Namespace, progress: Progress) -> Facts:
+def _large(options: argparse.Namespace, attr: Attr) -> FileReorder | None:
+    """Return a reorder of more bytes than are held at once; None for others, and for bad input."""
+    most = bytes_of("--max-bytes", options.max_bytes)
+    # all of what is there is needed, or all moves to a device; a link has a descriptor of its own
+    if options.beta or options.device is not None or as_path(options.dst).is_symlink():
+        return None
+    found = locate(options.src, options.dtype, options.tag)
+    if found is None:
+        return None
+    src, entry = found
+    dst = memory_desc(src.dims, options.to_dtype or src.dtype, buffer_name(options.to))
+    given = FileReorder(entry, src, dst, attr)
+    return given if given.nbytes > min(most, _AT_ONCE) else None
+
+
+def _in_pieces(options: argparse.Namespace, given: FileReorder) -> MemoryDesc:
+    with Progress(given.dst.nbytes) as progress:
+        reorder_file(
+            given,
+            as_path(options.dst),
+            max_bytes=bytes_of("--max-bytes", options.max_bytes),
+            threads=threads_of(options.threads),
+            step=lambda nbytes: progress.step("reordering", nbytes),
+        )
+    return given.dst
+
+
+def _at_once(options: argparse.Namespace, attr: Attr, progress: Progress) -> MemoryDesc:
     progress.step(f"reading {options.src}")
     x = load_tensor(options.src, options.dtype, options.tag)
-    attr = _attr(options)
     out: Memory | None = None
     if options.beta:
         held = load_file(options.dst)
@@ -91,11 +142,7 @@ def _reorder(options: argparse.Namespace, progress: Progress) -> Facts:
         raise MemdescError(msg)
     progress.step(f"writing {options.dst}", 1)
     save(options.dst, result)
-    return {
-        "wrote": options.dst,
-        "descriptor": str(sidecar(options.dst)),
-        **desc_facts(result.desc),
-    }
+    return result.desc
 
 
 def _attr(options: argparse.Namespace) -> Attr:

@@ -25,11 +25,13 @@ if TYPE_CHECKING:
 
 __all__ = [
     "SOURCE",
+    "is_archive",
     "load_file",
     "load_tensor",
     "may_be_raw",
     "may_hold",
     "read_bytes",
+    "split_name",
     "tensors_in",
 ]
 
@@ -92,11 +94,8 @@ def tensors_in(path: str) -> dict[str, Memory] | None:
     MemdescError
         If there is no such tensor, or the file is one of PyTorch or a pickle.
     """
-    file, name = path, None
-    if _ARCHIVE in path and not Path(path).exists():
-        stem, _, name = path.partition(_ARCHIVE)
-        file = f"{stem}{_ARCHIVE[:-1]}"
-    if not _is_archive(file):
+    file, name = split_name(path)
+    if not is_archive(file):
         return None
     tensors = load_archive(file)
     if name is None:
@@ -117,6 +116,14 @@ def may_hold(path: str, dtype: str) -> bool:
             wanted = data_type(dtype).numpy
             return found.kind in "Vu" and (found.kind == "V" or found.itemsize == wanted.itemsize)
     return False
+
+
+def split_name(path: str) -> tuple[str, str | None]:
+    """Return the file of ``FILE.npz:NAME``, and the name; None for a file alone."""
+    if _ARCHIVE in path and not Path(path).exists():
+        stem, _, name = path.partition(_ARCHIVE)
+        return f"{stem}{_ARCHIVE[:-1]}", name
+    return path, None
 
 
 def may_be_raw(path: str) -> bool:
@@ -141,7 +148,7 @@ def read_bytes(path: str, offset: int = 0) -> NDArray[np.uint8]:
         return np.fromfile(file, np.uint8)
 
 
-def _is_archive(path: str) -> bool:
+def is_archive(path: str) -> bool:
     """Whether a file is a .zip of arrays; refuse pickles, with what to do."""
     try:
         with open_file(Path(path)) as file:

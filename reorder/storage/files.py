@@ -23,6 +23,7 @@ from memdesc.int64 import checked_flag
 from memdesc.staging import own_turn
 from reorder.memory.memory import Memory
 from reorder.storage.arrays import array_of, check_form, form_of_image, memory_of, typed
+from reorder.storage.crc32 import crc32_of_file
 from reorder.storage.fingerprint import checksum, free_generation, of_data, of_file
 from reorder.storage.npy import NpyError, array_from, header_of, map_data, read_data, read_header
 from reorder.storage.sidecar import read_sidecar, sidecar
@@ -314,8 +315,9 @@ def write_sidecar(grown: Path, target: Path, *, desc: MemoryDesc) -> None:
     with open_file(grown) as file:
         nbytes = os.fstat(file.fileno()).st_size
         header = header_of(read_header(file), free_generation(taken))
-        data = map_data(file, header, nbytes)
-        found = of_data(header, data, nbytes)._replace(checksum=checksum(data))
+        found = of_file(header, file, nbytes)
+    start = len(header.raw)
+    found = found._replace(checksum=crc32_of_file(grown, start, nbytes - start))
     with grown.open("r+b") as written:
         written.write(header.raw)
     fields = json.loads(to_json(desc)) | {"array": found._asdict()} | before

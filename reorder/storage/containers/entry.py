@@ -110,6 +110,17 @@ class Entry:
                 rest, at = rest[count:], at + count
         return data
 
+    def check_unchanged(self) -> None:
+        """Raise where the file has changed since its header was read.
+
+        Raises
+        ------
+        MemdescError
+            With what has changed.
+        """
+        with open_file(self.file) as file:
+            _check_unchanged(self.file, file.fileno(), self.state)
+
 
 class Container(NamedTuple):
     """What the headers of a container say."""

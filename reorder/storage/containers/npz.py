@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import struct
 import zipfile
-import zlib
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
@@ -22,6 +21,7 @@ from reorder.storage.arrays import check_form, form_of
 from reorder.storage.containers.entry import Container, FileState, check_entries, check_name
 from reorder.storage.containers.npy_form import array_form, entry_of
 from reorder.storage.containers.plan import PlannedFile, Span
+from reorder.storage.crc32 import crc32_of_file
 from reorder.storage.npy import NpyError, read_header
 from reorder.storage.sidecar import MAX_DESCRIPTOR
 
@@ -49,7 +49,6 @@ _SIZES = 1
 _PADDING, _ALIGNMENT = 0xD935, 64
 # where the checksum is in the two headers of a member
 _LOCAL_CRC, _CENTRAL_CRC = 14, 16
-_CHUNK = 2**20
 
 
 def is_format(start: bytes) -> bool:
@@ -231,11 +230,7 @@ def _write_checksums(
     del target
     with grown.open("r+b") as file:
         for local, central, start, nbytes in members:
-            file.seek(start)
-            total, left = 0, nbytes
-            while left:
-                data = file.read(min(left, _CHUNK))
-                total, left = zlib.crc32(data, total), left - len(data)
+            total = crc32_of_file(grown, start, nbytes)
             for at in (local, central):
                 file.seek(at)
                 file.write(struct.pack("<L", total))

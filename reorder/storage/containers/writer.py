@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from memdesc.disk import check_writable
 from memdesc.errors import MemdescError, short_repr
 from reorder.storage.containers.partial import (
     cannot,
@@ -221,7 +222,10 @@ class Writer:
         if not self._is_folder and self.target.is_dir():
             msg = f"{str(self.target)!r} is a folder; name a file"
             raise MemdescError(msg)
-        for path in (self.target, *map(self._final, self._files)):
+        finals = () if self._is_folder else tuple(map(self._final, self._files))
+        for path in finals:
+            check_writable(path)
+        for path in (self.target, *finals):
             if os.path.lexists(path) and not overwrite:
                 msg = f"{str(path)!r} exists; it is replaced with overwrite=True only"
                 raise MemdescError(msg)

@@ -133,8 +133,8 @@ def _check(folder: Path, kind: str, data: st.DataObject) -> str:
     else:
         changed = data.draw(mutations(whole))
     files[name] = changed
-    for file in folder.iterdir():
-        file.unlink()
+    for old in folder.iterdir():
+        old.unlink()
     for file, content in files.items():
         (folder / file).write_bytes(content)
     return _read_all(folder if kind == "shards" else folder / next(iter(files)))
@@ -142,8 +142,8 @@ def _check(folder: Path, kind: str, data: st.DataObject) -> str:
 
 @pytest.mark.parametrize("kind", _FORMATS)
 def test_undamaged_checkpoints_are_read(folder: Path, kind: str) -> None:
-    for file in folder.iterdir():
-        file.unlink()
+    for old in folder.iterdir():
+        old.unlink()
     for file, content in _whole(kind).items():
         (folder / file).write_bytes(content)
     assert _read_all(folder if kind == "shards" else folder / next(iter(_whole(kind)))) == "read"

@@ -1,0 +1,156 @@
+"""`memdesc reorder` of tensors that are larger than what it may hold in memory."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import reorder
+from reorder.cli import main
+
+if TYPE_CHECKING:
+    from pytest import CaptureFixture  # noqa: PT013 - the type of a fixture
+
+_SHAPE = (4, 40, 12, 10)
+_ARRAY = np.random.default_rng(0).random(_SHAPE, np.float32)
+
+
+def _run(*arguments: object, limit: str = "16KiB") -> None:
+    assert main(["reorder", *map(str, arguments), "--max-bytes", limit, "--json"]) == 0
+
+
+def _is_same(path: Path, other: Path) -> bool:
+    """Whether two files are equal, and their descriptors."""
+    texts = [json.loads(Path(f"{file}.json").read_text()) for file in (path, other)]
+    return path.read_bytes() == other.read_bytes() and texts[0] == texts[1]
+
+
+@pytest.mark.parametrize(
+    ("options", "kind"),
+    [
+        ((), np.float32),
+        (("--from", "nhwc"), np.float32),
+        (("--to-dtype", "bf16"), np.float32),
+        (("--to-dtype", "s8", "--scale", "0.01", "--zero-point", "3"), np.float32),
+        (("--to-dtype", "s8", "--scale", "scales.npy:2"), np.float32),
+        (("--dtype", "bf16"), ml_dtypes.bfloat16),
+        (("--threads", "3"), np.int8),
+    ],
+)
+@pytest.mark.parametrize("tag", ["nChw16c", "nhwc", "aBcd8b"])
+def test_the_file_is_the_one_that_is_written_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: tuple[str, ...], kind: type, tag: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    np.save("in.npy", (_ARRAY * 50).astype(kind))
+    scales = 10 if "nhwc" in options else 40
+    np.save("scales.npy", np.linspace(0.3, 0.9, scales, dtype=np.float32))
+    for out, limit in (("pieces.npy", "16KiB"), ("once.npy", "1GiB")):
+        _run("in.npy", out, "--to", tag, *options, limit=limit)
+    assert _is_same(Path("pieces.npy"), Path("once.npy"))
+    assert isinstance(reorder.load("pieces.npy", verify=True), reorder.Memory)
+    assert not [*tmp_path.glob(".*")]
+
+
+def test_blocked_arrays_described_files_and_members_of_archives_are_read_in_pieces(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    m = reorder.reorder(_ARRAY, "nChw8c")
+    np.save("blocks.npy", m.blocks())
+    np.save("fortran.npy", np.asfortranarray(_ARRAY))
+    reorder.save("saved.npy", m)
+    reorder.save_archive("x.npz", {"x": m, "other": np.zeros(3)})
+    np.savez_compressed("packed.npz", x=_ARRAY)
+    reorder.save("wanted.npy", reorder.reorder(_ARRAY, "nhwc"))
+    for source in (
+        ("blocks.npy", "--from", "nChw8c"),
+        ("fortran.npy",),
+        ("saved.npy",),
+        ("saved.npy", "--from", "nChw8c"),
+        ("x.npz:x",),
+        ("packed.npz",),
+    ):
+        Path("out.npy").unlink(missing_ok=True)
+        Path("out.npy.json").unlink(missing_ok=True)
+        _run(source[0], "out.npy", "--to", "nhwc", *source[1:])
+        assert _is_same(Path("out.npy"), Path("wanted.npy")), source
+
+
+def test_a_file_is_reordered_over_itself_and_over_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    np.save("x.npy", _ARRAY)
+    Path("link.npy").symlink_to("x.npy")
+    for name in ("x.npy", "link.npy"):
+        for tag in ("nChw16c", "nhwc", "nChw8c"):
+            _run(name, name, "--to", tag)
+            found = reorder.load(name, verify=True)
+            assert isinstance(found, reorder.Memory)
+            assert (found.numpy() == _ARRAY).all()
+        Path("x.npy.json").unlink(missing_ok=True)
+        np.save("x.npy", _ARRAY)
+    assert Path("link.npy").is_symlink()
+
+
+def test_what_cannot_be_done_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    np.save("x.npy", _ARRAY)
+    for arguments, reason in (
+        (("--to", "nChw16c", "--max-bytes", "100"), r"the smallest piece .* takes \d+ bytes"),
+        (("--to", "nChw16c", "--max-bytes", "none"), "no size above 0"),
+        (("--to", "nChw16c", "--max-bytes", "1KiB", "--threads", "0"), "must be 1 or more"),
+        (("--to", "abc", "--max-bytes", "1KiB"), "3"),
+        (("--to", "nchw", "--dtype", "s8", "--max-bytes", "1KiB"), "float32, not s8"),
+        (("--to", "nchw", "--from", "nChw8c", "--max-bytes", "1KiB"), "5 axes"),
+    ):
+        assert main(["reorder", "x.npy", "out.npy", *arguments]) == 2
+        assert re.search(reason, capsys.readouterr().err)
+        assert sorted(file.name for file in tmp_path.iterdir()) == ["x.npy"]
+
+
+_PEAK = """
+import resource, sys
+from reorder.cli import main
+code = main(sys.argv[1:])
+sys.stderr.write(str(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss))
+sys.exit(code)
+"""
+
+
+@pytest.mark.parametrize(
+    ("mebibytes", "limit"), [(400, 64), pytest.param(4096, 1024, marks=pytest.mark.campaign)]
+)
+def test_memory_is_bounded(tmp_path: Path, mebibytes: int, limit: int) -> None:
+    path, out = tmp_path / "x.npy", tmp_path / "y.npy"
+    rows = mebibytes * 8
+    # a sparse file: zeros take no room
+    header = np.lib.format.open_memmap(path, "w+", np.float32, (rows, 64, 16, 32))
+    header[5, 7] = np.arange(512).reshape(16, 32)
+    header.flush()
+    ran = subprocess.run(
+        [
+            *(sys.executable, "-c", _PEAK, "reorder", str(path), str(out)),
+            *("--to", "nChw16c", "--max-bytes", f"{limit}MiB"),
+        ],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    peak = int(ran.stderr.split()[-1]) / 1024
+    sys.stdout.write(f"{mebibytes} MiB with --max-bytes {limit}MiB: {peak:.0f} MiB at the most\n")
+    assert peak < limit + 300
+    found = reorder.load(out, mmap=True)
+    assert isinstance(found, reorder.Memory)
+    assert (found[5, 7] == header[5, 7]).all()
