@@ -32,13 +32,6 @@ def check_operands(src: DeviceOperand, dst: DeviceOperand) -> None:
 
 def _check_types(src: DeviceOperand, dst: DeviceOperand) -> None:
     check_dims(src.desc, dst.desc)
-    has_image = src.image is not None or dst.image is not None
-    if has_image and src.dtype != dst.dtype and {src.dtype.name, dst.dtype.name} != {"f32", "f16"}:
-        msg = (
-            f"src is {src.dtype}, dst is {dst.dtype}: "
-            "into or out of an image only f32 and f16 are converted; convert in a buffer"
-        )
-        raise MemdescError(msg)
     channel_types = {src.channel_type, dst.channel_type}
     if "" not in channel_types and len(channel_types) > 1 and "UNORM_INT8" in channel_types:
         msg = (

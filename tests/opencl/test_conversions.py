@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -10,15 +11,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from memdesc import DATA_TYPES, Extra, memory_desc
+from memdesc import DATA_TYPES, Extra, image_desc, memory_desc
 from reorder import Attr, execute_reference, opencl
-from tests.attributes import conversions
+from tests.attributes import attrs, conversions
 from tests.conversions import every_code, random_codes, run
-from tests.opencl.test_laws import COMMON
+from tests.opencl.runtimes import refused
+from tests.opencl.test_laws import COMMON, image_cases
 from tests.reorders import random_bytes
 
 if TYPE_CHECKING:
-    from memdesc import MemoryDesc
+    from memdesc import ImageDesc, MemoryDesc
     from tests.opencl.runtimes import Runtime
 
 MAX_NELEMS = 512
@@ -76,6 +78,84 @@ def check_codes(runtime: Runtime, src: str, dst: str, attr: Attr | None = None) 
 )
 def test_all_codes_of_a_type_become_those_of_another(src: str, dst: str, runtime: Runtime) -> None:
     check_codes(runtime, src, dst)
+
+
+@st.composite
+def image_conversions(
+    draw: st.DrawFn,
+) -> tuple[MemoryDesc, ImageDesc, MemoryDesc, tuple[Attr | None, Attr | None]]:
+    """Draw what becomes an image of another type, what it becomes then, and attributes of both."""
+    src, image, dst = draw(image_cases(256))
+    names = st.sampled_from(list(DATA_TYPES))
+    src, dst = src.with_dtype(draw(names)), dst.with_dtype(draw(names))
+    into, out = draw(attrs(src, image.desc)), draw(attrs(image.desc, dst))
+    given_ = {field.name: getattr(into, field.name) for field in fields(into) if field.init}
+    into = Attr(**given_ | {"beta": 0.0})
+    chosen = [draw(st.sampled_from([None, attr])) for attr in (into, out)]
+    return src, image, dst, (chosen[0], chosen[1])
+
+
+def check_image(
+    runtime: Runtime,
+    case: tuple[MemoryDesc, ImageDesc, MemoryDesc, tuple[Attr | None, Attr | None]],
+    seed: int,
+) -> None:
+    """Compare an image and a buffer made of it with the definition; NaN in f16 is any NaN."""
+    src, image, dst, (into, out) = case
+    kind = image.dtype.numpy
+    source = random_bytes(max(src.nbytes, 1), seed)
+    shape = image.height, image.width, image.channels
+    memory = runtime.image(image, np.zeros(shape, kind))
+    event = opencl.enqueue_reorder(runtime.queue, runtime.buffer(source), src, memory, image, into)
+    pixels = runtime.pixels(memory, kind, event)
+    wanted = np.zeros(image.desc.padded_nelems, kind)
+    execute_reference(src, image.desc, source[: src.nbytes], wanted.view(np.uint8), into)
+    wanted = wanted.reshape(shape)
+    if image.dtype.name == "f16":
+        assert (np.isnan(pixels) == np.isnan(wanted)).all()
+        wanted = np.where(np.isnan(wanted), pixels, wanted)
+    assert pixels.tobytes() == wanted.tobytes()
+    if image.dtype.name == "f16":
+        pixels = np.where(np.isnan(pixels), np.float16(-0.0), pixels)
+        memory = runtime.image(image, pixels)
+    before = random_bytes(dst.nbytes, seed + 1)
+    buffer = runtime.buffer(before)
+    event = opencl.enqueue_reorder(runtime.queue, memory, image, buffer, dst, out)
+    found = runtime.read(buffer, event)[: dst.nbytes]
+    execute_reference(image.desc, dst, pixels.reshape(-1).view(np.uint8), before, out)
+    assert found.tobytes() == before.tobytes()
+
+
+@settings(COMMON, max_examples=3)
+@given(case=image_conversions(), seed=st.integers(0, 2**20))
+def test_images_convert_as_the_definition_says(
+    runtime: Runtime,
+    case: tuple[MemoryDesc, ImageDesc, MemoryDesc, tuple[Attr | None, Attr | None]],
+    seed: int,
+) -> None:
+    check_image(runtime, case, seed)
+
+
+@pytest.mark.campaign
+@pytest.mark.parametrize("_part", range(10))
+@settings(COMMON, max_examples=40)
+@given(case=image_conversions(), seed=st.integers(0, 2**20))
+def test_four_hundred_images_convert_as_the_definition_says(
+    _part: int,
+    runtime: Runtime,
+    case: tuple[MemoryDesc, ImageDesc, MemoryDesc, tuple[Attr | None, Attr | None]],
+    seed: int,
+) -> None:
+    check_image(runtime, case, seed)
+
+
+def test_an_image_does_not_accumulate(runtime: Runtime) -> None:
+    image = image_desc((1, 4, 2, 3), "f32", "in_out_channel")
+    with refused("beta 1.0 adds to what dst holds, and kernels do not read an image"):
+        memory = runtime.image(image, np.zeros((2, 3, 4), np.float32))
+        src = runtime.buffer(np.zeros(24, np.float32))
+        plain = memory_desc(image.dims, "f32")
+        opencl.enqueue_reorder(runtime.queue, src, plain, memory, image, Attr(beta=1.0))
 
 
 @pytest.mark.parametrize("is_shifted", [False, True])

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from reorder.opencl.codegen.element_types import ELEMENT_TYPES, from_value, to_value
+from reorder.opencl.codegen.lanes import load_lanes, store_lanes
 from reorder.opencl.codegen.pattern import AccessKind
 
 if TYPE_CHECKING:
@@ -17,6 +18,13 @@ _IN_ORDER = (0, 1, 2, 3)
 
 def load(pattern: Pattern, value: str, steps: tuple[int, ...]) -> str:
     """Return the statement that loads the lanes of some steps into a value."""
+    if pattern.conversion is not None:
+
+        def first(operand: str) -> str:
+            is_image = operand == "src" and pattern.src.kind == AccessKind.IMAGE
+            return _pixel_coords(operand, steps) if is_image else _coord(operand, steps)
+
+        return " ".join(load_lanes(pattern, pattern.conversion, value, first))
     if pattern.src.kind == AccessKind.IMAGE:
         return _load_pixel(pattern, value, steps)
     element = ELEMENT_TYPES[pattern.src.element]
@@ -57,6 +65,8 @@ def store(pattern: Pattern, value: str, steps: tuple[int, ...]) -> str:
         coords = _pixel_coords("dst", steps)
         return f"write_image{element.image_suffix}(dst, {coords}, {value});"
     start = _coord("dst", steps)
+    if pattern.conversion is not None:
+        return " ".join(store_lanes(pattern, pattern.conversion, value, start))
     if pattern.dst.kind == AccessKind.VECTOR:
         if element.memory == "half":
             return f"vstorea_half4_rte({value}, ({start}) / 4, dst);"

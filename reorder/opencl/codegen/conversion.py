@@ -30,6 +30,8 @@ class Conversion(NamedTuple):
     divides_in_f64 : bool
         Whether quotients of f32 are computed in f64, since the device does not round them
         correctly.
+    writes_halves : bool
+        Whether dst is an image of f16, which is written with floats.
     """
 
     src: str
@@ -41,6 +43,7 @@ class Conversion(NamedTuple):
     saturates: bool = False
     through_f16: bool = False
     divides_in_f64: bool = False
+    writes_halves: bool = False
 
     @property
     def roles(self) -> tuple[str, ...]:

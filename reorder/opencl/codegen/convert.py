@@ -26,6 +26,7 @@ from reorder.opencl.codegen.integer_codec import (
     round_integer,
 )
 from reorder.values.formats import (
+    FLOATS,
     FORMATS,
     BooleanFormat,
     ExponentFormat,
@@ -35,15 +36,24 @@ from reorder.values.formats import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from reorder.opencl.codegen.conversion import Conversion
 
-__all__ = ["code_type", "conversion_lines", "converted", "operand_type"]
+__all__ = [
+    "PIXEL",
+    "code_type",
+    "conversion_lines",
+    "converted",
+    "operand_type",
+    "operand_value",
+]
 
 _PRAGMA = "#pragma OPENCL FP_CONTRACT OFF"
 _FP64 = "#pragma OPENCL EXTENSION cl_khr_fp64 : enable"
 _WORD = 32
+# the function that widens the bits of f16 to a float, with which images are written
+PIXEL = "pixel_of_half"
 
 
 def code_type(dtype: str) -> str:
@@ -54,6 +64,16 @@ def code_type(dtype: str) -> str:
 def operand_type(conversion: Conversion, role: str) -> str:
     """Return the type of a scale, a zero point or beta: zero points are integers."""
     return "int" if role.endswith("point") else WIDE[conversion.work].real
+
+
+def operand_value(conversion: Conversion, role: str, at: str) -> str:
+    """Return the expression of the value of a role: at an offset, where it varies."""
+    if role in conversion.varying:
+        return f"{role}[{at}]"
+    kind = operand_type(conversion, role)
+    if kind == "int":
+        return f"(int)p.{role}_value"
+    return f"as_{kind}(({WIDE[conversion.work].bits})p.{role}_value)"
 
 
 def converted(
@@ -82,6 +102,9 @@ def converted(
 
 def conversion_lines(conversion: Conversion) -> Iterator[str]:
     """Return the functions of a conversion, before the kernel; none where bits move."""
+    if conversion.writes_halves:
+        yield f"static float {PIXEL}(uint code)"
+        yield from _block(decode_float(FLOATS["f16"], WIDE["f32"]))
     if conversion.is_move:
         return
     yield _PRAGMA
@@ -90,12 +113,18 @@ def conversion_lines(conversion: Conversion) -> Iterator[str]:
     functions = _Functions(conversion)
     body = list(functions.body())
     for name, lines in functions.lines.items():
-        yield from (name, "{", *(f"    {line}" for line in lines), "}")
+        yield name
+        yield from _block(lines)
     taken = [f"{code_type(conversion.src)} code"]
     taken += [f"{operand_type(conversion, role)} {role}" for role in conversion.roles]
     taken += [f"{code_type(conversion.dst)} old"] if BETA in conversion.roles else []
     yield f"static {code_type(conversion.dst)} convert_element({', '.join(taken)})"
-    yield from ("{", *(f"    {line}" for line in body), "}", "")
+    yield from _block(body)
+    yield ""
+
+
+def _block(lines: Iterable[str]) -> Iterator[str]:
+    yield from ("{", *(f"    {line}" for line in lines), "}")
 
 
 class _Functions:

@@ -6,10 +6,11 @@ from itertools import product
 from typing import TYPE_CHECKING
 
 from reorder.opencl.codegen.access import load, store
+from reorder.opencl.codegen.convert import code_type
 from reorder.opencl.codegen.element_types import ELEMENT_TYPES, value_type
 from reorder.opencl.codegen.gather import gather_lines
 from reorder.opencl.codegen.indices import guarded, index_lines
-from reorder.opencl.codegen.pattern import AccessKind
+from reorder.opencl.codegen.pattern import OTHER, AccessKind
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -29,12 +30,19 @@ def copy_lines(pattern: Pattern) -> Iterator[str]:
         yield f"if ({' || '.join(outside)}) return;"
     for k, gather in enumerate(pattern.gathers):
         yield from gather_lines(k, gather, reads=reads)
-    for operand, access in (("src", pattern.src), ("dst", pattern.dst)):
+    operands = [("src", pattern.src), ("dst", pattern.dst)]
+    operands += [(role, OTHER) for role in pattern.others]
+    for operand, access in operands:
         yield from _start_lines(pattern, operand, access)
     # all loads come before all stores, so that they are in flight together
     all_steps = list(product(*(range(loop.steps) for loop in pattern.loops)))
     # raw bits are moved as scalars, values as vectors of four, like pixels
-    kind = value_type(pattern) + ("" if ELEMENT_TYPES[pattern.dst.element].is_raw else "4")
+    if pattern.conversion is None:
+        kind = value_type(pattern) + ("" if ELEMENT_TYPES[pattern.dst.element].is_raw else "4")
+    elif pattern.dst.kind == AccessKind.IMAGE:
+        kind = f"{ELEMENT_TYPES[pattern.dst.element].value}4"
+    else:
+        kind = f"{code_type(pattern.conversion.dst)}4"
     for number, steps in enumerate(all_steps):
         value = f"v{number}"
         yield f"{kind} {value} = ({kind})(0);"

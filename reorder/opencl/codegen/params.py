@@ -26,11 +26,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from reorder.opencl.codegen.pattern import Access, AccessKind
+from reorder.opencl.codegen.pattern import OTHER, AccessKind
 from reorder.opencl.codegen.sums import sum_param_names
 
 if TYPE_CHECKING:
-    from reorder.opencl.codegen.pattern import GatherShape, Pattern
+    from reorder.opencl.codegen.pattern import Access, GatherShape, Pattern
 
 __all__ = ["is_last_in_dimension", "param_names"]
 
@@ -45,7 +45,7 @@ def param_names(pattern: Pattern) -> list[str]:
     if pattern.run is not None and pattern.run.is_nibble:
         names.append("parity")
     operands = [("src", pattern.src), ("dst", pattern.dst)]
-    operands += [(role, Access(AccessKind.BUFFER, "")) for role in pattern.others]
+    operands += [(role, OTHER) for role in pattern.others]
     for operand, access in operands:
         names += _coord_names(operand, access, "")
         if access.kind == AccessKind.BUFFER:

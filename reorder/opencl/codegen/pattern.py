@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from reorder.opencl.codegen.conversion import Conversion
 
 __all__ = [
+    "OTHER",
     "Access",
     "AccessKind",
     "GatherShape",
@@ -42,6 +43,10 @@ class Access(NamedTuple):
 
     kind: str
     element: str
+
+
+# the access of a scale or a zero point that differs along the dims
+OTHER = Access(AccessKind.BUFFER, "")
 
 
 class LoopShape(NamedTuple):

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from memdesc import DATA_TYPES
 from reorder.opencl.codegen.conversion import BETA
-from reorder.opencl.codegen.convert import code_type, converted, operand_type
+from reorder.opencl.codegen.convert import code_type, converted, operand_value
 from reorder.opencl.codegen.gather import gather_lines
 from reorder.opencl.codegen.indices import index_lines
 from reorder.opencl.codegen.pattern import AccessKind
@@ -120,13 +120,4 @@ def _moved(operand: str, lane: int) -> str:
 
 def _values(conversion: Conversion, lane: int) -> Callable[[str], str]:
     """Return the expression of the value of a role for an element of a run."""
-
-    def value(role: str) -> str:
-        if role in conversion.varying:
-            return f"{role}[{_moved(role, lane)}]"
-        kind = operand_type(conversion, role)
-        if kind == "int":
-            return f"(int)p.{role}_value"
-        return f"as_{kind}(({'uint' if kind == 'float' else 'ulong'})p.{role}_value)"
-
-    return value
+    return lambda role: operand_value(conversion, role, _moved(role, lane))

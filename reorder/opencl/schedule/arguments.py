@@ -19,16 +19,26 @@ class Division(NamedTuple):
 
 
 def argument_values(
-    nest: PixelNest, loops: tuple[Division, ...], gathers: tuple[Division, ...]
+    nest: PixelNest,
+    loops: tuple[Division, ...],
+    gathers: tuple[Division, ...],
+    others: tuple[str, ...] = (),
 ) -> dict[str, int]:
-    """Return the arguments of a nest by name; a kernel takes some of them."""
+    """Return the arguments of a nest by name; a kernel takes some of them.
+
+    `others` names the scales and zero points that differ along the dims.
+    """
     values = _coord_values("src", nest.src, "") | _coord_values("dst", nest.dst, "")
+    values |= dict(zip(others, nest.others, strict=True))
     for k, lane in enumerate(nest.lanes):
         values |= {f"src_lane{k}": lane.src, f"dst_lane{k}": lane.dst}
+        values |= dict(zip((f"{role}_lane{k}" for role in others), lane.others, strict=True))
     for k, (loop, (groups, shift)) in enumerate(zip(nest.loops, loops, strict=True)):
         values |= {f"extent{k}": loop.extent, f"valid{k}": loop.valid}
         values |= {f"groups{k}": groups, f"shift{k}": shift}
         values |= _coord_values("src", loop.src, str(k)) | _coord_values("dst", loop.dst, str(k))
+        strides = loop.others or (0,) * len(others)
+        values |= dict(zip((f"{role}{k}" for role in others), strides, strict=True))
     for k, (gather, (groups, shift)) in enumerate(zip(nest.gathers, gathers, strict=True)):
         values |= {f"gather{k}_groups": groups, f"gather{k}_shift": shift}
         values |= gather_values(f"gather{k}", gather)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from memdesc import MemdescError
+from memdesc import DATA_TYPES, MemdescError
 from reorder.opencl.codegen.conversion import BETA, Conversion
 from reorder.values.convert import wide_dtype
 from reorder.values.formats import difference_type, working_type
@@ -16,10 +16,12 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from memdesc import DataType
     from reorder.values.binding import BoundAttr
 
-__all__ = ["Floats", "buffers_of", "conversion_of", "numbers_of"]
+__all__ = ["ConversionSpec", "Floats", "buffers_of", "conversion_of", "numbers_of"]
+
+
+_WORD = 32
 
 
 class Floats(NamedTuple):
@@ -40,27 +42,52 @@ class Floats(NamedTuple):
     divides: bool = True
 
 
-def conversion_of(src: DataType, dst: DataType, bound: BoundAttr, floats: Floats) -> Conversion:
-    """Return the conversion of an element.
+class ConversionSpec(NamedTuple):
+    """What the launches of a conversion share, beside the box.
+
+    `numbers` are its parameters that are one number, `max_work_items` is that of the device,
+    `is_aligned` says whether buffers start at multiples of 16 bytes.
+    """
+
+    conversion: Conversion
+    numbers: dict[str, int]
+    max_work_items: int
+    is_aligned: bool
+
+    @property
+    def has_narrow_elements(self) -> bool:
+        """Whether four elements of either side fit 128 bits."""
+        return all(
+            DATA_TYPES[name].bits <= _WORD for name in (self.conversion.src, self.conversion.dst)
+        )
+
+    @property
+    def needs_wide_parameters(self) -> bool:
+        """Whether a number has 64 bits, as all parameters of the kernel then have."""
+        return self.conversion.work == "f64" and bool(self.conversion.scalars)
+
+
+def conversion_of(src: str, dst: str, bound: BoundAttr, floats: Floats) -> Conversion:
+    """Return the conversion of an element, from the names of the types.
 
     Raises
     ------
     MemdescError
         If the device cannot compute it to the bit.
     """
-    work = working_type(src.name, dst.name, arithmetic=bound.is_arithmetic)
+    work = working_type(src, dst, arithmetic=bound.is_arithmetic)
     varying = tuple(operand.role for operand in bound.varying)
     scalars = [operand.role for operand in bound.operands if operand.role not in varying]
     if bound.beta:
         scalars.append(BETA)
     points = dict(zip((one.role for one in bound.operands), bound.values, strict=True))
     made = Conversion(
-        src.name,
-        dst.name,
+        src,
+        dst,
         tuple(scalars),
         varying,
         work,
-        difference_type(src.name, work, points.get("src_zero_point")),
+        difference_type(src, work, points.get("src_zero_point")),
         bound.saturates,
         bound.through_f16,
         divides_in_f64="dst_scale" in points and work == "f32" and not floats.divides,

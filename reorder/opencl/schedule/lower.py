@@ -5,6 +5,7 @@ from __future__ import annotations
 from math import prod
 from typing import TYPE_CHECKING, NamedTuple
 
+from reorder.opencl.codegen.conversion import Conversion
 from reorder.opencl.codegen.params import param_names
 from reorder.opencl.codegen.pattern import Access, AccessKind, GatherShape, LoopShape, Pattern
 from reorder.opencl.schedule.arguments import Division, argument_values
@@ -13,6 +14,7 @@ from reorder.opencl.schedule.tiles import choose_tile
 from reorder.opencl.schedule.workgroups import choose_work_group
 
 if TYPE_CHECKING:
+    from reorder.opencl.schedule.conversions import ConversionSpec
     from reorder.opencl.schedule.placement import PixelNest
     from reorder.opencl.schedule.profile import Profile
     from reorder.plan.nodes import Lookup
@@ -41,6 +43,7 @@ def lower(
     *,
     is_aligned: bool,
     profile: Profile = GPU,
+    spec: ConversionSpec | None = None,
 ) -> Launch:
     """Make the launch of a loop nest.
 
@@ -56,16 +59,21 @@ def lower(
         Whether the buffers start at multiples of 16 bytes.
     profile : Profile, optional
         What suits the device.
+    spec : ConversionSpec, optional
+        What is computed, between an image and a buffer or two images.
     """
     has_image_src = accesses[0].kind == AccessKind.IMAGE
     if nest.is_zero:
         zeros = tuple(lane._replace(is_valid=False) for lane in nest.lanes)
         nest = nest._replace(src=(), lanes=zeros)
+    if spec is not None:
+        nest, spec = _computed(nest, spec)
+        is_aligned = is_aligned and spec.has_narrow_elements
     src, dst = (
         _refined(nest, k, access, is_aligned=is_aligned) for k, access in enumerate(accesses)
     )
     tiled = None
-    if src.element == dst.element and src.kind == dst.kind == AccessKind.BUFFER:
+    if spec is None and src.element == dst.element and src.kind == dst.kind == AccessKind.BUFFER:
         tiled = _tiled(nest, src, max_work_items, profile, is_aligned=is_aligned)
     if tiled is not None:
         return tiled
@@ -84,7 +92,9 @@ def lower(
         tuple(LoopShape(steps, dim) for steps, dim in zip(group.steps, dims, strict=True)),
         group.work_items,
         tuple(map(gather_shape, nest.gathers)),
-        _is_wide(nest, [count * tile for count, tile in zip(counts, tiles, strict=True)]),
+        _is_wide(nest, [count * tile for count, tile in zip(counts, tiles, strict=True)])
+        or (spec is not None and spec.needs_wide_parameters),
+        conversion=None if spec is None else spec.conversion,
     )
     shifts = [group.gather_shift if k == 0 else 0 for k in range(len(nest.gathers))]
     gathers = tuple(
@@ -92,10 +102,25 @@ def lower(
         for gather, shift in zip(nest.gathers, shifts, strict=True)
     )
     loops = tuple(Division(*pair) for pair in zip(counts, group.shifts, strict=True))
-    values = argument_values(nest, loops, gathers)
+    values = argument_values(nest, loops, gathers, pattern.others)
+    values |= {} if spec is None else spec.numbers
     first, *others = grid_of(counts, dims)
     grid = (first * prod(gather.groups for gather in gathers), *others)
     return Launch(pattern, tuple(values[name] for name in param_names(pattern)), grid)
+
+
+def _computed(nest: PixelNest, spec: ConversionSpec) -> tuple[PixelNest, ConversionSpec]:
+    """Return a nest and what it computes: zeros only move, without scales and zero points."""
+    if not nest.is_zero:
+        return nest, spec
+    conversion = spec.conversion
+    moved = Conversion(conversion.dst, conversion.dst, writes_halves=conversion.writes_halves)
+    nest = nest._replace(
+        others=(),
+        lanes=tuple(lane._replace(others=()) for lane in nest.lanes),
+        loops=tuple(loop._replace(others=()) for loop in nest.loops),
+    )
+    return nest, spec._replace(conversion=moved, numbers={})
 
 
 def _tiled(
@@ -183,6 +208,10 @@ def _is_wide(nest: PixelNest, extents: list[int]) -> bool:
         sum(map(abs, nest.src)) + sum(abs(lane.src) for lane in nest.lanes),
         sum(map(abs, nest.dst)) + sum(abs(lane.dst) for lane in nest.lanes),
     ]
+    for k in range(len(nest.others)):
+        bounds.append(abs(nest.others[k]) + sum(abs(lane.others[k]) for lane in nest.lanes))
+        for loop, extent in zip(nest.loops, extents, strict=True):
+            bounds[-1] += extent * abs(loop.others[k]) if loop.others else 0
     for loop, extent in zip(nest.loops, extents, strict=True):
         bounds[0] += extent * max(map(abs, loop.src), default=0) + extent
         bounds[1] += extent * max(map(abs, loop.dst), default=0)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from math import prod
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from memdesc import DATA_TYPES
 from reorder.opencl.codegen.conversion import Conversion
@@ -16,9 +16,10 @@ from reorder.plan.passes import src_and_dst
 
 if TYPE_CHECKING:
     from memdesc import Axis, Block
+    from reorder.opencl.schedule.conversions import ConversionSpec
     from reorder.plan.nodes import Box
 
-__all__ = ["ConversionSpec", "lower_runs", "without_others"]
+__all__ = ["lower_runs", "without_others"]
 
 # Bits that a work item moves on the side of the wider elements, and most elements of it.
 _RUN_BITS, _MAX_RUN = 128, 16
@@ -26,19 +27,6 @@ _BYTE = 8
 _MAX_WORK_ITEMS = 256
 # Nests with fewer loops are filled up with loops of one step, so that there are fewer patterns.
 _MIN_LOOPS = 3
-
-
-class ConversionSpec(NamedTuple):
-    """What the launches of a conversion share, beside the box.
-
-    `numbers` are its parameters that are one number, `max_work_items` is that of the device,
-    `is_aligned` says whether buffers start at multiples of 16 bytes.
-    """
-
-    conversion: Conversion
-    numbers: dict[str, int]
-    max_work_items: int
-    is_aligned: bool
 
 
 def lower_runs(box: Box, spec: ConversionSpec) -> tuple[tuple[Launch, ...], tuple[Launch, ...]]:
@@ -147,7 +135,7 @@ def _launch(box: Box, pattern: Pattern, spec: ConversionSpec, parity: int) -> La
         work_items=1 << total,
         gathers=tuple(map(gather_shape, box.lookups)),
         is_wide=_is_wide(box, [length << shifts[0], *(1 << shift for shift in shifts[1:])])
-        or bool(pattern.conversion.work == "f64" and pattern.conversion.scalars),
+        or spec.needs_wide_parameters,
     )
     values = {"parity": parity} | spec.numbers
     operands = ("src", "dst", *spec.conversion.varying)

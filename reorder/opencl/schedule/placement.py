@@ -65,24 +65,30 @@ ImageShapes = tuple[ImageShape | None, ImageShape | None]
 
 
 class PixelLoop(NamedTuple):
-    """A loop of `extent` steps, of which the first `valid` hold data; strides in src and dst."""
+    """A loop of `extent` steps, of which the first `valid` hold data; strides in src and dst.
+
+    `others` are those of the scales and zero points that differ along the dims; none if there is
+    one step.
+    """
 
     extent: int
     valid: int
     src: Coords
     dst: Coords
+    others: tuple[int, ...] = ()
 
 
 class Lane(NamedTuple):
     """One of the elements that a work item moves together.
 
-    `src` and `dst` are lane numbers in an image, offsets in a buffer. If it is not valid, zero is
-    written.
+    `src` and `dst` are lane numbers in an image, offsets in a buffer; `others` are offsets. If it
+    is not valid, zero is written.
     """
 
     src: int
     dst: int
     is_valid: bool
+    others: tuple[int, ...] = ()
 
 
 class PixelNest(NamedTuple):
@@ -93,6 +99,7 @@ class PixelNest(NamedTuple):
     lanes: tuple[Lane, ...]
     loops: tuple[PixelLoop, ...]
     gathers: tuple[Lookup, ...] = ()
+    others: tuple[int, ...] = ()
 
     @property
     def is_zero(self) -> bool:
@@ -171,10 +178,11 @@ def _place_split_box(box: Box, shapes: ImageShapes) -> PixelNest | None:
         if last[0] >= shape.width or last[2] >= shape.channels:
             return None
     loops = [
-        PixelLoop(node.extent, node.valid, src, dst)
+        PixelLoop(node.extent, node.valid, src, dst, node.strides[2:])
         for node, src, dst in zip(box.nodes, *strides, strict=True)
     ]
-    return _take_lanes(PixelNest(starts[0], starts[1], (), tuple(loops)), shapes[1])
+    nest = PixelNest(starts[0], starts[1], (), tuple(loops), others=box.offsets[2:])
+    return _take_lanes(nest, shapes[1])
 
 
 def _take_lanes(nest: PixelNest, dst: ImageShape | None) -> PixelNest | None:
@@ -190,7 +198,11 @@ def _take_lanes(nest: PixelNest, dst: ImageShape | None) -> PixelNest | None:
         steps = list(zip(index, inner, strict=True))
         src = _lane(nest.src) + sum(i * loop.src[-1] for i, loop in steps)
         dst_lane = _lane(nest.dst) + sum(i * loop.dst[-1] for i, loop in steps)
-        lanes.append(Lane(src, dst_lane, has_data and all(i < loop.valid for i, loop in steps)))
+        is_valid = has_data and all(i < loop.valid for i, loop in steps)
+        others = tuple(
+            sum(i * loop.others[k] for i, loop in steps) for k in range(len(nest.others))
+        )
+        lanes.append(Lane(src, dst_lane, is_valid, others))
     lanes.sort(key=lambda lane: lane.dst)
     if dst is not None and [lane.dst for lane in lanes] != list(range(dst.channels)):
         return None
@@ -201,7 +213,7 @@ def _take_lanes(nest: PixelNest, dst: ImageShape | None) -> PixelNest | None:
     ):
         return None
     loops = tuple(loop._replace(src=loop.src[:2], dst=loop.dst[:2]) for loop in outer)
-    return PixelNest(nest.src[:2], nest.dst[:2], tuple(lanes), loops)
+    return nest._replace(src=nest.src[:2], dst=nest.dst[:2], lanes=tuple(lanes), loops=loops)
 
 
 def _is_image(coords: Coords) -> bool:

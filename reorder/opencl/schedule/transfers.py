@@ -13,9 +13,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from memdesc import MemdescError
 from reorder.opencl.codegen.pattern import Access, AccessKind
-from reorder.opencl.schedule.conversions import Floats, buffers_of, conversion_of, numbers_of
+from reorder.opencl.schedule.conversions import (
+    ConversionSpec,
+    Floats,
+    buffers_of,
+    conversion_of,
+    numbers_of,
+)
 from reorder.opencl.schedule.lower import lower
-from reorder.opencl.schedule.lower_runs import ConversionSpec, lower_runs, without_others
+from reorder.opencl.schedule.lower_runs import lower_runs, without_others
 from reorder.opencl.schedule.placement import place_box
 from reorder.opencl.schedule.profile import GPU, Profile
 from reorder.opencl.schedule.sums import lower_sums
@@ -29,6 +35,7 @@ if TYPE_CHECKING:
     from reorder.opencl.schedule.lower import Launch
     from reorder.opencl.schedule.placement import ImageShape, PixelNest
     from reorder.plan.nodes import Box
+    from reorder.plan.plan import ReorderPlan
     from reorder.values.attr import Attr
 
 __all__ = ["DeviceTraits", "OperandSpec", "Transfer", "plan_transfers"]
@@ -54,6 +61,13 @@ class OperandSpec(NamedTuple):
         """How kernels access it."""
         kind = AccessKind.BUFFER if self.image is None else AccessKind.IMAGE
         return Access(kind, self.element)
+
+    @property
+    def code_access(self) -> Access:
+        """How kernels that compute access it: a buffer by the bits of its elements."""
+        if self.image is not None:
+            return self.access
+        return Access(AccessKind.BUFFER, f"b{self.desc.dtype.bits}")
 
     def as_buffer(self, like: OperandSpec) -> OperandSpec:
         """Return the same layout as a linear buffer with the elements of another operand."""
@@ -123,34 +137,50 @@ def _plan(
     *,
     is_aligned: bool,
 ) -> tuple[Transfer, ...]:
-    if src.image is None and dst.image is None:
-        return (_between_buffers(src, dst, device, attr, is_aligned=is_aligned),)
-    if attr is not None:
-        msg = f"attr is {attr}: images take no scales; convert in a buffer, then pack it"
+    if dst.image is not None and attr is not None and attr.beta:
+        msg = (
+            f"beta {attr.beta} adds to what dst holds, and kernels do not read an image that they "
+            "write; accumulate in a buffer, then pack it"
+        )
         raise MemdescError(msg)
     first = [Transfer((), src.as_buffer(src), _region(src))] if src.is_copied else []
     last = [Transfer((), dst, _region(dst))] if dst.is_copied else []
     source = first[-1].dst if first else src
     target = dst.as_buffer(dst) if last else dst
-    direct = _launches(source, target, device, is_aligned=is_aligned)
+    direct = _transfer(source, target, device, attr, is_aligned=is_aligned)
     if direct is not None:
-        return (*first, Transfer(direct, target), *last)
+        return (*first, direct, *last)
+    # through linear buffers of the pixels; elements are computed between two buffers
     operands = [source]
-    # only launches with an image convert, so between two buffers the type must be the same
     if source.image is not None:
-        operands.append(source.as_buffer(source if target.image is not None else target))
-    if target.image is not None and (
-        source.image is None or operands[-1].desc.layout != target.desc.layout
-    ):
-        operands.append(target.as_buffer(operands[-1]))
+        operands.append(source.as_buffer(source))
+    if target.image is not None:
+        linear = target.as_buffer(target)
+        if source.image is None or operands[-1].desc != linear.desc or attr is not None:
+            operands.append(linear)
     transfers = []
     for one, other in pairwise([*operands, target]):
-        launches = _launches(one, other, device, is_aligned=is_aligned)
-        if launches is None:
+        computed = attr if one.image is None and other.image is None else None
+        transfer = _transfer(one, other, device, computed, is_aligned=is_aligned)
+        if transfer is None:
             msg = f"no loops over pixels lead from {one} to {other}"
             raise AssertionError(msg)
-        transfers.append(Transfer(launches, other))
+        transfers.append(transfer)
     return (*first, *transfers, *last)
+
+
+def _transfer(
+    src: OperandSpec,
+    dst: OperandSpec,
+    device: DeviceTraits,
+    attr: Attr | None,
+    *,
+    is_aligned: bool,
+) -> Transfer | None:
+    """Return one transfer; None if there is an image, and boxes do not move whole pixels."""
+    if src.image is None and dst.image is None:
+        return _between_buffers(src, dst, device, attr, is_aligned=is_aligned)
+    return _with_image(src, dst, device, attr, is_aligned=is_aligned)
 
 
 def _region(operand: OperandSpec) -> tuple[int, int]:
@@ -169,10 +199,8 @@ def _between_buffers(
 ) -> Transfer:
     """Return the transfer between two buffers: boxes move as wide elements, or are converted."""
     plan = plan_reorder(src.desc, dst.desc, attr)
-    bound = plan.bound_attr
-    conversion = conversion_of(src.desc.dtype, dst.desc.dtype, bound, device.floats)
-    numbers = numbers_of(conversion, bound)
-    spec = ConversionSpec(conversion, numbers, device.max_work_items, is_aligned)
+    spec = _spec(src, dst, plan, device, is_aligned=is_aligned)
+    conversion = spec.conversion
     first: list[Launch] = []
     second: list[Launch] = []
     for box in plan.boxes:
@@ -187,35 +215,80 @@ def _between_buffers(
         first += now
         second += later
     second += lower_sums(dst.desc, device.max_work_items)
-    return Transfer(tuple(first), dst, None, tuple(second), buffers_of(conversion, bound))
+    return Transfer(tuple(first), dst, None, tuple(second), buffers_of(conversion, plan.bound_attr))
 
 
-def _launches(
-    src: OperandSpec, dst: OperandSpec, device: DeviceTraits, *, is_aligned: bool
-) -> tuple[Launch, ...] | None:
-    """Return the launches of one transfer, or None if boxes do not move whole pixels."""
-    plan = plan_reorder(src.desc.with_dtype(dst.desc.dtype), dst.desc)
+def _with_image(
+    src: OperandSpec,
+    dst: OperandSpec,
+    device: DeviceTraits,
+    attr: Attr | None,
+    *,
+    is_aligned: bool,
+) -> Transfer | None:
+    """Return the transfer from or to an image, or None if boxes do not move whole pixels."""
+    plan = plan_reorder(src.desc, dst.desc, attr)
+    spec, accesses = None, (src.access, dst.access)
+    if plan.converts:
+        spec = _spec(src, dst, plan, device, is_aligned=is_aligned)
+        if src.desc.dtype.is_packed or dst.desc.dtype.is_packed:
+            return None
+        accesses = src.code_access, dst.code_access
     launches: list[Launch] = []
     for box in plan.boxes:
         # a box of zeros reads nothing, so src may be treated as a buffer
-        is_linear = dst.image is None and (src.image is None or box.is_zero)
-        packed, accesses = box, (src.access, dst.access)
-        if is_linear and (src.element == dst.element or box.is_zero):
-            packed, bits = _packed(box, dst, is_aligned=is_aligned)
-            element = f"b{bits}"
-            accesses = src.access._replace(element=element), dst.access._replace(element=element)
-        nests = place_box(packed, (None, None) if is_linear else (src.image, dst.image))
-        if nests is None:
+        if dst.image is None and box.is_zero:
+            packed, bits = _packed(without_others(box), dst, is_aligned=is_aligned)
+            element = Access(AccessKind.BUFFER, f"b{bits}")
+            nests = place_box(packed, (None, None)) or ()
+            launches += [
+                _lowered(nest, (element, element), device, is_aligned=is_aligned) for nest in nests
+            ]
+            continue
+        placed = place_box(box, (src.image, dst.image))
+        if placed is None:
             return None
-        launches += [_lowered(nest, accesses, device, is_aligned=is_aligned) for nest in nests]
-    return tuple(launches)
+        launches += [
+            _lowered(nest, accesses, device, spec, is_aligned=is_aligned) for nest in placed
+        ]
+    buffers = () if spec is None else buffers_of(spec.conversion, plan.bound_attr)
+    return Transfer(tuple(launches), dst, buffers=buffers)
+
+
+def _spec(
+    src: OperandSpec,
+    dst: OperandSpec,
+    plan: ReorderPlan,
+    device: DeviceTraits,
+    *,
+    is_aligned: bool,
+) -> ConversionSpec:
+    """Return what the elements of a plan are computed with; images of f16 are read as f32."""
+    bound = plan.bound_attr
+    reads_floats = src.image is not None and src.desc.dtype.name == "f16"
+    name = "f32" if reads_floats else src.desc.dtype.name
+    conversion = conversion_of(name, dst.desc.dtype.name, bound, device.floats)
+    if dst.image is not None and dst.desc.dtype.name == "f16":
+        conversion = conversion._replace(writes_halves=True)
+    numbers = numbers_of(conversion, bound)
+    return ConversionSpec(conversion, numbers, device.max_work_items, is_aligned)
 
 
 def _lowered(
-    nest: PixelNest, accesses: tuple[Access, Access], device: DeviceTraits, *, is_aligned: bool
+    nest: PixelNest,
+    accesses: tuple[Access, Access],
+    device: DeviceTraits,
+    spec: ConversionSpec | None = None,
+    *,
+    is_aligned: bool,
 ) -> Launch:
     return lower(
-        nest, accesses, device.max_work_items, is_aligned=is_aligned, profile=device.profile
+        nest,
+        accesses,
+        device.max_work_items,
+        is_aligned=is_aligned,
+        profile=device.profile,
+        spec=spec,
     )
 
 

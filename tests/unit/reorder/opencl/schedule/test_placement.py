@@ -40,7 +40,7 @@ def element_map(
                     first + sum(i * stride[c] for i, stride in zip(index, strides, strict=True))
                     for c, first in enumerate(start)
                 )
-                lanes.append((coords, lane[operand]))
+                lanes.append((coords, (lane.src, lane.dst)[operand]))
             src = linear(*lanes[0], shapes[0]) if is_data and lane.is_valid else -1
             found.append((linear(*lanes[1], shapes[1]), src))
     return found
