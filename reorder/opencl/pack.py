@@ -42,7 +42,7 @@ def pack(
         The tensor; the axes of an array are its logical dims. Host memory is copied
         before the call returns; the rest happens on the device.
     image_desc : ImageDesc
-        What to make, of the dims of src and its dtype; f32 and f16 are converted.
+        What to make, of the dims of src; of another dtype, the elements are converted.
     src_desc : str, FormatTag, MemoryDesc or ImageDesc, optional
         For an array whose axes are in memory order: the layout they spell, such as
         ``"nhwc"``. A Buffer needs a MemoryDesc, an Image an ImageDesc.
@@ -152,7 +152,7 @@ def unpack(
     image_desc : ImageDesc
         What it holds.
     desc : str, FormatTag or MemoryDesc
-        The layout of the buffer; a MemoryDesc of f32 or f16 converts.
+        The layout of the buffer; a MemoryDesc of another dtype converts.
     wait_for : sequence of pyopencl.Event, optional
         Events that must be complete before the image is read.
 
