@@ -13,7 +13,9 @@ from memdesc.disk import open_file
 from reorder.cli.amounts import bytes_of, threads_of
 from reorder.cli.command import Command, Facts
 from reorder.cli.progress import Progress
+from reorder.storage.containers.writer import partial_folder
 from reorder.storage.convert.convert import Conversion, Settings, convert, plan
+from reorder.storage.convert.outputs import grown
 from reorder.storage.convert.rules import Rule, parse_rule, rules_of_toml
 
 if TYPE_CHECKING:
@@ -98,7 +100,13 @@ def _answer(options: argparse.Namespace) -> tuple[Facts, int]:
     written = sum(task.nbytes for job in made.jobs for task in job.tensors)
     start = time.monotonic()
     with Progress(written * (1 + settings.verify)) as progress:
-        found = convert(made, _Rate(progress, written * (1 + settings.verify)).step)
+        try:
+            found = convert(made, _Rate(progress, written * (1 + settings.verify)).step)
+        except MemdescError as error:
+            left = partial_folder(made.target)
+            hint = f"; what was written is in {str(left)!r}: --resume goes on with it"
+            msg = f"{error}{hint if grown(made.target) else ''}"
+            raise MemdescError(msg) from None
     seconds = time.monotonic() - start
     facts |= {"wrote": options.target, "tasks": found["tasks"], "resumed": found["resumed"]}
     return facts | {"verified": settings.verify, "seconds": round(seconds, 3)}, 0

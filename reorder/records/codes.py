@@ -12,12 +12,11 @@ from reorder.api import reorder
 from reorder.memory.memory import Memory
 from reorder.records.encode import code_range
 from reorder.records.fields import expand, read_field, write_field
-from reorder.values.formats import INTEGERS
+from reorder.records.moves import field_memory, stored_integers
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from memdesc.record import Field
     from reorder.records.record import Record
 
 __all__ = ["map_codes"]
@@ -52,10 +51,10 @@ def map_codes(
     old = [record.desc.field(name) for name, _ in source.parts]
     new = [out.desc.field(name) for name, _ in target.parts]
     is_single = len(old) == len(new) == 1 and old[0].kind not in BIT_PLANES
-    if is_single and _stored(old[0]) == _stored(new[0]) and not delta[0].any():
-        src = _memory(record, old[0])
+    if is_single and stored_integers(old[0]) == stored_integers(new[0]) and not delta[0].any():
+        src = field_memory(record, old[0])
         moved = Memory.attached(src.desc.permute_axes(perm), src.data)
-        reorder(moved, out=_memory(out, new[0]), threads=threads)
+        reorder(moved, out=field_memory(out, new[0]), threads=threads)
         return
     codes = _joined(record, threads).transpose(np.argsort(perm))
     if delta[0].any():
@@ -71,22 +70,11 @@ def map_codes(
         raise MemdescError(msg)
     for part, (_, shift) in zip(new, target.parts, strict=True):
         if len(new) == 1 and part.kind not in BIT_PLANES:
-            values = codes.astype(np.int8 if _stored(part)[0] == "s" else np.uint8)
-            reorder(values, out=_memory(out, part), threads=threads)
+            values = codes.astype(np.int8 if stored_integers(part)[0] == "s" else np.uint8)
+            reorder(values, out=field_memory(out, part), threads=threads)
         else:
             bits = codes.astype(np.uint8) >> np.uint8(shift) & np.uint8((1 << part.bits) - 1)
             write_field(out.tensors[part.tensor], part, bits)
-
-
-def _stored(part: Field) -> str:
-    """Return the integers that the codes of a field are moved as; floats have no sign there."""
-    is_signed = part.kind in INTEGERS and INTEGERS[part.kind].is_signed
-    return f"{'s' if is_signed else 'u'}{part.bits}"
-
-
-def _memory(record: Record, part: Field) -> Memory:
-    """Return a field as memory of integers."""
-    return Memory.attached(part.desc.with_dtype(_stored(part)), record.tensors[part.tensor])
 
 
 def _joined(record: Record, threads: int | None) -> NDArray[np.int16]:
@@ -95,8 +83,8 @@ def _joined(record: Record, threads: int | None) -> NDArray[np.int16]:
     parts = [(desc.field(name), shift) for name, shift in desc.rule.code.parts]
     first = parts[0][0]
     if len(parts) == 1 and first.kind not in BIT_PLANES:
-        wide = memory_desc(desc.dims, f"{_stored(first)[0]}8")
-        moved = reorder(_memory(record, first), wide, threads=threads)
+        wide = memory_desc(desc.dims, f"{stored_integers(first)[0]}8")
+        moved = reorder(field_memory(record, first), wide, threads=threads)
         return moved.numpy().astype(np.int16)
     joined = np.zeros(desc.dims, np.int16)
     for part, shift in parts:

@@ -8,7 +8,7 @@ Factors of a scale are copied one by one where both formats have as many, else t
 
 from __future__ import annotations
 
-from functools import reduce
+from functools import cached_property, reduce
 from math import gcd
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
@@ -25,6 +25,7 @@ from reorder.records.encode import (
     write_number,
 )
 from reorder.records.fields import number_values
+from reorder.records.moves import move_field, packed_field, unpack
 from reorder.values.convert import decode
 
 if TYPE_CHECKING:
@@ -58,10 +59,10 @@ def convert_numbers(
     MemdescError
         If a number would change.
     """
-    map_codes(record, out, write_numbers(record, out, perm), perm, threads)
+    map_codes(record, out, write_numbers(record, out, perm, threads), perm, threads)
 
 
-def write_numbers(record: Record, out: Record, perm: tuple[int, ...]) -> _Each:
+def write_numbers(record: Record, out: Record, perm: tuple[int, ...], threads: int | None) -> _Each:
     """Write all numbers but the codes, which are not read; return what is to be added to these.
 
     Raises
@@ -69,7 +70,7 @@ def write_numbers(record: Record, out: Record, perm: tuple[int, ...]) -> _Each:
     MemdescError
         If a number would change.
     """
-    work = _Conversion(record, out, perm)
+    work = _Conversion(record, out, perm, threads)
     work.check_width()
     are_integers = all(is_integer_number(r.desc, r.desc.rule.code) for r in (record, out))
     with np.errstate(all="ignore"):
@@ -79,8 +80,10 @@ def write_numbers(record: Record, out: Record, perm: tuple[int, ...]) -> _Each:
 class _Conversion:
     """What is read and written beside the codes."""
 
-    def __init__(self, record: Record, out: Record, perm: tuple[int, ...]) -> None:
-        self.record, self.out, self.perm = record, out, perm
+    def __init__(
+        self, record: Record, out: Record, perm: tuple[int, ...], threads: int | None
+    ) -> None:
+        self.record, self.out, self.perm, self.threads = record, out, perm, threads
         self.source, self.target = record.desc.rule, out.desc.rule
         self.dims = out.desc.dims
 
@@ -95,15 +98,13 @@ class _Conversion:
         low = code_range(self.record.desc, source.code)[0]
         shift = code_range(self.out.desc, target.code)[0] - low
         zero = self._zero()
-        factors = [self._read(number) for number in source.scale]
-        scale = self._product(factors)
         offsets = [self._read(number) for number in source.offset]
         added = self._product(offsets) if offsets else None
         if added is not None:
             added = _Each(np.float32(source.sign) * added.values, added.groups)
         before = (zero, added)
         if added is not None and not target.offset:
-            zero, added = self._offset_as_zero(scale, zero, added), None
+            zero, added = self._offset_as_zero(self.scale, zero, added), None
         if target.zero is not None:
             delta = self._constant(shift)
             least = shift - target.code.minus
@@ -113,16 +114,16 @@ class _Conversion:
             rest = self._map(lambda z: target.code.minus - shift - z, zero)
             if added is None or rest.values.any():
                 offsets = []
-                added = self._map(_plus_steps, scale, rest, added or self._constant(0))
+                added = self._map(_plus_steps, self.scale, rest, added or self._constant(0))
         else:
             delta = self._map(lambda z: target.code.minus - z, zero)
-        self._write_scales(factors, scale)
+        self._write_scales()
         if added is not None:
             self._write_offset(offsets, added)
         if before[1] is not added:
             new = self._constant(target.code.minus)
             new = new if target.zero is None else self._map(lambda z: z + shift, zero)
-            self._check_formulas(scale, before, delta, (new, added))
+            self._check_formulas(self.scale, before, delta, (new, added))
         return delta
 
     def tables(self) -> _Each:
@@ -135,13 +136,23 @@ class _Conversion:
         ratio = _ratio(old, new)
         if ratio is None:
             self._refuse("their codes mean other numbers")
-        factors = [self._read(number) for number in source.scale]
+        factors = list(self.factors)
         first = _Each(factors[0].values.astype(np.float64) * ratio, factors[0].groups)
         factors[0] = _Each(first.values.astype(np.float32), first.groups)
         if not np.array_equal(factors[0].values, first.values, equal_nan=True):
             self._refuse(f"scales times {ratio} are no f32")
-        self._write_scales(factors, self._product(factors))
+        self._write_factors(self.target.scale, factors, self._product(factors), "scales")
         return self._constant(0)
+
+    @cached_property
+    def factors(self) -> list[_Each]:
+        """The factors of the scale; they are read where moving them is not enough."""
+        return [self._read(number) for number in self.source.scale]
+
+    @cached_property
+    def scale(self) -> _Each:
+        """Their product."""
+        return self._product(self.factors)
 
     def _read(self, number: Number) -> _Each:
         """Return the values of a number of the source over the dims of the target, in f32."""
@@ -150,7 +161,11 @@ class _Conversion:
 
     def _read_exactly(self, number: Number) -> _Each:
         desc, order = self.record.desc, np.argsort(self.perm)
-        values = number_values(self.record.tensors, desc, number)
+        part = packed_field(self.record, number)
+        if part is None:
+            values = number_values(self.record.tensors, desc, number)
+        else:
+            values = unpack(self.record, part, self.threads).astype(np.int64) - number.minus
         groups = desc.field(number.parts[0][0]).groups
         return _Each(values.transpose(order), tuple(groups[dim] for dim in order))
 
@@ -200,8 +215,16 @@ class _Conversion:
         values = regroup(each.values, each.groups, groups, self.dims, what)
         write_number(self.out, number, values, what)
 
-    def _write_scales(self, factors: list[_Each], scale: _Each) -> None:
-        self._write_factors(self.target.scale, factors, scale, "scales")
+    def _write_scales(self) -> None:
+        if not self._move_scales():
+            self._write_factors(self.target.scale, self.factors, self.scale, "scales")
+
+    def _move_scales(self) -> bool:
+        """Move the bits of scales, if their types and groups are the same; else return False."""
+        if len(self.source.scale) != len(self.target.scale):
+            return False
+        pairs = zip(self.source.scale, self.target.scale, strict=True)
+        return all(move_field(self.record, self.out, pair, self.perm) for pair in pairs)
 
     def _write_offset(self, factors: list[_Each], added: _Each) -> None:
         same = self.source.sign == self.target.sign

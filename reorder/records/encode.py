@@ -9,6 +9,7 @@ import numpy as np
 from memdesc import MemdescError, data_type
 from memdesc.record import BIT_PLANES
 from reorder.records.fields import write_field
+from reorder.records.moves import packed_field, write_packed
 from reorder.values.convert import decode, encode
 from reorder.values.formats import INTEGERS
 
@@ -56,6 +57,9 @@ def write_number(record: Record, number: Number, values: NDArray[Any], what: str
         codes = values.astype(np.int64) + number.minus
         low, high = code_range(desc, number)
         _refuse((codes < low) | (codes > high), values, f"{what}: {first.name} of {desc.name}")
+        if (part := packed_field(record, number)) is not None:
+            write_packed(record, part, codes)
+            return
     else:
         dtype = data_type(first.kind)
         # -0.0 and 0.0 are one number

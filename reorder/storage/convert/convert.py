@@ -59,6 +59,8 @@ class Settings(NamedTuple):
         Whether all is read back and compared with the definition.
     resume, overwrite : bool
         As of `containers.writer.Writer`.
+    journal_seconds : float
+        How often what is done is written down, so that it can be resumed.
     """
 
     max_bytes: int = 1 << 30
@@ -67,6 +69,7 @@ class Settings(NamedTuple):
     verify: bool = False
     resume: bool = False
     overwrite: bool = False
+    journal_seconds: float = 5.0
 
 
 class Conversion(NamedTuple):
@@ -144,7 +147,7 @@ def plan(
     for job in jobs:
         tasks_of(job, lambda tensor: Place(wanted, 0, sizes[tensor]), made.bound)
     for job in jobs:
-        check_numbers(job, made.bound)
+        check_numbers(job, made.bound, settings.threads)
     return made
 
 
@@ -186,7 +189,8 @@ def convert(
     with writer:
         where = partial(_place, writer)
         path = writer.partial / "journal"
-        with Journal(path, conversion.fingerprint, writer.sync) as journal:
+        seconds = settings.journal_seconds
+        with Journal(path, conversion.fingerprint, writer.sync, seconds) as journal:
             if not writer.is_resumed:
                 journal.done.clear()
             done = frozenset(journal.done)

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Journal"]
 
-_SECONDS = 5.0
-
 
 class Journal:
     """Lists tasks that are done; use it as a context.
@@ -33,10 +31,14 @@ class Journal:
         Which conversion it is; a journal of another one is replaced.
     sync : callable
         Waits until all that was written is on disk.
+    seconds : float
+        How often tasks are listed.
     """
 
-    def __init__(self, path: Path, fingerprint: str, sync: Callable[[], None]) -> None:
-        self._path, self._sync = path, sync
+    def __init__(
+        self, path: Path, fingerprint: str, sync: Callable[[], None], seconds: float
+    ) -> None:
+        self._path, self._sync, self._seconds = path, sync, seconds
         self._lock, self._end = Lock(), Event()
         self._pending: list[int] = []
         self._error: BaseException | None = None
@@ -67,7 +69,7 @@ class Journal:
 
     def _work(self) -> None:
         try:
-            while not self._end.wait(_SECONDS):
+            while not self._end.wait(self._seconds):
                 self._flush()
             self._flush()
         except BaseException as error:  # noqa: BLE001 - the thread that waits raises it

@@ -25,7 +25,7 @@ _HINTS = {
 }
 
 
-def check_numbers(job: Job, bound: Bound) -> None:
+def check_numbers(job: Job, bound: Bound, threads: int) -> None:
     """Refuse numbers that the new format does not have, such as zero points of 0 in GPTQ v1.
 
     The codes, most of the bytes, are read only where they change: if a zero point of each group
@@ -48,14 +48,14 @@ def check_numbers(job: Job, bound: Bound) -> None:
             name: np.zeros(nbytes, np.uint8) if name in codes else job.sources[name].read()
             for name, nbytes in src.tensors.items()
         }
-        delta = write_numbers(Record(src, tensors), Record(dst), permutation(src, dst))
+        delta = write_numbers(Record(src, tensors), Record(dst), permutation(src, dst), threads)
         if delta.values.any():
             places = tuple(
                 (name, Place(entry.file, entry.offset, entry.nbytes))
                 for name, entry in job.sources.items()
             )
             for piece in cut_record(src, dst, bound):
-                RecordTask(job.name, piece, places, ()).convert(threads=1)
+                RecordTask(job.name, piece, places, ()).convert(threads)
     except MemdescError as error:
         hint = _HINTS.get(dst.name, "")
         told = str(error).removeprefix(f"{job.name}: ")

@@ -1,0 +1,80 @@
+"""Fields of records read and written by reorders, where bits need no definition in numpy."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from memdesc import memory_desc
+from memdesc.record import BIT_PLANES
+from reorder.api import reorder
+from reorder.memory.buffers import address_of
+from reorder.memory.memory import Memory
+from reorder.values.formats import INTEGERS
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from memdesc.record import Field, Number
+    from reorder.records.record import Record
+
+__all__ = [
+    "field_memory",
+    "move_field",
+    "packed_field",
+    "stored_integers",
+    "unpack",
+    "write_packed",
+]
+
+_BYTE_BITS = 8
+
+
+def stored_integers(part: Field) -> str:
+    """Return the integers that the codes of a field are moved as; floats have no sign there."""
+    is_signed = part.kind in INTEGERS and INTEGERS[part.kind].is_signed
+    return f"{'s' if is_signed else 'u'}{part.bits}"
+
+
+def field_memory(record: Record, part: Field) -> Memory:
+    """Return a field as memory of integers."""
+    return Memory.attached(part.desc.with_dtype(stored_integers(part)), record.tensors[part.tensor])
+
+
+def packed_field(record: Record, number: Number) -> Field | None:
+    """Return the one field of integers of at most a byte that a number is; None for others."""
+    part = record.desc.field(number.parts[0][0])
+    is_alone = len(number.parts) == 1 and not number.parts[0][1] and not number.table
+    is_narrow = part.kind in INTEGERS and part.bits <= _BYTE_BITS
+    return part if is_alone and is_narrow else None
+
+
+def unpack(record: Record, part: Field, threads: int | None) -> NDArray[Any]:
+    """Return the integers of a field over its dims."""
+    wide = memory_desc(part.layout.dims, f"{stored_integers(part)[0]}8")
+    return reorder(field_memory(record, part), wide, threads=threads).numpy()
+
+
+def write_packed(record: Record, part: Field, values: NDArray[Any]) -> None:
+    """Write integers over the dims of a field, which holds them."""
+    kind = np.int8 if stored_integers(part)[0] == "s" else np.uint8
+    reorder(values.astype(kind), out=field_memory(record, part), threads=1)
+
+
+def move_field(
+    record: Record, out: Record, numbers: tuple[Number, Number], perm: tuple[int, ...]
+) -> bool:
+    """Move the bits of a number into that of another record; False if they differ in more."""
+    one, other = numbers
+    if one[1:] != other[1:] or any(len(n.parts) > 1 or n.parts[0][1] for n in numbers):
+        return False
+    old, new = record.desc.field(one.parts[0][0]), out.desc.field(other.parts[0][0])
+    groups = tuple(old.groups[dim] for dim in np.argsort(perm))
+    if old.kind != new.kind or old.kind in BIT_PLANES or groups != new.groups:
+        return False
+    src, dst = field_memory(record, old), field_memory(out, new)
+    if any(address_of(m.data) % m.desc.dtype.bits_dtype.itemsize for m in (src, dst)):
+        return False
+    reorder(Memory.attached(src.desc.permute_axes(perm), src.data), out=dst, threads=1)
+    return True

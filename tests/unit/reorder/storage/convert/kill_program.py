@@ -1,0 +1,94 @@
+"""Convert a checkpoint in children that are killed at random moments; resume until it is whole.
+
+Arguments: a folder with `model`, how many kills, a seed. Prints how many children were killed, how
+many conversions became whole, and the tasks that were resumed.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+import signal
+import sys
+import time
+from pathlib import Path
+
+from reorder.storage.convert.convert import Settings, convert, plan
+from reorder.storage.convert.rules import parse_rule
+
+_RULES = ("model.layers.*: awq -> gptq", "conv.weight: OIhw16i16o", "lm_head.weight: ba, f32")
+
+
+def once(folder: Path, target: str) -> int:
+    """Convert, with many tasks; return how many an earlier process had done."""
+    settings = Settings(
+        max_bytes=8000, threads=2, resume=True, shard_bytes=30000, journal_seconds=0.005
+    )
+    rules = [parse_rule(rule) for rule in _RULES]
+    found = convert(plan(folder / "model", folder / target, rules, settings))
+    return int(found["resumed"])
+
+
+def forked(folder: Path, target: str) -> int:
+    """Start a process that converts; return its id."""
+    process = os.fork()
+    if process:
+        return process
+    try:
+        resumed = once(folder, target)
+        with (folder / "resumed").open("a") as file:
+            file.write(f"{resumed}\n")
+        os._exit(0)
+    finally:
+        os._exit(1)
+
+
+def wait(process: int) -> None:
+    """Wait for a process that nobody kills."""
+    if os.waitpid(process, 0)[1]:
+        sys.exit("a conversion that nobody killed failed")
+
+
+def is_same(folder: Path) -> bool:
+    """Whether the output equals the one that nobody interrupted."""
+    names = sorted(path.name for path in (folder / "whole").iterdir())
+    found = sorted(path.name for path in (folder / "out").iterdir())
+    return names == found and all(
+        (folder / "whole" / name).read_bytes() == (folder / "out" / name).read_bytes()
+        for name in names
+    )
+
+
+def main(folder: Path, kills: int, seed: int) -> None:
+    """Kill and resume."""
+    chance = random.Random(seed)  # noqa: S311 - moments, no secrets
+    # in children, since threads of this process would not be in those that it forks
+    seconds = 0.0
+    for _ in range(2):  # the first one loads kernels
+        shutil.rmtree(folder / "whole", ignore_errors=True)
+        start = time.monotonic()
+        wait(forked(folder, "whole"))
+        seconds = time.monotonic() - start
+    killed = whole = 0
+    while killed < kills or not whole:
+        process = forked(folder, "out")
+        if killed < kills:
+            time.sleep(chance.random() * seconds * 1.1)
+            os.kill(process, signal.SIGKILL)
+            killed += os.WIFSIGNALED(os.waitpid(process, 0)[1])
+        else:
+            wait(process)
+        if (folder / "out").exists():
+            if not is_same(folder):
+                sys.exit(f"kill {killed}: the output has other bytes")
+            # of what is whole already, nothing is left to do
+            wait(forked(folder, "out"))
+            whole += 1
+            shutil.rmtree(folder / "out")
+    resumed = sum(map(int, (folder / "resumed").read_text().split()))
+    sys.stdout.write(f"{killed} {whole} {resumed}\n")
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]))

@@ -1,0 +1,153 @@
+"""Conversions that are killed, whose disk fills, whose source changes, and that meet another."""
+
+from __future__ import annotations
+
+import os
+import resource
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from memdesc import MemdescError
+from reorder.storage.containers.writer import partial_folder
+from reorder.storage.convert.convert import Settings, convert, plan
+from reorder.storage.convert.rules import parse_rule
+from tests.checkpoints import model_folder
+
+if TYPE_CHECKING:
+    from reorder.storage.convert.convert import Conversion
+
+_PROGRAM = Path(__file__).with_name("kill_program.py")
+_RULES = ("model.layers.*: awq -> gptq", "conv.weight: OIhw16i16o", "lm_head.weight: ba, f32")
+# many tasks, one at a time
+_SMALL = Settings(max_bytes=8000, journal_seconds=0.001)
+
+
+def planned(folder: Path, settings: Settings = _SMALL) -> Conversion:
+    if not (folder / "model").exists():
+        model_folder(folder / "model")
+    rules = [parse_rule(rule) for rule in _RULES]
+    return plan(folder / "model", folder / "out", rules, settings)
+
+
+def bytes_of(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+def kill_and_resume(folder: Path, kills: int, seed: int, layers: int) -> str:
+    model_folder(folder / "model", layers=layers)
+    command = [sys.executable, str(_PROGRAM), str(folder), str(kills), str(seed)]
+    found = subprocess.run(command, capture_output=True, text=True, check=False, timeout=550)
+    assert found.returncode == 0, found.stderr
+    return found.stdout
+
+
+def test_a_conversion_that_is_killed_is_whole_or_resumes_to_the_same_bytes(tmp_path: Path) -> None:
+    killed, _, _ = kill_and_resume(tmp_path, 2, 0, 1).split()
+    assert int(killed) == 2
+
+
+@pytest.mark.campaign
+@pytest.mark.parametrize("seed", range(2))
+def test_conversions_that_are_killed_at_many_moments(tmp_path: Path, seed: int) -> None:
+    killed, whole, resumed = map(int, kill_and_resume(tmp_path, 100, seed, 6).split())
+    sys.stdout.write(f"{killed} kills, {whole} conversions whole, {resumed} tasks resumed\n")
+    assert killed >= 100
+    assert whole
+    assert resumed
+
+
+def test_a_disk_that_fills_half_way_ends_in_an_error_and_is_resumed(tmp_path: Path) -> None:
+    made = planned(tmp_path)
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    written = 0
+
+    def fill(_: str, nbytes: int) -> None:
+        nonlocal written
+        written += nbytes
+        if written > made.nbytes // 2:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (written // 2, limits[1]))
+
+    try:
+        with pytest.raises(MemdescError, match="cannot be written: File too large"):
+            convert(made, fill)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert not (tmp_path / "out").exists()
+    found = convert(planned(tmp_path, _SMALL._replace(resume=True)))
+    assert found["resumed"] > 5
+    (tmp_path / "out").rename(tmp_path / "resumed")
+    convert(planned(tmp_path))
+    assert bytes_of(tmp_path / "resumed") == bytes_of(tmp_path / "out")
+
+
+def test_a_disk_that_has_no_room_is_told_before_anything_is_written(tmp_path: Path) -> None:
+    made = planned(tmp_path)
+    (file, *others) = made.output.files
+    huge = made.output._replace(files=(file._replace(nbytes=1 << 60), *others))
+    with pytest.raises(MemdescError, match=r"takes 11529.* bytes, but its disk has .* left"):
+        convert(made._replace(output=huge))
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("size", [5000, 0])
+def test_a_source_that_shrinks_ends_in_an_error(tmp_path: Path, size: int) -> None:
+    made = planned(tmp_path)
+    source = tmp_path / "model" / "model.safetensors"
+    with pytest.raises(MemdescError, match="it was shortened meanwhile"):
+        convert(made, lambda *_: os.truncate(source, size))
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_source_that_is_written_to_ends_in_an_error(tmp_path: Path) -> None:
+    made = planned(tmp_path)
+    source = tmp_path / "model" / "model.safetensors"
+    with pytest.raises(MemdescError, match="has changed while it was converted"):
+        convert(made, lambda *_: source.touch())
+    assert not (tmp_path / "out").exists()
+
+
+def test_two_conversions_into_one_output_do_not_meet(tmp_path: Path) -> None:
+    made = planned(tmp_path)
+    refusals: list[object] = []
+
+    def again(*_: object) -> None:
+        if not refusals:
+            with pytest.raises(MemdescError, match="another process is writing into") as caught:
+                convert(planned(tmp_path))
+            refusals.append(caught)
+
+    convert(made, again)
+    assert refusals
+    assert bytes_of(tmp_path / "out")
+
+
+def test_bytes_that_are_damaged_on_their_way_are_found_when_they_are_read_back(
+    tmp_path: Path,
+) -> None:
+    made = planned(tmp_path, _SMALL._replace(verify=True))
+    grown = partial_folder(tmp_path / "out") / "files" / "model.safetensors"
+    size = made.output.files[-1].nbytes
+
+    def damage(*_: object) -> None:
+        with grown.open("r+b") as file:
+            file.seek(size - 100)
+            file.write(b"x" * 100)
+
+    with pytest.raises(MemdescError, match="what was written differs from the definition"):
+        convert(made, damage)
+    assert not (tmp_path / "out").exists()
+
+
+def test_what_another_conversion_left_is_not_used(tmp_path: Path) -> None:
+    made = planned(tmp_path)
+    source = tmp_path / "model" / "model.safetensors"
+    with pytest.raises(MemdescError, match="has changed"):
+        convert(made, lambda *_: source.touch())
+    # of a source that was written to since, all is written again
+    found = convert(planned(tmp_path, _SMALL._replace(resume=True)))
+    assert found["resumed"] == 0
+    assert convert(planned(tmp_path, _SMALL._replace(resume=True)))["tasks"] == 0
