@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from functools import cache
+from functools import cache, lru_cache
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyopencl as cl
+from pyopencl.tools import first_arg_dependent_memoize
 
 from reorder.opencl.allocation import allocate_buffer, allocate_image
 from reorder.opencl.image_formats import channel_type_of
@@ -20,10 +21,12 @@ from reorder.plan.plan import check_types
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from functools import _lru_cache_wrapper
 
     from numpy.typing import NDArray
 
     from memdesc import ImageDesc, MemoryDesc
+    from reorder.opencl.schedule.transfers import OperandSpec
     from reorder.opencl.sources import Source
     from reorder.values.attr import Attr
 
@@ -35,6 +38,9 @@ __all__ = [
     "enqueue_transfers",
     "prepare_transfers",
 ]
+
+# reorders of a context that are known: pairs of descriptors with attributes
+_KEPT = 512
 
 
 class PreparedTransfer(NamedTuple):
@@ -98,22 +104,38 @@ def prepare_transfers(
     """
     check_types(src.desc, dst.desc, attr)
     check_operands(src, dst)
-    transfers = plan_transfers(
-        src.spec(dst),
-        dst.spec(src),
-        device_traits(queue.device),
-        attr,
-        is_aligned=src.is_aligned and dst.is_aligned,
-    )
-    context = queue.context
-    return tuple(
-        PreparedTransfer(
-            transfer,
-            tuple(prepare(context, launch) for launch in transfer.launches),
-            tuple(prepare(context, launch) for launch in transfer.second),
+    known = _prepared_in(queue.context)
+    find = known.__wrapped__ if attr is not None and attr.is_large else known
+    is_aligned = src.is_aligned and dst.is_aligned
+    return find(queue.device, (src.spec(dst), dst.spec(src)), attr, is_aligned=is_aligned)
+
+
+@first_arg_dependent_memoize
+def _prepared_in(context: cl.Context) -> _lru_cache_wrapper[tuple[PreparedTransfer, ...]]:
+    """Return what plans and builds in a context, and keeps what was asked for last.
+
+    A known reorder takes no lock, so it does not wait where another thread builds a kernel.
+    """
+
+    @lru_cache(maxsize=_KEPT)
+    def prepared(
+        device: cl.Device,
+        pair: tuple[OperandSpec, OperandSpec],
+        attr: Attr | None,
+        *,
+        is_aligned: bool,
+    ) -> tuple[PreparedTransfer, ...]:
+        transfers = plan_transfers(*pair, device_traits(device), attr, is_aligned=is_aligned)
+        return tuple(
+            PreparedTransfer(
+                transfer,
+                tuple(prepare(context, launch) for launch in transfer.launches),
+                tuple(prepare(context, launch) for launch in transfer.second),
+            )
+            for transfer in transfers
         )
-        for transfer in transfers
-    )
+
+    return prepared
 
 
 def enqueue_transfers(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -89,7 +90,7 @@ def device_operand(
         msg = f"{name} must be a pyopencl Buffer, Array or SVM for {desc!r}, not {_kind(memory)}"
         raise MemdescError(msg)
     check_usable(queue, memory, name)
-    itemsize = desc.dtype.bits_dtype.itemsize
+    itemsize, min_nbytes = _needs(desc)
     if skipped % itemsize:
         msg = (
             f"{name} is an array that starts at byte {skipped} of its buffer, "
@@ -97,10 +98,9 @@ def device_operand(
         )
         raise MemdescError(msg)
     nbytes = int(memory.size or 0) - skipped
-    if nbytes < desc.min_nbytes:
+    if nbytes < min_nbytes:
         msg = (
-            f"{name} has {nbytes} bytes, but {desc!r} touches {desc.min_nbytes} "
-            f"(allocate {desc.nbytes})"
+            f"{name} has {nbytes} bytes, but {desc!r} touches {min_nbytes} (allocate {desc.nbytes})"
         )
         raise MemdescError(msg)
     if skipped:
@@ -119,6 +119,12 @@ def _moved_extra(desc: MemoryDesc, skipped: int, name: str) -> Extra | None:
         )
         raise MemdescError(msg)
     return desc.extra
+
+
+@lru_cache(maxsize=1024)
+def _needs(desc: MemoryDesc) -> tuple[int, int]:
+    """Return the bytes of an element, and those that a buffer must have."""
+    return desc.dtype.bits_dtype.itemsize, desc.min_nbytes
 
 
 def array_desc(array: cl.array.Array, name: str) -> MemoryDesc:
@@ -200,7 +206,8 @@ def check_usable(queue: cl.CommandQueue, memory: Any, name: str) -> None:
         if is_released_error(error):
             raise released_error(memory, name) from None
         raise
-    if context != queue.context:
+    # comparing the objects takes longer
+    if context.int_ptr != queue.context.int_ptr:
         msg = (
             f"{name} belongs to another context than the queue; "
             "copy it through the host, or use a queue of its context"

@@ -20,6 +20,8 @@ from reorder.opencl.schedule.conversions import Floats
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from numpy.typing import NDArray
+
     from reorder.opencl.codegen.pattern import Pattern
     from reorder.opencl.schedule.lower import Launch
 
@@ -27,11 +29,18 @@ __all__ = ["PreparedLaunch", "build", "floats_of", "prepare"]
 
 
 class PreparedLaunch(NamedTuple):
-    """A launch with its kernel; the lock is held while arguments of the kernel are set."""
+    """A launch with its kernel; the lock is held while arguments of the kernel are set.
+
+    `names` are those of the arguments; the last is a struct of `numbers`. `sizes` are the work
+    items in all and of a group.
+    """
 
     launch: Launch
     kernel: cl.Kernel
     lock: Lock
+    names: tuple[str, ...]
+    numbers: NDArray[Any]
+    sizes: tuple[tuple[int, ...], tuple[int, ...]]
 
     def enqueue(
         self,
@@ -47,29 +56,18 @@ class PreparedLaunch(NamedTuple):
         MemdescError
             If the runtime says that src or dst was released.
         """
-        pattern, params, groups = self.launch
-        work_items = pattern.work_items
-        struct = np.array(params, np.int64 if pattern.is_wide else np.int32)
-        arguments = {"src": memory[0], "dst": memory[1]}
-        if pattern.src.kind == AccessKind.NONE:
-            del arguments["src"]
-        arguments |= dict(zip(pattern.others, others, strict=False))
-        arguments["params"] = struct
+        given = (*memory, *others) if self.names[0] == "src" else (memory[1], *others)
+        arguments = (*given[: len(self.names) - 1], self.numbers)
+        set_arg = self.kernel.set_arg
         with self.lock:
-            for k, (name, argument) in enumerate(arguments.items()):
+            for k, argument in enumerate(arguments):
                 try:
-                    self.kernel.set_arg(k, argument)
+                    set_arg(k, argument)
                 except cl.LogicError as error:
                     if not is_released_error(error):
                         raise
-                    raise released_error(argument, name) from None
-            return cl.enqueue_nd_range_kernel(
-                queue,
-                self.kernel,
-                (groups[0] * work_items, *groups[1:]),
-                (work_items, 1, 1),
-                wait_for=wait_for,
-            )
+                    raise released_error(argument, self.names[k]) from None
+            return cl.enqueue_nd_range_kernel(queue, self.kernel, *self.sizes, wait_for=wait_for)
 
 
 # quotients of f32 are rounded correctly, where a device can
@@ -80,8 +78,19 @@ _building = Lock()
 
 def prepare(context: cl.Context, launch: Launch) -> PreparedLaunch:
     """Find or build the kernel of a launch; raises as `build`."""
+    pattern, params, groups = launch
     with _building:
-        return PreparedLaunch(launch, *_kernel(context, launch.pattern))
+        kernel, lock = _kernel(context, pattern)
+    operands = ("dst",) if pattern.src.kind == AccessKind.NONE else ("src", "dst")
+    items = pattern.work_items
+    return PreparedLaunch(
+        launch,
+        kernel,
+        lock,
+        (*operands, *pattern.others, "params"),
+        np.array(params, np.int64 if pattern.is_wide else np.int32),
+        ((groups[0] * items, *groups[1:]), (items, 1, 1)),
+    )
 
 
 @first_arg_dependent_memoize
