@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from tests.opencl.runtimes import Runtime
 
 # tiles for every size, of a few rows
-SMALL = Profile((TileShape(16, 16, 1024, 64),) * 4, min_tiled=0)
+SMALL = GPU._replace(tiles=(TileShape(16, 16, 1024, 64),) * 4, min_tiled=0)
 # what a buffer has beside the tensor, and must keep
 BESIDE = 64
 

@@ -77,7 +77,7 @@ def lower(
         tiled = _tiled(nest, src, max_work_items, profile, is_aligned=is_aligned)
     if tiled is not None:
         return tiled
-    group = choose_work_group(nest, (src, dst), _bits(dst.element), max_work_items)
+    group = choose_work_group(nest, (src, dst), _bits(dst.element), max_work_items, profile)
     nest = nest._replace(loops=group.loops)
     tiles = [steps << shift for steps, shift in zip(group.steps, group.shifts, strict=True)]
     counts = [-(-loop.extent // tile) for loop, tile in zip(group.loops, tiles, strict=True)]

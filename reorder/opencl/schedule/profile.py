@@ -1,34 +1,88 @@
-"""Sizes of tiles and work-groups on a device, as a table: data, not code."""
+"""What suits a device, as data: shapes of work-groups and of tiles in local memory.
+
+A profile is an argument of every schedule, so tuning is a search over profiles. `GPU` holds the
+best of sweeps on an NVIDIA H200 (docs/opencl.md has the bandwidths that it reaches).
+"""
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
-__all__ = ["GPU", "Profile", "TileShape"]
+__all__ = [
+    "BUFFER",
+    "COLUMN",
+    "GPU",
+    "ROW",
+    "CopyShape",
+    "ImageGroups",
+    "Profile",
+    "Share",
+    "TileShape",
+]
+
+# Role of a loop: it runs along columns or rows of the image, or the smallest stride of the buffer.
+COLUMN, ROW, BUFFER = "column", "row", "buffer"
+
+
+class Share(NamedTuple):
+    """log2 of the work items along the loop of a role, and the iterations of each work item."""
+
+    role: str
+    shift: int
+    steps: int = 1
+
+
+class ImageGroups(NamedTuple):
+    """Work-groups between an image and a buffer: shares in the order of work items, innermost first.
+
+    The loop of the smallest stride in the buffer runs along the columns of the image, along the
+    rows, or is separate from both (blocks of channels of NHWC); if it is too short to fill a cache
+    line, it is short. With `vector_` the lanes of a pixel are contiguous in the buffer.
+    """
+
+    columns: tuple[Share, ...]
+    rows: tuple[Share, ...]
+    separate: tuple[Share, ...]
+    short: tuple[Share, ...]
+    vector_columns: tuple[Share, ...]
+    vector_separate: tuple[Share, ...]
+    vector_short: tuple[Share, ...]
+
+
+class CopyShape(NamedTuple):
+    """The most work items of a group that copies elements, and the elements of each."""
+
+    work_items: int
+    steps: int
 
 
 class TileShape(NamedTuple):
-    """Bytes of a run of src and of dst, and of a tile; the most work items of a group."""
+    """Bytes of a run of src and of dst, and of a tile; the most work items of a group.
+
+    Work-groups follow the strides of an operand, 0 for src and 1 for dst.
+    """
 
     src_run: int
     dst_run: int
-    tile: int
+    nbytes: int
     work_items: int
-
-    @property
-    def runs(self) -> tuple[tuple[int, int], tuple[int, int]]:
-        """Number of the operand and bytes of its run."""
-        return (0, self.src_run), (1, self.dst_run)
+    order: int = 1
 
 
 class Profile(NamedTuple):
-    """What suits a device: the shape of tiles for elements of 1, 2, 4 and 8 bytes.
+    """What suits a device.
 
-    A nest that writes fewer than `min_tiled` bytes takes no tiles: their kernels are built for
-    each layout, the others for all sizes.
+    `tiles` are for elements of 1, 2, 4 and 8 bytes. A nest that writes fewer than `min_tiled`
+    bytes takes no tiles: their kernels are built for each layout, the others for all sizes.
+    `pack` and `unpack` are for elements of 32 bits, the others for fewer.
     """
 
     tiles: tuple[TileShape, TileShape, TileShape, TileShape]
+    copy: CopyShape
+    pack: ImageGroups
+    unpack: ImageGroups
+    pack_narrow: ImageGroups
+    unpack_narrow: ImageGroups
     min_tiled: int = 1 << 16
 
     def tile(self, nbytes: int) -> TileShape:
@@ -36,11 +90,38 @@ class Profile(NamedTuple):
         return self.tiles[nbytes.bit_length() - 1]
 
 
+_PACK = ImageGroups(
+    columns=(Share(ROW, 1, 2), Share(COLUMN, 6)),
+    rows=(Share(COLUMN, 3, 2), Share(ROW, 4)),
+    separate=(Share(COLUMN, 1), Share(ROW, 1), Share(BUFFER, 5, 2)),
+    short=(Share(COLUMN, 2, 2), Share(ROW, 1), Share(BUFFER, 4)),
+    vector_columns=(Share(COLUMN, 4, 4), Share(ROW, 4)),
+    vector_separate=(Share(COLUMN, 1), Share(ROW, 1), Share(BUFFER, 5, 2)),
+    vector_short=(Share(COLUMN, 3), Share(BUFFER, 1, 2), Share(ROW, 3)),
+)
+_UNPACK = ImageGroups(
+    columns=(Share(COLUMN, 6), Share(ROW, 2, 2)),
+    rows=(Share(ROW, 4), Share(COLUMN, 3, 2)),
+    separate=(Share(COLUMN, 1), Share(BUFFER, 5, 2), Share(ROW, 2)),
+    short=(Share(COLUMN, 1, 2), Share(BUFFER, 4), Share(ROW, 2)),
+    vector_columns=(Share(COLUMN, 4, 2), Share(ROW, 4)),
+    vector_separate=(Share(COLUMN, 2), Share(BUFFER, 3), Share(ROW, 2)),
+    vector_short=(Share(COLUMN, 3, 2), Share(BUFFER, 2), Share(ROW, 2)),
+)
+
 GPU = Profile(
-    (
+    tiles=(
         TileShape(128, 128, 16384, 256),
         TileShape(128, 128, 16384, 256),
         TileShape(128, 128, 16384, 256),
         TileShape(128, 128, 16384, 256),
-    )
+    ),
+    copy=CopyShape(256, 4),
+    pack=_PACK,
+    unpack=_UNPACK,
+    pack_narrow=_PACK,
+    unpack_narrow=_UNPACK._replace(
+        columns=(Share(COLUMN, 6), Share(ROW, 2, 4)),
+        vector_separate=(Share(COLUMN, 2), Share(BUFFER, 4), Share(ROW, 1)),
+    ),
 )

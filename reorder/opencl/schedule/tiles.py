@@ -61,10 +61,10 @@ def choose_tile(
     TiledLoops, or None
         None if a run is too short, or the innermost loops are the same.
     """
-    loops = sorted(nest.loops, key=lambda loop: abs(loop.dst[0]))
+    loops = sorted(nest.loops, key=lambda loop: abs((loop.src, loop.dst)[shape.order][0]))
     if nest.gathers or not nest.src or nbytes not in _MEMORY:
         return None
-    chains = [_chain(loops, side, limit // nbytes) for side, limit in shape.runs]
+    chains = [_chain(loops, side, limit // nbytes) for side, limit in enumerate(shape[:2])]
     src, dst = chains
     if src is None or dst is None or src.run[0] == dst.run[0]:
         return None
@@ -74,7 +74,7 @@ def choose_tile(
             extents[k] = max(extents[k], extent)
     if any(prod(extents[k] for k in chain.run) * nbytes < _MIN_RUN for chain in chains if chain):
         return None
-    _grow(extents, loops, (src, dst), shape.tile // nbytes)
+    _grow(extents, loops, (src, dst), shape.nbytes // nbytes)
     unit = _WORD // nbytes if nbytes < _WORD else 1
     first = dst.run[0]
     if first in src.run or extents[first] % unit:

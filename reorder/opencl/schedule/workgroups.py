@@ -2,8 +2,7 @@
 
 Devices store images in tiles of a few columns and rows, so work items should access a square of
 pixels; in a buffer they should follow the smallest stride. A work-group covers some iterations of
-several loops, to meet both. The numbers are the best of a sweep over all shares and orders on an
-NVIDIA H200 (docs/opencl.md has the bandwidths that they reach).
+several loops, to meet both. The numbers come from the profile of a device.
 """
 
 from __future__ import annotations
@@ -12,56 +11,16 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from reorder.opencl.codegen.pattern import AccessKind
 from reorder.opencl.schedule.placement import PixelLoop
+from reorder.opencl.schedule.profile import BUFFER, COLUMN, ROW, Share
 
 if TYPE_CHECKING:
     from reorder.opencl.codegen.pattern import Access
     from reorder.opencl.schedule.placement import PixelNest
+    from reorder.opencl.schedule.profile import Profile
 
 __all__ = ["WorkGroup", "choose_work_group"]
 
-# The largest work-group.
-_MAX_WORK_ITEMS = 256
-
-# Role of a loop: it runs along columns or rows of the image, or the smallest stride of the buffer.
-_COLUMN, _ROW, _BUFFER = "column", "row", "buffer"
-
-
-class _Share(NamedTuple):
-    """log2 of the work items along the loop of a role, and the iterations of each work item."""
-
-    role: str
-    shift: int
-    steps: int = 1
-
-
-# Key: the loop of the smallest stride in the buffer. In the image it runs along the columns, along
-# the rows, or it is separate from both (blocks of channels of NHWC); if it is too short to fill a
-# cache line, it is "short". "vector": the lanes of a pixel are contiguous in the buffer. Entries:
-# the order of work items, innermost first.
-_PACK = {
-    "columns": (_Share(_ROW, 1, 2), _Share(_COLUMN, 6)),
-    "vector columns": (_Share(_COLUMN, 4, 4), _Share(_ROW, 4)),
-    "rows": (_Share(_COLUMN, 3, 2), _Share(_ROW, 4)),
-    "separate": (_Share(_COLUMN, 1), _Share(_ROW, 1), _Share(_BUFFER, 5, 2)),
-    "short": (_Share(_COLUMN, 2, 2), _Share(_ROW, 1), _Share(_BUFFER, 4)),
-    "vector separate": (_Share(_COLUMN, 1), _Share(_ROW, 1), _Share(_BUFFER, 5, 2)),
-    "vector short": (_Share(_COLUMN, 3), _Share(_BUFFER, 1, 2), _Share(_ROW, 3)),
-}
-_UNPACK = {
-    "columns": (_Share(_COLUMN, 6), _Share(_ROW, 2, 2)),
-    "vector columns": (_Share(_COLUMN, 4, 2), _Share(_ROW, 4)),
-    "rows": (_Share(_ROW, 4), _Share(_COLUMN, 3, 2)),
-    "separate": (_Share(_COLUMN, 1), _Share(_BUFFER, 5, 2), _Share(_ROW, 2)),
-    "short": (_Share(_COLUMN, 1, 2), _Share(_BUFFER, 4), _Share(_ROW, 2)),
-    "vector separate": (_Share(_COLUMN, 2), _Share(_BUFFER, 3), _Share(_ROW, 2)),
-    "vector short": (_Share(_COLUMN, 3, 2), _Share(_BUFFER, 2), _Share(_ROW, 2)),
-}
-# For elements of 16 bits or less, of which more are needed for the same number of bytes.
-_UNPACK_NARROW = _UNPACK | {
-    "columns": (_Share(_COLUMN, 6), _Share(_ROW, 2, 4)),
-    "vector separate": (_Share(_COLUMN, 2), _Share(_BUFFER, 4), _Share(_ROW, 1)),
-}
-_IMAGE_ONLY = (_Share(_COLUMN, 4), _Share(_ROW, 4))
+_IMAGE_ONLY = (Share(COLUMN, 4), Share(ROW, 4))
 # Extents below which a separate loop is short, for scalars and for vectors.
 _SHORT, _SHORT_VECTOR = 32, 8
 # Elements of as many bits are not narrow.
@@ -85,19 +44,34 @@ class WorkGroup(NamedTuple):
 
 
 def choose_work_group(
-    nest: PixelNest, accesses: tuple[Access, Access], bits: int, max_work_items: int
+    nest: PixelNest,
+    accesses: tuple[Access, Access],
+    bits: int,
+    max_work_items: int,
+    profile: Profile,
 ) -> WorkGroup:
     """Order the loops of a nest, and choose the number of work items along each.
 
     `bits` is the width of an element of dst.
     """
-    loops = list(reversed(nest.loops))
     src, dst = accesses
     if AccessKind.IMAGE in {src.kind, dst.kind}:
-        return _for_image(nest, accesses, bits, max_work_items)
-    shift = _floor_log2(min(_MAX_WORK_ITEMS, max_work_items))
-    loops.sort(key=lambda loop: abs(loop.dst[0]))
-    return _filled(nest, loops, [], shift)
+        return _for_image(nest, max_work_items, *_shares(nest, accesses, bits, profile))
+    work_items, steps = profile.copy
+    shift = _floor_log2(min(work_items, max_work_items))
+    loops = sorted(reversed(nest.loops), key=lambda loop: abs(loop.dst[0]))
+    group = _filled(nest, loops, [], shift)
+    return group if nest.gathers else _with_steps(group, steps)
+
+
+def _with_steps(group: WorkGroup, steps: int) -> WorkGroup:
+    """Give each work item some steps of the outermost loop that a group has work items along."""
+    loops = range(len(group.loops))
+    shared = [k for k in loops if group.shifts[k]]
+    for k in [*reversed(shared), *(k for k in loops if not group.shifts[k])]:
+        if group.loops[k].extent >> group.shifts[k] >= steps:
+            return group._replace(steps=tuple(steps if j == k else 1 for j in loops))
+    return group
 
 
 def _ceil_log2(extent: int) -> int:
@@ -129,11 +103,13 @@ def _filled(
 
 
 def _for_image(
-    nest: PixelNest, accesses: tuple[Access, Access], bits: int, max_work_items: int
+    nest: PixelNest,
+    max_work_items: int,
+    roles: dict[str, PixelLoop | None],
+    shares: tuple[Share, ...],
 ) -> WorkGroup:
     """Return a group of a nest with at least one image."""
     loops = list(reversed(nest.loops))
-    roles, shares = _shares(loops, accesses, bits)
     total = min(sum(share.shift for share in shares), _floor_log2(max_work_items))
     chosen, shifts, steps = [], [], []
     free = total
@@ -157,27 +133,36 @@ def _for_image(
 
 
 def _shares(
-    loops: list[PixelLoop], accesses: tuple[Access, Access], bits: int
-) -> tuple[dict[str, PixelLoop | None], tuple[_Share, ...]]:
+    nest: PixelNest, accesses: tuple[Access, Access], bits: int, profile: Profile
+) -> tuple[dict[str, PixelLoop | None], tuple[Share, ...]]:
     """Return the loop of each role, and the work items along each."""
+    loops = list(reversed(nest.loops))
     kinds = [access.kind for access in accesses]
     image = 1 if kinds[1] == AccessKind.IMAGE else 0
     column, row = _smallest(loops, image, 0), _smallest(loops, image, 1)
     if kinds[1 - image] in {AccessKind.IMAGE, AccessKind.NONE}:
-        return {_COLUMN: column, _ROW: row}, _IMAGE_ONLY
+        return {COLUMN: column, ROW: row}, _IMAGE_ONLY
     buffer = _smallest(loops, 1 - image, 0)
-    roles = {_COLUMN: column, _ROW: row, _BUFFER: buffer}
+    roles = {COLUMN: column, ROW: row, BUFFER: buffer}
     if buffer is None:
         return roles, _IMAGE_ONLY
-    table = _PACK if image else _UNPACK if bits >= _WIDE_BITS else _UNPACK_NARROW
-    is_vector = AccessKind.VECTOR in kinds
-    prefix = "vector " if is_vector else ""
+    is_narrow = bits < _WIDE_BITS
+    groups = (
+        (profile.pack_narrow if is_narrow else profile.pack)
+        if image
+        else (profile.unpack_narrow if is_narrow else profile.unpack)
+    )
+    if AccessKind.VECTOR in kinds:
+        if buffer is column:
+            return roles, groups.vector_columns
+        if buffer is not row:
+            is_short = buffer.extent < _SHORT_VECTOR
+            return roles, groups.vector_short if is_short else groups.vector_separate
     if buffer is column:
-        return roles, table[f"{prefix}columns"]
+        return roles, groups.columns
     if buffer is row:
-        return roles, table["rows"]
-    is_short = buffer.extent < (_SHORT_VECTOR if is_vector else _SHORT)
-    return roles, table[f"{prefix}{'short' if is_short else 'separate'}"]
+        return roles, groups.rows
+    return roles, groups.short if buffer.extent < _SHORT else groups.separate
 
 
 def _smallest(loops: list[PixelLoop], operand: int, coord: int) -> PixelLoop | None:
