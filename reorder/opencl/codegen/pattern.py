@@ -118,7 +118,9 @@ class Tile(NamedTuple):
 
     `extents` has the steps of each loop of the pattern in a tile, 1 outside of it. An element has
     `nbytes` bytes of the type `memory`. `unit` rows along the innermost loop of dst are
-    transposed in registers. `swizzle` has (shift, mask) of what moves words between banks.
+    transposed in registers. Local memory holds the tile in the order of dst; with `is_gathered` in
+    that of src. `swizzle` has (shift, mask) of what moves words between banks, `gap` the bytes
+    between rows that do the same.
     """
 
     extents: tuple[int, ...]
@@ -128,16 +130,23 @@ class Tile(NamedTuple):
     src: Side
     dst: Side
     swizzle: tuple[tuple[int, int], ...] = ()
+    is_gathered: bool = False
+    gap: int = 0
+
+    @property
+    def stored(self) -> Side:
+        """The side whose order local memory has."""
+        return self.src if self.is_gathered else self.dst
 
     @property
     def local_strides(self) -> dict[int, int]:
-        """Bytes between steps of each loop in local memory; rows start at multiples of 16."""
+        """Bytes between steps of each loop in local memory; rows have whole vectors."""
         strides, stride = {}, self.nbytes
-        for k in self.dst.run:
+        for k in self.stored.run:
             strides[k] = stride
             stride *= self.extents[k]
-        stride = -(-stride // 16) * 16
-        for k in self.dst.rest:
+        stride = -(-stride // 16) * 16 + self.gap
+        for k in self.stored.rest:
             strides[k] = stride
             stride *= self.extents[k]
         return strides
@@ -145,10 +154,10 @@ class Tile(NamedTuple):
     @property
     def local_words(self) -> int:
         """Words of local memory."""
-        run = prod(self.extents[k] for k in self.dst.run) * self.nbytes
-        rows = prod(self.extents[k] for k in self.dst.rest)
+        run = prod(self.extents[k] for k in self.stored.run) * self.nbytes
+        rows = prod(self.extents[k] for k in self.stored.rest)
         # whole rows of banks, which swizzling permutes, and one to read beyond the end
-        return -(-(-(-run // 16) * 16 * rows + 4) // 128) * 32
+        return -(-((-(-run // 16) * 16 + self.gap) * rows + 4) // 128) * 32
 
     @property
     def src_chunks(self) -> int:

@@ -78,54 +78,71 @@ def _load_lines(tile: Tile, work_items: int) -> Iterator[str]:
                 start = f"from{s} + {row} * p.src{unit_loop}" if row else start
             yield f"const {tile.src.vector} v{s}_{row} = load({start}, {count});"
     for s in range(steps):
-        yield from _scatter_lines(tile, s, is_whole=total % work_items == 0)
+        if total % work_items:
+            yield f"if (n{s} < {total}u)"
+        yield "{"
+        base = [f"x{k}_{s} * {tile.local_strides[k]}" for k in tile.src.rest]
+        yield f"const int to = {' + '.join(base) or '0'};"
+        yield from _stored_words(tile, s) if tile.is_gathered else _scattered(tile, s)
+        yield "}"
 
 
-def _scatter_lines(tile: Tile, s: int, *, is_whole: bool) -> Iterator[str]:
-    """Return the stores of a work item's vectors to local memory, in the order of dst."""
-    strides = tile.local_strides
-    base = [f"x{k}_{s} * {strides[k]}" for k in tile.src.rest]
-    if not is_whole:
-        yield f"if (n{s} < {tile.src_vectors}u)"
-    yield "{"
-    yield f"const int to = {' + '.join(base) or '0'};"
+def _stored_words(tile: Tile, s: int) -> Iterator[str]:
+    """Return the stores of a vector to local memory that has the order of src."""
+    words = tile.src.nbytes // _WORD
+    yield f"const int w = (to + r{s} * {tile.nbytes}) >> 2;"
+    for k in range(words):
+        yield f"tile[bank(w{f' + {k}' if k else ''})] = {word_of(f'v{s}_0', k, words)};"
+
+
+def _scattered(tile: Tile, s: int) -> Iterator[str]:
+    """Return the stores of vectors to local memory that has the order of dst."""
+    words = tile.src.nbytes // _WORD
     length = prod(tile.extents[k] for k in tile.src.run)
-    cells: Iterator[tuple[int, str]]
-    if tile.unit > 1:
-        rows = [f"v{s}_{row}" for row in range(tile.unit)]
-        cells = transposed_words(rows, tile.src.nbytes // _WORD, tile.unit)
-    else:
-        cells = enumerate([""] * tile.src.lanes)
-    for j, word in cells:
-        position, terms = f"r{s} + {j}" if j else f"r{s}", ["to"]
-        step = 1
-        for at, k in enumerate(tile.src.run):
-            digit = f"(uint)({position})"
-            if step > 1:
-                digit += f" / {step}u"
-            if at < len(tile.src.run) - 1:
-                digit += f" % {tile.extents[k]}u"
-            terms.append(f"(int)({digit}) * {strides[k]}")
-            step *= tile.extents[k]
-        address = " + ".join(terms)
+    rows = [f"v{s}_{row}" for row in range(tile.unit)]
+    columns = list(transposed_words(rows, words)) if tile.unit > 1 else []
+    for j in range(tile.src.lanes):
+        position = f"r{s} + {j}" if j else f"r{s}"
+        address = f"to + {_address(tile, tile.src, position)}"
         if length % tile.src.lanes:
             yield f"if ({position} < {length})"
         yield "{"
-        vector = f"v{s}_0"
-        if tile.unit > 1:
-            yield f"tile[bank(({address}) >> 2)] = {word};"
-        elif tile.nbytes >= _WORD:
-            words = tile.nbytes // _WORD
-            for w in range(words):
-                part = word_of(vector, j * words + w, tile.src.nbytes // _WORD)
-                yield f"tile[bank((({address}) >> 2){f' + {w}' if w else ''})] = {part};"
+        if columns:
+            yield f"tile[bank(({address}) >> 2)] = {columns[j]};"
+        elif tile.nbytes < _WORD:
+            at, shift = divmod(j * tile.nbytes, _WORD)
+            value = f"{word_of(rows[0], at, words)} >> {shift * 8}"
+            yield f"put(tile, {address}, ({tile.memory})({value}));"
         else:
-            at_byte = j * tile.nbytes
-            part = word_of(vector, at_byte // _WORD, tile.src.nbytes // _WORD)
-            shifted = f"{part} >> {at_byte % _WORD * 8}" if at_byte % _WORD else part
-            yield f"put(tile, {address}, ({tile.memory})({shifted}));"
+            parts = tile.nbytes // _WORD
+            for k in range(parts):
+                part = word_of(rows[0], j * parts + k, words)
+                yield f"tile[bank((({address}) >> 2){f' + {k}' if k else ''})] = {part};"
         yield "}"
-    yield "}"
+
+
+def _gathered(tile: Tile, word: int) -> str:
+    """Return a word of a vector of dst, of elements in local memory that has the order of src."""
+    parts = []
+    for k in range(_WORD // tile.nbytes):
+        j = word * (_WORD // tile.nbytes) + k
+        address = f"from + {_address(tile, tile.dst, f'r + {j}' if j else 'r')}"
+        parts.append(f"(uint)get(tile, {address}) << {8 * tile.nbytes * k}")
+    return " | ".join(parts)
+
+
+def _address(tile: Tile, side: Side, position: str) -> str:
+    """Return the byte in local memory of a position in the run of a side."""
+    terms, step = [], 1
+    for at, k in enumerate(side.run):
+        digit = f"(uint)({position})"
+        if step > 1:
+            digit += f" / {step}u"
+        if at < len(side.run) - 1:
+            digit += f" % {tile.extents[k]}u"
+        terms.append(f"(int)({digit}) * {tile.local_strides[k]}")
+        step *= tile.extents[k]
+    return " + ".join(terms)
 
 
 def _store_lines(tile: Tile, work_items: int) -> Iterator[str]:
@@ -155,7 +172,11 @@ def _store_lines(tile: Tile, work_items: int) -> Iterator[str]:
         if tile.dst.is_shifted:
             yield f"store(to + r, funnel(tile, {address}), -r, count);"
         else:
-            yield f"const int w = ({address}) >> 2;"
-            parts = [f"tile[bank(w{f' + {c}' if c else ''})]" for c in range(words)]
+            if tile.is_gathered:
+                yield f"const int from = {' + '.join(local) or '0'};"
+                parts = [_gathered(tile, k) for k in range(words)]
+            else:
+                yield f"const int w = ({address}) >> 2;"
+                parts = [f"tile[bank(w{f' + {k}' if k else ''})]" for k in range(words)]
             yield f"store(to + r, ({tile.dst.vector})({', '.join(parts)}), count);"
         yield "}"

@@ -19,12 +19,12 @@ def word_of(vector: str, index: int, words: int) -> str:
     return vector if words == 1 else f"{vector}.s{index}"
 
 
-def transposed_words(rows: list[str], words: int, unit: int) -> Iterator[tuple[int, str]]:
-    """Return the words of the columns of some rows, each with the number of its column."""
+def transposed_words(rows: list[str], words: int) -> Iterator[str]:
+    """Return the words of the columns of some rows."""
     for word in range(words):
         parts = ", ".join(word_of(row, word, words) for row in rows)
-        for column in range(unit):
-            yield word * unit + column, f"column{column}({parts})"
+        for column in range(len(rows)):
+            yield f"column{column}({parts})"
 
 
 def vector_functions(tile: Tile) -> Iterator[str]:
@@ -36,11 +36,18 @@ def vector_functions(tile: Tile) -> Iterator[str]:
         yield from _COLUMNS[tile.unit]
     elif tile.nbytes < _WORD:
         scale = tile.nbytes.bit_length() - 1
-        yield (
-            f"void put(__local uint *tile, int at, {tile.memory} value) "
-            f"{{ ((__local {tile.memory} *)tile)[(bank(at >> 2) << {2 - scale}) "
-            f"+ (at >> {scale} & {_WORD // tile.nbytes - 1})] = value; }}"
+        index = (
+            f"(bank(at >> 2) << {2 - scale}) + (at >> {scale} & {_WORD // tile.nbytes - 1})"
+            if tile.swizzle
+            else f"at >> {scale}"
         )
+        kind = tile.memory
+        if tile.is_gathered:
+            yield f"{kind} get(const __local uint *tile, int at)"
+            yield f"{{ return ((const __local {kind} *)tile)[{index}]; }}"
+        else:
+            yield f"void put(__local uint *tile, int at, {kind} value)"
+            yield f"{{ ((__local {kind} *)tile)[{index}] = value; }}"
     yield from _load(tile)
     if tile.dst.is_shifted:
         yield "uint funnel(const __local uint *tile, int at) {"

@@ -1,25 +1,36 @@
-"""Swizzling: which bits of the index of a word in local memory choose its bank.
+"""Where a tile lies in local memory, so that work items access different banks.
 
-Local memory has 32 banks of words, and the work items of a subgroup should access different ones,
-when they store a tile in the order of src and when they load it in the order of dst. Higher bits
-of an index are added to those of the bank (exclusive or), so that both hold.
+Local memory has 32 banks of words. The work items of a subgroup should access different ones when
+they store a tile in the order of src and when they load it in the order of dst. Either higher bits
+of the index of a word are added to those of its bank (exclusive or: a swizzle), or, where elements
+narrower than a word are accessed one by one, each row has a gap at its end.
 """
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from reorder.opencl.codegen.pattern import Tile
+    from reorder.opencl.codegen.pattern import Side, Tile
 
-__all__ = ["swizzle_of"]
+__all__ = ["spread"]
 
 _WORD, _BANK_BITS, _SUBGROUP = 4, 5, 32
 
 
-def swizzle_of(tile: Tile, work_items: int) -> tuple[tuple[int, int], ...]:
-    """Return (shift, mask) of the bits to add, such that few accesses share a bank."""
-    accesses = _stored_words(tile, work_items), _loaded_words(tile, work_items)
+@lru_cache(maxsize=256)
+def spread(tile: Tile, work_items: int) -> Tile:
+    """Return a tile with the swizzle, or the gap, with which few accesses share a bank."""
+    if tile.unit == 1 and tile.nbytes < _WORD:
+        gaps = range(0, (1 << _BANK_BITS) * _WORD, _WORD)
+        tiles = [tile._replace(gap=gap) for gap in gaps]
+        return min(tiles, key=lambda tried: _conflicts(_accesses(tried, work_items), {}))
+    return tile._replace(swizzle=_swizzle(_accesses(tile, work_items)))
+
+
+def _swizzle(accesses: tuple[list[int], list[int]]) -> tuple[tuple[int, int], ...]:
+    """Return (shift, mask) of the bits to add to those of the bank."""
     bits = max(max(words) for words in accesses).bit_length()
     moves: dict[int, int] = {}
     best = _conflicts(accesses, moves)
@@ -49,35 +60,26 @@ def _conflicts(accesses: tuple[list[int], list[int]], moves: dict[int, int]) -> 
     return steps
 
 
-def _stored_words(tile: Tile, work_items: int) -> list[int]:
-    """Return the words that the first work items store first."""
-    strides = tile.local_strides
-    unit_loop = tile.dst.run[0]
-    words = []
-    for item in range(min(work_items, _SUBGROUP)):
-        rest, at = divmod(item, tile.src_chunks)
-        at *= tile.src.lanes
-        address = 0
-        for k in tile.src.run:
-            at, digit = divmod(at, tile.extents[k])
-            address += digit * strides[k]
-        for k in tile.src.rest:
-            scale = tile.unit if k == unit_loop else 1
-            rest, digit = divmod(rest, tile.extents[k] // scale)
-            address += digit * scale * strides[k]
-        words.append(address // _WORD)
-    return words
+def _accesses(tile: Tile, work_items: int) -> tuple[list[int], list[int]]:
+    """Return the words that the first work items store first, and those that they load."""
+    count = min(work_items, _SUBGROUP)
+    stored = [_word(tile, tile.src, item, tile.src_chunks, tile.unit) for item in range(count)]
+    loaded = [_word(tile, tile.dst, item, tile.dst_chunks, 1) for item in range(count)]
+    return stored, loaded
 
 
-def _loaded_words(tile: Tile, work_items: int) -> list[int]:
-    """Return the words that the first work items load first."""
+def _word(tile: Tile, side: Side, item: int, chunks: int, unit: int) -> int:
+    """Return the word in local memory of the first element that a work item moves."""
     strides = tile.local_strides
-    words = []
-    for item in range(min(work_items, _SUBGROUP)):
-        rest, chunk = divmod(item, tile.dst_chunks)
-        address = chunk * tile.dst.nbytes
-        for k in tile.dst.rest:
-            rest, digit = divmod(rest, tile.extents[k])
-            address += digit * strides[k]
-        words.append(address // _WORD)
-    return words
+    item, at = divmod(item, chunks)
+    at *= side.lanes
+    address = 0
+    for k in side.run[:-1]:
+        at, digit = divmod(at, tile.extents[k])
+        address += digit * strides[k]
+    address += at * strides[side.run[-1]]
+    for k in side.rest:
+        scale = unit if k == tile.dst.run[0] else 1
+        item, digit = divmod(item, tile.extents[k] // scale)
+        address += digit * scale * strides[k]
+    return address // _WORD

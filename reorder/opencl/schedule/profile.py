@@ -33,7 +33,7 @@ class Share(NamedTuple):
 
 
 class ImageGroups(NamedTuple):
-    """Work-groups between an image and a buffer: shares in the order of work items, innermost first.
+    """Work-groups between an image and a buffer: shares, innermost work items first.
 
     The loop of the smallest stride in the buffer runs along the columns of the image, along the
     rows, or is separate from both (blocks of channels of NHWC); if it is too short to fill a cache

@@ -6,12 +6,11 @@ fill what a device moves well. A loop may be in both runs. Pure functions of str
 
 from __future__ import annotations
 
-from functools import lru_cache
 from math import gcd, prod
 from typing import TYPE_CHECKING, NamedTuple
 
 from reorder.opencl.codegen.pattern import Side, Tile
-from reorder.opencl.schedule.banks import swizzle_of
+from reorder.opencl.schedule.banks import spread
 
 if TYPE_CHECKING:
     from reorder.opencl.schedule.placement import PixelLoop, PixelNest
@@ -96,9 +95,24 @@ def choose_tile(
         width = max(width, _WORD)
         sides.append(Side(chain.run, tuple(rest), width, width // nbytes, is_shifted))
     tile = Tile(tuple(extents), nbytes, _MEMORY[nbytes], unit, sides[0], sides[1])
+    # elements of a vector should be at constant distances in local memory
+    if unit == 1 and nbytes < _WORD and not _is_regular(tile, tile.src):
+        is_gathered = _is_regular(tile, tile.dst) and not tile.dst.is_shifted
+        tile = tile._replace(is_gathered=is_gathered)
     items = _work_items(tile, shape.work_items)
-    tile = tile._replace(swizzle=_swizzle(tile, items))
-    return TiledLoops(tuple(loops), tile, items)
+    return TiledLoops(tuple(loops), spread(tile, items), items)
+
+
+def _is_regular(tile: Tile, side: Side) -> bool:
+    """Whether all vectors of a side have the same strides: each covers whole loops of its run."""
+    lanes = side.lanes
+    for k in side.run:
+        if tile.extents[k] % lanes == 0:
+            return True
+        if lanes % tile.extents[k]:
+            return False
+        lanes //= tile.extents[k]
+    return False
 
 
 def _chain(loops: list[PixelLoop], operand: int, limit: int) -> _Chain | None:
@@ -156,8 +170,3 @@ def _work_items(tile: Tile, most: int) -> int:
     """Return the work items of a group: a power of two, no more than there are vectors."""
     vectors = max(tile.src_vectors, tile.dst_vectors)
     return max(min(most, 1 << (vectors - 1).bit_length()), 1)
-
-
-@lru_cache(maxsize=256)
-def _swizzle(tile: Tile, work_items: int) -> tuple[tuple[int, int], ...]:
-    return swizzle_of(tile, work_items)

@@ -59,7 +59,7 @@ def choose_work_group(
         return _for_image(nest, max_work_items, *_shares(nest, accesses, bits, profile))
     work_items, steps = profile.copy
     shift = _floor_log2(min(work_items, max_work_items))
-    loops = sorted(reversed(nest.loops), key=lambda loop: abs(loop.dst[0]))
+    loops = sorted(nest.loops[::-1], key=lambda loop: abs(loop.dst[0]))
     group = _filled(nest, loops, [], shift)
     return group if nest.gathers else _with_steps(group, steps)
 
@@ -152,17 +152,14 @@ def _shares(
         if image
         else (profile.unpack_narrow if is_narrow else profile.unpack)
     )
-    if AccessKind.VECTOR in kinds:
-        if buffer is column:
-            return roles, groups.vector_columns
-        if buffer is not row:
-            is_short = buffer.extent < _SHORT_VECTOR
-            return roles, groups.vector_short if is_short else groups.vector_separate
-    if buffer is column:
-        return roles, groups.columns
-    if buffer is row:
-        return roles, groups.rows
-    return roles, groups.short if buffer.extent < _SHORT else groups.separate
+    is_vector = AccessKind.VECTOR in kinds
+    place = "columns" if buffer is column else "rows" if buffer is row else "separate"
+    if place == "separate" and buffer.extent < (_SHORT_VECTOR if is_vector else _SHORT):
+        place = "short"
+    # the loop along the rows has the same shares for scalars and vectors
+    prefix = "vector_" if is_vector and place != "rows" else ""
+    shares: tuple[Share, ...] = getattr(groups, prefix + place)
+    return roles, shares
 
 
 def _smallest(loops: list[PixelLoop], operand: int, coord: int) -> PixelLoop | None:
