@@ -59,7 +59,8 @@ def choose_work_group(
         return _for_image(nest, max_work_items, *_shares(nest, accesses, bits, profile))
     work_items, steps = profile.copy
     shift = _floor_log2(min(work_items, max_work_items))
-    loops = sorted(nest.loops[::-1], key=lambda loop: abs(loop.dst[0]))
+    loops = list(reversed(nest.loops))
+    loops.sort(key=lambda loop: abs(loop.dst[0]))
     group = _filled(nest, loops, [], shift)
     return group if nest.gathers else _with_steps(group, steps)
 
