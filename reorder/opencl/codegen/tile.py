@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 __all__ = ["tile_lines"]
 
 _WORD = 4
+# steps of a work item that are written one after the other; more are a loop
+_MAX_UNROLLED = 16
 
 
 def tile_lines(pattern: Pattern) -> Iterator[str]:
@@ -48,15 +50,28 @@ def _run_length(tile: Tile, side: Side, counted: str) -> str:
     return f"{inside} * {prod(tile.extents[k] for k in lower)}"
 
 
+def _steps(total: int, work_items: int) -> tuple[str, list[str]]:
+    """Return the head of a loop over a work item's vectors, and the first vector of each step.
+
+    Few steps are unrolled, so that all loads are in flight together; then there is no loop.
+    """
+    count = -(-total // work_items)
+    if count <= _MAX_UNROLLED:
+        return "", [f"get_local_id(0) + {s * work_items}u" for s in range(count)]
+    head = f"for (uint step = 0; step < {count * work_items}u; step += {work_items}u)"
+    return head, ["get_local_id(0) + step"]
+
+
 def _load_lines(tile: Tile, work_items: int) -> Iterator[str]:
     total = tile.src_vectors
-    steps = -(-total // work_items)
+    head, starts = _steps(total, work_items)
     unit_loop = tile.dst.run[0]
-    for s in range(steps):
+    yield f"{head} {{"
+    for s, start in enumerate(starts):
         digits = [(k, tile.extents[k]) for k in tile.src.rest]
         digits = [(k, t // tile.unit if k == unit_loop else t) for k, t in digits]
         scales = {unit_loop: tile.unit}
-        yield f"const uint n{s} = get_local_id(0) + {s * work_items}u;"
+        yield f"const uint n{s} = {start};"
         yield f"const int r{s} = (int)(n{s} % {tile.src_chunks}u) * {tile.src.lanes};"
         step = tile.src_chunks
         inside = ["is_data"] if total % work_items == 0 else [f"n{s} < {total}u", "is_data"]
@@ -71,13 +86,13 @@ def _load_lines(tile: Tile, work_items: int) -> Iterator[str]:
         yield f"const int count{s} = {' && '.join(inside)} ? src_run - r{s} : 0;"
         yield f"__global const {tile.memory} *from{s} = src + ({' + '.join(offset)});"
         for row in range(tile.unit):
-            count, start = f"count{s}", f"from{s}"
+            count, row_start = f"count{s}", f"from{s}"
             if tile.unit > 1:
                 inside_row = f"i{unit_loop} + x{unit_loop}_{s} + {row} < p.valid{unit_loop}"
                 count = f"{inside_row} ? count{s} : 0"
-                start = f"from{s} + {row} * p.src{unit_loop}" if row else start
-            yield f"const {tile.src.vector} v{s}_{row} = load({start}, {count});"
-    for s in range(steps):
+                row_start += f" + {row} * p.src{unit_loop}" if row else ""
+            yield f"const {tile.src.vector} v{s}_{row} = load({row_start}, {count});"
+    for s in range(len(starts)):
         if total % work_items:
             yield f"if (n{s} < {total}u)"
         yield "{"
@@ -85,6 +100,7 @@ def _load_lines(tile: Tile, work_items: int) -> Iterator[str]:
         yield f"const int to = {' + '.join(base) or '0'};"
         yield from _stored_words(tile, s) if tile.is_gathered else _scattered(tile, s)
         yield "}"
+    yield "}"
 
 
 def _stored_words(tile: Tile, s: int) -> Iterator[str]:
@@ -149,9 +165,10 @@ def _store_lines(tile: Tile, work_items: int) -> Iterator[str]:
     total = tile.dst_vectors
     strides = tile.local_strides
     words = tile.dst.nbytes // _WORD
-    for s in range(-(-total // work_items)):
-        yield "{"
-        yield f"const uint n = get_local_id(0) + {s * work_items}u;"
+    head, starts = _steps(total, work_items)
+    for first in starts:
+        yield f"{head} {{"
+        yield f"const uint n = {first};"
         inside = [] if total % work_items == 0 else [f"n < {total}u"]
         offset, local = ["dst_offset"], []
         step = tile.dst_chunks

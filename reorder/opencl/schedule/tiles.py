@@ -60,7 +60,8 @@ def choose_tile(
     TiledLoops, or None
         None if a run is too short, or the innermost loops are the same.
     """
-    loops = sorted(nest.loops, key=lambda loop: abs((loop.src, loop.dst)[shape.order][0]))
+    loops = [loop for loop in nest.loops if loop.extent > 1 or not loop.valid]
+    loops.sort(key=lambda loop: abs((loop.src, loop.dst)[shape.order][0]))
     if nest.gathers or not nest.src or nbytes not in _MEMORY:
         return None
     chains = [_chain(loops, side, limit // nbytes) for side, limit in enumerate(shape[:2])]
