@@ -15,6 +15,7 @@ from reorder.opencl.operands import DeviceOperand
 from reorder.opencl.pairs import check_operands
 from reorder.opencl.programs import PreparedLaunch, floats_of, prepare
 from reorder.opencl.schedule.placement import ImageShape
+from reorder.opencl.schedule.profile import CPU, GPU
 from reorder.opencl.schedule.transfers import DeviceTraits, Transfer, plan_transfers
 from reorder.opencl.sources import upload
 from reorder.plan.plan import check_types
@@ -176,7 +177,8 @@ def _constant(context: cl.Context, values: NDArray[Any]) -> cl.Buffer:
 @cache
 def device_traits(device: cl.Device) -> DeviceTraits:
     """Return what plans depend on."""
-    return DeviceTraits(device.max_work_group_size, floats_of(device))
+    profile = CPU if device.type & cl.device_type.CPU else GPU
+    return DeviceTraits(device.max_work_group_size, floats_of(device), profile)
 
 
 def _copy_pixels(

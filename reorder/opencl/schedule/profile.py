@@ -72,13 +72,13 @@ class TileShape(NamedTuple):
 class Profile(NamedTuple):
     """What suits a device.
 
-    `tiles` are for elements of 1, 2, 4 and 8 bytes. A nest that writes fewer than `min_tiled`
-    bytes takes no tiles: their kernels are built for each layout, the others for all sizes.
-    `pack` and `unpack` are for elements of 32 bits, the others for fewer.
+    `tiles` are for elements of 1, 2, 4 and 8 bytes, `copies` also for those of 16. A nest that
+    writes fewer than `min_tiled` bytes takes no tiles: their kernels are built for each layout,
+    the others for all sizes. `pack` and `unpack` are for elements of 32 bits, the others for fewer.
     """
 
     tiles: tuple[TileShape, TileShape, TileShape, TileShape]
-    copy: CopyShape
+    copies: tuple[CopyShape, CopyShape, CopyShape, CopyShape, CopyShape]
     pack: ImageGroups
     unpack: ImageGroups
     pack_narrow: ImageGroups
@@ -86,8 +86,12 @@ class Profile(NamedTuple):
     min_tiled: int = 1 << 16
 
     def tile(self, nbytes: int) -> TileShape:
-        """Return the shape for elements of some bytes."""
+        """Return the shape of tiles for elements of some bytes."""
         return self.tiles[nbytes.bit_length() - 1]
+
+    def copy(self, nbytes: int) -> CopyShape:
+        """Return the shape of copies for elements of some bytes."""
+        return self.copies[nbytes.bit_length() - 1]
 
 
 _PACK = ImageGroups(
@@ -111,12 +115,18 @@ _UNPACK = ImageGroups(
 
 GPU = Profile(
     tiles=(
-        TileShape(128, 128, 16384, 256),
-        TileShape(128, 128, 16384, 256),
-        TileShape(128, 128, 16384, 256),
-        TileShape(128, 128, 16384, 256),
+        TileShape(128, 128, 16384, 128),
+        TileShape(128, 128, 8192, 128),
+        TileShape(256, 256, 16384, 256),
+        TileShape(256, 256, 8192, 128),
     ),
-    copy=CopyShape(256, 4),
+    copies=(
+        CopyShape(256, 8),
+        CopyShape(256, 8),
+        CopyShape(256, 8),
+        CopyShape(256, 4),
+        CopyShape(256, 2),
+    ),
     pack=_PACK,
     unpack=_UNPACK,
     pack_narrow=_PACK,
@@ -125,3 +135,5 @@ GPU = Profile(
         vector_separate=(Share(COLUMN, 2), Share(BUFFER, 4), Share(ROW, 1)),
     ),
 )
+# A processor has no banks, and no subgroups to fill.
+CPU = GPU._replace(tiles=(TileShape(128, 128, 16384, 1),) * 4, copies=(CopyShape(256, 1),) * 5)

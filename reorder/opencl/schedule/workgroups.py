@@ -57,7 +57,7 @@ def choose_work_group(
     src, dst = accesses
     if AccessKind.IMAGE in {src.kind, dst.kind}:
         return _for_image(nest, max_work_items, *_shares(nest, accesses, bits, profile))
-    work_items, steps = profile.copy
+    work_items, steps = profile.copy(max(bits // 8, 1))
     shift = _floor_log2(min(work_items, max_work_items))
     loops = list(reversed(nest.loops))
     loops.sort(key=lambda loop: abs(loop.dst[0]))
