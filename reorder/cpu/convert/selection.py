@@ -5,8 +5,9 @@ from __future__ import annotations
 from math import prod
 from typing import TYPE_CHECKING
 
+from reorder.cpu.schedule.scheduled_box import schedule
 from reorder.cpu.schedule.select import TRANSPOSED, select
-from reorder.cpu.target import BYTE_BITS
+from reorder.cpu.target import BYTE_BITS, LINE_BITS
 from reorder.plan.passes import pack_elements, simplify
 
 if TYPE_CHECKING:
@@ -19,18 +20,22 @@ __all__ = ["is_scattered", "is_tiled", "needs_tiles"]
 _MAX_SINGLE_MOVES = 64
 # A call of a kernel for fewer elements than this costs more than the elements.
 _MIN_CALL_SIZE = 64
+# Lines are assembled if dst has this many in a row; of shorter rows the first and the last line,
+# which are shared with others, are too large a part.
+_MIN_ASSEMBLED_LINES = 8
 
 
-def needs_tiles(plan: ReorderPlan) -> bool:
+def needs_tiles(plan: ReorderPlan, *, streams: bool) -> bool:
     """Whether any box of a plan is converted, or moved through scratch."""
-    return plan.converts or any(is_tiled(plan, box) for box in plan.boxes)
+    return plan.converts or any(is_tiled(plan, box, streams=streams) for box in plan.boxes)
 
 
-def is_tiled(plan: ReorderPlan, box: Box) -> bool:
+def is_tiled(plan: ReorderPlan, box: Box, *, streams: bool) -> bool:
     """Whether a box is converted, or moved through scratch.
 
     Boxes of equal types are moved through scratch where they are scattered on both sides: two
-    moves are then faster than one. 4-bit elements are unpacked to bytes, moved and packed.
+    moves are then faster than one. 4-bit elements are unpacked to bytes, moved and packed. If src
+    and dst exceed the caches (`streams`), cache lines of dst are assembled there.
     """
     bits = plan.dst.dtype.bits
     if plan.converts:
@@ -38,10 +43,29 @@ def is_tiled(plan: ReorderPlan, box: Box) -> bool:
     if box.lookups or box.is_zero:
         return False
     packed, packed_bits = pack_elements(box, bits)
+    (packed,) = simplify((packed,))
+    if streams and needs_assembly(packed, packed_bits):
+        return True
     if packed_bits != bits:
         return False
-    (packed,) = simplify((packed,))
     return is_scattered(packed) or (bits < BYTE_BITS and box.size > _MAX_SINGLE_MOVES)
+
+
+def needs_assembly(box: Box, bits: int) -> bool:
+    """Whether lines of dst are written as a whole only if they are assembled in scratch.
+
+    So it is where the transposing kernel would write parts of lines, because rows of dst do not
+    start at a line, or blocks are shorter than one.
+    """
+    scheduled = schedule(box)
+    if not scheduled.is_transposed or bits < BYTE_BITS or scheduled.fills_lines(bits):
+        return False
+    run = 1
+    for node in sorted(box.nodes, key=lambda node: node.strides[1]):
+        if node.valid < node.extent:
+            return False  # tiles that are written in place have no padding
+        run *= node.extent if node.strides[1] == run else 1
+    return run * bits >= _MIN_ASSEMBLED_LINES * LINE_BITS
 
 
 def is_scattered(box: Box) -> bool:

@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 
 __all__ = ["steps_of"]
 
+# A type of each width: elements that are not converted share a stage.
+_SAME_BITS = {4: "u4", 8: "u8", 16: "bf16", 32: "f32", 64: "f64"}
+
 
 def steps_of(recipe: Recipe, tile: Tile, outer_strides: list[tuple[int, ...]]) -> list[Step]:
     """Return the steps for tiles of one shape; parameters as for `StepWriter`."""
@@ -72,8 +75,13 @@ def _read_old(writer: StepWriter) -> TileBuffer:
 
 
 def _change(writer: StepWriter, src: TileBuffer, dst: TileBuffer) -> TileBuffer:
-    """Convert, or move where the types are equal."""
-    return move(writer, src, dst) if src.dtype == dst.dtype else writer.convert(src, dst)
+    """Convert, or move where the types are equal: by whole lines where dst is streamed."""
+    if src.dtype != dst.dtype:
+        return writer.convert(src, dst)
+    if dst.base is Base.DST and writer.recipe.streams:
+        bits = _SAME_BITS[src.bits]
+        return writer.convert(src._replace(dtype=bits), dst._replace(dtype=bits), as_codes=True)
+    return move(writer, src, dst)
 
 
 def _calculate(writer: StepWriter, buffer: TileBuffer, target: TileBuffer) -> TileBuffer:

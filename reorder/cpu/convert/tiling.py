@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 __all__ = ["Tile", "tile_box"]
 
 _HALF_BITS = 16
+# Bits of a row of dst in a tile in which cache lines are assembled.
+_ASSEMBLED_BITS = 2048
 
 
 class Tile(NamedTuple):
@@ -82,14 +84,17 @@ def tile_box(
             for k, count in counts.items()
         )
 
+    is_moved = widths[0] == widths[1]
     sides = SIDES_16_BIT if streams and min(widths) == _HALF_BITS else SIDES
+    if streams and is_moved:
+        sides = SIDES[0], _ASSEMBLED_BITS // widths[1]
     counts = tile_counts(nodes, limit, sides, in_place=in_place)
     order = order_by_cost(nodes, counts, widths, streams=streams)
     if in_place and not (order.reads and order.writes and not has_padding(counts)):
         # the tile needs the scratch, so it must fit there
         counts = tile_counts(nodes, limit, sides, in_place=False)
         order = order_by_cost(nodes, counts, widths, streams=streams)
-    if widths[0] == widths[1] and is_scattered(src_and_dst(box)):
+    if is_moved and is_scattered(src_and_dst(box)):
         order = order_between(nodes, counts)
     if order.writes and has_padding(counts):
         # moves write padding, conversions do not; in a tile that is moved it costs nothing extra

@@ -45,6 +45,8 @@ class BatchBuilder:
         self.machine = machine
         # bytes of src and dst together
         self.nbytes = plan.src.min_nbytes + plan.dst.min_nbytes
+        # whether moves write whole lines of dst by non-temporal stores
+        self.streams = machine.nearly_exceeds_cache(self.nbytes)
         # names of the micro-kernels, with the width of their elements, and of tiles
         self.kernels: tuple[str, ...] = ()
 
@@ -60,13 +62,12 @@ class BatchBuilder:
 
     def move(self, boxes: Iterable[Box]) -> list[Batch]:
         """Return batches that move boxes without lookups, one for each kernel."""
-        streams = self.machine.nearly_exceeds_cache(self.nbytes)
         by_kernel: dict[Kernel, list[ScheduledBox]] = {}
         for box in boxes:
             packed, bits = pack_elements(box, self.plan.dst.dtype.bits)
             for scheduled in tile_boxes(simplify((packed,))):
                 kernel = Kernel(bits)
-                if streams and not kernel.is_packed and scheduled.fills_lines(bits):
+                if self.streams and not kernel.is_packed and scheduled.fills_lines(bits):
                     kernel = kernel._replace(streams=True)
                 by_kernel.setdefault(kernel, []).append(scheduled)
         return [self.box_batch(tuple(part), kernel) for kernel, part in by_kernel.items()]

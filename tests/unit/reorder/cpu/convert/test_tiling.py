@@ -11,11 +11,13 @@ import pytest
 
 from memdesc import memory_desc
 from reorder import Box, Node, plan_reorder
-from reorder.cpu.convert.selection import is_scattered
+from reorder.cpu.convert.selection import is_scattered, needs_assembly
 from reorder.cpu.convert.tile_counts import SIDES, tile_counts
 from reorder.cpu.convert.tile_order import order_between, order_by_cost
 from reorder.cpu.convert.tile_pieces import covered_steps, each_piece
 from reorder.cpu.convert.tiling import Tile, tile_box
+from tests.property.reorder.test_convert_laws import check
+from tests.reorders import beyond_caches
 
 _LIMIT = 4096
 
@@ -60,6 +62,44 @@ def test_padding_is_written_by_a_move() -> None:
 def test_boxes_with_pairs_of_other_dims_are_scattered(src: str, dst: str, expected: bool) -> None:
     plan = plan_reorder(memory_desc((64, 64), "bf16", src), memory_desc((64, 64), "bf16", dst))
     assert [is_scattered(box) for box in plan.boxes] == [expected] * len(plan.boxes)
+
+
+@pytest.mark.parametrize(
+    ("dims", "dst", "expected"),
+    [
+        # rows of 406 bytes, and of whole lines
+        ((406, 203), "ba", True),
+        ((416, 203), "ba", False),
+        # blocks of half a line, of a line, and of half a line with padding
+        ((16, 200), "aB8b", True),
+        ((16, 200), "aB16b", False),
+        ((16, 203), "aB8b", False),
+        # rows that are shorter than the lines at their ends are worth
+        ((33, 203), "ba", True),
+        ((3, 5), "ba", False),
+        # rows that are contiguous in src too
+        ((406, 203), "ab", False),
+    ],
+)
+def test_lines_are_assembled_where_the_transposing_kernel_would_split_them(
+    dims: tuple[int, ...], dst: str, expected: bool
+) -> None:
+    src = "ba" if dst.startswith("aB") else "ab"
+    (box,) = plan_reorder(memory_desc(dims, "f32", src), memory_desc(dims, "f32", dst)).boxes
+    assert needs_assembly(box, 32) is expected
+
+
+@pytest.mark.parametrize("dtype", ["f64", "f32", "bf16", "s8"])
+@pytest.mark.parametrize(
+    ("dims", "src", "dst"),
+    [((611, 203), "ab", "ba"), ((40, 7, 9), "abc", "acb"), ((64, 208), "ba", "aB8b")],
+)
+def test_assembled_lines_are_right_bit_for_bit(
+    dims: tuple[int, ...], src: str, dst: str, dtype: str
+) -> None:
+    with beyond_caches():
+        pair = memory_desc(dims, dtype, src), memory_desc(dims, dtype, dst)
+        check((*pair, None), 3, at_end=True, threads=2)
 
 
 def test_a_tile_takes_a_chain_of_each_side() -> None:
