@@ -1,0 +1,102 @@
+"""`memdesc convert`: its flags, and what it says."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from reorder.cli import main
+from tests.checkpoints import model_folder
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pytest import CaptureFixture  # noqa: PT013 - the type of a fixture
+
+
+def facts(capsys: CaptureFixture[str], *arguments: str) -> dict[str, Any]:
+    assert main(["convert", *arguments, "--json"]) == 0
+    found: dict[str, Any] = json.loads(capsys.readouterr().out)
+    return found
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> str:
+    model_folder(tmp_path / "model")
+    return str(tmp_path / "model")
+
+
+def test_a_dry_run_says_what_would_be_done_and_writes_nothing(
+    model: str, tmp_path: Path, capsys: CaptureFixture[str]
+) -> None:
+    out = str(tmp_path / "out")
+    found = facts(capsys, model, out, "--map", "conv.weight: OIhw16i16o", "--dry-run")
+    assert (found["tensors"], found["converted"], found["copied"]) == (9, 1, 8)
+    assert found["bytes_out"] > found["bytes_in"] > 0
+    assert found["seconds_estimated"] >= 0
+    (line,) = found["would"]
+    assert line.startswith("conv.weight: memory_desc((20, 6, 3, 3), 'f32', 'abcd') -> ")
+    assert not (tmp_path / "out").exists()
+
+
+def test_rules_of_a_file_come_before_those_of_the_command(
+    model: str, tmp_path: Path, capsys: CaptureFixture[str]
+) -> None:
+    rules = tmp_path / "rules.toml"
+    rules.write_text("[[map]]\nmatch = '*.weight'\ndtype = 'f32'\n")
+    out = str(tmp_path / "out")
+    options = ["--rules", str(rules), "--map", "conv.*: f16", "--max-bytes", "64KiB", "--verify"]
+    found = facts(capsys, model, out, *options, "--threads", "2")
+    assert (found["converted"], found["verified"], found["wrote"]) == (3, True, out)
+    assert main(["convert", model, out, "--map", "conv.*: f16"]) == 2
+    assert "exists" in capsys.readouterr().err
+    assert facts(capsys, model, out, "--map", "conv.*: f16", "--overwrite")["converted"] == 1
+    assert facts(capsys, model, out, "--map", "conv.*: f16", "--resume")["tasks"] == 0
+
+
+@pytest.mark.parametrize(
+    ("options", "problem"),
+    [
+        (["--map", "conv.weight"], "has no form PATTERN"),
+        (["--max-bytes", "much"], "--max-bytes 'much' is no size above 0, such as 200MiB"),
+        (["--max-bytes", "0"], "--max-bytes '0' is no size"),
+        (["--shard-size", "1.5G"], "--shard-size '1.5G' is no size"),
+        (["--threads", "0"], "--threads 0 must be 1 or more"),
+        (["--rules", "none.toml"], "'none.toml' cannot be read"),
+    ],
+)
+def test_mistakes_are_one_line(
+    model: str,
+    tmp_path: Path,
+    capsys: CaptureFixture[str],
+    options: list[str],
+    problem: str,
+) -> None:
+    assert main(["convert", model, str(tmp_path / "out"), *options]) == 2
+    said = capsys.readouterr().err
+    assert problem in said
+    assert said.count("\n") == 1
+
+
+def test_files_of_rules_are_named_in_messages(
+    model: str, tmp_path: Path, capsys: CaptureFixture[str]
+) -> None:
+    rules = tmp_path / "rules.toml"
+    for data, problem in ((b"[[map]\n", "the rules are no TOML"), (b"\xff", "is no UTF-8")):
+        rules.write_bytes(data)
+        assert main(["convert", model, str(tmp_path / "out"), "--rules", str(rules)]) == 2
+        said = capsys.readouterr().err
+        assert "rules.toml'" in said
+        assert problem in said
+
+
+def test_what_a_user_may_not_have_meant_is_a_warning(
+    model: str, tmp_path: Path, capsys: CaptureFixture[str]
+) -> None:
+    options = ["--map", "*.qweight: awq -> marlin", "--dry-run"]
+    assert main(["convert", model, str(tmp_path / "out"), *options]) == 0
+    said = capsys.readouterr()
+    assert said.err.startswith("memdesc: warning: rule '*.qweight: awq -> marlin' moves ")
+    assert "warnings" in said.out
