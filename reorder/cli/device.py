@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from reorder.api import reorder
-from reorder.values.attr import Attr
 
 if TYPE_CHECKING:
     from reorder.memory.memory import Memory
@@ -15,9 +14,7 @@ __all__ = ["DEVICE", "reorder_on"]
 DEVICE = "an OpenCL device, by a part of its name or of its runtime's, such as nvidia"
 
 
-def reorder_on(
-    device: str, x: Memory, dst: str, *, out: Memory | None, attr: Attr, **given: Any
-) -> Memory:
+def reorder_on(device: str, x: Memory, dst: str, *, out: Memory | None, **given: Any) -> Memory:
     """Reorder as `reorder.reorder` does, on the device of a name; the result is on the host.
 
     Raises
@@ -33,5 +30,4 @@ def reorder_on(
     context = cl.Context([find_device(device).device])
     queue = cl.CommandQueue(context)
     held = None if out is None else reorder(out, out.desc, queue=queue)
-    given["attr"] = None if attr == Attr() else attr
     return reorder(x, dst, out=held, queue=queue, **given).get()

@@ -33,6 +33,13 @@ def test_reorder_runs_on_the_device_that_is_named(
     assert isinstance(found, Memory)
     assert found.desc.tags()[0].text == "aBcd8b"
     assert found.numpy().tobytes() == X.tobytes()
+    np.save(tmp_path / "scales.npy", np.linspace(0.01, 0.1, 17).astype(np.float32))
+    words = ["--to", "nhwc", "--to-dtype", "s8", "--scale", f"{tmp_path / 'scales.npy'}:2"]
+    # the second time, half of what the first wrote is added
+    for more in ([], ["--beta", "0.5"]):
+        for file, where in (("cpu.npy", []), ("device.npy", ["--device", name])):
+            assert main(["reorder", src, str(tmp_path / file), *words, *more, *where]) == 0
+        assert np.load(tmp_path / "cpu.npy").tobytes() == np.load(tmp_path / "device.npy").tobytes()
     capsys.readouterr()
     assert main(["reorder", src, out, "--to", "nhwc", "--device", name, "--threads", "2"]) == 2
     assert "--threads are those of the CPU" in capsys.readouterr().err
