@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import os
 import re
 
 from memdesc import MemdescError
+from reorder.cores import count_cores
 
 __all__ = ["bytes_of", "threads_of"]
 
@@ -27,7 +27,7 @@ def bytes_of(flag: str, text: str) -> int:
 def threads_of(given: int | None) -> int:
     """Return how many threads run: by default all that the process may use."""
     if given is None:
-        return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1
+        return count_cores()
     if given < 1:
         msg = f"--threads {given} must be 1 or more"
         raise MemdescError(msg)

@@ -248,7 +248,8 @@ def open_checkpoint(path: str | os.PathLike[str]) -> Checkpoint:
 
     Safetensors (one file, an index of shards, or the folder of a model), GGUF, npz, npy and ONNX
     are read, without the packages of these formats. Headers are checked before memory is taken for
-    what they claim.
+    what they claim. The files must not get shorter as long as arrays of them live, as for
+    ``load(path, mmap=True)``.
 
     *Law*: the bytes of each tensor are those that the format's own package reads.
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from memdesc import MemdescError
 from memdesc.disk import open_file
+from reorder.cores import count_cores
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -36,8 +37,7 @@ def crc32_of_file(path: Path, start: int, nbytes: int) -> int:
     MemdescError
         If the file cannot be read, or ends before.
     """
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1
-    count = max(min(cores, _MAX_THREADS, nbytes // _SHARE), 1)
+    count = max(min(count_cores(), _MAX_THREADS, nbytes // _SHARE), 1)
     bounds = [start + nbytes * k // count for k in range(count + 1)]
     with ThreadPoolExecutor(count) as pool:
         parts = pool.map(lambda k: _crc32(path, bounds[k], bounds[k + 1]), range(count))

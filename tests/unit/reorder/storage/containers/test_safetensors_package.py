@@ -1,0 +1,100 @@
+"""Files of the package safetensors, and files that it reads."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+import reorder
+from memdesc import memory_desc
+from reorder.storage.containers.plan import Tensor
+from reorder.storage.containers.safetensors import plan
+from reorder.storage.containers.shards import plan_shards
+from reorder.storage.containers.writer import Writer
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+pytestmark = pytest.mark.peers
+
+# types of torch, and their names here
+_KINDS = {
+    "bool": "boolean",
+    "uint8": "u8",
+    "int8": "s8",
+    "int16": "s16",
+    "uint16": "u16",
+    "int32": "s32",
+    "uint32": "u32",
+    "int64": "s64",
+    "uint64": "u64",
+    "float16": "f16",
+    "bfloat16": "bf16",
+    "float32": "f32",
+    "float64": "f64",
+    "float8_e4m3fn": "f8_e4m3",
+    "float8_e5m2": "f8_e5m2",
+    "float8_e8m0fnu": "e8m0",
+}
+
+
+def test_every_type_of_the_package_is_read_and_written(tmp_path: Path) -> None:
+    torch = pytest.importorskip("torch")
+    from safetensors.torch import load_file, save_file  # noqa: PLC0415 - a peer
+
+    raw = torch.arange(48, dtype=torch.uint8)
+    tensors = {kind: raw.clone().view(getattr(torch, kind)).reshape(2, -1) for kind in _KINDS}
+    tensors["bool"] = (raw % 2).bool().reshape(2, -1)
+    save_file({**tensors, "scalar": torch.tensor(2.0)}, tmp_path / "x.safetensors", {"a": "b"})
+    with reorder.open_checkpoint(tmp_path / "x.safetensors") as checkpoint:
+        assert checkpoint.metadata == {"a": "b"}
+        assert checkpoint["scalar"].numpy() == 2
+        planned = []
+        for kind, tensor in tensors.items():
+            found = checkpoint[kind]
+            assert found.desc == memory_desc(tensor.shape, _KINDS[kind])
+            assert found.data.tobytes() == tensor.contiguous().view(torch.uint8).numpy().tobytes()
+            planned.append(Tensor(kind, found.dtype, found.shape, found.nbytes, found.desc))
+        target = tmp_path / "y.safetensors"
+        with Writer(target, plan(target.name, planned, checkpoint.metadata)) as writer:
+            for kind in tensors:
+                writer.write(kind, 0, checkpoint[kind].data)
+            writer.finish()
+    again = load_file(target)
+    for kind, tensor in tensors.items():
+        assert again[kind].dtype == tensor.dtype
+        assert torch.equal(again[kind].view(torch.uint8), tensor.view(torch.uint8))
+
+
+def test_shards_and_descriptors_are_read_by_the_package(tmp_path: Path) -> None:
+    from safetensors import safe_open  # noqa: PLC0415 - a peer
+
+    m = reorder.reorder(np.arange(540, dtype=np.float32).reshape(20, 27), "Ab16a")
+    tensors = [Tensor(name, "u8", (m.nbytes,), m.nbytes, m.desc) for name in "abc"]
+    files = plan_shards(tensors, {"format": "pt"}, 2 * m.nbytes)
+    with Writer(tmp_path / "model", files, is_folder=True) as writer:
+        for name in "abc":
+            writer.write(name, 0, m.data)
+        writer.finish()
+    with safe_open(tmp_path / "model" / "model-00001-of-00002.safetensors", "np") as file:
+        assert sorted(file.keys()) == ["a", "b"]
+        assert (file.get_tensor("a") == m.data).all()
+        assert file.metadata()["memdesc.a"].startswith('{"schema": 1')
+    with reorder.open_checkpoint(tmp_path / "model") as checkpoint:
+        memory = checkpoint["c"].memory()
+        assert isinstance(memory, reorder.Memory)
+        assert memory.desc == m.desc
+
+
+def test_elements_of_four_bits_are_those_of_the_package(tmp_path: Path) -> None:
+    torch = pytest.importorskip("torch")
+    from safetensors.torch import save_file  # noqa: PLC0415 - a peer
+
+    raw = torch.tensor([[0x21, 0x43], [0x65, 0x07]], dtype=torch.uint8)
+    save_file({"a": raw.view(torch.float4_e2m1fn_x2)}, tmp_path / "x.safetensors")
+    with reorder.open_checkpoint(tmp_path / "x.safetensors") as checkpoint:
+        found = checkpoint["a"]
+        assert found.desc == memory_desc((2, 4), "f4_e2m1")
+        assert np.asarray(found, np.float32).tolist() == [[0.5, 1, 1.5, 2], [3, 4, 6, 0]]
