@@ -110,6 +110,7 @@ def floats_of(device: cl.Device) -> Floats:
         has_f64=bool(device.double_fp_config),
         is_exact=single & exact == exact,
         divides=bool(single & config.CORRECTLY_ROUNDED_DIVIDE_SQRT),
+        has_fma=bool(single & config.FMA),
     )
 
 

@@ -27,6 +27,9 @@ class Conversion(NamedTuple):
         The type in which zero points are subtracted; f64 beside f32 means exact integers.
     saturates, through_f16 : bool
         As in `BoundAttr`.
+    multiplies : bool
+        Whether quotients of f32 are computed from the inverse of dst_scale and two remainders,
+        which rounds them correctly; the device then has fused operations.
     divides_in_f64 : bool
         Whether quotients of f32 are computed in f64, since the device does not round them
         correctly.
@@ -42,6 +45,7 @@ class Conversion(NamedTuple):
     difference: str = "f32"
     saturates: bool = False
     through_f16: bool = False
+    multiplies: bool = False
     divides_in_f64: bool = False
     writes_halves: bool = False
 

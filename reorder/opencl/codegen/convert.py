@@ -10,6 +10,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from memdesc import DATA_TYPES
 from reorder.opencl.codegen.conversion import BETA
 from reorder.opencl.codegen.float_codec import (
@@ -21,6 +23,7 @@ from reorder.opencl.codegen.float_codec import (
 )
 from reorder.opencl.codegen.integer_codec import (
     clamp_integer,
+    float_of_integer,
     integer_value,
     native_integer,
     round_integer,
@@ -54,6 +57,10 @@ _FP64 = "#pragma OPENCL EXTENSION cl_khr_fp64 : enable"
 _WORD = 32
 # the function that widens the bits of f16 to a float, with which images are written
 PIXEL = "pixel_of_half"
+# the name of 1 / dst_scale, which `converted` passes where a conversion multiplies
+INVERSE = "dst_scale_inverse"
+# Magnitudes of the divisors and dividends from which no step of a quotient overflows or loses bits.
+_DIVISORS, _DIVIDENDS = (2.0**-40, 2.0**40), (2.0**-64, 2.0**64)
 
 
 def code_type(dtype: str) -> str:
@@ -95,6 +102,8 @@ def converted(
     if conversion.is_move:
         return code
     arguments = [code, *map(operand, conversion.roles)]
+    if conversion.multiplies:
+        arguments.append(INVERSE)
     if BETA in conversion.roles:
         arguments.append(old)
     return f"convert_element({', '.join(arguments)})"
@@ -117,6 +126,7 @@ def conversion_lines(conversion: Conversion) -> Iterator[str]:
         yield from _block(lines)
     taken = [f"{code_type(conversion.src)} code"]
     taken += [f"{operand_type(conversion, role)} {role}" for role in conversion.roles]
+    taken += [f"float {INVERSE}"] if conversion.multiplies else []
     taken += [f"{code_type(conversion.dst)} old"] if BETA in conversion.roles else []
     yield f"static {code_type(conversion.dst)} convert_element({', '.join(taken)})"
     yield from _block(body)
@@ -148,13 +158,12 @@ class _Functions:
         if BETA in roles:
             yield f"x = x + {BETA} * {self._decoded('old', conversion.dst, work)};"
         if "dst_scale" in roles:
-            wide = "(float)((double)x / (double)dst_scale)"
-            yield f"x = {wide if conversion.divides_in_f64 else 'x / dst_scale'};"
+            yield f"x = {self._quotient()};"
         if "dst_zero_point" in roles:
             yield f"x = x + convert_{kind}_rte(dst_zero_point);"
         form = WIDE[work].form
         magnitude = f"(as_{WIDE[work].bits}(x) & {WIDE[work].number(form.sign - 1)})"
-        if roles:
+        if roles and isinstance(FORMATS[conversion.dst], FloatFormat):
             nan = f"as_{kind}({WIDE[work].number(form.nan)})"
             yield f"x = {magnitude} > {WIDE[work].number(form.overflow)} ? {nan} : x;"
         limit = largest_number(conversion.dst) if conversion.saturates else None
@@ -177,10 +186,39 @@ class _Functions:
         form = FORMATS[conversion.src]
         assert isinstance(form, IntegerFormat)  # noqa: S101 - zero points belong to integers
         value = integer_value("code", form)
-        # the difference of the integers, rounded once
         if conversion.difference == "f64":
+            # the difference of the integers, rounded once
             return f"convert_float_rte((long){value} - (long)src_zero_point)"
-        return f"convert_float_rte({value} - src_zero_point)"
+        # both are exact, and so is the difference
+        return f"{self._decoded('code', conversion.src, work)} - (float)src_zero_point"
+
+    def _quotient(self) -> str:
+        """Return the expression of x / dst_scale, correctly rounded.
+
+        Two corrections by the exact remainder round a product with the inverse correctly
+        (Markstein, IBM J. Res. Dev. 34, 1990), provided that no step overflows or is denormal.
+        """
+        if self._conversion.divides_in_f64:
+            return "(float)((double)x / (double)dst_scale)"
+        if not self._conversion.multiplies:
+            return "x / dst_scale"
+        (low, high), (least, most) = (
+            [np.float32(limit).view(np.uint32) for limit in limits]
+            for limits in (_DIVISORS, _DIVIDENDS)
+        )
+        dividends = f"dividend - {least:#x}u < {most - least:#x}u"
+        if isinstance(FORMATS[self._conversion.dst], IntegerFormat):
+            # small quotients become 0, whatever their last bit and the sign of a zero
+            dividends = f"dividend < {most:#x}u"
+        self.lines["static float quotient(float x, float y, float inverse)"] = [
+            "const uint dividend = as_uint(x) & 0x7fffffffu, divisor = as_uint(y) & 0x7fffffffu;",
+            "float q = x * inverse;",
+            "q = fma(fma(-q, y, x), inverse, q);",
+            "q = fma(fma(-q, y, x), inverse, q);",
+            f"const int is_safe = {dividends};",
+            f"return is_safe && divisor - {low:#x}u < {high - low:#x}u ? q : x / y;",
+        ]
+        return f"quotient(x, dst_scale, {INVERSE})"
 
     def _clamped(self, src: str, dst: str) -> str:
         """Return the code of an integer or boolean of src in one of dst."""
@@ -200,7 +238,7 @@ class _Functions:
         wide = WIDE[work]
         match FORMATS[dtype]:
             case IntegerFormat() as form:
-                return f"convert_{wide.real}_rte({integer_value(code, form)})"
+                return float_of_integer(code, form, wide)
             case BooleanFormat():
                 return f"({wide.real})({code} != 0)"
             case ExponentFormat() as form:

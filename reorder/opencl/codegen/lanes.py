@@ -83,7 +83,9 @@ def _code_of_lane(element: str, lane: str) -> str:
     """Return the bits of a lane of an image; floats are read as f32."""
     if element == "unorm8":
         return f"(uint){from_value(element, lane, '')}"
-    return f"as_uint({lane})" if ELEMENT_TYPES[element].value == "float" else f"(uint){lane}"
+    if ELEMENT_TYPES[element].value == "float":
+        return f"as_uint({lane})"
+    return f"((uint){lane} & {(1 << DATA_TYPES[element].bits) - 1:#x}u)"
 
 
 def _lane_of_code(element: str, dtype: str, code: str) -> str:

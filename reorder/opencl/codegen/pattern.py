@@ -77,11 +77,13 @@ class Run(NamedTuple):
 
     It converts `length` of them. With `is_whole` all are inside and hold data. With `is_nibble`
     it writes one half of a byte: only those whose offset is odd, or even, as a parameter says.
+    `uniform` are the roles whose values, though they vary, are the same for a run.
     """
 
     length: int
     is_whole: bool = False
     is_nibble: bool = False
+    uniform: tuple[str, ...] = ()
 
 
 class SumShape(NamedTuple):

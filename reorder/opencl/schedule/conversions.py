@@ -35,24 +35,29 @@ class Floats(NamedTuple):
         Whether sums and products of f32 are those of IEEE 754, denormals included.
     divides : bool
         Whether quotients of f32 are as well.
+    has_fma : bool
+        Whether fused operations of f32 are instructions.
     """
 
     has_f64: bool = True
     is_exact: bool = True
     divides: bool = True
+    has_fma: bool = False
 
 
 class ConversionSpec(NamedTuple):
     """What the launches of a conversion share, beside the box.
 
     `numbers` are its parameters that are one number, `max_work_items` is that of the device,
-    `is_aligned` says whether buffers start at multiples of 16 bytes.
+    `is_aligned` says whether buffers start at multiples of 16 bytes, `has_fma` whether quotients
+    may be products.
     """
 
     conversion: Conversion
     numbers: dict[str, int]
     max_work_items: int
     is_aligned: bool
+    has_fma: bool = False
 
     @property
     def has_narrow_elements(self) -> bool:

@@ -25,6 +25,8 @@ __all__ = ["lower_runs", "without_others"]
 _RUN_BITS, _MAX_RUN = 128, 16
 _BYTE = 8
 _MAX_WORK_ITEMS = 256
+# Runs of a work item, of 4 elements; fewer of more. Fewer as well where groups would be too few.
+_RUNS, _MIN_GROUPS = 4, 1024
 # Nests with fewer loops are filled up with loops of one step, so that there are fewer patterns.
 _MIN_LOOPS = 3
 
@@ -61,10 +63,18 @@ def lower_runs(box: Box, spec: ConversionSpec) -> tuple[tuple[Launch, ...], tupl
     ]
     if box.is_zero:
         kinds[0] = AccessKind.NONE
+    roles = conversion.varying
+    uniform = tuple(
+        role for role, stride in zip(roles, nodes[0].strides[2:], strict=True) if not stride
+    )
+    if spec.has_fma and conversion.work == "f32":
+        multiplies = "dst_scale" in (*conversion.scalars, *uniform)
+        conversion = conversion._replace(multiplies=multiplies)
     run = Run(
         length,
         nodes[0].valid == nodes[0].extent and not nodes[0].extent % length,
-        is_nibble=bits[1] < _BYTE and length == 1,
+        bits[1] < _BYTE and length == 1,
+        uniform,
     )
     accesses = [Access(kind, f"b{width}") for kind, width in zip(kinds, bits, strict=True)]
     pattern = Pattern(accesses[0], accesses[1], (0,), (), 0, conversion=conversion, run=run)
@@ -113,16 +123,19 @@ def _launch(box: Box, pattern: Pattern, spec: ConversionSpec, parity: int) -> La
     assert pattern.conversion is not None  # noqa: S101 - likewise
     length = pattern.run.length
     total = _floor_log2(min(_MAX_WORK_ITEMS, spec.max_work_items))
-    free, shifts, counts = total, [], []
-    for k, node in enumerate(box.nodes):
-        steps = -(-node.extent // length) if k == 0 else node.extent
-        shifts.append(min(_ceil_log2(steps), free))
+    free, shifts = total, []
+    extents = [-(-box.nodes[0].extent // length), *(node.extent for node in box.nodes[1:])]
+    for extent in extents:
+        shifts.append(min(_ceil_log2(extent), free))
         free -= shifts[-1]
-        counts.append(-(-steps >> shifts[-1]))
     gather_shift = min(_ceil_log2(box.lookups[0].extent), free) if box.lookups else 0
     # the remaining work items are idle, past the end of the last loop
     shifts[-1] += free - gather_shift
-    counts[-1] = -(-box.nodes[-1].extent >> shifts[-1]) if len(box.nodes) > 1 else counts[-1]
+    steps = _steps(extents, shifts, length)
+    counts = [
+        -(-extent // (step << shift))
+        for extent, step, shift in zip(extents, steps, shifts, strict=True)
+    ]
     dims = grid_dims(counts, has_gathers=bool(box.lookups))
     gathers = [
         Division(-(-gather.extent >> shift), shift)
@@ -131,11 +144,10 @@ def _launch(box: Box, pattern: Pattern, spec: ConversionSpec, parity: int) -> La
         )
     ]
     pattern = pattern._replace(
-        loops=tuple(LoopShape(1, dim) for dim in dims),
+        loops=tuple(LoopShape(step, dim) for step, dim in zip(steps, dims, strict=True)),
         work_items=1 << total,
         gathers=tuple(map(gather_shape, box.lookups)),
-        is_wide=_is_wide(box, [length << shifts[0], *(1 << shift for shift in shifts[1:])])
-        or spec.needs_wide_parameters,
+        is_wide=_is_wide(box, _tiles(steps, shifts, length)) or spec.needs_wide_parameters,
     )
     values = {"parity": parity} | spec.numbers
     operands = ("src", "dst", *spec.conversion.varying)
@@ -150,6 +162,26 @@ def _launch(box: Box, pattern: Pattern, spec: ConversionSpec, parity: int) -> La
     first, *others = grid_of(counts, dims)
     grid = (first * prod(gather.groups for gather in gathers), *others)
     return Launch(pattern, tuple(values[name] for name in param_names(pattern)), grid)
+
+
+def _steps(extents: list[int], shifts: list[int], length: int) -> list[int]:
+    """Return how many steps of each loop a work item has: of one loop, if there are many groups."""
+    groups = prod(-(-extent >> shift) for extent, shift in zip(extents, shifts, strict=True))
+    steps = [1] * len(extents)
+    wanted = max(_RUNS // max(length // _RUNS, 1), 1)
+    while wanted > 1 and groups < wanted * _MIN_GROUPS:
+        wanted //= 2
+    for k, (extent, shift) in enumerate(zip(extents, shifts, strict=True)):
+        if wanted > 1 and extent >> shift >= wanted:
+            steps[k] = wanted
+            break
+    return steps
+
+
+def _tiles(steps: list[int], shifts: list[int], length: int) -> list[int]:
+    """Return the steps of each loop that a work-group has; of the first, elements."""
+    tiles = [step << shift for step, shift in zip(steps, shifts, strict=True)]
+    return [tiles[0] * length, *tiles[1:]]
 
 
 def _is_wide(box: Box, tiles: list[int]) -> bool:

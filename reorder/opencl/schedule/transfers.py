@@ -271,7 +271,8 @@ def _spec(
     if dst.image is not None and dst.desc.dtype.name == "f16":
         conversion = conversion._replace(writes_halves=True)
     numbers = numbers_of(conversion, bound)
-    return ConversionSpec(conversion, numbers, device.max_work_items, is_aligned)
+    has_fma = device.floats.has_fma and device.floats.divides
+    return ConversionSpec(conversion, numbers, device.max_work_items, is_aligned, has_fma)
 
 
 def _lowered(
