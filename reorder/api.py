@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
     OnDevice = cl.Buffer | cl.Image | cl.SVMPointer | Array | DeviceMemory
 
-__all__ = ["execute", "prepare", "reorder"]
+__all__ = ["execute", "is_on_device", "prepare", "reorder"]
 
 # the types that most calls pass
 _HOST = (np.ndarray, Memory)
@@ -177,7 +177,7 @@ def reorder(  # noqa: PLR0913 - all but the first two are named
     >>> reorder.reorder(m, "nhwc", dtype="s8", attr=reorder.Attr(dst_scale=1 / 127)).desc.dtype
     data_type('s8')
     """
-    if queue is not None or _is_on_device(x) or _is_on_device(out):
+    if queue is not None or is_on_device(x) or is_on_device(out):
         from reorder.opencl import reorder_on_device  # noqa: PLC0415 - describing and the CPU need no pyopencl
 
         return reorder_on_device(
@@ -239,7 +239,7 @@ def _reorder(
     return out
 
 
-def _is_on_device(memory: Any) -> bool:
+def is_on_device(memory: Any) -> bool:
     """Whether an object is pyopencl's, or a DeviceMemory; neither is loaded to find out."""
     if memory is None or type(memory) in _HOST:
         return False

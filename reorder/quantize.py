@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from math import prod
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from memdesc import MemdescError, data_type, memory_desc
 from memdesc.int64 import checked_flag, checked_ints
-from reorder.api import reorder
+from reorder.api import is_on_device, reorder
 from reorder.memory.dlpack import is_exporter
 from reorder.memory.inputs import as_memory
 from reorder.memory.memory import Memory
@@ -20,9 +21,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from typing import Self
 
+    import pyopencl as cl
     from numpy.typing import NDArray
 
     from memdesc import FormatTag, MemoryDesc
+    from reorder.api import OnDevice
     from reorder.records.record import Record
 
 __all__ = ["Quantized", "dequantize", "quantize"]
@@ -69,7 +72,7 @@ class Quantized(_Values):
 
 
 def quantize(  # noqa: PLR0913 - what it takes is named by keyword
-    x: NDArray[Any] | Memory,
+    x: NDArray[Any] | Memory | OnDevice,
     dtype: Any,
     axis: int | Iterable[int] | None = None,
     desc: str | FormatTag | MemoryDesc | None = None,
@@ -77,13 +80,15 @@ def quantize(  # noqa: PLR0913 - what it takes is named by keyword
     groups: tuple[int, ...] = (),
     symmetric: bool | None = None,
     threads: int | None = None,
+    queue: cl.CommandQueue | None = None,
 ) -> Quantized:
     """Convert a tensor of floats to a narrow type, with the scales that use its range best.
 
     Parameters
     ----------
-    x : ndarray or Memory
-        Floats; the axes of an ndarray are its logical dims.
+    x : ndarray, Memory, reorder.opencl.DeviceMemory or pyopencl.array.Array
+        Floats; the axes of an array are its logical dims. What lies on a device stays there: the
+        ranges are found and the elements converted by its kernels.
     dtype : DataType, str or numpy dtype
         s8, u8, s4, u4, or one of f8 and f4.
     axis : int or iterable of int, optional
@@ -98,11 +103,14 @@ def quantize(  # noqa: PLR0913 - what it takes is named by keyword
         for all but u8 and u4.
     threads : int, optional
         As for `reorder`.
+    queue : pyopencl.CommandQueue, optional
+        Where to convert on an OpenCL device; by default the CPU, or the queue of x.
 
     Returns
     -------
     Quantized
-        The memory, its scales and its zero points.
+        The memory, its scales and its zero points. On a device the memory is a
+        `reorder.opencl.DeviceMemory`; scales and zero points are arrays of numpy.
 
     Raises
     ------
@@ -123,12 +131,19 @@ def quantize(  # noqa: PLR0913 - what it takes is named by keyword
     wanted = data_type(dtype)
     if symmetric is not None:
         symmetric = checked_flag("symmetric", symmetric)
-    if isinstance(x, Memory) or (is_exporter(x) and not isinstance(x, np.ndarray)):
-        x = as_memory(x, None)
-        values = x.numpy()
+    values: NDArray[Any] | None = None
+    if is_on_device(x):
+        from reorder.opencl.quantization import desc_on_device  # noqa: PLC0415 - the CPU needs no pyopencl
+
+        source = desc_on_device(x)
+        dims, given = source.dims, source.dtype
     else:
-        values = np.asarray(x)
-    given = data_type(values.dtype)
+        if isinstance(x, Memory) or (is_exporter(x) and not isinstance(x, np.ndarray)):
+            x = as_memory(x, None)
+            values = x.numpy()
+        else:
+            values = np.asarray(x)
+        dims, given = values.shape, data_type(values.dtype)
     if given.name not in FLOATS or given.bits < 16:  # noqa: PLR2004 - the narrowest float worth quantising
         msg = f"quantize takes floats of 16 bits or more, not {given}"
         raise MemdescError(msg)
@@ -140,8 +155,13 @@ def quantize(  # noqa: PLR0913 - what it takes is named by keyword
     if not (is_float or is_integer):
         msg = f"quantize makes s8, u8, s4, u4, f8 or f4, not {wanted}"
         raise MemdescError(msg)
-    mask, sizes, inside = split_dims(values.shape, axis, groups)
-    low, high = find_ranges(values, sizes, inside)
+    mask, sizes, inside = split_dims(dims, axis, groups)
+    if values is None:
+        from reorder.opencl.quantization import find_ranges_on_device  # noqa: PLC0415 - likewise
+
+        low, high = find_ranges_on_device(x, sizes, inside, queue)
+    else:
+        low, high = find_ranges(values, sizes, inside)
     is_symmetric = (
         wanted.name in FLOATS or INTEGERS[wanted.name][0] < 0 if symmetric is None else symmetric
     )
@@ -175,18 +195,27 @@ def quantize(  # noqa: PLR0913 - what it takes is named by keyword
             "dst_zero_point_mask": mask,
             "dst_zero_point_groups": groups,
         }
-    target = memory_desc(values.shape, wanted) if desc is None else desc
+    target = memory_desc(dims, wanted) if desc is None else desc
     # without elements there may be no scales
-    attr = Attr(**given_attr) if values.size else None
-    memory = reorder(x, target, dtype=wanted, attr=attr, threads=threads)
+    attr = Attr(**given_attr) if prod(dims) else None
+    memory: Memory = _reorder(x, target, wanted, attr, (threads, queue))
     shape = [size for dim, size in enumerate(sizes) if mask >> dim & 1]
     stored = scales.reshape(shape), points.reshape(shape).astype(np.int32)
-    axes = tuple(dim for dim in range(values.ndim) if mask >> dim & 1)
+    axes = tuple(dim for dim in range(len(dims)) if mask >> dim & 1)
     return Quantized(memory, *stored, axes, groups)
 
 
+def _reorder(
+    x: Any, target: Any, dtype: Any, attr: Attr | None, where: tuple[int | None, Any]
+) -> Any:
+    """Reorder on at most some threads, or on a queue."""
+    threads, queue = where
+    options: dict[str, Any] = {"threads": threads} if queue is None else {"queue": queue}
+    return reorder(x, target, dtype=dtype, attr=attr, **options)
+
+
 def dequantize(  # noqa: PLR0913 - likewise
-    memory: Memory | Quantized | Record,
+    memory: Memory | Quantized | Record | OnDevice,
     scales: Any = None,
     zero_points: Any = None,
     axis: int | Iterable[int] | None = None,
@@ -195,6 +224,7 @@ def dequantize(  # noqa: PLR0913 - likewise
     dtype: Any = "f32",
     desc: str | FormatTag | MemoryDesc | None = None,
     threads: int | None = None,
+    queue: cl.CommandQueue | None = None,
 ) -> Memory:
     """Convert a quantised tensor back: `scales * (memory - zero_points)`, or by a record's rule.
 
@@ -202,24 +232,29 @@ def dequantize(  # noqa: PLR0913 - likewise
 
     Parameters
     ----------
-    memory : Memory, Quantized or Record
+    memory : Memory, Quantized, Record or reorder.opencl.DeviceMemory
         Of any type. What `quantize` returned brings the next four arguments along; a record has
         its scales and zero points in itself.
     scales, zero_points : array or number, optional
         As `quantize` returns them.
-    axis, groups, threads
+    axis, groups, threads, queue
         As `quantize` took them.
     dtype : DataType, str or numpy dtype
         What to convert to.
     desc : str, FormatTag or MemoryDesc, optional
         The layout to write; by default row-major.
 
+    Returns
+    -------
+    Memory or reorder.opencl.DeviceMemory
+        The floats; on a device where the codes are there, or a queue is given.
+
     Raises
     ------
     MemdescError
         If scales and zero points do not fit the axes, or go with a record.
     """
-    if not isinstance(memory, (Memory, Quantized)):
+    if not isinstance(memory, (Memory, Quantized)) and not is_on_device(memory):
         from reorder.records import decode, record  # noqa: PLC0415 - most programs have none
 
         if isinstance(memory, record.Record):
@@ -234,8 +269,14 @@ def dequantize(  # noqa: PLR0913 - likewise
         zero_points = given.zero_points if zero_points is None else zero_points
         axis = given.axis if axis is None else axis
         groups = groups or given.groups
-    if not isinstance(memory, Memory):
-        msg = (  # type: ignore[unreachable] # callers without types
+    if is_on_device(memory):
+        from reorder.opencl.quantization import desc_on_device  # noqa: PLC0415 - the CPU needs no pyopencl
+
+        stored = desc_on_device(memory)
+    elif isinstance(memory, Memory):
+        stored = memory.desc
+    else:
+        msg = (
             "dequantize takes a Memory, or what quantize() returned, or a Record, not "
             f"{type(memory).__name__}"
         )
@@ -243,7 +284,7 @@ def dequantize(  # noqa: PLR0913 - likewise
     if scales is None:
         msg = "give scales, as quantize() returned them; a Memory has none"
         raise MemdescError(msg)
-    mask, _, _ = split_dims(memory.desc.dims, axis, groups)
+    mask, _, _ = split_dims(stored.dims, axis, groups)
     points = np.asarray(0 if zero_points is None else zero_points)
     given_attr: dict[str, Any] = {
         "src_scale": scales,
@@ -256,6 +297,7 @@ def dequantize(  # noqa: PLR0913 - likewise
             "src_zero_point_mask": mask,
             "src_zero_point_groups": groups,
         }
-    target = memory_desc(memory.desc.dims, dtype) if desc is None else desc
-    attr = Attr(**given_attr) if memory.desc.nelems else None
-    return reorder(memory, target, dtype=dtype, attr=attr, threads=threads)
+    target = memory_desc(stored.dims, dtype) if desc is None else desc
+    attr = Attr(**given_attr) if stored.nelems else None
+    made: Memory = _reorder(memory, target, dtype, attr, (threads, queue))
+    return made

@@ -41,7 +41,7 @@ def check(runtime: Runtime, case: tuple[MemoryDesc, MemoryDesc, Attr | None], se
     assert found.tobytes() == wanted.tobytes()
 
 
-@settings(COMMON, max_examples=4)
+@settings(COMMON, max_examples=1)
 @given(case=conversions(MAX_NELEMS), seed=st.integers(0, 2**20))
 def test_any_types_layouts_and_attributes_equal_the_definition(
     runtime: Runtime, case: tuple[MemoryDesc, MemoryDesc, Attr | None], seed: int
@@ -74,7 +74,7 @@ def check_codes(runtime: Runtime, src: str, dst: str, attr: Attr | None = None) 
 
 
 @pytest.mark.parametrize(
-    ("src", "dst"), [("f32", "f16"), ("f16", "s4"), ("f32", "f8_e4m3fnuz"), ("s64", "bf16")]
+    ("src", "dst"), [("f16", "s4"), ("f32", "f8_e4m3fnuz")]
 )
 def test_all_codes_of_a_type_become_those_of_another(src: str, dst: str, runtime: Runtime) -> None:
     check_codes(runtime, src, dst)
@@ -126,7 +126,7 @@ def check_image(
     assert found.tobytes() == before.tobytes()
 
 
-@settings(COMMON, max_examples=3)
+@settings(COMMON, max_examples=1)
 @given(case=image_conversions(), seed=st.integers(0, 2**20))
 def test_images_convert_as_the_definition_says(
     runtime: Runtime,

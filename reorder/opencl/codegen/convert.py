@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from memdesc import DATA_TYPES
-from reorder.opencl.codegen.conversion import BETA
+from reorder.opencl.codegen.conversion import BETA, Conversion
 from reorder.opencl.codegen.float_codec import (
     WIDE,
     decode_exponent,
@@ -41,13 +41,13 @@ from reorder.values.formats import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from reorder.opencl.codegen.conversion import Conversion
 
 __all__ = [
     "PIXEL",
     "code_type",
     "conversion_lines",
     "converted",
+    "decoder_of",
     "operand_type",
     "operand_value",
 ]
@@ -133,6 +133,16 @@ def conversion_lines(conversion: Conversion) -> Iterator[str]:
     yield ""
 
 
+def decoder_of(dtype: str, work: str) -> tuple[str, list[str]]:
+    """Return the name of the function that decodes a float in a working type, and its lines."""
+    functions = _Functions(Conversion(dtype, dtype, work=work))
+    functions.decoded("code", dtype, work)
+    ((head, lines),) = functions.lines.items()
+    name = f"decode_{dtype}"
+    pragma = [_FP64] if work == "f64" else []
+    return name, [*pragma, head, *_block(lines)]
+
+
 def _block(lines: Iterable[str]) -> Iterator[str]:
     yield from ("{", *(f"    {line}" for line in lines), "}")
 
@@ -156,7 +166,7 @@ class _Functions:
         if "src_scale" in roles:
             yield "x = src_scale * x;"
         if BETA in roles:
-            yield f"x = x + {BETA} * {self._decoded('old', conversion.dst, work)};"
+            yield f"x = x + {BETA} * {self.decoded('old', conversion.dst, work)};"
         if "dst_scale" in roles:
             yield f"x = {self._quotient()};"
         if "dst_zero_point" in roles:
@@ -172,17 +182,17 @@ class _Functions:
             yield f"x = x > {high} ? {high} : x;"
             yield f"x = x < -{high} ? -{high} : x;"
         if conversion.through_f16:
-            yield f"x = {self._decoded(self._encoded('x', 'f16', work), 'f16', work)};"
+            yield f"x = {self.decoded(self._encoded('x', 'f16', work), 'f16', work)};"
         yield f"return {self._encoded('x', conversion.dst, work)};"
 
     def _first(self, work: str) -> str:
         """Return the value of src, less its zero point."""
         conversion = self._conversion
         if "src_zero_point" not in conversion.roles:
-            return self._decoded("code", conversion.src, work)
+            return self.decoded("code", conversion.src, work)
         if work == "f64":
             # exact, or both rounded: as the definition says
-            return f"{self._decoded('code', conversion.src, work)} - (double)src_zero_point"
+            return f"{self.decoded('code', conversion.src, work)} - (double)src_zero_point"
         form = FORMATS[conversion.src]
         assert isinstance(form, IntegerFormat)  # noqa: S101 - zero points belong to integers
         value = integer_value("code", form)
@@ -190,7 +200,7 @@ class _Functions:
             # the difference of the integers, rounded once
             return f"convert_float_rte((long){value} - (long)src_zero_point)"
         # both are exact, and so is the difference
-        return f"{self._decoded('code', conversion.src, work)} - (float)src_zero_point"
+        return f"{self.decoded('code', conversion.src, work)} - (float)src_zero_point"
 
     def _quotient(self) -> str:
         """Return the expression of x / dst_scale, correctly rounded.
@@ -233,7 +243,7 @@ class _Functions:
         self.lines[head] = list(clamp_integer(wanted, native))
         return f"encode_{dst}({value})"
 
-    def _decoded(self, code: str, dtype: str, work: str) -> str:
+    def decoded(self, code: str, dtype: str, work: str) -> str:
         """Return the expression of a value in a working type, from that of a code."""
         wide = WIDE[work]
         match FORMATS[dtype]:

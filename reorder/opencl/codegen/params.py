@@ -30,13 +30,15 @@ from reorder.opencl.codegen.pattern import OTHER, AccessKind
 from reorder.opencl.codegen.sums import sum_param_names
 
 if TYPE_CHECKING:
-    from reorder.opencl.codegen.pattern import Access, GatherShape, Pattern
+    from reorder.opencl.codegen.pattern import Access, GatherShape, Pattern, RangeShape
 
 __all__ = ["is_last_in_dimension", "param_names"]
 
 
 def param_names(pattern: Pattern) -> list[str]:
     """Return the names of a kernel's parameters, in the order in which it takes them."""
+    if pattern.ranges is not None:
+        return _range_names(pattern.ranges)
     if pattern.sums is not None:
         return sum_param_names(pattern.sums)
     names: list[str] = []
@@ -58,6 +60,18 @@ def param_names(pattern: Pattern) -> list[str]:
             names += _coord_names(operand, access, str(k))
     for k, gather in enumerate(pattern.gathers):
         names += _gather_names(f"gather{k}", gather, pattern.others)
+    return names
+
+
+def _range_names(shape: RangeShape) -> list[str]:
+    """Return the parameters of a search for ranges, which `codegen.ranges` describes."""
+    names = ["offset", "total", "parts"]
+    for dim in range(sum(len(dims) for dims, _ in shape.axes)):
+        names += [f"count{dim}", f"inside{dim}", f"size{dim}"]
+    for j, (_, blocks) in enumerate(shape.axes):
+        names += [
+            f"axis{j}_{field}{b}" for b in range(blocks) for field in ("step", "extent", "stride")
+        ]
     return names
 
 

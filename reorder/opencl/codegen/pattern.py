@@ -15,6 +15,7 @@ __all__ = [
     "GatherShape",
     "LoopShape",
     "Pattern",
+    "RangeShape",
     "Run",
     "Side",
     "SumShape",
@@ -91,6 +92,14 @@ class SumShape(NamedTuple):
 
     blocks: tuple[int, ...]
     sums: tuple[tuple[int, int], ...]
+
+
+class RangeShape(NamedTuple):
+    """The structure of a search for ranges: the type, the working type, axes and their blocks."""
+
+    dtype: str
+    work: str
+    axes: tuple[tuple[tuple[int, ...], int], ...]
 
 
 class Side(NamedTuple):
@@ -190,7 +199,7 @@ class Pattern(NamedTuple):
     index among the lanes for a buffer, or -1 if zero is written. A work-group has `work_items`
     work items. With `is_wide` offsets have 64 bits. With a `tile` it goes through
     local memory. With a `conversion` elements are computed, between buffers in runs.
-    With `sums` the kernel writes a compensation.
+    With `sums` the kernel writes a compensation, with `ranges` the range for each scale.
     """
 
     src: Access
@@ -204,6 +213,7 @@ class Pattern(NamedTuple):
     conversion: Conversion | None = None
     run: Run | None = None
     sums: SumShape | None = None
+    ranges: RangeShape | None = None
 
     @property
     def others(self) -> tuple[str, ...]:

@@ -9,6 +9,7 @@ from reorder.opencl.codegen.copy import copy_lines
 from reorder.opencl.codegen.element_types import memory_type
 from reorder.opencl.codegen.params import param_names
 from reorder.opencl.codegen.pattern import AccessKind
+from reorder.opencl.codegen.ranges import range_functions, range_lines
 from reorder.opencl.codegen.runs import run_lines
 from reorder.opencl.codegen.sums import sum_lines
 from reorder.opencl.codegen.tile import tile_lines
@@ -27,7 +28,9 @@ _PARAMS_PER_LINE = 8
 
 def kernel_source(pattern: Pattern) -> str:
     """Return the program of a pattern; its only kernel is named `KERNEL`."""
-    if pattern.sums is not None:
+    if pattern.ranges is not None:
+        body = range_lines(pattern.ranges, pattern.work_items)
+    elif pattern.sums is not None:
         body = sum_lines(pattern.sums, pattern.work_items)
     elif pattern.run is not None:
         body = run_lines(pattern)
@@ -48,6 +51,8 @@ def _head(pattern: Pattern) -> Iterator[str]:
     yield ""
     if pattern.conversion is not None:
         yield from conversion_lines(pattern.conversion)
+    if pattern.ranges is not None:
+        yield from range_functions(pattern.ranges)
     arguments = []
     if pattern.src.kind == AccessKind.IMAGE:
         arguments.append("__read_only image2d_t src")

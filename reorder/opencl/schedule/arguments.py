@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
+    from memdesc import Block
     from reorder.opencl.schedule.placement import Coords, PixelNest
     from reorder.plan.nodes import Lookup
 
-__all__ = ["Division", "argument_values", "gather_values"]
+__all__ = ["Division", "argument_values", "block_values", "gather_values"]
 
 
 class Division(NamedTuple):
@@ -60,11 +61,17 @@ def gather_values(prefix: str, gather: Lookup, others: tuple[str, ...] = ()) -> 
     for operand, axes in operands:
         for j, (axis, blocks) in enumerate(axes):
             values[f"{prefix}_{operand}{j}_padded"] = axis.padded
-            for b, block in enumerate(sorted(blocks, key=lambda block: -block.step)):
-                name = f"{prefix}_{operand}{j}"
-                values |= {
-                    f"{name}_step{b}": block.step,
-                    f"{name}_extent{b}": block.extent,
-                    f"{name}_stride{b}": block.stride,
-                }
+            values |= block_values(f"{prefix}_{operand}{j}", blocks)
+    return values
+
+
+def block_values(prefix: str, blocks: tuple[Block, ...]) -> dict[str, int]:
+    """Return the steps, extents and strides of blocks by name, the outermost block first."""
+    values: dict[str, int] = {}
+    for b, block in enumerate(sorted(blocks, key=lambda block: -block.step)):
+        values |= {
+            f"{prefix}_step{b}": block.step,
+            f"{prefix}_extent{b}": block.extent,
+            f"{prefix}_stride{b}": block.stride,
+        }
     return values

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING
 from memdesc.extra import FACTORS, compensation_layout
 from reorder.opencl.codegen.params import param_names
 from reorder.opencl.codegen.pattern import Access, AccessKind, Pattern, SumShape
+from reorder.opencl.schedule.arguments import block_values
 from reorder.opencl.schedule.lower import MAX_INT, Launch
 
 if TYPE_CHECKING:
-    from memdesc import Block, MemoryDesc
+    from memdesc import MemoryDesc
 
 __all__ = ["lower_sums"]
 
@@ -41,9 +42,9 @@ def _launch(desc: MemoryDesc, name: str, start: int, max_work_items: int) -> Lau
     values["count"] = prod(size for dim, size in enumerate(desc.dims) if dim not in kept)
     for dim, found in enumerate(blocks):
         values |= {f"size{dim}": desc.dims[dim], f"padded{dim}": desc.padded_dims[dim]}
-        values |= _block_values(f"dim{dim}", found)
+        values |= block_values(f"dim{dim}", found)
     for dim, found in zip(kept, summed, strict=True):
-        values |= _block_values(f"sum{dim}", found)
+        values |= block_values(f"sum{dim}", found)
     pattern = Pattern(
         Access(AccessKind.NONE, "b8"),
         Access(AccessKind.BUFFER, "b8"),
@@ -55,14 +56,3 @@ def _launch(desc: MemoryDesc, name: str, start: int, max_work_items: int) -> Lau
     )
     groups = prod(desc.padded_dims[dim] for dim in kept)
     return Launch(pattern, tuple(values[one] for one in param_names(pattern)), (groups, 1, 1))
-
-
-def _block_values(prefix: str, blocks: tuple[Block, ...]) -> dict[str, int]:
-    values: dict[str, int] = {}
-    for b, block in enumerate(sorted(blocks, key=lambda block: -block.step)):
-        values |= {
-            f"{prefix}_step{b}": block.step,
-            f"{prefix}_extent{b}": block.extent,
-            f"{prefix}_stride{b}": block.stride,
-        }
-    return values

@@ -1,0 +1,82 @@
+"""Ranges of a tensor on a device, from which scales are chosen."""
+
+from __future__ import annotations
+
+from math import prod
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyopencl as cl
+
+from memdesc import ImageDesc, MemdescError, memory_desc
+from reorder.opencl.allocation import allocate_buffer
+from reorder.opencl.device_memory import DeviceMemory
+from reorder.opencl.dispatch import reorder_on_device
+from reorder.opencl.programs import prepare
+from reorder.opencl.queues import check_queue
+from reorder.opencl.schedule.ranges import lower_ranges
+from reorder.opencl.sources import as_source
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from memdesc import MemoryDesc
+
+__all__ = ["desc_on_device", "find_ranges_on_device"]
+
+
+def desc_on_device(x: Any) -> MemoryDesc:
+    """Return the descriptor of a DeviceMemory or an Array; of an image that of its pixels."""
+    if not isinstance(x, DeviceMemory | cl.array.Array):
+        kind = f"{type(x).__module__}.{type(x).__qualname__}"
+        msg = f"x is {kind}, which does not say what it holds; make a DeviceMemory of it"
+        raise MemdescError(msg)
+    desc: MemoryDesc = as_source(_queue_of(x), x, None).operand.desc
+    return desc
+
+
+def _queue_of(x: Any) -> cl.CommandQueue:
+    check_queue(x.queue)
+    queue: cl.CommandQueue = x.queue
+    return queue
+
+
+def find_ranges_on_device(
+    x: Any,
+    counts: list[int],
+    inside: list[int],
+    queue: cl.CommandQueue | None = None,
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return the lowest and the highest value for each scale, 0 among them; waits for them.
+
+    Raises
+    ------
+    MemdescError
+        If an element is not finite.
+    """
+    if queue is None:
+        queue = _queue_of(x)
+    check_queue(queue)
+    if isinstance(x, DeviceMemory) and isinstance(x.desc, ImageDesc):
+        x = reorder_on_device(x, memory_desc(x.desc.dims, x.desc.dtype), queue=queue)
+    source = as_source(queue, x, None)
+    desc = source.operand.desc
+    if not desc.nelems:
+        return np.zeros(counts), np.zeros(counts)
+    if desc.dtype.name == "f64" and not queue.device.double_fp_config:
+        msg = f"device {queue.device.name.strip()!r} has no f64; find the ranges of a copy in f32"
+        raise MemdescError(msg)
+    launch, parts = lower_ranges(desc, counts, inside, queue.device.max_work_group_size)
+    found = np.empty((*counts, parts, 2), np.float64 if desc.dtype.name == "f64" else np.float32)
+    out = allocate_buffer(queue.context, found.nbytes)
+    memory = source.operand.memory, out
+    event = prepare(queue.context, launch).enqueue(queue, memory, source.events_after(None))
+    cl.enqueue_copy(queue, found, out, wait_for=[event])
+    out.release()
+    if not np.isfinite(found).all():
+        bad = np.argwhere(~np.isfinite(found).all((-1, -2)))[0].tolist()
+        shared = "" if prod(counts) == 1 else f", among those of scale {bad}"
+        msg = f"x has an element that is not finite{shared}; only finite values can be quantised"
+        raise MemdescError(msg)
+    wide = found.astype(np.float64)
+    return wide[..., 0].min(-1), wide[..., 1].max(-1)
