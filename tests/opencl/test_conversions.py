@@ -73,9 +73,7 @@ def check_codes(runtime: Runtime, src: str, dst: str, attr: Attr | None = None) 
     assert found.view(wanted.dtype).tobytes() == wanted.tobytes(), (src, dst)
 
 
-@pytest.mark.parametrize(
-    ("src", "dst"), [("f16", "s4"), ("f32", "f8_e4m3fnuz")]
-)
+@pytest.mark.parametrize(("src", "dst"), [("f16", "s4"), ("f32", "f8_e4m3fnuz")])
 def test_all_codes_of_a_type_become_those_of_another(src: str, dst: str, runtime: Runtime) -> None:
     check_codes(runtime, src, dst)
 
@@ -161,7 +159,10 @@ def test_an_image_does_not_accumulate(runtime: Runtime) -> None:
 @pytest.mark.parametrize("is_shifted", [False, True])
 @pytest.mark.parametrize(
     ("tag", "masks"),
-    [("ABcd4b16a4b", {"s8s8_mask": 1}), ("ba", {"asymmetric_mask": 3, "s8s8_mask": 1})],
+    [
+        ("ABcd4b16a4b", {"s8s8_mask": 1}),
+        pytest.param("ba", {"asymmetric_mask": 3, "s8s8_mask": 1}, marks=pytest.mark.campaign),
+    ],
 )
 def test_compensation_is_written_behind_int8_weights(
     tag: str, masks: dict[str, int], is_shifted: bool, runtime: Runtime
