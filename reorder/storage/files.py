@@ -22,10 +22,10 @@ from memdesc.disk import as_path, open_file, state_of, write_files
 from memdesc.int64 import checked_flag
 from memdesc.staging import own_turn
 from reorder.memory.memory import Memory
-from reorder.storage.arrays import array_of, check_form, form_of_image, memory_of, typed
-from reorder.storage.crc32 import crc32_of_file
-from reorder.storage.fingerprint import checksum, free_generation, of_data, of_file
+from reorder.storage.arrays import array_of, form_of_image, memory_of, typed
+from reorder.storage.fingerprint import checksum, free_generation, of_data
 from reorder.storage.npy import NpyError, array_from, header_of, map_data, read_data, read_header
+from reorder.storage.pair import describe, mismatch, present, record_for
 from reorder.storage.sidecar import read_sidecar, sidecar
 
 if TYPE_CHECKING:
@@ -33,11 +33,10 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from memdesc import ImageDesc, MemoryDesc
-    from reorder.storage.npy import Header
+    from memdesc import ImageDesc
     from reorder.storage.sidecar import Record, Sidecar
 
-__all__ = ["load", "save", "save_image", "sidecar", "write_sidecar"]
+__all__ = ["load", "save", "save_image", "sidecar"]
 
 # how often a pair is read that others write meanwhile
 _ATTEMPTS = 5
@@ -123,8 +122,8 @@ def _load(
             file.seek(0)
             header = read_header(file)
             if described is not None:
-                record = _record_for(header, nbytes, described, what)
-                desc = _describe(record, header, described, what)
+                record = record_for(header, nbytes, described, what)
+                desc = describe(record, header, described, what)
             data = (map_data if mmap else read_data)(file, header, nbytes)
             array = array_from(data, header)
     except NpyError as error:
@@ -132,7 +131,7 @@ def _load(
         raise MemdescError(msg) from None
     tie = record.array if record else None
     if described and tie and not tie.is_of(of_data(header, data, nbytes)):
-        raise _mismatch(what, described, "its header or its data differ")
+        raise mismatch(what, described, "its header or its data differ")
     if verify:
         _check_all(data, record, what)
     if desc is None:
@@ -141,38 +140,6 @@ def _load(
         msg = f"{str(sidecar(given))!r} says {desc.dtype}, not {dtype}"
         raise MemdescError(msg)
     return memory_of(array, desc)
-
-
-def _record_for(header: Header, nbytes: int, described: Sidecar, what: str) -> Record:
-    """Return the facts about a file that are known before its data is read."""
-    if record := described.record_for(header, nbytes):
-        return record
-    current = described.records[0]
-    # says more where it is an array of another shape
-    _describe(current, header, described, what)
-    size, generation, *_ = current.array or (nbytes, 0)
-    reason = (
-        f"it has {nbytes} bytes and generation {header.generation}, not {size} and {generation}"
-    )
-    raise _mismatch(what, described, reason)
-
-
-def _describe(record: Record, header: Header, described: Sidecar, what: str) -> MemoryDesc | None:
-    """Return the descriptor of an array, if it had one."""
-    if not record.is_described:
-        return None
-    desc, form = record.describe(described.path)
-    check_form(header, form, (what, repr(str(described.path))))
-    return desc
-
-
-def _mismatch(what: str, described: Sidecar, reason: str) -> MemdescError:
-    beside = repr(str(described.path))
-    return MemdescError(
-        f"{what} is not the array that {beside} describes: {reason}. One of the two was replaced "
-        f"without the other: save the tensor again; or, if the array is newer, delete {beside}, "
-        "or only its key 'array' where the layout has stayed"
-    )
 
 
 def _check_all(data: NDArray[np.uint8], record: Record | None, what: str) -> None:
@@ -231,7 +198,7 @@ def _write(path: str | os.PathLike[str], array: NDArray[Any], fields: dict[str, 
     totals: list[int] = []
     summing = Thread(target=lambda: totals.append(checksum(data)))
     states = state_of(given), state_of(beside)
-    taken, before = _present(given, beside)
+    taken, before = present(given, beside)
     header = header_of(array, free_generation(taken))
     with ExitStack() as turn:
         opened: list[BinaryIO] = []
@@ -254,7 +221,7 @@ def _write(path: str | os.PathLike[str], array: NDArray[Any], fields: dict[str, 
             final, older = header, before
             if (state_of(given), state_of(beside)) != states:
                 # others have saved meanwhile
-                numbers, older = _present(given, beside)
+                numbers, older = present(given, beside)
                 final = header_of(array, free_generation(numbers))
                 opened[0].seek(0)
                 opened[0].write(final.raw)
@@ -266,59 +233,3 @@ def _write(path: str | os.PathLike[str], array: NDArray[Any], fields: dict[str, 
             file.write(f"{text}\n".encode())
 
         write_files({given: write_array, beside: write_fields})
-
-
-def _present(given: Path, beside: Path) -> tuple[set[int], dict[str, Any]]:
-    """Return the generations of the files that are there, and ``before``: what describes the array.
-
-    There is no such key where there is no array, and where the two files do not fit: they are
-    refused now, and will be until the new ones are there.
-    """
-    taken: set[int] = set()
-    try:
-        described = read_sidecar(beside)
-        for known in () if described is None else described.records:
-            taken.update({known.array.generation} if known.array else ())
-        with open_file(given) as file:
-            nbytes = file.seek(0, os.SEEK_END)
-            file.seek(0)
-            header = read_header(file)
-            taken.add(header.generation)
-            found = of_file(header, file, nbytes)
-    except MemdescError:
-        return taken, {}
-    if described is None:
-        return taken, {"before": {"array": found._asdict()}}
-    record = described.record_for(header, nbytes)
-    if record is None or (record.array and not record.array.is_of(found)):
-        return taken, {}
-    array = (record.array or found)._asdict()
-    return taken, {"before": {**record.fields, "array": array}}
-
-
-def write_sidecar(grown: Path, target: Path, *, desc: MemoryDesc) -> None:
-    """Write the descriptor beside a complete .npy that is about to take the place of another.
-
-    Parameters
-    ----------
-    grown : Path
-        The .npy, whose header has generation 0; the descriptor is written beside it.
-    target : Path
-        What it will be called; what is there now is described as well.
-
-    Raises
-    ------
-    MemdescError
-        If a file cannot be read or written.
-    """
-    taken, before = _present(target, sidecar(target))
-    with open_file(grown) as file:
-        nbytes = os.fstat(file.fileno()).st_size
-        header = header_of(read_header(file), free_generation(taken))
-        found = of_file(header, file, nbytes)
-    start = len(header.raw)
-    found = found._replace(checksum=crc32_of_file(grown, start, nbytes - start))
-    with grown.open("r+b") as written:
-        written.write(header.raw)
-    fields = json.loads(to_json(desc)) | {"array": found._asdict()} | before
-    sidecar(grown).write_text(f"{json.dumps(fields)}\n")

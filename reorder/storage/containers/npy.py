@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 from memdesc import MemdescError
 from memdesc.disk import open_file
-from reorder.memory.memory import Memory
 from reorder.storage.containers.entry import Container, FileState, check_entries
 from reorder.storage.containers.npy_form import array_form, entry_of
 from reorder.storage.containers.plan import PlannedFile, Span
-from reorder.storage.files import load, write_sidecar
 from reorder.storage.npy import NpyError, read_header
+from reorder.storage.pair import desc_of_file, write_sidecar
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -47,10 +46,9 @@ def read(path: Path) -> Container:
         msg = f"{str(path)!r} is no .npy file, or a damaged one: {error}"
         raise MemdescError(msg) from None
     entry = entry_of(path.name.removesuffix(_ENDING), header, (path, len(header.raw), state))
-    if header.dtype.kind != "V":
-        found = load(path, mmap=True)
-        if isinstance(found, Memory):
-            entry = replace(entry, desc=found.desc, reason="", is_described=True)
+    desc = desc_of_file(path)
+    if desc is not None:
+        entry = replace(entry, desc=desc, reason="", is_described=True)
     return Container("npy", check_entries([entry]), {}, (path,))
 
 
