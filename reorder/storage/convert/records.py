@@ -21,6 +21,7 @@ from memdesc.record.names import read_name
 from reorder.storage.containers.plan import Tensor
 from reorder.storage.convert.stored import stored_layout, stored_record
 from reorder.storage.quantization import record_at
+from reorder.values.formats import INTEGERS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -197,7 +198,8 @@ def written_tensors(prefix: str, desc: RecordDesc, format_name: str) -> dict[str
         parts = [part for part in desc.fields if part.tensor == name]
         full = f"{stem}.{name}"
         if len(parts) == 1:
-            found[name] = stored_layout(full, parts[0].desc, words)
+            held = words if parts[0].kind in INTEGERS else None
+            found[name] = stored_layout(full, parts[0].desc, held)
         else:
             found[name] = _joined(full, parts, desc.tensors[name])
     return found

@@ -150,8 +150,9 @@ class RecordTask(NamedTuple):
             name: scratch.take(f"dst {k}", max(runs.nbytes, sizes[name]))
             for k, (name, runs) in enumerate(piece.writes)
         }
-        for data in made.values():
-            data[:] = 0
+        if not _is_full(piece.dst):
+            for data in made.values():
+                data[:] = 0
         out = Record(piece.dst, {name: data[: sizes[name]] for name, data in made.items()})
         try:
             convert_numbers(record, out, permutation(piece.src, piece.dst), threads)
@@ -256,6 +257,12 @@ def check_task(task: Task) -> None:
         If they differ: with the tensor.
     """
     task.check()
+
+
+def _is_full(desc: RecordDesc) -> bool:
+    """Whether elements fill the tensors, so that what is converted leaves no byte as it was."""
+    held = sum(part.layout.nelems * part.bits for part in desc.fields)
+    return held == 8 * desc.nbytes
 
 
 def _source(place: Place, runs: Runs, desc: MemoryDesc) -> Memory:

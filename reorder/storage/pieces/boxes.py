@@ -92,8 +92,8 @@ def boxes_within(
                 f"max_bytes is {bound.most}; give more"
             )
             raise MemdescError(msg)
-    ranges = (range(0, size, step) for size, step in zip(dims, best.sizes, strict=True))
-    chosen = best.sizes
+    chosen = _grown(dims, tensors, steps, best, bound.wanted).sizes
+    ranges = (range(0, size, step) for size, step in zip(dims, chosen, strict=True))
     return (
         (tuple(min(step, size - i) for step, size, i in zip(chosen, dims, at, strict=True)), at)
         for at in product(*ranges)
@@ -129,6 +129,28 @@ def _halved(sizes: tuple[int, ...], units: tuple[int, ...]) -> Iterator[tuple[in
         if size > unit:
             half = max(-(-size // unit) // 2, 1) * unit
             yield (*sizes[:dim], half, *sizes[dim + 1 :])
+
+
+def _grown(
+    dims: tuple[int, ...],
+    tensors: Sequence[Tensor],
+    units: tuple[int, ...],
+    best: _Cut,
+    wanted: int,
+) -> _Cut:
+    """Return boxes that are as large as wanted: halves may be half as large."""
+    for dim, (size, unit) in enumerate(zip(best.sizes, units, strict=True)):
+        whole = -(-dims[dim] // unit)
+        most = size // unit * wanted // best.nbytes
+        if size >= dims[dim] or most <= size // unit:
+            continue
+        # parts of about one size
+        count = -(-whole // -(-whole // most))
+        grown = min(count * unit, dims[dim])
+        found = _cut(dims, tensors, (*best.sizes[:dim], grown, *best.sizes[dim + 1 :]))
+        if found is not None and best.nbytes < found.nbytes <= wanted:
+            best = found
+    return best
 
 
 def _cut(dims: tuple[int, ...], tensors: Sequence[Tensor], sizes: tuple[int, ...]) -> _Cut | None:

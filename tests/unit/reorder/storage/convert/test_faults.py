@@ -53,9 +53,9 @@ def test_a_conversion_that_is_killed_is_whole_or_resumes_to_the_same_bytes(tmp_p
 @pytest.mark.campaign
 @pytest.mark.parametrize("seed", range(2))
 def test_conversions_that_are_killed_at_many_moments(tmp_path: Path, seed: int) -> None:
-    killed, whole, resumed = map(int, kill_and_resume(tmp_path, 100, seed, 6).split())
+    killed, whole, resumed = map(int, kill_and_resume(tmp_path, 50, seed, 6).split())
     sys.stdout.write(f"{killed} kills, {whole} conversions whole, {resumed} tasks resumed\n")
-    assert killed >= 100
+    assert killed >= 50
     assert whole
     assert resumed
 

@@ -27,7 +27,7 @@ def pieces_of(
 
 def test_dims_that_are_outermost_on_both_sides_are_cut_into_contiguous_pieces() -> None:
     pieces = pieces_of((4096, 64, 3, 3), "f16", ("oihw", "OIhw16i16o"), 1 << 20)
-    assert len(pieces) == 16
+    assert len(pieces) == 10
     assert all(piece.reads.loops == piece.writes.loops == () for piece in pieces)
 
 
