@@ -93,6 +93,8 @@ def onnxruntime_peer(case: Case, buffers: tuple[Any, Any], threads: int) -> Peer
     model = helper.make_model(graph, opset_imports=[opset], ir_version=_IR_VERSION)
     options = ort.SessionOptions()
     options.intra_op_num_threads = threads
+    # else they spin for 25 ms after a call, and would occupy the cores of the next candidate
+    options.add_session_config_entry("session.force_spinning_stop", "1")
     session = ort.InferenceSession(
         model.SerializeToString(), options, providers=["CPUExecutionProvider"]
     )

@@ -142,7 +142,7 @@ def test_a_block_limits_the_threads_of_its_own_thread_of_calls_that_say_nothing(
     found: list[int] = []
 
     def threads_of(**given: int) -> int:
-        return int(reorder.prepare(plan, **given).threads)  # type: ignore[attr-defined] # of the callable that it returns
+        return int(reorder.prepare(plan, given.get("threads")).threads)  # type: ignore[attr-defined] # of the callable that it returns
 
     free = threads_of()
     with reorder.use_threads(1):
