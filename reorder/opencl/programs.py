@@ -54,13 +54,17 @@ class PreparedLaunch(NamedTuple):
         Raises
         ------
         MemdescError
-            If the runtime says that src or dst was released.
+            If the runtime says that src or dst was released, or takes no SVM.
         """
         given = (*memory, *others) if self.names[0] == "src" else (memory[1], *others)
-        kernel, last = self.kernel, len(self.names) - 1
+        kernel, lock, last = self.kernel, self.lock, len(self.names) - 1
+        shared = isinstance(memory[0], cl.SVMPointer), isinstance(memory[1], cl.SVMPointer)
+        if any(shared):
+            with _building:
+                kernel, lock = _kernel(queue.context, self.launch.pattern, shared)
         # the function that `set_arg` calls for bytes, after it tried other kinds for 7 to 17 us
         set_numbers = getattr(kernel, "_set_arg_buf", kernel.set_arg)
-        with self.lock:
+        with lock:
             set_numbers(last, self.numbers)
             for k, argument in enumerate(given[:last]):
                 try:
@@ -69,7 +73,16 @@ class PreparedLaunch(NamedTuple):
                     if not is_released_error(error):
                         raise
                     raise released_error(argument, self.names[k]) from None
-            return cl.enqueue_nd_range_kernel(queue, kernel, *self.sizes, wait_for=wait_for)
+            try:
+                return cl.enqueue_nd_range_kernel(queue, kernel, *self.sizes, wait_for=wait_for)
+            except cl.LogicError as error:
+                if error.code != cl.status_code.INVALID_KERNEL_ARGS or not any(shared):
+                    raise
+        msg = (
+            f"kernels on device {queue.device.name.strip()!r} take no shared virtual memory: its "
+            "runtime says INVALID_KERNEL_ARGS; use a Buffer"
+        )
+        raise MemdescError(msg)
 
 
 # quotients of f32 are rounded correctly, where a device can
@@ -96,7 +109,16 @@ def prepare(context: cl.Context, launch: Launch) -> PreparedLaunch:
 
 
 @first_arg_dependent_memoize
-def _kernel(context: cl.Context, pattern: Pattern) -> tuple[cl.Kernel, Lock]:
+def _kernel(
+    context: cl.Context,
+    pattern: Pattern,
+    shared: tuple[bool, bool] = (False, False),  # noqa: ARG001 - each value has its own kernel
+) -> tuple[cl.Kernel, Lock]:
+    """Return the kernel of a pattern, and its lock.
+
+    There is another one for each combination of SVM in src and dst: on an H200, a kernel that had
+    been given buffers refused SVM, and then buffers as well.
+    """
     divides = pattern.conversion is not None and floats_of(context.devices[0]).divides
     options = _DIVISION if divides else ()
     return build(context, kernel_source(pattern), KERNEL, options), Lock()
