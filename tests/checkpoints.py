@@ -40,8 +40,10 @@ def write_safetensors(
         }
         at += array.nbytes
     text = json.dumps(header).encode()
-    data = b"".join(np.ascontiguousarray(array).tobytes() for array in tensors.values())
-    path.write_bytes(len(text).to_bytes(8, "little") + text + data)
+    with path.open("wb") as file:
+        file.write(len(text).to_bytes(8, "little") + text)
+        for array in tensors.values():
+            file.write(np.ascontiguousarray(array).data.cast("B"))
 
 
 def awq_layer(

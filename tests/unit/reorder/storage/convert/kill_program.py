@@ -64,12 +64,9 @@ def main(folder: Path, kills: int, seed: int) -> None:
     """Kill and resume."""
     chance = random.Random(seed)  # noqa: S311 - moments, no secrets
     # in children, since threads of this process would not be in those that it forks
-    seconds = 0.0
-    for _ in range(2):  # the first one loads kernels
-        shutil.rmtree(folder / "whole", ignore_errors=True)
-        start = time.monotonic()
-        wait(forked(folder, "whole"))
-        seconds = time.monotonic() - start
+    start = time.monotonic()
+    wait(forked(folder, "whole"))
+    seconds = time.monotonic() - start
     killed = whole = 0
     while killed < kills or not whole:
         process = forked(folder, "out")

@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pytest
 
 from memdesc import MemdescError
@@ -108,6 +109,22 @@ def test_a_source_that_is_written_to_ends_in_an_error(tmp_path: Path) -> None:
     with pytest.raises(MemdescError, match="has changed while it was converted"):
         convert(made, lambda *_: source.touch())
     assert not (tmp_path / "out").exists()
+
+
+def test_memory_stays_within_the_bound_however_large_tensors_are(tmp_path: Path) -> None:
+    """100 MB, of which no more than 8 MiB and what the program itself needs may be held."""
+    source, target = tmp_path / "in.npy", tmp_path / "out.npy"
+    np.lib.format.open_memmap(source, "w+", np.float32, (5000, 5000)).flush()
+    arguments = [str(source), str(target), "--map", "*: ba", "--max-bytes", "8MiB"]
+    code = (
+        "import resource, sys; from reorder.cli import main; main(['convert', *sys.argv[1:]]); "
+        "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)"
+    )
+    command = [sys.executable, "-c", code, *arguments]
+    found = subprocess.run(command, capture_output=True, text=True, check=True)
+    peak = int(found.stdout.split()[-1]) << 10
+    assert target.stat().st_size > 100_000_000
+    assert peak < (8 << 20) + 300_000_000
 
 
 def test_two_conversions_into_one_output_do_not_meet(tmp_path: Path) -> None:
