@@ -20,9 +20,9 @@ __all__ = ["is_scattered", "is_tiled", "needs_tiles"]
 _MAX_SINGLE_MOVES = 64
 # A call of a kernel for fewer elements than this costs more than the elements.
 _MIN_CALL_SIZE = 64
-# Lines are assembled if dst has this many in a row; of shorter rows the first and the last line,
-# which are shared with others, are too large a part.
-_MIN_ASSEMBLED_LINES = 8
+# Lines are assembled in matrices of this many rows and columns, as they are in src: smaller ones
+# are moved at once, so that their lines are complete before they leave the caches.
+_MIN_ASSEMBLED_ROWS, _MIN_ASSEMBLED_COLUMNS = 256, 64
 
 
 def needs_tiles(plan: ReorderPlan, *, streams: bool) -> bool:
@@ -54,18 +54,18 @@ def is_tiled(plan: ReorderPlan, box: Box, *, streams: bool) -> bool:
 def needs_assembly(box: Box, bits: int) -> bool:
     """Whether lines of dst are written as a whole only if they are assembled in scratch.
 
-    So it is where the transposing kernel would write parts of lines, because rows of dst do not
-    start at a line, or blocks are shorter than one.
+    So it is where the transposing kernel would write parts of lines: in matrices whose rows of dst
+    do not start at a line, and in blocks of half a line.
     """
     scheduled = schedule(box)
     if not scheduled.is_transposed or bits < BYTE_BITS or scheduled.fills_lines(bits):
         return False
-    run = 1
-    for node in sorted(box.nodes, key=lambda node: node.strides[1]):
-        if node.valid < node.extent:
-            return False  # tiles that are written in place have no padding
-        run *= node.extent if node.strides[1] == run else 1
-    return run * bits >= _MIN_ASSEMBLED_LINES * LINE_BITS
+    if any(node.valid < node.extent for node in box.nodes):
+        return False  # tiles that are written in place have no padding
+    groups = scheduled.choice.rows, scheduled.choice.columns
+    height, width = (prod(node.extent for node in group) for group in groups)
+    is_half = 2 * height * bits == LINE_BITS and groups[1][0].strides[1] == height
+    return width >= _MIN_ASSEMBLED_COLUMNS and (height >= _MIN_ASSEMBLED_ROWS or is_half)
 
 
 def is_scattered(box: Box) -> bool:

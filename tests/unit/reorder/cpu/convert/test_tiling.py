@@ -71,12 +71,12 @@ def test_boxes_with_pairs_of_other_dims_are_scattered(src: str, dst: str, expect
         ((406, 203), "ba", True),
         ((416, 203), "ba", False),
         # blocks of half a line, of a line, and of half a line with padding
-        ((16, 200), "aB8b", True),
-        ((16, 200), "aB16b", False),
-        ((16, 203), "aB8b", False),
-        # rows that are shorter than the lines at their ends are worth
-        ((33, 203), "ba", True),
-        ((3, 5), "ba", False),
+        ((128, 200), "aB8b", True),
+        ((128, 200), "aB16b", False),
+        ((128, 203), "aB8b", False),
+        # few rows, and few columns
+        ((255, 203), "ba", False),
+        ((406, 63), "ba", False),
         # rows that are contiguous in src too
         ((406, 203), "ab", False),
     ],
