@@ -38,6 +38,8 @@ def crc32_of_file(path: Path, start: int, nbytes: int) -> int:
         If the file cannot be read, or ends before.
     """
     count = max(min(count_cores(), _MAX_THREADS, nbytes // _SHARE), 1)
+    if count == 1:
+        return _crc32(path, start, start + nbytes)
     bounds = [start + nbytes * k // count for k in range(count + 1)]
     with ThreadPoolExecutor(count) as pool:
         parts = pool.map(lambda k: _crc32(path, bounds[k], bounds[k + 1]), range(count))

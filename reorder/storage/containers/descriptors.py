@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from memdesc import (
@@ -62,8 +63,9 @@ def desc_to_json(desc: Desc) -> str:
     )
 
 
+@lru_cache(maxsize=256)
 def desc_from_json(text: str) -> Desc:
-    """Read what `desc_to_json` wrote.
+    """Read what `desc_to_json` wrote; many tensors of a model have equal descriptors.
 
     Raises
     ------

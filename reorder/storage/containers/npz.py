@@ -13,11 +13,12 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from memdesc import MemdescError, from_json, to_json
+from memdesc import MemdescError, MemoryDesc, to_json
 from memdesc.disk import open_file
 from memdesc.errors import short_repr
 from reorder.storage.archive import DAMAGES
 from reorder.storage.arrays import check_form, form_of
+from reorder.storage.containers.descriptors import desc_from_json
 from reorder.storage.containers.entry import Container, FileState, check_entries, check_name
 from reorder.storage.containers.npy_form import array_form, entry_of
 from reorder.storage.containers.plan import PlannedFile, Span
@@ -132,7 +133,10 @@ def _entry(
         msg = f"{short_repr(beside.filename)} has more than {MAX_DESCRIPTOR} bytes"
         raise MemdescError(msg)
     with archive.open(beside) as member:
-        desc = from_json(member.read(MAX_DESCRIPTOR).decode())
+        desc = desc_from_json(member.read(MAX_DESCRIPTOR).decode())
+    if not isinstance(desc, MemoryDesc):
+        msg = f"{short_repr(beside.filename)} describes a record, which files of numpy do not hold"
+        raise MemdescError(msg)
     check_form(header, form_of(desc), (repr(name), "its descriptor"))
     return replace(entry, desc=desc, reason="", is_described=True)
 

@@ -29,6 +29,8 @@ _ENDING = ".safetensors"
 _MAX_INDEX = 100_000_000
 # names in one message
 _SHOWN = 4
+# what is opened as a file
+_FILES = (".gguf", ".onnx", ".npz")
 _PICKLES = (".bin", ".pt", ".pth", ".ckpt")
 
 
@@ -54,6 +56,9 @@ def read_folder(folder: Path) -> Container:
     shards = [name for name in names if name.endswith(_ENDING)]
     if not shards:
         msg = f"{str(folder)!r} has neither a file *{_ENDING} nor an index *{INDEX_ENDING}"
+        others = [name for name in names if name.endswith(_FILES)]
+        if others:
+            msg += f"; name a file, such as {others[0]!r}"
         pickles = [name for name in names if name.endswith(_PICKLES)]
         if pickles:
             msg += f"; {pickles[0]!r} may be a pickle, which is not read, as it may run code"

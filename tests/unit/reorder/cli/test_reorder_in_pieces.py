@@ -34,20 +34,20 @@ def _is_same(path: Path, other: Path) -> bool:
 
 
 @pytest.mark.parametrize(
-    ("options", "kind"),
+    ("tag", "options", "kind"),
     [
-        ((), np.float32),
-        (("--from", "nhwc"), np.float32),
-        (("--to-dtype", "bf16"), np.float32),
-        (("--to-dtype", "s8", "--scale", "0.01", "--zero-point", "3"), np.float32),
-        (("--to-dtype", "s8", "--scale", "scales.npy:2"), np.float32),
-        (("--dtype", "bf16"), ml_dtypes.bfloat16),
-        (("--threads", "3"), np.int8),
+        ("nChw16c", (), np.float32),
+        ("nhwc", (), np.float32),
+        ("aBcd8b", ("--from", "nhwc"), np.float32),
+        ("nhwc", ("--to-dtype", "bf16"), np.float32),
+        ("nChw16c", ("--to-dtype", "s8", "--scale", "0.01", "--zero-point", "3"), np.float32),
+        ("nhwc", ("--to-dtype", "s8", "--scale", "scales.npy:2"), np.float32),
+        ("nChw16c", ("--dtype", "bf16"), ml_dtypes.bfloat16),
+        ("nChw16c", ("--threads", "3"), np.int8),
     ],
 )
-@pytest.mark.parametrize("tag", ["nChw16c", "nhwc", "aBcd8b"])
 def test_the_file_is_the_one_that_is_written_at_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: tuple[str, ...], kind: type, tag: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tag: str, options: tuple[str, ...], kind: type
 ) -> None:
     monkeypatch.chdir(tmp_path)
     np.save("in.npy", (_ARRAY * 50).astype(kind))
@@ -92,7 +92,7 @@ def test_a_file_is_reordered_over_itself_and_over_others(
     np.save("x.npy", _ARRAY)
     Path("link.npy").symlink_to("x.npy")
     for name in ("x.npy", "link.npy"):
-        for tag in ("nChw16c", "nhwc", "nChw8c"):
+        for tag in ("nChw16c", "nhwc"):
             _run(name, name, "--to", tag)
             found = reorder.load(name, verify=True)
             assert isinstance(found, reorder.Memory)
@@ -132,7 +132,7 @@ sys.exit(code)
 
 
 @pytest.mark.parametrize(
-    ("mebibytes", "limit"), [(400, 64), pytest.param(4096, 1024, marks=pytest.mark.campaign)]
+    ("mebibytes", "limit"), [(120, 16), pytest.param(4096, 1024, marks=pytest.mark.campaign)]
 )
 def test_memory_is_bounded(tmp_path: Path, mebibytes: int, limit: int) -> None:
     path, out = tmp_path / "x.npy", tmp_path / "y.npy"

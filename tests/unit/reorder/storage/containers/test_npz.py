@@ -99,6 +99,7 @@ def test_damaged_archives_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "x.npz"
     array = _npy(np.zeros(4))
     whole = _zipped(path, [("a.npy", array)])
+    record = b'{"schema": 1, "record": "q4_0", "dims": [32]}'
     lies = [
         (whole[:50], "damaged one"),
         (whole.replace(b"PK\3\4", b"PK\3\5"), "no header at byte 0"),
@@ -106,6 +107,7 @@ def test_damaged_archives_are_refused(tmp_path: Path) -> None:
         (whole.replace(b"(4,)", b"(9,)"), "its header means 72"),
         (_zipped(path, [("a.npy", array), ("a.npy.json", b"{}")]), "'schema'"),
         (_zipped(path, [("a.npy", array), ("a.npy.json", b"\xff")]), "damaged one"),
+        (_zipped(path, [("a.npy", array), ("a.npy.json", record)]), "describes a record"),
         (_zipped(path, [("a.npy", array), ("a.npy.json", b"1" * 2**21)]), "more than 1048576"),
     ]
     head = struct.pack("<L", 0)

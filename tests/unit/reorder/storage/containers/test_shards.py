@@ -88,6 +88,9 @@ def test_folders_without_a_checkpoint_are_refused(tmp_path: Path) -> None:
     (tmp_path / "pytorch_model.bin").touch()
     with pytest.raises(MemdescError, match="may be a pickle"):
         read_container(tmp_path)
+    (tmp_path / "x.gguf").touch()
+    with pytest.raises(MemdescError, match=r"name a file, such as 'x.gguf'"):
+        read_container(tmp_path)
     for name in ("a", "b"):
         (tmp_path / f"{name}.safetensors.index.json").touch()
     with pytest.raises(MemdescError, match="2 indices"):
