@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import fields
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+from unittest import mock
 
 import numpy as np
 import pyopencl.array as cl_array
@@ -13,6 +14,7 @@ from hypothesis import strategies as st
 
 from memdesc import DATA_TYPES, Extra, image_desc, memory_desc
 from reorder import Attr, execute_reference, opencl
+from reorder.opencl.schedule.transfers import DeviceTraits, OperandSpec, _plan, plan_transfers
 from tests.attributes import attrs, conversions
 from tests.conversions import every_code, random_codes, run
 from tests.opencl.runtimes import refused
@@ -76,6 +78,19 @@ def check_codes(runtime: Runtime, src: str, dst: str, attr: Attr | None = None) 
 @pytest.mark.parametrize(("src", "dst"), [("f16", "s4"), ("f32", "f8_e4m3fnuz")])
 def test_all_codes_of_a_type_become_those_of_another(src: str, dst: str, runtime: Runtime) -> None:
     check_codes(runtime, src, dst)
+
+
+@pytest.mark.campaign
+@pytest.mark.parametrize("_part", range(10))
+@settings(COMMON, max_examples=50)
+@given(case=conversions(4 * MAX_NELEMS), seed=st.integers(0, 2**20))
+def test_five_hundred_conversions_in_tiles_equal_the_definition(
+    _part: int, runtime: Runtime, case: tuple[MemoryDesc, MemoryDesc, Attr | None], seed: int
+) -> None:
+    _plan.cache_clear()
+    with mock.patch("reorder.opencl.schedule.lower_run_tiles._MIN_ELEMENTS", 1):
+        check(runtime, case, seed)
+    _plan.cache_clear()
 
 
 @st.composite
@@ -181,6 +196,48 @@ def test_compensation_is_written_behind_int8_weights(
     event = opencl.enqueue_reorder(runtime.queue, memory, src, array, desc, attr)
     event.wait()
     assert array.get()[: desc.nbytes].tobytes() == wanted.tobytes()
+
+
+_GROUPS: dict[str, Any] = {"src_scale_mask": 3, "src_scale_groups": (44, 64)}
+_TILED: list[Any] = [
+    (("f32", "abcd"), ("s8", "acdb"), (2, 33, 17, 18), Attr(dst_scale=0.1, dst_zero_point=3)),
+    (("s8", "acdb"), ("f32", "abcd"), (2, 40, 16, 16), Attr(src_scale=0.3)),
+    (("f16", "ab"), ("bf16", "ba"), (130, 258), None),
+    (("u4", "ab"), ("u4", "ba"), (134, 200), None),
+    (
+        ("u4", "ab"),
+        ("f32", "ba"),
+        (132, 192),
+        Attr(src_scale=np.linspace(1, 2, 9).reshape(3, 3), **_GROUPS),
+    ),
+    (
+        ("f32", "ab"),
+        ("s4", "Ab8a"),
+        (129, 200),
+        Attr(dst_scale=np.linspace(1, 2, 129), dst_scale_mask=1),
+    ),
+    (("s64", "ab"), ("f32", "ba"), (129, 131), None),
+    (("f32", "abc"), ("u8", "cba"), (48, 30, 40), Attr(dst_scale=0.5)),
+]
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "dims", "attr"),
+    [pytest.param(*row, marks=[pytest.mark.campaign] if k else []) for k, row in enumerate(_TILED)],
+)
+def test_runs_that_change_their_direction_are_converted_in_tiles(
+    one: Any, other: Any, dims: tuple[int, ...], attr: Attr | None, runtime: Runtime
+) -> None:
+    src, dst = memory_desc(dims, *one), memory_desc(dims, *other)
+    plan = plan_transfers(
+        OperandSpec(src, None, ""),
+        OperandSpec(dst, None, ""),
+        DeviceTraits(256),
+        attr,
+        is_aligned=True,
+    )
+    assert any(launch.pattern.run_tile for launch in plan[0].launches)
+    check(runtime, (src, dst, attr), 3)
 
 
 @pytest.mark.campaign

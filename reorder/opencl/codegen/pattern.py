@@ -17,6 +17,7 @@ __all__ = [
     "Pattern",
     "RangeShape",
     "Run",
+    "RunTile",
     "Side",
     "SumShape",
     "Tile",
@@ -85,6 +86,14 @@ class Run(NamedTuple):
     is_whole: bool = False
     is_nibble: bool = False
     uniform: tuple[str, ...] = ()
+
+
+class RunTile(NamedTuple):
+    """A tile of a conversion in local memory: steps of loops 0 and 1, elements of a store."""
+
+    width: int
+    height: int
+    length: int
 
 
 class SumShape(NamedTuple):
@@ -198,7 +207,8 @@ class Pattern(NamedTuple):
     `lanes` has an entry for each element that a work item moves: its lane in an image src, its
     index among the lanes for a buffer, or -1 if zero is written. A work-group has `work_items`
     work items. With `is_wide` offsets have 64 bits. With a `tile` it goes through
-    local memory. With a `conversion` elements are computed, between buffers in runs.
+    local memory. With a `conversion` elements are computed, between buffers in runs,
+    with a `run_tile` through local memory.
     With `sums` the kernel writes a compensation, with `ranges` the range for each scale.
     """
 
@@ -212,6 +222,7 @@ class Pattern(NamedTuple):
     tile: Tile | None = None
     conversion: Conversion | None = None
     run: Run | None = None
+    run_tile: RunTile | None = None
     sums: SumShape | None = None
     ranges: RangeShape | None = None
 

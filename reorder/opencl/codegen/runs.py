@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from reorder.opencl.codegen.conversion import Conversion
     from reorder.opencl.codegen.pattern import Pattern, Run
 
-__all__ = ["run_lines"]
+__all__ = ["conversion_lines_of_run", "run_lines", "run_loads", "shared_lines"]
 
 
 def run_lines(pattern: Pattern) -> Iterator[str]:
@@ -42,7 +42,7 @@ def run_lines(pattern: Pattern) -> Iterator[str]:
         yield f"if (g{k} >= p.gather{k}_extent) return;"
         yield from gather_lines(k, gather, pattern.others, reads=reads)
     if reads:
-        yield from _shared_lines(conversion, conversion.scalars, 0)
+        yield from shared_lines(conversion, conversion.scalars, 0)
     steps = range(max((loop.steps for loop in pattern.loops), default=1))
     for s in steps:
         yield from _place_lines(pattern, run, s, reads=reads)
@@ -51,14 +51,14 @@ def run_lines(pattern: Pattern) -> Iterator[str]:
             yield f"{code_type(conversion.src)} {_names(f'x{s}', run, ' = 0')};"
             yield f"if (is_data_{s}) {{"
             load = (f"src_{s}", pattern.src.kind, f"x{s}")
-            yield from _loads(run, load, DATA_TYPES[conversion.src].bits, s)
+            yield from run_loads(run, load, DATA_TYPES[conversion.src].bits, s)
             yield "}"
     for s in steps:
         yield f"if (is_inside_{s}) {{"
         yield f"{code_type(conversion.dst)} {_names('y', run, ' = 0')};"
         if reads:
             yield f"if (is_data_{s}) {{"
-            yield from _conversion_lines(pattern, conversion, run, s)
+            yield from conversion_lines_of_run(pattern, conversion, run, s)
             yield "}"
         yield from _store_lines(pattern, conversion, run, s)
         yield "}"
@@ -90,14 +90,16 @@ def _place_lines(pattern: Pattern, run: Run, s: int, *, reads: bool) -> Iterator
         yield f"const int is_data_{s} = {' && '.join([f'is_inside_{s}', *data])};"
 
 
-def _conversion_lines(pattern: Pattern, conversion: Conversion, run: Run, s: int) -> Iterator[str]:
+def conversion_lines_of_run(
+    pattern: Pattern, conversion: Conversion, run: Run, s: int
+) -> Iterator[str]:
     """Return the statements that compute y_0, ... from the elements of src."""
     if BETA in conversion.roles:
         yield f"{code_type(conversion.dst)} {_names('old', run, ' = 0')};"
         load = (f"dst_{s}", pattern.dst.kind, "old")
-        yield from _loads(run, load, DATA_TYPES[conversion.dst].bits, s)
+        yield from run_loads(run, load, DATA_TYPES[conversion.dst].bits, s)
     if run.uniform:
-        yield from _shared_lines(conversion, run.uniform, s)
+        yield from shared_lines(conversion, run.uniform, s)
     shared = (*conversion.scalars, *run.uniform)
     for k in range(run.length):
 
@@ -110,7 +112,7 @@ def _conversion_lines(pattern: Pattern, conversion: Conversion, run: Run, s: int
         yield done if run.is_whole or not k else f"if (first_{s} + {k} < p.valid0) {done}"
 
 
-def _shared_lines(conversion: Conversion, roles: tuple[str, ...], s: int) -> Iterator[str]:
+def shared_lines(conversion: Conversion, roles: tuple[str, ...], s: int) -> Iterator[str]:
     """Return the values of roles that all elements of a run share."""
     for role in roles:
         kind, read = operand_type(conversion, role), operand_value(conversion, role, f"{role}_{s}")
@@ -119,7 +121,7 @@ def _shared_lines(conversion: Conversion, roles: tuple[str, ...], s: int) -> Ite
         yield f"const float {INVERSE} = 1.0f / dst_scale_all;"
 
 
-def _loads(run: Run, operand: tuple[str, str, str], bits: int, s: int) -> Iterator[str]:
+def run_loads(run: Run, operand: tuple[str, str, str], bits: int, s: int) -> Iterator[str]:
     """Return the loads of a run: as words where elements are aligned, and all hold data."""
     offset, kind, prefix = operand
     name = offset.partition("_")[0]

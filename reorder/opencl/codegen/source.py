@@ -10,6 +10,7 @@ from reorder.opencl.codegen.element_types import memory_type
 from reorder.opencl.codegen.params import param_names
 from reorder.opencl.codegen.pattern import AccessKind
 from reorder.opencl.codegen.ranges import range_functions, range_lines
+from reorder.opencl.codegen.run_tile import run_tile_lines
 from reorder.opencl.codegen.runs import run_lines
 from reorder.opencl.codegen.sums import sum_lines
 from reorder.opencl.codegen.tile import tile_lines
@@ -32,6 +33,8 @@ def kernel_source(pattern: Pattern) -> str:
         body = range_lines(pattern.ranges, pattern.work_items)
     elif pattern.sums is not None:
         body = sum_lines(pattern.sums, pattern.work_items)
+    elif pattern.run_tile is not None:
+        body = run_tile_lines(pattern)
     elif pattern.run is not None:
         body = run_lines(pattern)
     else:

@@ -7,22 +7,26 @@ from typing import TYPE_CHECKING
 
 from memdesc import DATA_TYPES
 from reorder.opencl.codegen.conversion import Conversion
-from reorder.opencl.codegen.params import param_names
-from reorder.opencl.codegen.pattern import Access, AccessKind, LoopShape, Pattern, Run
-from reorder.opencl.schedule.arguments import Division, gather_values
-from reorder.opencl.schedule.lower import MAX_INT, Launch, gather_shape, grid_dims, grid_of
+from reorder.opencl.codegen.pattern import Access, AccessKind, Pattern, Run
+from reorder.opencl.schedule.lower_run_tiles import lower_run_tile
+from reorder.opencl.schedule.run_launch import (
+    MAX_RUN,
+    RUN_BITS,
+    Shares,
+    is_aligned,
+    make_launch,
+    quotients,
+)
 from reorder.plan.nodes import Node
 from reorder.plan.passes import src_and_dst
 
 if TYPE_CHECKING:
-    from memdesc import Axis, Block
     from reorder.opencl.schedule.conversions import ConversionSpec
+    from reorder.opencl.schedule.lower import Launch
     from reorder.plan.nodes import Box
 
 __all__ = ["lower_runs", "without_others"]
 
-# Bits that a work item moves on the side of the wider elements, and most elements of it.
-_RUN_BITS, _MAX_RUN = 128, 16
 _BYTE = 8
 _MAX_WORK_ITEMS = 256
 # Runs of a work item, of 4 elements; fewer of more. Fewer as well where groups would be too few.
@@ -51,13 +55,16 @@ def lower_runs(box: Box, spec: ConversionSpec) -> tuple[tuple[Launch, ...], tupl
     nodes += [unit] * (_MIN_LOOPS - len(nodes))
     box = box._replace(nodes=tuple(nodes))
     spec = spec._replace(conversion=conversion)
+    tiled = lower_run_tile(box, spec)
+    if tiled is not None:
+        return (tiled,), ()
     bits = [DATA_TYPES[name].bits for name in (conversion.src, conversion.dst)]
     length = _length(box, bits, spec)
     kinds = [
         AccessKind.VECTOR
         if length > 1
         and spec.is_aligned | (bits[k] * length == _BYTE)
-        and _is_aligned(box, k, length)
+        and is_aligned(box, k, length)
         else AccessKind.BUFFER
         for k in range(2)
     ]
@@ -67,9 +74,6 @@ def lower_runs(box: Box, spec: ConversionSpec) -> tuple[tuple[Launch, ...], tupl
     uniform = tuple(
         role for role, stride in zip(roles, nodes[0].strides[2:], strict=True) if not stride
     )
-    if spec.has_fma and conversion.work == "f32":
-        multiplies = "dst_scale" in (*conversion.scalars, *uniform)
-        conversion = conversion._replace(multiplies=multiplies)
     run = Run(
         length,
         nodes[0].valid == nodes[0].extent and not nodes[0].extent % length,
@@ -77,17 +81,29 @@ def lower_runs(box: Box, spec: ConversionSpec) -> tuple[tuple[Launch, ...], tupl
         uniform,
     )
     accesses = [Access(kind, f"b{width}") for kind, width in zip(kinds, bits, strict=True)]
-    pattern = Pattern(accesses[0], accesses[1], (0,), (), 0, conversion=conversion, run=run)
+    total = _floor_log2(min(_MAX_WORK_ITEMS, spec.max_work_items))
+    pattern = Pattern(
+        accesses[0],
+        accesses[1],
+        (0,),
+        (),
+        1 << total,
+        conversion=quotients(conversion, uniform, spec),
+        run=run,
+    )
+    shares = _shares(box, length, total)
     if not run.is_nibble:
-        return (_launch(box, pattern, spec, 0),), ()
+        return (make_launch(box, pattern, spec, shares, 0),), ()
     strides = [node.strides[1] for node in nodes]
     strides += [
         block.stride for gather in box.lookups for _, blocks in gather.dst for block in blocks
     ]
     if all(stride % 2 == 0 for stride in strides):
-        alone = (_launch(box, pattern, spec, box.offsets[1] % 2),)
+        alone = (make_launch(box, pattern, spec, shares, box.offsets[1] % 2),)
         return ((), alone) if box.offsets[1] % 2 else (alone, ())
-    return (_launch(box, pattern, spec, 0),), (_launch(box, pattern, spec, 1),)
+    return (make_launch(box, pattern, spec, shares, 0),), (
+        make_launch(box, pattern, spec, shares, 1),
+    )
 
 
 def without_others(box: Box) -> Box:
@@ -98,31 +114,16 @@ def without_others(box: Box) -> Box:
 
 def _length(box: Box, bits: list[int], spec: ConversionSpec) -> int:
     """Return how many elements a work item converts: a power of two that keeps dst aligned."""
-    length = min(_RUN_BITS // max(bits), _MAX_RUN)
+    length = min(RUN_BITS // max(bits), MAX_RUN)
     if not spec.is_aligned:
         length = min(length, max(_BYTE // bits[1], 1))
-    while length > 1 and (length > box.nodes[0].extent or not _is_aligned(box, 1, length)):
+    while length > 1 and (length > box.nodes[0].extent or not is_aligned(box, 1, length)):
         length //= 2
     return length
 
 
-def _is_aligned(box: Box, operand: int, length: int) -> bool:
-    """Whether steps of the first loop follow one another, and start at multiples of `length`."""
-    run, *outer = box.nodes
-    starts = [box.offsets[operand], *(node.strides[operand] for node in outer)]
-    for gather in box.lookups:
-        starts += [
-            block.stride for _, blocks in (gather.src, gather.dst)[operand] for block in blocks
-        ]
-    return run.strides[operand] == 1 and all(start % length == 0 for start in starts)
-
-
-def _launch(box: Box, pattern: Pattern, spec: ConversionSpec, parity: int) -> Launch:
-    """Divide the loops among work items, and fill in the parameters."""
-    assert pattern.run is not None  # noqa: S101 - for the type checker: runs are lowered
-    assert pattern.conversion is not None  # noqa: S101 - likewise
-    length = pattern.run.length
-    total = _floor_log2(min(_MAX_WORK_ITEMS, spec.max_work_items))
+def _shares(box: Box, length: int, total: int) -> Shares:
+    """Divide the loops among 2^total work items."""
     free, shifts = total, []
     extents = [-(-box.nodes[0].extent // length), *(node.extent for node in box.nodes[1:])]
     for extent in extents:
@@ -132,36 +133,7 @@ def _launch(box: Box, pattern: Pattern, spec: ConversionSpec, parity: int) -> La
     # the remaining work items are idle, past the end of the last loop
     shifts[-1] += free - gather_shift
     steps = _steps(extents, shifts, length)
-    counts = [
-        -(-extent // (step << shift))
-        for extent, step, shift in zip(extents, steps, shifts, strict=True)
-    ]
-    dims = grid_dims(counts, has_gathers=bool(box.lookups))
-    gathers = [
-        Division(-(-gather.extent >> shift), shift)
-        for gather, shift in zip(
-            box.lookups, (gather_shift, *(0 for _ in box.lookups)), strict=False
-        )
-    ]
-    pattern = pattern._replace(
-        loops=tuple(LoopShape(step, dim) for step, dim in zip(steps, dims, strict=True)),
-        work_items=1 << total,
-        gathers=tuple(map(gather_shape, box.lookups)),
-        is_wide=_is_wide(box, _tiles(steps, shifts, length)) or spec.needs_wide_parameters,
-    )
-    values = {"parity": parity} | spec.numbers
-    operands = ("src", "dst", *spec.conversion.varying)
-    values |= dict(zip(operands, box.offsets, strict=True))
-    for k, node in enumerate(box.nodes):
-        values |= {f"extent{k}": node.extent, f"valid{k}": node.valid}
-        values |= {f"groups{k}": counts[k], f"shift{k}": shifts[k]}
-        values |= {f"{one}{k}": stride for one, stride in zip(operands, node.strides, strict=True)}
-    for k, (gather, (groups, shift)) in enumerate(zip(box.lookups, gathers, strict=True)):
-        values |= {f"gather{k}_groups": groups, f"gather{k}_shift": shift}
-        values |= gather_values(f"gather{k}", gather, spec.conversion.varying)
-    first, *others = grid_of(counts, dims)
-    grid = (first * prod(gather.groups for gather in gathers), *others)
-    return Launch(pattern, tuple(values[name] for name in param_names(pattern)), grid)
+    return Shares(tuple(steps), tuple(shifts), gather_shift)
 
 
 def _steps(extents: list[int], shifts: list[int], length: int) -> list[int]:
@@ -176,38 +148,6 @@ def _steps(extents: list[int], shifts: list[int], length: int) -> list[int]:
             steps[k] = wanted
             break
     return steps
-
-
-def _tiles(steps: list[int], shifts: list[int], length: int) -> list[int]:
-    """Return the steps of each loop that a work-group has; of the first, elements."""
-    tiles = [step << shift for step, shift in zip(steps, shifts, strict=True)]
-    return [tiles[0] * length, *tiles[1:]]
-
-
-def _is_wide(box: Box, tiles: list[int]) -> bool:
-    """Whether an offset or an index needs 64 bits; extents are rounded up to whole groups."""
-    bounds = [abs(offset) for offset in box.offsets]
-    for node, tile in zip(box.nodes, tiles, strict=True):
-        extent = node.extent + tile
-        bounds = [
-            bound + extent * (abs(stride) + 1)
-            for bound, stride in zip(bounds, node.strides, strict=True)
-        ]
-    for gather in box.lookups:
-        bounds = [
-            bound + gather.extent + _reach(axes)
-            for bound, axes in zip(bounds, (gather.src, gather.dst, *gather.others), strict=True)
-        ]
-    return max(bounds) > MAX_INT
-
-
-def _reach(axes: tuple[tuple[Axis, tuple[Block, ...]], ...]) -> int:
-    """Return a bound of the offsets of the axes of one operand of a gather."""
-    return sum(
-        abs(block.stride) * max(block.extent, -(-axis.padded // block.step)) + block.step
-        for axis, blocks in axes
-        for block in blocks
-    )
 
 
 def _ceil_log2(extent: int) -> int:
