@@ -72,7 +72,7 @@ def test_boxes_with_pairs_of_other_dims_are_scattered(src: str, dst: str, expect
         ((416, 203), "ba", False),
         # blocks of half a line, of a line, and of half a line with padding
         ((128, 200), "Ba8b", True),
-        ((128, 200), "Ba16b", False),
+        ((128, 208), "Ba16b", False),
         ((128, 203), "Ba8b", False),
         # few rows, and few columns
         ((255, 203), "ba", False),
@@ -85,7 +85,7 @@ def test_lines_are_assembled_where_the_transposing_kernel_would_split_them(
     dims: tuple[int, ...], dst: str, expected: bool
 ) -> None:
     src = "ba" if dst.startswith("B") else "ab"
-    (box,) = plan_reorder(memory_desc(dims, "f32", src), memory_desc(dims, "f32", dst)).boxes
+    *_, box = plan_reorder(memory_desc(dims, "f32", src), memory_desc(dims, "f32", dst)).boxes
     assert needs_assembly(box, 32) is expected
 
 
