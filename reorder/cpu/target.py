@@ -26,12 +26,17 @@ __all__ = [
     "Machine",
     "count_threads",
     "has_bfloat",
+    "has_exact_bfloat",
     "has_feature",
     "has_fma",
     "has_half",
     "is_arm",
     "is_x86",
+    "max_tile_rows",
+    "quietens_in_one",
     "register_bits",
+    "saturates_floats",
+    "step_registers",
     "this_machine",
 ]
 
@@ -131,28 +136,84 @@ def has_feature(name: str) -> bool:
     """Whether the machine has an instruction set, by LLVM's name.
 
     Settings of numba that name another processor or its features come first, since numba compiles
-    for these. Every 64-bit ARM has the instruction sets that are tested.
+    for these.
     """
     if config.CPU_NAME is not None or config.CPU_FEATURES is not None:
         return f"+{name}" in (config.CPU_FEATURES or "").split(",")
-    return bool(binding.get_host_cpu_features().get(name, is_arm()))
+    return bool(binding.get_host_cpu_features().get(name))
 
 
 def has_fma() -> bool:
     """Whether there is a fused multiply-add."""
-    return has_feature("fma")
+    return is_arm() or has_feature("fma")
 
 
 def has_half() -> bool:
     """Whether instructions convert f32 to f16 and back."""
-    return has_feature("f16c")
+    return is_arm() or has_feature("f16c")
+
+
+def saturates_floats() -> bool:
+    """Whether instructions round floats to integers that saturate, and narrow integers likewise."""
+    return is_arm()
+
+
+def quietens_in_one() -> bool:
+    """Whether one instruction returns NaNs as quiet ones and all other floats as they are."""
+    return is_arm()
+
+
+def max_tile_rows() -> int:
+    """Return how many rows a tile of one 128-bit lane may have: a cache line of bytes at most.
+
+    ARM has 32 registers of this width; with 64 rows LLVM spills three vectors for each row.
+    """
+    return 32 if is_arm() else LINE_NBYTES
+
+
+def step_registers() -> int:
+    """Return how many registers a step of a loop over short rows moves or converts.
+
+    More are no faster with registers of 256 bits or more; those of ARM hold a quarter of a line.
+    """
+    return 4 if is_arm() else 1
 
 
 def has_bfloat() -> bool:
-    """Whether LLVM has an instruction that rounds f32 to bf16; it treats denormals as zeros."""
+    """Whether LLVM has an instruction that rounds f32 to bf16, and treats denormals as zeros."""
     return (
         is_x86()
         and has_feature("avx512bf16")
         and has_feature("avx512dq")
         and binding.llvm_version_info >= (17, 0, 0)
     )
+
+
+def has_exact_bfloat() -> bool:
+    """Whether LLVM has an instruction that rounds f32 to bf16 as IEEE 754 does."""
+    return is_arm() and "bfcvtn" in _assembly_for_arm(_ROUND_BFLOAT)
+
+
+_ROUND_BFLOAT = """
+define <8 x bfloat> @round(<8 x float> %x) {
+  %y = fptrunc <8 x float> %x to <8 x bfloat>
+  ret <8 x bfloat> %y
+}
+"""
+
+
+def _assembly_for_arm(source: str) -> str:
+    """Return what LLVM makes of a source for the processor that numba compiles for.
+
+    What the processor has LLVM knows by its name: the features of the machine do not list all.
+    """
+    name, features = config.CPU_NAME, config.CPU_FEATURES
+    if name is None:
+        name = binding.get_host_cpu_name()
+    if features is None:
+        features = binding.get_host_cpu_features().flatten()
+    compiler = binding.Target.from_triple("aarch64-unknown-linux-gnu").create_target_machine(
+        name, features
+    )
+    assembly: str = compiler.emit_assembly(binding.parse_assembly(source))
+    return assembly

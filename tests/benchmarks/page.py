@@ -30,6 +30,8 @@ _WIDTH, _HEIGHT, _LEFT, _TOP, _GAP = 380, 260, 56, 34, 40
 _LEVELS = (0.01, 0.03, 0.1, 0.3, 1.0, 2.0)
 # In the legend: the line of a name with the gaps around it, and a letter of font size 11.
 _LEGEND_LINE, _LEGEND_LETTER = 32, 7
+# where the part of the page begins that `python -m tests.arm.model` is for
+_MODEL = "## 64-bit ARM"
 # no case may be slower than that beside code that oneDNN generates
 _FLOOR = 0.8
 
@@ -275,7 +277,9 @@ def _write_table(cases: list[dict[str, Any]], file: Path) -> None:
 
 def _main() -> None:
     facts = json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))
-    (_DOCS / "benchmarks.md").write_text(page(facts), encoding="utf-8")
+    file = _DOCS / "benchmarks.md"
+    _, heading, model = file.read_text(encoding="utf-8").partition(_MODEL)
+    file.write_text(f"{page(facts)}\n{heading}{model}", encoding="utf-8")
     moved = [case for case in facts["cases"] if not converts(case)]
     (_DOCS / "benchmarks.svg").write_text(draw(moved), encoding="utf-8")
     _write_table(facts["cases"], _DOCS / "benchmarks.csv")

@@ -13,7 +13,7 @@ from llvmlite import ir
 from numba.core import cgutils
 
 from reorder.cpu.convert.vectors import GROUP
-from reorder.cpu.target import has_bfloat, has_half
+from reorder.cpu.target import has_bfloat, has_exact_bfloat, has_half, quietens_in_one
 from reorder.values.formats import FLOATS, ieee
 
 if TYPE_CHECKING:
@@ -64,6 +64,10 @@ def _pad_mantissa(vectors: Vectors, codes: Value, form: FloatFormat) -> Value:
     """Return the bits of f32 of a format with the same exponent."""
     builder, i32 = vectors.builder, codes.type
     bits = builder.shl(codes, vectors.splat(i32, _F32.mantissa - form.mantissa))
+    if quietens_in_one():
+        f32 = vectors.values("f32")
+        name = f"llvm.canonicalize.{vectors.suffix(f32)}"
+        return vectors.call(name, f32, builder.bitcast(bits, f32))
     quiet = builder.or_(bits, vectors.splat(i32, _QUIET_BIT))
     magnitude = builder.and_(bits, vectors.splat(i32, _MAGNITUDE))
     return vectors.select(">", magnitude, _F32.overflow, quiet, bits)
@@ -203,11 +207,13 @@ def _cut_mantissa(vectors: Vectors, bits: Value, form: FloatFormat) -> Value:
         twice = builder.shl(bits, vectors.splat(i32, 1))
         return vectors.select(">", twice, 2 * _F32.overflow, quiet, rounded)
 
+    values, bfloats = builder.bitcast(bits, vectors.values("f32")), vectors.vector(_BfloatType())
+    if form == _BFLOAT and has_exact_bfloat():
+        return builder.bitcast(builder.fptrunc(values, bfloats), vectors.integers(16))
     if vectors.lanes < GROUP:
         return quieten()
-    values = builder.bitcast(bits, vectors.values("f32"))
     if form == _BFLOAT and has_bfloat():
-        made = builder.bitcast(builder.fptrunc(values, vectors.vector(_BfloatType())), rounded.type)
+        made = builder.bitcast(builder.fptrunc(values, bfloats), rounded.type)
         return vectors.rarely(_are_special(vectors, values), quieten, made)
     # NaN is rare: one unordered comparison of the two halves tests all lanes
     return vectors.rarely(builder.fcmp_unordered("uno", *vectors.halves(values)), quieten, rounded)

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from llvmlite import ir
+
 from reorder.cpu.convert.vectors import code_bits
-from reorder.values.formats import FLOATS, INTEGERS
+from reorder.cpu.kernels.shuffle import LANE_BITS, concatenate
+from reorder.cpu.target import BYTE_BITS, saturates_floats
+from reorder.values.formats import FLOATS, INTEGERS, IntegerFormat
 
 if TYPE_CHECKING:
     from reorder.cpu.convert.vectors import Vectors
     from reorder.cpu.kernels.emit import Type, Value
-    from reorder.values.formats import BooleanFormat, IntegerFormat
+    from reorder.values.formats import BooleanFormat
 
 __all__ = ["decode_boolean", "decode_integer", "encode_boolean", "encode_integer"]
 
@@ -67,6 +71,8 @@ def _round(vectors: Vectors, values: Value, work: str, form: IntegerFormat) -> V
         return vectors.call(
             f"{name}.{vectors.suffix(integers)}.{vectors.suffix(vector_type)}", integers, rounded
         )
+    if saturates_floats() and vectors.lanes * code_bits(work) >= LANE_BITS:
+        return _saturate(vectors, values, work, form)
     low, high = (vectors.splat(vector_type, float(limit)) for limit in form)
     values = builder.select(
         builder.fcmp_ordered("ord", values, values), values, vectors.splat(vector_type, 0.0)
@@ -77,6 +83,34 @@ def _round(vectors: Vectors, values: Value, work: str, form: IntegerFormat) -> V
     # low bits of the sum hold
     magic = 1.5 * 2.0 ** FLOATS[work].mantissa
     return builder.bitcast(builder.fadd(values, vectors.splat(vector_type, magic)), integers)
+
+
+def _saturate(vectors: Vectors, values: Value, work: str, form: IntegerFormat) -> Value:
+    """Round floats to integers of their width, and halve their width as often as possible.
+
+    Each step saturates, so that LLVM finds the instructions that do; NaN becomes 0.
+    """
+    builder = vectors.builder
+    bits, code_width = code_bits(work), max(form.bits, BYTE_BITS)
+    lanes = LANE_BITS // bits
+    kind = f"v{lanes}i{bits}.v{lanes}f{bits}"
+    parts = [
+        vectors.call(
+            f"llvm.aarch64.neon.fcvtns.{kind}", ir.VectorType(ir.IntType(bits), lanes), part
+        )
+        for part in vectors.parts(values, lanes)
+    ]
+    codes = concatenate(builder, parts)
+    while bits > code_width:
+        wide = _signed(bits)
+        bits //= 2
+        limits = form if bits == code_width else _signed(bits)
+        codes = builder.trunc(_clamp(vectors, codes, wide, limits), vectors.integers(bits))
+    return codes
+
+
+def _signed(bits: int) -> IntegerFormat:
+    return IntegerFormat(-(1 << (bits - 1)), (1 << (bits - 1)) - 1)
 
 
 def decode_boolean(vectors: Vectors, codes: Value, work: str) -> Value:

@@ -14,7 +14,7 @@ from reorder.cpu.convert.records import (
 from reorder.cpu.convert.rows import Row, each_line, each_vector, vector_lanes
 from reorder.cpu.kernels.elements import Location
 from reorder.cpu.kernels.emit import int64, load_int64, load_record, loop, minimum, prefetch
-from reorder.cpu.target import BYTE_BITS, LINE_NBYTES
+from reorder.cpu.target import BYTE_BITS, LINE_NBYTES, step_registers
 
 if TYPE_CHECKING:
     from reorder.cpu.convert.rows import EmitVector, StageArguments
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ConvertTypes", "emit_convert", "emit_prefetch"]
 
-# Registers of one vector of a conversion: more are no faster.
+# Registers of one vector of a conversion, times those of a step: more are no faster.
 _REGISTERS = 2
 # Log2 of the bits of a byte.
 _BYTE_SHIFT = BYTE_BITS.bit_length() - 1
@@ -59,7 +59,7 @@ def emit_convert(builder: Builder, arguments: StageArguments, types: ConvertType
 def _emit_row(src: Row, dst: Row, record: ConvertRecord, work: str | None) -> None:
     """Convert one row."""
     builder, count = src.elements.builder, record.columns
-    sizes = vector_lanes(work, _REGISTERS)
+    sizes = vector_lanes(work, _REGISTERS * step_registers())
     prefetches = builder.icmp_signed("!=", record.prefetch_distance, int64(0))
 
     def convert(i: Value, lanes: int, *, non_temporal: bool = False) -> None:

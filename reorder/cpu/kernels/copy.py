@@ -13,7 +13,7 @@ from llvmlite import ir
 
 from reorder.cpu.kernels.elements import Location
 from reorder.cpu.kernels.emit import BYTE, I64, int64, loop, maximum, minimum
-from reorder.cpu.target import BYTE_BITS, LINE_BITS, register_bits
+from reorder.cpu.target import BYTE_BITS, LINE_BITS, register_bits, step_registers
 
 if TYPE_CHECKING:
     from reorder.cpu.kernels.elements import Elements
@@ -210,7 +210,7 @@ def _copy_run(elements: Elements, src: Location, dst: Location, count: Value) ->
 def _copy_vectors(elements: Elements, src: Location, dst: Location, count: Value) -> None:
     """Copy a run by vectors; the last one overlaps the one before it."""
     builder = elements.builder
-    lanes = register_bits() // elements.bits
+    lanes = register_bits() * step_registers() // elements.bits
     is_enough = builder.icmp_signed(">=", count, int64(lanes))
     with builder.if_else(is_enough) as (enough, few):
         with enough:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from reorder.cpu.kernels.emit import load_int64
 from reorder.cpu.kernels.loop_group import TileShape
 from reorder.cpu.kernels.shuffle import LANE_BITS, concatenate, exchange, pick, transpose
-from reorder.cpu.target import LINE_BITS, register_bits
+from reorder.cpu.target import LINE_BITS, max_tile_rows, register_bits
 
 if TYPE_CHECKING:
     from reorder.cpu.kernels.elements import Elements, Location
@@ -29,11 +29,15 @@ _HEIGHTS = 5
 _MIN_COLUMN_BITS = 32
 
 
-def tile_heights(bits: int) -> tuple[int, ...]:
-    """Return how many rows tiles may have, most first: from a cache line down to 32 bits."""
+def tile_heights(bits: int, *, streams: bool = False) -> tuple[int, ...]:
+    """Return how many rows tiles may have, most first: from a cache line down to 32 bits.
+
+    Non-temporal stores need whole lines; without them a tile has no more rows than fit registers.
+    """
     line = LINE_BITS // bits
+    most = line if streams else max_tile_rows()
     least = max(2, _MIN_COLUMN_BITS // bits)
-    return tuple(line >> k for k in range(_HEIGHTS) if line >> k >= least)
+    return tuple(line >> k for k in range(_HEIGHTS) if least <= line >> k <= most)
 
 
 def tile_shapes(bits: int, height: int) -> list[TileShape]:

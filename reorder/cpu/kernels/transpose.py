@@ -51,7 +51,7 @@ def emit_transposed(move: Transposition, span: ColumnSpan) -> None:
     data = span._replace(last=minimum(builder, stop, move.columns.valid))
     done = builder.append_basic_block("moved")
     emit_interleaved(move, (data.first, data.last), done)
-    for height in tile_heights(elements.bits):
+    for height in tile_heights(elements.bits, streams=elements.streams):
         # the last tile overlaps the one before it, so it moves some rows twice
         repeated = builder.and_(builder.neg(rows.extent), int64(height - 1))
         limit = int64(height)

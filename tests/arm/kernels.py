@@ -1,0 +1,212 @@
+"""Micro-kernels as assembly for 64-bit ARM, on any machine.
+
+`assembly(processors)` compiles each of `KERNELS` in a process that takes this machine for a 64-bit
+ARM, and returns the instructions of the innermost loop.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+
+import numba
+from llvmlite import binding, ir
+
+from reorder.cpu import target
+from reorder.cpu.convert.convert_rows import _emit_row
+from reorder.cpu.convert.records import ConvertRecord
+from reorder.cpu.convert.rows import Row, vector_lanes
+from reorder.cpu.kernels.copy import _copy_lines, _copy_vectors
+from reorder.cpu.kernels.elements import Elements, Location
+from reorder.cpu.kernels.emit import I64, int64, loop
+from reorder.cpu.kernels.interleave import _emit_join, _emit_split
+from reorder.cpu.kernels.loop_group import LoopGroup, Transposition, entry_address
+from reorder.cpu.kernels.register_tile import emit_tile, tile_heights, tile_shapes
+from reorder.cpu.schedule.kernel import Kernel
+from reorder.cpu.target import BYTE_BITS, LINE_BITS, register_bits, step_registers
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from reorder.cpu.kernels.emit import Builder, Value
+
+__all__ = ["KERNELS", "Loop", "assembly"]
+
+# The facts about a machine are read when modules are imported.
+_AS_ARM = """
+import json, platform, sys
+from llvmlite import binding
+platform.machine = lambda: "aarch64"
+binding.get_host_cpu_features = binding.FeatureMap
+from tests.arm.kernels import compile_all
+print(json.dumps(compile_all(sys.argv[1:])))
+"""
+_TRIPLE = "aarch64-unknown-linux-gnu"
+
+
+class Loop(NamedTuple):
+    """The innermost loop of a micro-kernel."""
+
+    # bytes that one round reads and writes
+    nbytes: int
+    lines: list[str]
+
+    @property
+    def names(self) -> list[str]:
+        """The names of its instructions."""
+        return [line.split()[0] for line in self.lines]
+
+
+class _Arguments(NamedTuple):
+    """The parameters of each function: two addresses, a count, and a table of offsets."""
+
+    src: Value
+    dst: Value
+    count: Value
+    table: Value
+
+
+# Emits a kernel, and returns the bytes that one round of its loop reads and writes.
+_Emit: TypeAlias = "Callable[[Builder, _Arguments], int]"
+
+
+def _sides(given: _Arguments) -> tuple[Location, Location]:
+    return Location(given.src, int64(0)), Location(given.dst, int64(0))
+
+
+def _copy(builder: Builder, given: _Arguments) -> int:
+    """Copy by 64 bytes: what others are compared with."""
+    elements = Elements(builder, Kernel(8))
+    lanes = LINE_BITS // BYTE_BITS
+    src, dst = _sides(given)
+    with loop(builder, int64(0), given.count, lanes) as i:
+        elements.store_vector(
+            elements.load_vector(src.plus(builder, i), lanes), dst.plus(builder, i)
+        )
+    return 2 * lanes
+
+
+def _row(builder: Builder, given: _Arguments) -> int:
+    elements = Elements(builder, Kernel(8))
+    _copy_vectors(elements, *_sides(given), given.count)
+    return 2 * register_bits() * step_registers() // BYTE_BITS
+
+
+def _lines(builder: Builder, given: _Arguments) -> int:
+    elements = Elements(builder, Kernel(8, streams=True))
+    _copy_lines(elements, *_sides(given), given.count)
+    return 2 * LINE_BITS // BYTE_BITS
+
+
+def _tile(bits: int) -> _Emit:
+    def emit(builder: Builder, given: _Arguments) -> int:
+        elements = Elements(builder, Kernel(bits))
+        shape = tile_shapes(bits, tile_heights(bits)[0])[-1]
+        src, dst = _sides(given)
+        with loop(builder, int64(0), given.count, shape.width) as column:
+            columns = entry_address(builder, given.table, column)
+            first = elements.rebased(src.plus(builder, column))
+            emit_tile(elements, first, dst, (given.table, columns), shape)
+        return 2 * shape.height * shape.width * bits // BYTE_BITS
+
+    return emit
+
+
+def _interleave(bits: int, count: int, *, splits: bool) -> _Emit:
+    def emit(builder: Builder, given: _Arguments) -> int:
+        elements = Elements(builder, Kernel(bits))
+        few = LoopGroup(int64(count), int64(count), int64(0), given.table)
+        many = LoopGroup(given.count, given.count, given.count, given.table)
+        columns, rows = (few, many) if splits else (many, few)
+        move = Transposition(elements, *_sides(given), columns, rows, int64(0), int64(0))
+        lanes = 128 // bits * (2 if bits > BYTE_BITS else 1)
+        if splits:
+            _emit_split(move, count, lanes)
+        else:
+            _emit_join(move, (int64(0), given.count), count, lanes)
+        return 2 * count * lanes * bits // BYTE_BITS
+
+    return emit
+
+
+def _convert(src: str, dst: str) -> _Emit:
+    def emit(builder: Builder, given: _Arguments) -> int:
+        rows = Row.at(builder, src, _sides(given)[0]), Row.at(builder, dst, _sides(given)[1])
+        _emit_row(*rows, ConvertRecord(int64(1), given.count, int64(0)), "f32")
+        lanes = vector_lanes("f32", 2 * step_registers())[0]
+        return sum(lanes * row.elements.bits // BYTE_BITS for row in rows)
+
+    return emit
+
+
+KERNELS: dict[str, _Emit] = {
+    "copy": _copy,
+    "short row": _row,
+    "streamed row": _lines,
+    "tile of 8-bit elements": _tile(8),
+    "tile of 16-bit elements": _tile(16),
+    "tile of 32-bit elements": _tile(32),
+    "tile of 64-bit elements": _tile(64),
+    "two rows of 16 bits to pairs": _interleave(16, 2, splits=False),
+    "four rows of 8 bits to quads": _interleave(8, 4, splits=False),
+    "triples of 8 bits to three rows": _interleave(8, 3, splits=True),
+    "f32 to f16": _convert("f32", "f16"),
+    "f16 to f32": _convert("f16", "f32"),
+    "f32 to bf16": _convert("f32", "bf16"),
+    "bf16 to f32": _convert("bf16", "f32"),
+    "f32 to s8": _convert("f32", "s8"),
+}
+
+
+def assembly(processors: Sequence[str]) -> dict[str, dict[str, Loop]]:
+    """Return the innermost loop of each kernel, by processor (LLVM's name) and kernel."""
+    command = [sys.executable, "-c", _AS_ARM, *processors]
+    printed = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
+    return {
+        processor: {name: Loop(*found) for name, found in kernels.items()}
+        for processor, kernels in json.loads(printed).items()
+    }
+
+
+def compile_all(processors: Sequence[str]) -> dict[str, dict[str, Loop]]:
+    """Compile all kernels for some processors; the process must take itself for a 64-bit ARM."""
+    binding.initialize_all_targets()
+    binding.initialize_all_asmprinters()
+    found = {}
+    for processor in processors:
+        numba.config.CPU_NAME = processor
+        target.has_feature.cache_clear()
+        machine = binding.Target.from_triple(_TRIPLE).create_target_machine(processor, opt=3)
+        found[processor] = {name: _compile(emit, machine) for name, emit in KERNELS.items()}
+    return found
+
+
+def _compile(emit: _Emit, machine: binding.TargetMachine) -> Loop:
+    module = ir.Module()
+    module.triple = _TRIPLE
+    kind = ir.FunctionType(ir.VoidType(), [I64] * len(_Arguments._fields))
+    function = ir.Function(module, kind, "kernel")
+    builder = ir.IRBuilder(function.append_basic_block("entry"))
+    nbytes = emit(builder, _Arguments(*function.args))
+    builder.ret_void()
+    compiled = binding.parse_assembly(str(module))
+    options = binding.create_pipeline_tuning_options(speed_level=3)
+    passes = binding.create_pass_builder(machine, options)
+    passes.getModulePassManager().run(compiled, passes)
+    return Loop(nbytes, _largest_loop(machine.emit_assembly(compiled)))
+
+
+def _largest_loop(text: str) -> list[str]:
+    """Return the instructions of the longest loop without another branch target inside."""
+    loops: list[list[str]] = []
+    label, body = "", list[str]()
+    for line in (each.split("//")[0].strip() for each in text.splitlines()):
+        if line.endswith(":"):
+            label, body = line[:-1], []
+        elif line and not line.startswith("."):
+            body.append(line)
+            if label and line.split()[-1] == label:
+                loops.append(body)
+    return max(loops, key=len)
