@@ -68,11 +68,14 @@ def test_no_call_waits_for_what_a_queue_has_to_do_before(runtime: Runtime, gate:
     packed = reorder(x, image, queue=queue)
     threes = reorder(packed, "aBcd3b")
     x[:] = 0  # host memory was copied before the calls returned
+    large = reorder(np.ones((64, 64, 5), np.float32), "bca", queue=queue)
+    assert large.nbytes > 1 << 16
     assert threes.event is not None
     assert threes.event.command_execution_status != COMPLETE
     gate.open()
     assert threes.get().numpy().tobytes() == X.tobytes()
     assert blocked.get().numpy().tobytes() == X.tobytes()
+    assert (large.get().numpy() == 1).all()
 
 
 def test_events_that_reorder_is_given_are_waited_for(runtime: Runtime, gate: Gate) -> None:
