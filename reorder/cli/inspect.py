@@ -155,7 +155,8 @@ def _lay_out(facts: Facts) -> list[str]:
     """Return a line for each tensor, then the totals of each kind, then of all."""
     rows = [
         (
-            row["name"],
+            # of hostile files they may hold commands to a terminal
+            row["name"] if row["name"].isprintable() else repr(row["name"]),
             "x".join(map(str, row["dims"])) or "scalar",
             row["dtype"],
             row["layout"],

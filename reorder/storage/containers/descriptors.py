@@ -63,7 +63,7 @@ def desc_to_json(desc: Desc) -> str:
     )
 
 
-@lru_cache(maxsize=256)
+@lru_cache(maxsize=64)
 def desc_from_json(text: str) -> Desc:
     """Read what `desc_to_json` wrote; many tensors of a model have equal descriptors.
 
@@ -83,7 +83,8 @@ def desc_from_json(text: str) -> Desc:
     if not isinstance(fields, dict) or "record" not in fields:
         return from_json(text)
     options = fields.get("options", {})
-    if fields.get("schema") != 1 or not isinstance(options, dict):
+    is_legal = isinstance(options, dict) and not options.keys() & {"dims", "name"}
+    if fields.get("schema") != 1 or not is_legal:
         msg = f"no descriptor of a record of schema 1: {short_repr(fields)}"
         raise MemdescError(msg)
     desc = record_desc(fields.get("dims", ()), fields["record"], **options)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 from typing import TYPE_CHECKING, Any
@@ -15,7 +16,7 @@ from memdesc.staging import try_lock
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = ["cannot", "clear", "locked", "partial_folder", "sync", "write_at"]
+__all__ = ["cannot", "clear", "locked", "partial_folder", "reserve", "sync", "write_at"]
 
 _BINARY = getattr(os, "O_BINARY", 0)
 
@@ -71,6 +72,16 @@ def clear(folder: Path) -> None:
             shutil.rmtree(path)
         else:
             path.unlink()
+
+
+def reserve(handle: int, nbytes: int) -> None:
+    """Give a file its size, with room on the disk where the system can promise that."""
+    try:
+        os.posix_fallocate(handle, 0, nbytes)
+    except OSError as error:
+        if error.errno not in {errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL}:
+            raise
+        os.ftruncate(handle, nbytes)
 
 
 def sync(path: Path) -> None:

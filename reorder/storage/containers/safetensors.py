@@ -7,6 +7,7 @@ the format itself is read. Source: `safetensors/src/tensor.rs` of safetensors 0.
 from __future__ import annotations
 
 import json
+from collections import Counter
 from math import prod
 from typing import TYPE_CHECKING, Any
 
@@ -68,7 +69,9 @@ _ENTRY_KEYS = {"dtype", "shape", "data_offsets"}
 
 def is_format(start: bytes) -> bool:
     """Whether the first bytes of a file are those of this format."""
-    return len(start) > _LENGTH and start[_LENGTH : _LENGTH + 1] == b"{"
+    # marks of other formats are lengths beyond the limit
+    length = int.from_bytes(start[:_LENGTH], "little")
+    return length <= _MAX_HEADER and start[_LENGTH : _LENGTH + 1] == b"{"
 
 
 def read(path: Path) -> Container:
@@ -129,8 +132,7 @@ def _parse(text: bytes) -> dict[str, Any]:
 def _without_doubles(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) < len(pairs):
-        keys = [key for key, _ in pairs]
-        double = next(key for key in found if keys.count(key) > 1)
+        double, _ = Counter(key for key, _ in pairs).most_common(1)[0]
         msg = f"its header has the key {short_repr(double)} twice"
         raise MemdescError(msg)
     return found

@@ -20,6 +20,7 @@ from reorder.storage.containers.partial import (
     clear,
     locked,
     partial_folder,
+    reserve,
     sync,
     write_at,
 )
@@ -258,7 +259,7 @@ class Writer:
                 path.parent.mkdir(exist_ok=True)
                 with path.open("wb") as opened:
                     if file.nbytes:
-                        os.posix_fallocate(opened.fileno(), 0, file.nbytes)
+                        reserve(opened.fileno(), file.nbytes)
             except OSError as error:
                 clear(self.partial)
                 raise cannot(path, error) from None

@@ -140,3 +140,14 @@ def test_only_headers_are_read(tmp_path: Path, capsys: CaptureFixture[str]) -> N
     except OSError:
         pytest.skip("the file system has no files of 4 TiB")
     assert _facts(capsys, str(path))["bytes"] == 2**42
+
+
+def test_names_send_no_commands_to_the_terminal(
+    tmp_path: Path, capsys: CaptureFixture[str]
+) -> None:
+    path = tmp_path / "x.safetensors"
+    with Writer(path, plan_file(path, [Tensor("\x1b[2J", "u8", (1,), 1)], {})) as writer:
+        writer.finish()
+    assert main(["inspect", str(path)]) == 0
+    assert "\x1b" not in (shown := capsys.readouterr().out)
+    assert "'\\x1b[2J'" in shown

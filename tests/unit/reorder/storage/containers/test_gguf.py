@@ -12,6 +12,7 @@ from memdesc import DATA_TYPES, MemdescError, RecordDesc, known_records, memory_
 from reorder.storage.containers.gguf import GgufValue, plan, read
 from reorder.storage.containers.gguf_types import SCALARS, TYPES
 from reorder.storage.containers.plan import Tensor
+from reorder.storage.containers.table import read_container
 from reorder.storage.containers.writer import Writer
 
 if TYPE_CHECKING:
@@ -177,3 +178,11 @@ def test_the_types_that_are_no_records_are_listed_with_a_reason(tmp_path: Path) 
     entry = read(path).entries["a"]
     assert (entry.dtype, entry.nbytes, entry.desc) == ("IQ2_XXS", 66, None)
     assert "indices of vectors" in entry.reason
+
+
+def test_a_file_of_any_number_of_tensors_is_no_safetensors(tmp_path: Path) -> None:
+    # the ninth byte of both is a brace
+    infos = [_info(f"t{k}", (8,), offset=32 * k) for k in range(ord("{"))]
+    path = tmp_path / "x.bin"
+    path.write_bytes(_file([], infos, bytes(32 * ord("{"))))
+    assert len(read_container(path).entries) == ord("{")

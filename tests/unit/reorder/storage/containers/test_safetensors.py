@@ -117,6 +117,19 @@ def test_pieces_are_written_and_read(tmp_path: Path) -> None:
         ({"__metadata__": {"memdesc.b": "{}"}, "a": _tensor()}, bytes(8), "does not have"),
         ({"__metadata__": {"memdesc.a": "{}"}, "a": _tensor()}, bytes(8), "the key 'schema'"),
         ({"__metadata__": {"memdesc.a": "[" * 9999}, "a": _tensor()}, bytes(8), "no descriptor"),
+        *(
+            ({"__metadata__": {"memdesc.a": text}, "a": _tensor()}, bytes(8), reason)
+            for text, reason in (
+                ('{"schema": 1, "record": "awq", "dims": [128, 8]}', "of several tensors"),
+                ('{"schema": 2, "record": "q4_0", "dims": [32]}', "of schema 1"),
+                ('{"schema": 1, "record": "q4_0", "options": {"dims": 1}}', "of schema 1"),
+                ('{"schema": 1, "record": "q4_0", "options": 1}', "of schema 1"),
+                ('{"schema": 1, "record": "q4_0"}', "dims"),
+                ('{"schema": 1, "record": "q4_0", "dims": [32], "options": {"a": 1}}', "option"),
+                ('{"schema": 1, "record": 1, "dims": [32]}', "named by a string"),
+                ("1" * 2**21, "characters"),
+            )
+        ),
         (
             {"__metadata__": {"memdesc.a": '{"schema": 1, "record": "awq", "dims": [8, 8]}'}},
             b"",
@@ -138,6 +151,12 @@ def test_damaged_headers_are_refused(tmp_path: Path, header: Any, data: bytes, r
     path = _file(tmp_path / "x.safetensors", header, data)
     with pytest.raises(MemdescError, match=reason):
         read(path)
+
+
+def test_many_keys_are_compared_in_time(tmp_path: Path) -> None:
+    keys = "".join(f'"{k}":0,' for k in range(200_000))
+    with pytest.raises(MemdescError, match="the key 'last' twice"):
+        read(_file(tmp_path / "x.safetensors", f'{{{keys}"last":0,"last":0}}'.encode()))
 
 
 @pytest.mark.parametrize("length", [3, 2**40, 2**63, 100_000_001])
