@@ -20,6 +20,10 @@ from reorder.storage.files import save, sidecar
 if TYPE_CHECKING:
     import argparse
 
+    from numpy.typing import NDArray
+
+    from memdesc import ImageDesc
+
 __all__ = ["COMMAND"]
 
 
@@ -38,6 +42,12 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--dims", metavar="DIMS", help="logical sizes, such as 1x17x5x4")
     parser.add_argument("--dtype", metavar="DTYPE", help="type of the lanes of raw pixels")
+    parser.add_argument(
+        "--row-pitch",
+        type=int,
+        metavar="BYTES",
+        help="bytes from a row of raw pixels to the next, as a mapped image has (default: no gap)",
+    )
     parser.add_argument(
         "--to", metavar="TAG", help="layout to write (default: row-major over the logical dims)"
     )
@@ -80,15 +90,31 @@ def _load(options: argparse.Namespace) -> Memory:
         raise MemdescError(msg)
     dtype = options.dtype if is_raw else found.dtype
     image = memdesc.image_desc(dims_of(options.dims), dtype, options.image)
-    if not is_raw:
-        return from_pixels(found, image)
-    if found.nbytes != image.nbytes:
+    if is_raw:
+        return Memory(image.desc, _rows(options, found, image), zero_pad=False)
+    return from_pixels(found, image)
+
+
+def _rows(
+    options: argparse.Namespace, data: NDArray[np.uint8], image: ImageDesc
+) -> NDArray[np.uint8]:
+    """Return the bytes of raw pixels without the gaps between rows."""
+    row = image.nbytes // image.height if image.height else 0
+    pitch = row if options.row_pitch is None else options.row_pitch
+    if pitch < row:
+        msg = f"--row-pitch {pitch} is less than a row of {image!r}, which has {row} bytes"
+        raise MemdescError(msg)
+    # the last row may end with its pixels, or with the gap behind them
+    nbytes = max(pitch * (image.height - 1) + row, 0)
+    if data.nbytes not in {nbytes, pitch * image.height}:
         msg = (
-            f"{options.src!r} has {found.nbytes} bytes, but {image!r} takes {image.nbytes}: "
-            f"{image.height} rows of {image.width} pixels"
+            f"{options.src!r} has {data.nbytes} bytes, but {image!r} takes {nbytes}: "
+            f"{image.height} rows of {image.width} pixels, {pitch} bytes apart"
         )
         raise MemdescError(msg)
-    return Memory(image.desc, found.view(np.uint8), zero_pad=False)
+    whole = np.zeros(pitch * image.height, np.uint8)
+    whole[: data.nbytes] = data
+    return np.ascontiguousarray(whole.reshape(image.height, pitch)[:, :row]).reshape(-1)
 
 
 COMMAND = Command(

@@ -267,7 +267,16 @@ def test_unpack_reads_packed_files_arrays_of_pixels_and_raw_dumps(
     assert restored.numpy().tobytes() == X.tobytes()
     facts(capsys, "unpack", dump, out, *known, "--dtype", "f32", "--to-dtype", "f16")
     assert np.load(out).tobytes() == X.astype(np.float16).tobytes()
+    mapped = str(weights / "mapped.bin")
+    rows = np.zeros((12, 128), np.uint8)
+    rows[:, :80] = pixels.reshape(12, -1).view(np.uint8)
+    for end in (None, -48):  # with the gap behind the last row, or without
+        rows.reshape(-1)[:end].tofile(mapped)
+        facts(capsys, "unpack", mapped, out, *known, "--dtype", "f32", "--row-pitch", "128")
+        assert np.load(out).tobytes() == X.tobytes()
     for arguments, message in (
+        ((dump, *known, "--dtype", "f32", "--row-pitch", "79"), "is less than a row of image_desc"),
+        ((dump, *known, "--dtype", "f32", "--row-pitch", "96"), "5 pixels, 96 bytes apart"),
         ((packed, *known), "leave --as and --dims out"),
         ((str(weights / "pixels.npy"),), "give --as and --dims"),
         ((dump, *known), "give --dtype"),
