@@ -18,6 +18,8 @@ from reorder.bench.report import LEAST_NBYTES, is_jit, summarise
 __all__ = ["converts", "curves", "draw", "page", "shortfalls"]
 
 _DOCS = Path(__file__).parents[2] / "docs"
+# What the page says beside the run: other machines, and what was tried.
+_NOTES = Path(__file__).with_name("notes.md")
 # Okabe and Ito's palette, told apart by dashes too
 _LINES = {
     "memdesc": ("#0072B2", ""),
@@ -186,6 +188,8 @@ def page(facts: dict[str, Any]) -> str:
         "## Where something else is faster",
         "",
         *_shortfall_lines(cases),
+        "",
+        _NOTES.read_text(encoding="utf-8").rstrip("\n"),
     ]
     return "\n".join([*lines, ""])
 
