@@ -18,8 +18,6 @@ from reorder.bench.report import LEAST_NBYTES, is_jit, summarise
 __all__ = ["converts", "curves", "draw", "page", "shortfalls"]
 
 _DOCS = Path(__file__).parents[2] / "docs"
-# What the page says beside the run: other machines, and what was tried.
-_NOTES = Path(__file__).with_name("notes.md")
 # Okabe and Ito's palette, told apart by dashes too
 _LINES = {
     "memdesc": ("#0072B2", ""),
@@ -32,8 +30,9 @@ _WIDTH, _HEIGHT, _LEFT, _TOP, _GAP = 380, 260, 56, 34, 40
 _LEVELS = (0.01, 0.03, 0.1, 0.3, 1.0, 2.0)
 # In the legend: the line of a name with the gaps around it, and a letter of font size 11.
 _LEGEND_LINE, _LEGEND_LETTER = 32, 7
-# where the part of the page begins that `python -m tests.arm.model` is for
-_MODEL = "## 64-bit ARM"
+# where the part of the page begins that is not made from the run: other machines, what was tried,
+# and what `python -m tests.arm.model` prints
+_KEPT = "## On 16 cores"
 # no case may be slower than that beside code that oneDNN generates
 _FLOOR = 0.8
 
@@ -188,8 +187,6 @@ def page(facts: dict[str, Any]) -> str:
         "## Where something else is faster",
         "",
         *_shortfall_lines(cases),
-        "",
-        _NOTES.read_text(encoding="utf-8").rstrip("\n"),
     ]
     return "\n".join([*lines, ""])
 
@@ -282,8 +279,8 @@ def _write_table(cases: list[dict[str, Any]], file: Path) -> None:
 def _main() -> None:
     facts = json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))
     file = _DOCS / "benchmarks.md"
-    _, heading, model = file.read_text(encoding="utf-8").partition(_MODEL)
-    file.write_text(f"{page(facts)}\n{heading}{model}", encoding="utf-8")
+    _, heading, kept = file.read_text(encoding="utf-8").partition(_KEPT)
+    file.write_text(f"{page(facts)}\n{heading}{kept}", encoding="utf-8")
     moved = [case for case in facts["cases"] if not converts(case)]
     (_DOCS / "benchmarks.svg").write_text(draw(moved), encoding="utf-8")
     _write_table(facts["cases"], _DOCS / "benchmarks.csv")
