@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from memdesc import RUNTIME, MemdescError, RuntimeDesc
+from memdesc import RUNTIME, MemdescError, MemoryDesc, RuntimeDesc
 from memdesc.layout import dim_name
-from reorder.api import prepare
+from reorder.api import is_on_device, prepare, reorder
 from reorder.memory.memory import Memory
 from reorder.plan.plan import plan_reorder
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from reorder.opencl import DeviceMemory
     from reorder.plan.plan import ReorderPlan
     from reorder.values.attr import Attr
 
@@ -60,8 +61,12 @@ class RuntimePlan:
         sizes = tuple(dims)
         return plan_reorder(self.src.resolve(sizes), self.dst.resolve(sizes), self.attr)
 
-    def __call__(self, src: Memory, dst: Memory, threads: int | None = None) -> None:
+    def __call__(
+        self, src: Memory | DeviceMemory, dst: Memory | DeviceMemory, threads: int | None = None
+    ) -> None:
         """Reorder src into dst, whose descriptors have all sizes.
+
+        Where dst is on an OpenCL device, it is filled there, after its `event`.
 
         Raises
         ------
@@ -69,17 +74,34 @@ class RuntimePlan:
             If a memory does not fit the plan; nothing is written then.
         """
         for memory, desc, side in ((src, self.src, "src"), (dst, self.dst, "dst")):
-            if not isinstance(memory, Memory):
-                msg = (  # type: ignore[unreachable] # callers without types
+            if not isinstance(memory, Memory) and not is_on_device(memory):
+                msg = (
                     f"{side} must be a Memory, whose descriptor says the sizes, not "
                     f"{type(memory).__name__}"
                 )
                 raise MemdescError(msg)
-            if memory.desc != desc.resolve(memory.desc.dims):
-                msg = f"{side} is {memory.desc!r}, but the plan is for {desc!r}"
+            held = _desc_of(memory)
+            if held != desc.resolve(held.dims):
+                msg = f"{side} is {held!r}, but the plan is for {desc!r}"
                 raise MemdescError(msg)
-        plan = plan_reorder(src.desc, dst.desc, self.attr)
-        prepare(plan, threads)(src.data, dst.data)
+        if isinstance(src, Memory) and isinstance(dst, Memory):
+            plan = plan_reorder(src.desc, dst.desc, self.attr)
+            prepare(plan, threads)(src.data, dst.data)
+        else:
+            options: Any = {"out": dst, "attr": self.attr}
+            reorder(src, **options)
+
+
+def _desc_of(memory: Any) -> MemoryDesc:
+    """Return the descriptor of memory; on a device an Array has none, and an image another."""
+    desc = getattr(memory, "desc", None)
+    if not isinstance(desc, MemoryDesc):
+        msg = (
+            "a plan with runtime dims takes Memory and reorder.opencl.DeviceMemory in buffers, "
+            f"not {type(memory).__name__}"
+        )
+        raise MemdescError(msg)
+    return desc
 
 
 def plan_runtime(src: RuntimeDesc, dst: RuntimeDesc, attr: Attr | None = None) -> RuntimePlan:

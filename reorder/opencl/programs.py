@@ -128,8 +128,10 @@ def floats_of(device: cl.Device) -> Floats:
     """Return the arithmetic of a device."""
     single, config = device.single_fp_config, cl.device_fp_config
     exact = config.DENORM | config.INF_NAN | config.ROUND_TO_NEAREST
+    rounds = bool(single & config.ROUND_TO_NEAREST)
     return Floats(
         has_f64=bool(device.double_fp_config),
+        rounds=rounds,
         is_exact=single & exact == exact,
         divides=bool(single & config.CORRECTLY_ROUNDED_DIVIDE_SQRT),
         has_fma=bool(single & config.FMA),

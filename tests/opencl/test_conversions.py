@@ -12,8 +12,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from memdesc import DATA_TYPES, Extra, image_desc, memory_desc
-from reorder import Attr, execute_reference, opencl
+from memdesc import DATA_TYPES, RUNTIME, Extra, image_desc, memory_desc, runtime_desc
+from reorder import Attr, execute_reference, opencl, plan_runtime, reorder
+from reorder.opencl import DeviceMemory
 from reorder.opencl.schedule.transfers import DeviceTraits, OperandSpec, _plan, plan_transfers
 from tests.attributes import attrs, conversions
 from tests.conversions import every_code, random_codes, run
@@ -162,6 +163,19 @@ def test_four_hundred_images_convert_as_the_definition_says(
     check_image(runtime, case, seed)
 
 
+def test_plans_with_runtime_dims_run_on_devices(first: Runtime) -> None:
+    unknown = (RUNTIME, 6)
+    plan = plan_runtime(runtime_desc(unknown, "f32", "ab"), runtime_desc(unknown, "s8", "aB4b"))
+    x = np.arange(18, dtype=np.float32).reshape(3, 6) * 0.4
+    dst = DeviceMemory(first.queue, first.buffer(np.zeros(24, np.uint8)), plan.dst.resolve((3, 6)))
+    plan(reorder(x, "ab", queue=first.queue), dst)
+    assert (dst.get().numpy() == np.rint(x)).all()
+    plan(reorder(x + 1, "ab"), dst)
+    assert (dst.get().numpy() == np.rint(x + 1)).all()
+    with refused("a plan with runtime dims takes Memory and reorder.opencl.DeviceMemory"):
+        plan(first.buffer(x), dst)  # type: ignore[arg-type] # the mistake
+
+
 def test_an_image_does_not_accumulate(runtime: Runtime) -> None:
     image = image_desc((1, 4, 2, 3), "f32", "in_out_channel")
     with refused("beta 1.0 adds to what dst holds, and kernels do not read an image"):
@@ -221,9 +235,10 @@ _TILED: list[Any] = [
 ]
 
 
+@pytest.mark.campaign
 @pytest.mark.parametrize(
     ("one", "other", "dims", "attr"),
-    [pytest.param(*row, marks=[pytest.mark.campaign] if k else []) for k, row in enumerate(_TILED)],
+    _TILED,
 )
 def test_runs_that_change_their_direction_are_converted_in_tiles(
     one: Any, other: Any, dims: tuple[int, ...], attr: Attr | None, runtime: Runtime

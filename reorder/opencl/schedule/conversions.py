@@ -9,7 +9,7 @@ import numpy as np
 from memdesc import DATA_TYPES, MemdescError
 from reorder.opencl.codegen.conversion import BETA, Conversion
 from reorder.values.convert import wide_dtype
-from reorder.values.formats import difference_type, working_type
+from reorder.values.formats import INTEGERS, difference_type, working_type
 
 if TYPE_CHECKING:
     from typing import Any
@@ -31,6 +31,8 @@ class Floats(NamedTuple):
     ----------
     has_f64 : bool
         Whether it has doubles.
+    rounds : bool
+        Whether sums of f32 are rounded to the nearest.
     is_exact : bool
         Whether sums and products of f32 are those of IEEE 754, denormals included.
     divides : bool
@@ -40,6 +42,7 @@ class Floats(NamedTuple):
     """
 
     has_f64: bool = True
+    rounds: bool = True
     is_exact: bool = True
     divides: bool = True
     has_fma: bool = False
@@ -109,8 +112,10 @@ def _check(made: Conversion, floats: Floats) -> None:
         reason = "is computed in f64, which the device does not have"
     elif made.divides_in_f64 and not floats.has_f64:
         reason = "divides by dst_scale, and the device neither rounds quotients of f32 nor has f64"
+    elif made.work == "f32" and not floats.rounds and (made.roles or made.dst in INTEGERS):
+        reason = "is rounded, and the device does not round to nearest"
     elif made.roles and made.work == "f32" and not floats.is_exact:
-        reason = "computes in f32, and the device flushes denormals or does not round to nearest"
+        reason = "computes in f32, and the device flushes denormals, or has no NaN"
     if reason:
         msg = f"{made.src} to {made.dst} {reason}; reorder on the CPU"
         raise MemdescError(msg)
