@@ -35,7 +35,7 @@ def repack(
     threads : int, optional
         As for `reorder`.
     **options
-        As for `record_desc`; group and type of the scales are by default those of `record`.
+        As for `record_desc`; width, group and type of the scales are by default those of `record`.
 
     Raises
     ------
@@ -85,13 +85,15 @@ def _swaps(source: RecordDesc, letters: str) -> bool:
 
 
 def defaults(source: RecordDesc, legal: Mapping[str, Any]) -> dict[str, Any]:
-    """Return options of a target that the source has: group and type of the scales."""
+    """Return options of a target that the source has: width, group and type of the scales."""
     scale = source.field(source.rule.scale[0].parts[0][0])
     found: dict[str, Any] = {}
     if "group" in legal and "i" in source.letters:
         inputs = source.letters.index("i")
         group = scale.groups[inputs]
         found["group"] = -1 if group == source.dims[inputs] else group
+    if "bits" in legal and "bits" in (held := dict(source.options)):
+        found["bits"] = held["bits"]
     if "scales" in legal and scale.kind in {"f16", "bf16", "f32"}:
         found["scales"] = scale.kind
     return found

@@ -256,7 +256,7 @@ class Writer:
         for file in self._files.values():
             path = self.path_of(file.name)
             try:
-                path.parent.mkdir(exist_ok=True)
+                path.parent.mkdir(parents=True, exist_ok=True)
                 with path.open("wb") as opened:
                     if file.nbytes:
                         reserve(opened.fileno(), file.nbytes)

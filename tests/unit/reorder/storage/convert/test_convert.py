@@ -86,6 +86,41 @@ def test_a_rule_over_a_prefix_moves_records_and_what_the_model_says_of_them(
     assert all(np.array_equal(after[name], data) for name, data in before.items())
 
 
+def test_all_other_files_of_a_model_are_copied_but_hidden_ones(model: Path, tmp_path: Path) -> None:
+    for name in ("a/b/large.bin", "a/c.txt", ".cache/x", "README.md"):
+        path = model / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(name.encode() * 5000)
+    converted(model, tmp_path / "out", "conv.*: f16")
+    found = {
+        path.relative_to(tmp_path / "out").as_posix()
+        for path in (tmp_path / "out").rglob("*")
+        if path.is_file()
+    }
+    named = {"config.json", "tokenizer.json", "model.safetensors"}
+    assert found == named | {"a/b/large.bin", "a/c.txt", "README.md"}
+    for name in ("a/b/large.bin", "config.json"):
+        assert (tmp_path / "out" / name).read_bytes() == (model / name).read_bytes()
+
+
+def test_the_width_of_codes_is_that_of_the_source(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    layer: dict[str, NDArray[Any]] = {
+        "a.qweight": rng.integers(-(2**31), 2**31, (32, 128)).astype(np.int32),
+        "a.qzeros": np.full((2, 32), 0x7F7F7F7F, np.int32),
+        "a.scales": rng.random((2, 128)).astype(np.float16),
+    }
+    write_safetensors(tmp_path / "in.safetensors", layer)
+    found = converted(
+        tmp_path / "in.safetensors", tmp_path / "out.safetensors", "a: gptq(bits=8) -> marlin"
+    )
+    assert found["a.qweight"].shape == (8, 512)
+    back = converted(
+        tmp_path / "out.safetensors", tmp_path / "back.safetensors", "a: marlin(bits=8) -> gptq"
+    )
+    assert all(np.array_equal(back[name], array) for name, array in layer.items())
+
+
 def test_layouts_keep_their_descriptor_and_are_stored_by_their_physical_shape(
     model: Path, tmp_path: Path
 ) -> None:
