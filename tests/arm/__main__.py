@@ -28,7 +28,8 @@ PARTS: dict[str, list[str]] = {
         f"{_LAWS}/test_thread_laws.py",
     ],
     "kernels": [f"{_CPU}/kernels"],
-    "conversions": [f"{_CPU}/convert", f"{_CPU}/decode", "tests/unit/reorder/values"],
+    "conversions": [f"{_CPU}/convert", f"{_CPU}/decode"],
+    "values": ["tests/unit/reorder/values"],
     "threads": [
         f"{_CPU}/runtime",
         "tests/unit/reorder/test_stack.py",

@@ -36,7 +36,7 @@ def _run(folder: Path) -> None:
         capture_output=True,
         text=True,
         check=False,
-        timeout=120,
+        timeout=500,
     )
     assert ran.returncode == 0, ran.stderr
 

@@ -9,14 +9,16 @@ import threading
 import time
 from typing import TYPE_CHECKING, Any
 
+import numba
 import numpy as np
 import pytest
 
 from reorder.cpu.runtime.intrinsics import WALKER, add_shared
 from reorder.cpu.runtime.jit import compile_callback
 from reorder.cpu.runtime.job import Job
-from reorder.cpu.runtime.pool import run_on_pool
+from reorder.cpu.runtime.pool import load_pool, run_on_pool
 from reorder.cpu.runtime.pool_block import MAX_WORKERS
+from reorder.cpu.runtime.worker import share_job
 from reorder.memory.buffers import address_of
 
 if TYPE_CHECKING:
@@ -127,6 +129,32 @@ def test_chunks_run_on_the_caller_and_on_a_worker() -> None:
     assert len({who for who, _ in seen}) == 2
 
 
+def share_often(src_at: int, job: int, times: int) -> int:
+    """Share a job many times; src is what the caller counts, dst are the counters of the tasks."""
+    for _ in range(times):
+        share_job(src_at, src_at, job)
+    return 0
+
+
+@pytest.mark.campaign
+def test_a_million_jobs_lose_no_chunk(walker: Any) -> None:
+    rounds, times, tasks = 100, 10_000, 8
+    bounds = np.arange(tasks + 1)
+    counts = np.zeros(tasks, np.int64)
+    job = job_of(walker.address, bounds, 3)
+    load_pool()
+    # the first ones start the workers
+    run_on_pool(0, address_of(counts), job)
+    signature = numba.int64(*[numba.int64] * 3)
+    share = compile_callback(share_often, signature, "jobs, one after the other")
+    call = ctypes.CFUNCTYPE(ctypes.c_int64, *[ctypes.c_int64] * 3)(share.address)
+    record = (ctypes.c_int64 * len(job))(*job)
+    for done in range(1, rounds + 1):
+        call(address_of(counts), ctypes.addressof(record), times)
+        assert (counts == 1 + done * times).all()
+    print(f"{rounds * times} jobs of {tasks} chunks on 4 threads")  # noqa: T201 - a count for a release
+
+
 _PROGRAMS = {
     "threads of a small stack": """
 import os, threading
@@ -185,6 +213,6 @@ def test_processes_with_habits_of_their_own(name: str) -> None:
         capture_output=True,
         text=True,
         check=False,
-        timeout=120,
+        timeout=500,
     )
     assert ran.returncode == 0, ran.stderr

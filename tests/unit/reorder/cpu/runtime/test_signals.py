@@ -69,7 +69,7 @@ def test_a_signal_handler_may_raise_reorder_or_fork_inside_of_a_reorder() -> Non
         capture_output=True,
         text=True,
         check=False,
-        timeout=90,
+        timeout=500,
     )
     assert ran.returncode == 0, ran.stderr
 
@@ -96,6 +96,6 @@ def test_a_child_forked_while_another_thread_loads_numba_can_reorder(pause: floa
         capture_output=True,
         text=True,
         check=False,
-        timeout=90,
+        timeout=500,
     )
     assert ran.returncode == 0, ran.stderr
