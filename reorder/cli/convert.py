@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+from functools import partial
 from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING
@@ -20,7 +21,9 @@ from reorder.storage.convert.rules import Rule, parse_rule, rules_of_toml
 
 if TYPE_CHECKING:
     import argparse
+    from collections.abc import Callable
 
+    from reorder.storage.convert.convert import Step
     from reorder.storage.convert.jobs import Job
 
 __all__ = ["COMMAND"]
@@ -64,6 +67,13 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--threads", type=int, help="how many pieces are moved at a time")
     parser.add_argument(
+        "--dask",
+        metavar="ADDRESS",
+        help="move the pieces on the workers of a Dask cluster, which see the same files under the "
+        "same paths: the address of its scheduler, or its --scheduler-file; --max-bytes is then "
+        "for each worker",
+    )
+    parser.add_argument(
         "--shard-size",
         metavar="SIZE",
         help="the most bytes of tensors in a file of a folder; by default as in IN",
@@ -81,9 +91,26 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _answer(options: argparse.Namespace) -> tuple[Facts, int]:
+    if options.dask is None:
+        return _converted(options, threads_of(options.threads), convert)
+    if options.threads is not None:
+        msg = "--threads is for this machine; how many a worker of Dask has is told to the worker"
+        raise MemdescError(msg)
+    from reorder.storage.convert.cluster import connected, convert_on_cluster, worker_threads  # noqa: PLC0415 - others need no Dask
+
+    for name in ("source", "target"):  # workers have other working folders
+        setattr(options, name, str(Path(getattr(options, name)).absolute()))
+    with connected(options.dask) as client:
+        return _converted(options, worker_threads(client), partial(convert_on_cluster, client))
+
+
+def _converted(
+    options: argparse.Namespace, threads: int, run: Callable[[Conversion, Step], Facts]
+) -> tuple[Facts, int]:
+    """Plan a conversion, and run it, or say what it would do."""
     settings = Settings(
         max_bytes=bytes_of("--max-bytes", options.max_bytes),
-        threads=threads_of(options.threads),
+        threads=threads,
         shard_bytes=None
         if options.shard_size is None
         else bytes_of("--shard-size", options.shard_size),
@@ -101,7 +128,7 @@ def _answer(options: argparse.Namespace) -> tuple[Facts, int]:
     start = time.monotonic()
     with Progress(written * (1 + settings.verify)) as progress:
         try:
-            found = convert(made, _Rate(progress, written * (1 + settings.verify)).step)
+            found = run(made, _Rate(progress, written * (1 + settings.verify)).step)
         except MemdescError as error:
             left = partial_folder(made.target)
             hint = f"; what was written is in {str(left)!r}: --resume goes on with it"

@@ -33,7 +33,9 @@ if TYPE_CHECKING:
     from reorder.storage.convert.rules import Rule
     from reorder.storage.convert.tasks import Task
 
-    Run = Callable[[Iterator[tuple[int, Task]], Callable[[int, Task], None]], None]
+    Run = Callable[
+        [Iterator[tuple[int, Task]], Callable[[int, Task], None], Callable[[Task], object]], None
+    ]
     Step = Callable[[str, int], None]
 
 __all__ = ["Conversion", "Settings", "convert", "plan"]
@@ -163,7 +165,8 @@ def convert(
     step : callable, optional
         Called with what is done and the bytes that have been written since.
     run : callable, optional
-        Runs tasks, and calls back with each that has finished; by default threads of this process.
+        Runs tasks by a function, and calls back with each that has finished; by default on threads
+        of this process.
 
     Returns
     -------
@@ -179,6 +182,7 @@ def convert(
     if settings.resume and not settings.overwrite and target.exists() and not grown(target):
         return {"tasks": 0, "resumed": 0, "complete": True}
     told = step or (lambda _, __: None)
+    execute = run or partial(_on_threads, settings=settings)
     writer = Writer(
         target,
         conversion.output.files,
@@ -201,17 +205,11 @@ def convert(
 
             tasks = enumerate(conversion.tasks(where))
             left = ((number, task) for number, task in tasks if number not in done)
-            (run or partial(_on_threads, settings=settings))(left, finished)
+            execute(left, finished, run_task)
             _check_sources(conversion)
         if settings.verify:
             checks = enumerate(conversion.tasks(where, Bound(_CHECKED, settings.max_bytes)))
-            run_tasks(
-                checks,
-                settings.threads,
-                settings.max_bytes,
-                lambda _, task: told("verifying", task.written),
-                check_task,
-            )
+            execute(checks, lambda _, task: told("verifying", task.written), check_task)
         writer.finish()
     count = sum(1 for _ in conversion.tasks(where))
     return {"tasks": count, "resumed": len(done), "complete": True}
@@ -225,10 +223,11 @@ def _place(writer: Writer, name: str) -> Place:
 def _on_threads(
     tasks: Iterator[tuple[int, Task]],
     finished: Callable[[int, Task], None],
+    do: Callable[[Task], object],
     *,
     settings: Settings,
 ) -> None:
-    run_tasks(tasks, settings.threads, settings.max_bytes, finished, run_task)
+    run_tasks(tasks, settings.threads, settings.max_bytes, finished, do)
 
 
 def _check_sources(conversion: Conversion) -> None:

@@ -1,0 +1,329 @@
+"""A conversion whose tasks run on the workers of a Dask cluster that see the same files.
+
+A task is a small value that may run again with the same result. So a task whose worker is lost runs
+on another one, as the scheduler does by itself.
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import pickle
+from concurrent.futures import CancelledError
+from contextlib import contextmanager, suppress
+from itertools import islice
+from math import inf
+from pathlib import Path
+from queue import Empty, SimpleQueue
+from time import monotonic
+from typing import TYPE_CHECKING, Any, NamedTuple
+from uuid import uuid4
+
+from memdesc import MemdescError, __version__
+from memdesc.disk import open_file
+from memdesc.errors import short_repr
+from reorder.storage.containers.writer import partial_folder
+from reorder.storage.convert.convert import convert
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from distributed import Client, Future
+
+    from reorder.storage.convert.convert import Conversion, Step
+
+    _Batch = list[tuple[int, Any]]
+
+__all__ = ["check_workers", "connected", "convert_on_cluster", "run_on_cluster", "worker_threads"]
+
+_INSTALL = "distributed is not installed: pip install distributed, or memdesc[dask]"
+# how long a scheduler, a first worker, and workers after all have gone, are waited for
+_CONNECT_SECONDS, _NO_WORKER_SECONDS = 10, 60
+_POLL_SECONDS = 1
+# batches of tasks for each thread of the workers, so that none waits for the next one
+_AHEAD = 2
+# bytes and tasks of a batch: Dask takes some milliseconds for each
+_BATCH, _MAX_BATCH = 64 << 20, 256
+# bytes of the file that a scheduler writes
+_MAX_FILE = 1 << 24
+
+
+class _Seen(NamedTuple):
+    """What a worker sees."""
+
+    version: str
+    sizes: tuple[int | None, ...]
+
+
+@contextmanager
+def connected(address: str) -> Iterator[Client]:
+    """Connect to a scheduler: its address, or the file that `dask scheduler` wrote.
+
+    Raises
+    ------
+    MemdescError
+        If there is no scheduler, or it has no workers.
+    """
+    try:
+        from distributed import Client  # noqa: PLC0415 - optional
+    except ImportError:
+        raise MemdescError(_INSTALL) from None
+    where = _address_in(Path(address)) if address.endswith(".json") else address
+    reason, client = "", None
+    try:
+        client = Client(where, timeout=_CONNECT_SECONDS, set_as_default=False)
+    except (OSError, ValueError, TypeError) as error:
+        reason = type(error).__name__
+    if client is None:
+        # the client that failed closes when it is collected, and blocks one that starts meanwhile
+        gc.collect()
+        msg = (
+            f"there is no Dask scheduler at {short_repr(address)} ({reason}); start one with `dask "
+            "scheduler`, and name the address that it prints, such as tcp://host:8786, or its "
+            "--scheduler-file"
+        )
+        raise MemdescError(msg)
+    with client:
+        with suppress(TimeoutError):
+            client.wait_for_workers(1, timeout=_CONNECT_SECONDS)
+        if not client.nthreads():
+            msg = (
+                f"the Dask scheduler at {short_repr(address)} has no workers; start some with "
+                f"`dask worker {address}`"
+            )
+            raise MemdescError(msg)
+        yield client
+
+
+def _address_in(path: Path) -> str:
+    """Return the address in the file that a scheduler wrote."""
+    with open_file(path) as file:
+        text = file.read(_MAX_FILE)
+    try:
+        return str(json.loads(text)["address"])
+    except (ValueError, KeyError, TypeError) as error:
+        msg = f"{str(path)!r} is no --scheduler-file of `dask scheduler`: {error!r}"
+        raise MemdescError(msg) from None
+
+
+def worker_threads(client: Client) -> int:
+    """Return the most threads of a worker: as many tasks hold memory there at a time."""
+    return int(max(client.nthreads().values(), default=1))
+
+
+def convert_on_cluster(
+    client: Client, conversion: Conversion, step: Step | None = None
+) -> dict[str, Any]:
+    """Write the output of a conversion by the workers of a cluster, and give it its name.
+
+    *Law*: the bytes are those of `convert`.
+
+    Parameters
+    ----------
+    client : distributed.Client
+        From `connected`.
+    conversion : Conversion
+        From `plan`, of absolute paths.
+    step : callable, optional
+        As for `convert`, which says what is returned.
+
+    Raises
+    ------
+    MemdescError
+        As `convert`, and if a worker does not see the files, or all of them end.
+    """
+    batch = min(conversion.settings.max_bytes, _BATCH)
+    inputs = list(conversion.container.files)
+    grown = partial_folder(conversion.target) / "files"
+    outputs = [grown / file.name for file in conversion.output.files]
+    check_workers(client, inputs)
+
+    def run(
+        tasks: Iterator[tuple[int, Any]],
+        finished: Callable[[int, Any], None],
+        do: Callable[[Any], object],
+    ) -> None:
+        check_workers(client, outputs)
+        run_on_cluster(client, tasks, finished, do, batch)
+
+    return convert(conversion, step, run)
+
+
+def check_workers(client: Client, paths: Sequence[Path]) -> None:
+    """Refuse workers of another version, and those that do not see the files.
+
+    Raises
+    ------
+    MemdescError
+        With the worker and the file.
+    """
+    sizes = tuple(path.stat().st_size for path in paths)
+    for worker, seen in client.run(_look, tuple(map(str, paths)), on_error="return").items():
+        if isinstance(seen, BaseException):
+            msg = f"worker {worker} cannot run tasks: {short_repr(seen)}; install memdesc there"
+            raise MemdescError(msg)
+        if seen.version != __version__:
+            msg = f"worker {worker} has memdesc {seen.version}, and this is {__version__}"
+            raise MemdescError(msg)
+        for path, wanted, size in zip(paths, sizes, seen.sizes, strict=True):
+            if size != wanted:
+                what = "does not see it" if size is None else f"sees {size}"
+                msg = (
+                    f"{str(path)!r} has {wanted} bytes here, and worker {worker} {what}; all "
+                    "machines must have the same files under the same path"
+                )
+                raise MemdescError(msg)
+
+
+def _look(paths: tuple[str, ...]) -> _Seen:
+    """Return what a worker sees: a file's size, or None."""
+    import os  # noqa: PLC0415 - it runs elsewhere
+
+    def size_of(path: str) -> int | None:
+        try:
+            return os.stat(path).st_size  # noqa: PTH116 - a path of another machine
+        except OSError:
+            return None
+
+    return _Seen(__version__, tuple(map(size_of, paths)))
+
+
+def run_on_cluster(
+    client: Client,
+    tasks: Iterator[tuple[int, Any]],
+    finished: Callable[[int, Any], None],
+    run: Callable[[Any], object],
+    max_bytes: int,
+) -> None:
+    """Run tasks on the workers; the first error ends all.
+
+    Parameters
+    ----------
+    client : distributed.Client
+        From `connected`.
+    tasks : iterator of (int, task)
+        With their numbers; a few more than the workers have threads are held at a time.
+    finished : callable
+        Called with each task that has run.
+    run : callable
+        A function of a module, called with a task on a worker.
+    max_bytes : int
+        Tasks of so many bytes together are one for Dask.
+
+    Raises
+    ------
+    MemdescError
+        If a task does, if it was on several workers that died, or if there are no workers left.
+    """
+    held: dict[Future, _Batch] = {}
+    done: SimpleQueue[Future] = SimpleQueue()
+    workers, name = _Workers(client), uuid4().hex
+    batches = _batches(tasks, max_bytes)
+    try:
+        while True:
+            # without workers one batch waits for them at the scheduler
+            room = workers.threads * _AHEAD - len(held)
+            for batch in islice(batches, max(room, 0 if held else 1)):
+                data = pickle.dumps((run, [task for _, task in batch]))
+                key = f"memdesc-{name}-{batch[0][0]}"
+                future = client.submit(_run, data, key=key, pure=False)
+                held[future] = batch
+                future.add_done_callback(done.put)
+            if not held:
+                return
+            with suppress(Empty):
+                future = done.get(timeout=_POLL_SECONDS)
+                batch = held.pop(future)
+                _check(future)
+                for number, task in batch:
+                    finished(number, task)
+            workers.count()
+    finally:
+        # no task may write after this returns: another conversion may use the same name
+        _drain(workers, list(held))
+
+
+def _batches(tasks: Iterator[tuple[int, Any]], max_bytes: int) -> Iterator[_Batch]:
+    """Return tasks in groups of about so many bytes."""
+    batch: _Batch = []
+    nbytes = 0
+    for number, task in tasks:
+        batch.append((number, task))
+        nbytes += task.nbytes
+        if nbytes >= max_bytes or len(batch) == _MAX_BATCH:
+            yield batch
+            batch, nbytes = [], 0
+    if batch:
+        yield batch
+
+
+class _Workers:
+    """The workers of a cluster, counted again each second: a question to the scheduler takes time.
+
+    Raises a MemdescError if there have been none for a minute, or the scheduler has ended.
+    """
+
+    def __init__(self, client: Client) -> None:
+        self.client = client
+        self._counted = self._seen = -inf
+        self.threads = 0
+        self.count()
+
+    def count(self) -> None:
+        """Count the threads, if that was not just done."""
+        now = monotonic()
+        if now - self._counted < _POLL_SECONDS:
+            return
+        try:
+            self.threads = sum(self.client.nthreads().values())
+        except (OSError, TimeoutError) as error:
+            msg = (
+                f"the Dask scheduler does not answer any more ({type(error).__name__}); start the "
+                "cluster again"
+            )
+            raise MemdescError(msg) from None
+        self._counted = monotonic()
+        if self.threads or self._seen == -inf:
+            self._seen = self._counted
+        if self._counted - self._seen > _NO_WORKER_SECONDS:
+            msg = (
+                f"the Dask cluster has had no workers for {_NO_WORKER_SECONDS} seconds; start some"
+            )
+            raise MemdescError(msg)
+
+
+def _run(data: bytes) -> None:
+    """Run tasks on a worker; Dask looks into tuples that it is given, but not into bytes."""
+    run, tasks = pickle.loads(data)  # noqa: S301 - of the client, which runs functions here
+    for task in tasks:
+        run(task)
+
+
+def _drain(workers: _Workers, futures: list[Future]) -> None:
+    """Wait until tasks that were handed out have run, as far as there is somebody to run them."""
+    from distributed import wait  # noqa: PLC0415 - optional
+
+    if futures and workers.threads and workers.client.status == "running":
+        with workers.client.as_current(), suppress(TimeoutError, OSError, CancelledError):
+            wait(futures, timeout=_NO_WORKER_SECONDS)
+
+
+def _check(future: Future) -> None:
+    """Raise the error of a task, if it has one."""
+    try:
+        error = future.exception()
+    except CancelledError:
+        msg = "the Dask scheduler has ended, or cancelled a task; start the cluster again"
+        raise MemdescError(msg) from None
+    if error is None:
+        return
+    if isinstance(error, MemdescError):
+        raise error
+    if type(error).__name__ == "KilledWorker":
+        msg = (
+            f"a task ended several workers, the last one {error.last_worker.address}; they may "
+            "have too little memory: give less max_bytes, or workers fewer threads"
+        )
+        raise MemdescError(msg)
+    msg = f"a worker failed: {short_repr(error)}"
+    raise MemdescError(msg) from error

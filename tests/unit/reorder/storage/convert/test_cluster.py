@@ -1,0 +1,244 @@
+"""Conversions on a real Dask scheduler with worker processes."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import pytest
+
+from memdesc import MemdescError
+from reorder.cli.main import main
+from reorder.storage.containers.writer import partial_folder
+from reorder.storage.convert.convert import Conversion, Settings, convert, plan
+from reorder.storage.convert.rules import parse_rule
+from tests.checkpoints import model_folder, write_safetensors
+from tests.clusters import Cluster, started
+
+if TYPE_CHECKING:
+    import subprocess
+    from collections.abc import Iterator
+
+pytestmark = pytest.mark.peers
+
+distributed = pytest.importorskip("distributed", reason="distributed is not installed")
+cluster_module = pytest.importorskip("reorder.storage.convert.cluster")
+connected, convert_on_cluster = cluster_module.connected, cluster_module.convert_on_cluster
+
+_SETTINGS = Settings(max_bytes=1 << 16)
+_RULES = ("*.weight: AB16a16b", "*.bias: a, bf16")
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    with started(tmp_path_factory.mktemp("dask") / "cluster", 2) as found:
+        yield found
+
+
+def _checkpoint(path: Path) -> Path:
+    rng = np.random.default_rng(0)
+    tensors = {
+        name: rng.standard_normal((rows, 256), np.float32).astype(np.float16)
+        for name, rows in (("a.weight", 1000), ("b.weight", 900), ("c.other", 100))
+    }
+    write_safetensors(path, {**tensors, "a.bias": np.arange(77, dtype=np.float32)})
+    return path
+
+
+def _plan(source: Path, target: Path, settings: Settings = _SETTINGS) -> Conversion:
+    return plan(source, target, [parse_rule(rule) for rule in _RULES], settings)
+
+
+def _contents(path: Path) -> dict[str, bytes]:
+    files = [path] if path.is_file() else [each for each in path.rglob("*") if each.is_file()]
+    return {str(each.relative_to(path)): each.read_bytes() for each in files}
+
+
+def test_a_cluster_writes_the_bytes_that_one_machine_writes(
+    cluster: Cluster, tmp_path: Path
+) -> None:
+    source = _checkpoint(tmp_path / "in.safetensors")
+    convert(_plan(source, tmp_path / "one.safetensors"))
+    steps: list[tuple[str, int]] = []
+    with connected(str(cluster.file)) as client:
+        made = _plan(source, tmp_path / "many.safetensors", _SETTINGS._replace(verify=True))
+        facts = convert_on_cluster(client, made, lambda *step: steps.append(step))
+    assert _contents(tmp_path / "many.safetensors") == _contents(tmp_path / "one.safetensors")
+    assert facts["tasks"] > 20
+    written = sum(nbytes for what, nbytes in steps if what == "converting")
+    assert written == sum(nbytes for what, nbytes in steps if what == "verifying") > 1_000_000
+    assert not partial_folder(tmp_path / "many.safetensors").exists()
+
+
+def test_the_command_converts_a_model_on_a_cluster(
+    cluster: Cluster,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    model_folder(tmp_path / "model")
+    monkeypatch.chdir(tmp_path)  # relative paths are not those of the workers
+    rule = "model.layers.*: awq -> gptq"
+    assert main(["convert", "model", "one", "--map", rule]) == 0
+    assert main(["convert", "model", "many", "--map", rule, "--dask", str(cluster.file)]) == 0
+    assert _contents(tmp_path / "many") == _contents(tmp_path / "one")
+    assert "model.safetensors" in " ".join(_contents(tmp_path / "many"))
+    capsys.readouterr()
+    assert main(["convert", "model", "x", "--dask", str(cluster.file), "--threads", "2"]) == 2
+    assert "--threads is for this machine" in capsys.readouterr().err
+    assert main(["convert", "model", "x", "--map", "nothing: ab", "--dask", str(cluster.file)]) == 2
+    assert not (tmp_path / "x").exists()
+
+
+def test_a_worker_that_is_killed_half_way_costs_no_byte(tmp_path: Path) -> None:
+    source = _checkpoint(tmp_path / "in.safetensors")
+    convert(_plan(source, tmp_path / "one.safetensors"))
+    with started(tmp_path / "cluster", 2) as cluster, connected(str(cluster.file)) as client:
+        client.wait_for_workers(2, timeout=60)
+        made = _plan(source, tmp_path / "many.safetensors")
+        total, done = made.nbytes, 0
+        killed: list[subprocess.Popen[bytes]] = []
+
+        def step(_: str, nbytes: int) -> None:
+            nonlocal done
+            done += nbytes
+            if done > total // 2 and not killed:
+                killed.append(cluster.processes[1])
+                killed[0].kill()
+                killed[0].wait()
+
+        convert_on_cluster(client, made, step)
+        assert killed
+        assert len(client.nthreads()) == 1
+    assert _contents(tmp_path / "many.safetensors") == _contents(tmp_path / "one.safetensors")
+
+
+def test_a_cluster_without_workers_is_refused_and_one_that_loses_all_waits_for_more(
+    tmp_path: Path,
+) -> None:
+    source = _checkpoint(tmp_path / "in.safetensors")
+    with started(tmp_path / "cluster", 1) as cluster, connected(str(cluster.file)) as client:
+        made = _plan(source, tmp_path / "many.safetensors")
+        done = 0
+
+        def step(_: str, nbytes: int) -> None:
+            nonlocal done
+            if not done:
+                cluster.processes[1].kill()
+                cluster.processes[1].wait()
+                cluster.add_worker()
+            done += nbytes
+
+        convert_on_cluster(client, made, step)
+    convert(_plan(source, tmp_path / "one.safetensors"))
+    assert _contents(tmp_path / "many.safetensors") == _contents(tmp_path / "one.safetensors")
+
+
+def test_an_error_of_a_worker_ends_the_conversion_and_it_is_resumed(
+    cluster: Cluster, tmp_path: Path
+) -> None:
+    source = _checkpoint(tmp_path / "in.safetensors")
+    target = tmp_path / "many.safetensors"
+    size = source.stat().st_size
+    with connected(str(cluster.file)) as client:
+        made = _plan(source, target)
+
+        def step(_: str, nbytes: int) -> None:
+            del nbytes
+            os.truncate(source, 40_000)
+
+        with pytest.raises(MemdescError, match=r"was shortened meanwhile|has changed"):
+            convert_on_cluster(client, made, step)
+        assert not target.exists()
+        _checkpoint(source)
+        assert source.stat().st_size == size
+        resumed = _plan(source, target, _SETTINGS._replace(resume=True))
+        convert_on_cluster(client, resumed)
+    convert(_plan(source, tmp_path / "one.safetensors"))
+    assert _contents(target) == _contents(tmp_path / "one.safetensors")
+
+
+def test_what_is_no_cluster_is_refused_before_a_byte_is_written(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cluster_module, "_CONNECT_SECONDS", 1)
+    source = _checkpoint(tmp_path / "in.safetensors")
+    broken = tmp_path / "broken.json"
+    before = sorted(tmp_path.rglob("*"))
+    for address in ("tcp://127.0.0.1:1", "nonsense", "ftp://a:b"):
+        assert main(["convert", str(source), str(tmp_path / "out.npz"), "--dask", address]) == 2
+        assert "there is no Dask scheduler at" in capsys.readouterr().err
+    assert sorted(tmp_path.rglob("*")) == before
+    for text in ("", "{", "{}", "[1]"):
+        broken.write_text(text)
+        assert main(["convert", str(source), str(tmp_path / "out.npz"), "--dask", str(broken)]) == 2
+        assert "is no --scheduler-file of `dask scheduler`" in capsys.readouterr().err
+    broken.unlink()
+    assert main(["convert", str(source), str(tmp_path / "out.npz"), "--dask", str(broken)]) == 2
+    assert "broken.json" in capsys.readouterr().err
+    assert sorted(tmp_path.rglob("*")) == before
+    with started(tmp_path / "cluster", 0) as empty:
+        flags = ["--dask", str(empty.file)]
+        assert main(["convert", str(source), str(tmp_path / "out.npz"), *flags]) == 2
+        assert "has no workers; start some with `dask worker" in capsys.readouterr().err
+
+
+def test_workers_that_do_not_see_a_file_are_named(
+    cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("here.bin").write_bytes(b"abc")  # of another folder than that of the workers
+    with connected(str(cluster.file)) as client:
+        client.wait_for_workers(2, timeout=60)
+        with pytest.raises(MemdescError, match=r"'here.bin' has 3 bytes here, and worker tcp://"):
+            cluster_module.check_workers(client, [Path("here.bin")])
+        cluster_module.check_workers(client, [Path("here.bin").absolute()])
+
+
+class _Task(NamedTuple):
+    """What the module asks of a task."""
+
+    nbytes: int = 1
+
+
+def _raise(task: _Task) -> None:
+    raise ZeroDivisionError(task.nbytes)
+
+
+def _end(task: _Task) -> None:
+    os._exit(task.nbytes)
+
+
+def _sleep(task: _Task) -> None:
+    time.sleep(task.nbytes / 100)
+
+
+def _run(client: Any, run: Any, count: int = 1, finished: Any = None) -> None:
+    tasks = ((k, _Task()) for k in range(count))
+    cluster_module.run_on_cluster(client, tasks, finished or (lambda *_: None), run, 1)
+
+
+def test_tasks_that_fail_or_end_workers_are_reported(tmp_path: Path) -> None:
+    with started(tmp_path / "cluster", 1) as cluster, connected(str(cluster.file)) as client:
+        with pytest.raises(MemdescError, match=r"a worker failed: ZeroDivisionError\(1\)"):
+            _run(client, _raise)
+        for _ in range(4):
+            cluster.add_worker()
+        client.wait_for_workers(5, timeout=60)
+        with pytest.raises(MemdescError, match="a task ended several workers, the last one tcp"):
+            _run(client, _end)
+
+
+def test_clusters_that_end_are_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cluster_module, "_NO_WORKER_SECONDS", 1)
+    with started(tmp_path / "cluster", 1) as found, connected(str(found.file)) as client:
+        scheduler, worker = found.processes
+        with pytest.raises(MemdescError, match="has had no workers for 1 seconds; start some"):
+            _run(client, _sleep, 1000, lambda *_: worker.kill())
+        found.add_worker()
+        client.wait_for_workers(1, timeout=60)
+        with pytest.raises(MemdescError, match="the Dask scheduler"):
+            _run(client, _sleep, 1000, lambda *_: scheduler.kill())
