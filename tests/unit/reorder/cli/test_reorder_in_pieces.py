@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import random
 import re
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,6 +17,7 @@ import pytest
 
 import reorder
 from reorder.cli import main
+from reorder.storage.containers.partial import partial_folder
 
 if TYPE_CHECKING:
     from pytest import CaptureFixture  # noqa: PT013 - the type of a fixture
@@ -125,6 +128,7 @@ _PEAK = """
 import re, sys
 from pathlib import Path
 from reorder.cli import main
+from reorder.storage.containers.partial import partial_folder
 code = main(sys.argv[1:])
 sys.stderr.write(re.search(r"VmHWM:\\s+([0-9]+) kB", Path("/proc/self/status").read_text())[1])
 sys.exit(code)
@@ -156,3 +160,39 @@ def test_memory_is_bounded(tmp_path: Path, mebibytes: int, limit: int) -> None:
     found = reorder.load(out, mmap=True)
     assert isinstance(found, reorder.Memory)
     assert (found[5, 7] == header[5, 7]).all()
+
+
+@pytest.mark.campaign
+def test_fifty_killed_processes_leave_whole_files(tmp_path: Path) -> None:
+    x = np.random.default_rng(0).random((32, 64, 48, 48), np.float32)
+    path, out = tmp_path / "in.npy", tmp_path / "out.npy"
+    np.save(path, x)
+    last = reorder.reorder(x, "nhwc").desc
+    reorder.save(out, reorder.reorder(x, "nhwc"))
+    found = {"older": 0, "newer": 0}
+    chance = random.Random(0)  # noqa: S311 - moments, not secrets
+    whole = 0.0
+    for k in range(51):
+        tag = ("nChw16c", "nChw8c", "nhwc")[k % 3]
+        arguments = ["reorder", str(path), str(out), "--to", tag, "--max-bytes", "1MiB"]
+        with subprocess.Popen(
+            [sys.executable, "-m", "memdesc", *arguments],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        ) as running:
+            while running.poll() is None and not partial_folder(out).exists():
+                time.sleep(0.001)
+            start = time.monotonic()
+            if not whole:  # the first one ends
+                running.wait()
+                whole = time.monotonic() - start
+            time.sleep(chance.random() * 1.2 * whole)
+            running.kill()
+        memory = reorder.load(out, verify=True)
+        assert isinstance(memory, reorder.Memory)
+        assert (memory.numpy() == x).all()
+        found["older" if memory.desc == last else "newer"] += 1
+        last = memory.desc
+    sys.stdout.write(f"{found}\n")
+    _run(path, out, "--to", "nchw")
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["in.npy", "out.npy", "out.npy.json"]

@@ -61,3 +61,23 @@ def test_what_a_npy_cannot_hold_is_refused(tmp_path: Path) -> None:
     path.write_bytes(b"\x93NUMPY")
     with pytest.raises(MemdescError, match="damaged"):
         read_container(path)
+
+
+def test_the_array_that_is_there_is_described_whenever_a_process_ends(tmp_path: Path) -> None:
+    old = reorder.reorder(np.ones((4, 3), np.float32), "ba")
+    new = reorder.reorder(np.full((4, 3), 2, np.float32), "ab")
+    path, grown = tmp_path / "w.npy", tmp_path / "grown" / "w.npy"
+    reorder.save(path, old)
+    (planned,) = plan_file(path, [Tensor("w", "f32", (4, 3), 48, new.desc)], {})
+    grown.parent.mkdir()
+    ((_, head),) = planned.pieces
+    grown.write_bytes(head + new.data.tobytes())
+    assert planned.seal is not None
+    planned.seal(grown, path)
+    # the descriptor gets its name first
+    for name, memory in (("w.npy.json", old), ("w.npy", new)):
+        (grown.parent / name).replace(tmp_path / name)
+        found = reorder.load(path, verify=True)
+        assert isinstance(found, reorder.Memory)
+        assert found.desc == memory.desc
+        assert (found.data == memory.data).all()
