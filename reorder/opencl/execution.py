@@ -50,6 +50,8 @@ class PreparedTransfer(NamedTuple):
     transfer: Transfer
     launches: tuple[PreparedLaunch, ...]
     second: tuple[PreparedLaunch, ...] = ()
+    # scales and zero points that differ along the dims
+    constants: tuple[cl.Buffer, ...] = ()
 
 
 def enqueue_into(
@@ -101,7 +103,8 @@ def prepare_transfers(
 ) -> tuple[PreparedTransfer, ...]:
     """Check two operands against each other, plan their transfers and build the kernels.
 
-    Nothing is allocated: an operand without memory is allocated later.
+    Only arrays of scales and zero points are allocated, and kept: an operand without memory is
+    allocated later.
     """
     check_types(src.desc, dst.desc, attr)
     check_operands(src, dst)
@@ -132,6 +135,7 @@ def _prepared_in(context: cl.Context) -> _lru_cache_wrapper[tuple[PreparedTransf
                 transfer,
                 tuple(prepare(context, launch) for launch in transfer.launches),
                 tuple(prepare(context, launch) for launch in transfer.second),
+                tuple(_constant(context, values) for values in transfer.buffers),
             )
             for transfer in transfers
         )
@@ -155,15 +159,14 @@ def enqueue_transfers(
     waiting = None if wait_for is None else list(wait_for)
     events: list[cl.Event] = []
     operands = pairwise([memory[0], *between, memory[1]])
-    for (transfer, launches, second), pair in zip(transfers, operands, strict=True):
+    for (transfer, launches, second, constants), pair in zip(transfers, operands, strict=True):
         if transfer.region is not None:
             events = [_copy_pixels(queue, pair, transfer.region, waiting)]
             waiting = events
             continue
-        others = [_constant(queue.context, values) for values in transfer.buffers]
         for group in (launches, second):
             if group:
-                events = [launch.enqueue(queue, pair, waiting, others) for launch in group]
+                events = [launch.enqueue(queue, pair, waiting, constants) for launch in group]
                 waiting = events
     return events[0] if len(events) == 1 else cl.enqueue_marker(queue, wait_for=waiting)
 
