@@ -1,4 +1,4 @@
-"""The machine that kernels are compiled for: registers, instructions, caches, cores.
+"""The machine that kernels are compiled for: registers, instructions, cores, thresholds.
 
 Facts about the processor are queried here only, once; thresholds that follow from them are here
 too, with their reasons.
@@ -7,9 +7,7 @@ too, with their reasons.
 from __future__ import annotations
 
 import platform
-from contextlib import suppress
 from functools import cache
-from pathlib import Path
 from typing import NamedTuple
 
 import numba
@@ -17,6 +15,7 @@ from llvmlite import binding
 from numba.core import config
 
 from reorder.cores import count_cores
+from reorder.cpu.caches import CORE_CACHE_NBYTES, own_limits
 
 __all__ = [
     "BYTE_BITS",
@@ -60,19 +59,8 @@ def is_arm() -> bool:
 # Words that different threads write are this far apart: the lines of Apple's processors.
 SHARED_NBYTES = 2 * LINE_NBYTES if is_arm() else LINE_NBYTES
 
-# Upper bound of the size of the largest cache: one of hundreds of MiB serves a whole socket, so one
-# process finds little of it free.
-_MAX_CACHE_NBYTES = 64 << 20
-# The size where the system does not report it. On 64-bit ARM that is common, by firmware without
-# tables of caches and on macOS: less than servers have, as much as the second level of Apple's.
-_UNKNOWN_CACHE_NBYTES = 12 << 20 if is_arm() else _MAX_CACHE_NBYTES
-# Above this, src does not fit the private caches of a core (2 MiB of L2 and its part of the L3
-# on servers), so reads wait for memory unless they are prefetched.
-_CORE_CACHE_NBYTES = 8 << 20
 # Waking a thread costs as much as moving this many bytes.
 _MIN_THREAD_NBYTES = 1 << 16
-
-_CACHE_SIZES = Path("/sys/devices/system/cpu/cpu0/cache")
 
 
 class Machine(NamedTuple):
@@ -83,7 +71,7 @@ class Machine(NamedTuple):
     # bytes of src and dst that the caches of all cores hold
     cache_nbytes: int
     # bytes of src and dst that the caches of one core hold
-    core_cache_nbytes: int = _CORE_CACHE_NBYTES
+    core_cache_nbytes: int = CORE_CACHE_NBYTES
     # every thread must write at least this many bytes
     min_thread_nbytes: int = _MIN_THREAD_NBYTES
 
@@ -102,24 +90,13 @@ class Machine(NamedTuple):
 
 def this_machine() -> Machine:
     """Return the machine that this process runs on."""
-    return Machine(count_threads(), _cache_nbytes())
+    return Machine(count_threads(), *own_limits())
 
 
 def count_threads() -> int:
     """Return how many threads a reorder may use: numba's limit, and the cores allowed."""
     limit: int = numba.config.NUMBA_NUM_THREADS
     return max(1, min(count_cores(), limit))
-
-
-@cache
-def _cache_nbytes() -> int:
-    """Return how many bytes of a reorder the caches hold: the largest cache, less an eighth."""
-    sizes = []
-    for file in _CACHE_SIZES.glob("index*/size"):
-        with suppress(OSError, ValueError):
-            sizes.append(int(file.read_text().strip().removesuffix("K")) << 10)
-    # an eighth is left to stacks, code and tables
-    return min(max(sizes, default=_UNKNOWN_CACHE_NBYTES), _MAX_CACHE_NBYTES) * 7 // 8
 
 
 @cache

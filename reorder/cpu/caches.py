@@ -1,0 +1,74 @@
+"""Caches of the machine, and how much of a reorder they hold: a model as a pure function."""
+
+from __future__ import annotations
+
+import platform
+from contextlib import suppress
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+__all__ = ["CORE_CACHE_NBYTES", "Cache", "cache_limits", "own_limits", "read_caches"]
+
+_IS_ARM = platform.machine().lower() in {"aarch64", "arm64"}
+# Upper bound of the size of the largest cache: one of hundreds of MiB serves a whole socket, so one
+# process finds little of it free.
+_MAX_CACHE_NBYTES = 64 << 20
+# The size where the system does not report it. On 64-bit ARM that is common, by firmware without
+# tables of caches and on macOS: less than servers have, as much as the second level of Apple's.
+_UNKNOWN_CACHE_NBYTES = 12 << 20 if _IS_ARM else _MAX_CACHE_NBYTES
+# Upper bound of what the caches of one core hold of src, its own ones and its part of those that it
+# shares: beyond it reads wait for memory unless they are prefetched, on servers with 2 MiB of L2
+# and hundreds of L3 too.
+CORE_CACHE_NBYTES = 8 << 20
+
+_CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
+
+
+class Cache(NamedTuple):
+    """A cache of data, and how many cores share it."""
+
+    nbytes: int
+    cores: int
+
+
+@cache
+def own_limits() -> tuple[int, int]:
+    """Return the limits of the machine that this process runs on."""
+    return cache_limits(read_caches(_CACHES))
+
+
+def cache_limits(caches: Sequence[Cache]) -> tuple[int, int]:
+    """Return how many bytes of src and dst all caches hold, and how many those of one core.
+
+    The model: a reorder has the largest cache, less an eighth for stacks, code and tables; a core
+    has its part of each cache, all levels together. Both have upper bounds, which were measured.
+
+    >>> cache_limits([Cache(48 << 10, 1), Cache(2 << 20, 1), Cache(300 << 20, 16)])
+    (58720256, 8388608)
+    >>> cache_limits([Cache(32 << 10, 1), Cache(256 << 10, 1), Cache(1 << 20, 4)])
+    (917504, 557056)
+    """
+    largest = max((cache.nbytes for cache in caches), default=_UNKNOWN_CACHE_NBYTES)
+    parts = sum(cache.nbytes // cache.cores for cache in caches) or CORE_CACHE_NBYTES
+    return min(largest, _MAX_CACHE_NBYTES) * 7 // 8, min(parts, CORE_CACHE_NBYTES)
+
+
+def read_caches(folder: Path) -> list[Cache]:
+    """Return the caches of data that Linux lists for a core; unreadable ones are left out."""
+    found = []
+    for cache_folder in sorted(folder.glob("index*")):
+        with suppress(OSError, ValueError):
+            kind, size, shared = (
+                (cache_folder / name).read_text(encoding="utf-8").strip()
+                for name in ("type", "size", "shared_cpu_list")
+            )
+            spans = [span.partition("-") for span in shared.split(",")]
+            cores = sum(int(last or first) - int(first) + 1 for first, _, last in spans)
+            nbytes = int(size.removesuffix("K")) << 10
+            if kind != "Instruction" and nbytes > 0 and cores > 0:
+                found.append(Cache(nbytes, cores))
+    return found
