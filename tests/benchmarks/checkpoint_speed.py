@@ -58,8 +58,16 @@ def tensors_of(kind: str, nbytes: int) -> dict[str, NDArray[Any]]:
     return {f"layers.{k}.{name}": array for k in range(count) for name, array in layer.items()}
 
 
-def timed(command: list[str], target: Path) -> tuple[float, int]:
-    """Return the seconds until a command's output is on disk, and its peak memory in bytes."""
+class Run(NamedTuple):
+    """Seconds until the output is on disk, seconds of all cores, and bytes of memory at most."""
+
+    seconds: float
+    cpu: float
+    peak: int
+
+
+def timed(command: list[str], target: Path) -> Run:
+    """Run a command."""
     target.unlink(missing_ok=True)
     start = time.monotonic()
     with subprocess.Popen(command, stdout=subprocess.DEVNULL) as process:
@@ -69,7 +77,8 @@ def timed(command: list[str], target: Path) -> tuple[float, int]:
         raise subprocess.CalledProcessError(process.returncode, command)
     with target.open("rb") as file:
         os.fsync(file.fileno())
-    return time.monotonic() - start, usage.ru_maxrss << 10
+    cpu = usage.ru_utime + usage.ru_stime
+    return Run(time.monotonic() - start, cpu, usage.ru_maxrss << 10)
 
 
 def main() -> None:
@@ -94,12 +103,13 @@ def main() -> None:
             for _ in range(options.rounds)
         ]
         target.unlink()
-        copied, moved = (min(run[k][0] for run in runs) for k in range(2))
-        peak = max(run[1][1] for run in runs)
-        size = source.stat().st_size
+        copied, moved = (min(run[k].seconds for run in runs) for k in range(2))
+        cpu = [min(run[k].cpu for run in runs) for k in range(2)]
+        peak = max(run[1].peak for run in runs)
+        size = source.stat().st_size / 1e9
         sys.stdout.write(
-            f"{case.kind} {case.rule:20} cp {size / copied / 1e9:.2f} GB/s, convert "
-            f"{size / moved / 1e9:.2f} GB/s, {copied / moved:.2f} of cp; peak "
+            f"{case.kind} {case.rule:16} cp {size / copied:.2f} GB/s, convert {size / moved:.2f} "
+            f"GB/s, {copied / moved:.2f} of cp; on all cores {cpu[0]:.1f} and {cpu[1]:.1f} s; peak "
             f"{peak / 1e6:.0f} MB of {(_MAX_BYTES + 300e6) / 1e6:.0f}\n"
         )
         sys.stdout.flush()

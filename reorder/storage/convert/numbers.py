@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -14,6 +15,8 @@ from reorder.storage.pieces.move import Place
 from reorder.storage.pieces.records import cut_record, permutation
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from reorder.storage.convert.jobs import Job
     from reorder.storage.pieces.boxes import Bound
 
@@ -44,11 +47,17 @@ def check_numbers(job: Job, bound: Bound, threads: int) -> None:
         return  # one tensor, of which all is read anyway
     try:
         tensors = {
-            # zeros that are never read take no memory
-            name: np.zeros(nbytes, np.uint8) if name in codes else job.sources[name].read()
+            name: _blank(nbytes) if name in codes else job.sources[name].read()
             for name, nbytes in src.tensors.items()
         }
-        delta = write_numbers(Record(src, tensors), Record(dst), permutation(src, dst), threads)
+        written = {dst.field(name).tensor for name, _ in dst.rule.code.parts}
+        made = {
+            name: _blank(nbytes) if {name} == written else np.zeros(nbytes, np.uint8)
+            for name, nbytes in dst.tensors.items()
+        }
+        delta = write_numbers(
+            Record(src, tensors), Record(dst, made), permutation(src, dst), threads
+        )
         if delta.values.any():
             places = tuple(
                 (name, Place(entry.file, entry.offset, entry.nbytes))
@@ -63,3 +72,9 @@ def check_numbers(job: Job, bound: Bound, threads: int) -> None:
         if job.rule is not None:
             job.rule.fail(msg)
         raise MemdescError(msg) from None
+
+
+@lru_cache(maxsize=2)
+def _blank(nbytes: int) -> NDArray[np.uint8]:
+    """Return bytes that nobody reads or writes, so that they take no memory."""
+    return np.zeros(nbytes, np.uint8)

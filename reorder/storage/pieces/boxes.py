@@ -6,6 +6,7 @@ made of the longest runs.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from itertools import product
 from math import lcm
 from typing import TYPE_CHECKING, NamedTuple
@@ -75,6 +76,23 @@ def boxes_within(
     MemdescError
         If no box fits; with the bytes that it takes.
     """
+    chosen = _sizes(dims, tuple(tensors), units, bound, what)
+    ranges = (range(0, size, step) for size, step in zip(dims, chosen, strict=True))
+    return (
+        (tuple(min(step, size - i) for step, size, i in zip(chosen, dims, at, strict=True)), at)
+        for at in product(*ranges)
+    )
+
+
+@lru_cache(maxsize=256)  # the layers of a model are alike
+def _sizes(
+    dims: tuple[int, ...],
+    tensors: tuple[Tensor, ...],
+    units: tuple[int, ...],
+    bound: Bound,
+    what: str,
+) -> tuple[int, ...]:
+    """Return the sizes of boxes."""
     steps = _units(dims, tensors, units)
     best = _cut(dims, tensors, dims)
     while best is None or best.nbytes > bound.wanted:
@@ -92,12 +110,7 @@ def boxes_within(
                 f"max_bytes is {bound.most}; give more"
             )
             raise MemdescError(msg)
-    chosen = _grown(dims, tensors, steps, best, bound.wanted).sizes
-    ranges = (range(0, size, step) for size, step in zip(dims, chosen, strict=True))
-    return (
-        (tuple(min(step, size - i) for step, size, i in zip(chosen, dims, at, strict=True)), at)
-        for at in product(*ranges)
-    )
+    return _grown(dims, tensors, steps, best, bound.wanted).sizes
 
 
 def _units(
