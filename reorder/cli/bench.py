@@ -19,6 +19,8 @@ from reorder.bench.random_cases import CLASSES, random_words
 from reorder.bench.report import case_lines, summarise, worst_cases
 from reorder.bench.transposers import open_library
 from reorder.cli.command import Command, Facts
+from reorder.cli.device import DEVICE
+from reorder.cli.device_bench import device_answer, device_lines
 from reorder.cli.layouts import buffer_name
 from reorder.cores import count_cores
 
@@ -29,6 +31,8 @@ __all__ = ["COMMAND"]
 
 # Lines of the slowest random cases, beside memcpy and beside the peers.
 _WORST = 10
+# Megabytes that no device has.
+_MOST_MB = 1e7
 _VALUES = "a number, or mask:M for generated values along the dims whose bits M has"
 
 
@@ -94,11 +98,38 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         help="run N other processes that spin meanwhile (default 0)",
     )
     parser.add_argument(
+        "--device", metavar="NAME", help=f"measure a fixed list of reorders on {DEVICE}"
+    )
+    parser.add_argument(
+        "--tune",
+        action="store_true",
+        help="with --device: first search the work-groups that suit it, and keep them for later",
+    )
+    parser.add_argument(
+        "--size",
+        type=float,
+        metavar="MB",
+        help="with --device: the largest tensor (default 1100 on a GPU, 16 on a processor)",
+    )
+    parser.add_argument(
         "--seconds", type=float, default=0.3, help="time for each candidate of a case (default 0.3)"
     )
 
 
+def _on_device(options: argparse.Namespace) -> Facts:
+    if options.device is None:
+        msg = "--tune and --size are for an OpenCL device: say --device NAME"
+        raise MemdescError(msg)
+    if options.size is not None and not 0 < options.size < _MOST_MB:
+        msg = f"--size {options.size:g}: give megabytes above 0, such as 16"
+        raise MemdescError(msg)
+    nbytes = None if options.size is None else int(options.size * 1e6)
+    return device_answer(options.device, tunes=options.tune, most=nbytes)
+
+
 def _answer(options: argparse.Namespace) -> tuple[Facts, int]:
+    if options.device is not None or options.tune or options.size is not None:
+        return _on_device(options), 0
     words = [
         f"--{name}={getattr(options, name)}"
         for name in ("stag", "dtag", "sdt", "ddt", "strides")
@@ -125,9 +156,7 @@ def _answer(options: argparse.Namespace) -> tuple[Facts, int]:
     if unknown := set(peers) - set(PEERS):
         msg = f"no peer {min(unknown)!r}; there are {', '.join(PEERS)}"
         raise MemdescError(msg)
-    if not 0 < options.seconds < math.inf:
-        msg = f"--seconds {options.seconds:g}: give a time above 0, such as 0.3"
-        raise MemdescError(msg)
+    _check_seconds(options.seconds)
     threads = _threads(options.threads)
     if options.peers is not None and (missing := missing_peers(peers)):
         sys.stderr.write(f"memdesc: {', '.join(missing)}: not installed, so not measured\n")
@@ -155,6 +184,12 @@ def _answer(options: argparse.Namespace) -> tuple[Facts, int]:
         "summary": summarise([*measured.values()]),
         "worst": worst_cases([*measured.values()], _WORST) if options.random else [],
     }, 0
+
+
+def _check_seconds(seconds: float) -> None:
+    if not 0 < seconds < math.inf:
+        msg = f"--seconds {seconds:g}: give a time above 0, such as 0.3"
+        raise MemdescError(msg)
 
 
 def _with_x(problem: str) -> str:
@@ -223,6 +258,8 @@ def _progress(text: str) -> None:
 
 
 def _lay_out(facts: Facts) -> list[str]:
+    if "device" in facts:
+        return device_lines(facts)
     lines = [line for case in facts["cases"] for line in case_lines(case)]
     compiled = sum(kernel["seconds"] for kernel in facts["kernels"])
     lines += ["", f"kernels compiled or loaded: {len(facts['kernels'])} in {compiled:.2f} s"]

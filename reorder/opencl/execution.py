@@ -13,9 +13,9 @@ from reorder.opencl.allocation import allocate_buffer, allocate_image
 from reorder.opencl.image_formats import channel_type_of
 from reorder.opencl.operands import DeviceOperand
 from reorder.opencl.pairs import check_operands
+from reorder.opencl.profiles import profile_of
 from reorder.opencl.programs import PreparedLaunch, floats_of, prepare
 from reorder.opencl.schedule.placement import ImageShape
-from reorder.opencl.schedule.profile import CPU, GPU
 from reorder.opencl.schedule.transfers import DeviceTraits, Transfer, plan_transfers
 from reorder.opencl.sources import upload
 from reorder.plan.plan import check_types
@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "PreparedTransfer",
+    "build_transfers",
+    "device_traits",
     "enqueue_into",
     "enqueue_into_new_buffer",
     "enqueue_into_new_image",
@@ -114,6 +116,21 @@ def prepare_transfers(
     return find(queue.device, (src.spec(dst), dst.spec(src)), attr, is_aligned=is_aligned)
 
 
+def build_transfers(
+    context: cl.Context, transfers: Sequence[Transfer]
+) -> tuple[PreparedTransfer, ...]:
+    """Build the kernels of planned transfers."""
+    return tuple(
+        PreparedTransfer(
+            transfer,
+            tuple(prepare(context, launch) for launch in transfer.launches),
+            tuple(prepare(context, launch) for launch in transfer.second),
+            tuple(_constant(context, values) for values in transfer.buffers),
+        )
+        for transfer in transfers
+    )
+
+
 @first_arg_dependent_memoize
 def _prepared_in(context: cl.Context) -> _lru_cache_wrapper[tuple[PreparedTransfer, ...]]:
     """Return what plans and builds in a context, and keeps what was asked for last.
@@ -130,15 +147,7 @@ def _prepared_in(context: cl.Context) -> _lru_cache_wrapper[tuple[PreparedTransf
         is_aligned: bool,
     ) -> tuple[PreparedTransfer, ...]:
         transfers = plan_transfers(*pair, device_traits(device), attr, is_aligned=is_aligned)
-        return tuple(
-            PreparedTransfer(
-                transfer,
-                tuple(prepare(context, launch) for launch in transfer.launches),
-                tuple(prepare(context, launch) for launch in transfer.second),
-                tuple(_constant(context, values) for values in transfer.buffers),
-            )
-            for transfer in transfers
-        )
+        return build_transfers(context, transfers)
 
     return prepared
 
@@ -180,8 +189,7 @@ def _constant(context: cl.Context, values: NDArray[Any]) -> cl.Buffer:
 @cache
 def device_traits(device: cl.Device) -> DeviceTraits:
     """Return what plans depend on."""
-    profile = CPU if device.type & cl.device_type.CPU else GPU
-    return DeviceTraits(device.max_work_group_size, floats_of(device), profile)
+    return DeviceTraits(device.max_work_group_size, floats_of(device), profile_of(device))
 
 
 def _copy_pixels(

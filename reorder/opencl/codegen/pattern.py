@@ -115,7 +115,9 @@ class Side(NamedTuple):
     """How a tile is read or written: vectors of `lanes` elements, `nbytes` bytes, along its run.
 
     The loops of `run`, innermost first, are contiguous; `rest` are the other loops of the tile.
-    With `is_shifted` a run starts at any element, not at a multiple of a vector.
+    With `is_shifted` a run starts at any element, not at a multiple of a vector. With
+    `is_realigned` its first and last vectors are then partial, so that all start at multiples of
+    a vector.
     """
 
     run: tuple[int, ...]
@@ -123,6 +125,7 @@ class Side(NamedTuple):
     nbytes: int
     lanes: int
     is_shifted: bool = False
+    is_realigned: bool = False
 
     @property
     def vector(self) -> str:
@@ -176,13 +179,14 @@ class Tile(NamedTuple):
         """Words of local memory."""
         run = prod(self.extents[k] for k in self.stored.run) * self.nbytes
         rows = prod(self.extents[k] for k in self.stored.rest)
-        # whole rows of banks, which swizzling permutes, and one to read beyond the end
-        return -(-((-(-run // 16) * 16 + self.gap) * rows + 4) // 128) * 32
+        # whole rows of banks, which swizzling permutes, and a vector to read beyond the end
+        return -(-((-(-run // 16) * 16 + self.gap) * rows + 16) // 128) * 32
 
     @property
     def src_chunks(self) -> int:
-        """Vectors of a run of src."""
-        return -(-prod(self.extents[k] for k in self.src.run) // self.src.lanes)
+        """Vectors of a run of src; one more where they are realigned."""
+        run = prod(self.extents[k] for k in self.src.run)
+        return -(-run // self.src.lanes) + self.src.is_realigned
 
     @property
     def src_vectors(self) -> int:
@@ -191,9 +195,9 @@ class Tile(NamedTuple):
 
     @property
     def dst_chunks(self) -> int:
-        """Vectors of a run of dst; one more where they are shifted."""
+        """Vectors of a run of dst; one more where they are realigned."""
         run = prod(self.extents[k] for k in self.dst.run)
-        return -(-run // self.dst.lanes) + self.dst.is_shifted
+        return -(-run // self.dst.lanes) + self.dst.is_realigned
 
     @property
     def dst_vectors(self) -> int:

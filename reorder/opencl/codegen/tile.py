@@ -72,10 +72,9 @@ def _load_lines(tile: Tile, work_items: int) -> Iterator[str]:
         digits = [(k, t // tile.unit if k == unit_loop else t) for k, t in digits]
         scales = {unit_loop: tile.unit}
         yield f"const uint n{s} = {start};"
-        yield f"const int r{s} = (int)(n{s} % {tile.src_chunks}u) * {tile.src.lanes};"
         step = tile.src_chunks
         inside = ["is_data"] if total % work_items == 0 else [f"n{s} < {total}u", "is_data"]
-        offset = [f"src_offset + r{s}"]
+        offset = ["src_offset"]
         for k, extent in digits:
             scale = f" * {scales[k]}" if scales.get(k, 1) > 1 else ""
             yield f"const int x{k}_{s} = (int)(n{s} / {step}u % {extent}u){scale};"
@@ -83,15 +82,20 @@ def _load_lines(tile: Tile, work_items: int) -> Iterator[str]:
             offset.append(f"x{k}_{s} * p.src{k}")
             if tile.unit == 1 or k != unit_loop:
                 inside.append(f"i{k} + x{k}_{s} < p.valid{k}")
+        yield f"__global const {tile.memory} *run{s} = src + ({' + '.join(offset)});"
+        position = f"(int)(n{s} % {tile.src_chunks}u) * {tile.src.lanes}"
+        if tile.src.is_realigned:
+            position += _before(tile, tile.src, f"run{s}")
+        yield f"const int r{s} = {position};"
         yield f"const int count{s} = {' && '.join(inside)} ? src_run - r{s} : 0;"
-        yield f"__global const {tile.memory} *from{s} = src + ({' + '.join(offset)});"
+        first = f"-r{s}, " if tile.src.is_realigned else ""
         for row in range(tile.unit):
-            count, row_start = f"count{s}", f"from{s}"
+            count, row_start = f"count{s}", f"run{s} + r{s}"
             if tile.unit > 1:
                 inside_row = f"i{unit_loop} + x{unit_loop}_{s} + {row} < p.valid{unit_loop}"
                 count = f"{inside_row} ? count{s} : 0"
                 row_start += f" + {row} * p.src{unit_loop}" if row else ""
-            yield f"const {tile.src.vector} v{s}_{row} = load({row_start}, {count});"
+            yield f"const {tile.src.vector} v{s}_{row} = load({row_start}, {first}{count});"
     for s in range(len(starts)):
         if total % work_items:
             yield f"if (n{s} < {total}u)"
@@ -120,7 +124,9 @@ def _scattered(tile: Tile, s: int) -> Iterator[str]:
     for j in range(tile.src.lanes):
         position = f"r{s} + {j}" if j else f"r{s}"
         address = f"to + {_address(tile, tile.src, position)}"
-        if length % tile.src.lanes:
+        if tile.src.is_realigned:
+            yield f"if ({position} >= 0 && {position} < {length})"
+        elif length % tile.src.lanes:
             yield f"if ({position} < {length})"
         yield "{"
         if columns:
@@ -135,6 +141,11 @@ def _scattered(tile: Tile, s: int) -> Iterator[str]:
                 part = word_of(rows[0], j * parts + k, words)
                 yield f"tile[bank((({address}) >> 2){f' + {k}' if k else ''})] = {part};"
         yield "}"
+
+
+def _before(tile: Tile, side: Side, pointer: str) -> str:
+    """Return the elements by which the first vector starts before the run."""
+    return f" - (int)((uint)(uintptr_t){pointer} / {tile.nbytes}u % {side.lanes}u)"
 
 
 def _gathered(tile: Tile, word: int) -> str:
@@ -180,13 +191,13 @@ def _store_lines(tile: Tile, work_items: int) -> Iterator[str]:
             inside.append(f"i{k} + x{k} < p.extent{k}")
         yield f"__global {tile.memory} *to = dst + ({' + '.join(offset)});"
         start = f"(int)(n % {tile.dst_chunks}u) * {tile.dst.lanes}"
-        if tile.dst.is_shifted:
-            # the first vector starts before the run, so that all start at multiples of a vector
-            start += f" - (int)((uint)(uintptr_t)to / {tile.nbytes}u % {tile.dst.lanes}u)"
+        if tile.dst.is_realigned:
+            start += _before(tile, tile.dst, "to")
         yield f"const int r = {start};"
         yield f"const int count = {' && '.join(inside) or '1'} ? dst_run - r : 0;"
         address = " + ".join([f"r * {tile.nbytes}", *local])
-        if tile.dst.is_shifted:
+        first_inside = "-r, " if tile.dst.is_realigned else ""
+        if tile.dst.is_shifted and tile.nbytes < _WORD:
             yield f"store(to + r, funnel(tile, {address}), -r, count);"
         else:
             if tile.is_gathered:
@@ -194,6 +205,9 @@ def _store_lines(tile: Tile, work_items: int) -> Iterator[str]:
                 parts = [_gathered(tile, k) for k in range(words)]
             else:
                 yield f"const int w = ({address}) >> 2;"
-                parts = [f"tile[bank(w{f' + {k}' if k else ''})]" for k in range(words)]
-            yield f"store(to + r, ({tile.dst.vector})({', '.join(parts)}), count);"
+                parts = [f"w{f' + {k}' if k else ''}" for k in range(words)]
+                if tile.dst.is_realigned:
+                    parts = [f"max({part}, 0)" for part in parts]
+                parts = [f"tile[bank({part})]" for part in parts]
+            yield f"store(to + r, ({tile.dst.vector})({', '.join(parts)}), {first_inside}count);"
         yield "}"

@@ -80,8 +80,9 @@ _COLUMNS = {
 def _load(tile: Tile) -> Iterator[str]:
     """Return a function that loads the first `count` elements of a vector, and zeros."""
     vector, words = tile.src.vector, tile.src.nbytes // _WORD
-    yield f"{vector} load(__global const {tile.memory} *from, int count) {{"
-    if tile.src.is_shifted:
+    first = "int first, " if tile.src.is_realigned else ""
+    yield f"{vector} load(__global const {tile.memory} *from, {first}int count) {{"
+    if tile.src.is_shifted and not first:
         yield f"    if (count >= {tile.src.lanes}) {{"
         yield "        const uint shift = ((uint)(uintptr_t)from & 3) * 8;"
         yield (
@@ -91,10 +92,12 @@ def _load(tile: Tile) -> Iterator[str]:
         yield ("        return shift ? whole[0] >> shift | whole[1] << (32 - shift) : whole[0];")
         yield "    }"
     else:
-        yield f"    if (count >= {tile.src.lanes}) return *(__global const {vector} *)from;"
+        whole = f"count >= {tile.src.lanes}" + (" && first <= 0" if first else "")
+        yield f"    if ({whole}) return *(__global const {vector} *)from;"
     # elements move in from the end
     yield f"    {vector} v = ({vector})(0);"
-    yield "    for (int j = count - 1; j >= 0; --j) {"
+    last = f"min(count, {tile.src.lanes})" if first else "count"
+    yield f"    for (int j = {last} - 1; j >= 0; --j) {{"
     if tile.nbytes < _WORD:
         bits = 8 * tile.nbytes
         for k in reversed(range(words)):
@@ -105,7 +108,8 @@ def _load(tile: Tile) -> Iterator[str]:
         parts = tile.nbytes // _WORD
         for k in reversed(range(parts, words)):
             yield f"        v.s{k} = v.s{k - parts};"
-        yield f"        {word_of('v', 0, words)} = (uint)from[j];"
+        element = "j >= first ? (uint)from[j] : 0" if first else "(uint)from[j]"
+        yield f"        {word_of('v', 0, words)} = {element};"
         if parts > 1:
             yield "        v.s1 = (uint)(from[j] >> 32);"
     yield "    }"
@@ -116,12 +120,12 @@ def _load(tile: Tile) -> Iterator[str]:
 def _store(tile: Tile) -> Iterator[str]:
     """Return a function that stores the first `count` elements of a vector."""
     vector, words = tile.dst.vector, tile.dst.nbytes // _WORD
-    first = ", int first" if tile.dst.is_shifted else ""
+    first = ", int first" if tile.dst.is_realigned else ""
     yield f"void store(__global {tile.memory} *to, {vector} v{first}, int count) {{"
     whole = f"count >= {tile.dst.lanes}" + (" && first <= 0" if first else "")
     yield f"    if ({whole}) {{ *(__global {vector} *)to = v; return; }}"
     start = "0"
-    if first:
+    if first and tile.nbytes < _WORD:
         start = "max(first, 0)"
         yield f"    v >>= min(max(first, 0) * {8 * tile.nbytes}, 31);"
     yield f"    for (int j = {start}; j < min(count, {tile.dst.lanes}); ++j) {{"
@@ -134,11 +138,8 @@ def _store(tile: Tile) -> Iterator[str]:
     else:
         parts = tile.nbytes // _WORD
         low = word_of("v", 0, words)
-        yield (
-            f"        to[j] = {low};"
-            if parts == 1
-            else ("        to[j] = (ulong)v.s1 << 32 | v.s0;")
-        )
+        value = low if parts == 1 else "(ulong)v.s1 << 32 | v.s0"
+        yield f"        {'if (j >= first) ' if first else ''}to[j] = {value};"
         for k in range(words - parts):
             yield f"        v.s{k} = v.s{k + parts};"
     yield "    }"

@@ -59,7 +59,8 @@ class CopyShape(NamedTuple):
 class TileShape(NamedTuple):
     """Bytes of a run of src and of dst, and of a tile; the most work items of a group.
 
-    Work-groups follow the strides of an operand, 0 for src and 1 for dst.
+    Work-groups follow the strides of an operand, 0 for src and 1 for dst. With `is_realigned` runs
+    of words that start anywhere are moved as vectors.
     """
 
     src_run: int
@@ -67,6 +68,7 @@ class TileShape(NamedTuple):
     nbytes: int
     work_items: int
     order: int = 1
+    is_realigned: int = 0
 
 
 class Profile(NamedTuple):

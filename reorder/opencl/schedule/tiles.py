@@ -93,8 +93,13 @@ def choose_tile(
             if extents[k] > 1 and k not in chain.run
         ]
         is_shifted = width < _WORD
+        # words of dst, and vectors of wider elements on both sides
+        is_realigned = is_shifted and operand == 1
         width = max(width, _WORD)
-        sides.append(Side(chain.run, tuple(rest), width, width // nbytes, is_shifted))
+        if width < _VECTOR and nbytes == _WORD and shape.is_realigned:
+            width, is_shifted, is_realigned = _VECTOR, True, True
+        lanes = width // nbytes
+        sides.append(Side(chain.run, tuple(rest), width, lanes, is_shifted, is_realigned))
     tile = Tile(tuple(extents), nbytes, _MEMORY[nbytes], unit, sides[0], sides[1])
     # elements of a vector should be at constant distances in local memory
     if unit == 1 and nbytes < _WORD and not _is_regular(tile, tile.src):

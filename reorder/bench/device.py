@@ -1,0 +1,217 @@
+"""Reorders on an OpenCL device, measured beside the device's own copy and torch."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import pyopencl as cl
+
+from memdesc import ImageDesc, MemdescError, MemoryDesc
+from reorder import Attr, execute, plan_reorder
+from reorder.bench.device_peer import torch_seconds
+from reorder.opencl.execution import build_transfers, device_traits, enqueue_transfers
+from reorder.opencl.image_formats import image_format
+from reorder.opencl.operands import device_operand
+from reorder.opencl.schedule.transfers import plan_transfers
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from numpy.typing import NDArray
+
+    from reorder.bench.device_cases import DeviceCase
+    from reorder.opencl import Device
+    from reorder.opencl.schedule.profile import Profile
+
+__all__ = ["DeviceBench", "Loaded"]
+
+_RUNS, _WARM = 11, 3
+# Words of random data that repeat; no power of two, so that rows of a tensor differ.
+_RANDOM_WORDS = 4_194_301
+_CALLS = 300
+
+
+class Loaded(NamedTuple):
+    """A case on a device: its memory, and the bytes that dst must have."""
+
+    case: DeviceCase
+    src: Any
+    dst: Any
+    wanted: NDArray[np.uint8]
+
+
+class DeviceBench:
+    """A device with a queue that records times."""
+
+    def __init__(self, device: Device) -> None:
+        self.device = device
+        self.context = cl.Context([device.device])
+        flags = cl.command_queue_properties.PROFILING_ENABLE
+        self.queue = cl.CommandQueue(self.context, properties=flags)
+        self._copies: dict[int, float] = {}
+
+    def fits(self, case: DeviceCase) -> bool:
+        """Whether the device has images of these sizes, and memory for both tensors."""
+        most = self.device.device.max_mem_alloc_size
+        for desc in case.descs:
+            if isinstance(desc, ImageDesc):
+                if not desc.fits(self.device.max_width, self.device.max_height):
+                    return False
+            elif desc.nbytes > most:
+                return False
+        return True
+
+    def load(self, case: DeviceCase) -> Loaded:
+        """Allocate the tensors of a case, fill src, and compute what dst must be."""
+        src, dst = case.descs
+        linear = _linear(src), _linear(dst)
+        x = _random(linear[0])
+        wanted = np.zeros(linear[1].nbytes, np.uint8)
+        execute(plan_reorder(*linear, _attr(case)), x, wanted)
+        memory = self._allocated(src), self._allocated(dst)
+        if isinstance(src, ImageDesc):
+            region = (src.width, src.height, 1)
+            cl.enqueue_copy(self.queue, memory[0], x, origin=(0, 0, 0), region=region)
+        else:
+            cl.enqueue_copy(self.queue, memory[0], x)
+        return Loaded(case, *memory, wanted)
+
+    def seconds(self, loaded: Loaded, profile: Profile | None = None, runs: int = _RUNS) -> float:
+        """Return the median time of a reorder on the device."""
+        case = loaded.case
+        src, dst = case.descs
+        operands = (
+            device_operand(self.queue, loaded.src, src, "src"),
+            device_operand(self.queue, loaded.dst, dst, "dst"),
+        )
+        traits = device_traits(self.device.device)
+        if profile is not None:
+            traits = traits._replace(profile=profile)
+        one, other = operands
+        transfers = plan_transfers(
+            one.spec(other), other.spec(one), traits, _attr(case), is_aligned=True
+        )
+        prepared = build_transfers(self.context, transfers)
+        memory = loaded.src, loaded.dst
+
+        def run() -> list[cl.Event]:
+            launches = sum(len(one.launches) + len(one.second) for one in prepared)
+            begin = cl.enqueue_marker(self.queue) if launches > 1 else None
+            event = enqueue_transfers(self.queue, prepared, memory, None)
+            return [begin or event, event]
+
+        return self._median(run, runs)
+
+    def is_right(self, loaded: Loaded) -> bool:
+        """Whether dst has the bytes that the reorder on the CPU writes."""
+        _, dst = loaded.case.descs
+        found = np.empty_like(loaded.wanted)
+        if isinstance(dst, ImageDesc):
+            region = (dst.width, dst.height, 1)
+            cl.enqueue_copy(self.queue, found, loaded.dst, origin=(0, 0, 0), region=region)
+        else:
+            cl.enqueue_copy(self.queue, found, loaded.dst)
+        return bool(np.array_equal(found, loaded.wanted))
+
+    def copy_seconds(self, nbytes: int) -> float:
+        """Return the median time of the device's own copy between two buffers."""
+        if nbytes not in self._copies:
+            flags = cl.mem_flags.READ_WRITE
+            src, dst = (cl.Buffer(self.context, flags, nbytes) for _ in range(2))
+            random = np.resize(np.random.default_rng(0).integers(0, 256, 1 << 20, np.uint8), nbytes)
+            cl.enqueue_copy(self.queue, src, random)
+
+            def run() -> list[cl.Event]:
+                return [cl.enqueue_copy(self.queue, dst, src, byte_count=nbytes)] * 2
+
+            self._copies[nbytes] = self._median(run, _RUNS)
+            src.release()
+            dst.release()
+        return self._copies[nbytes]
+
+    def measure(self, case: DeviceCase) -> dict[str, Any]:
+        """Return the facts of a case.
+
+        Raises
+        ------
+        MemdescError
+            If dst differs from what the CPU writes.
+        """
+        loaded = self.load(case)
+        seconds = self.seconds(loaded)
+        if not self.is_right(loaded):
+            msg = f"{case} on {self.device.name} differs from the reorder on the CPU"
+            raise MemdescError(msg)
+        copy = self.copy_seconds(case.nbytes)
+        loaded.src.release()
+        loaded.dst.release()
+        torch = None
+        if "nvidia" in self.device.platform.lower():
+            with suppress(ImportError):
+                torch = torch_seconds(*map(_linear, case.descs))
+        return {
+            "dtype": f"{case.dtype} -> {case.to_dtype}" if case.to_dtype else case.dtype,
+            "from": case.src,
+            "to": case.dst,
+            "dims": case.dims,
+            "nbytes": case.nbytes,
+            "us": seconds * 1e6,
+            "tb_per_second": 2 * case.nbytes / seconds / 1e12,
+            "of_copy": copy / seconds,
+            "torch_of_copy": copy / torch if torch else None,
+        }
+
+    def call_seconds(self, case: DeviceCase) -> float:
+        """Return the least time that a call which enqueues a known reorder takes on the host."""
+        from reorder.opencl import enqueue_reorder  # noqa: PLC0415 - imports this package's modules
+
+        loaded = self.load(case)
+        src, dst = case.descs
+        least = float("inf")
+        for _ in range(_CALLS):
+            start = time.perf_counter()
+            enqueue_reorder(self.queue, loaded.src, src, loaded.dst, dst)
+            least = min(least, time.perf_counter() - start)
+            self.queue.finish()
+        return least
+
+    def _median(self, run: Callable[[], list[cl.Event]], runs: int) -> float:
+        for _ in range(_WARM):
+            run()
+        self.queue.finish()
+        events = [run() for _ in range(runs)]
+        self.queue.finish()
+        return statistics.median(
+            (last.profile.end - (first.profile.start if first is last else first.profile.end))
+            * 1e-9
+            for first, last in events
+        )
+
+    def _allocated(self, desc: MemoryDesc | ImageDesc) -> Any:
+        flags = cl.mem_flags.READ_WRITE
+        if isinstance(desc, ImageDesc):
+            size = desc.width, desc.height
+            return cl.create_image(self.context, flags, image_format(desc), shape=size)
+        return cl.Buffer(self.context, flags, desc.nbytes)
+
+
+def _linear(desc: MemoryDesc | ImageDesc) -> MemoryDesc:
+    return desc.desc if isinstance(desc, ImageDesc) else desc
+
+
+def _attr(case: DeviceCase) -> Attr | None:
+    return None if case.scale is None else Attr(src_scale=case.scale)
+
+
+def _random(desc: MemoryDesc) -> NDArray[np.uint8]:
+    """Return random bytes; floats of 16 and 32 bits have a magnitude from 32 to 128."""
+    words = np.random.default_rng(1).integers(0, 1 << 32, _RANDOM_WORDS, np.uint32)
+    if desc.dtype.name == "f32":
+        words = words & np.uint32(0x80FFFFFF) | np.uint32(0x42000000)
+    elif desc.dtype.name == "f16":
+        words = words & np.uint32(0x87FF87FF) | np.uint32(0x50005000)
+    return np.resize(words, -(-desc.nbytes // 4)).view(np.uint8)[: desc.nbytes]

@@ -1,0 +1,190 @@
+"""A short search for the profile of a device: each part alone, over the reorders that use it."""
+
+from __future__ import annotations
+
+from itertools import permutations, product
+from math import inf
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import pyopencl as cl
+
+from memdesc import data_type
+from memdesc.names import is_image
+from reorder.bench.device_cases import COPIES, IMAGES, TRANSPOSES, DeviceCase, resized
+from reorder.bench.report import geometric_mean
+from reorder.opencl.schedule.profile import (
+    BUFFER,
+    COLUMN,
+    ROW,
+    CopyShape,
+    Profile,
+    Share,
+    TileShape,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from reorder.bench.device import DeviceBench
+
+__all__ = ["Part", "parts", "tune"]
+
+_RUNS = 5
+# bytes of the elements that tiles realign
+_WORD = 4
+_KIB = 1024
+_TILES = tuple(
+    TileShape(src, dst, nbytes, items, 1, is_realigned)
+    for src, dst, nbytes, items in (
+        (64, 64, 4 * _KIB, 64),
+        (128, 64, 8 * _KIB, 128),
+        (128, 128, 8 * _KIB, 128),
+        (128, 128, 16 * _KIB, 128),
+        (128, 128, 16 * _KIB, 256),
+        (256, 128, 16 * _KIB, 256),
+        (256, 256, 8 * _KIB, 128),
+        (256, 256, 16 * _KIB, 128),
+        (256, 256, 16 * _KIB, 256),
+        (256, 256, 16 * _KIB, 512),
+        (64, 64, 4 * _KIB, 1),
+        (128, 128, 16 * _KIB, 1),
+        (64, 64, 4 * _KIB, 16),
+    )
+    for is_realigned in (0, 1)
+)
+_COPIES = tuple(CopyShape(items, steps) for items in (64, 128, 256) for steps in (1, 2, 4, 8))
+# Pixels that a group covers along columns and rows, and elements along the buffer, as log2.
+_COVERED = {COLUMN: (1, 3, 4, 6), ROW: (1, 3, 4), BUFFER: (3, 4, 5)}
+# log2 of the work items of a group, and of the most steps of one.
+_ITEMS, _MOST_STEPS = (7, 8), 3
+# What of the groups of images a reorder uses, by the layouts of the buffer and of the image.
+_FIELDS = {
+    ("nhwc", "in_out_channel"): "vector_separate",
+    ("nchw", "in_out_channel"): "columns",
+    ("nChw16c", "in_out_channel"): "vector_short",
+    ("nhwc", "in_out_height"): "separate",
+    ("nhwc", "in_out_width"): "separate",
+    ("oihw", "conv2d_filter"): "rows",
+    ("oihw", "weight_height"): "short",
+    ("oihw", "weight_width"): "short",
+}
+_TWO_ROLES = {"columns", "vector_columns", "rows"}
+
+
+class Part(NamedTuple):
+    """A part of a profile: what it may be, how it is set, and the reorders that use it."""
+
+    name: str
+    values: tuple[Any, ...]
+    replaced: Callable[[Profile, Any], Profile]
+    cases: tuple[DeviceCase, ...]
+
+
+def tune(
+    bench: DeviceBench, profile: Profile, nbytes: int, report: Callable[[str, int], None]
+) -> Profile:
+    """Return the profile with which a device is fastest.
+
+    Parameters
+    ----------
+    bench : DeviceBench
+        The device.
+    profile : Profile
+        Where the search starts; a part changes only where something is faster.
+    nbytes : int
+        Most bytes of a tensor.
+    report : function of str and int
+        Called for each part with what was found, and 1.
+    """
+    for part in parts():
+        cases = [resized(case, nbytes) for case in part.cases]
+        loaded = [bench.load(case) for case in cases if bench.fits(case)]
+        if not loaded:
+            continue
+        copies = [bench.copy_seconds(one.case.nbytes) for one in loaded]
+        best, chosen = -inf, profile
+        for tried in [profile, *(part.replaced(profile, value) for value in part.values)]:
+            try:
+                ratios = [
+                    copy / bench.seconds(one, tried, _RUNS)
+                    for one, copy in zip(loaded, copies, strict=True)
+                ]
+            except cl.Error:
+                # larger than the local memory, or the registers, of the device
+                continue
+            score = geometric_mean(ratios)
+            if score > best and all(map(bench.is_right, loaded)):
+                best, chosen = score, tried
+        profile = chosen
+        report(f"{part.name}: {best:.2f} of the copy", 1)
+        for one in loaded:
+            one.src.release()
+            one.dst.release()
+    return profile
+
+
+def parts() -> tuple[Part, ...]:
+    """Return the parts of a profile that are searched."""
+    return tuple(_parts())
+
+
+def _parts() -> Iterator[Part]:
+    for k, nbytes in enumerate((1, 2, 4, 8)):
+        cases = tuple(case for case in TRANSPOSES if data_type(case.dtype).bits == 8 * nbytes)
+        shapes = tuple(shape for shape in _TILES if nbytes == _WORD or not shape.is_realigned)
+        yield Part(f"tiles of {nbytes} bytes", shapes, _row("tiles", k), cases)
+    for k, case in enumerate(COPIES[:5]):
+        yield Part(f"copies of {1 << k} bytes", _COPIES, _row("copies", k), (case,))
+    cases_of: dict[tuple[str, str], tuple[DeviceCase, ...]] = {}
+    for case in IMAGES:
+        is_pack = is_image(case.dst)
+        group = ("pack" if is_pack else "unpack") + ("_narrow" if case.dtype == "f16" else "")
+        field = _FIELDS[case.src if is_pack else case.dst, case.dst if is_pack else case.src]
+        cases_of[group, field] = (*cases_of.get((group, field), ()), case)
+    for (group, field), cases in cases_of.items():
+        roles = (COLUMN, ROW) if field in _TWO_ROLES else (COLUMN, ROW, BUFFER)
+        yield Part(f"{group} {field}", tuple(_shares(roles)), _shares_of(group, field), cases)
+
+
+def _row(field: str, k: int) -> Callable[[Profile, Any], Profile]:
+    """Return what replaces one row of a field."""
+
+    def replaced(profile: Profile, value: Any) -> Profile:
+        rows = getattr(profile, field)
+        fields: dict[str, Any] = {field: (*rows[:k], value, *rows[k + 1 :])}
+        return profile._replace(**fields)
+
+    return replaced
+
+
+def _shares_of(group: str, field: str) -> Callable[[Profile, Any], Profile]:
+    """Return what replaces the shares of one field of a group."""
+
+    def replaced(profile: Profile, value: Any) -> Profile:
+        groups = getattr(profile, group)._replace(**{field: value})
+        fields: dict[str, Any] = {group: groups}
+        return profile._replace(**fields)
+
+    return replaced
+
+
+def _shares(roles: tuple[str, ...]) -> Iterator[tuple[Share, ...]]:
+    """Yield the shares to try: what a group covers, the steps of a work item, and orders."""
+    orders = [
+        order for order in permutations(roles) if order[0] != ROW or len(roles) < len(_COVERED)
+    ]
+    for covered in product(*(_COVERED[role] for role in roles)):
+        for steps in product(range(3), repeat=len(roles)):
+            items = sum(covered) - sum(steps)
+            if (
+                sum(steps) > _MOST_STEPS
+                or items not in _ITEMS
+                or any(step > cover for step, cover in zip(steps, covered, strict=True))
+            ):
+                continue
+            shares = {
+                role: Share(role, cover - step, 1 << step)
+                for role, cover, step in zip(roles, covered, steps, strict=True)
+            }
+            for order in orders:
+                yield tuple(shares[role] for role in order)
