@@ -23,11 +23,11 @@ from reorder.opencl.schedule.profile import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     from reorder.bench.device import DeviceBench
 
-__all__ = ["Part", "parts", "tune"]
+__all__ = ["Part", "profile_parts", "tune"]
 
 _RUNS = 5
 # bytes of the elements that tiles realign
@@ -81,7 +81,11 @@ class Part(NamedTuple):
 
 
 def tune(
-    bench: DeviceBench, profile: Profile, nbytes: int, report: Callable[[str, int], None]
+    bench: DeviceBench,
+    profile: Profile,
+    parts: Sequence[Part],
+    nbytes: int,
+    report: Callable[[str, int], None],
 ) -> Profile:
     """Return the profile with which a device is fastest.
 
@@ -91,12 +95,14 @@ def tune(
         The device.
     profile : Profile
         Where the search starts; a part changes only where something is faster.
+    parts : sequence of Part
+        What is searched, of `profile_parts`.
     nbytes : int
         Most bytes of a tensor.
     report : function of str and int
         Called for each part with what was found, and 1.
     """
-    for part in parts():
+    for part in parts:
         cases = [resized(case, nbytes) for case in part.cases]
         loaded = [bench.load(case) for case in cases if bench.fits(case)]
         if not loaded:
@@ -123,7 +129,7 @@ def tune(
     return profile
 
 
-def parts() -> tuple[Part, ...]:
+def profile_parts() -> tuple[Part, ...]:
     """Return the parts of a profile that are searched."""
     return tuple(_parts())
 

@@ -32,7 +32,7 @@ def device_answer(name: str, *, tunes: bool, most: int | None) -> Facts:
         TRANSPOSES,
         resized,
     )
-    from reorder.bench.device_tune import parts, tune  # noqa: PLC0415 - likewise
+    from reorder.bench.device_tune import profile_parts, tune  # noqa: PLC0415 - likewise
     from reorder.opencl import find_device  # noqa: PLC0415 - likewise
     from reorder.opencl.execution import device_traits  # noqa: PLC0415 - likewise
     from reorder.opencl.profiles import default_profile, profile_of, save_profile  # noqa: PLC0415
@@ -48,8 +48,9 @@ def device_answer(name: str, *, tunes: bool, most: int | None) -> Facts:
         "profile": "",
     }
     if tunes:
-        with Progress(len(parts())) as shown:
-            best = tune(bench, default_profile(device.device), nbytes, shown.step)
+        parts = profile_parts()
+        with Progress(len(parts)) as shown:
+            best = tune(bench, default_profile(device.device), parts, nbytes, shown.step)
         facts["profile"] = str(save_profile(device.device, best) or "")
         profile_of.cache_clear()
         device_traits.cache_clear()

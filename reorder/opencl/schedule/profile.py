@@ -117,8 +117,8 @@ _UNPACK = ImageGroups(
 
 GPU = Profile(
     tiles=(
-        TileShape(128, 128, 16384, 128),
-        TileShape(128, 128, 8192, 128),
+        TileShape(128, 64, 8192, 128),
+        TileShape(128, 128, 16384, 256),
         TileShape(256, 256, 16384, 256),
         TileShape(256, 256, 8192, 128),
     ),

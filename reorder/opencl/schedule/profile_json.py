@@ -19,8 +19,8 @@ from reorder.opencl.schedule.profile import (
 
 __all__ = ["profile_from_json", "profile_to_json"]
 
-# A schedule takes any numbers up to this; larger ones would make kernels that no device builds.
-_MOST = 1 << 20
+# A schedule takes any numbers up to these; larger ones would make kernels that no device builds.
+_MOST, _MOST_SHIFT, _MOST_STEPS = 1 << 20, 12, 64
 _GROUPS = ("pack", "unpack", "pack_narrow", "unpack_narrow")
 
 
@@ -38,26 +38,32 @@ def profile_from_json(text: str) -> Profile | None:
     try:
         data = json.loads(text)
         profile = Profile(
-            tiles=_all(TileShape, data["tiles"], len(GPU.tiles)),
-            copies=_all(CopyShape, data["copies"], len(GPU.copies)),
+            tiles=tuple(_tile(row) for row in data["tiles"]),  # type: ignore[arg-type] # counted below
+            copies=tuple(_copy(row) for row in data["copies"]),  # type: ignore[arg-type] # likewise
             **{name: _groups(data[name]) for name in _GROUPS},
-            min_tiled=_number(data["min_tiled"]),
+            min_tiled=_number(data["min_tiled"], 0),
         )
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
         return None
-    return profile
+    is_whole = len(profile.tiles) == len(GPU.tiles) and len(profile.copies) == len(GPU.copies)
+    return profile if is_whole else None
 
 
-def _all(kind: Any, rows: Any, count: int) -> Any:
-    if len(rows) != count:
-        raise ValueError
-    return tuple(kind(*map(_number, row)) for row in rows)
-
-
-def _number(value: Any) -> int:
-    if type(value) is not int or not 0 <= value <= _MOST:
+def _number(value: Any, least: int = 1, most: int = _MOST) -> int:
+    if type(value) is not int or not least <= value <= most:
         raise ValueError
     return value
+
+
+def _tile(row: Any) -> TileShape:
+    src_run, dst_run, nbytes, work_items, order, is_realigned = row
+    sizes = _number(src_run), _number(dst_run), _number(nbytes), _number(work_items)
+    return TileShape(*sizes, _number(order, 0, 1), _number(is_realigned, 0, 1))
+
+
+def _copy(row: Any) -> CopyShape:
+    work_items, steps = row
+    return CopyShape(_number(work_items), _number(steps, 1, _MOST_STEPS))
 
 
 def _groups(data: Any) -> ImageGroups:
@@ -66,6 +72,6 @@ def _groups(data: Any) -> ImageGroups:
 
 def _share(row: Any) -> Share:
     role, shift, steps = row
-    if role not in {COLUMN, ROW, BUFFER} or steps < 1:
+    if role not in {COLUMN, ROW, BUFFER}:
         raise ValueError
-    return Share(role, _number(shift), _number(steps))
+    return Share(role, _number(shift, 0, _MOST_SHIFT), _number(steps, 1, _MOST_STEPS))

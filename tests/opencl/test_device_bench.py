@@ -1,0 +1,88 @@
+"""What is measured on a device, and the search for its profile."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from reorder.bench.device import DeviceBench
+from reorder.bench.device_cases import IMAGES, TRANSPOSES, DeviceCase, resized
+from reorder.bench.device_tune import profile_parts, tune
+from reorder.cli.device_bench import device_lines
+from reorder.cli.main import main
+from reorder.opencl.profiles import default_profile, profile_of, save_profile
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.opencl.runtimes import Runtime
+
+
+def test_a_case_is_measured_beside_the_copy(first: Runtime) -> None:
+    bench = DeviceBench(first.device)
+    case = DeviceCase("f16", "nhwc", "in_out_channel", (2, 8, 5, 6))
+    row = bench.measure(case)
+    assert row["nbytes"] == 2 * 8 * 5 * 6 * 2
+    assert row["of_copy"] > 0
+    assert row["torch_of_copy"] is None
+    facts = {"device": "d", "platform": "p", "version": "v", "profile": "", "call_us": 9.0}
+    lines = device_lines(facts | {"cases": [row]})
+    assert lines[-3].startswith("| f16 | nhwc | in_out_channel | 2x8x5x6 | 0 |")
+
+
+def test_a_search_keeps_a_profile_that_later_processes_read(
+    first: Runtime, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MEMDESC_CACHE_DIR", str(tmp_path))
+    device = first.device.device
+    start = default_profile(device)
+    (part,) = (part for part in profile_parts() if part.name == "copies of 16 bytes")
+    tried = part._replace(values=part.values[:2])
+    said: list[str] = []
+    best = tune(
+        DeviceBench(first.device), start, [tried], 1 << 15, lambda text, _: said.append(text)
+    )
+    assert best in {start, *(tried.replaced(start, value) for value in tried.values)}
+    assert len(said) == 1
+    path = save_profile(device, best)
+    assert path is not None
+    assert profile_of.__wrapped__(device) == best
+    path.write_text("{", encoding="utf-8")
+    assert profile_of.__wrapped__(device) == start
+
+
+def test_every_part_names_cases_that_are_measured() -> None:
+    parts = profile_parts()
+    assert len({part.name for part in parts}) == len(parts)
+    assert all(part.cases and part.values for part in parts)
+    images = [case for part in parts for case in part.cases if case in IMAGES]
+    assert len(images) == len(IMAGES)
+
+
+def test_cases_are_made_smaller() -> None:
+    for case in TRANSPOSES:
+        assert resized(case, 1 << 20).nbytes <= 1 << 20
+        assert resized(case, 1 << 40) == case
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--tune", "1x2"], "say --device NAME"),
+        (["--device", "x", "--size", "0"], "give megabytes above 0"),
+        (["--device", "no such device"], "no OpenCL device"),
+    ],
+)
+def test_wrong_options_are_refused(
+    options: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["bench", *options]) != 0
+    assert said in capsys.readouterr().err
+
+
+@pytest.mark.campaign
+def test_the_command_prints_a_table(first: Runtime, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["bench", "--device", first.name, "--size", "0.05"]) == 0
+    out = capsys.readouterr().out
+    assert out.count("| ab | ba |") > len("ab")
