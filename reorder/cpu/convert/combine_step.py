@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from reorder.cpu.convert.gathered_operands import gather, gathered_operands
+from reorder.cpu.convert.gathered_operands import gather, gathered_operands, spread_operands
 from reorder.cpu.convert.operand_rows import OperandRows, operand_period, operand_rows
 from reorder.cpu.convert.operation import Operation, has_quotient
 from reorder.cpu.convert.records import NO_OPERAND, Base, CombineRecord
+from reorder.cpu.convert.row_tables import offset_table
 from reorder.cpu.convert.stages import combine_stage
 from reorder.cpu.convert.step_writer import Code, StepOperand, TileBuffer
 
@@ -80,6 +81,13 @@ def _with_values(
             period = operand_period(nodes, strides, writer.outer_strides[placed_by])
     strided = (sides.src.strides, sides.dst.strides, strides)
     rows = operand_rows(nodes, strided, period)
+    spread = spread_operands(nodes, strided, rows)
+    if spread is not None and not any(writer.outer_strides[placed_by][1:]):
+        # all tiles have the same operands
+        start = writer.outer_strides[placed_by][0]
+        places = [start + place for place in offset_table(nodes, strides, 1)]
+        bases = [recipe.address_of_places(role, sides.work, places, inverted=i) for i in parts]
+        return operation, spread, StepOperand(bases[0], number_base=bases[-1])
     gathered = gathered_operands(nodes, strided, rows)
     if gathered is not None:
         for inverted in parts:

@@ -2,7 +2,8 @@
 
 Scales in groups along dim b of `ab` are an example, where dst is `ba`: neighbours along a row of
 dst have different scales, which lie apart. Few values are gathered, one for each group. Those of
-short groups along a row are repeated, so that a vector has its operands in a vector too.
+short groups along a row are repeated, so that a vector has its operands in a vector too. Where all
+tiles have the same operands, such as those of few channels, a table holds one for each element.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from reorder.cpu.convert.moves import move
 from reorder.cpu.convert.operand_rows import OperandRows, operand_rows
 from reorder.cpu.convert.records import Base, RepeatRecord
 from reorder.cpu.convert.repeat_rows import REPETITIONS
+from reorder.cpu.convert.row_tables import dense_strides
 from reorder.cpu.convert.stages import repeat_stage
 from reorder.cpu.convert.step_writer import Code
 
@@ -21,7 +23,7 @@ if TYPE_CHECKING:
     from reorder.cpu.convert.step_writer import StepWriter, TileBuffer
     from reorder.plan.nodes import Node
 
-__all__ = ["Gathered", "gather", "gathered_operands"]
+__all__ = ["Gathered", "gather", "gathered_operands", "spread_operands"]
 
 # Rows of fewer elements than this take longer than it takes to gather their operands.
 _SHORT_COLUMNS = 32
@@ -33,6 +35,19 @@ class Gathered(NamedTuple):
     rows: OperandRows
     # how often each value is stored
     times: int
+
+
+def spread_operands(
+    nodes: tuple[Node, ...], sides: tuple[list[int], list[int], list[int]], rows: OperandRows
+) -> OperandRows | None:
+    """Return the rows of a tile with a value for each element, or None if they are no longer.
+
+    Parameters as for `gathered_operands`.
+    """
+    src, dst, _ = sides
+    found = operand_rows(nodes, (src, dst, dense_strides(nodes)), 0)
+    is_longer = rows.rows.columns < min(_SHORT_COLUMNS, found.rows.columns)
+    return found if is_longer else None
 
 
 def gathered_operands(

@@ -82,14 +82,24 @@ class Recipe:
         """
         key = role, inverted, work, period
         if key not in self._addresses:
-            values: NDArray[Any] = self.values[role]
-            if inverted:
-                values = 1 / values.astype(np.float32)
+            values = self._numbers_of(role, inverted=inverted)
             if period:
                 groups = np.append(values, np.ones(-values.size % period)).reshape(-1, period)
                 values = np.tile(groups, 2 * PERIOD // period)
             self._addresses[key] = self.keep(values.reshape(-1), work)
         return self._addresses[key]
+
+    def address_of_places(
+        self, role: str, work: str, places: list[int], *, inverted: bool = False
+    ) -> int:
+        """Return the address of the values at some places, as `address_of_values` returns all."""
+        numbers = self._numbers_of(role, inverted=inverted).reshape(-1)
+        return self.keep(numbers[places], work)
+
+    def _numbers_of(self, role: str, *, inverted: bool) -> NDArray[Any]:
+        """Return the values of a role, or their inverses."""
+        values = self.values[role]
+        return 1 / values.astype(np.float32) if inverted else values
 
     @property
     def moves_packed(self) -> bool:

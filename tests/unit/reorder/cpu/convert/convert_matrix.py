@@ -16,7 +16,7 @@ from reorder import Attr
 from tests.conversions import every_code, random_codes, run
 from tests.property.reorder.test_convert_laws import check
 
-__all__ = ["groups", "layouts", "lengths", "pairs"]
+__all__ = ["channels", "groups", "layouts", "lengths", "pairs"]
 
 _PAIRS = (
     ("f32", "s8"),
@@ -108,9 +108,26 @@ def groups() -> None:
         check((*pair, Attr(**given)), 7, at_end=True)
 
 
+def channels() -> None:
+    """Convert images of few channels, with a scale and a zero point for each, in whole tiles."""
+    for channels, (stag, dtag) in product(
+        (3, 7, 24), (("axb", "axb"), ("axb", "abx"), ("aBx16b", "aBx16b"), ("aBx16b", "axb"))
+    ):
+        dims, scales = (3, channels, 31, 17), np.linspace(0.5, 2, channels)
+        src = memory_desc(dims, "u8", stag), memory_desc(dims, "f32", dtag)
+        points = np.arange(channels)
+        attr = Attr(
+            src_scale=scales, src_scale_mask=2, src_zero_point=points, src_zero_point_mask=2
+        )
+        check((*src, attr), 5, at_end=True)
+        dst = memory_desc(dims, "f32", stag), memory_desc(dims, "u8", dtag)
+        check((*dst, Attr(dst_scale=scales, dst_scale_mask=2)), 5, at_end=True)
+
+
 if __name__ == "__main__":
     count = pairs()
     lengths()
     layouts()
     groups()
+    channels()
     sys.stdout.write(f"{count} pairs\n")

@@ -19,7 +19,7 @@ from memdesc import DATA_TYPES, memory_desc
 from reorder import Attr, execute, execute_reference, plan_reorder
 from tests.property.reorder.test_convert_laws import check
 from tests.reorders import beyond_caches
-from tests.unit.reorder.cpu.convert.convert_matrix import groups, layouts, lengths
+from tests.unit.reorder.cpu.convert.convert_matrix import channels, groups, layouts, lengths
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -48,6 +48,10 @@ def test_matrices_are_converted_between_layouts_with_attributes(size: str) -> No
 
 def test_operands_in_groups_of_every_length_are_found() -> None:
     groups()
+
+
+def test_every_channel_of_few_has_its_own_scale_and_zero_point() -> None:
+    channels()
 
 
 def _seldom(special: NDArray[np.uint32]) -> NDArray[np.uint32]:
