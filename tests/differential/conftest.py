@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import platform
 from typing import TYPE_CHECKING, Final
 
 import pytest
@@ -23,11 +24,12 @@ _WHEELS: Final = {"3.2": "onednn-cpu-gomp==2023.2.0", "3.13": "onednn==2026.1.0"
 
 
 def open_library(version: str, libraries: Mapping[str, Path]) -> Executor:
-    """Load one of the libraries; skip where its wheel is missing, but fail in CI."""
+    """Load one of the libraries; skip where its wheel is missing, but fail in CI on x86-64."""
     path = libraries.get(version)
     if path is None:
         reason = f"no libdnnl {version}: pip install {_WHEELS[version]}"
-        if os.environ.get("CI") == "true":
+        # there are no wheels for other processors
+        if os.environ.get("CI") == "true" and platform.machine() == "x86_64":
             pytest.fail(reason)
         pytest.skip(reason)
     return Executor(path)

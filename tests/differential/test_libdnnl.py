@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import platform
 from typing import TYPE_CHECKING
 
 import pytest
@@ -24,6 +25,10 @@ def test_a_missing_library_skips_with_the_name_of_its_wheel_and_fails_in_ci(
     with pytest.raises(pytest.skip.Exception, match=f"no libdnnl {version}: pip install {wheel}"):
         conftest.open_library(version, {})
     monkeypatch.setenv("CI", "true")
+    monkeypatch.setattr(platform, "machine", lambda: "aarch64")
+    with pytest.raises(pytest.skip.Exception):
+        conftest.open_library(version, {})
+    monkeypatch.setattr(platform, "machine", lambda: "x86_64")
     with pytest.raises(pytest.fail.Exception, match=f"no libdnnl {version}: pip install {wheel}"):
         conftest.open_library(version, {})
 
