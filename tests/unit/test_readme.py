@@ -14,6 +14,7 @@ import numpy as np
 
 import reorder
 from reorder.cli.main import main
+from tests.checkpoints import model_folder
 from tests.notice import without_notice
 
 if TYPE_CHECKING:
@@ -49,6 +50,8 @@ def test_every_command_of_the_overview_runs_as_printed(
     np.save(tmp_path / "in.npy", x)
     reorder.reorder(x, "b_fs_yx_fsv16").data.tofile(tmp_path / "dump.bin")
     shutil.copy(_LOG, tmp_path / "torch.log")
+    model_folder(tmp_path / "model", zeros=(8, 9))
+    shutil.copy(tmp_path / "model" / "model.safetensors", tmp_path)
     monkeypatch.chdir(tmp_path)
     for command in commands:
         program, *arguments = shlex.split(command)
