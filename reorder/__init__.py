@@ -15,6 +15,7 @@ from reorder.threads import use_threads
 from reorder.values.attr import Attr
 
 if TYPE_CHECKING:
+    from reorder import dask as dask
     from reorder import opencl
     from reorder.ahead import compile_kernels
     from reorder.comparison import Difference, ValueComparison, compare_values
@@ -100,10 +101,10 @@ _MODULES = {
 if not TYPE_CHECKING:
 
     def __getattr__(name):  # noqa: ANN001, ANN202 - of a module; type checkers read the imports above
-        # pyopencl takes a tenth of a second to load
-        if name == "opencl":
+        # pyopencl takes a tenth of a second to load, and Dask is optional
+        if name in {"dask", "opencl"}:
             with importing:
-                return import_module("reorder.opencl")
+                return import_module(f"reorder.{name}")
         if name in _MODULES:
             with importing:
                 globals()[name] = value = getattr(import_module(_MODULES[name]), name)

@@ -47,6 +47,15 @@ def test_the_opencl_package_is_loaded_on_first_use() -> None:
         reorder.opengl  # type: ignore[attr-defined]  # noqa: B018 - the access is the test
 
 
+def test_the_package_for_dask_is_loaded_on_first_use() -> None:
+    code = (
+        "import sys, reorder; before = 'reorder.dask' in sys.modules; "
+        "print(before, callable(reorder.dask.reorder), 'dask' in sys.modules)"
+    )
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert ran.stdout == "False True False\n"
+
+
 # A thread loads a module for half a second, and meanwhile the process forks.
 _FORK = """
 import os, sys, threading, time, reorder
