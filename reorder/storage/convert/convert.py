@@ -40,8 +40,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Conversion", "Settings", "convert", "plan"]
 
-# What a task reads and writes: it stays in the caches, and a call of the system takes long enough.
-_WANTED = 16 << 20
+# What a task reads and writes, where memory allows: smaller ones cost more than caches save, by
+# the Python between them and by short runs, each of which is a call of the system.
+_WANTED = 128 << 20
 # A task that is checked by definition: numpy takes some 40 bytes for each element.
 _CHECKED = 1 << 20
 

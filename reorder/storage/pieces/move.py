@@ -40,7 +40,7 @@ __all__ = [
 # Buffers of a thread start at a page, which is what every element type and instruction wants.
 _PAGE = 4096
 # Buffers of more bytes are given back after each piece.
-_KEPT = 64 << 20
+_KEPT = 256 << 20
 
 
 class Place(NamedTuple):
