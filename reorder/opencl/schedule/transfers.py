@@ -2,7 +2,7 @@
 
 Most reorders are one transfer. If boxes do not move whole pixels, elements go through a linear
 buffer of the pixels of the image. Images of one f16 channel are copied by the runtime, not by
-kernels: PoCL 3.1 offers them, but its kernels cannot access them.
+kernels: PoCL 3.1 offers them, but its kernels cannot access them. Over 300 lines for docstrings.
 """
 
 from __future__ import annotations

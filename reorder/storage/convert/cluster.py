@@ -1,7 +1,7 @@
 """A conversion whose tasks run on the workers of a Dask cluster that see the same files.
 
 A task is a small value that may run again with the same result. So a task whose worker is lost runs
-on another one, as the scheduler does by itself.
+on another one, as the scheduler does by itself. Over 300 lines: all that knows Dask's scheduler.
 """
 
 from __future__ import annotations
