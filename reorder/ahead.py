@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +11,7 @@ import numpy as np
 from memdesc import DATA_TYPES, MemdescError, data_type, known_records, memory_desc, record_desc
 from memdesc.errors import short_repr
 from reorder.api import prepare
+from reorder.cpu.convert.stages import repeat_stage
 from reorder.cpu.runtime.fast_call import fast_call
 from reorder.cpu.runtime.jit import cache_folder, compiled_kernels
 from reorder.cpu.runtime.pool import compile_pool
@@ -22,7 +24,7 @@ from reorder.values.attr import Attr
 from reorder.values.formats import FLOATS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterator
 
     from memdesc import MemoryDesc
 
@@ -34,6 +36,8 @@ _BITS = (4, 8, 16, 32, 64)
 _SMALL, _LARGE = (2, 16, 8, 8), (64, 256, 256, 256)
 _LAYOUTS = ("nchw", "nhwc")
 _SCALES = np.arange(1.0, 17.0)
+# The types that arithmetic is done in.
+_WORK = "f32", "f64"
 # The formula with each of its operations, by a number and by one of each channel.
 _FORMULAS: tuple[dict[str, Any], ...] = (
     {},
@@ -91,7 +95,7 @@ def compile_kernels(
     >>> [kernel["kernel"] for kernel in made if "32-bit" in kernel["kernel"]]
     ['walker of 32-bit elements', 'walker of 32-bit elements, non-temporal stores']
     """
-    names = [*DATA_TYPES] if dtypes is None else [data_type(dtype).name for dtype in dtypes]
+    names = [*DATA_TYPES] if dtypes is None else _checked_types(dtypes)
     kinds = known_records() if records is None else _checked_records(records)
     if cache_folder() is None:
         msg = (
@@ -107,8 +111,19 @@ def compile_kernels(
     return compiled_kernels()
 
 
+def _checked_types(dtypes: Iterable[Any]) -> list[str]:
+    return [data_type(dtype).name for dtype in _listed(dtypes, "dtypes")]
+
+
+def _listed(given: Iterable[Any], what: str) -> list[Any]:
+    if isinstance(given, str) or not isinstance(given, Iterable):
+        msg = f"{what} is {short_repr(given)}; give a list of names, such as [{given!r}]"
+        raise MemdescError(msg)
+    return [*given]
+
+
 def _checked_records(records: Iterable[str]) -> list[str]:
-    names, known = list(records), known_records()
+    names, known = _listed(records, "records"), known_records()
     for name in names:
         if name not in known:
             msg = f"{short_repr(name)} is no record by name; there are {', '.join(known)}"
@@ -126,6 +141,9 @@ def _moves() -> Iterator[Callable[[], object]]:
 
 
 def _conversions(names: list[str]) -> Iterator[Callable[[], object]]:
+    # scales in short groups
+    for work in _WORK if names else ():
+        yield partial(repeat_stage, work)
     for src in names:
         for dst in names:
             yield partial(_compile_conversion, src, dst)

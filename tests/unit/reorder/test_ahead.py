@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -38,7 +38,7 @@ for nbytes in (1, 2, 4, 8):
 for name in memdesc.known_records():
     record = reorder.Record(memdesc.record_desc((256, 4096), name))
     for dtype in ("f32", "f16", "bf16", "f8_e4m3"):
-        reorder.dequantize(record, dtype)
+        reorder.dequantize(record, dtype=dtype)
 """
 
 
@@ -67,9 +67,11 @@ def test_kernels_of_a_type_and_a_record_are_compiled() -> None:
     [
         (["f33"], [], "f33"),
         ([], ["q4"], "'q4' is no record by name; there are q4_0"),
+        ("f32", [], r"dtypes is 'f32'; give a list of names, such as \['f32'\]"),
+        ([], 3, "records is 3; give a list"),
     ],
 )
-def test_unknown_names_are_refused(dtypes: list[str], records: list[str], message: str) -> None:
+def test_unknown_names_are_refused(dtypes: Any, records: Any, message: str) -> None:
     with pytest.raises(MemdescError, match=message):
         reorder.compile_kernels(dtypes, records)
 
