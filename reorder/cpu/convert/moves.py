@@ -14,6 +14,7 @@ from reorder.cpu.schedule.kernel import Kernel
 from reorder.cpu.schedule.partition import partition_chunks
 from reorder.cpu.schedule.program import encode
 from reorder.cpu.schedule.tiling import tile_boxes
+from reorder.cpu.target import BYTE_BITS
 from reorder.memory.buffers import address_of
 from reorder.plan.nodes import Box, Node
 from reorder.plan.passes import pack_elements, simplify
@@ -45,7 +46,8 @@ def move(writer: StepWriter, src: TileBuffer, dst: TileBuffer, *, pads: bool = F
         packed, bits, factor = box, src.bits, 1
     program, workloads = encode(
         tile_boxes(simplify((packed,))),
-        writer.end_of(src) // factor,
+        bits,
+        writer.end_of(src) * src.bits // BYTE_BITS,
         prefetches=recipe.prefetches and src.base is Base.SRC,
     )
     tasks, _ = partition_chunks(workloads, 1)

@@ -74,7 +74,6 @@ def is_scattered(box: Box) -> bool:
     An example is a box between `8b16a2b` and `8a16b2a`, whose innermost pairs are of two dims.
     """
     choice = select(box)
-    size = prod(node.extent for node in (*choice.rows, *choice.columns))
-    if choice.micro_kernel != TRANSPOSED or size >= _MIN_CALL_SIZE:
+    if choice.micro_kernel != TRANSPOSED or choice.size >= _MIN_CALL_SIZE:
         return False
     return box.size > _MIN_CALL_SIZE and not box.lookups

@@ -35,18 +35,23 @@ def emit_walk(builder: Builder, call: WalkerCall, kernel: Kernel) -> None:
         point_at = builder.add(call.points, builder.mul(index, int64(nbytes_of(Point))))
         point = load_record(builder, point_at, Point)
         is_nowhere = builder.icmp_signed("==", point.src, int64(NOWHERE))
-        src = builder.select(is_nowhere, int64(0), point.src)
+        points = builder.select(is_nowhere, int64(0), point.src), point.dst
+        if not elements.is_nibble:
+            # points are in elements, records in bytes
+            points = elements.nbytes(points[0]), elements.nbytes(points[1])
         start = Position(
-            (builder.add(src, box.src), builder.add(point.dst, box.dst)),
+            (builder.add(points[0], box.src), builder.add(points[1], box.dst)),
             builder.zext(is_nowhere, int64(0).type),
         )
         loops_at = builder.add(record, int64(nbytes_of(BoxHead)))
         loops = OuterLoops(builder, loops_at, box.outer, len(start.offsets))
-        inner = _Inner(elements, box, loops.end(), task)
+        src_end = builder.add(call.src_at, box.src_end)
+        inner = _Inner(elements, box._replace(src_end=src_end), loops.end(), task)
         for position in loops.each_step(task.first, task.last, start):
-            src, dst = position.offsets
+            starts = Location(call.src_at, int64(0)), Location(call.dst_at, int64(0))
+            src, dst = map(elements.moved, starts, position.offsets)
             is_data = builder.icmp_signed("==", position.padded, int64(0))
-            _emit_inner(inner, Location(call.src_at, src), Location(call.dst_at, dst), is_data)
+            _emit_inner(inner, src, dst, is_data)
     if kernel.streams:
         # other threads see what non-temporal stores have written
         builder.fence("seq_cst")

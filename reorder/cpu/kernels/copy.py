@@ -39,7 +39,7 @@ def emit_copy(
 ) -> None:
     """Move rows that are runs; steps that are not valid in either loop write zeros.
 
-    Elements of src from index `src_end` on must not be read.
+    Elements of src from the address `src_end` on must not be read.
     """
     builder = elements.builder
     if elements.is_nibble:
@@ -87,9 +87,10 @@ def _emit_vectors(
     # if no element of a row is valid, src has no such row and must not be read
     data_rows = builder.select(builder.icmp_signed(">", valid, int64(0)), data_rows, rows.first)
     is_whole = builder.icmp_signed("==", valid, int64(lanes))
-    # the last index from which a vector may be loaded: it may exceed its run, but not src
-    last_start = builder.sub(src_end, builder.add(src.index, int64(lanes)))
-    is_inside = builder.or_(is_whole, builder.icmp_signed("<=", rows.src_span, last_start))
+    # the last address from which a vector may be loaded: it may exceed its run, but not src
+    last_start = builder.sub(src_end, elements.nbytes(int64(lanes)))
+    last_row = builder.add(elements.address_of(src), rows.src_span)
+    is_inside = builder.or_(is_whole, builder.icmp_signed("<=", last_row, last_start))
     skipped = builder.sub(int64(_MAX_VECTOR_NBYTES * BYTE_BITS // elements.bits), valid)
     valid_mask = elements.load_vector(Location(_masks(builder), skipped), lanes)
     src, dst = elements.rebased(src), elements.rebased(dst)
@@ -100,11 +101,12 @@ def _emit_vectors(
 
     with builder.if_else(is_inside) as (inside, otherwise):
         with inside:
-            for row_src, row_dst, _ in rows._replace(last=data_rows).each_row(builder, src, dst):
+            for row_src, row_dst, _ in rows._replace(last=data_rows).each_row(elements, src, dst):
                 move(row_src, row_dst)
         with otherwise:
-            for row_src, row_dst, _ in rows._replace(last=data_rows).each_row(builder, src, dst):
-                is_before_end = builder.icmp_signed("<=", row_src.index, last_start)
+            for row_src, row_dst, _ in rows._replace(last=data_rows).each_row(elements, src, dst):
+                start = elements.address_of(row_src)
+                is_before_end = builder.icmp_signed("<=", start, last_start)
                 with builder.if_else(is_before_end) as (before, at_end):
                     with before:
                         move(row_src, row_dst)
@@ -114,7 +116,7 @@ def _emit_vectors(
                             element = elements.load(row_src.plus(builder, i))
                             elements.store(element, row_dst.plus(builder, i))
     padding = rows._replace(first=maximum(builder, data_rows, rows.first))
-    for _, row_dst, _ in padding.each_row(builder, src, dst):
+    for _, row_dst, _ in padding.each_row(elements, src, dst):
         elements.store_vector(elements.zeros(lanes), row_dst)
 
 
@@ -143,12 +145,12 @@ def _emit_pairs(
     data_rows = maximum(builder, minimum(builder, rows.valid, rows.last), rows.first)
     starts = int64(0), builder.sub(run.valid, int64(lanes))
     src, dst = elements.rebased(src), elements.rebased(dst)
-    for row_src, row_dst, _ in rows._replace(last=data_rows).each_row(builder, src, dst):
+    for row_src, row_dst, _ in rows._replace(last=data_rows).each_row(elements, src, dst):
         both = [elements.load_vector(row_src.plus(builder, start), lanes) for start in starts]
         for start, vector in zip(starts, both, strict=True):
             elements.store_vector(vector, row_dst.plus(builder, start))
         _clear(elements, row_dst, run.valid, run.extent)
-    for _, row_dst, _ in rows._replace(first=data_rows).each_row(builder, src, dst):
+    for _, row_dst, _ in rows._replace(first=data_rows).each_row(elements, src, dst):
         _clear(elements, row_dst, int64(0), run.extent)
 
 
@@ -165,7 +167,7 @@ def _emit_any(
     """Move rows of any length; zeros follow them."""
     builder = elements.builder
     src, dst = elements.rebased(src), elements.rebased(dst)
-    for row_src, row_dst, is_valid in rows.each_row(builder, src, dst):
+    for row_src, row_dst, is_valid in rows.each_row(elements, src, dst):
         valid = builder.select(is_valid, run.valid, int64(0))
         if elements.is_nibble:
             with loop(builder, int64(0), valid) as i:

@@ -35,9 +35,9 @@ class ColumnSpan(NamedTuple):
 
     first: Value
     last: Value
-    # elements of src from this index on must not be read
+    # elements of src from this address on must not be read
     src_end: Value
-    # offset of the last row from the first in src
+    # offset of the last row from the first in src, in bytes
     row_span: Value
 
 
@@ -51,22 +51,17 @@ class EdgeTables:
         size = elements.bits // BYTE_BITS
         self.rows = builder.ptrtoint(cgutils.alloca_once(builder, I64, size=self.height), I64)
         self.columns = builder.ptrtoint(cgutils.alloca_once(builder, I64, size=self.width), I64)
-        # one element more, since `_offset` rounds up: src may be aligned to less than an element
-        copies = cgutils.alloca_once(builder, BYTE, size=(self.height * self.width + 1) * size)
+        copies = cgutils.alloca_once(builder, BYTE, size=self.height * self.width * size)
         self.copies = builder.ptrtoint(copies, I64)
-        unread = cgutils.alloca_once(builder, BYTE, size=(self.height + 1) * size)
+        unread = cgutils.alloca_once(builder, BYTE, size=self.height * size)
         unread.align = LINE_NBYTES
         self.unread = builder.ptrtoint(unread, I64)
-        zeros = _zeros(builder, (MAX_COLUMNS + self.width + 1) * _MAX_ELEMENT_NBYTES)
+        zeros = _zeros(builder, (MAX_COLUMNS + self.width) * _MAX_ELEMENT_NBYTES)
         self.zeros = builder.ptrtoint(zeros, I64)
 
     def _offset(self, address: Value, start: Location) -> Value:
-        """Return the offset of a buffer from a location, in elements, rounded up."""
-        builder = self.elements.builder
-        size = self.elements.bits // BYTE_BITS
-        start_address = builder.add(start.address, builder.mul(start.index, int64(size)))
-        distance = builder.sub(address, start_address)
-        return builder.ashr(builder.add(distance, int64(size - 1)), int64(size.bit_length() - 1))
+        """Return the offset of a buffer from a location, in bytes."""
+        return self.elements.builder.sub(address, self.elements.address_of(start))
 
     def is_narrow(self, span: ColumnSpan) -> Value:
         """Whether a span has fewer columns than a tile."""
@@ -100,27 +95,23 @@ class EdgeTables:
                 with data:
                     offset = load_int64(builder, rows.table, index)
                     builder.store(offset, entry)
-                    start = builder.add(builder.add(src.index, offset), span.first)
-                    stop = builder.add(start, int64(self.width))
+                    start = self.elements.moved(src, offset).plus(builder, span.first)
+                    stop = self.elements.address_of(start.plus(builder, int64(self.width)))
                     is_beyond = builder.icmp_signed(">", stop, span.src_end)
                     with builder.if_then(builder.and_(copies, is_beyond)):
-                        self._copy_row(src, start, (entry, k), span)
+                        copy = self._copy_row(start, k, span)
+                        first = src.plus(builder, span.first)
+                        builder.store(self._offset(copy, first), entry)
                 with padding:
                     builder.store(self._offset(self.zeros, src), entry)
 
-    def _copy_row(
-        self, src: Location, start: Value, entry: tuple[Value, Value], span: ColumnSpan
-    ) -> None:
-        """Copy a row from an index of src on; `entry` is a pointer to its entry, and its number."""
+    def _copy_row(self, start: Location, k: Value, span: ColumnSpan) -> Value:
+        """Copy the columns of row `k`, of which `start` is the first; returns their address."""
         elements, builder = self.elements, self.elements.builder
-        pointer, k = entry
-        offset = self._offset(self.copies, src.plus(builder, span.first))
-        offset = builder.add(offset, builder.mul(k, int64(self.width)))
-        builder.store(offset, pointer)
-        copy = Location(src.address, builder.add(builder.add(src.index, offset), span.first))
+        copy = Location(self.copies, builder.mul(k, int64(self.width)))
         with loop(builder, int64(0), builder.sub(span.last, span.first)) as i:
-            element = elements.load(Location(src.address, builder.add(start, i)))
-            elements.store(element, copy.plus(builder, i))
+            elements.store(elements.load(start.plus(builder, i)), copy.plus(builder, i))
+        return elements.address_of(copy)
 
 
 def _zeros(builder: Builder, nbytes: int) -> Value:

@@ -59,6 +59,20 @@ class Elements:
         """Return a vector of zeros."""
         return ir.Constant(self.vector_type(lanes), None)
 
+    def moved(self, location: Location, offset: Value) -> Location:
+        """Return a location moved by an offset of a record: bytes, or 4-bit elements."""
+        if self.is_nibble:
+            return location.plus(self.builder, offset)
+        return Location(self.builder.add(location.address, offset), location.index)
+
+    def nbytes(self, count: Value) -> Value:
+        """Return the bytes of a number of elements; not of 4-bit ones."""
+        return self.builder.mul(count, int64(self.bits // BYTE_BITS))
+
+    def address_of(self, location: Location) -> Value:
+        """Return the address of an element; not of a 4-bit one."""
+        return self.builder.add(location.address, self.nbytes(location.index))
+
     def pointer(self, location: Location, of: Type = None) -> Value:
         """Return the typed pointer to an element, or to a value of type `of` that starts there.
 
@@ -79,8 +93,7 @@ class Elements:
         """
         if self.is_nibble:
             return location
-        offset = self.builder.mul(location.index, int64(self.bits // BYTE_BITS))
-        return Location(self.builder.add(location.address, offset), int64(0))
+        return Location(self.address_of(location), int64(0))
 
     def _shift(self, location: Location) -> Value:
         """Return by how many bits a 4-bit element is shifted in its byte: 0 or 4."""

@@ -74,12 +74,12 @@ def _emit_join(move: Transposition, span: tuple[Value, Value], count: int, lanes
         column = minimum(builder, next_column, end)
         lines = []
         for k in range(count):
-            row = move.rows.locate(builder, move.src, int64(k))
+            row = move.rows.locate(elements, move.src, int64(k))
             lines.append(elements.load_vector(row.plus(builder, column), lanes))
         padded = lines if count == _PAIR else [*lines, *lines[: _QUAD - count]]
         joined = concatenate(builder, padded)
         indices = (j % count * lanes + j // count for j in range(count * lanes))
-        target = move.columns.locate(builder, move.dst, column)
+        target = move.columns.locate(elements, move.dst, column)
         elements.store_vector(pick(builder, joined, indices), target)
 
 
@@ -89,9 +89,9 @@ def _emit_split(move: Transposition, count: int, lanes: int) -> None:
     end = builder.sub(move.rows.extent, int64(lanes))
     with loop(builder, int64(0), move.rows.extent, lanes) as next_row:
         row = minimum(builder, next_row, end)
-        source = move.rows.locate(builder, move.src, row)
+        source = move.rows.locate(elements, move.src, row)
         joined = elements.load_vector(source, count * lanes)
         for k in range(count):
-            column = move.columns.locate(builder, move.dst, int64(k))
+            column = move.columns.locate(elements, move.dst, int64(k))
             part = pick(builder, joined, (j * count + k for j in range(lanes)))
             elements.store_vector(part, column.plus(builder, row))

@@ -42,12 +42,12 @@ class LoopGroup(NamedTuple):
     # the sequence consists of runs of this many steps; within a run the offset on the other side
     # grows by the extent of the other group, so a run of both groups is contiguous; 0: no runs
     run: Value
-    # address of the offsets on the other side
+    # address of the offsets on the other side: bytes, or 4-bit elements
     table: Value
 
-    def locate(self, builder: Builder, start: Location, index: Value) -> Location:
+    def locate(self, elements: Elements, start: Location, index: Value) -> Location:
         """Return the location of a step on the side on which the group is not contiguous."""
-        return start.plus(builder, load_int64(builder, self.table, index))
+        return elements.moved(start, load_int64(elements.builder, self.table, index))
 
 
 class Transposition(NamedTuple):
@@ -69,6 +69,6 @@ class Transposition(NamedTuple):
         repeat = load_record(builder, self.repeat_at, RepeatLoop)
         with loop(builder, int64(0), repeat.extent) as i:
             yield self._replace(
-                src=self.src.plus(builder, builder.mul(i, repeat.src_stride)),
-                dst=self.dst.plus(builder, builder.mul(i, repeat.dst_stride)),
+                src=self.elements.moved(self.src, builder.mul(i, repeat.src_stride)),
+                dst=self.elements.moved(self.dst, builder.mul(i, repeat.dst_stride)),
             )

@@ -68,7 +68,7 @@ def emit_tile(
     lane = LANE_BITS // elements.bits
     across = min(height, lane)
     lines = [
-        elements.load_vector(src.plus(builder, load_int64(builder, row_table, k)), width)
+        elements.load_vector(elements.moved(src, load_int64(builder, row_table, k)), width)
         for k in range(height)
     ]
     # the lanes of a joined vector hold rows that are `across` apart
@@ -90,4 +90,4 @@ def emit_tile(
             if columns_per_vector > 1:
                 column = pick(builder, vector, range(i * across, (i + 1) * across))
             offset = load_int64(builder, column_table, k * columns_per_vector + i)
-            elements.store_lines(column, dst.plus(builder, offset))
+            elements.store_lines(column, elements.moved(dst, offset))

@@ -9,8 +9,8 @@ from reorder.cpu.kernels.emit import load_int64, loop
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from reorder.cpu.kernels.elements import Location
-    from reorder.cpu.kernels.emit import Builder, Value
+    from reorder.cpu.kernels.elements import Elements, Location
+    from reorder.cpu.kernels.emit import Value
 
 __all__ = ["InnerLoop", "RowTable"]
 
@@ -37,10 +37,11 @@ class RowTable(NamedTuple):
     src_span: Value
 
     def each_row(
-        self, builder: Builder, src: Location, dst: Location
+        self, elements: Elements, src: Location, dst: Location
     ) -> Iterator[tuple[Location, Location, Value]]:
         """Emit a loop over the rows; yields both locations, and whether the row holds data."""
+        builder = elements.builder
         with loop(builder, self.first, self.last) as row:
-            row_src = src.plus(builder, load_int64(builder, self.src_table, row))
-            row_dst = dst.plus(builder, load_int64(builder, self.dst_table, row))
+            row_src = elements.moved(src, load_int64(builder, self.src_table, row))
+            row_dst = elements.moved(dst, load_int64(builder, self.dst_table, row))
             yield row_src, row_dst, builder.icmp_signed("<", row, self.valid)

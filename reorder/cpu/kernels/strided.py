@@ -18,12 +18,14 @@ def emit_strided(
 ) -> None:
     """Move the elements that are valid in both loops and write zeros for the others."""
     builder = elements.builder
-    for row_src, row_dst, is_valid in rows.each_row(builder, src, dst):
+    for row_src, row_dst, is_valid in rows.each_row(elements, src, dst):
         valid = builder.select(is_valid, columns.valid, int64(0))
         with loop(builder, int64(0), valid) as column:
-            element = elements.load(row_src.plus(builder, builder.mul(column, columns.src_stride)))
-            elements.store(element, row_dst.plus(builder, builder.mul(column, columns.dst_stride)))
-        with loop(builder, valid, columns.extent) as column:
-            elements.store(
-                elements.zero, row_dst.plus(builder, builder.mul(column, columns.dst_stride))
+            steps = (
+                builder.mul(column, stride) for stride in (columns.src_stride, columns.dst_stride)
             )
+            source, target = map(elements.moved, (row_src, row_dst), steps)
+            elements.store(elements.load(source), target)
+        with loop(builder, valid, columns.extent) as column:
+            target = elements.moved(row_dst, builder.mul(column, columns.dst_stride))
+            elements.store(elements.zero, target)

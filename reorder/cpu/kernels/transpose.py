@@ -78,7 +78,7 @@ def emit_transposed(move: Transposition, span: ColumnSpan) -> None:
     with builder.if_then(builder.icmp_signed("<", first, stop)):
         for part in move.each_repeat():
             with loop(builder, first, stop) as column:
-                target = part.columns.locate(builder, part.dst, column)
+                target = part.columns.locate(elements, part.dst, column)
                 _clear(elements, target, rows.extent)
 
 
@@ -118,8 +118,7 @@ def _emit_sweeps(move: Transposition, span: ColumnSpan, shape: TileShape) -> Non
                 whole_table = entry_address(builder, move.rows.table, row)
                 before = builder.block
                 with builder.if_then(is_special):
-                    src_end = builder.sub(span.src_end, part.src.index)
-                    sweep = _Sweep(row, start, stop, span._replace(src_end=src_end))
+                    sweep = _Sweep(row, start, stop, span)
                     edge_table = _prepare_edge(edge, part._replace(src=src, dst=dst), sweep)
                     special = builder.block
                 row_table = builder.phi(I64)
@@ -156,7 +155,9 @@ def _prepare_edge(edge: EdgeTables, move: Transposition, sweep: _Sweep) -> Value
     height = int64(edge.height)
     is_narrow = edge.is_narrow(span)
     # a tile may read rows beyond the last column, but not beyond the end of src
-    last_read = builder.add(span.row_span, builder.add(span.first, int64(edge.width)))
+    columns = edge.elements.nbytes(builder.add(span.first, int64(edge.width)))
+    row_end = builder.add(edge.elements.address_of(move.src), columns)
+    last_read = builder.add(row_end, span.row_span)
     copies = builder.and_(is_narrow, builder.icmp_signed(">", last_read, span.src_end))
     has_padding = builder.icmp_signed(">", builder.add(row, height), move.rows.valid)
     needs_table = builder.or_(has_padding, copies)
@@ -182,8 +183,8 @@ def _prefetch(elements: Elements, src: Location, row_table: Value, height: int) 
     """Prefetch a sweep of some rows: the hardware does not prefetch this many streams."""
     builder = elements.builder
     with loop(builder, int64(0), int64(height)) as k:
-        row = src.plus(builder, load_int64(builder, row_table, k))
-        address = builder.ptrtoint(elements.pointer(row), I64)
+        row = elements.moved(src, load_int64(builder, row_table, k))
+        address = elements.address_of(row)
         for start in range(0, _SWEEP_NBYTES, LINE_NBYTES):
             prefetch(builder, builder.add(address, int64(start)))
 
@@ -205,9 +206,9 @@ def _emit_scalar(move: Transposition, span: ColumnSpan) -> None:
     with loop(builder, span.first, span.last) as column:
         is_data = builder.icmp_signed("<", column, move.columns.valid)
         valid = builder.select(is_data, rows.valid, int64(0))
-        target = move.columns.locate(builder, move.dst, column)
+        target = move.columns.locate(elements, move.dst, column)
         with loop(builder, int64(0), valid) as row:
-            source = rows.locate(builder, move.src, row)
+            source = rows.locate(elements, move.src, row)
             element = elements.load(source.plus(builder, column))
             elements.store(element, target.plus(builder, row))
         with loop(builder, valid, rows.extent) as row:

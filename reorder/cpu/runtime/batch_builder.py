@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING
 
 from reorder.cpu.runtime.batch import BoxBatch
 from reorder.cpu.schedule.kernel import Kernel
+from reorder.cpu.schedule.packing import pack_for_kernels
 from reorder.cpu.schedule.partition import partition
 from reorder.cpu.schedule.program import encode
 from reorder.cpu.schedule.select import MICRO_KERNELS
 from reorder.cpu.schedule.tiling import tile_boxes
 from reorder.cpu.target import BYTE_BITS
-from reorder.plan.passes import pack_elements, simplify
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -64,8 +64,8 @@ class BatchBuilder:
         """Return batches that move boxes without lookups, one for each kernel."""
         by_kernel: dict[Kernel, list[ScheduledBox]] = {}
         for box in boxes:
-            packed, bits = pack_elements(box, self.plan.dst.dtype.bits)
-            for scheduled in tile_boxes(simplify((packed,))):
+            packed, bits, unit = pack_for_kernels(box, self.plan.dst.dtype.bits)
+            for scheduled in tile_boxes((packed,), unit):
                 kernel = Kernel(bits)
                 if self.streams and not kernel.is_packed and scheduled.fills_lines(bits):
                     kernel = kernel._replace(streams=True)
@@ -79,9 +79,9 @@ class BatchBuilder:
         bits = kernel.bits
         names = {f"{MICRO_KERNELS[box.choice.micro_kernel]} {bits}-bit" for box in boxes}
         self.kernels += tuple(sorted(names - {*self.kernels}))
-        src_end = (self.plan.src.layout.last + 1) * self.plan.src.dtype.bits // bits
+        src_end = (self.plan.src.layout.last + 1) * self.plan.src.dtype.bits // BYTE_BITS
         prefetches = self.machine.exceeds_core_cache(self.nbytes)
-        program, workloads = encode(boxes, src_end, prefetches=prefetches)
+        program, workloads = encode(boxes, bits, src_end, prefetches=prefetches)
         nbytes = sum(scheduled.box.size for scheduled in boxes) * bits // BYTE_BITS
         # two 4-bit elements of one byte must not be written by two threads
         shares = self.partition(workloads, nbytes, is_whole=kernel.is_packed)

@@ -8,7 +8,8 @@ A program is records one after the other. The record of a box is
   dst; for transpositions `TransposeHead`, `RepeatLoop` and two tables, the offsets of the columns
   in dst and of the rows in src.
 
-All offsets and strides are in elements. A new layout needs no new code, only another program.
+All offsets and strides are in bytes, so that rows may start between two elements; those of 4-bit
+elements are in elements. A new layout needs no new code, only another program.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ import numpy as np
 
 from reorder.cpu.schedule.partition import Workload
 from reorder.cpu.schedule.scheduled_box import MAX_CALL_SIZE, ScheduledBox
+from reorder.cpu.target import BYTE_BITS
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -43,7 +45,7 @@ class BoxHead(NamedTuple):
     dst: int
     # number of outer loops
     outer: int
-    # elements of src from this one on must not be read
+    # bytes of src from this one on must not be read
     src_end: int
 
 
@@ -98,12 +100,14 @@ class RepeatLoop(NamedTuple):
 
 
 def encode(
-    boxes: tuple[ScheduledBox, ...], src_end: int, *, prefetches: bool
+    boxes: tuple[ScheduledBox, ...], bits: int, src_end: int, *, prefetches: bool
 ) -> tuple[NDArray[np.int64], list[Workload]]:
-    """Write the records of boxes; elements of src from `src_end` on must not be read.
+    """Write the records of boxes of elements of some bits.
 
-    With `prefetches` kernels prefetch src, since it exceeds the caches.
+    Bytes of src from `src_end` on must not be read. With `prefetches` kernels prefetch src, since
+    it exceeds the caches.
     """
+    size = max(1, bits // BYTE_BITS)
     program: list[int] = []
     workloads = []
     for scheduled in boxes:
@@ -115,57 +119,56 @@ def encode(
             outer = outer[:-1]
         start = len(program)
         micro_kernel = scheduled.choice.micro_kernel
-        src, dst = scheduled.box.offsets
+        step = size // scheduled.unit
+        src, dst = (offset * step for offset in scheduled.box.offsets)
         program += BoxHead(micro_kernel, src, dst, len(outer), src_end)
         for node in outer:
-            program += _encode_loop(node)
+            program += LoopHead(node.extent, node.valid)
+            program += [stride * step for stride in node.strides]
         if scheduled.is_transposed:
-            program += _encode_transpose(scheduled, repeat, prefetches=prefetches)
+            program += _encode_transpose(scheduled, repeat, step, prefetches=prefetches)
             inner, grain = prod(node.extent for node in scheduled.choice.columns), _COLUMN_GRAIN
         else:
-            program += _encode_rows(scheduled)
+            program += _encode_rows(scheduled, step)
             inner, grain = prod(node.extent for node in scheduled.choice.rows), 1
         steps = prod(node.extent for node in outer)
         workloads.append(Workload(start, steps, inner, grain, scheduled.box.size))
     return np.array(program, dtype=np.int64), workloads
 
 
-def _encode_loop(node: Node) -> list[int]:
-    """Return the fields of an outer loop, as a list of int64."""
-    return [*LoopHead(node.extent, node.valid), *node.strides]
-
-
-def _encode_rows(scheduled: ScheduledBox) -> list[int]:
+def _encode_rows(scheduled: ScheduledBox, step: int) -> list[int]:
     rows, (run,) = scheduled.choice.rows, scheduled.choice.columns
-    src_table, dst_table = _offset_table(rows, 0), _offset_table(rows, 1)
+    src_table, dst_table = _offset_table(rows, 0, step), _offset_table(rows, 1, step)
     head = RowsHead(
         rows=len(src_table),
         valid_rows=_count_valid(rows),
         extent=run.extent,
         valid=run.valid,
-        src_stride=run.strides[0],
-        dst_stride=run.strides[1],
+        src_stride=run.strides[0] * step,
+        dst_stride=run.strides[1] * step,
         src_span=max(src_table),
     )
     return [*head, *src_table, *dst_table]
 
 
 def _encode_transpose(
-    scheduled: ScheduledBox, repeat: Node | None, *, prefetches: bool
+    scheduled: ScheduledBox, repeat: Node | None, step: int, *, prefetches: bool
 ) -> list[int]:
     rows, columns = scheduled.choice.rows, scheduled.choice.columns
-    column_table, row_table = _offset_table(columns, 1), _offset_table(rows, 0)
+    column_table, row_table = _offset_table(columns, 1, step), _offset_table(rows, 0, step)
     head = TransposeHead(
         columns=len(column_table),
         valid_columns=_count_valid(columns),
-        column_run=_run_length(columns, rows, 1),
+        column_run=_run_length(columns, rows, 1, scheduled.unit),
         rows=len(row_table),
         valid_rows=_count_valid(rows),
-        row_run=_run_length(rows, columns, 0),
+        row_run=_run_length(rows, columns, 0, scheduled.unit),
         src_span=max(row_table),
         prefetches=int(prefetches),
     )
-    loop = RepeatLoop(repeat.extent, *repeat.strides) if repeat else RepeatLoop(1, 0, 0)
+    loop = RepeatLoop(1, 0, 0)
+    if repeat:
+        loop = RepeatLoop(repeat.extent, *(stride * step for stride in repeat.strides))
     return [*head, *loop, *column_table, *row_table]
 
 
@@ -174,13 +177,13 @@ def _count_valid(group: tuple[Node, ...]) -> int:
     return prod(node.extent for node in group[:-1]) * group[-1].valid
 
 
-def _run_length(group: tuple[Node, ...], other: tuple[Node, ...], side: int) -> int:
+def _run_length(group: tuple[Node, ...], other: tuple[Node, ...], side: int, unit: int) -> int:
     """Return the length of the runs of a loop group on the side of the other one, or 0.
 
     On that side the other group is contiguous. Within a run the offsets of successive steps
-    differ by the size of the other group.
+    differ by the size of the other group, whose elements are a `unit` apart.
     """
-    size = prod(node.extent for node in other)
+    size = unit * prod(node.extent for node in other)
     run = 1
     for node in group:
         if node.strides[side] != run * size:
@@ -189,10 +192,10 @@ def _run_length(group: tuple[Node, ...], other: tuple[Node, ...], side: int) -> 
     return run if run > 1 else 0
 
 
-def _offset_table(group: tuple[Node, ...], side: int) -> list[int]:
-    """Return the offset of each step of a loop group on a side."""
+def _offset_table(group: tuple[Node, ...], side: int, step: int) -> list[int]:
+    """Return the offset of each step of a loop group on a side; strides are in units of `step`."""
     offsets = np.zeros(1, np.int64)
     for node in group:
-        starts = np.arange(node.extent, dtype=np.int64)[:, None] * node.strides[side]
+        starts = np.arange(node.extent, dtype=np.int64)[:, None] * (node.strides[side] * step)
         offsets = (starts + offsets).ravel()
     return [int(offset) for offset in offsets]

@@ -21,10 +21,11 @@ _LANE_BITS = 128
 
 
 class ScheduledBox(NamedTuple):
-    """A box and how it is moved."""
+    """A box and how it is moved; a step between neighbouring elements is a stride of `unit`."""
 
     box: Box
     choice: Choice
+    unit: int = 1
 
     @property
     def is_transposed(self) -> bool:
@@ -34,7 +35,7 @@ class ScheduledBox(NamedTuple):
     @property
     def inner_size(self) -> int:
         """Elements of the rows and columns together."""
-        return prod(node.extent for node in (*self.choice.rows, *self.choice.columns))
+        return self.choice.size
 
     @property
     def repeat(self) -> Node | None:
@@ -56,11 +57,12 @@ class ScheduledBox(NamedTuple):
             return False
         inner = choice.rows if self.is_transposed else choice.columns
         strides = [node.strides[-1] for node in self.box.nodes if node not in inner]
-        starts = [prod(node.extent for node in inner), self.box.offsets[-1], *strides]
-        line = LINE_BITS // bits
+        size = prod(node.extent for node in inner) * self.unit
+        starts = [size, self.box.offsets[-1], *strides]
+        line = LINE_BITS // bits * self.unit
         return choice.micro_kernel != STRIDED and not any(start % line for start in starts)
 
 
-def schedule(box: Box) -> ScheduledBox:
+def schedule(box: Box, unit: int = 1) -> ScheduledBox:
     """Return a box with the micro-kernel selected for it."""
-    return ScheduledBox(box, select(box))
+    return ScheduledBox(box, select(box, unit), unit)

@@ -36,13 +36,18 @@ class Choice(NamedTuple):
     rows: tuple[Node, ...]
     columns: tuple[Node, ...]
 
+    @property
+    def size(self) -> int:
+        """Elements that a call of the micro-kernel moves, without cuts."""
+        return prod(node.extent for node in (*self.rows, *self.columns))
+
     def __str__(self) -> str:
         parts = [" ".join(map(str, nodes)) for nodes in (self.outer, self.rows, self.columns)]
         return f"{MICRO_KERNELS[self.micro_kernel]}({parts[1]} | {parts[2]}) in [{parts[0]}]"
 
 
-def select(box: Box) -> Choice:
-    """Select the micro-kernel of a box.
+def select(box: Box, unit: int = 1) -> Choice:
+    """Select the micro-kernel of a box, in which neighbouring elements are a `unit` apart.
 
     Two loop groups that share no loop, one contiguous in src and one in dst, are transposed; an
     innermost loop that is contiguous on both sides is copied as a run; all else is moved
@@ -50,14 +55,14 @@ def select(box: Box) -> Choice:
     """
     nodes = box.nodes
     if not box.is_zero:
-        columns, rows = _transposed_groups(nodes)
+        columns, rows = _transposed_groups(nodes, unit)
         if columns and rows:
             taken = {*columns, *rows}
             return Choice(
                 TRANSPOSED, tuple(node for node in nodes if node not in taken), rows, columns
             )
     run = nodes[-1] if nodes else _ONE_STEP
-    is_run = run.strides[1] == 1 and (run.strides[0] == 1 or box.is_zero)
+    is_run = run.strides[1] == unit and (run.strides[0] == unit or box.is_zero)
     rows = _row_loops(nodes[:-1])
     outer = nodes[: len(nodes) - 1 - len(rows)]
     return Choice(RUN if is_run else STRIDED, outer, rows or (_ONE_STEP,), (run,))
@@ -80,7 +85,7 @@ def _exceeds_tile(size: int, node: Node) -> bool:
     return 2 * size >= TILE and size * node.extent >= 2 * TILE
 
 
-def _contiguous_group(nodes: tuple[Node, ...], side: int) -> tuple[Node, ...]:
+def _contiguous_group(nodes: tuple[Node, ...], side: int, unit: int) -> tuple[Node, ...]:
     """Return the longest loop group that is contiguous on a side, innermost first.
 
     Only its last loop may hold padding.
@@ -89,7 +94,8 @@ def _contiguous_group(nodes: tuple[Node, ...], side: int) -> tuple[Node, ...]:
     size = 1
     while True:
         follower = next(
-            (node for node in nodes if node.strides[side] == size and node not in group), None
+            (node for node in nodes if node.strides[side] == size * unit and node not in group),
+            None,
         )
         if follower is None or _exceeds_tile(size, follower):
             return tuple(group)
@@ -99,14 +105,16 @@ def _contiguous_group(nodes: tuple[Node, ...], side: int) -> tuple[Node, ...]:
             return tuple(group)
 
 
-def _transposed_groups(nodes: tuple[Node, ...]) -> tuple[tuple[Node, ...], tuple[Node, ...]]:
+def _transposed_groups(
+    nodes: tuple[Node, ...], unit: int
+) -> tuple[tuple[Node, ...], tuple[Node, ...]]:
     """Return columns and rows: the prefixes of both groups that share no loop and score best.
 
     All pairs of prefixes are tried, shorter ones first. They are compared by how much of a tile of
     vectors they fill, then by how many elements they have, up to a limit; of equal pairs the first
     one wins.
     """
-    from_src, from_dst = _contiguous_group(nodes, 0), _contiguous_group(nodes, 1)
+    from_src, from_dst = (_contiguous_group(nodes, side, unit) for side in (0, 1))
     best: tuple[tuple[int, ...], tuple[Node, ...], tuple[Node, ...]] = ((0, 0), (), ())
     for i in range(1, len(from_src) + 1):
         for j in range(1, len(from_dst) + 1):

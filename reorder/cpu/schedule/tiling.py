@@ -25,17 +25,20 @@ _MAX_RUN = 1 << 15
 _MAX_STRIDE = 2**63
 
 
-def tile_boxes(boxes: tuple[Box, ...]) -> tuple[ScheduledBox, ...]:
-    """Schedule boxes, cut so that the loops of a micro-kernel fit the cache."""
+def tile_boxes(boxes: tuple[Box, ...], unit: int = 1) -> tuple[ScheduledBox, ...]:
+    """Schedule boxes, cut so that the loops of a micro-kernel fit the cache.
+
+    Neighbouring elements of the boxes are a `unit` apart.
+    """
     done: list[ScheduledBox] = []
-    todo = [part for box in reversed(boxes) for part in _sweep_both_sides(box)]
+    todo = [part for box in reversed(boxes) for part in _sweep_both_sides(box, unit)]
     while todo:
         scheduled = todo.pop()
         cut = _find_cut(scheduled)
         if cut is None:
             done.append(scheduled)
         else:
-            todo += [schedule(part) for part in split_node(scheduled.box, *cut)]
+            todo += [schedule(part, unit) for part in split_node(scheduled.box, *cut)]
     return tuple(done)
 
 
@@ -64,13 +67,13 @@ def _find_cut(scheduled: ScheduledBox) -> tuple[Node, int] | None:
     return None if long is None or steps >= long[-1].extent else (long[-1], steps)
 
 
-def _sweep_both_sides(box: Box) -> Iterator[ScheduledBox]:
+def _sweep_both_sides(box: Box, unit: int) -> Iterator[ScheduledBox]:
     """Schedule a box of short runs so that cache lines of src and of dst are used while cached.
 
     The loop of the smallest stride in src becomes the inner one of the loop of the smallest
     stride in dst, and both are cut.
     """
-    scheduled = schedule(box)
+    scheduled = schedule(box, unit)
     run = scheduled.choice.columns[0]
     outer = box.nodes[:-1]
     if scheduled.is_transposed or box.is_zero or run.extent > _SHORT_RUN or not outer[1:]:
@@ -89,10 +92,11 @@ def _sweep_both_sides(box: Box) -> Iterator[ScheduledBox]:
     across = max(1, _SHORT_RUN // run.extent)
     for part in split_node(box, dst_loop, across) if dst_loop.extent > across else (box,):
         if part.is_zero:
-            yield schedule(part)
+            yield schedule(part, unit)
             continue
         along = max(1, TILE // min(across, dst_loop.extent))
         for whole in split_node(part, src_loop, along) if src_loop.extent > along else (part,):
             inner = next(node for node in whole.nodes if node.strides == src_loop.strides)
             rest = tuple(node for node in whole.nodes if node != inner)
-            yield schedule(whole._replace(nodes=(*rest[:-2], inner, *rest[-2:])))
+            swept = whole._replace(nodes=(*rest[:-2], inner, *rest[-2:]))
+            yield schedule(swept, unit)

@@ -9,10 +9,10 @@ from hypothesis import given
 
 from memdesc import memory_desc
 from reorder import plan_reorder
+from reorder.cpu.schedule.packing import pack_for_kernels
 from reorder.cpu.schedule.program import encode
 from reorder.cpu.schedule.select import select
 from reorder.cpu.schedule.tiling import tile_boxes
-from reorder.plan.passes import pack_elements, simplify
 from tests.reorders import box_map
 from tests.strategies import desc_pairs
 
@@ -28,14 +28,14 @@ def test_tiling_and_packing_keep_which_element_goes_where(
     for box in plan_reorder(*pair).boxes:
         if box.lookups:
             continue
-        wide, width = pack_elements(box, bits)
+        wide, width, unit = pack_for_kernels(box, bits)
         factor = width // bits
-        to, fro = box_map(tuple(scheduled.box for scheduled in tile_boxes(simplify((wide,)))))
-        parts = np.arange(factor)
+        to, fro = box_map(tuple(scheduled.box for scheduled in tile_boxes((wide,), unit)))
+        step, parts = factor // unit, np.arange(factor)
         found = np.stack(
             [
-                (to[:, None] * factor + parts).ravel(),
-                np.where(fro[:, None] < 0, -1, fro[:, None] * factor + parts).ravel(),
+                (to[:, None] * step + parts).ravel(),
+                np.where(fro[:, None] < 0, -1, fro[:, None] * step + parts).ravel(),
             ]
         )
         wanted = np.stack(box_map((box,)))
@@ -54,5 +54,5 @@ def test_small_groups_are_moved_with_the_loop_around_them() -> None:
     plan = plan_reorder(
         memory_desc((64, 64, 3, 3), "f32", "abcd"), memory_desc((64, 64, 3, 3), "f32", "aBcd16b")
     )
-    _, workloads = encode(tile_boxes(plan.boxes), plan.src.layout.last + 1, prefetches=False)
+    _, workloads = encode(tile_boxes(plan.boxes), 32, plan.src.nbytes, prefetches=False)
     assert sum(workload.outer for workload in workloads) * 10 < 64 * 4
