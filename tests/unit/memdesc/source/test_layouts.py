@@ -73,6 +73,24 @@ def test_offsets_in_gaps_and_outside_have_no_index() -> None:
     assert [_index(desc, at) for at in (9, 11, 22, 29, 39)] == [None] * 5
 
 
+def test_strides_that_do_not_divide_each_other_are_inverted_from_the_remainder() -> None:
+    desc = memory_desc((2, 3, 2), "f32", strides=(10, 3, 1))
+    assert [_index(desc, at) for at in (0, 4, 10, 17)] == [
+        (0, 0, 0),
+        (0, 1, 1),
+        (1, 0, 0),
+        (1, 2, 1),
+    ]
+    assert [_index(desc, at) for at in (2, 9, 18)] == [None] * 3
+
+
+def test_python_clears_the_half_byte_of_a_padding_element() -> None:
+    fill = run_python(memory_desc((1, 3), "u4", "aB4b").source("python"))["tensor_fill"]
+    dst = [0xFF, 0xFF]
+    fill([0x21, 0xF3], dst)
+    assert dst == [0x21, 0x03]
+
+
 def test_offsets_beyond_a_view_that_ends_inside_a_block_have_no_index() -> None:
     desc = memory_desc((20,), "f32", "A8a").submemory((3,), (8,))
     assert [_index(desc, at) for at in (7, 8, 10)] == [None, (0,), (2,)]
