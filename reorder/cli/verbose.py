@@ -55,6 +55,13 @@ def _answer(options: argparse.Namespace) -> tuple[Facts, int]:
         msg = f"--top {options.top} and --seconds {options.seconds:g} must be above 0"
         raise MemdescError(msg)
     log = read_verbose(_stdin() if options.log == "-" else options.log)
+    if not (log.entries or log.info or log.skipped):
+        msg = (
+            f"{'stdin' if options.log == '-' else options.log} has no line of oneDNN in "
+            f"{log.other_lines} lines; run the program with ONEDNN_VERBOSE=1 (up to oneDNN 2.4 "
+            "DNNL_VERBOSE=1), and give what it prints to stdout"
+        )
+        raise MemdescError(msg)
     found = report(log)
     facts: Facts = {
         "log": options.log,

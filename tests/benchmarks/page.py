@@ -24,10 +24,16 @@ _LINES = {
     "onednn 3.2": ("#D55E00", "6 3"),
     "onednn 3.13": ("#CC79A7", "2 3"),
     "torch": ("#009E73", "9 3 2 3"),
-    "numpy": ("#555555", "1 2"),
+    "numpy": ("#888888", "1 2"),
 }
 _WIDTH, _HEIGHT, _LEFT, _TOP, _GAP = 380, 260, 56, 34, 40
 _LEVELS = (0.01, 0.03, 0.1, 0.3, 1.0, 2.0)
+# colours of paper, letters and rules, by the scheme of who looks
+_STYLE = (
+    "<style>.paper{fill:#ffffff}text{fill:#000000}.level{stroke:#dddddd}.one{stroke:#888888}"
+    "@media (prefers-color-scheme:dark){.paper{fill:#16191d}text{fill:#e8e8e8}"
+    ".level{stroke:#3a4047}.one{stroke:#a0a6ad}}</style>"
+)
 # In the legend: the line of a name with the gaps around it, and a letter of font size 11.
 _LEGEND_LINE, _LEGEND_LETTER = 32, 7
 # where the part of the page begins that is not made from the run: other machines, what was tried,
@@ -69,7 +75,8 @@ def draw(cases: list[dict[str, Any]]) -> str:
             'font-family="sans-serif" font-size="12">'
         ),
         "<title>Speed beside memcpy, over the cases</title>",
-        '<rect width="100%" height="100%" fill="#ffffff"/>',
+        _STYLE,
+        '<rect class="paper" width="100%" height="100%"/>',
     ]
     for k, threads in enumerate(counts):
         parts += _panel(
@@ -95,7 +102,7 @@ def _panel(lines: dict[str, list[float]], left: int, title: str) -> list[str]:
         y = _height_of(level)
         parts.append(
             f'<line x1="{left}" x2="{right}" y1="{y}" y2="{y}" '
-            f'stroke="{"#888888" if level == 1 else "#dddddd"}"/>'
+            f'class="{"one" if level == 1 else "level"}"/>'
         )
         parts.append(f'<text x="{left - 6}" y="{y + 4}" text-anchor="end">{level:g}</text>')
     parts += [

@@ -71,7 +71,7 @@ def test_verbose_reads_stdin_and_counts_other_lines(
 def test_stdin_may_hold_bytes_that_are_no_text() -> None:
     ran = subprocess.run(
         [sys.executable, "-m", "reorder", "verbose", "-"],
-        input=b"\xff\xfe\n",
+        input=b"\xff\xfe\nonednn_verbose,info,oneDNN v3.13.2\n",
         env=os.environ | {"PYTHONUTF8": "1"},
         capture_output=True,
         check=True,
@@ -83,7 +83,7 @@ def test_a_log_without_reorders_has_no_table_of_them(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     path = tmp_path / "log"
-    path.write_text("nothing\n", encoding="utf-8")
+    path.write_text("nothing\nonednn_verbose,info,prim_template:x\n", encoding="utf-8")
     assert main(["verbose", str(path)]) == 0
     assert capsys.readouterr().out.splitlines() == [
         "oneDNN of unknown version: 0 executions, 0 ms, of which reorders 0%; 0 creations, 0 ms",
@@ -95,6 +95,17 @@ def test_a_log_without_reorders_has_no_table_of_them(
     path.write_text(f"onednn_verbose,exec,cpu,reorder,jit:uni,undef,{line}\n", encoding="utf-8")
     assert main(["verbose", str(path)]) == 0
     assert capsys.readouterr().out.endswith("\nno reorder that could be left out\n")
+
+
+def test_a_log_without_a_line_of_onednn_says_how_to_get_one(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "stdin", io.StringIO("epoch 1\nloss 0.5\n"))
+    assert main(["verbose", "-"]) == 2
+    captured = capsys.readouterr()
+    assert "stdin has no line of oneDNN in 2 lines" in captured.err
+    assert "ONEDNN_VERBOSE=1" in captured.err
+    assert not captured.out
 
 
 def test_verbose_measures_the_reorders_here(
