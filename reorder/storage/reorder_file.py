@@ -10,7 +10,7 @@ from reorder.storage.containers.writer import Writer
 from reorder.storage.convert.engine import run_tasks
 from reorder.storage.convert.tasks import MoveTask
 from reorder.storage.pieces.boxes import Bound
-from reorder.storage.pieces.move import Place
+from reorder.storage.pieces.files import Place
 from reorder.storage.pieces.pieces import cut
 
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ from reorder.storage.convert.outputs import check_paths, grown, output_format, p
 from reorder.storage.convert.plan import plan_conversion
 from reorder.storage.convert.tasks import check_task, run_task
 from reorder.storage.pieces.boxes import Bound
-from reorder.storage.pieces.move import Place
+from reorder.storage.pieces.files import Place
 
 if TYPE_CHECKING:
     import os

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from memdesc import MemdescError, MemoryDesc, RecordDesc, memory_desc
 from reorder.storage.convert.tasks import CopyTask, MoveTask, QuantizeTask, RecordTask
-from reorder.storage.pieces.move import Place
+from reorder.storage.pieces.files import Place
 from reorder.storage.pieces.pieces import cut
 from reorder.storage.pieces.records import cut_record
 from reorder.storage.pieces.runs import Part, Runs, compact

@@ -11,7 +11,7 @@ from memdesc import MemdescError, RecordDesc
 from reorder.records.convert_numbers import write_numbers
 from reorder.records.record import Record
 from reorder.storage.convert.tasks import RecordTask
-from reorder.storage.pieces.move import Place
+from reorder.storage.pieces.files import Place
 from reorder.storage.pieces.records import cut_record, permutation
 
 if TYPE_CHECKING:

@@ -19,15 +19,8 @@ from reorder.records.convert_numbers import convert_numbers
 from reorder.records.decode import dequantize_record
 from reorder.records.record import Record
 from reorder.records.reference import dequantize_reference
-from reorder.storage.pieces.move import (
-    Place,
-    move_piece,
-    open_to_read,
-    open_to_write,
-    read_runs,
-    scratch,
-    write_runs,
-)
+from reorder.storage.pieces.files import open_to_read, open_to_write, read_runs, write_runs
+from reorder.storage.pieces.move import copy_run, move_piece, scratch
 from reorder.storage.pieces.records import permutation
 from reorder.values.attr import Attr
 
@@ -36,6 +29,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from reorder.storage.pieces.files import Place
     from reorder.storage.pieces.pieces import Piece
     from reorder.storage.pieces.records import RecordPiece
     from reorder.storage.pieces.runs import Runs
@@ -72,9 +66,7 @@ class CopyTask(NamedTuple):
     def run(self, threads: int) -> None:
         """Copy the bytes."""
         del threads
-        data = scratch.take("src 0", self.runs.nbytes)
-        _read(self.src, self.runs, data)
-        _write(self.dst, self.runs, data)
+        copy_run(self.runs, self.src, self.dst)
 
     def check(self) -> None:
         """Compare both."""

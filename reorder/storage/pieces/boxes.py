@@ -25,10 +25,14 @@ _BYTE_BITS = 8
 
 
 class Tensor(NamedTuple):
-    """A tensor that a box reads or writes: its parts, all over the dims of the box."""
+    """A tensor that a box reads or writes: its parts, all over the dims of the box.
+
+    Of one that is in memory as a whole, boxes take no more bytes, and their runs cost nothing.
+    """
 
     parts: tuple[Part, ...]
     is_written: bool
+    is_held: bool = False
 
 
 class Bound(NamedTuple):
@@ -169,10 +173,12 @@ def _grown(
 def _cut(dims: tuple[int, ...], tensors: Sequence[Tensor], sizes: tuple[int, ...]) -> _Cut | None:
     """Return the boxes of some sizes; None if there are no runs for the first."""
     nbytes, cost = 0, 0.0
-    for parts, is_written in tensors:
+    for parts, is_written, is_held in tensors:
         found = compact(parts, (sizes, (0,) * len(sizes)), is_written=is_written)
         if found is None:
             return None
+        if is_held:
+            continue
         nbytes += max(_largest(dims, sizes, found[0], part) for part in parts)
         cost += found[0].number / found[0].nbytes
     return _Cut(sizes, nbytes, cost)

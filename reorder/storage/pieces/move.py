@@ -1,54 +1,33 @@
-"""A piece, executed on two files: its bytes are read, reordered and written.
-
-Nothing is mapped: a file that somebody shortens ends in an error, not in a signal.
-"""
+"""A piece, executed on two files: its bytes are read, reordered and written, strip by strip."""
 
 from __future__ import annotations
 
-import os
-from contextlib import contextmanager
-from io import FileIO
 from threading import local
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from memdesc import MemdescError
-from memdesc.disk import open_file, reason_of
 from reorder.api import prepare
 from reorder.plan.plan import plan_reorder
+from reorder.storage.pieces.files import open_to_read, open_to_write, read_runs, write_runs
+from reorder.storage.pieces.runs import Runs
+from reorder.storage.pieces.strips import strips_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
     from numpy.typing import NDArray
 
+    from memdesc import MemoryDesc
+    from reorder.storage.pieces.files import Place
     from reorder.storage.pieces.pieces import Piece
-    from reorder.storage.pieces.runs import Runs
 
-__all__ = [
-    "Place",
-    "move_piece",
-    "open_to_read",
-    "open_to_write",
-    "read_runs",
-    "scratch",
-    "write_runs",
-]
+__all__ = ["copy_run", "move_piece", "scratch"]
 
 # Buffers of a thread start at a page, which is what every element type and instruction wants.
 _PAGE = 4096
 # Buffers of more bytes are given back after each piece.
 _KEPT = 256 << 20
-
-
-class Place(NamedTuple):
-    """Where a tensor is: a file, its first byte there, and its bytes."""
-
-    path: Path
-    start: int
-    nbytes: int
+# What is read and written at a time: it stays in the cache of a core.
+_STRIP = 2 << 20
 
 
 class _Scratch(local):
@@ -72,7 +51,9 @@ class _Scratch(local):
 scratch = _Scratch()
 
 
-def move_piece(piece: Piece, src: Place, dst: Place, threads: int | None = None) -> int:
+def move_piece(
+    piece: Piece, src: Place, dst: Place, threads: int | None = None, strip_bytes: int = _STRIP
+) -> int:
     """Read a piece, reorder it, and write it; returns how many bytes were written.
 
     It may run again, with the same result: it writes the same bytes to the same places.
@@ -85,72 +66,57 @@ def move_piece(piece: Piece, src: Place, dst: Place, threads: int | None = None)
         The tensors; the file that is written exists, and keeps all other bytes.
     threads : int, optional
         As for `reorder`.
+    strip_bytes : int, optional
+        What is read and written at a time, where that is possible.
 
     Raises
     ------
     MemdescError
         If a file cannot be read or written, or src has become shorter.
     """
-    read = scratch.take("src 0", max(piece.reads.nbytes, piece.src.min_nbytes))
-    with open_to_read(src.path) as file:
-        read_runs(file, piece.reads, src, read)
-    written = scratch.take("dst 0", max(piece.writes.nbytes, piece.dst.min_nbytes))
-    if not piece.dst.is_dense or piece.dst.dtype.is_packed:
-        written[:] = 0  # gaps, and the half of a last byte
-    prepare(plan_reorder(piece.src, piece.dst, piece.attr), threads)(read, written)
-    with open_to_write(dst.path) as file:
-        write_runs(file, piece.writes, dst, written)
+    parts, holds_src, holds_dst = strips_of(piece, strip_bytes)
+    with open_to_read(src.path) as source, open_to_write(dst.path) as target:
+        if holds_src:
+            read = scratch.take("src 0", max(piece.reads.nbytes, piece.src.min_nbytes))
+            read_runs(source, piece.reads, src, read)
+        if holds_dst:
+            written = _target(piece.writes.nbytes, piece.dst)
+        for part in parts:
+            reads, writes = part.reads, part.writes
+            if holds_src:
+                given = read[reads.start :]
+            else:
+                given = scratch.take("src 0", max(reads.nbytes, part.src.min_nbytes))
+                read_runs(source, reads.after(piece.reads.start), src, given)
+            made = written[writes.start :] if holds_dst else _target(writes.nbytes, part.dst)
+            prepare(plan_reorder(part.src, part.dst, part.attr), threads)(given, made)
+            if not holds_dst:
+                write_runs(target, writes.after(piece.writes.start), dst, made)
+        if holds_dst:
+            write_runs(target, piece.writes, dst, written)
     return piece.writes.nbytes
 
 
-@contextmanager
-def open_to_read(path: Path) -> Iterator[FileIO]:
-    """Open a regular file for reading, without a buffer; errors are those of `open_file`."""
-    with open_file(path) as file, FileIO(file.fileno(), closefd=False) as raw:
-        yield raw
-
-
-@contextmanager
-def open_to_write(path: Path) -> Iterator[FileIO]:
-    """Open a file that exists, to write parts of it; what goes wrong is a MemdescError."""
-    try:
-        with FileIO(path, "r+") as file:
-            yield file
-    except OSError as error:
-        msg = f"{str(path)!r} cannot be written: {reason_of(error)}"
-        raise MemdescError(msg) from None
-
-
-def read_runs(file: FileIO, runs: Runs, place: Place, into: NDArray[np.uint8]) -> None:
-    """Read runs of bytes, one behind the other, from a tensor in an open file.
+def copy_run(run: Runs, src: Place, dst: Place) -> None:
+    """Copy one run of bytes from a place to the same bytes of another.
 
     Raises
     ------
     MemdescError
-        If the file ends before they do.
+        As for `move_piece`.
     """
-    view = memoryview(into)  # type: ignore[arg-type] # arrays of bytes are buffers
-    for k, start in enumerate(runs.starts()):
-        # a run that is counted in full may end behind the last element of the tensor
-        part = view[k * runs.length :][: min(runs.length, place.nbytes - start)]
-        file.seek(place.start + start)
-        while part:
-            count = file.readinto(part)
-            if not count:
-                held = file.seek(0, os.SEEK_END)
-                msg = (
-                    f"{str(place.path)!r} has {held} bytes, but a tensor in it ends at byte "
-                    f"{place.start + place.nbytes}; it was shortened meanwhile"
-                )
-                raise MemdescError(msg)
-            part = part[count:]
+    step = _STRIP // 2
+    data = scratch.take("src 0", min(step, run.nbytes))
+    with open_to_read(src.path) as source, open_to_write(dst.path) as target:
+        for at in range(run.start, run.start + run.length, step):
+            part = Runs(at, min(step, run.start + run.length - at))
+            read_runs(source, part, src, data)
+            write_runs(target, part, dst, data)
 
 
-def write_runs(file: FileIO, runs: Runs, place: Place, data: NDArray[np.uint8]) -> None:
-    """Write runs of bytes that lie one behind the other into a tensor in an open file."""
-    view = memoryview(data)  # type: ignore[arg-type] # likewise
-    for k, start in enumerate(runs.starts()):
-        part = view[k * runs.length :][: runs.length]
-        file.seek(place.start + start)
-        while part:
-            part = part[file.write(part) :]
+def _target(nbytes: int, desc: MemoryDesc) -> NDArray[np.uint8]:
+    """Return bytes for what is written: zeros where elements do not fill them."""
+    written = scratch.take("dst 0", max(nbytes, desc.min_nbytes))
+    if not desc.is_dense or desc.dtype.is_packed:
+        written[:] = 0  # gaps, and the half of a last byte
+    return written

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from memdesc import Block
 
-__all__ = ["Part", "Runs", "compact"]
+__all__ = ["Part", "Runs", "compact", "window"]
 
 _BYTE_BITS = 8
 # A gap is read with the elements around it if it is not longer than they are.
@@ -53,6 +53,10 @@ class Runs(NamedTuple):
     def nbytes(self) -> int:
         """Bytes of all runs."""
         return self.number * self.length
+
+    def after(self, nbytes: int) -> Runs:
+        """Return them so many bytes later."""
+        return self._replace(start=self.start + nbytes)
 
     def starts(self) -> Iterator[int]:
         """Return the first byte of each run, in the order in which they are compacted."""
@@ -107,6 +111,19 @@ def compact(
     is_whole = view is parts[0].layout
     found = _runs(view, bits, is_exact=is_written and not is_whole)
     return None if found is None else (found[0], (found[1],))
+
+
+def window(part: Part, box: Box) -> tuple[Runs, Layout] | None:
+    """Return the bytes from the first to the last of a box, and its layout there.
+
+    None if they do not start at a whole byte.
+    """
+    view = part.view(box)
+    first = view.offset0 * part.bits
+    if first % _BYTE_BITS:
+        return None
+    moved = _moved(view, 0, {})
+    return Runs(first // _BYTE_BITS, -(-(moved.last + 1) * part.bits // _BYTE_BITS)), moved
 
 
 def _runs(layout: Layout, bits: int, *, is_exact: bool) -> tuple[Runs, Layout] | None:

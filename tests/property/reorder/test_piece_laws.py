@@ -14,7 +14,8 @@ import reorder
 from memdesc import MemdescError, record_desc
 from reorder.storage.convert.tasks import RecordTask, check_task, run_task
 from reorder.storage.pieces.boxes import Bound
-from reorder.storage.pieces.move import Place, move_piece
+from reorder.storage.pieces.files import Place
+from reorder.storage.pieces.move import move_piece
 from reorder.storage.pieces.pieces import cut
 from reorder.storage.pieces.records import cut_record
 from tests.records import plain_scales, random_record
@@ -47,14 +48,12 @@ def _moved(pieces: list[Piece], src: MemoryDesc, dst: MemoryDesc, seed: int) -> 
         given, made = Path(folder, "in"), Path(folder, "out")
         given.write_bytes(bytes(_START) + data.tobytes())
         made.write_bytes(bytes(_START + dst.nbytes))
-        # in any order, and again
-        for piece in [*reversed(pieces), *pieces[:1]]:
-            move_piece(
-                piece,
-                Place(given, _START, src.min_nbytes),
-                Place(made, _START, dst.nbytes),
-                threads=1,
-            )
+        places = Place(given, _START, src.min_nbytes), Place(made, _START, dst.nbytes)
+        # in any order, in strips, and again
+        for piece in reversed(pieces):
+            move_piece(piece, *places, threads=1, strip_bytes=max(piece.nbytes // 3, 1))
+        for piece in pieces[:1]:
+            move_piece(piece, *places, threads=1)
         found = np.frombuffer(made.read_bytes(), np.uint8)
     assert not found[:_START].any()
     assert np.array_equal(found[_START:], wanted)

@@ -11,7 +11,8 @@ import pytest
 import reorder
 from memdesc import MemdescError, MemoryDesc, memory_desc
 from reorder.storage.pieces.boxes import Bound
-from reorder.storage.pieces.move import Place, move_piece
+from reorder.storage.pieces.files import Place
+from reorder.storage.pieces.move import move_piece
 from reorder.storage.pieces.pieces import Piece, cut
 
 if TYPE_CHECKING:

@@ -1,0 +1,142 @@
+"""Runs of bytes read from files and written to them.
+
+Nothing is mapped: a file that somebody shortens ends in an error, not in a signal.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from contextlib import contextmanager
+from functools import cache
+from typing import TYPE_CHECKING, NamedTuple
+
+from memdesc import MemdescError
+from memdesc.disk import open_file, reason_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from reorder.storage.pieces.runs import Runs
+
+__all__ = ["Place", "open_to_read", "open_to_write", "read_runs", "write_runs"]
+
+_PAGE = 4096
+# What one call writes at most. Linux gives the file memory in pieces as long as the call: of small
+# ones it finds some that was in use before, large ones may be fresh even to the host of a virtual
+# machine, where they took 6 times as long.
+_MOST_WRITTEN = 256 << 10
+_BINARY = getattr(os, "O_BINARY", 0)
+# what Linux calls SYNC_FILE_RANGE_WRITE
+_START_WRITING = 2
+
+
+class Place(NamedTuple):
+    """Where a tensor is: a file, its first byte there, and its bytes."""
+
+    path: Path
+    start: int
+    nbytes: int
+
+
+@contextmanager
+def open_to_read(path: Path) -> Iterator[int]:
+    """Open a regular file for reading; errors are those of `open_file`."""
+    with open_file(path) as file:
+        yield file.fileno()
+
+
+@contextmanager
+def open_to_write(path: Path) -> Iterator[int]:
+    """Open a file that exists, to write parts of it.
+
+    Raises
+    ------
+    MemdescError
+        If that fails.
+    """
+    try:
+        handle = os.open(path, os.O_WRONLY | _BINARY)
+    except OSError as error:
+        raise _cannot(path, "written", error) from None
+    try:
+        yield handle
+    finally:
+        os.close(handle)
+
+
+def read_runs(handle: int, runs: Runs, place: Place, into: NDArray[np.uint8]) -> None:
+    """Read runs of bytes, one behind the other, from a tensor in an open file.
+
+    Raises
+    ------
+    MemdescError
+        If reading fails, or the file ends before they do.
+    """
+    view = memoryview(into)  # type: ignore[arg-type] # arrays of bytes are buffers
+    for k, start in enumerate(runs.starts()):
+        # a run that is counted in full may end behind the last element of the tensor
+        part = view[k * runs.length :][: min(runs.length, place.nbytes - start)]
+        at = place.start + start
+        while part:
+            try:
+                count = os.preadv(handle, (part,), at)
+            except OSError as error:
+                raise _cannot(place.path, "read", error) from None
+            if not count:
+                msg = (
+                    f"{str(place.path)!r} has {os.fstat(handle).st_size} bytes, but a tensor in it "
+                    f"ends at byte {place.start + place.nbytes}; it was shortened meanwhile"
+                )
+                raise MemdescError(msg)
+            part, at = part[count:], at + count
+
+
+def write_runs(handle: int, runs: Runs, place: Place, data: NDArray[np.uint8]) -> None:
+    """Write runs of bytes that lie one behind the other into a tensor in an open file.
+
+    The system starts to bring long runs to the disk at once, beside what is done next.
+
+    Raises
+    ------
+    MemdescError
+        If writing fails.
+    """
+    view = memoryview(data)  # type: ignore[arg-type] # likewise
+    for k, start in enumerate(runs.starts()):
+        part = view[k * runs.length :][: runs.length]
+        at = place.start + start
+        try:
+            while part:
+                count = os.pwrite(handle, part[:_MOST_WRITTEN], at)
+                part, at = part[count:], at + count
+        except OSError as error:
+            raise _cannot(place.path, "written", error) from None
+        if runs.length >= _MOST_WRITTEN:
+            _start_writing(handle, at - runs.length, at)
+
+
+def _start_writing(handle: int, start: int, stop: int) -> None:
+    """Let the disk write the whole pages of a range: what waits for it later waits for less."""
+    first, last = -(-start // _PAGE) * _PAGE, stop // _PAGE * _PAGE
+    start_writing = _sync_file_range()
+    if start_writing is not None and first < last:
+        start_writing(handle, first, last - first, _START_WRITING)  # a hint: errors come by fsync
+
+
+@cache
+def _sync_file_range() -> Callable[[int, int, int, int], int] | None:
+    """Return the function of Linux; None on other systems."""
+    found = getattr(ctypes.CDLL(None), "sync_file_range", None)
+    if found is not None:
+        found.argtypes = (ctypes.c_int, ctypes.c_int64, ctypes.c_int64, ctypes.c_uint)
+        found.restype = ctypes.c_int
+    return found
+
+
+def _cannot(path: Path, what: str, error: OSError) -> MemdescError:
+    return MemdescError(f"{str(path)!r} cannot be {what}: {reason_of(error)}")
