@@ -31,12 +31,14 @@ __all__ = [
     "has_half",
     "is_arm",
     "is_x86",
+    "keeps_addresses",
     "max_tile_rows",
     "quietens_in_one",
     "register_bits",
     "saturates_floats",
     "step_registers",
     "this_machine",
+    "transposes_pairs",
 ]
 
 BYTE_BITS = 8
@@ -143,9 +145,20 @@ def quietens_in_one() -> bool:
 def max_tile_rows() -> int:
     """Return how many rows a tile of one 128-bit lane may have: a cache line of bytes at most.
 
-    ARM has 32 registers of this width; with 64 rows LLVM spills three vectors for each row.
+    ARM has 32 registers of this width. Without non-temporal stores, where rows are moved in groups
+    that fit them, 64 rows are no faster than 32: LLVM spills addresses.
     """
     return 32 if is_arm() else LINE_NBYTES
+
+
+def transposes_pairs() -> bool:
+    """Whether an instruction exchanges parts of two registers as 2 x 2 matrices: trn1 and trn2."""
+    return is_arm()
+
+
+def keeps_addresses() -> bool:
+    """Whether a loop keeps the addresses of 16 rows or columns in registers: ARM has 31, x86 16."""
+    return is_arm()
 
 
 def step_registers() -> int:

@@ -103,7 +103,7 @@ def _lines(builder: Builder, given: _Arguments) -> int:
 def _tile(bits: int) -> _Emit:
     def emit(builder: Builder, given: _Arguments) -> int:
         elements = Elements(builder, Kernel(bits))
-        shape = tile_shapes(bits, tile_heights(bits)[0])[-1]
+        shape = tile_shapes(bits, tile_heights(bits)[0])[0]
         src, dst = _sides(given)
         with loop(builder, int64(0), given.count, shape.width) as column:
             columns = entry_address(builder, given.table, column)
@@ -209,4 +209,6 @@ def _largest_loop(text: str) -> list[str]:
             body.append(line)
             if label and line.split()[-1] == label:
                 loops.append(body)
+                # what follows is run once, after the loop
+                label, body = "", []
     return max(loops, key=len)

@@ -10,11 +10,14 @@ from typing import TYPE_CHECKING
 
 from reorder.cpu.kernels.emit import int64, loop, minimum
 from reorder.cpu.kernels.shuffle import LANE_BITS, concatenate, pick
-from reorder.cpu.target import BYTE_BITS
+from reorder.cpu.target import BYTE_BITS, keeps_addresses
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from reorder.cpu.kernels.elements import Elements, Location
     from reorder.cpu.kernels.emit import Builder, Value
-    from reorder.cpu.kernels.loop_group import Transposition
+    from reorder.cpu.kernels.loop_group import LoopGroup, Transposition
 
 __all__ = ["COUNTS", "emit_interleaved"]
 
@@ -70,12 +73,10 @@ def _emit_join(move: Transposition, span: tuple[Value, Value], count: int, lanes
     elements, builder = move.elements, move.elements.builder
     _, last = span
     end = builder.sub(last, int64(lanes))
+    starts = _starts(elements, move.rows, move.src, count)
     with loop(builder, *span, lanes) as next_column:
         column = minimum(builder, next_column, end)
-        lines = []
-        for k in range(count):
-            row = move.rows.locate(elements, move.src, int64(k))
-            lines.append(elements.load_vector(row.plus(builder, column), lanes))
+        lines = [elements.load_vector(starts(k).plus(builder, column), lanes) for k in range(count)]
         padded = lines if count == _PAIR else [*lines, *lines[: _QUAD - count]]
         joined = concatenate(builder, padded)
         indices = (j % count * lanes + j // count for j in range(count * lanes))
@@ -87,11 +88,22 @@ def _emit_split(move: Transposition, count: int, lanes: int) -> None:
     """Split one row into `count` columns; the last vectors overlap those before them."""
     elements, builder = move.elements, move.elements.builder
     end = builder.sub(move.rows.extent, int64(lanes))
+    starts = _starts(elements, move.columns, move.dst, count)
     with loop(builder, int64(0), move.rows.extent, lanes) as next_row:
         row = minimum(builder, next_row, end)
         source = move.rows.locate(elements, move.src, row)
         joined = elements.load_vector(source, count * lanes)
         for k in range(count):
-            column = move.columns.locate(elements, move.dst, int64(k))
+            column = starts(k)
             part = pick(builder, joined, (j * count + k for j in range(lanes)))
             elements.store_vector(part, column.plus(builder, row))
+
+
+def _starts(
+    elements: Elements, group: LoopGroup, start: Location, count: int
+) -> Callable[[int], Location]:
+    """Return what returns where a step of a short group is: kept in a register, or loaded."""
+    if not keeps_addresses():
+        return lambda k: group.locate(elements, start, int64(k))
+    found = [group.locate(elements, start, int64(k)) for k in range(count)]
+    return [elements.rebased(each) for each in found].__getitem__

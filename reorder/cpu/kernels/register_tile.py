@@ -2,19 +2,21 @@
 
 Each row of a tile is loaded as one vector, up to a cache line. The vectors are interleaved log2
 times within their 128-bit lanes, then the lanes are exchanged, and each column is stored as one
-vector.
+vector. Where loops keep enough addresses, the rows are moved in groups that fit the registers.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from reorder.cpu.kernels.emit import load_int64
+from reorder.cpu.kernels.emit import int64, load_int64
 from reorder.cpu.kernels.loop_group import TileShape
 from reorder.cpu.kernels.shuffle import LANE_BITS, concatenate, exchange, pick, transpose
-from reorder.cpu.target import LINE_BITS, max_tile_rows, register_bits
+from reorder.cpu.target import LINE_BITS, keeps_addresses, max_tile_rows, register_bits
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from reorder.cpu.kernels.elements import Elements, Location
     from reorder.cpu.kernels.emit import Value
 
@@ -23,6 +25,9 @@ __all__ = ["emit_tile", "tile_heights", "tile_shapes"]
 # Most registers of a cache line that hold a tile. Its transposition needs as many again; only
 # AVX-512 has registers of this width, and it has 32.
 _TILE_REGISTERS = 16
+# Registers of 128 bits that hold a group of rows where a tile is moved in groups: half of those of
+# ARM, since the transposition needs as many again.
+_GROUP_REGISTERS = 16
 # Number of heights: from a cache line down to a sixteenth of it.
 _HEIGHTS = 5
 # Columns of fewer bits than this are stored element by element, without tiles.
@@ -40,13 +45,16 @@ def tile_heights(bits: int, *, streams: bool = False) -> tuple[int, ...]:
     return tuple(line >> k for k in range(_HEIGHTS) if least <= line >> k <= most)
 
 
-def tile_shapes(bits: int, height: int) -> list[TileShape]:
+def tile_shapes(bits: int, height: int, *, streams: bool = False) -> list[TileShape]:
     """Return the shapes of tiles of a height, widest first.
 
     The widest rows are a cache line, or less where the tile would need too many registers. Where
-    registers are narrower, or columns are shorter than a line, rows have one 128-bit lane.
+    registers are narrower, or columns are shorter than a line, rows have one 128-bit lane; two, if
+    columns are a line and their addresses are kept, so that rows share the work of addresses.
     """
     lane = TileShape(height, LANE_BITS // bits)
+    if keeps_addresses() and height * bits == LINE_BITS and not streams:
+        return [TileShape(height, 2 * lane.width)]
     if register_bits() < LINE_BITS or height * bits < LINE_BITS:
         return [lane]
     widest = min(LINE_BITS, _TILE_REGISTERS * LINE_BITS // height)
@@ -63,14 +71,46 @@ def emit_tile(
 ) -> None:
     """Move one tile; `tables` hold the offsets of its rows in src and of its columns in dst."""
     builder = elements.builder
-    height, width = shape
     row_table, column_table = tables
+    rows = _rows_at_once(elements, shape)
+    targets: list[Location] = []
+    for first in range(0, shape.height, rows):
+        lines = [
+            elements.load_vector(
+                elements.moved(src, load_int64(builder, row_table, k)), shape.width
+            )
+            for k in range(first, first + rows)
+        ]
+        for k, column in enumerate(_columns(elements, lines)):
+            if first == 0:
+                targets.append(elements.moved(dst, load_int64(builder, column_table, k)))
+            target = targets[k].plus(builder, int64(first)) if first else targets[k]
+            elements.store_lines(column, target)
+
+
+def _rows_at_once(elements: Elements, shape: TileShape) -> int:
+    """Return how many rows are in registers at once: all, unless addresses of columns are kept.
+
+    Non-temporal stores need whole columns.
+    """
+    if not keeps_addresses() or elements.streams:
+        return shape.height
+    lanes = shape.width * elements.bits // LANE_BITS
+    return min(shape.height, _GROUP_REGISTERS // lanes)
+
+
+def _columns(elements: Elements, lines: list[Value]) -> Iterator[Value]:
+    """Yield the columns of some rows."""
+    builder = elements.builder
+    height, width = len(lines), lines[0].type.count
     lane = LANE_BITS // elements.bits
+    if keeps_addresses() and width > lane:
+        # registers of one lane: there are no lanes to exchange
+        for first in range(0, width, lane):
+            lanes = range(first, first + lane)
+            yield from _columns(elements, [pick(builder, line, lanes) for line in lines])
+        return
     across = min(height, lane)
-    lines = [
-        elements.load_vector(elements.moved(src, load_int64(builder, row_table, k)), width)
-        for k in range(height)
-    ]
     # the lanes of a joined vector hold rows that are `across` apart
     parts = width // lane
     rows_per_part = height // parts
@@ -83,11 +123,9 @@ def emit_tile(
         groups.append(transpose(builder, joined))
     exchanged = [exchange(builder, list(vectors), lane) for vectors in zip(*groups, strict=True)]
     vectors = [vector for part in zip(*exchanged, strict=True) for vector in part]
-    columns_per_vector = lane // across
-    for k, vector in enumerate(vectors):
-        for i in range(columns_per_vector):
-            column = vector
-            if columns_per_vector > 1:
-                column = pick(builder, vector, range(i * across, (i + 1) * across))
-            offset = load_int64(builder, column_table, k * columns_per_vector + i)
-            elements.store_lines(column, elements.moved(dst, offset))
+    for vector in vectors:
+        if across == lane:
+            yield vector
+            continue
+        for i in range(0, lane, across):
+            yield pick(builder, vector, range(i, i + across))

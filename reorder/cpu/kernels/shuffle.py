@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 
 from llvmlite import ir
 
+from reorder.cpu.target import transposes_pairs
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
@@ -22,18 +24,21 @@ def transpose(builder: Builder, vectors: list[Value]) -> list[Value]:
 
     A lane is an n x m matrix, where n is a power of two and at most m, the elements of a lane.
     Each round interleaves the first half of the vectors with the second half, which moves one bit
-    of the row index to the column index. So log2(n) rounds of unpack instructions transpose it.
+    of the row index to the column index. So log2(n) rounds of unpack instructions transpose it,
+    the fewest that instructions of two operands can take (Floyd, "Permuting information in
+    idealized two-level storage", 1972).
     """
     count = vectors[0].type.count
     lane = min(count, LANE_BITS // vectors[0].type.element.width)
-    halves = []
-    for start in (0, lane // 2):
-        both = (
-            (first + start + k, count + first + start + k)
-            for first in range(0, count, lane)
-            for k in range(lane // 2)
-        )
-        halves.append(mask(j for pair in both for j in pair))
+    halves = _interleavings(count, lane)
+    if transposes_pairs() and len(vectors) == lane:
+        # rows of one parity are transposed as 2 x 2 matrices of 1, 2, 4 ... elements; then both
+        # parities are interleaved, which LLVM does by a store where that is no slower (st2)
+        even, odd = vectors[::2], vectors[1::2]
+        for k in range(len(even).bit_length() - 1):
+            even, odd = (_exchange_pairs(builder, part, 1 << k) for part in (even, odd))
+        pairs = list(zip(even, odd, strict=True))
+        return [builder.shuffle_vector(*pair, half) for half in halves for pair in pairs]
     distance = len(vectors) // 2
     rounds = len(vectors).bit_length() - 1
     for _ in range(rounds):
@@ -43,6 +48,38 @@ def transpose(builder: Builder, vectors: list[Value]) -> list[Value]:
             for half in halves
         ]
     return vectors
+
+
+def _interleavings(count: int, lane: int) -> list[Value]:
+    """Return the masks that interleave the lower halves of lanes of two vectors, and the upper."""
+    halves = []
+    for start in (0, lane // 2):
+        both = (
+            (first + start + k, count + first + start + k)
+            for first in range(0, count, lane)
+            for k in range(lane // 2)
+        )
+        halves.append(mask(j for pair in both for j in pair))
+    return halves
+
+
+def _exchange_pairs(builder: Builder, vectors: list[Value], width: int) -> list[Value]:
+    """Exchange a bit of the row index with the same bit of the column index: `width`, 1 << bit."""
+    count = vectors[0].type.count
+    masks = [
+        mask(
+            first + start + k
+            for start in range(half, count, 2 * width)
+            for first in (0, count)
+            for k in range(width)
+        )
+        for half in (0, width)
+    ]
+    results = list(vectors)
+    for k in (k for k in range(len(vectors)) if not k & width):
+        pair = vectors[k], vectors[k + width]
+        results[k], results[k + width] = (builder.shuffle_vector(*pair, each) for each in masks)
+    return results
 
 
 def exchange(builder: Builder, vectors: list[Value], lane: int) -> list[Value]:

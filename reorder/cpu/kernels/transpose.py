@@ -62,7 +62,7 @@ def emit_transposed(move: Transposition, span: ColumnSpan) -> None:
             builder.icmp_signed("<=", repeated, limit),
         )
         with builder.if_then(fits):
-            *wider, narrowest = tile_shapes(elements.bits, height)
+            *wider, narrowest = tile_shapes(elements.bits, height, streams=elements.streams)
             for shape in wider:
                 count = builder.sub(data.last, data.first)
                 with builder.if_then(builder.icmp_signed(">=", count, int64(shape.width))):

@@ -12,9 +12,9 @@ _BFLOAT = {"cortex-a76": False, "neoverse-v1": True, "apple-m1": False}
 _WANTED = {
     "short row": {"ldp", "stp"},
     "streamed row": {"ldp", "stnp"},
-    "tile of 8-bit elements": {"zip1", "zip2"},
-    "tile of 16-bit elements": {"zip1", "zip2"},
-    "tile of 32-bit elements": {"zip1", "zip2"},
+    "tile of 8-bit elements": {"trn1", "trn2", "zip2", "st2"},
+    "tile of 16-bit elements": {"trn1", "trn2", "zip2", "st2"},
+    "tile of 32-bit elements": {"trn1", "trn2", "zip1", "zip2"},
     "tile of 64-bit elements": {"zip1", "zip2"},
     "two rows of 16 bits to pairs": {"st2"},
     "four rows of 8 bits to quads": {"st4"},
@@ -41,4 +41,8 @@ def test_loops_have_the_instructions_of_vectors(processor: str) -> None:
         names = set(loops[kernel].names)
         assert _WANTED.get(kernel, set()) <= names, kernel
         assert not names & _SCALAR, kernel
+    for bits in (8, 16, 32, 64):
+        lines = loops[f"tile of {bits}-bit elements"].lines
+        spilled = [line for line in lines if "[sp" in line and line.split()[1][0] in "qdv"]
+        assert not spilled, f"registers of the tile of {bits}-bit elements are spilled"
     assert ("bfcvtn" in loops["f32 to bf16"].names) == _BFLOAT[processor]
