@@ -201,6 +201,9 @@ def plan(
     at = 0
     for tensor in sorted(tensors, key=_place):
         kind = _NAMES.get(tensor.dtype, tensor.dtype)
+        if tensor.name == _METADATA:
+            msg = f"a tensor of safetensors cannot be called {_METADATA!r}; give another name"
+            raise MemdescError(msg)
         if check_name(tensor.name) in header:
             msg = f"two tensors would be called {short_repr(tensor.name)} in {name!r}"
             raise MemdescError(msg)

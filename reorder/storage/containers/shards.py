@@ -133,11 +133,17 @@ def _joined(path: Path, parts: list[Container]) -> Container:
 
 
 def plan_shards(
-    tensors: Sequence[Tensor], metadata: Mapping[str, Any], max_nbytes: int, stem: str = "model"
+    tensors: Sequence[Tensor],
+    metadata: Mapping[str, Any],
+    max_nbytes: int,
+    stem: str = "model",
+    *,
+    is_indexed: bool = False,
 ) -> tuple[PlannedFile, ...]:
     """Plan shards of at most some bytes of tensors each, in the order given, and their index.
 
-    A tensor that is larger has a shard for itself. What fits one file is one, without an index.
+    A tensor that is larger has a shard for itself. What fits one file is one, and has no index
+    unless `is_indexed` says so.
 
     Raises
     ------
@@ -152,10 +158,12 @@ def plan_shards(
             filled = 0
         shards[-1].append(tensor)
         filled += tensor.nbytes
-    if len(shards) == 1:
-        return safetensors.plan(f"{stem}{_ENDING}", tensors, metadata)
     count = len(shards)
     names = [f"{stem}-{k:05}-of-{count:05}{_ENDING}" for k in range(1, count + 1)]
+    if count == 1:
+        names = [f"{stem}{_ENDING}"]
+        if not is_indexed:
+            return safetensors.plan(names[0], tensors, metadata)
     files = [
         file
         for name, part in zip(names, shards, strict=True)

@@ -228,7 +228,7 @@ class Writer:
             check_writable(path)
         for path in (self.target, *finals):
             if os.path.lexists(path) and not overwrite:
-                msg = f"{str(path)!r} exists; it is replaced with overwrite=True only"
+                msg = f"{str(path)!r} exists; it is replaced with --overwrite only"
                 raise MemdescError(msg)
 
     def _restore_old(self) -> None:

@@ -88,7 +88,10 @@ class Journal:
 
 
 def _read(path: Path, fingerprint: str) -> set[int]:
-    """Return the tasks that a journal lists; none of one that is another conversion's."""
+    """Return the tasks that a journal lists; none of one that is another conversion's.
+
+    Lines from a damaged one on are not trusted; their tasks run again.
+    """
     try:
         lines = path.read_text().split("\n")
     except (OSError, UnicodeDecodeError):
@@ -98,5 +101,11 @@ def _read(path: Path, fingerprint: str) -> set[int]:
     done: set[int] = set()
     # what follows the last newline was being written when the process ended
     for line in lines[1:-1]:
-        done.update(json.loads(line))
+        try:
+            found = json.loads(line)
+        except (ValueError, RecursionError):
+            break
+        if not isinstance(found, list) or not all(type(task) is int for task in found):
+            break
+        done.update(found)
     return done

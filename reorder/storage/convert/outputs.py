@@ -25,6 +25,7 @@ __all__ = ["Output", "check_paths", "output_format", "plan_output"]
 _CONFIG = "config.json"
 _MAX_CONFIG = 1 << 24
 _SHARDS = "safetensors"
+_WEIGHTS = ".safetensors"
 # of a checkpoint of one file; no shard is as large
 _UNBOUNDED = 1 << 62
 _HIDDEN = "."
@@ -115,15 +116,27 @@ def plan_output(
         if shard_bytes is not None:
             msg = f"{str(target)!r} is one file; name a folder for shards"
             raise MemdescError(msg)
-        return Output(plan_file(target, tensors, metadata), (), False, ())  # noqa: FBT003 - a field
+        made = plan_file(target, tensors, metadata)
+        _check_beside(target, made, container)
+        return Output(made, (), False, ())  # noqa: FBT003 - a field
     if shard_bytes is None:
         sizes = [path.stat().st_size for path in container.files]
         shard_bytes = max(sizes) if len(sizes) > 1 else _UNBOUNDED
-    files = list(plan_shards(tensors, metadata, shard_bytes))
+    others = _others(source, container) if source.is_dir() else []
+    # an index keeps weights that are no tensors of this checkpoint out of it
+    is_indexed = any(path.parent == source and path.name.endswith(_WEIGHTS) for path in others)
+    files = list(plan_shards(tensors, metadata, shard_bytes, is_indexed=is_indexed))
+    written = {file.name for file in files}
     copied: list[tuple[str, Path]] = []
     warnings: list[str] = []
-    for path in _others(source, container) if source.is_dir() else ():
+    for path in others:
         kept = path.relative_to(source).as_posix()
+        if kept in written:
+            msg = (
+                f"{str(path)!r} is no file of the checkpoint, and would be copied to the name of "
+                f"one that is written; move it away, or change --shard-size"
+            )
+            raise MemdescError(msg)
         if kept == _CONFIG:
             text, warning = moved_config(_read(path), jobs)
             files.insert(0, PlannedFile(kept, len(text), ((0, text),), {}))
@@ -133,6 +146,19 @@ def plan_output(
         files.insert(0, PlannedFile(kept, nbytes, (), {f"\0{kept}": Span(0, nbytes)}))
         copied.append((f"\0{kept}", path))
     return Output(tuple(files), tuple(copied), True, tuple(warnings))  # noqa: FBT003 - a field
+
+
+def _check_beside(target: Path, files: Sequence[PlannedFile], container: Container) -> None:
+    """Refuse an output of which a file beside the target is read."""
+    inputs = {path.resolve() for path in container.files}
+    for file in files:
+        path = target.parent / file.name
+        if path.resolve() in inputs:
+            msg = (
+                f"{str(target)!r} is written with {str(path)!r}, which is a file of the input and "
+                "never changed; write elsewhere"
+            )
+            raise MemdescError(msg)
 
 
 def _read(path: Path) -> bytes:

@@ -1,0 +1,65 @@
+"""Files beside the tensors: what is copied, and names that two files would have."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+import reorder
+from memdesc import MemdescError
+from reorder.storage.convert.convert import Settings, convert, plan
+from reorder.storage.convert.rules import parse_rule
+from tests.checkpoints import write_safetensors
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+_X = np.arange(4096, dtype=np.float32).reshape(64, 64)
+
+
+def indexed_model(folder: Path, stray: str) -> None:
+    """Write a model of two shards and an index, and weights that the index does not name."""
+    folder.mkdir()
+    names = [f"model-0000{k}-of-00002.safetensors" for k in (1, 2)]
+    for name, tensor in zip(names, "ab", strict=True):
+        write_safetensors(folder / name, {tensor: _X})
+    index = {"weight_map": dict(zip("ab", names, strict=True))}
+    (folder / "model.safetensors.index.json").write_text(json.dumps(index))
+    write_safetensors(folder / stray, {"other": -_X, "a": _X})
+
+
+def test_weights_outside_of_the_index_do_not_replace_what_is_written(tmp_path: Path) -> None:
+    indexed_model(tmp_path / "model", "model.safetensors")
+    settings = Settings(shard_bytes=1 << 30)
+    with pytest.raises(MemdescError, match=r"model\.safetensors' is no file of the checkpoint"):
+        plan(tmp_path / "model", tmp_path / "out", [], settings)
+
+
+def test_weights_outside_of_the_index_are_copied_and_stay_outside(tmp_path: Path) -> None:
+    indexed_model(tmp_path / "model", "consolidated.safetensors")
+    out = tmp_path / "out"
+    convert(plan(tmp_path / "model", out, [parse_rule("a: ba")], Settings(shard_bytes=1 << 30)))
+    stray = (tmp_path / "model" / "consolidated.safetensors").read_bytes()
+    assert (out / "consolidated.safetensors").read_bytes() == stray
+    with reorder.open_checkpoint(out) as found:
+        assert sorted(found) == ["a", "b"]
+        assert np.array_equal(found["a"].numpy(), _X)
+
+
+@pytest.mark.peers
+def test_a_file_beside_the_output_is_never_one_of_the_input(tmp_path: Path) -> None:
+    write_safetensors(tmp_path / "x.safetensors", {"x": _X})
+    convert(plan(tmp_path / "x.safetensors", tmp_path / "b.onnx", [], Settings()))
+    (tmp_path / "b.onnx").rename(tmp_path / "a.onnx")
+    with pytest.raises(MemdescError, match=r"b\.onnx\.data', which is a file of the input"):
+        plan(tmp_path / "a.onnx", tmp_path / "b.onnx", [], Settings(overwrite=True))
+
+
+def test_a_name_that_the_container_keeps_for_itself_is_refused(tmp_path: Path) -> None:
+    write_safetensors(tmp_path / "x.safetensors", {"x": _X})
+    rule = parse_rule("x: rename=__metadata__")
+    with pytest.raises(MemdescError, match="cannot be called '__metadata__'"):
+        plan(tmp_path / "x.safetensors", tmp_path / "y.safetensors", [rule], Settings())
