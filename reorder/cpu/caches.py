@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import platform
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
@@ -11,15 +10,18 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["CORE_CACHE_NBYTES", "Cache", "cache_limits", "own_limits", "read_caches"]
+__all__ = [
+    "CORE_CACHE_NBYTES",
+    "MAX_CACHE_NBYTES",
+    "Cache",
+    "cache_limits",
+    "own_limits",
+    "read_caches",
+]
 
-_IS_ARM = platform.machine().lower() in {"aarch64", "arm64"}
 # Upper bound of the size of the largest cache: one of hundreds of MiB serves a whole socket, so one
 # process finds little of it free.
-_MAX_CACHE_NBYTES = 64 << 20
-# The size where the system does not report it. On 64-bit ARM that is common, by firmware without
-# tables of caches and on macOS: less than servers have, as much as the second level of Apple's.
-_UNKNOWN_CACHE_NBYTES = 12 << 20 if _IS_ARM else _MAX_CACHE_NBYTES
+MAX_CACHE_NBYTES = 64 << 20
 # Upper bound of what the caches of one core hold of src, its own ones and its part of those that it
 # shares: beyond it reads wait for memory unless they are prefetched, on servers with 2 MiB of L2
 # and hundreds of L3 too.
@@ -36,14 +38,15 @@ class Cache(NamedTuple):
 
 
 @cache
-def own_limits() -> tuple[int, int]:
+def own_limits(unknown: int) -> tuple[int, int]:
     """Return the limits of the machine that this process runs on."""
-    return cache_limits(read_caches(_CACHES))
+    return cache_limits(read_caches(_CACHES), unknown)
 
 
-def cache_limits(caches: Sequence[Cache]) -> tuple[int, int]:
+def cache_limits(caches: Sequence[Cache], unknown: int = MAX_CACHE_NBYTES) -> tuple[int, int]:
     """Return how many bytes of src and dst all caches hold, and how many those of one core.
 
+    Where the system lists none, the largest is taken for `unknown` bytes.
     The model: a reorder has the largest cache, less an eighth for stacks, code and tables; a core
     has its part of each cache, all levels together. Both have upper bounds, which were measured.
 
@@ -52,9 +55,9 @@ def cache_limits(caches: Sequence[Cache]) -> tuple[int, int]:
     >>> cache_limits([Cache(32 << 10, 1), Cache(256 << 10, 1), Cache(1 << 20, 4)])
     (917504, 557056)
     """
-    largest = max((cache.nbytes for cache in caches), default=_UNKNOWN_CACHE_NBYTES)
+    largest = max((cache.nbytes for cache in caches), default=unknown)
     parts = sum(cache.nbytes // cache.cores for cache in caches) or CORE_CACHE_NBYTES
-    return min(largest, _MAX_CACHE_NBYTES) * 7 // 8, min(parts, CORE_CACHE_NBYTES)
+    return min(largest, MAX_CACHE_NBYTES) * 7 // 8, min(parts, CORE_CACHE_NBYTES)
 
 
 def read_caches(folder: Path) -> list[Cache]:

@@ -15,7 +15,7 @@ from llvmlite import binding
 from numba.core import config
 
 from reorder.cores import count_cores
-from reorder.cpu.caches import CORE_CACHE_NBYTES, own_limits
+from reorder.cpu.caches import CORE_CACHE_NBYTES, MAX_CACHE_NBYTES, own_limits
 
 __all__ = [
     "BYTE_BITS",
@@ -61,6 +61,11 @@ def is_arm() -> bool:
 # Words that different threads write are this far apart: the lines of Apple's processors.
 SHARED_NBYTES = 2 * LINE_NBYTES if is_arm() else LINE_NBYTES
 
+# The largest cache where the system does not report it. On 64-bit ARM that is common, by firmware
+# without tables of caches and on macOS: less than servers have, as much as the second level of
+# Apple's.
+_UNKNOWN_CACHE_NBYTES = 12 << 20 if is_arm() else MAX_CACHE_NBYTES
+
 # Waking a thread costs as much as moving this many bytes.
 _MIN_THREAD_NBYTES = 1 << 16
 
@@ -92,7 +97,7 @@ class Machine(NamedTuple):
 
 def this_machine() -> Machine:
     """Return the machine that this process runs on."""
-    return Machine(count_threads(), *own_limits())
+    return Machine(count_threads(), *own_limits(_UNKNOWN_CACHE_NBYTES))
 
 
 def count_threads() -> int:

@@ -56,7 +56,8 @@ def test_a_system_that_lists_no_caches_has_the_limits_of_the_model(
     folder: str, tmp_path: Path
 ) -> None:
     assert read_caches(tmp_path / folder) == []
-    assert min(cache_limits([])) > 0
+    assert cache_limits([], 12 << 20) == ((12 << 20) * 7 // 8, 8 << 20)
+    assert cache_limits([])[0] > cache_limits([], 12 << 20)[0]
 
 
 def test_this_machine_has_limits() -> None:
