@@ -18,7 +18,7 @@ from reorder.memory.inputs import as_memory
 from reorder.memory.memory import Memory
 from reorder.values.attr import Attr
 from reorder.values.formats import FLOATS, INTEGERS
-from reorder.values.scales import axes_of, choose_scales, find_ranges, split_dims
+from reorder.values.scales import axes_of, check_types, choose_scales, find_ranges, split_dims
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -147,17 +147,7 @@ def quantize(  # noqa: PLR0913 - what it takes is named by keyword
         else:
             values = np.asarray(x)
         dims, given = values.shape, data_type(values.dtype)
-    if given.name not in FLOATS or given.bits < 16:  # noqa: PLR2004 - the narrowest float worth quantising
-        msg = f"quantize takes floats of 16 bits or more, not {given}"
-        raise MemdescError(msg)
-    is_float = wanted.name in FLOATS and wanted.bits <= 8  # noqa: PLR2004 - one byte
-    # what is unsigned has zero points, which are s32
-    is_integer = wanted.name in INTEGERS and (
-        INTEGERS[wanted.name].is_signed or INTEGERS[wanted.name].high <= INTEGERS["s32"].high
-    )
-    if not (is_float or is_integer):
-        msg = f"quantize makes s8, u8, s4, u4, f8 or f4, not {wanted}"
-        raise MemdescError(msg)
+    check_types(given, wanted)
     mask, sizes, inside = split_dims(dims, axis, groups)
     if values is None:
         from reorder.opencl.quantization import find_ranges_on_device  # noqa: PLC0415 - likewise

@@ -10,6 +10,8 @@ from reorder.cores import count_cores
 __all__ = ["bytes_of", "threads_of"]
 
 _UNITS = {"": 1, "K": 10, "M": 20, "G": 30, "T": 40}
+# more are no faster anywhere, and take longer to start
+_THREADS = 256
 _SIZE = re.compile(r"([0-9]{1,12}) ?([KMGT]?)i?B?", re.IGNORECASE)
 
 
@@ -31,4 +33,4 @@ def threads_of(given: int | None) -> int:
     if given < 1:
         msg = f"--threads {given} must be 1 or more"
         raise MemdescError(msg)
-    return given
+    return min(given, _THREADS)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from threading import Lock
@@ -13,6 +14,7 @@ from memdesc import MemdescError
 from memdesc.disk import open_file
 from reorder.cli.amounts import bytes_of, threads_of
 from reorder.cli.command import Command, Facts
+from reorder.cli.facts import one_line
 from reorder.cli.progress import Progress
 from reorder.storage.containers.writer import partial_folder
 from reorder.storage.convert.convert import Conversion, Settings, convert, plan
@@ -120,7 +122,7 @@ def _converted(
     )
     made = plan(options.source, options.target, _rules(options), settings)
     for warning in made.warnings:
-        sys.stderr.write(f"memdesc: warning: {warning}\n")
+        _warn(warning)
     facts = _facts(made)
     if options.dry_run:
         return facts | {"seconds_estimated": _seconds(made), **_listed(made.jobs)}, 0
@@ -137,6 +139,13 @@ def _converted(
     seconds = time.monotonic() - start
     facts |= {"wrote": options.target, "tasks": found["tasks"], "resumed": found["resumed"]}
     return facts | {"verified": settings.verify, "seconds": round(seconds, 3)}, 0
+
+
+def _warn(warning: str) -> None:
+    if sys.stderr is None:
+        return
+    with suppress(OSError):  # a terminal that is gone stops no conversion
+        sys.stderr.write(f"memdesc: warning: {one_line(warning)}\n")
 
 
 class _Rate:
@@ -176,7 +185,7 @@ def _facts(made: Conversion) -> Facts:
 
 def _listed(jobs: tuple[Job, ...]) -> Facts:
     """Return what a dry run says of the jobs that convert."""
-    moved = [f"{job.name}: {job}" for job in jobs if not job.is_copy]
+    moved = [one_line(f"{job.name}: {job}") for job in jobs if not job.is_copy]
     more = [f"... and {len(moved) - _LISTED} more"] if len(moved) > _LISTED else []
     return {"would": [*moved[:_LISTED], *more]}
 

@@ -9,12 +9,21 @@ from memdesc import NotBlockedError
 if TYPE_CHECKING:
     from memdesc import ImageDesc, MemoryDesc, RecordDesc
 
-__all__ = ["Facts", "desc_facts", "image_facts", "lines", "record_facts"]
+__all__ = ["Facts", "desc_facts", "image_facts", "lines", "one_line", "record_facts"]
 
 Facts = dict[str, Any]
 
 # how many pixels of an image are printed
 _SHOWN = 4
+
+
+def one_line(text: str) -> str:
+    """Return a text of which nothing ends a line or commands a terminal, as names in a file may."""
+    if text.isprintable():
+        return text
+    return "".join(
+        each if each.isprintable() else each.encode("unicode_escape").decode() for each in text
+    )
 
 
 def desc_facts(desc: MemoryDesc) -> Facts:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from memdesc import MemdescError
 from reorder.cli.compile_notice import CompileNotice
+from reorder.cli.facts import one_line
 from reorder.cli.parser import parse
 
 if TYPE_CHECKING:
@@ -45,7 +46,7 @@ def _run(given: Sequence[str]) -> int:
         _complain(f"the answer cannot be written: {os.strerror(EBADF)}", given)
         return 2
     try:
-        sys.stdout.write(text + "\n")
+        _write(sys.stdout, text)
         sys.stdout.flush()
     except BrokenPipeError:
         _discard(sys.stdout)  # the reader closed the pipe
@@ -58,14 +59,23 @@ def _run(given: Sequence[str]) -> int:
 
 def _complain(text: str, given: Sequence[str]) -> None:
     """Write one line about an error, if there is something to write to."""
-    line = json.dumps({"error": text}) if "--json" in given else f"memdesc: {text}"
+    line = json.dumps({"error": text}) if "--json" in given else f"memdesc: {one_line(text)}"
     if sys.stderr is None:
         return
     try:
-        sys.stderr.write(line + "\n")
+        _write(sys.stderr, line)
         sys.stderr.flush()
     except OSError:
         _discard(sys.stderr)
+
+
+def _write(stream: TextIO, text: str) -> None:
+    """Write a line; characters that the encoding of a terminal does not have as their escapes."""
+    try:
+        stream.write(text + "\n")
+    except UnicodeEncodeError:
+        encoding = stream.encoding
+        stream.write(text.encode(encoding, "backslashreplace").decode(encoding) + "\n")
 
 
 def _discard(stream: TextIO) -> None:

@@ -39,7 +39,7 @@ class Progress:
     def move_to(self, done: int, text: str) -> None:
         """Set how much has been done, and say what comes now."""
         self._done = done
-        if sys.stderr.isatty() and time.monotonic() - self._start > _PATIENCE:
+        if sys.stderr and sys.stderr.isatty() and time.monotonic() - self._start > _PATIENCE:
             share = min(self._done / self._total, 1.0)
             filled = round(share * _WIDTH)
             sys.stderr.write(

@@ -19,7 +19,33 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-__all__ = ["axes_of", "choose_scales", "find_ranges", "split_dims"]
+    from memdesc import DataType
+
+__all__ = ["axes_of", "check_types", "choose_scales", "find_ranges", "split_dims"]
+
+# of the narrowest float worth quantising, and of the widest one that is a result
+_MIN_BITS, _MAX_BITS = 16, 8
+
+
+def check_types(given: DataType, wanted: DataType) -> None:
+    """Refuse types between which no scales are chosen.
+
+    Raises
+    ------
+    MemdescError
+        With the type, and those that do.
+    """
+    if given.name not in FLOATS or given.bits < _MIN_BITS:
+        msg = f"quantize takes floats of {_MIN_BITS} bits or more, not {given}"
+        raise MemdescError(msg)
+    is_float = wanted.name in FLOATS and wanted.bits <= _MAX_BITS
+    # what is unsigned has zero points, which are s32
+    is_integer = wanted.name in INTEGERS and (
+        INTEGERS[wanted.name].is_signed or INTEGERS[wanted.name].high <= INTEGERS["s32"].high
+    )
+    if not (is_float or is_integer):
+        msg = f"quantize makes s8, u8, s4, u4, f8 or f4, not {wanted}"
+        raise MemdescError(msg)
 
 
 def axes_of(axis: int | Iterable[int] | None) -> tuple[int, ...]:

@@ -286,6 +286,8 @@ def _stored(tensor: Tensor) -> tuple[Tensor, int]:
             "with a descriptor"
         )
         raise MemdescError(msg)
+    # readers of the package gguf expect a dim
+    tensor = tensor._replace(shape=tensor.shape or (1,))
     row = TYPES[kind]
     if len(tensor.shape) > _MAX_NDIMS:
         msg = f"tensor {short_repr(tensor.name)}: GGUF has {_MAX_NDIMS} dims, not {tensor.shape}"

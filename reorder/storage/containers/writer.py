@@ -35,7 +35,29 @@ if TYPE_CHECKING:
 
     from reorder.storage.containers.plan import PlannedFile, Span
 
-__all__ = ["Writer", "partial_folder", "write_at"]
+__all__ = ["Writer", "check_target", "partial_folder", "write_at"]
+
+
+def check_target(
+    target: Path, files: Sequence[PlannedFile], *, is_folder: bool, overwrite: bool
+) -> None:
+    """Refuse a target that exists, unless it may be replaced, or that cannot be written.
+
+    Raises
+    ------
+    MemdescError
+        With the path.
+    """
+    if not is_folder and target.is_dir():
+        msg = f"{str(target)!r} is a folder; name a file"
+        raise MemdescError(msg)
+    finals = () if is_folder else tuple(target.parent / file.name for file in files)
+    for path in finals:
+        check_writable(path)
+    for path in (target, *finals):
+        if os.path.lexists(path) and not overwrite:
+            msg = f"{str(path)!r} exists; it is replaced with --overwrite only"
+            raise MemdescError(msg)
 
 
 class Writer:
@@ -77,7 +99,7 @@ class Writer:
         self._spans = {
             name: (file.name, span) for file in files for name, span in file.spans.items()
         }
-        self._check_target(overwrite=overwrite)
+        check_target(target, files, is_folder=is_folder, overwrite=overwrite)
         self._lock: int | None = locked(self.partial)
         try:
             self._restore_old()
@@ -218,18 +240,6 @@ class Writer:
         if self._lock is not None:
             os.close(self._lock)
             self._lock = None
-
-    def _check_target(self, *, overwrite: bool) -> None:
-        if not self._is_folder and self.target.is_dir():
-            msg = f"{str(self.target)!r} is a folder; name a file"
-            raise MemdescError(msg)
-        finals = () if self._is_folder else tuple(map(self._final, self._files))
-        for path in finals:
-            check_writable(path)
-        for path in (self.target, *finals):
-            if os.path.lexists(path) and not overwrite:
-                msg = f"{str(path)!r} exists; it is replaced with --overwrite only"
-                raise MemdescError(msg)
 
     def _restore_old(self) -> None:
         """Give a folder its name back that a process was about to replace when it ended."""

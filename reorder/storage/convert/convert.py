@@ -11,10 +11,11 @@ from memdesc import MemdescError, __version__
 from memdesc.disk import as_path
 from reorder.storage.containers.entry import FileState
 from reorder.storage.containers.table import read_container
-from reorder.storage.containers.writer import Writer
+from reorder.storage.containers.writer import Writer, check_target, partial_folder
 from reorder.storage.convert.cutting import copies, tasks_of
 from reorder.storage.convert.engine import run_tasks
-from reorder.storage.convert.journal import Journal
+from reorder.storage.convert.finished import check_finished, finished_places
+from reorder.storage.convert.journal import Journal, is_journal_of
 from reorder.storage.convert.numbers import check_numbers
 from reorder.storage.convert.outputs import check_paths, grown, output_format, plan_output
 from reorder.storage.convert.plan import plan_conversion
@@ -93,6 +94,13 @@ class Conversion(NamedTuple):
         return Bound(max(min(_WANTED, share), 1), self.settings.max_bytes)
 
     @property
+    def is_finished(self) -> bool:
+        """Whether the output is to be resumed, and is whole."""
+        settings, target = self.settings, self.target
+        is_kept = settings.resume and not settings.overwrite
+        return is_kept and target.exists() and not grown(target)
+
+    @property
     def nbytes(self) -> int:
         """Bytes of all files that are written."""
         return sum(file.nbytes for file in self.output.files)
@@ -146,6 +154,11 @@ def plan(
     made = Conversion(
         given, wanted, container, jobs, output, (*warnings, *output.warnings), settings
     )
+    if made.is_finished:
+        check_finished(wanted, output, (tensor for job in jobs for tensor in job.tensors))
+    else:
+        has_folder, may = output.is_folder, settings.overwrite
+        check_target(wanted, output.files, is_folder=has_folder, overwrite=may)
     sizes = {tensor.name: tensor.nbytes for job in jobs for tensor in job.tensors}
     for job in jobs:
         tasks_of(job, lambda tensor: Place(wanted, 0, sizes[tensor]), made.bound)
@@ -180,22 +193,31 @@ def convert(
         If something fails; the output has not got its name then, and can be resumed.
     """
     settings, target = conversion.settings, conversion.target
-    if settings.resume and not settings.overwrite and target.exists() and not grown(target):
-        return {"tasks": 0, "resumed": 0, "complete": True}
     told = step or (lambda _, __: None)
     execute = run or partial(_on_threads, settings=settings)
+
+    def verify(where: Callable[[str], Place]) -> None:
+        checks = enumerate(conversion.tasks(where, Bound(_CHECKED, settings.max_bytes)))
+        execute(checks, lambda _, task: told("verifying", task.written), check_task)
+
+    if conversion.is_finished:
+        if settings.verify:
+            verify(finished_places(target, conversion.output).__getitem__)
+        return {"tasks": 0, "resumed": 0, "complete": True}
+    journal_path = partial_folder(target) / "journal"
+    # bytes of another conversion may lie where this one writes none
+    is_known = settings.resume and is_journal_of(journal_path, conversion.fingerprint)
     writer = Writer(
         target,
         conversion.output.files,
         is_folder=conversion.output.is_folder,
-        resume=settings.resume,
+        resume=is_known,
         overwrite=settings.overwrite,
     )
     with writer:
         where = partial(_place, writer)
-        path = writer.partial / "journal"
         seconds = settings.journal_seconds
-        with Journal(path, conversion.fingerprint, writer.sync, seconds) as journal:
+        with Journal(journal_path, conversion.fingerprint, writer.sync, seconds) as journal:
             if not writer.is_resumed:
                 journal.done.clear()
             done = frozenset(journal.done)
@@ -209,8 +231,7 @@ def convert(
             execute(left, finished, run_task)
             _check_sources(conversion)
         if settings.verify:
-            checks = enumerate(conversion.tasks(where, Bound(_CHECKED, settings.max_bytes)))
-            execute(checks, lambda _, task: told("verifying", task.written), check_task)
+            verify(where)
         writer.finish()
     count = sum(1 for _ in conversion.tasks(where))
     return {"tasks": count, "resumed": len(done), "complete": True}

@@ -22,6 +22,7 @@ from reorder.storage.convert.rules import WHOLE
 from reorder.storage.convert.stored import held_layout, stored_layout, stored_record
 from reorder.values.attr import Attr
 from reorder.values.formats import FLOATS, INTEGERS
+from reorder.values.scales import check_types, split_dims
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -160,20 +161,11 @@ def _quantize_job(entry: Entry, rule: Rule, src: MemoryDesc, dst: MemoryDesc) ->
         msg = f"scales={letters} name a dim that {src.dims} do not have"
         raise MemdescError(msg)
     groups = rule.groups or ()
-    if (
-        src.dtype.name not in FLOATS
-        or src.dtype.bits > _MAX_BITS
-        or dst.dtype.name not in {*INTEGERS, *FLOATS}
-    ):
-        msg = f"scales are chosen for floats that become integers, not {src.dtype} to {dst.dtype}"
+    check_types(src.dtype, dst.dtype)
+    if src.dtype.bits > _MAX_BITS:
+        msg = f"scales are chosen and stored in f32, for floats of 16 or 32 bits, not {src.dtype}"
         raise MemdescError(msg)
-    sizes = list(src.dims)
-    for k, group in enumerate(groups):
-        dim = src.ndims - len(groups) + k
-        if dim < 0 or not group or src.dims[dim] % group:
-            msg = f"groups={'x'.join(map(str, groups))} do not divide the last dims of {src.dims}"
-            raise MemdescError(msg)
-        sizes[dim] //= group
+    sizes = split_dims(src.dims, axes, groups)[1]
     shape = tuple(sizes[dim] for dim in axes)
     name = renamed(rule, entry.name)
     scales = [stored_layout(f"{name}_scale", memory_desc(shape or (1,), "f32"))]

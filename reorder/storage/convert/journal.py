@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Self
 
-__all__ = ["Journal"]
+__all__ = ["Journal", "is_journal_of"]
 
 
 class Journal:
@@ -87,15 +87,25 @@ class Journal:
             os.fsync(file.fileno())
 
 
+def is_journal_of(path: Path, fingerprint: str) -> bool:
+    """Whether there is a journal of a conversion."""
+    return _lines(path)[0] == json.dumps(fingerprint)
+
+
+def _lines(path: Path) -> list[str]:
+    """Return the lines of a journal; an empty one of what is none."""
+    try:
+        return path.read_text().split("\n")
+    except (OSError, UnicodeDecodeError):
+        return [""]
+
+
 def _read(path: Path, fingerprint: str) -> set[int]:
     """Return the tasks that a journal lists; none of one that is another conversion's.
 
     Lines from a damaged one on are not trusted; their tasks run again.
     """
-    try:
-        lines = path.read_text().split("\n")
-    except (OSError, UnicodeDecodeError):
-        return set()
+    lines = _lines(path)
     if lines[0] != json.dumps(fingerprint):
         return set()
     done: set[int] = set()

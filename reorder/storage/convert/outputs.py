@@ -199,4 +199,5 @@ def _others(source: Path, container: Container) -> list[Path]:
 
 def grown(target: Path) -> bool:
     """Whether an output is being written, or was when a process ended."""
-    return (partial_folder(target) / "files").is_dir()
+    files = partial_folder(target) / "files"
+    return files.is_dir() and any(files.iterdir())

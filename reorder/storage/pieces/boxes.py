@@ -171,17 +171,31 @@ def _grown(
 
 
 def _cut(dims: tuple[int, ...], tensors: Sequence[Tensor], sizes: tuple[int, ...]) -> _Cut | None:
-    """Return the boxes of some sizes; None if there are no runs for the first."""
+    """Return the boxes of some sizes; None if there are no runs for one of them."""
     nbytes, cost = 0, 0.0
     for parts, is_written, is_held in tensors:
         found = compact(parts, (sizes, (0,) * len(sizes)), is_written=is_written)
-        if found is None:
+        if found is None or not all(
+            compact(parts, box, is_written=is_written) for box in _tails(dims, parts, sizes)
+        ):
             return None
         if is_held:
             continue
         nbytes += max(_largest(dims, sizes, found[0], part) for part in parts)
         cost += found[0].number / found[0].nbytes
     return _Cut(sizes, nbytes, cost)
+
+
+def _tails(dims: tuple[int, ...], parts: tuple[Part, ...], sizes: tuple[int, ...]) -> list[Box]:
+    """Return the last boxes along each dim and several, which may start inside a byte."""
+    if all(part.bits >= _BYTE_BITS for part in parts):
+        return []
+    ends = [
+        ((step, 0),) if size % step == 0 else ((step, 0), (size % step, size - size % step))
+        for size, step in zip(dims, sizes, strict=True)
+    ]
+    boxes = [[*zip(*each, strict=True)] for each in product(*ends)]
+    return [(tuple(box), tuple(at)) for box, at in boxes[1:]]
 
 
 def _largest(dims: tuple[int, ...], sizes: tuple[int, ...], first: Runs, part: Part) -> int:

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pytest
 
 from reorder.cli import main
-from tests.checkpoints import model_folder
+from tests.checkpoints import model_folder, write_safetensors
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -100,3 +104,37 @@ def test_what_a_user_may_not_have_meant_is_a_warning(
     said = capsys.readouterr()
     assert said.err.startswith("memdesc: warning: rule '*.qweight: awq -> marlin' moves ")
     assert "warnings" in said.out
+
+
+def test_names_in_a_file_neither_end_a_line_nor_command_a_terminal(
+    tmp_path: Path, capsys: CaptureFixture[str]
+) -> None:
+    source, out = str(tmp_path / "in.safetensors"), str(tmp_path / "out.safetensors")
+    write_safetensors(tmp_path / "in.safetensors", {"a\n\x1b[31m": np.ones((4, 4), np.float32)})
+    assert main(["convert", source, out, "--map", "a*: abc"]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith(r"memdesc: rule 'a*: abc': a\n\x1b[31m, memory_desc((4, 4), 'f32', ")
+    assert main(["convert", source, out, "--map", "a*: ba", "--dry-run"]) == 0
+    assert r"would              a\n\x1b[31m: memory_desc(" in capsys.readouterr().out
+
+
+def test_names_that_the_encoding_of_a_terminal_does_not_have_are_escaped(tmp_path: Path) -> None:
+    write_safetensors(tmp_path / "in.safetensors", {"é": np.ones(4, np.float32)})
+    command = [sys.executable, "-m", "memdesc", "inspect", str(tmp_path / "in.safetensors")]
+    environment = os.environ | {"PYTHONIOENCODING": "ascii"}
+    found = subprocess.run(command, capture_output=True, text=True, check=True, env=environment)
+    assert r"\xe9" in found.stdout
+
+
+def test_warnings_stop_no_conversion_where_stderr_is_closed(model: str, tmp_path: Path) -> None:
+    rule = "*.0.mlp.qweight: awq -> marlin"
+    for k, redirect in enumerate(("2>&-", "2>/dev/full")):
+        out = tmp_path / f"out{k}"
+        command = ["sh", "-c", f'exec "$@" {redirect}', "sh", sys.executable, "-m", "memdesc"]
+        subprocess.run([*command, "convert", model, str(out), "--map", rule], check=True)
+        assert out.is_dir()
+
+
+def test_more_threads_than_any_machine_has_are_not_started(model: str, tmp_path: Path) -> None:
+    out = str(tmp_path / "out")
+    assert main(["convert", model, out, "--map", "conv.*: f16", "--threads", "999999999"]) == 0

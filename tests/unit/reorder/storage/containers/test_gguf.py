@@ -186,3 +186,9 @@ def test_a_file_of_any_number_of_tensors_is_no_safetensors(tmp_path: Path) -> No
     path = tmp_path / "x.bin"
     path.write_bytes(_file([], infos, bytes(32 * ord("{"))))
     assert len(read_container(path).entries) == ord("{")
+
+
+def test_a_scalar_has_a_dim_because_readers_expect_one(tmp_path: Path) -> None:
+    with Writer(tmp_path / "x.gguf", plan("x.gguf", [Tensor("a", "f32", (), 4)], {})) as writer:
+        writer.finish()
+    assert read(tmp_path / "x.gguf").entries["a"].shape == (1,)

@@ -187,6 +187,15 @@ def test_scales_are_chosen_from_the_data(model: Path, tmp_path: Path) -> None:
     assert np.array_equal(found["lm_head.weight_scale"], wanted.scales)
 
 
+def test_scales_are_chosen_for_no_types_that_quantize_does_not_take(tmp_path: Path) -> None:
+    source, out = tmp_path / "in.safetensors", tmp_path / "out.safetensors"
+    write_safetensors(source, {"w": np.ones((8, 8), np.float32)})
+    small = tmp_path / "small.safetensors"
+    convert(plan(source, small, [parse_rule("w: f8_e4m3")], SMALL))
+    said = refused(small, out, "w: s8, scales=a")
+    assert "quantize takes floats of 16 bits or more, not f8_e4m3" in said
+
+
 def test_scales_that_are_given_are_applied(model: Path, tmp_path: Path) -> None:
     out = tmp_path / "out.safetensors"
     found = converted(model, out, "lm_head.weight: s8, scale=0.05, zero_point=3")
@@ -229,7 +238,9 @@ def test_mistakes_are_refused_before_anything_is_written(model: Path, tmp_path: 
         "conv.weight: s8": "give scale=, or scales= to choose them from the data",
         "lm_head.weight: awq -> marlin": "lm_head.weight of f16 and shape (40, 128)",
         "lm_head.weight: ab, s8, scales=c": "name a dim that (40, 128) do not have",
-        "lm_head.weight: ab, s8, scales=ab, groups=1x3": "do not divide the last dims of (40, 128)",
+        "lm_head.weight: ab, s8, scales=ab, groups=1x3": "a size of it that it divides, not 128",
+        "lm_head.weight: ab, s8, scales=a, groups=1x32": "needs b (dim 1) among the axes",
+        "lm_head.weight: ab, f16, scales=a": "quantize makes s8, u8, s4, u4, f8 or f4, not f16",
         "lm_head.weight: ab, dims=40x129": "lm_head.weight has 10240 bytes, but",
         "lm_head.weight: rename=conv.weight": "would both be called conv.weight",
         "*.mlp: gptq -> awq": "model.layers.0.mlp.qweight of s32 has the shape (128, 32)",

@@ -169,3 +169,58 @@ def test_what_another_conversion_left_is_not_used(tmp_path: Path) -> None:
     found = convert(planned(tmp_path, _SMALL._replace(resume=True)))
     assert found["resumed"] == 0
     assert convert(planned(tmp_path, _SMALL._replace(resume=True)))["tasks"] == 0
+
+
+def test_what_a_conversion_of_other_rules_left_is_in_no_byte_of_the_output(tmp_path: Path) -> None:
+    source, target = tmp_path / "in.npz", tmp_path / "out.gguf"
+    np.savez(source, a=np.full(3, 0.1, np.float32), b=np.full(3, 0.1, np.float32))
+    resumed = _SMALL._replace(resume=True)
+
+    def crash(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    # of the same size: what the first writes behind 12 bytes is padding of the second
+    made = plan(source, target, [parse_rule("a: f64")], _SMALL)
+    with pytest.raises(KeyboardInterrupt):
+        convert(made, crash)
+    rules = [parse_rule("a: f16")]
+    convert(plan(source, target, rules, resumed))
+    convert(plan(source, tmp_path / "fresh.gguf", rules, _SMALL))
+    assert target.read_bytes() == (tmp_path / "fresh.gguf").read_bytes()
+
+
+def test_an_output_that_is_whole_is_compared_with_what_is_planned(tmp_path: Path) -> None:
+    convert(planned(tmp_path))
+    source, target = tmp_path / "model", tmp_path / "out"
+    resumed = _SMALL._replace(resume=True)
+    for rules, problem in {
+        _RULES[:2]: "this one writes",
+        (*_RULES[:2], "lm_head.weight: BA4a4b, f32"): "lm_head.weight is memory_desc(",
+        (*_RULES, "*.norm.weight: rename=x"): "this one writes",
+    }.items():
+        with pytest.raises(MemdescError, match="another conversion has written it") as caught:
+            plan(source, target, [parse_rule(rule) for rule in rules], resumed)
+        assert problem in str(caught.value)
+    (target / "tokenizer.json").unlink()
+    with pytest.raises(MemdescError, match=r"tokenizer\.json' is missing"):
+        planned(tmp_path, resumed)
+
+
+def test_an_output_that_is_whole_is_verified_as_well(tmp_path: Path) -> None:
+    convert(planned(tmp_path))
+    checked = _SMALL._replace(resume=True, verify=True)
+    seen: list[str] = []
+    assert convert(planned(tmp_path, checked), lambda what, _: seen.append(what))["tasks"] == 0
+    assert set(seen) == {"verifying"}
+    path = tmp_path / "out" / "model.safetensors"
+    data = bytearray(path.read_bytes())
+    data[-5] ^= 1
+    path.write_bytes(data)
+    with pytest.raises(MemdescError, match="what was written differs from the definition"):
+        convert(planned(tmp_path, checked))
+
+
+def test_a_plan_says_that_the_output_exists(tmp_path: Path) -> None:
+    (tmp_path / "out").mkdir()
+    with pytest.raises(MemdescError, match="exists; it is replaced with --overwrite only"):
+        planned(tmp_path)

@@ -44,6 +44,12 @@ def test_packed_elements_are_cut_at_whole_bytes() -> None:
     assert [piece.reads.start for piece in pieces] == [0, 5, 10, 15, 20]
 
 
+def test_the_last_pieces_of_packed_elements_start_at_whole_bytes_as_well() -> None:
+    # of three rows of 5 the first two are read with what lies between them, the last one alone
+    pieces = pieces_of((5, 17, 3, 5), "u4", ("abcd", "AcdB16a4b"), 3000)
+    assert sum(piece.src.nelems for piece in pieces) == 5 * 17 * 3 * 5
+
+
 def test_pieces_share_their_plan_and_travel() -> None:
     (first, *others) = pieces_of((4096, 64), "bf16", ("ab", "Ab16a"), 1 << 16)
     assert {(piece.src, piece.dst) for piece in others} == {(first.src, first.dst)}
