@@ -17,9 +17,19 @@ from reorder.records.moves import field_memory, stored_integers
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from memdesc import RecordDesc
+    from memdesc.record import Field
     from reorder.records.record import Record
 
-__all__ = ["map_codes"]
+__all__ = ["map_codes", "same_codes"]
+
+
+def same_codes(source: RecordDesc, target: RecordDesc) -> tuple[Field, Field] | None:
+    """Return the fields of the codes of two records, if both have one, of the same integers."""
+    old, new = ([desc.field(name) for name, _ in desc.rule.code.parts] for desc in (source, target))
+    if len(old) != 1 or len(new) != 1 or old[0].kind in BIT_PLANES:
+        return None
+    return (old[0], new[0]) if stored_integers(old[0]) == stored_integers(new[0]) else None
 
 
 def map_codes(
@@ -47,15 +57,14 @@ def map_codes(
     MemdescError
         If a code leaves the range of the target.
     """
-    source, target = record.desc.rule.code, out.desc.rule.code
-    old = [record.desc.field(name) for name, _ in source.parts]
-    new = [out.desc.field(name) for name, _ in target.parts]
-    is_single = len(old) == len(new) == 1 and old[0].kind not in BIT_PLANES
-    if is_single and stored_integers(old[0]) == stored_integers(new[0]) and not delta[0].any():
-        src = field_memory(record, old[0])
+    same = same_codes(record.desc, out.desc)
+    if same is not None and not delta[0].any():
+        src = field_memory(record, same[0])
         moved = Memory.attached(src.desc.permute_axes(perm), src.data)
-        reorder(moved, out=field_memory(out, new[0]), threads=threads)
+        reorder(moved, out=field_memory(out, same[1]), threads=threads)
         return
+    target = out.desc.rule.code
+    new = [out.desc.field(name) for name, _ in target.parts]
     codes = _joined(record, threads).transpose(np.argsort(perm))
     if delta[0].any():
         codes = codes + expand(delta[0].astype(np.int16), delta[1], out.desc.dims)

@@ -165,7 +165,9 @@ class _Conversion:
         if part is None:
             values = number_values(self.record.tensors, desc, number)
         else:
-            values = unpack(self.record, part, self.threads).astype(np.int64) - number.minus
+            # bytes less what rules subtract: int32 holds all that they become
+            values = unpack(self.record, part, self.threads).astype(np.int32)
+            values -= number.minus
         groups = desc.field(number.parts[0][0]).groups
         return _Each(values.transpose(order), tuple(groups[dim] for dim in order))
 
@@ -175,7 +177,7 @@ class _Conversion:
         if self.source.zero is None:
             return self._constant(minus)
         zero = self._read_exactly(self.source.zero)
-        return _Each(zero.values + minus, zero.groups)
+        return _Each(zero.values + minus, zero.groups) if minus else zero
 
     def _constant(self, value: int) -> _Each:
         return _Each(np.full((1,) * len(self.dims), value, np.int64), self.dims)
@@ -205,7 +207,8 @@ class _Conversion:
                     f"it has no offset, and the one of group {at}, {m[at]}, is no multiple of the "
                     f"scale {s[at]}"
                 )
-            return z - np.where(is_whole, steps, 0).astype(np.int64)
+            folded: NDArray[Any] = z - np.where(is_whole, steps, 0).astype(z.dtype)
+            return folded
 
         return self._map(fold, scale, zero, added)
 

@@ -54,9 +54,11 @@ def write_number(record: Record, number: Number, values: NDArray[Any], what: str
     if number.table:
         codes = _looked_up(number, values, what)
     elif is_integer_number(desc, number):
-        codes = values.astype(np.int64) + number.minus
+        codes = values if values.dtype == np.int32 else values.astype(np.int64)
+        codes = codes + number.minus if number.minus else codes
         low, high = code_range(desc, number)
-        _refuse((codes < low) | (codes > high), values, f"{what}: {first.name} of {desc.name}")
+        if codes.size and (codes.min() < low or codes.max() > high):
+            _refuse((codes < low) | (codes > high), values, f"{what}: {first.name} of {desc.name}")
         if (part := packed_field(record, number)) is not None:
             write_packed(record, part, codes)
             return

@@ -16,11 +16,13 @@ from reorder.values.formats import INTEGERS
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from memdesc import MemoryDesc
     from memdesc.record import Field, Number
     from reorder.records.record import Record
 
 __all__ = [
     "field_memory",
+    "integer_desc",
     "move_field",
     "packed_field",
     "stored_integers",
@@ -37,9 +39,14 @@ def stored_integers(part: Field) -> str:
     return f"{'s' if is_signed else 'u'}{part.bits}"
 
 
+def integer_desc(part: Field) -> MemoryDesc:
+    """Return the layout of a field as integers."""
+    return part.desc.with_dtype(stored_integers(part))
+
+
 def field_memory(record: Record, part: Field) -> Memory:
     """Return a field as memory of integers."""
-    return Memory.attached(part.desc.with_dtype(stored_integers(part)), record.tensors[part.tensor])
+    return Memory.attached(integer_desc(part), record.tensors[part.tensor])
 
 
 def packed_field(record: Record, number: Number) -> Field | None:

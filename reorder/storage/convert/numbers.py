@@ -10,8 +10,8 @@ import numpy as np
 from memdesc import MemdescError, RecordDesc
 from reorder.records.convert_numbers import write_numbers
 from reorder.records.record import Record
-from reorder.storage.convert.tasks import RecordTask
 from reorder.storage.pieces.files import Place
+from reorder.storage.pieces.move_record import convert_record
 from reorder.storage.pieces.records import cut_record, permutation
 
 if TYPE_CHECKING:
@@ -59,12 +59,12 @@ def check_numbers(job: Job, bound: Bound, threads: int) -> None:
             Record(src, tensors), Record(dst, made), permutation(src, dst), threads
         )
         if delta.values.any():
-            places = tuple(
-                (name, Place(entry.file, entry.offset, entry.nbytes))
+            places = {
+                name: Place(entry.file, entry.offset, entry.nbytes)
                 for name, entry in job.sources.items()
-            )
+            }
             for piece in cut_record(src, dst, bound):
-                RecordTask(job.name, piece, places, ()).convert(threads)
+                convert_record(piece, places, job.name, threads)
     except MemdescError as error:
         hint = _HINTS.get(dst.name, "")
         told = str(error).removeprefix(f"{job.name}: ")

@@ -2,7 +2,6 @@
 
 A task reads places of files and writes others. It may run again, with the same result; tasks of one
 conversion write different bytes. `run_task` and `check_task` are all that is done with one.
-Over 300 lines: the four kinds of task are one union, each with its check by definition.
 """
 
 from __future__ import annotations
@@ -15,23 +14,19 @@ from memdesc import MemdescError, MemoryDesc, RecordDesc, memory_desc
 from reorder.memory.memory import Memory
 from reorder.memory.reference import execute_reference
 from reorder.quantize import quantize
-from reorder.records.convert_numbers import convert_numbers
-from reorder.records.decode import dequantize_record
 from reorder.records.record import Record
 from reorder.records.reference import dequantize_reference
 from reorder.storage.pieces.files import open_to_read, open_to_write, read_runs, write_runs
-from reorder.storage.pieces.move import copy_run, move_piece, scratch
-from reorder.storage.pieces.records import permutation
+from reorder.storage.pieces.move import copy_run, move_piece
+from reorder.storage.pieces.move_record import move_record, read_tensors
+from reorder.storage.pieces.records import RecordPiece, permutation
 from reorder.values.attr import Attr
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from numpy.typing import NDArray
 
     from reorder.storage.pieces.files import Place
     from reorder.storage.pieces.pieces import Piece
-    from reorder.storage.pieces.records import RecordPiece
     from reorder.storage.pieces.runs import Runs
 
 __all__ = [
@@ -128,40 +123,15 @@ class RecordTask(NamedTuple):
 
     def run(self, threads: int) -> None:
         """Read, convert, write."""
-        made, places = self.convert(threads), dict(self.dst)
-        for name, runs in self.piece.writes:
-            _write(places[name], runs, made[name])
-
-    def convert(self, threads: int) -> dict[str, NDArray[np.uint8]]:
-        """Return what is to be written, by the names of the tensors."""
-        piece = self.piece
-        record = Record(piece.src, _tensors(piece.src, piece.reads, dict(self.src), "src"))
-        if not isinstance(piece.dst, RecordDesc):
-            return {"": dequantize_record(record, piece.dst.dtype, piece.dst, threads).data}
-        sizes = piece.dst.tensors
-        made = {
-            name: scratch.take(f"dst {k}", max(runs.nbytes, sizes[name]))
-            for k, (name, runs) in enumerate(piece.writes)
-        }
-        if not _is_full(piece.dst):
-            for data in made.values():
-                data[:] = 0
-        out = Record(piece.dst, {name: data[: sizes[name]] for name, data in made.items()})
-        try:
-            convert_numbers(record, out, permutation(piece.src, piece.dst), threads)
-        except MemdescError as error:
-            msg = f"{self.name}: {error}"
-            raise MemdescError(msg) from None
-        return made
+        move_record(self.piece, dict(self.src), dict(self.dst), self.name, threads)
 
     def check(self) -> None:
         """Decode both by definition, and compare."""
         piece, places = self.piece, dict(self.dst)
-        record = Record(piece.src, _tensors(piece.src, piece.reads, dict(self.src), "src"))
-        values = dequantize_reference(record)
+        values = dequantize_reference(Record(piece.src, read_tensors(piece, dict(self.src))))
         if isinstance(piece.dst, RecordDesc):
-            made = Record(piece.dst, _tensors(piece.dst, piece.writes, places, "dst"))
-            new = dequantize_reference(made)
+            back = RecordPiece(piece.dst, piece.dst, piece.writes, piece.writes)
+            new = dequantize_reference(Record(piece.dst, read_tensors(back, places)))
             order = np.argsort(permutation(piece.src, piece.dst))
             _compare(self.name, values.transpose(order) + 0.0, new + 0.0)
             return
@@ -252,27 +222,10 @@ def check_task(task: Task) -> None:
     task.check()
 
 
-def _is_full(desc: RecordDesc) -> bool:
-    """Whether elements fill the tensors, so that what is converted leaves no byte as it was."""
-    held = sum(part.layout.nelems * part.bits for part in desc.fields)
-    return held == 8 * desc.nbytes
-
-
 def _source(place: Place, runs: Runs, desc: MemoryDesc) -> Memory:
     data = np.zeros(max(runs.nbytes, desc.nbytes), np.uint8)
     _read(place, runs, data)
     return Memory(desc, data, zero_pad=False)
-
-
-def _tensors(
-    desc: RecordDesc, runs: tuple[tuple[str, Runs], ...], places: Mapping[str, Place], side: str
-) -> dict[str, NDArray[np.uint8]]:
-    found = {}
-    for k, (name, each) in enumerate(runs):
-        data = scratch.take(f"{side} {k}", max(each.nbytes, desc.tensors[name]))
-        _read(places[name], each, data)
-        found[name] = data[: desc.tensors[name]]
-    return found
 
 
 def _read(place: Place, runs: Runs, into: NDArray[np.uint8]) -> None:

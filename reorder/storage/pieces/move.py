@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from threading import local
 from typing import TYPE_CHECKING
 
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = ["copy_run", "move_piece", "scratch"]
 
+_BYTE_BITS = 8
 # Buffers of a thread start at a page, which is what every element type and instruction wants.
 _PAGE = 4096
 # Buffers of more bytes are given back after each piece.
@@ -117,6 +119,12 @@ def copy_run(run: Runs, src: Place, dst: Place) -> None:
 def _target(nbytes: int, desc: MemoryDesc) -> NDArray[np.uint8]:
     """Return bytes for what is written: zeros where elements do not fill them."""
     written = scratch.take("dst 0", max(nbytes, desc.min_nbytes))
-    if not desc.is_dense or desc.dtype.is_packed:
-        written[:] = 0  # gaps, and the half of a last byte
+    if _has_gaps(desc):
+        written[:] = 0
     return written
+
+
+@lru_cache(maxsize=64)
+def _has_gaps(desc: MemoryDesc) -> bool:
+    """Whether a reorder leaves bits as they were: gaps, or the half of a last byte."""
+    return not desc.is_dense or bool(desc.padded_nelems * desc.dtype.bits % _BYTE_BITS)

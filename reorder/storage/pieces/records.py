@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
 from memdesc import MemdescError, MemoryDesc, RecordDesc
@@ -102,6 +103,7 @@ def _parts(desc: Desc, perm: tuple[int, ...] | None) -> dict[str, tuple[Part, ..
     return found
 
 
+@lru_cache(maxsize=256)  # the layers of a model are alike
 def _piece(src: RecordDesc, dst: Desc, perm: tuple[int, ...], box: Box) -> RecordPiece:
     reads, held = _compacted(src, perm, box, is_written=False)
     writes, made = _compacted(dst, None, box, is_written=True)
