@@ -25,7 +25,7 @@ __all__ = ["emit_copy"]
 # From this length on a call of memmove costs less than it saves.
 _MEMMOVE_NBYTES = 1024
 # Runs of exactly these lengths are moved as one vector, of several registers if need be.
-_VECTOR_NBYTES = (8, 16, 32, 64, 128, 256)
+_VECTOR_NBYTES = (2, 4, 8, 16, 32, 64, 128, 256)
 _MAX_VECTOR_NBYTES = max(_VECTOR_NBYTES)
 
 

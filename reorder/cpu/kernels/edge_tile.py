@@ -68,17 +68,19 @@ class EdgeTables:
         builder = self.elements.builder
         return builder.icmp_signed("<", builder.sub(span.last, span.first), int64(self.width))
 
-    def write_columns(self, dst: Location, columns: LoopGroup, span: ColumnSpan) -> None:
-        """Write the table of the columns from the first on, one tile wide."""
+    def write_columns(self, columns: LoopGroup, span: ColumnSpan) -> None:
+        """Write the entries of columns that exist."""
+        builder = self.elements.builder
+        with loop(builder, int64(0), builder.sub(span.last, span.first)) as k:
+            offset = load_int64(builder, columns.table, builder.add(span.first, k))
+            builder.store(offset, int64_pointer(builder, self.columns, k))
+
+    def write_missing_columns(self, dst: Location, span: ColumnSpan) -> None:
+        """Write the entries of columns that do not exist, up to the width of a tile."""
         builder = self.elements.builder
         unread = self._offset(self.unread, dst)
-        with loop(builder, int64(0), int64(self.width)) as k:
-            column = builder.add(span.first, k)
-            exists = builder.icmp_signed("<", column, span.last)
-            # a column that does not exist has no entry, so the first one is loaded
-            offset = load_int64(builder, columns.table, builder.select(exists, column, span.first))
-            offset = builder.select(exists, offset, unread)
-            builder.store(offset, int64_pointer(builder, self.columns, k))
+        with loop(builder, builder.sub(span.last, span.first), int64(self.width)) as k:
+            builder.store(unread, int64_pointer(builder, self.columns, k))
 
     def write_rows(
         self, src: Location, rows: LoopGroup, row: Value, span: ColumnSpan, copies: Value

@@ -6,6 +6,7 @@ comes in runs (see `LoopGroup.run`): whole vectors are interleaved, as c0 c1 c2 
 
 from __future__ import annotations
 
+from itertools import product
 from typing import TYPE_CHECKING
 
 from reorder.cpu.kernels.emit import int64, loop, minimum
@@ -24,6 +25,8 @@ __all__ = ["COUNTS", "emit_interleaved"]
 COUNTS = (2, 3, 4)
 # Vectors are concatenated by powers of two: two of them, or four, of which one may be a copy.
 _PAIR, _QUAD = 2, 4
+# Lanes of the shortest vectors of 8- and 16-bit elements.
+_SHORT_LANES = 8
 
 
 def emit_interleaved(move: Transposition, span: tuple[Value, Value], done: Value) -> None:
@@ -32,16 +35,12 @@ def emit_interleaved(move: Transposition, span: tuple[Value, Value], done: Value
     `span` is the range of columns that hold data.
     """
     builder, columns, rows = move.elements.builder, move.columns, move.rows
-    lanes = LANE_BITS // move.elements.bits
-    # two 128-bit vectors at once; of bytes one is enough
-    if move.elements.bits > BYTE_BITS:
-        lanes *= 2
     first, last = span
     has_all_rows = builder.icmp_signed("==", rows.valid, rows.extent)
     has_all_columns = builder.and_(
         builder.icmp_signed("==", first, int64(0)), builder.icmp_signed("==", last, columns.extent)
     )
-    for count in COUNTS:
+    for lanes, count in product(_lanes(move.elements.bits), COUNTS):
         is_count = builder.icmp_signed("==", rows.extent, int64(count))
         fits = builder.and_(has_all_rows, is_count)
         with builder.if_then(builder.and_(fits, _is_run(builder, columns.run, span, lanes))):
@@ -55,6 +54,16 @@ def emit_interleaved(move: Transposition, span: tuple[Value, Value], done: Value
             for part in move.each_repeat():
                 _emit_split(part, count, lanes)
             builder.branch(done)
+
+
+def _lanes(bits: int) -> list[int]:
+    """Return the lanes of the vectors that are tried, most first.
+
+    Two 128-bit vectors are moved at once, of bytes one. Runs of 8 elements, as in blocks of 8
+    channels, take less.
+    """
+    most = (LANE_BITS if bits == BYTE_BITS else 2 * LANE_BITS) // bits
+    return [most, _SHORT_LANES] if most > _SHORT_LANES else [most]
 
 
 def _is_run(builder: Builder, run: Value, span: tuple[Value, Value], lanes: int) -> Value:

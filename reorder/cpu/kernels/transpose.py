@@ -108,6 +108,8 @@ def _emit_sweeps(move: Transposition, span: ColumnSpan, shape: TileShape) -> Non
     is_padded = builder.icmp_signed("<", move.rows.valid, move.rows.extent)
     # most calls have whole tiles only, and skip edge tiles and prefetches
     is_special = builder.or_(builder.or_(is_narrow, is_padded), move.prefetches)
+    with builder.if_then(is_narrow):
+        edge.write_columns(move.columns, span)
     for part in move.each_repeat():
         src = elements.rebased(part.src)
         with loop(builder, span.first, span.last, step) as start:
@@ -175,7 +177,7 @@ def _prepare_edge(edge: EdgeTables, move: Transposition, sweep: _Sweep) -> Value
         next_table = builder.select(has_columns, table, next_rows)
         _prefetch(edge.elements, move.src.plus(builder, column), next_table, edge.height)
     with builder.if_then(is_narrow):
-        edge.write_columns(move.dst, move.columns, span)
+        edge.write_missing_columns(move.dst, span)
     return table
 
 

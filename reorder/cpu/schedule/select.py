@@ -16,8 +16,9 @@ RUN, STRIDED, TRANSPOSED = 0, 1, 2
 MICRO_KERNELS = {RUN: "run", STRIDED: "strided", TRANSPOSED: "transposed"}
 
 _ONE_STEP = Node(1, 1, (1, 1))
-# Loop groups score up to this many elements: a vector, beyond which a group gains nothing.
-_LANES = 16
+# Loop groups score up to this many elements, a cache line of 16-bit ones: beyond it a group gains
+# nothing.
+_LANES = 32
 # Elements of both loop groups together score up to this number.
 _MAX_SIZE = 4096
 # Elements of a side of a cache tile; a loop group of less than two sides is not cut.
