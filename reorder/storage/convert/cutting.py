@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from memdesc import MemdescError, MemoryDesc, RecordDesc, memory_desc
 from reorder.storage.convert.tasks import CopyTask, MoveTask, QuantizeTask, RecordTask
 from reorder.storage.pieces.files import Place
-from reorder.storage.pieces.pieces import cut
+from reorder.storage.pieces.pieces import Piece, cut
 from reorder.storage.pieces.records import cut_record
 from reorder.storage.pieces.runs import Part, Runs, compact
 
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from reorder.storage.convert.jobs import Job
     from reorder.storage.convert.tasks import Task
     from reorder.storage.pieces.boxes import Bound
-    from reorder.storage.pieces.pieces import Piece
 
     Where = Callable[[str], Place]
 
@@ -53,6 +52,9 @@ def tasks_of(job: Job, where: Where, bound: Bound) -> Iterator[Task]:
             units = _units(job, job.src.dims) if job.scales else ()
             moved = cut(job.src, job.dst, job.attr, bound=bound, units=units)
             if job.scales:
+                if 0 in job.src.dims:  # scales of no elements are 1
+                    runs = (Runs(0, job.src.nbytes), Runs(0, job.dst.nbytes))
+                    moved = iter((Piece(job.src, job.dst, *runs, None, (0,) * job.src.ndims),))
                 return _quantized(job, moved, job.src.dims, where, (src[""], dst[""]))
             return (MoveTask(job.name, piece, src[""], dst[""]) for piece in moved)
     except MemdescError as error:

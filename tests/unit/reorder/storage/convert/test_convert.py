@@ -187,6 +187,16 @@ def test_scales_are_chosen_from_the_data(model: Path, tmp_path: Path) -> None:
     assert np.array_equal(found["lm_head.weight_scale"], wanted.scales)
 
 
+def test_scales_of_no_elements_are_1(tmp_path: Path) -> None:
+    source = tmp_path / "in.npz"
+    np.savez(source, a=np.ones((1, 0), np.float32), b=np.ones((0, 3), np.float32))
+    rules = ("a: u8, scales=a", "b: AB4a4b, s8, scales=ab")
+    found = converted(source, tmp_path / "out.safetensors", *rules)
+    assert found["a_scale"].tolist() == [1]
+    assert found["a_zero_point"].tolist() == [0]
+    assert found["b_scale"].shape == (0, 3)
+
+
 def test_scales_are_chosen_for_no_types_that_quantize_does_not_take(tmp_path: Path) -> None:
     source, out = tmp_path / "in.safetensors", tmp_path / "out.safetensors"
     write_safetensors(source, {"w": np.ones((8, 8), np.float32)})
