@@ -10,13 +10,15 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from memdesc import MemdescError, RecordDesc
+from reorder.storage.quantization import declared_record
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from pathlib import Path
 
     from reorder.storage.convert.jobs import Job
 
-__all__ = ["KEY", "moved_config"]
+__all__ = ["KEY", "check_declared", "moved_config"]
 
 KEY = "quantization_config"
 # what a reader looks for, beside bits and group_size
@@ -54,16 +56,51 @@ def moved_config(text: bytes, jobs: Sequence[Job]) -> tuple[bytes, str]:
     if not isinstance(config, dict):
         msg = "config.json is no JSON object"
         raise MemdescError(msg)
+    holders = _holders(config)
     left = [job.name for job in jobs if job.is_copy and job.name.endswith(".qweight")]
-    made = {_section(job, config) for job in moved}
+    made = {_section(job, holders[0]) for job in moved}
     if left or len(made) > 1:
         what = f"{left[0]} stays as it was" if left else "records became several formats"
         return text, f"config.json keeps its {KEY}, which cannot say that {what}"
-    (section,) = made
-    config.pop(KEY, None)
-    if section is not None:
-        config[KEY] = json.loads(section)
+    for holder in holders:
+        section = _section(moved[0], holder)
+        holder.pop(KEY, None)
+        if section is not None:
+            holder[KEY] = json.loads(section)
     return json.dumps(config, indent=2).encode() + b"\n", ""
+
+
+def check_declared(source: Path, jobs: Sequence[Job]) -> None:
+    """Refuse rules that take a record for another version than config.json declares.
+
+    The bytes of versions fit each other: zero points of GPTQ v1 and v2 differ by 1.
+
+    Raises
+    ------
+    MemdescError
+        With the rule, and what it should say.
+    """
+    moved = [job for job in jobs if isinstance(job.src, RecordDesc) and len(job.sources) > 1]
+    declared = declared_record(source if source.is_dir() else source.parent) if moved else None
+    if declared is None:
+        return
+    for job in moved:
+        if job.rule is None or not isinstance(job.src, RecordDesc) or job.rule.src is None:
+            continue
+        held, said = dict(job.src.options), dict(job.rule.src.options)
+        for key, value in declared.options.items():
+            if job.src.name == declared.name and key not in said and held.get(key, value) != value:
+                job.rule.fail(
+                    f"{job.name}: config.json declares {key}={value}, and {job.src.name} has "
+                    f"{key}={held[key]}; say {job.src.name}({key}={value}), or "
+                    f"{job.src.name}({key}={held[key]}) if config.json is wrong"
+                )
+
+
+def _holders(config: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return what has the section: the whole, or parts, such as text_config; else the whole."""
+    parts = [config, *(part for part in config.values() if isinstance(part, dict))]
+    return [part for part in parts if KEY in part] or [config]
 
 
 def _section(job: Job, config: dict[str, Any]) -> str | None:

@@ -52,7 +52,7 @@ def tasks_of(job: Job, where: Where, bound: Bound) -> Iterator[Task]:
             units = _units(job, job.src.dims) if job.scales else ()
             moved = cut(job.src, job.dst, job.attr, bound=bound, units=units)
             if job.scales:
-                if 0 in job.src.dims:  # scales of no elements are 1
+                if 0 in job.src.dims and job.scales[0].nbytes:  # scales of no elements are 1
                     runs = (Runs(0, job.src.nbytes), Runs(0, job.dst.nbytes))
                     moved = iter((Piece(job.src, job.dst, *runs, None, (0,) * job.src.ndims),))
                 return _quantized(job, moved, job.src.dims, where, (src[""], dst[""]))

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 __all__ = ["Output", "check_paths", "output_format", "plan_output"]
 
 _CONFIG = "config.json"
+# of AutoGPTQ and AutoAWQ, before config.json had a section for it
+_OLD_CONFIGS = {"quantize_config.json", "quant_config.json"}
 _MAX_CONFIG = 1 << 24
 _SHARDS = "safetensors"
 _WEIGHTS = ".safetensors"
@@ -138,9 +140,13 @@ def plan_output(
             )
             raise MemdescError(msg)
         if kept == _CONFIG:
-            text, warning = moved_config(_read(path), jobs)
+            old = _read(path)
+            text, warning = moved_config(old, jobs)
             files.insert(0, PlannedFile(kept, len(text), ((0, text),), {}))
             warnings += [warning] if warning else []
+            stale = sorted({each.name for each in others if each.parent == source} & _OLD_CONFIGS)
+            if text != old and stale:
+                warnings.append(f"{stale[0]} is copied, and says what was true of the input")
             continue
         nbytes = path.stat().st_size
         files.insert(0, PlannedFile(kept, nbytes, (), {f"\0{kept}": Span(0, nbytes)}))
