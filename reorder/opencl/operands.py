@@ -19,7 +19,12 @@ from reorder.opencl.allocation import (
     is_released_error,
     released_error,
 )
-from reorder.opencl.image_formats import channel_type_of, check_size, lane_element
+from reorder.opencl.image_formats import (
+    channel_type_of,
+    check_size,
+    has_wide_lanes,
+    lane_element,
+)
 from reorder.opencl.schedule.placement import ImageShape
 from reorder.opencl.schedule.transfers import OperandSpec
 
@@ -53,7 +58,8 @@ class DeviceOperand(NamedTuple):
     def spec(self, other: DeviceOperand) -> OperandSpec:
         """Return what launches depend on, beside the other operand of a reorder."""
         element = lane_element(self.dtype, self.channel_type or other.channel_type)
-        return OperandSpec(self.desc, self.image, element)
+        is_wide = has_wide_lanes(self.dtype, self.channel_type)
+        return OperandSpec(self.desc, self.image, element, is_wide)
 
 
 def device_operand(

@@ -18,6 +18,7 @@ __all__ = [
     "RangeShape",
     "Run",
     "RunTile",
+    "Serial",
     "Side",
     "SumShape",
     "Tile",
@@ -94,6 +95,21 @@ class RunTile(NamedTuple):
     width: int
     height: int
     length: int
+
+
+class Serial(NamedTuple):
+    """A kernel of groups of one work item, which loops over runs, or over the rows of a tile.
+
+    In runs, the operands of `contiguous` have stride 1 in loop 0, and `whole` is its extent where
+    that is small, else 0. A `tile` has the steps of each loop; those of `order` are contiguous in
+    dst, innermost first. `uniform` is as in `Run`.
+    """
+
+    contiguous: tuple[str, ...] = ()
+    uniform: tuple[str, ...] = ()
+    whole: int = 0
+    tile: tuple[int, ...] = ()
+    order: tuple[int, ...] = ()
 
 
 class SumShape(NamedTuple):
@@ -213,6 +229,7 @@ class Pattern(NamedTuple):
     work items. With `is_wide` offsets have 64 bits. With a `tile` it goes through
     local memory. With a `conversion` elements are computed, between buffers in runs,
     with a `run_tile` through local memory.
+    With `serial` a work item loops by itself.
     With `sums` the kernel writes a compensation, with `ranges` the range for each scale.
     """
 
@@ -229,6 +246,7 @@ class Pattern(NamedTuple):
     run_tile: RunTile | None = None
     sums: SumShape | None = None
     ranges: RangeShape | None = None
+    serial: Serial | None = None
 
     @property
     def others(self) -> tuple[str, ...]:

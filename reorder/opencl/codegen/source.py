@@ -12,6 +12,8 @@ from reorder.opencl.codegen.pattern import AccessKind
 from reorder.opencl.codegen.ranges import range_functions, range_lines
 from reorder.opencl.codegen.run_tile import run_tile_lines
 from reorder.opencl.codegen.runs import run_lines
+from reorder.opencl.codegen.serial import PORTABLE, serial_lines
+from reorder.opencl.codegen.serial_tile import serial_tile_lines, unit_functions
 from reorder.opencl.codegen.sums import sum_lines
 from reorder.opencl.codegen.tile import tile_lines
 from reorder.opencl.codegen.vectors import vector_functions
@@ -33,6 +35,9 @@ def kernel_source(pattern: Pattern) -> str:
         body = range_lines(pattern.ranges, pattern.work_items)
     elif pattern.sums is not None:
         body = sum_lines(pattern.sums, pattern.work_items)
+    elif pattern.serial is not None:
+        lines = serial_tile_lines if pattern.serial.tile else serial_lines
+        body = lines(pattern, pattern.serial)
     elif pattern.run_tile is not None:
         body = run_tile_lines(pattern)
     elif pattern.run is not None:
@@ -51,6 +56,10 @@ def _head(pattern: Pattern) -> Iterator[str]:
     yield "} params_t;"
     if pattern.tile is not None:
         yield from vector_functions(pattern.tile)
+    if pattern.serial is not None:
+        yield from PORTABLE
+        if pattern.serial.tile:
+            yield from unit_functions(pattern)
     yield ""
     if pattern.conversion is not None:
         yield from conversion_lines(pattern.conversion)

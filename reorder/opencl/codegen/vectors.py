@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
     from reorder.opencl.codegen.pattern import Tile
 
-__all__ = ["transposed_words", "vector_functions", "word_of"]
+__all__ = ["transposed_words", "unit_lines", "vector_functions", "word_of"]
 
 _WORD = 4
 
@@ -33,7 +33,7 @@ def vector_functions(tile: Tile) -> Iterator[str]:
     # adjacent work items access different banks of local memory
     yield f"int bank(int w) {{ return {moves}; }}"
     if tile.unit > 1:
-        yield from _COLUMNS[tile.unit]
+        yield from unit_lines(tile.unit, "uint")
     elif tile.nbytes < _WORD:
         scale = tile.nbytes.bit_length() - 1
         index = (
@@ -75,6 +75,12 @@ _COLUMNS = {
         "#define column3(a, b, c, d) high(odd(a, b), odd(c, d))",
     ),
 }
+
+
+def unit_lines(unit: int, kind: str) -> Iterator[str]:
+    """Return the functions that join rows of narrow elements, for words or vectors of words."""
+    for line in _COLUMNS[unit]:
+        yield line if kind == "uint" else line.replace("uint ", f"{kind} ")
 
 
 def _load(tile: Tile) -> Iterator[str]:

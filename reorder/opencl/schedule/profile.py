@@ -11,6 +11,8 @@ from typing import NamedTuple
 __all__ = [
     "BUFFER",
     "COLUMN",
+    "CPU",
+    "CPU_WITH_COPIES",
     "GPU",
     "ROW",
     "CopyShape",
@@ -77,6 +79,9 @@ class Profile(NamedTuple):
     `tiles` are for elements of 1, 2, 4 and 8 bytes, `copies` also for those of 16. A nest that
     writes fewer than `min_tiled` bytes takes no tiles: their kernels are built for each layout,
     the others for all sizes. `pack` and `unpack` are for elements of 32 bits, the others for fewer.
+    With a `chunk` a work item moves as many bytes by itself, and transposes tiles in its private
+    memory. With `copies_images` the runtime copies pixels between images and linear buffers, and
+    kernels access only these.
     """
 
     tiles: tuple[TileShape, TileShape, TileShape, TileShape]
@@ -86,6 +91,8 @@ class Profile(NamedTuple):
     pack_narrow: ImageGroups
     unpack_narrow: ImageGroups
     min_tiled: int = 1 << 16
+    chunk: int = 0
+    copies_images: int = 0
 
     def tile(self, nbytes: int) -> TileShape:
         """Return the shape of tiles for elements of some bytes."""
@@ -137,5 +144,11 @@ GPU = Profile(
         vector_separate=(Share(COLUMN, 2), Share(BUFFER, 4), Share(ROW, 1)),
     ),
 )
-# A processor has no banks, and no subgroups to fill.
-CPU = GPU._replace(tiles=(TileShape(128, 128, 16384, 1),) * 4, copies=(CopyShape(256, 1),) * 5)
+# A processor has no banks, and no subgroups to fill: work items loop over what they move.
+CPU = GPU._replace(
+    tiles=(TileShape(128, 128, 16384, 1),) * 4,
+    copies=(CopyShape(256, 1),) * 5,
+    chunk=1 << 14,
+)
+# PoCL calls a function for each pixel that a kernel reads or writes.
+CPU_WITH_COPIES = CPU._replace(copies_images=1)

@@ -42,6 +42,8 @@ def profile_from_json(text: str) -> Profile | None:
             copies=tuple(_copy(row) for row in data["copies"]),  # type: ignore[arg-type] # likewise
             **{name: _groups(data[name]) for name in _GROUPS},
             min_tiled=_number(data["min_tiled"], 0),
+            chunk=_number(data.get("chunk", 0), 0),
+            copies_images=_number(data.get("copies_images", 0), 0, 1),
         )
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
         return None

@@ -76,7 +76,7 @@ def make_launch(
         is_wide=_is_wide(box, tiles) or spec.needs_wide_parameters,
     )
     values = {"parity": parity} | spec.numbers
-    operands = ("src", "dst", *spec.conversion.varying)
+    operands = ("src", "dst", *pattern.others)
     values |= dict(zip(operands, box.offsets, strict=True))
     for k, node in enumerate(box.nodes):
         values |= {f"extent{k}": node.extent, f"valid{k}": node.valid}

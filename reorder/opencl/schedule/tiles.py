@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from reorder.opencl.schedule.placement import PixelLoop, PixelNest
     from reorder.opencl.schedule.profile import TileShape
 
-__all__ = ["TiledLoops", "choose_tile"]
+__all__ = ["Chain", "TiledLoops", "chain_of", "choose_tile", "grown"]
 
 _WORD, _VECTOR = 4, 16
 _MEMORY = {1: "uchar", 2: "ushort", 4: "uint", 8: "ulong"}
@@ -32,7 +32,7 @@ class TiledLoops(NamedTuple):
     work_items: int
 
 
-class _Chain(NamedTuple):
+class Chain(NamedTuple):
     """The loops that are contiguous in an operand, and the steps of each in a tile."""
 
     run: tuple[int, ...]
@@ -64,7 +64,7 @@ def choose_tile(
     loops.sort(key=lambda loop: abs((loop.src, loop.dst)[shape.order][0]))
     if nest.gathers or not nest.src or nbytes not in _MEMORY:
         return None
-    chains = [_chain(loops, side, limit // nbytes) for side, limit in enumerate(shape[:2])]
+    chains = [chain_of(loops, side, limit // nbytes) for side, limit in enumerate(shape[:2])]
     src, dst = chains
     if src is None or dst is None or src.run[0] == dst.run[0]:
         return None
@@ -74,7 +74,7 @@ def choose_tile(
             extents[k] = max(extents[k], extent)
     if any(prod(extents[k] for k in chain.run) * nbytes < _MIN_RUN for chain in chains if chain):
         return None
-    _grow(extents, loops, (src, dst), shape.nbytes // nbytes)
+    grown(extents, loops, (src, dst), shape.nbytes // nbytes)
     unit = _WORD // nbytes if nbytes < _WORD else 1
     first = dst.run[0]
     if first in src.run or extents[first] % unit:
@@ -121,7 +121,7 @@ def _is_regular(tile: Tile, side: Side) -> bool:
     return False
 
 
-def _chain(loops: list[PixelLoop], operand: int, limit: int) -> _Chain | None:
+def chain_of(loops: list[PixelLoop], operand: int, limit: int) -> Chain | None:
     """Return the contiguous loops of an operand until their run has `limit` elements."""
     run: list[int] = []
     extents: list[int] = []
@@ -147,11 +147,11 @@ def _chain(loops: list[PixelLoop], operand: int, limit: int) -> _Chain | None:
         # a run goes on behind whole loops of data only
         if operand == 0 and loop.valid != loop.extent:
             break
-    return _Chain(tuple(run), tuple(extents)) if run else None
+    return Chain(tuple(run), tuple(extents)) if run else None
 
 
-def _grow(
-    extents: list[int], loops: list[PixelLoop], chains: tuple[_Chain, _Chain], most: int
+def grown(
+    extents: list[int], loops: list[PixelLoop], chains: tuple[Chain, Chain], most: int
 ) -> None:
     """Enlarge a tile while it has fewer elements than it may: along the runs, then other loops."""
     src, dst = chains

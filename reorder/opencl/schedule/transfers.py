@@ -22,6 +22,7 @@ from reorder.opencl.schedule.conversions import (
 )
 from reorder.opencl.schedule.lower import lower
 from reorder.opencl.schedule.lower_runs import lower_runs, without_others
+from reorder.opencl.schedule.lower_serial import lower_serial
 from reorder.opencl.schedule.placement import place_box
 from reorder.opencl.schedule.profile import GPU, Profile
 from reorder.opencl.schedule.sums import lower_sums
@@ -45,16 +46,23 @@ _BYTE, _MAX_BITS = 8, 128
 
 
 class OperandSpec(NamedTuple):
-    """One operand as launches depend on it: linear descriptor, pixels, name of its elements."""
+    """One operand as launches depend on it: linear descriptor, pixels, name of its elements.
+
+    With `has_wide_lanes` the lanes of the pixels have more bits than the elements.
+    """
 
     desc: MemoryDesc
     image: ImageShape | None
     element: str
+    has_wide_lanes: bool = False
 
-    @property
-    def is_copied(self) -> bool:
-        """Whether the runtime copies the pixels, because kernels may fail to access them."""
-        return self.image is not None and self.image.channels == 1 and self.desc.dtype.name == "f16"
+    def is_copied(self, profile: Profile) -> bool:
+        """Whether the runtime copies the pixels: kernels access them slowly, or fail to."""
+        if self.image is None:
+            return False
+        if profile.copies_images and not self.has_wide_lanes:
+            return True
+        return self.image.channels == 1 and self.desc.dtype.name == "f16"
 
     @property
     def access(self) -> Access:
@@ -143,8 +151,9 @@ def _plan(
             "write; accumulate in a buffer, then pack it"
         )
         raise MemdescError(msg)
-    first = [Transfer((), src.as_buffer(src), _region(src))] if src.is_copied else []
-    last = [Transfer((), dst, _region(dst))] if dst.is_copied else []
+    profile = device.profile
+    first = [Transfer((), src.as_buffer(src), _region(src))] if src.is_copied(profile) else []
+    last = [Transfer((), dst, _region(dst))] if dst.is_copied(profile) else []
     source = first[-1].dst if first else src
     target = dst.as_buffer(dst) if last else dst
     direct = _transfer(source, target, device, attr, is_aligned=is_aligned)
@@ -184,9 +193,10 @@ def _transfer(
 
 
 def _region(operand: OperandSpec) -> tuple[int, int]:
-    """Return width and height of an image of one channel."""
+    """Return width and height of an image."""
     assert operand.image is not None  # noqa: S101 - for the type checker
-    return operand.image.width, operand.desc.padded_nelems // operand.image.width
+    width, channels = operand.image
+    return width, operand.desc.padded_nelems // (width * channels)
 
 
 def _between_buffers(
@@ -207,15 +217,30 @@ def _between_buffers(
         if conversion.is_move or box.is_zero:
             packed, bits = _packed(without_others(box), dst, is_aligned=is_aligned)
             if bits >= _BYTE:
+                alone = _alone(packed, (bits, bits), spec, device)
+                if alone is not None:
+                    first.append(alone)
+                    continue
                 access = Access(AccessKind.BUFFER, f"b{bits}")
                 (nest,) = place_box(packed, (None, None)) or ()
                 first.append(_lowered(nest, (access, access), device, is_aligned=is_aligned))
                 continue
+        alone = _alone(box, (src.desc.dtype.bits, dst.desc.dtype.bits), spec, device)
+        if alone is not None:
+            first.append(alone)
+            continue
         now, later = lower_runs(box, spec)
         first += now
         second += later
     second += lower_sums(dst.desc, device.max_work_items)
     return Transfer(tuple(first), dst, None, tuple(second), buffers_of(conversion, plan.bound_attr))
+
+
+def _alone(
+    box: Box, bits: tuple[int, int], spec: ConversionSpec, device: DeviceTraits
+) -> Launch | None:
+    """Return the launch of work items that loop by themselves, where that suits the device."""
+    return lower_serial(box, bits, spec, device.profile) if device.profile.chunk else None
 
 
 def _with_image(

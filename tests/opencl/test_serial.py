@@ -1,0 +1,118 @@
+"""Kernels of one work item, as processors get them: any layouts, types and tiles, on any device."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from memdesc import memory_desc
+from reorder import Attr, execute_reference
+from reorder.opencl.execution import build_transfers, enqueue_transfers
+from reorder.opencl.programs import floats_of
+from reorder.opencl.schedule.profile import CPU, GPU, TileShape
+from reorder.opencl.schedule.transfers import DeviceTraits, OperandSpec, plan_transfers
+from tests.attributes import conversions
+from tests.opencl.test_laws import COMMON
+from tests.reorders import random_bytes
+from tests.strategies import desc_pairs
+
+if TYPE_CHECKING:
+    from memdesc import MemoryDesc
+    from reorder.opencl.schedule.profile import Profile
+    from tests.opencl.runtimes import Runtime
+
+# tiles and runs for every size, of a few elements
+SMALL = CPU._replace(tiles=(TileShape(16, 16, 512, 1),) * 4, min_tiled=0, chunk=64)
+# what a buffer has beside the tensor, and must keep
+BESIDE = 64
+
+
+def spec(desc: MemoryDesc) -> OperandSpec:
+    return OperandSpec(desc, None, f"b{desc.dtype.bits}")
+
+
+def check(
+    runtime: Runtime,
+    case: tuple[MemoryDesc, MemoryDesc, Attr | None],
+    profile: Profile = SMALL,
+    *,
+    is_aligned: bool = True,
+) -> list[tuple[int, ...]]:
+    """Compare a reorder with its definition; return the tile of each launch."""
+    src, dst, attr = case
+    traits = DeviceTraits(256, floats_of(runtime.device.device), profile)
+    transfers = plan_transfers(spec(src), spec(dst), traits, attr, is_aligned=is_aligned)
+    source = random_bytes(max(src.nbytes, 1), 1)
+    before = random_bytes(dst.nbytes + BESIDE, 2)
+    memory = runtime.buffer(source), runtime.buffer(before)
+    prepared = build_transfers(runtime.context, transfers)
+    event = enqueue_transfers(runtime.queue, prepared, memory, None)
+    wanted = before.copy()
+    if dst.nelems:
+        execute_reference(src, dst, source[: src.nbytes], wanted[: dst.nbytes], attr)
+    assert np.array_equal(runtime.read(memory[1], event), wanted), (src, dst, attr)
+    serial = [launch.pattern.serial for one in transfers for launch in one.launches]
+    return [one.tile for one in serial if one is not None]
+
+
+CASES: list[tuple[str, str, str, str, tuple[int, ...], Attr | None]] = [
+    ("u8", "u8", "ab", "ba", (131, 50), None),
+    ("f16", "f16", "ab", "ba", (33, 70), None),
+    ("f32", "s8", "nchw", "nhwc", (2, 21, 5, 7), Attr(src_scale=0.5)),
+    ("u4", "u4", "ab", "ba", (36, 66), None),
+]
+MORE_CASES: list[tuple[str, str, str, str, tuple[int, ...], Attr | None]] = [
+    ("f32", "f32", "ab", "ba", (35, 67), None),
+    ("f64", "f64", "ab", "ba", (35, 67), None),
+    ("s8", "s8", "oihw", "OIhw4i16o4i", (32, 32, 3, 3), None),
+    ("s8", "s8", "OIhw4i16o4i", "oihw", (32, 32, 3, 3), None),
+    ("s8", "s8", "ab", "BA16a64b4a", (64, 130), None),
+    ("f16", "f16", "ab", "BA8b16a2b", (32, 64), None),
+    ("u8", "u8", "nhwc", "nchw", (2, 3, 30, 20), None),
+    ("u4", "f32", "ab", "ba", (36, 66), Attr(src_scale=0.25, src_zero_point=8)),
+    ("f32", "u4", "ab", "ba", (36, 66), None),
+    ("f64", "f32", "nchw", "nChw16c", (2, 32, 5, 7), None),
+]
+
+
+@pytest.mark.parametrize(
+    "case", [*CASES, *(pytest.param(case, marks=pytest.mark.campaign) for case in MORE_CASES)]
+)
+def test_a_tile_is_transposed_by_one_work_item(
+    case: tuple[str, str, str, str, tuple[int, ...], Attr | None], runtime: Runtime
+) -> None:
+    from_dtype, to_dtype, src, dst, dims, attr = case
+    descs = memory_desc(dims, from_dtype, src), memory_desc(dims, to_dtype, dst)
+    (tile,) = check(runtime, (*descs, attr), CPU._replace(min_tiled=0))
+    assert tile
+
+
+@pytest.mark.campaign
+@pytest.mark.parametrize("_part", range(10))
+@COMMON
+@given(pair=desc_pairs(max_ndims=6, max_nelems=1024), is_aligned=st.booleans())
+def test_a_thousand_moves_equal_the_definition(
+    _part: int, runtime: Runtime, pair: tuple[MemoryDesc, MemoryDesc], is_aligned: bool
+) -> None:
+    check(runtime, (*pair, None), is_aligned=is_aligned)
+
+
+@pytest.mark.campaign
+@pytest.mark.parametrize("_part", range(10))
+@COMMON
+@given(case=conversions(1024))
+def test_a_thousand_conversions_equal_the_definition(
+    _part: int, runtime: Runtime, case: tuple[MemoryDesc, MemoryDesc, Attr | None]
+) -> None:
+    check(runtime, case)
+
+
+def test_graphics_processors_get_no_kernels_of_one_work_item() -> None:
+    src, dst = memory_desc((512, 512), "f32", "ab"), memory_desc((512, 512), "s8", "ba")
+    traits = DeviceTraits(256, profile=GPU)
+    (transfer,) = plan_transfers(spec(src), spec(dst), traits, is_aligned=True)
+    assert all(launch.pattern.work_items > 1 for launch in transfer.launches)
