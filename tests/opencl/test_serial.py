@@ -87,8 +87,8 @@ def test_a_tile_is_transposed_by_one_work_item(
 ) -> None:
     from_dtype, to_dtype, src, dst, dims, attr = case
     descs = memory_desc(dims, from_dtype, src), memory_desc(dims, to_dtype, dst)
-    (tile,) = check(runtime, (*descs, attr), CPU._replace(min_tiled=0))
-    assert tile
+    tiles = check(runtime, (*descs, attr), CPU._replace(min_tiled=0))
+    assert any(tiles)
 
 
 @pytest.mark.campaign
