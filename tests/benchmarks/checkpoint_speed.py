@@ -89,9 +89,9 @@ def timed(command: list[str], target: Path, nbytes: int) -> Run:
     """Run a command that writes so many bytes."""
     target.unlink(missing_ok=True)
     # in a process of its own: the peak of this one would count as that of the command
-    process = get_context("fork").Process(target=touch, args=(nbytes,))
-    process.start()
-    process.join()
+    child = get_context("fork").Process(target=touch, args=(nbytes,))
+    child.start()
+    child.join()
     start = time.monotonic()
     with subprocess.Popen(command, stdout=subprocess.DEVNULL) as process:
         _, status, usage = os.wait4(process.pid, 0)
