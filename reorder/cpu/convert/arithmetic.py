@@ -70,9 +70,8 @@ def _quotient(codec: Codec, operands: Operands, dst: str) -> Value:
 
     Two corrections by the exact remainder round it correctly (Markstein, IBM J. Res. Dev. 34,
     1990), provided that no step overflows or becomes denormal. The corrections lose the sign of
-    a zero, so a zero dividend takes the first product; other dividends outside of the range are
-    divided. If dst holds integers, only the rounded integer must be right, so small dividends
-    need no test.
+    -0.0, so a zero dividend beside others out of range takes the first product; those are divided.
+    If dst holds integers, only the rounded integer must be right, so small dividends need no test.
     """
     x, y, reciprocal = operands
     builder, vector_type, i32 = codec.builder, codec.values("f32"), codec.integers(32)
@@ -85,7 +84,11 @@ def _quotient(codec: Codec, operands: Operands, dst: str) -> Value:
     # high - low is a power of two: bits(x) - low has this bit clear exactly for magnitudes from
     # _LOW to below _HIGH, whatever the sign
     bit = high - low
-    difference = builder.sub(builder.bitcast(x, i32), codec.splat(i32, low))
+    # tensors are full of zeros, and all steps keep them; the corrections lose the sign of -0.0 only
+    bits = builder.bitcast(x, i32)
+    is_plus_zero = builder.icmp_unsigned("==", bits, codec.splat(i32, 0))
+    tested = builder.select(is_plus_zero, codec.splat(i32, low), bits)
+    difference = builder.sub(tested, codec.splat(i32, low))
     magnitude = codec.call(f"llvm.fabs.{codec.suffix(vector_type)}", vector_type, x)
 
     def divide() -> Value:
