@@ -16,11 +16,22 @@ from zarr.abc.codec import ArrayBytesCodec
 from zarr.core.common import parse_named_configuration
 from zarr.registry import register_codec
 
-from memdesc import FormatTag, MemdescError, data_type, image_desc, memory_desc
+from memdesc import (
+    Field,
+    FormatTag,
+    MemdescError,
+    data_type,
+    image_desc,
+    known_records,
+    memory_desc,
+    record_desc,
+)
 from memdesc.errors import short_repr
 from memdesc.names import is_image
+from memdesc.record import BIT_PLANES
 from reorder.api import reorder
 from reorder.memory.memory import Memory
+from reorder.records.fields import field_bits, read_field, write_field
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -32,6 +43,8 @@ if TYPE_CHECKING:
 __all__ = ["MemdescCodec"]
 
 NAME = "memdesc"
+# a size along each dim that every record has
+_BLOCK = 4096
 
 
 @dataclass(frozen=True)
@@ -46,7 +59,8 @@ class MemdescCodec(ArrayBytesCodec):  # type: ignore[misc] # types of zarr are n
     Parameters
     ----------
     layout : str, FormatTag
-        A name of any vocabulary, also of an image type, or a tag, for the dims of a chunk.
+        A name of any vocabulary, also of an image type, or a tag, for the dims of a chunk; or a
+        field of a record, such as ``q6_k.qh``: its elements in their order there, and only these.
     dtype : str, optional
         Data type of the stored elements, where it is not that of the array: zarr has no elements
         of 4 bits and no bf16. Values are converted, such as uint8 to u4 or f32 to bf16.
@@ -115,41 +129,75 @@ class MemdescCodec(ArrayBytesCodec):  # type: ignore[misc] # types of zarr are n
         dtype : DataType, str or numpy dtype
             Of the array.
         """
+        part = self._field(shape)
+        if part is not None:
+            return part.desc
         stored = data_type(_native(np.dtype(dtype)) if self.dtype is None else self.dtype)
         if is_image(self.layout):
             return image_desc(shape, stored, self.layout).desc
         return memory_desc(shape, stored, self.layout)
+
+    def _stored(self, shape: tuple[int, ...], dtype: Any) -> MemoryDesc | Field:
+        """Return what a chunk holds: a descriptor, or a field of elements that no data type has."""
+        part = self._field(shape)
+        if part is not None and part.kind in BIT_PLANES:
+            if np.dtype(dtype).kind not in "iu":
+                msg = f"{self.layout} holds {part.kind}, for an array of integers, not of {dtype}"
+                raise MemdescError(msg)
+            return part
+        return self.chunk_desc(shape, dtype)
+
+    def _field(self, shape: tuple[int, ...]) -> Field | None:
+        """Return the field of a record that a chunk of some shape holds, if it holds one."""
+        record, dot, name = self.layout.rpartition(".")
+        if not dot or record not in known_records():
+            return None
+        if self.dtype is not None:
+            msg = f"{self.layout} has a type of its own; leave dtype={self.dtype!r} out"
+            raise MemdescError(msg)
+        # of one block of the largest record, for how many neighbours share an element
+        groups = record_desc((_BLOCK,) * len(shape), record).field(name).groups
+        dims = tuple(size * group for size, group in zip(shape, groups, strict=True))
+        return record_desc(dims, record).field(name).dense
 
     def validate(self, *, shape: tuple[int, ...], dtype: Any, chunk_grid: Any) -> None:
         """Refuse chunks that the layout does not take: zarr calls it before an array is made."""
         # other grids have chunks of several shapes, which are checked as they are written
         chunk = getattr(chunk_grid, "chunk_shape", None)
         if chunk is not None and len(chunk) == len(shape):
-            self.chunk_desc(chunk, dtype.to_native_dtype())
+            self._stored(chunk, dtype.to_native_dtype())
 
     def compute_encoded_size(self, _: int, chunk_spec: ArraySpec) -> int:
         """Return the bytes of a stored chunk: zarr calls it."""
-        return self.chunk_desc(chunk_spec.shape, chunk_spec.dtype.to_native_dtype()).nbytes
+        return _nbytes(self._stored(chunk_spec.shape, chunk_spec.dtype.to_native_dtype()))
 
     def _encode_sync(self, chunk_array: NDBuffer, chunk_spec: ArraySpec) -> Buffer:
         array = chunk_array.as_numpy_array()
         array = array.astype(_native(array.dtype), copy=False)
-        memory: Memory = reorder(array, self.chunk_desc(array.shape, array.dtype))
-        if self.dtype is not None:
+        stored = self._stored(array.shape, array.dtype)
+        if isinstance(stored, Field):
+            data = np.zeros(stored.min_nbytes, np.uint8)
+            write_field(data, stored, field_bits(stored, array))
+            return chunk_spec.prototype.buffer.from_array_like(data)
+        memory: Memory = reorder(array, stored)
+        if stored.dtype.numpy != array.dtype:
             _check_exact(array, memory)
         return chunk_spec.prototype.buffer.from_array_like(memory.data)
 
     def _decode_sync(self, chunk_bytes: Buffer, chunk_spec: ArraySpec) -> NDBuffer:
         dtype = chunk_spec.dtype.to_native_dtype()
-        desc = self.chunk_desc(chunk_spec.shape, dtype)
+        stored = self._stored(chunk_spec.shape, dtype)
         data = chunk_bytes.as_numpy_array()
-        if data.nbytes != desc.nbytes:
+        if data.nbytes != _nbytes(stored):
             msg = (
-                f"a chunk of {desc!r} has {desc.nbytes} bytes, and this one {data.nbytes}: it is "
-                "damaged, or of another codec"
+                f"a chunk of {stored!r} has {_nbytes(stored)} bytes, and this one {data.nbytes}: "
+                "it is damaged, or of another codec"
             )
             raise MemdescError(msg)
-        array = _plain(Memory(desc, data, zero_pad=False), _native(dtype))
+        if isinstance(stored, Field):
+            array = read_field(data.view(np.uint8), stored)
+        else:
+            array = _plain(Memory(stored, data, zero_pad=False), _native(dtype))
         return chunk_spec.prototype.nd_buffer.from_numpy_array(array.astype(dtype, copy=False))
 
     async def _encode_single(self, chunk_array: NDBuffer, chunk_spec: ArraySpec) -> Buffer:
@@ -157,6 +205,10 @@ class MemdescCodec(ArrayBytesCodec):  # type: ignore[misc] # types of zarr are n
 
     async def _decode_single(self, chunk_bytes: Buffer, chunk_spec: ArraySpec) -> NDBuffer:
         return await to_thread(self._decode_sync, chunk_bytes, chunk_spec)
+
+
+def _nbytes(stored: MemoryDesc | Field) -> int:
+    return stored.min_nbytes if isinstance(stored, Field) else stored.nbytes
 
 
 def _native(dtype: np.dtype[Any]) -> np.dtype[Any]:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from memdesc.desc import MemoryDesc
 from memdesc.dtypes import DATA_TYPES, data_type
 from memdesc.errors import MemdescError, UnsupportedFormatError, short_repr
 from memdesc.int64 import exact_ints
-from memdesc.layout import Layout
+from memdesc.layout import Layout, memory_order
 from memdesc.overlap import check_overlap
 
 __all__ = ["BIT_PLANES", "Field"]
@@ -98,6 +98,24 @@ class Field:
             )
             raise UnsupportedFormatError(msg)
         return MemoryDesc(data_type(self.kind), self.layout)
+
+    @property
+    def dense(self) -> Field:
+        """The field as a tensor of its own: in the same order, with nothing between its elements.
+
+        Examples
+        --------
+        >>> import memdesc
+        >>> memdesc.record_desc((2, 64), "q4_0").field("d").dense.desc
+        memory_desc((2, 2), 'f16', 'ab')
+        """
+        strides, total = {}, 1
+        for block in sorted(self.layout.blocks, key=memory_order, reverse=True):
+            strides[block] = total
+            total *= block.extent
+        blocks = tuple(block._replace(stride=strides[block]) for block in self.layout.blocks)
+        layout = Layout(self.layout.dims, self.layout.axes, blocks)
+        return replace(self, layout=layout, tensor=self.name)
 
     @property
     def min_nbytes(self) -> int:

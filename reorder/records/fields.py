@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from memdesc import PaddingError, data_type
+from memdesc import MemdescError, PaddingError, data_type
 from memdesc.record import BIT_PLANES
 from reorder.values.convert import decode
 from reorder.values.formats import INTEGERS
@@ -17,7 +17,14 @@ if TYPE_CHECKING:
     from memdesc import RecordDesc
     from memdesc.record import Field, Number
 
-__all__ = ["check_plane", "expand", "number_values", "read_field", "write_field"]
+__all__ = [
+    "check_plane",
+    "expand",
+    "field_bits",
+    "number_values",
+    "read_field",
+    "write_field",
+]
 
 _BYTE = 8
 
@@ -35,6 +42,35 @@ def read_field(data: NDArray[np.uint8], part: Field) -> NDArray[Any]:
     nbytes = part.bits // _BYTE
     each = data[offsets[..., None] * nbytes + np.arange(nbytes)]
     return np.ascontiguousarray(each).view(f"u{nbytes}").reshape(offsets.shape)
+
+
+def field_bits(part: Field, values: NDArray[Any]) -> NDArray[Any]:
+    """Return the bits of values over the dims of a field, as unsigned integers.
+
+    Raises
+    ------
+    MemdescError
+        If they are of another type, or one does not fit.
+    """
+    nbytes = max(part.bits, _BYTE) // _BYTE
+    mask = np.dtype(f"u{nbytes}").type((1 << part.bits) - 1)
+    is_plane = part.kind in BIT_PLANES
+    if not is_plane and values.dtype == part.desc.dtype.numpy:
+        bits: NDArray[Any] = np.ascontiguousarray(values).view(f"u{nbytes}").copy()
+        bits &= mask
+        return bits
+    if values.dtype.kind not in "iu" or not (is_plane or part.kind in INTEGERS):
+        msg = f"field {part.name} holds {part.kind}, not {values.dtype}; convert the values"
+        raise MemdescError(msg)
+    low, high = (0, int(mask)) if is_plane else INTEGERS[part.kind][:2]
+    wrong = np.argwhere((values < low) | (values > high))
+    if len(wrong):
+        at = tuple(int(i) for i in wrong[0])
+        msg = f"field {part.name} holds {part.kind}, {low} to {high}, but at {at} is {values[at]}"
+        raise MemdescError(msg)
+    bits = values.astype(np.int64).astype(f"u{nbytes}")
+    bits &= mask
+    return bits
 
 
 def write_field(data: NDArray[np.uint8], part: Field, bits: NDArray[Any]) -> None:

@@ -13,7 +13,7 @@ from reorder.memory.allocate import zeroed_bytes
 from reorder.memory.buffers import flat_bytes
 from reorder.memory.dlpack import from_dlpack, is_exporter
 from reorder.memory.padding import check_padding
-from reorder.records.fields import check_plane, read_field
+from reorder.records.fields import check_plane, field_bits, read_field, write_field
 from reorder.values.masked import refuse_masked
 
 if TYPE_CHECKING:
@@ -111,6 +111,45 @@ class Record:
         part = self.desc.field(name)
         bits = read_field(self._tensors[part.tensor], part)
         return bits if part.kind in BIT_PLANES else bits.view(part.desc.dtype.numpy)
+
+    def set_field(self, name: str, values: Any) -> None:
+        """Write the elements of a field, and nothing else.
+
+        *Law*: `field` returns them then.
+
+        Parameters
+        ----------
+        name : str
+            A field of the descriptor.
+        values : array
+            Over the dims of the field: of the type that `field` returns, or for integers of any
+            integers that the field holds.
+
+        Raises
+        ------
+        MemdescError
+            If there is no such field, the array has other dims or another type, a value does not
+            fit, or the buffer is read-only.
+
+        Examples
+        --------
+        >>> import memdesc, numpy as np, reorder
+        >>> r = reorder.Record(memdesc.record_desc((1, 32), "q4_0"))
+        >>> r.set_field("d", np.full((1, 1), 0.5, np.float16))
+        >>> r.set_field("qs", np.arange(32).reshape(1, 32) % 16)
+        >>> reorder.dequantize(r).numpy()[0, 14:18].tolist()
+        [3.0, 3.5, -4.0, -3.5]
+        """
+        part = self.desc.field(name)
+        data = self._tensors[part.tensor]
+        array = np.asarray(values)
+        if array.shape != part.layout.dims:
+            msg = f"field {name} of {self.desc!r} has dims {part.layout.dims}, not {array.shape}"
+            raise MemdescError(msg)
+        if not data.flags.writeable:
+            msg = f"{part.tensor} of {self.desc!r} is read-only; pass a copy of it to Record"
+            raise MemdescError(msg)
+        write_field(data, part, field_bits(part, array))
 
     def check_padding(self) -> None:
         """Check that the padding of each field holds zeros.

@@ -78,6 +78,13 @@ def split_dims(
                 f"size of it that it divides, not {size}"
             )
             raise MemdescError(msg)
+    missing = [dim for dim in range(ndims - GROUPED_DIMS, ndims) if sizes and not mask >> dim & 1]
+    if missing:
+        msg = (
+            f"groups {sizes} are along the last two dims, which must both be among the axes: "
+            f"{dim_name(missing[0])} is not; its group of 1 has a scale for each element"
+        )
+        raise MemdescError(msg)
     counts = [
         size // group if mask >> dim & 1 else 1
         for dim, (size, group) in enumerate(zip(dims, shared, strict=True))

@@ -162,3 +162,48 @@ def test_elements_of_4_bits_that_take_a_byte_are_refused() -> None:
             {name: np.zeros(n, np.uint8) for name, n in desc.tensors.items()}
             | {"qweight": np.zeros((128, 64), memory_desc((1,), "u4").dtype.numpy)},
         )
+
+
+@pytest.mark.parametrize("name", known_records())
+def test_fields_that_are_set_make_the_record_again(name: str) -> None:
+    desc = record_desc((128, 256), name)
+    record, made = random_record(desc, RNG), reorder.Record(desc)
+    for part in desc.fields:
+        made.set_field(part.name, record.field(part.name))
+    for tensor, data in record.tensors.items():
+        assert made.tensors[tensor].tobytes() == data.tobytes()
+
+
+def test_integers_of_any_width_are_set_as_bits() -> None:
+    made = reorder.Record(record_desc((4, 32), "q4_0_4x4"))
+    codes = np.arange(128).reshape(4, 32) % 16 - 8
+    made.set_field("qs", codes)
+    assert (made.field("qs").astype(int) == codes).all()
+    made.set_field("qs", -codes[::-1, ::-1].clip(-7))
+    assert (made.field("qs").astype(int) == -codes[::-1, ::-1].clip(-7)).all()
+
+
+@pytest.mark.parametrize(
+    ("name", "values", "reason"),
+    [
+        ("x", np.zeros((2, 256), np.uint8), "no field"),
+        ("qh", np.zeros((2, 255), np.uint8), r"has dims \(2, 256\), not \(2, 255\)"),
+        ("qh", np.full((2, 256), 4), r"qh holds u2, 0 to 3, but at \(0, 0\) is 4"),
+        ("sc", np.full((2, 16), -129), "sc holds s8, -128 to 127"),
+        ("ql", np.zeros((2, 256)), "ql holds u4, not float64"),
+        ("d", np.zeros((2, 1), np.float32), "d holds f16, not float32"),
+        ("d", np.zeros((2, 1), np.int16), "d holds f16, not int16"),
+    ],
+)
+def test_values_that_a_field_does_not_hold_are_refused(name: str, values: Any, reason: str) -> None:
+    record = random_record(record_desc((2, 256), "q6_k"), RNG)
+    before = record.data.tobytes()
+    with pytest.raises(MemdescError, match=reason):
+        record.set_field(name, values)
+    assert record.data.tobytes() == before
+
+
+def test_a_record_over_memory_that_is_read_only_is_not_set() -> None:
+    record = reorder.Record(record_desc((2, 32), "q8_0"), bytes(68))
+    with pytest.raises(MemdescError, match=r"data of .* is read-only; pass a copy"):
+        record.set_field("d", np.zeros((2, 1), np.float16))
