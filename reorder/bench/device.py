@@ -95,7 +95,7 @@ class DeviceBench:
         transfers = plan_transfers(
             one.spec(other), other.spec(one), traits, _attr(case), is_aligned=True
         )
-        prepared = build_transfers(self.context, transfers)
+        prepared = build_transfers(self.context, self.device.device, transfers)
         memory = loaded.src, loaded.dst
 
         def run() -> list[cl.Event]:

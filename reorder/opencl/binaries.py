@@ -6,6 +6,9 @@ Files that are damaged, that cannot be read, or whose binary the runtime refuses
 were not there: the program is built, and replaces them. Processes that build one program at the
 same time each write a whole file.
 
+Where all files together exceed the limit of `cache_limit`, those go that were not used for the
+longest time. A process that wants one of them builds it again.
+
     sha256 of the key and the rest, the binary that the runtime returned
 """
 
@@ -13,7 +16,10 @@ from __future__ import annotations
 
 import hashlib
 import logging
+import os
+import re
 from contextlib import suppress
+from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
@@ -21,20 +27,22 @@ import pyopencl as cl
 
 from memdesc import MemdescError
 from memdesc.disk import write_files
-from reorder.opencl.user_cache import cache_folder
+from reorder.opencl.user_cache import cache_folder, cache_limit
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from pathlib import Path
 
 __all__ = ["build_program"]
 
 _LOG = logging.getLogger("reorder")
+_NAME = re.compile("[0-9a-f]{64}")
 _DIGEST_NBYTES = hashlib.sha256().digest_size
 
 
-def build_program(context: cl.Context, source: str, options: Sequence[str] = ()) -> cl.Program:
-    """Return the program of a source for all devices of a context, from the cache if it is there.
+def build_program(
+    context: cl.Context, device: cl.Device, source: str, options: Sequence[str] = ()
+) -> cl.Program:
+    """Return the program of a source for a device of a context, from the cache if it is there.
 
     `options` are those of the compiler.
 
@@ -42,28 +50,31 @@ def build_program(context: cl.Context, source: str, options: Sequence[str] = ())
     ------
     pyopencl.Error
         If the runtime cannot build it.
+    MemdescError
+        If the limit of the cache is no number.
     """
-    folder = cache_folder()
-    devices = context.devices
-    files = [] if folder is None else [folder / _key(device, source, options) for device in devices]
-    binaries = [_read(file) for file in files]
-    found = [binary for binary in binaries if binary is not None]
-    if files and len(found) == len(files):
+    folder, limit = cache_folder(), cache_limit()
+    file = None if folder is None else folder / _key(device, source, options)
+    binary = None if file is None else _read(file)
+    if binary is not None:
         with suppress(cl.Error):
-            return _built(cl.Program(context, devices, found), options)
+            return _built(cl.Program(context, [device], [binary]), device, options)
     start = perf_counter()
-    program = _built(cl.Program(context, source), options)
+    program = _built(cl.Program(context, source), device, options)
     _LOG.info("built an OpenCL program in %.2f s: %s had none", perf_counter() - start, folder)
-    info: Any = program
-    for device, binary in zip(info.devices, info.binaries, strict=True):
-        if folder is not None and binary:
-            _write(folder / _key(device, source, options), binary)
+    if file is not None:
+        # PoCL lists the whole device for a part of it
+        info: Any = program
+        binaries = [binary for binary in info.binaries if binary]
+        if len(binaries) == 1:
+            _write(file, binaries[0])
+            _make_room(file.parent, limit)
     return program
 
 
-def _built(program: Any, options: Sequence[str]) -> cl.Program:
+def _built(program: Any, device: cl.Device, options: Sequence[str]) -> cl.Program:
     # pyopencl's own cache has no digests, and waits a minute where a process died that held it
-    built: cl.Program = program.build(list(options), cache_dir=False)
+    built: cl.Program = program.build(list(options), devices=[device], cache_dir=False)
     return built
 
 
@@ -85,7 +96,11 @@ def _read(file: Path) -> bytes | None:
     except OSError:
         return None
     digest, binary = content[:_DIGEST_NBYTES], content[_DIGEST_NBYTES:]
-    return binary if _digest(file, binary) == digest else None
+    if _digest(file, binary) != digest:
+        return None
+    with suppress(OSError):
+        os.utime(file)  # it was used now
+    return binary
 
 
 def _write(file: Path, binary: bytes) -> None:
@@ -93,6 +108,25 @@ def _write(file: Path, binary: bytes) -> None:
     with suppress(OSError, MemdescError):
         file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         write_files({file: lambda out: out.write(_digest(file, binary) + binary)})
+
+
+def _make_room(folder: Path, limit: int) -> None:
+    """Remove the programs that were used least recently, until the others keep the limit."""
+    found = []
+    with suppress(OSError):
+        for entry in os.scandir(folder):
+            # another process may remove it, now and below
+            with suppress(OSError):
+                if _NAME.fullmatch(entry.name) and entry.is_file(follow_symlinks=False):
+                    status = entry.stat(follow_symlinks=False)
+                    found.append((status.st_mtime_ns, status.st_size, entry.path))
+    total = sum(nbytes for _, nbytes, _ in found)
+    for _, nbytes, path in sorted(found):
+        if total <= limit:
+            return
+        with suppress(OSError):
+            Path(path).unlink()
+        total -= nbytes
 
 
 def _digest(file: Path, binary: bytes) -> bytes:

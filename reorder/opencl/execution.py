@@ -117,14 +117,14 @@ def prepare_transfers(
 
 
 def build_transfers(
-    context: cl.Context, transfers: Sequence[Transfer]
+    context: cl.Context, device: cl.Device, transfers: Sequence[Transfer]
 ) -> tuple[PreparedTransfer, ...]:
-    """Build the kernels of planned transfers."""
+    """Build the kernels of planned transfers for a device."""
     return tuple(
         PreparedTransfer(
             transfer,
-            tuple(prepare(context, launch) for launch in transfer.launches),
-            tuple(prepare(context, launch) for launch in transfer.second),
+            tuple(prepare(context, device, launch) for launch in transfer.launches),
+            tuple(prepare(context, device, launch) for launch in transfer.second),
             tuple(_constant(context, values) for values in transfer.buffers),
         )
         for transfer in transfers
@@ -147,7 +147,7 @@ def _prepared_in(context: cl.Context) -> _lru_cache_wrapper[tuple[PreparedTransf
         is_aligned: bool,
     ) -> tuple[PreparedTransfer, ...]:
         transfers = plan_transfers(*pair, device_traits(device), attr, is_aligned=is_aligned)
-        return build_transfers(context, transfers)
+        return build_transfers(context, device, transfers)
 
     return prepared
 

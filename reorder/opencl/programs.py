@@ -61,7 +61,7 @@ class PreparedLaunch(NamedTuple):
         shared = isinstance(memory[0], cl.SVMPointer), isinstance(memory[1], cl.SVMPointer)
         if any(shared):
             with _building:
-                kernel, lock = _kernel(queue.context, self.launch.pattern, shared)
+                kernel, lock = _kernel(queue.context, queue.device, self.launch.pattern, shared)
         # the function that `set_arg` calls for bytes, after it tried other kinds for 7 to 17 us
         set_numbers = getattr(kernel, "_set_arg_buf", kernel.set_arg)
         with lock:
@@ -91,11 +91,11 @@ _DIVISION = ("-cl-fp32-correctly-rounded-divide-sqrt",)
 _building = Lock()
 
 
-def prepare(context: cl.Context, launch: Launch) -> PreparedLaunch:
-    """Find or build the kernel of a launch; raises as `build`."""
+def prepare(context: cl.Context, device: cl.Device, launch: Launch) -> PreparedLaunch:
+    """Find or build the kernel of a launch on a device; raises as `build`."""
     pattern, params, groups = launch
     with _building:
-        kernel, lock = _kernel(context, pattern)
+        kernel, lock = _kernel(context, device, pattern)
     operands = ("dst",) if pattern.src.kind == AccessKind.NONE else ("src", "dst")
     items = pattern.work_items
     return PreparedLaunch(
@@ -111,17 +111,18 @@ def prepare(context: cl.Context, launch: Launch) -> PreparedLaunch:
 @first_arg_dependent_memoize
 def _kernel(
     context: cl.Context,
+    device: cl.Device,
     pattern: Pattern,
     shared: tuple[bool, bool] = (False, False),  # noqa: ARG001 - each value has its own kernel
 ) -> tuple[cl.Kernel, Lock]:
-    """Return the kernel of a pattern, and its lock.
+    """Return the kernel of a pattern on a device, and its lock.
 
     There is another one for each combination of SVM in src and dst: on an H200, a kernel that had
     been given buffers refused SVM, and then buffers as well.
     """
-    divides = pattern.conversion is not None and floats_of(context.devices[0]).divides
+    divides = pattern.conversion is not None and floats_of(device).divides
     options = _DIVISION if divides else ()
-    return build(context, kernel_source(pattern), KERNEL, options), Lock()
+    return build((context, device), kernel_source(pattern), KERNEL, options), Lock()
 
 
 def floats_of(device: cl.Device) -> Floats:
@@ -138,8 +139,12 @@ def floats_of(device: cl.Device) -> Floats:
     )
 
 
-def build(context: cl.Context, source: str, name: str, options: Sequence[str] = ()) -> cl.Kernel:
-    """Build a program with options of the compiler, and return one of its kernels.
+def build(
+    place: tuple[cl.Context, cl.Device], source: str, name: str, options: Sequence[str] = ()
+) -> cl.Kernel:
+    """Build a program for a device of a context, and return one of its kernels.
+
+    `options` are those of the compiler.
 
     Raises
     ------
@@ -150,11 +155,11 @@ def build(context: cl.Context, source: str, name: str, options: Sequence[str] = 
         with warnings.catch_warnings():
             # runtimes warn about successful builds too
             warnings.simplefilter("ignore", cl.CompilerWarning)
-            return cl.Kernel(build_program(context, source, options), name)
+            return cl.Kernel(build_program(*place, source, options), name)
     except cl.Error as error:
-        names = ", ".join(device.name.strip() for device in context.devices)
         reason = " ".join(str(error).split())[:400]
         msg = (
-            f"the OpenCL compiler of {names} fails ({reason}); `memdesc doctor` tries every runtime"
+            f"the OpenCL compiler of {place[1].name.strip()} fails ({reason}); `memdesc doctor` "
+            "tries every runtime"
         )
         raise MemdescError(msg) from error

@@ -70,7 +70,9 @@ def find_ranges_on_device(
     found = np.empty((*counts, parts, 2), np.float64 if desc.dtype.name == "f64" else np.float32)
     out = allocate_buffer(queue.context, found.nbytes)
     memory = source.operand.memory, out
-    event = prepare(queue.context, launch).enqueue(queue, memory, source.events_after(None))
+    event = prepare(queue.context, queue.device, launch).enqueue(
+        queue, memory, source.events_after(None)
+    )
     cl.enqueue_copy(queue, found, out, wait_for=[event])
     out.release()
     if not np.isfinite(found).all():

@@ -7,10 +7,15 @@ from pathlib import Path
 
 import platformdirs
 
-__all__ = ["VARIABLE", "cache_folder"]
+from memdesc import MemdescError
+
+__all__ = ["LIMIT", "VARIABLE", "cache_folder", "cache_limit"]
 
 # Names the folder; empty, nothing is kept.
 VARIABLE = "MEMDESC_CACHE_DIR"
+# Says how many bytes of programs are kept there.
+LIMIT = "MEMDESC_CACHE_BYTES"
+_DEFAULT_LIMIT = 1 << 28
 
 
 def cache_folder() -> Path | None:
@@ -19,3 +24,20 @@ def cache_folder() -> Path | None:
     if named is None:
         return Path(platformdirs.user_cache_dir("memdesc", appauthor=False)) / "opencl"
     return Path(named) / "opencl" if named else None
+
+
+def cache_limit() -> int:
+    """Return the most bytes of programs that are kept.
+
+    Raises
+    ------
+    MemdescError
+        If the variable is no number of bytes.
+    """
+    named = os.environ.get(LIMIT)
+    if named is None:
+        return _DEFAULT_LIMIT
+    if not (named.isascii() and named.isdigit()):
+        msg = f"{LIMIT}={named!r} is no number of bytes; say {_DEFAULT_LIMIT}, or 0 to keep none"
+        raise MemdescError(msg)
+    return int(named)

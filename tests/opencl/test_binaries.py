@@ -15,6 +15,7 @@ import platformdirs
 import pyopencl as cl
 import pytest
 
+from memdesc import MemdescError
 from reorder.opencl import binaries, user_cache
 from reorder.opencl.binaries import build_program
 
@@ -55,7 +56,7 @@ def counted(runtime: Runtime, caplog: pytest.LogCaptureFixture) -> int:
     caplog.clear()
     context = cl.Context([runtime.device.device])
     with caplog.at_level("INFO", "reorder"):
-        kernel = cl.Kernel(build_program(context, _SOURCE), "count")
+        kernel = cl.Kernel(build_program(context, context.devices[0], _SOURCE), "count")
     queue = cl.CommandQueue(context)
     out = np.full(8, -1, np.int32)
     buffer = cl.Buffer(context, cl.mem_flags.READ_WRITE, out.nbytes)
@@ -120,6 +121,54 @@ def test_programs_are_built_where_nothing_can_be_kept(
     assert counted(runtime, caplog) == 1
 
 
+def test_the_programs_used_least_recently_make_room(
+    runtime: Runtime, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    context = cl.Context([runtime.device.device])
+    sources = [_SOURCE + f"/* {k} */" for k in range(4)]
+    for k, source in enumerate(sources[:3]):
+        build_program(context, context.devices[0], source)
+        for file in folder.iterdir():
+            os.utime(file, ns=(file.stat().st_atime_ns, file.stat().st_mtime_ns - 10**9 * (k + 1)))
+    files = sorted(folder.iterdir(), key=lambda file: file.stat().st_mtime_ns)
+    other = folder / "a file of somebody else"
+    other.write_bytes(bytes(10**6))
+    build_program(context, context.devices[0], sources[0])  # found: it is the latest now
+    room = sum(file.stat().st_size for file in files) + 100
+    monkeypatch.setenv(user_cache.LIMIT, str(room))
+    build_program(context, context.devices[0], sources[3])
+    left = {*folder.iterdir()}
+    assert len(left) == 4
+    assert {files[0], other} < left
+    assert files[1] not in left
+    monkeypatch.setenv(user_cache.LIMIT, "0")
+    build_program(context, context.devices[0], _SOURCE + "/* too large */")
+    assert {*folder.iterdir()} == {other}
+
+
+@pytest.mark.parametrize("limit", ["-1", "1 MB", "1.5", ""])
+def test_a_limit_that_is_no_number_of_bytes_is_refused(
+    limit: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(user_cache.LIMIT, limit)
+    with pytest.raises(MemdescError, match=f"{user_cache.LIMIT}='{limit}'.* bytes"):
+        user_cache.cache_limit()
+    monkeypatch.delenv(user_cache.LIMIT)
+    assert user_cache.cache_limit() == 1 << 28
+
+
+def test_removing_the_same_files_at_once_does_no_harm(folder: Path) -> None:
+    folder.mkdir(parents=True)
+    for k in range(200):
+        (folder / f"{k:064x}").write_bytes(bytes(100))
+    threads = [Thread(target=binaries._make_room, args=(folder, 1000)) for _ in range(4)]  # noqa: SLF001 - what each write calls
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sum(file.stat().st_size for file in folder.iterdir()) <= 1000
+
+
 def test_without_a_variable_it_is_the_folder_for_caches(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(user_cache.VARIABLE, raising=False)
     found = user_cache.cache_folder()
@@ -135,7 +184,7 @@ def test_threads_that_build_one_program_leave_one_whole_file(
 
     def build(context: cl.Context) -> None:
         barrier.wait()
-        build_program(context, _SOURCE)
+        build_program(context, context.devices[0], _SOURCE)
 
     threads = [Thread(target=build, args=(context,)) for context in contexts]
     for thread in threads:

@@ -11,7 +11,8 @@ import pyopencl.array
 import pytest
 
 from memdesc import MemdescError, image_desc, memory_desc
-from reorder import opencl, reorder
+from reorder import Attr, opencl, reorder
+from reorder.opencl import programs
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -155,3 +156,18 @@ def test_parts_of_a_device_have_queues_of_one_context(runtime: Runtime) -> None:
         return
     with pytest.raises(MemdescError, match="which the context of the queue does not list"):
         reorder(m, image, queue=last)
+
+
+def test_each_device_of_a_context_has_programs_of_its_own(runtime: Runtime) -> None:
+    # options of the compiler depend on it, and another device of the context may refuse them
+    equally = [cl.device_partition_property.EQUALLY, 1]
+    parts = runtime.device.device.create_sub_devices(equally)  # type: ignore[arg-type] # pyopencl's stubs know no numbers
+    context = cl.Context(parts)
+    x = np.arange(15, dtype=np.float32).reshape(3, 5)
+    for device in reversed(parts):
+        queue = cl.CommandQueue(context, device)
+        attr = Attr(dst_scale=3.0)
+        found = reorder(x, "ba", dtype="s8", attr=attr, queue=queue).get().numpy()
+        assert (found == np.rint(x / np.float32(3))).all()
+    kernels = programs._kernel.__wrapped__._pyopencl_first_arg_dep_memoize_dic[context]  # type: ignore[attr-defined]  # noqa: SLF001 - the cache is no public name
+    assert len(kernels) == len(parts)

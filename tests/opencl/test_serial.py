@@ -49,7 +49,7 @@ def check(
     source = random_bytes(max(src.nbytes, 1), 1)
     before = random_bytes(dst.nbytes + BESIDE, 2)
     memory = runtime.buffer(source), runtime.buffer(before)
-    prepared = build_transfers(runtime.context, transfers)
+    prepared = build_transfers(runtime.context, runtime.device.device, transfers)
     event = enqueue_transfers(runtime.queue, prepared, memory, None)
     wanted = before.copy()
     if dst.nelems:

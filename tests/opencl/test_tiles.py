@@ -46,7 +46,11 @@ def check(
     )
     prepared = [
         PreparedTransfer(
-            transfer, tuple(prepare(runtime.context, launch) for launch in transfer.launches)
+            transfer,
+            tuple(
+                prepare(runtime.context, runtime.device.device, launch)
+                for launch in transfer.launches
+            ),
         )
         for transfer in transfers
     ]

@@ -32,7 +32,11 @@ def test_transposes_are_right_in_work_groups_of_any_size(
     src, dst = memory_desc(dims, dtype, "ab"), memory_desc(dims, dtype, "ba")
     transfers = [
         PreparedTransfer(
-            transfer, tuple(prepare(runtime.context, launch) for launch in transfer.launches)
+            transfer,
+            tuple(
+                prepare(runtime.context, runtime.device.device, launch)
+                for launch in transfer.launches
+            ),
         )
         for transfer in plan_transfers(
             OperandSpec(src, None, dtype),
