@@ -1,15 +1,19 @@
 """The journal of a conversion: which tasks are on disk, so that a later process goes on with it.
 
 The first line says which conversion it is; each other line lists tasks that are done. A task is
-listed after its bytes are on disk, so that also a machine that loses power resumes.
+listed after its bytes are on disk, so that also a machine that loses power resumes. A journal that
+cannot grow, on a full disk, stops nothing: room for the output is reserved.
 """
 
 from __future__ import annotations
 
 import json
 import os
+from contextlib import suppress
 from threading import Event, Lock, Thread
 from typing import TYPE_CHECKING
+
+from reorder.storage.containers.partial import cannot
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -33,6 +37,11 @@ class Journal:
         Waits until all that was written is on disk.
     seconds : float
         How often tasks are listed.
+
+    Raises
+    ------
+    MemdescError
+        If the file cannot be begun.
     """
 
     def __init__(
@@ -44,7 +53,10 @@ class Journal:
         self._error: BaseException | None = None
         self.done = _read(path, fingerprint)
         if not self.done:
-            path.write_text(f"{json.dumps(fingerprint)}\n")
+            try:
+                path.write_text(f"{json.dumps(fingerprint)}\n")
+            except OSError as error:
+                raise cannot(path, error) from None
         self._thread = Thread(target=self._work, name="memdesc-journal", daemon=True)
 
     def __enter__(self) -> Self:
@@ -81,10 +93,23 @@ class Journal:
         if not tasks:
             return
         self._sync()
-        with self._path.open("a") as file:
-            file.write(f"{json.dumps(tasks)}\n")
-            file.flush()
+        if not _append(self._path, f"{json.dumps(tasks)}\n"):
+            with self._lock:
+                self._pending = tasks + self._pending
+
+
+def _append(path: Path, text: str) -> bool:
+    """Write a line to the end of a file, and wait until it is on disk; False if there is no room.
+
+    What was written of it is taken back.
+    """
+    with suppress(OSError), path.open("r+b", buffering=0) as file:
+        nbytes, data = file.seek(0, os.SEEK_END), text.encode()
+        if file.write(data) == len(data):
             os.fsync(file.fileno())
+            return True
+        file.truncate(nbytes)
+    return False
 
 
 def is_journal_of(path: Path, fingerprint: str) -> bool:

@@ -1,0 +1,159 @@
+"""Conversions on a small file system that is really full, before they start or half-way."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from typing import TYPE_CHECKING
+
+import pytest
+
+from memdesc import MemdescError
+from reorder.cli.main import main
+from reorder.storage.containers.writer import partial_folder
+from reorder.storage.convert.convert import Settings, convert, plan
+from reorder.storage.convert.rules import parse_rule
+from tests.checkpoints import model_folder
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from reorder.storage.convert.convert import Conversion
+
+_RULES = ("model.layers.*: awq -> gptq", "conv.weight: OIhw16i16o", "lm_head.weight: ba, f32")
+_SETTINGS = Settings(max_bytes=8000, journal_seconds=0.001)
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Iterator[Path]:
+    """Give a file system of 2 MiB."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", str(folder)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if mounted.returncode:
+        pytest.skip(f"no file system can be mounted here: {mounted.stderr.strip()}")
+    try:
+        yield folder
+    finally:
+        subprocess.run(["umount", str(folder)], check=True)
+
+
+@pytest.fixture
+def wanted(tmp_path: Path) -> dict[str, bytes]:
+    """Make a model; return the files of its conversion on a disk with room."""
+    model_folder(tmp_path / "model", layers=12)
+    convert(planned(tmp_path, tmp_path / "wanted"))
+    return files_of(tmp_path / "wanted")
+
+
+def planned(tmp_path: Path, target: Path, *, resume: bool = False) -> Conversion:
+    rules = [parse_rule(rule) for rule in _RULES]
+    return plan(tmp_path / "model", target, rules, _SETTINGS._replace(resume=resume))
+
+
+def files_of(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+def fill(disk: Path, left: int) -> Path:
+    """Take all room of a disk but some bytes."""
+    path = disk / "ballast"
+    with path.open("wb") as file:
+        os.posix_fallocate(file.fileno(), 0, shutil.disk_usage(disk).free - left)
+    return path
+
+
+class _EndedError(Exception):
+    """Ends a conversion, as a signal would."""
+
+
+def started(tmp_path: Path, target: Path) -> None:
+    """Begin a conversion, and end it after its first task."""
+
+    def end(*_: object) -> None:
+        raise _EndedError
+
+    with pytest.raises(_EndedError):
+        convert(planned(tmp_path, target), end)
+
+
+def give_room_back(folder: Path) -> None:
+    """Turn zeros of files into holes: as a copy does, or a file system that reserves no room."""
+    for path in folder.iterdir():
+        data = path.read_bytes()
+        with path.open("wb") as file:
+            for at in range(0, len(data), 4096):
+                if any(data[at : at + 4096]):
+                    file.seek(at)
+                    file.write(data[at : at + 4096])
+            file.truncate(len(data))
+
+
+def test_a_disk_that_fills_half_way_is_told_and_what_was_written_is_resumed(
+    tmp_path: Path, disk: Path, wanted: dict[str, bytes]
+) -> None:
+    target = disk / "out"
+    started(tmp_path, target)
+    give_room_back(partial_folder(target) / "files")
+    ballast = fill(disk, left=sum(map(len, wanted.values())) // 2)
+    with pytest.raises(MemdescError, match="cannot be written: No space left on device"):
+        convert(planned(tmp_path, target, resume=True))
+    assert not target.exists()
+    assert shutil.disk_usage(disk).free < 8192
+    ballast.unlink()
+    found = convert(planned(tmp_path, target, resume=True))
+    assert 5 < found["resumed"] < found["tasks"]
+    assert files_of(target) == wanted
+
+
+def test_others_who_fill_the_disk_meanwhile_take_no_room_that_is_reserved(
+    tmp_path: Path, disk: Path, wanted: dict[str, bytes]
+) -> None:
+    ballast: list[Path] = []
+
+    def take_all(*_: object) -> None:
+        if not ballast:
+            ballast.append(fill(disk, left=8192))  # the journal and names of folders
+
+    convert(planned(tmp_path, disk / "out"), take_all)
+    assert ballast
+    assert files_of(disk / "out") == wanted
+
+
+def test_a_journal_that_cannot_grow_stops_nothing(
+    tmp_path: Path, disk: Path, wanted: dict[str, bytes]
+) -> None:
+    target = disk / "out"
+    ballast: list[Path] = []
+
+    def take_all(*_: object) -> None:
+        if not ballast:
+            journal = partial_folder(target) / "journal"
+            with journal.open("ab") as file:  # what is left of its page
+                file.write(b"\n" * (-file.tell() % 4096))
+            ballast.append(fill(disk, left=0))
+
+    convert(planned(tmp_path, target), take_all)
+    assert shutil.disk_usage(disk).free < 8192
+    assert files_of(target) == wanted
+
+
+def test_a_full_disk_is_told_before_anything_is_written(
+    tmp_path: Path, disk: Path, wanted: dict[str, bytes], capsys: pytest.CaptureFixture[str]
+) -> None:
+    nbytes = sum(map(len, wanted.values()))
+    fill(disk, left=nbytes // 2)
+    rules = [each for rule in _RULES for each in ("--map", rule)]
+    assert main(["convert", str(tmp_path / "model"), str(disk / "out"), *rules]) == 2
+    told = capsys.readouterr().err
+    assert f"takes {nbytes} bytes, but its disk has " in told
+    assert "nothing was written" in told
+    assert sorted(path.name for path in disk.iterdir() if path.is_file()) == ["ballast"]
+    assert not (disk / "out").exists()
