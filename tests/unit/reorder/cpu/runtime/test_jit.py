@@ -14,6 +14,8 @@ from typing import Any
 import numba
 import numpy as np
 import pytest
+from numba.core.codegen import JITCodeLibrary
+from numba.core.registry import cpu_target
 
 import reorder
 from reorder.cpu.runtime import jit, walker
@@ -54,6 +56,21 @@ def test_a_change_of_any_source_changes_the_digest(name: str, tmp_path: Path) ->
     with (tmp_path / name).open("a", encoding="utf-8") as file:
         file.write("#")
     assert jit.digest_of(tmp_path / "reorder") != jit.digest_of(_PACKAGE)
+
+
+def test_functions_of_others_are_compiled_as_numba_does() -> None:
+    codegen = cpu_target.target_context.codegen()
+    libraries: list[type] = []
+
+    def walk() -> int:
+        libraries.append(codegen._library_class)  # noqa: SLF001 - what is exchanged meanwhile
+        return 0
+
+    with jit._modules_optimized_once():  # noqa: SLF001 - as `compile_callback` does
+        walk()
+    walk()
+    assert libraries == [jit._Library, JITCodeLibrary]  # noqa: SLF001 - likewise
+    assert numba.njit(lambda x: x + 1)(1) == 2
 
 
 def test_a_running_compilation_is_timed() -> None:
