@@ -1,6 +1,6 @@
-"""An exhaustive search through what threads may do under the memory model of C11.
+"""One execution of threads under the memory model of C11, step by step.
 
-A thread is a generator that yields an `Access` and gets its result. Every location keeps all values
+A thread is a generator of accesses (see `tests.memory_accesses`). Every location keeps all values
 that were written to it, in modification order. A load may return any value that is not older than
 what its thread has seen of this location; release and acquire hand on what a thread has seen, and
 what happened before. So a thread sees old values as long as nothing orders it to see new ones, as
@@ -15,31 +15,14 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+
+from tests.memory_accesses import PLAIN, WRITES, Access, Thread, Uses, local_variables
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
-__all__ = ["Access", "DataRaceError", "DeadlockError", "Thread", "search"]
-
-
-class Access(NamedTuple):
-    """What a thread does next.
-
-    `kind` is read or write (plain), load, store, add or exchange (atomic), lock or unlock, or wait:
-    until there is a newer value of what was loaded last. Ordered atomic accesses acquire and
-    release.
-    """
-
-    kind: str
-    address: int = 0
-    value: int = 0
-    # of an exchange
-    expected: int = 0
-    is_ordered: bool = True
-
-
-Thread: TypeAlias = "Generator[Access, int, None]"
+__all__ = ["DataRaceError", "DeadlockError", "Program", "Run"]
 
 
 class DataRaceError(Exception):
@@ -65,19 +48,22 @@ class _Written:
 
 _View: TypeAlias = dict[int, _Written]
 
-_PLAIN = {"read", "write"}
-_WRITES = {"write", "store"}
+
+class Program(NamedTuple):
+    """Threads, the memory that they begin with, and how many of them, the first, must end."""
+
+    threads: Sequence[Callable[[], Thread]]
+    memory: Mapping[int, int]
+    required: int
 
 
-class _Run:
+class Run:
     """One execution, which follows a list of choices and then takes the first of each."""
 
-    def __init__(
-        self, threads: Sequence[Callable[[], Thread]], memory: Mapping[int, int], required: int
-    ) -> None:
+    def __init__(self, program: Program, uses: Uses) -> None:
+        threads, self._memory, self._required = program
         count = len(threads)
-        self._memory = memory
-        self._required = required
+        self._uses = uses
         self._orders: dict[int, list[_Written]] = {}
         self._threads = [thread() for thread in threads]
         self._pending: list[Access | None] = [next(thread) for thread in self._threads]
@@ -112,6 +98,9 @@ class _Run:
         numbers: list[list[int]] = [[] for _ in self._threads]
         last = []
         for key, found in sorted(self._last.items()):
+            if not key[1] and key[0] not in self._uses.plain:
+                # atomic accesses do not race with each other
+                continue
             for thread, number in sorted(found.items()):
                 # what all others have seen races with nothing
                 if any(number > clock[thread] for clock in self._clocks):
@@ -146,7 +135,7 @@ class _Run:
         )
         threads = tuple(
             (
-                _locals(thread),
+                local_variables(thread),
                 self._loaded[k],
                 self._is_fresh[k],
                 ranks(self._clocks[k]),
@@ -160,15 +149,20 @@ class _Run:
     def choices(self) -> list[tuple[int, int]]:
         """Return what may come next: a thread, and the position of the value that it reads.
 
-        A plain access comes at once, since it is a race or its order makes no difference.
+        A plain access comes at once, since it is a race or its order makes no difference. So does
+        an atomic one that is local, and the end of waiting, which only lets its thread go on.
         """
         found: list[tuple[int, int]] = []
         for thread, access in enumerate(self._pending):
             if access is None:
                 continue
-            if access.kind in _PLAIN:
+            if access.kind in PLAIN:
                 return [(thread, len(self._order(access.address)) - 1)]
-            found += [(thread, position) for position in self._positions(thread, access)]
+            here = [(thread, position) for position in self._positions(thread, access)]
+            is_local = access.kind == "wait" or self._uses.is_local(thread, access)
+            if is_local and len(here) == 1:
+                return here
+            found += here
         if not found and any(each is not None for each in self._pending[: self._required]):
             message = f"threads wait for {self._pending}"
             raise DeadlockError(message)
@@ -206,8 +200,9 @@ class _Run:
             self._is_fresh[thread] = False
             if access.kind == "load":
                 self._loaded[thread] = access.address
-            if access.kind not in _PLAIN:
+            if access.kind not in PLAIN:
                 self._atomic.add(access.address)
+            self._uses.add(thread, access)
             self._find_race(thread, access)
             result = self._access(thread, access, position)
         try:
@@ -221,7 +216,7 @@ class _Run:
         order = self._order(address)
         old = order[position]
         view = self._views[thread]
-        if kind not in _WRITES:
+        if kind not in WRITES:
             view[address] = old
             if kind != "read" and is_ordered:
                 self._take_over(thread, old)
@@ -229,7 +224,7 @@ class _Run:
             return old.value if kind != "exchange" else 0
         new = {"add": old.value + value, "lock": 0, "unlock": 1}.get(kind, value)
         is_release = kind != "write" and is_ordered
-        is_update = kind not in _WRITES
+        is_update = kind not in WRITES
         handed_view = dict(view) if is_release else {}
         handed_clock = tuple(self._clocks[thread]) if is_release else (0,) * len(self._threads)
         if is_update:
@@ -259,7 +254,7 @@ class _Run:
         return joined
 
     def _find_race(self, thread: int, access: Access) -> None:
-        is_plain = access.kind in _PLAIN
+        is_plain = access.kind in PLAIN
         is_write = access.kind not in {"read", "load"}
         clock = self._clocks[thread]
         for other_plain in (True, False):
@@ -273,45 +268,3 @@ class _Run:
                         raise DataRaceError(message)
         last = self._last.setdefault((access.address, is_plain, is_write), {})
         last[thread] = clock[thread]
-
-
-def _locals(thread: Thread) -> tuple[object, ...]:
-    """Return where a thread is, and its variables: of all functions that it is in."""
-    found: list[object] = []
-    generator: Any = thread
-    while generator is not None:
-        frame = generator.gi_frame
-        if frame is not None:
-            found += [frame.f_code.co_name, frame.f_lasti, repr(frame.f_locals)]
-        generator = generator.gi_yieldfrom
-    return tuple(found)
-
-
-def search(
-    threads: Sequence[Callable[[], Thread]], memory: Mapping[int, int], required: int
-) -> int:
-    """Run threads in every order and with every value that the model allows; return the states.
-
-    The first `required` threads must end; the others may wait for ever. What threads assert holds
-    in every execution.
-    """
-    states: set[int] = set()
-    left: list[list[tuple[int, int]]] = [[]]
-    while left:
-        path = left.pop()
-        run = _Run(threads, memory, required)
-        for choice in path:
-            run.step(*choice)
-        while True:
-            choices = run.choices()
-            if not choices:
-                break
-            if len(choices) > 1:
-                state = run.state()
-                if state in states:
-                    break
-                states.add(state)
-                left += [[*path, choice] for choice in choices[1:]]
-            path = [*path, choices[0]]
-            run.step(*choices[0])
-    return len(states)

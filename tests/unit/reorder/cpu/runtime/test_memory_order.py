@@ -1,7 +1,7 @@
 """The functions of the pool, run in every order that the memory model of C11 allows.
 
-The functions are those of worker.py, as Python: each call of an intrinsic becomes an access of
-`tests.memory_order`. A walker reads src and writes its step of dst, so every job must see what its
+The functions are those of worker.py, as Python: each call of an intrinsic becomes an access for
+`tests.memory_search`. A walker reads src and writes its step of dst, so every job must see what its
 caller wrote before, no step may be lost or run twice, and the caller must see all results.
 """
 
@@ -17,7 +17,9 @@ from reorder.cpu.record import WORD_NBYTES
 from reorder.cpu.runtime import worker
 from reorder.cpu.runtime.job import JOB, Job
 from reorder.cpu.runtime.pool_block import POOL, THREAD, THREAD_NBYTES, THREADS_AT
-from tests.memory_order import Access, DataRaceError, Thread, search
+from tests.memory_accesses import Access, Thread
+from tests.memory_order import DataRaceError
+from tests.memory_search import search
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -142,7 +144,7 @@ def _search(functions: dict[str, Any], callers: int, jobs: int, workers: int) ->
 
 
 def test_a_job_is_whole_in_every_order() -> None:
-    assert _search(_functions(), callers=1, jobs=1, workers=1) > 500
+    assert _search(_functions(), callers=1, jobs=1, workers=1) > 400
 
 
 @pytest.mark.campaign
