@@ -19,7 +19,7 @@ __all__ = ["is_scattered", "is_tiled", "needs_tiles"]
 # Up to this many 4-bit elements are moved one by one: unpacking them would take longer.
 _MAX_SINGLE_MOVES = 64
 # A call of a kernel for fewer elements than this costs more than the elements.
-_MIN_CALL_SIZE = 8
+_MIN_CALL_SIZE = 16
 # Lines are assembled in matrices of this many rows and columns, as they are in src: smaller ones
 # are moved at once, so that their lines are complete before they leave the caches.
 _MIN_ASSEMBLED_ROWS, _MIN_ASSEMBLED_COLUMNS = 256, 64

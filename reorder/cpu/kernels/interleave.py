@@ -20,13 +20,14 @@ if TYPE_CHECKING:
     from reorder.cpu.kernels.emit import Builder, Value
     from reorder.cpu.kernels.loop_group import LoopGroup, Transposition
 
-__all__ = ["COUNTS", "emit_interleaved"]
+__all__ = ["COUNTS", "MOST", "emit_interleaved"]
 
 COUNTS = (2, 3, 4)
+MOST = max(COUNTS)
 # Vectors are concatenated by powers of two: two of them, or four, of which one may be a copy.
 _PAIR, _QUAD = 2, 4
-# Lanes of the shortest vectors of 8- and 16-bit elements.
-_SHORT_LANES = 8
+# Lanes of shorter vectors of 8- and 16-bit elements.
+_SHORT_LANES = 8, 4
 
 
 def emit_interleaved(move: Transposition, span: tuple[Value, Value], done: Value) -> None:
@@ -59,11 +60,11 @@ def emit_interleaved(move: Transposition, span: tuple[Value, Value], done: Value
 def _lanes(bits: int) -> list[int]:
     """Return the lanes of the vectors that are tried, most first.
 
-    Two 128-bit vectors are moved at once, of bytes one. Runs of 8 elements, as in blocks of 8
-    channels, take less.
+    Two 128-bit vectors are moved at once, of bytes one. Runs of 8 or 4 elements, as in blocks of
+    so many channels, take less.
     """
     most = (LANE_BITS if bits == BYTE_BITS else 2 * LANE_BITS) // bits
-    return [most, _SHORT_LANES] if most > _SHORT_LANES else [most]
+    return [most, *_SHORT_LANES] if most > _SHORT_LANES[0] else [most]
 
 
 def _is_run(builder: Builder, run: Value, span: tuple[Value, Value], lanes: int) -> Value:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from reorder.cpu.kernels.edge_tile import MAX_COLUMNS, ColumnSpan, EdgeTables
 from reorder.cpu.kernels.elements import Location
 from reorder.cpu.kernels.emit import I64, int64, load_int64, loop, maximum, minimum, prefetch
-from reorder.cpu.kernels.interleave import emit_interleaved
+from reorder.cpu.kernels.interleave import MOST, emit_interleaved
 from reorder.cpu.kernels.loop_group import TileShape, entry_address
 from reorder.cpu.kernels.register_tile import emit_tile, tile_heights, tile_shapes
 from reorder.cpu.kernels.shuffle import LANE_BITS
@@ -50,7 +50,9 @@ def emit_transposed(move: Transposition, span: ColumnSpan) -> None:
     stop = span.last
     data = span._replace(last=minimum(builder, stop, move.columns.valid))
     done = builder.append_basic_block("moved")
-    emit_interleaved(move, (data.first, data.last), done)
+    few = builder.icmp_signed("<=", minimum(builder, rows.extent, move.columns.extent), int64(MOST))
+    with builder.if_then(few):
+        emit_interleaved(move, (data.first, data.last), done)
     for height in tile_heights(elements.bits, streams=elements.streams):
         # the last tile overlaps the one before it, so it moves some rows twice
         repeated = builder.and_(builder.neg(rows.extent), int64(height - 1))
@@ -76,10 +78,13 @@ def emit_transposed(move: Transposition, span: ColumnSpan) -> None:
     builder.position_at_end(done)
     first = maximum(builder, span.first, move.columns.valid)
     with builder.if_then(builder.icmp_signed("<", first, stop)):
+        # columns that lie one behind the other are cleared at once
+        is_run = builder.icmp_signed(">=", move.columns.run, stop)
+        step = builder.select(is_run, builder.sub(stop, first), int64(1))
         for part in move.each_repeat():
-            with loop(builder, first, stop) as column:
+            with loop(builder, first, stop, step) as column:
                 target = part.columns.locate(elements, part.dst, column)
-                _clear(elements, target, rows.extent)
+                _clear(elements, target, builder.mul(step, rows.extent))
 
 
 def _emit_sweeps(move: Transposition, span: ColumnSpan, shape: TileShape) -> None:

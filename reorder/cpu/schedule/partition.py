@@ -22,7 +22,7 @@ MAX_THREAD_CHUNKS = 4
 # A thread gets more than one chunk only if each has at least this many bytes.
 _MIN_CHUNK_NBYTES = 1 << 18
 # Upper limit of the rounds in which records are interleaved.
-_MAX_ROUNDS = 16
+_MAX_ROUNDS = 1024
 
 
 class Workload(NamedTuple):

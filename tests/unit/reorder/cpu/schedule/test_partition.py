@@ -60,7 +60,7 @@ def test_large_boxes_are_interleaved() -> None:
     tasks, _ = partition_chunks(workloads, 1)
     starts = [int(start) for start in tasks[:, 0]]
     # the tail of the channels follows the blocks beside it
-    assert starts[:3] in ([0, 0, 50], [0, 50, 0])
+    assert starts.index(50) < len(starts) // 4
     assert starts.count(0) > 1 < starts.count(50)
     for workload in workloads:
         steps = [
