@@ -290,8 +290,15 @@ def _stored(tensor: Tensor) -> tuple[Tensor, int]:
     tensor = tensor._replace(shape=tensor.shape or (1,))
     row = TYPES[kind]
     if len(tensor.shape) > _MAX_NDIMS:
-        msg = f"tensor {short_repr(tensor.name)}: GGUF has {_MAX_NDIMS} dims, not {tensor.shape}"
-        raise MemdescError(msg)
+        desc = tensor.desc or stored_desc(tensor.dtype, tensor.shape)[0]
+        outer, inner = tensor.shape[: 1 - _MAX_NDIMS], tensor.shape[1 - _MAX_NDIMS :]
+        if desc is None or row.block > 1:
+            msg = (
+                f"tensor {short_repr(tensor.name)}: GGUF has {_MAX_NDIMS} dims, not {tensor.shape}"
+            )
+            raise MemdescError(msg)
+        # the descriptor has the others
+        tensor = tensor._replace(desc=desc, shape=(prod(outer), *inner))
     if prod(tensor.shape) * row.nbytes != tensor.nbytes * row.block:
         msg = (
             f"tensor {short_repr(tensor.name)}: {tensor.dtype} of shape {tensor.shape} takes "

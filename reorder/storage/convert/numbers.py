@@ -9,6 +9,7 @@ import numpy as np
 
 from memdesc import MemdescError, RecordDesc
 from reorder.records.convert_numbers import write_numbers
+from reorder.records.encode import code_range, is_integer_number
 from reorder.records.record import Record
 from reorder.storage.pieces.files import Place
 from reorder.storage.pieces.move_record import convert_record
@@ -31,8 +32,9 @@ _HINTS = {
 def check_numbers(job: Job, bound: Bound, threads: int) -> None:
     """Refuse numbers that the new format does not have, such as zero points of 0 in GPTQ v1.
 
-    The codes, most of the bytes, are read only where they change: if a zero point of each group
-    becomes one for all.
+    The codes, most of the bytes, are read only where they change, if a zero point of each group
+    becomes one for all, or where they share a tensor with the scales: of blocks of GGUF all is
+    converted once without being written, unless the formats alone tell that all numbers fit.
 
     Raises
     ------
@@ -43,14 +45,15 @@ def check_numbers(job: Job, bound: Bound, threads: int) -> None:
     if not isinstance(src, RecordDesc) or not isinstance(dst, RecordDesc) or 0 in src.dims:
         return
     codes = {src.field(name).tensor for name, _ in src.rule.code.parts}
-    if codes == set(src.tensors):
-        return  # one tensor, of which all is read anyway
+    written = {dst.field(name).tensor for name, _ in dst.rule.code.parts}
     try:
+        if codes == set(src.tensors) or written == set(dst.tensors):
+            _check_pieces(job, (src, dst), bound, threads)
+            return
         tensors = {
             name: _blank(nbytes) if name in codes else job.sources[name].read()
             for name, nbytes in src.tensors.items()
         }
-        written = {dst.field(name).tensor for name, _ in dst.rule.code.parts}
         made = {
             name: _blank(nbytes) if {name} == written else np.zeros(nbytes, np.uint8)
             for name, nbytes in dst.tensors.items()
@@ -59,12 +62,7 @@ def check_numbers(job: Job, bound: Bound, threads: int) -> None:
             Record(src, tensors), Record(dst, made), permutation(src, dst), threads
         )
         if delta.values.any():
-            places = {
-                name: Place(entry.file, entry.offset, entry.nbytes)
-                for name, entry in job.sources.items()
-            }
-            for piece in cut_record(src, dst, bound):
-                convert_record(piece, places, job.name, threads)
+            _check_pieces(job, (src, dst), bound, threads)
     except MemdescError as error:
         hint = _HINTS.get(dst.name, "")
         told = str(error).removeprefix(f"{job.name}: ")
@@ -72,6 +70,41 @@ def check_numbers(job: Job, bound: Bound, threads: int) -> None:
         if job.rule is not None:
             job.rule.fail(msg)
         raise MemdescError(msg) from None
+
+
+def _check_pieces(
+    job: Job, descs: tuple[RecordDesc, RecordDesc], bound: Bound, threads: int
+) -> None:
+    """Convert all pieces, and write none; the first one only, if it tells of all."""
+    src, dst = descs
+    places = {
+        name: Place(entry.file, entry.offset, entry.nbytes) for name, entry in job.sources.items()
+    }
+    for piece in cut_record(src, dst, bound):
+        convert_record(piece, places, job.name, threads)
+        if _fits_any(src, dst):
+            return
+
+
+def _fits_any(src: RecordDesc, dst: RecordDesc) -> bool:
+    """Whether the formats alone tell that all numbers fit, such as those of q4_0 and awq."""
+    old, new = src.rule, dst.rule
+    if old.zero or old.offset or new.offset or len(old.scale) != len(new.scale):
+        return False
+    if not is_integer_number(src, old.code) or not is_integer_number(dst, new.code):
+        return False
+    order = np.argsort(permutation(src, dst))
+    for one, other in zip(old.scale, new.scale, strict=True):
+        (first, *more), (last, *others) = one.parts, other.parts
+        held, made = src.field(first[0]), dst.field(last[0])
+        groups = [held.groups[dim] for dim in order]
+        is_same = held.kind == made.kind and one[1:] == other[1:] and not (more or others)
+        # groups of the target must lie in one of the source
+        if not is_same or any(size % part for size, part in zip(groups, made.groups, strict=True)):
+            return False
+    low, high = (code - old.code.minus for code in code_range(src, old.code))
+    least, most = (code - new.code.minus for code in code_range(dst, new.code))
+    return high - low <= most - least if new.zero else least <= low and high <= most
 
 
 @lru_cache(maxsize=2)

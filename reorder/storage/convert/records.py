@@ -198,11 +198,23 @@ def written_tensors(prefix: str, desc: RecordDesc, format_name: str) -> dict[str
         parts = [part for part in desc.fields if part.tensor == name]
         full = f"{stem}.{name}"
         if len(parts) == 1:
-            held = words if parts[0].kind in INTEGERS else None
-            found[name] = stored_layout(full, parts[0].desc, held)
+            found[name] = _alone(full, parts[0], words)
         else:
             found[name] = _joined(full, parts, desc.tensors[name])
     return found
+
+
+def _alone(name: str, part: Field, words: str | None) -> Tensor:
+    """Return how a field is stored: codes as words, scales over their dims in whatever order.
+
+    So loaders allocate them: (groups, out) for Marlin, the padded dims of the scales of cuBLAS.
+    Source: vLLM 0.10, `marlin_permute_scales` and `swizzle_blockscale`.
+    """
+    desc = part.desc
+    is_code = desc.dtype.is_packed or part.kind in INTEGERS
+    if is_code or prod(desc.padded_dims) * part.bits != 8 * desc.nbytes:
+        return stored_layout(name, desc, words if part.kind in INTEGERS else None)
+    return Tensor(name, part.kind, desc.padded_dims, desc.nbytes, desc)
 
 
 def _joined(name: str, parts: list[Field], nbytes: int) -> Tensor:

@@ -162,7 +162,7 @@ def test_damaged_files_are_refused(tmp_path: Path, data: bytes, reason: str) -> 
 def test_what_gguf_cannot_hold_is_refused() -> None:
     wrong = [
         ([Tensor("a", "f4_e2m1", (4,), 2)], {}, "no type 'f4_e2m1'"),
-        ([Tensor("a", "f32", (1,) * 5, 4)], {}, "GGUF has 4 dims"),
+        ([Tensor("a", "q4_0", (1, 1, 1, 1, 32), 18)], {}, "GGUF has 4 dims"),
         ([Tensor("a", "q4_0", (32,), 19)], {}, "takes 18 bytes, not 19"),
         ([Tensor("a", "f32", (2,), 8)] * 2, {}, "two tensors"),
         ([], {"a": 1}, "neither a string"),
@@ -186,6 +186,25 @@ def test_a_file_of_any_number_of_tensors_is_no_safetensors(tmp_path: Path) -> No
     path = tmp_path / "x.bin"
     path.write_bytes(_file([], infos, bytes(32 * ord("{"))))
     assert len(read_container(path).entries) == ord("{")
+
+
+def test_more_dims_than_gguf_has_are_in_the_descriptor(tmp_path: Path) -> None:
+    blocks = memory_desc((20, 6, 3, 3), "f16", "OIhw8i8o")
+    x = np.random.default_rng(0).integers(0, 255, blocks.nbytes, np.uint8)
+    tensors = [
+        Tensor("a", "f32", (2, 3, 1, 5, 4), 480),
+        Tensor("b", "f16", (3, 1, 3, 3, 8, 8), blocks.nbytes, blocks),
+    ]
+    with Writer(tmp_path / "x.gguf", plan("x.gguf", tensors, {})) as writer:
+        writer.write("b", 0, x)
+        writer.finish()
+    found = read(tmp_path / "x.gguf").entries
+    assert found["a"].desc == memory_desc((2, 3, 1, 5, 4), "f32")
+    assert found["a"].shape == (6, 1, 5, 4)
+    assert found["b"].desc == blocks
+    assert found["b"].read().tobytes() == x.tobytes()
+    (_, b) = gguf.GGUFReader(tmp_path / "x.gguf").tensors
+    assert b.data.tobytes() == x.tobytes()
 
 
 def test_a_scalar_has_a_dim_because_readers_expect_one(tmp_path: Path) -> None:

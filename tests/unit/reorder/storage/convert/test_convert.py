@@ -216,6 +216,33 @@ def test_scales_that_are_given_are_applied(model: Path, tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.parametrize("group", [64, -1])
+def test_scales_of_marlin_have_the_shape_and_the_order_that_loaders_expect(
+    tmp_path: Path, group: int
+) -> None:
+    rng = np.random.default_rng(0)
+    rows = 1 if group == -1 else 128 // group
+    layer: dict[str, NDArray[Any]] = {
+        "a.qweight": rng.integers(-(2**31), 2**31, (16, 256)).astype(np.int32),
+        "a.qzeros": np.full((rows, 32), 0x77777777, np.int32),
+        "a.scales": rng.random((rows, 256)).astype(np.float16),
+    }
+    source, out = tmp_path / "in.safetensors", tmp_path / "out.safetensors"
+    write_safetensors(source, layer)
+    found = converted(source, out, "a: gptq -> marlin")
+    if group == -1:  # the tables of vLLM
+        order = [2 * i + j for i in range(4) for j in (0, 1, 8, 9, 16, 17, 24, 25)]
+    else:
+        order = [i + 8 * j for i in range(8) for j in range(8)]
+    wanted = layer["a.scales"].reshape(-1, len(order))[:, order].reshape(rows, 256)
+    assert np.array_equal(found["a.scales"], wanted)
+    # of another program, without descriptors
+    plain = tmp_path / "plain.safetensors"
+    write_safetensors(plain, found)
+    back = converted(plain, tmp_path / "back.safetensors", "a: marlin -> gptq")
+    assert all(np.array_equal(back[name], array) for name, array in layer.items())
+
+
 def test_gguf_blocks_become_layers_of_other_systems(tmp_path: Path) -> None:
     desc = record_desc((64, 256), "q4_0")
     rng = np.random.default_rng(0)
@@ -276,6 +303,33 @@ def test_numbers_that_the_other_side_cannot_say_are_refused(tmp_path: Path) -> N
     assert config["quantization_config"]["checkpoint_format"] == "gptq_v2"
     said = refused(tmp_path / "model", tmp_path / "out2", "model.*: awq -> marlin")
     assert said.endswith("marlin has one zero point for all, 8")
+
+
+@pytest.mark.parametrize(
+    ("name", "rule", "problem"),
+    [
+        ("gguf_mxfp4", "awq", "codes that are looked up need tables of one length"),
+        ("q4_1", "q4_0", "it has no offset, and the one of group"),
+        ("q8_0", "q4_0", "q4_0"),
+        ("q4_0", "gptq(group=64, zeros=v2)", "scales"),
+    ],
+)
+def test_blocks_that_the_other_format_does_not_have_are_refused(
+    tmp_path: Path, name: str, rule: str, problem: str
+) -> None:
+    desc = record_desc((64, 64), name)
+    rng = np.random.default_rng(0)
+    record = reorder.Record(desc)
+    for part in desc.fields:
+        whole = np.float16 if part.kind == "f16" else np.int64
+        values = rng.integers(0, 8 if part.kind in {"u4", "s4"} else 100, part.layout.dims)
+        record.set_field(part.name, values.astype(whole))
+    # the last block alone is wrong, where one can be: the formats fit the others
+    source = tmp_path / "in.safetensors"
+    write_safetensors(source, {"a.weight": record.data.reshape(64, -1)})
+    said = refused(source, tmp_path / "out.safetensors", f"a.weight: {name} -> {rule}")
+    assert f"rule 'a.weight: {name} -> {rule}': a.weight: " in said
+    assert problem in said
 
 
 def test_a_record_without_one_of_its_tensors_is_refused(tmp_path: Path) -> None:
