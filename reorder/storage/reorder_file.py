@@ -9,7 +9,7 @@ from reorder.storage.containers.plan import Tensor
 from reorder.storage.containers.writer import Writer
 from reorder.storage.convert.engine import run_tasks
 from reorder.storage.convert.tasks import MoveTask
-from reorder.storage.pieces.boxes import Bound
+from reorder.storage.pieces.boxes import PIECE_NBYTES, Bound
 from reorder.storage.pieces.files import Place
 from reorder.storage.pieces.pieces import cut
 
@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 
 __all__ = ["FileReorder", "reorder_file"]
 
-# What a piece reads and writes: it stays in the caches, and a call of the system takes long enough.
-_WANTED = 16 << 20
 _NAME = "tensor"
 
 
@@ -83,7 +81,7 @@ def reorder_file(
         If there is no such reorder, no piece fits, or a file cannot be read or written; nothing
         is there then that was not before.
     """
-    share = max(min(_WANTED, max_bytes // threads), 1)
+    share = max(min(PIECE_NBYTES, max_bytes // threads), 1)
     pieces = cut(given.src, given.dst, given.attr, bound=Bound(share, max_bytes))
     tensor = Tensor(_NAME, "u8", (given.dst.nbytes,), given.dst.nbytes, given.dst)
     with Writer(target, npy.plan(target.name, [tensor], {}), overwrite=True) as writer:

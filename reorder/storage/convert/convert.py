@@ -21,7 +21,7 @@ from reorder.storage.convert.numbers import check_numbers
 from reorder.storage.convert.outputs import check_paths, grown, output_format, plan_output
 from reorder.storage.convert.plan import plan_conversion
 from reorder.storage.convert.tasks import check_task, run_task
-from reorder.storage.pieces.boxes import Bound
+from reorder.storage.pieces.boxes import PIECE_NBYTES, Bound
 from reorder.storage.pieces.files import Place
 
 if TYPE_CHECKING:
@@ -42,9 +42,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Conversion", "Settings", "convert", "plan"]
 
-# What a task reads and writes, where memory allows: smaller ones cost more than caches save, by
-# the Python between them and by short runs, each of which is a call of the system.
-_WANTED = 128 << 20
 # A task that is checked by definition: numpy takes some 40 bytes for each element.
 _CHECKED = 1 << 20
 
@@ -92,7 +89,7 @@ class Conversion(NamedTuple):
     def bound(self) -> Bound:
         """What a task may hold."""
         share = self.settings.max_bytes // max(self.settings.threads, 1)
-        return Bound(max(min(_WANTED, share), 1), self.settings.max_bytes)
+        return Bound(max(min(PIECE_NBYTES, share), 1), self.settings.max_bytes)
 
     @property
     def is_finished(self) -> bool:

@@ -19,8 +19,11 @@ if TYPE_CHECKING:
 
     from reorder.storage.pieces.runs import Box, Runs
 
-__all__ = ["Bound", "Tensor", "boxes_within"]
+__all__ = ["PIECE_NBYTES", "Bound", "Tensor", "boxes_within"]
 
+# What a piece of a file reads and writes, where memory allows: its runs are long, and there are few
+# to plan. What the caches hold is smaller, and a matter of its strips.
+PIECE_NBYTES = 128 << 20
 _BYTE_BITS = 8
 
 

@@ -46,8 +46,10 @@ def test_packed_elements_are_cut_at_whole_bytes() -> None:
 
 def test_the_last_pieces_of_packed_elements_start_at_whole_bytes_as_well() -> None:
     # of three rows of 5 the first two are read with what lies between them, the last one alone
-    pieces = pieces_of((5, 17, 3, 5), "u4", ("abcd", "AcdB16a4b"), 3000)
-    assert sum(piece.src.nelems for piece in pieces) == 5 * 17 * 3 * 5
+    dims, tags = (5, 17, 3, 5), ("abcd", "AcdB16a4b")
+    with pytest.raises(MemdescError, match="smallest piece of whole blocks takes 3038 bytes"):
+        pieces_of(dims, "u4", tags, 3000)
+    assert sum(piece.src.nelems for piece in pieces_of(dims, "u4", tags, 3038)) == 5 * 17 * 3 * 5
 
 
 def test_pieces_share_their_plan_and_travel() -> None:
