@@ -11,7 +11,7 @@ import numpy as np
 import pyopencl as cl
 
 from memdesc import ImageDesc, MemdescError, MemoryDesc
-from reorder import Attr, execute, plan_reorder
+from reorder import Attr, execute, plan_reorder, prepare
 from reorder.bench.device_peer import torch_seconds
 from reorder.opencl.execution import build_transfers, device_traits, enqueue_transfers
 from reorder.opencl.image_formats import image_format
@@ -52,6 +52,7 @@ class DeviceBench:
         self.context = cl.Context([device.device])
         flags = cl.command_queue_properties.PROFILING_ENABLE
         self.queue = cl.CommandQueue(self.context, properties=flags)
+        self.is_cpu = bool(device.device.type & cl.device_type.CPU)
         self._copies: dict[int, float] = {}
 
     def fits(self, case: DeviceCase) -> bool:
@@ -82,6 +83,12 @@ class DeviceBench:
 
     def seconds(self, loaded: Loaded, profile: Profile | None = None, runs: int = _RUNS) -> float:
         """Return the median time of a reorder on the device."""
+        return self._median(self._runner(loaded, profile), runs)
+
+    def _runner(
+        self, loaded: Loaded, profile: Profile | None = None
+    ) -> Callable[[], list[cl.Event]]:
+        """Return what enqueues a reorder, and returns its first event and its last one."""
         case = loaded.case
         src, dst = case.descs
         operands = (
@@ -99,12 +106,13 @@ class DeviceBench:
         memory = loaded.src, loaded.dst
 
         def run() -> list[cl.Event]:
-            launches = sum(len(one.launches) + len(one.second) for one in prepared)
-            begin = cl.enqueue_marker(self.queue) if launches > 1 else None
+            # a transfer without launches is a copy of pixels
+            parts = sum(max(len(one.launches) + len(one.second), 1) for one in prepared)
+            begin = cl.enqueue_marker(self.queue) if parts > 1 else None
             event = enqueue_transfers(self.queue, prepared, memory, None)
             return [begin or event, event]
 
-        return self._median(run, runs)
+        return run
 
     def is_right(self, loaded: Loaded) -> bool:
         """Whether dst has the bytes that the reorder on the CPU writes."""
@@ -142,7 +150,7 @@ class DeviceBench:
             If dst differs from what the CPU writes.
         """
         loaded = self.load(case)
-        seconds = self.seconds(loaded)
+        seconds, host = self._beside_host(loaded) if self.is_cpu else (self.seconds(loaded), None)
         if not self.is_right(loaded):
             msg = f"{case} on {self.device.name} differs from the reorder on the CPU"
             raise MemdescError(msg)
@@ -163,6 +171,7 @@ class DeviceBench:
             "tb_per_second": 2 * case.nbytes / seconds / 1e12,
             "of_copy": copy / seconds,
             "torch_of_copy": copy / torch if torch else None,
+            "of_cpu": host / seconds if host else None,
         }
 
     def call_seconds(self, case: DeviceCase) -> float:
@@ -179,17 +188,29 @@ class DeviceBench:
             self.queue.finish()
         return least
 
+    def _beside_host(self, loaded: Loaded) -> tuple[float, float]:
+        """Return the median times of a reorder, and of the one without a device, in turns."""
+        src, dst = map(_linear, loaded.case.descs)
+        x, out = _random(src), np.zeros(dst.nbytes, np.uint8)
+        on_host = prepare(plan_reorder(src, dst, _attr(loaded.case)))
+        on_device = self._runner(loaded)
+        times = []
+        for _ in range(_WARM + _RUNS):
+            events = on_device()
+            self.queue.finish()
+            start = time.perf_counter()
+            on_host(x, out)
+            times.append((_duration(events), time.perf_counter() - start))
+        device, host = zip(*times[_WARM:], strict=True)
+        return statistics.median(device), statistics.median(host)
+
     def _median(self, run: Callable[[], list[cl.Event]], runs: int) -> float:
         for _ in range(_WARM):
             run()
         self.queue.finish()
         events = [run() for _ in range(runs)]
         self.queue.finish()
-        return statistics.median(
-            (last.profile.end - (first.profile.start if first is last else first.profile.end))
-            * 1e-9
-            for first, last in events
-        )
+        return statistics.median(map(_duration, events))
 
     def _allocated(self, desc: MemoryDesc | ImageDesc) -> Any:
         flags = cl.mem_flags.READ_WRITE
@@ -197,6 +218,13 @@ class DeviceBench:
             size = desc.width, desc.height
             return cl.create_image(self.context, flags, image_format(desc), shape=size)
         return cl.Buffer(self.context, flags, desc.nbytes)
+
+
+def _duration(events: list[cl.Event]) -> float:
+    """Return the seconds of one event, or from the end of the first one to that of the last."""
+    first, last = events
+    begin = first.profile.start if first is last else first.profile.end
+    return float(last.profile.end - begin) * 1e-9
 
 
 def _linear(desc: MemoryDesc | ImageDesc) -> MemoryDesc:

@@ -11,7 +11,16 @@ from memdesc.names import is_image
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["CONVERSIONS", "COPIES", "IMAGES", "SMALL", "TRANSPOSES", "DeviceCase", "resized"]
+__all__ = [
+    "CONVERSIONS",
+    "COPIES",
+    "FOUR_BITS",
+    "IMAGES",
+    "SMALL",
+    "TRANSPOSES",
+    "DeviceCase",
+    "resized",
+]
 
 
 class DeviceCase(NamedTuple):
@@ -79,11 +88,23 @@ COPIES = (
     DeviceCase("u8", "abcd", "acbd", (32, 2048, 32, 64)),
     DeviceCase("f16", "nChw16c", "nhwc", _N16),
 )
-CONVERSIONS = (
-    DeviceCase("f32", "nchw", "nchw", _N32, "s8", 0.5),
-    DeviceCase("f32", "nchw", "nhwc", _N32, "s8", 0.5),
-    DeviceCase("s8", "nchw", "nChw16c", _N32, "f32"),
-    DeviceCase("f32", "nchw", "nChw16c", _N32, "bf16"),
+_PAIRS: tuple[tuple[str, str, float | None], ...] = (
+    ("f32", "s8", 0.5),
+    ("s8", "f32", None),
+    ("f32", "bf16", None),
+)
+# into a plain layout, a blocked one, and one whose channels are innermost
+CONVERSIONS = tuple(
+    DeviceCase(src, "nchw", layout, _N32, dst, scale)
+    for src, dst, scale in _PAIRS
+    for layout in ("nchw", "nChw16c", "nhwc")
+)
+FOUR_BITS = (
+    DeviceCase("u4", "ab", "ba", (16384, 32768)),
+    DeviceCase("u4", "ab", "ab", (16384, 16384), "f16"),
+    DeviceCase("u4", "ab", "ba", (16384, 16384), "f16"),
+    DeviceCase("f16", "ab", "ab", (16384, 16384), "u4"),
+    DeviceCase("f16", "ab", "ba", (16384, 16384), "u4"),
 )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from reorder.bench.report import geometric_mean
 from reorder.cli.progress import Progress
 
 if TYPE_CHECKING:
@@ -13,7 +14,11 @@ __all__ = ["device_answer", "device_lines"]
 
 _MEGA = 10**6
 _CPU_NBYTES, _GPU_NBYTES = 16 * _MEGA, 1100 * _MEGA
-_HEAD = ("dtype", "from", "to", "dims", "MB", "us", "TB/s", "of the copy", "torch, of the copy")
+_HEAD = ("dtype", "from", "to", "dims", "MB", "us", "TB/s", "of the copy")
+_COMPARED = {
+    "torch_of_copy": "torch, of the copy",
+    "of_cpu": "of the reorder without a device",
+}
 
 
 def device_answer(name: str, *, tunes: bool, most: int | None) -> Facts:
@@ -27,6 +32,7 @@ def device_answer(name: str, *, tunes: bool, most: int | None) -> Facts:
     from reorder.bench.device_cases import (  # noqa: PLC0415 - likewise
         CONVERSIONS,
         COPIES,
+        FOUR_BITS,
         IMAGES,
         SMALL,
         TRANSPOSES,
@@ -54,9 +60,8 @@ def device_answer(name: str, *, tunes: bool, most: int | None) -> Facts:
         facts["profile"] = str(save_profile(device.device, best) or "")
         profile_of.cache_clear()
         device_traits.cache_clear()
-    cases = [
-        resized(case, nbytes) for case in (*TRANSPOSES, *COPIES, *CONVERSIONS, *IMAGES, *SMALL)
-    ]
+    listed = (*TRANSPOSES, *COPIES, *CONVERSIONS, *FOUR_BITS, *IMAGES, *SMALL)
+    cases = [resized(case, nbytes) for case in listed]
     rows = []
     with Progress(len(cases)) as shown:
         for case in cases:
@@ -64,7 +69,8 @@ def device_answer(name: str, *, tunes: bool, most: int | None) -> Facts:
             if bench.fits(case):
                 rows.append(bench.measure(case))
     call = bench.call_seconds(resized(SMALL[0], 1 << 16))
-    return facts | {"cases": rows, "call_us": call * 1e6}
+    launch = bench.seconds(bench.load(SMALL[0]._replace(dims=(8, 8))))
+    return facts | {"cases": rows, "call_us": call * 1e6, "launch_us": launch * 1e6}
 
 
 def device_lines(facts: Facts) -> list[str]:
@@ -72,9 +78,11 @@ def device_lines(facts: Facts) -> list[str]:
     lines = [f"Device: {facts['device']}, {facts['platform']}, {facts['version']}."]
     if facts["profile"]:
         lines.append(f"Its profile is kept in {facts['profile']}.")
-    lines += ["", f"| {' | '.join(_HEAD)} |", f"|{' --- |' * len(_HEAD)}"]
+    # a processor is compared with the reorder that needs no device, others with PyTorch
+    compared = [name for name in _COMPARED if any(row[name] for row in facts["cases"])]
+    head = (*_HEAD, *(_COMPARED[name] for name in compared))
+    lines += ["", f"| {' | '.join(head)} |", f"|{' --- |' * len(head)}"]
     for row in facts["cases"]:
-        torch = row["torch_of_copy"]
         cells = (
             row["dtype"],
             row["from"],
@@ -84,8 +92,14 @@ def device_lines(facts: Facts) -> list[str]:
             f"{row['us']:.1f}",
             f"{row['tb_per_second']:.2f}",
             f"{row['of_copy']:.2f}",
-            "" if torch is None else f"{torch:.2f}",
+            *("" if row[name] is None else f"{row[name]:.2f}" for name in compared),
         )
         lines.append(f"| {' | '.join(cells)} |")
-    lines += ["", f"A call that enqueues a known reorder takes {facts['call_us']:.1f} us."]
+    for name in compared:
+        ratios = [row[name] for row in facts["cases"] if row[name]]
+        mean = geometric_mean(ratios)
+        lines += ["", f"{_COMPARED[name]}: geometric mean {mean:.2f}, least {min(ratios):.2f}."]
+    call, launch = facts["call_us"], facts["launch_us"]
+    said = f"A call that enqueues a known reorder takes {call:.1f} us; that of 64 bytes runs for "
+    lines += ["", f"{said}{launch:.1f} us on the device."]
     return lines

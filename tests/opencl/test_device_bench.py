@@ -26,9 +26,21 @@ def test_a_case_is_measured_beside_the_copy(first: Runtime) -> None:
     assert row["nbytes"] == 2 * 8 * 5 * 6 * 2
     assert row["of_copy"] > 0
     assert row["torch_of_copy"] is None
-    facts = {"device": "d", "platform": "p", "version": "v", "profile": "", "call_us": 9.0}
-    lines = device_lines(facts | {"cases": [row]})
-    assert lines[-3].startswith("| f16 | nhwc | in_out_channel | 2x8x5x6 | 0 |")
+    assert row["of_cpu"] > 0
+    facts = {"device": "d", "platform": "p", "version": "v", "profile": ""}
+    lines = device_lines(facts | {"cases": [row], "call_us": 9.0, "launch_us": 5.0})
+    assert lines[4].startswith("| f16 | nhwc | in_out_channel | 2x8x5x6 | 0 |")
+    assert lines[2].endswith("| of the copy | of the reorder without a device |")
+    assert lines[-3].startswith("of the reorder without a device: geometric mean")
+    beside_torch = device_lines(
+        facts
+        | {
+            "cases": [row | {"torch_of_copy": 0.5, "of_cpu": None}],
+            "call_us": 9.0,
+            "launch_us": 5.0,
+        }
+    )
+    assert beside_torch[4].endswith("| 0.50 |")
 
 
 def test_a_search_keeps_a_profile_that_later_processes_read(
