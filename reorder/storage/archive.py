@@ -23,7 +23,7 @@ from memdesc.errors import short_repr
 from memdesc.int64 import checked_int
 from reorder.api import reorder
 from reorder.memory.memory import Memory
-from reorder.storage.arrays import array_of, check_form, form_of, memory_of
+from reorder.storage.arrays import array_of, check_member, memory_of
 from reorder.storage.npy import NpyError, array_from, read_data, read_header
 from reorder.storage.sidecar import MAX_DESCRIPTOR
 
@@ -230,7 +230,7 @@ def _read(archive: zipfile.ZipFile, limit: int) -> dict[str, Memory]:
                 if beside is not None:
                     text = _descriptor(archive, beside)
                     desc = described[text] = described.get(text) or from_json(text.decode())
-                    check_form(header, form_of(desc), (repr(name), "its descriptor"))
+                    check_member(header, desc, name)
                 data = read_data(file, header, info.file_size)
                 file.read(1)  # at the end of a member its checksum is compared
                 if desc is None:

@@ -22,7 +22,16 @@ if TYPE_CHECKING:
 
     Form = tuple[np.dtype[Any], tuple[int, ...]]
 
-__all__ = ["array_of", "check_form", "form_of", "form_of_image", "memory_of", "typed"]
+__all__ = [
+    "array_of",
+    "check_form",
+    "check_member",
+    "form_of",
+    "form_of_image",
+    "is_bytes",
+    "memory_of",
+    "typed",
+]
 
 
 def form_of(desc: MemoryDesc) -> Form:
@@ -80,6 +89,26 @@ def check_form(header: Header, form: Form, names: tuple[str, str]) -> None:
             f"{kind} and {shape}; if the array is newer, delete {beside}"
         )
         raise MemdescError(msg)
+
+
+def is_bytes(desc: MemoryDesc) -> bool:
+    """Whether the array of a descriptor has its bytes alone, or one element.
+
+    Members of archives may be arrays of words of any shape then, as of converted checkpoints.
+    """
+    return form_of(desc)[1] == (desc.nbytes,) or desc.nelems == 1
+
+
+def check_member(header: Header, desc: MemoryDesc, name: str) -> None:
+    """Refuse a member of an archive that is not the array that its descriptor means.
+
+    Raises
+    ------
+    MemdescError
+        As `check_form`.
+    """
+    if not is_bytes(desc) or header.nbytes != desc.nbytes or header.is_fortran:
+        check_form(header, form_of(desc), (repr(name), "its descriptor"))
 
 
 def memory_of(array: NDArray[Any], desc: MemoryDesc) -> Memory:

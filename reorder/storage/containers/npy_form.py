@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from memdesc import MemdescError, MemoryDesc, data_type, memory_desc
 from memdesc.errors import short_repr
-from reorder.storage.arrays import form_of
+from reorder.storage.arrays import form_of, is_bytes
 from reorder.storage.containers.descriptors import stored_desc
 from reorder.storage.containers.entry import Entry, FileState
 from reorder.storage.npy import Header, header_of
@@ -37,8 +37,10 @@ def _columns(shape: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(prod(shape[:dim]) for dim in range(len(shape)))
 
 
-def array_form(tensor: Tensor) -> tuple[Header, MemoryDesc]:
+def array_form(tensor: Tensor, *, has_words: bool = False) -> tuple[Header, MemoryDesc]:
     """Return the header of a tensor's array, as `save` stores it, and the descriptor beside it.
+
+    With `has_words`, what `save` stores as bytes are words in their shape.
 
     Raises
     ------
@@ -53,6 +55,8 @@ def array_form(tensor: Tensor) -> tuple[Header, MemoryDesc]:
         )
         raise MemdescError(msg)
     kind, shape = form_of(desc)
+    if has_words and is_bytes(desc) and not data_type(tensor.dtype).is_packed:
+        kind, shape = form_of(memory_desc(tensor.shape or (1,), tensor.dtype))[0], tensor.shape
     header = header_of(Header(kind, shape, is_fortran=False, generation=0, raw=b""), 0)
     if header.nbytes != tensor.nbytes:
         msg = (

@@ -17,7 +17,7 @@ from memdesc import MemdescError, MemoryDesc, to_json
 from memdesc.disk import open_file
 from memdesc.errors import short_repr
 from reorder.storage.archive import DAMAGES
-from reorder.storage.arrays import check_form, form_of
+from reorder.storage.arrays import check_member
 from reorder.storage.containers.descriptors import desc_from_json
 from reorder.storage.containers.entry import Container, FileState, check_entries, check_name
 from reorder.storage.containers.npy_form import array_form, entry_of
@@ -137,7 +137,7 @@ def _entry(
     if not isinstance(desc, MemoryDesc):
         msg = f"{short_repr(beside.filename)} describes a record, which files of numpy do not hold"
         raise MemdescError(msg)
-    check_form(header, form_of(desc), (repr(name), "its descriptor"))
+    check_member(header, desc, name)
     return replace(entry, desc=desc, reason="", is_described=True)
 
 
@@ -170,7 +170,7 @@ def plan(
     sums: list[tuple[int, int, int, int]] = []
     at, listed = 0, 0
     for tensor in tensors:
-        header, desc = array_form(tensor)
+        header, desc = array_form(tensor, has_words=True)
         stem = check_name(tensor.name).encode()
         if tensor.name in spans or len(stem) + len(_DESCRIPTOR) > _MAX_NAME:
             msg = f"two tensors would be called {short_repr(tensor.name)} in {name!r}, or too long"

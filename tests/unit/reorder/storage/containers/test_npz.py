@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import reorder
-from memdesc import MemdescError, memory_desc, record_desc
+from memdesc import MemdescError, memory_desc, record_desc, to_json
 from reorder.storage.containers.plan import Tensor
 from reorder.storage.containers.table import plan_file, read_container
 from reorder.storage.containers.writer import Writer
@@ -73,6 +73,36 @@ def test_what_is_written_in_pieces_is_read_by_numpy_and_load_archive(tmp_path: P
         assert archive.testzip() is None
     entries = read_container(path).entries
     assert all(entry.offset % 64 == 0 for entry in entries.values())
+
+
+def test_words_and_shapes_of_what_is_written_are_kept(tmp_path: Path) -> None:
+    path = tmp_path / "x.npz"
+    codes = reorder.reorder(np.arange(64, dtype=np.uint8).reshape(8, 8) % 16, "gptq", dtype="u4")
+    blocks = reorder.reorder(np.ones((20, 6), np.float32), "Ab16a")
+    tensors = [
+        Tensor("codes", "s32", (1, 8), 32, codes.desc),
+        Tensor("blocks", "f32", (2, 6, 16), blocks.nbytes, blocks.desc),
+        Tensor("one", "bf16", (), 2),
+    ]
+    with Writer(path, plan_file(path, tensors, {})) as writer:
+        writer.write("codes", 0, codes.data)
+        writer.write("blocks", 0, blocks.data)
+        writer.finish()
+    with np.load(path) as arrays:
+        assert arrays["codes"].tobytes() == codes.data.tobytes()
+        assert (arrays["codes"].dtype, arrays["codes"].shape) == (np.int32, (1, 8))
+        assert (arrays["blocks"] == blocks.blocks()).all()
+        assert arrays["one"].shape == ()
+    found = read_container(path).entries
+    assert (found["codes"].dtype, found["codes"].shape) == ("s32", (1, 8))
+    assert [found[name].desc for name in ("codes", "blocks")] == [codes.desc, blocks.desc]
+    loaded = reorder.load_archive(path)
+    assert (loaded["codes"].numpy() == codes.numpy()).all()
+    np.savez(tmp_path / "y.npz", codes=np.zeros(7, np.int32))
+    with zipfile.ZipFile(tmp_path / "y.npz", "a") as archive:
+        archive.writestr("codes.npy.json", to_json(codes.desc))
+    with pytest.raises(MemdescError, match="'codes' is an array of int32"):
+        read_container(tmp_path / "y.npz")
 
 
 def test_members_that_cannot_be_mapped_are_refused(tmp_path: Path) -> None:
