@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import pytest
@@ -63,10 +64,13 @@ def files_of(folder: Path) -> dict[str, bytes]:
 
 
 def fill(disk: Path, left: int) -> Path:
-    """Take all room of a disk but some bytes."""
+    """Take all room of a disk but some bytes; the journal may take more meanwhile."""
     path = disk / "ballast"
     with path.open("wb") as file:
-        os.posix_fallocate(file.fileno(), 0, shutil.disk_usage(disk).free - left)
+        for nbytes in range(shutil.disk_usage(disk).free - left, 0, -4096):
+            with suppress(OSError):
+                os.posix_fallocate(file.fileno(), 0, nbytes)
+                break
     return path
 
 
