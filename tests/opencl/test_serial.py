@@ -91,6 +91,15 @@ def test_a_tile_is_transposed_by_one_work_item(
     assert any(tiles)
 
 
+@pytest.mark.parametrize(("src", "dst"), [("f32", "s4"), ("u4", "f16")])
+@pytest.mark.parametrize("extent", [2, 34])
+def test_short_runs_of_four_bits_are_whole_bytes(
+    extent: int, src: str, dst: str, runtime: Runtime
+) -> None:
+    descs = memory_desc((extent,), src, "a"), memory_desc((extent,), dst, "a")
+    check(runtime, (*descs, None), CPU)
+
+
 @pytest.mark.campaign
 @pytest.mark.parametrize("_part", range(10))
 @COMMON

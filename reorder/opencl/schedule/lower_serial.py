@@ -113,7 +113,9 @@ def _runs(
     for k, node in enumerate(box.nodes):
         shift = (node.extent - 1).bit_length()
         if k or not is_small:
-            shift = min(shift, chunk.bit_length() - 1)
+            # elements of 4 bits are moved as whole bytes
+            least = int(k == 0 and min(bits) < _BYTE)
+            shift = max(min(shift, chunk.bit_length() - 1), least)
         shifts.append(shift)
         chunk = max(chunk >> shift, 1)
     ones = (1,) * len(box.nodes)
