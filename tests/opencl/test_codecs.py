@@ -37,8 +37,8 @@ def test_codes_are_the_same_in_c(
     plans = []
     for src, dst in pairs:
         codes = every_code(src)
-        descs = (memory_desc((codes.size,), name, "a") for name in (src, dst))
-        plans.append((plan_reorder(*descs), codes))
+        one, other = (memory_desc((codes.size,), name, "a") for name in (src, dst))
+        plans.append((plan_reorder(one, other), codes))
     text = "\n".join(plan.source("c", f"case{k}") for k, (plan, _) in enumerate(plans))
     library = compile_library(text, tmp_path)
     for k, (plan, codes) in enumerate(plans):

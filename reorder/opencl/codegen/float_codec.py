@@ -1,8 +1,8 @@
 """OpenCL C functions between the codes of floats and values of f32 or f64, by integers alone.
 
 Devices may flush denormals, change NaNs, or lack halves: so bits are computed as
-`reorder.values.convert` says, from the row of a type in `reorder.values.formats`. The codecs in C of
-`reorder.plan.source.codecs` come from the same rows, but may use doubles and casts; a test
+`reorder.values.convert` says, from the row of a type in `reorder.values.formats`. The codecs in C
+of `reorder.plan.source.codecs` come from the same rows, but may use doubles and casts; a test
 compares both on all codes of 8 and 16 bits.
 """
 
