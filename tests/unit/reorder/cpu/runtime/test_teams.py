@@ -63,7 +63,7 @@ def _run(body: str, *libraries: str, **settings: str) -> None:
         capture_output=True,
         text=True,
         check=False,
-        timeout=170,
+        timeout=500,
     )
     assert ran.returncode == 0, ran.stderr
 

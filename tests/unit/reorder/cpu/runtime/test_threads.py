@@ -23,7 +23,7 @@ def run(scenario: str, runtime: str = "", **environment: str) -> str:
         capture_output=True,
         text=True,
         check=False,
-        timeout=170,
+        timeout=500,
     )
     assert ran.returncode == 0, ran.stderr
     return ran.stdout.strip()
