@@ -139,12 +139,17 @@ class Checkpoint(Mapping[str, StoredTensor]):
     """The tensors of a checkpoint by name. Made by `open_checkpoint`.
 
     Use it as a context, or close it; arrays that were taken from it keep their file mapped.
+    Pickled, it is its headers, for processes that see the same files.
     """
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._container = read_container(path)
         self._maps: dict[Path, NDArray[np.uint8]] | None = {}
+
+    def __getstate__(self) -> dict[str, Any]:
+        # what is mapped is mapped again by the process that gets it, not sent there
+        return self.__dict__ | {"_maps": None if self._maps is None else {}}
 
     @property
     def format(self) -> str:

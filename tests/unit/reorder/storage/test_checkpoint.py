@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import pickle
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -190,3 +191,15 @@ def test_tensors_that_do_not_fit_a_record_are_refused(tmp_path: Path) -> None:
         ):
             with pytest.raises(MemdescError, match=reason):
                 checkpoint.record(prefix, name, **options)
+
+
+def test_a_checkpoint_is_pickled_without_what_it_has_mapped(model: Path) -> None:
+    with reorder.open_checkpoint(model / "model.safetensors") as checkpoint:
+        before = len(pickle.dumps(checkpoint))
+        x = checkpoint["plain"].numpy()
+        assert len(pickle.dumps(checkpoint)) == before
+        again = pickle.loads(pickle.dumps(checkpoint["plain"]))  # noqa: S301 - just pickled
+        assert (again.numpy() == x).all()
+    closed = pickle.loads(pickle.dumps(checkpoint))  # noqa: S301 - just pickled
+    with pytest.raises(MemdescError, match="is closed"):
+        _ = closed["plain"].data
