@@ -9,7 +9,7 @@ import numpy as np
 
 from memdesc import MemdescError, RecordDesc
 from reorder.records.convert_numbers import write_numbers
-from reorder.records.encode import code_range, is_integer_number
+from reorder.records.encode import code_range, is_integer_number, number_bits
 from reorder.records.record import Record
 from reorder.storage.pieces.files import Place
 from reorder.storage.pieces.move_record import convert_record
@@ -33,8 +33,9 @@ def check_numbers(job: Job, bound: Bound, threads: int) -> None:
     """Refuse numbers that the new format does not have, such as zero points of 0 in GPTQ v1.
 
     The codes, most of the bytes, are read only where they change, if a zero point of each group
-    becomes one for all, or where they share a tensor with the scales: of blocks of GGUF all is
-    converted once without being written, unless the formats alone tell that all numbers fit.
+    becomes one for all or they get fewer bits, or where they share a tensor with the scales: of
+    blocks of GGUF all is converted once without being written, unless the formats alone tell that
+    all numbers fit.
 
     Raises
     ------
@@ -61,7 +62,8 @@ def check_numbers(job: Job, bound: Bound, threads: int) -> None:
         delta = write_numbers(
             Record(src, tensors), Record(dst, made), permutation(src, dst), threads
         )
-        if delta.values.any():
+        is_narrower = number_bits(dst, dst.rule.code) < number_bits(src, src.rule.code)
+        if delta.values.any() or is_narrower:
             _check_pieces(job, (src, dst), bound, threads)
     except MemdescError as error:
         hint = _HINTS.get(dst.name, "")

@@ -11,6 +11,7 @@ import numpy as np
 from memdesc import (
     DATA_TYPES,
     MemdescError,
+    MemoryDesc,
     RecordDesc,
     data_type,
     known_records,
@@ -157,7 +158,9 @@ def _several(group: Group, name: str, options: Mapping[str, Any]) -> RecordDesc:
             msg = f"{scales.name} has {rows} groups for {dims[1]} inputs, which they do not divide"
             raise MemdescError(msg)
         chosen.setdefault("group", dims[1] // rows if rows > 1 else -1)
-        chosen.setdefault("scales", scales.dtype)
+        # archives have bf16 as words of 16 bits, with a descriptor
+        held = scales.desc.dtype.name if isinstance(scales.desc, MemoryDesc) else scales.dtype
+        chosen.setdefault("scales", held)
     return record_desc(dims, name, **chosen)
 
 

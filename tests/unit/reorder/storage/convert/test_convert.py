@@ -305,6 +305,37 @@ def test_numbers_that_the_other_side_cannot_say_are_refused(tmp_path: Path) -> N
     assert said.endswith("marlin has one zero point for all, 8")
 
 
+def test_codes_of_more_bits_than_the_other_format_has_are_refused(tmp_path: Path) -> None:
+    layer: dict[str, NDArray[Any]] = {
+        "a.qweight": np.full((16, 32), 0x01020304, np.int32),
+        "a.qzeros": np.full((1, 8), 0x01010101, np.int32),
+        "a.scales": np.ones((1, 32), np.float16),
+    }
+    source, out = tmp_path / "in.safetensors", tmp_path / "out.safetensors"
+    write_safetensors(source, layer)
+    rule = "a: gptq(bits=8, zeros=v2) -> awq"
+    converted(source, tmp_path / "small.safetensors", rule)
+    layer["a.qweight"][9, 5] = 0x10000000
+    write_safetensors(source, layer)
+    assert "the code at (39, 5) becomes 16" in refused(source, out, rule)
+
+
+def test_records_of_an_archive_have_the_types_of_their_descriptors(tmp_path: Path) -> None:
+    layer: dict[str, NDArray[Any]] = {
+        "a.qweight": np.zeros((16, 64), np.int32),
+        "a.qzeros": np.full((2, 8), 0x77777777, np.int32),
+        "a.scales": np.ones((2, 64), np.float32),
+    }
+    write_safetensors(tmp_path / "in.safetensors", layer)
+    source = tmp_path / "x.npz"
+    rule = parse_rule("a: gptq -> torch_int4_cpu(scales=bf16)")
+    convert(plan(tmp_path / "in.safetensors", source, [rule], SMALL))
+    back = [parse_rule("a: torch_int4_cpu -> ab, f32")]
+    convert(plan(source, tmp_path / "y.safetensors", back, SMALL))
+    found = reorder.open_checkpoint(tmp_path / "y.safetensors")["a.weight"].numpy()
+    assert (found == -8).all()
+
+
 @pytest.mark.parametrize(
     ("name", "rule", "problem"),
     [
