@@ -118,7 +118,15 @@ def layout_job(entry: Entry, rule: Rule, format_name: str) -> Job:
         attr = _attr(rule, src, dst)
         plan_reorder(src, dst, attr)
     except MemdescError as error:
-        rule.fail(f"{entry.name}, {src!r}: {error}")
+        hint = ""
+        if is_record(rule.dst):
+            hint = (
+                "; a record is moved by a pattern of what stands before the names of its tensors"
+                if is_record(rule.src)
+                else "; of numbers no records are made: give a data type and scales=, such as "
+                "'u4, scales=ab, groups=1x32'"
+            )
+        rule.fail(f"{entry.name}, {src!r}: {error}{hint}")
     if src == dst and attr is None:
         target = stored_layout(name, dst, entry.dtype)
         return Job(entry.name, {"": entry}, {"": target}, rule=rule)

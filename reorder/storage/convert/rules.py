@@ -123,7 +123,10 @@ def parse_rule(text: str) -> Rule:
             fields |= {"src": src.strip()} if arrow else {}
             name, value = "dst", dst.strip()
         else:
-            msg = f"rule {text!r}: {word!r} is neither a data type nor KEY=VALUE"
+            msg = (
+                f"rule {text!r}: {word!r} is neither a data type nor KEY=VALUE; a layout comes "
+                "first, behind the colon"
+            )
             raise MemdescError(msg)
         if name in fields:
             msg = f"rule {text!r}: {name} is given twice"
