@@ -15,11 +15,13 @@ from hypothesis import strategies as st
 from memdesc import DATA_TYPES, RUNTIME, Extra, image_desc, memory_desc, runtime_desc
 from reorder import Attr, execute_reference, opencl, plan_runtime, reorder
 from reorder.opencl import DeviceMemory
+from reorder.opencl.schedule.profile import GPU
 from reorder.opencl.schedule.transfers import DeviceTraits, OperandSpec, _plan, plan_transfers
 from tests.attributes import attrs, conversions
 from tests.conversions import every_code, random_codes, run
 from tests.opencl.runtimes import refused
 from tests.opencl.test_laws import COMMON, image_cases
+from tests.opencl.test_serial import check as check_profile
 from tests.reorders import random_bytes
 
 if TYPE_CHECKING:
@@ -50,6 +52,8 @@ def test_any_types_layouts_and_attributes_equal_the_definition(
     runtime: Runtime, case: tuple[MemoryDesc, MemoryDesc, Attr | None], seed: int
 ) -> None:
     check(runtime, case, seed)
+    # as on graphics processors
+    check_profile(runtime, case, GPU)
 
 
 @pytest.mark.campaign
@@ -60,6 +64,7 @@ def test_a_thousand_conversions_equal_the_definition(
     _part: int, runtime: Runtime, case: tuple[MemoryDesc, MemoryDesc, Attr | None], seed: int
 ) -> None:
     check(runtime, case, seed)
+    check_profile(runtime, case, GPU)
 
 
 def check_codes(runtime: Runtime, src: str, dst: str, attr: Attr | None = None) -> None:
@@ -84,13 +89,13 @@ def test_all_codes_of_a_type_become_those_of_another(src: str, dst: str, runtime
 @pytest.mark.campaign
 @pytest.mark.parametrize("_part", range(10))
 @settings(COMMON, max_examples=50)
-@given(case=conversions(4 * MAX_NELEMS), seed=st.integers(0, 2**20))
+@given(case=conversions(4 * MAX_NELEMS))
 def test_five_hundred_conversions_in_tiles_equal_the_definition(
-    _part: int, runtime: Runtime, case: tuple[MemoryDesc, MemoryDesc, Attr | None], seed: int
+    _part: int, runtime: Runtime, case: tuple[MemoryDesc, MemoryDesc, Attr | None]
 ) -> None:
     _plan.cache_clear()
     with mock.patch("reorder.opencl.schedule.lower_run_tiles._MIN_ELEMENTS", 1):
-        check(runtime, case, seed)
+        check_profile(runtime, case, GPU)
     _plan.cache_clear()
 
 
@@ -253,6 +258,7 @@ def test_runs_that_change_their_direction_are_converted_in_tiles(
     )
     assert any(launch.pattern.run_tile for launch in plan[0].launches)
     check(runtime, (src, dst, attr), 3)
+    check_profile(runtime, (src, dst, attr), GPU)
 
 
 @pytest.mark.campaign
