@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import struct
 from math import prod
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from memdesc import DATA_TYPES
 from memdesc.disk import open_file
@@ -22,99 +22,32 @@ from reorder.storage.containers.descriptors import (
     stored_desc,
 )
 from reorder.storage.containers.entry import Container, Entry, FileState, check_entries, check_name
-from reorder.storage.containers.gguf_types import ARRAY, BY_NAME, SCALARS, STRING, TYPES
+from reorder.storage.containers.gguf_reader import Reader
+from reorder.storage.containers.gguf_split import join_parts
+from reorder.storage.containers.gguf_types import (
+    BY_NAME,
+    STRING,
+    TYPES,
+    GgufValue,
+)
 from reorder.storage.containers.plan import PlannedFile, Span
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
-    from typing import BinaryIO
 
     from reorder.storage.containers.plan import Tensor
 
-__all__ = ["GgufValue", "is_format", "plan", "read"]
+__all__ = ["is_format", "plan", "read"]
 
 _MAGIC = b"GGUF"
 _VERSION, _VERSIONS = 3, (2, 3)
 _ALIGNMENT_KEY, _ALIGNMENT = "general.alignment", 32
 _U32 = 4
-# bytes of everything in front of the data; tokenizers take up to some ten million
-_MAX_HEADER = 2**28
-# arrays within arrays
-_MAX_DEPTH = 4
 # dims that ggml has
 _MAX_NDIMS = 4
 # words that have no type of GGUF, by their bits
 _WORDS = {8: "s8", 16: "s16", 32: "s32", 64: "s64"}
-
-
-class GgufValue(NamedTuple):
-    """A value of metadata: the number of its type, and the bytes behind that."""
-
-    kind: int
-    raw: bytes
-
-
-class _Reader:
-    """Reads numbers and strings of a header; refuses what ends behind the file."""
-
-    def __init__(self, file: BinaryIO, nbytes: int) -> None:
-        self.file = file
-        self.at = 0
-        self.left = min(nbytes, _MAX_HEADER)
-
-    def take(self, count: int, what: str) -> bytes:
-        if count > self.left:
-            msg = (
-                f"{what} at byte {self.at} takes {count} bytes, but {self.left} are left of the "
-                f"file or of the {_MAX_HEADER} that a header may have"
-            )
-            raise MemdescError(msg)
-        data = self.file.read(count)
-        if len(data) < count:
-            msg = f"it ends within {what}, at byte {self.at + len(data)}"
-            raise MemdescError(msg)
-        self.at += count
-        self.left -= count
-        return data
-
-    def number(self, form: str, what: str) -> int:
-        value: int = struct.unpack(f"<{form}", self.take(struct.calcsize(f"<{form}"), what))[0]
-        return value
-
-    def count(self, least: int, what: str) -> int:
-        """Return how many follow, of at least some bytes each."""
-        found = self.number("Q", what)
-        if found * least > self.left:
-            msg = f"{what} are {found}, but only {self.left} bytes follow"
-            raise MemdescError(msg)
-        return found
-
-    def text(self, what: str) -> str:
-        raw = self.take(self.number("Q", what), what)
-        try:
-            return raw.decode()
-        except UnicodeDecodeError:
-            msg = f"{what} at byte {self.at} is no UTF-8: {short_repr(raw)}"
-            raise MemdescError(msg) from None
-
-    def value(self, kind: int, depth: int = 0) -> bytes:
-        """Return the bytes of a value of metadata."""
-        if kind in SCALARS:
-            return self.take(SCALARS[kind], "a value")
-        if kind == STRING:
-            nbytes = self.take(8, "a string")
-            return nbytes + self.take(int.from_bytes(nbytes, "little"), "a string")
-        if kind != ARRAY or depth > _MAX_DEPTH:
-            msg = f"a value at byte {self.at} has type {kind}, which is none, or too deep"
-            raise MemdescError(msg)
-        inner = self.number("I", "the type of an array")
-        size = SCALARS.get(inner, 8)
-        count = self.count(size, "the values of an array")
-        head = struct.pack("<IQ", inner, count)
-        if inner in SCALARS:
-            return head + self.take(size * count, "an array")
-        return head + b"".join([self.value(inner, depth + 1) for _ in range(count)])
 
 
 def is_format(start: bytes) -> bool:
@@ -123,17 +56,21 @@ def is_format(start: bytes) -> bool:
 
 
 def read(path: Path) -> Container:
-    """Read the header of a file.
+    """Read the header of a file, and those of the other parts of its model.
 
     Raises
     ------
     MemdescError
-        If the file is damaged: with the rule, the tensor and the numbers.
+        If a file is damaged: with the rule, the tensor and the numbers.
     """
+    return join_parts(path, _read_file(path), _read_file)
+
+
+def _read_file(path: Path) -> Container:
     with open_file(path) as file:
         state = FileState.of(file.fileno())
         try:
-            metadata, entries = _read(_Reader(file, state.nbytes), path, state)
+            metadata, entries = _read(Reader(file, state.nbytes), path, state)
         except MemdescError as error:
             msg = f"{str(path)!r} is no GGUF file, or a damaged one: {error}"
             raise MemdescError(msg) from None
@@ -141,7 +78,7 @@ def read(path: Path) -> Container:
 
 
 def _read(
-    reader: _Reader, path: Path, state: FileState
+    reader: Reader, path: Path, state: FileState
 ) -> tuple[dict[str, str | GgufValue], list[Entry]]:
     magic, version = reader.take(len(_MAGIC), "the magic"), reader.number("I", "the version")
     if magic != _MAGIC or version not in _VERSIONS:
@@ -189,7 +126,7 @@ def _alignment(value: GgufValue | None) -> int:
     return found
 
 
-def _info(reader: _Reader) -> tuple[str, str, tuple[int, ...], int, int]:
+def _info(reader: Reader) -> tuple[str, str, tuple[int, ...], int, int]:
     name = reader.text("the name of a tensor")
     ndims = reader.number("I", "the number of dims")
     if 8 * ndims > reader.left:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-__all__ = ["ARRAY", "BY_NAME", "SCALARS", "STRING", "TYPES", "GgufType"]
+__all__ = ["ARRAY", "BY_NAME", "SCALARS", "STRING", "TYPES", "GgufType", "GgufValue"]
 
 
 class GgufType(NamedTuple):
@@ -17,6 +17,13 @@ class GgufType(NamedTuple):
     name: str
     block: int
     nbytes: int
+
+
+class GgufValue(NamedTuple):
+    """A value of metadata: the number of its type, and the bytes behind that."""
+
+    kind: int
+    raw: bytes
 
 
 # Names are those of data types and records; types that are neither have the name of GGUF.
