@@ -10,6 +10,7 @@ from memdesc.record.names import read_name
 from memdesc.tags import LETTERS
 from reorder.plan.plan import plan_reorder
 from reorder.records.repack import defaults
+from reorder.storage.containers.descriptors import stored_desc
 from reorder.storage.containers.plan import Tensor
 from reorder.storage.convert.matching import renamed
 from reorder.storage.convert.records import (
@@ -94,8 +95,12 @@ def copy_job(entry: Entry, name: str, format_name: str, rule: Rule | None = None
     if isinstance(entry.desc, RecordDesc):
         tensor = stored_record(name, entry.desc, format_name)
     else:
-        desc = entry.desc if entry.is_described else None
-        tensor = Tensor(name, entry.dtype, entry.shape, entry.nbytes, desc)
+        desc, dtype = entry.desc if entry.is_described else None, entry.dtype
+        if isinstance(desc, MemoryDesc) and not desc.dtype.is_packed:
+            # a type that its container does not have, such as bf16 in archives of numpy
+            is_plain = desc == stored_desc(desc.dtype.name, entry.shape)[0]
+            dtype = desc.dtype.name if is_plain else dtype
+        tensor = Tensor(name, dtype, entry.shape, entry.nbytes, desc)
     return Job(entry.name, {"": entry}, {"": tensor}, rule=rule)
 
 

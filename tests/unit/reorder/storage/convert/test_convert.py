@@ -429,6 +429,23 @@ def test_a_tensor_beyond_the_bound_is_cut(tmp_path: Path) -> None:
     )
 
 
+def test_types_that_an_archive_does_not_have_come_back(tmp_path: Path) -> None:
+    names = ("in.safetensors", "b.npz", "c.gguf", "d.safetensors")
+    first, *others = (tmp_path / name for name in names)
+    x = np.arange(6, dtype=np.float32).reshape(2, 3)
+    write_safetensors(tmp_path / "x.safetensors", {"x": x, "y": x})
+    rules = [parse_rule("x: bf16"), parse_rule("y: f8_e5m2")]
+    convert(plan(tmp_path / "x.safetensors", first, rules, SMALL))
+    source = first
+    for target in others:
+        convert(plan(source, target, [], SMALL))
+        source = target
+    old, new = read_container(first).entries, read_container(source).entries
+    for name, dtype in (("x", "bf16"), ("y", "f8_e5m2")):
+        assert (new[name].dtype, new[name].shape, new[name].is_described) == (dtype, (2, 3), False)
+        assert new[name].read().tobytes() == old[name].read().tobytes()
+
+
 def test_tensors_without_a_data_type_are_copied(tmp_path: Path) -> None:
     x = np.arange(8, dtype=np.complex64)
     write_safetensors(tmp_path / "x.safetensors", {"x": x})
