@@ -91,6 +91,12 @@ def test_a_tile_is_transposed_by_one_work_item(
     assert any(tiles)
 
 
+def test_a_tile_larger_than_a_stack_is_not_made(first: Runtime) -> None:
+    huge = CPU._replace(tiles=(TileShape(1 << 20, 1 << 20, 1 << 20, 1),) * 4, min_tiled=0)
+    descs = memory_desc((512, 600), "f32", "ab"), memory_desc((512, 600), "f32", "ba")
+    assert check(first, (*descs, None), huge) == [()]
+
+
 @pytest.mark.parametrize(("src", "dst"), [("f32", "s4"), ("u4", "f16")])
 @pytest.mark.parametrize("extent", [2, 34])
 def test_short_runs_of_four_bits_are_whole_bytes(

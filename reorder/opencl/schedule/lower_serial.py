@@ -25,6 +25,8 @@ _BYTE, _MAX_TILED = 8, 64
 # Groups that keep many threads busy; loops of at most so many steps have a kernel of their own.
 _MIN_GROUPS, _MAX_WHOLE = 64, 64
 _MIN_LOOPS = 3
+# Bytes of a tile that fit the stacks of threads; profiles of users may ask for more.
+_MAX_PRIVATE = 1 << 16
 
 
 def lower_serial(
@@ -151,6 +153,8 @@ def _tile(box: Box, bits: tuple[int, int], spec: ConversionSpec, profile: Profil
             extents[k] = max(extents[k], min(extent, loops[k].extent))
     grown(extents, loops, (src, dst), shape.nbytes * _BYTE // held)
     extents = [min(extent, loop.extent) for extent, loop in zip(extents, loops, strict=True)]
+    if prod(extents) * held // _BYTE > _MAX_PRIVATE:
+        return None
     if not _is_whole(box, bits, (0, 1)) or any(bits[k] < _BYTE and extents[k] % 2 for k in (0, 1)):
         return None
     order = _order(loops, extents)
