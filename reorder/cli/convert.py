@@ -16,6 +16,7 @@ from reorder.cli.amounts import bytes_of, threads_of
 from reorder.cli.command import Command, Facts
 from reorder.cli.facts import one_line
 from reorder.cli.progress import Progress
+from reorder.storage.containers.partial import InUseError
 from reorder.storage.containers.writer import partial_folder
 from reorder.storage.convert.convert import Conversion, Settings, convert, plan
 from reorder.storage.convert.outputs import grown
@@ -131,6 +132,8 @@ def _converted(
     with Progress(written * (1 + settings.verify)) as progress:
         try:
             found = run(made, _Rate(progress, written * (1 + settings.verify)).step)
+        except InUseError:
+            raise
         except MemdescError as error:
             left = partial_folder(made.target)
             hint = f"; what was written is in {str(left)!r}: --resume goes on with it"

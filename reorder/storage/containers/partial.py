@@ -16,9 +16,22 @@ from memdesc.staging import try_lock
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = ["cannot", "clear", "locked", "partial_folder", "reserve", "sync", "write_at"]
+__all__ = [
+    "InUseError",
+    "cannot",
+    "clear",
+    "locked",
+    "partial_folder",
+    "reserve",
+    "sync",
+    "write_at",
+]
 
 _BINARY = getattr(os, "O_BINARY", 0)
+
+
+class InUseError(MemdescError):
+    """Another process writes the same output."""
 
 
 def partial_folder(target: Path) -> Path:
@@ -56,7 +69,7 @@ def locked(folder: Path) -> int:
             if not try_lock(handle):
                 os.close(handle)
                 msg = f"another process is writing into {str(folder)!r}; wait for it"
-                raise MemdescError(msg)
+                raise InUseError(msg)
             # the process that had the lock may have removed the folder
             if folder.exists() and os.path.samestat(os.fstat(handle), folder.stat()):
                 return handle

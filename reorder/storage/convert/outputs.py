@@ -31,6 +31,8 @@ _WEIGHTS = ".safetensors"
 # of a checkpoint of one file; no shard is as large
 _UNBOUNDED = 1 << 62
 _HIDDEN = "."
+# files that a warning names
+_NAMED = 3
 
 
 class Output(NamedTuple):
@@ -120,7 +122,7 @@ def plan_output(
             raise MemdescError(msg)
         made = plan_file(target, tensors, metadata)
         _check_beside(target, made, container)
-        return Output(made, (), False, ())  # noqa: FBT003 - a field
+        return Output(made, (), False, _not_kept(source, container))  # noqa: FBT003 - a field
     if shard_bytes is None:
         sizes = [path.stat().st_size for path in container.files]
         shard_bytes = max(sizes) if len(sizes) > 1 else _UNBOUNDED
@@ -152,6 +154,16 @@ def plan_output(
         files.insert(0, PlannedFile(kept, nbytes, (), {f"\0{kept}": Span(0, nbytes)}))
         copied.append((f"\0{kept}", path))
     return Output(tuple(files), tuple(copied), True, tuple(warnings))  # noqa: FBT003 - a field
+
+
+def _not_kept(source: Path, container: Container) -> tuple[str, ...]:
+    """Return a warning of the files of a model that an output of one file has no place for."""
+    others = _others(source, container) if source.is_dir() else []
+    if not others:
+        return ()
+    names = ", ".join(path.relative_to(source).as_posix() for path in others[:_NAMED])
+    more = f" and {len(others) - _NAMED} more" if len(others) > _NAMED else ""
+    return (f"one file is written, without {names}{more} of the input; name a folder to keep them",)
 
 
 def _check_beside(target: Path, files: Sequence[PlannedFile], container: Container) -> None:

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from reorder.cli import main
+from reorder.storage.containers.partial import locked, partial_folder
 from tests.checkpoints import model_folder, write_safetensors
 
 if TYPE_CHECKING:
@@ -43,6 +44,19 @@ def test_a_dry_run_says_what_would_be_done_and_writes_nothing(
     (line,) = found["would"]
     assert line.startswith("conv.weight: memory_desc((20, 6, 3, 3), 'f32', 'abcd') -> ")
     assert not (tmp_path / "out").exists()
+
+
+def test_an_output_that_another_process_writes_is_waited_for_and_not_resumed(
+    model: str, tmp_path: Path, capsys: CaptureFixture[str]
+) -> None:
+    folder = partial_folder(tmp_path / "out")
+    handle = locked(folder)
+    (folder / "files" / "model.safetensors").mkdir(parents=True)
+    assert main(["convert", model, str(tmp_path / "out")]) == 2
+    os.close(handle)
+    said = capsys.readouterr().err
+    assert "another process is writing into" in said
+    assert "--resume" not in said
 
 
 def test_rules_of_a_file_come_before_those_of_the_command(

@@ -63,3 +63,11 @@ def test_a_name_that_the_container_keeps_for_itself_is_refused(tmp_path: Path) -
     rule = parse_rule("x: rename=__metadata__")
     with pytest.raises(MemdescError, match="cannot be called '__metadata__'"):
         plan(tmp_path / "x.safetensors", tmp_path / "y.safetensors", [rule], Settings())
+
+
+def test_files_of_a_model_that_one_file_has_no_place_for_are_named(tmp_path: Path) -> None:
+    indexed_model(tmp_path / "model", "stray.safetensors")
+    (tmp_path / "model" / "config.json").write_text("{}")
+    made = plan(tmp_path / "model", tmp_path / "out.npz", [], Settings())
+    assert len(made.warnings) == 1
+    assert "without config.json, stray.safetensors of the input" in made.warnings[0]
