@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 
 from memdesc import memory_desc
 from reorder import Attr, execute_reference
+from reorder.opencl.codegen.source import KERNEL, kernel_source
 from reorder.opencl.execution import build_transfers, enqueue_transfers
-from reorder.opencl.programs import floats_of
+from reorder.opencl.programs import build, floats_of
 from reorder.opencl.schedule.profile import CPU, GPU, TileShape
 from reorder.opencl.schedule.transfers import DeviceTraits, OperandSpec, plan_transfers
 from tests.attributes import conversions
@@ -104,6 +105,40 @@ def test_short_runs_of_four_bits_are_whole_bytes(
 ) -> None:
     descs = memory_desc((extent,), src, "a"), memory_desc((extent,), dst, "a")
     check(runtime, (*descs, None), CPU)
+
+
+@pytest.mark.parametrize("dtype", ["s8", "u4"])
+def test_a_group_behind_the_data_clears_its_own_run_only(dtype: str, first: Runtime) -> None:
+    padded = 256
+    descs = (
+        memory_desc((6,), "f32", "a"),
+        memory_desc((6,), dtype, strides=(1,), padded_dims=(padded,)),
+    )
+    traits = DeviceTraits(256, floats_of(first.device.device), SMALL)
+    (transfer,) = plan_transfers(*map(spec, descs), traits, is_aligned=True)
+    (launch,) = transfer.launches
+    groups = launch.groups[0]
+    assert groups > 1
+    source = kernel_source(launch.pattern).replace("get_group_id(0)", str(groups - 1))
+    kernel = build((first.context, first.device.device), source, KERNEL)
+    before = random_bytes(descs[1].nbytes, 3)
+    memory = first.buffer(random_bytes(descs[0].nbytes, 4)), first.buffer(before)
+    event = kernel(first.queue, (1, 1, 1), (1, 1, 1), *memory, np.array(launch.params, np.int32))
+    run = before.size // groups
+    assert np.array_equal(first.read(memory[1], event), [*before[:-run], *bytes(run)])
+
+
+def test_runs_without_data_read_no_scale() -> None:
+    # scales of rows: there are none for the rows of padding
+    padded = memory_desc((5, 40), "s8", strides=(40, 1), padded_dims=(16, 40))
+    attr = Attr(dst_scale=[0.5] * 5, dst_scale_mask=1)
+    descs = spec(memory_desc((5, 40), "f32", "ab")), spec(padded)
+    traits = DeviceTraits(256, profile=CPU)
+    (transfer,) = plan_transfers(*descs, traits, attr, is_aligned=True)
+    (launch,) = transfer.launches
+    before, _, reads = kernel_source(launch.pattern).partition("const float dst_scale_all =")
+    assert reads
+    assert before.rstrip().endswith("if (valid > 0) {")
 
 
 @pytest.mark.campaign

@@ -56,10 +56,16 @@ def serial_lines(pattern: Pattern, serial: Serial) -> Iterator[str]:
     yield f"const int count = (int)({count});"
     if reads:
         is_data = [f"x{k} < p.valid{k}" for k in outer]
-        whole = "count" if serial.whole else "(int)(min(end, p.valid0) - i0)"
+        # a run behind the data has none: its zeros begin where it does
+        whole = "count" if serial.whole else "(int)max(min(end, p.valid0) - i0, (index_t)0)"
         yield f"const int valid = {' && '.join(is_data) or '1'} ? {whole} : 0;"
+        # there may be no scales for padding
+        if serial.uniform:
+            yield "if (valid > 0) {"
         yield from shared_values(pattern, serial.uniform, "_at")
         yield from run_of_elements(pattern, serial, "valid")
+        if serial.uniform:
+            yield "}"
         yield from _zeros(pattern, serial, "valid")
     else:
         yield from _zeros(pattern, serial, "0")
