@@ -16,6 +16,7 @@ VARIABLE = "MEMDESC_CACHE_DIR"
 # Says how many bytes of programs are kept there.
 LIMIT = "MEMDESC_CACHE_BYTES"
 _DEFAULT_LIMIT = 1 << 28
+_MAX_DIGITS = 18
 
 
 def cache_folder() -> Path | None:
@@ -32,12 +33,15 @@ def cache_limit() -> int:
     Raises
     ------
     MemdescError
-        If the variable is no number of bytes.
+        If the variable is no number of bytes, or of more than 18 digits.
     """
     named = os.environ.get(LIMIT)
     if named is None:
         return _DEFAULT_LIMIT
-    if not (named.isascii() and named.isdigit()):
-        msg = f"{LIMIT}={named!r} is no number of bytes; say {_DEFAULT_LIMIT}, or 0 to keep none"
+    if not (named.isascii() and named.isdigit() and len(named) <= _MAX_DIGITS):
+        msg = (
+            f"{LIMIT}={named!r} is no number of bytes of at most {_MAX_DIGITS} digits; say "
+            f"{_DEFAULT_LIMIT}, or 0 to keep none"
+        )
         raise MemdescError(msg)
     return int(named)

@@ -146,7 +146,7 @@ def test_the_programs_used_least_recently_make_room(
     assert {*folder.iterdir()} == {other}
 
 
-@pytest.mark.parametrize("limit", ["-1", "1 MB", "1.5", ""])
+@pytest.mark.parametrize("limit", ["-1", "1 MB", "1.5", "", "9" * 5000])
 def test_a_limit_that_is_no_number_of_bytes_is_refused(
     limit: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
