@@ -115,7 +115,7 @@ def test_a_group_behind_the_data_clears_its_own_run_only(dtype: str, first: Runt
         memory_desc((6,), dtype, strides=(1,), padded_dims=(padded,)),
     )
     traits = DeviceTraits(256, floats_of(first.device.device), SMALL)
-    (transfer,) = plan_transfers(*map(spec, descs), traits, is_aligned=True)
+    (transfer,) = plan_transfers(spec(descs[0]), spec(descs[1]), traits, is_aligned=True)
     (launch,) = transfer.launches
     groups = launch.groups[0]
     assert groups > 1
