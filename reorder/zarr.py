@@ -20,6 +20,7 @@ from memdesc import (
     Field,
     FormatTag,
     MemdescError,
+    UnknownFormatError,
     data_type,
     image_desc,
     known_records,
@@ -135,7 +136,18 @@ class MemdescCodec(ArrayBytesCodec):  # type: ignore[misc] # types of zarr are n
         stored = data_type(_native(np.dtype(dtype)) if self.dtype is None else self.dtype)
         if is_image(self.layout):
             return image_desc(shape, stored, self.layout).desc
-        return memory_desc(shape, stored, self.layout)
+        try:
+            return memory_desc(shape, stored, self.layout)
+        except UnknownFormatError as error:
+            if self.layout not in known_records():
+                if "." not in self.layout:
+                    raise
+                msg = f"{error}; of fields, such as q6_k.qh, the records are "
+                raise UnknownFormatError(msg + ", ".join(known_records())) from None
+        fields = record_desc((_BLOCK,) * len(shape), self.layout).fields
+        named = ", ".join(f"{self.layout}.{part.name}" for part in fields)
+        msg = f"{self.layout} is a record; give each of its fields an array, as {named}"
+        raise MemdescError(msg)
 
     def _stored(self, shape: tuple[int, ...], dtype: Any) -> MemoryDesc | Field:
         """Return what a chunk holds: a descriptor, or a field of elements that no data type has."""

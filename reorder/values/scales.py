@@ -72,11 +72,11 @@ def split_dims(
         raise MemdescError(msg)
     shared = [*(1,) * (ndims - len(sizes)), *sizes]
     for dim, (size, group) in enumerate(zip(dims, shared, strict=True)):
-        if size % group or (group > 1 and not mask >> dim & 1):
-            msg = (
-                f"groups {sizes}: a group of {group} needs {dim_name(dim)} among the axes, and a "
-                f"size of it that it divides, not {size}"
-            )
+        if group > 1 and not mask >> dim & 1:
+            msg = f"groups {sizes}: a group of {group} needs {dim_name(dim)} among the axes"
+            raise MemdescError(msg)
+        if size % group:
+            msg = f"groups {sizes}: {group} does not divide {dim_name(dim)} of size {size}"
             raise MemdescError(msg)
     missing = [dim for dim in range(ndims - GROUPED_DIMS, ndims) if sizes and not mask >> dim & 1]
     if missing:

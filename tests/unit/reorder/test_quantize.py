@@ -116,13 +116,13 @@ def test_what_cannot_be_quantised_is_refused(arguments: Any, message: str) -> No
 def test_groups_that_do_not_fit_are_refused() -> None:
     w = _weights(4, 6)
     for groups, message in (
-        ((1, 4), r"a group of 4 needs b \(dim 1\) among the axes"),
+        ((1, 4), r"4 does not divide b \(dim 1\) of size 6$"),
         ((2,), "must be two sizes"),
         ((-1, 2), "must be two sizes"),
     ):
         with pytest.raises(MemdescError, match=message):
             reorder.quantize(w, "s8", (0, 1), groups=groups)
-    with pytest.raises(MemdescError, match=r"a group of 2 needs a \(dim 0\) among the axes"):
+    with pytest.raises(MemdescError, match=r"a group of 2 needs a \(dim 0\) among the axes$"):
         reorder.quantize(w, "s8", 1, groups=(2, 2))
     with pytest.raises(
         MemdescError,

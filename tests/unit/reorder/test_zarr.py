@@ -362,6 +362,14 @@ def test_the_order_of_a_field_is_that_of_its_record() -> None:
         ("q4_0.qs", None, (4, 65), "blocks of 32"),
         ("q4_0.qs", "u8", (4, 64), "has a type of its own"),
         ("gptq.qweight", None, (4,), "dims"),
+        ("q6_k", None, (4, 256), r"q6_k is a record.*q6_k\.ql, q6_k\.qh, q6_k\.sc, q6_k\.d$"),
+        (
+            "q9_k.qh",
+            None,
+            (4, 256),
+            r"unknown format 'q9_k\.qh'.*; of fields.*the records are q4_0",
+        ),
+        ("q9_k", None, (4, 256), "neither an outer part.*'fsv16'$"),
     ],
 )
 def test_fields_that_do_not_fit_are_refused(

@@ -278,7 +278,7 @@ def test_mistakes_are_refused_before_anything_is_written(model: Path, tmp_path: 
         "lm_head.weight: q4_0": "of numbers no records are made: give a data type and scales=",
         "lm_head.weight: dims=40x128, ba": "'ba' is neither a data type nor KEY=VALUE; a layout",
         "lm_head.weight: ab, s8, scales=c": "name a dim that (40, 128) do not have",
-        "lm_head.weight: ab, s8, scales=ab, groups=1x3": "a size of it that it divides, not 128",
+        "lm_head.weight: ab, s8, scales=ab, groups=1x3": "3 does not divide b (dim 1) of size 128",
         "lm_head.weight: ab, s8, scales=a, groups=1x32": "needs b (dim 1) among the axes",
         "lm_head.weight: ab, s8, scales=a, groups=4x1": "both be among the axes: b (dim 1) is not",
         "lm_head.weight: ab, f16, scales=a": "quantize makes s8, u8, s4, u4, f8 or f4, not f16",
