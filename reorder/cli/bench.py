@@ -33,6 +33,12 @@ __all__ = ["COMMAND"]
 _WORST = 10
 # Megabytes that no device has.
 _MOST_MB = 1e7
+# What chooses and runs cases, by its name in the options; with --device none of it has a meaning.
+_OF_CASES = (
+    *("dims", "stag", "dtag", "sdt", "ddt", "strides", "batch", "random", "seed", "classes"),
+    *("peer_library", "threads", "peers", "busy"),
+    *(name.replace("-", "_") for name in ATTRIBUTES),
+)
 _VALUES = "a number, or mask:M for generated values along the dims whose bits M has"
 
 
@@ -122,6 +128,11 @@ def _on_device(options: argparse.Namespace) -> Facts:
         raise MemdescError(msg)
     if options.size is not None and not 0 < options.size < _MOST_MB:
         msg = f"--size {options.size:g}: give megabytes above 0, such as 16"
+        raise MemdescError(msg)
+    given = [name for name in _OF_CASES if getattr(options, name) not in (None, [], 0)]
+    if given:
+        named = ", ".join("DIMS" if n == "dims" else f"--{n.replace('_', '-')}" for n in given)
+        msg = f"--device measures a fixed list of reorders, so leave out {named}"
         raise MemdescError(msg)
     nbytes = None if options.size is None else int(options.size * 1e6)
     return device_answer(options.device, tunes=options.tune, most=nbytes)

@@ -54,9 +54,13 @@ def _opencl() -> Facts:
         return {
             "opencl": f"pyopencl does not load ({error}): pip install --force-reinstall pyopencl"
         }
+    try:
+        found = devices()
+    except memdesc.MemdescError as error:
+        return {"opencl": str(error)}
     return {
         "opencl_runtimes": loader_report(),
-        "opencl_devices": [_device_facts(device) for device in devices()],
+        "opencl_devices": [_device_facts(device) for device in found],
         "opencl_cache": None if (folder := cache_folder()) is None else str(folder),
         "opencl_cpu_runtime": INSTALL_CPU_RUNTIME,
     }

@@ -17,6 +17,7 @@ from memdesc import MemdescError
 from memdesc.errors import short_repr
 from reorder.opencl.icds import VARIABLE, Icd, find_icds
 from reorder.opencl.programs import build
+from reorder.opencl.user_cache import cache_limit
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -76,11 +77,17 @@ def devices() -> tuple[Device, ...]:
     The loader searches once in a process: where pyopencl was used before, the devices are
     those found then.
 
+    Raises
+    ------
+    MemdescError
+        If `MEMDESC_CACHE_BYTES` is no number of bytes.
+
     Examples
     --------
     >>> from reorder import opencl
     >>> usable = [d.device for d in opencl.devices() if d.works]
     """
+    cache_limit()  # a wrong limit is no defect of a device
     return tuple(_probed(device) for platform in _platforms() for device in _devices_of(platform))
 
 
@@ -95,7 +102,8 @@ def find_device(name: str = "") -> Device:
     Raises
     ------
     MemdescError
-        If there is none; with the devices that there are, and what is wrong with them.
+        If there is none; with the devices that there are, and what is wrong with them. Likewise
+        if `MEMDESC_CACHE_BYTES` is no number of bytes.
 
     Examples
     --------

@@ -84,6 +84,9 @@ def test_cases_are_made_smaller() -> None:
         (["--tune", "1x2"], "say --device NAME"),
         (["--device", "x", "--size", "0"], "give megabytes above 0"),
         (["--device", "no such device"], "no OpenCL device"),
+        (["--device", "x", "1x64x56x56"], "fixed list of reorders, so leave out DIMS"),
+        (["--device", "x", "--dtag=ba", "--random=5"], "leave out --dtag, --random"),
+        (["--device", "x", "--scale=2", "--peer-library=y"], "--peer-library, --scale"),
     ],
 )
 def test_wrong_options_are_refused(

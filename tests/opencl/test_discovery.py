@@ -10,8 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from reorder.opencl.discovery import Device, _mend_of
+from memdesc import MemdescError
+from reorder.cli.main import main
+from reorder.opencl.discovery import Device, _mend_of, find_device
 from reorder.opencl.icds import VARIABLE
+from reorder.opencl.user_cache import LIMIT
 
 if TYPE_CHECKING:
     from tests.opencl.runtimes import Runtime
@@ -67,6 +70,18 @@ def test_a_variable_of_the_user_is_kept(tmp_path: Path) -> None:
     assert not {"Intel(R) OpenCL", "NVIDIA CUDA"} & set(found["platforms"])
     assert found["variable"] == str(tmp_path)
     assert found["report"] == [f"{VARIABLE}={tmp_path} is set, so it alone decides"]
+
+
+def test_a_wrong_limit_of_the_cache_is_no_defect_of_a_device(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv(LIMIT, "abc")
+    with pytest.raises(MemdescError, match=f"^{LIMIT}='abc' is no number of bytes"):
+        find_device()
+    assert main(["doctor"]) == 0
+    said = capsys.readouterr().out
+    assert f"{LIMIT}='abc' is no number of bytes" in said
+    assert "reinstall" not in said
 
 
 def test_a_runtime_that_does_not_load_is_reported_in_the_words_of_the_loader(
