@@ -27,6 +27,8 @@ _LINES = {
     "numpy": ("#888888", "1 2"),
 }
 _WIDTH, _HEIGHT, _LEFT, _TOP, _GAP = 380, 260, 56, 34, 40
+# right of the last legend, where letters are wider than those below
+_MARGIN = 24
 _LEVELS = (0.01, 0.03, 0.1, 0.3, 1.0, 2.0)
 # colours of paper, letters and rules, by the scheme of who looks
 _STYLE = (
@@ -68,7 +70,7 @@ def shortfalls(cases: list[dict[str, Any]]) -> list[tuple[dict[str, Any], str, f
 def draw(cases: list[dict[str, Any]]) -> str:
     """Draw, for each number of threads, the speeds of the libraries over memcpy, sorted."""
     counts = sorted({case["threads"] for case in cases})
-    width = len(counts) * (_LEFT + _WIDTH + _GAP)
+    width = len(counts) * (_LEFT + _WIDTH + _GAP) + _MARGIN
     parts = [
         (
             f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {_HEIGHT + _TOP + 66}" '
