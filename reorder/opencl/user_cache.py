@@ -8,6 +8,7 @@ from pathlib import Path
 import platformdirs
 
 from memdesc import MemdescError
+from memdesc.errors import short_repr
 
 __all__ = ["LIMIT", "VARIABLE", "cache_folder", "cache_limit"]
 
@@ -40,8 +41,8 @@ def cache_limit() -> int:
         return _DEFAULT_LIMIT
     if not (named.isascii() and named.isdigit() and len(named) <= _MAX_DIGITS):
         msg = (
-            f"{LIMIT}={named!r} is no number of bytes of at most {_MAX_DIGITS} digits; say "
-            f"{_DEFAULT_LIMIT}, or 0 to keep none"
+            f"{LIMIT}={short_repr(named)} is no number of bytes of at most {_MAX_DIGITS} digits; "
+            f"say {_DEFAULT_LIMIT}, or 0 to keep none"
         )
         raise MemdescError(msg)
     return int(named)
