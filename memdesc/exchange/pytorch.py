@@ -38,6 +38,8 @@ _FORMATS = {
     "torch.channels_last": {4: "acdb"},
     "torch.channels_last_3d": {5: "acdeb"},
 }
+# of tensors without elements too; in channels_last these have strides of their own in torch
+_OF_ANY_SIZE = "torch.contiguous_format"
 _FIXED = r"\s*(\w+Layout)\s*\(.*\)\s*"
 
 
@@ -50,7 +52,9 @@ def _write(desc: MemoryDesc, _letters: str) -> tuple[str, ...]:
     found = [
         name
         for name, tags in _FORMATS.items()
-        if desc.ndims in tags and is_laid_out_by(desc.layout, parse_tag(tags[desc.ndims]))
+        if desc.ndims in tags
+        and (name == _OF_ANY_SIZE or 0 not in desc.dims)
+        and is_laid_out_by(desc.layout, parse_tag(tags[desc.ndims]))
     ]
     order = order_of(desc, strides)
     if is_laid_out_by(desc.layout, parse_tag("".join(LETTERS[dim] for dim in order))):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 
 from memdesc import MemdescError, UnsupportedFormatError, from_notation, memory_desc
 from memdesc.exchange import written
@@ -42,6 +42,8 @@ def test_memory_formats_have_torchs_strides_where_there_are_elements(
 
 
 @given(strategies.descs(max_ndims=5))
+@example(memory_desc((2, 0, 5, 1), "f32", "acdb"))
+@example(memory_desc((0, 3, 5, 2), "f32", "acdb"))
 @settings(max_examples=200, deadline=None)
 def test_torch_makes_and_prints_what_is_written(desc: MemoryDesc) -> None:
     try:

@@ -33,6 +33,11 @@ def test_strides_with_gaps_and_an_offset_have_no_memory_format() -> None:
         assert from_notation(text, "pytorch") == desc
 
 
+def test_tensors_without_elements_are_not_channels_last_there() -> None:
+    assert "torch.channels_last" not in written(memory_desc((2, 0, 5, 1), "f32", "nhwc"), "pytorch")
+    assert written(memory_desc((2, 0), "f32", "ab"), "pytorch")[0] == "torch.contiguous_format"
+
+
 @pytest.mark.parametrize(
     ("dims", "text", "tag"),
     [
