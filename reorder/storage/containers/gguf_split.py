@@ -57,6 +57,12 @@ def join_parts(path: Path, part: Container, read: Callable[[Path], Container]) -
     metadata: dict[str, Any] = {}
     for k in range(count):
         other = path.with_name(f"{name[1]}-{k + 1:05}-of-{count:05}.gguf")
+        if not other.exists():
+            msg = (
+                f"{str(path)!r} is part {number + 1} of {count} of a model: {str(other)!r} is "
+                "missing, and all parts must lie in one folder"
+            )
+            raise MemdescError(msg)
         found = part if k == number else read(other)
         if (_value(found, _NUMBER), _value(found, _COUNT)) != (k, count):
             msg = f"{str(other)!r} does not say that it is part {k + 1} of {count}"
