@@ -100,6 +100,6 @@ def device_lines(facts: Facts) -> list[str]:
         mean = geometric_mean(ratios)
         lines += ["", f"{_COMPARED[name]}: geometric mean {mean:.2f}, least {min(ratios):.2f}."]
     call, launch = facts["call_us"], facts["launch_us"]
-    said = f"A call that enqueues a known reorder takes {call:.1f} us; that of 64 bytes runs for "
-    lines += ["", f"{said}{launch:.1f} us on the device."]
+    said = f"A call that enqueues a known reorder takes {call:.1f} us; a kernel for 64 bytes runs "
+    lines += ["", f"{said}for {launch:.1f} us on the device."]
     return lines
