@@ -1,4 +1,7 @@
-"""`memdesc bench`."""
+"""`memdesc bench`.
+
+Over 300 lines: the options, with their help, and which of them exclude each other.
+"""
 
 from __future__ import annotations
 

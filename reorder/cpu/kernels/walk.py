@@ -59,7 +59,7 @@ def each_task(builder: Builder, call: WalkerCall) -> Iterator[tuple[Task, Value,
 class Position(NamedTuple):
     """The position of a step of the outer loops."""
 
-    # offset in each operand, in elements
+    # offset in each operand, in the unit of the strides
     offsets: tuple[Value, ...]
     # number of loops that are at a step without data: src is read only if it is 0
     padded: Value
