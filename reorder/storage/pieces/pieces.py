@@ -71,7 +71,8 @@ def cut(
     attr : Attr, optional
         Scales and zero points, but no accumulation: a piece may run twice.
     bound : Bound
-        What a piece may read and write together, and what it should where blocks allow that.
+        What a piece may read and write together, and what it should where blocks allow that. Blocks
+        that hold nothing but padding belong to the piece before them, and may exceed it.
     units : tuple of int, optional
         What sizes and offsets of boxes are multiples of, beside whole blocks.
 
