@@ -93,7 +93,7 @@ def quantize(  # noqa: PLR0913 - what it takes is named by keyword
         Floats; the axes of an array are its logical dims. What lies on a device stays there: the
         ranges are found and the elements converted by its kernels.
     dtype : DataType, str or numpy dtype
-        s8, u8, s4, u4, or one of f8 and f4.
+        A signed integer, an unsigned one of 4 to 16 bits (zero points are s32), or one of f8, f4.
     axis : int or iterable of int, optional
         Dims that have a scale for each index; by default one scale serves all elements.
     desc : str, FormatTag or MemoryDesc, optional

@@ -44,7 +44,7 @@ def check_types(given: DataType, wanted: DataType) -> None:
         INTEGERS[wanted.name].is_signed or INTEGERS[wanted.name].high <= INTEGERS["s32"].high
     )
     if not (is_float or is_integer):
-        msg = f"quantize makes s8, u8, s4, u4, f8 or f4, not {wanted}"
+        msg = f"quantize makes s4 to s64, u4 to u16, f8 or f4, not {wanted}"
         raise MemdescError(msg)
 
 

@@ -281,7 +281,7 @@ def test_mistakes_are_refused_before_anything_is_written(model: Path, tmp_path: 
         "lm_head.weight: ab, s8, scales=ab, groups=1x3": "3 does not divide b (dim 1) of size 128",
         "lm_head.weight: ab, s8, scales=a, groups=1x32": "needs b (dim 1) among the axes",
         "lm_head.weight: ab, s8, scales=a, groups=4x1": "both be among the axes: b (dim 1) is not",
-        "lm_head.weight: ab, f16, scales=a": "quantize makes s8, u8, s4, u4, f8 or f4, not f16",
+        "lm_head.weight: ab, f16, scales=a": "u4 to u16, f8 or f4, not f16",
         "lm_head.weight: ab, dims=40x129": "lm_head.weight has 10240 bytes, but",
         "lm_head.weight: rename=conv.weight": "would both be called conv.weight",
         "*.mlp: gptq -> awq": "model.layers.0.mlp.qweight of s32 has the shape (128, 32)",
