@@ -1,8 +1,8 @@
 """How reorders scale with threads: `python -m tests.benchmarks.scaling [FILE] [--threads LIST]`.
 
-Prints a table in Markdown: GB/s, bytes read and written, on each number of threads. Every round takes
-a sample of each number in turn, so that what else the machine does meets all alike; medians count.
-The last column: by how much a number of threads is slower than a smaller one, at most.
+Prints a table in Markdown: GB/s, bytes read and written, on each number of threads. Every round
+takes a sample of each number in turn, so that what else the machine does meets all alike; medians
+count. The last column: by how much a number of threads is slower than a smaller one, at most.
 """
 
 from __future__ import annotations
