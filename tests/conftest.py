@@ -1,6 +1,8 @@
 """Profiles of hypothesis, and files that need packages of the extra `peers`.
 
 `HYPOTHESIS_PROFILE=campaign pytest tests/property` runs the laws on 40 times as many examples.
+In CI (where the variable CI is `true`) examples do not change from run to run, as in the profile
+that Hypothesis has for it: a change fails by what it changes. All other runs draw new ones.
 
 A file whose tests all have the mark `peers` may end its import by `pytest.importorskip`. Where the
 mark is not asked for, its tests are deselected; so no run without these packages skips anything.
@@ -20,9 +22,12 @@ if TYPE_CHECKING:
 
 _SLOW = (HealthCheck.too_slow, HealthCheck.data_too_large)
 
+_IN_CI = os.environ.get("CI") == "true"
+
 settings.register_profile("default", max_examples=50, deadline=None, suppress_health_check=_SLOW)
+settings.register_profile("ci", settings.get_profile("default"), derandomize=True, print_blob=True)
 settings.register_profile("campaign", max_examples=2000, deadline=None, suppress_health_check=_SLOW)
-settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci" if _IN_CI else "default"))
 
 _OF_PEERS = re.compile(r"^pytestmark = .*\bpytest\.mark\.peers\b", re.MULTILINE)
 
