@@ -16,7 +16,7 @@ from memdesc import (
     runtime_desc,
     to_verbose,
 )
-from memdesc.int64 import checked_flag
+from memdesc.int64 import checked_flag, checked_int, checked_ints
 
 Take = Callable[[Any], object]
 
@@ -74,3 +74,14 @@ def test_a_flag_is_true_or_false(given: Any) -> None:
 def test_an_adjustment_of_scales_is_a_number() -> None:
     with pytest.raises(MemdescError, match=r"^scale_adjust must be a positive number, not True"):
         Extra(s8s8_mask=1, scale_adjust=True)
+
+
+def test_checked_numbers_are_python_ints() -> None:
+    assert checked_ints("x", ()) == ()
+    assert [
+        type(value)
+        for value in (
+            *checked_ints("x", np.array([True, 2], np.int8)),
+            checked_int("x", np.uint64(3)),
+        )
+    ] == [int] * 3

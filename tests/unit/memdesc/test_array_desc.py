@@ -1,0 +1,77 @@
+"""Arrays of numpy described where they lie, and those that cannot be."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from memdesc import MemdescError, OverlapError, array_desc, memory_desc
+
+
+def test_an_array_is_described_where_it_lies() -> None:
+    x = np.zeros((4, 6), np.float32)
+    assert array_desc(x) == memory_desc((4, 6), "f32", "ab")
+    assert array_desc(x.T) == memory_desc((6, 4), "f32", "ba")
+    assert array_desc(x[1:3, ::2]) == memory_desc((2, 3), "f32", strides=(6, 2))
+    assert array_desc(x[::-1, ::-2]) == memory_desc((4, 3), "f32", strides=(-6, -2), offset0=22)
+    assert array_desc(np.broadcast_to(x[:1], (3, 6))) == memory_desc((3, 6), "f32", strides=(0, 1))
+    assert array_desc(x.astype(ml_dtypes.bfloat16)).dtype.name == "bf16"
+
+
+@pytest.mark.parametrize("shape", [(0, 3), (3, 0), (2, 0, 4)])
+def test_an_empty_array_is_described_whatever_its_strides(shape: tuple[int, ...]) -> None:
+    x = np.zeros(shape, [("a", "f4"), ("b", "u1")])["a"]
+    for array in (x[::-1], np.zeros(shape, "f4")[::-1]):
+        assert (array_desc(array).nbytes, array_desc(array).offset0) == (0, 0)
+
+
+def test_the_stride_of_a_dim_of_one_may_be_anything() -> None:
+    x = np.zeros((1, 3), [("a", "f4"), ("b", "f4"), ("c", "u1")])[:, :1]["a"]
+    assert array_desc(x) == memory_desc((1, 1), "f32")
+
+
+def test_a_stride_that_is_no_multiple_of_the_element_is_refused() -> None:
+    x = np.zeros((2, 3), [("a", "f4"), ("b", "u1")])["a"]
+    with pytest.raises(
+        MemdescError,
+        match=(
+            r"a \(dim 0\) has a stride of 15 bytes, no multiple of the 4-byte element; "
+            r"copy the array"
+        ),
+    ):
+        array_desc(x)
+
+
+def test_elements_that_overlap_in_an_array_are_refused() -> None:
+    x = np.lib.stride_tricks.sliding_window_view(np.zeros(9, np.float32), 3)
+    with pytest.raises(
+        OverlapError,
+        match=r"the differences \+(.) in a \(dim 0\) \(stride 1\), -\1 in b \(dim 1\) ",
+    ):
+        array_desc(x)
+
+
+@pytest.mark.parametrize("dtype", [ml_dtypes.int4, ml_dtypes.uint4, ml_dtypes.float4_e2m1fn])
+def test_an_array_of_four_bit_elements_is_no_memory_of_them(dtype: type) -> None:
+    with pytest.raises(
+        MemdescError, match=r"holds one element a byte, .* memory two; reorder\(\) packs it"
+    ):
+        array_desc(np.zeros(4, dtype))
+
+
+@pytest.mark.parametrize("value", [None, [1.0, 2.0], 3.0, memory_desc((2,), "f32")])
+def test_what_is_no_array_is_refused(value: Any) -> None:
+    with pytest.raises(MemdescError, match="a numpy array is needed, not "):
+        array_desc(value)
+
+
+def test_an_array_without_dims_or_with_a_foreign_type_is_refused() -> None:
+    with pytest.raises(MemdescError, match=r"dims \(\) have 0 sizes; a descriptor has 1 to 12"):
+        array_desc(np.array(1.0))
+    with pytest.raises(MemdescError, match="unknown data type dtype"):
+        array_desc(np.zeros(3, complex))
+    with pytest.raises(MemdescError, match="not in native byte order"):
+        array_desc(np.zeros(3, ">f4"))

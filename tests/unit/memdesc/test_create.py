@@ -1,0 +1,258 @@
+"""Descriptors made by names and by strides, and what is refused."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from memdesc import MemdescError, NotBlockedError, OverlapError, memory_desc, parse_tag
+from memdesc.errors import short_repr
+
+
+def test_without_tag_and_strides_the_layout_is_row_major() -> None:
+    assert memory_desc((2, 3, 4), "f32") == memory_desc((2, 3, 4), "f32", "abc")
+
+
+def test_a_tag_may_be_given_as_a_value() -> None:
+    assert memory_desc((2, 17), "f32", parse_tag("aB8b")) == memory_desc((2, 17), "f32", "aB8b")
+
+
+@pytest.mark.parametrize(
+    "dims",
+    [
+        [2, 3],
+        (n for n in (2, 3)),
+        np.array([2, 3]),
+        np.array([2, 3], np.uint8),
+        (np.int64(2), np.int8(3)),
+        {2: 0, 3: 0}.keys(),
+    ],
+)
+def test_sizes_may_be_any_integers_in_any_iterable(dims: Any) -> None:
+    desc = memory_desc(dims, "f32")
+    assert desc.dims == (2, 3)
+    assert {type(size) for size in desc.dims} == {int}
+
+
+def test_an_array_without_dims_is_one_size() -> None:
+    assert memory_desc(np.array(3), "f32").dims == (3,)
+
+
+def test_empty_blocks_and_an_offset_of_0_may_go_with_a_tag() -> None:
+    desc = memory_desc(
+        (2, 3),
+        "f32",
+        "ab",
+        inner_blks=[],
+        inner_idxs=np.array([], int),
+        offset0=np.int64(0),  # type: ignore[arg-type] # any integer is taken
+    )
+    assert desc == memory_desc((2, 3), "f32")
+
+
+def test_blocks_of_one_among_the_inner_blocks_are_dropped() -> None:
+    assert memory_desc(
+        (2, 17), "f32", strides=(24, 8), inner_blks=(1, 8, 1), inner_idxs=(0, 1, 1)
+    ) == memory_desc((2, 17), "f32", "aB8b")
+
+
+def test_the_inner_blocks_come_outermost_first() -> None:
+    by_hand = memory_desc(
+        (9, 33), "f32", strides=(768, 256), inner_blks=(8, 16, 2), inner_idxs=(1, 0, 1)
+    )
+    assert by_hand == memory_desc((9, 33), "f32", "AB8b16a2b")
+
+
+def test_padded_dims_may_be_larger_than_whole_blocks_or_cut_one_short() -> None:
+    desc = memory_desc(
+        (2, 3), "f32", strides=(8, 8), inner_blks=(8,), inner_idxs=(1,), padded_dims=(2, 3)
+    )
+    assert (desc.padded_dims, desc.min_nbytes, desc.has_padding) == ((2, 3), 44, False)
+
+
+def test_the_widest_tensor_of_bytes_has_int64_max_elements() -> None:
+    assert memory_desc((2**63 - 1,), "u8").nbytes == 2**63 - 1
+    with pytest.raises(
+        MemdescError, match=rf"dims \({2**61}, 1\) of f32 take {2**63} bytes, more than int64 holds"
+    ):
+        memory_desc((2**61, 1), "f32")
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        ({"dims": ()}, "dims () have 0 sizes; a descriptor has 1 to 12"),
+        (
+            {"dims": (1,) * 13},
+            "dims (1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1) have 13 sizes; a descriptor has 1 to 12",
+        ),
+        ({"dims": (2, -3)}, "dim b (dim 1) has size -3; sizes are 0 to 9223372036854775807"),
+        ({"dims": 2}, "dims must be a sequence of integers, not 2"),
+        ({"dims": None}, "dims must be a sequence of integers, not None"),
+        ({"dims": "23"}, "dims must be a sequence of integers, not '23'"),
+        ({"dims": (2.0, 3)}, "dims must be a sequence of integers, not (2.0, 3)"),
+        ({"dims": (2, float("nan"))}, "dims must be a sequence of integers, not (2, nan)"),
+        ({"dims": (2, [3])}, "dims must be a sequence of integers, not (2, [3])"),
+        ({"dims": np.array([2.5])}, "dims must be a sequence of integers, not array([2.5])"),
+        ({"dims": np.array(2.5)}, "dims must be a sequence of integers, not array(2.5)"),
+        (
+            {"dims": (2**63, 3)},
+            f"dims must be integers that int64 holds (up to {2**63 - 1}), not ({2**63}, 3)",
+        ),
+        (
+            {"dims": (10**5000, 3)},
+            (
+                f"dims must be integers that int64 holds (up to {2**63 - 1}), "
+                "not a tuple with a number too long to print"
+            ),
+        ),
+        (
+            {"dims": (2**32, 2**32)},
+            (
+                f"padded to ({2**32}, {2**32}) make {2**64} elements, "
+                f"more than int64 holds ({2**63 - 1})"
+            ),
+        ),
+        ({"dtype": "f33"}, "unknown data type 'f33'; the types are"),
+        ({"tag": 5}, "a tag is a name or a FormatTag, not 5"),
+        ({"tag": b"ab"}, "a tag is a name or a FormatTag, not b'ab'"),
+        ({"tag": "abc"}, "dims (2, 3) have 2 sizes, but 'abc' is for 3"),
+        ({"tag": "nchw"}, "dims (2, 3) have 2 sizes, but 'nchw' is for 4"),
+        (
+            {"tag": "ab", "strides": (3, 1)},
+            "give a tag or strides, not both: tag='ab' and strides=(3, 1)",
+        ),
+        ({"tag": "ab", "strides": 5}, "give a tag or strides, not both: tag='ab' and strides=5"),
+        (
+            {"tag": "ab", "offset0": 3},
+            "inner_blks, inner_idxs, padded_dims and offset0 go with strides=, not with a tag",
+        ),
+        (
+            {"offset0": 3},
+            "inner_blks, inner_idxs, padded_dims and offset0 go with strides=, not with a tag",
+        ),
+        (
+            {"inner_blks": (8,)},
+            "inner_blks, inner_idxs, padded_dims and offset0 go with strides=, not with a tag",
+        ),
+        (
+            {"inner_idxs": (0,)},
+            "inner_blks, inner_idxs, padded_dims and offset0 go with strides=, not with a tag",
+        ),
+        ({"inner_idxs": 5}, "inner_idxs must be a sequence of integers, not 5"),
+        (
+            {"offset0": np.array([1, 2])},
+            "offset0 must be an integer that int64 holds, not array([1, 2])",
+        ),
+        (
+            {"padded_dims": (2, 8)},
+            "inner_blks, inner_idxs, padded_dims and offset0 go with strides=, not with a tag",
+        ),
+        ({"strides": 5}, "strides must be a sequence of integers, not 5"),
+        ({"strides": (3,)}, "strides (3,) must be 2 numbers, one for each dim"),
+        (
+            {"strides": (2**63, 1)},
+            f"strides must be integers that int64 holds (up to {2**63 - 1}), not ({2**63}, 1)",
+        ),
+        (
+            {"strides": (-(2**63), 1)},
+            f"strides must be integers that int64 holds (up to {2**63 - 1}), not ({-(2**63)}, 1)",
+        ),
+        (
+            {"strides": (2, 1)},
+            (
+                "two indices share one element, (0, 2) and (1, 0): "
+                "the differences +1 in a (dim 0) (stride 2), "
+                "-2 in b (dim 1) (stride 1) add up to offset 0"
+            ),
+        ),
+        (
+            {"strides": (-3, 1)},
+            "the layout reaches offset -3, in front of its buffer; offset0 must be at least 3",
+        ),
+        (
+            {"strides": (3, 1), "padded_dims": (2, 3, 4)},
+            "padded_dims (2, 3, 4) must be 2 numbers, one for each dim",
+        ),
+        (
+            {"strides": (3, 1), "padded_dims": (2, 2)},
+            "padded extent 2 of b (dim 1) must be at least its size 3",
+        ),
+        (
+            {"strides": (3, 1), "padded_dims": (2, -3)},
+            "padded extent -3 of b (dim 1) must be at least its size 3",
+        ),
+        (
+            {"strides": (3, 1), "inner_blks": None},
+            "inner_blks must be a sequence of integers, not None",
+        ),
+        (
+            {"strides": (3, 1), "inner_blks": (2,)},
+            (
+                "inner_blks (2,) and inner_idxs () must be sizes of 1 or more, "
+                "each with a dim of 0 to 1"
+            ),
+        ),
+        (
+            {"strides": (3, 1), "inner_blks": (0,), "inner_idxs": (1,)},
+            "inner_blks (0,) and inner_idxs (1,) must be sizes of 1 or more",
+        ),
+        (
+            {"strides": (3, 1), "inner_blks": (2,), "inner_idxs": (2,)},
+            "inner_blks (2,) and inner_idxs (2,) must be sizes of 1 or more",
+        ),
+        (
+            {"strides": (3, 1), "inner_blks": (2**62, 2), "inner_idxs": (0, 1)},
+            f"inner_blks ({2**62}, 2) make a tile of more elements than int64",
+        ),
+        (
+            {"strides": (3, 1), "offset0": -1},
+            "the layout reaches offset -1, in front of its buffer; offset0 must be at least 0",
+        ),
+        (
+            {"strides": (3, 1), "offset0": "a"},
+            "offset0 must be an integer that int64 holds, not 'a'",
+        ),
+        (
+            {"strides": (3, 1), "offset0": None},
+            "offset0 must be an integer that int64 holds, not None",
+        ),
+        (
+            {"strides": (3, 1), "offset0": 2**63},
+            f"offset0 must be an integer that int64 holds, not {2**63}",
+        ),
+        (
+            {"strides": (3, 1), "offset0": 2**62},
+            f"dims (2, 3) of f32 take {2**64 + 24} bytes, more than int64 holds ({2**63 - 1})",
+        ),
+    ],
+    ids=short_repr,
+)
+def test_what_breaks_a_rule_is_refused_with_the_rule_and_the_numbers(
+    options: dict[str, Any], reason: str
+) -> None:
+    with pytest.raises(MemdescError) as caught:
+        memory_desc(options.pop("dims", (2, 3)), options.pop("dtype", "f32"), **options)
+    assert reason in str(caught.value)
+
+
+def test_strict_refuses_what_onednn_refuses_by_tag_too() -> None:
+    assert memory_desc((3, 5), "s4", "ab").nbytes == 8
+    with pytest.raises(OverlapError, match=r"strict: stride 5 of a \(dim 0\) is odd"):
+        memory_desc((3, 5), "s4", "ab", strict=True)
+    assert memory_desc((3, 6), "s4", "ab", strict=True).nbytes == 9
+
+
+def test_strict_has_no_answer_for_a_layout_outside_of_onednns_fields() -> None:
+    with pytest.raises(NotBlockedError, match="are fused into one index"):
+        memory_desc((2, 3, 4, 5), "f32", "bf8_xy16", strict=True)
+
+
+@pytest.mark.parametrize("dtype", ["f32", np.float32, "torch.float32"])
+def test_a_data_type_in_the_place_of_the_tag_is_refused_with_the_order(dtype: Any) -> None:
+    with pytest.raises(MemdescError, match=r"^dtype comes before the tag: dtype is 'nchw' here"):
+        memory_desc((2, 3, 4, 5), "nchw", dtype)
+    with pytest.raises(MemdescError, match="unknown data type 'nchw'"):
+        memory_desc((2, 3, 4, 5), "nchw")

@@ -1,0 +1,134 @@
+"""Descriptors as values: compared, hashed, printed, pickled, and never changed."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+import subprocess
+import sys
+
+import pytest
+
+from memdesc import Axis, Block, Layout, MemoryDesc, data_type, memory_desc
+
+
+def test_descriptors_that_differ_in_strides_of_unit_dims_only_are_equal() -> None:
+    assert memory_desc((1, 4), "f32", "nc") == memory_desc((1, 4), "f32", "cn")
+    assert memory_desc((2, 1, 1, 5), "f32", "nchw") == memory_desc((2, 1, 1, 5), "f32", "nhwc")
+    assert hash(memory_desc((1, 4), "f32", "nc")) == hash(memory_desc((1, 4), "f32", "cn"))
+
+
+def test_the_stride_of_a_padded_unit_dim_and_of_a_zero_dim_is_compared() -> None:
+    assert memory_desc((1, 4), "f32", "Ab8a") != memory_desc(
+        (1, 4), "f32", strides=(64, 8), inner_blks=(8,), inner_idxs=(0,)
+    )
+    assert memory_desc((0, 4), "f32", "ab") != memory_desc((0, 4), "f32", strides=(7, 1))
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        memory_desc((2, 17), "s32", "aB8b"),
+        memory_desc((2, 18), "f32", "aB8b"),
+        memory_desc((2, 17), "f32", "aB4b"),
+        memory_desc((2, 17), "f32", "Ba8b"),
+        memory_desc((2, 17), "f32", strides=(40, 8), inner_blks=(8,), inner_idxs=(1,)),
+        memory_desc((2, 17), "f32", strides=(24, 8), inner_blks=(8,), inner_idxs=(1,), offset0=8),
+        memory_desc(
+            (2, 17), "f32", strides=(32, 8), inner_blks=(8,), inner_idxs=(1,), padded_dims=(2, 32)
+        ),
+        (2, 17),
+        None,
+    ],
+)
+def test_each_field_counts_in_equality(other: object) -> None:
+    desc = memory_desc((2, 17), "f32", "aB8b")
+    assert desc != other
+    assert desc == desc  # noqa: PLR0124 - identity is a path of its own
+
+
+@pytest.mark.parametrize(
+    ("desc", "text"),
+    [
+        (memory_desc((2, 17), "f32", "nC8c"), "memory_desc((2, 17), 'f32', 'aB8b')"),
+        (memory_desc((2, 3), "s8", strides=(4, 1)), "memory_desc((2, 3), 's8', strides=(4, 1))"),
+        (
+            memory_desc((2, 3), "s8", strides=(-3, 0), offset0=3),
+            "memory_desc((2, 3), 's8', strides=(-3, 0), offset0=3)",
+        ),
+        (
+            memory_desc((2, 17), "f32", "aB8b").submemory((2, 3), (0, 8)),
+            (
+                "memory_desc((2, 3), 'f32', strides=(24, 8), inner_blks=(8,), "
+                "inner_idxs=(1,), padded_dims=(2, 3), offset0=8)"
+            ),
+        ),
+        (
+            memory_desc((2, 3), "f32", strides=(9, 1), padded_dims=(2, 8)),
+            "memory_desc((2, 3), 'f32', strides=(9, 1), padded_dims=(2, 8))",
+        ),
+        (
+            memory_desc((2, 3), "f32", strides=(8, 1), padded_dims=(2, 8)),
+            "memory_desc((2, 3), 'f32', 'ab__b8')",
+        ),
+        (
+            memory_desc((2, 3, 4, 5), "f32", "bf8_xy16"),
+            "memory_desc((2, 3, 4, 5), 'f32', 'aB(CD)8b16(cd)')",
+        ),
+        (memory_desc((0, 3), "f32", strides=(0, 1)), "memory_desc((0, 3), 'f32', strides=(0, 1))"),
+    ],
+)
+def test_the_repr_is_the_shortest_call_that_makes_the_same(desc: MemoryDesc, text: str) -> None:
+    assert repr(desc) == text
+    assert eval(text) == desc  # noqa: S307 - repr is meant to be evaluated
+
+
+def test_the_repr_of_a_layout_that_no_call_makes_is_the_constructor() -> None:
+    desc = memory_desc((4, 3, 4, 5), "f32", "bf8_xy16").submemory((2, 3, 4, 5), (1, 0, 0, 0))
+    assert repr(desc).startswith(
+        "MemoryDesc(data_type('f32'), Layout(dims=(2, 3, 4, 5), axes=(Axis(dims=(0,), padded=2), "
+    )
+    scope = {
+        "MemoryDesc": MemoryDesc,
+        "data_type": data_type,
+        "Layout": Layout,
+        "Axis": Axis,
+        "Block": Block,
+    }
+    assert eval(repr(desc), scope) == desc  # noqa: S307 - repr is meant to be evaluated
+
+
+def test_the_repr_of_a_broadcast_that_no_dense_tag_could_hold_is_written() -> None:
+    desc = memory_desc((2**20, 2**20), "f64", strides=(0, 0), padded_dims=(2**31, 2**31))
+    assert (
+        repr(desc)
+        == f"memory_desc(({2**20}, {2**20}), 'f64', strides=(0, 0), padded_dims=({2**31}, {2**31}))"
+    )
+
+
+@pytest.mark.parametrize("protocol", range(pickle.HIGHEST_PROTOCOL + 1))
+def test_a_descriptor_survives_pickle_and_copy(protocol: int) -> None:
+    desc = memory_desc((2, 17, 5, 4), "bf16", "nChw8c").submemory((1, 8, 5, 4), (1, 8, 0, 0))
+    for copied in (
+        pickle.loads(pickle.dumps(desc, protocol)),  # noqa: S301 - made here
+        copy.copy(desc),
+        copy.deepcopy(desc),
+    ):
+        assert copied == desc
+        assert hash(copied) == hash(desc)
+
+
+def test_a_descriptor_from_another_process_hashes_as_in_this_one() -> None:
+    make = (
+        "import pickle, sys, memdesc; "
+        "sys.stdout.buffer.write(pickle.dumps(memdesc.memory_desc((2, 17), 'f32', 'aB8b')))"
+    )
+    output = subprocess.run([sys.executable, "-c", make], capture_output=True, check=True).stdout
+    received = pickle.loads(output)  # noqa: S301 - our own bytes
+    assert hash(received) == hash(memory_desc((2, 17), "f32", "aB8b"))
+    assert {memory_desc((2, 17), "f32", "aB8b"): "found"}[received] == "found"
+
+
+def test_a_descriptor_cannot_be_changed() -> None:
+    with pytest.raises(AttributeError):
+        memory_desc((2, 3), "f32").dtype = data_type("s8")  # type: ignore[misc]
