@@ -11,7 +11,10 @@ if TYPE_CHECKING:
 
     from memdesc import MemoryDesc
 
-__all__ = ["offsets", "positions"]
+__all__ = ["Digits", "offsets", "positions"]
+
+# a digit: letters, step, extent; None is the outer digit, which counts whole steps
+Digits = list[tuple[str, int, int | None]]
 
 
 def offsets(desc: MemoryDesc) -> dict[tuple[int, ...], int]:
