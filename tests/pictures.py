@@ -1,12 +1,19 @@
-"""Read a picture back: what each cell shows, and where it is."""
+"""Read a picture back: what each cell shows, and where it is; check its numbers."""
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from itertools import product
+from typing import TYPE_CHECKING
 from xml.etree import ElementTree as ET
 
-__all__ = ["Seen", "cells", "elements"]
+import numpy as np
+
+if TYPE_CHECKING:
+    from memdesc import MemoryDesc
+
+__all__ = ["Seen", "cells", "check", "elements"]
 
 _SVG = "{http://www.w3.org/2000/svg}"
 
@@ -67,3 +74,47 @@ def cells(svg: str) -> tuple[list[Seen], list[Seen]]:
             # a line of the memory is higher than a row of the grid: an index is written in it
             (memory if float(box.get("height", "")) > 22 else grid).append(seen)
     return grid, memory
+
+
+def check(desc: MemoryDesc, grid: list[Seen], memory: list[Seen]) -> None:
+    """Check every number that a picture shows against the descriptor."""
+    padded = {}
+    tables = desc.layout.tables(padded=True)
+    for seen in [*grid, *memory]:
+        if not seen.is_element:
+            continue
+        is_padding = seen.hover[0].startswith("padding at")
+        assert is_padding == any(i >= size for i, size in zip(seen.index, desc.dims, strict=True))
+        assert is_padding == seen.is_hatched
+        if not is_padding:
+            assert desc.offset(seen.index) == seen.offset
+        by_axis = (
+            np.ravel_multi_index(
+                [seen.index[d] for d in axis.dims],
+                (1 << 40, *(desc.dims[d] for d in axis.dims[1:])),
+            )
+            for axis in desc.axes
+        )
+        assert (
+            desc.offset0 + sum(int(table[i]) for table, i in zip(tables, by_axis, strict=True))
+            == seen.offset
+        )
+        padded[seen.index] = seen.offset
+        place = next(line for line in seen.hover if line.startswith("byte "))
+        assert f"offset {seen.offset}" in seen.hover
+        half = f", {'high' if seen.offset % 2 else 'low'} half" if desc.dtype.is_packed else ""
+        assert place == f"byte {seen.offset * desc.dtype.bits // 8}{half}"
+    if desc.padded_nelems < 1 << 20:
+        held = {desc.offset0 + sum(map(int, parts)) for parts in product(*tables)}
+        assert all(seen.is_element == (seen.offset in held) for seen in memory)
+    if not desc.has_broadcast:
+        assert len(set(padded.values())) == len(padded)
+    # one number, one colour on both sides
+    colours = {seen.offset: seen.fill for seen in grid if not seen.is_hatched}
+    for seen in memory:
+        assert seen.is_hatched or colours.get(seen.offset, seen.fill) == seen.fill
+    for side in (grid, memory):
+        assert len({(seen.x, seen.y) for seen in side}) == len(side)
+    # the memory runs line by line
+    assert [seen.offset for seen in memory] == sorted(seen.offset for seen in memory)
+    assert sorted(memory, key=lambda seen: (seen.y, seen.x)) == memory

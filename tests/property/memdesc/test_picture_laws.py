@@ -4,9 +4,8 @@ from typing import TYPE_CHECKING
 
 from hypothesis import given, settings
 
-from tests.pictures import cells
+from tests.pictures import cells, check
 from tests.strategies import descs
-from tests.unit.memdesc.picture.test_show import check
 
 if TYPE_CHECKING:
     from memdesc import MemoryDesc

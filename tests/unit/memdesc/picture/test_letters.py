@@ -1,0 +1,66 @@
+"""The letters of dims in pictures and in descriptors, and the title."""
+
+from __future__ import annotations
+
+import pickle
+
+import pytest
+
+import memdesc
+from memdesc import MemdescError, memory_desc
+from memdesc.names import dim_letters, resolve
+from tests.pictures import elements
+
+
+def test_letters_name_the_dims() -> None:
+    desc = memory_desc((1, 5, 2, 3), "f32", "nChw4c")
+    assert "rows h, columns w, a panel for each c" in desc.show("nchw").text
+    assert "n(1) c/4(2) h(2) w(3) c%4(4)" in desc.show("nchw").svg
+    for letters in ("nch", "nchh"):
+        with pytest.raises(MemdescError, match="must name 4 dims"):
+            desc.show(letters)
+    for wrong in ("", 3, [], list("nchw"), b"nchw"):
+        with pytest.raises(MemdescError, match="must name 4 dims"):
+            desc.show(wrong)  # type: ignore[arg-type] # callers without types
+        with pytest.raises(MemdescError, match="must name 4 dims"):
+            memdesc.image_desc((1, 5, 2, 3), "f16", "in_out_channel").show(wrong)  # type: ignore[arg-type] # likewise
+    with pytest.raises(MemdescError, match="must name 1 dims"):
+        memdesc.image_desc((7,), "f16", "argument").show("ab")
+
+
+def test_a_name_names_the_dims_of_what_is_made_from_it() -> None:
+    desc = memory_desc((2, 17, 5, 4), "f32", "nChw8c")
+    assert desc.letters == "nchw"
+    assert "rows h, columns w, a panel for each n,c" in desc.show().text
+    assert memory_desc((2, 17, 5, 4), "f32", "b_fs_yx_fsv8").letters == "bfyx"
+    same = memory_desc((2, 17, 5, 4), "f32", "aBcd8b")
+    assert same.letters is None
+    assert same == desc
+    assert hash(same) == hash(desc)
+    assert repr(same) == repr(desc)
+    assert desc.with_dtype("bf16").letters == desc.with_extra(None).letters == "nchw"
+    assert desc.submemory((1, 8, 5, 4), (1, 8, 0, 0)).letters == "nchw"
+    assert desc.permute_axes((0, 3, 1, 2)).letters == "nhwc"
+    assert same.permute_axes((0, 3, 1, 2)).letters is None
+    assert desc.reshape((2, 17, 20)).letters is None
+    assert pickle.loads(pickle.dumps(desc)).letters == "nchw"  # noqa: S301 - made here
+    for wrong in ("nch", 4, "nchh"):
+        with pytest.raises(MemdescError, match="must name 4 dims"):
+            memdesc.MemoryDesc(desc.dtype, desc.layout, letters=wrong)  # type: ignore[arg-type] # callers without types
+
+
+def test_every_known_name_makes_a_descriptor_with_its_letters_or_none() -> None:
+    for name in memdesc.known_names():
+        try:
+            tag = resolve(name.text, (), 32)
+            desc = memory_desc((4,) * tag.ndims, "f32", name.text)
+        except MemdescError:
+            continue  # refused, with the reason, or for other sizes
+        assert desc.letters in {None, dim_letters(name.text)}
+
+
+def test_a_long_title_is_cut() -> None:
+    desc = memory_desc(
+        (2,) * 12, "f32", strides=[2**k + (2**12 if k == 11 else 0) for k in range(12)]
+    )
+    assert "…" in elements(desc.show().svg, "title")[0].text  # type: ignore[operator] # it has one

@@ -1,0 +1,112 @@
+"""Pictures as values: their forms, and the files they are saved as."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+from memdesc import MemdescError, memory_desc
+from memdesc.picture import Picture
+from memdesc.picture.png import check_font
+from tests.pictures import cells
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def test_the_same_picture_has_the_same_bytes_in_every_process() -> None:
+    script = "import memdesc; print(memdesc.memory_desc((2, 17, 5, 4), 's8', 'nChw8c').show().svg)"
+    runs = {
+        subprocess.run(
+            [sys.executable, "-c", script],
+            capture_output=True,
+            check=True,
+            env={"PYTHONHASHSEED": seed},
+        ).stdout
+        for seed in "12"
+    }
+    assert len(runs) == 1
+    assert runs.pop().decode().strip() == memory_desc((2, 17, 5, 4), "s8", "nChw8c").show().svg
+
+
+def test_a_picture_has_no_ids_links_or_scripts() -> None:
+    svg = memory_desc((2, 17, 5, 4), "s8", "nChw8c").show().svg
+    assert " id=" not in svg
+    assert "href" not in svg
+    assert "script" not in svg
+
+
+def test_notebooks_draw_and_terminals_print() -> None:
+    picture = memory_desc((2, 3), "f32", "ab").show()
+    assert picture._repr_svg_() == picture.svg
+    assert picture._repr_html_() == picture.fragment
+    assert Picture(picture.svg, picture.text)._repr_html_() == picture.svg
+    assert str(picture) == repr(picture) == picture.text
+
+
+def test_html_holds_the_same_cells_as_the_svg() -> None:
+    for picture in (
+        memory_desc((1, 5, 2, 3), "f32", "nChw4c").show(),
+        memory_desc((3, 4), "f32", strides=(6, 1), offset0=3).show(),
+    ):
+        halves = re.findall("<svg .*?</svg>", picture.fragment, re.DOTALL)
+        drawn = [seen for half in halves for side in cells(half) for seen in side]
+        assert drawn == [seen for side in cells(picture.svg) for seen in side]
+        assert "<script" not in picture.fragment
+
+
+def test_a_picture_is_saved_whole_or_not_at_all(tmp_path: Path) -> None:
+    picture = memory_desc((2, 3), "f32", "ab").show()
+    picture.save(tmp_path / "a.svg")
+    assert (tmp_path / "a.svg").read_text(encoding="utf-8") == f"{picture.svg}\n"
+    picture.save(tmp_path / "a.TXT")
+    assert (tmp_path / "a.TXT").read_text(encoding="utf-8") == f"{picture.text}\n"
+    picture.save(tmp_path / "a.html")
+    page = (tmp_path / "a.html").read_text(encoding="utf-8")
+    assert page == picture.html()
+    assert picture.fragment in page
+    assert "<title>memory_desc((2, 3), &#x27;f32&#x27;, &#x27;ab&#x27;)</title>" in page
+    for path in (tmp_path / "none" / "a.svg", tmp_path):
+        with pytest.raises(MemdescError, match="cannot be written"):
+            picture.save(path)
+    with pytest.raises(MemdescError, match=r"\.svg, \.png, \.html or \.txt, not as '.*a\.pdf'"):
+        picture.save(tmp_path / "a.pdf")
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["a.TXT", "a.html", "a.svg"]
+
+
+def test_a_page_loads_nothing_and_names_no_other_site() -> None:
+    page = memory_desc((2, 3), "f32", "ab").show().html()
+    assert re.findall('https?://[^"]*', page) == ["http://www.w3.org/2000/svg"] * page.count(
+        "<svg "
+    )
+    assert not re.search("(src|href|url|import) *[=(]", page)
+
+
+def test_a_png_is_made_by_resvg_and_its_absence_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    resvg = pytest.importorskip("resvg_py")
+    picture = memory_desc((2, 3), "f32", "ab").show()
+    picture.save(tmp_path / "a.png")
+    data = (tmp_path / "a.png").read_bytes()
+    assert data[:8] == b"\x89PNG\r\n\x1a\n"
+    width, height = (int.from_bytes(data[at : at + 4], "big") for at in (16, 20))
+    assert f'width="{width // 2}" height="{height // 2}"' in picture.svg
+    with pytest.raises(MemdescError, match="no font was found"):
+        check_font(resvg, skip_system_fonts=True)
+    monkeypatch.setitem(sys.modules, "resvg_py", None)  # as where it is not installed
+    with pytest.raises(MemdescError, match="pip install resvg_py"):
+        picture.save(tmp_path / "b.png")
+    assert [file.name for file in tmp_path.iterdir()] == ["a.png"]
+
+
+def test_importing_and_describing_load_no_pictures() -> None:
+    script = "import sys, memdesc; memdesc.memory_desc((2, 3), 'f32', 'ba'); print(*sys.modules)"
+    loaded = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, check=True, text=True
+    ).stdout.split()
+    assert not [name for name in loaded if name.startswith("memdesc.picture")]

@@ -1,0 +1,96 @@
+"""Verbose descriptors whose dims are known at run time, as libdnnl 3.13 prints them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from memdesc import RUNTIME, MemdescError, RuntimeDesc, from_verbose, runtime_desc, to_verbose
+
+_R = RUNTIME
+
+
+@pytest.mark.parametrize(
+    ("dims", "tag", "text"),
+    [
+        ((_R, 20, 4), "abc", "f32::blocked:abc::f0"),
+        ((_R, 20, 4), "aBc8b", "f32:p:blocked:aBc8b::f0"),
+        ((_R, 20, 4), "Abc8a", "f32::blocked:Abc8a::f0"),
+        ((2, 3, 4), "abc", "f32::blocked:abc::f0"),
+        ((2, _R, 4), "abc", "f32::blocked:*::f0"),
+        ((_R, 3, 4), "cba", "f32::blocked:*::f0"),
+        ((2, _R, 4), "aBc8b", "f32::blocked:*::f0"),
+        ((2, 20, _R), "aBc8b", "f32:p:blocked:*::f0"),
+    ],
+)
+def test_runtime_dims_print_as_onednn_prints_them(
+    dims: tuple[int, ...], tag: str, text: str
+) -> None:
+    desc = runtime_desc(dims, "f32", tag)
+    assert to_verbose(desc) == text
+    # the string says nothing of the order where it has a *
+    known = None if "*" in text else tag
+    wanted = runtime_desc(dims, "f32", known) if "*" in text or _R in dims else desc.resolve(dims)
+    shown = "x".join("*" if size == _R else str(size) for size in dims)
+    assert from_verbose(text, dims) == from_verbose(f"src:{text}", shown) == wanted
+    assert from_verbose(text, np.array(dims)) == wanted
+
+
+def test_a_tag_of_runtime_dims_has_the_runtime_dim_outermost() -> None:
+    # dims of one block have the stride of the runtime dim, and are printed in front of it
+    desc = runtime_desc((1, 2, _R), "f32", "cab")
+    assert to_verbose(desc) == "f32::blocked:acb::f0"
+    assert from_verbose(to_verbose(desc), desc.dims) == desc
+    # oneDNN prints no such string, as the stride of a is not known
+    desc = runtime_desc((3, 2, _R), "f32", "acb")
+    assert to_verbose(desc) == "f32::blocked:*::f0"
+    assert from_verbose("f32::blocked:acb::f0", desc.dims) == desc
+
+
+def test_an_order_that_is_not_known_is_told_later() -> None:
+    desc = from_verbose("f32::blocked:*::f0", "2x*x4")
+    assert isinstance(desc, RuntimeDesc)
+    assert (desc.tag, desc.dims, desc.ndims, desc.nbytes) == (None, (2, _R, 4), 3, None)
+    assert desc.strides == desc.padded_dims == (_R, _R, _R)
+    assert repr(desc) == "runtime_desc((2, memdesc.RUNTIME, 4), 'f32', None)"
+    assert desc == runtime_desc((2, _R, 4), "f32", None)
+    assert to_verbose(desc) == "f32::blocked:*::f0"
+    with pytest.raises(
+        MemdescError, match=r"the order of dims .* is not known; make memory_desc\(dims, dtype, tag"
+    ):
+        desc.resolve((2, 3, 4))
+    with pytest.raises(MemdescError, match=r"b \(dim 1\) is -3; sizes are 0 or more"):
+        runtime_desc((_R, -3), "f32", None)
+    with pytest.raises(MemdescError, match=r"dims .* must be 1 to 12 sizes"):
+        runtime_desc((_R,) * 13, "f32", None)
+
+
+@pytest.mark.parametrize(
+    ("text", "dims", "reason"),
+    [
+        ("f32::blocked:*:3x1:f0", (_R, 3), r"runtime dims are described by a tag alone"),
+        (
+            "s8::blocked:ab::f1:s8m1",
+            "*x3",
+            r"over dims '\*x3': runtime dims are described by a tag",
+        ),
+        ("f32::blocked:ab:9x1:f0", (_R, 3), r"runtime dims are described by a tag alone"),
+        (
+            "f32:p:blocked:ab::f0",
+            (_R, 3),
+            r"flag 'p' says whether dims are padded, which 'ab' over",
+        ),
+        ("f32::blocked:aB8b::f0", (_R, 3), r"flag 'p' says whether dims are padded, which 'aB8b'"),
+        ("f32::blocked:abc::f0", (_R, 3), r"'abc' is for 3 dims, not for 2"),
+        ("f32::blocked:ab::f0", "2y3", "dims must be a sequence of integers"),
+        ("f32::blocked:ab::f0", "2x" + "9" * 19, "dims must be integers that int64 holds"),
+        ("f32::blocked:*::f0", (_R, "3"), "dims must be a sequence of integers"),
+    ],
+)
+def test_runtime_dims_that_contradict_the_string_are_refused(
+    text: str, dims: Any, reason: str
+) -> None:
+    with pytest.raises(MemdescError, match=reason):
+        from_verbose(text, dims)
