@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 __all__ = [
+    "BY",
     "FLOATS",
     "IEEE",
     "INTEGERS",
@@ -50,6 +51,8 @@ SIGNED_NAN = {"f8_e4m3": 0x7F, "f4_e2m1": 0x7}
 ONLY_NAN = {"f8_e5m2fnuz": 0x80, "f8_e4m3fnuz": 0x80}
 IEEE = [name for name in FLOATS if name not in SIGNED_NAN and name not in ONLY_NAN]
 _NAN, _INF = "nan", "inf"
+# what `run` converts by
+BY = ["definition", "kernels"]
 
 
 def value_of(code: int, name: str) -> tuple[int, Fraction | str]:

@@ -1,4 +1,7 @@
-"""Bad input: an error that says what is wrong, before anything is enqueued or written."""
+"""Bad input: an error that says what is wrong, before anything is enqueued or written.
+
+Over 300 lines: it is the list of what is refused, a test each.
+"""
 
 from __future__ import annotations
 

@@ -14,12 +14,11 @@ from hypothesis import strategies as st
 
 import memdesc
 import reorder
-from memdesc import MemdescError, UnsupportedFormatError
+from memdesc import MemdescError
+from tests.unit.reorder.zarr_arrays import chunk_bytes, create
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-    from numpy.typing import NDArray
 
 pytestmark = pytest.mark.peers
 
@@ -29,33 +28,14 @@ MemdescCodec = pytest.importorskip("reorder.zarr").MemdescCodec
 _RNG = np.random.default_rng(0)
 
 
-def _create(
-    store: Any, x: NDArray[Any], layout: str, dtype: str | None = None, **other: Any
-) -> Any:
-    array = zarr.create_array(
-        store,
-        shape=x.shape,
-        dtype=x.dtype,
-        serializer=MemdescCodec(layout, dtype),
-        compressors=None,
-        **other,
-    )
-    array[...] = x
-    return array
-
-
-def _chunk(store: Any, *at: int) -> bytes:
-    return bytes(store["c/" + "/".join(map(str, at))].to_bytes())
-
-
 def test_a_chunk_holds_the_bytes_of_the_layout_with_its_padding() -> None:
     store: dict[str, Any] = {}
     x = _RNG.random((3, 40, 5, 4), np.float32)
-    array = _create(store, x, "nChw16c", chunks=(2, 20, 5, 4), fill_value=7)
+    array = create(store, x, "nChw16c", chunks=(2, 20, 5, 4), fill_value=7)
     assert (array[...] == x).all()
     edge = np.full((2, 20, 5, 4), 7, np.float32)
     edge[:1] = x[2:, 20:]
-    stored = _chunk(store, 1, 1, 0, 0)
+    stored = chunk_bytes(store, 1, 1, 0, 0)
     assert stored == reorder.reorder(edge, "nChw16c").data.tobytes()
     desc = array.metadata.codecs[0].chunk_desc(array.chunks, array.dtype)
     assert desc == memdesc.memory_desc((2, 20, 5, 4), "f32", "nChw16c")
@@ -65,7 +45,7 @@ def test_a_chunk_holds_the_bytes_of_the_layout_with_its_padding() -> None:
 @pytest.mark.parametrize("layout", ["plain", "bacd", "nChw16c", "b_fs_yx_fsv16", "in_out_channel"])
 def test_slices_are_those_of_numpy(layout: str) -> None:
     x = _RNG.random((3, 40, 5, 4), np.float32)
-    array = _create({}, x, layout, chunks=(2, 20, 3, 4))
+    array = create({}, x, layout, chunks=(2, 20, 3, 4))
     assert (array[1, 17:22] == x[1, 17:22]).all()
     assert (array[:, ::7, 4, 1:3] == x[:, ::7, 4, 1:3]).all()
     assert (array.oindex[[0, 2], [1, 30]] == x[[0, 2]][:, [1, 30]]).all()
@@ -76,7 +56,7 @@ def test_slices_are_those_of_numpy(layout: str) -> None:
 
 def test_chunks_that_were_not_written_are_the_fill_value() -> None:
     store: dict[str, Any] = {}
-    array = _create(store, np.full((4, 9), 5, np.float32), "Ab8a", chunks=(2, 9), fill_value=5)
+    array = create(store, np.full((4, 9), 5, np.float32), "Ab8a", chunks=(2, 9), fill_value=5)
     assert [key for key in store if key.startswith("c/")] == []
     array[0, 3] = 1
     assert array[:2].sum() == 5 * 18 - 4
@@ -94,35 +74,35 @@ def test_elements_of_other_types_are_stored_as_they_are_told(
     low, high = {"u4": (0, 16), "s4": (-8, 8), "u8": (0, 256), "f4_e2m1": (0, 5)}[dtype]
     x = _RNG.integers(low, high, (70, 48)).astype(kind)
     store: dict[str, Any] = {}
-    array = _create(store, x, layout, dtype, chunks=(64, 48))
+    array = create(store, x, layout, dtype, chunks=(64, 48))
     assert (array[...] == x).all()
-    assert len(_chunk(store, 0, 0)) == 64 * 48 // size
+    assert len(chunk_bytes(store, 0, 0)) == 64 * 48 // size
     desc = memdesc.memory_desc((64, 48), dtype, layout)
-    assert _chunk(store, 0, 0) == reorder.reorder(x[:64], desc).data.tobytes()
+    assert chunk_bytes(store, 0, 0) == reorder.reorder(x[:64], desc).data.tobytes()
 
 
 def test_floats_that_a_type_holds_exactly_come_back_with_all_bits() -> None:
     x = np.array([[0.0, -0.0, 1.5, np.inf, -np.inf, np.nan]], np.float32)
-    array = _create({}, x, "ba", "bf16", chunks=(1, 6))
+    array = create({}, x, "ba", "bf16", chunks=(1, 6))
     assert array[...].tobytes() == x.tobytes()
 
 
 def test_values_that_a_type_does_not_hold_are_refused_and_nothing_is_written() -> None:
     store: dict[str, Any] = {}
-    array = _create(store, np.full((8, 2), 3, np.uint8), "gptq", "u4", chunks=(8, 2))
-    before = _chunk(store, 0, 0)
+    array = create(store, np.full((8, 2), 3, np.uint8), "gptq", "u4", chunks=(8, 2))
+    before = chunk_bytes(store, 0, 0)
     with pytest.raises(MemdescError, match=r"u4 has no 17, the value at \(1, 0\) of a chunk") as no:
         array[1] = [17, 16]
     assert "would store 15; 2 of 16 values do not fit" in str(no.value)
-    assert _chunk(store, 0, 0) == before
+    assert chunk_bytes(store, 0, 0) == before
     with pytest.raises(MemdescError, match=r"bf16 has no 0\.1"):
-        _create({}, np.full((2, 2), 0.1, np.float32), "ba", "bf16")
+        create({}, np.full((2, 2), 0.1, np.float32), "ba", "bf16")
 
 
 @pytest.mark.parametrize("dtype", [">f4", "<f4", "f8", "f2", "bool", "i8", "u2", "i1"])
 def test_types_of_zarr_keep_their_byte_order(dtype: str) -> None:
     x = _RNG.integers(0, 100, (5, 7)).astype(dtype)
-    array = _create({}, x, "BA4a4b", chunks=(3, 4))
+    array = create({}, x, "BA4a4b", chunks=(3, 4))
     assert array.dtype == x.dtype
     assert array[...].tobytes() == x.tobytes()
 
@@ -130,12 +110,12 @@ def test_types_of_zarr_keep_their_byte_order(dtype: str) -> None:
 def test_shards_hold_chunks_in_the_layout() -> None:
     x = _RNG.random((3, 40, 5, 4), np.float32)
     store: dict[str, Any] = {}
-    array = _create(store, x, "nChw16c", chunks=(1, 20, 5, 4), shards=(2, 40, 5, 4))
+    array = create(store, x, "nChw16c", chunks=(1, 20, 5, 4), shards=(2, 40, 5, 4))
     assert array.shards == (2, 40, 5, 4)
     assert (array[...] == x).all()
     assert (zarr.open_array(store)[2, 3:35, ::2] == x[2, 3:35, ::2]).all()
     chunk = reorder.reorder(x[:1, :20], "nChw16c").data.tobytes()
-    assert chunk in _chunk(store, 0, 0, 0, 0)
+    assert chunk in chunk_bytes(store, 0, 0, 0, 0)
 
 
 def test_compressors_and_filters_work_around_it(tmp_path: Path) -> None:
@@ -157,7 +137,7 @@ def test_compressors_and_filters_work_around_it(tmp_path: Path) -> None:
 
 def test_another_program_opens_it_by_the_name_in_the_metadata(tmp_path: Path) -> None:
     x = _RNG.random((4, 20), np.float32)
-    _create(str(tmp_path / "a"), x, "aB16b", chunks=(2, 20))
+    create(str(tmp_path / "a"), x, "aB16b", chunks=(2, 20))
     codecs = json.loads((tmp_path / "a" / "zarr.json").read_text())["codecs"]
     assert codecs == [{"name": "memdesc", "configuration": {"layout": "aB16b"}}]
     program = (
@@ -201,78 +181,6 @@ def test_a_record_is_kept_as_an_array_for_each_field(tmp_path: Path) -> None:
     assert (reorder.dequantize(again).data == reorder.dequantize(record).data).all()
 
 
-@pytest.mark.parametrize(
-    ("shape", "chunks", "layout", "stored", "message"),
-    [
-        ((100, 64), (30, 64), "marlin", "u4", "in must be a multiple of 16.*pad the tensor"),
-        ((4, 4), (4, 4), "nChw16c", None, "nChw16c"),
-        ((4, 4), (4, 4), "aB0b", None, "aB0b"),
-        ((4, 4), (4, 4), "in_out_channel", None, "in_out_channel"),
-        ((4, 4), (4, 4), "nv12", None, "cannot be described"),
-    ],
-)
-def test_layouts_that_do_not_take_the_chunks_are_refused_before_anything_is_written(
-    shape: tuple[int, ...], chunks: tuple[int, ...], layout: str, stored: str | None, message: str
-) -> None:
-    store: dict[str, Any] = {}
-    with pytest.raises(MemdescError, match=message):
-        zarr.create_array(
-            store, shape=shape, chunks=chunks, dtype="u1", serializer=MemdescCodec(layout, stored)
-        )
-    assert store == {}
-
-
-def test_types_that_have_no_layout_are_refused() -> None:
-    codec = MemdescCodec("ab")
-    with pytest.raises(MemdescError, match="complex64"):
-        zarr.create_array({}, shape=(4, 4), dtype="c8", serializer=codec)
-    with pytest.raises(MemdescError, match="a descriptor has 1 to 12"):
-        zarr.create_array({}, shape=(), dtype="f4", serializer=codec)
-    with pytest.raises(MemdescError, match="unknown data type 'q4'"):
-        MemdescCodec("ab", "q4")
-    with pytest.raises(MemdescError, match=r"layout must be a name such as 'nChw16c'.*not 3"):
-        MemdescCodec(3)
-
-
-def _create_and_write_shards() -> None:
-    codec = MemdescCodec("marlin", "u4")
-    array = zarr.create_array(
-        {}, shape=(60, 64), chunks=(30, 64), shards=(60, 64), dtype="u1", serializer=codec
-    )
-    array[...] = 1
-
-
-def test_chunks_of_shards_that_do_not_fit_are_refused_as_they_are_written() -> None:
-    # zarr 3.4 asks the codecs of shards already when the array is made
-    with pytest.raises(UnsupportedFormatError, match="in must be a multiple of 16"):
-        _create_and_write_shards()
-
-
-@pytest.mark.parametrize("data", [b"", b"abc", bytes(513)])
-def test_damaged_chunks_are_refused(data: bytes, tmp_path: Path) -> None:
-    array = _create(str(tmp_path / "a"), np.ones((8, 9), np.float32), "aB16b", chunks=(8, 9))
-    (tmp_path / "a" / "c" / "0" / "0").write_bytes(data)
-    message = rf"memory_desc\(\(8, 9\), 'f32', 'aB16b'\) has 512 bytes, and this one {len(data)}"
-    with pytest.raises(MemdescError, match=message):
-        array[...]
-
-
-@pytest.mark.parametrize(
-    "configuration",
-    [{}, {"layout": 3}, {"layout": None}, {"layout": "ab", "dtype": 7}, {"layout": "ab", "k": 1}],
-)
-def test_metadata_that_no_version_wrote_is_refused(
-    configuration: dict[str, Any], tmp_path: Path
-) -> None:
-    _create(str(tmp_path / "a"), np.ones((8, 9), np.float32), "aB16b", chunks=(8, 9))
-    path = tmp_path / "a" / "zarr.json"
-    metadata = json.loads(path.read_text())
-    metadata["codecs"][0]["configuration"] = configuration
-    path.write_text(json.dumps(metadata))
-    with pytest.raises(MemdescError):
-        zarr.open_array(tmp_path / "a")
-
-
 def test_a_tag_is_stored_by_its_notation() -> None:
     codec = MemdescCodec(memdesc.parse_tag("Ab16a"), np.dtype("f4"))
     fields = {"name": "memdesc", "configuration": {"layout": "Ab16a", "dtype": "f32"}}
@@ -309,78 +217,10 @@ def test_arrays_read_as_they_were_written(
 ) -> None:
     x = np.random.default_rng(shape[0]).integers(0, 99, shape).astype(dtype)
     store: dict[str, Any] = {}
-    _create(store, x, layout, chunks=chunks, fill_value=fill)
+    create(store, x, layout, chunks=chunks, fill_value=fill)
     assert (zarr.open_array(store)[...] == x).all()
     whole = np.full(chunks, fill, dtype)
     part = x[: chunks[0], : chunks[1]]
     whole[: part.shape[0], : part.shape[1]] = part
     if (whole != fill).any():
-        assert _chunk(store, 0, 0) == reorder.reorder(whole, layout).data.tobytes()
-
-
-# those of one tensor
-_BLOCKS = [
-    name
-    for name in memdesc.known_records()
-    if len(memdesc.record_desc((256, 256), name).tensors) == 1
-]
-
-
-@pytest.mark.parametrize("name", _BLOCKS)
-def test_chunks_hold_the_fields_of_a_record_and_make_it_again(name: str) -> None:
-    desc = memdesc.record_desc((32, 512), name)
-    record = reorder.Record(desc, _RNG.integers(0, 256, desc.nbytes, np.uint8))
-    again = reorder.Record(desc)
-    nbytes = 0
-    for part in desc.fields:
-        store: dict[str, Any] = {}
-        bits = record.field(part.name)
-        whole = {"u4": np.uint8, "s4": np.int8}.get(part.kind)
-        values = bits if whole is None else bits.astype(whole)
-        chunks = (8, values.shape[1])
-        array = _create(store, values, f"{name}.{part.name}", chunks=chunks)
-        nbytes += sum(len(_chunk(store, k, 0)) for k in range(4))
-        assert np.array_equal(array[7:9, 1:], values[7:9, 1:], equal_nan=part.kind == "f16")
-        again.set_field(part.name, array[...])
-    assert nbytes == desc.nbytes
-    assert again.data.tobytes() == record.data.tobytes()
-
-
-def test_the_order_of_a_field_is_that_of_its_record() -> None:
-    store: dict[str, Any] = {}
-    codes = np.arange(64, dtype=np.uint8).reshape(1, 64) % 16
-    _create(store, codes, "q4_0.qs", chunks=(1, 64))
-    record = reorder.Record(memdesc.record_desc((1, 64), "q4_0"))
-    record.set_field("qs", codes)
-    assert _chunk(store, 0, 0) == record.data.reshape(2, 18)[:, 2:].tobytes()
-
-
-@pytest.mark.parametrize(
-    ("layout", "dtype", "shape", "reason"),
-    [
-        ("q4_0.q", None, (4, 64), "no field"),
-        ("q4_0.qs", None, (4, 65), "blocks of 32"),
-        ("q4_0.qs", "u8", (4, 64), "has a type of its own"),
-        ("gptq.qweight", None, (4,), "dims"),
-        ("q6_k", None, (4, 256), r"q6_k is a record.*q6_k\.ql, q6_k\.qh, q6_k\.sc, q6_k\.d$"),
-        (
-            "q9_k.qh",
-            None,
-            (4, 256),
-            r"unknown format 'q9_k\.qh'.*; of fields.*the records are q4_0",
-        ),
-        ("q9_k", None, (4, 256), "neither an outer part.*'fsv16'$"),
-    ],
-)
-def test_fields_that_do_not_fit_are_refused(
-    layout: str, dtype: str | None, shape: tuple[int, ...], reason: str
-) -> None:
-    with pytest.raises(MemdescError, match=reason):
-        _create({}, np.zeros(shape, np.uint8), layout, dtype, chunks=shape)
-
-
-def test_planes_are_for_arrays_of_integers_that_they_hold() -> None:
-    with pytest.raises(MemdescError, match="holds u2, for an array of integers, not of float32"):
-        _create({}, np.zeros((4, 256), np.float32), "q6_k.qh", chunks=(4, 256))
-    with pytest.raises(MemdescError, match="holds u2, 0 to 3, but at"):
-        _create({}, np.full((4, 256), 4, np.uint8), "q6_k.qh", chunks=(4, 256))
+        assert chunk_bytes(store, 0, 0) == reorder.reorder(whole, layout).data.tobytes()

@@ -1,3 +1,5 @@
+"""Images on the command line: packed, unpacked, decoded and shown."""
+
 from __future__ import annotations
 
 import json
@@ -10,7 +12,6 @@ import pytest
 from memdesc import MemdescError, image_desc
 from reorder import Memory, load, reorder, save
 from reorder.cli import main
-from reorder.cli.doctor import _lay_out
 from reorder.storage.files import sidecar
 
 if TYPE_CHECKING:
@@ -192,33 +193,6 @@ def test_show_says_what_the_first_pixels_of_an_image_hold(capsys: CaptureFixture
     assert [pixel["holds"] for pixel in tail] == [[[0], [1], [2], [3]], [[4], [5], None, None]]
     assert main(["show", "argument", "6"]) == 0
     assert "pixel (1, 0), holds (4,) (5,) padding padding\n" in capsys.readouterr().out
-
-
-def test_doctor_tries_every_opencl_device(capsys: CaptureFixture[str]) -> None:
-    found = facts(capsys, "doctor")
-    assert all(device["works"] != bool(device["problem"]) for device in found["opencl_devices"])
-    lines = _lay_out(found)
-    count = len(found["opencl_devices"])
-    assert sum("): works, " in line or "): fails: " in line for line in lines) == count
-
-
-def test_doctor_says_what_is_missing() -> None:
-    device = {"name": "n", "platform": "p", "version": "v", "max_image": None}
-    broken = {**device, "problem": "no compiler", "mend": "install one"}
-    found = {
-        "kernel_cache": None,
-        "opencl_runtimes": [],
-        "opencl_devices": [{**device, "problem": ""}, broken],
-        "opencl_cpu_runtime": "pip install x",
-    }
-    lines = _lay_out(found)
-    assert "set NUMBA_CACHE_DIR to one" in lines[0]
-    assert lines[1].endswith("none found")
-    assert lines[2].endswith("n (p, v): works, no images, buffers only")
-    assert lines[3].endswith("n (p, v): fails: no compiler; install one")
-    none = _lay_out({**found, "opencl_devices": []})
-    assert "pip install x brings a runtime that works on the CPU" in none[2]
-    assert "opencl" in _lay_out({"kernel_cache": "/x", "opencl": "pyopencl does not load"})[1]
 
 
 @pytest.mark.parametrize("flag", ["--dtype", "--to-dtype"])

@@ -1,4 +1,4 @@
-"""The zero-padding contract, and what a Memory shows of its buffer."""
+"""The zero-padding contract, and the buffers that a Memory takes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import reorder
-from memdesc import MemdescError, NotBlockedError, PaddingError, memory_desc
+from memdesc import MemdescError, PaddingError, memory_desc
 from memdesc.inverse import index_at
 
 DTYPES = [
@@ -157,51 +157,6 @@ def test_a_view_of_a_parent_clears_only_its_own_padding() -> None:
     assert np.array_equal(buffer, reference)
 
 
-def test_plain_memory_shows_itself_as_an_array_without_a_copy() -> None:
-    x = np.arange(24, dtype=np.float32).reshape(1, 2, 3, 4)
-    memory = reorder.reorder(x, "nhwc")
-    shown = memory.numpy(copy=False)
-    assert np.array_equal(shown, x)
-    shown[0, 0, 0, 0] = 99
-    assert memory.numpy()[0, 0, 0, 0] == 99
-    assert not np.shares_memory(memory.numpy(copy=True), memory.data)
-
-
-def test_blocked_memory_is_copied_and_never_promised_as_a_view() -> None:
-    memory = reorder.reorder(np.ones((1, 3, 2, 2), np.float32), "nChw8c")
-    assert not np.shares_memory(memory.numpy(), memory.data)
-    with pytest.raises(MemdescError, match=r"numpy\(copy=False\) cannot be; see blocks\(\)"):
-        memory.numpy(copy=False)
-    with pytest.raises(ValueError, match="copy"):
-        np.asarray(memory, copy=False)
-
-
-def test_numpy_converts_a_memory_by_its_own_protocol() -> None:
-    x = np.arange(12, dtype=np.float32).reshape(1, 3, 2, 2)
-    memory = reorder.reorder(x, "nChw8c")
-    assert np.array_equal(np.asarray(memory), x)
-    assert np.asarray(memory, dtype=np.float64).dtype == np.float64
-
-
-def test_a_view_smaller_than_a_block_is_read_through_tables() -> None:
-    x = np.arange(16, dtype=np.float32).reshape(1, 16)
-    parent = reorder.reorder(x, "aB8b")
-    view = parent.desc.submemory((1, 3), (0, 8))
-    memory = reorder.Memory(view, parent.data, zero_pad=False)
-    assert memory.numpy().tolist() == [[8, 9, 10]]
-    with pytest.raises(NotBlockedError, match="ends inside a block"):
-        memory.blocks()
-
-
-def test_blocks_are_the_physical_array() -> None:
-    x = np.random.default_rng(0).random((2, 17, 3, 2), np.float32)
-    blocks = reorder.reorder(x, "nChw16c").blocks()
-    assert blocks.shape == (2, 2, 3, 2, 16)
-    assert np.array_equal(blocks[1, 1, 2, 1, 0], x[1, 16, 2, 1])
-    with pytest.raises(NotBlockedError, match="share a byte"):
-        reorder.Memory(memory_desc((4,), "s4", "a")).blocks()
-
-
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_apply_keeps_the_padding_zero_where_the_function_does_not(dtype: str) -> None:
     desc = memory_desc((2, 5, 3), dtype, "aBc4b")
@@ -238,55 +193,11 @@ def test_a_memory_prints_its_descriptor() -> None:
     assert repr(reorder.Memory(PADDED)) == "Memory(memory_desc((2, 17, 3, 2), 'f32', 'aBcd8b'))"
 
 
-def test_dims_that_are_cut_as_one_index_are_no_plain_array() -> None:
-    x = np.arange(15, dtype=np.float32).reshape(3, 5)
-    memory = reorder.reorder(x, "(AB)4(ab)")
-    assert len(memory.desc.blocks) == memory.desc.ndims
-    assert np.array_equal(memory.numpy(), x)
-
-
-def test_blocks_that_follow_each_other_are_copied_all_the_same_where_a_copy_is_asked_for() -> None:
-    memory = reorder.reorder(np.arange(16, dtype=np.float32).reshape(1, 16), "aB8b")
-    assert not np.shares_memory(memory.numpy(copy=True), memory.data)
-    memory.apply(lambda x: np.negative(x, out=x))
-    assert memory.numpy().tolist() == [[-float(i) for i in range(16)]]
-
-
-def test_strides_that_numpy_cannot_hold_are_those_of_dims_without_a_second_step() -> None:
-    memory = reorder.Memory(memory_desc((1, 3), "f32", strides=(2**62, 1)))
-    assert memory.numpy().shape == memory.blocks().shape == (1, 3)
-    empty = reorder.Memory(memory_desc((0, 3), "f32", strides=(1, 2**62)))
-    assert empty.numpy().shape == (0, 3)
-    assert empty.blocks().size == 0
-
-
-def test_another_type_needs_a_copy_and_the_same_type_none() -> None:
-    memory = reorder.reorder(np.zeros((2, 3), np.float32), "ba")
-    assert np.shares_memory(np.asarray(memory, dtype=np.float32), memory.data)
-    with pytest.raises(
-        MemdescError, match="holds float32, so an array of float64 cannot be without a copy"
-    ):
-        np.asarray(memory, dtype=np.float64, copy=False)
-    assert not np.shares_memory(np.array(memory), memory.data)
-
-
 def test_a_memory_keeps_its_descriptor_and_its_buffer() -> None:
     memory = reorder.Memory(PADDED)
     for name, value in (("desc", memory_desc((2**40,), "f32")), ("data", np.zeros(1, np.uint8))):
         with pytest.raises(AttributeError):
             setattr(memory, name, value)
-
-
-def test_whether_the_logical_array_is_a_view_is_as_documented() -> None:
-    def shares(dims: tuple[int, ...], tag: str, *, copy: bool | None = None) -> bool:
-        memory = reorder.Memory(memory_desc(dims, "f32", tag))
-        return np.shares_memory(memory.numpy(copy=copy), memory.data)
-
-    assert shares((2, 4, 3, 3), "nhwc")
-    assert shares((2, 4, 3, 3), "nhwc", copy=False)
-    assert not shares((2, 4, 3, 3), "nChw4c")
-    assert shares((2, 4, 1, 1), "nChw4c")  # row-major all the same
-    assert not shares((2, 4, 1, 1), "nChw4c", copy=True)
 
 
 def test_apply_takes_a_function() -> None:

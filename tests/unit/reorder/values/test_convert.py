@@ -15,11 +15,10 @@ import pytest
 import reorder
 from memdesc import DATA_TYPES, memory_desc
 from reorder.values.formats import FORMATS, FloatFormat, IntegerFormat, largest_number
-from reorder.values.formats import INTEGERS as FORMATS_OF_INTEGERS
 from tests.conversions import (
+    BY,
     FLOATS,
     INTEGERS,
-    ONLY_NAN,
     every_code,
     random_codes,
     run,
@@ -31,7 +30,6 @@ from tests.conversions import (
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-BY = ["definition", "kernels"]
 SMALL = [name for name, dtype in DATA_TYPES.items() if dtype.bits <= 16]
 LARGE = [name for name in DATA_TYPES if name not in SMALL]
 _ROW = 10_000_000 // 16
@@ -188,92 +186,6 @@ def test_a_new_float_needs_a_row_in_each_table_and_nothing_else() -> None:
 
 
 @pytest.mark.parametrize("by", BY)
-def test_minus_zero_is_kept_where_there_is_one_and_a_nan_becomes_no_integer(by: str) -> None:
-    zero, nan = np.array([0x80000000], np.uint32), np.array([0x7FC00001, 0xFF800001], np.uint32)
-    for dst, (exponent, mantissa, _) in FLOATS.items():
-        kept = 0 if dst in ONLY_NAN else 1 << (exponent + mantissa)
-        assert run(zero, "f32", dst, by=by) == kept
-    for dst in INTEGERS:
-        assert not run(nan, "f32", dst, by=by).any()
-        assert not run(zero, "f32", dst, by=by).any()
-
-
-@pytest.mark.parametrize("by", BY)
-def test_a_nan_keeps_its_sign_and_the_upper_bits_of_its_payload_and_becomes_quiet(by: str) -> None:
-    nans = np.array([0x7F812345, 0xFFA00000, 0x7FC00000, 0xFFFFFFFF], np.uint32)
-    assert run(nans, "f32", "bf16", by=by).tolist() == [0x7FC1, 0xFFE0, 0x7FC0, 0xFFFF]
-    assert run(nans, "f32", "f16", by=by).tolist() == [0x7E09, 0xFF00, 0x7E00, 0xFFFF]
-    assert run(nans, "f32", "f8_e5m2", by=by).tolist() == [0x7E, 0xFF, 0x7E, 0xFF]
-    assert run(nans, "f32", "f8_e4m3", by=by).tolist() == [0x7F, 0xFF, 0x7F, 0xFF]
-    for only in ONLY_NAN:
-        assert set(run(nans, "f32", only, by=by).tolist()) == {0x80}
-        assert run(np.array([0x80], np.uint8), only, "f32", by=by) == 0xFFC00000
-    assert run(nans, "f32", "f64", by=by).tolist() == [
-        0x7FF82468A0000000,
-        0xFFFC000000000000,
-        0x7FF8000000000000,
-        0xFFFFFFFFE0000000,
-    ]
-    assert run(np.array([0x7F81], np.uint16), "bf16", "f32", by=by) == 0x7FC10000
-
-
-@pytest.mark.parametrize("by", BY)
-def test_integers_become_integers_without_passing_through_floats(by: str) -> None:
-    codes = np.array(
-        [2**53 + 1, 2**63 - 1, -(2**63), -(2**31) - 1, 2**24 + 1, -129], np.int64
-    ).view(np.uint64)
-    assert run(codes, "s64", "s32", by=by).view(np.int32).tolist() == [
-        2**31 - 1,
-        2**31 - 1,
-        -(2**31),
-        -(2**31),
-        2**24 + 1,
-        -129,
-    ]
-    assert run(codes, "s64", "s8", by=by).view(np.int8).tolist() == [
-        127,
-        127,
-        -128,
-        -128,
-        127,
-        -128,
-    ]
-    assert run(np.array([2**24 + 1], np.uint32), "s32", "s64", by=by) == 2**24 + 1
-
-
-@pytest.mark.parametrize("by", BY)
-@pytest.mark.parametrize(
-    ("dst", "largest"),
-    [
-        ("f16", 65504),
-        ("bf16", None),
-        ("f8_e5m2", 57344),
-        ("f8_e4m3", 448),
-        ("f8_e5m2fnuz", 57344),
-        ("f8_e4m3fnuz", 240),
-        ("f4_e2m1", 6),
-    ],
-)
-def test_saturation_makes_the_largest_number_of_all_beyond_it_and_keeps_nan(
-    dst: str, largest: float | None, by: str
-) -> None:
-    x = np.array([1e38, -3e38, np.inf, -np.inf, np.nan, 1.0], np.float32)
-    dtype = DATA_TYPES[dst]
-    largest = float(np.array(0x7F7F, np.uint16).view(dtype.numpy)) if largest is None else largest
-    got = (
-        run(x.view(np.uint32), "f32", dst, reorder.Attr(saturate=True), by=by)
-        .view(dtype.numpy)
-        .astype(np.float32)
-    )
-    if dst == "bf16":
-        assert got[2:4].tolist() == [largest, -largest]
-    else:
-        assert got[:4].tolist() == [largest, -largest, largest, -largest]
-    assert got[5] == 1
-    assert np.isnan(got[4]) or dst == "f4_e2m1"
-
-
-@pytest.mark.parametrize("by", BY)
 @pytest.mark.parametrize("dst", ["f8_e5m2", "f8_e4m3"])
 def test_the_onednn_rounding_of_f8_goes_through_f16(dst: str, by: str) -> None:
     codes = random_codes("f32", 30_000, 9)
@@ -292,53 +204,6 @@ def test_the_onednn_rounding_of_f8_goes_through_f16(dst: str, by: str) -> None:
         run(example, "f32", "f8_e5m2", by=by).view(DATA_TYPES["f8_e5m2"].numpy).astype(np.float32)
         == 3584
     )
-
-
-@pytest.mark.parametrize("by", BY)
-def test_all_that_is_not_zero_is_true_and_every_byte_but_0_is_read_so(by: str) -> None:
-    tiny = np.array([0.0, -0.0, np.nan, -np.inf, 0.3, -1e-45, 1e-40], np.float32)
-    assert run(tiny.view(np.uint32), "f32", "boolean", by=by).tolist() == [0, 0, 1, 1, 1, 1, 1]
-    least = np.array([0, 1, 1 << 63, (1 << 63) | 1], np.uint64)
-    assert run(least, "f64", "boolean", by=by).tolist() == [0, 1, 0, 1]
-    assert run(least, "u64", "boolean", by=by).tolist() == [0, 1, 1, 1]
-    codes = np.array([0, 1, 2, 128, 255], np.uint8)
-    assert run(codes, "boolean", "s8", by=by).tolist() == [0, 1, 1, 1, 1]
-    assert run(codes, "boolean", "f32", by=by).view(np.float32).tolist() == [0, 1, 1, 1, 1]
-    assert run(codes, "boolean", "boolean", by=by).tolist() == codes.tolist()
-    attr = reorder.Attr(src_scale=0.25, dst_scale=-8.0)
-    assert run(codes, "boolean", "boolean", attr, by=by).tolist() == [0, 1, 1, 1, 1]
-    assert run(codes, "u8", "boolean", reorder.Attr(src_zero_point=2), by=by).tolist() == [
-        1, 1, 0, 1, 1,
-    ]  # fmt: skip
-    assert run(tiny.view(np.uint32), "f32", "boolean", reorder.Attr(saturate=True), by=by)[2] == 1
-
-
-@pytest.mark.parametrize("by", BY)
-def test_u64_beyond_s64_is_exact_to_integers_and_rounded_once_to_f64(by: str) -> None:
-    numbers = [0, 2**53 + 1, 2**63 - 1, 2**63, 2**63 + 1025, 2**64 - 1024, 2**64 - 1]
-    codes = np.array(numbers, np.uint64)
-    for dst, (low, high) in FORMATS_OF_INTEGERS.items():
-        wanted = [min(max(number, low), high) for number in numbers]
-        got = run(codes, "u64", dst, by=by).view(DATA_TYPES[dst].bits_dtype)
-        assert [int(code) for code in got] == wanted
-    # Python rounds integers to the nearest float, ties to even
-    floats = run(codes, "u64", "f64", by=by).view(np.float64)
-    assert floats.tolist() == [float(number) for number in numbers]
-    # back: rounded, saturated
-    values = [-1.0, -np.inf, 0.5, 1.5, 2.0**63, 2.0**64 - 2048, 2.0**64, np.inf, np.nan]
-    back = run(np.array(values).view(np.uint64), "f64", "u64", by=by).tolist()
-    assert back == [0, 0, 0, 2, 2**63, 2**64 - 2048, 2**64 - 1, 2**64 - 1, 0]
-    signed = np.array([-1, -(2**63), 2**63 - 1], np.int64).view(np.uint64)
-    assert run(signed, "s64", "u64", by=by).tolist() == [0, 0, 2**63 - 1]
-
-
-@pytest.mark.parametrize("by", BY)
-@pytest.mark.parametrize("src", ["s32", "u32"])
-def test_zero_points_of_32_bits_are_subtracted_exactly(src: str, by: str) -> None:
-    codes = np.array([2**31 - 1, 2**31 - 2, 2**30 + 1], np.uint32)
-    attr = reorder.Attr(src_zero_point=2**31 - 4)
-    got = run(codes, src, "f32", attr, by=by).view(np.float32)
-    assert got.tolist() == [3.0, 2.0, float(np.float32(2**30 + 1 - 2**31 + 4))]
 
 
 def test_what_keeps_its_type_keeps_its_bits_however_it_is_moved() -> None:

@@ -1,0 +1,176 @@
+"""`memdesc decode`: raw dumps become arrays."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from reorder import Memory, load, reorder
+from reorder.cli import main
+from tests.notice import without_notice
+from tests.unit.reorder.cli.results import facts, refusal
+
+if TYPE_CHECKING:
+    from pytest import CaptureFixture  # noqa: PT013 - the type of a fixture
+
+
+@pytest.fixture
+def dump(tmp_path: Path) -> tuple[str, np.ndarray[Any, Any]]:
+    """Raw bytes of a blocked f16 tensor, and what they hold."""
+    x = np.random.default_rng(0).random((1, 17, 5, 4)).astype(np.float16)
+    path = tmp_path / "dump.bin"
+    path.write_bytes(reorder(x, "b_fs_yx_fsv16").data.tobytes())
+    return str(path), x
+
+
+def test_decode_turns_a_dump_into_an_array(
+    dump: tuple[str, Any], tmp_path: Path, capsys: CaptureFixture[str]
+) -> None:
+    path, x = dump
+    out = str(tmp_path / "out.npy")
+    shown = facts(
+        capsys,
+        "decode",
+        path,
+        out,
+        "--format",
+        "b_fs_yx_fsv16",
+        "--dims",
+        "1x17x5x4",
+        "--dtype",
+        "f16",
+    )
+    assert np.array_equal(np.load(out), x)
+    assert (shown["padding_zero"], shown["padding_elements"]) == (True, 300)
+    assert isinstance(load(out), Memory)
+
+
+def test_decode_skips_a_header_widens_and_finds_dirty_padding(
+    dump: tuple[str, Any], tmp_path: Path, capsys: CaptureFixture[str]
+) -> None:
+    path, x = dump
+    raw = bytearray(Path(path).read_bytes())
+    raw[-2:] = b"\x00\x3c"
+    Path(path).write_bytes(b"header!!" + raw + b"tail")
+    out = str(tmp_path / "out.npy")
+    arguments = [
+        "decode",
+        path,
+        out,
+        "--format",
+        "b_fs_yx_fsv16",
+        "--dims",
+        "1x17x5x4",
+        "--dtype",
+        "f16",
+        "--offset",
+        "8",
+    ]
+    assert "has 1284 bytes from byte 8 on" in refusal(capsys, *arguments)
+    assert main([*arguments, "--ignore-rest", "--to-dtype", "f32", "--json"]) == 1
+    shown = json.loads(capsys.readouterr().out)
+    assert shown["padding_zero"] is False
+    assert shown["not_zero"] == 1
+    assert shown["places"] == [{"index": [0, 31, 4, 3], "byte": 1278, "bits": "0x3c00"}]
+    assert np.array_equal(np.load(out), x.astype(np.float32))
+
+
+def test_decode_knows_types_that_npy_does_not(tmp_path: Path, capsys: CaptureFixture[str]) -> None:
+    x = np.arange(12).reshape(3, 4).astype(ml_dtypes.bfloat16)
+    (tmp_path / "dump.bin").write_bytes(reorder(x, "ba").data.tobytes())
+    out = str(tmp_path / "out.npy")
+    facts(
+        capsys,
+        "decode",
+        str(tmp_path / "dump.bin"),
+        out,
+        "--format",
+        "ba",
+        "--dims",
+        "3x4",
+        "--dtype",
+        "bf16",
+    )
+    memory = load(out)
+    assert isinstance(memory, Memory)
+    assert np.array_equal(memory.numpy(), x)
+    y = np.arange(-6, 6).reshape(3, 4).astype(ml_dtypes.int4)
+    (tmp_path / "dump.bin").write_bytes(reorder(y, "Ab4a").data.tobytes())
+    facts(
+        capsys,
+        "decode",
+        str(tmp_path / "dump.bin"),
+        out,
+        "--format",
+        "Ab4a",
+        "--dims",
+        "3x4",
+        "--dtype",
+        "s4",
+        "--to-dtype",
+        "s8",
+    )
+    assert np.array_equal(np.load(out), np.arange(-6, 6).reshape(3, 4))
+
+
+def test_decode_refuses_before_it_writes(
+    dump: tuple[str, Any], tmp_path: Path, capsys: CaptureFixture[str]
+) -> None:
+    path, _ = dump
+    out = str(tmp_path / "out.npy")
+    layout = ["--format", "b_fs_yx_fsv16", "--dims", "1x17x5x4", "--dtype"]
+    assert (
+        "but memory_desc((1, 17, 5, 4), 'f32', 'aBcd16b') takes 2560; it is cut short"
+        in refusal(capsys, "decode", path, out, *layout, "f32")
+    )
+    assert "has 0 bytes from byte 5000 on" in refusal(
+        capsys, "decode", path, out, *layout, "f16", "--offset", "5000"
+    )
+    assert "--ignore-rest" in refusal(capsys, "decode", path, out, *layout, "u8")
+    assert "in front of its file" in refusal(
+        capsys, "decode", path, out, *layout, "f16", "--offset", "-1"
+    )
+    assert "does not hold all values of f16" in refusal(
+        capsys, "decode", path, out, *layout, "f16", "--to-dtype", "s8"
+    )
+    assert "No such file" in refusal(capsys, "decode", "none.bin", out, *layout, "f16")
+    assert "Is a directory" in refusal(capsys, "decode", str(tmp_path), out, *layout, "f16")
+    assert "unknown data type 'f17'" in refusal(capsys, "decode", path, out, *layout, "f17")
+    assert "cannot be written" in refusal(
+        capsys, "decode", path, str(tmp_path / "none" / "out.npy"), *layout, "f16"
+    )
+    assert "give --dims and --dtype" in refusal(capsys, "decode", path, out, *layout[:-1])
+    assert [file.name for file in tmp_path.iterdir()] == ["dump.bin"]
+
+
+def test_the_command_runs_where_nothing_is_a_terminal(
+    dump: tuple[str, Any], tmp_path: Path
+) -> None:
+    path, _ = dump
+    arguments = [
+        path,
+        str(tmp_path / "o.npy"),
+        "--format",
+        "b_fs_yx_fsv16",
+        "--dims",
+        "1x17x5x4",
+        "--dtype",
+        "f16",
+    ]
+    ran = subprocess.run(
+        [sys.executable, "-m", "reorder", "decode", *arguments],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={**os.environ},
+    )
+    assert without_notice(ran.stderr) == ""
+    assert "padding zero      yes" in ran.stdout

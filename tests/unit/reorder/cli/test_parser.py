@@ -1,0 +1,56 @@
+"""Command lines: dims, flags, help, and mistakes in them."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+from reorder.cli.commands import NAMES
+from tests.unit.reorder.cli.results import facts, refusal
+
+if TYPE_CHECKING:
+    from pytest import CaptureFixture  # noqa: PT013 - the type of a fixture
+
+
+@pytest.mark.parametrize("dims", ["1_0x3", "２x3", "+2x3", "2x", f"2x{'9' * 5000}"])  # noqa: RUF001 - a digit that is none of ASCII
+def test_dims_are_decimal_digits_only(dims: str, capsys: CaptureFixture[str]) -> None:
+    assert "are not integers joined by x or commas" in refusal(capsys, "show", "ab", dims)
+
+
+def test_an_unknown_command_is_one_line_and_exit_code_2(capsys: CaptureFixture[str]) -> None:
+    assert "no command 'shw'; did you mean 'show'?" in refusal(capsys, "shw")
+    assert "the commands are show, " in refusal(capsys, "xyzzy")
+    assert "see memdesc --help" in refusal(capsys)
+
+
+def test_a_misspelt_flag_gets_suggestions(capsys: CaptureFixture[str]) -> None:
+    assert (
+        refusal(capsys, "decode", "a", "b", "--fromat", "nchw")
+        == "no flag --fromat; did you mean '--format'?; see memdesc decode --help"
+    )
+    assert "no flag --xyz; see memdesc show" in refusal(capsys, "show", "ab", "2x3", "--xyz=1")
+    # no abbreviations: --to is another flag of another command
+    assert "did you mean '--to-dtype'" in refusal(capsys, "diff", "ab", "ba", "2x3", "--to", "s8")
+    assert "unrecognized arguments: c; see memdesc show" in refusal(
+        capsys, "show", "ab", "2x3", "c"
+    )
+
+
+def test_dims_and_strides_are_joined_by_x_or_by_commas(capsys: CaptureFixture[str]) -> None:
+    assert facts(capsys, "show", "ab", "2,3") == facts(capsys, "show", "ab", "2x3")
+    assert facts(capsys, "show", "4,1@2", "2,3") == facts(capsys, "show", "4x1@2", "2x3")
+
+
+@pytest.mark.parametrize("command", NAMES)
+def test_every_help_shows_an_example_of_the_command(command: str) -> None:
+    ran = subprocess.run(
+        [sys.executable, "-m", "reorder", command, "--help"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert f"example: memdesc {command}" in ran.stdout
+    assert "--json" in ran.stdout

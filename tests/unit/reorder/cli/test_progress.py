@@ -1,0 +1,62 @@
+"""The bar of long work, and the line that announces compilation."""
+
+from __future__ import annotations
+
+import os
+import pty
+import subprocess
+import sys
+import time
+
+import pytest
+
+from reorder.cli.compile_notice import NOTICE, CompileNotice
+
+_LONG_WORK = """
+import time
+from reorder.cli.progress import Progress
+with Progress(4) as progress:
+    progress.step("start", 1)
+    time.sleep(0.6)
+    progress.step("half", 1)
+"""
+
+
+def test_a_bar_is_shown_on_terminals_only_and_wiped() -> None:
+    quiet = subprocess.run([sys.executable, "-c", _LONG_WORK], capture_output=True, check=True)
+    assert quiet.stderr == b""
+    terminal, other_end = pty.openpty()
+    try:
+        subprocess.run([sys.executable, "-c", _LONG_WORK], stderr=other_end, check=True)
+        shown = os.read(terminal, 4096).decode()
+    finally:
+        os.close(terminal)
+        os.close(other_end)
+    assert "start" not in shown  # work that is not long shows none
+    assert "[############............]  50% half" in shown
+    assert shown.endswith("\r\033[K")
+
+
+_COMPILING = """
+import sys, time
+from reorder.cli.compile_notice import CompileNotice
+with CompileNotice(lambda: float(sys.argv[1])):
+    time.sleep(0.3)
+"""
+
+
+@pytest.mark.parametrize(("seconds", "is_told"), [("1.1", True), ("0.9", False)])
+def test_long_compilation_is_announced_once_in_a_line_on_stderr(
+    seconds: str, is_told: bool
+) -> None:
+    ran = subprocess.run(
+        [sys.executable, "-c", _COMPILING, seconds], capture_output=True, text=True, check=True
+    )
+    assert ran.stdout == ""
+    assert ran.stderr.splitlines() == [NOTICE.rstrip()] * is_told
+
+
+def test_compilation_without_stderr_is_silent(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stderr", None)
+    with CompileNotice(lambda: 1.1):
+        time.sleep(0.2)

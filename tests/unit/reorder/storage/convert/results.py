@@ -1,0 +1,42 @@
+"""Conversions by rules as lines: the tensors that come out, or the line that refuses them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+from memdesc import MemdescError
+from reorder.storage.containers.table import read_container
+from reorder.storage.convert.convert import Settings, convert, plan
+from reorder.storage.convert.rules import parse_rule
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+SMALL = Settings(max_bytes=1 << 20, verify=True)
+
+
+def converted(
+    source: Path, target: Path, *rules: str, settings: Settings = SMALL
+) -> dict[str, NDArray[Any]]:
+    """Convert, and return the words of each tensor of the output, by its name."""
+    convert(plan(source, target, [parse_rule(rule) for rule in rules], settings))
+    kinds = {"s32": np.int32, "f16": np.float16, "f32": np.float32, "s8": np.int8, "u8": np.uint8}
+    return {
+        name: entry.read().view(kinds[entry.dtype]).reshape(entry.shape)
+        for name, entry in read_container(target).entries.items()
+    }
+
+
+def refused(source: Path, target: Path, *rules: str, settings: Settings = SMALL) -> str:
+    """Return the line that refuses a conversion; nothing was written."""
+    before = sorted(target.parent.rglob("*"))
+    with pytest.raises(MemdescError) as caught:
+        convert(plan(source, target, [parse_rule(rule) for rule in rules], settings))
+    assert sorted(target.parent.rglob("*")) == before
+    assert "\n" not in str(caught.value)
+    return str(caught.value)

@@ -1,0 +1,153 @@
+"""Numbers of converted tensors: records, scales that are chosen or given, and types."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+import reorder
+from memdesc import record_desc
+from reorder.storage.containers.table import read_container
+from reorder.storage.convert.convert import Settings, convert, plan
+from reorder.storage.convert.rules import parse_rule
+from tests.checkpoints import write_safetensors
+from tests.unit.reorder.storage.convert.results import SMALL, converted, refused
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+
+def test_scales_are_chosen_from_the_data(model: Path, tmp_path: Path) -> None:
+    # pieces of some rows each
+    small = SMALL._replace(max_bytes=4000)
+    out = tmp_path / "out.safetensors"
+    found = converted(model, out, "lm_head.weight: ab, s8, scales=a", settings=small)
+    x = reorder.open_checkpoint(model)["lm_head.weight"].numpy()
+    wanted = reorder.quantize(x, "s8", axis=0)
+    assert np.array_equal(found["lm_head.weight"], wanted.memory.numpy())
+    assert np.array_equal(found["lm_head.weight_scale"], wanted.scales)
+
+
+def test_scales_of_no_elements_are_1(tmp_path: Path) -> None:
+    source = tmp_path / "in.npz"
+    np.savez(source, a=np.ones((1, 0), np.float32), b=np.ones((0, 3), np.float32))
+    rules = ("a: u8, scales=a", "b: AB4a4b, s8, scales=ab")
+    found = converted(source, tmp_path / "out.safetensors", *rules)
+    assert found["a_scale"].tolist() == [1]
+    assert found["a_zero_point"].tolist() == [0]
+    assert found["b_scale"].shape == (0, 3)
+
+
+def test_scales_are_chosen_for_no_types_that_quantize_does_not_take(tmp_path: Path) -> None:
+    source, out = tmp_path / "in.safetensors", tmp_path / "out.safetensors"
+    write_safetensors(source, {"w": np.ones((8, 8), np.float32)})
+    small = tmp_path / "small.safetensors"
+    convert(plan(source, small, [parse_rule("w: f8_e4m3")], SMALL))
+    said = refused(small, out, "w: s8, scales=a")
+    assert "quantize takes floats of 16 bits or more, not f8_e4m3" in said
+
+
+def test_scales_that_are_given_are_applied(model: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out.safetensors"
+    found = converted(model, out, "lm_head.weight: s8, scale=0.05, zero_point=3")
+    x = reorder.open_checkpoint(model)["lm_head.weight"].numpy()
+    attr = reorder.Attr(dst_scale=0.05, dst_zero_point=3, saturate=True)
+    assert np.array_equal(
+        found["lm_head.weight"], reorder.reorder(x, dtype="s8", attr=attr).numpy()
+    )
+
+
+@pytest.mark.parametrize("group", [64, -1])
+def test_scales_of_marlin_have_the_shape_and_the_order_that_loaders_expect(
+    tmp_path: Path, group: int
+) -> None:
+    rng = np.random.default_rng(0)
+    rows = 1 if group == -1 else 128 // group
+    layer: dict[str, NDArray[Any]] = {
+        "a.qweight": rng.integers(-(2**31), 2**31, (16, 256)).astype(np.int32),
+        "a.qzeros": np.full((rows, 32), 0x77777777, np.int32),
+        "a.scales": rng.random((rows, 256)).astype(np.float16),
+    }
+    source, out = tmp_path / "in.safetensors", tmp_path / "out.safetensors"
+    write_safetensors(source, layer)
+    found = converted(source, out, "a: gptq -> marlin")
+    if group == -1:  # the tables of vLLM
+        order = [2 * i + j for i in range(4) for j in (0, 1, 8, 9, 16, 17, 24, 25)]
+    else:
+        order = [i + 8 * j for i in range(8) for j in range(8)]
+    wanted = layer["a.scales"].reshape(-1, len(order))[:, order].reshape(rows, 256)
+    assert np.array_equal(found["a.scales"], wanted)
+    # of another program, without descriptors
+    plain = tmp_path / "plain.safetensors"
+    write_safetensors(plain, found)
+    back = converted(plain, tmp_path / "back.safetensors", "a: marlin -> gptq")
+    assert all(np.array_equal(back[name], array) for name, array in layer.items())
+
+
+def test_gguf_blocks_become_layers_of_other_systems(tmp_path: Path) -> None:
+    desc = record_desc((64, 256), "q4_0")
+    rng = np.random.default_rng(0)
+    blocks = rng.integers(0, 256, (64, 8, 18)).astype(np.uint8)
+    blocks[:, :, :2] = rng.random((64, 8)).astype(np.float16)[..., None].view(np.uint8)
+    record = reorder.Record(desc, blocks)
+    source = tmp_path / "in.safetensors"
+    write_safetensors(source, {"blk.0.ffn.weight": blocks.reshape(64, 144)})
+    found = converted(source, tmp_path / "out.safetensors", "blk.*: q4_0 -> awq")
+    assert sorted(found) == [f"blk.0.ffn.{name}" for name in ("qweight", "qzeros", "scales")]
+    assert found["blk.0.ffn.qweight"].shape == (256, 8)
+    held = {name.rpartition(".")[2]: array for name, array in found.items()}
+    made = reorder.Record(record_desc((256, 64), "awq", group=32), held)
+    wanted = reorder.dequantize(record).numpy()
+    assert np.array_equal(reorder.dequantize(made).numpy().T, wanted)
+    rule = parse_rule("*.ffn: awq -> q4_0")
+    convert(plan(tmp_path / "out.safetensors", tmp_path / "x.gguf", [rule], SMALL))
+    entry = read_container(tmp_path / "x.gguf").entries["blk.0.ffn.weight"]
+    assert (entry.dtype, entry.shape) == ("q4_0", (64, 256))
+    assert np.array_equal(entry.read(), blocks.reshape(-1))
+
+
+def test_records_of_an_archive_have_the_types_of_their_descriptors(tmp_path: Path) -> None:
+    layer: dict[str, NDArray[Any]] = {
+        "a.qweight": np.zeros((16, 64), np.int32),
+        "a.qzeros": np.full((2, 8), 0x77777777, np.int32),
+        "a.scales": np.ones((2, 64), np.float32),
+    }
+    write_safetensors(tmp_path / "in.safetensors", layer)
+    source = tmp_path / "x.npz"
+    rule = parse_rule("a: gptq -> torch_int4_cpu(scales=bf16)")
+    convert(plan(tmp_path / "in.safetensors", source, [rule], SMALL))
+    back = [parse_rule("a: torch_int4_cpu -> ab, f32")]
+    convert(plan(source, tmp_path / "y.safetensors", back, SMALL))
+    found = reorder.open_checkpoint(tmp_path / "y.safetensors")["a.weight"].numpy()
+    assert (found == -8).all()
+
+
+def test_types_that_an_archive_does_not_have_come_back(tmp_path: Path) -> None:
+    names = ("in.safetensors", "b.npz", "c.gguf", "d.safetensors")
+    first, *others = (tmp_path / name for name in names)
+    x = np.arange(6, dtype=np.float32).reshape(2, 3)
+    write_safetensors(tmp_path / "x.safetensors", {"x": x, "y": x})
+    rules = [parse_rule("x: bf16"), parse_rule("y: f8_e5m2")]
+    convert(plan(tmp_path / "x.safetensors", first, rules, SMALL))
+    source = first
+    for target in others:
+        convert(plan(source, target, [], SMALL))
+        source = target
+    old, new = read_container(first).entries, read_container(source).entries
+    for name, dtype in (("x", "bf16"), ("y", "f8_e5m2")):
+        assert (new[name].dtype, new[name].shape, new[name].is_described) == (dtype, (2, 3), False)
+        assert new[name].read().tobytes() == old[name].read().tobytes()
+
+
+def test_tensors_without_a_data_type_are_copied(tmp_path: Path) -> None:
+    x = np.arange(8, dtype=np.complex64)
+    write_safetensors(tmp_path / "x.safetensors", {"x": x})
+    convert(plan(tmp_path / "x.safetensors", tmp_path / "y.safetensors", [], Settings()))
+    entry = read_container(tmp_path / "y.safetensors").entries["x"]
+    assert (entry.dtype, entry.read().tobytes()) == ("C64", x.tobytes())
+    said = refused(tmp_path / "x.safetensors", tmp_path / "z.safetensors", "x: f32")
+    assert "rule 'x: f32': x: memdesc has no data type" in said

@@ -1,0 +1,85 @@
+"""Plans that are kept, and reorders that are prepared for many calls."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+import tracemalloc
+from threading import Thread
+from typing import Any
+
+import numpy as np
+import pytest
+
+import reorder
+from memdesc import memory_desc
+
+
+def test_a_block_limits_the_threads_of_its_own_thread_of_calls_that_say_nothing() -> None:
+    plan = reorder.plan_reorder(memory_desc((2, 3), "f32", "ab"), memory_desc((2, 3), "f32", "ba"))
+    found: list[int] = []
+
+    def threads_of(**given: int) -> int:
+        return int(reorder.prepare(plan, given.get("threads")).threads)  # type: ignore[attr-defined] # of the callable that it returns
+
+    free = threads_of()
+    with reorder.use_threads(1):
+        assert threads_of() == 1
+        assert threads_of(threads=free) == free
+        with reorder.use_threads(free):
+            assert threads_of() == free
+        other = Thread(target=lambda: found.append(threads_of()))
+        other.start()
+        other.join()
+        assert threads_of() == 1
+    assert [threads_of(), *found] == [free, free]
+
+
+def test_a_plan_is_found_again_for_equal_descriptors() -> None:
+    plans = [
+        reorder.plan_reorder(memory_desc((2, 3), "f32", "ab"), memory_desc((2, 3), "f32", "ba"))
+        for _ in range(2)
+    ]
+    assert plans[0] is plans[1]
+    assert hash(plans[0]) == hash(plans[1])
+
+
+def test_a_prepared_reorder_is_called_with_new_buffers() -> None:
+    src, dst = memory_desc((8, 20), "s8", "ab"), memory_desc((8, 20), "s8", "aB16b")
+    run = reorder.prepare(reorder.plan_reorder(src, dst), threads=1)
+    for seed in range(3):
+        x = np.random.default_rng(seed).integers(-128, 128, (8, 20), np.int8)
+        out = reorder.Memory(dst)
+        run(x, out.data)
+        assert np.array_equal(out.numpy(), x)
+
+
+@pytest.mark.parametrize(
+    ("a", "b"),
+    [("abcd", "aBcd16b"), ("aBcd48b", "aBcd32b"), ("abdc", "ab(CD)4(cd)"), ("ab(dc)", "ab(cd)")],
+)
+def test_a_large_reorder_allocates_no_more_than_a_mebibyte(a: str, b: str) -> None:
+    src, dst = memory_desc((4, 96, 128, 130), "f32", a), memory_desc((4, 96, 128, 130), "f32", b)
+    source, target = reorder.Memory(src), reorder.Memory(dst)
+    run = reorder.prepare(reorder.plan_reorder(src, dst))
+    run(source.data, target.data)
+    tracemalloc.start()
+    try:
+        reorder.prepare(reorder.plan_reorder(src, dst))(source.data, target.data)
+        assert tracemalloc.get_traced_memory()[1] < 1 << 20
+    finally:
+        tracemalloc.stop()
+
+
+def test_a_prepared_reorder_is_pickled_by_its_plan() -> None:
+    src, dst = memory_desc((4, 6), "f32", "ab"), memory_desc((4, 6), "s8", "ba")
+    attr = reorder.Attr(dst_scale=np.array([1, 2, 4, 8], np.float32), dst_scale_mask=1)
+    run: Any = reorder.prepare(reorder.plan_reorder(src, dst, attr), 2)
+    x = np.arange(24, dtype=np.float32)
+    wanted, found = np.zeros(24, np.int8), np.zeros(24, np.int8)
+    run(x, wanted)
+    for again in (pickle.loads(pickle.dumps(run)), copy.copy(run), copy.deepcopy(run)):  # noqa: S301 - made here
+        found[:] = 0
+        again(x, found)
+        assert np.array_equal(found, wanted)
+        assert (again.plan, again.threads) == (run.plan, run.threads)

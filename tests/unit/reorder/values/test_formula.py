@@ -1,0 +1,253 @@
+"""The formula of attributes, by definition and by kernels."""
+
+from __future__ import annotations
+
+from itertools import product
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import reorder
+from memdesc import DATA_TYPES, memory_desc
+from reorder import Attr
+from reorder.values.formats import INTEGERS
+from tests.conversions import BY
+
+
+def _run(x: Any, dst: str, attr: Attr, old: Any, by: str) -> Any:
+    x = np.asarray(x)
+    old = (
+        np.asarray(old, DATA_TYPES[dst].numpy)
+        if old is not None
+        else np.full(x.shape, 77, np.uint8).astype(DATA_TYPES[dst].numpy)
+    )
+    out = reorder.reorder(old, "abcdefghijkl"[: x.ndim])
+    if by == "kernels":
+        return reorder.reorder(x, out=out, attr=attr).numpy()
+    source = reorder.reorder(x, "abcdefghijkl"[: x.ndim])
+    reorder.execute_reference(source.desc, out.desc, source.data, out.data, attr)
+    return out.numpy()
+
+
+@pytest.mark.parametrize("by", BY)
+def test_the_formula_gives_the_numbers_that_onednn_gives(by: str) -> None:
+    attr = Attr(src_zero_point=3, src_scale=2, beta=2, dst_scale=0.5, dst_zero_point=7)
+    assert _run(np.array([5], np.int8), "s8", attr, [10], by) == 55
+    assert (
+        _run(np.array([5], np.float32), "f32", Attr(src_scale=2, dst_scale=4, beta=3), [10], by)
+        == 10
+    )
+    assert _run(np.array([2.5], np.float32), "s8", Attr(dst_zero_point=1), None, by) == 4
+
+
+@pytest.mark.parametrize("by", BY)
+def test_neutral_parameters_are_no_operations(by: str) -> None:
+    minus_zero = np.array([-0.0], np.float32)
+    for attr in (Attr(), Attr(src_scale=1.0, dst_zero_point=0, beta=0)):
+        assert np.signbit(_run(minus_zero, "f16", attr, None, by))
+    assert np.signbit(_run(minus_zero, "f16", Attr(src_scale=2.0), None, by))
+    signalling = np.array([0xFF800001], np.uint32).view(np.float32)
+    assert _run(signalling, "f32", Attr(), None, by).view(np.uint32) == 0xFF800001
+    # what comes out of arithmetic is one NaN
+    assert _run(signalling, "f32", Attr(src_scale=2.0), None, by).view(np.uint32) == 0x7FC00000
+
+
+@pytest.mark.parametrize("by", BY)
+def test_what_dst_holds_is_not_read_without_beta(by: str) -> None:
+    assert _run(np.array([3.0], np.float32), "f32", Attr(src_scale=2), [np.nan], by) == 6
+    assert np.isnan(_run(np.array([3.0], np.float32), "f32", Attr(beta=1), [np.nan], by))
+
+
+@pytest.mark.parametrize("by", BY)
+@pytest.mark.parametrize(
+    "kind",
+    [
+        np.float32,
+        np.float64,
+        np.float16,
+        ml_dtypes.bfloat16,
+        ml_dtypes.float8_e8m0fnu,
+        ml_dtypes.float8_e4m3fn,
+    ],
+)
+def test_scales_may_be_of_any_of_the_types_for_scales(kind: Any, by: str) -> None:
+    scales = np.array([0.5, 2.0, 8.0], np.float32).astype(kind)
+    x = np.arange(6, dtype=np.float32).reshape(2, 3)
+    got = _run(x, "f32", Attr(src_scale=scales, src_scale_mask=2), None, by)
+    assert np.array_equal(got, x * [0.5, 2.0, 8.0])
+
+
+@pytest.mark.parametrize("by", BY)
+@pytest.mark.parametrize(
+    ("src", "dst"),
+    [("f32", "s8"), ("s8", "f32"), ("s32", "u8"), ("bf16", "f16"), ("u4", "s4"), ("s64", "f64")],
+)
+def test_each_element_gets_the_parameters_of_its_place(src: str, dst: str, by: str) -> None:
+    rng = np.random.default_rng(1)
+    dims = (3, 4, 6)
+    fro, to = DATA_TYPES[src], DATA_TYPES[dst]
+    x = rng.integers(0, 8, dims).astype(fro.numpy)
+    old = rng.integers(0, 8, dims).astype(to.numpy)
+    wide = np.float64 if "64" in src + dst else np.float32
+    is_integer = {"src": src[0] in "su", "dst": dst[0] in "su"}
+    for src_mask, dst_mask, groups, beta in product(
+        (0, 1, 6, 7), (0, 2, 6), ((), (2, 3)), (0, 0.5)
+    ):
+        given: dict[str, Any] = {"beta": beta}
+        full: dict[str, Any] = {}
+        for role, mask in (
+            ("src_scale", src_mask),
+            ("dst_scale", dst_mask),
+            ("src_zero_point", dst_mask),
+            ("dst_zero_point", src_mask),
+        ):
+            if "zero" in role and not is_integer[role[:3]]:
+                continue
+            given_groups = groups if mask & 6 == 6 else ()
+            sizes = [
+                size // group if mask >> dim & 1 else 1
+                for dim, (size, group) in enumerate(
+                    zip(dims, (1, *(given_groups or (1, 1))), strict=True)
+                )
+            ]
+            values = (
+                rng.integers(0, 8, sizes)
+                if "zero" in role
+                else (rng.random(sizes) + 0.25).astype(np.float32)
+            )
+            given |= {role: values, f"{role}_mask": mask, f"{role}_groups": given_groups}
+            for dim, group in enumerate((1, *(given_groups or (1, 1)))):
+                values = values.repeat(group, dim) if mask >> dim & 1 else values
+            full[role] = np.broadcast_to(values, dims).astype(wide)
+        d = full["src_scale"] * (x.astype(wide) - full.get("src_zero_point", 0)).astype(wide)
+        d += np.asarray(beta, wide) * old.astype(wide)
+        d = d / full["dst_scale"] + full.get("dst_zero_point", 0)
+        if is_integer["dst"]:
+            low, high = (
+                (np.iinfo if dst[1:] != "4" else ml_dtypes.iinfo)(to.numpy).min,
+                (np.iinfo if dst[1:] != "4" else ml_dtypes.iinfo)(to.numpy).max,
+            )
+            wanted = np.clip(np.rint(d), low, high).astype(to.numpy)
+        else:
+            wanted = d.astype(to.numpy)
+        assert np.array_equal(_run(x, dst, Attr(**given), old, by), wanted), given
+
+
+@pytest.mark.parametrize("extreme", [(), (1e-30,)])
+@pytest.mark.parametrize("many", [False, True])
+def test_a_division_by_a_scale_is_a_division_whatever_the_numbers(
+    many: bool, extreme: tuple[float, ...]
+) -> None:
+    rng = np.random.default_rng(4)
+    scales = np.concatenate(
+        [
+            np.ldexp(1 + rng.random(60), rng.integers(-39, 39, 60)),
+            [*extreme, -3.0, 1 / 3, 1 + 2.0**-23, 2 - 2.0**-23, 2.0**-40],
+        ]
+    )
+    scales = scales.astype(np.float32)
+    multiples = scales[:, None] * np.arange(1, 4000, dtype=np.float32)
+    bits = rng.integers(0, 2**32, multiples.shape, dtype=np.uint32)
+    x = np.concatenate(
+        [multiples, np.nextafter(multiples, np.float32(0)), bits.view(np.float32)], axis=1
+    )
+    x[:, :4] = [0.0, -0.0, np.inf, -np.inf]
+    with np.errstate(all="ignore"):
+        wanted = x / scales[:, None]
+    wanted = np.where(np.isnan(wanted), np.float32(np.nan), wanted)
+    if many:
+        got = (
+            reorder.reorder(
+                np.ascontiguousarray(x.T), "ab", attr=Attr(dst_scale=scales, dst_scale_mask=2)
+            )
+            .numpy()
+            .T
+        )
+    else:
+        got = reorder.reorder(x, "ab", attr=Attr(dst_scale=scales, dst_scale_mask=1)).numpy()
+    assert np.array_equal(np.ascontiguousarray(got).view(np.uint32), wanted.view(np.uint32))
+
+
+@pytest.mark.parametrize("by", BY)
+@pytest.mark.parametrize("tag", ["ab", "Ab8a"])
+def test_the_difference_of_32_bit_integers_is_rounded_once(tag: str, by: str) -> None:
+    x = np.array([[2**31 - 1, -(2**31)], [2**24 + 1, 5], [2**24 + 3, 0]], np.int32)
+    for dst, point, scale in (("f32", -(2**31), 1.0), ("s8", 2**24, 1.0), ("f16", 1, 0.5)):
+        attr = Attr(src_zero_point=point, src_scale=scale)
+        src, to = memory_desc(x.shape, "s32", "ab"), memory_desc(x.shape, dst, tag)
+        out = reorder.Memory(to)
+        if by == "kernels":
+            reorder.execute(reorder.plan_reorder(src, to, attr), x, out.data)
+        else:
+            reorder.execute_reference(src, to, x, out.data, attr)
+        exact = (x.astype(np.float64) - point).astype(np.float32) * np.float32(scale)
+        with np.errstate(all="ignore"):
+            wanted = (
+                np.clip(exact, -128, 127).astype(np.int8)
+                if dst == "s8"
+                else exact.astype(to.dtype.numpy)
+            )
+        assert np.array_equal(out.numpy(), wanted)
+
+
+_POINTS = [-5, 300, -40_000, 2**23, 2**24 + 3, 2**31 - 1, -(2**31)]
+
+
+@pytest.mark.parametrize("by", BY)
+@pytest.mark.parametrize("dst", ["f32", "f64"])
+@pytest.mark.parametrize("src", ["s4", "u4", "s8", "u8", "s16", "u16", "s32", "u32", "s64", "u64"])
+def test_zero_points_of_src_are_s32_and_the_difference_is_exact(
+    src: str, dst: str, by: str
+) -> None:
+    low, high = INTEGERS[src]
+    numbers = [low, low + 1, 0, 1, 5, high - 1, high]
+    x = np.array(numbers, DATA_TYPES[src].numpy)
+    for point in _POINTS:
+        # Python integers are exact; 64-bit ones are rounded to f64 first
+        exact = [(int(float(n)) if src[1:] == "64" else n) - point for n in numbers]
+        work = np.float64 if "64" in src + dst else np.float32
+        wanted = [work(float(n)) for n in exact]
+        got = _run(x, dst, Attr(src_zero_point=point), None, by)
+        assert got.tolist() == np.array(wanted).astype(got.dtype).tolist()
+        # one for each element, and a scale after it
+        each = Attr(src_zero_point=[point] * len(numbers), src_zero_point_mask=1, src_scale=0.5)
+        assert _run(x, dst, each, None, by).tolist() == (got / 2).tolist()
+
+
+@pytest.mark.parametrize("by", BY)
+@pytest.mark.parametrize("dst", ["s4", "u4", "s8", "u8", "s16", "u16", "s32", "u32"])
+def test_zero_points_of_dst_are_s32_and_saturate_at_the_end(dst: str, by: str) -> None:
+    low, high = INTEGERS[dst]
+    numbers = [-70_000.0, -300.5, -299.5, -1.0, 0.0, 0.5, 1.5, 5.0, 295.0, 70_000.0]
+    x = np.array(numbers, np.float32)
+    for point in _POINTS:
+        sums = [float(np.float32(n) + np.float32(point)) for n in numbers]
+        wanted = [min(max(round(n), low), high) for n in sums]
+        got = _run(x, dst, Attr(dst_zero_point=point), None, by)
+        assert [int(n) for n in got] == wanted
+        each = Attr(dst_zero_point=[point] * x.size, dst_zero_point_mask=1)
+        assert [int(n) for n in _run(x, dst, each, None, by)] == wanted
+
+
+@pytest.mark.parametrize("by", BY)
+def test_zero_points_beyond_both_types_are_legal(by: str) -> None:
+    attr = Attr(src_zero_point=-5, dst_zero_point=300)
+    x = np.array([0, 7, 255], np.uint8)
+    assert _run(x, "s8", attr, None, by).tolist() == [127, 127, 127]
+    attr = Attr(src_zero_point=1000, dst_zero_point=1003)
+    assert _run(x, "s8", attr, None, by).tolist() == [3, 10, 127]
+
+
+@pytest.mark.parametrize("by", BY)
+def test_zero_points_stay_out_of_the_padding(by: str) -> None:
+    src, dst = memory_desc((1, 3, 2, 2), "f32", "nchw"), memory_desc((1, 3, 2, 2), "u8", "nChw8c")
+    x, attr = np.ones(12, np.float32), Attr(dst_zero_point=100)
+    out = np.full(dst.nbytes, 77, np.uint8)
+    if by == "kernels":
+        reorder.execute(reorder.plan_reorder(src, dst, attr), x, out)
+    else:
+        reorder.execute_reference(src, dst, x, out, attr)
+    assert (out.reshape(4, 8)[:, :3] == 101).all()
+    assert (out.reshape(4, 8)[:, 3:] == 0).all()
