@@ -66,7 +66,7 @@ class PreparedReorder:
         self._batches = (
             _load_converter()(builder)
             if needs_tiles(plan, streams=builder.streams)
-            else builder.move_all(plan.boxes)
+            else builder.move_all(builder.boxes)
         )
         # names of the micro-kernels, with the width of their elements, and of tiles
         self.kernels = builder.kernels

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
 __all__ = [
+    "join_zeros",
     "pack_elements",
     "simplify",
     "split_node",
@@ -104,6 +105,29 @@ def split_node(box: Box, node: Node, size: int) -> Iterator[Box]:
         done += extent
     if done < node.extent:
         yield piece(done, Node(node.extent - done, 0, node.strides))
+
+
+def join_zeros(boxes: tuple[Box, ...]) -> tuple[Box, ...]:
+    """Let boxes write the zeros that continue their innermost loop in dst, without a box for them.
+
+    So dst is written once: blocks of 8 channels in blocks of 32 are runs of 32 elements.
+    """
+    zeros = {_dst(box.offsets): k for k, box in enumerate(boxes) if box.is_zero and not box.lookups}
+    joined = list(boxes)
+    written = set()
+    for k, box in enumerate(boxes):
+        run = box.nodes[-1] if box.nodes else None
+        if box.is_zero or box.lookups or run is None or _dst(run.strides) != 1:
+            continue
+        follower = zeros.get(_dst(box.offsets) + run.extent, k)
+        extent = boxes[follower].size * run.extent // box.size
+        after = _moved(box.offsets, run, run.extent)
+        beyond = Box(after, (*box.nodes[:-1], run._replace(extent=extent, valid=0)))
+        if boxes[follower] == _simplify(beyond):
+            longer = run._replace(extent=run.extent + extent)
+            joined[k] = box._replace(nodes=(*box.nodes[:-1], longer))
+            written.add(follower)
+    return tuple(box for k, box in enumerate(joined) if k not in written)
 
 
 def zeros_beyond(box: Box, covered: Sequence[int]) -> Iterator[Box]:

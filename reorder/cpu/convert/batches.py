@@ -47,7 +47,7 @@ def tile_batches(builder: BatchBuilder) -> list[Batch]:
         streams=moves_lines or builder.machine.exceeds_cache(builder.nbytes),
         prefetches=builder.machine.exceeds_core_cache(builder.nbytes),
     )
-    tagged = [(box, is_tiled(plan, box, streams=moves_lines)) for box in plan.boxes]
+    tagged = [(box, is_tiled(plan, box, streams=moves_lines)) for box in builder.boxes]
     batches = builder.move_all(box for box, tiled in tagged if not tiled)
     tiles: list[Tile] = []
     zeros: list[Box] = []

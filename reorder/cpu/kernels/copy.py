@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from llvmlite import ir
 
+from reorder.cpu.kernels.clear import emit_clear
 from reorder.cpu.kernels.elements import Location
 from reorder.cpu.kernels.emit import BYTE, I64, int64, loop, maximum, minimum
 from reorder.cpu.target import BYTE_BITS, LINE_BITS, register_bits, step_registers
@@ -144,21 +145,15 @@ def _emit_pairs(
     builder = elements.builder
     data_rows = maximum(builder, minimum(builder, rows.valid, rows.last), rows.first)
     starts = int64(0), builder.sub(run.valid, int64(lanes))
+    skipped = builder.sub(run.extent, run.valid)
     src, dst = elements.rebased(src), elements.rebased(dst)
     for row_src, row_dst, _ in rows._replace(last=data_rows).each_row(elements, src, dst):
         both = [elements.load_vector(row_src.plus(builder, start), lanes) for start in starts]
         for start, vector in zip(starts, both, strict=True):
             elements.store_vector(vector, row_dst.plus(builder, start))
-        _clear(elements, row_dst, run.valid, run.extent)
+        emit_clear(elements, row_dst.plus(builder, run.valid), skipped)
     for _, row_dst, _ in rows._replace(first=data_rows).each_row(elements, src, dst):
-        _clear(elements, row_dst, int64(0), run.extent)
-
-
-def _clear(elements: Elements, dst: Location, start: Value, stop: Value) -> None:
-    """Write zeros to the elements from `start` to `stop`."""
-    builder = elements.builder
-    with loop(builder, start, stop) as i:
-        elements.store(elements.zero, dst.plus(builder, i))
+        emit_clear(elements, row_dst, run.extent)
 
 
 def _emit_any(
@@ -177,7 +172,8 @@ def _emit_any(
             _copy_lines(elements, row_src, row_dst, valid)
         else:
             _copy_run(elements, row_src, row_dst, valid)
-        _clear(elements, row_dst, valid, run.extent)
+        rest = builder.sub(run.extent, valid)
+        emit_clear(elements, row_dst.plus(builder, valid), rest)
 
 
 def _copy_lines(elements: Elements, src: Location, dst: Location, count: Value) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from reorder.cpu.kernels.clear import emit_clear
 from reorder.cpu.kernels.edge_tile import MAX_COLUMNS, ColumnSpan, EdgeTables
 from reorder.cpu.kernels.elements import Location
 from reorder.cpu.kernels.emit import I64, int64, load_int64, loop, maximum, minimum, prefetch
@@ -84,7 +85,7 @@ def emit_transposed(move: Transposition, span: ColumnSpan) -> None:
         for part in move.each_repeat():
             with loop(builder, first, stop, step) as column:
                 target = part.columns.locate(elements, part.dst, column)
-                _clear(elements, target, builder.mul(step, rows.extent))
+                emit_clear(elements, target, builder.mul(step, rows.extent))
 
 
 def _emit_sweeps(move: Transposition, span: ColumnSpan, shape: TileShape) -> None:
@@ -194,17 +195,6 @@ def _prefetch(elements: Elements, src: Location, row_table: Value, height: int) 
         address = elements.address_of(row)
         for start in range(0, _SWEEP_NBYTES, LINE_NBYTES):
             prefetch(builder, builder.add(address, int64(start)))
-
-
-def _clear(elements: Elements, dst: Location, count: Value) -> None:
-    """Write zeros by vectors, the tail element by element."""
-    builder = elements.builder
-    lanes = LANE_BITS // elements.bits
-    whole = builder.and_(count, int64(-lanes))
-    with loop(builder, int64(0), whole, lanes) as i:
-        elements.store_vector(elements.zeros(lanes), dst.plus(builder, i))
-    with loop(builder, whole, count) as i:
-        elements.store(elements.zero, dst.plus(builder, i))
 
 
 def _emit_scalar(move: Transposition, span: ColumnSpan) -> None:

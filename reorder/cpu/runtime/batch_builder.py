@@ -12,6 +12,7 @@ from reorder.cpu.schedule.program import encode
 from reorder.cpu.schedule.select import MICRO_KERNELS
 from reorder.cpu.schedule.tiling import tile_boxes
 from reorder.cpu.target import BYTE_BITS
+from reorder.plan.passes import join_zeros
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -41,6 +42,7 @@ class BatchBuilder:
 
     def __init__(self, plan: ReorderPlan, threads: int, machine: Machine) -> None:
         self.plan = plan
+        self.boxes = join_zeros(plan.boxes)
         self.threads = threads
         self.machine = machine
         # bytes of src and dst together

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from memdesc import memory_desc
 from reorder import Box, Node, plan_reorder
-from reorder.plan.passes import pack_elements, split_node
+from reorder.plan.passes import join_zeros, pack_elements, split_node
 from tests.reorders import box_map
 from tests.strategies import desc_pairs
 
@@ -70,3 +70,18 @@ def test_cutting_a_node_keeps_its_steps_its_data_and_its_zeros(
     pieces = tuple(split_node(box, node, data.draw(st.integers(1, extent))))
     found, wanted = np.stack(box_map(pieces)), np.stack(box_map((box,)))
     assert np.array_equal(found[:, np.argsort(found[0])], wanted)
+
+
+def test_the_zeros_of_a_block_belong_to_the_run_in_front_of_them() -> None:
+    small, large = (memory_desc((4, 43, 3, 3), "f32", name) for name in ("aBcd8b", "aBcd32b"))
+    runs = [box.nodes[-1] for box in join_zeros(plan_reorder(small, large).boxes)]
+    assert runs == [Node(8, 8, (1, 1)), Node(8, 8, (1, 1)), Node(24, 3, (1, 1))]
+
+
+@given(desc_pairs())
+def test_joining_zeros_keeps_which_element_goes_where(
+    pair: tuple[MemoryDesc, MemoryDesc],
+) -> None:
+    boxes = plan_reorder(*pair).boxes
+    found, wanted = (np.stack(box_map(each)) for each in (join_zeros(boxes), boxes))
+    assert np.array_equal(found[:, np.argsort(found[0])], wanted[:, np.argsort(wanted[0])])
