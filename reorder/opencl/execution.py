@@ -11,6 +11,7 @@ from pyopencl.tools import first_arg_dependent_memoize
 
 from reorder.opencl.allocation import allocate_buffer, allocate_image
 from reorder.opencl.image_formats import channel_type_of
+from reorder.opencl.mapped_pixels import map_pixels
 from reorder.opencl.operands import DeviceOperand
 from reorder.opencl.pairs import check_operands
 from reorder.opencl.profiles import profile_of
@@ -159,6 +160,32 @@ def enqueue_transfers(
     wait_for: Sequence[cl.Event] | None,
 ) -> cl.Event:
     """Enqueue prepared transfers from the first memory to the second."""
+    (src, dst), waiting = memory, wait_for
+    first, last = transfers[0].transfer, transfers[-1].transfer
+    held = []
+    if first.maps and first.region is not None:
+        source = map_pixels(queue, src, first.region, waiting, is_written=False)
+        if source is not None:
+            held.append(source)
+            src, waiting, transfers = source.buffer, [source.event], transfers[1:]
+    if last.maps and last.region is not None:
+        target = map_pixels(queue, dst, last.region, waiting, is_written=True)
+        if target is not None:
+            held.append(target)
+            dst, waiting, transfers = target.buffer, [target.event], transfers[:-1]
+    event = _enqueue(queue, transfers, (src, dst), waiting)
+    for mapped in held:
+        event = mapped.unmap(queue, [event])
+    return event
+
+
+def _enqueue(
+    queue: cl.CommandQueue,
+    transfers: Sequence[PreparedTransfer],
+    memory: tuple[Any, Any],
+    wait_for: Sequence[cl.Event] | None,
+) -> cl.Event:
+    """Enqueue transfers between two memories; without any, the end of what they wait for."""
     # all buffers are allocated before the first transfer starts; the runtime keeps them until
     # the kernels that use them are done
     between = [

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pyopencl as cl
 
-from reorder.opencl.schedule.profile import CPU, CPU_WITH_COPIES, GPU
+from reorder.opencl.schedule.profile import CPU, GPU
 from reorder.opencl.schedule.profile_json import profile_from_json, profile_to_json
 from reorder.opencl.user_cache import cache_folder
 
@@ -31,18 +31,9 @@ def profile_of(device: cl.Device) -> Profile:
     return (text and profile_from_json(text)) or default_profile(device)
 
 
-# What suits devices: the first row whose kind and name of the platform fit; all others get `GPU`.
-_DEFAULTS = (
-    (cl.device_type.CPU, "Portable Computing Language", CPU_WITH_COPIES),
-    (cl.device_type.CPU, "", CPU),
-)
-
-
 def default_profile(device: cl.Device) -> Profile:
     """Return what suits devices of its kind."""
-    platform = device.platform.name
-    rows = (p for kind, name, p in _DEFAULTS if device.type & kind and platform.startswith(name))
-    return next(rows, GPU)
+    return CPU if device.type & cl.device_type.CPU else GPU
 
 
 def save_profile(device: cl.Device, profile: Profile) -> Path | None:

@@ -12,14 +12,20 @@ import pytest
 
 from memdesc import MemdescError
 from reorder import opencl
+from reorder.opencl.execution import build_transfers, enqueue_transfers
 from reorder.opencl.image_formats import image_format
+from reorder.opencl.operands import device_operand
+from reorder.opencl.programs import floats_of
+from reorder.opencl.schedule.transfers import DeviceTraits, plan_transfers
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from memdesc import ImageDesc
+    from memdesc import ImageDesc, MemoryDesc
+    from reorder import Attr
+    from reorder.opencl.schedule.profile import Profile
 
-__all__ = ["Runtime", "refused", "runtimes"]
+__all__ = ["Runtime", "enqueue", "refused", "runtimes"]
 
 FLAGS = cl.mem_flags.READ_WRITE
 
@@ -76,6 +82,26 @@ class Runtime:
             wait_for=[event] if event else None,
         )
         return content
+
+
+def enqueue(
+    runtime: Runtime,
+    src: tuple[Any, MemoryDesc | ImageDesc],
+    dst: tuple[Any, MemoryDesc | ImageDesc],
+    attr: Attr | None = None,
+    profile: Profile | None = None,
+) -> cl.Event:
+    """Enqueue a reorder between memories with their descriptors; with the kernels of a profile."""
+    if profile is None:
+        return opencl.enqueue_reorder(runtime.queue, *src, *dst, attr)
+    device = runtime.device.device
+    traits = DeviceTraits(device.max_work_group_size, floats_of(device), profile)
+    one, other = (
+        device_operand(runtime.queue, *given, name) for given, name in ((src, "src"), (dst, "dst"))
+    )
+    transfers = plan_transfers(one.spec(other), other.spec(one), traits, attr, is_aligned=True)
+    prepared = build_transfers(runtime.context, device, transfers)
+    return enqueue_transfers(runtime.queue, prepared, (src[0], dst[0]), None)
 
 
 @cache

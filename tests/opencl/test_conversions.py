@@ -19,13 +19,14 @@ from reorder.opencl.schedule.profile import GPU
 from reorder.opencl.schedule.transfers import DeviceTraits, OperandSpec, _plan, plan_transfers
 from tests.attributes import attrs, conversions
 from tests.conversions import every_code, random_codes, run
-from tests.opencl.runtimes import refused
+from tests.opencl.runtimes import enqueue, refused
 from tests.opencl.test_laws import COMMON, image_cases
 from tests.opencl.test_serial import check as check_profile
 from tests.reorders import random_bytes
 
 if TYPE_CHECKING:
     from memdesc import ImageDesc, MemoryDesc
+    from reorder.opencl.schedule.profile import Profile
     from tests.opencl.runtimes import Runtime
 
 MAX_NELEMS = 512
@@ -118,6 +119,7 @@ def check_image(
     runtime: Runtime,
     case: tuple[MemoryDesc, ImageDesc, MemoryDesc, tuple[Attr | None, Attr | None]],
     seed: int,
+    profile: Profile | None = None,
 ) -> None:
     """Compare an image and a buffer made of it with the definition; NaN in f16 is any NaN."""
     src, image, dst, (into, out) = case
@@ -125,7 +127,8 @@ def check_image(
     source = random_bytes(max(src.nbytes, 1), seed)
     shape = image.height, image.width, image.channels
     memory = runtime.image(image, np.zeros(shape, kind))
-    event = opencl.enqueue_reorder(runtime.queue, runtime.buffer(source), src, memory, image, into)
+    given = (runtime.buffer(source), src), (memory, image)
+    event = enqueue(runtime, *given, into, profile)
     pixels = runtime.pixels(memory, kind, event)
     wanted = np.zeros(image.desc.padded_nelems, kind)
     execute_reference(src, image.desc, source[: src.nbytes], wanted.view(np.uint8), into)
@@ -139,7 +142,7 @@ def check_image(
         memory = runtime.image(image, pixels)
     before = random_bytes(dst.nbytes, seed + 1)
     buffer = runtime.buffer(before)
-    event = opencl.enqueue_reorder(runtime.queue, memory, image, buffer, dst, out)
+    event = enqueue(runtime, (memory, image), (buffer, dst), out, profile)
     found = runtime.read(buffer, event)[: dst.nbytes]
     execute_reference(image.desc, dst, pixels.reshape(-1).view(np.uint8), before, out)
     assert found.tobytes() == before.tobytes()
@@ -153,6 +156,8 @@ def test_images_convert_as_the_definition_says(
     seed: int,
 ) -> None:
     check_image(runtime, case, seed)
+    # as on graphics processors
+    check_image(runtime, case, seed, GPU)
 
 
 @pytest.mark.campaign
@@ -166,6 +171,7 @@ def test_four_hundred_images_convert_as_the_definition_says(
     seed: int,
 ) -> None:
     check_image(runtime, case, seed)
+    check_image(runtime, case, seed, GPU)
 
 
 def test_plans_with_runtime_dims_run_on_devices(first: Runtime) -> None:

@@ -12,7 +12,6 @@ __all__ = [
     "BUFFER",
     "COLUMN",
     "CPU",
-    "CPU_WITH_COPIES",
     "GPU",
     "ROW",
     "CopyShape",
@@ -80,8 +79,8 @@ class Profile(NamedTuple):
     writes fewer than `min_tiled` bytes takes no tiles: their kernels are built for each layout,
     the others for all sizes. `pack` and `unpack` are for elements of 32 bits, the others for fewer.
     With a `chunk` a work item moves as many bytes by itself, and transposes tiles in its private
-    memory. With `copies_images` the runtime copies pixels between images and linear buffers, and
-    kernels access only these.
+    memory. With `maps_images` kernels access the pixels of images as linear buffers: the memory of
+    an image, mapped, or where that cannot be, a buffer to or from which the runtime copies.
     """
 
     tiles: tuple[TileShape, TileShape, TileShape, TileShape]
@@ -92,7 +91,7 @@ class Profile(NamedTuple):
     unpack_narrow: ImageGroups
     min_tiled: int = 1 << 16
     chunk: int = 0
-    copies_images: int = 0
+    maps_images: int = 0
 
     def tile(self, nbytes: int) -> TileShape:
         """Return the shape of tiles for elements of some bytes."""
@@ -144,11 +143,11 @@ GPU = Profile(
         vector_separate=(Share(COLUMN, 2), Share(BUFFER, 4), Share(ROW, 1)),
     ),
 )
-# A processor has no banks, and no subgroups to fill: work items loop over what they move.
+# A processor has no banks, and no subgroups to fill: work items loop over what they move. Its
+# kernels call a function for each pixel that they read or write in an image.
 CPU = GPU._replace(
     tiles=(TileShape(128, 128, 16384, 1),) * 4,
     copies=(CopyShape(256, 1),) * 5,
     chunk=1 << 14,
+    maps_images=1,
 )
-# PoCL calls a function for each pixel that a kernel reads or writes.
-CPU_WITH_COPIES = CPU._replace(copies_images=1)

@@ -43,7 +43,7 @@ def profile_from_json(text: str) -> Profile | None:
             **{name: _groups(data[name]) for name in _GROUPS},
             min_tiled=_number(data["min_tiled"], 0),
             chunk=_number(data.get("chunk", 0), 0),
-            copies_images=_number(data.get("copies_images", 0), 0, 1),
+            maps_images=_number(data.get("maps_images", 0), 0, 1),
         )
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
         return None

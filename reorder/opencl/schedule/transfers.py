@@ -56,11 +56,11 @@ class OperandSpec(NamedTuple):
     element: str
     has_wide_lanes: bool = False
 
-    def is_copied(self, profile: Profile) -> bool:
-        """Whether the runtime copies the pixels: kernels access them slowly, or fail to."""
+    def is_linear(self, profile: Profile) -> bool:
+        """Whether kernels access the pixels as a buffer: as an image they are slow, or fail to."""
         if self.image is None:
             return False
-        if profile.copies_images and not self.has_wide_lanes:
+        if profile.maps_images and not self.has_wide_lanes:
             return True
         return self.image.channels == 1 and self.desc.dtype.name == "f16"
 
@@ -85,7 +85,8 @@ class OperandSpec(NamedTuple):
 class Transfer(NamedTuple):
     """Launches that may run at the same time, and the operand that they write.
 
-    Without launches the runtime copies `region`, (width, height) pixels, without conversion. The
+    Without launches the runtime copies `region`, (width, height) pixels, without conversion; with
+    `maps` the memory of the image takes the place of the linear buffer where it can be mapped. The
     `second` launches start when the others are done. `buffers` are the scales and zero points that
     differ along the dims, which kernels read.
     """
@@ -95,6 +96,7 @@ class Transfer(NamedTuple):
     region: tuple[int, int] | None = None
     second: tuple[Launch, ...] = ()
     buffers: tuple[NDArray[Any], ...] = ()
+    maps: bool = False
 
 
 class DeviceTraits(NamedTuple):
@@ -152,8 +154,8 @@ def _plan(
         )
         raise MemdescError(msg)
     profile = device.profile
-    first = [Transfer((), src.as_buffer(src), _region(src))] if src.is_copied(profile) else []
-    last = [Transfer((), dst, _region(dst))] if dst.is_copied(profile) else []
+    first = [_pixels(src, src.as_buffer(src), profile)] if src.is_linear(profile) else []
+    last = [_pixels(dst, dst, profile)] if dst.is_linear(profile) else []
     source = first[-1].dst if first else src
     target = dst.as_buffer(dst) if last else dst
     direct = _transfer(source, target, device, attr, is_aligned=is_aligned)
@@ -192,11 +194,12 @@ def _transfer(
     return _with_image(src, dst, device, attr, is_aligned=is_aligned)
 
 
-def _region(operand: OperandSpec) -> tuple[int, int]:
-    """Return width and height of an image."""
-    assert operand.image is not None  # noqa: S101 - for the type checker
-    width, channels = operand.image
-    return width, operand.desc.padded_nelems // (width * channels)
+def _pixels(image: OperandSpec, dst: OperandSpec, profile: Profile) -> Transfer:
+    """Return the transfer between all pixels of an image and a linear buffer of them."""
+    assert image.image is not None  # noqa: S101 - for the type checker
+    width, channels = image.image
+    region = width, image.desc.padded_nelems // (width * channels)
+    return Transfer((), dst, region, maps=bool(profile.maps_images))
 
 
 def _between_buffers(

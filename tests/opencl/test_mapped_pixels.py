@@ -1,0 +1,102 @@
+"""Images whose memory kernels access as a buffer, and those for which the runtime copies pixels."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyopencl as cl
+import pytest
+
+from memdesc import image_desc, memory_desc
+from reorder import opencl, reorder
+from reorder.opencl.image_formats import image_format
+from reorder.opencl.mapped_pixels import map_pixels
+from reorder.opencl.schedule.profile import CPU
+from tests.opencl.runtimes import FLAGS, enqueue
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from tests.opencl.runtimes import Runtime
+
+DESC = image_desc((2, 9, 5, 7), "f16", "in_out_channel")
+PLAIN = memory_desc(DESC.dims, "f16")
+X = np.random.default_rng(3).random(DESC.dims).astype(np.float16)
+# columns and rows beside those needed, flags, and whether kernels can use the memory
+IMAGES = pytest.mark.parametrize(
+    ("columns", "rows", "flags", "is_mapped"),
+    [
+        (0, 0, 0, True),
+        (0, 3, 0, True),
+        (1, 0, 0, False),
+        (0, 0, cl.mem_flags.HOST_NO_ACCESS, False),
+        (0, 0, cl.mem_flags.HOST_READ_ONLY, False),
+        (0, 0, cl.mem_flags.USE_HOST_PTR, False),
+    ],
+)
+
+
+def make_image(runtime: Runtime, columns: int, rows: int, flags: int) -> cl.Image:
+    size = DESC.width + columns, DESC.height + rows
+    host = (
+        np.zeros((size[1], size[0], 4), np.float16) if flags & cl.mem_flags.USE_HOST_PTR else None
+    )
+    form = image_format(DESC)
+    return cl.create_image(runtime.context, FLAGS | flags, form, shape=size, hostbuf=host)
+
+
+def shares_memory(runtime: Runtime) -> bool:
+    return bool(runtime.device.device.type & cl.device_type.CPU)
+
+
+@IMAGES
+def test_pixels_are_mapped_where_the_rows_follow_one_another(
+    columns: int, rows: int, flags: int, is_mapped: bool, first: Runtime
+) -> None:
+    image = make_image(first, columns, rows, flags)
+    region = DESC.width, DESC.height
+    for is_written in (True, False):
+        mapped = map_pixels(first.queue, image, region, None, is_written=is_written)
+        if shares_memory(first):
+            assert (mapped is not None) == is_mapped
+        if mapped is not None:
+            assert mapped.buffer.size == DESC.nbytes
+            mapped.unmap(first.queue, [mapped.event]).wait()
+
+
+@IMAGES
+def test_an_image_holds_the_same_however_kernels_access_it(
+    columns: int, rows: int, flags: int, is_mapped: bool, runtime: Runtime
+) -> None:
+    image = make_image(runtime, columns, rows, flags)
+    buffer = runtime.buffer(X)
+    event = enqueue(runtime, (buffer, PLAIN), (image, DESC), profile=CPU)
+    if shares_memory(runtime):
+        unmaps = event.command_type == cl.command_type.UNMAP_MEM_OBJECT
+        assert unmaps == is_mapped
+    event.wait()
+    if not flags & cl.mem_flags.HOST_NO_ACCESS:
+        pixels = runtime.pixels(image, np.float16)[: DESC.height, : DESC.width]
+        assert pixels.tobytes() == reorder(X, DESC).tobytes()
+    back = runtime.buffer(np.zeros(X.size, np.float16))
+    event = enqueue(runtime, (image, DESC), (back, PLAIN), profile=CPU)
+    assert runtime.read(back, event).tobytes() == X.tobytes()
+
+
+def test_reorders_of_images_follow_one_another_in_a_queue_without_order(first: Runtime) -> None:
+    order = cl.command_queue_properties.OUT_OF_ORDER_EXEC_MODE_ENABLE
+    queue = cl.CommandQueue(first.context, properties=order)
+    image = make_image(first, 0, 0, 0)
+    wanted: list[NDArray[np.float16]] = []
+    events: list[cl.Event] = []
+    backs = [first.buffer(np.zeros(X.size, np.float16)) for _ in range(8)]
+    for k, back in enumerate(backs):
+        x = X + np.float16(k)
+        buffer = first.buffer(x)
+        wanted.append(x)
+        event = opencl.enqueue_reorder(queue, buffer, PLAIN, image, DESC, wait_for=events)
+        events = [opencl.enqueue_reorder(queue, image, DESC, back, PLAIN, wait_for=[event])]
+    events[0].wait()
+    for x, back in zip(wanted, backs, strict=True):
+        assert first.read(back).tobytes() == x.tobytes()
