@@ -29,7 +29,8 @@ if TYPE_CHECKING:
 
 __all__ = ["DeviceBench", "Loaded"]
 
-_RUNS, _WARM = 11, 3
+# Runs that are measured, or at most as many as fit into a time.
+_RUNS, _WARM, _MOST_RUNS = 11, 3, 1000
 # Words of random data that repeat; no power of two, so that rows of a tensor differ.
 _RANDOM_WORDS = 4_194_301
 _CALLS = 300
@@ -45,10 +46,14 @@ class Loaded(NamedTuple):
 
 
 class DeviceBench:
-    """A device with a queue that records times."""
+    """A device with a queue that records times.
 
-    def __init__(self, device: Device) -> None:
+    Each reorder, and each copy, is measured for some `budget` seconds; by default in 11 runs.
+    """
+
+    def __init__(self, device: Device, budget: float | None = None) -> None:
         self.device = device
+        self.budget = budget
         self.context = cl.Context([device.device])
         flags = cl.command_queue_properties.PROFILING_ENABLE
         self.queue = cl.CommandQueue(self.context, properties=flags)
@@ -81,8 +86,10 @@ class DeviceBench:
             cl.enqueue_copy(self.queue, memory[0], x)
         return Loaded(case, *memory, wanted)
 
-    def seconds(self, loaded: Loaded, profile: Profile | None = None, runs: int = _RUNS) -> float:
-        """Return the median time of a reorder on the device."""
+    def seconds(
+        self, loaded: Loaded, profile: Profile | None = None, runs: int | None = None
+    ) -> float:
+        """Return the median time of a reorder on the device, of some runs."""
         return self._median(self._runner(loaded, profile), runs)
 
     def _runner(
@@ -136,7 +143,7 @@ class DeviceBench:
             def run() -> list[cl.Event]:
                 return [cl.enqueue_copy(self.queue, dst, src, byte_count=nbytes)] * 2
 
-            self._copies[nbytes] = self._median(run, _RUNS)
+            self._copies[nbytes] = self._median(run)
             src.release()
             dst.release()
         return self._copies[nbytes]
@@ -194,8 +201,8 @@ class DeviceBench:
         x, out = _random(src), np.zeros(dst.nbytes, np.uint8)
         on_host = prepare(plan_reorder(src, dst, _attr(loaded.case)))
         on_device = self._runner(loaded)
-        times = []
-        for _ in range(_WARM + _RUNS):
+        times: list[tuple[float, float]] = []
+        while len(times) < _WARM or len(times) < _WARM + self._runs(sum(times[_WARM - 1])):
             events = on_device()
             self.queue.finish()
             start = time.perf_counter()
@@ -204,13 +211,19 @@ class DeviceBench:
         device, host = zip(*times[_WARM:], strict=True)
         return statistics.median(device), statistics.median(host)
 
-    def _median(self, run: Callable[[], list[cl.Event]], runs: int) -> float:
+    def _median(self, run: Callable[[], list[cl.Event]], runs: int | None = None) -> float:
         for _ in range(_WARM):
-            run()
+            events = run()
         self.queue.finish()
-        events = [run() for _ in range(runs)]
+        measured = [run() for _ in range(runs or self._runs(_duration(events)))]
         self.queue.finish()
-        return statistics.median(map(_duration, events))
+        return statistics.median(map(_duration, measured))
+
+    def _runs(self, seconds: float) -> int:
+        """Return how many runs of some seconds each are measured."""
+        if self.budget is None:
+            return _RUNS
+        return max(int(min(self.budget / max(seconds, 1e-9), _MOST_RUNS)), 1)
 
     def _allocated(self, desc: MemoryDesc | ImageDesc) -> Any:
         flags = cl.mem_flags.READ_WRITE

@@ -10,7 +10,14 @@ import pyopencl as cl
 
 from memdesc import data_type
 from memdesc.names import is_image
-from reorder.bench.device_cases import COPIES, IMAGES, TRANSPOSES, DeviceCase, resized
+from reorder.bench.device_cases import (
+    CONVERSIONS,
+    COPIES,
+    IMAGES,
+    TRANSPOSES,
+    DeviceCase,
+    resized,
+)
 from reorder.bench.report import geometric_mean
 from reorder.opencl.schedule.profile import (
     BUFFER,
@@ -52,6 +59,8 @@ _TILES = tuple(
     )
     for is_realigned in (0, 1)
 )
+# Bytes that a work item of a processor moves by itself.
+_CHUNKS = tuple(_KIB << k for k in (2, 4, 6, 8, 10))
 _COPIES = tuple(CopyShape(items, steps) for items in (64, 128, 256) for steps in (1, 2, 4, 8))
 # Pixels that a group covers along columns and rows, and elements along the buffer, as log2.
 _COVERED = {COLUMN: (1, 3, 4, 6), ROW: (1, 3, 4), BUFFER: (3, 4, 5)}
@@ -129,16 +138,32 @@ def tune(
     return profile
 
 
-def profile_parts() -> tuple[Part, ...]:
-    """Return the parts of a profile that are searched."""
-    return tuple(_parts())
+def profile_parts(profile: Profile) -> tuple[Part, ...]:
+    """Return the parts of a profile that are searched: those that kernels of its kind use."""
+    return tuple(_serial_parts() if profile.chunk else _parts())
+
+
+def _serial_parts() -> Iterator[Part]:
+    # a work item has its tiles alone, and images are mapped
+    sizes = dict.fromkeys((shape.src_run, shape.dst_run, shape.nbytes) for shape in _TILES)
+    yield from _tiles(tuple(TileShape(*size, 1) for size in sizes))
+    cases = (*COPIES, *(case for case in CONVERSIONS if case.src == case.dst))
+    yield Part("bytes of a work item", _CHUNKS, _chunk, cases)
+
+
+def _chunk(profile: Profile, nbytes: int) -> Profile:
+    return profile._replace(chunk=nbytes)
+
+
+def _tiles(shapes: tuple[TileShape, ...]) -> Iterator[Part]:
+    for k, nbytes in enumerate((1, 2, 4, 8)):
+        cases = tuple(case for case in TRANSPOSES if data_type(case.dtype).bits == 8 * nbytes)
+        tried = tuple(shape for shape in shapes if nbytes == _WORD or not shape.is_realigned)
+        yield Part(f"tiles of {nbytes} bytes", tried, _row("tiles", k), cases)
 
 
 def _parts() -> Iterator[Part]:
-    for k, nbytes in enumerate((1, 2, 4, 8)):
-        cases = tuple(case for case in TRANSPOSES if data_type(case.dtype).bits == 8 * nbytes)
-        shapes = tuple(shape for shape in _TILES if nbytes == _WORD or not shape.is_realigned)
-        yield Part(f"tiles of {nbytes} bytes", shapes, _row("tiles", k), cases)
+    yield from _tiles(_TILES)
     for k, case in enumerate(COPIES[:5]):
         yield Part(f"copies of {1 << k} bytes", _COPIES, _row("copies", k), (case,))
     cases_of: dict[tuple[str, str], tuple[DeviceCase, ...]] = {}

@@ -34,6 +34,7 @@ __all__ = ["COMMAND"]
 
 # Lines of the slowest random cases, beside memcpy and beside the peers.
 _WORST = 10
+_SECONDS = 0.3
 # Megabytes that no device has.
 _MOST_MB = 1e7
 # What chooses and runs cases, by its name in the options; with --device none of it has a meaning.
@@ -121,8 +122,16 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         help="with --device: the largest tensor (default 1100 on a GPU, 16 on a processor)",
     )
     parser.add_argument(
-        "--seconds", type=float, default=0.3, help="time for each candidate of a case (default 0.3)"
+        "--seconds",
+        type=float,
+        help=f"time for each candidate of a case (default {_SECONDS}; with --device, 11 runs)",
     )
+
+
+def _check_seconds(seconds: float | None) -> None:
+    if seconds is not None and not 0 < seconds < math.inf:
+        msg = f"--seconds {seconds:g}: give a time above 0, such as {_SECONDS}"
+        raise MemdescError(msg)
 
 
 def _on_device(options: argparse.Namespace) -> Facts:
@@ -138,10 +147,11 @@ def _on_device(options: argparse.Namespace) -> Facts:
         msg = f"--device measures a fixed list of reorders, so leave out {named}"
         raise MemdescError(msg)
     nbytes = None if options.size is None else int(options.size * 1e6)
-    return device_answer(options.device, tunes=options.tune, most=nbytes)
+    return device_answer(options.device, tunes=options.tune, most=nbytes, seconds=options.seconds)
 
 
 def _answer(options: argparse.Namespace) -> tuple[Facts, int]:
+    _check_seconds(options.seconds)
     if options.device is not None or options.tune or options.size is not None:
         return _on_device(options), 0
     words = [
@@ -170,7 +180,6 @@ def _answer(options: argparse.Namespace) -> tuple[Facts, int]:
     if unknown := set(peers) - set(PEERS):
         msg = f"no peer {min(unknown)!r}; there are {', '.join(PEERS)}"
         raise MemdescError(msg)
-    _check_seconds(options.seconds)
     threads = _threads(options.threads)
     if options.peers is not None and (missing := missing_peers(peers)):
         sys.stderr.write(f"memdesc: {', '.join(missing)}: not installed, so not measured\n")
@@ -179,7 +188,8 @@ def _answer(options: argparse.Namespace) -> tuple[Facts, int]:
         peers.append(f"{LIBRARY}{path}")
     measured: dict[tuple[int, str], dict[str, Any]] = {}
     kernels: dict[tuple[int, str], dict[str, Any]] = {}
-    for count, message in run_workers(words, threads, peers, options.seconds, max(0, options.busy)):
+    seconds = options.seconds or _SECONDS
+    for count, message in run_workers(words, threads, peers, seconds, max(0, options.busy)):
         if "case" in message:
             case = message["case"]
             first = measured.setdefault((count, case["name"]), case)
@@ -198,12 +208,6 @@ def _answer(options: argparse.Namespace) -> tuple[Facts, int]:
         "summary": summarise([*measured.values()]),
         "worst": worst_cases([*measured.values()], _WORST) if options.random else [],
     }, 0
-
-
-def _check_seconds(seconds: float) -> None:
-    if not 0 < seconds < math.inf:
-        msg = f"--seconds {seconds:g}: give a time above 0, such as 0.3"
-        raise MemdescError(msg)
 
 
 def _with_x(problem: str) -> str:

@@ -21,10 +21,11 @@ _COMPARED = {
 }
 
 
-def device_answer(name: str, *, tunes: bool, most: int | None) -> Facts:
+def device_answer(name: str, *, tunes: bool, most: int | None, seconds: float | None) -> Facts:
     """Measure the device of a name; with `tunes` search its profile first, and save it.
 
-    `most` bytes is the largest tensor, by default 1.1 GB on a GPU, 16 MB on a processor.
+    `most` bytes is the largest tensor, by default 1.1 GB on a GPU, 16 MB on a processor. Each
+    reorder is measured for some `seconds`.
     """
     import pyopencl as cl  # noqa: PLC0415 - pyopencl is slow to load
 
@@ -46,7 +47,7 @@ def device_answer(name: str, *, tunes: bool, most: int | None) -> Facts:
     device = find_device(name)
     is_cpu = bool(device.device.type & cl.device_type.CPU)
     nbytes = most or (_CPU_NBYTES if is_cpu else _GPU_NBYTES)
-    bench = DeviceBench(device)
+    bench = DeviceBench(device, seconds)
     facts: Facts = {
         "device": device.name,
         "platform": device.platform,
@@ -54,9 +55,10 @@ def device_answer(name: str, *, tunes: bool, most: int | None) -> Facts:
         "profile": "",
     }
     if tunes:
-        parts = profile_parts()
+        start = default_profile(device.device)
+        parts = profile_parts(start)
         with Progress(len(parts)) as shown:
-            best = tune(bench, default_profile(device.device), parts, nbytes, shown.step)
+            best = tune(bench, start, parts, nbytes, shown.step)
         facts["profile"] = str(save_profile(device.device, best) or "")
         profile_of.cache_clear()
         device_traits.cache_clear()

@@ -12,6 +12,8 @@ from reorder.bench.device_tune import profile_parts, tune
 from reorder.cli.device_bench import device_lines
 from reorder.cli.main import main
 from reorder.opencl.profiles import default_profile, profile_of, save_profile
+from reorder.opencl.schedule.profile import CPU, GPU
+from reorder.opencl.schedule.profile_json import profile_from_json, profile_to_json
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -49,8 +51,9 @@ def test_a_search_keeps_a_profile_that_later_processes_read(
     monkeypatch.setenv("MEMDESC_CACHE_DIR", str(tmp_path))
     device = first.device.device
     start = default_profile(device)
-    (part,) = (part for part in profile_parts() if part.name == "copies of 16 bytes")
-    tried = part._replace(values=part.values[:2])
+    parts = profile_parts(start)
+    (part,) = (one for one in parts if one.name in {"copies of 16 bytes", "bytes of a work item"})
+    tried = part._replace(values=part.values[:2], cases=part.cases[-1:])
     said: list[str] = []
     best = tune(
         DeviceBench(first.device), start, [tried], 1 << 15, lambda text, _: said.append(text)
@@ -65,11 +68,29 @@ def test_a_search_keeps_a_profile_that_later_processes_read(
 
 
 def test_every_part_names_cases_that_are_measured() -> None:
-    parts = profile_parts()
-    assert len({part.name for part in parts}) == len(parts)
-    assert all(part.cases and part.values for part in parts)
-    images = [case for part in parts for case in part.cases if case in IMAGES]
-    assert len(images) == len(IMAGES)
+    for profile in (GPU, CPU):
+        parts = profile_parts(profile)
+        assert len({part.name for part in parts}) == len(parts)
+        assert all(part.cases and part.values for part in parts)
+        # every value makes another profile, and one that a file keeps
+        for part in parts:
+            changed = [part.replaced(profile, value) for value in part.values]
+            assert len(set(changed)) == len(part.values)
+            assert profile_from_json(profile_to_json(changed[-1])) == changed[-1]
+        images = [case for part in parts for case in part.cases if case in IMAGES]
+        assert len(images) == (len(IMAGES) if profile == GPU else 0)
+
+
+def test_processors_are_searched_for_what_a_work_item_moves() -> None:
+    (part,) = (part for part in profile_parts(CPU) if part.name == "bytes of a work item")
+    assert [part.replaced(CPU, value).chunk for value in part.values] == [*part.values]
+
+
+@pytest.mark.parametrize(("seconds", "runs"), [(None, 11), (0.5, 5), (1e-9, 1), (1e9, 1000)])
+def test_a_time_decides_how_often_a_reorder_runs(
+    seconds: float | None, runs: int, first: Runtime
+) -> None:
+    assert DeviceBench(first.device, seconds)._runs(0.1) == runs  # noqa: SLF001 - measures times
 
 
 def test_cases_are_made_smaller() -> None:
@@ -83,6 +104,8 @@ def test_cases_are_made_smaller() -> None:
     [
         (["--tune", "1x2"], "say --device NAME"),
         (["--device", "x", "--size", "0"], "give megabytes above 0"),
+        (["--device", "x", "--seconds", "0"], "--seconds 0: give a time above 0, such as 0.3"),
+        (["--device", "x", "--seconds", "nan"], "--seconds nan: give a time above 0"),
         (["--device", "no such device"], "no OpenCL device"),
         (["--device", "x", "1x64x56x56"], "fixed list of reorders, so leave out DIMS"),
         (["--device", "x", "--dtag=ba", "--random=5"], "leave out --dtag, --random"),
@@ -98,6 +121,6 @@ def test_wrong_options_are_refused(
 
 @pytest.mark.campaign
 def test_the_command_prints_a_table(first: Runtime, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["bench", "--device", first.name, "--size", "0.05"]) == 0
+    assert main(["bench", "--device", first.name, "--size", "0.05", "--seconds", "0.01"]) == 0
     out = capsys.readouterr().out
     assert out.count("| ab | ba |") > len("ab")
