@@ -68,8 +68,12 @@ def emit_tile(
     dst: Location,
     tables: tuple[Value, Value],
     shape: TileShape,
+    written: Value | None = None,
 ) -> None:
-    """Move one tile; `tables` hold the offsets of its rows in src and of its columns in dst."""
+    """Move one tile; `tables` hold the offsets of its rows in src and of its columns in dst.
+
+    Its first `written` columns, if given, are not stored: the tile before it has done so.
+    """
     builder = elements.builder
     row_table, column_table = tables
     rows = _rows_at_once(elements, shape)
@@ -85,7 +89,11 @@ def emit_tile(
             if first == 0:
                 targets.append(elements.moved(dst, load_int64(builder, column_table, k)))
             target = targets[k].plus(builder, int64(first)) if first else targets[k]
-            elements.store_lines(column, target)
+            if written is None or k == shape.width - 1:
+                elements.store_lines(column, target)
+                continue
+            with builder.if_then(builder.icmp_signed("<=", written, int64(k))):
+                elements.store_lines(column, target)
 
 
 def _rows_at_once(elements: Elements, shape: TileShape) -> int:

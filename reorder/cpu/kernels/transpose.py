@@ -144,7 +144,9 @@ def _emit_sweeps(move: Transposition, span: ColumnSpan, shape: TileShape) -> Non
                     column = minimum(builder, next_column, last_column)
                     column_table = builder.add(column_tables, builder.mul(column, column_step))
                     first = elements.rebased(Location(src.address, column))
-                    emit_tile(elements, first, dst, (row_table, column_table), lane)
+                    # a line that is stored twice without caches goes to memory twice
+                    written = builder.sub(next_column, column) if elements.streams else None
+                    emit_tile(elements, first, dst, (row_table, column_table), lane, written)
 
 
 class _Sweep(NamedTuple):
