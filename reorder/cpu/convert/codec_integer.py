@@ -74,11 +74,12 @@ def _round(vectors: Vectors, values: Value, work: str, form: IntegerFormat) -> V
     if saturates_floats() and vectors.lanes * code_bits(work) >= LANE_BITS:
         return _saturate(vectors, values, work, form)
     low, high = (vectors.splat(vector_type, float(limit)) for limit in form)
-    values = builder.select(
-        builder.fcmp_ordered("ord", values, values), values, vectors.splat(vector_type, 0.0)
-    )
-    values = builder.select(builder.fcmp_ordered("<", values, high), values, high)
+    if form.low:
+        is_number = builder.fcmp_ordered("ord", values, values)
+        values = builder.select(is_number, values, vectors.splat(vector_type, 0.0))
+    # the first comparison makes NaN the least number, if that is 0
     values = builder.select(builder.fcmp_ordered(">", values, low), values, low)
+    values = builder.select(builder.fcmp_ordered("<", values, high), values, high)
     # the last mantissa bit of this number is worth 1: adding it rounds to an integer, which the
     # low bits of the sum hold
     magic = 1.5 * 2.0 ** FLOATS[work].mantissa

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from reorder.cpu.convert.gathered_operands import gather, gathered_operands, spread_operands
 from reorder.cpu.convert.operand_rows import OperandRows, operand_period, operand_rows
-from reorder.cpu.convert.operation import Operation, has_quotient
+from reorder.cpu.convert.operation import Operation, has_exact_inverses, has_quotient
 from reorder.cpu.convert.records import NO_OPERAND, Base, CombineRecord
 from reorder.cpu.convert.row_tables import offset_table
 from reorder.cpu.convert.stages import combine_stage
@@ -68,10 +68,12 @@ def _with_values(
     """Return the operation, rows and operand for the values of a role."""
     recipe, nodes = writer.recipe, writer.nodes
     values = recipe.values[role]
-    if operation is Operation.DIVIDE and has_quotient(values, sides.work):
-        operation = Operation.QUOTIENT
-    # whether the numbers at the operand's base are inverted, first those that all operations take
-    parts = (False, True) if operation is Operation.QUOTIENT else (False,)
+    # whether the numbers of an operand are inverted: of the one that all take, and of a second one
+    parts: tuple[bool, ...] = (False,)
+    if operation is Operation.DIVIDE and has_exact_inverses(values):
+        operation, parts = Operation.MULTIPLY, (True,)
+    elif operation is Operation.DIVIDE and has_quotient(values, sides.work):
+        operation, parts = Operation.QUOTIENT, (False, True)
     placed_by, period, strides = NO_OPERAND, 0, [0] * len(nodes)
     if role in recipe.varying:
         # operands follow src and dst
@@ -90,10 +92,9 @@ def _with_values(
         return operation, spread, StepOperand(bases[0], number_base=bases[-1])
     gathered = gathered_operands(nodes, strided, rows)
     if gathered is not None:
-        for inverted in parts:
+        for inverted, slot in zip(parts, (Base.OPERANDS, Base.RECIPROCALS), strict=False):
             address = recipe.address_of_values(role, sides.work, 0, inverted=inverted)
             operand = TileBuffer(address, sides.work, placed_by, strides)
-            slot = Base.RECIPROCALS if inverted else Base.OPERANDS
             gather(writer, operand, slot, gathered.times)
         return operation, gathered.rows, StepOperand(Base.OPERANDS, number_base=Base.RECIPROCALS)
     bases = [

@@ -5,13 +5,14 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from reorder.cpu.target import has_fma
 
 if TYPE_CHECKING:
-    import numpy as np
     from numpy.typing import NDArray
 
-__all__ = ["PERIOD", "Operation", "has_quotient"]
+__all__ = ["PERIOD", "Operation", "has_exact_inverses", "has_quotient"]
 
 # Operands that repeat along a row do so after this many elements or a divisor of it. This many
 # values are stored twice, so that a vector can be loaded from any position in the first half.
@@ -36,6 +37,13 @@ class Operation(IntEnum):
     CLAMP = 6
     # x rounded to f16 and converted back; no operand
     ROUND_F16 = 7
+
+
+def has_exact_inverses(divisors: NDArray[np.float64]) -> bool:
+    """Whether divisions by these numbers are multiplications, to the bit: all are powers of two."""
+    mantissas, _ = np.frexp(divisors)
+    is_inside = (abs(divisors) >= _MIN_DIVISOR) & (abs(divisors) <= _MAX_DIVISOR)
+    return bool(((abs(mantissas) == 0.5) & is_inside).all())  # noqa: PLR2004 - a power of two
 
 
 def has_quotient(divisors: NDArray[np.float64], work: str) -> bool:
