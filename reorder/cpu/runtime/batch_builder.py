@@ -10,6 +10,7 @@ from reorder.cpu.schedule.packing import pack_for_kernels
 from reorder.cpu.schedule.partition import partition
 from reorder.cpu.schedule.program import encode
 from reorder.cpu.schedule.select import MICRO_KERNELS
+from reorder.cpu.schedule.streaming import stream_box
 from reorder.cpu.schedule.tiling import tile_boxes
 from reorder.cpu.target import BYTE_BITS
 from reorder.plan.passes import join_zeros
@@ -67,7 +68,8 @@ class BatchBuilder:
         by_kernel: dict[Kernel, list[ScheduledBox]] = {}
         for box in boxes:
             packed, bits, unit = pack_for_kernels(box, self.plan.dst.dtype.bits)
-            for scheduled in tile_boxes((packed,), unit):
+            streamed = stream_box(packed, bits, unit) if self.streams else ()
+            for scheduled in streamed or tile_boxes((packed,), unit):
                 kernel = Kernel(bits)
                 if self.streams and not kernel.is_packed and scheduled.fills_lines(bits):
                     kernel = kernel._replace(streams=True)
