@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import prod
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -10,8 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from memdesc import memory_desc
-from reorder.opencl.execution import PreparedTransfer, enqueue_transfers
-from reorder.opencl.programs import prepare
+from reorder.opencl.execution import build_transfers, enqueue_transfers
 from reorder.opencl.schedule.profile import GPU, Profile, TileShape
 from reorder.opencl.schedule.transfers import DeviceTraits, OperandSpec, plan_transfers
 from tests.reorders import expect, random_bytes
@@ -44,16 +44,7 @@ def check(
         DeviceTraits(max_work_items, profile=profile),
         is_aligned=is_aligned,
     )
-    prepared = [
-        PreparedTransfer(
-            transfer,
-            tuple(
-                prepare(runtime.context, runtime.device.device, launch)
-                for launch in transfer.launches
-            ),
-        )
-        for transfer in transfers
-    ]
+    prepared = build_transfers(runtime.context, runtime.device.device, transfers)
     source = random_bytes(max(src.min_nbytes, 1), 1)
     before = random_bytes(dst.min_nbytes + BESIDE, 2)
     memory = runtime.buffer(source), runtime.buffer(before)
@@ -70,6 +61,7 @@ CASES = [
     ("u8", "ab", "ba", (301, 259)),
     ("f16", "ab", "ba", (258, 300)),
     ("s8", "oihw", "OIhw4i16o4i", (64, 128, 3, 3)),
+    ("u4", "ab", "ba", (264, 520)),
 ]
 MORE_CASES = [
     ("u8", "ab", "ba", (300, 272)),
@@ -82,6 +74,9 @@ MORE_CASES = [
     ("s8", "ab", "BA16a64b4a", (200, 390)),
     ("s8", "OIhw4i16o4i", "oihw", (64, 128, 3, 3)),
     ("f16", "ab", "BA8b16a2b", (130, 258)),
+    ("u4", "ab", "ba", (256, 288)),
+    ("s4", "nchw", "nhwc", (2, 96, 16, 16)),
+    ("u4", "abc", "cba", (64, 3, 96)),
 ]
 
 
@@ -111,6 +106,30 @@ def test_runs_of_words_that_start_anywhere_are_vectors(
 ) -> None:
     descs = memory_desc(dims, "f32", src), memory_desc(dims, "f32", dst)
     assert check(first, *descs, REALIGNED)
+
+
+@st.composite
+def four_bits(draw: st.DrawFn) -> tuple[MemoryDesc, MemoryDesc]:
+    """Draw two layouts of 4-bit elements, of which most make squares of 2 x 2."""
+    ndims = draw(st.integers(2, 3))
+    extents = st.sampled_from((3, 16, 32, 40, 64, 72, 96))
+    dims = tuple(draw(extents) for _ in range(ndims))
+    if prod(dims) > 1 << 15:
+        dims = (*dims[:-1], 4)
+    one, other = ("".join(draw(st.permutations("abc"[:ndims]))) for _ in range(2))
+    if draw(st.booleans()):
+        # padding behind the data
+        other = f"{other[:-1]}{other[-1].upper()}32{other[-1]}"
+    return memory_desc(dims, "u4", one), memory_desc(dims, "u4", other)
+
+
+@pytest.mark.campaign
+@settings(max_examples=300, deadline=None)
+@given(pair=four_bits(), is_aligned=st.booleans())
+def test_many_tiles_of_four_bits_equal_the_definition(
+    runtime: Runtime, pair: tuple[MemoryDesc, MemoryDesc], is_aligned: bool
+) -> None:
+    check(runtime, *pair, SMALL, 64, is_aligned=is_aligned)
 
 
 _PAIRS = desc_pairs(max_ndims=6, max_nelems=1024).filter(

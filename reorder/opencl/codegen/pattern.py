@@ -149,7 +149,7 @@ class Side(NamedTuple):
         return _VECTORS[self.nbytes]
 
 
-_VECTORS = {4: "uint", 8: "uint2", 16: "uint4"}
+_VECTORS = {4: "uint", 8: "uint2", 16: "uint4", 32: "uint8"}
 
 
 class Tile(NamedTuple):
@@ -159,7 +159,8 @@ class Tile(NamedTuple):
     `nbytes` bytes of the type `memory`. `unit` rows along the innermost loop of dst are
     transposed in registers. Local memory holds the tile in the order of dst; with `is_gathered` in
     that of src. `swizzle` has (shift, mask) of what moves words between banks, `gap` the bytes
-    between rows that do the same.
+    between rows that do the same. With `is_paired` an element is a square of 2 x 2 of 4 bits: a
+    byte in each of two rows of src, and of two rows of dst.
     """
 
     extents: tuple[int, ...]
@@ -171,6 +172,12 @@ class Tile(NamedTuple):
     swizzle: tuple[tuple[int, int], ...] = ()
     is_gathered: bool = False
     gap: int = 0
+    is_paired: bool = False
+
+    @property
+    def row_memory(self) -> str:
+        """Type of what an element has in a row of src or dst."""
+        return "uchar" if self.is_paired else self.memory
 
     @property
     def stored(self) -> Side:
@@ -196,7 +203,8 @@ class Tile(NamedTuple):
         run = prod(self.extents[k] for k in self.stored.run) * self.nbytes
         rows = prod(self.extents[k] for k in self.stored.rest)
         # whole rows of banks, which swizzling permutes, and a vector to read beyond the end
-        return -(-((-(-run // 16) * 16 + self.gap) * rows + 16) // 128) * 32
+        beyond = max(self.dst.nbytes, 16)
+        return -(-((-(-run // 16) * 16 + self.gap) * rows + beyond) // 128) * 32
 
     @property
     def src_chunks(self) -> int:

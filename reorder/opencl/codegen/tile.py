@@ -82,13 +82,14 @@ def _load_lines(tile: Tile, work_items: int) -> Iterator[str]:
             offset.append(f"x{k}_{s} * p.src{k}")
             if tile.unit == 1 or k != unit_loop:
                 inside.append(f"i{k} + x{k}_{s} < p.valid{k}")
-        yield f"__global const {tile.memory} *run{s} = src + ({' + '.join(offset)});"
+        yield f"__global const {tile.row_memory} *run{s} = src + ({' + '.join(offset)});"
         position = f"(int)(n{s} % {tile.src_chunks}u) * {tile.src.lanes}"
         if tile.src.is_realigned:
             position += _before(tile, tile.src, f"run{s}")
         yield f"const int r{s} = {position};"
         yield f"const int count{s} = {' && '.join(inside)} ? src_run - r{s} : 0;"
         first = f"-r{s}, " if tile.src.is_realigned else ""
+        first = f"p.src{unit_loop} / 2, " if tile.is_paired else first
         for row in range(tile.unit):
             count, row_start = f"count{s}", f"run{s} + r{s}"
             if tile.unit > 1:
@@ -189,7 +190,7 @@ def _store_lines(tile: Tile, work_items: int) -> Iterator[str]:
             offset.append(f"x{k} * p.dst{k}")
             local.append(f"x{k} * {strides[k]}")
             inside.append(f"i{k} + x{k} < p.extent{k}")
-        yield f"__global {tile.memory} *to = dst + ({' + '.join(offset)});"
+        yield f"__global {tile.row_memory} *to = dst + ({' + '.join(offset)});"
         start = f"(int)(n % {tile.dst_chunks}u) * {tile.dst.lanes}"
         if tile.dst.is_realigned:
             start += _before(tile, tile.dst, "to")
@@ -209,5 +210,7 @@ def _store_lines(tile: Tile, work_items: int) -> Iterator[str]:
                 if tile.dst.is_realigned:
                     parts = [f"max({part}, 0)" for part in parts]
                 parts = [f"tile[bank({part})]" for part in parts]
-            yield f"store(to + r, ({tile.dst.vector})({', '.join(parts)}), {first_inside}count);"
+            other = f"p.dst{tile.src.run[0]} / 2, " if tile.is_paired else ""
+            vector = f"({tile.dst.vector})({', '.join(parts)})"
+            yield f"store(to + r, {other}{vector}, {first_inside}count);"
         yield "}"

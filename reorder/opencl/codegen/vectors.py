@@ -48,6 +48,8 @@ def vector_functions(tile: Tile) -> Iterator[str]:
         else:
             yield f"void put(__local uint *tile, int at, {kind} value)"
             yield f"{{ ((__local {kind} *)tile)[{index}] = value; }}"
+    if tile.is_paired:
+        yield from _PAIRED
     yield from _load(tile)
     if tile.dst.is_shifted:
         yield "uint funnel(const __local uint *tile, int at) {"
@@ -83,12 +85,65 @@ def unit_lines(unit: int, kind: str) -> Iterator[str]:
         yield line if kind == "uint" else line.replace("uint ", f"{kind} ")
 
 
+# Squares of 2 x 2 elements of 4 bits: from bytes a and b of two rows, and from words of four
+# bytes; (even, odd) are the bytes of two rows of dst.
+_PAIRED = (
+    "uint square(uint a, uint b)",
+    "{ return (a & 15) | (b & 15) << 4 | (a & 240) << 4 | (b & 240) << 8; }",
+    "uint2 squares(uint a, uint b) {",
+    "    const uint even = (a & 0x0f0f0f0f) | (b & 0x0f0f0f0f) << 4;",
+    "    const uint odd = (a >> 4 & 0x0f0f0f0f) | (b & 0xf0f0f0f0);",
+    "    const uint x = (even & 0x00ff00ff) | (odd & 0x00ff00ff) << 8;",
+    "    const uint y = (even >> 8 & 0x00ff00ff) | (odd & 0xff00ff00);",
+    "    return (uint2)((x & 0xffff) | y << 16, x >> 16 | (y & 0xffff0000));",
+    "}",
+    "uint2 rows(uint v, uint w) {",
+    "    const uint x = (v & 0xffff) | w << 16, y = v >> 16 | (w & 0xffff0000);",
+    "    const uint even = (x & 0x00ff00ff) | (y & 0x00ff00ff) << 8;",
+    "    return (uint2)(even, (x >> 8 & 0x00ff00ff) | (y & 0xff00ff00));",
+    "}",
+)
+
+
+def _load_pair(tile: Tile) -> Iterator[str]:
+    """Return the statements that load a whole vector from two rows."""
+    words = tile.src.nbytes // _WORD
+    half = _vector(words // 2)
+    yield f"        const {half} a = *(__global const {half} *)from;"
+    yield f"        const {half} b = *(__global const {half} *)(from + other);"
+    parts = [
+        f"squares({word_of('a', k, words // 2)}, {word_of('b', k, words // 2)})"
+        for k in range(words // 2)
+    ]
+    yield f"        return ({tile.src.vector})({', '.join(parts)});"
+
+
+def _store_pair(tile: Tile) -> Iterator[str]:
+    """Return the statements that store a whole vector in two rows."""
+    words = tile.dst.nbytes // _WORD
+    half = _vector(words // 2)
+    for k in range(words // 2):
+        yield f"        const uint2 r{k} = rows(v.s{2 * k}, v.s{2 * k + 1});"
+    for row, place in enumerate(("to", "to + other")):
+        parts = ", ".join(f"r{k}.s{row}" for k in range(words // 2))
+        yield f"        *(__global {half} *)({place}) = ({half})({parts});"
+
+
+def _vector(words: int) -> str:
+    return "uint" if words == 1 else f"uint{words}"
+
+
 def _load(tile: Tile) -> Iterator[str]:
     """Return a function that loads the first `count` elements of a vector, and zeros."""
     vector, words = tile.src.vector, tile.src.nbytes // _WORD
     first = "int first, " if tile.src.is_realigned else ""
-    yield f"{vector} load(__global const {tile.memory} *from, {first}int count) {{"
-    if tile.src.is_shifted and not first:
+    other = "index_t other, " if tile.is_paired else ""
+    yield f"{vector} load(__global const {tile.row_memory} *from, {other}{first}int count) {{"
+    if tile.is_paired:
+        yield f"    if (count >= {tile.src.lanes}) {{"
+        yield from _load_pair(tile)
+        yield "    }"
+    elif tile.src.is_shifted and not first:
         yield f"    if (count >= {tile.src.lanes}) {{"
         yield "        const uint shift = ((uint)(uintptr_t)from & 3) * 8;"
         yield (
@@ -109,7 +164,8 @@ def _load(tile: Tile) -> Iterator[str]:
         for k in reversed(range(words)):
             lower = f" | {word_of('v', k - 1, words)} >> {32 - bits}" if k else ""
             yield f"        {word_of('v', k, words)} = {word_of('v', k, words)} << {bits}{lower};"
-        yield f"        {word_of('v', 0, words)} |= from[j];"
+        element = "square(from[j], from[other + j])" if tile.is_paired else "from[j]"
+        yield f"        {word_of('v', 0, words)} |= {element};"
     else:
         parts = tile.nbytes // _WORD
         for k in reversed(range(parts, words)):
@@ -127,9 +183,16 @@ def _store(tile: Tile) -> Iterator[str]:
     """Return a function that stores the first `count` elements of a vector."""
     vector, words = tile.dst.vector, tile.dst.nbytes // _WORD
     first = ", int first" if tile.dst.is_realigned else ""
-    yield f"void store(__global {tile.memory} *to, {vector} v{first}, int count) {{"
+    other = "index_t other, " if tile.is_paired else ""
+    yield f"void store(__global {tile.row_memory} *to, {other}{vector} v{first}, int count) {{"
     whole = f"count >= {tile.dst.lanes}" + (" && first <= 0" if first else "")
-    yield f"    if ({whole}) {{ *(__global {vector} *)to = v; return; }}"
+    if tile.is_paired:
+        yield f"    if ({whole}) {{"
+        yield from _store_pair(tile)
+        yield "        return;"
+        yield "    }"
+    else:
+        yield f"    if ({whole}) {{ *(__global {vector} *)to = v; return; }}"
     start = "0"
     if first and tile.nbytes < _WORD:
         start = "max(first, 0)"
@@ -137,7 +200,9 @@ def _store(tile: Tile) -> Iterator[str]:
     yield f"    for (int j = {start}; j < min(count, {tile.dst.lanes}); ++j) {{"
     if tile.nbytes < _WORD:
         bits = 8 * tile.nbytes
-        yield f"        to[j] = ({tile.memory}){word_of('v', 0, words)};"
+        yield f"        to[j] = ({tile.row_memory}){word_of('v', 0, words)};"
+        if tile.is_paired:
+            yield f"        to[other + j] = (uchar)({word_of('v', 0, words)} >> 8);"
         for k in range(words):
             upper = f" | {word_of('v', k + 1, words)} << {32 - bits}" if k < words - 1 else ""
             yield f"        {word_of('v', k, words)} = {word_of('v', k, words)} >> {bits}{upper};"

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from reorder.opencl.schedule.profile import Profile
     from reorder.plan.nodes import Lookup
 
-__all__ = ["MAX_INT", "Launch", "gather_shape", "grid_dims", "grid_of", "lower"]
+__all__ = ["MAX_INT", "Launch", "gather_shape", "grid_dims", "grid_of", "lower", "lower_tile"]
 
 MAX_INT = 2**31 - 1
 # NVIDIA's limit of work-groups in the second and third dimension
@@ -74,7 +74,7 @@ def lower(
     )
     tiled = None
     if spec is None and src.element == dst.element and src.kind == dst.kind == AccessKind.BUFFER:
-        tiled = _tiled(nest, src, max_work_items, profile, is_aligned=is_aligned)
+        tiled = lower_tile(nest, src, max_work_items, profile, is_aligned=is_aligned)
     if tiled is not None:
         return tiled
     group = choose_work_group(nest, (src, dst), _bits(dst.element), max_work_items, profile)
@@ -123,16 +123,27 @@ def _computed(nest: PixelNest, spec: ConversionSpec) -> tuple[PixelNest, Convers
     return nest, spec._replace(conversion=moved, numbers={})
 
 
-def _tiled(
-    nest: PixelNest, access: Access, max_work_items: int, profile: Profile, *, is_aligned: bool
+def lower_tile(
+    nest: PixelNest,
+    access: Access,
+    max_work_items: int,
+    profile: Profile,
+    *,
+    is_aligned: bool,
+    rows: tuple[int, int] | None = None,
 ) -> Launch | None:
-    """Make the launch of tiles in local memory, between buffers of the same elements."""
-    nbytes = _bits(access.element) // 8
+    """Make the launch of tiles in local memory, between buffers of the same elements.
+
+    None if they are better without. With `rows` an element has a byte in each of two rows of src
+    and of dst, which are so many bytes apart.
+    """
+    in_row = _bits(access.element) // 8
+    nbytes = in_row if rows is None else 2 * in_row
     if nbytes > _MAX_TILED or prod(loop.extent for loop in nest.loops) * nbytes < profile.min_tiled:
         return None
-    shape = profile.tile(nbytes)
+    shape = profile.tile(in_row)
     shape = shape._replace(work_items=min(shape.work_items, _floor_power(max_work_items)))
-    tiled = choose_tile(nest, nbytes, shape, is_aligned=is_aligned)
+    tiled = choose_tile(nest, nbytes, shape, is_aligned=is_aligned, rows=rows)
     if tiled is None:
         return None
     loops, tile, work_items = tiled

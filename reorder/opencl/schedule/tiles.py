@@ -40,7 +40,12 @@ class Chain(NamedTuple):
 
 
 def choose_tile(
-    nest: PixelNest, nbytes: int, shape: TileShape, *, is_aligned: bool
+    nest: PixelNest,
+    nbytes: int,
+    shape: TileShape,
+    *,
+    is_aligned: bool,
+    rows: tuple[int, int] | None = None,
 ) -> TiledLoops | None:
     """Choose a tile of a nest between two buffers.
 
@@ -54,6 +59,9 @@ def choose_tile(
         Sizes of runs, tiles and work-groups.
     is_aligned : bool
         Whether buffers start at multiples of 16 bytes.
+    rows : pair of int, optional
+        For elements that have a byte in each of two rows, as in `Tile`: the bytes between the two
+        rows of src, and of dst.
 
     Returns
     -------
@@ -64,7 +72,8 @@ def choose_tile(
     loops.sort(key=lambda loop: abs((loop.src, loop.dst)[shape.order][0]))
     if nest.gathers or not nest.src or nbytes not in _MEMORY:
         return None
-    chains = [chain_of(loops, side, limit // nbytes) for side, limit in enumerate(shape[:2])]
+    in_row = nbytes if rows is None else 1
+    chains = [chain_of(loops, side, limit // in_row) for side, limit in enumerate(shape[:2])]
     src, dst = chains
     if src is None or dst is None or src.run[0] == dst.run[0]:
         return None
@@ -72,7 +81,7 @@ def choose_tile(
     for chain in (dst, src):
         for k, extent in zip(chain.run, chain.extents, strict=True):
             extents[k] = max(extents[k], extent)
-    if any(prod(extents[k] for k in chain.run) * nbytes < _MIN_RUN for chain in chains if chain):
+    if any(prod(extents[k] for k in chain.run) * in_row < _MIN_RUN for chain in chains if chain):
         return None
     grown(extents, loops, (src, dst), shape.nbytes // nbytes)
     unit = _WORD // nbytes if nbytes < _WORD else 1
@@ -86,7 +95,11 @@ def choose_tile(
         steps = [stride[operand] for k, stride in enumerate(strides) if k not in chain.run]
         top = chain.run[-1]
         steps.append(strides[top][operand] * extents[top])
-        width = _width([start[operand], *steps], nbytes, is_aligned=is_aligned)
+        steps += [] if rows is None else [rows[operand]]
+        width = _width([start[operand], *steps], in_row, is_aligned=is_aligned)
+        if rows is not None and width < _WORD:
+            return None
+        width *= nbytes // in_row
         rest = [
             k
             for _, k in sorted((abs(stride[operand]), k) for k, stride in enumerate(strides))
@@ -100,7 +113,15 @@ def choose_tile(
             width, is_shifted, is_realigned = _VECTOR, True, True
         lanes = width // nbytes
         sides.append(Side(chain.run, tuple(rest), width, lanes, is_shifted, is_realigned))
-    tile = Tile(tuple(extents), nbytes, _MEMORY[nbytes], unit, sides[0], sides[1])
+    tile = Tile(
+        tuple(extents),
+        nbytes,
+        _MEMORY[nbytes],
+        unit,
+        sides[0],
+        sides[1],
+        is_paired=rows is not None,
+    )
     # elements of a vector should be at constant distances in local memory
     if unit == 1 and nbytes < _WORD and not _is_regular(tile, tile.src):
         is_gathered = _is_regular(tile, tile.dst) and not tile.dst.is_shifted

@@ -23,6 +23,7 @@ from reorder.opencl.schedule.conversions import (
 from reorder.opencl.schedule.lower import lower
 from reorder.opencl.schedule.lower_runs import lower_runs, without_others
 from reorder.opencl.schedule.lower_serial import lower_serial
+from reorder.opencl.schedule.lower_squares import lower_squares
 from reorder.opencl.schedule.placement import place_box
 from reorder.opencl.schedule.profile import GPU, Profile
 from reorder.opencl.schedule.sums import lower_sums
@@ -228,6 +229,10 @@ def _between_buffers(
                 (nest,) = place_box(packed, (None, None)) or ()
                 first.append(_lowered(nest, (access, access), device, is_aligned=is_aligned))
                 continue
+            squares = _squares(packed, device, is_aligned=is_aligned)
+            if squares is not None:
+                first.append(squares)
+                continue
         alone = _alone(box, (src.desc.dtype.bits, dst.desc.dtype.bits), spec, device)
         if alone is not None:
             first.append(alone)
@@ -244,6 +249,13 @@ def _alone(
 ) -> Launch | None:
     """Return the launch of work items that loop by themselves, where that suits the device."""
     return lower_serial(box, bits, spec, device.profile) if device.profile.chunk else None
+
+
+def _squares(box: Box, device: DeviceTraits, *, is_aligned: bool) -> Launch | None:
+    """Return the launch of tiles of 4-bit elements, where work items share local memory."""
+    if device.profile.chunk:
+        return None
+    return lower_squares(box, device.max_work_items, device.profile, is_aligned=is_aligned)
 
 
 def _with_image(
