@@ -110,7 +110,7 @@ def test_runs_of_words_that_start_anywhere_are_vectors(
 
 @st.composite
 def four_bits(draw: st.DrawFn) -> tuple[MemoryDesc, MemoryDesc]:
-    """Draw two layouts of 4-bit elements, of which most make squares of 2 x 2."""
+    """Draw two layouts of 4-bit elements, of which many make squares of 2 x 2."""
     ndims = draw(st.integers(2, 3))
     extents = st.sampled_from((3, 16, 32, 40, 64, 72, 96))
     dims = tuple(draw(extents) for _ in range(ndims))
