@@ -106,10 +106,14 @@ def _emit_sweeps(move: Transposition, span: ColumnSpan, shape: TileShape) -> Non
     column_step = builder.select(is_narrow, int64(0), int64(WORD_NBYTES))
     last_row = builder.sub(move.rows.extent, int64(height))
     # one block of rows needs no sweeps
+    step = int64(_SWEEP_NBYTES * BYTE_BITS // elements.bits)
+    if elements.streams:
+        # two blocks of rows make two lines of dst, whose stores should follow each other
+        is_two = builder.icmp_signed("<=", last_row, int64(height))
+        half = int64(_SWEEP_NBYTES * BYTE_BITS // elements.bits // 2)
+        step = builder.select(is_two, half, step)
     step = builder.select(
-        builder.icmp_signed("==", last_row, int64(0)),
-        int64(MAX_COLUMNS),
-        int64(_SWEEP_NBYTES * BYTE_BITS // elements.bits),
+        builder.icmp_signed("==", last_row, int64(0)), int64(MAX_COLUMNS), step
     )
     is_padded = builder.icmp_signed("<", move.rows.valid, move.rows.extent)
     # most calls have whole tiles only, and skip edge tiles and prefetches
