@@ -1,20 +1,25 @@
-"""Zeros: a run of elements, or the lines of a padded block, cleared by vectors."""
+"""Zeros behind data: runs cleared by vectors, and masks of vectors that end in zeros."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from reorder.cpu.kernels.emit import int64, loop
-from reorder.cpu.target import register_bits
+from llvmlite import ir
+
+from reorder.cpu.kernels.elements import Location
+from reorder.cpu.kernels.emit import BYTE, I64, int64, loop
+from reorder.cpu.target import BYTE_BITS, register_bits
 
 if TYPE_CHECKING:
-    from reorder.cpu.kernels.elements import Elements, Location
+    from reorder.cpu.kernels.elements import Elements
     from reorder.cpu.kernels.emit import Value
 
-__all__ = ["emit_clear"]
+__all__ = ["emit_clear", "load_mask"]
 
 # Bits of the shortest vector of zeros: shorter tails are written element by element.
 _LEAST_BITS = 64
+# Bytes of the longest mask.
+_MASK_NBYTES = 256
 
 
 def emit_clear(elements: Elements, dst: Location, count: Value) -> None:
@@ -33,3 +38,22 @@ def emit_clear(elements: Elements, dst: Location, count: Value) -> None:
         whole = builder.and_(count, int64(-lanes))
     with loop(builder, whole, count) as i:
         elements.store(elements.zero, dst.plus(builder, i))
+
+
+def load_mask(elements: Elements, lanes: int, valid: Value) -> Value:
+    """Return a vector of `lanes` elements, all ones in the first `valid` and zeros in the others.
+
+    It is loaded from a constant, so many elements in front of its middle: a mask computed by a
+    comparison would be computed in each row again.
+    """
+    builder = elements.builder
+    name = "memdesc.ones"
+    module = builder.module
+    if name not in module.globals:
+        kind = ir.ArrayType(BYTE, 2 * _MASK_NBYTES)
+        ones = ir.GlobalVariable(module, kind, name)
+        ones.initializer = ir.Constant(kind, bytearray([255] * _MASK_NBYTES + [0] * _MASK_NBYTES))
+        ones.global_constant, ones.linkage = True, "private"
+    first = builder.ptrtoint(module.globals[name], I64)
+    skipped = builder.sub(int64(_MASK_NBYTES * BYTE_BITS // elements.bits), valid)
+    return elements.load_vector(Location(first, skipped), lanes)

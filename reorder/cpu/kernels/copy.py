@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from llvmlite import ir
 
-from reorder.cpu.kernels.clear import emit_clear
+from reorder.cpu.kernels.clear import emit_clear, load_mask
 from reorder.cpu.kernels.elements import Location
 from reorder.cpu.kernels.emit import BYTE, I64, int64, loop, maximum, minimum
 from reorder.cpu.target import BYTE_BITS, LINE_BITS, register_bits, step_registers
@@ -27,7 +27,6 @@ __all__ = ["emit_copy"]
 _MEMMOVE_NBYTES = 1024
 # Runs of exactly these lengths are moved as one vector, of several registers if need be.
 _VECTOR_NBYTES = (2, 4, 8, 16, 32, 64, 128, 256)
-_MAX_VECTOR_NBYTES = max(_VECTOR_NBYTES)
 
 
 def emit_copy(
@@ -92,8 +91,7 @@ def _emit_vectors(
     last_start = builder.sub(src_end, elements.nbytes(int64(lanes)))
     last_row = builder.add(elements.address_of(src), rows.src_span)
     is_inside = builder.or_(is_whole, builder.icmp_signed("<=", last_row, last_start))
-    skipped = builder.sub(int64(_MAX_VECTOR_NBYTES * BYTE_BITS // elements.bits), valid)
-    valid_mask = elements.load_vector(Location(_masks(builder), skipped), lanes)
+    valid_mask = load_mask(elements, lanes, valid)
     src, dst = elements.rebased(src), elements.rebased(dst)
 
     def move(row_src: Location, row_dst: Location) -> None:
@@ -119,23 +117,6 @@ def _emit_vectors(
     padding = rows._replace(first=maximum(builder, data_rows, rows.first))
     for _, row_dst, _ in padding.each_row(elements, src, dst):
         elements.store_vector(elements.zeros(lanes), row_dst)
-
-
-def _masks(builder: Builder) -> Value:
-    """Return the address of a constant: bytes of all ones, then as many zeros.
-
-    A vector loaded k elements before the middle is the mask of k valid elements. A mask computed
-    by a comparison would be computed in each row again.
-    """
-    name = "memdesc.ones"
-    module = builder.module
-    if name not in module.globals:
-        size = _MAX_VECTOR_NBYTES
-        kind = ir.ArrayType(BYTE, 2 * size)
-        masks = ir.GlobalVariable(module, kind, name)
-        masks.initializer = ir.Constant(kind, bytearray([255] * size + [0] * size))
-        masks.global_constant, masks.linkage = True, "private"
-    return builder.ptrtoint(module.globals[name], I64)
 
 
 def _emit_pairs(

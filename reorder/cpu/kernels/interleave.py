@@ -6,21 +6,25 @@ comes in runs (see `LoopGroup.run`): whole vectors are interleaved, as c0 c1 c2 
 
 from __future__ import annotations
 
+from functools import reduce
 from itertools import product
 from typing import TYPE_CHECKING
 
-from reorder.cpu.kernels.emit import int64, loop, minimum
+from reorder.cpu.kernels.clear import load_mask
+from reorder.cpu.kernels.emit import int64, load_record, loop, maximum, minimum
 from reorder.cpu.kernels.shuffle import LANE_BITS, concatenate, pick
-from reorder.cpu.target import BYTE_BITS, keeps_addresses
+from reorder.cpu.schedule.program import RepeatLoop
+from reorder.cpu.target import BYTE_BITS, LINE_BITS, keeps_addresses
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from reorder.cpu.kernels.edge_tile import ColumnSpan
     from reorder.cpu.kernels.elements import Elements, Location
     from reorder.cpu.kernels.emit import Builder, Value
     from reorder.cpu.kernels.loop_group import LoopGroup, Transposition
 
-__all__ = ["COUNTS", "MOST", "emit_interleaved"]
+__all__ = ["COUNTS", "MOST", "emit_interleaved", "emit_padded"]
 
 COUNTS = (2, 3, 4)
 MOST = max(COUNTS)
@@ -28,6 +32,8 @@ MOST = max(COUNTS)
 _PAIR, _QUAD = 2, 4
 # Lanes of shorter vectors of 8- and 16-bit elements.
 _SHORT_LANES = 8, 4
+# Wider elements have no such blocks.
+_MAX_PADDED_BITS = 16
 
 
 def emit_interleaved(move: Transposition, span: tuple[Value, Value], done: Value) -> None:
@@ -54,6 +60,44 @@ def emit_interleaved(move: Transposition, span: tuple[Value, Value], done: Value
         with builder.if_then(builder.and_(fits, _is_run(builder, rows.run, every_row, lanes))):
             for part in move.each_repeat():
                 _emit_split(part, count, lanes)
+            builder.branch(done)
+
+
+def emit_padded(move: Transposition, span: ColumnSpan, done: Value) -> None:
+    """Interleave two or four rows whose columns and padding make one line, then branch to `done`.
+
+    So are the channels of few in blocks of 16 with pairs: one store writes the data and the zeros.
+    """
+    elements, builder, columns, rows = move.elements, move.elements.builder, move.columns, move.rows
+    for count in (_PAIR, _QUAD):
+        lanes = LINE_BITS // elements.bits // count
+        if elements.bits > _MAX_PADDED_BITS:
+            return
+        # rows are read beyond their data, but not beyond the end of src
+        repeat = load_record(builder, move.repeat_at, RepeatLoop)
+        steps = builder.mul(builder.sub(repeat.extent, int64(1)), repeat.src_stride)
+        last_row = builder.add(elements.address_of(move.src), maximum(builder, steps, int64(0)))
+        last_row = builder.add(last_row, span.row_span)
+        tests = [
+            builder.icmp_signed("==", rows.extent, int64(count)),
+            builder.icmp_signed("==", rows.valid, rows.extent),
+            builder.icmp_signed("==", columns.extent, int64(lanes)),
+            builder.icmp_signed(">", columns.valid, int64(0)),
+            builder.icmp_signed(">=", columns.run, columns.extent),
+            builder.icmp_signed("==", builder.sub(span.last, span.first), columns.extent),
+            builder.icmp_signed(
+                "<=", builder.add(last_row, elements.nbytes(int64(lanes))), span.src_end
+            ),
+        ]
+        with builder.if_then(reduce(builder.and_, tests)):
+            mask = load_mask(elements, count * lanes, builder.mul(columns.valid, int64(count)))
+            indices = [j % count * lanes + j // count for j in range(count * lanes)]
+            for part in move.each_repeat():
+                starts = _starts(elements, rows, part.src, count)
+                lines = [elements.load_vector(starts(k), lanes) for k in range(count)]
+                joined = pick(builder, concatenate(builder, lines), indices)
+                target = columns.locate(elements, part.dst, int64(0))
+                elements.store_lines(builder.and_(joined, mask), target)
             builder.branch(done)
 
 

@@ -14,7 +14,7 @@ from reorder.cpu.kernels.clear import emit_clear
 from reorder.cpu.kernels.edge_tile import MAX_COLUMNS, ColumnSpan, EdgeTables
 from reorder.cpu.kernels.elements import Location
 from reorder.cpu.kernels.emit import I64, int64, load_int64, loop, maximum, minimum, prefetch
-from reorder.cpu.kernels.interleave import MOST, emit_interleaved
+from reorder.cpu.kernels.interleave import MOST, emit_interleaved, emit_padded
 from reorder.cpu.kernels.loop_group import TileShape, entry_address
 from reorder.cpu.kernels.register_tile import emit_tile, tile_heights, tile_shapes
 from reorder.cpu.kernels.shuffle import LANE_BITS
@@ -50,9 +50,10 @@ def emit_transposed(move: Transposition, span: ColumnSpan) -> None:
         return
     stop = span.last
     data = span._replace(last=minimum(builder, stop, move.columns.valid))
-    done = builder.append_basic_block("moved")
+    done, cleared = (builder.append_basic_block(name) for name in ("moved", "cleared"))
     few = builder.icmp_signed("<=", minimum(builder, rows.extent, move.columns.extent), int64(MOST))
     with builder.if_then(few):
+        emit_padded(move, span, cleared)
         emit_interleaved(move, (data.first, data.last), done)
     for height in tile_heights(elements.bits, streams=elements.streams):
         # the last tile overlaps the one before it, so it moves some rows twice
@@ -86,6 +87,8 @@ def emit_transposed(move: Transposition, span: ColumnSpan) -> None:
             with loop(builder, first, stop, step) as column:
                 target = part.columns.locate(elements, part.dst, column)
                 emit_clear(elements, target, builder.mul(step, rows.extent))
+    builder.branch(cleared)
+    builder.position_at_end(cleared)
 
 
 def _emit_sweeps(move: Transposition, span: ColumnSpan, shape: TileShape) -> None:
