@@ -5,10 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from reorder.cpu.kernels.copy import emit_copy
-from reorder.cpu.kernels.edge_tile import ColumnSpan
 from reorder.cpu.kernels.elements import Elements, Location
 from reorder.cpu.kernels.emit import int64, load_record
-from reorder.cpu.kernels.loop_group import LoopGroup, Transposition, entry_address
+from reorder.cpu.kernels.loop_group import ColumnSpan, LoopGroup, Transposition, entry_address
 from reorder.cpu.kernels.row_table import InnerLoop, RowTable
 from reorder.cpu.kernels.strided import emit_strided
 from reorder.cpu.kernels.transpose import emit_transposed

@@ -12,13 +12,12 @@ from typing import TYPE_CHECKING
 from llvmlite import ir
 
 from reorder.cpu.kernels.clear import emit_clear, load_mask
-from reorder.cpu.kernels.elements import Location
 from reorder.cpu.kernels.emit import BYTE, I64, int64, loop, maximum, minimum
 from reorder.cpu.target import BYTE_BITS, LINE_BITS, register_bits, step_registers
 
 if TYPE_CHECKING:
-    from reorder.cpu.kernels.elements import Elements
-    from reorder.cpu.kernels.emit import Builder, Value
+    from reorder.cpu.kernels.elements import Elements, Location
+    from reorder.cpu.kernels.emit import Value
     from reorder.cpu.kernels.row_table import InnerLoop, RowTable
 
 __all__ = ["emit_copy"]

@@ -7,7 +7,7 @@ writes its columns through a table: columns that do not exist point to a buffer 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from llvmlite import ir
 from numba.core import cgutils
@@ -19,26 +19,15 @@ from reorder.cpu.target import BYTE_BITS, LINE_NBYTES
 if TYPE_CHECKING:
     from reorder.cpu.kernels.elements import Elements
     from reorder.cpu.kernels.emit import Builder, Value
-    from reorder.cpu.kernels.loop_group import LoopGroup, TileShape
+    from reorder.cpu.kernels.loop_group import ColumnSpan, LoopGroup, TileShape
 
-__all__ = ["MAX_COLUMNS", "ColumnSpan", "EdgeTables"]
+__all__ = ["MAX_COLUMNS", "EdgeTables"]
 
 # Upper bound of the columns of a call, and the length of the row of zeros. Cache tiling cuts loop
 # groups to 1024 elements at most.
 MAX_COLUMNS = 1 << 11
 # Bytes of the widest elements: all kernels of a module share the zeros.
 _MAX_ELEMENT_NBYTES = 8
-
-
-class ColumnSpan(NamedTuple):
-    """The columns of a call that hold data, `first` to `last`, and the bounds of src."""
-
-    first: Value
-    last: Value
-    # elements of src from this address on must not be read
-    src_end: Value
-    # offset of the last row from the first in src, in bytes
-    row_span: Value
 
 
 class EdgeTables:

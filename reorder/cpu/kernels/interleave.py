@@ -11,18 +11,16 @@ from itertools import product
 from typing import TYPE_CHECKING
 
 from reorder.cpu.kernels.clear import load_mask
-from reorder.cpu.kernels.emit import int64, load_record, loop, maximum, minimum
+from reorder.cpu.kernels.emit import int64, loop, minimum
 from reorder.cpu.kernels.shuffle import LANE_BITS, concatenate, pick
-from reorder.cpu.schedule.program import RepeatLoop
 from reorder.cpu.target import BYTE_BITS, LINE_BITS, keeps_addresses
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from reorder.cpu.kernels.edge_tile import ColumnSpan
     from reorder.cpu.kernels.elements import Elements, Location
     from reorder.cpu.kernels.emit import Builder, Value
-    from reorder.cpu.kernels.loop_group import LoopGroup, Transposition
+    from reorder.cpu.kernels.loop_group import ColumnSpan, LoopGroup, Transposition
 
 __all__ = ["COUNTS", "MOST", "emit_interleaved", "emit_padded"]
 
@@ -69,15 +67,8 @@ def emit_padded(move: Transposition, span: ColumnSpan, done: Value) -> None:
     So are the channels of few in blocks of 16 with pairs: one store writes the data and the zeros.
     """
     elements, builder, columns, rows = move.elements, move.elements.builder, move.columns, move.rows
-    for count in (_PAIR, _QUAD):
+    for count in (_PAIR, _QUAD) if elements.bits <= _MAX_PADDED_BITS else ():
         lanes = LINE_BITS // elements.bits // count
-        if elements.bits > _MAX_PADDED_BITS:
-            return
-        # rows are read beyond their data, but not beyond the end of src
-        repeat = load_record(builder, move.repeat_at, RepeatLoop)
-        steps = builder.mul(builder.sub(repeat.extent, int64(1)), repeat.src_stride)
-        last_row = builder.add(elements.address_of(move.src), maximum(builder, steps, int64(0)))
-        last_row = builder.add(last_row, span.row_span)
         tests = [
             builder.icmp_signed("==", rows.extent, int64(count)),
             builder.icmp_signed("==", rows.valid, rows.extent),
@@ -85,9 +76,7 @@ def emit_padded(move: Transposition, span: ColumnSpan, done: Value) -> None:
             builder.icmp_signed(">", columns.valid, int64(0)),
             builder.icmp_signed(">=", columns.run, columns.extent),
             builder.icmp_signed("==", builder.sub(span.last, span.first), columns.extent),
-            builder.icmp_signed(
-                "<=", builder.add(last_row, elements.nbytes(int64(lanes))), span.src_end
-            ),
+            move.may_read(int64(lanes), span),
         ]
         with builder.if_then(reduce(builder.and_, tests)):
             mask = load_mask(elements, count * lanes, builder.mul(columns.valid, int64(count)))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from reorder.cpu.kernels.emit import int64, load_int64, load_record, loop
+from reorder.cpu.kernels.emit import int64, load_int64, load_record, loop, maximum
 from reorder.cpu.record import WORD_NBYTES
 from reorder.cpu.schedule.program import RepeatLoop
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from reorder.cpu.kernels.elements import Elements, Location
     from reorder.cpu.kernels.emit import Builder, Value
 
-__all__ = ["LoopGroup", "TileShape", "Transposition", "entry_address"]
+__all__ = ["ColumnSpan", "LoopGroup", "TileShape", "Transposition", "entry_address"]
 
 
 def entry_address(builder: Builder, table: Value, index: Value) -> Value:
@@ -50,6 +50,17 @@ class LoopGroup(NamedTuple):
         return elements.moved(start, load_int64(elements.builder, self.table, index))
 
 
+class ColumnSpan(NamedTuple):
+    """The columns of a call that hold data, `first` to `last`, and the bounds of src."""
+
+    first: Value
+    last: Value
+    # elements of src from this address on must not be read
+    src_end: Value
+    # offset of the last row from the first in src, in bytes
+    row_span: Value
+
+
 class Transposition(NamedTuple):
     """Two loop groups to move from src to dst."""
 
@@ -72,3 +83,16 @@ class Transposition(NamedTuple):
                 src=self.elements.moved(self.src, builder.mul(i, repeat.src_stride)),
                 dst=self.elements.moved(self.dst, builder.mul(i, repeat.dst_stride)),
             )
+
+    def may_read(self, columns: Value, span: ColumnSpan) -> Value:
+        """Whether all rows, in all steps of the loop, have so many columns before the end of src.
+
+        They may be more than hold data.
+        """
+        elements, builder = self.elements, self.elements.builder
+        repeat = load_record(builder, self.repeat_at, RepeatLoop)
+        steps = builder.mul(builder.sub(repeat.extent, int64(1)), repeat.src_stride)
+        farthest = builder.add(maximum(builder, steps, int64(0)), span.row_span)
+        last_row = builder.add(elements.address_of(self.src), farthest)
+        end = builder.add(last_row, elements.nbytes(columns))
+        return builder.icmp_signed("<=", end, span.src_end)

@@ -11,11 +11,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from reorder.cpu.kernels.clear import emit_clear
-from reorder.cpu.kernels.edge_tile import MAX_COLUMNS, ColumnSpan, EdgeTables
+from reorder.cpu.kernels.edge_tile import MAX_COLUMNS, EdgeTables
 from reorder.cpu.kernels.elements import Location
 from reorder.cpu.kernels.emit import I64, int64, load_int64, loop, maximum, minimum, prefetch
 from reorder.cpu.kernels.interleave import MOST, emit_interleaved, emit_padded
-from reorder.cpu.kernels.loop_group import TileShape, entry_address
+from reorder.cpu.kernels.loop_group import ColumnSpan, TileShape, entry_address
 from reorder.cpu.kernels.register_tile import emit_tile, tile_heights, tile_shapes
 from reorder.cpu.kernels.shuffle import LANE_BITS
 from reorder.cpu.record import WORD_NBYTES
@@ -115,9 +115,7 @@ def _emit_sweeps(move: Transposition, span: ColumnSpan, shape: TileShape) -> Non
         is_two = builder.icmp_signed("<=", last_row, int64(height))
         half = int64(_SWEEP_NBYTES * BYTE_BITS // elements.bits // 2)
         step = builder.select(is_two, half, step)
-    step = builder.select(
-        builder.icmp_signed("==", last_row, int64(0)), int64(MAX_COLUMNS), step
-    )
+    step = builder.select(builder.icmp_signed("==", last_row, int64(0)), int64(MAX_COLUMNS), step)
     is_padded = builder.icmp_signed("<", move.rows.valid, move.rows.extent)
     # most calls have whole tiles only, and skip edge tiles and prefetches
     is_special = builder.or_(builder.or_(is_narrow, is_padded), move.prefetches)

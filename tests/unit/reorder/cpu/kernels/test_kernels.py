@@ -180,6 +180,26 @@ def test_elements_scattered_on_both_sides_are_moved_twice() -> None:
     assert run.kernels != ("tiles",)  # type: ignore[attr-defined] # likewise
 
 
+@pytest.mark.parametrize(
+    ("dtype", "tags"),
+    [
+        ("bf16", ("cdab", "BAcd8a16b2a")),
+        ("s8", ("cdab", "BAcd4a16b4a")),
+        ("s8", ("cdab", "BAcd2a32b2a")),
+        ("f16", ("aBcd8b", "aBcd32b")),
+        ("f32", ("aBcd8b", "aBcd32b")),
+        ("u8", ("aBcd16b", "aBcd48b")),
+    ],
+)
+def test_padding_is_written_with_the_data_in_front_of_it(dtype: str, tags: tuple[str, str]) -> None:
+    for channels in (*range(1, 34, 3), 32, 43):
+        src, dst = (memory_desc((18, channels, 3, 3), dtype, tag) for tag in tags)
+        plan = plan_reorder(src, dst)
+        source, before = random_bytes(src.min_nbytes, 1), random_bytes(dst.min_nbytes, 2)
+        moved = move_guarded(plan, source, before, at_end=True)
+        assert np.array_equal(moved, expect(src, dst, source, before)), channels
+
+
 @pytest.mark.parametrize("dtype", ["s4", "u4", "f4_e2m1"])
 @pytest.mark.parametrize(
     "tags", [("abc", "acb"), ("abc", "aBc16b"), ("aBc8b", "bca"), ("bca", "ABc4b16a4b")]
