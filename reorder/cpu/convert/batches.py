@@ -69,7 +69,7 @@ def _tiles_of(builder: BatchBuilder, recipe: Recipe, box: Box) -> tuple[list[Til
     plan = builder.plan
     limit = SLOT_BITS // recipe.max_bits & -_LIMIT_GRAIN
     widths = plan.src.dtype.bits, plan.dst.dtype.bits
-    in_place = not recipe.needs_values
+    in_place = recipe.is_direct
     return tile_box(box, widths, limit, in_place=in_place, streams=recipe.streams)
 
 

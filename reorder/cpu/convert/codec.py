@@ -56,8 +56,11 @@ class Codec(Vectors):
         vector_type = self.values(work)
         return values if values.type == vector_type else self.builder.fpext(values, vector_type)
 
-    def encode(self, values: Value, work: str, name: str) -> Value:
-        """Return the codes of values of a working type, in a type."""
+    def encode(self, values: Value, work: str, name: str, *, are_integers: bool = False) -> Value:
+        """Return the codes of values of a working type, in a type.
+
+        Values that are known as integers are neither NaN nor denormal.
+        """
         builder, vector_type = self.builder, self.integers(code_bits(name))
         if name == work:
             return builder.bitcast(values, vector_type)
@@ -69,5 +72,7 @@ class Codec(Vectors):
             case ExponentFormat():
                 codes = encode_exponent(self, as_f32(self, values))
             case FloatFormat() as form:
-                codes = encode_float(self, as_f32(self, values, form), form)
+                codes = encode_float(
+                    self, as_f32(self, values, form), form, are_integers=are_integers
+                )
         return builder.trunc(codes, vector_type) if codes.type != vector_type else codes

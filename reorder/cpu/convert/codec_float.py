@@ -143,7 +143,9 @@ def _round_to_odd(vectors: Vectors, values: Value) -> Value:
     return builder.bitcast(bits, f32)
 
 
-def encode_float(vectors: Vectors, values: Value, form: FloatFormat) -> Value:
+def encode_float(
+    vectors: Vectors, values: Value, form: FloatFormat, *, are_integers: bool = False
+) -> Value:
     """Return the codes of f32 values in f32 or a narrower format, some as i32."""
     builder = vectors.builder
     if form == _F32:
@@ -152,6 +154,9 @@ def encode_float(vectors: Vectors, values: Value, form: FloatFormat) -> Value:
         half = builder.fptrunc(values, vectors.vector(ir.HalfType()))
         return builder.bitcast(half, vectors.integers(16))
     bits = builder.bitcast(values, vectors.integers(32))
+    if form == _BFLOAT and has_bfloat() and are_integers and vectors.lanes >= GROUP:
+        bfloats = builder.fptrunc(values, vectors.vector(_BfloatType()))
+        return builder.bitcast(bfloats, vectors.integers(16))
     encode = _cut_mantissa if form.exponent == _F32.exponent else _encode_small
     return encode(vectors, bits, form)
 

@@ -15,6 +15,7 @@ from reorder.cpu.convert.rows import Row, each_line, each_vector, vector_lanes
 from reorder.cpu.kernels.elements import Location
 from reorder.cpu.kernels.emit import int64, load_int64, load_record, loop, minimum, prefetch
 from reorder.cpu.target import BYTE_BITS, LINE_NBYTES, step_registers
+from reorder.values.formats import FORMATS, IntegerFormat
 
 if TYPE_CHECKING:
     from reorder.cpu.convert.rows import EmitVector, StageArguments
@@ -69,7 +70,9 @@ def _emit_row(src: Row, dst: Row, record: ConvertRecord, work: str | None) -> No
         codes = src.load(i, lanes)
         if work is not None:
             codec = Codec(builder, lanes)
-            codes = codec.encode(codec.decode(codes, src.dtype, work), work, dst.dtype)
+            values = codec.decode(codes, src.dtype, work)
+            are_integers = isinstance(FORMATS[src.dtype], IntegerFormat)
+            codes = codec.encode(values, work, dst.dtype, are_integers=are_integers)
         dst.store(codes, i, non_temporal=non_temporal)
 
     packed = next((row for row in (src, dst) if row.elements.is_nibble), None)

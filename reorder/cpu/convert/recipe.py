@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from itertools import product
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -26,6 +27,11 @@ __all__ = ["Calculation", "Recipe"]
 # comes between src and dst.
 _SRC_ROLES = {"src_zero_point": Operation.SUBTRACT, "src_scale": Operation.MULTIPLY}
 _DST_ROLES = {"dst_scale": Operation.DIVIDE, "dst_zero_point": Operation.ADD}
+
+
+# Types between which one stage converts, though neither is the working type. Each pair is code of
+# its own, so these are the pairs of quantized numbers and what models compute with.
+_DIRECT = {frozenset(pair) for pair in product(("s8", "u8"), ("bf16", "f16"))}
 
 
 class Calculation(NamedTuple):
@@ -108,14 +114,16 @@ class Recipe:
         return is_packed and self.src == self.dst and not self.calculations
 
     @property
-    def needs_values(self) -> bool:
-        """Whether anything is computed, or values go through a third type between src and dst."""
-        return bool(self.calculations) or self.work not in {self.src, self.dst}
+    def is_direct(self) -> bool:
+        """Whether one stage converts src to dst, without values between them."""
+        is_pair = self.work in {self.src, self.dst} or {self.src, self.dst} in _DIRECT
+        return is_pair and not self.calculations
 
     @property
     def max_bits(self) -> int:
         """Width of the widest elements in a slot of scratch: 4-bit ones may be there as bytes."""
-        types = (self.src, self.dst, self.work, self.difference)
+        between = () if self.is_direct else (self.work, self.difference)
+        types = (self.src, self.dst, *between)
         return max(BYTE_BITS, *(DATA_TYPES[name].bits for name in types))
 
     @property

@@ -96,7 +96,7 @@ def _calculate(writer: StepWriter, buffer: TileBuffer, target: TileBuffer) -> Ti
         buffer = combine(writer, buffer, buffer, calculations.pop(0), recipe.difference)
         buffer = _change(writer, buffer, writer.slot(Base.VALUES, work))
     else:
-        has_values = _loads(recipe.src) if calculations else recipe.dst == work
+        has_values = _loads(recipe.src) if calculations else recipe.is_direct
         if recipe.src != work and not has_values:
             buffer = _change(writer, buffer, writer.slot(Base.VALUES, work))
     for k, calculation in enumerate(calculations):
