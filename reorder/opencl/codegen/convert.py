@@ -18,6 +18,7 @@ from reorder.opencl.codegen.float_codec import (
     WIDE,
     decode_exponent,
     decode_float,
+    encode_exact,
     encode_exponent,
     encode_float,
 )
@@ -41,6 +42,7 @@ from reorder.values.formats import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
+    from reorder.opencl.codegen.float_codec import Wide
 
 __all__ = [
     "PIXEL",
@@ -176,6 +178,9 @@ class _Functions:
         if roles and isinstance(FORMATS[conversion.dst], FloatFormat):
             nan = f"as_{kind}({WIDE[work].number(form.nan)})"
             yield f"x = {magnitude} > {WIDE[work].number(form.overflow)} ? {nan} : x;"
+        if self._is_exact():
+            yield f"return {self._encoded('x', conversion.dst, work, encode_exact)};"
+            return
         limit = largest_number(conversion.dst) if conversion.saturates else None
         if limit is not None:
             high = f"{float(limit).hex()}{'f' if work == 'f32' else ''}"
@@ -184,6 +189,16 @@ class _Functions:
         if conversion.through_f16:
             yield f"x = {self.decoded(self._encoded('x', 'f16', work), 'f16', work)};"
         yield f"return {self._encoded('x', conversion.dst, work)};"
+
+    def _is_exact(self) -> bool:
+        """Whether src has integers that a narrow float has too, and nothing is computed."""
+        conversion = self._conversion
+        src, dst = FORMATS[conversion.src], FORMATS[conversion.dst]
+        if conversion.roles or not isinstance(src, IntegerFormat):
+            return False
+        if not isinstance(dst, FloatFormat) or dst == WIDE[conversion.work].form:
+            return False
+        return max(-src.low, src.high) <= min(dst.max, 2 << dst.mantissa)
 
     def _first(self, work: str) -> str:
         """Return the value of src, less its zero point."""
@@ -259,7 +274,13 @@ class _Functions:
         self.lines[f"static {wide.real} decode_{dtype}({bits} code)"] = list(lines)
         return f"decode_{dtype}({code})"
 
-    def _encoded(self, value: str, dtype: str, work: str) -> str:
+    def _encoded(
+        self,
+        value: str,
+        dtype: str,
+        work: str,
+        encode: Callable[[FloatFormat, Wide], Iterator[str]] = encode_float,
+    ) -> str:
         """Return the expression of a code, from that of a value in a working type."""
         wide = WIDE[work]
         match FORMATS[dtype]:
@@ -271,7 +292,7 @@ class _Functions:
             case ExponentFormat() as form:
                 lines = encode_exponent(form, wide)
             case FloatFormat() as form:
-                lines = encode_float(form, wide)
+                lines = encode(form, wide)
         head = f"static {code_type(dtype)} encode_{dtype}({wide.real} value)"
         self.lines[head] = list(lines)
         return f"encode_{dtype}({value})"

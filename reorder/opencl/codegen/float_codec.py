@@ -15,7 +15,15 @@ from reorder.values.formats import FLOATS, ExponentFormat, FloatFormat
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["WIDE", "Wide", "decode_exponent", "decode_float", "encode_exponent", "encode_float"]
+__all__ = [
+    "WIDE",
+    "Wide",
+    "decode_exponent",
+    "decode_float",
+    "encode_exact",
+    "encode_exponent",
+    "encode_float",
+]
 
 
 class Wide(NamedTuple):
@@ -106,6 +114,16 @@ def encode_float(form: FloatFormat, wide: Wide) -> Iterator[str]:
     if not form.has_negative_zero:
         sign = f"(code == 0 ? 0 : {sign})"
     yield f"return (uint)(code | {sign});"
+
+
+def encode_exact(form: FloatFormat, wide: Wide) -> Iterator[str]:
+    """Return the body of an encoder of `value`, which is 0 or a normal number of the format."""
+    yield f"const {wide.bits} bits = as_{wide.bits}(value);"
+    down, bias = wide.form.mantissa - form.mantissa, wide.form.bias - form.bias
+    yield f"const {wide.bits} magnitude = bits & {wide.number(wide.form.sign - 1)};"
+    code = f"magnitude - {wide.number(bias << wide.form.mantissa)}"
+    yield f"const {wide.bits} code = magnitude ? {code} : 0;"
+    yield f"return (uint)(code >> {down} | bits >> {wide.form.bits - 1} << {form.bits - 1});"
 
 
 def encode_exponent(form: ExponentFormat, wide: Wide) -> Iterator[str]:
