@@ -63,6 +63,8 @@ def check(
 CASES: list[tuple[str, str, str, str, tuple[int, ...], Attr | None]] = [
     ("u8", "u8", "ab", "ba", (131, 50), None),
     ("f16", "f16", "ab", "ba", (33, 70), None),
+    # rows of 4, as the channels of a pixel
+    ("f16", "f16", "ab", "ba", (4, 70), None),
     ("f32", "s8", "nchw", "nhwc", (2, 21, 5, 7), Attr(src_scale=0.5)),
     ("u4", "u4", "ab", "ba", (36, 66), None),
 ]

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 __all__ = ["serial_tile_lines", "unit_functions"]
 
 _BYTE, _WORD, _VECTOR = 8, 4, 16
-# words of a vector in registers, and rows of words that are transposed together
-_WORDS = _GROUPS = 4
+# words of a vector in registers, and rows of words that are transposed together, if there are more
+_WORDS, _GROUPS = 4, (4, 2)
 _MOST_LANES = 16
 
 
@@ -127,7 +127,7 @@ def _turned(pattern: Pattern, serial: Serial, row: str, pitch: int) -> Iterator[
     width, height = serial.tile[:2]
     nbytes, lanes = _held(pattern) // _BYTE, _lanes(pattern)
     unit = max(_WORD // nbytes, 1)
-    groups = _GROUPS if height >= unit * _GROUPS else 1
+    groups = next((count for count in _GROUPS if height >= unit * count), 1)
     rows = unit * groups
     if lanes * nbytes < _WORD or height < unit or (groups == 1 and unit == 1):
         yield f"for (int d = 0; d < {height}; ++d)"
