@@ -26,6 +26,9 @@ __all__ = ["CombineTypes", "emit_combine"]
 
 # Registers of one vector of an operation: a single test for rare numbers covers them all.
 _REGISTERS = 4
+# Rows of so many elements, blocks of channels, take no loops in these operations: those of scales.
+_BLOCK = 16
+_SHORT_ROWS = {Operation.MULTIPLY, Operation.QUOTIENT}
 
 
 class CombineTypes(NamedTuple):
@@ -148,5 +151,14 @@ def _emit_row(operation: Operation, rows: _Rows, record: CombineRecord, *, singl
     # src may be dst, so vectors must not overlap: elements would be computed twice
     if rows.dst.elements.streams:
         each_line(rows.dst, record.columns, sizes, combine, overlaps=False)
-    else:
-        each_vector(builder, (int64(0), record.columns), sizes, combine, overlaps=False)
+        return
+    whole = int64(0), record.columns
+    if operation not in _SHORT_ROWS:
+        each_vector(builder, whole, sizes, combine, overlaps=False)
+        return
+    is_block = builder.icmp_signed("==", record.columns, int64(_BLOCK))
+    with builder.if_else(is_block) as (block, other):
+        with block:
+            combine(int64(0), _BLOCK)
+        with other:
+            each_vector(builder, whole, sizes, combine, overlaps=False)
