@@ -70,15 +70,20 @@ def select(box: Box, unit: int = 1) -> Choice:
 
 
 def _row_loops(nodes: tuple[Node, ...]) -> tuple[Node, ...]:
-    """Return the innermost loops whose steps fit a table of rows, innermost first."""
+    """Return the innermost loops whose steps fit a table of rows, innermost first.
+
+    At most one of them holds padding: it becomes the outermost one.
+    """
     rows: list[Node] = []
+    padded: list[Node] = []
     size = 1
     for node in reversed(nodes):
-        if (rows and rows[-1].valid < rows[-1].extent) or _exceeds_tile(size, node):
+        is_padded = node.valid < node.extent
+        if (is_padded and padded) or _exceeds_tile(size, node):
             break
-        rows.append(node)
+        (padded if is_padded else rows).append(node)
         size *= node.extent
-    return tuple(rows)
+    return (*rows, *padded)
 
 
 def _exceeds_tile(size: int, node: Node) -> bool:
