@@ -83,7 +83,8 @@ def check_codes(runtime: Runtime, src: str, dst: str, attr: Attr | None = None) 
 
 
 @pytest.mark.parametrize(
-    ("src", "dst"), [("f16", "s4"), ("f32", "f8_e4m3fnuz"), ("s8", "f16"), ("u4", "f8_e4m3")]
+    ("src", "dst"),
+    [("f16", "s4"), ("f32", "f8_e4m3fnuz"), ("s8", "f16"), ("u4", "f8_e4m3"), ("f4_e2m1", "s4")],
 )
 def test_all_codes_of_a_type_become_those_of_another(src: str, dst: str, runtime: Runtime) -> None:
     check_codes(runtime, src, dst)

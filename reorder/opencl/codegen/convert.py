@@ -269,7 +269,9 @@ class _Functions:
             case ExponentFormat() as form:
                 lines = decode_exponent(form, wide)
             case FloatFormat() as form:
-                lines = decode_float(form, wide)
+                is_rounded = isinstance(FORMATS[self._conversion.dst], IntegerFormat)
+                is_rounded = is_rounded and not self._conversion.roles
+                lines = decode_float(form, wide, is_rounded=is_rounded)
         bits = code_type(dtype) if DATA_TYPES[dtype].bits >= _WORD else wide.bits
         self.lines[f"static {wide.real} decode_{dtype}({bits} code)"] = list(lines)
         return f"decode_{dtype}({code})"

@@ -45,8 +45,15 @@ WIDE = {
 }
 
 
-def decode_float(form: FloatFormat, wide: Wide) -> Iterator[str]:
-    """Return the body of a decoder of `code`; a NaN keeps its sign and payload."""
+# Biases above it: what replaces a denormal where it is not decoded is less than a quarter.
+_SMALL = 2
+
+
+def decode_float(form: FloatFormat, wide: Wide, *, is_rounded: bool = False) -> Iterator[str]:
+    """Return the body of a decoder of `code`; a NaN keeps its sign and payload.
+
+    With `is_rounded` the value is only rounded to an integer, as which small denormals are 0.
+    """
     if form == wide.form:
         yield f"return as_{wide.real}(code);"
         return
@@ -56,7 +63,7 @@ def decode_float(form: FloatFormat, wide: Wide) -> Iterator[str]:
     yield f"const {wide.bits} sign = ({wide.bits})(code >> {form.bits - 1});"
     bias = wide.number((wide.form.bias - form.bias) << form.mantissa)
     yield f"{wide.bits} bits = (magnitude + {bias}) << {up};"
-    if form.bias != wide.form.bias:
+    if form.bias != wide.form.bias and not (is_rounded and form.bias > _SMALL):
         # the lowest bit is worth 2^(1 - bias - mantissa)
         step = f"0x1p{1 - form.bias - form.mantissa}{'f' if wide.real == 'float' else ''}"
         yield f"if (magnitude < {1 << form.mantissa:#x})"
