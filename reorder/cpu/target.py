@@ -29,6 +29,7 @@ __all__ = [
     "has_feature",
     "has_fma",
     "has_half",
+    "has_masks",
     "is_arm",
     "is_x86",
     "keeps_addresses",
@@ -113,6 +114,11 @@ def register_bits() -> int:
     if features.get("avx512bw") and features.get("avx512vl"):
         return 512
     return 256 if features.get("avx2") else 128
+
+
+def has_masks() -> bool:
+    """Whether loads and stores leave out lanes of any width by masks: those of AVX-512."""
+    return register_bits() == LINE_BITS and has_feature("avx512bw")
 
 
 @cache

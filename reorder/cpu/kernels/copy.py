@@ -7,13 +7,15 @@ overlap; all others, by vectors or, if long, by memmove.
 
 from __future__ import annotations
 
+from functools import reduce
 from typing import TYPE_CHECKING
 
 from llvmlite import ir
 
 from reorder.cpu.kernels.clear import emit_clear, load_mask
 from reorder.cpu.kernels.emit import BYTE, I64, int64, loop, maximum, minimum
-from reorder.cpu.target import BYTE_BITS, LINE_BITS, register_bits, step_registers
+from reorder.cpu.kernels.shuffle import LANE_BITS
+from reorder.cpu.target import BYTE_BITS, LINE_BITS, has_masks, register_bits, step_registers
 
 if TYPE_CHECKING:
     from reorder.cpu.kernels.elements import Elements, Location
@@ -55,6 +57,21 @@ def emit_copy(
         with builder.if_then(builder.icmp_signed("==", run.extent, int64(lanes))):
             _emit_vectors(elements, src, dst, rows, (lanes, run.valid), src_end)
             builder.branch(done)
+    if has_masks() and not elements.streams:
+        lanes = register_bits() // elements.bits
+        nbytes = elements.nbytes(run.extent)
+        # whole rows between these lengths are faster as two vectors: fewer of them cross lines
+        tests = [
+            builder.icmp_signed("<", run.valid, run.extent),
+            builder.icmp_signed("<", nbytes, int64(LANE_BITS // BYTE_BITS)),
+            builder.icmp_signed(">", nbytes, int64(LINE_BITS // BYTE_BITS)),
+        ]
+        is_masked = reduce(builder.or_, tests)
+        for registers in (1, 2):
+            is_short = builder.icmp_signed("<", run.extent, int64(registers * lanes))
+            with builder.if_then(builder.and_(is_masked, is_short)):
+                _emit_masked(elements, src, dst, rows, (run, registers))
+                builder.branch(done)
     for lanes in counts:
         # non-temporal stores must write each line once, so vectors of lines must not overlap
         if elements.streams and elements.fills_line(lanes):
@@ -116,6 +133,36 @@ def _emit_vectors(
     padding = rows._replace(first=maximum(builder, data_rows, rows.first))
     for _, row_dst, _ in padding.each_row(elements, src, dst):
         elements.store_vector(elements.zeros(lanes), row_dst)
+
+
+def _emit_masked(
+    elements: Elements,
+    src: Location,
+    dst: Location,
+    rows: RowTable,
+    run: tuple[InnerLoop, int],
+) -> None:
+    """Move rows of less than some registers, with masks; `run` is the row and the registers."""
+    builder = elements.builder
+    columns, registers = run
+    lanes = register_bits() // elements.bits
+    starts = [int64(k * lanes) for k in range(registers)]
+    loaded, stored = (
+        [elements.lane_mask(builder.sub(count, start), lanes) for start in starts]
+        for count in (columns.valid, columns.extent)
+    )
+    data_rows = maximum(builder, minimum(builder, rows.valid, rows.last), rows.first)
+    src, dst = elements.rebased(src), elements.rebased(dst)
+    for row_src, row_dst, _ in rows._replace(last=data_rows).each_row(elements, src, dst):
+        parts = [
+            elements.load_masked(row_src.plus(builder, start), mask)
+            for start, mask in zip(starts, loaded, strict=True)
+        ]
+        for start, mask, part in zip(starts, stored, parts, strict=True):
+            elements.store_masked(part, row_dst.plus(builder, start), mask)
+    for _, row_dst, _ in rows._replace(first=data_rows).each_row(elements, src, dst):
+        for start, mask in zip(starts, stored, strict=True):
+            elements.store_masked(elements.zeros(lanes), row_dst.plus(builder, start), mask)
 
 
 def _emit_pairs(

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from llvmlite import ir
+from numba.core import cgutils
 
 from reorder.cpu.kernels.emit import BYTE, I64, Builder, Type, Value, int64, prefetch
 from reorder.cpu.kernels.shuffle import pick
@@ -137,6 +138,37 @@ class Elements:
         high = self.builder.lshr(both, ir.Constant(pairs, [_NIBBLE_BITS] * (lanes // 2)))
         picks = (k // 2 + lanes // 2 * (k % 2) for k in range(lanes))
         return pick(self.builder, low, picks, high)
+
+    def lane_mask(self, count: Value, lanes: int) -> Value:
+        """Return the mask of the first `count` of some lanes; less than 0 is none, more is all."""
+        builder = self.builder
+        left = builder.select(builder.icmp_signed("<", count, int64(lanes)), count, int64(lanes))
+        ones = builder.lshr(int64(-1), builder.sub(int64(I64.width), left))
+        bits = builder.select(builder.icmp_signed(">", left, int64(0)), ones, int64(0))
+        narrow = bits if lanes == I64.width else builder.trunc(bits, ir.IntType(lanes))
+        return builder.bitcast(narrow, ir.VectorType(ir.IntType(1), lanes))
+
+    def load_masked(self, location: Location, mask: Value) -> Value:
+        """Return a vector whose lanes outside of a mask are zeros and not read."""
+        kind = self.vector_type(mask.type.count)
+        arguments = self._masked(location, kind, mask)
+        return self._call_masked("load", kind, [*arguments, ir.Constant(kind, None)])
+
+    def store_masked(self, value: Value, location: Location, mask: Value) -> None:
+        """Write those lanes of a vector that are in a mask."""
+        arguments = self._masked(location, value.type, mask)
+        self._call_masked("store", ir.VoidType(), [value, *arguments])
+
+    def _masked(self, location: Location, kind: Type, mask: Value) -> list[Value]:
+        """Return the arguments that loads and stores share: pointer, alignment and mask."""
+        return [self.pointer(location, kind), ir.IntType(32)(1), mask]
+
+    def _call_masked(self, name: str, result: Type, arguments: list[Value]) -> Value:
+        kind = ir.FunctionType(result, [argument.type for argument in arguments])
+        lanes = arguments[-1 if name == "load" else 0].type.count
+        full_name = f"llvm.masked.{name}.v{lanes}i{self.bits}.p0"
+        function = cgutils.get_or_insert_function(self.builder.module, kind, full_name)
+        return self.builder.call(function, arguments)
 
     def store_vector(self, value: Value, location: Location, *, non_temporal: bool = False) -> None:
         """Write a vector of contiguous elements; of 4-bit ones one, or from an even index on.
