@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
 __all__ = ["MAX_COLUMNS", "EdgeTables"]
 
-# Upper bound of the columns of a call, and the length of the row of zeros. Cache tiling cuts loop
-# groups to 1024 elements at most.
+# Upper bound of the columns of a call, and the length of the row of zeros. Tiling cuts loop groups
+# to fewer elements.
 MAX_COLUMNS = 1 << 11
 # Bytes of the widest elements: all kernels of a module share the zeros.
 _MAX_ELEMENT_NBYTES = 8
