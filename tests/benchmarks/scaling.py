@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from reorder.bench.cases import Case
 
-_CASES = Path(__file__).with_name("scaling.txt")
+_CASES = Path(__file__).parent / "extra" / "scaling.txt"
 _SAMPLE_SECONDS = 4e-3
 _MAX_CALLS = 1000
 
