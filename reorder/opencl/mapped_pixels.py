@@ -6,6 +6,7 @@ call for each pixel of an image. Mapping such an image copies nothing.
 
 from __future__ import annotations
 
+from threading import Lock
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -25,6 +26,8 @@ _UNMAPPED = (
     _FLAGS.USE_HOST_PTR | _FLAGS.HOST_NO_ACCESS | _FLAGS.HOST_READ_ONLY | _FLAGS.HOST_WRITE_ONLY
 )
 _VECTOR_NBYTES = 16
+# PoCL 3.1 crashes where two threads map one image at the same time.
+_mapping = Lock()
 _BYTES = np.dtype(np.uint8)
 
 
@@ -42,7 +45,8 @@ class MappedPixels(NamedTuple):
         if self.is_written:
             # what kernels wrote to memory of the host is there once it is mapped
             waiting = [_touched(queue, self.buffer, _MAP.READ, waiting)]
-        event: cl.Event = self.pixels.base.release(queue, waiting)
+        with _mapping:
+            event: cl.Event = self.pixels.base.release(queue, waiting)
         return event
 
 
@@ -80,20 +84,21 @@ def map_pixels(
     if not is_dense or image.flags & _UNMAPPED or place_of(image)[0] != image.int_ptr:
         return None
     pixels: Any  # pyopencl's type stubs lack the map behind an array
-    pixels, event, row_pitch, _ = cl.enqueue_map_image(
-        queue,
-        image,
-        _MAP.WRITE_INVALIDATE_REGION if is_written else _MAP.READ,
-        (0, 0, 0),
-        (width, height, 1),
-        (row_nbytes * height,),
-        _BYTES,
-        wait_for=wait_for,
-        is_blocking=False,
-    )
-    if row_pitch != row_nbytes or pixels.ctypes.data % _VECTOR_NBYTES:
-        pixels.base.release(queue, [event])
-        return None
+    with _mapping:
+        pixels, event, row_pitch, _ = cl.enqueue_map_image(
+            queue,
+            image,
+            _MAP.WRITE_INVALIDATE_REGION if is_written else _MAP.READ,
+            (0, 0, 0),
+            (width, height, 1),
+            (row_nbytes * height,),
+            _BYTES,
+            wait_for=wait_for,
+            is_blocking=False,
+        )
+        if row_pitch != row_nbytes or pixels.ctypes.data % _VECTOR_NBYTES:
+            pixels.base.release(queue, [event])
+            return None
     access = _FLAGS.READ_WRITE if is_written else _FLAGS.READ_ONLY
     buffer = cl.Buffer(queue.context, access | _FLAGS.USE_HOST_PTR, hostbuf=pixels)
     if not is_written:

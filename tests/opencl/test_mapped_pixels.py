@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -100,3 +101,24 @@ def test_reorders_of_images_follow_one_another_in_a_queue_without_order(first: R
     events[0].wait()
     for x, back in zip(wanted, backs, strict=True):
         assert first.read(back).tobytes() == x.tobytes()
+
+
+@pytest.mark.campaign
+def test_threads_read_one_image_at_the_same_time(runtime: Runtime) -> None:
+    image, _ = opencl.pack(runtime.queue, X, DESC)
+    runtime.queue.finish()
+    wrong: list[int] = []
+
+    def read(k: int) -> None:
+        queue = cl.CommandQueue(runtime.context)
+        for _ in range(200):
+            buffer, event = opencl.unpack(queue, image, DESC, "nchw")
+            if runtime.read(buffer, event).tobytes() != X.tobytes():
+                wrong.append(k)
+
+    threads = [threading.Thread(target=read, args=(k,)) for k in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong
