@@ -11,7 +11,7 @@ from pyopencl.tools import first_arg_dependent_memoize
 
 from reorder.opencl.allocation import allocate_buffer, allocate_image
 from reorder.opencl.image_formats import channel_type_of
-from reorder.opencl.mapped_pixels import map_pixels
+from reorder.opencl.mapped_pixels import map_pixels, mapping
 from reorder.opencl.operands import DeviceOperand
 from reorder.opencl.pairs import check_operands
 from reorder.opencl.profiles import profile_of
@@ -160,6 +160,19 @@ def enqueue_transfers(
     wait_for: Sequence[cl.Event] | None,
 ) -> cl.Event:
     """Enqueue prepared transfers from the first memory to the second."""
+    if not any(one.transfer.maps for one in transfers):
+        return _enqueue(queue, transfers, memory, wait_for)
+    with mapping:
+        return _enqueue_mapped(queue, transfers, memory, wait_for)
+
+
+def _enqueue_mapped(
+    queue: cl.CommandQueue,
+    transfers: Sequence[PreparedTransfer],
+    memory: tuple[Any, Any],
+    wait_for: Sequence[cl.Event] | None,
+) -> cl.Event:
+    """Enqueue transfers with the pixels of images as buffers, where these can be mapped."""
     (src, dst), waiting = memory, wait_for
     first, last = transfers[0].transfer, transfers[-1].transfer
     held = []

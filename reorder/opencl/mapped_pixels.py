@@ -17,7 +17,7 @@ from reorder.opencl.addresses import place_of
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["MappedPixels", "map_pixels"]
+__all__ = ["MappedPixels", "map_pixels", "mapping"]
 
 _FLAGS, _MAP = cl.mem_flags, cl.map_flags
 # Images that the host may not access both ways, and those over memory of a caller: two memory
@@ -26,8 +26,9 @@ _UNMAPPED = (
     _FLAGS.USE_HOST_PTR | _FLAGS.HOST_NO_ACCESS | _FLAGS.HOST_READ_ONLY | _FLAGS.HOST_WRITE_ONLY
 )
 _VECTOR_NBYTES = 16
-# PoCL 3.1 crashes where two threads map one image at the same time.
-_mapping = Lock()
+# Held from the call that maps to the one that unmaps: PoCL 3.1 crashes if another thread maps the
+# image in between. The commands themselves may overlap.
+mapping = Lock()
 _BYTES = np.dtype(np.uint8)
 
 
@@ -45,8 +46,7 @@ class MappedPixels(NamedTuple):
         if self.is_written:
             # what kernels wrote to memory of the host is there once it is mapped
             waiting = [_touched(queue, self.buffer, _MAP.READ, waiting)]
-        with _mapping:
-            event: cl.Event = self.pixels.base.release(queue, waiting)
+        event: cl.Event = self.pixels.base.release(queue, waiting)
         return event
 
 
@@ -58,7 +58,7 @@ def map_pixels(
     *,
     is_written: bool,
 ) -> MappedPixels | None:
-    """Map the first pixels of an image, to read all of them or to write all.
+    """Map the first pixels of an image, to read all of them or to write all; needs `mapping`.
 
     Parameters
     ----------
@@ -84,21 +84,20 @@ def map_pixels(
     if not is_dense or image.flags & _UNMAPPED or place_of(image)[0] != image.int_ptr:
         return None
     pixels: Any  # pyopencl's type stubs lack the map behind an array
-    with _mapping:
-        pixels, event, row_pitch, _ = cl.enqueue_map_image(
-            queue,
-            image,
-            _MAP.WRITE_INVALIDATE_REGION if is_written else _MAP.READ,
-            (0, 0, 0),
-            (width, height, 1),
-            (row_nbytes * height,),
-            _BYTES,
-            wait_for=wait_for,
-            is_blocking=False,
-        )
-        if row_pitch != row_nbytes or pixels.ctypes.data % _VECTOR_NBYTES:
-            pixels.base.release(queue, [event])
-            return None
+    pixels, event, row_pitch, _ = cl.enqueue_map_image(
+        queue,
+        image,
+        _MAP.WRITE_INVALIDATE_REGION if is_written else _MAP.READ,
+        (0, 0, 0),
+        (width, height, 1),
+        (row_nbytes * height,),
+        _BYTES,
+        wait_for=wait_for,
+        is_blocking=False,
+    )
+    if row_pitch != row_nbytes or pixels.ctypes.data % _VECTOR_NBYTES:
+        pixels.base.release(queue, [event])
+        return None
     access = _FLAGS.READ_WRITE if is_written else _FLAGS.READ_ONLY
     buffer = cl.Buffer(queue.context, access | _FLAGS.USE_HOST_PTR, hostbuf=pixels)
     if not is_written:

@@ -12,7 +12,7 @@ import pytest
 from memdesc import image_desc, memory_desc
 from reorder import opencl, reorder
 from reorder.opencl.image_formats import image_format
-from reorder.opencl.mapped_pixels import map_pixels
+from reorder.opencl.mapped_pixels import map_pixels, mapping
 from reorder.opencl.schedule.profile import CPU
 from tests.opencl.runtimes import FLAGS, enqueue
 
@@ -58,12 +58,13 @@ def test_pixels_are_mapped_where_the_rows_follow_one_another(
     image = make_image(first, columns, rows, flags)
     region = DESC.width, DESC.height
     for is_written in (True, False):
-        mapped = map_pixels(first.queue, image, region, None, is_written=is_written)
-        if shares_memory(first):
-            assert (mapped is not None) == is_mapped
-        if mapped is not None:
-            assert mapped.buffer.size == DESC.nbytes
-            mapped.unmap(first.queue, [mapped.event]).wait()
+        with mapping:
+            mapped = map_pixels(first.queue, image, region, None, is_written=is_written)
+            if shares_memory(first):
+                assert (mapped is not None) == is_mapped
+            if mapped is not None:
+                assert mapped.buffer.size == DESC.nbytes
+                mapped.unmap(first.queue, [mapped.event]).wait()
 
 
 @IMAGES
