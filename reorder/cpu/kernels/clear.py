@@ -23,7 +23,14 @@ _MASK_NBYTES = 256
 
 
 def emit_clear(elements: Elements, dst: Location, count: Value) -> None:
-    """Write zeros to `count` neighbouring elements: registers first, then ever shorter vectors."""
+    """Write zeros to `count` neighbouring elements, often none."""
+    builder = elements.builder
+    with builder.if_then(builder.icmp_signed(">", count, int64(0))):
+        _emit_vectors(elements, dst, count)
+
+
+def _emit_vectors(elements: Elements, dst: Location, count: Value) -> None:
+    """Write zeros: registers first, then ever shorter vectors."""
     builder = elements.builder
     lanes = 1 if elements.is_nibble else register_bits() // elements.bits
     least = 1 if elements.is_nibble else max(1, _LEAST_BITS // elements.bits)

@@ -7,7 +7,6 @@ overlap; all others, by vectors or, if long, by memmove.
 
 from __future__ import annotations
 
-from functools import reduce
 from typing import TYPE_CHECKING
 
 from llvmlite import ir
@@ -58,19 +57,18 @@ def emit_copy(
             _emit_vectors(elements, src, dst, rows, (lanes, run.valid), src_end)
             builder.branch(done)
     if has_masks() and not elements.streams:
-        lanes = register_bits() // elements.bits
-        nbytes = elements.nbytes(run.extent)
+        lane, line = (bits // elements.bits for bits in (LANE_BITS, LINE_BITS))
         # whole rows between these lengths are faster as two vectors: fewer of them cross lines
-        tests = [
-            builder.icmp_signed("<", run.valid, run.extent),
-            builder.icmp_signed("<", nbytes, int64(LANE_BITS // BYTE_BITS)),
-            builder.icmp_signed(">", nbytes, int64(LINE_BITS // BYTE_BITS)),
-        ]
-        is_masked = reduce(builder.or_, tests)
-        for registers in (1, 2):
-            is_short = builder.icmp_signed("<", run.extent, int64(registers * lanes))
+        is_between = builder.and_(
+            builder.icmp_signed(">=", run.extent, int64(lane)),
+            builder.icmp_signed("<", run.extent, int64(line)),
+        )
+        is_padded = builder.icmp_signed("<", run.valid, run.extent)
+        is_masked = builder.or_(is_padded, builder.not_(is_between))
+        for lanes, vectors in ((lane, 1), (line, 1), (line, 2)):
+            is_short = builder.icmp_signed("<", run.extent, int64(vectors * lanes))
             with builder.if_then(builder.and_(is_masked, is_short)):
-                _emit_masked(elements, src, dst, rows, (run, registers))
+                _emit_masked(elements, src, dst, rows, (run, lanes, vectors))
                 builder.branch(done)
     for lanes in counts:
         # non-temporal stores must write each line once, so vectors of lines must not overlap
@@ -140,13 +138,12 @@ def _emit_masked(
     src: Location,
     dst: Location,
     rows: RowTable,
-    run: tuple[InnerLoop, int],
+    run: tuple[InnerLoop, int, int],
 ) -> None:
-    """Move rows of less than some registers, with masks; `run` is the row and the registers."""
+    """Move rows of less than some vectors, with masks; `run` is the row, the lanes, the vectors."""
     builder = elements.builder
-    columns, registers = run
-    lanes = register_bits() // elements.bits
-    starts = [int64(k * lanes) for k in range(registers)]
+    columns, lanes, vectors = run
+    starts = [int64(k * lanes) for k in range(vectors)]
     loaded, stored = (
         [elements.lane_mask(builder.sub(count, start), lanes) for start in starts]
         for count in (columns.valid, columns.extent)
@@ -178,7 +175,10 @@ def _emit_pairs(
         both = [elements.load_vector(row_src.plus(builder, start), lanes) for start in starts]
         for start, vector in zip(starts, both, strict=True):
             elements.store_vector(vector, row_dst.plus(builder, start))
-        emit_clear(elements, row_dst.plus(builder, run.valid), skipped)
+    # a loop of its own: in the one above it would cost rows without zeros a tenth
+    with builder.if_then(builder.icmp_signed(">", skipped, int64(0))):
+        for _, row_dst, _ in rows._replace(last=data_rows).each_row(elements, src, dst):
+            emit_clear(elements, row_dst.plus(builder, run.valid), skipped)
     for _, row_dst, _ in rows._replace(first=data_rows).each_row(elements, src, dst):
         emit_clear(elements, row_dst, run.extent)
 
