@@ -48,7 +48,9 @@ def make_image(runtime: Runtime, columns: int, rows: int, flags: int) -> cl.Imag
 
 
 def shares_memory(runtime: Runtime) -> bool:
-    return bool(runtime.device.device.type & cl.device_type.CPU)
+    """Whether a device has images in memory of the host, without gaps between their rows."""
+    is_dense = make_image(runtime, 0, 0, 0).row_pitch == DESC.width * DESC.channels * 2
+    return bool(runtime.device.device.type & cl.device_type.CPU) and is_dense
 
 
 @IMAGES
