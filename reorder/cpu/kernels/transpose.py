@@ -149,7 +149,7 @@ def _emit_sweeps(move: Transposition, span: ColumnSpan, shape: TileShape) -> Non
                     column = minimum(builder, next_column, last_column)
                     column_table = builder.add(column_tables, builder.mul(column, column_step))
                     first = elements.rebased(Location(src.address, column))
-                    # a line that is stored twice without caches goes to memory twice
+                    # a line that non-temporal stores write twice goes to memory twice
                     written = builder.sub(next_column, column) if elements.streams else None
                     emit_tile(elements, first, dst, (row_table, column_table), lane, written)
 
