@@ -211,7 +211,7 @@ def _problem_of(device: cl.Device) -> str:
     try:
         context = cl.Context([device])
         queue = cl.CommandQueue(context)
-        kernel = build((context, device), _TRIAL, "trial")
+        kernel = build((context, device), _TRIAL, "trial").take()
         out = np.zeros(_TRIAL_WORK_ITEMS, np.int32)
         buffer = cl.Buffer(context, cl.mem_flags.WRITE_ONLY, out.nbytes)
         kernel.set_arg(0, buffer)

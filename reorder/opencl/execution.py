@@ -11,7 +11,7 @@ from pyopencl.tools import first_arg_dependent_memoize
 
 from reorder.opencl.allocation import allocate_buffer, allocate_image
 from reorder.opencl.image_formats import channel_type_of
-from reorder.opencl.mapped_pixels import map_pixels, mapping
+from reorder.opencl.mapped_pixels import map_pixels, turn_to_map
 from reorder.opencl.operands import DeviceOperand
 from reorder.opencl.pairs import check_operands
 from reorder.opencl.profiles import profile_of
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from memdesc import ImageDesc, MemoryDesc
+    from reorder.opencl.mapped_pixels import MappedPixels
     from reorder.opencl.schedule.transfers import OperandSpec
     from reorder.opencl.sources import Source
     from reorder.values.attr import Attr
@@ -162,8 +163,9 @@ def enqueue_transfers(
     """Enqueue prepared transfers from the first memory to the second."""
     if not any(one.transfer.maps for one in transfers):
         return _enqueue(queue, transfers, memory, wait_for)
-    with mapping:
-        return _enqueue_mapped(queue, transfers, memory, wait_for)
+    with turn_to_map() as may_map:
+        enqueue = _enqueue_mapped if may_map else _enqueue
+        return enqueue(queue, transfers, memory, wait_for)
 
 
 def _enqueue_mapped(
@@ -175,18 +177,28 @@ def _enqueue_mapped(
     """Enqueue transfers with the pixels of images as buffers, where these can be mapped."""
     (src, dst), waiting = memory, wait_for
     first, last = transfers[0].transfer, transfers[-1].transfer
-    held = []
-    if first.maps and first.region is not None:
-        source = map_pixels(queue, src, first.region, waiting, is_written=False)
-        if source is not None:
-            held.append(source)
-            src, waiting, transfers = source.buffer, [source.event], transfers[1:]
-    if last.maps and last.region is not None:
-        target = map_pixels(queue, dst, last.region, waiting, is_written=True)
-        if target is not None:
-            held.append(target)
-            dst, waiting, transfers = target.buffer, [target.event], transfers[:-1]
-    event = _enqueue(queue, transfers, (src, dst), waiting)
+    held: list[MappedPixels] = []
+    try:
+        if first.maps and first.region is not None:
+            source = map_pixels(queue, src, first.region, waiting, is_written=False)
+            if source is not None:
+                held.append(source)
+                src, waiting, transfers = source.buffer, [source.event], transfers[1:]
+        if last.maps and last.region is not None:
+            target = map_pixels(queue, dst, last.region, waiting, is_written=True)
+            if target is not None:
+                held.append(target)
+                dst, waiting, transfers = target.buffer, [target.event], transfers[:-1]
+        event = _enqueue(queue, transfers, (src, dst), waiting)
+    except BaseException:
+        # what was enqueued before the error may still use the pixels
+        _unmap_all(queue, held, cl.enqueue_marker(queue))
+        raise
+    return _unmap_all(queue, held, event)
+
+
+def _unmap_all(queue: cl.CommandQueue, held: list[MappedPixels], event: cl.Event) -> cl.Event:
+    """Give pixels back to their images after an event; returns the last event."""
     for mapped in held:
         event = mapped.unmap(queue, [event])
     return event

@@ -6,18 +6,20 @@ call for each pixel of an image. Mapping such an image copies nothing.
 
 from __future__ import annotations
 
-from threading import Lock
+from contextlib import contextmanager
+from threading import RLock
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pyopencl as cl
 
+from reorder.forks import at_fork
 from reorder.opencl.addresses import place_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
-__all__ = ["MappedPixels", "map_pixels", "mapping"]
+__all__ = ["MappedPixels", "map_pixels", "turn_to_map"]
 
 _FLAGS, _MAP = cl.mem_flags, cl.map_flags
 # Images that the host may not access both ways, and those over memory of a caller: two memory
@@ -26,10 +28,34 @@ _UNMAPPED = (
     _FLAGS.USE_HOST_PTR | _FLAGS.HOST_NO_ACCESS | _FLAGS.HOST_READ_ONLY | _FLAGS.HOST_WRITE_ONLY
 )
 _VECTOR_NBYTES = 16
-# Held from the call that maps to the one that unmaps: PoCL 3.1 crashes if another thread maps the
-# image in between. The commands themselves may overlap.
-mapping = Lock()
+_lock = RLock()
+at_fork(_lock.acquire, _lock.release, _lock.release)
 _BYTES = np.dtype(np.uint8)
+
+
+class _Turn:
+    """Whether the thread that holds the lock maps an image."""
+
+    is_taken = False
+
+
+@contextmanager
+def turn_to_map() -> Iterator[bool]:
+    """Wait until no other thread maps images, and hold off all others; yields whether to map.
+
+    Held from the call that maps to the one that unmaps: PoCL 3.1 crashes if another thread maps
+    the image in between. The commands themselves may overlap. A finalizer or the handler of a
+    signal may run in between, in the same thread: it must not map.
+    """
+    with _lock:
+        if _Turn.is_taken:
+            yield False
+            return
+        _Turn.is_taken = True
+        try:
+            yield True
+        finally:
+            _Turn.is_taken = False
 
 
 class MappedPixels(NamedTuple):
@@ -58,7 +84,7 @@ def map_pixels(
     *,
     is_written: bool,
 ) -> MappedPixels | None:
-    """Map the first pixels of an image, to read all of them or to write all; needs `mapping`.
+    """Map the first pixels of an image, to read all of them or to write all, in `turn_to_map`.
 
     Parameters
     ----------
@@ -96,7 +122,9 @@ def map_pixels(
         is_blocking=False,
     )
     if row_pitch != row_nbytes or pixels.ctypes.data % _VECTOR_NBYTES:
-        pixels.base.release(queue, [event])
+        unmapped = pixels.base.release(queue, [event])
+        # what is enqueued instead comes after it, in queues that keep no order too
+        cl.enqueue_barrier(queue, wait_for=[unmapped])
         return None
     access = _FLAGS.READ_WRITE if is_written else _FLAGS.READ_ONLY
     buffer = cl.Buffer(queue.context, access | _FLAGS.USE_HOST_PTR, hostbuf=pixels)

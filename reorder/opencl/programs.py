@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from threading import Lock
+from threading import RLock
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -25,19 +25,42 @@ if TYPE_CHECKING:
     from reorder.opencl.codegen.pattern import Pattern
     from reorder.opencl.schedule.lower import Launch
 
-__all__ = ["PreparedLaunch", "build", "floats_of", "prepare"]
+__all__ = ["Kernels", "PreparedLaunch", "build", "floats_of", "prepare"]
+
+
+class Kernels:
+    """Kernel objects of one program: each is used by one call at a time, from arguments to launch.
+
+    No call waits for another one: a thread, a finalizer or the handler of a signal takes a new
+    object where all are in use.
+    """
+
+    def __init__(self, program: cl.Program, name: str) -> None:
+        self._program, self._name = program, name
+        # raises where the program cannot make it
+        self._idle = [cl.Kernel(program, name)]
+
+    def take(self) -> cl.Kernel:
+        """Return an object that is not in use."""
+        try:
+            return self._idle.pop()
+        except IndexError:
+            return cl.Kernel(self._program, self._name)
+
+    def give_back(self, kernel: cl.Kernel) -> None:
+        """End the use of an object."""
+        self._idle.append(kernel)
 
 
 class PreparedLaunch(NamedTuple):
-    """A launch with its kernel; the lock is held while arguments of the kernel are set.
+    """A launch with its kernels.
 
     `names` are those of the arguments; the last is a struct of `numbers`. `sizes` are the work
     items in all and of a group.
     """
 
     launch: Launch
-    kernel: cl.Kernel
-    lock: Lock
+    kernels: Kernels
     names: tuple[str, ...]
     numbers: NDArray[Any]
     sizes: tuple[tuple[int, ...], tuple[int, ...]]
@@ -57,14 +80,15 @@ class PreparedLaunch(NamedTuple):
             If the runtime says that src or dst was released, or takes no SVM.
         """
         given = (*memory, *others) if self.names[0] == "src" else (memory[1], *others)
-        kernel, lock, last = self.kernel, self.lock, len(self.names) - 1
+        kernels, last = self.kernels, len(self.names) - 1
         shared = isinstance(memory[0], cl.SVMPointer), isinstance(memory[1], cl.SVMPointer)
         if any(shared):
             with _building:
-                kernel, lock = _kernel(queue.context, queue.device, self.launch.pattern, shared)
-        # the function that `set_arg` calls for bytes, after it tried other kinds for 7 to 17 us
-        set_numbers = getattr(kernel, "_set_arg_buf", kernel.set_arg)
-        with lock:
+                kernels = _kernels(queue.context, queue.device, self.launch.pattern, shared)
+        kernel = kernels.take()
+        try:
+            # the function that `set_arg` calls for bytes, after it tried other kinds for 7 to 17 us
+            set_numbers = getattr(kernel, "_set_arg_buf", kernel.set_arg)
             set_numbers(last, self.numbers)
             for k, argument in enumerate(given[:last]):
                 try:
@@ -78,6 +102,8 @@ class PreparedLaunch(NamedTuple):
             except cl.LogicError as error:
                 if error.code != cl.status_code.INVALID_KERNEL_ARGS or not any(shared):
                     raise
+        finally:
+            kernels.give_back(kernel)
         msg = (
             f"kernels on device {queue.device.name.strip()!r} take no shared virtual memory: its "
             "runtime says INVALID_KERNEL_ARGS; use a Buffer"
@@ -87,21 +113,20 @@ class PreparedLaunch(NamedTuple):
 
 # quotients of f32 are rounded correctly, where a device can
 _DIVISION = ("-cl-fp32-correctly-rounded-divide-sqrt",)
-# warning filters belong to the process
-_building = Lock()
+# warning filters belong to the process; a finalizer may build a kernel while its thread builds one
+_building = RLock()
 
 
 def prepare(context: cl.Context, device: cl.Device, launch: Launch) -> PreparedLaunch:
     """Find or build the kernel of a launch on a device; raises as `build`."""
     pattern, params, groups = launch
     with _building:
-        kernel, lock = _kernel(context, device, pattern)
+        kernels = _kernels(context, device, pattern)
     operands = ("dst",) if pattern.src.kind == AccessKind.NONE else ("src", "dst")
     items = pattern.work_items
     return PreparedLaunch(
         launch,
-        kernel,
-        lock,
+        kernels,
         (*operands, *pattern.others, "params"),
         np.array(params, np.int64 if pattern.is_wide else np.int32),
         ((groups[0] * items, *groups[1:]), (items, 1, 1)),
@@ -109,20 +134,20 @@ def prepare(context: cl.Context, device: cl.Device, launch: Launch) -> PreparedL
 
 
 @first_arg_dependent_memoize
-def _kernel(
+def _kernels(
     context: cl.Context,
     device: cl.Device,
     pattern: Pattern,
-    shared: tuple[bool, bool] = (False, False),  # noqa: ARG001 - each value has its own kernel
-) -> tuple[cl.Kernel, Lock]:
-    """Return the kernel of a pattern on a device, and its lock.
+    shared: tuple[bool, bool] = (False, False),  # noqa: ARG001 - each value has its own kernels
+) -> Kernels:
+    """Return the kernels of a pattern on a device.
 
-    There is another one for each combination of SVM in src and dst: on an H200, a kernel that had
+    There are others for each combination of SVM in src and dst: on an H200, a kernel that had
     been given buffers refused SVM, and then buffers as well.
     """
     divides = pattern.conversion is not None and floats_of(device).divides
     options = _DIVISION if divides else ()
-    return build((context, device), kernel_source(pattern), KERNEL, options), Lock()
+    return build((context, device), kernel_source(pattern), KERNEL, options)
 
 
 def floats_of(device: cl.Device) -> Floats:
@@ -141,8 +166,8 @@ def floats_of(device: cl.Device) -> Floats:
 
 def build(
     place: tuple[cl.Context, cl.Device], source: str, name: str, options: Sequence[str] = ()
-) -> cl.Kernel:
-    """Build a program for a device of a context, and return one of its kernels.
+) -> Kernels:
+    """Build a program for a device of a context, and return the objects of one of its kernels.
 
     `options` are those of the compiler.
 
@@ -155,7 +180,7 @@ def build(
         with warnings.catch_warnings():
             # runtimes warn about successful builds too
             warnings.simplefilter("ignore", cl.CompilerWarning)
-            return cl.Kernel(build_program(*place, source, options), name)
+            return Kernels(build_program(*place, source, options), name)
     except cl.Error as error:
         reason = " ".join(str(error).split())[:400]
         msg = (

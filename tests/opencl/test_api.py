@@ -179,7 +179,7 @@ def test_programs_serve_all_sizes_of_a_pattern(runtime: Runtime) -> None:
     queue = cl.CommandQueue(context)
     for dims in ((2, 8, 5, 6), (3, 64, 7, 9), (2, 16, 20, 25)):
         opencl.pack(queue, np.zeros(dims, np.float32), image_desc(dims, "f32", "in_out_channel"))
-    assert len(programs._kernel.__wrapped__._pyopencl_first_arg_dep_memoize_dic[context]) == 1  # type: ignore[attr-defined]  # noqa: SLF001 - likewise
+    assert len(programs._kernels.__wrapped__._pyopencl_first_arg_dep_memoize_dic[context]) == 1  # type: ignore[attr-defined]  # noqa: SLF001 - likewise
 
 
 def test_threads_share_the_kernels_of_a_context(runtime: Runtime) -> None:

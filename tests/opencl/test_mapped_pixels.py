@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import threading
 from typing import TYPE_CHECKING
 
@@ -12,7 +14,7 @@ import pytest
 from memdesc import image_desc, memory_desc
 from reorder import opencl, reorder
 from reorder.opencl.image_formats import image_format
-from reorder.opencl.mapped_pixels import map_pixels, mapping
+from reorder.opencl.mapped_pixels import map_pixels, turn_to_map
 from reorder.opencl.schedule.profile import CPU
 from tests.opencl.runtimes import FLAGS, enqueue
 
@@ -60,7 +62,8 @@ def test_pixels_are_mapped_where_the_rows_follow_one_another(
     image = make_image(first, columns, rows, flags)
     region = DESC.width, DESC.height
     for is_written in (True, False):
-        with mapping:
+        with turn_to_map() as may_map:
+            assert may_map
             mapped = map_pixels(first.queue, image, region, None, is_written=is_written)
             if shares_memory(first):
                 assert (mapped is not None) == is_mapped
@@ -104,6 +107,41 @@ def test_reorders_of_images_follow_one_another_in_a_queue_without_order(first: R
     events[0].wait()
     for x, back in zip(wanted, backs, strict=True):
         assert first.read(back).tobytes() == x.tobytes()
+
+
+def test_what_runs_while_its_thread_maps_copies_pixels(runtime: Runtime) -> None:
+    # as a finalizer or the handler of a signal does
+    with turn_to_map() as may_map:
+        assert may_map
+        image, event = opencl.pack(runtime.queue, X, DESC)
+        event.wait()
+        buffer, event = opencl.unpack(runtime.queue, image, DESC, "nchw")
+        assert runtime.read(buffer, event).tobytes() == X.tobytes()
+        assert event.command_type != cl.command_type.UNMAP_MEM_OBJECT
+    with turn_to_map() as may_map:
+        assert may_map
+
+
+def test_a_fork_waits_for_a_thread_that_maps() -> None:
+    inside, done = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        with turn_to_map():
+            inside.set()
+            done.wait()
+
+    thread = threading.Thread(target=hold)
+    thread.start()
+    inside.wait()
+    threading.Timer(0.1, done.set).start()
+    child = os.fork()
+    if not child:
+        # ends the child where the lock is held for ever
+        signal.alarm(60)
+        with turn_to_map():
+            os._exit(0)
+    thread.join()
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 
 
 @pytest.mark.campaign

@@ -122,7 +122,7 @@ def test_a_group_behind_the_data_clears_its_own_run_only(dtype: str, first: Runt
     groups = launch.groups[0]
     assert groups > 1
     source = kernel_source(launch.pattern).replace("get_group_id(0)", str(groups - 1))
-    kernel = build((first.context, first.device.device), source, KERNEL)
+    kernel = build((first.context, first.device.device), source, KERNEL).take()
     before = random_bytes(descs[1].nbytes, 3)
     memory = first.buffer(random_bytes(descs[0].nbytes, 4)), first.buffer(before)
     event = kernel(first.queue, (1, 1, 1), (1, 1, 1), *memory, np.array(launch.params, np.int32))

@@ -64,7 +64,7 @@ def emit_interleaved(move: Transposition, span: tuple[Value, Value], done: Value
 def emit_padded(move: Transposition, span: ColumnSpan, done: Value) -> None:
     """Interleave two or four rows whose columns and padding make one line, then branch to `done`.
 
-    So are the channels of few in blocks of 16 with pairs: one store writes the data and the zeros.
+    One store writes the data and the zeros. Example: 3 channels in blocks of 16 with pairs.
     """
     elements, builder, columns, rows = move.elements, move.elements.builder, move.columns, move.rows
     for count in (_PAIR, _QUAD) if elements.bits <= _MAX_PADDED_BITS else ():

@@ -87,12 +87,12 @@ class Transposition(NamedTuple):
     def may_read(self, columns: Value, span: ColumnSpan) -> Value:
         """Whether all rows, in all steps of the loop, have so many columns before the end of src.
 
-        They may be more than hold data.
+        What lies between the last element of a row and that column may be read, not used.
         """
         elements, builder = self.elements, self.elements.builder
         repeat = load_record(builder, self.repeat_at, RepeatLoop)
         steps = builder.mul(builder.sub(repeat.extent, int64(1)), repeat.src_stride)
-        farthest = builder.add(maximum(builder, steps, int64(0)), span.row_span)
-        last_row = builder.add(elements.address_of(self.src), farthest)
+        greatest = builder.add(maximum(builder, steps, int64(0)), span.row_span)
+        last_row = builder.add(elements.address_of(self.src), greatest)
         end = builder.add(last_row, elements.nbytes(columns))
         return builder.icmp_signed("<=", end, span.src_end)

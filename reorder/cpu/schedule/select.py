@@ -72,14 +72,16 @@ def select(box: Box, unit: int = 1) -> Choice:
 def _row_loops(nodes: tuple[Node, ...]) -> tuple[Node, ...]:
     """Return the innermost loops whose steps fit a table of rows, innermost first.
 
-    At most one of them holds padding: it becomes the outermost one.
+    At most one of them holds padding: it becomes the outermost one. No loop joins it that makes the
+    table too long: tiles are cut at the outermost loop, and the padding should stay with its data.
     """
     rows: list[Node] = []
     padded: list[Node] = []
     size = 1
     for node in reversed(nodes):
         is_padded = node.valid < node.extent
-        if (is_padded and padded) or _exceeds_tile(size, node):
+        is_too_long = bool(padded) and size * node.extent >= 2 * TILE
+        if (is_padded and padded) or is_too_long or _exceeds_tile(size, node):
             break
         (padded if is_padded else rows).append(node)
         size *= node.extent

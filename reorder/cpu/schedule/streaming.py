@@ -115,7 +115,8 @@ def _cut(box: Box, group: tuple[Node, ...], steps: int) -> Iterator[tuple[Box, t
         yield box, group
         return
     for part in split_node(box, node, steps):
-        piece = next(other for other in part.nodes if other.strides == node.strides)
+        # the inner one of the two loops: with single steps both have the strides of the node
+        piece = next(other for other in part.nodes[::-1] if other.strides == node.strides)
         yield part, (*inner, piece)
 
 

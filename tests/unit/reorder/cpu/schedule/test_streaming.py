@@ -58,6 +58,12 @@ def test_outer_loops_follow_src_and_tiles_read_few_rows() -> None:
         assert [node.extent for node in tile.choice.columns] == [112]
 
 
+def test_a_loop_is_cut_into_single_steps_where_those_inside_it_take_all_pages() -> None:
+    tiles = _tiles((32, 1000, 16, 64), "dcba")
+    assert [[node.extent for node in tile.choice.rows] for tile in tiles] == [[32, 1]]
+    assert [[node.extent for node in tile.choice.outer] for tile in tiles] == [[1000, 16]]
+
+
 @pytest.mark.parametrize(
     ("rows", "line", "steps"),
     [

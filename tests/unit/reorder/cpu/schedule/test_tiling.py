@@ -56,3 +56,11 @@ def test_small_groups_are_moved_with_the_loop_around_them() -> None:
     )
     _, workloads = encode(tile_boxes(plan.boxes), 32, plan.src.nbytes, prefetches=False)
     assert sum(workload.outer for workload in workloads) * 10 < 64 * 4
+
+
+def test_padding_of_many_short_blocks_is_written_with_their_data() -> None:
+    dims = 20000, 3, 16
+    src = memory_desc(dims, "s8", strides=(72, 24, 1))
+    dst = memory_desc(dims, "s8", strides=(64, 16, 1), padded_dims=(20000, 4, 16))
+    boxes = [tile.box for tile in tile_boxes(plan_reorder(src, dst).boxes)]
+    assert not any(box.is_zero for box in boxes)

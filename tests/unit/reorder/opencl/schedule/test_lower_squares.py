@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from memdesc import memory_desc
-from reorder.opencl.schedule.profile import CPU, GPU
+from reorder.opencl.schedule.profile import CPU, GPU, TileShape
 from reorder.opencl.schedule.transfers import OperandSpec
 from tests.unit.reorder.opencl.launches import check_source, launches
 
@@ -59,3 +59,15 @@ def test_few_bytes_and_processors_take_no_squares() -> None:
     operands = spec((64, 128), "ab"), spec((64, 128), "ba")
     for profile in (GPU, CPU._replace(min_tiled=0)):
         assert all(one.pattern.tile is None for one in launches(*operands, profile=profile))
+
+
+@pytest.mark.parametrize(("shape", "is_paired"), [((128, 128), True), ((256, 128), False)])
+def test_tiles_of_a_profile_that_take_more_than_48_kib_take_no_squares(
+    shape: tuple[int, int], is_paired: bool
+) -> None:
+    profile = EVERY._replace(tiles=(TileShape(*shape, 16384, 256, 1), *GPU.tiles[1:]))
+    dims = (4096, 4096)
+    found = launches(spec(dims, "ab"), spec(dims, "ba"), profile=profile)
+    tiles = [one.pattern.tile for one in found if one.pattern.tile is not None]
+    assert any(tile.is_paired for tile in tiles) == is_paired
+    assert all(4 * tile.local_words <= 48 << 10 for tile in tiles)
