@@ -81,8 +81,12 @@ def emit_transposed(move: Transposition, span: ColumnSpan) -> None:
     first = maximum(builder, span.first, move.columns.valid)
     with builder.if_then(builder.icmp_signed("<", first, stop)):
         # columns that lie one behind the other are cleared at once
-        is_run = builder.icmp_signed(">=", move.columns.run, stop)
-        step = builder.select(is_run, builder.sub(stop, first), int64(1))
+        run = maximum(builder, move.columns.run, int64(1))
+        is_run = builder.icmp_signed(">=", run, stop)
+        rest = builder.or_(builder.urem(first, run), builder.urem(stop, run))
+        has_runs = builder.icmp_signed("==", rest, int64(0))
+        step = builder.select(has_runs, run, int64(1))
+        step = builder.select(is_run, builder.sub(stop, first), step)
         for part in move.each_repeat():
             with loop(builder, first, stop, step) as column:
                 target = part.columns.locate(elements, part.dst, column)
