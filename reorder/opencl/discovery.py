@@ -97,7 +97,9 @@ def find_device(name: str = "") -> Device:
     Parameters
     ----------
     name : str
-        A part of either, in capitals or not, such as ``"nvidia"``; by default any device.
+        A part of either, in capitals or not, such as ``"nvidia"``; by default any device. If no
+        device has it, a whole word that the runtime writes behind the version of OpenCL, such as
+        ``"pocl"``.
 
     Raises
     ------
@@ -117,6 +119,8 @@ def find_device(name: str = "") -> Device:
     wanted = name.strip().lower()
     found = devices()
     named = [d for d in found if wanted in d.name.lower() or wanted in d.platform.lower()]
+    # "OpenCL", the version of OpenCL, and then the words of the runtime
+    named = named or [d for d in found if wanted in d.version.lower().split()[2:]]
     for device in named:
         if device.works:
             return device

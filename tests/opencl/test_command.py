@@ -51,6 +51,10 @@ def test_a_device_is_found_by_a_part_of_its_name_or_of_its_platform(runtime: Run
     device = runtime.device
     assert opencl.find_device(device.name.upper()).works
     assert opencl.find_device(device.platform.lower()[:9]).platform == device.platform
+    for word in device.version.split()[2:]:
+        assert opencl.find_device(word).works
+    if "PoCL" in device.version:
+        assert "PoCL" in opencl.find_device("pocl").version
     assert opencl.find_device().device == opencl.find_device("").device
     with refused(f"no OpenCL device 'nothing' works; there are: {opencl.devices()[0].name}"):
         opencl.find_device("nothing")

@@ -13,7 +13,11 @@ from hypothesis import strategies as st
 
 import reorder
 from memdesc import memory_desc
+from reorder.opencl.codegen.source import kernel_source
+from reorder.opencl.schedule.profile import CPU
+from reorder.opencl.schedule.transfers import OperandSpec
 from tests.strategies import desc_pairs, descs
+from tests.unit.reorder.opencl.launches import launches
 
 if TYPE_CHECKING:
     from memdesc import MemoryDesc
@@ -43,6 +47,15 @@ def check(runtime: Runtime, many: list[MemoryDesc], global_size: int) -> None:
         reorder.execute_reference(plain, desc, src, wanted)
         cl.Kernel(program, f"t{k}_fill")(runtime.queue, (global_size,), None, given_, filled)
         assert np.array_equal(runtime.read(filled), wanted), desc.source("opencl")
+
+
+def test_kernels_of_processors_compile_without_warnings(runtime: Runtime) -> None:
+    src, dst = (
+        OperandSpec(memory_desc((40, 50), dtype, tag), None, dtype)
+        for dtype, tag in (("f32", "ab"), ("s8", "ba"))
+    )
+    for launch in launches(src, dst, profile=CPU):
+        assert _built(runtime, [kernel_source(launch.pattern)])
 
 
 _PAIRS = st.lists(

@@ -30,6 +30,9 @@ __all__ = ["PORTABLE", "element_bits", "run_of_elements", "serial_lines", "share
 
 # Functions that a compiler does not expand before it looks for vectors; a NaN gives y, as they do.
 PORTABLE = (
+    "#undef fmin",
+    "#undef fmax",
+    "#undef min",
     "#define fmin(x, y) ((x) < (y) ? (x) : (y))",
     "#define fmax(x, y) ((x) > (y) ? (x) : (y))",
     "#define min(x, y) ((x) < (y) ? (x) : (y))",

@@ -37,13 +37,15 @@ def profile_from_json(text: str) -> Profile | None:
     """Return a profile from JSON; None if the text is none."""
     try:
         data = json.loads(text)
+        chunk = _number(data.get("chunk", 0), 0)
         profile = Profile(
             tiles=tuple(_tile(row) for row in data["tiles"]),  # type: ignore[arg-type] # counted below
             copies=tuple(_copy(row) for row in data["copies"]),  # type: ignore[arg-type] # likewise
             **{name: _groups(data[name]) for name in _GROUPS},
             min_tiled=_number(data["min_tiled"], 0),
-            chunk=_number(data.get("chunk", 0), 0),
-            maps_images=_number(data.get("maps_images", 0), 0, 1),
+            chunk=chunk,
+            # profiles of processors were kept without it before there was a choice
+            maps_images=_number(data.get("maps_images", int(chunk > 0)), 0, 1),
         )
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
         return None

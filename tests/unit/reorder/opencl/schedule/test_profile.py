@@ -17,6 +17,13 @@ def test_a_profile_is_the_same_after_json(profile: Profile) -> None:
     assert profile_from_json(profile_to_json(profile)) == profile
 
 
+@pytest.mark.parametrize("profile", [GPU, CPU])
+def test_a_profile_kept_before_images_were_mapped_maps_them_on_processors(profile: Profile) -> None:
+    kept = json.loads(profile_to_json(profile))
+    del kept["maps_images"]
+    assert profile_from_json(json.dumps(kept)) == profile
+
+
 @pytest.mark.parametrize(
     "change",
     [
