@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 __all__ = ["DeviceBench", "Loaded"]
 
-# Runs that are measured, or at most as many as fit into a time.
+# Runs that are measured without a budget, runs before them, and the most runs with a budget.
 _RUNS, _WARM, _MOST_RUNS = 11, 3, 1000
 # Words of random data that repeat; no power of two, so that rows of a tensor differ.
 _RANDOM_WORDS = 4_194_301
@@ -51,7 +51,8 @@ class Loaded(NamedTuple):
 class DeviceBench:
     """A device with a queue that records times.
 
-    Each reorder, and each copy, is measured for some `budget` seconds; by default in 11 runs.
+    Each reorder, and each copy, is measured for `budget` seconds, in 1 to 1,000 runs; without a
+    budget in 11 runs.
     """
 
     def __init__(self, device: Device, budget: float | None = None) -> None:
@@ -93,7 +94,7 @@ class DeviceBench:
     def seconds(
         self, loaded: Loaded, profile: Profile | None = None, runs: int | None = None
     ) -> float:
-        """Return the median time of a reorder on the device, of some runs."""
+        """Return the median time of a reorder on the device; `runs` takes the budget's place."""
         return self._median(self._runner(loaded, profile), runs)
 
     def _runner(
@@ -231,7 +232,7 @@ class DeviceBench:
         return statistics.median(map(_duration, measured))
 
     def _runs(self, seconds: float) -> int:
-        """Return how many runs of some seconds each are measured."""
+        """Return how many runs are measured, if one takes `seconds`."""
         if self.budget is None:
             return _RUNS
         return max(int(min(self.budget / max(seconds, 1e-9), _MOST_RUNS)), 1)

@@ -113,7 +113,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--tune",
         action="store_true",
-        help="with --device: first search the work-groups that suit it, and keep them for later",
+        help="with --device: first search the profile that suits it, and keep it for later",
     )
     parser.add_argument(
         "--size",

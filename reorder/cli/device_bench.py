@@ -24,8 +24,8 @@ _COMPARED = {
 def device_answer(name: str, *, tunes: bool, most: int | None, seconds: float | None) -> Facts:
     """Measure the device of a name; with `tunes` search its profile first, and save it.
 
-    `most` bytes is the largest tensor, by default 1.1 GB on a GPU, 16 MB on a processor. Each
-    reorder is measured for some `seconds`.
+    The largest tensor has `most` bytes, by default 1.1 GB on a GPU and 16 MB on a processor. Each
+    reorder is measured for `seconds`, by default in 11 runs.
     """
     import pyopencl as cl  # noqa: PLC0415 - pyopencl is slow to load
 

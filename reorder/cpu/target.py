@@ -117,7 +117,7 @@ def register_bits() -> int:
 
 
 def has_masks() -> bool:
-    """Whether loads and stores leave out lanes of any width by masks: those of AVX-512."""
+    """Whether masked loads and stores of elements of any width exist: AVX-512BW."""
     return register_bits() == LINE_BITS and has_feature("avx512bw")
 
 

@@ -1,7 +1,7 @@
 """The pixels of an image as a linear buffer over its own memory, mapped while kernels use it.
 
-Devices that share the memory of the host keep images row by row, and their kernels take a function
-call for each pixel of an image. Mapping such an image copies nothing.
+PoCL and Intel's runtime for processors keep images row by row in the memory of the host, and their
+kernels call a function for each pixel of an image. Mapping such an image copies nothing.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 __all__ = ["MappedPixels", "map_pixels", "turn_to_map"]
 
 _FLAGS, _MAP = cl.mem_flags, cl.map_flags
-# Images that the host may not access both ways, and those over memory of a caller: two memory
-# objects over one array are undefined.
+# Flags of images that are not mapped: those that the host may not both read and write, and those
+# over memory of a caller, where access through a second memory object is undefined.
 _UNMAPPED = (
     _FLAGS.USE_HOST_PTR | _FLAGS.HOST_NO_ACCESS | _FLAGS.HOST_READ_ONLY | _FLAGS.HOST_WRITE_ONLY
 )

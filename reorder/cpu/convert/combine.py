@@ -26,7 +26,8 @@ __all__ = ["CombineTypes", "emit_combine"]
 
 # Registers of one vector of an operation: a single test for rare numbers covers them all.
 _REGISTERS = 4
-# Rows of so many elements, blocks of channels, take no loops in these operations: those of scales.
+# Rows of exactly this many elements, one block of channels, are one vector without loops, in the
+# operations of scales.
 _BLOCK = 16
 _SHORT_ROWS = {Operation.MULTIPLY, Operation.QUOTIENT}
 

@@ -68,7 +68,7 @@ def _with_values(
     """Return the operation, rows and operand for the values of a role."""
     recipe, nodes = writer.recipe, writer.nodes
     values = recipe.values[role]
-    # whether the numbers of an operand are inverted: of the one that all take, and of a second one
+    # whether each table of numbers holds reciprocals; only `QUOTIENT` has a second table
     parts: tuple[bool, ...] = (False,)
     if operation is Operation.DIVIDE and has_exact_inverses(values):
         operation, parts = Operation.MULTIPLY, (True,)

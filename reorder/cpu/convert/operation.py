@@ -40,7 +40,10 @@ class Operation(IntEnum):
 
 
 def has_exact_inverses(divisors: NDArray[np.float64]) -> bool:
-    """Whether divisions by these numbers are multiplications, to the bit: all are powers of two."""
+    """Whether divisions by these numbers are multiplications by their inverses, to the bit.
+
+    That is so if all are powers of two, of magnitudes within the divisor limits.
+    """
     mantissas, _ = np.frexp(divisors)
     is_inside = (abs(divisors) >= _MIN_DIVISOR) & (abs(divisors) <= _MAX_DIVISOR)
     return bool(((abs(mantissas) == 0.5) & is_inside).all())  # noqa: PLR2004 - a power of two

@@ -23,7 +23,7 @@ _MASK_NBYTES = 256
 
 
 def emit_clear(elements: Elements, dst: Location, count: Value) -> None:
-    """Write zeros to `count` neighbouring elements, often none."""
+    """Write `count` zeros; often there are none to write, so that is tested first."""
     builder = elements.builder
     with builder.if_then(builder.icmp_signed(">", count, int64(0))):
         _emit_vectors(elements, dst, count)
@@ -50,8 +50,8 @@ def _emit_vectors(elements: Elements, dst: Location, count: Value) -> None:
 def load_mask(elements: Elements, lanes: int, valid: Value) -> Value:
     """Return a vector of `lanes` elements, all ones in the first `valid` and zeros in the others.
 
-    It is loaded from a constant, so many elements in front of its middle: a mask computed by a
-    comparison would be computed in each row again.
+    It is loaded from a constant of ones and then zeros, `valid` elements before the first zero: a
+    mask made by a comparison would be computed again for each row.
     """
     builder = elements.builder
     name = "memdesc.ones"

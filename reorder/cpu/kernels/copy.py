@@ -59,7 +59,8 @@ def emit_copy(
             builder.branch(done)
     if has_masks() and not elements.streams:
         lane, line = (bits // elements.bits for bits in (LANE_BITS, LINE_BITS))
-        # whole rows between these lengths are faster as two vectors: fewer of them cross lines
+        # whole rows of at least 16 bytes that fill no line are faster as two vectors that overlap:
+        # fewer accesses cross lines
         is_between = builder.and_(
             builder.icmp_signed(">=", run.extent, int64(lane)),
             builder.icmp_signed("<", run.extent, int64(line)),
@@ -141,7 +142,10 @@ def _emit_masked(
     rows: RowTable,
     run: tuple[InnerLoop, int, int],
 ) -> None:
-    """Move rows of less than some vectors, with masks; `run` is the row, the lanes, the vectors."""
+    """Move rows shorter than `vectors` vectors, by masked loads and stores.
+
+    `run` is (columns, lanes, vectors).
+    """
     builder = elements.builder
     columns, lanes, vectors = run
     starts = [int64(k * lanes) for k in range(vectors)]

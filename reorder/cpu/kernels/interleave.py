@@ -30,7 +30,7 @@ MOST = max(COUNTS)
 _PAIR, _QUAD = 2, 4
 # Lanes of shorter vectors of 8- and 16-bit elements.
 _SHORT_LANES = 8, 4
-# Wider elements have no such blocks.
+# The widest elements of blocks with pairs or fours, such as 16a2b, which `emit_padded` writes.
 _MAX_PADDED_BITS = 16
 
 

@@ -1,9 +1,9 @@
 """Tiling for non-temporal stores: large transpositions, in an order that prefetchers can follow.
 
 Lines of dst are complete when they are stored and do not stay in the caches, so their order costs
-little. What costs is the order of the reads: a processor prefetches some rows of src at once, each
-in a page, as long as it reads on in them. So a tile has no more rows than that, and tiles follow
-each other along src.
+little. What costs is the order of the reads: the L2 prefetcher reads ahead in a limited number of
+pages, as long as loads go on in them. So the rows of a tile lie in at most as many pages of src,
+and tiles are in the order of src.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
 
 __all__ = ["rows_at_once", "stream_box"]
 
-# Pages of src that a tile reads: as many as the prefetcher of the second level follows (32 in
-# processors of Intel since 2008).
+# Most pages of src that a tile reads: as many as the L2 prefetcher follows (32 in processors of
+# Intel since 2008).
 _PAGES = 32
 _PAGE_NBYTES = 4096
-# Steps of a loop group; a group of less than two of these is not cut.
+# Most steps of a loop group in a tile; a loop of less than twice the steps of a tile is not cut.
 _MAX_STEPS = 4 * TILE
 
 

@@ -45,14 +45,16 @@ WIDE = {
 }
 
 
-# Biases above it: what replaces a denormal where it is not decoded is less than a quarter.
+# A denormal that is not decoded is read as a number below 2^(1 - bias). With a bias above this one
+# it is less than a quarter, so it rounds to 0, as the denormal does.
 _SMALL = 2
 
 
 def decode_float(form: FloatFormat, wide: Wide, *, is_rounded: bool = False) -> Iterator[str]:
     """Return the body of a decoder of `code`; a NaN keeps its sign and payload.
 
-    With `is_rounded` the value is only rounded to an integer, as which small denormals are 0.
+    With `is_rounded` the value is used only to be rounded to an integer: denormals that become 0
+    need not be decoded.
     """
     if form == wide.form:
         yield f"return as_{wide.real}(code);"

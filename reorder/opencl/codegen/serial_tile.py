@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 __all__ = ["serial_tile_lines", "unit_functions"]
 
 _BYTE, _WORD, _VECTOR = 8, 4, 16
-# words of a vector in registers, and rows of words that are transposed together, if there are more
+# words of a vector in registers, and rows of words that are transposed together: four if the tile
+# has as many, else two
 _WORDS, _GROUPS = 4, (4, 2)
 _MOST_LANES = 16
 

@@ -88,6 +88,8 @@ def _load_lines(tile: Tile, work_items: int) -> Iterator[str]:
             position += _before(tile, tile.src, f"run{s}")
         yield f"const int r{s} = {position};"
         yield f"const int count{s} = {' && '.join(inside)} ? src_run - r{s} : 0;"
+        # the parameters `first` and `other` of `load`: the elements before the run, and the bytes
+        # between two rows, half the stride of a pair of rows
         first = f"-r{s}, " if tile.src.is_realigned else ""
         first = f"p.src{unit_loop} / 2, " if tile.is_paired else first
         for row in range(tile.unit):
@@ -210,6 +212,7 @@ def _store_lines(tile: Tile, work_items: int) -> Iterator[str]:
                 if tile.dst.is_realigned:
                     parts = [f"max({part}, 0)" for part in parts]
                 parts = [f"tile[bank({part})]" for part in parts]
+            # bytes between two rows, as for `load`
             other = f"p.dst{tile.src.run[0]} / 2, " if tile.is_paired else ""
             vector = f"({tile.dst.vector})({', '.join(parts)})"
             yield f"store(to + r, {other}{vector}, {first_inside}count);"

@@ -134,7 +134,11 @@ def _vector(words: int) -> str:
 
 
 def _load(tile: Tile) -> Iterator[str]:
-    """Return a function that loads the first `count` elements of a vector, and zeros."""
+    """Return a function that loads the first `count` elements of a vector, and zeros.
+
+    The vector begins `first` elements before its run: these are not loaded. For squares of 4-bit
+    elements, `other` is the distance of the second row from the first one, in bytes.
+    """
     vector, words = tile.src.vector, tile.src.nbytes // _WORD
     first = "int first, " if tile.src.is_realigned else ""
     other = "index_t other, " if tile.is_paired else ""
@@ -180,7 +184,7 @@ def _load(tile: Tile) -> Iterator[str]:
 
 
 def _store(tile: Tile) -> Iterator[str]:
-    """Return a function that stores the first `count` elements of a vector."""
+    """Return a function that stores the first `count` elements of a vector, as `_load` loads."""
     vector, words = tile.dst.vector, tile.dst.nbytes // _WORD
     first = ", int first" if tile.dst.is_realigned else ""
     other = "index_t other, " if tile.is_paired else ""

@@ -134,8 +134,8 @@ def lower_tile(
 ) -> Launch | None:
     """Make the launch of tiles in local memory, between buffers of the same elements.
 
-    None if they are better without. With `rows` an element has a byte in each of two rows of src
-    and of dst, which are so many bytes apart.
+    None where the launch is faster without tiles. With `rows` an element has a byte in each of two
+    rows of src and of dst, which are so many bytes apart.
     """
     in_row = _bits(access.element) // 8
     nbytes = in_row if rows is None else 2 * in_row

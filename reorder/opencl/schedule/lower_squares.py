@@ -30,7 +30,9 @@ _MAX_LOCAL_NBYTES = 48 << 10
 def lower_squares(
     box: Box, max_work_items: int, profile: Profile, *, is_aligned: bool
 ) -> Launch | None:
-    """Make the launch of a box; None if its elements make no squares, or are better without tiles.
+    """Make the launch of a box that consists of squares.
+
+    None if it does not, and None where the launch is faster without tiles.
 
     Parameters
     ----------
@@ -54,7 +56,7 @@ def lower_squares(
     counts = [*box.offsets, src.extent, src.valid, src.strides[1]]
     counts += [dst.extent, dst.valid, dst.strides[0]]
     others = [stride for n in nodes if n is not src and n is not dst for stride in n.strides]
-    # a byte after another is the next square, in no other loop
+    # a step along src or dst moves on by one byte; no other loop may step by one byte
     if any(count % _SIDE for count in (*counts, *others)) or _SIDE in others:
         return None
     if min(src.extent, dst.extent) < _MIN_EXTENT:

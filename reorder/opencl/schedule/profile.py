@@ -79,8 +79,8 @@ class Profile(NamedTuple):
     writes fewer than `min_tiled` bytes takes no tiles: their kernels are built for each layout,
     the others for all sizes. `pack` and `unpack` are for elements of 32 bits, the others for fewer.
     With a `chunk` a work item moves as many bytes by itself, and transposes tiles in its private
-    memory. With `maps_images` kernels access the pixels of images as linear buffers: the memory of
-    an image, mapped, or where that cannot be, a buffer to or from which the runtime copies.
+    memory. With `maps_images` kernels access the pixels of images as linear buffers. Such a buffer
+    is the mapped memory of the image, or one to or from which the runtime copies the pixels.
     """
 
     tiles: tuple[TileShape, TileShape, TileShape, TileShape]

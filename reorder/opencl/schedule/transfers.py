@@ -1,8 +1,9 @@
 """The transfers of a reorder on a device: launches, and the buffers between them. Pure functions.
 
 Most reorders are one transfer. If boxes do not move whole pixels, elements go through a linear
-buffer of the pixels of the image. Images of one f16 channel are copied by the runtime, not by
-kernels: PoCL 3.1 offers them, but its kernels cannot access them. Over 300 lines for docstrings.
+buffer of the pixels of the image. Kernels access images of one f16 channel as buffers: PoCL 3.1
+offers such images, but its kernels cannot access them. On processors the image is mapped,
+elsewhere the runtime copies. Over 300 lines for docstrings.
 """
 
 from __future__ import annotations
@@ -58,7 +59,7 @@ class OperandSpec(NamedTuple):
     has_wide_lanes: bool = False
 
     def is_linear(self, profile: Profile) -> bool:
-        """Whether kernels access the pixels as a buffer: as an image they are slow, or fail to."""
+        """Whether kernels access the pixels as a buffer: as an image they are slower, or fail."""
         if self.image is None:
             return False
         if profile.maps_images and not self.has_wide_lanes:
