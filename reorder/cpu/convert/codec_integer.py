@@ -8,7 +8,7 @@ from llvmlite import ir
 
 from reorder.cpu.convert.vectors import code_bits
 from reorder.cpu.kernels.shuffle import LANE_BITS, concatenate
-from reorder.cpu.target import BYTE_BITS, saturates_floats
+from reorder.cpu.target import BYTE_BITS, is_arm, saturates_floats
 from reorder.values.formats import FLOATS, INTEGERS, IntegerFormat
 
 if TYPE_CHECKING:
@@ -74,10 +74,11 @@ def _round(vectors: Vectors, values: Value, work: str, form: IntegerFormat) -> V
     if saturates_floats() and vectors.lanes * code_bits(work) >= LANE_BITS:
         return _saturate(vectors, values, work, form)
     low, high = (vectors.splat(vector_type, float(limit)) for limit in form)
-    if form.low:
+    # The first comparison makes NaN the least number, if that is 0. On ARM, LLVM makes it a
+    # maximum, which keeps signalling NaN.
+    if form.low or is_arm():
         is_number = builder.fcmp_ordered("ord", values, values)
         values = builder.select(is_number, values, vectors.splat(vector_type, 0.0))
-    # the first comparison makes NaN the least number, if that is 0
     values = builder.select(builder.fcmp_ordered(">", values, low), values, low)
     values = builder.select(builder.fcmp_ordered("<", values, high), values, high)
     # the last mantissa bit of this number is worth 1: adding it rounds to an integer, which the
