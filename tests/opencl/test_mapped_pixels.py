@@ -13,9 +13,13 @@ import pytest
 
 from memdesc import image_desc, memory_desc
 from reorder import opencl, reorder
+from reorder.opencl.execution import build_transfers, enqueue_transfers
 from reorder.opencl.image_formats import image_format
 from reorder.opencl.mapped_pixels import map_pixels, turn_to_map
+from reorder.opencl.operands import device_operand
+from reorder.opencl.programs import floats_of
 from reorder.opencl.schedule.profile import CPU
+from reorder.opencl.schedule.transfers import DeviceTraits, plan_transfers
 from tests.opencl.runtimes import FLAGS, enqueue
 
 if TYPE_CHECKING:
@@ -120,6 +124,26 @@ def test_what_runs_while_its_thread_maps_copies_pixels(runtime: Runtime) -> None
         assert event.command_type != cl.command_type.UNMAP_MEM_OBJECT
     with turn_to_map() as may_map:
         assert may_map
+
+
+def test_an_error_after_mapping_gives_the_image_back(runtime: Runtime) -> None:
+    image, event = opencl.pack(runtime.queue, X, DESC)
+    event.wait()
+    device = runtime.device.device
+    traits = DeviceTraits(device.max_work_group_size, floats_of(device), CPU)
+    kinds = (
+        device_operand(runtime.queue, runtime.buffer(X), PLAIN, "src"),
+        device_operand(runtime.queue, image, DESC, "dst"),
+    )
+    for one, other in (kinds, kinds[::-1]):
+        transfers = plan_transfers(one.spec(other), other.spec(one), traits, None, is_aligned=True)
+        prepared = build_transfers(runtime.context, device, transfers)
+        pair = tuple(image if kind is kinds[1] else "no memory" for kind in (one, other))
+        with pytest.raises((cl.Error, TypeError)):
+            enqueue_transfers(runtime.queue, prepared, (pair[0], pair[1]), None)
+    again = opencl.enqueue_pack(runtime.queue, X, image, DESC)
+    back, event = opencl.unpack(runtime.queue, image, DESC, "nchw", wait_for=[again])
+    assert runtime.read(back, event).tobytes() == X.tobytes()
 
 
 def test_a_fork_waits_for_a_thread_that_maps() -> None:

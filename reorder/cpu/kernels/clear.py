@@ -14,12 +14,12 @@ if TYPE_CHECKING:
     from reorder.cpu.kernels.elements import Elements
     from reorder.cpu.kernels.emit import Value
 
-__all__ = ["emit_clear", "load_mask"]
+__all__ = ["MASK_NBYTES", "emit_clear", "load_mask"]
 
 # Bits of the shortest vector of zeros: shorter tails are written element by element.
 _LEAST_BITS = 64
 # Bytes of the longest mask.
-_MASK_NBYTES = 256
+MASK_NBYTES = 256
 
 
 def emit_clear(elements: Elements, dst: Location, count: Value) -> None:
@@ -57,10 +57,10 @@ def load_mask(elements: Elements, lanes: int, valid: Value) -> Value:
     name = "memdesc.ones"
     module = builder.module
     if name not in module.globals:
-        kind = ir.ArrayType(BYTE, 2 * _MASK_NBYTES)
+        kind = ir.ArrayType(BYTE, 2 * MASK_NBYTES)
         ones = ir.GlobalVariable(module, kind, name)
-        ones.initializer = ir.Constant(kind, bytearray([255] * _MASK_NBYTES + [0] * _MASK_NBYTES))
+        ones.initializer = ir.Constant(kind, bytearray([255] * MASK_NBYTES + [0] * MASK_NBYTES))
         ones.global_constant, ones.linkage = True, "private"
     first = builder.ptrtoint(module.globals[name], I64)
-    skipped = builder.sub(int64(_MASK_NBYTES * BYTE_BITS // elements.bits), valid)
+    skipped = builder.sub(int64(MASK_NBYTES * BYTE_BITS // elements.bits), valid)
     return elements.load_vector(Location(first, skipped), lanes)

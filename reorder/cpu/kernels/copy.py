@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from llvmlite import ir
 
-from reorder.cpu.kernels.clear import emit_clear, load_mask
+from reorder.cpu.kernels.clear import MASK_NBYTES, emit_clear, load_mask
 from reorder.cpu.kernels.emit import BYTE, I64, int64, loop, maximum, minimum
 from reorder.cpu.kernels.shuffle import LANE_BITS
 from reorder.cpu.target import BYTE_BITS, LINE_BITS, has_masks, register_bits, step_registers
@@ -26,8 +26,8 @@ __all__ = ["emit_copy"]
 
 # From this length on a call of memmove costs less than it saves.
 _MEMMOVE_NBYTES = 1024
-# Runs of exactly these lengths are moved as one vector, of several registers if need be.
-_VECTOR_NBYTES = (2, 4, 8, 16, 32, 64, 128, 256)
+# Runs of exactly these lengths, 2 to 256, are moved as one vector, of several registers if need be.
+_VECTOR_NBYTES = tuple(1 << k for k in range(1, MASK_NBYTES.bit_length()))
 
 
 def emit_copy(
