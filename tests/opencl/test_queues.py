@@ -140,12 +140,18 @@ def test_contexts_are_those_of_callers(runtime: Runtime) -> None:
         reorder(m, "nhwc", queue=runtime.queue)
 
 
+def parts_of(device: cl.Device) -> list[cl.Device]:
+    """Return the parts of a device, one compute unit each; skip where it cannot be divided."""
+    equally = cl.device_partition_property.EQUALLY
+    kinds: Any = device.partition_properties
+    if device.partition_max_sub_devices < 2 or equally not in kinds:
+        pytest.skip("the device cannot be divided")
+    one_each: Any = [equally, 1]
+    return device.create_sub_devices(one_each)
+
+
 def test_parts_of_a_device_have_queues_of_one_context(runtime: Runtime) -> None:
-    equally: Any = [cl.device_partition_property.EQUALLY, 1]
-    try:
-        parts = runtime.device.device.create_sub_devices(equally)
-    except cl.Error:
-        pytest.skip("the device has no parts")
+    parts = parts_of(runtime.device.device)
     context = cl.Context(parts)
     first, last = (cl.CommandQueue(context, part) for part in (parts[0], parts[-1]))
     m = reorder(X, "nChw16c", queue=first)
@@ -160,8 +166,7 @@ def test_parts_of_a_device_have_queues_of_one_context(runtime: Runtime) -> None:
 
 def test_each_device_of_a_context_has_programs_of_its_own(runtime: Runtime) -> None:
     # options of the compiler depend on it, and another device of the context may refuse them
-    equally = [cl.device_partition_property.EQUALLY, 1]
-    parts = runtime.device.device.create_sub_devices(equally)  # type: ignore[arg-type] # pyopencl's stubs know no numbers
+    parts = parts_of(runtime.device.device)
     context = cl.Context(parts)
     x = np.arange(15, dtype=np.float32).reshape(3, 5)
     for device in reversed(parts):

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 import reorder
 from memdesc import memory_desc
 from reorder.opencl.codegen.source import kernel_source
-from reorder.opencl.schedule.profile import CPU
+from reorder.opencl.schedule.profile import CPU, GPU, Profile
 from reorder.opencl.schedule.transfers import OperandSpec
 from tests.strategies import desc_pairs, descs
 from tests.unit.reorder.opencl.launches import launches
@@ -49,12 +49,17 @@ def check(runtime: Runtime, many: list[MemoryDesc], global_size: int) -> None:
         assert np.array_equal(runtime.read(filled), wanted), desc.source("opencl")
 
 
-def test_kernels_of_processors_compile_without_warnings(runtime: Runtime) -> None:
+@pytest.mark.parametrize(
+    ("dtypes", "profile"), [(("f32", "s8"), CPU), (("u8", "u8"), GPU._replace(min_tiled=0))]
+)
+def test_kernels_compile_without_warnings(
+    dtypes: tuple[str, str], profile: Profile, runtime: Runtime
+) -> None:
     src, dst = (
-        OperandSpec(memory_desc((40, 50), dtype, tag), None, dtype)
-        for dtype, tag in (("f32", "ab"), ("s8", "ba"))
+        OperandSpec(memory_desc((300, 9), dtype, tag), None, dtype)
+        for dtype, tag in zip(dtypes, ("ab", "ba"), strict=True)
     )
-    for launch in launches(src, dst, profile=CPU):
+    for launch in launches(src, dst, 128, profile):
         assert _built(runtime, [kernel_source(launch.pattern)])
 
 

@@ -33,12 +33,13 @@ def tile_lines(pattern: Pattern) -> Iterator[str]:
     yield from index_lines(pattern)
     loops = range(len(pattern.loops))
     outer = [f"i{k} < p.valid{k}" for k in loops if tile.extents[k] == 1]
-    yield f"const int is_data = {' && '.join(outer) or '1'};"
+    if outer:
+        yield f"const int is_data = {' && '.join(outer)};"
     for side, counted in (("src", "valid"), ("dst", "extent")):
         terms = [f"p.{side}", *(f"i{k} * p.{side}{k}" for k in loops)]
         yield f"const index_t {side}_offset = {' + '.join(terms)};"
         yield f"const int {side}_run = {_run_length(tile, getattr(tile, side), counted)};"
-    yield from _load_lines(tile, pattern.work_items)
+    yield from _load_lines(tile, pattern.work_items, ["is_data"] if outer else [])
     yield "barrier(CLK_LOCAL_MEM_FENCE);"
     yield from _store_lines(tile, pattern.work_items)
 
@@ -62,7 +63,8 @@ def _steps(total: int, work_items: int) -> tuple[str, list[str]]:
     return head, ["get_local_id(0) + step"]
 
 
-def _load_lines(tile: Tile, work_items: int) -> Iterator[str]:
+def _load_lines(tile: Tile, work_items: int, conditions: list[str]) -> Iterator[str]:
+    """Return the loads of vectors of src under some conditions, and their stores to the tile."""
     total = tile.src_vectors
     head, starts = _steps(total, work_items)
     unit_loop = tile.dst.run[0]
@@ -73,7 +75,8 @@ def _load_lines(tile: Tile, work_items: int) -> Iterator[str]:
         scales = {unit_loop: tile.unit}
         yield f"const uint n{s} = {start};"
         step = tile.src_chunks
-        inside = ["is_data"] if total % work_items == 0 else [f"n{s} < {total}u", "is_data"]
+        inside = [] if total % work_items == 0 else [f"n{s} < {total}u"]
+        inside += conditions
         offset = ["src_offset"]
         for k, extent in digits:
             scale = f" * {scales[k]}" if scales.get(k, 1) > 1 else ""
@@ -87,7 +90,7 @@ def _load_lines(tile: Tile, work_items: int) -> Iterator[str]:
         if tile.src.is_realigned:
             position += _before(tile, tile.src, f"run{s}")
         yield f"const int r{s} = {position};"
-        yield f"const int count{s} = {' && '.join(inside)} ? src_run - r{s} : 0;"
+        yield f"const int count{s} = {' && '.join(inside) or '1'} ? src_run - r{s} : 0;"
         # the parameters `first` and `other` of `load`: the elements before the run, and the bytes
         # between two rows, half the stride of a pair of rows
         first = f"-r{s}, " if tile.src.is_realigned else ""

@@ -15,7 +15,14 @@ if TYPE_CHECKING:
     from memdesc import ImageDesc
     from reorder.opencl.schedule.lower import Launch
 
-__all__ = ["check_source", "image_spec", "launches"]
+__all__ = ["check_source", "constant_operands", "image_spec", "launches"]
+
+# an operand of `&&` or `||` that is one name or number, behind what may stand before an operand
+_OPERAND = re.compile(
+    r"(?:(?:&&|\|\|) |\(|[^<>=!]= )(\w+)(?= (?:&&|\|\|))"
+    r"|(?:&&|\|\|) (\w+)(?= (?:&&|\|\||\?)|[);])"
+)
+_CONSTANT = re.compile(r"\bconst \w+ (\w+) = \d+u?;")
 
 
 def launches(
@@ -45,8 +52,16 @@ def check_source(launch: Launch) -> None:
     assert re.findall(r"\w+", struct.replace("index_t ", "")) == names
     assert source.count("{") == source.count("}")
     assert source.count("(") == source.count(")")
+    assert not constant_operands(source), source
     limit = 2**63 if launch.pattern.is_wide else 2**31
     assert all(-limit <= value < limit for value in launch.params)
     assert all(
         0 < count <= (2**31 - 1 if axis == 0 else 65535) for axis, count in enumerate(launch.groups)
     )
+
+
+def constant_operands(source: str) -> set[str]:
+    """Return the constants that are operands of logical operators, which NVIDIA refuses."""
+    constants = set(_CONSTANT.findall(source))
+    operands = {name for match in _OPERAND.findall(source) for name in match if name}
+    return {name for name in operands if name in constants or name.isdigit()}

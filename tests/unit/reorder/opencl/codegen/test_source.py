@@ -4,14 +4,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import pytest
 from hypothesis import given, settings
 
 from memdesc import image_desc, memory_desc
 from reorder.opencl.codegen.source import kernel_source
+from reorder.opencl.schedule.profile import GPU
 from reorder.opencl.schedule.transfers import OperandSpec
 from tests.opencl.test_laws import image_cases
 from tests.strategies import desc_pairs
-from tests.unit.reorder.opencl.launches import check_source, image_spec, launches
+from tests.unit.reorder.opencl.launches import (
+    check_source,
+    constant_operands,
+    image_spec,
+    launches,
+)
 
 if TYPE_CHECKING:
     from memdesc import ImageDesc, MemoryDesc
@@ -35,6 +42,21 @@ def test_every_parameter_of_a_kernel_is_passed_by_name(
 def test_kernels_between_buffers_too(pair: tuple[MemoryDesc, MemoryDesc]) -> None:
     for launch in launches(OperandSpec(pair[0], None, "bits"), OperandSpec(pair[1], None, "bits")):
         check_source(launch)
+
+
+@pytest.mark.parametrize("dtype", ["u8", "f16", "f32"])
+@pytest.mark.parametrize("dims", [(81, 20), (300, 9), (9, 300), (300, 9, 7)])
+def test_no_logical_operator_has_a_constant_operand(dims: tuple[int, ...], dtype: str) -> None:
+    axes = "abc"[: len(dims)]
+    src, dst = (
+        OperandSpec(memory_desc(dims, dtype, tag), None, dtype) for tag in (axes, axes[::-1])
+    )
+    for most in (16, 64, 128, 256, 1024):
+        for launch in launches(src, dst, most, GPU._replace(min_tiled=0)):
+            check_source(launch)
+    assert constant_operands("const int one = 1; x = a < 1 && one ? 2 : 3;") == {"one"}
+    assert constant_operands("if (a < 1 && 1) x = 2 || b;") == {"1", "2"}
+    assert not constant_operands("int one = 1; x = a >= 4 && one && b == 4 || c;")
 
 
 def test_source_depends_on_the_pattern_not_on_the_sizes() -> None:
