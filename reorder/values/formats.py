@@ -28,6 +28,7 @@ __all__ = [
     "ieee",
     "is_integer",
     "largest_number",
+    "narrow_working_type",
     "rounds_through_f16",
     "working_type",
 ]
@@ -176,6 +177,8 @@ INTEGERS = {name: form for name, form in FORMATS.items() if isinstance(form, Int
 ONEDNN_TYPES: dict[str, int] = {name: number for name, _, number in _ROWS if number}
 
 _F32, _S64 = FLOATS["f32"], INTEGERS["s64"]
+# the numbers of a boolean
+_BIT = _unsigned(1)
 _WIDE = frozenset(name for name, dtype in DATA_TYPES.items() if dtype.bits > _F32.bits)
 
 
@@ -218,3 +221,26 @@ def working_type(src: str, dst: str, *, arithmetic: bool) -> str:
     if not arithmetic and all(isinstance(form, IntegerFormat | BooleanFormat) for form in forms):
         return "u64" if src in INTEGERS and INTEGERS[src].high > _S64.high else "s64"
     return "f32" if _WIDE.isdisjoint((src, dst)) else "f64"
+
+
+def narrow_working_type(src: str, dst: str, *, arithmetic: bool) -> str:
+    """Return the working type, or for integers the narrowest whole bytes that hold both types.
+
+    Conversions by way of either have the same result.
+
+    >>> narrow_working_type("u8", "s8", arithmetic=False)
+    's16'
+    >>> narrow_working_type("s32", "s8", arithmetic=False)
+    's32'
+    """
+    work = working_type(src, dst, arithmetic=arithmetic)
+    if work not in INTEGERS:
+        return work
+    ranges = [INTEGERS.get(name, _BIT) for name in (src, dst)]
+    low, high = min(form.low for form in ranges), max(form.high for form in ranges)
+    holding = (
+        name
+        for name, form in INTEGERS.items()
+        if form.low <= low and form.high >= high and not DATA_TYPES[name].is_packed
+    )
+    return min(holding, key=lambda name: INTEGERS[name].bits, default=work)

@@ -12,7 +12,7 @@ from memdesc import DATA_TYPES
 from reorder.cpu.convert.operation import PERIOD, Operation
 from reorder.cpu.target import BYTE_BITS
 from reorder.memory.buffers import address_of
-from reorder.values.formats import difference_type, largest_number, working_type
+from reorder.values.formats import difference_type, largest_number, narrow_working_type
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -29,9 +29,11 @@ _SRC_ROLES = {"src_zero_point": Operation.SUBTRACT, "src_scale": Operation.MULTI
 _DST_ROLES = {"dst_scale": Operation.DIVIDE, "dst_zero_point": Operation.ADD}
 
 
-# Types between which one stage converts, though neither is the working type. Each pair is code of
-# its own, so these are the pairs of quantized numbers and what models compute with.
-_DIRECT = {frozenset(pair) for pair in product(("s8", "u8"), ("bf16", "f16"))}
+# Types between which one stage converts or computes, though neither is the working type. Each pair
+# is code of its own, so these are the pairs of quantized numbers and what models compute with.
+_DIRECT = {
+    frozenset(pair) for pair in (*product(("s8", "u8"), ("bf16", "f16", "s32")), ("s8", "u8"))
+}
 
 
 class Calculation(NamedTuple):
@@ -61,7 +63,7 @@ class Recipe:
     _addresses: dict[tuple[str, bool, str, int], int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.work = working_type(self.src, self.dst, arithmetic=self.bound.is_arithmetic)
+        self.work = narrow_working_type(self.src, self.dst, arithmetic=self.bound.is_arithmetic)
         if self.src == self.dst and not self.calculations:
             self.work = self.src  # bits, not values
         self.varying = [operand.role for operand in self.bound.varying]
@@ -116,15 +118,26 @@ class Recipe:
     @property
     def is_direct(self) -> bool:
         """Whether one stage converts src to dst, without values between them."""
-        is_pair = self.work in {self.src, self.dst} or {self.src, self.dst} in _DIRECT
-        return is_pair and not self.calculations
+        return self.is_pair and not self.calculations
+
+    @property
+    def is_pair(self) -> bool:
+        """Whether a stage may load elements of src and store elements of dst."""
+        return self.work in {self.src, self.dst} or {self.src, self.dst} in _DIRECT
 
     @property
     def max_bits(self) -> int:
         """Width of the widest elements in a slot of scratch: 4-bit ones may be there as bytes."""
-        between = () if self.is_direct else (self.work, self.difference)
+        between: tuple[str, ...] = () if self.is_direct else (self.work,)
+        if self.subtracts_wide:
+            between = (self.work, self.difference)
         types = (self.src, self.dst, *between)
         return max(BYTE_BITS, *(DATA_TYPES[name].bits for name in types))
+
+    @property
+    def subtracts_wide(self) -> bool:
+        """Whether zero points are subtracted in a wider type than the working type."""
+        return "src_zero_point" in self.values and self.difference != self.work
 
     @property
     def calculations(self) -> list[Calculation]:

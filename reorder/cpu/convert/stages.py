@@ -20,7 +20,7 @@ from reorder.cpu.convert.repeat_rows import emit_repeat
 from reorder.cpu.convert.rows import StageArguments
 from reorder.cpu.runtime.intrinsics import WALKER
 from reorder.cpu.runtime.jit import compile_callback
-from reorder.values.formats import FORMATS, working_type
+from reorder.values.formats import FORMATS, narrow_working_type
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -63,7 +63,7 @@ def convert_stage(src: str, dst: str, *, streams: bool, as_codes: bool = False) 
 def combine_stage(src: str, dst: str, work: str, *, streams: bool) -> int:
     """Return the address of the arithmetic in a working type, from elements of one type to another.
 
-    At least one of the types is the working type; `streams` as for `convert_stage`.
+    `streams` as for `convert_stage`.
     """
     a, b, c, d = (*(_NAMES.index(name) for name in (src, dst, work)), int(streams))
 
@@ -138,7 +138,11 @@ def run_convert(
 ) -> tuple[Signature, Any]:
     """Emit a conversion; types are indices of names, known when it is compiled, like the flags."""
     src_name, dst_name = _NAMES[src.literal_value], _NAMES[dst.literal_value]
-    work = None if as_codes.literal_value else working_type(src_name, dst_name, arithmetic=False)
+    work = (
+        None
+        if as_codes.literal_value
+        else narrow_working_type(src_name, dst_name, arithmetic=False)
+    )
     compiled_for = ConvertTypes(src_name, dst_name, work, bool(streams.literal_value))
 
     def build(context: Any, builder: Builder, _signature: Any, args: Sequence[Value]) -> Value:

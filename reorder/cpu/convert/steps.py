@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 from memdesc import DATA_TYPES
 from reorder.cpu.convert.combine_step import combine
 from reorder.cpu.convert.moves import move
-from reorder.cpu.convert.operation import Operation
 from reorder.cpu.convert.records import Base
 from reorder.cpu.convert.step_writer import StepWriter
 
@@ -89,8 +88,7 @@ def _calculate(writer: StepWriter, buffer: TileBuffer, target: TileBuffer) -> Ti
     recipe, work = writer.recipe, writer.recipe.work
     calculations = recipe.calculations
     old = _read_old(writer) if recipe.bound.beta else None
-    subtracts = calculations and calculations[0].operation is Operation.SUBTRACT
-    if subtracts and recipe.difference != work:
+    if recipe.subtracts_wide:
         # the difference of numbers of more than 24 bits is exact in f64 only
         buffer = _change(writer, buffer, writer.slot(Base.RESULT, recipe.difference))
         buffer = combine(writer, buffer, buffer, calculations.pop(0), recipe.difference)
@@ -101,7 +99,8 @@ def _calculate(writer: StepWriter, buffer: TileBuffer, target: TileBuffer) -> Ti
             buffer = _change(writer, buffer, writer.slot(Base.VALUES, work))
     for k, calculation in enumerate(calculations):
         is_last = k == len(calculations) - 1
-        stores = recipe.dst == work or (_loads(recipe.dst) and buffer.dtype == work)
+        has_stage = buffer.dtype == work or recipe.is_pair
+        stores = recipe.dst == work or (_loads(recipe.dst) and has_stage)
         dst = target if is_last and stores else writer.slot(Base.VALUES, work)
         buffer = combine(writer, buffer, dst, calculation, work, old)
     return buffer
