@@ -18,9 +18,12 @@ from reorder.opencl.codegen.float_codec import (
     WIDE,
     decode_exponent,
     decode_float,
+    drop_payload,
     encode_exact,
     encode_exponent,
     encode_float,
+    has_nan,
+    saturate,
 )
 from reorder.opencl.codegen.integer_codec import (
     clamp_integer,
@@ -173,19 +176,15 @@ class _Functions:
             yield f"x = {self._quotient()};"
         if "dst_zero_point" in roles:
             yield f"x = x + convert_{kind}_rte(dst_zero_point);"
-        form = WIDE[work].form
-        magnitude = f"(as_{WIDE[work].bits}(x) & {WIDE[work].number(form.sign - 1)})"
-        if roles and isinstance(FORMATS[conversion.dst], FloatFormat):
-            nan = f"as_{kind}({WIDE[work].number(form.nan)})"
-            yield f"x = {magnitude} > {WIDE[work].number(form.overflow)} ? {nan} : x;"
+        src, dst = FORMATS[conversion.src], FORMATS[conversion.dst]
         if self._is_exact():
             yield f"return {self._encoded('x', conversion.dst, work, encode_exact)};"
             return
         limit = largest_number(conversion.dst) if conversion.saturates else None
         if limit is not None:
-            high = f"{float(limit).hex()}{'f' if work == 'f32' else ''}"
-            yield f"x = x > {high} ? {high} : x;"
-            yield f"x = x < -{high} ? -{high} : x;"
+            yield from saturate(limit, WIDE[work], keeps_nan=not roles and has_nan(src))
+        if roles and isinstance(dst, FloatFormat):
+            yield from drop_payload(WIDE[work])
         if conversion.through_f16:
             yield f"x = {self.decoded(self._encoded('x', 'f16', work), 'f16', work)};"
         yield f"return {self._encoded('x', conversion.dst, work)};"

@@ -10,19 +10,26 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+import numpy as np
+
 from reorder.values.formats import FLOATS, ExponentFormat, FloatFormat
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from reorder.values.formats import Format
 
 __all__ = [
     "WIDE",
     "Wide",
     "decode_exponent",
     "decode_float",
+    "drop_payload",
     "encode_exact",
     "encode_exponent",
     "encode_float",
+    "has_nan",
+    "saturate",
 ]
 
 
@@ -37,6 +44,11 @@ class Wide(NamedTuple):
     def number(self, value: int) -> str:
         """Return the literal of bits."""
         return f"{value:#x}{self.suffix}"
+
+    @property
+    def magnitude(self) -> str:
+        """Return the expression of the bits of x without its sign."""
+        return f"(as_{self.bits}(x) & {self.number(self.form.sign - 1)})"
 
 
 WIDE = {
@@ -140,3 +152,31 @@ def encode_exponent(form: ExponentFormat, wide: Wide) -> Iterator[str]:
     bias = wide.form.bias - form.bias
     yield f"const uint exponent = (uint)(as_{wide.bits}(value) << 1 >> {wide.form.mantissa + 1});"
     yield f"return exponent <= {bias} ? 0 : min(exponent - {bias}, {form.nan}u);"
+
+
+def has_nan(form: Format) -> bool:
+    """Whether numbers of a format may be NaN."""
+    return isinstance(form, ExponentFormat) or (isinstance(form, FloatFormat) and form.has_nan)
+
+
+def saturate(limit: float, wide: Wide, *, keeps_nan: bool) -> Iterator[str]:
+    """Return the statements that bring x to the largest numbers; a NaN stays one.
+
+    With `keeps_nan` its sign and payload stay too. Of comparisons of floats NVIDIA's compiler makes
+    minima and maxima, which lose both.
+    """
+    if not keeps_nan:
+        high = f"{float(limit).hex()}{'f' if wide.real == 'float' else ''}"
+        yield f"x = x > {high} ? {high} : x;"
+        yield f"x = x < -{high} ? -{high} : x;"
+        return
+    kinds = (np.float32, np.uint32) if wide.real == "float" else (np.float64, np.uint64)
+    high = wide.number(int(kinds[0](limit).view(kinds[1])))
+    yield f"if ({wide.magnitude} > {high} && {wide.magnitude} <= {wide.number(wide.form.overflow)})"
+    yield f"    x = as_{wide.real}({high} | (as_{wide.bits}(x) & {wide.number(wide.form.sign)}));"
+
+
+def drop_payload(wide: Wide) -> Iterator[str]:
+    """Return the statement that makes a NaN the one that comes out of arithmetic."""
+    nan = f"as_{wide.real}({wide.number(wide.form.nan)})"
+    yield f"x = {wide.magnitude} > {wide.number(wide.form.overflow)} ? {nan} : x;"

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import given, settings
 
 from memdesc import image_desc, memory_desc
+from reorder import Attr
+from reorder.opencl import kernel_texts
 from reorder.opencl.codegen.source import kernel_source
 from reorder.opencl.schedule.profile import GPU
 from reorder.opencl.schedule.transfers import OperandSpec
@@ -57,6 +60,15 @@ def test_no_logical_operator_has_a_constant_operand(dims: tuple[int, ...], dtype
     assert constant_operands("const int one = 1; x = a < 1 && one ? 2 : 3;") == {"one"}
     assert constant_operands("if (a < 1 && 1) x = 2 || b;") == {"1", "2"}
     assert not constant_operands("int one = 1; x = a >= 4 && one && b == 4 || c;")
+
+
+def test_no_comparison_of_floats_changes_a_nan() -> None:
+    # NVIDIA's compiler makes minima of them, whose NaN has another sign and payload
+    one, other = (memory_desc((64,), dtype, "a") for dtype in ("f16", "bf16"))
+    (text,) = kernel_texts(one, other, Attr(saturate=True))
+    assert not re.search(r"x [<>] ", text)
+    (text,) = kernel_texts(one, other, Attr(src_scale=3.0, saturate=True))
+    assert text.index("x < -") < text.index("as_float(0x7fc00000u) : x")
 
 
 def test_source_depends_on_the_pattern_not_on_the_sizes() -> None:
