@@ -10,7 +10,7 @@ import pyopencl as cl
 from memdesc import MemdescError
 from reorder.opencl.allocation import is_released_error
 
-__all__ = ["ON_HOST", "host_view", "place_of", "uses_host_memory"]
+__all__ = ["ON_HOST", "host_view", "place_of"]
 
 # The allocation of all memory that has addresses on the host: buffers that use an array, and SVM.
 # Its bytes are numbered by address. No memory object has this pointer.
@@ -41,11 +41,6 @@ def place_of(memory: Any) -> tuple[int, int]:
     if whole.flags & cl.mem_flags.USE_HOST_PTR:
         return ON_HOST, start + int(whole.get_host_array((1,), np.uint8).ctypes.data)
     return whole.int_ptr, start
-
-
-def uses_host_memory(memory: Any) -> bool:
-    """Whether memory may start at any address: a caller's array, or SVM."""
-    return isinstance(memory, cl.SVMPointer) or bool(memory.flags & cl.mem_flags.USE_HOST_PTR)
 
 
 def host_view(memory: cl.SVMPointer, start: int, nbytes: int) -> cl.SVM[Any]:

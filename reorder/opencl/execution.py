@@ -13,7 +13,7 @@ from reorder.opencl.allocation import allocate_buffer, allocate_image
 from reorder.opencl.image_formats import channel_type_of
 from reorder.opencl.mapped_pixels import map_pixels, turn_to_map
 from reorder.opencl.operands import DeviceOperand
-from reorder.opencl.pairs import check_operands
+from reorder.opencl.pairs import check_apart, check_kinds
 from reorder.opencl.profiles import profile_of
 from reorder.opencl.programs import PreparedLaunch, floats_of, prepare
 from reorder.opencl.schedule.placement import ImageShape
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 
     from memdesc import ImageDesc, MemoryDesc
     from reorder.opencl.mapped_pixels import MappedPixels
-    from reorder.opencl.schedule.transfers import OperandSpec
     from reorder.opencl.sources import Source
     from reorder.values.attr import Attr
 
@@ -46,6 +45,8 @@ __all__ = [
 
 # reorders of a context that are known: pairs of descriptors with attributes
 _KEPT = 512
+# fields of an operand before its memory, which plans do not depend on
+_IN_MEMORY = DeviceOperand._fields.index("memory")
 
 
 class PreparedTransfer(NamedTuple):
@@ -79,7 +80,7 @@ def enqueue_into_new_buffer(
     attr: Attr | None = None,
 ) -> tuple[cl.Buffer, cl.Event]:
     """Check everything, then allocate a buffer for a descriptor and enqueue the reorder into it."""
-    transfers = prepare_transfers(queue, source.operand, DeviceOperand(None, desc), attr)
+    transfers = prepare_transfers(queue, source.operand, DeviceOperand(desc), attr)
     buffer = allocate_buffer(queue.context, desc.nbytes)
     memory = upload(queue, source), buffer
     return buffer, enqueue_transfers(queue, transfers, memory, source.events_after(wait_for))
@@ -95,7 +96,7 @@ def enqueue_into_new_image(
 ) -> tuple[cl.Image, cl.Event]:
     """Check everything, then allocate an image of a format and enqueue the reorder into it."""
     channel_type = channel_type_of(image_desc, form, "dst")
-    target = DeviceOperand(None, image_desc.desc, ImageShape.of(image_desc), channel_type)
+    target = DeviceOperand(image_desc.desc, ImageShape.of(image_desc), channel_type)
     transfers = prepare_transfers(queue, source.operand, target, attr)
     image = allocate_image(queue.context, form, image_desc)
     memory = upload(queue, source), image
@@ -111,11 +112,10 @@ def prepare_transfers(
     allocated later.
     """
     check_types(src.desc, dst.desc, attr)
-    check_operands(src, dst)
+    check_apart(src, dst)
     known = _prepared_in(queue.context)
     find = known.__wrapped__ if attr is not None and attr.is_large else known
-    is_aligned = src.is_aligned and dst.is_aligned
-    return find(queue.device, (src.spec(dst), dst.spec(src)), attr, is_aligned=is_aligned)
+    return find(queue.device, src[:_IN_MEMORY], dst[:_IN_MEMORY], attr)
 
 
 def build_transfers(
@@ -142,13 +142,17 @@ def _prepared_in(context: cl.Context) -> _lru_cache_wrapper[tuple[PreparedTransf
 
     @lru_cache(maxsize=_KEPT)
     def prepared(
-        device: cl.Device,
-        pair: tuple[OperandSpec, OperandSpec],
-        attr: Attr | None,
-        *,
-        is_aligned: bool,
+        device: cl.Device, one: tuple[Any, ...], other: tuple[Any, ...], attr: Attr | None
     ) -> tuple[PreparedTransfer, ...]:
-        transfers = plan_transfers(*pair, device_traits(device), attr, is_aligned=is_aligned)
+        src, dst = DeviceOperand(*one), DeviceOperand(*other)
+        check_kinds(src, dst)
+        transfers = plan_transfers(
+            src.spec(dst),
+            dst.spec(src),
+            device_traits(device),
+            attr,
+            is_aligned=src.is_aligned and dst.is_aligned,
+        )
         return build_transfers(context, device, transfers)
 
     return prepared
@@ -161,6 +165,11 @@ def enqueue_transfers(
     wait_for: Sequence[cl.Event] | None,
 ) -> cl.Event:
     """Enqueue prepared transfers from the first memory to the second."""
+    if len(transfers) == 1:
+        # the loops below take several us where one kernel takes as long
+        (transfer, launches, second, constants), *_ = transfers
+        if len(launches) == 1 and not second and not transfer.maps:
+            return launches[0].enqueue(queue, memory, wait_for, constants)
     if not any(one.transfer.maps for one in transfers):
         return _enqueue(queue, transfers, memory, wait_for)
     with turn_to_map() as may_map:

@@ -12,7 +12,7 @@ from reorder.opencl.codegen.source import kernel_source
 from reorder.opencl.execution import device_traits
 from reorder.opencl.image_formats import channel_type_of, image_format
 from reorder.opencl.operands import DeviceOperand
-from reorder.opencl.pairs import check_operands
+from reorder.opencl.pairs import check_kinds
 from reorder.opencl.schedule.placement import ImageShape
 from reorder.opencl.schedule.transfers import DeviceTraits, plan_transfers
 from reorder.plan.plan import check_types
@@ -79,7 +79,7 @@ def kernel_texts(
         raise MemdescError(msg)
     one, other = _operand(src, "src"), _operand(dst, "dst")
     check_types(one.desc, other.desc, attr)
-    check_operands(one, other)
+    check_kinds(one, other)
     traits = _COMMON if device is None else device_traits(device)
     transfers = plan_transfers(one.spec(other), other.spec(one), traits, attr, is_aligned=True)
     patterns = [
@@ -99,8 +99,8 @@ def _operand(desc: MemoryDesc | ImageDesc, name: str) -> DeviceOperand:
     """Return an operand without memory."""
     if isinstance(desc, ImageDesc):
         channel_type = channel_type_of(desc, image_format(desc), name)
-        return DeviceOperand(None, desc.desc, ImageShape.of(desc), channel_type)
+        return DeviceOperand(desc.desc, ImageShape.of(desc), channel_type)
     if not isinstance(desc, MemoryDesc):
         msg = f"{name} must be a MemoryDesc or an ImageDesc, not {short_repr(desc)}"  # type: ignore[unreachable] # callers without types
         raise MemdescError(msg)
-    return DeviceOperand(None, desc)
+    return DeviceOperand(desc)

@@ -12,7 +12,7 @@ import pyopencl.array
 
 from memdesc import ImageDesc, MemdescError, MemoryDesc, data_type, memory_desc
 from memdesc.errors import short_repr
-from reorder.opencl.addresses import place_of, uses_host_memory
+from reorder.opencl.addresses import ON_HOST, place_of
 from reorder.opencl.allocation import (
     allocate_buffer,
     check_not_released,
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
 __all__ = ["DeviceOperand", "array_desc", "check_usable", "device_operand", "first_byte"]
 
+_LINEAR = (cl.Buffer, cl.SVMPointer)
 _VECTOR_NBYTES = 16
 _INT32_NBYTES = 4
 
@@ -40,15 +41,17 @@ _INT32_NBYTES = 4
 class DeviceOperand(NamedTuple):
     """An operand of a reorder on a device.
 
-    `memory` is its Buffer, SVM or Image; None until it is allocated. `desc` describes an image
-    as its dense linear buffer. `is_aligned` says whether vectors may be read from its start.
+    `desc` describes an image as its dense linear buffer. `is_aligned` says whether vectors may be
+    read from the start of the memory. `memory` is the Buffer, SVM or Image, and `place` where it
+    lies, as `place_of` says; None until it is allocated.
     """
 
-    memory: Any
     desc: MemoryDesc
     image: ImageShape | None = None
     channel_type: str = ""
     is_aligned: bool = True
+    memory: Any = None
+    place: tuple[int, int] | None = None
 
     @property
     def dtype(self) -> DataType:
@@ -92,10 +95,11 @@ def device_operand(
     skipped = 0
     if isinstance(memory, cl.array.Array):
         skipped, memory = first_byte(memory), _memory_of(queue, memory)
-    if not isinstance(memory, cl.Buffer | cl.SVMPointer):
+    if not isinstance(memory, _LINEAR):
         msg = f"{name} must be a pyopencl Buffer, Array or SVM for {desc!r}, not {_kind(memory)}"
         raise MemdescError(msg)
     check_usable(queue, memory, name)
+    place = place_of(memory)
     itemsize, min_nbytes = _needs(desc)
     if skipped % itemsize:
         msg = (
@@ -113,7 +117,8 @@ def device_operand(
         elements = skipped * 8 // desc.dtype.bits
         moved = replace(desc.layout, offset0=desc.offset0 + elements)
         desc = MemoryDesc(desc.dtype, moved, extra=_moved_extra(desc, skipped, name))
-    return DeviceOperand(memory, desc, is_aligned=_is_aligned(memory, itemsize, name))
+    is_aligned = place[0] != ON_HOST or _is_aligned(place[1], itemsize, name)
+    return DeviceOperand(desc, None, "", is_aligned, memory, place)
 
 
 def _moved_extra(desc: MemoryDesc, skipped: int, name: str) -> Extra | None:
@@ -191,7 +196,8 @@ def _image_operand(
             size = f"{memory.width} x {memory.height}"
             msg = f"{name} is an image of {size} pixels, but {desc!r} has {dimension} {needed}"
             raise MemdescError(msg)
-    return DeviceOperand(memory, desc.desc, ImageShape.of(desc), channel_type)
+    shape, place = ImageShape.of(desc), place_of(memory)
+    return DeviceOperand(desc.desc, shape, channel_type, memory=memory, place=place)
 
 
 def check_usable(queue: cl.CommandQueue, memory: Any, name: str) -> None:
@@ -249,11 +255,8 @@ def _check_usable_svm(queue: cl.CommandQueue, memory: cl.SVMPointer, name: str) 
     raise MemdescError(msg)
 
 
-def _is_aligned(memory: Any, itemsize: int, name: str) -> bool:
-    """Whether vectors may be read from the start of memory; that of the host may be anywhere."""
-    if not uses_host_memory(memory):
-        return True
-    _, address = place_of(memory)
+def _is_aligned(address: int, itemsize: int, name: str) -> bool:
+    """Whether vectors may be read from an address of the host."""
     if address % itemsize:
         msg = (
             f"{name} uses host memory at {address:#x}, "

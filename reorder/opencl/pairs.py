@@ -6,31 +6,22 @@ from typing import TYPE_CHECKING
 
 from memdesc import MemdescError, OverlapError
 from reorder.memory.buffers import are_apart
-from reorder.opencl.addresses import place_of
 from reorder.plan.plan import check_dims
 
 if TYPE_CHECKING:
     from reorder.opencl.operands import DeviceOperand
 
-__all__ = ["check_operands"]
+__all__ = ["check_apart", "check_kinds"]
 
 
-def check_operands(src: DeviceOperand, dst: DeviceOperand) -> None:
-    """Refuse two operands between which there is no reorder on a device.
+def check_kinds(src: DeviceOperand, dst: DeviceOperand) -> None:
+    """Refuse two operands whose dims or channel types do not match; their memory does not matter.
 
     Raises
     ------
     MemdescError
-        If their dims or data types do not match.
-    OverlapError
-        Unless their bytes are proven disjoint by bounded work.
+        With both.
     """
-    _check_types(src, dst)
-    if src.memory is not None and dst.memory is not None:
-        _check_apart(src, dst)
-
-
-def _check_types(src: DeviceOperand, dst: DeviceOperand) -> None:
     check_dims(src.desc, dst.desc)
     channel_types = {src.channel_type, dst.channel_type}
     if "" not in channel_types and len(channel_types) > 1 and "UNORM_INT8" in channel_types:
@@ -41,8 +32,17 @@ def _check_types(src: DeviceOperand, dst: DeviceOperand) -> None:
         raise MemdescError(msg)
 
 
-def _check_apart(src: DeviceOperand, dst: DeviceOperand) -> None:
-    (src_root, src_start), (dst_root, dst_start) = place_of(src.memory), place_of(dst.memory)
+def check_apart(src: DeviceOperand, dst: DeviceOperand) -> None:
+    """Refuse two operands that share memory; one that is not allocated yet shares none.
+
+    Raises
+    ------
+    OverlapError
+        Unless their bytes are proven disjoint by bounded work.
+    """
+    if src.place is None or dst.place is None:
+        return
+    (src_root, src_start), (dst_root, dst_start) = src.place, dst.place
     if src_root != dst_root or not dst.desc.nelems:
         return
     if src_start + src.memory.size <= dst_start or dst_start + dst.memory.size <= src_start:

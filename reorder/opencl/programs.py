@@ -18,7 +18,7 @@ from reorder.opencl.codegen.source import KERNEL, kernel_source
 from reorder.opencl.schedule.conversions import Floats
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from numpy.typing import NDArray
 
@@ -38,18 +38,17 @@ class Kernels:
     def __init__(self, program: cl.Program, name: str) -> None:
         self._program, self._name = program, name
         # raises where the program cannot make it
-        self._idle = [cl.Kernel(program, name)]
+        idle = [cl.Kernel(program, name)]
+        self._take = idle.pop
+        # ends the use of an object
+        self.give_back: Callable[[cl.Kernel], None] = idle.append
 
     def take(self) -> cl.Kernel:
         """Return an object that is not in use."""
         try:
-            return self._idle.pop()
+            return self._take()
         except IndexError:
             return cl.Kernel(self._program, self._name)
-
-    def give_back(self, kernel: cl.Kernel) -> None:
-        """End the use of an object."""
-        self._idle.append(kernel)
 
 
 class PreparedLaunch(NamedTuple):
@@ -80,27 +79,28 @@ class PreparedLaunch(NamedTuple):
             If the runtime says that src or dst was released, or takes no SVM.
         """
         given = (*memory, *others) if self.names[0] == "src" else (memory[1], *others)
-        kernels, last = self.kernels, len(self.names) - 1
+        kernels = self.kernels
         shared = isinstance(memory[0], cl.SVMPointer), isinstance(memory[1], cl.SVMPointer)
-        if any(shared):
+        if shared != _BUFFERS:
             with _building:
                 kernels = _kernels(queue.context, queue.device, self.launch.pattern, shared)
         kernel = kernels.take()
+        set_numbers: Any = getattr(kernel, "_set_arg_buf", kernel.set_arg)
         try:
-            # the function that `set_arg` calls for bytes, after it tried other kinds for 7 to 17 us
-            set_numbers = getattr(kernel, "_set_arg_buf", kernel.set_arg)
-            set_numbers(last, self.numbers)
-            for k, argument in enumerate(given[:last]):
+            for k, argument in enumerate(given):
                 try:
                     kernel.set_arg(k, argument)
                 except cl.LogicError as error:
                     if not is_released_error(error):
                         raise
                     raise released_error(argument, self.names[k]) from None
+            # the function that `set_arg` calls for bytes, after it tried other kinds for 7 to 17 us
+            set_numbers(len(given), self.numbers)
             try:
-                return cl.enqueue_nd_range_kernel(queue, kernel, *self.sizes, wait_for=wait_for)
+                # by position: pyopencl takes longer for names
+                return _enqueue(queue, kernel, *self.sizes, None, wait_for)
             except cl.LogicError as error:
-                if error.code != cl.status_code.INVALID_KERNEL_ARGS or not any(shared):
+                if error.code != cl.status_code.INVALID_KERNEL_ARGS or shared == _BUFFERS:
                     raise
         finally:
             kernels.give_back(kernel)
@@ -111,6 +111,9 @@ class PreparedLaunch(NamedTuple):
         raise MemdescError(msg)
 
 
+_enqueue: Callable[..., cl.Event] = cl.enqueue_nd_range_kernel
+# src and dst are no SVM
+_BUFFERS = (False, False)
 # quotients of f32 are rounded correctly, where a device can
 _DIVISION = ("-cl-fp32-correctly-rounded-divide-sqrt",)
 # warning filters belong to the process; a finalizer may build a kernel while its thread builds one

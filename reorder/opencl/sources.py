@@ -65,7 +65,7 @@ def as_source(queue: cl.CommandQueue, src: Any, desc: LayoutLike | None) -> Sour
         if isinstance(desc, ImageDesc)
         else as_memory(_without_gaps(src, desc), desc)
     )
-    return Source(DeviceOperand(None, host.desc), host)
+    return Source(DeviceOperand(host.desc), host)
 
 
 def upload(queue: cl.CommandQueue, source: Source) -> Any:

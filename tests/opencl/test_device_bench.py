@@ -30,15 +30,19 @@ def test_a_case_is_measured_beside_the_copy(first: Runtime) -> None:
     assert row["torch_of_copy"] is None
     assert row["of_cpu"] > 0
     facts = {"device": "d", "platform": "p", "version": "v", "profile": ""}
-    lines = device_lines(facts | {"cases": [row], "call_us": 9.0, "launch_us": 5.0})
+    lines = device_lines(
+        facts | {"cases": [row], "call_us": 9.0, "bare_call_us": 7.0, "launch_us": 5.0}
+    )
     assert lines[4].startswith("| f16 | nhwc | in_out_channel | 2x8x5x6 | 0 |")
     assert lines[2].endswith("| of the copy | of the reorder without a device |")
     assert lines[-3].startswith("of the reorder without a device: geometric mean")
+    assert "takes 9.0 us, pyopencl's own 7.0;" in lines[-1]
     beside_torch = device_lines(
         facts
         | {
             "cases": [row | {"torch_of_copy": 0.5, "of_cpu": None}],
             "call_us": 9.0,
+            "bare_call_us": 7.0,
             "launch_us": 5.0,
         }
     )
@@ -117,6 +121,12 @@ def test_wrong_options_are_refused(
 ) -> None:
     assert main(["bench", *options]) != 0
     assert said in capsys.readouterr().err
+
+
+def test_a_call_is_measured_beside_that_of_pyopencl(first: Runtime) -> None:
+    call, bare = DeviceBench(first.device).call_seconds(DeviceCase("u8", "ab", "ba", (64, 64)))
+    assert call > 0
+    assert bare > 0
 
 
 @pytest.mark.campaign
