@@ -6,6 +6,7 @@ from math import prod
 from typing import TYPE_CHECKING
 
 from reorder.cpu.convert.recipe import Recipe
+from reorder.cpu.convert.rows import masks_elements
 from reorder.cpu.convert.scratch import SLOT_BITS
 from reorder.cpu.convert.selection import is_tiled
 from reorder.cpu.convert.tile_batches import (
@@ -70,7 +71,8 @@ def _tiles_of(builder: BatchBuilder, recipe: Recipe, box: Box) -> tuple[list[Til
     limit = SLOT_BITS // recipe.max_bits & -_LIMIT_GRAIN
     widths = plan.src.dtype.bits, plan.dst.dtype.bits
     in_place = recipe.is_direct
-    return tile_box(box, widths, limit, in_place=in_place, streams=recipe.streams)
+    masks = plan.converts and masks_elements(recipe.src, recipe.dst)
+    return tile_box(box, widths, limit, in_place=in_place, streams=recipe.streams, masks=masks)
 
 
 def _gathered_batches(builder: BatchBuilder, recipe: Recipe, box: Box) -> list[Batch]:

@@ -11,9 +11,9 @@ from llvmlite import ir
 
 from reorder.cpu.convert.arithmetic import Operands, apply
 from reorder.cpu.convert.codec import Codec
-from reorder.cpu.convert.operation import Operation
+from reorder.cpu.convert.operation import SCALING, Operation
 from reorder.cpu.convert.records import CombineRecord, Placement, table_addresses
-from reorder.cpu.convert.rows import Row, each_line, each_vector, vector_lanes
+from reorder.cpu.convert.rows import Row, each_line, each_vector, emit_zeroed, vector_lanes
 from reorder.cpu.kernels.elements import Location
 from reorder.cpu.kernels.emit import int64, load_int64, load_record, loop
 from reorder.cpu.target import has_fma
@@ -29,7 +29,6 @@ _REGISTERS = 4
 # Rows of exactly this many elements, one block of channels, are one vector without loops, in the
 # operations of scales.
 _BLOCK = 16
-_SHORT_ROWS = {Operation.MULTIPLY, Operation.QUOTIENT}
 
 
 class CombineTypes(NamedTuple):
@@ -115,51 +114,76 @@ def _rows_at(builder: Builder, stage: _Stage, operation: Operation, row: Value) 
 def _emit_row(operation: Operation, rows: _Rows, record: CombineRecord, *, single: bool) -> None:
     """Emit the operation on one row; with `single` all of its elements share one operand."""
     builder, work = rows.src.elements.builder, rows.operand.dtype
-
-    def load_first(row: Row) -> Value:
-        return builder.bitcast(row.load(int64(0), 1), Codec(builder, 1).values(work))
-
-    # loaded before the loop: LLVM cannot move the loads there, since stores may alias them
-    one_operand = load_first(rows.operand) if single else None
-    has_one_factor = operation is Operation.ADD_PRODUCT or (
-        operation is Operation.QUOTIENT and single
-    )
-    one_factor = load_first(rows.factor) if has_one_factor else None
-
-    def read(codec: Codec, row: Row, i: Value, one: Value | None) -> Value:
-        """Return the values at the operand's position, or one value in every lane."""
-        if one is None:
-            position = builder.and_(i, record.operand_mask)
-            return builder.bitcast(row.load(position, codec.lanes), codec.values(work))
-        every = ir.Constant(codec.integers(32), None)
-        return builder.shuffle_vector(one, ir.Constant(one.type, ir.Undefined), every)
-
+    row = _Operation(operation, rows, record, single=single)
     sizes = vector_lanes(work, _REGISTERS)
 
     def combine(i: Value, lanes: int, *, non_temporal: bool = False) -> None:
-        codec = Codec(builder, lanes)
         if rows.src.elements.fills_line(lanes) or lanes == sizes[0]:
             rows.src.prefetch(i, lanes, record.prefetch_distance)
-        x = codec.decode(rows.src.load(i, lanes), rows.src.dtype, work)
-        y = factor = None
-        if operation is not Operation.ROUND_F16:
-            y = read(codec, rows.operand, i, one_operand)
-        if operation in {Operation.QUOTIENT, Operation.ADD_PRODUCT}:
-            factor = read(codec, rows.factor, i, one_factor)
-        result = apply(codec, operation, Operands(x, y, factor), work, rows.dst.dtype)
-        rows.dst.store(codec.encode(result, work, rows.dst.dtype), i, non_temporal=non_temporal)
+        rows.dst.store(row.results(rows.src.load(i, lanes), i), i, non_temporal=non_temporal)
 
     # src may be dst, so vectors must not overlap: elements would be computed twice
     if rows.dst.elements.streams:
         each_line(rows.dst, record.columns, sizes, combine, overlaps=False)
         return
     whole = int64(0), record.columns
-    if operation not in _SHORT_ROWS:
+    if operation not in SCALING:
         each_vector(builder, whole, sizes, combine, overlaps=False)
         return
     is_block = builder.icmp_signed("==", record.columns, int64(_BLOCK))
     with builder.if_else(is_block) as (block, other):
         with block:
             combine(int64(0), _BLOCK)
-        with other:
+        with other, emit_zeroed(rows.src, rows.dst, record, row.results):
             each_vector(builder, whole, sizes, combine, overlaps=False)
+
+
+class _Operation:
+    """An operation on the vectors of one row; with `single` all elements share one operand."""
+
+    def __init__(
+        self, operation: Operation, rows: _Rows, record: CombineRecord, *, single: bool
+    ) -> None:
+        self._operation, self._rows, self._record = operation, rows, record
+        # loaded before the loop: LLVM cannot move the loads there, since stores may alias them
+        self._one_operand = self._load_one(rows.operand) if single else None
+        has_one_factor = operation is Operation.ADD_PRODUCT or (
+            operation is Operation.QUOTIENT and single
+        )
+        self._one_factor = self._load_one(rows.factor) if has_one_factor else None
+
+    def results(self, codes: Value, i: Value | None = None) -> Value:
+        """Return the results for codes of src, in the type of dst.
+
+        They are at the i-th element of the row; without it they are the first ones, and zeros.
+        """
+        operation, rows = self._operation, self._rows
+        codec = Codec(rows.src.elements.builder, codes.type.count)
+        work, dtype = rows.operand.dtype, rows.dst.dtype
+        x = codec.decode(codes, rows.src.dtype, work)
+        y = factor = None
+        if operation is not Operation.ROUND_F16:
+            y = self._read(codec, rows.operand, i, self._one_operand)
+        if operation in {Operation.QUOTIENT, Operation.ADD_PRODUCT}:
+            factor = self._read(codec, rows.factor, i, self._one_factor)
+        result = apply(codec, operation, Operands(x, y, factor), work, dtype)
+        return codec.encode(result, work, dtype)
+
+    def _load_one(self, row: Row) -> Value:
+        builder = row.elements.builder
+        return builder.bitcast(row.load(int64(0), 1), Codec(builder, 1).values(row.dtype))
+
+    def _read(self, codec: Codec, row: Row, i: Value | None, one: Value | None) -> Value:
+        """Return the values at the operand's position, or one value in every lane."""
+        builder, kind = codec.builder, codec.values(row.dtype)
+        if one is not None:
+            every = ir.Constant(codec.integers(32), None)
+            return builder.shuffle_vector(one, ir.Constant(one.type, ir.Undefined), every)
+        if i is not None:
+            position = builder.and_(i, self._record.operand_mask)
+            return builder.bitcast(row.load(position, codec.lanes), kind)
+        # behind the row ones, so that nothing is divided by zero
+        count = self._record.columns
+        values = builder.bitcast(row.load_first(count), kind)
+        mask = row.elements.lane_mask(count, codec.lanes)
+        return builder.select(mask, values, codec.splat(kind, 1.0))

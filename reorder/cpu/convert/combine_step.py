@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from reorder.cpu.convert.gathered_operands import gather, gathered_operands, spread_operands
 from reorder.cpu.convert.operand_rows import OperandRows, operand_period, operand_rows
-from reorder.cpu.convert.operation import Operation, has_exact_inverses, has_quotient
+from reorder.cpu.convert.operation import SCALING, Operation, has_exact_inverses, has_quotient
 from reorder.cpu.convert.records import NO_OPERAND, Base, CombineRecord
 from reorder.cpu.convert.row_tables import offset_table
 from reorder.cpu.convert.stages import combine_stage
@@ -41,10 +41,12 @@ def combine(
     old: TileBuffer | None = None,
 ) -> TileBuffer:
     """Write the step of an operation; `old` holds the values of dst, for `ADD_PRODUCT`."""
-    sides = _Sides(src, dst, work)
-    operation = calculation.operation
+    operation, parts = _operation_of(writer, calculation, work)
+    if operation not in SCALING and writer.zeroed_extent(dst):
+        # a conversion or a move writes the zeros behind rows
+        dst = writer.slot(Base.VALUES, work)
     if calculation.role is not None:
-        operation, rows, operand = _with_values(writer, sides, operation, calculation.role)
+        rows, operand = _with_values(writer, _Sides(src, dst, work), calculation.role, parts)
     elif operation is Operation.ADD_PRODUCT:
         assert old is not None  # noqa: S101 - there are values to add
         rows = operand_rows(writer.nodes, (src.strides, dst.strides, old.strides), 0)
@@ -55,25 +57,37 @@ def combine(
         operand = StepOperand(writer.recipe.keep([calculation.number], work))
     tables = rows.rows
     distance = writer.prefetch_distance(src, tables)
-    record = CombineRecord(operation, tables.rows, tables.columns, rows.mask, distance)
+    extent = writer.zeroed_extent(dst)
+    record = CombineRecord(operation, tables.rows, tables.columns, extent, rows.mask, distance)
     program = writer.recipe.keep([*record, *(start for table in tables.tables for start in table)])
     streams = writer.streams(dst, tables.columns)
     stage = combine_stage(src.dtype, dst.dtype, work, streams=streams)
     return writer.step(Code(stage, program), src, dst, operand=operand)
 
 
+def _operation_of(
+    writer: StepWriter, calculation: Calculation, work: str
+) -> tuple[Operation, tuple[bool, ...]]:
+    """Return the operation that runs, and whether each table of its numbers holds reciprocals.
+
+    Only `QUOTIENT` has a second table.
+    """
+    operation, role, _ = calculation
+    if operation is Operation.DIVIDE and role is not None:
+        values = writer.recipe.values[role]
+        if has_exact_inverses(values):
+            return Operation.MULTIPLY, (True,)
+        if has_quotient(values, work):
+            return Operation.QUOTIENT, (False, True)
+    return operation, (False,)
+
+
 def _with_values(
-    writer: StepWriter, sides: _Sides, operation: Operation, role: str
-) -> tuple[Operation, OperandRows, StepOperand]:
-    """Return the operation, rows and operand for the values of a role."""
+    writer: StepWriter, sides: _Sides, role: str, parts: tuple[bool, ...]
+) -> tuple[OperandRows, StepOperand]:
+    """Return the rows and the operand for the values of a role, see `_operation_of`."""
     recipe, nodes = writer.recipe, writer.nodes
     values = recipe.values[role]
-    # whether each table of numbers holds reciprocals; only `QUOTIENT` has a second table
-    parts: tuple[bool, ...] = (False,)
-    if operation is Operation.DIVIDE and has_exact_inverses(values):
-        operation, parts = Operation.MULTIPLY, (True,)
-    elif operation is Operation.DIVIDE and has_quotient(values, sides.work):
-        operation, parts = Operation.QUOTIENT, (False, True)
     placed_by, period, strides = NO_OPERAND, 0, [0] * len(nodes)
     if role in recipe.varying:
         # operands follow src and dst
@@ -89,16 +103,16 @@ def _with_values(
         start = writer.outer_strides[placed_by][0]
         places = [start + place for place in offset_table(nodes, strides, 1)]
         bases = [recipe.address_of_places(role, sides.work, places, inverted=i) for i in parts]
-        return operation, spread, StepOperand(bases[0], number_base=bases[-1])
+        return spread, StepOperand(bases[0], number_base=bases[-1])
     gathered = gathered_operands(nodes, strided, rows)
     if gathered is not None:
         for inverted, slot in zip(parts, (Base.OPERANDS, Base.RECIPROCALS), strict=False):
             address = recipe.address_of_values(role, sides.work, 0, inverted=inverted)
             operand = TileBuffer(address, sides.work, placed_by, strides)
             gather(writer, operand, slot, gathered.times)
-        return operation, gathered.rows, StepOperand(Base.OPERANDS, number_base=Base.RECIPROCALS)
+        return gathered.rows, StepOperand(Base.OPERANDS, number_base=Base.RECIPROCALS)
     bases = [
         recipe.address_of_values(role, sides.work, rows.period, inverted=inverted)
         for inverted in parts
     ]
-    return operation, rows, StepOperand(bases[0], placed_by, -rows.shift, bases[-1])
+    return rows, StepOperand(bases[0], placed_by, -rows.shift, bases[-1])

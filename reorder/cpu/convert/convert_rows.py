@@ -11,7 +11,7 @@ from reorder.cpu.convert.records import (
     PrefetchRecord,
     table_addresses,
 )
-from reorder.cpu.convert.rows import Row, each_line, each_vector, vector_lanes
+from reorder.cpu.convert.rows import Row, each_line, each_vector, emit_zeroed, vector_lanes
 from reorder.cpu.kernels.elements import Location
 from reorder.cpu.kernels.emit import int64, load_int64, load_record, loop, minimum, prefetch
 from reorder.cpu.target import BYTE_BITS, LINE_NBYTES, step_registers
@@ -58,7 +58,23 @@ def emit_convert(builder: Builder, arguments: StageArguments, types: ConvertType
 
 
 def _emit_row(src: Row, dst: Row, record: ConvertRecord, work: str | None) -> None:
-    """Convert one row."""
+    """Convert one row, and write zeros behind it if the record says so."""
+    with emit_zeroed(src, dst, record, lambda codes: _converted(src, dst, codes, work)):
+        _emit_data(src, dst, record, work)
+
+
+def _converted(src: Row, dst: Row, codes: Value, work: str | None) -> Value:
+    """Return a vector of codes of src as codes of dst."""
+    if work is None:
+        return codes
+    codec = Codec(src.elements.builder, codes.type.count)
+    values = codec.decode(codes, src.dtype, work)
+    are_integers = isinstance(FORMATS[src.dtype], IntegerFormat)
+    return codec.encode(values, work, dst.dtype, are_integers=are_integers)
+
+
+def _emit_data(src: Row, dst: Row, record: ConvertRecord, work: str | None) -> None:
+    """Convert the elements of one row."""
     builder, count = src.elements.builder, record.columns
     sizes = vector_lanes(work, _REGISTERS * step_registers())
     prefetches = builder.icmp_signed("!=", record.prefetch_distance, int64(0))
@@ -67,12 +83,7 @@ def _emit_row(src: Row, dst: Row, record: ConvertRecord, work: str | None) -> No
         if src.elements.fills_line(lanes) or lanes == sizes[0]:
             with builder.if_then(prefetches):
                 src.prefetch(i, lanes, record.prefetch_distance)
-        codes = src.load(i, lanes)
-        if work is not None:
-            codec = Codec(builder, lanes)
-            values = codec.decode(codes, src.dtype, work)
-            are_integers = isinstance(FORMATS[src.dtype], IntegerFormat)
-            codes = codec.encode(values, work, dst.dtype, are_integers=are_integers)
+        codes = _converted(src, dst, src.load(i, lanes), work)
         dst.store(codes, i, non_temporal=non_temporal)
 
     packed = next((row for row in (src, dst) if row.elements.is_nibble), None)

@@ -12,7 +12,7 @@ from reorder.cpu.target import has_fma
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["PERIOD", "Operation", "has_exact_inverses", "has_quotient"]
+__all__ = ["PERIOD", "SCALING", "Operation", "has_exact_inverses", "has_quotient"]
 
 # Operands that repeat along a row do so after this many elements or a divisor of it. This many
 # values are stored twice, so that a vector can be loaded from any position in the first half.
@@ -37,6 +37,10 @@ class Operation(IntEnum):
     CLAMP = 6
     # x rounded to f16 and converted back; no operand
     ROUND_F16 = 7
+
+
+# The operations of scales: they have code for short rows, of one block of channels.
+SCALING = frozenset({Operation.MULTIPLY, Operation.QUOTIENT})
 
 
 def has_exact_inverses(divisors: NDArray[np.float64]) -> bool:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "NO_OPERAND",
+    "ZEROED_LANES",
     "Base",
     "CombineRecord",
     "ConvertRecord",
@@ -26,6 +27,9 @@ __all__ = [
     "table_addresses",
 ]
 
+# Rows of at most this many elements, one block of channels, can end in zeros.
+ZEROED_LANES = 16
+
 
 class ConvertRecord(NamedTuple):
     """A conversion of rows; two tables follow, the offsets of the rows in src and in dst."""
@@ -33,6 +37,8 @@ class ConvertRecord(NamedTuple):
     rows: int
     # elements of each row
     columns: int
+    # elements of each row with the zeros behind it, at most `ZEROED_LANES`; 0: none are written
+    extent: int
     # rows of src are prefetched this many bytes ahead; 0: not at all
     prefetch_distance: int
 
@@ -45,6 +51,8 @@ class CombineRecord(NamedTuple):
     rows: int
     # elements of each row
     columns: int
+    # as in `ConvertRecord`
+    extent: int
     # the operand of an element is at index `position in the row & operand_mask`: 0 if the row has
     # one operand, -1 if each element has one, `PERIOD` - 1 if they repeat
     operand_mask: int

@@ -2,18 +2,38 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from memdesc import DATA_TYPES
+from reorder.cpu.convert.records import ZEROED_LANES
 from reorder.cpu.kernels.elements import Elements, Location
 from reorder.cpu.kernels.emit import int64, loop, minimum
 from reorder.cpu.schedule.kernel import Kernel
-from reorder.cpu.target import BYTE_BITS, LINE_BITS, LINE_NBYTES, register_bits
+from reorder.cpu.target import (
+    BYTE_BITS,
+    LINE_BITS,
+    LINE_NBYTES,
+    has_masks,
+    register_bits,
+)
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from reorder.cpu.convert.records import CombineRecord, ConvertRecord
     from reorder.cpu.kernels.emit import Builder, Value
 
-__all__ = ["EmitVector", "Row", "StageArguments", "each_line", "each_vector", "vector_lanes"]
+__all__ = [
+    "EmitVector",
+    "Row",
+    "StageArguments",
+    "each_line",
+    "each_vector",
+    "emit_zeroed",
+    "masks_elements",
+    "vector_lanes",
+]
 
 
 # Lanes of the narrowest vectors: shorter tails are converted element by element.
@@ -51,6 +71,18 @@ class Row(NamedTuple):
         location = self.start.plus(self.elements.builder, i)
         self.elements.store_vector(codes, location, non_temporal=non_temporal)
 
+    def load_first(self, count: Value) -> Value:
+        """Return a vector of `ZEROED_LANES`: the first elements, and zeros."""
+        return self.elements.load_masked(self.start, self.elements.lane_mask(count, ZEROED_LANES))
+
+    def store_first(self, codes: Value, count: Value, extent: Value) -> None:
+        """Write the first `count` codes of a vector, and zeros up to `extent`."""
+        elements, lanes = self.elements, codes.type.count
+        codes = elements.builder.select(
+            elements.lane_mask(count, lanes), codes, elements.zeros(lanes)
+        )
+        elements.store_masked(codes, self.start, elements.lane_mask(extent, lanes))
+
     def prefetch(self, i: Value, lanes: int, distance: Value) -> None:
         """Prefetch `distance` bytes ahead of a vector that starts at the i-th element."""
         location = self.start.plus(self.elements.builder, i)
@@ -62,6 +94,11 @@ class EmitVector(Protocol):
 
     def __call__(self, i: Value, lanes: int, *, non_temporal: bool = False) -> None:
         """Emit the instructions; with `non_temporal` dst is written as whole cache lines."""
+
+
+def masks_elements(*dtypes: str) -> bool:
+    """Whether there are masked loads and stores of elements of these types."""
+    return has_masks() and not any(DATA_TYPES[dtype].is_packed for dtype in dtypes)
 
 
 def vector_lanes(work: str | None, registers: int) -> tuple[int, ...]:
@@ -131,3 +168,21 @@ def each_line(
             emit(i, lanes, non_temporal=True)
         start = stop
     each_vector(builder, (start, count), sizes, emit, overlaps=overlaps)
+
+
+@contextmanager
+def emit_zeroed(
+    src: Row, dst: Row, record: ConvertRecord | CombineRecord, results: Callable[[Value], Value]
+) -> Iterator[None]:
+    """Emit rows that end in zeros, which `results` computes; in the context, emit other rows."""
+    if dst.elements.streams or not masks_elements(src.dtype, dst.dtype):
+        yield
+        return
+    builder = src.elements.builder
+    ends_in_zeros = builder.icmp_signed(">", record.extent, int64(0))
+    with builder.if_else(ends_in_zeros) as (zeroed, plain):
+        with zeroed:
+            codes = results(src.load_first(record.columns))
+            dst.store_first(codes, record.columns, record.extent)
+        with plain:
+            yield

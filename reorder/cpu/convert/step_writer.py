@@ -120,9 +120,15 @@ class StepWriter:
 
     def streams(self, dst: TileBuffer, columns: int) -> bool:
         """Whether rows are written to dst by non-temporal stores."""
-        is_line = columns * dst.bits >= LINE_BITS
+        is_line = columns * dst.bits >= LINE_BITS and not self.zeroed_extent(dst)
         is_packed = DATA_TYPES[dst.dtype].is_packed
         return self.recipe.streams and dst.base is Base.DST and is_line and not is_packed
+
+    def zeroed_extent(self, dst: TileBuffer) -> int:
+        """Return how many elements a row of dst has with the zeros behind it; 0: no zeros."""
+        padded = [node for node in self.tile.inner if node.valid < node.extent]
+        # a tile that is written in place has no others than the innermost one
+        return padded[0].extent if padded and self.tile.writes and dst.base is Base.DST else 0
 
     def prefetch_distance(self, src: TileBuffer, rows: RowTables) -> int:
         """Return how many bytes ahead rows are prefetched; 0: not at all."""
@@ -133,7 +139,8 @@ class StepWriter:
     def convert(self, src: TileBuffer, dst: TileBuffer, *, as_codes: bool = False) -> TileBuffer:
         """Convert into another type; with `as_codes` only the width of codes changes."""
         rows = row_tables(self.nodes, [src.strides, dst.strides])
-        record = ConvertRecord(rows.rows, rows.columns, self.prefetch_distance(src, rows))
+        distance = self.prefetch_distance(src, rows)
+        record = ConvertRecord(rows.rows, rows.columns, self.zeroed_extent(dst), distance)
         src_table, dst_table = rows.tables
         program = self.recipe.keep([*record, *src_table, *dst_table])
         streams = self.streams(dst, rows.columns)

@@ -80,7 +80,7 @@ def _change(writer: StepWriter, src: TileBuffer, dst: TileBuffer) -> TileBuffer:
     if dst.base is Base.DST and writer.recipe.streams:
         bits = _SAME_BITS[src.bits]
         return writer.convert(src._replace(dtype=bits), dst._replace(dtype=bits), as_codes=True)
-    return move(writer, src, dst)
+    return move(writer, src, dst, pads=writer.zeroed_extent(dst) > 0)
 
 
 def _calculate(writer: StepWriter, buffer: TileBuffer, target: TileBuffer) -> TileBuffer:

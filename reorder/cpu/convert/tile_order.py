@@ -5,8 +5,10 @@ from __future__ import annotations
 from math import prod
 from typing import TYPE_CHECKING, NamedTuple
 
+from reorder.cpu.convert.records import ZEROED_LANES
 from reorder.cpu.convert.row_tables import contiguous_nodes
 from reorder.cpu.convert.tile_counts import MIN_RUN
+from reorder.cpu.convert.tile_pieces import covered_steps
 from reorder.cpu.target import BYTE_BITS
 from reorder.plan.nodes import Node
 
@@ -29,6 +31,8 @@ class TileOrder(NamedTuple):
     # whether the tile is read from src in place, and written to dst in place
     reads: bool
     writes: bool
+    # whether the conversion writes zeros behind its rows in dst
+    zeroes: bool = False
 
 
 def order_of_side(nodes: tuple[Node, ...], chosen: Iterable[int], side: int) -> list[int]:
@@ -42,6 +46,7 @@ def order_by_cost(
     widths: tuple[int, int],
     *,
     streams: bool,
+    masks: bool = False,
     writes: bool = True,
 ) -> TileOrder:
     """Return the order of dst or of src, whichever leaves cheaper moves; dst wins ties.
@@ -56,6 +61,8 @@ def order_by_cost(
         Bits of elements of src and of dst.
     streams : bool
         Whether conversions write dst by non-temporal stores.
+    masks : bool, optional
+        Whether conversions may write zeros behind rows, after rows of `ZEROED_LANES`.
     writes : bool, optional
         Whether the tile may be converted in place in dst.
     """
@@ -65,14 +72,37 @@ def order_by_cost(
         order = order_of_side(nodes, counts, side)
         runs, total = _runs(nodes, counts, order)
         is_read, is_written = (run >= min(MIN_RUN, total) for run in runs)
+        zeroes = masks and side == 1 and _ends_in_zeros(nodes, counts, order, runs[0])
+        if zeroes:
+            # masked loads and stores are as fast for rows of any length
+            is_read = is_written = True
         is_written &= writes
         if side == 1 and streams and runs[1] * widths[1] >= _LONG_BITS:
             temporal = _TEMPORAL_COST
         cost = _cost(widths[0]) * (not is_read) + temporal * _cost(widths[1]) * (not is_written)
         if best is None or cost < best[0]:
-            best = cost, TileOrder(order, is_read, is_written)
+            best = cost, TileOrder(order, is_read, is_written, zeroes)
     assert best is not None  # noqa: S101 - there are two sides
     return best[1]
+
+
+def _ends_in_zeros(
+    nodes: tuple[Node, ...], counts: dict[int, int], order: list[int], run: int
+) -> bool:
+    """Whether all padding of tiles follows short rows that are runs of src and of dst.
+
+    `run` is the length of the runs of src: if they are longer, they are converted as such, and
+    moved. Operands have one value or neighbouring values along such a row.
+    """
+    if not order:
+        return False
+    innermost = order[-1]
+    covered = {k: covered_steps(nodes[k], counts[k], pads=True) for k in order}
+    padded = [k for k in order if covered[k] > nodes[k].valid]
+    src, dst, *others = nodes[innermost].strides
+    is_row = src == dst == 1 and all(other in {0, 1} for other in others)
+    is_short = run <= counts[innermost] <= ZEROED_LANES
+    return padded == [innermost] and is_row and is_short
 
 
 def _runs(

@@ -52,7 +52,13 @@ class Tile(NamedTuple):
 
 
 def tile_box(
-    box: Box, widths: tuple[int, int], limit: int, *, in_place: bool, streams: bool = False
+    box: Box,
+    widths: tuple[int, int],
+    limit: int,
+    *,
+    in_place: bool,
+    streams: bool = False,
+    masks: bool = False,
 ) -> tuple[list[Tile], list[Box]]:
     """Cut a box into tiles and boxes of zeros.
 
@@ -68,6 +74,8 @@ def tile_box(
         Whether tiles that are contiguous on both sides need no scratch.
     streams : bool, optional
         Whether conversions write dst by non-temporal stores.
+    masks : bool, optional
+        Whether conversions may write zeros behind rows.
     """
     nodes = box.nodes
     if box.is_zero:
@@ -89,14 +97,15 @@ def tile_box(
     if streams and is_moved:
         sides = SIDES[0], _ASSEMBLED_BITS // widths[1]
     counts = tile_counts(nodes, limit, sides, in_place=in_place)
-    order = order_by_cost(nodes, counts, widths, streams=streams)
-    if in_place and not (order.reads and order.writes and not has_padding(counts)):
+    order = order_by_cost(nodes, counts, widths, streams=streams, masks=masks)
+    is_padded = has_padding(counts) and not order.zeroes
+    if in_place and not (order.reads and order.writes and not is_padded):
         # the tile needs the scratch, so it must fit there
         counts = tile_counts(nodes, limit, sides, in_place=False)
-        order = order_by_cost(nodes, counts, widths, streams=streams)
+        order = order_by_cost(nodes, counts, widths, streams=streams, masks=masks)
     if is_moved and is_scattered(src_and_dst(box)):
         order = order_between(nodes, counts)
-    if order.writes and has_padding(counts):
+    if order.writes and has_padding(counts) and not order.zeroes:
         # moves write padding, conversions do not; in a tile that is moved it costs nothing extra
         order = order_by_cost(nodes, counts, widths, writes=False, streams=streams)
     return _tiles_of(box, counts, order, streams=streams)
@@ -106,7 +115,7 @@ def _tiles_of(
     box: Box, counts: dict[int, int], order: TileOrder, *, streams: bool
 ) -> tuple[list[Tile], list[Box]]:
     """Return tiles that take some steps of each node, and the zeros beyond them."""
-    pads = not order.writes
+    pads = order.zeroes or not order.writes
     tiles = []
     for offsets, outer, inner in each_piece(box, counts, pads=pads):
         inside = sorted(inner, key=lambda numbered: order.nodes.index(numbered[0]))

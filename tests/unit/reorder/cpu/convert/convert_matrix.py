@@ -16,7 +16,7 @@ from reorder import Attr
 from tests.conversions import every_code, random_codes, run
 from tests.property.reorder.test_convert_laws import check
 
-__all__ = ["channels", "groups", "layouts", "lengths", "pairs"]
+__all__ = ["channels", "groups", "layouts", "lengths", "padding", "pairs"]
 
 _PAIRS = (
     ("f32", "s8"),
@@ -124,10 +124,35 @@ def channels() -> None:
         check((*dst, Attr(dst_scale=scales, dst_scale_mask=2)), 5, at_end=True)
 
 
+def padding() -> None:
+    """Convert between equal blocks of channels, of which the last has padding."""
+    pairs = (
+        ("f32", "s8"),
+        ("u8", "f32"),
+        ("f32", "bf16"),
+        ("s32", "u8"),
+        ("s64", "f64"),
+        ("u4", "s8"),
+    )
+    for channels, (src, dst) in product((1, 7, 29), pairs):
+        scales = np.linspace(0.3, 2, channels)
+        attrs = (
+            None,
+            Attr(dst_scale=0.25),
+            Attr(dst_scale=scales, dst_scale_mask=2),
+            Attr(src_scale=scales, src_scale_mask=2, src_zero_point=3 * (src != "f32")),
+            Attr(src_scale=0.7, beta=0.5),
+        )
+        for attr, width in zip(attrs, (16, 8, 16, 4, 32), strict=True):
+            tag, dims = f"aBx{width}b", (2, channels, 3, 5)
+            check((memory_desc(dims, src, tag), memory_desc(dims, dst, tag), attr), 5, at_end=True)
+
+
 if __name__ == "__main__":
     count = pairs()
     lengths()
     layouts()
     groups()
     channels()
+    padding()
     sys.stdout.write(f"{count} pairs\n")

@@ -19,7 +19,13 @@ from memdesc import DATA_TYPES, memory_desc
 from reorder import Attr, execute, execute_reference, plan_reorder
 from tests.property.reorder.test_convert_laws import check
 from tests.reorders import beyond_caches
-from tests.unit.reorder.cpu.convert.convert_matrix import channels, groups, layouts, lengths
+from tests.unit.reorder.cpu.convert.convert_matrix import (
+    channels,
+    groups,
+    layouts,
+    lengths,
+    padding,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -52,6 +58,12 @@ def test_operands_in_groups_of_every_length_are_found() -> None:
 
 def test_every_channel_of_few_has_its_own_scale_and_zero_point() -> None:
     channels()
+
+
+@pytest.mark.parametrize("size", _SIZES)
+def test_blocks_that_end_in_padding_are_converted_to_zeros_there(size: str) -> None:
+    with _SIZES[size]():
+        padding()
 
 
 def _seldom(special: NDArray[np.uint32]) -> NDArray[np.uint32]:
