@@ -15,6 +15,12 @@ Names and order, for operand `src` and then `dst`, loop k, gather k:
     gather0_src0_step0, gather0_src0_extent0, gather0_src0_stride0
                               outermost block of axis 0 of src
 
+A copy of rows has the loops that follow one another in dst as loop 0, of elements:
+
+    length                    elements of a row
+    src_end                   one past the last element of src
+    count1, step1, ...        extent and stride in src of the loops around a row
+
 A conversion has the roles of its scales and zero points as further operands, where they differ
 along the dims. Between buffers extent0 and valid0 count elements, and a work item runs over some:
 
@@ -46,6 +52,11 @@ def param_names(pattern: Pattern) -> list[str]:
         names += [f"{role}_value" for role in pattern.conversion.scalars]
     if pattern.run is not None and pattern.run.is_nibble:
         names.append("parity")
+    if pattern.rows is not None:
+        names += ["length", "src_end"]
+        names += [
+            f"{field}{k}" for k in range(1, pattern.rows.depth) for field in ("count", "step")
+        ]
     operands = [("src", pattern.src), ("dst", pattern.dst)]
     operands += [(role, OTHER) for role in pattern.others]
     for operand, access in operands:

@@ -16,6 +16,7 @@ __all__ = [
     "LoopShape",
     "Pattern",
     "RangeShape",
+    "Rows",
     "Run",
     "RunTile",
     "Serial",
@@ -73,6 +74,17 @@ class GatherShape(NamedTuple):
     src: tuple[tuple[tuple[int, ...], int], ...]
     dst: tuple[tuple[tuple[int, ...], int], ...]
     others: tuple[tuple[tuple[tuple[int, ...], int], ...], ...] = ()
+
+
+class Rows(NamedTuple):
+    """A copy of rows of elements of `nbytes` bytes, in vectors that are aligned in dst.
+
+    `depth` loops follow one another in dst, and are loop 0 of the pattern; of the innermost of
+    them, a row, the elements follow one another in src as well.
+    """
+
+    depth: int
+    nbytes: int
 
 
 class Run(NamedTuple):
@@ -235,7 +247,7 @@ class Pattern(NamedTuple):
     `lanes` has an entry for each element that a work item moves: its lane in an image src, its
     index among the lanes for a buffer, or -1 if zero is written. A work-group has `work_items`
     work items. With `is_wide` offsets have 64 bits. With a `tile` it goes through
-    local memory. With a `conversion` elements are computed, between buffers in runs,
+    local memory, with `rows` these are copied. With a `conversion` elements are computed, between buffers in runs,
     with a `run_tile` through local memory.
     With `serial` a work item loops by itself.
     With `sums` the kernel writes a compensation, with `ranges` the range for each scale.
@@ -255,6 +267,7 @@ class Pattern(NamedTuple):
     sums: SumShape | None = None
     ranges: RangeShape | None = None
     serial: Serial | None = None
+    rows: Rows | None = None
 
     @property
     def others(self) -> tuple[str, ...]:

@@ -10,6 +10,7 @@ from reorder.opencl.codegen.element_types import memory_type
 from reorder.opencl.codegen.params import param_names
 from reorder.opencl.codegen.pattern import AccessKind
 from reorder.opencl.codegen.ranges import range_functions, range_lines
+from reorder.opencl.codegen.rows import row_functions, row_lines
 from reorder.opencl.codegen.run_tile import run_tile_lines
 from reorder.opencl.codegen.runs import run_lines
 from reorder.opencl.codegen.serial import PORTABLE, serial_lines
@@ -42,6 +43,8 @@ def kernel_source(pattern: Pattern) -> str:
         body = run_tile_lines(pattern)
     elif pattern.run is not None:
         body = run_lines(pattern)
+    elif pattern.rows is not None:
+        body = row_lines(pattern)
     else:
         body = copy_lines(pattern) if pattern.tile is None else tile_lines(pattern)
     return "\n".join([*_head(pattern), "{", *(f"    {line}" for line in body), "}", ""])
@@ -56,6 +59,8 @@ def _head(pattern: Pattern) -> Iterator[str]:
     yield "} params_t;"
     if pattern.tile is not None:
         yield from vector_functions(pattern.tile)
+    if pattern.rows is not None:
+        yield from row_functions(pattern.rows)
     if pattern.serial is not None:
         yield from PORTABLE
         if pattern.serial.tile:

@@ -22,6 +22,7 @@ from reorder.opencl.schedule.conversions import (
     numbers_of,
 )
 from reorder.opencl.schedule.lower import lower
+from reorder.opencl.schedule.lower_rows import lower_rows
 from reorder.opencl.schedule.lower_runs import lower_runs, without_others
 from reorder.opencl.schedule.lower_serial import lower_serial
 from reorder.opencl.schedule.lower_squares import lower_squares
@@ -228,7 +229,10 @@ def _between_buffers(
                     continue
                 access = Access(AccessKind.BUFFER, f"b{bits}")
                 (nest,) = place_box(packed, (None, None)) or ()
-                first.append(_lowered(nest, (access, access), device, is_aligned=is_aligned))
+                rows = _rows(nest, access, device, is_aligned=is_aligned)
+                first.append(
+                    rows or _lowered(nest, (access, access), device, is_aligned=is_aligned)
+                )
                 continue
             squares = _squares(packed, device, is_aligned=is_aligned)
             if squares is not None:
@@ -250,6 +254,15 @@ def _alone(
 ) -> Launch | None:
     """Return the launch of work items that loop by themselves, where that suits the device."""
     return lower_serial(box, bits, spec, device.profile) if device.profile.chunk else None
+
+
+def _rows(
+    nest: PixelNest, access: Access, device: DeviceTraits, *, is_aligned: bool
+) -> Launch | None:
+    """Return the launch of rows in vectors, where work items do not loop by themselves."""
+    if device.profile.chunk:
+        return None
+    return lower_rows(nest, access, device.max_work_items, device.profile, is_aligned=is_aligned)
 
 
 def _squares(box: Box, device: DeviceTraits, *, is_aligned: bool) -> Launch | None:
