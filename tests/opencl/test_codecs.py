@@ -20,13 +20,14 @@ if TYPE_CHECKING:
 _NARROW = [name for name, dtype in DATA_TYPES.items() if dtype.bits in {8, 16}]
 # codes are decoded into f32, and those of both formats of 16 bits are encoded
 _PAIRS = [*((name, "f32") for name in _NARROW)]
+_PAIRS += [(wide, name) for wide in _NARROW for name in ("s4", "u4") if name != wide]
 _PAIRS += [(wide, name) for wide in ("f16", "bf16") for name in _NARROW if name != wide]
 
 
 @pytest.mark.parametrize(
     "pairs",
     [
-        [("f8_e4m3fnuz", "f32"), ("bf16", "f8_e5m2"), ("f16", "s8")],
+        [("f8_e4m3fnuz", "f32"), ("bf16", "f8_e5m2"), ("f16", "s8"), ("bf16", "u4")],
         pytest.param(_PAIRS, marks=pytest.mark.campaign),
     ],
     ids=["three", "all"],

@@ -8,6 +8,7 @@ is contracted (`HEAD`).
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -22,7 +23,10 @@ from reorder.opencl.codegen.float_codec import (
     encode_exact,
     encode_exponent,
     encode_float,
+    has_integers,
     has_nan,
+    round_code,
+    rounds_code,
     saturate,
 )
 from reorder.opencl.codegen.integer_codec import (
@@ -166,6 +170,10 @@ class _Functions:
         if work in {"s64", "u64"}:
             yield f"return {self._clamped(conversion.src, conversion.dst)};"
             return
+        src, dst = FORMATS[conversion.src], FORMATS[conversion.dst]
+        if not roles and isinstance(src, FloatFormat) and rounds_code(dst, src):
+            yield from round_code(src, dst)
+            return
         kind = WIDE[work].real
         yield f"{kind} x = {self._first(work)};"
         if "src_scale" in roles:
@@ -176,9 +184,9 @@ class _Functions:
             yield f"x = {self._quotient()};"
         if "dst_zero_point" in roles:
             yield f"x = x + convert_{kind}_rte(dst_zero_point);"
-        src, dst = FORMATS[conversion.src], FORMATS[conversion.dst]
-        if self._is_exact():
-            yield f"return {self._encoded('x', conversion.dst, work, encode_exact)};"
+        if isinstance(src, IntegerFormat) and not roles and has_integers(dst, src, WIDE[work]):
+            encode = partial(encode_exact, is_signed=src.is_signed)
+            yield f"return {self._encoded('x', conversion.dst, work, encode)};"
             return
         limit = largest_number(conversion.dst) if conversion.saturates else None
         if limit is not None:
@@ -188,16 +196,6 @@ class _Functions:
         if conversion.through_f16:
             yield f"x = {self.decoded(self._encoded('x', 'f16', work), 'f16', work)};"
         yield f"return {self._encoded('x', conversion.dst, work)};"
-
-    def _is_exact(self) -> bool:
-        """Whether src has integers that a narrow float has too, and nothing is computed."""
-        conversion = self._conversion
-        src, dst = FORMATS[conversion.src], FORMATS[conversion.dst]
-        if conversion.roles or not isinstance(src, IntegerFormat):
-            return False
-        if not isinstance(dst, FloatFormat) or dst == WIDE[conversion.work].form:
-            return False
-        return max(-src.low, src.high) <= min(dst.max, 2 << dst.mantissa)
 
     def _first(self, work: str) -> str:
         """Return the value of src, less its zero point."""

@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from reorder.values.formats import FLOATS, ExponentFormat, FloatFormat
+from reorder.values.formats import FLOATS, ExponentFormat, FloatFormat, IntegerFormat
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from typing import TypeGuard
 
     from reorder.values.formats import Format
 
@@ -28,7 +29,10 @@ __all__ = [
     "encode_exact",
     "encode_exponent",
     "encode_float",
+    "has_integers",
     "has_nan",
+    "round_code",
+    "rounds_code",
     "saturate",
 ]
 
@@ -57,6 +61,7 @@ WIDE = {
 }
 
 
+_NARROW = 16
 # A denormal that is not decoded is read as a number below 2^(1 - bias). With a bias above this one
 # it is less than a quarter, so it rounds to 0, as the denormal does.
 _SMALL = 2
@@ -137,14 +142,63 @@ def encode_float(form: FloatFormat, wide: Wide) -> Iterator[str]:
     yield f"return (uint)(code | {sign});"
 
 
-def encode_exact(form: FloatFormat, wide: Wide) -> Iterator[str]:
+def encode_exact(form: FloatFormat, wide: Wide, *, is_signed: bool = True) -> Iterator[str]:
     """Return the body of an encoder of `value`, which is 0 or a normal number of the format."""
-    yield f"const {wide.bits} bits = as_{wide.bits}(value);"
     down, bias = wide.form.mantissa - form.mantissa, wide.form.bias - form.bias
-    yield f"const {wide.bits} magnitude = bits & {wide.number(wide.form.sign - 1)};"
-    code = f"magnitude - {wide.number(bias << wide.form.mantissa)}"
-    yield f"const {wide.bits} code = magnitude ? {code} : 0;"
-    yield f"return (uint)(code >> {down} | bits >> {wide.form.bits - 1} << {form.bits - 1});"
+    # the exponent of the product is that of the code
+    scale = f" * 0x1p-{bias}{'f' if wide.real == 'float' else ''}" if bias else ""
+    yield f"const {wide.bits} bits = as_{wide.bits}(value{scale});"
+    if not is_signed:
+        yield f"return (uint)(bits >> {down});"
+        return
+    magnitude = f"(bits & {wide.number(wide.form.sign - 1)})"
+    sign = f"bits >> {wide.form.bits - 1} << {form.bits - 1}"
+    yield f"return (uint)({magnitude} >> {down} | {sign});"
+
+
+def has_integers(form: Format, src: IntegerFormat, wide: Wide) -> TypeGuard[FloatFormat]:
+    """Whether a float narrower than the working type has all numbers of an integer type."""
+    if not isinstance(form, FloatFormat) or form == wide.form:
+        return False
+    return max(-src.low, src.high) <= min(form.max, 2 << form.mantissa)
+
+
+def rounds_code(wanted: Format, form: FloatFormat) -> TypeGuard[IntegerFormat]:
+    """Whether `round_code` suits two types.
+
+    Denormals must become 0, and the code of an infinity, read as a number, must be out of range.
+    """
+    single = WIDE["f32"].form
+    if not isinstance(wanted, IntegerFormat) or wanted.bits > _NARROW:
+        return False
+    if form.bits > _NARROW or form.bias <= _SMALL:
+        return False
+    beyond = 2.0 ** ((form.overflow >> form.mantissa) - form.bias)
+    return not form.has_inf or form.bias == single.bias or beyond >= max(wanted.high, -wanted.low)
+
+
+def round_code(form: FloatFormat, wanted: IntegerFormat) -> Iterator[str]:
+    """Return the body of a function from the code of a float to that of the nearest integer.
+
+    It saturates, and NaN is 0.
+    """
+    wide = WIDE["f32"]
+    up, bias = wide.form.mantissa - form.mantissa, wide.form.bias - form.bias
+    scale = f" * 0x1p{bias}f" if bias else ""
+    last = form.overflow if form.has_inf else min(form.nan, form.sign) - 1
+    low, high = (f"{float(limit)!r}f" for limit in wanted)
+    yield f"const uint magnitude = code & {form.sign - 1:#x};"
+    if wanted.is_signed:
+        sign = f"code >> {form.bits - 1} << {wide.form.bits - 1}"
+        yield f"const float value = as_float(magnitude << {up} | {sign}){scale};"
+        yield f"const float inside = fmin(fmax(value, {low}), {high});"
+    else:
+        yield f"const float inside = fmin(as_float(magnitude << {up}){scale}, {high});"
+    # adding 1.5 * 2^23 rounds to an integer, which the low bits of the sum hold
+    magic = 1.5 * 2.0**wide.form.mantissa
+    yield f"const uint rounded = as_uint(inside + {magic!r}f) & {(1 << wanted.bits) - 1:#x}u;"
+    # the codes of negative numbers are above those of NaN
+    yield f"return {'magnitude' if wanted.is_signed else 'code'} > {last:#x} ? 0u : rounded;"
 
 
 def encode_exponent(form: ExponentFormat, wide: Wide) -> Iterator[str]:

@@ -102,11 +102,16 @@ class Run(NamedTuple):
 
 
 class RunTile(NamedTuple):
-    """A tile of a conversion in local memory: steps of loops 0 and 1, elements of a store."""
+    """A tile of a conversion in local memory: steps of loops 0 and 1, elements of a store.
+
+    In local memory steps of loop 0 are `pitch` elements apart, runs of them `gap` elements more.
+    """
 
     width: int
     height: int
     length: int
+    pitch: int
+    gap: int = 0
 
 
 class Serial(NamedTuple):
@@ -247,9 +252,9 @@ class Pattern(NamedTuple):
     `lanes` has an entry for each element that a work item moves: its lane in an image src, its
     index among the lanes for a buffer, or -1 if zero is written. A work-group has `work_items`
     work items. With `is_wide` offsets have 64 bits. With a `tile` it goes through
-    local memory, with `rows` these are copied. With a `conversion` elements are computed, between buffers in runs,
-    with a `run_tile` through local memory.
-    With `serial` a work item loops by itself.
+    local memory, with `rows` vectors of them are copied. With a `conversion` elements are computed,
+    between buffers in runs, with a `run_tile` through local memory. With `serial` a work item loops
+    by itself.
     With `sums` the kernel writes a compensation, with `ranges` the range for each scale.
     """
 

@@ -34,9 +34,8 @@ def run_tile_lines(pattern: Pattern) -> Iterator[str]:
     assert tile is not None  # noqa: S101 - likewise
     bits = DATA_TYPES[conversion.dst].bits
     held = max(bits, _BYTE)
-    # rows start in different banks
-    pitch = tile.height + max(_WORD // held, 1)
-    yield f"__local {_TYPES[held]} tile[{tile.width * pitch}];"
+    count = tile.width * tile.pitch + tile.width // run.length * tile.gap
+    yield f"__local {_TYPES[held]} tile[{count}];"
     yield from index_lines(pattern)
     yield from shared_lines(conversion, conversion.scalars, 0)
     total = tile.width * tile.height // run.length
@@ -57,11 +56,18 @@ def run_tile_lines(pattern: Pattern) -> Iterator[str]:
         yield f"if (is_data_{t}) {{"
         yield from conversion_lines_of_run(pattern, conversion, run, t)
         yield "}"
+        yield f"const int to = {_row(tile, f's_{t}', run.length)} + d_{t};"
         for k in range(run.length):
-            yield f"tile[(s_{t} + {k}) * {pitch} + d_{t}] = y_{k};"
+            yield f"tile[to + {k * tile.pitch}] = y_{k};"
         yield "}"
     yield "barrier(CLK_LOCAL_MEM_FENCE);"
-    yield from _store_lines(pattern, tile, pitch, bits)
+    yield from _store_lines(pattern, tile, run.length, bits)
+
+
+def _row(tile: RunTile, step: str, length: int) -> str:
+    """Return where a step of loop 0 starts in local memory."""
+    gap = f" + {step} / {length} * {tile.gap}" if tile.gap else ""
+    return f"{step} * {tile.pitch}{gap}"
 
 
 def _place_lines(pattern: Pattern, tile: RunTile, t: int, length: int) -> Iterator[str]:
@@ -80,7 +86,7 @@ def _place_lines(pattern: Pattern, tile: RunTile, t: int, length: int) -> Iterat
     yield f"const int is_data_{t} = {' && '.join(data)};"
 
 
-def _store_lines(pattern: Pattern, tile: RunTile, pitch: int, bits: int) -> Iterator[str]:
+def _store_lines(pattern: Pattern, tile: RunTile, run: int, bits: int) -> Iterator[str]:
     kind = "ulong" if bits > _WORD else "uint"
     total, chunks = tile.width * tile.height // tile.length, tile.height // tile.length
     names = [f"z{k}" for k in range(tile.length)]
@@ -93,8 +99,9 @@ def _store_lines(pattern: Pattern, tile: RunTile, pitch: int, bits: int) -> Iter
         yield f"const int s = n / {chunks}, d = n % {chunks} * {tile.length};"
         yield f"if (s < {tile.width} && i0 + s < p.extent0 && i1 + d < p.extent1) {{"
         yield f"const index_t at = {' + '.join(terms)};"
+        yield f"const int from = {_row(tile, 's', run)} + d;"
         for k, name in enumerate(names):
-            yield f"const {kind} {name} = tile[s * {pitch} + d + {k}];"
+            yield f"const {kind} {name} = tile[from + {k}];"
         if as_words:
             yield f"if (i1 + d + {tile.length} <= p.extent1) {{"
             yield from store_words("dst", "at", bits, names)

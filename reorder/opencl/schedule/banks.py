@@ -3,7 +3,8 @@
 Local memory has 32 banks of words. The work items of a subgroup should access different ones when
 they store a tile in the order of src and when they load it in the order of dst. Either higher bits
 of the index of a word are added to those of its bank (exclusive or: a swizzle), or, where elements
-narrower than a word are accessed one by one, each row has a gap at its end.
+narrower than a word are accessed one by one, each row has a gap at its end. Conversions store runs
+of some rows: their rows have a pitch, and the runs gaps.
 """
 
 from __future__ import annotations
@@ -12,9 +13,9 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from reorder.opencl.codegen.pattern import Side, Tile
+    from reorder.opencl.codegen.pattern import RunTile, Side, Tile
 
-__all__ = ["spread"]
+__all__ = ["spread", "spread_runs"]
 
 _WORD, _BANK_BITS, _SUBGROUP = 4, 5, 32
 
@@ -27,6 +28,30 @@ def spread(tile: Tile, work_items: int) -> Tile:
         tiles = [tile._replace(gap=gap) for gap in gaps]
         return min(tiles, key=lambda tried: _conflicts(_accesses(tried, work_items), {}))
     return tile._replace(swizzle=_swizzle(_accesses(tile, work_items)))
+
+
+@lru_cache(maxsize=256)
+def spread_runs(tile: RunTile, length: int, nbytes: int) -> RunTile:
+    """Return a tile with the pitch and the gap with which few accesses share a bank.
+
+    Work items store runs of `length` elements of `nbytes` bytes, and load those of a row.
+    """
+    step = max(_WORD // nbytes, 1)
+    gaps = range(0, (1 << _BANK_BITS) * step, step) if length > 1 else (0,)
+    tiles = [tile._replace(pitch=tile.height + more, gap=gap) for more in (0, step) for gap in gaps]
+    return min(tiles, key=lambda tried: _conflicts(_run_accesses(tried, length, nbytes), {}))
+
+
+def _run_accesses(tile: RunTile, length: int, nbytes: int) -> tuple[list[int], list[int]]:
+    """Return the words that the first work items store first, and those that they load."""
+    stored, loaded = [], []
+    for item in range(_SUBGROUP):
+        row, run = divmod(item, tile.width // length)
+        column, chunk = divmod(item, tile.height // tile.length)
+        stored.append((run * (length * tile.pitch + tile.gap) + row) * nbytes // _WORD)
+        start = column * tile.pitch + column // length * tile.gap + chunk * tile.length
+        loaded.append(start * nbytes // _WORD)
+    return stored, loaded
 
 
 def _swizzle(accesses: tuple[list[int], list[int]]) -> tuple[tuple[int, int], ...]:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from memdesc import DATA_TYPES
 from reorder.opencl.codegen.pattern import Access, AccessKind, Pattern, Run, RunTile
+from reorder.opencl.schedule.banks import spread_runs
 from reorder.opencl.schedule.run_launch import (
     MAX_RUN,
     RUN_BITS,
@@ -77,7 +78,9 @@ def lower_run_tile(box: Box, spec: ConversionSpec) -> Launch | None:
         _WORK_ITEMS,
         conversion=quotients(conversion, uniform, spec),
         run=run,
-        run_tile=RunTile(width, height, lengths[1]),
+        run_tile=spread_runs(
+            RunTile(width, height, lengths[1], height), lengths[0], max(bits[1] // _BYTE, 1)
+        ),
     )
     ones = (1,) * len(others)
     return make_launch(box, pattern, spec, Shares((width, height, *ones), (0,) * len(box.nodes)))
