@@ -23,8 +23,8 @@ PROFILE = GPU._replace(min_tiled=0)
 
 def has_rows(src: MemoryDesc, dst: MemoryDesc) -> bool:
     """Whether rows are copied in vectors."""
-    operands = (OperandSpec(desc, None, f"b{desc.dtype.bits}") for desc in (src, dst))
-    transfers = plan_transfers(*operands, DeviceTraits(256, profile=PROFILE), is_aligned=True)
+    one, other = (OperandSpec(desc, None, f"b{desc.dtype.bits}") for desc in (src, dst))
+    transfers = plan_transfers(one, other, DeviceTraits(256, profile=PROFILE), is_aligned=True)
     return all(
         launch.pattern.rows is not None for transfer in transfers for launch in transfer.launches
     )
@@ -32,7 +32,7 @@ def has_rows(src: MemoryDesc, dst: MemoryDesc) -> bool:
 
 @pytest.mark.parametrize(
     ("dtype", "dims"),
-    [("u8", (2, 37, 3, 111)), ("u8", (3, 20, 4, 17)), ("f16", (2, 9, 5, 33)), ("f32", (5, 7, 43))],
+    [("u8", (2, 37, 3, 111)), ("u8", (3, 20, 4, 17))],
 )
 def test_outer_loops_change_places(dtype: str, dims: tuple[int, ...], first: Runtime) -> None:
     one = "abcd"[: len(dims)]

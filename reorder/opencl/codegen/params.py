@@ -15,10 +15,11 @@ Names and order, for operand `src` and then `dst`, loop k, gather k:
     gather0_src0_step0, gather0_src0_extent0, gather0_src0_stride0
                               outermost block of axis 0 of src
 
-A copy of rows has the loops that follow one another in dst as loop 0, of elements:
+A copy of rows has the loops that follow one another in dst as loop 0, all in bytes:
 
-    length                    elements of a row
-    src_end                   one past the last element of src
+    length                    of a row
+    inverse, row_shift        2^(32 + row_shift) / length, rounded up, in 32 bits
+    src_end                   one past the last byte of src
     count1, step1, ...        extent and stride in src of the loops around a row
 
 A conversion has the roles of its scales and zero points as further operands, where they differ
@@ -53,7 +54,7 @@ def param_names(pattern: Pattern) -> list[str]:
     if pattern.run is not None and pattern.run.is_nibble:
         names.append("parity")
     if pattern.rows is not None:
-        names += ["length", "src_end"]
+        names += ["length", "inverse", "row_shift", "src_end"]
         names += [
             f"{field}{k}" for k in range(1, pattern.rows.depth) for field in ("count", "step")
         ]

@@ -77,14 +77,13 @@ class GatherShape(NamedTuple):
 
 
 class Rows(NamedTuple):
-    """A copy of rows of elements of `nbytes` bytes, in vectors that are aligned in dst.
+    """A copy of rows of bytes in vectors that are aligned in dst.
 
     `depth` loops follow one another in dst, and are loop 0 of the pattern; of the innermost of
-    them, a row, the elements follow one another in src as well.
+    them, a row, the bytes follow one another in src as well.
     """
 
     depth: int
-    nbytes: int
 
 
 class Run(NamedTuple):

@@ -17,47 +17,42 @@ if TYPE_CHECKING:
 
 __all__ = ["row_functions", "row_lines"]
 
-_VECTOR = 16
-_TYPES = {1: "uchar", 2: "ushort", 4: "uint"}
-
-# Bytes of two aligned vectors from any byte on: pairs of words, words, then bits are chosen.
-_SHIFTED = (
+_FUNCTIONS = (
     "uint funnel(uint low, uint high, uint shift)",
     "{ return shift ? low >> shift | high << (32 - shift) : low; }",
+    # 16 bytes of two vectors: pairs of words, words, then bits are chosen
     "uint4 shifted(uint4 a, uint4 b, uint at) {",
-    "    const int is_far = at >> 3 & 1, is_odd = at >> 2 & 1;",
+    "    const int is_far = at & 8, is_odd = at & 4;",
     "    const uint shift = (at & 3) * 8;",
-    "    const uint4 p = is_far ? (uint4)(a.zw, b.xy) : a;",
-    "    const uint2 q = is_far ? b.zw : b.xy;",
-    "    const uint4 w = is_odd ? (uint4)(p.yzw, q.x) : p;",
-    "    const uint last = is_odd ? q.y : q.x;",
-    "    return (uint4)(funnel(w.x, w.y, shift), funnel(w.y, w.z, shift),",
-    "                   funnel(w.z, w.w, shift), funnel(w.w, last, shift));",
+    "    const uint x0 = is_far ? a.z : a.x, x1 = is_far ? a.w : a.y, x2 = is_far ? b.x : a.z;",
+    "    const uint x3 = is_far ? b.y : a.w, x4 = is_far ? b.z : b.x, x5 = is_far ? b.w : b.y;",
+    "    const uint y0 = is_odd ? x1 : x0, y1 = is_odd ? x2 : x1, y2 = is_odd ? x3 : x2;",
+    "    const uint y3 = is_odd ? x4 : x3, y4 = is_odd ? x5 : x4;",
+    "    return (uint4)(funnel(y0, y1, shift), funnel(y1, y2, shift),",
+    "                   funnel(y2, y3, shift), funnel(y3, y4, shift));",
+    "}",
+    # bytes `first` to `last` are wanted; vectors without any may lie outside of the buffer
+    "uint4 load(__global const uchar *src, index_t from, int first, int last) {",
+    "    const index_t at = from & ~(index_t)15;",
+    "    const index_t low = max(at, (from + first) & ~(index_t)15);",
+    "    const index_t high = min(at + 16, (from + last - 1) & ~(index_t)15);",
+    "    return shifted(*(__global const uint4 *)(src + low),",
+    "                   *(__global const uint4 *)(src + high), (uint)from & 15);",
+    "}",
+    # the bits of `count` bytes of a word
+    "uint bits(int count)",
+    "{ return count >= 4 ? 0xffffffffu : count <= 0 ? 0u : (1u << count * 8) - 1; }",
+    "uint4 joined(uint4 a, uint4 b, int count) {",
+    "    const uint4 mask = (uint4)(bits(count), bits(count - 4), bits(count - 8),",
+    "                               bits(count - 12));",
+    "    return (a & mask) | (b & ~mask);",
     "}",
 )
 
 
 def row_functions(rows: Rows) -> Iterator[str]:
     """Return the functions that the body calls."""
-    kind = _TYPES[rows.nbytes]
-    yield from _SHIFTED
-    # vectors that have no byte of what is wanted may lie outside of the buffer
-    yield f"uint4 load(__global const {kind} *from, int first, int last) {{"
-    yield "    const uintptr_t low = (uintptr_t)(from + first) & ~(uintptr_t)15;"
-    yield "    const uintptr_t high = (uintptr_t)(from + last - 1) & ~(uintptr_t)15;"
-    yield "    const uintptr_t at = (uintptr_t)from & ~(uintptr_t)15;"
-    yield "    const uint4 a = *(__global const uint4 *)max(at, low);"
-    yield "    const uint4 b = *(__global const uint4 *)min(at + 16, high);"
-    yield "    return shifted(a, b, (uint)(uintptr_t)from & 15);"
-    yield "}"
-    # the bits of a word that are below those of `count` bytes
-    yield "uint below(int count)"
-    yield "{ return count >= 4 ? 0xffffffffu : count <= 0 ? 0u : (1u << count * 8) - 1; }"
-    yield "uint4 joined(uint4 a, uint4 b, int count) {"
-    yield "    const uint4 mask = (uint4)(below(count), below(count - 4), below(count - 8),"
-    yield "                               below(count - 12));"
-    yield "    return (a & mask) | (b & ~mask);"
-    yield "}"
+    yield from _FUNCTIONS
     yield "index_t row_offset(uint row, const params_t p) {"
     yield "    index_t offset = 0;"
     for k in range(1, rows.depth):
@@ -74,40 +69,46 @@ def row_lines(pattern: Pattern) -> Iterator[str]:
     """Return the body: each work item loads its vectors, then stores them."""
     rows = pattern.rows
     assert rows is not None  # noqa: S101 - for the type checker: the body of rows
-    lanes = _VECTOR // rows.nbytes
     yield from index_lines(pattern)
     outer = range(1, len(pattern.loops))
     for side in ("src", "dst"):
         terms = [f"p.{side}", *(f"i{k} * p.{side}{k}" for k in outer)]
         yield f"const index_t {side}_offset = {' + '.join(terms)};"
-    yield f"const int before = (int)((uint)(uintptr_t)(dst + dst_offset) & 15u) / {rows.nbytes};"
     steps = range(pattern.loops[0].steps)
     for t in steps:
         item = f"(i0 + ({t} << p.shift0))" if t else "i0"
-        yield f"const int at{t} = (int){item} * {lanes} - before;"
-        # elements of the vector that are inside
-        yield f"const int low{t} = max(-at{t}, 0), high{t} = min({lanes}, (int)p.extent0 - at{t});"
-        yield f"int is_whole{t} = low{t} == 0 && high{t} == {lanes};"
+        yield f"const int at{t} = (int){item} * 16 - (int)(dst_offset & 15);"
+        yield f"int is_whole{t} = at{t} >= 0 && at{t} + 16 <= (int)p.extent0;"
         yield f"uint4 v{t} = 0;"
         yield f"if (is_whole{t}) {{"
-        yield f"    const uint row = (uint)at{t} / (uint)p.length;"
-        yield f"    const int column = at{t} - (int)row * (int)p.length;"
-        yield f"    const int count = min({lanes}, (int)p.length - column);"
-        yield "    const index_t one = src_offset + row_offset(row, p) + column;"
-        yield f"    is_whole{t} = one + {2 * lanes} <= p.src_end;"
-        yield f"    if (is_whole{t}) v{t} = load(src + one, 0, count);"
-        if rows.depth > 1:
-            yield f"    if (count < {lanes} && is_whole{t}) {{"
-            yield "        const index_t other = src_offset + row_offset(row + 1, p) - count;"
-            yield f"        is_whole{t} = other + {2 * lanes} <= p.src_end;"
-            yield f"        if (is_whole{t}) v{t} = joined(v{t}, load(src + other, count, {lanes}),"
-            yield f"                                   count * {rows.nbytes});"
-            yield "    }"
+        yield from (f"    {line}" for line in _load_lines(t, rows))
         yield "}"
     for t in steps:
         yield f"if (is_whole{t}) *(__global uint4 *)(dst + (dst_offset + at{t})) = v{t};"
-        yield f"else for (int j = low{t}; j < high{t}; ++j) {{"
-        yield f"    const uint row = (uint)(at{t} + j) / (uint)p.length;"
+        # the ends of what follows one another in dst, and the end of src
+        yield f"else for (int j = max(-at{t}, 0); j < min(16, (int)p.extent0 - at{t}); ++j) {{"
+        yield f"    const uint row = {_row(f'at{t} + j')};"
         yield f"    const int column = at{t} + j - (int)row * (int)p.length;"
         yield f"    dst[dst_offset + at{t} + j] = src[src_offset + row_offset(row, p) + column];"
         yield "}"
+
+
+def _row(at: str) -> str:
+    """Return the row of a byte: a product with the inverse of the length, rounded down."""
+    return f"mul_hi((uint)({at}), (uint)p.inverse) >> p.row_shift"
+
+
+def _load_lines(t: int, rows: Rows) -> Iterator[str]:
+    """Return the loads of a vector, from one row or two; none near the end of src."""
+    yield f"const uint row = {_row(f'at{t}')};"
+    yield f"const int column = at{t} - (int)row * (int)p.length;"
+    yield "const int count = min(16, (int)p.length - column);"
+    yield "const index_t one = src_offset + row_offset(row, p) + column;"
+    if rows.depth == 1:
+        yield f"is_whole{t} = one + 32 <= p.src_end;"
+        yield f"if (is_whole{t}) v{t} = load(src, one, 0, 16);"
+        return
+    yield "const index_t other = src_offset + row_offset(row + (count < 16), p) - count;"
+    yield f"is_whole{t} = max(one, other) + 32 <= p.src_end;"
+    yield f"if (is_whole{t}) v{t} = load(src, one, 0, count);"
+    yield f"if (is_whole{t} && count < 16) v{t} = joined(v{t}, load(src, other, count, 16), count);"

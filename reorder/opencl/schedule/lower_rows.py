@@ -6,24 +6,26 @@ from math import prod
 from typing import TYPE_CHECKING
 
 from reorder.opencl.codegen.params import param_names
-from reorder.opencl.codegen.pattern import LoopShape, Pattern, Rows
+from reorder.opencl.codegen.pattern import Access, AccessKind, LoopShape, Pattern, Rows
 from reorder.opencl.schedule.arguments import Division, argument_values
 from reorder.opencl.schedule.lower import MAX_INT, Launch, grid_dims, grid_of
 from reorder.opencl.schedule.placement import PixelLoop
 
 if TYPE_CHECKING:
-    from reorder.opencl.codegen.pattern import Access
     from reorder.opencl.schedule.placement import PixelNest
     from reorder.opencl.schedule.profile import Profile
 
 __all__ = ["lower_rows"]
 
-_BYTE, _VECTOR = 8, 16
+_BYTE, _WORD, _VECTOR = 8, 32, 16
 # Bytes of the widest element; wider ones are moved one by one as fast.
-_MAX_ELEMENT = 4
-# Bytes that follow one another in dst: of less, too much is written element by element.
-_MIN_NBYTES = 1 << 10
-_WORK_ITEMS, _STEPS = 256, 4
+_MAX_ELEMENT = 1
+# Bytes that follow one another in dst, if more loops do: their ends are written byte by byte. Of
+# less than the second number that would be too much.
+_ENOUGH, _LEAST = 1 << 14, 1 << 10
+_WORK_ITEMS, _STEPS = 256, 1
+# Positions are counted in 32 bits, up to the end of the last group.
+_MAX_NBYTES = MAX_INT - _WORK_ITEMS * _STEPS * _VECTOR
 # Nests with fewer loops are filled up with loops of one step, so that there are fewer patterns.
 _MIN_LOOPS = 3
 
@@ -49,59 +51,77 @@ def lower_rows(
         Whether the buffers start at multiples of 16 bytes.
     """
     nbytes = int(access.element[1:]) // _BYTE
-    loops = [loop for loop in nest.loops if loop.extent > 1 or not loop.valid]
     if nest.gathers or not is_aligned or max_work_items < _WORK_ITEMS or nbytes > _MAX_ELEMENT:
         return None
+    loops = [loop for loop in nest.loops if loop.extent > 1 or not loop.valid]
     if nest.is_zero or any(loop.valid != loop.extent for loop in loops):
         return None
     if prod(loop.extent for loop in loops) * nbytes < profile.min_tiled:
         return None
-    chain = _chain(loops)
-    length = prod(loop.extent for loop in chain)
-    if not chain or chain[0].src[0] != 1 or chain[0].extent * nbytes < _VECTOR:
+    first = next((loop for loop in loops if loop.src == loop.dst == (1,)), None)
+    if first is None or not _VECTOR <= first.extent * nbytes <= _MAX_NBYTES:
         return None
-    if not _MIN_NBYTES <= length * nbytes <= MAX_INT - _WORK_ITEMS * _STEPS * _VECTOR:
+    length = first.extent * nbytes
+    row = PixelLoop(length, length, (1,), (1,))
+    others = [_of_bytes(loop, nbytes) for loop in loops if loop is not first]
+    chain = _chain(row, others)
+    if prod(loop.extent for loop in chain) < _LEAST:
         return None
-    unit = PixelLoop(1, 1, (0,), (0,))
-    outer = [loop for loop in loops if all(loop is not taken for taken in chain)]
-    outer += [unit] * (_MIN_LOOPS - 1 - len(outer))
-    loops = [PixelLoop(length, length, (0,), (0,)), *outer]
+    outer = [loop for loop in others if all(loop is not taken for taken in chain)]
+    outer += [PixelLoop(1, 1, (0,), (0,))] * (_MIN_LOOPS - 1 - len(outer))
+    start = [offset * nbytes for (offset,) in (nest.src, nest.dst)]
+    return _launch(nest._replace(src=(start[0],), dst=(start[1],)), chain, outer)
+
+
+def _of_bytes(loop: PixelLoop, nbytes: int) -> PixelLoop:
+    """Return a loop with strides in bytes instead of elements."""
+    return loop._replace(src=(loop.src[0] * nbytes,), dst=(loop.dst[0] * nbytes,))
+
+
+def _chain(row: PixelLoop, loops: list[PixelLoop]) -> list[PixelLoop]:
+    """Return the loops that follow one another in dst until they have enough bytes."""
+    chain, length = [row], row.extent
+    while length < _ENOUGH:
+        found = next((loop for loop in loops if loop.dst[0] == length), None)
+        if found is None or length * found.extent > _MAX_NBYTES:
+            break
+        chain.append(found)
+        length *= found.extent
+    return chain
+
+
+def _launch(nest: PixelNest, chain: list[PixelLoop], outer: list[PixelLoop]) -> Launch:
+    """Make the launch of loops that follow one another in dst, and of those around them."""
+    row, nbytes = chain[0].extent, prod(loop.extent for loop in chain)
     # one vector more, where dst does not start at a vector
-    vectors = -(-(length * nbytes + _VECTOR - nbytes) // _VECTOR)
-    shift = _WORK_ITEMS.bit_length() - 1
+    vectors = -(-(nbytes + _VECTOR - 1) // _VECTOR)
     counts = [-(-vectors // (_WORK_ITEMS * _STEPS)), *(loop.extent for loop in outer)]
     dims = grid_dims(counts, has_gathers=False)
-    last = nest.src[0] + sum((loop.extent - 1) * max(loop.src[0], 0) for loop in (*chain, *outer))
-    bound = sum(loop.extent * abs(loop.src[0]) for loop in (*chain, *outer))
-    bound = max(
-        bound + abs(nest.src[0]),
-        nest.dst[0] + length + sum(loop.extent * abs(loop.dst[0]) for loop in outer),
-    )
+    moved = [*chain, *outer]
+    bounds = [
+        abs(nest.src[0]) + sum(loop.extent * abs(loop.src[0]) for loop in moved),
+        nest.dst[0] + sum(loop.extent * abs(loop.dst[0]) for loop in moved),
+    ]
+    access = Access(AccessKind.BUFFER, "b8")
     pattern = Pattern(
         access,
         access,
         (0,),
         tuple(LoopShape(1 if k else _STEPS, dim) for k, dim in enumerate(dims)),
         _WORK_ITEMS,
-        is_wide=bound + 4 * _VECTOR > MAX_INT,
-        rows=Rows(len(chain), nbytes),
+        is_wide=max(bounds) > _MAX_NBYTES,
+        rows=Rows(len(chain)),
     )
-    divisions = [Division(count, 0 if k else shift) for k, count in enumerate(counts)]
-    values = argument_values(nest._replace(loops=tuple(loops)), tuple(divisions), ())
-    values |= {"length": chain[0].extent, "src_end": last + 1}
+    whole = PixelLoop(nbytes, nbytes, (0,), (0,))
+    shift = _WORK_ITEMS.bit_length() - 1
+    divisions = tuple(Division(count, 0 if k else shift) for k, count in enumerate(counts))
+    values = argument_values(nest._replace(loops=(whole, *outer)), divisions, ())
+    row_shift = (row - 1).bit_length() - 1
+    # at least 2^31: as a number of 32 bits with a sign it is negative
+    inverse = -(-(1 << _WORD + row_shift) // row) - (1 << _WORD)
+    last = nest.src[0] + sum((loop.extent - 1) * max(loop.src[0], 0) for loop in moved)
+    values |= {"length": row, "inverse": inverse, "row_shift": row_shift, "src_end": last + 1}
     for k, loop in enumerate(chain[1:], 1):
         values |= {f"count{k}": loop.extent, f"step{k}": loop.src[0]}
     numbers = tuple(values[name] for name in param_names(pattern))
     return Launch(pattern, numbers, grid_of(counts, dims))
-
-
-def _chain(loops: list[PixelLoop]) -> list[PixelLoop]:
-    """Return the loops that follow one another in dst, innermost first."""
-    chain: list[PixelLoop] = []
-    length = 1
-    while True:
-        found = next((loop for loop in loops if loop.dst[0] == length and loop.extent > 1), None)
-        if found is None:
-            return chain
-        chain.append(found)
-        length *= found.extent
