@@ -15,7 +15,12 @@ from llvmlite import binding
 from numba.core import config
 
 from reorder.cores import count_cores
-from reorder.cpu.caches import CORE_CACHE_NBYTES, MAX_CACHE_NBYTES, own_limits
+from reorder.cpu.caches import (
+    CORE_CACHE_NBYTES,
+    MAX_CACHE_NBYTES,
+    PREFETCHED_PAGES,
+    own_limits,
+)
 
 __all__ = [
     "BYTE_BITS",
@@ -80,6 +85,8 @@ class Machine(NamedTuple):
     cache_nbytes: int
     # bytes of src and dst that the caches of one core hold
     core_cache_nbytes: int = CORE_CACHE_NBYTES
+    # pages of src from which a core may read in turn
+    pages_in_turn: int = PREFETCHED_PAGES
     # every thread must write at least this many bytes
     min_thread_nbytes: int = _MIN_THREAD_NBYTES
 

@@ -87,10 +87,10 @@ def _gathered_batches(builder: BatchBuilder, recipe: Recipe, box: Box) -> list[B
     # zeros have no operands beside src and dst
     lookups = tuple(lookup._replace(others=()) for lookup in box.lookups)
     for zeros in beyond:
-        scheduled = tile_boxes((zeros._replace(lookups=lookups),))
+        scheduled = tile_boxes((zeros._replace(lookups=lookups),), kernel.bits)
         batches.append(builder.box_batch(scheduled, kernel, lookups))
     if tiles:
         padding = zeros_of(src_and_dst(box))._replace(lookups=())
-        zeros_batch = builder.box_batch(tile_boxes((padding,)), kernel)
+        zeros_batch = builder.box_batch(tile_boxes((padding,), kernel.bits), kernel)
         batches.append(PaddingBatch(zeros_batch, box.lookups))
     return batches

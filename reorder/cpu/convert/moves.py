@@ -45,7 +45,7 @@ def move(writer: StepWriter, src: TileBuffer, dst: TileBuffer, *, pads: bool = F
     if any(stride % factor for strides in outer for stride in strides):
         packed, bits, factor = box, src.bits, 1
     program, workloads = encode(
-        tile_boxes(simplify((packed,))),
+        tile_boxes(simplify((packed,)), bits),
         bits,
         writer.end_of(src) * src.bits // BYTE_BITS,
         prefetches=recipe.prefetches and src.base is Base.SRC,

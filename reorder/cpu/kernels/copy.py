@@ -72,9 +72,19 @@ def emit_copy(
             with builder.if_then(builder.and_(is_masked, is_short)):
                 _emit_masked(elements, src, dst, rows, (run, lanes, vectors))
                 builder.branch(done)
+        is_lines = builder.and_(
+            builder.icmp_signed(">", run.extent, int64(line)),
+            builder.icmp_signed(
+                "<", run.extent, int64(_MEMMOVE_NBYTES * BYTE_BITS // elements.bits)
+            ),
+        )
+        with builder.if_then(builder.and_(is_lines, builder.not_(is_padded))):
+            _emit_lines(elements, src, dst, rows, run)
+            builder.branch(done)
     for lanes in counts:
-        # non-temporal stores must write each line once, so vectors of lines must not overlap
-        if elements.streams and elements.fills_line(lanes):
+        # vectors of lines must not overlap: non-temporal stores must write each line once, and
+        # where there are masks they are faster
+        if (elements.streams or has_masks()) and elements.fills_line(lanes):
             continue
         is_two = builder.and_(
             builder.icmp_signed(">", run.valid, int64(lanes)),
@@ -165,6 +175,26 @@ def _emit_masked(
     for _, row_dst, _ in rows._replace(first=data_rows).each_row(elements, src, dst):
         for start, mask in zip(starts, stored, strict=True):
             elements.store_masked(elements.zeros(lanes), row_dst.plus(builder, start), mask)
+
+
+def _emit_lines(
+    elements: Elements, src: Location, dst: Location, rows: RowTable, run: InnerLoop
+) -> None:
+    """Move whole rows of more than a line by vectors of a line, of which the last one is masked."""
+    builder = elements.builder
+    lanes = LINE_BITS // elements.bits
+    last = builder.and_(builder.sub(run.extent, int64(1)), int64(-lanes))
+    mask = elements.lane_mask(builder.sub(run.extent, last), lanes)
+    data_rows = maximum(builder, minimum(builder, rows.valid, rows.last), rows.first)
+    src, dst = elements.rebased(src), elements.rebased(dst)
+    for row_src, row_dst, _ in rows._replace(last=data_rows).each_row(elements, src, dst):
+        with loop(builder, int64(0), last, lanes) as start:
+            vector = elements.load_vector(row_src.plus(builder, start), lanes)
+            elements.store_vector(vector, row_dst.plus(builder, start))
+        vector = elements.load_masked(row_src.plus(builder, last), mask)
+        elements.store_masked(vector, row_dst.plus(builder, last), mask)
+    for _, row_dst, _ in rows._replace(first=data_rows).each_row(elements, src, dst):
+        emit_clear(elements, row_dst, run.extent)
 
 
 def _emit_pairs(

@@ -9,6 +9,8 @@ from reorder.cpu.schedule.kernel import Kernel
 from reorder.cpu.schedule.packing import pack_for_kernels
 from reorder.cpu.schedule.partition import partition
 from reorder.cpu.schedule.program import encode
+from reorder.cpu.schedule.reads import pages_in_turn
+from reorder.cpu.schedule.scheduled_box import schedule
 from reorder.cpu.schedule.select import MICRO_KERNELS
 from reorder.cpu.schedule.streaming import stream_box
 from reorder.cpu.schedule.tiling import tile_boxes
@@ -60,7 +62,7 @@ class BatchBuilder:
         batches = self.move(box for box in boxes if not box.lookups)
         for box in boxes:
             if box.lookups:
-                batches.append(self.box_batch(tile_boxes((box,)), kernel, box.lookups))
+                batches.append(self.box_batch(tile_boxes((box,), kernel.bits), kernel, box.lookups))
         return batches
 
     def move(self, boxes: Iterable[Box]) -> list[Batch]:
@@ -69,7 +71,9 @@ class BatchBuilder:
         for box in boxes:
             packed, bits, unit = pack_for_kernels(box, self.plan.dst.dtype.bits)
             streamed = stream_box(packed, bits, unit) if self.streams else ()
-            for scheduled in streamed or tile_boxes((packed,), unit):
+            fills_lines = schedule(packed, unit).fills_lines(bits)
+            pages = pages_in_turn(self.machine, self.nbytes, fills_lines=fills_lines)
+            for scheduled in streamed or tile_boxes((packed,), bits, unit, pages):
                 kernel = Kernel(bits)
                 if self.streams and not kernel.is_packed and scheduled.fills_lines(bits):
                     kernel = kernel._replace(streams=True)

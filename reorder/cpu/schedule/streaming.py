@@ -8,11 +8,11 @@ and tiles are in the order of src.
 
 from __future__ import annotations
 
-from math import gcd, prod
 from typing import TYPE_CHECKING
 
+from reorder.cpu.schedule.reads import MAX_STEPS, rows_at_once, steps_of
 from reorder.cpu.schedule.scheduled_box import ScheduledBox, schedule
-from reorder.cpu.schedule.select import TILE, Choice
+from reorder.cpu.schedule.select import Choice
 from reorder.cpu.target import BYTE_BITS, LINE_BITS
 from reorder.plan.passes import split_node
 
@@ -21,14 +21,7 @@ if TYPE_CHECKING:
 
     from reorder.plan.nodes import Box, Node
 
-__all__ = ["rows_at_once", "stream_box"]
-
-# Most pages of src that a tile reads: as many as the L2 prefetcher follows (32 in processors of
-# Intel since 2008).
-_PAGES = 32
-_PAGE_NBYTES = 4096
-# Most steps of a loop group in a tile; a loop of less than twice the steps of a tile is not cut.
-_MAX_STEPS = 4 * TILE
+__all__ = ["stream_box"]
 
 
 def stream_box(box: Box, bits: int, unit: int = 1) -> tuple[ScheduledBox, ...]:
@@ -63,49 +56,8 @@ def stream_box(box: Box, bits: int, unit: int = 1) -> tuple[ScheduledBox, ...]:
     return tuple(
         _along_src(tile, choice.micro_kernel, (rows, columns), unit)
         for part, rows in _cut(box, choice.rows, rows_limit)
-        for tile, columns in _cut(part, choice.columns, _steps_of(choice.columns, _MAX_STEPS))
+        for tile, columns in _cut(part, choice.columns, steps_of(choice.columns, MAX_STEPS))
     )
-
-
-def rows_at_once(rows: tuple[Node, ...], line: int, step: int) -> int:
-    """Return how many steps of the outermost loop of a group of rows a tile takes.
-
-    The model: rows of a tile start in at most 32 pages of src, and fill whole lines of dst.
-
-    Parameters
-    ----------
-    rows : tuple of Node
-        The loops, innermost first.
-    line : int
-        Elements of a cache line.
-    step : int
-        Bytes of a stride of 1.
-
-    Examples
-    --------
-    >>> from reorder.plan.nodes import Node
-    >>> rows_at_once((Node(4096, 4096, (4096, 1)),), 16, 4)
-    32
-    >>> rows_at_once((Node(3136, 3136, (16, 1)),), 16, 4)
-    1024
-    """
-    *inner, outermost = rows
-    pages = prod(max(1, min(node.extent, _span(node, step) // _PAGE_NBYTES)) for node in inner)
-    stride = min(max(1, abs(outermost.strides[0]) * step), _PAGE_NBYTES)
-    steps = max(1, _PAGES // pages) * (_PAGE_NBYTES // stride)
-    grain = line // gcd(line, prod(node.extent for node in inner))
-    limit = min(steps, _steps_of(rows, _MAX_STEPS))
-    return max(1, limit // grain) * grain
-
-
-def _span(node: Node, step: int) -> int:
-    """Return the bytes of src between the first step of a loop and the end of the last one."""
-    return node.extent * abs(node.strides[0]) * step
-
-
-def _steps_of(group: tuple[Node, ...], size: int) -> int:
-    """Return how many steps of the outermost loop of a group are about `size` steps of it all."""
-    return max(1, size // prod(node.extent for node in group[:-1]))
 
 
 def _cut(box: Box, group: tuple[Node, ...], steps: int) -> Iterator[tuple[Box, tuple[Node, ...]]]:

@@ -5,19 +5,22 @@ from __future__ import annotations
 from math import prod
 from typing import TYPE_CHECKING
 
+from reorder.cpu.caches import PAGE_NBYTES, PREFETCHED_PAGES
+from reorder.cpu.schedule.reads import rows_at_once
 from reorder.cpu.schedule.scheduled_box import MAX_CALL_SIZE, ScheduledBox, schedule
 from reorder.cpu.schedule.select import TILE
+from reorder.cpu.target import BYTE_BITS
+from reorder.plan.nodes import Node
 from reorder.plan.passes import split_node
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from reorder.plan.nodes import Box, Node
+    from reorder.plan.nodes import Box
 
 __all__ = ["tile_boxes"]
 
-# The loops around runs of up to this many elements are reordered.
-_SHORT_RUN = 128
+_ONE_STEP = Node(1, 1, (1, 1))
 # Elements of the pieces into which runs of more than twice this length are cut, so that threads
 # can share them.
 _MAX_RUN = 1 << 15
@@ -25,13 +28,16 @@ _MAX_RUN = 1 << 15
 _MAX_STRIDE = 2**63
 
 
-def tile_boxes(boxes: tuple[Box, ...], unit: int = 1) -> tuple[ScheduledBox, ...]:
+def tile_boxes(
+    boxes: tuple[Box, ...], bits: int, unit: int = 1, pages: int = PREFETCHED_PAGES
+) -> tuple[ScheduledBox, ...]:
     """Schedule boxes, cut so that the loops of a micro-kernel fit the cache.
 
-    Neighbouring elements of the boxes are a `unit` apart.
+    Elements have some bits, and neighbouring ones are a `unit` apart. Runs are read from about as
+    many pages of src in turn as `pages`.
     """
     done: list[ScheduledBox] = []
-    todo = [part for box in reversed(boxes) for part in _sweep_both_sides(box, unit)]
+    todo = [part for box in reversed(boxes) for part in _order_runs(box, bits, unit, pages)]
     while todo:
         scheduled = todo.pop()
         cut = _find_cut(scheduled)
@@ -67,36 +73,43 @@ def _find_cut(scheduled: ScheduledBox) -> tuple[Node, int] | None:
     return None if long is None or steps >= long[-1].extent else (long[-1], steps)
 
 
-def _sweep_both_sides(box: Box, unit: int) -> Iterator[ScheduledBox]:
-    """Schedule a box of short runs so that cache lines of src and of dst are used while cached.
+def _order_runs(box: Box, bits: int, unit: int, pages: int) -> Iterator[ScheduledBox]:
+    """Schedule a box of runs so that cache lines of src and of dst are used while cached.
 
-    The loop of the smallest stride in src becomes the inner one of the loop of the smallest
-    stride in dst, and both are cut.
+    The innermost loops, whose runs follow each other in dst, are cut to read from about as many
+    pages of src in turn as `pages`. The other loops are around them, in the order of src.
     """
     scheduled = schedule(box, unit)
-    run = scheduled.choice.columns[0]
-    outer = box.nodes[:-1]
-    if scheduled.is_transposed or box.is_zero or run.extent > _SHORT_RUN or not outer[1:]:
+    *outer, run = box.nodes or (_ONE_STEP,)
+    step = max(1, bits // BYTE_BITS) // unit
+    is_short = run.extent * bits < PAGE_NBYTES * BYTE_BITS
+    if scheduled.is_transposed or box.is_zero or not is_short or not outer[1:]:
         yield scheduled
         return
-    dst_loop = outer[-1]
     src_loop = min(outer, key=lambda node: abs(node.strides[0]) or _MAX_STRIDE)
-    if (
-        src_loop is dst_loop
-        or src_loop.valid < src_loop.extent
-        or abs(src_loop.strides[0]) >= abs(dst_loop.strides[0])
-    ):
+    inner = _read_in_turn(outer, step, pages)
+    last = inner[-1]
+    is_ordered = abs(src_loop.strides[0]) >= abs(last.strides[0])
+    if src_loop in inner or src_loop.valid < src_loop.extent or is_ordered:
         yield scheduled
         return
-    # steps of the dst loop in each sweep over the src loop
-    across = max(1, _SHORT_RUN // run.extent)
-    for part in split_node(box, dst_loop, across) if dst_loop.extent > across else (box,):
-        if part.is_zero:
-            yield schedule(part, unit)
-            continue
-        along = max(1, TILE // min(across, dst_loop.extent))
-        for whole in split_node(part, src_loop, along) if src_loop.extent > along else (part,):
-            inner = next(node for node in whole.nodes if node.strides == src_loop.strides)
-            rest = tuple(node for node in whole.nodes if node != inner)
-            swept = whole._replace(nodes=(*rest[:-2], inner, *rest[-2:]))
-            yield schedule(swept, unit)
+    # pieces of nearly equal length, so that none of a few steps is left
+    steps = rows_at_once(inner, 1, step, pages)
+    steps = -(-last.extent // max(1, round(last.extent / steps)))
+    strides = {node.strides for node in inner}
+    for part in split_node(box, last, steps) if steps < last.extent else (box,):
+        around = [node for node in part.nodes[:-1] if node.strides not in strides]
+        around.sort(key=lambda node: -abs(node.strides[0]))
+        within = [node for node in part.nodes[:-1] if node.strides in strides]
+        yield schedule(part._replace(nodes=(*around, *within, part.nodes[-1])), unit)
+
+
+def _read_in_turn(outer: list[Node], step: int, pages: int) -> tuple[Node, ...]:
+    """Return the innermost loops, innermost first: all but the last read few pages of src."""
+    count = 1
+    while count < len(outer):
+        inner = tuple(outer[: -count - 1 : -1])
+        if rows_at_once(inner, 1, step, pages) < inner[-1].extent:
+            break
+        count += 1
+    return tuple(outer[: -count - 1 : -1])

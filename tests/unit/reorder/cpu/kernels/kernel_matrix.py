@@ -88,7 +88,8 @@ def transposed(bits: int) -> set[str]:
 def runs(bits: int) -> set[str]:
     """Copy rows of all lengths beyond the longest vector, and around calls of memmove."""
     kernels = set()
-    for n in (*range(1, 70), *range(1024 * 8 // bits - 2, 1024 * 8 // bits + 3)):
+    in_bytes = (nbytes * 8 // bits for nbytes in (191, 257, 700))
+    for n in (*range(1, 70), *in_bytes, *range(1024 * 8 // bits - 2, 1024 * 8 // bits + 3)):
         for wide in sorted(
             {
                 n,

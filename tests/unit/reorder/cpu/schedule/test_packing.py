@@ -30,7 +30,8 @@ def test_short_runs_are_wide_elements_wherever_they_start(
     largest = max(plan_reorder(src, dst).boxes, key=lambda box: box.size)
     packed, bits, unit = pack_for_kernels(largest, src.dtype.bits)
     assert (bits, unit) == expected
-    transposed = [box.is_transposed for box in tile_boxes((packed,), unit) if not box.box.is_zero]
+    tiles = tile_boxes((packed,), bits, unit)
+    transposed = [tile.is_transposed for tile in tiles if not tile.box.is_zero]
     assert all(transposed) == (dtype != "f32")
 
 
@@ -38,4 +39,4 @@ def test_runs_that_no_transposition_takes_stay_runs() -> None:
     src = memory_desc((9, 4), "s8", strides=(7, 1))
     (box,) = plan_reorder(src, memory_desc((9, 4), "s8", "ab")).boxes
     assert pack_for_kernels(box, 8) == (box, 8, 1)
-    assert TRANSPOSED not in {part.choice.micro_kernel for part in tile_boxes((box,))}
+    assert TRANSPOSED not in {part.choice.micro_kernel for part in tile_boxes((box,), 8)}

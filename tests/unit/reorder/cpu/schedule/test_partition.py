@@ -23,8 +23,9 @@ if TYPE_CHECKING:
 def test_tasks_cover_every_step_of_every_box_once_and_chunks_follow_each_other(
     pair: tuple[MemoryDesc, MemoryDesc], chunks: int
 ) -> None:
-    boxes = tile_boxes(tuple(box for box in plan_reorder(*pair).boxes if not box.lookups))
-    _, workloads = encode(boxes, pair[0].dtype.bits, pair[0].nbytes, prefetches=False)
+    bits = pair[0].dtype.bits
+    boxes = tile_boxes(tuple(box for box in plan_reorder(*pair).boxes if not box.lookups), bits)
+    _, workloads = encode(boxes, bits, pair[0].nbytes, prefetches=False)
     tasks, bounds = partition_chunks(workloads, chunks)
     assert bounds[0] == 0
     assert bounds[-1] == len(tasks)

@@ -5,10 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
+import pytest
 from hypothesis import given
+from hypothesis import strategies as st
 
 from memdesc import memory_desc
-from reorder import plan_reorder
+from reorder import Box, Node, plan_reorder
 from reorder.cpu.schedule.packing import pack_for_kernels
 from reorder.cpu.schedule.program import encode
 from reorder.cpu.schedule.select import select
@@ -30,7 +32,7 @@ def test_tiling_and_packing_keep_which_element_goes_where(
             continue
         wide, width, unit = pack_for_kernels(box, bits)
         factor = width // bits
-        to, fro = box_map(tuple(scheduled.box for scheduled in tile_boxes((wide,), unit)))
+        to, fro = box_map(tuple(scheduled.box for scheduled in tile_boxes((wide,), width, unit)))
         step, parts = factor // unit, np.arange(factor)
         found = np.stack(
             [
@@ -46,7 +48,7 @@ def test_tiling_and_packing_keep_which_element_goes_where(
 def test_a_scheduled_box_has_the_kernel_that_is_selected_for_it(
     pair: tuple[MemoryDesc, MemoryDesc],
 ) -> None:
-    for scheduled in tile_boxes(plan_reorder(*pair).boxes):
+    for scheduled in tile_boxes(plan_reorder(*pair).boxes, pair[1].dtype.bits):
         assert scheduled.choice == select(scheduled.box)
 
 
@@ -54,7 +56,7 @@ def test_small_groups_are_moved_with_the_loop_around_them() -> None:
     plan = plan_reorder(
         memory_desc((64, 64, 3, 3), "f32", "abcd"), memory_desc((64, 64, 3, 3), "f32", "aBcd16b")
     )
-    _, workloads = encode(tile_boxes(plan.boxes), 32, plan.src.nbytes, prefetches=False)
+    _, workloads = encode(tile_boxes(plan.boxes, 32), 32, plan.src.nbytes, prefetches=False)
     assert sum(workload.outer for workload in workloads) * 10 < 64 * 4
 
 
@@ -62,5 +64,52 @@ def test_padding_of_many_short_blocks_is_written_with_their_data() -> None:
     dims = 20000, 3, 16
     src = memory_desc(dims, "s8", strides=(72, 24, 1))
     dst = memory_desc(dims, "s8", strides=(64, 16, 1), padded_dims=(20000, 4, 16))
-    boxes = [tile.box for tile in tile_boxes(plan_reorder(src, dst).boxes)]
+    boxes = [tile.box for tile in tile_boxes(plan_reorder(src, dst).boxes, 8)]
     assert not any(box.is_zero for box in boxes)
+
+
+def _swap(rows: int, steps: int, run: int, gap: int = 0) -> Box:
+    """Return the box of a swap of two loops around runs; rows of src have a gap behind them."""
+    stride = steps * run + gap
+    nodes = Node(steps, steps, (run, rows * run)), Node(rows, rows, (stride, run))
+    return Box((0, 0), (*nodes, Node(run, run, (1, 1))))
+
+
+@given(
+    st.integers(2, 70),
+    st.integers(2, 20),
+    st.integers(1, 40),
+    st.integers(1, 9),
+    st.sampled_from([8, 16, 32, 64]),
+)
+def test_runs_keep_their_places_from_however_many_pages_they_are_read(
+    rows: int, steps: int, run: int, pages: int, bits: int
+) -> None:
+    box = _swap(rows, steps, run, gap=5000)
+    to, fro = box_map(tuple(tile.box for tile in tile_boxes((box,), bits, 1, pages)))
+    wanted_to, wanted_fro = box_map((box,))
+    assert np.array_equal(fro[np.argsort(to)], wanted_fro[np.argsort(wanted_to)])
+    assert np.array_equal(np.sort(to), np.sort(wanted_to))
+
+
+@pytest.mark.parametrize(
+    ("box", "pages", "rows"),
+    [
+        # few rows: all of them follow each other in dst
+        (_swap(128, 300, 40), 128, [128]),
+        (_swap(187, 128, 40), 128, [187]),
+        # pieces of nearly equal length
+        (_swap(400, 128, 40), 128, [134, 132]),
+        (_swap(187, 128, 40), 32, [32, 27]),
+        # six rows in a page
+        (_swap(400, 4, 40), 32, [200]),
+        # long runs are read from few pages too, those of a page and more are not
+        (_swap(500, 9, 1000), 32, [32, 20]),
+        (_swap(300, 9, 1024), 32, [300]),
+    ],
+)
+def test_runs_are_read_from_few_pages_in_turn(box: Box, pages: int, rows: list[int]) -> None:
+    tiles = tile_boxes((box,), 32, 1, pages)
+    assert sorted({tile.choice.rows[0].extent for tile in tiles}, reverse=True) == rows
+    # those of a tile follow each other in dst
+    assert all(tile.choice.rows[0].strides[1] == tile.choice.columns[0].extent for tile in tiles)

@@ -1,0 +1,49 @@
+"""How many rows of src are read in turn."""
+
+from __future__ import annotations
+
+import pytest
+
+from reorder import Node
+from reorder.cpu.schedule.reads import pages_in_turn, rows_at_once
+from reorder.cpu.target import Machine
+
+
+@pytest.mark.parametrize(
+    ("rows", "line", "steps"),
+    [
+        # a page for each row: 32 of them, whole lines of dst
+        ((Node(4096, 4096, (4096, 1)),), 16, 32),
+        ((Node(4096, 4096, (4096, 1)),), 64, 64),
+        ((Node(48, 48, (-4096, 1)),), 16, 32),
+        # four rows in a page
+        ((Node(4096, 4096, (256, 1)),), 16, 128),
+        # so close that a tile of the usual size reads few pages
+        ((Node(4096, 4096, (16, 1)),), 16, 1024),
+        # three pages for each step of the outermost loop; 16 steps make whole lines
+        ((Node(3, 3, (1 << 20, 1)), Node(64, 64, (1 << 22, 3))), 16, 16),
+        # the inner loop stays in a page
+        ((Node(8, 8, (16, 1)), Node(64, 64, (1 << 22, 8))), 16, 32),
+    ],
+)
+def test_rows_start_in_as_many_pages_as_are_prefetched(
+    rows: tuple[Node, ...], line: int, steps: int
+) -> None:
+    assert rows_at_once(rows, line, 4) == steps
+
+
+@pytest.mark.parametrize(
+    ("nbytes", "fills_lines", "pages"),
+    [
+        (1 << 20, False, 128),
+        (1 << 20, True, 128),
+        # those that prefetchers follow
+        (1 << 30, False, 32),
+        (1 << 30, True, 8),
+    ],
+)
+def test_runs_are_read_from_fewer_pages_in_turn_beyond_the_caches(
+    nbytes: int, *, fills_lines: bool, pages: int
+) -> None:
+    machine = Machine(2, 56 << 20, pages_in_turn=128)
+    assert pages_in_turn(machine, nbytes, fills_lines=fills_lines) == pages
