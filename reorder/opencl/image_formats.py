@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import TYPE_CHECKING
 
 import pyopencl as cl
@@ -157,11 +158,18 @@ def _legal(dtype: DataType) -> tuple[str, ...]:
     return _CHANNEL_TYPES[dtype.name]
 
 
-def _name_of(kind: type, value: int) -> str:
-    return next(
-        (name for name in vars(kind) if name.isupper() and getattr(kind, name) == value),
-        hex(value) if isinstance(value, int) else "?",
-    )
+def _name_of(kind: type, value: object) -> str:
+    """Return the name of a number among the constants of OpenCL of a kind."""
+    if not isinstance(value, int):
+        return "?"
+    return _names(kind).get(value) or hex(value)
+
+
+@cache
+def _names(kind: type) -> dict[int, str]:
+    """Return the names of constants; the first one where a number has several."""
+    names = [name for name in vars(kind) if name.isupper()]
+    return {getattr(kind, name): name for name in reversed(names)}
 
 
 @first_arg_dependent_memoize

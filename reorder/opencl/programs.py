@@ -79,7 +79,9 @@ class PreparedLaunch(NamedTuple):
             If the runtime says that src or dst was released, or takes no SVM.
         """
         given = (*memory, *others) if self.names[0] == "src" else (memory[1], *others)
-        kernels = self.kernels
+        # a kernel that writes zeros takes no scales
+        last = len(self.names) - 1
+        given, kernels = given[:last], self.kernels
         shared = isinstance(memory[0], cl.SVMPointer), isinstance(memory[1], cl.SVMPointer)
         if shared != _BUFFERS:
             with _building:
@@ -95,7 +97,7 @@ class PreparedLaunch(NamedTuple):
                         raise
                     raise released_error(argument, self.names[k]) from None
             # the function that `set_arg` calls for bytes, after it tried other kinds for 7 to 17 us
-            set_numbers(len(given), self.numbers)
+            set_numbers(last, self.numbers)
             try:
                 # by position: pyopencl takes longer for names
                 return _enqueue(queue, kernel, *self.sizes, None, wait_for)

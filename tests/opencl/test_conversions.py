@@ -68,6 +68,12 @@ def test_a_thousand_conversions_equal_the_definition(
     check_profile(runtime, case, GPU)
 
 
+def test_kernels_that_write_padding_take_no_scales(first: Runtime) -> None:
+    src, dst = memory_desc((3, 21), "f32", "ab"), memory_desc((3, 21), "s8", "aB16b")
+    attr = Attr(dst_scale=np.linspace(0.5, 2, 21), dst_scale_mask=2)
+    check_profile(first, (src, dst, attr), GPU)
+
+
 def check_codes(runtime: Runtime, src: str, dst: str, attr: Attr | None = None) -> None:
     """Compare all codes of a type, or many of a wide one."""
     codes = every_code(src) if DATA_TYPES[src].bits <= 16 else random_codes(src, 1 << 14)
