@@ -79,7 +79,7 @@ class PreparedLaunch(NamedTuple):
             If the runtime says that src or dst was released, or takes no SVM.
         """
         given = (*memory, *others) if self.names[0] == "src" else (memory[1], *others)
-        # a kernel that writes zeros takes no scales
+        # one that writes zeros takes no scales
         last = len(self.names) - 1
         given, kernels = given[:last], self.kernels
         shared = isinstance(memory[0], cl.SVMPointer), isinstance(memory[1], cl.SVMPointer)

@@ -68,9 +68,10 @@ def test_a_thousand_conversions_equal_the_definition(
     check_profile(runtime, case, GPU)
 
 
-def test_kernels_that_write_padding_take_no_scales(first: Runtime) -> None:
-    src, dst = memory_desc((3, 21), "f32", "ab"), memory_desc((3, 21), "s8", "aB16b")
-    attr = Attr(dst_scale=np.linspace(0.5, 2, 21), dst_scale_mask=2)
+def test_kernels_that_write_padding_take_no_zero_points(first: Runtime) -> None:
+    dims = (3, 1, 1, 2, 4)
+    src, dst = memory_desc(dims, "s8", "abCdE5e4c"), memory_desc(dims, "s32", "dbCae2c8c")
+    attr = Attr(src_zero_point=[3, -5], src_zero_point_mask=8)
     check_profile(first, (src, dst, attr), GPU)
 
 
