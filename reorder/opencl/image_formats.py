@@ -130,15 +130,25 @@ def check_format(context: cl.Context, form: cl.ImageFormat) -> None:
 def check_size(image: ImageDesc, queue: cl.CommandQueue) -> None:
     """Refuse an image that the device of a queue cannot hold, or a device without images."""
     device = queue.device
+    (width, height), is_supported, is_listed = _limits(queue.context, device)
+    if is_supported and is_listed and image.width <= width and image.height <= height:
+        return
     name = device.name.strip()
-    check_image_support(name, is_supported=bool(device.image_support))
-    image.check_size(device.image2d_max_width, device.image2d_max_height, f"on device {name!r}")
-    if device not in queue.context.devices:
+    check_image_support(name, is_supported=is_supported)
+    image.check_size(width, height, f"on device {name!r}")
+    if not is_listed:
         msg = (
             f"device {name!r} is a part of one, which the context of the queue does not list: PoCL "
             "ends the process where images are copied there; reorder into a buffer of image.desc"
         )
         raise MemdescError(msg)
+
+
+@first_arg_dependent_memoize
+def _limits(context: cl.Context, device: cl.Device) -> tuple[tuple[int, int], bool, bool]:
+    """Return the largest image of a device, whether it has images, and its context lists it."""
+    largest = device.image2d_max_width, device.image2d_max_height
+    return largest, bool(device.image_support), device in context.devices
 
 
 def check_image_support(device: str, *, is_supported: bool) -> None:
