@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from reorder.bench import device_tune
 from reorder.bench.device import DeviceBench
 from reorder.bench.device_cases import IMAGES, TRANSPOSES, DeviceCase, resized
 from reorder.bench.device_tune import profile_parts, tune
@@ -69,6 +70,16 @@ def test_a_search_keeps_a_profile_that_later_processes_read(
     assert profile_of.__wrapped__(device) == best
     path.write_text("{", encoding="utf-8")
     assert profile_of.__wrapped__(device) == start
+
+
+def test_a_search_ends_in_time(first: Runtime, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(device_tune, "_MOST_SECONDS", -1)
+    start, said = default_profile(first.device.device), []
+    parts = profile_parts(start)
+    bench = DeviceBench(first.device)
+    assert tune(bench, start, parts, 1 << 15, lambda text, _: said.append(text)) == start
+    assert len(said) == len(parts)
+    assert said[0] == f"{parts[0].name}: not searched, since -1 seconds are over"
 
 
 def test_every_part_names_cases_that_are_measured() -> None:
