@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from reorder.cpu.convert.selection import is_scattered
-from reorder.cpu.convert.tile_counts import SIDES, SIDES_16_BIT, tile_counts
+from reorder.cpu.convert.tile_counts import SIDES, SIDES_16_BIT, row_distances, tile_counts
 from reorder.cpu.convert.tile_order import (
     TileOrder,
     order_between,
@@ -93,7 +93,9 @@ def tile_box(
         )
 
     is_moved = widths[0] == widths[1]
-    sides = SIDES_16_BIT if streams and min(widths) == _HALF_BITS else SIDES
+    src_distance, dst_distance = row_distances(nodes, widths)
+    has_long_rows = streams and min(widths) == _HALF_BITS and dst_distance > src_distance
+    sides = SIDES_16_BIT if has_long_rows else SIDES
     if streams and is_moved:
         sides = SIDES[0], _ASSEMBLED_BITS // widths[1]
     counts = tile_counts(nodes, limit, sides, in_place=in_place)
