@@ -2,7 +2,8 @@
 
 Nodes are given by their number in the box. First each side gets a chain of nodes that is
 contiguous there, so that whole cache lines are used; then the largest count is halved until the
-tile fits; then the counts of the innermost nodes grow to what the scratch holds.
+tile fits; then the counts grow to what the scratch holds, of the innermost nodes first: to whole
+nodes where these fit.
 """
 
 from __future__ import annotations
@@ -79,18 +80,22 @@ def tile_counts(
     for k, count in _chain(nodes, 1, wanted[1]).items():
         counts[k] = max(count, counts.get(k, 1))
 
-    def count_elements() -> int:
+    def count_elements(counts: dict[int, int]) -> int:
         return prod(count if padded else min(count, nodes[k].valid) for k, count in counts.items())
 
     if common is not None and counts[common] == nodes[common].extent:
         # whole runs of the common node, not parts of more runs: accesses stay closer together
         runs = max(1, limit // counts[common])
         counts = {k: count if k == common else min(count, runs) for k, count in counts.items()}
-    while count_elements() > limit:
+    while count_elements(counts) > limit:
         k = max(counts, key=lambda k: counts[k])
         counts[k] = -(-counts[k] // 2)
+    for k in sorted(counts, reverse=True):
+        # a whole node, where it fits, leaves no tail
+        whole = counts | {k: nodes[k].extent}
+        counts = whole if count_elements(whole) <= limit else counts
     for k in range(len(nodes) - 1, -1, -1):
-        factor = min(limit, max(_MIN_ELEMENTS, limit // 2)) // count_elements()
+        factor = min(limit, max(_MIN_ELEMENTS, limit // 2)) // count_elements(counts)
         if factor > 1 and counts.get(k, 1) < nodes[k].extent:
             counts[k] = min(nodes[k].extent, counts.get(k, 1) * factor)
     return counts

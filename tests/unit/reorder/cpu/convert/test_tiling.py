@@ -12,7 +12,7 @@ import pytest
 from memdesc import memory_desc
 from reorder import Box, Node, plan_reorder
 from reorder.cpu.convert.selection import is_scattered, needs_assembly
-from reorder.cpu.convert.tile_counts import SIDES, tile_counts
+from reorder.cpu.convert.tile_counts import SIDES, row_distances, tile_counts
 from reorder.cpu.convert.tile_order import order_between, order_by_cost
 from reorder.cpu.convert.tile_pieces import covered_steps, each_piece
 from reorder.cpu.convert.tiling import Tile, tile_box
@@ -128,6 +128,22 @@ def test_a_tile_takes_a_chain_of_each_side() -> None:
     assert counts[0] >= SIDES[1]
     assert counts[1] >= SIDES[0]
     assert prod(counts.values()) <= _LIMIT
+
+
+def test_a_tile_takes_whole_nodes_where_they_fit() -> None:
+    nodes = (Node(25, 25, (2704, 2704)), Node(16, 16, (1, 169)), Node(169, 169, (16, 1)))
+    assert tile_counts(nodes, _LIMIT, SIDES, in_place=False) == {1: 16, 2: 169}
+
+
+def test_the_side_with_the_longer_way_from_row_to_row_is_known() -> None:
+    # nchw to nhwc: rows of src are 3249 elements apart, rows of dst 368
+    nodes = (
+        Node(17, 17, (1195632, 1195632)),
+        Node(368, 368, (3249, 1)),
+        Node(3249, 3249, (1, 368)),
+    )
+    assert row_distances(nodes, (32, 16)) == (3249 * 32, 368 * 16)
+    assert row_distances(nodes[:1], (32, 16)) == (0, 0)
 
 
 def test_the_order_is_that_of_the_side_that_stays() -> None:
