@@ -28,6 +28,7 @@ from reorder.opencl.schedule.profile import (
     COLUMN,
     ROW,
     CopyShape,
+    PixelShape,
     Profile,
     Share,
     TileShape,
@@ -72,7 +73,16 @@ _COPIES = tuple(CopyShape(items, steps) for items in (64, 128, 256) for steps in
 _COVERED = {COLUMN: (1, 3, 4, 6), ROW: (1, 3, 4), BUFFER: (3, 4, 5)}
 # log2 of the work items of a group, and of the most steps of one; by the number of roles.
 _ITEMS, _MOST_STEPS = {2: (7, 8), 3: (7,)}, {2: 3, 3: 1}
-# What of the groups of images a reorder uses, by the layouts of the buffer and of the image.
+# Runs, rectangles, tiles and groups of tiles of pixels.
+_PIXELS = tuple(
+    PixelShape(run, columns, rows, nbytes, items)
+    for run in (128, 256)
+    for columns, rows in ((2, 4), (4, 2))
+    for nbytes in (4608, 18432)
+    for items in (128, 256)
+)
+# What of the groups of images a reorder that converts uses, by the layouts of the buffer and of
+# the image; others go through tiles of pixels.
 _FIELDS = {
     ("nhwc", "in_out_channel"): "vector_separate",
     ("nchw", "in_out_channel"): "columns",
@@ -167,11 +177,7 @@ def _serial_parts() -> Iterator[Part]:
     sizes = dict.fromkeys((shape.src_run, shape.dst_run, shape.nbytes) for shape in _TILES)
     yield from _tiles(tuple(TileShape(*size, 1) for size in sizes))
     cases = (*COPIES, *(case for case in CONVERSIONS if case.src == case.dst))
-    yield Part("bytes of a work item", _CHUNKS, _chunk, cases)
-
-
-def _chunk(profile: Profile, nbytes: int) -> Profile:
-    return profile._replace(chunk=nbytes)
+    yield Part("bytes of a work item", _CHUNKS, _field("chunk"), cases)
 
 
 def _tiles(shapes: tuple[TileShape, ...]) -> Iterator[Part]:
@@ -185,15 +191,30 @@ def _parts() -> Iterator[Part]:
     yield from _tiles(_TILES)
     for k, case in enumerate(COPIES[:5]):
         yield Part(f"copies of {1 << k} bytes", _COPIES, _row("copies", k), (case,))
+    for field, packs in (("pack_pixels", True), ("unpack_pixels", False)):
+        cases = tuple(case for case in IMAGES if is_image(case.dst) == packs)
+        yield Part(f"tiles of {field.replace('_', 'ed ')}", _PIXELS, _field(field), cases)
     cases_of: dict[tuple[str, str], tuple[DeviceCase, ...]] = {}
     for case in IMAGES:
         is_pack = is_image(case.dst)
-        group = ("pack" if is_pack else "unpack") + ("_narrow" if case.dtype == "f16" else "")
+        narrow = case.dtype == "f16"
+        group = ("pack" if is_pack else "unpack") + ("_narrow" if narrow else "")
         field = _FIELDS[case.src if is_pack else case.dst, case.dst if is_pack else case.src]
-        cases_of[group, field] = (*cases_of.get((group, field), ()), case)
+        converted = case._replace(dtype="f32" if narrow else "f16", to_dtype=case.dtype)
+        cases_of[group, field] = (*cases_of.get((group, field), ()), converted)
     for (group, field), cases in cases_of.items():
         roles = (COLUMN, ROW) if field in _TWO_ROLES else (COLUMN, ROW, BUFFER)
         yield Part(f"{group} {field}", tuple(_shares(roles)), _shares_of(group, field), cases)
+
+
+def _field(field: str) -> Callable[[Profile, Any], Profile]:
+    """Return what replaces a field."""
+
+    def replaced(profile: Profile, value: Any) -> Profile:
+        fields: dict[str, Any] = {field: value}
+        return profile._replace(**fields)
+
+    return replaced
 
 
 def _row(field: str, k: int) -> Callable[[Profile, Any], Profile]:

@@ -9,13 +9,13 @@ from reorder.opencl.codegen.access import load, store
 from reorder.opencl.codegen.convert import code_type
 from reorder.opencl.codegen.element_types import ELEMENT_TYPES, value_type
 from reorder.opencl.codegen.gather import gather_lines
-from reorder.opencl.codegen.indices import guarded, index_lines
+from reorder.opencl.codegen.indices import guarded, index_lines, start_lines
 from reorder.opencl.codegen.pattern import OTHER, AccessKind
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from reorder.opencl.codegen.pattern import Access, Pattern
+    from reorder.opencl.codegen.pattern import Pattern
 
 __all__ = ["copy_lines"]
 
@@ -33,7 +33,7 @@ def copy_lines(pattern: Pattern) -> Iterator[str]:
     operands = [("src", pattern.src), ("dst", pattern.dst)]
     operands += [(role, OTHER) for role in pattern.others]
     for operand, access in operands:
-        yield from _start_lines(pattern, operand, access)
+        yield from start_lines(pattern, operand, access)
     # all loads come before all stores, so that they are in flight together
     all_steps = list(product(*(range(loop.steps) for loop in pattern.loops)))
     # raw bits are moved as scalars, values as vectors of four, like pixels
@@ -50,22 +50,6 @@ def copy_lines(pattern: Pattern) -> Iterator[str]:
             yield guarded(_is_data(pattern, steps), f"{{ {load(pattern, value, steps)} }}")
     for number, steps in enumerate(all_steps):
         yield guarded(_is_inside(pattern, steps), f"{{ {store(pattern, f'v{number}', steps)} }}")
-
-
-def _start_lines(pattern: Pattern, operand: str, access: Access) -> Iterator[str]:
-    """Return the coordinates of the first step of a work item."""
-    loops = range(len(pattern.loops))
-    if access.kind == AccessKind.IMAGE:
-        for c in "xy":
-            terms = [f"p.{operand}_{c}", *(f"i{k} * p.{operand}_{c}{k}" for k in loops)]
-            yield f"const int {operand}_{c} = (int)({' + '.join(terms)});"
-    elif access.kind != AccessKind.NONE:
-        terms = [
-            f"p.{operand}",
-            *(f"i{k} * p.{operand}{k}" for k in loops),
-            *(f"gather{k}_{operand}" for k in range(len(pattern.gathers))),
-        ]
-        yield f"const index_t {operand}_offset = {' + '.join(terms)};"
 
 
 def _is_inside(pattern: Pattern, steps: tuple[int, ...]) -> list[str]:

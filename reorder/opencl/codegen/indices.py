@@ -1,17 +1,18 @@
-"""Kernel lines that compute the loop indices of a work item from its group and local ids."""
+"""Kernel lines that compute the loop indices of a work item, and where operands are there."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from reorder.opencl.codegen.params import is_last_in_dimension
+from reorder.opencl.codegen.pattern import AccessKind
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from reorder.opencl.codegen.pattern import Pattern
+    from reorder.opencl.codegen.pattern import Access, Pattern
 
-__all__ = ["guarded", "index_lines"]
+__all__ = ["guarded", "index_lines", "start_lines"]
 
 
 def index_lines(pattern: Pattern) -> Iterator[str]:
@@ -43,6 +44,22 @@ def index_lines(pattern: Pattern) -> Iterator[str]:
 def _digit(shift: str) -> str:
     """Return the lowest bits of the rest of the local id."""
     return f"(index_t)(item & ((1u << p.{shift}) - 1))"
+
+
+def start_lines(pattern: Pattern, operand: str, access: Access) -> Iterator[str]:
+    """Return the coordinates of an operand at the indices of a work item."""
+    loops = range(len(pattern.loops))
+    if access.kind == AccessKind.IMAGE:
+        for c in "xy":
+            terms = [f"p.{operand}_{c}", *(f"i{k} * p.{operand}_{c}{k}" for k in loops)]
+            yield f"const int {operand}_{c} = (int)({' + '.join(terms)});"
+    elif access.kind != AccessKind.NONE:
+        terms = [
+            f"p.{operand}",
+            *(f"i{k} * p.{operand}{k}" for k in loops),
+            *(f"gather{k}_{operand}" for k in range(len(pattern.gathers))),
+        ]
+        yield f"const index_t {operand}_offset = {' + '.join(terms)};"
 
 
 def guarded(conditions: list[str], statement: str) -> str:

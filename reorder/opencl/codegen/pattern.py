@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from reorder.opencl.codegen.conversion import Conversion
+    from reorder.opencl.codegen.pixels import PixelTile
 
 __all__ = [
     "OTHER",
@@ -250,10 +251,10 @@ class Pattern(NamedTuple):
 
     `lanes` has an entry for each element that a work item moves: its lane in an image src, its
     index among the lanes for a buffer, or -1 if zero is written. A work-group has `work_items`
-    work items. With `is_wide` offsets have 64 bits. With a `tile` it goes through
-    local memory, with `rows` vectors of them are copied. With a `conversion` elements are computed,
-    between buffers in runs, with a `run_tile` through local memory. With `serial` a work item loops
-    by itself.
+    work items. With `is_wide` offsets have 64 bits. With a `tile` or a `pixel_tile` it goes
+    through local memory, with `rows` vectors of them are copied. With a `conversion` elements are
+    computed, between buffers in runs, with a `run_tile` through local memory. With `serial` a work
+    item loops by itself.
     With `sums` the kernel writes a compensation, with `ranges` the range for each scale.
     """
 
@@ -272,6 +273,7 @@ class Pattern(NamedTuple):
     ranges: RangeShape | None = None
     serial: Serial | None = None
     rows: Rows | None = None
+    pixel_tile: PixelTile | None = None
 
     @property
     def others(self) -> tuple[str, ...]:

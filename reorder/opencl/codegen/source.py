@@ -9,6 +9,7 @@ from reorder.opencl.codegen.copy import copy_lines
 from reorder.opencl.codegen.element_types import memory_type
 from reorder.opencl.codegen.params import param_names
 from reorder.opencl.codegen.pattern import AccessKind
+from reorder.opencl.codegen.pixel_tile import pixel_tile_lines
 from reorder.opencl.codegen.ranges import range_functions, range_lines
 from reorder.opencl.codegen.rows import row_functions, row_lines
 from reorder.opencl.codegen.run_tile import run_tile_lines
@@ -45,6 +46,8 @@ def kernel_source(pattern: Pattern) -> str:
         body = run_lines(pattern)
     elif pattern.rows is not None:
         body = row_lines(pattern)
+    elif pattern.pixel_tile is not None:
+        body = pixel_tile_lines(pattern)
     else:
         body = copy_lines(pattern) if pattern.tile is None else tile_lines(pattern)
     return "\n".join([*_head(pattern), "{", *(f"    {line}" for line in body), "}", ""])

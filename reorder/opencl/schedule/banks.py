@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from reorder.opencl.codegen.pattern import RunTile, Side, Tile
 
-__all__ = ["spread", "spread_runs"]
+__all__ = ["conflicts", "spread", "spread_runs"]
 
 _WORD, _BANK_BITS, _SUBGROUP = 4, 5, 32
 
@@ -26,7 +26,7 @@ def spread(tile: Tile, work_items: int) -> Tile:
     if tile.unit == 1 and tile.nbytes < _WORD:
         gaps = range(0, (1 << _BANK_BITS) * _WORD, _WORD)
         tiles = [tile._replace(gap=gap) for gap in gaps]
-        return min(tiles, key=lambda tried: _conflicts(_accesses(tried, work_items), {}))
+        return min(tiles, key=lambda tried: conflicts(_accesses(tried, work_items), {}))
     return tile._replace(swizzle=_swizzle(_accesses(tile, work_items)))
 
 
@@ -39,7 +39,7 @@ def spread_runs(tile: RunTile, length: int, nbytes: int) -> RunTile:
     step = max(_WORD // nbytes, 1)
     gaps = range(0, (1 << _BANK_BITS) * step, step) if length > 1 else (0,)
     tiles = [tile._replace(pitch=tile.height + more, gap=gap) for more in (0, step) for gap in gaps]
-    return min(tiles, key=lambda tried: _conflicts(_run_accesses(tried, length, nbytes), {}))
+    return min(tiles, key=lambda tried: conflicts(_run_accesses(tried, length, nbytes), {}))
 
 
 def _run_accesses(tile: RunTile, length: int, nbytes: int) -> tuple[list[int], list[int]]:
@@ -58,11 +58,11 @@ def _swizzle(accesses: tuple[list[int], list[int]]) -> tuple[tuple[int, int], ..
     """Return (shift, mask) of the bits to add to those of the bank."""
     bits = max(max(words) for words in accesses).bit_length()
     moves: dict[int, int] = {}
-    best = _conflicts(accesses, moves)
+    best = conflicts(accesses, moves)
     for bit in range(bits - 1, _BANK_BITS - 1, -1):
         for bank in range(_BANK_BITS):
             tried = moves | {bit: bank}
-            cost = _conflicts(accesses, tried)
+            cost = conflicts(accesses, tried)
             if cost < best:
                 best, moves = cost, tried
     masks: dict[int, int] = {}
@@ -71,7 +71,7 @@ def _swizzle(accesses: tuple[list[int], list[int]]) -> tuple[tuple[int, int], ..
     return tuple(sorted(masks.items()))
 
 
-def _conflicts(accesses: tuple[list[int], list[int]], moves: dict[int, int]) -> int:
+def conflicts(accesses: tuple[list[int], list[int]], moves: dict[int, int]) -> int:
     """Return in how many steps the banks serve both accesses."""
     steps = 0
     for words in accesses:

@@ -19,7 +19,17 @@ if TYPE_CHECKING:
     from reorder.opencl.schedule.profile import Profile
     from reorder.plan.nodes import Lookup
 
-__all__ = ["MAX_INT", "Launch", "gather_shape", "grid_dims", "grid_of", "lower", "lower_tile"]
+__all__ = [
+    "MAX_INT",
+    "Launch",
+    "bits_of",
+    "gather_shape",
+    "grid_dims",
+    "grid_of",
+    "lower",
+    "lower_tile",
+    "tile_launch",
+]
 
 MAX_INT = 2**31 - 1
 # NVIDIA's limit of work-groups in the second and third dimension
@@ -77,7 +87,7 @@ def lower(
         tiled = lower_tile(nest, src, max_work_items, profile, is_aligned=is_aligned)
     if tiled is not None:
         return tiled
-    group = choose_work_group(nest, (src, dst), _bits(dst.element), max_work_items, profile)
+    group = choose_work_group(nest, (src, dst), bits_of(dst.element), max_work_items, profile)
     nest = nest._replace(loops=group.loops)
     tiles = [steps << shift for steps, shift in zip(group.steps, group.shifts, strict=True)]
     counts = [-(-loop.extent // tile) for loop, tile in zip(group.loops, tiles, strict=True)]
@@ -137,7 +147,7 @@ def lower_tile(
     None where the launch is faster without tiles. With `rows` an element has a byte in each of two
     rows of src and of dst, which are so many bytes apart.
     """
-    in_row = _bits(access.element) // 8
+    in_row = bits_of(access.element) // 8
     nbytes = in_row if rows is None else 2 * in_row
     if nbytes > _MAX_TILED or prod(loop.extent for loop in nest.loops) * nbytes < profile.min_tiled:
         return None
@@ -147,18 +157,18 @@ def lower_tile(
     if tiled is None:
         return None
     loops, tile, work_items = tiled
-    nest = nest._replace(loops=loops)
-    counts = [-(-loop.extent // extent) for loop, extent in zip(loops, tile.extents, strict=True)]
+    pattern = Pattern(access, access, (0,), (), work_items, tile=tile)
+    return tile_launch(nest._replace(loops=loops), pattern, tile.extents)
+
+
+def tile_launch(nest: PixelNest, pattern: Pattern, extents: tuple[int, ...]) -> Launch:
+    """Make the launch of tiles with so many steps of the loops, of a pattern without loops."""
+    counts = [-(-loop.extent // extent) for loop, extent in zip(nest.loops, extents, strict=True)]
     dims = grid_dims(counts, has_gathers=False)
-    spans = [count * extent for count, extent in zip(counts, tile.extents, strict=True)]
-    pattern = Pattern(
-        access,
-        access,
-        (0,),
-        tuple(LoopShape(extent, dim) for extent, dim in zip(tile.extents, dims, strict=True)),
-        work_items,
+    spans = [count * extent for count, extent in zip(counts, extents, strict=True)]
+    pattern = pattern._replace(
+        loops=tuple(LoopShape(extent, dim) for extent, dim in zip(extents, dims, strict=True)),
         is_wide=_is_wide(nest, spans),
-        tile=tile,
     )
     values = argument_values(nest, tuple(Division(count, 0) for count in counts), ())
     return Launch(
@@ -187,7 +197,8 @@ def _refined(nest: PixelNest, operand: int, access: Access, *, is_aligned: bool)
     return access
 
 
-def _bits(element: str) -> int:
+def bits_of(element: str) -> int:
+    """Return the bits of an element by its name."""
     return 8 if element == "unorm8" else int(element[1:])
 
 

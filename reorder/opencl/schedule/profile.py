@@ -16,6 +16,7 @@ __all__ = [
     "ROW",
     "CopyShape",
     "ImageGroups",
+    "PixelShape",
     "Profile",
     "Share",
     "TileShape",
@@ -72,6 +73,19 @@ class TileShape(NamedTuple):
     is_realigned: int = 0
 
 
+class PixelShape(NamedTuple):
+    """A tile between a buffer and an image: bytes of a run of the buffer, of the tile.
+
+    Adjacent work items take a rectangle of `columns` and `rows` of the image.
+    """
+
+    run: int
+    columns: int
+    rows: int
+    nbytes: int
+    work_items: int
+
+
 class Profile(NamedTuple):
     """What suits a device.
 
@@ -89,6 +103,8 @@ class Profile(NamedTuple):
     unpack: ImageGroups
     pack_narrow: ImageGroups
     unpack_narrow: ImageGroups
+    pack_pixels: PixelShape
+    unpack_pixels: PixelShape
     min_tiled: int = 1 << 16
     chunk: int = 0
     maps_images: int = 0
@@ -142,6 +158,8 @@ GPU = Profile(
         columns=(Share(COLUMN, 6), Share(ROW, 2, 4)),
         vector_separate=(Share(COLUMN, 2), Share(BUFFER, 4), Share(ROW, 1)),
     ),
+    pack_pixels=PixelShape(128, 4, 2, 4608, 128),
+    unpack_pixels=PixelShape(256, 4, 2, 18432, 256),
 )
 # A processor has no banks, and no subgroups to fill: work items loop over what they move. Its
 # kernels call a function for each pixel that they read or write in an image.

@@ -12,6 +12,7 @@ from reorder.opencl.schedule.profile import (
     ROW,
     CopyShape,
     ImageGroups,
+    PixelShape,
     Profile,
     Share,
     TileShape,
@@ -41,7 +42,13 @@ def profile_from_json(text: str) -> Profile | None:
         profile = Profile(
             tiles=tuple(_tile(row) for row in data["tiles"]),  # type: ignore[arg-type] # counted below
             copies=tuple(_copy(row) for row in data["copies"]),  # type: ignore[arg-type] # likewise
-            **{name: _groups(data[name]) for name in _GROUPS},
+            pack=_groups(data["pack"]),
+            unpack=_groups(data["unpack"]),
+            pack_narrow=_groups(data["pack_narrow"]),
+            unpack_narrow=_groups(data["unpack_narrow"]),
+            # profiles were kept without tiles of pixels before there were some
+            pack_pixels=_pixels(data.get("pack_pixels", GPU.pack_pixels)),
+            unpack_pixels=_pixels(data.get("unpack_pixels", GPU.unpack_pixels)),
             min_tiled=_number(data["min_tiled"], 0),
             chunk=chunk,
             # profiles of processors were kept without it before there was a choice
@@ -63,6 +70,11 @@ def _tile(row: Any) -> TileShape:
     src_run, dst_run, nbytes, work_items, order, is_realigned = row
     sizes = _number(src_run), _number(dst_run), _number(nbytes), _number(work_items)
     return TileShape(*sizes, _number(order, 0, 1), _number(is_realigned, 0, 1))
+
+
+def _pixels(row: Any) -> PixelShape:
+    run, columns, rows, nbytes, work_items = map(_number, row)
+    return PixelShape(run, columns, rows, nbytes, work_items)
 
 
 def _copy(row: Any) -> CopyShape:

@@ -22,6 +22,7 @@ from reorder.opencl.schedule.conversions import (
     numbers_of,
 )
 from reorder.opencl.schedule.lower import lower
+from reorder.opencl.schedule.lower_pixels import lower_pixels
 from reorder.opencl.schedule.lower_rows import lower_rows
 from reorder.opencl.schedule.lower_runs import lower_runs, without_others
 from reorder.opencl.schedule.lower_serial import lower_serial
@@ -282,6 +283,7 @@ def _with_image(
 ) -> Transfer | None:
     """Return the transfer from or to an image, or None if boxes do not move whole pixels."""
     plan = plan_reorder(src.desc, dst.desc, attr)
+    profile = device.profile
     spec, accesses = None, (src.access, dst.access)
     if plan.converts:
         spec = _spec(src, dst, plan, device, is_aligned=is_aligned)
@@ -302,9 +304,11 @@ def _with_image(
         placed = place_box(box, (src.image, dst.image))
         if placed is None:
             return None
-        launches += [
-            _lowered(nest, accesses, device, spec, is_aligned=is_aligned) for nest in placed
-        ]
+        for nest in placed:
+            tiled = None
+            if spec is None and is_aligned:
+                tiled = lower_pixels(nest, accesses, device.max_work_items, profile)
+            launches.append(tiled or _lowered(nest, accesses, device, spec, is_aligned=is_aligned))
     buffers = () if spec is None else buffers_of(spec.conversion, plan.bound_attr)
     return Transfer(tuple(launches), dst, buffers=buffers)
 

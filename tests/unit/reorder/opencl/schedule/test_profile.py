@@ -24,6 +24,12 @@ def test_a_profile_kept_before_images_were_mapped_maps_them_on_processors(profil
     assert profile_from_json(json.dumps(kept)) == profile
 
 
+def test_a_profile_kept_before_there_were_tiles_of_pixels_has_the_default_ones() -> None:
+    kept = json.loads(profile_to_json(GPU))
+    del kept["pack_pixels"], kept["unpack_pixels"]
+    assert profile_from_json(json.dumps(kept)) == GPU
+
+
 @pytest.mark.parametrize(
     "change",
     [
@@ -37,6 +43,8 @@ def test_a_profile_kept_before_images_were_mapped_maps_them_on_processors(profil
         {"pack": {}},
         {"pack": None},
         {"unpack": {"columns": [["column", 99, 1]]}},
+        {"pack_pixels": [128, 4, 4, 8192]},
+        {"unpack_pixels": [128, 0, 4, 8192, 128]},
     ],
 )
 def test_a_damaged_profile_is_none(change: dict[str, object]) -> None:

@@ -1,0 +1,47 @@
+"""Nests between a buffer and an image to launches that go through local memory."""
+
+from __future__ import annotations
+
+from math import prod
+from typing import TYPE_CHECKING
+
+from reorder.opencl.codegen.pattern import AccessKind, Pattern
+from reorder.opencl.schedule.lower import bits_of, tile_launch
+from reorder.opencl.schedule.pixel_tiles import choose_pixel_tile
+
+if TYPE_CHECKING:
+    from reorder.opencl.codegen.pattern import Access
+    from reorder.opencl.schedule.lower import Launch
+    from reorder.opencl.schedule.placement import PixelNest
+    from reorder.opencl.schedule.profile import Profile
+
+__all__ = ["lower_pixels"]
+
+_LANES = 4
+
+
+def lower_pixels(
+    nest: PixelNest,
+    accesses: tuple[Access, Access],
+    max_work_items: int,
+    profile: Profile,
+) -> Launch | None:
+    """Make the launch of tiles of pixels; None where work items move pixels without them.
+
+    Buffers start at multiples of 16 bytes. Nothing is converted.
+    """
+    kinds = [access.kind for access in accesses]
+    if profile.chunk or nest.is_zero or kinds[0] == kinds[1]:
+        return None
+    image = kinds.index(AccessKind.IMAGE)
+    shape = (profile.unpack_pixels, profile.pack_pixels)[image]
+    nbytes = bits_of(accesses[image].element) // 8
+    moved = prod(loop.extent for loop in nest.loops) * _LANES * nbytes
+    if moved < profile.min_tiled or max_work_items < shape.work_items:
+        return None
+    tiled = choose_pixel_tile(nest, nbytes, image, shape)
+    if tiled is None:
+        return None
+    loops, tile = tiled
+    pattern = Pattern(*accesses, (0, 1, 2, 3), (), shape.work_items, pixel_tile=tile)
+    return tile_launch(nest._replace(loops=loops), pattern, tile.extents)

@@ -1,0 +1,84 @@
+"""Tiles of pixels in local memory, between buffers and images, on every runtime."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from memdesc import image_desc, memory_desc
+from reorder import plan_reorder
+from reorder.api import execute
+from reorder.opencl.schedule.profile import GPU
+from tests.opencl.runtimes import enqueue
+from tests.opencl.test_types import bits
+
+if TYPE_CHECKING:
+    from reorder.opencl.schedule.profile import Profile
+    from tests.opencl.runtimes import Runtime
+
+# small tensors too, and other shapes of tiles
+PROFILES = {
+    "default": GPU._replace(min_tiled=0),
+    "small": GPU._replace(
+        min_tiled=0,
+        pack_pixels=GPU.pack_pixels._replace(run=32, columns=2, rows=8, nbytes=1024, work_items=64),
+        unpack_pixels=GPU.unpack_pixels._replace(
+            run=64, columns=8, rows=2, nbytes=2048, work_items=32
+        ),
+    ),
+}
+CASES = [
+    ("nhwc", "in_out_channel", (2, 40, 7, 9)),
+    ("nhwc", "in_out_channel", (1, 70, 3, 5)),
+    ("nchw", "in_out_channel", (2, 8, 6, 16)),
+    ("nChw16c", "in_out_channel", (2, 36, 5, 6)),
+    ("nhwc", "in_out_height", (2, 32, 9, 5)),
+    ("nhwc", "in_out_width", (2, 48, 5, 14)),
+    ("oihw", "conv2d_filter", (9, 16, 3, 3)),
+    ("oihw", "weight_height", (16, 24, 3, 3)),
+    ("oihw", "weight_width", (6, 20, 3, 3)),
+]
+
+
+def check(
+    runtime: Runtime, case: tuple[str, str, tuple[int, ...]], dtype: str, profile: Profile
+) -> None:
+    buffer, image, dims = case
+    desc, pixels = memory_desc(dims, dtype, buffer), image_desc(dims, dtype, image)
+    x = bits((desc.padded_nelems,), dtype, 1)
+    wanted = np.zeros(pixels.desc.padded_nelems, x.dtype)
+    execute(plan_reorder(desc, pixels.desc), x, wanted)
+    # the image is larger than it must be, and the rest of it stays
+    before = bits((pixels.height + 1, pixels.width + 2, 4), dtype, 2)
+    memory = runtime.image(pixels, before)
+    event = enqueue(runtime, (runtime.buffer(x), desc), (memory, pixels), profile=profile)
+    after = before.copy()
+    after[: pixels.height, : pixels.width] = wanted.reshape(pixels.height, pixels.width, 4)
+    assert runtime.pixels(memory, x.dtype, event).tobytes() == after.tobytes(), case
+    poison = np.full(desc.nbytes + 16, 0xA5, np.uint8)
+    place = runtime.buffer(poison)
+    event = enqueue(runtime, (memory, pixels), (place, desc), profile=profile)
+    found = runtime.read(place, event)
+    back = np.zeros(desc.padded_nelems, x.dtype)
+    execute(plan_reorder(pixels.desc, desc), wanted, back)
+    assert found[: desc.nbytes].tobytes() == back.tobytes()
+    assert (found[desc.nbytes :] == poison[desc.nbytes :]).all()
+
+
+@pytest.mark.parametrize(("case", "dtype"), [(CASES[0], "f32"), (CASES[6], "f16")])
+def test_pixels_through_local_memory_keep_their_bits(
+    case: tuple[str, str, tuple[int, ...]], dtype: str, runtime: Runtime
+) -> None:
+    check(runtime, case, dtype, PROFILES["default"])
+
+
+@pytest.mark.campaign
+@pytest.mark.parametrize("profile", PROFILES)
+@pytest.mark.parametrize("dtype", ["f32", "f16", "u8", "s8", "s32"])
+@pytest.mark.parametrize("case", CASES)
+def test_pixels_of_all_types_in_tiles_of_other_shapes_too(
+    case: tuple[str, str, tuple[int, ...]], dtype: str, profile: str, runtime: Runtime
+) -> None:
+    check(runtime, case, dtype, PROFILES[profile])

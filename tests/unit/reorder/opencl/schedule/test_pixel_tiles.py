@@ -1,0 +1,78 @@
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from memdesc import ImageDesc, image_desc, memory_desc
+from reorder.bench.device_cases import IMAGES
+from reorder.opencl.codegen.pixels import LANES
+from reorder.opencl.schedule.profile import CPU, GPU, Profile
+from reorder.opencl.schedule.transfers import OperandSpec
+from tests.unit.reorder.opencl.launches import check_source, image_spec, launches
+
+if TYPE_CHECKING:
+    from memdesc import MemoryDesc
+    from reorder.bench.device_cases import DeviceCase
+
+
+def spec(desc: MemoryDesc | ImageDesc) -> OperandSpec:
+    if isinstance(desc, ImageDesc):
+        return image_spec(desc)
+    return OperandSpec(desc, None, desc.dtype.name)
+
+
+@pytest.mark.parametrize("case", IMAGES)
+def test_tiles_have_vectors_of_16_bytes_and_rectangles_of_an_image(case: DeviceCase) -> None:
+    src, dst = case.descs
+    (launch,) = launches(spec(src), spec(dst))
+    check_source(launch)
+    tile = launch.pattern.pixel_tile
+    assert tile is not None
+    assert tile.vector == 16
+    # a run fills a cache line, but for rows of 9 elements
+    assert tile.chunks * tile.vector >= 128
+    assert tile.local_vectors * 16 <= 20480
+    assert {*tile.run, *tile.rest} >= {LANES}
+    # rectangles of 2 x 2 pixels or more
+    assert min(steps for _, steps in tile.order[:2]) > 1
+    # every pixel once
+    steps = dict.fromkeys(range(len(tile.extents)), 1)
+    for k, count in tile.order:
+        steps[k] *= count
+    assert tuple(steps.values()) == tile.extents
+
+
+@pytest.mark.parametrize(
+    ("buffer", "dtype", "dims", "profile"),
+    [
+        ("nchw", "f16", (2, 64, 55, 55), GPU),  # rows start at any element
+        ("nhwc", "f32", (1, 8, 4, 4), GPU),  # small
+        ("nhwc", "f32", (4, 64, 56, 56), CPU),
+    ],
+)
+def test_others_are_moved_without_tiles(
+    buffer: str, dtype: str, dims: tuple[int, ...], profile: Profile
+) -> None:
+    image = image_desc(dims, dtype, "in_out_channel")
+    operands = spec(memory_desc(dims, dtype, buffer)), spec(image)
+    for src, dst in (operands, operands[::-1]):
+        for launch in launches(src, dst, profile=profile):
+            assert launch.pattern.pixel_tile is None
+
+
+def test_a_lane_without_data_is_moved_without_tiles() -> None:
+    image = image_desc((4, 63, 56, 56), "f32", "in_out_channel")
+    many = launches(spec(memory_desc(image.dims, "f32", "nchw")), spec(image))
+    assert {launch.pattern.pixel_tile is None for launch in many} == {True, False}
+    for launch in many:
+        check_source(launch)
+        is_whole = all(lane >= 0 for lane in launch.pattern.lanes)
+        assert is_whole or launch.pattern.pixel_tile is None
+
+
+def test_small_work_groups_have_no_tiles_of_pixels() -> None:
+    image = image_desc((4, 64, 56, 56), "f32", "in_out_channel")
+    src, dst = spec(memory_desc(image.dims, "f32", "nhwc")), spec(image)
+    assert all(launch.pattern.pixel_tile is None for launch in launches(src, dst, 64))
+    assert all(launch.pattern.pixel_tile for launch in launches(src, dst, 256))
