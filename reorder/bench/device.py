@@ -14,12 +14,7 @@ import pyopencl as cl
 from memdesc import ImageDesc, MemdescError, MemoryDesc
 from reorder import Attr, execute, plan_reorder, prepare
 from reorder.bench.device_peer import torch_seconds
-from reorder.opencl.execution import (
-    build_transfers,
-    device_traits,
-    enqueue_transfers,
-    prepare_transfers,
-)
+from reorder.opencl.execution import build_transfers, device_traits, enqueue_transfers
 from reorder.opencl.image_formats import image_format
 from reorder.opencl.operands import device_operand
 from reorder.opencl.schedule.transfers import plan_transfers
@@ -39,7 +34,6 @@ __all__ = ["DeviceBench", "Loaded"]
 _RUNS, _WARM, _MOST_RUNS = 11, 3, 1000
 # Words of random data that repeat; no power of two, so that rows of a tensor differ.
 _RANDOM_WORDS = 4_194_301
-_CALLS = 300
 # Bytes that are compared at once, in a cache.
 _COMPARED = 1 << 18
 
@@ -197,41 +191,6 @@ class DeviceBench:
             "torch_of_copy": copy / torch if torch else None,
             "of_cpu": host / seconds if host else None,
         }
-
-    def call_seconds(self, case: DeviceCase) -> tuple[float, float]:
-        """Return the median times on the host of a call that enqueues a known reorder.
-
-        The second is that of pyopencl alone, with the same kernel, whose two buffers it sets. The
-        queue records no times, since calls are slower then.
-        """
-        from reorder.opencl import enqueue_reorder  # noqa: PLC0415 - imports this package's modules
-
-        loaded = self.load(case)
-        src, dst = case.descs
-        queue = cl.CommandQueue(self.context)
-        enqueue_reorder(queue, loaded.src, src, loaded.dst, dst)
-        operands = (
-            device_operand(queue, loaded.src, src, "src"),
-            device_operand(queue, loaded.dst, dst, "dst"),
-        )
-        (launch,) = prepare_transfers(queue, *operands)[0].launches
-        kernel = launch.kernels.take()
-        kernel.set_arg(2, launch.numbers)
-        times: list[tuple[float, float]] = []
-        for _ in range(_CALLS):
-            queue.finish()
-            start = time.perf_counter()
-            enqueue_reorder(queue, loaded.src, src, loaded.dst, dst)
-            called = time.perf_counter() - start
-            queue.finish()
-            start = time.perf_counter()
-            kernel.set_arg(0, loaded.src)
-            kernel.set_arg(1, loaded.dst)
-            cl.enqueue_nd_range_kernel(queue, kernel, *launch.sizes)
-            times.append((called, time.perf_counter() - start))
-        queue.finish()
-        call, bare = zip(*times, strict=True)
-        return statistics.median(call), statistics.median(bare)
 
     def _beside_host(self, loaded: Loaded) -> tuple[float, float]:
         """Return the median times of a reorder, and of the one without a device, in turns."""

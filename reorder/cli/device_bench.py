@@ -30,6 +30,7 @@ def device_answer(name: str, *, tunes: bool, most: int | None, seconds: float | 
     import pyopencl as cl  # noqa: PLC0415 - pyopencl is slow to load
 
     from reorder.bench.device import DeviceBench  # noqa: PLC0415 - likewise
+    from reorder.bench.device_calls import call_seconds  # noqa: PLC0415 - likewise
     from reorder.bench.device_cases import (  # noqa: PLC0415 - likewise
         CONVERSIONS,
         COPIES,
@@ -70,7 +71,7 @@ def device_answer(name: str, *, tunes: bool, most: int | None, seconds: float | 
             shown.step(f"{case.dtype} {case.src} -> {case.dst}", 1)
             if bench.fits(case):
                 rows.append(bench.measure(case))
-    call, bare = bench.call_seconds(resized(SMALL[0], 1 << 16))
+    call, bare = call_seconds(bench, resized(SMALL[0], 1 << 16))
     launch = bench.seconds(bench.load(SMALL[0]._replace(dims=(8, 8))))
     times = {"call_us": call * 1e6, "bare_call_us": bare * 1e6, "launch_us": launch * 1e6}
     return facts | {"cases": rows} | times

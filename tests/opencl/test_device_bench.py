@@ -8,6 +8,7 @@ import pytest
 
 from reorder.bench import device_tune
 from reorder.bench.device import DeviceBench
+from reorder.bench.device_calls import call_seconds
 from reorder.bench.device_cases import IMAGES, TRANSPOSES, DeviceCase, resized
 from reorder.bench.device_tune import profile_parts, tune
 from reorder.cli.device_bench import device_lines
@@ -135,7 +136,7 @@ def test_wrong_options_are_refused(
 
 
 def test_a_call_is_measured_beside_that_of_pyopencl(first: Runtime) -> None:
-    call, bare = DeviceBench(first.device).call_seconds(DeviceCase("u8", "ab", "ba", (64, 64)))
+    call, bare = call_seconds(DeviceBench(first.device), DeviceCase("u8", "ab", "ba", (64, 64)))
     assert call > 0
     assert bare > 0
 
