@@ -51,6 +51,7 @@ def tile_counts(
     *,
     in_place: bool,
     padded: bool = False,
+    whole: int = 0,
 ) -> dict[int, int]:
     """Return the steps of each node that a tile takes, by the number of the node.
 
@@ -66,6 +67,8 @@ def tile_counts(
         Whether tiles that are contiguous on both sides need no scratch.
     padded : bool, optional
         Whether padding counts too, because the scratch holds it with the data.
+    whole : int, optional
+        Elements that fit where a node is taken whole that would leave a tail, if more than `limit`.
     """
     first = [next(iter(_chain(nodes, side, 2)), None) for side in (0, 1)]
     # the node that is contiguous on both sides, if there is one
@@ -92,8 +95,9 @@ def tile_counts(
         counts[k] = -(-counts[k] // 2)
     for k in sorted(counts, reverse=True):
         # a whole node, where it fits, leaves no tail
-        whole = counts | {k: nodes[k].extent}
-        counts = whole if count_elements(whole) <= limit else counts
+        grown = counts | {k: nodes[k].extent}
+        most = max(limit, whole) if nodes[k].extent % counts[k] else limit
+        counts = grown if count_elements(grown) <= most else counts
     for k in range(len(nodes) - 1, -1, -1):
         factor = min(limit, max(_MIN_ELEMENTS, limit // 2)) // count_elements(counts)
         if factor > 1 and counts.get(k, 1) < nodes[k].extent:

@@ -28,6 +28,9 @@ if TYPE_CHECKING:
 __all__ = ["Tile", "tile_box"]
 
 _HALF_BITS = 16
+# Tiles of whole nodes may have this many times as many elements, if those in the scratch are at
+# most the same part of the others' width.
+_WHOLE = 2
 # Bits of a row of dst in a tile in which cache lines are assembled.
 _ASSEMBLED_BITS = 2048
 
@@ -103,14 +106,25 @@ def tile_box(
     is_padded = has_padding(counts) and not order.zeroes
     if in_place and not (order.reads and order.writes and not is_padded):
         # the tile needs the scratch, so it must fit there
-        counts = tile_counts(nodes, limit, sides, in_place=False)
-        order = order_by_cost(nodes, counts, widths, streams=streams, masks=masks)
+        for whole in (_WHOLE * limit, limit):
+            counts = tile_counts(nodes, limit, sides, in_place=False, whole=whole)
+            order = order_by_cost(nodes, counts, widths, streams=streams, masks=masks)
+            if _moves_narrow(order, widths):
+                break
     if is_moved and is_scattered(src_and_dst(box)):
         order = order_between(nodes, counts)
     if order.writes and has_padding(counts) and not order.zeroes:
         # moves write padding, conversions do not; in a tile that is moved it costs nothing extra
         order = order_by_cost(nodes, counts, widths, writes=False, streams=streams)
     return _tiles_of(box, counts, order, streams=streams)
+
+
+def _moves_narrow(order: TileOrder, widths: tuple[int, int]) -> bool:
+    """Whether a tile has only elements in the scratch that are at most half as wide as others."""
+    src, dst = widths
+    if min(widths) < BYTE_BITS or order.reads == order.writes:
+        return False
+    return _WHOLE * dst <= src if order.reads else _WHOLE * src <= dst
 
 
 def _tiles_of(

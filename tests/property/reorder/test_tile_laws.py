@@ -32,9 +32,14 @@ def _check_cut(
             return
         tiles, zeros = tile_box(box, widths, limit, in_place=in_place, streams=streams, masks=masks)
         for tile in tiles:
-            assert (in_place and tile.reads and tile.writes) or prod(
-                node.valid for node in tile.inner
-            ) <= limit
+            # bits in the scratch: nothing, the elements of one side, or those of both
+            moved = [
+                width
+                for width, stays in zip(widths, (tile.reads, tile.writes), strict=True)
+                if not (in_place and stays)
+            ]
+            size = prod(node.valid for node in tile.inner)
+            assert size * max(moved, default=0) <= limit * max(widths)
             assert all(node.valid == node.extent for node in tile.outer)
             padded = [node for node in tile.inner if node.valid < node.extent]
             # a conversion writes zeros behind its rows only, and only where there are masks
