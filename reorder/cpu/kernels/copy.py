@@ -67,7 +67,8 @@ def emit_copy(
         )
         is_padded = builder.icmp_signed("<", run.valid, run.extent)
         is_masked = builder.or_(is_padded, builder.not_(is_between))
-        for lanes, vectors in ((lane, 1), (line, 1), (line, 2)):
+        # up to three vectors without a loop
+        for lanes, vectors in ((lane, 1), (line, 1), (line, 2), (line, 3)):
             is_short = builder.icmp_signed("<", run.extent, int64(vectors * lanes))
             with builder.if_then(builder.and_(is_masked, is_short)):
                 _emit_masked(elements, src, dst, rows, (run, lanes, vectors))
