@@ -1,9 +1,9 @@
 """Micro-kernel: rows that are contiguous in src and in dst, called runs.
 
 Which code moves a row depends on its length, in this order: rows of exactly one vector, which
-may end in zeros; short rows, by masked loads and stores where the processor has them; rows of more
-than one vector and less than two, moved as two vectors that overlap; all others, by vectors or, if
-long, by memmove.
+may end in zeros; short rows and whole rows up to those of memmove, by masked loads and stores where
+the processor has them; rows of more than one vector and less than two, moved as two vectors that
+overlap; all others, by vectors or, if long, by memmove.
 """
 
 from __future__ import annotations

@@ -7,16 +7,19 @@ from typing import TYPE_CHECKING
 
 from reorder.cpu.caches import PAGE_NBYTES, PREFETCHED_PAGES
 from reorder.cpu.schedule.select import TILE
+from reorder.cpu.target import LINE_NBYTES
 
 if TYPE_CHECKING:
     from reorder.cpu.target import Machine
     from reorder.plan.nodes import Node
 
-__all__ = ["MAX_STEPS", "pages_in_turn", "rows_at_once", "steps_of"]
+__all__ = ["MAX_STEPS", "pages_in_turn", "rows_at_once", "runs_at_once", "steps_of"]
 
 # From how many pages is read in turn for whole lines that non-temporal stores write, in any order:
 # reads go on for longer from fewer pages, and neighbouring lines are written together from several.
 _STREAMED_PAGES = 8
+# Longer runs gain nothing from shorter pieces.
+_MAX_ALIASED_NBYTES = 2 * LINE_NBYTES
 
 # Most steps of a loop group in a tile; a loop of less than twice the steps of a tile is not cut.
 MAX_STEPS = 4 * TILE
@@ -75,6 +78,39 @@ def rows_at_once(
     grain = line // gcd(line, prod(node.extent for node in inner))
     limit = min(steps, steps_of(rows, MAX_STEPS))
     return max(1, limit // grain) * grain
+
+
+def runs_at_once(rows: tuple[Node, ...], nbytes: int, step: int, pages: int) -> int:
+    """Return how many steps of the outermost loop around runs follow each other in dst.
+
+    The model: as `rows_at_once`, but a load waits for an earlier store whose address has the same
+    lowest 12 bits (4K aliasing). If runs start at few places of a page, as with strides of powers
+    of two, the stores of half a page and more meet nearly all loads.
+
+    Parameters
+    ----------
+    rows : tuple of Node
+        The loops, innermost first.
+    nbytes : int
+        Bytes of a run.
+    step : int
+        Bytes of a stride of 1.
+    pages : int
+        Pages of src from which is read in turn.
+
+    Examples
+    --------
+    >>> from reorder.plan.nodes import Node
+    >>> runs_at_once((Node(2048, 2048, (32 * 64, 64)),), 64, 1, 128)
+    32
+    >>> runs_at_once((Node(2048, 2048, (65 * 64, 64)),), 64, 1, 128)
+    128
+    """
+    steps = rows_at_once(rows, 1, step, pages)
+    is_aliased = gcd(rows[-1].strides[0] * step, PAGE_NBYTES) > LINE_NBYTES
+    if not is_aliased or nbytes > _MAX_ALIASED_NBYTES:
+        return steps
+    return max(1, min(steps, steps_of(rows, PAGE_NBYTES // 2 // nbytes)))
 
 
 def steps_of(group: tuple[Node, ...], size: int) -> int:

@@ -6,7 +6,7 @@ from math import prod
 from typing import TYPE_CHECKING
 
 from reorder.cpu.caches import PAGE_NBYTES, PREFETCHED_PAGES
-from reorder.cpu.schedule.reads import rows_at_once
+from reorder.cpu.schedule.reads import runs_at_once
 from reorder.cpu.schedule.scheduled_box import MAX_CALL_SIZE, ScheduledBox, schedule
 from reorder.cpu.schedule.select import TILE
 from reorder.cpu.target import BYTE_BITS
@@ -87,14 +87,13 @@ def _order_runs(box: Box, bits: int, unit: int, pages: int) -> Iterator[Schedule
         yield scheduled
         return
     src_loop = min(outer, key=lambda node: abs(node.strides[0]) or _MAX_STRIDE)
-    inner = _read_in_turn(outer, step, pages)
+    inner, steps = _read_in_turn(outer, run.extent * bits // BYTE_BITS, step, pages)
     last = inner[-1]
     is_ordered = abs(src_loop.strides[0]) >= abs(last.strides[0])
     if src_loop in inner or src_loop.valid < src_loop.extent or is_ordered:
         yield scheduled
         return
     # pieces of nearly equal length, so that none of a few steps is left
-    steps = rows_at_once(inner, 1, step, pages)
     steps = -(-last.extent // max(1, round(last.extent / steps)))
     strides = {node.strides for node in inner}
     for part in split_node(box, last, steps) if steps < last.extent else (box,):
@@ -104,12 +103,16 @@ def _order_runs(box: Box, bits: int, unit: int, pages: int) -> Iterator[Schedule
         yield schedule(part._replace(nodes=(*around, *within, part.nodes[-1])), unit)
 
 
-def _read_in_turn(outer: list[Node], step: int, pages: int) -> tuple[Node, ...]:
-    """Return the innermost loops, innermost first: all but the last read few pages of src."""
-    count = 1
-    while count < len(outer):
+def _read_in_turn(
+    outer: list[Node], nbytes: int, step: int, pages: int
+) -> tuple[tuple[Node, ...], int]:
+    """Return the innermost loops around runs of some bytes that are read in turn.
+
+    They come innermost first, with the steps of the last one: as many as `runs_at_once` allows.
+    """
+    for count in range(1, len(outer) + 1):
         inner = tuple(outer[: -count - 1 : -1])
-        if rows_at_once(inner, 1, step, pages) < inner[-1].extent:
+        steps = runs_at_once(inner, max(1, nbytes), step, pages)
+        if steps < inner[-1].extent:
             break
-        count += 1
-    return tuple(outer[: -count - 1 : -1])
+    return inner, steps
