@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from reorder import Node
-from reorder.cpu.schedule.reads import pages_in_turn, rows_at_once
+from reorder.cpu.schedule.reads import pages_in_turn, rows_at_once, runs_at_once
 from reorder.cpu.target import Machine
 
 
@@ -47,3 +47,23 @@ def test_runs_are_read_from_fewer_pages_in_turn_beyond_the_caches(
 ) -> None:
     machine = Machine(2, 56 << 20, pages_in_turn=128)
     assert pages_in_turn(machine, nbytes, fills_lines=fills_lines) == pages
+
+
+@pytest.mark.parametrize(
+    ("rows", "nbytes", "runs"),
+    [
+        # rows of src that start at few places of a page: pieces of half a page
+        ((Node(2048, 2048, (4096, 1)),), 64, 32),
+        ((Node(2048, 2048, (-3584, 1)),), 128, 16),
+        ((Node(3, 3, (1 << 20, 1)), Node(2048, 2048, (1 << 22, 1))), 64, 10),
+        # at as many as a page has lines
+        ((Node(2048, 2048, (4096 + 64, 1)),), 64, 128),
+        ((Node(2048, 2048, (4096 + 4, 1)),), 64, 128),
+        # longer runs
+        ((Node(2048, 2048, (4096, 1)),), 160, 128),
+    ],
+)
+def test_loads_of_short_runs_meet_few_stores_of_the_same_place_in_a_page(
+    rows: tuple[Node, ...], nbytes: int, runs: int
+) -> None:
+    assert runs_at_once(rows, nbytes, 1, 128) == runs

@@ -103,6 +103,8 @@ def test_runs_keep_their_places_from_however_many_pages_they_are_read(
         (_swap(187, 128, 40), 32, [32, 27]),
         # six rows in a page
         (_swap(400, 4, 40), 32, [200]),
+        # short runs, pieces of at most half a page
+        (_swap(1024, 16, 16), 128, [32]),
         # long runs are read from few pages too, those of a page and more are not
         (_swap(500, 9, 1000), 32, [32, 20]),
         (_swap(300, 9, 1024), 32, [300]),
