@@ -19,7 +19,6 @@ A copy of rows has the loops that follow one another in dst as loop 0, all in by
 
     length                    of a row
     inverse, row_shift        2^(32 + row_shift) / length, rounded up, in 32 bits
-    src_end                   one past the last byte of src
     count1, step1, ...        extent and stride in src of the loops around a row
 
 A conversion has the roles of its scales and zero points as further operands, where they differ
@@ -54,7 +53,7 @@ def param_names(pattern: Pattern) -> list[str]:
     if pattern.run is not None and pattern.run.is_nibble:
         names.append("parity")
     if pattern.rows is not None:
-        names += ["length", "inverse", "row_shift", "src_end"]
+        names += ["length", "inverse", "row_shift"]
         names += [
             f"{field}{k}" for k in range(1, pattern.rows.depth) for field in ("count", "step")
         ]

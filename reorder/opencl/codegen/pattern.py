@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from reorder.opencl.codegen.conversion import Conversion
+    from reorder.opencl.codegen.row_shapes import Rows, Skewed
     from reorder.opencl.codegen.pixels import PixelTile
 
 __all__ = [
@@ -17,7 +18,6 @@ __all__ = [
     "LoopShape",
     "Pattern",
     "RangeShape",
-    "Rows",
     "Run",
     "RunTile",
     "Serial",
@@ -75,16 +75,6 @@ class GatherShape(NamedTuple):
     src: tuple[tuple[tuple[int, ...], int], ...]
     dst: tuple[tuple[tuple[int, ...], int], ...]
     others: tuple[tuple[tuple[tuple[int, ...], int], ...], ...] = ()
-
-
-class Rows(NamedTuple):
-    """A copy of rows of bytes in vectors that are aligned in dst.
-
-    `depth` loops follow one another in dst, and are loop 0 of the pattern; of the innermost of
-    them, a row, the bytes follow one another in src as well.
-    """
-
-    depth: int
 
 
 class Run(NamedTuple):
@@ -252,9 +242,9 @@ class Pattern(NamedTuple):
     `lanes` has an entry for each element that a work item moves: its lane in an image src, its
     index among the lanes for a buffer, or -1 if zero is written. A work-group has `work_items`
     work items. With `is_wide` offsets have 64 bits. With a `tile` or a `pixel_tile` it goes
-    through local memory, with `rows` vectors of them are copied. With a `conversion` elements are
-    computed, between buffers in runs, with a `run_tile` through local memory. With `serial` a work
-    item loops by itself.
+    through local memory, with `skewed` in tiles whose rows end where vectors do. With `rows`
+    vectors are copied. With a `conversion` elements are computed, between buffers in runs, with a
+    `run_tile` through local memory. With `serial` a work item loops by itself.
     With `sums` the kernel writes a compensation, with `ranges` the range for each scale.
     """
 
@@ -274,6 +264,7 @@ class Pattern(NamedTuple):
     serial: Serial | None = None
     rows: Rows | None = None
     pixel_tile: PixelTile | None = None
+    skewed: Skewed | None = None
 
     @property
     def others(self) -> tuple[str, ...]:

@@ -9,29 +9,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from reorder.opencl.codegen.indices import index_lines
+from reorder.opencl.codegen.shifts import SHIFTS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from reorder.opencl.codegen.pattern import Pattern, Rows
+    from reorder.opencl.codegen.pattern import Pattern
+    from reorder.opencl.codegen.row_shapes import Rows
 
 __all__ = ["row_functions", "row_lines"]
 
 _FUNCTIONS = (
-    "uint funnel(uint low, uint high, uint shift)",
-    "{ return shift ? low >> shift | high << (32 - shift) : low; }",
-    # 16 bytes of two vectors: pairs of words, words, then bits are chosen
-    "uint4 shifted(uint4 a, uint4 b, uint at) {",
-    "    const int is_far = at & 8, is_odd = at & 4;",
-    "    const uint shift = (at & 3) * 8;",
-    "    const uint x0 = is_far ? a.z : a.x, x1 = is_far ? a.w : a.y, x2 = is_far ? b.x : a.z;",
-    "    const uint x3 = is_far ? b.y : a.w, x4 = is_far ? b.z : b.x, x5 = is_far ? b.w : b.y;",
-    "    const uint y0 = is_odd ? x1 : x0, y1 = is_odd ? x2 : x1, y2 = is_odd ? x3 : x2;",
-    "    const uint y3 = is_odd ? x4 : x3, y4 = is_odd ? x5 : x4;",
-    "    return (uint4)(funnel(y0, y1, shift), funnel(y1, y2, shift),",
-    "                   funnel(y2, y3, shift), funnel(y3, y4, shift));",
-    "}",
-    # bytes `first` to `last` are wanted; vectors without any may lie outside of the buffer
+    # bytes `first` to `last` are wanted: a vector that has one of them is in the same page
     "uint4 load(__global const uchar *src, index_t from, int first, int last) {",
     "    const index_t at = from & ~(index_t)15;",
     "    const index_t low = max(at, (from + first) & ~(index_t)15);",
@@ -52,6 +41,7 @@ _FUNCTIONS = (
 
 def row_functions(rows: Rows) -> Iterator[str]:
     """Return the functions that the body calls."""
+    yield from SHIFTS
     yield from _FUNCTIONS
     yield "index_t row_offset(uint row, const params_t p) {"
     yield "    index_t offset = 0;"
@@ -78,14 +68,14 @@ def row_lines(pattern: Pattern) -> Iterator[str]:
     for t in steps:
         item = f"(i0 + ({t} << p.shift0))" if t else "i0"
         yield f"const int at{t} = (int){item} * 16 - (int)(dst_offset & 15);"
-        yield f"int is_whole{t} = at{t} >= 0 && at{t} + 16 <= (int)p.extent0;"
+        yield f"const int is_whole{t} = at{t} >= 0 && at{t} + 16 <= (int)p.extent0;"
         yield f"uint4 v{t} = 0;"
         yield f"if (is_whole{t}) {{"
         yield from (f"    {line}" for line in _load_lines(t, rows))
         yield "}"
     for t in steps:
         yield f"if (is_whole{t}) *(__global uint4 *)(dst + (dst_offset + at{t})) = v{t};"
-        # the ends of what follows one another in dst, and the end of src
+        # the ends of what follows one another in dst
         yield f"else for (int j = max(-at{t}, 0); j < min(16, (int)p.extent0 - at{t}); ++j) {{"
         yield f"    const uint row = {_row(f'at{t} + j')};"
         yield f"    const int column = at{t} + j - (int)row * (int)p.length;"
@@ -99,16 +89,13 @@ def _row(at: str) -> str:
 
 
 def _load_lines(t: int, rows: Rows) -> Iterator[str]:
-    """Return the loads of a vector, from one row or two; none near the end of src."""
+    """Return the loads of a vector, from one row or two."""
     yield f"const uint row = {_row(f'at{t}')};"
     yield f"const int column = at{t} - (int)row * (int)p.length;"
     yield "const int count = min(16, (int)p.length - column);"
-    yield "const index_t one = src_offset + row_offset(row, p) + column;"
-    if rows.depth == 1:
-        yield f"is_whole{t} = one + 32 <= p.src_end;"
-        yield f"if (is_whole{t}) v{t} = load(src, one, 0, 16);"
-        return
-    yield "const index_t other = src_offset + row_offset(row + (count < 16), p) - count;"
-    yield f"is_whole{t} = max(one, other) + 32 <= p.src_end;"
-    yield f"if (is_whole{t}) v{t} = load(src, one, 0, count);"
-    yield f"if (is_whole{t} && count < 16) v{t} = joined(v{t}, load(src, other, count, 16), count);"
+    yield f"v{t} = load(src, src_offset + row_offset(row, p) + column, 0, count);"
+    if rows.depth > 1:
+        yield "if (count < 16) {"
+        yield "    const index_t next = src_offset + row_offset(row + 1, p) - count;"
+        yield f"    v{t} = joined(v{t}, load(src, next, count, 16), count);"
+        yield "}"

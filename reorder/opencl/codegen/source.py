@@ -16,6 +16,7 @@ from reorder.opencl.codegen.run_tile import run_tile_lines
 from reorder.opencl.codegen.runs import run_lines
 from reorder.opencl.codegen.serial import PORTABLE, serial_lines
 from reorder.opencl.codegen.serial_tile import serial_tile_lines, unit_functions
+from reorder.opencl.codegen.skewed import skewed_functions, skewed_lines
 from reorder.opencl.codegen.sums import sum_lines
 from reorder.opencl.codegen.tile import tile_lines
 from reorder.opencl.codegen.vectors import vector_functions
@@ -48,6 +49,8 @@ def kernel_source(pattern: Pattern) -> str:
         body = row_lines(pattern)
     elif pattern.pixel_tile is not None:
         body = pixel_tile_lines(pattern)
+    elif pattern.skewed is not None:
+        body = skewed_lines(pattern)
     else:
         body = copy_lines(pattern) if pattern.tile is None else tile_lines(pattern)
     return "\n".join([*_head(pattern), "{", *(f"    {line}" for line in body), "}", ""])
@@ -60,14 +63,7 @@ def _head(pattern: Pattern) -> Iterator[str]:
     for k in range(0, len(names), _PARAMS_PER_LINE):
         yield f"    index_t {', '.join(names[k : k + _PARAMS_PER_LINE])};"
     yield "} params_t;"
-    if pattern.tile is not None:
-        yield from vector_functions(pattern.tile)
-    if pattern.rows is not None:
-        yield from row_functions(pattern.rows)
-    if pattern.serial is not None:
-        yield from PORTABLE
-        if pattern.serial.tile:
-            yield from unit_functions(pattern)
+    yield from _body_functions(pattern)
     yield ""
     if pattern.conversion is not None:
         yield from conversion_lines(pattern.conversion)
@@ -89,3 +85,17 @@ def _head(pattern: Pattern) -> Iterator[str]:
         ]
     yield f"__kernel __attribute__((reqd_work_group_size({pattern.work_items}, 1, 1)))"
     yield f"void {KERNEL}({', '.join(arguments)}, const params_t p)"
+
+
+def _body_functions(pattern: Pattern) -> Iterator[str]:
+    """Return the functions that the body of a pattern calls."""
+    if pattern.tile is not None:
+        yield from vector_functions(pattern.tile)
+    if pattern.rows is not None:
+        yield from row_functions(pattern.rows)
+    if pattern.skewed is not None:
+        yield from skewed_functions(pattern.skewed)
+    if pattern.serial is not None:
+        yield from PORTABLE
+        if pattern.serial.tile:
+            yield from unit_functions(pattern)

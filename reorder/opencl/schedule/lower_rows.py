@@ -6,7 +6,8 @@ from math import prod
 from typing import TYPE_CHECKING
 
 from reorder.opencl.codegen.params import param_names
-from reorder.opencl.codegen.pattern import Access, AccessKind, LoopShape, Pattern, Rows
+from reorder.opencl.codegen.pattern import Access, AccessKind, LoopShape, Pattern
+from reorder.opencl.codegen.row_shapes import Rows
 from reorder.opencl.schedule.arguments import Division, argument_values
 from reorder.opencl.schedule.lower import MAX_INT, Launch, grid_dims, grid_of
 from reorder.opencl.schedule.placement import PixelLoop
@@ -19,11 +20,11 @@ __all__ = ["lower_rows"]
 
 _BYTE, _WORD, _VECTOR = 8, 32, 16
 # Bytes of the widest element; wider ones are moved one by one as fast.
-_MAX_ELEMENT = 1
+_MAX_ELEMENT = 2
 # Bytes that follow one another in dst, if more loops do: their ends are written byte by byte. Of
 # less than the second number that would be too much.
 _ENOUGH, _LEAST = 1 << 14, 1 << 10
-_WORK_ITEMS, _STEPS = 256, 1
+_WORK_ITEMS, _STEPS = 256, 2
 # Positions are counted in 32 bits, up to the end of the last group.
 _MAX_NBYTES = MAX_INT - _WORK_ITEMS * _STEPS * _VECTOR
 # Nests with fewer loops are filled up with loops of one step, so that there are fewer patterns.
@@ -119,8 +120,7 @@ def _launch(nest: PixelNest, chain: list[PixelLoop], outer: list[PixelLoop]) -> 
     row_shift = (row - 1).bit_length() - 1
     # at least 2^31: as a number of 32 bits with a sign it is negative
     inverse = -(-(1 << _WORD + row_shift) // row) - (1 << _WORD)
-    last = nest.src[0] + sum((loop.extent - 1) * max(loop.src[0], 0) for loop in moved)
-    values |= {"length": row, "inverse": inverse, "row_shift": row_shift, "src_end": last + 1}
+    values |= {"length": row, "inverse": inverse, "row_shift": row_shift}
     for k, loop in enumerate(chain[1:], 1):
         values |= {f"count{k}": loop.extent, f"step{k}": loop.src[0]}
     numbers = tuple(values[name] for name in param_names(pattern))

@@ -24,8 +24,11 @@ if TYPE_CHECKING:
 
 __all__ = ["lower_run_tile"]
 
-# Elements of a tile and its least edge, and of a box that is worth tiles.
-_TILE, _EDGE, _MIN_EDGE, _MIN_ELEMENTS = 4096, 64, 8, 1 << 14
+# Elements of a tile and the most of an edge; bytes of src and an edge where dst has bytes or less.
+_TILE, _EDGE = 4096, 64
+_NARROW_NBYTES, _NARROW_EDGE = 1 << 15, 128
+# The least edge, the elements of a box that is worth tiles, and the least run that is loaded.
+_MIN_EDGE, _MIN_ELEMENTS, _MIN_RUN = 8, 1 << 14, 8
 _WORK_ITEMS = 256
 _BYTE = 8
 
@@ -52,14 +55,18 @@ def lower_run_tile(box: Box, spec: ConversionSpec) -> Launch | None:
         return None
     others = [node for node in box.nodes if node is not along_src and node is not along_dst]
     box = box._replace(nodes=(along_src, along_dst, *others))
-    height = min(_EDGE, _power(edges[1]))
-    width = min(_TILE // height, _power(edges[0]))
-    height = min(_TILE // width, _power(edges[1]))
     bits = [DATA_TYPES[name].bits for name in (conversion.src, conversion.dst)]
-    lengths = [
-        _length(box, k, min(RUN_BITS // bits[k], MAX_RUN, edge), spec)
-        for k, edge in enumerate((width, height))
-    ]
+    # a run that is loaded should not be many vectors of dst
+    longest = min(RUN_BITS // bits[0], max(RUN_BITS // bits[1], _MIN_RUN), MAX_RUN)
+    most, edge = _TILE, _EDGE
+    if bits[1] <= _BYTE and _length(box, 0, longest, spec) == longest:
+        # rows of dst would be shorter than a cache line
+        most, edge = min(_NARROW_NBYTES // max(bits[0] // _BYTE, 1), _NARROW_EDGE**2), _NARROW_EDGE
+    height = min(edge, _power(edges[1]))
+    width = min(most // height, _power(edges[0]))
+    height = min(most // width, _power(edges[1]))
+    stored = min(RUN_BITS // bits[1], MAX_RUN, height)
+    lengths = [_length(box, 0, min(longest, width), spec), _length(box, 1, stored, spec)]
     if bits[1] < _BYTE and lengths[1] == 1:
         return None
     roles = conversion.varying

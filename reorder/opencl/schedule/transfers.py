@@ -26,6 +26,7 @@ from reorder.opencl.schedule.lower_pixels import lower_pixels
 from reorder.opencl.schedule.lower_rows import lower_rows
 from reorder.opencl.schedule.lower_runs import lower_runs, without_others
 from reorder.opencl.schedule.lower_serial import lower_serial
+from reorder.opencl.schedule.lower_skewed import lower_skewed
 from reorder.opencl.schedule.lower_squares import lower_squares
 from reorder.opencl.schedule.placement import place_box
 from reorder.opencl.schedule.profile import GPU, Profile
@@ -260,10 +261,17 @@ def _alone(
 def _rows(
     nest: PixelNest, access: Access, device: DeviceTraits, *, is_aligned: bool
 ) -> Launch | None:
-    """Return the launch of rows in vectors, where work items do not loop by themselves."""
+    """Return the launch of rows that start at any byte, in vectors that are aligned in dst.
+
+    None if there is none, or work items loop by themselves.
+    """
     if device.profile.chunk:
         return None
-    return lower_rows(nest, access, device.max_work_items, device.profile, is_aligned=is_aligned)
+    for lower_ in (lower_rows, lower_skewed):
+        launch = lower_(nest, access, device.max_work_items, device.profile, is_aligned=is_aligned)
+        if launch is not None:
+            return launch
+    return None
 
 
 def _squares(box: Box, device: DeviceTraits, *, is_aligned: bool) -> Launch | None:

@@ -19,8 +19,9 @@ def test_tiles_fit_into_local_memory_and_work_groups(
     check_source(launch)
     pattern = launch.pattern
     assert pattern.work_items <= max_work_items
-    assert pattern.tile is not None
-    assert pattern.tile.local_words * 4 <= 32768
+    tile = pattern.tile or pattern.skewed
+    assert tile is not None
+    assert tile.local_words * 4 <= 32768
 
 
 def test_work_groups_are_no_larger_than_the_device_has_them() -> None:

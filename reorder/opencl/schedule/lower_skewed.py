@@ -1,0 +1,107 @@
+"""Nests that transpose rows which start at any byte to launches: tiles with skewed ends."""
+
+from __future__ import annotations
+
+from math import gcd, prod
+from typing import TYPE_CHECKING, NamedTuple
+
+from reorder.opencl.codegen.pattern import Pattern
+from reorder.opencl.codegen.row_shapes import Skewed
+from reorder.opencl.schedule.lower import tile_launch
+
+if TYPE_CHECKING:
+    from reorder.opencl.codegen.pattern import Access
+    from reorder.opencl.schedule.lower import Launch
+    from reorder.opencl.schedule.placement import PixelNest
+    from reorder.opencl.schedule.profile import Profile
+
+__all__ = ["lower_skewed"]
+
+_BYTE, _WORD, _VECTOR, _BANKS = 8, 4, 16, 32
+# Bytes of a row of src and of dst, below which tiles would be mostly empty.
+_MIN_ROW = 96
+
+
+class _Shape(NamedTuple):
+    """Steps of a tile along src and along dst, work items, bytes at whose multiples rows end."""
+
+    width: int
+    height: int
+    work_items: int
+    align: int
+
+
+# By the bytes of an element: the best of a sweep on an NVIDIA H200. A sector of its memory has 32
+# bytes; where loads are what takes the time, fewer rows are loaded twice with 16.
+_SHAPES = {
+    1: _Shape(128, 64, 128, 16),
+    2: _Shape(64, 64, 256, 32),
+    4: _Shape(64, 64, 256, 32),
+}
+
+
+def lower_skewed(
+    nest: PixelNest, access: Access, max_work_items: int, profile: Profile, *, is_aligned: bool
+) -> Launch | None:
+    """Make the launch of a nest that transposes between two buffers.
+
+    None where tiles of whole vectors do, or rows are short.
+
+    Parameters
+    ----------
+    nest : PixelNest
+        From `place_box`.
+    access : Access
+        That of src and of dst.
+    max_work_items : int
+        The largest work-group of the device.
+    profile : Profile
+        What suits the device.
+    is_aligned : bool
+        Whether the buffers start at multiples of 16 bytes.
+    """
+    nbytes = int(access.element[1:]) // _BYTE
+    shape = _SHAPES.get(nbytes)
+    if shape is None or nest.gathers or not is_aligned or shape.work_items > max_work_items:
+        return None
+    loops = [loop for loop in nest.loops if loop.extent > 1 or not loop.valid]
+    total = prod(loop.extent for loop in loops) * nbytes
+    along_src = next((loop for loop in loops if loop.src == (1,)), None)
+    along_dst = next((loop for loop in loops if loop.dst == (1,)), None)
+    if along_src is None or along_dst is None or total < profile.min_tiled:
+        return None
+    shortest = min(along_src.extent, along_dst.extent) * nbytes
+    if nest.is_zero or along_src is along_dst or shortest < _MIN_ROW:
+        return None
+    outer = [loop for loop in loops if loop is not along_src and loop is not along_dst]
+    nest = nest._replace(loops=(along_dst, along_src, *outer))
+    starts = [_is_aligned(nest, operand, nbytes) for operand in range(2)]
+    if all(starts):
+        return None
+    tile = _tile(shape, nbytes, is_skewed=not starts[1])
+    pattern = Pattern(access, access, (0,), (), shape.work_items, skewed=tile)
+    return tile_launch(nest, pattern, (tile.height, tile.width, *(1 for _ in outer)))
+
+
+def _is_aligned(nest: PixelNest, operand: int, nbytes: int) -> bool:
+    """Whether all rows of src or of dst start at multiples of a vector."""
+    (start,) = (nest.src, nest.dst)[operand]
+    # rows of src run along the second loop, those of dst along the first one
+    steps = [
+        (loop.src, loop.dst)[operand][0] for k, loop in enumerate(nest.loops) if k != 1 - operand
+    ]
+    return gcd(_VECTOR, start * nbytes, *(step * nbytes for step in steps)) == _VECTOR
+
+
+def _tile(shape: _Shape, nbytes: int, *, is_skewed: bool) -> Skewed:
+    """Return a tile that lies in local memory so that work items access different banks."""
+    align = shape.align if is_skewed else 0
+    tile = Skewed(shape.width, shape.height, nbytes, align, 0)
+    lanes = _VECTOR // nbytes
+    # an odd pitch, and a word to read beyond the end
+    pitch = tile.rows * nbytes // _WORD + 1 | 1
+    if nbytes == _WORD:
+        return tile._replace(pitch=pitch)
+    # vectors of a row of src are that many banks apart, and units of rows are between them
+    apart = max(_BANKS * lanes // shape.width, 1)
+    return tile._replace(pitch=pitch, gap=(apart - lanes * pitch) % _BANKS)
