@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from reorder.opencl.codegen.conversion import Conversion
-    from reorder.opencl.codegen.row_shapes import Rows, Skewed
     from reorder.opencl.codegen.pixels import PixelTile
+    from reorder.opencl.codegen.row_shapes import Rows, Skewed
 
 __all__ = [
     "OTHER",
