@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 
 __all__ = ["lower_run_tile"]
 
-# Elements of a tile and the most of an edge; bytes of src and an edge where dst has bytes or less.
+# Elements of a tile and the most of an edge; bytes of src and an edge where wider elements become
+# bytes, or less.
 _TILE, _EDGE = 4096, 64
 _NARROW_NBYTES, _NARROW_EDGE = 1 << 15, 128
 # The least edge, the elements of a box that is worth tiles, and the least run that is loaded.
@@ -59,9 +60,9 @@ def lower_run_tile(box: Box, spec: ConversionSpec) -> Launch | None:
     # a run that is loaded should not be many vectors of dst
     longest = min(RUN_BITS // bits[0], max(RUN_BITS // bits[1], _MIN_RUN), MAX_RUN)
     most, edge = _TILE, _EDGE
-    if bits[1] <= _BYTE and _length(box, 0, longest, spec) == longest:
+    if bits[0] > _BYTE >= bits[1] and _length(box, 0, longest, spec) == longest:
         # rows of dst would be shorter than a cache line
-        most, edge = min(_NARROW_NBYTES // max(bits[0] // _BYTE, 1), _NARROW_EDGE**2), _NARROW_EDGE
+        most, edge = _NARROW_NBYTES * _BYTE // bits[0], _NARROW_EDGE
     height = min(edge, _power(edges[1]))
     width = min(most // height, _power(edges[0]))
     height = min(most // width, _power(edges[1]))
