@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 __all__ = ["skewed_functions", "skewed_lines"]
 
 _WORD, _VECTOR = 4, 16
-# Vectors of a work item that are loaded before the first one is stored; more are a loop.
-_MAX_UNROLLED = 1
 _TYPES = {1: "uchar", 2: "ushort", 4: "uint"}
 
 
@@ -120,30 +118,17 @@ def _vector_loads(tile: Skewed, work_items: int) -> Iterator[str]:
     lanes, words = _VECTOR // tile.nbytes, _VECTOR // _WORD
     vectors = tile.width // lanes
     total = tile.rows // tile.unit * vectors
-    count = -(-total // work_items)
-    is_rolled = count > _MAX_UNROLLED
-    if is_rolled:
-        yield f"for (int step = 0; step < {count * work_items}; step += {work_items}) {{"
-    steps = range(1 if is_rolled else count)
-    for s in steps:
-        step = "step" if is_rolled else s * work_items
-        yield f"const int n{s} = (int)get_local_id(0) + {step};"
-        yield f"const int c{s} = n{s} % {vectors} * {lanes}, r{s} = n{s} / {vectors} * {tile.unit};"
-        for row in range(tile.unit):
-            at = f"r{s} + {row}"
-            yield (
-                f"const uint4 v{s}_{row} = load(src + (src_offset + ({at}) * p.src0 + c{s}), "
-                f"{at} >= top && {at} < bottom ? columns - c{s} : 0);"
-            )
-    for s in steps:
-        yield f"if (r{s} < {tile.rows}) {{" if total % work_items else "{"
-        yield f"const int to = {_local(tile, f'c{s}')} + r{s} / {tile.unit};"
-        rows = [f"v{s}_{row}" for row in range(tile.unit)]
-        for j, column in enumerate(transposed_words(rows, words)):
-            yield f"tile[to + {j * tile.pitch}] = {column};"
-        yield "}"
-    if is_rolled:
-        yield "}"
+    yield f"for (int n = (int)get_local_id(0); n < {total}; n += {work_items}) {{"
+    yield f"    const int c = n % {vectors} * {lanes}, r = n / {vectors} * {tile.unit};"
+    rows = [f"v{row}" for row in range(tile.unit)]
+    for row, name in enumerate(rows):
+        place = f"src + (src_offset + (r + {row}) * p.src0 + c)"
+        count = f"r + {row} >= top && r + {row} < bottom ? columns - c : 0"
+        yield f"    const uint4 {name} = load({place}, {count});"
+    yield f"    const int to = {_local(tile, 'c')} + r / {tile.unit};"
+    for j, column in enumerate(transposed_words(rows, words)):
+        yield f"    tile[to + {j * tile.pitch}] = {column};"
+    yield "}"
 
 
 def _store_lines(tile: Skewed, work_items: int, first: int, count: int) -> Iterator[str]:
