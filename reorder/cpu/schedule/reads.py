@@ -20,6 +20,8 @@ __all__ = ["MAX_STEPS", "pages_in_turn", "rows_at_once", "runs_at_once", "steps_
 _STREAMED_PAGES = 8
 # Longer runs gain nothing from shorter pieces.
 _MAX_ALIASED_NBYTES = 2 * LINE_NBYTES
+# Runs of a piece whose stores meet few loads.
+_ALIASED_RUNS = 32
 
 # Most steps of a loop group in a tile; a loop of less than twice the steps of a tile is not cut.
 MAX_STEPS = 4 * TILE
@@ -85,7 +87,7 @@ def runs_at_once(rows: tuple[Node, ...], nbytes: int, step: int, pages: int) -> 
 
     The model: as `rows_at_once`, but a load waits for an earlier store whose address has the same
     lowest 12 bits (4K aliasing). If runs start at few places of a page, as with strides of powers
-    of two, the stores of half a page and more meet nearly all loads.
+    of two, stores of longer pieces of dst meet nearly all loads.
 
     Parameters
     ----------
@@ -110,7 +112,7 @@ def runs_at_once(rows: tuple[Node, ...], nbytes: int, step: int, pages: int) -> 
     is_aliased = gcd(rows[-1].strides[0] * step, PAGE_NBYTES) > LINE_NBYTES
     if not is_aliased or nbytes > _MAX_ALIASED_NBYTES:
         return steps
-    return max(1, min(steps, steps_of(rows, PAGE_NBYTES // 2 // nbytes)))
+    return min(steps, steps_of(rows, _ALIASED_RUNS))
 
 
 def steps_of(group: tuple[Node, ...], size: int) -> int:

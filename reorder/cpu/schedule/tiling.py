@@ -9,12 +9,12 @@ from reorder.cpu.caches import PAGE_NBYTES, PREFETCHED_PAGES
 from reorder.cpu.schedule.reads import runs_at_once
 from reorder.cpu.schedule.scheduled_box import MAX_CALL_SIZE, ScheduledBox, schedule
 from reorder.cpu.schedule.select import TILE
-from reorder.cpu.target import BYTE_BITS
+from reorder.cpu.target import BYTE_BITS, LINE_NBYTES
 from reorder.plan.nodes import Node
 from reorder.plan.passes import split_node
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from reorder.plan.nodes import Box
 
@@ -24,6 +24,8 @@ _ONE_STEP = Node(1, 1, (1, 1))
 # Elements of the pieces into which runs of more than twice this length are cut, so that threads
 # can share them.
 _MAX_RUN = 1 << 15
+# Elements of dst that are written one after the other where runs are below a line.
+_SWEEP = 128
 # Larger than the magnitude of every stride.
 _MAX_STRIDE = 2**63
 
@@ -37,7 +39,7 @@ def tile_boxes(
     many pages of src in turn as `pages`.
     """
     done: list[ScheduledBox] = []
-    todo = [part for box in reversed(boxes) for part in _order_runs(box, bits, unit, pages)]
+    todo = [part for box in reversed(boxes) for part in _order_loops(box, bits, unit, pages)]
     while todo:
         scheduled = todo.pop()
         cut = _find_cut(scheduled)
@@ -73,25 +75,57 @@ def _find_cut(scheduled: ScheduledBox) -> tuple[Node, int] | None:
     return None if long is None or steps >= long[-1].extent else (long[-1], steps)
 
 
-def _order_runs(box: Box, bits: int, unit: int, pages: int) -> Iterator[ScheduledBox]:
-    """Schedule a box of runs so that cache lines of src and of dst are used while cached.
-
-    The innermost loops, whose runs follow each other in dst, are cut to read from about as many
-    pages of src in turn as `pages`. The other loops are around them, in the order of src.
-    """
+def _order_loops(box: Box, bits: int, unit: int, pages: int) -> Iterable[ScheduledBox]:
+    """Schedule a box of runs so that cache lines of src and of dst are used while cached."""
     scheduled = schedule(box, unit)
     *outer, run = box.nodes or (_ONE_STEP,)
-    step = max(1, bits // BYTE_BITS) // unit
-    is_short = run.extent * bits < PAGE_NBYTES * BYTE_BITS
-    if scheduled.is_transposed or box.is_zero or not is_short or not outer[1:]:
-        yield scheduled
-        return
+    nbytes = run.extent * bits // BYTE_BITS
+    if scheduled.is_transposed or box.is_zero or nbytes >= PAGE_NBYTES or not outer[1:]:
+        return (scheduled,)
     src_loop = min(outer, key=lambda node: abs(node.strides[0]) or _MAX_STRIDE)
-    inner, steps = _read_in_turn(outer, run.extent * bits // BYTE_BITS, step, pages)
+    if src_loop.valid < src_loop.extent:
+        return (scheduled,)
+    if nbytes < LINE_NBYTES:
+        ordered = _sweep_both_sides(box, src_loop, unit)
+    else:
+        step = max(1, bits // BYTE_BITS) // unit
+        ordered = _read_in_turn(box, src_loop, unit, _piece_of(outer, nbytes, step, pages))
+    return tuple(ordered) or (scheduled,)
+
+
+def _sweep_both_sides(box: Box, src_loop: Node, unit: int) -> Iterator[ScheduledBox]:
+    """Schedule a box of runs below a line: lines of src and of dst hold several of them.
+
+    The loop of the smallest stride in src becomes the inner one of the loop of the smallest
+    stride in dst, and both are cut. Yields nothing if it is that loop already.
+    """
+    *_, dst_loop, run = box.nodes
+    if src_loop is dst_loop or abs(src_loop.strides[0]) >= abs(dst_loop.strides[0]):
+        return
+    # steps of the dst loop in each sweep over the src loop
+    across = max(1, _SWEEP // run.extent)
+    for part in split_node(box, dst_loop, across) if dst_loop.extent > across else (box,):
+        if part.is_zero:
+            yield schedule(part, unit)
+            continue
+        along = max(1, TILE // min(across, dst_loop.extent))
+        for whole in split_node(part, src_loop, along) if src_loop.extent > along else (part,):
+            inner = next(node for node in whole.nodes if node.strides == src_loop.strides)
+            rest = tuple(node for node in whole.nodes if node != inner)
+            swept = whole._replace(nodes=(*rest[:-2], inner, *rest[-2:]))
+            yield schedule(swept, unit)
+
+
+def _read_in_turn(
+    box: Box, src_loop: Node, unit: int, piece: tuple[tuple[Node, ...], int]
+) -> Iterator[ScheduledBox]:
+    """Schedule a box of runs of a line and more, with the loops of a piece of dst innermost.
+
+    The others are around them in the order of src. Yields nothing if loops have that order.
+    """
+    inner, steps = piece
     last = inner[-1]
-    is_ordered = abs(src_loop.strides[0]) >= abs(last.strides[0])
-    if src_loop in inner or src_loop.valid < src_loop.extent or is_ordered:
-        yield scheduled
+    if src_loop in inner or abs(src_loop.strides[0]) >= abs(last.strides[0]):
         return
     # pieces of nearly equal length, so that none of a few steps is left
     steps = -(-last.extent // max(1, round(last.extent / steps)))
@@ -103,16 +137,16 @@ def _order_runs(box: Box, bits: int, unit: int, pages: int) -> Iterator[Schedule
         yield schedule(part._replace(nodes=(*around, *within, part.nodes[-1])), unit)
 
 
-def _read_in_turn(
+def _piece_of(
     outer: list[Node], nbytes: int, step: int, pages: int
 ) -> tuple[tuple[Node, ...], int]:
-    """Return the innermost loops around runs of some bytes that are read in turn.
+    """Return the loops around runs of some bytes that make up a piece of dst, innermost first.
 
-    They come innermost first, with the steps of the last one: as many as `runs_at_once` allows.
+    The last of them has as many steps as `runs_at_once` allows, the others all of theirs.
     """
     for count in range(1, len(outer) + 1):
         inner = tuple(outer[: -count - 1 : -1])
-        steps = runs_at_once(inner, max(1, nbytes), step, pages)
+        steps = runs_at_once(inner, nbytes, step, pages)
         if steps < inner[-1].extent:
             break
     return inner, steps

@@ -52,9 +52,9 @@ def test_runs_are_read_from_fewer_pages_in_turn_beyond_the_caches(
 @pytest.mark.parametrize(
     ("rows", "nbytes", "runs"),
     [
-        # rows of src that start at few places of a page: pieces of half a page
+        # rows of src that start at few places of a page: short pieces
         ((Node(2048, 2048, (4096, 1)),), 64, 32),
-        ((Node(2048, 2048, (-3584, 1)),), 128, 16),
+        ((Node(2048, 2048, (-3584, 1)),), 128, 32),
         ((Node(3, 3, (1 << 20, 1)), Node(2048, 2048, (1 << 22, 1))), 64, 10),
         # at as many as a page has lines
         ((Node(2048, 2048, (4096 + 64, 1)),), 64, 128),
