@@ -20,6 +20,9 @@ __all__ = ["is_scattered", "is_tiled", "needs_tiles"]
 _MAX_SINGLE_MOVES = 64
 # A call of a kernel for fewer elements than this costs more than the elements.
 _MIN_CALL_SIZE = 16
+# Matrices of so many rows and columns have too many to be interleaved, and too few for vectors: two
+# moves gain if elements have at most this width.
+_SMALL_SIDES, _MAX_SMALL_BITS = range(5, 8), 16
 # Lines are assembled in matrices of this many rows and columns, as they are in src: smaller ones
 # are moved at once, so that their lines are complete before they leave the caches.
 _MIN_ASSEMBLED_ROWS, _MIN_ASSEMBLED_COLUMNS = 256, 64
@@ -48,7 +51,7 @@ def is_tiled(plan: ReorderPlan, box: Box, *, streams: bool) -> bool:
         return True
     if packed_bits != bits:
         return False
-    return is_scattered(packed) or (bits < BYTE_BITS and box.size > _MAX_SINGLE_MOVES)
+    return is_scattered(packed, bits) or (bits < BYTE_BITS and box.size > _MAX_SINGLE_MOVES)
 
 
 def needs_assembly(box: Box, bits: int) -> bool:
@@ -68,12 +71,15 @@ def needs_assembly(box: Box, bits: int) -> bool:
     return width >= _MIN_ASSEMBLED_COLUMNS and (height >= _MIN_ASSEMBLED_ROWS or is_half)
 
 
-def is_scattered(box: Box) -> bool:
+def is_scattered(box: Box, bits: int) -> bool:
     """Whether two moves of a box are faster than one, because one call moves few elements.
 
-    An example is a box between `8b16a2b` and `8a16b2a`, whose innermost pairs are of two dims.
+    Examples are a box between `8b16a2b` and `8a16b2a`, whose innermost pairs are of two dims, and
+    matrices of 5 x 5 bytes, one behind the other.
     """
     choice = select(box)
-    if choice.micro_kernel != TRANSPOSED or choice.size >= _MIN_CALL_SIZE:
+    if choice.micro_kernel != TRANSPOSED or box.size <= _MIN_CALL_SIZE or box.lookups:
         return False
-    return box.size > _MIN_CALL_SIZE and not box.lookups
+    sides = [prod(node.extent for node in group) for group in (choice.rows, choice.columns)]
+    is_small = all(side in _SMALL_SIDES for side in sides) and bits <= _MAX_SMALL_BITS
+    return is_small or choice.size < _MIN_CALL_SIZE

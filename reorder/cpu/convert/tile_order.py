@@ -9,6 +9,7 @@ from reorder.cpu.convert.records import ZEROED_LANES
 from reorder.cpu.convert.row_tables import contiguous_nodes
 from reorder.cpu.convert.tile_counts import MIN_RUN
 from reorder.cpu.convert.tile_pieces import covered_steps
+from reorder.cpu.kernels.interleave import MOST
 from reorder.cpu.target import BYTE_BITS
 from reorder.plan.nodes import Node
 
@@ -120,13 +121,20 @@ def _runs(
 def order_between(nodes: tuple[Node, ...], counts: dict[int, int]) -> TileOrder:
     """Return an order in which both sides are moved by vectors, for boxes scattered on both.
 
-    From outermost to innermost: nodes in the order of dst; the innermost node of dst; as many
-    of the next inner nodes of dst as make `MIN_RUN` elements; the innermost node of src.
+    The innermost nodes of src and of dst change places in one of the two moves, and the other one
+    moves runs. If the second move does it, the order from outermost to innermost is: nodes in the
+    order of dst; the innermost node of dst; as many of the next inner nodes of dst as make
+    `MIN_RUN` elements; the innermost node of src. If the first one does: the innermost node of
+    src; nodes in the order of dst.
     """
     *rest, innermost = order_of_side(nodes, counts, 1)
     src_innermost = min(rest, key=lambda k: abs(nodes[k].strides[0]))
     rest.remove(src_innermost)
-    inside, size = [src_innermost], counts[src_innermost]
+    size, dst_size = counts[src_innermost], counts[innermost]
+    # few elements are interleaved; runs of three fill no wider element
+    if size <= MOST and (dst_size > MOST or size & (size - 1)):
+        return TileOrder([src_innermost, *rest, innermost], reads=False, writes=False)
+    inside = [src_innermost]
     while rest and size < MIN_RUN:
         inside.insert(0, rest.pop())
         size *= counts[inside[0]]

@@ -111,7 +111,7 @@ def tile_box(
             order = order_by_cost(nodes, counts, widths, streams=streams, masks=masks)
             if _moves_narrow(order, widths):
                 break
-    if is_moved and is_scattered(src_and_dst(box)):
+    if is_moved and is_scattered(src_and_dst(box), widths[0]):
         order = order_between(nodes, counts)
     if order.writes and has_padding(counts) and not order.zeroes:
         # moves write padding, conversions do not; in a tile that is moved it costs nothing extra

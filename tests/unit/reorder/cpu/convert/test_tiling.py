@@ -81,7 +81,37 @@ def test_a_conversion_writes_the_padding_behind_short_rows(
 )
 def test_boxes_with_pairs_of_other_dims_are_scattered(src: str, dst: str, expected: bool) -> None:
     plan = plan_reorder(memory_desc((64, 64), "bf16", src), memory_desc((64, 64), "bf16", dst))
-    assert [is_scattered(box) for box in plan.boxes] == [expected] * len(plan.boxes)
+    assert [is_scattered(box, 16) for box in plan.boxes] == [expected] * len(plan.boxes)
+
+
+@pytest.mark.parametrize(
+    ("sides", "bits", "expected"),
+    [((5, 5), 8, True), ((7, 5), 16, True), ((5, 5), 32, False), ((8, 5), 8, False)],
+)
+def test_small_matrices_of_narrow_elements_are_scattered(
+    sides: tuple[int, int], bits: int, expected: bool
+) -> None:
+    dims, name = (40, *sides), f"u{bits}"
+    plan = plan_reorder(memory_desc(dims, name, "abc"), memory_desc(dims, name, "acb"))
+    assert [is_scattered(box, bits) for box in plan.boxes] == [expected]
+
+
+@pytest.mark.parametrize(
+    ("sides", "first"),
+    [((4, 3), 2), ((3, 4), 0), ((7, 2), 2), ((2, 7), 0), ((3, 3), 2), ((2, 2), 0)],
+)
+def test_the_innermost_node_of_src_is_taken_out_first_where_it_is_interleaved(
+    sides: tuple[int, int], first: int
+) -> None:
+    # rows of dst have sides[0] elements, those of src sides[1]
+    nodes = (
+        Node(40, 40, (sides[0] * sides[1],) * 2),
+        Node(sides[1], sides[1], (1, sides[0])),
+        Node(sides[0], sides[0], (sides[1], 1)),
+    )
+    counts = {k: node.extent for k, node in enumerate(nodes)}
+    order = order_between(nodes, counts).nodes
+    assert order == ([1, 0, 2] if first == 2 else [2, 0, 1])
 
 
 @pytest.mark.parametrize(
