@@ -78,7 +78,7 @@ _PIXELS = tuple(
     PixelShape(run, columns, rows, nbytes, items)
     for run in (128, 256)
     for columns, rows in ((2, 4), (4, 2))
-    for nbytes in (4608, 18432)
+    for nbytes in (4608, 9216)
     for items in (128, 256)
 )
 # What of the groups of images a reorder that converts uses, by the layouts of the buffer and of

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from hypothesis.strategies import DrawFn
 
     from memdesc import ImageDesc, MemoryDesc
+    from reorder.opencl.schedule.profile import Profile
     from tests.opencl.runtimes import Runtime
 
 MAX_NELEMS = 1024
@@ -63,11 +64,14 @@ def image_cases(
 
 
 def check_image(
-    runtime: Runtime, case: tuple[MemoryDesc, ImageDesc, MemoryDesc], seed: int
+    runtime: Runtime,
+    case: tuple[MemoryDesc, ImageDesc, MemoryDesc],
+    seed: int,
+    profile: Profile | None = None,
 ) -> None:
     src, image, dst = case
     # half of the cases with kernels that access images, as on graphics processors
-    profile = GPU if seed // 3 % 2 else None
+    profile = profile or (GPU if seed // 3 % 2 else None)
     kind = image.dtype.numpy
     source = bits((max(-(-src.min_nbytes // kind.itemsize), 1),), image.dtype.name, seed)
     # the image may have more pixels than it needs, and they stay as they are
@@ -112,6 +116,15 @@ def test_five_thousand_images_keep_the_bits(
     runtime: Runtime, case: tuple[MemoryDesc, ImageDesc, MemoryDesc], seed: int
 ) -> None:
     check_image(runtime, case, seed)
+
+
+@pytest.mark.campaign
+@settings(COMMON, max_examples=300)
+@given(case=image_cases(), seed=st.integers(0, 2**20))
+def test_images_keep_the_bits_in_tiles_of_any_size(
+    runtime: Runtime, case: tuple[MemoryDesc, ImageDesc, MemoryDesc], seed: int
+) -> None:
+    check_image(runtime, case, seed, GPU._replace(min_tiled=0))
 
 
 @settings(COMMON, max_examples=200)

@@ -159,7 +159,7 @@ GPU = Profile(
         vector_separate=(Share(COLUMN, 2), Share(BUFFER, 4), Share(ROW, 1)),
     ),
     pack_pixels=PixelShape(128, 4, 2, 4608, 128),
-    unpack_pixels=PixelShape(256, 4, 2, 18432, 256),
+    unpack_pixels=PixelShape(256, 4, 2, 9216, 256),
 )
 # A processor has no banks, and no subgroups to fill: work items loop over what they move. Its
 # kernels call a function for each pixel that they read or write in an image.
