@@ -59,7 +59,15 @@ def emit_convert(builder: Builder, arguments: StageArguments, types: ConvertType
 
 def _emit_row(src: Row, dst: Row, record: ConvertRecord, work: str | None) -> None:
     """Convert one row, and write zeros behind it if the record says so."""
-    with emit_zeroed(src, dst, record, lambda codes: _converted(src, dst, codes, work)):
+
+    def emit() -> None:
+        codes = _converted(src, dst, src.load_first(record.columns), work)
+        dst.store_first(codes, record.columns, record.extent)
+
+    if dst.elements.streams:
+        _emit_data(src, dst, record, work)
+        return
+    with emit_zeroed(src.elements.builder, (src.dtype, dst.dtype), record, emit):
         _emit_data(src, dst, record, work)
 
 

@@ -172,17 +172,18 @@ def each_line(
 
 @contextmanager
 def emit_zeroed(
-    src: Row, dst: Row, record: ConvertRecord | CombineRecord, results: Callable[[Value], Value]
+    builder: Builder,
+    dtypes: tuple[str, ...],
+    record: ConvertRecord | CombineRecord,
+    emit: Callable[[], None],
 ) -> Iterator[None]:
-    """Emit rows that end in zeros, which `results` computes; in the context, emit other rows."""
-    if dst.elements.streams or not masks_elements(src.dtype, dst.dtype):
+    """Emit code for rows that end in zeros; in the context, emit that for other rows."""
+    if not masks_elements(*dtypes):
         yield
         return
-    builder = src.elements.builder
     ends_in_zeros = builder.icmp_signed(">", record.extent, int64(0))
     with builder.if_else(ends_in_zeros) as (zeroed, plain):
         with zeroed:
-            codes = results(src.load_first(record.columns))
-            dst.store_first(codes, record.columns, record.extent)
+            emit()
         with plain:
             yield

@@ -1,0 +1,94 @@
+"""One operation on the vectors of one row: what they and their operands are loaded from."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from llvmlite import ir
+
+from reorder.cpu.convert.arithmetic import Operands, apply
+from reorder.cpu.convert.codec import Codec
+from reorder.cpu.convert.operation import Operation
+from reorder.cpu.kernels.emit import int64
+
+if TYPE_CHECKING:
+    from reorder.cpu.convert.records import CombineRecord
+    from reorder.cpu.convert.rows import Row
+    from reorder.cpu.kernels.emit import Value
+
+__all__ = ["OperationRows", "RowOperation"]
+
+
+class OperationRows(NamedTuple):
+    """One row of each side of an operation."""
+
+    src: Row
+    dst: Row
+    operand: Row
+    # what `ADD_PRODUCT` multiplies with, or the reciprocals of `QUOTIENT`
+    factor: Row
+
+
+class RowOperation:
+    """An operation on the vectors of one row; with `single` all elements share one operand."""
+
+    def __init__(
+        self, operation: Operation, rows: OperationRows, record: CombineRecord, *, single: bool
+    ) -> None:
+        self.rows, self.record = rows, record
+        self._operation = operation
+        # loaded before the loop: LLVM cannot move the loads there, since stores may alias them
+        self._one_operand = self._load_one(rows.operand) if single else None
+        has_one_factor = operation is Operation.ADD_PRODUCT or (
+            operation is Operation.QUOTIENT and single
+        )
+        self._one_factor = self._load_one(rows.factor) if has_one_factor else None
+
+    def run(self, i: Value, lanes: int, *, non_temporal: bool = False) -> None:
+        """Write the results for a vector from the i-th element on."""
+        src = self.rows.src
+        if src.elements.fills_line(lanes):
+            src.prefetch(i, lanes, self.record.prefetch_distance)
+        codes = self.results(src.load(i, lanes), i)
+        self.rows.dst.store(codes, i, non_temporal=non_temporal)
+
+    def run_zeroed(self) -> None:
+        """Write the results for a row that ends in zeros, and these."""
+        columns, extent = self.record.columns, self.record.extent
+        self.rows.dst.store_first(self.results(self.rows.src.load_first(columns)), columns, extent)
+
+    def results(self, codes: Value, i: Value | None = None) -> Value:
+        """Return the results for codes of src, in the type of dst.
+
+        They are at the i-th element of the row; without it they are the first ones, and zeros.
+        """
+        operation, rows = self._operation, self.rows
+        codec = Codec(rows.src.elements.builder, codes.type.count)
+        work, dtype = rows.operand.dtype, rows.dst.dtype
+        x = codec.decode(codes, rows.src.dtype, work)
+        y = factor = None
+        if operation is not Operation.ROUND_F16:
+            y = self._read(codec, rows.operand, i, self._one_operand)
+        if operation in {Operation.QUOTIENT, Operation.ADD_PRODUCT}:
+            factor = self._read(codec, rows.factor, i, self._one_factor)
+        result = apply(codec, operation, Operands(x, y, factor), work, dtype)
+        return codec.encode(result, work, dtype)
+
+    def _load_one(self, row: Row) -> Value:
+        builder = row.elements.builder
+        return builder.bitcast(row.load(int64(0), 1), Codec(builder, 1).values(row.dtype))
+
+    def _read(self, codec: Codec, row: Row, i: Value | None, one: Value | None) -> Value:
+        """Return the values at the operand's position, or one value in every lane."""
+        builder, kind = codec.builder, codec.values(row.dtype)
+        if one is not None:
+            every = ir.Constant(codec.integers(32), None)
+            return builder.shuffle_vector(one, ir.Constant(one.type, ir.Undefined), every)
+        if i is not None:
+            position = builder.and_(i, self.record.operand_mask)
+            return builder.bitcast(row.load(position, codec.lanes), kind)
+        # behind the row ones, so that nothing is divided by zero
+        count = self.record.columns
+        values = builder.bitcast(row.load_first(count), kind)
+        mask = row.elements.lane_mask(count, codec.lanes)
+        return builder.select(mask, values, codec.splat(kind, 1.0))
