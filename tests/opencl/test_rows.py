@@ -32,7 +32,7 @@ def has_rows(src: MemoryDesc, dst: MemoryDesc) -> bool:
 
 @pytest.mark.parametrize(
     ("dtype", "dims"),
-    [("u8", (2, 37, 3, 111)), ("u8", (3, 20, 4, 17))],
+    [("u8", (2, 37, 3, 111)), ("u8", (3, 20, 4, 17)), ("f16", (2, 9, 5, 33)), ("f32", (5, 7, 43))],
 )
 def test_outer_loops_change_places(dtype: str, dims: tuple[int, ...], first: Runtime) -> None:
     one = "abcd"[: len(dims)]

@@ -20,11 +20,11 @@ __all__ = ["lower_rows"]
 
 _BYTE, _WORD, _VECTOR = 8, 32, 16
 # Bytes of the widest element; wider ones are moved one by one as fast.
-_MAX_ELEMENT = 2
+_MAX_ELEMENT = 4
 # Bytes that follow one another in dst, if more loops do: their ends are written byte by byte. Of
 # less than the second number that would be too much.
 _ENOUGH, _LEAST = 1 << 14, 1 << 10
-_WORK_ITEMS, _STEPS = 256, 2
+_WORK_ITEMS, _STEPS = 128, 2
 # Positions are counted in 32 bits, up to the end of the last group.
 _MAX_NBYTES = MAX_INT - _WORK_ITEMS * _STEPS * _VECTOR
 # Nests with fewer loops are filled up with loops of one step, so that there are fewer patterns.
@@ -69,6 +69,8 @@ def lower_rows(
     if prod(loop.extent for loop in chain) < _LEAST:
         return None
     outer = [loop for loop in others if all(loop is not taken for taken in chain)]
+    # groups that run at a time read rows near to one another, which share sectors of memory
+    outer.sort(key=lambda loop: abs(loop.src[0]))
     outer += [PixelLoop(1, 1, (0,), (0,))] * (_MIN_LOOPS - 1 - len(outer))
     start = [offset * nbytes for (offset,) in (nest.src, nest.dst)]
     return _launch(nest._replace(src=(start[0],), dst=(start[1],)), chain, outer)

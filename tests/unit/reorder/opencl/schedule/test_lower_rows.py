@@ -29,7 +29,9 @@ def swap(dtype: str, row: int, most: int = 256) -> Launch:
     return launch_of(memory_desc(dims, dtype, "abcd"), memory_desc(dims, dtype, "acbd"), most)
 
 
-@pytest.mark.parametrize(("dtype", "row"), [("u8", 111), ("u8", 17), ("f16", 11), ("u8", 1026)])
+@pytest.mark.parametrize(
+    ("dtype", "row"), [("u8", 111), ("u8", 17), ("f16", 11), ("u8", 1026), ("f32", 11)]
+)
 def test_rows_of_odd_lengths_are_copied_in_vectors(dtype: str, row: int) -> None:
     assert swap(dtype, row).pattern.rows is not None
 
@@ -38,9 +40,9 @@ def test_rows_of_odd_lengths_are_copied_in_vectors(dtype: str, row: int) -> None
     ("dtype", "row", "most"),
     [
         ("u8", 112, 256),  # whole vectors
-        ("f32", 111, 256),  # elements are as fast
+        ("f64", 111, 256),  # elements are as fast
         ("u8", 13, 256),  # a vector may have more than two rows
-        ("u8", 111, 128),  # groups of a smaller device
+        ("u8", 111, 64),  # groups of a smaller device
     ],
 )
 def test_other_rows_are_copied_by_elements(dtype: str, row: int, most: int) -> None:
