@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from memdesc import image_desc, memory_desc
-from reorder import plan_reorder
+from reorder import Attr, plan_reorder
 from reorder.api import execute
 from reorder.opencl.schedule.profile import GPU
 from tests.opencl.runtimes import enqueue
@@ -43,20 +43,27 @@ CASES = [
 
 
 def check(
-    runtime: Runtime, case: tuple[str, str, tuple[int, ...]], dtype: str, profile: Profile
+    runtime: Runtime,
+    case: tuple[str, str, tuple[int, ...]],
+    dtypes: tuple[str, str],
+    profile: Profile,
+    attr: Attr | None = None,
 ) -> None:
+    """Pack a buffer of one type into an image of another with `attr`, and unpack it without."""
     buffer, image, dims = case
-    desc, pixels = memory_desc(dims, dtype, buffer), image_desc(dims, dtype, image)
-    x = bits((desc.padded_nelems,), dtype, 1)
-    wanted = np.zeros(pixels.desc.padded_nelems, x.dtype)
-    execute(plan_reorder(desc, pixels.desc), x, wanted)
+    desc, pixels = memory_desc(dims, dtypes[0], buffer), image_desc(dims, dtypes[1], image)
+    x = bits((desc.padded_nelems,), dtypes[0], 1)
+    if dtypes[0] != dtypes[1] and x.dtype == np.float32:
+        x = np.random.default_rng(1).normal(0, 40, x.shape).astype(np.float32)
+    wanted = np.zeros(pixels.desc.padded_nelems, pixels.dtype.numpy)
+    execute(plan_reorder(desc, pixels.desc, attr), x, wanted)
     # the image is larger than it must be, and the rest of it stays
-    before = bits((pixels.height + 1, pixels.width + 2, 4), dtype, 2)
+    before = bits((pixels.height + 1, pixels.width + 2, 4), dtypes[1], 2)
     memory = runtime.image(pixels, before)
-    event = enqueue(runtime, (runtime.buffer(x), desc), (memory, pixels), profile=profile)
+    event = enqueue(runtime, (runtime.buffer(x), desc), (memory, pixels), attr, profile)
     after = before.copy()
     after[: pixels.height, : pixels.width] = wanted.reshape(pixels.height, pixels.width, 4)
-    assert runtime.pixels(memory, x.dtype, event).tobytes() == after.tobytes(), case
+    assert runtime.pixels(memory, wanted.dtype, event).tobytes() == after.tobytes(), case
     poison = np.full(desc.nbytes + 16, 0xA5, np.uint8)
     place = runtime.buffer(poison)
     event = enqueue(runtime, (memory, pixels), (place, desc), profile=profile)
@@ -67,11 +74,17 @@ def check(
     assert (found[desc.nbytes :] == poison[desc.nbytes :]).all()
 
 
-@pytest.mark.parametrize(("case", "dtype"), [(CASES[0], "f32"), (CASES[6], "f16")])
+@pytest.mark.parametrize(
+    ("case", "dtypes"), [(CASES[0], ("f32", "f32")), (CASES[6], ("f16", "f16"))]
+)
 def test_pixels_through_local_memory_keep_their_bits(
-    case: tuple[str, str, tuple[int, ...]], dtype: str, runtime: Runtime
+    case: tuple[str, str, tuple[int, ...]], dtypes: tuple[str, str], runtime: Runtime
 ) -> None:
-    check(runtime, case, dtype, PROFILES["default"])
+    check(runtime, case, dtypes, PROFILES["default"])
+
+
+def test_pixels_convert_on_their_way_through_local_memory(runtime: Runtime) -> None:
+    check(runtime, CASES[6], ("f32", "f16"), PROFILES["default"])
 
 
 @pytest.mark.campaign
@@ -81,4 +94,25 @@ def test_pixels_through_local_memory_keep_their_bits(
 def test_pixels_of_all_types_in_tiles_of_other_shapes_too(
     case: tuple[str, str, tuple[int, ...]], dtype: str, profile: str, runtime: Runtime
 ) -> None:
-    check(runtime, case, dtype, PROFILES[profile])
+    check(runtime, case, (dtype, dtype), PROFILES[profile])
+
+
+@pytest.mark.campaign
+@pytest.mark.parametrize(
+    ("dtypes", "attr"),
+    [
+        (("f32", "f16"), None),
+        (("bf16", "f32"), None),
+        (("f32", "s8"), Attr(src_scale=0.75, dst_zero_point=3)),
+        (("u8", "f32"), Attr(src_zero_point=5, dst_scale=0.3)),
+        (("s32", "u8"), Attr(saturate=True)),
+    ],
+)
+@pytest.mark.parametrize("case", CASES)
+def test_pixels_of_all_layouts_convert_too(
+    case: tuple[str, str, tuple[int, ...]],
+    dtypes: tuple[str, str],
+    attr: Attr | None,
+    runtime: Runtime,
+) -> None:
+    check(runtime, case, dtypes, PROFILES["default"], attr)

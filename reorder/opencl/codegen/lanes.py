@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from reorder.opencl.codegen.conversion import Conversion
     from reorder.opencl.codegen.pattern import Pattern
 
-__all__ = ["load_lanes", "store_lanes"]
+__all__ = ["code_of_lane", "lane_of_code", "load_lanes", "store_lanes"]
 
 
 def load_lanes(
@@ -42,7 +42,7 @@ def load_lanes(
         if lane < 0:
             continue
         if reads_image:
-            code = _code_of_lane(pattern.src.element, f"pixel.s{lane}")
+            code = code_of_lane(pattern.src.element, f"pixel.s{lane}")
         elif pattern.src.kind == AccessKind.VECTOR:
             code = f"x{k}"
         else:
@@ -60,7 +60,7 @@ def load_lanes(
             old = one_element("dst", at, DATA_TYPES[conversion.dst].bits)
         result = converted(conversion, code, operand, old)
         if pattern.dst.kind == AccessKind.IMAGE:
-            result = _lane_of_code(pattern.dst.element, conversion.dst, result)
+            result = lane_of_code(pattern.dst.element, conversion.dst, result)
         yield f"{value}.s{k} = {result};"
 
 
@@ -79,7 +79,7 @@ def _lane(operand: str, start: str, k: int) -> str:
     return f"{start} + p.{operand}_lane{k}" if k else start
 
 
-def _code_of_lane(element: str, lane: str) -> str:
+def code_of_lane(element: str, lane: str) -> str:
     """Return the bits of a lane of an image; floats are read as f32."""
     if element == "unorm8":
         return f"(uint){from_value(element, lane, '')}"
@@ -88,7 +88,7 @@ def _code_of_lane(element: str, lane: str) -> str:
     return f"((uint){lane} & {(1 << DATA_TYPES[element].bits) - 1:#x}u)"
 
 
-def _lane_of_code(element: str, dtype: str, code: str) -> str:
+def lane_of_code(element: str, dtype: str, code: str) -> str:
     """Return what an image is written with, from the bits of an element."""
     if element == "unorm8":
         return to_value(element, f"(uchar)({code})", "")

@@ -9,14 +9,17 @@ from __future__ import annotations
 from math import prod
 from typing import TYPE_CHECKING
 
+from reorder.opencl.codegen.convert import converted, operand_value
 from reorder.opencl.codegen.element_types import ELEMENT_TYPES, from_value, memory_type, to_value
 from reorder.opencl.codegen.indices import index_lines, start_lines
+from reorder.opencl.codegen.lanes import code_of_lane, lane_of_code
 from reorder.opencl.codegen.pattern import AccessKind
 from reorder.opencl.codegen.pixels import LANES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from reorder.opencl.codegen.conversion import Conversion
     from reorder.opencl.codegen.pattern import Pattern
     from reorder.opencl.codegen.pixels import PixelTile
 
@@ -166,18 +169,24 @@ def _loaded(pattern: Pattern, s: int) -> str:
     tile = _tile(pattern)
     name = pattern.src.element
     memory = memory_type(pattern.src)
-    if tile.has_whole_pixels:
+    kind = f"{ELEMENT_TYPES[pattern.dst.element].value}4"
+    vector = f"*(__local const {memory}4 *)((__local uchar *)tile + at{s})"
+    if tile.has_whole_pixels and pattern.conversion is None:
         if memory == "half":
             return f"vloada_half4(0, (__local const half *)((__local uchar *)tile + at{s}))"
-        vector = f"*(__local const {memory}4 *)((__local uchar *)tile + at{s})"
         return to_value(name, vector, "4")
     stride = tile.local_strides[LANES]
     lanes = []
     for lane in range(tile.steps(LANES)):
         place = f"(__local const {memory} *)((__local uchar *)tile + at{s} + {lane * stride})"
+        if pattern.conversion is not None:
+            code = f"({vector}).s{lane}" if tile.has_whole_pixels else f"*{place}"
+            result = _converted(pattern.conversion, f"(uint){code}")
+            lanes.append(lane_of_code(pattern.dst.element, pattern.conversion.dst, result))
+            continue
         element = f"vload_half(0, {place})" if memory == "half" else f"*{place}"
         lanes.append(to_value(name, element, ""))
-    return f"({ELEMENT_TYPES[name].value}4)({', '.join(lanes)})"
+    return f"({kind})({', '.join(lanes)})"
 
 
 def _stored(pattern: Pattern, s: int) -> str:
@@ -185,17 +194,29 @@ def _stored(pattern: Pattern, s: int) -> str:
     tile = _tile(pattern)
     name = pattern.dst.element
     memory = memory_type(pattern.dst)
-    if tile.has_whole_pixels:
-        place = f"((__local uchar *)tile + at{s})"
+    place = f"((__local uchar *)tile + at{s})"
+    stride = tile.local_strides[LANES]
+    lanes = [f"v{s}.s{lane}" for lane in range(tile.steps(LANES))]
+    if pattern.conversion is not None:
+        codes = [code_of_lane(pattern.src.element, lane) for lane in lanes]
+        lanes = [f"({memory})({_converted(pattern.conversion, code)})" for code in codes]
+        if tile.has_whole_pixels:
+            return f"*(__local {memory}4 *){place} = ({memory}4)({', '.join(lanes)});"
+    elif tile.has_whole_pixels:
         if memory == "half":
             return f"vstorea_half4_rte(v{s}, 0, (__local half *){place});"
         return f"*(__local {memory}4 *){place} = {from_value(name, f'v{s}', '4')};"
-    stride = tile.local_strides[LANES]
     stores = []
-    for lane in range(tile.steps(LANES)):
-        place = f"(__local {memory} *)((__local uchar *)tile + at{s} + {lane * stride})"
+    for k, lane in enumerate(lanes):
+        place = f"(__local {memory} *)((__local uchar *)tile + at{s} + {k * stride})"
         if memory == "half":
-            stores.append(f"vstore_half_rte(v{s}.s{lane}, 0, {place});")
+            stores.append(f"vstore_half_rte({lane}, 0, {place});")
         else:
-            stores.append(f"*{place} = {from_value(name, f'v{s}.s{lane}', '')};")
+            value = lane if pattern.conversion is not None else from_value(name, lane, "")
+            stores.append(f"*{place} = {value};")
     return " ".join(stores)
+
+
+def _converted(conversion: Conversion, code: str) -> str:
+    """Return the bits of dst, from those of src; no operand varies."""
+    return converted(conversion, code, lambda role: operand_value(conversion, role, ""))

@@ -161,16 +161,22 @@ def lower_tile(
     return tile_launch(nest._replace(loops=loops), pattern, tile.extents)
 
 
-def tile_launch(nest: PixelNest, pattern: Pattern, extents: tuple[int, ...]) -> Launch:
+def tile_launch(
+    nest: PixelNest,
+    pattern: Pattern,
+    extents: tuple[int, ...],
+    spec: ConversionSpec | None = None,
+) -> Launch:
     """Make the launch of tiles with so many steps of the loops, of a pattern without loops."""
     counts = [-(-loop.extent // extent) for loop, extent in zip(nest.loops, extents, strict=True)]
     dims = grid_dims(counts, has_gathers=False)
     spans = [count * extent for count, extent in zip(counts, extents, strict=True)]
     pattern = pattern._replace(
         loops=tuple(LoopShape(extent, dim) for extent, dim in zip(extents, dims, strict=True)),
-        is_wide=_is_wide(nest, spans),
+        is_wide=_is_wide(nest, spans) or (spec is not None and spec.needs_wide_parameters),
     )
     values = argument_values(nest, tuple(Division(count, 0) for count in counts), ())
+    values |= {} if spec is None else spec.numbers
     return Launch(
         pattern, tuple(values[name] for name in param_names(pattern)), grid_of(counts, dims)
     )

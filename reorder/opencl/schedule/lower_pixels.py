@@ -5,19 +5,23 @@ from __future__ import annotations
 from math import prod
 from typing import TYPE_CHECKING
 
+from memdesc import DATA_TYPES
+from reorder.opencl.codegen.conversion import BETA
 from reorder.opencl.codegen.pattern import AccessKind, Pattern
 from reorder.opencl.schedule.lower import bits_of, tile_launch
 from reorder.opencl.schedule.pixel_tiles import choose_pixel_tile
 
 if TYPE_CHECKING:
+    from reorder.opencl.codegen.conversion import Conversion
     from reorder.opencl.codegen.pattern import Access
+    from reorder.opencl.schedule.conversions import ConversionSpec
     from reorder.opencl.schedule.lower import Launch
     from reorder.opencl.schedule.placement import PixelNest
     from reorder.opencl.schedule.profile import Profile
 
 __all__ = ["lower_pixels"]
 
-_LANES = 4
+_LANES, _WORD = 4, 32
 
 
 def lower_pixels(
@@ -25,17 +29,20 @@ def lower_pixels(
     accesses: tuple[Access, Access],
     max_work_items: int,
     profile: Profile,
+    spec: ConversionSpec | None,
 ) -> Launch | None:
     """Make the launch of tiles of pixels; None where work items move pixels without them.
 
-    Buffers start at multiples of 16 bytes. Nothing is converted.
+    Buffers start at multiples of 16 bytes. `spec` says what is computed, if anything.
     """
     kinds = [access.kind for access in accesses]
     if profile.chunk or nest.is_zero or kinds[0] == kinds[1]:
         return None
+    if spec is not None and not _converts_alone(nest, spec.conversion):
+        return None
     image = kinds.index(AccessKind.IMAGE)
     shape = (profile.unpack_pixels, profile.pack_pixels)[image]
-    nbytes = bits_of(accesses[image].element) // 8
+    nbytes = bits_of(accesses[1 - image].element) // 8
     moved = prod(loop.extent for loop in nest.loops) * _LANES * nbytes
     if moved < profile.min_tiled or max_work_items < shape.work_items:
         return None
@@ -44,4 +51,13 @@ def lower_pixels(
         return None
     loops, tile = tiled
     pattern = Pattern(*accesses, (0, 1, 2, 3), (), shape.work_items, pixel_tile=tile)
-    return tile_launch(nest._replace(loops=loops), pattern, tile.extents)
+    if spec is not None:
+        pattern = pattern._replace(conversion=spec.conversion)
+    return tile_launch(nest._replace(loops=loops), pattern, tile.extents, spec)
+
+
+def _converts_alone(nest: PixelNest, conversion: Conversion) -> bool:
+    """Whether an element of dst is computed of one of src alone, in 32 bits, without padding."""
+    bits = max(DATA_TYPES[name].bits for name in (conversion.src, conversion.dst))
+    is_whole = all(loop.valid == loop.extent for loop in nest.loops)
+    return is_whole and bits <= _WORD and not conversion.varying and BETA not in conversion.roles

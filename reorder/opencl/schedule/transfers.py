@@ -314,8 +314,8 @@ def _with_image(
             return None
         for nest in placed:
             tiled = None
-            if spec is None and is_aligned:
-                tiled = lower_pixels(nest, accesses, device.max_work_items, profile)
+            if is_aligned:
+                tiled = lower_pixels(nest, accesses, device.max_work_items, profile, spec)
             launches.append(tiled or _lowered(nest, accesses, device, spec, is_aligned=is_aligned))
     buffers = () if spec is None else buffers_of(spec.conversion, plan.bound_attr)
     return Transfer(tuple(launches), dst, buffers=buffers)
