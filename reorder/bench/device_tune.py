@@ -6,7 +6,6 @@ an NVIDIA H200 takes a quarter of a second to build.
 
 from __future__ import annotations
 
-from itertools import permutations, product
 from time import monotonic
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -23,16 +22,7 @@ from reorder.bench.device_cases import (
     resized,
 )
 from reorder.bench.report import geometric_mean
-from reorder.opencl.schedule.profile import (
-    BUFFER,
-    COLUMN,
-    ROW,
-    CopyShape,
-    PixelShape,
-    Profile,
-    Share,
-    TileShape,
-)
+from reorder.opencl.schedule.profile import CopyShape, PixelShape, Profile, TileShape
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -69,10 +59,6 @@ _TILES = tuple(
 # Bytes that a work item of a processor moves by itself.
 _CHUNKS = tuple(_KIB << k for k in (2, 4, 6, 8, 10))
 _COPIES = tuple(CopyShape(items, steps) for items in (64, 128, 256) for steps in (1, 2, 4, 8))
-# Pixels that a group covers along columns and rows, and elements along the buffer, as log2.
-_COVERED = {COLUMN: (1, 3, 4, 6), ROW: (1, 3, 4), BUFFER: (3, 4, 5)}
-# log2 of the work items of a group, and of the most steps of one; by the number of roles.
-_ITEMS, _MOST_STEPS = {2: (7, 8), 3: (7,)}, {2: 3, 3: 1}
 # Runs, rectangles, tiles and groups of tiles of pixels.
 _PIXELS = tuple(
     PixelShape(run, columns, rows, nbytes, items)
@@ -81,19 +67,6 @@ _PIXELS = tuple(
     for nbytes in (4608, 9216)
     for items in (128, 256)
 )
-# What of the groups of images a reorder that converts uses, by the layouts of the buffer and of
-# the image; others go through tiles of pixels.
-_FIELDS = {
-    ("nhwc", "in_out_channel"): "vector_separate",
-    ("nchw", "in_out_channel"): "columns",
-    ("nChw16c", "in_out_channel"): "vector_short",
-    ("nhwc", "in_out_height"): "separate",
-    ("nhwc", "in_out_width"): "separate",
-    ("oihw", "conv2d_filter"): "rows",
-    ("oihw", "weight_height"): "short",
-    ("oihw", "weight_width"): "short",
-}
-_TWO_ROLES = {"columns", "vector_columns", "rows"}
 
 
 class Part(NamedTuple):
@@ -191,20 +164,11 @@ def _parts() -> Iterator[Part]:
     yield from _tiles(_TILES)
     for k, case in enumerate(COPIES[:5]):
         yield Part(f"copies of {1 << k} bytes", _COPIES, _row("copies", k), (case,))
+    # pixels of 8 bytes depend on the tiles most
+    halves = [case for case in IMAGES if case.dtype == "f16"]
     for field, packs in (("pack_pixels", True), ("unpack_pixels", False)):
-        cases = tuple(case for case in IMAGES if is_image(case.dst) == packs)
+        cases = tuple(case for case in halves if is_image(case.dst) == packs)
         yield Part(f"tiles of {field.replace('_', 'ed ')}", _PIXELS, _field(field), cases)
-    cases_of: dict[tuple[str, str], tuple[DeviceCase, ...]] = {}
-    for case in IMAGES:
-        is_pack = is_image(case.dst)
-        narrow = case.dtype == "f16"
-        group = ("pack" if is_pack else "unpack") + ("_narrow" if narrow else "")
-        field = _FIELDS[case.src if is_pack else case.dst, case.dst if is_pack else case.src]
-        converted = case._replace(dtype="f32" if narrow else "f16", to_dtype=case.dtype)
-        cases_of[group, field] = (*cases_of.get((group, field), ()), converted)
-    for (group, field), cases in cases_of.items():
-        roles = (COLUMN, ROW) if field in _TWO_ROLES else (COLUMN, ROW, BUFFER)
-        yield Part(f"{group} {field}", tuple(_shares(roles)), _shares_of(group, field), cases)
 
 
 def _field(field: str) -> Callable[[Profile, Any], Profile]:
@@ -226,35 +190,3 @@ def _row(field: str, k: int) -> Callable[[Profile, Any], Profile]:
         return profile._replace(**fields)
 
     return replaced
-
-
-def _shares_of(group: str, field: str) -> Callable[[Profile, Any], Profile]:
-    """Return what replaces the shares of one field of a group."""
-
-    def replaced(profile: Profile, value: Any) -> Profile:
-        groups = getattr(profile, group)._replace(**{field: value})
-        fields: dict[str, Any] = {group: groups}
-        return profile._replace(**fields)
-
-    return replaced
-
-
-def _shares(roles: tuple[str, ...]) -> Iterator[tuple[Share, ...]]:
-    """Yield the shares to try: what a group covers, the steps of a work item, and orders."""
-    # two of the orders of three loops: columns of the image are contiguous
-    orders = list(permutations(roles))[:2]
-    for covered in product(*(_COVERED[role] for role in roles)):
-        for steps in product(range(3), repeat=len(roles)):
-            items = sum(covered) - sum(steps)
-            if (
-                sum(steps) > _MOST_STEPS[len(roles)]
-                or items not in _ITEMS[len(roles)]
-                or any(step > cover for step, cover in zip(steps, covered, strict=True))
-            ):
-                continue
-            shares = {
-                role: Share(role, cover - step, 1 << step)
-                for role, cover, step in zip(roles, covered, steps, strict=True)
-            }
-            for order in orders:
-                yield tuple(shares[role] for role in order)

@@ -193,6 +193,7 @@ def test_four_hundred_images_convert_as_the_definition_says(
 ) -> None:
     check_image(runtime, case, seed)
     check_image(runtime, case, seed, GPU)
+    check_image(runtime, case, seed, GPU._replace(min_tiled=0))
 
 
 def test_plans_with_runtime_dims_run_on_devices(first: Runtime) -> None:
