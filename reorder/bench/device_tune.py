@@ -6,6 +6,7 @@ an NVIDIA H200 takes a quarter of a second to build.
 
 from __future__ import annotations
 
+from itertools import permutations, product
 from time import monotonic
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -22,7 +23,16 @@ from reorder.bench.device_cases import (
     resized,
 )
 from reorder.bench.report import geometric_mean
-from reorder.opencl.schedule.profile import CopyShape, PixelShape, Profile, TileShape
+from reorder.opencl.schedule.profile import (
+    BUFFER,
+    COLUMN,
+    ROW,
+    CopyShape,
+    PixelShape,
+    Profile,
+    Share,
+    TileShape,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -59,6 +69,10 @@ _TILES = tuple(
 # Bytes that a work item of a processor moves by itself.
 _CHUNKS = tuple(_KIB << k for k in (2, 4, 6, 8, 10))
 _COPIES = tuple(CopyShape(items, steps) for items in (64, 128, 256) for steps in (1, 2, 4, 8))
+# Pixels that a group covers along columns and rows, and elements along the buffer, as log2.
+_COVERED = {COLUMN: (1, 3, 4, 6), ROW: (1, 3, 4), BUFFER: (3, 4, 5)}
+# log2 of the work items of a group, and of the most steps of one.
+_ITEMS, _MOST_STEPS = 7, 1
 # Runs, rectangles, tiles and groups of tiles of pixels.
 _PIXELS = tuple(
     PixelShape(run, columns, rows, nbytes, items)
@@ -67,6 +81,12 @@ _PIXELS = tuple(
     for nbytes in (4608, 9216)
     for items in (128, 256)
 )
+# What of the groups of images a reorder that converts uses, by the layouts of the buffer and of
+# the image, where the lanes of a pixel are contiguous; others go through tiles of pixels.
+_FIELDS = {
+    ("nhwc", "in_out_channel"): "vector_separate",
+    ("nChw16c", "in_out_channel"): "vector_short",
+}
 
 
 class Part(NamedTuple):
@@ -169,6 +189,19 @@ def _parts() -> Iterator[Part]:
     for field, packs in (("pack_pixels", True), ("unpack_pixels", False)):
         cases = tuple(case for case in halves if is_image(case.dst) == packs)
         yield Part(f"tiles of {field.replace('_', 'ed ')}", _PIXELS, _field(field), cases)
+    cases_of: dict[tuple[str, str], tuple[DeviceCase, ...]] = {}
+    for case in IMAGES:
+        is_pack = is_image(case.dst)
+        narrow = case.dtype == "f16"
+        group = ("pack" if is_pack else "unpack") + ("_narrow" if narrow else "")
+        layouts = (case.src, case.dst) if is_pack else (case.dst, case.src)
+        if layouts not in _FIELDS:
+            continue
+        field = _FIELDS[layouts]
+        converted = case._replace(dtype="f32" if narrow else "f16", to_dtype=case.dtype)
+        cases_of[group, field] = (*cases_of.get((group, field), ()), converted)
+    for (group, field), cases in cases_of.items():
+        yield Part(f"{group} {field}", tuple(_shares()), _shares_of(group, field), cases)
 
 
 def _field(field: str) -> Callable[[Profile, Any], Profile]:
@@ -190,3 +223,36 @@ def _row(field: str, k: int) -> Callable[[Profile, Any], Profile]:
         return profile._replace(**fields)
 
     return replaced
+
+
+def _shares_of(group: str, field: str) -> Callable[[Profile, Any], Profile]:
+    """Return what replaces the shares of one field of a group."""
+
+    def replaced(profile: Profile, value: Any) -> Profile:
+        groups = getattr(profile, group)._replace(**{field: value})
+        fields: dict[str, Any] = {group: groups}
+        return profile._replace(**fields)
+
+    return replaced
+
+
+def _shares() -> Iterator[tuple[Share, ...]]:
+    """Yield the shares to try: what a group covers, the steps of a work item, and orders."""
+    roles = COLUMN, ROW, BUFFER
+    # two of the orders: columns of the image are contiguous
+    orders = list(permutations(roles))[:2]
+    for covered in product(*(_COVERED[role] for role in roles)):
+        for steps in product(range(3), repeat=len(roles)):
+            items = sum(covered) - sum(steps)
+            if (
+                sum(steps) > _MOST_STEPS
+                or items != _ITEMS
+                or any(step > cover for step, cover in zip(steps, covered, strict=True))
+            ):
+                continue
+            shares = {
+                role: Share(role, cover - step, 1 << step)
+                for role, cover, step in zip(roles, covered, steps, strict=True)
+            }
+            for order in orders:
+                yield tuple(shares[role] for role in order)

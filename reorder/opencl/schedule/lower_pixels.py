@@ -50,6 +50,9 @@ def lower_pixels(
     if tiled is None:
         return None
     loops, tile = tiled
+    # a work item loads and stores the lanes of a pixel as one vector, and computes meanwhile
+    if spec is not None and tile.has_whole_pixels:
+        return None
     pattern = Pattern(*accesses, (0, 1, 2, 3), (), shape.work_items, pixel_tile=tile)
     if spec is not None:
         pattern = pattern._replace(conversion=spec.conversion)

@@ -76,3 +76,20 @@ def test_small_work_groups_have_no_tiles_of_pixels() -> None:
     src, dst = spec(memory_desc(image.dims, "f32", "nhwc")), spec(image)
     assert all(launch.pattern.pixel_tile is None for launch in launches(src, dst, 64))
     assert all(launch.pattern.pixel_tile for launch in launches(src, dst, 256))
+
+
+@pytest.mark.parametrize(
+    ("buffer", "image", "dims", "dtypes", "is_tiled"),
+    [
+        ("oihw", "conv2d_filter", (64, 64, 3, 3), ("f32", "f16"), True),
+        ("oihw", "conv2d_filter", (64, 64, 3, 3), ("f64", "f16"), False),  # 64 bits
+        ("nhwc", "in_out_channel", (4, 64, 56, 56), ("f32", "f16"), False),  # lanes together
+    ],
+)
+def test_pixels_whose_lanes_are_apart_convert_in_tiles(
+    buffer: str, image: str, dims: tuple[int, ...], dtypes: tuple[str, str], *, is_tiled: bool
+) -> None:
+    src, dst = spec(memory_desc(dims, dtypes[0], buffer)), spec(image_desc(dims, dtypes[1], image))
+    for launch in (*launches(src, dst), *launches(dst, src)):
+        check_source(launch)
+        assert (launch.pattern.pixel_tile is not None) == is_tiled
