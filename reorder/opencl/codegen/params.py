@@ -7,6 +7,7 @@ Names and order, for operand `src` and then `dst`, loop k, gather k:
     extent0, valid0           iterations of loop 0, and those of them that hold data
     shift0                    log2 of the work items along loop 0
     groups0                   work-groups along loop 0, where another loop shares its dimension
+    src_end                   behind the last element that is read, of shifted loads
     src0, or src_x0, src_y0   stride of loop 0
     gather0_extent, gather0_shift, gather0_groups
                               as for a loop
@@ -57,6 +58,7 @@ def param_names(pattern: Pattern) -> list[str]:
         names += [
             f"{field}{k}" for k in range(1, pattern.rows.depth) for field in ("count", "step")
         ]
+    names += _end_names(pattern)
     operands = [("src", pattern.src), ("dst", pattern.dst)]
     operands += [(role, OTHER) for role in pattern.others]
     for operand, access in operands:
@@ -72,6 +74,12 @@ def param_names(pattern: Pattern) -> list[str]:
     for k, gather in enumerate(pattern.gathers):
         names += _gather_names(f"gather{k}", gather, pattern.others)
     return names
+
+
+def _end_names(pattern: Pattern) -> list[str]:
+    """Return the end of src, where aligned loads have bytes around those that are wanted."""
+    joins_words = pattern.tile is not None and pattern.tile.src.joins_words
+    return ["src_end"] if pattern.rows is not None or joins_words else []
 
 
 def _range_names(shape: RangeShape) -> list[str]:

@@ -155,6 +155,11 @@ class Side(NamedTuple):
         """Type of a vector of words."""
         return _VECTORS[self.nbytes]
 
+    @property
+    def joins_words(self) -> bool:
+        """Whether a word is taken from two aligned words, which have bytes around it."""
+        return self.is_shifted and not self.is_realigned
+
 
 _VECTORS = {4: "uint", 8: "uint2", 16: "uint4", 32: "uint8"}
 

@@ -1,7 +1,8 @@
 """A kernel body that copies rows which start at any byte: vectors that are aligned in dst.
 
 Some loops follow one another in dst: work items store 16 bytes each, which may have the end of one
-row of src and the start of the next. Loads are aligned too, and shifted.
+row of src and the start of the next. Loads are aligned too, and shifted: vectors near the end of
+src are moved byte by byte, so that nothing behind it is read.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from reorder.opencl.codegen.indices import index_lines
-from reorder.opencl.codegen.shifts import SHIFTS
+from reorder.opencl.codegen.shifts import SHIFTS, VECTORS_NBYTES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["row_functions", "row_lines"]
 
 _FUNCTIONS = (
-    # bytes `first` to `last` are wanted: a vector that has one of them is in the same page
+    # bytes `first` to `last` are wanted: a vector is loaded if it has one of them
     "uint4 load(__global const uchar *src, index_t from, int first, int last) {",
     "    const index_t at = from & ~(index_t)15;",
     "    const index_t low = max(at, (from + first) & ~(index_t)15);",
@@ -68,14 +69,14 @@ def row_lines(pattern: Pattern) -> Iterator[str]:
     for t in steps:
         item = f"(i0 + ({t} << p.shift0))" if t else "i0"
         yield f"const int at{t} = (int){item} * 16 - (int)(dst_offset & 15);"
-        yield f"const int is_whole{t} = at{t} >= 0 && at{t} + 16 <= (int)p.extent0;"
+        yield f"int is_whole{t} = at{t} >= 0 && at{t} + 16 <= (int)p.extent0;"
         yield f"uint4 v{t} = 0;"
         yield f"if (is_whole{t}) {{"
         yield from (f"    {line}" for line in _load_lines(t, rows))
         yield "}"
     for t in steps:
         yield f"if (is_whole{t}) *(__global uint4 *)(dst + (dst_offset + at{t})) = v{t};"
-        # the ends of what follows one another in dst
+        # the ends of what follows one another in dst, and the end of src
         yield f"else for (int j = max(-at{t}, 0); j < min(16, (int)p.extent0 - at{t}); ++j) {{"
         yield f"    const uint row = {_row(f'at{t} + j')};"
         yield f"    const int column = at{t} + j - (int)row * (int)p.length;"
@@ -93,9 +94,13 @@ def _load_lines(t: int, rows: Rows) -> Iterator[str]:
     yield f"const uint row = {_row(f'at{t}')};"
     yield f"const int column = at{t} - (int)row * (int)p.length;"
     yield "const int count = min(16, (int)p.length - column);"
-    yield f"v{t} = load(src, src_offset + row_offset(row, p) + column, 0, count);"
+    yield "const index_t from = src_offset + row_offset(row, p) + column;"
+    inside = f"+ {VECTORS_NBYTES} <= p.src_end"
+    yield f"if (from {inside}) v{t} = load(src, from, 0, count);"
+    yield f"else is_whole{t} = 0;"
     if rows.depth > 1:
         yield "if (count < 16) {"
         yield "    const index_t next = src_offset + row_offset(row + 1, p) - count;"
-        yield f"    v{t} = joined(v{t}, load(src, next, count, 16), count);"
+        yield f"    if (next {inside}) v{t} = joined(v{t}, load(src, next, count, 16), count);"
+        yield f"    else is_whole{t} = 0;"
         yield "}"

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-__all__ = ["SHIFTS"]
+__all__ = ["SHIFTS", "VECTORS_NBYTES"]
+
+# Of two vectors, which end no further behind any byte of the first one.
+VECTORS_NBYTES = 32
 
 SHIFTS = (
     "uint funnel(uint low, uint high, uint shift)",

@@ -85,7 +85,8 @@ def _load_lines(tile: Tile, work_items: int, conditions: list[str]) -> Iterator[
             offset.append(f"x{k}_{s} * p.src{k}")
             if tile.unit == 1 or k != unit_loop:
                 inside.append(f"i{k} + x{k}_{s} < p.valid{k}")
-        yield f"__global const {tile.row_memory} *run{s} = src + ({' + '.join(offset)});"
+        yield f"const index_t row_at{s} = {' + '.join(offset)};"
+        yield f"__global const {tile.row_memory} *run{s} = src + row_at{s};"
         position = f"(int)(n{s} % {tile.src_chunks}u) * {tile.src.lanes}"
         if tile.src.is_realigned:
             position += _before(tile, tile.src, f"run{s}")
@@ -101,6 +102,10 @@ def _load_lines(tile: Tile, work_items: int, conditions: list[str]) -> Iterator[
                 inside_row = f"i{unit_loop} + x{unit_loop}_{s} + {row} < p.valid{unit_loop}"
                 count = f"{inside_row} ? count{s} : 0"
                 row_start += f" + {row} * p.src{unit_loop}" if row else ""
+            if tile.src.joins_words:
+                # at most a word before the first element, and one behind the last one
+                lanes, at = tile.src.lanes, row_start.replace("run", "row_at", 1)
+                first = f"{at} >= {lanes} && {at} + {2 * lanes} <= p.src_end, "
             yield f"const {tile.src.vector} v{s}_{row} = load({row_start}, {first}{count});"
     for s in range(len(starts)):
         if total % work_items:

@@ -137,18 +137,21 @@ def _load(tile: Tile) -> Iterator[str]:
     """Return a function that loads the first `count` elements of a vector, and zeros.
 
     The vector begins `first` elements before its run: these are not loaded. For squares of 4-bit
-    elements, `other` is the distance of the second row from the first one, in bytes.
+    elements, `other` is the distance of the second row from the first one, in bytes. With
+    `is_inside` the aligned words around the vector are in src.
     """
     vector, words = tile.src.vector, tile.src.nbytes // _WORD
     first = "int first, " if tile.src.is_realigned else ""
     other = "index_t other, " if tile.is_paired else ""
-    yield f"{vector} load(__global const {tile.row_memory} *from, {other}{first}int count) {{"
+    inside = "int is_inside, " if tile.src.joins_words else ""
+    head = f"{vector} load(__global const {tile.row_memory} *from"
+    yield f"{head}, {other}{inside}{first}int count) {{"
     if tile.is_paired:
         yield f"    if (count >= {tile.src.lanes}) {{"
         yield from _load_pair(tile)
         yield "    }"
-    elif tile.src.is_shifted and not first:
-        yield f"    if (count >= {tile.src.lanes}) {{"
+    elif tile.src.joins_words:
+        yield f"    if (is_inside && count >= {tile.src.lanes}) {{"
         yield "        const uint shift = ((uint)(uintptr_t)from & 3) * 8;"
         yield (
             "        __global const uint *whole = "
@@ -161,7 +164,7 @@ def _load(tile: Tile) -> Iterator[str]:
         yield f"    if ({whole}) return *(__global const {vector} *)from;"
     # elements move in from the end
     yield f"    {vector} v = ({vector})(0);"
-    last = f"min(count, {tile.src.lanes})" if first else "count"
+    last = f"min(count, {tile.src.lanes})" if first or inside else "count"
     yield f"    for (int j = {last} - 1; j >= 0; --j) {{"
     if tile.nbytes < _WORD:
         bits = 8 * tile.nbytes

@@ -5,11 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from memdesc import Block
-    from reorder.opencl.schedule.placement import Coords, PixelNest
+    from reorder.opencl.schedule.placement import Coords, PixelLoop, PixelNest
     from reorder.plan.nodes import Lookup
 
-__all__ = ["Division", "argument_values", "block_values", "gather_values"]
+__all__ = ["Division", "argument_values", "block_values", "end_of_src", "gather_values"]
 
 
 class Division(NamedTuple):
@@ -30,6 +32,8 @@ def argument_values(
     `others` names the scales and zero points that differ along the dims.
     """
     values = _coord_values("src", nest.src, "") | _coord_values("dst", nest.dst, "")
+    if len(nest.src) == 1:
+        values["src_end"] = end_of_src(nest.src[0], nest.loops)
     values |= dict(zip(others, nest.others, strict=True))
     for k, lane in enumerate(nest.lanes):
         values |= {f"src_lane{k}": lane.src, f"dst_lane{k}": lane.dst}
@@ -44,6 +48,11 @@ def argument_values(
         values |= {f"gather{k}_groups": groups, f"gather{k}_shift": shift}
         values |= gather_values(f"gather{k}", gather)
     return values
+
+
+def end_of_src(start: int, loops: Iterable[PixelLoop]) -> int:
+    """Return the offset behind the last element of src that some loops read."""
+    return start + 1 + sum(max((loop.valid - 1) * loop.src[0], 0) for loop in loops)
 
 
 def _coord_values(operand: str, coords: Coords, loop: str) -> dict[str, int]:

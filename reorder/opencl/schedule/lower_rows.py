@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from reorder.opencl.codegen.params import param_names
 from reorder.opencl.codegen.pattern import Access, AccessKind, LoopShape, Pattern
 from reorder.opencl.codegen.row_shapes import Rows
-from reorder.opencl.schedule.arguments import Division, argument_values
+from reorder.opencl.schedule.arguments import Division, argument_values, end_of_src
 from reorder.opencl.schedule.lower import MAX_INT, Launch, grid_dims, grid_of
 from reorder.opencl.schedule.placement import PixelLoop
 
@@ -122,6 +122,7 @@ def _launch(nest: PixelNest, chain: list[PixelLoop], outer: list[PixelLoop]) -> 
     row_shift = (row - 1).bit_length() - 1
     # at least 2^31: as a number of 32 bits with a sign it is negative
     inverse = -(-(1 << _WORD + row_shift) // row) - (1 << _WORD)
+    values["src_end"] = end_of_src(nest.src[0], moved)
     values |= {"length": row, "inverse": inverse, "row_shift": row_shift}
     for k, loop in enumerate(chain[1:], 1):
         values |= {f"count{k}": loop.extent, f"step{k}": loop.src[0]}
