@@ -99,7 +99,7 @@ class DeviceBench:
     def _runner(
         self, loaded: Loaded, profile: Profile | None = None
     ) -> Callable[[], list[cl.Event]]:
-        """Return what enqueues a reorder, and returns its first event and its last one."""
+        """Return what enqueues a reorder, and returns the events of its commands."""
         case = loaded.case
         src, dst = case.descs
         operands = (
@@ -117,11 +117,9 @@ class DeviceBench:
         memory = loaded.src, loaded.dst
 
         def run() -> list[cl.Event]:
-            # a transfer without launches is a copy of pixels
-            parts = sum(max(len(one.launches) + len(one.second), 1) for one in prepared)
-            begin = cl.enqueue_marker(self.queue) if parts > 1 else None
-            event = enqueue_transfers(self.queue, prepared, memory, None)
-            return [begin or event, event]
+            commands: list[cl.Event] = []
+            event = enqueue_transfers(self.queue, prepared, memory, None, commands)
+            return commands or [event]
 
         return run
 
@@ -152,7 +150,7 @@ class DeviceBench:
             cl.enqueue_copy(self.queue, src, random)
 
             def run() -> list[cl.Event]:
-                return [cl.enqueue_copy(self.queue, dst, src, byte_count=nbytes)] * 2
+                return [cl.enqueue_copy(self.queue, dst, src, byte_count=nbytes)]
 
             self._copies[nbytes] = self._median(run)
             src.release()
@@ -231,10 +229,10 @@ class DeviceBench:
 
 
 def _duration(events: list[cl.Event]) -> float:
-    """Return the seconds of one event, or from the end of the first one to that of the last."""
-    first, last = events
-    begin = first.profile.start if first is last else first.profile.end
-    return float(last.profile.end - begin) * 1e-9
+    """Return the seconds from the start of the first command to the end of the last one."""
+    times = [event.profile for event in events]
+    begin, end = min(time.start for time in times), max(time.end for time in times)
+    return float(end - begin) * 1e-9
 
 
 def _linear(desc: MemoryDesc | ImageDesc) -> MemoryDesc:

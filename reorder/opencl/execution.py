@@ -163,18 +163,26 @@ def enqueue_transfers(
     transfers: Sequence[PreparedTransfer],
     memory: tuple[Any, Any],
     wait_for: Sequence[cl.Event] | None,
+    commands: list[cl.Event] | None = None,
 ) -> cl.Event:
-    """Enqueue prepared transfers from the first memory to the second."""
+    """Enqueue prepared transfers from the first memory to the second.
+
+    A list of `commands` gets the event of each one that moves data: the event that is returned may
+    be that of a marker, whose times say nothing.
+    """
     if len(transfers) == 1:
         # the loops below take several us where one kernel takes as long
         (transfer, launches, second, constants), *_ = transfers
         if len(launches) == 1 and not second and not transfer.maps:
-            return launches[0].enqueue(queue, memory, wait_for, constants)
+            event = launches[0].enqueue(queue, memory, wait_for, constants)
+            if commands is not None:
+                commands.append(event)
+            return event
     if not any(one.transfer.maps for one in transfers):
-        return _enqueue(queue, transfers, memory, wait_for)
+        return _enqueue(queue, transfers, memory, wait_for, commands)
     with turn_to_map() as may_map:
         enqueue = _enqueue_mapped if may_map else _enqueue
-        return enqueue(queue, transfers, memory, wait_for)
+        return enqueue(queue, transfers, memory, wait_for, commands)
 
 
 def _enqueue_mapped(
@@ -182,6 +190,7 @@ def _enqueue_mapped(
     transfers: Sequence[PreparedTransfer],
     memory: tuple[Any, Any],
     wait_for: Sequence[cl.Event] | None,
+    commands: list[cl.Event] | None = None,
 ) -> cl.Event:
     """Enqueue transfers with the pixels of images as buffers, where these can be mapped."""
     (src, dst), waiting = memory, wait_for
@@ -198,12 +207,15 @@ def _enqueue_mapped(
             if target is not None:
                 held.append(target)
                 dst, waiting, transfers = target.buffer, [target.event], transfers[:-1]
-        event = _enqueue(queue, transfers, (src, dst), waiting)
+        event = _enqueue(queue, transfers, (src, dst), waiting, commands)
     except BaseException:
         # what was enqueued before the error may still use the pixels
         _unmap_all(queue, held, cl.enqueue_marker(queue))
         raise
-    return _unmap_all(queue, held, event)
+    event = _unmap_all(queue, held, event)
+    if commands is not None:
+        commands += [*(mapped.event for mapped in held), *([event] if held else [])]
+    return event
 
 
 def _unmap_all(queue: cl.CommandQueue, held: list[MappedPixels], event: cl.Event) -> cl.Event:
@@ -218,6 +230,7 @@ def _enqueue(
     transfers: Sequence[PreparedTransfer],
     memory: tuple[Any, Any],
     wait_for: Sequence[cl.Event] | None,
+    commands: list[cl.Event] | None = None,
 ) -> cl.Event:
     """Enqueue transfers between two memories; without any, the end of what they wait for."""
     # all buffers are allocated before the first transfer starts; the runtime keeps them until
@@ -228,15 +241,18 @@ def _enqueue(
     ]
     waiting = None if wait_for is None else list(wait_for)
     events: list[cl.Event] = []
+    commands = [] if commands is None else commands
     operands = pairwise([memory[0], *between, memory[1]])
     for (transfer, launches, second, constants), pair in zip(transfers, operands, strict=True):
         if transfer.region is not None:
             events = [_copy_pixels(queue, pair, transfer.region, waiting)]
+            commands += events
             waiting = events
             continue
         for group in (launches, second):
             if group:
                 events = [launch.enqueue(queue, pair, waiting, constants) for launch in group]
+                commands += events
                 waiting = events
     return events[0] if len(events) == 1 else cl.enqueue_marker(queue, wait_for=waiting)
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import pyopencl as cl
 import pytest
 
 from reorder.bench import device_tune
-from reorder.bench.device import DeviceBench
+from reorder.bench.device import DeviceBench, _duration
 from reorder.bench.device_calls import call_seconds
 from reorder.bench.device_cases import IMAGES, TRANSPOSES, DeviceCase, resized
 from reorder.bench.device_tune import profile_parts, tune
@@ -49,6 +50,20 @@ def test_a_case_is_measured_beside_the_copy(first: Runtime) -> None:
         }
     )
     assert beside_torch[4].endswith("| 0.50 |")
+
+
+def test_a_reorder_of_two_launches_is_measured_from_the_first_to_the_last(first: Runtime) -> None:
+    # rows of 37 values of 4 bits: each launch writes one half of the bytes they share
+    bench = DeviceBench(first.device)
+    case = DeviceCase("f32", "ab", "ba", (37, 15), to_dtype="s4")
+    commands = bench._runner(bench.load(case))()  # noqa: SLF001 - measures times
+    bench.queue.finish()
+    kernel = cl.command_type.NDRANGE_KERNEL
+    assert [one.command_type for one in commands] == [kernel] * 2
+    starts, ends = zip(*((one.profile.start, one.profile.end) for one in commands), strict=True)
+    seconds = (max(ends) - min(starts)) * 1e-9
+    assert _duration(commands) == pytest.approx(seconds)
+    assert seconds >= max(end - start for start, end in zip(starts, ends, strict=True)) * 1e-9
 
 
 def test_a_search_keeps_a_profile_that_later_processes_read(
