@@ -90,7 +90,7 @@ class StepWriter:
 
     def __init__(self, recipe: Recipe, tile: Tile, outer_strides: list[tuple[int, ...]]) -> None:
         self.recipe, self.tile, self.outer_strides = recipe, tile, outer_strides
-        # the data of a tile: its padding is written by moves alone
+        # the data of a tile: moves write its padding, or masked stores behind rows
         self.nodes = tuple(node._replace(extent=node.valid) for node in tile.inner)
         self.dense = dense_strides(self.nodes)
         self.steps: list[Step] = []

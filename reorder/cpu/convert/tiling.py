@@ -95,6 +95,10 @@ def tile_box(
             for k, count in counts.items()
         )
 
+    def moves_padding(order: TileOrder, counts: dict[int, int]) -> bool:
+        """Whether a conversion would write dst, which has padding that it does not write."""
+        return order.writes and has_padding(counts) and not order.zeroes
+
     is_moved = widths[0] == widths[1]
     src_distance, dst_distance = row_distances(nodes, widths)
     has_long_rows = streams and min(widths) == _HALF_BITS and dst_distance > src_distance
@@ -109,12 +113,12 @@ def tile_box(
         for whole in (_WHOLE * limit, limit):
             counts = tile_counts(nodes, limit, sides, in_place=False, whole=whole)
             order = order_by_cost(nodes, counts, widths, streams=streams, masks=masks)
-            if _moves_narrow(order, widths):
+            if _moves_narrow(order, widths) and not moves_padding(order, counts):
                 break
     if is_moved and is_scattered(src_and_dst(box), widths[0]):
         order = order_between(nodes, counts)
-    if order.writes and has_padding(counts) and not order.zeroes:
-        # moves write padding, conversions do not; in a tile that is moved it costs nothing extra
+    if moves_padding(order, counts):
+        # in a tile that is moved its padding costs nothing extra
         order = order_by_cost(nodes, counts, widths, writes=False, streams=streams)
     return _tiles_of(box, counts, order, streams=streams)
 

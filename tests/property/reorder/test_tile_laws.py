@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import reorder
 from memdesc import MemoryDesc, memory_desc
 from reorder import Box, Node, plan_reorder
 from reorder.cpu.convert.tiling import tile_box
@@ -79,16 +80,31 @@ def test_tiles_and_zeros_together_write_every_padded_element_once_and_tiles_fit_
 
 @pytest.mark.parametrize("in_place", [True, False])
 @pytest.mark.parametrize(
-    ("stag", "dtag"),
+    ("dims", "stag", "dtag"),
     [
-        *(("BA4a2b", "BA4a2b"), ("ab", "ba"), ("ab", "AB16a16b"), ("Ab32a", "ab"), ("ab", "ab")),
-        *(("aB16b", "aB16b"), ("Ba8b", "Ba8b")),
+        *(((165, 333), tag, tag) for tag in ("BA4a2b", "ab", "aB16b", "Ba8b")),
+        *(((165, 333), *tags) for tags in (("ab", "ba"), ("ab", "AB16a16b"), ("Ab32a", "ab"))),
+        # conversions do not write this padding, so the wider elements go through the scratch
+        *(((17, 127), *tags) for tags in (("ba", "aB24b"), ("ab", "bA16a"), ("ab", "BA16a16b"))),
     ],
 )
-def test_tiles_of_large_tensors_fit_the_scratch(stag: str, dtag: str, in_place: bool) -> None:
-    src, dst = memory_desc((165, 333), "s8", stag), memory_desc((165, 333), "s8", dtag)
+def test_tiles_of_large_tensors_fit_the_scratch(
+    dims: tuple[int, int], stag: str, dtag: str, in_place: bool
+) -> None:
+    pair = memory_desc(dims, "s8", stag), memory_desc(dims, "s8", dtag)
     for masks in (False, True):
-        _check_cut((src, dst), (8, 64), 2048, in_place=in_place, masks=masks)
+        for widths in ((8, 64), (8, 32), (32, 8)):
+            _check_cut(pair, widths, 2048, in_place=in_place, masks=masks)
+
+
+@pytest.mark.parametrize(("stag", "dtag"), [("oihw", "OIhw16i16o"), ("hwio", "Oihw16o")])
+def test_bytes_are_widened_into_padded_blocks(stag: str, dtag: str) -> None:
+    x = np.arange(8 * 3 * 14 * 14, dtype=np.uint8).reshape(8, 3, 14, 14)
+    src = reorder.reorder(x, stag)
+    y = reorder.Memory(memory_desc(x.shape, "f32", dtag))
+    reorder.reorder(src, out=y)
+    assert (reorder.reorder(y, "oihw").numpy() == x).all()
+    y.check_padding()
 
 
 def test_a_padded_tensor_longer_than_the_scratch_is_converted_without_leaving_it() -> None:
