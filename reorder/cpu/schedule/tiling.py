@@ -24,7 +24,7 @@ _ONE_STEP = Node(1, 1, (1, 1))
 # Elements of the pieces into which runs of more than twice this length are cut, so that threads
 # can share them.
 _MAX_RUN = 1 << 15
-# Elements of dst that are written one after the other where runs are below a line.
+# Elements of dst that are written one after the other where runs are up to a line.
 _SWEEP = 128
 # Larger than the magnitude of every stride.
 _MAX_STRIDE = 2**63
@@ -85,7 +85,9 @@ def _order_loops(box: Box, bits: int, unit: int, pages: int) -> Iterable[Schedul
     src_loop = min(outer, key=lambda node: abs(node.strides[0]) or _MAX_STRIDE)
     if src_loop.valid < src_loop.extent:
         return (scheduled,)
-    if nbytes < LINE_NBYTES:
+    # what the caches hold is read again at once: short sweeps of whole lines were faster
+    is_cached = pages > PREFETCHED_PAGES
+    if nbytes < LINE_NBYTES or (nbytes == LINE_NBYTES and is_cached):
         ordered = _sweep_both_sides(box, src_loop, unit)
     else:
         step = max(1, bits // BYTE_BITS) // unit
@@ -94,7 +96,7 @@ def _order_loops(box: Box, bits: int, unit: int, pages: int) -> Iterable[Schedul
 
 
 def _sweep_both_sides(box: Box, src_loop: Node, unit: int) -> Iterator[ScheduledBox]:
-    """Schedule a box of runs below a line: lines of src and of dst hold several of them.
+    """Schedule a box of runs of up to a line, of which lines of src and dst may hold several.
 
     The loop of the smallest stride in src becomes the inner one of the loop of the smallest
     stride in dst, and both are cut. Yields nothing if it is that loop already.

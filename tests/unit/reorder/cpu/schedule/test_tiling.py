@@ -103,8 +103,11 @@ def test_runs_keep_their_places_from_however_many_pages_they_are_read(
         (_swap(187, 128, 40), 32, [32, 27]),
         # six rows in a page
         (_swap(400, 4, 40), 32, [200]),
-        # runs of a line whose rows start at few places of a page
-        (_swap(1024, 16, 16), 128, [32]),
+        # runs of two lines whose rows start at few places of a page
+        (_swap(1024, 16, 32), 128, [32]),
+        # runs of a line, in the caches and beyond them
+        (_swap(1024, 17, 16), 128, [8]),
+        (_swap(1024, 17, 16), 32, [94, 84]),
         # runs below a line: lines of both sides hold several
         (_swap(400, 128, 8), 128, [16]),
         # long runs are read from few pages too, those of a page and more are not
