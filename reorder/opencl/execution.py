@@ -13,7 +13,7 @@ from reorder.opencl.allocation import allocate_buffer, allocate_image
 from reorder.opencl.image_formats import channel_type_of
 from reorder.opencl.mapped_pixels import map_pixels, turn_to_map
 from reorder.opencl.operands import DeviceOperand
-from reorder.opencl.pairs import check_apart, check_kinds
+from reorder.opencl.pairs import check_apart, check_kinds, check_old_values
 from reorder.opencl.profiles import profile_of
 from reorder.opencl.programs import PreparedLaunch, floats_of, prepare
 from reorder.opencl.schedule.placement import ImageShape
@@ -113,6 +113,7 @@ def prepare_transfers(
     """
     check_types(src.desc, dst.desc, attr)
     check_apart(src, dst)
+    check_old_values(dst, attr)
     known = _prepared_in(queue.context)
     find = known.__wrapped__ if attr is not None and attr.is_large else known
     return find(queue.device, src[:_IN_MEMORY], dst[:_IN_MEMORY], attr)

@@ -37,7 +37,7 @@ def kernel_texts(
     """Return the OpenCL C of each kernel that a reorder runs, in the order of its launches.
 
     A kernel takes src, dst, scales and zero points that differ along the dims, and a struct of
-    numbers: extents, strides and offsets are in these, so many sizes share one text.
+    numbers, in which extents, strides and offsets are. Texts of tiles of pixels hold extents too.
 
     Parameters
     ----------

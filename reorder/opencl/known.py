@@ -59,8 +59,10 @@ def find_known(
         if known is None or src.int_ptr == dst.int_ptr:
             return None
         pointer = context.int_ptr
+        # beta reads dst
+        no_dst = _NO_DST if attr is None or not attr.beta else _NO_DST | cl.mem_flags.WRITE_ONLY
         is_usable = _is_usable(src, pointer, _NO_SRC, known.src_nbytes) and _is_usable(
-            dst, pointer, _NO_DST, known.dst_nbytes
+            dst, pointer, no_dst, known.dst_nbytes
         )
     except (cl.Error, TypeError):
         return None

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import pyopencl as cl
+
 from memdesc import MemdescError, OverlapError
 from reorder.memory.buffers import are_apart
 from reorder.plan.plan import check_dims
 
 if TYPE_CHECKING:
     from reorder.opencl.operands import DeviceOperand
+    from reorder.values.attr import Attr
 
-__all__ = ["check_apart", "check_kinds"]
+__all__ = ["check_apart", "check_kinds", "check_old_values"]
 
 
 def check_kinds(src: DeviceOperand, dst: DeviceOperand) -> None:
@@ -28,6 +31,17 @@ def check_kinds(src: DeviceOperand, dst: DeviceOperand) -> None:
         msg = (
             f"src is an image of {src.channel_type}, dst of {dst.channel_type}: "
             "fractions and integers meet in a buffer only"
+        )
+        raise MemdescError(msg)
+
+
+def check_old_values(dst: DeviceOperand, attr: Attr | None) -> None:
+    """Refuse memory that kernels may not read where `beta` adds what it holds."""
+    flags = getattr(dst.memory, "flags", 0)
+    if attr is not None and attr.beta and flags & cl.mem_flags.WRITE_ONLY:
+        msg = (
+            f"dst was created WRITE_ONLY, so kernels may not read it, but beta={attr.beta} adds "
+            "what it holds; create it READ_WRITE, or leave out beta"
         )
         raise MemdescError(msg)
 

@@ -191,7 +191,7 @@ class ReorderPlan(_Carried):
         """Write the kernels that a backend compiles for the reorder.
 
         Other than those of `source`, they are what runs, on buffers that start at multiples of 16
-        bytes. Their numbers are arguments, so many sizes share a text.
+        bytes. Their numbers are arguments, so that sizes can share a text.
 
         Parameters
         ----------

@@ -96,6 +96,18 @@ def test_memory_that_kernels_may_not_touch_is_refused(runtime: Runtime) -> None:
         opencl.pack(runtime.queue, write_only, IMAGE, src_desc=PLAIN)
 
 
+def test_memory_that_kernels_may_not_read_is_refused_where_beta_adds_it(runtime: Runtime) -> None:
+    src, write_only = runtime.buffer(X), cl.Buffer(runtime.context, FLAGS.WRITE_ONLY, 512)
+    readable = cl.Buffer(runtime.context, FLAGS.READ_WRITE, 512)
+    attr = Attr(beta=0.5)
+    # a known reorder too
+    for _ in range(2):
+        with refused("dst was created WRITE_ONLY, so kernels may not read it, but beta=0.5 adds"):
+            opencl.enqueue_reorder(runtime.queue, src, PLAIN, write_only, PLAIN, attr)
+        opencl.enqueue_reorder(runtime.queue, src, PLAIN, readable, PLAIN, attr).wait()
+    opencl.enqueue_reorder(runtime.queue, src, PLAIN, write_only, PLAIN).wait()
+
+
 def test_parts_of_one_buffer_that_overlap_are_refused_and_disjoint_ones_work(
     runtime: Runtime,
 ) -> None:
