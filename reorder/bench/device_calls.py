@@ -51,5 +51,6 @@ def call_seconds(bench: DeviceBench, case: DeviceCase) -> tuple[float, float]:
         cl.enqueue_nd_range_kernel(queue, kernel, *launch.sizes)
         times.append((called, time.perf_counter() - start))
     queue.finish()
+    launch.kernels.give_back(kernel)
     call, bare = zip(*times, strict=True)
     return statistics.median(call), statistics.median(bare)

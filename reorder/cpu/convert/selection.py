@@ -20,8 +20,8 @@ __all__ = ["is_scattered", "is_tiled", "needs_tiles"]
 _MAX_SINGLE_MOVES = 64
 # A call of a kernel for fewer elements than this costs more than the elements.
 _MIN_CALL_SIZE = 16
-# Matrices of so many rows and columns have too many to be interleaved, and too few for vectors: two
-# moves gain if elements have at most this width.
+# Matrices with these numbers of rows and columns are too large to be interleaved and too small for
+# vectors; two moves are faster if elements have at most these bits.
 _SMALL_SIDES, _MAX_SMALL_BITS = range(5, 8), 16
 # Lines are assembled in matrices of this many rows and columns, as they are in src: smaller ones
 # are moved at once, so that their lines are complete before they leave the caches.

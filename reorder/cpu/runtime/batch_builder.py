@@ -9,7 +9,7 @@ from reorder.cpu.schedule.kernel import Kernel
 from reorder.cpu.schedule.packing import pack_for_kernels
 from reorder.cpu.schedule.partition import partition
 from reorder.cpu.schedule.program import encode
-from reorder.cpu.schedule.reads import pages_in_turn
+from reorder.cpu.schedule.reads import pages_to_read
 from reorder.cpu.schedule.scheduled_box import schedule
 from reorder.cpu.schedule.select import MICRO_KERNELS
 from reorder.cpu.schedule.streaming import stream_box
@@ -72,7 +72,7 @@ class BatchBuilder:
             packed, bits, unit = pack_for_kernels(box, self.plan.dst.dtype.bits)
             streamed = stream_box(packed, bits, unit) if self.streams else ()
             fills_lines = schedule(packed, unit).fills_lines(bits)
-            pages = pages_in_turn(self.machine, self.nbytes, fills_lines=fills_lines)
+            pages = pages_to_read(self.machine, self.nbytes, fills_lines=fills_lines)
             for scheduled in streamed or tile_boxes((packed,), bits, unit, pages):
                 kernel = Kernel(bits)
                 if self.streams and not kernel.is_packed and scheduled.fills_lines(bits):

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from reorder.cpu.target import Machine
     from reorder.plan.nodes import Node
 
-__all__ = ["MAX_STEPS", "pages_in_turn", "rows_at_once", "runs_at_once", "steps_of"]
+__all__ = ["MAX_STEPS", "pages_to_read", "rows_at_once", "runs_at_once", "steps_of"]
 
 # From how many pages is read in turn for whole lines that non-temporal stores write, in any order:
 # reads go on for longer from fewer pages, and neighbouring lines are written together from several.
@@ -27,7 +27,7 @@ _ALIASED_RUNS = 32
 MAX_STEPS = 4 * TILE
 
 
-def pages_in_turn(machine: Machine, nbytes: int, *, fills_lines: bool) -> int:
+def pages_to_read(machine: Machine, nbytes: int, *, fills_lines: bool) -> int:
     """Return from how many pages of src runs are read in turn.
 
     The model: the caches serve as many as the machine says; memory as many as prefetchers follow;

@@ -145,7 +145,7 @@ def lower_tile(
     """Make the launch of tiles in local memory, between buffers of the same elements.
 
     None where the launch is faster without tiles. With `rows` an element has a byte in each of two
-    rows of src and of dst, which are so many bytes apart.
+    rows of src and of dst: the numbers are the bytes between these rows.
     """
     in_row = bits_of(access.element) // 8
     nbytes = in_row if rows is None else 2 * in_row
@@ -167,7 +167,7 @@ def tile_launch(
     extents: tuple[int, ...],
     spec: ConversionSpec | None = None,
 ) -> Launch:
-    """Make the launch of tiles with so many steps of the loops, of a pattern without loops."""
+    """Make the launch of tiles that take `extents` steps of loops; the pattern has none yet."""
     counts = [-(-loop.extent // extent) for loop, extent in zip(nest.loops, extents, strict=True)]
     dims = grid_dims(counts, has_gathers=False)
     spans = [count * extent for count, extent in zip(counts, extents, strict=True)]

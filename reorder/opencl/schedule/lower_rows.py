@@ -69,7 +69,7 @@ def lower_rows(
     if prod(loop.extent for loop in chain) < _LEAST:
         return None
     outer = [loop for loop in others if all(loop is not taken for taken in chain)]
-    # groups that run at a time read rows near to one another, which share sectors of memory
+    # groups that run at the same time read adjacent rows, which share sectors of memory
     outer.sort(key=lambda loop: abs(loop.src[0]))
     outer += [PixelLoop(1, 1, (0,), (0,))] * (_MIN_LOOPS - 1 - len(outer))
     start = [offset * nbytes for (offset,) in (nest.src, nest.dst)]

@@ -101,9 +101,9 @@ def _sides(nest: PixelNest, nbytes: int, image: int, shape: PixelShape) -> _Side
         return None
     strides = (*((loop.dst, loop.src)[image][0] for loop in loops), step)
     # a chain is along the first coordinate
-    turned = [loop._replace(src=loop.src[::-1], dst=loop.dst[::-1]) for loop in loops]
-    edges = _edge(loops, image, shape.columns), _edge(turned, image, shape.rows)
-    rows = sorted(((loop.src, loop.dst)[image][0], k) for k, loop in enumerate(turned))
+    swapped = [loop._replace(src=loop.src[::-1], dst=loop.dst[::-1]) for loop in loops]
+    edges = _edge(loops, image, shape.columns), _edge(swapped, image, shape.rows)
+    rows = sorted(((loop.src, loop.dst)[image][0], k) for k, loop in enumerate(swapped))
     rectangle = tuple(chain for chain in edges if chain is not None)
     return _Sides(tuple(loops), strides, run, rectangle, tuple(k for stride, k in rows if stride))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from reorder import Node
-from reorder.cpu.schedule.reads import pages_in_turn, rows_at_once, runs_at_once
+from reorder.cpu.schedule.reads import pages_to_read, rows_at_once, runs_at_once
 from reorder.cpu.target import Machine
 
 
@@ -46,7 +46,7 @@ def test_runs_are_read_from_fewer_pages_in_turn_beyond_the_caches(
     nbytes: int, *, fills_lines: bool, pages: int
 ) -> None:
     machine = Machine(2, 56 << 20, pages_in_turn=128)
-    assert pages_in_turn(machine, nbytes, fills_lines=fills_lines) == pages
+    assert pages_to_read(machine, nbytes, fills_lines=fills_lines) == pages
 
 
 @pytest.mark.parametrize(
