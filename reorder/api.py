@@ -49,6 +49,8 @@ __all__ = ["execute", "is_on_device", "prepare", "reorder"]
 
 # the types that most calls pass
 _HOST = (np.ndarray, Memory)
+# what the modules of classes on a device start with
+_ON_DEVICE = ("reorder.opencl.", "pyopencl.")
 
 
 @overload
@@ -246,11 +248,11 @@ def is_on_device(memory: Any) -> bool:
     """Whether an object is pyopencl's, or a DeviceMemory; neither is loaded to find out."""
     if memory is None or type(memory) in _HOST:
         return False
-    modules = (base.__module__ for base in type(memory).__mro__)
-    return any(
-        module.partition(".")[0] == "pyopencl" or module.startswith("reorder.opencl.")
-        for module in modules
-    )
+    for base in type(memory).__mro__:
+        module = base.__module__
+        if module.startswith(_ON_DEVICE) or module == "pyopencl":
+            return True
+    return False
 
 
 def execute(plan: ReorderPlan, src: Any, dst: Any, threads: int | None = None) -> None:

@@ -21,15 +21,15 @@ from memdesc.errors import short_repr
 from memdesc.names import is_image
 from reorder.memory.memory import Memory
 from reorder.opencl.device_memory import DeviceMemory
-from reorder.opencl.execution import (
+from reorder.opencl.image_formats import supported_format
+from reorder.opencl.operands import array_desc
+from reorder.opencl.queues import check_queue, checked_events
+from reorder.opencl.sources import LayoutLike, as_source
+from reorder.opencl.targets import (
     enqueue_into,
     enqueue_into_new_buffer,
     enqueue_into_new_image,
 )
-from reorder.opencl.image_formats import supported_format
-from reorder.opencl.operands import array_desc, device_operand
-from reorder.opencl.queues import check_queue, checked_events, events_of, record_event
-from reorder.opencl.sources import LayoutLike, as_source
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -38,6 +38,11 @@ if TYPE_CHECKING:
     from reorder.values.attr import Attr
 
 __all__ = ["reorder_on_device"]
+
+# tuples: a union of types is made again in each call
+_HOST = (Memory, np.ndarray)
+_WITH_QUEUE = (DeviceMemory, cl.array.Array)
+_DESCS = (MemoryDesc, ImageDesc)
 
 
 def reorder_on_device(  # noqa: PLR0913 - public: the arguments of `reorder.reorder`
@@ -90,20 +95,18 @@ def reorder_on_device(  # noqa: PLR0913 - public: the arguments of `reorder.reor
     if isinstance(out, DeviceMemory):
         memory, dst = out.data, _agreed(dst, out.desc)
         events += out.events_before(queue)
-    if isinstance(out, Memory | np.ndarray):
+    elif isinstance(out, _HOST):
         msg = "out is host memory, but the result lies on a device; take it with .get()"
         raise MemdescError(msg)
-    source = as_source(queue, x, src)
+    source = as_source(x, src)
     if dst is None and memory is None and dtype is not None:
-        dst = x.desc if isinstance(x, DeviceMemory) else source.operand.desc
-    desc = _converted(_result_desc(dst, memory, source.operand.desc), dtype)
+        dst = x.desc if isinstance(x, DeviceMemory) else _linear(source.desc)
+    desc = _converted(_result_desc(dst, memory, source.desc), dtype)
     if memory is None and attr is not None and attr.beta:
         msg = f"beta {attr.beta} adds to what dst holds; give out, the memory that holds it"
         raise MemdescError(msg)
     if memory is not None:
-        target = device_operand(queue, memory, desc, "dst")
-        event = enqueue_into(queue, source, target, [*events, *events_of(queue, memory)], attr)
-        record_event(memory, event)
+        event = enqueue_into(queue, source, (memory, desc), events, attr)
         if isinstance(out, DeviceMemory):
             out.queue, out.event = queue, event
             return out
@@ -111,12 +114,12 @@ def reorder_on_device(  # noqa: PLR0913 - public: the arguments of `reorder.reor
         memory, event = enqueue_into_new_buffer(queue, source, desc, events, attr)
     else:
         form = supported_format(queue, desc)
-        memory, event = enqueue_into_new_image(queue, source, desc, form, events, attr)
+        memory, event = enqueue_into_new_image(queue, source, (desc, form), events, attr)
     return DeviceMemory(queue, memory, desc, event)
 
 
 def _queue_of(memory: Any) -> cl.CommandQueue | None:
-    return memory.queue if isinstance(memory, DeviceMemory | cl.array.Array) else None
+    return memory.queue if isinstance(memory, _WITH_QUEUE) else None
 
 
 def _agreed(dst: LayoutLike | None, desc: MemoryDesc | ImageDesc) -> MemoryDesc | ImageDesc:
@@ -129,12 +132,14 @@ def _agreed(dst: LayoutLike | None, desc: MemoryDesc | ImageDesc) -> MemoryDesc 
     raise MemdescError(msg)
 
 
-def _result_desc(dst: LayoutLike | None, memory: Any, src: MemoryDesc) -> MemoryDesc | ImageDesc:
+def _result_desc(
+    dst: LayoutLike | None, memory: Any, src: MemoryDesc | ImageDesc
+) -> MemoryDesc | ImageDesc:
     """Return the descriptor of the result; a name takes the dims of the tensor, and its dtype.
 
     An Array that is written has its own.
     """
-    if isinstance(dst, MemoryDesc | ImageDesc):
+    if isinstance(dst, _DESCS):
         return dst
     if dst is not None:
         is_typed = isinstance(memory, cl.array.Array)
@@ -153,6 +158,11 @@ def _named(name: str | FormatTag, dims: tuple[int, ...], dtype: DataType) -> Mem
     if isinstance(name, str) and is_image(name):
         return image_desc(dims, dtype, name)
     return memory_desc(dims, dtype, name)
+
+
+def _linear(desc: MemoryDesc | ImageDesc) -> MemoryDesc:
+    """Return a descriptor of a buffer: of an image, that of its pixels."""
+    return desc.desc if isinstance(desc, ImageDesc) else desc
 
 
 def _converted(desc: MemoryDesc | ImageDesc, dtype: Any) -> MemoryDesc | ImageDesc:

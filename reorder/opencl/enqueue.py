@@ -4,18 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from memdesc import MemoryDesc
-from reorder.opencl.execution import enqueue_transfers, prepare_transfers
-from reorder.opencl.known import find_known, keep_known
-from reorder.opencl.operands import device_operand
-from reorder.opencl.queues import check_queue, checked_events, events_of, record_event
+from reorder.opencl.queues import check_queue, checked_events
+from reorder.opencl.sources import Source
+from reorder.opencl.targets import enqueue_into
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     import pyopencl as cl
 
-    from memdesc import ImageDesc
+    from memdesc import ImageDesc, MemoryDesc
     from reorder.values.attr import Attr
 
 __all__ = ["enqueue_reorder"]
@@ -80,16 +78,4 @@ def enqueue_reorder(  # noqa: PLR0913 - public: a queue, two operands, their des
     """
     check_queue(queue)
     events = checked_events(queue, wait_for)
-    known = find_known(queue, (src, dst), (src_desc, dst_desc), attr)
-    if known is not None:
-        return enqueue_transfers(queue, known, (src, dst), events or None)
-    operand = device_operand(queue, src, src_desc, "src")
-    target = device_operand(queue, dst, dst_desc, "dst")
-    transfers = prepare_transfers(queue, operand, target, attr)
-    events += events_of(queue, src) + events_of(queue, dst)
-    memory = operand.memory, target.memory
-    event = enqueue_transfers(queue, transfers, memory, events or None)
-    record_event(dst, event)
-    if isinstance(src_desc, MemoryDesc) and isinstance(dst_desc, MemoryDesc):
-        keep_known(queue, (operand, target), (src_desc, dst_desc), attr, transfers)
-    return event
+    return enqueue_into(queue, Source(src, src_desc), (dst, dst_desc), events, attr)

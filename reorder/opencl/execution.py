@@ -1,4 +1,4 @@
-"""Enqueue the transfers of a reorder, into existing memory or into new memory."""
+"""Prepare the transfers of a reorder between two operands, and enqueue them."""
 
 from __future__ import annotations
 
@@ -9,16 +9,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import pyopencl as cl
 from pyopencl.tools import first_arg_dependent_memoize
 
-from reorder.opencl.allocation import allocate_buffer, allocate_image
-from reorder.opencl.image_formats import channel_type_of
 from reorder.opencl.mapped_pixels import map_pixels, turn_to_map
 from reorder.opencl.operands import DeviceOperand
 from reorder.opencl.pairs import check_apart, check_kinds, check_old_values
 from reorder.opencl.profiles import profile_of
 from reorder.opencl.programs import PreparedLaunch, floats_of, prepare
-from reorder.opencl.schedule.placement import ImageShape
 from reorder.opencl.schedule.transfers import DeviceTraits, Transfer, plan_transfers
-from reorder.opencl.sources import upload
 from reorder.plan.plan import check_types
 
 if TYPE_CHECKING:
@@ -27,18 +23,13 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from memdesc import ImageDesc, MemoryDesc
     from reorder.opencl.mapped_pixels import MappedPixels
-    from reorder.opencl.sources import Source
     from reorder.values.attr import Attr
 
 __all__ = [
     "PreparedTransfer",
     "build_transfers",
     "device_traits",
-    "enqueue_into",
-    "enqueue_into_new_buffer",
-    "enqueue_into_new_image",
     "enqueue_transfers",
     "prepare_transfers",
 ]
@@ -57,50 +48,6 @@ class PreparedTransfer(NamedTuple):
     second: tuple[PreparedLaunch, ...] = ()
     # scales and zero points that differ along the dims
     constants: tuple[cl.Buffer, ...] = ()
-
-
-def enqueue_into(
-    queue: cl.CommandQueue,
-    source: Source,
-    target: DeviceOperand,
-    wait_for: Sequence[cl.Event] | None,
-    attr: Attr | None = None,
-) -> cl.Event:
-    """Enqueue a reorder into existing memory."""
-    transfers = prepare_transfers(queue, source.operand, target, attr)
-    memory = upload(queue, source), target.memory
-    return enqueue_transfers(queue, transfers, memory, source.events_after(wait_for))
-
-
-def enqueue_into_new_buffer(
-    queue: cl.CommandQueue,
-    source: Source,
-    desc: MemoryDesc,
-    wait_for: Sequence[cl.Event] | None,
-    attr: Attr | None = None,
-) -> tuple[cl.Buffer, cl.Event]:
-    """Check everything, then allocate a buffer for a descriptor and enqueue the reorder into it."""
-    transfers = prepare_transfers(queue, source.operand, DeviceOperand(desc), attr)
-    buffer = allocate_buffer(queue.context, desc.nbytes)
-    memory = upload(queue, source), buffer
-    return buffer, enqueue_transfers(queue, transfers, memory, source.events_after(wait_for))
-
-
-def enqueue_into_new_image(
-    queue: cl.CommandQueue,
-    source: Source,
-    image_desc: ImageDesc,
-    form: cl.ImageFormat,
-    wait_for: Sequence[cl.Event] | None,
-    attr: Attr | None = None,
-) -> tuple[cl.Image, cl.Event]:
-    """Check everything, then allocate an image of a format and enqueue the reorder into it."""
-    channel_type = channel_type_of(image_desc, form, "dst")
-    target = DeviceOperand(image_desc.desc, ImageShape.of(image_desc), channel_type)
-    transfers = prepare_transfers(queue, source.operand, target, attr)
-    image = allocate_image(queue.context, form, image_desc)
-    memory = upload(queue, source), image
-    return image, enqueue_transfers(queue, transfers, memory, source.events_after(wait_for))
 
 
 def prepare_transfers(

@@ -31,11 +31,26 @@ from reorder.opencl.schedule.transfers import OperandSpec
 if TYPE_CHECKING:
     from memdesc import DataType, Extra
 
-__all__ = ["DeviceOperand", "array_desc", "check_usable", "device_operand", "first_byte"]
+__all__ = [
+    "VECTOR_NBYTES",
+    "DeviceOperand",
+    "Unallocated",
+    "array_desc",
+    "check_usable",
+    "device_operand",
+    "first_byte",
+]
 
 _LINEAR = (cl.Buffer, cl.SVMPointer)
-_VECTOR_NBYTES = 16
+# where vectors may start
+VECTOR_NBYTES = 16
 _INT32_NBYTES = 4
+
+
+class Unallocated(NamedTuple):
+    """Stands for memory that is allocated later: a buffer, or an image of a format."""
+
+    form: cl.ImageFormat | None = None
 
 
 class DeviceOperand(NamedTuple):
@@ -74,7 +89,7 @@ def device_operand(
     ----------
     queue : pyopencl.CommandQueue
         Where it will be used.
-    memory : pyopencl.Buffer, SVMPointer, Image or array.Array
+    memory : pyopencl.Buffer, SVMPointer, Image, array.Array or Unallocated
         The memory.
     desc : MemoryDesc or ImageDesc
         What it holds. The bytes of an array count from its lowest element.
@@ -92,6 +107,8 @@ def device_operand(
     if not isinstance(desc, MemoryDesc):
         msg = f"{name}_desc must be a MemoryDesc or an ImageDesc, not {short_repr(desc)}"  # type: ignore[unreachable] # callers without types
         raise MemdescError(msg)
+    if isinstance(memory, Unallocated):
+        return DeviceOperand(desc)
     skipped = 0
     if isinstance(memory, cl.array.Array):
         skipped, memory = first_byte(memory), _memory_of(queue, memory)
@@ -140,31 +157,43 @@ def _needs(desc: MemoryDesc) -> tuple[int, int]:
 
 def array_desc(array: cl.array.Array, name: str) -> MemoryDesc:
     """Return the descriptor of an array from its lowest element on: logical dims are its axes."""
-    itemsize = array.dtype.itemsize
-    if any(stride % itemsize for stride in array.strides) or array.offset % itemsize:
+    return _array_desc(
+        array.dtype, tuple(array.shape), tuple(array.strides), int(array.offset), name
+    )
+
+
+@lru_cache(maxsize=1024)
+def _array_desc(
+    of: np.dtype[Any], shape: tuple[int, ...], strides: tuple[int, ...], offset: int, name: str
+) -> MemoryDesc:
+    itemsize = of.itemsize
+    if any(stride % itemsize for stride in strides) or offset % itemsize:
         msg = (
-            f"{name} is an array of strides {array.strides} and offset {array.offset} bytes, "
+            f"{name} is an array of strides {strides} and offset {offset} bytes, "
             f"no multiples of its {itemsize}-byte elements"
         )
         raise MemdescError(msg)
-    if (dtype := data_type(array.dtype)).is_packed:
+    if (dtype := data_type(of)).is_packed:
         msg = (
             f"{name} is an array of {dtype}, one element a byte; memory of {dtype} holds two: "
             "pack them on the host, or describe the bytes by a MemoryDesc"
         )
         raise MemdescError(msg)
-    strides = [stride // itemsize for stride in array.strides]
-    offset0 = (array.offset - first_byte(array)) // itemsize
-    return memory_desc(array.shape, dtype, strides=strides, offset0=offset0)
+    offset0 = (offset - _lowest(shape, strides, offset)) // itemsize
+    strides = tuple(stride // itemsize for stride in strides)
+    return memory_desc(shape, dtype, strides=strides, offset0=offset0)
 
 
 def first_byte(array: cl.array.Array) -> int:
     """Return the byte of its buffer at which the lowest element of an array starts."""
-    if not array.size:
-        return int(array.offset)
-    return int(array.offset) + sum(
-        min(stride, 0) * (extent - 1)
-        for stride, extent in zip(array.strides, array.shape, strict=True)
+    return _lowest(array.shape, array.strides, int(array.offset))
+
+
+def _lowest(shape: tuple[int, ...], strides: tuple[int, ...], offset: int) -> int:
+    if 0 in shape:
+        return offset
+    return offset + sum(
+        min(stride, 0) * (extent - 1) for stride, extent in zip(strides, shape, strict=True)
     )
 
 
@@ -178,6 +207,9 @@ def _memory_of(queue: cl.CommandQueue, array: cl.array.Array) -> Any:
 def _image_operand(
     queue: cl.CommandQueue, memory: Any, desc: ImageDesc, name: str
 ) -> DeviceOperand:
+    shape = ImageShape.of(desc)
+    if isinstance(memory, Unallocated) and memory.form is not None:
+        return DeviceOperand(desc.desc, shape, channel_type_of(desc, memory.form, name))
     if not isinstance(memory, cl.Image):
         msg = (
             f"{name} must be a pyopencl Image for {desc!r}, not {_kind(memory)}; "
@@ -196,8 +228,7 @@ def _image_operand(
             size = f"{memory.width} x {memory.height}"
             msg = f"{name} is an image of {size} pixels, but {desc!r} has {dimension} {needed}"
             raise MemdescError(msg)
-    shape, place = ImageShape.of(desc), place_of(memory)
-    return DeviceOperand(desc.desc, shape, channel_type, memory=memory, place=place)
+    return DeviceOperand(desc.desc, shape, channel_type, memory=memory, place=place_of(memory))
 
 
 def check_usable(queue: cl.CommandQueue, memory: Any, name: str) -> None:
@@ -263,7 +294,7 @@ def _is_aligned(address: int, itemsize: int, name: str) -> bool:
             f"no multiple of the {itemsize} bytes of an element; copy it"
         )
         raise MemdescError(msg)
-    return address % _VECTOR_NBYTES == 0
+    return address % VECTOR_NBYTES == 0
 
 
 def _kind(memory: object) -> str:

@@ -5,15 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from memdesc import FormatTag, ImageDesc, MemoryDesc, memory_desc
-from reorder.opencl.execution import (
+from reorder.opencl.image_formats import supported_format
+from reorder.opencl.queues import check_queue, checked_events
+from reorder.opencl.sources import LayoutLike, Source, as_source, check_image_desc
+from reorder.opencl.targets import (
     enqueue_into,
     enqueue_into_new_buffer,
     enqueue_into_new_image,
 )
-from reorder.opencl.image_formats import supported_format
-from reorder.opencl.operands import device_operand
-from reorder.opencl.queues import check_queue, checked_events
-from reorder.opencl.sources import LayoutLike, Source, as_source, check_image_desc
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -81,8 +80,7 @@ def pack(
     check_image_desc(image_desc)
     events = checked_events(queue, wait_for)
     form = supported_format(queue, image_desc, channel_type)
-    source = as_source(queue, src, src_desc)
-    return enqueue_into_new_image(queue, source, image_desc, form, events)
+    return enqueue_into_new_image(queue, as_source(src, src_desc), (image_desc, form), events)
 
 
 def enqueue_pack(
@@ -129,8 +127,7 @@ def enqueue_pack(
     check_queue(queue)
     check_image_desc(image_desc)
     events = checked_events(queue, wait_for)
-    target = device_operand(queue, image, image_desc, "dst")
-    return enqueue_into(queue, as_source(queue, src, src_desc), target, events)
+    return enqueue_into(queue, as_source(src, src_desc), (image, image_desc), events)
 
 
 def unpack(
@@ -186,10 +183,9 @@ def unpack(
     check_queue(queue)
     check_image_desc(image_desc)
     events = checked_events(queue, wait_for)
-    source = Source(device_operand(queue, image, image_desc, "src"))
     dst = (
         desc
         if isinstance(desc, MemoryDesc)
         else memory_desc(image_desc.dims, image_desc.dtype, desc)
     )
-    return enqueue_into_new_buffer(queue, source, dst, events)
+    return enqueue_into_new_buffer(queue, Source(image, image_desc), dst, events)

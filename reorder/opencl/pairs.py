@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from reorder.opencl.operands import DeviceOperand
     from reorder.values.attr import Attr
 
-__all__ = ["check_apart", "check_kinds", "check_old_values"]
+__all__ = ["check_apart", "check_kinds", "check_old_values", "shared_distance"]
 
 
 def check_kinds(src: DeviceOperand, dst: DeviceOperand) -> None:
@@ -54,19 +54,30 @@ def check_apart(src: DeviceOperand, dst: DeviceOperand) -> None:
     OverlapError
         Unless their bytes are proven disjoint by bounded work.
     """
-    if src.place is None or dst.place is None:
+    if src.place is None or dst.place is None or not dst.desc.nelems:
         return
-    (src_root, src_start), (dst_root, dst_start) = src.place, dst.place
-    if src_root != dst_root or not dst.desc.nelems:
-        return
-    if src_start + src.memory.size <= dst_start or dst_start + dst.memory.size <= src_start:
+    distance = shared_distance(src.place, src.memory.size, dst.place, dst.memory.size)
+    if distance is None:
         return
     has_image = src.image is not None or dst.image is not None
-    if not has_image and are_apart(src.desc, dst.desc, dst_start - src_start):
+    if not has_image and are_apart(src.desc, dst.desc, distance):
         return
     msg = (
-        f"src and dst share device memory: {src.desc.min_nbytes} bytes from byte {src_start} "
-        f"and {dst.desc.min_nbytes} from byte {dst_start} of one buffer, and dst would "
+        f"src and dst share device memory: {src.desc.min_nbytes} bytes from byte {src.place[1]} "
+        f"and {dst.desc.min_nbytes} from byte {dst.place[1]} of one buffer, and dst would "
         "overwrite what is still to be read; reorder into another buffer"
     )
     raise OverlapError(msg)
+
+
+def shared_distance(
+    src: tuple[int, int] | None, src_nbytes: int, dst: tuple[int, int] | None, dst_nbytes: int
+) -> int | None:
+    """Return how many bytes dst starts behind src in one allocation; None if they share no bytes.
+
+    Places are those of `place_of`; None if nothing is allocated yet.
+    """
+    if src is None or dst is None or src[0] != dst[0]:
+        return None
+    distance = dst[1] - src[1]
+    return distance if -dst_nbytes < distance < src_nbytes else None

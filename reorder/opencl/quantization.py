@@ -12,6 +12,7 @@ from memdesc import ImageDesc, MemdescError, memory_desc
 from reorder.opencl.allocation import allocate_buffer
 from reorder.opencl.device_memory import DeviceMemory
 from reorder.opencl.dispatch import reorder_on_device
+from reorder.opencl.operands import device_operand
 from reorder.opencl.programs import prepare
 from reorder.opencl.queues import check_queue
 from reorder.opencl.schedule.ranges import lower_ranges
@@ -31,8 +32,8 @@ def desc_on_device(x: Any) -> MemoryDesc:
         kind = f"{type(x).__module__}.{type(x).__qualname__}"
         msg = f"x is {kind}, which does not say what it holds; make a DeviceMemory of it"
         raise MemdescError(msg)
-    desc: MemoryDesc = as_source(_queue_of(x), x, None).operand.desc
-    return desc
+    source = as_source(x, None)
+    return device_operand(_queue_of(x), source.memory, source.desc, "src").desc
 
 
 def _queue_of(x: Any) -> cl.CommandQueue:
@@ -59,8 +60,9 @@ def find_ranges_on_device(
     check_queue(queue)
     if isinstance(x, DeviceMemory) and isinstance(x.desc, ImageDesc):
         x = reorder_on_device(x, memory_desc(x.desc.dims, x.desc.dtype), queue=queue)
-    source = as_source(queue, x, None)
-    desc = source.operand.desc
+    source = as_source(x, None)
+    operand = device_operand(queue, source.memory, source.desc, "src")
+    desc = operand.desc
     if not desc.nelems:
         return np.zeros(counts), np.zeros(counts)
     if desc.dtype.name == "f64" and not queue.device.double_fp_config:
@@ -69,9 +71,8 @@ def find_ranges_on_device(
     launch, parts = lower_ranges(desc, counts, inside, queue.device.max_work_group_size)
     found = np.empty((*counts, parts, 2), np.float64 if desc.dtype.name == "f64" else np.float32)
     out = allocate_buffer(queue.context, found.nbytes)
-    memory = source.operand.memory, out
     event = prepare(queue.context, queue.device, launch).enqueue(
-        queue, memory, source.events_after(None)
+        queue, (operand.memory, out), source.events(queue) or None
     )
     cl.enqueue_copy(queue, found, out, wait_for=[event])
     out.release()

@@ -13,6 +13,9 @@ from memdesc.errors import short_repr
 __all__ = ["check_queue", "checked_events", "events_of", "record_event"]
 
 
+_LISTS = (list, tuple)
+
+
 def check_queue(queue: Any) -> None:
     """Refuse what is no command queue, or one whose context is gone."""
     if not isinstance(queue, cl.CommandQueue):
@@ -33,17 +36,17 @@ def checked_events(queue: cl.CommandQueue, wait_for: Any) -> list[cl.Event]:
     """Return the events that a caller waits for; refuse others, and those of other contexts."""
     if wait_for is None:
         return []
-    if not isinstance(wait_for, list | tuple) or not all(
-        isinstance(event, cl.Event) for event in wait_for
-    ):
+    if not isinstance(wait_for, _LISTS) or not all(map(_is_event, wait_for)):
         msg = f"wait_for must be a list of pyopencl.Event, not {short_repr(wait_for)}"
         raise MemdescError(msg)
-    if any(_context_of(event) != queue.context for event in wait_for):
-        msg = (
-            "wait_for has an event of another context than the queue; "
-            "wait for it on the host: event.wait()"
-        )
-        raise MemdescError(msg)
+    context = queue.context.int_ptr
+    for event in wait_for:
+        if _context_of(event) != context:
+            msg = (
+                "wait_for has an event of another context than the queue; "
+                "wait for it on the host: event.wait()"
+            )
+            raise MemdescError(msg)
     return list(wait_for)
 
 
@@ -67,9 +70,13 @@ def record_event(memory: Any, event: cl.Event) -> None:
         memory.add_event(event)
 
 
-def _context_of(event: Any) -> Any:
+def _is_event(event: object) -> bool:
+    return isinstance(event, cl.Event)
+
+
+def _context_of(event: Any) -> int | None:
     """Return the context of an event; None if it is gone, which Intel's events do not prevent."""
     try:
-        return event.context
+        return int(event.context.int_ptr)
     except cl.Error:
         return None

@@ -14,12 +14,10 @@ from memdesc.errors import short_repr
 from reorder.memory.inputs import as_memory, from_pixels
 from reorder.opencl.allocation import allocate_buffer
 from reorder.opencl.device_memory import DeviceMemory
-from reorder.opencl.operands import DeviceOperand, array_desc, device_operand
+from reorder.opencl.operands import Unallocated, array_desc
 from reorder.opencl.queues import events_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from reorder.memory.memory import Memory
 
 __all__ = ["LayoutLike", "Source", "as_source", "check_image_desc", "upload"]
@@ -27,6 +25,7 @@ __all__ = ["LayoutLike", "Source", "as_source", "check_image_desc", "upload"]
 # Bytes up to which a buffer is made with its content. That saves a queue's latency: a reorder of
 # 16 KiB takes 45 us instead of 255 on a CPU. For 512 MB it takes 7 times as long on an H200.
 _SMALL = 1 << 16
+_IN_PLACE = (cl.Buffer, cl.Image, cl.SVMPointer)
 
 LayoutLike = str | FormatTag | MemoryDesc | ImageDesc
 
@@ -34,51 +33,51 @@ LayoutLike = str | FormatTag | MemoryDesc | ImageDesc
 class Source(NamedTuple):
     """A tensor to be read on a device.
 
-    `operand` has no memory if the tensor is in host memory, which is `host`. `events` must be
-    complete before it is read.
+    `memory` is not allocated yet if the tensor is in host memory, which is `host`. `owner` is the
+    tensor if its memory belongs to a DeviceMemory.
     """
 
-    operand: DeviceOperand
+    memory: Any
+    desc: MemoryDesc | ImageDesc
     host: Memory | None = None
-    events: tuple[cl.Event, ...] = ()
+    owner: DeviceMemory | None = None
 
-    def events_after(self, wait_for: Sequence[cl.Event] | None) -> list[cl.Event] | None:
-        """Return the events to wait for before src is read: the caller's and the tensor's."""
-        return [*(wait_for or ()), *self.events] or None
+    def events(self, queue: cl.CommandQueue) -> list[cl.Event]:
+        """Return what must be complete before a queue reads the tensor."""
+        if self.owner is not None:
+            return self.owner.events_before(queue)
+        return events_of(queue, self.memory)
 
 
-def as_source(queue: cl.CommandQueue, src: Any, desc: LayoutLike | None) -> Source:
-    """Check a tensor and describe it; nothing is copied yet."""
+def as_source(src: Any, desc: LayoutLike | None) -> Source:
+    """Describe a tensor; nothing is checked against the queue or copied yet."""
     if isinstance(src, DeviceMemory):
         if desc is not None:
             msg = "src_desc describes plain memory; a DeviceMemory has its own descriptor"
             raise MemdescError(msg)
-        operand = device_operand(queue, src.data, src.desc, "src")
-        return Source(operand, None, tuple(src.events_before(queue)))
+        return Source(src.data, src.desc, None, src)
     if isinstance(src, cl.array.Array):
         known = array_desc(src, "src") if desc is None else _required_desc(desc, src)
-        return Source(device_operand(queue, src, known, "src"), None, tuple(events_of(queue, src)))
-    if isinstance(src, cl.Buffer | cl.Image | cl.SVMPointer):
-        return Source(device_operand(queue, src, _required_desc(desc, src), "src"))
+        return Source(src, known)
+    if isinstance(src, _IN_PLACE):
+        return Source(src, _required_desc(desc, src))
     host = (
         from_pixels(src, desc)
         if isinstance(desc, ImageDesc)
         else as_memory(_without_gaps(src, desc), desc)
     )
-    return Source(DeviceOperand(host.desc), host)
+    return Source(Unallocated(), host.desc, host)
 
 
-def upload(queue: cl.CommandQueue, source: Source) -> Any:
-    """Return the device memory of a source; host memory is copied before the call returns.
+def upload(queue: cl.CommandQueue, host: Memory) -> cl.Buffer:
+    """Return a buffer with what host memory holds, copied before the call returns.
 
     A copy by the queue of the caller would wait for all that is in it.
     """
-    if source.host is None:
-        return source.operand.memory
-    nbytes = source.host.desc.min_nbytes
+    nbytes = host.desc.min_nbytes
     if not nbytes:
         return allocate_buffer(queue.context, 0)
-    data = source.host.data[:nbytes]
+    data = host.data[:nbytes]
     if nbytes <= _SMALL:
         flags = cl.mem_flags.READ_ONLY | cl.mem_flags.COPY_HOST_PTR
         return cl.Buffer(queue.context, flags, hostbuf=data)
