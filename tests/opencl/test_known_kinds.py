@@ -156,14 +156,16 @@ def test_an_array_is_used_where_it_lies_now(runtime: Runtime) -> None:
 
 
 def test_an_array_that_is_reversed_later_is_read_from_its_lowest_element(runtime: Runtime) -> None:
-    x = np.arange(12, dtype=np.int16)
-    src, dst = cl.array.to_device(runtime.queue, x), cl.array.zeros(runtime.queue, 12, np.int16)
-    desc = memory_desc((12,), "s16")
-    for strides, offset in (((2,), 0), ((-2,), 22)):
-        src.strides, src.offset = strides, offset
+    x = np.arange(24, dtype=np.int16)
+    src, dst = cl.array.to_device(runtime.queue, x), cl.array.zeros(runtime.queue, 8, np.int16)
+    desc = memory_desc((8,), "s16")
+    src.offset = 20  # in bytes, of element 10
+    for strides, shape, lowest in (((2,), (8,), 10), ((-2,), (8,), 3), ((-2,), (11,), 0)):
+        src.strides, src.shape = strides, shape
         opencl.enqueue_reorder(runtime.queue, src, desc, dst, desc)
-        assert dst.get().tolist() == x.tolist()
-        assert reorder(src, out=dst).get().numpy().tolist() == x[:: strides[0] // 2].tolist()
+        assert dst.get().tolist() == x[lowest : lowest + 8].tolist()
+    src.shape = (8,)
+    assert reorder(src, out=dst).get().numpy().tolist() == x[10:2:-1].tolist()
 
 
 def test_what_an_array_is_of_now_is_its_type(runtime: Runtime) -> None:
@@ -232,7 +234,20 @@ def test_an_image_is_asked_what_it_is_in_each_call(runtime: Runtime) -> None:
     halves = runtime.image(half, np.zeros(shape, np.float16))
     with refused("needs RGBA FLOAT"):
         opencl.enqueue_reorder(runtime.queue, *src, halves, IMAGE)
+    # others of as many bytes
     form, size = dst[0].format, (shape[1], shape[0])
+    for width, height, found in ((2, 0.5, "height"), (0.5, 2, "width")):
+        turned = (int(size[0] * width), int(size[1] * height))
+        swapped = cl.create_image(runtime.context, FLAGS.READ_WRITE, form, shape=turned)
+        with refused(f"has {found}"):
+            opencl.enqueue_reorder(runtime.queue, *src, swapped, IMAGE)
+    words = image_desc(X.shape, "s32", "in_out_channel")
+    with refused("needs RGBA FLOAT"):
+        integers = runtime.image(words, np.zeros(shape, np.int32))
+        opencl.enqueue_reorder(runtime.queue, *src, integers, IMAGE)
+    deep = cl.create_image(runtime.context, FLAGS.READ_WRITE, form, shape=(*size, 1))
+    with refused("dst is an image of 1 or 3 dimensions"):
+        opencl.enqueue_reorder(runtime.queue, *src, deep, IMAGE)
     sealed = cl.create_image(runtime.context, FLAGS.READ_ONLY, form, shape=size)
     with refused("dst was created READ_ONLY"):
         opencl.enqueue_reorder(runtime.queue, *src, sealed, IMAGE)
