@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from reorder.cpu.schedule.scheduled_box import schedule
 from reorder.cpu.schedule.select import TRANSPOSED, select
+from reorder.cpu.schedule.source_order import contiguous_size
 from reorder.cpu.target import BYTE_BITS, LINE_BITS
 from reorder.plan.passes import pack_elements, simplify
 
@@ -26,6 +27,8 @@ _SMALL_SIDES, _MAX_SMALL_BITS = range(5, 8), 16
 # Lines are assembled in matrices of this many rows and columns, as they are in src: smaller ones
 # are moved at once, so that their lines are complete before they leave the caches.
 _MIN_ASSEMBLED_ROWS, _MIN_ASSEMBLED_COLUMNS = 256, 64
+# Pairs and fours of rows of at most these bits are interleaved to whole lines.
+_INTERLEAVED_ROWS, _MAX_INTERLEAVED_BITS = 4, 16
 
 
 def needs_tiles(plan: ReorderPlan, *, streams: bool) -> bool:
@@ -58,7 +61,7 @@ def needs_assembly(box: Box, bits: int) -> bool:
     """Whether lines of dst are written as a whole only if they are assembled in scratch.
 
     So it is where the transposing kernel would write parts of lines: in matrices whose rows of dst
-    do not start at a line, and in blocks of half a line.
+    do not start at a line, in columns of half a line, and in blocks of up to a line that lie apart.
     """
     scheduled = schedule(box)
     if not scheduled.is_transposed or bits < BYTE_BITS or scheduled.fills_lines(bits):
@@ -67,8 +70,16 @@ def needs_assembly(box: Box, bits: int) -> bool:
         return False  # tiles that are written in place have no padding
     groups = scheduled.choice.rows, scheduled.choice.columns
     height, width = (prod(node.extent for node in group) for group in groups)
-    is_half = 2 * height * bits == LINE_BITS and groups[1][0].strides[1] == height
-    return width >= _MIN_ASSEMBLED_COLUMNS and (height >= _MIN_ASSEMBLED_ROWS or is_half)
+    if width < _MIN_ASSEMBLED_COLUMNS:
+        return False
+    if height >= _MIN_ASSEMBLED_ROWS:
+        return True
+    if groups[1][0].strides[1] != height:
+        return False  # adjacent columns of src are no neighbours in dst
+    block = contiguous_size([*groups[0], *groups[1]], 1, 1) * bits
+    # one store writes a line of pairs or fours that are interleaved
+    is_stored = block == LINE_BITS and height <= _INTERLEAVED_ROWS and bits <= _MAX_INTERLEAVED_BITS
+    return 2 * height * bits == LINE_BITS or (block <= LINE_BITS and not is_stored)
 
 
 def is_scattered(box: Box, bits: int) -> bool:

@@ -8,18 +8,17 @@ and tiles are in the order of src.
 
 from __future__ import annotations
 
+from math import prod
 from typing import TYPE_CHECKING
 
 from reorder.cpu.schedule.reads import MAX_STEPS, rows_at_once, steps_of
-from reorder.cpu.schedule.scheduled_box import ScheduledBox, schedule
-from reorder.cpu.schedule.select import Choice
+from reorder.cpu.schedule.scheduled_box import schedule
+from reorder.cpu.schedule.source_order import along_src, cut_group
 from reorder.cpu.target import BYTE_BITS, LINE_BITS
-from reorder.plan.passes import split_node
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from reorder.plan.nodes import Box, Node
+    from reorder.cpu.schedule.scheduled_box import ScheduledBox
+    from reorder.plan.nodes import Box
 
 __all__ = ["stream_box"]
 
@@ -43,43 +42,32 @@ def stream_box(box: Box, bits: int, unit: int = 1) -> tuple[ScheduledBox, ...]:
     """
     scheduled = schedule(box, unit)
     has_padding = any(node.valid < node.extent for node in box.nodes)
-    if (
-        bits < BYTE_BITS
-        or has_padding
-        or not scheduled.is_transposed
-        or not scheduled.fills_lines(bits)
-    ):
+    if bits < BYTE_BITS or has_padding or not scheduled.is_transposed:
         return ()
+    if not scheduled.fills_lines(bits):
+        scheduled = _with_longer_rows(scheduled)
+        if not scheduled.fills_lines(bits):
+            return ()
     choice = scheduled.choice
     size = bits // BYTE_BITS
     rows_limit = rows_at_once(choice.rows, LINE_BITS // bits, size // unit)
     return tuple(
-        _along_src(tile, choice.micro_kernel, (rows, columns), unit)
-        for part, rows in _cut(box, choice.rows, rows_limit)
-        for tile, columns in _cut(part, choice.columns, steps_of(choice.columns, MAX_STEPS))
+        along_src(tile, choice.micro_kernel, (rows, columns), unit)
+        for part, rows in cut_group(box, choice.rows, rows_limit)
+        for tile, columns in cut_group(part, choice.columns, steps_of(choice.columns, MAX_STEPS))
     )
 
 
-def _cut(box: Box, group: tuple[Node, ...], steps: int) -> Iterator[tuple[Box, tuple[Node, ...]]]:
-    """Cut the outermost loop of a group; yields the pieces of the box, and the group of each."""
-    *inner, node = group
-    if node.extent < 2 * steps:
-        yield box, group
-        return
-    for part in split_node(box, node, steps):
-        # the inner one of the two loops: with single steps both have the strides of the node
-        piece = next(other for other in part.nodes[::-1] if other.strides == node.strides)
-        yield part, (*inner, piece)
+def _with_longer_rows(scheduled: ScheduledBox) -> ScheduledBox:
+    """Return a transposition whose rows take the loop that continues them in dst too, if any.
 
-
-def _along_src(
-    box: Box, micro_kernel: int, groups: tuple[tuple[Node, ...], tuple[Node, ...]], unit: int
-) -> ScheduledBox:
-    """Return a box whose outer loops are in the order of src, around its two groups."""
-    inner = {node for group in groups for node in group}
-    outer = [node for node in box.nodes if node not in inner]
-    outer.sort(key=lambda node: -abs(node.strides[0]))
-    nodes = (*outer, *(node for node in box.nodes if node in inner))
-    rows, columns = groups
-    choice = Choice(micro_kernel, tuple(outer), rows, columns)
-    return ScheduledBox(box._replace(nodes=nodes), choice, unit)
+    Example: rows of 36 elements, 3 x 3 pixels of 4 channels, end within lines; twelve of them do
+    not.
+    """
+    choice = scheduled.choice
+    size = prod(node.extent for node in choice.rows) * scheduled.unit
+    follower = next((node for node in choice.outer if node.strides[1] == size), None)
+    if follower is None:
+        return scheduled
+    outer = tuple(node for node in choice.outer if node != follower)
+    return scheduled._replace(choice=choice._replace(outer=outer, rows=(*choice.rows, follower)))

@@ -139,10 +139,36 @@ def test_lines_are_assembled_where_the_transposing_kernel_would_split_them(
     assert needs_assembly(box, 32) is expected
 
 
+@pytest.mark.parametrize(
+    ("dtype", "src", "dst", "expected"),
+    [
+        # blocks of half a line, of a line in one store, of a line in several stores, of two lines
+        ("bf16", "cba", "ABc8b8a2b", True),
+        ("bf16", "cba", "ABc8b16a2b", False),
+        ("f32", "cba", "ABc4a4b", True),
+        ("s8", "cba", "ABc8a8b", True),
+        ("bf16", "cba", "ABc8a8b", False),
+        # columns of src that are no neighbours in dst
+        ("s8", "bac", "ABc4a4b", False),
+    ],
+)
+def test_short_blocks_that_lie_apart_are_assembled(
+    dtype: str, src: str, dst: str, *, expected: bool
+) -> None:
+    descs = (memory_desc((128, 64, 3), dtype, tag) for tag in (src, dst))
+    (box,) = plan_reorder(*descs).boxes
+    assert needs_assembly(box, memory_desc((1,), dtype, "a").dtype.bits) is expected
+
+
 @pytest.mark.parametrize("dtype", ["f64", "f32", "bf16", "s8"])
 @pytest.mark.parametrize(
     ("dims", "src", "dst"),
-    [((611, 203), "ab", "ba"), ((40, 7, 9), "abc", "acb"), ((64, 208), "ba", "Ba8b")],
+    [
+        ((611, 203), "ab", "ba"),
+        ((40, 7, 9), "abc", "acb"),
+        ((64, 208), "ba", "Ba8b"),
+        ((131, 40, 3), "cba", "ABc4a4b"),
+    ],
 )
 def test_assembled_lines_are_right_bit_for_bit(
     dims: tuple[int, ...], src: str, dst: str, dtype: str

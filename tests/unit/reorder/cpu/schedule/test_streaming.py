@@ -64,6 +64,19 @@ def test_a_loop_is_cut_into_single_steps_where_those_inside_it_take_all_pages() 
     assert [[node.extent for node in tile.choice.outer] for tile in tiles] == [[1000, 16]]
 
 
+def test_rows_that_end_within_lines_take_the_loop_that_continues_them() -> None:
+    # 3 x 3 pixels of 4 channels are 144 bytes: four blocks of channels make 9 lines
+    src = memory_desc((2000, 48, 3, 3), "f32", "cdba")
+    (box,) = plan_reorder(src, memory_desc(src.dims, "f32", "aBcd4b")).boxes
+    tiles = stream_box(box, 32)
+    assert {tuple(node.extent for node in tile.choice.rows) for tile in tiles} == {(4, 9, 4)}
+    assert all(tile.fills_lines(32) for tile in tiles)
+    # 40 channels are 10 blocks, or 22.5 lines for each step of dim a
+    src = memory_desc((2000, 40, 3, 3), "f32", "cdba")
+    (box,) = plan_reorder(src, memory_desc(src.dims, "f32", "aBcd4b")).boxes
+    assert stream_box(box, 32) == ()
+
+
 @pytest.mark.parametrize(
     "box",
     [
