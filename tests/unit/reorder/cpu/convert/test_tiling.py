@@ -155,9 +155,9 @@ def test_lines_are_assembled_where_the_transposing_kernel_would_split_them(
 def test_short_blocks_that_lie_apart_are_assembled(
     dtype: str, src: str, dst: str, *, expected: bool
 ) -> None:
-    descs = (memory_desc((128, 64, 3), dtype, tag) for tag in (src, dst))
-    (box,) = plan_reorder(*descs).boxes
-    assert needs_assembly(box, memory_desc((1,), dtype, "a").dtype.bits) is expected
+    desc = memory_desc((128, 64, 3), dtype, src)
+    (box,) = plan_reorder(desc, memory_desc(desc.dims, dtype, dst)).boxes
+    assert needs_assembly(box, desc.dtype.bits) is expected
 
 
 @pytest.mark.parametrize("dtype", ["f64", "f32", "bf16", "s8"])
