@@ -73,7 +73,9 @@ class BatchBuilder:
             streamed = stream_box(packed, bits, unit) if self.streams else ()
             fills_lines = schedule(packed, unit).fills_lines(bits)
             pages = pages_to_read(self.machine, self.nbytes, fills_lines=fills_lines)
-            for scheduled in streamed or tile_boxes((packed,), bits, unit, pages):
+            for scheduled in streamed or tile_boxes(
+                (packed,), bits, unit, pages, sweeps_lines=not self.streams
+            ):
                 kernel = Kernel(bits)
                 if self.streams and not kernel.is_packed and scheduled.fills_lines(bits):
                     kernel = kernel._replace(streams=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from math import prod
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from reorder.cpu.caches import PAGE_NBYTES, PREFETCHED_PAGES
 from reorder.cpu.schedule.reads import runs_at_once
@@ -32,15 +32,32 @@ _MAX_STRIDE = 2**63
 
 
 def tile_boxes(
-    boxes: tuple[Box, ...], bits: int, unit: int = 1, pages: int = PREFETCHED_PAGES
+    boxes: tuple[Box, ...],
+    bits: int,
+    unit: int = 1,
+    pages: int = PREFETCHED_PAGES,
+    *,
+    sweeps_lines: bool = False,
 ) -> tuple[ScheduledBox, ...]:
     """Schedule boxes, cut so that the loops of a micro-kernel fit the cache.
 
-    Elements have some bits, and neighbouring ones are a `unit` apart. Runs are read from about as
-    many pages of src in turn as `pages`.
+    Parameters
+    ----------
+    boxes : tuple of Box
+        The boxes.
+    bits : int
+        The width of an element.
+    unit : int, optional
+        The stride between neighbouring elements.
+    pages : int, optional
+        From about how many pages of src runs are read in turn.
+    sweeps_lines : bool, optional
+        Whether runs of one line are swept along src and dst, as shorter ones are: what the caches
+        hold is read again at once.
     """
+    runs = _Runs(bits, unit, pages, sweeps_lines)
     done: list[ScheduledBox] = []
-    todo = [part for box in reversed(boxes) for part in _order_loops(box, bits, unit, pages)]
+    todo = [part for box in reversed(boxes) for part in _order_loops(box, runs)]
     while todo:
         scheduled = todo.pop()
         cut = _find_cut(scheduled)
@@ -76,8 +93,18 @@ def _find_cut(scheduled: ScheduledBox) -> tuple[Node, int] | None:
     return None if long is None or steps >= long[-1].extent else (long[-1], steps)
 
 
-def _order_loops(box: Box, bits: int, unit: int, pages: int) -> Iterable[ScheduledBox]:
+class _Runs(NamedTuple):
+    """How runs are ordered: the arguments of `tile_boxes`."""
+
+    bits: int
+    unit: int
+    pages: int
+    sweeps_lines: bool
+
+
+def _order_loops(box: Box, runs: _Runs) -> Iterable[ScheduledBox]:
     """Schedule a box of runs so that cache lines of src and of dst are used while cached."""
+    bits, unit, pages, sweeps_lines = runs
     scheduled = schedule(box, unit)
     *outer, run = box.nodes or (_ONE_STEP,)
     nbytes = run.extent * bits // BYTE_BITS
@@ -86,9 +113,7 @@ def _order_loops(box: Box, bits: int, unit: int, pages: int) -> Iterable[Schedul
     src_loop = min(outer, key=lambda node: abs(node.strides[0]) or _MAX_STRIDE)
     if src_loop.valid < src_loop.extent:
         return (scheduled,)
-    # what the caches hold is read again at once: short sweeps of whole lines were faster
-    is_cached = pages > PREFETCHED_PAGES
-    if nbytes < LINE_NBYTES or (nbytes == LINE_NBYTES and is_cached):
+    if nbytes < LINE_NBYTES or (nbytes == LINE_NBYTES and sweeps_lines):
         ordered = _sweep_both_sides(box, src_loop, unit)
     else:
         step = max(1, bits // BYTE_BITS) // unit

@@ -86,7 +86,8 @@ def test_runs_keep_their_places_from_however_many_pages_they_are_read(
     rows: int, steps: int, run: int, pages: int, bits: int
 ) -> None:
     box = _swap(rows, steps, run, gap=5000)
-    to, fro = box_map(tuple(tile.box for tile in tile_boxes((box,), bits, 1, pages)))
+    tiles = tile_boxes((box,), bits, 1, pages, sweeps_lines=pages % 2 == 0)
+    to, fro = box_map(tuple(tile.box for tile in tiles))
     wanted_to, wanted_fro = box_map((box,))
     assert np.array_equal(fro[np.argsort(to)], wanted_fro[np.argsort(wanted_to)])
     assert np.array_equal(np.sort(to), np.sort(wanted_to))
@@ -105,8 +106,6 @@ def test_runs_keep_their_places_from_however_many_pages_they_are_read(
         (_swap(400, 4, 40), 32, [200]),
         # runs of two lines whose rows start at few places of a page
         (_swap(1024, 16, 32), 128, [32]),
-        # runs of a line, in the caches and beyond them
-        (_swap(1024, 17, 16), 128, [8]),
         (_swap(1024, 17, 16), 32, [94, 84]),
         # runs below a line: lines of both sides hold several
         (_swap(400, 128, 8), 128, [16]),
@@ -120,3 +119,12 @@ def test_runs_are_read_from_few_pages_in_turn(box: Box, pages: int, rows: list[i
     assert sorted({tile.choice.rows[0].extent for tile in tiles}, reverse=True) == rows
     # those of a tile follow each other in dst
     assert all(tile.choice.rows[0].strides[1] == tile.choice.columns[0].extent for tile in tiles)
+
+
+@pytest.mark.parametrize("pages", [32, 128])
+def test_runs_of_one_line_are_swept_if_asked_for(pages: int) -> None:
+    swept = tile_boxes((_swap(1024, 17, 16),), 32, 1, pages, sweeps_lines=True)
+    assert {tile.choice.rows[0].extent for tile in swept} == {8}
+    # two lines are not
+    tiles = tile_boxes((_swap(1024, 17, 32),), 32, 1, pages, sweeps_lines=True)
+    assert tiles == tile_boxes((_swap(1024, 17, 32),), 32, 1, pages)
