@@ -13,10 +13,12 @@ if TYPE_CHECKING:
 __all__ = [
     "CORE_CACHE_NBYTES",
     "MAX_CACHE_NBYTES",
+    "OWN_CACHE_NBYTES",
     "PAGE_NBYTES",
     "PREFETCHED_PAGES",
     "Cache",
     "cache_limits",
+    "own_cache",
     "own_limits",
     "pages_in_turn",
     "read_caches",
@@ -34,6 +36,8 @@ CORE_CACHE_NBYTES = 8 << 20
 PAGE_NBYTES = 4096
 # As many pages as the L2 prefetcher follows (32 in processors of Intel since 2008).
 PREFETCHED_PAGES = 32
+# What a core has alone where the system does not report it: the least of servers since 2017.
+OWN_CACHE_NBYTES = 1 << 20
 # Upper bound of the pages that are read in turn: beyond it more of them gained nothing.
 _MAX_PAGES = 128
 
@@ -48,10 +52,11 @@ class Cache(NamedTuple):
 
 
 @cache
-def own_limits(unknown: int) -> tuple[int, int, int]:
-    """Return `cache_limits` and `pages_in_turn` of the machine that this process runs on."""
+def own_limits(unknown: int) -> tuple[int, int, int, int]:
+    """Return `cache_limits`, `own_cache` and `pages_in_turn` of the machine of this process."""
     caches = read_caches(_CACHES)
-    return (*cache_limits(caches, unknown), pages_in_turn(caches))
+    own = own_cache(caches) or OWN_CACHE_NBYTES
+    return (*cache_limits(caches, unknown), own, pages_in_turn(caches))
 
 
 def cache_limits(caches: Sequence[Cache], unknown: int = MAX_CACHE_NBYTES) -> tuple[int, int]:
@@ -71,6 +76,15 @@ def cache_limits(caches: Sequence[Cache], unknown: int = MAX_CACHE_NBYTES) -> tu
     return min(largest, MAX_CACHE_NBYTES) * 7 // 8, min(parts, CORE_CACHE_NBYTES)
 
 
+def own_cache(caches: Sequence[Cache]) -> int:
+    """Return the bytes of the largest cache that a core, or its two hardware threads, have alone.
+
+    >>> own_cache([Cache(48 << 10, 1), Cache(2 << 20, 2), Cache(300 << 20, 16)])
+    1048576
+    """
+    return max((cache.nbytes // cache.cores for cache in caches if cache.cores <= 2), default=0)  # noqa: PLR2004 - hardware threads of a core
+
+
 def pages_in_turn(caches: Sequence[Cache]) -> int:
     """Return from how many pages of src a core may read in turn, if the caches hold them.
 
@@ -85,8 +99,7 @@ def pages_in_turn(caches: Sequence[Cache]) -> int:
     >>> pages_in_turn([])
     32
     """
-    own = max((cache.nbytes // cache.cores for cache in caches if cache.cores <= 2), default=0)  # noqa: PLR2004 - hardware threads of a core
-    return max(PREFETCHED_PAGES, min(own // 4 // PAGE_NBYTES, _MAX_PAGES))
+    return max(PREFETCHED_PAGES, min(own_cache(caches) // 4 // PAGE_NBYTES, _MAX_PAGES))
 
 
 def read_caches(folder: Path) -> list[Cache]:

@@ -18,6 +18,7 @@ from reorder.cores import count_cores
 from reorder.cpu.caches import (
     CORE_CACHE_NBYTES,
     MAX_CACHE_NBYTES,
+    OWN_CACHE_NBYTES,
     PREFETCHED_PAGES,
     own_limits,
 )
@@ -85,6 +86,8 @@ class Machine(NamedTuple):
     cache_nbytes: int
     # bytes of src and dst that the caches of one core hold
     core_cache_nbytes: int = CORE_CACHE_NBYTES
+    # bytes of the largest cache that a core has alone
+    own_cache_nbytes: int = OWN_CACHE_NBYTES
     # pages of src from which a core may read in turn
     pages_in_turn: int = PREFETCHED_PAGES
     # every thread must write at least this many bytes
@@ -101,6 +104,10 @@ class Machine(NamedTuple):
     def exceeds_core_cache(self, nbytes: int) -> bool:
         """Whether they are more than the caches of one core hold, so that src is prefetched."""
         return nbytes > self.core_cache_nbytes
+
+    def exceeds_own_cache(self, nbytes: int) -> bool:
+        """Whether they are more than the cache that a core has alone: others are slower by far."""
+        return nbytes > self.own_cache_nbytes
 
 
 def this_machine() -> Machine:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import product
+from math import prod
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -23,6 +23,10 @@ MAX_THREAD_CHUNKS = 4
 _MIN_CHUNK_NBYTES = 1 << 18
 # Upper limit of the rounds in which records are interleaved.
 _MAX_ROUNDS = 1024
+# A part of a record is cut at whole steps of a loop if it has at least so many of them.
+_MIN_PARTS = 16
+# A line of dst that two threads write costs as much as reading so many lines.
+_SHARED_LINE = 32
 
 
 class Workload(NamedTuple):
@@ -37,6 +41,9 @@ class Workload(NamedTuple):
     grain: int
     # number of elements
     size: int
+    # product of the extents of those outer loops whose steps are farther apart in dst than the rows
+    # or columns; 0: all
+    around: int = 0
 
 
 class Task(NamedTuple):
@@ -73,50 +80,115 @@ def partition(workloads: list[Workload], nbytes: int, threads: int, machine: Mac
     chunks = 1
     if threads > 1:
         chunks = threads * max(1, min(MAX_THREAD_CHUNKS, nbytes // threads // _MIN_CHUNK_NBYTES))
-    tasks, bounds = partition_chunks(workloads, chunks)
+    # src and dst of a thread
+    is_own = not machine.exceeds_own_cache(2 * nbytes // threads)
+    tasks, bounds = partition_chunks(workloads, chunks, is_own=is_own)
     return Partition(tasks, bounds, threads)
 
 
 def partition_chunks(
-    workloads: list[Workload], chunks: int
+    workloads: list[Workload], chunks: int, *, is_own: bool = False
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Divide records into a number of chunks; returns the tasks, and the bounds of the chunks.
 
-    Records are cut along their outer loops, taken as one loop, or along the rows or columns of
-    their micro-kernel if the outer loops have fewer steps than there are chunks. Large records are
-    interleaved, some steps of each in every round, since they read the same cache lines.
+    Each chunk takes an equal part of every record, in the order of dst, so that chunks share few
+    lines of it: a line that two threads write moves between their caches. Within a chunk large
+    records are interleaved, some steps of each in every round, since they read the same lines.
     """
     total = sum(workload.size for workload in workloads)
     rounds = 1
     if len(workloads) > 1:
-        rounds = max(1, min(_MAX_ROUNDS, total // (MAX_CALL_SIZE * len(workloads))))
+        rounds = min(_MAX_ROUNDS, total // (MAX_CALL_SIZE * len(workloads))) // chunks
     tasks: list[Task] = []
     bounds = [0]
+    loops = [_cut_loops(workload, chunks, is_own=is_own) for workload in workloads]
+    starts = [0] * len(workloads)
     done = 0
-    for number, workload in product(range(rounds), workloads):
-        grains = -(-workload.inner // workload.grain)
-        is_outer = workload.outer >= chunks or workload.outer >= grains
-        extent = workload.outer if is_outer else grains
-        first, end = (extent * step // rounds for step in (number, number + 1))
-        while first < end:
-            # how much the chunk still takes, in elements, then in steps
-            space = -(-total * len(bounds) // chunks) - done
-            count = end - first
-            if len(bounds) < chunks:
-                count = min(count, max(1, -(-space * extent // workload.size)))
-            tasks.append(_task(workload, first, first + count, is_outer=is_outer))
-            first += count
-            done += count * workload.size // extent
-            if done >= -(-total * len(bounds) // chunks) and len(bounds) < chunks:
-                bounds.append(len(tasks))
-    bounds += [len(tasks)] * (chunks + 1 - len(bounds))
+    for chunk in range(1, chunks + 1):
+        # what all chunks so far should have, in elements, times `chunks`
+        due = total * (chunk - 1)
+        parts = []
+        for number, workload in enumerate(workloads):
+            due += workload.size
+            steps = prod(loops[number])
+            missing = (due - done * chunks) * steps / (workload.size * chunks)
+            start = starts[number]
+            stop = steps if chunk == chunks else _cut_at(start, missing, loops[number])
+            starts[number] = stop
+            done += (stop - start) * workload.size // steps
+            parts.append(_rectangles(start, stop, loops[number]))
+        for number in range(max(1, rounds)):
+            for workload, shape, part in zip(workloads, loops, parts, strict=True):
+                for rectangle in part:
+                    tasks += _tasks(workload, shape, rectangle, (number, max(1, rounds)))
+        bounds.append(len(tasks))
     table = np.array(tasks, dtype=np.int64).reshape(-1, len(Task._fields))
     return table, np.array(bounds, dtype=np.int64)
 
 
-def _task(workload: Workload, first: int, last: int, *, is_outer: bool) -> Task:
-    """Return the task of some steps of the outer loops, or of some grains of the inner ones."""
-    if is_outer:
-        return Task(workload.record, first, last, 0, workload.inner)
-    inner = first * workload.grain, min(last * workload.grain, workload.inner)
-    return Task(workload.record, 0, workload.outer, *inner)
+def _cut_loops(workload: Workload, chunks: int, *, is_own: bool) -> tuple[int, int, int]:
+    """Return the loops of a record in the order in which chunks take their steps, outermost first.
+
+    They are outer loops, the grains of the inner ones, and further outer loops. The model: a cut
+    within the last loops divides a line of dst for each of the rows or columns. A cut within the
+    grains divides few, but each step around it and each row in it reads a line of src more, which
+    costs much less than a line that two threads write.
+    """
+    outer, inner = workload.outer, workload.inner
+    grains = -(-inner // workload.grain)
+    around = workload.around or outer
+    if chunks == 1:
+        return outer, 1, 1
+    read_again = workload.size // (outer * inner) * min(outer // around, outer * grains // chunks)
+    if not is_own or around == outer or read_again > _SHARED_LINE * inner:
+        return outer, grains, 1
+    return around, grains, outer // around
+
+
+def _cut_at(start: int, steps: float, loops: tuple[int, int, int]) -> int:
+    """Return where a part of about some steps ends, at whole steps of outer loops if it is long."""
+    extent = prod(loops)
+    for unit in (loops[1] * loops[2], loops[2], 1):
+        if steps >= _MIN_PARTS * unit or unit == 1:
+            return min(extent, max(start, round((start + steps) / unit) * unit))
+    raise AssertionError
+
+
+def _rectangles(start: int, stop: int, loops: tuple[int, int, int]) -> list[tuple[range, ...]]:
+    """Return a range of the steps of three loops as products of a range of each."""
+    parts = []
+    _, grains, last = loops
+    while start < stop:
+        first, rest = divmod(start, grains * last)
+        grain, step = divmod(rest, last)
+        if rest == 0 and stop - start >= grains * last:
+            count = (stop - start) // (grains * last)
+            parts.append((range(first, first + count), range(grains), range(last)))
+            start += count * grains * last
+        elif step == 0 and stop - start >= last:
+            count = min((stop - start) // last, grains - grain)
+            parts.append((range(first, first + 1), range(grain, grain + count), range(last)))
+            start += count * last
+        else:
+            count = min(stop - start, last - step)
+            one = range(grain, grain + 1)
+            parts.append((range(first, first + 1), one, range(step, step + count)))
+            start += count
+    return parts
+
+
+def _tasks(
+    workload: Workload,
+    loops: tuple[int, int, int],
+    rectangle: tuple[range, ...],
+    turn: tuple[int, int],
+) -> list[Task]:
+    """Return the tasks of a rectangle in one of several rounds: some of its outer steps.
+    """
+    around, grains, last = rectangle
+    number, rounds = turn
+    grain = workload.grain if loops[1] > 1 else workload.inner
+    inner = grains.start * grain, min(grains.stop * grain, workload.inner)
+    first, stop = around.start * loops[2] + last.start, (around.stop - 1) * loops[2] + last.stop
+    begin, end = (first + (stop - first) * k // rounds for k in (number, number + 1))
+    return [Task(workload.record, begin, end, *inner)] if begin < end else []

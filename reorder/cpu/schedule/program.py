@@ -14,6 +14,7 @@ elements are in elements. A new layout needs no new code, only another program.
 
 from __future__ import annotations
 
+from itertools import takewhile
 from math import prod
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -21,7 +22,7 @@ import numpy as np
 
 from reorder.cpu.schedule.partition import Workload
 from reorder.cpu.schedule.scheduled_box import MAX_CALL_SIZE, ScheduledBox
-from reorder.cpu.target import BYTE_BITS
+from reorder.cpu.target import BYTE_BITS, LINE_BITS
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -30,9 +31,9 @@ if TYPE_CHECKING:
 
 __all__ = ["BoxHead", "LoopHead", "RepeatLoop", "RowsHead", "TransposeHead", "encode"]
 
-# Columns of a transposition are divided among threads in multiples of this: whole cache lines of
-# src, even of bytes.
-_COLUMN_GRAIN = 64
+# Columns of a transposition are divided among threads in multiples of this many bytes of src, and
+# of this many columns: tiles are as wide.
+_GRAIN_NBYTES, _GRAIN_COLUMNS = LINE_BITS // BYTE_BITS, 16
 
 
 class BoxHead(NamedTuple):
@@ -127,13 +128,23 @@ def encode(
             program += [stride * step for stride in node.strides]
         if scheduled.is_transposed:
             program += _encode_transpose(scheduled, repeat, step, prefetches=prefetches)
-            inner, grain = prod(node.extent for node in scheduled.choice.columns), _COLUMN_GRAIN
+            group, grain = scheduled.choice.columns, max(_GRAIN_COLUMNS, _GRAIN_NBYTES // size)
         else:
             program += _encode_rows(scheduled, step)
-            inner, grain = prod(node.extent for node in scheduled.choice.rows), 1
-        steps = prod(node.extent for node in outer)
-        workloads.append(Workload(start, steps, inner, grain, scheduled.box.size))
+            group, grain = scheduled.choice.rows, 1
+        inner, steps = (prod(node.extent for node in part) for part in (group, outer))
+        # whole lines, which non-temporal stores write, are not shared: they stay in the order of src
+        around = 0 if scheduled.fills_lines(bits) else _steps_around(outer, group[-1])
+        workloads.append(Workload(start, steps, inner, grain, scheduled.box.size, around))
     return np.array(program, dtype=np.int64), workloads
+
+
+def _steps_around(outer: tuple[Node, ...], inner: Node) -> int:
+    """Return the steps of those outer loops that are farther apart in dst than those of a loop."""
+    stride = abs(inner.strides[1])
+    return prod(
+        node.extent for node in takewhile(lambda node: abs(node.strides[1]) > stride, outer)
+    )
 
 
 def _encode_rows(scheduled: ScheduledBox, step: int) -> list[int]:
