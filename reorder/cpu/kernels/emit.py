@@ -67,16 +67,17 @@ def int64_pointer(builder: Builder, address: Value, index: Value | int) -> Value
     return builder.gep(builder.inttoptr(address, I64.as_pointer()), [index])
 
 
-def prefetch(builder: Builder, address: Value) -> None:
-    """Prefetch the cache line at an address into all caches, for reading."""
+def prefetch(builder: Builder, address: Value, *, writes: bool = False) -> None:
+    """Prefetch the cache line at an address into all caches, for reading or for writing."""
     pointer, number = BYTE.as_pointer(), ir.IntType(32)
     function = cgutils.get_or_insert_function(
         builder.module,
         ir.FunctionType(ir.VoidType(), [pointer, *[number] * 3]),
         "llvm.prefetch.p0",
     )
-    # a read, of the highest temporal locality, of data
-    builder.call(function, [builder.inttoptr(address, pointer), number(0), number(3), number(1)])
+    # of the highest temporal locality, of data
+    options = number(int(writes)), number(3), number(1)
+    builder.call(function, [builder.inttoptr(address, pointer), *options])
 
 
 @contextmanager

@@ -31,6 +31,9 @@ __all__ = ["MAX_COLUMNS", "emit_transposed"]
 # Columns of one sweep over all rows: two cache lines of src, which are read completely before the
 # next sweep.
 _SWEEP_NBYTES = 128
+# Most columns of a sweep: with one line to write and one prefetched for each, and the rows, they are
+# half of the first-level cache.
+_SWEEP_COLUMNS = 64
 # Rows are prefetched this many tiles before they are read.
 _PREFETCH_DISTANCE = 8
 # Tiles as high as a cache line are used if at most rows >> 3, an eighth, are moved twice.
@@ -113,12 +116,12 @@ def _emit_sweeps(move: Transposition, span: ColumnSpan, shape: TileShape) -> Non
     column_step = builder.select(is_narrow, int64(0), int64(WORD_NBYTES))
     last_row = builder.sub(move.rows.extent, int64(height))
     # one block of rows needs no sweeps
-    step = int64(_SWEEP_NBYTES * BYTE_BITS // elements.bits)
+    sweep = _SWEEP_NBYTES * BYTE_BITS // elements.bits
+    step = int64(sweep if elements.streams else min(sweep, _SWEEP_COLUMNS))
     if elements.streams:
         # two blocks of rows make two lines of dst, whose stores should follow each other
         is_two = builder.icmp_signed("<=", last_row, int64(height))
-        half = int64(_SWEEP_NBYTES * BYTE_BITS // elements.bits // 2)
-        step = builder.select(is_two, half, step)
+        step = builder.select(is_two, int64(sweep // 2), step)
     step = builder.select(builder.icmp_signed("==", last_row, int64(0)), int64(MAX_COLUMNS), step)
     is_padded = builder.icmp_signed("<", move.rows.valid, move.rows.extent)
     # most calls have whole tiles only, and skip edge tiles and prefetches
@@ -149,6 +152,7 @@ def _emit_sweeps(move: Transposition, span: ColumnSpan, shape: TileShape) -> Non
                         column_table = entry_address(builder, move.columns.table, column)
                         first = elements.rebased(Location(src.address, column))
                         emit_tile(elements, first, dst, (row_table, column_table), shape)
+                        _prefetch_columns(move, dst, column_table, shape)
                 with loop(builder, rest, stop, lane.width) as next_column:
                     column = minimum(builder, next_column, last_column)
                     column_table = builder.add(column_tables, builder.mul(column, column_step))
@@ -156,6 +160,23 @@ def _emit_sweeps(move: Transposition, span: ColumnSpan, shape: TileShape) -> Non
                     # a line that non-temporal stores write twice goes to memory twice
                     written = builder.sub(next_column, column) if elements.streams else None
                     emit_tile(elements, first, dst, (row_table, column_table), lane, written)
+                    _prefetch_columns(move, dst, column_table, lane)
+
+
+def _prefetch_columns(move: Transposition, dst: Location, table: Value, shape: TileShape) -> None:
+    """Prefetch the lines of dst that the next tile of the same columns writes first.
+
+    A store that crosses two lines waits for the second one, which no earlier store asked for.
+    """
+    elements, builder = move.elements, move.elements.builder
+    nbytes = shape.height * elements.bits // BYTE_BITS
+    if elements.streams or nbytes < LINE_NBYTES // 2:
+        return
+    with builder.if_then(move.prefetches_dst):
+        for k in range(shape.width):
+            column = elements.moved(dst, load_int64(builder, table, k))
+            ahead = builder.add(elements.address_of(column), int64(2 * nbytes - 1))
+            prefetch(builder, ahead, writes=True)
 
 
 class _Sweep(NamedTuple):

@@ -36,6 +36,9 @@ __all__ = ["BoxHead", "LoopHead", "RepeatLoop", "RowsHead", "TransposeHead", "en
 _GRAIN_NBYTES, _GRAIN_COLUMNS = LINE_BITS // BYTE_BITS, 16
 
 
+FORCE = 0
+
+
 class BoxHead(NamedTuple):
     """The start of the record of a box."""
 
@@ -88,8 +91,9 @@ class TransposeHead(NamedTuple):
     row_run: int
     # offset of the last row from the first in src
     src_span: int
-    # whether rows of src are prefetched: 0 or 1
+    # whether rows of src, and lines of dst, are prefetched: 0 or 1
     prefetches: int
+    prefetches_dst: int
 
 
 class RepeatLoop(NamedTuple):
@@ -127,7 +131,7 @@ def encode(
             program += LoopHead(node.extent, node.valid)
             program += [stride * step for stride in node.strides]
         if scheduled.is_transposed:
-            program += _encode_transpose(scheduled, repeat, step, prefetches=prefetches)
+            program += _encode_transpose(scheduled, repeat, step, prefetches=prefetches, fills_lines=scheduled.fills_lines(bits))
             group, grain = scheduled.choice.columns, max(_GRAIN_COLUMNS, _GRAIN_NBYTES // size)
         else:
             program += _encode_rows(scheduled, step)
@@ -163,7 +167,7 @@ def _encode_rows(scheduled: ScheduledBox, step: int) -> list[int]:
 
 
 def _encode_transpose(
-    scheduled: ScheduledBox, repeat: Node | None, step: int, *, prefetches: bool
+    scheduled: ScheduledBox, repeat: Node | None, step: int, *, prefetches: bool, fills_lines: bool
 ) -> list[int]:
     rows, columns = scheduled.choice.rows, scheduled.choice.columns
     column_table, row_table = _offset_table(columns, 1, step), _offset_table(rows, 0, step)
@@ -176,6 +180,7 @@ def _encode_transpose(
         row_run=_run_length(rows, columns, 0, scheduled.unit),
         src_span=max(row_table),
         prefetches=int(prefetches),
+        prefetches_dst=int(not fills_lines or FORCE),
     )
     loop = RepeatLoop(1, 0, 0)
     if repeat:
