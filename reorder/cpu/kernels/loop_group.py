@@ -71,7 +71,7 @@ class Transposition(NamedTuple):
     rows: LoopGroup
     # whether src exceeds the caches of a core, so that rows are prefetched
     prefetches: Value
-    # whether lines of dst are prefetched
+    # whether lines of dst are prefetched; see `ScheduledBox.prefetches_dst`
     prefetches_dst: Value
     # address of the `RepeatLoop`: it is loaded where its loop begins, to save registers until then
     repeat_at: Value

@@ -19,7 +19,7 @@ from reorder.cpu.kernels.loop_group import ColumnSpan, TileShape, entry_address
 from reorder.cpu.kernels.register_tile import emit_tile, tile_heights, tile_shapes
 from reorder.cpu.kernels.shuffle import LANE_BITS
 from reorder.cpu.record import WORD_NBYTES
-from reorder.cpu.target import BYTE_BITS, LINE_BITS, LINE_NBYTES
+from reorder.cpu.target import BYTE_BITS, LINE_BITS, LINE_NBYTES, is_x86
 
 if TYPE_CHECKING:
     from reorder.cpu.kernels.elements import Elements
@@ -31,8 +31,8 @@ __all__ = ["MAX_COLUMNS", "emit_transposed"]
 # Columns of one sweep over all rows: two cache lines of src, which are read completely before the
 # next sweep.
 _SWEEP_NBYTES = 128
-# Most columns of a sweep: with one line to write and one prefetched for each, and the rows, they are
-# half of the first-level cache.
+# Most columns of a sweep: two lines that are written and one that is prefetched for each, with
+# those of the rows, are half of the first-level cache.
 _SWEEP_COLUMNS = 64
 # Rows are prefetched this many tiles before they are read.
 _PREFETCH_DISTANCE = 8
@@ -115,14 +115,7 @@ def _emit_sweeps(move: Transposition, span: ColumnSpan, shape: TileShape) -> Non
     column_tables = builder.select(is_narrow, edge.columns, move.columns.table)
     column_step = builder.select(is_narrow, int64(0), int64(WORD_NBYTES))
     last_row = builder.sub(move.rows.extent, int64(height))
-    # one block of rows needs no sweeps
-    sweep = _SWEEP_NBYTES * BYTE_BITS // elements.bits
-    step = int64(sweep if elements.streams else min(sweep, _SWEEP_COLUMNS))
-    if elements.streams:
-        # two blocks of rows make two lines of dst, whose stores should follow each other
-        is_two = builder.icmp_signed("<=", last_row, int64(height))
-        step = builder.select(is_two, int64(sweep // 2), step)
-    step = builder.select(builder.icmp_signed("==", last_row, int64(0)), int64(MAX_COLUMNS), step)
+    step = _sweep_columns(elements, last_row, height)
     is_padded = builder.icmp_signed("<", move.rows.valid, move.rows.extent)
     # most calls have whole tiles only, and skip edge tiles and prefetches
     is_special = builder.or_(builder.or_(is_narrow, is_padded), move.prefetches)
@@ -163,14 +156,28 @@ def _emit_sweeps(move: Transposition, span: ColumnSpan, shape: TileShape) -> Non
                     _prefetch_columns(move, dst, column_table, lane)
 
 
-def _prefetch_columns(move: Transposition, dst: Location, table: Value, shape: TileShape) -> None:
-    """Prefetch the lines of dst that the next tile of the same columns writes first.
+def _sweep_columns(elements: Elements, last_row: Value, height: int) -> Value:
+    """Return the columns of a sweep over rows of which the last tile starts at a row."""
+    builder = elements.builder
+    count = _SWEEP_NBYTES * BYTE_BITS // elements.bits
+    columns = int64(count if elements.streams else min(count, _SWEEP_COLUMNS))
+    if elements.streams:
+        # two blocks of rows make two lines of dst, whose stores should follow each other
+        is_two = builder.icmp_signed("<=", last_row, int64(height))
+        columns = builder.select(is_two, int64(count // 2), columns)
+    # one block of rows needs no sweeps
+    is_one = builder.icmp_signed("==", last_row, int64(0))
+    return builder.select(is_one, int64(MAX_COLUMNS), columns)
 
-    A store that crosses two lines waits for the second one, which no earlier store asked for.
+
+def _prefetch_columns(move: Transposition, dst: Location, table: Value, shape: TileShape) -> None:
+    """Prefetch the lines of dst that the next tile of the same columns is the first one to write.
+
+    They are those in which that tile ends. Measured on x86 only.
     """
     elements, builder = move.elements, move.elements.builder
     nbytes = shape.height * elements.bits // BYTE_BITS
-    if elements.streams or nbytes < LINE_NBYTES // 2:
+    if elements.streams or nbytes < LINE_NBYTES // 2 or not is_x86():
         return
     with builder.if_then(move.prefetches_dst):
         for k in range(shape.width):

@@ -24,7 +24,9 @@ _MIN_CHUNK_NBYTES = 1 << 18
 # Upper limit of the rounds in which records are interleaved.
 _MAX_ROUNDS = 1024
 # A part of a record is cut at whole steps of a loop if it has at least so many of them.
-_MIN_PARTS = 16
+_MIN_STEPS = 16
+# Least elements of a part of a record.
+_MIN_PART_SIZE = 1 << 10
 # A line of dst that two threads write costs as much as reading so many lines.
 _SHARED_LINE = 32
 
@@ -98,29 +100,29 @@ def partition_chunks(
     total = sum(workload.size for workload in workloads)
     rounds = 1
     if len(workloads) > 1:
-        rounds = min(_MAX_ROUNDS, total // (MAX_CALL_SIZE * len(workloads))) // chunks
+        rounds = max(1, min(_MAX_ROUNDS, total // (MAX_CALL_SIZE * len(workloads))) // chunks)
     tasks: list[Task] = []
     bounds = [0]
-    loops = [_cut_loops(workload, chunks, is_own=is_own) for workload in workloads]
+    shapes = [_cut_loops(workload, chunks, is_own=is_own) for workload in workloads]
     starts = [0] * len(workloads)
     done = 0
     for chunk in range(1, chunks + 1):
-        # what all chunks so far should have, in elements, times `chunks`
+        # elements that the chunks before have had by now, and what this one has of each record
         due = total * (chunk - 1)
         parts = []
-        for number, workload in enumerate(workloads):
+        for number, (workload, shape) in enumerate(zip(workloads, shapes, strict=True)):
             due += workload.size
-            steps = prod(loops[number])
-            missing = (due - done * chunks) * steps / (workload.size * chunks)
-            start = starts[number]
-            stop = steps if chunk == chunks else _cut_at(start, missing, loops[number])
+            start, steps = starts[number], prod(shape)
+            stop = steps
+            if start < steps and chunk < chunks:
+                missing = (due - done * chunks) * steps / (workload.size * chunks)
+                stop = _cut_at(start, missing, workload.size, shape)
             starts[number] = stop
             done += (stop - start) * workload.size // steps
-            parts.append(_rectangles(start, stop, loops[number]))
-        for number in range(max(1, rounds)):
-            for workload, shape, part in zip(workloads, loops, parts, strict=True):
-                for rectangle in part:
-                    tasks += _tasks(workload, shape, rectangle, (number, max(1, rounds)))
+            parts += [(workload, shape, part) for part in _products(start, stop, shape)]
+        for turn in range(rounds):
+            for workload, shape, part in parts:
+                tasks += _tasks(workload, shape, part, (turn, rounds))
         bounds.append(len(tasks))
     table = np.array(tasks, dtype=np.int64).reshape(-1, len(Task._fields))
     return table, np.array(bounds, dtype=np.int64)
@@ -145,19 +147,24 @@ def _cut_loops(workload: Workload, chunks: int, *, is_own: bool) -> tuple[int, i
     return around, grains, outer // around
 
 
-def _cut_at(start: int, steps: float, loops: tuple[int, int, int]) -> int:
-    """Return where a part of about some steps ends, at whole steps of outer loops if it is long."""
-    extent = prod(loops)
-    for unit in (loops[1] * loops[2], loops[2], 1):
-        if steps >= _MIN_PARTS * unit or unit == 1:
-            return min(extent, max(start, round((start + steps) / unit) * unit))
-    raise AssertionError
+def _cut_at(start: int, count: float, size: int, shape: tuple[int, int, int]) -> int:
+    """Return where a part of about so many steps ends, of a record of so many elements.
+
+    A part is not tiny, and consists of whole steps of outer loops if it has many of them.
+    """
+    steps = prod(shape)
+    least = min(steps, -(-_MIN_PART_SIZE * steps // size))
+    units = (shape[1] * shape[2], shape[2])
+    unit = next((unit for unit in units if count >= _MIN_STEPS * unit), least)
+    return min(steps, start + max(0, round(count / unit)) * unit)
 
 
-def _rectangles(start: int, stop: int, loops: tuple[int, int, int]) -> list[tuple[range, ...]]:
+def _products(
+    start: int, stop: int, shape: tuple[int, int, int]
+) -> list[tuple[range, range, range]]:
     """Return a range of the steps of three loops as products of a range of each."""
-    parts = []
-    _, grains, last = loops
+    parts: list[tuple[range, range, range]] = []
+    _, grains, last = shape
     while start < stop:
         first, rest = divmod(start, grains * last)
         grain, step = divmod(rest, last)
@@ -179,16 +186,15 @@ def _rectangles(start: int, stop: int, loops: tuple[int, int, int]) -> list[tupl
 
 def _tasks(
     workload: Workload,
-    loops: tuple[int, int, int],
-    rectangle: tuple[range, ...],
+    shape: tuple[int, int, int],
+    part: tuple[range, range, range],
     turn: tuple[int, int],
 ) -> list[Task]:
-    """Return the tasks of a rectangle in one of several rounds: some of its outer steps.
-    """
-    around, grains, last = rectangle
+    """Return the task of a product of ranges in a round of several: some of its outer steps."""
+    around, grains, last = part
     number, rounds = turn
-    grain = workload.grain if loops[1] > 1 else workload.inner
+    grain = workload.grain if shape[1] > 1 else workload.inner
     inner = grains.start * grain, min(grains.stop * grain, workload.inner)
-    first, stop = around.start * loops[2] + last.start, (around.stop - 1) * loops[2] + last.stop
+    first, stop = around.start * shape[2] + last.start, (around.stop - 1) * shape[2] + last.stop
     begin, end = (first + (stop - first) * k // rounds for k in (number, number + 1))
     return [Task(workload.record, begin, end, *inner)] if begin < end else []

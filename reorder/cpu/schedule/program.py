@@ -22,7 +22,7 @@ import numpy as np
 
 from reorder.cpu.schedule.partition import Workload
 from reorder.cpu.schedule.scheduled_box import MAX_CALL_SIZE, ScheduledBox
-from reorder.cpu.target import BYTE_BITS, LINE_BITS
+from reorder.cpu.target import BYTE_BITS, LINE_NBYTES
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -33,10 +33,7 @@ __all__ = ["BoxHead", "LoopHead", "RepeatLoop", "RowsHead", "TransposeHead", "en
 
 # Columns of a transposition are divided among threads in multiples of this many bytes of src, and
 # of this many columns: tiles are as wide.
-_GRAIN_NBYTES, _GRAIN_COLUMNS = LINE_BITS // BYTE_BITS, 16
-
-
-FORCE = 0
+_GRAIN_NBYTES, _GRAIN_COLUMNS = LINE_NBYTES, 16
 
 
 class BoxHead(NamedTuple):
@@ -131,13 +128,14 @@ def encode(
             program += LoopHead(node.extent, node.valid)
             program += [stride * step for stride in node.strides]
         if scheduled.is_transposed:
-            program += _encode_transpose(scheduled, repeat, step, prefetches=prefetches, fills_lines=scheduled.fills_lines(bits))
+            ahead = prefetches, scheduled.prefetches_dst(bits)
+            program += _encode_transpose(scheduled, repeat, step, ahead)
             group, grain = scheduled.choice.columns, max(_GRAIN_COLUMNS, _GRAIN_NBYTES // size)
         else:
             program += _encode_rows(scheduled, step)
             group, grain = scheduled.choice.rows, 1
         inner, steps = (prod(node.extent for node in part) for part in (group, outer))
-        # whole lines, which non-temporal stores write, are not shared: they stay in the order of src
+        # threads share no whole lines: their loops stay in the order of src
         around = 0 if scheduled.fills_lines(bits) else _steps_around(outer, group[-1])
         workloads.append(Workload(start, steps, inner, grain, scheduled.box.size, around))
     return np.array(program, dtype=np.int64), workloads
@@ -167,7 +165,7 @@ def _encode_rows(scheduled: ScheduledBox, step: int) -> list[int]:
 
 
 def _encode_transpose(
-    scheduled: ScheduledBox, repeat: Node | None, step: int, *, prefetches: bool, fills_lines: bool
+    scheduled: ScheduledBox, repeat: Node | None, step: int, prefetches: tuple[bool, bool]
 ) -> list[int]:
     rows, columns = scheduled.choice.rows, scheduled.choice.columns
     column_table, row_table = _offset_table(columns, 1, step), _offset_table(rows, 0, step)
@@ -179,8 +177,8 @@ def _encode_transpose(
         valid_rows=_count_valid(rows),
         row_run=_run_length(rows, columns, 0, scheduled.unit),
         src_span=max(row_table),
-        prefetches=int(prefetches),
-        prefetches_dst=int(not fills_lines or FORCE),
+        prefetches=int(prefetches[0]),
+        prefetches_dst=int(prefetches[1]),
     )
     loop = RepeatLoop(1, 0, 0)
     if repeat:

@@ -18,6 +18,9 @@ __all__ = ["MAX_CALL_SIZE", "ScheduledBox", "schedule"]
 MAX_CALL_SIZE = 1 << 12
 # Bits of a row of the narrowest tile that is transposed in registers.
 _LANE_BITS = 128
+# Lines of dst are prefetched for rows of at least so many, and at least so many columns: those of
+# the first row of tiles are not prefetched, and some tiles must be between a prefetch and its use.
+_PREFETCHED_LINES, _PREFETCHED_COLUMNS = 2, 16
 
 
 class ScheduledBox(NamedTuple):
@@ -47,6 +50,23 @@ class ScheduledBox(NamedTuple):
             return None
         last = self.choice.outer[-1]
         return last if last.valid == last.extent else None
+
+    def prefetches_dst(self, bits: int) -> bool:
+        """Whether its kernel prefetches lines of dst.
+
+        The model: a store that crosses the end of a line waits for the next line, since it is the
+        first one that needs it. A store of one line does not: the core fetches lines ahead for
+        stores that wait in its queue.
+        """
+        rows, columns = (
+            prod(node.extent for node in group) for group in (self.choice.rows, self.choice.columns)
+        )
+        return (
+            self.is_transposed
+            and rows * bits >= _PREFETCHED_LINES * LINE_BITS
+            and columns >= _PREFETCHED_COLUMNS
+            and not self.fills_lines(bits)
+        )
 
     def fills_lines(self, bits: int) -> bool:
         """Whether it writes whole cache lines only, if dst starts with one."""

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reorder.cpu.caches import Cache, cache_limits, pages_in_turn, read_caches
+from reorder.cpu.caches import Cache, cache_limits, own_cache, pages_in_turn, read_caches
 from reorder.cpu.target import this_machine
 
 if TYPE_CHECKING:
@@ -32,6 +32,7 @@ def test_larger_caches_never_lower_a_limit(caches: list[Cache]) -> None:
     larger = [cache._replace(nbytes=2 * cache.nbytes) for cache in caches]
     assert all(a <= b for a, b in zip(cache_limits(caches), cache_limits(larger), strict=True))
     assert 32 <= pages_in_turn(caches) <= pages_in_turn(larger) <= 128
+    assert own_cache(caches) <= own_cache(larger) <= sum(cache.nbytes for cache in larger)
 
 
 def _write(folder: Path, name: str, *texts: str) -> None:

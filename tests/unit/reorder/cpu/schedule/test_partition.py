@@ -10,23 +10,26 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reorder import plan_reorder
-from reorder.cpu.schedule.partition import Task, Workload, partition_chunks
+from reorder.cpu.schedule.partition import Task, Workload, partition, partition_chunks
 from reorder.cpu.schedule.program import encode
 from reorder.cpu.schedule.tiling import tile_boxes
+from reorder.cpu.target import Machine
 from tests.strategies import desc_pairs
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from memdesc import MemoryDesc
 
 
-@given(desc_pairs(max_nelems=4096), st.integers(1, 9))
+@given(desc_pairs(max_nelems=4096), st.integers(1, 9), st.booleans())
 def test_tasks_cover_every_step_of_every_box_once_and_chunks_follow_each_other(
-    pair: tuple[MemoryDesc, MemoryDesc], chunks: int
+    pair: tuple[MemoryDesc, MemoryDesc], chunks: int, is_own: bool
 ) -> None:
     bits = pair[0].dtype.bits
     boxes = tile_boxes(tuple(box for box in plan_reorder(*pair).boxes if not box.lookups), bits)
     _, workloads = encode(boxes, bits, pair[0].nbytes, prefetches=False)
-    tasks, bounds = partition_chunks(workloads, chunks)
+    tasks, bounds = partition_chunks(workloads, chunks, is_own=is_own)
     assert bounds[0] == 0
     assert bounds[-1] == len(tasks)
     assert (np.diff(bounds) >= 0).all()
@@ -46,14 +49,57 @@ def test_chunks_of_a_large_box_are_nearly_equal() -> None:
         Workload(0, 64, 3136, 64, 64 * 3136 * 16),
         Workload(50, 8, 3136, 64, 8 * 3136 * 16),
     ]
-    tasks, bounds = partition_chunks(workloads, 4)
-    loads = []
-    for first, last in pairwise(bounds):
-        rows = [Task(*row) for row in tasks[first:last].tolist()]
-        loads.append(
-            sum((row.last - row.first) * (row.inner_last - row.inner_first) for row in rows)
-        )
+    loads = _loads(*partition_chunks(workloads, 4))
     assert max(loads) < 1.1 * min(loads)
+
+
+@given(
+    st.integers(1, 12), st.integers(1, 12), st.integers(20, 500), st.integers(2, 16), st.booleans()
+)
+def test_chunks_of_few_steps_are_equal_but_for_a_grain(
+    around: int, within: int, inner: int, chunks: int, is_own: bool
+) -> None:
+    outer, rows, grain = around * within, 256, 16
+    load = Workload(0, outer, inner, grain, outer * inner * rows, around)
+    loads = _loads(*partition_chunks([load], chunks, is_own=is_own))
+    assert sum(loads) == outer * inner
+    # a part of many steps ends at one of its outer ones: a sixteenth of it
+    assert max(loads) <= 1.07 * outer * inner / chunks + 2 * grain
+
+
+def _loads(tasks: NDArray[np.int64], bounds: NDArray[np.int64]) -> list[int]:
+    """Return the steps of each chunk, of outer and inner loops together."""
+    parts = [[Task(*row) for row in tasks[a:b].tolist()] for a, b in pairwise(bounds)]
+    return [
+        sum((row.last - row.first) * (row.inner_last - row.inner_first) for row in rows)
+        for rows in parts
+    ]
+
+
+def test_chunks_divide_the_loop_that_is_outermost_in_dst_where_src_is_in_the_own_cache() -> None:
+    # f16 1071x189 ab -> ba: pieces of 256 rows, which end within lines of each column
+    whole = Workload(0, 4, 189, 32, 4 * 256 * 189, around=1)
+    tasks, _ = partition_chunks([whole], 6, is_own=True)
+    # each chunk has a range of the columns, and few of these belong to two of them
+    assert sum(task[2] - task[1] < whole.outer for task in tasks.tolist()) <= 5
+    # reads that go on in rows are worth more where each thread reads from memory
+    tasks, _ = partition_chunks([whole], 2)
+    assert tasks.tolist() == [[0, 0, 2, 0, 189], [0, 2, 4, 0, 189]]
+    # so are they where a cut saves few lines
+    long = Workload(0, 2070, 150, 64, 2070 * 150 * 60, around=1)
+    tasks, _ = partition_chunks([long], 2, is_own=True)
+    assert tasks.tolist() == [[0, 0, 1035, 0, 150], [0, 1035, 2070, 0, 150]]
+
+
+def test_threads_share_lines_of_dst_only_where_src_and_dst_are_in_their_own_caches() -> None:
+    rows = Workload(0, 4, 189, 32, 4 * 256 * 189, around=1)
+    machine = Machine(2, 1 << 26, own_cache_nbytes=1 << 20)
+    nbytes = 2 * rows.size
+    in_caches = partition([rows], nbytes, 2, machine).tasks
+    beyond = partition([rows], nbytes, 2, machine._replace(own_cache_nbytes=1 << 18)).tasks
+    assert in_caches.tolist() == partition_chunks([rows], 2, is_own=True)[0].tolist()
+    assert beyond.tolist() == partition_chunks([rows], 2)[0].tolist()
+    assert in_caches.tolist() != beyond.tolist()
 
 
 def test_large_boxes_are_interleaved() -> None:
