@@ -104,7 +104,8 @@ def _with_values(
         places = [start + place for place in offset_table(nodes, strides, 1)]
         bases = [recipe.address_of_places(role, sides.work, places, inverted=i) for i in parts]
         return spread, StepOperand(bases[0], number_base=bases[-1])
-    gathered = gathered_operands(nodes, strided, rows)
+    streams = writer.recipe.streams and sides.dst.base is Base.DST
+    gathered = gathered_operands(nodes, strided, rows, streams=streams)
     if gathered is not None:
         for inverted, slot in zip(parts, (Base.OPERANDS, Base.RECIPROCALS), strict=False):
             address = recipe.address_of_values(role, sides.work, 0, inverted=inverted)

@@ -94,8 +94,8 @@ def layouts() -> None:
 
 def groups() -> None:
     """Convert with scales and zero points in groups of every length, along rows of either side."""
-    dims, rng = (18, 160), np.random.default_rng(3)
-    sizes = (1, 2), (1, 4), (2, 8), (1, 16), (1, 20), (9, 32)
+    dims, rng = (54, 160), np.random.default_rng(3)
+    sizes = (1, 2), (1, 4), (2, 8), (1, 16), (1, 20), (9, 32), (1, 80)
     cases = [*product((("s8", "f32", "src_scale"),), ("ab", "ba", "BA16b16a"), sizes)]
     others = ("f32", "s8", "dst_scale"), ("s8", "f32", "src_zero_point")
     cases += product(others, ("ba",), sizes[1::4])

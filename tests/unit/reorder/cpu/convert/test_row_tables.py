@@ -125,7 +125,7 @@ def test_operands_of_short_rows_are_gathered(
     nodes = _nodes(*extents)
     dense = dense_strides(nodes)
     sides = dense, dense, strides
-    found = gathered_operands(nodes, sides, operand_rows(nodes, sides, 0))
+    found = gathered_operands(nodes, sides, operand_rows(nodes, sides, 0), streams=False)
     assert found is not None
     assert (found.times, found.rows.rows.columns) == (times, columns)
     # each element finds its own value among those gathered in the order of the tile
@@ -139,4 +139,17 @@ def test_operands_of_short_rows_are_gathered(
 def test_operands_of_long_rows_stay_where_they_are() -> None:
     nodes = _nodes(64, 32)
     sides = dense_strides(nodes), dense_strides(nodes), [1, 0]
-    assert gathered_operands(nodes, sides, operand_rows(nodes, sides, 0)) is None
+    rows = operand_rows(nodes, sides, 0)
+    assert gathered_operands(nodes, sides, rows, streams=False) is None
+
+
+def test_rows_are_as_long_as_the_tile_where_they_are_streamed() -> None:
+    nodes = _nodes(64, 32)
+    sides = dense_strides(nodes), dense_strides(nodes), [1, 0]
+    rows = operand_rows(nodes, sides, 0)
+    found = gathered_operands(nodes, sides, rows, streams=True)
+    assert found is not None
+    assert (rows.rows.columns, found.rows.rows.columns, found.times) == (32, 64 * 32, 32)
+    # elements of dst are no neighbours there: gathering makes no row longer
+    sides = dense_strides(nodes), [1, 64], [1, 0]
+    assert gathered_operands(nodes, sides, rows, streams=True) is None

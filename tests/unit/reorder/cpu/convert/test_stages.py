@@ -52,8 +52,10 @@ def test_matrices_are_converted_between_layouts_with_attributes(size: str) -> No
         layouts()
 
 
-def test_operands_in_groups_of_every_length_are_found() -> None:
-    groups()
+@pytest.mark.parametrize("size", _SIZES)
+def test_operands_in_groups_of_every_length_are_found(size: str) -> None:
+    with _SIZES[size]():
+        groups()
 
 
 def test_every_channel_of_few_has_its_own_scale_and_zero_point() -> None:
