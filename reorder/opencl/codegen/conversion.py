@@ -35,6 +35,8 @@ class Conversion(NamedTuple):
         correctly.
     writes_halves : bool
         Whether dst is an image of f16, which is written with floats.
+    has_half_instructions : bool
+        Whether f16 and f32 are converted by what a device has for it, instead of by integers.
     """
 
     src: str
@@ -48,6 +50,7 @@ class Conversion(NamedTuple):
     multiplies: bool = False
     divides_in_f64: bool = False
     writes_halves: bool = False
+    has_half_instructions: bool = False
 
     @property
     def roles(self) -> tuple[str, ...]:

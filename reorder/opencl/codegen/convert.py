@@ -29,6 +29,7 @@ from reorder.opencl.codegen.float_codec import (
     rounds_code,
     saturate,
 )
+from reorder.opencl.codegen.half_codec import decode_half, encode_half, is_half
 from reorder.opencl.codegen.integer_codec import (
     clamp_integer,
     float_of_integer,
@@ -122,7 +123,11 @@ def conversion_lines(conversion: Conversion) -> Iterator[str]:
     """Return the functions of a conversion, before the kernel; none where bits move."""
     if conversion.writes_halves:
         yield f"static float {PIXEL}(uint code)"
-        yield from _block(decode_float(FLOATS["f16"], WIDE["f32"]))
+        half = FLOATS["f16"]
+        is_native = conversion.has_half_instructions
+        yield from _block(
+            decode_half(keeps_payload=False) if is_native else decode_float(half, WIDE["f32"])
+        )
     if conversion.is_move:
         return
     yield _PRAGMA
@@ -257,7 +262,7 @@ class _Functions:
 
     def decoded(self, code: str, dtype: str, work: str) -> str:
         """Return the expression of a value in a working type, from that of a code."""
-        wide = WIDE[work]
+        wide, conversion = WIDE[work], self._conversion
         match FORMATS[dtype]:
             case IntegerFormat() as form:
                 return float_of_integer(code, form, wide)
@@ -266,9 +271,11 @@ class _Functions:
             case ExponentFormat() as form:
                 lines = decode_exponent(form, wide)
             case FloatFormat() as form:
-                is_rounded = isinstance(FORMATS[self._conversion.dst], IntegerFormat)
-                is_rounded = is_rounded and not self._conversion.roles
+                is_rounded = isinstance(FORMATS[conversion.dst], IntegerFormat)
+                is_rounded = is_rounded and not conversion.roles
                 lines = decode_float(form, wide, is_rounded=is_rounded)
+                if conversion.has_half_instructions and is_half(form, wide):
+                    lines = decode_half()
         bits = code_type(dtype) if DATA_TYPES[dtype].bits >= _WORD else wide.bits
         self.lines[f"static {wide.real} decode_{dtype}({bits} code)"] = list(lines)
         return f"decode_{dtype}({code})"
@@ -281,7 +288,7 @@ class _Functions:
         encode: Callable[[FloatFormat, Wide], Iterator[str]] = encode_float,
     ) -> str:
         """Return the expression of a code, from that of a value in a working type."""
-        wide = WIDE[work]
+        wide, conversion = WIDE[work], self._conversion
         match FORMATS[dtype]:
             case BooleanFormat(true):
                 # bits are compared: a device may take denormals for zeros
@@ -292,6 +299,10 @@ class _Functions:
                 lines = encode_exponent(form, wide)
             case FloatFormat() as form:
                 lines = encode(form, wide)
+                is_native = conversion.has_half_instructions and encode is encode_float
+                if is_native and is_half(form, wide):
+                    # a NaN of an image may have another payload
+                    lines = encode_half(keeps_payload=not conversion.writes_halves)
         head = f"static {code_type(dtype)} encode_{dtype}({wide.real} value)"
         self.lines[head] = list(lines)
         return f"encode_{dtype}({value})"

@@ -336,6 +336,8 @@ def _spec(
     conversion = conversion_of(name, dst.desc.dtype.name, bound, device.floats)
     if dst.image is not None and dst.desc.dtype.name == "f16":
         conversion = conversion._replace(writes_halves=True)
+    if not device.profile.chunk and "f16" in (name, dst.desc.dtype.name):
+        conversion = conversion._replace(has_half_instructions=True)
     numbers = numbers_of(conversion, bound)
     has_fma = device.floats.has_fma and device.floats.divides
     return ConversionSpec(conversion, numbers, device.max_work_items, is_aligned, has_fma)
