@@ -5,14 +5,14 @@ from __future__ import annotations
 import statistics
 import time
 from contextlib import suppress
-from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pyopencl as cl
 
 from memdesc import ImageDesc, MemdescError, MemoryDesc
-from reorder import Attr, execute, plan_reorder, prepare
+from reorder import execute, plan_reorder, prepare
+from reorder.bench.device_data import attr_of, linear_desc, random_bytes
 from reorder.bench.device_peer import torch_seconds
 from reorder.opencl.execution import build_transfers, device_traits, enqueue_transfers
 from reorder.opencl.image_formats import image_format
@@ -20,20 +20,20 @@ from reorder.opencl.operands import device_operand
 from reorder.opencl.schedule.transfers import plan_transfers
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from numpy.typing import NDArray
 
     from reorder.bench.device_cases import DeviceCase
     from reorder.opencl import Device
+    from reorder.opencl.operands import DeviceOperand
     from reorder.opencl.schedule.profile import Profile
+    from reorder.opencl.schedule.transfers import Transfer
 
 __all__ = ["DeviceBench", "Loaded"]
 
 # Runs that are measured without a budget, runs before them, and the most runs with a budget.
 _RUNS, _WARM, _MOST_RUNS = 11, 3, 1000
-# Words of random data that repeat; no power of two, so that rows of a tensor differ.
-_RANDOM_WORDS = 4_194_301
 # Bytes that are compared at once, in a cache.
 _COMPARED = 1 << 18
 
@@ -78,41 +78,82 @@ class DeviceBench:
     def load(self, case: DeviceCase) -> Loaded:
         """Allocate the tensors of a case, fill src, and compute what dst must be."""
         src, dst = case.descs
-        linear = _linear(src), _linear(dst)
-        x = _random(linear[0])
-        wanted = np.zeros(linear[1].nbytes, np.uint8)
-        execute(plan_reorder(*linear, _attr(case)), x, wanted)
+        descs = linear_desc(src), linear_desc(dst)
+        x = random_bytes(descs[0])
+        wanted = np.zeros(descs[1].nbytes, np.uint8)
+        execute(plan_reorder(*descs, attr_of(case)), x, wanted)
         memory = self._allocated(src), self._allocated(dst)
-        if isinstance(src, ImageDesc):
-            region = (src.width, src.height, 1)
-            cl.enqueue_copy(self.queue, memory[0], x, origin=(0, 0, 0), region=region)
-        else:
-            cl.enqueue_copy(self.queue, memory[0], x)
+        self._fill(memory[0], src, x)
         return Loaded(case, *memory, wanted)
 
-    def seconds(
-        self, loaded: Loaded, profile: Profile | None = None, runs: int | None = None
-    ) -> float:
-        """Return the median time of a reorder on the device; `runs` takes the budget's place."""
-        return self._median(self._runner(loaded, profile), runs)
+    def _fill(self, memory: Any, desc: MemoryDesc | ImageDesc, content: NDArray[np.uint8]) -> None:
+        """Copy what is on the host into a buffer or an image."""
+        if isinstance(desc, ImageDesc):
+            region = (desc.width, desc.height, 1)
+            cl.enqueue_copy(self.queue, memory, content, origin=(0, 0, 0), region=region)
+        else:
+            cl.enqueue_copy(self.queue, memory, content)
 
-    def _runner(
-        self, loaded: Loaded, profile: Profile | None = None
-    ) -> Callable[[], list[cl.Event]]:
-        """Return what enqueues a reorder, and returns the events of its commands."""
-        case = loaded.case
-        src, dst = case.descs
-        operands = (
-            device_operand(self.queue, loaded.src, src, "src"),
-            device_operand(self.queue, loaded.dst, dst, "dst"),
-        )
+    def seconds(self, loaded: Loaded) -> float:
+        """Return the median time of a reorder on the device."""
+        return self._median(self._runner(loaded))
+
+    def in_turns(
+        self, loaded: Loaded, profiles: Iterable[Profile], rounds: int
+    ) -> dict[Profile, float]:
+        """Return the median times of a reorder with some profiles, measured in turns.
+
+        Those that no kernel works with are left out, and those whose kernels are those of another.
+        """
+        runs: dict[Profile, Callable[[], list[cl.Event]]] = {}
+        known = set()
+        for profile in profiles:
+            transfers = self._planned(loaded, profile)
+            launches = tuple((one.launches, one.second) for one in transfers)
+            if launches in known:
+                continue
+            known.add(launches)
+            # larger than the local memory, or the registers, of the device
+            with suppress(cl.Error, MemdescError):
+                run = self._runner(loaded, transfers)
+                run()
+                self.queue.finish()
+                runs[profile] = run
+        times: dict[Profile, list[float]] = {profile: [] for profile in runs}
+        for _ in range(rounds):
+            commands = [(profile, run()) for profile, run in runs.items()]
+            self.queue.finish()
+            for profile, events in commands:
+                times[profile].append(_duration(events))
+        return {profile: statistics.median(seconds) for profile, seconds in times.items()}
+
+    def is_right_with(self, loaded: Loaded, profile: Profile) -> bool:
+        """Whether a reorder with a profile writes the bytes of the reorder on the CPU."""
+        self._fill(loaded.dst, loaded.case.descs[1], np.zeros_like(loaded.wanted))
+        self._runner(loaded, self._planned(loaded, profile))()
+        return self.is_right(loaded)
+
+    def _planned(self, loaded: Loaded, profile: Profile | None = None) -> tuple[Transfer, ...]:
+        """Return the transfers of a reorder, with a profile or that of the device."""
+        one, other = self._operands(loaded)
         traits = device_traits(self.device.device)
         if profile is not None:
             traits = traits._replace(profile=profile)
-        one, other = operands
-        transfers = plan_transfers(
-            one.spec(other), other.spec(one), traits, _attr(case), is_aligned=True
+        attr = attr_of(loaded.case)
+        return plan_transfers(one.spec(other), other.spec(one), traits, attr, is_aligned=True)
+
+    def _operands(self, loaded: Loaded) -> tuple[DeviceOperand, DeviceOperand]:
+        src, dst = loaded.case.descs
+        return (
+            device_operand(self.queue, loaded.src, src, "src"),
+            device_operand(self.queue, loaded.dst, dst, "dst"),
         )
+
+    def _runner(
+        self, loaded: Loaded, transfers: tuple[Transfer, ...] | None = None
+    ) -> Callable[[], list[cl.Event]]:
+        """Return what enqueues a reorder, and returns the events of its commands."""
+        transfers = self._planned(loaded) if transfers is None else transfers
         prepared = build_transfers(self.context, self.device.device, transfers)
         memory = loaded.src, loaded.dst
 
@@ -176,7 +217,7 @@ class DeviceBench:
         torch = None
         if "nvidia" in self.device.platform.lower():
             with suppress(ImportError):
-                torch = torch_seconds(*map(_linear, case.descs))
+                torch = torch_seconds(*map(linear_desc, case.descs))
         return {
             "dtype": f"{case.dtype} -> {case.to_dtype}" if case.to_dtype else case.dtype,
             "from": case.src,
@@ -192,9 +233,9 @@ class DeviceBench:
 
     def _beside_host(self, loaded: Loaded) -> tuple[float, float]:
         """Return the median times of a reorder, and of the one without a device, in turns."""
-        src, dst = map(_linear, loaded.case.descs)
-        x, out = _random(src), np.zeros(dst.nbytes, np.uint8)
-        on_host = prepare(plan_reorder(src, dst, _attr(loaded.case)))
+        src, dst = map(linear_desc, loaded.case.descs)
+        x, out = random_bytes(src), np.zeros(dst.nbytes, np.uint8)
+        on_host = prepare(plan_reorder(src, dst, attr_of(loaded.case)))
         on_device = self._runner(loaded)
         times: list[tuple[float, float]] = []
         while len(times) < _WARM or len(times) < _WARM + self._runs(sum(times[_WARM - 1])):
@@ -206,11 +247,11 @@ class DeviceBench:
         device, host = zip(*times[_WARM:], strict=True)
         return statistics.median(device), statistics.median(host)
 
-    def _median(self, run: Callable[[], list[cl.Event]], runs: int | None = None) -> float:
+    def _median(self, run: Callable[[], list[cl.Event]]) -> float:
         for _ in range(_WARM):
             events = run()
         self.queue.finish()
-        measured = [run() for _ in range(runs or self._runs(_duration(events)))]
+        measured = [run() for _ in range(self._runs(_duration(events)))]
         self.queue.finish()
         return statistics.median(map(_duration, measured))
 
@@ -233,27 +274,3 @@ def _duration(events: list[cl.Event]) -> float:
     times = [event.profile for event in events]
     begin, end = min(time.start for time in times), max(time.end for time in times)
     return float(end - begin) * 1e-9
-
-
-def _linear(desc: MemoryDesc | ImageDesc) -> MemoryDesc:
-    return desc.desc if isinstance(desc, ImageDesc) else desc
-
-
-def _attr(case: DeviceCase) -> Attr | None:
-    return None if case.scale is None else Attr(src_scale=case.scale)
-
-
-def _random(desc: MemoryDesc) -> NDArray[np.uint8]:
-    """Return random bytes; floats of 16 and 32 bits have a magnitude from 32 to 128."""
-    words = _random_words(desc.dtype.name)
-    return np.resize(words, -(-desc.nbytes // 4)).view(np.uint8)[: desc.nbytes]
-
-
-@cache
-def _random_words(dtype: str) -> NDArray[np.uint32]:
-    words = np.random.default_rng(1).integers(0, 1 << 32, _RANDOM_WORDS, np.uint32)
-    if dtype == "f32":
-        words = words & np.uint32(0x80FFFFFF) | np.uint32(0x42000000)
-    elif dtype == "f16":
-        words = words & np.uint32(0x87FF87FF) | np.uint32(0x50005000)
-    return words

@@ -143,11 +143,11 @@ SMALL = tuple(
 
 
 def resized(case: DeviceCase, nbytes: int) -> DeviceCase:
-    """Return a case of at most as many bytes: the first dims are halved."""
+    """Return a case of at most as many bytes: the first dims are halved, odd ones stay odd."""
     dims = list(case.dims)
     k = 0
     while case._replace(dims=tuple(dims)).nbytes > nbytes and max(dims) > 1:
-        dims[k % 2] = max(dims[k % 2] // 2, 1)
+        dims[k % 2] = max(dims[k % 2] // 2, 1) | dims[k % 2] & 1
         k += 1
         if max(dims[:2]) == 1:
             break

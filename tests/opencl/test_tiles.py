@@ -92,23 +92,6 @@ def test_a_tensor_goes_through_tiles(
     assert check(first, *descs, GPU._replace(min_tiled=0), 64)
 
 
-REALIGNED = GPU._replace(tiles=(GPU.tiles[2]._replace(is_realigned=1),) * 4, min_tiled=0)
-
-
-@pytest.mark.parametrize(
-    ("src", "dst", "dims"),
-    [
-        ("ab", "ba", (67, 131)),
-        pytest.param("nhwc", "nchw", (2, 35, 9, 7), marks=pytest.mark.campaign),
-    ],
-)
-def test_runs_of_words_that_start_anywhere_are_vectors(
-    src: str, dst: str, dims: tuple[int, ...], first: Runtime
-) -> None:
-    descs = memory_desc(dims, "f32", src), memory_desc(dims, "f32", dst)
-    assert check(first, *descs, REALIGNED, 64)
-
-
 @st.composite
 def four_bits(draw: st.DrawFn) -> tuple[MemoryDesc, MemoryDesc]:
     """Draw two layouts of 4-bit elements, of which many make squares of 2 x 2."""
@@ -140,9 +123,9 @@ _PAIRS = desc_pairs(max_ndims=6, max_nelems=1024).filter(
 
 @pytest.mark.campaign
 @settings(max_examples=400, deadline=None)
-@given(pair=_PAIRS, is_aligned=st.booleans(), is_realigned=st.integers(0, 1))
+@given(pair=_PAIRS, is_aligned=st.booleans())
 def test_many_tiles_of_any_layouts_equal_the_definition(
-    runtime: Runtime, pair: tuple[MemoryDesc, MemoryDesc], is_aligned: bool, is_realigned: int
+    runtime: Runtime, pair: tuple[MemoryDesc, MemoryDesc], is_aligned: bool
 ) -> None:
-    tiles = (TileShape(16, 16, 1024, 64, 1, is_realigned),) * 4
+    tiles = (TileShape(16, 16, 1024, 64),) * 4
     check(runtime, *pair, SMALL._replace(tiles=tiles), 64, is_aligned=is_aligned)

@@ -78,8 +78,9 @@ def param_names(pattern: Pattern) -> list[str]:
 
 def _end_names(pattern: Pattern) -> list[str]:
     """Return the end of src, where aligned loads have bytes around those that are wanted."""
-    joins_words = pattern.tile is not None and pattern.tile.src.joins_words
-    return ["src_end"] if pattern.rows is not None or joins_words else []
+    joins_words = pattern.tile is not None and pattern.tile.src.is_shifted
+    has_pairs = pattern.skewed is not None and pattern.skewed.unit > 1
+    return ["src_end"] if pattern.rows is not None or joins_words or has_pairs else []
 
 
 def _range_names(shape: RangeShape) -> list[str]:

@@ -138,9 +138,8 @@ class Side(NamedTuple):
     """How a tile is read or written: vectors of `lanes` elements, `nbytes` bytes, along its run.
 
     The loops of `run`, innermost first, are contiguous; `rest` are the other loops of the tile.
-    With `is_shifted` a run starts at any element, not at a multiple of a vector. With
-    `is_realigned` its first and last vectors are then partial, so that all start at multiples of
-    a vector.
+    With `is_shifted` a run starts at any element, not at a multiple of a word: words of src are
+    then taken from two aligned ones; those of dst are aligned, the first and the last one partial.
     """
 
     run: tuple[int, ...]
@@ -148,17 +147,11 @@ class Side(NamedTuple):
     nbytes: int
     lanes: int
     is_shifted: bool = False
-    is_realigned: bool = False
 
     @property
     def vector(self) -> str:
         """Type of a vector of words."""
         return _VECTORS[self.nbytes]
-
-    @property
-    def joins_words(self) -> bool:
-        """Whether a word is taken from two aligned words, which have bytes around it."""
-        return self.is_shifted and not self.is_realigned
 
 
 _VECTORS = {4: "uint", 8: "uint2", 16: "uint4", 32: "uint8"}
@@ -220,9 +213,9 @@ class Tile(NamedTuple):
 
     @property
     def src_chunks(self) -> int:
-        """Vectors of a run of src; one more where they are realigned."""
+        """Vectors of a run of src."""
         run = prod(self.extents[k] for k in self.src.run)
-        return -(-run // self.src.lanes) + self.src.is_realigned
+        return -(-run // self.src.lanes)
 
     @property
     def src_vectors(self) -> int:
@@ -231,9 +224,9 @@ class Tile(NamedTuple):
 
     @property
     def dst_chunks(self) -> int:
-        """Vectors of a run of dst; one more where they are realigned."""
+        """Vectors of a run of dst; one more where it starts at any element."""
         run = prod(self.extents[k] for k in self.dst.run)
-        return -(-run // self.dst.lanes) + self.dst.is_realigned
+        return -(-run // self.dst.lanes) + self.dst.is_shifted
 
     @property
     def dst_vectors(self) -> int:

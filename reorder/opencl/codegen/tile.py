@@ -88,25 +88,21 @@ def _load_lines(tile: Tile, work_items: int, conditions: list[str]) -> Iterator[
         yield f"const index_t row_at{s} = {' + '.join(offset)};"
         yield f"__global const {tile.row_memory} *run{s} = src + row_at{s};"
         position = f"(int)(n{s} % {tile.src_chunks}u) * {tile.src.lanes}"
-        if tile.src.is_realigned:
-            position += _before(tile, tile.src, f"run{s}")
         yield f"const int r{s} = {position};"
         yield f"const int count{s} = {' && '.join(inside) or '1'} ? src_run - r{s} : 0;"
-        # the parameters `first` and `other` of `load`: the elements before the run, and the bytes
-        # between two rows, half the stride of a pair of rows
-        first = f"-r{s}, " if tile.src.is_realigned else ""
-        first = f"p.src{unit_loop} / 2, " if tile.is_paired else first
+        # the parameter `other` of `load`: the bytes between two rows, half the stride of a pair
+        more = f"p.src{unit_loop} / 2, " if tile.is_paired else ""
         for row in range(tile.unit):
             count, row_start = f"count{s}", f"run{s} + r{s}"
             if tile.unit > 1:
                 inside_row = f"i{unit_loop} + x{unit_loop}_{s} + {row} < p.valid{unit_loop}"
                 count = f"{inside_row} ? count{s} : 0"
                 row_start += f" + {row} * p.src{unit_loop}" if row else ""
-            if tile.src.joins_words:
+            if tile.src.is_shifted:
                 # at most a word before the first element, and one behind the last one
                 lanes, at = tile.src.lanes, row_start.replace("run", "row_at", 1)
-                first = f"{at} >= {lanes} && {at} + {2 * lanes} <= p.src_end, "
-            yield f"const {tile.src.vector} v{s}_{row} = load({row_start}, {first}{count});"
+                more = f"{at} >= {lanes} && {at} + {2 * lanes} <= p.src_end, "
+            yield f"const {tile.src.vector} v{s}_{row} = load({row_start}, {more}{count});"
     for s in range(len(starts)):
         if total % work_items:
             yield f"if (n{s} < {total}u)"
@@ -135,9 +131,7 @@ def _scattered(tile: Tile, s: int) -> Iterator[str]:
     for j in range(tile.src.lanes):
         position = f"r{s} + {j}" if j else f"r{s}"
         address = f"to + {_address(tile, tile.src, position)}"
-        if tile.src.is_realigned:
-            yield f"if ({position} >= 0 && {position} < {length})"
-        elif length % tile.src.lanes:
+        if length % tile.src.lanes:
             yield f"if ({position} < {length})"
         yield "{"
         if columns:
@@ -152,11 +146,6 @@ def _scattered(tile: Tile, s: int) -> Iterator[str]:
                 part = word_of(rows[0], j * parts + k, words)
                 yield f"tile[bank((({address}) >> 2){f' + {k}' if k else ''})] = {part};"
         yield "}"
-
-
-def _before(tile: Tile, side: Side, pointer: str) -> str:
-    """Return the elements by which the first vector starts before the run."""
-    return f" - (int)((uint)(uintptr_t){pointer} / {tile.nbytes}u % {side.lanes}u)"
 
 
 def _gathered(tile: Tile, word: int) -> str:
@@ -202,13 +191,13 @@ def _store_lines(tile: Tile, work_items: int) -> Iterator[str]:
             inside.append(f"i{k} + x{k} < p.extent{k}")
         yield f"__global {tile.row_memory} *to = dst + ({' + '.join(offset)});"
         start = f"(int)(n % {tile.dst_chunks}u) * {tile.dst.lanes}"
-        if tile.dst.is_realigned:
-            start += _before(tile, tile.dst, "to")
+        if tile.dst.is_shifted:
+            # the first word starts before the run
+            start += f" - (int)((uint)(uintptr_t)to / {tile.nbytes}u % {tile.dst.lanes}u)"
         yield f"const int r = {start};"
         yield f"const int count = {' && '.join(inside) or '1'} ? dst_run - r : 0;"
         address = " + ".join([f"r * {tile.nbytes}", *local])
-        first_inside = "-r, " if tile.dst.is_realigned else ""
-        if tile.dst.is_shifted and tile.nbytes < _WORD:
+        if tile.dst.is_shifted:
             yield f"store(to + r, funnel(tile, {address}), -r, count);"
         else:
             if tile.is_gathered:
@@ -217,11 +206,9 @@ def _store_lines(tile: Tile, work_items: int) -> Iterator[str]:
             else:
                 yield f"const int w = ({address}) >> 2;"
                 parts = [f"w{f' + {k}' if k else ''}" for k in range(words)]
-                if tile.dst.is_realigned:
-                    parts = [f"max({part}, 0)" for part in parts]
                 parts = [f"tile[bank({part})]" for part in parts]
             # bytes between two rows, as for `load`
             other = f"p.dst{tile.src.run[0]} / 2, " if tile.is_paired else ""
             vector = f"({tile.dst.vector})({', '.join(parts)})"
-            yield f"store(to + r, {other}{vector}, {first_inside}count);"
+            yield f"store(to + r, {other}{vector}, count);"
         yield "}"

@@ -136,21 +136,19 @@ def _vector(words: int) -> str:
 def _load(tile: Tile) -> Iterator[str]:
     """Return a function that loads the first `count` elements of a vector, and zeros.
 
-    The vector begins `first` elements before its run: these are not loaded. For squares of 4-bit
-    elements, `other` is the distance of the second row from the first one, in bytes. With
-    `is_inside` the aligned words around the vector are in src.
+    For squares of 4-bit elements, `other` is the distance of the second row from the first one, in
+    bytes. With `is_inside` the aligned words around the vector are in src.
     """
     vector, words = tile.src.vector, tile.src.nbytes // _WORD
-    first = "int first, " if tile.src.is_realigned else ""
     other = "index_t other, " if tile.is_paired else ""
-    inside = "int is_inside, " if tile.src.joins_words else ""
+    inside = "int is_inside, " if tile.src.is_shifted else ""
     head = f"{vector} load(__global const {tile.row_memory} *from"
-    yield f"{head}, {other}{inside}{first}int count) {{"
+    yield f"{head}, {other}{inside}int count) {{"
     if tile.is_paired:
         yield f"    if (count >= {tile.src.lanes}) {{"
         yield from _load_pair(tile)
         yield "    }"
-    elif tile.src.joins_words:
+    elif tile.src.is_shifted:
         yield f"    if (is_inside && count >= {tile.src.lanes}) {{"
         yield "        const uint shift = ((uint)(uintptr_t)from & 3) * 8;"
         yield (
@@ -160,11 +158,10 @@ def _load(tile: Tile) -> Iterator[str]:
         yield ("        return shift ? whole[0] >> shift | whole[1] << (32 - shift) : whole[0];")
         yield "    }"
     else:
-        whole = f"count >= {tile.src.lanes}" + (" && first <= 0" if first else "")
-        yield f"    if ({whole}) return *(__global const {vector} *)from;"
+        yield f"    if (count >= {tile.src.lanes}) return *(__global const {vector} *)from;"
     # elements move in from the end
     yield f"    {vector} v = ({vector})(0);"
-    last = f"min(count, {tile.src.lanes})" if first or inside else "count"
+    last = f"min(count, {tile.src.lanes})" if inside else "count"
     yield f"    for (int j = {last} - 1; j >= 0; --j) {{"
     if tile.nbytes < _WORD:
         bits = 8 * tile.nbytes
@@ -177,8 +174,7 @@ def _load(tile: Tile) -> Iterator[str]:
         parts = tile.nbytes // _WORD
         for k in reversed(range(parts, words)):
             yield f"        v.s{k} = v.s{k - parts};"
-        element = "j >= first ? (uint)from[j] : 0" if first else "(uint)from[j]"
-        yield f"        {word_of('v', 0, words)} = {element};"
+        yield f"        {word_of('v', 0, words)} = (uint)from[j];"
         if parts > 1:
             yield "        v.s1 = (uint)(from[j] >> 32);"
     yield "    }"
@@ -187,9 +183,12 @@ def _load(tile: Tile) -> Iterator[str]:
 
 
 def _store(tile: Tile) -> Iterator[str]:
-    """Return a function that stores the first `count` elements of a vector, as `_load` loads."""
+    """Return a function that stores the first `count` elements of a vector, as `_load` loads.
+
+    A word that begins `first` elements before its run: these are not stored.
+    """
     vector, words = tile.dst.vector, tile.dst.nbytes // _WORD
-    first = ", int first" if tile.dst.is_realigned else ""
+    first = ", int first" if tile.dst.is_shifted else ""
     other = "index_t other, " if tile.is_paired else ""
     yield f"void store(__global {tile.row_memory} *to, {other}{vector} v{first}, int count) {{"
     whole = f"count >= {tile.dst.lanes}" + (" && first <= 0" if first else "")
@@ -201,7 +200,7 @@ def _store(tile: Tile) -> Iterator[str]:
     else:
         yield f"    if ({whole}) {{ *(__global {vector} *)to = v; return; }}"
     start = "0"
-    if first and tile.nbytes < _WORD:
+    if first:
         start = "max(first, 0)"
         yield f"    v >>= min(max(first, 0) * {8 * tile.nbytes}, 31);"
     yield f"    for (int j = {start}; j < min(count, {tile.dst.lanes}); ++j) {{"
@@ -217,7 +216,7 @@ def _store(tile: Tile) -> Iterator[str]:
         parts = tile.nbytes // _WORD
         low = word_of("v", 0, words)
         value = low if parts == 1 else "(ulong)v.s1 << 32 | v.s0"
-        yield f"        {'if (j >= first) ' if first else ''}to[j] = {value};"
+        yield f"        to[j] = {value};"
         for k in range(words - parts):
             yield f"        v.s{k} = v.s{k + parts};"
     yield "    }"

@@ -21,8 +21,10 @@ if TYPE_CHECKING:
 
 __all__ = [
     "MAX_INT",
+    "MAX_LOCAL_NBYTES",
     "Launch",
     "bits_of",
+    "floor_power",
     "gather_shape",
     "grid_dims",
     "grid_of",
@@ -32,6 +34,8 @@ __all__ = [
 ]
 
 MAX_INT = 2**31 - 1
+# The local memory of a kernel on NVIDIA's devices; profiles of users may ask for more.
+MAX_LOCAL_NBYTES = 48 << 10
 # NVIDIA's limit of work-groups in the second and third dimension
 _MAX_GROUPS = 65535
 # bytes of the widest element that goes through tiles; 16 bytes are a vector by themselves
@@ -152,11 +156,13 @@ def lower_tile(
     if nbytes > _MAX_TILED or prod(loop.extent for loop in nest.loops) * nbytes < profile.min_tiled:
         return None
     shape = profile.tile(in_row)
-    shape = shape._replace(work_items=min(shape.work_items, _floor_power(max_work_items)))
+    shape = shape._replace(work_items=min(shape.work_items, floor_power(max_work_items)))
     tiled = choose_tile(nest, nbytes, shape, is_aligned=is_aligned, rows=rows)
     if tiled is None:
         return None
     loops, tile, work_items = tiled
+    if 4 * tile.local_words > MAX_LOCAL_NBYTES:
+        return None
     pattern = Pattern(access, access, (0,), (), work_items, tile=tile)
     return tile_launch(nest._replace(loops=loops), pattern, tile.extents)
 
@@ -182,7 +188,8 @@ def tile_launch(
     )
 
 
-def _floor_power(count: int) -> int:
+def floor_power(count: int) -> int:
+    """Return the largest power of two that is no larger."""
     return 1 << (count.bit_length() - 1)
 
 

@@ -9,12 +9,12 @@ from reorder.opencl.codegen.params import param_names
 from reorder.opencl.codegen.pattern import Access, AccessKind, LoopShape, Pattern
 from reorder.opencl.codegen.row_shapes import Rows
 from reorder.opencl.schedule.arguments import Division, argument_values, end_of_src
-from reorder.opencl.schedule.lower import MAX_INT, Launch, grid_dims, grid_of
+from reorder.opencl.schedule.lower import MAX_INT, Launch, floor_power, grid_dims, grid_of
 from reorder.opencl.schedule.placement import PixelLoop
 
 if TYPE_CHECKING:
     from reorder.opencl.schedule.placement import PixelNest
-    from reorder.opencl.schedule.profile import Profile
+    from reorder.opencl.schedule.profile import CopyShape, Profile
 
 __all__ = ["lower_rows"]
 
@@ -24,9 +24,8 @@ _MAX_ELEMENT = 4
 # Bytes that follow one another in dst, if more loops do: their ends are written byte by byte. Of
 # less than the second number that would be too much.
 _ENOUGH, _LEAST = 1 << 14, 1 << 10
-_WORK_ITEMS, _STEPS = 128, 2
-# Positions are counted in 32 bits, up to the end of the last group.
-_MAX_NBYTES = MAX_INT - _WORK_ITEMS * _STEPS * _VECTOR
+# Positions are counted in 32 bits, up to the end of the last group, whose size is limited.
+_MAX_NBYTES = MAX_INT - (1 << 24)
 # Nests with fewer loops are filled up with loops of one step, so that there are fewer patterns.
 _MIN_LOOPS = 3
 
@@ -52,19 +51,19 @@ def lower_rows(
         Whether the buffers start at multiples of 16 bytes.
     """
     nbytes = int(access.element[1:]) // _BYTE
-    if nest.gathers or not is_aligned or max_work_items < _WORK_ITEMS or nbytes > _MAX_ELEMENT:
+    if nest.gathers or not is_aligned or nbytes > _MAX_ELEMENT:
         return None
-    loops = [loop for loop in nest.loops if loop.extent > 1 or not loop.valid]
-    if nest.is_zero or any(loop.valid != loop.extent for loop in loops):
+    moving = nest.moving
+    if nest.is_zero or any(loop.valid != loop.extent for loop in moving.loops):
         return None
-    if prod(loop.extent for loop in loops) * nbytes < profile.min_tiled:
+    if prod(loop.extent for loop in moving.loops) * nbytes < profile.min_tiled:
         return None
-    first = next((loop for loop in loops if loop.src == loop.dst == (1,)), None)
-    if first is None or not _VECTOR <= first.extent * nbytes <= _MAX_NBYTES:
+    first = moving.along_src
+    length = 0 if first is None else first.extent * nbytes
+    if first is not moving.along_dst or not _VECTOR <= length <= _MAX_NBYTES:
         return None
-    length = first.extent * nbytes
     row = PixelLoop(length, length, (1,), (1,))
-    others = [_of_bytes(loop, nbytes) for loop in loops if loop is not first]
+    others = [_of_bytes(loop, nbytes) for loop in moving.others]
     chain = _chain(row, others)
     if prod(loop.extent for loop in chain) < _LEAST:
         return None
@@ -73,7 +72,10 @@ def lower_rows(
     outer.sort(key=lambda loop: abs(loop.src[0]))
     outer += [PixelLoop(1, 1, (0,), (0,))] * (_MIN_LOOPS - 1 - len(outer))
     start = [offset * nbytes for (offset,) in (nest.src, nest.dst)]
-    return _launch(nest._replace(src=(start[0],), dst=(start[1],)), chain, outer)
+    nest = nest._replace(src=(start[0],), dst=(start[1],))
+    shape = profile.rows
+    work_items = floor_power(min(shape.work_items, max_work_items))
+    return _launch(nest, chain, outer, shape._replace(work_items=work_items))
 
 
 def _of_bytes(loop: PixelLoop, nbytes: int) -> PixelLoop:
@@ -93,12 +95,14 @@ def _chain(row: PixelLoop, loops: list[PixelLoop]) -> list[PixelLoop]:
     return chain
 
 
-def _launch(nest: PixelNest, chain: list[PixelLoop], outer: list[PixelLoop]) -> Launch:
+def _launch(
+    nest: PixelNest, chain: list[PixelLoop], outer: list[PixelLoop], shape: CopyShape
+) -> Launch:
     """Make the launch of loops that follow one another in dst, and of those around them."""
     row, nbytes = chain[0].extent, prod(loop.extent for loop in chain)
     # one vector more, where dst does not start at a vector
     vectors = -(-(nbytes + _VECTOR - 1) // _VECTOR)
-    counts = [-(-vectors // (_WORK_ITEMS * _STEPS)), *(loop.extent for loop in outer)]
+    counts = [-(-vectors // (shape.work_items * shape.steps)), *(loop.extent for loop in outer)]
     dims = grid_dims(counts, has_gathers=False)
     moved = [*chain, *outer]
     bounds = [
@@ -110,13 +114,13 @@ def _launch(nest: PixelNest, chain: list[PixelLoop], outer: list[PixelLoop]) -> 
         access,
         access,
         (0,),
-        tuple(LoopShape(1 if k else _STEPS, dim) for k, dim in enumerate(dims)),
-        _WORK_ITEMS,
+        tuple(LoopShape(1 if k else shape.steps, dim) for k, dim in enumerate(dims)),
+        shape.work_items,
         is_wide=max(bounds) > _MAX_NBYTES,
         rows=Rows(len(chain)),
     )
     whole = PixelLoop(nbytes, nbytes, (0,), (0,))
-    shift = _WORK_ITEMS.bit_length() - 1
+    shift = shape.work_items.bit_length() - 1
     divisions = tuple(Division(count, 0 if k else shift) for k, count in enumerate(counts))
     values = argument_values(nest._replace(loops=(whole, *outer)), divisions, ())
     row_shift = (row - 1).bit_length() - 1

@@ -3,41 +3,25 @@
 from __future__ import annotations
 
 from math import gcd, prod
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from reorder.opencl.codegen.pattern import Pattern
 from reorder.opencl.codegen.row_shapes import Skewed
-from reorder.opencl.schedule.lower import tile_launch
+from reorder.opencl.schedule.lower import MAX_LOCAL_NBYTES, floor_power, tile_launch
 
 if TYPE_CHECKING:
     from reorder.opencl.codegen.pattern import Access
     from reorder.opencl.schedule.lower import Launch
     from reorder.opencl.schedule.placement import PixelNest
-    from reorder.opencl.schedule.profile import Profile
+    from reorder.opencl.schedule.profile import Profile, SkewedShape
 
 __all__ = ["lower_skewed"]
 
 _BYTE, _WORD, _VECTOR, _BANKS = 8, 4, 16, 32
+# The row of a profile for the bytes of an element.
+_ROWS = {1: 0, 2: 1, 4: 2}
 # Bytes of a row of src and of dst, below which tiles would be mostly empty.
 _MIN_ROW = 96
-
-
-class _Shape(NamedTuple):
-    """Steps of a tile along src and along dst, work items, bytes at whose multiples rows end."""
-
-    width: int
-    height: int
-    work_items: int
-    align: int
-
-
-# By the bytes of an element: the best of a sweep on an NVIDIA H200, whose sectors of memory have 32
-# bytes. Each work item loads one unit of rows of narrow elements.
-_SHAPES = {
-    1: _Shape(128, 96, 256, 32),
-    2: _Shape(128, 48, 256, 32),
-    4: _Shape(64, 32, 256, 32),
-}
 
 
 def lower_skewed(
@@ -61,24 +45,25 @@ def lower_skewed(
         Whether the buffers start at multiples of 16 bytes.
     """
     nbytes = int(access.element[1:]) // _BYTE
-    shape = _SHAPES.get(nbytes)
-    if shape is None or nest.gathers or not is_aligned or shape.work_items > max_work_items:
+    if nbytes not in _ROWS or nest.gathers or not is_aligned:
         return None
-    loops = [loop for loop in nest.loops if loop.extent > 1 or not loop.valid]
+    shape = profile.skewed[_ROWS[nbytes]]
+    moving = nest.moving
+    loops, along_src, along_dst = moving
     total = prod(loop.extent for loop in loops) * nbytes
-    along_src = next((loop for loop in loops if loop.src == (1,)), None)
-    along_dst = next((loop for loop in loops if loop.dst == (1,)), None)
     if along_src is None or along_dst is None or total < profile.min_tiled:
         return None
     shortest = min(along_src.extent, along_dst.extent) * nbytes
     if nest.is_zero or along_src is along_dst or shortest < _MIN_ROW:
         return None
-    outer = [loop for loop in loops if loop is not along_src and loop is not along_dst]
+    outer = moving.others
     nest = nest._replace(loops=(along_dst, along_src, *outer))
     starts = [_is_aligned(nest, operand, nbytes) for operand in range(2)]
     if all(starts):
         return None
     tile = _tile(shape, nbytes, is_skewed=not starts[1])
+    if shape.work_items > max_work_items or 4 * tile.local_words > MAX_LOCAL_NBYTES:
+        return None
     pattern = Pattern(access, access, (0,), (), shape.work_items, skewed=tile)
     return tile_launch(nest, pattern, (tile.height, tile.width, *(1 for _ in outer)))
 
@@ -93,9 +78,9 @@ def _is_aligned(nest: PixelNest, operand: int, nbytes: int) -> bool:
     return gcd(_VECTOR, start * nbytes, *(step * nbytes for step in steps)) == _VECTOR
 
 
-def _tile(shape: _Shape, nbytes: int, *, is_skewed: bool) -> Skewed:
+def _tile(shape: SkewedShape, nbytes: int, *, is_skewed: bool) -> Skewed:
     """Return a tile that lies in local memory so that work items access different banks."""
-    align = shape.align if is_skewed else 0
+    align = floor_power(shape.align) if is_skewed else 0
     tile = Skewed(shape.width, shape.height, nbytes, align, 0)
     lanes = _VECTOR // nbytes
     # an odd pitch, and a word to read beyond the end

@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING
 
 from reorder.opencl.codegen.pattern import Access, AccessKind
 from reorder.opencl.schedule.lower import lower_tile
-from reorder.opencl.schedule.placement import Lane, PixelLoop, PixelNest
+from reorder.opencl.schedule.placement import PixelLoop, place_box
 from reorder.plan.passes import src_and_dst
 
 if TYPE_CHECKING:
     from reorder.opencl.schedule.lower import Launch
+    from reorder.opencl.schedule.placement import Coords
     from reorder.opencl.schedule.profile import Profile
     from reorder.plan.nodes import Box
 
@@ -22,9 +23,6 @@ __all__ = ["lower_squares"]
 
 # Elements of a side of a square, and of two squares.
 _SIDE, _MIN_EXTENT = 2, 4
-# The local memory of a kernel on NVIDIA's devices. A row of the profile that was tuned for elements
-# of 8 bits takes twice the memory with those of 16.
-_MAX_LOCAL_NBYTES = 48 << 10
 
 
 def lower_squares(
@@ -47,30 +45,41 @@ def lower_squares(
     """
     if box.is_zero or box.lookups:
         return None
-    box = src_and_dst(box)
-    nodes = [node for node in box.nodes if node.extent > 1 or not node.valid]
-    along = [next((n for n in nodes if n.strides[k] == 1), None) for k in range(2)]
-    src, dst = along
+    (nest,) = place_box(src_and_dst(box), (None, None)) or ()
+    moving = nest.moving
+    src, dst = along = moving.along_src, moving.along_dst
     if src is None or dst is None or src is dst:
         return None
-    counts = [*box.offsets, src.extent, src.valid, src.strides[1]]
-    counts += [dst.extent, dst.valid, dst.strides[0]]
-    others = [stride for n in nodes if n is not src and n is not dst for stride in n.strides]
+    counts = [
+        *nest.src,
+        *nest.dst,
+        src.extent,
+        src.valid,
+        *src.dst,
+        dst.extent,
+        dst.valid,
+        *dst.src,
+    ]
+    others = [stride for loop in moving.others for stride in (*loop.src, *loop.dst)]
     # a step along src or dst moves on by one byte; no other loop may step by one byte
     if any(count % _SIDE for count in (*counts, *others)) or _SIDE in others:
         return None
     if min(src.extent, dst.extent) < _MIN_EXTENT:
         return None
-    loops = []
-    for node in nodes:
-        # two steps along src or dst are one, two elements a byte
-        steps = _SIDE if node is src or node is dst else 1
-        one, other = (stride * steps // 2 for stride in node.strides)
-        loops.append(PixelLoop(node.extent // steps, node.valid // steps, (one,), (other,)))
-    one, other = (offset // 2 for offset in box.offsets)
-    nest = PixelNest((one,), (other,), (Lane(0, 0, is_valid=True),), tuple(loops))
-    rows = dst.strides[0] // 2, src.strides[1] // 2
+    loops = tuple(
+        _of_bytes(loop, _SIDE if any(loop is one for one in along) else 1) for loop in moving.loops
+    )
+    nest = nest._replace(src=_halved(nest.src), dst=_halved(nest.dst), loops=loops)
+    rows = dst.src[0] // 2, src.dst[0] // 2
     access = Access(AccessKind.BUFFER, "b8")
-    launch = lower_tile(nest, access, max_work_items, profile, is_aligned=is_aligned, rows=rows)
-    tile = None if launch is None else launch.pattern.tile
-    return launch if tile is not None and 4 * tile.local_words <= _MAX_LOCAL_NBYTES else None
+    return lower_tile(nest, access, max_work_items, profile, is_aligned=is_aligned, rows=rows)
+
+
+def _of_bytes(loop: PixelLoop, steps: int) -> PixelLoop:
+    """Return a loop that takes some steps at once, two elements a byte."""
+    src, dst = (_halved((stride[0] * steps,)) for stride in (loop.src, loop.dst))
+    return PixelLoop(loop.extent // steps, loop.valid // steps, src, dst)
+
+
+def _halved(offset: Coords) -> Coords:
+    return (offset[0] // 2,)

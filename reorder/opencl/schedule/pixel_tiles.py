@@ -93,8 +93,7 @@ def _sides(nest: PixelNest, nbytes: int, image: int, shape: PixelShape) -> _Side
     found = sorted((place[image], place[1 - image]) for place in places)
     if step <= 0 or found != wanted or nest.gathers:
         return None
-    loops = [loop for loop in nest.loops if loop.extent > 1 or not loop.valid]
-    loops.sort(key=lambda loop: tuple(map(abs, reversed(loop.dst))))
+    loops = sorted(nest.moving.loops, key=lambda loop: tuple(map(abs, reversed(loop.dst))))
     lanes = PixelLoop(_LANES, _LANES, (step,), (step,))
     run = chain_of([*loops, lanes], 1 - image, shape.run // nbytes)
     if run is None:

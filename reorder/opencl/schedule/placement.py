@@ -18,7 +18,15 @@ if TYPE_CHECKING:
     from memdesc import ImageDesc
     from reorder.plan.nodes import Box, Lookup
 
-__all__ = ["Coords", "ImageShape", "Lane", "PixelLoop", "PixelNest", "place_box"]
+__all__ = [
+    "Coords",
+    "ImageShape",
+    "Lane",
+    "MovingLoops",
+    "PixelLoop",
+    "PixelNest",
+    "place_box",
+]
 
 
 class ImageShape(NamedTuple):
@@ -78,6 +86,23 @@ class PixelLoop(NamedTuple):
     others: tuple[int, ...] = ()
 
 
+class MovingLoops(NamedTuple):
+    """The loops of a nest that take more than one step, and those without data.
+
+    `along_src` and `along_dst` are those of them that step by one element in a buffer.
+    """
+
+    loops: tuple[PixelLoop, ...]
+    along_src: PixelLoop | None
+    along_dst: PixelLoop | None
+
+    @property
+    def others(self) -> list[PixelLoop]:
+        """The loops along neither src nor dst."""
+        along = self.along_src, self.along_dst
+        return [loop for loop in self.loops if all(loop is not one for one in along)]
+
+
 class Lane(NamedTuple):
     """One of the elements that a work item moves together.
 
@@ -106,6 +131,14 @@ class PixelNest(NamedTuple):
         """Whether only zeros are written."""
         has_data = any(lane.is_valid for lane in self.lanes)
         return not has_data or any(loop.valid == 0 for loop in self.loops)
+
+    @property
+    def moving(self) -> MovingLoops:
+        """The loops without those of one step."""
+        loops = tuple(loop for loop in self.loops if loop.extent > 1 or not loop.valid)
+        along_src = next((loop for loop in loops if loop.src == (1,)), None)
+        along_dst = next((loop for loop in loops if loop.dst == (1,)), None)
+        return MovingLoops(loops, along_src, along_dst)
 
 
 def place_box(box: Box, shapes: ImageShapes) -> tuple[PixelNest, ...] | None:

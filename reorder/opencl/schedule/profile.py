@@ -19,6 +19,7 @@ __all__ = [
     "PixelShape",
     "Profile",
     "Share",
+    "SkewedShape",
     "TileShape",
 ]
 
@@ -61,8 +62,7 @@ class CopyShape(NamedTuple):
 class TileShape(NamedTuple):
     """Bytes of a run of src and of dst, and of a tile; the most work items of a group.
 
-    Work-groups follow the strides of an operand, 0 for src and 1 for dst. With `is_realigned` runs
-    of words that start anywhere are moved as vectors.
+    Work-groups follow the strides of an operand, 0 for src and 1 for dst.
     """
 
     src_run: int
@@ -70,7 +70,18 @@ class TileShape(NamedTuple):
     nbytes: int
     work_items: int
     order: int = 1
-    is_realigned: int = 0
+
+
+class SkewedShape(NamedTuple):
+    """A tile that transposes rows which start anywhere: its steps along src and along dst.
+
+    Its rows in dst end at multiples of `align` bytes.
+    """
+
+    width: int
+    height: int
+    work_items: int
+    align: int
 
 
 class PixelShape(NamedTuple):
@@ -91,7 +102,9 @@ class Profile(NamedTuple):
 
     `tiles` are for elements of 1, 2, 4 and 8 bytes, `copies` also for those of 16. A nest that
     writes fewer than `min_tiled` bytes takes no tiles: their kernels are built for each layout,
-    the others for all sizes. `pack` and `unpack` are for elements of 32 bits, the others for fewer.
+    the others for all sizes. Where rows start anywhere, `skewed` are tiles for elements of 1, 2 and
+    4 bytes, and `rows` copies vectors. `pack` and `unpack` are for elements of 32 bits, the others
+    for fewer.
     With a `chunk` a work item moves as many bytes by itself, and transposes tiles in its private
     memory. With `maps_images` kernels access the pixels of images as linear buffers. Such a buffer
     is the mapped memory of the image, or one to or from which the runtime copies the pixels.
@@ -105,6 +118,8 @@ class Profile(NamedTuple):
     unpack_narrow: ImageGroups
     pack_pixels: PixelShape
     unpack_pixels: PixelShape
+    skewed: tuple[SkewedShape, SkewedShape, SkewedShape]
+    rows: CopyShape
     min_tiled: int = 1 << 16
     chunk: int = 0
     maps_images: int = 0
@@ -160,6 +175,13 @@ GPU = Profile(
     ),
     pack_pixels=PixelShape(128, 4, 2, 4608, 128),
     unpack_pixels=PixelShape(256, 4, 2, 9216, 256),
+    # sectors of memory have 32 bytes there; a work item loads one unit of rows of narrow elements
+    skewed=(
+        SkewedShape(128, 96, 256, 32),
+        SkewedShape(128, 48, 256, 32),
+        SkewedShape(64, 32, 256, 32),
+    ),
+    rows=CopyShape(128, 2),
 )
 # A processor has no banks, and no subgroups to fill: work items loop over what they move. Its
 # kernels call a function for each pixel that they read or write in an image.

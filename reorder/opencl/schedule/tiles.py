@@ -68,8 +68,7 @@ def choose_tile(
     TiledLoops, or None
         None if a run is too short, or the innermost loops are the same.
     """
-    loops = [loop for loop in nest.loops if loop.extent > 1 or not loop.valid]
-    loops.sort(key=lambda loop: abs((loop.src, loop.dst)[shape.order][0]))
+    loops = sorted(nest.moving.loops, key=lambda loop: abs((loop.src, loop.dst)[shape.order][0]))
     if nest.gathers or not nest.src or nbytes not in _MEMORY:
         return None
     in_row = nbytes if rows is None else 1
@@ -106,13 +105,8 @@ def choose_tile(
             if extents[k] > 1 and k not in chain.run
         ]
         is_shifted = width < _WORD
-        # words of dst, and vectors of wider elements on both sides
-        is_realigned = is_shifted and operand == 1
         width = max(width, _WORD)
-        if width < _VECTOR and nbytes == _WORD and shape.is_realigned:
-            width, is_shifted, is_realigned = _VECTOR, True, True
-        lanes = width // nbytes
-        sides.append(Side(chain.run, tuple(rest), width, lanes, is_shifted, is_realigned))
+        sides.append(Side(chain.run, tuple(rest), width, width // nbytes, is_shifted))
     tile = Tile(
         tuple(extents),
         nbytes,

@@ -36,17 +36,23 @@ def test_rows_of_odd_lengths_are_copied_in_vectors(dtype: str, row: int) -> None
     assert swap(dtype, row).pattern.rows is not None
 
 
+@pytest.mark.parametrize(("most", "work_items"), [(256, 128), (100, 64)])
+def test_groups_are_those_of_the_profile_or_of_a_smaller_device(most: int, work_items: int) -> None:
+    pattern = swap("u8", 111, most).pattern
+    assert pattern.rows is not None
+    assert pattern.work_items == work_items
+
+
 @pytest.mark.parametrize(
-    ("dtype", "row", "most"),
+    ("dtype", "row"),
     [
-        ("u8", 112, 256),  # whole vectors
-        ("f64", 111, 256),  # elements are as fast
-        ("u8", 13, 256),  # a vector may have more than two rows
-        ("u8", 111, 64),  # groups of a smaller device
+        ("u8", 112),  # whole vectors
+        ("f64", 111),  # elements are as fast
+        ("u8", 13),  # a vector may have more than two rows
     ],
 )
-def test_other_rows_are_copied_by_elements(dtype: str, row: int, most: int) -> None:
-    assert swap(dtype, row, most).pattern.rows is None
+def test_other_rows_are_copied_by_elements(dtype: str, row: int) -> None:
+    assert swap(dtype, row).pattern.rows is None
 
 
 def test_as_few_loops_follow_one_another_as_have_enough_bytes() -> None:
