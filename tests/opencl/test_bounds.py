@@ -41,7 +41,7 @@ def seen(source: str) -> str:
         at = end
     text = "".join([*parts, source[at:]])
     for name, kind in _INDEXED.items():
-        text = re.sub(rf"\b{name}\[(\d)\]", rf"SEEN({kind}, {name} + \1)", text)
+        text = re.sub(rf"\b({name}\d?)\[(\d)\]", rf"SEEN({kind}, \1 + \2)", text)
     return text
 
 

@@ -31,11 +31,12 @@ def skewed_functions(tile: Skewed) -> Iterator[str]:
     yield from SHIFTS
     if tile.unit > 1:
         yield from unit_lines(tile.unit, "uint")
+        yield f"__global const uint4 *aligned(__global const {kind} *from)"
+        yield "{ return (__global const uint4 *)((uintptr_t)from & ~(uintptr_t)15); }"
         # the first `count` elements, and zeros; both vectors lie before the end of the row
         yield f"uint4 load(__global const {kind} *from, int count) {{"
         yield f"    if (count >= {2 * lanes}) {{"
-        yield "        __global const uint4 *pair ="
-        yield "            (__global const uint4 *)((uintptr_t)from & ~(uintptr_t)15);"
+        yield "        __global const uint4 *pair = aligned(from);"
         yield "        return shifted(pair[0], pair[1], (uint)(uintptr_t)from & 15);"
         yield "    }"
         yield "    uint4 v = (uint4)(0);"
@@ -48,13 +49,16 @@ def skewed_functions(tile: Skewed) -> Iterator[str]:
     # elements `low` to `high` of a vector
     yield f"void store(__global {kind} *to, uint4 v, int low, int high) {{"
     yield f"    if (low == 0 && high == {lanes}) {{ *(__global uint4 *)to = v; return; }}"
-    yield "    for (int j = 0; j < high; ++j) {"
-    yield f"        if (j >= low) to[j] = ({kind})v.x;"
-    if tile.unit > 1:
-        yield f"        v = v >> {bits} | (uint4)(v.y, v.z, v.w, 0) << {32 - bits};"
-    else:
-        yield "        v = (uint4)(v.y, v.z, v.w, 0);"
-    yield "    }"
+    for k, word in enumerate("xyzw"):
+        at = k * tile.unit
+        inside = f"low <= {at} && high >= {at + tile.unit}"
+        yield f"    if ({inside}) *(__global uint *)(to + {at}) = v.{word};"
+        if tile.unit > 1:
+            yield "    else {"
+            for j in range(tile.unit):
+                part = f"({kind})(v.{word} >> {j * bits})"
+                yield f"        if (low <= {at + j} && high > {at + j}) to[{at + j}] = {part};"
+            yield "    }"
     yield "}"
 
 
@@ -121,14 +125,31 @@ def _vector_loads(tile: Skewed, work_items: int) -> Iterator[str]:
     yield f"for (int n = (int)get_local_id(0); n < {total}; n += {work_items}) {{"
     yield f"    const int c = n % {vectors} * {lanes}, r = n / {vectors} * {tile.unit};"
     rows = [f"v{row}" for row in range(tile.unit)]
+    yield f"    uint4 {', '.join(rows)};"
+    # two vectors of each row may have what is behind the row, but nothing behind src
+    last = f"src_offset + c + max(r * p.src0, (r + {tile.unit - 1}) * p.src0)"
+    inside = f"columns - c >= {lanes} && {last} + {2 * lanes} <= p.src_end"
+    # all loads come first: a shift waits for its vectors
+    yield f"    if (r >= top && r + {tile.unit} <= bottom && {inside}) {{"
+    for row in range(tile.unit):
+        yield f"        __global const uint4 *pair{row} = aligned({_place(row)});"
+        yield f"        const uint4 a{row} = pair{row}[0], b{row} = pair{row}[1];"
     for row, name in enumerate(rows):
-        place = f"src + (src_offset + (r + {row}) * p.src0 + c)"
+        yield f"        {name} = shifted(a{row}, b{row}, (uint)(uintptr_t)({_place(row)}) & 15);"
+    yield "    } else {"
+    for row, name in enumerate(rows):
         count = f"r + {row} >= top && r + {row} < bottom ? columns - c : 0"
-        yield f"    const uint4 {name} = load({place}, {count});"
+        yield f"        {name} = load({_place(row)}, {count});"
+    yield "    }"
     yield f"    const int to = {_local(tile, 'c')} + r / {tile.unit};"
     for j, column in enumerate(transposed_words(rows, words)):
         yield f"    tile[to + {j * tile.pitch}] = {column};"
     yield "}"
+
+
+def _place(row: int) -> str:
+    """Return the address of a vector of a row of a unit."""
+    return f"src + (src_offset + (r + {row}) * p.src0 + c)"
 
 
 def _store_lines(tile: Skewed, work_items: int, first: int, count: int) -> Iterator[str]:
