@@ -67,6 +67,12 @@ CASES: list[tuple[str, str, str, str, tuple[int, ...], Attr | None]] = [
     ("f16", "f16", "ab", "ba", (4, 70), None),
     ("f32", "s8", "nchw", "nhwc", (2, 21, 5, 7), Attr(src_scale=0.5)),
     ("u4", "u4", "ab", "ba", (36, 66), None),
+    # pixels of 3 and 4 channels that follow one another, and a few rows behind whole vectors
+    ("u8", "u8", "nhwc", "nchw", (2, 3, 6, 7), None),
+    ("f16", "f16", "nhwc", "nchw", (2, 4, 5, 7), None),
+    ("f16", "f16", "hwio", "oihw", (16, 4, 3, 3), None),
+    # converted on the way to dst
+    ("s8", "f32", "nchw", "nhwc", (2, 21, 5, 7), Attr(src_scale=0.5, src_zero_point=3)),
 ]
 MORE_CASES: list[tuple[str, str, str, str, tuple[int, ...], Attr | None]] = [
     ("f32", "f32", "ab", "ba", (35, 67), None),
@@ -76,6 +82,11 @@ MORE_CASES: list[tuple[str, str, str, str, tuple[int, ...], Attr | None]] = [
     ("s8", "s8", "ab", "BA16a64b4a", (64, 130), None),
     ("f16", "f16", "ab", "BA8b16a2b", (32, 64), None),
     ("u8", "u8", "nhwc", "nchw", (2, 3, 30, 20), None),
+    ("f16", "f16", "nhwc", "nchw", (2, 2, 9, 7), None),
+    ("s8", "f32", "nhwc", "nchw", (2, 3, 9, 7), Attr(src_scale=0.5)),
+    ("f32", "f16", "nhwc", "nchw", (2, 3, 9, 7), None),
+    ("f16", "f64", "nchw", "nChw16c", (2, 32, 5, 7), None),
+    ("s8", "f32", "ab", "ba", (33, 70), Attr(src_scale=[0.5] * 33, src_scale_mask=1)),
     ("u4", "f32", "ab", "ba", (36, 66), Attr(src_scale=0.25, src_zero_point=8)),
     ("f32", "u4", "ab", "ba", (36, 66), None),
     ("f64", "f32", "nchw", "nChw16c", (2, 32, 5, 7), None),

@@ -109,7 +109,9 @@ class Serial(NamedTuple):
 
     In runs, the operands of `contiguous` have stride 1 in loop 0, and `whole` is its extent where
     that is small, else 0. A `tile` has the steps of each loop; those of `order` are contiguous in
-    dst, innermost first. `uniform` is as in `Run`.
+    dst, innermost first. Private memory has elements of `held` bits: those of src, if conversion
+    makes them wider, else those of dst. With `is_dense` the steps of loop 1 are as far apart in src
+    as loop 0 is long. `uniform` is as in `Run`.
     """
 
     contiguous: tuple[str, ...] = ()
@@ -117,6 +119,8 @@ class Serial(NamedTuple):
     whole: int = 0
     tile: tuple[int, ...] = ()
     order: tuple[int, ...] = ()
+    held: int = 0
+    is_dense: bool = False
 
 
 class SumShape(NamedTuple):

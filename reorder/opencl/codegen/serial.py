@@ -26,7 +26,14 @@ if TYPE_CHECKING:
 
     from reorder.opencl.codegen.pattern import Pattern, Serial
 
-__all__ = ["PORTABLE", "element_bits", "run_of_elements", "serial_lines", "shared_values"]
+__all__ = [
+    "PORTABLE",
+    "element_bits",
+    "run_of_elements",
+    "serial_lines",
+    "shared_values",
+    "stored_value",
+]
 
 # Functions that a compiler does not expand before it looks for vectors; a NaN gives y, as they do.
 PORTABLE = (
@@ -99,7 +106,9 @@ def run_of_elements(pattern: Pattern, serial: Serial, count: str, to: str = "") 
     paired = [k for k in (0, 1) if bits[k] < _BYTE and not (to and k)]
     if not paired:
         yield f"for (int k = 0; k < {count}; ++k)"
-        stored = _value(pattern, serial, one_element("src", _at(serial, "src", "k"), bits[0]), "k")
+        stored = stored_value(
+            pattern, serial, one_element("src", _at(serial, "src", "k"), bits[0]), "k"
+        )
         yield (
             f"    {to}[k] = {stored};" if to else f"    dst[{_at(serial, 'dst', 'k')}] = {stored};"
         )
@@ -111,7 +120,8 @@ def run_of_elements(pattern: Pattern, serial: Serial, count: str, to: str = "") 
         yield "const uint byte = src[(src_at >> 1) + pair];"
         codes = ["(byte & 15)", "(byte >> 4)"]
     low, high = (
-        _value(pattern, serial, code, at) for code, at in zip(codes, ("k", "k + 1"), strict=True)
+        stored_value(pattern, serial, code, at)
+        for code, at in zip(codes, ("k", "k + 1"), strict=True)
     )
     if 1 in paired:
         yield f"dst[(dst_at >> 1) + pair] = (uchar)({low} | {high} << 4);"
@@ -123,7 +133,7 @@ def run_of_elements(pattern: Pattern, serial: Serial, count: str, to: str = "") 
     yield "}"
 
 
-def _value(pattern: Pattern, serial: Serial, code: str, k: str) -> str:
+def stored_value(pattern: Pattern, serial: Serial, code: str, k: str) -> str:
     """Return the expression of an element of dst, from the bits of that of src."""
     conversion = pattern.conversion
     if conversion is None:

@@ -126,7 +126,7 @@ def _runs(
 
 def _tile(box: Box, bits: tuple[int, int], spec: ConversionSpec, profile: Profile) -> Launch | None:
     """Make the launch of tiles, where the innermost loops in src and in dst differ."""
-    held = max(bits[1], _BYTE)
+    held = _held(bits, spec)
     nodes = box.nodes
     if (
         held > _MAX_TILED
@@ -165,9 +165,17 @@ def _tile(box: Box, bits: tuple[int, int], spec: ConversionSpec, profile: Profil
         tuple(role for role, stride in strides.items() if stride == 0),
         tile=tuple(extents),
         order=order,
+        held=held,
+        is_dense=extents[0] == along_src.extent == along_dst.strides[0],
     )
     shares = Shares(tuple(extents), (0,) * len(extents))
     return make_launch(box, _pattern(box, bits, spec, serial), spec, shares)
+
+
+def _held(bits: tuple[int, int], spec: ConversionSpec) -> int:
+    """Return the bits of an element of a tile in private memory."""
+    widens = _BYTE <= bits[0] < bits[1] and not spec.conversion.varying
+    return bits[0] if widens else max(bits[1], _BYTE)
 
 
 def _order(loops: list[PixelLoop], extents: list[int]) -> tuple[int, ...]:
