@@ -183,9 +183,7 @@ def reorder(  # noqa: PLR0913 - all but the first two are named
     data_type('s8')
     """
     if queue is not None or is_on_device(x) or is_on_device(out):
-        from reorder.opencl import reorder_on_device  # noqa: PLC0415 - describing and the CPU need no pyopencl
-
-        return reorder_on_device(
+        return _load_device()(
             x, dst, src=src, dtype=dtype, attr=attr, out=out, queue=queue, wait_for=wait_for
         )
     if wait_for is not None:
@@ -361,6 +359,13 @@ def _tuned(plan: ReorderPlan, threads: int | None, tune: object) -> PreparedReor
 @lru_cache(maxsize=512)
 def _prepare(plan: ReorderPlan, threads: int | None) -> PreparedReorder:
     return _load_backend()(plan, threads)
+
+
+@cache
+def _load_device() -> Callable[..., DeviceMemory]:
+    from reorder.opencl import reorder_on_device  # noqa: PLC0415 - describing and the CPU need no pyopencl
+
+    return reorder_on_device
 
 
 @cache

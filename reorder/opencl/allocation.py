@@ -26,9 +26,10 @@ __all__ = [
 
 
 class AllocatedBuffer(cl.Buffer):
-    """A buffer that records its release."""
+    """A buffer that records its release; `facts` are what `known` asked it."""
 
     is_released = False
+    facts: tuple[Any, ...] | None = None
 
     def release(self) -> None:
         """Give the memory back to the runtime, once the commands that use it are done."""
@@ -37,9 +38,10 @@ class AllocatedBuffer(cl.Buffer):
 
 
 class AllocatedImage(cl.Image):
-    """An image that records its release."""
+    """An image that records its release; `facts` are what `known` asked it."""
 
     is_released = False
+    facts: tuple[Any, ...] | None = None
 
     def release(self) -> None:
         """Give the memory back to the runtime, once the commands that use it are done."""

@@ -120,7 +120,7 @@ def enqueue_transfers(
     """
     if len(transfers) == 1:
         # the loops below take several us where one kernel takes as long
-        (transfer, launches, second, constants), *_ = transfers
+        transfer, launches, second, constants = transfers[0]
         if len(launches) == 1 and not second and not transfer.maps:
             event = launches[0].enqueue(queue, memory, wait_for, constants)
             if commands is not None:

@@ -1,7 +1,8 @@
 """Transfers between memories that callers pass, found at once where the reorder is known.
 
 All that checks, plans and kernels depend on is in the key of what is kept: the device, the
-descriptors, the attributes, and the facts of both memories, which are asked again in each call.
+descriptors, the attributes, and the facts of both memories. These are asked again in each call, but
+for memory that this library allocated, which never changes until it is released, and records that.
 What differs between memories with equal facts, no check depends on. Where facts cannot be asked,
 nothing is found, and the checks say why.
 """
@@ -102,10 +103,26 @@ def _known_in(context: cl.Context) -> dict[Any, Found]:  # noqa: ARG001 - one fo
     return {}
 
 
+def _allocated(memory: Any, context: int) -> Facts:
+    """Return the facts of memory that this library allocated: they are asked once.
+
+    Without the memory itself, which would keep itself alive.
+    """
+    # first: some runtimes crash when they are asked about released memory
+    if memory.is_released:
+        raise LookupError
+    kept = memory.facts
+    if kept is None:
+        _, *facts = (_image if isinstance(memory, cl.Image) else _linear)(memory, context)
+        kept = memory.facts = context, *facts
+    if kept[0] != context:
+        raise LookupError
+    return memory, kept[1], kept[2], kept[3]
+
+
 def _linear(memory: Any, context: int) -> Facts:
     """Return the facts of a buffer, or a part of one."""
-    # first: some runtimes crash when they are asked about released memory
-    if getattr(memory, "is_released", False) or memory.context.int_ptr != context:
+    if memory.context.int_ptr != context:
         raise LookupError
     flags, nbytes = memory.flags, memory.size
     if memory.associated_memobject is None and not flags & cl.mem_flags.USE_HOST_PTR:
@@ -139,9 +156,9 @@ def _unallocated(memory: Unallocated, context: int) -> Facts:  # noqa: ARG001 - 
 # By the type itself: a subclass may do something else. All checks run for shared virtual memory.
 _FACTS: dict[type, Callable[[Any, int], Facts]] = {
     cl.Buffer: _linear,
-    AllocatedBuffer: _linear,
+    AllocatedBuffer: _allocated,
     cl.Image: _image,
-    AllocatedImage: _image,
+    AllocatedImage: _allocated,
     cl.array.Array: _array,
     Unallocated: _unallocated,
 }

@@ -78,29 +78,31 @@ class PreparedLaunch(NamedTuple):
         MemdescError
             If the runtime says that src or dst was released, or takes no SVM.
         """
-        given = (*memory, *others) if self.names[0] == "src" else (memory[1], *others)
+        src, dst = memory
+        _, kernels, names, numbers, sizes = self
+        last = len(names) - 1
         # one that writes zeros takes no scales
-        last = len(self.names) - 1
-        given, kernels = given[:last], self.kernels
-        shared = isinstance(memory[0], cl.SVMPointer), isinstance(memory[1], cl.SVMPointer)
-        if shared != _BUFFERS:
+        given = ((src, dst, *others) if names[0] == "src" else (dst, *others))[:last]
+        shared = _BUFFERS
+        if isinstance(src, cl.SVMPointer) or isinstance(dst, cl.SVMPointer):
+            shared = isinstance(src, cl.SVMPointer), isinstance(dst, cl.SVMPointer)
             with _building:
                 kernels = _kernels(queue.context, queue.device, self.launch.pattern, shared)
         kernel = kernels.take()
-        set_numbers: Any = getattr(kernel, "_set_arg_buf", kernel.set_arg)
         try:
-            for k, argument in enumerate(given):
-                try:
+            k, argument = 0, None
+            try:
+                for k, argument in enumerate(given):
                     kernel.set_arg(k, argument)
-                except cl.LogicError as error:
-                    if not is_released_error(error):
-                        raise
-                    raise released_error(argument, self.names[k]) from None
+            except cl.LogicError as error:
+                if not is_released_error(error):
+                    raise
+                raise released_error(argument, names[k]) from None
             # the function that `set_arg` calls for bytes, after it tried other kinds for 7 to 17 us
-            set_numbers(last, self.numbers)
+            _set_numbers(kernel, last, numbers)
             try:
                 # by position: pyopencl takes longer for names
-                return _enqueue(queue, kernel, *self.sizes, None, wait_for)
+                return _enqueue(queue, kernel, *sizes, None, wait_for)
             except cl.LogicError as error:
                 if error.code != cl.status_code.INVALID_KERNEL_ARGS or shared == _BUFFERS:
                     raise
@@ -114,6 +116,7 @@ class PreparedLaunch(NamedTuple):
 
 
 _enqueue: Callable[..., cl.Event] = cl.enqueue_nd_range_kernel
+_set_numbers: Callable[..., None] = getattr(cl.Kernel, "_set_arg_buf", cl.Kernel.set_arg)
 # src and dst are no SVM
 _BUFFERS = (False, False)
 # quotients of f32 are rounded correctly, where a device can

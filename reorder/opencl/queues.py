@@ -36,18 +36,24 @@ def checked_events(queue: cl.CommandQueue, wait_for: Any) -> list[cl.Event]:
     """Return the events that a caller waits for; refuse others, and those of other contexts."""
     if wait_for is None:
         return []
-    if not isinstance(wait_for, _LISTS) or not all(map(_is_event, wait_for)):
-        msg = f"wait_for must be a list of pyopencl.Event, not {short_repr(wait_for)}"
-        raise MemdescError(msg)
+    events: list[Any] = list(wait_for) if isinstance(wait_for, _LISTS) else [None]
     context = queue.context.int_ptr
-    for event in wait_for:
-        if _context_of(event) != context:
+    for event in events:
+        if not isinstance(event, cl.Event):
+            msg = f"wait_for must be a list of pyopencl.Event, not {short_repr(wait_for)}"
+            raise MemdescError(msg)
+        try:
+            found = event.context.int_ptr  # type: ignore[attr-defined] # pyopencl's stubs lack it
+        except cl.Error:
+            # it is gone, which Intel's events do not prevent
+            found = None
+        if found != context:
             msg = (
                 "wait_for has an event of another context than the queue; "
                 "wait for it on the host: event.wait()"
             )
             raise MemdescError(msg)
-    return list(wait_for)
+    return events
 
 
 def events_of(queue: cl.CommandQueue, memory: Any) -> list[cl.Event]:
@@ -68,15 +74,3 @@ def record_event(memory: Any, event: cl.Event) -> None:
         # `add_event` alone would wait here for the first events once there are twelve
         memory.events.clear()
         memory.add_event(event)
-
-
-def _is_event(event: object) -> bool:
-    return isinstance(event, cl.Event)
-
-
-def _context_of(event: Any) -> int | None:
-    """Return the context of an event; None if it is gone, which Intel's events do not prevent."""
-    try:
-        return int(event.context.int_ptr)
-    except cl.Error:
-        return None

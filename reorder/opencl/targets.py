@@ -12,8 +12,6 @@ from reorder.opencl.queues import events_of, record_event
 from reorder.opencl.sources import upload
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     import pyopencl as cl
 
     from memdesc import ImageDesc, MemoryDesc
@@ -27,7 +25,7 @@ def enqueue_into(
     queue: cl.CommandQueue,
     source: Source,
     target: tuple[Any, MemoryDesc | ImageDesc],
-    wait_for: Sequence[cl.Event],
+    wait_for: list[cl.Event],
     attr: Attr | None = None,
 ) -> cl.Event:
     """Enqueue a reorder into memory with its descriptor.
@@ -40,7 +38,7 @@ def enqueue_into(
     )
     if source.host is not None:
         src = upload(queue, source.host)
-    waiting = [*wait_for, *source.events(queue), *events_of(queue, memory)]
+    waiting = wait_for + source.events(queue) + events_of(queue, memory)
     event = enqueue_transfers(queue, transfers, (src, dst), waiting or None)
     record_event(memory, event)
     return event
@@ -50,7 +48,7 @@ def enqueue_into_new_buffer(
     queue: cl.CommandQueue,
     source: Source,
     desc: MemoryDesc,
-    wait_for: Sequence[cl.Event],
+    wait_for: list[cl.Event],
     attr: Attr | None = None,
 ) -> tuple[cl.Buffer, cl.Event]:
     """Check everything, then allocate a buffer for a descriptor and enqueue the reorder into it."""
@@ -60,7 +58,7 @@ def enqueue_into_new_buffer(
     buffer = allocate_buffer(queue.context, desc.nbytes)
     if source.host is not None:
         src = upload(queue, source.host)
-    waiting = [*wait_for, *source.events(queue)]
+    waiting = wait_for + source.events(queue)
     return buffer, enqueue_transfers(queue, transfers, (src, buffer), waiting or None)
 
 
@@ -68,7 +66,7 @@ def enqueue_into_new_image(
     queue: cl.CommandQueue,
     source: Source,
     target: tuple[ImageDesc, cl.ImageFormat],
-    wait_for: Sequence[cl.Event],
+    wait_for: list[cl.Event],
     attr: Attr | None = None,
 ) -> tuple[cl.Image, cl.Event]:
     """Check everything, then allocate an image of a format and enqueue the reorder into it."""
@@ -79,5 +77,5 @@ def enqueue_into_new_image(
     image = allocate_image(queue.context, form, desc)
     if source.host is not None:
         src = upload(queue, source.host)
-    waiting = [*wait_for, *source.events(queue)]
+    waiting = wait_for + source.events(queue)
     return image, enqueue_transfers(queue, transfers, (src, image), waiting or None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -336,3 +337,18 @@ def test_a_known_reorder_keeps_no_memory_alive(runtime: Runtime) -> None:
         opencl.enqueue_reorder(runtime.queue, *src, *dst).wait()
         runtime.queue.finish()
         assert memory.reference_count <= counted
+
+
+def test_memory_that_was_allocated_here_is_freed_with_its_last_reference(runtime: Runtime) -> None:
+    data = reorder(X, "nhwc", queue=runtime.queue).data
+    made, event = opencl.pack(runtime.queue, X, IMAGE)
+    event.wait()
+    counted = sys.getrefcount(data), sys.getrefcount(made)
+    for _ in range(2):
+        opencl.enqueue_reorder(runtime.queue, made, IMAGE, data, NHWC).wait()
+    assert is_known(runtime, (made, IMAGE), (data, NHWC))
+    assert (sys.getrefcount(data), sys.getrefcount(made)) == counted
+    other = cl.Context([runtime.device.device])
+    foreign = cl.Buffer(other, FLAGS.READ_WRITE, NHWC.nbytes)
+    with refused("src belongs to another context"):
+        opencl.enqueue_reorder(cl.CommandQueue(other), made, IMAGE, foreign, NHWC)
