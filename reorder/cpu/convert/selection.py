@@ -5,9 +5,8 @@ from __future__ import annotations
 from math import prod
 from typing import TYPE_CHECKING
 
-from reorder.cpu.schedule.scheduled_box import schedule
+from reorder.cpu.schedule.scheduled_box import contiguous_size, schedule
 from reorder.cpu.schedule.select import TRANSPOSED, select
-from reorder.cpu.schedule.source_order import contiguous_size
 from reorder.cpu.target import BYTE_BITS, LINE_BITS
 from reorder.plan.passes import pack_elements, simplify
 

@@ -12,6 +12,7 @@ from reorder.cpu.schedule.program import encode
 from reorder.cpu.schedule.reads import pages_to_read
 from reorder.cpu.schedule.scheduled_box import schedule
 from reorder.cpu.schedule.select import MICRO_KERNELS
+from reorder.cpu.schedule.source_order import follow_shorter_pieces
 from reorder.cpu.schedule.streaming import stream_box
 from reorder.cpu.schedule.tiling import tile_boxes
 from reorder.cpu.target import BYTE_BITS
@@ -70,17 +71,22 @@ class BatchBuilder:
         by_kernel: dict[Kernel, list[ScheduledBox]] = {}
         for box in boxes:
             packed, bits, unit = pack_for_kernels(box, self.plan.dst.dtype.bits)
-            streamed = stream_box(packed, bits, unit) if self.streams else ()
-            fills_lines = schedule(packed, unit).fills_lines(bits)
-            pages = pages_to_read(self.machine, self.nbytes, fills_lines=fills_lines)
-            for scheduled in streamed or tile_boxes(
-                (packed,), bits, unit, pages, sweeps_lines=not self.streams
-            ):
+            for scheduled in self._schedule(packed, bits, unit):
                 kernel = Kernel(bits)
                 if self.streams and not kernel.is_packed and scheduled.fills_lines(bits):
                     kernel = kernel._replace(streams=True)
                 by_kernel.setdefault(kernel, []).append(scheduled)
         return [self.box_batch(tuple(part), kernel) for kernel, part in by_kernel.items()]
+
+    def _schedule(self, box: Box, bits: int, unit: int) -> tuple[ScheduledBox, ...]:
+        """Cut and order a box for the caches, or for non-temporal stores."""
+        streamed = stream_box(box, bits, unit) if self.streams else ()
+        if streamed:
+            return streamed
+        fills_lines = schedule(box, unit).fills_lines(bits)
+        pages = pages_to_read(self.machine, self.nbytes, fills_lines=fills_lines)
+        tiles = tile_boxes((box,), bits, unit, pages, sweeps_lines=not self.streams)
+        return tuple(map(follow_shorter_pieces, tiles)) if self.streams else tiles
 
     def box_batch(
         self, boxes: tuple[ScheduledBox, ...], kernel: Kernel, lookups: tuple[Lookup, ...] = ()
@@ -92,7 +98,7 @@ class BatchBuilder:
         src_end = (self.plan.src.layout.last + 1) * self.plan.src.dtype.bits // BYTE_BITS
         prefetches = self.machine.exceeds_core_cache(self.nbytes)
         program, workloads = encode(boxes, bits, src_end, prefetches=prefetches)
-        nbytes = sum(scheduled.box.size for scheduled in boxes) * bits // BYTE_BITS
+        nbytes = sum(scheduled.written_nbytes(bits) for scheduled in boxes)
         # two 4-bit elements of one byte must not be written by two threads
         shares = self.partition(workloads, nbytes, is_whole=kernel.is_packed)
         return BoxBatch(program, shares, kernel, lookups)

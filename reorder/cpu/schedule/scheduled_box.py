@@ -6,12 +6,14 @@ from math import prod
 from typing import TYPE_CHECKING, NamedTuple
 
 from reorder.cpu.schedule.select import STRIDED, TRANSPOSED, Choice, select
-from reorder.cpu.target import LINE_BITS
+from reorder.cpu.target import BYTE_BITS, LINE_BITS, LINE_NBYTES
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from reorder.plan.nodes import Box, Node
 
-__all__ = ["MAX_CALL_SIZE", "ScheduledBox", "schedule"]
+__all__ = ["MAX_CALL_SIZE", "ScheduledBox", "contiguous_size", "schedule"]
 
 # Elements that one call of the transposing kernel should move: smaller loop groups are moved
 # together with the loop around them.
@@ -81,6 +83,23 @@ class ScheduledBox(NamedTuple):
         starts = [size, self.box.offsets[-1], *strides]
         line = LINE_BITS // bits * self.unit
         return choice.micro_kernel != STRIDED and not any(start % line for start in starts)
+
+    def written_nbytes(self, bits: int) -> int:
+        """Return the bytes that it writes; of a piece that lies apart, at least a cache line."""
+        piece = contiguous_size(self.box.nodes, 1, self.unit)
+        return self.box.size // piece * max(piece * bits // BYTE_BITS, LINE_NBYTES)
+
+
+def contiguous_size(nodes: Iterable[Node], side: int, unit: int) -> int:
+    """Return how many elements of some loops are one behind the other on a side."""
+    left = list(nodes)
+    size = 1
+    while True:
+        follower = next((node for node in left if node.strides[side] == size * unit), None)
+        if follower is None:
+            return size
+        left.remove(follower)
+        size *= follower.extent
 
 
 def schedule(box: Box, unit: int = 1) -> ScheduledBox:

@@ -9,7 +9,6 @@ from reorder.cpu.caches import PAGE_NBYTES, PREFETCHED_PAGES
 from reorder.cpu.schedule.reads import runs_at_once
 from reorder.cpu.schedule.scheduled_box import MAX_CALL_SIZE, ScheduledBox, schedule
 from reorder.cpu.schedule.select import TILE
-from reorder.cpu.schedule.source_order import follow_shorter_pieces
 from reorder.cpu.target import BYTE_BITS, LINE_NBYTES
 from reorder.plan.nodes import Node
 from reorder.plan.passes import split_node
@@ -62,7 +61,7 @@ def tile_boxes(
         scheduled = todo.pop()
         cut = _find_cut(scheduled)
         if cut is None:
-            done += follow_shorter_pieces(scheduled, bits, pages)
+            done.append(scheduled)
         else:
             todo += [schedule(part, unit) for part in split_node(scheduled.box, *cut)]
     return tuple(done)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from reorder import Box, Node
-from reorder.cpu.schedule.scheduled_box import schedule
+from reorder.cpu.schedule.scheduled_box import contiguous_size, schedule
 
 
 def test_tiles_that_are_wider_than_their_columns_fill_no_lines() -> None:
@@ -33,3 +33,18 @@ def test_lines_of_dst_are_prefetched_where_stores_cross_their_ends(
 ) -> None:
     box = Box((0, 0), (Node(columns, columns, (1, rows)), Node(rows, rows, (columns, 1))))
     assert schedule(box).prefetches_dst(32) is prefetches
+
+
+def test_contiguous_pieces_count_the_loops_that_continue_each_other() -> None:
+    nodes = Node(4, 4, (1, 100)), Node(3, 3, (40, 1)), Node(10, 10, (4, 3))
+    assert contiguous_size(nodes, 0, 1) == 120
+    assert contiguous_size(nodes, 1, 1) == 30
+    assert contiguous_size(nodes, 1, 2) == 1
+
+
+def test_pieces_that_lie_apart_count_as_lines() -> None:
+    # three of 899 channels, in each of 49 pixels
+    tail = Box((0, 0), (Node(49, 49, (8, 899)), Node(3, 3, (1, 1))))
+    assert schedule(tail).written_nbytes(8) == 49 * 64
+    rows = Box((0, 0), (Node(49, 49, (100, 99)), Node(99, 99, (1, 1))))
+    assert schedule(rows).written_nbytes(8) == 49 * 99
