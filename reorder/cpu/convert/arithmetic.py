@@ -5,13 +5,15 @@ Values are f32 or f64. A NaN result is always the positive quiet NaN without pay
 
 from __future__ import annotations
 
+from functools import reduce
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from llvmlite import ir
 
 from reorder.cpu.convert.codec import code_bits
-from reorder.cpu.convert.operation import Operation
+from reorder.cpu.convert.operation import Operation, has_small_steps, rounding_bits
+from reorder.cpu.convert.vectors import GROUP
 from reorder.values.formats import FLOATS, INTEGERS
 
 if TYPE_CHECKING:
@@ -23,6 +25,9 @@ __all__ = ["Operands", "apply"]
 # Magnitudes of the dividends of `QUOTIENT`, from _LOW to below _HIGH; other dividends are divided.
 # `has_quotient` has the bounds of the divisors.
 _LOW, _HIGH = 2.0**-64, 2.0**64
+# Smaller quotients are divided where dst has numbers as small as f32: below, the products of
+# dividends and of what the inverses lack may lose bits.
+_LEAST = 2.0**-70
 
 
 class Operands(NamedTuple):
@@ -44,7 +49,8 @@ def apply(codec: Codec, operation: Operation, operands: Operands, work: str, dst
     if operation is Operation.ROUND_F16:
         return codec.decode(codec.encode(x, work, "f16"), "f16", work)
     if operation is Operation.QUOTIENT:
-        return _quotient(codec, operands, dst)
+        divide = _quotient if rounding_bits(dst) is None else _narrow_quotient
+        return divide(codec, operands, dst)
     if operation is Operation.ADD_PRODUCT:
         result = builder.fadd(x, builder.fmul(factor, y))
     else:
@@ -105,3 +111,43 @@ def _quotient(codec: Codec, operands: Operands, dst: str) -> Value:
         return codec.rarely(is_outside, divide, builder.select(is_zero, first, quotient))
 
     return codec.rarely(codec.any_bit(difference, bit), check_range, quotient)
+
+
+def _narrow_quotient(codec: Codec, operands: Operands, dst: str) -> Value:
+    """Return x / y for a dst of few bits, from the inverse of y and what that lacks.
+
+    It need not be rounded correctly, only be on the right side of the numbers at which dst rounds:
+    `has_quotient` tests that. NaN, and infinities where they become NaN, are divided.
+    """
+    x, lacking, inverse = operands
+    builder, vector_type, i32 = codec.builder, codec.values("f32"), codec.integers(32)
+    fma = f"llvm.fma.{codec.suffix(vector_type)}"
+    quotient = codec.call(fma, vector_type, x, inverse, builder.fmul(x, lacking))
+    if dst not in INTEGERS:
+        # the sum of zeros of two signs has the wrong one
+        sign = builder.and_(builder.bitcast(x, i32), codec.splat(i32, FLOATS["f32"].sign))
+        quotient = builder.or_(builder.bitcast(quotient, i32), sign)
+        quotient = builder.bitcast(quotient, vector_type)
+
+    def divide() -> Value:
+        # y, which is a float: the error of the sum is a small part of the distance to the next one
+        ones = codec.splat(vector_type, 1.0)
+        about = builder.fdiv(ones, inverse)
+        rest = codec.call(fma, vector_type, builder.fneg(inverse), about, ones)
+        rest = codec.call(fma, vector_type, builder.fneg(lacking), about, rest)
+        result = builder.fdiv(x, codec.call(fma, vector_type, rest, about, about))
+        return result if dst in INTEGERS else _canonical(codec, "f32", result)
+
+    parts = codec.parts(quotient, min(codec.lanes, GROUP))
+    pairs = zip(parts[::2], parts[1::2] or parts, strict=True)
+    tests = [builder.fcmp_unordered("uno", *pair) for pair in pairs]
+    if has_small_steps(dst):
+        # twice the bits, so without the sign, less one, so that zeros are the largest numbers
+        doubled = builder.shl(builder.bitcast(quotient, i32), codec.splat(i32, 1))
+        before = codec.parts(builder.sub(doubled, codec.splat(i32, 1)), min(codec.lanes, GROUP))
+        least = reduce(codec.lesser, before)
+        limit = 2 * int(np.float32(_LEAST).view(np.uint32)) - 1
+        tests.append(
+            builder.icmp_unsigned("<", least, ir.Constant(least.type, [limit] * least.type.count))
+        )
+    return codec.rarely(reduce(builder.or_, tests), divide, quotient)

@@ -22,6 +22,7 @@ from reorder.cpu.convert.codec_integer import (
     encode_boolean,
     encode_integer,
 )
+from reorder.cpu.convert.codec_x86 import truncated
 from reorder.cpu.convert.vectors import Vectors, code_bits
 from reorder.values.formats import (
     FORMATS,
@@ -75,4 +76,4 @@ class Codec(Vectors):
                 codes = encode_float(
                     self, as_f32(self, values, form), form, are_integers=are_integers
                 )
-        return builder.trunc(codes, vector_type) if codes.type != vector_type else codes
+        return truncated(self, codes, code_bits(name))

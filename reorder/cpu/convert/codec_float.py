@@ -6,13 +6,12 @@ which together equal a single rounding.
 
 from __future__ import annotations
 
-from functools import reduce
 from typing import TYPE_CHECKING
 
 from llvmlite import ir
-from numba.core import cgutils
 
-from reorder.cpu.convert.vectors import GROUP
+from reorder.cpu.convert.codec_x86 import are_special, round_to_bfloat
+from reorder.cpu.convert.vectors import BFLOAT, GROUP
 from reorder.cpu.target import has_bfloat, has_exact_bfloat, has_half, quietens_in_one
 from reorder.values.formats import FLOATS, ieee
 
@@ -34,18 +33,6 @@ _MAGNITUDE = _F32.sign - 1
 _QUIET_BIT = 1 << (_F32.mantissa - 1)
 # formats that instructions convert
 _HALF, _BFLOAT = ieee(5, 10), ieee(8, 7)
-# classes of numbers that the instruction vfpclassps tests: quiet NaN, denormal, signalling NaN
-_NAN_OR_DENORMAL = 0x01 | 0x20 | 0x80
-
-
-class _BfloatType(ir.HalfType):  # type: ignore[misc] # llvmlite ships no types
-    """LLVM's `bfloat`, which llvmlite lacks."""
-
-    def __str__(self) -> str:
-        return "bfloat"
-
-
-_BfloatType._create_instance()  # noqa: SLF001 - llvmlite creates its types this way
 
 
 def decode_float(vectors: Vectors, codes: Value, form: FloatFormat) -> Value:
@@ -155,8 +142,7 @@ def encode_float(
         return builder.bitcast(half, vectors.integers(16))
     bits = builder.bitcast(values, vectors.integers(32))
     if form == _BFLOAT and has_bfloat() and are_integers and vectors.lanes >= GROUP:
-        bfloats = builder.fptrunc(values, vectors.vector(_BfloatType()))
-        return builder.bitcast(bfloats, vectors.integers(16))
+        return round_to_bfloat(vectors, values)
     encode = _cut_mantissa if form.exponent == _F32.exponent else _encode_small
     return encode(vectors, bits, form)
 
@@ -164,30 +150,30 @@ def encode_float(
 def _encode_small(vectors: Vectors, bits: Value, form: FloatFormat) -> Value:
     """Return the codes, as i32, of f32 bits in a format with fewer bits of exponent."""
     builder, i32, f32 = vectors.builder, bits.type, vectors.values("f32")
+    cut = _F32.mantissa - form.mantissa
+    shift = vectors.splat(i32, cut)
+    bias = (_F32.bias - form.bias) << _F32.mantissa
     magnitude = builder.and_(bits, vectors.splat(i32, _MAGNITUDE))
-    shift = vectors.splat(i32, _F32.mantissa - form.mantissa)
-    # to nearest, ties to even: half a step less one, and one more if the last kept bit is odd
-    odd = builder.and_(builder.lshr(magnitude, shift), vectors.splat(i32, 1))
-    half = vectors.splat(i32, (1 << (_F32.mantissa - form.mantissa - 1)) - 1)
-    codes = builder.lshr(builder.add(builder.add(magnitude, half), odd), shift)
-    codes = builder.sub(codes, vectors.splat(i32, (_F32.bias - form.bias) << form.mantissa))
-    # the last bit of this number is the step of the denormals, so adding it rounds to that step
-    exponent = 1 - form.bias - form.mantissa + _F32.mantissa
-    large = vectors.splat(f32, 2.0**exponent)
-    total = builder.fadd(builder.bitcast(magnitude, f32), large)
-    base = vectors.splat(i32, (exponent + _F32.bias) << _F32.mantissa)
-    denormal = builder.sub(builder.bitcast(total, i32), base)
-    least = (1 - form.bias + _F32.bias) << _F32.mantissa
-    codes = vectors.select("<", magnitude, least, denormal, codes)
-    overflow = vectors.splat(i32, form.overflow)
-    codes = vectors.select(">", codes, form.largest, overflow, codes)
-    nan = vectors.splat(i32, form.nan)
-    if form.has_inf:
-        mask = vectors.splat(i32, (1 << form.mantissa) - 1)
-        nan = builder.or_(nan, builder.and_(builder.lshr(bits, shift), mask))
-    codes = vectors.select(">", magnitude, _F32.overflow, nan, codes)
-    sign = builder.lshr(bits, vectors.splat(i32, _F32.bits - 1))
-    sign = builder.shl(sign, vectors.splat(i32, form.bits - 1))
+    # what is larger becomes this number, NaN too; its code follows that of the largest number
+    bounded = vectors.at_most(magnitude, bias + (form.overflow << cut))
+    # its power of two, at least that of the least normal number
+    least = bias + (1 << _F32.mantissa)
+    power = builder.and_(bounded, vectors.splat(i32, _F32.overflow))
+    power = vectors.at_least(power, least)
+    # the last mantissa bit of this number is worth one of the format: adding it rounds to that
+    large = builder.add(power, vectors.splat(i32, cut << _F32.mantissa))
+    total = builder.fadd(builder.bitcast(bounded, f32), builder.bitcast(large, f32))
+    steps = builder.sub(builder.bitcast(total, i32), large)
+    first = builder.sub(builder.lshr(power, shift), vectors.splat(i32, least >> cut))
+    codes = builder.add(first, steps)
+    if form.nan != form.overflow:
+        nan = vectors.splat(i32, form.nan)
+        if form.has_inf:
+            mask = vectors.splat(i32, (1 << form.mantissa) - 1)
+            nan = builder.or_(nan, builder.and_(builder.lshr(bits, shift), mask))
+        codes = vectors.select(">", magnitude, _F32.overflow, nan, codes)
+    sign = builder.lshr(bits, vectors.splat(i32, _F32.bits - form.bits))
+    sign = builder.and_(sign, vectors.splat(i32, form.sign))
     if not form.has_negative_zero:
         sign = vectors.select("==", codes, 0, vectors.splat(i32, 0), sign)
     return builder.or_(codes, sign)
@@ -212,26 +198,13 @@ def _cut_mantissa(vectors: Vectors, bits: Value, form: FloatFormat) -> Value:
         twice = builder.shl(bits, vectors.splat(i32, 1))
         return vectors.select(">", twice, 2 * _F32.overflow, quiet, rounded)
 
-    values, bfloats = builder.bitcast(bits, vectors.values("f32")), vectors.vector(_BfloatType())
+    values, bfloats = builder.bitcast(bits, vectors.values("f32")), vectors.vector(BFLOAT)
     if form == _BFLOAT and has_exact_bfloat():
         return builder.bitcast(builder.fptrunc(values, bfloats), vectors.integers(16))
     if vectors.lanes < GROUP:
         return quieten()
     if form == _BFLOAT and has_bfloat():
-        made = builder.bitcast(builder.fptrunc(values, bfloats), rounded.type)
-        return vectors.rarely(_are_special(vectors, values), quieten, made)
+        made = round_to_bfloat(vectors, values)
+        return vectors.rarely(are_special(vectors, values), quieten, made)
     # NaN is rare: one unordered comparison of the two halves tests all lanes
     return vectors.rarely(builder.fcmp_unordered("uno", *vectors.halves(values)), quieten, rounded)
-
-
-def _are_special(vectors: Vectors, values: Value) -> Value:
-    """Return a flag for each lane of 512 bits: whether any 512-bit part has a NaN or denormal."""
-    builder = vectors.builder
-    parts = vectors.parts(values, GROUP)
-    flag = ir.VectorType(ir.IntType(1), GROUP)
-    kind = ir.FunctionType(flag, [parts[0].type, ir.IntType(32)])
-    classify = cgutils.get_or_insert_function(
-        builder.module, kind, "llvm.x86.avx512.fpclass.ps.512"
-    )
-    flags = [builder.call(classify, [part, ir.IntType(32)(_NAN_OR_DENORMAL)]) for part in parts]
-    return reduce(builder.or_, flags)

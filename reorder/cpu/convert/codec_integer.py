@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING
 
 from llvmlite import ir
 
-from reorder.cpu.convert.vectors import code_bits
+from reorder.cpu.convert.codec_x86 import narrow_integers, narrows_registers, rounded
+from reorder.cpu.convert.vectors import GROUP, code_bits
 from reorder.cpu.kernels.shuffle import LANE_BITS, concatenate
-from reorder.cpu.target import BYTE_BITS, is_arm, saturates_floats
+from reorder.cpu.target import BYTE_BITS, has_masks, is_arm, saturates_floats
 from reorder.values.formats import FLOATS, INTEGERS, IntegerFormat
 
 if TYPE_CHECKING:
@@ -17,6 +18,9 @@ if TYPE_CHECKING:
     from reorder.values.formats import BooleanFormat
 
 __all__ = ["decode_boolean", "decode_integer", "encode_boolean", "encode_integer"]
+
+# What registers are narrowed from by instructions that saturate.
+_NARROWED = "s32"
 
 
 def decode_integer(vectors: Vectors, codes: Value, form: IntegerFormat, work: str) -> Value:
@@ -40,6 +44,8 @@ def encode_integer(
 ) -> Value:
     """Return the codes of values, saturated; floats are rounded, ties to even, and NaN is 0."""
     builder = vectors.builder
+    if work == _NARROWED and narrows_registers(vectors.lanes, form):
+        return narrow_integers(vectors, values, form)
     codes = (
         _clamp(vectors, values, INTEGERS[work], form)
         if work in INTEGERS
@@ -74,6 +80,11 @@ def _round(vectors: Vectors, values: Value, work: str, form: IntegerFormat) -> V
     if saturates_floats() and vectors.lanes * code_bits(work) >= LANE_BITS:
         return _saturate(vectors, values, work, form)
     low, high = (vectors.splat(vector_type, float(limit)) for limit in form)
+    if work == "f32" and narrows_registers(vectors.lanes, form):
+        return narrow_integers(vectors, _below(vectors, values, high, form), form)
+    if work == "f32" and vectors.lanes == GROUP and has_masks() and form.is_signed:
+        # LLVM finds the instruction that saturates one register
+        return _clamp(vectors, _below(vectors, values, high, form), INTEGERS[_NARROWED], form)
     # The first comparison makes NaN the least number, if that is 0. On ARM, LLVM makes it a
     # maximum, which keeps signalling NaN.
     if form.low or is_arm():
@@ -85,6 +96,17 @@ def _round(vectors: Vectors, values: Value, work: str, form: IntegerFormat) -> V
     # low bits of the sum hold
     magic = 1.5 * 2.0 ** FLOATS[work].mantissa
     return builder.bitcast(builder.fadd(values, vectors.splat(vector_type, magic)), integers)
+
+
+def _below(vectors: Vectors, values: Value, high: Value, form: IntegerFormat) -> Value:
+    """Round f32 to s32; those above a limit become the limit, and NaN becomes 0 or least."""
+    builder = vectors.builder
+    is_number = builder.fcmp_ordered("ord", values, values)
+    # NaN is kept, and becomes the least number: 0 in an unsigned format
+    values = builder.select(builder.fcmp_ordered("<", high, values), high, values)
+    if form.is_signed:
+        values = builder.select(is_number, values, vectors.splat(values.type, 0.0))
+    return rounded(vectors, values)
 
 
 def _saturate(vectors: Vectors, values: Value, work: str, form: IntegerFormat) -> Value:

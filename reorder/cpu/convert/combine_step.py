@@ -6,7 +6,14 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from reorder.cpu.convert.gathered_operands import gather, gathered_operands, spread_operands
 from reorder.cpu.convert.operand_rows import OperandRows, operand_period, operand_rows
-from reorder.cpu.convert.operation import SCALING, Operation, has_exact_inverses, has_quotient
+from reorder.cpu.convert.operation import (
+    SCALING,
+    Numbers,
+    Operation,
+    has_exact_inverses,
+    has_quotient,
+    rounding_bits,
+)
 from reorder.cpu.convert.records import NO_OPERAND, Base, CombineRecord
 from reorder.cpu.convert.row_tables import offset_table
 from reorder.cpu.convert.stages import combine_stage
@@ -41,12 +48,12 @@ def combine(
     old: TileBuffer | None = None,
 ) -> TileBuffer:
     """Write the step of an operation; `old` holds the values of dst, for `ADD_PRODUCT`."""
-    operation, parts = _operation_of(writer, calculation, work)
+    operation, kinds = _operation_of(writer, calculation, _Sides(src, dst, work))
     if operation not in SCALING and writer.zeroed_extent(dst):
         # a conversion or a move writes the zeros behind rows
         dst = writer.slot(Base.VALUES, work)
     if calculation.role is not None:
-        rows, operand = _with_values(writer, _Sides(src, dst, work), calculation.role, parts)
+        rows, operand = _with_values(writer, _Sides(src, dst, work), calculation.role, kinds)
     elif operation is Operation.ADD_PRODUCT:
         assert old is not None  # noqa: S101 - there are values to add
         rows = operand_rows(writer.nodes, (src.strides, dst.strides, old.strides), 0)
@@ -66,9 +73,9 @@ def combine(
 
 
 def _operation_of(
-    writer: StepWriter, calculation: Calculation, work: str
-) -> tuple[Operation, tuple[bool, ...]]:
-    """Return the operation that runs, and whether each table of its numbers holds reciprocals.
+    writer: StepWriter, calculation: Calculation, sides: _Sides
+) -> tuple[Operation, tuple[Numbers, ...]]:
+    """Return the operation that runs, and what each table of its numbers holds.
 
     Only `QUOTIENT` has a second table.
     """
@@ -76,14 +83,16 @@ def _operation_of(
     if operation is Operation.DIVIDE and role is not None:
         values = writer.recipe.values[role]
         if has_exact_inverses(values):
-            return Operation.MULTIPLY, (True,)
-        if has_quotient(values, work):
-            return Operation.QUOTIENT, (False, True)
-    return operation, (False,)
+            return Operation.MULTIPLY, (Numbers.INVERSES,)
+        if has_quotient(values, sides.work, sides.dst.dtype):
+            is_narrow = rounding_bits(sides.dst.dtype) is not None
+            first = Numbers.LACKING if is_narrow else Numbers.VALUES
+            return Operation.QUOTIENT, (first, Numbers.INVERSES)
+    return operation, (Numbers.VALUES,)
 
 
 def _with_values(
-    writer: StepWriter, sides: _Sides, role: str, parts: tuple[bool, ...]
+    writer: StepWriter, sides: _Sides, role: str, kinds: tuple[Numbers, ...]
 ) -> tuple[OperandRows, StepOperand]:
     """Return the rows and the operand for the values of a role, see `_operation_of`."""
     recipe, nodes = writer.recipe, writer.nodes
@@ -102,18 +111,15 @@ def _with_values(
         # all tiles have the same operands
         start = writer.outer_strides[placed_by][0]
         places = [start + place for place in offset_table(nodes, strides, 1)]
-        bases = [recipe.address_of_places(role, sides.work, places, inverted=i) for i in parts]
+        bases = [recipe.address_of_places(role, sides.work, places, kind) for kind in kinds]
         return spread, StepOperand(bases[0], number_base=bases[-1])
     streams = writer.recipe.streams and sides.dst.base is Base.DST
     gathered = gathered_operands(nodes, strided, rows, streams=streams)
     if gathered is not None:
-        for inverted, slot in zip(parts, (Base.OPERANDS, Base.RECIPROCALS), strict=False):
-            address = recipe.address_of_values(role, sides.work, 0, inverted=inverted)
+        for kind, slot in zip(kinds, (Base.OPERANDS, Base.RECIPROCALS), strict=False):
+            address = recipe.address_of_values(role, sides.work, 0, kind)
             operand = TileBuffer(address, sides.work, placed_by, strides)
             gather(writer, operand, slot, gathered.times)
         return gathered.rows, StepOperand(Base.OPERANDS, number_base=Base.RECIPROCALS)
-    bases = [
-        recipe.address_of_values(role, sides.work, rows.period, inverted=inverted)
-        for inverted in parts
-    ]
+    bases = [recipe.address_of_values(role, sides.work, rows.period, kind) for kind in kinds]
     return rows, StepOperand(bases[0], placed_by, -rows.shift, bases[-1])

@@ -84,7 +84,7 @@ def _converted(src: Row, dst: Row, codes: Value, work: str | None) -> Value:
 def _emit_data(src: Row, dst: Row, record: ConvertRecord, work: str | None) -> None:
     """Convert the elements of one row."""
     builder, count = src.elements.builder, record.columns
-    sizes = vector_lanes(work, _REGISTERS * step_registers())
+    sizes = vector_lanes(work, _registers(src, dst) * step_registers())
     prefetches = builder.icmp_signed("!=", record.prefetch_distance, int64(0))
 
     def convert(i: Value, lanes: int, *, non_temporal: bool = False) -> None:
@@ -101,6 +101,11 @@ def _emit_data(src: Row, dst: Row, record: ConvertRecord, work: str | None) -> N
         each_line(dst, count, sizes, convert, overlaps=True)
     else:
         each_vector(builder, (int64(0), count), sizes, convert, overlaps=True)
+
+
+def _registers(src: Row, dst: Row) -> int:
+    """Return how many registers a vector of the working type fills."""
+    return _REGISTERS if min(src.elements.bits, dst.elements.bits) > BYTE_BITS else 2 * _REGISTERS
 
 
 def _each_pair(packed: Row, count: Value, sizes: tuple[int, ...], emit: EmitVector) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from memdesc import DATA_TYPES
-from reorder.cpu.convert.operation import PERIOD, Operation
+from reorder.cpu.convert.operation import PERIOD, Numbers, Operation, inverse_parts
 from reorder.cpu.target import BYTE_BITS
 from reorder.memory.buffers import address_of
 from reorder.values.formats import difference_type, largest_number, narrow_working_type
@@ -59,8 +59,8 @@ class Recipe:
     prefetches: bool = False
     # arrays whose addresses are in records: kept so that they live as long as the recipe
     kept: list[Any] = field(default_factory=list)
-    # addresses of the values of roles, by role, whether inverted, working type and period
-    _addresses: dict[tuple[str, bool, str, int], int] = field(default_factory=dict)
+    # addresses of the values of roles, by role, kind of numbers, working type and period
+    _addresses: dict[tuple[str, Numbers, str, int], int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.work = narrow_working_type(self.src, self.dst, arithmetic=self.bound.is_arithmetic)
@@ -81,16 +81,16 @@ class Recipe:
         return address_of(array)
 
     def address_of_values(
-        self, role: str, work: str, period: int, *, inverted: bool = False
+        self, role: str, work: str, period: int, kind: Numbers = Numbers.VALUES
     ) -> int:
-        """Return the address of the values of a role, or of their inverses, in a working type.
+        """Return the address of the numbers of a role, in a working type.
 
         If `period` is not 0, each group of that many values is stored repeatedly, so that a
         vector can be loaded from any of them on.
         """
-        key = role, inverted, work, period
+        key = role, kind, work, period
         if key not in self._addresses:
-            values = self._numbers_of(role, inverted=inverted)
+            values = self._numbers_of(role, kind)
             if period:
                 groups = np.append(values, np.ones(-values.size % period)).reshape(-1, period)
                 values = np.tile(groups, 2 * PERIOD // period)
@@ -98,16 +98,18 @@ class Recipe:
         return self._addresses[key]
 
     def address_of_places(
-        self, role: str, work: str, places: list[int], *, inverted: bool = False
+        self, role: str, work: str, places: list[int], kind: Numbers = Numbers.VALUES
     ) -> int:
-        """Return the address of the values at some places, as `address_of_values` returns all."""
-        numbers = self._numbers_of(role, inverted=inverted).reshape(-1)
+        """Return the address of the numbers at some places, as `address_of_values` returns all."""
+        numbers = self._numbers_of(role, kind).reshape(-1)
         return self.keep(numbers[places], work)
 
-    def _numbers_of(self, role: str, *, inverted: bool) -> NDArray[Any]:
-        """Return the values of a role, or their inverses."""
+    def _numbers_of(self, role: str, kind: Numbers) -> NDArray[Any]:
+        """Return the values of a role, their inverses, or what these lack."""
         values = self.values[role]
-        return 1 / values.astype(np.float32) if inverted else values
+        if kind is Numbers.VALUES:
+            return values
+        return inverse_parts(values)[kind is Numbers.LACKING]
 
     @property
     def moves_packed(self) -> bool:

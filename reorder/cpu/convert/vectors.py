@@ -17,9 +17,20 @@ if TYPE_CHECKING:
 
     from reorder.cpu.kernels.emit import Builder, Type, Value
 
-__all__ = ["GROUP", "Vectors", "code_bits"]
+__all__ = ["BFLOAT", "GROUP", "Vectors", "code_bits"]
 
 _F32, _F64 = ir.FloatType(), ir.DoubleType()
+
+
+class _BfloatType(ir.HalfType):  # type: ignore[misc] # llvmlite ships no types
+    """LLVM's `bfloat`, which llvmlite lacks."""
+
+    def __str__(self) -> str:
+        return "bfloat"
+
+
+_BfloatType._create_instance()  # noqa: SLF001 - llvmlite creates its types this way
+BFLOAT = _BfloatType()
 
 # Lanes from which on a branch around rare numbers pays: a 512-bit register of f32.
 GROUP = 16
@@ -78,6 +89,18 @@ class Vectors:
         """Return lanes of `then` where an unsigned comparison with a constant holds."""
         test = self.builder.icmp_unsigned(comparison, left, self.splat(left.type, right))
         return self.builder.select(test, then, otherwise)
+
+    def at_most(self, numbers: Value, limit: int) -> Value:
+        """Return the lesser of unsigned numbers and a constant."""
+        return self.lesser(numbers, self.splat(numbers.type, limit))
+
+    def lesser(self, left: Value, right: Value) -> Value:
+        """Return the lesser of two unsigned numbers."""
+        return self.builder.select(self.builder.icmp_unsigned("<", left, right), left, right)
+
+    def at_least(self, numbers: Value, limit: int) -> Value:
+        """Return the greater of unsigned numbers and a constant."""
+        return self.select(">", numbers, limit, numbers, self.splat(numbers.type, limit))
 
     def any_bit(self, numbers: Value, bit: int) -> Value:
         """Return at most `GROUP` flags, of which one is true if any number has a bit set."""
