@@ -1,4 +1,4 @@
-"""Instructions of AVX-512 that LLVM does not choose by itself, on whole registers of f32 and s32."""
+"""Instructions of AVX-512 that LLVM does not choose by itself, for registers of f32 and s32."""
 
 from __future__ import annotations
 
@@ -102,9 +102,9 @@ def narrow_integers(vectors: Vectors, codes: Value, form: IntegerFormat) -> Valu
     parts, bits = vectors.parts(codes, GROUP), _I32.width
     while bits > form.bits:
         bits //= 2
-        # a narrower one comes after it: then this one keeps the sign
-        is_signed = form.is_signed or bits > form.bits
-        name = f"llvm.x86.avx512.pack{'s' if is_signed else 'u'}s{'dw' if bits > BYTE_BITS else 'wb'}.512"
+        # one that is followed by another one keeps the sign
+        sign = "s" if form.is_signed or bits > form.bits else "u"
+        name = f"llvm.x86.avx512.pack{sign}s{'dw' if bits > BYTE_BITS else 'wb'}.512"
         kind = ir.VectorType(ir.IntType(bits), LINE_BITS // bits)
         parts = [
             vectors.call(name, kind, low, high)

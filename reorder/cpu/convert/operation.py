@@ -156,7 +156,8 @@ def inverse_parts(
 ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
     """Return the inverses of numbers as f32, rounded, and what they lack, rounded."""
     single = divisors.astype(np.float32)
-    inverses, exact = 1 / single, single.astype(np.float64)
+    inverses: NDArray[np.float32] = np.float32(1) / single
+    exact = single.astype(np.float64)
     # the product of two numbers of f32 is exact in f64, and so is its difference from 1
     lacking = (1 - exact * inverses) / exact
     return inverses, lacking.astype(np.float32)
