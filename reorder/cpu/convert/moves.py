@@ -22,7 +22,7 @@ from reorder.plan.passes import pack_elements, simplify
 if TYPE_CHECKING:
     from reorder.cpu.convert.step_writer import StepWriter, TileBuffer
 
-__all__ = ["move"]
+__all__ = ["fits_slots_as_bytes", "move"]
 
 # Slots for 4-bit elements unpacked to bytes: the first two that are neither src nor dst are used.
 _BYTE_SLOTS = Base.SRC_ELEMENTS, Base.VALUES, Base.RESULT
@@ -30,7 +30,8 @@ _BYTE_SLOTS = Base.SRC_ELEMENTS, Base.VALUES, Base.RESULT
 
 def move(writer: StepWriter, src: TileBuffer, dst: TileBuffer, *, pads: bool = False) -> TileBuffer:
     """Move a tile; with `pads` zeros are written to its padding."""
-    if DATA_TYPES[src.dtype].is_packed and _fits_slots_as_bytes(writer, pads=pads):
+    is_packed = any(DATA_TYPES[buffer.dtype].is_packed for buffer in (src, dst))
+    if is_packed and (src.dtype != dst.dtype or fits_slots_as_bytes(writer, pads=pads)):
         return _move_as_bytes(writer, src, dst, pads=pads)
     recipe = writer.recipe
     nodes = writer.tile.inner if pads else writer.nodes
@@ -56,7 +57,7 @@ def move(writer: StepWriter, src: TileBuffer, dst: TileBuffer, *, pads: bool = F
     return writer.step(code, src, dst, shift=factor.bit_length() - 1)
 
 
-def _fits_slots_as_bytes(writer: StepWriter, *, pads: bool) -> bool:
+def fits_slots_as_bytes(writer: StepWriter, *, pads: bool) -> bool:
     """Whether a slot holds a byte for each element, and enough slots are free."""
     nodes = writer.tile.inner
     size = prod(node.extent if pads else node.valid for node in nodes)
@@ -66,22 +67,28 @@ def _fits_slots_as_bytes(writer: StepWriter, *, pads: bool) -> bool:
 def _move_as_bytes(
     writer: StepWriter, src: TileBuffer, dst: TileBuffer, *, pads: bool
 ) -> TileBuffer:
-    """Move 4-bit elements as bytes: unpacked in the order of src, packed in that of dst."""
+    """Move 4-bit elements as bytes: unpacked in the order of src, packed in that of dst.
+
+    Where only one side is packed, the other one holds the same numbers in a type of bytes.
+    """
     data = list(writer.nodes)
     whole = [node._replace(valid=node.extent) for node in writer.tile.inner] if pads else data
     free = [base for base in _BYTE_SLOTS if base not in {src.base, dst.base}]
-    src_order, dst_order = _order(src), _order(dst)
-    unpack = writer.reordered([data[k] for k in src_order])
-    pack = writer.reordered([whole[k] for k in dst_order])
-    unpacked, moved = unpack.slot(free[0], "u8"), pack.slot(free[1], "u8")
-    unpack.convert(src.reordered(src_order)._replace(dtype="u4"), unpacked, as_codes=True)
-    move(
-        writer,
-        unpacked.reordered(_inverse(src_order)),
-        moved.reordered(_inverse(dst_order)),
-        pads=pads,
-    )
-    pack.convert(moved, dst.reordered(dst_order)._replace(dtype="u4"), as_codes=True)
+    # the bits of elements that stay as wide are not converted
+    as_codes = src.dtype == dst.dtype
+    if DATA_TYPES[src.dtype].is_packed:
+        order = _order(src)
+        unpack = writer.reordered([data[k] for k in order])
+        unpacked = unpack.slot(free.pop(), "u8" if as_codes else dst.dtype)
+        unpack.convert(src.reordered(order), unpacked, as_codes=as_codes)
+        src = unpacked.reordered(_inverse(order))
+    if not DATA_TYPES[dst.dtype].is_packed:
+        return move(writer, src, dst, pads=pads)
+    order = _order(dst)
+    pack = writer.reordered([whole[k] for k in order])
+    moved = pack.slot(free.pop(), src.dtype)
+    move(writer, src, moved.reordered(_inverse(order)), pads=pads)
+    pack.convert(moved, dst.reordered(order), as_codes=as_codes)
     return dst
 
 

@@ -120,12 +120,11 @@ class Recipe:
     @property
     def is_direct(self) -> bool:
         """Whether one stage converts src to dst, without values between them."""
-        return self.is_pair and not self.calculations
+        return self.has_stage(self.src, self.dst) and not self.calculations
 
-    @property
-    def is_pair(self) -> bool:
-        """Whether a stage may load elements of src and store elements of dst."""
-        return self.work in {self.src, self.dst} or {self.src, self.dst} in _DIRECT
+    def has_stage(self, src: str, dst: str) -> bool:
+        """Whether a stage may load elements of one type and store elements of the other."""
+        return self.work in {src, dst} or {src, dst} in _DIRECT
 
     @property
     def max_bits(self) -> int:

@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING
 
 from memdesc import DATA_TYPES
 from reorder.cpu.convert.combine_step import combine
-from reorder.cpu.convert.moves import move
+from reorder.cpu.convert.moves import fits_slots_as_bytes, move
 from reorder.cpu.convert.records import Base
 from reorder.cpu.convert.step_writer import StepWriter
+from reorder.values.formats import FORMATS, IntegerFormat, narrow_working_type
 
 if TYPE_CHECKING:
     from reorder.cpu.convert.recipe import Recipe
@@ -36,30 +37,50 @@ def steps_of(recipe: Recipe, tile: Tile, outer_strides: list[tuple[int, ...]]) -
         move(writer, src, dst, pads=True)
         return writer.steps
     buffer = _read(writer)
-    target = (
-        writer.in_place(Base.DST, recipe.dst)
-        if tile.writes
-        else writer.slot(Base.RESULT, recipe.dst)
-    )
+    in_dst = writer.in_place(Base.DST, recipe.dst)
+    dtype = _computed(writer, recipe.dst, in_place=tile.writes)
+    is_packed_later = dtype != recipe.dst
+    target = in_dst if tile.writes and not is_packed_later else writer.slot(Base.RESULT, dtype)
     buffer = _calculate(writer, buffer, target)
     # elements that are not converted need no second slot
     is_moved_only = buffer.base is Base.SRC_ELEMENTS and buffer.dtype == target.dtype
     if buffer.base is not target.base and not (is_moved_only and not tile.writes):
         buffer = _change(writer, buffer, target)
     if not tile.writes:
-        move(writer, buffer, writer.in_place(Base.DST, recipe.dst), pads=True)
+        move(writer, buffer, in_dst, pads=True)
+    elif is_packed_later:
+        writer.convert(buffer, in_dst)
     return writer.steps
+
+
+def _computed(writer: StepWriter, dtype: str, *, in_place: bool) -> str:
+    """Return the type of a side's elements where they are computed with, or moved.
+
+    Integers of 4 bits are bytes there: they are unpacked before, or packed after that. One
+    conversion that does all needs no bytes.
+    """
+    recipe = writer.recipe
+    is_integer = DATA_TYPES[dtype].is_packed and isinstance(FORMATS[dtype], IntegerFormat)
+    if not is_integer or (in_place and recipe.is_direct):
+        return dtype
+    if not fits_slots_as_bytes(writer, pads=True):
+        return dtype
+    return narrow_working_type(dtype, dtype, arithmetic=False)
 
 
 def _read(writer: StepWriter) -> TileBuffer:
     """Return the elements of src: in place, or moved into a slot."""
-    recipe = writer.recipe
+    recipe, reads = writer.recipe, writer.tile.reads
     src = writer.in_place(Base.SRC, recipe.src)
-    if writer.tile.reads:
+    dtype = _computed(writer, recipe.src, in_place=reads)
+    if reads and dtype == recipe.src:
         return src
+    slot = writer.slot(Base.SRC_ELEMENTS, dtype)
+    if reads:
+        return writer.convert(src, slot)
     if recipe.prefetches:
         writer.prefetch(src)
-    return move(writer, src, writer.slot(Base.SRC_ELEMENTS, recipe.src))
+    return move(writer, src, slot)
 
 
 def _read_old(writer: StepWriter) -> TileBuffer:
@@ -94,13 +115,13 @@ def _calculate(writer: StepWriter, buffer: TileBuffer, target: TileBuffer) -> Ti
         buffer = combine(writer, buffer, buffer, calculations.pop(0), recipe.difference)
         buffer = _change(writer, buffer, writer.slot(Base.VALUES, work))
     else:
-        has_values = _loads(recipe.src) if calculations else recipe.is_direct
-        if recipe.src != work and not has_values:
+        has_values = _loads(buffer.dtype) if calculations else recipe.is_direct
+        if buffer.dtype != work and not has_values:
             buffer = _change(writer, buffer, writer.slot(Base.VALUES, work))
     for k, calculation in enumerate(calculations):
         is_last = k == len(calculations) - 1
-        has_stage = buffer.dtype == work or recipe.is_pair
-        stores = recipe.dst == work or (_loads(recipe.dst) and has_stage)
+        has_stage = buffer.dtype == work or recipe.has_stage(buffer.dtype, target.dtype)
+        stores = target.dtype == work or (_loads(target.dtype) and has_stage)
         dst = target if is_last and stores else writer.slot(Base.VALUES, work)
         buffer = combine(writer, buffer, dst, calculation, work, old)
     return buffer

@@ -21,8 +21,8 @@ __all__ = ["TileOrder", "order_between", "order_by_cost", "order_of_side"]
 # A conversion writes rows from this length on by non-temporal stores, a move does not: writing
 # them costs a move this many times as much.
 _LONG_BITS, _TEMPORAL_COST = 1 << 13, 2.5
-# 4-bit elements are moved without vectors: one costs as much as 64 bytes.
-_PACKED_COST = 64 * BYTE_BITS
+# 4-bit elements are moved as bytes, which are unpacked or packed in a step of their own.
+_PACKED_COST = 2 * BYTE_BITS
 
 
 class TileOrder(NamedTuple):

@@ -105,6 +105,19 @@ _RARE = np.array(
             0x007F8000,
             0x00008000,
         ),
+        # quotients around 2^-70, halves of integers and floats beside them, beyond s32
+        *(
+            0x1C7FFFFF,
+            0x1C800000,
+            0x3F000000,
+            0x3EFFFFFF,
+            0x3F000001,
+            0x42FF0000,
+            0x42FEFFFF,
+            0x42FF0001,
+            0x4F000000,
+            0x4F800000,
+        ),
     ],
     np.uint32,
 )
