@@ -10,9 +10,15 @@ from typing import TYPE_CHECKING
 
 from llvmlite import ir
 
-from reorder.cpu.convert.codec_x86 import are_special, round_to_bfloat
+from reorder.cpu.convert.codec_x86 import (
+    are_special,
+    narrows_registers,
+    round_to_bfloat,
+    small_codes,
+    truncated,
+)
 from reorder.cpu.convert.vectors import BFLOAT, GROUP
-from reorder.cpu.target import has_bfloat, has_exact_bfloat, has_half, quietens_in_one
+from reorder.cpu.target import BYTE_BITS, has_bfloat, has_exact_bfloat, has_half, quietens_in_one
 from reorder.values.formats import FLOATS, ieee
 
 if TYPE_CHECKING:
@@ -148,6 +154,22 @@ def encode_float(
 
 
 def _encode_small(vectors: Vectors, bits: Value, form: FloatFormat) -> Value:
+    """Return the codes, some as i32, of f32 bits in a format with fewer bits of exponent."""
+    if form.bits != BYTE_BITS or not narrows_registers(vectors.lanes, BYTE_BITS):
+        return _rounded_codes(vectors, bits, form)
+    codes = small_codes(vectors, bits, form)
+    if form.nan == form.overflow:
+        return codes
+    values = vectors.builder.bitcast(bits, vectors.values("f32"))
+    is_nan = vectors.builder.fcmp_unordered("uno", *vectors.halves(values))
+
+    def with_nan() -> Value:
+        return truncated(vectors, _rounded_codes(vectors, bits, form), BYTE_BITS)
+
+    return vectors.rarely(is_nan, with_nan, codes)
+
+
+def _rounded_codes(vectors: Vectors, bits: Value, form: FloatFormat) -> Value:
     """Return the codes, as i32, of f32 bits in a format with fewer bits of exponent."""
     builder, i32, f32 = vectors.builder, bits.type, vectors.values("f32")
     cut = _F32.mantissa - form.mantissa

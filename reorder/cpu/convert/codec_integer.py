@@ -44,7 +44,7 @@ def encode_integer(
 ) -> Value:
     """Return the codes of values, saturated; floats are rounded, ties to even, and NaN is 0."""
     builder = vectors.builder
-    if work == _NARROWED and narrows_registers(vectors.lanes, form):
+    if work == _NARROWED and narrows_registers(vectors.lanes, form.bits):
         return narrow_integers(vectors, values, form)
     codes = (
         _clamp(vectors, values, INTEGERS[work], form)
@@ -80,7 +80,7 @@ def _round(vectors: Vectors, values: Value, work: str, form: IntegerFormat) -> V
     if saturates_floats() and vectors.lanes * code_bits(work) >= LANE_BITS:
         return _saturate(vectors, values, work, form)
     low, high = (vectors.splat(vector_type, float(limit)) for limit in form)
-    if work == "f32" and narrows_registers(vectors.lanes, form):
+    if work == "f32" and narrows_registers(vectors.lanes, form.bits):
         return narrow_integers(vectors, _below(vectors, values, high, form), form)
     if work == "f32" and vectors.lanes == GROUP and has_masks() and form.is_signed:
         # LLVM finds the instruction that saturates one register

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 
 from llvmlite import ir
 
-from reorder.cpu.convert.vectors import BFLOAT, GROUP
+from reorder.cpu.convert.vectors import BFLOAT, GROUP, Vectors
 from reorder.cpu.kernels.shuffle import LANE_BITS, concatenate, pick
 from reorder.cpu.target import BYTE_BITS, LINE_BITS, has_masks
-from reorder.values.formats import IntegerFormat
+from reorder.values.formats import FLOATS, INTEGERS, IntegerFormat
 
 if TYPE_CHECKING:
-    from reorder.cpu.convert.vectors import Vectors
     from reorder.cpu.kernels.emit import Value
+    from reorder.values.formats import FloatFormat
 
 __all__ = [
     "are_special",
@@ -22,6 +22,7 @@ __all__ = [
     "narrows_registers",
     "round_to_bfloat",
     "rounded",
+    "small_codes",
     "truncated",
 ]
 
@@ -30,6 +31,8 @@ _I32 = ir.IntType(32)
 _NAN_OR_DENORMAL = 0x01 | 0x20 | 0x80
 # of an instruction with an operand for it: round to nearest, no exceptions
 _TO_NEAREST = 8
+# bits of the mantissa in the upper half of f32
+_HIGH_BITS = 7
 
 
 def are_special(vectors: Vectors, values: Value) -> Value:
@@ -81,45 +84,103 @@ def rounded(vectors: Vectors, values: Value) -> Value:
     return concatenate(vectors.builder, parts)
 
 
-def narrows_registers(lanes: int, form: IntegerFormat) -> bool:
-    """Whether `narrow_integers` takes vectors of so many lanes: those that fill registers."""
-    is_whole = form.bits in {BYTE_BITS, 2 * BYTE_BITS} and lanes * form.bits % LINE_BITS == 0
-    return has_masks() and is_whole
+def narrows_registers(lanes: int, bits: int) -> bool:
+    """Whether vectors of so many lanes fill registers as integers of so many bits.
+
+    `narrow_integers` takes such.
+    """
+    return has_masks() and bits in {BYTE_BITS, 2 * BYTE_BITS} and lanes * bits % LINE_BITS == 0
 
 
 def truncated(vectors: Vectors, codes: Value, bits: int) -> Value:
     """Return codes of i32 that fit fewer bits, or have these already, as integers of these."""
-    form = IntegerFormat(0, (1 << bits) - 1)
-    if codes.type.element == _I32 and narrows_registers(vectors.lanes, form):
-        return narrow_integers(vectors, codes, form)
+    if codes.type.element == _I32 and narrows_registers(vectors.lanes, bits):
+        return narrow_integers(vectors, codes, IntegerFormat(0, (1 << bits) - 1))
     kind = vectors.integers(bits)
     return codes if codes.type == kind else vectors.builder.trunc(codes, kind)
 
 
 def narrow_integers(vectors: Vectors, codes: Value, form: IntegerFormat) -> Value:
     """Saturate integers of s32 to a format of 8 or 16 bits, two registers by one instruction."""
-    builder = vectors.builder
     parts, bits = vectors.parts(codes, GROUP), _I32.width
     while bits > form.bits:
         bits //= 2
-        # one that is followed by another one keeps the sign
-        sign = "s" if form.is_signed or bits > form.bits else "u"
-        name = f"llvm.x86.avx512.pack{sign}s{'dw' if bits > BYTE_BITS else 'wb'}.512"
-        kind = ir.VectorType(ir.IntType(bits), LINE_BITS // bits)
-        parts = [
-            vectors.call(name, kind, low, high)
-            for low, high in zip(parts[::2], parts[1::2], strict=True)
-        ]
-    return concatenate(
-        builder, [_in_order(vectors, part, _I32.width // form.bits) for part in parts]
-    )
+        # those that are narrowed again keep their sign
+        parts = _packed(vectors, parts, is_signed=form.is_signed or bits > form.bits)
+    return _in_order(vectors, parts, _I32.width // form.bits)
 
 
-def _in_order(vectors: Vectors, packed: Value, registers: int) -> Value:
+def small_codes(vectors: Vectors, bits: Value, form: FloatFormat) -> Value:
+    """Return the codes of f32 bits in a format of 8 bits; those of NaN are that of an overflow.
+
+    As `codec_float.encode_float` does, but after the rounding with two numbers in a lane, and the
+    signs of four.
+    """
+    builder = vectors.builder
+    registers = [_rounded_steps(vectors, part, form) for part in vectors.parts(bits, GROUP)]
+    power = (FLOATS["f32"].bias - form.bias + 1 + _cut(form)) << _HIGH_BITS
+    words = [
+        builder.lshr(
+            builder.sub(pair, ir.Constant(pair.type, [power] * pair.type.count)),
+            ir.Constant(pair.type, [_HIGH_BITS - form.mantissa] * pair.type.count),
+        )
+        for pair in _packed(vectors, registers, is_signed=True)
+    ]
+    codes = _in_order(vectors, _packed(vectors, words, is_signed=False), _I32.width // BYTE_BITS)
+    signs = narrow_integers(vectors, bits, INTEGERS["s8"])
+    sign = builder.and_(signs, vectors.splat(signs.type, form.sign))
+    if not form.has_negative_zero:
+        sign = vectors.select("==", codes, 0, vectors.splat(codes.type, 0), sign)
+    return builder.or_(codes, sign)
+
+
+def _cut(form: FloatFormat) -> int:
+    """Return how many bits of mantissa f32 has more."""
+    return FLOATS["f32"].mantissa - form.mantissa
+
+
+def _rounded_steps(vectors: Vectors, bits: Value, form: FloatFormat) -> Value:
+    """Return the exponents of a register of f32, and its numbers in steps of the format, in one.
+
+    Both are in units of 1 << (_HIGH_BITS - mantissa): their sum is a code, but for a constant.
+    """
+    builder, i32, f32 = vectors.builder, bits.type, ir.VectorType(ir.FloatType(), GROUP)
+    single = FLOATS["f32"]
+    lanes = Vectors(builder, GROUP)
+    bias = (single.bias - form.bias) << single.mantissa
+    magnitude = builder.and_(bits, lanes.splat(i32, single.sign - 1))
+    bounded = lanes.at_most(magnitude, bias + (form.overflow << _cut(form)))
+    power = builder.and_(bounded, lanes.splat(i32, single.overflow))
+    power = lanes.at_least(power, bias + (1 << single.mantissa))
+    # the last mantissa bit of the product is worth one step: adding it rounds to that
+    factor = lanes.splat(f32, 2.0 ** _cut(form))
+    values = (builder.bitcast(power, f32), factor, builder.bitcast(bounded, f32))
+    total = lanes.call(f"llvm.fma.{lanes.suffix(f32)}", f32, *values)
+    # the low half of a sum has the steps, and the high one its exponent
+    halves = ir.VectorType(ir.IntType(16), 2 * GROUP)
+    weights = ir.Constant(halves, [1 << (_HIGH_BITS - form.mantissa), 1] * GROUP)
+    name = "llvm.x86.avx512.pmaddw.d.512"
+    return lanes.call(name, i32, builder.bitcast(total, halves), weights)
+
+
+def _packed(vectors: Vectors, parts: list[Value], *, is_signed: bool) -> list[Value]:
+    """Saturate registers of signed integers to integers of half the width, two to one."""
+    bits = parts[0].type.element.width // 2
+    kind = ir.VectorType(ir.IntType(bits), LINE_BITS // bits)
+    step = "dw" if bits > BYTE_BITS else "wb"
+    name = f"llvm.x86.avx512.pack{'s' if is_signed else 'u'}s{step}.512"
+    return [
+        vectors.call(name, kind, low, high)
+        for low, high in zip(parts[::2], parts[1::2], strict=True)
+    ]
+
+
+def _in_order(vectors: Vectors, parts: list[Value], registers: int) -> Value:
     """Return packed elements in order: each 128-bit lane has some of each of the registers."""
     builder = vectors.builder
     size = LANE_BITS // registers
     count, lanes = LINE_BITS // size, LINE_BITS // LANE_BITS
-    chunks = builder.bitcast(packed, ir.VectorType(ir.IntType(size), count))
-    order = (lane * registers + k for k in range(registers) for lane in range(lanes))
-    return builder.bitcast(pick(builder, chunks, order), packed.type)
+    order = [lane * registers + k for k in range(registers) for lane in range(lanes)]
+    chunks = ir.VectorType(ir.IntType(size), count)
+    ordered = [pick(builder, builder.bitcast(part, chunks), order) for part in parts]
+    return concatenate(builder, [builder.bitcast(part, parts[0].type) for part in ordered])
