@@ -2,9 +2,10 @@
 
 Loop 0 of the tile is contiguous in src, loop 1 in dst. Blocks of rows are loaded as vectors and
 transposed in registers, in words of 32 bits: rows of narrower elements are first joined to words.
-Private memory has the tile in the order of dst, so that dst is written in whole runs. Elements are
-converted while they are narrow: on the way to dst where they become wider, else on the way from
-src. Tiles at the end of a loop begin earlier: some elements are written twice, with the same bits.
+Private memory has the tile in the order of dst, so that dst is written in whole runs; where columns
+follow one another in dst they are written there at once. Elements are converted while they are
+narrow: on the way to dst where they become wider, else on the way from src. Tiles at the end of a
+loop begin earlier: some elements are written twice, with the same bits.
 """
 
 from __future__ import annotations
@@ -67,15 +68,22 @@ def serial_tile_lines(pattern: Pattern, serial: Serial) -> Iterator[str]:
     for operand in ("src", "dst", *pattern.others):
         terms = [f"p.{operand}", *(f"j{k} * p.{operand}{k}" for k in loops)]
         yield f"const index_t {operand}_tile = {' + '.join(terms)};"
-    yield f"{kind} turned[{size}] __attribute__((aligned(64)));"
+    is_direct = _is_direct(pattern, serial)
+    if not is_direct:
+        yield f"{kind} turned[{size}] __attribute__((aligned(64)));"
     converts = _converts_rows(pattern, serial)
     if converts:
         yield f"{kind} rows[{tile[0] * tile[1]}] __attribute__((aligned(64)));"
     outer = [k for k in loops if k > 1 and tile[k] > 1]
     for k in outer:
         yield f"for (int x{k} = 0; x{k} < {tile[k]}; ++x{k}) {{"
-    to = " + ".join(f"x{k} * {strides[k]}" for k in outer) or "0"
-    yield f"{kind} *const to = turned + ({to});"
+    if is_direct:
+        terms = ["dst_tile", *(f"x{k} * p.dst{k}" for k in outer)]
+        yield f"__global {kind} *const to = dst + ({' + '.join(terms)});"
+        strides[0] = tile[1]
+    else:
+        to = " + ".join(f"x{k} * {strides[k]}" for k in outer) or "0"
+        yield f"{kind} *const to = turned + ({to});"
     if converts:
         yield from _converted_rows(pattern, serial, outer)
         row = f"rows + (d + {{row}}) * {tile[0]} + s"
@@ -85,7 +93,13 @@ def serial_tile_lines(pattern: Pattern, serial: Serial) -> Iterator[str]:
         row = "from + (d + {row}) * p.src1 + s"
     yield from _turned(pattern, serial, row, strides[0])
     yield from ("}" for _ in outer)
-    yield from _stored(pattern, serial, strides)
+    if not is_direct:
+        yield from _stored(pattern, serial, strides)
+
+
+def _is_direct(pattern: Pattern, serial: Serial) -> bool:
+    """Whether columns follow one another in dst, in elements of dst."""
+    return serial.order[:2] == (1, 0) and serial.held == element_bits(pattern)[1]
 
 
 def _converts_rows(pattern: Pattern, serial: Serial) -> bool:
@@ -159,7 +173,7 @@ def _turned(pattern: Pattern, serial: Serial, row: str, pitch: int) -> Iterator[
     aligned = f"__attribute__((aligned({nbytes}), may_alias))"
     yield f"typedef {vector} row_t {aligned};"
     yield f"typedef {word}{groups if groups > 1 else ''} column_t {aligned};"
-    space = _space(pattern, serial)
+    space, to = _spaces(pattern, serial)
     for k in range(rows):
         yield f"const {vector} r{k} = *({space}const row_t *)({row.format(row=k)});"
     # column `unit * j + c` of a group is word j of its vector c
@@ -171,7 +185,7 @@ def _turned(pattern: Pattern, serial: Serial, row: str, pitch: int) -> Iterator[
     for c, j in product(range(unit), range(lanes // unit)):
         parts = [f"v{g}_{c}" if words == 1 else f"v{g}_{c}.s{j}" for g in range(groups)]
         column = parts[0] if groups == 1 else f"({word}{groups})({', '.join(parts)})"
-        yield f"*(column_t *)(to + (s + {unit * j + c}) * {pitch} + d) = {column};"
+        yield f"*({to}column_t *)(to + (s + {unit * j + c}) * {pitch} + d) = {column};"
     yield "} }"
 
 
@@ -181,23 +195,26 @@ def _parted(pattern: Pattern, serial: Serial, row: str, pitch: int) -> Iterator[
     scalar = ELEMENT_TYPES[f"b{serial.held}"].memory
     lanes = next(n for n in (_MOST_LANES, rows) if width * rows % n == 0)
     yield from _blocks_of_rows(serial, rows, row, pitch)
+    space, to = _spaces(pattern, serial)
     yield "const int s = 0;"
     aligned = f"__attribute__((aligned({serial.held // _BYTE})))"
     yield f"typedef {scalar}{lanes} rows_t {aligned};"
     yield f"typedef {scalar}{rows} column_t {aligned};"
     for k in range(width * rows // lanes):
         at = f"{row.format(row=0)} + {k * lanes}"
-        yield f"const {scalar}{lanes} r{k} = *({_space(pattern, serial)}const rows_t *)({at});"
+        yield f"const {scalar}{lanes} r{k} = *({space}const rows_t *)({at});"
     for s in range(width):
         places = [divmod(k * width + s, lanes) for k in range(rows)]
         column = ", ".join(f"r{vector}.s{lane:x}" for vector, lane in places)
-        yield f"*(column_t *)(to + {s * pitch} + d) = ({scalar}{rows})({column});"
+        yield f"*({to}column_t *)(to + {s * pitch} + d) = ({scalar}{rows})({column});"
     yield "}"
 
 
-def _space(pattern: Pattern, serial: Serial) -> str:
-    """Return the address space of the rows that are transposed."""
-    return "" if _converts_rows(pattern, serial) else "__global "
+def _spaces(pattern: Pattern, serial: Serial) -> tuple[str, str]:
+    """Return the address spaces of the rows that are transposed, and of their columns."""
+    private = _converts_rows(pattern, serial), not _is_direct(pattern, serial)
+    src, dst = ("" if is_private else "__global " for is_private in private)
+    return src, dst
 
 
 def _blocks_of_rows(serial: Serial, rows: int, row: str, pitch: int) -> Iterator[str]:
