@@ -22,7 +22,7 @@ MAX_CALL_SIZE = 1 << 12
 _LANE_BITS = 128
 # Lines of dst are prefetched for rows of at least so many, and at least so many columns: those of
 # the first row of tiles are not prefetched, and some tiles must be between a prefetch and its use.
-_PREFETCHED_LINES, _PREFETCHED_COLUMNS = 2, 16
+_PREFETCHED_LINES, _PREFETCHED_COLUMNS = 2, 6
 
 
 class ScheduledBox(NamedTuple):

@@ -25,7 +25,7 @@ def test_tiles_that_are_wider_than_their_columns_fill_no_lines() -> None:
         # one row of tiles, in which no line is the next one
         (31, 99, False),
         # the next row of tiles follows at once
-        (63, 15, False),
+        (63, 5, False),
     ],
 )
 def test_lines_of_dst_are_prefetched_where_stores_cross_their_ends(
