@@ -2,8 +2,9 @@
 
 Which code moves the groups is decided in this order: 4-bit elements are moved one by one; groups
 of two to four elements are interleaved; tiles of the first height that fits the rows are
-transposed in registers, in the widest shape that fits the columns; groups with fewer rows than
-the smallest tile are moved element by element.
+transposed in registers, in the widest shape that fits the columns, or of the one that is a little
+higher, where stores can be masked; groups with fewer rows than the smallest tile are moved element
+by element.
 """
 
 from __future__ import annotations
@@ -16,10 +17,10 @@ from reorder.cpu.kernels.elements import Location
 from reorder.cpu.kernels.emit import I64, int64, load_int64, loop, maximum, minimum, prefetch
 from reorder.cpu.kernels.interleave import MOST, emit_interleaved, emit_padded
 from reorder.cpu.kernels.loop_group import ColumnSpan, TileShape, entry_address
-from reorder.cpu.kernels.register_tile import emit_tile, tile_heights, tile_shapes
+from reorder.cpu.kernels.register_tile import Stored, emit_tile, tile_heights, tile_shapes
 from reorder.cpu.kernels.shuffle import LANE_BITS
 from reorder.cpu.record import WORD_NBYTES
-from reorder.cpu.target import BYTE_BITS, LINE_BITS, LINE_NBYTES, is_x86
+from reorder.cpu.target import BYTE_BITS, LINE_BITS, LINE_NBYTES, has_masks, is_x86
 
 if TYPE_CHECKING:
     from reorder.cpu.kernels.elements import Elements
@@ -38,6 +39,9 @@ _SWEEP_COLUMNS = 64
 _PREFETCH_DISTANCE = 8
 # Tiles as high as a cache line are used if at most rows >> 3, an eighth, are moved twice.
 _REPEATED_ROWS_SHIFT = 3
+# Rows below half of a tile and this part of it are moved by lower tiles, and those of higher tiles
+# are not masked: shuffles of what is not stored cost as much as stores.
+_MASKED_PART, _MAX_MASKED_ROWS = 8, 32
 
 
 def emit_transposed(move: Transposition, span: ColumnSpan) -> None:
@@ -59,24 +63,7 @@ def emit_transposed(move: Transposition, span: ColumnSpan) -> None:
         emit_padded(move, span, cleared)
         emit_interleaved(move, (data.first, data.last), done)
     for height in tile_heights(elements.bits, streams=elements.streams):
-        # the last tile overlaps the one before it, so it moves some rows twice
-        repeated = builder.and_(builder.neg(rows.extent), int64(height - 1))
-        limit = int64(height)
-        if height * elements.bits == LINE_BITS:
-            limit = builder.lshr(rows.extent, int64(_REPEATED_ROWS_SHIFT))
-        fits = builder.and_(
-            builder.icmp_signed(">=", rows.extent, int64(height)),
-            builder.icmp_signed("<=", repeated, limit),
-        )
-        with builder.if_then(fits):
-            *wider, narrowest = tile_shapes(elements.bits, height, streams=elements.streams)
-            for shape in wider:
-                count = builder.sub(data.last, data.first)
-                with builder.if_then(builder.icmp_signed(">=", count, int64(shape.width))):
-                    _emit_sweeps(move, data, shape)
-                    builder.branch(done)
-            _emit_sweeps(move, data, narrowest)
-            builder.branch(done)
+        _emit_tiles(move, data, height, done)
     for part in move.each_repeat():
         _emit_scalar(part, data)
     builder.branch(done)
@@ -98,11 +85,55 @@ def emit_transposed(move: Transposition, span: ColumnSpan) -> None:
     builder.position_at_end(cleared)
 
 
-def _emit_sweeps(move: Transposition, span: ColumnSpan, shape: TileShape) -> None:
+def _emit_tiles(move: Transposition, span: ColumnSpan, height: int, done: Value) -> None:
+    """Move tiles of a height, then branch to `done`, if the rows are suited to it."""
+    elements, rows = move.elements, move.rows
+    builder, bits = elements.builder, elements.bits
+    # the last tile overlaps the one before it, so it moves some rows twice
+    repeated = builder.and_(builder.neg(rows.extent), int64(height - 1))
+    limit = int64(height)
+    is_line = height * bits == LINE_BITS
+    if is_line:
+        limit = builder.lshr(rows.extent, int64(_REPEATED_ROWS_SHIFT))
+    fits = builder.and_(
+        builder.icmp_signed(">=", rows.extent, int64(height)),
+        builder.icmp_signed("<=", repeated, limit),
+    )
+    masks = has_masks() and not elements.streams and height <= _MAX_MASKED_ROWS
+    if masks:
+        # one tile that is higher than all rows, instead of two lower ones that overlap
+        least = int64(height // 2 + height // _MASKED_PART)
+        is_one = builder.and_(
+            builder.icmp_signed(">", rows.extent, least),
+            builder.icmp_signed("<", rows.extent, int64(height)),
+        )
+        if is_line:
+            # masked stores of whole lines would be slower
+            with builder.if_then(is_one):
+                lane = TileShape(height, LANE_BITS // bits)
+                _emit_sweeps(move, span, lane, masks=True)
+                builder.branch(done)
+        else:
+            fits = builder.or_(fits, is_one)
+    with builder.if_then(fits):
+        *wider, narrowest = tile_shapes(bits, height, streams=elements.streams)
+        for shape in wider:
+            count = builder.sub(span.last, span.first)
+            with builder.if_then(builder.icmp_signed(">=", count, int64(shape.width))):
+                _emit_sweeps(move, span, shape)
+                builder.branch(done)
+        _emit_sweeps(move, span, narrowest, masks=masks and not is_line)
+        builder.branch(done)
+
+
+def _emit_sweeps(
+    move: Transposition, span: ColumnSpan, shape: TileShape, *, masks: bool = False
+) -> None:
     """Move tiles of one shape, in sweeps: some columns of all rows, then the next columns.
 
     A sweep uses whole cache lines of src while they are in the cache. The tail of the columns,
-    which wide tiles leave, is moved by tiles of one lane.
+    which wide tiles leave, is moved by tiles of one lane. With `masks` the last tile stores the
+    rows that are left; without, it overlaps the one before it.
     """
     elements = move.elements
     builder = elements.builder
@@ -126,7 +157,9 @@ def _emit_sweeps(move: Transposition, span: ColumnSpan, shape: TileShape) -> Non
         with loop(builder, span.first, span.last, step) as start:
             stop = minimum(builder, builder.add(start, step), span.last)
             with loop(builder, int64(0), move.rows.extent, height) as next_row:
-                row = minimum(builder, next_row, last_row)
+                row = next_row if masks else minimum(builder, next_row, last_row)
+                left = builder.sub(move.rows.extent, row)
+                stored = Stored(mask=elements.lane_mask(left, height) if masks else None)
                 dst = elements.rebased(part.dst.plus(builder, row))
                 whole_table = entry_address(builder, move.rows.table, row)
                 before = builder.block
@@ -150,9 +183,10 @@ def _emit_sweeps(move: Transposition, span: ColumnSpan, shape: TileShape) -> Non
                     column = minimum(builder, next_column, last_column)
                     column_table = builder.add(column_tables, builder.mul(column, column_step))
                     first = elements.rebased(Location(src.address, column))
-                    # a line that non-temporal stores write twice goes to memory twice
-                    written = builder.sub(next_column, column) if elements.streams else None
-                    emit_tile(elements, first, dst, (row_table, column_table), lane, written)
+                    if elements.streams:
+                        # a line that non-temporal stores write twice goes to memory twice
+                        stored = Stored(first=builder.sub(next_column, column))
+                    emit_tile(elements, first, dst, (row_table, column_table), lane, stored)
                     _prefetch_columns(move, dst, column_table, lane)
 
 
@@ -166,7 +200,7 @@ def _sweep_columns(elements: Elements, last_row: Value, height: int) -> Value:
         is_two = builder.icmp_signed("<=", last_row, int64(height))
         columns = builder.select(is_two, int64(count // 2), columns)
     # one block of rows needs no sweeps
-    is_one = builder.icmp_signed("==", last_row, int64(0))
+    is_one = builder.icmp_signed("<=", last_row, int64(0))
     return builder.select(is_one, int64(MAX_COLUMNS), columns)
 
 

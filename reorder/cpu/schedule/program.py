@@ -6,7 +6,7 @@ A program is records one after the other. The record of a box is
 * for each outer loop, outermost first, `LoopHead` and its stride in each operand;
 * for runs and strided elements `RowsHead` and two tables, the offsets of the rows in src and in
   dst; for transpositions `TransposeHead`, `RepeatLoop` and two tables, the offsets of the columns
-  in dst and of the rows in src.
+  in dst and of the rows in src, the last one repeated up to the end of a tile.
 
 All offsets and strides are in bytes, so that rows may start between two elements; those of 4-bit
 elements are in elements. A new layout needs no new code, only another program.
@@ -183,7 +183,9 @@ def _encode_transpose(
     loop = RepeatLoop(1, 0, 0)
     if repeat:
         loop = RepeatLoop(repeat.extent, *(stride * step for stride in repeat.strides))
-    return [*head, *loop, *column_table, *row_table]
+    # a tile that is higher than the rows that are left reads the last one again
+    more = -len(row_table) % LINE_NBYTES
+    return [*head, *loop, *column_table, *row_table, *row_table[-1:] * more]
 
 
 def _count_valid(group: tuple[Node, ...]) -> int:
