@@ -240,7 +240,11 @@ def _prepare_edge(edge: EdgeTables, move: Transposition, sweep: _Sweep) -> Value
     row_end = builder.add(edge.elements.address_of(move.src), columns)
     last_read = builder.add(row_end, span.row_span)
     copies = builder.and_(is_narrow, builder.icmp_signed(">", last_read, span.src_end))
-    has_padding = builder.icmp_signed(">", builder.add(row, height), move.rows.valid)
+    # rows beyond the last one, which are not stored, are in the table
+    has_padding = builder.and_(
+        builder.icmp_signed(">", builder.add(row, height), move.rows.valid),
+        builder.icmp_signed("<", move.rows.valid, move.rows.extent),
+    )
     needs_table = builder.or_(has_padding, copies)
     with builder.if_then(needs_table):
         edge.write_rows(move.src, move.rows, row, span, copies)
