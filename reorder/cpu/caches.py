@@ -22,6 +22,7 @@ __all__ = [
     "own_limits",
     "pages_in_turn",
     "read_caches",
+    "streamed_runs",
 ]
 
 # Upper bound of the size of the largest cache: one of hundreds of MiB serves a whole socket, so one
@@ -52,11 +53,11 @@ class Cache(NamedTuple):
 
 
 @cache
-def own_limits(unknown: int) -> tuple[int, int, int, int]:
-    """Return `cache_limits`, `own_cache` and `pages_in_turn` of the machine of this process."""
+def own_limits(unknown: int) -> tuple[int, int, int, int, int]:
+    """Return what `Machine` has of the caches of the machine of this process, in its order."""
     caches = read_caches(_CACHES)
     own = own_cache(caches) or OWN_CACHE_NBYTES
-    return (*cache_limits(caches, unknown), own, pages_in_turn(caches))
+    return (*cache_limits(caches, unknown), own, pages_in_turn(caches), streamed_runs(caches))
 
 
 def cache_limits(caches: Sequence[Cache], unknown: int = MAX_CACHE_NBYTES) -> tuple[int, int]:
@@ -72,8 +73,27 @@ def cache_limits(caches: Sequence[Cache], unknown: int = MAX_CACHE_NBYTES) -> tu
     (917504, 557056)
     """
     largest = max((cache.nbytes for cache in caches), default=unknown)
-    parts = sum(cache.nbytes // cache.cores for cache in caches) or CORE_CACHE_NBYTES
-    return min(largest, MAX_CACHE_NBYTES) * 7 // 8, min(parts, CORE_CACHE_NBYTES)
+    part = _part(caches) or CORE_CACHE_NBYTES
+    return min(largest, MAX_CACHE_NBYTES) * 7 // 8, min(part, CORE_CACHE_NBYTES)
+
+
+def streamed_runs(caches: Sequence[Cache]) -> int:
+    """Return from how many bytes of src and dst for each thread runs are written past the caches.
+
+    The model: a thread finds no more room than the part of all caches that its core has, and others
+    use half of that. The lower bound was measured.
+
+    >>> streamed_runs([Cache(48 << 10, 1), Cache(2 << 20, 1), Cache(300 << 20, 16)])
+    10903552
+    >>> streamed_runs([Cache(32 << 10, 2), Cache(1 << 20, 2), Cache(32 << 20, 16)])
+    8388608
+    """
+    return max(_part(caches) // 2, CORE_CACHE_NBYTES)
+
+
+def _part(caches: Sequence[Cache]) -> int:
+    """Return the part of all caches that a core has: of each, what is left for one that shares."""
+    return sum(cache.nbytes // cache.cores for cache in caches)
 
 
 def own_cache(caches: Sequence[Cache]) -> int:

@@ -90,6 +90,8 @@ class Machine(NamedTuple):
     own_cache_nbytes: int = OWN_CACHE_NBYTES
     # pages of src from which a core may read in turn
     pages_in_turn: int = PREFETCHED_PAGES
+    # bytes of src and dst for each thread from which runs are written by non-temporal stores
+    streamed_nbytes: int = CORE_CACHE_NBYTES
     # every thread must write at least this many bytes
     min_thread_nbytes: int = _MIN_THREAD_NBYTES
 
@@ -100,6 +102,10 @@ class Machine(NamedTuple):
     def nearly_exceeds_cache(self, nbytes: int) -> bool:
         """Whether they are more than three quarters of it: caches are shared with other code."""
         return nbytes > self.cache_nbytes * 3 // 4
+
+    def streams_runs(self, nbytes: int, threads: int) -> bool:
+        """Whether runs of whole lines are written by non-temporal stores."""
+        return self.nearly_exceeds_cache(nbytes) or nbytes > threads * self.streamed_nbytes
 
     def exceeds_core_cache(self, nbytes: int) -> bool:
         """Whether they are more than the caches of one core hold, so that src is prefetched."""

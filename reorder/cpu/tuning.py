@@ -60,6 +60,7 @@ class Choice(NamedTuple):
         return machine._replace(
             threads=self.threads,
             cache_nbytes=_ALWAYS if self.streams else _NEVER,
+            streamed_nbytes=_ALWAYS if self.streams else _NEVER,
             core_cache_nbytes=_ALWAYS if self.prefetches else _NEVER,
         )
 

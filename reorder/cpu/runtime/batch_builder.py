@@ -51,8 +51,9 @@ class BatchBuilder:
         self.machine = machine
         # bytes of src and dst together
         self.nbytes = plan.src.min_nbytes + plan.dst.min_nbytes
-        # whether moves write whole lines of dst by non-temporal stores
+        # whether moves write whole lines of dst by non-temporal stores, and whether runs do
         self.streams = machine.nearly_exceeds_cache(self.nbytes)
+        self.streams_runs = machine.streams_runs(self.nbytes, threads)
         # names of the micro-kernels, with the width of their elements, and of tiles
         self.kernels: tuple[str, ...] = ()
 
@@ -72,9 +73,7 @@ class BatchBuilder:
         for box in boxes:
             packed, bits, unit = pack_for_kernels(box, self.plan.dst.dtype.bits)
             for scheduled in self._schedule(packed, bits, unit):
-                kernel = Kernel(bits)
-                if self.streams and not kernel.is_packed and scheduled.fills_lines(bits):
-                    kernel = kernel._replace(streams=True)
+                kernel = Kernel(bits, streams=bits >= BYTE_BITS and self._streams(scheduled, bits))
                 by_kernel.setdefault(kernel, []).append(scheduled)
         return [self.box_batch(tuple(part), kernel) for kernel, part in by_kernel.items()]
 
@@ -83,10 +82,15 @@ class BatchBuilder:
         streamed = stream_box(box, bits, unit) if self.streams else ()
         if streamed:
             return streamed
-        fills_lines = schedule(box, unit).fills_lines(bits)
-        pages = pages_to_read(self.machine, self.nbytes, fills_lines=fills_lines)
+        streams = self._streams(schedule(box, unit), bits)
+        pages = pages_to_read(self.machine, self.nbytes, streams=streams)
         tiles = tile_boxes((box,), bits, unit, pages, sweeps_lines=not self.streams)
         return tuple(map(follow_shorter_pieces, tiles)) if self.streams else tiles
+
+    def _streams(self, scheduled: ScheduledBox, bits: int) -> bool:
+        """Whether a box is written by non-temporal stores."""
+        is_streamed = self.streams_runs if scheduled.has_short_runs(bits) else self.streams
+        return is_streamed and scheduled.fills_lines(bits)
 
     def box_batch(
         self, boxes: tuple[ScheduledBox, ...], kernel: Kernel, lookups: tuple[Lookup, ...] = ()

@@ -27,11 +27,11 @@ _ALIASED_RUNS = 32
 MAX_STEPS = 4 * TILE
 
 
-def pages_to_read(machine: Machine, nbytes: int, *, fills_lines: bool) -> int:
+def pages_to_read(machine: Machine, nbytes: int, *, streams: bool) -> int:
     """Return from how many pages of src runs are read in turn.
 
     The model: the caches serve as many as the machine says; memory as many as prefetchers follow;
-    and where whole lines of dst are written beyond the caches, a few suffice.
+    and where whole lines of dst are written past the caches, a few suffice.
 
     Parameters
     ----------
@@ -39,12 +39,12 @@ def pages_to_read(machine: Machine, nbytes: int, *, fills_lines: bool) -> int:
         The machine.
     nbytes : int
         Bytes of src and dst together.
-    fills_lines : bool
-        Whether runs are whole cache lines of dst.
+    streams : bool
+        Whether runs are whole cache lines of dst, written by non-temporal stores.
     """
-    if not machine.nearly_exceeds_cache(nbytes):
-        return machine.pages_in_turn
-    return _STREAMED_PAGES if fills_lines else PREFETCHED_PAGES
+    if streams:
+        return _STREAMED_PAGES
+    return PREFETCHED_PAGES if machine.nearly_exceeds_cache(nbytes) else machine.pages_in_turn
 
 
 def rows_at_once(

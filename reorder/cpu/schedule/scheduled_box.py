@@ -5,7 +5,8 @@ from __future__ import annotations
 from math import prod
 from typing import TYPE_CHECKING, NamedTuple
 
-from reorder.cpu.schedule.select import STRIDED, TRANSPOSED, Choice, select
+from reorder.cpu.caches import PAGE_NBYTES
+from reorder.cpu.schedule.select import RUN, STRIDED, TRANSPOSED, Choice, select
 from reorder.cpu.target import BYTE_BITS, LINE_BITS, LINE_NBYTES
 
 if TYPE_CHECKING:
@@ -83,6 +84,13 @@ class ScheduledBox(NamedTuple):
         starts = [size, self.box.offsets[-1], *strides]
         line = LINE_BITS // bits * self.unit
         return choice.micro_kernel != STRIDED and not any(start % line for start in starts)
+
+    def has_short_runs(self, bits: int) -> bool:
+        """Whether it copies runs of less than a page, which no memmove does."""
+        choice = self.choice
+        return (
+            choice.micro_kernel == RUN and choice.columns[0].extent * bits < PAGE_NBYTES * BYTE_BITS
+        )
 
     def written_nbytes(self, bits: int) -> int:
         """Return the bytes that it writes; of a piece that lies apart, at least a cache line."""

@@ -8,8 +8,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reorder.cpu.caches import Cache, cache_limits, own_cache, pages_in_turn, read_caches
-from reorder.cpu.target import this_machine
+from reorder.cpu.caches import (
+    Cache,
+    cache_limits,
+    own_cache,
+    pages_in_turn,
+    read_caches,
+    streamed_runs,
+)
+from reorder.cpu.target import Machine, this_machine
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -32,6 +39,7 @@ def test_larger_caches_never_lower_a_limit(caches: list[Cache]) -> None:
     larger = [cache._replace(nbytes=2 * cache.nbytes) for cache in caches]
     assert all(a <= b for a, b in zip(cache_limits(caches), cache_limits(larger), strict=True))
     assert 32 <= pages_in_turn(caches) <= pages_in_turn(larger) <= 128
+    assert 8 << 20 <= streamed_runs(caches) <= streamed_runs(larger)
     assert own_cache(caches) <= own_cache(larger) <= sum(cache.nbytes for cache in larger)
 
 
@@ -67,3 +75,13 @@ def test_this_machine_has_limits() -> None:
     assert machine.threads >= 1
     assert machine.exceeds_cache(1 << 40)
     assert not machine.exceeds_core_cache(1 << 10)
+
+
+def test_runs_are_streamed_where_their_threads_have_no_room_for_them() -> None:
+    machine = Machine(16, 56 << 20, streamed_nbytes=10 << 20)
+    assert not machine.streams_runs(10 << 20, 1)
+    assert machine.streams_runs(11 << 20, 1)
+    assert not machine.streams_runs(20 << 20, 2)
+    # what all caches do not hold is streamed by any number of threads
+    assert not machine.streams_runs(42 << 20, 16)
+    assert machine.streams_runs(43 << 20, 16)

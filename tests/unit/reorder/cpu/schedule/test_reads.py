@@ -33,20 +33,20 @@ def test_rows_start_in_as_many_pages_as_are_prefetched(
 
 
 @pytest.mark.parametrize(
-    ("nbytes", "fills_lines", "pages"),
+    ("nbytes", "streams", "pages"),
     [
         (1 << 20, False, 128),
-        (1 << 20, True, 128),
+        (1 << 20, True, 8),
         # those that prefetchers follow
         (1 << 30, False, 32),
         (1 << 30, True, 8),
     ],
 )
 def test_runs_are_read_from_fewer_pages_in_turn_beyond_the_caches(
-    nbytes: int, *, fills_lines: bool, pages: int
+    nbytes: int, *, streams: bool, pages: int
 ) -> None:
     machine = Machine(2, 56 << 20, pages_in_turn=128)
-    assert pages_to_read(machine, nbytes, fills_lines=fills_lines) == pages
+    assert pages_to_read(machine, nbytes, streams=streams) == pages
 
 
 @pytest.mark.parametrize(

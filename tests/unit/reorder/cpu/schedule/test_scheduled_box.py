@@ -48,3 +48,11 @@ def test_pieces_that_lie_apart_count_as_lines() -> None:
     assert schedule(tail).written_nbytes(8) == 49 * 64
     rows = Box((0, 0), (Node(49, 49, (100, 99)), Node(99, 99, (1, 1))))
     assert schedule(rows).written_nbytes(8) == 49 * 99
+
+
+def test_runs_of_a_page_and_other_kernels_are_no_short_runs() -> None:
+    for extent, is_short in ((16, True), (1023, True), (1024, False)):
+        box = Box((0, 0), (Node(9, 9, (2000, 2000)), Node(extent, extent, (1, 1))))
+        assert schedule(box).has_short_runs(32) is is_short
+    box = Box((0, 0), (Node(64, 64, (1, 64)), Node(64, 64, (64, 1))))
+    assert not schedule(box).has_short_runs(32)
