@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import statistics
 import time
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -103,18 +103,20 @@ class DeviceBench:
     ) -> dict[Profile, float]:
         """Return the median times of a reorder with some profiles, measured in turns.
 
-        Those that no kernel works with are left out, and those whose kernels are those of another.
+        Profiles with equal kernels have the same time. One whose kernels do not work has none;
+        those of the first one must work.
         """
         runs: dict[Profile, Callable[[], list[cl.Event]]] = {}
-        known = set()
+        same: dict[Profile, Profile] = {}
+        known: dict[Any, Profile] = {}
         for profile in profiles:
             transfers = self._planned(loaded, profile)
             launches = tuple((one.launches, one.second) for one in transfers)
-            if launches in known:
+            same[profile] = known.setdefault(launches, profile)
+            if same[profile] != profile:
                 continue
-            known.add(launches)
             # larger than the local memory, or the registers, of the device
-            with suppress(cl.Error, MemdescError):
+            with suppress(cl.Error, MemdescError) if runs else nullcontext():
                 run = self._runner(loaded, transfers)
                 run()
                 self.queue.finish()
@@ -125,7 +127,8 @@ class DeviceBench:
             self.queue.finish()
             for profile, events in commands:
                 times[profile].append(_duration(events))
-        return {profile: statistics.median(seconds) for profile, seconds in times.items()}
+        medians = {profile: statistics.median(seconds) for profile, seconds in times.items()}
+        return {one: medians[other] for one, other in same.items() if other in medians}
 
     def is_right_with(self, loaded: Loaded, profile: Profile) -> bool:
         """Whether a reorder with a profile writes the bytes of the reorder on the CPU."""

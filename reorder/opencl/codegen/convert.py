@@ -11,8 +11,6 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from memdesc import DATA_TYPES
 from reorder.opencl.codegen.conversion import BETA, Conversion
 from reorder.opencl.codegen.float_codec import (
@@ -29,7 +27,7 @@ from reorder.opencl.codegen.float_codec import (
     rounds_code,
     saturate,
 )
-from reorder.opencl.codegen.half_codec import decode_half, encode_half, is_half
+from reorder.opencl.codegen.half_codec import decode_half, encode_half, pixel_of_half, uses_halves
 from reorder.opencl.codegen.integer_codec import (
     clamp_integer,
     float_of_integer,
@@ -37,8 +35,8 @@ from reorder.opencl.codegen.integer_codec import (
     native_integer,
     round_integer,
 )
+from reorder.opencl.codegen.quotient import QUOTIENT, quotient_lines
 from reorder.values.formats import (
-    FLOATS,
     FORMATS,
     BooleanFormat,
     ExponentFormat,
@@ -69,8 +67,6 @@ _WORD = 32
 PIXEL = "pixel_of_half"
 # the name of 1 / dst_scale, which `converted` passes where a conversion multiplies
 INVERSE = "dst_scale_inverse"
-# Magnitudes of the divisors and dividends from which no step of a quotient overflows or loses bits.
-_DIVISORS, _DIVIDENDS = (2.0**-40, 2.0**40), (2.0**-64, 2.0**64)
 
 
 def code_type(dtype: str) -> str:
@@ -123,11 +119,7 @@ def conversion_lines(conversion: Conversion) -> Iterator[str]:
     """Return the functions of a conversion, before the kernel; none where bits move."""
     if conversion.writes_halves:
         yield f"static float {PIXEL}(uint code)"
-        half = FLOATS["f16"]
-        is_native = conversion.has_half_instructions
-        yield from _block(
-            decode_half(keeps_payload=False) if is_native else decode_float(half, WIDE["f32"])
-        )
+        yield from _block(pixel_of_half(is_native=conversion.has_half_instructions))
     if conversion.is_move:
         return
     yield _PRAGMA
@@ -220,31 +212,13 @@ class _Functions:
         return f"{self.decoded('code', conversion.src, work)} - (float)src_zero_point"
 
     def _quotient(self) -> str:
-        """Return the expression of x / dst_scale, correctly rounded.
-
-        Two corrections by the exact remainder round a product with the inverse correctly
-        (Markstein, IBM J. Res. Dev. 34, 1990), provided that no step overflows or is denormal.
-        """
+        """Return the expression of x / dst_scale, correctly rounded."""
         if self._conversion.divides_in_f64:
             return "(float)((double)x / (double)dst_scale)"
         if not self._conversion.multiplies:
             return "x / dst_scale"
-        (low, high), (least, most) = (
-            [np.float32(limit).view(np.uint32) for limit in limits]
-            for limits in (_DIVISORS, _DIVIDENDS)
-        )
-        dividends = f"dividend - {least:#x}u < {most - least:#x}u"
-        if isinstance(FORMATS[self._conversion.dst], IntegerFormat):
-            # small quotients become 0, whatever their last bit and the sign of a zero
-            dividends = f"dividend < {most:#x}u"
-        self.lines["static float quotient(float x, float y, float inverse)"] = [
-            "const uint dividend = as_uint(x) & 0x7fffffffu, divisor = as_uint(y) & 0x7fffffffu;",
-            "float q = x * inverse;",
-            "q = fma(fma(-q, y, x), inverse, q);",
-            "q = fma(fma(-q, y, x), inverse, q);",
-            f"const int is_safe = {dividends};",
-            f"return is_safe && divisor - {low:#x}u < {high - low:#x}u ? q : x / y;",
-        ]
+        is_rounded = isinstance(FORMATS[self._conversion.dst], IntegerFormat)
+        self.lines[QUOTIENT] = list(quotient_lines(is_rounded=is_rounded))
         return f"quotient(x, dst_scale, {INVERSE})"
 
     def _clamped(self, src: str, dst: str) -> str:
@@ -271,10 +245,11 @@ class _Functions:
             case ExponentFormat() as form:
                 lines = decode_exponent(form, wide)
             case FloatFormat() as form:
-                is_rounded = isinstance(FORMATS[conversion.dst], IntegerFormat)
-                is_rounded = is_rounded and not conversion.roles
+                is_rounded = (
+                    isinstance(FORMATS[conversion.dst], IntegerFormat) and not conversion.roles
+                )
                 lines = decode_float(form, wide, is_rounded=is_rounded)
-                if conversion.has_half_instructions and is_half(form, wide):
+                if uses_halves(conversion, form, wide):
                     lines = decode_half()
         bits = code_type(dtype) if DATA_TYPES[dtype].bits >= _WORD else wide.bits
         self.lines[f"static {wide.real} decode_{dtype}({bits} code)"] = list(lines)
@@ -299,8 +274,7 @@ class _Functions:
                 lines = encode_exponent(form, wide)
             case FloatFormat() as form:
                 lines = encode(form, wide)
-                is_native = conversion.has_half_instructions and encode is encode_float
-                if is_native and is_half(form, wide):
+                if encode is encode_float and uses_halves(conversion, form, wide):
                     # a NaN of an image may have another payload
                     lines = encode_half(keeps_payload=not conversion.writes_halves)
         head = f"static {code_type(dtype)} encode_{dtype}({wide.real} value)"

@@ -10,20 +10,30 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from reorder.opencl.codegen.float_codec import WIDE, decode_float
 from reorder.values.formats import FLOATS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from reorder.opencl.codegen.conversion import Conversion
     from reorder.opencl.codegen.float_codec import Wide
     from reorder.values.formats import Format
 
-__all__ = ["decode_half", "encode_half", "is_half"]
+__all__ = ["decode_half", "encode_half", "pixel_of_half", "uses_halves"]
 
 
-def is_half(form: Format, wide: Wide) -> bool:
-    """Whether these functions suit a format and a working type."""
-    return form == FLOATS["f16"] and wide.form == FLOATS["f32"]
+def uses_halves(conversion: Conversion, form: Format, wide: Wide) -> bool:
+    """Whether a conversion uses these functions for a format and a working type."""
+    is_half = form == FLOATS["f16"] and wide.form == FLOATS["f32"]
+    return conversion.has_half_instructions and is_half
+
+
+def pixel_of_half(*, is_native: bool) -> Iterator[str]:
+    """Return the body of a function from a code to the number with which an image is written."""
+    if is_native:
+        return decode_half(keeps_payload=False)
+    return decode_float(FLOATS["f16"], WIDE["f32"])
 
 
 def decode_half(*, keeps_payload: bool = True) -> Iterator[str]:
