@@ -111,6 +111,26 @@ def test_a_tile_larger_than_a_stack_is_not_made(first: Runtime) -> None:
     assert check(first, (*descs, None), huge) == [()]
 
 
+@pytest.mark.parametrize(("dtype", "columns"), [("u8", 2049), ("u8", 2112), ("s16", 1025)])
+def test_rows_of_dst_that_start_anywhere_are_written_in_longer_runs(
+    dtype: str, columns: int, first: Runtime
+) -> None:
+    dims = (columns, 2080)
+    src, dst = memory_desc(dims, dtype, "ab"), memory_desc(dims, dtype, "ba")
+    traits = DeviceTraits(256, floats_of(first.device.device), CPU)
+    (transfer,) = plan_transfers(spec(src), spec(dst), traits, is_aligned=True)
+    (launch,) = transfer.launches
+    assert launch.pattern.serial is not None
+    run = launch.pattern.serial.tile[1] * src.dtype.bits // 8
+    assert (run == 128) == (columns % 64 == 0)
+    x = random_bytes(src.nbytes, 1)
+    out = first.buffer(np.zeros(dst.nbytes, np.uint8))
+    prepared = build_transfers(first.context, first.device.device, (transfer,))
+    event = enqueue_transfers(first.queue, prepared, (first.buffer(x), out), None)
+    wanted = np.ascontiguousarray(x.view(src.dtype.numpy).reshape(dims).T)
+    assert first.read(out, event).tobytes() == wanted.tobytes()
+
+
 @pytest.mark.parametrize(("src", "dst"), [("f32", "s4"), ("u4", "f16")])
 @pytest.mark.parametrize("extent", [2, 34])
 def test_short_runs_of_four_bits_are_whole_bytes(
