@@ -149,8 +149,8 @@ def _tile(box: Box, bits: tuple[int, int], spec: ConversionSpec, profile: Profil
     extents = _steps(loops, shape, held)
     if extents is None:
         return None
-    # rows that are converted first would take as much private memory again
-    if spec.conversion.is_move or held < bits[1]:
+    # rows that pass private memory first would take as much of it again
+    if (spec.conversion.is_move and bits[0] >= _BYTE) or held < bits[1]:
         extents = _lengthened(extents, loops, shape, bits[1], held)
     if not _is_whole(box, bits, (0, 1)) or any(bits[k] < _BYTE and extents[k] % 2 for k in (0, 1)):
         return None
@@ -186,7 +186,7 @@ def _lengthened(
     if not any(start * bits % (_LINE * _BYTE) for start in starts):
         return extents
     longest = min(_LONG_RUN, _MAX_PRIVATE * nbytes // shape.src_run)
-    longer = shape._replace(dst_run=longest, nbytes=_MAX_PRIVATE)
+    longer = shape._replace(dst_run=max(longest, shape.dst_run), nbytes=_MAX_PRIVATE)
     return _steps(loops, longer, held) or extents
 
 
