@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 __all__ = [
     "assumed_machine",
     "beyond_caches",
+    "beyond_own_caches",
     "box_map",
     "element_map",
     "expect",
@@ -146,6 +147,13 @@ def forced_parts(parts: int) -> Iterator[None]:
 def beyond_caches() -> Iterator[None]:
     """Let `move_guarded` take reorders of any size for ones that no cache holds."""
     with _on(assumed_machine()._replace(cache_nbytes=-1, core_cache_nbytes=-1)):
+        yield
+
+
+@contextmanager
+def beyond_own_caches() -> Iterator[None]:
+    """Let `move_guarded` take reorders of any size for ones beyond a thread's part of caches."""
+    with _on(assumed_machine()._replace(streamed_nbytes=-1)):
         yield
 
 

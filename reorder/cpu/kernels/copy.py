@@ -14,6 +14,7 @@ from llvmlite import ir
 
 from reorder.cpu.kernels.clear import MASK_NBYTES, emit_clear, load_mask
 from reorder.cpu.kernels.emit import BYTE, I64, int64, loop, maximum, minimum
+from reorder.cpu.kernels.joined_rows import JOINED_BITS, emit_joined
 from reorder.cpu.kernels.shuffle import LANE_BITS
 from reorder.cpu.target import BYTE_BITS, LINE_BITS, has_masks, register_bits, step_registers
 
@@ -55,6 +56,8 @@ def emit_copy(
     ]
     for lanes in counts:
         with builder.if_then(builder.icmp_signed("==", run.extent, int64(lanes))):
+            if lanes * elements.bits in JOINED_BITS and register_bits() == LINE_BITS:
+                emit_joined(elements, (src, dst), rows, (run, lanes), done)
             _emit_vectors(elements, src, dst, rows, (lanes, run.valid), src_end)
             builder.branch(done)
     if has_masks() and not elements.streams:

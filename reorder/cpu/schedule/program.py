@@ -14,7 +14,7 @@ elements are in elements. A new layout needs no new code, only another program.
 
 from __future__ import annotations
 
-from itertools import takewhile
+from itertools import pairwise, takewhile
 from math import prod
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -71,6 +71,8 @@ class RowsHead(NamedTuple):
     dst_stride: int
     # offset of the last row from the first in src
     src_span: int
+    # whether each row starts in dst where the one before it ends: 0 or 1
+    is_joined: int
 
 
 class TransposeHead(NamedTuple):
@@ -132,7 +134,7 @@ def encode(
             program += _encode_transpose(scheduled, repeat, step, ahead)
             group, grain = scheduled.choice.columns, max(_GRAIN_COLUMNS, _GRAIN_NBYTES // size)
         else:
-            program += _encode_rows(scheduled, step)
+            program += _encode_rows(scheduled, step, size)
             group, grain = scheduled.choice.rows, 1
         inner, steps = (prod(node.extent for node in part) for part in (group, outer))
         # threads share no whole lines: their loops stay in the order of src
@@ -149,7 +151,7 @@ def _steps_around(outer: tuple[Node, ...], inner: Node) -> int:
     )
 
 
-def _encode_rows(scheduled: ScheduledBox, step: int) -> list[int]:
+def _encode_rows(scheduled: ScheduledBox, step: int, size: int) -> list[int]:
     rows, (run,) = scheduled.choice.rows, scheduled.choice.columns
     src_table, dst_table = _offset_table(rows, 0, step), _offset_table(rows, 1, step)
     head = RowsHead(
@@ -160,6 +162,7 @@ def _encode_rows(scheduled: ScheduledBox, step: int) -> list[int]:
         src_stride=run.strides[0] * step,
         dst_stride=run.strides[1] * step,
         src_span=max(src_table),
+        is_joined=int(all(b - a == run.extent * size for a, b in pairwise(dst_table))),
     )
     return [*head, *src_table, *dst_table]
 

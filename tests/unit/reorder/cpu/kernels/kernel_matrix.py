@@ -105,6 +105,13 @@ def runs(bits: int) -> set[str]:
                 (3, n), DTYPES[bits], strides=(wide + n % 3, 1), padded_dims=(3 + n % 2, wide)
             )
             kernels |= _check(src, dst, at_end=n % 2 == 0)
+    # rows of a quarter and of half a line that follow each other in dst, from any place of a line
+    for nbytes, count, offset in product((16, 32), (1, 3, 9, 70), (0, 1, 5)):
+        n = nbytes * 8 // bits
+        src = memory_desc((count, 3, n), DTYPES[bits], strides=(n, count * n + 2, 1))
+        dst = memory_desc((count, 3, n), DTYPES[bits], strides=(3 * n, n, 1), offset0=2 * offset)
+        kernels |= _check(src, dst, at_end=count % 2 == 0)
+        kernels |= _check(dst, src, at_end=count % 2 == 1)
     return kernels
 
 

@@ -22,6 +22,7 @@ from reorder.memory.buffers import address_of
 from tests.reorders import (
     assumed_machine,
     beyond_caches,
+    beyond_own_caches,
     expect,
     forced_parts,
     move_guarded,
@@ -54,6 +55,30 @@ def test_matrices_of_every_size_are_transposed(bits: int, size: str) -> None:
 def test_runs_of_every_length_are_copied(bits: int, size: str) -> None:
     with _SIZES[size]():
         assert "run" in runs(bits)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "row"), [("f32", 16), ("f32", 48), ("s8", 64), ("s8", 256), ("bf16", 33)]
+)
+def test_runs_of_lines_are_right_where_threads_have_no_room_for_them(dtype: str, row: int) -> None:
+    src, dst = (memory_desc((37, 9, row), dtype, tag) for tag in ("abc", "bac"))
+    source, before = random_bytes(src.nbytes, 1), random_bytes(dst.nbytes, 2)
+    plan = plan_reorder(src, dst)
+    with beyond_own_caches():
+        for at_end in (False, True):
+            moved = move_guarded(plan, source, before, at_end=at_end)
+            assert np.array_equal(moved, expect(src, dst, source, before))
+
+
+@pytest.mark.parametrize(("dtype", "row"), [("s8", 16), ("bf16", 8), ("f32", 8), ("f64", 4)])
+def test_short_rows_that_follow_each_other_in_dst_are_shared_out(dtype: str, row: int) -> None:
+    src = memory_desc((70, 3, row), dtype, strides=(row, 70 * row + 2, 1))
+    dst = memory_desc(src.dims, dtype, "abc")
+    source, before = random_bytes(src.min_nbytes, 1), random_bytes(dst.nbytes, 2)
+    for threads in (2, 7):
+        with forced_parts(threads):
+            moved = move_guarded(plan_reorder(src, dst), source, before, at_end=True)
+        assert np.array_equal(moved, expect(src, dst, source, before))
 
 
 @pytest.mark.parametrize("bits", DTYPES)
