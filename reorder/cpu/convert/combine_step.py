@@ -64,7 +64,7 @@ def combine(
         operand = StepOperand(writer.recipe.keep([calculation.number], work))
     tables = rows.rows
     distance = writer.prefetch_distance(src, tables)
-    extent = writer.zeroed_extent(dst)
+    extent = writer.masked_extent(dst, tables.columns)
     record = CombineRecord(operation, tables.rows, tables.columns, extent, rows.mask, distance)
     program = writer.recipe.keep([*record, *(start for table in tables.tables for start in table)])
     streams = writer.streams(dst, tables.columns)

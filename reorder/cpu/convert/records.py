@@ -27,7 +27,8 @@ __all__ = [
     "table_addresses",
 ]
 
-# Rows of at most this many elements, one block of channels, can end in zeros.
+# Rows of at most this many elements, one block of channels, can end in zeros; shorter ones are
+# converted at once too, by masked loads and stores where the processor has these.
 ZEROED_LANES = 16
 
 
@@ -37,7 +38,8 @@ class ConvertRecord(NamedTuple):
     rows: int
     # elements of each row
     columns: int
-    # elements of each row with the zeros behind it, at most `ZEROED_LANES`; 0: none are written
+    # elements that masked stores write for each row, at most `ZEROED_LANES`: the row, and the zeros
+    # behind it; 0: it is not written by these
     extent: int
     # rows of src are prefetched this many bytes ahead; 0: not at all
     prefetch_distance: int

@@ -177,12 +177,12 @@ def emit_zeroed(
     record: ConvertRecord | CombineRecord,
     emit: Callable[[], None],
 ) -> Iterator[None]:
-    """Emit code for rows that end in zeros; in the context, emit that for other rows."""
+    """Emit code for rows that masked stores write; in the context, emit that for other rows."""
     if not masks_elements(*dtypes):
         yield
         return
-    ends_in_zeros = builder.icmp_signed(">", record.extent, int64(0))
-    with builder.if_else(ends_in_zeros) as (zeroed, plain):
+    is_masked = builder.icmp_signed(">", record.extent, int64(0))
+    with builder.if_else(is_masked) as (zeroed, plain):
         with zeroed:
             emit()
         with plain:

@@ -10,7 +10,14 @@ from math import prod
 from typing import TYPE_CHECKING, NamedTuple
 
 from memdesc import DATA_TYPES
-from reorder.cpu.convert.records import NO_OPERAND, Base, ConvertRecord, PrefetchRecord, Step
+from reorder.cpu.convert.records import (
+    NO_OPERAND,
+    ZEROED_LANES,
+    Base,
+    ConvertRecord,
+    PrefetchRecord,
+    Step,
+)
 from reorder.cpu.convert.row_tables import dense_strides, row_tables
 from reorder.cpu.convert.scratch import SLOT_BITS
 from reorder.cpu.convert.stages import convert_stage, prefetch_stage
@@ -130,6 +137,10 @@ class StepWriter:
         # a tile that is written in place has no others than the innermost one
         return padded[0].extent if padded and self.tile.writes and dst.base is Base.DST else 0
 
+    def masked_extent(self, dst: TileBuffer, columns: int) -> int:
+        """Return how many elements masked stores write for a row: short ones, and zeros behind."""
+        return self.zeroed_extent(dst) or (columns if columns < ZEROED_LANES else 0)
+
     def prefetch_distance(self, src: TileBuffer, rows: RowTables) -> int:
         """Return how many bytes ahead rows are prefetched; 0: not at all."""
         if src.base is not Base.SRC or not self.recipe.prefetches:
@@ -140,7 +151,8 @@ class StepWriter:
         """Convert into another type; with `as_codes` only the width of codes changes."""
         rows = row_tables(self.nodes, [src.strides, dst.strides])
         distance = self.prefetch_distance(src, rows)
-        record = ConvertRecord(rows.rows, rows.columns, self.zeroed_extent(dst), distance)
+        extent = self.masked_extent(dst, rows.columns)
+        record = ConvertRecord(rows.rows, rows.columns, extent, distance)
         src_table, dst_table = rows.tables
         program = self.recipe.keep([*record, *src_table, *dst_table])
         streams = self.streams(dst, rows.columns)
