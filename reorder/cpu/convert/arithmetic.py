@@ -1,6 +1,6 @@
 """One operation on vectors of values.
 
-Values are f32 or f64. A NaN result is always the positive quiet NaN without payload.
+Values are f32 or f64.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from llvmlite import ir
 
-from reorder.cpu.convert.codec import code_bits
 from reorder.cpu.convert.operation import Operation, has_small_steps, rounding_bits
 from reorder.cpu.convert.vectors import GROUP
 from reorder.values.formats import FLOATS, INTEGERS
@@ -61,14 +60,7 @@ def apply(codec: Codec, operation: Operation, operands: Operands, work: str, dst
             Operation.ADD: builder.fadd,
         }[operation]
         result = emit(x, y)
-    return result if dst in INTEGERS else _canonical(codec, work, result)
-
-
-def _canonical(codec: Codec, work: str, values: Value) -> Value:
-    """Return values in which every NaN is the positive quiet NaN without payload."""
-    nan = ir.Constant(codec.integers(code_bits(work)), [FLOATS[work].nan] * codec.lanes)
-    is_number = codec.builder.fcmp_ordered("ord", values, values)
-    return codec.builder.select(is_number, values, codec.builder.bitcast(nan, codec.values(work)))
+    return result
 
 
 def _quotient(codec: Codec, operands: Operands, dst: str) -> Value:
@@ -99,7 +91,7 @@ def _quotient(codec: Codec, operands: Operands, dst: str) -> Value:
 
     def divide() -> Value:
         result = builder.fdiv(x, y)
-        return result if dst in INTEGERS else _canonical(codec, "f32", result)
+        return result if dst in INTEGERS else codec.canonical(result, "f32")
 
     def check_range() -> Value:
         is_large = builder.fcmp_unordered("uge", magnitude, codec.splat(vector_type, _HIGH))
@@ -136,7 +128,7 @@ def _narrow_quotient(codec: Codec, operands: Operands, dst: str) -> Value:
         rest = codec.call(fma, vector_type, builder.fneg(inverse), about, ones)
         rest = codec.call(fma, vector_type, builder.fneg(lacking), about, rest)
         result = builder.fdiv(x, codec.call(fma, vector_type, rest, about, about))
-        return result if dst in INTEGERS else _canonical(codec, "f32", result)
+        return result if dst in INTEGERS else codec.canonical(result, "f32")
 
     parts = codec.parts(quotient, min(codec.lanes, GROUP))
     pairs = zip(parts[::2], parts[1::2] or parts, strict=True)

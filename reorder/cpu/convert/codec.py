@@ -15,6 +15,7 @@ from reorder.cpu.convert.codec_float import (
     decode_float,
     encode_exponent,
     encode_float,
+    quietens_rarely,
 )
 from reorder.cpu.convert.codec_integer import (
     decode_boolean,
@@ -25,7 +26,9 @@ from reorder.cpu.convert.codec_integer import (
 from reorder.cpu.convert.codec_x86 import truncated
 from reorder.cpu.convert.vectors import Vectors, code_bits
 from reorder.values.formats import (
+    FLOATS,
     FORMATS,
+    INTEGERS,
     BooleanFormat,
     ExponentFormat,
     FloatFormat,
@@ -57,12 +60,29 @@ class Codec(Vectors):
         vector_type = self.values(work)
         return values if values.type == vector_type else self.builder.fpext(values, vector_type)
 
-    def encode(self, values: Value, work: str, name: str, *, are_integers: bool = False) -> Value:
+    def canonical(self, values: Value, work: str) -> Value:
+        """Return floats in which every NaN is the positive quiet NaN without payload."""
+        nan = self.splat(self.integers(code_bits(work)), FLOATS[work].nan)
+        is_number = self.builder.fcmp_ordered("ord", values, values)
+        return self.builder.select(is_number, values, self.builder.bitcast(nan, self.values(work)))
+
+    def encode(
+        self,
+        values: Value,
+        work: str,
+        name: str,
+        *,
+        are_integers: bool = False,
+        canonical: bool = False,
+    ) -> Value:
         """Return the codes of values of a working type, in a type.
 
-        Values that are known as integers are neither NaN nor denormal.
+        Values that are known as integers are neither NaN nor denormal. With `canonical` every NaN
+        becomes the one that `canonical` returns.
         """
         builder, vector_type = self.builder, self.integers(code_bits(name))
+        has_nan = canonical and name not in INTEGERS and not quietens_rarely(FORMATS[name], work)
+        values = self.canonical(values, work) if has_nan else values
         if name == work:
             return builder.bitcast(values, vector_type)
         match FORMATS[name]:
@@ -73,7 +93,8 @@ class Codec(Vectors):
             case ExponentFormat():
                 codes = encode_exponent(self, as_f32(self, values))
             case FloatFormat() as form:
+                numbers = as_f32(self, values, form)
                 codes = encode_float(
-                    self, as_f32(self, values, form), form, are_integers=are_integers
+                    self, numbers, form, are_integers=are_integers, canonical=canonical
                 )
         return truncated(self, codes, code_bits(name))

@@ -19,12 +19,12 @@ from reorder.cpu.convert.codec_x86 import (
 )
 from reorder.cpu.convert.vectors import BFLOAT, GROUP
 from reorder.cpu.target import BYTE_BITS, has_bfloat, has_exact_bfloat, has_half, quietens_in_one
-from reorder.values.formats import FLOATS, ieee
+from reorder.values.formats import FLOATS, FloatFormat, ieee
 
 if TYPE_CHECKING:
     from reorder.cpu.convert.vectors import Vectors
     from reorder.cpu.kernels.emit import Value
-    from reorder.values.formats import ExponentFormat, FloatFormat
+    from reorder.values.formats import ExponentFormat, Format
 
 __all__ = [
     "as_f32",
@@ -32,6 +32,7 @@ __all__ = [
     "decode_float",
     "encode_exponent",
     "encode_float",
+    "quietens_rarely",
 ]
 
 _F32 = FLOATS["f32"]
@@ -136,10 +137,27 @@ def _round_to_odd(vectors: Vectors, values: Value) -> Value:
     return builder.bitcast(bits, f32)
 
 
+def quietens_rarely(form: Format, work: str) -> bool:
+    """Whether `encode_float` makes NaN canonical: in formats of as many bits of exponent as f32.
+
+    It tests for NaN anyway.
+    """
+    is_cut = isinstance(form, FloatFormat) and form.exponent == _F32.exponent and form != _F32
+    return is_cut and work == "f32" and not has_exact_bfloat()
+
+
 def encode_float(
-    vectors: Vectors, values: Value, form: FloatFormat, *, are_integers: bool = False
+    vectors: Vectors,
+    values: Value,
+    form: FloatFormat,
+    *,
+    are_integers: bool = False,
+    canonical: bool = False,
 ) -> Value:
-    """Return the codes of f32 values in f32 or a narrower format, some as i32."""
+    """Return the codes of f32 values in f32 or a narrower format, some as i32.
+
+    With `canonical` NaN has no payload where `quietens_rarely`.
+    """
     builder = vectors.builder
     if form == _F32:
         return builder.bitcast(values, vectors.integers(32))
@@ -149,8 +167,9 @@ def encode_float(
     bits = builder.bitcast(values, vectors.integers(32))
     if form == _BFLOAT and has_bfloat() and are_integers and vectors.lanes >= GROUP:
         return round_to_bfloat(vectors, values)
-    encode = _cut_mantissa if form.exponent == _F32.exponent else _encode_small
-    return encode(vectors, bits, form)
+    if form.exponent == _F32.exponent:
+        return _cut_mantissa(vectors, bits, form, canonical=canonical)
+    return _encode_small(vectors, bits, form)
 
 
 def _encode_small(vectors: Vectors, bits: Value, form: FloatFormat) -> Value:
@@ -201,7 +220,7 @@ def _rounded_codes(vectors: Vectors, bits: Value, form: FloatFormat) -> Value:
     return builder.or_(codes, sign)
 
 
-def _cut_mantissa(vectors: Vectors, bits: Value, form: FloatFormat) -> Value:
+def _cut_mantissa(vectors: Vectors, bits: Value, form: FloatFormat, *, canonical: bool) -> Value:
     """Return the codes of f32 bits in a format of 16 bits with the same exponent."""
     builder, i32 = vectors.builder, bits.type
     cut = _F32.mantissa - form.mantissa
@@ -217,6 +236,7 @@ def _cut_mantissa(vectors: Vectors, bits: Value, form: FloatFormat) -> Value:
     def quieten() -> Value:
         bit = vectors.splat(rounded.type, 1 << (form.mantissa - 1))
         quiet = builder.or_(vectors.upper_halves(bits), bit)
+        quiet = vectors.splat(rounded.type, form.nan) if canonical else quiet
         twice = builder.shl(bits, vectors.splat(i32, 1))
         return vectors.select(">", twice, 2 * _F32.overflow, quiet, rounded)
 

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 __all__ = [
+    "MAKES_NAN",
     "PERIOD",
     "SCALING",
     "Numbers",
@@ -69,6 +70,17 @@ class Operation(IntEnum):
     ROUND_F16 = 7
 
 
+# The operations whose results may be NaN that is not the canonical one: sums and products.
+# `QUOTIENT` makes it where it divides, and the others return what they got.
+MAKES_NAN = frozenset(
+    {
+        Operation.SUBTRACT,
+        Operation.MULTIPLY,
+        Operation.DIVIDE,
+        Operation.ADD,
+        Operation.ADD_PRODUCT,
+    }
+)
 # The operations of scales: they have code for short rows, of one block of channels.
 SCALING = frozenset({Operation.MULTIPLY, Operation.QUOTIENT})
 

@@ -8,8 +8,9 @@ from llvmlite import ir
 
 from reorder.cpu.convert.arithmetic import Operands, apply
 from reorder.cpu.convert.codec import Codec
-from reorder.cpu.convert.operation import Operation
+from reorder.cpu.convert.operation import MAKES_NAN, Operation
 from reorder.cpu.kernels.emit import int64
+from reorder.values.formats import INTEGERS
 
 if TYPE_CHECKING:
     from reorder.cpu.convert.records import CombineRecord
@@ -72,7 +73,10 @@ class RowOperation:
         if operation in {Operation.QUOTIENT, Operation.ADD_PRODUCT}:
             factor = self._read(codec, rows.factor, i, self._one_factor)
         result = apply(codec, operation, Operands(x, y, factor), work, dtype)
-        return codec.encode(result, work, dtype)
+        # scales and zero points are finite, so integers do not become NaN by them
+        is_number = rows.src.dtype in INTEGERS and operation is not Operation.ADD_PRODUCT
+        canonical = operation in MAKES_NAN and not is_number
+        return codec.encode(result, work, dtype, canonical=canonical)
 
     def _load_one(self, row: Row) -> Value:
         builder = row.elements.builder
