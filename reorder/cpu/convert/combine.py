@@ -10,7 +10,14 @@ from typing import TYPE_CHECKING, NamedTuple
 from reorder.cpu.convert.operation import SCALING, Operation
 from reorder.cpu.convert.records import CombineRecord, Placement, table_addresses
 from reorder.cpu.convert.row_operation import OperationRows, RowOperation
-from reorder.cpu.convert.rows import Row, each_line, each_vector, emit_zeroed, vector_lanes
+from reorder.cpu.convert.rows import (
+    Row,
+    each_line,
+    each_vector,
+    emit_zeroed,
+    masks_elements,
+    vector_lanes,
+)
 from reorder.cpu.kernels.elements import Location
 from reorder.cpu.kernels.emit import int64, load_int64, load_record, loop
 from reorder.cpu.target import has_fma
@@ -100,7 +107,7 @@ def _emit_rows(builder: Builder, stage: _Stage, operation: Operation, *, single:
         with block:
             each(lambda row: row.run(int64(0), _BLOCK))
         dtypes = stage.types.src, stage.types.dst
-        with other, emit_zeroed(builder, dtypes, record, lambda: each(RowOperation.run_zeroed)):
+        with other, emit_zeroed(builder, dtypes, record, lambda: each(_emit_short_row)):
             each(_emit_row)
 
 
@@ -121,6 +128,11 @@ def _rows_at(builder: Builder, stage: _Stage, operation: Operation, row: Value) 
     )
 
 
+def _emit_short_row(row: RowOperation) -> None:
+    """Emit the operation on one row by one vector, which may write zeros behind it."""
+    row.run_masked(int64(0), row.record.columns, row.record.extent)
+
+
 def _emit_row(row: RowOperation) -> None:
     """Emit the operation on one row of any length."""
     src, dst, operand, _ = row.rows
@@ -135,5 +147,15 @@ def _emit_row(row: RowOperation) -> None:
     if dst.elements.streams:
         each_line(dst, row.record.columns, sizes, combine, overlaps=False)
         return
-    whole = int64(0), row.record.columns
-    each_vector(src.elements.builder, whole, sizes, combine, overlaps=False)
+    builder, columns = src.elements.builder, row.record.columns
+    if not masks_elements(src.dtype, dst.dtype, operand.dtype):
+        each_vector(builder, (int64(0), columns), sizes, combine, overlaps=False)
+        return
+    # the tail is one vector
+    whole = builder.and_(columns, int64(-_BLOCK))
+    each_vector(
+        builder, (int64(0), whole), sizes[: sizes.index(_BLOCK) + 1], combine, overlaps=False
+    )
+    tail = builder.sub(columns, whole)
+    with builder.if_then(builder.icmp_signed(">", tail, int64(0))):
+        row.run_masked(whole, tail, tail)

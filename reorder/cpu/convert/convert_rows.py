@@ -61,8 +61,9 @@ def _emit_row(src: Row, dst: Row, record: ConvertRecord, work: str | None) -> No
     """Convert one row, and write zeros behind it if the record says so."""
 
     def emit() -> None:
-        codes = _converted(src, dst, src.load_first(record.columns), work)
-        dst.store_first(codes, record.columns, record.extent)
+        first = int64(0)
+        codes = _converted(src, dst, src.load_first(record.columns, first), work)
+        dst.store_first(codes, first, record.columns, record.extent)
 
     if dst.elements.streams:
         _emit_data(src, dst, record, work)

@@ -53,15 +53,15 @@ class RowOperation:
         codes = self.results(src.load(i, lanes), i)
         self.rows.dst.store(codes, i, non_temporal=non_temporal)
 
-    def run_zeroed(self) -> None:
-        """Write the results for a row that ends in zeros, and these."""
-        columns, extent = self.record.columns, self.record.extent
-        self.rows.dst.store_first(self.results(self.rows.src.load_first(columns)), columns, extent)
+    def run_masked(self, i: Value, count: Value, extent: Value) -> None:
+        """Write the results for some elements from the i-th one on, and zeros behind them."""
+        codes = self.results(self.rows.src.load_first(count, i), i, count)
+        self.rows.dst.store_first(codes, i, count, extent)
 
-    def results(self, codes: Value, i: Value | None = None) -> Value:
-        """Return the results for codes of src, in the type of dst.
+    def results(self, codes: Value, i: Value, count: Value | None = None) -> Value:
+        """Return the results for codes of src from the i-th element on, in the type of dst.
 
-        They are at the i-th element of the row; without it they are the first ones, and zeros.
+        With a count, only that many lanes are elements of the row.
         """
         operation, rows = self._operation, self.rows
         codec = Codec(rows.src.elements.builder, codes.type.count)
@@ -69,9 +69,9 @@ class RowOperation:
         x = codec.decode(codes, rows.src.dtype, work)
         y = factor = None
         if operation is not Operation.ROUND_F16:
-            y = self._read(codec, rows.operand, i, self._one_operand)
+            y = self._read(codec, rows.operand, (i, count), self._one_operand)
         if operation in {Operation.QUOTIENT, Operation.ADD_PRODUCT}:
-            factor = self._read(codec, rows.factor, i, self._one_factor)
+            factor = self._read(codec, rows.factor, (i, count), self._one_factor)
         result = apply(codec, operation, Operands(x, y, factor), work, dtype)
         # scales and zero points are finite, so integers do not become NaN by them
         is_number = rows.src.dtype in INTEGERS and operation is not Operation.ADD_PRODUCT
@@ -82,17 +82,19 @@ class RowOperation:
         builder = row.elements.builder
         return builder.bitcast(row.load(int64(0), 1), Codec(builder, 1).values(row.dtype))
 
-    def _read(self, codec: Codec, row: Row, i: Value | None, one: Value | None) -> Value:
+    def _read(
+        self, codec: Codec, row: Row, lanes: tuple[Value, Value | None], one: Value | None
+    ) -> Value:
         """Return the values at the operand's position, or one value in every lane."""
         builder, kind = codec.builder, codec.values(row.dtype)
         if one is not None:
             every = ir.Constant(codec.integers(32), None)
             return builder.shuffle_vector(one, ir.Constant(one.type, ir.Undefined), every)
-        if i is not None:
-            position = builder.and_(i, self.record.operand_mask)
+        i, count = lanes
+        position = builder.and_(i, self.record.operand_mask)
+        if count is None:
             return builder.bitcast(row.load(position, codec.lanes), kind)
         # behind the row ones, so that nothing is divided by zero
-        count = self.record.columns
-        values = builder.bitcast(row.load_first(count), kind)
+        values = builder.bitcast(row.load_first(count, position), kind)
         mask = row.elements.lane_mask(count, codec.lanes)
         return builder.select(mask, values, codec.splat(kind, 1.0))

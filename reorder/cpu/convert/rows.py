@@ -71,17 +71,19 @@ class Row(NamedTuple):
         location = self.start.plus(self.elements.builder, i)
         self.elements.store_vector(codes, location, non_temporal=non_temporal)
 
-    def load_first(self, count: Value) -> Value:
-        """Return a vector of `ZEROED_LANES`: the first elements, and zeros."""
-        return self.elements.load_masked(self.start, self.elements.lane_mask(count, ZEROED_LANES))
+    def load_first(self, count: Value, i: Value) -> Value:
+        """Return a vector of `ZEROED_LANES`: some elements from the i-th one on, and zeros."""
+        location = self.start.plus(self.elements.builder, i)
+        return self.elements.load_masked(location, self.elements.lane_mask(count, ZEROED_LANES))
 
-    def store_first(self, codes: Value, count: Value, extent: Value) -> None:
-        """Write the first `count` codes of a vector, and zeros up to `extent`."""
+    def store_first(self, codes: Value, i: Value, count: Value, extent: Value) -> None:
+        """Write the first `count` codes of a vector from the i-th element on, and zeros behind."""
         elements, lanes = self.elements, codes.type.count
         codes = elements.builder.select(
             elements.lane_mask(count, lanes), codes, elements.zeros(lanes)
         )
-        elements.store_masked(codes, self.start, elements.lane_mask(extent, lanes))
+        location = self.start.plus(elements.builder, i)
+        elements.store_masked(codes, location, elements.lane_mask(extent, lanes))
 
     def prefetch(self, i: Value, lanes: int, distance: Value) -> None:
         """Prefetch `distance` bytes ahead of a vector that starts at the i-th element."""
