@@ -153,9 +153,7 @@ def _emit_row(row: RowOperation) -> None:
         return
     # the tail is one vector
     whole = builder.and_(columns, int64(-_BLOCK))
-    each_vector(
-        builder, (int64(0), whole), sizes[: sizes.index(_BLOCK) + 1], combine, overlaps=False
-    )
+    each_vector(builder, (int64(0), whole), (sizes[0], _BLOCK), combine, overlaps=False)
     tail = builder.sub(columns, whole)
     with builder.if_then(builder.icmp_signed(">", tail, int64(0))):
         row.run_masked(whole, tail, tail)
