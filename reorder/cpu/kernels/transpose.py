@@ -39,9 +39,10 @@ _SWEEP_COLUMNS = 64
 _PREFETCH_DISTANCE = 8
 # Tiles as high as a cache line are used if at most rows >> 3, an eighth, are moved twice.
 _REPEATED_ROWS_SHIFT = 3
-# Rows below half of a tile and this part of it are moved by lower tiles, and those of higher tiles
-# are not masked: shuffles of what is not stored cost as much as stores.
-_MASKED_PART, _MAX_MASKED_ROWS = 8, 32
+# Tiles of a line, and of 32 rows of bytes, have a variant for fewer rows, whose stores are masked.
+# Rows below half of a tile and this part of it are moved by lower tiles: shuffles of what is not
+# stored cost as much as stores. Each further variant takes a tenth of the time to compile.
+_MASKED_ROWS, _MASKED_PART = 32, 8
 
 
 def emit_transposed(move: Transposition, span: ColumnSpan) -> None:
@@ -92,29 +93,22 @@ def _emit_tiles(move: Transposition, span: ColumnSpan, height: int, done: Value)
     # the last tile overlaps the one before it, so it moves some rows twice
     repeated = builder.and_(builder.neg(rows.extent), int64(height - 1))
     limit = int64(height)
-    is_line = height * bits == LINE_BITS
-    if is_line:
+    if height * bits == LINE_BITS:
         limit = builder.lshr(rows.extent, int64(_REPEATED_ROWS_SHIFT))
     fits = builder.and_(
         builder.icmp_signed(">=", rows.extent, int64(height)),
         builder.icmp_signed("<=", repeated, limit),
     )
-    masks = has_masks() and not elements.streams and height <= _MAX_MASKED_ROWS
-    if masks:
+    if has_masks() and not elements.streams and height == min(LINE_BITS // bits, _MASKED_ROWS):
         # one tile that is higher than all rows, instead of two lower ones that overlap
         least = int64(height // 2 + height // _MASKED_PART)
         is_one = builder.and_(
             builder.icmp_signed(">", rows.extent, least),
             builder.icmp_signed("<", rows.extent, int64(height)),
         )
-        if is_line:
-            # masked stores of whole lines would be slower
-            with builder.if_then(is_one):
-                lane = TileShape(height, LANE_BITS // bits)
-                _emit_sweeps(move, span, lane, masks=True)
-                builder.branch(done)
-        else:
-            fits = builder.or_(fits, is_one)
+        with builder.if_then(is_one):
+            _emit_sweeps(move, span, TileShape(height, LANE_BITS // bits), masks=True)
+            builder.branch(done)
     with builder.if_then(fits):
         *wider, narrowest = tile_shapes(bits, height, streams=elements.streams)
         for shape in wider:
@@ -122,7 +116,7 @@ def _emit_tiles(move: Transposition, span: ColumnSpan, height: int, done: Value)
             with builder.if_then(builder.icmp_signed(">=", count, int64(shape.width))):
                 _emit_sweeps(move, span, shape)
                 builder.branch(done)
-        _emit_sweeps(move, span, narrowest, masks=masks and not is_line)
+        _emit_sweeps(move, span, narrowest)
         builder.branch(done)
 
 
@@ -132,8 +126,8 @@ def _emit_sweeps(
     """Move tiles of one shape, in sweeps: some columns of all rows, then the next columns.
 
     A sweep uses whole cache lines of src while they are in the cache. The tail of the columns,
-    which wide tiles leave, is moved by tiles of one lane. With `masks` the last tile stores the
-    rows that are left; without, it overlaps the one before it.
+    which wide tiles leave, is moved by tiles of one lane. With `masks` tiles are higher than all
+    rows, of one lane, and store these only.
     """
     elements = move.elements
     builder = elements.builder
@@ -142,9 +136,10 @@ def _emit_sweeps(
     edge = EdgeTables(elements, lane)
     is_narrow = edge.is_narrow(span)
     last_column = maximum(builder, builder.sub(span.last, int64(lane.width)), span.first)
-    # selects instead of branches, for which LLVM would duplicate the loop
-    column_tables = builder.select(is_narrow, edge.columns, move.columns.table)
-    column_step = builder.select(is_narrow, int64(0), int64(WORD_NBYTES))
+    # a select instead of a branch, for which LLVM would duplicate the loop; narrow tiles start with
+    # the first column, whose entry is the first one of their table
+    narrow_table = builder.sub(edge.columns, builder.mul(span.first, int64(WORD_NBYTES)))
+    column_tables = builder.select(is_narrow, narrow_table, move.columns.table)
     last_row = builder.sub(move.rows.extent, int64(height))
     step = _sweep_columns(elements, last_row, height)
     is_padded = builder.icmp_signed("<", move.rows.valid, move.rows.extent)
@@ -158,8 +153,8 @@ def _emit_sweeps(
             stop = minimum(builder, builder.add(start, step), span.last)
             with loop(builder, int64(0), move.rows.extent, height) as next_row:
                 row = next_row if masks else minimum(builder, next_row, last_row)
-                left = builder.sub(move.rows.extent, row)
-                stored = Stored(mask=elements.lane_mask(left, height) if masks else None)
+                mask = elements.lane_mask(move.rows.extent, height) if masks else None
+                stored = Stored(mask=mask)
                 dst = elements.rebased(part.dst.plus(builder, row))
                 whole_table = entry_address(builder, move.rows.table, row)
                 before = builder.block
@@ -181,7 +176,7 @@ def _emit_sweeps(
                         _prefetch_columns(move, dst, column_table, shape)
                 with loop(builder, rest, stop, lane.width) as next_column:
                     column = minimum(builder, next_column, last_column)
-                    column_table = builder.add(column_tables, builder.mul(column, column_step))
+                    column_table = entry_address(builder, column_tables, column)
                     first = elements.rebased(Location(src.address, column))
                     if elements.streams:
                         # a line that non-temporal stores write twice goes to memory twice
@@ -207,16 +202,15 @@ def _sweep_columns(elements: Elements, last_row: Value, height: int) -> Value:
 def _prefetch_columns(move: Transposition, dst: Location, table: Value, shape: TileShape) -> None:
     """Prefetch the lines of dst that the next tile of the same columns is the first one to write.
 
-    They are those in which that tile ends. Measured on x86 only.
+    They are those in which that tile ends, if tiles are as high as lines. Measured on x86 only.
     """
     elements, builder = move.elements, move.elements.builder
-    nbytes = shape.height * elements.bits // BYTE_BITS
-    if elements.streams or nbytes < LINE_NBYTES // 2 or not is_x86():
+    if elements.streams or shape.height * elements.bits < LINE_BITS or not is_x86():
         return
     with builder.if_then(move.prefetches_dst):
         for k in range(shape.width):
             column = elements.moved(dst, load_int64(builder, table, k))
-            ahead = builder.add(elements.address_of(column), int64(2 * nbytes - 1))
+            ahead = builder.add(elements.address_of(column), int64(2 * LINE_NBYTES - 1))
             prefetch(builder, ahead, writes=True)
 
 

@@ -24,7 +24,7 @@ _MIN_CHUNK_NBYTES = 1 << 18
 # Upper limit of the rounds in which records are interleaved.
 _MAX_ROUNDS = 1024
 # A part of a record is cut at whole steps of a loop if it has at least so many of them.
-_MIN_STEPS = 16
+_MIN_STEPS = 3
 # Least elements of a part of a record.
 _MIN_PART_SIZE = 1 << 10
 # A line of dst that two threads write costs as much as reading so many lines.
@@ -44,8 +44,10 @@ class Workload(NamedTuple):
     # number of elements
     size: int
     # product of the extents of those outer loops whose steps are farther apart in dst than the rows
-    # or columns; 0: all
-    around: int = 0
+    # or columns
+    around: int = 1
+    # pieces of dst that two threads have in common if each does steps of the outer loops
+    pieces: int = 0
 
 
 class Task(NamedTuple):
@@ -104,6 +106,10 @@ def partition_chunks(
     tasks: list[Task] = []
     bounds = [0]
     shapes = [_cut_loops(workload, chunks, is_own=is_own) for workload in workloads]
+    units = [
+        _cut_unit(workload, shape, chunks)
+        for workload, shape in zip(workloads, shapes, strict=True)
+    ]
     starts = [0] * len(workloads)
     done = 0
     for chunk in range(1, chunks + 1):
@@ -116,7 +122,7 @@ def partition_chunks(
             stop = steps
             if start < steps and chunk < chunks:
                 missing = (due - done * chunks) * steps / (workload.size * chunks)
-                stop = _cut_at(start, missing, workload.size, shape)
+                stop = min(steps, start + max(0, round(missing / units[number])) * units[number])
             starts[number] = stop
             done += (stop - start) * workload.size // steps
             parts += [(workload, shape, part) for part in _products(start, stop, shape)]
@@ -132,31 +138,30 @@ def _cut_loops(workload: Workload, chunks: int, *, is_own: bool) -> tuple[int, i
     """Return the loops of a record in the order in which chunks take their steps, outermost first.
 
     They are outer loops, the grains of the inner ones, and further outer loops. The model: a cut
-    within the last loops divides a line of dst for each of the rows or columns. A cut within the
+    within the last loops divides a line in each piece of dst that a step writes. A cut within the
     grains divides few, but each step around it and each row in it reads a line of src more, which
     costs much less than a line that two threads write.
     """
     outer, inner = workload.outer, workload.inner
-    grains = -(-inner // workload.grain)
-    around = workload.around or outer
+    grains = max(1, round(inner / workload.grain))
+    around = workload.around
     if chunks == 1:
         return outer, 1, 1
     read_again = workload.size // (outer * inner) * min(outer // around, outer * grains // chunks)
-    if not is_own or around == outer or read_again > _SHARED_LINE * inner:
+    if not is_own or around == outer or read_again >= _SHARED_LINE * workload.pieces:
         return outer, grains, 1
     return around, grains, outer // around
 
 
-def _cut_at(start: int, count: float, size: int, shape: tuple[int, int, int]) -> int:
-    """Return where a part of about so many steps ends, of a record of so many elements.
+def _cut_unit(workload: Workload, shape: tuple[int, int, int], chunks: int) -> int:
+    """Return how many steps of a record stay together: whole steps of outer loops.
 
-    A part is not tiny, and consists of whole steps of outer loops if it has many of them.
+    They are single steps where chunks have few whole ones, but no tiny part.
     """
     steps = prod(shape)
-    least = min(steps, -(-_MIN_PART_SIZE * steps // size))
+    least = min(steps, -(-_MIN_PART_SIZE * steps // workload.size))
     units = (shape[1] * shape[2], shape[2])
-    unit = next((unit for unit in units if count >= _MIN_STEPS * unit), least)
-    return min(steps, start + max(0, round(count / unit)) * unit)
+    return next((unit for unit in units if steps >= _MIN_STEPS * unit * chunks), least)
 
 
 def _products(
@@ -193,8 +198,8 @@ def _tasks(
     """Return the task of a product of ranges in a round of several: some of its outer steps."""
     around, grains, last = part
     number, rounds = turn
-    grain = workload.grain if shape[1] > 1 else workload.inner
-    inner = grains.start * grain, min(grains.stop * grain, workload.inner)
+    last_inner = grains.stop * workload.grain if grains.stop < shape[1] else workload.inner
+    inner = grains.start * workload.grain, last_inner
     first, stop = around.start * shape[2] + last.start, (around.stop - 1) * shape[2] + last.stop
     begin, end = (first + (stop - first) * k // rounds for k in (number, number + 1))
     return [Task(workload.record, begin, end, *inner)] if begin < end else []

@@ -111,7 +111,7 @@ def encode(
     Bytes of src from `src_end` on must not be read. With `prefetches` kernels prefetch src, since
     it exceeds the caches.
     """
-    size = max(1, bits // BYTE_BITS)
+    width = max(1, bits // BYTE_BITS)
     program: list[int] = []
     workloads = []
     for scheduled in boxes:
@@ -123,7 +123,7 @@ def encode(
             outer = outer[:-1]
         start = len(program)
         micro_kernel = scheduled.choice.micro_kernel
-        step = size // scheduled.unit
+        step = width // scheduled.unit
         src, dst = (offset * step for offset in scheduled.box.offsets)
         program += BoxHead(micro_kernel, src, dst, len(outer), src_end)
         for node in outer:
@@ -132,14 +132,15 @@ def encode(
         if scheduled.is_transposed:
             ahead = prefetches, scheduled.prefetches_dst(bits)
             program += _encode_transpose(scheduled, repeat, step, ahead)
-            group, grain = scheduled.choice.columns, max(_GRAIN_COLUMNS, _GRAIN_NBYTES // size)
+            group, grain = scheduled.choice.columns, max(_GRAIN_COLUMNS, _GRAIN_NBYTES // width)
         else:
             program += _encode_rows(scheduled, step, size)
             group, grain = scheduled.choice.rows, 1
         inner, steps = (prod(node.extent for node in part) for part in (group, outer))
-        # threads share no whole lines: their loops stay in the order of src
-        around = 0 if scheduled.fills_lines(bits) else _steps_around(outer, group[-1])
-        workloads.append(Workload(start, steps, inner, grain, scheduled.box.size, around))
+        pieces = scheduled.divided_pieces((n for n in scheduled.box.nodes if n not in outer), bits)
+        size = scheduled.box.size
+        around = _steps_around(outer, group[-1])
+        workloads.append(Workload(start, steps, inner, grain, size, around, pieces))
     return np.array(program, dtype=np.int64), workloads
 
 
@@ -186,7 +187,7 @@ def _encode_transpose(
     loop = RepeatLoop(1, 0, 0)
     if repeat:
         loop = RepeatLoop(repeat.extent, *(stride * step for stride in repeat.strides))
-    # a tile that is higher than the rows that are left reads the last one again
+    # a tile that is higher than all rows reads the last one again
     more = -len(row_table) % LINE_NBYTES
     return [*head, *loop, *column_table, *row_table, *row_table[-1:] * more]
 

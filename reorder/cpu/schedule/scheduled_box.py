@@ -68,8 +68,20 @@ class ScheduledBox(NamedTuple):
             self.is_transposed
             and rows * bits >= _PREFETCHED_LINES * LINE_BITS
             and columns >= _PREFETCHED_COLUMNS
-            and not self.fills_lines(bits)
+            and not self._starts_lines(self.choice.rows, bits)
         )
+
+    def divided_pieces(self, inner: Iterable[Node], bits: int) -> int:
+        """Return how many contiguous pieces of dst some loops write, or 0 if they are whole lines.
+
+        Two threads that do steps of the other loops write as many lines in common.
+        """
+        nodes = tuple(inner)
+        size = contiguous_size(nodes, 1, self.unit)
+        piece = tuple(node for node in nodes if abs(node.strides[1]) < size * self.unit)
+        if self._starts_lines(piece, bits):
+            return 0
+        return prod(node.extent for node in nodes) // size
 
     def fills_lines(self, bits: int) -> bool:
         """Whether it writes whole cache lines only, if dst starts with one."""
@@ -79,11 +91,15 @@ class ScheduledBox(NamedTuple):
             # tiles are wider than the columns: their stores beyond these are no lines of dst
             return False
         inner = choice.rows if self.is_transposed else choice.columns
+        return choice.micro_kernel != STRIDED and self._starts_lines(inner, bits)
+
+    def _starts_lines(self, inner: tuple[Node, ...], bits: int) -> bool:
+        """Whether each step of the loops around some contiguous ones writes whole lines of dst."""
         strides = [node.strides[-1] for node in self.box.nodes if node not in inner]
         size = prod(node.extent for node in inner) * self.unit
         starts = [size, self.box.offsets[-1], *strides]
         line = LINE_BITS // bits * self.unit
-        return choice.micro_kernel != STRIDED and not any(start % line for start in starts)
+        return not any(start % line for start in starts)
 
     def has_short_runs(self, bits: int) -> bool:
         """Whether it copies runs of less than a page, which no memmove does."""

@@ -22,6 +22,7 @@ def test_tiles_that_are_wider_than_their_columns_fill_no_lines() -> None:
         (63, 99, True),
         # every store is a whole line
         (64, 99, False),
+        (64, 7, False),
         # one row of tiles, in which no line is the next one
         (31, 99, False),
         # the next row of tiles follows at once
@@ -56,3 +57,22 @@ def test_runs_of_a_page_and_other_kernels_are_no_short_runs() -> None:
         assert schedule(box).has_short_runs(32) is is_short
     box = Box((0, 0), (Node(64, 64, (1, 64)), Node(64, 64, (64, 1))))
     assert not schedule(box).has_short_runs(32)
+
+
+@pytest.mark.parametrize(
+    ("rows", "blocks", "pieces"),
+    [
+        # a line for each of 100 columns
+        (16, Node(1, 1, (1600, 1600)), 0),
+        # columns that start anywhere
+        (15, Node(4, 4, (1500, 15)), 100),
+        # 25 columns together are whole lines, in four blocks
+        (16, Node(4, 4, (1600, 400)), 0),
+    ],
+)
+def test_threads_have_pieces_of_dst_in_common_that_end_within_lines(
+    rows: int, blocks: Node, pieces: int
+) -> None:
+    columns = Node(100, 100, (1, 64 if blocks.extent == 1 else 4 * rows))
+    box = Box((0, 0), (blocks, columns, Node(rows, rows, (100, 1))))
+    assert schedule(box).divided_pieces(box.nodes[1:], 32) == pieces
