@@ -13,8 +13,9 @@ from reorder.memory.indexing import elements_at, select
 from reorder.memory.memory import Memory
 from reorder.opencl.addresses import host_view
 from reorder.opencl.allocation import check_not_released
+from reorder.opencl.arrays import first_byte
 from reorder.opencl.image_formats import channel_type_of
-from reorder.opencl.operands import device_operand, first_byte
+from reorder.opencl.operands import device_operand
 from reorder.opencl.queues import check_queue, checked_events, events_of
 
 if TYPE_CHECKING:

@@ -20,9 +20,9 @@ from memdesc import (
 from memdesc.errors import short_repr
 from memdesc.names import is_image
 from reorder.memory.memory import Memory
+from reorder.opencl.arrays import array_desc
 from reorder.opencl.device_memory import DeviceMemory
 from reorder.opencl.image_formats import supported_format
-from reorder.opencl.operands import array_desc
 from reorder.opencl.queues import check_queue, checked_events
 from reorder.opencl.sources import LayoutLike, as_source
 from reorder.opencl.targets import (

@@ -10,7 +10,7 @@ import numpy as np
 import pyopencl as cl
 import pyopencl.array
 
-from memdesc import ImageDesc, MemdescError, MemoryDesc, data_type, memory_desc
+from memdesc import ImageDesc, MemdescError, MemoryDesc
 from memdesc.errors import short_repr
 from reorder.opencl.addresses import ON_HOST, place_of
 from reorder.opencl.allocation import (
@@ -19,6 +19,7 @@ from reorder.opencl.allocation import (
     is_released_error,
     released_error,
 )
+from reorder.opencl.arrays import first_byte
 from reorder.opencl.image_formats import (
     channel_type_of,
     check_size,
@@ -35,10 +36,8 @@ __all__ = [
     "VECTOR_NBYTES",
     "DeviceOperand",
     "Unallocated",
-    "array_desc",
     "check_usable",
     "device_operand",
-    "first_byte",
 ]
 
 _LINEAR = (cl.Buffer, cl.SVMPointer)
@@ -153,48 +152,6 @@ def _moved_extra(desc: MemoryDesc, skipped: int, name: str) -> Extra | None:
 def _needs(desc: MemoryDesc) -> tuple[int, int]:
     """Return the bytes of an element, and those that a buffer must have."""
     return desc.dtype.bits_dtype.itemsize, desc.min_nbytes
-
-
-def array_desc(array: cl.array.Array, name: str) -> MemoryDesc:
-    """Return the descriptor of an array from its lowest element on: logical dims are its axes."""
-    return _array_desc(
-        array.dtype, tuple(array.shape), tuple(array.strides), int(array.offset), name
-    )
-
-
-@lru_cache(maxsize=1024)
-def _array_desc(
-    of: np.dtype[Any], shape: tuple[int, ...], strides: tuple[int, ...], offset: int, name: str
-) -> MemoryDesc:
-    itemsize = of.itemsize
-    if any(stride % itemsize for stride in strides) or offset % itemsize:
-        msg = (
-            f"{name} is an array of strides {strides} and offset {offset} bytes, "
-            f"no multiples of its {itemsize}-byte elements"
-        )
-        raise MemdescError(msg)
-    if (dtype := data_type(of)).is_packed:
-        msg = (
-            f"{name} is an array of {dtype}, one element a byte; memory of {dtype} holds two: "
-            "pack them on the host, or describe the bytes by a MemoryDesc"
-        )
-        raise MemdescError(msg)
-    offset0 = (offset - _lowest(shape, strides, offset)) // itemsize
-    strides = tuple(stride // itemsize for stride in strides)
-    return memory_desc(shape, dtype, strides=strides, offset0=offset0)
-
-
-def first_byte(array: cl.array.Array) -> int:
-    """Return the byte of its buffer at which the lowest element of an array starts."""
-    return _lowest(array.shape, array.strides, int(array.offset))
-
-
-def _lowest(shape: tuple[int, ...], strides: tuple[int, ...], offset: int) -> int:
-    if 0 in shape:
-        return offset
-    return offset + sum(
-        min(stride, 0) * (extent - 1) for stride, extent in zip(strides, shape, strict=True)
-    )
 
 
 def _memory_of(queue: cl.CommandQueue, array: cl.array.Array) -> Any:

@@ -13,8 +13,9 @@ from memdesc import FormatTag, ImageDesc, MemdescError, MemoryDesc
 from memdesc.errors import short_repr
 from reorder.memory.inputs import as_memory, from_pixels
 from reorder.opencl.allocation import allocate_buffer
+from reorder.opencl.arrays import array_desc
 from reorder.opencl.device_memory import DeviceMemory
-from reorder.opencl.operands import Unallocated, array_desc
+from reorder.opencl.operands import Unallocated
 from reorder.opencl.queues import events_of
 
 if TYPE_CHECKING:
