@@ -51,7 +51,9 @@ def test_the_instructions_of_gpus_for_halves_write_the_same_bits(
     assert runtime.read(buffer, event).tobytes() == wanted.tobytes()
 
 
-@pytest.mark.parametrize("layout", ["nhwc", pytest.param("nchw", marks=pytest.mark.campaign)])
+@pytest.mark.parametrize(
+    "layout", ["nhwc", "nChw16c", pytest.param("nchw", marks=pytest.mark.campaign)]
+)
 def test_images_of_halves_are_written_with_the_same_numbers(layout: str, runtime: Runtime) -> None:
     codes = floats_around_halves()
     codes = np.resize(codes, (1, 64, 65, 67))

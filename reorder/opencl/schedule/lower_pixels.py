@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 __all__ = ["lower_pixels"]
 
 _LANES, _WORD = 4, 32
+# The loop behind the lanes of a pixel is short, if it has fewer steps.
+_SHORT = 8
 
 
 def lower_pixels(
@@ -50,9 +52,12 @@ def lower_pixels(
     if tiled is None:
         return None
     loops, tile = tiled
-    # a work item loads and stores the lanes of a pixel as one vector, and computes meanwhile
     if spec is not None and tile.has_whole_pixels:
-        return None
+        # a work item loads and stores the lanes of a pixel as one vector, and computes meanwhile;
+        # but f32 of nChw16c into f16 ran at 0.94 of the copy of an H200 in tiles, at 0.84 without
+        runs = [loops[k].extent for k in tile.run[1:]]
+        if image == 0 or spec.conversion.dst != "f16" or (runs and runs[0] >= _SHORT):
+            return None
     pattern = Pattern(*accesses, (0, 1, 2, 3), (), shape.work_items, pixel_tile=tile)
     if spec is not None:
         pattern = pattern._replace(conversion=spec.conversion)
