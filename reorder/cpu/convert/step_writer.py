@@ -145,7 +145,9 @@ class StepWriter:
         """Return how many bytes ahead rows are prefetched; 0: not at all."""
         if src.base is not Base.SRC or not self.recipe.prefetches:
             return 0
-        return max(rows.columns * src.bits // BYTE_BITS, _PREFETCH_NBYTES // rows.rows)
+        # one row goes on in the next tile; of several, each is followed by that of a later tile
+        following = rows.columns * src.bits // BYTE_BITS if rows.rows > 1 else 0
+        return max(following, _PREFETCH_NBYTES // rows.rows)
 
     def convert(self, src: TileBuffer, dst: TileBuffer, *, as_codes: bool = False) -> TileBuffer:
         """Convert into another type; with `as_codes` only the width of codes changes."""
