@@ -134,7 +134,7 @@ def encode(
             program += _encode_transpose(scheduled, repeat, step, ahead)
             group, grain = scheduled.choice.columns, max(_GRAIN_COLUMNS, _GRAIN_NBYTES // width)
         else:
-            program += _encode_rows(scheduled, step, size)
+            program += _encode_rows(scheduled, step, width)
             group, grain = scheduled.choice.rows, 1
         inner, steps = (prod(node.extent for node in part) for part in (group, outer))
         pieces = scheduled.divided_pieces((n for n in scheduled.box.nodes if n not in outer), bits)
