@@ -152,7 +152,7 @@ def _steps_around(outer: tuple[Node, ...], inner: Node) -> int:
     )
 
 
-def _encode_rows(scheduled: ScheduledBox, step: int, size: int) -> list[int]:
+def _encode_rows(scheduled: ScheduledBox, step: int, width: int) -> list[int]:
     rows, (run,) = scheduled.choice.rows, scheduled.choice.columns
     src_table, dst_table = _offset_table(rows, 0, step), _offset_table(rows, 1, step)
     head = RowsHead(
@@ -163,7 +163,7 @@ def _encode_rows(scheduled: ScheduledBox, step: int, size: int) -> list[int]:
         src_stride=run.strides[0] * step,
         dst_stride=run.strides[1] * step,
         src_span=max(src_table),
-        is_joined=int(all(b - a == run.extent * size for a, b in pairwise(dst_table))),
+        is_joined=int(all(b - a == run.extent * width for a, b in pairwise(dst_table))),
     )
     return [*head, *src_table, *dst_table]
 
