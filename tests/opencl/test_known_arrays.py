@@ -50,24 +50,24 @@ def test_an_array_is_used_where_it_lies_now(runtime: Runtime) -> None:
         opencl.enqueue_reorder(runtime.queue, src, PLAIN, dst, NHWC)
 
 
-def test_an_array_that_is_reversed_later_is_read_from_its_lowest_element(runtime: Runtime) -> None:
+def test_an_array_that_is_reversed_later_is_read_from_its_lowest_element(first: Runtime) -> None:
     x = np.arange(24, dtype=np.int16)
-    src, dst = cl.array.to_device(runtime.queue, x), cl.array.zeros(runtime.queue, 8, np.int16)
+    src, dst = cl.array.to_device(first.queue, x), cl.array.zeros(first.queue, 8, np.int16)
     desc = memory_desc((8,), "s16")
     src.offset = 20  # in bytes, of element 10
     for strides, shape, lowest in (((2,), (8,), 10), ((-2,), (8,), 3), ((-2,), (11,), 0)):
         src.strides, src.shape = strides, shape
-        opencl.enqueue_reorder(runtime.queue, src, desc, dst, desc)
+        opencl.enqueue_reorder(first.queue, src, desc, dst, desc)
         assert dst.get().tolist() == x[lowest : lowest + 8].tolist()
     src.shape = (8,)
     assert reorder(src, out=dst).get().numpy().tolist() == x[10:2:-1].tolist()
 
 
-def test_what_an_array_is_of_now_is_its_type(runtime: Runtime) -> None:
-    src, dst = array(runtime)[0], cl.array.zeros(runtime.queue, X.shape, np.float16)
+def test_what_an_array_is_of_now_is_its_type(first: Runtime) -> None:
+    src, dst = array(first)[0], cl.array.zeros(first.queue, X.shape, np.float16)
     for dtype in (np.float32, np.int32):
         x = (X * 9).astype(dtype)
-        src = cl.array.to_device(runtime.queue, x)
+        src = cl.array.to_device(first.queue, x)
         for _ in range(2):
             reorder(src, out=dst)
             assert dst.get().tobytes() == x.astype(np.float16).tobytes()

@@ -211,26 +211,24 @@ def test_an_image_that_was_released_is_refused(runtime: Runtime) -> None:
         opencl.enqueue_reorder(runtime.queue, lent, PLAIN, *dst)
 
 
-def test_packing_and_unpacking_allocate_each_time(runtime: Runtime) -> None:
-    src = runtime.buffer(X)
-    made = [opencl.pack(runtime.queue, src, IMAGE, src_desc=PLAIN) for _ in range(3)]
+def test_packing_and_unpacking_allocate_each_time(first: Runtime) -> None:
+    src = first.buffer(X)
+    made = [opencl.pack(first.queue, src, IMAGE, src_desc=PLAIN) for _ in range(3)]
     assert len({one.int_ptr for one, _ in made}) == 3
-    half = opencl.pack(runtime.queue, src, image_desc(X.shape, "f16", IMAGE.name), src_desc=PLAIN)
-    assert half[0].format.channel_data_type == cl.channel_type.HALF_FLOAT
     for one, event in made:
-        got = [opencl.unpack(runtime.queue, one, IMAGE, "nhwc", wait_for=[event]) for _ in range(2)]
+        got = [opencl.unpack(first.queue, one, IMAGE, "nhwc", wait_for=[event]) for _ in range(2)]
         assert len({data.int_ptr for data, _ in got}) == 2
         for data, done in got:
-            assert runtime.read(data, done).tobytes() == X.transpose(0, 2, 3, 1).tobytes()
+            assert first.read(data, done).tobytes() == X.transpose(0, 2, 3, 1).tobytes()
     bytes_ = (X * 255).astype(np.uint8)
     small = image_desc(X.shape, "u8", "in_out_channel")
-    raw, desc = runtime.buffer(bytes_), memory_desc(X.shape, "u8")
+    raw, desc = first.buffer(bytes_), memory_desc(X.shape, "u8")
     for _ in range(2):
         for kind in ("UNSIGNED_INT8", "UNSIGNED_INT32"):
-            one, event = opencl.pack(runtime.queue, raw, small, src_desc=desc, channel_type=kind)
+            one, event = opencl.pack(first.queue, raw, small, src_desc=desc, channel_type=kind)
             assert one.format.channel_data_type == getattr(cl.channel_type, kind)
-            data, done = opencl.unpack(runtime.queue, one, small, desc, wait_for=[event])
-            assert runtime.read(data, done).tobytes() == bytes_.tobytes()
+            data, done = opencl.unpack(first.queue, one, small, desc, wait_for=[event])
+            assert first.read(data, done).tobytes() == bytes_.tobytes()
 
 
 def test_a_device_memory_is_what_its_fields_say_now(runtime: Runtime, gate: cl.UserEvent) -> None:
