@@ -23,7 +23,8 @@ def test_a_case_is_measured_beside_the_copy(first: Runtime) -> None:
     row = bench.measure(case)
     assert row["nbytes"] == 2 * 8 * 5 * 6 * 2
     assert row["of_copy"] > 0
-    assert row["torch_of_copy"] is None
+    # torch is beside a GPU that it can use
+    assert row["torch_of_copy"] is None or row["torch_of_copy"] > 0
     assert row["of_cpu"] > 0
     facts = {"device": "d", "platform": "p", "version": "v", "profile": ""}
     lines = device_lines(

@@ -79,8 +79,8 @@ def cut(
     Raises
     ------
     MemdescError
-        If there is no such reorder, or blocks are so large that no piece fits; before the first
-        piece.
+        If there is no such reorder, a stride is negative, or blocks are so large that no piece
+        fits; before the first piece.
 
     Examples
     --------
@@ -99,6 +99,8 @@ def cut(
         raise MemdescError(msg)
     if not dst.nelems:
         return iter(())
+    for desc in (src, dst):
+        _refuse_negative_strides(desc)
     given = units or (1,) * dst.ndims
     groups = groups_along(attr, dst.ndims)
     if src.extra is not None or dst.extra is not None:
@@ -111,6 +113,16 @@ def cut(
         f"{src!r} to {dst!r}",
     )
     return (_piece(src, dst, attr_of_box(plan, *box), box) for box in boxes)
+
+
+def _refuse_negative_strides(desc: MemoryDesc) -> None:
+    strides = [block.stride for block in desc.layout.blocks if block.extent > 1]
+    if min(strides, default=0) < 0:
+        msg = (
+            f"{desc!r} has the negative stride {min(strides)}; pieces are read and written in the "
+            "order of bytes, so reorder it as a whole"
+        )
+        raise MemdescError(msg)
 
 
 def _part(desc: MemoryDesc) -> Part:

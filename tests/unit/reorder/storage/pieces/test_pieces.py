@@ -71,6 +71,14 @@ def test_accumulation_is_refused() -> None:
         cut(desc, desc, reorder.Attr(beta=0.5), bound=Bound(1 << 20, 1 << 20))
 
 
+def test_a_negative_stride_is_refused_before_the_first_piece() -> None:
+    desc = memory_desc((2, 2), "f32", "ab")
+    turned = memory_desc((2, 2), "f32", strides=(-2, 1), padded_dims=(3, 2), offset0=4)
+    for pair in ((turned, desc), (desc, turned)):
+        with pytest.raises(MemdescError, match=r"has the negative stride -2; .* as a whole"):
+            cut(*pair, bound=Bound(1 << 20, 1 << 20))
+
+
 def test_no_elements_are_no_pieces() -> None:
     assert pieces_of((0, 4), "f32", ("ab", "ba"), 1) == []
 
