@@ -60,14 +60,17 @@ def save_profile(device: cl.Device, profile: Profile) -> Path | None:
     Raises
     ------
     MemdescError
-        If it cannot be written.
+        If it cannot be written, or the file that the default replaces cannot be removed.
     """
     path = profile_path(device)
     if path is None:
         return None
     if profile == default_profile(device):
-        with suppress(OSError):
-            path.unlink()
+        try:
+            path.unlink(missing_ok=True)
+        except OSError as error:
+            msg = f"{path} cannot be removed: {error.strerror}; its profile stays in use"
+            raise MemdescError(msg) from None
         return None
     text = profile_to_json(profile).encode()
     # a folder that cannot be made is named by the next line

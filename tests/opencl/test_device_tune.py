@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from memdesc import MemdescError
 from reorder.bench import device_tune
 from reorder.bench.device import DeviceBench, Loaded
 from reorder.bench.device_cases import IMAGES, DeviceCase
@@ -153,6 +154,9 @@ def test_a_profile_is_kept_for_later_processes(
     assert save_profile(device, start) is None
     assert not path.exists()
     assert save_profile(device, start) is None
+    path.mkdir()
+    with pytest.raises(MemdescError, match=r"cannot be removed: .*; its profile stays in use"):
+        save_profile(device, start)
     monkeypatch.setenv("MEMDESC_CACHE_DIR", "")
     assert save_profile(device, best) is None
     assert found(device) == start

@@ -10,7 +10,7 @@ import pytest
 from memdesc import image_desc, memory_desc
 from reorder import Attr, plan_reorder
 from reorder.api import execute
-from reorder.opencl.schedule.profile import GPU
+from reorder.opencl.schedule.profile import BUFFER, COLUMN, GPU, ROW, ImageGroups, Share
 from tests.opencl.runtimes import enqueue
 from tests.opencl.test_types import bits
 
@@ -116,3 +116,13 @@ def test_pixels_of_all_layouts_convert_too(
     runtime: Runtime,
 ) -> None:
     check(runtime, case, dtypes, PROFILES["default"], attr)
+
+
+@pytest.mark.parametrize("twice", [COLUMN, ROW, BUFFER])
+def test_work_items_share_a_loop_once(twice: str, first: Runtime) -> None:
+    groups = ImageGroups(*[(Share(twice, 3), Share(COLUMN, 3, 2), Share(ROW, 1))] * 7)
+    profile = GPU._replace(
+        min_tiled=1 << 20, pack=groups, pack_narrow=groups, unpack=groups, unpack_narrow=groups
+    )
+    for case in CASES[:4]:
+        check(first, case, ("f32", "f32"), profile)

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from memdesc import memory_desc
-from reorder.opencl.schedule.profile import GPU
+from reorder.opencl.schedule.profile import GPU, SkewedShape
 from reorder.opencl.schedule.transfers import DeviceTraits, OperandSpec, plan_transfers
 from tests.opencl.test_tiles import check
 
@@ -46,6 +46,13 @@ def test_rows_that_start_anywhere_are_transposed(
     descs = memory_desc(dims, dtype, src), memory_desc(dims, dtype, dst)
     assert align in skews(*descs)
     check(first, *descs, PROFILE)
+
+
+@pytest.mark.parametrize("dtype", ["u8", "f16", "f32"])
+def test_a_tile_without_whole_units_of_rows_is_not_taken(dtype: str, first: Runtime) -> None:
+    profile = PROFILE._replace(skewed=(SkewedShape(128, 16, 256, 128),) * 3)
+    descs = memory_desc((301, 259), dtype, "ab"), memory_desc((301, 259), dtype, "ba")
+    check(first, *descs, profile)
 
 
 def test_rows_of_views_have_gaps_and_start_at_odd_offsets(first: Runtime) -> None:

@@ -108,8 +108,9 @@ def _quotient(codec: Codec, operands: Operands, dst: str) -> Value:
 def _narrow_quotient(codec: Codec, operands: Operands, dst: str) -> Value:
     """Return x / y for a dst of few bits, from the inverse of y and what that lacks.
 
-    It need not be rounded correctly, only be on the right side of the numbers at which dst rounds:
-    `has_quotient` tests that. NaN, and infinities where they become NaN, are divided.
+    It need not be rounded correctly, only be on the right side of the numbers at which dst rounds.
+    Those have few bits, so it is (`rounding_bits`). NaN, and infinities where they become NaN, are
+    divided.
     """
     x, lacking, inverse = operands
     builder, vector_type, i32 = codec.builder, codec.values("f32"), codec.integers(32)

@@ -62,7 +62,9 @@ def lower_skewed(
     if all(starts):
         return None
     tile = _tile(shape, nbytes, is_skewed=not starts[1])
-    if shape.work_items > max_work_items or 4 * tile.local_words > MAX_LOCAL_NBYTES:
+    # rows of dst end at multiples of `align` in all tiles only if a tile has whole ones
+    is_whole = not tile.align or shape.height * nbytes % tile.align == 0
+    if shape.work_items > max_work_items or 4 * tile.local_words > MAX_LOCAL_NBYTES or not is_whole:
         return None
     pattern = Pattern(access, access, (0,), (), shape.work_items, skewed=tile)
     return tile_launch(nest, pattern, (tile.height, tile.width, *(1 for _ in outer)))

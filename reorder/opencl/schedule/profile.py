@@ -75,7 +75,8 @@ class TileShape(NamedTuple):
 class SkewedShape(NamedTuple):
     """A tile that transposes rows which start anywhere: its steps along src and along dst.
 
-    Its rows in dst end at multiples of `align` bytes.
+    Its rows in dst end at multiples of `align` bytes. A tile whose bytes along dst are no multiple
+    of that is not taken.
     """
 
     width: int

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from math import prod
 from typing import Any, TypeVar
 
 from memdesc import MemdescError
@@ -24,6 +25,8 @@ from reorder.opencl.schedule.profile import (
 __all__ = ["profile_from_json", "profile_to_json"]
 
 _MOST, _MOST_NBYTES, _MOST_ITEMS, _MOST_SHIFT, _MOST_STEPS = 1 << 20, 1 << 16, 1 << 12, 12, 64
+# Most elements of a tile for each work item: its loads are written one by one.
+_MOST_LOADS = 128
 # Whole vectors of bytes, for elements of any width.
 _VECTOR = 16
 # What the numbers of a shape may be: larger ones would make kernels that no device builds.
@@ -121,6 +124,14 @@ def _shape(name: str, row: Any, kind: type[_T]) -> _T:
         _number(f"{name}.{field}", value, limit)
         for field, value, limit in zip(fields, values, limits, strict=True)
     ]
+    if kind is SkewedShape:
+        width, height, work_items, _ = numbers
+        if width * height > _MOST_LOADS * work_items:
+            msg = (
+                f"{name} has {width} x {height} elements for {work_items} work items: give "
+                f"{_MOST_LOADS} for each at most"
+            )
+            raise MemdescError(msg)
     return kind(*numbers)
 
 
@@ -137,7 +148,12 @@ def _shares(name: str, rows: Any) -> tuple[Share, ...]:
     if not isinstance(rows, (list, tuple)):
         msg = f"{name} is {short_repr(rows)}: give a list of shares"
         raise MemdescError(msg)
-    return tuple(_share(f"{name}[{k}]", row) for k, row in enumerate(rows))
+    shares = tuple(_share(f"{name}[{k}]", row) for k, row in enumerate(rows))
+    steps = prod(share.steps for share in shares)
+    if steps > _MOST_STEPS:
+        msg = f"{name} gives a work item {steps} steps: give {_MOST_STEPS} at most"
+        raise MemdescError(msg)
+    return shares
 
 
 def _share(name: str, row: Any) -> Share:

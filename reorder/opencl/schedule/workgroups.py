@@ -112,11 +112,13 @@ def _for_image(
     """Return a group of a nest with at least one image."""
     loops = list(reversed(nest.loops))
     total = min(sum(share.shift for share in shares), _floor_log2(max_work_items))
-    chosen, shifts, steps = [], [], []
+    chosen: list[PixelLoop] = []
+    shifts, steps = [], []
     free = total
     for role, max_shift, count in shares:
         loop = roles[role]
-        if loop is None:
+        # two roles may be those of one loop
+        if loop is None or any(loop is taken for taken in chosen):
             continue
         shift = min(_ceil_log2(loop.extent), max_shift, free)
         free -= shift

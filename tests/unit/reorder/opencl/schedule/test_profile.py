@@ -50,6 +50,14 @@ def test_a_profile_kept_before_there_were_fields_has_the_default_ones() -> None:
             "height is 40: give an integer from 16 to 1048576, in",
         ),
         ({"skewed": [[96, 32, 256, 256]] * 3}, "align is 256: give an integer from 16 to 240"),
+        (
+            {"skewed": [[96, 96, 1, 16]] * 3},
+            "skewed[0] has 96 x 96 elements for 1 work items: give 128 for each at most",
+        ),
+        (
+            {"unpack": GROUPS | {"columns": [["column", 0, 64], ["row", 0, 64]]}},
+            "unpack.columns gives a work item 4096 steps: give 64 at most",
+        ),
         ({"rows": [128, None]}, "rows.steps is None"),
         ({"min_tiled": True}, "min_tiled is True: give an integer from 0 to 1048576"),
         ({"maps_images": 2}, "maps_images is 2: give an integer from 0 to 1"),
