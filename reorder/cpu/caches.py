@@ -78,10 +78,10 @@ def cache_limits(caches: Sequence[Cache], unknown: int = MAX_CACHE_NBYTES) -> tu
 
 
 def streamed_runs(caches: Sequence[Cache]) -> int:
-    """Return from how many bytes of src and dst for each thread runs are written past the caches.
+    """Return from how many bytes of src and dst for each thread runs have non-temporal stores.
 
-    The model: a thread finds no more room than the part of all caches that its core has, and others
-    use half of that. The lower bound was measured.
+    The model: a thread has no more of the caches than the part of its core, and others use half of
+    that. The lower bound was measured.
 
     >>> streamed_runs([Cache(48 << 10, 1), Cache(2 << 20, 1), Cache(300 << 20, 16)])
     10903552

@@ -126,9 +126,9 @@ def partition_chunks(
             starts[number] = stop
             done += (stop - start) * workload.size // steps
             parts += [(workload, shape, part) for part in _products(start, stop, shape)]
-        for turn in range(rounds):
+        for k in range(rounds):
             for workload, shape, part in parts:
-                tasks += _tasks(workload, shape, part, (turn, rounds))
+                tasks += _tasks(workload, shape, part, (k, rounds))
         bounds.append(len(tasks))
     table = np.array(tasks, dtype=np.int64).reshape(-1, len(Task._fields))
     return table, np.array(bounds, dtype=np.int64)
@@ -193,11 +193,11 @@ def _tasks(
     workload: Workload,
     shape: tuple[int, int, int],
     part: tuple[range, range, range],
-    turn: tuple[int, int],
+    among: tuple[int, int],
 ) -> list[Task]:
     """Return the task of a product of ranges in a round of several: some of its outer steps."""
     around, grains, last = part
-    number, rounds = turn
+    number, rounds = among
     last_inner = grains.stop * workload.grain if grains.stop < shape[1] else workload.inner
     inner = grains.start * workload.grain, last_inner
     first, stop = around.start * shape[2] + last.start, (around.stop - 1) * shape[2] + last.stop

@@ -187,7 +187,7 @@ def _encode_transpose(
     loop = RepeatLoop(1, 0, 0)
     if repeat:
         loop = RepeatLoop(repeat.extent, *(stride * step for stride in repeat.strides))
-    # a tile that is higher than all rows reads the last one again
+    # a tile that is higher than all rows reads the last one again; the highest has a line of bytes
     more = -len(row_table) % LINE_NBYTES
     return [*head, *loop, *column_table, *row_table, *row_table[-1:] * more]
 

@@ -31,7 +31,7 @@ def pages_to_read(machine: Machine, nbytes: int, *, streams: bool) -> int:
     """Return from how many pages of src runs are read in turn.
 
     The model: the caches serve as many as the machine says; memory as many as prefetchers follow;
-    and where whole lines of dst are written past the caches, a few suffice.
+    and where non-temporal stores write whole lines of dst, a few suffice.
 
     Parameters
     ----------

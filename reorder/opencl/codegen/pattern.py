@@ -109,7 +109,7 @@ class Serial(NamedTuple):
 
     In runs, the operands of `contiguous` have stride 1 in loop 0, and `whole` is its extent where
     that is small, else 0. A `tile` has the steps of each loop; those of `order` are contiguous in
-    dst, innermost first. Private memory has elements of `held` bits: those of src, if conversion
+    dst, innermost first. Elements in private memory have `private_bits`: those of src if conversion
     makes them wider, else those of dst. With `is_dense` the steps of loop 1 are as far apart in src
     as loop 0 is long. `uniform` is as in `Run`.
     """
@@ -119,7 +119,7 @@ class Serial(NamedTuple):
     whole: int = 0
     tile: tuple[int, ...] = ()
     order: tuple[int, ...] = ()
-    held: int = 0
+    private_bits: int = 0
     is_dense: bool = False
 
 

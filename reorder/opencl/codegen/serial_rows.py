@@ -36,7 +36,7 @@ _MOST_PARTS = 4
 def turned_rows(pattern: Pattern, serial: Serial, row: str, pitch: int) -> Iterator[str]:
     """Return the loops over the blocks of two loops; `pitch` is the private stride of loop 0."""
     width, height = serial.tile[:2]
-    nbytes, lanes = serial.held // _BYTE, lanes_of_row(serial)
+    nbytes, lanes = serial.private_bits // _BYTE, lanes_of_row(serial)
     is_dense = serial.is_dense or converts_rows(pattern, serial)
     if is_dense and nbytes < _WORD and 1 < width <= _MOST_PARTS and height >= _VECTOR // nbytes:
         yield from _parted(pattern, serial, row, pitch)
@@ -55,7 +55,7 @@ def turned_rows(pattern: Pattern, serial: Serial, row: str, pitch: int) -> Itera
         yield f"for (int k = 0; k < {rows}; ++k) for (int s = {width - left}; s < {width}; ++s)"
         yield f"    to[s * {pitch} + d + k] = *({row.format(row='k')});"
     yield from positions("s", width - left, lanes)
-    scalar = ELEMENT_TYPES[f"b{serial.held}"].memory
+    scalar = ELEMENT_TYPES[f"b{serial.private_bits}"].memory
     words = lanes * nbytes // _WORD
     word = scalar if nbytes > _WORD else "uint"
     vector = word if words == 1 else f"{word}{lanes if nbytes >= _WORD else words}"
@@ -81,13 +81,13 @@ def turned_rows(pattern: Pattern, serial: Serial, row: str, pitch: int) -> Itera
 
 def _parted(pattern: Pattern, serial: Serial, row: str, pitch: int) -> Iterator[str]:
     """Return the loop over rows that follow one another: their columns are parts of vectors."""
-    width, rows = serial.tile[0], _VECTOR * _BYTE // serial.held
-    scalar = ELEMENT_TYPES[f"b{serial.held}"].memory
+    width, rows = serial.tile[0], _VECTOR * _BYTE // serial.private_bits
+    scalar = ELEMENT_TYPES[f"b{serial.private_bits}"].memory
     lanes = next(n for n in (MOST_LANES, rows) if width * rows % n == 0)
     yield from _blocks_of_rows(serial, rows, row, pitch)
     space, to = _spaces(pattern, serial)
     yield "const int s = 0;"
-    aligned = f"__attribute__((aligned({serial.held // _BYTE})))"
+    aligned = f"__attribute__((aligned({serial.private_bits // _BYTE})))"
     yield f"typedef {scalar}{lanes} rows_t {aligned};"
     yield f"typedef {scalar}{rows} column_t {aligned};"
     for k in range(width * rows // lanes):
@@ -122,7 +122,7 @@ def positions(name: str, extent: int, step: int) -> Iterator[str]:
 
 def lanes_of_row(serial: Serial) -> int:
     """Return the elements of a vector along loop 0."""
-    nbytes = serial.held // _BYTE
+    nbytes = serial.private_bits // _BYTE
     most = _NARROW_ROW // nbytes if nbytes < _WORD else _WORDS
     return min(most, floor_power(serial.tile[0]))
 
@@ -130,12 +130,12 @@ def lanes_of_row(serial: Serial) -> int:
 def converts_rows(pattern: Pattern, serial: Serial) -> bool:
     """Whether rows pass private memory before they are transposed."""
     src, dst = element_bits(pattern)
-    return src < _BYTE or (pattern.conversion is not None and serial.held >= dst)
+    return src < _BYTE or (pattern.conversion is not None and serial.private_bits >= dst)
 
 
 def is_direct(pattern: Pattern, serial: Serial) -> bool:
     """Whether columns follow one another in dst, in elements of dst."""
-    return serial.order[:2] == (1, 0) and serial.held == element_bits(pattern)[1]
+    return serial.order[:2] == (1, 0) and serial.private_bits == element_bits(pattern)[1]
 
 
 def _spaces(pattern: Pattern, serial: Serial) -> tuple[str, str]:

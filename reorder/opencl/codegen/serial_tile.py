@@ -58,7 +58,7 @@ def unit_functions(pattern: Pattern) -> Iterator[str]:
     """Return the functions that join rows of narrow elements to words, and one that prefetches."""
     yield from _FETCH
     assert pattern.serial is not None  # noqa: S101 - for the type checker: a tile of one work item
-    nbytes = pattern.serial.held // _BYTE
+    nbytes = pattern.serial.private_bits // _BYTE
     lanes = lanes_of_row(pattern.serial)
     if nbytes < _WORD and lanes * nbytes >= _WORD:
         words = lanes * nbytes // _WORD
@@ -67,7 +67,7 @@ def unit_functions(pattern: Pattern) -> Iterator[str]:
 
 def serial_tile_lines(pattern: Pattern, serial: Serial) -> Iterator[str]:
     """Return the body: rows of src into private memory, then runs of it to dst."""
-    kind = ELEMENT_TYPES[f"b{serial.held}"].memory
+    kind = ELEMENT_TYPES[f"b{serial.private_bits}"].memory
     strides, size = _private(serial)
     tile = serial.tile
     loops = range(len(tile))
@@ -118,7 +118,7 @@ def _private(serial: Serial) -> tuple[dict[int, int], int]:
         strides[k] = stride
         stride *= serial.tile[k]
     # rows start in different sets of the cache
-    stride += _VECTOR * _BYTE // serial.held
+    stride += _VECTOR * _BYTE // serial.private_bits
     for k, extent in enumerate(serial.tile):
         if k not in strides:
             strides[k] = stride
@@ -133,7 +133,7 @@ def _converted_rows(pattern: Pattern, serial: Serial, outer: list[int]) -> Itera
         terms = [f"{operand}_tile", f"d * p.{operand}1"]
         terms += [f"x{k} * p.{operand}{k}" for k in outer]
         yield f"const index_t {operand}_at = {' + '.join(terms)};"
-    kind = ELEMENT_TYPES[f"b{serial.held}"].memory
+    kind = ELEMENT_TYPES[f"b{serial.private_bits}"].memory
     yield f"{kind} *const row = rows + d * {serial.tile[0]};"
     yield from shared_values(pattern, serial.uniform, "_at")
     yield from run_of_elements(pattern, serial, str(serial.tile[0]), "row")
@@ -165,7 +165,7 @@ def _stored(pattern: Pattern, serial: Serial, strides: dict[int, int]) -> Iterat
         yield f"for (int k = 0; k < {length // 2}; ++k)"
         pair = f"turned[{start} + 2 * k] | turned[{start} + 2 * k + 1] << 4"
         yield f"    dst[(({at}) >> 1) + k] = (uchar)({pair});"
-    elif serial.held < element_bits(pattern)[1]:
+    elif serial.private_bits < element_bits(pattern)[1]:
         yield f"for (int k = 0; k < {length}; ++k)"
         yield f"    dst[{at} + k] = {stored_value(pattern, serial, f'turned[{start} + k]', 'k')};"
     else:
@@ -175,7 +175,7 @@ def _stored(pattern: Pattern, serial: Serial, strides: dict[int, int]) -> Iterat
             yield f"dst[{at} + k] = turned[{start} + k];"
         else:
             kind = f"{ELEMENT_TYPES[pattern.dst.element].memory}{lanes}"
-            yield f"typedef {kind} run_t __attribute__((aligned({serial.held // _BYTE})));"
+            yield f"typedef {kind} run_t __attribute__((aligned({serial.private_bits // _BYTE})));"
             value = f"*(const run_t *)(turned + ({start}) + k)"
             yield f"*(__global run_t *)(dst + ({at}) + k) = {value};"
         yield "}"

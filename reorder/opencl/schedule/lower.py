@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from reorder.opencl.codegen.conversion import Conversion
 from reorder.opencl.codegen.params import param_names
 from reorder.opencl.codegen.pattern import Access, AccessKind, GatherShape, LoopShape, Pattern
+from reorder.opencl.codegen.serial_rows import floor_power
 from reorder.opencl.schedule.arguments import Division, argument_values
 from reorder.opencl.schedule.profile import GPU
 from reorder.opencl.schedule.tiles import choose_tile
@@ -24,7 +25,6 @@ __all__ = [
     "MAX_LOCAL_NBYTES",
     "Launch",
     "bits_of",
-    "floor_power",
     "gather_shape",
     "grid_dims",
     "grid_of",
@@ -186,11 +186,6 @@ def tile_launch(
     return Launch(
         pattern, tuple(values[name] for name in param_names(pattern)), grid_of(counts, dims)
     )
-
-
-def floor_power(count: int) -> int:
-    """Return the largest power of two that is no larger."""
-    return 1 << (count.bit_length() - 1)
 
 
 def grid_of(counts: list[int], dims: list[int]) -> tuple[int, ...]:

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 from reorder.opencl.codegen.params import param_names
 from reorder.opencl.codegen.pattern import Access, AccessKind, LoopShape, Pattern
 from reorder.opencl.codegen.row_shapes import Rows
+from reorder.opencl.codegen.serial_rows import floor_power
 from reorder.opencl.schedule.arguments import Division, argument_values, end_of_src
-from reorder.opencl.schedule.lower import MAX_INT, Launch, floor_power, grid_dims, grid_of
+from reorder.opencl.schedule.lower import MAX_INT, Launch, grid_dims, grid_of
 from reorder.opencl.schedule.placement import PixelLoop
 
 if TYPE_CHECKING:

@@ -129,10 +129,10 @@ def _runs(
 
 def _tile(box: Box, bits: tuple[int, int], spec: ConversionSpec, profile: Profile) -> Launch | None:
     """Make the launch of tiles, where the innermost loops in src and in dst differ."""
-    held = _held(bits, spec)
+    private_bits = _private_bits(bits, spec)
     nodes = box.nodes
     if (
-        held > _MAX_TILED
+        private_bits > _MAX_TILED
         or box.is_zero
         or "beta" in spec.conversion.roles
         or any(node.valid != node.extent for node in nodes)
@@ -145,13 +145,13 @@ def _tile(box: Box, bits: tuple[int, int], spec: ConversionSpec, profile: Profil
     others = [node for node in nodes if node is not along_src and node is not along_dst]
     box = box._replace(nodes=(along_src, along_dst, *others))
     loops = [PixelLoop(n.extent, n.valid, n.strides[:1], n.strides[1:2]) for n in box.nodes]
-    shape = profile.tile(held // _BYTE)
-    extents = _steps(loops, shape, held)
+    shape = profile.tile(private_bits // _BYTE)
+    extents = _steps(loops, shape, private_bits)
     if extents is None:
         return None
     # rows that pass private memory first would take as much of it again
-    if (spec.conversion.is_move and bits[0] >= _BYTE) or held < bits[1]:
-        extents = _lengthened(extents, loops, shape, bits[1], held)
+    if (spec.conversion.is_move and bits[0] >= _BYTE) or private_bits < bits[1]:
+        extents = _lengthened(extents, loops, shape, bits[1], private_bits)
     if not _is_whole(box, bits, (0, 1)) or any(bits[k] < _BYTE and extents[k] % 2 for k in (0, 1)):
         return None
     order = _order(loops, extents)
@@ -162,7 +162,7 @@ def _tile(box: Box, bits: tuple[int, int], spec: ConversionSpec, profile: Profil
         tuple(role for role, stride in strides.items() if stride == 0),
         tile=tuple(extents),
         order=order,
-        held=held,
+        private_bits=private_bits,
         is_dense=extents[0] == along_src.extent == along_dst.strides[0],
     )
     shares = Shares(tuple(extents), (0,) * len(extents))
@@ -170,13 +170,13 @@ def _tile(box: Box, bits: tuple[int, int], spec: ConversionSpec, profile: Profil
 
 
 def _lengthened(
-    extents: list[int], loops: list[PixelLoop], shape: TileShape, bits: int, held: int
+    extents: list[int], loops: list[PixelLoop], shape: TileShape, bits: int, private_bits: int
 ) -> list[int]:
     """Return the steps of a tile with longer runs of dst, where rows of dst start anywhere.
 
     `bits` are those of an element of dst.
     """
-    nbytes = held // _BYTE
+    nbytes = private_bits // _BYTE
     order = _order(loops, extents)
     run = prod(extents[k] for k in order) * nbytes
     starts = [loop.dst[0] for k, loop in enumerate(loops) if k not in order and loop.extent > 1]
@@ -187,12 +187,12 @@ def _lengthened(
         return extents
     longest = min(_LONG_RUN, _MAX_PRIVATE * nbytes // shape.src_run)
     longer = shape._replace(dst_run=max(longest, shape.dst_run), nbytes=_MAX_PRIVATE)
-    return _steps(loops, longer, held) or extents
+    return _steps(loops, longer, private_bits) or extents
 
 
-def _steps(loops: list[PixelLoop], shape: TileShape, held: int) -> list[int] | None:
+def _steps(loops: list[PixelLoop], shape: TileShape, private_bits: int) -> list[int] | None:
     """Return the steps of a tile of a shape along each loop; None if it would be too large."""
-    nbytes = held // _BYTE
+    nbytes = private_bits // _BYTE
     src, dst = (chain_of(loops, k, shape[k] // nbytes) for k in range(2))
     if src is None or dst is None:
         return None
@@ -205,7 +205,7 @@ def _steps(loops: list[PixelLoop], shape: TileShape, held: int) -> list[int] | N
     return None if prod(extents) * nbytes > _MAX_PRIVATE else extents
 
 
-def _held(bits: tuple[int, int], spec: ConversionSpec) -> int:
+def _private_bits(bits: tuple[int, int], spec: ConversionSpec) -> int:
     """Return the bits of an element of a tile in private memory."""
     widens = _BYTE <= bits[0] < bits[1] and not spec.conversion.varying
     return bits[0] if widens else max(bits[1], _BYTE)

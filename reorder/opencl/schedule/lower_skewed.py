@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 from reorder.opencl.codegen.pattern import Pattern
 from reorder.opencl.codegen.row_shapes import Skewed
-from reorder.opencl.schedule.lower import MAX_LOCAL_NBYTES, floor_power, tile_launch
+from reorder.opencl.codegen.serial_rows import floor_power
+from reorder.opencl.schedule.lower import MAX_LOCAL_NBYTES, tile_launch
 
 if TYPE_CHECKING:
     from reorder.opencl.codegen.pattern import Access
