@@ -81,10 +81,10 @@ def _round(vectors: Vectors, values: Value, work: str, form: IntegerFormat) -> V
         return _saturate(vectors, values, work, form)
     low, high = (vectors.splat(vector_type, float(limit)) for limit in form)
     if work == "f32" and narrows_registers(vectors.lanes, form.bits):
-        return narrow_integers(vectors, _below(vectors, values, high, form), form)
+        return narrow_integers(vectors, _round_below(vectors, values, high, form), form)
     if work == "f32" and vectors.lanes == GROUP and has_masks() and form.is_signed:
         # LLVM finds the instruction that saturates one register
-        return _clamp(vectors, _below(vectors, values, high, form), INTEGERS[_NARROWED], form)
+        return _clamp(vectors, _round_below(vectors, values, high, form), INTEGERS[_NARROWED], form)
     # The first comparison makes NaN the least number, if that is 0. On ARM, LLVM makes it a
     # maximum, which keeps signalling NaN.
     if form.low or is_arm():
@@ -98,7 +98,7 @@ def _round(vectors: Vectors, values: Value, work: str, form: IntegerFormat) -> V
     return builder.bitcast(builder.fadd(values, vectors.splat(vector_type, magic)), integers)
 
 
-def _below(vectors: Vectors, values: Value, high: Value, form: IntegerFormat) -> Value:
+def _round_below(vectors: Vectors, values: Value, high: Value, form: IntegerFormat) -> Value:
     """Round f32 to s32; those above a limit become the limit, and NaN becomes 0 or least."""
     builder = vectors.builder
     is_number = builder.fcmp_ordered("ord", values, values)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from reorder.cpu.kernels.elements import Elements, Location
     from reorder.cpu.kernels.emit import Value
 
-__all__ = ["Stored", "emit_tile", "tile_heights", "tile_shapes"]
+__all__ = ["StoredPart", "emit_tile", "tile_heights", "tile_shapes"]
 
 # Most registers of a cache line that hold a tile. Its transposition needs as many again; only
 # AVX-512 has registers of this width, and it has 32.
@@ -62,7 +62,7 @@ def tile_shapes(bits: int, height: int, *, streams: bool = False) -> list[TileSh
     return [TileShape(height, width // bits) for width in widths] or [lane]
 
 
-class Stored(NamedTuple):
+class StoredPart(NamedTuple):
     """What is stored of a tile; None: all."""
 
     # the first column: the tile before it has stored the others
@@ -77,13 +77,13 @@ def emit_tile(
     dst: Location,
     tables: tuple[Value, Value],
     shape: TileShape,
-    stored: Stored | None = None,
+    stored: StoredPart | None = None,
 ) -> None:
     """Move one tile; `tables` hold the offsets of its rows in src and of its columns in dst.
 
     All of it is stored, or what `stored` says.
     """
-    first_column, mask = stored or Stored()
+    first_column, mask = stored or StoredPart()
     builder = elements.builder
     row_table, column_table = tables
     rows = _rows_at_once(elements, shape)

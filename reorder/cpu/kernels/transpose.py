@@ -17,7 +17,7 @@ from reorder.cpu.kernels.elements import Location
 from reorder.cpu.kernels.emit import I64, int64, load_int64, loop, maximum, minimum, prefetch
 from reorder.cpu.kernels.interleave import MOST, emit_interleaved, emit_padded
 from reorder.cpu.kernels.loop_group import ColumnSpan, TileShape, entry_address
-from reorder.cpu.kernels.register_tile import Stored, emit_tile, tile_heights, tile_shapes
+from reorder.cpu.kernels.register_tile import StoredPart, emit_tile, tile_heights, tile_shapes
 from reorder.cpu.kernels.shuffle import LANE_BITS
 from reorder.cpu.record import WORD_NBYTES
 from reorder.cpu.target import BYTE_BITS, LINE_BITS, LINE_NBYTES, has_masks, is_x86
@@ -154,7 +154,7 @@ def _emit_sweeps(
             with loop(builder, int64(0), move.rows.extent, height) as next_row:
                 row = next_row if masks else minimum(builder, next_row, last_row)
                 mask = elements.lane_mask(move.rows.extent, height) if masks else None
-                stored = Stored(mask=mask)
+                stored = StoredPart(mask=mask)
                 dst = elements.rebased(part.dst.plus(builder, row))
                 whole_table = entry_address(builder, move.rows.table, row)
                 before = builder.block
@@ -180,7 +180,7 @@ def _emit_sweeps(
                     first = elements.rebased(Location(src.address, column))
                     if elements.streams:
                         # a line that non-temporal stores write twice goes to memory twice
-                        stored = Stored(first=builder.sub(next_column, column))
+                        stored = StoredPart(first=builder.sub(next_column, column))
                     emit_tile(elements, first, dst, (row_table, column_table), lane, stored)
                     _prefetch_columns(move, dst, column_table, lane)
 

@@ -20,7 +20,7 @@ __all__ = [
     "is_direct",
     "lanes_of_row",
     "positions",
-    "turned_rows",
+    "transposed_rows",
 ]
 
 _BYTE, _WORD, _VECTOR = 8, 4, 16
@@ -33,7 +33,7 @@ MOST_LANES = 16
 _MOST_PARTS = 4
 
 
-def turned_rows(pattern: Pattern, serial: Serial, row: str, pitch: int) -> Iterator[str]:
+def transposed_rows(pattern: Pattern, serial: Serial, row: str, pitch: int) -> Iterator[str]:
     """Return the loops over the blocks of two loops; `pitch` is the private stride of loop 0."""
     width, height = serial.tile[:2]
     nbytes, lanes = serial.private_bits // _BYTE, lanes_of_row(serial)

@@ -28,7 +28,7 @@ from reorder.opencl.codegen.serial_rows import (
     is_direct,
     lanes_of_row,
     positions,
-    turned_rows,
+    transposed_rows,
 )
 from reorder.opencl.codegen.vectors import unit_lines
 
@@ -84,7 +84,7 @@ def serial_tile_lines(pattern: Pattern, serial: Serial) -> Iterator[str]:
         yield f"const index_t {operand}_tile = {' + '.join(terms)};"
     writes_dst = is_direct(pattern, serial)
     if not writes_dst:
-        yield f"{kind} turned[{size}] __attribute__((aligned(64)));"
+        yield f"{kind} transposed[{size}] __attribute__((aligned(64)));"
     converts = converts_rows(pattern, serial)
     if converts:
         yield f"{kind} rows[{tile[0] * tile[1]}] __attribute__((aligned(64)));"
@@ -97,7 +97,7 @@ def serial_tile_lines(pattern: Pattern, serial: Serial) -> Iterator[str]:
         strides[0] = tile[1]
     else:
         to = " + ".join(f"x{k} * {strides[k]}" for k in outer) or "0"
-        yield f"{kind} *const to = turned + ({to});"
+        yield f"{kind} *const to = transposed + ({to});"
     if converts:
         yield from _converted_rows(pattern, serial, outer)
         row = f"rows + (d + {{row}}) * {tile[0]} + s"
@@ -105,7 +105,7 @@ def serial_tile_lines(pattern: Pattern, serial: Serial) -> Iterator[str]:
         terms = ["src_tile", *(f"x{k} * p.src{k}" for k in outer)]
         yield f"__global const {kind} *const from = src + ({' + '.join(terms)});"
         row = "from + (d + {row}) * p.src1 + s"
-    yield from turned_rows(pattern, serial, row, strides[0])
+    yield from transposed_rows(pattern, serial, row, strides[0])
     yield from ("}" for _ in outer)
     if not writes_dst:
         yield from _stored(pattern, serial, strides)
@@ -163,20 +163,21 @@ def _stored(pattern: Pattern, serial: Serial, strides: dict[int, int]) -> Iterat
     length = prod(serial.tile[k] for k in serial.order)
     if element_bits(pattern)[1] < _BYTE:
         yield f"for (int k = 0; k < {length // 2}; ++k)"
-        pair = f"turned[{start} + 2 * k] | turned[{start} + 2 * k + 1] << 4"
+        pair = f"transposed[{start} + 2 * k] | transposed[{start} + 2 * k + 1] << 4"
         yield f"    dst[(({at}) >> 1) + k] = (uchar)({pair});"
     elif serial.private_bits < element_bits(pattern)[1]:
         yield f"for (int k = 0; k < {length}; ++k)"
-        yield f"    dst[{at} + k] = {stored_value(pattern, serial, f'turned[{start} + k]', 'k')};"
+        value = stored_value(pattern, serial, f"transposed[{start} + k]", "k")
+        yield f"    dst[{at} + k] = {value};"
     else:
         lanes = min(floor_power(length), MOST_LANES)
         yield from positions("k", length, lanes)
         if lanes == 1:
-            yield f"dst[{at} + k] = turned[{start} + k];"
+            yield f"dst[{at} + k] = transposed[{start} + k];"
         else:
             kind = f"{ELEMENT_TYPES[pattern.dst.element].memory}{lanes}"
             yield f"typedef {kind} run_t __attribute__((aligned({serial.private_bits // _BYTE})));"
-            value = f"*(const run_t *)(turned + ({start}) + k)"
+            value = f"*(const run_t *)(transposed + ({start}) + k)"
             yield f"*(__global run_t *)(dst + ({at}) + k) = {value};"
         yield "}"
     yield from ("}" for _ in rest)
