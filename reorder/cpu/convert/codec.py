@@ -24,7 +24,7 @@ from reorder.cpu.convert.codec_integer import (
     encode_integer,
 )
 from reorder.cpu.convert.codec_x86 import truncated
-from reorder.cpu.convert.vectors import Vectors, code_bits
+from reorder.cpu.convert.vectors import Known, Vectors, code_bits
 from reorder.values.formats import (
     FLOATS,
     FORMATS,
@@ -72,13 +72,12 @@ class Codec(Vectors):
         work: str,
         name: str,
         *,
-        are_integers: bool = False,
+        known: Known = Known.NOTHING,
         canonical: bool = False,
     ) -> Value:
         """Return the codes of values of a working type, in a type.
 
-        Values that are known as integers are neither NaN nor denormal. With `canonical` every NaN
-        becomes the one that `canonical` returns.
+        With `canonical` every NaN becomes the one that `canonical` returns.
         """
         builder, vector_type = self.builder, self.integers(code_bits(name))
         has_nan = canonical and name not in INTEGERS and not quietens_rarely(FORMATS[name], work)
@@ -87,14 +86,12 @@ class Codec(Vectors):
             return builder.bitcast(values, vector_type)
         match FORMATS[name]:
             case IntegerFormat() as form:
-                return encode_integer(self, values, work, form, vector_type)
+                return encode_integer(self, values, work, form, known)
             case BooleanFormat() as form:
                 return encode_boolean(self, values, work, form)
             case ExponentFormat():
                 codes = encode_exponent(self, as_f32(self, values))
             case FloatFormat() as form:
                 numbers = as_f32(self, values, form)
-                codes = encode_float(
-                    self, numbers, form, are_integers=are_integers, canonical=canonical
-                )
+                codes = encode_float(self, numbers, form, known=known, canonical=canonical)
         return truncated(self, codes, code_bits(name))

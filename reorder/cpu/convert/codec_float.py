@@ -17,7 +17,7 @@ from reorder.cpu.convert.codec_x86 import (
     small_codes,
     truncated,
 )
-from reorder.cpu.convert.vectors import BFLOAT, GROUP
+from reorder.cpu.convert.vectors import BFLOAT, GROUP, Known
 from reorder.cpu.target import BYTE_BITS, has_bfloat, has_exact_bfloat, has_half, quietens_in_one
 from reorder.values.formats import FLOATS, FloatFormat, ieee
 
@@ -151,7 +151,7 @@ def encode_float(
     values: Value,
     form: FloatFormat,
     *,
-    are_integers: bool = False,
+    known: Known = Known.NOTHING,
     canonical: bool = False,
 ) -> Value:
     """Return the codes of f32 values in f32 or a narrower format, some as i32.
@@ -165,7 +165,7 @@ def encode_float(
         half = builder.fptrunc(values, vectors.vector(ir.HalfType()))
         return builder.bitcast(half, vectors.integers(16))
     bits = builder.bitcast(values, vectors.integers(32))
-    if form == _BFLOAT and has_bfloat() and are_integers and vectors.lanes >= GROUP:
+    if form == _BFLOAT and has_bfloat() and known is Known.NORMAL and vectors.lanes >= GROUP:
         return round_to_bfloat(vectors, values)
     if form.exponent == _F32.exponent:
         return _cut_mantissa(vectors, bits, form, canonical=canonical)

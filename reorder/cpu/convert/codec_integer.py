@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 from llvmlite import ir
 
 from reorder.cpu.convert.codec_x86 import narrow_integers, narrows_registers, rounded
-from reorder.cpu.convert.vectors import GROUP, code_bits
+from reorder.cpu.convert.vectors import GROUP, Known, code_bits
 from reorder.cpu.kernels.shuffle import LANE_BITS, concatenate
 from reorder.cpu.target import BYTE_BITS, has_masks, is_arm, saturates_floats
 from reorder.values.formats import FLOATS, INTEGERS, IntegerFormat
 
 if TYPE_CHECKING:
     from reorder.cpu.convert.vectors import Vectors
-    from reorder.cpu.kernels.emit import Type, Value
+    from reorder.cpu.kernels.emit import Value
     from reorder.values.formats import BooleanFormat
 
 __all__ = ["decode_boolean", "decode_integer", "encode_boolean", "encode_integer"]
@@ -40,16 +40,16 @@ def decode_integer(vectors: Vectors, codes: Value, form: IntegerFormat, work: st
 
 
 def encode_integer(
-    vectors: Vectors, values: Value, work: str, form: IntegerFormat, vector_type: Type
+    vectors: Vectors, values: Value, work: str, form: IntegerFormat, known: Known
 ) -> Value:
     """Return the codes of values, saturated; floats are rounded, ties to even, and NaN is 0."""
-    builder = vectors.builder
+    builder, vector_type = vectors.builder, vectors.integers(max(form.bits, BYTE_BITS))
     if work == _NARROWED and narrows_registers(vectors.lanes, form.bits):
         return narrow_integers(vectors, values, form)
     codes = (
         _clamp(vectors, values, INTEGERS[work], form)
         if work in INTEGERS
-        else _round(vectors, values, work, form)
+        else _round(vectors, values, work, form, known)
     )
     codes = builder.trunc(codes, vector_type) if codes.type != vector_type else codes
     if form.bits == vector_type.element.width:
@@ -67,7 +67,7 @@ def _clamp(vectors: Vectors, values: Value, work: IntegerFormat, form: IntegerFo
     return builder.select(compare(">", values, low), values, low)
 
 
-def _round(vectors: Vectors, values: Value, work: str, form: IntegerFormat) -> Value:
+def _round(vectors: Vectors, values: Value, work: str, form: IntegerFormat, known: Known) -> Value:
     """Round floats to nearest, ties to even, and saturate; NaN becomes 0."""
     builder, vector_type = vectors.builder, values.type
     integers = vectors.integers(code_bits(work))
@@ -81,13 +81,15 @@ def _round(vectors: Vectors, values: Value, work: str, form: IntegerFormat) -> V
         return _saturate(vectors, values, work, form)
     low, high = (vectors.splat(vector_type, float(limit)) for limit in form)
     if work == "f32" and narrows_registers(vectors.lanes, form.bits):
-        return narrow_integers(vectors, _round_below(vectors, values, high, form), form)
+        return narrow_integers(vectors, _round_below(vectors, values, form, known), form)
     if work == "f32" and vectors.lanes == GROUP and has_masks() and form.is_signed:
         # LLVM finds the instruction that saturates one register
-        return _clamp(vectors, _round_below(vectors, values, high, form), INTEGERS[_NARROWED], form)
+        return _clamp(
+            vectors, _round_below(vectors, values, form, known), INTEGERS[_NARROWED], form
+        )
     # The first comparison makes NaN the least number, if that is 0. On ARM, LLVM makes it a
     # maximum, which keeps signalling NaN.
-    if form.low or is_arm():
+    if (form.low or is_arm()) and not known:
         is_number = builder.fcmp_ordered("ord", values, values)
         values = builder.select(is_number, values, vectors.splat(vector_type, 0.0))
     values = builder.select(builder.fcmp_ordered(">", values, low), values, low)
@@ -98,13 +100,13 @@ def _round(vectors: Vectors, values: Value, work: str, form: IntegerFormat) -> V
     return builder.bitcast(builder.fadd(values, vectors.splat(vector_type, magic)), integers)
 
 
-def _round_below(vectors: Vectors, values: Value, high: Value, form: IntegerFormat) -> Value:
+def _round_below(vectors: Vectors, values: Value, form: IntegerFormat, known: Known) -> Value:
     """Round f32 to s32; those above a limit become the limit, and NaN becomes 0 or least."""
-    builder = vectors.builder
+    builder, high = vectors.builder, vectors.splat(values.type, float(form.high))
     is_number = builder.fcmp_ordered("ord", values, values)
     # NaN is kept, and becomes the least number: 0 in an unsigned format
     values = builder.select(builder.fcmp_ordered("<", high, values), high, values)
-    if form.is_signed:
+    if form.is_signed and not known:
         values = builder.select(is_number, values, vectors.splat(values.type, 0.0))
     return rounded(vectors, values)
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from reorder.cpu.convert.operation import SCALING, Operation
+from reorder.cpu.convert.operation import QUOTIENTS, SCALING, Operation, rounding_bits
 from reorder.cpu.convert.records import CombineRecord, Placement, table_addresses
 from reorder.cpu.convert.row_operation import OperationRows, RowOperation
 from reorder.cpu.convert.rows import (
@@ -75,7 +75,7 @@ def emit_combine(builder: Builder, arguments: StageArguments, types: CombineType
     stage = _Stage(types, record, starts, tables, placement.number_address)
     is_single = builder.icmp_signed("==", record.operand_mask, int64(0))
     for operation in Operation:
-        if operation is Operation.QUOTIENT and not (types.work == "f32" and has_fma()):
+        if operation in QUOTIENTS and not _has_quotient(operation, types):
             continue
         is_chosen = builder.icmp_signed("==", record.operation, int64(operation))
         with builder.if_then(is_chosen):
@@ -87,6 +87,13 @@ def emit_combine(builder: Builder, arguments: StageArguments, types: CombineType
                     _emit_rows(builder, stage, operation, single=True)
                 with many:
                     _emit_rows(builder, stage, operation, single=False)
+
+
+def _has_quotient(operation: Operation, types: CombineTypes) -> bool:
+    """Whether one of `QUOTIENTS` is compiled for some types."""
+    is_narrow = rounding_bits(types.dst) is not None
+    is_of_dst = (operation is Operation.NARROW_QUOTIENT) == is_narrow
+    return is_of_dst and types.work == "f32" and has_fma()
 
 
 def _emit_rows(builder: Builder, stage: _Stage, operation: Operation, *, single: bool) -> None:
@@ -119,7 +126,7 @@ def _rows_at(builder: Builder, stage: _Stage, operation: Operation, row: Value) 
         for start, table in zip(stage.starts, stage.tables, strict=True)
     )
     # reciprocals lie as the operands do
-    factor_index = operand.index if operation is Operation.QUOTIENT else int64(0)
+    factor_index = operand.index if operation in QUOTIENTS else int64(0)
     return OperationRows(
         Row.at(builder, types.src, src),
         Row.at(builder, types.dst, dst, streams=types.streams),

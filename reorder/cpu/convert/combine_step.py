@@ -77,7 +77,7 @@ def _operation_of(
 ) -> tuple[Operation, tuple[Numbers, ...]]:
     """Return the operation that runs, and what each table of its numbers holds.
 
-    Only `QUOTIENT` has a second table.
+    Only `QUOTIENTS` have a second table.
     """
     operation, role, _ = calculation
     if operation is Operation.DIVIDE and role is not None:
@@ -85,9 +85,9 @@ def _operation_of(
         if has_exact_inverses(values):
             return Operation.MULTIPLY, (Numbers.INVERSES,)
         if has_quotient(values, sides.work, sides.dst.dtype):
-            is_narrow = rounding_bits(sides.dst.dtype) is not None
-            first = Numbers.LACKING if is_narrow else Numbers.VALUES
-            return Operation.QUOTIENT, (first, Numbers.INVERSES)
+            if rounding_bits(sides.dst.dtype) is not None:
+                return Operation.NARROW_QUOTIENT, (Numbers.LACKING, Numbers.INVERSES)
+            return Operation.QUOTIENT, (Numbers.VALUES, Numbers.INVERSES)
     return operation, (Numbers.VALUES,)
 
 

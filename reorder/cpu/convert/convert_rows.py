@@ -12,6 +12,7 @@ from reorder.cpu.convert.records import (
     table_addresses,
 )
 from reorder.cpu.convert.rows import Row, each_line, each_vector, emit_zeroed, vector_lanes
+from reorder.cpu.convert.vectors import Known
 from reorder.cpu.kernels.elements import Location
 from reorder.cpu.kernels.emit import int64, load_int64, load_record, loop, minimum, prefetch
 from reorder.cpu.target import BYTE_BITS, LINE_NBYTES, step_registers
@@ -78,8 +79,8 @@ def _converted(src: Row, dst: Row, codes: Value, work: str | None) -> Value:
         return codes
     codec = Codec(src.elements.builder, codes.type.count)
     values = codec.decode(codes, src.dtype, work)
-    are_integers = isinstance(FORMATS[src.dtype], IntegerFormat)
-    return codec.encode(values, work, dst.dtype, are_integers=are_integers)
+    known = Known.NORMAL if isinstance(FORMATS[src.dtype], IntegerFormat) else Known.NOTHING
+    return codec.encode(values, work, dst.dtype, known=known)
 
 
 def _emit_data(src: Row, dst: Row, record: ConvertRecord, work: str | None) -> None:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 __all__ = [
     "MAKES_NAN",
     "PERIOD",
+    "QUOTIENTS",
     "SCALING",
     "Numbers",
     "Operation",
@@ -58,20 +59,25 @@ class Operation(IntEnum):
     SUBTRACT = 0
     MULTIPLY = 1
     DIVIDE = 2
-    # division by multiplications with the reciprocal of y, which is stored beside y; or beside
-    # what it lacks, where dst has few bits
+    # division by y, computed with its reciprocal, which is stored beside it
     QUOTIENT = 3
-    ADD = 4
+    # division where dst has few bits: y is what the reciprocal that is stored beside it lacks
+    NARROW_QUOTIENT = 4
+    ADD = 5
     # x + factor * y
-    ADD_PRODUCT = 5
+    ADD_PRODUCT = 6
     # x limited to the range from -y to y
-    CLAMP = 6
+    CLAMP = 7
     # x rounded to f16 and converted back; no operand
-    ROUND_F16 = 7
+    ROUND_F16 = 8
+
+
+# Divisions by multiplications: reciprocals are stored beside their operands.
+QUOTIENTS = frozenset({Operation.QUOTIENT, Operation.NARROW_QUOTIENT})
 
 
 # The operations whose results may be NaN that is not the canonical one: sums and products.
-# `QUOTIENT` makes it where it divides, and the others return what they got.
+# `QUOTIENTS` make it where they divide, and the others return what they got.
 MAKES_NAN = frozenset(
     {
         Operation.SUBTRACT,
@@ -82,7 +88,7 @@ MAKES_NAN = frozenset(
     }
 )
 # The operations of scales: they have code for short rows, of one block of channels.
-SCALING = frozenset({Operation.MULTIPLY, Operation.QUOTIENT})
+SCALING = QUOTIENTS | {Operation.MULTIPLY}
 
 
 def has_exact_inverses(divisors: NDArray[np.float64]) -> bool:
@@ -96,7 +102,7 @@ def has_exact_inverses(divisors: NDArray[np.float64]) -> bool:
 
 
 def has_quotient(divisors: NDArray[np.float64], work: str, dst: str) -> bool:
-    """Whether divisions by these numbers may be quotients: in f32, with fused operations.
+    """Whether divisions by these numbers may be `QUOTIENTS`: in f32, with fused operations.
 
     `dst` is the type in which results are stored.
     """

@@ -87,7 +87,7 @@ class Placement(NamedTuple):
     dst_offset: int
     operand_address: int
     operand_offset: int
-    # address of the factor of `ADD_PRODUCT`, or of the reciprocals of `QUOTIENT`
+    # address of the factor of `ADD_PRODUCT`, or of the reciprocals of `QUOTIENTS`
     number_address: int
 
 

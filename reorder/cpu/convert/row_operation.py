@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from llvmlite import ir
 
-from reorder.cpu.convert.arithmetic import Operands, apply
+from reorder.cpu.convert.arithmetic import Operands, OperationTypes, apply, known_results
 from reorder.cpu.convert.codec import Codec
-from reorder.cpu.convert.operation import MAKES_NAN, Operation
+from reorder.cpu.convert.operation import MAKES_NAN, QUOTIENTS, Operation
+from reorder.cpu.convert.vectors import Known
 from reorder.cpu.kernels.emit import int64
-from reorder.values.formats import INTEGERS
 
 if TYPE_CHECKING:
     from reorder.cpu.convert.records import CombineRecord
@@ -26,7 +26,7 @@ class OperationRows(NamedTuple):
     src: Row
     dst: Row
     operand: Row
-    # what `ADD_PRODUCT` multiplies with, or the reciprocals of `QUOTIENT`
+    # what `ADD_PRODUCT` multiplies with, or the reciprocals of `QUOTIENTS`
     factor: Row
 
 
@@ -40,9 +40,7 @@ class RowOperation:
         self._operation = operation
         # loaded before the loop: LLVM cannot move the loads there, since stores may alias them
         self._one_operand = self._load_one(rows.operand) if single else None
-        has_one_factor = operation is Operation.ADD_PRODUCT or (
-            operation is Operation.QUOTIENT and single
-        )
+        has_one_factor = operation is Operation.ADD_PRODUCT or (operation in QUOTIENTS and single)
         self._one_factor = self._load_one(rows.factor) if has_one_factor else None
 
     def run(self, i: Value, lanes: int, *, non_temporal: bool = False) -> None:
@@ -65,18 +63,17 @@ class RowOperation:
         """
         operation, rows = self._operation, self.rows
         codec = Codec(rows.src.elements.builder, codes.type.count)
-        work, dtype = rows.operand.dtype, rows.dst.dtype
-        x = codec.decode(codes, rows.src.dtype, work)
+        types = OperationTypes(rows.src.dtype, rows.operand.dtype, rows.dst.dtype)
+        x = codec.decode(codes, types.src, types.work)
         y = factor = None
         if operation is not Operation.ROUND_F16:
             y = self._read(codec, rows.operand, (i, count), self._one_operand)
-        if operation in {Operation.QUOTIENT, Operation.ADD_PRODUCT}:
+        if operation in QUOTIENTS | {Operation.ADD_PRODUCT}:
             factor = self._read(codec, rows.factor, (i, count), self._one_factor)
-        result = apply(codec, operation, Operands(x, y, factor), work, dtype)
-        # scales and zero points are finite, so integers do not become NaN by them
-        is_number = rows.src.dtype in INTEGERS and operation is not Operation.ADD_PRODUCT
-        canonical = operation in MAKES_NAN and not is_number
-        return codec.encode(result, work, dtype, canonical=canonical)
+        result = apply(codec, operation, Operands(x, y, factor), types)
+        known = known_results(operation, types)
+        canonical = operation in MAKES_NAN and known is Known.NOTHING
+        return codec.encode(result, types.work, types.dst, known=known, canonical=canonical)
 
     def _load_one(self, row: Row) -> Value:
         builder = row.elements.builder

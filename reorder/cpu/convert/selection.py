@@ -11,7 +11,7 @@ from reorder.cpu.target import BYTE_BITS, LINE_BITS
 from reorder.plan.passes import pack_elements, simplify
 
 if TYPE_CHECKING:
-    from reorder.plan.nodes import Box
+    from reorder.plan.nodes import Box, Node
     from reorder.plan.plan import ReorderPlan
 
 __all__ = ["is_scattered", "is_tiled", "needs_tiles"]
@@ -63,22 +63,27 @@ def needs_assembly(box: Box, bits: int) -> bool:
     do not start at a line, in columns of half a line, and in blocks of up to a line that lie apart.
     """
     scheduled = schedule(box)
-    if not scheduled.is_transposed or bits < BYTE_BITS or scheduled.fills_lines(bits):
+    # tiles that are written in place have no padding
+    is_padded = any(node.valid < node.extent for node in box.nodes)
+    if is_padded or bits < BYTE_BITS or not scheduled.is_transposed or scheduled.fills_lines(bits):
         return False
-    if any(node.valid < node.extent for node in box.nodes):
-        return False  # tiles that are written in place have no padding
-    groups = scheduled.choice.rows, scheduled.choice.columns
-    height, width = (prod(node.extent for node in group) for group in groups)
-    if width < _MIN_ASSEMBLED_COLUMNS:
-        return False
-    if height >= _MIN_ASSEMBLED_ROWS:
-        return True
-    if groups[1][0].strides[1] != height:
-        return False  # adjacent columns of src are no neighbours in dst
-    block = contiguous_size([*groups[0], *groups[1]], 1, 1) * bits
+    rows, columns = scheduled.choice.rows, scheduled.choice.columns
+    height, width = (prod(node.extent for node in group) for group in (rows, columns))
+    is_tall = height >= _MIN_ASSEMBLED_ROWS or _joins_to_lines(rows, columns, bits)
+    return is_tall and width >= _MIN_ASSEMBLED_COLUMNS
+
+
+def _joins_to_lines(rows: tuple[Node, ...], columns: tuple[Node, ...], bits: int) -> bool:
+    """Whether adjacent columns are adjacent in dst, but no store writes their lines as a whole.
+
+    Columns are half a line, or make a block of up to a line.
+    """
+    height = prod(node.extent for node in rows)
+    block = contiguous_size([*rows, *columns], 1, 1) * bits
     # one store writes a line of pairs or fours that are interleaved
     is_stored = block == LINE_BITS and height <= _INTERLEAVED_ROWS and bits <= _MAX_INTERLEAVED_BITS
-    return 2 * height * bits == LINE_BITS or (block <= LINE_BITS and not is_stored)
+    is_short = 2 * height * bits == LINE_BITS or (block <= LINE_BITS and not is_stored)
+    return columns[0].strides[1] == height and is_short
 
 
 def is_scattered(box: Box, bits: int) -> bool:

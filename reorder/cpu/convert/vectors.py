@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from enum import IntEnum
 from functools import reduce
 from typing import TYPE_CHECKING
 
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 
     from reorder.cpu.kernels.emit import Builder, Type, Value
 
-__all__ = ["BFLOAT", "GROUP", "Vectors", "code_bits"]
+__all__ = ["BFLOAT", "GROUP", "Known", "Vectors", "code_bits"]
 
 _F32, _F64 = ir.FloatType(), ir.DoubleType()
 
@@ -34,6 +35,16 @@ BFLOAT = _BfloatType()
 
 # Lanes from which on a branch around rare numbers pays: a 512-bit register of f32.
 GROUP = 16
+
+
+class Known(IntEnum):
+    """What is known of floats that are encoded; each includes those before it."""
+
+    NOTHING = 0
+    # none is NaN
+    NUMBERS = 1
+    # none is denormal
+    NORMAL = 2
 
 
 def code_bits(name: str) -> int:

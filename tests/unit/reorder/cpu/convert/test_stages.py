@@ -140,6 +140,22 @@ def test_one_rare_number_among_many_becomes_what_it_would_alone(dst: str, scale:
     assert not wrong.size, [hex(codes[k]) for k in wrong[:5]]
 
 
+@pytest.mark.parametrize(
+    ("src", "dst"), [("f16", "f32"), ("s8", "bf16"), ("u8", "f32"), ("s32", "s8")]
+)
+def test_all_codes_are_divided_as_alone(src: str, dst: str) -> None:
+    # in order, so that vectors without and with rare numbers follow each other
+    codes = np.arange(1 << 16, dtype=np.uint16).view(np.uint8)
+    size = codes.nbytes * 8 // DATA_TYPES[src].bits
+    pair = memory_desc((size,), src, "a"), memory_desc((size,), dst, "a")
+    ours, wanted = (np.zeros(pair[1].nbytes, np.uint8) for _ in range(2))
+    for scale in (0.3, -0.7, 1.9999999, 1.2 * 2.0**-24, 1.9 * 2.0**23, 1.2 * 2.0**39):
+        attr = Attr(dst_scale=scale)
+        execute(plan_reorder(*pair, attr), codes, ours)
+        execute_reference(*pair, codes, wanted, attr)
+        assert (ours == wanted).all(), scale
+
+
 _REPEATED_PAIRS = ("f32", "s8"), ("bf16", "f32"), ("f32", "f64"), ("f32", "s4")
 
 
