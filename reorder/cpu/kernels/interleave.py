@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING
 
 from reorder.cpu.kernels.clear import load_mask
 from reorder.cpu.kernels.emit import int64, loop, minimum
+from reorder.cpu.kernels.interleave_lines import emit_lines, line_counts
 from reorder.cpu.kernels.shuffle import LANE_BITS, concatenate, pick
-from reorder.cpu.target import BYTE_BITS, LINE_BITS, keeps_addresses
+from reorder.cpu.target import BYTE_BITS, LINE_BITS, LINE_NBYTES, keeps_addresses
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from reorder.cpu.kernels.emit import Builder, Value
     from reorder.cpu.kernels.loop_group import ColumnSpan, LoopGroup, Transposition
 
-__all__ = ["COUNTS", "MOST", "emit_interleaved", "emit_padded"]
+__all__ = ["COUNTS", "MOST", "emit_interleaved", "emit_padded", "most_interleaved"]
 
 COUNTS = (2, 3, 4)
 MOST = max(COUNTS)
@@ -32,6 +33,11 @@ _PAIR, _QUAD = 2, 4
 _SHORT_LANES = 8, 4
 # The widest elements of blocks with pairs or fours, such as 16a2b, which `emit_padded` writes.
 _MAX_PADDED_BITS = 16
+
+
+def most_interleaved(elements: Elements) -> int:
+    """Return how many elements the shorter group may have."""
+    return max(MOST, *line_counts(elements))
 
 
 def emit_interleaved(move: Transposition, span: tuple[Value, Value], done: Value) -> None:
@@ -45,6 +51,7 @@ def emit_interleaved(move: Transposition, span: tuple[Value, Value], done: Value
     has_all_columns = builder.and_(
         builder.icmp_signed("==", first, int64(0)), builder.icmp_signed("==", last, columns.extent)
     )
+    every_row = int64(0), rows.extent
     for lanes, count in product(_lanes(move.elements.bits), COUNTS):
         is_count = builder.icmp_signed("==", rows.extent, int64(count))
         fits = builder.and_(has_all_rows, is_count)
@@ -54,10 +61,24 @@ def emit_interleaved(move: Transposition, span: tuple[Value, Value], done: Value
             builder.branch(done)
         is_count = builder.icmp_signed("==", columns.extent, int64(count))
         fits = builder.and_(builder.and_(has_all_columns, is_count), has_all_rows)
-        every_row = int64(0), rows.extent
         with builder.if_then(builder.and_(fits, _is_run(builder, rows.run, every_row, lanes))):
             for part in move.each_repeat():
                 _emit_split(part, count, lanes)
+            builder.branch(done)
+    for count in line_counts(move.elements):
+        is_count = builder.icmp_signed("==", rows.extent, int64(count))
+        is_join = builder.and_(is_count, _is_run(builder, columns.run, span, LINE_NBYTES))
+        is_count = builder.icmp_signed("==", columns.extent, int64(count))
+        is_split = builder.and_(is_count, _is_run(builder, rows.run, every_row, LINE_NBYTES))
+        is_split = builder.and_(has_all_columns, is_split)
+        fits = builder.and_(has_all_rows, builder.or_(is_join, is_split))
+        with builder.if_then(fits):
+            first, last = (
+                builder.select(is_split, row, column)
+                for row, column in zip(every_row, span, strict=True)
+            )
+            for part in move.each_repeat():
+                emit_lines(part, (first, last), count, is_split)
             builder.branch(done)
 
 

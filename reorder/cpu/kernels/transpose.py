@@ -15,7 +15,7 @@ from reorder.cpu.kernels.clear import emit_clear
 from reorder.cpu.kernels.edge_tile import MAX_COLUMNS, EdgeTables
 from reorder.cpu.kernels.elements import Location
 from reorder.cpu.kernels.emit import I64, int64, load_int64, loop, maximum, minimum, prefetch
-from reorder.cpu.kernels.interleave import MOST, emit_interleaved, emit_padded
+from reorder.cpu.kernels.interleave import emit_interleaved, emit_padded, most_interleaved
 from reorder.cpu.kernels.loop_group import ColumnSpan, TileShape, entry_address
 from reorder.cpu.kernels.register_tile import StoredPart, emit_tile, tile_heights, tile_shapes
 from reorder.cpu.kernels.shuffle import LANE_BITS
@@ -59,7 +59,8 @@ def emit_transposed(move: Transposition, span: ColumnSpan) -> None:
     stop = span.last
     data = span._replace(last=minimum(builder, stop, move.columns.valid))
     done, cleared = (builder.append_basic_block(name) for name in ("moved", "cleared"))
-    few = builder.icmp_signed("<=", minimum(builder, rows.extent, move.columns.extent), int64(MOST))
+    shorter = minimum(builder, rows.extent, move.columns.extent)
+    few = builder.icmp_signed("<=", shorter, int64(most_interleaved(elements)))
     with builder.if_then(few):
         emit_padded(move, span, cleared)
         emit_interleaved(move, (data.first, data.last), done)

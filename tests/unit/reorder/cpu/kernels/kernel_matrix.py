@@ -51,6 +51,10 @@ def _sizes() -> Iterator[tuple[int, int]]:
     for i, j in product((5, 16, 70, 130), (63, 64, 66, 72, 129)):
         yield i, j
         yield j, i
+    # five to seven rows or columns of bytes, of at least a line
+    for i, j in product((6, 7), (64, 129)):
+        yield i, j
+        yield j, i
 
 
 def transposed(bits: int) -> set[str]:
