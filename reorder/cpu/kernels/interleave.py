@@ -37,7 +37,7 @@ _MAX_PADDED_BITS = 16
 
 def most_interleaved(elements: Elements) -> int:
     """Return how many elements the shorter group may have."""
-    return max(MOST, *line_counts(elements))
+    return max((MOST, *line_counts(elements)))
 
 
 def emit_interleaved(move: Transposition, span: tuple[Value, Value], done: Value) -> None:
