@@ -62,7 +62,7 @@ def needs_assembly(box: Box, bits: int) -> bool:
     So it is where the transposing kernel would write parts of lines: in matrices whose rows of dst
     do not start at a line, in columns of half a line, and in blocks of up to a line that lie apart.
     """
-    scheduled = schedule(box)
+    scheduled = schedule(box, bits)
     # tiles that are written in place have no padding
     is_padded = any(node.valid < node.extent for node in box.nodes)
     if is_padded or bits < BYTE_BITS or not scheduled.is_transposed or scheduled.fills_lines(bits):
@@ -92,7 +92,7 @@ def is_scattered(box: Box, bits: int) -> bool:
     Examples are a box between `8b16a2b` and `8a16b2a`, whose innermost pairs are of two dims, and
     matrices of 5 x 5 bytes, one behind the other.
     """
-    choice = select(box)
+    choice = select(box, bits)
     if choice.micro_kernel != TRANSPOSED or box.size <= _MIN_CALL_SIZE or box.lookups:
         return False
     sides = [prod(node.extent for node in group) for group in (choice.rows, choice.columns)]

@@ -82,7 +82,7 @@ class BatchBuilder:
         streamed = stream_box(box, bits, unit) if self.streams else ()
         if streamed:
             return streamed
-        streams = self._streams(schedule(box, unit), bits)
+        streams = self._streams(schedule(box, bits, unit), bits)
         pages = pages_to_read(self.machine, self.nbytes, streams=streams)
         tiles = tile_boxes((box,), bits, unit, pages, sweeps_lines=not self.streams)
         return tuple(map(follow_shorter_pieces, tiles)) if self.streams else tiles

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from math import prod
+from operator import itemgetter
 from typing import TYPE_CHECKING, NamedTuple
 
+from reorder.cpu.schedule.accesses import count_accesses
 from reorder.plan.nodes import Node
 
 if TYPE_CHECKING:
@@ -21,6 +23,11 @@ _ONE_STEP = Node(1, 1, (1, 1))
 _LANES = 32
 # Elements of both loop groups together score up to this number.
 _MAX_SIZE = 4096
+# Groups that need up to this many times the accesses of the best ones, for each element, are taken
+# for as good, and their scores decide.
+_ACCESSES = 1.3
+# What a column of zeros costs, in accesses.
+_CLEARED = 4
 # Elements of a side of a cache tile; a loop group of less than two sides is not cut.
 TILE = 256
 
@@ -47,8 +54,8 @@ class Choice(NamedTuple):
         return f"{MICRO_KERNELS[self.micro_kernel]}({parts[1]} | {parts[2]}) in [{parts[0]}]"
 
 
-def select(box: Box, unit: int = 1) -> Choice:
-    """Select the micro-kernel of a box, in which neighbouring elements are a `unit` apart.
+def select(box: Box, bits: int, unit: int = 1) -> Choice:
+    """Select the micro-kernel of a box of elements of some bits; neighbours are a `unit` apart.
 
     Two loop groups that share no loop, one contiguous in src and one in dst, are transposed; an
     innermost loop that is contiguous on both sides is copied as a run; all else is moved
@@ -56,7 +63,7 @@ def select(box: Box, unit: int = 1) -> Choice:
     """
     nodes = box.nodes
     if not box.is_zero:
-        columns, rows = _transposed_groups(nodes, unit)
+        columns, rows = _transposed_groups(nodes, bits, unit)
         if columns and rows:
             taken = {*columns, *rows}
             return Choice(
@@ -114,23 +121,26 @@ def _contiguous_group(nodes: tuple[Node, ...], side: int, unit: int) -> tuple[No
 
 
 def _transposed_groups(
-    nodes: tuple[Node, ...], unit: int
+    nodes: tuple[Node, ...], bits: int, unit: int
 ) -> tuple[tuple[Node, ...], tuple[Node, ...]]:
-    """Return columns and rows: the prefixes of both groups that share no loop and score best.
+    """Return columns and rows: the prefixes of both groups that share no loop and are best.
 
-    All pairs of prefixes are tried, shorter ones first. They are compared by how much of a tile of
-    vectors they fill, then by how many elements they have, up to a limit; of equal pairs the first
-    one wins.
+    All pairs of prefixes are compared, shorter ones first. Those that need few accesses for each
+    element are compared by how much of a tile of vectors they fill, then by how many elements they
+    have, up to a limit; of equal pairs the first one wins.
     """
     from_src, from_dst = (_contiguous_group(nodes, side, unit) for side in (0, 1))
-    best: tuple[tuple[int, ...], tuple[Node, ...], tuple[Node, ...]] = ((0, 0), (), ())
+    pairs = []
     for i in range(1, len(from_src) + 1):
         for j in range(1, len(from_dst) + 1):
             columns, rows = from_src[:i], from_dst[:j]
-            if not set(columns).isdisjoint(rows):
-                continue
-            width, height = (prod(node.extent for node in group) for group in (columns, rows))
-            score = (min(width, _LANES) * min(height, _LANES), min(width * height, _MAX_SIZE))
-            if score > best[0]:
-                best = (score, columns, rows)
-    return best[1], best[2]
+            if set(columns).isdisjoint(rows):
+                width, height = (prod(node.extent for node in group) for group in (columns, rows))
+                last = columns[-1]
+                filled = max(1, width // last.extent * last.valid)
+                accesses = count_accesses(filled, height, bits) + _CLEARED * (width - filled)
+                score = min(width, _LANES) * min(height, _LANES), min(width * height, _MAX_SIZE)
+                pairs.append((accesses / (width * height), score, columns, rows))
+    most = _ACCESSES * min((accesses for accesses, *_ in pairs), default=0)
+    best = max((pair for pair in pairs if pair[0] <= most), key=itemgetter(1), default=None)
+    return ((), ()) if best is None else best[2:]

@@ -40,7 +40,7 @@ def stream_box(box: Box, bits: int, unit: int = 1) -> tuple[ScheduledBox, ...]:
     tuple of ScheduledBox
         Its tiles; none if it is no transposition of whole lines, or holds padding.
     """
-    scheduled = schedule(box, unit)
+    scheduled = schedule(box, bits, unit)
     has_padding = any(node.valid < node.extent for node in box.nodes)
     if bits < BYTE_BITS or has_padding or not scheduled.is_transposed:
         return ()

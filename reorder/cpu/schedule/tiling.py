@@ -63,7 +63,7 @@ def tile_boxes(
         if cut is None:
             done.append(scheduled)
         else:
-            todo += [schedule(part, unit) for part in split_node(scheduled.box, *cut)]
+            todo += [schedule(part, bits, unit) for part in split_node(scheduled.box, *cut)]
     return tuple(done)
 
 
@@ -104,7 +104,7 @@ class _Runs(NamedTuple):
 def _order_loops(box: Box, runs: _Runs) -> Iterable[ScheduledBox]:
     """Schedule a box of runs so that cache lines of src and of dst are used while cached."""
     bits, unit, pages, sweeps_lines = runs
-    scheduled = schedule(box, unit)
+    scheduled = schedule(box, bits, unit)
     *outer, run = box.nodes or (_ONE_STEP,)
     nbytes = run.extent * bits // BYTE_BITS
     if scheduled.is_transposed or box.is_zero or nbytes >= PAGE_NBYTES or not outer[1:]:
@@ -113,14 +113,14 @@ def _order_loops(box: Box, runs: _Runs) -> Iterable[ScheduledBox]:
     if src_loop.valid < src_loop.extent:
         return (scheduled,)
     if nbytes < LINE_NBYTES or (nbytes == LINE_NBYTES and sweeps_lines):
-        ordered = _sweep_both_sides(box, src_loop, unit)
+        ordered = _sweep_both_sides(box, src_loop, runs)
     else:
         step = max(1, bits // BYTE_BITS) // unit
-        ordered = _read_in_turn(box, src_loop, unit, _piece_of(outer, nbytes, step, pages))
+        ordered = _read_in_turn(box, src_loop, runs, _piece_of(outer, nbytes, step, pages))
     return tuple(ordered) or (scheduled,)
 
 
-def _sweep_both_sides(box: Box, src_loop: Node, unit: int) -> Iterator[ScheduledBox]:
+def _sweep_both_sides(box: Box, src_loop: Node, runs: _Runs) -> Iterator[ScheduledBox]:
     """Schedule a box of runs of up to a line, of which lines of src and dst may hold several.
 
     The loop of the smallest stride in src becomes the inner one of the loop of the smallest
@@ -133,18 +133,18 @@ def _sweep_both_sides(box: Box, src_loop: Node, unit: int) -> Iterator[Scheduled
     across = max(1, _SWEEP // run.extent)
     for part in split_node(box, dst_loop, across) if dst_loop.extent > across else (box,):
         if part.is_zero:
-            yield schedule(part, unit)
+            yield schedule(part, runs.bits, runs.unit)
             continue
         along = max(1, TILE // min(across, dst_loop.extent))
         for whole in split_node(part, src_loop, along) if src_loop.extent > along else (part,):
             inner = next(node for node in whole.nodes if node.strides == src_loop.strides)
             rest = tuple(node for node in whole.nodes if node != inner)
             swept = whole._replace(nodes=(*rest[:-2], inner, *rest[-2:]))
-            yield schedule(swept, unit)
+            yield schedule(swept, runs.bits, runs.unit)
 
 
 def _read_in_turn(
-    box: Box, src_loop: Node, unit: int, piece: tuple[tuple[Node, ...], int]
+    box: Box, src_loop: Node, runs: _Runs, piece: tuple[tuple[Node, ...], int]
 ) -> Iterator[ScheduledBox]:
     """Schedule a box of runs of a line and more, with the loops of a piece of dst innermost.
 
@@ -161,7 +161,8 @@ def _read_in_turn(
         around = [node for node in part.nodes[:-1] if node.strides not in strides]
         around.sort(key=lambda node: -abs(node.strides[0]))
         within = [node for node in part.nodes[:-1] if node.strides in strides]
-        yield schedule(part._replace(nodes=(*around, *within, part.nodes[-1])), unit)
+        nodes = (*around, *within, part.nodes[-1])
+        yield schedule(part._replace(nodes=nodes), runs.bits, runs.unit)
 
 
 def _piece_of(

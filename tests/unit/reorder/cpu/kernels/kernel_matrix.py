@@ -36,8 +36,11 @@ def _check(src: MemoryDesc, dst: MemoryDesc, *, at_end: bool) -> set[str]:
     source, before = _PATTERN[: src.min_nbytes], _PATTERN[-dst.min_nbytes :]
     moved = move_guarded(plan, source, before, at_end=at_end)
     assert np.array_equal(moved, expect(src, dst, source, before)), f"{plan}"
-    packed = simplify(tuple(pack_elements(box, src.dtype.bits)[0] for box in plan.boxes))
-    return {MICRO_KERNELS[select(box).micro_kernel] for box in packed}
+    kernels = set()
+    for box in plan.boxes:
+        packed, bits = pack_elements(box, src.dtype.bits)
+        kernels |= {MICRO_KERNELS[select(part, bits).micro_kernel] for part in simplify((packed,))}
+    return kernels
 
 
 def _sizes() -> Iterator[tuple[int, int]]:

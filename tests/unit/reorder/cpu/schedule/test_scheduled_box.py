@@ -11,7 +11,7 @@ from reorder.cpu.schedule.scheduled_box import contiguous_size, schedule
 def test_tiles_that_are_wider_than_their_columns_fill_no_lines() -> None:
     for channels, fills in ((3, False), (4, True)):
         box = Box((0, 0), (Node(channels, channels, (1, 1 << 16)), Node(64, 64, (16, 1))))
-        scheduled = schedule(box)
+        scheduled = schedule(box, 32)
         assert scheduled.is_transposed
         assert scheduled.fills_lines(32) is fills
 
@@ -33,7 +33,7 @@ def test_lines_of_dst_are_prefetched_where_stores_cross_their_ends(
     rows: int, columns: int, *, prefetches: bool
 ) -> None:
     box = Box((0, 0), (Node(columns, columns, (1, rows)), Node(rows, rows, (columns, 1))))
-    assert schedule(box).prefetches_dst(32) is prefetches
+    assert schedule(box, 32).prefetches_dst(32) is prefetches
 
 
 def test_contiguous_pieces_count_the_loops_that_continue_each_other() -> None:
@@ -46,17 +46,17 @@ def test_contiguous_pieces_count_the_loops_that_continue_each_other() -> None:
 def test_pieces_that_lie_apart_count_as_lines() -> None:
     # three of 899 channels, in each of 49 pixels
     tail = Box((0, 0), (Node(49, 49, (8, 899)), Node(3, 3, (1, 1))))
-    assert schedule(tail).written_nbytes(8) == 49 * 64
+    assert schedule(tail, 8).written_nbytes(8) == 49 * 64
     rows = Box((0, 0), (Node(49, 49, (100, 99)), Node(99, 99, (1, 1))))
-    assert schedule(rows).written_nbytes(8) == 49 * 99
+    assert schedule(rows, 8).written_nbytes(8) == 49 * 99
 
 
 def test_runs_of_a_page_and_other_kernels_are_no_short_runs() -> None:
     for extent, is_short in ((16, True), (1023, True), (1024, False)):
         box = Box((0, 0), (Node(9, 9, (2000, 2000)), Node(extent, extent, (1, 1))))
-        assert schedule(box).has_short_runs(32) is is_short
+        assert schedule(box, 32).has_short_runs(32) is is_short
     box = Box((0, 0), (Node(64, 64, (1, 64)), Node(64, 64, (64, 1))))
-    assert not schedule(box).has_short_runs(32)
+    assert not schedule(box, 32).has_short_runs(32)
 
 
 @pytest.mark.parametrize(
@@ -75,4 +75,4 @@ def test_threads_have_pieces_of_dst_in_common_that_end_within_lines(
 ) -> None:
     columns = Node(100, 100, (1, 64 if blocks.extent == 1 else 4 * rows))
     box = Box((0, 0), (blocks, columns, Node(rows, rows, (100, 1))))
-    assert schedule(box).divided_pieces(box.nodes[1:], 32) == pieces
+    assert schedule(box, 32).divided_pieces(box.nodes[1:], 32) == pieces

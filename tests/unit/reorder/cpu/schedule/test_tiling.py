@@ -49,7 +49,7 @@ def test_a_scheduled_box_has_the_kernel_that_is_selected_for_it(
     pair: tuple[MemoryDesc, MemoryDesc],
 ) -> None:
     for scheduled in tile_boxes(plan_reorder(*pair).boxes, pair[1].dtype.bits):
-        assert scheduled.choice == select(scheduled.box)
+        assert scheduled.choice == select(scheduled.box, pair[1].dtype.bits)
 
 
 def test_small_groups_are_moved_with_the_loop_around_them() -> None:
