@@ -104,10 +104,11 @@ def _forget() -> None:
     """Reset the pool in a forked child, which has no workers."""
     _State.starting = threading.Lock()
     words = pool_words()
-    for field in (POOL.busy, POOL.state, POOL.last_worker, POOL.started):
+    for field in (POOL.busy, POOL.state, POOL.late, POOL.started):
         words[field] = 0
     for thread in range(MAX_WORKERS + 1):
-        thread_words(thread)[THREAD.asleep] = 0
+        for field in (THREAD.taken, THREAD.turn, THREAD.asleep):
+            thread_words(thread)[field] = 0
 
 
 def _share(src_at: int, dst_at: int, job: int) -> int:

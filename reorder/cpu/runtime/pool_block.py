@@ -5,11 +5,15 @@ Fields that different threads write often are in separate cache lines.
 
 Beside each field stands what orders its writes and reads, in the words of C11. `state` publishes
 a job: the caller writes the fields of the job, then stores `state` (release); a worker loads it
-(acquire), and enters by an exchange that fails if another job has come meanwhile, so that what it
-reads after the exchange belongs to this job. `finished` publishes the results: a worker adds to it
-after its last write, and the caller loads it (acquire). A caller that takes `busy` reads what the
-one before it had released. tests/unit/reorder/cpu/runtime/test_memory_order.py runs the functions
-of worker.py in every order that this allows.
+(acquire), and enters by an exchange of its own `turn`. The caller ends the job by an exchange of
+the `turn` of each worker that has not entered, so what a worker reads after it has entered belongs
+to this job. `turn` publishes the results: a worker stores it after its last write, and the caller
+loads it (acquire). A caller that takes `busy` reads what the one before it had released.
+tests/unit/reorder/cpu/runtime/test_memory_order.py runs the functions of worker.py in every order
+that this allows.
+
+All counters have the number of their job, so no job sets them back: that would take the lines of
+all workers from their caches, before a job could begin.
 """
 
 from __future__ import annotations
@@ -34,12 +38,11 @@ from reorder.memory.buffers import address_of
 __all__ = [
     "ADDRESS",
     "HAS_TEAMS",
-    "INSIDE_MASK",
     "INT_MASK",
     "JOB_NUMBER",
     "MAX_WORKERS",
-    "OPEN",
     "POOL",
+    "TAKEN_NUMBER",
     "TEAM",
     "TEAM_AT",
     "THREAD",
@@ -65,20 +68,17 @@ class PoolFields(NamedTuple):
 
     # whether a caller uses the pool: 0 or 1. An exchange takes it, a release store frees it
     busy: int
-    # number of the job, whether it is open, and how many workers have entered it; see `OPEN`.
-    # Stored with release, loaded with acquire, changed by exchanges and additions
+    # number of the job, and how many workers may enter it; see `JOB_NUMBER`. Stored with release,
+    # loaded with acquire
     state: int
-    # how many of the workers that entered have finished: additions, loaded with acquire; set to 0
-    # while no worker is inside
-    finished: int
     # addresses of the open job, of src and of dst: plain, written before `state` is stored, and
     # read by threads that have entered
     job: int
     src_at: int
     dst_at: int
-    # the highest number of a worker that may enter it. Relaxed: workers read it before they enter,
-    # maybe that of a later job, and then the exchange of `state` fails
-    last_worker: int
+    # number of the last job with threads that were late, whose chunks others take. Relaxed: chunks
+    # that nobody else takes are run by the caller
+    late: int
     # number of workers that were started: published by Python, loaded with acquire
     started: int
     # how often a worker polls for a job before it sleeps. Relaxed: a time, nothing else
@@ -104,9 +104,13 @@ class PoolFields(NamedTuple):
 class ThreadFields(NamedTuple):
     """The fields of one thread."""
 
-    # how many chunks of its group were taken, by any thread: additions, which give each chunk to
-    # one thread; set to 0 before `state` is stored, while no worker is inside
+    # how many chunks of its group were taken, by any thread, and of which job; see `TAKEN_NUMBER`.
+    # Loaded relaxed, and changed by exchanges, which give each chunk to one thread
     taken: int
+    # of a worker, twice the number of its last job, plus 1 while it is inside: the worker enters
+    # and the caller ends the job by an exchange; a worker that leaves stores it with release, and
+    # the caller loads it with acquire
+    turn: int
     # whether it sleeps, or is about to: 0 or 1. A worker stores it with release; a thread that
     # wakes it loads it relaxed and takes it by an exchange. Who reads it too early wakes no worker,
     # and the others do its part
@@ -148,8 +152,8 @@ class TeamFields(NamedTuple):
     members: int
 
 
-POOL = fields_in_lines(PoolFields, "busy", "state", "finished", "job", "started", "countdown")
-THREAD = fields_in_lines(ThreadFields, "taken", "asleep")
+POOL = fields_in_lines(PoolFields, "busy", "state", "started", "countdown")
+THREAD = fields_in_lines(ThreadFields, "taken", "turn", "asleep")
 # Byte offset of the fields of thread 0, and the bytes of each thread.
 THREADS_AT = nbytes_in_lines(POOL)
 THREAD_NBYTES = nbytes_in_lines(THREAD)
@@ -160,8 +164,11 @@ _TEAM_NBYTES = nbytes_of(TeamFields)
 
 # The low half of a word: what a function that returns a C int has returned.
 INT_MASK = (1 << 32) - 1
-# Bits of the state, lowest first: the workers that entered, whether the job is open, its number.
-INSIDE_MASK, OPEN, JOB_NUMBER = (1 << 16) - 1, 1 << 16, 1 << 17
+# A state is the number of a job times this, plus the workers that may enter it.
+JOB_NUMBER = 1 << 16
+# A counter of chunks is the number of a job times this, plus those that were taken: a group has
+# fewer.
+TAKEN_NUMBER = 1 << 20
 
 
 def pool_words(block: int | None = None) -> Any:

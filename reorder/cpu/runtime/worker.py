@@ -1,16 +1,17 @@
 """Compiled code of the pool: a caller shares a job, and workers wait for one and help.
 
-A worker enters a job by a compare-and-exchange of the state that it read for the same state with
-one more worker. The state has the number of the job, so the exchange fails if the job was closed
-or replaced. The chunks of a job are divided into a group for each thread. A thread starts with
-the group of its number, since its caches may hold those data from the previous call, and goes on
-with the other groups.
+A worker enters a job by a compare-and-exchange of a word of its own, its turn. The caller ends the
+job for the workers that have not entered by the same, so a worker that comes later cannot. The
+chunks of a job are divided into a group for each thread. A thread starts with the group of its
+number, since its caches may hold those data from the previous call, and goes on with the other
+groups, but not where each has one chunk, unless a thread is late: if 16 threads look at the words
+of all others, that takes as long as the rest of a small job. For the same reason there is no word
+that all threads write.
 """
 
 from __future__ import annotations
 
 from reorder.cpu.runtime.intrinsics import (
-    add_shared,
     call_c,
     call_walker,
     exchange_shared,
@@ -25,12 +26,11 @@ from reorder.cpu.runtime.intrinsics import (
 from reorder.cpu.runtime.jit import inner
 from reorder.cpu.runtime.job import JOB
 from reorder.cpu.runtime.pool_block import (
-    INSIDE_MASK,
     INT_MASK,
     JOB_NUMBER,
     MAX_WORKERS,
-    OPEN,
     POOL,
+    TAKEN_NUMBER,
     TEAM,
     TEAM_AT,
     THREAD,
@@ -51,46 +51,84 @@ _WAKES = 2
 
 
 @inner
-def _wake_others(pool: int, thread: int) -> None:
+def _wake_others(pool: int, thread: int, workers: int, number: int) -> None:
     """Wake the workers below a thread in a binary tree, numbered like a heap, if they sleep."""
     first = _WAKES * thread + 1
     for k in range(first, first + _WAKES):
         other = pool + THREADS_AT + THREAD_NBYTES * k
         if (
-            k <= load_relaxed(pool, POOL.last_worker)
+            k <= workers
             and load_relaxed(other, THREAD.asleep)
             and exchange_shared(other, THREAD.asleep, 1, 0)
         ):
+            store_relaxed(pool, POOL.late, number)
             call_c(load_int(pool, POOL.release_at), (load_int(other, THREAD.lock),))
 
 
 @inner
-def _work(pool: int, thread: int) -> None:
-    """Wake others, and run chunks of the job until none is left."""
-    _wake_others(pool, thread)
+def _take(group: int, number: int, chunks: int) -> int:
+    """Take a chunk of a group of a job; returns its index, or `chunks` if none is left."""
+    none_taken = number * TAKEN_NUMBER
+    while True:
+        word = load_relaxed(group, THREAD.taken)
+        taken = word - none_taken if word > none_taken else 0
+        if taken >= chunks:
+            return chunks
+        if exchange_shared(group, THREAD.taken, word, none_taken + taken + 1):
+            return taken
+
+
+@inner
+def _run_group(pool: int, group: int, number: int) -> None:
+    """Run chunks of a group of the job of a number until none is left."""
     job = load_int(pool, POOL.job)
     bounds, chunks = load_int(job, JOB.bounds), load_int(job, JOB.chunks)
     groups = load_int(job, JOB.workers) + 1
+    words = pool + THREADS_AT + THREAD_NBYTES * group
+    first, last = group * chunks // groups, (group + 1) * chunks // groups
+    chunk = first + _take(words, number, last - first)
+    while chunk < last:
+        call_walker(
+            load_int(job, JOB.walker),
+            (
+                load_int(pool, POOL.src_at),
+                load_int(pool, POOL.dst_at),
+                load_int(job, JOB.program),
+                load_int(job, JOB.tasks),
+                load_int(bounds, chunk),
+                load_int(bounds, chunk + 1),
+                load_int(job, JOB.points),
+                load_int(job, JOB.point_count),
+            ),
+        )
+        chunk = first + _take(words, number, last - first)
+
+
+@inner
+def _helps(pool: int, thread: int, number: int) -> bool:
+    """Whether a thread goes on with the groups of others when its own has no chunk left.
+
+    The caller does so if a worker has not entered; then all that come later do.
+    """
+    job = load_int(pool, POOL.job)
+    groups = load_int(job, JOB.workers) + 1
+    if thread == 0:
+        for k in range(1, groups):
+            if load_relaxed(pool + THREADS_AT + THREAD_NBYTES * k, THREAD.turn) < 2 * number:
+                store_relaxed(pool, POOL.late, number)
+    return bool(load_int(job, JOB.chunks) > groups or load_relaxed(pool, POOL.late) == number)
+
+
+@inner
+def _work(pool: int, thread: int, number: int) -> None:
+    """Wake others, and run chunks of the job of a number until none is left for this thread."""
+    workers = load_int(load_int(pool, POOL.job), JOB.workers)
+    _wake_others(pool, thread, workers, number)
+    groups = workers + 1
     for distance in range(groups):
-        group = (thread + distance) % groups
-        counter = pool + THREADS_AT + THREAD_NBYTES * group
-        first, last = group * chunks // groups, (group + 1) * chunks // groups
-        chunk = first + add_shared(counter, THREAD.taken, 1)
-        while chunk < last:
-            call_walker(
-                load_int(job, JOB.walker),
-                (
-                    load_int(pool, POOL.src_at),
-                    load_int(pool, POOL.dst_at),
-                    load_int(job, JOB.program),
-                    load_int(job, JOB.tasks),
-                    load_int(bounds, chunk),
-                    load_int(bounds, chunk + 1),
-                    load_int(job, JOB.points),
-                    load_int(job, JOB.point_count),
-                ),
-            )
-            chunk = first + add_shared(counter, THREAD.taken, 1)
+        if distance == 1 and not _helps(pool, thread, number):
+            return
+        _run_group(pool, (thread + distance) % groups, number)
 
 
 @inner
@@ -110,8 +148,29 @@ def _prepare(block: int, src_at: int, dst_at: int, job: int) -> None:
     store_int(block, POOL.job, job)
     store_int(block, POOL.src_at, src_at)
     store_int(block, POOL.dst_at, dst_at)
-    for thread in range(load_int(job, JOB.workers) + 1):
-        store_int(block + THREADS_AT + THREAD_NBYTES * thread, THREAD.taken, 0)
+
+
+@inner
+def _enter(worker: int, number: int) -> bool:
+    """Enter the job of a number as a worker; returns whether it had not ended."""
+    turn = load_relaxed(worker, THREAD.turn)
+    return bool(turn < 2 * number and exchange_shared(worker, THREAD.turn, turn, 2 * number + 1))
+
+
+@inner
+def _end(pool: int, workers: int, number: int) -> None:
+    """End a job for the workers that have not entered it, and wait for the others."""
+    spins_left = load_relaxed(pool, POOL.spins)
+    for thread in range(1, workers + 1):
+        worker = pool + THREADS_AT + THREAD_NBYTES * thread
+        turn = load_shared(worker, THREAD.turn)
+        while turn != 2 * number:
+            if turn < 2 * number:
+                exchange_shared(worker, THREAD.turn, turn, 2 * number)
+            else:
+                spins_left -= 1
+                _spin(pool, spins_left)
+            turn = load_shared(worker, THREAD.turn)
 
 
 @inner
@@ -125,6 +184,10 @@ def share_job(src_at: int, dst_at: int, job: int) -> None:
     team = find_awake_team(pool) if workers else 0
     if team:
         _prepare(team, src_at, dst_at, job)
+        number = load_int(team, POOL.state) // JOB_NUMBER + 1
+        store_int(team, POOL.state, number * JOB_NUMBER)
+        # a team may have fewer threads
+        store_int(team, POOL.late, number)
         run_region(team)
         return
     if workers == 0 or not exchange_shared(pool, POOL.busy, 0, 1):
@@ -143,17 +206,10 @@ def share_job(src_at: int, dst_at: int, job: int) -> None:
         )
         return
     _prepare(pool, src_at, dst_at, job)
-    store_relaxed(pool, POOL.last_worker, workers)
-    store_int(pool, POOL.finished, 0)
     number = load_relaxed(pool, POOL.state) // JOB_NUMBER + 1
-    store_shared(pool, POOL.state, number * JOB_NUMBER + OPEN)
-    _work(pool, 0)
-    # close the job, and wait for the workers that have entered it
-    inside = add_shared(pool, POOL.state, -OPEN) & INSIDE_MASK
-    spins_left = load_relaxed(pool, POOL.spins)
-    while load_shared(pool, POOL.finished) < inside:
-        spins_left -= 1
-        _spin(pool, spins_left)
+    store_shared(pool, POOL.state, number * JOB_NUMBER + workers)
+    _work(pool, 0, number)
+    _end(pool, workers, number)
     store_shared(pool, POOL.busy, 0)
 
 
@@ -171,18 +227,17 @@ def is_ready(job: int) -> bool:
 
 def serve(pool: int, thread: int, spins: int) -> int:
     """Run jobs as a worker; after `spins` polls without a job sleep, or return as thread 0."""
-    number = -1
+    number = 0
     spins_left = spins
     this = pool + THREADS_AT + THREAD_NBYTES * thread
     while True:
         spins_left -= 1
         state = load_shared(pool, POOL.state)
-        is_new = (state & OPEN) != 0 and state // JOB_NUMBER != number
-        if is_new and thread <= load_relaxed(pool, POOL.last_worker):
-            if exchange_shared(pool, POOL.state, state, state + 1):
-                number = state // JOB_NUMBER
-                _work(pool, thread)
-                add_shared(pool, POOL.finished, 1)
+        if state // JOB_NUMBER > number:
+            number = state // JOB_NUMBER
+            if 0 < thread <= state % JOB_NUMBER and _enter(this, number):
+                _work(pool, thread, number)
+                store_shared(this, THREAD.turn, 2 * number)
                 spins_left = spins
         elif spins_left > 0:
             _spin(pool, spins_left)
@@ -204,4 +259,4 @@ def enter_region(team: int) -> None:
             thread_id = call_c(load_int(team, POOL.thread_id_at), (0,)) & INT_MASK
             store_int(members, thread, thread_id)
     elif thread <= load_int(load_int(team, POOL.job), JOB.workers):
-        _work(team, thread)
+        _work(team, thread, load_int(team, POOL.state) // JOB_NUMBER)

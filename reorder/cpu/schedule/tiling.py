@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 __all__ = ["tile_boxes"]
 
 _ONE_STEP = Node(1, 1, (1, 1))
-# Elements of the pieces into which runs of more than twice this length are cut, so that threads
-# can share them.
-_MAX_RUN = 1 << 15
+# Bytes of the pieces into which runs of more than twice this length are cut, so that threads have
+# equal parts: each thread has at least four. Shorter ones were as fast on one thread.
+_RUN_NBYTES = 1 << 14
 # Elements of dst that are written one after the other where runs are up to a line.
 _SWEEP = 128
 # Larger than the magnitude of every stride.
@@ -59,7 +59,7 @@ def tile_boxes(
     todo = [part for box in reversed(boxes) for part in _order_loops(box, runs)]
     while todo:
         scheduled = todo.pop()
-        cut = _find_cut(scheduled)
+        cut = _find_cut(scheduled, bits)
         if cut is None:
             done.append(scheduled)
         else:
@@ -67,7 +67,7 @@ def tile_boxes(
     return tuple(done)
 
 
-def _find_cut(scheduled: ScheduledBox) -> tuple[Node, int] | None:
+def _find_cut(scheduled: ScheduledBox, bits: int) -> tuple[Node, int] | None:
     """Return the loop at which a box is to be cut, and the steps of each piece.
 
     In this order: a run that is too long; a loop group of two sides of a cache tile or more; a
@@ -85,8 +85,9 @@ def _find_cut(scheduled: ScheduledBox) -> tuple[Node, int] | None:
         limit = 4 * TILE if min(sizes) <= TILE // 4 else TILE
         # all steps of the inner loops, and as many of the outermost one as fit
         steps = max(1, limit // prod(node.extent for node in long[:-1]))
-    if not is_transposed and choice.columns[0].extent > 2 * _MAX_RUN:
-        long, steps = choice.columns, _MAX_RUN
+    run = _RUN_NBYTES * BYTE_BITS // bits
+    if not is_transposed and choice.columns[0].extent > 2 * run:
+        long, steps = choice.columns, run
     if long is None and scheduled.repeat:
         long, steps = (scheduled.repeat,), max(1, MAX_CALL_SIZE // prod(sizes))
     return None if long is None or steps >= long[-1].extent else (long[-1], steps)
