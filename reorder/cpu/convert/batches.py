@@ -15,7 +15,7 @@ from reorder.cpu.convert.tile_batches import (
     TileBatch,
     TileProgram,
 )
-from reorder.cpu.convert.tiling import tile_box
+from reorder.cpu.convert.tiling import SlotLimits, tile_box
 from reorder.cpu.schedule.kernel import Kernel
 from reorder.cpu.schedule.tiling import tile_boxes
 from reorder.plan.passes import src_and_dst, zeros_of
@@ -72,7 +72,8 @@ def _tiles_of(builder: BatchBuilder, recipe: Recipe, box: Box) -> tuple[list[Til
     widths = plan.src.dtype.bits, plan.dst.dtype.bits
     in_place = recipe.is_direct
     masks = plan.converts and masks_elements(recipe.src, recipe.dst)
-    return tile_box(box, widths, limit, in_place=in_place, streams=recipe.streams, masks=masks)
+    limits = SlotLimits(limit, 2 * limit if recipe.is_single else limit)
+    return tile_box(box, widths, limits, in_place=in_place, streams=recipe.streams, masks=masks)
 
 
 def _gathered_batches(builder: BatchBuilder, recipe: Recipe, box: Box) -> list[Batch]:

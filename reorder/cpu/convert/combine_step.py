@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from math import prod
 from typing import TYPE_CHECKING, NamedTuple
 
+from memdesc import DATA_TYPES
 from reorder.cpu.convert.gathered_operands import gather, gathered_operands, spread_operands
 from reorder.cpu.convert.operand_rows import OperandRows, operand_period, operand_rows
 from reorder.cpu.convert.operation import (
@@ -16,6 +18,7 @@ from reorder.cpu.convert.operation import (
 )
 from reorder.cpu.convert.records import NO_OPERAND, Base, CombineRecord
 from reorder.cpu.convert.row_tables import offset_table
+from reorder.cpu.convert.scratch import SLOT_BITS
 from reorder.cpu.convert.stages import combine_stage
 from reorder.cpu.convert.step_writer import Code, StepOperand, TileBuffer
 
@@ -114,7 +117,8 @@ def _with_values(
         bases = [recipe.address_of_places(role, sides.work, places, kind) for kind in kinds]
         return spread, StepOperand(bases[0], number_base=bases[-1])
     streams = writer.recipe.streams and sides.dst.base is Base.DST
-    gathered = gathered_operands(nodes, strided, rows, streams=streams)
+    fits_slot = prod(node.valid for node in nodes) * DATA_TYPES[sides.work].bits <= SLOT_BITS
+    gathered = gathered_operands(nodes, strided, rows, streams=streams) if fits_slot else None
     if gathered is not None:
         for kind, slot in zip(kinds, (Base.OPERANDS, Base.RECIPROCALS), strict=False):
             address = recipe.address_of_values(role, sides.work, 0, kind)

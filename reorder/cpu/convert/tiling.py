@@ -8,6 +8,7 @@ moving these costs less.
 
 from __future__ import annotations
 
+from math import prod
 from typing import TYPE_CHECKING, NamedTuple
 
 from reorder.cpu.convert.selection import is_scattered
@@ -25,14 +26,25 @@ from reorder.plan.passes import simplify, src_and_dst, zeros_beyond
 if TYPE_CHECKING:
     from reorder.plan.nodes import Box, Node
 
-__all__ = ["Tile", "tile_box"]
+__all__ = ["SlotLimits", "Tile", "tile_box"]
 
 _HALF_BITS = 16
-# Tiles of whole nodes may have this many times as many elements, if those in the scratch are at
-# most the same part of the others' width.
-_WHOLE = 2
+# Elements are narrow if they have at most one over this of the others' width.
+_NARROW = 2
+# Rows are taken whole if their tail fills no vectors of so many elements; the others of a tile are
+# halved for that, down to this many.
+_WHOLE_VECTOR, _LEAST_HALVED = 16, 32
 # Bits of a row of dst in a tile in which cache lines are assembled.
 _ASSEMBLED_BITS = 2048
+
+
+class SlotLimits(NamedTuple):
+    """How many elements a tile may have."""
+
+    # any one
+    elements: int
+    # one of whole rows, of which only narrow elements are in the scratch
+    narrow: int
 
 
 class Tile(NamedTuple):
@@ -57,7 +69,7 @@ class Tile(NamedTuple):
 def tile_box(
     box: Box,
     widths: tuple[int, int],
-    limit: int,
+    limits: SlotLimits,
     *,
     in_place: bool,
     streams: bool = False,
@@ -71,7 +83,7 @@ def tile_box(
         Without lookups.
     widths : tuple of int
         Bits of elements of src and dst.
-    limit : int
+    limits : SlotLimits
         Elements that fit the scratch.
     in_place : bool
         Whether tiles that are contiguous on both sides need no scratch.
@@ -85,42 +97,63 @@ def tile_box(
         return [], [src_and_dst(box)]
     if widths[0] == widths[1] < BYTE_BITS:
         # moved as bytes, the padding too
-        counts = tile_counts(nodes, limit, SIDES, in_place=False, padded=True)
+        counts = tile_counts(nodes, limits.elements, SIDES, in_place=False, padded=True)
         order = TileOrder(order_of_side(nodes, counts, 1), reads=False, writes=False)
         return _tiles_of(box, counts, order, streams=streams)
-
-    def has_padding(counts: dict[int, int]) -> bool:
-        return any(
-            covered_steps(nodes[k], count, pads=True) > nodes[k].valid
-            for k, count in counts.items()
-        )
-
-    def moves_padding(order: TileOrder, counts: dict[int, int]) -> bool:
-        """Whether a conversion would write dst, which has padding that it does not write."""
-        return order.writes and has_padding(counts) and not order.zeroes
-
     is_moved = widths[0] == widths[1]
     src_distance, dst_distance = row_distances(nodes, widths)
     has_long_rows = streams and min(widths) == _HALF_BITS and dst_distance > src_distance
     sides = SIDES_16_BIT if has_long_rows else SIDES
     if streams and is_moved:
         sides = SIDES[0], _ASSEMBLED_BITS // widths[1]
-    counts = tile_counts(nodes, limit, sides, in_place=in_place)
+    counts = tile_counts(nodes, limits.elements, sides, in_place=in_place)
     order = order_by_cost(nodes, counts, widths, streams=streams, masks=masks)
-    is_padded = has_padding(counts) and not order.zeroes
+    is_padded = _has_padding(nodes, counts) and not order.zeroes
     if in_place and not (order.reads and order.writes and not is_padded):
         # the tile needs the scratch, so it must fit there
-        for whole in (_WHOLE * limit, limit):
-            counts = tile_counts(nodes, limit, sides, in_place=False, whole=whole)
+        for whole in reversed(limits):
+            counts = tile_counts(nodes, limits.elements, sides, in_place=False, whole=whole)
             order = order_by_cost(nodes, counts, widths, streams=streams, masks=masks)
-            if _moves_narrow(order, widths) and not moves_padding(order, counts):
+            if _moves_narrow(order, widths) and not _moves_padding(nodes, counts, order):
                 break
+    if not streams and _moves_narrow(order, widths) and not _has_padding(nodes, counts):
+        counts = _with_whole_rows(nodes, counts, order, limits.narrow)
     if is_moved and is_scattered(src_and_dst(box), widths[0]):
         order = order_between(nodes, counts)
-    if moves_padding(order, counts):
+    if _moves_padding(nodes, counts, order):
         # in a tile that is moved its padding costs nothing extra
         order = order_by_cost(nodes, counts, widths, writes=False, streams=streams)
     return _tiles_of(box, counts, order, streams=streams)
+
+
+def _has_padding(nodes: tuple[Node, ...], counts: dict[int, int]) -> bool:
+    """Whether tiles of these counts have padding."""
+    return any(
+        covered_steps(nodes[k], count, pads=True) > nodes[k].valid for k, count in counts.items()
+    )
+
+
+def _moves_padding(nodes: tuple[Node, ...], counts: dict[int, int], order: TileOrder) -> bool:
+    """Whether a conversion would write dst, which has padding that it does not write."""
+    return order.writes and _has_padding(nodes, counts) and not order.zeroes
+
+
+def _with_whole_rows(
+    nodes: tuple[Node, ...], counts: dict[int, int], order: TileOrder, limit: int
+) -> dict[int, int]:
+    """Return counts that take the rows of the conversion whole where they leave a short tail.
+
+    If these are too many elements, the other counts are halved, down to `_LEAST_HALVED`.
+    """
+    row = order.nodes[-1]
+    if nodes[row].extent % counts[row] % _WHOLE_VECTOR == 0:
+        return counts
+    for least in (limit + 1, 2 * _LEAST_HALVED):
+        longer = {k: count // 2 if count >= least else count for k, count in counts.items()}
+        longer[row] = nodes[row].extent
+        if prod(longer.values()) <= limit:
+            return longer
+    return counts
 
 
 def _moves_narrow(order: TileOrder, widths: tuple[int, int]) -> bool:
@@ -128,7 +161,7 @@ def _moves_narrow(order: TileOrder, widths: tuple[int, int]) -> bool:
     src, dst = widths
     if min(widths) < BYTE_BITS or order.reads == order.writes:
         return False
-    return _WHOLE * dst <= src if order.reads else _WHOLE * src <= dst
+    return _NARROW * dst <= src if order.reads else _NARROW * src <= dst
 
 
 def _tiles_of(

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 import reorder
 from memdesc import MemoryDesc, memory_desc
 from reorder import Box, Node, plan_reorder
-from reorder.cpu.convert.tiling import tile_box
+from reorder.cpu.convert.tiling import SlotLimits, tile_box
 from tests.property.reorder.test_convert_laws import check
 from tests.reorders import box_map, element_map
 from tests.strategies import desc_pairs
@@ -31,7 +31,10 @@ def _check_cut(
     for box in plan_reorder(*pair).boxes:
         if box.lookups:
             return
-        tiles, zeros = tile_box(box, widths, limit, in_place=in_place, streams=streams, masks=masks)
+        limits = SlotLimits(limit, 2 * limit if in_place else limit)
+        tiles, zeros = tile_box(
+            box, widths, limits, in_place=in_place, streams=streams, masks=masks
+        )
         for tile in tiles:
             # bits in the scratch: nothing, the elements of one side, or those of both
             moved = [
@@ -119,4 +122,5 @@ def test_a_padded_tensor_longer_than_the_scratch_is_converted_without_leaving_it
 def test_a_broadcast_source_is_read_again_for_each_tile() -> None:
     src = memory_desc((70, 80), "f32", strides=(0, 1))
     _check_cut((src, memory_desc((70, 80), "f32", "ba")), (32, 8), 256, in_place=False)
-    assert tile_box(Box((0, 0), (Node(4, 0, (0, 1)),)), (32, 8), 256, in_place=False)[0] == []
+    zeros = Box((0, 0), (Node(4, 0, (0, 1)),))
+    assert tile_box(zeros, (32, 8), SlotLimits(256, 256), in_place=False)[0] == []

@@ -7,26 +7,28 @@ from __future__ import annotations
 
 from math import prod
 
+import numpy as np
 import pytest
 
 from memdesc import memory_desc
-from reorder import Box, Node, plan_reorder
+from reorder import Attr, Box, Node, plan_reorder
 from reorder.cpu.convert.selection import is_scattered, needs_assembly
 from reorder.cpu.convert.tile_counts import SIDES, row_distances, tile_counts
 from reorder.cpu.convert.tile_order import order_between, order_by_cost
 from reorder.cpu.convert.tile_pieces import covered_steps, each_piece
-from reorder.cpu.convert.tiling import Tile, tile_box
+from reorder.cpu.convert.tiling import SlotLimits, Tile, tile_box
 from tests.property.reorder.test_convert_laws import check
 from tests.reorders import beyond_caches
 
 _LIMIT = 4096
+_LIMITS = SlotLimits(_LIMIT, 2 * _LIMIT)
 
 
 def _tiles(
     dims: tuple[int, ...], src: str, dst: str, widths: tuple[int, int] = (32, 8)
 ) -> list[Tile]:
     plan = plan_reorder(memory_desc(dims, "s8", src), memory_desc(dims, "s8", dst))
-    cuts = [tile_box(box, widths, _LIMIT, in_place=True) for box in plan.boxes]
+    cuts = [tile_box(box, widths, _LIMITS, in_place=True) for box in plan.boxes]
     return [tile for tiles, _ in cuts for tile in tiles]
 
 
@@ -66,7 +68,7 @@ def test_a_conversion_writes_the_padding_behind_short_rows(
 ) -> None:
     dims = 3, 13, 5, 7
     plan = plan_reorder(memory_desc(dims, "f32", stag), memory_desc(dims, "s8", dtag))
-    tiles, zeros = tile_box(plan.boxes[0], (32, 8), _LIMIT, in_place=True, masks=masks)
+    tiles, zeros = tile_box(plan.boxes[0], (32, 8), _LIMITS, in_place=True, masks=masks)
     assert not zeros
     assert {tile.writes for tile in tiles} == {zeroes}
 
@@ -189,6 +191,32 @@ def test_a_tile_takes_a_chain_of_each_side() -> None:
 def test_a_tile_takes_whole_nodes_where_they_fit() -> None:
     nodes = (Node(25, 25, (2704, 2704)), Node(16, 16, (1, 169)), Node(169, 169, (16, 1)))
     assert tile_counts(nodes, _LIMIT, SIDES, in_place=False) == {1: 16, 2: 169}
+
+
+@pytest.mark.parametrize(
+    ("types", "tags", "channels", "pixels"),
+    [
+        (("f32", "s8"), ("abc", "acb"), 32, 196),
+        (("bf16", "f32"), ("acb", "abc"), 32, 196),
+        # a tail of whole vectors
+        (("f32", "s8"), ("abc", "acb"), 64, 144),
+        # longer than a tile
+        (("f32", "s8"), ("abc", "acb"), 64, 729),
+    ],
+)
+def test_rows_that_leave_a_short_tail_are_taken_whole(
+    types: tuple[str, str], tags: tuple[str, str], channels: int, pixels: int
+) -> None:
+    src, dst = (
+        memory_desc((2, 130, pixels), dtype, tag) for dtype, tag in zip(types, tags, strict=True)
+    )
+    plan = plan_reorder(src, dst)
+    widths = src.dtype.bits, dst.dtype.bits
+    tiles, _ = tile_box(plan.boxes[0], widths, _LIMITS, in_place=True)
+    extents = [node.extent for node in tiles[0].inner]
+    assert extents == [channels, pixels if channels < SIDES[0] else SIDES[0]]
+    for attr in (None, Attr(src_scale=0.3), Attr(dst_scale=np.arange(1.0, 131), dst_scale_mask=2)):
+        check((src, dst, attr), 3, at_end=True)
 
 
 def test_the_side_with_the_longer_way_from_row_to_row_is_known() -> None:
