@@ -1,9 +1,9 @@
 """Micro-kernel: rows that are contiguous in src and in dst, called runs.
 
 Which code moves a row depends on its length, in this order: rows of exactly one vector, which
-may end in zeros; short rows and whole rows up to those of memmove, by masked loads and stores where
-the processor has them; rows of more than one vector and less than two, moved as two vectors that
-overlap; all others, by vectors or, if long, by memmove.
+may end in zeros; where the processor has masked loads and stores, rows in parts (`row_parts`), then
+short rows and whole rows up to those of memmove, by these; rows of more than one vector and less
+than two, moved as two vectors that overlap; all others, by vectors or, if long, by memmove.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from llvmlite import ir
 from reorder.cpu.kernels.clear import MASK_NBYTES, emit_clear, load_mask
 from reorder.cpu.kernels.emit import BYTE, I64, int64, loop, maximum, minimum
 from reorder.cpu.kernels.joined_rows import JOINED_BITS, emit_joined
+from reorder.cpu.kernels.row_parts import emit_parts
 from reorder.cpu.kernels.shuffle import LANE_BITS
 from reorder.cpu.target import BYTE_BITS, LINE_BITS, has_masks, register_bits, step_registers
 
@@ -47,13 +48,13 @@ def emit_copy(
     if elements.is_nibble:
         _emit_any(elements, src, dst, rows, run)
         return
-    # all rows have the same length, so it is tested before the loop over them
-    done = builder.append_basic_block("done")
-    counts = [
-        nbytes * BYTE_BITS // elements.bits
-        for nbytes in _VECTOR_NBYTES
-        if nbytes * BYTE_BITS > elements.bits
-    ]
+    # all rows have the same length, so it is tested before the loop over them; once those with
+    # data are moved, the others are cleared
+    moved, done = (builder.append_basic_block(name) for name in ("moved", "done"))
+    data_rows = maximum(builder, minimum(builder, rows.valid, rows.last), rows.first)
+    data, rest = rows._replace(last=data_rows), rows._replace(first=data_rows)
+    sizes = (nbytes * BYTE_BITS // elements.bits for nbytes in _VECTOR_NBYTES)
+    counts = [lanes for lanes in sizes if lanes > 1]
     for lanes in counts:
         with builder.if_then(builder.icmp_signed("==", run.extent, int64(lanes))):
             if lanes * elements.bits in JOINED_BITS and register_bits() == LINE_BITS:
@@ -61,6 +62,7 @@ def emit_copy(
             _emit_vectors(elements, src, dst, rows, (lanes, run.valid), src_end)
             builder.branch(done)
     if has_masks() and not elements.streams:
+        emit_parts(elements, (src, dst), data, run, moved)
         lane, line = (bits // elements.bits for bits in (LANE_BITS, LINE_BITS))
         # whole rows of at least 16 bytes that fill no line are faster as two vectors that overlap:
         # fewer accesses cross lines
@@ -83,8 +85,8 @@ def emit_copy(
             ),
         )
         with builder.if_then(builder.and_(is_lines, builder.not_(is_padded))):
-            _emit_lines(elements, src, dst, rows, run)
-            builder.branch(done)
+            _emit_lines(elements, src, dst, data, run)
+            builder.branch(moved)
     for lanes in counts:
         # vectors of lines must not overlap: non-temporal stores must write each line once, and
         # where there are masks they are faster
@@ -95,9 +97,13 @@ def emit_copy(
             builder.icmp_signed("<", run.valid, int64(2 * lanes)),
         )
         with builder.if_then(is_two):
-            _emit_pairs(elements, src, dst, rows, run, lanes)
-            builder.branch(done)
+            _emit_pairs(elements, src, dst, data, run, lanes)
+            builder.branch(moved)
     _emit_any(elements, src, dst, rows, run)
+    builder.branch(done)
+    builder.position_at_end(moved)
+    for _, row_dst, _ in rest.each_row(elements, src, dst):
+        emit_clear(elements, row_dst, run.extent)
     builder.branch(done)
     builder.position_at_end(done)
 
@@ -189,16 +195,13 @@ def _emit_lines(
     lanes = LINE_BITS // elements.bits
     last = builder.and_(builder.sub(run.extent, int64(1)), int64(-lanes))
     mask = elements.lane_mask(builder.sub(run.extent, last), lanes)
-    data_rows = maximum(builder, minimum(builder, rows.valid, rows.last), rows.first)
     src, dst = elements.rebased(src), elements.rebased(dst)
-    for row_src, row_dst, _ in rows._replace(last=data_rows).each_row(elements, src, dst):
+    for row_src, row_dst, _ in rows.each_row(elements, src, dst):
         with loop(builder, int64(0), last, lanes) as start:
             vector = elements.load_vector(row_src.plus(builder, start), lanes)
             elements.store_vector(vector, row_dst.plus(builder, start))
         vector = elements.load_masked(row_src.plus(builder, last), mask)
         elements.store_masked(vector, row_dst.plus(builder, last), mask)
-    for _, row_dst, _ in rows._replace(first=data_rows).each_row(elements, src, dst):
-        emit_clear(elements, row_dst, run.extent)
 
 
 def _emit_pairs(
@@ -206,20 +209,17 @@ def _emit_pairs(
 ) -> None:
     """Move rows of more than one vector and less than two; zeros follow them."""
     builder = elements.builder
-    data_rows = maximum(builder, minimum(builder, rows.valid, rows.last), rows.first)
     starts = int64(0), builder.sub(run.valid, int64(lanes))
     skipped = builder.sub(run.extent, run.valid)
     src, dst = elements.rebased(src), elements.rebased(dst)
-    for row_src, row_dst, _ in rows._replace(last=data_rows).each_row(elements, src, dst):
+    for row_src, row_dst, _ in rows.each_row(elements, src, dst):
         both = [elements.load_vector(row_src.plus(builder, start), lanes) for start in starts]
         for start, vector in zip(starts, both, strict=True):
             elements.store_vector(vector, row_dst.plus(builder, start))
     # a loop of its own: in the one above it would cost rows without zeros a tenth
     with builder.if_then(builder.icmp_signed(">", skipped, int64(0))):
-        for _, row_dst, _ in rows._replace(last=data_rows).each_row(elements, src, dst):
+        for _, row_dst, _ in rows.each_row(elements, src, dst):
             emit_clear(elements, row_dst.plus(builder, run.valid), skipped)
-    for _, row_dst, _ in rows._replace(first=data_rows).each_row(elements, src, dst):
-        emit_clear(elements, row_dst, run.extent)
 
 
 def _emit_any(
