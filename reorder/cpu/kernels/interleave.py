@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from reorder.cpu.kernels.emit import Builder, Value
     from reorder.cpu.kernels.loop_group import ColumnSpan, LoopGroup, Transposition
 
-__all__ = ["COUNTS", "MOST", "emit_interleaved", "emit_padded", "most_interleaved"]
+__all__ = ["COUNTS", "MOST", "emit_interleaved", "emit_interleaved_lines", "emit_padded"]
 
 COUNTS = (2, 3, 4)
 MOST = max(COUNTS)
@@ -35,22 +35,13 @@ _SHORT_LANES = 8, 4
 _MAX_PADDED_BITS = 16
 
 
-def most_interleaved(elements: Elements) -> int:
-    """Return how many elements the shorter group may have."""
-    return max((MOST, *line_counts(elements)))
-
-
 def emit_interleaved(move: Transposition, span: tuple[Value, Value], done: Value) -> None:
     """Move both groups if one of them has two to four elements, then branch to `done`.
 
     `span` is the range of columns that hold data.
     """
     builder, columns, rows = move.elements.builder, move.columns, move.rows
-    first, last = span
-    has_all_rows = builder.icmp_signed("==", rows.valid, rows.extent)
-    has_all_columns = builder.and_(
-        builder.icmp_signed("==", first, int64(0)), builder.icmp_signed("==", last, columns.extent)
-    )
+    has_all_rows, has_all_columns = _has_all(move, span)
     every_row = int64(0), rows.extent
     for lanes, count in product(_lanes(move.elements.bits), COUNTS):
         is_count = builder.icmp_signed("==", rows.extent, int64(count))
@@ -65,6 +56,13 @@ def emit_interleaved(move: Transposition, span: tuple[Value, Value], done: Value
             for part in move.each_repeat():
                 _emit_split(part, count, lanes)
             builder.branch(done)
+
+
+def emit_interleaved_lines(move: Transposition, span: tuple[Value, Value], done: Value) -> None:
+    """Do the same for five to seven elements, where lines are permuted."""
+    builder, columns, rows = move.elements.builder, move.columns, move.rows
+    has_all_rows, has_all_columns = _has_all(move, span)
+    every_row = int64(0), rows.extent
     for count in line_counts(move.elements):
         is_count = builder.icmp_signed("==", rows.extent, int64(count))
         is_join = builder.and_(is_count, _is_run(builder, columns.run, span, LINE_NBYTES))
@@ -119,6 +117,17 @@ def _lanes(bits: int) -> list[int]:
     """
     most = (LANE_BITS if bits == BYTE_BITS else 2 * LANE_BITS) // bits
     return [most, *_SHORT_LANES] if most > _SHORT_LANES[0] else [most]
+
+
+def _has_all(move: Transposition, span: tuple[Value, Value]) -> tuple[Value, Value]:
+    """Whether all rows hold data, and whether a span has all columns."""
+    builder, (first, last) = move.elements.builder, span
+    is_start = builder.icmp_signed("==", first, int64(0))
+    is_end = builder.icmp_signed("==", last, move.columns.extent)
+    return (
+        builder.icmp_signed("==", move.rows.valid, move.rows.extent),
+        builder.and_(is_start, is_end),
+    )
 
 
 def _is_run(builder: Builder, run: Value, span: tuple[Value, Value], lanes: int) -> Value:

@@ -1,7 +1,7 @@
 """Micro-kernel: transpose a loop group contiguous in src and a loop group contiguous in dst.
 
 Which code moves the groups is decided in this order: 4-bit elements are moved one by one; groups
-of two to four elements are interleaved; tiles of the first height that fits the rows are
+of two to four elements, and of five to seven bytes, are interleaved; tiles of the first height that fits the rows are
 transposed in registers, in the widest shape that fits the columns, or of the one that is a little
 higher, where stores can be masked; groups with fewer rows than the smallest tile are moved element
 by element.
@@ -15,7 +15,13 @@ from reorder.cpu.kernels.clear import emit_clear
 from reorder.cpu.kernels.edge_tile import MAX_COLUMNS, EdgeTables
 from reorder.cpu.kernels.elements import Location
 from reorder.cpu.kernels.emit import I64, int64, load_int64, loop, maximum, minimum, prefetch
-from reorder.cpu.kernels.interleave import emit_interleaved, emit_padded, most_interleaved
+from reorder.cpu.kernels.interleave import (
+    MOST,
+    emit_interleaved,
+    emit_interleaved_lines,
+    emit_padded,
+)
+from reorder.cpu.kernels.interleave_lines import line_counts
 from reorder.cpu.kernels.loop_group import ColumnSpan, TileShape, entry_address
 from reorder.cpu.kernels.register_tile import StoredPart, emit_tile, tile_heights, tile_shapes
 from reorder.cpu.kernels.shuffle import LANE_BITS
@@ -60,10 +66,13 @@ def emit_transposed(move: Transposition, span: ColumnSpan) -> None:
     data = span._replace(last=minimum(builder, stop, move.columns.valid))
     done, cleared = (builder.append_basic_block(name) for name in ("moved", "cleared"))
     shorter = minimum(builder, rows.extent, move.columns.extent)
-    few = builder.icmp_signed("<=", shorter, int64(most_interleaved(elements)))
-    with builder.if_then(few):
+    with builder.if_then(builder.icmp_signed("<=", shorter, int64(MOST))):
         emit_padded(move, span, cleared)
         emit_interleaved(move, (data.first, data.last), done)
+    counts = line_counts(elements)
+    if counts:
+        with builder.if_then(builder.icmp_signed("<=", shorter, int64(max(counts)))):
+            emit_interleaved_lines(move, (data.first, data.last), done)
     for height in tile_heights(elements.bits, streams=elements.streams):
         _emit_tiles(move, data, height, done)
     for part in move.each_repeat():
