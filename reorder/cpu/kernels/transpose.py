@@ -1,10 +1,10 @@
 """Micro-kernel: transpose a loop group contiguous in src and a loop group contiguous in dst.
 
 Which code moves the groups is decided in this order: 4-bit elements are moved one by one; groups
-of two to four elements, and of five to seven bytes, are interleaved; tiles of the first height that fits the rows are
-transposed in registers, in the widest shape that fits the columns, or of the one that is a little
-higher, where stores can be masked; groups with fewer rows than the smallest tile are moved element
-by element.
+of two to four elements, and of five to seven bytes, are interleaved; tiles of the first height that
+fits the rows are transposed in registers, in the widest shape that fits the columns, or of the one
+that is a little higher, where stores can be masked; groups with fewer rows than the smallest tile
+are moved element by element.
 """
 
 from __future__ import annotations
