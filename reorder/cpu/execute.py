@@ -10,6 +10,8 @@ import numpy as np
 from reorder.cpu.convert.selection import needs_tiles
 from reorder.cpu.runtime.batch_builder import BatchBuilder
 from reorder.cpu.runtime.fast_call import fast_call, fast_call_record
+from reorder.cpu.runtime.job import JOB
+from reorder.cpu.runtime.joined import JoinedJob, joined_walker_at
 from reorder.cpu.runtime.pool import load_pool
 from reorder.cpu.runtime.sums import Sums
 from reorder.cpu.target import this_machine
@@ -43,6 +45,7 @@ class PreparedReorder:
         "_batches",
         "_dst",
         "_fast_call",
+        "_joined",
         "_record",
         "_record_at",
         "_src",
@@ -77,11 +80,13 @@ class PreparedReorder:
             else ()
         )
         self._sums = {mask: Sums(plan.dst, mask, self.threads) for mask in masks}
-        # a call that runs a single fixed job needs no Python code, which halves its time
-        is_single = len(self._batches) == 1 and plan.dst.extra is None
-        job = self._batches[0].direct_job if is_single else None
+        # a call that runs fixed jobs needs no Python code, which halves its time
+        jobs = [batch.direct_job for batch in self._batches] if plan.dst.extra is None else []
+        fixed = [job for job in jobs if job is not None]
+        self._joined = JoinedJob(fixed) if len(jobs) == len(fixed) > 1 else None
         self._fast_call: Callable[[int, int, int], int] | None = None
         self._was_called = False
+        job = fixed[0] if len(jobs) == len(fixed) == 1 else self._joined and self._joined.job
         self._record = fast_call_record(job, self._src, self._dst) if job else _NO_RECORD
         self._record_at = address_of(self._record)
 
@@ -134,6 +139,8 @@ class PreparedReorder:
         if self.threads > 1:
             load_pool()
         if self._fast_call is None and self._record is not _NO_RECORD:
+            if self._joined is not None:
+                self._record[JOB.walker] = joined_walker_at()
             self._fast_call = fast_call()
 
 

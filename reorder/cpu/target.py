@@ -143,7 +143,7 @@ def has_masks() -> bool:
 
 
 def has_byte_permutations() -> bool:
-    """Whether an instruction permutes the bytes of a register of a line: AVX-512VBMI."""
+    """Whether instructions permute the bytes of one or two registers of a line: AVX-512VBMI."""
     return register_bits() == LINE_BITS and has_feature("avx512vbmi")
 
 

@@ -6,26 +6,33 @@ from math import prod
 from typing import TYPE_CHECKING
 
 from memdesc import DATA_TYPES
+from reorder.cpu.convert.permutation import permutation_of
+from reorder.cpu.convert.permute_rows import permute_numbers
 from reorder.cpu.convert.records import Base
 from reorder.cpu.convert.scratch import SLOT_NBYTES
+from reorder.cpu.convert.stages import permute_stage
 from reorder.cpu.convert.step_writer import Code
 from reorder.cpu.runtime.walker import walker_at
 from reorder.cpu.schedule.kernel import Kernel
+from reorder.cpu.schedule.packing import pack_for_kernels
 from reorder.cpu.schedule.partition import partition_chunks
 from reorder.cpu.schedule.program import encode
 from reorder.cpu.schedule.tiling import tile_boxes
-from reorder.cpu.target import BYTE_BITS
+from reorder.cpu.target import BYTE_BITS, has_byte_permutations
 from reorder.memory.buffers import address_of
 from reorder.plan.nodes import Box, Node
-from reorder.plan.passes import pack_elements, simplify
+from reorder.plan.passes import simplify
 
 if TYPE_CHECKING:
+    from reorder.cpu.convert.permutation import Permutation
     from reorder.cpu.convert.step_writer import StepWriter, TileBuffer
 
 __all__ = ["fits_slots_as_bytes", "move"]
 
 # Slots for 4-bit elements unpacked to bytes: the first two that are neither src nor dst are used.
 _BYTE_SLOTS = Base.SRC_ELEMENTS, Base.VALUES, Base.RESULT
+# 4-bit elements of a byte.
+_PER_BYTE = 2
 
 
 def move(writer: StepWriter, src: TileBuffer, dst: TileBuffer, *, pads: bool = False) -> TileBuffer:
@@ -40,13 +47,22 @@ def move(writer: StepWriter, src: TileBuffer, dst: TileBuffer, *, pads: bool = F
         for node, strides in zip(nodes, zip(src.strides, dst.strides, strict=True), strict=True)
     )
     (box,) = simplify((Box((0, 0), inner),))
-    packed, bits = pack_elements(box, src.bits)
-    factor = bits // src.bits
-    outer = [writer.outer_strides[side.placed_by] for side in (src, dst) if not side.is_slot]
-    if any(stride % factor for strides in outer for stride in strides):
-        packed, bits, factor = box, src.bits, 1
+    # moves take offsets in bytes
+    shift = 1 - max(1, src.bits // BYTE_BITS).bit_length()
+    permutation = _permutation_of(box, src.bits)
+    if permutation is not None:
+        permuted = Code(permute_stage(), recipe.keep(permute_numbers(permutation)))
+        return writer.step(permuted, src, dst, shift=shift)
+    packed, bits, unit = pack_for_kernels(box, src.bits)
+    if is_packed and bits >= BYTE_BITS:
+        # 4-bit elements, joined to whole bytes
+        outer = [writer.outer_strides[side.placed_by] for side in (src, dst) if not side.is_slot]
+        if any(stride % _PER_BYTE for strides in outer for stride in strides):
+            packed, bits, unit = box, src.bits, 1
+        else:
+            shift = _PER_BYTE.bit_length() - 1
     program, workloads = encode(
-        tile_boxes(simplify((packed,)), bits),
+        tile_boxes((packed,), bits, unit),
         bits,
         writer.end_of(src) * src.bits // BYTE_BITS,
         prefetches=recipe.prefetches and src.base is Base.SRC,
@@ -54,7 +70,15 @@ def move(writer: StepWriter, src: TileBuffer, dst: TileBuffer, *, pads: bool = F
     tasks, _ = partition_chunks(workloads, 1)
     recipe.kept += [program, tasks]
     code = Code(walker_at(Kernel(bits)), address_of(program), address_of(tasks), len(tasks))
-    return writer.step(code, src, dst, shift=factor.bit_length() - 1)
+    return writer.step(code, src, dst, shift=shift)
+
+
+def _permutation_of(box: Box, bits: int) -> Permutation | None:
+    """Return the rows of a move whose bytes are permuted in registers, if it has such rows."""
+    has_padding = any(node.valid < node.extent for node in box.nodes)
+    if bits < BYTE_BITS or has_padding or not has_byte_permutations():
+        return None
+    return permutation_of(box.nodes, bits)
 
 
 def fits_slots_as_bytes(writer: StepWriter, *, pads: bool) -> bool:

@@ -20,6 +20,7 @@ __all__ = [
     "Base",
     "CombineRecord",
     "ConvertRecord",
+    "PermuteRecord",
     "Placement",
     "PrefetchRecord",
     "RepeatRecord",
@@ -80,6 +81,20 @@ class RepeatRecord(NamedTuple):
     times: int
 
 
+class PermuteRecord(NamedTuple):
+    """Rows whose bytes are permuted.
+
+    Two tables follow, the offsets of the rows in src and in dst, in bytes; then for each vector of
+    a row the fields of a `VectorMove`.
+    """
+
+    rows: int
+    # bytes of each row
+    nbytes: int
+    # vectors of each row
+    vectors: int
+
+
 class Placement(NamedTuple):
     """Where a step finds its data, written by the walker over tiles: offsets are in elements."""
 
@@ -118,8 +133,8 @@ class Step(NamedTuple):
 
     Three sides (src, dst, operand) have three fields each. The base is a `Base` or an address.
     `placed_by` is the operand of the box whose offset is added to the base, or `NO_OPERAND`.
-    That offset, in elements, is shifted right by `shift` if the step moves elements packed into
-    wider ones, and left by `-shift` if the values of an operand are stored repeatedly.
+    That offset, in elements, is shifted right by `shift`, or left by `-shift`: moves take offsets
+    in bytes, and the values of an operand may be stored repeatedly.
     """
 
     # address of a compiled walker or stage

@@ -153,6 +153,5 @@ class PaddingBatch:
         """Write the zeros to dst."""
         for points in each_points(self._lookups):
             padding = points[points[:, _POINT.src] == NOWHERE]
-            padding = np.ascontiguousarray(padding[:, : len(_POINT)])
             if len(padding):
                 self._zeros.execute_at(src_at, dst_at, padding)

@@ -11,12 +11,13 @@ from __future__ import annotations
 from math import prod
 from typing import TYPE_CHECKING, NamedTuple
 
-from reorder.cpu.convert.selection import is_scattered
+from reorder.cpu.convert.selection import find_joined, is_permuted, is_scattered
 from reorder.cpu.convert.tile_counts import SIDES, SIDES_16_BIT, row_distances, tile_counts
 from reorder.cpu.convert.tile_order import (
     TileOrder,
     order_between,
     order_by_cost,
+    order_joined,
     order_of_side,
 )
 from reorder.cpu.convert.tile_pieces import covered_steps, each_piece
@@ -118,8 +119,8 @@ def tile_box(
                 break
     if not streams and _moves_narrow(order, widths) and not _has_padding(nodes, counts):
         counts = _with_whole_rows(nodes, counts, order, limits.narrow)
-    if is_moved and is_scattered(src_and_dst(box), widths[0]):
-        order = order_between(nodes, counts)
+    if is_moved:
+        order = _moved_order(src_and_dst(box), counts, widths[0], streams=streams) or order
     if _moves_padding(nodes, counts, order):
         # in a tile that is moved its padding costs nothing extra
         order = order_by_cost(nodes, counts, widths, writes=False, streams=streams)
@@ -154,6 +155,16 @@ def _with_whole_rows(
         if prod(longer.values()) <= limit:
             return longer
     return counts
+
+
+def _moved_order(box: Box, counts: dict[int, int], bits: int, *, streams: bool) -> TileOrder | None:
+    """Return the order of a tile that is not converted, but permuted or moved twice; else None."""
+    if is_permuted(box, bits):
+        return TileOrder(order_of_side(box.nodes, counts, 1), reads=True, writes=True)
+    joined = None if streams else find_joined(box, bits)
+    if joined is not None:
+        return order_joined(box.nodes, counts, joined)
+    return order_between(box.nodes, counts) if is_scattered(box, bits) else None
 
 
 def _moves_narrow(order: TileOrder, widths: tuple[int, int]) -> bool:

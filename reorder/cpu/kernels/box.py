@@ -35,9 +35,6 @@ def emit_walk(builder: Builder, call: WalkerCall, kernel: Kernel) -> None:
         point = load_record(builder, point_at, Point)
         is_nowhere = builder.icmp_signed("==", point.src, int64(NOWHERE))
         points = builder.select(is_nowhere, int64(0), point.src), point.dst
-        if not elements.is_nibble:
-            # points are in elements, records in bytes
-            points = elements.nbytes(points[0]), elements.nbytes(points[1])
         start = Position(
             (builder.add(points[0], box.src), builder.add(points[1], box.dst)),
             builder.zext(is_nowhere, int64(0).type),

@@ -9,7 +9,7 @@ import numpy as np
 from reorder.cpu.runtime.job import Job, make_job
 from reorder.cpu.runtime.pool import run_job
 from reorder.cpu.runtime.walker import walker_at
-from reorder.cpu.schedule.points import Point, each_points
+from reorder.cpu.schedule.points import Point, each_points, points_in_bytes
 from reorder.cpu.target import LINE_NBYTES
 from reorder.memory.buffers import address_of
 
@@ -74,7 +74,8 @@ class BoxBatch:
             self.execute_at(src_at, dst_at, points)
 
     def execute_at(self, src_at: int, dst_at: int, points: NDArray[np.int64]) -> None:
-        """Run the boxes at a table of points."""
+        """Run the boxes at a table of points, whose offsets are in elements."""
+        points = points_in_bytes(points, self._kernel.bits)
         job = self._job(self._kernel)._replace(points=address_of(points), point_count=len(points))
         run_job(src_at, dst_at, job)
 
