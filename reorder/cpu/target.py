@@ -106,7 +106,11 @@ class Machine(NamedTuple):
 
     def streams_runs(self, nbytes: int, threads: int) -> bool:
         """Whether runs of whole lines are written by non-temporal stores."""
-        return self.nearly_exceeds_cache(nbytes) or nbytes > threads * self.streamed_nbytes
+        return self.nearly_exceeds_cache(nbytes) or self.exceeds_parts(nbytes, threads)
+
+    def exceeds_parts(self, nbytes: int, threads: int) -> bool:
+        """Whether threads have more than half of the part of all caches that a core has."""
+        return nbytes > threads * self.streamed_nbytes
 
     def exceeds_core_cache(self, nbytes: int) -> bool:
         """Whether they are more than the caches of one core hold, so that src is prefetched."""

@@ -46,6 +46,7 @@ def tile_batches(builder: BatchBuilder) -> list[Batch]:
         plan.bound_attr,
         (plan.src.layout.last + 1, plan.dst.layout.last + 1),
         streams=moves_lines or builder.machine.exceeds_cache(builder.nbytes),
+        streams_rows=builder.machine.exceeds_parts(builder.nbytes, builder.threads),
         prefetches=builder.machine.exceeds_core_cache(builder.nbytes),
     )
     tagged = [(box, is_tiled(plan, box, streams=moves_lines)) for box in builder.boxes]

@@ -55,6 +55,9 @@ class Recipe:
     ends: tuple[int, ...]
     # whether both together exceed the caches, so that dst is written by non-temporal stores
     streams: bool = False
+    # whether they exceed the parts of the caches that threads have: long rows that are converted in
+    # place are written so too
+    streams_rows: bool = False
     # whether they exceed the caches of one core, so that src is prefetched
     prefetches: bool = False
     # arrays whose addresses are in records: kept so that they live as long as the recipe

@@ -10,6 +10,7 @@ from math import prod
 from typing import TYPE_CHECKING, NamedTuple
 
 from memdesc import DATA_TYPES
+from reorder.cpu.caches import OWN_CACHE_NBYTES
 from reorder.cpu.convert.records import (
     NO_OPERAND,
     ZEROED_LANES,
@@ -33,6 +34,8 @@ __all__ = ["Code", "StepOperand", "StepWriter", "TileBuffer"]
 
 # Rows are prefetched this many bytes before they are read, all rows of a tile together.
 _PREFETCH_NBYTES = 8192
+# The least bits of a long row.
+_LONG_BITS = 1 << 13
 # The hardware prefetches longer rows by itself: the limit is 256 bytes.
 _MAX_PREFETCHED_BITS = 2048
 
@@ -127,9 +130,12 @@ class StepWriter:
 
     def streams(self, dst: TileBuffer, columns: int) -> bool:
         """Whether rows are written to dst by non-temporal stores."""
-        is_line = columns * dst.bits >= LINE_BITS and not self.zeroed_extent(dst)
         is_packed = DATA_TYPES[dst.dtype].is_packed
-        return self.recipe.streams and dst.base is Base.DST and is_line and not is_packed
+        if dst.base is not Base.DST or is_packed or self.zeroed_extent(dst):
+            return False
+        nbits = columns * dst.bits
+        is_long = self.recipe.streams_rows and self.tile.reads and nbits >= _LONG_BITS
+        return is_long or (self.recipe.streams and nbits >= LINE_BITS)
 
     def zeroed_extent(self, dst: TileBuffer) -> int:
         """Return how many elements a row of dst has with the zeros behind it; 0: no zeros."""
@@ -145,9 +151,26 @@ class StepWriter:
         """Return how many bytes ahead rows are prefetched; 0: not at all."""
         if src.base is not Base.SRC or not self.recipe.prefetches:
             return 0
-        # one row goes on in the next tile; of several, each is followed by that of a later tile
-        following = rows.columns * src.bits // BYTE_BITS if rows.rows > 1 else 0
-        return max(following, _PREFETCH_NBYTES // rows.rows)
+        if rows.rows == 1:
+            return _PREFETCH_NBYTES  # it goes on in the next tile
+        # what follows each row, if that is read soon, or the row of the next tile
+        nbytes = rows.columns * src.bits // BYTE_BITS
+        if not self._is_followed_soon(src, rows.columns) and self.tile.outer:
+            return abs(self.tile.outer[-1].strides[src.base]) * src.bits // BYTE_BITS
+        return max(nbytes, _PREFETCH_NBYTES // rows.rows)
+
+    def _is_followed_soon(self, src: TileBuffer, columns: int) -> bool:
+        """Whether what follows rows of src is read while it is still in the caches of the core."""
+        if any(abs(stride) == columns for stride in src.strides):
+            return True
+        outer = [node for node in self.tile.outer if node.extent > 1]
+        followed = [k for k, node in enumerate(outer) if abs(node.strides[src.base]) == columns]
+        if not followed:
+            return False
+        tiles = prod(node.extent for node in outer[followed[-1] + 1 :])
+        bits = DATA_TYPES[self.recipe.src].bits + DATA_TYPES[self.recipe.dst].bits
+        nbytes = tiles * prod(node.valid for node in self.nodes) * bits // BYTE_BITS
+        return nbytes <= OWN_CACHE_NBYTES // 2
 
     def convert(self, src: TileBuffer, dst: TileBuffer, *, as_codes: bool = False) -> TileBuffer:
         """Convert into another type; with `as_codes` only the width of codes changes."""
