@@ -15,7 +15,8 @@ from reorder.cpu.convert.tile_batches import (
     TileBatch,
     TileProgram,
 )
-from reorder.cpu.convert.tiling import SlotLimits, tile_box
+from reorder.cpu.convert.tile_counts import GROWN, SlotLimits
+from reorder.cpu.convert.tiling import tile_box
 from reorder.cpu.schedule.kernel import Kernel
 from reorder.cpu.schedule.tiling import tile_boxes
 from reorder.plan.passes import src_and_dst, zeros_of
@@ -73,7 +74,10 @@ def _tiles_of(builder: BatchBuilder, recipe: Recipe, box: Box) -> tuple[list[Til
     widths = plan.src.dtype.bits, plan.dst.dtype.bits
     in_place = recipe.is_direct
     masks = plan.converts and masks_elements(recipe.src, recipe.dst)
-    limits = SlotLimits(limit, 2 * limit if recipe.is_single else limit)
+    # beyond the caches of a core, wide rows of src and what is prefetched of them fill half of L1
+    is_wide = recipe.prefetches and widths[0] > widths[1]
+    grown = GROWN // 2 if is_wide else GROWN
+    limits = SlotLimits(limit, 2 * limit if recipe.is_single else limit, grown)
     return tile_box(box, widths, limits, in_place=in_place, streams=recipe.streams, masks=masks)
 
 

@@ -9,12 +9,20 @@ nodes where these fit.
 from __future__ import annotations
 
 from math import prod
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from reorder.plan.nodes import Node
 
-__all__ = ["MIN_RUN", "SIDES", "SIDES_16_BIT", "row_distances", "tile_counts"]
+__all__ = [
+    "GROWN",
+    "MIN_RUN",
+    "SIDES",
+    "SIDES_16_BIT",
+    "SlotLimits",
+    "row_distances",
+    "tile_counts",
+]
 
 # Elements of the chain that is contiguous in src, and of the one in dst, if these differ.
 SIDES = 64, 64
@@ -24,9 +32,20 @@ SIDES_16_BIT = 32, 128
 # Contiguous elements from which on a side is converted in place: a vector of the fewest lanes.
 MIN_RUN = 8
 # Tiles grow to this many elements, so that each call of a walker or stage has enough work.
-_MIN_ELEMENTS = 2048
+GROWN = 4096
 # Limit of the elements of a tile that is converted in place, without scratch.
 _MAX_IN_PLACE = 1 << 14
+
+
+class SlotLimits(NamedTuple):
+    """How many elements a tile may have."""
+
+    # any one
+    elements: int
+    # one of whole rows, of which only narrow elements are in the scratch
+    narrow: int
+    # one that grows to have enough work, or to half of `elements` where that is more
+    grown: int = GROWN
 
 
 def row_distances(nodes: tuple[Node, ...], widths: tuple[int, int]) -> tuple[int, int]:
@@ -46,7 +65,7 @@ def row_distances(nodes: tuple[Node, ...], widths: tuple[int, int]) -> tuple[int
 
 def tile_counts(
     nodes: tuple[Node, ...],
-    limit: int,
+    limits: SlotLimits,
     sides: tuple[int, int],
     *,
     in_place: bool,
@@ -59,7 +78,7 @@ def tile_counts(
     ----------
     nodes : tuple of Node
         The nodes of the box.
-    limit : int
+    limits : SlotLimits
         Elements that fit the scratch.
     sides : tuple of int
         Elements of the chains of src and of dst.
@@ -68,8 +87,9 @@ def tile_counts(
     padded : bool, optional
         Whether padding counts too, because the scratch holds it with the data.
     whole : int, optional
-        Elements that fit where a node is taken whole that would leave a tail, if more than `limit`.
+        Elements that fit where a node is taken whole that would leave a tail, if that is more.
     """
+    limit = limits.elements
     first = [next(iter(_chain(nodes, side, 2)), None) for side in (0, 1)]
     # the node that is contiguous on both sides, if there is one
     common = first[0] if first[0] == first[1] else None
@@ -99,7 +119,7 @@ def tile_counts(
         most = max(limit, whole) if nodes[k].extent % counts[k] else limit
         counts = grown if count_elements(grown) <= most else counts
     for k in range(len(nodes) - 1, -1, -1):
-        factor = min(limit, max(_MIN_ELEMENTS, limit // 2)) // count_elements(counts)
+        factor = min(limit, max(limits.grown, limit // 2)) // count_elements(counts)
         if factor > 1 and counts.get(k, 1) < nodes[k].extent:
             counts[k] = min(nodes[k].extent, counts.get(k, 1) * factor)
     return counts

@@ -25,9 +25,10 @@ from reorder.cpu.target import BYTE_BITS
 from reorder.plan.passes import simplify, src_and_dst, zeros_beyond
 
 if TYPE_CHECKING:
+    from reorder.cpu.convert.tile_counts import SlotLimits
     from reorder.plan.nodes import Box, Node
 
-__all__ = ["SlotLimits", "Tile", "tile_box"]
+__all__ = ["Tile", "tile_box"]
 
 _HALF_BITS = 16
 # Elements are narrow if they have at most one over this of the others' width.
@@ -37,15 +38,6 @@ _NARROW = 2
 _WHOLE_VECTOR, _LEAST_HALVED = 16, 32
 # Bits of a row of dst in a tile in which cache lines are assembled.
 _ASSEMBLED_BITS = 2048
-
-
-class SlotLimits(NamedTuple):
-    """How many elements a tile may have."""
-
-    # any one
-    elements: int
-    # one of whole rows, of which only narrow elements are in the scratch
-    narrow: int
 
 
 class Tile(NamedTuple):
@@ -98,7 +90,7 @@ def tile_box(
         return [], [src_and_dst(box)]
     if widths[0] == widths[1] < BYTE_BITS:
         # moved as bytes, the padding too
-        counts = tile_counts(nodes, limits.elements, SIDES, in_place=False, padded=True)
+        counts = tile_counts(nodes, limits, SIDES, in_place=False, padded=True)
         order = TileOrder(order_of_side(nodes, counts, 1), reads=False, writes=False)
         return _tiles_of(box, counts, order, streams=streams)
     is_moved = widths[0] == widths[1]
@@ -107,13 +99,13 @@ def tile_box(
     sides = SIDES_16_BIT if has_long_rows else SIDES
     if streams and is_moved:
         sides = SIDES[0], _ASSEMBLED_BITS // widths[1]
-    counts = tile_counts(nodes, limits.elements, sides, in_place=in_place)
+    counts = tile_counts(nodes, limits, sides, in_place=in_place)
     order = order_by_cost(nodes, counts, widths, streams=streams, masks=masks)
     is_padded = _has_padding(nodes, counts) and not order.zeroes
     if in_place and not (order.reads and order.writes and not is_padded):
         # the tile needs the scratch, so it must fit there
         for whole in reversed(limits):
-            counts = tile_counts(nodes, limits.elements, sides, in_place=False, whole=whole)
+            counts = tile_counts(nodes, limits, sides, in_place=False, whole=whole)
             order = order_by_cost(nodes, counts, widths, streams=streams, masks=masks)
             if _moves_narrow(order, widths) and not _moves_padding(nodes, counts, order):
                 break

@@ -13,10 +13,10 @@ import pytest
 from memdesc import memory_desc
 from reorder import Attr, Box, Node, plan_reorder
 from reorder.cpu.convert.selection import is_scattered, needs_assembly
-from reorder.cpu.convert.tile_counts import SIDES, row_distances, tile_counts
+from reorder.cpu.convert.tile_counts import SIDES, SlotLimits, row_distances, tile_counts
 from reorder.cpu.convert.tile_order import order_between, order_by_cost
 from reorder.cpu.convert.tile_pieces import covered_steps, each_piece
-from reorder.cpu.convert.tiling import SlotLimits, Tile, tile_box
+from reorder.cpu.convert.tiling import Tile, tile_box
 from tests.property.reorder.test_convert_laws import check
 from tests.reorders import beyond_caches
 
@@ -182,7 +182,7 @@ def test_assembled_lines_are_right_bit_for_bit(
 
 def test_a_tile_takes_a_chain_of_each_side() -> None:
     nodes = (Node(512, 512, (512, 1)), Node(512, 512, (1, 512)))
-    counts = tile_counts(nodes, _LIMIT, SIDES, in_place=False)
+    counts = tile_counts(nodes, _LIMITS, SIDES, in_place=False)
     assert counts[0] >= SIDES[1]
     assert counts[1] >= SIDES[0]
     assert prod(counts.values()) <= _LIMIT
@@ -190,7 +190,7 @@ def test_a_tile_takes_a_chain_of_each_side() -> None:
 
 def test_a_tile_takes_whole_nodes_where_they_fit() -> None:
     nodes = (Node(25, 25, (2704, 2704)), Node(16, 16, (1, 169)), Node(169, 169, (16, 1)))
-    assert tile_counts(nodes, _LIMIT, SIDES, in_place=False) == {1: 16, 2: 169}
+    assert tile_counts(nodes, _LIMITS, SIDES, in_place=False) == {1: 16, 2: 169}
 
 
 @pytest.mark.parametrize(
