@@ -85,3 +85,5 @@ def test_runs_are_streamed_where_their_threads_have_no_room_for_them() -> None:
     # what all caches do not hold is streamed by any number of threads
     assert not machine.streams_runs(42 << 20, 16)
     assert machine.streams_runs(43 << 20, 16)
+    assert machine.exceeds_parts(11 << 20, 1)
+    assert not machine.exceeds_parts(43 << 20, 16)
