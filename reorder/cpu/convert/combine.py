@@ -11,6 +11,7 @@ from reorder.cpu.convert.operation import QUOTIENTS, SCALING, Operation, roundin
 from reorder.cpu.convert.records import CombineRecord, Placement, table_addresses
 from reorder.cpu.convert.row_operation import OperationRows, RowOperation
 from reorder.cpu.convert.rows import (
+    BLOCK,
     Row,
     each_line,
     each_vector,
@@ -32,9 +33,6 @@ __all__ = ["CombineTypes", "emit_combine"]
 
 # Registers of one vector of an operation: a single test for rare numbers covers them all.
 _REGISTERS = 4
-# Rows of exactly this many elements, one block of channels, are one vector without loops, in the
-# operations of scales.
-_BLOCK = 16
 
 
 class CombineTypes(NamedTuple):
@@ -109,10 +107,10 @@ def _emit_rows(builder: Builder, stage: _Stage, operation: Operation, *, single:
         each(_emit_row)
         return
     # a loop of its own for short rows: one for all has more addresses than registers
-    is_block = builder.icmp_signed("==", record.columns, int64(_BLOCK))
+    is_block = builder.icmp_signed("==", record.columns, int64(BLOCK))
     with builder.if_else(is_block) as (block, other):
         with block:
-            each(lambda row: row.run(int64(0), _BLOCK))
+            each(lambda row: row.run(int64(0), BLOCK))
         dtypes = stage.types.src, stage.types.dst
         with other, emit_zeroed(builder, dtypes, record, lambda: each(_emit_short_row)):
             each(_emit_row)
@@ -159,8 +157,8 @@ def _emit_row(row: RowOperation) -> None:
         each_vector(builder, (int64(0), columns), sizes, combine, overlaps=False)
         return
     # the tail is one vector
-    whole = builder.and_(columns, int64(-_BLOCK))
-    each_vector(builder, (int64(0), whole), (sizes[0], _BLOCK), combine, overlaps=False)
+    whole = builder.and_(columns, int64(-BLOCK))
+    each_vector(builder, (int64(0), whole), (sizes[0], BLOCK), combine, overlaps=False)
     tail = builder.sub(columns, whole)
     with builder.if_then(builder.icmp_signed(">", tail, int64(0))):
         row.run_masked(whole, tail, tail)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from memdesc import DATA_TYPES
 from reorder.cpu.convert.codec import Codec
 from reorder.cpu.convert.records import (
     ConvertRecord,
@@ -11,7 +12,14 @@ from reorder.cpu.convert.records import (
     PrefetchRecord,
     table_addresses,
 )
-from reorder.cpu.convert.rows import Row, each_line, each_vector, emit_zeroed, vector_lanes
+from reorder.cpu.convert.rows import (
+    BLOCK,
+    Row,
+    each_line,
+    each_vector,
+    emit_zeroed,
+    vector_lanes,
+)
 from reorder.cpu.convert.vectors import Known
 from reorder.cpu.kernels.elements import Location
 from reorder.cpu.kernels.emit import int64, load_int64, load_record, loop, minimum, prefetch
@@ -19,6 +27,8 @@ from reorder.cpu.target import BYTE_BITS, LINE_NBYTES, step_registers
 from reorder.values.formats import FORMATS, IntegerFormat
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from reorder.cpu.convert.rows import EmitVector, StageArguments
     from reorder.cpu.kernels.emit import Builder, Value
 
@@ -46,16 +56,36 @@ def emit_convert(builder: Builder, arguments: StageArguments, types: ConvertType
     record = load_record(builder, arguments.record, ConvertRecord)
     placement = load_record(builder, arguments.placement, Placement)
     src_table, dst_table = table_addresses(builder, arguments.record, ConvertRecord, record.rows, 2)
-    with loop(builder, int64(0), record.rows) as row:
-        src = Location(arguments.src, placement.src_offset)
-        dst = Location(arguments.dst, placement.dst_offset)
-        src = src.plus(builder, load_int64(builder, src_table, row))
-        dst = dst.plus(builder, load_int64(builder, dst_table, row))
-        rows = (
-            Row.at(builder, types.src, src),
-            Row.at(builder, types.dst, dst, streams=types.streams),
-        )
-        _emit_row(*rows, record, types.work)
+
+    def each(emit: Callable[[Row, Row], None]) -> None:
+        with loop(builder, int64(0), record.rows) as row:
+            src = Location(arguments.src, placement.src_offset)
+            dst = Location(arguments.dst, placement.dst_offset)
+            src = src.plus(builder, load_int64(builder, src_table, row))
+            dst = dst.plus(builder, load_int64(builder, dst_table, row))
+            emit(
+                Row.at(builder, types.src, src),
+                Row.at(builder, types.dst, dst, streams=types.streams),
+            )
+
+    if types.streams or any(DATA_TYPES[name].is_packed for name in (types.src, types.dst)):
+        each(lambda src, dst: _emit_row(src, dst, record, types.work))
+        return
+    # a loop of its own for rows of one block: it has no branches but for the prefetch
+    is_block = builder.icmp_signed("==", record.columns, int64(BLOCK))
+    is_block = builder.and_(is_block, builder.icmp_signed("==", record.extent, int64(0)))
+    with builder.if_else(is_block) as (block, other):
+        with block:
+            each(lambda src, dst: _emit_block(src, dst, record, types.work))
+        with other:
+            each(lambda src, dst: _emit_row(src, dst, record, types.work))
+
+
+def _emit_block(src: Row, dst: Row, record: ConvertRecord, work: str | None) -> None:
+    """Convert one row of a block."""
+    first = int64(0)
+    src.prefetch(first, BLOCK, record.prefetch_distance)
+    dst.store(_converted(src, dst, src.load(first, BLOCK), work), first)
 
 
 def _emit_row(src: Row, dst: Row, record: ConvertRecord, work: str | None) -> None:

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from reorder.cpu.kernels.emit import Builder, Value
 
 __all__ = [
+    "BLOCK",
     "EmitVector",
     "Row",
     "StageArguments",
@@ -36,6 +37,8 @@ __all__ = [
 ]
 
 
+# Rows of exactly this many elements, one block of channels, are one vector without loops.
+BLOCK = 16
 # Lanes of the narrowest vectors: shorter tails are converted element by element.
 _MIN_LANES = 8
 
