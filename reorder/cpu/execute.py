@@ -68,7 +68,7 @@ class PreparedReorder:
         builder = BatchBuilder(plan, self.threads, machine)
         self._batches = (
             _load_converter()(builder)
-            if needs_tiles(plan, streams=builder.streams)
+            if needs_tiles(plan, exceeds=builder.exceeds)
             else builder.move_all(builder.boxes)
         )
         # names of the micro-kernels, with the width of their elements, and of tiles

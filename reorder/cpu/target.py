@@ -17,7 +17,6 @@ from numba.core import config
 from reorder.cores import count_cores
 from reorder.cpu.caches import (
     CORE_CACHE_NBYTES,
-    MAX_CACHE_NBYTES,
     OWN_CACHE_NBYTES,
     PREFETCHED_PAGES,
     own_limits,
@@ -72,7 +71,7 @@ SHARED_NBYTES = 2 * LINE_NBYTES if is_arm() else LINE_NBYTES
 # The largest cache where the system does not report it. On 64-bit ARM that is common, by firmware
 # without tables of caches and on macOS: less than servers have, as much as the second level of
 # Apple's.
-_UNKNOWN_CACHE_NBYTES = 12 << 20 if is_arm() else MAX_CACHE_NBYTES
+_UNKNOWN_CACHE_NBYTES = (12 if is_arm() else 64) << 20
 
 # Waking a thread costs as much as moving this many bytes.
 _MIN_THREAD_NBYTES = 1 << 16
@@ -91,30 +90,39 @@ class Machine(NamedTuple):
     own_cache_nbytes: int = OWN_CACHE_NBYTES
     # pages of src from which a core may read in turn
     pages_in_turn: int = PREFETCHED_PAGES
-    # bytes of src and dst for each thread from which runs are written by non-temporal stores
+    # bytes of src and dst for each thread from which whole lines are written by non-temporal stores
     streamed_nbytes: int = CORE_CACHE_NBYTES
     # every thread must write at least this many bytes
     min_thread_nbytes: int = _MIN_THREAD_NBYTES
 
     def exceeds_cache(self, nbytes: int) -> bool:
-        """Whether src and dst of a reorder together are more than the caches hold."""
-        return nbytes > self.cache_nbytes
+        """Whether src and dst of a reorder are more than three quarters of what the caches hold.
 
-    def nearly_exceeds_cache(self, nbytes: int) -> bool:
-        """Whether they are more than three quarters of it: caches are shared with other code."""
+        Caches are shared with other code.
+        """
         return nbytes > self.cache_nbytes * 3 // 4
 
-    def streams_runs(self, nbytes: int, threads: int) -> bool:
-        """Whether runs of whole lines are written by non-temporal stores."""
-        return self.nearly_exceeds_cache(nbytes) or self.exceeds_parts(nbytes, threads)
+    def streams(self, nbytes: int, threads: int) -> bool:
+        """Whether whole lines are written by non-temporal stores."""
+        return self.exceeds_cache(nbytes) or self.exceeds_parts(nbytes, threads)
 
     def exceeds_parts(self, nbytes: int, threads: int) -> bool:
         """Whether threads have more than half of the part of all caches that a core has."""
         return nbytes > threads * self.streamed_nbytes
 
-    def exceeds_core_cache(self, nbytes: int) -> bool:
-        """Whether they are more than the caches of one core hold, so that src is prefetched."""
-        return nbytes > self.core_cache_nbytes
+    def exceeds_core_cache(self, nbytes: int, threads: int = 1) -> bool:
+        """Whether they are more than the caches of the cores hold, each its part."""
+        return nbytes > threads * self.core_cache_nbytes
+
+    def prefetches(self, nbytes: int, threads: int, *, streams: bool) -> bool:
+        """Whether moves prefetch src.
+
+        The model: reads wait where the caches of a core do not hold its part. Where lines are
+        written by non-temporal stores, tiles have no more rows than prefetchers of the hardware
+        follow, which are early enough for shared caches, not for memory.
+        """
+        exceeds = self.exceeds_core_cache(nbytes, threads)
+        return exceeds and (not streams or self.exceeds_cache(nbytes))
 
     def exceeds_own_cache(self, nbytes: int) -> bool:
         """Whether they are more than the cache that a core has alone: others are slower by far."""

@@ -67,11 +67,9 @@ class Choice(NamedTuple):
 
 def model_choice(machine: Machine, threads: int, nbytes: int) -> Choice:
     """Return what the thresholds of a machine choose for src and dst of together `nbytes`."""
-    return Choice(
-        min(threads, machine.threads),
-        machine.nearly_exceeds_cache(nbytes),
-        machine.exceeds_core_cache(nbytes),
-    )
+    threads = min(threads, machine.threads)
+    streams = machine.streams(nbytes, threads)
+    return Choice(threads, streams, machine.prefetches(nbytes, threads, streams=streams))
 
 
 def find_choice(first: Choice, seconds_of: Callable[[Sequence[Choice]], Sequence[float]]) -> Choice:

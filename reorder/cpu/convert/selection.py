@@ -39,17 +39,17 @@ _MAX_NARROW_BITS = 16
 _INTERLEAVED_ROWS, _MAX_INTERLEAVED_BITS = 4, 16
 
 
-def needs_tiles(plan: ReorderPlan, *, streams: bool) -> bool:
+def needs_tiles(plan: ReorderPlan, *, exceeds: bool) -> bool:
     """Whether any box of a plan is converted, or moved through scratch."""
-    return plan.converts or any(is_tiled(plan, box, streams=streams) for box in plan.boxes)
+    return plan.converts or any(is_tiled(plan, box, exceeds=exceeds) for box in plan.boxes)
 
 
-def is_tiled(plan: ReorderPlan, box: Box, *, streams: bool) -> bool:
+def is_tiled(plan: ReorderPlan, box: Box, *, exceeds: bool) -> bool:
     """Whether a box is converted, or moved through scratch.
 
     Boxes of equal types are moved through scratch where they are scattered on both sides: two
     moves are then faster than one. 4-bit elements are unpacked to bytes, moved and packed. If src
-    and dst exceed the caches (`streams`), cache lines of dst are assembled there.
+    and dst exceed the caches (`exceeds`), cache lines of dst are assembled there.
     """
     bits = plan.dst.dtype.bits
     if plan.converts:
@@ -58,14 +58,14 @@ def is_tiled(plan: ReorderPlan, box: Box, *, streams: bool) -> bool:
         return False
     packed, packed_bits = pack_elements(box, bits)
     (packed,) = simplify((packed,))
-    if streams and needs_assembly(packed, packed_bits):
+    if exceeds and needs_assembly(packed, packed_bits):
         return True
     if bits >= BYTE_BITS and is_permuted(packed, packed_bits):
         return True
     return packed_bits == bits and (
         is_scattered(packed, bits)
         or (bits < BYTE_BITS and box.size > _MAX_SINGLE_MOVES)
-        or (not streams and find_joined(packed, bits) is not None)
+        or (not exceeds and find_joined(packed, bits) is not None)
     )
 
 

@@ -28,7 +28,7 @@ __all__ = ["COUNTS", "MOST", "emit_interleaved", "emit_interleaved_lines", "emit
 COUNTS = (2, 3, 4)
 MOST = max(COUNTS)
 # Vectors are concatenated by powers of two: two of them, or four, of which one may be a copy.
-_PAIR, _QUAD = 2, 4
+_PAIR, _ODD, _QUAD = COUNTS
 # Lanes of shorter vectors of 8- and 16-bit elements.
 _SHORT_LANES = 8, 4
 # The widest elements of blocks with pairs or fours, such as 16a2b, which `emit_padded` writes.
@@ -52,9 +52,12 @@ def emit_interleaved(move: Transposition, span: tuple[Value, Value], done: Value
             builder.branch(done)
         is_count = builder.icmp_signed("==", columns.extent, int64(count))
         fits = builder.and_(builder.and_(has_all_columns, is_count), has_all_rows)
-        with builder.if_then(builder.and_(fits, _is_run(builder, rows.run, every_row, lanes))):
+        wide = lanes
+        if move.elements.streams and count != _ODD:
+            wide = max(lanes, LINE_BITS // move.elements.bits)
+        with builder.if_then(builder.and_(fits, _is_run(builder, rows.run, every_row, wide))):
             for part in move.each_repeat():
-                _emit_split(part, count, lanes)
+                _emit_split(part, count, wide)
             builder.branch(done)
 
 
@@ -154,7 +157,7 @@ def _emit_join(move: Transposition, span: tuple[Value, Value], count: int, lanes
         joined = concatenate(builder, padded)
         indices = (j % count * lanes + j // count for j in range(count * lanes))
         target = move.columns.locate(elements, move.dst, column)
-        elements.store_vector(pick(builder, joined, indices), target)
+        elements.store_lines(pick(builder, joined, indices), target)
 
 
 def _emit_split(move: Transposition, count: int, lanes: int) -> None:
@@ -169,7 +172,7 @@ def _emit_split(move: Transposition, count: int, lanes: int) -> None:
         for k in range(count):
             column = starts(k)
             part = pick(builder, joined, (j * count + k for j in range(lanes)))
-            elements.store_vector(part, column.plus(builder, row))
+            elements.store_lines(part, column.plus(builder, row))
 
 
 def _starts(

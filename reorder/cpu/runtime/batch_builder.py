@@ -51,9 +51,10 @@ class BatchBuilder:
         self.machine = machine
         # bytes of src and dst together
         self.nbytes = plan.src.min_nbytes + plan.dst.min_nbytes
-        # whether moves write whole lines of dst by non-temporal stores, and whether runs do
-        self.streams = machine.nearly_exceeds_cache(self.nbytes)
-        self.streams_runs = machine.streams_runs(self.nbytes, threads)
+        # whether they exceed the caches
+        self.exceeds = machine.exceeds_cache(self.nbytes)
+        # whether moves write whole lines of dst by non-temporal stores
+        self.streams = machine.streams(self.nbytes, threads)
         # names of the micro-kernels, with the width of their elements, and of tiles
         self.kernels: tuple[str, ...] = ()
 
@@ -84,12 +85,13 @@ class BatchBuilder:
             return streamed
         streams = self._streams(schedule(box, bits, unit), bits)
         pages = pages_to_read(self.machine, self.nbytes, streams=streams)
-        tiles = tile_boxes((box,), bits, unit, pages, sweeps_lines=not self.streams)
-        return tuple(map(follow_shorter_pieces, tiles)) if self.streams else tiles
+        tiles = tile_boxes((box,), bits, unit, pages, sweeps_lines=not self.exceeds)
+        return tuple(map(follow_shorter_pieces, tiles)) if self.exceeds else tiles
 
     def _streams(self, scheduled: ScheduledBox, bits: int) -> bool:
         """Whether a box is written by non-temporal stores."""
-        is_streamed = self.streams_runs if scheduled.has_short_runs(bits) else self.streams
+        # memmove chooses by itself
+        is_streamed = self.exceeds if scheduled.has_long_runs(bits) else self.streams
         return is_streamed and scheduled.fills_lines(bits)
 
     def box_batch(
@@ -100,7 +102,7 @@ class BatchBuilder:
         names = {f"{MICRO_KERNELS[box.choice.micro_kernel]} {bits}-bit" for box in boxes}
         self.kernels += tuple(sorted(names - {*self.kernels}))
         src_end = (self.plan.src.layout.last + 1) * self.plan.src.dtype.bits // BYTE_BITS
-        prefetches = self.machine.exceeds_core_cache(self.nbytes)
+        prefetches = self.machine.prefetches(self.nbytes, self.threads, streams=kernel.streams)
         program, workloads = encode(boxes, bits, src_end, prefetches=prefetches)
         nbytes = sum(scheduled.written_nbytes(bits) for scheduled in boxes)
         # two 4-bit elements of one byte must not be written by two threads

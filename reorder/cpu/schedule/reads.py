@@ -44,7 +44,7 @@ def pages_to_read(machine: Machine, nbytes: int, *, streams: bool) -> int:
     """
     if streams:
         return _STREAMED_PAGES
-    return PREFETCHED_PAGES if machine.nearly_exceeds_cache(nbytes) else machine.pages_in_turn
+    return PREFETCHED_PAGES if machine.exceeds_cache(nbytes) else machine.pages_in_turn
 
 
 def rows_at_once(

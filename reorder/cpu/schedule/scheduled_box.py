@@ -26,6 +26,10 @@ _LANE_BITS = 128
 _PREFETCHED_LINES, _PREFETCHED_COLUMNS = 2, 6
 
 
+# As many elements of a loop group are interleaved to whole lines.
+_INTERLEAVED = 2, 4
+
+
 class ScheduledBox(NamedTuple):
     """A box and how it is moved; a step between neighbouring elements is a stride of `unit`."""
 
@@ -87,11 +91,42 @@ class ScheduledBox(NamedTuple):
         """Whether it writes whole cache lines only, if dst starts with one."""
         choice = self.choice
         width = prod(node.extent for node in choice.columns)
+        if self._is_interleaved(bits):
+            return self._starts_lines((*choice.rows, *choice.columns), bits)
+        if self._is_split():
+            return self._starts_lines(choice.rows, bits)
         if self.is_transposed and width < _LANE_BITS // bits:
             # tiles are wider than the columns: their stores beyond these are no lines of dst
             return False
         inner = choice.rows if self.is_transposed else choice.columns
         return choice.micro_kernel != STRIDED and self._starts_lines(inner, bits)
+
+    def _is_interleaved(self, bits: int) -> bool:
+        """Whether two or four rows are interleaved to whole lines that follow each other in dst."""
+        rows, columns = self.choice.rows, self.choice.columns
+        count = prod(node.extent for node in rows)
+        return (
+            self._are_joined(1)
+            and count in _INTERLEAVED
+            and bits > BYTE_BITS  # bytes take as many shuffles as two lines
+            and prod(node.extent for node in columns) * bits >= 2 * _LANE_BITS
+        )
+
+    def _is_split(self) -> bool:
+        """Whether rows of two or four columns follow each other in src, which are split."""
+        return (
+            self._are_joined(0)
+            and prod(node.extent for node in self.choice.columns) in _INTERLEAVED
+        )
+
+    def _are_joined(self, side: int) -> bool:
+        """Whether rows and columns are transposed and contiguous on a side, and all hold data."""
+        inner = (*self.choice.rows, *self.choice.columns)
+        return (
+            self.is_transposed
+            and contiguous_size(inner, side, self.unit) == self.inner_size
+            and all(node.valid == node.extent for node in inner)
+        )
 
     def _starts_lines(self, inner: tuple[Node, ...], bits: int) -> bool:
         """Whether each step of the loops around some contiguous ones writes whole lines of dst."""
@@ -101,12 +136,11 @@ class ScheduledBox(NamedTuple):
         line = LINE_BITS // bits * self.unit
         return not any(start % line for start in starts)
 
-    def has_short_runs(self, bits: int) -> bool:
-        """Whether it copies runs of less than a page, which no memmove does."""
+    def has_long_runs(self, bits: int) -> bool:
+        """Whether it copies runs of a page and more, as memmove does."""
         choice = self.choice
-        return (
-            choice.micro_kernel == RUN and choice.columns[0].extent * bits < PAGE_NBYTES * BYTE_BITS
-        )
+        nbytes = choice.columns[0].extent * bits // BYTE_BITS
+        return choice.micro_kernel == RUN and nbytes >= PAGE_NBYTES
 
     def written_nbytes(self, bits: int) -> int:
         """Return the bytes that it writes; of a piece that lies apart, at least a cache line."""

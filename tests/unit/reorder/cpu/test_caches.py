@@ -29,7 +29,7 @@ def test_a_core_has_no_more_than_all_caches_and_nothing_exceeds_its_bound(
     caches: list[Cache],
 ) -> None:
     together, of_core = cache_limits(caches)
-    assert 0 < together <= 56 << 20
+    assert 0 < together <= 77 << 20
     assert 0 < of_core <= 8 << 20
     assert of_core <= sum(cache.nbytes for cache in caches)
 
@@ -77,13 +77,24 @@ def test_this_machine_has_limits() -> None:
     assert not machine.exceeds_core_cache(1 << 10)
 
 
-def test_runs_are_streamed_where_their_threads_have_no_room_for_them() -> None:
+def test_lines_are_streamed_where_their_threads_have_no_room_for_them() -> None:
     machine = Machine(16, 56 << 20, streamed_nbytes=10 << 20)
-    assert not machine.streams_runs(10 << 20, 1)
-    assert machine.streams_runs(11 << 20, 1)
-    assert not machine.streams_runs(20 << 20, 2)
+    assert not machine.streams(10 << 20, 1)
+    assert machine.streams(11 << 20, 1)
+    assert not machine.streams(20 << 20, 2)
     # what all caches do not hold is streamed by any number of threads
-    assert not machine.streams_runs(42 << 20, 16)
-    assert machine.streams_runs(43 << 20, 16)
+    assert not machine.streams(42 << 20, 16)
+    assert machine.streams(43 << 20, 16)
     assert machine.exceeds_parts(11 << 20, 1)
     assert not machine.exceeds_parts(43 << 20, 16)
+
+
+def test_src_is_prefetched_where_cores_have_no_room_for_it() -> None:
+    machine = Machine(16, 56 << 20, core_cache_nbytes=8 << 20)
+    assert not machine.prefetches(8 << 20, 1, streams=False)
+    assert machine.prefetches(9 << 20, 1, streams=False)
+    assert not machine.prefetches(16 << 20, 2, streams=False)
+    # the hardware reads ahead early enough in caches, where it follows all rows of a tile
+    assert not machine.prefetches(42 << 20, 1, streams=True)
+    assert machine.prefetches(43 << 20, 1, streams=True)
+    assert not machine.prefetches(43 << 20, 16, streams=True)

@@ -27,8 +27,10 @@ def _clock(seconds_of: Callable[[Choice], float]) -> Callable[[Sequence[Choice]]
 def test_the_model_is_what_the_thresholds_say() -> None:
     machine = Machine(8, 1 << 20, core_cache_nbytes=1 << 18)
     assert model_choice(machine, 16, 1 << 16) == (8, False, False)
-    assert model_choice(machine, 4, 1 << 19) == (4, False, True)
-    assert model_choice(machine, 4, 1 << 20) == (4, True, True)
+    assert model_choice(machine, 1, 1 << 19) == (1, False, True)
+    assert model_choice(machine, 4, 1 << 19) == (4, False, False)
+    assert model_choice(machine, 1, 1 << 20) == (1, True, True)
+    assert model_choice(machine, 4, 1 << 20) == (4, True, False)
     # a machine that is made from a choice leads to it, whatever the size
     for choice in (_FIRST, _FIRST._replace(streams=True, prefetches=False)):
         for nbytes in (1, 1 << 40):

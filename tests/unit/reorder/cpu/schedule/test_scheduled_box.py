@@ -51,12 +51,62 @@ def test_pieces_that_lie_apart_count_as_lines() -> None:
     assert schedule(rows, 8).written_nbytes(8) == 49 * 99
 
 
-def test_runs_of_a_page_and_other_kernels_are_no_short_runs() -> None:
-    for extent, is_short in ((16, True), (1023, True), (1024, False)):
+def test_runs_of_a_page_are_long_ones() -> None:
+    for extent, is_long in ((16, False), (1023, False), (1024, True)):
         box = Box((0, 0), (Node(9, 9, (2000, 2000)), Node(extent, extent, (1, 1))))
-        assert schedule(box, 32).has_short_runs(32) is is_short
-    box = Box((0, 0), (Node(64, 64, (1, 64)), Node(64, 64, (64, 1))))
-    assert not schedule(box, 32).has_short_runs(32)
+        assert schedule(box, 32).has_long_runs(32) is is_long
+    box = Box((0, 0), (Node(4096, 4096, (1, 64)), Node(64, 64, (4096, 1))))
+    assert not schedule(box, 32).has_long_runs(32)
+
+
+@pytest.mark.parametrize(
+    ("bits", "count", "extent", "fills"),
+    [
+        (32, 4, 196, True),
+        (32, 2, 64, True),
+        (16, 4, 784, True),
+        (16, 2, 32, True),
+        (64, 2, 4, True),
+        # blocks of 49 x 4 end within lines
+        (32, 4, 49, False),
+        # three rows are no whole lines
+        (32, 3, 64, False),
+        # shorter than a vector
+        (32, 4, 4, False),
+        # four rows of bytes take as many shuffles as stores of half a line
+        (8, 4, 784, False),
+    ],
+)
+def test_two_and_four_rows_that_follow_each_other_in_dst_fill_lines(
+    bits: int, count: int, extent: int, *, fills: bool
+) -> None:
+    # blocks of channels, channels, pixels
+    size = count * extent
+    nodes = Node(9, 9, (size, size)), Node(extent, extent, (1, count))
+    box = Box((0, 0), (*nodes, Node(count, count, (extent, 1))))
+    assert schedule(box, bits).fills_lines(bits) is fills
+    padded = Box((0, 0), (*nodes, Node(count, count - 1, (extent, 1))))
+    assert not schedule(padded, bits).fills_lines(bits)
+
+
+@pytest.mark.parametrize(
+    ("bits", "count", "extent", "fills"),
+    [
+        (32, 4, 784, True),
+        (32, 2, 784, True),
+        (8, 4, 3136, True),
+        # rows of 49 end within lines
+        (16, 4, 49, False),
+        (16, 3, 784, False),
+    ],
+)
+def test_rows_that_are_split_into_two_and_four_fill_lines(
+    bits: int, count: int, extent: int, *, fills: bool
+) -> None:
+    size = count * extent
+    nodes = Node(9, 9, (size, size)), Node(count, count, (1, extent))
+    box = Box((0, 0), (*nodes, Node(extent, extent, (count, 1))))
+    assert schedule(box, bits).fills_lines(bits) is fills
 
 
 @pytest.mark.parametrize(
