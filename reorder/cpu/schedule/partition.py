@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from math import prod
+from math import ceil, floor, prod
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -24,9 +24,11 @@ _MIN_CHUNK_NBYTES = 1 << 18
 # Upper limit of the rounds in which records are interleaved.
 _MAX_ROUNDS = 1024
 # A part of a record is cut at whole steps of a loop if it has at least so many of them.
-_MIN_STEPS = 3
+_MIN_STEPS = 8
 # Least elements of a part of a record.
 _MIN_PART_SIZE = 1 << 10
+# Up to this part of a chunk two chunks may differ so that records are cut at the same places.
+_TOLERANCE = 0.05
 # A line of dst that two threads write costs as much as reading so many lines.
 _SHARED_LINE = 32
 
@@ -106,26 +108,13 @@ def partition_chunks(
     tasks: list[Task] = []
     bounds = [0]
     shapes = [_cut_loops(workload, chunks, is_own=is_own) for workload in workloads]
-    units = [
-        _cut_unit(workload, shape, chunks)
-        for workload, shape in zip(workloads, shapes, strict=True)
-    ]
-    starts = [0] * len(workloads)
-    done = 0
-    for chunk in range(1, chunks + 1):
-        # elements that the chunks before have had by now, and what this one has of each record
-        due = total * (chunk - 1)
-        parts = []
-        for number, (workload, shape) in enumerate(zip(workloads, shapes, strict=True)):
-            due += workload.size
-            start, steps = starts[number], prod(shape)
-            stop = steps
-            if start < steps and chunk < chunks:
-                missing = (due - done * chunks) * steps / (workload.size * chunks)
-                stop = min(steps, start + max(0, round(missing / units[number])) * units[number])
-            starts[number] = stop
-            done += (stop - start) * workload.size // steps
-            parts += [(workload, shape, part) for part in _products(start, stop, shape)]
+    cuts = _cuts(workloads, shapes, chunks)
+    for chunk in range(chunks):
+        parts = [
+            (workload, shape, part)
+            for workload, shape, stops in zip(workloads, shapes, cuts, strict=True)
+            for part in _products(stops[chunk], stops[chunk + 1], shape)
+        ]
         for k in range(rounds):
             for workload, shape, part in parts:
                 tasks += _tasks(workload, shape, part, (k, rounds))
@@ -151,6 +140,41 @@ def _cut_loops(workload: Workload, chunks: int, *, is_own: bool) -> tuple[int, i
     if not is_own or around == outer or read_again >= _SHARED_LINE * workload.pieces:
         return outer, grains, 1
     return around, grains, outer // around
+
+
+def _cuts(
+    workloads: list[Workload], shapes: list[tuple[int, int, int]], chunks: int
+) -> list[list[int]]:
+    """Return the steps of each record at which chunks begin and end.
+
+    A record of many steps is cut into equal parts, so that a chunk has the same part of each of
+    them: records that share lines share few of them between chunks. Records of few steps are cut
+    as if they were one. Whole steps are rounded up or down so that chunks are equal.
+    """
+    units = [
+        _cut_unit(workload, shape, chunks)
+        for workload, shape in zip(workloads, shapes, strict=True)
+    ]
+    counts = [prod(shape) / unit for shape, unit in zip(shapes, units, strict=True)]
+    sizes = [workload.size for workload in workloads]
+    tolerance = sum(sizes) / chunks * _TOLERANCE
+    few = sum(size for size, count in zip(sizes, counts, strict=True) if count < chunks)
+    # elements that the chunks before a cut have beyond their part
+    beyond = [0.0] * (chunks + 1)
+    cuts = [[0] for _ in workloads]
+    before = 0
+    for k in sorted(range(len(workloads)), key=lambda k: -sizes[k] / counts[k]):
+        begin, size = (before, few) if counts[k] < chunks else (0, sizes[k])
+        before += sizes[k] if counts[k] < chunks else 0
+        each = sizes[k] / counts[k]
+        for chunk in range(1, chunks):
+            exact = min(max(0, size * chunk / chunks - begin), sizes[k]) / each
+            error = beyond[chunk] if abs(beyond[chunk]) > tolerance else 0
+            count = min(max(floor(exact), round(exact - error / each)), ceil(exact))
+            cuts[k].append(max(cuts[k][-1], min(count * units[k], prod(shapes[k]))))
+            beyond[chunk] += (count - exact) * each
+        cuts[k].append(prod(shapes[k]))
+    return cuts
 
 
 def _cut_unit(workload: Workload, shape: tuple[int, int, int], chunks: int) -> int:

@@ -53,6 +53,26 @@ def test_chunks_of_a_large_box_are_nearly_equal() -> None:
     assert max(loads) < 1.1 * min(loads)
 
 
+def test_records_of_the_same_images_are_cut_at_the_same_images() -> None:
+    # most pixels of each of 153 images in ten steps, the others of two images in one
+    workloads = [
+        Workload(0, 76, 180, 1, 109440, 76, 20),
+        Workload(50, 1530, 160, 1, 1958400, 153, 10),
+    ]
+    tasks, bounds = partition_chunks(workloads, 16, is_own=True)
+    for first, last in pairwise(bounds):
+        rows = [Task(*row) for row in tasks[first:last].tolist()]
+        pairs = [task for task in rows if task.record == 0]
+        images = [task for task in rows if task.record == 50]
+        assert abs(2 * min(task.first for task in pairs) - min(t.first for t in images) // 10) <= 2
+        assert abs(2 * max(task.last for task in pairs) - max(t.last for t in images) // 10) <= 2
+
+
+def test_chunks_are_equal_where_records_have_few_whole_steps() -> None:
+    loads = _loads(*partition_chunks([Workload(0, 49, 1024, 16, 802816, 49, 0)], 16))
+    assert max(loads) < 1.05 * min(loads)
+
+
 @given(
     st.integers(1, 12), st.integers(1, 12), st.integers(20, 500), st.integers(2, 16), st.booleans()
 )
