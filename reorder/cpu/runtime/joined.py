@@ -88,7 +88,9 @@ def _walk(
     for k in range(load_int(program, 0)):
         part = program + WORD_NBYTES + _PART_NBYTES * k
         first, last = load_int(part, _PART.first), load_int(part, _PART.last)
-        start, stop = max(begin, first), min(end, last)
+        # numba has `max` and `min` of integers only where it compiles
+        start = first if begin < first else begin  # noqa: FURB136 - see above
+        stop = last if end > last else end  # noqa: FURB136 - likewise
         if start < stop:
             call_walker(
                 load_int(part, _PART.walker),

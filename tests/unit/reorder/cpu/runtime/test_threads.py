@@ -56,6 +56,19 @@ def test_where_numba_compiles_nothing_large_reorders_run_on_the_pool(tmp_path: P
     run("crowds", NUMBA_DISABLE_JIT="1", NUMBA_CACHE_DIR=str(tmp_path))
 
 
+def test_where_numba_compiles_nothing_joined_jobs_have_a_walker(tmp_path: Path) -> None:
+    program = "from reorder.cpu.runtime.joined import joined_walker_at; assert joined_walker_at()"
+    ran = subprocess.run(
+        [sys.executable, "-c", program],
+        env={**environment_of(), "NUMBA_DISABLE_JIT": "1", "NUMBA_CACHE_DIR": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=500,
+    )
+    assert ran.returncode == 0, ran.stderr
+
+
 def test_the_process_keeps_its_number_of_threads() -> None:
     program = (
         "import threading, numpy as np, reorder; x = np.random.rand(700, 700);"
