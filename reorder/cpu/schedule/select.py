@@ -28,6 +28,8 @@ _MAX_SIZE = 4096
 _ACCESSES = 1.3
 # What a column of zeros costs, in accesses.
 _CLEARED = 4
+# A call of the transposing kernel for fewer elements than this costs more than they do.
+_MIN_CALL_SIZE = 512
 # Elements of a side of a cache tile; a loop group of less than two sides is not cut.
 TILE = 256
 
@@ -66,14 +68,30 @@ def select(box: Box, bits: int, unit: int = 1) -> Choice:
         columns, rows = _transposed_groups(nodes, bits, unit)
         if columns and rows:
             taken = {*columns, *rows}
-            return Choice(
-                TRANSPOSED, tuple(node for node in nodes if node not in taken), rows, columns
-            )
+            outer = tuple(node for node in nodes if node not in taken)
+            size = prod(node.extent for node in taken)
+            return Choice(TRANSPOSED, _with_longer_calls(outer, size), rows, columns)
     run = nodes[-1] if nodes else _ONE_STEP
     is_run = run.strides[1] == unit and (run.strides[0] == unit or box.is_zero)
     rows = _row_loops(nodes[:-1])
     outer = nodes[: len(nodes) - 1 - len(rows)]
     return Choice(RUN if is_run else STRIDED, outer, rows or (_ONE_STEP,), (run,))
+
+
+def _with_longer_calls(outer: tuple[Node, ...], size: int) -> tuple[Node, ...]:
+    """Return outer loops with the innermost two exchanged, if the innermost one is short.
+
+    A call of the transposing kernel repeats its `size` elements along the innermost outer loop, and
+    costs as much as some hundred elements. Its steps touch few lines, so these are still in the
+    first-level cache when the other loop goes on there.
+    """
+    if not outer[1:]:
+        return outer
+    *others, around, last = outer
+    is_short = size * last.extent < _MIN_CALL_SIZE and last.valid == last.extent
+    if not is_short or around.valid < around.extent or around.extent < 2 * last.extent:
+        return outer
+    return (*others, last, around)
 
 
 def _row_loops(nodes: tuple[Node, ...]) -> tuple[Node, ...]:
