@@ -70,21 +70,6 @@ def test_runs_of_lines_are_right_where_threads_have_no_room_for_them(dtype: str,
             assert np.array_equal(moved, expect(src, dst, source, before))
 
 
-@pytest.mark.parametrize("dtype", ["s8", "bf16", "f32", "f64"])
-@pytest.mark.parametrize("count", [2, 3, 4])
-def test_rows_that_are_interleaved_or_split_beyond_the_caches_are_right(
-    dtype: str, count: int
-) -> None:
-    for extent in (4, 8, 16, 20, 32, 36, 64, 68, 132, 1040, 2064, 4112):
-        layouts = [memory_desc((3, count, extent), dtype, tag) for tag in ("abc", "acb")]
-        for src, dst in (layouts, layouts[::-1]):
-            source, before = random_bytes(src.nbytes, 1), random_bytes(dst.nbytes, 2)
-            for threads in (1, 3):
-                with beyond_caches(), forced_parts(threads):
-                    moved = move_guarded(plan_reorder(src, dst), source, before, at_end=threads > 1)
-                assert np.array_equal(moved, expect(src, dst, source, before)), (src, threads)
-
-
 @pytest.mark.parametrize(("dtype", "row"), [("s8", 16), ("bf16", 8), ("f32", 8), ("f64", 4)])
 def test_short_rows_that_follow_each_other_in_dst_are_shared_out(dtype: str, row: int) -> None:
     src = memory_desc((70, 3, row), dtype, strides=(row, 70 * row + 2, 1))
