@@ -14,7 +14,7 @@ from reorder.cpu.runtime.job import JOB
 from reorder.cpu.runtime.joined import JoinedJob, joined_walker_at
 from reorder.cpu.runtime.pool import load_pool
 from reorder.cpu.runtime.sums import Sums
-from reorder.cpu.target import this_machine
+from reorder.cpu.target import BYTE_BITS, this_machine
 from reorder.forks import importing
 from reorder.memory.buffers import BufferCheck, address_of, check_disjoint
 from reorder.memory.compensation import compensate
@@ -83,7 +83,10 @@ class PreparedReorder:
         # a call that runs fixed jobs needs no Python code, which halves its time
         jobs = [batch.direct_job for batch in self._batches] if plan.dst.extra is None else []
         fixed = [job for job in jobs if job is not None]
-        self._joined = JoinedJob(fixed) if len(jobs) == len(fixed) > 1 else None
+        # two of them may write elements of one byte, which threads must not do at once
+        is_shared = plan.dst.dtype.bits < BYTE_BITS and any(job.workers for job in fixed)
+        is_joined = len(jobs) == len(fixed) > 1 and not is_shared
+        self._joined = JoinedJob(fixed) if is_joined else None
         self._fast_call: Callable[[int, int, int], int] | None = None
         self._was_called = False
         job = fixed[0] if len(jobs) == len(fixed) == 1 else self._joined and self._joined.job

@@ -104,7 +104,7 @@ def tile_box(
     is_padded = _has_padding(nodes, counts) and not order.zeroes
     if in_place and not (order.reads and order.writes and not is_padded):
         # the tile needs the scratch, so it must fit there
-        for whole in reversed(limits):
+        for whole in (limits.narrow, limits.elements):
             counts = tile_counts(nodes, limits, sides, in_place=False, whole=whole)
             order = order_by_cost(nodes, counts, widths, streams=streams, masks=masks)
             if _moves_narrow(order, widths) and not _moves_padding(nodes, counts, order):

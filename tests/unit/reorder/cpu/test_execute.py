@@ -1,0 +1,31 @@
+"""Tests of how the jobs of one reorder are run."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from memdesc import memory_desc
+from reorder import execute_reference, plan_reorder
+from reorder.cpu.execute import PreparedReorder
+from reorder.cpu.target import this_machine
+
+
+@pytest.mark.parametrize(
+    ("threads", "is_joined"), [(1, True), (4, False)], ids=["one thread", "four threads"]
+)
+def test_jobs_that_write_elements_of_one_byte_do_not_run_at_once(
+    threads: int, is_joined: bool
+) -> None:
+    src, dst = (memory_desc((5000, 6), *form) for form in (("u4", "Ba3b"), ("s4", "Ba4b8b")))
+    machine = this_machine()._replace(threads=threads, min_thread_nbytes=1)
+    prepared = PreparedReorder(plan_reorder(src, dst), threads, machine)
+    # without workers, the caller runs the chunks of joined jobs in their order
+    assert (prepared._joined is not None) == is_joined  # noqa: SLF001 - no other sign of it
+    data = np.random.default_rng(5).integers(0, 256, src.min_nbytes, np.uint8)
+    right, out = np.zeros(dst.min_nbytes, np.uint8), np.zeros(dst.min_nbytes, np.uint8)
+    execute_reference(src, dst, data, right)
+    for _ in range(3):
+        out[:] = 255
+        prepared(data, out)
+        np.testing.assert_array_equal(out, right)
