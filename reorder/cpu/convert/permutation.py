@@ -19,10 +19,12 @@ from reorder.plan.nodes import Node
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["Permutation", "VectorMove", "permutation_of"]
+__all__ = ["Permutation", "VectorMove", "has_permuted_rows", "permutation_of"]
 
 # Bytes of the longest rows: the vectors of one row are a table, which stays in the caches.
 _MAX_ROW_NBYTES = 2048
+# Rows of so many elements, 2 x 2, 2 x 4 or 4 x 2, are moved faster as pairs or fours, twice.
+_SMALL_ROWS = 4, 8
 
 
 class VectorMove(NamedTuple):
@@ -56,17 +58,39 @@ def permutation_of(nodes: tuple[Node, ...], bits: int) -> Permutation | None:
         The width of an element, whole bytes.
     """
     size = bits // BYTE_BITS
+    found = _permuted_row(nodes, size)
+    if found is None:
+        return None
+    moves, around = found
+    tables = _starts(around, 0, size), _starts(around, 1, size)
+    return Permutation(_row_nbytes(nodes, around, size), moves, tables)
+
+
+def has_permuted_rows(nodes: tuple[Node, ...], bits: int) -> bool:
+    """Whether loops, of a tile or of a whole box, have rows that `permutation_of` finds."""
+    return _permuted_row(nodes, bits // BYTE_BITS) is not None
+
+
+def _row_nbytes(nodes: tuple[Node, ...], around: tuple[Node, ...], size: int) -> int:
+    """Return the bytes of a row: those of all loops without the loops around it."""
+    return size * prod(n.extent for n in nodes) // prod(n.extent for n in around)
+
+
+def _permuted_row(
+    nodes: tuple[Node, ...], size: int
+) -> tuple[list[VectorMove], tuple[Node, ...]] | None:
+    """Return the vectors of the longest row that has some, and the loops around it."""
     nodes = _with_short_loops(nodes, _MAX_ROW_NBYTES // size)
     for inner in _common_groups(nodes, _MAX_ROW_NBYTES // size):
+        if prod(node.extent for node in inner) in _SMALL_ROWS:
+            continue
         src, dst = (offset_table(inner, [n.strides[side] for n in inner], 1) for side in (0, 1))
         places = np.zeros(len(src), np.int64)
         places[dst] = src
         each_byte = (places[:, None] * size + np.arange(size)).ravel()
         moves = _vector_moves(each_byte)
         if moves is not None:
-            around = tuple(node for node in nodes if node not in inner)
-            tables = _starts(around, 0, size), _starts(around, 1, size)
-            return Permutation(len(each_byte), moves, tables)
+            return moves, tuple(node for node in nodes if node not in inner)
     return None
 
 

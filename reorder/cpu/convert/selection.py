@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import prod
 from typing import TYPE_CHECKING
 
-from reorder.cpu.convert.permutation import permutation_of
+from reorder.cpu.convert.permutation import has_permuted_rows
 from reorder.cpu.schedule.scheduled_box import contiguous_size, schedule
 from reorder.cpu.schedule.select import TRANSPOSED, select
 from reorder.cpu.target import BYTE_BITS, LINE_BITS, has_byte_permutations
@@ -123,7 +123,7 @@ def is_permuted(box: Box, bits: int) -> bool:
         return False
     if bits > _MAX_NARROW_BITS and select(box, bits).size * bits > LINE_BITS:
         return False
-    return permutation_of(src_and_dst(box).nodes, bits) is not None
+    return has_permuted_rows(src_and_dst(box).nodes, bits)
 
 
 def find_joined(box: Box, bits: int) -> Node | None:
@@ -141,6 +141,9 @@ def find_joined(box: Box, bits: int) -> Node | None:
         if joined is None or run is None or joined is run:
             continue
         if any(node.valid < node.extent for node in (joined, run)):
+            continue
+        if run.extent * bits == _JOINED_BITS and is_scattered(box, bits):
+            # both sides join as many: the two moves of scattered boxes have wide elements
             continue
         if joined.extent * bits == _JOINED_BITS and _is_short(joined, run, 1 - side, bits):
             return joined

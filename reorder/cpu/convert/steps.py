@@ -98,7 +98,7 @@ def _change(writer: StepWriter, src: TileBuffer, dst: TileBuffer) -> TileBuffer:
     """Convert, or move where the types are equal: by whole lines where dst is streamed."""
     if src.dtype != dst.dtype:
         return writer.convert(src, dst)
-    if dst.base is Base.DST and writer.recipe.streams:
+    if src.is_slot and dst.base is Base.DST and writer.recipe.streams:
         bits = _SAME_BITS[src.bits]
         return writer.convert(src._replace(dtype=bits), dst._replace(dtype=bits), as_codes=True)
     return move(writer, src, dst, pads=writer.zeroed_extent(dst) > 0)

@@ -90,9 +90,7 @@ class BatchBuilder:
 
     def _streams(self, scheduled: ScheduledBox, bits: int) -> bool:
         """Whether a box is written by non-temporal stores."""
-        # memmove chooses by itself
-        is_streamed = self.exceeds if scheduled.has_long_runs(bits) else self.streams
-        return is_streamed and scheduled.fills_lines(bits)
+        return self.streams and scheduled.fills_lines(bits)
 
     def box_batch(
         self, boxes: tuple[ScheduledBox, ...], kernel: Kernel, lookups: tuple[Lookup, ...] = ()

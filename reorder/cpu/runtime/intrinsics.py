@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
 __all__ = [
     "WALKER",
-    "add_shared",
     "call_c",
     "call_walker",
     "exchange_shared",
@@ -113,18 +112,6 @@ def store_shared(_context: Any, address: Any, index: Any, value: Any) -> tuple[S
         return context.get_dummy_value()
 
     return types.void(types.int64, types.int64, types.int64), build
-
-
-@intrinsic  # type: ignore[untyped-decorator] # numba ships no types
-def add_shared(_context: Any, address: Any, index: Any, value: Any) -> tuple[Signature, Any]:
-    """Add to an int64 atomically, and return what it was."""
-
-    def build(_context: Any, builder: Builder, _signature: Any, args: Sequence[Value]) -> Value:
-        address, index, value = args
-        pointer = int64_pointer(builder, address, index)
-        return builder.atomic_rmw("add", pointer, value, "seq_cst")
-
-    return types.int64(types.int64, types.int64, types.int64), build
 
 
 @intrinsic  # type: ignore[untyped-decorator] # numba ships no types

@@ -40,6 +40,8 @@ _PART, _PART_NBYTES = fields_of(_Part), nbytes_of(_Part)
 class JoinedJob:
     """Jobs with fixed points as one job, whose chunks are those of all, one job after the other.
 
+    Threads run them at once, so no job may read what another one writes, and no two may write
+    elements of one byte. Without workers the caller runs the chunks in their order.
     The arrays of the jobs must outlive it. The field `walker` of `job` is 0 until the first call
     that needs it, since compiling it takes time: then it is `joined_walker_at`.
     """
@@ -47,10 +49,18 @@ class JoinedJob:
     def __init__(self, jobs: Sequence[Job]) -> None:
         starts = np.cumsum([0, *(job.steps for job in jobs)]).tolist()
         parts = [
-            _Part(start, start + job.steps, job.walker, job.program, job.tasks, *job[4:6])
-            for start, job in zip(starts, jobs, strict=False)
+            _Part(
+                first=start,
+                last=start + job.steps,
+                walker=job.walker,
+                program=job.program,
+                tasks=job.tasks,
+                points=job.points,
+                point_count=job.point_count,
+            )
+            for start, job in zip(starts[:-1], jobs, strict=True)
         ]
-        bounds = [_bounds(job)[:-1] + start for job, start in zip(jobs, starts, strict=False)]
+        bounds = [_bounds(job)[:-1] + start for start, job in zip(starts[:-1], jobs, strict=True)]
         # the job has addresses of these arrays
         self._program = np.array([len(parts), *(word for part in parts for word in part)], np.int64)
         self._bounds = np.array([*np.concatenate(bounds), starts[-1]], np.int64)

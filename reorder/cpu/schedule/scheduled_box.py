@@ -5,8 +5,7 @@ from __future__ import annotations
 from math import prod
 from typing import TYPE_CHECKING, NamedTuple
 
-from reorder.cpu.caches import PAGE_NBYTES
-from reorder.cpu.schedule.select import RUN, STRIDED, TRANSPOSED, Choice, select
+from reorder.cpu.schedule.select import STRIDED, TRANSPOSED, Choice, select
 from reorder.cpu.target import BYTE_BITS, LINE_BITS, LINE_NBYTES
 
 if TYPE_CHECKING:
@@ -24,9 +23,8 @@ _LANE_BITS = 128
 # Lines of dst are prefetched for rows of at least so many, and at least so many columns: those of
 # the first row of tiles are not prefetched, and some tiles must be between a prefetch and its use.
 _PREFETCHED_LINES, _PREFETCHED_COLUMNS = 2, 6
-
-
-# As many elements of a loop group are interleaved to whole lines.
+# Numbers of rows or columns that are interleaved, or split, by stores of whole lines: three rows
+# fill no whole lines.
 _INTERLEAVED = 2, 4
 
 
@@ -135,12 +133,6 @@ class ScheduledBox(NamedTuple):
         starts = [size, self.box.offsets[-1], *strides]
         line = LINE_BITS // bits * self.unit
         return not any(start % line for start in starts)
-
-    def has_long_runs(self, bits: int) -> bool:
-        """Whether it copies runs of a page and more, as memmove does."""
-        choice = self.choice
-        nbytes = choice.columns[0].extent * bits // BYTE_BITS
-        return choice.micro_kernel == RUN and nbytes >= PAGE_NBYTES
 
     def written_nbytes(self, bits: int) -> int:
         """Return the bytes that it writes; of a piece that lies apart, at least a cache line."""

@@ -11,9 +11,11 @@ from hypothesis import strategies as st
 
 from memdesc import memory_desc
 from reorder import Node, plan_reorder
-from reorder.cpu.convert.permutation import permutation_of
+from reorder.cpu.convert import moves, permute_rows
+from reorder.cpu.convert.permutation import Permutation, permutation_of
 from reorder.cpu.convert.selection import find_joined, is_permuted
-from reorder.cpu.target import LINE_NBYTES, has_byte_permutations
+from reorder.cpu.execute import PreparedReorder
+from reorder.cpu.target import LINE_NBYTES, has_byte_permutations, this_machine
 from tests.property.reorder.test_convert_laws import check
 
 _SIDES = st.integers(2, 12)
@@ -73,6 +75,8 @@ def test_matrices_whose_bytes_are_too_far_apart_are_not_permuted() -> None:
         ("bf16", (40, 3, 3), "abc", "acb", True),
         ("s8", (8, 16, 1, 3), "abcd", "aBcd4b", True),
         ("f32", (40, 4, 4), "abc", "acb", True),
+        # pairs that both sides have: two moves of wide elements
+        ("bf16", (16, 16, 3, 3), "ABcd8b16a2b", "ABcd8a16b2a", False),
         # interleaved as fast
         ("f32", (40, 8, 3), "abc", "acb", False),
         # padding, and rows that go on nowhere else
@@ -89,6 +93,21 @@ def test_boxes_that_are_dense_on_both_sides_are_permuted(
     assert is_permuted(plan.boxes[0], bits) is (expected and has_byte_permutations())
 
 
+def test_rows_beyond_the_caches_are_permuted_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    found: list[Permutation] = []
+    numbers = permute_rows.permute_numbers
+
+    def recorded(permutation: Permutation) -> list[int]:
+        found.append(permutation)
+        return numbers(permutation)
+
+    monkeypatch.setattr(moves, "permute_numbers", recorded)
+    src, dst = (memory_desc((10000, 4, 9), "s8", name) for name in ("abc", "acb"))
+    machine = this_machine()._replace(cache_nbytes=1 << 16)
+    PreparedReorder(plan_reorder(src, dst), 1, machine)
+    assert bool(found) is has_byte_permutations()
+
+
 @pytest.mark.parametrize(
     ("dtype", "dims", "src", "dst", "expected"),
     [
@@ -103,6 +122,8 @@ def test_boxes_that_are_dense_on_both_sides_are_permuted(
         ("s8", (64, 64, 1, 5), "abcd", "ABcd4a4b", True),
         ("s8", (64, 64, 1, 3), "bacd", "ABcd4b16a4b", False),
         ("s8", (64, 64, 3, 3), "cdba", "ABcd4a4b", True),
+        # pairs on both sides
+        ("bf16", (64, 64, 3, 3), "ABcd8b16a2b", "ABcd8a16b2a", False),
         # long rows; elements that fill no register
         ("s8", (64, 64, 7, 7), "ABcd4b16a4b", "abcd", False),
         ("bf16", (64, 64, 3, 3), "ABcd16b16a", "abcd", False),

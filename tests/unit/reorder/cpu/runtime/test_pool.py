@@ -12,8 +12,11 @@ from typing import TYPE_CHECKING, Any
 import numba
 import numpy as np
 import pytest
+from numba import types
+from numba.extending import intrinsic
 
-from reorder.cpu.runtime.intrinsics import WALKER, add_shared
+from reorder.cpu.kernels.emit import int64_pointer
+from reorder.cpu.runtime.intrinsics import WALKER
 from reorder.cpu.runtime.jit import compile_callback
 from reorder.cpu.runtime.job import Job
 from reorder.cpu.runtime.pool import load_pool, run_on_pool
@@ -22,7 +25,24 @@ from reorder.cpu.runtime.worker import share_job
 from reorder.memory.buffers import address_of
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numba.core.typing.templates import Signature
     from numpy.typing import NDArray
+
+    from reorder.cpu.kernels.emit import Builder, Value
+
+
+@intrinsic  # type: ignore[untyped-decorator] # numba ships no types
+def add_shared(_context: Any, _address: Any, _index: Any, _value: Any) -> tuple[Signature, Any]:
+    """Add to an int64 atomically, and return what it was."""
+
+    def build(_context: Any, builder: Builder, _signature: Any, args: Sequence[Value]) -> Value:
+        address, index, value = args
+        pointer = int64_pointer(builder, address, index)
+        return builder.atomic_rmw("add", pointer, value, "seq_cst")
+
+    return types.int64(types.int64, types.int64, types.int64), build
 
 
 def count_tasks(

@@ -51,14 +51,6 @@ def test_pieces_that_lie_apart_count_as_lines() -> None:
     assert schedule(rows, 8).written_nbytes(8) == 49 * 99
 
 
-def test_runs_of_a_page_are_long_ones() -> None:
-    for extent, is_long in ((16, False), (1023, False), (1024, True)):
-        box = Box((0, 0), (Node(9, 9, (2000, 2000)), Node(extent, extent, (1, 1))))
-        assert schedule(box, 32).has_long_runs(32) is is_long
-    box = Box((0, 0), (Node(4096, 4096, (1, 64)), Node(64, 64, (4096, 1))))
-    assert not schedule(box, 32).has_long_runs(32)
-
-
 @pytest.mark.parametrize(
     ("bits", "count", "extent", "fills"),
     [
