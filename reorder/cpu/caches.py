@@ -22,7 +22,7 @@ __all__ = [
     "own_limits",
     "pages_in_turn",
     "read_caches",
-    "streamed_runs",
+    "streamed_part",
 ]
 
 # Upper bound of the size of the largest cache: one of hundreds of MiB serves a whole socket, so one
@@ -57,7 +57,7 @@ def own_limits(unknown: int) -> tuple[int, int, int, int, int]:
     """Return what `Machine` has of the caches of the machine of this process, in its order."""
     caches = read_caches(_CACHES)
     own = own_cache(caches) or OWN_CACHE_NBYTES
-    return (*cache_limits(caches, unknown), own, pages_in_turn(caches), streamed_runs(caches))
+    return (*cache_limits(caches, unknown), own, pages_in_turn(caches), streamed_part(caches))
 
 
 def cache_limits(caches: Sequence[Cache], unknown: int = MAX_CACHE_NBYTES) -> tuple[int, int]:
@@ -77,15 +77,15 @@ def cache_limits(caches: Sequence[Cache], unknown: int = MAX_CACHE_NBYTES) -> tu
     return min(largest, MAX_CACHE_NBYTES) * 7 // 8, min(part, CORE_CACHE_NBYTES)
 
 
-def streamed_runs(caches: Sequence[Cache]) -> int:
+def streamed_part(caches: Sequence[Cache]) -> int:
     """Return from how many bytes of src and dst for each thread lines have non-temporal stores.
 
     The model: a thread has no more of the caches than the part of its core, and others use half of
     that. The lower bound was measured.
 
-    >>> streamed_runs([Cache(48 << 10, 1), Cache(2 << 20, 1), Cache(300 << 20, 16)])
+    >>> streamed_part([Cache(48 << 10, 1), Cache(2 << 20, 1), Cache(300 << 20, 16)])
     10903552
-    >>> streamed_runs([Cache(32 << 10, 2), Cache(1 << 20, 2), Cache(32 << 20, 16)])
+    >>> streamed_part([Cache(32 << 10, 2), Cache(1 << 20, 2), Cache(32 << 20, 16)])
     8388608
     """
     return max(_part(caches) // 2, CORE_CACHE_NBYTES)

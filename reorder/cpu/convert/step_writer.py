@@ -22,6 +22,7 @@ from reorder.cpu.convert.records import (
 from reorder.cpu.convert.row_tables import dense_strides, row_tables
 from reorder.cpu.convert.scratch import SLOT_BITS
 from reorder.cpu.convert.stages import convert_stage, prefetch_stage
+from reorder.cpu.convert.tile_counts import LONG_ROW_BITS
 from reorder.cpu.target import BYTE_BITS, LINE_BITS
 
 if TYPE_CHECKING:
@@ -34,8 +35,6 @@ __all__ = ["Code", "StepOperand", "StepWriter", "TileBuffer"]
 
 # Rows are prefetched this many bytes before they are read, all rows of a tile together.
 _PREFETCH_NBYTES = 8192
-# The least bits of a long row.
-_LONG_BITS = 1 << 13
 # The hardware prefetches longer rows by itself: the limit is 256 bytes.
 _MAX_PREFETCHED_BITS = 2048
 
@@ -134,7 +133,7 @@ class StepWriter:
         if dst.base is not Base.DST or is_packed or self.zeroed_extent(dst):
             return False
         nbits = columns * dst.bits
-        is_long = self.recipe.streams_rows and self.tile.reads and nbits >= _LONG_BITS
+        is_long = self.recipe.streams_rows and self.tile.reads and nbits >= LONG_ROW_BITS
         return is_long or (self.recipe.streams and nbits >= LINE_BITS)
 
     def zeroed_extent(self, dst: TileBuffer) -> int:

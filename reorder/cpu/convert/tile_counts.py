@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "GROWN",
+    "LONG_ROW_BITS",
     "MIN_RUN",
     "SIDES",
     "SIDES_16_BIT",
@@ -33,18 +34,21 @@ SIDES_16_BIT = 32, 128
 MIN_RUN = 8
 # Tiles grow to this many elements, so that each call of a walker or stage has enough work.
 GROWN = 4096
+# Conversions write rows from this length on by non-temporal stores where data exceed the caches:
+# the first and last lines of a row, written in part, cost little then.
+LONG_ROW_BITS = 1 << 13
 # Limit of the elements of a tile that is converted in place, without scratch.
 _MAX_IN_PLACE = 1 << 14
 
 
 class SlotLimits(NamedTuple):
-    """How many elements a tile may have."""
+    """How many elements tiles may have, and should have."""
 
-    # any one
+    # any tile may have so many
     elements: int
-    # one of whole rows, of which only narrow elements are in the scratch
+    # a tile of whole rows may, of which only narrow elements are in the scratch
     narrow: int
-    # one that grows to have enough work, or to half of `elements` where that is more
+    # tiles grow to so many, for enough work, or to half of `elements` where that is more
     grown: int = GROWN
 
 

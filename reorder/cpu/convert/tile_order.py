@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from reorder.cpu.convert.records import ZEROED_LANES
 from reorder.cpu.convert.row_tables import contiguous_nodes
-from reorder.cpu.convert.tile_counts import MIN_RUN
+from reorder.cpu.convert.tile_counts import LONG_ROW_BITS, MIN_RUN
 from reorder.cpu.convert.tile_pieces import covered_steps
 from reorder.cpu.kernels.interleave import MOST
 from reorder.cpu.target import BYTE_BITS
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 
 __all__ = ["TileOrder", "order_between", "order_by_cost", "order_joined", "order_of_side"]
 
-# A conversion writes rows from this length on by non-temporal stores, a move does not: writing
-# them costs a move this many times as much.
-_LONG_BITS, _TEMPORAL_COST = 1 << 13, 2.5
+# A conversion writes long rows by non-temporal stores, a move does not: writing them costs a move
+# this many times as much.
+_TEMPORAL_COST = 2.5
 # 4-bit elements are moved as bytes, which are unpacked or packed in a step of their own.
 _PACKED_COST = 2 * BYTE_BITS
 
@@ -78,7 +78,7 @@ def order_by_cost(
             # masked loads and stores are as fast for rows of any length
             is_read = is_written = True
         is_written &= writes
-        if side == 1 and streams and runs[1] * widths[1] >= _LONG_BITS:
+        if side == 1 and streams and runs[1] * widths[1] >= LONG_ROW_BITS:
             temporal = _TEMPORAL_COST
         cost = _cost(widths[0]) * (not is_read) + temporal * _cost(widths[1]) * (not is_written)
         if best is None or cost < best[0]:

@@ -39,10 +39,10 @@ __all__ = [
     "ADDRESS",
     "HAS_TEAMS",
     "INT_MASK",
-    "JOB_NUMBER",
+    "JOB_UNIT",
     "MAX_WORKERS",
     "POOL",
-    "TAKEN_NUMBER",
+    "TAKEN_UNIT",
     "TEAM",
     "TEAM_AT",
     "THREAD",
@@ -68,7 +68,7 @@ class PoolFields(NamedTuple):
 
     # whether a caller uses the pool: 0 or 1. An exchange takes it, a release store frees it
     busy: int
-    # number of the job, and how many workers may enter it; see `JOB_NUMBER`. Stored with release,
+    # number of the job, and how many workers may enter it; see `JOB_UNIT`. Stored with release,
     # loaded with acquire
     state: int
     # addresses of the open job, of src and of dst: plain, written before `state` is stored, and
@@ -104,7 +104,7 @@ class PoolFields(NamedTuple):
 class ThreadFields(NamedTuple):
     """The fields of one thread."""
 
-    # how many chunks of its group were taken, by any thread, and of which job; see `TAKEN_NUMBER`.
+    # how many chunks of its group were taken, by any thread, and of which job; see `TAKEN_UNIT`.
     # Loaded relaxed, and changed by exchanges, which give each chunk to one thread
     taken: int
     # of a worker, twice the number of its last job, plus 1 while it is inside: the worker enters
@@ -165,10 +165,10 @@ _TEAM_NBYTES = nbytes_of(TeamFields)
 # The low half of a word: what a function that returns a C int has returned.
 INT_MASK = (1 << 32) - 1
 # A state is the number of a job times this, plus the workers that may enter it.
-JOB_NUMBER = 1 << 16
-# A counter of chunks is the number of a job times this, plus those that were taken: a group has
-# fewer.
-TAKEN_NUMBER = 1 << 20
+JOB_UNIT = 1 << 16
+# A counter of chunks is the number of a job times this, plus those that were taken. A group has
+# fewer: some chunks for each batch of a reorder.
+TAKEN_UNIT = 1 << 20
 
 
 def pool_words(block: int | None = None) -> Any:

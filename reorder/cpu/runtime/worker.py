@@ -4,9 +4,10 @@ A worker enters a job by a compare-and-exchange of a word of its own, its turn. 
 job for the workers that have not entered by the same, so a worker that comes later cannot. The
 chunks of a job are divided into a group for each thread. A thread starts with the group of its
 number, since its caches may hold those data from the previous call, and goes on with the other
-groups, but not where each has one chunk, unless a thread is late: if 16 threads look at the words
-of all others, that takes as long as the rest of a small job. For the same reason there is no word
-that all threads write.
+groups. Where each group has one chunk it does so only if a thread is late: a worker that had to be
+woken, or has not entered when the caller is done. If 16 threads read the words of all others, that
+takes as long as the rest of a small job. For the same reason there is no word that all threads
+write.
 """
 
 from __future__ import annotations
@@ -27,10 +28,10 @@ from reorder.cpu.runtime.jit import inner
 from reorder.cpu.runtime.job import JOB
 from reorder.cpu.runtime.pool_block import (
     INT_MASK,
-    JOB_NUMBER,
+    JOB_UNIT,
     MAX_WORKERS,
     POOL,
-    TAKEN_NUMBER,
+    TAKEN_UNIT,
     TEAM,
     TEAM_AT,
     THREAD,
@@ -68,7 +69,7 @@ def _wake_others(pool: int, thread: int, workers: int, number: int) -> None:
 @inner
 def _take(group: int, number: int, chunks: int) -> int:
     """Take a chunk of a group of a job; returns its index, or `chunks` if none is left."""
-    none_taken = number * TAKEN_NUMBER
+    none_taken = number * TAKEN_UNIT
     while True:
         word = load_relaxed(group, THREAD.taken)
         taken = word - none_taken if word > none_taken else 0
@@ -108,15 +109,18 @@ def _run_group(pool: int, group: int, number: int) -> None:
 def _helps(pool: int, thread: int, number: int) -> bool:
     """Whether a thread goes on with the groups of others when its own has no chunk left.
 
-    The caller does so if a worker has not entered; then all that come later do.
+    Where each has one chunk, the caller looks for workers that have not entered, and then notes for
+    all that a thread is late.
     """
     job = load_int(pool, POOL.job)
     groups = load_int(job, JOB.workers) + 1
+    if load_int(job, JOB.chunks) > groups:
+        return True
     if thread == 0:
         for k in range(1, groups):
             if load_relaxed(pool + THREADS_AT + THREAD_NBYTES * k, THREAD.turn) < 2 * number:
                 store_relaxed(pool, POOL.late, number)
-    return bool(load_int(job, JOB.chunks) > groups or load_relaxed(pool, POOL.late) == number)
+    return bool(load_relaxed(pool, POOL.late) == number)
 
 
 @inner
@@ -184,8 +188,8 @@ def share_job(src_at: int, dst_at: int, job: int) -> None:
     team = find_awake_team(pool) if workers else 0
     if team:
         _prepare(team, src_at, dst_at, job)
-        number = load_int(team, POOL.state) // JOB_NUMBER + 1
-        store_int(team, POOL.state, number * JOB_NUMBER)
+        number = load_int(team, POOL.state) // JOB_UNIT + 1
+        store_int(team, POOL.state, number * JOB_UNIT)
         # a team may have fewer threads
         store_int(team, POOL.late, number)
         run_region(team)
@@ -206,8 +210,8 @@ def share_job(src_at: int, dst_at: int, job: int) -> None:
         )
         return
     _prepare(pool, src_at, dst_at, job)
-    number = load_relaxed(pool, POOL.state) // JOB_NUMBER + 1
-    store_shared(pool, POOL.state, number * JOB_NUMBER + workers)
+    number = load_relaxed(pool, POOL.state) // JOB_UNIT + 1
+    store_shared(pool, POOL.state, number * JOB_UNIT + workers)
     _work(pool, 0, number)
     _end(pool, workers, number)
     store_shared(pool, POOL.busy, 0)
@@ -233,9 +237,9 @@ def serve(pool: int, thread: int, spins: int) -> int:
     while True:
         spins_left -= 1
         state = load_shared(pool, POOL.state)
-        if state // JOB_NUMBER > number:
-            number = state // JOB_NUMBER
-            if 0 < thread <= state % JOB_NUMBER and _enter(this, number):
+        if state // JOB_UNIT > number:
+            number = state // JOB_UNIT
+            if 0 < thread <= state % JOB_UNIT and _enter(this, number):
                 _work(pool, thread, number)
                 store_shared(this, THREAD.turn, 2 * number)
                 spins_left = spins
@@ -259,4 +263,4 @@ def enter_region(team: int) -> None:
             thread_id = call_c(load_int(team, POOL.thread_id_at), (0,)) & INT_MASK
             store_int(members, thread, thread_id)
     elif thread <= load_int(load_int(team, POOL.job), JOB.workers):
-        _work(team, thread, load_int(team, POOL.state) // JOB_NUMBER)
+        _work(team, thread, load_int(team, POOL.state) // JOB_UNIT)

@@ -24,9 +24,9 @@ _LANES = 32
 # Elements of both loop groups together score up to this number.
 _MAX_SIZE = 4096
 # Groups that need up to this many times the accesses of the best ones, for each element, are taken
-# for as good, and their scores decide.
-_ACCESSES = 1.3
-# What a column of zeros costs, in accesses.
+# for as good, and their scores decide: without this margin some became slower, as measured.
+_ACCESS_TOLERANCE = 1.3
+# What a column of zeros costs, in accesses; measured.
 _CLEARED = 4
 # A call of the transposing kernel for fewer elements than this costs more than they do.
 _MIN_CALL_SIZE = 512
@@ -159,6 +159,6 @@ def _transposed_groups(
                 accesses = count_accesses(filled, height, bits) + _CLEARED * (width - filled)
                 score = min(width, _LANES) * min(height, _LANES), min(width * height, _MAX_SIZE)
                 pairs.append((accesses / (width * height), score, columns, rows))
-    most = _ACCESSES * min((accesses for accesses, *_ in pairs), default=0)
+    most = _ACCESS_TOLERANCE * min((accesses for accesses, *_ in pairs), default=0)
     best = max((pair for pair in pairs if pair[0] <= most), key=itemgetter(1), default=None)
     return ((), ()) if best is None else best[2:]

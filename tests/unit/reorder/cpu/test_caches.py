@@ -14,7 +14,7 @@ from reorder.cpu.caches import (
     own_cache,
     pages_in_turn,
     read_caches,
-    streamed_runs,
+    streamed_part,
 )
 from reorder.cpu.target import Machine, this_machine
 
@@ -39,7 +39,7 @@ def test_larger_caches_never_lower_a_limit(caches: list[Cache]) -> None:
     larger = [cache._replace(nbytes=2 * cache.nbytes) for cache in caches]
     assert all(a <= b for a, b in zip(cache_limits(caches), cache_limits(larger), strict=True))
     assert 32 <= pages_in_turn(caches) <= pages_in_turn(larger) <= 128
-    assert 8 << 20 <= streamed_runs(caches) <= streamed_runs(larger)
+    assert 8 << 20 <= streamed_part(caches) <= streamed_part(larger)
     assert own_cache(caches) <= own_cache(larger) <= sum(cache.nbytes for cache in larger)
 
 

@@ -20,7 +20,7 @@ import ctypes, sys, time, threading
 import numpy as np, reorder
 from memdesc import memory_desc
 from reorder.cpu.runtime import teams
-from reorder.cpu.runtime.pool_block import JOB_NUMBER, POOL, TEAM, pool_words, team_words
+from reorder.cpu.runtime.pool_block import JOB_UNIT, POOL, TEAM, pool_words, team_words
 from tests.unit.reorder.cpu.runtime.openmp import OpenMP
 from tests.unit.reorder.cpu.runtime.thread_program import fork, reap
 
@@ -33,7 +33,7 @@ wanted = np.ascontiguousarray(x.T)
 reorder.prepare(plan)
 
 def pool_jobs():
-    return pool_words()[POOL.state] // JOB_NUMBER
+    return pool_words()[POOL.state] // JOB_UNIT
 
 def move():
     # whether it ran on a team
