@@ -38,6 +38,9 @@ __all__ = [
     "spoil_padding",
 ]
 
+# Buffers of up to so many bytes are moved three times.
+_REPEATED_NBYTES = 1 << 13
+
 
 def random_bytes(count: int, seed: int) -> NDArray[np.uint8]:
     """Return random bits: among them NaN payloads, -0.0 and every s32."""
@@ -210,8 +213,8 @@ def move_guarded(
     src_buffer, dst_buffer = src.buffer(source, at_end=at_end), dst.buffer(before, at_end=at_end)
     src.forbid_writes()
     prepared = PreparedReorder(plan, threads, assumed_machine())
-    # the second call loads the compiled one, the third one is it
-    for _ in range(3):
+    # the second call loads the compiled one, the third one is it; large buffers are moved once
+    for _ in range(3 if before.size <= _REPEATED_NBYTES else 1):
         dst_buffer[...] = before
         prepared(src_buffer, dst_buffer)
     assert dst.is_intact(), "bytes beside dst were written"
