@@ -23,7 +23,7 @@ __all__ = ["Permutation", "VectorMove", "has_permuted_rows", "permutation_of"]
 
 # Bytes of the longest rows: the vectors of one row are a table, which stays in the caches.
 _MAX_ROW_NBYTES = 2048
-# Rows of so many elements, 2 x 2, 2 x 4 or 4 x 2, are moved faster as pairs or fours, twice.
+# Rows of 4 or 8 elements (2 x 2, 2 x 4 or 4 x 2) are faster as two moves of pairs or fours.
 _SMALL_ROWS = 4, 8
 
 

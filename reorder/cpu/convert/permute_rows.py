@@ -5,12 +5,10 @@ from __future__ import annotations
 from itertools import chain
 from typing import TYPE_CHECKING
 
-from llvmlite import ir
-from numba.core import cgutils
-
 from reorder.cpu.convert.records import PermuteRecord, Placement
 from reorder.cpu.kernels.elements import Elements, Location
 from reorder.cpu.kernels.emit import int64, load_int64, load_record, loop
+from reorder.cpu.kernels.shuffle import permute_bytes
 from reorder.cpu.record import WORD_NBYTES, nbytes_of
 from reorder.cpu.schedule.kernel import Kernel
 from reorder.cpu.target import BYTE_BITS, LINE_NBYTES
@@ -53,7 +51,7 @@ def emit_permute(builder: Builder, arguments: StageArguments) -> None:
             index = _places(elements, moves)
             with loop(builder, int64(0), record.rows) as row:
                 first = _start(builder, src, src_table, row)
-                permuted = _permuted(builder, index, elements.load_masked(first, mask))
+                permuted = permute_bytes(builder, index, elements.load_masked(first, mask))
                 elements.store_masked(permuted, _start(builder, dst, dst_table, row), mask)
         with whole, loop(builder, int64(0), record.rows) as row:
             first = _start(builder, src, src_table, row)
@@ -64,7 +62,7 @@ def emit_permute(builder: Builder, arguments: StageArguments) -> None:
                     elements.load_vector(elements.moved(first, offset), LINE_NBYTES)
                     for offset in offsets[:2]
                 ]
-                permuted = _permuted(builder, _places(elements, move), *vectors)
+                permuted = permute_bytes(builder, _places(elements, move), *vectors)
                 elements.store_vector(permuted, elements.moved(target, offsets[2]))
 
 
@@ -77,17 +75,3 @@ def _places(elements: Elements, move: Value) -> Value:
     """Return the places of the bytes of a `VectorMove`."""
     at = elements.builder.add(move, int64(_OFFSET_WORDS * WORD_NBYTES))
     return elements.load_vector(Location(at, int64(0)), LINE_NBYTES)
-
-
-def _permuted(builder: Builder, places: Value, *vectors: Value) -> Value:
-    """Return the bytes of one or two registers at some places."""
-    kind = places.type
-    name, arguments = "permvar", [vectors[0], places]
-    if len(vectors) > 1:
-        name, arguments = "vpermi2var", [vectors[0], places, vectors[1]]
-    function = cgutils.get_or_insert_function(
-        builder.module,
-        ir.FunctionType(kind, [kind] * len(arguments)),
-        f"llvm.x86.avx512.{name}.qi.512",
-    )
-    return builder.call(function, arguments)

@@ -42,13 +42,13 @@ _MAX_IN_PLACE = 1 << 14
 
 
 class SlotLimits(NamedTuple):
-    """How many elements tiles may have, and should have."""
+    """Limits of the elements of a tile, and the size that it should have."""
 
-    # any tile may have so many
+    # limit for any tile
     elements: int
-    # a tile of whole rows may, of which only narrow elements are in the scratch
+    # limit for a tile of whole rows, of which only narrow elements are in the scratch
     narrow: int
-    # tiles grow to so many, for enough work, or to half of `elements` where that is more
+    # size that tiles grow to, for enough work, or half of `elements` where that is more
     grown: int = GROWN
 
 

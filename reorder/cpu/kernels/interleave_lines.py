@@ -9,10 +9,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from llvmlite import ir
-from numba.core import cgutils
 
 from reorder.cpu.kernels.elements import Location
 from reorder.cpu.kernels.emit import BYTE, I64, int64, loop, minimum
+from reorder.cpu.kernels.shuffle import permute_bytes
 from reorder.cpu.target import BYTE_BITS, LINE_NBYTES, has_byte_permutations
 
 if TYPE_CHECKING:
@@ -62,9 +62,6 @@ def emit_lines(move: Transposition, span: tuple[Value, Value], count: int, is_sp
 def _collect(elements: Elements, lines: list[Value], table: Value, k: Value) -> Value:
     """Return line `k` of the result of a table."""
     builder = elements.builder
-    kind = ir.FunctionType(_LINE, [_LINE, _LINE])
-    name = "llvm.x86.avx512.permvar.qi.512"
-    permute = cgutils.get_or_insert_function(builder.module, kind, name)
     size = 2 * LINE_NBYTES
     start = Location(table, builder.mul(k, int64(len(lines) * size)))
     result = ir.Constant(_LINE, None)
@@ -73,7 +70,7 @@ def _collect(elements: Elements, lines: list[Value], table: Value, k: Value) -> 
             elements.load_vector(start.plus(builder, int64(number * size + part)), LINE_NBYTES)
             for part in (0, LINE_NBYTES)
         )
-        found = builder.and_(builder.call(permute, [line, indices]), taken)
+        found = builder.and_(permute_bytes(builder, indices, line), taken)
         result = builder.or_(result, found)
     return result
 
