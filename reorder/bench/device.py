@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import statistics
 import time
-from contextlib import nullcontext, suppress
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -14,21 +14,17 @@ from memdesc import ImageDesc, MemdescError, MemoryDesc
 from reorder import execute, plan_reorder, prepare
 from reorder.bench.device_data import attr_of, linear_desc, random_bytes
 from reorder.bench.device_peer import torch_seconds
-from reorder.opencl.execution import build_transfers, device_traits, enqueue_transfers
+from reorder.opencl.execution import enqueue_transfers, prepare_transfers
 from reorder.opencl.image_formats import image_format
 from reorder.opencl.operands import device_operand
-from reorder.opencl.schedule.transfers import plan_transfers
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable
 
     from numpy.typing import NDArray
 
     from reorder.bench.device_cases import DeviceCase
     from reorder.opencl import Device
-    from reorder.opencl.operands import DeviceOperand
-    from reorder.opencl.schedule.profile import Profile
-    from reorder.opencl.schedule.transfers import Transfer
 
 __all__ = ["DeviceBench", "Loaded"]
 
@@ -60,7 +56,6 @@ class DeviceBench:
         self.context = cl.Context([device.device])
         flags = cl.command_queue_properties.PROFILING_ENABLE
         self.queue = cl.CommandQueue(self.context, properties=flags)
-        self.is_cpu = bool(device.device.type & cl.device_type.CPU)
         self._copies: dict[int, float] = {}
         self._found = np.empty(0, np.uint8)
 
@@ -98,66 +93,15 @@ class DeviceBench:
         """Return the median time of a reorder on the device."""
         return self._median(self._runner(loaded))
 
-    def in_turns(
-        self, loaded: Loaded, profiles: Iterable[Profile], rounds: int
-    ) -> dict[Profile, float]:
-        """Return the median times of a reorder with some profiles, measured in turns.
-
-        Profiles with equal kernels have the same time. One whose kernels do not work has none;
-        those of the first one must work.
-        """
-        runs: dict[Profile, Callable[[], list[cl.Event]]] = {}
-        same: dict[Profile, Profile] = {}
-        known: dict[Any, Profile] = {}
-        for profile in profiles:
-            transfers = self._planned(loaded, profile)
-            launches = tuple((one.launches, one.second) for one in transfers)
-            same[profile] = known.setdefault(launches, profile)
-            if same[profile] != profile:
-                continue
-            # larger than the local memory, or the registers, of the device
-            with suppress(cl.Error, MemdescError) if runs else nullcontext():
-                run = self._runner(loaded, transfers)
-                run()
-                self.queue.finish()
-                runs[profile] = run
-        times: dict[Profile, list[float]] = {profile: [] for profile in runs}
-        for _ in range(rounds):
-            commands = [(profile, run()) for profile, run in runs.items()]
-            self.queue.finish()
-            for profile, events in commands:
-                times[profile].append(_duration(events))
-        medians = {profile: statistics.median(seconds) for profile, seconds in times.items()}
-        return {one: medians[other] for one, other in same.items() if other in medians}
-
-    def is_right_with(self, loaded: Loaded, profile: Profile) -> bool:
-        """Whether a reorder with a profile writes the bytes of the reorder on the CPU."""
-        self._fill(loaded.dst, loaded.case.descs[1], np.zeros_like(loaded.wanted))
-        self._runner(loaded, self._planned(loaded, profile))()
-        return self.is_right(loaded)
-
-    def _planned(self, loaded: Loaded, profile: Profile | None = None) -> tuple[Transfer, ...]:
-        """Return the transfers of a reorder, with a profile or that of the device."""
-        one, other = self._operands(loaded)
-        traits = device_traits(self.device.device)
-        if profile is not None:
-            traits = traits._replace(profile=profile)
-        attr = attr_of(loaded.case)
-        return plan_transfers(one.spec(other), other.spec(one), traits, attr, is_aligned=True)
-
-    def _operands(self, loaded: Loaded) -> tuple[DeviceOperand, DeviceOperand]:
+    def _runner(self, loaded: Loaded) -> Callable[[], list[cl.Event]]:
+        """Return what enqueues a reorder, and returns the events of its commands."""
         src, dst = loaded.case.descs
-        return (
+        prepared = prepare_transfers(
+            self.queue,
             device_operand(self.queue, loaded.src, src, "src"),
             device_operand(self.queue, loaded.dst, dst, "dst"),
+            attr_of(loaded.case),
         )
-
-    def _runner(
-        self, loaded: Loaded, transfers: tuple[Transfer, ...] | None = None
-    ) -> Callable[[], list[cl.Event]]:
-        """Return what enqueues a reorder, and returns the events of its commands."""
-        transfers = self._planned(loaded) if transfers is None else transfers
-        prepared = build_transfers(self.context, self.device.device, transfers)
         memory = loaded.src, loaded.dst
 
         def run() -> list[cl.Event]:
@@ -210,7 +154,9 @@ class DeviceBench:
             If dst differs from what the CPU writes.
         """
         loaded = self.load(case)
-        seconds, host = self._beside_host(loaded) if self.is_cpu else (self.seconds(loaded), None)
+        seconds, host = (
+            self._beside_host(loaded) if self.device.is_processor else (self.seconds(loaded), None)
+        )
         if not self.is_right(loaded):
             msg = f"{case} on {self.device.name} differs from the reorder on the CPU"
             raise MemdescError(msg)

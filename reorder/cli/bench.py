@@ -23,7 +23,7 @@ from reorder.bench.report import case_lines, summarise, worst_cases
 from reorder.bench.transposers import open_library
 from reorder.cli.command import Command, Facts
 from reorder.cli.device import DEVICE
-from reorder.cli.device_bench import device_answer, device_lines, tuning_answer
+from reorder.cli.device_bench import device_answer, device_lines
 from reorder.cli.layouts import buffer_name
 from reorder.cores import count_cores
 
@@ -111,16 +111,10 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         "--device", metavar="NAME", help=f"measure a fixed list of reorders on {DEVICE}"
     )
     parser.add_argument(
-        "--tune",
-        action="store_true",
-        help="with --device: search the profile that suits it, and keep it for later",
-    )
-    parser.add_argument(
         "--size",
         type=float,
         metavar="MB",
-        help="with --device: the largest tensor (default 1100 on a GPU, 140 with --tune; 16 on a "
-        "processor)",
+        help="with --device: the largest tensor (default 1100 on a GPU, 16 on a processor)",
     )
     parser.add_argument(
         "--seconds",
@@ -137,7 +131,7 @@ def _check_seconds(seconds: float | None) -> None:
 
 def _on_device(options: argparse.Namespace) -> Facts:
     if options.device is None:
-        msg = "--tune and --size are for an OpenCL device: say --device NAME"
+        msg = "--size is for an OpenCL device: say --device NAME"
         raise MemdescError(msg)
     if options.size is not None and not 0 < options.size < _MOST_MB:
         msg = f"--size {options.size:g}: give megabytes above 0, such as 16"
@@ -148,17 +142,12 @@ def _on_device(options: argparse.Namespace) -> Facts:
         msg = f"--device measures a fixed list of reorders, so leave out {named}"
         raise MemdescError(msg)
     nbytes = None if options.size is None else int(options.size * 1e6)
-    if options.tune:
-        if options.seconds is not None:
-            msg = "--tune measures in rounds: leave out --seconds"
-            raise MemdescError(msg)
-        return tuning_answer(options.device, nbytes)
     return device_answer(options.device, nbytes, options.seconds)
 
 
 def _answer(options: argparse.Namespace) -> tuple[Facts, int]:
     _check_seconds(options.seconds)
-    if options.device is not None or options.tune or options.size is not None:
+    if options.device is not None or options.size is not None:
         return _on_device(options), 0
     words = [
         f"--{name}={getattr(options, name)}"

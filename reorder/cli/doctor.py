@@ -72,6 +72,7 @@ def _device_facts(device: Device) -> Facts:
         "name": device.name,
         "platform": device.platform,
         "version": device.version,
+        "is_processor": device.is_processor,
         "works": device.works,
         "max_image": size,
         "problem": device.problem,
@@ -96,10 +97,11 @@ def _device_line(device: Facts) -> str:
     name = f"{device['name']} ({device['platform']}, {device['version']})"
     if device["problem"]:
         return f"{name}: fails: {device['problem']}; {device['mend']}"
+    slow = "; the CPU: a reorder without a device is faster" if device["is_processor"] else ""
     if device["max_image"] is None:
-        return f"{name}: works, no images, buffers only"
+        return f"{name}: works, no images, buffers only{slow}"
     width, height = device["max_image"]
-    return f"{name}: works, images up to {width} x {height}"
+    return f"{name}: works, images up to {width} x {height}{slow}"
 
 
 COMMAND = Command(

@@ -68,6 +68,11 @@ class Device:
         """Whether a small program was built and ran."""
         return not self.problem
 
+    @property
+    def is_processor(self) -> bool:
+        """Whether it is the CPU, where a reorder without a device is faster."""
+        return bool(self.device.type & cl.device_type.CPU)
+
 
 def devices() -> tuple[Device, ...]:
     """Return every OpenCL device of the machine, after running a small program on each.

@@ -9,10 +9,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import pyopencl as cl
 from pyopencl.tools import first_arg_dependent_memoize
 
-from reorder.opencl.mapped_pixels import map_pixels, turn_to_map
 from reorder.opencl.operands import DeviceOperand
 from reorder.opencl.pairs import check_apart, check_kinds, check_old_values
-from reorder.opencl.profiles import profile_of
 from reorder.opencl.programs import PreparedLaunch, floats_of, prepare
 from reorder.opencl.schedule.transfers import DeviceTraits, Transfer, plan_transfers
 from reorder.plan.plan import check_types
@@ -23,7 +21,6 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from reorder.opencl.mapped_pixels import MappedPixels
     from reorder.values.attr import Attr
 
 __all__ = [
@@ -121,66 +118,11 @@ def enqueue_transfers(
     if len(transfers) == 1:
         # the loops below take several us where one kernel takes as long
         transfer, launches, second, constants = transfers[0]
-        if len(launches) == 1 and not second and not transfer.maps:
+        if len(launches) == 1 and not second:
             event = launches[0].enqueue(queue, memory, wait_for, constants)
             if commands is not None:
                 commands.append(event)
             return event
-    if not any(one.transfer.maps for one in transfers):
-        return _enqueue(queue, transfers, memory, wait_for, commands)
-    with turn_to_map() as may_map:
-        enqueue = _enqueue_mapped if may_map else _enqueue
-        return enqueue(queue, transfers, memory, wait_for, commands)
-
-
-def _enqueue_mapped(
-    queue: cl.CommandQueue,
-    transfers: Sequence[PreparedTransfer],
-    memory: tuple[Any, Any],
-    wait_for: Sequence[cl.Event] | None,
-    commands: list[cl.Event] | None = None,
-) -> cl.Event:
-    """Enqueue transfers with the pixels of images as buffers, where these can be mapped."""
-    (src, dst), waiting = memory, wait_for
-    first, last = transfers[0].transfer, transfers[-1].transfer
-    held: list[MappedPixels] = []
-    try:
-        if first.maps and first.region is not None:
-            source = map_pixels(queue, src, first.region, waiting, is_written=False)
-            if source is not None:
-                held.append(source)
-                src, waiting, transfers = source.buffer, [source.event], transfers[1:]
-        if last.maps and last.region is not None:
-            target = map_pixels(queue, dst, last.region, waiting, is_written=True)
-            if target is not None:
-                held.append(target)
-                dst, waiting, transfers = target.buffer, [target.event], transfers[:-1]
-        event = _enqueue(queue, transfers, (src, dst), waiting, commands)
-    except BaseException:
-        # what was enqueued before the error may still use the pixels
-        _unmap_all(queue, held, cl.enqueue_marker(queue))
-        raise
-    event = _unmap_all(queue, held, event)
-    if commands is not None:
-        commands += [*(mapped.event for mapped in held), *([event] if held else [])]
-    return event
-
-
-def _unmap_all(queue: cl.CommandQueue, held: list[MappedPixels], event: cl.Event) -> cl.Event:
-    """Give pixels back to their images after an event; returns the last event."""
-    for mapped in held:
-        event = mapped.unmap(queue, [event])
-    return event
-
-
-def _enqueue(
-    queue: cl.CommandQueue,
-    transfers: Sequence[PreparedTransfer],
-    memory: tuple[Any, Any],
-    wait_for: Sequence[cl.Event] | None,
-    commands: list[cl.Event] | None = None,
-) -> cl.Event:
-    """Enqueue transfers between two memories; without any, the end of what they wait for."""
     # all buffers are allocated before the first transfer starts; the runtime keeps them until
     # the kernels that use them are done
     between = [
@@ -214,7 +156,7 @@ def _constant(context: cl.Context, values: NDArray[Any]) -> cl.Buffer:
 @cache
 def device_traits(device: cl.Device) -> DeviceTraits:
     """Return what plans depend on."""
-    return DeviceTraits(device.max_work_group_size, floats_of(device), profile_of(device))
+    return DeviceTraits(device.max_work_group_size, floats_of(device))
 
 
 def _copy_pixels(

@@ -19,7 +19,6 @@ __all__ = [
     "check_format",
     "check_image_support",
     "check_size",
-    "has_wide_lanes",
     "image_format",
     "lane_element",
     "supported_format",
@@ -106,11 +105,6 @@ def channel_type_of(image: ImageDesc, found: cl.ImageFormat, operand: str) -> st
 def lane_element(dtype: DataType, channel_type: str) -> str:
     """Return the name in `ELEMENT_TYPES` of a lane, and of the elements of the other operand."""
     return "unorm8" if channel_type == "UNORM_INT8" else dtype.name
-
-
-def has_wide_lanes(dtype: DataType, channel_type: str) -> bool:
-    """Whether the lanes of a channel type have more bits than the elements of a data type."""
-    return channel_type.endswith("INT32") and dtype.bits < _WORD
 
 
 def check_format(context: cl.Context, form: cl.ImageFormat) -> None:

@@ -23,7 +23,6 @@ from reorder.opencl.arrays import first_byte
 from reorder.opencl.image_formats import (
     channel_type_of,
     check_size,
-    has_wide_lanes,
     lane_element,
 )
 from reorder.opencl.schedule.placement import ImageShape
@@ -75,8 +74,7 @@ class DeviceOperand(NamedTuple):
     def spec(self, other: DeviceOperand) -> OperandSpec:
         """Return what launches depend on, beside the other operand of a reorder."""
         element = lane_element(self.dtype, self.channel_type or other.channel_type)
-        is_wide = has_wide_lanes(self.dtype, self.channel_type)
-        return OperandSpec(self.desc, self.image, element, is_wide)
+        return OperandSpec(self.desc, self.image, element)
 
 
 def device_operand(

@@ -11,12 +11,14 @@ import pyopencl as cl
 import pytest
 
 from memdesc import MemdescError
-from reorder import opencl
+from reorder import execute_reference, opencl
 from reorder.opencl.execution import build_transfers, enqueue_transfers
 from reorder.opencl.image_formats import image_format
 from reorder.opencl.operands import device_operand
 from reorder.opencl.programs import floats_of
-from reorder.opencl.schedule.transfers import DeviceTraits, plan_transfers
+from reorder.opencl.schedule.profile import GPU
+from reorder.opencl.schedule.transfers import DeviceTraits, OperandSpec, plan_transfers
+from tests.reorders import random_bytes
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -25,7 +27,7 @@ if TYPE_CHECKING:
     from reorder import Attr
     from reorder.opencl.schedule.profile import Profile
 
-__all__ = ["Runtime", "enqueue", "refused", "runtimes"]
+__all__ = ["Runtime", "check_buffers", "enqueue", "refused", "runtimes"]
 
 FLAGS = cl.mem_flags.READ_WRITE
 
@@ -113,3 +115,33 @@ def runtimes() -> list[Runtime]:
 def refused(message: str) -> Any:
     """Return the context in which an error with this message is expected."""
     return pytest.raises(MemdescError, match=re.escape(message))
+
+
+# bytes of a buffer beside the tensor
+BESIDE = 64
+
+
+def _spec(desc: MemoryDesc) -> OperandSpec:
+    return OperandSpec(desc, None, f"b{desc.dtype.bits}")
+
+
+def check_buffers(
+    runtime: Runtime,
+    case: tuple[MemoryDesc, MemoryDesc, Attr | None],
+    profile: Profile = GPU,
+    *,
+    is_aligned: bool = True,
+) -> None:
+    """Compare a reorder with its definition; bytes beside the tensor must stay."""
+    src, dst, attr = case
+    traits = DeviceTraits(256, floats_of(runtime.device.device), profile)
+    transfers = plan_transfers(_spec(src), _spec(dst), traits, attr, is_aligned=is_aligned)
+    source = random_bytes(max(src.nbytes, 1), 1)
+    before = random_bytes(dst.nbytes + BESIDE, 2)
+    memory = runtime.buffer(source), runtime.buffer(before)
+    prepared = build_transfers(runtime.context, runtime.device.device, transfers)
+    event = enqueue_transfers(runtime.queue, prepared, memory, None)
+    wanted = before.copy()
+    if dst.nelems:
+        execute_reference(src, dst, source[: src.nbytes], wanted[: dst.nbytes], attr)
+    assert np.array_equal(runtime.read(memory[1], event), wanted), (src, dst, attr)

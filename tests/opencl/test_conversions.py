@@ -19,9 +19,8 @@ from reorder.opencl.schedule.profile import GPU
 from reorder.opencl.schedule.transfers import DeviceTraits, OperandSpec, _plan, plan_transfers
 from tests.attributes import attrs, conversions
 from tests.conversions import every_code, random_codes, run
-from tests.opencl.runtimes import enqueue, refused
+from tests.opencl.runtimes import check_buffers, enqueue, refused
 from tests.opencl.test_laws import COMMON, image_cases
-from tests.opencl.test_serial import check as check_profile
 from tests.reorders import random_bytes
 
 if TYPE_CHECKING:
@@ -54,7 +53,7 @@ def test_any_types_layouts_and_attributes_equal_the_definition(
 ) -> None:
     check(runtime, case, seed)
     # as on graphics processors
-    check_profile(runtime, case, GPU)
+    check_buffers(runtime, case)
 
 
 @pytest.mark.campaign
@@ -65,14 +64,14 @@ def test_a_thousand_conversions_equal_the_definition(
     _part: int, runtime: Runtime, case: tuple[MemoryDesc, MemoryDesc, Attr | None], seed: int
 ) -> None:
     check(runtime, case, seed)
-    check_profile(runtime, case, GPU)
+    check_buffers(runtime, case)
 
 
 def test_kernels_that_write_padding_take_no_zero_points(first: Runtime) -> None:
     dims = (3, 1, 1, 2, 4)
     src, dst = memory_desc(dims, "s8", "abCdE5e4c"), memory_desc(dims, "s32", "dbCae2c8c")
     attr = Attr(src_zero_point=[3, -5], src_zero_point_mask=8)
-    check_profile(first, (src, dst, attr), GPU)
+    check_buffers(first, (src, dst, attr))
 
 
 def check_codes(runtime: Runtime, src: str, dst: str, attr: Attr | None = None) -> None:
@@ -117,7 +116,7 @@ def test_five_hundred_conversions_in_tiles_equal_the_definition(
 ) -> None:
     _plan.cache_clear()
     with mock.patch("reorder.opencl.schedule.lower_run_tiles._MIN_ELEMENTS", 1):
-        check_profile(runtime, case, GPU)
+        check_buffers(runtime, case)
     _plan.cache_clear()
 
 
@@ -178,7 +177,7 @@ def test_images_convert_as_the_definition_says(
 ) -> None:
     check_image(runtime, case, seed)
     # as on graphics processors
-    check_image(runtime, case, seed, GPU)
+    check_image(runtime, case, seed)
 
 
 @pytest.mark.campaign
@@ -192,7 +191,7 @@ def test_four_hundred_images_convert_as_the_definition_says(
     seed: int,
 ) -> None:
     check_image(runtime, case, seed)
-    check_image(runtime, case, seed, GPU)
+    check_image(runtime, case, seed)
     check_image(runtime, case, seed, GPU._replace(min_tiled=0))
 
 
@@ -286,7 +285,7 @@ def test_runs_that_change_their_direction_are_converted_in_tiles(
     )
     assert any(launch.pattern.run_tile for launch in plan[0].launches)
     check(runtime, (src, dst, attr), 3)
-    check_profile(runtime, (src, dst, attr), GPU)
+    check_buffers(runtime, (src, dst, attr))
 
 
 @pytest.mark.campaign

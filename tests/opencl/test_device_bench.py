@@ -26,7 +26,7 @@ def test_a_case_is_measured_beside_the_copy(first: Runtime) -> None:
     # torch is beside a GPU that it can use
     assert row["torch_of_copy"] is None or row["torch_of_copy"] > 0
     assert row["of_cpu"] > 0
-    facts = {"device": "d", "platform": "p", "version": "v", "profile": ""}
+    facts = {"device": "d", "platform": "p", "version": "v"}
     lines = device_lines(
         facts | {"cases": [row], "call_us": 9.0, "bare_call_us": 7.0, "launch_us": 5.0}
     )
@@ -80,10 +80,9 @@ def test_cases_are_made_smaller() -> None:
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (["--tune", "1x2"], "say --device NAME"),
+        (["--size", "1", "1x2"], "say --device NAME"),
         (["--device", "x", "--size", "0"], "give megabytes above 0"),
         (["--device", "x", "--seconds", "0"], "--seconds 0: give a time above 0, such as 0.3"),
-        (["--device", "x", "--tune", "--seconds", "1"], "in rounds: leave out --seconds"),
         (["--device", "x", "--seconds", "nan"], "--seconds nan: give a time above 0"),
         (["--device", "no such device"], "no OpenCL device"),
         (["--device", "x", "1x64x56x56"], "fixed list of reorders, so leave out DIMS"),

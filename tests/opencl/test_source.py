@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 import reorder
 from memdesc import memory_desc
 from reorder.opencl.codegen.source import kernel_source
-from reorder.opencl.schedule.profile import CPU, GPU, Profile
+from reorder.opencl.schedule.profile import GPU, Profile
 from reorder.opencl.schedule.transfers import OperandSpec
 from tests.strategies import desc_pairs, descs
 from tests.unit.reorder.opencl.launches import launches
@@ -50,7 +50,7 @@ def check(runtime: Runtime, many: list[MemoryDesc], global_size: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("dtypes", "profile"), [(("f32", "s8"), CPU), (("u8", "u8"), GPU._replace(min_tiled=0))]
+    ("dtypes", "profile"), [(("f32", "s8"), GPU), (("u8", "u8"), GPU._replace(min_tiled=0))]
 )
 def test_kernels_compile_without_warnings(
     dtypes: tuple[str, str], profile: Profile, runtime: Runtime

@@ -20,7 +20,6 @@ __all__ = [
     "RangeShape",
     "Run",
     "RunTile",
-    "Serial",
     "Side",
     "SumShape",
     "Tile",
@@ -102,25 +101,6 @@ class RunTile(NamedTuple):
     length: int
     pitch: int
     gap: int = 0
-
-
-class Serial(NamedTuple):
-    """A kernel of groups of one work item, which loops over runs, or over the rows of a tile.
-
-    In runs, the operands of `contiguous` have stride 1 in loop 0, and `whole` is its extent where
-    that is small, else 0. A `tile` has the steps of each loop; those of `order` are contiguous in
-    dst, innermost first. Elements in private memory have `private_bits`: those of src if conversion
-    makes them wider, else those of dst. With `is_dense` the steps of loop 1 are as far apart in src
-    as loop 0 is long. `uniform` is as in `Run`.
-    """
-
-    contiguous: tuple[str, ...] = ()
-    uniform: tuple[str, ...] = ()
-    whole: int = 0
-    tile: tuple[int, ...] = ()
-    order: tuple[int, ...] = ()
-    private_bits: int = 0
-    is_dense: bool = False
 
 
 class SumShape(NamedTuple):
@@ -246,7 +226,7 @@ class Pattern(NamedTuple):
     work items. With `is_wide` offsets have 64 bits. With a `tile` or a `pixel_tile` it goes
     through local memory, with `skewed` in tiles whose rows end where vectors do. With `rows`
     vectors are copied. With a `conversion` elements are computed, between buffers in runs, with a
-    `run_tile` through local memory. With `serial` a work item loops by itself.
+    `run_tile` through local memory.
     With `sums` the kernel writes a compensation, with `ranges` the range for each scale.
     """
 
@@ -263,7 +243,6 @@ class Pattern(NamedTuple):
     run_tile: RunTile | None = None
     sums: SumShape | None = None
     ranges: RangeShape | None = None
-    serial: Serial | None = None
     rows: Rows | None = None
     pixel_tile: PixelTile | None = None
     skewed: Skewed | None = None

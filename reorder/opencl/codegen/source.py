@@ -14,8 +14,6 @@ from reorder.opencl.codegen.ranges import range_functions, range_lines
 from reorder.opencl.codegen.rows import row_functions, row_lines
 from reorder.opencl.codegen.run_tile import run_tile_lines
 from reorder.opencl.codegen.runs import run_lines
-from reorder.opencl.codegen.serial import PORTABLE, serial_lines
-from reorder.opencl.codegen.serial_tile import serial_tile_lines, unit_functions
 from reorder.opencl.codegen.skewed import skewed_functions, skewed_lines
 from reorder.opencl.codegen.sums import sum_lines
 from reorder.opencl.codegen.tile import tile_lines
@@ -38,9 +36,6 @@ def kernel_source(pattern: Pattern) -> str:
         body = range_lines(pattern.ranges, pattern.work_items)
     elif pattern.sums is not None:
         body = sum_lines(pattern.sums, pattern.work_items)
-    elif pattern.serial is not None:
-        lines = serial_tile_lines if pattern.serial.tile else serial_lines
-        body = lines(pattern, pattern.serial)
     elif pattern.run_tile is not None:
         body = run_tile_lines(pattern)
     elif pattern.run is not None:
@@ -95,7 +90,3 @@ def _body_functions(pattern: Pattern) -> Iterator[str]:
         yield from row_functions(pattern.rows)
     if pattern.skewed is not None:
         yield from skewed_functions(pattern.skewed)
-    if pattern.serial is not None:
-        yield from PORTABLE
-        if pattern.serial.tile:
-            yield from unit_functions(pattern)

@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING, NamedTuple
 from reorder.opencl.codegen.conversion import Conversion
 from reorder.opencl.codegen.params import param_names
 from reorder.opencl.codegen.pattern import Access, AccessKind, GatherShape, LoopShape, Pattern
-from reorder.opencl.codegen.serial_rows import floor_power
 from reorder.opencl.schedule.arguments import Division, argument_values
 from reorder.opencl.schedule.profile import GPU
 from reorder.opencl.schedule.tiles import choose_tile
-from reorder.opencl.schedule.workgroups import choose_work_group
+from reorder.opencl.schedule.workgroups import choose_work_group, floor_log2
 
 if TYPE_CHECKING:
     from reorder.opencl.schedule.conversions import ConversionSpec
@@ -34,7 +33,7 @@ __all__ = [
 ]
 
 MAX_INT = 2**31 - 1
-# The local memory of a kernel on NVIDIA's devices; profiles of users may ask for more.
+# the local memory that every kernel on NVIDIA's devices may have
 MAX_LOCAL_NBYTES = 48 << 10
 # NVIDIA's limit of work-groups in the second and third dimension
 _MAX_GROUPS = 65535
@@ -156,7 +155,7 @@ def lower_tile(
     if nbytes > _MAX_TILED or prod(loop.extent for loop in nest.loops) * nbytes < profile.min_tiled:
         return None
     shape = profile.tile(in_row)
-    shape = shape._replace(work_items=min(shape.work_items, floor_power(max_work_items)))
+    shape = shape._replace(work_items=min(shape.work_items, 1 << floor_log2(max_work_items)))
     tiled = choose_tile(nest, nbytes, shape, is_aligned=is_aligned, rows=rows)
     if tiled is None:
         return None

@@ -38,7 +38,7 @@ def lower_pixels(
     Buffers start at multiples of 16 bytes. `spec` says what is computed, if anything.
     """
     kinds = [access.kind for access in accesses]
-    if profile.chunk or nest.is_zero or kinds[0] == kinds[1]:
+    if nest.is_zero or kinds[0] == kinds[1]:
         return None
     if spec is not None and not _converts_alone(nest, spec.conversion):
         return None

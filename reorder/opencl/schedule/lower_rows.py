@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 from reorder.opencl.codegen.params import param_names
 from reorder.opencl.codegen.pattern import Access, AccessKind, LoopShape, Pattern
 from reorder.opencl.codegen.row_shapes import Rows
-from reorder.opencl.codegen.serial_rows import floor_power
 from reorder.opencl.schedule.arguments import Division, argument_values, end_of_src
 from reorder.opencl.schedule.lower import MAX_INT, Launch, grid_dims, grid_of
 from reorder.opencl.schedule.placement import PixelLoop
+from reorder.opencl.schedule.workgroups import floor_log2
 
 if TYPE_CHECKING:
     from reorder.opencl.schedule.placement import PixelNest
@@ -75,7 +75,7 @@ def lower_rows(
     start = [offset * nbytes for (offset,) in (nest.src, nest.dst)]
     nest = nest._replace(src=(start[0],), dst=(start[1],))
     shape = profile.rows
-    work_items = floor_power(min(shape.work_items, max_work_items))
+    work_items = 1 << floor_log2(min(shape.work_items, max_work_items))
     return _launch(nest, chain, outer, shape._replace(work_items=work_items))
 
 

@@ -17,6 +17,7 @@ from reorder.opencl.schedule.run_launch import (
     make_launch,
     quotients,
 )
+from reorder.opencl.schedule.workgroups import ceil_log2, floor_log2
 from reorder.plan.nodes import Node
 from reorder.plan.passes import src_and_dst
 
@@ -81,7 +82,7 @@ def lower_runs(box: Box, spec: ConversionSpec) -> tuple[tuple[Launch, ...], tupl
         uniform,
     )
     accesses = [Access(kind, f"b{width}") for kind, width in zip(kinds, bits, strict=True)]
-    total = _floor_log2(min(_MAX_WORK_ITEMS, spec.max_work_items))
+    total = floor_log2(min(_MAX_WORK_ITEMS, spec.max_work_items))
     pattern = Pattern(
         accesses[0],
         accesses[1],
@@ -127,9 +128,9 @@ def _shares(box: Box, length: int, total: int) -> Shares:
     free, shifts = total, []
     extents = [-(-box.nodes[0].extent // length), *(node.extent for node in box.nodes[1:])]
     for extent in extents:
-        shifts.append(min(_ceil_log2(extent), free))
+        shifts.append(min(ceil_log2(extent), free))
         free -= shifts[-1]
-    gather_shift = min(_ceil_log2(box.lookups[0].extent), free) if box.lookups else 0
+    gather_shift = min(ceil_log2(box.lookups[0].extent), free) if box.lookups else 0
     # the remaining work items are idle, past the end of the last loop
     shifts[-1] += free - gather_shift
     steps = _steps(extents, shifts, length)
@@ -148,11 +149,3 @@ def _steps(extents: list[int], shifts: list[int], length: int) -> list[int]:
             steps[k] = wanted
             break
     return steps
-
-
-def _ceil_log2(extent: int) -> int:
-    return (extent - 1).bit_length()
-
-
-def _floor_log2(extent: int) -> int:
-    return extent.bit_length() - 1

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from reorder.opencl.codegen.pattern import Pattern
 from reorder.opencl.codegen.row_shapes import Skewed
-from reorder.opencl.codegen.serial_rows import floor_power
 from reorder.opencl.schedule.lower import MAX_LOCAL_NBYTES, tile_launch
+from reorder.opencl.schedule.workgroups import floor_log2
 
 if TYPE_CHECKING:
     from reorder.opencl.codegen.pattern import Access
@@ -83,7 +83,7 @@ def _is_aligned(nest: PixelNest, operand: int, nbytes: int) -> bool:
 
 def _tile(shape: SkewedShape, nbytes: int, *, is_skewed: bool) -> Skewed:
     """Return a tile that lies in local memory so that work items access different banks."""
-    align = floor_power(shape.align) if is_skewed else 0
+    align = 1 << floor_log2(shape.align) if is_skewed else 0
     tile = Skewed(shape.width, shape.height, nbytes, align, 0)
     lanes = _VECTOR // nbytes
     # an odd pitch, and a word to read beyond the end

@@ -1,7 +1,7 @@
-"""What suits a device, as data: shapes of work-groups and of tiles in local memory.
+"""Shapes of work-groups and of tiles in local memory, as data.
 
-A profile is an argument of every schedule, so tuning is a search over profiles. `GPU` holds the
-best of sweeps on an NVIDIA H200 (docs/opencl.md has the bandwidths that it reaches).
+`GPU` holds the best of sweeps on an NVIDIA H200 (docs/opencl.md has the bandwidths it reaches).
+All devices use it; a schedule takes the profile as an argument.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ from typing import NamedTuple
 __all__ = [
     "BUFFER",
     "COLUMN",
-    "CPU",
     "GPU",
     "ROW",
     "CopyShape",
@@ -106,9 +105,6 @@ class Profile(NamedTuple):
     the others for all sizes. Where rows start anywhere, `skewed` are tiles for elements of 1, 2 and
     4 bytes, and `rows` copies vectors. `pack` and `unpack` are for elements of 32 bits, the others
     for fewer.
-    With a `chunk` a work item moves as many bytes by itself, and transposes tiles in its private
-    memory. With `maps_images` kernels access the pixels of images as linear buffers. Such a buffer
-    is the mapped memory of the image, or one to or from which the runtime copies the pixels.
     """
 
     tiles: tuple[TileShape, TileShape, TileShape, TileShape]
@@ -122,8 +118,6 @@ class Profile(NamedTuple):
     skewed: tuple[SkewedShape, SkewedShape, SkewedShape]
     rows: CopyShape
     min_tiled: int = 1 << 16
-    chunk: int = 0
-    maps_images: int = 0
 
     def tile(self, nbytes: int) -> TileShape:
         """Return the shape of tiles for elements of some bytes."""
@@ -183,12 +177,4 @@ GPU = Profile(
         SkewedShape(64, 32, 256, 32),
     ),
     rows=CopyShape(128, 2),
-)
-# A processor has no banks, and no subgroups to fill: work items loop over what they move. Its
-# kernels call a function for each pixel that they read or write in an image.
-CPU = GPU._replace(
-    tiles=(TileShape(128, 128, 16384, 1),) * 4,
-    copies=(CopyShape(256, 1),) * 5,
-    chunk=1 << 14,
-    maps_images=1,
 )

@@ -1,9 +1,8 @@
 """The transfers of a reorder on a device: launches, and the buffers between them. Pure functions.
 
 Most reorders are one transfer. If boxes do not move whole pixels, elements go through a linear
-buffer of the pixels of the image. Kernels access images of one f16 channel as buffers: PoCL 3.1
-offers such images, but its kernels cannot access them. On processors the image is mapped,
-elsewhere the runtime copies. Over 300 lines for docstrings.
+buffer of the pixels of the image. PoCL 3.1 offers images of one
+f16 channel, but its kernels cannot access them: the runtime copies these from and to buffers.
 """
 
 from __future__ import annotations
@@ -25,7 +24,6 @@ from reorder.opencl.schedule.lower import lower
 from reorder.opencl.schedule.lower_pixels import lower_pixels
 from reorder.opencl.schedule.lower_rows import lower_rows
 from reorder.opencl.schedule.lower_runs import lower_runs, without_others
-from reorder.opencl.schedule.lower_serial import lower_serial
 from reorder.opencl.schedule.lower_skewed import lower_skewed
 from reorder.opencl.schedule.lower_squares import lower_squares
 from reorder.opencl.schedule.placement import place_box
@@ -51,23 +49,16 @@ _BYTE, _MAX_BITS = 8, 128
 
 
 class OperandSpec(NamedTuple):
-    """One operand as launches depend on it: linear descriptor, pixels, name of its elements.
-
-    With `has_wide_lanes` the lanes of the pixels have more bits than the elements.
-    """
+    """One operand as launches depend on it: linear descriptor, pixels, name of its elements."""
 
     desc: MemoryDesc
     image: ImageShape | None
     element: str
-    has_wide_lanes: bool = False
 
-    def is_linear(self, profile: Profile) -> bool:
-        """Whether kernels access the pixels as a buffer: as an image they are slower, or fail."""
-        if self.image is None:
-            return False
-        if profile.maps_images and not self.has_wide_lanes:
-            return True
-        return self.image.channels == 1 and self.desc.dtype.name == "f16"
+    @property
+    def is_linear(self) -> bool:
+        """Whether kernels access the pixels as a buffer because they cannot access the image."""
+        return self.image is not None and self.image.channels == 1 and self.desc.dtype.name == "f16"
 
     @property
     def access(self) -> Access:
@@ -90,8 +81,7 @@ class OperandSpec(NamedTuple):
 class Transfer(NamedTuple):
     """Launches that may run at the same time, and the operand that they write.
 
-    Without launches the runtime copies `region`, (width, height) pixels, without conversion; with
-    `maps` the memory of the image takes the place of the linear buffer where it can be mapped. The
+    Without launches the runtime copies `region`, (width, height) pixels, without conversion. The
     `second` launches start when the others are done. `buffers` are the scales and zero points that
     differ along the dims, which kernels read.
     """
@@ -101,7 +91,6 @@ class Transfer(NamedTuple):
     region: tuple[int, int] | None = None
     second: tuple[Launch, ...] = ()
     buffers: tuple[NDArray[Any], ...] = ()
-    maps: bool = False
 
 
 class DeviceTraits(NamedTuple):
@@ -158,9 +147,8 @@ def _plan(
             "write; accumulate in a buffer, then pack it"
         )
         raise MemdescError(msg)
-    profile = device.profile
-    first = [_pixels(src, src.as_buffer(src), profile)] if src.is_linear(profile) else []
-    last = [_pixels(dst, dst, profile)] if dst.is_linear(profile) else []
+    first = [_pixels(src, src.as_buffer(src))] if src.is_linear else []
+    last = [_pixels(dst, dst)] if dst.is_linear else []
     source = first[-1].dst if first else src
     target = dst.as_buffer(dst) if last else dst
     direct = _transfer(source, target, device, attr, is_aligned=is_aligned)
@@ -199,12 +187,12 @@ def _transfer(
     return _with_image(src, dst, device, attr, is_aligned=is_aligned)
 
 
-def _pixels(image: OperandSpec, dst: OperandSpec, profile: Profile) -> Transfer:
+def _pixels(image: OperandSpec, dst: OperandSpec) -> Transfer:
     """Return the transfer between all pixels of an image and a linear buffer of them."""
     assert image.image is not None  # noqa: S101 - for the type checker
     width, channels = image.image
     region = width, image.desc.padded_nelems // (width * channels)
-    return Transfer((), dst, region, maps=bool(profile.maps_images))
+    return Transfer((), dst, region)
 
 
 def _between_buffers(
@@ -225,10 +213,6 @@ def _between_buffers(
         if conversion.is_move or box.is_zero:
             packed, bits = _packed(without_others(box), dst, is_aligned=is_aligned)
             if bits >= _BYTE:
-                alone = _alone(packed, (bits, bits), spec, device)
-                if alone is not None:
-                    first.append(alone)
-                    continue
                 access = Access(AccessKind.BUFFER, f"b{bits}")
                 (nest,) = place_box(packed, (None, None)) or ()
                 rows = _rows(nest, access, device, is_aligned=is_aligned)
@@ -236,14 +220,12 @@ def _between_buffers(
                     rows or _lowered(nest, (access, access), device, is_aligned=is_aligned)
                 )
                 continue
-            squares = _squares(packed, device, is_aligned=is_aligned)
+            squares = lower_squares(
+                packed, device.max_work_items, device.profile, is_aligned=is_aligned
+            )
             if squares is not None:
                 first.append(squares)
                 continue
-        alone = _alone(box, (src.desc.dtype.bits, dst.desc.dtype.bits), spec, device)
-        if alone is not None:
-            first.append(alone)
-            continue
         now, later = lower_runs(box, spec)
         first += now
         second += later
@@ -251,34 +233,15 @@ def _between_buffers(
     return Transfer(tuple(first), dst, None, tuple(second), buffers_of(conversion, plan.bound_attr))
 
 
-def _alone(
-    box: Box, bits: tuple[int, int], spec: ConversionSpec, device: DeviceTraits
-) -> Launch | None:
-    """Return the launch of work items that loop by themselves, where that suits the device."""
-    return lower_serial(box, bits, spec, device.profile) if device.profile.chunk else None
-
-
 def _rows(
     nest: PixelNest, access: Access, device: DeviceTraits, *, is_aligned: bool
 ) -> Launch | None:
-    """Return the launch of rows that start at any byte, in vectors that are aligned in dst.
-
-    None if there is none, or work items loop by themselves.
-    """
-    if device.profile.chunk:
-        return None
+    """Return the launch of rows that start at any byte, in vectors that are aligned in dst."""
     for lower_ in (lower_rows, lower_skewed):
         launch = lower_(nest, access, device.max_work_items, device.profile, is_aligned=is_aligned)
         if launch is not None:
             return launch
     return None
-
-
-def _squares(box: Box, device: DeviceTraits, *, is_aligned: bool) -> Launch | None:
-    """Return the launch of tiles of 4-bit elements, where work items share local memory."""
-    if device.profile.chunk:
-        return None
-    return lower_squares(box, device.max_work_items, device.profile, is_aligned=is_aligned)
 
 
 def _with_image(
@@ -336,7 +299,7 @@ def _spec(
     conversion = conversion_of(name, dst.desc.dtype.name, bound, device.floats)
     if dst.image is not None and dst.desc.dtype.name == "f16":
         conversion = conversion._replace(writes_halves=True)
-    if not device.profile.chunk and "f16" in (name, dst.desc.dtype.name):
+    if "f16" in (name, dst.desc.dtype.name):
         conversion = conversion._replace(has_half_instructions=True)
     numbers = numbers_of(conversion, bound)
     has_fma = device.floats.has_fma and device.floats.divides

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from reorder.opencl.schedule.placement import PixelNest
     from reorder.opencl.schedule.profile import Profile
 
-__all__ = ["WorkGroup", "choose_work_group"]
+__all__ = ["WorkGroup", "ceil_log2", "choose_work_group", "floor_log2"]
 
 _IMAGE_ONLY = (Share(COLUMN, 4), Share(ROW, 4))
 # Extents below which a separate loop is short, for scalars and for vectors.
@@ -58,7 +58,7 @@ def choose_work_group(
     if AccessKind.IMAGE in {src.kind, dst.kind}:
         return _for_image(nest, max_work_items, *_shares(nest, accesses, bits, profile))
     work_items, steps = profile.copy(max(bits // 8, 1))
-    shift = _floor_log2(min(work_items, max_work_items))
+    shift = floor_log2(min(work_items, max_work_items))
     loops = list(reversed(nest.loops))
     loops.sort(key=lambda loop: abs(loop.dst[0]))
     group = _filled(nest, loops, [], shift)
@@ -75,11 +75,13 @@ def _with_steps(group: WorkGroup, steps: int) -> WorkGroup:
     return group
 
 
-def _ceil_log2(extent: int) -> int:
+def ceil_log2(extent: int) -> int:
+    """Return the smallest k for which 2**k is at least the extent."""
     return (extent - 1).bit_length()
 
 
-def _floor_log2(extent: int) -> int:
+def floor_log2(extent: int) -> int:
+    """Return the largest k for which 2**k is at most the extent."""
     return extent.bit_length() - 1
 
 
@@ -95,9 +97,9 @@ def _filled(
     shifts = list(given_shifts)
     free = total - sum(shifts)
     for loop in loops[len(shifts) :]:
-        shifts.append(min(_ceil_log2(loop.extent), free))
+        shifts.append(min(ceil_log2(loop.extent), free))
         free -= shifts[-1]
-    gather_shift = min(_ceil_log2(nest.gathers[0].extent), free) if nest.gathers else 0
+    gather_shift = min(ceil_log2(nest.gathers[0].extent), free) if nest.gathers else 0
     # the remaining work items are idle, past the end of the last loop
     shifts[-1] += free - gather_shift
     return WorkGroup(tuple(loops), tuple(shifts), (1,) * len(loops), 1 << total, gather_shift)
@@ -111,7 +113,7 @@ def _for_image(
 ) -> WorkGroup:
     """Return a group of a nest with at least one image."""
     loops = list(reversed(nest.loops))
-    total = min(sum(share.shift for share in shares), _floor_log2(max_work_items))
+    total = min(sum(share.shift for share in shares), floor_log2(max_work_items))
     chosen: list[PixelLoop] = []
     shifts, steps = [], []
     free = total
@@ -120,14 +122,14 @@ def _for_image(
         # two roles may be those of one loop
         if loop is None or any(loop is taken for taken in chosen):
             continue
-        shift = min(_ceil_log2(loop.extent), max_shift, free)
+        shift = min(ceil_log2(loop.extent), max_shift, free)
         free -= shift
         chosen.append(loop)
         shifts.append(shift)
         steps.append(count if loop.extent >> shift >= count else 1)
     # the remaining work items go to loops that still have steps
     for k, loop in enumerate(chosen):
-        more = max(min(free, _ceil_log2(loop.extent) - shifts[k]), 0)
+        more = max(min(free, ceil_log2(loop.extent) - shifts[k]), 0)
         shifts[k] += more
         free -= more
     others = [loop for loop in loops if not any(loop is taken for taken in chosen)]

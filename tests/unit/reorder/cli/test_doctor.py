@@ -22,7 +22,13 @@ def test_doctor_tries_every_opencl_device(capsys: CaptureFixture[str]) -> None:
 
 
 def test_doctor_says_what_is_missing() -> None:
-    device = {"name": "n", "platform": "p", "version": "v", "max_image": None}
+    device = {
+        "name": "n",
+        "platform": "p",
+        "version": "v",
+        "max_image": None,
+        "is_processor": False,
+    }
     broken = {**device, "problem": "no compiler", "mend": "install one"}
     found = {
         "kernel_cache": None,
@@ -35,6 +41,9 @@ def test_doctor_says_what_is_missing() -> None:
     assert lines[1].endswith("none found")
     assert lines[2].endswith("n (p, v): works, no images, buffers only")
     assert lines[3].endswith("n (p, v): fails: no compiler; install one")
+    processor = {**device, "problem": "", "is_processor": True, "max_image": (16, 8)}
+    (line,) = (one for one in _lay_out({**found, "opencl_devices": [processor]}) if "(p, v)" in one)
+    assert line.endswith("images up to 16 x 8; the CPU: a reorder without a device is faster")
     none = _lay_out({**found, "opencl_devices": []})
     assert "pip install x brings a runtime that works on the CPU" in none[2]
     assert "opencl" in _lay_out({"kernel_cache": "/x", "opencl": "pyopencl does not load"})[1]

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from memdesc import memory_desc
-from reorder.opencl.schedule.profile import CPU, GPU, TileShape
+from reorder.opencl.schedule.profile import GPU, TileShape
 from reorder.opencl.schedule.transfers import OperandSpec
 from tests.unit.reorder.opencl.launches import check_source, launches
 
@@ -55,10 +55,9 @@ def test_other_elements_of_four_bits_are_no_squares(dims: tuple[int, int], dst: 
     assert not any(one.pattern.tile and one.pattern.tile.is_paired for one in found)
 
 
-def test_few_bytes_and_processors_take_no_squares() -> None:
+def test_few_bytes_take_no_squares() -> None:
     operands = spec((64, 128), "ab"), spec((64, 128), "ba")
-    for profile in (GPU, CPU._replace(min_tiled=0)):
-        assert all(one.pattern.tile is None for one in launches(*operands, profile=profile))
+    assert all(one.pattern.tile is None for one in launches(*operands))
 
 
 @pytest.mark.parametrize(("shape", "is_paired"), [((128, 128), True), ((256, 128), False)])

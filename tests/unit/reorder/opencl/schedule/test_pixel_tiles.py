@@ -7,7 +7,7 @@ import pytest
 from memdesc import ImageDesc, image_desc, memory_desc
 from reorder.bench.device_cases import IMAGES
 from reorder.opencl.codegen.pixels import LANES
-from reorder.opencl.schedule.profile import CPU, GPU, Profile
+from reorder.opencl.schedule.profile import GPU, Profile
 from reorder.opencl.schedule.transfers import OperandSpec
 from tests.unit.reorder.opencl.launches import check_source, image_spec, launches
 
@@ -48,7 +48,6 @@ def test_tiles_have_vectors_of_16_bytes_and_rectangles_of_an_image(case: DeviceC
     [
         ("nchw", "f16", (2, 64, 55, 55), GPU),  # rows start at any element
         ("nhwc", "f32", (1, 8, 4, 4), GPU),  # small
-        ("nhwc", "f32", (4, 64, 56, 56), CPU),
     ],
 )
 def test_others_are_moved_without_tiles(

@@ -7,7 +7,6 @@ from hypothesis import strategies as st
 
 from memdesc import image_desc, memory_desc
 from reorder.opencl.schedule.placement import ImageShape
-from reorder.opencl.schedule.profile import CPU, GPU
 from reorder.opencl.schedule.transfers import DeviceTraits, OperandSpec, plan_transfers
 from tests.opencl.test_laws import image_cases
 
@@ -44,20 +43,3 @@ def test_blocks_that_cut_pixels_apart_go_through_a_buffer() -> None:
             is_aligned=True,
         )
         assert [transfer.dst.image for transfer in transfers] == [None, shape]
-
-
-def test_processors_map_images_and_others_access_them_by_kernels() -> None:
-    image = image_desc((1, 8, 2, 2), "f32", "in_out_channel")
-    pixels = OperandSpec(image.desc, ImageShape.of(image), "f32")
-    # lanes of 32 bits that hold s8 are no elements of a buffer of s8
-    wide = OperandSpec(image.desc.with_dtype("s8"), pixels.image, "s8", has_wide_lanes=True)
-    for operand, profile, maps in (
-        (pixels, GPU, [False]),
-        (pixels, CPU, [True, False, True]),
-        (wide, CPU, [False]),
-    ):
-        traits = DeviceTraits(256, profile=profile)
-        transfers = plan_transfers(operand, operand, traits, is_aligned=True)
-        assert [transfer.maps for transfer in transfers] == maps
-        regions = [(2 * 2, 2) if is_mapped else None for is_mapped in maps]
-        assert [transfer.region for transfer in transfers] == regions
