@@ -83,14 +83,16 @@ def record_desc(dims: Iterable[int], name: str, **options: Any) -> RecordDesc:
     Parameters
     ----------
     dims : iterable of int
-        Logical sizes. Formats of GGUF have blocks along the last dim; dims of ``gptq`` and
-        ``awq`` are (in, out), of the others of matrices (out, in): see `RecordDesc.letters`.
+        Logical sizes. Formats of GGUF have blocks along the last dim; dims of
+        ``gptq``, ``awq`` and ``marlin`` are (in, out), of the others of matrices (out, in): see
+        `RecordDesc.letters`.
     name : str
         One of `known_records`, in upper or lower case.
     **options
         Of formats of several tensors: ``group`` (inputs that share a scale), ``scales`` (their
-        data type), ``zeros`` (of ``gptq``: ``"v1"`` stores zero points less 1, ``"v2"`` as they
-        are), ``bits`` (of ``gptq``).
+        data type), ``bits`` (of ``gptq`` and ``marlin``: 4 or 8), ``zeros`` (of ``gptq``: ``"v1"``
+        stores zero points less 1, ``"v2"`` as they are; of ``marlin``: True if it has zero points,
+        else they are all 8, or 128 for 8 bits), ``swizzled`` (of scales of blocks).
 
     Raises
     ------
@@ -109,6 +111,8 @@ def record_desc(dims: Iterable[int], name: str, **options: Any) -> RecordDesc:
     {'qweight': 22544384, 'qzeros': 176128, 'scales': 704512}
     >>> print(r.rule)
     scales * (qweight - (qzeros + 1))
+    >>> print(memdesc.record_desc((4096, 11008), "marlin", zeros=True).rule)
+    scales * (qweight - qzeros)
     """
     sizes = checked_ints("dims", dims)
     check_dims(sizes)

@@ -92,6 +92,11 @@ class Rule(NamedTuple):
         zero = () if self.zero is None else (self.zero,)
         return (self.code, *self.scale, *zero, *self.offset)
 
+    @property
+    def is_symmetric(self) -> bool:
+        """Whether one code is 0 in all groups: neither zero points nor offsets are stored."""
+        return self.zero is None and not self.offset
+
     def __str__(self) -> str:
         code = str(self.code) if self.zero is None else f"({self.code} - {self.zero})"
         text = " * ".join([*map(str, self.scale), code])

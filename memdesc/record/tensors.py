@@ -24,7 +24,8 @@ __all__ = ["TENSOR_FORMATS"]
 _Made = tuple[tuple[Field, ...], Rule]
 
 # the types of scales that are multiplied as they are
-_FLOAT_SCALES = ("f16", "bf16", "f32")
+_HALVES = ("f16", "bf16")
+_FLOAT_SCALES = (*_HALVES, "f32")
 
 
 def _number(name: str, minus: int = 0) -> Number:
@@ -69,14 +70,19 @@ def _awq(dims: tuple[int, ...], *, group: Any, scales: Any) -> _Made:
     return fields, Rule(_number("qweight"), (_number("scales"),), _number("qzeros"))
 
 
-def _marlin(dims: tuple[int, ...], *, group: Any, bits: Any, scales: Any) -> _Made:
+def _marlin(dims: tuple[int, ...], *, group: Any, zeros: Any, bits: Any, scales: Any) -> _Made:
     lines = _groups("marlin", dims, 0, group)
+    kind = _integers("marlin", bits)
     order = "marlin_scales" if lines[0] < dims[0] else "marlin_scales_channelwise"
     fields = (
-        _by_tag("qweight", _integers("marlin", bits), "marlin", dims, (1, 1)),
-        _by_tag("scales", _float_scales("marlin", scales), order, dims, lines),
+        _by_tag("qweight", kind, "marlin", dims, (1, 1)),
+        _by_tag("scales", _float_scales("marlin", scales, _HALVES), order, dims, lines),
     )
-    return fields, Rule(_number("qweight", minus=1 << bits - 1), (_number("scales"),))
+    scale = (_number("scales"),)
+    if not _flag("marlin", "zeros", zeros):
+        return fields, Rule(_number("qweight", minus=1 << bits - 1), scale)
+    points = _by_tag("qzeros", kind, "marlin_zeros", dims, lines)
+    return (*fields, points), Rule(_number("qweight"), scale, _number("qzeros"))
 
 
 def _torch_int4(dims: tuple[int, ...], *, name: str, group: Any, scales: Any) -> _Made:
@@ -101,12 +107,10 @@ def _block_scaled(
 ) -> _Made:
     """Return floats of 8 or 4 bits, with a scale for each group along the last dim."""
     _check_multiples(name, dims, (1, group))
-    if not isinstance(swizzled, bool):
-        msg = f"{name}: swizzled must be True or False, not {short_repr(swizzled)}"
-        raise MemdescError(msg)
+    order = "nvfp4_scales" if _flag(name, "swizzled", swizzled) else "ab"
     fields = [
         _by_tag("data", kinds[0], "ab", dims, (1, 1)),
-        _by_tag("scales", kinds[1], "nvfp4_scales" if swizzled else "ab", dims, (1, group)),
+        _by_tag("scales", kinds[1], order, dims, (1, group)),
     ]
     scale = [_number("scales")]
     if kinds[1] != "e8m0":
@@ -157,7 +161,7 @@ _SWIZZLE = (("swizzled", True),)
 TENSOR_FORMATS: dict[str, tuple[Any, str, tuple[tuple[str, Any], ...]]] = {
     "gptq": (_gptq, "io", (_GROUP, ("zeros", "v1"), _FOUR, _F16)),
     "awq": (_awq, "io", (_GROUP, _F16)),
-    "marlin": (_marlin, "io", (_GROUP, _FOUR, _F16)),
+    "marlin": (_marlin, "io", (_GROUP, ("zeros", False), _FOUR, _F16)),
     **{
         name: (partial(_torch_int4, name=name), "oi", (_GROUP, _BF16))
         for name in ("torch_int4_cpu", "torch_int4_cpu_avx2", "torch_int4_cpu_default")
@@ -209,9 +213,19 @@ def _integers(name: str, bits: Any) -> str:
     return f"u{bits}"
 
 
-def _float_scales(name: str, kind: Any) -> str:
+def _float_scales(name: str, kind: Any, legal: tuple[str, ...] = _FLOAT_SCALES) -> str:
     found = data_type(kind).name
-    if found not in _FLOAT_SCALES:
-        msg = f"{name}: scales are {', '.join(_FLOAT_SCALES)}, not {DATA_TYPES[found]}"
+    if found not in legal:
+        msg = (
+            f"{name}: scales are {', '.join(legal)}, not {DATA_TYPES[found]}; give "
+            f"scales={legal[0]} if it holds them exactly"
+        )
         raise MemdescError(msg)
     return found
+
+
+def _flag(name: str, option: str, given: Any) -> bool:
+    if not isinstance(given, bool):
+        msg = f"{name}: {option} must be True or False, not {short_repr(given)}"
+        raise MemdescError(msg)
+    return given

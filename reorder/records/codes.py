@@ -10,7 +10,7 @@ from memdesc import MemdescError, memory_desc
 from memdesc.record import BIT_PLANES
 from reorder.api import reorder
 from reorder.memory.memory import Memory
-from reorder.records.encode import code_range
+from reorder.records.encode import code_range, way_out
 from reorder.records.fields import expand, read_field, write_field
 from reorder.records.moves import field_memory, stored_integers
 
@@ -75,6 +75,7 @@ def map_codes(
         msg = (
             f"{out.desc.name} has codes of {low} to {high} and zero point {target.minus}, but the "
             f"code at {at} becomes {codes[at]}; {int(outside.sum())} do not fit"
+            f"{'' if record.desc.rule.is_symmetric else way_out(out.desc)}"
         )
         raise MemdescError(msg)
     for part, (_, shift) in zip(new, target.parts, strict=True):

@@ -20,7 +20,10 @@ if TYPE_CHECKING:
     from memdesc.record import Number
     from reorder.records.record import Record
 
-__all__ = ["code_range", "is_integer_number", "number_bits", "regroup", "write_number"]
+__all__ = ["code_range", "is_integer_number", "number_bits", "regroup", "way_out", "write_number"]
+
+# options of formats that do not hold all zero points -> what to say instead
+_WAYS_OUT = {("zeros", "v1"): "zeros=v2", ("zeros", False): "zeros=true"}
 
 
 def is_integer_number(desc: RecordDesc, number: Number) -> bool:
@@ -41,6 +44,12 @@ def code_range(desc: RecordDesc, number: Number) -> tuple[int, int]:
     return (-(1 << bits - 1), (1 << bits - 1) - 1) if is_signed else (0, (1 << bits) - 1)
 
 
+def way_out(desc: RecordDesc) -> str:
+    """Return the end of a message: the option of a format that holds all zero points, if any."""
+    found = [option for held, option in _WAYS_OUT.items() if held in desc.options]
+    return f"; {desc.name}({found[0]}) holds all zero points" if found else ""
+
+
 def write_number(record: Record, number: Number, values: NDArray[Any], what: str) -> None:
     """Write the values of a number over its groups; `what` names them in messages.
 
@@ -58,7 +67,8 @@ def write_number(record: Record, number: Number, values: NDArray[Any], what: str
         codes = codes + number.minus if number.minus else codes
         low, high = code_range(desc, number)
         if codes.size and (codes.min() < low or codes.max() > high):
-            _refuse((codes < low) | (codes > high), values, f"{what}: {first.name} of {desc.name}")
+            where = f"{what}: {first.name} of {desc.name}"
+            _refuse((codes < low) | (codes > high), values, where, way_out(desc))
         if (part := packed_field(record, number)) is not None:
             write_packed(record, part, codes)
             return
@@ -122,9 +132,13 @@ def _looked_up(number: Number, values: NDArray[Any], what: str) -> NDArray[Any]:
     return codes
 
 
-def _refuse(wrong: NDArray[np.bool_], values: NDArray[Any], where: str) -> None:
+def _refuse(
+    wrong: NDArray[np.bool_], values: NDArray[Any], where: str, hint: str = ""
+) -> None:
     """Refuse values of which some are marked as wrong."""
     if wrong.any():
         at = tuple(int(i) for i in np.argwhere(wrong)[0])
-        msg = f"{where} does not hold {values[at]} exactly, at {at}; {int(wrong.sum())} do not fit"
+        msg = (
+            f"{where} does not hold {values[at]} exactly, at {at}; {int(wrong.sum())} do not fit{hint}"
+        )
         raise MemdescError(msg)

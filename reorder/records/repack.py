@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 
 __all__ = ["defaults", "repack"]
 
+# formats whose zero points are most often all in the middle, so that targets leave them out
+_MOSTLY_SYMMETRIC = ("gptq",)
+
 
 def repack(
     record: Record, target: str | RecordDesc, *, threads: int | None = None, **options: Any
@@ -36,6 +39,7 @@ def repack(
         As for `reorder`.
     **options
         As for `record_desc`; width, group and type of the scales are by default those of `record`.
+        ``marlin`` has zero points by default if `record` has some and is not ``gptq``.
 
     Raises
     ------
@@ -85,7 +89,10 @@ def _swaps(source: RecordDesc, letters: str) -> bool:
 
 
 def defaults(source: RecordDesc, legal: Mapping[str, Any]) -> dict[str, Any]:
-    """Return options of a target that the source has: width, group and type of the scales."""
+    """Return options of a target that the source has: width, group, type of scales, zero points.
+
+    Formats alone decide, never the data.
+    """
     scale = source.field(source.rule.scale[0].parts[0][0])
     found: dict[str, Any] = {}
     if "group" in legal and "i" in source.letters:
@@ -96,4 +103,6 @@ def defaults(source: RecordDesc, legal: Mapping[str, Any]) -> dict[str, Any]:
         found["bits"] = held["bits"]
     if "scales" in legal and scale.kind in {"f16", "bf16", "f32"}:
         found["scales"] = scale.kind
+    if isinstance(legal.get("zeros"), bool):
+        found["zeros"] = not source.rule.is_symmetric and source.name not in _MOSTLY_SYMMETRIC
     return found

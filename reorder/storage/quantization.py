@@ -6,6 +6,7 @@ Source: `quantization_config` as AutoAWQ 0.2, AutoGPTQ 0.7 and GPTQModel 2 write
 from __future__ import annotations
 
 import json
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from memdesc import MemdescError, MemoryDesc, RecordDesc, record_desc
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
     from reorder.storage.containers.entry import Entry
 
-__all__ = ["Declared", "declared_record", "record_at", "record_prefixes"]
+__all__ = ["Declared", "declared_record", "optional_tensors", "record_at", "record_prefixes"]
 
 _MAX_CONFIG = 2**24
 # what the tensors of these records are called behind the prefix, and the last of them
@@ -80,6 +81,19 @@ def record_prefixes(entries: Mapping[str, Entry]) -> list[str]:
     ]
 
 
+@lru_cache(maxsize=64)
+def optional_tensors(name: str) -> dict[str, str]:
+    """Return the tensors that a record has only with an option, such as qzeros of marlin."""
+    found = {}
+    for option, default in read_name(name)[2].items():
+        if default is False:
+            less, more = (
+                record_desc((4096, 4096), name, **{option: held}).tensors for held in (False, True)
+            )
+            found |= {tensor: option for tensor in more if tensor not in less}
+    return found
+
+
 def record_at(
     entries: Mapping[str, Entry], prefix: str, name: str, options: Mapping[str, Any]
 ) -> tuple[RecordDesc, dict[str, Entry]]:
@@ -94,7 +108,8 @@ def record_at(
     name : str
         A record of matrices in several tensors, such as ``awq``.
     options : mapping of str to object
-        Of `record_desc`; ``group`` and ``scales`` are read from the tensors.
+        Of `record_desc`; ``group``, ``scales`` and tensors that are optional are read from the
+        tensors that there are.
 
     Returns
     -------
@@ -104,7 +119,7 @@ def record_at(
     Raises
     ------
     MemdescError
-        If a tensor is missing, or has other bytes than the record.
+        If a tensor is missing, has other bytes than the record, or is none of its tensors.
     """
     found, letters, legal = read_name(name)
     codes, scales = (_part(entries, prefix, part) for part in (_CODES, _SCALES))
@@ -125,8 +140,14 @@ def record_at(
         raise MemdescError(msg)
     rows = count // columns
     group = -1 if groups == 1 else rows // groups
-    given = {"group": group, "scales": scales.desc.dtype.name, **options}
+    more = optional_tensors(found)
+    has = {option: f"{prefix}.{tensor}" in entries for tensor, option in more.items()}
+    given = {"group": group, "scales": scales.desc.dtype.name, **has, **options}
     desc = record_desc((rows, columns), found, **{k: v for k, v in given.items() if k in legal})
+    for tensor, option in more.items():
+        if has[option] and tensor not in desc.tensors:
+            msg = f"{prefix!r} has {tensor}, which {desc!r} leaves out; leave {option}= out"
+            raise MemdescError(msg)
     parts = {tensor: _part(entries, prefix, tensor) for tensor in desc.tensors}
     for tensor, nbytes in desc.tensors.items():
         if parts[tensor].nbytes != nbytes:

@@ -1,7 +1,7 @@
 """config.json of a model: what it says of quantised weights after these have moved.
 
 Sources: `quantization_config` of AutoAWQ 0.2, AutoGPTQ 0.7 and GPTQModel 2 (`checkpoint_format`),
-and vLLM 0.10, `gptq_marlin.py`.
+and vLLM 0.10, `gptq_marlin.py`, `marlin.py`.
 """
 
 from __future__ import annotations
@@ -18,20 +18,27 @@ if TYPE_CHECKING:
 
     from reorder.storage.convert.jobs import Job
 
-__all__ = ["KEY", "check_declared", "moved_config"]
+__all__ = ["KEY", "check_declared", "loader_warnings", "moved_config"]
 
 KEY = "quantization_config"
 # what a reader looks for, beside bits and group_size
 _METHODS: dict[str, dict[str, Any]] = {
     "awq": {"quant_method": "awq", "version": "gemm", "zero_point": True},
-    "gptq": {"quant_method": "gptq", "checkpoint_format": "gptq", "desc_act": False, "sym": False},
+    "gptq": {"quant_method": "gptq", "checkpoint_format": "gptq", "desc_act": False},
     "marlin": {
         "quant_method": "gptq",
         "checkpoint_format": "marlin",
         "is_marlin_format": True,
         "desc_act": False,
-        "sym": True,
     },
+}
+_LOADED = ("awq", "gptq")
+# why records are not loaded
+_REASONS = {
+    "marlin": (
+        "; vLLM packs AWQ and GPTQ weights for Marlin itself when it loads them, and its loader of "
+        "checkpoint_format marlin reads tensors called B and s"
+    )
 }
 # kept of what was said before
 _KEPT = ("modules_to_not_convert", "lm_head", "dynamic")
@@ -68,6 +75,16 @@ def moved_config(text: bytes, jobs: Sequence[Job]) -> tuple[bytes, str]:
         if section is not None:
             holder[KEY] = json.loads(section)
     return json.dumps(config, indent=2).encode() + b"\n", ""
+
+
+def loader_warnings(jobs: Sequence[Job]) -> tuple[str, ...]:
+    """Return a warning for each record that becomes tensors which no known loader reads."""
+    made = [job.dst.name for job in jobs if isinstance(job.dst, RecordDesc) and len(job.targets) > 1]
+    return tuple(
+        f"neither vLLM nor transformers loads {name} from a checkpoint{_REASONS.get(name, '')}"
+        for name in dict.fromkeys(made)
+        if name not in _LOADED
+    )
 
 
 def check_declared(source: Path, jobs: Sequence[Job]) -> None:
@@ -116,6 +133,7 @@ def _section(job: Job, config: dict[str, Any]) -> str | None:
     found |= _METHODS.get(desc.name, {"quant_method": desc.name})
     if options.get("zeros") == "v2":
         found["checkpoint_format"] = "gptq_v2"
-    if isinstance(job.src, RecordDesc) and desc.name == "gptq":
-        found["sym"] = job.src.name == "marlin" or bool(held.get("sym", False))
+    if found["quant_method"] == "gptq" and isinstance(job.src, RecordDesc):
+        is_symmetric = job.src.rule.is_symmetric or desc.rule.is_symmetric
+        found["sym"] = is_symmetric or bool(held.get("sym", False))
     return json.dumps(found, sort_keys=True)

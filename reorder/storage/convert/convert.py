@@ -12,7 +12,7 @@ from memdesc.disk import as_path
 from reorder.storage.containers.entry import FileState
 from reorder.storage.containers.table import read_container
 from reorder.storage.containers.writer import Writer, check_target, partial_folder
-from reorder.storage.convert.config import check_declared
+from reorder.storage.convert.config import check_declared, loader_warnings
 from reorder.storage.convert.cutting import copies, tasks_of
 from reorder.storage.convert.engine import run_tasks
 from reorder.storage.convert.finished import check_finished, finished_places
@@ -151,7 +151,13 @@ def plan(
     check_declared(given, jobs)
     output = plan_output(given, container, wanted, jobs, settings.shard_bytes)
     made = Conversion(
-        given, wanted, container, jobs, output, (*warnings, *output.warnings), settings
+        given,
+        wanted,
+        container,
+        jobs,
+        output,
+        (*warnings, *loader_warnings(jobs), *output.warnings),
+        settings,
     )
     if made.is_finished:
         check_finished(wanted, output, (tensor for job in jobs for tensor in job.tensors))

@@ -23,11 +23,6 @@ if TYPE_CHECKING:
 
 __all__ = ["check_numbers"]
 
-_HINTS = {
-    "gptq": "gptq(zeros=v2) says all zero points",
-    "marlin": "marlin has one zero point for all, 8",
-}
-
 
 def check_numbers(job: Job, bound: Bound, threads: int) -> None:
     """Refuse numbers that the new format does not have, such as zero points of 0 in GPTQ v1.
@@ -66,9 +61,7 @@ def check_numbers(job: Job, bound: Bound, threads: int) -> None:
         if delta.values.any() or is_narrower:
             _check_pieces(job, (src, dst), bound, threads)
     except MemdescError as error:
-        hint = _HINTS.get(dst.name, "")
-        told = str(error).removeprefix(f"{job.name}: ")
-        msg = f"{job.name}: {told}{f'; {hint}' if hint else ''}"
+        msg = f"{job.name}: {str(error).removeprefix(f'{job.name}: ')}"
         if job.rule is not None:
             job.rule.fail(msg)
         raise MemdescError(msg) from None

@@ -21,7 +21,7 @@ from memdesc.layout import memory_order
 from memdesc.record.names import read_name
 from reorder.storage.containers.plan import Tensor
 from reorder.storage.convert.stored import stored_layout, stored_record
-from reorder.storage.quantization import record_at
+from reorder.storage.quantization import optional_tensors, record_at
 from reorder.values.formats import INTEGERS
 
 if TYPE_CHECKING:
@@ -84,6 +84,8 @@ def find_groups(rule: Rule, entries: Mapping[str, Entry]) -> list[Group]:
         prefix = name.removesuffix(ending)
         found = {each: f"{prefix}.{each}" for each in names}
         if name.endswith(ending) and all(each in entries for each in found.values()):
+            more = {each: f"{prefix}.{each}" for each in optional_tensors(rule.src.name)}
+            found |= {each: full for each, full in more.items() if full in entries}
             held = {each: entries[full] for each, full in found.items()}
             groups.append(Group(prefix, held, entries.get(f"{prefix}.{_ORDER}")))
     return groups
