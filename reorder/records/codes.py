@@ -75,7 +75,7 @@ def map_codes(
         msg = (
             f"{out.desc.name} has codes of {low} to {high} and zero point {target.minus}, but the "
             f"code at {at} becomes {codes[at]}; {int(outside.sum())} do not fit"
-            f"{'' if record.desc.rule.is_symmetric else way_out(out.desc)}"
+            f"{'' if record.desc.rule.is_symmetric else way_out(out.desc, 'zero points')}"
         )
         raise MemdescError(msg)
     for part, (_, shift) in zip(new, target.parts, strict=True):

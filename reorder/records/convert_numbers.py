@@ -23,6 +23,7 @@ from reorder.records.encode import (
     is_integer_number,
     number_bits,
     regroup,
+    way_out,
     write_number,
 )
 from reorder.records.fields import number_values
@@ -141,7 +142,7 @@ class _Conversion:
         first = _Each(factors[0].values.astype(np.float64) * ratio, factors[0].groups)
         factors[0] = _Each(first.values.astype(np.float32), first.groups)
         if not np.array_equal(factors[0].values, first.values, equal_nan=True):
-            self._refuse(f"scales times {ratio} are no f32")
+            self._refuse(f"scales times {ratio} are not f32")
         self._write_factors(self.target.scale, factors, self._product(factors), "scales")
         return self._constant(0)
 
@@ -205,8 +206,8 @@ class _Conversion:
             if not is_whole.all():
                 at = tuple(int(i) for i in np.argwhere(~is_whole)[0])
                 self._refuse(
-                    f"it has no offset, and the one of group {at}, {m[at]}, is no multiple of the "
-                    f"scale {s[at]}"
+                    f"it has no offset, and the one of group {at}, {m[at]}, is not a multiple of "
+                    f"the scale {s[at]}"
                 )
             folded: NDArray[Any] = z - np.where(is_whole, steps, 0).astype(z.dtype)
             return folded
@@ -267,7 +268,8 @@ class _Conversion:
             return found
 
         if self._map(differ, *operands).values.any():
-            self._refuse("rounding differs between their formulas; scales of f32 may help")
+            hint = way_out(self.out.desc, "offsets")
+            self._refuse(f"rounding differs between their formulas{hint}")
 
     def _refuse(self, why: str) -> NoReturn:
         msg = f"{self.record.desc!r} cannot be {self.out.desc!r}: {why}"

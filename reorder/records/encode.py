@@ -22,8 +22,11 @@ if TYPE_CHECKING:
 
 __all__ = ["code_range", "is_integer_number", "number_bits", "regroup", "way_out", "write_number"]
 
-# options of formats that do not hold all zero points -> what to say instead
-_WAYS_OUT = {("zeros", "v1"): "zeros=v2", ("zeros", False): "zeros=true"}
+# options of formats that do not hold all numbers -> what holds more
+_WAYS_OUT: dict[str, dict[tuple[str, object], str]] = {
+    "zero points": {("zeros", "v1"): "zeros=v2", ("zeros", False): "zeros=true"},
+    "offsets": {("scales", "f16"): "scales=f32", ("scales", "bf16"): "scales=f32"},
+}
 
 
 def is_integer_number(desc: RecordDesc, number: Number) -> bool:
@@ -44,10 +47,11 @@ def code_range(desc: RecordDesc, number: Number) -> tuple[int, int]:
     return (-(1 << bits - 1), (1 << bits - 1) - 1) if is_signed else (0, (1 << bits) - 1)
 
 
-def way_out(desc: RecordDesc) -> str:
-    """Return the end of a message: the option of a format that holds all zero points, if any."""
-    found = [option for held, option in _WAYS_OUT.items() if held in desc.options]
-    return f"; {desc.name}({found[0]}) holds all zero points" if found else ""
+def way_out(desc: RecordDesc, what: str) -> str:
+    """Return the end of a message: the option of a format that holds more of some numbers."""
+    ways = _WAYS_OUT.get(what, {})
+    found = [option for held, option in ways.items() if held in desc.options]
+    return f"; {desc.name}({found[0]}) holds more {what}" if found else ""
 
 
 def write_number(record: Record, number: Number, values: NDArray[Any], what: str) -> None:
@@ -68,7 +72,7 @@ def write_number(record: Record, number: Number, values: NDArray[Any], what: str
         low, high = code_range(desc, number)
         if codes.size and (codes.min() < low or codes.max() > high):
             where = f"{what}: {first.name} of {desc.name}"
-            _refuse((codes < low) | (codes > high), values, where, way_out(desc))
+            _refuse((codes < low) | (codes > high), values, where, way_out(desc, what))
         if (part := packed_field(record, number)) is not None:
             write_packed(record, part, codes)
             return
@@ -77,7 +81,8 @@ def write_number(record: Record, number: Number, values: NDArray[Any], what: str
         # -0.0 and 0.0 are one number
         codes = encode(values.astype(np.float32), dtype)
         same = (decode(codes, dtype, "f32") == values) | np.isnan(values)
-        _refuse(~same, values, f"{what}: {first.kind} of {first.name} of {desc.name}")
+        where = f"{what}: {first.kind} of {first.name} of {desc.name}"
+        _refuse(~same, values, where, way_out(desc, what))
     for name, shift in number.parts:
         part = desc.field(name)
         mask = (1 << part.bits) - 1
@@ -132,13 +137,10 @@ def _looked_up(number: Number, values: NDArray[Any], what: str) -> NDArray[Any]:
     return codes
 
 
-def _refuse(
-    wrong: NDArray[np.bool_], values: NDArray[Any], where: str, hint: str = ""
-) -> None:
+def _refuse(wrong: NDArray[np.bool_], values: NDArray[Any], where: str, hint: str = "") -> None:
     """Refuse values of which some are marked as wrong."""
     if wrong.any():
         at = tuple(int(i) for i in np.argwhere(wrong)[0])
-        msg = (
-            f"{where} does not hold {values[at]} exactly, at {at}; {int(wrong.sum())} do not fit{hint}"
-        )
+        count = int(wrong.sum())
+        msg = f"{where} does not hold {values[at]} exactly, at {at}; {count} do not fit{hint}"
         raise MemdescError(msg)

@@ -84,7 +84,7 @@ def record_prefixes(entries: Mapping[str, Entry]) -> list[str]:
 @lru_cache(maxsize=64)
 def optional_tensors(name: str) -> dict[str, str]:
     """Return the tensors that a record has only with an option, such as qzeros of marlin."""
-    found = {}
+    found: dict[str, str] = {}
     for option, default in read_name(name)[2].items():
         if default is False:
             less, more = (

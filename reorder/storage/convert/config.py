@@ -79,7 +79,9 @@ def moved_config(text: bytes, jobs: Sequence[Job]) -> tuple[bytes, str]:
 
 def loader_warnings(jobs: Sequence[Job]) -> tuple[str, ...]:
     """Return a warning for each record that becomes tensors which no known loader reads."""
-    made = [job.dst.name for job in jobs if isinstance(job.dst, RecordDesc) and len(job.targets) > 1]
+    made = [
+        job.dst.name for job in jobs if isinstance(job.dst, RecordDesc) and len(job.targets) > 1
+    ]
     return tuple(
         f"neither vLLM nor transformers loads {name} from a checkpoint{_REASONS.get(name, '')}"
         for name in dict.fromkeys(made)

@@ -122,9 +122,7 @@ def test_zero_points_reach_marlin_and_come_back(bits: int, group: int, scales: s
 
 
 @pytest.mark.parametrize(("bits", "group", "scales"), CASES)
-def test_without_zero_points_they_are_all_in_the_middle(
-    bits: int, group: int, scales: str
-) -> None:
+def test_without_zero_points_they_are_all_in_the_middle(bits: int, group: int, scales: str) -> None:
     middle = 1 << bits - 1
     numbers = numbers_of(bits, group, scales, (middle, middle + 1))
     held = record_of("gptq", numbers, group=group, scales=scales, bits=bits, zeros="v1")
@@ -175,7 +173,9 @@ def test_zero_points_are_never_dropped_unless_they_are_in_the_middle(source: str
     made = reorder.repack(record_of(source, (codes, points, scales), **options), "marlin", **chosen)
     assert made.tensors.keys() == {"qweight", "scales"}
     points[3, 5], codes[200, 5] = 7, 15
-    with pytest.raises(MemdescError, match=r"becomes 16; .*; marlin\(zeros=true\) holds all zero"):
+    with pytest.raises(
+        MemdescError, match=r"becomes 16; .*; marlin\(zeros=true\) holds more zero p"
+    ):
         reorder.repack(record_of(source, (codes, points, scales), **options), "marlin", **chosen)
 
 
@@ -198,7 +198,7 @@ def test_what_marlin_does_not_hold_is_refused_with_the_way_out() -> None:
     # a symmetric source has no zero points to keep
     bytes_of = reorder.Record(record_desc((192, 256), "q8_0"))
     bytes_of.set_field("qs", np.full((192, 256), -100))
-    with pytest.raises(MemdescError, match="do not fit$"):
+    with pytest.raises(MemdescError, match=r"do not fit$"):
         reorder.repack(bytes_of, "marlin")
 
 

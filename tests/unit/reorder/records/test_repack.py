@@ -168,7 +168,7 @@ def by_hand(kind: str) -> RecordDesc:
 @pytest.mark.parametrize(
     ("source", "target", "options", "message"),
     [
-        ("q4_1", "q4_0", {}, "it has no offset, and the one of group .* is no multiple of the sc"),
+        ("q4_1", "q4_0", {}, "it has no offset, and the one of group .* is not a multiple of the"),
         ("q8_0", "q4_0", {}, r"q4_0 has codes of 0 to 15 and zero point 8, but the code at \(0, "),
         ("iq4_nl", "q4_0", {}, "cannot be record_desc.*'q4_0'.: their codes mean other numbers"),
         ("iq4_nl", "q4_1", {}, "need tables of one length, without offsets"),
@@ -211,8 +211,16 @@ def test_an_offset_whose_sum_is_rounded_is_refused() -> None:
     record = made("awq", scales="f32")
     set_field(record, "scales", np.float32(1 / 3).view(np.uint32))
     set_field(record, "qzeros", 5)
-    with pytest.raises(MemdescError, match="rounding differs between their formulas"):
+    with pytest.raises(MemdescError, match=r"rounding differs between their formulas$"):
         reorder.repack(record, "torch_int4_cpu")
+
+
+def test_offsets_that_are_rounded_name_the_type_that_holds_them() -> None:
+    record = made("awq")
+    set_field(record, "scales", np.float16(1.001).view(np.uint16))
+    with pytest.raises(MemdescError, match=r"; torch_int4_cpu\(scales=f32\) holds more offsets$"):
+        reorder.repack(record, "torch_int4_cpu")
+    assert_same(record, reorder.repack(record, "torch_int4_cpu", scales="f32"))
 
 
 def test_codes_of_more_than_a_byte_are_refused() -> None:
@@ -231,7 +239,7 @@ def test_scales_whose_ratio_leaves_f32_are_refused() -> None:
     doubled = (0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12)
     fields = (replace(record.desc.fields[0], kind="u4"), record.desc.fields[1])
     rule = record.desc.rule._replace(code=Number((("q", 0),), 0, doubled))
-    with pytest.raises(MemdescError, match=r"scales times 0.5 are no f32"):
+    with pytest.raises(MemdescError, match=r"scales times 0.5 are not f32"):
         reorder.repack(record, RecordDesc((8, 32), fields, rule, "other"))
 
 

@@ -54,12 +54,12 @@ def test_numbers_that_the_other_side_cannot_say_are_refused(tmp_path: Path) -> N
     model_folder(tmp_path / "model", zeros=(0, 2))
     said = refused(tmp_path / "model", tmp_path / "out", "model.*: awq -> gptq")
     assert "rule 'model.*: awq -> gptq': model.layers.0.mlp: zero points: qzeros of gptq" in said
-    assert said.endswith("gptq(zeros=v2) says all zero points")
+    assert said.endswith("; gptq(zeros=v2) holds more zero points")
     converted(tmp_path / "model", tmp_path / "out", "model.*: awq -> gptq(zeros=v2)")
     config = json.loads((tmp_path / "out" / "config.json").read_text())
     assert config["quantization_config"]["checkpoint_format"] == "gptq_v2"
-    said = refused(tmp_path / "model", tmp_path / "out2", "model.*: awq -> marlin")
-    assert said.endswith("marlin has one zero point for all, 8")
+    said = refused(tmp_path / "model", tmp_path / "out2", "model.*: awq -> marlin(zeros=false)")
+    assert said.endswith("; marlin(zeros=true) holds more zero points")
 
 
 def test_codes_of_more_bits_than_the_other_format_has_are_refused(tmp_path: Path) -> None:
