@@ -226,7 +226,7 @@ def _rules(options: argparse.Namespace) -> list[Rule]:
 COMMAND = Command(
     "convert",
     "Move a checkpoint into other layouts, packings and types.",
-    "convert model out --map 'model.layers.*: awq -> marlin'",
+    "convert model out --map 'model.layers.*: awq -> gptq(zeros=v2)'",
     _add_arguments,
     _answer,
 )
