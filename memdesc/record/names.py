@@ -147,10 +147,11 @@ def read_name(name: str) -> tuple[str, str, dict[str, Any]]:
 
 
 def _plain(value: Any) -> Any:
-    """Return an integer of numpy as Python's, and a data type as its name, as repr shows them."""
-    if isinstance(value, np.integer):
-        return int(value)
-    return value if isinstance(value, str | int | float | list) else data_type(value).name
+    """Return a scalar of numpy as Python's, and a data type as its name, as repr shows them."""
+    if isinstance(value, np.integer | np.bool_):
+        return value.item()
+    is_plain = value is None or isinstance(value, str | int | float | list)
+    return value if is_plain else data_type(value).name
 
 
 @lru_cache(maxsize=1024)

@@ -98,7 +98,7 @@ def defaults(source: RecordDesc, legal: Mapping[str, Any]) -> dict[str, Any]:
     if "group" in legal and "i" in source.letters:
         inputs = source.letters.index("i")
         group = scale.groups[inputs]
-        found["group"] = -1 if group == source.dims[inputs] else group
+        found["group"] = -1 if group >= source.dims[inputs] else group
     if "bits" in legal and "bits" in (held := dict(source.options)):
         found["bits"] = held["bits"]
     if "scales" in legal and scale.kind in {"f16", "bf16", "f32"}:

@@ -63,6 +63,7 @@ def _moved(pieces: list[Piece], src: MemoryDesc, dst: MemoryDesc, seed: int) -> 
 
 _REPACKED = (
     ("awq", "gptq"),
+    ("awq", "marlin"),
     ("gptq", "awq"),
     ("marlin", "gptq"),
     ("gptq", "torch_int4_cpu_default"),
@@ -90,7 +91,7 @@ def test_pieces_of_records_write_what_repacking_the_whole_writes(
     options = {"group": 64} if names[0] in {"awq", "gptq", "marlin"} else {}
     desc = record_desc(dims, names[0], **options)
     record = plain_scales(random_record(desc, rng), rng)
-    if "qzeros" in record.tensors:
+    if "qzeros" in record.tensors and names[1] != "marlin":  # which holds any
         record.tensors["qzeros"][:] = 0x77 if names[0] == "gptq" else 0x88
     whole = reorder.repack(record, names[1])
     bound = (desc.nbytes + whole.desc.nbytes) // count + 1

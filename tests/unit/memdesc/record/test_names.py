@@ -59,6 +59,17 @@ def test_options_choose_groups_types_and_zero_points() -> None:
     assert str(record_desc(DIMS, "gptq").rule) == "scales * (qweight - (qzeros + 1))"
 
 
+def test_marlin_has_zero_points_where_it_is_told_so() -> None:
+    desc = record_desc(DIMS, "marlin", zeros=np.True_)
+    assert desc == record_desc(DIMS, "marlin", zeros=True)
+    assert dict(desc.options)["zeros"] is True
+    assert desc.field("qzeros").kind == "u4"
+    assert str(desc.rule) == "scales * (qweight - qzeros)"
+    wide = record_desc(DIMS, "marlin", zeros=False, bits=8)
+    assert str(wide.rule) == "scales * (qweight - 128)"
+    assert [each.rule.is_symmetric for each in (desc, wide)] == [False, True]
+
+
 def test_scales_of_marlin_lie_as_its_permutations() -> None:
     # marlin_permute_scales of vLLM: of each 64 or 32 columns, the one that is stored at a place
     grouped = [i + 8 * j for i in range(8) for j in range(8)]
@@ -95,6 +106,9 @@ def test_a_pair_of_scales_and_zeros_shares_a_tensor() -> None:
         ("awq", DIMS, {"group": 2.5}, MemdescError, "awq: group must be an integer"),
         ("gptq", DIMS, {"bits": 3}, MemdescError, "gptq: bits must be 4 or 8, not 3"),
         ("marlin", DIMS, {"bits": 4.0}, MemdescError, "marlin: bits must be 4 or 8, not 4.0"),
+        ("marlin", DIMS, {"bits": None}, MemdescError, "marlin: bits must be 4 or 8, not None"),
+        ("marlin", DIMS, {"zeros": "v1"}, MemdescError, "zeros must be True or False, not 'v1'"),
+        ("marlin", DIMS, {"scales": "f32"}, MemdescError, "marlin: scales are f16, bf16, not f32"),
         ("gptq", (256, 12), {}, MemdescError, r"gptq needs a multiple of 8 along b \(dim 1\)"),
         ("gptq", DIMS, {"zeros": "v3"}, MemdescError, "zeros must be 'v1' .* or 'v2' .*, not 'v3'"),
         ("ocp_mxfp4", DIMS, {"swizzled": 1}, MemdescError, "swizzled must be True or False, not 1"),
