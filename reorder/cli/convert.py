@@ -91,6 +91,11 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         "--resume", action="store_true", help="go on where a conversion of the same was interrupted"
     )
     parser.add_argument("--overwrite", action="store_true", help="replace OUT")
+    parser.add_argument(
+        "--allow-partial",
+        action="store_true",
+        help="change codes of quantised weights without their scales, or these without the codes",
+    )
 
 
 def _answer(options: argparse.Namespace) -> tuple[Facts, int]:
@@ -120,6 +125,7 @@ def _converted(
         verify=options.verify,
         resume=options.resume,
         overwrite=options.overwrite,
+        allow_partial=options.allow_partial,
     )
     made = plan(options.source, options.target, _rules(options), settings)
     for warning in made.warnings:

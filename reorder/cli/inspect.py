@@ -10,8 +10,10 @@ from memdesc import MemdescError, MemoryDesc, memory_desc
 from memdesc.disk import as_path
 from memdesc.record import BIT_PLANES
 from reorder.cli.command import Command, Facts
+from reorder.cli.facts import one_line
 from reorder.storage.containers.table import read_container
-from reorder.storage.quantization import declared_record, record_at, record_prefixes
+from reorder.storage.groups import Said, read_group, said_of
+from reorder.storage.siblings import find_siblings
 
 if TYPE_CHECKING:
     import argparse
@@ -96,17 +98,28 @@ def _key(value: Any) -> Any:
 def _rows(path: Path, container: Container, notes: list[str]) -> list[Facts]:
     """Return a row for each tensor; those of records of several tensors by their fields."""
     fields: dict[str, tuple[Field, RecordDesc]] = {}
-    declared = declared_record(path if path.is_dir() else path.parent)
-    if declared is not None and declared.name is None:
-        notes.append(f"config.json: {declared.reason}")
-    elif declared is not None and declared.name is not None:
-        for prefix in record_prefixes(container.entries):
-            try:
-                desc, parts = record_at(container.entries, prefix, declared.name, declared.options)
-            except MemdescError as error:
-                notes.append(f"config.json declares {declared.name}: {error}")
-                continue
-            fields |= {parts[part.tensor].name: (part, desc) for part in desc.fields}
+    found = find_siblings(container.entries)
+    try:
+        said = said_of(path if path.is_dir() else path.parent, container) if found else Said()
+    except MemdescError as error:
+        notes.append(str(error))
+        said = Said()
+    reasons: dict[str, list[str]] = {}
+    for weight in found:
+        group = read_group(weight, said)
+        if group.desc is None:
+            reason = group.reason.replace(repr(group.prefix), "it")
+            reasons.setdefault(reason, []).append(weight.codes.name)
+        else:
+            fields |= {
+                group.tensors[part.tensor].name: (part, group.desc) for part in group.desc.fields
+            }
+    for reason, names in reasons.items():
+        more = f" and {len(names) - 1} more" if len(names) > 1 else ""
+        notes.append(
+            f"{names[0]}{more}: codes that other tensors turn into numbers, of no known record: "
+            f"{reason}"
+        )
     return [_row(entry, fields.get(name)) for name, entry in container.entries.items()]
 
 
@@ -183,7 +196,7 @@ def _lay_out(facts: Facts) -> list[str]:
     count = f"{facts['count']}{shown} tensors" if shown else _tensors(facts["count"])
     nfiles = len(facts["files"])
     lines.append(f"all: {count} in {nfiles} file{'' if nfiles == 1 else 's'}, {_sizes(facts)}")
-    return [*lines, *facts["notes"]]
+    return [*lines, *map(one_line, facts["notes"])]
 
 
 def _tensors(count: int) -> str:

@@ -16,7 +16,7 @@ from reorder.quantize import dequantize
 from reorder.records.record import Record
 from reorder.storage.containers.entry import map_file
 from reorder.storage.containers.table import read_container
-from reorder.storage.quantization import declared_record, record_at
+from reorder.storage.groups import group_at, said_of
 
 if TYPE_CHECKING:
     import os
@@ -195,7 +195,9 @@ class Checkpoint(Mapping[str, StoredTensor]):
         Raises
         ------
         MemdescError
-            If nothing declares the record, a tensor is missing, or has other bytes.
+            If nothing declares the record; if the name, the files of the model, the descriptors
+            that are stored, types and shapes contradict each other; if a tensor is missing, or one
+            is there that the record does not use; if ``g_idx`` is an order that is data.
 
         Examples
         --------
@@ -209,16 +211,13 @@ class Checkpoint(Mapping[str, StoredTensor]):
         ...     checkpoint.record("fc", "awq")
         Record(record_desc((128, 16), 'awq', group=-1, scales='f16'))
         """
-        if name is None:
-            folder = self._path if self._path.is_dir() else self._path.parent
-            declared = declared_record(folder)
-            if declared is None or declared.name is None:
-                why = f": {declared.reason}" if declared else ""
-                msg = f"no config.json in {str(folder)!r} declares a record{why}; give its name"
-                raise MemdescError(msg)
-            name, options = declared.name, declared.options | options
-        desc, parts = record_at(self._container.entries, prefix, name, options)
-        return Record(desc, {tensor: self.map(entry) for tensor, entry in parts.items()})
+        folder = self._path if self._path.is_dir() else self._path.parent
+        said = said_of(folder, self._container)._replace(name=name, options=options)
+        group = group_at(self._container.entries, prefix, said)
+        if group.desc is None:
+            raise MemdescError(group.reason)
+        tensors = {tensor: self.map(entry) for tensor, entry in group.tensors.items()}
+        return Record(group.desc, tensors)
 
     def map(self, entry: Entry) -> NDArray[np.uint8]:
         """Return the bytes of an entry; each file is mapped once."""

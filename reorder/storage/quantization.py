@@ -1,169 +1,158 @@
-"""Records of several tensors in a checkpoint: what config.json declares, and their dims.
+"""What the files beside a model declare of its quantised weights.
 
-Source: `quantization_config` as AutoAWQ 0.2, AutoGPTQ 0.7 and GPTQModel 2 write it.
+Source: `quantization_config` as AutoAWQ 0.2, AutoGPTQ 0.7 and GPTQModel 2 write it, their files of
+earlier versions, and `hf_quant_config.json` of ModelOpt 0.47.
 """
 
 from __future__ import annotations
 
 import json
-from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from memdesc import MemdescError, MemoryDesc, RecordDesc, record_desc
+from memdesc import MemdescError
 from memdesc.disk import read_if_exists
 from memdesc.errors import short_repr
-from memdesc.record.names import read_name
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
     from pathlib import Path
 
-    from reorder.storage.containers.entry import Entry
+__all__ = ["CONFIG", "KEY", "OLD_CONFIGS", "Declared", "declared_record", "holders"]
 
-__all__ = ["Declared", "declared_record", "optional_tensors", "record_at", "record_prefixes"]
-
+CONFIG = "config.json"
+# the section of config.json
+KEY = "quantization_config"
+# files of earlier versions and other programs -> the method of those that name none
+OLD_CONFIGS = {
+    "quantize_config.json": "gptq",
+    "quant_config.json": "awq",
+    "hf_quant_config.json": "modelopt",
+}
 _MAX_CONFIG = 2**24
-# what the tensors of these records are called behind the prefix, and the last of them
-_CODES, _SCALES = "qweight", "scales"
-_BYTE_BITS = 8
+# keys of AutoAWQ's own file -> those of config.json
+_OLD_KEYS = {"w_bit": "bits", "q_group_size": "group_size"}
 
 
 class Declared(NamedTuple):
-    """The record that a config.json declares: its name and options, or why there is none."""
+    """What the files of a model declare.
 
+    Attributes
+    ----------
+    file : str
+        The name of the file that says it.
+    name : str, optional
+        The record; None if there is none.
+    options : mapping of str to object
+        Of the record, as far as the file says them.
+    group : int, optional
+        How many inputs share a scale, -1 for all of them.
+    is_ordered : bool
+        Whether inputs belong to groups in an order that is data (``desc_act``).
+    reason : str
+        Why there is no record.
+    """
+
+    file: str
     name: str | None
-    options: dict[str, Any]
+    options: Mapping[str, Any] = {}
+    group: int | None = None
+    is_ordered: bool = False
     reason: str = ""
 
 
 def declared_record(folder: Path) -> Declared | None:
-    """Return the record that the config.json of a model declares; None where it says nothing.
+    """Return the record that the files of a model declare; None where they say nothing.
 
     Raises
     ------
     MemdescError
-        If config.json is no JSON object.
+        If one is not a JSON object, has values of other types than its format, or two contradict
+        each other.
     """
-    path = folder / "config.json"
-    text = read_if_exists(path, _MAX_CONFIG)
+    found = [
+        _declared(file, section)
+        for file in (CONFIG, *OLD_CONFIGS)
+        for section in _read(folder, file)
+    ]
+    for other in found[1:]:
+        first = found[0]
+        keys = first.options.keys() & other.options.keys()
+        if first.name != other.name or any(first.options[k] != other.options[k] for k in keys):
+            msg = (
+                f"{first.file} in {str(folder)!r} declares {_told(first)}, and {other.file} "
+                f"{_told(other)}; correct the one that is wrong"
+            )
+            raise MemdescError(msg)
+    return found[0] if found else None
+
+
+def holders(config: Any) -> Iterator[dict[str, Any]]:
+    """Return the objects of a config that have the section, such as the whole, or text_config."""
+    if isinstance(config, dict):
+        if config.get(KEY) is not None:
+            yield config
+        for part in config.values():
+            yield from holders(part)
+
+
+def _read(folder: Path, file: str) -> list[dict[str, Any]]:
+    """Return the sections of a file."""
+    text = read_if_exists(folder / file, _MAX_CONFIG)
     if text is None:
-        return None
+        return []
     try:
         config = json.loads(text)
-        found = config.get("quantization_config")
-    except (ValueError, AttributeError, RecursionError) as error:
-        msg = f"{str(path)!r} is no JSON object: {error}"
+        sections = [part[KEY] for part in holders(config)] if file == CONFIG else [config]
+    except (ValueError, RecursionError) as error:
+        msg = f"{str(folder / file)!r} is not JSON: {error}"
         raise MemdescError(msg) from None
-    return _declared(found) if isinstance(found, dict) else None
+    for found in (config, *sections):
+        if not isinstance(found, dict):
+            what = "it" if found is config else KEY
+            msg = f"{str(folder / file)!r}: {what} is not a JSON object, but {short_repr(found)}"
+            raise MemdescError(msg)
+    return sections
 
 
-def _declared(config: Mapping[str, Any]) -> Declared:
-    method, form = config.get("quant_method"), config.get("checkpoint_format", "gptq")
-    if method == "awq" and str(config.get("version", "gemm")).lower() == "gemm":
-        return Declared("awq", {})
-    if method == "gptq" and config.get("desc_act"):
-        return Declared(None, {}, "desc_act reorders input channels by data; see gptq_act_order")
-    bits = config.get("bits", 4)
+def _declared(file: str, section: Mapping[str, Any]) -> Declared:
+    config = {_OLD_KEYS.get(key, key): value for key, value in section.items()}
+
+    def value(key: str, kind: type, default: Any = None) -> Any:
+        found = config.get(key)
+        if found is None:
+            return default
+        if type(found) is not kind:
+            msg = f"{file}: {key} must be {_KINDS[kind]}, not {short_repr(found)}"
+            raise MemdescError(msg)
+        return found
+
+    method = value("quant_method", str, OLD_CONFIGS.get(file, "")).lower()
+    form = value("checkpoint_format", str, "gptq").lower()
+    version = value("version", str, "gemm").lower()
+    bits = value("bits", int)
+    # layers of their own, of GPTQModel
+    group = None if value("dynamic", dict) else value("group_size", int)
+    options = {} if bits is None else {"bits": bits}
+    if value("is_marlin_format", bool, default=False):
+        form = "marlin"
+    common = {"group": group, "is_ordered": value("desc_act", bool, default=False)}
+    if method == "awq" and version == "gemm" and bits in (None, 4):
+        return Declared(file, "awq", {}, **common)
     if method == "gptq" and form in {"gptq", "gptq_v2"}:
-        return Declared("gptq", {"bits": bits, "zeros": "v2" if form == "gptq_v2" else "v1"})
+        if "checkpoint_format" in config or file == CONFIG:
+            options["zeros"] = "v2" if form == "gptq_v2" else "v1"
+        return Declared(file, "gptq", options, **common)
     if method == "gptq" and form == "marlin":
-        return Declared("marlin", {"bits": bits})
-    return Declared(None, {}, f"no record for quant_method {short_repr(method)}")
+        return Declared(file, "marlin", options, **common)
+    what = {"awq": f", version {version}, {bits} bits", "gptq": f", checkpoint_format {form}"}
+    reason = f"there is no record for quant_method {short_repr(method)}{what.get(method, '')}"
+    return Declared(file, None, reason=f"{file}: {reason}")
 
 
-def record_prefixes(entries: Mapping[str, Entry]) -> list[str]:
-    """Return what stands before ``.qweight`` where ``.scales`` are beside it."""
-    return [
-        prefix
-        for name in entries
-        if name.endswith(f".{_CODES}")
-        and f"{(prefix := name.removesuffix(f'.{_CODES}'))}.{_SCALES}" in entries
-    ]
+# what a message calls types of JSON
+_KINDS = {str: "a string", int: "an integer", bool: "true or false", dict: "an object"}
 
 
-@lru_cache(maxsize=64)
-def optional_tensors(name: str) -> dict[str, str]:
-    """Return the tensors that a record has only with an option, such as qzeros of marlin."""
-    found: dict[str, str] = {}
-    for option, default in read_name(name)[2].items():
-        if default is False:
-            less, more = (
-                record_desc((4096, 4096), name, **{option: held}).tensors for held in (False, True)
-            )
-            found |= {tensor: option for tensor in more if tensor not in less}
-    return found
-
-
-def record_at(
-    entries: Mapping[str, Entry], prefix: str, name: str, options: Mapping[str, Any]
-) -> tuple[RecordDesc, dict[str, Entry]]:
-    """Return the record whose tensors have a prefix: its dims from the shape of the scales.
-
-    Parameters
-    ----------
-    entries : mapping of str to Entry
-        Of a container.
-    prefix : str
-        What stands before ``.qweight``.
-    name : str
-        A record of matrices in several tensors, such as ``awq``.
-    options : mapping of str to object
-        Of `record_desc`; ``group``, ``scales`` and tensors that are optional are read from the
-        tensors that there are.
-
-    Returns
-    -------
-    (RecordDesc, dict of str to Entry)
-        The record, and the entry of each of its tensors.
-
-    Raises
-    ------
-    MemdescError
-        If a tensor is missing, has other bytes than the record, or is none of its tensors.
-    """
-    found, letters, legal = read_name(name)
-    codes, scales = (_part(entries, prefix, part) for part in (_CODES, _SCALES))
-    if letters != "io" or not isinstance(scales.desc, MemoryDesc) or scales.desc.ndims != len("io"):
-        msg = (
-            f"{prefix!r} is no {found} of tensors {_CODES} and {_SCALES} of 2 dims; its "
-            f"{_SCALES} have the shape {scales.shape}"
-        )
-        raise MemdescError(msg)
-    bits = options.get("bits", 4)
-    groups, columns = scales.desc.dims
-    count = codes.nbytes * _BYTE_BITS // bits if bits in (4, 8) else 0
-    if not count or not groups or not columns or count % (groups * columns):
-        msg = (
-            f"{prefix!r}: {codes.nbytes} bytes of {bits}-bit codes are no multiple of the "
-            f"{groups} x {columns} scales"
-        )
-        raise MemdescError(msg)
-    rows = count // columns
-    group = -1 if groups == 1 else rows // groups
-    more = optional_tensors(found)
-    has = {option: f"{prefix}.{tensor}" in entries for tensor, option in more.items()}
-    given = {"group": group, "scales": scales.desc.dtype.name, **has, **options}
-    desc = record_desc((rows, columns), found, **{k: v for k, v in given.items() if k in legal})
-    for tensor, option in more.items():
-        if has[option] and tensor not in desc.tensors:
-            msg = f"{prefix!r} has {tensor}, which {desc!r} leaves out; leave {option}= out"
-            raise MemdescError(msg)
-    parts = {tensor: _part(entries, prefix, tensor) for tensor in desc.tensors}
-    for tensor, nbytes in desc.tensors.items():
-        if parts[tensor].nbytes != nbytes:
-            msg = (
-                f"{parts[tensor].name!r} has {parts[tensor].nbytes} bytes, but {desc!r} has "
-                f"{nbytes} there"
-            )
-            raise MemdescError(msg)
-    return desc, parts
-
-
-def _part(entries: Mapping[str, Entry], prefix: str, tensor: str) -> Entry:
-    entry = entries.get(f"{prefix}.{tensor}")
-    if entry is None:
-        msg = (
-            f"{prefix!r} has no tensor {tensor!r}; the checkpoint has none called {prefix}.{tensor}"
-        )
-        raise MemdescError(msg)
-    return entry
+def _told(found: Declared) -> str:
+    options = ", ".join(f"{key}={value}" for key, value in found.options.items())
+    return f"{found.name}({options})" if found.name else found.reason.partition(": ")[2]

@@ -37,6 +37,8 @@ class Format(NamedTuple):
 
     name: str
     ending: str
+    # whether files have a place for what belongs to no tensor
+    has_metadata: bool = True
 
     @property
     def module(self) -> _Module:
@@ -51,8 +53,8 @@ FORMATS: dict[str, Format] = {
     for row in (
         Format("safetensors", ".safetensors"),
         Format("gguf", ".gguf"),
-        Format("npy", ".npy"),
-        Format("npz", ".npz"),
+        Format("npy", ".npy", has_metadata=False),
+        Format("npz", ".npz", has_metadata=False),
         Format("onnx", ".onnx"),
     )
 }

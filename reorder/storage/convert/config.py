@@ -10,17 +10,15 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from memdesc import MemdescError, RecordDesc
-from reorder.storage.quantization import declared_record
+from reorder.storage.quantization import CONFIG, KEY, holders
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from pathlib import Path
 
-    from reorder.storage.convert.jobs import Job
+    from reorder.storage.convert.jobs import Job, Plan
 
-__all__ = ["KEY", "check_declared", "loader_warnings", "moved_config"]
+__all__ = ["loader_warnings", "moved_config", "undeclared"]
 
-KEY = "quantization_config"
 # what a reader looks for, beside bits and group_size
 _METHODS: dict[str, dict[str, Any]] = {
     "awq": {"quant_method": "awq", "version": "gemm", "zero_point": True},
@@ -44,33 +42,37 @@ _REASONS = {
 _KEPT = ("modules_to_not_convert", "lm_head", "dynamic")
 
 
-def moved_config(text: bytes, jobs: Sequence[Job]) -> tuple[bytes, str]:
-    """Return config.json after records have moved, and a warning, which may be empty.
+def moved_config(text: bytes, plan: Plan) -> tuple[bytes, str]:
+    """Return config.json after quantised weights have changed, and a warning, which may be empty.
 
     Raises
     ------
     MemdescError
-        If it is no JSON object.
+        If it is not a JSON object.
     """
-    moved = [job for job in jobs if isinstance(job.src, RecordDesc) and len(job.sources) > 1]
-    if not moved:
+    if not plan.moved and not plan.partial:
         return text, ""
     try:
         config = json.loads(text)
+        found = [*holders(config)] or [config]
     except (ValueError, RecursionError) as error:
-        msg = f"config.json is no JSON: {error}"
+        msg = f"{CONFIG} is not JSON: {error}"
         raise MemdescError(msg) from None
     if not isinstance(config, dict):
-        msg = "config.json is no JSON object"
+        msg = f"{CONFIG} is not a JSON object"
         raise MemdescError(msg)
-    holders = _holders(config)
-    left = [job.name for job in jobs if job.is_copy and job.name.endswith(".qweight")]
-    made = {_section(job, holders[0]) for job in moved}
-    if left or len(made) > 1:
-        what = f"{left[0]} stays as it was" if left else "records became several formats"
-        return text, f"config.json keeps its {KEY}, which cannot say that {what}"
-    for holder in holders:
-        section = _section(moved[0], holder)
+    made = {_section(job, found[0]) for job in plan.moved}
+    if plan.partial:
+        what = "says what was true of the input: parts of weights were changed alone"
+    elif plan.left:
+        what = f"cannot say that {plan.left} stays as it was"
+    else:
+        what = "cannot say that records became several formats"
+    if plan.partial or plan.left or len(made) > 1:
+        is_said = KEY in found[0]
+        return text, f"{CONFIG} keeps its {KEY}, which {what}" if is_said else undeclared(plan)
+    for holder in found:
+        section = _section(plan.moved[0], holder)
         holder.pop(KEY, None)
         if section is not None:
             holder[KEY] = json.loads(section)
@@ -89,37 +91,14 @@ def loader_warnings(jobs: Sequence[Job]) -> tuple[str, ...]:
     )
 
 
-def check_declared(source: Path, jobs: Sequence[Job]) -> None:
-    """Refuse rules that take a record for another version than config.json declares.
-
-    The bytes of versions fit each other: zero points of GPTQ v1 and v2 differ by 1.
-
-    Raises
-    ------
-    MemdescError
-        With the rule, and what it should say.
-    """
-    moved = [job for job in jobs if isinstance(job.src, RecordDesc) and len(job.sources) > 1]
-    declared = declared_record(source if source.is_dir() else source.parent) if moved else None
-    if declared is None:
-        return
-    for job in moved:
-        if job.rule is None or not isinstance(job.src, RecordDesc) or job.rule.src is None:
-            continue
-        held, said = dict(job.src.options), dict(job.rule.src.options)
-        for key, value in declared.options.items():
-            if job.src.name == declared.name and key not in said and held.get(key, value) != value:
-                job.rule.fail(
-                    f"{job.name}: config.json declares {key}={value}, and {job.src.name} has "
-                    f"{key}={held[key]}; say {job.src.name}({key}={value}), or "
-                    f"{job.src.name}({key}={held[key]}) if config.json is wrong"
-                )
-
-
-def _holders(config: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return what has the section: the whole, or parts, such as text_config; else the whole."""
-    parts = [config, *(part for part in config.values() if isinstance(part, dict))]
-    return [part for part in parts if KEY in part] or [config]
+def undeclared(plan: Plan) -> str:
+    """Return a warning where records have changed and no config.json is written; else nothing."""
+    names = sorted({job.dst.name for job in plan.moved if isinstance(job.dst, RecordDesc)})
+    if not names:
+        return ""
+    return (
+        f"no {CONFIG} is written that declares {', '.join(names)}: give the name to what reads it"
+    )
 
 
 def _section(job: Job, config: dict[str, Any]) -> str | None:

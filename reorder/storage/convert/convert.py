@@ -12,7 +12,7 @@ from memdesc.disk import as_path
 from reorder.storage.containers.entry import FileState
 from reorder.storage.containers.table import read_container
 from reorder.storage.containers.writer import Writer, check_target, partial_folder
-from reorder.storage.convert.config import check_declared, loader_warnings
+from reorder.storage.convert.config import loader_warnings
 from reorder.storage.convert.cutting import copies, tasks_of
 from reorder.storage.convert.engine import run_tasks
 from reorder.storage.convert.finished import check_finished, finished_places
@@ -61,6 +61,8 @@ class Settings(NamedTuple):
         Whether all is read back and compared with the definition.
     resume, overwrite : bool
         As of `containers.writer.Writer`.
+    allow_partial : bool
+        Whether codes may change without what turns them into numbers.
     journal_seconds : float
         How often what is done is written down, so that it can be resumed.
     """
@@ -71,6 +73,7 @@ class Settings(NamedTuple):
     verify: bool = False
     resume: bool = False
     overwrite: bool = False
+    allow_partial: bool = False
     journal_seconds: float = 5.0
 
 
@@ -147,18 +150,12 @@ def plan(
     container = read_container(given)
     check_paths(given, container, wanted)
     name = output_format(wanted)
-    jobs, warnings = plan_conversion(container.entries, rules, name)
-    check_declared(given, jobs)
-    output = plan_output(given, container, wanted, jobs, settings.shard_bytes)
-    made = Conversion(
-        given,
-        wanted,
-        container,
-        jobs,
-        output,
-        (*warnings, *loader_warnings(jobs), *output.warnings),
-        settings,
-    )
+    folder = given if given.is_dir() else given.parent
+    planned = plan_conversion(folder, container, rules, name, allow_partial=settings.allow_partial)
+    output = plan_output(given, container, wanted, planned, settings.shard_bytes)
+    jobs = planned.jobs
+    warnings = (*planned.warnings, *loader_warnings(jobs), *output.warnings)
+    made = Conversion(given, wanted, container, jobs, output, warnings, settings)
     if made.is_finished:
         check_finished(wanted, output, (tensor for job in jobs for tensor in job.tensors))
     else:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from memdesc import MemdescError, MemoryDesc, RecordDesc, data_type, memory_desc, record_desc
 from memdesc.record.names import read_name
@@ -12,15 +12,11 @@ from reorder.plan.plan import plan_reorder
 from reorder.records.repack import defaults
 from reorder.storage.containers.descriptors import stored_desc
 from reorder.storage.containers.plan import Tensor
+from reorder.storage.convert.held import held_layout
 from reorder.storage.convert.matching import renamed
-from reorder.storage.convert.records import (
-    check_order,
-    is_record,
-    record_of,
-    written_tensors,
-)
-from reorder.storage.convert.rules import WHOLE
-from reorder.storage.convert.stored import held_layout, stored_layout, stored_record
+from reorder.storage.convert.rules import WHOLE, is_record
+from reorder.storage.siblings import ORDER
+from reorder.storage.stored import stored_layout, stored_record, written_tensors
 from reorder.values.attr import Attr
 from reorder.values.formats import FLOATS, INTEGERS
 from reorder.values.scales import check_types, split_dims
@@ -29,10 +25,10 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from reorder.storage.containers.entry import Entry
-    from reorder.storage.convert.records import Group
     from reorder.storage.convert.rules import Rule
+    from reorder.storage.groups import Group
 
-__all__ = ["Job", "copy_job", "layout_job", "record_job"]
+__all__ = ["Job", "Plan", "copy_job", "layout_job", "record_job"]
 
 # scales are chosen and stored in f32
 _MAX_BITS = 32
@@ -60,6 +56,8 @@ class Job:
         Where these are written: scales, then zero points.
     rule : Rule, optional
         The rule that asks for it.
+    dropped : tuple of Entry
+        What the output does not need, such as an order of inputs that is none.
     """
 
     name: str
@@ -88,6 +86,34 @@ class Job:
         if self.is_copy:
             return "copied"
         return f"{self.src!r} -> {self.dst!r}"
+
+
+class Plan(NamedTuple):
+    """What a conversion does.
+
+    Attributes
+    ----------
+    jobs : tuple of Job
+        In the order of the source.
+    warnings : tuple of str
+        What a user may not have meant.
+    partial : mapping of str to list of str
+        Rules -> tensors of the output whose codes or scales they changed alone.
+    left : str
+        Codes of a quantised weight that stay as they were; empty if there are none.
+    """
+
+    jobs: tuple[Job, ...]
+    warnings: tuple[str, ...]
+    partial: Mapping[str, list[str]]
+    left: str
+
+    @property
+    def moved(self) -> tuple[Job, ...]:
+        """The jobs of records of several tensors, which files beside the model declare."""
+        return tuple(
+            job for job in self.jobs if isinstance(job.src, RecordDesc) and len(job.sources) > 1
+        )
 
 
 def copy_job(entry: Entry, name: str, format_name: str, rule: Rule | None = None) -> Job:
@@ -206,23 +232,25 @@ def record_job(group: Group, rule: Rule, format_name: str) -> Job:
     MemdescError
         If it cannot become that: with the rule and the prefix.
     """
-    src = record_of(group, rule)
-    check_order(group, src, rule)
+    src = group.desc
+    if src is None:
+        rule.fail(f"{group.prefix}: {group.reason}")
     prefix = renamed(rule, group.prefix)
     try:
         if rule.dst is None or not is_record(rule.dst):
             layout = None if rule.dst is None else str(rule.dst)
             plain = memory_desc(src.dims, rule.dtype or "f32", layout)
             dst: MemoryDesc | RecordDesc = plain
-            stem = prefix if len(group.entries) == 1 else f"{prefix}.weight"
+            stem = prefix if len(group.tensors) == 1 else f"{prefix}.weight".removeprefix(".")
             targets = {"": stored_layout(stem, plain)}
         else:
             dst = _target(src, rule)
             targets = written_tensors(prefix, dst, format_name)
     except MemdescError as error:
         rule.fail(f"{group.prefix}: {error}")
-    dropped = () if group.order is None else (group.order,)
-    return Job(group.prefix, group.entries, targets, src, dst, rule=rule, dropped=dropped)
+    order = group.found.entries.get(ORDER)
+    dropped = () if order is None else (order,)
+    return Job(group.prefix, group.tensors, targets, src, dst, rule=rule, dropped=dropped)
 
 
 def _target(src: RecordDesc, rule: Rule) -> RecordDesc:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from memdesc import MemdescError
 from memdesc.disk import open_file, reason_of
@@ -12,19 +13,18 @@ from reorder.storage.containers.plan import PlannedFile, Span
 from reorder.storage.containers.shards import INDEX_ENDING, plan_shards
 from reorder.storage.containers.table import FORMATS, format_of, plan_file
 from reorder.storage.containers.writer import partial_folder
-from reorder.storage.convert.config import moved_config
+from reorder.storage.convert.config import moved_config, undeclared
+from reorder.storage.groups import PARTIAL, partial_of
+from reorder.storage.quantization import CONFIG, OLD_CONFIGS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from reorder.storage.containers.entry import Container
-    from reorder.storage.convert.jobs import Job
+    from reorder.storage.convert.jobs import Plan
 
 __all__ = ["Output", "check_paths", "output_format", "plan_output"]
 
-_CONFIG = "config.json"
-# of AutoGPTQ and AutoAWQ, before config.json had a section for it
-_OLD_CONFIGS = {"quantize_config.json", "quant_config.json"}
 _MAX_CONFIG = 1 << 24
 _SHARDS = "safetensors"
 _WEIGHTS = ".safetensors"
@@ -103,7 +103,7 @@ def plan_output(
     source: Path,
     container: Container,
     target: Path,
-    jobs: Sequence[Job],
+    plan: Plan,
     shard_bytes: int | None,
 ) -> Output:
     """Plan all files of an output.
@@ -113,16 +113,18 @@ def plan_output(
     MemdescError
         If the container cannot hold a tensor, or a file beside the tensors cannot be read.
     """
-    tensors = [tensor for job in jobs for tensor in job.tensors]
+    tensors = [tensor for job in plan.jobs for tensor in job.tensors]
     name = output_format(target)
-    metadata = container.metadata if container.format == name else {}
+    metadata = dict(container.metadata) if container.format == name else {}
+    warnings = _noted(metadata, container, plan, name)
     if not is_folder(target):
         if shard_bytes is not None:
             msg = f"{str(target)!r} is one file; name a folder for shards"
             raise MemdescError(msg)
         made = plan_file(target, tensors, metadata)
         _check_beside(target, made, container)
-        return Output(made, (), False, _not_kept(source, container))  # noqa: FBT003 - a field
+        warnings += [*_not_kept(source, container), *filter(None, [undeclared(plan)])]
+        return Output(made, (), False, tuple(warnings))  # noqa: FBT003 - a field
     if shard_bytes is None:
         sizes = [path.stat().st_size for path in container.files]
         shard_bytes = max(sizes) if len(sizes) > 1 else _UNBOUNDED
@@ -132,7 +134,7 @@ def plan_output(
     files = list(plan_shards(tensors, metadata, shard_bytes, is_indexed=is_indexed))
     written = {file.name for file in files}
     copied: list[tuple[str, Path]] = []
-    warnings: list[str] = []
+    is_told = False
     for path in others:
         kept = path.relative_to(source).as_posix()
         if kept in written:
@@ -141,19 +143,41 @@ def plan_output(
                 f"one that is written; move it away, or change --shard-size"
             )
             raise MemdescError(msg)
-        if kept == _CONFIG:
-            old = _read(path)
-            text, warning = moved_config(old, jobs)
+        if kept == CONFIG:
+            text, warning = moved_config(_read(path), plan)
             files.insert(0, PlannedFile(kept, len(text), ((0, text),), {}))
             warnings += [warning] if warning else []
-            stale = sorted({each.name for each in others if each.parent == source} & _OLD_CONFIGS)
-            if text != old and stale:
-                warnings.append(f"{stale[0]} is copied, and says what was true of the input")
+            is_told = True
             continue
+        if kept in OLD_CONFIGS and plan.moved and not plan.partial and not plan.left:
+            warnings.append(f"{kept} is left out: it says what was true of the input")
+            continue
+        if kept in OLD_CONFIGS and (plan.moved or plan.partial):
+            warnings.append(f"{kept} is copied, and says what was true of the input")
         nbytes = path.stat().st_size
         files.insert(0, PlannedFile(kept, nbytes, (), {f"\0{kept}": Span(0, nbytes)}))
         copied.append((f"\0{kept}", path))
+    warnings += [] if is_told else filter(None, [undeclared(plan)])
     return Output(tuple(files), tuple(copied), True, tuple(warnings))  # noqa: FBT003 - a field
+
+
+def _noted(metadata: dict[str, Any], container: Container, plan: Plan, name: str) -> list[str]:
+    """Add which tensors were changed alone to the metadata; return a warning where there is none.
+
+    What an earlier conversion noted is kept for the tensors that are copied.
+    """
+    notes: dict[str, list[str]] = {rule: [*names] for rule, names in plan.partial.items()}
+    copies = {job.name: job.tensors[0].name for job in plan.jobs if job.is_copy}
+    for old, rule in partial_of(container).items():
+        if old in copies:
+            notes.setdefault(rule, []).append(copies[old])
+    metadata.pop(PARTIAL, None)
+    if not notes:
+        return []
+    if not FORMATS[name].has_metadata:
+        return [f"a {FORMATS[name].ending} has no metadata that could say what was changed alone"]
+    metadata[PARTIAL] = json.dumps(notes)
+    return []
 
 
 def _not_kept(source: Path, container: Container) -> tuple[str, ...]:

@@ -6,52 +6,52 @@ of a record's tensors, moves whole records; every other rule is about single ten
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from memdesc import MemdescError, RecordDesc
-from reorder.storage.convert.jobs import copy_job, layout_job, record_job
+from reorder.storage.convert.jobs import Plan, copy_job, layout_job, record_job
 from reorder.storage.convert.matching import matches, refuse_unmatched
-from reorder.storage.convert.records import Group, find_groups, is_record, tensors_of
+from reorder.storage.convert.rules import is_record
+from reorder.storage.convert.whole import check_whole, partial_warnings
+from reorder.storage.groups import Said, read_group, said_of, single
+from reorder.storage.siblings import find_siblings, siblings_of, tensors_of
+from reorder.storage.stored import ONE
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from pathlib import Path
 
-    from reorder.storage.containers.entry import Entry
+    from reorder.storage.containers.entry import Container, Entry
     from reorder.storage.convert.jobs import Job
     from reorder.storage.convert.rules import Rule
+    from reorder.storage.groups import Group
+    from reorder.storage.siblings import Siblings
 
-__all__ = ["Plan", "plan_conversion"]
-
-_ONE = "data"
-_SHOWN = 4
-
-
-class Plan(NamedTuple):
-    """What a conversion does.
-
-    Attributes
-    ----------
-    jobs : tuple of Job
-        In the order of the source.
-    warnings : tuple of str
-        What a user may not have meant.
-    """
-
-    jobs: tuple[Job, ...]
-    warnings: tuple[str, ...]
+__all__ = ["plan_conversion"]
 
 
-def plan_conversion(entries: Mapping[str, Entry], rules: Sequence[Rule], format_name: str) -> Plan:
+def plan_conversion(
+    folder: Path,
+    container: Container,
+    rules: Sequence[Rule],
+    format_name: str,
+    *,
+    allow_partial: bool = False,
+) -> Plan:
     """Decide what becomes of each tensor.
 
     Parameters
     ----------
-    entries : mapping of str to Entry
-        All tensors of the source.
+    folder : Path
+        Where the files are that declare what the tensors hold.
+    container : Container
+        The source.
     rules : sequence of Rule
         Of those that match a tensor the last one serves; tensors that none matches are copied.
     format_name : str
         The container that is written, by its key in the table of formats.
+    allow_partial : bool
+        Whether codes may change without what turns them into numbers.
 
     Raises
     ------
@@ -59,7 +59,11 @@ def plan_conversion(entries: Mapping[str, Entry], rules: Sequence[Rule], format_
         If a rule matches nothing, or a tensor cannot become what its rule says; with the rule,
         the tensor and the way out.
     """
-    chosen, groups = _assign(entries, rules)
+    entries = container.entries
+    weights = find_siblings(entries)
+    said = said_of(folder, container) if weights and rules else Said()
+    said = said._replace(is_partial=allow_partial)
+    chosen, groups = _assign(entries, weights, rules)
     jobs: list[Job] = []
     done: set[str] = set()
     for name, entry in entries.items():
@@ -67,55 +71,69 @@ def plan_conversion(entries: Mapping[str, Entry], rules: Sequence[Rule], format_
             continue
         rule = chosen.get(name)
         if name in groups:
-            group, rule = groups[name]
-            job = record_job(group, rule, format_name)
-            done |= {each.name for each in (*group.entries.values(), *job.dropped)}
+            found, rule = groups[name]
+            job = record_job(_named_group(found, rule, said), rule, format_name)
+            done |= {each.name for each in (*job.sources.values(), *job.dropped)}
         elif rule is None:
             job = copy_job(entry, name, format_name)
         elif _is_single_record(rule, entry):
-            job = record_job(Group(name, {_ONE: entry}), rule, format_name)
+            found = single(siblings_of(entries, name))
+            # files beside a model declare records of several tensors
+            group = _named_group(found, rule, said._replace(declared=None))
+            job = record_job(group, rule, format_name)
         else:
             job = layout_job(entry, rule, format_name)
         jobs.append(job)
     _check_names(jobs)
-    return Plan(tuple(jobs), _partial_moves(jobs, entries))
+    partial = check_whole(weights, jobs, said)
+    new = {
+        text: [t.name for job, _ in parts for t in job.tensors] for text, parts in partial.items()
+    }
+    copied = {job.name for job in jobs if job.is_copy}
+    left = next((each.codes.name for each in weights if each.codes.name in copied), "")
+    return Plan(tuple(jobs), partial_warnings(partial), new, left)
+
+
+def _named_group(found: Siblings, rule: Rule, said: Said) -> Group:
+    """Return the record that a rule is about."""
+    if rule.src is not None:
+        return read_group(found, said._replace(name=rule.src.name, options=dict(rule.src.options)))
+    held = found.codes.desc
+    name = held.name if isinstance(held, RecordDesc) else None
+    return read_group(found, said._replace(name=name, options={}))
 
 
 def _assign(
-    entries: Mapping[str, Entry], rules: Sequence[Rule]
-) -> tuple[dict[str, Rule], dict[str, tuple[Group, Rule]]]:
+    entries: Mapping[str, Entry], weights: Sequence[Siblings], rules: Sequence[Rule]
+) -> tuple[dict[str, Rule], dict[str, tuple[Siblings, Rule]]]:
     """Return the rule of each tensor, and the record of each tensor that moves with one."""
     chosen: dict[str, Rule] = {}
-    groups: dict[str, tuple[Group, Rule]] = {}
+    groups: dict[str, tuple[Siblings, Rule]] = {}
     for rule in rules:
-        found = _groups_of(rule, entries)
-        members = [_members(group) for group in found]
-        for group, names in zip(found, members, strict=True):
-            for name in names:
+        found = _groups_of(rule, entries, weights)
+        for weight in found:
+            for name in weight.names:
                 chosen[name] = rule
-                groups[name] = (group, rule)
-        single = [] if found else [name for name in entries if matches(rule, name)]
-        for name in single:
+                groups[name] = (weight, rule)
+        single_names = [] if found else [name for name in entries if matches(rule, name)]
+        for name in single_names:
             chosen[name] = rule
             groups.pop(name, None)
-        if not found and not single:
+        if not found and not single_names:
             refuse_unmatched(rule, [*entries])
-    for name, (group, rule) in groups.items():
-        split = [each for each in _members(group) if groups.get(each) != (group, rule)]
+    for name, (weight, rule) in groups.items():
+        split = [each for each in weight.names if groups.get(each) != (weight, rule)]
         if split:
             rule.fail(
-                f"it moves the record {group.prefix}, of which {name} is a tensor, but a later "
+                f"it moves the record {weight.prefix}, of which {name} is a tensor, but a later "
                 f"rule, {chosen[split[0]].text!r}, moves {split[0]} alone"
             )
     return chosen, groups
 
 
-def _members(group: Group) -> list[str]:
-    order = () if group.order is None else (group.order,)
-    return [entry.name for entry in (*group.entries.values(), *order)]
-
-
-def _groups_of(rule: Rule, entries: Mapping[str, Entry]) -> list[Group]:
+def _groups_of(
+    rule: Rule, entries: Mapping[str, Entry], weights: Sequence[Siblings]
+) -> list[Siblings]:
     """Return the records of several tensors whose prefix is that of a rule.
 
     Raises
@@ -127,18 +145,21 @@ def _groups_of(rule: Rule, entries: Mapping[str, Entry]) -> list[Group]:
         return []
     if rule.dst is not None and not is_record(rule.dst) and rule.dtype is None:
         return []  # a layout alone moves tensors
-    found = [group for group in find_groups(rule, entries) if matches(rule, group.prefix)]
-    if found:
-        names = tensors_of(rule.src.name)
-        whole = {name for group in found for name in _members(group)}
-        for name in entries:
-            prefix, _, last = name.rpartition(".")
-            if last == names[0] and matches(rule, prefix) and name not in whole:
-                missing = [each for each in names if f"{prefix}.{each}" not in entries]
-                rule.fail(
-                    f"{prefix} has {last}, but no {', '.join(missing)}: a record of "
-                    f"{rule.src.name} has {', '.join(names)}"
-                )
+    names = tensors_of(rule.src.name.lower())
+    if names == (ONE,):
+        return []
+    found = [
+        each for each in weights if matches(rule, each.prefix) and {*names} <= each.entries.keys()
+    ]
+    whole = {each.codes.name for each in found}
+    for name in entries if found else ():
+        prefix, _, last = name.rpartition(".")
+        if last == names[0] and matches(rule, prefix) and name not in whole:
+            missing = [each for each in names if f"{prefix}.{each}" not in entries]
+            rule.fail(
+                f"{prefix} has {last}, but no {', '.join(missing)}: a record of "
+                f"{rule.src.name} has {', '.join(names)}"
+            )
     return found
 
 
@@ -148,7 +169,7 @@ def _is_single_record(rule: Rule, entry: Entry) -> bool:
         return False
     if isinstance(entry.desc, RecordDesc):
         return True
-    return rule.src is not None and is_record(rule.src) and tensors_of(rule.src.name) == (_ONE,)
+    return rule.src is not None and is_record(rule.src) and tensors_of(rule.src.name) == (ONE,)
 
 
 def _check_names(jobs: list[Job]) -> None:
@@ -164,25 +185,3 @@ def _check_names(jobs: list[Job]) -> None:
                     raise MemdescError(msg)
                 rule.fail(f"{msg}; see rename=")
             homes[tensor.name] = job
-
-
-def _partial_moves(jobs: list[Job], entries: Mapping[str, Entry]) -> tuple[str, ...]:
-    """Return warnings of tensors that leave the others of their record in the old convention."""
-    moved = {job.name for job in jobs if not job.is_copy}
-    found: dict[str, list[str]] = {}
-    for job in jobs:
-        rule = job.rule
-        if rule is None or job.is_copy or not is_record(rule.src) or rule.src is None:
-            continue
-        prefix, _, last = job.name.rpartition(".")
-        names = tensors_of(rule.src.name)
-        left = [f"{prefix}.{each}" for each in names if each != last]
-        left = [name for name in left if name in entries and name not in moved]
-        if last in names and left:
-            found.setdefault(rule.text, []).append(f"{job.name} without {', '.join(left)}")
-    return tuple(
-        f"rule {text!r} moves {'; '.join(names[:_SHOWN])}"
-        f"{f' and {len(names) - _SHOWN} more' if len(names) > _SHOWN else ''}: these keep the old "
-        "convention; a rule over what stands before the last dot moves all of a record"
-        for text, names in found.items()
-    )

@@ -12,13 +12,13 @@ import tomllib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from memdesc import MemdescError, data_type
+from memdesc import MemdescError, data_type, known_records
 from memdesc.errors import short_repr
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["Format", "Rule", "parse_rule", "rules_of_toml"]
+__all__ = ["WHOLE", "Format", "Rule", "is_record", "parse_rule", "rules_of_toml"]
 
 _ARROW = "->"
 _SHAPE = "PATTERN: [SRC ->] DST[, DTYPE][, KEY=VALUE ...]"
@@ -88,6 +88,11 @@ class Rule:
         """Raise an error that names the rule."""
         msg = f"rule {self.text!r}: {problem}"
         raise MemdescError(msg) from None
+
+
+def is_record(given: Format | None) -> bool:
+    """Whether a rule names a record; a few names are of layouts as well."""
+    return given is not None and given.name.lower() in known_records()
 
 
 def parse_rule(text: str) -> Rule:

@@ -1,10 +1,4 @@
-"""How layouts are stored in containers: what an entry holds, and what an output says of a tensor.
-
-Whole elements are stored by their physical shape, an axis for each block in memory order. Elements
-of less than a byte, or in wider words, have as many axes as dims: the outermost blocks, and behind
-them the rest as words, which is how the packings of 4-bit weights are stored: (in / 8, out) for
-GPTQ, (in, out / 8) for AWQ, (in / 16, 2 * out) for Marlin, of int32 (AutoGPTQ, AutoAWQ, vLLM).
-"""
+"""What an entry holds: what its descriptor says, or what a rule says of its words."""
 
 from __future__ import annotations
 
@@ -12,17 +6,9 @@ import re
 from math import prod
 from typing import TYPE_CHECKING
 
-from memdesc import (
-    MemdescError,
-    MemoryDesc,
-    RecordDesc,
-    UnsupportedFormatError,
-    data_type,
-    memory_desc,
-)
-from memdesc.layout import memory_order
+from memdesc import MemdescError, MemoryDesc, UnsupportedFormatError, data_type, memory_desc
 from memdesc.names import expand_meta_tag, resolve
-from reorder.storage.containers.plan import Tensor
+from reorder.storage.stored import IN_SHAPE
 from reorder.values.formats import INTEGERS
 
 if TYPE_CHECKING:
@@ -30,12 +16,7 @@ if TYPE_CHECKING:
     from reorder.storage.containers.entry import Entry
     from reorder.storage.convert.rules import Rule
 
-__all__ = ["held_layout", "stored_layout", "stored_record"]
-
-_BYTE_BITS = 8
-# elements of a packing whose words are stored in the shape of the tensor, the last dim in words:
-# torch 2.13, TensorRT-LLM, ROCm aiter
-_IN_SHAPE = ("torch_int4_cpu", "trtllm_mixed_gemm", "aiter_16x16")
+__all__ = ["held_layout"]
 
 
 def held_layout(entry: Entry, rule: Rule) -> MemoryDesc:
@@ -125,7 +106,7 @@ def _dims_of_words(
     if len(shape) != tag.ndims:
         msg = f"{name} has {tag.ndims} dims, and so has the shape of its words; else give dims="
         raise MemdescError(msg)
-    if name.removesuffix("_experts").startswith(_IN_SHAPE):
+    if name.removesuffix("_experts").startswith(IN_SHAPE):
         return (*shape[:-1], shape[-1] * count)
     sizes = [0] * tag.ndims
     for digit, size in zip(tag.digits[: tag.ndims - 1], shape, strict=False):
@@ -153,59 +134,3 @@ def _dims_of_blocks(shape: tuple[int, ...], tag: FormatTag) -> tuple[int, ...]:
             raise MemdescError(msg)
         sizes[tag.axes[digit.axis][0]] *= size
     return tuple(sizes)
-
-
-def stored_layout(name: str, desc: MemoryDesc, words: str | None = None) -> Tensor:
-    """Return how an output stores a layout.
-
-    Parameters
-    ----------
-    name : str
-        Of the tensor.
-    desc : MemoryDesc
-        What it holds.
-    words : str, optional
-        The data type of words for narrower elements, as the source had them; else bytes.
-    """
-    dtype = desc.dtype
-    for word in (words, "u8"):
-        if word is None or data_type(word).bits <= dtype.bits:
-            continue
-        shape = _shape_of_words(desc, data_type(word).bits // dtype.bits)
-        if shape is not None:
-            return Tensor(name, word, shape, desc.nbytes, desc)
-    if dtype.is_packed or desc.extra is not None:
-        return Tensor(name, "u8", (desc.nbytes,), desc.nbytes, desc)
-    shape = _extents(desc)
-    if shape is None:
-        return Tensor(name, "u8", (desc.nbytes,), desc.nbytes, desc)
-    return Tensor(name, dtype.name, shape, desc.nbytes, desc)
-
-
-def _extents(desc: MemoryDesc) -> tuple[int, ...] | None:
-    """Return the extents of the blocks in memory order; None if they do not fill the memory."""
-    found = tuple(block.extent for block in sorted(desc.blocks, key=memory_order))
-    is_full = prod(found) == desc.padded_nelems == desc.layout.span and not desc.offset0
-    return found if is_full or not desc.nelems else None
-
-
-def _shape_of_words(desc: MemoryDesc, count: int) -> tuple[int, ...] | None:
-    """Return the shape of words of `count` elements; None if they do not fill the rest."""
-    extents = _extents(desc)
-    if extents is None or desc.nelems == 0:
-        return None
-    names = {name.text.removesuffix("_experts") for name in desc.tags()}
-    if any(name.startswith(_IN_SHAPE) for name in names):
-        extents = desc.padded_dims
-    axes = max(desc.ndims - 1, 0)
-    rest = prod(extents[axes:])
-    return None if rest % count else (*extents[:axes], rest // count)
-
-
-def stored_record(name: str, desc: RecordDesc, format_name: str) -> Tensor:
-    """Return how an output stores a record of one tensor: in GGUF by its type, else as bytes."""
-    if format_name == "gguf":
-        return Tensor(name, desc.name, desc.dims, desc.nbytes, desc)
-    rows = prod(desc.dims[:-1])
-    shape = (*desc.dims[:-1], desc.nbytes // rows) if rows else (desc.nbytes,)
-    return Tensor(name, "u8", shape, desc.nbytes, desc)

@@ -1,0 +1,140 @@
+"""Which record the words of tensors can be: its dims from their shapes, and what does not fit."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from memdesc import MemdescError, MemoryDesc, RecordDesc, data_type, record_desc
+from memdesc.record.names import read_name
+from reorder.storage.containers.descriptors import stored_desc
+from reorder.storage.siblings import optional_tensors
+from reorder.storage.stored import ONE, written_tensors
+from reorder.values.formats import INTEGERS
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from reorder.storage.containers.entry import Entry
+    from reorder.storage.containers.plan import Tensor
+    from reorder.storage.siblings import Siblings
+
+__all__ = ["check_tensors", "desc_of_tensors"]
+
+# dims of records whose scales are (groups, out)
+_MATRIX = "io"
+_BYTE_BITS = 8
+
+
+def desc_of_tensors(found: Siblings, name: str, given: Mapping[str, Any]) -> RecordDesc:
+    """Return the record of a name with the dims, the group and the scales of the tensors."""
+    has = {option: tensor in found.entries for tensor, option in optional_tensors(name).items()}
+    sample = record_desc((4096, 4096), name, **has)
+    for each in sample.tensors:
+        if each not in found.entries:
+            msg = (
+                f"{found.prefix!r} has no tensor {each!r}; {name} has the tensors "
+                f"{', '.join(sample.tensors)}"
+            )
+            raise MemdescError(msg)
+    if [*sample.tensors] == [ONE]:
+        return _single_desc(found.codes, name, given)
+    _, letters, legal = read_name(name)
+    scales = found.entries[sample.field(sample.rule.scale[0].parts[0][0]).tensor]
+    if letters == _MATRIX:
+        dims, groups = _dims_by_scales(found, scales, {**legal, **given}.get("bits", 4))
+    else:
+        dims, groups = _dims_by_codes(found, scales, sample.fields[0].bits)
+    inputs = dims[letters.index("i")]
+    options = {"scales": _kind(scales), "group": inputs // groups if groups > 1 else -1, **has}
+    kept = {option: value for option, value in options.items() if option in legal}
+    return record_desc(dims, name, **(kept | dict(given)))
+
+
+def _dims_by_scales(found: Siblings, scales: Entry, bits: Any) -> tuple[tuple[int, ...], int]:
+    """Return (in, out) and the number of groups from scales (groups, out) and bytes of codes."""
+    shape = scales.desc.dims if isinstance(scales.desc, MemoryDesc) else scales.shape
+    if len(shape) != len(_MATRIX):
+        msg = f"{scales.name!r} has the shape {scales.shape}; scales of records have 2 dims"
+        raise MemdescError(msg)
+    groups, columns = shape
+    codes = found.codes
+    count = codes.nbytes * _BYTE_BITS // bits if bits in (4, 8) else 0
+    if not groups or not columns or not count or count % (groups * columns):
+        msg = (
+            f"{codes.name!r}: {codes.nbytes} bytes of {bits}-bit codes are not a multiple of the "
+            f"{groups} x {columns} scales"
+        )
+        raise MemdescError(msg)
+    return (count // columns, columns), groups
+
+
+def _dims_by_codes(found: Siblings, scales: Entry, bits: int) -> tuple[tuple[int, ...], int]:
+    """Return (out, in) from codes, whose words lie along in, and the number of groups."""
+    codes = found.codes
+    words = data_type(codes.dtype).bits
+    if len(codes.shape) != len(_MATRIX) or words < bits:
+        msg = f"{codes.name!r} of {codes.dtype} and shape {codes.shape} has no codes of {bits} bits"
+        raise MemdescError(msg)
+    dims = codes.shape[0], codes.shape[1] * (words // bits)
+    groups = scales.shape[0] if scales.shape else 0
+    if not groups or dims[1] % groups:
+        msg = f"{scales.name!r} has {groups} groups for {dims[1]} inputs, which they do not divide"
+        raise MemdescError(msg)
+    return dims, groups
+
+
+def _single_desc(entry: Entry, name: str, options: Mapping[str, Any]) -> RecordDesc:
+    """Return a record in one tensor: what its type says, or what its bytes are by name."""
+    if isinstance(entry.desc, RecordDesc):
+        if entry.desc.name != name:
+            msg = f"it holds {entry.desc!r}, not {name}"
+            raise MemdescError(msg)
+        return entry.desc
+    rows, blocks = entry.shape[:-1], entry.shape[-1:]
+    bits = record_desc((8, 256), name, **options).bits_per_element
+    desc = record_desc((*rows, *(int(size * 8 / bits) for size in blocks)), name, **options)
+    if desc.nbytes != entry.nbytes:
+        msg = f"{entry.nbytes} bytes of shape {entry.shape} are not {desc!r}"
+        raise MemdescError(msg)
+    return desc
+
+
+def check_tensors(found: Siblings, desc: RecordDesc) -> None:
+    """Refuse words of other types or shapes than the record has, and other descriptors."""
+    if [*desc.tensors] == [ONE]:
+        return
+    for name, tensor in written_tensors(found.prefix, desc, "").items():
+        if problem := _misfit(found.entries[name], tensor):
+            msg = f"{found.entries[name].name!r} {problem}; it may be another record than {desc!r}"
+            raise MemdescError(msg)
+
+
+def _misfit(entry: Entry, tensor: Tensor) -> str:
+    """Return what an entry has that a tensor of a record has not."""
+    if tensor.desc is not None and entry.desc == tensor.desc:
+        return ""
+    if entry.is_described and entry.desc != stored_desc(entry.dtype, entry.shape)[0]:
+        return f"holds {entry.desc!r}, as the descriptor stored with it says, not {tensor.desc!r}"
+    if entry.dtype == "u8" and len(entry.shape) == 1 and entry.nbytes == tensor.nbytes:
+        return ""  # bytes without a shape
+    is_same = entry.dtype == tensor.dtype
+    # the same words as integers of another width, or bits of a type that the container lacks
+    is_alike = {entry.dtype, tensor.dtype} <= INTEGERS.keys() or (
+        entry.dtype == f"u{data_type(tensor.dtype).bits}"
+    )
+    end = None if is_same else -1
+    if (
+        not (is_same or is_alike)
+        or entry.shape[:end] != tensor.shape[:end]
+        or entry.nbytes != tensor.nbytes
+    ):
+        return (
+            f"of {entry.dtype} has the shape {entry.shape} and {entry.nbytes} bytes, not "
+            f"{tensor.shape} of {tensor.dtype} and {tensor.nbytes} bytes"
+        )
+    return ""
+
+
+def _kind(entry: Entry) -> str:
+    # archives have bf16 as words of 16 bits, with a descriptor
+    return entry.desc.dtype.name if isinstance(entry.desc, MemoryDesc) else entry.dtype

@@ -1,0 +1,247 @@
+"""What the tensors of a quantised weight are together: one record, or why they are none.
+
+Everything that says it is asked, and must agree: types and shapes of the words, descriptors that
+are stored with them, the tensors beside them, `g_idx`, the files of the model, and who names it.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from memdesc import DATA_TYPES, MemdescError, RecordDesc
+from memdesc.record.names import read_name
+from reorder.storage.fitting import check_tensors, desc_of_tensors
+from reorder.storage.quantization import Declared, declared_record
+from reorder.storage.siblings import ORDER, Siblings, siblings_of, tensors_of
+from reorder.storage.stored import ONE
+from reorder.values.formats import INTEGERS
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from reorder.storage.containers.entry import Container, Entry
+
+__all__ = [
+    "PARTIAL",
+    "Group",
+    "Said",
+    "group_at",
+    "partial_of",
+    "read_group",
+    "said_of",
+    "single",
+]
+
+# the key of metadata that names tensors whose codes or scales were changed alone
+PARTIAL = "memdesc_partial"
+
+
+class Said(NamedTuple):
+    """What is said of the quantised weights of a checkpoint, beside their tensors.
+
+    Attributes
+    ----------
+    declared : Declared, optional
+        What the files of the model declare.
+    partial : mapping of str to str
+        Tensors that an earlier conversion changed without those that belong to them -> its rule.
+    name, options : str and mapping of str to object, optional
+        The record that the caller names.
+    is_partial : bool
+        Whether tensors that the record does not use may be left behind.
+    """
+
+    declared: Declared | None = None
+    partial: Mapping[str, str] = {}
+    name: str | None = None
+    options: Mapping[str, Any] = {}
+    is_partial: bool = False
+
+
+class Group(NamedTuple):
+    """The tensors of a quantised weight, and what they are together.
+
+    Attributes
+    ----------
+    found : Siblings
+        All of them.
+    desc : RecordDesc, optional
+        The record; None if there is none.
+    reason : str
+        Why there is none.
+    """
+
+    found: Siblings
+    desc: RecordDesc | None
+    reason: str = ""
+
+    @property
+    def prefix(self) -> str:
+        """What is in front of the names of its tensors."""
+        return self.found.prefix
+
+    @property
+    def tensors(self) -> dict[str, Entry]:
+        """The entry of each tensor of the record, by its name there."""
+        names = [] if self.desc is None else self.desc.tensors
+        return {name: self.found.entries[name] for name in names}
+
+
+def said_of(folder: Path, container: Container) -> Said:
+    """Return what is said of a checkpoint by the files in its folder and by its metadata.
+
+    Raises
+    ------
+    MemdescError
+        As of `declared_record`.
+    """
+    return Said(declared_record(folder), partial_of(container))
+
+
+def partial_of(container: Container) -> dict[str, str]:
+    """Return the tensors that an earlier conversion changed alone, each with its rule."""
+    try:
+        notes = json.loads(container.metadata.get(PARTIAL, "{}"))
+        return {name: str(rule) for rule, names in notes.items() for name in names}
+    except (AttributeError, TypeError, ValueError, RecursionError):
+        return {}  # not a note of this program
+
+
+def group_at(entries: Mapping[str, Entry], prefix: str, said: Said) -> Group:
+    """Return the record of a prefix; its codes are called as the record that is said calls them.
+
+    Raises
+    ------
+    MemdescError
+        If there are no such codes, or nothing says what they are.
+    """
+    name, _ = _named(said, prefix)
+    first = tensors_of(read_name(name)[0])[0]
+    full = prefix if first == ONE else f"{prefix}.{first}".removeprefix(".")
+    if full not in entries:
+        msg = f"{prefix!r} has no tensor {first!r}; the checkpoint has none called {full}"
+        raise MemdescError(msg)
+    found = siblings_of(entries, full)
+    return read_group(single(found) if first == ONE else found, said)
+
+
+def single(found: Siblings) -> Siblings:
+    """Return a tensor that is a record for itself, with what is beside it."""
+    codes = found.codes
+    rest = {name: entry for name, entry in found.entries.items() if entry is not codes}
+    return Siblings(codes.name, {ONE: codes, **rest})
+
+
+def read_group(found: Siblings, said: Said) -> Group:
+    """Decide what the tensors of a quantised weight are together.
+
+    Of the data only `g_idx` is read.
+    """
+    try:
+        name, options = _named(said, found.prefix)
+        desc = desc_of_tensors(found, name, options)
+        _check_declared(found, desc, said)
+        check_tensors(found, desc)
+        _check_rest(found, desc, said)
+    except MemdescError as error:
+        return Group(found, None, str(error))
+    return Group(found, desc)
+
+
+def _named(said: Said, prefix: str) -> tuple[str, dict[str, Any]]:
+    """Return the record that is said, and its options."""
+    declared = said.declared
+    if said.name is not None:
+        name = said.name.lower()
+        if declared is not None and declared.name is not None and declared.name != name:
+            msg = (
+                f"{declared.file} declares {declared.name}, not {name}: name {declared.name}, or "
+                f"correct {declared.file} if it is wrong"
+            )
+            raise MemdescError(msg)
+        return name, dict(said.options)
+    if declared is None:
+        msg = f"nothing declares what {prefix!r} holds: no config.json does; give its name"
+        raise MemdescError(msg)
+    if declared.name is None:
+        msg = f"nothing declares a record of {prefix!r}: {declared.reason}; give its name"
+        raise MemdescError(msg)
+    return declared.name, {**declared.options, **said.options}
+
+
+def _check_declared(found: Siblings, desc: RecordDesc, said: Said) -> None:
+    """Refuse options of a record that the files of the model contradict."""
+    declared = said.declared
+    if declared is None or declared.name != desc.name:
+        return
+    held = dict(desc.options)
+    for key, value in declared.options.items():
+        if key not in said.options and held.get(key, value) != value:
+            msg = (
+                f"{declared.file} declares {key}={value}, and {desc.name} has {key}={held[key]}; "
+                f"say {desc.name}({key}={value}), or {desc.name}({key}={held[key]}) if "
+                f"{declared.file} is wrong"
+            )
+            raise MemdescError(msg)
+    inputs, group = desc.dims[desc.letters.index("i")], held.get("group")
+    is_one = group == -1
+    if declared.group not in (None, group) and not (is_one and declared.group >= inputs):
+        msg = (
+            f"{declared.file} declares group_size {declared.group}, but the shapes of the tensors "
+            f"say {'one group' if is_one else f'groups of {group}'} of {inputs} inputs; correct "
+            f"{declared.file} if it is wrong"
+        )
+        raise MemdescError(msg)
+    if declared.is_ordered and not is_one and ORDER not in found.entries:
+        msg = (
+            f"{declared.file} declares desc_act, which assigns inputs to groups by data, but there "
+            f"is no {ORDER} that says how; correct {declared.file} if the inputs are in order"
+        )
+        raise MemdescError(msg)
+
+
+def _check_rest(found: Siblings, desc: RecordDesc, said: Said) -> None:
+    """Refuse tensors that the record does not use, an order that is data, and partial changes."""
+    rest = [name for name in found.entries if name not in desc.tensors and name != ORDER]
+    if rest and not said.is_partial:
+        msg = (
+            f"{', '.join(found.entries[name].name for name in rest)} belong to {found.codes.name}, "
+            f"and {desc.name} does not use them: its numbers would be other ones"
+        )
+        raise MemdescError(msg)
+    if ORDER in found.entries:
+        _check_order(found.entries[ORDER], desc)
+    names = [found.entries[name].name for name in desc.tensors]
+    changed = [name for name in names if name in said.partial]
+    if changed and len(changed) < len(names):
+        msg = (
+            f"an earlier conversion changed {', '.join(changed)} without the other tensors of "
+            f"{found.prefix!r}, by the rule {said.partial[changed[0]]!r}; convert the original "
+            "with a rule over the whole record"
+        )
+        raise MemdescError(msg)
+
+
+def _check_order(entry: Entry, desc: RecordDesc) -> None:
+    """Refuse an order of inputs that is data: it is a gather."""
+    group = dict(desc.options).get("group")
+    inputs = desc.dims[desc.letters.index("i")]
+    wanted = np.arange(inputs) // (inputs if group in (-1, None) else int(str(group)))
+    nbytes = inputs * INTEGERS[entry.dtype].bits // 8 if entry.dtype in INTEGERS else -1
+    if entry.nbytes != nbytes:
+        msg = (
+            f"{entry.name} of {entry.dtype} and shape {entry.shape} is not an integer for each of "
+            f"the {inputs} inputs"
+        )
+        raise MemdescError(msg)
+    if not np.array_equal(entry.read().view(DATA_TYPES[entry.dtype].numpy), wanted):
+        msg = (
+            f"{entry.name} assigns inputs to groups in an order that is data (act-order), which is "
+            "a gather and not a layout; numpy decodes it from the fields of a Record, with the "
+            f"scales and zero points at [{ORDER}], as the page on checkpoints shows"
+        )
+        raise MemdescError(msg)

@@ -1,0 +1,167 @@
+"""Names of tensors that are one quantised weight: codes, and what turns them into numbers.
+
+The table has the names that AutoGPTQ, AutoAWQ, GPTQModel, compressed-tensors, DeepSeek, ModelOpt,
+MLX, bitsandbytes, gpt-oss, onnxruntime, quanto, HQQ, torchao, ExLlama, AQLM, QuIP#, QServe,
+Nunchaku, ComfyUI, Mistral and Marlin store.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import TYPE_CHECKING, NamedTuple
+
+from memdesc import DATA_TYPES, MemoryDesc, RecordDesc, known_records, record_desc
+from memdesc.record.names import read_name
+from reorder.storage.stored import ONE
+from reorder.values.formats import INTEGERS
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from reorder.storage.containers.entry import Entry
+
+__all__ = ["ORDER", "Siblings", "find_siblings", "optional_tensors", "siblings_of", "tensors_of"]
+
+# which group an input belongs to, of GPTQ
+ORDER = "g_idx"
+_DOT = "."
+_CODE_BITS = 8
+
+
+class Siblings(NamedTuple):
+    """The tensors of a quantised weight, by what is behind their prefix; the codes come first."""
+
+    prefix: str
+    entries: Mapping[str, Entry]
+
+    @property
+    def codes(self) -> Entry:
+        """The tensor of the codes."""
+        return next(iter(self.entries.values()))
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the tensors, that of the codes first."""
+        return tuple(entry.name for entry in self.entries.values())
+
+
+class _Row(NamedTuple):
+    """How the codes of a format end, and how the tensors end that belong to them."""
+
+    codes: str
+    others: tuple[str, ...]
+    # whether names alone tell, whatever the type: bitsandbytes keeps codes in words of bf16
+    is_certain: bool = False
+
+
+def _row(codes: str, others: str) -> _Row:
+    """Return a row; ``!`` marks codes whose names alone tell."""
+    return _Row(codes.removesuffix("!"), tuple(others.split()), codes.endswith("!"))
+
+
+_ROWS = (
+    _row(
+        ".qweight!",
+        ".scales .qzeros .zeros .g_idx .scales_and_zeros .s1_scales .s2_scales .s2_zeros "
+        ".s1_szeros .wscales .wzeros .wtscale .wcscales",
+    ),
+    _row(
+        ".weight_packed!",
+        ".weight_scale .weight_zero_point .weight_g_idx .weight_global_scale .weight_shape",
+    ),
+    _row(
+        ".weight",
+        ".scale .scales .biases .zero .zeros .zero_point .qzeros .g_idx .scale_inv .scale_weight "
+        ".qscale_weight .SCB .weight_format",
+    ),
+    _row(".B", ".s"),
+    _row(".W_q!", ".scale .zero"),
+    _row(".q_weight!", ".q_scale .q_scale_max .q_groups .q_group_map .q_perm .q_invperm"),
+    _row(".trellis!", ".suh .svh .su .sv .mcg .mul1"),
+    _row(".codes", ".codebooks .scales"),
+    _row(".Qidxs!", ".SU .SV .codebook_id"),
+    _row("._data", "._scale ._shift ._zeropoint"),
+    _row("_qdata", "_scale _zero_point"),
+    _row("_blocks", "_scales"),
+    _row("_quantized", "_scale _zero_point"),
+    _row("_Q4", "_scales _zero_points"),
+    _row("_Q8", "_scales _zero_points"),
+    # codes of any name
+    _row(
+        "",
+        "_scale _scales _scale_2 _scale_inv _scale_inverse _global_scale _zero_point "
+        "_zero_points _zeros _g_idx",
+    ),
+    _row(
+        "!",
+        ".absmax .quant_map .nested_absmax .nested_quant_map .quant_state.bitsandbytes__nf4 "
+        ".quant_state.bitsandbytes__fp4",
+    ),
+)
+
+
+def find_siblings(entries: Mapping[str, Entry]) -> list[Siblings]:
+    """Return the quantised weights of a checkpoint that names tell, in its order."""
+    return [found for name in entries if len((found := siblings_of(entries, name)).entries) > 1]
+
+
+def siblings_of(entries: Mapping[str, Entry], name: str) -> Siblings:
+    """Return a tensor with those that turn its codes into numbers; alone if it holds no codes."""
+    codes, dotted = entries[name], f"{_DOT}{name}"
+    holds_codes = _holds_codes(codes)
+    stem = dotted
+    others: dict[str, Entry] = {}
+    for row in (*_ROWS, *_record_rows()):
+        if not dotted.endswith(row.codes):
+            continue
+        start = dotted.removesuffix(row.codes)
+        stem = min(stem, start, key=len)
+        if holds_codes or row.is_certain:
+            full = ((start + ending).removeprefix(_DOT) for ending in row.others)
+            others |= {each: entries[each] for each in full if each in entries}
+    prefix = stem.removeprefix(_DOT)
+    return Siblings(
+        prefix, {_role(prefix, each): one for each, one in {name: codes, **others}.items()}
+    )
+
+
+def _role(prefix: str, name: str) -> str:
+    return name.removeprefix(prefix).lstrip("._") or ONE
+
+
+def _holds_codes(entry: Entry) -> bool:
+    """Whether a tensor may hold codes: integers, floats of up to 8 bits, blocks, unknown types."""
+    desc = entry.desc
+    kind = desc.dtype.name if isinstance(desc, MemoryDesc) else entry.dtype
+    if isinstance(desc, RecordDesc) or kind not in DATA_TYPES:
+        return True
+    is_number = kind in INTEGERS or DATA_TYPES[kind].bits <= _CODE_BITS
+    return is_number and kind != "boolean"
+
+
+@lru_cache(maxsize=1)
+def _record_rows() -> tuple[_Row, ...]:
+    """Return rows of the records of several tensors, as outputs have them."""
+    rows = []
+    for name in known_records():
+        first, *others = (*tensors_of(name), *optional_tensors(name))
+        if others:
+            rows.append(_Row(f".{first}", tuple(f".{each}" for each in others)))
+    return tuple(dict.fromkeys(rows))
+
+
+@lru_cache(maxsize=64)
+def tensors_of(name: str) -> tuple[str, ...]:
+    """Return the names of the tensors of a record."""
+    return tuple(record_desc((4096, 4096), name).tensors)
+
+
+@lru_cache(maxsize=64)
+def optional_tensors(name: str) -> dict[str, str]:
+    """Return the tensors that a record has only with an option that is not its default."""
+    found: dict[str, str] = {}
+    for option, default in read_name(name)[2].items():
+        if default is False:
+            made = record_desc((4096, 4096), name, **{option: True})
+            found |= {each: option for each in made.tensors if each not in tensors_of(name)}
+    return found
