@@ -7,13 +7,22 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from memdesc import DATA_TYPES
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
     from numpy.typing import NDArray
 
-__all__ = ["awq_layer", "model_folder", "write_safetensors"]
+__all__ = [
+    "awq_layer",
+    "fp8_layer",
+    "gptq_layer",
+    "model_folder",
+    "write_config",
+    "write_safetensors",
+]
 
 _KINDS = {
     "int32": "I32",
@@ -22,6 +31,9 @@ _KINDS = {
     "uint8": "U8",
     "int64": "I64",
     "complex64": "C64",
+    "bfloat16": "BF16",
+    "float8_e4m3fn": "F8_E4M3",
+    "int8": "I8",
 }
 
 
@@ -43,7 +55,7 @@ def write_safetensors(
     with path.open("wb") as file:
         file.write(len(text).to_bytes(8, "little") + text)
         for array in tensors.values():
-            file.write(np.ascontiguousarray(array).data.cast("B"))
+            file.write(array.tobytes())
 
 
 def awq_layer(
@@ -61,6 +73,43 @@ def awq_layer(
         "qzeros": (points << 4 * np.arange(8)).sum(-1).astype(np.uint32).view(np.int32),
         "scales": rng.random((rows // group, columns)).astype(np.float16),
     }
+
+
+def gptq_layer(
+    seed: int = 0, dims: tuple[int, int] = (128, 256), group: int = 64
+) -> tuple[dict[str, NDArray[Any]], NDArray[np.float32]]:
+    """Return the tensors of a layer as AutoGPTQ stores them, and its weights over (in, out)."""
+    rng = np.random.default_rng(seed)
+    rows, columns = dims
+    codes = rng.integers(0, 16, dims)
+    zeros = rng.integers(1, 16, (rows // group, columns))
+    scales = rng.random((rows // group, columns)).astype(np.float16)
+    shifts = 4 * np.arange(8)
+    qweight = (codes.reshape(-1, 8, columns) << shifts[:, None]).sum(1)
+    qzeros = (zeros.reshape(rows // group, -1, 8) - 1 << shifts).sum(-1)
+    groups = np.arange(rows) // group
+    values = (codes - zeros[groups]) * scales[groups].astype(np.float32)
+    tensors = {
+        "qweight": qweight.astype(np.uint32).view(np.int32),
+        "qzeros": qzeros.astype(np.uint32).view(np.int32),
+        "scales": scales,
+    }
+    return tensors, values.astype(np.float32)
+
+
+def fp8_layer(seed: int = 0, dims: tuple[int, int] = (256, 128)) -> dict[str, NDArray[Any]]:
+    """Return the tensors of a layer of FP8 in blocks of 128 x 128, as DeepSeek-V3 stores them."""
+    rng = np.random.default_rng(seed)
+    kind = DATA_TYPES["f8_e4m3"].numpy
+    return {
+        "weight": rng.standard_normal(dims).astype(kind),
+        "weight_scale_inv": rng.random((dims[0] // 128, dims[1] // 128)).astype(np.float32),
+    }
+
+
+def write_config(folder: Path, **section: Any) -> None:
+    """Write a config.json that declares quantised weights."""
+    (folder / "config.json").write_text(json.dumps({"quantization_config": section}))
 
 
 def model_folder(folder: Path, layers: int = 2, **options: Any) -> dict[str, NDArray[Any]]:

@@ -113,14 +113,17 @@ def _misfit(entry: Entry, tensor: Tensor) -> str:
     """Return what an entry has that a tensor of a record has not."""
     if tensor.desc is not None and entry.desc == tensor.desc:
         return ""
-    if entry.is_described and entry.desc != stored_desc(entry.dtype, entry.shape)[0]:
-        return f"holds {entry.desc!r}, as the descriptor stored with it says, not {tensor.desc!r}"
+    kind = _kind(entry)
+    plain = [stored_desc(each, entry.shape)[0] for each in (entry.dtype, kind)]
+    if entry.is_described and entry.desc not in plain:
+        wanted = tensor.desc or f"{tensor.dtype} of {tensor.shape}"
+        return f"holds {_named(entry.desc)}, as the descriptor stored with it says, not {wanted!r}"
     if entry.dtype == "u8" and len(entry.shape) == 1 and entry.nbytes == tensor.nbytes:
         return ""  # bytes without a shape
-    is_same = entry.dtype == tensor.dtype
+    is_same = kind == tensor.dtype
     # the same words as integers of another width, or bits of a type that the container lacks
-    is_alike = {entry.dtype, tensor.dtype} <= INTEGERS.keys() or (
-        entry.dtype == f"u{data_type(tensor.dtype).bits}"
+    is_alike = {kind, tensor.dtype} <= INTEGERS.keys() or (
+        kind == f"u{data_type(tensor.dtype).bits}"
     )
     end = None if is_same else -1
     if (
@@ -129,10 +132,17 @@ def _misfit(entry: Entry, tensor: Tensor) -> str:
         or entry.nbytes != tensor.nbytes
     ):
         return (
-            f"of {entry.dtype} has the shape {entry.shape} and {entry.nbytes} bytes, not "
+            f"of {kind} has the shape {entry.shape} and {entry.nbytes} bytes, not "
             f"{tensor.shape} of {tensor.dtype} and {tensor.nbytes} bytes"
         )
     return ""
+
+
+def _named(desc: MemoryDesc | RecordDesc | None) -> str:
+    """Return a descriptor with the name of its packing, where it has one."""
+    names = desc.tags() if isinstance(desc, MemoryDesc) else ()
+    packing = next((name.text for name in names if name.vocabulary == "weights"), None)
+    return f"{desc!r} ({packing})" if packing else repr(desc)
 
 
 def _kind(entry: Entry) -> str:

@@ -14,7 +14,7 @@ import numpy as np
 from memdesc import DATA_TYPES, MemdescError, RecordDesc
 from memdesc.record.names import read_name
 from reorder.storage.fitting import check_tensors, desc_of_tensors
-from reorder.storage.quantization import Declared, declared_record
+from reorder.storage.quantization import CONFIG, KEY, Declared, declared_record
 from reorder.storage.siblings import ORDER, Siblings, siblings_of, tensors_of
 from reorder.storage.stored import ONE
 from reorder.values.formats import INTEGERS
@@ -38,6 +38,8 @@ __all__ = [
 
 # the key of metadata that names tensors whose codes or scales were changed alone
 PARTIAL = "memdesc_partial"
+# the codes of AutoGPTQ, AutoAWQ and vLLM
+_USUAL = "qweight"
 
 
 class Said(NamedTuple):
@@ -117,10 +119,12 @@ def group_at(entries: Mapping[str, Entry], prefix: str, said: Said) -> Group:
     Raises
     ------
     MemdescError
-        If there are no such codes, or nothing says what they are.
+        If there are no such codes.
     """
-    name, _ = _named(said, prefix)
-    first = tensors_of(read_name(name)[0])[0]
+    declared = said.declared.name if said.declared else None
+    name = said.name if said.name is not None else declared
+    # what nothing names is most often called so
+    first = _USUAL if name is None else tensors_of(read_name(name)[0])[0]
     full = prefix if first == ONE else f"{prefix}.{first}".removeprefix(".")
     if full not in entries:
         msg = f"{prefix!r} has no tensor {first!r}; the checkpoint has none called {full}"
@@ -142,33 +146,36 @@ def read_group(found: Siblings, said: Said) -> Group:
     Of the data only `g_idx` is read.
     """
     try:
-        name, options = _named(said, found.prefix)
+        name, options = _named(said, found)
+    except MemdescError as error:
+        return Group(found, None, str(error))
+    try:
         desc = desc_of_tensors(found, name, options)
         _check_declared(found, desc, said)
         check_tensors(found, desc)
         _check_rest(found, desc, said)
     except MemdescError as error:
-        return Group(found, None, str(error))
+        declared = said.declared if said.name is None else None
+        by = f"{declared.file} declares {name}: " if declared else ""
+        return Group(found, None, f"{by}{error}")
     return Group(found, desc)
 
 
-def _named(said: Said, prefix: str) -> tuple[str, dict[str, Any]]:
+def _named(said: Said, found: Siblings) -> tuple[str, dict[str, Any]]:
     """Return the record that is said, and its options."""
     declared = said.declared
     if said.name is not None:
-        name = said.name.lower()
-        if declared is not None and declared.name is not None and declared.name != name:
+        name = read_name(said.name)[0]
+        if declared is not None and declared.name not in (None, name):
             msg = (
                 f"{declared.file} declares {declared.name}, not {name}: name {declared.name}, or "
                 f"correct {declared.file} if it is wrong"
             )
             raise MemdescError(msg)
         return name, dict(said.options)
-    if declared is None:
-        msg = f"nothing declares what {prefix!r} holds: no config.json does; give its name"
-        raise MemdescError(msg)
-    if declared.name is None:
-        msg = f"nothing declares a record of {prefix!r}: {declared.reason}; give its name"
+    if declared is None or declared.name is None:
+        why = declared.reason if declared else f"no {CONFIG} has a {KEY}"
+        msg = f"nothing declares what {found.prefix!r} holds: {why}; give the name of its record"
         raise MemdescError(msg)
     return declared.name, {**declared.options, **said.options}
 

@@ -154,5 +154,7 @@ _KINDS = {str: "a string", int: "an integer", bool: "true or false", dict: "an o
 
 
 def _told(found: Declared) -> str:
+    if found.name is None:
+        return f"something else ({found.reason})"
     options = ", ".join(f"{key}={value}" for key, value in found.options.items())
-    return f"{found.name}({options})" if found.name else found.reason.partition(": ")[2]
+    return f"{found.name}({options})" if options else found.name

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -62,13 +61,13 @@ def partial_warnings(partial: Mapping[str, Sequence[tuple[Job, Siblings]]]) -> t
 
 
 def _renamed(jobs: Sequence[Job]) -> dict[str, Entry] | None:
-    """Return the tensors that are copied, by their new names; None if all keep theirs."""
-    found: dict[str, Entry] = {}
-    for job in jobs:
-        for key, tensor in job.targets.items():
-            if isinstance(job.src, RecordDesc):
-                continue
-            found[tensor.name] = replace(job.sources[key], name=job.sources[key].name)
+    """Return what single tensors are read from, by their new names; None if all keep theirs."""
+    found = {
+        tensor.name: job.sources[key]
+        for job in jobs
+        if not isinstance(job.src, RecordDesc)
+        for key, tensor in job.targets.items()
+    }
     return found if any(name != entry.name for name, entry in found.items()) else None
 
 
@@ -91,8 +90,10 @@ def _changes(
         return
     new = {entry.name: name for name, entry in renamed.items()}
     if weight.codes.name in new:
-        kept = siblings_of(renamed, new[weight.codes.name])
-        if {entry.name for entry in kept.entries.values()} == set(weight.names):
+        kept = siblings_of(renamed, new[weight.codes.name]).entries
+        if {role: entry.name for role, entry in kept.items()} == {
+            role: entry.name for role, entry in weight.entries.items()
+        }:
             return
     yield next(homes[name] for name in weight.names if new.get(name) != name)
 

@@ -113,7 +113,10 @@ def test_what_config_declares_and_tensors_do_not_hold_is_noted(
 ) -> None:
     for config, note in (
         ({"quant_method": "fp8"}, "no record for quant_method 'fp8'"),
-        ({"quant_method": "gptq", "bits": 8}, "config.json declares gptq: 'fc.qzeros' has 8"),
+        (
+            {"quant_method": "gptq", "bits": 8},
+            "config.json declares gptq: 'fc.qweight' of s32 has the shape",
+        ),
     ):
         (model / "config.json").write_text(json.dumps({"quantization_config": config}))
         facts = _facts(capsys, str(model))

@@ -152,7 +152,7 @@ def test_records_of_several_tensors_are_found(
         found = checkpoint.record("fc", name, **options)
         assert found.desc == made.desc
         assert all((found.tensors[part] == data).all() for part, data in made.tensors.items())
-        with pytest.raises(MemdescError, match=r"no config.json in .* declares a record; give"):
+        with pytest.raises(MemdescError, match=r"no config.json has a quant.*; give"):
             checkpoint.record("fc")
         (tmp_path / "config.json").write_text(json.dumps({"quantization_config": config}))
         assert checkpoint.record("fc").desc == made.desc
@@ -163,11 +163,11 @@ def test_records_of_several_tensors_are_found(
 @pytest.mark.parametrize(
     ("config", "reason"),
     [
-        ({"quantization_config": {"quant_method": "gptq", "desc_act": True}}, "by data"),
+        ({"quantization_config": {"quant_method": "gptq", "desc_act": True}}, "by data, but"),
         ({"quantization_config": {"quant_method": "fp8"}}, "no record for quant_method 'fp8'"),
         ({"quantization_config": {"quant_method": "awq", "version": "gemv"}}, "'awq'"),
-        ({}, "give its name"),
-        ([], "no JSON object"),
+        ({}, "give the name of its record"),
+        ([], "not a JSON object"),
     ],
 )
 def test_what_config_does_not_declare_is_told(tmp_path: Path, config: object, reason: str) -> None:
@@ -185,9 +185,9 @@ def test_tensors_that_do_not_fit_a_record_are_refused(tmp_path: Path) -> None:
     with reorder.open_checkpoint(tmp_path) as checkpoint:
         for prefix, name, options, reason in (
             ("fd", "awq", {}, "no tensor 'qweight'"),
-            ("fc", "q4_0", {}, "is no q4_0 of tensors qweight and scales"),
-            ("fc", "gptq", {"bits": 3}, "no multiple of the 4 x 64"),
-            ("fc", "gptq", {"bits": 8}, "'fc.qzeros' has 128 bytes, but"),
+            ("fc", "q4_0", {}, "no tensor 'data'"),
+            ("fc", "gptq", {"bits": 3}, "not a multiple of the 4 x 64"),
+            ("fc", "gptq", {"bits": 8}, "'fc.qzeros' of u8 has the shape"),
         ):
             with pytest.raises(MemdescError, match=reason):
                 checkpoint.record(prefix, name, **options)

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import pytest
 
-from memdesc import MemdescError
+from memdesc import DATA_TYPES, MemdescError
 from reorder.storage.containers.table import read_container
 from reorder.storage.convert.convert import Settings, convert, plan
 from reorder.storage.convert.rules import parse_rule
@@ -25,9 +24,8 @@ def converted(
 ) -> dict[str, NDArray[Any]]:
     """Convert, and return the words of each tensor of the output, by its name."""
     convert(plan(source, target, [parse_rule(rule) for rule in rules], settings))
-    kinds = {"s32": np.int32, "f16": np.float16, "f32": np.float32, "s8": np.int8, "u8": np.uint8}
     return {
-        name: entry.read().view(kinds[entry.dtype]).reshape(entry.shape)
+        name: entry.read().view(DATA_TYPES[entry.dtype].numpy).reshape(entry.shape)
         for name, entry in read_container(target).entries.items()
     }
 

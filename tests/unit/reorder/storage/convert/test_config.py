@@ -42,11 +42,17 @@ def test_a_config_without_a_section_gets_one(tmp_path: Path) -> None:
     assert found["quantization_config"]["quant_method"] == "gptq"
 
 
-def test_files_of_old_programs_are_told_of(tmp_path: Path) -> None:
+def test_files_of_old_programs_do_not_stay_where_they_are_wrong(tmp_path: Path) -> None:
     model_folder(tmp_path / "model")
-    (tmp_path / "model" / "quantize_config.json").write_text("{}")
+    (tmp_path / "model" / "quant_config.json").write_text('{"w_bit": 4, "q_group_size": 64}')
     made = plan(tmp_path / "model", tmp_path / "out", [_RULE], Settings())
-    assert made.warnings == ("quantize_config.json is copied, and says what was true of the input",)
+    (warning,) = made.warnings
+    assert warning == "quant_config.json is left out: it says what was true of the input"
+    convert(made)
+    assert not (tmp_path / "out" / "quant_config.json").exists()
+    some = parse_rule("model.layers.0.*: awq -> gptq")
+    made = plan(tmp_path / "model", tmp_path / "some", [some], Settings())
+    assert "quant_config.json is copied, and says what was true of the input" in made.warnings
 
 
 def test_a_rule_takes_no_record_for_another_version_than_the_model_says(tmp_path: Path) -> None:

@@ -110,21 +110,6 @@ def test_layouts_keep_their_descriptor_and_are_stored_by_their_physical_shape(
     assert np.array_equal(again["conv.weight"], source["conv.weight"].numpy())
 
 
-def test_a_rule_on_one_tensor_moves_its_layout_and_warns_of_its_companions(
-    model: Path, tmp_path: Path
-) -> None:
-    rule = parse_rule("*.0.mlp.qweight: awq -> marlin")
-    made = plan(model, tmp_path / "out", [rule], SMALL)
-    (warning,) = made.warnings
-    assert "model.layers.0.mlp.qweight without model.layers.0.mlp.qzeros, " in warning
-    convert(made)
-    entry = read_container(tmp_path / "out").entries["model.layers.0.mlp.qweight"]
-    assert (entry.dtype, entry.shape) == ("s32", (8, 512))
-    assert entry.desc == memory_desc((128, 256), "u4", "marlin")
-    config = json.loads((tmp_path / "out" / "config.json").read_text())
-    assert config["quantization_config"]["quant_method"] == "awq"
-
-
 def test_the_last_rule_that_matches_serves(model: Path, tmp_path: Path) -> None:
     found = converted(
         model,

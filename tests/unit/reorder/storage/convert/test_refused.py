@@ -38,7 +38,7 @@ def test_mistakes_are_refused_before_anything_is_written(model: Path, tmp_path: 
         "lm_head.weight: ab, f16, scales=a": "u4 to u16, f8 or f4, not f16",
         "lm_head.weight: ab, dims=40x129": "lm_head.weight has 10240 bytes, but",
         "lm_head.weight: rename=conv.weight": "would both be called conv.weight",
-        "*.mlp: gptq -> awq": "model.layers.0.mlp.qweight of s32 has the shape (128, 32)",
+        "*.mlp: gptq -> awq": "config.json declares awq, not gptq: name awq, or correct",
         "*.mlp: awq -> q4_0": "model.layers.0.mlp",
         "*.mlp: awq(bits=8) -> gptq": "awq has no option 'bits'",
         "*.mlp: awq -> gptq, f16": "records keep their types",

@@ -1,0 +1,207 @@
+"""Quantised weights stay whole: codes do not change without what turns them into numbers."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+import reorder
+from memdesc import DATA_TYPES, MemdescError, record_desc
+from reorder.storage.containers.plan import Tensor
+from reorder.storage.containers.table import plan_file, read_container
+from reorder.storage.containers.writer import Writer
+from reorder.storage.convert.convert import convert, plan
+from reorder.storage.convert.rules import parse_rule
+from tests.checkpoints import (
+    awq_layer,
+    fp8_layer,
+    gptq_layer,
+    model_folder,
+    write_config,
+    write_safetensors,
+)
+from tests.unit.reorder.storage.convert.results import SMALL, converted, refused
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+_PARTIAL = SMALL._replace(allow_partial=True)
+_F8 = DATA_TYPES["f8_e4m3"].numpy
+
+
+def written(folder: Path, tensors: dict[str, NDArray[Any]], **section: Any) -> Path:
+    """Write a model of some tensors and a section of its config.json."""
+    folder.mkdir(exist_ok=True)
+    write_safetensors(folder / "model.safetensors", tensors)
+    if section:
+        write_config(folder, **section)
+    return folder
+
+
+@pytest.fixture
+def fp8(tmp_path: Path) -> Path:
+    layer = {f"fc.{name}": array for name, array in fp8_layer(dims=(256, 256)).items()}
+    norm: dict[str, NDArray[Any]] = {
+        "norm.weight": np.ones(8, np.float16),
+        "norm.scale": np.ones(8, np.float32),
+    }
+    return written(tmp_path / "fp8", layer | norm, quant_method="fp8")
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [
+        "*.weight: bf16",
+        "fc.weight: ba",
+        "*: f32",
+        "fc.*_inv: ba",
+        "fc.*_inv: bf16",
+        "fc.*: u8, scale=1",
+    ],
+)
+def test_codes_of_fp8_do_not_change_without_their_scales(
+    fp8: Path, tmp_path: Path, rule: str
+) -> None:
+    said = refused(fp8, tmp_path / "out", rule)
+    assert f"rule {rule!r}: fc.weight" in said
+    assert "fc.weight holds codes, which are numbers only with all of them" in said
+    assert "there is no record for quant_method 'fp8'" in said
+    assert "--allow-partial does it all the same" in said
+
+
+def test_floats_beside_other_scales_are_no_codes(fp8: Path, tmp_path: Path) -> None:
+    found = converted(fp8, tmp_path / "out.npz", "norm.*: f32", "fc.*: rename=*")
+    assert found["norm.weight"].dtype == np.float32
+
+
+_INT8, _WORDS = np.ones((64, 64), np.int8), np.ones((64, 64), np.uint8)
+_BF16 = np.ones((64, 64), DATA_TYPES["bf16"].numpy)
+
+
+@pytest.mark.parametrize(
+    ("codes", "array", "other"),
+    [
+        ("fc.weight", _INT8, "fc.SCB"),
+        ("fc.weight", _WORDS, "fc.weight.absmax"),
+        ("fc.weight", _BF16, "fc.weight.quant_map"),
+        ("fc.weight", _BF16, "fc.weight.quant_state.bitsandbytes__nf4"),
+        ("fc.weight", np.ones((64, 8), np.int32), "fc.biases"),
+        ("fc.weight", _WORDS, "fc.weight_scale_2"),
+        ("fc.weight", np.ones((64, 64), _F8), "fc.scale"),
+        ("fc.weight", np.ones((64, 64), _F8), "fc.qscale_weight"),
+        ("fc.weight", _INT8, "fc.weight_zero_point"),
+        ("fc.weight_packed", np.ones((64, 8), np.int32), "fc.weight_scale"),
+        ("fc.weight_packed", np.ones((64, 8), np.int32), "fc.weight_g_idx"),
+        ("mlp.experts.gate_up_proj_blocks", _WORDS, "mlp.experts.gate_up_proj_scales"),
+        ("mlp.experts.gate_up_proj", np.ones((64, 64), _F8), "mlp.experts.gate_up_proj_scale_inv"),
+        ("W_quantized", _INT8, "W_scale"),
+        ("W", _INT8, "W_scale"),
+        ("W", _INT8, "W_zero_point"),
+        ("W_Q4", _WORDS, "W_scales"),
+        ("fc.qweight", np.ones((64, 8), np.int32), "fc.g_idx"),
+        ("fc.W_q", _WORDS, "fc.zero"),
+        ("fc.B", np.ones((64, 8), np.int32), "fc.s"),
+        ("weight", np.ones((64, 64), _F8), "weight_scale"),
+    ],
+)
+def test_codes_and_what_scales_them_are_known_by_their_names(
+    tmp_path: Path, codes: str, array: NDArray[Any], other: str
+) -> None:
+    source = tmp_path / "in.safetensors"
+    scales = np.ones((1, 1), np.float32)
+    write_safetensors(source, {codes: array, other: scales, "a.weight": np.ones(4, np.float16)})
+    for rule in (f"{codes}: ba", f"{codes}: f32", f"{other}: f16", f"{codes}: rename=x"):
+        said = refused(source, tmp_path / "out.safetensors", rule)
+        assert f"{codes} holds codes" in said
+        assert other in said
+    assert converted(source, tmp_path / "out.npz", "a.weight: f32")["a.weight"].shape == (4,)
+    write_safetensors(source, {codes: array, "other": scales})
+    converted(source, tmp_path / "out.safetensors", "other: f16")
+
+
+@pytest.mark.parametrize("part", ["qweight", "qzeros", "scales"])
+def test_parts_of_records_do_not_change_alone(tmp_path: Path, part: str) -> None:
+    model_folder(tmp_path / "model")
+    rules = [f"*.{part}: ba", f"*.0.mlp.{part}: rename=b"]
+    rules += {"qweight": ["*.qweight: awq -> marlin"], "scales": ["*.scales: bf16"]}.get(part, [])
+    for rule in rules:
+        said = refused(tmp_path / "model", tmp_path / "out", rule)
+        assert "they are one record, which moves with its prefix: 'model.layers.0.mlp: awq" in said
+
+
+def test_scales_may_take_a_wider_type(tmp_path: Path) -> None:
+    layer, wanted = gptq_layer()
+    source = written(tmp_path / "m", {f"fc.{k}": x for k, x in layer.items()}, quant_method="gptq")
+    converted(source, tmp_path / "out", "*.scales: f32")
+    with reorder.open_checkpoint(tmp_path / "out") as checkpoint:
+        assert np.array_equal(reorder.dequantize(checkpoint.record("fc")).numpy(), wanted)
+
+
+def test_records_are_renamed_as_a_whole(tmp_path: Path) -> None:
+    layer, wanted = gptq_layer()
+    other, _ = gptq_layer(1)
+    tensors = {f"{p}.{k}": x for p, one in (("a", layer), ("b", other)) for k, x in one.items()}
+    source = written(tmp_path / "m", tensors, quant_method="gptq")
+    converted(source, tmp_path / "out", "a.*: rename=c.d.*")
+    with reorder.open_checkpoint(tmp_path / "out") as checkpoint:
+        assert np.array_equal(reorder.dequantize(checkpoint.record("c.d")).numpy(), wanted)
+    swapped = ["a.scales: rename=b.scales", "b.scales: rename=a.scales"]
+    assert "a.scales would change without" in refused(source, tmp_path / "no", *swapped)
+    assert "holds codes" in refused(source, tmp_path / "no", "a.qweight: rename=a.weight")
+
+
+def test_partial_changes_are_told_and_noted(fp8: Path, tmp_path: Path) -> None:
+    rule = "fc.weight: bf16"
+    for k, name in enumerate(("out", "out.safetensors", "out.gguf", "out.npz")):
+        target = tmp_path / name
+        made = plan(fp8, target, [parse_rule(rule)], _PARTIAL)
+        warnings = "; ".join(made.warnings)
+        assert f"rule {rule!r} changes fc.weight without fc.weight_scale_inv: toge" in warnings
+        assert ("config.json keeps its quantization_config, which says what was" in warnings) == (
+            k == 0
+        )
+        assert ("a .npz has no metadata that could say" in warnings) == (k == 3)
+        convert(made)
+        metadata = read_container(target).metadata
+        if name != "out.npz":
+            assert json.loads(metadata["memdesc_partial"]) == {rule: ["fc.weight"]}
+        if name == "out.npz":
+            continue
+        again = tmp_path / f"again{k}.safetensors"
+        converted_too = plan(target, again, [parse_rule("fc.weight: rename=fc.x")], _PARTIAL)
+        convert(converted_too)
+        notes = json.loads(read_container(again).metadata["memdesc_partial"])
+        assert {x for names in notes.values() for x in names} == {"fc.x"}
+
+
+def test_a_record_that_was_changed_in_part_is_none(tmp_path: Path) -> None:
+    layer = {f"fc.{name}": array for name, array in awq_layer(zeros=(7, 9)).items()}
+    source, out = tmp_path / "in.safetensors", tmp_path / "out.safetensors"
+    write_safetensors(source, layer)
+    convert(plan(source, out, [parse_rule("fc.qweight: awq -> gptq")], _PARTIAL))
+    with (
+        reorder.open_checkpoint(out) as checkpoint,
+        pytest.raises(MemdescError, match="an earlier conversion changed"),
+    ):
+        checkpoint.record("fc", "gptq")
+    assert "an earlier conversion changed fc.qweight" in refused(
+        out, tmp_path / "x.safetensors", "fc: gptq -> ab, f32"
+    )
+
+
+def test_a_scale_beside_blocks_is_not_lost(tmp_path: Path) -> None:
+    desc = record_desc((2, 32), "q4_0")
+    tensors = [Tensor("a.weight", "q4_0", (2, 32), 36, desc), Tensor("a.scale", "f32", (1,), 4)]
+    source = tmp_path / "in.gguf"
+    with Writer(source, plan_file(source, tensors, {})) as writer:
+        writer.finish()
+    said = refused(source, tmp_path / "out.safetensors", "a.weight: f32")
+    assert "a.scale belong to a.weight, and q4_0 does not use them" in said
+    made = plan(source, tmp_path / "out.safetensors", [parse_rule("a.weight: f32")], _PARTIAL)
+    assert "changes a.weight without a.scale" in made.warnings[0]
+    convert(plan(source, tmp_path / "copied.gguf", [parse_rule("a.scale: f32")], SMALL))

@@ -1,0 +1,284 @@
+"""What the tensors of a quantised weight are: all that says it must agree."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+import reorder
+from memdesc import MemdescError, record_desc
+from reorder.cli import main
+from tests.checkpoints import awq_layer, gptq_layer, write_config, write_safetensors
+from tests.unit.reorder.storage.convert.results import converted, refused
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+    from pytest import CaptureFixture  # noqa: PT013 - the type of a fixture
+
+_ORDERED = np.arange(128, dtype=np.int32) // 64
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "m").mkdir()
+    return tmp_path / "m"
+
+
+def write(folder: Path, layer: Mapping[str, NDArray[Any]], **more: NDArray[Any]) -> None:
+    named = {f"fc.{name}": array for name, array in {**layer, **more}.items()}
+    write_safetensors(folder / "model.safetensors", named)
+
+
+def reason(folder: Path, *name: str, **options: Any) -> str:
+    """Return why there is no record."""
+    with (
+        reorder.open_checkpoint(folder) as checkpoint,
+        pytest.raises(MemdescError) as caught,
+    ):
+        checkpoint.record("fc", *name, **options)
+    return str(caught.value)
+
+
+def values(folder: Path, *name: str, **options: Any) -> NDArray[np.float32]:
+    with reorder.open_checkpoint(folder) as checkpoint:
+        found: NDArray[np.float32] = reorder.dequantize(
+            checkpoint.record("fc", *name, **options)
+        ).numpy()
+        return found
+
+
+def inspected(folder: Path, capsys: CaptureFixture[str]) -> tuple[dict[str, str], str]:
+    """Return the layout of each tensor, and the notes."""
+    assert main(["inspect", str(folder), "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    return {row["name"]: row["layout"] for row in found["tensors"]}, "\n".join(found["notes"])
+
+
+def test_words_of_another_record_are_refused_by_their_shapes(
+    folder: Path, capsys: CaptureFixture[str]
+) -> None:
+    layer, wanted = gptq_layer(dims=(256, 256))
+    write(folder, layer)
+    assert np.array_equal(values(folder, "gptq"), wanted)
+    shapes = "of s32 has the shape (32, 256) and 32768 bytes, not (256, 32)"
+    assert shapes in reason(folder, "awq")
+    assert "(32, 256) and 32768 bytes, not (16, 512)" in reason(folder, "marlin")
+    write_config(folder, quant_method="awq")
+    assert shapes in reason(folder)
+    layouts, notes = inspected(folder, capsys)
+    assert layouts["fc.qweight"] == "plain"
+    assert "config.json declares awq: 'fc.qweight' of s32 has the shape (32, 256)" in notes
+    assert "config.json declares awq, not gptq" in reason(folder, "gptq")
+    write_config(folder, quant_method="gptq")
+    assert np.array_equal(values(folder), wanted)
+    assert inspected(folder, capsys) == ({f"fc.{x}": f"gptq {x}" for x in layer}, "")
+
+
+@pytest.mark.parametrize("name", ["qweight", "qzeros", "scales"])
+@pytest.mark.parametrize("kind", [np.int32, np.float16, np.float32])
+def test_words_of_other_types_are_refused(folder: Path, name: str, kind: Any) -> None:
+    layer, _ = gptq_layer()
+    if layer[name].dtype == kind:
+        return
+    # scales of f32 are scales as well; the other types take other bytes, or are others
+    write(folder, layer | {name: np.ones(layer[name].shape, kind)})
+    if (name, kind) == ("scales", np.float32):
+        assert values(folder, "gptq").shape == (128, 256)
+    else:
+        reason(folder, "gptq")
+
+
+def test_bits_of_scales_are_not_taken_for_another_type(folder: Path) -> None:
+    write(folder, awq_layer())
+    assert "'fc.scales' of f16" in reason(folder, "awq", scales="bf16")
+
+
+def test_an_order_of_inputs_that_is_data_is_refused_everywhere(
+    folder: Path, capsys: CaptureFixture[str]
+) -> None:
+    layer, wanted = gptq_layer()
+    order = np.random.default_rng(0).permutation(_ORDERED)
+    for desc_act in (False, True):
+        write_config(folder, quant_method="gptq", desc_act=desc_act)
+        for kind in (np.int32, np.int64):
+            write(folder, layer, g_idx=_ORDERED.astype(kind))
+            assert np.array_equal(values(folder), wanted)
+            assert np.array_equal(values(folder, "gptq"), wanted)
+        write(folder, layer, g_idx=order)
+        for name in ((), ("gptq",)):
+            assert "fc.g_idx assigns inputs to groups in an order that is data" in reason(
+                folder, *name
+            )
+        layouts, notes = inspected(folder, capsys)
+        assert layouts["fc.qweight"] == "plain"
+        assert "in an order that is data" in notes
+        assert "in an order that is data" in refused(
+            folder, folder.parent / "out", "fc: gptq -> ab, f32"
+        )
+    for wrong in (_ORDERED[:-1], _ORDERED.astype(np.float32), np.zeros(0, np.int32)):
+        write(folder, layer, g_idx=wrong)
+        assert "is not an integer for each of the 128 inputs" in reason(folder)
+    write(folder, layer)
+    assert "declares desc_act, which assigns inputs to groups by data" in reason(folder)
+
+
+def test_an_order_that_is_data_is_decoded_by_numpy(folder: Path) -> None:
+    layer, _ = gptq_layer()
+    order = np.random.default_rng(0).permutation(_ORDERED)
+    write(folder, layer, g_idx=order)
+    with reorder.open_checkpoint(folder) as checkpoint:
+        desc = record_desc((128, 256), "gptq", group=64)
+        r = reorder.Record(desc, {name: checkpoint[f"fc.{name}"].data for name in desc.tensors})
+        found = checkpoint["fc.g_idx"].numpy()
+        codes = r.field("qweight").astype(np.int32) - (
+            r.field("qzeros").astype(np.int32)[found] + 1
+        )
+        weights = codes * r.field("scales")[found].astype(np.float32)
+    plain = reorder.dequantize(r).numpy()
+    assert np.array_equal(weights[found == _ORDERED], plain[found == _ORDERED])
+    assert not np.array_equal(weights, plain)
+
+
+@pytest.mark.parametrize("moved", ["qweight", "scales"])
+def test_a_stored_descriptor_wins_over_what_config_declares(
+    folder: Path, capsys: CaptureFixture[str], moved: str
+) -> None:
+    write(folder, awq_layer())
+    write_config(folder, quant_method="awq")
+    out = folder.parent / "out"
+    layout = {"qweight": "awq -> marlin", "scales": "marlin_scales"}[moved]
+    assert (
+        main(
+            ["convert", str(folder), str(out), "--map", f"fc.{moved}: {layout}", "--allow-partial"]
+        )
+        == 0
+    )
+    capsys.readouterr()
+    said = reason(out)
+    assert "config.json declares awq: 'fc." in said
+    assert "marlin" in said
+    assert "as the descriptor stored with it says" in said
+    layouts, notes = inspected(out, capsys)
+    assert not any(layout.startswith("awq") for layout in layouts.values())
+    assert "as the descriptor stored with it says" in notes
+
+
+def test_tensors_that_a_record_does_not_use_are_named(folder: Path) -> None:
+    layer, _ = gptq_layer()
+    write(folder, layer, zeros=np.ones((2, 256), np.float16))
+    assert "fc.zeros belong to fc.qweight, and gptq does not use them" in reason(folder, "gptq")
+
+
+def test_groups_that_config_contradicts_are_refused(folder: Path) -> None:
+    layer, wanted = gptq_layer(dims=(192, 256), group=96)
+    write(folder, layer)
+    assert np.array_equal(values(folder, "gptq"), wanted)
+    write_config(folder, quant_method="gptq", group_size=128)
+    assert "declares group_size 128, but the shapes of the tensors say groups of 96" in reason(
+        folder
+    )
+    layer, wanted = gptq_layer(dims=(64, 256), group=64)
+    write(folder, layer)
+    assert np.array_equal(values(folder), wanted)  # one group, which is not full
+    write_config(folder, quant_method="gptq", group_size=32)
+    assert "but the shapes of the tensors say one group of 64 inputs" in reason(folder)
+
+
+def test_version_2_of_gptq_is_not_read_as_version_1(folder: Path) -> None:
+    layer, wanted = gptq_layer()
+    write(folder, layer)
+    write_config(folder, quant_method="gptq", checkpoint_format="gptq_v2")
+    assert not np.array_equal(values(folder), wanted)
+    assert "config.json declares zeros=v2, and gptq has zeros=v1" in reason(folder, "gptq")
+    assert np.array_equal(values(folder, "gptq", zeros="v1"), wanted)
+
+
+@pytest.mark.parametrize(
+    ("section", "problem"),
+    [
+        ({"quant_method": "gptq", "checkpoint_format": ["gptq"]}, "checkpoint_format must be a s"),
+        ({"quant_method": {}}, "quant_method must be a string, not {}"),
+        ({"quant_method": "gptq", "bits": "4"}, "bits must be an integer, not '4'"),
+        ({"quant_method": "gptq", "bits": True}, "bits must be an integer, not True"),
+        ({"quant_method": "gptq", "bits": 4.0}, "bits must be an integer, not 4.0"),
+        ({"quant_method": "gptq", "bits": 3}, "bytes of 3-bit codes"),
+        ({"quant_method": "gptq", "bits": 0}, "bytes of 0-bit codes"),
+        ({"quant_method": "gptq", "group_size": [64]}, "group_size must be an integer"),
+        ({"quant_method": "gptq", "desc_act": "no"}, "desc_act must be true or false"),
+        ({"quant_method": "gptq", "dynamic": 1}, "dynamic must be an object"),
+        ({"quant_method": "gptq", "is_marlin_format": 1}, "is_marlin_format must be true"),
+        ({"quant_method": "awq", "version": 2}, "version must be a string"),
+        ({"quant_method": "awq", "bits": 8}, "quant_method 'awq', version gemm, 8 bits"),
+        ({"quant_method": "awq", "version": "gemv"}, "quant_method 'awq', version gemv"),
+        ({"quant_method": "gptq", "checkpoint_format": "bitblas"}, "checkpoint_format bitblas"),
+        ([{"quant_method": "gptq"}], "quantization_config is not a JSON object"),
+        ("gptq", "quantization_config is not a JSON object, but 'gptq'"),
+        ({}, "no record for quant_method ''"),
+    ],
+)
+def test_odd_values_of_config_are_told(
+    folder: Path, capsys: CaptureFixture[str], section: Any, problem: str
+) -> None:
+    write(folder, gptq_layer()[0])
+    (folder / "config.json").write_text(json.dumps({"quantization_config": section}))
+    assert problem in reason(folder)
+    assert problem in inspected(folder, capsys)[1]
+    assert main(["convert", str(folder), str(folder.parent / "out")]) == 0  # only copies
+
+
+@pytest.mark.parametrize(
+    ("file", "config", "reads"),
+    [
+        ("quantize_config.json", {"bits": 4, "group_size": 64, "desc_act": False}, True),
+        ("quantize_config.json", {"bits": 4, "checkpoint_format": "gptq_v2"}, False),
+        ("quant_config.json", {"w_bit": 4, "q_group_size": 64, "version": "GEMM"}, False),
+        ("hf_quant_config.json", {"quantization": {"quant_algo": "NVFP4"}}, False),
+        (
+            "config.json",
+            {"a": {"text_config": {"quantization_config": {"quant_method": "gptq"}}}},
+            True,
+        ),
+        ("config.json", {"quantization_config": None}, None),
+    ],
+)
+def test_other_files_and_nested_sections_declare_records(
+    folder: Path, file: str, config: Any, reads: bool | None
+) -> None:
+    layer, wanted = gptq_layer()
+    write(folder, layer)
+    (folder / file).write_text(json.dumps(config))
+    if reads:
+        assert np.array_equal(values(folder), wanted)
+    elif reads is None:
+        assert "no config.json has a quantization_config" in reason(folder)
+    elif config.get("checkpoint_format"):
+        assert not np.array_equal(values(folder), wanted)
+    else:
+        reason(folder)
+
+
+def test_files_that_contradict_each_other_are_refused(folder: Path) -> None:
+    write(folder, gptq_layer()[0])
+    write_config(folder, quant_method="gptq", checkpoint_format="gptq_v2")
+    (folder / "quantize_config.json").write_text(json.dumps({"bits": 4}))
+    assert values(folder).shape == (128, 256)  # it says nothing of the version
+    (folder / "quantize_config.json").write_text(json.dumps({"checkpoint_format": "gptq"}))
+    said = reason(folder)
+    assert "config.json in " in said
+    assert "declares gptq(zeros=v2), and quantize_config.json gptq(zeros=v1)" in said
+    assert said == reason(folder, "gptq", zeros="v2")
+
+
+def test_a_layer_without_a_prefix_is_a_group(tmp_path: Path) -> None:
+    layer, wanted = gptq_layer()
+    write_safetensors(tmp_path / "x.safetensors", layer)
+    with reorder.open_checkpoint(tmp_path / "x.safetensors") as checkpoint:
+        assert np.array_equal(reorder.dequantize(checkpoint.record("", "gptq")).numpy(), wanted)
+    found = converted(tmp_path / "x.safetensors", tmp_path / "y.safetensors", "*: gptq -> ab, f32")
+    assert np.array_equal(found["weight"], wanted)
