@@ -68,3 +68,73 @@ def test_a_rule_takes_no_record_for_another_version_than_the_model_says(tmp_path
     convert(plan(tmp_path / "v2", tmp_path / "back", [back], Settings()))
     insisted = parse_rule("model.*: gptq(zeros=v1) -> awq")  # who says it means it
     plan(tmp_path / "v2", tmp_path / "other", [insisted], Settings())
+
+
+def _converted(source: Path, target: Path, *rules: str) -> tuple[dict[str, Any], list[str]]:
+    """Convert; returns the section of the config.json of the output, and the warnings."""
+    made = plan(source, target, [parse_rule(rule) for rule in rules], Settings())
+    convert(made)
+    path = target / "config.json"
+    config = json.loads(path.read_text()) if path.exists() else {}
+    return config.get("quantization_config", {}), [*made.warnings]
+
+
+def test_gptq_is_symmetric_if_it_was_or_comes_from_marlin(tmp_path: Path) -> None:
+    model_folder(tmp_path / "awq", zeros=(8, 9))
+    section, _ = _converted(tmp_path / "awq", tmp_path / "gptq", "model.*: awq -> gptq")
+    assert section["sym"] is False
+    section, _ = _converted(tmp_path / "gptq", tmp_path / "marlin", "model.*: gptq -> marlin")
+    assert (section["checkpoint_format"], section["sym"]) == ("marlin", True)
+    section, _ = _converted(tmp_path / "marlin", tmp_path / "back", "model.*: marlin -> gptq")
+    assert (section["checkpoint_format"], section["sym"]) == ("gptq", True)
+    section, _ = _converted(tmp_path / "back", tmp_path / "v2", "model.*: gptq -> gptq(zeros=v2)")
+    assert (section["checkpoint_format"], section["sym"]) == ("gptq_v2", True)
+
+
+@pytest.mark.parametrize(
+    ("section", "rule", "problem"),
+    [
+        ({"quant_method": "awq"}, "model.*: gptq -> awq", "config.json declares awq, not gptq"),
+        ({"quant_method": "gptq"}, "model.*: awq -> gptq", "config.json declares gptq, not awq"),
+        ({"quant_method": "awq"}, "model.*: marlin -> awq", "config.json declares awq, not marlin"),
+        ({"quant_method": "awq", "group_size": 32}, "model.*: awq -> gptq", "group_size 32, but"),
+        ({"quant_method": ["awq"]}, "model.*: awq -> gptq", "quant_method must be a string"),
+    ],
+)
+def test_a_rule_that_the_model_contradicts_is_refused(
+    tmp_path: Path, section: dict[str, Any], rule: str, problem: str
+) -> None:
+    model_folder(tmp_path / "model")
+    for place in ({"quantization_config": section}, {"a": {"b": {"quantization_config": section}}}):
+        (tmp_path / "model" / "config.json").write_text(json.dumps(place))
+        for source in (tmp_path / "model", tmp_path / "model" / "model.safetensors"):
+            with pytest.raises(MemdescError, match=problem):
+                plan(source, tmp_path / "out", [parse_rule(rule)], Settings())
+
+
+def test_what_no_config_says_of_the_output_is_a_warning(tmp_path: Path) -> None:
+    model_folder(tmp_path / "model")
+    _, (kept, warning) = _converted(
+        tmp_path / "model", tmp_path / "one.safetensors", "model.*: awq -> gptq"
+    )
+    assert kept.startswith("one file is written, without config.json")
+    assert warning.startswith("no config.json is written that declares gptq: give the name")
+    section, (warning,) = _converted(
+        tmp_path / "model", tmp_path / "some", "model.layers.0.*: awq -> gptq"
+    )
+    assert section["quant_method"] == "awq"
+    assert "cannot say that model.layers.1.mlp.qweight stays as it was" in warning
+    section, (warning,) = _converted(
+        tmp_path / "model", tmp_path / "half", "model.layers.0.*: awq -> ab, f16"
+    )
+    assert "cannot say that model.layers.1.mlp.qweight stays as it was" in warning
+    section, (warning,) = _converted(
+        tmp_path / "model",
+        tmp_path / "two",
+        "model.layers.0.*: awq -> ab, f16",
+        "model.layers.1.*: awq -> gptq",
+    )
+    assert "cannot say that records became several formats" in warning
+    (tmp_path / "model" / "config.json").unlink()
+    _, (warning,) = _converted(tmp_path / "model", tmp_path / "none", "model.*: awq -> gptq")
+    assert warning.startswith("no config.json is written that declares gptq")
