@@ -12,8 +12,9 @@ from memdesc import MemdescError
 from memdesc.exchange import from_notation
 from memdesc.layout import dim_name
 from reorder.cli.command import Command, Facts
+from reorder.cli.compare_checkpoints import compare_checkpoints, is_checkpoint
 from reorder.cli.facts import lines
-from reorder.cli.tensors import SOURCE, load_file, read_bytes
+from reorder.cli.tensors import SOURCE, codes_note, load_file, read_bytes
 from reorder.comparison import compare_values
 from reorder.memory.inputs import as_memory
 from reorder.memory.memory import Memory
@@ -34,7 +35,11 @@ _LAYOUT = (
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("a", metavar="A", help=f"{SOURCE}; or raw bytes or words, with --layout-a")
+    parser.add_argument(
+        "a",
+        metavar="A",
+        help=f"{SOURCE}; or raw bytes or words, with --layout-a; or a checkpoint, if B is one",
+    )
     parser.add_argument("b", metavar="B", help="likewise")
     parser.add_argument("--layout-a", metavar="L", help=_LAYOUT % "A")
     parser.add_argument("--layout-b", metavar="L", help=_LAYOUT % "B")
@@ -50,6 +55,10 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _answer(options: argparse.Namespace) -> tuple[Facts, int]:
+    if options.layout_a is None is options.layout_b and all(
+        map(is_checkpoint, (options.a, options.b))
+    ):
+        return compare_checkpoints(options)
     a = _load(options.a, options.layout_a, "--layout-a")
     b = _load(options.b, options.layout_b, "--layout-b")
     if a.desc.dims != b.desc.dims:
@@ -76,6 +85,8 @@ def _answer(options: argparse.Namespace) -> tuple[Facts, int]:
                 for dim, counts in enumerate(found.by_dim)
             ],
         }
+    if notes := [note for path in (options.a, options.b) if (note := codes_note(path))]:
+        facts["notes"] = notes
     facts |= {
         "padding_not_zero": {"a": found.padding[0], "b": found.padding[1]},
         "padding_differs": found.padding_differs,
@@ -133,6 +144,9 @@ def _ranges(counts: NDArray[np.int64]) -> list[list[int]]:
 
 def _lay_out(facts: Facts) -> list[str]:
     texts: dict[str, Any] = dict(facts)
+    if "compared" in facts:
+        texts["differing"] = [_checkpoint_line(row) for row in facts["differing"]] or "none"
+        return lines(texts)
     padding = facts["padding_not_zero"]
     texts["padding_not_zero"] = f"a {padding['a']}, b {padding['b']}"
     if "worst" in facts:
@@ -140,6 +154,13 @@ def _lay_out(facts: Facts) -> list[str]:
         texts["first"] = [_line(row) for row in facts["first"]]
         texts["where"] = [_place(row) for row in facts["where"]]
     return lines(texts)
+
+
+def _checkpoint_line(row: Facts) -> str:
+    said = row.get("problem") or (
+        f"{row['differing']} of {row['elements']} elements, worst {row['worst']}"
+    )
+    return f"{row['name']}: {row['a']} and {row['b']}: {said}"
 
 
 def _line(row: Facts) -> str:

@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 __all__ = ["COMMAND"]
 
 _CHUNK_NBYTES = 1 << 26
+# vocabulary and domain of names for packings of quantised weights
+_CODES, _CODE_BITS = ("weights", "weights"), 8
 # layouts in one message
 _LISTED = 8
 
@@ -98,6 +100,12 @@ def _answer(options: argparse.Namespace) -> tuple[Facts, int]:
         "dtype": str(wanted),
         **padding,
     }
+    packing = next((name for name in desc.tags() if name[::2] == _CODES), None)
+    if packing is not None and desc.dtype.bits <= _CODE_BITS:
+        facts["note"] = (
+            f"{packing.text} packs codes: scales and zero points turn them into numbers, and are "
+            "not applied"
+        )
     return facts, 0 if padding["padding_zero"] else 1
 
 

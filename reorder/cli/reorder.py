@@ -14,7 +14,7 @@ from reorder.cli.facts import desc_facts
 from reorder.cli.layouts import HELD, buffer_name
 from reorder.cli.located import locate
 from reorder.cli.progress import Progress
-from reorder.cli.tensors import SOURCE, load_file, load_tensor
+from reorder.cli.tensors import SOURCE, codes_note, load_file, load_tensor
 from reorder.memory.memory import Memory
 from reorder.storage.files import save, sidecar
 from reorder.storage.reorder_file import FileReorder, reorder_file
@@ -91,6 +91,7 @@ def _answer(options: argparse.Namespace) -> tuple[Facts, int]:
         "wrote": options.dst,
         "descriptor": str(sidecar(options.dst)),
         **desc_facts(desc),
+        **({"note": note} if (note := codes_note(options.src)) else {}),
     }, 0
 
 

@@ -17,14 +17,17 @@ from reorder.cli.layouts import buffer_name, desc_of
 from reorder.memory.inputs import as_memory
 from reorder.memory.memory import Memory
 from reorder.storage.archive import load_archive
+from reorder.storage.containers.table import read_container
 from reorder.storage.files import load, sidecar
 from reorder.storage.npy import NpyError, read_header
+from reorder.storage.siblings import siblings_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 __all__ = [
     "SOURCE",
+    "codes_note",
     "is_archive",
     "load_file",
     "load_tensor",
@@ -146,6 +149,23 @@ def read_bytes(path: str, offset: int = 0) -> NDArray[np.uint8]:
             raise MemdescError(msg)
         file.seek(offset)
         return np.fromfile(file, np.uint8)
+
+
+def codes_note(path: str) -> str:
+    """Return what turns the codes of a tensor of a .npz into numbers; of others nothing."""
+    file, name = split_name(path)
+    if name is None:
+        return ""
+    try:
+        found = siblings_of(read_container(file).entries, name)
+    except (MemdescError, KeyError):  # who reads it says what is wrong
+        return ""
+    others = ", ".join(each for each in found.names if each != name)
+    return (
+        f"{name} holds codes: {others} turn them into numbers, and are not applied"
+        if others
+        else ""
+    )
 
 
 def is_archive(path: str) -> bool:

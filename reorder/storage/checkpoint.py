@@ -16,7 +16,8 @@ from reorder.quantize import dequantize
 from reorder.records.record import Record
 from reorder.storage.containers.entry import map_file
 from reorder.storage.containers.table import read_container
-from reorder.storage.groups import group_at, said_of
+from reorder.storage.groups import Said, group_at, read_group, said_of
+from reorder.storage.siblings import find_siblings, siblings_of
 
 if TYPE_CHECKING:
     import os
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 
     from memdesc import RecordDesc
     from reorder.storage.containers.entry import Entry
+    from reorder.storage.groups import Group
 
 __all__ = ["Checkpoint", "StoredTensor", "open_checkpoint"]
 
@@ -80,6 +82,14 @@ class StoredTensor:
         return self._entry.desc
 
     @property
+    def scaled_by(self) -> tuple[str, ...]:
+        """Names of the tensors that turn its codes into numbers, such as scales; often none.
+
+        `numpy` and `memory` give the codes alone then; `Checkpoint.record` joins all.
+        """
+        return self._checkpoint.scaled_by(self.name)
+
+    @property
     def data(self) -> NDArray[np.uint8]:
         """The bytes as they lie in the file: read-only, mapped, of which used pages are read.
 
@@ -110,7 +120,8 @@ class StoredTensor:
     def numpy(self) -> NDArray[Any]:
         """Return an array over the logical dims; the numbers that a block-quantised one stands for.
 
-        A plain tensor is a read-only view of the file; others are copies.
+        A plain tensor is a read-only view of the file; others are copies. Codes come as they are
+        stored where other tensors scale them: see `scaled_by`.
 
         Raises
         ------
@@ -132,7 +143,9 @@ class StoredTensor:
         return np.array(self.numpy(), dtype, copy=copy)
 
     def __repr__(self) -> str:
-        return f"StoredTensor({self.name!r}, {self._entry.desc or self.dtype}, {self.nbytes} bytes)"
+        codes = f", codes scaled by {', '.join(self.scaled_by)}" if self.scaled_by else ""
+        what = self._entry.desc or self.dtype
+        return f"StoredTensor({self.name!r}, {what}, {self.nbytes} bytes{codes})"
 
 
 class Checkpoint(Mapping[str, StoredTensor]):
@@ -211,13 +224,36 @@ class Checkpoint(Mapping[str, StoredTensor]):
         ...     checkpoint.record("fc", "awq")
         Record(record_desc((128, 16), 'awq', group=-1, scales='f16'))
         """
-        folder = self._path if self._path.is_dir() else self._path.parent
-        said = said_of(folder, self._container)._replace(name=name, options=options)
+        said = self._said._replace(name=name, options=options)
         group = group_at(self._container.entries, prefix, said)
+        return self.join(group)
+
+    def join(self, group: Group) -> Record:
+        """Return the record of a group; its bytes are mapped.
+
+        Raises
+        ------
+        MemdescError
+            If the group is not a record, with the reason.
+        """
         if group.desc is None:
             raise MemdescError(group.reason)
-        tensors = {tensor: self.map(entry) for tensor, entry in group.tensors.items()}
-        return Record(group.desc, tensors)
+        return Record(group.desc, {name: self.map(each) for name, each in group.tensors.items()})
+
+    @property
+    def _said(self) -> Said:
+        folder = self._path if self._path.is_dir() else self._path.parent
+        return said_of(folder, self._container)
+
+    def groups(self) -> list[Group]:
+        """Return its quantised weights: codes with what turns them into numbers."""
+        found = find_siblings(self._container.entries)
+        said = self._said if found else Said()
+        return [read_group(each, said) for each in found]
+
+    def scaled_by(self, name: str) -> tuple[str, ...]:
+        """Return the names of the tensors that turn the codes of one into numbers."""
+        return siblings_of(self._container.entries, name).names[1:]
 
     def map(self, entry: Entry) -> NDArray[np.uint8]:
         """Return the bytes of an entry; each file is mapped once."""

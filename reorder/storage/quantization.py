@@ -9,9 +9,10 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from memdesc import MemdescError
+from memdesc import MemdescError, known_records
 from memdesc.disk import read_if_exists
 from memdesc.errors import short_repr
+from memdesc.record.names import read_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -144,6 +145,10 @@ def _declared(file: str, section: Mapping[str, Any]) -> Declared:
         return Declared(file, "gptq", options, **common)
     if method == "gptq" and form == "marlin":
         return Declared(file, "marlin", options, **common)
+    if method in known_records() and method not in {"awq", "gptq"}:
+        # as outputs have it of records that other programs do not declare
+        kept = {key: value for key, value in options.items() if key in read_name(method)[2]}
+        return Declared(file, method, kept, **common)
     what = {"awq": f", version {version}, {bits} bits", "gptq": f", checkpoint_format {form}"}
     reason = f"there is no record for quant_method {short_repr(method)}{what.get(method, '')}"
     return Declared(file, None, reason=f"{file}: {reason}")

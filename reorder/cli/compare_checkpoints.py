@@ -1,0 +1,128 @@
+"""Two checkpoints compared: records by the numbers that they stand for, other tensors by values."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from memdesc import MemdescError, RecordDesc
+from memdesc.disk import as_path
+from reorder.comparison import compare_values
+from reorder.memory.memory import Memory
+from reorder.quantize import dequantize
+from reorder.storage.checkpoint import Checkpoint
+from reorder.storage.containers.table import FORMATS, read_container
+
+if TYPE_CHECKING:
+    import argparse
+
+    from memdesc import MemoryDesc
+    from reorder.cli.command import Facts
+    from reorder.storage.checkpoint import StoredTensor
+    from reorder.storage.groups import Group
+
+__all__ = ["compare_checkpoints", "is_checkpoint"]
+
+_WEIGHT = ".weight"
+_INDEX = ".index.json"
+
+
+class _Item(NamedTuple):
+    """What is compared under one name: a record, or a tensor."""
+
+    group: Group | None
+    tensor: StoredTensor
+    # what would turn it into numbers, of codes without a known record
+    others: tuple[str, ...] = ()
+
+
+def is_checkpoint(path: str) -> bool:
+    """Whether a path is a checkpoint of several tensors, or of a format for them."""
+    given = as_path(path)
+    endings = (_INDEX, *(row.ending for row in FORMATS.values() if row.has_metadata))
+    if given.is_dir() or (given.is_file() and given.name.endswith(endings)):
+        return True
+    try:
+        return given.name.endswith(FORMATS["npz"].ending) and len(read_container(given).entries) > 1
+    except MemdescError:  # who reads it says what is wrong
+        return False
+
+
+def compare_checkpoints(options: argparse.Namespace) -> tuple[Facts, int]:
+    """Compare what two checkpoints have under the same names."""
+    with Checkpoint(as_path(options.a)) as a, Checkpoint(as_path(options.b)) as b:
+        left, right = _items(a), _items(b)
+        names = [name for name in left if name in right]
+        rows = [
+            {"name": name, **_compared((a, left[name]), (b, right[name]), options)}
+            for name in names
+        ]
+    apart = [row for row in rows if row.pop("is_equal") is False]
+    facts: Facts = {
+        "a": options.a,
+        "b": options.b,
+        "compared": len(rows),
+        "differing": apart,
+        "only_in_a": [name for name in left if name not in right],
+        "only_in_b": [name for name in right if name not in left],
+        "raw_codes": [name for name in names if left[name].others or right[name].others],
+    }
+    is_equal = not (apart or facts["only_in_a"] or facts["only_in_b"])
+    return facts, 0 if is_equal and rows else 1
+
+
+def _items(checkpoint: Checkpoint) -> dict[str, _Item]:
+    """Return what a checkpoint has; a record is called as the tensor that it decodes to."""
+    groups = {name: group for group in checkpoint.groups() for name in group.found.names}
+    found: dict[str, _Item] = {}
+    for name, tensor in checkpoint.items():
+        group = groups.get(name)
+        if group is not None and group.desc is not None:
+            found[f"{group.prefix}{_WEIGHT}".removeprefix(".")] = _Item(group, tensor)
+        else:
+            others = group.found.names if group else ()
+            found[name] = _Item(None, tensor, tuple(each for each in others if each != name))
+    return found
+
+
+def _compared(
+    a: tuple[Checkpoint, _Item], b: tuple[Checkpoint, _Item], options: argparse.Namespace
+) -> dict[str, Any]:
+    """Return what one name has in both."""
+    whats = {side: _what(item) for side, (_, item) in (("a", a), ("b", b))}
+    try:
+        one, other = _memory(*a), _memory(*b)
+        if {_letters(item) for _, item in (a, b)} == {"io", "oi"}:
+            other = Memory(other.desc.permute_axes((1, 0)), other.data, zero_pad=False)
+        found = compare_values(
+            one, other, tolerance=options.tolerance, relative=options.relative, limit=0
+        )
+    except MemdescError as error:
+        return {**whats, "problem": str(error), "is_equal": False}
+    worst = found.worst
+    return {
+        **whats,
+        "elements": one.desc.nelems,
+        "differing": found.differing,
+        "worst": None if worst is None else (worst.at, str(worst.a), str(worst.b)),
+        "is_equal": found.is_equal,
+    }
+
+
+def _desc(item: _Item) -> MemoryDesc | RecordDesc:
+    return item.tensor.desc if item.group is None else item.group.desc or item.tensor.desc
+
+
+def _letters(item: _Item) -> str:
+    desc = _desc(item)
+    return desc.letters if isinstance(desc, RecordDesc) else ""
+
+
+def _what(item: _Item) -> str:
+    codes = f", raw codes without {', '.join(item.others)}" if item.others else ""
+    return f"{item.tensor.dtype if item.group is None else _desc(item)!r}{codes}"
+
+
+def _memory(checkpoint: Checkpoint, item: _Item) -> Memory:
+    """Return the numbers of a record, or a tensor."""
+    held = item.tensor.memory() if item.group is None else checkpoint.join(item.group)
+    return held if isinstance(held, Memory) else dequantize(held)
