@@ -9,8 +9,10 @@ from memdesc.disk import as_path
 from reorder.comparison import compare_values
 from reorder.memory.memory import Memory
 from reorder.quantize import dequantize
+from reorder.records.record import Record
 from reorder.storage.checkpoint import Checkpoint
 from reorder.storage.containers.table import FORMATS, read_container
+from reorder.storage.groups import find_groups
 
 if TYPE_CHECKING:
     import argparse
@@ -29,6 +31,7 @@ _INDEX = ".index.json"
 class _Item(NamedTuple):
     """What is compared under one name: a record, or a tensor."""
 
+    checkpoint: Checkpoint
     group: Group | None
     tensor: StoredTensor
     # what would turn it into numbers, of codes without a known record
@@ -49,13 +52,9 @@ def is_checkpoint(path: str) -> bool:
 
 def compare_checkpoints(options: argparse.Namespace) -> tuple[Facts, int]:
     """Compare what two checkpoints have under the same names."""
-    with Checkpoint(as_path(options.a)) as a, Checkpoint(as_path(options.b)) as b:
-        left, right = _items(a), _items(b)
-        names = [name for name in left if name in right]
-        rows = [
-            {"name": name, **_compared((a, left[name]), (b, right[name]), options)}
-            for name in names
-        ]
+    left, right = _items(options.a), _items(options.b)
+    names = [name for name in left if name in right]
+    rows = [{"name": name, **_compared(left[name], right[name], options)} for name in names]
     apart = [row for row in rows if row.pop("is_equal") is False]
     facts: Facts = {
         "a": options.a,
@@ -70,28 +69,31 @@ def compare_checkpoints(options: argparse.Namespace) -> tuple[Facts, int]:
     return facts, 0 if is_equal and rows else 1
 
 
-def _items(checkpoint: Checkpoint) -> dict[str, _Item]:
+def _items(path: str) -> dict[str, _Item]:
     """Return what a checkpoint has; a record is called as the tensor that it decodes to."""
-    groups = {name: group for group in checkpoint.groups() for name in group.found.names}
+    checkpoint, container = Checkpoint(as_path(path)), read_container(path)
+    groups = {
+        name: group for group in find_groups(as_path(path), container) for name in group.found.names
+    }
     found: dict[str, _Item] = {}
     for name, tensor in checkpoint.items():
         group = groups.get(name)
         if group is not None and group.desc is not None:
-            found[f"{group.prefix}{_WEIGHT}".removeprefix(".")] = _Item(group, tensor)
+            found[f"{group.prefix}{_WEIGHT}".removeprefix(".")] = _Item(checkpoint, group, tensor)
         else:
             others = group.found.names if group else ()
-            found[name] = _Item(None, tensor, tuple(each for each in others if each != name))
+            found[name] = _Item(
+                checkpoint, None, tensor, tuple(each for each in others if each != name)
+            )
     return found
 
 
-def _compared(
-    a: tuple[Checkpoint, _Item], b: tuple[Checkpoint, _Item], options: argparse.Namespace
-) -> dict[str, Any]:
+def _compared(a: _Item, b: _Item, options: argparse.Namespace) -> dict[str, Any]:
     """Return what one name has in both."""
-    whats = {side: _what(item) for side, (_, item) in (("a", a), ("b", b))}
+    whats = {"a": _what(a), "b": _what(b)}
     try:
-        one, other = _memory(*a), _memory(*b)
-        if {_letters(item) for _, item in (a, b)} == {"io", "oi"}:
+        one, other = _memory(a), _memory(b)
+        if {_letters(a), _letters(b)} == {"io", "oi"}:
             other = Memory(other.desc.permute_axes((1, 0)), other.data, zero_pad=False)
         found = compare_values(
             one, other, tolerance=options.tolerance, relative=options.relative, limit=0
@@ -122,7 +124,11 @@ def _what(item: _Item) -> str:
     return f"{item.tensor.dtype if item.group is None else _desc(item)!r}{codes}"
 
 
-def _memory(checkpoint: Checkpoint, item: _Item) -> Memory:
+def _memory(item: _Item) -> Memory:
     """Return the numbers of a record, or a tensor."""
-    held = item.tensor.memory() if item.group is None else checkpoint.join(item.group)
+    desc = _desc(item)
+    if item.group is not None and isinstance(desc, RecordDesc):
+        tensors = item.group.tensors.items()
+        return dequantize(Record(desc, {name: item.checkpoint.map(each) for name, each in tensors}))
+    held = item.tensor.memory()
     return held if isinstance(held, Memory) else dequantize(held)

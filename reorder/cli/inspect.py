@@ -6,14 +6,13 @@ from fnmatch import fnmatchcase
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from memdesc import MemdescError, MemoryDesc, memory_desc
+from memdesc import MemoryDesc, memory_desc
 from memdesc.disk import as_path
 from memdesc.record import BIT_PLANES
 from reorder.cli.command import Command, Facts
 from reorder.cli.facts import one_line
 from reorder.storage.containers.table import read_container
-from reorder.storage.groups import Said, read_group, said_of
-from reorder.storage.siblings import find_siblings
+from reorder.storage.groups import find_groups
 
 if TYPE_CHECKING:
     import argparse
@@ -98,22 +97,14 @@ def _key(value: Any) -> Any:
 def _rows(path: Path, container: Container, notes: list[str]) -> list[Facts]:
     """Return a row for each tensor; those of records of several tensors by their fields."""
     fields: dict[str, tuple[Field, RecordDesc]] = {}
-    found = find_siblings(container.entries)
-    try:
-        said = said_of(path if path.is_dir() else path.parent, container) if found else Said()
-    except MemdescError as error:
-        notes.append(str(error))
-        said = Said()
     reasons: dict[str, list[str]] = {}
-    for weight in found:
-        group = read_group(weight, said)
+    for group in find_groups(path, container):
         if group.desc is None:
             reason = group.reason.replace(repr(group.prefix), "it")
-            reasons.setdefault(reason, []).append(weight.codes.name)
-        else:
-            fields |= {
-                group.tensors[part.tensor].name: (part, group.desc) for part in group.desc.fields
-            }
+            reasons.setdefault(reason, []).append(group.found.codes.name)
+            continue
+        for part in group.desc.fields:
+            fields[group.tensors[part.tensor].name] = part, group.desc
     for reason, names in reasons.items():
         more = f" and {len(names) - 1} more" if len(names) > 1 else ""
         notes.append(

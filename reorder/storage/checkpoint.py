@@ -16,8 +16,8 @@ from reorder.quantize import dequantize
 from reorder.records.record import Record
 from reorder.storage.containers.entry import map_file
 from reorder.storage.containers.table import read_container
-from reorder.storage.groups import Said, group_at, read_group, said_of
-from reorder.storage.siblings import find_siblings, siblings_of
+from reorder.storage.groups import group_at, said_of
+from reorder.storage.siblings import siblings_of
 
 if TYPE_CHECKING:
     import os
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 
     from memdesc import RecordDesc
     from reorder.storage.containers.entry import Entry
-    from reorder.storage.groups import Group
 
 __all__ = ["Checkpoint", "StoredTensor", "open_checkpoint"]
 
@@ -83,10 +82,7 @@ class StoredTensor:
 
     @property
     def scaled_by(self) -> tuple[str, ...]:
-        """Names of the tensors that turn its codes into numbers, such as scales; often none.
-
-        `numpy` and `memory` give the codes alone then; `Checkpoint.record` joins all.
-        """
+        """Names of the tensors that turn its codes into numbers, which `record` joins with it."""
         return self._checkpoint.scaled_by(self.name)
 
     @property
@@ -208,9 +204,8 @@ class Checkpoint(Mapping[str, StoredTensor]):
         Raises
         ------
         MemdescError
-            If nothing declares the record; if the name, the files of the model, the descriptors
-            that are stored, types and shapes contradict each other; if a tensor is missing, or one
-            is there that the record does not use; if ``g_idx`` is an order that is data.
+            If nothing declares the record; if name, config.json, stored descriptors, types and
+            shapes contradict each other; if a tensor is missing or left over, or ``g_idx`` is data.
 
         Examples
         --------
@@ -224,32 +219,11 @@ class Checkpoint(Mapping[str, StoredTensor]):
         ...     checkpoint.record("fc", "awq")
         Record(record_desc((128, 16), 'awq', group=-1, scales='f16'))
         """
-        said = self._said._replace(name=name, options=options)
+        said = said_of(self._path, self._container)._replace(name=name, options=options)
         group = group_at(self._container.entries, prefix, said)
-        return self.join(group)
-
-    def join(self, group: Group) -> Record:
-        """Return the record of a group; its bytes are mapped.
-
-        Raises
-        ------
-        MemdescError
-            If the group is not a record, with the reason.
-        """
         if group.desc is None:
             raise MemdescError(group.reason)
-        return Record(group.desc, {name: self.map(each) for name, each in group.tensors.items()})
-
-    @property
-    def _said(self) -> Said:
-        folder = self._path if self._path.is_dir() else self._path.parent
-        return said_of(folder, self._container)
-
-    def groups(self) -> list[Group]:
-        """Return its quantised weights: codes with what turns them into numbers."""
-        found = find_siblings(self._container.entries)
-        said = self._said if found else Said()
-        return [read_group(each, said) for each in found]
+        return Record(group.desc, {each: self.map(entry) for each, entry in group.tensors.items()})
 
     def scaled_by(self, name: str) -> tuple[str, ...]:
         """Return the names of the tensors that turn the codes of one into numbers."""

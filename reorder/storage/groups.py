@@ -15,7 +15,7 @@ from memdesc import DATA_TYPES, MemdescError, RecordDesc
 from memdesc.record.names import read_name
 from reorder.storage.fitting import check_tensors, desc_of_tensors
 from reorder.storage.quantization import CONFIG, KEY, Declared, declared_record
-from reorder.storage.siblings import ORDER, Siblings, siblings_of, tensors_of
+from reorder.storage.siblings import ORDER, Siblings, find_siblings, siblings_of, tensors_of
 from reorder.storage.stored import ONE
 from reorder.values.formats import INTEGERS
 
@@ -29,6 +29,7 @@ __all__ = [
     "PARTIAL",
     "Group",
     "Said",
+    "find_groups",
     "group_at",
     "partial_of",
     "read_group",
@@ -93,15 +94,26 @@ class Group(NamedTuple):
         return {name: self.found.entries[name] for name in names}
 
 
-def said_of(folder: Path, container: Container) -> Said:
-    """Return what is said of a checkpoint by the files in its folder and by its metadata.
+def said_of(path: Path, container: Container) -> Said:
+    """Return what is said of the checkpoint at a path by files beside it, and by its metadata.
 
     Raises
     ------
     MemdescError
         As of `declared_record`.
     """
+    folder = path if path.is_dir() else path.parent
     return Said(declared_record(folder), partial_of(container))
+
+
+def find_groups(path: Path, container: Container) -> list[Group]:
+    """Return the quantised weights of the checkpoint at a path."""
+    found = find_siblings(container.entries)
+    try:
+        said = said_of(path, container) if found else Said()
+    except MemdescError as error:
+        return [Group(each, None, str(error)) for each in found]
+    return [read_group(each, said) for each in found]
 
 
 def partial_of(container: Container) -> dict[str, str]:

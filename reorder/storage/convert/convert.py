@@ -150,8 +150,7 @@ def plan(
     container = read_container(given)
     check_paths(given, container, wanted)
     name = output_format(wanted)
-    folder = given if given.is_dir() else given.parent
-    planned = plan_conversion(folder, container, rules, name, allow_partial=settings.allow_partial)
+    planned = plan_conversion(given, container, rules, name, allow_partial=settings.allow_partial)
     output = plan_output(given, container, wanted, planned, settings.shard_bytes)
     jobs = planned.jobs
     warnings = (*planned.warnings, *loader_warnings(jobs), *output.warnings)

@@ -31,7 +31,7 @@ __all__ = ["plan_conversion"]
 
 
 def plan_conversion(
-    folder: Path,
+    source: Path,
     container: Container,
     rules: Sequence[Rule],
     format_name: str,
@@ -42,10 +42,10 @@ def plan_conversion(
 
     Parameters
     ----------
-    folder : Path
-        Where the files are that declare what the tensors hold.
+    source : Path
+        The checkpoint, beside which files may declare what its tensors hold.
     container : Container
-        The source.
+        Its headers.
     rules : sequence of Rule
         Of those that match a tensor the last one serves; tensors that none matches are copied.
     format_name : str
@@ -61,7 +61,7 @@ def plan_conversion(
     """
     entries = container.entries
     weights = find_siblings(entries)
-    said = said_of(folder, container) if weights and rules else Said()
+    said = said_of(source, container) if weights and rules else Said()
     said = said._replace(is_partial=allow_partial)
     chosen, groups = _assign(entries, weights, rules)
     jobs: list[Job] = []
