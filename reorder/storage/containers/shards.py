@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from memdesc.disk import open_file
+from memdesc.disk import open_file, read_if_exists
 from memdesc.errors import MemdescError, short_repr
 from reorder.storage.containers import safetensors
 from reorder.storage.containers.entry import Container
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from reorder.storage.containers.entry import Entry
     from reorder.storage.containers.plan import Tensor
 
-__all__ = ["INDEX_ENDING", "plan_shards", "read_folder", "read_index"]
+__all__ = ["INDEX_ENDING", "names_beside", "plan_shards", "read_folder", "read_index"]
 
 INDEX_ENDING = ".safetensors.index.json"
 _ENDING = ".safetensors"
@@ -100,6 +100,18 @@ def read_index(path: Path) -> Container:
         msg = f"{str(path)!r} does not name {short_repr(min(unknown))}, which a shard holds"
         raise MemdescError(msg)
     return found
+
+
+def names_beside(path: Path) -> frozenset[str]:
+    """Return the names of all tensors of the model that a file is a shard of; else none."""
+    found: set[str] = set()
+    for index in path.parent.glob(f"*{INDEX_ENDING}") if path.name.endswith(_ENDING) else ():
+        try:
+            names = _weight_map(read_if_exists(index, _MAX_INDEX) or b"")
+        except MemdescError:
+            continue  # it says nothing of this file
+        found |= names.keys() if path.name in names.values() else set()
+    return frozenset(found)
 
 
 def _weight_map(text: bytes) -> dict[str, str]:

@@ -9,10 +9,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from memdesc import MemdescError, RecordDesc
+from reorder.storage.containers.entry import Entry, FileState
+from reorder.storage.containers.shards import names_beside
 from reorder.storage.convert.jobs import Plan, copy_job, layout_job, record_job
 from reorder.storage.convert.matching import matches, refuse_unmatched
 from reorder.storage.convert.rules import is_record
-from reorder.storage.convert.whole import check_whole, partial_warnings
+from reorder.storage.convert.whole import check_whole, is_narrow, partial_warnings
 from reorder.storage.groups import Said, read_group, said_of, single
 from reorder.storage.siblings import find_siblings, siblings_of, tensors_of
 from reorder.storage.stored import ONE
@@ -21,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-    from reorder.storage.containers.entry import Container, Entry
+    from reorder.storage.containers.entry import Container
     from reorder.storage.convert.jobs import Job
     from reorder.storage.convert.rules import Rule
     from reorder.storage.groups import Group
@@ -60,10 +62,18 @@ def plan_conversion(
         the tensor and the way out.
     """
     entries = container.entries
-    weights = find_siblings(entries)
-    said = said_of(source, container) if weights and rules else Said()
+    # of the other shards of a model: a weight may lie in two of them
+    beside = {name: _elsewhere(name, source) for name in names_beside(source)}
+    weights = [
+        each
+        for each in find_siblings(beside | entries)
+        if not entries.keys().isdisjoint(each.names)
+    ]
+    has_config = bool(rules) and (bool(weights) or any(map(is_narrow, entries.values())))
+    said = said_of(source, container) if has_config else Said()
     said = said._replace(is_partial=allow_partial)
-    chosen, groups = _assign(entries, weights, rules)
+    whole = [each for each in weights if entries.keys() >= {*each.names}]
+    chosen, groups = _assign(entries, whole, rules)
     jobs: list[Job] = []
     done: set[str] = set()
     for name, entry in entries.items():
@@ -90,8 +100,13 @@ def plan_conversion(
         text: [t.name for job, _ in parts for t in job.tensors] for text, parts in partial.items()
     }
     copied = {job.name for job in jobs if job.is_copy}
-    left = next((each.codes.name for each in weights if each.codes.name in copied), "")
+    left = next((each.codes.name for each in whole if each.codes.name in copied), "")
     return Plan(tuple(jobs), partial_warnings(partial), new, left)
+
+
+def _elsewhere(name: str, source: Path) -> Entry:
+    """Return a tensor of another shard, which is not read."""
+    return Entry(name, "unknown", (), source, 0, 0, FileState(0, 0))
 
 
 def _named_group(found: Siblings, rule: Rule, said: Said) -> Group:

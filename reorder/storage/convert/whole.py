@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from memdesc import MemdescError, MemoryDesc, RecordDesc
+from memdesc import DATA_TYPES, MemoryDesc, RecordDesc
 from reorder.storage.groups import read_group
-from reorder.storage.siblings import siblings_of
+from reorder.storage.siblings import Siblings, siblings_of
+from reorder.storage.stored import ONE
 from reorder.values.formats import FLOATS
 
 if TYPE_CHECKING:
@@ -17,10 +18,10 @@ if TYPE_CHECKING:
     from reorder.storage.containers.entry import Entry
     from reorder.storage.convert.jobs import Job
     from reorder.storage.groups import Said
-    from reorder.storage.siblings import Siblings
 
-__all__ = ["check_whole", "partial_warnings"]
+__all__ = ["check_whole", "is_narrow", "partial_warnings"]
 
+_NARROW_BITS = 8
 # tensors that a warning names
 _SHOWN = 4
 
@@ -36,15 +37,35 @@ def check_whole(
         If there is such a change, and none is allowed: with the rule, the tensors and the way out.
     """
     homes = {entry.name: job for job in jobs for entry in (*job.sources.values(), *job.dropped)}
-    renamed = _renamed(jobs)
+    renamed = _Renamed.of(jobs)
     partial: dict[str, list[tuple[Job, Siblings]]] = {}
-    for weight in found:
+    for weight in (*found, *_without_scales(found, jobs, said)):
         for job in _changes(weight, homes, renamed):
+            if job.rule is None:  # only rules change or rename
+                continue
             if not said.is_partial:
-                _refuse(weight, job, said)
-            text = job.rule.text if job.rule else ""
-            partial.setdefault(text, []).append((job, weight))
+                job.rule.fail(_problem(weight, job, said))
+            partial.setdefault(job.rule.text, []).append((job, weight))
     return partial
+
+
+def is_narrow(entry: Entry) -> bool:
+    """Whether a tensor holds floats of up to 8 bits, which hardly ever stand alone."""
+    kind = entry.desc.dtype.name if isinstance(entry.desc, MemoryDesc) else entry.dtype
+    return kind in FLOATS and DATA_TYPES[kind].bits <= _NARROW_BITS
+
+
+def _without_scales(
+    found: Sequence[Siblings], jobs: Sequence[Job], said: Said
+) -> Iterator[Siblings]:
+    """Return the narrow floats of a quantised model of which no name tells what scales them."""
+    if said.declared is None:
+        return
+    known = {name for weight in found for name in weight.names}
+    for job in jobs:
+        for entry in job.sources.values():
+            if not job.is_copy and entry.name not in known and is_narrow(entry):
+                yield Siblings(entry.name, {ONE: entry})
 
 
 def partial_warnings(partial: Mapping[str, Sequence[tuple[Job, Siblings]]]) -> tuple[str, ...]:
@@ -60,42 +81,50 @@ def partial_warnings(partial: Mapping[str, Sequence[tuple[Job, Siblings]]]) -> t
     return tuple(warnings)
 
 
-def _renamed(jobs: Sequence[Job]) -> dict[str, Entry] | None:
-    """Return what single tensors are read from, by their new names; None if all keep theirs."""
-    found = {
-        tensor.name: job.sources[key]
-        for job in jobs
-        if not isinstance(job.src, RecordDesc)
-        for key, tensor in job.targets.items()
-    }
-    return found if any(name != entry.name for name, entry in found.items()) else None
+class _Renamed(NamedTuple):
+    """Single tensors by their new names, and these by the old ones."""
 
+    entries: Mapping[str, Entry]
+    names: Mapping[str, str]
 
-def _changes(
-    weight: Siblings, homes: Mapping[str, Job], renamed: Mapping[str, Entry] | None
-) -> Iterator[Job]:
-    """Return the jobs that change the numbers of a weight, as far as they leave out a part."""
-    whole = homes[weight.codes.name]
-    if isinstance(whole.src, RecordDesc):
-        if any(homes[name] is not whole for name in weight.names):
-            yield whole
-        return
-    changed = False
-    for name in weight.names:
-        job = homes[name]
-        if not job.is_copy and (name == weight.codes.name or not _is_wider(job)):
-            changed = True
-            yield job
-    if renamed is None or changed:
-        return
-    new = {entry.name: name for name, entry in renamed.items()}
-    if weight.codes.name in new:
-        kept = siblings_of(renamed, new[weight.codes.name]).entries
-        if {role: entry.name for role, entry in kept.items()} == {
+    @classmethod
+    def of(cls, jobs: Sequence[Job]) -> _Renamed:
+        """Return what single tensors are called."""
+        found = {
+            tensor.name: job.sources[key]
+            for job in jobs
+            if not isinstance(job.src, RecordDesc)
+            for key, tensor in job.targets.items()
+        }
+        return cls(found, {entry.name: name for name, entry in found.items()})
+
+    def keeps(self, weight: Siblings) -> bool:
+        """Whether the tensors of a weight have names that tell the same of them."""
+        new = [self.names.get(name, name) for name in weight.names]
+        if new == [*weight.names]:
+            return True
+        if new[0] not in self.entries:
+            return False
+        kept = siblings_of(self.entries, new[0]).entries
+        return {role: entry.name for role, entry in kept.items()} == {
             role: entry.name for role, entry in weight.entries.items()
-        }:
-            return
-    yield next(homes[name] for name in weight.names if new.get(name) != name)
+        }
+
+
+def _changes(weight: Siblings, homes: Mapping[str, Job], renamed: _Renamed) -> Iterator[Job]:
+    """Return the jobs that change the numbers of a weight, as far as they leave out a part."""
+    codes = homes.get(weight.codes.name)
+    if codes is not None and isinstance(codes.src, RecordDesc):
+        if any(homes.get(name) is not codes for name in weight.names):
+            yield codes
+        return
+    held = {name: homes[name] for name in weight.names if name in homes}
+    changed = [
+        job for job in held.values() if not job.is_copy and (job is codes or not _is_wider(job))
+    ]
+    yield from changed
+    if not changed and not renamed.keeps(weight):
+        yield next(job for name, job in held.items() if renamed.names.get(name) != name)
 
 
 def _is_wider(job: Job) -> bool:
@@ -108,7 +137,14 @@ def _is_wider(job: Job) -> bool:
     return is_float and is_kept and np.can_cast(src.dtype.numpy, dst.dtype.numpy)
 
 
-def _refuse(weight: Siblings, job: Job, said: Said) -> None:
+def _problem(weight: Siblings, job: Job, said: Said) -> str:
+    """Return what is wrong with a change, and the way out."""
+    if len(weight.names) == 1:
+        file = said.declared.file if said.declared else ""
+        return (
+            f"{job.name} holds codes of a quantised model, as {file} declares, and no tensor "
+            "beside it is known to scale it; --allow-partial takes its codes for numbers"
+        )
     group = read_group(weight, said)
     if group.desc is None:
         way = (
@@ -121,15 +157,12 @@ def _refuse(weight: Siblings, job: Job, said: Said) -> None:
             f"they are one record, which moves with its prefix: '{weight.prefix}: "
             f"{group.desc.name}{options} -> ...'"
         )
-    msg = (
+    return (
         f"{job.name} would change without {_others(weight, job)}: {weight.codes.name} holds codes, "
         f"which are numbers only with all of them; {way}; --allow-partial does it all the same"
     )
-    if job.rule is None:
-        raise MemdescError(msg)
-    job.rule.fail(msg)
 
 
 def _others(weight: Siblings, job: Job) -> str:
     moved = {entry.name for entry in (*job.sources.values(), *job.dropped)}
-    return ", ".join(name for name in weight.names if name not in moved)
+    return ", ".join(name for name in weight.names if name not in moved) or "its scales"

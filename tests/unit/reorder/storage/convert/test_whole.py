@@ -205,3 +205,34 @@ def test_a_scale_beside_blocks_is_not_lost(tmp_path: Path) -> None:
     made = plan(source, tmp_path / "out.safetensors", [parse_rule("a.weight: f32")], _PARTIAL)
     assert "changes a.weight without a.scale" in made.warnings[0]
     convert(plan(source, tmp_path / "copied.gguf", [parse_rule("a.scale: f32")], SMALL))
+
+
+def test_a_weight_that_lies_in_two_shards_is_one(fp8: Path, tmp_path: Path) -> None:
+    converted(fp8, tmp_path / "two", settings=SMALL._replace(shard_bytes=1000))
+    shards = sorted((tmp_path / "two").glob("*.safetensors"))
+    home = {name: path for path in shards for name in read_container(path).entries}
+    assert home["fc.weight"] != home["fc.weight_scale_inv"]
+    for name in ("fc.weight", "fc.weight_scale_inv"):
+        for rule in (f"{name}: bf16", f"{name}: rename=x"):
+            assert "fc.weight holds codes" in refused(home[name], tmp_path / "o.safetensors", rule)
+    (tmp_path / "two" / home["fc.weight_scale_inv"].name).unlink()
+    assert "fc.weight holds codes" in refused(
+        home["fc.weight"], tmp_path / "o.safetensors", "fc.weight: bf16"
+    )
+
+
+def test_codes_of_a_quantised_model_have_scales_by_some_name(tmp_path: Path) -> None:
+    tensors = {"fc.weight": np.ones((8, 8), _F8), "fc.odd_name": np.ones((1, 1), np.float32)}
+    source = written(tmp_path / "m", tensors)
+    converted(source, tmp_path / "plain", "fc.weight: f32")  # nothing says that it is quantised
+    write_config(source, quant_method="fp8")
+    said = refused(source, tmp_path / "out", "fc.weight: f32")
+    assert "as config.json declares, and no tensor beside it is known to scale it" in said
+    made = plan(source, tmp_path / "out", [parse_rule("fc.weight: f32")], _PARTIAL)
+    assert "changes fc.weight without its scales" in made.warnings[0]
+
+
+def test_broken_configs_stop_no_conversion_of_other_tensors(tmp_path: Path) -> None:
+    source = written(tmp_path / "m", {"a.weight": np.ones((8, 8), np.float16)})
+    (source / "config.json").write_text("{")
+    converted(source, tmp_path / "out", "a.weight: f32")
