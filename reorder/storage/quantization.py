@@ -139,6 +139,8 @@ def _declared(file: str, section: Mapping[str, Any]) -> Declared:
     common = {"group": group, "is_ordered": value("desc_act", bool, default=False)}
     if method == "awq" and version == "gemm" and bits in (None, 4):
         return Declared(file, "awq", {}, **common)
+    if method == "awq" and version == "marlin":
+        return Declared(file, "marlin", options, **common)
     if method == "gptq" and form in {"gptq", "gptq_v2"}:
         if "checkpoint_format" in config or file == CONFIG:
             options["zeros"] = "v2" if form == "gptq_v2" else "v1"

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from memdesc import DATA_TYPES, MemoryDesc, RecordDesc
+from memdesc.record.names import read_name
 from reorder.storage.groups import read_group
 from reorder.storage.siblings import Siblings, siblings_of
 from reorder.storage.stored import ONE
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
 __all__ = ["check_whole", "is_narrow", "partial_warnings"]
 
 _NARROW_BITS = 8
+# options that tensors do not tell
+_SAID = ("bits", "zeros")
 # tensors that a warning names
 _SHOWN = 4
 
@@ -152,11 +155,12 @@ def _problem(weight: Siblings, job: Job, said: Said) -> str:
             "them with the program that made them"
         )
     else:
-        options = "".join(f"({k}={v})" for k, v in group.desc.options if k == "zeros")
-        way = (
-            f"they are one record, which moves with its prefix: '{weight.prefix}: "
-            f"{group.desc.name}{options} -> ...'"
-        )
+        usual = read_name(group.desc.name)[2]
+        options = [
+            f"{k}={v}" for k, v in group.desc.options if k in _SAID and v not in (usual[k], True)
+        ]
+        name = f"{group.desc.name}({', '.join(options)})" if options else group.desc.name
+        way = f"they are one record, which moves with its prefix: '{weight.prefix}: {name} -> ...'"
     return (
         f"{job.name} would change without {_others(weight, job)}: {weight.codes.name} holds codes, "
         f"which are numbers only with all of them; {way}; --allow-partial does it all the same"
