@@ -7,11 +7,12 @@ are stored with them, the tensors beside them, `g_idx`, the files of the model, 
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from memdesc import DATA_TYPES, MemdescError, RecordDesc
+from memdesc import DATA_TYPES, MemdescError, RecordDesc, known_records
 from memdesc.record.names import read_name
 from reorder.storage.fitting import check_tensors, desc_of_tensors
 from reorder.storage.quantization import CONFIG, KEY, Declared, declared_record
@@ -187,9 +188,23 @@ def _named(said: Said, found: Siblings) -> tuple[str, dict[str, Any]]:
         return name, dict(said.options)
     if declared is None or declared.name is None:
         why = declared.reason if declared else f"no {CONFIG} has a {KEY}"
-        msg = f"nothing declares what {found.prefix!r} holds: {why}; give the name of its record"
+        names = " or ".join(_fitting(found))
+        hint = f"its tensors fit {names}: give the name" if names else "no known record fits it"
+        msg = f"nothing declares what {found.prefix!r} holds: {why}; {hint}"
         raise MemdescError(msg)
     return declared.name, {**declared.options, **said.options}
+
+
+def _fitting(found: Siblings) -> list[str]:
+    """Return the records that types and shapes of all tensors fit."""
+    names = []
+    for name in known_records():
+        if tensors_of(name)[0] in found.entries and tensors_of(name) != (ONE,):
+            with suppress(MemdescError):
+                desc = desc_of_tensors(found, name, {})
+                check_tensors(found, desc)
+                names += [name] if {*found.entries} <= {*desc.tensors, ORDER} else []
+    return names
 
 
 def _check_declared(found: Siblings, desc: RecordDesc, said: Said) -> None:

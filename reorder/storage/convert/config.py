@@ -71,6 +71,8 @@ def moved_config(text: bytes, plan: Plan) -> tuple[bytes, str]:
     if plan.partial or plan.left or len(made) > 1:
         is_said = KEY in found[0]
         return text, f"{CONFIG} keeps its {KEY}, which {what}" if is_said else undeclared(plan)
+    if made == {None} and KEY not in found[0]:
+        return text, ""
     for holder in found:
         section = _section(plan.moved[0], holder)
         holder.pop(KEY, None)

@@ -8,6 +8,7 @@ import numpy as np
 
 from memdesc import DATA_TYPES, MemoryDesc, RecordDesc
 from memdesc.record.names import read_name
+from reorder.storage.containers.descriptors import stored_desc
 from reorder.storage.groups import read_group
 from reorder.storage.siblings import Siblings, siblings_of
 from reorder.storage.stored import ONE
@@ -108,10 +109,12 @@ class _Renamed(NamedTuple):
             return True
         if new[0] not in self.entries:
             return False
-        kept = siblings_of(self.entries, new[0]).entries
-        return {role: entry.name for role, entry in kept.items()} == {
-            role: entry.name for role, entry in weight.entries.items()
-        }
+        kept, held = (
+            {role: entry.name for role, entry in each.entries.items()}
+            for each in (siblings_of(self.entries, new[0]), weight)
+        )
+        is_moved = all(one != other for one, other in zip(new, weight.names, strict=True))
+        return kept == held or (is_moved and {*kept.values()} == {*held.values()})
 
 
 def _changes(weight: Siblings, homes: Mapping[str, Job], renamed: _Renamed) -> Iterator[Job]:
@@ -123,11 +126,20 @@ def _changes(weight: Siblings, homes: Mapping[str, Job], renamed: _Renamed) -> I
         return
     held = {name: homes[name] for name in weight.names if name in homes}
     changed = [
-        job for job in held.values() if not job.is_copy and (job is codes or not _is_wider(job))
+        job for job in held.values() if not _is_same(job) and (job is codes or not _is_wider(job))
     ]
     yield from changed
     if not changed and not renamed.keeps(weight):
         yield next(job for name, job in held.items() if renamed.names.get(name) != name)
+
+
+def _is_same(job: Job) -> bool:
+    """Whether a tensor keeps its bytes, its shape, and what is said of it."""
+    if not job.is_copy or job.rule is None:
+        return job.is_copy
+    (entry,), (tensor,) = job.sources.values(), job.targets.values()
+    desc = tensor.desc or stored_desc(tensor.dtype, tensor.shape)[0]
+    return tensor.shape == entry.shape and desc == entry.desc
 
 
 def _is_wider(job: Job) -> bool:
@@ -151,7 +163,7 @@ def _problem(weight: Siblings, job: Job, said: Said) -> str:
     group = read_group(weight, said)
     if group.desc is None:
         way = (
-            f"no record moves them together ({group.reason}); leave them as they are, or decode "
+            f"no rule moves them together: {group.reason}; else leave them as they are, or decode "
             "them with the program that made them"
         )
     else:

@@ -152,7 +152,7 @@ def test_records_of_several_tensors_are_found(
         found = checkpoint.record("fc", name, **options)
         assert found.desc == made.desc
         assert all((found.tensors[part] == data).all() for part, data in made.tensors.items())
-        with pytest.raises(MemdescError, match=r"no config.json has a quant.*; give"):
+        with pytest.raises(MemdescError, match=r"no config.json has a quant"):
             checkpoint.record("fc")
         (tmp_path / "config.json").write_text(json.dumps({"quantization_config": config}))
         assert checkpoint.record("fc").desc == made.desc
@@ -166,7 +166,7 @@ def test_records_of_several_tensors_are_found(
         ({"quantization_config": {"quant_method": "gptq", "desc_act": True}}, "by data, but"),
         ({"quantization_config": {"quant_method": "fp8"}}, "no record for quant_method 'fp8'"),
         ({"quantization_config": {"quant_method": "awq", "version": "gemv"}}, "'awq'"),
-        ({}, "give the name of its record"),
+        ({}, "its tensors fit .*: give the name"),
         ([], "not a JSON object"),
     ],
 )

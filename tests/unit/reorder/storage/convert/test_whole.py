@@ -153,6 +153,23 @@ def test_records_are_renamed_as_a_whole(tmp_path: Path) -> None:
     swapped = ["a.scales: rename=b.scales", "b.scales: rename=a.scales"]
     assert "a.scales would change without" in refused(source, tmp_path / "no", *swapped)
     assert "holds codes" in refused(source, tmp_path / "no", "a.qweight: rename=a.weight")
+    said = refused(source, tmp_path / "no", "a.qweight: marlin -> marlin, dims=128x256")
+    assert "a.qweight would change without" in said
+
+
+def test_all_parts_may_take_new_names_that_tell_the_same(fp8: Path, tmp_path: Path) -> None:
+    both = ["fc.weight: rename=experts.w1", "fc.weight_scale_inv: rename=experts.w1_scale_inv"]
+    assert {"experts.w1", "experts.w1_scale_inv"} < converted(fp8, tmp_path / "out", *both).keys()
+    for rule in both:
+        assert "fc.weight holds codes" in refused(fp8, tmp_path / "no", rule)
+
+
+def test_codes_without_a_config_are_told_what_they_may_be(tmp_path: Path) -> None:
+    layer, _ = gptq_layer()
+    source = tmp_path / "in.safetensors"
+    write_safetensors(source, {f"fc.{name}": array for name, array in layer.items()})
+    said = refused(source, tmp_path / "out.safetensors", "fc.qweight: ba")
+    assert "no config.json has a quantization_config; its tensors fit gptq: give the name" in said
 
 
 def test_partial_changes_are_told_and_noted(fp8: Path, tmp_path: Path) -> None:
