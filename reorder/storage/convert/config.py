@@ -61,6 +61,10 @@ def moved_config(text: bytes, plan: Plan) -> tuple[bytes, str]:
     if not isinstance(config, dict):
         msg = f"{CONFIG} is not a JSON object"
         raise MemdescError(msg)
+    is_said = KEY in found[0]
+    # descriptors and types say what records of one tensor are
+    if not is_said and all(len({*job.sources, *job.targets}) == 1 for job in plan.moved):
+        return text, ""
     made = {_section(job, found[0]) for job in plan.moved}
     if plan.partial:
         what = "says what was true of the input: parts of weights were changed alone"
@@ -69,9 +73,8 @@ def moved_config(text: bytes, plan: Plan) -> tuple[bytes, str]:
     else:
         what = "cannot say that records became several formats"
     if plan.partial or plan.left or len(made) > 1:
-        is_said = KEY in found[0]
         return text, f"{CONFIG} keeps its {KEY}, which {what}" if is_said else undeclared(plan)
-    if made == {None} and KEY not in found[0]:
+    if made == {None} and not is_said:
         return text, ""
     for holder in found:
         section = _section(plan.moved[0], holder)
@@ -95,7 +98,8 @@ def loader_warnings(jobs: Sequence[Job]) -> tuple[str, ...]:
 
 def undeclared(plan: Plan) -> str:
     """Return a warning where records have changed and no config.json is written; else nothing."""
-    names = sorted({job.dst.name for job in plan.moved if isinstance(job.dst, RecordDesc)})
+    made = [job for job in plan.moved if len(job.targets) > 1]
+    names = sorted({job.dst.name for job in made if isinstance(job.dst, RecordDesc)})
     if not names:
         return ""
     return (

@@ -110,10 +110,8 @@ class Plan(NamedTuple):
 
     @property
     def moved(self) -> tuple[Job, ...]:
-        """The jobs of records of several tensors, which files beside the model declare."""
-        return tuple(
-            job for job in self.jobs if isinstance(job.src, RecordDesc) and len(job.sources) > 1
-        )
+        """The jobs of records, which files beside the model may declare."""
+        return tuple(job for job in self.jobs if isinstance(job.src, RecordDesc))
 
 
 def copy_job(entry: Entry, name: str, format_name: str, rule: Rule | None = None) -> Job:

@@ -99,8 +99,9 @@ def plan_conversion(
     new = {
         text: [t.name for job, _ in parts for t in job.tensors] for text, parts in partial.items()
     }
-    copied = {job.name for job in jobs if job.is_copy}
-    left = next((each.codes.name for each in whole if each.codes.name in copied), "")
+    codes = {each.codes.name for each in whole}
+    copied = [entry for job in jobs if job.is_copy for entry in job.sources.values()]
+    left = next((e.name for e in copied if e.name in codes or isinstance(e.desc, RecordDesc)), "")
     return Plan(tuple(jobs), partial_warnings(partial), new, left)
 
 

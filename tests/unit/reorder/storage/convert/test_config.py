@@ -138,3 +138,14 @@ def test_what_no_config_says_of_the_output_is_a_warning(tmp_path: Path) -> None:
     (tmp_path / "model" / "config.json").unlink()
     _, (warning,) = _converted(tmp_path / "model", tmp_path / "none", "model.*: awq -> gptq")
     assert warning.startswith("no config.json is written that declares gptq")
+
+
+def test_a_config_does_not_outlive_what_it_declares(tmp_path: Path) -> None:
+    model_folder(tmp_path / "awq", zeros=(8, 9))
+    section, _ = _converted(tmp_path / "awq", tmp_path / "q4", "model.*: awq -> q4_0")
+    assert section["quant_method"] == "q4_0"
+    section, warnings = _converted(tmp_path / "q4", tmp_path / "plain", "*.mlp.weight: bf16")
+    assert (section, warnings) == ({}, [])
+    section, (warning,) = _converted(tmp_path / "q4", tmp_path / "some", "*.0.mlp.weight: bf16")
+    assert section["quant_method"] == "q4_0"
+    assert "cannot say that model.layers.1.mlp.weight stays as it was" in warning
