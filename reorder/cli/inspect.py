@@ -108,8 +108,7 @@ def _rows(path: Path, container: Container, notes: list[str]) -> list[Facts]:
     for reason, names in reasons.items():
         more = f" and {len(names) - 1} more" if len(names) > 1 else ""
         notes.append(
-            f"{names[0]}{more}: codes that other tensors turn into numbers, of no known record: "
-            f"{reason}"
+            f"{names[0]}{more}: codes that other tensors scale, not read as a record: {reason}"
         )
     return [_row(entry, fields.get(name)) for name, entry in container.entries.items()]
 
