@@ -100,29 +100,34 @@ _ROWS = (
 )
 
 
+_CERTAIN = tuple(row for row in _ROWS if row.is_certain)
+
+
 def find_siblings(entries: Mapping[str, Entry]) -> list[Siblings]:
     """Return the quantised weights of a checkpoint that names tell, in its order."""
-    return [found for name in entries if len((found := siblings_of(entries, name)).entries) > 1]
+    return [siblings_of(entries, name) for name in entries if _others(entries, name)]
 
 
 def siblings_of(entries: Mapping[str, Entry], name: str) -> Siblings:
     """Return a tensor with those that turn its codes into numbers; alone if it holds no codes."""
-    codes, dotted = entries[name], f"{_DOT}{name}"
-    holds_codes = _holds_codes(codes)
-    stem = dotted
-    others: dict[str, Entry] = {}
-    for row in (*_ROWS, *_record_rows()):
-        if not dotted.endswith(row.codes):
-            continue
-        start = dotted.removesuffix(row.codes)
-        stem = min(stem, start, key=len)
-        if holds_codes or row.is_certain:
-            full = ((start + ending).removeprefix(_DOT) for ending in row.others)
-            others |= {each: entries[each] for each in full if each in entries}
-    prefix = stem.removeprefix(_DOT)
-    return Siblings(
-        prefix, {_role(prefix, each): one for each, one in {name: codes, **others}.items()}
-    )
+    dotted = f"{_DOT}{name}"
+    stems = [dotted.removesuffix(row.codes) for row in _rows() if dotted.endswith(row.codes)]
+    prefix = min(stems, key=len).removeprefix(_DOT)
+    held = {name: entries[name], **_others(entries, name)}
+    return Siblings(prefix, {_role(prefix, each): entry for each, entry in held.items()})
+
+
+def _others(entries: Mapping[str, Entry], name: str) -> dict[str, Entry]:
+    """Return what turns the codes of a tensor into numbers; nothing if it holds no codes."""
+    dotted = f"{_DOT}{name}"
+    found: dict[str, Entry] = {}
+    for row in _rows() if _holds_codes(entries[name]) else _CERTAIN:
+        if dotted.endswith(row.codes):
+            start = dotted[1 : len(dotted) - len(row.codes)]
+            # of tensors without a prefix, endings are whole names
+            full = [start + ending if start else ending.removeprefix(_DOT) for ending in row.others]
+            found |= {each: entries[each] for each in full if each in entries}
+    return found
 
 
 def _role(prefix: str, name: str) -> str:
@@ -140,14 +145,14 @@ def _holds_codes(entry: Entry) -> bool:
 
 
 @lru_cache(maxsize=1)
-def _record_rows() -> tuple[_Row, ...]:
-    """Return rows of the records of several tensors, as outputs have them."""
-    rows = []
+def _rows() -> tuple[_Row, ...]:
+    """Return all rows; outputs have records of several tensors by their own names."""
+    made = []
     for name in known_records():
         first, *others = (*tensors_of(name), *optional_tensors(name))
         if others:
-            rows.append(_Row(f".{first}", tuple(f".{each}" for each in others)))
-    return tuple(dict.fromkeys(rows))
+            made.append(_row(f".{first}", " ".join(f".{each}" for each in others)))
+    return tuple(dict.fromkeys((*_ROWS, *made)))
 
 
 @lru_cache(maxsize=64)

@@ -66,10 +66,10 @@ def plan_conversion(
     beside = {name: _elsewhere(name, source) for name in names_beside(source)}
     weights = [
         each
-        for each in find_siblings(beside | entries)
+        for each in (find_siblings(beside | entries) if rules else ())
         if not entries.keys().isdisjoint(each.names)
     ]
-    has_config = bool(rules) and (bool(weights) or any(map(is_narrow, entries.values())))
+    has_config = weights or (rules and any(map(is_narrow, entries.values())))
     said = said_of(source, container) if has_config else Said()
     said = said._replace(is_partial=allow_partial)
     whole = [each for each in weights if entries.keys() >= {*each.names}]
