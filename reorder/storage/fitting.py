@@ -43,7 +43,8 @@ def desc_of_tensors(found: Siblings, name: str, given: Mapping[str, Any]) -> Rec
     if letters == _MATRIX:
         dims, groups = _dims_by_scales(found, scales, {**legal, **given}.get("bits", 4))
     else:
-        dims, groups = _dims_by_codes(found, scales, sample.fields[0].bits)
+        bits, has_group = sample.fields[0].bits, "group" in legal
+        dims, groups = _dims_by_codes(found, scales, bits, has_group=has_group)
     inputs = dims[letters.index("i")]
     options = {"scales": _kind(scales), "group": inputs // groups if groups > 1 else -1, **has}
     kept = {option: value for option, value in options.items() if option in legal}
@@ -68,7 +69,9 @@ def _dims_by_scales(found: Siblings, scales: Entry, bits: Any) -> tuple[tuple[in
     return (count // columns, columns), groups
 
 
-def _dims_by_codes(found: Siblings, scales: Entry, bits: int) -> tuple[tuple[int, ...], int]:
+def _dims_by_codes(
+    found: Siblings, scales: Entry, bits: int, *, has_group: bool
+) -> tuple[tuple[int, ...], int]:
     """Return (out, in) from codes, whose words lie along in, and the number of groups."""
     codes = found.codes
     words = data_type(codes.dtype).bits
@@ -77,7 +80,7 @@ def _dims_by_codes(found: Siblings, scales: Entry, bits: int) -> tuple[tuple[int
         raise MemdescError(msg)
     dims = codes.shape[0], codes.shape[1] * (words // bits)
     groups = scales.shape[0] if scales.shape else 0
-    if not groups or dims[1] % groups:
+    if has_group and (not groups or dims[1] % groups):
         msg = f"{scales.name!r} has {groups} groups for {dims[1]} inputs, which they do not divide"
         raise MemdescError(msg)
     return dims, groups

@@ -137,13 +137,14 @@ def group_at(entries: Mapping[str, Entry], prefix: str, said: Said) -> Group:
     declared = said.declared.name if said.declared else None
     name = said.name if said.name is not None else declared
     # what nothing names is most often called so
-    first = _USUAL if name is None else tensors_of(read_name(name)[0])[0]
-    full = prefix if first == ONE else f"{prefix}.{first}".removeprefix(".")
+    names = (_USUAL,) if name is None else tensors_of(read_name(name)[0])
+    is_single, first = names == (ONE,), names[0]
+    full = prefix if is_single else f"{prefix}.{first}".removeprefix(".")
     if full not in entries:
         msg = f"{prefix!r} has no tensor {first!r}; the checkpoint has none called {full}"
         raise MemdescError(msg)
     found = siblings_of(entries, full)
-    return read_group(single(found) if first == ONE else found, said)
+    return read_group(single(found) if is_single else found, said)
 
 
 def single(found: Siblings) -> Siblings:

@@ -2,7 +2,7 @@
 
 The table has the names that AutoGPTQ, AutoAWQ, GPTQModel, compressed-tensors, DeepSeek, ModelOpt,
 MLX, bitsandbytes, gpt-oss, onnxruntime, quanto, HQQ, torchao, ExLlama, AQLM, QuIP#, QServe,
-Nunchaku, ComfyUI, Mistral and Marlin store.
+Nunchaku, ComfyUI, TensorRT-LLM, Mistral and Marlin store.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from memdesc import DATA_TYPES, MemoryDesc, RecordDesc, known_records, record_desc
 from memdesc.record.names import read_name
-from reorder.storage.stored import ONE
 from reorder.values.formats import INTEGERS
 
 if TYPE_CHECKING:
@@ -72,7 +71,8 @@ _ROWS = (
     _row(
         ".weight",
         ".scale .scales .biases .zero .zeros .zero_point .qzeros .g_idx .scale_inv .scale_weight "
-        ".qscale_weight .SCB .weight_format",
+        ".qscale_weight .SCB .weight_format .per_channel_scale .weights_scaling_factor "
+        ".weights_scaling_factor_2",
     ),
     _row(".B", ".s"),
     _row(".W_q!", ".scale .zero"),
@@ -131,7 +131,7 @@ def _others(entries: Mapping[str, Entry], name: str) -> dict[str, Entry]:
 
 
 def _role(prefix: str, name: str) -> str:
-    return name.removeprefix(prefix).lstrip("._") or ONE
+    return name.removeprefix(prefix).lstrip("._")
 
 
 def _holds_codes(entry: Entry) -> bool:

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 
 import reorder
-from memdesc import MemdescError, record_desc
+from memdesc import MemdescError, known_records, record_desc
 from reorder.cli import main
+from reorder.storage.containers.table import plan_file
+from reorder.storage.containers.writer import Writer
+from reorder.storage.stored import written_tensors
 from tests.checkpoints import awq_layer, gptq_layer, write_config, write_safetensors
 from tests.unit.reorder.storage.convert.results import converted, refused
 
@@ -78,6 +82,32 @@ def test_words_of_another_record_are_refused_by_their_shapes(
     write_config(folder, quant_method="gptq")
     assert np.array_equal(values(folder), wanted)
     assert inspected(folder, capsys) == ({f"fc.{x}": f"gptq {x}" for x in layer}, "")
+
+
+_SEVERAL = [name for name in known_records() if len(record_desc((256, 256), name).tensors) > 1]
+
+
+@pytest.mark.parametrize("is_described", [True, False])
+@pytest.mark.parametrize("name", _SEVERAL)
+def test_words_of_each_record_are_of_no_other(
+    tmp_path: Path, name: str, *, is_described: bool
+) -> None:
+    desc = record_desc((256, 256), name)
+    path = tmp_path / "x.safetensors"
+    tensors = [
+        tensor if is_described else tensor._replace(desc=None)
+        for tensor in written_tensors("fc", desc, "").values()
+    ]
+    with Writer(path, plan_file(path, tensors, {})) as writer:
+        writer.finish()
+    with reorder.open_checkpoint(path) as checkpoint:
+        found = []
+        for other in _SEVERAL:
+            with suppress(MemdescError):
+                found += [other] if checkpoint.record("fc", other) else []
+    # the words of these are only in another order, which descriptors alone tell
+    alike = [other for other in _SEVERAL if other.startswith("torch_int4") and "torch" in name]
+    assert found == ([name] if is_described or not alike else alike)
 
 
 @pytest.mark.parametrize("name", ["qweight", "qzeros", "scales"])
