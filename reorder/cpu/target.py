@@ -18,7 +18,6 @@ from reorder.cores import count_cores
 from reorder.cpu.caches import (
     CORE_CACHE_NBYTES,
     OWN_CACHE_NBYTES,
-    PREFETCHED_PAGES,
     own_limits,
 )
 
@@ -88,8 +87,6 @@ class Machine(NamedTuple):
     core_cache_nbytes: int = CORE_CACHE_NBYTES
     # bytes of the largest cache that a core has alone
     own_cache_nbytes: int = OWN_CACHE_NBYTES
-    # pages of src from which a core may read in turn
-    pages_in_turn: int = PREFETCHED_PAGES
     # bytes of src and dst for each thread from which whole lines are written by non-temporal stores
     streamed_nbytes: int = CORE_CACHE_NBYTES
     # every thread must write at least this many bytes

@@ -6,7 +6,6 @@ from math import prod
 from typing import TYPE_CHECKING
 
 from reorder.cpu.convert.permutation import has_permuted_rows
-from reorder.cpu.schedule.scheduled_box import contiguous_size, schedule
 from reorder.cpu.schedule.select import TRANSPOSED, select
 from reorder.cpu.target import BYTE_BITS, LINE_BITS, has_byte_permutations
 from reorder.plan.passes import pack_elements, simplify, src_and_dst
@@ -24,9 +23,6 @@ _MIN_CALL_SIZE = 16
 # Matrices with these numbers of rows and columns are too large to be interleaved and too small for
 # vectors; two moves are faster if elements have at most these bits.
 _SMALL_SIDES, _MAX_SMALL_BITS = range(5, 8), 16
-# Lines are assembled in matrices of this many rows and columns, as they are in src: smaller ones
-# are moved at once, so that their lines are complete before they leave the caches.
-_MIN_ASSEMBLED_ROWS, _MIN_ASSEMBLED_COLUMNS = 256, 64
 # Elements that one side joins: fours of bytes and pairs of 16-bit elements.
 _JOINED_BITS = 32
 # Two moves are then faster if the innermost run of the other side has at most so many bits: where
@@ -35,8 +31,6 @@ _JOINED_BITS = 32
 _SHORT_DST_BITS, _SHORT_APART_BITS, _SHORT_SRC_BITS = 144, 48, {8: 56, 16: 48}
 # Wide elements are permuted in groups of up to a line: larger ones are interleaved as fast.
 _MAX_NARROW_BITS = 16
-# Pairs and fours of rows of at most these bits are interleaved to whole lines.
-_INTERLEAVED_ROWS, _MAX_INTERLEAVED_BITS = 4, 16
 
 
 def needs_tiles(plan: ReorderPlan, *, exceeds: bool) -> bool:
@@ -48,8 +42,7 @@ def is_tiled(plan: ReorderPlan, box: Box, *, exceeds: bool) -> bool:
     """Whether a box is converted, or moved through scratch.
 
     Boxes of equal types are moved through scratch where they are scattered on both sides: two
-    moves are then faster than one. 4-bit elements are unpacked to bytes, moved and packed. If src
-    and dst exceed the caches (`exceeds`), cache lines of dst are assembled there.
+    moves are then faster than one. 4-bit elements are unpacked to bytes, moved and packed.
     """
     bits = plan.dst.dtype.bits
     if plan.converts:
@@ -58,8 +51,6 @@ def is_tiled(plan: ReorderPlan, box: Box, *, exceeds: bool) -> bool:
         return False
     packed, packed_bits = pack_elements(box, bits)
     (packed,) = simplify((packed,))
-    if exceeds and needs_assembly(packed, packed_bits):
-        return True
     if bits >= BYTE_BITS and is_permuted(packed, packed_bits):
         return True
     return packed_bits == bits and (
@@ -69,43 +60,13 @@ def is_tiled(plan: ReorderPlan, box: Box, *, exceeds: bool) -> bool:
     )
 
 
-def needs_assembly(box: Box, bits: int) -> bool:
-    """Whether lines of dst are written as a whole only if they are assembled in scratch.
-
-    So it is where the transposing kernel would write parts of lines: in matrices whose rows of dst
-    do not start at a line, in columns of half a line, and in blocks of up to a line that lie apart.
-    """
-    scheduled = schedule(box, bits)
-    # tiles that are written in place have no padding
-    is_padded = any(node.valid < node.extent for node in box.nodes)
-    if is_padded or bits < BYTE_BITS or not scheduled.is_transposed or scheduled.fills_lines(bits):
-        return False
-    rows, columns = scheduled.choice.rows, scheduled.choice.columns
-    height, width = (prod(node.extent for node in group) for group in (rows, columns))
-    is_tall = height >= _MIN_ASSEMBLED_ROWS or _joins_to_lines(rows, columns, bits)
-    return is_tall and width >= _MIN_ASSEMBLED_COLUMNS
-
-
-def _joins_to_lines(rows: tuple[Node, ...], columns: tuple[Node, ...], bits: int) -> bool:
-    """Whether adjacent columns are adjacent in dst, but no store writes their lines as a whole.
-
-    Columns are half a line, or make a block of up to a line.
-    """
-    height = prod(node.extent for node in rows)
-    block = contiguous_size([*rows, *columns], 1, 1) * bits
-    # one store writes a line of pairs or fours that are interleaved
-    is_stored = block == LINE_BITS and height <= _INTERLEAVED_ROWS and bits <= _MAX_INTERLEAVED_BITS
-    is_short = 2 * height * bits == LINE_BITS or (block <= LINE_BITS and not is_stored)
-    return columns[0].strides[1] == height and is_short
-
-
 def is_scattered(box: Box, bits: int) -> bool:
     """Whether two moves of a box are faster than one, because one call moves few elements.
 
     Examples are a box between `8b16a2b` and `8a16b2a`, whose innermost pairs are of two dims, and
     matrices of 5 x 5 bytes, one behind the other.
     """
-    choice = select(box, bits)
+    choice = select(box)
     if choice.micro_kernel != TRANSPOSED or box.size <= _MIN_CALL_SIZE or box.lookups:
         return False
     sides = [prod(node.extent for node in group) for group in (choice.rows, choice.columns)]
@@ -121,7 +82,7 @@ def is_permuted(box: Box, bits: int) -> bool:
     has_padding = any(node.valid < node.extent for node in box.nodes)
     if not has_byte_permutations() or has_padding or box.lookups or box.size <= _MIN_CALL_SIZE:
         return False
-    if bits > _MAX_NARROW_BITS and select(box, bits).size * bits > LINE_BITS:
+    if bits > _MAX_NARROW_BITS and select(box).size * bits > LINE_BITS:
         return False
     return has_permuted_rows(src_and_dst(box).nodes, bits)
 

@@ -39,7 +39,7 @@ def _check(src: MemoryDesc, dst: MemoryDesc, *, at_end: bool) -> set[str]:
     kernels = set()
     for box in plan.boxes:
         packed, bits = pack_elements(box, src.dtype.bits)
-        kernels |= {MICRO_KERNELS[select(part, bits).micro_kernel] for part in simplify((packed,))}
+        kernels |= {MICRO_KERNELS[select(part).micro_kernel] for part in simplify((packed,))}
     return kernels
 
 
