@@ -40,8 +40,8 @@ def attr_of(dims: tuple[int, ...], options: dict[str, str]) -> Attr | None:
             if text.startswith("mask:") and role != "beta":
                 mask, groups = _mask_and_groups(text)
                 sizes = list(dims)
-                for dim, group in zip(range(len(dims) - len(groups), len(dims)), groups, strict=True):
-                    sizes[dim] = -(-dims[dim] // group)
+                for k, group in enumerate(reversed(groups), 1):
+                    sizes[-k] = -(-dims[-k] // group)
                 count = prod(size for dim, size in enumerate(sizes) if mask >> dim & 1)
                 spread = np.arange(count) % 7
                 given |= {

@@ -29,7 +29,6 @@ __all__ = [
     "Machine",
     "count_threads",
     "has_bfloat",
-    "has_byte_permutations",
     "has_exact_bfloat",
     "has_feature",
     "has_fma",
@@ -149,11 +148,6 @@ def register_bits() -> int:
 def has_masks() -> bool:
     """Whether masked loads and stores of elements of any width exist: AVX-512BW."""
     return register_bits() == LINE_BITS and has_feature("avx512bw")
-
-
-def has_byte_permutations() -> bool:
-    """Whether instructions permute the bytes of one or two registers of a line: AVX-512VBMI."""
-    return register_bits() == LINE_BITS and has_feature("avx512vbmi")
 
 
 @cache

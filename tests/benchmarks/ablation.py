@@ -3,14 +3,14 @@
     python -m tests.benchmarks.ablation [MECHANISM ...] [--threads 1,16] [--random 240] [--seed 7]
         [--sample 360] [--most-mb 48] [--seconds 0.02] [--json FILE]
 
-All variants run in one process. A variant is the package `reorder.cpu`, imported again with some of
-its functions or constants replaced; threads are shared. A case whose tiles and programs are those of
-the whole engine, and whose kernels are compiled from the same code, is not timed. The others run in
-short slices, in turns with the engine as it is.
+All variants run in one process. A variant is the package `reorder.cpu`, imported again with some
+functions or constants replaced; threads are shared. A case is not timed if its tiles, programs and
+machine code stay the same. The others run in short slices, in turns with the engine as it is.
 
-The first variant replaces nothing: the spread of the same code against itself. A mechanism stays if
-switching it off costs 1 % of the geometric mean of moves or of conversions, or makes at least 1 % of
-the random cases more than twice as slow, on one of two different machines, beyond that spread.
+The first variant replaces nothing: it shows the spread of the same code against itself. A mechanism
+stays if switching it off costs 1 % of the geometric mean of moves or of conversions, or makes at
+least 1 % of the random cases more than twice as slow, on one of two different machines, beyond
+that spread.
 """
 
 from __future__ import annotations
@@ -73,8 +73,9 @@ def _returns(value: Any) -> Callable[[Any], Any]:
     return lambda _: lambda *_args, **_kwargs: value
 
 
-def _first_argument(_: Any) -> Any:
-    return lambda first, *_args, **_kwargs: first
+def _with_option(**options: Any) -> Callable[[Any], Any]:
+    """Return what replaces a function by itself with other keyword arguments."""
+    return lambda old: lambda *given, **more: old(*given, **more | options)
 
 
 def _does_nothing(_: Any) -> Any:
@@ -83,30 +84,7 @@ def _does_nothing(_: Any) -> Any:
 
 MECHANISMS: dict[str, Mechanism] = {
     "itself": Mechanism({}),
-    "accesses": Mechanism(
-        {"schedule.select:count_accesses": lambda _: lambda width, height, _bits: width * height}
-    ),
-    "longer calls": Mechanism({"schedule.select:_with_longer_calls": _first_argument}),
-    "source order": Mechanism({"runtime.batch_builder:follow_shorter_pieces": _first_argument}),
-    "whole rows": Mechanism(
-        {"convert.tiling:_with_whole_rows": lambda _: lambda _nodes, counts, *_: counts}
-    ),
-    "16-bit sides": Mechanism({"convert.tiling:SIDES_16_BIT": _value((64, 64))}),
-    "read in turn": Mechanism({"schedule.tiling:_read_in_turn": _returns(())}),
     "streaming order": Mechanism({"runtime.batch_builder:stream_box": _returns(())}),
-    "line assembly": Mechanism({"convert.selection:needs_assembly": _returns(value=False)}),
-    "permuted rows": Mechanism(
-        {
-            "convert.selection:is_permuted": _returns(value=False),
-            "convert.tiling:is_permuted": _returns(value=False),
-        }
-    ),
-    "joined moves": Mechanism(
-        {
-            "convert.selection:find_joined": _returns(None),
-            "convert.tiling:find_joined": _returns(None),
-        }
-    ),
     "scattered moves": Mechanism(
         {
             "convert.selection:is_scattered": _returns(value=False),
@@ -118,28 +96,15 @@ MECHANISMS: dict[str, Mechanism] = {
     "prefetch of dst": Mechanism(
         {"schedule.scheduled_box:ScheduledBox.prefetches_dst": _returns(value=False)}
     ),
-    "prefetch, moves": Mechanism(
-        {"runtime.batch_builder:encode": lambda old: lambda *given, **_: old(*given, prefetches=False)}
-    ),
-    "prefetch, conversions": Mechanism(
-        {"convert.batches:Recipe": lambda old: lambda *given, **more: old(*given, **more | {"prefetches": False})}
-    ),
-    "lines of 5 to 7": Mechanism(
-        {
-            "kernels.interleave:line_counts": _returns(()),
-            "kernels.transpose:line_counts": _returns(()),
-        },
-        is_compiled=True,
-    ),
-    "joined rows": Mechanism({"kernels.copy:JOINED_BITS": _value(())}, is_compiled=True),
-    "row parts": Mechanism({"kernels.copy:emit_parts": _does_nothing}, is_compiled=True),
-    "padded interleave": Mechanism({"kernels.transpose:emit_padded": _does_nothing}, is_compiled=True),
-    "masked tiles": Mechanism({"kernels.transpose:has_masks": _returns(value=False)}, is_compiled=True),
+    "prefetch, moves": Mechanism({"runtime.batch_builder:encode": _with_option(prefetches=False)}),
+    "prefetch, conversions": Mechanism({"convert.batches:Recipe": _with_option(prefetches=False)}),
     "interleave of 2 to 4": Mechanism(
         {"kernels.transpose:emit_interleaved": _does_nothing}, is_compiled=True
     ),
     "masked copies": Mechanism({"kernels.copy:has_masks": _returns(value=False)}, is_compiled=True),
-    "blocks of conversions": Mechanism({"convert.convert_rows:BLOCK": _value(-1)}, is_compiled=True),
+    "blocks of conversions": Mechanism(
+        {"convert.convert_rows:BLOCK": _value(-1)}, is_compiled=True
+    ),
 }
 
 
@@ -305,14 +270,19 @@ def measure(
             seconds,
         )
         ratios = {
-            variant.name: median([min(off) / min(times[0]), median(o / e for o, e in zip(off, times[0], strict=True))])
+            variant.name: _ratio(off, times[0])
             for (variant, _), off in zip(timed, times[1:], strict=True)
         }
         is_move = case.src.dtype == case.dst.dtype and case.attr is None
         for name in names:
-            timing = Timing(case.name, is_move, is_random, threads, min(times[0]), ratios.get(name, 1.0))
-            found[name].append(timing)
+            ratio, seconds_of = ratios.get(name, 1.0), min(times[0])
+            found[name].append(Timing(case.name, is_move, is_random, threads, seconds_of, ratio))
     return found
+
+
+def _ratio(off: list[float], on: list[float]) -> float:
+    """Return the mean of two ratios: of the fastest slices, and of neighbouring ones."""
+    return (min(off) / min(on) + median(a / b for a, b in zip(off, on, strict=True))) / 2
 
 
 def _line(name: str, timings: list[Timing]) -> str:
@@ -349,8 +319,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     cases = _cases(options)
     facts = []
     sys.stdout.write(
-        "what each costs when switched off: moves of the set, random moves, conversions of the set, "
-        "random conversions (cases that change), random cases over 2x, the worst\n"
+        "what each costs when switched off (cases that change): moves of the set, random moves, "
+        "conversions of the set, random conversions; random cases over 2x; the worst\n"
     )
     for threads in sorted({int(count) for count in options.threads.split(",")}):
         found = measure(names, cases, threads, options.seconds)

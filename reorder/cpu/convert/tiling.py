@@ -10,13 +10,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from reorder.cpu.convert.selection import find_joined, is_permuted, is_scattered
+from reorder.cpu.convert.selection import is_scattered
 from reorder.cpu.convert.tile_counts import SIDES, tile_counts
 from reorder.cpu.convert.tile_order import (
     TileOrder,
     order_between,
     order_by_cost,
-    order_joined,
     order_of_side,
 )
 from reorder.cpu.convert.tile_pieces import covered_steps, each_piece
@@ -86,7 +85,6 @@ def tile_box(
         counts = tile_counts(nodes, limits, SIDES, in_place=False, padded=True)
         order = TileOrder(order_of_side(nodes, counts, 1), reads=False, writes=False)
         return _tiles_of(box, counts, order, streams=streams)
-    is_moved = widths[0] == widths[1]
     counts = tile_counts(nodes, limits, SIDES, in_place=in_place)
     order = order_by_cost(nodes, counts, widths, streams=streams, masks=masks)
     is_padded = _has_padding(nodes, counts) and not order.zeroes
@@ -97,8 +95,8 @@ def tile_box(
             order = order_by_cost(nodes, counts, widths, streams=streams, masks=masks)
             if _moves_narrow(order, widths) and not _moves_padding(nodes, counts, order):
                 break
-    if is_moved:
-        order = _moved_order(src_and_dst(box), counts, widths[0], streams=streams) or order
+    if widths[0] == widths[1] and is_scattered(src_and_dst(box), widths[0]):
+        order = order_between(nodes, counts)
     if _moves_padding(nodes, counts, order):
         # in a tile that is moved its padding costs nothing extra
         order = order_by_cost(nodes, counts, widths, writes=False, streams=streams)
@@ -115,16 +113,6 @@ def _has_padding(nodes: tuple[Node, ...], counts: dict[int, int]) -> bool:
 def _moves_padding(nodes: tuple[Node, ...], counts: dict[int, int], order: TileOrder) -> bool:
     """Whether a conversion would write dst, which has padding that it does not write."""
     return order.writes and _has_padding(nodes, counts) and not order.zeroes
-
-
-def _moved_order(box: Box, counts: dict[int, int], bits: int, *, streams: bool) -> TileOrder | None:
-    """Return the order of a tile that is not converted, but permuted or moved twice; else None."""
-    if is_permuted(box, bits):
-        return TileOrder(order_of_side(box.nodes, counts, 1), reads=True, writes=True)
-    joined = None if streams else find_joined(box, bits)
-    if joined is not None:
-        return order_joined(box.nodes, counts, joined)
-    return order_between(box.nodes, counts) if is_scattered(box, bits) else None
 
 
 def _moves_narrow(order: TileOrder, widths: tuple[int, int]) -> bool:

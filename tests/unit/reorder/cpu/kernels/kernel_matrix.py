@@ -38,7 +38,7 @@ def _check(src: MemoryDesc, dst: MemoryDesc, *, at_end: bool) -> set[str]:
     assert np.array_equal(moved, expect(src, dst, source, before)), f"{plan}"
     kernels = set()
     for box in plan.boxes:
-        packed, bits = pack_elements(box, src.dtype.bits)
+        packed, _ = pack_elements(box, src.dtype.bits)
         kernels |= {MICRO_KERNELS[select(part).micro_kernel] for part in simplify((packed,))}
     return kernels
 

@@ -118,23 +118,3 @@ def test_threads_have_pieces_of_dst_in_common_that_end_within_lines(
     columns = Node(100, 100, (1, 64 if blocks.extent == 1 else 4 * rows))
     box = Box((0, 0), (blocks, columns, Node(rows, rows, (100, 1))))
     assert schedule(box).divided_pieces(box.nodes[1:], 32) == pieces
-
-
-@pytest.mark.parametrize(
-    ("around", "last", "repeated"),
-    [
-        (49, 2, 49),
-        # as short, long enough, with padding
-        (3, 2, 2),
-        (49, 10, 10),
-        (Node(49, 48, (9999, 9999)), 2, 2),
-    ],
-)
-def test_calls_repeat_the_loop_around_the_innermost_one_if_that_is_short(
-    around: int | Node, last: int, repeated: int
-) -> None:
-    outer = around if isinstance(around, Node) else Node(around, around, (9999, 9999))
-    nodes = Node(last, last, (1000, 1000)), Node(16, 16, (1, 4)), Node(4, 4, (16, 1))
-    node = schedule(Box((0, 0), (outer, *nodes))).repeat
-    assert node is not None
-    assert node.extent == repeated

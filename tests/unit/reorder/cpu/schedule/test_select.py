@@ -43,9 +43,7 @@ def test_a_box_gets_the_kernel_that_moves_vectors(
 def test_strides_on_both_sides_go_element_by_element() -> None:
     src = memory_desc((4, 6), "f32", strides=(18, 3))
     assert (
-        select(
-            plan_reorder(src, memory_desc((4, 6), "f32", strides=(2, 8))).boxes[0]
-        ).micro_kernel
+        select(plan_reorder(src, memory_desc((4, 6), "f32", strides=(2, 8))).boxes[0]).micro_kernel
         == STRIDED
     )
 
