@@ -18,7 +18,6 @@ from memdesc import (
     image_desc,
     memory_desc,
 )
-from memdesc.disk import as_path
 from memdesc.names import is_image
 from reorder.forks import importing
 from reorder.memory.inputs import as_memory, from_pixels, to_pixels
@@ -29,9 +28,7 @@ from reorder.stack import on_enough_stack
 from reorder.threads import checked_threads, current_limit
 
 if TYPE_CHECKING:
-    import os
     from collections.abc import Callable, Sequence
-    from pathlib import Path
 
     import pyopencl as cl
     from numpy.typing import NDArray
@@ -286,12 +283,7 @@ def execute(plan: ReorderPlan, src: Any, dst: Any, threads: int | None = None) -
     _prepared(plan, threads)(src, dst)
 
 
-def prepare(
-    plan: ReorderPlan,
-    threads: int | None = None,
-    *,
-    tune: bool | str | os.PathLike[str] = False,
-) -> Callable[[Any, Any], None]:
+def prepare(plan: ReorderPlan, threads: int | None = None) -> Callable[[Any, Any], None]:
     """Return a callable that runs a plan many times; equal calls give the same one.
 
     Parameters
@@ -300,11 +292,6 @@ def prepare(
         From `plan_reorder`.
     threads : int, optional
         As for `execute`.
-    tune : bool or path, optional
-        Time some choices once, which takes a second or less for most plans, and keep the fastest:
-        non-temporal stores, prefetches, and fewer threads than `threads`. They are timed on a src
-        and a dst that are allocated for it. A path names a file in which choices are kept for
-        later processes on a machine like this one; it is made if it does not exist.
 
     Returns
     -------
@@ -312,19 +299,14 @@ def prepare(
         `run(src, dst)`, which takes what `execute` takes and may be called from
         several threads at once.
 
-    Raises
-    ------
-    MemdescError
-        If there is not enough memory to tune, or the file holds something else.
-
     Examples
     --------
     >>> import memdesc, reorder
     >>> plan = reorder.plan_reorder(memdesc.memory_desc((64, 48), "f32", "ab"),
     ...                             memdesc.memory_desc((64, 48), "f32", "ba"))
-    >>> run = reorder.prepare(plan, threads=1, tune=True)
+    >>> run = reorder.prepare(plan, threads=1)
     """
-    run = _prepared(plan, threads) if tune is False else _tuned(plan, threads, tune)
+    run = _prepared(plan, threads)
     run.load_fast_call()
     return run
 
@@ -339,21 +321,6 @@ def _prepared(plan: ReorderPlan, threads: int | None) -> PreparedReorder:
     if plan.attr is not None and plan.attr.is_large:
         return _prepare.__wrapped__(plan, threads)
     return _prepare(plan, threads)
-
-
-def _tuned(plan: ReorderPlan, threads: int | None, tune: object) -> PreparedReorder:
-    file = None if tune is True else as_path(tune)
-    if not is_planned(plan):
-        plan = validate(plan)
-    threads = current_limit() if threads is None else checked_threads(threads)
-
-    def load() -> Callable[[ReorderPlan, int | None, Path | None], PreparedReorder]:
-        with importing:
-            from reorder.cpu.tuning import tuned  # noqa: PLC0415 - as for the backend
-
-        return tuned
-
-    return on_enough_stack(load)(plan, threads, file)
 
 
 @lru_cache(maxsize=512)
