@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from memdesc import MemdescError
+from memdesc.checked import Checked
 from memdesc.desc import checked_desc
 from memdesc.errors import short_repr
 from memdesc.int64 import checked_flag
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
 __all__ = ["Memory"]
 
 
-class Memory:
+class Memory(Checked):
     """A buffer and its descriptor.
 
     Parameters
@@ -174,6 +175,9 @@ class Memory:
         (10.0, array([1., 5., 9.], dtype=float32))
         """
         return elements_at(self.data, self.desc, select(self.desc, key))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _again, (self._desc, self._data)
 
     def __format__(self, spec: str) -> str:
         return format(str(self), spec)
@@ -361,3 +365,8 @@ class Memory:
             With the lowest byte that does not, and its position in the padded dims.
         """
         check_padding(self.data, self.desc)
+
+
+def _again(desc: MemoryDesc, data: NDArray[np.uint8]) -> Memory:
+    """Make memory that was pickled: its bytes are kept as they were, padding too."""
+    return Memory(desc, data, zero_pad=False)

@@ -11,6 +11,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from memdesc import MemdescError
+from memdesc.checked import Checked
 from memdesc.desc import checked_desc
 from memdesc.errors import short_repr
 from reorder.plan.passes import simplify
@@ -39,7 +40,7 @@ class _Carried:
 
 
 @dataclass(frozen=True, slots=True)
-class ReorderPlan(_Carried):
+class ReorderPlan(_Carried, Checked):
     """A reorder as data: two descriptors, attributes, and the boxes that read src and write dst.
 
     Operands of the boxes are src, dst, then the scales and zero points that differ along
@@ -66,9 +67,6 @@ class ReorderPlan(_Carried):
     def __hash__(self) -> int:
         # the boxes follow from the rest, but for plans made by hand
         return hash((self.src, self.dst, self.attr))
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (self.src, self.dst, self.boxes, self.attr)
 
     @property
     def bound_attr(self) -> BoundAttr:

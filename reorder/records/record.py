@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from memdesc import DATA_TYPES, MemdescError, PaddingError, RecordDesc, memory_desc
+from memdesc.checked import Checked, make
 from memdesc.errors import short_repr
 from memdesc.record import BIT_PLANES
 from reorder.memory.allocate import zeroed_bytes
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 __all__ = ["Record"]
 
 
-class Record:
+class Record(Checked):
     """A tensor that is stored as several fields: its descriptor and its buffers.
 
     Parameters
@@ -75,6 +76,9 @@ class Record:
             )
             for name, nbytes in sizes.items()
         }
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return make, (Record, self._desc, self._tensors)
 
     @property
     def desc(self) -> RecordDesc:
