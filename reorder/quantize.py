@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from memdesc import MemdescError, data_type, memory_desc
-from memdesc.checked import Checked, make
+from memdesc.checked import Checked
 from memdesc.int64 import checked_flag, checked_ints
 from reorder.api import is_on_device, reorder
 from reorder.memory.dlpack import is_exporter
@@ -66,8 +66,8 @@ class Quantized(_Values, Checked):
         made.axis, made.groups = axes_of(axis), checked_ints("groups", groups)
         return made
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        return make, (Quantized, *self, self.axis, self.groups)
+    def _arguments(self) -> tuple[Any, ...]:
+        return *self, self.axis, self.groups
 
     def __repr__(self) -> str:
         return f"{super().__repr__()[:-1]}, axis={self.axis}, groups={self.groups})"

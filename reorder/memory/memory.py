@@ -5,7 +5,7 @@ Over 300 lines for its docstrings: most methods are a line or two and an example
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, SupportsIndex
 
 import numpy as np
 
@@ -16,7 +16,7 @@ from memdesc.errors import short_repr
 from memdesc.int64 import checked_flag
 from reorder.memory.allocate import zeroed_bytes
 from reorder.memory.arrays import is_plain, logical_array, physical_array, write_logical
-from reorder.memory.buffers import flat_bytes
+from reorder.memory.buffers import address_of, flat_bytes, pickled_bytes
 from reorder.memory.compensation import compensation
 from reorder.memory.dlpack import CPU_DEVICE, TensorView
 from reorder.memory.indexing import elements_at, select
@@ -25,6 +25,7 @@ from reorder.memory.padding import check_padding, clear_padding
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from pickle import PickleBuffer
 
     from numpy.typing import NDArray
 
@@ -176,8 +177,8 @@ class Memory(Checked):
         """
         return elements_at(self.data, self.desc, select(self.desc, key))
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        return _again, (self._desc, self._data)
+    def __reduce_ex__(self, protocol: SupportsIndex) -> tuple[Any, ...]:
+        return _attached_again, (self._desc, pickled_bytes(self._data, protocol))
 
     def __format__(self, spec: str) -> str:
         return format(str(self), spec)
@@ -367,6 +368,9 @@ class Memory(Checked):
         check_padding(self.data, self.desc)
 
 
-def _again(desc: MemoryDesc, data: NDArray[np.uint8]) -> Memory:
+def _attached_again(desc: MemoryDesc, data: PickleBuffer | bytearray) -> Memory:
     """Make memory that was pickled: its bytes are kept as they were, padding too."""
-    return Memory(desc, data, zero_pad=False)
+    held = np.asarray(memoryview(data))
+    # buffers beside a pickle may lie anywhere
+    is_aligned = address_of(held) % desc.dtype.bits_dtype.itemsize == 0
+    return Memory(desc, held if is_aligned else held.copy(), zero_pad=False)

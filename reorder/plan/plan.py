@@ -21,7 +21,7 @@ from reorder.values.binding import bind
 
 if TYPE_CHECKING:
     from memdesc import MemoryDesc
-    from memdesc.picture import Picture
+    from memdesc.picture import Limits, Picture
     from reorder.plan.nodes import Box
     from reorder.values.binding import BoundAttr
 
@@ -63,6 +63,12 @@ class ReorderPlan(_Carried, Checked):
     dst: MemoryDesc
     boxes: tuple[Box, ...]
     attr: Attr | None = None
+
+    def __post_init__(self) -> None:
+        check_types(self.src, self.dst, self.attr)
+        if not isinstance(self.boxes, tuple | list):
+            msg = f"boxes must be a tuple of Box, not {short_repr(self.boxes)}"  # type: ignore[unreachable] # callers without types
+            raise MemdescError(msg)
 
     def __hash__(self) -> int:
         # the boxes follow from the rest, but for plans made by hand
@@ -116,18 +122,24 @@ class ReorderPlan(_Carried, Checked):
         dst: at each offset where in src it comes from, and the box
              0 |  0   2   1   3   4 [0]   5 [0]
         """
-        from reorder.plan.picture import draw_plan  # noqa: PLC0415 - planning needs no pictures
+        from memdesc.picture import FULL  # noqa: PLC0415 - planning needs no pictures
 
-        return draw_plan(self.src, self.dst, self.boxes, str(self))
+        return self._drawn(FULL)
 
     def _repr_html_(self) -> str | None:
         from memdesc.picture import COMPACT  # noqa: PLC0415 - likewise
-        from reorder.plan.picture import draw_plan  # noqa: PLC0415 - likewise
 
         try:
-            return draw_plan(self.src, self.dst, self.boxes, str(self), COMPACT).fragment
+            return self._drawn(COMPACT).fragment
         except MemdescError:  # offset tables that are too large for a picture: it is printed
             return None
+
+    def _drawn(self, limits: Limits) -> Picture:
+        from reorder.plan.picture import draw_plan  # noqa: PLC0415 - likewise
+
+        # loaded by name: the check of boxes plans them again
+        checked = import_module("reorder.plan.validate").validate(self)
+        return draw_plan(self.src, self.dst, checked.boxes, str(self), limits)
 
     def source(self, lang: str = "c", name: str = "tensor") -> str:
         """Write the reorder as one function: a loop nest for each box, tails as conditions.

@@ -11,7 +11,7 @@ from memdesc.errors import short_repr
 from memdesc.int64 import INT64_MAX, checked_int, exact_ints
 from memdesc.search import SearchLimitError, Term, solve
 from reorder.plan.nodes import Box, Lookup, Node
-from reorder.plan.plan import ReorderPlan, check_types, is_planned, plan_reorder
+from reorder.plan.plan import ReorderPlan, is_planned, plan_reorder
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -26,25 +26,6 @@ _DST = 1
 _COUNTS = ("two", "three", "four", "five", "six")
 
 
-def _check_fields(plan: object) -> None:
-    """Refuse what is no plan, by the types of its fields; boxes are not looked at.
-
-    Raises
-    ------
-    MemdescError
-        With the type that was given.
-    """
-    if not isinstance(plan, ReorderPlan):
-        msg = f"a ReorderPlan is needed, not {type(plan).__name__}; see plan_reorder"
-        raise MemdescError(msg)
-    check_types(plan.src, plan.dst, plan.attr)
-    if not isinstance(plan.boxes, tuple | list):
-        msg = (  # type: ignore[unreachable] # callers without types
-            f"boxes must be a tuple of Box, not {type(plan.boxes).__name__}"
-        )
-        raise MemdescError(msg)
-
-
 def validate(plan: ReorderPlan) -> ReorderPlan:
     """Return a plan whose boxes stay inside of its descriptors; refuse others.
 
@@ -56,7 +37,9 @@ def validate(plan: ReorderPlan) -> ReorderPlan:
     MemdescError
         With the box and the numbers.
     """
-    _check_fields(plan)
+    if not isinstance(plan, ReorderPlan):
+        msg = f"a ReorderPlan is needed, not {type(plan).__name__}; see plan_reorder"  # type: ignore[unreachable] # callers without types
+        raise MemdescError(msg)
     if is_planned(plan):
         return plan
     planned = plan_reorder(plan.src, plan.dst, plan.attr)
