@@ -64,7 +64,7 @@ def flat_bytes(buffer: Any, desc: MemoryDesc, side: str, *, write: bool) -> NDAr
         msg = f"{side} is a {type(buffer).__name__} of {held!r}; pass its bytes, .data"
         raise MemdescError(msg)
     if not isinstance(buffer, np.ndarray) and is_exporter(buffer):
-        buffer = from_dlpack(buffer, side)
+        buffer = from_dlpack(buffer, side, write=write)
     if not isinstance(buffer, np.ndarray):
         try:
             buffer = (

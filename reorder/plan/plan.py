@@ -105,7 +105,8 @@ class ReorderPlan(_Carried, Checked):
         given = "" if self.attr is None else f", {self.attr}"
         fields = ":".join(["extent(valid):src:dst", *varying])
         head = f"{types} {self.dst.dims}{given}, {count} of {fields}"
-        return "\n  ".join([head, *map(str, self.boxes)])
+        boxes = self.boxes if is_planned(self) else _checks().exact_boxes(self)
+        return "\n  ".join([head, *map(str, boxes)])
 
     def show(self) -> Picture:
         """Draw src beside dst: for each element of dst its offset in src, and its box.
@@ -137,9 +138,7 @@ class ReorderPlan(_Carried, Checked):
     def _drawn(self, limits: Limits) -> Picture:
         from reorder.plan.picture import draw_plan  # noqa: PLC0415 - likewise
 
-        # loaded by name: the check of boxes plans them again
-        checked = import_module("reorder.plan.validate").validate(self)
-        return draw_plan(self.src, self.dst, checked.boxes, str(self), limits)
+        return draw_plan(self.src, self.dst, _checks().validate(self).boxes, str(self), limits)
 
     def source(self, lang: str = "c", name: str = "tensor") -> str:
         """Write the reorder as one function: a loop nest for each box, tails as conditions.
@@ -252,6 +251,11 @@ class ReorderPlan(_Carried, Checked):
             )
             raise MemdescError(msg)
         return planned
+
+
+def _checks() -> Any:
+    """Return the checks of boxes, loaded by name: they plan the boxes again."""
+    return import_module("reorder.plan.validate")
 
 
 def plan_reorder(src: MemoryDesc, dst: MemoryDesc, attr: Attr | None = None) -> ReorderPlan:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from memdesc import MemoryDesc
 
-__all__ = ["validate"]
+__all__ = ["exact_boxes", "validate"]
 
 _MAX_NODES = 64
 # the index of dst among operands
@@ -43,11 +43,11 @@ def validate(plan: ReorderPlan) -> ReorderPlan:
     if is_planned(plan):
         return plan
     planned = plan_reorder(plan.src, plan.dst, plan.attr)
+    boxes = exact_boxes(plan)
     varying = plan.bound_attr.varying
     lasts = [(repr(desc), _last(desc)) for desc in (plan.src, plan.dst)]
     lasts += [(f"{operand.sizes}", prod(operand.sizes) - 1) for operand in varying]
     names = ["src", "dst", *(operand.role for operand in varying)]
-    boxes = tuple(_checked_box(box, len(names), plan.dst.ndims) for box in plan.boxes)
     if boxes == planned.boxes:
         return planned
     for box in boxes:
@@ -65,6 +65,18 @@ def validate(plan: ReorderPlan) -> ReorderPlan:
             )
             raise MemdescError(msg)
     return ReorderPlan(plan.src, plan.dst, tuple(map(_without_unused, boxes)), plan.attr)
+
+
+def exact_boxes(plan: ReorderPlan) -> tuple[Box, ...]:
+    """Return the boxes of a plan made of Python ints; refuse what is not a box.
+
+    Raises
+    ------
+    MemdescError
+        With the box. Where its offsets lead is not looked at.
+    """
+    count = _DST + 1 + len(plan.bound_attr.varying)
+    return tuple(_checked_box(box, count, plan.dst.ndims) for box in plan.boxes)
 
 
 def _last(desc: MemoryDesc) -> int:

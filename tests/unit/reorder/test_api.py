@@ -15,6 +15,7 @@ import reorder
 from memdesc import (
     DATA_TYPES,
     MemdescError,
+    OverlapError,
     UnsupportedFormatError,
     array_desc,
     image_desc,
@@ -104,11 +105,63 @@ def test_a_result_goes_into_out_which_is_returned() -> None:
         reorder.reorder(cube(2, 3), "ab", out=out)
 
 
+@pytest.mark.parametrize(
+    "view",
+    [
+        lambda x: x[:2, :3],
+        lambda x: x[:2, 2::-1],
+        lambda x: x[1::-1, :6:2],
+        lambda x: x.T[:2, :3],
+    ],
+)
+@pytest.mark.parametrize("dtype", ["f4", "i1", ml_dtypes.bfloat16])
+def test_a_result_goes_into_an_array_of_any_strides_and_nothing_else(view: Any, dtype: Any) -> None:
+    whole = np.full((7, 7), 9, dtype)
+    wanted = whole.copy()
+    view(wanted)[...] = cube(2, 3)
+    out = view(whole)
+    assert reorder.reorder(cube(2, 3).astype(dtype), out=out) is out
+    assert whole.tobytes() == wanted.tobytes()
+    assert reorder.reorder(cube(2, 3), out=out) is out  # and converts
+    assert whole.tobytes() == wanted.tobytes()
+
+
+def test_a_result_goes_into_a_buffer_that_dst_describes() -> None:
+    desc = memory_desc((2, 3), "f32", "Ab4a")
+    wanted = reorder.reorder(cube(2, 3), desc).data.tobytes()
+    for out in (bytearray(48), memoryview(bytearray(48)), np.ones(12, np.float32)):
+        assert reorder.reorder(cube(2, 3), desc, out=out) is out
+        assert bytes(memoryview(out)) == wanted  # type: ignore[arg-type] # arrays are buffers
+    half = np.ones((2, 3), np.float16)
+    assert reorder.reorder(cube(2, 3), desc, dtype="f16", out=(raw := bytearray(24))) is raw
+    assert reorder.reorder(cube(2, 3), "ab", out=half) is half
+    assert np.array_equal(half, cube(2, 3))
+    with pytest.raises(MemdescError, match=r"buffer has 40 bytes, but .* touches 48"):
+        reorder.reorder(cube(2, 3), desc, out=bytearray(40))
+
+
+def test_an_array_out_is_not_overwritten_while_it_is_read() -> None:
+    x = cube(3, 3)
+    with pytest.raises(OverlapError, match="share memory"):
+        reorder.reorder(x.T, out=x)
+    assert np.array_equal(x, cube(3, 3))
+
+
 def test_a_caller_who_asks_for_nothing_or_the_wrong_thing_is_told() -> None:
     with pytest.raises(MemdescError, match="give dst, the layout to move into, or out"):
         reorder.reorder(cube(2, 3))
-    with pytest.raises(MemdescError, match="out must be a Memory, not ndarray"):
-        reorder.reorder(cube(2, 3), out=cube(2, 3))  # type: ignore[call-overload] # what a caller might pass
+    for out, reason in (
+        ([0.0], r"out must be a Memory, a writable array or buffer, .*, not \[0\.0\]"),
+        (bytes(24), "out is a read-only bytes; pass a writable array"),
+        (np.zeros((2, 3), ml_dtypes.int4), "one element a byte; pass a Memory, which holds two"),
+        (np.ma.zeros((2, 3)), "out is a masked array"),
+        (np.zeros((2, 3), ">f4"), "is not in native byte order"),
+        (np.broadcast_to(np.zeros(3), (2, 3)), "out is a read-only ndarray"),
+        (np.zeros((3, 2)), r"src has dims \(2, 3\), dst has dims \(3, 2\)"),
+        (bytearray(24), r"src has dims \(2, 3\), dst has dims \(24,\)"),
+    ):
+        with pytest.raises(MemdescError, match=reason):
+            reorder.reorder(cube(2, 3), out=out)  # type: ignore[type-var] # what a caller might pass
     with pytest.raises(MemdescError, match="a Memory has a descriptor already"):
         reorder.reorder(reorder.reorder(cube(2, 3), "ab"), "ba", src="ab")
     with pytest.raises(MemdescError, match=r"not list; give np\.asarray\(x\)$"):
