@@ -18,7 +18,7 @@ import numpy as np
 
 from memdesc.blocks import Axis, Block, exact_axes, exact_blocks
 from memdesc.checked import Checked
-from memdesc.errors import MemdescError, NotBlockedError
+from memdesc.errors import MemdescError, NotBlockedError, allocates
 from memdesc.int64 import INT64_MAX, checked_int, exact_ints
 from memdesc.tags import LETTERS, MAX_NDIMS
 
@@ -370,6 +370,7 @@ class Layout(Checked):
             for k, axis in enumerate(self.axes)
         )
 
+    @allocates
     def offsets(self, *, padded: bool = False) -> NDArray[np.int64]:
         """Return the offset of every logical index as an array over the dims.
 

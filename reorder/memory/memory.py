@@ -12,7 +12,7 @@ import numpy as np
 from memdesc import MemdescError
 from memdesc.checked import Checked
 from memdesc.desc import checked_desc
-from memdesc.errors import short_repr
+from memdesc.errors import allocates, short_repr
 from memdesc.int64 import checked_flag
 from reorder.memory.allocate import zeroed_bytes
 from reorder.memory.arrays import is_plain, logical_array, physical_array, write_logical
@@ -52,7 +52,7 @@ class Memory(Checked):
     ------
     MemdescError
         If the buffer cannot hold the descriptor, or must be written and is read-only.
-    MemoryError
+    OutOfMemoryError
         If the system does not have this much memory.
 
     Examples
@@ -146,6 +146,7 @@ class Memory(Checked):
     def __iter__(self) -> Iterator[Any]:
         return (self[i] for i in range(len(self)))
 
+    @allocates
     def __getitem__(self, key: Any) -> Any:
         """Read elements by their logical index, whatever the layout; nothing else is read.
 
@@ -263,6 +264,7 @@ class Memory(Checked):
         """
         return physical_array(self.data, self.desc)
 
+    @allocates
     def numpy(self, *, copy: bool | None = None) -> NDArray[Any]:
         """Return the logical array: its axes are the dims.
 
@@ -297,6 +299,7 @@ class Memory(Checked):
         array = logical_array(self.data, self.desc)
         return array.copy() if copy and np.may_share_memory(array, self.data) else array
 
+    @allocates
     def apply(self, function: Callable[[NDArray[Any]], Any]) -> None:
         """Replace the elements by a function of them; the padding stays zero.
 

@@ -130,9 +130,8 @@ class StoredTensor(Checked):
             return dequantize(held).numpy()
         try:
             array = held.numpy()
-        except ValueError as error:
-            # of no elements, and dims whose product exceeds what numpy counts
-            msg = f"tensor {short_repr(self.name)}: numpy has no array of {held.desc!r}: {error}"
+        except MemdescError as error:
+            msg = f"tensor {short_repr(self.name)}: {error}"
             raise MemdescError(msg) from None
         return array if self.shape or self._entry.is_described else array.reshape(())
 
