@@ -1,7 +1,4 @@
-"""Checkpoints: the tensors of a container by name, mapped when they are used.
-
-Over 300 lines for its docstrings.
-"""
+"""Checkpoints: the tensors of a container by name, mapped when they are used."""
 
 from __future__ import annotations
 
