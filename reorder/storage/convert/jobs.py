@@ -19,7 +19,7 @@ from reorder.storage.convert.records import (
     record_of,
     written_tensors,
 )
-from reorder.storage.convert.rules import WHOLE
+from reorder.storage.convert.rules import WHOLE, Rule
 from reorder.storage.convert.stored import held_layout, stored_layout, stored_record
 from reorder.values.attr import Attr
 from reorder.values.formats import FLOATS, INTEGERS
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 
     from reorder.storage.containers.entry import Entry
     from reorder.storage.convert.records import Group
-    from reorder.storage.convert.rules import Rule
 
 __all__ = ["Job", "copy_job", "layout_job", "record_job"]
 
@@ -121,7 +120,7 @@ def layout_job(entry: Entry, rule: Rule, format_name: str) -> Job:
         If it cannot be moved so: with the rule and the tensor.
     """
     name = renamed(rule, entry.name)
-    if rule.dst is None and rule.dtype is None:
+    if rule == Rule(rule.text, rule.pattern, rename=rule.rename):
         return copy_job(entry, name, format_name, rule)
     src = held_layout(entry, rule)
     try:

@@ -96,9 +96,7 @@ def test_a_npy_is_warned_of_too_and_a_copy_is_not(tmp_path: Path) -> None:
 def test_arrays_in_fortran_order_become_row_major(
     tmp_path: Path, output: str, rules: list[str]
 ) -> None:
-    arrays = {
-        name: np.asfortranarray(array) for name, array in _ARRAYS.items()
-    }
+    arrays = {name: np.asfortranarray(array) for name, array in _ARRAYS.items()}
     np.savez(tmp_path / "x.npz", **arrays)
     target = tmp_path / output
     made = plan(tmp_path / "x.npz", target, [parse_rule(rule) for rule in rules], Settings())
