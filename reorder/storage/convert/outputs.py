@@ -124,8 +124,8 @@ def plan_output(
             raise MemdescError(msg)
         made = plan_file(target, tensors, metadata)
         _check_beside(target, made, container)
-        warnings = (*_hidden_orders(jobs), *_not_kept(source, container))
-        return Output(made, (), False, warnings)  # noqa: FBT003 - a field
+        told = (*_hidden_orders(jobs), *_not_kept(source, container))
+        return Output(made, (), False, told)  # noqa: FBT003 - a field
     if shard_bytes is None:
         sizes = [path.stat().st_size for path in container.files]
         shard_bytes = max(sizes) if len(sizes) > 1 else _UNBOUNDED
@@ -166,10 +166,11 @@ def _hidden_orders(jobs: Sequence[Job]) -> tuple[str, ...]:
     if not names:
         return ()
     more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
-    return (
+    msg = (
         f"the shapes of {', '.join(names[:_NAMED])}{more} do not show that they are permuted: "
-        "readers that ignore the descriptors of memdesc see the physical arrays",
+        "readers that ignore the descriptors of memdesc see the physical arrays"
     )
+    return (msg,)
 
 
 def _not_kept(source: Path, container: Container) -> tuple[str, ...]:

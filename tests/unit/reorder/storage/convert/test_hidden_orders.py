@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
@@ -15,8 +15,10 @@ from tests.checkpoints import write_safetensors
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from numpy.typing import NDArray
+
 _OUTPUTS = ["y.safetensors", "y.gguf", "y.npz", "y"]
-_ARRAYS = {
+_ARRAYS: dict[str, NDArray[Any]] = {
     "square": np.arange(64, dtype=np.float32).reshape(8, 8),
     "wide": np.arange(32, dtype=np.float32).reshape(4, 8),
     "cube": np.arange(128, dtype=np.float32).reshape(4, 8, 4),
@@ -97,7 +99,7 @@ def test_arrays_in_fortran_order_become_row_major(
     tmp_path: Path, output: str, rules: list[str]
 ) -> None:
     arrays = {name: np.asfortranarray(array) for name, array in _ARRAYS.items()}
-    np.savez(tmp_path / "x.npz", **arrays)
+    np.savez(tmp_path / "x.npz", allow_pickle=False, **arrays)
     target = tmp_path / output
     made = plan(tmp_path / "x.npz", target, [parse_rule(rule) for rule in rules], Settings())
     assert not made.warnings
