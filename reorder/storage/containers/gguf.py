@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import struct
 from dataclasses import replace
+from itertools import chain
 from math import prod
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -109,10 +110,10 @@ def _read(
     if unknown := texts.keys() - {info.name for info in infos}:
         msg = f"a descriptor of {short_repr(min(unknown))}, which it does not have"
         raise MemdescError(msg)
-    ends = [*(info.offset for info in infos[1:]), state.nbytes - start]
     _check_offsets(infos, alignment)
     entries = []
-    for info, end in zip(infos, ends, strict=True):
+    ends = [info.offset for info in infos[1:]]
+    for info, end in zip(infos, chain(ends, [state.nbytes - start]), strict=False):
         nbytes, dtype = _nbytes(info, end), type_name(info.kind)
         entry = Entry(info.name, dtype, info.shape, path, start + info.offset, nbytes, state)
         entry = describe(entry, texts.get(info.name))
