@@ -132,6 +132,8 @@ class Container(NamedTuple):
     metadata: Mapping[str, Any]
     # the files with tensors; of several, their names in a folder
     files: tuple[Path, ...]
+    # names of tensors without an entry: the format has their elements otherwise than as bytes
+    left_out: tuple[str, ...] = ()
 
 
 def check_name(name: object) -> str:

@@ -70,7 +70,9 @@ def read(path: Path) -> Container:
     for place in (path, *files):
         check_entries(entry for entry in entries if entry.file == place)
     named = {entry.name: entry for entry in entries}
-    return Container("onnx", named, {**model.metadata, _MODEL: path}, (path, *files))
+    left_out = tuple(each.name for each in model.initializers if not each.is_bytes)
+    metadata = {**model.metadata, _MODEL: path}
+    return Container("onnx", named, metadata, (path, *files), left_out)
 
 
 def _check_names(model: Model, entries: Sequence[Entry]) -> None:

@@ -124,7 +124,8 @@ def plan_output(
             raise MemdescError(msg)
         made = plan_file(target, tensors, metadata)
         _check_beside(target, made, container)
-        told = (*_hidden_orders(jobs), *_not_kept(source, container))
+        left_out = _left_out(container) if container.format != name else ()
+        told = (*_hidden_orders(jobs), *left_out, *_not_kept(source, container))
         return Output(made, (), False, told)  # noqa: FBT003 - a field
     if shard_bytes is None:
         sizes = [path.stat().st_size for path in container.files]
@@ -135,7 +136,7 @@ def plan_output(
     files = list(plan_shards(tensors, metadata, shard_bytes, is_indexed=is_indexed))
     written = {file.name for file in files}
     copied: list[tuple[str, Path]] = []
-    warnings = [*_hidden_orders(jobs)]
+    warnings = [*_hidden_orders(jobs), *_left_out(container)]
     for path in others:
         kept = path.relative_to(source).as_posix()
         if kept in written:
@@ -162,15 +163,30 @@ def plan_output(
 def _hidden_orders(jobs: Sequence[Job]) -> tuple[str, ...]:
     """Return a warning of permuted tensors that other readers take for row-major ones."""
     moved = [tensor for job in jobs if not job.is_copy for tensor in job.targets.values()]
-    names = [short_repr(tensor.name) for tensor in moved if is_order_hidden(tensor)]
+    names = [tensor.name for tensor in moved if is_order_hidden(tensor)]
     if not names:
         return ()
-    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
     msg = (
-        f"the shapes of {', '.join(names[:_NAMED])}{more} do not show that they are permuted: "
-        "readers that ignore the descriptors of memdesc see the physical arrays"
+        f"the shapes of {_first(names)} do not show that they are permuted: readers that ignore "
+        "the descriptors of memdesc see the physical arrays"
     )
     return (msg,)
+
+
+def _left_out(container: Container) -> tuple[str, ...]:
+    """Return a warning of tensors that another format does not get."""
+    if not container.left_out:
+        return ()
+    msg = (
+        f"{_first(container.left_out)} are not written: the input does not store them as bytes "
+        "(strings, or numbers in int32_data and the like)"
+    )
+    return (msg,)
+
+
+def _first(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    return f"{', '.join(map(short_repr, names[:_NAMED]))}{more}"
 
 
 def _not_kept(source: Path, container: Container) -> tuple[str, ...]:

@@ -1,13 +1,15 @@
 """Headers of any content take a few times their bytes in memory, and some more for each tensor.
 
-Nothing is timed: Python objects are counted, of inputs of two sizes.
+Nothing is timed: bytes of objects and calls of functions are counted, for inputs of two sizes.
 """
 
 from __future__ import annotations
 
 import json
 import struct
+import sys
 import tracemalloc
+from contextlib import suppress
 from io import BytesIO
 from typing import TYPE_CHECKING
 
@@ -160,11 +162,12 @@ _FEW: dict[str, tuple[str, Callable[[int], bytes]]] = {
 
 def _peak(path: Path, data: bytes) -> int:
     path.write_bytes(data)
+    with suppress(MemdescError):
+        read_container(path)  # imports modules
     tracemalloc.start()
     try:
-        read_container(path)
-    except MemdescError:
-        pass
+        with suppress(MemdescError):
+            read_container(path)
     finally:
         peak = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
@@ -187,6 +190,30 @@ def test_whatever_else_grows_takes_a_few_times_its_bytes(tmp_path: Path, case: s
     for count in (*_SIZES, 10 * _SIZES[-1]):
         data = make(count)
         assert _peak(tmp_path / f"x.{ending}", data) <= _ALWAYS + _TIMES * len(data)
+
+
+def _calls(path: Path, data: bytes) -> int:
+    path.write_bytes(data)
+    count = 0
+
+    def counted(*_: object) -> None:
+        nonlocal count
+        count += 1
+
+    sys.setprofile(counted)
+    try:
+        with suppress(MemdescError):
+            read_container(path)
+    finally:
+        sys.setprofile(None)
+    return count
+
+
+@pytest.mark.parametrize("case", [*_MANY, *_FEW])
+def test_ten_times_as_much_takes_about_ten_times_the_calls(tmp_path: Path, case: str) -> None:
+    ending, make = (_MANY | _FEW)[case]
+    few, many = (_calls(tmp_path / f"x.{ending}", make(count)) for count in _SIZES)
+    assert many <= 1000 + 11 * few
 
 
 @pytest.mark.parametrize("ending", ["onnx", "safetensors", "gguf", "npz", "npy"])

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 
-from memdesc import memory_desc
-from reorder.storage.containers.table import read_container
+from memdesc import MemdescError, memory_desc
+from reorder.storage.containers.protobuf import message_field
+from reorder.storage.containers.table import plan_file, read_container
 from reorder.storage.convert.convert import Settings, convert, plan
 from reorder.storage.convert.rules import parse_rule
 from tests.unit.reorder.storage.convert.results import refused
@@ -203,10 +205,30 @@ def test_external_data_of_inner_graphs_stays_in_the_folder(tmp_path: Path) -> No
             each.unlink()
 
 
+def test_a_graph_of_many_small_fields_takes_a_few_times_its_bytes(tmp_path: Path) -> None:
+    path = _model(tmp_path / "in" / "x.onnx")
+    before = path.read_bytes()
+    for count in (10_000, 100_000):
+        path.write_bytes(before + message_field(7, b"\x98\x06\x01" * count))
+        metadata = read_container(path).metadata
+        tracemalloc.start()
+        with pytest.raises(MemdescError, match="would change"):
+            plan_file(tmp_path / "y.onnx", [], metadata)
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        assert peak <= 4 * path.stat().st_size + (1 << 20)
+
+
 def test_a_damaged_graph_is_refused(tmp_path: Path) -> None:
     path = _model(tmp_path / "in" / "x.onnx")
     path.write_bytes(path.read_bytes() + b"\x3a\x03\x0a\x01\xff")
     assert "damaged" in refused(path, tmp_path / "y.onnx")
+
+
+def test_types_that_only_onnx_has_are_refused_elsewhere(tmp_path: Path) -> None:
+    source = _model(tmp_path / "in" / "x.onnx")
+    assert not plan(source, tmp_path / "y.onnx", [], Settings()).warnings
+    assert "complex64" in refused(source, tmp_path / "y.safetensors")
 
 
 def test_blocks_without_a_graph_are_written(tmp_path: Path) -> None:
