@@ -142,7 +142,7 @@ def check_name(name: object) -> str:
     Raises
     ------
     MemdescError
-        If it is no string, is empty, too long, has a zero byte, or half of a character.
+        If it is not a string, is empty, too long, has a zero byte, or half of a character.
     """
     if isinstance(name, str) and name and "\0" not in name:
         try:

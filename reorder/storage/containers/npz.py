@@ -85,14 +85,14 @@ def _refusing(path: Path) -> Iterator[None]:
     try:
         yield
     except NpyError as error:
-        msg = f"{str(path)!r}: a member is no .npy file, or a damaged one: {error}"
+        msg = f"{str(path)!r}: a member is not a .npy file, or a damaged one: {error}"
         raise MemdescError(msg) from None
     except MemdescError as error:
         msg = f"{str(path)!r}: {error}"
         raise MemdescError(msg) from None
     except DAMAGES as error:
         reason = str(error)[:_MAX_REASON] or type(error).__name__
-        msg = f"{str(path)!r} is no .npz file, or a damaged one: {reason}"
+        msg = f"{str(path)!r} is not a .npz file, or a damaged one: {reason}"
         raise MemdescError(msg) from None
 
 

@@ -133,7 +133,7 @@ def test_damaged_archives_are_refused(tmp_path: Path) -> None:
     lies = [
         (whole[:50], "damaged one"),
         (whole.replace(b"PK\3\4", b"PK\3\5"), "no header at byte 0"),
-        (whole.replace(b"NUMPY", b"NUMPX"), "no .npy file"),
+        (whole.replace(b"NUMPY", b"NUMPX"), "not a .npy file"),
         (whole.replace(b"(4,)", b"(9,)"), "its header means 72"),
         (_zipped(path, [("a.npy", array), ("a.npy.json", b"{}")]), "'schema'"),
         (_zipped(path, [("a.npy", array), ("a.npy.json", b"\xff")]), "damaged one"),
