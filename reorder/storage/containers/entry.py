@@ -132,7 +132,7 @@ class Container(NamedTuple):
     metadata: Mapping[str, Any]
     # the files with tensors; of several, their names in a folder
     files: tuple[Path, ...]
-    # names of tensors without an entry: the format has their elements otherwise than as bytes
+    # names of tensors without an entry, because the file does not store their elements as bytes
     left_out: tuple[str, ...] = ()
 
 

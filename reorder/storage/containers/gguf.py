@@ -2,8 +2,8 @@
 
 The package `gguf` goes through as many values as a header claims, whatever the file has, so
 headers are read here: nothing is read that the file is too short for. Metadata is kept as bytes.
-Tensors of types that are not in our table are bytes with the number of their type: how many they
-are is not known, but they end where the next tensor starts, so padding may be among them.
+A tensor of a type that is not in our table is bytes with the number of the type. Its size is not
+known, so it is taken to end where the next tensor starts, and may include padding.
 Source: `gguf.cpp` of llama.cpp, versions 2 and 3 of the format.
 """
 

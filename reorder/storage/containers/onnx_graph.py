@@ -106,7 +106,7 @@ def _is_kept(tensor: Tensor, held: Mapping[str, Initializer]) -> bool:
 
 
 def _messages(model: Any) -> Iterator[Any]:
-    """Return a message of protobuf and all that lie in it."""
+    """Return a message of protobuf and all messages in it."""
     found = [model]
     while found:
         message = found.pop()
@@ -121,7 +121,7 @@ def _held(message: Any) -> Iterator[tuple[Any, Sequence[Any]]]:
 
 
 def _strings(model: Any) -> set[str]:
-    """Return all strings of a model: names of tensors, and what only looks like one."""
+    """Return all strings of a model: every name of a tensor is among them."""
     return {
         each
         for message in _messages(model)
@@ -133,12 +133,12 @@ def _strings(model: Any) -> set[str]:
 
 
 def _embed_external(model: Any, source: Path) -> None:
-    """Put tensors of inner graphs and attributes into a model that lie in other files.
+    """Embed the tensors of inner graphs and attributes whose elements lie in other files.
 
     Raises
     ------
     MemdescError
-        If such a file is missing, damaged, or elsewhere; or all that does not fit a model.
+        If such a file is missing, too short, or outside of the folder; or they exceed a model.
     """
     files: dict[Path, FileState] = {}
     left = _MAX_MODEL
@@ -149,7 +149,9 @@ def _embed_external(model: Any, source: Path) -> None:
         pairs = {each.key: each.value for each in tensor.external_data}
         held = Initializer(name, tensor.data_type, tuple(tensor.dims), {}, pairs, is_external=True)
         if not held.is_bytes:
-            msg = f"tensor {short_repr(name)} has type {held.kind}, which no other file can hold"
+            msg = (
+                f"tensor {short_repr(name)} has type {held.kind}, which cannot lie in another file"
+            )
             raise MemdescError(msg)
         entry = entry_of(held, source, FileState(0, 0), files)
         check_entries([entry])

@@ -66,8 +66,8 @@ _NAMES = {ours: theirs for theirs, (_, ours) in _TYPES.items() if ours}
 # data start at a multiple of this, so that mapped tensors are aligned for any element
 _ALIGNMENT = 64
 _ENTRY_KEYS = {"dtype", "shape", "data_offsets"}
-# JSON, as far as headers have it: an object of strings and of objects that have none in them, of
-# at most some bytes; json reads what these patterns match
+# The JSON of a header: an object whose values are objects without further ones in them, of at most
+# 4096 bytes, and the metadata, an object of strings. What a pattern matches, `json` parses.
 _WHITE, _STRING = rb"[ \t\n\r]*+", rb'("[^"\\]*+(?:\\.[^"\\]*+)*+")'
 _KEY, _TEXT = re.compile(_WHITE + _STRING + _WHITE + b":"), re.compile(_WHITE + _STRING)
 _FIELDS = re.compile(_WHITE + rb"(\{[^{}]{0,4096}+\})")
@@ -140,7 +140,7 @@ _DECODER = json.JSONDecoder(object_pairs_hook=_without_doubles)
 
 
 class _Header:
-    """The text of a header, of which no more becomes objects than safetensors has there."""
+    """Reads the text of a header; only what safetensors allows becomes Python objects."""
 
     def __init__(self, text: bytes) -> None:
         self._text, self._at = text, 0
