@@ -89,10 +89,10 @@ def model_of(source: Path, name: str, tensors: Sequence[Tensor]) -> Any:
     if changed:
         more = f" and {len(changed) - _SHOWN} more" if len(changed) > _SHOWN else ""
         msg = (
-            f"{name!r} would change tensors that nodes, inputs or outputs of the model refer to, "
-            f"which then does not load or computes something else: "
-            f"{', '.join(map(short_repr, changed[:_SHOWN]))}{more}; leave their names, types and "
-            f"layouts, or write {name.removesuffix('.onnx') + '.safetensors'!r}"
+            f"{name!r} would not load, or would compute something else: the model refers to tensors "
+            f"that would change, {', '.join(map(short_repr, changed[:_SHOWN]))}{more}; keep their "
+            f"names, types, layouts and values, or write "
+            f"{name.removesuffix('.onnx') + '.safetensors'!r}"
         )
         raise MemdescError(msg)
     return model
