@@ -87,12 +87,13 @@ def model_of(source: Path, name: str, tensors: Sequence[Tensor]) -> Any:
     kept = {each.name for each in tensors if _is_kept(each, held)}
     changed = sorted(((held.keys() | {each.name for each in tensors}) - kept) & _strings(model))
     if changed:
+        shown = ", ".join(map(short_repr, changed[:_SHOWN]))
         more = f" and {len(changed) - _SHOWN} more" if len(changed) > _SHOWN else ""
+        other = f"{name.removesuffix('.onnx')}.safetensors"
         msg = (
-            f"{name!r} would not load, or would compute something else: the model refers to tensors "
-            f"that would change, {', '.join(map(short_repr, changed[:_SHOWN]))}{more}; keep their "
-            f"names, types, layouts and values, or write "
-            f"{name.removesuffix('.onnx') + '.safetensors'!r}"
+            f"{name!r} would not load, or would compute something else: the model refers to "
+            f"tensors that would change, {shown}{more}; keep their names, types, layouts and "
+            f"values, or write {other!r}"
         )
         raise MemdescError(msg)
     return model
