@@ -43,7 +43,7 @@ def write_safetensors(
     with path.open("wb") as file:
         file.write(len(text).to_bytes(8, "little") + text)
         for array in tensors.values():
-            file.write(np.ascontiguousarray(array).data.cast("B"))
+            file.write(array.tobytes())
 
 
 def awq_layer(

@@ -19,7 +19,7 @@ from reorder.storage.convert.records import (
     record_of,
     written_tensors,
 )
-from reorder.storage.convert.rules import WHOLE
+from reorder.storage.convert.rules import WHOLE, Rule
 from reorder.storage.convert.stored import held_layout, stored_layout, stored_record
 from reorder.values.attr import Attr
 from reorder.values.formats import FLOATS, INTEGERS
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 
     from reorder.storage.containers.entry import Entry
     from reorder.storage.convert.records import Group
-    from reorder.storage.convert.rules import Rule
 
 __all__ = ["Job", "copy_job", "layout_job", "record_job"]
 
@@ -91,7 +90,15 @@ class Job:
 
 
 def copy_job(entry: Entry, name: str, format_name: str, rule: Rule | None = None) -> Job:
-    """Return the job of a tensor whose bytes stay as they are."""
+    """Return the job of a tensor that stays as it is.
+
+    Arrays of numpy in Fortran order become row-major: other containers have no such order.
+    """
+    if isinstance(entry.desc, MemoryDesc) and not entry.is_described:
+        plain = memory_desc(entry.desc.dims, entry.desc.dtype)
+        if plain != entry.desc:
+            target = stored_layout(name, plain)
+            return Job(entry.name, {"": entry}, {"": target}, entry.desc, plain, rule=rule)
     if isinstance(entry.desc, RecordDesc):
         tensor = stored_record(name, entry.desc, format_name)
     else:
@@ -101,7 +108,7 @@ def copy_job(entry: Entry, name: str, format_name: str, rule: Rule | None = None
             is_plain = desc == stored_desc(desc.dtype.name, entry.shape)[0]
             dtype = desc.dtype.name if is_plain else dtype
         tensor = Tensor(name, dtype, entry.shape, entry.nbytes, desc)
-    return Job(entry.name, {"": entry}, {"": tensor}, rule=rule)
+    return Job(entry.name, {"": entry}, {"": tensor._replace(origin=entry.name)}, rule=rule)
 
 
 def layout_job(entry: Entry, rule: Rule, format_name: str) -> Job:
@@ -113,7 +120,7 @@ def layout_job(entry: Entry, rule: Rule, format_name: str) -> Job:
         If it cannot be moved so: with the rule and the tensor.
     """
     name = renamed(rule, entry.name)
-    if rule.dst is None and rule.dtype is None:
+    if rule == Rule(rule.text, rule.pattern, rename=rule.rename):
         return copy_job(entry, name, format_name, rule)
     src = held_layout(entry, rule)
     try:
@@ -133,7 +140,7 @@ def layout_job(entry: Entry, rule: Rule, format_name: str) -> Job:
             )
         rule.fail(f"{entry.name}, {src!r}: {error}{hint}")
     if src == dst and attr is None:
-        target = stored_layout(name, dst, entry.dtype)
+        target = stored_layout(name, dst, entry.dtype)._replace(origin=entry.name)
         return Job(entry.name, {"": entry}, {"": target}, rule=rule)
     words = entry.dtype if data_type(entry.dtype).bits > src.dtype.bits else None
     target = stored_layout(name, dst, words if src.dtype == dst.dtype else None)

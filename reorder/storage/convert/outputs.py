@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from memdesc import MemdescError
 from memdesc.disk import open_file, reason_of
+from memdesc.errors import short_repr
 from reorder.storage.containers.plan import PlannedFile, Span
 from reorder.storage.containers.shards import INDEX_ENDING, plan_shards
 from reorder.storage.containers.table import FORMATS, format_of, plan_file
 from reorder.storage.containers.writer import partial_folder
 from reorder.storage.convert.config import moved_config
+from reorder.storage.convert.stored import is_order_hidden
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -31,7 +33,7 @@ _WEIGHTS = ".safetensors"
 # of a checkpoint of one file; no shard is as large
 _UNBOUNDED = 1 << 62
 _HIDDEN = "."
-# files that a warning names
+# files or tensors that a warning names
 _NAMED = 3
 
 
@@ -122,7 +124,9 @@ def plan_output(
             raise MemdescError(msg)
         made = plan_file(target, tensors, metadata)
         _check_beside(target, made, container)
-        return Output(made, (), False, _not_kept(source, container))  # noqa: FBT003 - a field
+        left_out = _left_out(container) if container.format != name else ()
+        told = (*_hidden_orders(jobs), *left_out, *_not_kept(source, container))
+        return Output(made, (), False, told)  # noqa: FBT003 - a field
     if shard_bytes is None:
         sizes = [path.stat().st_size for path in container.files]
         shard_bytes = max(sizes) if len(sizes) > 1 else _UNBOUNDED
@@ -132,7 +136,7 @@ def plan_output(
     files = list(plan_shards(tensors, metadata, shard_bytes, is_indexed=is_indexed))
     written = {file.name for file in files}
     copied: list[tuple[str, Path]] = []
-    warnings: list[str] = []
+    warnings = [*_hidden_orders(jobs), *_left_out(container)]
     for path in others:
         kept = path.relative_to(source).as_posix()
         if kept in written:
@@ -154,6 +158,35 @@ def plan_output(
         files.insert(0, PlannedFile(kept, nbytes, (), {f"\0{kept}": Span(0, nbytes)}))
         copied.append((f"\0{kept}", path))
     return Output(tuple(files), tuple(copied), True, tuple(warnings))  # noqa: FBT003 - a field
+
+
+def _hidden_orders(jobs: Sequence[Job]) -> tuple[str, ...]:
+    """Return a warning of permuted tensors that other readers take for row-major ones."""
+    moved = [tensor for job in jobs if not job.is_copy for tensor in job.targets.values()]
+    names = [tensor.name for tensor in moved if is_order_hidden(tensor)]
+    if not names:
+        return ()
+    msg = (
+        f"the shapes of {_first(names)} do not show that they are permuted: readers that ignore "
+        "the descriptors of memdesc see the physical arrays"
+    )
+    return (msg,)
+
+
+def _left_out(container: Container) -> tuple[str, ...]:
+    """Return a warning of tensors that another format does not get."""
+    if not container.left_out:
+        return ()
+    msg = (
+        f"{_first(container.left_out)} are not written: the input does not store them as bytes "
+        "(strings, or numbers in int32_data and the like)"
+    )
+    return (msg,)
+
+
+def _first(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    return f"{', '.join(map(short_repr, names[:_NAMED]))}{more}"
 
 
 def _not_kept(source: Path, container: Container) -> tuple[str, ...]:

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from reorder.storage.containers.entry import Entry
     from reorder.storage.convert.rules import Rule
 
-__all__ = ["held_layout", "stored_layout", "stored_record"]
+__all__ = ["held_layout", "is_order_hidden", "stored_layout", "stored_record"]
 
 _BYTE_BITS = 8
 # elements of a packing whose words are stored in the shape of the tensor, the last dim in words:
@@ -180,6 +180,18 @@ def stored_layout(name: str, desc: MemoryDesc, words: str | None = None) -> Tens
     if shape is None:
         return Tensor(name, "u8", (desc.nbytes,), desc.nbytes, desc)
     return Tensor(name, dtype.name, shape, desc.nbytes, desc)
+
+
+def is_order_hidden(tensor: Tensor) -> bool:
+    """Whether a permuted tensor is stored with the dtype and the shape of a row-major one."""
+    desc = tensor.desc
+    if not isinstance(desc, MemoryDesc) or not desc.nelems:
+        return False
+    order = [block.axis for block in sorted(desc.blocks, key=memory_order) if block.extent > 1]
+    if order == sorted(order) or len(set(order)) < len(order):
+        return False
+    plain = stored_layout(tensor.name, memory_desc(desc.dims, desc.dtype), tensor.dtype)
+    return (plain.dtype, plain.shape) == (tensor.dtype, tensor.shape)
 
 
 def _extents(desc: MemoryDesc) -> tuple[int, ...] | None:
