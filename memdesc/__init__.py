@@ -13,6 +13,7 @@ from memdesc.dtypes import DATA_TYPES, DataType, data_type
 from memdesc.errors import (
     MemdescError,
     NotBlockedError,
+    OutOfMemoryError,
     OutOfRangeError,
     OverlapError,
     PaddingError,
@@ -72,6 +73,7 @@ __all__ = [
     "Name",
     "NotBlockedError",
     "Number",
+    "OutOfMemoryError",
     "OutOfRangeError",
     "OverlapError",
     "PaddingError",

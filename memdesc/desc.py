@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, overload
 import numpy as np
 
 from memdesc import views
+from memdesc.checked import Checked
 from memdesc.dtypes import DataType, data_type
 from memdesc.errors import MemdescError, UnsupportedFormatError, short_repr
 from memdesc.expression import expression
@@ -37,7 +38,7 @@ __all__ = ["MemoryDesc", "checked_desc"]
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
-class MemoryDesc:
+class MemoryDesc(Checked):
     """How a tensor lies in memory: dims, dtype, padding, strides, blocks.
 
     Make one with `memory_desc`. Fields have oneDNN's names and meaning; strides and
@@ -125,16 +126,6 @@ class MemoryDesc:
 
     def __hash__(self) -> int:
         return self._hash
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        # the constructor computes the hash again: hashes of strings differ between processes
-        return MemoryDesc, (
-            self.dtype,
-            self.layout,
-            self.padded_offsets,
-            self.extra,
-            self.letters,
-        )
 
     def __format__(self, spec: str) -> str:
         return format(str(self), spec)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 import ml_dtypes
 import numpy as np
 
+from memdesc.checked import Checked
 from memdesc.errors import MemdescError, short_repr
 from memdesc.int64 import checked_int
 
@@ -25,7 +26,7 @@ __all__ = ["ALIASES", "DATA_TYPES", "DataType", "add_row", "data_type"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class DataType:
+class DataType(Checked):
     """A numeric type of elements in memory: a row of the table of types.
 
     Get one with `data_type`. Types that are not in the table cannot be made.

@@ -5,14 +5,25 @@ One base class; a subclass only where a caller would branch on it.
 
 from __future__ import annotations
 
+from functools import wraps
+from typing import TYPE_CHECKING, ParamSpec, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
 __all__ = [
     "MemdescError",
     "NotBlockedError",
+    "OutOfMemoryError",
     "OutOfRangeError",
     "OverlapError",
     "PaddingError",
     "UnknownFormatError",
     "UnsupportedFormatError",
+    "allocates",
     "short_repr",
 ]
 
@@ -40,12 +51,32 @@ class OutOfRangeError(MemdescError, IndexError):
     """An index is outside of the dims; an IndexError, so that sequences of Python end with it."""
 
 
+class OutOfMemoryError(MemdescError, MemoryError):
+    """What was asked for takes more memory than there is."""
+
+
 class OverlapError(MemdescError):
     """Two elements, or two buffers, share bytes."""
 
 
 class PaddingError(MemdescError):
     """The padding of a buffer holds something other than zeros."""
+
+
+def allocates(function: Callable[P, R]) -> Callable[P, R]:
+    """Let a function that allocates as much as its arguments say raise OutOfMemoryError."""
+
+    @wraps(function)
+    def wrapped(*args: P.args, **kwargs: P.kwargs) -> R:
+        try:
+            return function(*args, **kwargs)
+        except MemoryError as error:
+            if isinstance(error, MemdescError):
+                raise
+            msg = f"{function.__qualname__}() needs more memory than there is: {error}"
+            raise OutOfMemoryError(msg) from None
+
+    return wrapped
 
 
 def short_repr(value: object) -> str:

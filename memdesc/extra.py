@@ -14,6 +14,7 @@ from functools import lru_cache
 from math import isfinite, prod
 from typing import TYPE_CHECKING
 
+from memdesc.checked import Checked
 from memdesc.errors import MemdescError, UnsupportedFormatError, short_repr
 from memdesc.int64 import checked_int
 from memdesc.layout import Axis, Block, Layout, dim_name, memory_order
@@ -42,7 +43,7 @@ _VERBOSE_FIELDS = {"s8m": "s8s8_mask", "zpm": "asymmetric_mask", "sa": "scale_ad
 
 
 @dataclass(frozen=True, slots=True)
-class Extra:
+class Extra(Checked):
     """The compensation data behind the elements of int8 weights.
 
     Parameters

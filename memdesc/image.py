@@ -7,6 +7,7 @@ from math import prod
 from typing import TYPE_CHECKING
 
 from memdesc.build import layout_by_tag
+from memdesc.checked import Checked
 from memdesc.desc import MemoryDesc
 from memdesc.dtypes import DataType, data_type
 from memdesc.errors import MemdescError, short_repr
@@ -26,7 +27,7 @@ _CHANNELS = (1, 4)  # R, RGBA
 
 
 @dataclass(frozen=True, slots=True)
-class ImageDesc:
+class ImageDesc(Checked):
     """Where each element of a tensor lies in a 2-D image: column x, row y, lane.
 
     Parameters

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from memdesc.checked import Checked
 from memdesc.errors import MemdescError, OutOfRangeError, short_repr
 from memdesc.int64 import INT64_MAX, checked_int, checked_ints
 from memdesc.layout import axis_index, dim_name
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 __all__ = ["Index", "checked_index", "checked_integers", "first_where"]
 
 
-class Index(tuple[Any, ...]):  # noqa: SLOT001 - tuples of any length have no slots
+class Index(tuple[Any, ...], Checked):  # noqa: SLOT001 - tuples of any length have no slots
     """The logical index that an offset belongs to; a tuple of integers, or of arrays of them.
 
     Made by `MemoryDesc.index`, and what `MemoryDesc.offset` takes.
@@ -57,8 +58,8 @@ class Index(tuple[Any, ...]):  # noqa: SLOT001 - tuples of any length have no sl
         made.is_padding = is_padding
         return made
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        return Index, (tuple(self), self.is_padding)
+    def _arguments(self) -> tuple[Any, ...]:
+        return tuple(self), self.is_padding
 
     def __repr__(self) -> str:
         text = super().__repr__()

@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, TypeVar
 import numpy as np
 
 from memdesc.blocks import Axis, Block, exact_axes, exact_blocks
-from memdesc.errors import MemdescError, NotBlockedError
+from memdesc.checked import Checked
+from memdesc.errors import MemdescError, NotBlockedError, allocates
 from memdesc.int64 import INT64_MAX, checked_int, exact_ints
 from memdesc.tags import LETTERS, MAX_NDIMS
 
@@ -93,7 +94,7 @@ def memory_order(block: Block) -> tuple[int, int, int, int]:
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
+class Layout(Checked):
     """Axes and blocks over logical dims.
 
     Parameters
@@ -369,6 +370,7 @@ class Layout:
             for k, axis in enumerate(self.axes)
         )
 
+    @allocates
     def offsets(self, *, padded: bool = False) -> NDArray[np.int64]:
         """Return the offset of every logical index as an array over the dims.
 

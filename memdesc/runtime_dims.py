@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from memdesc.checked import Checked
 from memdesc.create import memory_desc
 from memdesc.dtypes import DataType, data_type
 from memdesc.errors import MemdescError, UnsupportedFormatError, short_repr
@@ -25,7 +26,7 @@ __all__ = ["RUNTIME", "RuntimeDesc", "runtime_desc"]
 
 
 @dataclass(frozen=True, slots=True)
-class RuntimeDesc:
+class RuntimeDesc(Checked):
     """A tag over dims of which some are known at execution only; made by `runtime_desc`.
 
     Parameters
@@ -36,6 +37,13 @@ class RuntimeDesc:
         Type of the elements.
     tag : FormatTag or None
         The order and the blocks; None where they are not known either.
+
+    Raises
+    ------
+    MemdescError
+        If a size is invalid, or the tag is for another number of dims.
+    UnsupportedFormatError
+        If the tag fuses dims, or aligns them.
 
     Examples
     --------
@@ -50,6 +58,37 @@ class RuntimeDesc:
     dims: tuple[int, ...]
     dtype: DataType
     tag: FormatTag | None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "dims", checked_sizes(self.dims))
+        if not 0 < self.ndims <= MAX_NDIMS:
+            msg = f"dims {short_repr(self.dims)} must be 1 to {MAX_NDIMS} sizes"
+            raise MemdescError(msg)
+        for dim, size in enumerate(self.dims):
+            if size != RUNTIME and size < 0:
+                msg = f"{dim_name(dim)} is {size}; sizes are 0 or more, or memdesc.RUNTIME"
+                raise MemdescError(msg)
+        if not isinstance(self.dtype, DataType) or not isinstance(self.tag, FormatTag | None):
+            msg = (  # type: ignore[unreachable] # callers without types
+                "a RuntimeDesc needs a DataType, and a FormatTag or None, not "
+                f"{short_repr(self.dtype)} and {short_repr(self.tag)}; see runtime_desc"
+            )
+            raise MemdescError(msg)
+        if self.tag is not None:
+            self._check_tag(self.tag)
+
+    def _check_tag(self, tag: FormatTag) -> None:
+        if tag.ndims != self.ndims:
+            msg = f"'{tag}' is for {tag.ndims} dims, not for {self.ndims}"
+            raise MemdescError(msg)
+        outer = tuple(digit for digit in tag.digits if not digit.extent)
+        is_nested = len(tag.axes) == tag.ndims and max(tag.align) == 1
+        if not is_nested or tag.digits[: len(outer)] != outer:
+            msg = (
+                f"'{tag}' is not in oneDNN's notation, so nothing is known about it before all of "
+                "its dims are"
+            )
+            raise UnsupportedFormatError(msg)
 
     def __format__(self, spec: str) -> str:
         return format(str(self), spec)
@@ -140,35 +179,9 @@ def runtime_desc(dims: Iterable[int], dtype: object, tag: str | FormatTag | None
         If a size is invalid, or the tag is for another number of dims.
     """
     sizes = checked_sizes(dims)
-    if tag is None:
-        _check_sizes(sizes)
-        if not 0 < len(sizes) <= MAX_NDIMS:
-            msg = f"dims {short_repr(sizes)} must be 1 to {MAX_NDIMS} sizes"
-            raise MemdescError(msg)
-        return RuntimeDesc(sizes, data_type(dtype), None)
+    kind = data_type(dtype)
     if isinstance(tag, str):
         tag = expand_meta_tag(tag, len(sizes))
-    found = tag if isinstance(tag, FormatTag) else resolve(tag, (), data_type(dtype).bits)
-    if len(sizes) != found.ndims:
-        msg = f"'{tag}' is for {found.ndims} dims, not for {len(sizes)}"
-        raise MemdescError(msg)
-    _check_sizes(sizes)
-    outer = [digit for digit in found.digits if not digit.extent]
-    if (
-        any(len(axis) > 1 for axis in found.axes)
-        or any(count > 1 for count in found.align)
-        or found.digits[: len(outer)] != tuple(outer)
-    ):
-        msg = (
-            f"'{tag}' is not in oneDNN's notation, so nothing is known of it before all of "
-            "its dims are"
-        )
-        raise UnsupportedFormatError(msg)
-    return RuntimeDesc(sizes, data_type(dtype), found)
-
-
-def _check_sizes(sizes: tuple[int, ...]) -> None:
-    for dim, size in enumerate(sizes):
-        if size != RUNTIME and size < 0:
-            msg = f"{dim_name(dim)} is {size}; sizes are 0 or more, or memdesc.RUNTIME"
-            raise MemdescError(msg)
+    if not isinstance(tag, FormatTag | None):
+        tag = resolve(tag, (), kind.bits)
+    return RuntimeDesc(sizes, kind, tag)

@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
+from memdesc.checked import Checked
 from memdesc.errors import MemdescError, short_repr
 from memdesc.int64 import exact_ints
 
@@ -41,7 +42,7 @@ class Digit(NamedTuple):
 
 
 @dataclass(frozen=True)
-class FormatTag:
+class FormatTag(Checked):
     """A format without sizes: axes, and their digits in memory order.
 
     Parameters

@@ -11,7 +11,7 @@ import numpy as np
 from memdesc import DATA_TYPES, MemdescError, data_type, known_records, memory_desc, record_desc
 from memdesc.errors import short_repr
 from reorder.api import prepare
-from reorder.cpu.convert.stages import permute_stage, repeat_stage
+from reorder.cpu.convert.stages import repeat_stage
 from reorder.cpu.convert.tile_walker import tile_walker_at
 from reorder.cpu.runtime.fast_call import fast_call
 from reorder.cpu.runtime.jit import cache_folder, compiled_kernels
@@ -19,7 +19,6 @@ from reorder.cpu.runtime.joined import joined_walker_at
 from reorder.cpu.runtime.pool import compile_pool
 from reorder.cpu.runtime.walker import walker_at
 from reorder.cpu.schedule.kernel import Kernel
-from reorder.cpu.target import has_byte_permutations
 from reorder.plan.plan import plan_reorder
 from reorder.records.decode import dequantize_record
 from reorder.records.record import Record
@@ -142,9 +141,7 @@ def _moves() -> Iterator[Callable[[], object]]:
         yield partial(walker_at, Kernel(bits))
         if not Kernel(bits).is_packed:
             yield partial(walker_at, Kernel(bits, streams=True))
-    if has_byte_permutations():
-        yield tile_walker_at
-        yield permute_stage
+    yield tile_walker_at
 
 
 def _conversions(names: list[str]) -> Iterator[Callable[[], object]]:

@@ -6,7 +6,7 @@ Over 300 lines for the overloads of `reorder` and its docstring.
 from __future__ import annotations
 
 from functools import cache, lru_cache
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any, TypeVar, cast, overload
 
 import numpy as np
 
@@ -18,10 +18,9 @@ from memdesc import (
     image_desc,
     memory_desc,
 )
-from memdesc.disk import as_path
 from memdesc.names import is_image
 from reorder.forks import importing
-from reorder.memory.inputs import as_memory, from_pixels, to_pixels
+from reorder.memory.inputs import as_memory, as_output, from_pixels, to_pixels
 from reorder.memory.memory import Memory
 from reorder.plan.plan import is_planned, plan_reorder
 from reorder.plan.validate import validate
@@ -29,9 +28,7 @@ from reorder.stack import on_enough_stack
 from reorder.threads import checked_threads, current_limit
 
 if TYPE_CHECKING:
-    import os
     from collections.abc import Callable, Sequence
-    from pathlib import Path
 
     import pyopencl as cl
     from numpy.typing import NDArray
@@ -43,6 +40,8 @@ if TYPE_CHECKING:
     from reorder.plan.plan import ReorderPlan
     from reorder.values.attr import Attr
 
+    # what a caller wants written on the CPU is returned as it was given
+    Written = TypeVar("Written", bound=NDArray[Any] | Exporter | bytearray | memoryview)
     OnDevice = cl.Buffer | cl.Image | cl.SVMPointer | Array | DeviceMemory
 
 __all__ = ["execute", "is_on_device", "prepare", "reorder"]
@@ -65,6 +64,18 @@ def reorder(
     threads: int | None = None,
     queue: None = None,
 ) -> Memory: ...
+@overload
+def reorder(
+    x: Memory | NDArray[Any] | Exporter,
+    dst: str | FormatTag | MemoryDesc | None = None,
+    *,
+    src: str | FormatTag | MemoryDesc | ImageDesc | None = None,
+    dtype: Any = None,
+    attr: Attr | None = None,
+    out: Written,
+    threads: int | None = None,
+    queue: None = None,
+) -> Written: ...
 @overload
 def reorder(
     x: Memory | NDArray[Any] | Exporter,
@@ -123,11 +134,11 @@ def reorder(  # noqa: PLR0913 - all but the first two are named
     src: str | FormatTag | MemoryDesc | ImageDesc | None = None,
     dtype: Any = None,
     attr: Attr | None = None,
-    out: Memory | OnDevice | None = None,
+    out: Memory | OnDevice | Written | None = None,
     threads: int | None = None,
     queue: cl.CommandQueue | None = None,
     wait_for: Sequence[cl.Event] | None = None,
-) -> Memory | NDArray[Any] | DeviceMemory:
+) -> Memory | NDArray[Any] | DeviceMemory | Written:
     """Move a tensor into another layout, or data type, or both.
 
     Parameters
@@ -147,8 +158,9 @@ def reorder(  # noqa: PLR0913 - all but the first two are named
         What to convert to; by default that of dst or `out`, else that of x.
     attr : Attr, optional
         Scales, zero points, accumulation into `out`.
-    out : Memory or device object, optional
-        Where the result goes; by default new memory.
+    out : Memory, ndarray, buffer, tensor with DLPack, or device object, optional
+        Where the result goes; by default new memory. The axes of an array are its logical dims,
+        with any strides; a contiguous one is a raw buffer where dst is a MemoryDesc.
     threads : int, optional
         At most this many threads; by default the limit of `use_threads`, or all that
         numba may use.
@@ -201,26 +213,27 @@ def reorder(  # noqa: PLR0913 - all but the first two are named
             raise MemdescError(msg)
         image = dst if dtype is None else image_desc(dst.dims, dtype, dst.name)
         return to_pixels(_reorder(source, image.desc, None, attr, threads), image)
-    if out is not None and not isinstance(out, Memory):
-        msg = f"out must be a Memory, not {type(out).__name__}; wrap a buffer: Memory(desc, buffer)"
-        raise MemdescError(msg)
+    if isinstance(dst, MemoryDesc) and dtype is not None:
+        dst, dtype = dst.with_dtype(dtype), None
+    target = out if out is None or isinstance(out, Memory) else as_output(out, dst)
     if dst is None:
-        if out is None and dtype is None:
+        if target is None and dtype is None:
             msg = (
                 "give dst, the layout to move into, or out, the memory to write, or dtype, the "
                 "type to convert to"
             )
             raise MemdescError(msg)
-        dst = _writable(source.desc) if out is None else out.desc
+        dst = _writable(source.desc) if target is None else target.desc
     if isinstance(dst, MemoryDesc):
         desc = dst if dtype is None else dst.with_dtype(dtype)
     else:
-        wanted = (source if out is None else out).desc.dtype if dtype is None else dtype
+        wanted = (source if target is None else target).desc.dtype if dtype is None else dtype
         desc = memory_desc(source.desc.dims, wanted, dst)
-    if out is not None and out.desc != desc:
-        msg = f"out is {out.desc!r}, but dst asks for {desc!r}"
+    if target is not None and target.desc != desc:
+        msg = f"out is {target.desc!r}, but dst asks for {desc!r}"
         raise MemdescError(msg)
-    return _reorder(source, desc, out, attr, threads)
+    done = _reorder(source, desc, target, attr, threads)
+    return done if target is out else cast("Written", out)
 
 
 def _writable(desc: MemoryDesc) -> MemoryDesc:
@@ -286,12 +299,7 @@ def execute(plan: ReorderPlan, src: Any, dst: Any, threads: int | None = None) -
     _prepared(plan, threads)(src, dst)
 
 
-def prepare(
-    plan: ReorderPlan,
-    threads: int | None = None,
-    *,
-    tune: bool | str | os.PathLike[str] = False,
-) -> Callable[[Any, Any], None]:
+def prepare(plan: ReorderPlan, threads: int | None = None) -> Callable[[Any, Any], None]:
     """Return a callable that runs a plan many times; equal calls give the same one.
 
     Parameters
@@ -300,11 +308,6 @@ def prepare(
         From `plan_reorder`.
     threads : int, optional
         As for `execute`.
-    tune : bool or path, optional
-        Time some choices once, which takes a second or less for most plans, and keep the fastest:
-        non-temporal stores, prefetches, and fewer threads than `threads`. They are timed on a src
-        and a dst that are allocated for it. A path names a file in which choices are kept for
-        later processes on a machine like this one; it is made if it does not exist.
 
     Returns
     -------
@@ -312,19 +315,14 @@ def prepare(
         `run(src, dst)`, which takes what `execute` takes and may be called from
         several threads at once.
 
-    Raises
-    ------
-    MemdescError
-        If there is not enough memory to tune, or the file holds something else.
-
     Examples
     --------
     >>> import memdesc, reorder
     >>> plan = reorder.plan_reorder(memdesc.memory_desc((64, 48), "f32", "ab"),
     ...                             memdesc.memory_desc((64, 48), "f32", "ba"))
-    >>> run = reorder.prepare(plan, threads=1, tune=True)
+    >>> run = reorder.prepare(plan, threads=1)
     """
-    run = _prepared(plan, threads) if tune is False else _tuned(plan, threads, tune)
+    run = _prepared(plan, threads)
     run.load_fast_call()
     return run
 
@@ -339,21 +337,6 @@ def _prepared(plan: ReorderPlan, threads: int | None) -> PreparedReorder:
     if plan.attr is not None and plan.attr.is_large:
         return _prepare.__wrapped__(plan, threads)
     return _prepare(plan, threads)
-
-
-def _tuned(plan: ReorderPlan, threads: int | None, tune: object) -> PreparedReorder:
-    file = None if tune is True else as_path(tune)
-    if not is_planned(plan):
-        plan = validate(plan)
-    threads = current_limit() if threads is None else checked_threads(threads)
-
-    def load() -> Callable[[ReorderPlan, int | None, Path | None], PreparedReorder]:
-        with importing:
-            from reorder.cpu.tuning import tuned  # noqa: PLC0415 - as for the backend
-
-        return tuned
-
-    return on_enough_stack(load)(plan, threads, file)
 
 
 @lru_cache(maxsize=512)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from memdesc import MemdescError, data_type, memory_desc
+from memdesc.checked import Checked
 from memdesc.int64 import checked_flag, checked_ints
 from reorder.api import is_on_device, reorder
 from reorder.memory.dlpack import is_exporter
@@ -42,7 +43,7 @@ class _Values(NamedTuple):
     zero_points: NDArray[np.int32]
 
 
-class Quantized(_Values):
+class Quantized(_Values, Checked):
     """A quantised tensor, which represents `scales * (memory - zero_points)`.
 
     A tuple of `memory`, `scales` and `zero_points`. Scales and zero points are arrays over the dims
@@ -64,6 +65,9 @@ class Quantized(_Values):
         made = super().__new__(cls, memory, scales, zero_points)
         made.axis, made.groups = axes_of(axis), checked_ints("groups", groups)
         return made
+
+    def _arguments(self) -> tuple[Any, ...]:
+        return *self, self.axis, self.groups
 
     def __repr__(self) -> str:
         return f"{super().__repr__()[:-1]}, axis={self.axis}, groups={self.groups})"

@@ -6,23 +6,25 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from memdesc import RUNTIME, MemdescError, MemoryDesc, RuntimeDesc
+from memdesc.checked import Checked
+from memdesc.errors import short_repr
 from memdesc.layout import dim_name
 from reorder.api import is_on_device, prepare, reorder
 from reorder.memory.memory import Memory
 from reorder.plan.plan import plan_reorder
+from reorder.values.attr import Attr
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from reorder.opencl import DeviceMemory
     from reorder.plan.plan import ReorderPlan
-    from reorder.values.attr import Attr
 
 __all__ = ["RuntimePlan", "plan_runtime"]
 
 
 @dataclass(frozen=True, slots=True)
-class RuntimePlan:
+class RuntimePlan(Checked):
     """A reorder that is planned when the memory is there; called with two of them.
 
     Parameters
@@ -31,6 +33,11 @@ class RuntimePlan:
         With sizes known for the same dims.
     attr : Attr, optional
         Scales, zero points, accumulation.
+
+    Raises
+    ------
+    MemdescError
+        If the known sizes differ, or are known on one side alone, or a tag is not known.
 
     Examples
     --------
@@ -49,6 +56,36 @@ class RuntimePlan:
     src: RuntimeDesc
     dst: RuntimeDesc
     attr: Attr | None = None
+
+    def __post_init__(self) -> None:
+        for desc, side in ((self.src, "src"), (self.dst, "dst")):
+            if not isinstance(desc, RuntimeDesc):
+                msg = (  # type: ignore[unreachable] # callers without types
+                    f"{side} must be a RuntimeDesc, not {short_repr(desc)}; see "
+                    "memdesc.runtime_desc"
+                )
+                raise MemdescError(msg)
+            if desc.tag is None:
+                msg = (
+                    f"{side} is {desc!r}, whose order of dims is not known; give runtime_desc a tag"
+                )
+                raise MemdescError(msg)
+        if self.src.ndims != self.dst.ndims:
+            msg = (
+                f"src has {self.src.ndims} dims, dst has {self.dst.ndims}; a reorder keeps the dims"
+            )
+            raise MemdescError(msg)
+        for dim, sizes in enumerate(zip(self.src.dims, self.dst.dims, strict=True)):
+            if sizes[0] != sizes[1]:
+                shown = ["RUNTIME" if size == RUNTIME else str(size) for size in sizes]
+                msg = (
+                    f"{dim_name(dim)} is {shown[0]} in src and {shown[1]} in dst; both must be the "
+                    "same, known or not"
+                )
+                raise MemdescError(msg)
+        if not isinstance(self.attr, Attr | None):
+            msg = f"attr must be a reorder.Attr, not {short_repr(self.attr)}"  # type: ignore[unreachable] # callers without types
+            raise MemdescError(msg)
 
     def resolve(self, dims: Iterable[int]) -> ReorderPlan:
         """Return the plan for sizes that are known now; plans are cached.
@@ -112,24 +149,4 @@ def plan_runtime(src: RuntimeDesc, dst: RuntimeDesc, attr: Attr | None = None) -
     MemdescError
         If the known sizes differ, or are known on one side alone, or a tag is not known.
     """
-    for desc, side in ((src, "src"), (dst, "dst")):
-        if not isinstance(desc, RuntimeDesc):
-            msg = (  # type: ignore[unreachable] # callers without types
-                f"{side} must be a RuntimeDesc, not {desc!r}; see memdesc.runtime_desc"
-            )
-            raise MemdescError(msg)
-        if desc.tag is None:
-            msg = f"{side} is {desc!r}, whose order of dims is not known; give runtime_desc a tag"
-            raise MemdescError(msg)
-    if src.ndims != dst.ndims:
-        msg = f"src has {src.ndims} dims, dst has {dst.ndims}; a reorder keeps the dims"
-        raise MemdescError(msg)
-    for dim, sizes in enumerate(zip(src.dims, dst.dims, strict=True)):
-        if sizes[0] != sizes[1]:
-            shown = ["RUNTIME" if size == RUNTIME else str(size) for size in sizes]
-            msg = (
-                f"{dim_name(dim)} is {shown[0]} in src and {shown[1]} in dst; both must be the "
-                "same, known or not"
-            )
-            raise MemdescError(msg)
     return RuntimePlan(src, dst, attr)

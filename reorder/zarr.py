@@ -27,6 +27,7 @@ from memdesc import (
     memory_desc,
     record_desc,
 )
+from memdesc.checked import Checked
 from memdesc.errors import short_repr
 from memdesc.names import is_image
 from memdesc.record import BIT_PLANES
@@ -49,7 +50,7 @@ _BLOCK = 4096
 
 
 @dataclass(frozen=True)
-class MemdescCodec(ArrayBytesCodec):  # type: ignore[misc] # types of zarr are not read
+class MemdescCodec(Checked, ArrayBytesCodec):  # type: ignore[misc] # types of zarr are not read
     """Store each chunk of a zarr array in a layout: a `serializer` of zarr v3.
 
     The axes of the array are the logical dims. The bytes of a chunk, also of one at an edge of the

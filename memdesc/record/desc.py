@@ -8,6 +8,7 @@ from itertools import combinations
 from math import prod
 from typing import TYPE_CHECKING
 
+from memdesc.checked import Checked
 from memdesc.dtypes import DATA_TYPES
 from memdesc.errors import MemdescError, OverlapError, short_repr
 from memdesc.int64 import exact_ints
@@ -27,7 +28,7 @@ _MAX_WIDTH, _MAX_TABLE = 24, 8
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class RecordDesc:
+class RecordDesc(Checked):
     """A tensor that is stored as several fields, over one buffer or over several tensors.
 
     Make one with `record_desc`.

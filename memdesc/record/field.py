@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from memdesc.checked import Checked
 from memdesc.desc import MemoryDesc
 from memdesc.dtypes import DATA_TYPES, data_type
 from memdesc.errors import MemdescError, UnsupportedFormatError, short_repr
@@ -18,7 +19,7 @@ BIT_PLANES = {"u1": 1, "u2": 2}
 
 
 @dataclass(frozen=True, slots=True)
-class Field:
+class Field(Checked):
     """One part of a record: where its elements lie, and what shares one.
 
     Parameters

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
-from memdesc.errors import MemdescError
+from memdesc.checked import Checked
+from memdesc.errors import MemdescError, short_repr
 from memdesc.verbose.attributes import read_attributes
 from memdesc.verbose.descriptor import from_verbose
 from memdesc.verbose.problem import read_problem, tensor_dims
@@ -68,7 +69,7 @@ class VerboseTensor(NamedTuple):
 
 
 @dataclass(frozen=True)
-class VerbosePrimitive:
+class VerbosePrimitive(Checked):
     """What the lines of one primitive share: all but event, time and timestamp.
 
     Parameters
@@ -93,6 +94,12 @@ class VerbosePrimitive:
     attribute_text: str
     aux_text: str
     problem: str
+
+    def __post_init__(self) -> None:
+        for name, text in vars(self).items():
+            if not isinstance(text, str):
+                msg = f"{name} of a VerbosePrimitive must be a string, not {short_repr(text)}"
+                raise MemdescError(msg)
 
     @cached_property
     def attributes(self) -> VerboseAttributes:

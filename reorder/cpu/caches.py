@@ -20,7 +20,6 @@ __all__ = [
     "cache_limits",
     "own_cache",
     "own_limits",
-    "pages_in_turn",
     "read_caches",
     "streamed_part",
 ]
@@ -39,8 +38,6 @@ PAGE_NBYTES = 4096
 PREFETCHED_PAGES = 32
 # What a core has alone where the system does not report it: the least of servers since 2017.
 OWN_CACHE_NBYTES = 1 << 20
-# Upper bound of the pages that are read in turn: beyond it more of them gained nothing.
-_MAX_PAGES = 128
 
 _CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
 
@@ -53,11 +50,11 @@ class Cache(NamedTuple):
 
 
 @cache
-def own_limits(unknown: int) -> tuple[int, int, int, int, int]:
+def own_limits(unknown: int) -> tuple[int, int, int, int]:
     """Return what `Machine` has of the caches of the machine of this process, in its order."""
     caches = read_caches(_CACHES)
     own = own_cache(caches) or OWN_CACHE_NBYTES
-    return (*cache_limits(caches, unknown), own, pages_in_turn(caches), streamed_part(caches))
+    return (*cache_limits(caches, unknown), own, streamed_part(caches))
 
 
 def cache_limits(caches: Sequence[Cache], unknown: int = MAX_CACHE_NBYTES) -> tuple[int, int]:
@@ -103,23 +100,6 @@ def own_cache(caches: Sequence[Cache]) -> int:
     1048576
     """
     return max((cache.nbytes // cache.cores for cache in caches if cache.cores <= 2), default=0)  # noqa: PLR2004 - hardware threads of a core
-
-
-def pages_in_turn(caches: Sequence[Cache]) -> int:
-    """Return from how many pages of src a core may read in turn, if the caches hold them.
-
-    The model: what is read ahead of a row, up to the end of its page, stays in the cache that a
-    core, or its two hardware threads, have alone until the next row of that page is read. A quarter
-    of this cache is for it: dst and what other pages left need as much. Both bounds were measured.
-
-    >>> pages_in_turn([Cache(48 << 10, 1), Cache(2 << 20, 1), Cache(300 << 20, 16)])
-    128
-    >>> pages_in_turn([Cache(32 << 10, 2), Cache(2 << 20, 2), Cache(32 << 20, 16)])
-    64
-    >>> pages_in_turn([])
-    32
-    """
-    return max(PREFETCHED_PAGES, min(own_cache(caches) // 4 // PAGE_NBYTES, _MAX_PAGES))
 
 
 def read_caches(folder: Path) -> list[Cache]:

@@ -67,9 +67,7 @@ class PreparedReorder:
         self._dst = BufferCheck(plan.dst, "dst", write=True)
         builder = BatchBuilder(plan, self.threads, machine)
         self._batches = (
-            _load_converter()(builder)
-            if needs_tiles(plan, exceeds=builder.exceeds)
-            else builder.move_all(builder.boxes)
+            _load_converter()(builder) if needs_tiles(plan) else builder.move_all(builder.boxes)
         )
         # names of the micro-kernels, with the width of their elements, and of tiles
         self.kernels = builder.kernels

@@ -18,7 +18,6 @@ from reorder.cores import count_cores
 from reorder.cpu.caches import (
     CORE_CACHE_NBYTES,
     OWN_CACHE_NBYTES,
-    PREFETCHED_PAGES,
     own_limits,
 )
 
@@ -30,7 +29,6 @@ __all__ = [
     "Machine",
     "count_threads",
     "has_bfloat",
-    "has_byte_permutations",
     "has_exact_bfloat",
     "has_feature",
     "has_fma",
@@ -88,8 +86,6 @@ class Machine(NamedTuple):
     core_cache_nbytes: int = CORE_CACHE_NBYTES
     # bytes of the largest cache that a core has alone
     own_cache_nbytes: int = OWN_CACHE_NBYTES
-    # pages of src from which a core may read in turn
-    pages_in_turn: int = PREFETCHED_PAGES
     # bytes of src and dst for each thread from which whole lines are written by non-temporal stores
     streamed_nbytes: int = CORE_CACHE_NBYTES
     # every thread must write at least this many bytes
@@ -152,11 +148,6 @@ def register_bits() -> int:
 def has_masks() -> bool:
     """Whether masked loads and stores of elements of any width exist: AVX-512BW."""
     return register_bits() == LINE_BITS and has_feature("avx512bw")
-
-
-def has_byte_permutations() -> bool:
-    """Whether instructions permute the bytes of one or two registers of a line: AVX-512VBMI."""
-    return register_bits() == LINE_BITS and has_feature("avx512vbmi")
 
 
 @cache

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from memdesc import OutOfMemoryError
 from reorder.memory.buffers import address_of
 
 if TYPE_CHECKING:
@@ -21,12 +22,13 @@ def zeroed_bytes(nbytes: int) -> NDArray[np.uint8]:
 
     Raises
     ------
-    MemoryError
+    OutOfMemoryError
         If the system does not have this much memory.
     """
     try:
         raw = np.zeros(nbytes + _LINE_NBYTES, np.uint8)
-    except ValueError as error:
-        raise MemoryError(nbytes) from error
+    except (MemoryError, ValueError):
+        msg = f"{nbytes} bytes are more memory than there is; reorder parts of the tensor"
+        raise OutOfMemoryError(msg) from None
     skipped = -address_of(raw) % _LINE_NBYTES
     return raw[skipped : skipped + nbytes]

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from memdesc import NotBlockedError
+from memdesc import MemdescError, NotBlockedError
 from memdesc.layout import memory_order
 from reorder.memory.packing import pack, unpack
 
@@ -88,6 +88,11 @@ def _strided(values: NDArray[Any], desc: MemoryDesc, loops: list[Block]) -> NDAr
         loop.stride * values.itemsize if loop.extent > 1 and desc.nelems else values.itemsize
         for loop in loops
     ]
-    return np.lib.stride_tricks.as_strided(
-        start, [loop.extent for loop in loops], strides, writeable=values.flags.writeable
-    )
+    try:
+        return np.lib.stride_tricks.as_strided(
+            start, [loop.extent for loop in loops], strides, writeable=values.flags.writeable
+        )
+    except ValueError:
+        # of no elements, or of one that is repeated
+        msg = f"{desc!r} has dims of more bytes than an array of numpy may have; see .data"
+        raise MemdescError(msg) from None

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from ctypes import c_void_p
-from typing import TYPE_CHECKING, Any
+from operator import index
+from pickle import PickleBuffer
+from typing import TYPE_CHECKING, Any, SupportsIndex
 
 import numpy as np
 
@@ -19,10 +21,21 @@ DATA_SLOT = _DATA // 8
 # C-contiguous, and writeable (numpy's C API, NPY_ARRAY_*)
 _READABLE, _WRITABLE = 0x1, 0x401
 
+# the first protocol of pickle with buffers of their own
+_OUT_OF_BAND = 5
+
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["DATA_SLOT", "BufferCheck", "address_of", "are_apart", "check_disjoint", "flat_bytes"]
+__all__ = [
+    "DATA_SLOT",
+    "BufferCheck",
+    "address_of",
+    "are_apart",
+    "check_disjoint",
+    "flat_bytes",
+    "pickled_bytes",
+]
 
 
 def flat_bytes(buffer: Any, desc: MemoryDesc, side: str, *, write: bool) -> NDArray[np.uint8]:
@@ -51,7 +64,7 @@ def flat_bytes(buffer: Any, desc: MemoryDesc, side: str, *, write: bool) -> NDAr
         msg = f"{side} is a {type(buffer).__name__} of {held!r}; pass its bytes, .data"
         raise MemdescError(msg)
     if not isinstance(buffer, np.ndarray) and is_exporter(buffer):
-        buffer = from_dlpack(buffer, side)
+        buffer = from_dlpack(buffer, side, write=write)
     if not isinstance(buffer, np.ndarray):
         try:
             buffer = (
@@ -102,6 +115,11 @@ def flat_bytes(buffer: Any, desc: MemoryDesc, side: str, *, write: bool) -> NDAr
         raise MemdescError(msg)
     flat: NDArray[np.uint8] = buffer.reshape(-1).view(np.uint8)
     return flat
+
+
+def pickled_bytes(data: NDArray[np.uint8], protocol: SupportsIndex) -> PickleBuffer | bytearray:
+    """Return flat bytes for a pickle; from protocol 5 on they may be sent beside it, uncopied."""
+    return PickleBuffer(data) if index(protocol) >= _OUT_OF_BAND else bytearray(data)  # type: ignore[arg-type] # arrays of bytes are buffers
 
 
 def address_of(array: NDArray[Any]) -> int:

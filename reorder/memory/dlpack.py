@@ -153,7 +153,7 @@ def is_exporter(x: object) -> TypeGuard[Exporter]:
     return hasattr(x, "__dlpack__") and hasattr(x, "__dlpack_device__")
 
 
-def from_dlpack(x: Exporter, side: str) -> NDArray[Any]:
+def from_dlpack(x: Exporter, side: str, *, write: bool = False) -> NDArray[Any]:
     """Return what an object exports as an array on the same memory.
 
     Parameters
@@ -162,6 +162,9 @@ def from_dlpack(x: Exporter, side: str) -> NDArray[Any]:
         On the CPU, or in memory that the CPU reads.
     side : str
         Its name in messages.
+    write : bool
+        Whether it will be written. A tensor that requires a gradient is then refused, as torch
+        refuses changes in place; else its array is read-only.
 
     Raises
     ------
@@ -169,6 +172,14 @@ def from_dlpack(x: Exporter, side: str) -> NDArray[Any]:
         If it lies on another device, or its type is not supported.
     """
     name = type(x).__name__
+    if has_gradient := getattr(x, "requires_grad", False) is True and hasattr(x, "detach"):
+        if write:
+            msg = (
+                f"{side}: the {name} requires a gradient, which a change in place would not be "
+                f"part of; pass {side}.detach()"
+            )
+            raise MemdescError(msg)
+        x = x.detach()
     kind = _device_of(x, f"{side}: the {name}")
     if kind not in _READABLE:
         msg = (
@@ -188,7 +199,10 @@ def from_dlpack(x: Exporter, side: str) -> NDArray[Any]:
             "on the CPU, such as numpy.asarray() or torch's to_dense() makes"
         )
         raise MemdescError(msg) from None
-    return array if dtype is None else array.view(dtype.numpy)
+    array = array if dtype is None else array.view(dtype.numpy)
+    if has_gradient:
+        array.flags.writeable = False
+    return array
 
 
 def _device_of(x: Exporter, what: str) -> int:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from memdesc import DataType, ImageDesc
 
-__all__ = ["as_memory", "from_pixels", "to_pixels"]
+__all__ = ["as_memory", "as_output", "from_pixels", "to_pixels"]
 
 
 def as_memory(x: Any, src: str | FormatTag | MemoryDesc | None) -> Memory:
@@ -53,10 +53,59 @@ def as_memory(x: Any, src: str | FormatTag | MemoryDesc | None) -> Memory:
         bits[: x.size] = np.ascontiguousarray(x).view(np.uint8).reshape(-1) & 15
         pack(bits, packed.data, packed.desc)
         return packed
+    return _attached(x)
+
+
+def as_output(out: Any, dst: object) -> Memory:
+    """Return what a caller wants written as memory, without a copy.
+
+    Parameters
+    ----------
+    out : ndarray, object with the buffer protocol, or with DLPack
+        An array whose axes are the dims, of any strides; or a buffer that `dst` describes.
+    dst : object
+        What the caller gave as dst: if it is a MemoryDesc, and not that of the array, `out` is a
+        buffer.
+
+    Raises
+    ------
+    MemdescError
+        If it is neither, or cannot be written.
+    """
+    refuse_masked("out", out)
+    array = out
+    if not isinstance(out, np.ndarray):
+        array = from_dlpack(out, "out", write=True) if is_exporter(out) else _buffer_array(out)
+    if not array.flags.writeable:
+        msg = f"out is a read-only {type(out).__name__}; pass a writable array, or leave it out"
+        raise MemdescError(msg)
+    if isinstance(dst, MemoryDesc) and array.flags.c_contiguous:
+        return Memory(dst, array, zero_pad=False)
+    if data_type(array.dtype).is_packed:
+        msg = (
+            f"out is an array of {array.dtype}, one element a byte; pass a Memory, which holds two"
+        )
+        raise MemdescError(msg)
+    return _attached(np.asarray(array))
+
+
+def _buffer_array(out: Any) -> NDArray[Any]:
+    try:
+        return np.asarray(memoryview(out))
+    except (TypeError, ValueError):
+        msg = (
+            "out must be a Memory, a writable array or buffer, or a tensor with DLPack, not "
+            f"{short_repr(out)}"
+        )
+        raise MemdescError(msg) from None
+
+
+def _attached(x: NDArray[Any]) -> Memory:
+    """Return an array as memory that starts at the lowest address of its elements."""
     desc = array_desc(x)
     if x.flags.c_contiguous:
         return Memory.attached(desc, x.reshape(-1).view(np.uint8))
-    x = x.view(dtype.bits_dtype)  # as_strided fails for some types of ml_dtypes
+    x = x.view(desc.dtype.bits_dtype)  # as_strided fails for some types of ml_dtypes
     # the memory from the lowest address that x touches; gaps between its elements are not read
     lowest = x[
         tuple(
@@ -67,7 +116,9 @@ def as_memory(x: Any, src: str | FormatTag | MemoryDesc | None) -> Memory:
     count = desc.layout.last + 1 if desc.nelems else 0
     return Memory(
         desc,
-        np.lib.stride_tricks.as_strided(lowest, (count,), (x.itemsize,), writeable=False),
+        np.lib.stride_tricks.as_strided(
+            lowest, (count,), (x.itemsize,), writeable=x.flags.writeable
+        ),
         zero_pad=False,
     )
 

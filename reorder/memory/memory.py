@@ -5,17 +5,18 @@ Over 300 lines for its docstrings: most methods are a line or two and an example
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, SupportsIndex
 
 import numpy as np
 
 from memdesc import MemdescError
+from memdesc.checked import Checked
 from memdesc.desc import checked_desc
-from memdesc.errors import short_repr
+from memdesc.errors import allocates, short_repr
 from memdesc.int64 import checked_flag
 from reorder.memory.allocate import zeroed_bytes
 from reorder.memory.arrays import is_plain, logical_array, physical_array, write_logical
-from reorder.memory.buffers import flat_bytes
+from reorder.memory.buffers import address_of, flat_bytes, pickled_bytes
 from reorder.memory.compensation import compensation
 from reorder.memory.dlpack import CPU_DEVICE, TensorView
 from reorder.memory.indexing import elements_at, select
@@ -24,6 +25,7 @@ from reorder.memory.padding import check_padding, clear_padding
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from pickle import PickleBuffer
 
     from numpy.typing import NDArray
 
@@ -32,7 +34,7 @@ if TYPE_CHECKING:
 __all__ = ["Memory"]
 
 
-class Memory:
+class Memory(Checked):
     """A buffer and its descriptor.
 
     Parameters
@@ -50,7 +52,7 @@ class Memory:
     ------
     MemdescError
         If the buffer cannot hold the descriptor, or must be written and is read-only.
-    MemoryError
+    OutOfMemoryError
         If the system does not have this much memory.
 
     Examples
@@ -144,6 +146,7 @@ class Memory:
     def __iter__(self) -> Iterator[Any]:
         return (self[i] for i in range(len(self)))
 
+    @allocates
     def __getitem__(self, key: Any) -> Any:
         """Read elements by their logical index, whatever the layout; nothing else is read.
 
@@ -174,6 +177,9 @@ class Memory:
         (10.0, array([1., 5., 9.], dtype=float32))
         """
         return elements_at(self.data, self.desc, select(self.desc, key))
+
+    def __reduce_ex__(self, protocol: SupportsIndex) -> tuple[Any, ...]:
+        return _attached_again, (self._desc, pickled_bytes(self._data, protocol))
 
     def __format__(self, spec: str) -> str:
         return format(str(self), spec)
@@ -258,6 +264,7 @@ class Memory:
         """
         return physical_array(self.data, self.desc)
 
+    @allocates
     def numpy(self, *, copy: bool | None = None) -> NDArray[Any]:
         """Return the logical array: its axes are the dims.
 
@@ -292,6 +299,7 @@ class Memory:
         array = logical_array(self.data, self.desc)
         return array.copy() if copy and np.may_share_memory(array, self.data) else array
 
+    @allocates
     def apply(self, function: Callable[[NDArray[Any]], Any]) -> None:
         """Replace the elements by a function of them; the padding stays zero.
 
@@ -361,3 +369,11 @@ class Memory:
             With the lowest byte that does not, and its position in the padded dims.
         """
         check_padding(self.data, self.desc)
+
+
+def _attached_again(desc: MemoryDesc, data: PickleBuffer | bytearray) -> Memory:
+    """Make memory that was pickled: its bytes are kept as they were, padding too."""
+    held = np.asarray(memoryview(data))
+    # buffers beside a pickle may lie anywhere
+    is_aligned = address_of(held) % desc.dtype.bits_dtype.itemsize == 0
+    return Memory(desc, held if is_aligned else held.copy(), zero_pad=False)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from memdesc.errors import allocates
 from reorder.memory.buffers import flat_bytes
 from reorder.memory.compensation import compensate
 from reorder.memory.packing import pack, unpack
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["execute_reference"]
 
 
+@allocates
 def execute_reference(
     src_desc: MemoryDesc, dst_desc: MemoryDesc, src: Any, dst: Any, attr: Attr | None = None
 ) -> None:

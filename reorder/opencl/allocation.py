@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pyopencl as cl
 import pyopencl.array
 
-from memdesc import MemdescError
+from memdesc import MemdescError, OutOfMemoryError
 
 if TYPE_CHECKING:
     from memdesc import ImageDesc
@@ -49,9 +49,20 @@ class AllocatedImage(cl.Image):
         self.is_released = True
 
 
-def allocate_buffer(context: cl.Context, nbytes: int) -> cl.Buffer:
-    """Return a buffer of at least one byte, since OpenCL has no empty ones."""
-    return AllocatedBuffer(context, cl.mem_flags.READ_WRITE, max(nbytes, 1))
+def allocate_buffer(
+    context: cl.Context, nbytes: int, flags: int = cl.mem_flags.READ_WRITE
+) -> cl.Buffer:
+    """Return a buffer of at least one byte, since OpenCL has no empty ones.
+
+    Raises
+    ------
+    OutOfMemoryError
+        If the runtime refuses it, with the size of its largest buffer.
+    """
+    try:
+        return AllocatedBuffer(context, flags, max(nbytes, 1))
+    except cl.Error as error:
+        raise _refused(context, f"a buffer of {nbytes} bytes", error) from None
 
 
 def allocate_image(context: cl.Context, form: cl.ImageFormat, image: ImageDesc) -> cl.Image:
@@ -59,7 +70,20 @@ def allocate_image(context: cl.Context, form: cl.ImageFormat, image: ImageDesc) 
     size = cl.ImageDescriptor()
     size.image_type = cl.mem_object_type.IMAGE2D
     size.shape = (image.width, image.height)  # type: ignore[assignment] # two, as pyopencl does
-    return AllocatedImage(context, cl.mem_flags.READ_WRITE, form, desc=size)
+    try:
+        return AllocatedImage(context, cl.mem_flags.READ_WRITE, form, desc=size)
+    except cl.Error as error:
+        raise _refused(context, f"{image!r} of {image.nbytes} bytes", error) from None
+
+
+def _refused(context: cl.Context, what: str, error: cl.Error) -> MemdescError:
+    """Return the error for memory that the runtime does not allocate."""
+    most = min(device.max_mem_alloc_size for device in context.devices)
+    names = ", ".join(repr(device.name.strip()) for device in context.devices)
+    return OutOfMemoryError(
+        f"{what} cannot be allocated on {names}, whose largest buffer has {most} bytes: {error}; "
+        "reorder parts of the tensor"
+    )
 
 
 def check_not_released(memory: Any, name: str) -> None:

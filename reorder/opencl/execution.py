@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import pyopencl as cl
 from pyopencl.tools import first_arg_dependent_memoize
 
+from reorder.opencl.allocation import allocate_buffer
 from reorder.opencl.operands import DeviceOperand
 from reorder.opencl.pairs import check_apart, check_kinds, check_old_values
 from reorder.opencl.programs import PreparedLaunch, floats_of, prepare
@@ -126,8 +127,7 @@ def enqueue_transfers(
     # all buffers are allocated before the first transfer starts; the runtime keeps them until
     # the kernels that use them are done
     between = [
-        cl.Buffer(queue.context, cl.mem_flags.READ_WRITE, transfer.dst.desc.nbytes)
-        for transfer, *_ in transfers[:-1]
+        allocate_buffer(queue.context, transfer.dst.desc.nbytes) for transfer, *_ in transfers[:-1]
     ]
     waiting = None if wait_for is None else list(wait_for)
     events: list[cl.Event] = []

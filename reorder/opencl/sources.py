@@ -82,7 +82,7 @@ def upload(queue: cl.CommandQueue, host: Memory) -> cl.Buffer:
     if nbytes <= _SMALL:
         flags = cl.mem_flags.READ_ONLY | cl.mem_flags.COPY_HOST_PTR
         return cl.Buffer(queue.context, flags, hostbuf=data)
-    buffer = cl.Buffer(queue.context, cl.mem_flags.READ_ONLY, nbytes)
+    buffer = allocate_buffer(queue.context, nbytes, cl.mem_flags.READ_ONLY)
     cl.enqueue_copy(_copies(queue.context, queue.device), buffer, data)
     return buffer
 

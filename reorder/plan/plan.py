@@ -11,6 +11,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from memdesc import MemdescError
+from memdesc.checked import Checked
 from memdesc.desc import checked_desc
 from memdesc.errors import short_repr
 from reorder.plan.passes import simplify
@@ -20,7 +21,7 @@ from reorder.values.binding import bind
 
 if TYPE_CHECKING:
     from memdesc import MemoryDesc
-    from memdesc.picture import Picture
+    from memdesc.picture import Limits, Picture
     from reorder.plan.nodes import Box
     from reorder.values.binding import BoundAttr
 
@@ -39,7 +40,7 @@ class _Carried:
 
 
 @dataclass(frozen=True, slots=True)
-class ReorderPlan(_Carried):
+class ReorderPlan(_Carried, Checked):
     """A reorder as data: two descriptors, attributes, and the boxes that read src and write dst.
 
     Operands of the boxes are src, dst, then the scales and zero points that differ along
@@ -63,12 +64,15 @@ class ReorderPlan(_Carried):
     boxes: tuple[Box, ...]
     attr: Attr | None = None
 
+    def __post_init__(self) -> None:
+        check_types(self.src, self.dst, self.attr)
+        if not isinstance(self.boxes, tuple | list):
+            msg = f"boxes must be a tuple of Box, not {short_repr(self.boxes)}"  # type: ignore[unreachable] # callers without types
+            raise MemdescError(msg)
+
     def __hash__(self) -> int:
         # the boxes follow from the rest, but for plans made by hand
         return hash((self.src, self.dst, self.attr))
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (self.src, self.dst, self.boxes, self.attr)
 
     @property
     def bound_attr(self) -> BoundAttr:
@@ -101,7 +105,8 @@ class ReorderPlan(_Carried):
         given = "" if self.attr is None else f", {self.attr}"
         fields = ":".join(["extent(valid):src:dst", *varying])
         head = f"{types} {self.dst.dims}{given}, {count} of {fields}"
-        return "\n  ".join([head, *map(str, self.boxes)])
+        boxes = self.boxes if is_planned(self) else _checks().exact_boxes(self)
+        return "\n  ".join([head, *map(str, boxes)])
 
     def show(self) -> Picture:
         """Draw src beside dst: for each element of dst its offset in src, and its box.
@@ -118,18 +123,22 @@ class ReorderPlan(_Carried):
         dst: at each offset where in src it comes from, and the box
              0 |  0   2   1   3   4 [0]   5 [0]
         """
-        from reorder.plan.picture import draw_plan  # noqa: PLC0415 - planning needs no pictures
+        from memdesc.picture import FULL  # noqa: PLC0415 - planning needs no pictures
 
-        return draw_plan(self.src, self.dst, self.boxes, str(self))
+        return self._drawn(FULL)
 
     def _repr_html_(self) -> str | None:
         from memdesc.picture import COMPACT  # noqa: PLC0415 - likewise
-        from reorder.plan.picture import draw_plan  # noqa: PLC0415 - likewise
 
         try:
-            return draw_plan(self.src, self.dst, self.boxes, str(self), COMPACT).fragment
+            return self._drawn(COMPACT).fragment
         except MemdescError:  # offset tables that are too large for a picture: it is printed
             return None
+
+    def _drawn(self, limits: Limits) -> Picture:
+        from reorder.plan.picture import draw_plan  # noqa: PLC0415 - likewise
+
+        return draw_plan(self.src, self.dst, _checks().validate(self).boxes, str(self), limits)
 
     def source(self, lang: str = "c", name: str = "tensor") -> str:
         """Write the reorder as one function: a loop nest for each box, tails as conditions.
@@ -242,6 +251,11 @@ class ReorderPlan(_Carried):
             )
             raise MemdescError(msg)
         return planned
+
+
+def _checks() -> Any:
+    """Return the checks of boxes, loaded by name: they plan the boxes again."""
+    return import_module("reorder.plan.validate")
 
 
 def plan_reorder(src: MemoryDesc, dst: MemoryDesc, attr: Attr | None = None) -> ReorderPlan:

@@ -11,38 +11,19 @@ from memdesc.errors import short_repr
 from memdesc.int64 import INT64_MAX, checked_int, exact_ints
 from memdesc.search import SearchLimitError, Term, solve
 from reorder.plan.nodes import Box, Lookup, Node
-from reorder.plan.plan import ReorderPlan, check_types, is_planned, plan_reorder
+from reorder.plan.plan import ReorderPlan, is_planned, plan_reorder
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from memdesc import MemoryDesc
 
-__all__ = ["validate"]
+__all__ = ["exact_boxes", "validate"]
 
 _MAX_NODES = 64
 # the index of dst among operands
 _DST = 1
 _COUNTS = ("two", "three", "four", "five", "six")
-
-
-def _check_fields(plan: object) -> None:
-    """Refuse what is no plan, by the types of its fields; boxes are not looked at.
-
-    Raises
-    ------
-    MemdescError
-        With the type that was given.
-    """
-    if not isinstance(plan, ReorderPlan):
-        msg = f"a ReorderPlan is needed, not {type(plan).__name__}; see plan_reorder"
-        raise MemdescError(msg)
-    check_types(plan.src, plan.dst, plan.attr)
-    if not isinstance(plan.boxes, tuple | list):
-        msg = (  # type: ignore[unreachable] # callers without types
-            f"boxes must be a tuple of Box, not {type(plan.boxes).__name__}"
-        )
-        raise MemdescError(msg)
 
 
 def validate(plan: ReorderPlan) -> ReorderPlan:
@@ -56,15 +37,17 @@ def validate(plan: ReorderPlan) -> ReorderPlan:
     MemdescError
         With the box and the numbers.
     """
-    _check_fields(plan)
+    if not isinstance(plan, ReorderPlan):
+        msg = f"a ReorderPlan is needed, not {type(plan).__name__}; see plan_reorder"  # type: ignore[unreachable] # callers without types
+        raise MemdescError(msg)
     if is_planned(plan):
         return plan
     planned = plan_reorder(plan.src, plan.dst, plan.attr)
+    boxes = exact_boxes(plan)
     varying = plan.bound_attr.varying
     lasts = [(repr(desc), _last(desc)) for desc in (plan.src, plan.dst)]
     lasts += [(f"{operand.sizes}", prod(operand.sizes) - 1) for operand in varying]
     names = ["src", "dst", *(operand.role for operand in varying)]
-    boxes = tuple(_checked_box(box, len(names), plan.dst.ndims) for box in plan.boxes)
     if boxes == planned.boxes:
         return planned
     for box in boxes:
@@ -82,6 +65,18 @@ def validate(plan: ReorderPlan) -> ReorderPlan:
             )
             raise MemdescError(msg)
     return ReorderPlan(plan.src, plan.dst, tuple(map(_without_unused, boxes)), plan.attr)
+
+
+def exact_boxes(plan: ReorderPlan) -> tuple[Box, ...]:
+    """Return the boxes of a plan made of Python ints; refuse what is not a box.
+
+    Raises
+    ------
+    MemdescError
+        With the box. Where its offsets lead is not looked at.
+    """
+    count = _DST + 1 + len(plan.bound_attr.varying)
+    return tuple(_checked_box(box, count, plan.dst.ndims) for box in plan.boxes)
 
 
 def _last(desc: MemoryDesc) -> int:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, SupportsIndex
 
 import numpy as np
 
 from memdesc import DATA_TYPES, MemdescError, PaddingError, RecordDesc, memory_desc
+from memdesc.checked import Checked, remade
 from memdesc.errors import short_repr
 from memdesc.record import BIT_PLANES
 from reorder.memory.allocate import zeroed_bytes
-from reorder.memory.buffers import flat_bytes
+from reorder.memory.buffers import flat_bytes, pickled_bytes
 from reorder.memory.dlpack import from_dlpack, is_exporter
 from reorder.memory.padding import check_padding
 from reorder.records.fields import check_plane, field_bits, read_field, write_field
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 __all__ = ["Record"]
 
 
-class Record:
+class Record(Checked):
     """A tensor that is stored as several fields: its descriptor and its buffers.
 
     Parameters
@@ -75,6 +76,10 @@ class Record:
             )
             for name, nbytes in sizes.items()
         }
+
+    def __reduce_ex__(self, protocol: SupportsIndex) -> tuple[Any, ...]:
+        held = {name: pickled_bytes(data, protocol) for name, data in self._tensors.items()}
+        return remade(Record, self._desc, held)
 
     @property
     def desc(self) -> RecordDesc:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from operator import getitem
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
 from memdesc import MemdescError, MemoryDesc
+from memdesc.checked import Checked
 from memdesc.disk import as_path
 from memdesc.errors import short_repr
 from reorder.memory.buffers import address_of
@@ -28,12 +30,12 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from memdesc import RecordDesc
-    from reorder.storage.containers.entry import Entry
+    from reorder.storage.containers.entry import Entry, FileState
 
 __all__ = ["Checkpoint", "StoredTensor", "open_checkpoint"]
 
 
-class StoredTensor:
+class StoredTensor(Checked):
     """A tensor in a checkpoint: what it is, and its bytes when they are asked for.
 
     Made by `Checkpoint`.
@@ -43,6 +45,9 @@ class StoredTensor:
 
     def __init__(self, checkpoint: Checkpoint, entry: Entry) -> None:
         self._checkpoint, self._entry = checkpoint, entry
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return getitem, (self._checkpoint, self.name)
 
     @property
     def name(self) -> str:
@@ -129,9 +134,8 @@ class StoredTensor:
             return dequantize(held).numpy()
         try:
             array = held.numpy()
-        except ValueError as error:
-            # of no elements, and dims whose product exceeds what numpy counts
-            msg = f"tensor {short_repr(self.name)}: numpy has no array of {held.desc!r}: {error}"
+        except MemdescError as error:
+            msg = f"tensor {short_repr(self.name)}: {error}"
             raise MemdescError(msg) from None
         return array if self.shape or self._entry.is_described else array.reshape(())
 
@@ -144,11 +148,11 @@ class StoredTensor:
         return f"StoredTensor({self.name!r}, {what}, {self.nbytes} bytes{codes})"
 
 
-class Checkpoint(Mapping[str, StoredTensor]):
+class Checkpoint(Checked, Mapping[str, StoredTensor]):
     """The tensors of a checkpoint by name. Made by `open_checkpoint`.
 
     Use it as a context, or close it; arrays that were taken from it keep their file mapped.
-    Pickled, it is its headers, for processes that see the same files.
+    Pickled, it is its path, for processes that see the same files: they read the headers again.
     """
 
     def __init__(self, path: Path) -> None:
@@ -156,9 +160,12 @@ class Checkpoint(Mapping[str, StoredTensor]):
         self._container = read_container(path)
         self._maps: dict[Path, NDArray[np.uint8]] | None = {}
 
-    def __getstate__(self) -> dict[str, Any]:
-        # what is mapped is mapped again by the process that gets it, not sent there
-        return self.__dict__ | {"_maps": None if self._maps is None else {}}
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _opened_again, (self._path, self._states(), self._maps is None)
+
+    def _states(self) -> dict[Path, FileState]:
+        """Return the state of each file when its header was read."""
+        return {entry.file: entry.state for entry in self._container.entries.values()}
 
     @property
     def format(self) -> str:
@@ -295,3 +302,14 @@ def open_checkpoint(path: str | os.PathLike[str]) -> Checkpoint:
     (Memory(memory_desc((20, 3, 3, 3), 'f32', 'ABcd16a4b')), (20,))
     """
     return Checkpoint(as_path(path))
+
+
+def _opened_again(path: Path, states: dict[Path, FileState], is_closed: bool) -> Checkpoint:  # noqa: FBT001 - pickle passes no keywords
+    """Open a checkpoint that was pickled."""
+    checkpoint = open_checkpoint(path)
+    if checkpoint._states() != states:  # noqa: SLF001 - the class is of this module
+        msg = f"{str(path)!r} has changed since the checkpoint was pickled; open it again"
+        raise MemdescError(msg)
+    if is_closed:
+        checkpoint.close()
+    return checkpoint

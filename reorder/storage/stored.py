@@ -11,7 +11,7 @@ from __future__ import annotations
 from math import prod
 from typing import TYPE_CHECKING
 
-from memdesc import MemoryDesc, RecordDesc, data_type
+from memdesc import MemoryDesc, RecordDesc, data_type, memory_desc
 from memdesc.layout import memory_order
 from reorder.storage.containers.plan import Tensor
 from reorder.values.formats import INTEGERS
@@ -19,7 +19,14 @@ from reorder.values.formats import INTEGERS
 if TYPE_CHECKING:
     from memdesc import Field
 
-__all__ = ["IN_SHAPE", "ONE", "stored_layout", "stored_record", "written_tensors"]
+__all__ = [
+    "IN_SHAPE",
+    "ONE",
+    "is_order_hidden",
+    "stored_layout",
+    "stored_record",
+    "written_tensors",
+]
 
 # elements of a packing whose words are stored in the shape of the tensor, the last dim in words:
 # torch 2.13, TensorRT-LLM, ROCm aiter
@@ -56,6 +63,18 @@ def stored_layout(name: str, desc: MemoryDesc, words: str | None = None) -> Tens
     if shape is None:
         return Tensor(name, "u8", (desc.nbytes,), desc.nbytes, desc)
     return Tensor(name, dtype.name, shape, desc.nbytes, desc)
+
+
+def is_order_hidden(tensor: Tensor) -> bool:
+    """Whether a permuted tensor is stored with the dtype and the shape of a row-major one."""
+    desc = tensor.desc
+    if not isinstance(desc, MemoryDesc) or not desc.nelems:
+        return False
+    order = [block.axis for block in sorted(desc.blocks, key=memory_order) if block.extent > 1]
+    if order == sorted(order) or len(set(order)) < len(order):
+        return False
+    plain = stored_layout(tensor.name, memory_desc(desc.dims, desc.dtype), tensor.dtype)
+    return (plain.dtype, plain.shape) == (tensor.dtype, tensor.shape)
 
 
 def _extents(desc: MemoryDesc) -> tuple[int, ...] | None:

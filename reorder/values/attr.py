@@ -5,13 +5,14 @@ Names and meaning are oneDNN's (3.13, reorder primitive); groups are allowed for
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from math import isfinite
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from memdesc import MemdescError
+from memdesc.checked import Checked
 from memdesc.errors import short_repr
 from memdesc.int64 import checked_flag
 from reorder.values.parameter import Parameter, frozen
@@ -30,7 +31,7 @@ _NO_NUMBERS = (bool, np.bool_, str, bytes, bytearray)
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
-class Attr:
+class Attr(Checked):
     """What a reorder computes: scales, zero points, accumulation, and how it converts.
 
     `d = (src_scale * (x - src_zero_point) + beta * old) / dst_scale + dst_zero_point` in f32, or
@@ -136,9 +137,6 @@ class Attr:
     def is_large(self) -> bool:
         """Whether its arrays are so large that no cache should keep it."""
         return sum(parameter.values.nbytes for parameter in self.parameters) > _LARGE_NBYTES
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return Attr, tuple(getattr(self, part.name) for part in fields(self) if part.init)
 
     def __repr__(self) -> str:
         parts = [str(parameter) for parameter in self.parameters]

@@ -144,6 +144,8 @@ def _to_json(case: Case) -> dict[str, Any]:
         for parameter in case.attr.parameters:
             attr[parameter.role] = parameter.values.tolist()
             attr[f"{parameter.role}_mask"] = parameter.mask
+            if parameter.groups:
+                attr[f"{parameter.role}_groups"] = parameter.groups
     return {"src": _fields(case.src), "dst": _fields(case.dst), "attr": attr}
 
 

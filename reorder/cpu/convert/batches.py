@@ -40,17 +40,16 @@ def tile_batches(builder: BatchBuilder) -> list[Batch]:
     with lookups, each followed by its zeros; zeros beyond the tiles of boxes without lookups.
     """
     plan = builder.plan
-    moves_lines = not plan.converts and builder.exceeds
     recipe = Recipe(
         plan.src.dtype.name,
         plan.dst.dtype.name,
         plan.bound_attr,
         (plan.src.layout.last + 1, plan.dst.layout.last + 1),
-        streams=moves_lines or builder.exceeds,
+        streams=builder.exceeds,
         streams_rows=builder.machine.exceeds_parts(builder.nbytes, builder.threads),
         prefetches=builder.machine.exceeds_core_cache(builder.nbytes),
     )
-    tagged = [(box, is_tiled(plan, box, exceeds=moves_lines)) for box in builder.boxes]
+    tagged = [(box, is_tiled(plan, box)) for box in builder.boxes]
     batches = builder.move_all(box for box, tiled in tagged if not tiled)
     tiles: list[Tile] = []
     zeros: list[Box] = []

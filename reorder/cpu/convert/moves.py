@@ -6,11 +6,8 @@ from math import prod
 from typing import TYPE_CHECKING
 
 from memdesc import DATA_TYPES
-from reorder.cpu.convert.permutation import permutation_of
-from reorder.cpu.convert.permute_rows import permute_numbers
 from reorder.cpu.convert.records import Base
 from reorder.cpu.convert.scratch import SLOT_NBYTES
-from reorder.cpu.convert.stages import permute_stage
 from reorder.cpu.convert.step_writer import Code
 from reorder.cpu.runtime.walker import walker_at
 from reorder.cpu.schedule.kernel import Kernel
@@ -18,13 +15,12 @@ from reorder.cpu.schedule.packing import pack_for_kernels
 from reorder.cpu.schedule.partition import partition_chunks
 from reorder.cpu.schedule.program import encode
 from reorder.cpu.schedule.tiling import tile_boxes
-from reorder.cpu.target import BYTE_BITS, has_byte_permutations
+from reorder.cpu.target import BYTE_BITS
 from reorder.memory.buffers import address_of
 from reorder.plan.nodes import Box, Node
 from reorder.plan.passes import simplify
 
 if TYPE_CHECKING:
-    from reorder.cpu.convert.permutation import Permutation
     from reorder.cpu.convert.step_writer import StepWriter, TileBuffer
 
 __all__ = ["fits_slots_as_bytes", "move"]
@@ -49,10 +45,6 @@ def move(writer: StepWriter, src: TileBuffer, dst: TileBuffer, *, pads: bool = F
     (box,) = simplify((Box((0, 0), inner),))
     # moves take offsets in bytes
     shift = 1 - max(1, src.bits // BYTE_BITS).bit_length()
-    permutation = _permutation_of(box, src.bits)
-    if permutation is not None:
-        permuted = Code(permute_stage(), recipe.keep(permute_numbers(permutation)))
-        return writer.step(permuted, src, dst, shift=shift)
     packed, bits, unit = pack_for_kernels(box, src.bits)
     if is_packed and bits >= BYTE_BITS:
         # 4-bit elements, joined to whole bytes
@@ -71,14 +63,6 @@ def move(writer: StepWriter, src: TileBuffer, dst: TileBuffer, *, pads: bool = F
     recipe.kept += [program, tasks]
     code = Code(walker_at(Kernel(bits)), address_of(program), address_of(tasks), len(tasks))
     return writer.step(code, src, dst, shift=shift)
-
-
-def _permutation_of(box: Box, bits: int) -> Permutation | None:
-    """Return the rows of a move whose bytes are permuted in registers, if it has such rows."""
-    has_padding = any(node.valid < node.extent for node in box.nodes)
-    if bits < BYTE_BITS or has_padding or not has_byte_permutations():
-        return None
-    return permutation_of(box.nodes, bits)
 
 
 def fits_slots_as_bytes(writer: StepWriter, *, pads: bool) -> bool:

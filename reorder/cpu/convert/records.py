@@ -20,7 +20,6 @@ __all__ = [
     "Base",
     "CombineRecord",
     "ConvertRecord",
-    "PermuteRecord",
     "Placement",
     "PrefetchRecord",
     "RepeatRecord",
@@ -79,20 +78,6 @@ class RepeatRecord(NamedTuple):
     values: int
     # how often each value is stored
     times: int
-
-
-class PermuteRecord(NamedTuple):
-    """Rows whose bytes are permuted.
-
-    Two tables follow, the offsets of the rows in src and in dst, in bytes; then for each vector of
-    a row the fields of a `VectorMove`.
-    """
-
-    rows: int
-    # bytes of each row
-    nbytes: int
-    # vectors of each row
-    vectors: int
 
 
 class Placement(NamedTuple):

@@ -16,7 +16,6 @@ from numba.extending import intrinsic
 
 from reorder.cpu.convert.combine import CombineTypes, emit_combine
 from reorder.cpu.convert.convert_rows import ConvertTypes, emit_convert, emit_prefetch
-from reorder.cpu.convert.permute_rows import emit_permute
 from reorder.cpu.convert.repeat_rows import emit_repeat
 from reorder.cpu.convert.rows import StageArguments
 from reorder.cpu.runtime.intrinsics import WALKER
@@ -30,7 +29,7 @@ if TYPE_CHECKING:
 
     from reorder.cpu.kernels.emit import Builder, Value
 
-__all__ = ["combine_stage", "convert_stage", "permute_stage", "prefetch_stage", "repeat_stage"]
+__all__ = ["combine_stage", "convert_stage", "prefetch_stage", "repeat_stage"]
 
 # Compiled code on disk identifies a type by its index here. That is safe because a change of
 # formats.py invalidates the code.
@@ -99,24 +98,6 @@ def prefetch_stage() -> int:
         run_prefetch((src_at, dst_at, record, placement))
 
     return _address(("prefetch",), prefetch)
-
-
-def permute_stage() -> int:
-    """Return the address of the permutation of bytes of rows."""
-
-    def permute(
-        src_at: int,
-        dst_at: int,
-        record: int,
-        _tasks: int,
-        _begin: int,
-        _end: int,
-        placement: int,
-        _count: int,
-    ) -> None:
-        run_permute((src_at, dst_at, record, placement))
-
-    return _address(("permute",), permute)
 
 
 def repeat_stage(dtype: str) -> int:
@@ -212,14 +193,3 @@ def run_repeat(_context: Any, arguments: Any, dtype: Any) -> tuple[Signature, An
         return context.get_dummy_value()
 
     return types.void(arguments, dtype), build
-
-
-@intrinsic  # type: ignore[untyped-decorator] # numba ships no types
-def run_permute(_context: Any, arguments: Any) -> tuple[Signature, Any]:
-    """Emit the permutation of bytes of rows."""
-
-    def build(context: Any, builder: Builder, _signature: Any, args: Sequence[Value]) -> Value:
-        emit_permute(builder, StageArguments(*cgutils.unpack_tuple(builder, args[0])))
-        return context.get_dummy_value()
-
-    return types.void(arguments), build

@@ -19,17 +19,12 @@ __all__ = [
     "LONG_ROW_BITS",
     "MIN_RUN",
     "SIDES",
-    "SIDES_16_BIT",
     "SlotLimits",
-    "row_distances",
     "tile_counts",
 ]
 
 # Elements of the chain that is contiguous in src, and of the one in dst, if these differ.
 SIDES = 64, 64
-# The same where one side has 16-bit elements, both exceed the caches, and the rows of dst are
-# farther apart than those of src: long rows of dst touch fewer pages.
-SIDES_16_BIT = 32, 128
 # Contiguous elements from which on a side is converted in place: a vector of the fewest lanes.
 MIN_RUN = 8
 # Tiles grow to this many elements, so that each call of a walker or stage has enough work.
@@ -50,21 +45,6 @@ class SlotLimits(NamedTuple):
     narrow: int
     # size that tiles grow to, for enough work, or half of `elements` where that is more
     grown: int = GROWN
-
-
-def row_distances(nodes: tuple[Node, ...], widths: tuple[int, int]) -> tuple[int, int]:
-    """Return how many bits apart the rows of a tile are in src, and in dst; 0 if it has one row.
-
-    A row of one side is a step of the innermost node of the other one.
-    """
-    inner = [next(iter(_chain(nodes, side, 2)), None) for side in (0, 1)]
-    if None in inner or inner[0] == inner[1]:
-        return 0, 0
-    src, dst = (
-        abs(nodes[k].strides[side]) * widths[side] if k is not None else 0
-        for side, k in enumerate(reversed(inner))
-    )
-    return src, dst
 
 
 def tile_counts(

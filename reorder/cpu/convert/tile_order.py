@@ -16,7 +16,7 @@ from reorder.plan.nodes import Node
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = ["TileOrder", "order_between", "order_by_cost", "order_joined", "order_of_side"]
+__all__ = ["TileOrder", "order_between", "order_by_cost", "order_of_side"]
 
 # A conversion writes long rows by non-temporal stores, a move does not: writing them costs a move
 # this many times as much.
@@ -139,16 +139,6 @@ def order_between(nodes: tuple[Node, ...], counts: dict[int, int]) -> TileOrder:
         inside.insert(0, rest.pop())
         size *= counts[inside[0]]
     return TileOrder([*rest, innermost, *inside], reads=False, writes=False)
-
-
-def order_joined(nodes: tuple[Node, ...], counts: dict[int, int], joined: Node) -> TileOrder:
-    """Return the order in which the elements of a loop are neighbours, else that of the other side.
-
-    The loop is innermost on one side.
-    """
-    k = next(k for k, node in enumerate(nodes) if node.strides[:2] == joined.strides)
-    order = order_of_side(nodes, counts, 0 if joined.strides[1] == 1 else 1)
-    return TileOrder([*(other for other in order if other != k), k], reads=False, writes=False)
 
 
 def _cost(bits: int) -> int:

@@ -8,16 +8,14 @@ moving these costs less.
 
 from __future__ import annotations
 
-from math import prod
 from typing import TYPE_CHECKING, NamedTuple
 
-from reorder.cpu.convert.selection import find_joined, is_permuted, is_scattered
-from reorder.cpu.convert.tile_counts import SIDES, SIDES_16_BIT, row_distances, tile_counts
+from reorder.cpu.convert.selection import is_scattered
+from reorder.cpu.convert.tile_counts import SIDES, tile_counts
 from reorder.cpu.convert.tile_order import (
     TileOrder,
     order_between,
     order_by_cost,
-    order_joined,
     order_of_side,
 )
 from reorder.cpu.convert.tile_pieces import covered_steps, each_piece
@@ -30,14 +28,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Tile", "tile_box"]
 
-_HALF_BITS = 16
 # Elements are narrow if they have at most one over this of the others' width.
 _NARROW = 2
-# Rows are taken whole if their tail fills no vectors of so many elements; the others of a tile are
-# halved for that, down to this many.
-_WHOLE_VECTOR, _LEAST_HALVED = 16, 32
-# Bits of a row of dst in a tile in which cache lines are assembled.
-_ASSEMBLED_BITS = 2048
 
 
 class Tile(NamedTuple):
@@ -93,26 +85,18 @@ def tile_box(
         counts = tile_counts(nodes, limits, SIDES, in_place=False, padded=True)
         order = TileOrder(order_of_side(nodes, counts, 1), reads=False, writes=False)
         return _tiles_of(box, counts, order, streams=streams)
-    is_moved = widths[0] == widths[1]
-    src_distance, dst_distance = row_distances(nodes, widths)
-    has_long_rows = streams and min(widths) == _HALF_BITS and dst_distance > src_distance
-    sides = SIDES_16_BIT if has_long_rows else SIDES
-    if streams and is_moved:
-        sides = SIDES[0], _ASSEMBLED_BITS // widths[1]
-    counts = tile_counts(nodes, limits, sides, in_place=in_place)
+    counts = tile_counts(nodes, limits, SIDES, in_place=in_place)
     order = order_by_cost(nodes, counts, widths, streams=streams, masks=masks)
     is_padded = _has_padding(nodes, counts) and not order.zeroes
     if in_place and not (order.reads and order.writes and not is_padded):
         # the tile needs the scratch, so it must fit there
         for whole in (limits.narrow, limits.elements):
-            counts = tile_counts(nodes, limits, sides, in_place=False, whole=whole)
+            counts = tile_counts(nodes, limits, SIDES, in_place=False, whole=whole)
             order = order_by_cost(nodes, counts, widths, streams=streams, masks=masks)
             if _moves_narrow(order, widths) and not _moves_padding(nodes, counts, order):
                 break
-    if not streams and _moves_narrow(order, widths) and not _has_padding(nodes, counts):
-        counts = _with_whole_rows(nodes, counts, order, limits.narrow)
-    if is_moved:
-        order = _moved_order(src_and_dst(box), counts, widths[0], streams=streams) or order
+    if widths[0] == widths[1] and is_scattered(src_and_dst(box), widths[0]):
+        order = order_between(nodes, counts)
     if _moves_padding(nodes, counts, order):
         # in a tile that is moved its padding costs nothing extra
         order = order_by_cost(nodes, counts, widths, writes=False, streams=streams)
@@ -129,34 +113,6 @@ def _has_padding(nodes: tuple[Node, ...], counts: dict[int, int]) -> bool:
 def _moves_padding(nodes: tuple[Node, ...], counts: dict[int, int], order: TileOrder) -> bool:
     """Whether a conversion would write dst, which has padding that it does not write."""
     return order.writes and _has_padding(nodes, counts) and not order.zeroes
-
-
-def _with_whole_rows(
-    nodes: tuple[Node, ...], counts: dict[int, int], order: TileOrder, limit: int
-) -> dict[int, int]:
-    """Return counts that take the rows of the conversion whole where they leave a short tail.
-
-    If these are too many elements, the other counts are halved, down to `_LEAST_HALVED`.
-    """
-    row = order.nodes[-1]
-    if nodes[row].extent % counts[row] % _WHOLE_VECTOR == 0:
-        return counts
-    for least in (limit + 1, 2 * _LEAST_HALVED):
-        longer = {k: count // 2 if count >= least else count for k, count in counts.items()}
-        longer[row] = nodes[row].extent
-        if prod(longer.values()) <= limit:
-            return longer
-    return counts
-
-
-def _moved_order(box: Box, counts: dict[int, int], bits: int, *, streams: bool) -> TileOrder | None:
-    """Return the order of a tile that is not converted, but permuted or moved twice; else None."""
-    if is_permuted(box, bits):
-        return TileOrder(order_of_side(box.nodes, counts, 1), reads=True, writes=True)
-    joined = None if streams else find_joined(box, bits)
-    if joined is not None:
-        return order_joined(box.nodes, counts, joined)
-    return order_between(box.nodes, counts) if is_scattered(box, bits) else None
 
 
 def _moves_narrow(order: TileOrder, widths: tuple[int, int]) -> bool:

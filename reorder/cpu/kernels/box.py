@@ -94,7 +94,6 @@ def _row_table(inner: _Inner, is_data: Value) -> tuple[RowTable, InnerLoop]:
         src_table=src_table,
         dst_table=entry_address(builder, src_table, head.rows),
         src_span=head.src_span,
-        is_joined=builder.icmp_signed("!=", head.is_joined, int64(0)),
     )
     return rows, InnerLoop(head.extent, head.valid, head.src_stride, head.dst_stride)
 

@@ -1,9 +1,9 @@
 """Micro-kernel: rows that are contiguous in src and in dst, called runs.
 
-Which code moves a row depends on its length, in this order: rows of exactly one vector, which
-may end in zeros; where the processor has masked loads and stores, rows in parts (`row_parts`), then
-short rows and whole rows up to those of memmove, by these; rows of more than one vector and less
-than two, moved as two vectors that overlap; all others, by vectors or, if long, by memmove.
+Which code moves a row depends on its length, in this order: rows of exactly one vector, which may
+end in zeros; where the processor has masked loads and stores, short rows and whole rows up to those
+of memmove, by these; rows of more than one vector and less than two, moved as two vectors that
+overlap; all others, by vectors or, if long, by memmove.
 """
 
 from __future__ import annotations
@@ -14,8 +14,6 @@ from llvmlite import ir
 
 from reorder.cpu.kernels.clear import MASK_NBYTES, emit_clear, load_mask
 from reorder.cpu.kernels.emit import BYTE, I64, int64, loop, maximum, minimum
-from reorder.cpu.kernels.joined_rows import JOINED_BITS, emit_joined
-from reorder.cpu.kernels.row_parts import emit_parts
 from reorder.cpu.kernels.shuffle import LANE_BITS
 from reorder.cpu.target import BYTE_BITS, LINE_BITS, has_masks, register_bits, step_registers
 
@@ -57,12 +55,9 @@ def emit_copy(
     counts = [lanes for lanes in sizes if lanes > 1]
     for lanes in counts:
         with builder.if_then(builder.icmp_signed("==", run.extent, int64(lanes))):
-            if lanes * elements.bits in JOINED_BITS and register_bits() == LINE_BITS:
-                emit_joined(elements, (src, dst), rows, (run, lanes), done)
             _emit_vectors(elements, src, dst, rows, (lanes, run.valid), src_end)
             builder.branch(done)
     if has_masks() and not elements.streams:
-        emit_parts(elements, (src, dst), data, run, moved)
         lane, line = (bits // elements.bits for bits in (LANE_BITS, LINE_BITS))
         # whole rows of at least 16 bytes that fill no line are faster as two vectors that overlap:
         # fewer accesses cross lines

@@ -6,24 +6,21 @@ comes in runs (see `LoopGroup.run`): whole vectors are interleaved, as c0 c1 c2 
 
 from __future__ import annotations
 
-from functools import reduce
 from itertools import product
 from typing import TYPE_CHECKING
 
-from reorder.cpu.kernels.clear import load_mask
 from reorder.cpu.kernels.emit import int64, loop, minimum
-from reorder.cpu.kernels.interleave_lines import emit_lines, line_counts
 from reorder.cpu.kernels.shuffle import LANE_BITS, concatenate, pick
-from reorder.cpu.target import BYTE_BITS, LINE_BITS, LINE_NBYTES, keeps_addresses
+from reorder.cpu.target import BYTE_BITS, LINE_BITS, keeps_addresses
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from reorder.cpu.kernels.elements import Elements, Location
     from reorder.cpu.kernels.emit import Builder, Value
-    from reorder.cpu.kernels.loop_group import ColumnSpan, LoopGroup, Transposition
+    from reorder.cpu.kernels.loop_group import LoopGroup, Transposition
 
-__all__ = ["COUNTS", "MOST", "emit_interleaved", "emit_interleaved_lines", "emit_padded"]
+__all__ = ["COUNTS", "MOST", "emit_interleaved"]
 
 COUNTS = (2, 3, 4)
 MOST = max(COUNTS)
@@ -31,8 +28,6 @@ MOST = max(COUNTS)
 _PAIR, _ODD, _QUAD = COUNTS
 # Lanes of shorter vectors of 8- and 16-bit elements.
 _SHORT_LANES = 8, 4
-# The widest elements of blocks with pairs or fours, such as 16a2b, which `emit_padded` writes.
-_MAX_PADDED_BITS = 16
 
 
 def emit_interleaved(move: Transposition, span: tuple[Value, Value], done: Value) -> None:
@@ -58,57 +53,6 @@ def emit_interleaved(move: Transposition, span: tuple[Value, Value], done: Value
         with builder.if_then(builder.and_(fits, _is_run(builder, rows.run, every_row, wide))):
             for part in move.each_repeat():
                 _emit_split(part, count, wide)
-            builder.branch(done)
-
-
-def emit_interleaved_lines(move: Transposition, span: tuple[Value, Value], done: Value) -> None:
-    """Do the same for five to seven elements, where lines are permuted."""
-    builder, columns, rows = move.elements.builder, move.columns, move.rows
-    has_all_rows, has_all_columns = _has_all(move, span)
-    every_row = int64(0), rows.extent
-    for count in line_counts(move.elements):
-        is_count = builder.icmp_signed("==", rows.extent, int64(count))
-        is_join = builder.and_(is_count, _is_run(builder, columns.run, span, LINE_NBYTES))
-        is_count = builder.icmp_signed("==", columns.extent, int64(count))
-        is_split = builder.and_(is_count, _is_run(builder, rows.run, every_row, LINE_NBYTES))
-        is_split = builder.and_(has_all_columns, is_split)
-        fits = builder.and_(has_all_rows, builder.or_(is_join, is_split))
-        with builder.if_then(fits):
-            first, last = (
-                builder.select(is_split, row, column)
-                for row, column in zip(every_row, span, strict=True)
-            )
-            for part in move.each_repeat():
-                emit_lines(part, (first, last), count, is_split)
-            builder.branch(done)
-
-
-def emit_padded(move: Transposition, span: ColumnSpan, done: Value) -> None:
-    """Interleave two or four rows whose columns and padding make one line, then branch to `done`.
-
-    One store writes the data and the zeros. Example: 3 channels in blocks of 16 with pairs.
-    """
-    elements, builder, columns, rows = move.elements, move.elements.builder, move.columns, move.rows
-    for count in (_PAIR, _QUAD) if elements.bits <= _MAX_PADDED_BITS else ():
-        lanes = LINE_BITS // elements.bits // count
-        tests = [
-            builder.icmp_signed("==", rows.extent, int64(count)),
-            builder.icmp_signed("==", rows.valid, rows.extent),
-            builder.icmp_signed("==", columns.extent, int64(lanes)),
-            builder.icmp_signed(">", columns.valid, int64(0)),
-            builder.icmp_signed(">=", columns.run, columns.extent),
-            builder.icmp_signed("==", builder.sub(span.last, span.first), columns.extent),
-            move.may_read(int64(lanes), span),
-        ]
-        with builder.if_then(reduce(builder.and_, tests)):
-            mask = load_mask(elements, count * lanes, builder.mul(columns.valid, int64(count)))
-            indices = [j % count * lanes + j // count for j in range(count * lanes)]
-            for part in move.each_repeat():
-                starts = _starts(elements, rows, part.src, count)
-                lines = [elements.load_vector(starts(k), lanes) for k in range(count)]
-                joined = pick(builder, concatenate(builder, lines), indices)
-                target = columns.locate(elements, part.dst, int64(0))
-                elements.store_lines(builder.and_(joined, mask), target)
             builder.branch(done)
 
 

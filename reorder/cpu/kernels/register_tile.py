@@ -7,7 +7,7 @@ vector. Where loops keep enough addresses, the rows are moved in groups that fit
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from reorder.cpu.kernels.emit import int64, load_int64
 from reorder.cpu.kernels.loop_group import TileShape
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from reorder.cpu.kernels.elements import Elements, Location
     from reorder.cpu.kernels.emit import Value
 
-__all__ = ["StoredPart", "emit_tile", "tile_heights", "tile_shapes"]
+__all__ = ["emit_tile", "tile_heights", "tile_shapes"]
 
 # Most registers of a cache line that hold a tile. Its transposition needs as many again; only
 # AVX-512 has registers of this width, and it has 32.
@@ -62,28 +62,18 @@ def tile_shapes(bits: int, height: int, *, streams: bool = False) -> list[TileSh
     return [TileShape(height, width // bits) for width in widths] or [lane]
 
 
-class StoredPart(NamedTuple):
-    """What is stored of a tile; None: all."""
-
-    # the first column: the tile before it has stored the others
-    first: Value | None = None
-    # mask of the rows
-    mask: Value | None = None
-
-
 def emit_tile(
     elements: Elements,
     src: Location,
     dst: Location,
     tables: tuple[Value, Value],
     shape: TileShape,
-    stored: StoredPart | None = None,
+    first_column: Value | None = None,
 ) -> None:
     """Move one tile; `tables` hold the offsets of its rows in src and of its columns in dst.
 
-    All of it is stored, or what `stored` says.
+    Columns before `first_column`, which the tile before has stored, are left out.
     """
-    first_column, mask = stored or StoredPart()
     builder = elements.builder
     row_table, column_table = tables
     rows = _rows_at_once(elements, shape)
@@ -99,9 +89,6 @@ def emit_tile(
             if first == 0:
                 targets.append(elements.moved(dst, load_int64(builder, column_table, k)))
             target = targets[k].plus(builder, int64(first)) if first else targets[k]
-            if mask is not None:
-                elements.store_masked(column, target, mask)
-                continue
             if first_column is None or k == shape.width - 1:
                 elements.store_lines(column, target)
                 continue

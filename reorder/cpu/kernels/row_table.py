@@ -35,8 +35,6 @@ class RowTable(NamedTuple):
     dst_table: Value
     # offset of the last row from the first in src
     src_span: Value
-    # whether each row starts in dst where the one before it ends
-    is_joined: Value
 
     def each_row(
         self, elements: Elements, src: Location, dst: Location

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from llvmlite import ir
-from numba.core import cgutils
 
 from reorder.cpu.target import transposes_pairs
 
@@ -14,7 +13,7 @@ if TYPE_CHECKING:
 
     from reorder.cpu.kernels.emit import Builder, Value
 
-__all__ = ["LANE_BITS", "concatenate", "exchange", "mask", "permute_bytes", "pick", "transpose"]
+__all__ = ["LANE_BITS", "concatenate", "exchange", "mask", "pick", "transpose"]
 
 # Shuffles within lanes of this many bits are one instruction on all processors.
 LANE_BITS = 128
@@ -127,17 +126,3 @@ def mask(indices: Iterable[int]) -> Value:
     """Return the constant mask of a shuffle: the indices of the elements that it picks."""
     chosen = list(indices)
     return ir.Constant(ir.VectorType(ir.IntType(32), len(chosen)), chosen)
-
-
-def permute_bytes(builder: Builder, places: Value, *vectors: Value) -> Value:
-    """Return the bytes of one or two registers of a line at some places: AVX-512VBMI."""
-    kind = places.type
-    name, arguments = "permvar", [vectors[0], places]
-    if len(vectors) > 1:
-        name, arguments = "vpermi2var", [vectors[0], places, vectors[1]]
-    function = cgutils.get_or_insert_function(
-        builder.module,
-        ir.FunctionType(kind, [kind] * len(arguments)),
-        f"llvm.x86.avx512.{name}.qi.512",
-    )
-    return builder.call(function, arguments)

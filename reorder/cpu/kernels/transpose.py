@@ -18,15 +18,12 @@ from reorder.cpu.kernels.emit import I64, int64, load_int64, loop, maximum, mini
 from reorder.cpu.kernels.interleave import (
     MOST,
     emit_interleaved,
-    emit_interleaved_lines,
-    emit_padded,
 )
-from reorder.cpu.kernels.interleave_lines import line_counts
 from reorder.cpu.kernels.loop_group import ColumnSpan, TileShape, entry_address
-from reorder.cpu.kernels.register_tile import StoredPart, emit_tile, tile_heights, tile_shapes
+from reorder.cpu.kernels.register_tile import emit_tile, tile_heights, tile_shapes
 from reorder.cpu.kernels.shuffle import LANE_BITS
 from reorder.cpu.record import WORD_NBYTES
-from reorder.cpu.target import BYTE_BITS, LINE_BITS, LINE_NBYTES, has_masks, is_x86
+from reorder.cpu.target import BYTE_BITS, LINE_BITS, LINE_NBYTES, is_x86
 
 if TYPE_CHECKING:
     from reorder.cpu.kernels.elements import Elements
@@ -45,10 +42,6 @@ _SWEEP_COLUMNS = 64
 _PREFETCH_DISTANCE = 8
 # Tiles as high as a cache line are used if at most rows >> 3, an eighth, are moved twice.
 _REPEATED_ROWS_SHIFT = 3
-# Tiles of a line, and of 32 rows of bytes, have a variant for fewer rows, whose stores are masked.
-# Rows below half of a tile and this part of it are moved by lower tiles: shuffles of what is not
-# stored cost as much as stores. Each further variant takes a tenth of the time to compile.
-_MASKED_ROWS, _MASKED_PART = 32, 8
 
 
 def emit_transposed(move: Transposition, span: ColumnSpan) -> None:
@@ -67,12 +60,7 @@ def emit_transposed(move: Transposition, span: ColumnSpan) -> None:
     done, cleared = (builder.append_basic_block(name) for name in ("moved", "cleared"))
     shorter = minimum(builder, rows.extent, move.columns.extent)
     with builder.if_then(builder.icmp_signed("<=", shorter, int64(MOST))):
-        emit_padded(move, span, cleared)
         emit_interleaved(move, (data.first, data.last), done)
-    counts = line_counts(elements)
-    if counts:
-        with builder.if_then(builder.icmp_signed("<=", shorter, int64(max(counts)))):
-            emit_interleaved_lines(move, (data.first, data.last), done)
     for height in tile_heights(elements.bits, streams=elements.streams):
         _emit_tiles(move, data, height, done)
     for part in move.each_repeat():
@@ -109,16 +97,6 @@ def _emit_tiles(move: Transposition, span: ColumnSpan, height: int, done: Value)
         builder.icmp_signed(">=", rows.extent, int64(height)),
         builder.icmp_signed("<=", repeated, limit),
     )
-    if has_masks() and not elements.streams and height == min(LINE_BITS // bits, _MASKED_ROWS):
-        # one tile that is higher than all rows, instead of two lower ones that overlap
-        least = int64(height // 2 + height // _MASKED_PART)
-        is_one = builder.and_(
-            builder.icmp_signed(">", rows.extent, least),
-            builder.icmp_signed("<", rows.extent, int64(height)),
-        )
-        with builder.if_then(is_one):
-            _emit_sweeps(move, span, TileShape(height, LANE_BITS // bits), masks=True)
-            builder.branch(done)
     with builder.if_then(fits):
         *wider, narrowest = tile_shapes(bits, height, streams=elements.streams)
         for shape in wider:
@@ -130,14 +108,11 @@ def _emit_tiles(move: Transposition, span: ColumnSpan, height: int, done: Value)
         builder.branch(done)
 
 
-def _emit_sweeps(
-    move: Transposition, span: ColumnSpan, shape: TileShape, *, masks: bool = False
-) -> None:
+def _emit_sweeps(move: Transposition, span: ColumnSpan, shape: TileShape) -> None:
     """Move tiles of one shape, in sweeps: some columns of all rows, then the next columns.
 
     A sweep uses whole cache lines of src while they are in the cache. The tail of the columns,
-    which wide tiles leave, is moved by tiles of one lane. With `masks` tiles are higher than all
-    rows, of one lane, and store these only.
+    which wide tiles leave, is moved by tiles of one lane.
     """
     elements = move.elements
     builder = elements.builder
@@ -162,9 +137,7 @@ def _emit_sweeps(
         with loop(builder, span.first, span.last, step) as start:
             stop = minimum(builder, builder.add(start, step), span.last)
             with loop(builder, int64(0), move.rows.extent, height) as next_row:
-                row = next_row if masks else minimum(builder, next_row, last_row)
-                mask = elements.lane_mask(move.rows.extent, height) if masks else None
-                stored = StoredPart(mask=mask)
+                row = minimum(builder, next_row, last_row)
                 dst = elements.rebased(part.dst.plus(builder, row))
                 whole_table = entry_address(builder, move.rows.table, row)
                 before = builder.block
@@ -188,9 +161,8 @@ def _emit_sweeps(
                     column = minimum(builder, next_column, last_column)
                     column_table = entry_address(builder, column_tables, column)
                     first = elements.rebased(Location(src.address, column))
-                    if elements.streams:
-                        # a line that non-temporal stores write twice goes to memory twice
-                        stored = StoredPart(first=builder.sub(next_column, column))
+                    # a line that non-temporal stores write twice goes to memory twice
+                    stored = builder.sub(next_column, column) if elements.streams else None
                     emit_tile(elements, first, dst, (row_table, column_table), lane, stored)
                     _prefetch_columns(move, dst, column_table, lane)
 

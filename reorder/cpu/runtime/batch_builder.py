@@ -9,10 +9,7 @@ from reorder.cpu.schedule.kernel import Kernel
 from reorder.cpu.schedule.packing import pack_for_kernels
 from reorder.cpu.schedule.partition import partition
 from reorder.cpu.schedule.program import encode
-from reorder.cpu.schedule.reads import pages_to_read
-from reorder.cpu.schedule.scheduled_box import schedule
 from reorder.cpu.schedule.select import MICRO_KERNELS
-from reorder.cpu.schedule.source_order import follow_shorter_pieces
 from reorder.cpu.schedule.streaming import stream_box
 from reorder.cpu.schedule.tiling import tile_boxes
 from reorder.cpu.target import BYTE_BITS
@@ -81,12 +78,7 @@ class BatchBuilder:
     def _schedule(self, box: Box, bits: int, unit: int) -> tuple[ScheduledBox, ...]:
         """Cut and order a box for the caches, or for non-temporal stores."""
         streamed = stream_box(box, bits, unit) if self.streams else ()
-        if streamed:
-            return streamed
-        streams = self._streams(schedule(box, bits, unit), bits)
-        pages = pages_to_read(self.machine, self.nbytes, streams=streams)
-        tiles = tile_boxes((box,), bits, unit, pages, sweeps_lines=not self.exceeds)
-        return tuple(map(follow_shorter_pieces, tiles)) if self.exceeds else tiles
+        return streamed or tile_boxes((box,), bits, unit, sweeps_lines=not self.exceeds)
 
     def _streams(self, scheduled: ScheduledBox, bits: int) -> bool:
         """Whether a box is written by non-temporal stores."""

@@ -39,7 +39,7 @@ def pack_for_kernels(box: Box, bits: int) -> tuple[Box, int, int]:
     if bits < BYTE_BITS or not is_run or width > _WIDEST or width & (width - 1) or packed.lookups:
         return packed, bits, 1
     wide = packed._replace(nodes=tuple(outer))
-    choice = select(wide, width, run.extent)
+    choice = select(wide, run.extent)
     if choice.micro_kernel != TRANSPOSED or choice.size < _MIN_WIDE_SIZE:
         return packed, bits, 1
     return wide, width, run.extent

@@ -6,7 +6,7 @@ A program is records one after the other. The record of a box is
 * for each outer loop, outermost first, `LoopHead` and its stride in each operand;
 * for runs and strided elements `RowsHead` and two tables, the offsets of the rows in src and in
   dst; for transpositions `TransposeHead`, `RepeatLoop` and two tables, the offsets of the columns
-  in dst and of the rows in src, the last one repeated up to the end of a tile.
+  in dst and of the rows in src.
 
 All offsets and strides are in bytes, so that rows may start between two elements; those of 4-bit
 elements are in elements. A new layout needs no new code, only another program.
@@ -14,7 +14,7 @@ elements are in elements. A new layout needs no new code, only another program.
 
 from __future__ import annotations
 
-from itertools import pairwise, takewhile
+from itertools import takewhile
 from math import prod
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -71,8 +71,6 @@ class RowsHead(NamedTuple):
     dst_stride: int
     # offset of the last row from the first in src
     src_span: int
-    # whether each row starts in dst where the one before it ends: 0 or 1
-    is_joined: int
 
 
 class TransposeHead(NamedTuple):
@@ -134,7 +132,7 @@ def encode(
             program += _encode_transpose(scheduled, repeat, step, ahead)
             group, grain = scheduled.choice.columns, max(_GRAIN_COLUMNS, _GRAIN_NBYTES // width)
         else:
-            program += _encode_rows(scheduled, step, width)
+            program += _encode_rows(scheduled, step)
             group, grain = scheduled.choice.rows, 1
         inner, steps = (prod(node.extent for node in part) for part in (group, outer))
         pieces = scheduled.divided_pieces((n for n in scheduled.box.nodes if n not in outer), bits)
@@ -152,7 +150,7 @@ def _steps_around(outer: tuple[Node, ...], inner: Node) -> int:
     )
 
 
-def _encode_rows(scheduled: ScheduledBox, step: int, width: int) -> list[int]:
+def _encode_rows(scheduled: ScheduledBox, step: int) -> list[int]:
     rows, (run,) = scheduled.choice.rows, scheduled.choice.columns
     src_table, dst_table = _offset_table(rows, 0, step), _offset_table(rows, 1, step)
     head = RowsHead(
@@ -163,7 +161,6 @@ def _encode_rows(scheduled: ScheduledBox, step: int, width: int) -> list[int]:
         src_stride=run.strides[0] * step,
         dst_stride=run.strides[1] * step,
         src_span=max(src_table),
-        is_joined=int(all(b - a == run.extent * width for a, b in pairwise(dst_table))),
     )
     return [*head, *src_table, *dst_table]
 
@@ -187,9 +184,7 @@ def _encode_transpose(
     loop = RepeatLoop(1, 0, 0)
     if repeat:
         loop = RepeatLoop(repeat.extent, *(stride * step for stride in repeat.strides))
-    # a tile that is higher than all rows reads the last one again; the highest has a line of bytes
-    more = -len(row_table) % LINE_NBYTES
-    return [*head, *loop, *column_table, *row_table, *row_table[-1:] * more]
+    return [*head, *loop, *column_table, *row_table]
 
 
 def _count_valid(group: tuple[Node, ...]) -> int:

@@ -152,6 +152,6 @@ def contiguous_size(nodes: Iterable[Node], side: int, unit: int) -> int:
         size *= follower.extent
 
 
-def schedule(box: Box, bits: int, unit: int = 1) -> ScheduledBox:
-    """Return a box of elements of some bits with the micro-kernel selected for it."""
-    return ScheduledBox(box, select(box, bits, unit), unit)
+def schedule(box: Box, unit: int = 1) -> ScheduledBox:
+    """Return a box with the micro-kernel selected for it."""
+    return ScheduledBox(box, select(box, unit), unit)

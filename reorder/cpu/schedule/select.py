@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from math import prod
-from operator import itemgetter
 from typing import TYPE_CHECKING, NamedTuple
 
-from reorder.cpu.schedule.accesses import count_accesses
 from reorder.plan.nodes import Node
 
 if TYPE_CHECKING:
@@ -23,13 +21,6 @@ _ONE_STEP = Node(1, 1, (1, 1))
 _LANES = 32
 # Elements of both loop groups together score up to this number.
 _MAX_SIZE = 4096
-# Groups that need up to this many times the accesses of the best ones, for each element, are taken
-# for as good, and their scores decide: without this margin some became slower, as measured.
-_ACCESS_TOLERANCE = 1.3
-# What a column of zeros costs, in accesses; measured.
-_CLEARED = 4
-# A call of the transposing kernel for fewer elements than this costs more than they do.
-_MIN_CALL_SIZE = 512
 # Elements of a side of a cache tile; a loop group of less than two sides is not cut.
 TILE = 256
 
@@ -56,8 +47,8 @@ class Choice(NamedTuple):
         return f"{MICRO_KERNELS[self.micro_kernel]}({parts[1]} | {parts[2]}) in [{parts[0]}]"
 
 
-def select(box: Box, bits: int, unit: int = 1) -> Choice:
-    """Select the micro-kernel of a box of elements of some bits; neighbours are a `unit` apart.
+def select(box: Box, unit: int = 1) -> Choice:
+    """Select the micro-kernel of a box whose neighbouring elements are a `unit` apart.
 
     Two loop groups that share no loop, one contiguous in src and one in dst, are transposed; an
     innermost loop that is contiguous on both sides is copied as a run; all else is moved
@@ -65,33 +56,16 @@ def select(box: Box, bits: int, unit: int = 1) -> Choice:
     """
     nodes = box.nodes
     if not box.is_zero:
-        columns, rows = _transposed_groups(nodes, bits, unit)
+        columns, rows = _transposed_groups(nodes, unit)
         if columns and rows:
             taken = {*columns, *rows}
             outer = tuple(node for node in nodes if node not in taken)
-            size = prod(node.extent for node in taken)
-            return Choice(TRANSPOSED, _with_longer_calls(outer, size), rows, columns)
+            return Choice(TRANSPOSED, outer, rows, columns)
     run = nodes[-1] if nodes else _ONE_STEP
     is_run = run.strides[1] == unit and (run.strides[0] == unit or box.is_zero)
     rows = _row_loops(nodes[:-1])
     outer = nodes[: len(nodes) - 1 - len(rows)]
     return Choice(RUN if is_run else STRIDED, outer, rows or (_ONE_STEP,), (run,))
-
-
-def _with_longer_calls(outer: tuple[Node, ...], size: int) -> tuple[Node, ...]:
-    """Return outer loops with the innermost two exchanged, if the innermost one is short.
-
-    A call of the transposing kernel repeats its `size` elements along the innermost outer loop, and
-    costs as much as some hundred elements. Its steps touch few lines, so these are still in the
-    first-level cache when the other loop goes on there.
-    """
-    if not outer[1:]:
-        return outer
-    *others, around, last = outer
-    is_short = size * last.extent < _MIN_CALL_SIZE and last.valid == last.extent
-    if not is_short or around.valid < around.extent or around.extent < 2 * last.extent:
-        return outer
-    return (*others, last, around)
 
 
 def _row_loops(nodes: tuple[Node, ...]) -> tuple[Node, ...]:
@@ -139,26 +113,22 @@ def _contiguous_group(nodes: tuple[Node, ...], side: int, unit: int) -> tuple[No
 
 
 def _transposed_groups(
-    nodes: tuple[Node, ...], bits: int, unit: int
+    nodes: tuple[Node, ...], unit: int
 ) -> tuple[tuple[Node, ...], tuple[Node, ...]]:
     """Return columns and rows: the prefixes of both groups that share no loop and are best.
 
-    All pairs of prefixes are compared, shorter ones first. Those that need few accesses for each
-    element are compared by how much of a tile of vectors they fill, then by how many elements they
-    have, up to a limit; of equal pairs the first one wins.
+    All pairs of prefixes are compared, shorter ones first, by how much of a tile of vectors they
+    fill, then by their number of elements, up to a limit; of equal pairs the first one wins.
     """
     from_src, from_dst = (_contiguous_group(nodes, side, unit) for side in (0, 1))
-    pairs = []
+    best: tuple[tuple[Node, ...], tuple[Node, ...]] = (), ()
+    best_score = (0, 0)
     for i in range(1, len(from_src) + 1):
         for j in range(1, len(from_dst) + 1):
             columns, rows = from_src[:i], from_dst[:j]
             if set(columns).isdisjoint(rows):
                 width, height = (prod(node.extent for node in group) for group in (columns, rows))
-                last = columns[-1]
-                filled = max(1, width // last.extent * last.valid)
-                accesses = count_accesses(filled, height, bits) + _CLEARED * (width - filled)
                 score = min(width, _LANES) * min(height, _LANES), min(width * height, _MAX_SIZE)
-                pairs.append((accesses / (width * height), score, columns, rows))
-    most = _ACCESS_TOLERANCE * min((accesses for accesses, *_ in pairs), default=0)
-    best = max((pair for pair in pairs if pair[0] <= most), key=itemgetter(1), default=None)
-    return ((), ()) if best is None else best[2:]
+                if score > best_score:
+                    best, best_score = (columns, rows), score
+    return best

@@ -8,19 +8,24 @@ and tiles are in the order of src.
 
 from __future__ import annotations
 
-from math import prod
+from math import gcd, prod
 from typing import TYPE_CHECKING
 
-from reorder.cpu.schedule.reads import MAX_STEPS, rows_at_once, steps_of
-from reorder.cpu.schedule.scheduled_box import schedule
-from reorder.cpu.schedule.source_order import along_src, cut_group
+from reorder.cpu.caches import PAGE_NBYTES, PREFETCHED_PAGES
+from reorder.cpu.schedule.scheduled_box import ScheduledBox, schedule
+from reorder.cpu.schedule.select import TILE, TRANSPOSED, Choice
 from reorder.cpu.target import BYTE_BITS, LINE_BITS
+from reorder.plan.passes import split_node
 
 if TYPE_CHECKING:
-    from reorder.cpu.schedule.scheduled_box import ScheduledBox
-    from reorder.plan.nodes import Box
+    from collections.abc import Iterator
 
-__all__ = ["stream_box"]
+    from reorder.plan.nodes import Box, Node
+
+__all__ = ["rows_at_once", "stream_box"]
+
+# Most steps of a loop group in a tile; a loop of less than twice the steps of a tile is not cut.
+_MAX_STEPS = 4 * TILE
 
 
 def stream_box(box: Box, bits: int, unit: int = 1) -> tuple[ScheduledBox, ...]:
@@ -40,7 +45,7 @@ def stream_box(box: Box, bits: int, unit: int = 1) -> tuple[ScheduledBox, ...]:
     tuple of ScheduledBox
         Its tiles; none if it is no transposition of whole lines, or holds padding.
     """
-    scheduled = schedule(box, bits, unit)
+    scheduled = schedule(box, unit)
     has_padding = any(node.valid < node.extent for node in box.nodes)
     if bits < BYTE_BITS or has_padding or not scheduled.is_transposed:
         return ()
@@ -52,9 +57,9 @@ def stream_box(box: Box, bits: int, unit: int = 1) -> tuple[ScheduledBox, ...]:
     size = bits // BYTE_BITS
     rows_limit = rows_at_once(choice.rows, LINE_BITS // bits, size // unit)
     return tuple(
-        along_src(tile, choice.micro_kernel, (rows, columns), unit)
-        for part, rows in cut_group(box, choice.rows, rows_limit)
-        for tile, columns in cut_group(part, choice.columns, steps_of(choice.columns, MAX_STEPS))
+        _along_src(tile, (rows, columns), unit)
+        for part, rows in _cut_group(box, choice.rows, rows_limit)
+        for tile, columns in _cut_group(part, choice.columns, _most_steps(choice.columns))
     )
 
 
@@ -71,3 +76,72 @@ def _with_longer_rows(scheduled: ScheduledBox) -> ScheduledBox:
         return scheduled
     outer = tuple(node for node in choice.outer if node != follower)
     return scheduled._replace(choice=choice._replace(outer=outer, rows=(*choice.rows, follower)))
+
+
+def rows_at_once(rows: tuple[Node, ...], line: int, step: int) -> int:
+    """Return how many steps of the outermost loop of a group of rows a tile takes.
+
+    The model: the rows of a tile start in no more pages of src than prefetchers follow, and fill
+    whole lines of dst.
+
+    Parameters
+    ----------
+    rows : tuple of Node
+        The loops, innermost first.
+    line : int
+        Elements of a cache line.
+    step : int
+        Bytes of a stride of 1.
+
+    Examples
+    --------
+    >>> from reorder.plan.nodes import Node
+    >>> rows_at_once((Node(4096, 4096, (4096, 1)),), 16, 4)
+    32
+    >>> rows_at_once((Node(3136, 3136, (16, 1)),), 16, 4)
+    1024
+    """
+    *inner, outermost = rows
+    inside = prod(max(1, min(node.extent, _span(node, step) // PAGE_NBYTES)) for node in inner)
+    stride = min(max(1, abs(outermost.strides[0]) * step), PAGE_NBYTES)
+    steps = max(1, PREFETCHED_PAGES // inside) * (PAGE_NBYTES // stride)
+    grain = line // gcd(line, prod(node.extent for node in inner))
+    limit = min(steps, _most_steps(rows))
+    return max(1, limit // grain) * grain
+
+
+def _span(node: Node, step: int) -> int:
+    """Return the bytes of src between the first step of a loop and the end of the last one."""
+    return node.extent * abs(node.strides[0]) * step
+
+
+def _most_steps(group: tuple[Node, ...]) -> int:
+    """Return how many steps of the outermost loop of a group fit a tile."""
+    return max(1, _MAX_STEPS // prod(node.extent for node in group[:-1]))
+
+
+def _cut_group(
+    box: Box, group: tuple[Node, ...], steps: int
+) -> Iterator[tuple[Box, tuple[Node, ...]]]:
+    """Cut the outermost loop of a group; yields the pieces of the box, and the group of each."""
+    *inner, node = group
+    if node.extent < 2 * steps:
+        yield box, group
+        return
+    for part in split_node(box, node, steps):
+        # the inner one of the two loops: with single steps both have the strides of the node
+        piece = next(other for other in part.nodes[::-1] if other.strides == node.strides)
+        yield part, (*inner, piece)
+
+
+def _along_src(
+    box: Box, groups: tuple[tuple[Node, ...], tuple[Node, ...]], unit: int
+) -> ScheduledBox:
+    """Return a transposition whose outer loops are in the order of src."""
+    rows, columns = groups
+    inner = {*rows, *columns}
+    outer = [node for node in box.nodes if node not in inner]
+    outer.sort(key=lambda node: -abs(node.strides[0]))
+    nodes = (*outer, *(node for node in box.nodes if node in inner))
+    choice = Choice(TRANSPOSED, tuple(outer), rows, columns)
+    return ScheduledBox(box._replace(nodes=nodes), choice, unit)

@@ -5,8 +5,6 @@ from __future__ import annotations
 from math import prod
 from typing import TYPE_CHECKING, NamedTuple
 
-from reorder.cpu.caches import PAGE_NBYTES, PREFETCHED_PAGES
-from reorder.cpu.schedule.reads import runs_at_once
 from reorder.cpu.schedule.scheduled_box import MAX_CALL_SIZE, ScheduledBox, schedule
 from reorder.cpu.schedule.select import TILE
 from reorder.cpu.target import BYTE_BITS, LINE_NBYTES
@@ -34,7 +32,6 @@ def tile_boxes(
     boxes: tuple[Box, ...],
     bits: int,
     unit: int = 1,
-    pages: int = PREFETCHED_PAGES,
     *,
     sweeps_lines: bool = False,
 ) -> tuple[ScheduledBox, ...]:
@@ -48,13 +45,11 @@ def tile_boxes(
         The width of an element.
     unit : int, optional
         The stride between neighbouring elements.
-    pages : int, optional
-        From about how many pages of src runs are read in turn.
     sweeps_lines : bool, optional
         Whether runs of one line are swept along src and dst, as shorter ones are: what the caches
         hold is read again at once.
     """
-    runs = _Runs(bits, unit, pages, sweeps_lines)
+    runs = _Runs(bits, unit, sweeps_lines)
     done: list[ScheduledBox] = []
     todo = [part for box in reversed(boxes) for part in _order_loops(box, runs)]
     while todo:
@@ -63,7 +58,7 @@ def tile_boxes(
         if cut is None:
             done.append(scheduled)
         else:
-            todo += [schedule(part, bits, unit) for part in split_node(scheduled.box, *cut)]
+            todo += [schedule(part, unit) for part in split_node(scheduled.box, *cut)]
     return tuple(done)
 
 
@@ -98,27 +93,21 @@ class _Runs(NamedTuple):
 
     bits: int
     unit: int
-    pages: int
     sweeps_lines: bool
 
 
 def _order_loops(box: Box, runs: _Runs) -> Iterable[ScheduledBox]:
     """Schedule a box of runs so that cache lines of src and of dst are used while cached."""
-    bits, unit, pages, sweeps_lines = runs
-    scheduled = schedule(box, bits, unit)
+    scheduled = schedule(box, runs.unit)
     *outer, run = box.nodes or (_ONE_STEP,)
-    nbytes = run.extent * bits // BYTE_BITS
-    if scheduled.is_transposed or box.is_zero or nbytes >= PAGE_NBYTES or not outer[1:]:
+    nbytes = run.extent * runs.bits // BYTE_BITS
+    is_short = nbytes < LINE_NBYTES or (nbytes == LINE_NBYTES and runs.sweeps_lines)
+    if scheduled.is_transposed or box.is_zero or not is_short or not outer[1:]:
         return (scheduled,)
     src_loop = min(outer, key=lambda node: abs(node.strides[0]) or _MAX_STRIDE)
     if src_loop.valid < src_loop.extent:
         return (scheduled,)
-    if nbytes < LINE_NBYTES or (nbytes == LINE_NBYTES and sweeps_lines):
-        ordered = _sweep_both_sides(box, src_loop, runs)
-    else:
-        step = max(1, bits // BYTE_BITS) // unit
-        ordered = _read_in_turn(box, src_loop, runs, _piece_of(outer, nbytes, step, pages))
-    return tuple(ordered) or (scheduled,)
+    return tuple(_sweep_both_sides(box, src_loop, runs)) or (scheduled,)
 
 
 def _sweep_both_sides(box: Box, src_loop: Node, runs: _Runs) -> Iterator[ScheduledBox]:
@@ -134,48 +123,11 @@ def _sweep_both_sides(box: Box, src_loop: Node, runs: _Runs) -> Iterator[Schedul
     across = max(1, _SWEEP // run.extent)
     for part in split_node(box, dst_loop, across) if dst_loop.extent > across else (box,):
         if part.is_zero:
-            yield schedule(part, runs.bits, runs.unit)
+            yield schedule(part, runs.unit)
             continue
         along = max(1, TILE // min(across, dst_loop.extent))
         for whole in split_node(part, src_loop, along) if src_loop.extent > along else (part,):
             inner = next(node for node in whole.nodes if node.strides == src_loop.strides)
             rest = tuple(node for node in whole.nodes if node != inner)
             swept = whole._replace(nodes=(*rest[:-2], inner, *rest[-2:]))
-            yield schedule(swept, runs.bits, runs.unit)
-
-
-def _read_in_turn(
-    box: Box, src_loop: Node, runs: _Runs, piece: tuple[tuple[Node, ...], int]
-) -> Iterator[ScheduledBox]:
-    """Schedule a box of runs of a line and more, with the loops of a piece of dst innermost.
-
-    The others are around them in the order of src. Yields nothing if loops have that order.
-    """
-    inner, steps = piece
-    last = inner[-1]
-    if src_loop in inner or abs(src_loop.strides[0]) >= abs(last.strides[0]):
-        return
-    # pieces of nearly equal length, so that none of a few steps is left
-    steps = -(-last.extent // max(1, round(last.extent / steps)))
-    strides = {node.strides for node in inner}
-    for part in split_node(box, last, steps) if steps < last.extent else (box,):
-        around = [node for node in part.nodes[:-1] if node.strides not in strides]
-        around.sort(key=lambda node: -abs(node.strides[0]))
-        within = [node for node in part.nodes[:-1] if node.strides in strides]
-        nodes = (*around, *within, part.nodes[-1])
-        yield schedule(part._replace(nodes=nodes), runs.bits, runs.unit)
-
-
-def _piece_of(
-    outer: list[Node], nbytes: int, step: int, pages: int
-) -> tuple[tuple[Node, ...], int]:
-    """Return the loops around runs of some bytes that make up a piece of dst, innermost first.
-
-    The last of them has as many steps as `runs_at_once` allows, the others all of theirs.
-    """
-    for count in range(1, len(outer) + 1):
-        inner = tuple(outer[: -count - 1 : -1])
-        steps = runs_at_once(inner, nbytes, step, pages)
-        if steps < inner[-1].extent:
-            break
-    return inner, steps
+            yield schedule(swept, runs.unit)

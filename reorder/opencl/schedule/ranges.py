@@ -55,7 +55,8 @@ def lower_ranges(
         (0,),
         (),
         work_items,
-        is_wide=desc.min_nbytes + work_items * parts > MAX_INT,
+        # of elements that a stride of 0 repeats there are more than bytes
+        is_wide=max(desc.min_nbytes, total) + work_items * parts > MAX_INT,
         ranges=shape,
     )
     params = tuple(values[name] for name in param_names(pattern))

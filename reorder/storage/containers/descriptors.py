@@ -70,7 +70,7 @@ def desc_from_json(text: str) -> Desc:
     Raises
     ------
     MemdescError
-        If it is no descriptor.
+        If it is not a descriptor.
     """
     if len(text) > _MAX_DESCRIPTOR:
         msg = f"a descriptor of {len(text)} characters; at most {_MAX_DESCRIPTOR} are read"
@@ -118,7 +118,7 @@ def checked_shape(shape: Any) -> tuple[int, ...]:
     Raises
     ------
     MemdescError
-        If it is no list of integers from 0 on, or of more than 64.
+        If it is not a list of integers from 0 on, or of more than 64.
     """
     if (
         isinstance(shape, list | tuple)
@@ -126,7 +126,7 @@ def checked_shape(shape: Any) -> tuple[int, ...]:
         and all(type(size) is int and 0 <= size < 2**63 for size in shape)
     ):
         return tuple(shape)
-    msg = f"its shape is no list of at most {_MAX_NDIMS} sizes, but {short_repr(shape)}"
+    msg = f"its shape is not a list of at most {_MAX_NDIMS} sizes, but {short_repr(shape)}"
     raise MemdescError(msg)
 
 

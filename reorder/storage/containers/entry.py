@@ -132,6 +132,8 @@ class Container(NamedTuple):
     metadata: Mapping[str, Any]
     # the files with tensors; of several, their names in a folder
     files: tuple[Path, ...]
+    # names of tensors without an entry, because the file does not store their elements as bytes
+    left_out: tuple[str, ...] = ()
 
 
 def check_name(name: object) -> str:
@@ -140,7 +142,7 @@ def check_name(name: object) -> str:
     Raises
     ------
     MemdescError
-        If it is no string, is empty, too long, has a zero byte, or half of a character.
+        If it is not a string, is empty, too long, has a zero byte, or half of a character.
     """
     if isinstance(name, str) and name and "\0" not in name:
         try:

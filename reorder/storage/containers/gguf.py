@@ -2,14 +2,18 @@
 
 The package `gguf` goes through as many values as a header claims, whatever the file has, so
 headers are read here: nothing is read that the file is too short for. Metadata is kept as bytes.
+A tensor of a type that is not in our table is bytes with the number of the type. Its size is not
+known, so it is taken to end where the next tensor starts, and may include padding.
 Source: `gguf.cpp` of llama.cpp, versions 2 and 3 of the format.
 """
 
 from __future__ import annotations
 
 import struct
+from dataclasses import replace
+from itertools import chain
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from memdesc import DATA_TYPES
 from memdesc.disk import open_file
@@ -25,10 +29,11 @@ from reorder.storage.containers.entry import Container, Entry, FileState, check_
 from reorder.storage.containers.gguf_reader import Reader
 from reorder.storage.containers.gguf_split import join_parts
 from reorder.storage.containers.gguf_types import (
-    BY_NAME,
     STRING,
     TYPES,
     GgufValue,
+    type_name,
+    type_number,
 )
 from reorder.storage.containers.plan import PlannedFile, Span
 
@@ -46,6 +51,8 @@ _ALIGNMENT_KEY, _ALIGNMENT = "general.alignment", 32
 _U32 = 4
 # dims that ggml has
 _MAX_NDIMS = 4
+# what can be done with a tensor of an unknown type
+_WAY = "its bytes can be read and copied into another GGUF, but not decoded"
 # words that have no type of GGUF, by their bits
 _WORDS = {8: "s8", 16: "s16", 32: "s32", 64: "s64"}
 
@@ -72,7 +79,7 @@ def _read_file(path: Path) -> Container:
         try:
             metadata, entries = _read(Reader(file, state.nbytes), path, state)
         except MemdescError as error:
-            msg = f"{str(path)!r} is no GGUF file, or a damaged one: {error}"
+            msg = f"{str(path)!r} is not a GGUF file, or a damaged one: {error}"
             raise MemdescError(msg) from None
     return Container("gguf", check_entries(entries), metadata, (path,))
 
@@ -100,16 +107,67 @@ def _read(
     start = -(-reader.at // alignment) * alignment
     strings = {key: _string(value) for key, value in values.items() if value.kind == STRING}
     texts, _ = split_metadata(strings)
-    if unknown := texts.keys() - {name for name, *_ in infos}:
+    if unknown := texts.keys() - {info.name for info in infos}:
         msg = f"a descriptor of {short_repr(min(unknown))}, which it does not have"
         raise MemdescError(msg)
+    _check_offsets(infos, alignment)
     entries = []
-    for name, dtype, shape, offset, nbytes in infos:
-        entry = Entry(name, dtype, shape, path, start + offset, nbytes, state)
-        entries.append(describe(entry, texts.get(name)))
+    ends = [info.offset for info in infos[1:]]
+    for info, end in zip(infos, chain(ends, [state.nbytes - start]), strict=False):
+        nbytes, dtype = _nbytes(info, end), type_name(info.kind)
+        entry = Entry(info.name, dtype, info.shape, path, start + info.offset, nbytes, state)
+        entry = describe(entry, texts.get(info.name))
+        if info.kind not in TYPES:
+            entry = replace(entry, reason=f"memdesc does not know type {info.kind} of GGUF; {_WAY}")
+        entries.append(entry)
     _, rest = split_metadata(dict.fromkeys(values, ""))
     metadata = {key: strings.get(key, values[key]) for key in rest}
     return metadata, entries
+
+
+class _Info(NamedTuple):
+    """What a header says of a tensor; its offset is that in the data."""
+
+    name: str
+    shape: tuple[int, ...]
+    kind: int
+    offset: int
+
+
+def _check_offsets(infos: Sequence[_Info], alignment: int) -> None:
+    """Refuse tensors that do not lie in the order of the header, or are not aligned."""
+    before = ""
+    last = 0
+    for info in infos:
+        if info.offset % alignment:
+            msg = (
+                f"tensor {short_repr(info.name)} starts at byte {info.offset} of the data, which "
+                f"is not a multiple of the alignment, {alignment}"
+            )
+            raise MemdescError(msg)
+        if info.offset < last:
+            msg = (
+                f"tensor {short_repr(info.name)} starts at byte {info.offset} of the data, but "
+                f"{short_repr(before)}, which comes before it, at {last}"
+            )
+            raise MemdescError(msg)
+        before, last = info.name, info.offset
+
+
+def _nbytes(info: _Info, end: int) -> int:
+    """Return the bytes of a tensor; of one of an unknown type, all in front of the next tensor."""
+    row = TYPES.get(info.kind)
+    if row is not None:
+        return prod(info.shape) // row.block * row.nbytes
+    if not prod(info.shape):
+        return 0
+    if end <= info.offset:
+        msg = (
+            f"tensor {short_repr(info.name)} of type {info.kind} starts at byte {info.offset} of "
+            f"the data and ends at {end}: it has no bytes"
+        )
+        raise MemdescError(msg)
+    return end - info.offset
 
 
 def _string(value: GgufValue) -> str:
@@ -121,12 +179,12 @@ def _alignment(value: GgufValue | None) -> int:
         return _ALIGNMENT
     found = int.from_bytes(value.raw, "little") if len(value.raw) == _U32 else 0
     if not found or found & (found - 1):
-        msg = f"{_ALIGNMENT_KEY} is {found}, no power of 2"
+        msg = f"{_ALIGNMENT_KEY} is {found}, not a power of 2"
         raise MemdescError(msg)
     return found
 
 
-def _info(reader: Reader) -> tuple[str, str, tuple[int, ...], int, int]:
+def _info(reader: Reader) -> _Info:
     name = reader.text("the name of a tensor")
     ndims = reader.number("I", "the number of dims")
     if 8 * ndims > reader.left:
@@ -134,23 +192,19 @@ def _info(reader: Reader) -> tuple[str, str, tuple[int, ...], int, int]:
         raise MemdescError(msg)
     dims = struct.unpack(f"<{ndims}Q", reader.take(8 * ndims, "dims"))
     kind, offset = reader.number("I", "a type"), reader.number("Q", "an offset")
-    row = TYPES.get(kind)
-    if row is None:
-        msg = f"tensor {short_repr(name)} has type {kind}, which GGUF does not have"
-        raise MemdescError(msg)
     try:
         shape = checked_shape(dims[::-1])
     except MemdescError as error:
         msg = f"tensor {short_repr(name)}: {error}"
         raise MemdescError(msg) from None
-    last = shape[-1] if shape else 1
-    if last % row.block:
+    row, last = TYPES.get(kind), shape[-1] if shape else 1
+    if row is not None and last % row.block:
         msg = (
             f"tensor {short_repr(name)}: {row.name} has blocks of {row.block} elements, which do "
             f"not divide its rows of {last}"
         )
         raise MemdescError(msg)
-    return name, row.name, shape, offset, prod(shape) // row.block * row.nbytes
+    return _Info(name, shape, kind, offset)
 
 
 def plan(
@@ -167,7 +221,7 @@ def plan(
     stored = [_stored(tensor) for tensor in tensors]
     described = descriptors_of(
         {
-            each.name: (each.desc, stored_desc(TYPES[kind].name, each.shape)[0])
+            each.name: (each.desc, stored_desc(type_name(kind), each.shape)[0])
             for each, kind in stored
         }
     )
@@ -212,11 +266,11 @@ def _value(key: str, value: object) -> GgufValue:
 
 def _stored(tensor: Tensor) -> tuple[Tensor, int]:
     """Return a tensor as GGUF has it, and the number of its type."""
-    kind = BY_NAME.get(tensor.dtype)
+    kind = type_number(tensor.dtype)
     dtype = DATA_TYPES.get(tensor.dtype)
     if kind is None and dtype is not None and dtype.bits in _WORDS:
         desc = tensor.desc or stored_desc(tensor.dtype, tensor.shape)[0]
-        tensor, kind = tensor._replace(desc=desc), BY_NAME[_WORDS[dtype.bits]]
+        tensor, kind = tensor._replace(desc=desc), type_number(_WORDS[dtype.bits])
     if kind is None:
         msg = (
             f"tensor {short_repr(tensor.name)}: GGUF has no type {tensor.dtype!r}; store it as u8, "
@@ -225,18 +279,18 @@ def _stored(tensor: Tensor) -> tuple[Tensor, int]:
         raise MemdescError(msg)
     # readers of the package gguf expect a dim
     tensor = tensor._replace(shape=tensor.shape or (1,))
-    row = TYPES[kind]
+    row = TYPES.get(kind)
     if len(tensor.shape) > _MAX_NDIMS:
         desc = tensor.desc or stored_desc(tensor.dtype, tensor.shape)[0]
         outer, inner = tensor.shape[: 1 - _MAX_NDIMS], tensor.shape[1 - _MAX_NDIMS :]
-        if desc is None or row.block > 1:
+        if desc is None or row is None or row.block > 1:
             msg = (
                 f"tensor {short_repr(tensor.name)}: GGUF has {_MAX_NDIMS} dims, not {tensor.shape}"
             )
             raise MemdescError(msg)
         # the descriptor has the others
         tensor = tensor._replace(desc=desc, shape=(prod(outer), *inner))
-    if prod(tensor.shape) * row.nbytes != tensor.nbytes * row.block:
+    if row is not None and prod(tensor.shape) * row.nbytes != tensor.nbytes * row.block:
         msg = (
             f"tensor {short_repr(tensor.name)}: {tensor.dtype} of shape {tensor.shape} takes "
             f"{prod(tensor.shape) * row.nbytes / row.block:g} bytes, not {tensor.nbytes}"

@@ -62,23 +62,30 @@ class Reader:
         try:
             return raw.decode()
         except UnicodeDecodeError:
-            msg = f"{what} at byte {self.at} is no UTF-8: {short_repr(raw)}"
+            msg = f"{what} at byte {self.at} is not UTF-8: {short_repr(raw)}"
             raise MemdescError(msg) from None
 
-    def value(self, kind: int, depth: int = 0) -> bytes:
+    def value(self, kind: int) -> bytes:
         """Return the bytes of a value of metadata."""
+        start = self.at
+        self._skip(kind)
+        self.file.seek(start)
+        return self.file.read(self.at - start)
+
+    def _skip(self, kind: int, depth: int = 0) -> None:
         if kind in SCALARS:
-            return self.take(SCALARS[kind], "a value")
-        if kind == STRING:
-            nbytes = self.take(8, "a string")
-            return nbytes + self.take(int.from_bytes(nbytes, "little"), "a string")
-        if kind != ARRAY or depth > _MAX_DEPTH:
-            msg = f"a value at byte {self.at} has type {kind}, which is none, or too deep"
+            self.take(SCALARS[kind], "a value")
+        elif kind == STRING:
+            self.take(self.number("Q", "a string"), "a string")
+        elif kind == ARRAY and depth <= _MAX_DEPTH:
+            inner = self.number("I", "the type of an array")
+            size = SCALARS.get(inner, 8)
+            count = self.count(size, "the values of an array")
+            if inner in SCALARS:
+                self.take(size * count, "an array")
+            else:
+                for _ in range(count):
+                    self._skip(inner, depth + 1)
+        else:
+            msg = f"a value at byte {self.at} has type {kind}, which is unknown or nested too deep"
             raise MemdescError(msg)
-        inner = self.number("I", "the type of an array")
-        size = SCALARS.get(inner, 8)
-        count = self.count(size, "the values of an array")
-        head = struct.pack("<IQ", inner, count)
-        if inner in SCALARS:
-            return head + self.take(size * count, "an array")
-        return head + b"".join([self.value(inner, depth + 1) for _ in range(count)])

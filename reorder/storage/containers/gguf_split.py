@@ -72,7 +72,8 @@ def join_parts(path: Path, part: Container, read: Callable[[Path], Container]) -
             raise MemdescError(msg)
         entries |= found.entries
         files.append(other)
-        metadata = {**found.metadata, **metadata}
+        for key, value in found.metadata.items():
+            metadata.setdefault(key, value)
     wanted = _value(part, _TENSORS)
     if wanted is not None and wanted != len(entries):
         msg = f"{str(path)!r} says {wanted} tensors in {count} parts, which have {len(entries)}"
@@ -94,5 +95,5 @@ def _value(part: Container, key: str) -> int | None:
         return None
     if isinstance(value, GgufValue) and value.kind in SCALARS:
         return int.from_bytes(value.raw, "little")
-    msg = f"{str(part.files[0])!r}: {key} is no integer"
+    msg = f"{str(part.files[0])!r}: {key} is not an integer"
     raise MemdescError(msg)

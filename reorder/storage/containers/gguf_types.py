@@ -6,9 +6,19 @@ Source: `ggml_type` and `gguf_type` of llama.cpp, as in gguf 0.19 (`GGML_QUANT_S
 
 from __future__ import annotations
 
+import re
 from typing import NamedTuple
 
-__all__ = ["ARRAY", "BY_NAME", "SCALARS", "STRING", "TYPES", "GgufType", "GgufValue"]
+__all__ = [
+    "ARRAY",
+    "SCALARS",
+    "STRING",
+    "TYPES",
+    "GgufType",
+    "GgufValue",
+    "type_name",
+    "type_number",
+]
 
 
 class GgufType(NamedTuple):
@@ -66,8 +76,21 @@ TYPES: dict[int, GgufType] = {
         41: ("Q1_0", 128, 18),
     }.items()
 }
-BY_NAME = {row.name: number for number, row in TYPES.items()}
+_BY_NAME = {row.name: number for number, row in TYPES.items()}
+# of types that are not in the table, as of newer and other versions of ggml
+_UNKNOWN = re.compile("ggml_type_([0-9]{1,10})")
 
 # bytes of the values of metadata that have a fixed size
 SCALARS = {0: 1, 1: 1, 2: 2, 3: 2, 4: 4, 5: 4, 6: 4, 7: 1, 10: 8, 11: 8, 12: 8}
 STRING, ARRAY = 8, 9
+
+
+def type_name(number: int) -> str:
+    """Return the name of a type of tensors; of one that is not in the table, its number."""
+    return TYPES[number].name if number in TYPES else f"ggml_type_{number}"
+
+
+def type_number(name: str) -> int | None:
+    """Return the number of a type that `type_name` gave a name; None if it is another name."""
+    unknown = _UNKNOWN.fullmatch(name)
+    return int(unknown[1]) if unknown else _BY_NAME.get(name)

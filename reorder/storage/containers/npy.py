@@ -43,7 +43,7 @@ def read(path: Path) -> Container:
             state = FileState.of(file.fileno())
             header = read_header(file)
     except NpyError as error:
-        msg = f"{str(path)!r} is no .npy file, or a damaged one: {error}"
+        msg = f"{str(path)!r} is not a .npy file, or a damaged one: {error}"
         raise MemdescError(msg) from None
     entry = entry_of(path.name.removesuffix(_ENDING), header, (path, len(header.raw), state))
     desc = desc_of_file(path)

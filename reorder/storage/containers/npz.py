@@ -85,14 +85,14 @@ def _refusing(path: Path) -> Iterator[None]:
     try:
         yield
     except NpyError as error:
-        msg = f"{str(path)!r}: a member is no .npy file, or a damaged one: {error}"
+        msg = f"{str(path)!r}: a member is not a .npy file, or a damaged one: {error}"
         raise MemdescError(msg) from None
     except MemdescError as error:
         msg = f"{str(path)!r}: {error}"
         raise MemdescError(msg) from None
     except DAMAGES as error:
         reason = str(error)[:_MAX_REASON] or type(error).__name__
-        msg = f"{str(path)!r} is no .npz file, or a damaged one: {reason}"
+        msg = f"{str(path)!r} is not a .npz file, or a damaged one: {reason}"
         raise MemdescError(msg) from None
 
 
@@ -103,12 +103,7 @@ def _entry(
     what: tuple[zipfile.ZipInfo, Path, FileState],
 ) -> Entry:
     info, path, state = what
-    if info.compress_type != _STORED or info.flag_bits & 1:
-        msg = (
-            f"member {short_repr(info.filename)} is compressed; reorder.load_archive reads it, and "
-            "save_archive writes members as they are"
-        )
-        raise MemdescError(msg)
+    _check_stored(info)
     file.seek(info.header_offset)
     local = file.read(_LOCAL.size)
     if len(local) < _LOCAL.size or not local.startswith(_LOCAL_SIGN):
@@ -132,6 +127,7 @@ def _entry(
     if beside.file_size > MAX_DESCRIPTOR:
         msg = f"{short_repr(beside.filename)} has more than {MAX_DESCRIPTOR} bytes"
         raise MemdescError(msg)
+    _check_stored(beside)
     with archive.open(beside) as member:
         desc = desc_from_json(member.read(MAX_DESCRIPTOR).decode())
     if not isinstance(desc, MemoryDesc):
@@ -139,6 +135,15 @@ def _entry(
         raise MemdescError(msg)
     check_member(header, desc, name)
     return replace(entry, desc=desc, reason="", is_described=True)
+
+
+def _check_stored(info: zipfile.ZipInfo) -> None:
+    if info.compress_type != _STORED or info.flag_bits & 1:
+        msg = (
+            f"member {short_repr(info.filename)} is compressed; reorder.load_archive reads it, and "
+            "save_archive writes members as they are"
+        )
+        raise MemdescError(msg)
 
 
 class _Member(NamedTuple):

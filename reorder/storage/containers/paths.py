@@ -27,7 +27,7 @@ def safe_path(folder: Path, name: object, what: str) -> Path:
         blobs of a cache of huggingface_hub are followed.
     """
     if not isinstance(name, str) or not name or "\0" in name or "\\" in name:
-        msg = f"{what} is no name of a file: {short_repr(name)}"
+        msg = f"{what} is not the name of a file: {short_repr(name)}"
         raise MemdescError(msg)
     pure = PurePosixPath(name)
     if pure.is_absolute() or ".." in pure.parts:

@@ -17,7 +17,8 @@ class Tensor(NamedTuple):
     """A tensor to be written: what a header says of it.
 
     `dtype` and `shape` are those of the words that are stored, as of an `Entry`; `desc` is what
-    they hold, and is written where dtype and shape do not say it.
+    they hold, and is written where dtype and shape do not say it. `origin` is the tensor of the
+    input that it is a copy of, byte for byte; empty if it is not a copy.
     """
 
     name: str
@@ -25,6 +26,7 @@ class Tensor(NamedTuple):
     shape: tuple[int, ...]
     nbytes: int
     desc: MemoryDesc | RecordDesc | None = None
+    origin: str = ""
 
 
 class Span(NamedTuple):

@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 __all__ = ["Part", "field_bytes", "fields", "message_field", "varints"]
 
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
-_MAX_VARINT = 10
+# a number has 64 bits, in at most ten bytes; a field has a number of 29
+_MAX_VARINT, _MAX_NUMBER, _MAX_FIELD = 10, 2**64, 2**29
 
 
 class Part(NamedTuple):
@@ -43,7 +44,7 @@ def fields(file: BinaryIO, start: int, end: int) -> Iterator[Part]:
     Raises
     ------
     MemdescError
-        If one ends behind the message, or is none.
+        If one ends behind the message, or is not a field.
     """
     at = start
     while at < end:
@@ -59,10 +60,13 @@ def fields(file: BinaryIO, start: int, end: int) -> Iterator[Part]:
         elif kind in {_FIXED32, _FIXED64}:
             stop = content + (8 if kind == _FIXED64 else 4)
         else:
-            msg = f"byte {at} is no field of a message of protobuf"
+            msg = f"byte {at} does not start a field of a protobuf message"
             raise MemdescError(msg)
-        if stop > end or not number:
-            msg = f"a field at byte {at} ends at byte {stop} of a message that ends at {end}"
+        if stop > end or not 0 < number < _MAX_FIELD:
+            msg = (
+                f"field {number} at byte {at} ends at byte {stop} of a message that ends at {end}; "
+                f"fields have numbers from 1 to {_MAX_FIELD - 1}"
+            )
             raise MemdescError(msg)
         yield Part(number, at, content, stop, kind == _VARINT, value)
         at = stop
@@ -75,9 +79,9 @@ def _varint(file: BinaryIO, at: int, end: int) -> tuple[int, int]:
         if not byte:
             break
         value |= (byte[0] & 127) << 7 * k
-        if byte[0] < 128:  # noqa: PLR2004 - the bit that says that more follow
-            return value & 2**64 - 1, at + k + 1
-    msg = f"a number at byte {at} does not end"
+        if byte[0] < 128 and value < _MAX_NUMBER:  # noqa: PLR2004 - the bit that says that more follow
+            return value, at + k + 1
+    msg = f"a number at byte {at} does not end within {_MAX_VARINT} bytes and 64 bits"
     raise MemdescError(msg)
 
 
@@ -90,19 +94,25 @@ def field_bytes(file: BinaryIO, part: Part, most: int) -> bytes:
     return file.read(part.nbytes)
 
 
-def varints(raw: bytes) -> list[int]:
-    """Return numbers that lie one behind the other."""
-    found, value, shift = [], 0, 0
-    for byte in raw:
-        value |= (byte & 127) << shift
-        shift += 7
-        if byte < 128:  # noqa: PLR2004 - the bit that says that more follow
-            found.append(value & 2**64 - 1)
-            value, shift = 0, 0
-    return found
+def varints(file: BinaryIO, part: Part) -> Iterator[int]:
+    """Return the numbers that a field holds: one, or several packed one behind the other.
+
+    Raises
+    ------
+    MemdescError
+        If one does not end.
+    """
+    if part.is_number:
+        yield part.value
+        return
+    at = part.content
+    while at < part.end:
+        file.seek(at)
+        value, at = _varint(file, at, part.end)
+        yield value
 
 
-def message_field(number: int, content: bytes) -> bytes:
+def message_field(number: int, content: bytes | bytearray) -> bytes:
     """Write a field that is a message, or bytes."""
     return _varint_bytes(number << 3 | _BYTES) + _varint_bytes(len(content)) + content
 

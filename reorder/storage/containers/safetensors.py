@@ -7,6 +7,7 @@ the format itself is read. Source: `safetensors/src/tensor.rs` of safetensors 0.
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from math import prod
 from typing import TYPE_CHECKING, Any
@@ -25,7 +26,7 @@ from reorder.storage.containers.entry import Container, Entry, FileState, check_
 from reorder.storage.containers.plan import PlannedFile, Span
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
     from reorder.storage.containers.plan import Tensor
@@ -65,6 +66,17 @@ _NAMES = {ours: theirs for theirs, (_, ours) in _TYPES.items() if ours}
 # data start at a multiple of this, so that mapped tensors are aligned for any element
 _ALIGNMENT = 64
 _ENTRY_KEYS = {"dtype", "shape", "data_offsets"}
+# The JSON of a header: an object whose values are objects without further ones in them, of at most
+# 4096 bytes, and the metadata, an object of strings. What a pattern matches, `json` parses.
+_WHITE, _STRING = rb"[ \t\n\r]*+", rb'("[^"\\]*+(?:\\.[^"\\]*+)*+")'
+_KEY, _TEXT = re.compile(_WHITE + _STRING + _WHITE + b":"), re.compile(_WHITE + _STRING)
+_FIELDS = re.compile(_WHITE + rb"(\{[^{}]{0,4096}+\})")
+_OPEN, _OPEN_OR_NULL = (
+    re.compile(_WHITE + rb"(\{(?:" + _WHITE + rb"\})?" + more + b")") for more in (b"", b"|null")
+)
+_NEXT, _END = re.compile(_WHITE + b"([,}])"), re.compile(_WHITE + b"()$")
+# bytes of a header in one message
+_SHOWN = 40
 
 
 def is_format(start: bytes) -> bool:
@@ -87,14 +99,14 @@ def read(path: Path) -> Container:
         length = int.from_bytes(file.read(_LENGTH), "little")
         if state.nbytes < _LENGTH or length > min(state.nbytes - _LENGTH, _MAX_HEADER):
             msg = (
-                f"{str(path)!r} is no safetensors file, or a damaged one: its header would have "
+                f"{str(path)!r} is not a safetensors file, or a damaged one: its header would have "
                 f"{length} bytes, and the file has {state.nbytes}; at most {_MAX_HEADER} are read"
             )
             raise MemdescError(msg)
         text = file.read(length)
     try:
-        header = _parse(text)
-        texts, metadata = split_metadata(_checked_metadata(header.pop(_METADATA, None)))
+        header, metadata = _parse(text)
+        texts, metadata = split_metadata(metadata)
         start = _LENGTH + length
         entries = [
             _entry(name, fields, (path, start, state), texts) for name, fields in header.items()
@@ -115,20 +127,6 @@ def read(path: Path) -> Container:
     return Container("safetensors", found, metadata, (path,))
 
 
-def _parse(text: bytes) -> dict[str, Any]:
-    try:
-        header = json.loads(text, object_pairs_hook=_without_doubles)
-    except MemdescError:
-        raise
-    except (ValueError, RecursionError) as error:
-        msg = f"its header is no JSON: {error}"
-        raise MemdescError(msg) from None
-    if not isinstance(header, dict):
-        msg = f"its header is no JSON object, but {short_repr(header)}"
-        raise MemdescError(msg)
-    return header
-
-
 def _without_doubles(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) < len(pairs):
@@ -138,13 +136,61 @@ def _without_doubles(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return found
 
 
-def _checked_metadata(metadata: Any) -> dict[str, str]:
-    if metadata is None:
-        return {}
-    if isinstance(metadata, dict) and all(isinstance(text, str) for text in metadata.values()):
-        return metadata
-    msg = f"{_METADATA} in its header holds other than strings: {short_repr(metadata)}"
-    raise MemdescError(msg)
+_DECODER = json.JSONDecoder(object_pairs_hook=_without_doubles)
+
+
+class _Header:
+    """Reads the text of a header; only what safetensors allows becomes Python objects."""
+
+    def __init__(self, text: bytes) -> None:
+        self._text, self._at = text, 0
+
+    def take(self, pattern: re.Pattern[bytes]) -> bytes:
+        """Return what matches a pattern, and go on behind it."""
+        found = pattern.match(self._text, self._at)
+        if found is None:
+            rest = self._text[self._at : self._at + _SHOWN]
+            msg = f"its header is not JSON of safetensors at byte {self._at}: {rest!r}"
+            raise MemdescError(msg)
+        self._at = found.end()
+        return found[1]
+
+    def value(self, pattern: re.Pattern[bytes]) -> Any:
+        """Return a value of JSON that matches a pattern."""
+        try:
+            return _DECODER.decode(self.take(pattern).decode())
+        except MemdescError:
+            raise
+        except ValueError as error:
+            msg = f"its header is not JSON: {error}"
+            raise MemdescError(msg) from None
+
+    def members(self, opened: re.Pattern[bytes]) -> Iterator[str]:
+        """Return the keys of an object; each value is taken before the next key is asked for."""
+        names: set[str] = set()
+        more = self.take(opened) == b"{"
+        while more:
+            name = self.value(_KEY)
+            if name in names:
+                msg = f"its header has the key {short_repr(name)} twice"
+                raise MemdescError(msg)
+            names.add(name)
+            yield name
+            more = self.take(_NEXT) == b","
+
+
+def _parse(text: bytes) -> tuple[dict[str, Any], dict[str, str]]:
+    """Return the fields of each tensor, and the metadata."""
+    header = _Header(text)
+    tensors: dict[str, Any] = {}
+    metadata: dict[str, str] = {}
+    for name in header.members(_OPEN):
+        if name == _METADATA:
+            metadata = {key: header.value(_TEXT) for key in header.members(_OPEN_OR_NULL)}
+        else:
+            tensors[name] = header.value(_FIELDS)
+    header.take(_END)
+    return tensors, metadata
 
 
 def _entry(
@@ -170,7 +216,7 @@ def _entry(
         or not all(type(each) is int for each in offsets)
         or not 0 <= offsets[0] <= offsets[1]
     ):
-        msg = f"tensor {short_repr(name)}: data_offsets are no range, but {short_repr(offsets)}"
+        msg = f"tensor {short_repr(name)}: data_offsets are not a range, but {short_repr(offsets)}"
         raise MemdescError(msg)
     nbytes = offsets[1] - offsets[0]
     if bits * prod(shape) != 8 * nbytes:
@@ -196,7 +242,10 @@ def plan(
     described = descriptors_of(
         {each.name: (each.desc, stored_desc(each.dtype, each.shape)[0]) for each in tensors}
     )
-    texts = _checked_metadata({**metadata, **described})
+    texts = {**metadata, **described}
+    if wrong := [key for key, text in texts.items() if not isinstance(text, str)]:
+        msg = f"metadata {short_repr(wrong[0])} of {name!r} is not a string"
+        raise MemdescError(msg)
     header: dict[str, Any] = {_METADATA: texts} if texts else {}
     at = 0
     for tensor in sorted(tensors, key=_place):

@@ -118,7 +118,7 @@ def _weight_map(text: bytes) -> dict[str, str]:
     try:
         fields = json.loads(text)
     except (ValueError, RecursionError) as error:
-        msg = f"it is no JSON: {error}"
+        msg = f"it is not JSON: {error}"
         raise MemdescError(msg) from None
     names = fields.get("weight_map") if isinstance(fields, dict) else None
     if isinstance(names, dict) and names and all(isinstance(name, str) for name in names.values()):

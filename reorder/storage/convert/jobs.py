@@ -14,7 +14,7 @@ from reorder.storage.containers.descriptors import stored_desc
 from reorder.storage.containers.plan import Tensor
 from reorder.storage.convert.held import held_layout
 from reorder.storage.convert.matching import renamed
-from reorder.storage.convert.rules import WHOLE, is_record
+from reorder.storage.convert.rules import WHOLE, Rule, is_record
 from reorder.storage.siblings import ORDER
 from reorder.storage.stored import stored_layout, stored_record, written_tensors
 from reorder.values.attr import Attr
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from reorder.storage.containers.entry import Entry
-    from reorder.storage.convert.rules import Rule
     from reorder.storage.groups import Group
 
 __all__ = ["Job", "Plan", "copy_job", "layout_job", "record_job"]
@@ -115,7 +114,15 @@ class Plan(NamedTuple):
 
 
 def copy_job(entry: Entry, name: str, format_name: str, rule: Rule | None = None) -> Job:
-    """Return the job of a tensor whose bytes stay as they are."""
+    """Return the job of a tensor that stays as it is.
+
+    Arrays of numpy in Fortran order become row-major: other containers have no such order.
+    """
+    if isinstance(entry.desc, MemoryDesc) and not entry.is_described:
+        plain = memory_desc(entry.desc.dims, entry.desc.dtype)
+        if plain != entry.desc:
+            target = stored_layout(name, plain)
+            return Job(entry.name, {"": entry}, {"": target}, entry.desc, plain, rule=rule)
     if isinstance(entry.desc, RecordDesc):
         tensor = stored_record(name, entry.desc, format_name)
     else:
@@ -125,7 +132,7 @@ def copy_job(entry: Entry, name: str, format_name: str, rule: Rule | None = None
             is_plain = desc == stored_desc(desc.dtype.name, entry.shape)[0]
             dtype = desc.dtype.name if is_plain else dtype
         tensor = Tensor(name, dtype, entry.shape, entry.nbytes, desc)
-    return Job(entry.name, {"": entry}, {"": tensor}, rule=rule)
+    return Job(entry.name, {"": entry}, {"": tensor._replace(origin=entry.name)}, rule=rule)
 
 
 def layout_job(entry: Entry, rule: Rule, format_name: str) -> Job:
@@ -137,7 +144,7 @@ def layout_job(entry: Entry, rule: Rule, format_name: str) -> Job:
         If it cannot be moved so: with the rule and the tensor.
     """
     name = renamed(rule, entry.name)
-    if rule.dst is None and rule.dtype is None:
+    if rule == Rule(rule.text, rule.pattern, rename=rule.rename):
         return copy_job(entry, name, format_name, rule)
     src = held_layout(entry, rule)
     try:
@@ -157,7 +164,7 @@ def layout_job(entry: Entry, rule: Rule, format_name: str) -> Job:
             )
         rule.fail(f"{entry.name}, {src!r}: {error}{hint}")
     if src == dst and attr is None:
-        target = stored_layout(name, dst, entry.dtype)
+        target = stored_layout(name, dst, entry.dtype)._replace(origin=entry.name)
         return Job(entry.name, {"": entry}, {"": target}, rule=rule)
     words = entry.dtype if data_type(entry.dtype).bits > src.dtype.bits else None
     target = stored_layout(name, dst, words if src.dtype == dst.dtype else None)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from memdesc import MemdescError
 from memdesc.disk import open_file, reason_of
+from memdesc.errors import short_repr
 from reorder.storage.containers.plan import PlannedFile, Span
 from reorder.storage.containers.shards import INDEX_ENDING, plan_shards
 from reorder.storage.containers.table import FORMATS, format_of, plan_file
@@ -16,12 +17,13 @@ from reorder.storage.containers.writer import partial_folder
 from reorder.storage.convert.config import moved_config, undeclared
 from reorder.storage.groups import PARTIAL, partial_of
 from reorder.storage.quantization import CONFIG, OLD_CONFIGS
+from reorder.storage.stored import is_order_hidden
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from reorder.storage.containers.entry import Container
-    from reorder.storage.convert.jobs import Plan
+    from reorder.storage.convert.jobs import Job, Plan
 
 __all__ = ["Output", "check_paths", "output_format", "plan_output"]
 
@@ -31,7 +33,7 @@ _WEIGHTS = ".safetensors"
 # of a checkpoint of one file; no shard is as large
 _UNBOUNDED = 1 << 62
 _HIDDEN = "."
-# files that a warning names
+# files or tensors that a warning names
 _NAMED = 3
 
 
@@ -123,6 +125,8 @@ def plan_output(
             raise MemdescError(msg)
         made = plan_file(target, tensors, metadata)
         _check_beside(target, made, container)
+        warnings += _hidden_orders(plan.jobs)
+        warnings += _left_out(container) if container.format != name else ()
         warnings += [*_not_kept(source, container), *filter(None, [undeclared(plan)])]
         return Output(made, (), False, tuple(warnings))  # noqa: FBT003 - a field
     if shard_bytes is None:
@@ -135,6 +139,7 @@ def plan_output(
     written = {file.name for file in files}
     copied: list[tuple[str, Path]] = []
     is_told = False
+    warnings += [*_hidden_orders(plan.jobs), *_left_out(container)]
     for path in others:
         kept = path.relative_to(source).as_posix()
         if kept in written:
@@ -178,6 +183,35 @@ def _noted(metadata: dict[str, Any], container: Container, plan: Plan, name: str
         return [f"a {FORMATS[name].ending} has no metadata that could say what was changed alone"]
     metadata[PARTIAL] = json.dumps(notes)
     return []
+
+
+def _hidden_orders(jobs: Sequence[Job]) -> tuple[str, ...]:
+    """Return a warning of permuted tensors that other readers take for row-major ones."""
+    moved = [tensor for job in jobs if not job.is_copy for tensor in job.targets.values()]
+    names = [tensor.name for tensor in moved if is_order_hidden(tensor)]
+    if not names:
+        return ()
+    msg = (
+        f"the shapes of {_first(names)} do not show that they are permuted: readers that ignore "
+        "the descriptors of memdesc see the physical arrays"
+    )
+    return (msg,)
+
+
+def _left_out(container: Container) -> tuple[str, ...]:
+    """Return a warning of tensors that another format does not get."""
+    if not container.left_out:
+        return ()
+    msg = (
+        f"{_first(container.left_out)} are not written: the input does not store them as bytes "
+        "(strings, or numbers in int32_data and the like)"
+    )
+    return (msg,)
+
+
+def _first(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    return f"{', '.join(map(short_repr, names[:_NAMED]))}{more}"
 
 
 def _not_kept(source: Path, container: Container) -> tuple[str, ...]:

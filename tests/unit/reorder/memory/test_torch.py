@@ -76,9 +76,49 @@ def test_a_tensor_in_channels_last_needs_no_copy_to_be_read() -> None:
     )
 
 
-def test_a_tensor_that_wants_a_gradient_is_refused_with_the_way_out() -> None:
-    with pytest.raises(MemdescError, match="detach"):
-        reorder.reorder(torch.ones(3, requires_grad=True), "a")
+@pytest.mark.parametrize("scale", [1, 2])  # a parameter, and what is computed from it
+def test_a_tensor_that_requires_a_gradient_is_read_and_never_written(scale: int) -> None:
+    weight = torch.nn.Linear(3, 2).weight
+    tensor = weight if scale == 1 else weight * scale
+    values = tensor.detach().numpy().copy()
+    desc = memory_desc((2, 3), "f32", "ab")
+    memory = reorder.Memory(desc, tensor)
+    for found in (reorder.reorder(tensor, "ba"), reorder.reorder(memory, "ba")):
+        assert np.array_equal(found.numpy(), values)
+    assert reorder.quantize(tensor, "s8", axis=0).memory.dtype.name == "s8"
+    run = reorder.prepare(reorder.plan_reorder(desc, desc))
+    zeros = np.zeros((2, 3), np.float32)
+    with pytest.raises(MemdescError, match=r"out: the \w+ requires a gradient.*out\.detach\(\)"):
+        reorder.reorder(zeros, out=tensor)
+    with pytest.raises(MemdescError, match=r"requires a gradient.*pass dst\.detach\(\)"):
+        run(zeros, tensor)
+    with pytest.raises(MemdescError, match="read-only"):
+        reorder.reorder(zeros, out=memory)
+    assert np.array_equal(tensor.detach().numpy(), values)
+    reorder.reorder(zeros, out=tensor.detach())
+    assert not tensor.any()
+
+
+def test_a_result_goes_into_views_of_tensors() -> None:
+    x = np.arange(24, dtype=np.float32).reshape(1, 2, 3, 4)
+    for out in (
+        torch.zeros(1, 2, 3, 4).to(memory_format=torch.channels_last),
+        torch.zeros(1, 4, 3, 8)[:, ::2, :, 1::2],
+        torch.zeros(1, 2, 3, 4, dtype=torch.bfloat16),
+    ):
+        assert reorder.reorder(x, out=out) is out
+        assert np.array_equal(out.float().numpy(), x)
+    with pytest.raises(MemdescError, match="stride of 0"):
+        reorder.reorder(x, out=torch.zeros(1, 2, 3, 1).expand(1, 2, 3, 4))
+
+
+def test_arrays_of_jax_are_read_and_never_written() -> None:
+    jax = pytest.importorskip("jax", reason="JAX is not installed")
+    array = jax.numpy.arange(6.0).reshape(2, 3)
+    assert np.array_equal(reorder.reorder(array, "ba").numpy(), array)
+    with pytest.raises(MemdescError, match="out is a read-only ArrayImpl"):
+        reorder.reorder(np.zeros((2, 3), np.float32), out=array)
+    assert array.sum() == 15
 
 
 def test_pairs_of_4_bit_elements_are_refused() -> None:

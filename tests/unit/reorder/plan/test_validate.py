@@ -235,14 +235,17 @@ def test_the_mark_cannot_be_passed_in() -> None:
 
 
 def test_the_fields_of_a_plan_have_types() -> None:
-    for plan, match in (
-        (ReorderPlan([], DST, ()), "src must be a MemoryDesc"),  # type: ignore[arg-type] # what a caller might pass
-        (ReorderPlan(SRC, None, ()), "dst must be a MemoryDesc"),  # type: ignore[arg-type] # likewise
-        (ReorderPlan(SRC, DST, None), "boxes must be a tuple of Box, not NoneType"),  # type: ignore[arg-type] # likewise
-        (ReorderPlan(SRC, DST, (), {}), "attr must be a reorder.Attr, not dict"),  # type: ignore[arg-type] # likewise
-    ):
+    given: tuple[tuple[Any, ...], ...] = (
+        ([], DST, (), None, "src must be a MemoryDesc"),
+        (SRC, None, (), None, "dst must be a MemoryDesc"),
+        (SRC, DST, None, None, "boxes must be a tuple of Box, not None"),
+        (SRC, DST, (), {}, "attr must be a reorder.Attr, not dict"),
+    )
+    for *arguments, match in given:
         with pytest.raises(MemdescError, match=match):
-            reorder.prepare(plan)
+            ReorderPlan(*arguments)
+    with pytest.raises(MemdescError, match="a ReorderPlan is needed, not tuple"):
+        reorder.prepare(())  # type: ignore[arg-type] # what a caller might pass
     with pytest.raises(MemdescError, match="threads must be an integer of 1 or more"):
         reorder.prepare(PLAN, [2])  # type: ignore[arg-type] # likewise
 

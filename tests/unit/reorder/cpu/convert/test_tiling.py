@@ -12,8 +12,8 @@ import pytest
 
 from memdesc import memory_desc
 from reorder import Attr, Box, Node, plan_reorder
-from reorder.cpu.convert.selection import is_scattered, needs_assembly
-from reorder.cpu.convert.tile_counts import SIDES, SlotLimits, row_distances, tile_counts
+from reorder.cpu.convert.selection import is_scattered
+from reorder.cpu.convert.tile_counts import SIDES, SlotLimits, tile_counts
 from reorder.cpu.convert.tile_order import order_between, order_by_cost
 from reorder.cpu.convert.tile_pieces import covered_steps, each_piece
 from reorder.cpu.convert.tiling import Tile, tile_box
@@ -116,52 +116,6 @@ def test_the_innermost_node_of_src_is_taken_out_first_where_it_is_interleaved(
     assert order == ([1, 0, 2] if first == 2 else [2, 0, 1])
 
 
-@pytest.mark.parametrize(
-    ("dims", "dst", "expected"),
-    [
-        # rows of 406 bytes, and of whole lines
-        ((406, 203), "ba", True),
-        ((416, 203), "ba", False),
-        # blocks of half a line, of a line, and of half a line with padding
-        ((128, 200), "Ba8b", True),
-        ((128, 208), "Ba16b", False),
-        ((128, 203), "Ba8b", False),
-        # few rows, and few columns
-        ((255, 203), "ba", False),
-        ((406, 63), "ba", False),
-        # rows that are contiguous in src too
-        ((406, 203), "ab", False),
-    ],
-)
-def test_lines_are_assembled_where_the_transposing_kernel_would_split_them(
-    dims: tuple[int, ...], dst: str, expected: bool
-) -> None:
-    src = "ba" if dst.startswith("B") else "ab"
-    *_, box = plan_reorder(memory_desc(dims, "f32", src), memory_desc(dims, "f32", dst)).boxes
-    assert needs_assembly(box, 32) is expected
-
-
-@pytest.mark.parametrize(
-    ("dtype", "src", "dst", "expected"),
-    [
-        # blocks of half a line, of a line in one store, of a line in several stores, of two lines
-        ("bf16", "cba", "ABc8b8a2b", True),
-        ("bf16", "cba", "ABc8b16a2b", False),
-        ("f32", "cba", "ABc4a4b", True),
-        ("s8", "cba", "ABc8a8b", True),
-        ("bf16", "cba", "ABc8a8b", False),
-        # columns of src that are no neighbours in dst
-        ("s8", "bac", "ABc4a4b", False),
-    ],
-)
-def test_short_blocks_that_lie_apart_are_assembled(
-    dtype: str, src: str, dst: str, *, expected: bool
-) -> None:
-    desc = memory_desc((128, 64, 3), dtype, src)
-    (box,) = plan_reorder(desc, memory_desc(desc.dims, dtype, dst)).boxes
-    assert needs_assembly(box, desc.dtype.bits) is expected
-
-
 @pytest.mark.parametrize("dtype", ["f64", "f32", "bf16", "s8"])
 @pytest.mark.parametrize(
     ("dims", "src", "dst"),
@@ -172,7 +126,7 @@ def test_short_blocks_that_lie_apart_are_assembled(
         ((131, 40, 3), "cba", "ABc4a4b"),
     ],
 )
-def test_assembled_lines_are_right_bit_for_bit(
+def test_moves_beyond_the_caches_are_right_bit_for_bit(
     dims: tuple[int, ...], src: str, dst: str, dtype: str
 ) -> None:
     with beyond_caches():
@@ -193,41 +147,18 @@ def test_a_tile_takes_whole_nodes_where_they_fit() -> None:
     assert tile_counts(nodes, _LIMITS, SIDES, in_place=False) == {1: 16, 2: 169}
 
 
+@pytest.mark.parametrize("pixels", [144, 196, 729])
 @pytest.mark.parametrize(
-    ("types", "tags", "channels", "pixels"),
-    [
-        (("f32", "s8"), ("abc", "acb"), 32, 196),
-        (("bf16", "f32"), ("acb", "abc"), 32, 196),
-        # a tail of whole vectors
-        (("f32", "s8"), ("abc", "acb"), 64, 144),
-        # longer than a tile
-        (("f32", "s8"), ("abc", "acb"), 64, 729),
-    ],
+    ("types", "tags"), [(("f32", "s8"), ("abc", "acb")), (("bf16", "f32"), ("acb", "abc"))]
 )
-def test_rows_that_leave_a_short_tail_are_taken_whole(
-    types: tuple[str, str], tags: tuple[str, str], channels: int, pixels: int
+def test_conversions_of_rows_with_tails_are_right(
+    types: tuple[str, str], tags: tuple[str, str], pixels: int
 ) -> None:
     src, dst = (
         memory_desc((2, 130, pixels), dtype, tag) for dtype, tag in zip(types, tags, strict=True)
     )
-    plan = plan_reorder(src, dst)
-    widths = src.dtype.bits, dst.dtype.bits
-    tiles, _ = tile_box(plan.boxes[0], widths, _LIMITS, in_place=True)
-    extents = [node.extent for node in tiles[0].inner]
-    assert extents == [channels, pixels if channels < SIDES[0] else SIDES[0]]
     for attr in (None, Attr(src_scale=0.3), Attr(dst_scale=np.arange(1.0, 131), dst_scale_mask=2)):
         check((src, dst, attr), 3, at_end=True)
-
-
-def test_the_side_with_the_longer_way_from_row_to_row_is_known() -> None:
-    # nchw to nhwc: rows of src are 3249 elements apart, rows of dst 368
-    nodes = (
-        Node(17, 17, (1195632, 1195632)),
-        Node(368, 368, (3249, 1)),
-        Node(3249, 3249, (1, 368)),
-    )
-    assert row_distances(nodes, (32, 16)) == (3249 * 32, 368 * 16)
-    assert row_distances(nodes[:1], (32, 16)) == (0, 0)
 
 
 def test_the_order_is_that_of_the_side_that_stays() -> None:

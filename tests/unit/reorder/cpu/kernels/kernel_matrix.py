@@ -38,8 +38,8 @@ def _check(src: MemoryDesc, dst: MemoryDesc, *, at_end: bool) -> set[str]:
     assert np.array_equal(moved, expect(src, dst, source, before)), f"{plan}"
     kernels = set()
     for box in plan.boxes:
-        packed, bits = pack_elements(box, src.dtype.bits)
-        kernels |= {MICRO_KERNELS[select(part, bits).micro_kernel] for part in simplify((packed,))}
+        packed, _ = pack_elements(box, src.dtype.bits)
+        kernels |= {MICRO_KERNELS[select(part).micro_kernel] for part in simplify((packed,))}
     return kernels
 
 

@@ -11,7 +11,7 @@ from reorder.cpu.schedule.scheduled_box import contiguous_size, schedule
 def test_tiles_that_are_wider_than_their_columns_fill_no_lines() -> None:
     for channels, fills in ((3, False), (4, True)):
         box = Box((0, 0), (Node(channels, channels, (1, 1 << 16)), Node(64, 64, (16, 1))))
-        scheduled = schedule(box, 32)
+        scheduled = schedule(box)
         assert scheduled.is_transposed
         assert scheduled.fills_lines(32) is fills
 
@@ -33,7 +33,7 @@ def test_lines_of_dst_are_prefetched_where_stores_cross_their_ends(
     rows: int, columns: int, *, prefetches: bool
 ) -> None:
     box = Box((0, 0), (Node(columns, columns, (1, rows)), Node(rows, rows, (columns, 1))))
-    assert schedule(box, 32).prefetches_dst(32) is prefetches
+    assert schedule(box).prefetches_dst(32) is prefetches
 
 
 def test_contiguous_pieces_count_the_loops_that_continue_each_other() -> None:
@@ -46,9 +46,9 @@ def test_contiguous_pieces_count_the_loops_that_continue_each_other() -> None:
 def test_pieces_that_lie_apart_count_as_lines() -> None:
     # three of 899 channels, in each of 49 pixels
     tail = Box((0, 0), (Node(49, 49, (8, 899)), Node(3, 3, (1, 1))))
-    assert schedule(tail, 8).written_nbytes(8) == 49 * 64
+    assert schedule(tail).written_nbytes(8) == 49 * 64
     rows = Box((0, 0), (Node(49, 49, (100, 99)), Node(99, 99, (1, 1))))
-    assert schedule(rows, 8).written_nbytes(8) == 49 * 99
+    assert schedule(rows).written_nbytes(8) == 49 * 99
 
 
 @pytest.mark.parametrize(
@@ -76,9 +76,9 @@ def test_two_and_four_rows_that_follow_each_other_in_dst_fill_lines(
     size = count * extent
     nodes = Node(9, 9, (size, size)), Node(extent, extent, (1, count))
     box = Box((0, 0), (*nodes, Node(count, count, (extent, 1))))
-    assert schedule(box, bits).fills_lines(bits) is fills
+    assert schedule(box).fills_lines(bits) is fills
     padded = Box((0, 0), (*nodes, Node(count, count - 1, (extent, 1))))
-    assert not schedule(padded, bits).fills_lines(bits)
+    assert not schedule(padded).fills_lines(bits)
 
 
 @pytest.mark.parametrize(
@@ -98,7 +98,7 @@ def test_rows_that_are_split_into_two_and_four_fill_lines(
     size = count * extent
     nodes = Node(9, 9, (size, size)), Node(count, count, (1, extent))
     box = Box((0, 0), (*nodes, Node(extent, extent, (count, 1))))
-    assert schedule(box, bits).fills_lines(bits) is fills
+    assert schedule(box).fills_lines(bits) is fills
 
 
 @pytest.mark.parametrize(
@@ -117,24 +117,4 @@ def test_threads_have_pieces_of_dst_in_common_that_end_within_lines(
 ) -> None:
     columns = Node(100, 100, (1, 64 if blocks.extent == 1 else 4 * rows))
     box = Box((0, 0), (blocks, columns, Node(rows, rows, (100, 1))))
-    assert schedule(box, 32).divided_pieces(box.nodes[1:], 32) == pieces
-
-
-@pytest.mark.parametrize(
-    ("around", "last", "repeated"),
-    [
-        (49, 2, 49),
-        # as short, long enough, with padding
-        (3, 2, 2),
-        (49, 10, 10),
-        (Node(49, 48, (9999, 9999)), 2, 2),
-    ],
-)
-def test_calls_repeat_the_loop_around_the_innermost_one_if_that_is_short(
-    around: int | Node, last: int, repeated: int
-) -> None:
-    outer = around if isinstance(around, Node) else Node(around, around, (9999, 9999))
-    nodes = Node(last, last, (1000, 1000)), Node(16, 16, (1, 4)), Node(4, 4, (16, 1))
-    node = schedule(Box((0, 0), (outer, *nodes)), 8).repeat
-    assert node is not None
-    assert node.extent == repeated
+    assert schedule(box).divided_pieces(box.nodes[1:], 32) == pieces

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 def kernels(dims: tuple[int, ...], src: str, dst: str) -> list[str]:
     plan = plan_reorder(memory_desc(dims, "f32", src), memory_desc(dims, "f32", dst))
-    return [MICRO_KERNELS[select(box, 32).micro_kernel] for box in plan.boxes]
+    return [MICRO_KERNELS[select(box).micro_kernel] for box in plan.boxes]
 
 
 @pytest.mark.parametrize(
@@ -43,42 +43,20 @@ def test_a_box_gets_the_kernel_that_moves_vectors(
 def test_strides_on_both_sides_go_element_by_element() -> None:
     src = memory_desc((4, 6), "f32", strides=(18, 3))
     assert (
-        select(
-            plan_reorder(src, memory_desc((4, 6), "f32", strides=(2, 8))).boxes[0], 32
-        ).micro_kernel
+        select(plan_reorder(src, memory_desc((4, 6), "f32", strides=(2, 8))).boxes[0]).micro_kernel
         == STRIDED
     )
 
 
-@pytest.mark.parametrize(
-    ("dims", "dtype", "src", "dst", "columns", "rows"),
-    [
-        # 8 of the block and all of b, c and d behind it, not 64 and 9
-        ((32, 16, 3, 3), "f32", "ABcd8b8a", "abcd", 8, 144),
-        # whole lines of dst in 50 blocks, not 36 rows
-        ((400, 200, 3, 3), "bf16", "cdba", "aBcd4b", 400, 1800),
-        # needs fewer accesses by less than a third: more of the rows stay together
-        ((79, 31, 15, 74), "f32", "abcd", "adcb", 74, 465),
-    ],
-)
-def test_groups_that_need_far_fewer_accesses_are_taken(
-    dims: tuple[int, ...], dtype: str, src: str, dst: str, columns: int, rows: int
-) -> None:
-    plan = plan_reorder(memory_desc(dims, dtype, src), memory_desc(dims, dtype, dst))
-    choice = select(plan.boxes[0], plan.dst.dtype.bits)
-    assert prod(node.extent for node in choice.columns) == columns
-    assert prod(node.extent for node in choice.rows) == rows
-
-
 def test_a_choice_prints_its_kernel_and_loops() -> None:
     box = Box((0, 0), (Node(8, 8, (16, 16)), Node(4, 4, (1, 4)), Node(4, 4, (4, 1))))
-    assert str(select(box, 32)) == "transposed(4:4:1 | 4:1:4) in [8:16:16]"
+    assert str(select(box)) == "transposed(4:4:1 | 4:1:4) in [8:16:16]"
 
 
 @given(desc_pairs())
 def test_a_choice_takes_every_loop_of_a_box_once(pair: tuple[MemoryDesc, MemoryDesc]) -> None:
     for box in plan_reorder(*pair).boxes:
-        choice = select(box, 32)
+        choice = select(box)
         taken = [node for node in (*choice.outer, *choice.rows, *choice.columns) if node.extent > 1]
         assert sorted(taken) == sorted(node for node in box.nodes if node.extent > 1)
         if choice.micro_kernel == TRANSPOSED:
@@ -99,9 +77,9 @@ def test_pairs_and_quads_become_single_elements() -> None:
     box, bits = pack_elements(plan.boxes[0], 16)
     assert bits == 32
     (box,) = simplify((box,))
-    assert select(box, 32).micro_kernel == TRANSPOSED
+    assert select(box).micro_kernel == TRANSPOSED
     assert prod(node.extent for node in box.nodes) * 2 == 64 * 64
     nibbles = plan_reorder(memory_desc((8, 64), "u4", "ab"), memory_desc((8, 64), "u4", "aB32b"))
     box, bits = pack_elements(nibbles.boxes[0], 4)
     assert bits == 8
-    assert select(box, 8).micro_kernel == RUN
+    assert select(box).micro_kernel == RUN

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from memdesc import memory_desc
 from reorder import Box, Node, plan_reorder
-from reorder.cpu.schedule.streaming import stream_box
+from reorder.cpu.schedule.streaming import rows_at_once, stream_box
 from tests.reorders import box_map
 
 if TYPE_CHECKING:
@@ -88,3 +88,26 @@ def test_rows_that_end_within_lines_take_the_loop_that_continues_them() -> None:
 )
 def test_other_boxes_are_left_to_the_tiling_for_caches(box: Box) -> None:
     assert stream_box(box, 32) == ()
+
+
+@pytest.mark.parametrize(
+    ("rows", "line", "steps"),
+    [
+        # a page for each row: 32 of them, whole lines of dst
+        ((Node(4096, 4096, (4096, 1)),), 16, 32),
+        ((Node(4096, 4096, (4096, 1)),), 64, 64),
+        ((Node(48, 48, (-4096, 1)),), 16, 32),
+        # four rows in a page
+        ((Node(4096, 4096, (256, 1)),), 16, 128),
+        # so close that a tile of the usual size reads few pages
+        ((Node(4096, 4096, (16, 1)),), 16, 1024),
+        # three pages for each step of the outermost loop; 16 steps make whole lines
+        ((Node(3, 3, (1 << 20, 1)), Node(64, 64, (1 << 22, 3))), 16, 16),
+        # the inner loop stays in a page
+        ((Node(8, 8, (16, 1)), Node(64, 64, (1 << 22, 8))), 16, 32),
+    ],
+)
+def test_rows_start_in_as_many_pages_as_are_prefetched(
+    rows: tuple[Node, ...], line: int, steps: int
+) -> None:
+    assert rows_at_once(rows, line, 4) == steps

@@ -133,7 +133,7 @@ def test_damaged_archives_are_refused(tmp_path: Path) -> None:
     lies = [
         (whole[:50], "damaged one"),
         (whole.replace(b"PK\3\4", b"PK\3\5"), "no header at byte 0"),
-        (whole.replace(b"NUMPY", b"NUMPX"), "no .npy file"),
+        (whole.replace(b"NUMPY", b"NUMPX"), "not a .npy file"),
         (whole.replace(b"(4,)", b"(9,)"), "its header means 72"),
         (_zipped(path, [("a.npy", array), ("a.npy.json", b"{}")]), "'schema'"),
         (_zipped(path, [("a.npy", array), ("a.npy.json", b"\xff")]), "damaged one"),
@@ -162,3 +162,13 @@ def test_what_an_archive_cannot_hold_is_refused() -> None:
     for tensors, reason in wrong:
         with pytest.raises(MemdescError, match=reason):
             plan_file("x.npz", tensors, {})
+
+
+def test_compressed_descriptors_are_refused_as_compressed_arrays_are(tmp_path: Path) -> None:
+    # a thousand times as much would be read as the file has
+    path = tmp_path / "x.npz"
+    np.savez(path, a=np.zeros(100))
+    with zipfile.ZipFile(path, "a", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("a.npy.json", " " * 2**19 + to_json(memory_desc((100,), "f64")))
+    with pytest.raises(MemdescError, match=r"'a.npy.json' is compressed; reorder.load_archive"):
+        read_container(path)

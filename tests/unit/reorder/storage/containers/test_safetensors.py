@@ -91,24 +91,38 @@ def test_pieces_are_written_and_read(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("header", "data", "reason"),
     [
-        (b"[]", b"", "no JSON object"),
-        (b"{", b"", "no JSON"),
-        (b"[" * 100_000, b"", "no JSON"),
-        (b'{"a": 1' + b"0" * 5000 + b"}", b"", "no JSON"),
+        (b"[]", b"", "not JSON of safetensors at byte 0"),
+        (b"{", b"", "not JSON of safetensors"),
+        (b"[" * 100_000, b"", "not JSON of safetensors"),
+        (b'{"a": 1' + b"0" * 5000 + b"}", b"", "not JSON of safetensors"),
         (b'{"a": {}, "a": {}}', b"", "the key 'a' twice"),
-        ({"__metadata__": {"a": 1}}, b"", "other than strings"),
-        ({"a": 1}, b"", "other keys"),
+        ({"__metadata__": {"a": 1}}, b"", "not JSON of safetensors"),
+        ({"a": 1}, b"", "not JSON of safetensors at byte 5: b' 1}'"),
+        ({"a": {"dtype": {}}}, b"", "not JSON of safetensors"),
+        ({"a": {"dtype": [[]] * 2000}}, b"", "not JSON of safetensors"),
+        ({"__metadata__": []}, b"", "not JSON of safetensors"),
+        (b'{"a": {}} {}', b"", "not JSON of safetensors at byte 9"),
+        (b'{"a": {},}', b"", "not JSON of safetensors at byte 9"),
+        (b'{"a": {} "b": {}}', b"", "not JSON of safetensors at byte 8"),
+        (b'{"a" {}}', b"", "not JSON of safetensors at byte 1"),
+        (b'{"a": {"x": 1, "x": 1}}', b"", "the key 'x' twice"),
+        (b'{"\\x": {}}', b"", "not JSON"),
+        (b'{"\xff": {}}', b"", "not JSON"),
+        (b'{"a\n": {}}', b"", "not JSON"),
+        (b'{"a": {1}}', b"", "not JSON"),
+        (b'{"__metadata__": {"a": "", "a": ""}}', b"", "the key 'a' twice"),
+        ({"a": {}}, b"", "other keys"),
         ({"a": _tensor() | {"more": 1}}, b"", "other keys"),
         ({"a": _tensor(dtype="F99")}, bytes(8), "no data type of safetensors, but 'F99'"),
         ({"a": _tensor(dtype=[])}, bytes(8), "no data type of safetensors"),
-        ({"a": _tensor((-2,))}, bytes(8), "no list of at most 64 sizes"),
-        ({"a": _tensor((True, 2))}, bytes(8), "no list"),
-        ({"a": _tensor((1.0,))}, bytes(8), "no list"),
+        ({"a": _tensor((-2,))}, bytes(8), "not a list of at most 64 sizes"),
+        ({"a": _tensor((True, 2))}, bytes(8), "not a list"),
+        ({"a": _tensor((1.0,))}, bytes(8), "not a list"),
         ({"a": _tensor((2**62, 2**62, 4))}, bytes(8), "bits, but its data_offsets hold 8"),
         ({"a": _tensor((2**40,), (0, 2**42))}, bytes(8), "takes bytes"),
-        ({"a": _tensor(offsets=(8, 0))}, bytes(8), "no range"),
-        ({"a": _tensor(offsets=(-8, 0))}, bytes(8), "no range"),
-        ({"a": _tensor(offsets=(0, 4, 8))}, bytes(8), "no range"),
+        ({"a": _tensor(offsets=(8, 0))}, bytes(8), "not a range"),
+        ({"a": _tensor(offsets=(-8, 0))}, bytes(8), "not a range"),
+        ({"a": _tensor(offsets=(0, 4, 8))}, bytes(8), "not a range"),
         ({"a": _tensor(), "b": _tensor()}, bytes(8), "overlap"),
         ({"a": _tensor(offsets=(8, 16))}, bytes(16), "no gaps"),
         ({"a": _tensor()}, bytes(9), "no gaps"),
@@ -154,14 +168,14 @@ def test_damaged_headers_are_refused(tmp_path: Path, header: Any, data: bytes, r
 
 
 def test_many_keys_are_compared_in_time(tmp_path: Path) -> None:
-    keys = "".join(f'"{k}":0,' for k in range(200_000))
+    keys = "".join(f'"{k}":{{}},' for k in range(200_000))
     with pytest.raises(MemdescError, match="the key 'last' twice"):
-        read(_file(tmp_path / "x.safetensors", f'{{{keys}"last":0,"last":0}}'.encode()))
+        read(_file(tmp_path / "x.safetensors", f'{{{keys}"last":{{}},"last":{{}}}}'.encode()))
 
 
 @pytest.mark.parametrize("length", [3, 2**40, 2**63, 100_000_001])
 def test_headers_longer_than_the_file_are_refused(tmp_path: Path, length: int) -> None:
-    with pytest.raises(MemdescError, match=f"{length} bytes|no JSON"):
+    with pytest.raises(MemdescError, match=f"{length} bytes|not JSON"):
         read(_file(tmp_path / "x.safetensors", b"{}", length=length))
     (tmp_path / "y.safetensors").write_bytes(b"\x02")
     with pytest.raises(MemdescError, match="a damaged one"):
@@ -186,3 +200,15 @@ def test_a_file_that_changes_is_an_error_and_no_signal(tmp_path: Path) -> None:
         file.truncate(1000)
     with pytest.raises(MemdescError, match="has changed since it was opened: it has 1000 bytes"):
         entry.read()
+
+
+def test_headers_are_read_whatever_white_space_and_braces_are_in_them(tmp_path: Path) -> None:
+    name, text = 'a{"}\\', '{"b": ["}"]}\n'
+    header = {"__metadata__": {name: text}, name: _tensor()}
+    for indent in (None, 1, 8):
+        raw = json.dumps(header, indent=indent).encode() + b"  \n"
+        found = read(_file(tmp_path / "x.safetensors", raw, bytes(8)))
+        assert found.metadata == {name: text}
+        assert found.entries[name].shape == (2,)
+    for raw in (b"{}", b" { } ", b'{"__metadata__":null}', b'{"__metadata__":{}}'):
+        assert not read(_file(tmp_path / "x.safetensors", raw)).entries

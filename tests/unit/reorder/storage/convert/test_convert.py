@@ -171,3 +171,19 @@ def test_a_tensor_beyond_the_bound_is_cut(tmp_path: Path) -> None:
         "w: BA16a16b",
         settings=Settings(max_bytes=100),
     )
+
+
+def test_a_rule_without_a_layout_or_a_type_does_all_it_says(tmp_path: Path) -> None:
+    x = np.arange(32, dtype=np.float32).reshape(4, 8)
+    write_safetensors(tmp_path / "x.safetensors", {"w": x})
+    wanted: dict[str, NDArray[Any]] = {
+        "w: src_scale=2": 2 * x,
+        "w: scale=2": x / 2,
+        "w: dims=8x4": x.reshape(8, 4),
+        "w: src_scale=2, dims=8x4": 2 * x.reshape(8, 4),
+    }
+    for k, (rule, array) in enumerate(wanted.items()):
+        found = converted(tmp_path / "x.safetensors", tmp_path / f"{k}.safetensors", rule)
+        assert np.array_equal(found["w"], array)
+    said = refused(tmp_path / "x.safetensors", tmp_path / "y.safetensors", "w: holds=u4")
+    assert "lies in words of integers, not of f32" in said

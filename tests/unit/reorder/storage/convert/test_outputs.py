@@ -10,6 +10,7 @@ import pytest
 
 import reorder
 from memdesc import MemdescError
+from reorder.storage.containers.protobuf import message_field
 from reorder.storage.convert.convert import Settings, convert, plan
 from reorder.storage.convert.rules import parse_rule
 from tests.checkpoints import write_safetensors
@@ -71,3 +72,12 @@ def test_files_of_a_model_that_one_file_has_no_place_for_are_named(tmp_path: Pat
     made = plan(tmp_path / "model", tmp_path / "out.npz", [], Settings())
     assert len(made.warnings) == 1
     assert "without config.json, stray.safetensors of the input" in made.warnings[0]
+
+
+def test_tensors_that_an_onnx_model_does_not_store_as_bytes_are_named(tmp_path: Path) -> None:
+    typed = message_field(5, b"\x08\x01\x10\x0a\x2a\x01\x07" + message_field(8, b"half"))
+    (tmp_path / "x.onnx").write_bytes(message_field(7, typed))
+    for output in ("y.safetensors", "y"):
+        made = plan(tmp_path / "x.onnx", tmp_path / output, [], Settings())
+        (warning,) = made.warnings
+        assert warning.startswith("'half' are not written")

@@ -1,0 +1,337 @@
+"""Measure what each mechanism of the CPU backend is worth: switch it off, and time both.
+
+    python -m tests.benchmarks.ablation [MECHANISM ...] [--threads 1,16] [--random 240] [--seed 7]
+        [--sample 360] [--most-mb 48] [--seconds 0.02] [--json FILE]
+
+All variants run in one process. A variant is the package `reorder.cpu`, imported again with some
+functions or constants replaced; threads are shared. A case is not timed if its tiles, programs and
+machine code stay the same. The others run in short slices, in turns with the engine as it is.
+
+The first variant replaces nothing: it shows the spread of the same code against itself. A mechanism
+stays if switching it off costs 1 % of the geometric mean of moves or of conversions, or makes at
+least 1 % of the random cases more than twice as slow, on one of two different machines, beyond
+that spread.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import importlib
+import json
+import os
+import sys
+import time
+from pathlib import Path
+from pkgutil import walk_packages
+from random import Random
+from statistics import median
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+import reorder.cpu
+from reorder import plan_reorder
+from reorder.bench.cases import Case, parse_cases, read_cases
+from reorder.bench.random_cases import random_words
+from reorder.bench.report import geometric_mean
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from types import ModuleType
+
+    from reorder.plan.plan import ReorderPlan
+
+__all__ = ["MECHANISMS", "Mechanism", "Variant", "main"]
+
+_FILES = sorted(Path(__file__).parent.glob("*.txt"))
+# modules that every variant shares: the threads, and what both sides of a job know
+_SHARED = ("caches", "target", "record")
+_SHARED_RUNTIME = ("job", "pool", "pool_block", "publish", "team", "teams", "worker", "intrinsics")
+_SLICE_SECONDS, _MIN_ROUNDS, _MAX_ROUNDS = 2e-3, 4, 12
+_RANDOM_NBYTES = 1 << 20
+_SLOWDOWN = 2.0
+
+
+class Mechanism(NamedTuple):
+    """What is replaced to switch a mechanism off.
+
+    `replaced` has a value, or a function of the old value, by ``module:name`` below `reorder.cpu`.
+    `is_compiled` says that it changes machine code and no schedule.
+    """
+
+    replaced: dict[str, Callable[[Any], Any]]
+    is_compiled: bool = False
+
+
+def _value(value: Any) -> Callable[[Any], Any]:
+    return lambda _: value
+
+
+def _returns(value: Any) -> Callable[[Any], Any]:
+    """Return what replaces a function by one that always returns a value."""
+    return lambda _: lambda *_args, **_kwargs: value
+
+
+def _with_option(**options: Any) -> Callable[[Any], Any]:
+    """Return what replaces a function by itself with other keyword arguments."""
+    return lambda old: lambda *given, **more: old(*given, **more | options)
+
+
+def _does_nothing(_: Any) -> Any:
+    return lambda *_args, **_kwargs: None
+
+
+MECHANISMS: dict[str, Mechanism] = {
+    "itself": Mechanism({}),
+    "streaming order": Mechanism({"runtime.batch_builder:stream_box": _returns(())}),
+    "scattered moves": Mechanism(
+        {
+            "convert.selection:is_scattered": _returns(value=False),
+            "convert.tiling:is_scattered": _returns(value=False),
+        }
+    ),
+    "packing at odd bytes": Mechanism({"schedule.packing:_WIDEST": _value(0)}),
+    "zeros by masks": Mechanism({"convert.batches:masks_elements": _returns(value=False)}),
+    "prefetch of dst": Mechanism(
+        {"schedule.scheduled_box:ScheduledBox.prefetches_dst": _returns(value=False)}
+    ),
+    "prefetch, moves": Mechanism({"runtime.batch_builder:encode": _with_option(prefetches=False)}),
+    "prefetch, conversions": Mechanism({"convert.batches:Recipe": _with_option(prefetches=False)}),
+    "interleave of 2 to 4": Mechanism(
+        {"kernels.transpose:emit_interleaved": _does_nothing}, is_compiled=True
+    ),
+    "masked copies": Mechanism({"kernels.copy:has_masks": _returns(value=False)}, is_compiled=True),
+    "blocks of conversions": Mechanism(
+        {"convert.convert_rows:BLOCK": _value(-1)}, is_compiled=True
+    ),
+}
+
+
+class Variant:
+    """A copy of the CPU backend without a mechanism."""
+
+    def __init__(self, name: str) -> None:
+        self.name, self.mechanism = name, MECHANISMS[name]
+        names = [found.name for found in walk_packages(reorder.cpu.__path__, "reorder.cpu.")]
+        kept = {key: importlib.import_module(key) for key in ("reorder.cpu", *names)}
+        for key in kept:
+            if not _is_shared(key):
+                del sys.modules[key]
+        try:
+            self._modules = {key: importlib.import_module(key) for key in kept}
+            for place, replace in self.mechanism.replaced.items():
+                self._replace(place, replace)
+            if self.mechanism.is_compiled:
+                # on disk its code must not be taken for that of the engine
+                stamp = hashlib.sha256(name.encode()).hexdigest()
+                self._replace("runtime.jit:_digest", _returns(stamp))
+            # the engine imports its converter when the first plan needs it
+            converter = self._module("convert.batches").tile_batches
+            self._replace("execute:_load_converter", _returns(converter))
+            self.prepared = self._module("execute").PreparedReorder
+            self.schedules: list[str] = []
+            self._record("runtime.batch_builder", "encode", _text_of_program)
+            self._record("convert.batches", "tile_box", _text_of_tiles)
+            self._record("convert.batches", "Recipe", lambda recipe: str(recipe.prefetches))
+        finally:
+            for key in [key for key in sys.modules if _is_ours(key)]:
+                del sys.modules[key]
+            sys.modules.update(kept)
+
+    def _module(self, name: str) -> ModuleType:
+        return self._modules[f"reorder.cpu.{name}"]
+
+    def _replace(self, place: str, replace: Callable[[Any], Any]) -> None:
+        module, _, path = place.partition(":")
+        *owners, name = path.split(".")
+        owner: Any = self._module(module)
+        for each in owners:
+            owner = getattr(owner, each)
+        setattr(owner, name, replace(getattr(owner, name)))
+
+    def _record(self, module: str, name: str, text_of: Callable[[Any], str]) -> None:
+        """Keep what a function of the schedule returns, as text."""
+
+        def recording(old: Any) -> Any:
+            def recorded(*given: Any, **more: Any) -> Any:
+                result = old(*given, **more)
+                self.schedules.append(text_of(result))
+                return result
+
+            return recorded
+
+        self._replace(f"{module}:{name}", recording)
+
+    def prepare(self, plan: ReorderPlan, threads: int) -> tuple[Any, str]:
+        """Return a prepared plan, and what its schedule is."""
+        self.schedules.clear()
+        run = self.prepared(plan, threads)
+        return run, "\n".join([*self.schedules, *run.kernels])
+
+
+def _text_of_program(result: Any) -> str:
+    program, workloads = result
+    return f"{program.tobytes().hex()} {workloads}"
+
+
+def _text_of_tiles(result: Any) -> str:
+    tiles, zeros = result
+    return f"{[str(tile) for tile in tiles]} {zeros}"
+
+
+def _is_ours(key: str) -> bool:
+    return key == "reorder.cpu" or key.startswith("reorder.cpu.")
+
+
+def _is_shared(key: str) -> bool:
+    name = key.removeprefix("reorder.cpu.")
+    return name in _SHARED or name in {f"runtime.{each}" for each in _SHARED_RUNTIME}
+
+
+class Timing(NamedTuple):
+    """One case: the seconds of the engine and of a variant, and the second over the first."""
+
+    case: str
+    is_move: bool
+    is_random: bool
+    threads: int
+    engine: float
+    ratio: float
+
+
+def _cases(options: argparse.Namespace) -> list[tuple[Case, bool]]:
+    """Return a sample of the set, and random cases; whether each is one."""
+    draw = Random(options.seed)  # noqa: S311 - no secret
+    found = {case.name: case for file in _FILES for case in read_cases(str(file))}
+    most = options.most_mb * 1e6
+    listed = [case for case in found.values() if case.nbytes <= most]
+    listed = draw.sample(listed, min(options.sample, len(listed)))
+    drawn = parse_cases(random_words(2 * options.random, options.seed)) if options.random else ()
+    fresh = [case for case in drawn if case.nbytes <= most][: options.random]
+    return [*((case, False) for case in listed), *((case, True) for case in fresh)]
+
+
+def _filled(nbytes: int, case: Case) -> Any:
+    data = np.empty(nbytes + 64, np.uint8)
+    data = data[-data.ctypes.data % 64 :][:nbytes]
+    kind = np.dtype(case.src.dtype.numpy)
+    draw = np.random.default_rng(0)
+    if case.src.dtype != case.dst.dtype and not case.src.dtype.is_packed and kind.kind not in "iu":
+        block = draw.standard_normal(_RANDOM_NBYTES // 8, np.float32).astype(kind).view(np.uint8)
+    else:
+        block = draw.integers(0, 63, _RANDOM_NBYTES, np.uint8)
+    data[...] = np.resize(block, nbytes)
+    return data
+
+
+def _time(run: Any, buffers: tuple[Any, Any], calls: int) -> float:
+    src, dst = buffers
+    start = time.perf_counter()
+    for _ in range(calls):
+        run(src, dst)
+    return (time.perf_counter() - start) / calls
+
+
+def _in_turns(runs: Sequence[Any], buffers: tuple[Any, Any], seconds: float) -> list[list[float]]:
+    """Return the seconds of a call of each, in each round; the order turns from round to round."""
+    for run in runs:
+        run(*buffers)
+        run(*buffers)
+    once = max(_time(runs[0], buffers, 1), 1e-7)
+    calls = max(1, round(_SLICE_SECONDS / once))
+    rounds = min(_MAX_ROUNDS, max(_MIN_ROUNDS, round(seconds / (once * calls))))
+    times: list[list[float]] = [[] for _ in runs]
+    for number in range(rounds):
+        order = range(len(runs)) if number % 2 == 0 else reversed(range(len(runs)))
+        for k in order:
+            times[k].append(_time(runs[k], buffers, calls))
+    return times
+
+
+def measure(
+    names: Sequence[str], cases: Sequence[tuple[Case, bool]], threads: int, seconds: float
+) -> dict[str, list[Timing]]:
+    """Time all cases without each mechanism; where nothing changes the ratio is 1."""
+    engine = Variant("itself")
+    variants = [Variant(name) for name in names]
+    found: dict[str, list[Timing]] = {name: [] for name in names}
+    for case, is_random in cases:
+        plan = plan_reorder(case.src, case.dst, case.attr)
+        first, schedule = engine.prepare(plan, threads)
+        timed: list[tuple[Variant, Any]] = []
+        for variant in variants:
+            run, other = variant.prepare(plan, threads)
+            if variant.name == "itself" or variant.mechanism.is_compiled or other != schedule:
+                timed.append((variant, run))
+        times = _in_turns(
+            [first, *(run for _, run in timed)],
+            (_filled(case.src.min_nbytes, case), np.zeros(case.dst.min_nbytes, np.uint8)),
+            seconds,
+        )
+        ratios = {
+            variant.name: _ratio(off, times[0])
+            for (variant, _), off in zip(timed, times[1:], strict=True)
+        }
+        is_move = case.src.dtype == case.dst.dtype and case.attr is None
+        for name in names:
+            ratio, seconds_of = ratios.get(name, 1.0), min(times[0])
+            found[name].append(Timing(case.name, is_move, is_random, threads, seconds_of, ratio))
+    return found
+
+
+def _ratio(off: list[float], on: list[float]) -> float:
+    """Return the mean of two ratios: of the fastest slices, and of neighbouring ones."""
+    return (min(off) / min(on) + median(a / b for a, b in zip(off, on, strict=True))) / 2
+
+
+def _line(name: str, timings: list[Timing]) -> str:
+    words = [f"{name:24} {timings[0].threads:2}t"]
+    for is_move in (True, False):
+        for is_random in (False, True):
+            ratios = [t.ratio for t in timings if (t.is_move, t.is_random) == (is_move, is_random)]
+            mean = 100 * (geometric_mean(ratios) - 1) if ratios else 0.0
+            words.append(f"{mean:+6.2f}% ({sum(r != 1 for r in ratios):3})")
+    fresh = [t.ratio for t in timings if t.is_random]
+    slow = sum(ratio > _SLOWDOWN for ratio in fresh)
+    words.append(f"{slow:3} of {len(fresh)}")
+    worst = max(timings, key=lambda t: t.ratio)
+    words.append(f"{worst.ratio:.2f} {worst.case}")
+    return "  ".join(words)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Print what switching each mechanism off costs."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("mechanisms", nargs="*", metavar="MECHANISM", help=", ".join(MECHANISMS))
+    parser.add_argument("--threads", default=f"1,{len(os.sched_getaffinity(0))}")
+    parser.add_argument("--random", type=int, default=240, help="random cases (default 240)")
+    parser.add_argument("--seed", type=int, default=7)
+    parser.add_argument("--sample", type=int, default=360, help="cases of the set (default 360)")
+    parser.add_argument("--most-mb", type=float, default=48, help="the largest case (default 48)")
+    parser.add_argument("--seconds", type=float, default=0.02, help="for each case and variant")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write all numbers there")
+    options = parser.parse_args(arguments)
+    names = options.mechanisms or list(MECHANISMS)
+    if unknown := set(names) - set(MECHANISMS):
+        parser.error(f"no mechanism {min(unknown)!r}; there are {', '.join(MECHANISMS)}")
+    names = ["itself", *(name for name in names if name != "itself")]
+    cases = _cases(options)
+    facts = []
+    sys.stdout.write(
+        "what each costs when switched off (cases that change): moves of the set, random moves, "
+        "conversions of the set, random conversions; random cases over 2x; the worst\n"
+    )
+    for threads in sorted({int(count) for count in options.threads.split(",")}):
+        found = measure(names, cases, threads, options.seconds)
+        for name, timings in found.items():
+            sys.stdout.write(_line(name, timings) + "\n")
+            facts += [{"mechanism": name, **timing._asdict()} for timing in timings]
+        sys.stdout.flush()
+        if options.json:
+            options.json.write_text(json.dumps(facts), encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

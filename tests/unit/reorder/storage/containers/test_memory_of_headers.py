@@ -1,0 +1,250 @@
+"""Headers of any content take a few times their bytes in memory, and some more for each tensor.
+
+Nothing is timed: bytes of objects and calls of functions are counted, for inputs of two sizes.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+import sys
+import tracemalloc
+from contextlib import suppress
+from io import BytesIO
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from memdesc import MemdescError
+from reorder.storage.containers.protobuf import fields, message_field, varints
+from reorder.storage.containers.table import read_container
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+_SIZES = (300, 3000)
+# times the bytes, bytes for each tensor or value of metadata, and for anything else
+_TIMES, _EACH, _ALWAYS = 4, 2048, 1 << 16
+
+
+def _number(number: int, value: int) -> bytes:
+    return _varint(number << 3) + _varint(value)
+
+
+def _varint(value: int) -> bytes:
+    raw = bytearray()
+    while value > 127:
+        raw.append(value & 127 | 128)
+        value >>= 7
+    return bytes([*raw, value])
+
+
+def _initializer(name: str, *more: bytes) -> bytes:
+    head = _number(1, 0) + _number(2, 1) + message_field(8, name.encode())
+    return message_field(5, head + b"".join(more))
+
+
+def _onnx(*graph: bytes, more: bytes = b"") -> bytes:
+    return message_field(7, b"".join(graph)) + more
+
+
+def _safetensors(header: object) -> bytes:
+    text = header if isinstance(header, bytes) else json.dumps(header).encode()
+    return len(text).to_bytes(8, "little") + text
+
+
+def _text(text: str) -> bytes:
+    return struct.pack("<Q", len(text)) + text.encode()
+
+
+def _gguf(values: list[bytes], infos: list[bytes]) -> bytes:
+    head = b"GGUF" + struct.pack("<IQQ", 3, len(infos), len(values))
+    head += b"".join(values) + b"".join(infos)
+    return head + bytes(-len(head) % 32)
+
+
+def _array(kind: int, count: int, data: bytes) -> bytes:
+    return _text("a") + struct.pack("<IIQ", 9, kind, count) + data
+
+
+def _npz(count: int) -> bytes:
+    file = BytesIO()
+    np.savez(file, **{f"t{k}": np.zeros(0, np.uint8) for k in range(count)})  # type: ignore[arg-type]
+    return file.getvalue()
+
+
+_EMPTY = {"dtype": "U8", "shape": [0], "data_offsets": [0, 0]}
+_GGUF_EMPTY = struct.pack("<IQIQ", 1, 0, 0, 0)
+# what grows: tensors and values of metadata, of which each may take memory of its own
+_MANY: dict[str, tuple[str, Callable[[int], bytes]]] = {
+    "tensors": ("onnx", lambda n: _onnx(*(_initializer(f"t{k}") for k in range(n)))),
+    "properties": (
+        "onnx",
+        lambda n: _onnx(
+            more=b"".join(message_field(14, message_field(1, b"%d" % k)) for k in range(n))
+        ),
+    ),
+    "fields": ("safetensors", lambda n: _safetensors({f"t{k}": _EMPTY for k in range(n)})),
+    "metadata": (
+        "safetensors",
+        lambda n: _safetensors({"__metadata__": {f"{k}": "" for k in range(n)}}),
+    ),
+    "infos": ("gguf", lambda n: _gguf([], [_text(f"t{k}") + _GGUF_EMPTY for k in range(n)])),
+    "values": (
+        "gguf",
+        lambda n: _gguf([_text(f"{k}") + struct.pack("<IB", 0, 1) for k in range(n)], []),
+    ),
+    "members": ("npz", _npz),
+}
+# of these there are one or two, whatever else grows
+_FEW: dict[str, tuple[str, Callable[[int], bytes]]] = {
+    "unknown fields of a model": ("onnx", lambda n: _onnx(more=_number(99, 1) * n)),
+    "unknown fields of a graph": ("onnx", lambda n: _onnx(_number(99, 1) * n)),
+    "unknown fields of a tensor": (
+        "onnx",
+        lambda n: _onnx(_initializer("a", *(_number(100 + k % 9000, 1) for k in range(n)))),
+    ),
+    "dims": ("onnx", lambda n: _onnx(_initializer("a", _number(1, 300) * n))),
+    "packed dims": ("onnx", lambda n: _onnx(_initializer("a", message_field(1, b"\xac\x02" * n)))),
+    "keys of external data": (
+        "onnx",
+        lambda n: _onnx(
+            _initializer(
+                "a",
+                *(message_field(13, message_field(1, b"%d" % k)) for k in range(n)),
+            )
+        ),
+    ),
+    "a property with many keys": (
+        "onnx",
+        lambda n: _onnx(more=message_field(14, message_field(1, b"a") * n)),
+    ),
+    "a long property": (
+        "onnx",
+        lambda n: _onnx(more=message_field(14, message_field(2, b"a" * 9 * n))),
+    ),
+    "a long name": ("onnx", lambda n: _onnx(_initializer("a" * 9 * n))),
+    "lists": ("safetensors", lambda n: _safetensors(b'{"a":[' + b"[]," * n + b"[]]}")),
+    "objects": ("safetensors", lambda n: _safetensors(b'{"a":[' + b"{}," * n + b"{}]}")),
+    "numbers": ("safetensors", lambda n: _safetensors(b'{"a":[' + b"0.1," * n + b"1]}")),
+    "sizes": ("safetensors", lambda n: _safetensors({"a": _EMPTY | {"shape": [999] * n}})),
+    "equal keys": ("safetensors", lambda n: _safetensors(b"{" + b'"a":{},' * n + b'"a":{}}')),
+    "keys of a tensor": (
+        "safetensors",
+        lambda n: _safetensors({"a": {f"{k}": 0 for k in range(n)}}),
+    ),
+    "equal keys of a tensor": (
+        "safetensors",
+        lambda n: _safetensors(b'{"a":{' + b'"a":0,' * n + b'"a":0}}'),
+    ),
+    "depth": ("safetensors", lambda n: _safetensors(b'{"a":' + b"[" * n + b"]" * n + b"}")),
+    "depth of objects": ("safetensors", lambda n: _safetensors(b'{"a":' * n + b"}" * n)),
+    "digits": ("safetensors", lambda n: _safetensors(b'{"a":' + b"1" * 9 * n + b"}")),
+    "white space": ("safetensors", lambda n: _safetensors(b"{" + b" " * 9 * n + b"}")),
+    "escapes": (
+        "safetensors",
+        lambda n: _safetensors(b'{"__metadata__":{"a":"' + b"\\n" * n + b'"}}'),
+    ),
+    "no end of a string": ("safetensors", lambda n: _safetensors(b'{"' + b"\\n" * n)),
+    "a long key": ("safetensors", lambda n: _safetensors({"a" * 9 * n: _EMPTY})),
+    "strings": ("gguf", lambda n: _gguf([_array(8, n, _text("") * n)], [])),
+    "arrays": ("gguf", lambda n: _gguf([_array(9, n, struct.pack("<IQ", 0, 0) * n)], [])),
+    "bytes": ("gguf", lambda n: _gguf([_array(0, 9 * n, bytes(9 * n))], [])),
+    "a long string": (
+        "gguf",
+        lambda n: _gguf([_text("a") + struct.pack("<I", 8) + _text("a" * 9 * n)], []),
+    ),
+    "a long name of a tensor": ("gguf", lambda n: _gguf([], [_text("a" * 9 * n) + _GGUF_EMPTY])),
+}
+
+
+def _peak(path: Path, data: bytes) -> int:
+    path.write_bytes(data)
+    with suppress(MemdescError):
+        read_container(path)  # imports modules
+    tracemalloc.start()
+    try:
+        with suppress(MemdescError):
+            read_container(path)
+    finally:
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+    return peak
+
+
+@pytest.mark.parametrize("case", _MANY)
+def test_each_tensor_and_each_value_takes_some_memory(tmp_path: Path, case: str) -> None:
+    ending, make = _MANY[case]
+    for count in _SIZES:
+        data = make(count)
+        peak = _peak(tmp_path / f"x.{ending}", data)
+        assert peak <= _ALWAYS + _TIMES * len(data) + _EACH * count
+        read_container(tmp_path / f"x.{ending}")
+
+
+@pytest.mark.parametrize("case", _FEW)
+def test_whatever_else_grows_takes_a_few_times_its_bytes(tmp_path: Path, case: str) -> None:
+    ending, make = _FEW[case]
+    for count in (*_SIZES, 10 * _SIZES[-1]):
+        data = make(count)
+        assert _peak(tmp_path / f"x.{ending}", data) <= _ALWAYS + _TIMES * len(data)
+
+
+def _calls(path: Path, data: bytes) -> int:
+    path.write_bytes(data)
+    count = 0
+
+    def counted(*_: object) -> None:
+        nonlocal count
+        count += 1
+
+    sys.setprofile(counted)
+    try:
+        with suppress(MemdescError):
+            read_container(path)
+    finally:
+        sys.setprofile(None)
+    return count
+
+
+@pytest.mark.parametrize("case", [*_MANY, *_FEW])
+def test_ten_times_as_much_takes_about_ten_times_the_calls(tmp_path: Path, case: str) -> None:
+    ending, make = (_MANY | _FEW)[case]
+    few, many = (_calls(tmp_path / f"x.{ending}", make(count)) for count in _SIZES)
+    assert many <= 1000 + 11 * few
+
+
+@pytest.mark.parametrize("ending", ["onnx", "safetensors", "gguf", "npz", "npy"])
+def test_large_numbers_in_small_files_take_no_memory(tmp_path: Path, ending: str) -> None:
+    makers = {
+        "onnx": [_onnx(_initializer("a", _number(1, 2**60))), b"\x3a\xff\xff\xff\xff\x7f"],
+        "safetensors": [bytes([255, 255, 255, 5, 0, 0, 0, 0]) + b"{"],
+        "gguf": [
+            b"GGUF" + struct.pack("<IQQ", 3, 2**40, 0),
+            _gguf([_array(8, 2**40, b"")], []),
+            _gguf([_text("a") + struct.pack("<IQ", 8, 2**40)], []),
+        ],
+        "npz": [_npz(1).replace(b"(0,)", b"(9,)"), _npz(1)[:-12] + b"\xff" * 8 + bytes(4)],
+        "npy": [b"\x93NUMPY\2\0\xff\xff\xff\x7f{", b"\x93NUMPY\1\0\x0a\0"],
+    }
+    for data in makers[ending]:
+        assert _peak(tmp_path / f"x.{ending}", data) <= 4 * _ALWAYS
+
+
+def test_numbers_of_protobuf_have_ten_bytes_and_64_bits() -> None:
+    for value in (0, 1, 127, 128, 2**32, 2**63, 2**64 - 1):
+        raw = _number(1, value)
+        (part,) = fields(BytesIO(raw), 0, len(raw))
+        assert part.value == value
+    for raw in (b"\x80" * 10 + b"\1", b"\xff" * 9 + b"\2", b"\x80" * 9, b"\xff" * 9 + b"\x7f"):
+        with pytest.raises(MemdescError, match="does not end within 10 bytes and 64 bits"):
+            list(fields(BytesIO(b"\x08" + raw), 0, 1 + len(raw)))
+        packed = message_field(1, raw)
+        (part,) = fields(BytesIO(packed), 0, len(packed))
+        with pytest.raises(MemdescError, match="does not end"):
+            list(varints(BytesIO(packed), part))
+    raw = _number(2**29, 0)
+    with pytest.raises(MemdescError, match="fields have numbers from 1 to 536870911"):
+        list(fields(BytesIO(raw), 0, len(raw)))
