@@ -118,9 +118,10 @@ def _misfit(entry: Entry, tensor: Tensor) -> str:
         return ""
     kind = _kind(entry)
     plain = [stored_desc(each, entry.shape)[0] for each in (entry.dtype, kind)]
-    if entry.is_described and entry.desc not in plain:
+    if entry.desc not in plain:  # what is stored with it, or arrays in the order of Fortran
         wanted = tensor.desc or f"{tensor.dtype} of {tensor.shape}"
-        return f"holds {_named(entry.desc)}, as the descriptor stored with it says, not {wanted!r}"
+        says = ", as the descriptor stored with it says" if entry.is_described else ""
+        return f"holds {_named(entry.desc)}{says}, not {wanted!r}"
     if entry.dtype == "u8" and len(entry.shape) == 1 and entry.nbytes == tensor.nbytes:
         return ""  # bytes without a shape
     is_same = kind == tensor.dtype

@@ -124,6 +124,21 @@ def test_words_of_other_types_are_refused(folder: Path, name: str, kind: Any) ->
         reason(folder, "gptq")
 
 
+@pytest.mark.parametrize("name", ["qweight", "qzeros", "scales"])
+def test_words_in_the_order_of_fortran_are_of_no_record(tmp_path: Path, name: str) -> None:
+    layer, wanted = gptq_layer()
+    arrays: dict[str, Any] = {f"fc.{each}": array for each, array in layer.items()}
+    np.savez(tmp_path / "c.npz", **arrays)
+    np.savez(tmp_path / "f.npz", **arrays | {f"fc.{name}": np.asfortranarray(layer[name])})
+    with reorder.open_checkpoint(tmp_path / "c.npz") as checkpoint:
+        assert np.array_equal(reorder.dequantize(checkpoint.record("fc", "gptq")).numpy(), wanted)
+    with (
+        reorder.open_checkpoint(tmp_path / "f.npz") as checkpoint,
+        pytest.raises(MemdescError, match=f"'fc.{name}' holds memory_desc"),
+    ):
+        checkpoint.record("fc", "gptq")
+
+
 def test_bits_of_scales_are_not_taken_for_another_type(folder: Path) -> None:
     write(folder, awq_layer())
     assert "'fc.scales' of f16" in reason(folder, "awq", scales="bf16")
