@@ -8,7 +8,8 @@ import memdesc
 from reorder.api import reorder
 from reorder.cli.command import Command, Facts
 from reorder.cli.facts import image_facts
-from reorder.cli.tensors import SOURCE, load_tensor, may_hold
+from reorder.cli.layouts import HELD
+from reorder.cli.tensors import SOURCE, load_tensor
 from reorder.storage.files import save_image, sidecar
 
 if TYPE_CHECKING:
@@ -40,11 +41,13 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--dtype",
         metavar="DTYPE",
-        help="type of the lanes, such as f16; elements are converted to it. Where the .npy cannot "
-        "say what they are, such as bf16, it says that",
+        help=HELD,
     )
     parser.add_argument(
-        "--to-dtype", metavar="DTYPE", help="type of the lanes, where --dtype says what is read"
+        "--to-dtype",
+        metavar="DTYPE",
+        help="type of the lanes, such as f16, to which elements are converted; by default that of "
+        "the elements",
     )
     parser.add_argument(
         "--max-size",
@@ -54,12 +57,10 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _answer(options: argparse.Namespace) -> tuple[Facts, int]:
-    # what the file says of itself is converted
-    is_held = options.dtype and (options.to_dtype or may_hold(options.src, options.dtype))
-    held = options.dtype if is_held else None
-    memory = load_tensor(options.src, held, options.tag)
-    dtype = options.to_dtype or (options.dtype if held is None else None) or memory.desc.dtype
-    image = memdesc.image_desc(memory.desc.dims, dtype, options.image)
+    memory = load_tensor(options.src, options.dtype, options.tag)
+    image = memdesc.image_desc(
+        memory.desc.dims, options.to_dtype or memory.desc.dtype, options.image
+    )
     if options.max_size is not None:
         image.check_size(*_size_of(options.max_size))
     save_image(options.dst, reorder(memory, image), image)
