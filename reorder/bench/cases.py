@@ -20,7 +20,7 @@ __all__ = ["Case", "parse_cases", "read_cases"]
 # bytes of a file of cases; real ones have a few thousand
 _MAX_NBYTES = 1 << 24
 _OPTIONS = ("stag", "dtag", "sdt", "ddt", "strides", *ATTRIBUTES)
-_PROBLEM = re.compile(r"(?P<dims>\d+(x\d+)*)(_?n\"(?P<name>[^\"]*)\")?")
+_PROBLEM = re.compile(r"(?P<dims>[0-9]{1,19}(x[0-9]{1,19})*)(_?n\"(?P<name>[^\"]*)\")?")
 # quoted names may hold blanks
 _WORD = re.compile(r"""(?:[^\s"]|"[^"]*")+""")
 

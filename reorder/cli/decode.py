@@ -15,7 +15,7 @@ from reorder.cli.command import Command, Facts, dims_of
 from reorder.cli.layouts import desc_of
 from reorder.cli.padding import add_limit, padding_facts
 from reorder.cli.progress import Progress
-from reorder.cli.tensors import open_raw, read_bytes
+from reorder.cli.tensors import check_output, open_raw, read_bytes
 from reorder.identification.identify import identify
 from reorder.memory.memory import Memory
 from reorder.storage.files import save, sidecar
@@ -75,6 +75,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _answer(options: argparse.Namespace) -> tuple[Facts, int]:
+    check_output(options.out, options.dump)
     desc = _desc(options)
     wanted = desc.dtype if options.to_dtype is None else data_type(options.to_dtype)
     if not np.can_cast(desc.dtype.numpy, wanted.numpy):

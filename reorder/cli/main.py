@@ -9,6 +9,8 @@ from errno import EBADF
 from typing import TYPE_CHECKING
 
 from memdesc import MemdescError
+from memdesc.disk import reason_of
+from memdesc.errors import short_repr
 from reorder.cli.compile_notice import CompileNotice
 from reorder.cli.facts import one_line
 from reorder.cli.parser import parse
@@ -41,6 +43,9 @@ def _run(given: Sequence[str]) -> int:
         text = json.dumps(facts) if options.json else "\n".join(options.lay_out(facts))
     except (MemdescError, MemoryError) as error:
         _complain(str(error) or "out of memory", given)
+        return 2
+    except OSError as error:  # such as names longer than the system has
+        _complain(f"{short_repr(error.filename)}: {reason_of(error)}", given)
         return 2
     if sys.stdout is None:
         _complain(f"the answer cannot be written: {os.strerror(EBADF)}", given)

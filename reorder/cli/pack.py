@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 import memdesc
+from memdesc.errors import short_repr
 from reorder.api import reorder
 from reorder.cli.command import Command, Facts
 from reorder.cli.facts import image_facts
 from reorder.cli.layouts import HELD
-from reorder.cli.tensors import SOURCE, load_tensor
+from reorder.cli.tensors import SOURCE, check_output, load_tensor
 from reorder.storage.files import save_image, sidecar
 
 if TYPE_CHECKING:
@@ -57,6 +59,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _answer(options: argparse.Namespace) -> tuple[Facts, int]:
+    check_output(options.dst, options.src)
     memory = load_tensor(options.src, options.dtype, options.tag)
     image = memdesc.image_desc(
         memory.desc.dims, options.to_dtype or memory.desc.dtype, options.image
@@ -68,11 +71,11 @@ def _answer(options: argparse.Namespace) -> tuple[Facts, int]:
 
 
 def _size_of(text: str) -> tuple[int, int]:
-    width, cross, height = text.partition("x")
-    if not (cross and width.isdecimal() and height.isdecimal()):
-        msg = f"--max-size {text!r} is no width and height, such as 16384x16384"
+    found = re.fullmatch("([0-9]{1,19})x([0-9]{1,19})", text)
+    if found is None:
+        msg = f"--max-size {short_repr(text)} is not a width and height, such as 16384x16384"
         raise memdesc.MemdescError(msg)
-    return int(width), int(height)
+    return int(found[1]), int(found[2])
 
 
 COMMAND = Command(

@@ -17,7 +17,7 @@ from reorder.memory.inputs import as_memory
 from reorder.memory.memory import Memory
 from reorder.storage.archive import load_archive
 from reorder.storage.arrays import other_type
-from reorder.storage.files import load
+from reorder.storage.files import load, sidecar
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "SOURCE",
+    "check_output",
     "is_archive",
     "load_file",
     "load_tensor",
@@ -87,7 +88,8 @@ def load_file(
         raise MemdescError(f"{msg}, of {', '.join(names[:_SHOWN])}{more}" if names else msg)
     (memory,) = tensors.values()
     if dtype is not None and data_type(dtype) != memory.dtype:
-        raise other_type(f"{path!r} says {memory.dtype}", data_type(dtype))
+        said = f"{path!r} says {memory.dtype}"
+        raise other_type(said, data_type(dtype))
     return memory
 
 
@@ -114,7 +116,7 @@ def tensors_in(path: str) -> dict[str, Memory] | None:
 
 def split_name(path: str) -> tuple[str, str | None]:
     """Return the file of ``FILE.npz:NAME``, and the name; None for a file alone."""
-    if _ARCHIVE in path and not Path(path).exists():
+    if _ARCHIVE in path and not os.path.exists(path):  # noqa: PTH110 - of any length
         stem, _, name = path.partition(_ARCHIVE)
         return f"{stem}{_ARCHIVE[:-1]}", name
     return path, None
@@ -128,6 +130,29 @@ def may_be_raw(path: str) -> bool:
         return kind_of(path) is None
     except MemdescError:
         return False
+
+
+def check_output(target: str, *sources: str) -> None:
+    """Refuse an output that would replace what is read, or the descriptor of another file.
+
+    A .npy may be replaced by what is made of it, together with its descriptor.
+    """
+    out, beside = as_path(target), sidecar(target)
+    stem = as_path(target.removesuffix(".json"))
+    replaced = [stem] if stem != out and os.path.exists(stem) else []  # noqa: PTH110 - of any length
+    for source in sources:
+        file = as_path(split_name(source)[0])
+        pairs = [(out, sidecar(file)), (beside, file)]
+        pairs += [] if _kind_of(str(file)) is NPY else [(out, file)]
+        replaced += [
+            file for made, read in pairs if os.path.realpath(made) == os.path.realpath(read)
+        ]
+    if replaced:
+        msg = (
+            f"{target!r} cannot be written: it, or its descriptor {str(beside)!r}, would replace "
+            f"{str(replaced[0])!r} or its descriptor; name another file"
+        )
+        raise MemdescError(msg)
 
 
 @contextmanager
@@ -177,7 +202,8 @@ def read_words(path: str, dtype: DataType | None) -> Memory | NDArray[Any] | Non
     held = np.dtype(found.dtype.numpy if isinstance(found, Memory) else found.dtype)
     is_words = held == np.uint8 or (dtype is not None and dtype.is_packed and held.kind in "iu")
     if dtype is not None and held != dtype.numpy and not is_words:
-        raise other_type(f"{path!r} holds {held}", dtype, "name that one")
+        said = f"{path!r} holds {held}"
+        raise other_type(said, dtype, "name that one")
     return found
 
 

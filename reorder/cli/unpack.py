@@ -12,7 +12,7 @@ from reorder.api import reorder
 from reorder.cli.command import Command, Facts, dims_of
 from reorder.cli.facts import desc_facts
 from reorder.cli.layouts import buffer_name
-from reorder.cli.tensors import load_file, may_be_raw, read_bytes
+from reorder.cli.tensors import check_output, load_file, may_be_raw, read_bytes
 from reorder.memory.inputs import from_pixels
 from reorder.memory.memory import Memory
 from reorder.storage.files import save, sidecar
@@ -59,6 +59,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _answer(options: argparse.Namespace) -> tuple[Facts, int]:
+    check_output(options.dst, options.src)
     memory = _load(options)
     plain = memdesc.memory_desc(memory.desc.dims, memory.desc.dtype)
     dst = plain if options.to is None else buffer_name(options.to)

@@ -131,7 +131,8 @@ def typed(array: NDArray[Any], dtype: str | None, path: str) -> NDArray[Any]:
     if array.dtype == wanted.numpy:
         return array
     if array.dtype.kind != "V":
-        raise other_type(f"{path!r} holds {array.dtype}", wanted)
+        said = f"{path!r} holds {array.dtype}"
+        raise other_type(said, wanted)
     if wanted.is_packed or wanted.numpy.itemsize != array.itemsize:
         msg = (
             f"{path!r} of {array.dtype} cannot be read as {wanted}: its elements have "
@@ -141,7 +142,7 @@ def typed(array: NDArray[Any], dtype: str | None, path: str) -> NDArray[Any]:
     return array.view(wanted.numpy)
 
 
-def other_type(what: str, wanted: DataType, way_out: str | None = None) -> MemdescError:
+def other_type(said: str, wanted: DataType, way_out: str | None = None) -> MemdescError:
     """Return the error of a type that is not the one that a file gives its elements."""
     kind = wanted.numpy.type
     converted = (
@@ -149,6 +150,6 @@ def other_type(what: str, wanted: DataType, way_out: str | None = None) -> Memde
         "converts its values"
     )
     return MemdescError(
-        f"{what}, not {wanted}; a file says its own type: {way_out or converted}. If its elements "
+        f"{said}, not {wanted}; a file says its own type: {way_out or converted}. If its elements "
         f"are the bits of {wanted}, save x.view({kind.__module__}.{kind.__name__})"
     )

@@ -138,7 +138,8 @@ def _load(
     if desc is None:
         return typed(array, dtype, str(given))
     if dtype is not None and data_type(dtype) != desc.dtype:
-        raise other_type(f"{str(sidecar(given))!r} says {desc.dtype}", data_type(dtype))
+        said = f"{str(sidecar(given))!r} says {desc.dtype}"
+        raise other_type(said, data_type(dtype))
     return memory_of(array, desc)
 
 

@@ -13,6 +13,7 @@ from memdesc import MemdescError, image_desc
 from reorder import Memory, load, reorder, save
 from reorder.cli import main
 from reorder.storage.files import sidecar
+from tests.unit.reorder.cli.results import refusal
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -125,7 +126,7 @@ def test_a_descriptor_of_another_image_is_refused(
         ),
         (
             ("--as", "conv2d_filter", "--max-size", "big"),
-            "--max-size 'big' is no width and height, such as 16384x16384",
+            "--max-size 'big' is not a width and height, such as 16384x16384",
         ),
         (("--as", "winograd_filter"), "which no reorder can make"),
         (("--as", "dw_conv2d_filter"), "multiplier m = 6"),

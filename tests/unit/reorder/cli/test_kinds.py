@@ -130,8 +130,9 @@ def test_identify_and_compare_read_words_as_other_types_only_where_they_are_word
     for name, dtype in (("f4", "f16"), ("f4", "u4"), ("i4", "f32"), ("u2", "bf16"), ("u2", "f16")):
         said = refusal(capsys, "identify", paths[name], "--dims", "680", "--dtype", dtype)
         assert f"not {dtype}; a file says its own type: name that one" in said
-        layout = (f"{dtype}:bfyx:680", f"{dtype}:bfyx:680")
-        said = refusal(capsys, "compare", paths[name], paths[name], "--layout-a", layout[0])
+        said = refusal(
+            capsys, "compare", paths[name], paths[name], "--layout-a", f"{dtype}:bfyx:680"
+        )
         assert f"not {dtype}; a file says its own type" in said
     for name, dtype, dims in (
         ("f4", "f32", "680"),
@@ -142,8 +143,8 @@ def test_identify_and_compare_read_words_as_other_types_only_where_they_are_word
     ):
         facts(capsys, "identify", paths[name], "--dims", dims, "--dtype", dtype)
         layout = f"{dtype}:bfyx:{dims}"
-        found = ("compare", paths[name], paths[name], "--layout-a", layout, "--layout-b", layout)
-        facts(capsys, *found)
+        both = ("--layout-a", layout, "--layout-b", layout)
+        facts(capsys, "compare", paths[name], paths[name], *both)
 
 
 def test_elements_of_npy_without_a_type_are_read_as_the_type_that_is_told(tmp_path: Path) -> None:

@@ -90,7 +90,7 @@ def test_a_file_has_the_keys_of_lines() -> None:
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        ("[[map]", "the rules are no TOML"),
+        ("[[map]", "the rules are not TOML"),
         ("map = 3", r"tables \[\[map\]\]; this one has map"),
         ("[[rule]]\nmatch = 'a'", r"tables \[\[map\]\]; this one has rule"),
         ("[[map]]\ndst = 'ab'", "needs a string match"),

@@ -1,0 +1,120 @@
+"""Outputs that would replace what a command reads, and arguments that no command takes."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from memdesc import MemdescError
+from reorder import load, reorder, save
+from reorder.bench.cases import parse_cases
+from reorder.cli.amounts import bytes_of
+from tests.unit.reorder.cli.results import facts, refusal
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pytest import CaptureFixture, MonkeyPatch  # noqa: PT013 - the types of fixtures
+
+X = np.random.default_rng(0).random((2, 17, 5, 4), np.float32)
+RAW = ("--format", "abcd", "--dims", "2x17x5x4", "--dtype", "f32")
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: MonkeyPatch) -> Path:
+    """A folder with tensors of each kind, which is the current one."""
+    monkeypatch.chdir(tmp_path)
+    np.save("x.npy", X)
+    save("b.npy", reorder(X, "nChw8c"))
+    np.savez("z.npz", a=X, b=X)
+    X.tofile("raw.bin")
+    X.tofile("raw.json")
+    (tmp_path / "link").symlink_to("raw.bin")
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("decode", "raw.bin", "raw.bin", *RAW),
+        ("decode", "raw.bin", "link", *RAW),
+        ("decode", "raw.json", "raw", *RAW),
+        ("decode", "raw.bin", "b.npy.json", *RAW),
+        ("reorder", "b.npy", "b.npy.json", "--to", "nhwc"),
+        ("reorder", "x.npy", "x.npy.json", "--to", "nhwc"),
+        ("reorder", "x.npy", "b.npy.json", "--to", "nhwc"),
+        ("reorder", "z.npz:a", "z.npz", "--to", "nhwc"),
+        ("pack", "b.npy", "b.npy.json", "--as", "in_out_channel"),
+        ("pack", "z.npz:a", "z.npz", "--as", "in_out_channel"),
+        ("unpack", "b.npy", "b.npy.json", "--to", "nhwc"),
+        (
+            *("unpack", "raw.json", "raw", "--as", "in_out_channel", "--dims", "2x17x5x4"),
+            *("--dtype", "f32"),
+        ),
+    ],
+    ids=" ".join,
+)
+def test_an_output_that_replaces_what_is_read_is_refused(
+    folder: Path, capsys: CaptureFixture[str], command: tuple[str, ...]
+) -> None:
+    before = {path.name: path.read_bytes() for path in folder.iterdir()}
+    said = refusal(capsys, *command)
+    assert "would replace" in said
+    assert "name another file" in said
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
+
+
+def test_a_npy_is_replaced_together_with_its_descriptor(
+    folder: Path, capsys: CaptureFixture[str]
+) -> None:
+    del folder
+    for path in ("x.npy", "b.npy"):
+        facts(capsys, "reorder", path, path, "--to", "nhwc")
+        found = load(path, verify=True)
+        assert not isinstance(found, np.ndarray)
+        assert np.array_equal(found.numpy(), X)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "-0", "0", "1e999", "nan", "inf", "-1", "9" * 30, "1\u212a", "1.5", "x", "1 2"]
+)
+def test_sizes_that_are_no_numbers_of_bytes_are_refused(text: str) -> None:
+    with pytest.raises(MemdescError, match="--max-bytes"):
+        bytes_of("--max-bytes", text)
+
+
+@pytest.mark.parametrize("word", ["9" * 5000, "2x" + "9" * 5000, "²x3", "٣x3", "-1x2", "1e9"])
+def test_cases_whose_dims_are_no_sizes_are_refused(word: str) -> None:
+    with pytest.raises(MemdescError, match="neither an option nor dims"):
+        list(parse_cases([word]))
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("match", "--dims=2x3", "--strides=3x1", f"--inner={'9' * 5000}b"),
+        ("pack", "x.npy", "o.npy", "--as=in_out_channel", f"--max-size={'9' * 5000}x1"),
+        ("pack", "x.npy", "o.npy", "--as=in_out_channel", "--max-size=²x1"),
+        ("show", "nchw", "9" * 5000),
+        ("show", "nchw", "1," * 5000 + "1"),
+        ("convert", "z.npz", "o.npz", "--rules=a\0b"),
+        ("inspect", "n" * 300),
+        ("check", "n" * 300 + ".npz:a"),
+        ("convert", "n" * 300, "o.npz"),
+        ("identify", "x.npy", "--like=--"),
+        ("reorder", "x.npy", "o.npy", "--to=--"),
+        ("convert", "z.npz", "fifo", "--overwrite"),
+    ],
+    ids=lambda command: " ".join(command)[:40].replace("\0", "0"),
+)
+def test_odd_arguments_are_refused_in_a_short_line_and_leave_nothing(
+    folder: Path, capsys: CaptureFixture[str], command: tuple[str, ...]
+) -> None:
+    os.mkfifo("fifo")
+    before = {path.name for path in folder.iterdir()}
+    assert len(refusal(capsys, *command)) < 1000
+    assert {path.name for path in folder.iterdir()} == before
+    assert (folder / "fifo").is_fifo()
