@@ -124,7 +124,8 @@ def typed(array: NDArray[Any], dtype: str | None, path: str) -> NDArray[Any]:
             return array
         msg = (
             f"{path!r} holds elements of {array.itemsize} bytes without a type; say which: "
-            "dtype='bf16', or --dtype bf16 on the command line"
+            "dtype='bf16', or on the command line --dtype bf16, or what `compare` takes, such as "
+            "--layout-a bf16:bfyx:1x2x3x4"
         )
         raise MemdescError(msg)
     wanted = data_type(dtype)

@@ -24,7 +24,15 @@ from memdesc.staging import own_turn
 from reorder.memory.memory import Memory
 from reorder.storage.arrays import array_of, form_of_image, memory_of, other_type, typed
 from reorder.storage.fingerprint import checksum, free_generation, of_data
-from reorder.storage.npy import NpyError, array_from, header_of, map_data, read_data, read_header
+from reorder.storage.npy import (
+    NpyError,
+    array_from,
+    check_end,
+    header_of,
+    map_data,
+    read_data,
+    read_header,
+)
 from reorder.storage.pair import describe, mismatch, present, record_for
 from reorder.storage.sidecar import read_sidecar, sidecar
 
@@ -125,6 +133,7 @@ def _load(
             if described is not None:
                 record = record_for(header, nbytes, described, what)
                 desc = describe(record, header, described, what)
+            check_end(header, nbytes)
             data = (map_data if mmap else read_data)(file, header, nbytes)
             array = array_from(data, header)
     except NpyError as error:

@@ -1,4 +1,4 @@
-"""Outputs that would replace what a command reads, and arguments that no command takes."""
+"""What no command takes: outputs that replace inputs, odd arguments, files of something else."""
 
 from __future__ import annotations
 
@@ -118,3 +118,48 @@ def test_odd_arguments_are_refused_in_a_short_line_and_leave_nothing(
     assert len(refusal(capsys, *command)) < 1000
     assert {path.name for path in folder.iterdir()} == before
     assert (folder / "fifo").is_fifo()
+
+
+def test_bytes_behind_the_data_of_a_npy_are_refused(
+    folder: Path, capsys: CaptureFixture[str]
+) -> None:
+    with (folder / "two.npy").open("wb") as file:
+        np.save(file, X)
+        np.save(file, X)
+    for command in (
+        ("reorder", "two.npy", "o.npy", "--to", "plain"),
+        ("compare", "two.npy", "x.npy"),
+        ("inspect", "two.npy"),
+        ("convert", "two.npy", "o.npz"),
+        ("identify", "two.npy", "--dims", "2x17x5x4"),
+    ):
+        assert f"{128 + X.nbytes} bytes follow its data" in refusal(capsys, *command)
+
+
+def test_unpack_says_where_pixels_are_not_those_of_an_image_of_these_dims(
+    folder: Path, capsys: CaptureFixture[str]
+) -> None:
+    np.save(folder / "c20.npy", np.random.default_rng(0).random((2, 20, 5, 4), np.float32))
+    facts(capsys, "pack", "c20.npy", "image.npy", "--as", "in_out_channel")
+    pixels = np.load("image.npy")
+    np.save("pixels.npy", pixels)
+    pixels.tofile("pixels.bin")
+    known = ("o.npy", "--as", "in_out_channel", "--dims")
+    for raw in (("pixels.npy",), ("pixels.bin", "--dtype", "f32")):
+        assert facts(capsys, "unpack", *raw, *known, "2x20x5x4")["padding_zero"] is True
+        found = facts(capsys, "unpack", *raw, *known, "2x17x5x4", code=1)
+        assert (found["padding_zero"], len(found["places"])) == (False, 10)
+    assert "the other pixels are not zero" in refusal(
+        capsys, "unpack", "pixels.npy", *known, "2x20x4x4"
+    )
+    assert "--row-pitch is for raw pixels" in refusal(
+        capsys, "unpack", "pixels.npy", *known, "2x20x5x4", "--row-pitch", "320"
+    )
+
+
+def test_a_number_of_busy_processes_that_no_machine_has_is_refused(
+    folder: Path, capsys: CaptureFixture[str]
+) -> None:
+    del folder
+    for count in ("-1", "100000"):
+        assert f"--busy {count}: give a number" in refusal(capsys, "bench", "2x3", "--busy", count)
