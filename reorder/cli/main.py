@@ -23,6 +23,8 @@ __all__ = ["main"]
 
 # what a shell returns for a command that SIGINT ended
 _INTERRUPTED = 130
+# characters of the start and of the end of an error; the reason often stands behind what was given
+_MAX_PART = 2000
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -64,6 +66,8 @@ def _run(given: Sequence[str]) -> int:
 
 def _complain(text: str, given: Sequence[str]) -> None:
     """Write one line about an error, if there is something to write to."""
+    if len(text) > 2 * _MAX_PART:
+        text = f"{text[:_MAX_PART]} ... {text[-_MAX_PART:]}"
     line = json.dumps({"error": text}) if "--json" in given else f"memdesc: {one_line(text)}"
     if sys.stderr is None:
         return
