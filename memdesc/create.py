@@ -140,15 +140,20 @@ def _layout_by_name(dims: tuple[int, ...], tag: str | FormatTag | None, bits: in
         return layout_by_tag(parse_tag(LETTERS[: len(dims)] or "a"), dims)
     if isinstance(tag, FormatTag):
         return layout_by_tag(tag, dims)
-    if isinstance(tag, str):
-        tag = expand_meta_tag(tag, len(dims))
-    found = resolve(tag, dims, bits)
+    name = expand_meta_tag(tag, len(dims)) if isinstance(tag, str) else tag
     try:
-        return layout_by_tag(found, dims, tag)
+        found = resolve(name, dims, bits)
+    except MemdescError as error:
+        if name == tag:
+            raise
+        msg = f"{short_repr(tag)} stands for {name!r} where there are {len(dims)} dims: {error}"
+        raise type(error)(msg) from None
+    try:
+        return layout_by_tag(found, dims, name)
     except MemdescError as error:
         if found.ndims == len(dims):
             raise
-        msg = f"{error}{did_you_mean(siblings(tag, len(dims)))}"
+        msg = f"{error}{did_you_mean(siblings(name, len(dims)))}"
         raise MemdescError(msg) from None
 
 

@@ -24,11 +24,14 @@ __all__ = [
     "UnknownFormatError",
     "UnsupportedFormatError",
     "allocates",
+    "excerpt",
     "short_repr",
 ]
 
 # Characters of a value in a message: about a line of a terminal, so that the reason stays in sight.
 _MAX_REPR = 120
+# Characters of the place in a string that is wrong.
+_MAX_EXCERPT = 24
 
 
 class MemdescError(ValueError):
@@ -104,3 +107,12 @@ def short_repr(value: object) -> str:
     if len(text) <= _MAX_REPR:
         return text
     return f"{text[: _MAX_REPR // 2]}... ({len(text)} characters)"
+
+
+def excerpt(text: str) -> str:
+    """Return the repr of the place in a string that is wrong, which runs to its end; or its start.
+
+    >>> excerpt("4x"), excerpt("4x" * 20)
+    ("'4x'", "'4x4x4x4x4x4x4x4x4x4x4x4x'...")
+    """
+    return f"{text[:_MAX_EXCERPT]!r}{'...' if len(text) > _MAX_EXCERPT else ''}"

@@ -18,7 +18,7 @@ import numpy as np
 
 from memdesc.blocks import Axis, Block, exact_axes, exact_blocks
 from memdesc.checked import Checked
-from memdesc.errors import MemdescError, NotBlockedError, allocates
+from memdesc.errors import MemdescError, NotBlockedError, allocates, short_repr
 from memdesc.int64 import INT64_MAX, checked_int, exact_ints
 from memdesc.tags import LETTERS, MAX_NDIMS
 
@@ -424,7 +424,7 @@ class Layout(Checked):
 def check_dims(dims: tuple[int, ...]) -> None:
     """Refuse dims that no layout has: none, too many, negative sizes, or sizes beyond int64."""
     if not 1 <= len(dims) <= MAX_NDIMS:
-        msg = f"dims {dims} have {len(dims)} sizes; a descriptor has 1 to {MAX_NDIMS}"
+        msg = f"dims {short_repr(dims)} have {len(dims)} sizes; a descriptor has 1 to {MAX_NDIMS}"
         raise MemdescError(msg)
     if min(dims) < 0 or max(dims) > INT64_MAX:
         dim = next(dim for dim, size in enumerate(dims) if not 0 <= size <= INT64_MAX)

@@ -6,7 +6,7 @@ import re
 from functools import lru_cache
 from typing import NamedTuple
 
-from memdesc.errors import UnknownFormatError, short_repr
+from memdesc.errors import UnknownFormatError, excerpt, short_repr
 from memdesc.int64 import INT64_MAX
 from memdesc.tags import LETTERS, Digit, FormatTag
 
@@ -21,9 +21,6 @@ _LETTER_OR_BLOCK = (
     r"(?P<extent>[0-9]{0,19})(?P<axis>[A-Za-z]|\([A-Za-z]+\))(?:/(?P<step>[0-9]{1,19})\.?)?"
 )
 _ALIGN = r"__(?P<axis>[a-z]|\([a-z]+\))(?P<align>[0-9]{1,19})"
-
-# Characters of a tag that a message quotes.
-_QUOTED = 24
 
 
 def parse_tag(text: str, letters: str = LETTERS) -> FormatTag:
@@ -120,8 +117,8 @@ class _Parser:
         while at < len(self.body):
             match = re.compile(_LETTER_OR_BLOCK).match(self.body, at)
             if match is None:
-                found = self.body[at : at + _QUOTED]
-                reason = f"expected a letter or a block such as 16b, found {found!r}"
+                found = excerpt(self.body[at:])
+                reason = f"expected a letter or a block such as 16b, found {found}"
                 raise self.error(at, reason)
             tokens.append(self._token(match))
             at = match.end()
@@ -226,9 +223,8 @@ class _Parser:
             match = re.compile(_ALIGN).match(self.text, at)
             dims = self._dims(at, match["axis"]) if match else ()
             if match is None or dims not in self.outer or dims in found or int(match["align"]) == 0:
-                rest = self.text[at : at + _QUOTED]
                 reason = "expected an alignment such as __b8, once for each axis"
-                raise self.error(at, f"{reason}, found {rest!r}")
+                raise self.error(at, f"{reason}, found {excerpt(self.text[at:])}")
             found[dims] = int(match["align"])
             if found[dims] > INT64_MAX:
                 reason = f"alignment {found[dims]} is more than int64 holds"

@@ -196,8 +196,8 @@ def _apart(x: NDArray[Any], y: NDArray[Any]) -> NDArray[Any]:
         values.dtype.kind in "iu" and values.dtype.itemsize * 8 == _WIDE_BITS for values in (x, y)
     )
     kind = np.longdouble if is_wide else np.float64
-    x, y = x.astype(kind), y.astype(kind)
-    with np.errstate(invalid="ignore", over="ignore"):
+    with np.errstate(invalid="ignore", over="ignore"):  # signalling NaNs, and infinities
+        x, y = x.astype(kind), y.astype(kind)
         apart: NDArray[Any] = np.abs(x - y)
     apart[np.isnan(apart)] = np.inf
     apart[(x == y) | (np.isnan(x) & np.isnan(y))] = 0

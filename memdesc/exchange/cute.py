@@ -13,7 +13,7 @@ from math import prod
 from typing import TYPE_CHECKING
 
 from memdesc.desc import MemoryDesc
-from memdesc.errors import UnsupportedFormatError, short_repr
+from memdesc.errors import UnsupportedFormatError, excerpt, short_repr
 from memdesc.exchange.system import System, cannot, not_understood
 from memdesc.int64 import INT64_MAX
 from memdesc.layout import Axis, Block, Layout, dim_name
@@ -128,8 +128,8 @@ def _parse(text: str, part: str) -> _Tree:
     while at < len(part):
         match = re.compile(_TOKEN).match(part, at)
         if match is None:
-            found = part[at : at + 24]
-            raise not_understood(_NAME, text, f"expected a number or a tuple, found {found!r}")
+            reason = f"expected a number or a tuple, found {excerpt(part[at:])}"
+            raise not_understood(_NAME, text, reason)
         at, mark = match.end(), match["mark"]
         if mark == ",":
             if comma:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from memdesc.create import memory_desc
 from memdesc.dtypes import DATA_TYPES
-from memdesc.errors import UnsupportedFormatError, short_repr
+from memdesc.errors import UnsupportedFormatError, excerpt, short_repr
 from memdesc.exchange.expressions import integers, parse
 from memdesc.exchange.index_maps import outputs_of, tag_of_outputs
 from memdesc.exchange.packs import checked_pack, pack_of, pack_of_tag, packed_shape, tag_of_pack
@@ -144,7 +144,9 @@ def _types(given: Given) -> tuple[_Type | None, _Type | None]:
 def _type(text: str, part: str) -> _Type:
     match = re.fullmatch(rf"\s*{_SHAPE}\s*", part)
     if match is None:
-        raise not_understood(_NAME, text, f"{part[:40]!r} is no shape and type, such as 9x3xf32")
+        raise not_understood(
+            _NAME, text, f"{excerpt(part)} is not a shape and type, such as 9x3xf32"
+        )
     return _Type(_sizes(text, match["shape"]), _dtype(text, match["type"]))
 
 

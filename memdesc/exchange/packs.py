@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
+from memdesc.errors import excerpt
 from memdesc.exchange.system import not_understood
 from memdesc.tags import Digit, FormatTag
 
@@ -20,7 +21,7 @@ __all__ = ["Pack", "checked_pack", "pack_of", "pack_of_tag", "packed_shape", "ta
 
 _NAMES = ("outer_dims_perm", "inner_dims_pos", "inner_tiles")
 # as printed, and in the generic form
-_VALUE = r"=\s*(?:\[\s*(?P<list>[^\]]*)\]|array<i64(?::\s*(?P<array>[^>]*))?>)"
+_VALUE = r"=\s*(?:\[(?P<list>[^\]]*)\]|array<i64(?::(?P<array>[^>]*))?>)"
 
 
 class Pack(NamedTuple):
@@ -59,7 +60,9 @@ def pack_of(system: str, given: Given) -> Pack | None:
         if found:
             part = (found[0]["list"] or found[0]["array"] or "").strip()
             if not re.fullmatch(r"([0-9]{1,18}(\s*,\s*[0-9]{1,18})*)?", part):
-                raise not_understood(system, text, f"{name} are no known integers: {part[:24]!r}")
+                raise not_understood(
+                    system, text, f"{name} are not known integers: {excerpt(part)}"
+                )
             values[name] = tuple(int(number) for number in part.split(",")) if part else ()
     if not values:
         return None

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from memdesc.create import memory_desc
 from memdesc.dtypes import DATA_TYPES
-from memdesc.errors import UnsupportedFormatError, short_repr
+from memdesc.errors import UnsupportedFormatError, excerpt, short_repr
 from memdesc.exchange.system import System, not_understood, tag_of
 from memdesc.exchange.tiles import NAME, PhysicalDim, check_tag, tag_of_dims, tiled, tiles_of
 
@@ -124,7 +124,7 @@ def _sizes(text: str, part: str) -> tuple[int, ...]:
 
 def _ints(text: str, part: str) -> tuple[int, ...]:
     if not re.fullmatch(_INTS, part):
-        raise not_understood(NAME, text, f"expected integers and commas, found {part[:24]!r}")
+        raise not_understood(NAME, text, f"expected integers and commas, found {excerpt(part)}")
     return tuple(map(int, part.split(",")))
 
 
@@ -132,10 +132,11 @@ def _suffixes(text: str, part: str) -> list[tuple[str, list[str]]]:
     """Split what follows the order of dims: each suffix with the insides of its parentheses."""
     found: list[tuple[str, list[str]]] = []
     at = 0
-    while at < len(part.rstrip()):
+    part = part.rstrip()
+    while at < len(part):
         match = re.compile(_SUFFIX).match(part, at)
         if match is None:
-            raise not_understood(NAME, text, f"expected a suffix, found {part[at : at + 24]!r}")
+            raise not_understood(NAME, text, f"expected a suffix, found {excerpt(part[at:])}")
         groups = re.findall(r"\(((?:[^()]|\([^()]*\))*)\)", match["groups"])
         if len(groups) > 1 and match["kind"] != "T":
             raise not_understood(NAME, text, f"suffix {match['kind']} has several values")
@@ -149,7 +150,7 @@ def _suffixes(text: str, part: str) -> list[tuple[str, list[str]]]:
 def _one(text: str, groups: list[str]) -> int:
     values = _ints(text, groups[0])
     if len(values) > 1:
-        raise not_understood(NAME, text, f"expected one integer, found {groups[0]!r}")
+        raise not_understood(NAME, text, f"expected one integer, found {excerpt(groups[0])}")
     return values[0]
 
 

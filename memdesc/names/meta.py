@@ -29,7 +29,8 @@ def expand_meta_tag(name: str, ndims: int) -> str:
     """
     if name == _PLAIN:
         return LETTERS[:ndims]
-    if name.count(_REST) != 1 or not re.fullmatch(f"[0-9A-La-l{_REST}]+", name):
+    # behind a number it would be the letter of a block
+    if name.count(_REST) != 1 or not re.fullmatch(f"([A-La-l{_REST}]|[0-9]+[A-La-l])+", name):
         return name
     named = "".join(sorted({*name.lower()} - {*"0123456789", _REST}))
     if not named or not LETTERS.startswith(named):

@@ -12,9 +12,11 @@ import re
 from collections import Counter
 from collections.abc import Iterable
 from contextlib import contextmanager
+from io import TextIOWrapper
 from math import isfinite
 from typing import TYPE_CHECKING, NamedTuple
 
+from memdesc.disk import as_path, open_file
 from memdesc.errors import MemdescError, short_repr
 from memdesc.verbose.primitive import VerbosePrimitive
 
@@ -196,11 +198,10 @@ class _Reader:
 def _lines(source: object) -> Iterator[Iterable[str]]:
     if isinstance(source, str | os.PathLike):
         try:
-            with open(source, encoding="utf-8", errors="replace") as file:  # noqa: PTH123 - as it was given
-                yield file
-        except (OSError, ValueError) as error:
-            reason = getattr(error, "strerror", None) or error
-            msg = f"the log {short_repr(os.fspath(source))} cannot be read: {reason}"
+            with open_file(as_path(source)) as file:
+                yield TextIOWrapper(file, encoding="utf-8", errors="replace")
+        except MemdescError as error:
+            msg = f"the log {error}"
             raise MemdescError(msg) from None
     elif isinstance(source, Iterable) and not isinstance(source, bytes | bytearray | memoryview):
         yield source

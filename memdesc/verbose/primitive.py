@@ -34,7 +34,7 @@ _TENSOR = re.compile(
 _NO_DIMS = "the problem does not hold its dims"
 _NO_OFFSET = "a view whose offset0 the line does not hold; it is 0 here"
 # flags of a descriptor: a, p, o, and 0 for an offset0 other than 0
-_VIEW = re.compile(r"(\w+:a?p?)0:")
+_VIEW = re.compile(r"\A(\w+:a?p?)0:")
 
 
 class VerboseTensor(NamedTuple):

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from functools import reduce
+from math import isfinite
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from memdesc.int64 import RUNTIME
@@ -21,7 +22,8 @@ __all__ = ["Problem", "read_problem", "tensor_dims"]
 Dims = tuple[int, ...]
 
 _DIMS = r"(?:[0-9]{1,19}|\*)(?:x(?:[0-9]{1,19}|\*))*"
-_SIZE = re.compile(r"_?([a-z]+)([0-9]{1,19}(?:\.[0-9]+)?(?:e[+-]?[0-9]+)?|\*)")
+_SIZE = re.compile(r"_?(?P<name>[a-z]+)(?P<size>[0-9]{1,19}(?:\.[0-9]+)?(?:e[+-]?[0-9]+)?|\*)")
+_AXIS = re.compile("[0-9]{1,3}")
 # Dims by letters. A letter that the problem does not have is skipped: id, od and kd of planes, g of
 # convolutions without groups. A letter behind a slash divides.
 _SRC, _DST = "mb ic id ih iw", "mb oc od oh ow"
@@ -83,9 +85,13 @@ def read_problem(text: str) -> Problem:
     """
     if re.fullmatch(f"{_DIMS}(?::{_DIMS})*", text):
         return Problem({}, tuple(_dims(part) for part in text.split(":")))
-    if not re.fullmatch(f"(?:{_SIZE.pattern})+", text):
-        return Problem({}, ())
-    return Problem({name: _number(digits) for name, digits in _SIZE.findall(text)}, ())
+    sizes: dict[str, float] = {}
+    at = 0
+    while (match := _SIZE.match(text, at)) is not None:
+        sizes[match["name"]] = _number(match["size"])
+        at = match.end()
+    is_read = at == len(text) and all(map(isfinite, sizes.values()))
+    return Problem(sizes if is_read else {}, ())
 
 
 def tensor_dims(
@@ -136,6 +142,8 @@ def _by_letters(recipe: str, sizes: Mapping[str, float]) -> Dims:
         letter, _, divisor = token.partition("/")
         if letter in sizes:
             size = int(sizes[letter])
+            if size != sizes[letter]:
+                return ()
             found.append(size // int(sizes.get(divisor, 1) or 1) if size > 0 else size)
     return tuple(found)
 
@@ -183,7 +191,7 @@ def _broadcast(left: Dims, right: Dims) -> Dims:
 
 def _concatenated(lists: tuple[Dims, ...], axis: str) -> dict[str, Any]:
     first = lists[0]
-    if not axis.isdecimal() or any(len(dims) != len(first) for dims in lists):
+    if not _AXIS.fullmatch(axis) or any(len(dims) != len(first) for dims in lists):
         return {}
     along = int(axis)
     if along >= len(first) or RUNTIME in (dims[along] for dims in lists):

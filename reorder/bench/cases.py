@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from itertools import product
-from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from memdesc import MemdescError, MemoryDesc, memory_desc
+from memdesc.disk import as_path, open_file
 from reorder.bench.attributes import ATTRIBUTES, attr_of
 
 if TYPE_CHECKING:
@@ -17,8 +17,10 @@ if TYPE_CHECKING:
 
 __all__ = ["Case", "parse_cases", "read_cases"]
 
+# bytes of a file of cases; real ones have a few thousand
+_MAX_NBYTES = 1 << 24
 _OPTIONS = ("stag", "dtag", "sdt", "ddt", "strides", *ATTRIBUTES)
-_PROBLEM = re.compile(r"(?P<dims>\d+(x\d+)*)(_?n\"(?P<name>[^\"]*)\")?")
+_PROBLEM = re.compile(r"(?P<dims>[0-9]{1,19}(x[0-9]{1,19})*)(_?n\"(?P<name>[^\"]*)\")?")
 # quoted names may hold blanks
 _WORD = re.compile(r"""(?:[^\s"]|"[^"]*")+""")
 
@@ -58,10 +60,15 @@ def read_cases(path: str) -> Iterator[Case]:
         If the file cannot be read, or with the number of the line that is wrong.
     """
     try:
-        text = Path(path).read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
+        with open_file(as_path(path)) as file:
+            data = file.read(_MAX_NBYTES + 1)
+        text = data.decode()
+    except ValueError as error:  # of the path, or of the encoding
         msg = f"cannot read cases from {path!r}: {error}"
         raise MemdescError(msg) from None
+    if len(data) > _MAX_NBYTES:
+        msg = f"{path!r} has more than {_MAX_NBYTES} bytes; give a file of cases"
+        raise MemdescError(msg)
     state: dict[str, list[str]] = {}
     for number, line in enumerate(text.splitlines(), 1):
         try:

@@ -12,7 +12,7 @@ __all__ = ["bytes_of", "threads_of"]
 _UNITS = {"": 1, "K": 10, "M": 20, "G": 30, "T": 40}
 # more are no faster anywhere, and take longer to start
 _THREADS = 256
-_SIZE = re.compile(r"([0-9]{1,12}) ?([KMGT]?)i?B?", re.IGNORECASE)
+_SIZE = re.compile(r"([0-9]{1,12}) ?([KMGT]?)i?B?", re.ASCII | re.IGNORECASE)
 
 
 def bytes_of(flag: str, text: str) -> int:

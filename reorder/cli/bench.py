@@ -37,6 +37,8 @@ _WORST = 10
 _SECONDS = 0.3
 # Megabytes that no device has.
 _MOST_MB = 1e7
+# processes that spin; more than any machine has cores for
+_MOST_BUSY = 1024
 # What chooses and runs cases, by its name in the options; with --device none of it has a meaning.
 _OF_CASES = (
     *("dims", "stag", "dtag", "sdt", "ddt", "strides", "batch", "random", "seed", "classes"),
@@ -123,9 +125,13 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def _check_seconds(seconds: float | None) -> None:
+def _check_amounts(options: argparse.Namespace) -> None:
+    seconds, busy = options.seconds, options.busy
     if seconds is not None and not 0 < seconds < math.inf:
         msg = f"--seconds {seconds:g}: give a time above 0, such as {_SECONDS}"
+        raise MemdescError(msg)
+    if not 0 <= busy <= _MOST_BUSY:
+        msg = f"--busy {busy}: give a number of processes from 0 to {_MOST_BUSY}"
         raise MemdescError(msg)
 
 
@@ -146,7 +152,7 @@ def _on_device(options: argparse.Namespace) -> Facts:
 
 
 def _answer(options: argparse.Namespace) -> tuple[Facts, int]:
-    _check_seconds(options.seconds)
+    _check_amounts(options)
     if options.device is not None or options.size is not None:
         return _on_device(options), 0
     words = [
@@ -184,7 +190,7 @@ def _answer(options: argparse.Namespace) -> tuple[Facts, int]:
     measured: dict[tuple[int, str], dict[str, Any]] = {}
     kernels: dict[tuple[int, str], dict[str, Any]] = {}
     seconds = options.seconds or _SECONDS
-    for count, message in run_workers(words, threads, peers, seconds, max(0, options.busy)):
+    for count, message in run_workers(words, threads, peers, seconds, options.busy):
         if "case" in message:
             case = message["case"]
             first = measured.setdefault((count, case["name"]), case)

@@ -8,9 +8,9 @@ from memdesc import MemdescError
 from reorder.cli.command import Command, Facts
 from reorder.cli.facts import lines
 from reorder.cli.padding import add_limit, padding_facts
-from reorder.cli.tensors import tensors_in
+from reorder.cli.tensors import load_file, tensors_in
 from reorder.memory.memory import Memory
-from reorder.storage.files import load, sidecar
+from reorder.storage.files import sidecar
 
 if TYPE_CHECKING:
     import argparse
@@ -34,7 +34,7 @@ def _answer(options: argparse.Namespace) -> tuple[Facts, int]:
         ]
         is_zero = all(facts["zero"] for facts in checked)
         return {"file": options.file, "zero": is_zero, "tensors": checked}, 0 if is_zero else 1
-    memory = load(options.file)
+    memory = load_file(options.file)
     if not isinstance(memory, Memory):
         missing = f"has no descriptor beside it ({str(sidecar(options.file))!r})"
         msg = f"{options.file!r} {missing}, so nothing says what is padding"

@@ -6,6 +6,7 @@ import re
 from typing import TYPE_CHECKING, NamedTuple
 
 from memdesc import MemdescError
+from memdesc.errors import short_repr
 from reorder.cli.facts import Facts, lines
 
 if TYPE_CHECKING:
@@ -38,7 +39,9 @@ def numbers_of(text: str, what: str) -> tuple[int, ...]:
     """Return integers joined by x or by commas."""
     numbers = [number.strip() for number in re.split("[x,]", text)]
     if not all(re.fullmatch("-?[0-9]{1,4000}", number) for number in numbers):
-        msg = f"{what} {text!r} are not integers joined by x or commas, such as 340x20x4x1"
+        msg = (
+            f"{what} {short_repr(text)} are not integers joined by x or commas, such as 340x20x4x1"
+        )
         raise MemdescError(msg)
     return tuple(map(int, numbers))
 

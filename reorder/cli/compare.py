@@ -14,7 +14,7 @@ from memdesc.layout import dim_name
 from reorder.cli.command import Command, Facts
 from reorder.cli.compare_checkpoints import compare_checkpoints, is_checkpoint
 from reorder.cli.facts import lines
-from reorder.cli.tensors import SOURCE, codes_note, load_file, read_bytes
+from reorder.cli.tensors import SOURCE, codes_note, load_file, read_bytes, read_words
 from reorder.comparison import compare_values
 from reorder.memory.inputs import as_memory
 from reorder.memory.memory import Memory
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from memdesc import DataType
     from reorder.comparison import Difference
 
 __all__ = ["COMMAND"]
@@ -99,18 +100,18 @@ def _load(path: str, layout: str | None, flag: str) -> Memory:
         hint = f"if it holds raw bytes, add {flag} TYPE:FORMAT:DIMS, such as f16:bfyx:1x2x3x4"
         return as_memory(load_file(path, raw_hint=hint), None)
     desc = from_notation(layout, "openvino")
-    data = _bytes_of(path)
+    data = _bytes_of(path, desc.dtype)
     if len(data) != desc.nbytes:
         msg = f"{path!r} has {len(data)} bytes, but {layout!r} takes {desc.nbytes}"
         raise MemdescError(msg)
     return Memory(desc, data, zero_pad=False)
 
 
-def _bytes_of(path: str) -> NDArray[np.uint8]:
+def _bytes_of(path: str, dtype: DataType) -> NDArray[np.uint8]:
     """Return the bytes of an array in a .npy or .npz, or of any other file."""
-    if not path.endswith(".npy") and ".npz" not in path:
+    found = read_words(path, dtype)
+    if found is None:
         return read_bytes(path)
-    found = load_file(path)
     return (
         found.data
         if isinstance(found, Memory)

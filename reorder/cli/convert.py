@@ -11,7 +11,7 @@ from threading import Lock
 from typing import TYPE_CHECKING
 
 from memdesc import MemdescError
-from memdesc.disk import open_file
+from memdesc.disk import as_path, open_file
 from reorder.cli.amounts import bytes_of, threads_of
 from reorder.cli.command import Command, Facts
 from reorder.cli.facts import one_line
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 __all__ = ["COMMAND"]
 
-_MAX_RULES = 1 << 24
+_MAX_RULES = 1 << 20
 # what the speed of the disk is measured with
 _SAMPLE = 64 << 20
 # seconds between two states of the bar
@@ -222,8 +222,11 @@ def _seconds(made: Conversion) -> float:
 def _rules(options: argparse.Namespace) -> list[Rule]:
     found: list[Rule] = []
     if options.rules is not None:
-        with open_file(Path(options.rules)) as file:
-            text = file.read(_MAX_RULES)
+        with open_file(as_path(options.rules)) as file:
+            text = file.read(_MAX_RULES + 1)
+        if len(text) > _MAX_RULES:
+            msg = f"{options.rules!r} has more than {_MAX_RULES} bytes; give a file of rules"
+            raise MemdescError(msg)
         try:
             found = rules_of_toml(text.decode())
         except UnicodeDecodeError as error:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,6 +15,7 @@ from reorder.cli.command import Command, Facts, dims_of
 from reorder.cli.layouts import desc_of
 from reorder.cli.padding import add_limit, padding_facts
 from reorder.cli.progress import Progress
+from reorder.cli.tensors import check_output, open_raw, read_bytes
 from reorder.identification.identify import identify
 from reorder.memory.memory import Memory
 from reorder.storage.files import save, sidecar
@@ -61,9 +61,9 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--offset",
         type=int,
-        default=0,
         metavar="BYTES",
-        help="bytes in front of the tensor (default 0)",
+        help="bytes in front of the tensor (default 0); with it, a file of another kind is read as "
+        "raw bytes too",
     )
     parser.add_argument(
         "--ignore-rest", action="store_true", help="let the file be longer than the tensor"
@@ -77,6 +77,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _answer(options: argparse.Namespace) -> tuple[Facts, int]:
+    check_output(options.out, options.dump)
     desc = _desc(options)
     wanted = desc.dtype if options.to_dtype is None else data_type(options.to_dtype)
     if not np.can_cast(desc.dtype.numpy, wanted.numpy):
@@ -135,11 +136,7 @@ def _alike(options: argparse.Namespace, dims: tuple[int, ...] | None) -> MemoryD
     if dims is None or options.format is not None:
         msg = "--like goes with --dims, and instead of --format"
         raise MemdescError(msg)
-    try:
-        data = np.fromfile(options.dump, np.uint8, offset=max(options.offset, 0))
-    except OSError as error:
-        msg = f"{options.dump!r} cannot be read: {error.strerror}"
-        raise MemdescError(msg) from None
+    data = read_bytes(options.dump, options.offset)
     patterns = options.like.split(",")
     found = [
         (each.desc, [name.text for name in each.names if _fits(name.text, patterns)])
@@ -161,34 +158,26 @@ def _fits(name: str, patterns: Sequence[str]) -> bool:
 
 def _read(options: argparse.Namespace, desc: MemoryDesc, progress: Progress) -> NDArray[np.uint8]:
     """Read the bytes of the tensor; refuse a file of another size."""
-    if options.offset < 0:
-        msg = f"--offset {options.offset}: a tensor cannot start in front of its file"
-        raise MemdescError(msg)
-    try:
-        with open(options.dump, "rb") as file:  # noqa: PTH123 - as it was given
-            found = os.fstat(file.fileno()).st_size - options.offset
-            if found < desc.nbytes or (found > desc.nbytes and not options.ignore_rest):
-                rest = (
-                    "it is cut short, or another layout"
-                    if found < desc.nbytes
-                    else "pass --ignore-rest if the rest is something else"
-                )
-                has = f"{max(found, 0)} bytes from byte {options.offset} on"
-                needs = f"{desc!r} takes {desc.nbytes}"
-                msg = f"{options.dump!r} has {has}, but {needs}; {rest}"
+    with open_raw(options.dump, options.offset) as (file, found):
+        if found < desc.nbytes or (found > desc.nbytes and not options.ignore_rest):
+            rest = (
+                "it is cut short, or another layout"
+                if found < desc.nbytes
+                else f"pass --offset {found - desc.nbytes} if it ends with the tensor, or "
+                "--ignore-rest if something else follows"
+            )
+            has = f"{found} bytes from byte {options.offset or 0} on"
+            needs = f"{desc!r} takes {desc.nbytes}"
+            msg = f"{options.dump!r} has {has}, but {needs}; {rest}"
+            raise MemdescError(msg)
+        data = np.empty(desc.nbytes, np.uint8)
+        for start in range(0, desc.nbytes, _CHUNK_NBYTES):
+            chunk = data.data[start : start + _CHUNK_NBYTES]
+            progress.step(f"reading {options.dump}")
+            if file.readinto(chunk) != len(chunk):  # type: ignore[attr-defined] # binary files have it
+                msg = f"{options.dump!r} became shorter while it was read"
                 raise MemdescError(msg)
-            file.seek(options.offset)
-            data = np.empty(desc.nbytes, np.uint8)
-            for start in range(0, desc.nbytes, _CHUNK_NBYTES):
-                chunk = data.data[start : start + _CHUNK_NBYTES]
-                progress.step(f"reading {options.dump}")
-                if file.readinto(chunk) != len(chunk):
-                    msg = f"{options.dump!r} became shorter while it was read"
-                    raise MemdescError(msg)
-                progress.step(f"reading {options.dump}", len(chunk))
-    except OSError as error:
-        msg = f"{options.dump!r} cannot be read: {error.strerror}"
-        raise MemdescError(msg) from None
+            progress.step(f"reading {options.dump}", len(chunk))
     return data
 
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from memdesc import MemdescError, memory_desc
+from memdesc import MemdescError, data_type, memory_desc
 from reorder.cli.command import Command, Facts, dims_of
-from reorder.cli.tensors import load_file, read_bytes, tensors_in
+from reorder.cli.tensors import load_file, read_bytes, read_words, split_name, tensors_in
 from reorder.identification.identify import identify
 
 if TYPE_CHECKING:
@@ -43,7 +44,6 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--offset",
         type=int,
-        default=0,
         metavar="BYTES",
         help="bytes in front of the tensor in a file of raw bytes (default 0)",
     )
@@ -56,7 +56,7 @@ def _answer(options: argparse.Namespace) -> tuple[Facts, int]:
             return _answer_for_set(options, plain)
     like = None if options.like is None else load_file(options.like)
     dims = None if options.dims is None else dims_of(options.dims)
-    data = _read(options.dump, options.offset)
+    data = _read(options)
     found = identify(data, like, dims=dims, dtype=options.dtype)
     facts = {"file": options.dump, **_facts(data, found)}
     return facts, int(len(found.candidates) != 1)
@@ -78,14 +78,16 @@ def _answer_for_set(options: argparse.Namespace, plain: dict[str, Memory]) -> tu
     return facts, int(any(len(each.candidates) != 1 for each in found.values()))
 
 
-def _read(path: str, offset: int) -> Memory | np.ndarray[Any, Any]:
+def _read(options: argparse.Namespace) -> Memory | np.ndarray[Any, Any]:
     """Return a tensor in a .npy, or the bytes of another file from an offset on."""
-    if path.endswith(".npy") or ".npz" in path:
-        if offset:
-            msg = f"--offset {offset} is for files of raw bytes; {path!r} says where its data begin"
-            raise MemdescError(msg)
-        return load_file(path)
-    return read_bytes(path, offset)
+    path, offset = options.dump, options.offset
+    if offset is not None and Path(split_name(path)[0]).suffix not in {".npy", ".npz"}:
+        return read_bytes(path, offset)
+    found = read_words(path, None if options.dtype is None else data_type(options.dtype))
+    if found is not None and offset:
+        msg = f"--offset {offset} is for files of raw bytes; {path!r} says where its data begin"
+        raise MemdescError(msg)
+    return read_bytes(path, offset) if found is None else found
 
 
 def _facts(data: Memory | np.ndarray[Any, Any], found: Identification) -> Facts:

@@ -9,6 +9,8 @@ from errno import EBADF
 from typing import TYPE_CHECKING
 
 from memdesc import MemdescError
+from memdesc.disk import reason_of
+from memdesc.errors import short_repr
 from reorder.cli.compile_notice import CompileNotice
 from reorder.cli.facts import one_line
 from reorder.cli.parser import parse
@@ -21,6 +23,8 @@ __all__ = ["main"]
 
 # what a shell returns for a command that SIGINT ended
 _INTERRUPTED = 130
+# characters of the start and of the end of an error; the reason often stands behind what was given
+_MAX_PART = 2000
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -42,6 +46,9 @@ def _run(given: Sequence[str]) -> int:
     except (MemdescError, MemoryError) as error:
         _complain(str(error) or "out of memory", given)
         return 2
+    except OSError as error:  # such as names longer than the system has
+        _complain(f"{short_repr(error.filename)}: {reason_of(error)}", given)
+        return 2
     if sys.stdout is None:
         _complain(f"the answer cannot be written: {os.strerror(EBADF)}", given)
         return 2
@@ -59,6 +66,8 @@ def _run(given: Sequence[str]) -> int:
 
 def _complain(text: str, given: Sequence[str]) -> None:
     """Write one line about an error, if there is something to write to."""
+    if len(text) > 2 * _MAX_PART:
+        text = f"{text[:_MAX_PART]} ... {text[-_MAX_PART:]}"
     line = json.dumps({"error": text}) if "--json" in given else f"memdesc: {one_line(text)}"
     if sys.stderr is None:
         return

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import memdesc
 from memdesc import MemdescError
+from memdesc.errors import short_repr
 from reorder.cli.command import Command, Facts, dims_of, numbers_of
 from reorder.cli.layouts import add_dtype
 
@@ -39,8 +40,8 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _answer(options: argparse.Namespace) -> tuple[Facts, int]:
-    if not re.fullmatch("([0-9]+[a-l])*", options.inner):
-        msg = f"--inner {options.inner!r} is not sizes and letters, such as 8b or 4b16a4b"
+    if not re.fullmatch("([0-9]{1,19}[a-l])*", options.inner):
+        msg = f"--inner {short_repr(options.inner)} is not sizes and letters, such as 8b or 4b16a4b"
         raise MemdescError(msg)
     inner = [
         (int(size), "abcdefghijkl".index(letter))

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 import memdesc
+from memdesc.errors import short_repr
 from reorder.api import reorder
 from reorder.cli.command import Command, Facts
 from reorder.cli.facts import image_facts
-from reorder.cli.tensors import SOURCE, load_tensor, may_hold
+from reorder.cli.layouts import HELD
+from reorder.cli.tensors import SOURCE, check_output, load_tensor
 from reorder.storage.files import save_image, sidecar
 
 if TYPE_CHECKING:
@@ -40,11 +43,13 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--dtype",
         metavar="DTYPE",
-        help="type of the lanes, such as f16; elements are converted to it. Where the .npy cannot "
-        "say what they are, such as bf16, it says that",
+        help=HELD,
     )
     parser.add_argument(
-        "--to-dtype", metavar="DTYPE", help="type of the lanes, where --dtype says what is read"
+        "--to-dtype",
+        metavar="DTYPE",
+        help="type of the lanes, such as f16, to which elements are converted; by default that of "
+        "the elements",
     )
     parser.add_argument(
         "--max-size",
@@ -54,12 +59,11 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _answer(options: argparse.Namespace) -> tuple[Facts, int]:
-    # what the file says of itself is converted
-    is_held = options.dtype and (options.to_dtype or may_hold(options.src, options.dtype))
-    held = options.dtype if is_held else None
-    memory = load_tensor(options.src, held, options.tag)
-    dtype = options.to_dtype or (options.dtype if held is None else None) or memory.desc.dtype
-    image = memdesc.image_desc(memory.desc.dims, dtype, options.image)
+    check_output(options.dst, options.src)
+    memory = load_tensor(options.src, options.dtype, options.tag)
+    image = memdesc.image_desc(
+        memory.desc.dims, options.to_dtype or memory.desc.dtype, options.image
+    )
     if options.max_size is not None:
         image.check_size(*_size_of(options.max_size))
     save_image(options.dst, reorder(memory, image), image)
@@ -67,11 +71,11 @@ def _answer(options: argparse.Namespace) -> tuple[Facts, int]:
 
 
 def _size_of(text: str) -> tuple[int, int]:
-    width, cross, height = text.partition("x")
-    if not (cross and width.isdecimal() and height.isdecimal()):
-        msg = f"--max-size {text!r} is no width and height, such as 16384x16384"
+    found = re.fullmatch("([0-9]{1,19})x([0-9]{1,19})", text)
+    if found is None:
+        msg = f"--max-size {short_repr(text)} is not a width and height, such as 16384x16384"
         raise memdesc.MemdescError(msg)
-    return int(width), int(height)
+    return int(found[1]), int(found[2])
 
 
 COMMAND = Command(

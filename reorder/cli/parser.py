@@ -91,10 +91,12 @@ def _check_flags(parser: argparse.ArgumentParser, words: Sequence[str]) -> None:
     known = flags_of(parser)
     end = words.index("--") if "--" in words else len(words)
     for word in words[:end]:
-        flag = word.partition("=")[0]
+        flag, sign, value = word.partition("=")
         if flag.startswith("--") and flag not in known:
             near = _near(flag[2:], [one[2:] for one in known])
             parser.error(f"no flag {flag}{did_you_mean(tuple(f'--{one}' for one in near))}")
+        if sign and value == "--":  # argparse makes an empty list of it
+            parser.error(f"argument {flag}: expected a value, not --")
 
 
 def _near(word: str, known: Iterable[str]) -> tuple[str, ...]:

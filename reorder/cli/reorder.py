@@ -14,7 +14,7 @@ from reorder.cli.facts import desc_facts
 from reorder.cli.layouts import HELD, buffer_name
 from reorder.cli.located import locate
 from reorder.cli.progress import Progress
-from reorder.cli.tensors import SOURCE, codes_note, load_file, load_tensor
+from reorder.cli.tensors import SOURCE, check_output, codes_note, load_file, load_tensor
 from reorder.memory.memory import Memory
 from reorder.storage.files import save, sidecar
 from reorder.storage.reorder_file import FileReorder, reorder_file
@@ -80,6 +80,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _answer(options: argparse.Namespace) -> tuple[Facts, int]:
+    check_output(options.dst, options.src)
     attr = _attr(options)
     large = _large(options, attr)
     if large is not None:

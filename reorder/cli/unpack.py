@@ -12,7 +12,8 @@ from reorder.api import reorder
 from reorder.cli.command import Command, Facts, dims_of
 from reorder.cli.facts import desc_facts
 from reorder.cli.layouts import buffer_name
-from reorder.cli.tensors import load_file, may_be_raw, read_bytes
+from reorder.cli.padding import add_limit, padding_facts
+from reorder.cli.tensors import check_output, load_file, may_be_raw, read_bytes
 from reorder.memory.inputs import from_pixels
 from reorder.memory.memory import Memory
 from reorder.storage.files import save, sidecar
@@ -56,24 +57,31 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="DTYPE",
         help="type to convert to, such as f32; by default nothing is converted",
     )
+    add_limit(parser)
 
 
 def _answer(options: argparse.Namespace) -> tuple[Facts, int]:
+    check_output(options.dst, options.src)
     memory = _load(options)
     plain = memdesc.memory_desc(memory.desc.dims, memory.desc.dtype)
     dst = plain if options.to is None else buffer_name(options.to)
     result = reorder(memory, dst, dtype=options.to_dtype)
+    padding = padding_facts(memory, options.limit, "padding_zero")
     save(options.dst, result)
     return {
         "wrote": options.dst,
         "descriptor": str(sidecar(options.dst)),
         **desc_facts(result.desc),
-    }, 0
+        **padding,
+    }, 0 if padding["padding_zero"] else 1
 
 
 def _load(options: argparse.Namespace) -> Memory:
     """Return the pixels as memory, of the image that the options or the file say."""
     is_raw = may_be_raw(options.src)
+    if options.row_pitch is not None and not is_raw:
+        msg = f"--row-pitch is for raw pixels; {options.src!r} says the shape of its rows"
+        raise MemdescError(msg)
     found = read_bytes(options.src) if is_raw else load_file(options.src, options.dtype)
     if isinstance(found, Memory):
         if options.image is not None or options.dims is not None:
@@ -92,7 +100,16 @@ def _load(options: argparse.Namespace) -> Memory:
     image = memdesc.image_desc(dims_of(options.dims), dtype, options.image)
     if is_raw:
         return Memory(image.desc, _rows(options, found, image), zero_pad=False)
-    return from_pixels(found, image)
+    memory = from_pixels(found, image)
+    others = found[image.height :], found[: image.height, image.width :]
+    if any(np.ascontiguousarray(part).view(np.uint8).any() for part in others):
+        msg = (
+            f"{options.src!r} has {found.shape[0]} rows of {found.shape[1]} pixels, and {image!r} "
+            f"{image.height} of {image.width}; the other pixels are not zero, so they belong to an "
+            "image of other dims, or are to be cut off"
+        )
+        raise MemdescError(msg)
+    return memory
 
 
 def _rows(
@@ -119,7 +136,8 @@ def _rows(
 
 COMMAND = Command(
     "unpack",
-    "Unpack the pixels of an OpenCL image, of a .npy or a raw dump, into a .npy.",
+    "Unpack the pixels of an OpenCL image, of a .npy or a raw dump, into a .npy, and check their "
+    "padding: exit code 1 if it is not zero.",
     "unpack image.npy weights.npy",
     _add_arguments,
     _answer,

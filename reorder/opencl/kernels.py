@@ -18,10 +18,9 @@ from reorder.opencl.schedule.transfers import DeviceTraits, plan_transfers
 from reorder.plan.plan import check_types
 
 if TYPE_CHECKING:
-    from reorder.plan.plan import ReorderPlan
     from reorder.values.attr import Attr
 
-__all__ = ["kernel_texts", "kernels_of_plan"]
+__all__ = ["kernel_texts"]
 
 # what nearly all devices offer; a device that is named says what it has
 _COMMON = DeviceTraits(max_work_items=256)
@@ -88,11 +87,6 @@ def kernel_texts(
         for launch in (*transfer.launches, *transfer.second)
     ]
     return tuple(dict.fromkeys(map(kernel_source, patterns)))
-
-
-def kernels_of_plan(plan: ReorderPlan, device: cl.Device | None = None) -> tuple[str, ...]:
-    """Return the kernels of a plan; what `ReorderPlan.kernels` calls."""
-    return kernel_texts(plan.src, plan.dst, plan.attr, device=device)
 
 
 def _operand(desc: MemoryDesc | ImageDesc, name: str) -> DeviceOperand:

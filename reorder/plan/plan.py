@@ -1,7 +1,4 @@
-"""ReorderPlan: a reorder as a value, and `plan_reorder`, which makes one.
-
-Over 300 lines for the docstrings of its methods.
-"""
+"""ReorderPlan: a reorder as a value, and `plan_reorder`, which makes one."""
 
 from __future__ import annotations
 
@@ -26,10 +23,6 @@ if TYPE_CHECKING:
     from reorder.values.binding import BoundAttr
 
 __all__ = ["ReorderPlan", "check_dims", "check_pair", "check_types", "is_planned", "plan_reorder"]
-
-
-# backends whose kernels have a text, and the module that writes it
-_KERNELS = {"opencl": "reorder.opencl.kernels"}
 
 
 class _Carried:
@@ -187,7 +180,7 @@ class ReorderPlan(_Carried, Checked):
         """
         from reorder.plan.source import plan_source  # noqa: PLC0415 - planning needs no source
 
-        planned = self._planned("source is")
+        planned = self._planned()
         return plan_source(
             (planned.src, planned.dst),
             planned.boxes,
@@ -196,58 +189,13 @@ class ReorderPlan(_Carried, Checked):
             (lang, name),
         )
 
-    def kernels(self, backend: str = "opencl", device: Any = None) -> tuple[str, ...]:
-        """Write the kernels that a backend compiles for the reorder.
-
-        Other than those of `source`, they are what runs, on buffers that start at multiples of 16
-        bytes. Their numbers are arguments, so that sizes can share a text.
-
-        Parameters
-        ----------
-        backend : {"opencl"}
-            Those whose kernels have a text.
-        device : pyopencl.Device, optional
-            What they are written for; by default any that has f64 and the arithmetic of IEEE 754.
-
-        Returns
-        -------
-        tuple of str
-            Each text once, in the order in which they run.
-
-        Raises
-        ------
-        MemdescError
-            If the backend has no text, or refuses the reorder; if the boxes are not those of
-            `plan_reorder`.
-
-        See Also
-        --------
-        reorder.opencl.kernel_texts : Takes images as well.
-
-        Examples
-        --------
-        >>> import memdesc, reorder
-        >>> src, dst = (memdesc.memory_desc((3, 2), "s8", tag) for tag in ("ab", "ba"))
-        >>> (text,) = reorder.plan_reorder(src, dst).kernels("opencl")
-        >>> "__global const uchar *restrict src" in text
-        True
-        """
-        if not isinstance(backend, str) or backend not in _KERNELS:
-            known = ", ".join(_KERNELS)
-            msg = f"kernels of {short_repr(backend)} have no text; those of {known} do"
-            raise MemdescError(msg)
-        planned = self._planned("kernels are")
-        # loaded by name: a plan knows no backend
-        texts: tuple[str, ...] = import_module(_KERNELS[backend]).kernels_of_plan(planned, device)
-        return texts
-
-    def _planned(self, what: str) -> ReorderPlan:
+    def _planned(self) -> ReorderPlan:
         """Return the plan as `plan_reorder` makes it; refuse boxes made by hand."""
         planned = self if is_planned(self) else plan_reorder(self.src, self.dst, self.attr)
         if tuple(self.boxes) != planned.boxes:
             msg = (
-                f"{what} written of the boxes that plan_reorder makes of src, dst and attr; this "
-                "plan has others"
+                "source is generated from the boxes that plan_reorder makes for src, dst and attr; "
+                "this plan has different ones"
             )
             raise MemdescError(msg)
         return planned

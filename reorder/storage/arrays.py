@@ -30,6 +30,7 @@ __all__ = [
     "form_of_image",
     "is_bytes",
     "memory_of",
+    "other_type",
     "typed",
 ]
 
@@ -123,18 +124,16 @@ def typed(array: NDArray[Any], dtype: str | None, path: str) -> NDArray[Any]:
             return array
         msg = (
             f"{path!r} holds elements of {array.itemsize} bytes without a type; say which: "
-            "dtype='bf16', or --dtype bf16 on the command line"
+            "dtype='bf16', or on the command line --dtype bf16, or what `compare` takes, such as "
+            "--layout-a bf16:bfyx:1x2x3x4"
         )
         raise MemdescError(msg)
     wanted = data_type(dtype)
     if array.dtype == wanted.numpy:
         return array
-    if array.dtype.kind not in "Vu":
-        msg = (
-            f"{path!r} holds {array.dtype}, not {wanted}; a file says its own type, and nothing is "
-            "converted yet"
-        )
-        raise MemdescError(msg)
+    if array.dtype.kind != "V":
+        said = f"{path!r} holds {array.dtype}"
+        raise other_type(said, wanted)
     if wanted.is_packed or wanted.numpy.itemsize != array.itemsize:
         msg = (
             f"{path!r} of {array.dtype} cannot be read as {wanted}: its elements have "
@@ -142,3 +141,16 @@ def typed(array: NDArray[Any], dtype: str | None, path: str) -> NDArray[Any]:
         )
         raise MemdescError(msg)
     return array.view(wanted.numpy)
+
+
+def other_type(said: str, wanted: DataType, way_out: str | None = None) -> MemdescError:
+    """Return the error of a type that is not the one that a file gives its elements."""
+    kind = wanted.numpy.type
+    converted = (
+        f"--to-dtype {wanted} on the command line, or reorder(x, layout, dtype={wanted.name!r}), "
+        "converts its values"
+    )
+    return MemdescError(
+        f"{said}, not {wanted}; a file says its own type: {way_out or converted}. If its elements "
+        f"are the bits of {wanted}, save x.view({kind.__module__}.{kind.__name__})"
+    )

@@ -22,9 +22,17 @@ from memdesc.disk import as_path, open_file, state_of, write_files
 from memdesc.int64 import checked_flag
 from memdesc.staging import own_turn
 from reorder.memory.memory import Memory
-from reorder.storage.arrays import array_of, form_of_image, memory_of, typed
+from reorder.storage.arrays import array_of, form_of_image, memory_of, other_type, typed
 from reorder.storage.fingerprint import checksum, free_generation, of_data
-from reorder.storage.npy import NpyError, array_from, header_of, map_data, read_data, read_header
+from reorder.storage.npy import (
+    NpyError,
+    array_from,
+    check_end,
+    header_of,
+    map_data,
+    read_data,
+    read_header,
+)
 from reorder.storage.pair import describe, mismatch, present, record_for
 from reorder.storage.sidecar import read_sidecar, sidecar
 
@@ -64,8 +72,9 @@ def load(
     path : path
         A .npy file.
     dtype : str, optional
-        What an array without descriptor holds where .npy cannot say it, such as bf16:
-        its elements are void or unsigned there. Nothing is converted.
+        What an array without descriptor holds where .npy cannot say it, such as bf16, which
+        numpy saves as void elements (``V2``). Nothing is converted, and a file that says another
+        type is refused.
     verify : bool
         Whether to compare the checksum of all data too, which takes a pass over them.
     mmap : bool
@@ -124,6 +133,7 @@ def _load(
             if described is not None:
                 record = record_for(header, nbytes, described, what)
                 desc = describe(record, header, described, what)
+            check_end(header, nbytes)
             data = (map_data if mmap else read_data)(file, header, nbytes)
             array = array_from(data, header)
     except NpyError as error:
@@ -137,8 +147,8 @@ def _load(
     if desc is None:
         return typed(array, dtype, str(given))
     if dtype is not None and data_type(dtype) != desc.dtype:
-        msg = f"{str(sidecar(given))!r} says {desc.dtype}, not {dtype}"
-        raise MemdescError(msg)
+        said = f"{str(sidecar(given))!r} says {desc.dtype}"
+        raise other_type(said, data_type(dtype))
     return memory_of(array, desc)
 
 

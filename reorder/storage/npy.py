@@ -26,6 +26,7 @@ __all__ = [
     "Header",
     "NpyError",
     "array_from",
+    "check_end",
     "header_of",
     "map_data",
     "read_data",
@@ -249,6 +250,23 @@ def _wanted(header: Header, nbytes: int) -> int:
         )
         raise NpyError(msg)
     return wanted
+
+
+def check_end(header: Header, nbytes: int) -> None:
+    """Refuse a file that does not end with its data, such as one of several arrays.
+
+    Raises
+    ------
+    NpyError
+        With how many bytes follow.
+    """
+    rest = nbytes - len(header.raw) - header.nbytes
+    if rest > 0:
+        msg = (
+            f"{rest} bytes follow its data, {header.dtype} of shape {header.shape}; if they are "
+            "further arrays, read them with numpy.load, and save each into a file"
+        )
+        raise NpyError(msg)
 
 
 def array_from(data: NDArray[np.uint8], header: Header) -> NDArray[Any]:

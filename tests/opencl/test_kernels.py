@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,7 +10,7 @@ import pyopencl as cl
 import pytest
 
 from memdesc import MemdescError, image_desc, memory_desc
-from reorder import opencl, plan_reorder, reorder
+from reorder import opencl, reorder
 from reorder.cli import main
 from reorder.opencl import binaries, user_cache
 from reorder.opencl.programs import _DIVISION
@@ -53,20 +52,14 @@ def test_texts_are_what_a_runtime_compiles(
     assert len(kept) == len(texts)
 
 
-def test_a_plan_has_the_kernels_of_its_descriptors() -> None:
-    plan = plan_reorder(SRC, memory_desc(DIMS, "f32", "nChw16c"))
-    texts = plan.kernels("opencl")
-    assert texts == opencl.kernel_texts(plan.src, plan.dst)
+def test_texts_of_buffers_need_no_device() -> None:
+    texts = opencl.kernel_texts(SRC, memory_desc(DIMS, "f32", "nChw16c"))
     assert texts
     assert all("__kernel" in text for text in texts)
-    assert plan_reorder(memory_desc((0, 3), "f32"), memory_desc((0, 3), "f32")).kernels() == ()
-    for backend, message in (("cpu", "kernels of 'cpu' have no text; those of opencl do"), (3, "")):
-        with pytest.raises(MemdescError, match=message or "kernels of 3 have no text"):
-            plan.kernels(backend)  # type: ignore[arg-type] # the mistake
-    with pytest.raises(MemdescError, match="kernels are written of the boxes that plan_reorder"):
-        replace(plan, boxes=plan.boxes[:1]).kernels()
+    empty = memory_desc((0, 3), "f32")
+    assert opencl.kernel_texts(empty, empty) == ()
     with pytest.raises(MemdescError, match=r"device must be a pyopencl\.Device, not 3"):
-        plan.kernels("opencl", 3)
+        opencl.kernel_texts(SRC, SRC, device=3)  # type: ignore[arg-type] # the mistake
     with pytest.raises(MemdescError, match="src must be a MemoryDesc or an ImageDesc, not 'nchw'"):
         opencl.kernel_texts("nchw", SRC)  # type: ignore[arg-type] # the mistake
     with pytest.raises(MemdescError, match="src has dims"):

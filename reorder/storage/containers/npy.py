@@ -11,7 +11,7 @@ from memdesc.disk import open_file
 from reorder.storage.containers.entry import Container, FileState, check_entries
 from reorder.storage.containers.npy_form import array_form, entry_of
 from reorder.storage.containers.plan import PlannedFile, Span
-from reorder.storage.npy import NpyError, read_header
+from reorder.storage.npy import NpyError, check_end, read_header
 from reorder.storage.pair import desc_of_file, write_sidecar
 
 if TYPE_CHECKING:
@@ -42,6 +42,7 @@ def read(path: Path) -> Container:
         with open_file(path) as file:
             state = FileState.of(file.fileno())
             header = read_header(file)
+            check_end(header, state.nbytes)
     except NpyError as error:
         msg = f"{str(path)!r} is not a .npy file, or a damaged one: {error}"
         raise MemdescError(msg) from None

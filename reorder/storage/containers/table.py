@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
@@ -10,7 +11,6 @@ from memdesc.errors import MemdescError
 from reorder.storage.containers.shards import INDEX_ENDING, read_folder, read_index
 
 if TYPE_CHECKING:
-    import os
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
@@ -86,7 +86,7 @@ def read_container(path: str | os.PathLike[str]) -> Container:
         If there is none, or it is damaged.
     """
     given = as_path(path)
-    if given.is_dir():
+    if os.path.isdir(given):  # noqa: PTH112 - names of any length
         return read_folder(given)
     if given.name.endswith(INDEX_ENDING):
         return read_index(given)

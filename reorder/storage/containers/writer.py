@@ -51,6 +51,8 @@ def check_target(
     if not is_folder and target.is_dir():
         msg = f"{str(target)!r} is a folder; name a file"
         raise MemdescError(msg)
+    if is_folder and not target.is_dir():
+        check_writable(target)  # a pipe or a device is no output that a folder may replace
     finals = () if is_folder else tuple(target.parent / file.name for file in files)
     for path in finals:
         check_writable(path)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 import tomllib
 from dataclasses import dataclass
+from math import isfinite, nan
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from memdesc import MemdescError, data_type, known_records
@@ -22,8 +23,10 @@ __all__ = ["WHOLE", "Format", "Rule", "is_record", "parse_rule", "rules_of_toml"
 
 _ARROW = "->"
 _SHAPE = "PATTERN: [SRC ->] DST[, DTYPE][, KEY=VALUE ...]"
-_OPTIONS = re.compile(r"([^()]+)\(([^()]*=[^()]*)\)")
+_OPTIONS = re.compile(r"([^()]+)\(([^()=]*=[^()]*)\)")
 _COUNT = re.compile("[0-9]{1,18}")
+# characters of a rule, or of a line of a file of rules
+_MAX_TEXT = 4096
 # of scales that are chosen from the data: one for all elements
 WHOLE = "all"
 
@@ -112,6 +115,9 @@ def parse_rule(text: str) -> Rule:
     >>> parse_rule("*.weight: OIhw16i16o, bf16").dtype
     'bf16'
     """
+    if len(text) > _MAX_TEXT:
+        msg = f"rule {short_repr(text)}: a rule has at most {_MAX_TEXT} characters"
+        raise MemdescError(msg)
     pattern, colon, rest = re.sub(r"\s+", " ", text.strip()).partition(": ")
     if not colon or not pattern or not rest.strip():
         msg = f"rule {text!r} has no form {_SHAPE}, such as '*.weight: oihw -> OIhw16i16o'"
@@ -151,10 +157,14 @@ def rules_of_toml(text: str) -> list[Rule]:
     MemdescError
         If it is no such file.
     """
+    long = next((k for k, line in enumerate(text.splitlines(), 1) if len(line) > _MAX_TEXT), None)
+    if long is not None:
+        msg = f"line {long} of the rules is too long; a line has at most {_MAX_TEXT} characters"
+        raise MemdescError(msg)
     try:
         found = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        msg = f"the rules are no TOML: {error}"
+    except (ValueError, RecursionError) as error:  # numbers of thousands of digits, deep nesting
+        msg = f"the rules are not TOML: {error}"
         raise MemdescError(msg) from None
     tables = found.get("map")
     if set(found) != {"map"} or not isinstance(tables, list):
@@ -177,14 +187,13 @@ def _as_text(value: Any) -> str:
 
 def _split(text: str) -> list[str]:
     """Split at commas that are in no parentheses."""
-    words, depth = [""], 0
-    for letter in text:
+    words, depth, start = [], 0, 0
+    for k, letter in enumerate(text):
         depth += (letter == "(") - (letter == ")")
         if letter == "," and depth <= 0:
-            words.append("")
-        else:
-            words[-1] += letter
-    return [word.strip() for word in words]
+            words.append(text[start:k])
+            start = k + 1
+    return [word.strip() for word in (*words, text[start:])]
 
 
 def _is_dtype(word: str) -> bool:
@@ -244,9 +253,12 @@ def _name(_: Rule, __: str, value: str) -> str:
 
 def _float(rule: Rule, key: str, value: str) -> float:
     try:
-        return float(value)
+        number = float(value)
     except ValueError:
-        rule.fail(f"{key}={value} is no number")
+        number = nan
+    if not isfinite(number):
+        rule.fail(f"{key}={value} is not a finite number")
+    return number
 
 
 def _integer(rule: Rule, key: str, value: str) -> int:

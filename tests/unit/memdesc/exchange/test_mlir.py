@@ -84,7 +84,7 @@ def test_every_data_type_but_booleans_has_a_name_there(name: str) -> None:
         ("tensor<2x3xf32>", "it is affine_map"),
         ("outer_dims_perm = [0, 1]", "belong together"),
         (f"{_PACK} {_PACK}", "outer_dims_perm twice"),
-        ("inner_dims_pos = [0] inner_tiles = [?]", "inner_tiles are no known integers: '\\?'"),
+        ("inner_dims_pos = [0] inner_tiles = [?]", "inner_tiles are not known integers: '\\?'"),
         ("inner_dims_pos = [0] inner_tiles = [0]", "a tile of 1 or more"),
         ("inner_dims_pos = [0, 0] inner_tiles = [2, 2]", "each once, with a tile"),
         ("inner_dims_pos = [2] inner_tiles = [2]", "dims of 0 to 1"),
@@ -97,7 +97,7 @@ def test_every_data_type_but_booleans_has_a_name_there(name: str) -> None:
         ),
         (
             "inner_dims_pos = [1] inner_tiles = [2] : tensor<2x3xf32, #e> -> tensor<2x1x2xf32>",
-            "no shape and type",
+            "not a shape and type",
         ),
         ("affine_map<(d0) -> (d0)>", "it maps 1 indices"),
         ("affine_map<(d0, d1) -> (d0 ceildiv 2)>", "no expression"),

@@ -76,7 +76,7 @@ def test_many_places_are_counted(tmp_path: Path, capsys: pytest.CaptureFixture[s
     ("arguments", "message"),
     [
         (["missing", "ref.npy", *_LAYOUT], "'missing' cannot be read: No such file"),
-        (["ref.npy", "ref.npy", *_LAYOUT], "takes 1280"),
+        (["ref.npy", "ref.npy", *_LAYOUT], "'ref.npy' holds float32, not f16"),
         (["dump.bin", "ref.npy"], "raw bytes, add --layout-a TYPE:FORMAT:DIMS, such as f16:bfyx:"),
         (["ref.npy", "dump.bin"], "raw bytes, add --layout-b TYPE:FORMAT:DIMS, such as f16:bfyx:"),
         (["ref.npy", "ref.npy", "--layout-a", "bfyx"], "it is type, format and dims"),

@@ -131,18 +131,20 @@ def test_decode_refuses_before_it_writes(
         "but memory_desc((1, 17, 5, 4), 'f32', 'aBcd16b') takes 2560; it is cut short"
         in refusal(capsys, "decode", path, out, *layout, "f32")
     )
-    assert "has 0 bytes from byte 5000 on" in refusal(
+    assert "cannot start in" in refusal(
         capsys, "decode", path, out, *layout, "f16", "--offset", "5000"
     )
     assert "--ignore-rest" in refusal(capsys, "decode", path, out, *layout, "u8")
-    assert "in front of its file" in refusal(
+    assert "cannot start in" in refusal(
         capsys, "decode", path, out, *layout, "f16", "--offset", "-1"
     )
     assert "does not hold all values of f16" in refusal(
         capsys, "decode", path, out, *layout, "f16", "--to-dtype", "s8"
     )
     assert "No such file" in refusal(capsys, "decode", "none.bin", out, *layout, "f16")
-    assert "Is a directory" in refusal(capsys, "decode", str(tmp_path), out, *layout, "f16")
+    assert "is a folder or a device" in refusal(
+        capsys, "decode", str(tmp_path), out, *layout, "f16"
+    )
     assert "unknown data type 'f17'" in refusal(capsys, "decode", path, out, *layout, "f17")
     assert "cannot be written" in refusal(
         capsys, "decode", path, str(tmp_path / "none" / "out.npy"), *layout, "f16"

@@ -13,6 +13,7 @@ from memdesc import MemdescError, image_desc
 from reorder import Memory, load, reorder, save
 from reorder.cli import main
 from reorder.storage.files import sidecar
+from tests.unit.reorder.cli.results import refusal
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -125,7 +126,7 @@ def test_a_descriptor_of_another_image_is_refused(
         ),
         (
             ("--as", "conv2d_filter", "--max-size", "big"),
-            "--max-size 'big' is no width and height, such as 16384x16384",
+            "--max-size 'big' is not a width and height, such as 16384x16384",
         ),
         (("--as", "winograd_filter"), "which no reorder can make"),
         (("--as", "dw_conv2d_filter"), "multiplier m = 6"),
@@ -195,9 +196,8 @@ def test_show_says_what_the_first_pixels_of_an_image_hold(capsys: CaptureFixture
     assert "pixel (1, 0), holds (4,) (5,) padding padding\n" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("flag", ["--dtype", "--to-dtype"])
 def test_pack_converts_what_a_file_says_and_reads_what_it_cannot_say(
-    capsys: CaptureFixture[str], weights: Path, flag: str
+    capsys: CaptureFixture[str], weights: Path
 ) -> None:
     out = weights / "image.npy"
 
@@ -208,16 +208,19 @@ def test_pack_converts_what_a_file_says_and_reads_what_it_cannot_say(
 
     half, wide, bits = (image_desc(X.shape, d, "conv2d_filter") for d in ("f16", "f32", "bf16"))
     save(weights / "blocked.npy", reorder(X, "aBcd8b"))
-    assert packed("weights.npy", flag, "f16") == reorder(X, half).tobytes()
-    assert packed("blocked.npy", flag, "f16") == reorder(X, half).tobytes()
+    assert packed("weights.npy", "--to-dtype", "f16") == reorder(X, half).tobytes()
+    assert packed("blocked.npy", "--to-dtype", "f16") == reorder(X, half).tobytes()
     bf16 = X.astype(ml_dtypes.bfloat16)
-    np.save(weights / "bf16.npy", bf16.view(np.uint16))
+    np.save(weights / "bf16.npy", bf16)
     assert packed("bf16.npy", "--dtype", "bf16") == reorder(bf16, bits).tobytes()
     words = ("--dtype", "bf16", "--to-dtype", "f32")
     assert packed("bf16.npy", *words) == reorder(bf16.astype(np.float32), wide).tobytes()
     u8 = np.arange(180, dtype=np.uint8).reshape(X.shape)
     np.save(weights / "u8.npy", u8)
-    assert packed("u8.npy", flag, "f32") == reorder(u8.astype(np.float32), wide).tobytes()
+    assert packed("u8.npy", "--to-dtype", "f32") == reorder(u8.astype(np.float32), wide).tobytes()
+    for src, dtype in (("weights", "f16"), ("blocked", "f16"), ("u8", "s8"), ("u8", "f32")):
+        arguments = ("pack", str(weights / f"{src}.npy"), str(out), "--as", "conv2d_filter")
+        assert f"--to-dtype {dtype}" in refusal(capsys, *arguments, "--dtype", dtype)
 
 
 def test_unpack_reads_packed_files_arrays_of_pixels_and_raw_dumps(

@@ -139,5 +139,5 @@ def test_files_that_may_hold_raw_bytes_are_refused_with_the_command_that_reads_t
 def test_a_damaged_archive_is_refused(tmp_path: Path, capsys: CaptureFixture[str]) -> None:
     path = tmp_path / "x.npz"
     path.write_bytes(b"PK\x03\x04 and nothing else")
-    assert "is no .npy file, or a damaged one" in refusal(capsys, "check", str(path))
+    assert "is no .npz file, or a damaged one" in refusal(capsys, "check", str(path))
     assert "cannot be read" in refusal(capsys, "check", str(tmp_path / "none.npz:x"))

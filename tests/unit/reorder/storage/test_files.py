@@ -65,21 +65,41 @@ def test_a_blocked_layout_is_saved_as_raw_bytes_with_its_descriptor_beside_it(
     assert from_json(sidecar(tmp_path / "x.npy").read_text()) == memory.desc
 
 
-def test_an_array_without_descriptor_is_an_array(tmp_path: Path) -> None:
-    np.save(tmp_path / "x.npy", np.arange(4, dtype=np.uint16))
-    plain = load(tmp_path / "x.npy")
-    assert isinstance(plain, np.ndarray)
-    relabelled = load(tmp_path / "x.npy", "bf16")
-    assert isinstance(relabelled, np.ndarray)
-    assert relabelled.dtype == ml_dtypes.bfloat16
-
-
-def test_a_dtype_of_another_width_is_refused(tmp_path: Path) -> None:
-    np.save(tmp_path / "x.npy", np.arange(4, dtype=np.uint16))
+def test_a_dtype_names_elements_without_a_type(tmp_path: Path) -> None:
+    np.save(tmp_path / "x.npy", np.arange(4).astype(ml_dtypes.bfloat16))
+    found = load(tmp_path / "x.npy", "bf16")
+    assert isinstance(found, np.ndarray)
+    assert found.dtype == ml_dtypes.bfloat16
     with pytest.raises(
-        MemdescError, match="of uint16 cannot be read as f32: its elements have 16 bits"
+        MemdescError, match=r"of \|V2 cannot be read as f32: its elements have 16 bits"
     ):
         load(tmp_path / "x.npy", "f32")
+
+
+@pytest.mark.parametrize(
+    ("held", "dtype", "view"),
+    [
+        ("u1", "s8", "numpy.int8"),
+        ("u2", "f16", "numpy.float16"),
+        ("u2", "bf16", "ml_dtypes.bfloat16"),
+        ("u2", "f32", "numpy.float32"),
+        ("i2", "u16", "numpy.uint16"),
+        ("u1", "u4", "ml_dtypes.uint4"),
+        ("?", "u8", "numpy.uint8"),
+    ],
+)
+def test_what_a_file_says_of_its_elements_is_neither_converted_nor_reinterpreted(
+    tmp_path: Path, held: str, dtype: str, view: str
+) -> None:
+    x = np.array([0, 1, 200], np.uint8).astype(held)
+    np.save(tmp_path / "x.npy", x)
+    with pytest.raises(MemdescError, match=f"not {dtype}; a file says its own type: --to-dtype"):
+        load(tmp_path / "x.npy", dtype)
+    with pytest.raises(MemdescError, match=rf"save x\.view\({view}\)"):
+        load(tmp_path / "x.npy", dtype)
+    plain = load(tmp_path / "x.npy")
+    assert isinstance(plain, np.ndarray)
+    assert plain.dtype == x.dtype
 
 
 def test_a_missing_a_truncated_and_a_foreign_file_are_refused(tmp_path: Path) -> None:

@@ -56,7 +56,9 @@ def test_a_copy_of_a_plan_has_the_same_source() -> None:
 
 def test_a_plan_with_other_boxes_is_refused() -> None:
     other = reorder.ReorderPlan(_PLAN.src, _PLAN.dst, _PLAN.boxes[:1])
-    with pytest.raises(MemdescError, match="source is written of the boxes that plan_reorder make"):
+    with pytest.raises(
+        MemdescError, match="source is generated from the boxes that plan_reorder makes"
+    ):
         other.source("c")
 
 

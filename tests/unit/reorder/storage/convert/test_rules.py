@@ -47,7 +47,7 @@ def test_fused_dims_are_no_options() -> None:
         ("a: ab, cd", "'cd' is neither a data type nor KEY=VALUE"),
         ("a: ab, f16, f32", "dtype is given twice"),
         ("a: ab, colour=red", "there is no key 'colour'; the keys are src, dst, dtype, "),
-        ("a: ab, scale=big", "scale=big is no number"),
+        ("a: ab, scale=big", "scale=big is not a finite number"),
         ("a: ab, zero_point=1.5", "zero_point=1.5 is no integer"),
         ("a: ab, dims=3by4", "dims=3by4 are no integers joined by x"),
         ("a: ab, scales=xy, s8", "scales=xy are no letters of dims"),
@@ -90,7 +90,7 @@ def test_a_file_has_the_keys_of_lines() -> None:
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        ("[[map]", "the rules are no TOML"),
+        ("[[map]", "the rules are not TOML"),
         ("map = 3", r"tables \[\[map\]\]; this one has map"),
         ("[[rule]]\nmatch = 'a'", r"tables \[\[map\]\]; this one has rule"),
         ("[[map]]\ndst = 'ab'", "needs a string match"),

@@ -1,0 +1,113 @@
+"""Strings of any length and depth are read in linear time, or refused."""
+
+from __future__ import annotations
+
+import time
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+import pytest
+
+from memdesc import MemdescError, from_json, from_notation, memory_desc, read_verbose, suggest
+from memdesc.exchange import SYSTEMS
+from memdesc.verbose.problem import read_problem
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+# What is quadratic takes minutes for so many characters, or does not end; the rest milliseconds.
+_LENGTH = 200_000
+_SECONDS = 5.0
+_LINE = "onednn_verbose,v1,primitive,exec,cpu,reorder,jit:uni,undef,{},{},,{},0.25"
+_TENSORS = "src:f32::blocked:abcd::f0 dst:f32:p:blocked:aBcd16b::f0"
+_PIECES = ("a", "1", "1e", "e1", "_", "a1", ":", "x", "(", "[", "=", " ", "a:", "é", "+a:1")
+
+
+def _read(text: str) -> None:
+    """Read a line of a log, and all that it says."""
+    for entry in read_verbose([text]).entries:
+        assert entry.primitive.tensors is not None
+        assert entry.primitive.attributes is not None
+        assert entry.primitive.sizes is not None
+
+
+def _seconds(read: Callable[[str], object], text: str) -> float:
+    start = time.process_time()
+    with suppress(MemdescError):
+        read(text)
+    return time.process_time() - start
+
+
+@pytest.mark.parametrize("piece", _PIECES)
+def test_a_long_word_of_a_log_takes_linear_time(piece: str) -> None:
+    word = piece * (_LENGTH // len(piece))
+    for fields in (
+        (f"src:f32::blocked:abcd::{word}", "", "2x3x4x5"),
+        (f"src:{word}", "", "2x3x4x5"),
+        (f"src:f32:{word} dst:f32::blocked:abcd::f0", "", "2x3x4x5"),
+        (_TENSORS, f"attr-scales:{word}", "2x3x4x5"),
+        (_TENSORS, f"attr-post-ops:{word}", "2x3x4x5"),
+        (_TENSORS, word, "2x3x4x5"),
+        (_TENSORS, "", word),
+        (_TENSORS, "", f"mb1{word}!"),
+    ):
+        assert _seconds(_read, _LINE.format(*fields)) < _SECONDS
+    assert _seconds(_read, word) < _SECONDS
+    assert _seconds(_read, f"onednn_verbose,{word}") < _SECONDS
+
+
+@pytest.mark.parametrize("system", SYSTEMS)
+@pytest.mark.parametrize(
+    "start", ["", "(", "f32[2,3]{1,0:", "inner_dims_pos = [", "lambda a, b: ["]
+)
+def test_a_long_notation_takes_linear_time(system: str, start: str) -> None:
+    for piece in _PIECES:
+        for length in (8000, _LENGTH):
+            text = start + piece * (length // len(piece))
+            seconds = _seconds(lambda text: from_notation(text, system, (2, 3)), text)
+            assert seconds < 0.15 + _SECONDS * (length == _LENGTH)
+
+
+@pytest.mark.parametrize(
+    "read", [suggest, from_json, lambda text: memory_desc((2, 3), "f32", text)]
+)
+def test_long_names_and_descriptors_take_linear_time(read: Callable[[str], object]) -> None:
+    for piece in (*_PIECES, '{"a":', "[[", '"'):
+        assert _seconds(read, piece * (_LENGTH // len(piece))) < _SECONDS
+
+
+@pytest.mark.parametrize(
+    "problem", ["mb1e999", "mb1e999ic3", f"mb1{'1e' * 40}!", "mb1.5e99999ic3", f"mb{'9' * 400}"]
+)
+def test_sizes_that_are_no_numbers_are_not_read(problem: str) -> None:
+    assert not read_problem(problem).sizes
+    _read(_LINE.format(_TENSORS, "", problem))
+
+
+def test_a_problem_with_a_fraction_says_no_dims() -> None:
+    line = _LINE.format("data:f32::blocked:a::f0", "", "mb1.5ic3").replace("reorder", "lrn")
+    (tensor,) = read_verbose([line]).entries[0].primitive.tensors.values()
+    assert tensor.dims == ()
+
+
+@pytest.mark.parametrize("axis", ["9" * 5000, "²", "٣", "-1", "1e3"])
+def test_an_axis_that_is_no_dim_says_no_dims(axis: str) -> None:
+    tensors = "src:f32::blocked:ab::f0 src:f32::blocked:ab::f0 dst:f32::blocked:ab::f0"
+    line = _LINE.format(tensors, "", "2x3:2x3").replace("reorder", "concat")
+    line = line.replace(",,2x3", f",axis:{axis},2x3")
+    assert read_verbose([line]).entries[0].primitive.tensors["dst"].dims == ()
+
+
+@pytest.mark.parametrize(
+    ("name", "quoted"),
+    [
+        ("BA16a64b4x", "unknown format 'BA16a64b4x', at character 9: no dim is called 'x'"),
+        ("ABcd16a16b2x", "unknown format 'ABcd16a16b2x', at character 11: no dim"),
+        ("aBx", "'aBx' stands for 'aBcd' where there are 4 dims: unknown format 'aBcd'"),
+        ("ab" + "4x" * 20, r"at character 3: no dim is called 'x'"),
+        ("ab?" + "4x" * 20, r"found '\?4x4x4x4x4x4x4x4x4x4x4x4'\.\.\."),
+    ],
+)
+def test_messages_quote_names_as_they_were_given(name: str, quoted: str) -> None:
+    with pytest.raises(MemdescError, match=quoted):
+        memory_desc((2, 3, 4, 5), "f32", name)

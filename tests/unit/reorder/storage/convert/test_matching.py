@@ -1,0 +1,73 @@
+"""Patterns with stars: what they match, what stars stand for, and how long that takes."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from memdesc import MemdescError
+from reorder.storage.convert.matching import matches, refuse_unmatched, renamed
+from reorder.storage.convert.rules import Rule, parse_rule, rules_of_toml
+
+_SECONDS = 5.0
+
+
+@given(
+    st.lists(st.sampled_from(("a", "b", ".", "*", "?", "[ab]", "[!a]")), max_size=7).map("".join),
+    st.text("ab.", max_size=9),
+)
+def test_first_stars_stand_for_as_much_as_they_can(pattern: str, name: str) -> None:
+    import re  # noqa: PLC0415 - the oracle's alone
+
+    tokens = re.findall(r"\[!?[ab]+\]|\*+|.", pattern)
+    texts = {"?": ".", ".": r"\.", "[!a]": "[^a]"}
+    greedy = "".join("(.*)" if "*" in token else texts.get(token, token) for token in tokens)
+    found = re.fullmatch(greedy, name)
+    stars = [token for token in tokens if "*" in token]
+    rule = Rule("", pattern, rename="/".join("*" * len(stars)))
+    assert matches(rule, name) == (found is not None)
+    if found and stars:
+        assert renamed(rule, name) == "/".join(found.groups())
+
+
+def test_many_stars_and_long_names_take_no_time() -> None:
+    start = time.process_time()
+    name = "a" * 65_000
+    assert not matches(Rule("", "*a" * 200 + "*b"), name)
+    assert matches(Rule("", "*a" * 200 + "*"), name)
+    assert not matches(Rule("", "*" + "a" * 1000 + "b*"), name)
+    with pytest.raises(MemdescError, match="no tensor and no record is called"):
+        refuse_unmatched(Rule("", "ab" * 2000), ["ba" * 30_000] * 3)
+    assert time.process_time() - start < _SECONDS
+
+
+@pytest.mark.parametrize("piece", ["=", "a=", "a(", ",", ", ", "*", "[", "(=", "->", " ", "\t"])
+def test_long_rules_take_linear_time_or_are_refused(piece: str) -> None:
+    start = time.process_time()
+    for length in (4000, 500_000):
+        for text in (f"*: awq({piece * (length // len(piece))}", piece * (length // len(piece))):
+            try:
+                rule = parse_rule(text)
+            except MemdescError:
+                continue
+            matches(rule, "model.layers.0.weight")
+    assert time.process_time() - start < _SECONDS
+    with pytest.raises(MemdescError, match="a rule has at most 4096 characters"):
+        parse_rule("*: nchw" + " " * 5000)
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("x = " + "[" * 3000, "the rules are not TOML"),
+        ("[[map]]\nmatch = '*'\nscale = 1e999", "scale=inf is not a finite number"),
+        ("[[map]]\nmatch = '*'\nscale = " + "9" * 4000, "is not a finite number"),
+        ("a." * 100_000 + "a = 1", "line 1 of the rules is too long"),
+    ],
+)
+def test_files_of_rules_that_are_deep_or_long_are_refused(text: str, problem: str) -> None:
+    with pytest.raises(MemdescError, match=problem):
+        rules_of_toml(text)
