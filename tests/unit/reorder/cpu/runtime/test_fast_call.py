@@ -84,7 +84,7 @@ def test_a_dst_that_is_read_only_or_shares_memory_with_src_is_left_alone() -> No
 def test_another_thread_may_assign_the_shape_of_an_array_meanwhile() -> None:
     # numpy frees the dims then: ctypes holds the GIL while the call reads them (FUNCFLAG_PYTHONAPI)
     kind: Any = type(fast_call())
-    assert kind._flags_ & 4  # noqa: SLF001 - the flags of the call
+    assert kind._flags_ & 4
     plan = reorder.plan_reorder(
         memory_desc((8, 64), "f32", "ab"), memory_desc((8, 64), "f32", "ba")
     )
