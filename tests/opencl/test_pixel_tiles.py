@@ -124,5 +124,5 @@ def test_work_items_share_a_loop_once(twice: str, first: Runtime) -> None:
     profile = GPU._replace(
         min_tiled=1 << 20, pack=groups, pack_narrow=groups, unpack=groups, unpack_narrow=groups
     )
-    for case in CASES[:4]:
+    for case in CASES[1:3]:
         check(first, case, ("f32", "f32"), profile)
