@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 DTYPES = ("f32", "f16", "s32", "s8", "u8")
 # Shapes for each image type: every dtype and every layout of the host; a campaign runs 40.
-SHAPES = pytest.mark.parametrize("count", [10, pytest.param(40, marks=pytest.mark.campaign)])
+SHAPES = pytest.mark.parametrize("count", [7, pytest.param(40, marks=pytest.mark.campaign)])
 HOST = ("nchw", "nhwc", "nChw16c", "cdab", "aBcd2b", "ABcd3b2a", "dcba")
 
 # clDNN's images beside MACE's, by hand from the table of its formats

@@ -22,7 +22,7 @@ from tests.reorders import expect, random_bytes
 if TYPE_CHECKING:
     from pathlib import Path
 
-_TAILS = "--sdt=f32,s8 --stag=abx,axb --dtag=aBx16b,axb,ABx4b16a4b 5x17x3x4 1x3x2x7"
+_TAILS = "--sdt=f32,s8 --stag=abx --dtag=aBx16b,axb,ABx4b16a4b 5x17x3x4 1x3x2x7"
 
 
 def test_every_peer_comes_to_the_bits_that_we_come_to() -> None:
