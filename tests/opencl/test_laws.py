@@ -127,7 +127,7 @@ def test_images_keep_the_bits_in_tiles_of_any_size(
     check_image(runtime, case, seed, GPU._replace(min_tiled=0))
 
 
-def check_buffers(runtime: Runtime, src: MemoryDesc, dst: MemoryDesc, seed: int) -> None:
+def check_reorder(runtime: Runtime, src: MemoryDesc, dst: MemoryDesc, seed: int) -> None:
     source = random_bytes(max(src.min_nbytes, 1), seed)
     before = random_bytes(dst.min_nbytes + 48, seed + 1)
     buffer = runtime.buffer(before)
@@ -148,7 +148,7 @@ _BUFFERS = desc_pairs(max_ndims=6, max_nelems=MAX_NELEMS)
 def test_a_reorder_between_buffers_equals_its_definition_and_touches_nothing_else(
     runtime: Runtime, pair: tuple[MemoryDesc, MemoryDesc], seed: int
 ) -> None:
-    check_buffers(runtime, *pair, seed)
+    check_reorder(runtime, *pair, seed)
 
 
 @pytest.mark.campaign
@@ -157,7 +157,7 @@ def test_a_reorder_between_buffers_equals_its_definition_and_touches_nothing_els
 def test_two_thousand_reorders_between_buffers_equal_their_definition(
     runtime: Runtime, pair: tuple[MemoryDesc, MemoryDesc], seed: int
 ) -> None:
-    check_buffers(runtime, *pair, seed)
+    check_reorder(runtime, *pair, seed)
 
 
 def test_offsets_beyond_two_gigabytes_take_64_bits(runtime: Runtime) -> None:
