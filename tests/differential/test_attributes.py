@@ -36,6 +36,7 @@ _PAIRS = {
     "f8_e5m2": ("f32", "f16", "bf16"),
     "f8_e4m3": ("f32", "f16", "bf16"),
 }
+_DTYPES = [(src, dst) for src, targets in _PAIRS.items() for dst in targets]
 _TAGS = {
     1: ("a", "A8a", "A16a"),
     2: ("ab", "ba", "aB8b", "AB4b16a4b", "Ab32a"),
@@ -106,14 +107,12 @@ def _parameters(
     return Parameters(**given, beta=beta), Attr(**attr)
 
 
-def compare(library: Executor, tally: Tally, rng: random.Random) -> None:
-    """Reorder one drawn case with both, and count it."""
+def compare(library: Executor, tally: Tally, rng: random.Random, names: tuple[str, str]) -> None:
+    """Reorder one drawn case from one type to another with both, and count it."""
     ndims = rng.choice((1, 2, 2, 3, 3, 4))
     dims = draw_dims_with_tails(
         rng, [rng.choice((1, 2, 4, 8, 16)) for _ in range(ndims)], zero=0.0, max_nelems=300
     )
-    src_name = rng.choice(list(_PAIRS))
-    names = src_name, rng.choice(_PAIRS[src_name])
     tags = rng.choice(_TAGS[ndims]), rng.choice(_TAGS[ndims])
     src, dst = (memory_desc(dims, name, tag) for name, tag in zip(names, tags, strict=True))
     parameters, attr = _parameters(rng, dims, names)
@@ -128,10 +127,7 @@ def compare(library: Executor, tally: Tally, rng: random.Random) -> None:
         library, dims, ((names[0], tags[0]), (names[1], tags[1])), (padded, theirs), parameters
     )
     tally.kinds.update(
-        (
-            f"{names[0]} -> {names[1]}",
-            *(role for role in parameters._fields[:-1] if getattr(parameters, role) is not None),
-        )
+        role for role in parameters._fields[:-1] if getattr(parameters, role) is not None
     )
     tally.kinds["beta"] += bool(parameters.beta)
     if is_unimplemented(status):
@@ -153,16 +149,16 @@ def compare(library: Executor, tally: Tally, rng: random.Random) -> None:
         )
 
 
-@pytest.mark.parametrize("count", [200, pytest.param(20_000, marks=pytest.mark.campaign)])
+@pytest.mark.parametrize("count", [33, pytest.param(20_000, marks=pytest.mark.campaign)])
 def test_reorders_with_attributes_write_the_bytes_that_the_reference_of_libdnnl_writes(
     dnnl_3_13: Executor, count: int
 ) -> None:
     tally = Tally("reorders with attributes", dnnl_3_13.version)
     for case in range(count):
-        compare(dnnl_3_13, tally, make_rng("attributes", case))
+        names = _DTYPES[case % len(_DTYPES)]
+        compare(dnnl_3_13, tally, make_rng("attributes", case), names)
     tally.check()
-    wanted = [f"{src} -> {dst}" for src, targets in _PAIRS.items() for dst in targets]
     assert all(
-        tally.kinds[kind] > count / 400
-        for kind in [*wanted, "src_scale", "dst_scale", "src_zero_point", "dst_zero_point", "beta"]
+        tally.kinds[kind] > count / 10
+        for kind in ("src_scale", "dst_scale", "src_zero_point", "dst_zero_point", "beta")
     )

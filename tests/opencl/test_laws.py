@@ -101,7 +101,7 @@ def check_image(
     assert found[usable:].tobytes() == poison[usable:].tobytes()
 
 
-@settings(COMMON, max_examples=15)
+@settings(COMMON, max_examples=10)
 @given(case=image_cases(), seed=st.integers(0, 2**20))
 def test_any_descriptor_into_any_image_into_any_descriptor_keeps_the_bits(
     runtime: Runtime, case: tuple[MemoryDesc, ImageDesc, MemoryDesc], seed: int

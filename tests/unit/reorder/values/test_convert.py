@@ -101,7 +101,7 @@ def test_ten_million_random_bits_of_f32_become_every_type_by_the_rule(dst: str) 
 def test_random_bits_of_a_large_type_become_every_type_by_the_written_rule(
     src: str, dst: str, by: str
 ) -> None:
-    codes = random_codes(src, 400, 3)
+    codes = random_codes(src, 200, 3)
     check(
         run(codes, src, dst, by=by),
         codes if src == dst else spelled_out(codes, src, dst),

@@ -119,7 +119,7 @@ _LARGE = {
 
 
 @pytest.mark.parametrize("size", _SIZES)
-@pytest.mark.parametrize("threads", [1, 2, 7])
+@pytest.mark.parametrize("threads", [1, 7])
 @pytest.mark.parametrize("bits", DTYPES)
 @pytest.mark.parametrize("case", _LARGE)
 def test_what_is_larger_than_a_tile_is_cut_and_shared_without_a_seam(

@@ -111,7 +111,7 @@ def test_the_environment_turns_teams_off(runtime: str) -> None:
     )
 
 
-@pytest.mark.parametrize("runtime", RUNTIMES)
+@pytest.mark.parametrize("runtime", _LONG)
 def test_a_forked_child_never_enters_a_team(runtime: str) -> None:
     _run(
         """
