@@ -15,7 +15,7 @@ __all__ = ["PROCESSORS", "environment_of"]
 
 _AVX2 = ("ssse3", "avx2", "fma", "f16c")
 _AVX512 = (*_AVX2, "avx512f", "avx512bw", "avx512dq", "avx512vl")
-# by LLVM's names, the features that kernels ask for
+# By LLVM's names: the features that kernels ask for, and one that only machines with the rest have.
 PROCESSORS: dict[str, tuple[str, ...]] = {
     "x86-64": (),
     "nehalem": ("ssse3",),
