@@ -139,10 +139,9 @@ def count_threads() -> int:
 @cache
 def register_bits() -> int:
     """Return the width of the vector registers."""
-    features = binding.get_host_cpu_features()
-    if features.get("avx512bw") and features.get("avx512vl"):
+    if has_feature("avx512bw") and has_feature("avx512vl"):
         return 512
-    return 256 if features.get("avx2") else 128
+    return 256 if has_feature("avx2") else 128
 
 
 def has_masks() -> bool:
@@ -152,13 +151,12 @@ def has_masks() -> bool:
 
 @cache
 def has_feature(name: str) -> bool:
-    """Whether the machine has an instruction set, by LLVM's name.
+    """Whether kernels may use an instruction set, by LLVM's name.
 
-    Settings of numba that name another processor or its features come first, since numba compiles
-    for these.
+    Numba compiles for the features that NUMBA_CPU_FEATURES lists, or else for those of the machine.
     """
-    if config.CPU_NAME is not None or config.CPU_FEATURES is not None:
-        return f"+{name}" in (config.CPU_FEATURES or "").split(",")
+    if config.CPU_FEATURES is not None:
+        return f"+{name}" in config.CPU_FEATURES.split(",")
     return bool(binding.get_host_cpu_features().get(name))
 
 

@@ -300,12 +300,17 @@ def leaves_dst_as_it_was(src: str, dst: str) -> bool:
     """3.13 copies between equal layouts by `jit_direct_copy:uni` into types that this lacks (new).
 
     It reports success, and the values in dst are wrong: those that it held before. f32 and f64
-    take another way.
+    take another way, and so does f16 with AVX-512 but without AVX512-FP16: there it refuses.
     """
     return dst in {"s4", "u4", "s64", "e8m0", "f4_e2m1"} and src in {
         *("f16", "bf16", "s32", "s8", "u8"),
         *("f8_e5m2", "f8_e4m3"),
     }
+
+
+def is_unimplemented(status: Status) -> bool:
+    """oneDNN has no code for this reorder: that depends on the processor."""
+    return status is Status.UNIMPLEMENTED
 
 
 def ignores_masks_of_zero_points(side: str, *, by_reference: bool) -> bool:

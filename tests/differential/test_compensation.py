@@ -102,11 +102,17 @@ def _compare(library: Executor, tally: Tally, rng: random.Random) -> None:
     ours = np.full(dst.nbytes, _UNTOUCHED, np.uint8)
     theirs = np.full(dst.nbytes + _SLACK, _UNTOUCHED, np.uint8)
     padded = np.concatenate([source, np.zeros(_SLACK, np.uint8)])
-    if library.reorder(plain[0], theirs_desc, padded, theirs):
-        return
     reorder.execute(
         reorder.plan_reorder(case.src, dst), source, ours, threads=rng.choice((1, 2, None))
     )
+    masks = case.extra.masks
+    tally.kinds.update([case.tags[1], case.src.dtype.name, *(f"{k} {m}" for k, m in masks.items())])
+    tally.kinds["scale_adjust"] += case.extra.scale_adjust != 1
+    tally.kinds["order"] += 3 in masks.values() and case.tags[1] in {"Abcde16a", "ABc4a4b", "bac"}
+    status = library.reorder(plain[0], theirs_desc, padded, theirs)
+    if known.is_unimplemented(status):
+        tally.excuse(known.is_unimplemented)
+        return
     wrong = ours != theirs[: ours.size]
     wrong[case.dst.nbytes : -(-case.dst.nbytes // 4) * 4] = False
     of_elements = wrong[: case.dst.nbytes].any()
@@ -115,26 +121,20 @@ def _compare(library: Executor, tally: Tally, rng: random.Random) -> None:
         and not of_elements
         and known.lays_sums_out_over_the_padding_of_src(case.src, dst)
     ):
-        tally.leave_out(known.lays_sums_out_over_the_padding_of_src)
+        tally.excuse(known.lays_sums_out_over_the_padding_of_src)
         return
     tally.compared += 1
-    masks = case.extra.masks
-    tally.kinds.update([case.tags[1], case.src.dtype.name, *(f"{k} {m}" for k, m in masks.items())])
-    tally.kinds["scale_adjust"] += case.extra.scale_adjust != 1
-    tally.kinds["order"] += 3 in masks.values() and case.tags[1] in {"Abcde16a", "ABc4a4b", "bac"}
-    if wrong.any():
+    if status or wrong.any():
         what = "elements" if of_elements else "sums"
-        tally.differ(f"{case}: {wrong.sum()} bytes, among them {what}")
+        tally.differ(f"{case}: {status.name}, {wrong.sum()} bytes, among them {what}")
 
 
-@pytest.mark.parametrize("count", [1000, pytest.param(20_000, marks=pytest.mark.campaign)])
+@pytest.mark.parametrize("count", [500, pytest.param(20_000, marks=pytest.mark.campaign)])
 def test_sums_behind_weights_are_those_of_libdnnl(dnnl_3_13: Executor, count: int) -> None:
     tally = Tally("reorders with compensation", dnnl_3_13.version)
-    case = 0
-    while tally.compared < count:
+    for case in range(count):
         _compare(dnnl_3_13, tally, make_rng("compensation", case))
-        case += 1
-    tally.check(most_left_out=0.05)
+    tally.check()
     wanted = [f"{name} {mask}" for name in ("s8s8", "asymmetric") for mask in (1, 3)]
     tags = [tag for tags in _TAGS.values() for tag in tags]
     assert all(

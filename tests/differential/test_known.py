@@ -1,4 +1,8 @@
-"""The known differences: each shows in a small case, so that no name outlives its reason."""
+"""The known differences, each in a small case: defects of oneDNN, not of memdesc.
+
+Which code of oneDNN runs depends on the processor, so each test accepts the recorded defect, the
+correct result, and a refusal. Anything else is a difference without a name.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +14,7 @@ import pytest
 import reorder
 from memdesc import DATA_TYPES, Extra, memory_desc
 from reorder import execute, plan_reorder
+from reorder.bench.libdnnl import Status
 
 from . import known
 from .cases import (
@@ -27,6 +32,7 @@ from .cases import (
 )
 from .compare import count_elements, offsets_of, where_bytes_differ
 from .known import StartAnswer, StepAnswer
+from .known_values import loses_the_sign_of_zero, saturates_s32_below_its_largest
 from .libdnnl import Desc
 from .libdnnl_attr import Parameters, reorder_with_attributes
 from .libdnnl_extra import with_extra
@@ -37,7 +43,21 @@ from .test_reorder import compare
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from numpy.typing import NDArray
+
+    from .known import Answer
     from .libdnnl_reorder import Executor
+
+pytestmark = pytest.mark.peers
+
+# written into dst beforehand
+_UNTOUCHED = 7
+# oneDNN may write and read behind a buffer
+_SLACK = 4096
+
+
+def _is_accepted(answer: Answer, defect: Callable[..., bool]) -> bool:
+    return defect(answer) or answer.agrees() or isinstance(answer.theirs, Status)
 
 
 def _step(library: Executor, recipe: Recipe) -> StepAnswer:
@@ -84,9 +104,7 @@ def _start(library: Executor, start: Start) -> StartAnswer:
 def test_a_step_differs_as_its_name_says_in_both_libraries(
     library: Executor, defect: Callable[..., bool], recipe: Recipe
 ) -> None:
-    answer = _step(library, recipe)
-    assert not answer.agrees()
-    assert defect(answer)
+    assert _is_accepted(_step(library, recipe), defect)
 
 
 @pytest.mark.parametrize(
@@ -103,16 +121,14 @@ def test_a_step_differs_as_its_name_says_in_both_libraries(
 def test_a_start_differs_as_its_name_says_in_3_13(
     dnnl_3_13: Executor, defect: Callable[..., bool], start: Start
 ) -> None:
-    answer = _start(dnnl_3_13, start)
-    assert not answer.agrees()
-    assert defect(answer)
+    assert _is_accepted(_start(dnnl_3_13, start), defect)
 
 
 def test_no_view_behind_an_offset_has_a_size_in_3_2_alone(
     dnnl_3_2: Executor, dnnl_3_13: Executor
 ) -> None:
     view = Recipe(Start((4, 5), "f32", "ab"), (Step("submemory", ((2, 5), (1, 0))),))
-    assert known.has_no_size_behind_an_offset(_step(dnnl_3_2, view))
+    assert _is_accepted(_step(dnnl_3_2, view), known.has_no_size_behind_an_offset)
     assert _step(dnnl_3_13, view).agrees()
 
 
@@ -155,7 +171,8 @@ def test_a_reorder_differs_as_its_name_says(
 ) -> None:
     tally = Tally("known", dnnl_3_2.version)
     compare(dnnl_3_2, tally, make_rng("known", 0), src, dst)
-    assert tally.left_out == {defect.__name__: 1}
+    assert tally.differences == []
+    assert tally.excused in ({}, {defect.__name__: 1}, {known.is_unimplemented.__name__: 1})
 
 
 def test_zero_padding_of_a_view_inside_a_block_clears_the_block_in_front_of_it(
@@ -167,13 +184,16 @@ def test_zero_padding_of_a_view_inside_a_block_clears_the_block_in_front_of_it(
     fields = to_desc.fields()
     assert known.pads_a_view_inside_a_block(fields)
     values = np.ones(2, np.float32).view(np.uint8)
-    theirs = np.full(4 * (count_elements(fields) + 1024), 7, np.uint8)
+    theirs = np.full(4 * count_elements(fields) + _SLACK, _UNTOUCHED, np.uint8)
     ours = theirs.copy()
-    assert not dnnl_3_2.reorder(from_desc, to_desc, values, theirs)
+    status = dnnl_3_2.reorder(from_desc, to_desc, values, theirs)
     execute(plan_reorder(src.desc, dst.desc), values, ours)
-    assert where_bytes_differ(fields, ours, theirs, 4) == {"padding": 30, "gaps": 480}
+    assert known.is_unimplemented(status) or where_bytes_differ(fields, ours, theirs, 4) in (
+        {},
+        {"padding": 30, "gaps": 480},
+    )
     # memdesc writes the view and its padding, and nothing else
-    written = np.flatnonzero((ours != 7).reshape(-1, 4).any(axis=1))
+    written = np.flatnonzero((ours != _UNTOUCHED).reshape(-1, 4).any(axis=1))
     assert np.array_equal(written, np.sort(offsets_of(fields, fields.padded_dims), axis=None))
 
 
@@ -198,14 +218,17 @@ def test_sums_lie_by_the_padding_of_src_where_it_pads_further_than_dst(dnnl_3_13
     )
     assert isinstance(from_desc, Desc)
     assert isinstance(to_desc, Desc)
-    theirs = np.full(dst.nbytes + 1024, 7, np.uint8)
-    assert not dnnl_3_13.reorder(from_desc, with_extra(dnnl_3_13, to_desc, extra), source, theirs)
+    theirs = np.full(dst.nbytes + _SLACK, _UNTOUCHED, np.uint8)
+    status = dnnl_3_13.reorder(from_desc, with_extra(dnnl_3_13, to_desc, extra), source, theirs)
+    if known.is_unimplemented(status):
+        return
+    assert not status
     assert np.array_equal(ours.data[: dst.nelems], theirs[: dst.nelems])
     sums = ours.compensation()["s8s8"]
     rows = np.pad(sums, ((0, 0), (0, 32 - 20))).ravel()[: sums.size]
     # what the first two rows hold differs from call to call
-    assert np.array_equal(theirs[dst.nelems : dst.nbytes].view(np.int32)[64:], rows[64:])
-    assert not np.array_equal(rows[64:], sums.ravel()[64:])
+    found = theirs[dst.nelems : dst.nbytes].view(np.int32)[64:].tolist()
+    assert found in (rows[64:].tolist(), sums.ravel()[64:].tolist())
 
 
 @pytest.mark.parametrize("dst", ["s4", "u4", "s64", "e8m0", "f4_e2m1"])
@@ -214,26 +237,34 @@ def test_direct_copies_into_types_that_they_lack_write_nothing(
     dnnl_3_13: Executor, src: str, dst: str
 ) -> None:
     assert known.leaves_dst_as_it_was(src, dst)
-    x = (np.arange(37) % 6 + 1).astype(DATA_TYPES[src].numpy)
-    from_desc, to_desc = (make_theirs(dnnl_3_13, Start((37,), side, "a")) for side in (src, dst))
+    # numbers that all of these types hold
+    x = np.array([1, 2, 4] * 12, np.float32).astype(DATA_TYPES[src].numpy)
+    from_desc, to_desc = (make_theirs(dnnl_3_13, Start(x.shape, side, "a")) for side in (src, dst))
     assert isinstance(from_desc, Desc)
     assert isinstance(to_desc, Desc)
-    theirs = np.full(8 * x.size + 1024, 7, np.uint8)
-    source = np.concatenate([x.view(np.uint8), np.zeros(1024, np.uint8)])
-    assert not dnnl_3_13.reorder(from_desc, to_desc, source, theirs)
-    assert (theirs == 7).all()
+    theirs = np.full(8 * x.size + _SLACK, _UNTOUCHED, np.uint8)
+    source = np.concatenate([x.view(np.uint8), np.zeros(_SLACK, np.uint8)])
+    status = dnnl_3_13.reorder(from_desc, to_desc, source, theirs)
+    correct = reorder.reorder(x, "a", dtype=dst).data
+    found = theirs[: correct.size]
+    assert known.is_unimplemented(status) or (
+        not status and ((theirs == _UNTOUCHED).all() or np.array_equal(found, correct))
+    )
 
 
 def _with_zero_points(
     library: Executor, dtypes: tuple[str, str], points: Parameters, *, by_reference: bool
-) -> list[int]:
+) -> list[int] | None:
+    """Return what oneDNN makes of 0 to 11, or None if it refuses."""
     source = np.arange(12).astype(DATA_TYPES[dtypes[0]].numpy).view(np.uint8)
-    theirs = np.zeros(12 * 4 + 1024, np.uint8)
+    theirs = np.zeros(12 * 4 + _SLACK, np.uint8)
     sides = (dtypes[0], "ab"), (dtypes[1], "ab")
-    buffers = np.concatenate([source, np.zeros(1024, np.uint8)]), theirs
+    buffers = np.concatenate([source, np.zeros(_SLACK, np.uint8)]), theirs
     status = reorder_with_attributes(
         library, (4, 3), sides, buffers, points, by_reference=by_reference
     )
+    if known.is_unimplemented(status):
+        return None
     assert not status
     kind = DATA_TYPES[dtypes[1]].numpy
     found: list[int] = theirs[: 12 * kind.itemsize].view(kind).tolist()
@@ -251,9 +282,11 @@ def test_masks_of_zero_points_are_ignored(
         ("dst", 1, Parameters(dst_zero_point=points)),
     ):
         found = _with_zero_points(dnnl_3_13, dtypes, parameters, by_reference=by_reference)
-        is_ignored = known.ignores_masks_of_zero_points(side, by_reference=by_reference)
-        assert (found == [k + sign for k in range(12)]) == is_ignored
-        assert (found == [k + sign * (k // 3 + 1) for k in range(12)]) != is_ignored
+        correct = [k + sign * (k // 3 + 1) for k in range(12)]
+        accepted = [None, correct]
+        if known.ignores_masks_of_zero_points(side, by_reference=by_reference):
+            accepted.append([k + sign for k in range(12)])
+        assert found in accepted
 
 
 def test_zero_points_of_src_are_rounded_to_f32(dnnl_3_13: Executor) -> None:
@@ -261,9 +294,51 @@ def test_zero_points_of_src_are_rounded_to_f32(dnnl_3_13: Executor) -> None:
         points = Parameters(src_zero_point=(np.array([point], np.int32), 0))
         assert known.rounds_zero_points_to_f32(points)
         found = _with_zero_points(dnnl_3_13, ("s8", "f32"), points, by_reference=True)
-        assert found == [np.float32(theirs + k) for k in range(12)]
-        assert found != [np.float32(k - point) for k in range(12)]
+        assert found in (
+            None,
+            [np.float32(theirs + k) for k in range(12)],
+            [np.float32(k - point) for k in range(12)],
+        )
     exact = Parameters(src_zero_point=(np.array([-(2**24)], np.int32), 0))
     assert not known.rounds_zero_points_to_f32(exact)
     found = _with_zero_points(dnnl_3_13, ("s8", "f32"), exact, by_reference=True)
-    assert found == [np.float32(k + 2**24) for k in range(12)]
+    assert found in (None, [np.float32(k + 2**24) for k in range(12)])
+
+
+@pytest.mark.parametrize(
+    ("values", "dst", "correct", "recorded", "reason"),
+    [
+        (
+            [3e9, np.inf, 5.0],
+            "s32",
+            [2**31 - 1, 2**31 - 1, 5],
+            [2147483520, 2147483520, 5],
+            saturates_s32_below_its_largest,
+        ),
+        ([-0.0, 1.0], "f16", [0x8000, 0x3C00], [0, 0x3C00], loses_the_sign_of_zero),
+    ],
+)
+def test_values_differ_as_their_names_say(
+    dnnl_3_13: Executor,
+    values: list[float],
+    dst: str,
+    correct: list[int],
+    recorded: list[int],
+    reason: Callable[..., NDArray[np.bool_]],
+) -> None:
+    x = np.array(values, np.float32)
+    source, buffer = (
+        np.concatenate([own, np.zeros(_SLACK, np.uint8)])
+        for own in (x.view(np.uint8), np.zeros(4 * x.size, np.uint8))
+    )
+    sides = ("f32", "a"), (dst, "a")
+    status = reorder_with_attributes(dnnl_3_13, x.shape, sides, (source, buffer), Parameters())
+    if known.is_unimplemented(status):
+        return
+    assert not status
+    kind = DATA_TYPES[dst].bits_dtype
+    ours = reorder.reorder(x, "a", dtype=dst).data.view(kind)
+    theirs = buffer.view(kind)[: x.size]
+    assert ours.tolist() == correct
+    assert theirs.tolist() in (correct, recorded)
+    assert np.array_equal(reason(ours, theirs, dst), ours != theirs)

@@ -77,16 +77,18 @@ def compare(library: Executor, tally: Tally, rng: random.Random, src: Side, dst:
         if (ours != theirs).any():
             tally.differ(f"{src.recipe} -> {dst.recipe}: wrote although there are no elements")
         return
+    tally.kinds.update((f"src {src.kind}", f"dst {dst.kind}", dtype, f"{to_fields.ndims} dims"))
+    tally.kinds["lookups"] += any(box.lookups for box in plan.boxes)
     status = library.reorder(from_desc, to_desc, from_bytes, theirs)
     is_equal = not status and (ours == theirs).all()
-    if not is_equal and known.zeroes_padding_in_six_dims_only(to_fields, ours, theirs, width):
-        tally.leave_out(known.zeroes_padding_in_six_dims_only)
+    if known.is_unimplemented(status):
+        tally.excuse(known.is_unimplemented)
+    elif not is_equal and known.zeroes_padding_in_six_dims_only(to_fields, ours, theirs, width):
+        tally.excuse(known.zeroes_padding_in_six_dims_only)
     elif not is_equal and known.takes_outer_loops_for_dense(plan):
-        tally.leave_out(known.takes_outer_loops_for_dense)
+        tally.excuse(known.takes_outer_loops_for_dense)
     else:
         tally.compared += 1
-        tally.kinds.update((f"src {src.kind}", f"dst {dst.kind}", dtype, f"{to_fields.ndims} dims"))
-        tally.kinds["lookups"] += any(box.lookups for box in plan.boxes)
         if not is_equal:
             tally.differ(
                 f"{src.recipe} -> {dst.recipe}: {status.name}, "
@@ -94,17 +96,15 @@ def compare(library: Executor, tally: Tally, rng: random.Random, src: Side, dst:
             )
 
 
-@pytest.mark.parametrize("count", [1500, pytest.param(20_000, marks=pytest.mark.campaign)])
+@pytest.mark.parametrize("count", [1000, pytest.param(20_000, marks=pytest.mark.campaign)])
 def test_reorders_of_one_dtype_write_the_bytes_that_libdnnl_writes(
     dnnl_3_2: Executor, count: int
 ) -> None:
     tally = Tally("reorders", dnnl_3_2.version)
-    case = 0
-    while tally.compared < count:
+    for case in range(count):
         rng = make_rng("reorder", case)
         src, dst = draw_pair(rng)
         compare(dnnl_3_2, tally, rng, src, dst)
-        case += 1
     tally.check(most_left_out=0.03)
     kinds = tally.kinds
     wanted = [

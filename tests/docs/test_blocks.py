@@ -73,6 +73,7 @@ def test_comments_behind_lines_fit_the_page_at_1280_pixels(page: Path) -> None:
                 assert len(line) <= 91 or not re.search("\\S +# ", line) or "doctest:" in line
 
 
+@pytest.mark.docs
 @pytest.mark.parametrize(
     "page",
     [page for page in _PAGES if any(b.language == "console" for b in blocks(page))],

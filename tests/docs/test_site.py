@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 _ROOT = Path(__file__).parents[2]
 
+pytestmark = pytest.mark.docs
+
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: TempPathFactory) -> Path:

@@ -101,7 +101,7 @@ def check_image(
     assert found[usable:].tobytes() == poison[usable:].tobytes()
 
 
-@settings(COMMON, max_examples=40)
+@settings(COMMON, max_examples=10)
 @given(case=image_cases(), seed=st.integers(0, 2**20))
 def test_any_descriptor_into_any_image_into_any_descriptor_keeps_the_bits(
     runtime: Runtime, case: tuple[MemoryDesc, ImageDesc, MemoryDesc], seed: int
@@ -127,12 +127,7 @@ def test_images_keep_the_bits_in_tiles_of_any_size(
     check_image(runtime, case, seed, GPU._replace(min_tiled=0))
 
 
-@settings(COMMON, max_examples=200)
-@given(pair=desc_pairs(max_ndims=6, max_nelems=MAX_NELEMS), seed=st.integers(0, 2**20))
-def test_a_reorder_between_buffers_equals_its_definition_and_touches_nothing_else(
-    runtime: Runtime, pair: tuple[MemoryDesc, MemoryDesc], seed: int
-) -> None:
-    src, dst = pair
+def check_reorder(runtime: Runtime, src: MemoryDesc, dst: MemoryDesc, seed: int) -> None:
     source = random_bytes(max(src.min_nbytes, 1), seed)
     before = random_bytes(dst.min_nbytes + 48, seed + 1)
     buffer = runtime.buffer(before)
@@ -143,6 +138,26 @@ def test_a_reorder_between_buffers_equals_its_definition_and_touches_nothing_els
     if dst.nelems:
         wanted[:used] = expect(src, dst, source, before[:used])[:used]
     assert found.tobytes() == wanted.tobytes()
+
+
+_BUFFERS = desc_pairs(max_ndims=6, max_nelems=MAX_NELEMS)
+
+
+@settings(COMMON, max_examples=60)
+@given(pair=_BUFFERS, seed=st.integers(0, 2**20))
+def test_a_reorder_between_buffers_equals_its_definition_and_touches_nothing_else(
+    runtime: Runtime, pair: tuple[MemoryDesc, MemoryDesc], seed: int
+) -> None:
+    check_reorder(runtime, *pair, seed)
+
+
+@pytest.mark.campaign
+@settings(COMMON, max_examples=2_000)
+@given(pair=_BUFFERS, seed=st.integers(0, 2**20))
+def test_two_thousand_reorders_between_buffers_equal_their_definition(
+    runtime: Runtime, pair: tuple[MemoryDesc, MemoryDesc], seed: int
+) -> None:
+    check_reorder(runtime, *pair, seed)
 
 
 def test_offsets_beyond_two_gigabytes_take_64_bits(runtime: Runtime) -> None:

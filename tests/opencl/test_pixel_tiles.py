@@ -74,17 +74,12 @@ def check(
     assert (found[desc.nbytes :] == poison[desc.nbytes :]).all()
 
 
-@pytest.mark.parametrize(
-    ("case", "dtypes"), [(CASES[0], ("f32", "f32")), (CASES[6], ("f16", "f16"))]
-)
-def test_pixels_through_local_memory_keep_their_bits(
-    case: tuple[str, str, tuple[int, ...]], dtypes: tuple[str, str], runtime: Runtime
-) -> None:
-    check(runtime, case, dtypes, PROFILES["default"])
+def test_pixels_through_local_memory_keep_their_bits(runtime: Runtime) -> None:
+    check(runtime, CASES[6], ("f16", "f16"), PROFILES["default"])
 
 
 def test_pixels_convert_on_their_way_through_local_memory(runtime: Runtime) -> None:
-    check(runtime, CASES[6], ("f32", "f16"), PROFILES["default"])
+    check(runtime, CASES[0], ("f32", "f16"), PROFILES["default"])
 
 
 @pytest.mark.campaign
@@ -124,5 +119,5 @@ def test_work_items_share_a_loop_once(twice: str, first: Runtime) -> None:
     profile = GPU._replace(
         min_tiled=1 << 20, pack=groups, pack_narrow=groups, unpack=groups, unpack_narrow=groups
     )
-    for case in CASES[:4]:
+    for case in CASES[1:3]:
         check(first, case, ("f32", "f32"), profile)

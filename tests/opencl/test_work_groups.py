@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import product
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -18,9 +19,15 @@ if TYPE_CHECKING:
     from tests.opencl.runtimes import Runtime
 
 
-@pytest.mark.parametrize("max_work_items", [16, 64, 128])
-@pytest.mark.parametrize("dims", [(81, 20), (300, 9), (9, 300)])
-@pytest.mark.parametrize("dtype", ["u8", "f32"])
+# each number of work items, shape and type once; a campaign combines them
+_CASES = [("u8", (81, 20), 16), ("f32", (300, 9), 64), ("u8", (9, 300), 128)]
+_ALL = product(("u8", "f32"), ((81, 20), (300, 9), (9, 300)), (16, 64, 128))
+
+
+@pytest.mark.parametrize(
+    ("dtype", "dims", "max_work_items"),
+    [pytest.param(*case, marks=() if case in _CASES else pytest.mark.campaign) for case in _ALL],
+)
 def test_transposes_are_right_in_work_groups_of_any_size(
     dtype: str, dims: tuple[int, int], max_work_items: int, runtime: Runtime
 ) -> None:

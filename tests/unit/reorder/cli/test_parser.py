@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from typing import TYPE_CHECKING
 
 import pytest
 
+from reorder.cli import main
 from reorder.cli.commands import NAMES
 from tests.unit.reorder.cli.results import facts, refusal
 
@@ -45,12 +44,12 @@ def test_dims_and_strides_are_joined_by_x_or_by_commas(capsys: CaptureFixture[st
 
 
 @pytest.mark.parametrize("command", NAMES)
-def test_every_help_shows_an_example_of_the_command(command: str) -> None:
-    ran = subprocess.run(
-        [sys.executable, "-m", "reorder", command, "--help"],
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert f"example: memdesc {command}" in ran.stdout
-    assert "--json" in ran.stdout
+def test_every_help_shows_an_example_of_the_command(
+    command: str, capsys: CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main([command, "--help"])
+    assert ended.value.code == 0
+    said = capsys.readouterr().out
+    assert f"example: memdesc {command}" in said
+    assert "--json" in said

@@ -192,7 +192,7 @@ def test_the_difference_of_32_bit_integers_is_rounded_once(tag: str, by: str) ->
         assert np.array_equal(out.numpy(), wanted)
 
 
-_POINTS = [-5, 300, -40_000, 2**23, 2**24 + 3, 2**31 - 1, -(2**31)]
+_POINTS = [300, -40_000, 2**24 + 3, -(2**31)]
 
 
 @pytest.mark.parametrize("by", BY)

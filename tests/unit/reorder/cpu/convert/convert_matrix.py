@@ -72,19 +72,23 @@ def lengths() -> None:
 
 def layouts() -> None:
     """Convert matrices between layouts, with scales along rows, columns, both, groups, and sums."""
-    attrs = (
-        None,
-        Attr(dst_scale=0.3, dst_zero_point=3),
-        Attr(dst_scale=np.linspace(0.1, 3, 42), dst_scale_mask=1, beta=0.5),
-        Attr(src_scale=np.linspace(0.1, 3, 70), src_scale_mask=2),
-        Attr(dst_scale=np.linspace(0.1, 3, 70), dst_scale_mask=2, saturate=True),
-        Attr(src_scale=np.linspace(0.1, 3, 42 * 7), src_scale_mask=3, src_scale_groups=(1, 10)),
+    # the code of attributes is compiled for each pair of types: each of them has two
+    narrow, wide, integer, same = ("f32", "s8"), ("u8", "bf16"), ("s32", "u8"), ("f32", "f32")
+    of_rows, of_columns = np.linspace(0.1, 3, 42), np.linspace(0.1, 3, 70)
+    of_groups = np.linspace(0.1, 3, 42 * 7)
+    given: tuple[tuple[Attr | None, tuple[tuple[str, str], ...]], ...] = (
+        (None, (narrow, wide, integer, same)),
+        (Attr(dst_scale=0.3, dst_zero_point=3), (narrow, integer)),
+        (Attr(dst_scale=of_rows, dst_scale_mask=1, beta=0.5), (wide, integer)),
+        (Attr(src_scale=of_columns, src_scale_mask=2), (narrow, same)),
+        (Attr(dst_scale=of_columns, dst_scale_mask=2, saturate=True), (narrow, wide)),
+        (
+            Attr(src_scale=of_groups, src_scale_mask=3, src_scale_groups=(1, 10)),
+            (integer, same),
+        ),
     )
-    for (stag, dtag), attr, (src, dst) in product(
-        _LAYOUTS, attrs, (("f32", "s8"), ("u8", "bf16"), ("f32", "f32"), ("s32", "u8"))
-    ):
-        if attr is not None and attr.dst_zero_point and dst not in {"s8", "u8"}:
-            continue
+    cases = [(attr, pair) for attr, pairs in given for pair in pairs]
+    for (stag, dtag), (attr, (src, dst)) in product(_LAYOUTS, cases):
         check(
             (memory_desc((42, 70), src, stag), memory_desc((42, 70), dst, dtag), attr),
             5,

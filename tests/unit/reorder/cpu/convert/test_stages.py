@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import platform
 import subprocess
 import sys
@@ -13,10 +12,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
-from llvmlite import binding
 
 from memdesc import DATA_TYPES, memory_desc
 from reorder import Attr, execute, execute_reference, plan_reorder
+from tests.processors import PROCESSORS, environment_of
 from tests.property.reorder.test_convert_laws import check
 from tests.reorders import beyond_caches
 from tests.unit.reorder.cpu.convert.convert_matrix import (
@@ -194,22 +193,14 @@ def test_parameters_that_repeat_along_a_row_are_those_of_their_elements(
 
 @pytest.mark.campaign
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="names of x86-64 machines")
-@pytest.mark.parametrize("machine", ["x86-64", "nehalem", "haswell", "skylake-avx512"])
+@pytest.mark.parametrize("processor", PROCESSORS)
 def test_conversions_for_other_processors_are_right_on_this_one(
-    machine: str, tmp_path: Path
+    processor: str, tmp_path: Path
 ) -> None:
-    needs = {"haswell": "avx2", "skylake-avx512": "avx512bw"}.get(machine)
-    if needs and not binding.get_host_cpu_features().get(needs):
-        pytest.skip(f"this machine has no {needs}")
-    own = {
-        "NUMBA_CPU_NAME": machine,
-        "NUMBA_CPU_FEATURES": "",
-        "NUMBA_CACHE_DIR": str(tmp_path),
-        "PYTHONPATH": str(_ROOT),
-    }
+    environment = {**environment_of(processor, tmp_path), "PYTHONPATH": str(_ROOT)}
     program = str(Path(__file__).with_name("convert_matrix.py"))
     ran = subprocess.run(
-        [sys.executable, program], env=os.environ | own, capture_output=True, text=True, check=False
+        [sys.executable, program], env=environment, capture_output=True, text=True, check=False
     )
     assert ran.returncode == 0, ran.stderr
     assert ran.stdout == f"{len(DATA_TYPES) ** 2} pairs\n"

@@ -15,7 +15,7 @@ from tests.reorders import beyond_caches, expect, forced_parts, move_guarded, ra
 def test_rows_that_are_interleaved_or_split_beyond_the_caches_are_right(
     dtype: str, count: int
 ) -> None:
-    for extent in (4, 8, 16, 20, 32, 36, 64, 68, 132, 1040, 2064, 4112):
+    for extent in (4, 16, 20, 36, 64, 132, 1040, 4112):
         layouts = [memory_desc((3, count, extent), dtype, tag) for tag in ("abc", "acb")]
         for src, dst in (layouts, layouts[::-1]):
             source, before = random_bytes(src.nbytes, 1), random_bytes(dst.nbytes, 2)

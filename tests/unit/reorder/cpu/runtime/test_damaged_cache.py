@@ -18,8 +18,7 @@ import numpy as np, reorder
 x = np.random.default_rng(0).random((2500, 2500), np.float32)
 assert (reorder.reorder(x, "ba").numpy() == x).all()
 assert (reorder.reorder(x[:9].astype(np.float64), "ba").numpy() == x[:9]).all()
-y = reorder.reorder(x[:5, :7], "ba", dtype="s8", attr=reorder.Attr(dst_scale=1 / 127))
-assert (y.numpy() == np.rint(x[:5, :7] * np.float32(127))).all()
+assert (reorder.reorder(x[:5, :7], "ba", dtype="f64").numpy() == x[:5, :7]).all()
 """
 
 

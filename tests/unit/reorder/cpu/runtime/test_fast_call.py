@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+import warnings
 from typing import Any
 
 import numpy as np
@@ -77,3 +79,33 @@ def test_a_dst_that_is_read_only_or_shares_memory_with_src_is_left_alone() -> No
     assert enters(both[5:], np.zeros(6, np.float32))
     with pytest.raises(MemdescError, match="read-only"):
         reorder.execute(_PLAN, np.ones(6, np.float32), locked)
+
+
+def test_another_thread_may_assign_the_shape_of_an_array_meanwhile() -> None:
+    # numpy frees the dims then: ctypes holds the GIL while the call reads them (FUNCFLAG_PYTHONAPI)
+    kind: Any = type(fast_call())
+    assert kind._flags_ & 4
+    plan = reorder.plan_reorder(
+        memory_desc((8, 64), "f32", "ab"), memory_desc((8, 64), "f32", "ba")
+    )
+    run = reorder.prepare(plan, 1)
+    src, dst = np.arange(512, dtype=np.float32), np.zeros(512, np.float32)
+    ends = threading.Event()
+
+    def assign() -> None:
+        while not ends.is_set():
+            for shape in ((512,), (2,) * 9, (8, 64), (1,) * 20 + (512,)):
+                src.shape = shape
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # of numpy 2.5, for assigned shapes
+        thread = threading.Thread(target=assign)
+        thread.start()
+        try:
+            for _ in range(2000):
+                dst[...] = 0
+                run(src, dst)
+                assert np.array_equal(dst.reshape(64, 8), np.arange(512).reshape(8, 64).T)
+        finally:
+            ends.set()
+            thread.join()

@@ -85,7 +85,7 @@ assert moves_on_a_team(openmp, move=move_prepared)
     )
 
 
-@pytest.mark.parametrize("runtime", RUNTIMES)
+@pytest.mark.parametrize("runtime", _LONG)
 def test_a_team_that_sleeps_is_left_alone(runtime: str) -> None:
     _run(
         """
@@ -102,7 +102,7 @@ def test_a_process_without_a_runtime_runs_jobs_on_the_pool() -> None:
     _run("for _ in range(20): assert not move()\nassert teams.runtimes() == []")
 
 
-@pytest.mark.parametrize("runtime", RUNTIMES)
+@pytest.mark.parametrize("runtime", _LONG)
 def test_the_environment_turns_teams_off(runtime: str) -> None:
     _run(
         "assert not moves_on_a_team(openmp, 0.5)\nassert teams.runtimes() == []",
@@ -111,7 +111,7 @@ def test_the_environment_turns_teams_off(runtime: str) -> None:
     )
 
 
-@pytest.mark.parametrize("runtime", RUNTIMES)
+@pytest.mark.parametrize("runtime", _LONG)
 def test_a_forked_child_never_enters_a_team(runtime: str) -> None:
     _run(
         """

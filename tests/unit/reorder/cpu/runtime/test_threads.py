@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -34,8 +35,15 @@ def test_reorders_are_right_on_threads_and_in_children(scenario: str) -> None:
     run(scenario)
 
 
-@pytest.mark.parametrize("runtime", RUNTIMES)
-@pytest.mark.parametrize("scenario", ["crowds", "fork_after", "fork_meanwhile", "leave"])
+@pytest.mark.parametrize(
+    ("scenario", "runtime"),
+    [
+        # with the second runtime, all but one as a campaign
+        pytest.param(*case, marks=pytest.mark.campaign if case[1] in RUNTIMES[1:] else ())
+        for case in product(("crowds", "fork_after", "leave"), RUNTIMES)
+    ]
+    + [("fork_meanwhile", runtime) for runtime in RUNTIMES],
+)
 def test_reorders_are_right_between_parallel_regions(scenario: str, runtime: str) -> None:
     run(scenario, runtime)
 

@@ -1,0 +1,47 @@
+"""What kernels may use, on this processor and where numba compiles for another one."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from llvmlite import binding
+from numba.core import config
+
+from reorder.cpu import target
+from tests.processors import PROCESSORS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+@pytest.fixture(autouse=True)
+def _asked_again() -> Iterator[None]:
+    for fact in (target.has_feature, target.register_bits):
+        fact.cache_clear()
+    yield
+    for fact in (target.has_feature, target.register_bits):
+        fact.cache_clear()
+
+
+@pytest.mark.parametrize(
+    ("processor", "bits"),
+    [("x86-64", 128), ("nehalem", 128), ("haswell", 256), ("icelake-server", 512)],
+)
+def test_registers_are_those_of_the_features_that_numba_compiles_for(
+    processor: str, bits: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    features = PROCESSORS[processor]
+    monkeypatch.setattr(config, "CPU_FEATURES", ",".join(f"+{name}" for name in features))
+    assert target.register_bits() == bits
+    assert target.has_masks() == ("avx512bw" in features)
+    assert target.has_feature("ssse3") == ("ssse3" in features)
+
+
+def test_a_processor_that_is_only_named_has_the_features_of_the_machine_as_in_numba(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(config, "CPU_NAME", "haswell")
+    monkeypatch.setattr(config, "CPU_FEATURES", None)
+    host = binding.get_host_cpu_features()
+    assert all(target.has_feature(name) == bool(host.get(name)) for name in ("avx2", "avx512bw"))
