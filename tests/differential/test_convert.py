@@ -120,33 +120,3 @@ def test_blocks_of_gguf_go_to_safetensors_and_back(tmp_path: Path) -> None:
     assert tensor.name == "blk.0.ffn_up.weight"
     assert tensor.tensor_type == gguf.GGMLQuantizationType.Q4_0
     assert np.array_equal(gguf.quants.dequantize(tensor.data, tensor.tensor_type), numbers)
-
-
-def test_onnxruntime_computes_the_same_with_converted_weights(tmp_path: Path) -> None:
-    onnx = pytest.importorskip("onnx", reason="onnx is not installed")
-    onnxruntime = pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")
-    rng = np.random.default_rng(0)
-    weights = rng.standard_normal((64, 300)).astype(np.float16).astype(np.float32)
-    make, kinds = onnx.helper, onnx.TensorProto
-    graph = make.make_graph(
-        [
-            make.make_node("Cast", ["w"], ["wide"], to=kinds.FLOAT),
-            make.make_node("MatMul", ["x", "wide"], ["y"]),
-        ],
-        "product",
-        [make.make_tensor_value_info("x", kinds.FLOAT, [4, 64])],
-        [make.make_tensor_value_info("y", kinds.FLOAT, [4, 300])],
-        [onnx.numpy_helper.from_array(weights, "w")],
-    )
-    model = make.make_model(graph, opset_imports=[make.make_opsetid("", 17)], ir_version=8)
-    onnx.save(model, tmp_path / "in.onnx", save_as_external_data=True, size_threshold=0)
-    made = convert(tmp_path / "in.onnx", tmp_path / "out.onnx", "w: f16")
-    x = rng.standard_normal((4, 64)).astype(np.float32)
-
-    def product(path: Path) -> Any:
-        session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
-        return session.run(None, {"x": x})[0]
-
-    assert np.array_equal(product(made), product(tmp_path / "in.onnx"))
-    (held,) = onnx.load(made).graph.initializer
-    assert held.data_type == kinds.FLOAT16
