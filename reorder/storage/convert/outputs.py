@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from memdesc import MemdescError
 from memdesc.disk import open_file, reason_of
 from memdesc.errors import short_repr
+from reorder.storage.containers.entry import FileState
+from reorder.storage.containers.partial import FILES, partial_folder
+from reorder.storage.containers.paths import safe_path
 from reorder.storage.containers.plan import PlannedFile, Span
 from reorder.storage.containers.shards import INDEX_ENDING, plan_shards
-from reorder.storage.containers.table import FORMATS, format_of, plan_file
-from reorder.storage.containers.writer import partial_folder
+from reorder.storage.containers.table import FORMATS, format_of, plan_replacement
 from reorder.storage.convert.config import moved_config
 from reorder.storage.convert.stored import is_order_hidden
 
@@ -51,12 +54,16 @@ class Output(NamedTuple):
         Whether they make a folder.
     warnings : tuple of str
         What a user may not expect.
+    stale : tuple of Path
+        Files of a replaced output that no name of the new one replaces: they are removed in the
+        end.
     """
 
     files: tuple[PlannedFile, ...]
     copied: tuple[tuple[str, Path], ...]
     is_folder: bool
     warnings: tuple[str, ...]
+    stale: tuple[Path, ...] = ()
 
 
 def is_folder(target: Path) -> bool:
@@ -107,8 +114,10 @@ def plan_output(
     target: Path,
     jobs: Sequence[Job],
     shard_bytes: int | None,
+    *,
+    is_kept: bool,
 ) -> Output:
-    """Plan all files of an output.
+    """Plan all files of an output; if one is kept, those that it should have.
 
     Raises
     ------
@@ -122,21 +131,27 @@ def plan_output(
         if shard_bytes is not None:
             msg = f"{str(target)!r} is one file; name a folder for shards"
             raise MemdescError(msg)
-        made = plan_file(target, tensors, metadata)
+        made, stale = plan_replacement(target, tensors, metadata, is_kept=is_kept)
         _check_beside(target, made, container)
         left_out = _left_out(container) if container.format != name else ()
-        told = (*_hidden_orders(jobs), *left_out, *_not_kept(source, container))
-        return Output(made, (), False, told)  # noqa: FBT003 - a field
+        warnings = (*_hidden_orders(jobs), *left_out, *_not_kept(source, container))
+        return Output(made, (), is_folder=False, warnings=warnings, stale=stale)
     if shard_bytes is None:
-        sizes = [path.stat().st_size for path in container.files]
+        sizes = [FileState.at(path).nbytes for path in container.files]
         shard_bytes = max(sizes) if len(sizes) > 1 else _UNBOUNDED
     others = _others(source, container) if source.is_dir() else []
+    notes = [
+        f"{str(path)!r} is a link to a folder, which is not copied"
+        for path in others
+        if path.is_dir()
+    ]
+    others = [_kept(source, path) for path in others if not path.is_dir()]
     # an index keeps weights that are no tensors of this checkpoint out of it
     is_indexed = any(path.parent == source and path.name.endswith(_WEIGHTS) for path in others)
     files = list(plan_shards(tensors, metadata, shard_bytes, is_indexed=is_indexed))
     written = {file.name for file in files}
     copied: list[tuple[str, Path]] = []
-    warnings = [*_hidden_orders(jobs), *_left_out(container)]
+    notes += [*_hidden_orders(jobs), *_left_out(container)]
     for path in others:
         kept = path.relative_to(source).as_posix()
         if kept in written:
@@ -149,15 +164,30 @@ def plan_output(
             old = _read(path)
             text, warning = moved_config(old, jobs)
             files.insert(0, PlannedFile(kept, len(text), ((0, text),), {}))
-            warnings += [warning] if warning else []
-            stale = sorted({each.name for each in others if each.parent == source} & _OLD_CONFIGS)
-            if text != old and stale:
-                warnings.append(f"{stale[0]} is copied, and says what was true of the input")
+            notes += [warning] if warning else []
+            named = sorted({each.name for each in others if each.parent == source} & _OLD_CONFIGS)
+            if text != old and named:
+                notes.append(f"{named[0]} is copied, and says what was true of the input")
             continue
-        nbytes = path.stat().st_size
+        nbytes = FileState.at(path).nbytes
         files.insert(0, PlannedFile(kept, nbytes, (), {f"\0{kept}": Span(0, nbytes)}))
         copied.append((f"\0{kept}", path))
-    return Output(tuple(files), tuple(copied), True, tuple(warnings))  # noqa: FBT003 - a field
+    return Output(tuple(files), tuple(copied), is_folder=True, warnings=tuple(notes))
+
+
+def _kept(source: Path, path: Path) -> Path:
+    """Return a file of a model; refuse a link that leads out of it or nowhere.
+
+    Raises
+    ------
+    MemdescError
+        With the link.
+    """
+    safe_path(source, path.relative_to(source).as_posix(), "the file")
+    if not path.exists():
+        msg = f"{str(path)!r} is a link that leads nowhere; remove it, or put the file in its place"
+        raise MemdescError(msg)
+    return path
 
 
 def _hidden_orders(jobs: Sequence[Job]) -> tuple[str, ...]:
@@ -222,7 +252,7 @@ def _read(path: Path) -> bytes:
 
 
 def _others(source: Path, container: Container) -> list[Path]:
-    """Return the files of a model that hold no tensors; hidden ones and links to folders are not.
+    """Return the files of a model that hold no tensors, and its links, without hidden ones.
 
     Raises
     ------
@@ -238,17 +268,20 @@ def _others(source: Path, container: Container) -> list[Path]:
     found = []
     for folder, folders, names in os.walk(source, onerror=fail):
         folders[:] = sorted(each for each in folders if not each.startswith(_HIDDEN))
-        for name in sorted(names):
+        links = [name for name in folders if Path(folder, name).is_symlink()]
+        for name in sorted((*names, *links)):
             path = Path(folder, name)
             is_index = path.parent == source and name.endswith(INDEX_ENDING)
             if name.startswith(_HIDDEN) or is_index or path.resolve() in shards:
                 continue
-            if path.is_file():
+            if path.is_file() or path.is_symlink():
                 found.append(path)
     return found
 
 
 def grown(target: Path) -> bool:
     """Whether an output is being written, or was when a process ended."""
-    files = partial_folder(target) / "files"
-    return files.is_dir() and any(files.iterdir())
+    files = partial_folder(target) / FILES
+    with suppress(OSError):  # of others, who may not let it be read
+        return files.is_dir() and any(files.iterdir())
+    return False
