@@ -139,10 +139,15 @@ def _converted(
             found = run(made, _Rate(progress, written * (1 + settings.verify)).step)
         except InUseError:
             raise
-        except MemdescError as error:
+        except (MemdescError, KeyboardInterrupt) as error:
+            if not grown(made.target):
+                raise
             left = partial_folder(made.target)
-            hint = f"; what was written is in {str(left)!r}: --resume goes on with it"
-            msg = f"{error}{hint if grown(made.target) else ''}"
+            hint = f"what was written is in {str(left)!r}: --resume goes on with it"
+            if isinstance(error, KeyboardInterrupt):
+                error.add_note(hint)
+                raise
+            msg = f"{error}; {hint}"
             raise MemdescError(msg) from None
     seconds = time.monotonic() - start
     facts |= {"wrote": options.target, "tasks": found["tasks"], "resumed": found["resumed"]}

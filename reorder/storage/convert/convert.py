@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+from contextlib import contextmanager
 from functools import partial
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from memdesc import MemdescError, __version__
-from memdesc.disk import as_path
+from memdesc.disk import as_path, reason_of
 from reorder.storage.containers.entry import FileState
 from reorder.storage.containers.partial import is_in_use, partial_folder, remove_left
 from reorder.storage.containers.table import read_container
@@ -171,6 +172,18 @@ def _is_finished(target: Path, settings: Settings) -> bool:
     return settings.resume and not settings.overwrite and target.exists() and not grown(target)
 
 
+@contextmanager
+def _system_errors_named() -> Iterator[None]:
+    """Raise what the system says of a path as a `MemdescError`."""
+    try:
+        yield
+    except OSError as error:
+        named = f"{str(error.filename)!r} cannot be used: " if error.filename else ""
+        msg = f"{named}{reason_of(error)}"
+        raise MemdescError(msg) from None
+
+
+@_system_errors_named()
 def plan(
     source: str | os.PathLike[str],
     target: str | os.PathLike[str],
@@ -254,6 +267,7 @@ def _changes(left: dict[str, Any], facts: dict[str, Any]) -> list[str]:
     return [text.format(named) for key, text in _CHANGES.items() if left.get(key) != facts[key]]
 
 
+@_system_errors_named()
 def convert(
     conversion: Conversion, step: Step | None = None, run: Run | None = None
 ) -> dict[str, Any]:

@@ -86,6 +86,10 @@ def output_format(target: Path) -> str:
     return format_of(target).name
 
 
+def _real(path: Path) -> Path:
+    return Path(os.path.realpath(path))  # unlike `resolve`, not an error of links in a circle
+
+
 def check_paths(source: Path, container: Container, target: Path) -> None:
     """Refuse an output that is, holds, or lies in what is read.
 
@@ -94,8 +98,8 @@ def check_paths(source: Path, container: Container, target: Path) -> None:
     MemdescError
         With both paths.
     """
-    real, read = target.resolve(), source.resolve()
-    inputs = {read, *(path.resolve() for path in container.files)}
+    real, read = _real(target), _real(source)
+    inputs = {read, *map(_real, container.files)}
     within = source.is_dir() and real.is_relative_to(read)
     if real in inputs or within or any(path.is_relative_to(real) for path in inputs):
         msg = (
@@ -231,10 +235,10 @@ def _not_kept(source: Path, container: Container) -> tuple[str, ...]:
 
 def _check_beside(target: Path, files: Sequence[PlannedFile], container: Container) -> None:
     """Refuse an output of which a file beside the target is read."""
-    inputs = {path.resolve() for path in container.files}
+    inputs = {*map(_real, container.files)}
     for file in files:
         path = target.parent / file.name
-        if path.resolve() in inputs:
+        if _real(path) in inputs:
             msg = (
                 f"{str(target)!r} is written with {str(path)!r}, which is a file of the input and "
                 "never changed; write elsewhere"
@@ -264,7 +268,7 @@ def _others(source: Path, container: Container) -> list[Path]:
         msg = f"{str(source)!r} cannot be read: {reason_of(error)}"
         raise MemdescError(msg)
 
-    shards = {path.resolve() for path in container.files}
+    shards = {*map(_real, container.files)}
     found = []
     for folder, folders, names in os.walk(source, onerror=fail):
         folders[:] = sorted(each for each in folders if not each.startswith(_HIDDEN))
@@ -272,7 +276,7 @@ def _others(source: Path, container: Container) -> list[Path]:
         for name in sorted((*names, *links)):
             path = Path(folder, name)
             is_index = path.parent == source and name.endswith(INDEX_ENDING)
-            if name.startswith(_HIDDEN) or is_index or path.resolve() in shards:
+            if name.startswith(_HIDDEN) or is_index or _real(path) in shards:
                 continue
             if path.is_file() or path.is_symlink():
                 found.append(path)
