@@ -38,6 +38,8 @@ class Format(NamedTuple):
 
     name: str
     ending: str
+    # whether it stores the names of tensors
+    has_names: bool = True
 
     @property
     def module(self) -> _Module:
@@ -52,7 +54,7 @@ FORMATS: dict[str, Format] = {
     for row in (
         Format("safetensors", ".safetensors"),
         Format("gguf", ".gguf"),
-        Format("npy", ".npy"),
+        Format("npy", ".npy", has_names=False),
         Format("npz", ".npz"),
         Format("onnx", ".onnx"),
     )

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple, NoReturn
 from memdesc import MemdescError
 from memdesc.disk import open_file
 from reorder.storage.containers.descriptors import stored_desc
-from reorder.storage.containers.table import read_container
+from reorder.storage.containers.table import FORMATS, read_container
 from reorder.storage.convert.tasks import DifferentError
 from reorder.storage.pieces.files import Place
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from pathlib import Path
 
-    from reorder.storage.containers.plan import PlannedFile, Tensor
+    from reorder.storage.containers.plan import Tensor
     from reorder.storage.convert.outputs import Output
 
 __all__ = ["Finished"]
@@ -98,10 +98,11 @@ class Finished(NamedTuple):
             if nbytes != file.nbytes:
                 has = "is missing" if nbytes is None else f"has {nbytes} bytes"
                 self._refuse(f"{str(path)!r} {has}, and this one writes {file.nbytes}")
-        entries = read_container(self.target).entries
+        found = read_container(self.target)
         places = self.places()
         for tensor in tensors:
-            entry, place = entries.get(tensor.name), places[tensor.name]
+            name = tensor.name if FORMATS[found.format].has_names else next(iter(found.entries))
+            entry, place = found.entries.get(name), places[tensor.name]
             if entry is None or (entry.file, entry.nbytes) != (place.path, tensor.nbytes):
                 self._refuse(f"it has no {tensor.name} of {tensor.nbytes} bytes in its place")
             wanted = tensor.desc or stored_desc(tensor.dtype, tensor.shape)[0]
@@ -122,7 +123,7 @@ class Finished(NamedTuple):
                 with open_file(self.folder / file.name) as opened:
                     opened.seek(offset)
                     found = opened.read(len(wanted))
-                if _without_tensors(file, offset, found) != _without_tensors(file, offset, wanted):
+                if found != wanted:
                     msg = f"{str(self.folder / file.name)!r} has other headers or settings"
                     raise DifferentError(msg)
 
@@ -140,12 +141,3 @@ class Finished(NamedTuple):
             "--overwrite replaces it"
         )
         raise MemdescError(msg) from None
-
-
-def _without_tensors(file: PlannedFile, offset: int, data: bytes) -> bytes:
-    """Return bytes from an offset on, with zeros in the place of tensors."""
-    found = bytearray(data)
-    for span in file.spans.values():
-        first, last = max(span.offset - offset, 0), span.offset + span.nbytes - offset
-        found[first : max(last, first)] = bytes(len(found[first : max(last, first)]))
-    return bytes(found)

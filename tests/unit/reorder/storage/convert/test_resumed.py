@@ -252,3 +252,15 @@ def test_a_target_that_another_program_makes_meanwhile_is_not_replaced(
         assert target.read_text() == "somebody's"
         target.unlink()
         assert convert(planned(source, target))["resumed"] > 0
+
+
+def test_an_array_that_is_whole_is_known_though_its_name_is_that_of_the_file(
+    tmp_path: Path,
+) -> None:
+    source, target = tmp_path / "in.safetensors", tmp_path / "out.npy"
+    write_safetensors(source, {"a": _X})
+    convert(planned(source, target))
+    assert convert(planned(source, target))["tasks"] == 0
+    write_safetensors(source, {"a": _X + 1})
+    with pytest.raises(MemdescError, match="another conversion has written it: a: what was writ"):
+        convert(planned(source, target))
