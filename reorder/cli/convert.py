@@ -93,9 +93,13 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         "whether the rules are what the model needs is not checked",
     )
     parser.add_argument(
-        "--resume", action="store_true", help="go on where a conversion of the same was interrupted"
+        "--resume", action="store_true", help="go on where the same conversion was interrupted"
     )
-    parser.add_argument("--overwrite", action="store_true", help="replace OUT")
+    parser.add_argument(
+        "--overwrite",
+        action="store_true",
+        help="replace OUT; a folder only if no other files are lost",
+    )
 
 
 def _answer(options: argparse.Namespace) -> tuple[Facts, int]:

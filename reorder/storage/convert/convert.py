@@ -1,4 +1,7 @@
-"""A checkpoint converted: planned, checked, cut into tasks, run, read back, and given its name."""
+"""A checkpoint converted: planned, checked, cut into tasks, run, read back, and given its name.
+
+Over 300 lines: what a conversion is, and the two steps that every one takes.
+"""
 
 from __future__ import annotations
 
