@@ -1,8 +1,7 @@
 """The folder in which an output grows: its lock, its files, and what the system says of them.
 
 It lies beside the target under a name that others can foresee, so nothing in it is trusted. No link
-in it is followed, only the names below are removed, and anything else ends in an error. Over 300
-lines: all system calls that touch it.
+in it is followed, only the names below are removed, and anything else ends in an error.
 """
 
 from __future__ import annotations

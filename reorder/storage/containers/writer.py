@@ -2,7 +2,7 @@
 
 It grows in a folder beside the target, `.NAME.memdesc-partial`, so that a later process can go on
 with it: `files/` holds the files of the plan, `journal` is the caller's. A process holds the lock
-of that folder as long as it writes. Over 300 lines: what may be replaced, and how it is.
+of that folder as long as it writes.
 """
 
 from __future__ import annotations

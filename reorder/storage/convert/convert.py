@@ -1,7 +1,4 @@
-"""A checkpoint converted: planned, checked, cut into tasks, run, read back, and given its name.
-
-Over 300 lines: what a conversion is, and the two steps that every one takes.
-"""
+"""A checkpoint converted: planned, checked, cut into tasks, run, read back, and given its name."""
 
 from __future__ import annotations
 
