@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import time
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -14,7 +16,6 @@ from reorder.storage.convert.journal import Journal
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
 
 @pytest.fixture
@@ -82,3 +83,35 @@ def test_tasks_are_listed_when_they_have_written_much(folder: Partial) -> None:
         journal.add(3, 99)
         assert path.read_bytes() == b'"me"\n[1, 2]\n'
     assert begun(folder).done == {1, 2, 3}
+
+
+def test_a_task_is_listed_when_what_was_written_before_is_on_disk(
+    folder: Partial, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls: list[str] = []
+    journal: list[Journal] = []
+
+    def recorded(name: str) -> None:
+        call = getattr(os, name)
+
+        def record(handle: int, *arguments: Any) -> Any:
+            if Path(f"/proc/self/fd/{handle}").readlink() == folder.path / "journal":
+                calls.append(" ".join((name, *(each.decode().strip() for each in arguments))))
+            return call(handle, *arguments)
+
+        monkeypatch.setattr(os, name, record)
+
+    def sync() -> None:
+        calls.append("sync")
+        if len(calls) == 1:  # its bytes may not be on disk when this returns
+            journal[0].add(8, 1)
+
+    journal.append(Journal(folder, "me", sync, 1000.0, 1 << 30))
+    recorded("write")
+    recorded("fsync")
+    with journal[0]:
+        journal[0].add(7, 1 << 30)
+        while calls[-1:] != ["fsync"]:
+            time.sleep(0.001)
+    line = ["write [7]", "fsync", "sync", "write [8]", "fsync"]
+    assert calls == ["sync", *line]
