@@ -143,6 +143,9 @@ def check_writable(target: Path) -> None:
         status = target.stat()
     except FileNotFoundError:
         return
+    except OSError as error:
+        msg = f"{str(target)!r} cannot be written: {reason_of(error)}"
+        raise MemdescError(msg) from None
     _check_regular(target, status, "written")
     if not os.access(target, os.W_OK):
         msg = f"{str(target)!r} is write-protected"

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from typing import BinaryIO
 
-__all__ = ["StagedFile", "own_turn", "remove_abandoned", "try_lock"]
+__all__ = ["StagedFile", "own_turn", "remove_abandoned", "try_lock", "unlock"]
 
 _TEMPORARY = re.compile(r"\.memdesc\.[0-9a-f]{16}\.tmp")
 # the folder of names of open files, and the flag that opens a file without a name
@@ -152,6 +152,13 @@ def try_lock(handle: int) -> bool:
     return True
 
 
+def unlock(handle: int) -> None:
+    """Give a lock back: closing alone does not, as a child that was forked has the handle too."""
+    if _HAS_LOCKS:
+        with contextlib.suppress(OSError):
+            fcntl.flock(handle, fcntl.LOCK_UN)
+
+
 @contextlib.contextmanager
 def own_turn(folder: Path) -> Iterator[None]:
     """Keep other savers, threads and processes, from giving files of a folder their names.
@@ -170,9 +177,7 @@ def own_turn(folder: Path) -> Iterator[None]:
             sleep(_TRY_SECONDS)
         yield
     finally:
-        # not by closing alone: a child that was forked meanwhile has the handle as well
-        with contextlib.suppress(OSError):
-            fcntl.flock(handle, fcntl.LOCK_UN)
+        unlock(handle)
         os.close(handle)
 
 

@@ -93,9 +93,13 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         "whether the rules are what the model needs is not checked",
     )
     parser.add_argument(
-        "--resume", action="store_true", help="go on where a conversion of the same was interrupted"
+        "--resume", action="store_true", help="go on where the same conversion was interrupted"
     )
-    parser.add_argument("--overwrite", action="store_true", help="replace OUT")
+    parser.add_argument(
+        "--overwrite",
+        action="store_true",
+        help="replace OUT; a folder only if no other files are lost",
+    )
     parser.add_argument(
         "--allow-partial",
         action="store_true",
@@ -145,10 +149,15 @@ def _converted(
             found = run(made, _Rate(progress, written * (1 + settings.verify)).step)
         except InUseError:
             raise
-        except MemdescError as error:
+        except (MemdescError, KeyboardInterrupt) as error:
+            if not grown(made.target):
+                raise
             left = partial_folder(made.target)
-            hint = f"; what was written is in {str(left)!r}: --resume goes on with it"
-            msg = f"{error}{hint if grown(made.target) else ''}"
+            hint = f"what was written is in {str(left)!r}: --resume goes on with it"
+            if isinstance(error, KeyboardInterrupt):
+                error.add_note(hint)
+                raise
+            msg = f"{error}; {hint}"
             raise MemdescError(msg) from None
     seconds = time.monotonic() - start
     facts |= {"wrote": options.target, "tasks": found["tasks"], "resumed": found["resumed"]}

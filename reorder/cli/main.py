@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import sys
+import threading
+from contextlib import contextmanager, suppress
 from errno import EBADF
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 from memdesc import MemdescError
 from memdesc.disk import reason_of
@@ -16,25 +19,65 @@ from reorder.cli.facts import one_line
 from reorder.cli.parser import parse
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
     from typing import TextIO
 
 __all__ = ["main"]
 
-# what a shell returns for a command that SIGINT ended
-_INTERRUPTED = 130
 # characters of the start and of the end of an error; the reason often stands behind what was given
 _MAX_PART = 2000
+# what a shell returns for a command that a signal ended is this and the signal's number
+_BY_SIGNAL = 128
+# A request to end, and a terminal that is closed: a command ends as by Ctrl-C.
+_ENDING = tuple(getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name))
+
+
+class _EndedError(KeyboardInterrupt):
+    """The command is to end because of another signal than SIGINT."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__()
+        self.signal = signal.Signals(number)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a command; return its exit code: 0, 1 (a check failed), 2 (bad input), 130 (Ctrl-C)."""
+    """Run a command; return its exit code.
+
+    It is 0, 1 (a check failed), 2 (bad input), or 128 and the number of the signal that ended it:
+    130 for Ctrl-C, 143 for SIGTERM.
+    """
     given = sys.argv[1:] if arguments is None else arguments
     try:
-        return _run(given)
-    except KeyboardInterrupt:
-        _complain("interrupted", given)
-        return _INTERRUPTED
+        with _ended_by_signals():
+            return _run(given)
+    except KeyboardInterrupt as error:
+        text, number = "interrupted", signal.SIGINT
+        if isinstance(error, _EndedError):
+            text, number = f"ended by {error.signal.name}", error.signal
+        _complain("; ".join((text, *getattr(error, "__notes__", ()))), given)
+        return _BY_SIGNAL + number
+
+
+@contextmanager
+def _ended_by_signals() -> Iterator[None]:
+    """Raise in the main thread where a signal would end the process without cleaning up."""
+    replaced = []
+    if threading.current_thread() is threading.main_thread():
+        # an embedding program may run Python's main thread on another one: no handler is set there
+        with suppress(ValueError):
+            for number in _ENDING:
+                if signal.getsignal(number) == signal.SIG_DFL:
+                    signal.signal(number, _end)
+                    replaced.append(number)
+    try:
+        yield
+    finally:
+        for number in replaced:
+            signal.signal(number, signal.SIG_DFL)
+
+
+def _end(number: int, _: object) -> NoReturn:
+    raise _EndedError(number)
 
 
 def _run(given: Sequence[str]) -> int:

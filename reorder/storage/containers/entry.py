@@ -39,6 +39,18 @@ class FileState(NamedTuple):
         status = os.fstat(handle)
         return cls(status.st_size, status.st_mtime_ns)
 
+    @classmethod
+    def at(cls, path: Path) -> FileState:
+        """Return the state of a file.
+
+        Raises
+        ------
+        MemdescError
+            If it cannot be read.
+        """
+        with open_file(path) as file:
+            return cls.of(file.fileno())
+
 
 @dataclass(frozen=True, slots=True)
 class Entry:

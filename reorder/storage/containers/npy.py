@@ -13,6 +13,7 @@ from reorder.storage.containers.npy_form import array_form, entry_of
 from reorder.storage.containers.plan import PlannedFile, Span
 from reorder.storage.npy import NpyError, check_end, read_header
 from reorder.storage.pair import desc_of_file, write_sidecar
+from reorder.storage.sidecar import sidecar
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -72,4 +73,5 @@ def plan(
     start = len(header.raw)
     seal = partial(write_sidecar, desc=desc)
     spans = {tensor.name: Span(start, tensor.nbytes)}
-    return (PlannedFile(name, start + tensor.nbytes, ((0, header.raw),), spans, seal),)
+    beside = (sidecar(name).name,)
+    return (PlannedFile(name, start + tensor.nbytes, ((0, header.raw),), spans, seal, beside),)

@@ -21,7 +21,7 @@ from reorder.storage.containers.onnx_model import NUMBERS, entry_of, nbytes_of, 
 from reorder.storage.containers.plan import PlannedFile, Span
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
     from pathlib import Path
 
     from reorder.storage.containers.onnx_model import Model
@@ -134,8 +134,17 @@ def plan(
         for each in found.initializers
         if each.name in small
     }
-    made_model = PlannedFile(name, len(head), ((0, head),), inner)
+    made_model = PlannedFile(name, len(head), _around(head, inner.values()), inner)
     return (PlannedFile(f"{name}.data", at, (), spans), made_model) if spans else (made_model,)
+
+
+def _around(head: bytes, spans: Iterable[Span]) -> tuple[tuple[int, bytes], ...]:
+    """Return the bytes of a model without those of tensors, each part with its offset."""
+    at, parts = 0, []
+    for span in sorted(spans):
+        parts.append((at, head[at : span.offset]))
+        at = span.offset + span.nbytes
+    return (*parts, (at, head[at:]))
 
 
 def _check(tensor: Tensor) -> None:

@@ -46,5 +46,7 @@ class PlannedFile(NamedTuple):
     pieces: tuple[tuple[int, bytes], ...]
     spans: Mapping[str, Span]
     # Called with the complete file and what it will be called, before it gets that name: writes
-    # what depends on the data, also into files beside it, which get their names first.
+    # what depends on the data, also into files beside it.
     seal: Callable[[Path, Path], None] | None = None
+    # the names of these, which they get first
+    beside: tuple[str, ...] = ()

@@ -6,6 +6,7 @@ Source: `save_pretrained` of transformers 4 (the index, names of shards).
 from __future__ import annotations
 
 import json
+import re
 from typing import TYPE_CHECKING, Any
 
 from memdesc.disk import open_file, read_if_exists
@@ -22,7 +23,14 @@ if TYPE_CHECKING:
     from reorder.storage.containers.entry import Entry
     from reorder.storage.containers.plan import Tensor
 
-__all__ = ["INDEX_ENDING", "names_beside", "plan_shards", "read_folder", "read_index"]
+__all__ = [
+    "INDEX_ENDING",
+    "is_shard",
+    "names_beside",
+    "plan_shards",
+    "read_folder",
+    "read_index",
+]
 
 INDEX_ENDING = ".safetensors.index.json"
 _ENDING = ".safetensors"
@@ -142,6 +150,12 @@ def _joined(path: Path, parts: list[Container]) -> Container:
         metadata |= part.metadata
     files = tuple(file for part in parts for file in part.files)
     return Container("safetensors", entries, metadata, files)
+
+
+def is_shard(name: str, stem: str = "model") -> bool:
+    """Whether a file is called as `plan_shards` calls some."""
+    ending = rf"(-[0-9]{{5,}}-of-[0-9]{{5,}})?{re.escape(_ENDING)}|{re.escape(INDEX_ENDING)}"
+    return re.fullmatch(f"{re.escape(stem)}({ending})", name) is not None
 
 
 def plan_shards(

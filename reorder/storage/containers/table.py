@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from reorder.storage.containers.entry import Container
     from reorder.storage.containers.plan import PlannedFile, Tensor
 
-__all__ = ["FORMATS", "format_of", "plan_file", "read_container"]
+__all__ = ["FORMATS", "format_of", "plan_file", "plan_replacement", "read_container"]
 
 _START = 64
 
@@ -39,6 +40,8 @@ class Format(NamedTuple):
     ending: str
     # whether files have a place for what belongs to no tensor
     has_metadata: bool = True
+    # whether it stores the names of tensors
+    has_names: bool = True
 
     @property
     def module(self) -> _Module:
@@ -53,7 +56,7 @@ FORMATS: dict[str, Format] = {
     for row in (
         Format("safetensors", ".safetensors"),
         Format("gguf", ".gguf"),
-        Format("npy", ".npy", has_metadata=False),
+        Format("npy", ".npy", has_metadata=False, has_names=False),
         Format("npz", ".npz", has_metadata=False),
         Format("onnx", ".onnx"),
     )
@@ -111,3 +114,48 @@ def plan_file(
     """
     given = as_path(path)
     return format_of(given).module.plan(given.name, tensors, metadata)
+
+
+def plan_replacement(
+    path: Path, tensors: Sequence[Tensor], metadata: Mapping[str, Any], *, is_kept: bool
+) -> tuple[tuple[PlannedFile, ...], tuple[Path, ...]]:
+    """Plan the files of a checkpoint which may take the place of one.
+
+    Files that the checkpoint there refers to, such as external data of ONNX, stay as they are until
+    the last file is replaced, so that one rename exchanges both. The new ones are called otherwise.
+
+    Parameters
+    ----------
+    path, tensors, metadata
+        As of `plan_file`.
+    is_kept : bool
+        Whether the checkpoint there stays, and the plan is to say what it should be.
+
+    Returns
+    -------
+    tuple
+        The files, and paths of those that nothing refers to when these have their names.
+    """
+    used = _files_beside(path)
+    names = [path.name, *(f"{path.stem}.{k}{path.suffix}" for k in range(1, len(used) + 1))]
+    module = format_of(path).module
+    first: tuple[PlannedFile, ...] | None = None
+    for name in names:
+        *beside, last = module.plan(name, tensors, metadata)
+        files = (*beside, last._replace(name=path.name))
+        first = first or files
+        if used.isdisjoint(file.name for file in beside) != (is_kept and bool(used)):
+            first = files
+            break
+    stale = {each for each in used if any(each.startswith(f"{name}.") for name in names)}
+    left = () if is_kept else sorted(stale)
+    return first or (), tuple(path.with_name(name) for name in left)
+
+
+def _files_beside(path: Path) -> set[str]:
+    """Return the names of files that a checkpoint refers to; none of what cannot be read."""
+    with suppress(MemdescError):
+        if path.is_file():
+            files = read_container(path).files
+            return {each.name for each in files if each.parent == path.parent} - {path.name}
+    return set()

@@ -1,8 +1,8 @@
 """An output that is written in any order, by several threads, and gets its name when it is whole.
 
 It grows in a folder beside the target, `.NAME.memdesc-partial`, so that a later process can go on
-with it: `files/` holds the files of the plan, anything else in it is the caller's, such as a
-journal. A process holds the lock of that folder as long as it writes.
+with it: `files/` holds the files of the plan, `journal` is the caller's. A process holds the lock
+of that folder as long as it writes.
 """
 
 from __future__ import annotations
@@ -16,17 +16,18 @@ import numpy as np
 from memdesc.disk import check_writable
 from memdesc.errors import MemdescError, short_repr
 from reorder.storage.containers.partial import (
+    FILES,
+    OLD,
+    Partial,
     cannot,
-    clear,
-    locked,
+    exchange,
     partial_folder,
     reserve,
-    sync,
-    write_at,
 )
+from reorder.storage.containers.shards import is_shard
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Sequence
     from pathlib import Path
     from types import TracebackType
     from typing import Self
@@ -35,13 +36,26 @@ if TYPE_CHECKING:
 
     from reorder.storage.containers.plan import PlannedFile, Span
 
-__all__ = ["Writer", "check_target", "partial_folder", "write_at"]
+__all__ = ["Writer", "check_target", "partial_folder"]
+
+# bytes of the longest name where the system does not say
+_MAX_NAME = 255
+# files that a message names
+_SHOWN = 3
 
 
 def check_target(
-    target: Path, files: Sequence[PlannedFile], *, is_folder: bool, overwrite: bool
+    target: Path,
+    files: Sequence[PlannedFile],
+    *,
+    is_folder: bool,
+    overwrite: bool,
+    resume: bool = False,
 ) -> None:
     """Refuse a target that exists, unless it may be replaced, or that cannot be written.
+
+    A link is replaced, not what it leads to. A folder is replaced if it holds nothing but what this
+    output has as well, and shards.
 
     Raises
     ------
@@ -53,13 +67,67 @@ def check_target(
         raise MemdescError(msg)
     if is_folder and not target.is_dir():
         check_writable(target)  # a pipe or a device is no output that a folder may replace
-    finals = () if is_folder else tuple(target.parent / file.name for file in files)
-    for path in finals:
-        check_writable(path)
-    for path in (target, *finals):
-        if os.path.lexists(path) and not overwrite:
-            msg = f"{str(path)!r} exists; it is replaced with --overwrite only"
-            raise MemdescError(msg)
+    _check_name(target)
+    beside = () if is_folder else _named_first(files)
+    for path in (target, *(target.parent / name for name in beside)):
+        if not is_folder:
+            check_writable(path)
+        if not os.path.lexists(path) or overwrite:
+            continue
+        if path != target and resume and _is_moved(target, path.name):
+            continue
+        msg = f"{str(path)!r} exists; it is replaced with --overwrite only"
+        raise MemdescError(msg)
+    if is_folder and target.is_dir() and not target.is_symlink():
+        _check_replaced(target, {file.name for file in files})
+
+
+def _named_first(files: Sequence[PlannedFile]) -> tuple[str, ...]:
+    """Return the files of a target that is not a folder, without the target."""
+    return (*(name for file in files for name in file.beside), *(file.name for file in files[:-1]))
+
+
+def _check_name(target: Path) -> None:
+    """Refuse a name that leaves no room for what is added while the output grows."""
+    try:
+        longest = os.pathconf(target.parent, "PC_NAME_MAX")
+    except (OSError, ValueError):
+        longest = _MAX_NAME
+    name, grown = (len(os.fsencode(path.name)) for path in (target, partial_folder(target)))
+    if grown > longest:
+        msg = (
+            f"{str(target)!r} cannot be written: its name has {name} bytes, and may have "
+            f"{longest - grown + name}, so that it can grow under a longer one"
+        )
+        raise MemdescError(msg)
+
+
+def _is_moved(target: Path, name: str) -> bool:
+    """Whether a file has its final name already, as the process ended before the last one had."""
+    grown = partial_folder(target) / FILES
+    return grown.is_dir() and not os.path.lexists(grown / name)
+
+
+def _check_replaced(target: Path, written: set[str]) -> None:
+    """Refuse to replace a folder with files that would be lost, or one that cannot be renamed."""
+    if target.is_mount():
+        msg = f"{str(target)!r} is a mount point, which cannot be replaced; name a folder in it"
+        raise MemdescError(msg)
+    lost: list[str] = []
+    for folder, folders, names in os.walk(target):
+        links = [name for name in folders if os.path.islink(os.path.join(folder, name))]  # noqa: PTH114, PTH118 - of many files
+        for name in (*names, *links):
+            kept = os.path.relpath(os.path.join(folder, name), target)  # noqa: PTH118 - likewise
+            if kept not in written and not is_shard(kept):
+                lost.append(kept)
+    if lost:
+        named = ", ".join(map(short_repr, sorted(lost)[:_SHOWN]))
+        more = f" and {len(lost) - _SHOWN} more" if len(lost) > _SHOWN else ""
+        msg = (
+            f"{str(target)!r} is not replaced: it holds {named}{more}, which this conversion does "
+            "not write, and which would be lost; move them away, or write elsewhere"
+        )
+        raise MemdescError(msg)
 
 
 class Writer:
@@ -95,24 +163,33 @@ class Writer:
         overwrite: bool = False,
     ) -> None:
         self.target = target
-        self.partial = partial_folder(target)
         self._files = {file.name: file for file in files}
-        self._is_folder = is_folder
+        self._is_folder, self._overwrite = is_folder, overwrite
         self._spans = {
             name: (file.name, span) for file in files for name, span in file.spans.items()
         }
-        check_target(target, files, is_folder=is_folder, overwrite=overwrite)
-        self._lock: int | None = locked(self.partial)
+        check_target(target, files, is_folder=is_folder, overwrite=overwrite, resume=resume)
+        self._partial: Partial | None = Partial(partial_folder(target))
         try:
-            self._restore_old()
+            if is_folder:
+                self._restore_old()
+            elif resume:
+                self._take_back()
+            self._check_target()
             #: whether files of an earlier process are there, of the sizes of the plan
             self.is_resumed = resume and all(self._is_there(file) for file in files)
-            if not self.is_resumed:
-                clear(self.partial)
+            if self.is_resumed:
+                for name in self.open.names() - self._files.keys():
+                    self.open.remove(f"{FILES}/{name}")
+            else:
+                self.open.clear()
                 self._create()
             for file in files:
                 for offset, data in file.pieces:
-                    write_at(self.path_of(file.name), offset, np.frombuffer(data, np.uint8))
+                    self.open.write_at(f"{FILES}/{file.name}", offset, np.frombuffer(data, "u1"))
+        except OSError as error:
+            self.close()
+            raise cannot(target, error) from None
         except BaseException:
             self.close()
             raise
@@ -128,18 +205,28 @@ class Writer:
     ) -> None:
         self.close()
 
-    def path_of(self, file: str) -> Path:
-        """Return where a file of the plan grows."""
-        return self.partial / "files" / file
+    @property
+    def open(self) -> Partial:
+        """The folder that it grows in, as long as this writes.
+
+        Raises
+        ------
+        MemdescError
+            After `close`.
+        """
+        if self._partial is None:
+            msg = f"{str(self.target)!r} is not being written any more"
+            raise MemdescError(msg)
+        return self._partial
 
     def _final(self, file: str) -> Path:
         """Return what a file of the plan is called in the end."""
         return (self.target if self._is_folder else self.target.parent) / file
 
     def where(self, name: str) -> tuple[Path, Span]:
-        """Return the file that a tensor grows in, and its bytes there: for `write_at`."""
+        """Return the file that a tensor grows in, and its bytes there."""
         file, span = self._spans[name]
-        return self.path_of(file), span
+        return partial_folder(self.target) / FILES / file, span
 
     def write(self, name: str, offset: int, data: Any) -> None:
         """Write bytes of a tensor; threads may do so at the same time, in any order.
@@ -158,7 +245,7 @@ class Writer:
         MemdescError
             If the bytes exceed the tensor, or cannot be written.
         """
-        path, span = self.where(name)
+        file, span = self._spans[name]
         flat = np.ascontiguousarray(data).reshape(-1).view(np.uint8)
         if not 0 <= offset <= offset + flat.nbytes <= span.nbytes:
             msg = (
@@ -166,7 +253,7 @@ class Writer:
                 f"{span.nbytes}"
             )
             raise MemdescError(msg)
-        write_at(path, span.offset + offset, flat)
+        self.open.write_at(f"{FILES}/{file}", span.offset + offset, flat)
 
     def read(self, name: str, start: int, stop: int) -> NDArray[np.uint8]:
         """Read bytes of a tensor back.
@@ -176,89 +263,124 @@ class Writer:
         MemdescError
             If that fails.
         """
-        path, span = self.where(name)
-        data = np.empty(stop - start, np.uint8)
-        try:
-            with path.open("rb", buffering=0) as file:
-                file.seek(span.offset + start)
-                count = file.readinto(memoryview(data))  # type: ignore[arg-type] # arrays of bytes are buffers
-        except OSError as error:
-            raise cannot(path, error) from None
-        if count != data.nbytes:
-            msg = f"{str(path)!r} became shorter while it was read"
+        file, span = self._spans[name]
+        data = self.open.read_at(f"{FILES}/{file}", span.offset + start, stop - start)
+        if len(data) != stop - start:
+            msg = f"{str(self.where(name)[0])!r} became shorter while it was read"
             raise MemdescError(msg)
-        return data
+        return np.frombuffer(data, np.uint8)
 
-    def sync(self, files: Iterable[str] | None = None) -> None:
-        """Wait until files are on disk; by default all.
+    def sync(self) -> None:
+        """Wait until all files are on disk.
 
         Raises
         ------
         MemdescError
             If the system could not write them.
         """
-        for file in self._files if files is None else files:
-            sync(self.path_of(file))
+        for file in self._files:
+            self.open.sync(f"{FILES}/{file}")
 
-    def finish(self) -> None:
+    def finish(self, complete: Callable[[Path], None] | None = None) -> None:
         """Wait until all is on disk, and give the output its name.
+
+        Of several files for a target that is not a folder, the target gets its name last: one
+        rename makes the new output the one that is there.
+
+        Parameters
+        ----------
+        complete : callable, optional
+            Called with the folder of the complete files, before they get their names.
 
         Raises
         ------
         MemdescError
-            If that fails; the output has not got its name then.
+            If that fails, or there is a target now; the output has not got its name then.
         """
-        grown = self.partial / "files"
+        grown = partial_folder(self.target) / FILES
+        files = tuple(self._files.values())
         try:
-            for name, file in self._files.items():
+            for file in files:
                 if file.seal is not None:
-                    file.seal(self.path_of(name), self._final(name))
-            others = sorted({path.name for path in grown.iterdir()} - self._files.keys())
-            for name in (*others, *self._files):
-                sync(grown / name)
-            sync(grown)
+                    file.seal(grown / file.name, self._final(file.name))
+            if complete is not None:
+                complete(grown)
+            names = (*(name for file in files for name in file.beside), *self._files)
+            for name in names:
+                self.open.sync(f"{FILES}/{name}")
+            self.open.sync_names()
+            self._check_target()
             if self._is_folder:
-                self._publish_folder(grown)
+                self._publish_folder()
             else:
-                for name in (*others, *self._files):
-                    (grown / name).replace(self._final(name))
-            sync(self.target.parent)
+                for name in names:
+                    os.replace(f"{FILES}/{name}", self._final(name), src_dir_fd=self.open.handle)
+            _sync_folder(self.target.parent)
         except OSError as error:
             raise cannot(self.target, error) from None
         self.discard()
 
-    def _publish_folder(self, grown: Path) -> None:
-        if self.target.exists():
-            self.target.rename(self.partial / "old")
-        grown.rename(self.target)
+    def _publish_folder(self) -> None:
+        """Give a folder its name; the one that has it becomes `old`.
+
+        Where the system cannot exchange two names, nothing has the name for a moment, and the next
+        process gives it back.
+        """
+        handle = self.open.handle
+        if not os.path.lexists(self.target):
+            os.rename(FILES, self.target, src_dir_fd=handle)
+            return
+        os.rename(FILES, OLD, src_dir_fd=handle, dst_dir_fd=handle)
+        if exchange(handle, OLD, self.target):
+            return
+        os.rename(OLD, FILES, src_dir_fd=handle, dst_dir_fd=handle)
+        os.rename(self.target, OLD, dst_dir_fd=handle)
+        try:
+            os.rename(FILES, self.target, src_dir_fd=handle)
+        except BaseException:
+            self._restore_old()
+            raise
 
     def discard(self) -> None:
         """Remove what has been written without a name."""
-        shutil.rmtree(self.partial, ignore_errors=True)
+        if self._partial is not None and self._partial.is_ours:
+            self._partial.discard()
         self.close()
 
     def close(self) -> None:
         """Give the lock back; what has been written stays, to be resumed."""
-        if self._lock is not None:
-            os.close(self._lock)
-            self._lock = None
+        if self._partial is not None:
+            self._partial.close()
+            self._partial = None
+
+    def _check_target(self) -> None:
+        """Check the target again: before the lock was taken, others may have made it."""
+        check_target(
+            self.target,
+            tuple(self._files.values()),
+            is_folder=self._is_folder,
+            overwrite=self._overwrite,
+        )
 
     def _restore_old(self) -> None:
         """Give a folder its name back that a process was about to replace when it ended."""
-        old = self.partial / "old"
-        if old.exists() and not self.target.exists():
-            old.rename(self.target)
+        if OLD in self.open.listed() and not os.path.lexists(self.target):
+            os.rename(OLD, self.target, src_dir_fd=self.open.handle)
+
+    def _take_back(self) -> None:
+        """Take files back that have their final names while the target has not."""
+        for name in [*self._files][:-1]:
+            final = self._final(name)
+            if _is_moved(self.target, name) and final.is_file():
+                os.rename(final, f"{FILES}/{name}", dst_dir_fd=self.open.handle)
 
     def _is_there(self, file: PlannedFile) -> bool:
-        try:
-            return self.path_of(file.name).stat().st_size == file.nbytes
-        except OSError:
-            return False
+        return self.open.nbytes_of(f"{FILES}/{file.name}") == file.nbytes
 
     def _create(self) -> None:
         """Create the files with all their room."""
         needed = sum(file.nbytes for file in self._files.values())
-        free = shutil.disk_usage(self.partial).free
+        free = shutil.disk_usage(self.open.handle).free
         if needed > free:
             msg = (
                 f"{str(self.target)!r} takes {needed} bytes, but its disk has {free} left; nothing "
@@ -266,12 +388,23 @@ class Writer:
             )
             raise MemdescError(msg)
         for file in self._files.values():
-            path = self.path_of(file.name)
             try:
-                path.parent.mkdir(parents=True, exist_ok=True)
-                with path.open("wb") as opened:
+                handle = self.open.open(
+                    f"{FILES}/{file.name}", os.O_WRONLY | os.O_CREAT | os.O_EXCL
+                )
+                try:
                     if file.nbytes:
-                        reserve(opened.fileno(), file.nbytes)
+                        reserve(handle, file.nbytes)
+                finally:
+                    os.close(handle)
             except OSError as error:
-                clear(self.partial)
-                raise cannot(path, error) from None
+                self.open.clear()
+                raise cannot(partial_folder(self.target) / FILES / file.name, error) from None
+
+
+def _sync_folder(path: Path) -> None:
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

@@ -22,7 +22,8 @@ from uuid import uuid4
 from memdesc import MemdescError, __version__
 from memdesc.disk import open_file
 from memdesc.errors import short_repr
-from reorder.storage.containers.writer import partial_folder
+from reorder.storage.containers.entry import FileState
+from reorder.storage.containers.partial import FILES, partial_folder
 from reorder.storage.convert.convert import convert
 
 if TYPE_CHECKING:
@@ -134,7 +135,7 @@ def convert_on_cluster(
     """
     batch = min(conversion.settings.max_bytes, _BATCH)
     inputs = list(conversion.container.files)
-    grown = partial_folder(conversion.target) / "files"
+    grown = partial_folder(conversion.target) / FILES
     outputs = [grown / file.name for file in conversion.output.files]
     check_workers(client, inputs)
 
@@ -157,7 +158,7 @@ def check_workers(client: Client, paths: Sequence[Path]) -> None:
     MemdescError
         With the worker and the file.
     """
-    sizes = tuple(path.stat().st_size for path in paths)
+    sizes = tuple(FileState.at(path).nbytes for path in paths)
     for worker, seen in client.run(_look, tuple(map(str, paths)), on_error="return").items():
         if isinstance(seen, BaseException):
             msg = f"worker {worker} cannot run tasks: {short_repr(seen)}; install memdesc there"

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
+import os
+from contextlib import contextmanager
 from functools import partial
+from hashlib import sha256
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from memdesc import MemdescError, __version__
-from memdesc.disk import as_path
+from memdesc.disk import as_path, reason_of
 from reorder.storage.containers.entry import FileState
+from reorder.storage.containers.partial import is_in_use, partial_folder, remove_left
 from reorder.storage.containers.table import read_container
-from reorder.storage.containers.writer import Writer, check_target, partial_folder
+from reorder.storage.containers.writer import Writer, check_target
 from reorder.storage.convert.config import loader_warnings
 from reorder.storage.convert.cutting import copies, tasks_of
 from reorder.storage.convert.engine import run_tasks
-from reorder.storage.convert.finished import check_finished, finished_places
-from reorder.storage.convert.journal import Journal, is_journal_of
+from reorder.storage.convert.finished import Finished
+from reorder.storage.convert.journal import Journal, facts_left
 from reorder.storage.convert.numbers import check_numbers
 from reorder.storage.convert.outputs import check_paths, grown, output_format, plan_output
 from reorder.storage.convert.plan import plan_conversion
@@ -25,8 +28,7 @@ from reorder.storage.pieces.boxes import PIECE_NBYTES, Bound
 from reorder.storage.pieces.files import Place
 
 if TYPE_CHECKING:
-    import os
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from reorder.storage.containers.entry import Container
@@ -44,6 +46,16 @@ __all__ = ["Conversion", "Settings", "convert", "plan"]
 
 # A task that is checked by definition: numpy takes some 40 bytes for each element.
 _CHECKED = 1 << 20
+# what a user has changed where facts of two conversions differ
+_CHANGES = {
+    "version": "it ran with another version of memdesc",
+    "source": "the input has changed since: {}",
+    "rules": "its rules differ",
+    "files": "its files differ (--shard-size, or files beside the tensors)",
+    "pieces": "its --max-bytes or --threads differ",
+}
+# files that a message names
+_SHOWN = 3
 
 
 class Settings(NamedTuple):
@@ -63,8 +75,9 @@ class Settings(NamedTuple):
         As of `containers.writer.Writer`.
     allow_partial : bool
         Whether codes may change without what turns them into numbers.
-    journal_seconds : float
-        How often what is done is written down, so that it can be resumed.
+    journal_seconds, journal_bytes : float, int
+        How often what is done is written down, so that it can be resumed: after so long, or when
+        so much has been written.
     """
 
     max_bytes: int = 1 << 30
@@ -75,6 +88,7 @@ class Settings(NamedTuple):
     overwrite: bool = False
     allow_partial: bool = False
     journal_seconds: float = 5.0
+    journal_bytes: int = 256 << 20
 
 
 class Conversion(NamedTuple):
@@ -87,6 +101,8 @@ class Conversion(NamedTuple):
     output: Output
     warnings: tuple[str, ...]
     settings: Settings
+    # all files that are read, as they were when their headers were
+    states: Mapping[Path, FileState]
 
     @property
     def bound(self) -> Bound:
@@ -97,9 +113,13 @@ class Conversion(NamedTuple):
     @property
     def is_finished(self) -> bool:
         """Whether the output is to be resumed, and is whole."""
-        settings, target = self.settings, self.target
-        is_kept = settings.resume and not settings.overwrite
-        return is_kept and target.exists() and not grown(target)
+        return _is_finished(self.target, self.settings)
+
+    @property
+    def finished(self) -> Finished:
+        """What is known of an output that is whole; pieces of any size write the same bytes."""
+        facts = {key: value for key, value in self.facts.items() if key != "pieces"}
+        return Finished(self.target, self.output, json.dumps(facts))
 
     @property
     def nbytes(self) -> int:
@@ -115,24 +135,58 @@ class Conversion(NamedTuple):
             yield from copies(path.name, Place(path, 0, place.nbytes), place, bound or self.bound)
 
     @property
-    def fingerprint(self) -> str:
-        """What differs between conversions that write other bytes, or cut them in other ways."""
-        facts = [
-            __version__,
-            self.bound,
-            [
-                (
-                    [(str(e.file), e.offset, e.nbytes, *e.state) for e in job.sources.values()],
-                    [each[:4] for each in job.tensors],
-                    repr((job.src, job.dst, job.attr, job.axes, job.groups)),
-                )
-                for job in self.jobs
-            ],
-            [(str(path), path.stat().st_mtime_ns) for _, path in self.output.copied],
+    def facts(self) -> dict[str, Any]:
+        """What differs between conversions that write other bytes, or cut them in other ways.
+
+        Of a file that is read, size and time of the last write count, as in `Entry.state`, but not
+        where the input lies: it may be moved, or copied with its times.
+        """
+        home = self.source if self.source.is_dir() else self.source.parent
+        rules = [
+            (
+                [(_under(home, e.file), e.offset, e.nbytes) for e in job.sources.values()],
+                [each[:4] for each in job.tensors],
+                repr((job.src, job.dst, job.attr, job.axes, job.groups)),
+            )
+            for job in self.jobs
         ]
-        return hashlib.sha256(json.dumps(facts).encode()).hexdigest()
+        files = [
+            (file.name, file.nbytes, [(at, sha256(data).hexdigest()) for at, data in file.pieces])
+            for file in self.output.files
+        ]
+        return {
+            "version": __version__,
+            "source": {_under(home, path): [*state] for path, state in self.states.items()},
+            "rules": _digest(rules),
+            "files": _digest(files),
+            "pieces": [*self.bound],
+        }
 
 
+def _under(home: Path, path: Path) -> str:
+    return os.path.relpath(path, home)
+
+
+def _digest(facts: object) -> str:
+    return sha256(json.dumps(facts).encode()).hexdigest()
+
+
+def _is_finished(target: Path, settings: Settings) -> bool:
+    return settings.resume and not settings.overwrite and target.exists() and not grown(target)
+
+
+@contextmanager
+def _system_errors_named() -> Iterator[None]:
+    """Raise what the system says of a path as a `MemdescError`."""
+    try:
+        yield
+    except OSError as error:
+        named = f"{str(error.filename)!r} cannot be used: " if error.filename else ""
+        msg = f"{named}{reason_of(error)}"
+        raise MemdescError(msg) from None
+
+
+@_system_errors_named()
 def plan(
     source: str | os.PathLike[str],
     target: str | os.PathLike[str],
@@ -151,15 +205,26 @@ def plan(
     check_paths(given, container, wanted)
     name = output_format(wanted)
     planned = plan_conversion(given, container, rules, name, allow_partial=settings.allow_partial)
-    output = plan_output(given, container, wanted, planned, settings.shard_bytes)
     jobs = planned.jobs
+    is_kept = _is_finished(wanted, settings)
+    output = plan_output(given, container, wanted, planned, settings.shard_bytes, is_kept=is_kept)
     warnings = (*planned.warnings, *loader_warnings(jobs), *output.warnings)
-    made = Conversion(given, wanted, container, jobs, output, warnings, settings)
-    if made.is_finished:
-        check_finished(wanted, output, (tensor for job in jobs for tensor in job.tensors))
+    states = {
+        path: FileState.at(path) for path in (*container.files, *dict(output.copied).values())
+    }
+    states |= {entry.file: entry.state for entry in container.entries.values()}
+    made = Conversion(given, wanted, container, jobs, output, warnings, settings, states)
+    if is_kept:
+        made.finished.check(tensor for job in jobs for tensor in job.tensors)
     else:
-        has_folder, may = output.is_folder, settings.overwrite
-        check_target(wanted, output.files, is_folder=has_folder, overwrite=may)
+        check_target(
+            wanted,
+            output.files,
+            is_folder=output.is_folder,
+            overwrite=settings.overwrite,
+            resume=settings.resume,
+        )
+    made = made._replace(warnings=(*warnings, *_check_left(made)))
     sizes = {tensor.name: tensor.nbytes for job in jobs for tensor in job.tensors}
     for job in jobs:
         tasks_of(job, lambda tensor: Place(wanted, 0, sizes[tensor]), made.bound)
@@ -168,6 +233,44 @@ def plan(
     return made
 
 
+def _check_left(made: Conversion) -> list[str]:
+    """Refuse to resume another conversion; return warnings of what is discarded or takes long."""
+    target, settings = made.target, made.settings
+    if made.is_finished:
+        if settings.verify or made.finished.is_marked:
+            return []
+        msg = (
+            f"nothing shows that {str(target)!r}, which is complete, was written by this "
+            "conversion of the input as it is now: all of it is compared"
+        )
+        return [msg]
+    if not grown(target) or is_in_use(partial_folder(target)):
+        return []
+    left = str(partial_folder(target))
+    if not settings.resume:
+        return [f"what an interrupted conversion left in {left!r} is discarded"]
+    found = facts_left(target)
+    changes = _changes(found, made.facts) if isinstance(found, dict) else []
+    if changes:
+        msg = (
+            f"{left!r} is what another conversion left, which cannot be resumed: "
+            f"{'; '.join(changes)}. Without --resume it is discarded"
+        )
+        raise MemdescError(msg)
+    return []
+
+
+def _changes(left: dict[str, Any], facts: dict[str, Any]) -> list[str]:
+    """Return how what is planned differs from what another conversion planned."""
+    old, new = left.get("source"), facts["source"]
+    known = old if isinstance(old, dict) else {}
+    names = sorted(name for name in {*known, *new} if known.get(name) != new.get(name))
+    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+    named = ", ".join(names[:_SHOWN]) + more
+    return [text.format(named) for key, text in _CHANGES.items() if left.get(key) != facts[key]]
+
+
+@_system_errors_named()
 def convert(
     conversion: Conversion, step: Step | None = None, run: Run | None = None
 ) -> dict[str, Any]:
@@ -202,12 +305,17 @@ def convert(
         execute(checks, lambda _, task: told("verifying", task.written), check_task)
 
     if conversion.is_finished:
-        if settings.verify:
-            verify(finished_places(target, conversion.output).__getitem__)
+        finished = conversion.finished
+        if settings.verify or not finished.is_marked:
+            with finished.refusing():
+                finished.check_pieces()
+                verify(finished.places().__getitem__)
+            finished.mark(finished.folder)
+        remove_left(target)
         return {"tasks": 0, "resumed": 0, "complete": True}
-    journal_path = partial_folder(target) / "journal"
+    facts = conversion.facts
     # bytes of another conversion may lie where this one writes none
-    is_known = settings.resume and is_journal_of(journal_path, conversion.fingerprint)
+    is_known = settings.resume and facts_left(target) == facts
     writer = Writer(
         target,
         conversion.output.files,
@@ -217,23 +325,23 @@ def convert(
     )
     with writer:
         where = partial(_place, writer)
-        seconds = settings.journal_seconds
-        with Journal(journal_path, conversion.fingerprint, writer.sync, seconds) as journal:
-            if not writer.is_resumed:
-                journal.done.clear()
+        often = settings.journal_seconds, settings.journal_bytes
+        with Journal(writer.open, facts, writer.sync, *often) as journal:
             done = frozenset(journal.done)
 
-            def finished(number: int, task: Task) -> None:
-                journal.add(number)
+            def finish(number: int, task: Task) -> None:
+                journal.add(number, task.written)
                 told("converting", task.written)
 
             tasks = enumerate(conversion.tasks(where))
             left = ((number, task) for number, task in tasks if number not in done)
-            execute(left, finished, run_task)
+            execute(left, finish, run_task)
             _check_sources(conversion)
         if settings.verify:
             verify(where)
-        writer.finish()
+        writer.finish(conversion.finished.mark)
+    for path in conversion.output.stale:
+        path.unlink(missing_ok=True)
     count = sum(1 for _ in conversion.tasks(where))
     return {"tasks": count, "resumed": len(done), "complete": True}
 
@@ -255,9 +363,7 @@ def _on_threads(
 
 def _check_sources(conversion: Conversion) -> None:
     """Refuse an output of files that have changed while they were read."""
-    states = {entry.file: entry.state for entry in conversion.container.entries.values()}
-    for path, state in states.items():
-        status = path.stat()
-        if FileState(status.st_size, status.st_mtime_ns) != state:
+    for path, state in conversion.states.items():
+        if FileState.at(path) != state:
             msg = f"{str(path)!r} has changed while it was converted; convert it again"
             raise MemdescError(msg)

@@ -11,9 +11,11 @@ import json
 import os
 from contextlib import suppress
 from threading import Event, Lock, Thread
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from reorder.storage.containers.partial import cannot
+from memdesc import MemdescError
+from memdesc.disk import open_file
+from reorder.storage.containers.partial import JOURNAL, cannot, partial_folder
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -21,7 +23,12 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Self
 
-__all__ = ["Journal", "is_journal_of"]
+    from reorder.storage.containers.partial import Partial
+
+__all__ = ["Journal", "facts_left"]
+
+# of a first line; a thousand shards take some 100 KB
+_MAX_FACTS = 1 << 26
 
 
 class Journal:
@@ -29,14 +36,14 @@ class Journal:
 
     Parameters
     ----------
-    path : Path
-        The file.
-    fingerprint : str
-        Which conversion it is; a journal of another one is replaced.
+    folder : Partial
+        Where it lies.
+    facts : object
+        Which conversion it is, as JSON has it; a journal of another one is replaced.
     sync : callable
         Waits until all that was written is on disk.
-    seconds : float
-        How often tasks are listed.
+    seconds, nbytes : float, int
+        How often tasks are listed: after so long, or when they have written so many bytes.
 
     Raises
     ------
@@ -45,18 +52,15 @@ class Journal:
     """
 
     def __init__(
-        self, path: Path, fingerprint: str, sync: Callable[[], None], seconds: float
+        self, folder: Partial, facts: object, sync: Callable[[], None], seconds: float, nbytes: int
     ) -> None:
-        self._path, self._sync, self._seconds = path, sync, seconds
-        self._lock, self._end = Lock(), Event()
+        self._folder, self._sync = folder, sync
+        self._seconds, self._most = seconds, nbytes
+        self._lock, self._due, self._is_ended = Lock(), Event(), False
         self._pending: list[int] = []
+        self._nbytes = 0
         self._error: BaseException | None = None
-        self.done = _read(path, fingerprint)
-        if not self.done:
-            try:
-                path.write_text(f"{json.dumps(fingerprint)}\n")
-            except OSError as error:
-                raise cannot(path, error) from None
+        self.done = self._begin(json.dumps(facts))
         self._thread = Thread(target=self._work, name="memdesc-journal", daemon=True)
 
     def __enter__(self) -> Self:
@@ -69,19 +73,41 @@ class Journal:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._end.set()
+        self._is_ended = True
+        self._due.set()
         self._thread.join()
         if kind is None and self._error is not None:
             raise self._error
 
-    def add(self, task: int) -> None:
-        """List a task that has written all its bytes."""
+    def add(self, task: int, nbytes: int) -> None:
+        """List a task that has written all its bytes, and how many these are."""
         with self._lock:
             self._pending.append(task)
+            self._nbytes += nbytes
+            if self._nbytes >= self._most:
+                self._due.set()
+
+    def _begin(self, facts: str) -> set[int]:
+        """Return the tasks that are listed; begin anew where the journal is another one."""
+        try:
+            handle = self._folder.open(JOURNAL, os.O_RDWR | os.O_CREAT)
+            with os.fdopen(handle, "r+b", buffering=0) as file:
+                done, nbytes = _trusted(file.read(), facts.encode())
+                # what follows was being written when the process ended
+                file.truncate(nbytes)
+                if not nbytes:
+                    file.seek(0)
+                    file.write(f"{facts}\n".encode())
+            os.fsync(self._folder.handle)
+        except OSError as error:
+            raise cannot(self._folder.path / JOURNAL, error) from None
+        return done
 
     def _work(self) -> None:
         try:
-            while not self._end.wait(self._seconds):
+            while not self._is_ended:
+                self._due.wait(self._seconds)
+                self._due.clear()
                 self._flush()
             self._flush()
         except BaseException as error:  # noqa: BLE001 - the thread that waits raises it
@@ -90,52 +116,53 @@ class Journal:
     def _flush(self) -> None:
         with self._lock:
             tasks, self._pending = self._pending, []
+            self._nbytes = 0
         if not tasks:
             return
         self._sync()
-        if not _append(self._path, f"{json.dumps(tasks)}\n"):
+        if not self._append(f"{json.dumps(tasks)}\n".encode()):
             with self._lock:
                 self._pending = tasks + self._pending
 
+    def _append(self, line: bytes) -> bool:
+        """Write a line to the end, and wait until it is on disk; False if there is no room.
 
-def _append(path: Path, text: str) -> bool:
-    """Write a line to the end of a file, and wait until it is on disk; False if there is no room.
-
-    What was written of it is taken back.
-    """
-    with suppress(OSError), path.open("r+b", buffering=0) as file:
-        nbytes, data = file.seek(0, os.SEEK_END), text.encode()
-        if file.write(data) == len(data):
-            os.fsync(file.fileno())
-            return True
-        file.truncate(nbytes)
-    return False
-
-
-def is_journal_of(path: Path, fingerprint: str) -> bool:
-    """Whether there is a journal of a conversion."""
-    return _lines(path)[0] == json.dumps(fingerprint)
+        What was written of it is taken back.
+        """
+        with suppress(OSError, MemdescError):
+            handle = self._folder.open(JOURNAL, os.O_WRONLY)
+            try:
+                nbytes = os.lseek(handle, 0, os.SEEK_END)
+                if os.write(handle, line) == len(line):
+                    os.fsync(handle)
+                    return True
+                os.ftruncate(handle, nbytes)
+            finally:
+                os.close(handle)
+        return False
 
 
-def _lines(path: Path) -> list[str]:
-    """Return the lines of a journal; an empty one of what is none."""
+def facts_left(target: Path) -> Any:
+    """Return which conversion left a journal beside a target; None where there is no such one."""
     try:
-        return path.read_text().split("\n")
-    except (OSError, UnicodeDecodeError):
-        return [""]
+        with open_file(partial_folder(target) / JOURNAL) as file:
+            return json.loads(file.readline(_MAX_FACTS))
+    except (MemdescError, ValueError, RecursionError):
+        return None
 
 
-def _read(path: Path, fingerprint: str) -> set[int]:
-    """Return the tasks that a journal lists; none of one that is another conversion's.
+def _trusted(text: bytes, facts: bytes) -> tuple[set[int], int]:
+    """Return the tasks that a journal lists, and how many bytes of it say so.
 
-    Lines from a damaged one on are not trusted; their tasks run again.
+    There are none if it is another conversion's. Lines from a damaged one on are not trusted;
+    their tasks run again.
     """
-    lines = _lines(path)
-    if lines[0] != json.dumps(fingerprint):
-        return set()
+    first, *lines = text.split(b"\n")
     done: set[int] = set()
-    # what follows the last newline was being written when the process ended
-    for line in lines[1:-1]:
+    if first != facts or not lines:
+        return done, 0
+    nbytes = len(first) + 1
+    for line in lines[:-1]:
         try:
             found = json.loads(line)
         except (ValueError, RecursionError):
@@ -143,4 +170,5 @@ def _read(path: Path, fingerprint: str) -> set[int]:
         if not isinstance(found, list) or not all(type(task) is int for task in found):
             break
         done.update(found)
-    return done
+        nbytes += len(line) + 1
+    return done, nbytes

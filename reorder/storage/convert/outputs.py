@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import json
 import os
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from memdesc import MemdescError
 from memdesc.disk import open_file, reason_of
 from memdesc.errors import short_repr
+from reorder.storage.containers.entry import FileState
+from reorder.storage.containers.partial import FILES, partial_folder
+from reorder.storage.containers.paths import safe_path
 from reorder.storage.containers.plan import PlannedFile, Span
 from reorder.storage.containers.shards import INDEX_ENDING, plan_shards
-from reorder.storage.containers.table import FORMATS, format_of, plan_file
-from reorder.storage.containers.writer import partial_folder
+from reorder.storage.containers.table import FORMATS, format_of, plan_replacement
 from reorder.storage.convert.config import moved_config, undeclared
 from reorder.storage.groups import PARTIAL, partial_of
 from reorder.storage.quantization import CONFIG, OLD_CONFIGS
@@ -51,12 +54,16 @@ class Output(NamedTuple):
         Whether they make a folder.
     warnings : tuple of str
         What a user may not expect.
+    stale : tuple of Path
+        Files of a replaced output that no name of the new one replaces: they are removed in the
+        end.
     """
 
     files: tuple[PlannedFile, ...]
     copied: tuple[tuple[str, Path], ...]
     is_folder: bool
     warnings: tuple[str, ...]
+    stale: tuple[Path, ...] = ()
 
 
 def is_folder(target: Path) -> bool:
@@ -79,6 +86,10 @@ def output_format(target: Path) -> str:
     return format_of(target).name
 
 
+def _real(path: Path) -> Path:
+    return Path(os.path.realpath(path))  # unlike `resolve`, not an error of links in a circle
+
+
 def check_paths(source: Path, container: Container, target: Path) -> None:
     """Refuse an output that is, holds, or lies in what is read.
 
@@ -87,8 +98,8 @@ def check_paths(source: Path, container: Container, target: Path) -> None:
     MemdescError
         With both paths.
     """
-    real, read = target.resolve(), source.resolve()
-    inputs = {read, *(path.resolve() for path in container.files)}
+    real, read = _real(target), _real(source)
+    inputs = {read, *map(_real, container.files)}
     within = source.is_dir() and real.is_relative_to(read)
     if real in inputs or within or any(path.is_relative_to(real) for path in inputs):
         msg = (
@@ -107,8 +118,10 @@ def plan_output(
     target: Path,
     plan: Plan,
     shard_bytes: int | None,
+    *,
+    is_kept: bool,
 ) -> Output:
-    """Plan all files of an output.
+    """Plan all files of an output; if one is kept, those that it should have.
 
     Raises
     ------
@@ -123,23 +136,29 @@ def plan_output(
         if shard_bytes is not None:
             msg = f"{str(target)!r} is one file; name a folder for shards"
             raise MemdescError(msg)
-        made = plan_file(target, tensors, metadata)
+        made, stale = plan_replacement(target, tensors, metadata, is_kept=is_kept)
         _check_beside(target, made, container)
         warnings += _hidden_orders(plan.jobs)
         warnings += _left_out(container) if container.format != name else ()
         warnings += [*_not_kept(source, container), *filter(None, [undeclared(plan)])]
-        return Output(made, (), False, tuple(warnings))  # noqa: FBT003 - a field
+        return Output(made, (), is_folder=False, warnings=tuple(warnings), stale=stale)
     if shard_bytes is None:
-        sizes = [path.stat().st_size for path in container.files]
+        sizes = [FileState.at(path).nbytes for path in container.files]
         shard_bytes = max(sizes) if len(sizes) > 1 else _UNBOUNDED
     others = _others(source, container) if source.is_dir() else []
+    notes = [
+        f"{str(path)!r} is a link to a folder, which is not copied"
+        for path in others
+        if path.is_dir()
+    ]
+    others = [_kept(source, path) for path in others if not path.is_dir()]
     # an index keeps weights that are no tensors of this checkpoint out of it
     is_indexed = any(path.parent == source and path.name.endswith(_WEIGHTS) for path in others)
     files = list(plan_shards(tensors, metadata, shard_bytes, is_indexed=is_indexed))
     written = {file.name for file in files}
     copied: list[tuple[str, Path]] = []
     is_told = False
-    warnings += [*_hidden_orders(plan.jobs), *_left_out(container)]
+    warnings += [*notes, *_hidden_orders(plan.jobs), *_left_out(container)]
     for path in others:
         kept = path.relative_to(source).as_posix()
         if kept in written:
@@ -159,11 +178,26 @@ def plan_output(
             continue
         if kept in OLD_CONFIGS and (plan.moved or plan.partial):
             warnings.append(f"{kept} is copied, and says what was true of the input")
-        nbytes = path.stat().st_size
+        nbytes = FileState.at(path).nbytes
         files.insert(0, PlannedFile(kept, nbytes, (), {f"\0{kept}": Span(0, nbytes)}))
         copied.append((f"\0{kept}", path))
     warnings += [] if is_told else filter(None, [undeclared(plan)])
-    return Output(tuple(files), tuple(copied), True, tuple(warnings))  # noqa: FBT003 - a field
+    return Output(tuple(files), tuple(copied), is_folder=True, warnings=tuple(warnings))
+
+
+def _kept(source: Path, path: Path) -> Path:
+    """Return a file of a model; refuse a link that leads out of it or nowhere.
+
+    Raises
+    ------
+    MemdescError
+        With the link.
+    """
+    safe_path(source, path.relative_to(source).as_posix(), "the file")
+    if not path.exists():
+        msg = f"{str(path)!r} is a link that leads nowhere; remove it, or put the file in its place"
+        raise MemdescError(msg)
+    return path
 
 
 def _noted(metadata: dict[str, Any], container: Container, plan: Plan, name: str) -> list[str]:
@@ -226,10 +260,10 @@ def _not_kept(source: Path, container: Container) -> tuple[str, ...]:
 
 def _check_beside(target: Path, files: Sequence[PlannedFile], container: Container) -> None:
     """Refuse an output of which a file beside the target is read."""
-    inputs = {path.resolve() for path in container.files}
+    inputs = {*map(_real, container.files)}
     for file in files:
         path = target.parent / file.name
-        if path.resolve() in inputs:
+        if _real(path) in inputs:
             msg = (
                 f"{str(target)!r} is written with {str(path)!r}, which is a file of the input and "
                 "never changed; write elsewhere"
@@ -247,7 +281,7 @@ def _read(path: Path) -> bytes:
 
 
 def _others(source: Path, container: Container) -> list[Path]:
-    """Return the files of a model that hold no tensors; hidden ones and links to folders are not.
+    """Return the files of a model that hold no tensors, and its links, without hidden ones.
 
     Raises
     ------
@@ -259,21 +293,24 @@ def _others(source: Path, container: Container) -> list[Path]:
         msg = f"{str(source)!r} cannot be read: {reason_of(error)}"
         raise MemdescError(msg)
 
-    shards = {path.resolve() for path in container.files}
+    shards = {*map(_real, container.files)}
     found = []
     for folder, folders, names in os.walk(source, onerror=fail):
         folders[:] = sorted(each for each in folders if not each.startswith(_HIDDEN))
-        for name in sorted(names):
+        links = [name for name in folders if Path(folder, name).is_symlink()]
+        for name in sorted((*names, *links)):
             path = Path(folder, name)
             is_index = path.parent == source and name.endswith(INDEX_ENDING)
-            if name.startswith(_HIDDEN) or is_index or path.resolve() in shards:
+            if name.startswith(_HIDDEN) or is_index or _real(path) in shards:
                 continue
-            if path.is_file():
+            if path.is_file() or path.is_symlink():
                 found.append(path)
     return found
 
 
 def grown(target: Path) -> bool:
     """Whether an output is being written, or was when a process ended."""
-    files = partial_folder(target) / "files"
-    return files.is_dir() and any(files.iterdir())
+    files = partial_folder(target) / FILES
+    with suppress(OSError):  # of others, who may not let it be read
+        return files.is_dir() and any(files.iterdir())
+    return False

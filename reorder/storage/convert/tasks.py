@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "CopyTask",
+    "DifferentError",
     "MoveTask",
     "QuantizeTask",
     "RecordTask",
@@ -38,6 +39,10 @@ __all__ = [
     "check_task",
     "run_task",
 ]
+
+
+class DifferentError(MemdescError):
+    """What is there differs from what a task writes."""
 
 
 class CopyTask(NamedTuple):
@@ -216,7 +221,7 @@ def check_task(task: Task) -> None:
 
     Raises
     ------
-    MemdescError
+    DifferentError
         If they differ: with the tensor.
     """
     task.check()
@@ -254,4 +259,4 @@ def _compare(name: str, wanted: NDArray[np.generic], found: NDArray[np.generic])
         f"{name}: what was written differs from the definition, in {len(differ)} places of a "
         f"piece, first at {at}: {found[at]} instead of {wanted[at]}"
     )
-    raise MemdescError(msg)
+    raise DifferentError(msg)

@@ -30,7 +30,10 @@ _PAGE = 4096
 # ones it finds some that was in use before, large ones may be fresh even to the host of a virtual
 # machine, where they took 6 times as long.
 _MOST_WRITTEN = 256 << 10
-_BINARY = getattr(os, "O_BINARY", 0)
+# a file that grows is neither a link nor a pipe
+_WRITE = os.O_WRONLY | sum(
+    getattr(os, f"O_{flag}", 0) for flag in ("BINARY", "NOFOLLOW", "NONBLOCK")
+)
 # what Linux calls SYNC_FILE_RANGE_WRITE
 _START_WRITING = 2
 
@@ -60,7 +63,7 @@ def open_to_write(path: Path) -> Iterator[int]:
         If that fails.
     """
     try:
-        handle = os.open(path, os.O_WRONLY | _BINARY)
+        handle = os.open(path, _WRITE)
     except OSError as error:
         raise _cannot(path, "written", error) from None
     try:

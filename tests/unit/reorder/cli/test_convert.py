@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from reorder.cli import main
-from reorder.storage.containers.partial import locked, partial_folder
+from reorder.storage.containers.partial import Partial, partial_folder
 from tests.checkpoints import model_folder, write_safetensors
 
 if TYPE_CHECKING:
@@ -50,10 +50,10 @@ def test_an_output_that_another_process_writes_is_waited_for_and_not_resumed(
     model: str, tmp_path: Path, capsys: CaptureFixture[str]
 ) -> None:
     folder = partial_folder(tmp_path / "out")
-    handle = locked(folder)
+    partial = Partial(folder)
     (folder / "files" / "model.safetensors").mkdir(parents=True)
     assert main(["convert", model, str(tmp_path / "out")]) == 2
-    os.close(handle)
+    partial.close()
     said = capsys.readouterr().err
     assert "another process is writing into" in said
     assert "--resume" not in said

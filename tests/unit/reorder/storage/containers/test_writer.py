@@ -40,10 +40,10 @@ def test_nothing_has_its_name_before_the_end(tmp_path: Path) -> None:
 def test_what_was_written_is_resumed(tmp_path: Path) -> None:
     with _writer(tmp_path) as writer:
         writer.write("a", 0, np.ones(50, np.uint8))
-        (writer.partial / "journal").write_text("50")
+        (writer.open.path / "journal").write_text("50")
     with _writer(tmp_path, resume=True) as writer:
         assert writer.is_resumed
-        assert (writer.partial / "journal").read_text() == "50"
+        assert (writer.open.path / "journal").read_text() == "50"
         writer.write("a", 50, np.ones(50, np.uint8))
         writer.finish()
     assert (read_container(tmp_path / _NAME).entries["a"].read() == 1).all()
@@ -52,11 +52,10 @@ def test_what_was_written_is_resumed(tmp_path: Path) -> None:
 
 def test_without_resume_leftovers_are_removed(tmp_path: Path) -> None:
     with _writer(tmp_path) as writer:
-        (writer.partial / "journal").write_text("50")
-        (writer.partial / "more").mkdir()
+        (writer.open.path / "journal").write_text("50")
     with _writer(tmp_path) as writer:
         assert not writer.is_resumed
-        assert _names(writer.partial) == {"files"}
+        assert _names(writer.open.path) == {"files"}
         writer.discard()
     assert _names(tmp_path) == set()
 
@@ -107,3 +106,103 @@ def test_folders_get_their_names_whole(tmp_path: Path) -> None:
     with Writer(target, files, is_folder=True, overwrite=True) as writer:
         assert (read_container(target).entries["t0"].read() == 2).all()
         writer.discard()
+
+
+def _fill(target: Path, fill: int, *, overwrite: bool = False) -> None:
+    tensors = [Tensor("a", "u8", (60,), 60)]
+    with Writer(
+        target, plan_shards(tensors, {}, 128), is_folder=True, overwrite=overwrite
+    ) as writer:
+        writer.write("a", 0, np.full(60, fill, np.uint8))
+        writer.finish()
+
+
+def _filled(target: Path) -> int:
+    data = read_container(target).entries["a"].read()
+    assert (data == data[0]).all()
+    return int(data[0])
+
+
+@pytest.mark.parametrize("name", ["notes.txt", "sub/notes.txt", ".git", "link", "linked_folder"])
+def test_a_folder_with_files_of_others_is_not_replaced(tmp_path: Path, name: str) -> None:
+    target = tmp_path / "model"
+    _fill(target, 1)
+    (target / "sub").mkdir()
+    match name:
+        case "link":
+            (target / name).symlink_to("nowhere")
+        case "linked_folder":
+            (target / name).symlink_to(tmp_path)
+        case _:
+            (target / name).write_text("mine")
+    with pytest.raises(MemdescError, match=f"it holds '{name}', which this conversion does not"):
+        _fill(target, 2, overwrite=True)
+    assert _filled(target) == 1
+    (target / name).unlink()
+    (target / "model-00001-of-00002.safetensors").touch()  # of other shards
+    _fill(target, 2, overwrite=True)
+    assert _filled(target) == 2
+    assert _names(target) == {"model.safetensors"}
+
+
+def test_files_that_are_added_meanwhile_are_not_lost(tmp_path: Path) -> None:
+    target = tmp_path / "model"
+    _fill(target, 1)
+    files = plan_shards([Tensor("a", "u8", (60,), 60)], {}, 128)
+    with Writer(target, files, is_folder=True, overwrite=True) as writer:
+        (target / "notes").write_text("mine")
+        with pytest.raises(MemdescError, match="it holds 'notes'"):
+            writer.finish()
+    assert (target / "notes").read_text() == "mine"
+    assert _filled(target) == 1
+
+
+@pytest.mark.parametrize("can_exchange", [True, False])
+def test_a_folder_is_replaced_with_and_without_exchanging_names(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, can_exchange: bool
+) -> None:
+    if not can_exchange:
+        monkeypatch.setattr("reorder.storage.containers.writer.exchange", lambda *_: False)
+    target = tmp_path / "model"
+    for fill in (1, 2):
+        _fill(target, fill, overwrite=True)
+        assert _filled(target) == fill
+        assert _names(tmp_path) == {"model"}
+
+
+def test_a_link_is_replaced_and_not_what_it_leads_to(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("old")
+    (tmp_path / _NAME).symlink_to("file")
+    with pytest.raises(MemdescError, match="exists"):
+        _writer(tmp_path)
+    with _writer(tmp_path, overwrite=True) as writer:
+        writer.finish()
+    assert not (tmp_path / _NAME).is_symlink()
+    assert (tmp_path / "file").read_text() == "old"
+    _fill(tmp_path / "folder", 1)
+    for name in ("folder", "nowhere"):
+        (tmp_path / "model").symlink_to(name)
+        _fill(tmp_path / "model", 2, overwrite=True)
+        assert not (tmp_path / "model").is_symlink()
+        assert _filled(tmp_path / "model") == 2
+        (tmp_path / "model").rename(tmp_path / f"old-{name}")
+    assert _filled(tmp_path / "folder") == 1
+
+
+def test_names_may_have_any_character_and_almost_any_length(tmp_path: Path) -> None:
+    longest = 255 - len("..memdesc-partial")
+    for name in ("a\nb.safetensors", "é" * 100 + ".safetensors", "x" * (longest - 12) + _NAME[1:]):
+        files = plan_file(tmp_path / name, [_TENSOR], {})
+        with Writer(tmp_path / name, files) as writer:
+            writer.finish()
+        assert (tmp_path / name).is_file()
+    with pytest.raises(MemdescError, match=f"its name has 239 bytes, and may have {longest}"):
+        Writer(tmp_path / ("x" * (longest - 11) + _NAME[1:]), files)
+
+
+def test_a_file_beside_the_target_is_not_replaced_either(tmp_path: Path) -> None:
+    (tmp_path / "x.npy.json").write_text("mine")
+    files = plan_file(tmp_path / "x.npy", [_TENSOR], {})
+    with pytest.raises(MemdescError, match=r"x\.npy\.json' exists"):
+        Writer(tmp_path / "x.npy", files)
+    assert (tmp_path / "x.npy.json").read_text() == "mine"

@@ -160,35 +160,6 @@ def test_bytes_that_are_damaged_on_their_way_are_found_when_they_are_read_back(
     assert not (tmp_path / "out").exists()
 
 
-def test_what_another_conversion_left_is_not_used(tmp_path: Path) -> None:
-    made = planned(tmp_path)
-    source = tmp_path / "model" / "model.safetensors"
-    with pytest.raises(MemdescError, match="has changed"):
-        convert(made, lambda *_: source.touch())
-    # of a source that was written to since, all is written again
-    found = convert(planned(tmp_path, _SMALL._replace(resume=True)))
-    assert found["resumed"] == 0
-    assert convert(planned(tmp_path, _SMALL._replace(resume=True)))["tasks"] == 0
-
-
-def test_what_a_conversion_of_other_rules_left_is_in_no_byte_of_the_output(tmp_path: Path) -> None:
-    source, target = tmp_path / "in.npz", tmp_path / "out.gguf"
-    np.savez(source, a=np.full(3, 0.1, np.float32), b=np.full(3, 0.1, np.float32))
-    resumed = _SMALL._replace(resume=True)
-
-    def crash(*_: object) -> None:
-        raise KeyboardInterrupt
-
-    # of the same size: what the first writes behind 12 bytes is padding of the second
-    made = plan(source, target, [parse_rule("a: f64")], _SMALL)
-    with pytest.raises(KeyboardInterrupt):
-        convert(made, crash)
-    rules = [parse_rule("a: f16")]
-    convert(plan(source, target, rules, resumed))
-    convert(plan(source, tmp_path / "fresh.gguf", rules, _SMALL))
-    assert target.read_bytes() == (tmp_path / "fresh.gguf").read_bytes()
-
-
 def test_an_output_that_is_whole_is_compared_with_what_is_planned(tmp_path: Path) -> None:
     convert(planned(tmp_path))
     source, target = tmp_path / "model", tmp_path / "out"

@@ -3,47 +3,115 @@
 from __future__ import annotations
 
 import json
+import os
 import time
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from memdesc import MemdescError
+from reorder.storage.containers.partial import Partial
 from reorder.storage.convert.journal import Journal
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from collections.abc import Iterator
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Iterator[Partial]:
+    found = Partial(tmp_path / ".x.memdesc-partial")
+    yield found
+    found.close()
+
+
+def begun(folder: Partial, seconds: float = 1.0, nbytes: int = 1 << 30) -> Journal:
+    return Journal(folder, "me", lambda: None, seconds, nbytes)
 
 
 @pytest.mark.parametrize(
     "line", [b"[1,", b"5", b"null", b'{"a": 1}', b'[1, "a"]', b"[1.5]", b"", b"\0", b"[" * 9999]
 )
-def test_lines_from_a_damaged_one_on_are_not_trusted(tmp_path: Path, line: bytes) -> None:
-    path = tmp_path / "journal"
+def test_lines_from_a_damaged_one_on_are_not_trusted(folder: Partial, line: bytes) -> None:
+    path = folder.path / "journal"
     path.write_bytes(json.dumps("me").encode() + b"\n[0, 7]\n" + line + b"\n[8]\n")
-    assert Journal(path, "me", lambda: None, 1.0).done == {0, 7}
+    assert begun(folder).done == {0, 7}
 
 
-def test_a_journal_of_another_conversion_or_of_other_bytes_is_replaced(tmp_path: Path) -> None:
-    path = tmp_path / "journal"
+def test_a_journal_of_another_conversion_or_of_other_bytes_is_replaced(folder: Partial) -> None:
+    path = folder.path / "journal"
     for text in (b'"you"\n[1]\n', b"\xff\n[1]\n", b""):
         path.write_bytes(text)
-        assert Journal(path, "me", lambda: None, 1.0).done == set()
+        assert begun(folder).done == set()
         assert path.read_text() == '"me"\n'
 
 
-def test_a_journal_that_cannot_grow_ends_nothing_and_lists_its_tasks_later(tmp_path: Path) -> None:
-    path = tmp_path / "journal"
-    with Journal(path, "me", lambda: None, 0.001) as journal:
-        path.rename(tmp_path / "kept")
+def test_a_journal_that_cannot_grow_ends_nothing_and_lists_its_tasks_later(folder: Partial) -> None:
+    path = folder.path / "journal"
+    with begun(folder, 0.001) as journal:
+        path.rename(folder.path / "kept")
         path.mkdir()  # nothing is written to it
-        journal.add(1)
+        journal.add(1, 10)
         time.sleep(0.02)
         path.rmdir()
-        (tmp_path / "kept").rename(path)
-    assert Journal(path, "me", lambda: None, 1.0).done == {1}
+        (folder.path / "kept").rename(path)
+    assert begun(folder).done == {1}
 
 
-def test_a_journal_that_cannot_be_begun_is_an_error(tmp_path: Path) -> None:
+def test_a_journal_that_cannot_be_begun_is_an_error(folder: Partial) -> None:
+    (folder.path / "journal").mkdir()
     with pytest.raises(MemdescError, match="cannot be written: Is a directory"):
-        Journal(tmp_path, "me", lambda: None, 1.0)
+        begun(folder)
+
+
+def test_what_was_being_written_when_a_process_ended_is_cut_off(folder: Partial) -> None:
+    path = folder.path / "journal"
+    path.write_bytes(b'"me"\n[0, 7]\n[8')
+    with begun(folder) as journal:
+        journal.add(9, 10)
+    assert path.read_bytes() == b'"me"\n[0, 7]\n[9]\n'
+    assert begun(folder).done == {0, 7, 9}
+
+
+def test_tasks_are_listed_when_they_have_written_much(folder: Partial) -> None:
+    path = folder.path / "journal"
+    with begun(folder, 1000.0, 100) as journal:
+        journal.add(1, 99)
+        journal.add(2, 1)
+        while path.read_bytes() == b'"me"\n':
+            time.sleep(0.001)
+        journal.add(3, 99)
+        assert path.read_bytes() == b'"me"\n[1, 2]\n'
+    assert begun(folder).done == {1, 2, 3}
+
+
+def test_a_task_is_listed_when_what_was_written_before_is_on_disk(
+    folder: Partial, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls: list[str] = []
+    journal: list[Journal] = []
+
+    def recorded(name: str) -> None:
+        call = getattr(os, name)
+
+        def record(handle: int, *arguments: Any) -> Any:
+            if Path(f"/proc/self/fd/{handle}").readlink() == folder.path / "journal":
+                calls.append(" ".join((name, *(each.decode().strip() for each in arguments))))
+            return call(handle, *arguments)
+
+        monkeypatch.setattr(os, name, record)
+
+    def sync() -> None:
+        calls.append("sync")
+        if len(calls) == 1:  # its bytes may not be on disk when this returns
+            journal[0].add(8, 1)
+
+    journal.append(Journal(folder, "me", sync, 1000.0, 1 << 30))
+    recorded("write")
+    recorded("fsync")
+    with journal[0]:
+        journal[0].add(7, 1 << 30)
+        while calls[-1:] != ["fsync"]:
+            time.sleep(0.001)
+    line = ["write [7]", "fsync", "sync", "write [8]", "fsync"]
+    assert calls == ["sync", *line]

@@ -1,0 +1,84 @@
+"""Commands that signals end: the exit code, the message, and what is resumed."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from reorder.storage.containers.partial import partial_folder
+from tests.checkpoints import write_safetensors
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+_RULE = "*: f16"
+# a conversion that waits after its third task
+_PROGRAM = """
+import sys, time
+from reorder.cli import convert, main
+
+class Slow(convert._Rate):
+    def step(self, what, nbytes):
+        self.count = getattr(self, "count", 0) + 1
+        if self.count == 3:
+            open(sys.argv[1], "w").close()
+        if self.count >= 3:
+            time.sleep(0.5)
+
+convert._Rate = Slow
+sys.exit(main(sys.argv[2:]))
+"""
+
+
+@pytest.mark.parametrize(
+    ("number", "said"),
+    [
+        (signal.SIGTERM, "ended by SIGTERM"),
+        (signal.SIGHUP, "ended by SIGHUP"),
+        (signal.SIGINT, "interrupted"),
+    ],
+)
+def test_a_conversion_that_a_signal_ends_says_how_to_resume(
+    tmp_path: Path, number: signal.Signals, said: str
+) -> None:
+    source, target = tmp_path / "in.safetensors", tmp_path / "out.safetensors"
+    write_safetensors(source, {f"t{k}": np.full(1000, k, np.float32) for k in range(20)})
+    command = ["convert", str(source), str(target), "--map", _RULE, "--threads", "1"]
+    process = subprocess.Popen(
+        [sys.executable, "-c", _PROGRAM, str(tmp_path / "ready"), *command],
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    while not (tmp_path / "ready").exists():
+        assert process.poll() is None
+        time.sleep(0.01)
+    process.send_signal(number)
+    error = process.communicate(timeout=60)[1]
+    assert process.returncode == 128 + number
+    left = partial_folder(target)
+    hint = f"what was written is in {str(left)!r}: --resume goes on with it"
+    assert error.splitlines()[-1] == f"memdesc: {said}; {hint}"
+    assert not target.exists()
+    program = [sys.executable, "-m", "memdesc", *command, "--resume", "--json"]
+    found = subprocess.run(program, capture_output=True, text=True, check=True)
+    assert json.loads(found.stdout)["resumed"] >= 3
+
+
+def test_a_signal_that_is_ignored_stays_so() -> None:
+    program = """
+import os, signal, sys
+from reorder.cli import main
+signal.signal(signal.SIGHUP, signal.SIG_IGN)  # as by nohup
+assert main(["names", "--json"]) == 0
+assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
+os.kill(os.getpid(), signal.SIGHUP)
+"""
+    command = [sys.executable, "-c", program]
+    assert subprocess.run(command, check=False, stdout=subprocess.DEVNULL).returncode == 0

@@ -1,0 +1,225 @@
+"""Folders in which outputs grow: what others put there is neither followed nor removed."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from memdesc import MemdescError
+from reorder.storage.containers.partial import InUseError, Partial, partial_folder
+from reorder.storage.containers.plan import Tensor
+from reorder.storage.containers.table import plan_file
+from reorder.storage.containers.writer import Writer
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+_NAME = "x.safetensors"
+
+
+@pytest.fixture
+def precious(tmp_path: Path) -> Iterator[Path]:
+    """Give a folder of somebody's, which stays as it is."""
+    folder = tmp_path / "precious"
+    (folder / "files").mkdir(parents=True)
+    for name in ("data", "journal", f"files/{_NAME}"):
+        (folder / name).write_text("precious")
+    yield folder
+    for name in ("data", "journal", f"files/{_NAME}"):
+        assert (folder / name).read_text() == "precious"
+
+
+def write(target: Path, *, resume: bool = False) -> None:
+    files = plan_file(target, [Tensor("a", "u8", (100,), 100)], {})
+    with Writer(target, files, resume=resume) as writer:
+        writer.write("a", 0, np.ones(100, np.uint8))
+        writer.finish()
+
+
+def begun(target: Path) -> Path:
+    """Leave the folder of a conversion that has ended."""
+    files = plan_file(target, [Tensor("a", "u8", (100,), 100)], {})
+    with Writer(target, files):
+        pass
+    return partial_folder(target)
+
+
+@pytest.mark.parametrize("resume", [False, True])
+def test_a_link_in_the_place_of_the_folder_is_refused(
+    tmp_path: Path, precious: Path, *, resume: bool
+) -> None:
+    for name in (precious, tmp_path / "nowhere", precious / "data"):
+        link = partial_folder(tmp_path / _NAME)
+        link.symlink_to(name)
+        with pytest.raises(MemdescError, match="it is a link or a file; move it away"):
+            write(tmp_path / _NAME, resume=resume)
+        assert not (tmp_path / "nowhere").exists()
+        link.unlink()
+
+
+@pytest.mark.parametrize("resume", [False, True])
+@pytest.mark.parametrize("name", ["files", f"files/{_NAME}", "files/more", "journal", "notes"])
+def test_a_link_in_the_folder_is_refused_and_named(
+    tmp_path: Path, precious: Path, name: str, *, resume: bool
+) -> None:
+    target = tmp_path / _NAME
+    folder = begun(target)
+    path = folder / name
+    if path.is_dir():
+        path.rename(tmp_path / "away")
+    path.unlink(missing_ok=True)
+    path.symlink_to(precious / name if (precious / name).exists() else precious)
+    with pytest.raises(MemdescError, match=f"{name}' is in the place of what a conversion writes"):
+        write(target, resume=resume)
+    assert path.is_symlink()
+    assert not target.exists()
+
+
+def test_links_in_an_old_output_are_removed_and_not_followed(
+    tmp_path: Path, precious: Path
+) -> None:
+    target = tmp_path / _NAME
+    (begun(target) / "old").mkdir()
+    (partial_folder(target) / "old" / "link").symlink_to(precious)
+    write(target)
+    (begun(tmp_path / f"y.{_NAME}") / "old").symlink_to(precious)
+    (tmp_path / f"y.{_NAME}").touch()
+    files = plan_file(tmp_path / f"y.{_NAME}", [Tensor("a", "u8", (100,), 100)], {})
+    with Writer(tmp_path / f"y.{_NAME}", files, overwrite=True) as writer:
+        writer.finish()
+    assert not partial_folder(tmp_path / f"y.{_NAME}").exists()
+
+
+@pytest.mark.parametrize("kind", ["file", "folder"])
+def test_what_no_conversion_made_is_neither_removed_nor_published(
+    tmp_path: Path, kind: str
+) -> None:
+    target = tmp_path / _NAME
+    path = begun(target) / "notes"
+    path.mkdir() if kind == "folder" else path.write_text("mine")
+    with pytest.raises(MemdescError, match=r"notes' is in the place of .*no conversion made it"):
+        write(target)
+    assert path.exists()
+
+
+def test_a_file_with_another_name_and_a_pipe_are_refused(tmp_path: Path, precious: Path) -> None:
+    target = tmp_path / _NAME
+    path = begun(target) / "files" / _NAME
+    path.unlink()
+    path.hardlink_to(precious / "data")
+    with pytest.raises(MemdescError, match="the same file has another name too"):
+        write(target, resume=True)
+    path.unlink()
+    os.mkfifo(path)
+    with pytest.raises(MemdescError, match="it is not a regular file"):
+        write(target, resume=True)
+
+
+def test_files_that_are_not_planned_are_not_published(tmp_path: Path) -> None:
+    target = tmp_path / _NAME
+    (begun(target) / "files" / "more").write_text("x")
+    write(target, resume=True)
+    assert sorted(path.name for path in tmp_path.iterdir()) == [_NAME]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files to others")
+def test_a_folder_of_another_user_is_refused(tmp_path: Path) -> None:
+    folder = begun(tmp_path / _NAME)
+    os.chown(folder, 12345, -1)
+    with pytest.raises(MemdescError, match="it belongs to another user, 12345"):
+        write(tmp_path / _NAME)
+    assert folder.exists()
+
+
+def test_others_may_not_put_files_beside_what_grows(tmp_path: Path) -> None:
+    before = os.umask(0)
+    try:
+        folder = begun(tmp_path / _NAME)
+        assert folder.stat().st_mode & 0o777 == 0o755
+        folder.chmod(0o777)
+        begun(tmp_path / _NAME)
+        assert folder.stat().st_mode & 0o777 == 0o755
+    finally:
+        os.umask(before)
+
+
+def test_a_link_that_somebody_makes_meanwhile_is_not_followed(
+    tmp_path: Path, precious: Path
+) -> None:
+    target = tmp_path / _NAME
+    files = plan_file(target, [Tensor("a", "u8", (100,), 100)], {})
+    with Writer(target, files) as writer:
+        grown = partial_folder(target) / "files"
+        (grown / _NAME).unlink()
+        (grown / _NAME).symlink_to(precious / "data")
+        with pytest.raises(MemdescError, match="cannot be written"):
+            writer.write("a", 0, np.ones(100, np.uint8))
+        (grown / _NAME).unlink()
+        grown.rmdir()
+        grown.symlink_to(precious / "files")
+        with pytest.raises(MemdescError, match="cannot be written"):
+            writer.write("a", 0, np.ones(1, np.uint8))
+        with pytest.raises(MemdescError, match="cannot be written"):
+            writer.sync()
+        with pytest.raises(MemdescError, match="cannot be written"):
+            writer.finish()
+    assert not target.exists()
+
+
+def test_the_lock_is_of_the_folder_that_has_the_name(tmp_path: Path) -> None:
+    """Another process may remove the folder between its creation and its lock."""
+    first = Partial(tmp_path / "folder")
+    (tmp_path / "folder").rename(tmp_path / "renamed")
+    second = Partial(tmp_path / "folder")
+    with pytest.raises(InUseError, match="another process is writing"):
+        Partial(tmp_path / "folder")
+    for each in (first, second):
+        each.close()
+
+
+def test_a_folder_that_is_removed_before_it_is_locked_is_made_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, opened = tmp_path / "folder", os.open
+    left = [1, 1]
+
+    def after_others(name: Path, *arguments: int) -> int:
+        handle = opened(name, *arguments)
+        if name == path and left and left.pop():
+            path.rmdir()
+        return handle
+
+    monkeypatch.setattr(os, "open", after_others)
+    found = Partial(path)
+    assert not left
+    assert os.path.samestat(os.fstat(found.handle), path.stat())
+    found.close()
+
+
+def test_a_child_that_is_forked_holds_no_lock(tmp_path: Path) -> None:
+    target = tmp_path / _NAME
+    files = plan_file(target, [Tensor("a", "u8", (100,), 100)], {})
+    writer = Writer(target, files)
+    asked, answer = os.pipe()
+    child = os.fork()
+    if not child:  # it lives on until it is told to end, and closes what it has
+        try:
+            writer.discard()
+            os.close(answer)
+            os.read(asked, 1)
+        finally:
+            os._exit(0)
+    try:
+        with pytest.raises(InUseError):
+            Writer(target, files)
+        writer.write("a", 0, np.ones(100, np.uint8))
+        writer.close()
+        write(target, resume=True)
+    finally:
+        os.close(answer)
+        os.close(asked)
+        os.waitpid(child, 0)

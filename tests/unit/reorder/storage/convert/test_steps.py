@@ -1,0 +1,130 @@
+"""The order in which a conversion writes, syncs and renames, and ends before each of its calls."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from reorder.storage.convert.convert import Settings, convert, plan
+from tests.checkpoints import write_safetensors
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_PROGRAM = Path(__file__).with_name("steps_program.py")
+_X = np.arange(32 * 32, dtype=np.float32).reshape(32, 32)
+
+Calls = list[tuple[str, ...]]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Iterator[Path]:
+    """Give a folder in memory where there is one: hundreds of calls wait for the disk."""
+    memory = Path("/dev/shm")  # noqa: S108 - the name is made by tempfile
+    with tempfile.TemporaryDirectory(dir=memory if memory.is_dir() else tmp_path) as name:
+        yield Path(name)
+
+
+def source_of(folder: Path, fill: float, name: str) -> Path:
+    folder.mkdir()
+    small = {} if name.endswith(".npy") else {"small": np.full(4, fill, np.float32)}
+    write_safetensors(folder / "model.safetensors", {"x": _X + fill, **small})
+    (folder / "tokenizer.json").write_text("{}")
+    return folder
+
+
+def ended_at_each_call(
+    folder: Path, name: str, *, is_replaced: bool, can_exchange: bool = True
+) -> Calls:
+    """End a conversion before each call; return those of one that nobody ends."""
+    source_of(folder / "source", 0.5, name)
+    (folder / "template").mkdir()
+    if is_replaced:
+        before = source_of(folder / "before", 0.25, name)
+        convert(plan(before, folder / "template" / name, [], Settings()))
+    command = [sys.executable, str(_PROGRAM), str(folder), name, "yes" if can_exchange else "no"]
+    found = subprocess.run(command, capture_output=True, text=True, check=False, timeout=550)
+    assert found.returncode == 0, found.stderr
+    return [tuple(call) for call in json.loads(found.stdout)]
+
+
+def after(calls: Calls, *call: str) -> int:
+    """Return where a call is, which occurs once."""
+    (found,) = (k for k, each in enumerate(calls) if each == call)
+    return found
+
+
+def check_order(calls: Calls, name: str, files: list[str], published: int) -> None:
+    """Check that what gets its name is on disk, and that the name is before anything is removed."""
+    grown = f".{name}.memdesc-partial/files"
+    for file in files:
+        path = f"{grown}/{file}"
+        written = max(k for k, call in enumerate(calls) if call == ("pwrite", path))
+        synced = [k for k, call in enumerate(calls) if call == ("fsync", path)]
+        assert written < max(k for k in synced if k < published)
+    assert ("fsync", grown) in calls[:published]
+    named = calls.index(("fsync", "."), published)
+    removed = [
+        k for k, call in enumerate(calls) if k > published and call[0] in ("unlink", "rmdir")
+    ]
+    assert removed
+    assert named < min(removed)
+
+
+@pytest.mark.parametrize("is_replaced", [False, True])
+@pytest.mark.parametrize("name", ["out.safetensors", "out.npz"])
+def test_a_file_is_whole_or_not_there(folder: Path, name: str, *, is_replaced: bool) -> None:
+    calls = ended_at_each_call(folder, name, is_replaced=is_replaced)
+    published = after(calls, "replace", f".{name}.memdesc-partial/files/{name}", name)
+    check_order(calls, name, [name], published)
+
+
+@pytest.mark.parametrize("is_replaced", [False, True])
+def test_an_array_and_its_descriptor_are_whole_or_not_there(
+    folder: Path, *, is_replaced: bool
+) -> None:
+    calls = ended_at_each_call(folder, "out.npy", is_replaced=is_replaced)
+    grown = ".out.npy.memdesc-partial/files"
+    beside = after(calls, "replace", f"{grown}/out.npy.json", "out.npy.json")
+    published = after(calls, "replace", f"{grown}/out.npy", "out.npy")
+    assert ("fsync", f"{grown}/out.npy.json") in calls[:beside]
+    assert beside < published
+    check_order(calls, "out.npy", ["out.npy"], published)
+
+
+@pytest.mark.parametrize(
+    ("is_replaced", "can_exchange"), [(False, True), (True, True), (True, False)]
+)
+def test_a_folder_is_whole_or_not_there(
+    folder: Path, *, is_replaced: bool, can_exchange: bool
+) -> None:
+    calls = ended_at_each_call(folder, "out", is_replaced=is_replaced, can_exchange=can_exchange)
+    partial = ".out.memdesc-partial"
+    if is_replaced and can_exchange:
+        published = after(calls, "exchange", f"{partial}/old", "out")
+    else:
+        published = after(calls, "rename", f"{partial}/files", "out")
+    check_order(calls, "out", ["model.safetensors", "tokenizer.json"], published)
+
+
+@pytest.mark.peers
+@pytest.mark.parametrize("is_replaced", [False, True])
+def test_a_model_and_its_external_data_are_whole_or_not_there(
+    folder: Path, *, is_replaced: bool
+) -> None:
+    calls = ended_at_each_call(folder, "out.onnx", is_replaced=is_replaced)
+    grown = ".out.onnx.memdesc-partial/files"
+    # the model that is there refers to other data until the new one is
+    data = "out.1.onnx.data" if is_replaced else "out.onnx.data"
+    published = after(calls, "replace", f"{grown}/out.onnx", "out.onnx")
+    assert after(calls, "replace", f"{grown}/{data}", data) < published
+    check_order(calls, "out.onnx", [data, "out.onnx"], published)
+    if is_replaced:
+        assert calls[-1] == ("unlink", "out.onnx.data")
