@@ -16,7 +16,14 @@ from memdesc import DATA_TYPES, MemdescError, RecordDesc, known_records
 from memdesc.record.names import read_name
 from reorder.storage.fitting import check_tensors, desc_of_tensors
 from reorder.storage.quantization import CONFIG, KEY, Declared, declared_record
-from reorder.storage.siblings import ORDER, Siblings, find_siblings, siblings_of, tensors_of
+from reorder.storage.siblings import (
+    ORDER,
+    Siblings,
+    find_siblings,
+    optional_tensors,
+    siblings_of,
+    tensors_of,
+)
 from reorder.storage.stored import ONE
 from reorder.values.formats import INTEGERS
 
@@ -243,9 +250,11 @@ def _check_rest(found: Siblings, desc: RecordDesc, said: Said) -> None:
     """Refuse tensors that the record does not use, an order that is data, and partial changes."""
     rest = [name for name in found.entries if name not in desc.tensors and name != ORDER]
     if rest and not said.is_partial:
+        options = [optional_tensors(desc.name).get(name) for name in rest]
+        hint = "".join(f"; leave {option}= out" for option in options if option)
         msg = (
             f"{', '.join(found.entries[name].name for name in rest)} belong to {found.codes.name}, "
-            f"and {desc.name} does not use them: its numbers would be other ones"
+            f"and {desc!r} does not use them: its numbers would be other ones{hint}"
         )
         raise MemdescError(msg)
     if ORDER in found.entries:
