@@ -1,6 +1,8 @@
 """The mutants of a source: each is one small change of one expression or statement.
 
 Messages, annotations, decorators and `__all__` are left as they are: what they say is read by people.
+So are `strict=True` of zip, which states what holds anyway, and large numbers: a limit of work or
+memory may be any number near it.
 """
 
 from __future__ import annotations
@@ -44,6 +46,7 @@ _COMPUTED: dict[type[ast.operator], type[ast.operator]] = {
 _CALLED = {"min": "max", "max": "min", "any": "all", "all": "any"}
 _DROPPED = {"abs": "", "sorted": "list"}
 _NO_CONTEXT = "__import__('contextlib').nullcontext()"
+_MAX_CONSTANT = 1024
 _NAMES = ast.Name | ast.Attribute | ast.Subscript
 
 
@@ -117,7 +120,7 @@ def _parts(node: ast.AST) -> Iterator[ast.AST]:
             pass
         case ast.Assign(targets=[ast.Name("msg" | "__all__")]):
             pass
-        case ast.Expr(ast.Constant(str())):
+        case ast.Expr(ast.Constant(str())) | ast.keyword("strict"):
             pass
         case _:
             yield from ast.iter_child_nodes(node)
@@ -164,7 +167,7 @@ def _expressions(node: ast.expr) -> Iterator[str]:
             yield f"({ast.unparse(operand)})"
         case ast.Constant(bool(value)):
             yield str(not value)
-        case ast.Constant(int(value)):
+        case ast.Constant(int(value)) if value <= _MAX_CONSTANT:
             yield str(value + 1)
             if value:
                 yield str(value - 1)

@@ -24,7 +24,7 @@ __all__ = ["Report", "TestsFailError", "main", "run_module"]
 # Of a process that runs tests; a fault may make an array of any size.
 _MAX_NBYTES = 8 << 30
 # A mutant has so many times as long as the unchanged source takes, and so many seconds.
-_TIMES_AS_LONG, _MORE_SECONDS = 4, 10
+_TIMES_AS_LONG, _MORE_SECONDS = 10, 30
 _TRY_SECONDS = 0.01
 _NO_TESTS = 5
 
