@@ -2,6 +2,7 @@
 
     python -m tests.mutation [MODULE ...] [--count 25] [--seed 1]
 
-Neither cosmic-ray nor mutmut removes statements (a call of fsync, a check, a raise), and neither keeps
-reasons why a mutant is equivalent; that is what this tool is for.
+`targets.toml` has the modules, the tests that reach each, and the mutants that no test can notice,
+each with the reason. Neither cosmic-ray nor mutmut removes statements (a call of fsync, a check, a
+raise) or checks such a list.
 """

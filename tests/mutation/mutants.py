@@ -1,6 +1,6 @@
 """The mutants of a source: each is one small change of one expression or statement.
 
-Messages, annotations, decorators and `__all__` are left as they are: what they say is read by people.
+Messages, annotations, decorators and `__all__` are left as they are: people read what they say.
 So are `strict=True` of zip, which states what holds anyway, and large numbers: a limit of work or
 memory may be any number near it.
 """
@@ -51,7 +51,7 @@ _NAMES = ast.Name | ast.Attribute | ast.Subscript
 
 
 class Key(NamedTuple):
-    """What names a mutant: its function, its lines before and after, and which one of equal ones."""
+    """What names a mutant: its function, its lines before and after, and which of equal ones."""
 
     function: str
     before: str
@@ -168,15 +168,12 @@ def _expressions(node: ast.expr) -> Iterator[str]:
         case ast.Constant(bool(value)):
             yield str(not value)
         case ast.Constant(int(value)) if value <= _MAX_CONSTANT:
-            yield str(value + 1)
-            if value:
-                yield str(value - 1)
-        case ast.Call(ast.Name(name), [first, *others]):
-            if name in _CALLED:
-                changed.func = ast.Name(_CALLED[name])
-                yield ast.unparse(changed)
-            if name in _DROPPED and not others:
-                yield f"{_DROPPED[name]}({ast.unparse(first)})"
+            yield from (str(n) for n in (value + 1, value - 1) if n >= 0)
+        case ast.Call(ast.Name(name), [first]) if name in _DROPPED:
+            yield f"{_DROPPED[name]}({ast.unparse(first)})"
+        case ast.Call(ast.Name(name)) if name in _CALLED:
+            changed.func = ast.Name(_CALLED[name])
+            yield ast.unparse(changed)
 
 
 def _conditions(node: ast.AST) -> Iterator[tuple[ast.expr | ast.stmt, list[str]]]:

@@ -6,14 +6,14 @@ import argparse
 import os
 import random
 import resource
-import shutil
 import signal
 import sys
 import tomllib
 import traceback
+from importlib import import_module
 from pathlib import Path
 from time import monotonic, sleep
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 import pytest
 
@@ -23,8 +23,10 @@ __all__ = ["Report", "TestsFailError", "main", "run_module"]
 
 # Of a process that runs tests; a fault may make an array of any size.
 _MAX_NBYTES = 8 << 30
-# A mutant has so many times as long as the unchanged source takes, and so many seconds.
-_TIMES_AS_LONG, _MORE_SECONDS = 10, 30
+# A mutant has so many times as long as the unchanged source takes, and so many seconds: of its
+# processors, which other programs do not change, and of a clock, for those that wait.
+_TIMES_AS_LONG, _MORE_SECONDS = 3, 5
+_CLOCK_TIMES_AS_LONG, _MORE_CLOCK_SECONDS = 8, 30
 _TRY_SECONDS = 0.01
 _NO_TESTS = 5
 
@@ -33,10 +35,16 @@ class TestsFailError(Exception):
     """The tests of a module do not pass before anything is changed."""
 
 
+class _Limit(NamedTuple):
+    cpu_seconds: int
+    clock_seconds: float
+
+
 class Report(NamedTuple):
     """What became of the mutants of a module.
 
-    `stale` are the listed ones that are not in the source any more, `dead` those that a test notices.
+    `stale` are the listed ones that the source does not have any more, `dead` those that a test
+    notices.
     """
 
     n_mutants: int
@@ -96,27 +104,35 @@ def run_module(file: Path, target: dict[str, Any], count: int, seed: int) -> Rep
     )
 
 
-def _baseline(file: Path, tests: list[str]) -> float:
-    """Return the seconds that tests may take, by those that they take on the unchanged source."""
+def _baseline(file: Path, tests: list[str]) -> _Limit:
+    """Return the time that tests may take, by what they take on the unchanged source."""
     # the first run compiles kernels and writes compiled modules, which the others read
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     for _ in range(2):
-        start = monotonic()
+        start, used = monotonic(), _cpu_seconds()
         if _run_tests(tests, None) != 0:
             msg = f"{' '.join(tests)} fail on the unchanged {file}:\n{_log().read_text()}"
             raise TestsFailError(msg)
     os.environ["PYTHONDONTWRITEBYTECODE"] = "1"
     for compiled in (file.parent / "__pycache__").glob(f"{file.stem}.*"):
         compiled.unlink()
-    return (monotonic() - start) * _TIMES_AS_LONG + _MORE_SECONDS
+    return _Limit(
+        int((_cpu_seconds() - used) * _TIMES_AS_LONG) + _MORE_SECONDS,
+        (monotonic() - start) * _CLOCK_TIMES_AS_LONG + _MORE_CLOCK_SECONDS,
+    )
 
 
-def _run_tests(tests: list[str], limit: float | None) -> int:
+def _cpu_seconds() -> float:
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
+def _run_tests(tests: list[str], limit: _Limit | None) -> int:
     """Run tests in a child, which has pytest and what tests use already; returns its exit code."""
     child = os.fork()
     if not child:
-        _become_pytest(tests)
-    end = monotonic() + (limit or float("inf"))
+        _become_pytest(tests, limit)
+    end = monotonic() + (limit.clock_seconds if limit else float("inf"))
     while True:
         pid, status = os.waitpid(child, os.WNOHANG)
         if pid:
@@ -133,11 +149,13 @@ def _run_tests(tests: list[str], limit: float | None) -> int:
     return code
 
 
-def _become_pytest(tests: list[str]) -> None:
+def _become_pytest(tests: list[str], limit: _Limit | None) -> NoReturn:
     code = 1
     try:
         os.setsid()
         resource.setrlimit(resource.RLIMIT_DATA, (_MAX_NBYTES, _MAX_NBYTES))
+        if limit:
+            resource.setrlimit(resource.RLIMIT_CPU, (limit.cpu_seconds, limit.cpu_seconds))
         sys.dont_write_bytecode = "PYTHONDONTWRITEBYTECODE" in os.environ
         log = os.open(_log(), os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
         for stream in (1, 2):
@@ -196,9 +214,6 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    # what tests import, so that children need not
-    import hypothesis.extra.numpy
-    import ml_dtypes
-    import numba  # noqa: F401
-
+    for name in ("hypothesis.extra.numpy", "ml_dtypes", "numba"):
+        import_module(name)  # tests need it; so it need not be imported for each mutant
     sys.exit(main())
