@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any
 from unittest import mock
 
+import numpy as np
 import pytest
 
 from memdesc import (
@@ -20,6 +21,7 @@ from memdesc import (
     memory_desc,
     record_desc,
 )
+from memdesc.build import layout_by_strides
 
 
 def layout(dims: tuple[int, ...], strides: tuple[int, ...], offset0: int = 0) -> Layout:
@@ -54,6 +56,7 @@ def test_planes_of_bits_are_layouts_without_a_descriptor() -> None:
     ("change", "message"),
     [
         ({"name": ""}, "a field needs a name and a tensor, not '' and 'data'"),
+        ({"name": 7}, "a field needs a name and a tensor, not 7 and 'data'"),
         ({"tensor": 1}, "a field needs a name and a tensor, not 'q' and 1"),
         ({"kind": "u3"}, "field q: no kind 'u3'; the kinds are u1, u2, f64"),
         ({"kind": None}, "field q: no kind None"),
@@ -72,8 +75,15 @@ def test_fields_by_hand_are_checked(change: dict[str, Any], message: str) -> Non
 
 
 def test_a_field_whose_elements_overlap_is_refused() -> None:
+    overlapping = layout_by_strides((2, 8), (1, 1))
     with pytest.raises(OverlapError):
-        replace(CODES, layout=layout((2, 8), (1, 1)))
+        replace(CODES, layout=overlapping)
+
+
+def test_groups_of_any_integers_become_a_tuple_of_ints() -> None:
+    field = replace(CODES, groups=[np.int8(1), np.uint64(1)])  # type: ignore[arg-type] # what becomes a tuple
+    assert field == CODES
+    assert [type(group) for group in field.groups] == [int, int]
 
 
 FLOATS = Number((("d", 0),))

@@ -120,3 +120,10 @@ def test_what_is_no_record_is_refused_with_the_reason(
 ) -> None:
     with pytest.raises(error, match=message):
         record_desc(dims, name, **options)
+
+
+@pytest.mark.parametrize("name", known_records())
+@pytest.mark.parametrize("dims", [(), (1,) * 12 + (32,)])
+def test_numbers_of_dims_that_no_tensor_has_are_refused(name: str, dims: tuple[int, ...]) -> None:
+    with pytest.raises(MemdescError, match=f"have {len(dims)} sizes; a descriptor has 1 to 12"):
+        record_desc(dims, name)
