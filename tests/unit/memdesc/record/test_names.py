@@ -13,6 +13,7 @@ from memdesc import (
     memory_desc,
     record_desc,
 )
+from memdesc.record.names import read_name
 
 DIMS = (256, 512)
 
@@ -127,3 +128,9 @@ def test_what_is_no_record_is_refused_with_the_reason(
 def test_numbers_of_dims_that_no_tensor_has_are_refused(name: str, dims: tuple[int, ...]) -> None:
     with pytest.raises(MemdescError, match=f"have {len(dims)} sizes; a descriptor has 1 to 12"):
         record_desc(dims, name)
+
+
+@pytest.mark.parametrize(("name", "letters"), [("Q4_0", "oi"), ("awq", "io"), ("ocp_mxfp4", "oi")])
+def test_the_letters_of_a_name_are_those_of_its_matrices(name: str, letters: str) -> None:
+    assert read_name(name)[:2] == (name.lower(), letters)
+    assert record_desc(DIMS, name).letters == letters
