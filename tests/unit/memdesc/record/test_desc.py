@@ -157,6 +157,18 @@ def test_records_by_hand_are_checked(dims: Any, fields: Any, rule: Any, message:
         RecordDesc(dims, fields, rule)
 
 
+def test_integers_are_those_that_f32_holds_exactly() -> None:
+    for minus in (2**24, -(2**24)):
+        code = Number((("q", 0),), minus)
+        assert RecordDesc((2, 8), (CODES, SCALES), RULE._replace(code=code)).rule.code == code
+        with pytest.raises(MemdescError, match="minus must be an integer of at most 16777216"):
+            RecordDesc(
+                (2, 8),
+                (CODES, SCALES),
+                RULE._replace(code=code._replace(minus=minus + minus // 2**24)),
+            )
+
+
 @pytest.mark.parametrize("offset0", [0, 1])
 def test_fields_that_share_a_byte_are_refused(offset0: int) -> None:
     near = replace(CODES, layout=layout((2, 8), (10, 1), offset0))

@@ -134,3 +134,8 @@ def test_numbers_of_dims_that_no_tensor_has_are_refused(name: str, dims: tuple[i
 def test_the_letters_of_a_name_are_those_of_its_matrices(name: str, letters: str) -> None:
     assert read_name(name)[:2] == (name.lower(), letters)
     assert record_desc(DIMS, name).letters == letters
+
+
+def test_dims_that_are_no_matrix_have_the_letters_of_dims() -> None:
+    assert record_desc((32,), "q4_0").letters == "a"
+    assert record_desc((2, 3, 32), "q4_0").letters == "abc"
