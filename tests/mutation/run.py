@@ -93,6 +93,8 @@ def run_module(file: Path, target: dict[str, Any], count: int, seed: int) -> Rep
                 _say(f"  {file}:{mutants[key].line}: {_shown(key)}")
     finally:
         file.write_text(source, encoding="utf-8")
+    # else something outside of the source may have made them fail
+    _check_passes(file, target["tests"])
     return Report(
         n_mutants=len(mutants),
         n_run=len(chosen),
@@ -110,9 +112,7 @@ def _baseline(file: Path, tests: list[str]) -> _Limit:
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     for _ in range(2):
         start, used = monotonic(), _cpu_seconds()
-        if _run_tests(tests, None) != 0:
-            msg = f"{' '.join(tests)} fail on the unchanged {file}:\n{_log().read_text()}"
-            raise TestsFailError(msg)
+        _check_passes(file, tests)
     os.environ["PYTHONDONTWRITEBYTECODE"] = "1"
     for compiled in (file.parent / "__pycache__").glob(f"{file.stem}.*"):
         compiled.unlink()
@@ -120,6 +120,12 @@ def _baseline(file: Path, tests: list[str]) -> _Limit:
         int((_cpu_seconds() - used) * _TIMES_AS_LONG) + _MORE_SECONDS,
         (monotonic() - start) * _CLOCK_TIMES_AS_LONG + _MORE_CLOCK_SECONDS,
     )
+
+
+def _check_passes(file: Path, tests: list[str]) -> None:
+    if _run_tests(tests, None) != 0:
+        msg = f"{' '.join(tests)} fail on the unchanged {file}:\n{_log().read_text()}"
+        raise TestsFailError(msg)
 
 
 def _cpu_seconds() -> float:
