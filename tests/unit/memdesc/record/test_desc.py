@@ -193,6 +193,8 @@ def test_fields_that_bounded_work_cannot_prove_apart_are_refused() -> None:
 
 def test_numbers_and_rules_print_as_formulas() -> None:
     assert str(Number((("q", 0),), -1)) == "(q + 1)"
+    assert str(Number((("q", 0),), 1)) == "(q - 1)"
+    assert str(Number((("q", 0), ("h", 4)), 16)) == "((q | h << 4) - 16)"
     assert str(Number((("q", 0), ("h", 4)))) == "(q | h << 4)"
     assert str(RULE._replace(offset=(FLOATS, FLOATS))) == "d * q + d * d"
     assert str(record_desc((1, 256), "iq4_xs").rule).endswith("* table[qs]")
@@ -205,6 +207,28 @@ def test_numbers_and_rules_print_as_formulas() -> None:
 def test_parts_are_tuples_of_names_and_bits(parts: Any) -> None:
     with pytest.raises(MemdescError, match="parts of a Number are a tuple of pairs"):
         RecordDesc((2, 8), (SCALES, CODES), RULE._replace(code=Number(parts)))
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"minus": 2.0}, "minus must be an integer of at most 16777216, not 2.0"),
+        ({"minus": True}, "minus must be an integer of at most 16777216, not True"),
+        ({"table": [0.5] * 256}, "a table is a tuple of finite floats"),
+        ({"table": ("0.5",) * 256}, "a table is a tuple of finite floats"),
+        ({"table": (float("-inf"),) * 256}, "a table is a tuple of finite floats"),
+        ({"table": (True,) * 256}, "a table is a tuple of finite floats"),
+    ],
+)
+def test_what_a_number_consists_of_is_checked(change: dict[str, Any], message: str) -> None:
+    with pytest.raises(MemdescError, match=message):
+        RecordDesc((2, 8), (SCALES, CODES), RULE._replace(code=RULE.code._replace(**change)))
+
+
+@pytest.mark.parametrize("product", ["scale", "offset"])
+def test_factors_are_a_tuple(product: str) -> None:
+    with pytest.raises(MemdescError, match="tuples of them as scale, which is not empty, and"):
+        RecordDesc((2, 8), (SCALES, CODES), RULE._replace(**{product: [FLOATS]}))  # type: ignore[arg-type] # what is refused
 
 
 @pytest.mark.parametrize("sign", [0, 1.0, "1", None, [1]])
