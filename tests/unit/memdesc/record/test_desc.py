@@ -38,7 +38,13 @@ def test_a_record_by_hand_is_a_value() -> None:
     assert (desc.nbytes, desc.tensors, desc.bits_per_element) == (20, {"data": 20}, 10)
     assert str(desc.rule) == "d * q"
     assert desc.field("q") is CODES
-    for other in (copy.copy(desc), pickle.loads(pickle.dumps(desc)), replace(desc, name="other")):  # noqa: S301 - just pickled
+    for other in (
+        copy.copy(desc),
+        pickle.loads(pickle.dumps(desc)),  # noqa: S301 - just pickled
+        replace(desc, name="other"),
+        replace(desc, letters="oi"),
+        replace(desc, options=(("group", 8),)),
+    ):
         assert other == desc
         assert hash(other) == hash(desc)
     assert desc != replace(desc, rule=RULE._replace(sign=-1))
@@ -134,6 +140,12 @@ FLOATS = Number((("d", 0),))
         ((2, 8), (CODES, SCALES), RULE._replace(code=Number((("d", 0),), 1)), "only integers"),
         (
             (2, 8),
+            (CODES, replace(SCALES, kind="f8_e4m3")),
+            RULE._replace(scale=(Number((("d", 0),), 0, (1.0,) * 256),)),
+            "only integers are joined, shifted and looked up",
+        ),
+        (
+            (2, 8),
             (CODES, SCALES),
             RULE._replace(code=Number((("q", 0), ("d", 8)))),
             "only integers are joined, shifted and looked up; floats stand alone",
@@ -157,7 +169,19 @@ def test_records_by_hand_are_checked(dims: Any, fields: Any, rule: Any, message:
         RecordDesc(dims, fields, rule)
 
 
+def test_numbers_of_any_integers_become_a_tuple_of_ints() -> None:
+    desc = RecordDesc([np.int8(2), 8], (SCALES, CODES), RULE)  # type: ignore[arg-type] # what becomes a tuple
+    assert desc == RecordDesc((2, 8), (SCALES, CODES), RULE)
+    assert hash(desc) == hash(RecordDesc((2, 8), (SCALES, CODES), RULE))
+
+
 def test_integers_are_those_that_f32_holds_exactly() -> None:
+    words = replace(CODES, kind="u16", tensor="words")
+    fields = words, SCALES
+    code = Number((("q", 8),))
+    assert RecordDesc((2, 8), fields, RULE._replace(code=code)).rule.code == code
+    with pytest.raises(MemdescError, match="integers of 25 bits are not exact in f32"):
+        RecordDesc((2, 8), fields, RULE._replace(code=Number((("q", 9),))))
     for minus in (2**24, -(2**24)):
         code = Number((("q", 0),), minus)
         assert RecordDesc((2, 8), (CODES, SCALES), RULE._replace(code=code)).rule.code == code
