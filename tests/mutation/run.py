@@ -10,6 +10,7 @@ import signal
 import sys
 import tomllib
 import traceback
+from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
 from time import monotonic, sleep
@@ -139,15 +140,14 @@ def _run_tests(tests: list[str], limit: _Limit | None) -> int:
     if not child:
         _become_pytest(tests, limit)
     end = monotonic() + (limit.clock_seconds if limit else float("inf"))
-    while True:
-        pid, status = os.waitpid(child, os.WNOHANG)
-        if pid:
-            break
-        if monotonic() > end:
+    try:
+        while not (done := os.waitpid(child, os.WNOHANG))[0] and monotonic() < end:
+            sleep(_TRY_SECONDS)
+    finally:
+        # with the processes that tests have started
+        with suppress(ProcessLookupError):
             os.killpg(child, signal.SIGKILL)
-            _, status = os.waitpid(child, 0)
-            break
-        sleep(_TRY_SECONDS)
+    _, status = done if done[0] else os.waitpid(child, 0)
     code = os.waitstatus_to_exitcode(status)
     if code == _NO_TESTS:
         msg = f"there are no tests in {' '.join(tests)}"
