@@ -194,6 +194,11 @@ def test_scales_and_zero_points_that_a_format_does_not_hold_are_named() -> None:
     set_field(record, "d", np.float16(1.001).view(np.uint16))
     with pytest.raises(MemdescError, match=r"scales: bf16 of scales of awq does not hold 1.00097"):
         reorder.repack(record, "awq", scales="bf16")
+    scales = np.full(record.field("d").shape, 0.5, np.float16)
+    scales[3, 1] = 1.001
+    record.set_field("d", scales)
+    with pytest.raises(MemdescError, match=r"exactly, at \(1, 3\); 1 do not fit"):
+        reorder.repack(record, "awq", scales="bf16")
     awq = made("awq")
     set_field(awq, "qzeros", 0)
     with pytest.raises(MemdescError, match=r"zero points: qzeros of gptq does not hold 0 exactly"):
@@ -279,3 +284,70 @@ def test_threads_of_a_repack_are_checked(dims: tuple[int, ...]) -> None:
     for threads in (0, -1, "a", True):
         with pytest.raises(MemdescError, match="threads must be an integer of 1 or more"):
             reorder.repack(record, "q5_0", threads=threads)  # type: ignore[arg-type] # callers without types
+
+
+@pytest.mark.parametrize("kind", ["u1", "s4", "u8", "s8", "u16", "s16"])
+@pytest.mark.parametrize("group", [8, 16, 64])
+def test_zero_points_of_any_integers_stay_the_same_in_other_groups(kind: str, group: int) -> None:
+    def desc(group: int) -> RecordDesc:
+        layout = memory_desc((4, 64 // group), "u8").layout
+        fields = (
+            Field("q", "s8", memory_desc((4, 64), "s8").layout, (1, 1), "q"),
+            Field("d", "f32", layout, (1, group), "d"),
+            Field("z", kind, layout, (1, group), "z"),
+        )
+        code, scale, zero = (Number(((name, 0),)) for name in "qdz")
+        return RecordDesc((4, 64), fields, Rule(code, (scale,), zero))
+
+    record = reorder.Record(desc(16))
+    record.set_field("q", RNG.integers(-128, 128, (4, 64)))
+    # neighbours are equal, so that larger groups hold them
+    for name, values in (("d", RNG.random(4, np.float32)), ("z", RNG.integers(-(2**15), 2**15, 4))):
+        legal = values if name == "d" else as_integers(values, kind)
+        record.set_field(name, legal.repeat(4).reshape(4, 4))
+    assert_same(record, reorder.repack(record, desc(group)))
+
+
+def as_integers(values: NDArray[Any], kind: str) -> NDArray[Any]:
+    """Return the low bits of integers, as a kind of integers has them."""
+    bits = int(kind[1:])
+    low = values & (1 << bits) - 1
+    return np.where(low >> bits - 1 & (kind[0] == "s"), low - (1 << bits), low)
+
+
+SCALES_OF_ONE_RECORD = [
+    Number((("s", 0),)),
+    Number((("s", 0),), 8),
+    Number((("s", 0),), -8),
+    Number((("s", 4),)),
+    Number((("s", 0),), 0, tuple(float(k) for k in range(256))),
+]
+
+
+@pytest.mark.parametrize("number", SCALES_OF_ONE_RECORD)
+def test_scales_that_are_stored_in_another_way_stay_the_same(number: Number) -> None:
+    def desc(number: Number) -> RecordDesc:
+        layout = memory_desc((4, 4), "u8").layout
+        fields = (
+            Field("q", "u8", memory_desc((4, 64), "u8").layout, (1, 1), "q"),
+            Field("s", "u8", layout, (1, 16), "s"),
+        )
+        return RecordDesc((4, 64), fields, Rule(Number((("q", 0),)), (number,)))
+
+    for other in SCALES_OF_ONE_RECORD:
+        record = random_record(desc(number), RNG)
+        # multiples of 16 from 16 on are what all of them hold
+        wanted = RNG.integers(1, 15, (4, 4)) * 16
+        record.set_field("s", (wanted + number.minus) >> number.parts[0][1])
+        repacked = reorder.repack(record, desc(other))
+        assert_same(record, repacked)
+        assert np.array_equal(repacked.field("s"), wanted + other.minus >> other.parts[0][1])
+
+
+def test_fields_may_begin_at_any_address() -> None:
+    record = made("gptq")
+    odd = {
+        name: np.frombuffer(bytes(3) + tensor.tobytes(), np.uint8)[3:]
+        for name, tensor in record.tensors.items()
+    }
+    assert_same(record, reorder.repack(reorder.Record(record.desc, odd), "gptq"))
