@@ -351,3 +351,23 @@ def test_fields_may_begin_at_any_address() -> None:
         for name, tensor in record.tensors.items()
     }
     assert_same(record, reorder.repack(reorder.Record(record.desc, odd), "gptq"))
+
+
+@pytest.mark.parametrize("parts", [(("low", 0), ("high", 2)), (("high", 2), ("low", 0))])
+def test_codes_may_lie_in_planes_that_share_bytes(parts: tuple[tuple[str, int], ...]) -> None:
+    dims = (4, 64)
+    scale = Field("d", "f32", memory_desc((1, 1), "f32").layout, dims, "d")
+    planes = (
+        Field(name, "u2", memory_desc(dims, "u8", strides=(128, 2), offset0=k).layout, (1, 1), "q")
+        for k, name in enumerate(("low", "high"))
+    )
+    desc = RecordDesc(dims, (*planes, scale), Rule(Number(parts), (Number((("d", 0),)),)))
+    whole = Field("q", "u4", memory_desc(dims, "u4").layout, (1, 1), "q")
+    record = random_record(
+        RecordDesc(dims, (whole, scale), Rule(Number((("q", 0),)), (Number((("d", 0),)),))), RNG
+    )
+    record.set_field("d", np.ones((1, 1), np.float32))
+    repacked = reorder.repack(record, desc)
+    assert_same(record, repacked)
+    assert np.array_equal(repacked.tensors["q"], record.tensors["q"])
+    assert_same(record, reorder.repack(repacked, record.desc))
