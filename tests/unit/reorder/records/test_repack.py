@@ -371,3 +371,61 @@ def test_codes_may_lie_in_planes_that_share_bytes(parts: tuple[tuple[str, int], 
     assert_same(record, repacked)
     assert np.array_equal(repacked.tensors["q"], record.tensors["q"])
     assert_same(record, reorder.repack(repacked, record.desc))
+
+
+@pytest.mark.parametrize("n_factors", [1, 2])
+def test_tables_of_any_ratio_keep_numbers_or_are_refused(n_factors: int) -> None:
+    refused = 0
+    for _ in range(100):
+        # 12 bits of a ratio and of a scale are exact in f32; with those of others, not always
+        sizes = [4096, *RNG.choice((16, 4096), n_factors)]
+        ratio, *scales = (np.float32(RNG.integers(size // 2, size) | 1) for size in sizes)
+        value = np.float32(RNG.choice((1, RNG.integers(2**23, 2**24) | 1)))
+        record = reorder.Record(of_a_table((float(value * ratio), 0.0), n_factors))
+        for k, scale in enumerate(scales):
+            record.set_field(f"d{k}", np.full((1, 1), scale))
+        try:
+            assert_same(record, reorder.repack(record, of_a_table((float(value), 0.0), n_factors)))
+        except MemdescError:
+            refused += 1
+    assert 30 < refused < 90
+
+
+@pytest.mark.parametrize("kind", ["u4", "s4"])
+@pytest.mark.parametrize("minus", [0, 3, -3])
+@pytest.mark.parametrize("factor", [1.0, 0.5, -2.0])
+def test_codes_that_are_looked_up_may_be_numbers_of_the_same_values(
+    kind: str, minus: int, factor: float
+) -> None:
+    def desc(code: Number) -> RecordDesc:
+        fields = (
+            Field("q", kind, memory_desc((4, 64), kind).layout, (1, 1), "q"),
+            Field("d", "f32", memory_desc((1, 1), "f32").layout, (4, 64), "d"),
+        )
+        return RecordDesc((4, 64), fields, Rule(code, (Number((("d", 0),)),)))
+
+    signed = [k - 16 if kind == "s4" and k > 7 else k for k in range(16)]
+    table = tuple(factor * (k - minus) for k in signed)
+    records = desc(Number((("q", 0),), minus)), desc(Number((("q", 0),), 0, table))
+    for source, target in (records, records[::-1]):
+        record = random_record(source, RNG)
+        record.set_field("d", np.full((1, 1), np.float32(0.75)))
+        repacked = reorder.repack(record, target)
+        assert_same(record, repacked)
+        assert np.array_equal(repacked.tensors["q"], record.tensors["q"])
+
+
+def test_tables_of_other_numbers_are_refused() -> None:
+    nothing = (0.0, 0.0)
+    for one, other in (((1.0, 2.0), (1.0, 3.0)), (nothing, nothing), ((1.0, 2.0), nothing)):
+        record = random_record(of_a_table(one), RNG)
+        with pytest.raises(MemdescError, match="their codes mean other numbers"):
+            reorder.repack(record, of_a_table(other))
+
+
+def of_a_table(table: tuple[float, ...], n_factors: int = 1) -> RecordDesc:
+    layout = memory_desc((1, 1), "f32").layout
+    scales = [Field(f"d{k}", "f32", layout, (1, 8), f"d{k}") for k in range(n_factors)]
+    codes = Field("q", "u1", memory_desc((1, 8), "u8").layout, (1, 1), "q")
+    rule = Rule(Number((("q", 0),), 0, table), tuple(Number(((d.name, 0),)) for d in scales))
+    return RecordDesc((1, 8), (codes, *scales), rule)
