@@ -165,7 +165,8 @@ def test_groups_larger_than_a_dim_are_the_whole_dim() -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "shift"), [("u2", 0), ("u4", 0), ("s4", 0), ("u1", 0), ("u2", 20)]
+    ("kind", "shift"),
+    [("u2", 0), ("u4", 0), ("s4", 0), ("u1", 0), ("u2", 20), ("u4", 16), ("u4", 17)],
 )
 def test_narrow_codes_in_odd_places_keep_their_tables_and_shifts(kind: str, shift: int) -> None:
     plain = memory_desc((5, 9), "u8", "ba").layout

@@ -189,6 +189,14 @@ def test_what_would_change_a_number_is_refused(
         reorder.repack(made(source), target, **options)
 
 
+def test_the_target_may_be_a_descriptor_of_swapped_dims() -> None:
+    record = made("q4_0", (64, 256))
+    target = record_desc((256, 64), "awq", group=32)
+    assert_same(record, reorder.repack(record, target))
+    with pytest.raises(MemdescError, match="it must have the same, and no options beside it"):
+        reorder.repack(record, record_desc((64, 256), "awq", group=32))
+
+
 def test_scales_and_zero_points_that_a_format_does_not_hold_are_named() -> None:
     record = made("q4_0")
     set_field(record, "d", np.float16(1.001).view(np.uint16))
