@@ -178,3 +178,11 @@ def test_narrow_codes_in_odd_places_keep_their_tables_and_shifts(kind: str, shif
     record = random_record(RecordDesc((5, 9), (codes, scales), rule), RNG)
     found = reorder.dequantize(record).numpy()
     assert (bits_of(found) == bits_of(dequantize_reference(record))).all()
+
+
+@pytest.mark.parametrize("tag", ["(AB)16(ab)", "AB16b16a", "ba"])
+def test_more_elements_than_are_decoded_at_a_time_lie_as_the_layout_says(tag: str) -> None:
+    record = random_record(record_desc((1100, 1024), "q8_0"), RNG)
+    found = reorder.dequantize(record, desc=tag)
+    assert (bits_of(found.numpy()) == bits_of(dequantize_reference(record))).all()
+    found.check_padding()
