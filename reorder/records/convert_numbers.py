@@ -190,8 +190,6 @@ class _Conversion:
     def _map(self, function: Callable[..., NDArray[Any]], *operands: _Each) -> _Each:
         """Return a function of values for the groups that all of them have."""
         groups = tuple(map(gcd, *(each.groups for each in operands)))
-        if len(operands) == 1:
-            groups = operands[0].groups
         values = [
             regroup(each.values, each.groups, groups, self.dims, "values") for each in operands
         ]

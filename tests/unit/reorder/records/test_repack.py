@@ -316,6 +316,25 @@ def test_zero_points_of_any_integers_stay_the_same_in_other_groups(kind: str, gr
     assert_same(record, reorder.repack(record, desc(group)))
 
 
+@pytest.mark.parametrize("minus", [(0, 0), (3, 0), (0, 3), (3, -5)])
+def test_codes_may_be_less_a_number_and_a_zero_point(minus: tuple[int, int]) -> None:
+    def desc(minus: int) -> RecordDesc:
+        layout = memory_desc((4, 4), "u8").layout
+        fields = (
+            Field("q", "u8", memory_desc((4, 64), "u8").layout, (1, 1), "q"),
+            Field("d", "f32", layout, (1, 16), "d"),
+            Field("z", "s16", layout, (1, 16), "z"),
+        )
+        code, scale, zero = (Number(((name, 0),)) for name in "qdz")
+        return RecordDesc((4, 64), fields, Rule(code._replace(minus=minus), (scale,), zero))
+
+    source, target = map(desc, minus)
+    record = random_record(source, RNG)
+    record.set_field("d", RNG.random((4, 4), np.float32))
+    record.set_field("z", RNG.integers(-100, 100, (4, 4)))
+    assert_same(record, reorder.repack(record, target))
+
+
 def as_integers(values: NDArray[Any], kind: str) -> NDArray[Any]:
     """Return the low bits of integers, as a kind of integers has them."""
     bits = int(kind[1:])
