@@ -180,9 +180,19 @@ def test_narrow_codes_in_odd_places_keep_their_tables_and_shifts(kind: str, shif
     assert (bits_of(found) == bits_of(dequantize_reference(record))).all()
 
 
-@pytest.mark.parametrize("tag", ["(AB)16(ab)", "AB16b16a", "ba"])
-def test_more_elements_than_are_decoded_at_a_time_lie_as_the_layout_says(tag: str) -> None:
-    record = random_record(record_desc((1100, 1024), "q8_0"), RNG)
+@pytest.mark.parametrize(
+    ("dims", "tag"),
+    [
+        ((1100, 1024), "(AB)16(ab)"),
+        ((1100, 1024), "AB16b16a"),
+        ((1100, 1024), "ba"),
+        ((1100, 4, 256), "Abc16a"),
+    ],
+)
+def test_more_elements_than_are_decoded_at_a_time_lie_as_the_layout_says(
+    dims: tuple[int, ...], tag: str
+) -> None:
+    record = random_record(record_desc(dims, "q8_0"), RNG)
     found = reorder.dequantize(record, desc=tag)
     assert (bits_of(found.numpy()) == bits_of(dequantize_reference(record))).all()
     found.check_padding()
