@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 _ROOT = Path(__file__).parents[2]
@@ -44,6 +45,13 @@ print([mutant.key.after for mutant in report.survivors])
 print([key.after for key in report.stale], [key.after for key in report.dead])
 print(report.n_mutants, report.n_run, report.n_equivalent, report.is_sound)
 """
+
+
+def test_listed_modules_and_tests_exist() -> None:
+    targets = tomllib.loads((_ROOT / "tests/mutation/targets.toml").read_text(encoding="utf-8"))
+    for module, target in targets.items():
+        for name in (module, *target["tests"]):
+            assert (_ROOT / name.split("::")[0]).exists(), name
 
 
 def test_survivors_and_wrong_lists_are_told_and_a_hang_is_noticed(tmp_path: Path) -> None:
