@@ -56,6 +56,6 @@ def test_values_are_skipped_if_the_smaller_strides_cannot_add_the_rest(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     # 500 values of the first are in range, and one leaves a multiple of 500
-    monkeypatch.setattr("memdesc.search._BUDGET", 502)
-    terms = [Term(1001, 0, 499), Term(1000, 0, 10**6), Term(500, 0, 1)]
+    monkeypatch.setattr("memdesc.search._BUDGET", 503)
+    terms = [Term(1001, 0, 499), Term(1000, 0, 10**6), Term(500, 0, 2)]
     assert solve(terms, 1001 * 7 + 1000 * 5000) == (7, 5000, 0)
