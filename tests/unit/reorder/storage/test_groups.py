@@ -336,3 +336,11 @@ def test_a_note_that_this_program_did_not_make_says_nothing(folder: Path, note: 
     write_config(folder, quant_method="awq")
     with reorder.open_checkpoint(folder) as checkpoint:
         assert checkpoint.record("fc").desc.name == "awq"
+
+
+def test_a_record_of_one_tensor_is_called_as_the_tensor(folder: Path) -> None:
+    desc = record_desc((2, 32), "q4_0")
+    data = np.arange(desc.nbytes, dtype=np.uint8).reshape(2, -1)
+    write_safetensors(folder / "model.safetensors", {"fc": data})
+    with reorder.open_checkpoint(folder) as checkpoint:
+        assert checkpoint.record("fc", "q4_0").data.tobytes() == data.tobytes()
