@@ -173,11 +173,7 @@ class Layout(Checked):
                 break
             seen += axis_dims
             first = axis_dims[0]
-            size = (
-                self.dims[first]
-                if len(axis_dims) == 1
-                else prod(self.dims[dim] for dim in axis_dims)
-            )
+            size = prod(self.dims[dim] for dim in axis_dims)
             if padded < size or (padded and not size):
                 need = f"at least its size {size}" if size else "0, as its size is"
                 msg = (
@@ -243,8 +239,8 @@ class Layout(Checked):
             # not all digits of such an axis are free, so the sums above are too wide
             free = [(block.extent - 1) * block.stride for block in self.axis_blocks(k)]
             below, above = _bounds(self.axis_blocks(k), self.axes[k].padded - 1)
-            low += below - sum(bound for bound in free if bound < 0)
-            high += above - sum(bound for bound in free if bound > 0)
+            low += below - sum(min(bound, 0) for bound in free)
+            high += above - sum(max(bound, 0) for bound in free)
         return low, high
 
     @property

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from math import prod
 from typing import TYPE_CHECKING
 
@@ -36,12 +37,8 @@ def check_overlap(layout: Layout) -> None:
             if extent > 1 and stride
         ]
     )
-    covered = 1
-    for stride, extent, _ in loops:
-        if stride < covered:
-            _search(layout, [layout.blocks[k] for _, _, k in reversed(loops)])
-            return
-        covered = stride * extent
+    if any(outer < stride * extent for (stride, extent, _), (outer, _, _) in pairwise(loops)):
+        _search(layout, [layout.blocks[k] for _, _, k in reversed(loops)])
 
 
 def _search(layout: Layout, loops: list[Block]) -> None:
@@ -95,9 +92,10 @@ def _index_of(layout: Layout, differences: list[tuple[Block, int]], sign: int) -
 def check_nesting(layout: Layout, bits: int) -> None:
     """Refuse strides that oneDNN refuses: each must cover the ones inside it.
 
-    Dims are visited from the smallest stride outwards; `covered` is the number of elements
-    that all dims so far take. Source: oneDNN 3.13, `memory_desc.cpp`. Broadcasts pass. It
-    rejects some layouts without overlap, such as dims (2, 2, 2) with strides (3, 1, 5).
+    Dims are visited from the smallest stride outwards, of equal ones those of a single block first;
+    `covered` is the number of elements that all dims so far take. Source: oneDNN 3.13,
+    `memory_desc.cpp`. Broadcasts pass. It rejects some layouts without overlap, such as dims
+    (2, 2, 2) with strides (3, 1, 5).
 
     Raises
     ------
@@ -106,17 +104,9 @@ def check_nesting(layout: Layout, bits: int) -> None:
     """
     if not all(layout.padded_dims()):
         return
-    inner = layout.tile()
-    tile = covered = prod(block.extent for block in inner)
-    blocked = {block.axis for block in inner}
-
-    def order(outer: Block) -> tuple[int, ...]:
-        """Sort by stride; at equal strides blocked dims first, then as oneDNN breaks the tie."""
-        if outer.axis in blocked:
-            return outer.stride, 0, outer.extent, -outer.axis
-        return outer.stride, 1, layout.axes[outer.axis].padded, outer.axis
-
-    for outer in sorted((layout.outer(k) for k in range(layout.ndims)), key=order):
+    tile = covered = prod(block.extent for block in layout.tile())
+    outer_blocks = (layout.outer(k) for k in range(layout.ndims))
+    for outer in sorted(outer_blocks, key=lambda outer: (outer.stride, outer.extent)):
         stride = outer.stride
         if stride == 0 or layout.axes[outer.axis].padded == 1:
             continue
@@ -126,7 +116,7 @@ def check_nesting(layout: Layout, bits: int) -> None:
                 f"strict: stride {stride} of {name} does not cover the {covered} elements inside it"
             )
             raise OverlapError(msg)
-        if bits == 4 and stride > 1 and stride % 2:  # noqa: PLR2004 - two elements share a byte
+        if bits == 4 and stride != 1 and stride % 2:  # noqa: PLR2004 - two elements share a byte
             msg = (
                 f"strict: stride {stride} of {name} is odd, so rows of 4-bit elements "
                 "would start inside a byte"

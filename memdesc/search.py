@@ -90,7 +90,7 @@ def solve(terms: Iterable[Term], target: int, *, trivial: bool = True) -> tuple[
             continue
         suffix = suffixes[k + 1]
         values = _candidates(by_stride[k], remainder, suffix)
-        n_tried += max(len(values), 1)
+        n_tried += len(values)
         if n_tried > _BUDGET:
             raise SearchLimitError
         for value in values:

@@ -15,7 +15,7 @@ import re
 from typing import TYPE_CHECKING
 
 import pytest
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, Phase, settings
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -26,6 +26,14 @@ _IN_CI = os.environ.get("CI") == "true"
 
 settings.register_profile("default", max_examples=40, deadline=None, suppress_health_check=_SLOW)
 settings.register_profile("ci", settings.get_profile("default"), derandomize=True, print_blob=True)
+# one failure is enough: examples are neither made smaller nor kept
+settings.register_profile(
+    "mutation",
+    settings.get_profile("ci"),
+    database=None,
+    phases=(Phase.explicit, Phase.generate),
+    print_blob=False,
+)
 settings.register_profile("campaign", max_examples=2000, deadline=None, suppress_health_check=_SLOW)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci" if _IN_CI else "default"))
 

@@ -51,10 +51,11 @@ class Number(NamedTuple):
         text = " | ".join(f"{name} << {shift}" if shift else name for name, shift in self.parts)
         if self.table:
             return f"table[{text}]"
-        joined = f"({text})" if len(self.parts) > 1 and self.minus else text
+        if len(self.parts) > 1:
+            text = f"({text})"
         if not self.minus:
-            return f"({text})" if len(self.parts) > 1 else text
-        return f"({joined} {'-' if self.minus > 0 else '+'} {abs(self.minus)})"
+            return text
+        return f"({text} {'-' if self.minus > 0 else '+'} {abs(self.minus)})"
 
 
 class Rule(NamedTuple):

@@ -74,7 +74,7 @@ def check_padding(data: NDArray[np.uint8], desc: MemoryDesc) -> None:
 def _parts(values: NDArray[Any], desc: MemoryDesc) -> Iterator[NDArray[Any]]:
     """Return views of all padding; elements that a stride of 0 repeats are in them once."""
     for box in padding_boxes(desc):
-        nodes = [node for node in box.nodes if node.strides[0] or not node.extent]
+        nodes = [node for node in box.nodes if node.strides[0]]
         shape = [node.extent for node in nodes]
         strides = [node.strides[0] * values.itemsize for node in nodes]
         yield np.lib.stride_tricks.as_strided(

@@ -138,12 +138,15 @@ class _Conversion:
         ratio = _ratio(old, new)
         if ratio is None:
             self._refuse("their codes mean other numbers")
-        factors = list(self.factors)
-        first = _Each(factors[0].values.astype(np.float64) * ratio, factors[0].groups)
-        factors[0] = _Each(first.values.astype(np.float32), first.groups)
-        if not np.array_equal(factors[0].values, first.values, equal_nan=True):
+        first, *others = self.factors
+        wide = first.values.astype(np.float64) * ratio
+        factors = [_Each(wide.astype(np.float32), first.groups), *others]
+        # exact in f64; so the products with the values of the tables are rounded alike
+        wanted = self.scale.values.astype(np.float64) * ratio
+        product = self._product(factors)
+        if not np.array_equal(product.values, wanted, equal_nan=True):
             self._refuse(f"scales times {ratio} are not f32")
-        self._write_factors(self.target.scale, factors, self._product(factors), "scales")
+        self._write_factors(self.target.scale, factors, product, "scales")
         return self._constant(0)
 
     @cached_property
@@ -187,8 +190,6 @@ class _Conversion:
     def _map(self, function: Callable[..., NDArray[Any]], *operands: _Each) -> _Each:
         """Return a function of values for the groups that all of them have."""
         groups = tuple(map(gcd, *(each.groups for each in operands)))
-        if len(operands) == 1:
-            groups = operands[0].groups
         values = [
             regroup(each.values, each.groups, groups, self.dims, "values") for each in operands
         ]
@@ -283,14 +284,18 @@ def _plus_steps(scale: NDArray[Any], steps: NDArray[Any], added: NDArray[Any]) -
 
 
 def _ratio(old: NDArray[Any], new: NDArray[Any]) -> float | None:
-    """Return what each value of a table is multiplied with; None if that is no one number."""
+    """Return the f32 by which each value of a table is multiplied exactly; None if there is none.
+
+    A product that is rounded would not do: with a scale, it could be rounded another way.
+    """
     with np.errstate(all="ignore"):
-        ratios = old / new
-    used = ratios[np.isfinite(new) & (new != 0)]
-    is_one = len(used) and (used == used[0]).all() and np.isfinite(used[0]) and used[0] > 0
-    if not is_one or not np.array_equal(new * used[0], old, equal_nan=True):
-        return None
-    return float(used[0])
+        ratios = (old / new)[np.isfinite(new) & (new != 0)]
+        # products of two f32 are exact in f64
+        if not len(ratios) or not np.array_equal(
+            new.astype(np.float64) * ratios[0].astype(np.float64), old, equal_nan=True
+        ):
+            return None
+    return float(ratios[0])
 
 
 def _code_values(desc: RecordDesc) -> NDArray[np.float32]:

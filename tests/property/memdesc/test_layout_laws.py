@@ -4,10 +4,20 @@ from itertools import product
 from math import prod
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memdesc import FormatTag, MemoryDesc, memory_desc, parse_tag
+from memdesc import (
+    Axis,
+    Block,
+    FormatTag,
+    Layout,
+    MemdescError,
+    MemoryDesc,
+    memory_desc,
+    parse_tag,
+)
 from memdesc.inverse import index_at, indices_at
 from tests.oracles import offsets
 from tests.strategies import desc_pairs, descs, dims, tags
@@ -46,6 +56,26 @@ def test_the_offsets_of_all_padded_indices_are_distinct_and_inside_min_nbytes(
     assert max(found, default=desc.layout.last) == desc.layout.last
     assert desc.min_nbytes == (desc.dtype.nbytes(max(found) + 1) if found else 0)
     assert desc.min_nbytes <= desc.nbytes
+
+
+@given(st.integers(1, 40), st.integers(-30, 30), st.data())
+def test_the_first_and_the_last_offset_of_an_axis_that_ends_inside_a_block_are_exact(
+    padded: int, stride: int, data: st.DataObject
+) -> None:
+    blocks: list[Block] = []
+    step = 1
+    for extent in data.draw(st.lists(st.integers(2, 4), max_size=3)):
+        blocks.insert(0, Block(0, step, extent, data.draw(st.integers(1, 30))))
+        step *= extent
+    blocks.insert(0, Block(0, step, -(-padded // step), stride))
+    found = [sum(i // b.step % b.extent * b.stride for b in blocks) for i in range(padded)]
+
+    def starts_at(offset0: int) -> Layout:
+        return Layout((padded,), (Axis((0,), padded),), tuple(blocks), offset0)
+
+    assert starts_at(-min(found)).last == max(found) - min(found)
+    with pytest.raises(MemdescError, match=r"reaches offset -1, in front of its buffer"):
+        starts_at(-min(found) - 1)
 
 
 @given(descs(max_nelems=384))

@@ -8,7 +8,7 @@ from math import prod
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memdesc import Layout, MemdescError, OverlapError
+from memdesc import Axis, Block, Layout, MemdescError, OverlapError
 from memdesc.build import layout_by_strides
 from memdesc.overlap import check_nesting, check_overlap
 from memdesc.search import SearchLimitError, Term, solve
@@ -29,6 +29,15 @@ def small_layouts(draw: st.DrawFn) -> Layout:
     if more < len(sizes) and sizes[more]:
         padded[more] += steps[more]
     return layout_by_strides(sizes, strides, inner, tuple(padded), 10**4)
+
+
+@st.composite
+def fused_layouts(draw: st.DrawFn) -> Layout:
+    """Draw two dims that are one axis, cut into blocks of 2, 3 and 4."""
+    strides = draw(st.tuples(*[st.integers(1, 9)] * 3))
+    cuts = zip((12, 4, 1), (2, 3, 4), strides, strict=True)
+    blocks = tuple(Block(0, step, extent, stride) for step, extent, stride in cuts)
+    return Layout((4, 6), (Axis((0, 1), 24),), blocks)
 
 
 def overlaps(layout: Layout) -> bool:
@@ -64,7 +73,16 @@ def test_the_differences_of_a_refusal_add_up_to_zero(layout: Layout) -> None:
         r"([+-][0-9]+) in [a-l] \(dim [0-9]+\) \(stride (-?[0-9]+)\)", refusal(layout)
     )
     assert sum(int(difference) * int(stride) for difference, stride in differences) == 0
+    assert all(int(difference) for difference, _ in differences)
     assert bool(differences) == bool(refusal(layout))
+
+
+@given(small_layouts() | fused_layouts())
+def test_the_two_indices_of_a_refusal_have_one_offset(layout: Layout) -> None:
+    shown = re.findall(r"\(([0-9]+(?:, [0-9]+|,)*)\)", refusal(layout).split(": ")[0])
+    indices = [tuple(int(i) for i in index.split(",") if i) for index in shown]
+    assert len(set(indices)) == len(indices) == (2 if refusal(layout) else 0)
+    assert len({layout.offset(index) for index in indices}) <= 1
 
 
 def nests(layout: Layout, bits: int) -> str:

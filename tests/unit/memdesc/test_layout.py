@@ -109,6 +109,11 @@ def test_blocks_sort_as_they_lie_in_memory() -> None:
         (3, 5),
         (1, 4),
     ]
+    back = plain(-20, 1, 5, dims=(2, 5, 4), offset0=20)
+    assert [block.axis for block in sorted(back.blocks, key=memory_order)] == [0, 2, 1]
+    # two blocks of one axis that share elements, as a layout that is only read may
+    wide, narrow = Block(0, 2, 2, 1), Block(0, 1, 2, 1)
+    assert sorted([narrow, wide], key=memory_order) == [wide, narrow]
 
 
 def test_the_tile_lists_the_inner_blocks_outermost_first() -> None:
@@ -201,6 +206,7 @@ def test_equality_ignores_the_stride_of_a_dim_of_one_that_is_not_padded() -> Non
         ((1,) * 13, r"have 13 sizes; a descriptor has 1 to 12"),
         ((2, -1), r"dim b \(dim 1\) has size -1; sizes are 0 to 9223372036854775807"),
         ((2**63, 1), "9223372036854775807"),
+        ((INT64_MAX, -1), r"dim b \(dim 1\) has size -1"),
     ],
 )
 def test_sizes_that_no_tensor_has_are_refused(dims: tuple[int, ...], reason: str) -> None:
@@ -221,6 +227,9 @@ def test_a_tag_of_another_number_of_dims_is_refused_by_the_name_it_was_given() -
 
 def test_numbers_beyond_int64_are_refused_exactly() -> None:
     assert by_tag((INT64_MAX,), "a").last == INT64_MAX - 1
+    assert plain(1, dims=(2,), offset0=INT64_MAX - 1).last == INT64_MAX
+    assert plain(INT64_MAX, 1, dims=(2, 1)).last == INT64_MAX
+    assert plain(-INT64_MAX, 1, dims=(2, 1), offset0=INT64_MAX).last == INT64_MAX
     with pytest.raises(
         MemdescError,
         match=(
@@ -242,3 +251,9 @@ def test_numbers_beyond_int64_are_refused_exactly() -> None:
         match=rf"the layout reaches offset {2**63}, more than int64 holds \({INT64_MAX}\)",
     ):
         plain(1, dims=(0,), offset0=2**63)
+
+
+def test_the_repr_of_a_layout_makes_it_again() -> None:
+    layout = by_tag((2, 3, 5, 7), "aB(CD)8b16(cd)")
+    names = {"Layout": Layout, "Axis": Axis, "Block": Block}
+    assert eval(repr(layout), names) == layout  # noqa: S307 - of a value of this test

@@ -13,6 +13,8 @@ from memdesc import Axis, Block, Layout, MemdescError
         (),
         (Axis((0,), 2),),
         (Axis((0,), 2), Axis((0,), 2)),
+        (Axis((0,), 2), Axis((0,), 1)),
+        (Axis((0,), 2), Axis((1, 2), 3)),
         (Axis((1,), 3), Axis((0,), 2)),
         (Axis((0,), 2), Axis((2,), 3)),
     ],
@@ -55,7 +57,8 @@ def test_a_padded_extent_that_does_not_hold_its_size_is_refused(
         (Block(0, 1, 2, 3), Block(2, 1, 3, 1)),  # leaves one out
         (Block(0, 1, 2, 3), Block(1, 1, 4, 1)),  # counts 4 of 3
         (Block(0, 1, 2, 3), Block(1, 0, 3, 1)),  # step of zero
-        (Block(0, 1, 2, 3), Block(1, 2, 2, 1), Block(1, 1, 1, 1)),  # an inner block of one
+        (Block(0, 1, 2, 3), Block(1, 2, 2, 1), Block(1, 1, 1, 1)),  # an inner block too small
+        (Block(0, 1, 2, 3), Block(1, 1, 3, 1), Block(1, 1, 1, 1)),  # an inner block of one
         (Block(0, 1, 2, 3), Block(1, 2, 2, 1), Block(1, 1, 3, 1)),  # an inner block too large
         (Block(0, 1, 2, 3), Block(1, 2, 2, 2), Block(1, 1, 2, 0)),  # an inner stride of zero
         (Block(0, 2, 1, 3), Block(1, 1, 3, 1)),  # the next axis before step 1

@@ -132,6 +132,13 @@ def test_strict_refuses_strides_that_wrap_in_onednn_though_they_do_not_here() ->
         check_nesting(layout, 8)
 
 
+def test_strict_accepts_all_that_int64_holds() -> None:
+    # 7 divides the largest int64
+    check_nesting(layout_by_strides((7,), ((2**63 - 1) // 7,)), 8)
+    with pytest.raises(OverlapError, match="leaves the range of int64"):
+        check_nesting(layout_by_strides((8,), (2**60,)), 8)
+
+
 def test_strict_checks_nothing_where_a_dim_is_zero() -> None:
     check_nesting(layout_by_strides((2, 0), (-3, -7)), 32)
 
@@ -153,6 +160,7 @@ def test_strict_asks_for_onednns_fields() -> None:
         ((1, 4), (1, 1)),
         ((5, 7), (7, 5)),
         ((0, 4), (1, 1)),
+        ((0, 4, 4), (1, 1, 1)),
         ((2,) * 5, (13, 12, 11, 9, 6)),
         ((2,) * 12, (13, 12, 11, 9, 6, *(2**k for k in range(20, 27)))),
     ],
@@ -160,6 +168,23 @@ def test_strict_asks_for_onednns_fields() -> None:
 def test_what_shares_no_element_is_accepted(
     dims: tuple[int, ...], strides: tuple[int, ...]
 ) -> None:
+    overlap(dims, strides)
+
+
+@pytest.mark.parametrize(
+    ("dims", "strides"),
+    [
+        ((4, 3, 2), (6, 2, 1)),  # each as large as all of the one inside it
+        ((4, 3, 2), (-6, 2, -1)),
+        ((5, 1), (1, 3)),  # a size of 1 takes no room
+        ((3, 4, 5), (0, 5, 1)),
+        ((4,), (1,)),
+    ],
+)
+def test_strides_that_nest_are_accepted_without_a_search(
+    dims: tuple[int, ...], strides: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("memdesc.search._BUDGET", 0)
     overlap(dims, strides)
 
 

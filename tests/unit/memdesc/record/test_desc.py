@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any
 from unittest import mock
 
+import numpy as np
 import pytest
 
 from memdesc import (
@@ -20,6 +21,7 @@ from memdesc import (
     memory_desc,
     record_desc,
 )
+from memdesc.build import layout_by_strides
 
 
 def layout(dims: tuple[int, ...], strides: tuple[int, ...], offset0: int = 0) -> Layout:
@@ -36,7 +38,13 @@ def test_a_record_by_hand_is_a_value() -> None:
     assert (desc.nbytes, desc.tensors, desc.bits_per_element) == (20, {"data": 20}, 10)
     assert str(desc.rule) == "d * q"
     assert desc.field("q") is CODES
-    for other in (copy.copy(desc), pickle.loads(pickle.dumps(desc)), replace(desc, name="other")):  # noqa: S301 - just pickled
+    for other in (
+        copy.copy(desc),
+        pickle.loads(pickle.dumps(desc)),  # noqa: S301 - just pickled
+        replace(desc, name="other"),
+        replace(desc, letters="oi"),
+        replace(desc, options=(("group", 8),)),
+    ):
         assert other == desc
         assert hash(other) == hash(desc)
     assert desc != replace(desc, rule=RULE._replace(sign=-1))
@@ -54,6 +62,7 @@ def test_planes_of_bits_are_layouts_without_a_descriptor() -> None:
     ("change", "message"),
     [
         ({"name": ""}, "a field needs a name and a tensor, not '' and 'data'"),
+        ({"name": 7}, "a field needs a name and a tensor, not 7 and 'data'"),
         ({"tensor": 1}, "a field needs a name and a tensor, not 'q' and 1"),
         ({"kind": "u3"}, "field q: no kind 'u3'; the kinds are u1, u2, f64"),
         ({"kind": None}, "field q: no kind None"),
@@ -72,8 +81,15 @@ def test_fields_by_hand_are_checked(change: dict[str, Any], message: str) -> Non
 
 
 def test_a_field_whose_elements_overlap_is_refused() -> None:
+    overlapping = layout_by_strides((2, 8), (1, 1))
     with pytest.raises(OverlapError):
-        replace(CODES, layout=layout((2, 8), (1, 1)))
+        replace(CODES, layout=overlapping)
+
+
+def test_groups_of_any_integers_become_a_tuple_of_ints() -> None:
+    field = replace(CODES, groups=[np.int8(1), np.uint64(1)])  # type: ignore[arg-type] # what becomes a tuple
+    assert field == CODES
+    assert [type(group) for group in field.groups] == [int, int]
 
 
 FLOATS = Number((("d", 0),))
@@ -124,6 +140,12 @@ FLOATS = Number((("d", 0),))
         ((2, 8), (CODES, SCALES), RULE._replace(code=Number((("d", 0),), 1)), "only integers"),
         (
             (2, 8),
+            (CODES, replace(SCALES, kind="f8_e4m3")),
+            RULE._replace(scale=(Number((("d", 0),), 0, (1.0,) * 256),)),
+            "only integers are joined, shifted and looked up",
+        ),
+        (
+            (2, 8),
             (CODES, SCALES),
             RULE._replace(code=Number((("q", 0), ("d", 8)))),
             "only integers are joined, shifted and looked up; floats stand alone",
@@ -147,6 +169,30 @@ def test_records_by_hand_are_checked(dims: Any, fields: Any, rule: Any, message:
         RecordDesc(dims, fields, rule)
 
 
+def test_numbers_of_any_integers_become_a_tuple_of_ints() -> None:
+    desc = RecordDesc([np.int8(2), 8], (SCALES, CODES), RULE)  # type: ignore[arg-type] # what becomes a tuple
+    assert desc == RecordDesc((2, 8), (SCALES, CODES), RULE)
+    assert hash(desc) == hash(RecordDesc((2, 8), (SCALES, CODES), RULE))
+
+
+def test_integers_are_those_that_f32_holds_exactly() -> None:
+    words = replace(CODES, kind="u16", tensor="words")
+    fields = words, SCALES
+    code = Number((("q", 8),))
+    assert RecordDesc((2, 8), fields, RULE._replace(code=code)).rule.code == code
+    with pytest.raises(MemdescError, match="integers of 25 bits are not exact in f32"):
+        RecordDesc((2, 8), fields, RULE._replace(code=Number((("q", 9),))))
+    for minus in (2**24, -(2**24)):
+        code = Number((("q", 0),), minus)
+        assert RecordDesc((2, 8), (CODES, SCALES), RULE._replace(code=code)).rule.code == code
+        with pytest.raises(MemdescError, match="minus must be an integer of at most 16777216"):
+            RecordDesc(
+                (2, 8),
+                (CODES, SCALES),
+                RULE._replace(code=code._replace(minus=minus + minus // 2**24)),
+            )
+
+
 @pytest.mark.parametrize("offset0", [0, 1])
 def test_fields_that_share_a_byte_are_refused(offset0: int) -> None:
     near = replace(CODES, layout=layout((2, 8), (10, 1), offset0))
@@ -163,7 +209,7 @@ def test_a_field_that_all_rows_share_is_no_overlap() -> None:
 
 def test_fields_that_bounded_work_cannot_prove_apart_are_refused() -> None:
     with (
-        mock.patch("memdesc.search._BUDGET", 0),
+        mock.patch("memdesc.search._BUDGET", -1),
         pytest.raises(OverlapError, match="fields d and q of tensor 'data' overlap"),
     ):
         RecordDesc((2, 8), (SCALES, CODES), RULE)
@@ -171,6 +217,8 @@ def test_fields_that_bounded_work_cannot_prove_apart_are_refused() -> None:
 
 def test_numbers_and_rules_print_as_formulas() -> None:
     assert str(Number((("q", 0),), -1)) == "(q + 1)"
+    assert str(Number((("q", 0),), 1)) == "(q - 1)"
+    assert str(Number((("q", 0), ("h", 4)), 16)) == "((q | h << 4) - 16)"
     assert str(Number((("q", 0), ("h", 4)))) == "(q | h << 4)"
     assert str(RULE._replace(offset=(FLOATS, FLOATS))) == "d * q + d * d"
     assert str(record_desc((1, 256), "iq4_xs").rule).endswith("* table[qs]")
@@ -183,6 +231,28 @@ def test_numbers_and_rules_print_as_formulas() -> None:
 def test_parts_are_tuples_of_names_and_bits(parts: Any) -> None:
     with pytest.raises(MemdescError, match="parts of a Number are a tuple of pairs"):
         RecordDesc((2, 8), (SCALES, CODES), RULE._replace(code=Number(parts)))
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"minus": 2.0}, "minus must be an integer of at most 16777216, not 2.0"),
+        ({"minus": True}, "minus must be an integer of at most 16777216, not True"),
+        ({"table": [0.5] * 256}, "a table is a tuple of finite floats"),
+        ({"table": ("0.5",) * 256}, "a table is a tuple of finite floats"),
+        ({"table": (float("-inf"),) * 256}, "a table is a tuple of finite floats"),
+        ({"table": (True,) * 256}, "a table is a tuple of finite floats"),
+    ],
+)
+def test_what_a_number_consists_of_is_checked(change: dict[str, Any], message: str) -> None:
+    with pytest.raises(MemdescError, match=message):
+        RecordDesc((2, 8), (SCALES, CODES), RULE._replace(code=RULE.code._replace(**change)))
+
+
+@pytest.mark.parametrize("product", ["scale", "offset"])
+def test_factors_are_a_tuple(product: str) -> None:
+    with pytest.raises(MemdescError, match="tuples of them as scale, which is not empty, and"):
+        RecordDesc((2, 8), (SCALES, CODES), RULE._replace(**{product: [FLOATS]}))  # type: ignore[arg-type] # what is refused
 
 
 @pytest.mark.parametrize("sign", [0, 1.0, "1", None, [1]])

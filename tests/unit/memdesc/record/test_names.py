@@ -13,6 +13,7 @@ from memdesc import (
     memory_desc,
     record_desc,
 )
+from memdesc.record.names import read_name
 
 DIMS = (256, 512)
 
@@ -120,3 +121,21 @@ def test_what_is_no_record_is_refused_with_the_reason(
 ) -> None:
     with pytest.raises(error, match=message):
         record_desc(dims, name, **options)
+
+
+@pytest.mark.parametrize("name", known_records())
+@pytest.mark.parametrize("dims", [(), (1,) * 12 + (32,)])
+def test_numbers_of_dims_that_no_tensor_has_are_refused(name: str, dims: tuple[int, ...]) -> None:
+    with pytest.raises(MemdescError, match=f"have {len(dims)} sizes; a descriptor has 1 to 12"):
+        record_desc(dims, name)
+
+
+@pytest.mark.parametrize(("name", "letters"), [("Q4_0", "oi"), ("awq", "io"), ("ocp_mxfp4", "oi")])
+def test_the_letters_of_a_name_are_those_of_its_matrices(name: str, letters: str) -> None:
+    assert read_name(name)[:2] == (name.lower(), letters)
+    assert record_desc(DIMS, name).letters == letters
+
+
+def test_dims_that_are_no_matrix_have_the_letters_of_dims() -> None:
+    assert record_desc((32,), "q4_0").letters == "a"
+    assert record_desc((2, 3, 32), "q4_0").letters == "abc"

@@ -165,7 +165,8 @@ def test_groups_larger_than_a_dim_are_the_whole_dim() -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "shift"), [("u2", 0), ("u4", 0), ("s4", 0), ("u1", 0), ("u2", 20)]
+    ("kind", "shift"),
+    [("u2", 0), ("u4", 0), ("s4", 0), ("u1", 0), ("u2", 20), ("u4", 16), ("u4", 17)],
 )
 def test_narrow_codes_in_odd_places_keep_their_tables_and_shifts(kind: str, shift: int) -> None:
     plain = memory_desc((5, 9), "u8", "ba").layout
@@ -177,3 +178,21 @@ def test_narrow_codes_in_odd_places_keep_their_tables_and_shifts(kind: str, shif
     record = random_record(RecordDesc((5, 9), (codes, scales), rule), RNG)
     found = reorder.dequantize(record).numpy()
     assert (bits_of(found) == bits_of(dequantize_reference(record))).all()
+
+
+@pytest.mark.parametrize(
+    ("dims", "tag"),
+    [
+        ((1100, 1024), "(AB)16(ab)"),
+        ((1100, 1024), "AB16b16a"),
+        ((1100, 1024), "ba"),
+        ((1100, 4, 256), "Abc16a"),
+    ],
+)
+def test_more_elements_than_are_decoded_at_a_time_lie_as_the_layout_says(
+    dims: tuple[int, ...], tag: str
+) -> None:
+    record = random_record(record_desc(dims, "q8_0"), RNG)
+    found = reorder.dequantize(record, desc=tag)
+    assert (bits_of(found.numpy()) == bits_of(dequantize_reference(record))).all()
+    found.check_padding()

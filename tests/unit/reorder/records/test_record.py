@@ -207,3 +207,9 @@ def test_a_record_over_memory_that_is_read_only_is_not_set() -> None:
     record = reorder.Record(record_desc((2, 32), "q8_0"), bytes(68))
     with pytest.raises(MemdescError, match=r"data of .* is read-only; pass a copy"):
         record.set_field("d", np.zeros((2, 1), np.float16))
+
+
+def test_one_buffer_is_not_taken_for_two_tensors() -> None:
+    desc = record_desc((64, 256), "torch_int4_cpu", group=32)
+    with pytest.raises(MemdescError, match="has several tensors; pass a dict of weight, scales"):
+        reorder.Record(desc, np.zeros(desc.nbytes, np.uint8))

@@ -189,10 +189,23 @@ def test_what_would_change_a_number_is_refused(
         reorder.repack(made(source), target, **options)
 
 
+def test_the_target_may_be_a_descriptor_of_swapped_dims() -> None:
+    record = made("q4_0", (64, 256))
+    target = record_desc((256, 64), "awq", group=32)
+    assert_same(record, reorder.repack(record, target))
+    with pytest.raises(MemdescError, match="it must have the same, and no options beside it"):
+        reorder.repack(record, record_desc((64, 256), "awq", group=32))
+
+
 def test_scales_and_zero_points_that_a_format_does_not_hold_are_named() -> None:
     record = made("q4_0")
     set_field(record, "d", np.float16(1.001).view(np.uint16))
     with pytest.raises(MemdescError, match=r"scales: bf16 of scales of awq does not hold 1.00097"):
+        reorder.repack(record, "awq", scales="bf16")
+    scales = np.full(record.field("d").shape, 0.5, np.float16)
+    scales[3, 1] = 1.001
+    record.set_field("d", scales)
+    with pytest.raises(MemdescError, match=r"exactly, at \(1, 3\); 1 do not fit"):
         reorder.repack(record, "awq", scales="bf16")
     awq = made("awq")
     set_field(awq, "qzeros", 0)
@@ -279,3 +292,167 @@ def test_threads_of_a_repack_are_checked(dims: tuple[int, ...]) -> None:
     for threads in (0, -1, "a", True):
         with pytest.raises(MemdescError, match="threads must be an integer of 1 or more"):
             reorder.repack(record, "q5_0", threads=threads)  # type: ignore[arg-type] # callers without types
+
+
+@pytest.mark.parametrize("kind", ["u1", "s4", "u8", "s8", "u16", "s16"])
+@pytest.mark.parametrize("group", [8, 16, 64])
+def test_zero_points_of_any_integers_stay_the_same_in_other_groups(kind: str, group: int) -> None:
+    def desc(group: int) -> RecordDesc:
+        layout = memory_desc((4, 64 // group), "u8").layout
+        fields = (
+            Field("q", "s8", memory_desc((4, 64), "s8").layout, (1, 1), "q"),
+            Field("d", "f32", layout, (1, group), "d"),
+            Field("z", kind, layout, (1, group), "z"),
+        )
+        code, scale, zero = (Number(((name, 0),)) for name in "qdz")
+        return RecordDesc((4, 64), fields, Rule(code, (scale,), zero))
+
+    record = reorder.Record(desc(16))
+    record.set_field("q", RNG.integers(-128, 128, (4, 64)))
+    # neighbours are equal, so that larger groups hold them
+    for name, values in (("d", RNG.random(4, np.float32)), ("z", RNG.integers(-(2**15), 2**15, 4))):
+        legal = values if name == "d" else as_integers(values, kind)
+        record.set_field(name, legal.repeat(4).reshape(4, 4))
+    assert_same(record, reorder.repack(record, desc(group)))
+
+
+@pytest.mark.parametrize("minus", [(0, 0), (3, 0), (0, 3), (3, -5)])
+def test_codes_may_be_less_a_number_and_a_zero_point(minus: tuple[int, int]) -> None:
+    def desc(minus: int) -> RecordDesc:
+        layout = memory_desc((4, 4), "u8").layout
+        fields = (
+            Field("q", "u8", memory_desc((4, 64), "u8").layout, (1, 1), "q"),
+            Field("d", "f32", layout, (1, 16), "d"),
+            Field("z", "s16", layout, (1, 16), "z"),
+        )
+        code, scale, zero = (Number(((name, 0),)) for name in "qdz")
+        return RecordDesc((4, 64), fields, Rule(code._replace(minus=minus), (scale,), zero))
+
+    source, target = map(desc, minus)
+    record = random_record(source, RNG)
+    record.set_field("d", RNG.random((4, 4), np.float32))
+    record.set_field("z", RNG.integers(-100, 100, (4, 4)))
+    assert_same(record, reorder.repack(record, target))
+
+
+def as_integers(values: NDArray[Any], kind: str) -> NDArray[Any]:
+    """Return the low bits of integers, as a kind of integers has them."""
+    bits = int(kind[1:])
+    low = values & (1 << bits) - 1
+    return np.where(low >> bits - 1 & (kind[0] == "s"), low - (1 << bits), low)
+
+
+SCALES_OF_ONE_RECORD = [
+    Number((("s", 0),)),
+    Number((("s", 0),), 8),
+    Number((("s", 0),), -8),
+    Number((("s", 4),)),
+    Number((("s", 0),), 0, tuple(float(k) for k in range(256))),
+]
+
+
+@pytest.mark.parametrize("number", SCALES_OF_ONE_RECORD)
+def test_scales_that_are_stored_in_another_way_stay_the_same(number: Number) -> None:
+    def desc(number: Number) -> RecordDesc:
+        layout = memory_desc((4, 4), "u8").layout
+        fields = (
+            Field("q", "u8", memory_desc((4, 64), "u8").layout, (1, 1), "q"),
+            Field("s", "u8", layout, (1, 16), "s"),
+        )
+        return RecordDesc((4, 64), fields, Rule(Number((("q", 0),)), (number,)))
+
+    for other in SCALES_OF_ONE_RECORD:
+        record = random_record(desc(number), RNG)
+        # multiples of 16 from 16 on are what all of them hold
+        wanted = RNG.integers(1, 15, (4, 4)) * 16
+        record.set_field("s", (wanted + number.minus) >> number.parts[0][1])
+        repacked = reorder.repack(record, desc(other))
+        assert_same(record, repacked)
+        assert np.array_equal(repacked.field("s"), wanted + other.minus >> other.parts[0][1])
+
+
+def test_fields_may_begin_at_any_address() -> None:
+    record = made("gptq")
+    odd = {
+        name: np.frombuffer(bytes(3) + tensor.tobytes(), np.uint8)[3:]
+        for name, tensor in record.tensors.items()
+    }
+    assert_same(record, reorder.repack(reorder.Record(record.desc, odd), "gptq"))
+
+
+@pytest.mark.parametrize("parts", [(("low", 0), ("high", 2)), (("high", 2), ("low", 0))])
+def test_codes_may_lie_in_planes_that_share_bytes(parts: tuple[tuple[str, int], ...]) -> None:
+    dims = (4, 64)
+    scale = Field("d", "f32", memory_desc((1, 1), "f32").layout, dims, "d")
+    planes = (
+        Field(name, "u2", memory_desc(dims, "u8", strides=(128, 2), offset0=k).layout, (1, 1), "q")
+        for k, name in enumerate(("low", "high"))
+    )
+    desc = RecordDesc(dims, (*planes, scale), Rule(Number(parts), (Number((("d", 0),)),)))
+    whole = Field("q", "u4", memory_desc(dims, "u4").layout, (1, 1), "q")
+    record = random_record(
+        RecordDesc(dims, (whole, scale), Rule(Number((("q", 0),)), (Number((("d", 0),)),))), RNG
+    )
+    record.set_field("d", np.ones((1, 1), np.float32))
+    repacked = reorder.repack(record, desc)
+    assert_same(record, repacked)
+    assert np.array_equal(repacked.tensors["q"], record.tensors["q"])
+    assert_same(record, reorder.repack(repacked, record.desc))
+
+
+@pytest.mark.parametrize("n_factors", [1, 2])
+def test_tables_of_any_ratio_keep_numbers_or_are_refused(n_factors: int) -> None:
+    refused = 0
+    for _ in range(100):
+        # 12 bits of a ratio and of a scale are exact in f32; with those of others, not always
+        sizes = [4096, *RNG.choice((16, 4096), n_factors)]
+        ratio, *scales = (np.float32(RNG.integers(size // 2, size) | 1) for size in sizes)
+        value = np.float32(RNG.integers(2**23, 2**24) | 1 if RNG.integers(2) else 1)
+        record = reorder.Record(of_a_table((float(value * ratio), 0.0), n_factors))
+        for k, scale in enumerate(scales):
+            record.set_field(f"d{k}", np.full((1, 1), scale))
+        try:
+            assert_same(record, reorder.repack(record, of_a_table((float(value), 0.0), n_factors)))
+        except MemdescError:
+            refused += 1
+    assert 0 < refused < 100
+
+
+@pytest.mark.parametrize("kind", ["u4", "s4"])
+@pytest.mark.parametrize("minus", [0, 3, -3])
+@pytest.mark.parametrize("factor", [1.0, 0.5, -2.0])
+def test_codes_that_are_looked_up_may_be_numbers_of_the_same_values(
+    kind: str, minus: int, factor: float
+) -> None:
+    def desc(code: Number) -> RecordDesc:
+        fields = (
+            Field("q", kind, memory_desc((4, 64), kind).layout, (1, 1), "q"),
+            Field("d", "f32", memory_desc((1, 1), "f32").layout, (4, 64), "d"),
+        )
+        return RecordDesc((4, 64), fields, Rule(code, (Number((("d", 0),)),)))
+
+    signed = [k - 16 if kind == "s4" and k > 7 else k for k in range(16)]
+    table = tuple(factor * (k - minus) for k in signed)
+    records = desc(Number((("q", 0),), minus)), desc(Number((("q", 0),), 0, table))
+    for source, target in (records, records[::-1]):
+        record = random_record(source, RNG)
+        record.set_field("d", np.full((1, 1), np.float32(0.75)))
+        repacked = reorder.repack(record, target)
+        assert_same(record, repacked)
+        assert np.array_equal(repacked.tensors["q"], record.tensors["q"])
+
+
+def test_tables_of_other_numbers_are_refused() -> None:
+    nothing = (0.0, 0.0)
+    for one, other in (((1.0, 2.0), (1.0, 3.0)), (nothing, nothing), ((1.0, 2.0), nothing)):
+        record = random_record(of_a_table(one), RNG)
+        with pytest.raises(MemdescError, match="their codes mean other numbers"):
+            reorder.repack(record, of_a_table(other))
+
+
+def of_a_table(table: tuple[float, ...], n_factors: int = 1) -> RecordDesc:
+    layout = memory_desc((1, 1), "f32").layout
+    scales = [Field(f"d{k}", "f32", layout, (1, 8), f"d{k}") for k in range(n_factors)]
+    codes = Field("q", "u1", memory_desc((1, 8), "u8").layout, (1, 1), "q")
+    rule = Rule(Number((("q", 0),), 0, table), tuple(Number(((d.name, 0),)) for d in scales))
+    return RecordDesc((1, 8), (codes, *scales), rule)

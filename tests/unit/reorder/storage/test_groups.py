@@ -327,3 +327,20 @@ def test_a_layer_without_a_prefix_is_a_group(tmp_path: Path) -> None:
         assert np.array_equal(reorder.dequantize(checkpoint.record("", "gptq")).numpy(), wanted)
     found = converted(tmp_path / "x.safetensors", tmp_path / "y.safetensors", "*: gptq -> ab, f32")
     assert np.array_equal(found["weight"], wanted)
+
+
+@pytest.mark.parametrize("note", ["not JSON", "[1]", '{"awq": 5}', "null"])
+def test_a_note_that_this_program_did_not_make_says_nothing(folder: Path, note: str) -> None:
+    named = {f"fc.{name}": array for name, array in awq_layer().items()}
+    write_safetensors(folder / "model.safetensors", named, {"memdesc_partial": note})
+    write_config(folder, quant_method="awq")
+    with reorder.open_checkpoint(folder) as checkpoint:
+        assert checkpoint.record("fc").desc.name == "awq"
+
+
+def test_a_record_of_one_tensor_is_called_as_the_tensor(folder: Path) -> None:
+    desc = record_desc((2, 32), "q4_0")
+    data = np.arange(desc.nbytes, dtype=np.uint8).reshape(2, -1)
+    write_safetensors(folder / "model.safetensors", {"fc": data})
+    with reorder.open_checkpoint(folder) as checkpoint:
+        assert checkpoint.record("fc", "q4_0").data.tobytes() == data.tobytes()

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from memdesc import MemdescError
-from reorder.storage.containers.partial import InUseError, Partial, partial_folder
+from reorder.storage.containers.partial import InUseError, Partial, is_in_use, partial_folder
 from reorder.storage.containers.plan import Tensor
 from reorder.storage.containers.table import plan_file
 from reorder.storage.containers.writer import Writer
@@ -223,3 +223,13 @@ def test_a_child_that_is_forked_holds_no_lock(tmp_path: Path) -> None:
         os.close(answer)
         os.close(asked)
         os.waitpid(child, 0)
+
+
+def test_a_folder_is_in_use_as_long_as_somebody_writes_in_it(tmp_path: Path) -> None:
+    target = tmp_path / _NAME
+    folder = partial_folder(target)
+    assert not is_in_use(folder)
+    with Writer(target, plan_file(target, [Tensor("a", "u8", (100,), 100)], {})):
+        assert is_in_use(folder)
+    assert not is_in_use(folder)
+    assert not is_in_use(folder)  # asking leaves no lock

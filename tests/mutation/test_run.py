@@ -1,0 +1,74 @@
+"""The whole tool on a module of three functions, with tests that notice some of its faults."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+_ROOT = Path(__file__).parents[2]
+_MODULE = """
+def clip(x):
+    return min(x, 9)
+
+
+def count(n):
+    while n > 0:
+        n -= 1
+    return n
+"""
+_TESTS = """
+from module import clip, count
+
+
+def test_clip():
+    assert clip(3) == 3
+
+
+def test_count():
+    assert count(2) == 0
+"""
+_LISTED = [
+    {"in": "count", "before": "while n > 0:", "after": "while (n >= 0):"},  # a test notices it
+    {"in": "clip", "before": "return min(x, 9)", "after": "return min(x, 10)"},
+    {"in": "clip", "before": "return min(x, 7)", "after": "return min(x, 8)"},
+]
+_PROGRAM = f"""
+from pathlib import Path
+from tests.mutation import run
+
+run._MORE_SECONDS = 1
+target = {{"tests": ["test_module.py"], "equivalent": {_LISTED}}}
+report = run.run_module(Path("module.py"), target, 100, 1)
+print([mutant.key.after for mutant in report.survivors])
+print([key.after for key in report.stale], [key.after for key in report.dead])
+print(report.n_mutants, report.n_run, report.n_equivalent, report.is_sound)
+"""
+
+
+def test_listed_modules_and_tests_exist() -> None:
+    targets = tomllib.loads((_ROOT / "tests/mutation/targets.toml").read_text(encoding="utf-8"))
+    for module, target in targets.items():
+        for name in (module, *target["tests"]):
+            assert (_ROOT / name.split("::")[0]).exists(), name
+
+
+def test_survivors_and_wrong_lists_are_told_and_a_hang_is_noticed(tmp_path: Path) -> None:
+    (tmp_path / "tree").mkdir()
+    (tmp_path / "tree" / "module.py").write_text(_MODULE)
+    (tmp_path / "tree" / "test_module.py").write_text(_TESTS)
+    done = subprocess.run(
+        [sys.executable, "-c", _PROGRAM],
+        cwd=tmp_path / "tree",
+        env={"PYTHONPATH": f"{_ROOT}:."},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    *_, survivors, wrong, counts = done.stdout.splitlines()
+    # `n -= 1` is removed, or made `n += 1`: both would run forever
+    assert survivors == "['return min(x, 8)', 'n -= 2']"
+    assert wrong == "['return min(x, 8)'] ['while (n >= 0):']"
+    assert counts == "12 12 1 False"
+    assert (tmp_path / "tree" / "module.py").read_text() == _MODULE

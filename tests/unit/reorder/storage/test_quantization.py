@@ -1,0 +1,44 @@
+"""What the files of a model declare of its quantised weights."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from memdesc import MemdescError
+from reorder.storage.quantization import declared_record
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.mark.parametrize(
+    ("method", "options"),
+    [("marlin", {"bits": 8}), ("ocp_mxfp4", {}), ("torch_int4_cpu", {})],
+)
+def test_a_record_is_declared_with_the_options_that_it_has(
+    tmp_path: Path, method: str, options: dict[str, Any]
+) -> None:
+    section = {"quant_method": method, "bits": 8}
+    (tmp_path / "config.json").write_text(json.dumps({"quantization_config": section}))
+    found = declared_record(tmp_path)
+    assert found is not None
+    assert (found.name, found.options) == (method, options)
+
+
+def test_files_that_disagree_are_named_with_what_each_says(tmp_path: Path) -> None:
+    section = {"quant_method": "gptq", "bits": 4}
+    (tmp_path / "config.json").write_text(json.dumps({"quantization_config": section}))
+    old = {"bits": 4, "checkpoint_format": "mine"}
+    (tmp_path / "quantize_config.json").write_text(json.dumps(old))
+    with pytest.raises(
+        MemdescError,
+        match=(
+            r"config\.json in '.*' declares gptq\(bits=4, zeros=v1\), and quantize_config\.json "
+            r"something else \(quantize_config\.json: there is no record for quant_method 'gptq', "
+            r"checkpoint_format mine\); correct the one that is wrong"
+        ),
+    ):
+        declared_record(tmp_path)
