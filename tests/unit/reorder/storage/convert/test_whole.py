@@ -218,7 +218,7 @@ def test_a_scale_beside_blocks_is_not_lost(tmp_path: Path) -> None:
     with Writer(source, plan_file(source, tensors, {})) as writer:
         writer.finish()
     said = refused(source, tmp_path / "out.safetensors", "a.weight: f32")
-    assert "a.scale belong to a.weight, and q4_0 does not use them" in said
+    assert "a.scale belong to a.weight, and record_desc((2, 32), 'q4_0') does not use them" in said
     made = plan(source, tmp_path / "out.safetensors", [parse_rule("a.weight: f32")], _PARTIAL)
     assert "changes a.weight without a.scale" in made.warnings[0]
     convert(plan(source, tmp_path / "copied.gguf", [parse_rule("a.scale: f32")], SMALL))
