@@ -4,23 +4,33 @@ from __future__ import annotations
 
 import re
 from itertools import product
-from typing import TYPE_CHECKING, NamedTuple
+from math import prod
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
 
 from memdesc import MemdescError, MemoryDesc, memory_desc
 from memdesc.disk import as_path, open_file
-from reorder.bench.attributes import ATTRIBUTES, attr_of
+from reorder.values.attr import Attr
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from reorder.values.attr import Attr
+__all__ = ["ATTRIBUTES", "Case", "attr_of", "parse_cases", "read_cases"]
 
-__all__ = ["Case", "parse_cases", "read_cases"]
-
+# Options, and the parameters of an Attr that they set.
+ATTRIBUTES = {
+    "scale": "dst_scale",
+    "zero-point": "dst_zero_point",
+    "src-scale": "src_scale",
+    "src-zero-point": "src_zero_point",
+    "beta": "beta",
+}
 # bytes of a file of cases; real ones have a few thousand
 _MAX_NBYTES = 1 << 24
 _OPTIONS = ("stag", "dtag", "sdt", "ddt", "strides", *ATTRIBUTES)
 _PROBLEM = re.compile(r"(?P<dims>[0-9]{1,19}(x[0-9]{1,19})*)(_?n\"(?P<name>[^\"]*)\")?")
+_MASK = re.compile(r"mask:(?P<mask>[0-9]{1,4})(:(?P<groups>[0-9]{1,19}(x[0-9]{1,19})*))?")
 # quoted names may hold blanks
 _WORD = re.compile(r"""(?:[^\s"]|"[^"]*")+""")
 
@@ -42,13 +52,6 @@ class Case(NamedTuple):
         return self.src.dtype.nbytes(self.src.nelems) + self.dst.dtype.nbytes(
             self.dst.padded_nelems
         )
-
-    @property
-    def spelling(self) -> str:
-        """The reorder as benchdnn takes it."""
-        dims = "x".join(map(str, self.dst.dims))
-        types = f"--sdt={self.src.dtype} --ddt={self.dst.dtype}"
-        return f"{types} --stag={_tag_of(self.src)} --dtag={_tag_of(self.dst)} {dims}"
 
 
 def read_cases(path: str) -> Iterator[Case]:
@@ -152,6 +155,51 @@ def _cases(word: str, state: dict[str, list[str]]) -> Iterator[Case]:
                 yield Case(name, src, dst, attr)
 
 
+def attr_of(dims: tuple[int, ...], options: dict[str, str]) -> Attr | None:
+    """Return the attributes that options ask for.
+
+    A value is a number, or (except for beta) ``mask:M`` for generated values along the dims of
+    the mask, ``mask:M:GxH`` for one value for each G x H elements of the last two dims.
+
+    Raises
+    ------
+    MemdescError
+        If a value is neither.
+    """
+    given: dict[str, Any] = {}
+    for option, text in options.items():
+        role = ATTRIBUTES[option]
+        if (match := _MASK.fullmatch(text)) and role != "beta":
+            given |= _generated(dims, role, int(match["mask"]), match["groups"])
+            continue
+        try:
+            given[role] = int(text) if "zero" in role else float(text)
+        except ValueError:
+            what = (
+                "not a number"
+                if role == "beta"
+                else "neither a number nor mask:M, such as mask:2 for one value per index of dim "
+                "b, nor mask:M:GxH, such as mask:3:1x32"
+            )
+            msg = f"--{option} {text!r} is {what}"
+            raise MemdescError(msg) from None
+    return Attr(**given) if given else None
+
+
+def _generated(dims: tuple[int, ...], role: str, mask: int, groups: str | None) -> dict[str, Any]:
+    """Return the arguments of an Attr for a parameter whose values nobody gave."""
+    widths = tuple(map(int, groups.split("x"))) if groups else ()
+    if len(widths) > len(dims) or 0 in widths:
+        msg = f"groups {groups} do not fit dims {dims}: give at most {len(dims)} sizes above 0"
+        raise MemdescError(msg)
+    widths_of_all = (*(1,) * (len(dims) - len(widths)), *widths)
+    counts = [-(-dim // width) for dim, width in zip(dims, widths_of_all, strict=True)]
+    spread = np.arange(prod(n for dim, n in enumerate(counts) if mask >> dim & 1)) % 7
+    values = spread if "zero" in role else (0.5 + spread / 8).astype(np.float32)
+    given: dict[str, Any] = {role: values, f"{role}_mask": mask}
+    return given | ({f"{role}_groups": widths} if widths else {})
+
+
 def _view(strides: str) -> str:
     return f"[{strides}]" if strides else ""
 
@@ -165,8 +213,3 @@ def _desc(dims: tuple[int, ...], dtype: str, tag: str, strides: str) -> MemoryDe
         msg = f"strides {strides!r} are not numbers joined by x"
         raise MemdescError(msg) from None
     return memory_desc(dims, dtype, strides=numbers)
-
-
-def _tag_of(desc: MemoryDesc) -> str:
-    names = desc.tags()
-    return names[0].text if names else "x".join(map(str, desc.strides))

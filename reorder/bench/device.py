@@ -5,15 +5,16 @@ from __future__ import annotations
 import statistics
 import time
 from contextlib import suppress
+from functools import cache
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pyopencl as cl
 
 from memdesc import ImageDesc, MemdescError, MemoryDesc
-from reorder import execute, plan_reorder, prepare
-from reorder.bench.device_data import attr_of, linear_desc, random_bytes
-from reorder.bench.device_peer import torch_seconds
+from reorder import Attr, execute, plan_reorder
+from reorder.opencl import enqueue_reorder
 from reorder.opencl.execution import enqueue_transfers, prepare_transfers
 from reorder.opencl.image_formats import image_format
 from reorder.opencl.operands import device_operand
@@ -26,12 +27,15 @@ if TYPE_CHECKING:
     from reorder.bench.device_cases import DeviceCase
     from reorder.opencl import Device
 
-__all__ = ["DeviceBench", "Loaded"]
+__all__ = ["DeviceBench", "Loaded", "duration"]
 
 # Runs that are measured without a budget, runs before them, and the most runs with a budget.
 _RUNS, _WARM, _MOST_RUNS = 11, 3, 1000
-# Bytes that are compared at once, in a cache.
-_COMPARED = 1 << 18
+# Calls whose time on the host is measured.
+_CALLS = 300
+# Words of random data that repeat; not a power of two, so that rows of a tensor differ.
+_RANDOM_WORDS = 4_194_301
+_TORCH_TYPES = {8: "uint8", 16: "int16", 32: "int32", 64: "int64"}
 
 
 class Loaded(NamedTuple):
@@ -57,93 +61,27 @@ class DeviceBench:
         flags = cl.command_queue_properties.PROFILING_ENABLE
         self.queue = cl.CommandQueue(self.context, properties=flags)
         self._copies: dict[int, float] = {}
-        self._found = np.empty(0, np.uint8)
 
     def fits(self, case: DeviceCase) -> bool:
         """Whether the device has images of these sizes, and memory for both tensors."""
         most = self.device.device.max_mem_alloc_size
-        for desc in case.descs:
-            if isinstance(desc, ImageDesc):
-                if not desc.fits(self.device.max_width, self.device.max_height):
-                    return False
-            elif desc.nbytes > most:
-                return False
-        return True
+        return all(
+            desc.fits(self.device.max_width, self.device.max_height)
+            if isinstance(desc, ImageDesc)
+            else desc.nbytes <= most
+            for desc in case.descs
+        )
 
     def load(self, case: DeviceCase) -> Loaded:
         """Allocate the tensors of a case, fill src, and compute what dst must be."""
         src, dst = case.descs
-        descs = linear_desc(src), linear_desc(dst)
-        x = random_bytes(descs[0])
+        descs = _linear_desc(src), _linear_desc(dst)
+        x = _random_bytes(descs[0])
         wanted = np.zeros(descs[1].nbytes, np.uint8)
-        execute(plan_reorder(*descs, attr_of(case)), x, wanted)
+        execute(plan_reorder(*descs, _attr_of(case)), x, wanted)
         memory = self._allocated(src), self._allocated(dst)
-        self._fill(memory[0], src, x)
+        cl.enqueue_copy(self.queue, memory[0], x, **_region(src))
         return Loaded(case, *memory, wanted)
-
-    def _fill(self, memory: Any, desc: MemoryDesc | ImageDesc, content: NDArray[np.uint8]) -> None:
-        """Copy what is on the host into a buffer or an image."""
-        if isinstance(desc, ImageDesc):
-            region = (desc.width, desc.height, 1)
-            cl.enqueue_copy(self.queue, memory, content, origin=(0, 0, 0), region=region)
-        else:
-            cl.enqueue_copy(self.queue, memory, content)
-
-    def seconds(self, loaded: Loaded) -> float:
-        """Return the median time of a reorder on the device."""
-        return self._median(self._runner(loaded))
-
-    def _runner(self, loaded: Loaded) -> Callable[[], list[cl.Event]]:
-        """Return what enqueues a reorder, and returns the events of its commands."""
-        src, dst = loaded.case.descs
-        prepared = prepare_transfers(
-            self.queue,
-            device_operand(self.queue, loaded.src, src, "src"),
-            device_operand(self.queue, loaded.dst, dst, "dst"),
-            attr_of(loaded.case),
-        )
-        memory = loaded.src, loaded.dst
-
-        def run() -> list[cl.Event]:
-            commands: list[cl.Event] = []
-            event = enqueue_transfers(self.queue, prepared, memory, None, commands)
-            return commands or [event]
-
-        return run
-
-    def is_right(self, loaded: Loaded) -> bool:
-        """Whether dst has the bytes that the reorder on the CPU writes."""
-        _, dst = loaded.case.descs
-        # new memory of the host takes longer than the copy
-        if self._found.size < loaded.wanted.size:
-            self._found = np.empty(loaded.wanted.size, np.uint8)
-        found = self._found[: loaded.wanted.size]
-        if isinstance(dst, ImageDesc):
-            region = (dst.width, dst.height, 1)
-            cl.enqueue_copy(self.queue, found, loaded.dst, origin=(0, 0, 0), region=region)
-        else:
-            cl.enqueue_copy(self.queue, found, loaded.dst)
-        parts = range(0, found.size, _COMPARED)
-        return all(
-            np.array_equal(found[k : k + _COMPARED], loaded.wanted[k : k + _COMPARED])
-            for k in parts
-        )
-
-    def copy_seconds(self, nbytes: int) -> float:
-        """Return the median time of the device's own copy between two buffers."""
-        if nbytes not in self._copies:
-            flags = cl.mem_flags.READ_WRITE
-            src, dst = (cl.Buffer(self.context, flags, nbytes) for _ in range(2))
-            random = np.resize(np.random.default_rng(0).integers(0, 256, 1 << 20, np.uint8), nbytes)
-            cl.enqueue_copy(self.queue, src, random)
-
-            def run() -> list[cl.Event]:
-                return [cl.enqueue_copy(self.queue, dst, src, byte_count=nbytes)]
-
-            self._copies[nbytes] = self._median(run)
-            src.release()
-            dst.release()
-        return self._copies[nbytes]
 
     def measure(self, case: DeviceCase) -> dict[str, Any]:
         """Return the facts of a case.
@@ -154,19 +92,19 @@ class DeviceBench:
             If dst differs from what the CPU writes.
         """
         loaded = self.load(case)
-        seconds, host = (
-            self._beside_host(loaded) if self.device.is_processor else (self.seconds(loaded), None)
-        )
-        if not self.is_right(loaded):
-            msg = f"{case} on {self.device.name} differs from the reorder on the CPU"
-            raise MemdescError(msg)
-        copy = self.copy_seconds(case.nbytes)
+        seconds = self.seconds(loaded)
+        found = np.empty(loaded.wanted.size, np.uint8)
+        cl.enqueue_copy(self.queue, found, loaded.dst, **_region(case.descs[1]))
         loaded.src.release()
         loaded.dst.release()
+        if not np.array_equal(found, loaded.wanted):
+            msg = f"{case} on {self.device.name} differs from the reorder on the CPU"
+            raise MemdescError(msg)
+        copy = self._copy_seconds(case.nbytes)
         torch = None
         if "nvidia" in self.device.platform.lower():
             with suppress(ImportError):
-                torch = torch_seconds(*map(linear_desc, case.descs))
+                torch = _torch_seconds(*map(_linear_desc, case.descs))
         return {
             "dtype": f"{case.dtype} -> {case.to_dtype}" if case.to_dtype else case.dtype,
             "from": case.src,
@@ -177,34 +115,87 @@ class DeviceBench:
             "tb_per_second": 2 * case.nbytes / seconds / 1e12,
             "of_copy": copy / seconds,
             "torch_of_copy": copy / torch if torch else None,
-            "of_cpu": host / seconds if host else None,
         }
 
-    def _beside_host(self, loaded: Loaded) -> tuple[float, float]:
-        """Return the median times of a reorder, and of the one without a device, in turns."""
-        src, dst = map(linear_desc, loaded.case.descs)
-        x, out = random_bytes(src), np.zeros(dst.nbytes, np.uint8)
-        on_host = prepare(plan_reorder(src, dst, attr_of(loaded.case)))
-        on_device = self._runner(loaded)
+    def seconds(self, loaded: Loaded) -> float:
+        """Return the median time of a reorder on the device."""
+        return self._median(self.runner(loaded))
+
+    def runner(self, loaded: Loaded) -> Callable[[], list[cl.Event]]:
+        """Return what enqueues a reorder, and returns the events of its commands."""
+        src, dst = loaded.case.descs
+        prepared = prepare_transfers(
+            self.queue,
+            device_operand(self.queue, loaded.src, src, "src"),
+            device_operand(self.queue, loaded.dst, dst, "dst"),
+            _attr_of(loaded.case),
+        )
+        memory = loaded.src, loaded.dst
+
+        def run() -> list[cl.Event]:
+            commands: list[cl.Event] = []
+            event = enqueue_transfers(self.queue, prepared, memory, None, commands)
+            return commands or [event]
+
+        return run
+
+    def call_seconds(self, case: DeviceCase) -> tuple[float, float]:
+        """Return the median times on the host of a call that enqueues a known reorder.
+
+        The second is that of pyopencl alone, with the same kernel, whose two buffers it sets. The
+        queue records no times, since calls are slower then.
+        """
+        loaded = self.load(case)
+        src, dst = case.descs
+        queue = cl.CommandQueue(self.context)
+        enqueue_reorder(queue, loaded.src, src, loaded.dst, dst)
+        operands = (
+            device_operand(queue, loaded.src, src, "src"),
+            device_operand(queue, loaded.dst, dst, "dst"),
+        )
+        (launch,) = prepare_transfers(queue, *operands)[0].launches
+        kernel = launch.kernels.take()
+        kernel.set_arg(2, launch.numbers)
         times: list[tuple[float, float]] = []
-        while len(times) < _WARM or len(times) < _WARM + self._runs(sum(times[_WARM - 1])):
-            events = on_device()
-            self.queue.finish()
+        for _ in range(_CALLS):
+            queue.finish()
             start = time.perf_counter()
-            on_host(x, out)
-            times.append((_duration(events), time.perf_counter() - start))
-        device, host = zip(*times[_WARM:], strict=True)
-        return statistics.median(device), statistics.median(host)
+            enqueue_reorder(queue, loaded.src, src, loaded.dst, dst)
+            called = time.perf_counter() - start
+            queue.finish()
+            start = time.perf_counter()
+            kernel.set_arg(0, loaded.src)
+            kernel.set_arg(1, loaded.dst)
+            cl.enqueue_nd_range_kernel(queue, kernel, *launch.sizes)
+            times.append((called, time.perf_counter() - start))
+        queue.finish()
+        launch.kernels.give_back(kernel)
+        call, bare = zip(*times, strict=True)
+        return statistics.median(call), statistics.median(bare)
+
+    def _copy_seconds(self, nbytes: int) -> float:
+        """Return the median time of the device's own copy between two buffers."""
+        if nbytes not in self._copies:
+            flags = cl.mem_flags.READ_WRITE
+            src, dst = (cl.Buffer(self.context, flags, nbytes) for _ in range(2))
+            random = np.resize(np.random.default_rng(0).integers(0, 256, 1 << 20, np.uint8), nbytes)
+            cl.enqueue_copy(self.queue, src, random)
+            self._copies[nbytes] = self._median(
+                lambda: [cl.enqueue_copy(self.queue, dst, src, byte_count=nbytes)]
+            )
+            src.release()
+            dst.release()
+        return self._copies[nbytes]
 
     def _median(self, run: Callable[[], list[cl.Event]]) -> float:
         for _ in range(_WARM):
             events = run()
         self.queue.finish()
-        measured = [run() for _ in range(self._runs(_duration(events)))]
+        measured = [run() for _ in range(self.runs(duration(events)))]
         self.queue.finish()
-        return statistics.median(map(_duration, measured))
+        return statistics.median(map(duration, measured))
 
-    def _runs(self, seconds: float) -> int:
+    def runs(self, seconds: float) -> int:
         """Return how many runs are measured, if one takes `seconds`."""
         if self.budget is None:
             return _RUNS
@@ -218,8 +209,67 @@ class DeviceBench:
         return cl.Buffer(self.context, flags, desc.nbytes)
 
 
-def _duration(events: list[cl.Event]) -> float:
+def duration(events: list[cl.Event]) -> float:
     """Return the seconds from the start of the first command to the end of the last one."""
     times = [event.profile for event in events]
     begin, end = min(time.start for time in times), max(time.end for time in times)
     return float(end - begin) * 1e-9
+
+
+def _linear_desc(desc: MemoryDesc | ImageDesc) -> MemoryDesc:
+    """Return the descriptor of a buffer, or of the pixels of an image in one."""
+    return desc.desc if isinstance(desc, ImageDesc) else desc
+
+
+def _region(desc: MemoryDesc | ImageDesc) -> dict[str, Any]:
+    """Return what a copy between the host and a whole buffer or image takes further."""
+    if isinstance(desc, ImageDesc):
+        return {"origin": (0, 0, 0), "region": (desc.width, desc.height, 1)}
+    return {}
+
+
+def _attr_of(case: DeviceCase) -> Attr | None:
+    return None if case.scale is None else Attr(src_scale=case.scale)
+
+
+def _random_bytes(desc: MemoryDesc) -> NDArray[np.uint8]:
+    """Return random bytes; floats of 16 and 32 bits have a magnitude from 32 to 128."""
+    words = _random_words(desc.dtype.name)
+    return np.resize(words, -(-desc.nbytes // 4)).view(np.uint8)[: desc.nbytes]
+
+
+@cache
+def _random_words(dtype: str) -> NDArray[np.uint32]:
+    words = np.random.default_rng(1).integers(0, 1 << 32, _RANDOM_WORDS, np.uint32)
+    if dtype == "f32":
+        words = words & np.uint32(0x80FFFFFF) | np.uint32(0x42000000)
+    elif dtype == "f16":
+        words = words & np.uint32(0x87FF87FF) | np.uint32(0x50005000)
+    return words
+
+
+def _torch_seconds(src: MemoryDesc, dst: MemoryDesc) -> float | None:
+    """Return the median time of one permute and contiguous of torch on the same GPU.
+
+    None where one strided copy does not express the move, or without CUDA.
+    """
+    torch: Any = import_module("torch")
+    boxes = plan_reorder(src, dst).boxes if src.dtype == dst.dtype else ()
+    if not torch.cuda.is_available() or len(boxes) != 1 or src.dtype.bits not in _TORCH_TYPES:
+        return None
+    (box,) = boxes
+    nodes = sorted(box.nodes, key=lambda node: -node.strides[1])
+    if box.lookups or any(node.valid != node.extent for node in nodes):
+        return None
+    dtype = getattr(torch, _TORCH_TYPES[src.dtype.bits])
+    flat = torch.empty(src.nelems, dtype=dtype, device="cuda").random_()
+    view = flat.as_strided([n.extent for n in nodes], [n.strides[0] for n in nodes])
+    times: list[float] = []
+    for _ in range(_WARM + _RUNS):
+        begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        begin.record()
+        view.contiguous()
+        end.record()
+        torch.cuda.synchronize()
+        times.append(begin.elapsed_time(end) * 1e-3)
+    return statistics.median(times[_WARM:])

@@ -11,16 +11,7 @@ from memdesc.names import is_image
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = [
-    "CONVERSIONS",
-    "COPIES",
-    "FOUR_BITS",
-    "IMAGES",
-    "SMALL",
-    "TRANSPOSES",
-    "DeviceCase",
-    "resized",
-]
+__all__ = ["ALL", "IMAGES", "SMALL", "TRANSPOSES", "DeviceCase", "resized"]
 
 
 class DeviceCase(NamedTuple):
@@ -79,7 +70,7 @@ TRANSPOSES = (
     DeviceCase("f64", "ab", "ba", (16384, 8192)),
 )
 # with rows that pack into elements of 1, 2, 4, 8 and 16 bytes
-COPIES = (
+_COPIES = (
     DeviceCase("u8", "abcd", "acbd", (32, 2048, 32, 111)),
     DeviceCase("f16", "abcd", "acbd", (32, 2048, 16, 111)),
     DeviceCase("f32", "abcd", "acbd", (32, 2048, 16, 111)),
@@ -94,12 +85,12 @@ _PAIRS: tuple[tuple[str, str, float | None], ...] = (
     ("f32", "bf16", None),
 )
 # into a plain layout, a blocked one, and one whose channels are innermost
-CONVERSIONS = tuple(
+_CONVERSIONS = tuple(
     DeviceCase(src, "nchw", layout, _N32, dst, scale)
     for src, dst, scale in _PAIRS
     for layout in ("nchw", "nChw16c", "nhwc")
 )
-FOUR_BITS = (
+_FOUR_BITS = (
     DeviceCase("u4", "ab", "ba", (16384, 32768)),
     DeviceCase("u4", "ab", "ab", (16384, 16384), "f16"),
     DeviceCase("u4", "ab", "ba", (16384, 16384), "f16"),
@@ -140,6 +131,7 @@ SMALL = tuple(
     for rows in (1024, 2048, 4096)
     for dtype, by in (("u8", 1), ("f16", 2), ("f32", 4))
 )
+ALL = (*TRANSPOSES, *_COPIES, *_CONVERSIONS, *_FOUR_BITS, *IMAGES, *SMALL)
 
 
 def resized(case: DeviceCase, nbytes: int) -> DeviceCase:

@@ -12,19 +12,18 @@ import numpy as np
 
 from memdesc import MemdescError
 from reorder.api import prepare
-from reorder.bench.onednn import onednn_peers
-from reorder.bench.peers import LIBRARY, PEERS, Peer, memcpy, numpy_peer, torch_peer
-from reorder.bench.transposers import library_peer, mkl_peer, onnxruntime_peer
+from reorder.bench.peers import Peer, memcpy
 from reorder.memory.memory import Memory
 from reorder.plan.plan import plan_reorder
 from reorder.values.formats import FLOATS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable
 
     from numpy.typing import NDArray
 
     from reorder.bench.cases import Case
+    from reorder.bench.peers import Buffers, MakePeer
 
 __all__ = ["Result", "measure"]
 
@@ -49,7 +48,6 @@ class Result(NamedTuple):
     """
 
     name: str
-    spelling: str
     threads: int
     nbytes: int
     kernels: str
@@ -58,19 +56,11 @@ class Result(NamedTuple):
     first_seconds: float
     memcpy: float
     peers: dict[str, float]
-    details: dict[str, str]
     # peers whose result has other bits; if nothing is converted, they are not timed
     differs: list[str]
 
-    @property
-    def gbps(self) -> float:
-        """Gigabytes read and written in a second."""
-        return self.nbytes / self.seconds / 1e9
 
-
-def measure(
-    case: Case, threads: int, peers: tuple[str, ...] = PEERS, seconds: float = 0.3
-) -> Result:
+def measure(case: Case, threads: int, peers: Iterable[MakePeer], seconds: float) -> Result:
     """Time a reorder beside what else can do it.
 
     Parameters
@@ -79,9 +69,8 @@ def measure(
         What to measure.
     threads : int
         For us, memcpy, and all peers that can be told; the others see the cores of the process.
-    peers : tuple of str
-        Which of `PEERS` (or ``"onednn 3.2"``, one version), as far as installed; ``"library:"``
-        and a path name a library with HPTT's C interface.
+    peers : iterable of MakePeer
+        What to measure beside us and memcpy.
     seconds : float
         How long to measure each candidate, about.
     """
@@ -97,9 +86,12 @@ def measure(
     prepared(src, dst)
     first = perf_counter() - start
     ours = dst.copy()
-    candidates = [Peer("", lambda: prepared(src, dst)), memcpy(*_halves(src, dst), threads)]
+    candidates = [Peer("", lambda: prepared(src, dst)), memcpy(_halves(src, dst), threads)]
     differs = []
-    for peer in _peers(case, threads, peers, (src, dst)):
+    for make in peers:
+        peer = make(case, (src, dst), threads)
+        if peer is None:
+            continue
         dst[...] = 0
         peer.call()
         if not np.array_equal(dst, ours):
@@ -114,7 +106,6 @@ def measure(
     }
     return Result(
         case.name,
-        case.spelling,
         threads,
         case.nbytes,
         ", ".join(prepared.kernels),
@@ -123,12 +114,11 @@ def measure(
         first,
         ratios.pop("memcpy"),
         ratios,
-        {peer.name: peer.detail for peer in candidates if peer.detail},
         differs,
     )
 
 
-def _buffers(case: Case) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
+def _buffers(case: Case) -> Buffers:
     """Return src with random content and zero padding, and dst.
 
     Src holds bytes below 63, which are no NaN in any dtype, or normal floats where it is converted.
@@ -153,37 +143,12 @@ def _buffers(case: Case) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
     return src.data, Memory(case.dst).data
 
 
-def _halves(
-    src: NDArray[np.uint8], dst: NDArray[np.uint8]
-) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
+def _halves(src: NDArray[np.uint8], dst: NDArray[np.uint8]) -> Buffers:
     """Return buffers of one size: a copy reads and writes as many bytes as the reorder."""
     if src.nbytes == dst.nbytes:
         return src, dst
     nbytes = (src.nbytes + dst.nbytes) // 2
     return np.ones(nbytes, np.uint8), np.ones(nbytes, np.uint8)
-
-
-def _peers(
-    case: Case,
-    threads: int,
-    names: tuple[str, ...],
-    buffers: tuple[NDArray[np.uint8], NDArray[np.uint8]],
-) -> Iterator[Peer]:
-    if "numpy" in names and (peer := numpy_peer(case, *buffers)):
-        yield peer
-    if "torch" in names and (peer := torch_peer(case, *buffers, threads)):
-        yield peer
-    versions = [name.removeprefix("onednn ") for name in names if name.startswith("onednn ")]
-    if "onednn" in names or versions:
-        yield from onednn_peers(case, *buffers, versions)
-    if "onnxruntime" in names and (peer := onnxruntime_peer(case, buffers, threads)):
-        yield peer
-    if "mkl" in names and (peer := mkl_peer(case, buffers)):
-        yield peer
-    for name in names:
-        path = name.removeprefix(LIBRARY)
-        if path != name and (peer := library_peer(case, buffers, threads, path)):
-            yield peer
 
 
 def _rounds(candidates: list[Peer], threads: int, seconds: float) -> list[list[float | None]]:

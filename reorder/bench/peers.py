@@ -4,44 +4,74 @@ from __future__ import annotations
 
 import ctypes
 import importlib
+import os
 from functools import cache
-from typing import TYPE_CHECKING, Any, NamedTuple
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
+from numpy.lib.stride_tricks import as_strided
 
 from reorder.plan.plan import plan_reorder
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from types import ModuleType
 
     from numpy.typing import NDArray
 
-    from memdesc import MemoryDesc
     from reorder.bench.cases import Case
 
-PEERS = ("numpy", "torch", "onednn", "onnxruntime", "mkl")
-# A peer that is a library with HPTT's C interface is this and the path of its file.
-LIBRARY = "library:"
-_PAGE = 4096
+__all__ = [
+    "SHORT_SPIN",
+    "Buffers",
+    "MakePeer",
+    "Peer",
+    "known_peers",
+    "memcpy",
+    "numpy_peer",
+    "torch_peer",
+]
 
-__all__ = ["LIBRARY", "PEERS", "Peer", "memcpy", "numpy_peer", "torch_peer"]
+_PAGE = 4096
+_TORCH_TYPES = {8: np.int8, 16: np.int16, 32: np.float32, 64: np.float64}
+SHORT_SPIN = {"GOMP_SPINCOUNT": "10000", "KMP_BLOCKTIME": "1"}
+"""What OpenMP reads when torch is loaded. After a call, threads of GNU's runtime spin for up to a
+tenth of a second on a virtual machine, and those of Intel's for 200 ms. They would occupy the cores
+while the next candidate runs; between calls in a row they still spin."""
 
 
 class Peer(NamedTuple):
-    """Another way to do a reorder: its name, a call, and the name of the implementation."""
+    """Another way to do a reorder: its name, and a call."""
 
     name: str
     call: Callable[[], Any]
-    detail: str = ""
     # objects that must live as long as the peer
     owner: Any = None
     # whether its threads spin for a while after a call
     spins: bool = False
 
 
-def memcpy(src: NDArray[np.uint8], dst: NDArray[np.uint8], threads: int) -> Peer:
+Buffers: TypeAlias = "tuple[NDArray[np.uint8], NDArray[np.uint8]]"
+"""The bytes of src and of dst."""
+MakePeer: TypeAlias = "Callable[[Case, Buffers, int], Peer | None]"
+"""From a case, its buffers and a number of threads to a peer; None if it cannot do that."""
+
+
+def known_peers() -> dict[str, MakePeer | None]:
+    """Return the peers by name; None for those that are not installed."""
+    return {"numpy": numpy_peer, "torch": torch_peer if _is_installed("torch") else None}
+
+
+def _is_installed(module: str) -> bool:
+    try:
+        return find_spec(module) is not None
+    except ValueError:  # a module in sys.modules without a spec
+        return False
+
+
+def memcpy(buffers: Buffers, threads: int) -> Peer:
     """Return the C library's memcpy of the common bytes, split over threads in whole pages."""
+    src, dst = buffers
     nbytes = min(src.nbytes, dst.nbytes)
     if threads == 1:
         return Peer("memcpy", lambda: ctypes.memmove(dst.ctypes.data, src.ctypes.data, nbytes))
@@ -97,62 +127,67 @@ def _copier() -> Any:
     return copy_pages
 
 
-def numpy_peer(case: Case, src: NDArray[np.uint8], dst: NDArray[np.uint8]) -> Peer | None:
+def numpy_peer(case: Case, buffers: Buffers, _threads: int) -> Peer | None:
     """Return a reorder by numpy: assignments of strided views, for each box of the plan."""
     if case.src.dtype != case.dst.dtype or case.attr is not None:
         return None
-    views = list(_views(case, src, dst, _as_numpy))
+    views = list(_views(case, buffers))
 
     def call() -> None:
-        for dst_view, src_view in views:
-            dst_view[...] = src_view
+        for dst, src in views:
+            dst[...] = 0 if src is None else src
 
     return Peer("numpy", call) if views else None
 
 
-def torch_peer(
-    case: Case, src: NDArray[np.uint8], dst: NDArray[np.uint8], threads: int
-) -> Peer | None:
-    """Return a reorder by torch: `copy_` between strided tensors, if torch is installed."""
-    try:
-        torch = importlib.import_module("torch")
-    except ImportError:
-        return None
+def torch_peer(case: Case, buffers: Buffers, threads: int) -> Peer | None:
+    """Return a reorder by torch: `copy_` between strided tensors."""
     if (
         case.src.dtype != case.dst.dtype
         or case.attr is not None
         or not case.src.dtype.numpy.itemsize
     ):
         return None
+    for variable, value in SHORT_SPIN.items():
+        os.environ.setdefault(variable, value)
+    torch = importlib.import_module("torch")
     torch.set_num_threads(threads)
-    views = list(_views(case, src, dst, _as_torch(torch)))
+    kind = _TORCH_TYPES[case.dst.dtype.bits]
+    views = [
+        (
+            torch.from_numpy(dst.view(kind)),
+            None if src is None else torch.from_numpy(src.view(kind)),
+        )
+        for dst, src in _views(case, buffers)
+    ]
 
     def call() -> None:
-        for dst_view, src_view in views:
-            if src_view is None:
-                dst_view.zero_()
+        for dst, src in views:
+            if src is None:
+                dst.zero_()
             else:
-                dst_view.copy_(src_view)
+                dst.copy_(src)
 
     return Peer("torch", call, spins=True) if views else None
 
 
-def _views(
-    case: Case, src: NDArray[np.uint8], dst: NDArray[np.uint8], view: Callable[..., Any]
-) -> Iterator[tuple[Any, Any]]:
-    """Return pairs of views, dst and src or zero, that cover a plan; none for offset tables."""
+def _views(case: Case, buffers: Buffers) -> Iterator[tuple[NDArray[Any], NDArray[Any] | None]]:
+    """Yield views of dst and what they get: a view of src, or zeros (None); none if by tables."""
     boxes = plan_reorder(case.src, case.dst).boxes
     if any(box.lookups for box in boxes) or case.dst.dtype.is_packed:
         return
+    kind = case.dst.dtype.bits_dtype
+    src, dst = (x[: x.nbytes // kind.itemsize * kind.itemsize].view(kind) for x in buffers)
     for box in boxes:
-        strides = [node.strides for node in box.nodes]
+        from_strides, to_strides = (
+            [node.strides[side] * kind.itemsize for node in box.nodes] for side in (0, 1)
+        )
         valid = [node.valid for node in box.nodes]
         if not box.is_zero:
-            src_view, dst_view = (
-                view(x, case.dst, at, valid, [s[side] for s in strides])
-                for side, (x, at) in _sides(box.offsets, src, dst)
+            yield (
+                as_strided(dst[box.offsets[1] :], valid, to_strides),
+                as_strided(src[box.offsets[0] :], valid, from_strides),
             )
-            yield dst_view, src_view
         # zeros: outer loops within the data, loop k in its padding, inner loops over all
         for k, node in enumerate(box.nodes):
             shape = [
@@ -162,40 +197,4 @@ def _views(
             ]
             if all(shape):
                 at = box.offsets[1] + node.valid * node.strides[1]
-                yield (
-                    view(dst, case.dst, at, shape, [s[1] for s in strides]),
-                    view(None, case.dst, 0, (), ()),
-                )
-
-
-def _sides(
-    offsets: tuple[int, ...], *buffers: NDArray[np.uint8]
-) -> Iterator[tuple[int, tuple[NDArray[np.uint8], int]]]:
-    return enumerate(zip(buffers, offsets, strict=True))
-
-
-def _as_numpy(
-    x: NDArray[np.uint8] | None, desc: MemoryDesc, at: int, shape: list[int], strides: list[int]
-) -> Any:
-    if x is None:
-        return 0
-    elements = x[
-        : x.nbytes // desc.dtype.bits_dtype.itemsize * desc.dtype.bits_dtype.itemsize
-    ].view(desc.dtype.bits_dtype)
-    return np.lib.stride_tricks.as_strided(
-        elements[at:], shape, [stride * elements.itemsize for stride in strides]
-    )
-
-
-def _as_torch(torch: ModuleType) -> Callable[..., Any]:
-    def view(
-        x: NDArray[np.uint8] | None, desc: MemoryDesc, at: int, shape: list[int], strides: list[int]
-    ) -> Any:
-        if x is None:
-            return None
-        bits = {8: torch.int8, 16: torch.int16, 32: torch.float32, 64: torch.float64}[
-            desc.dtype.bits
-        ]
-        return torch.as_strided(torch.from_numpy(x).view(bits), tuple(shape), tuple(strides), at)
-
-    return view
+                yield as_strided(dst[at:], shape, to_strides), None

@@ -1,29 +1,77 @@
-"""The summary of measurements, and how it is printed."""
+"""The machine that was measured, and the summary of its measurements."""
 
 from __future__ import annotations
 
+import platform
+from contextlib import suppress
+from importlib.metadata import PackageNotFoundError, version
 from math import exp, log
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from reorder.cores import count_cores
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
 __all__ = [
     "LEAST_NBYTES",
-    "case_lines",
+    "full_report",
     "geometric_mean",
-    "is_jit",
     "percentile",
     "summarise",
-    "worst_cases",
 ]
 
 # Cases below are measured by the time of a call, not by bytes a second.
 LEAST_NBYTES = 1 << 16
 # Percentiles of the ratios in the summary.
 _PERCENTILES = (5, 25, 50, 75, 95)
-# Ratios from here on are printed without decimals.
-_THREE_DIGITS = 100
+# Lines of the slowest random cases, beside memcpy and beside the peers.
+_WORST = 10
+_VECTORS = {"avx512bw": 512, "avx2": 256, "sse2": 128}
+
+
+def full_report(
+    cases: list[dict[str, Any]],
+    kernels: list[dict[str, Any]],
+    packages: Iterable[str] = (),
+    *,
+    has_worst: bool,
+) -> dict[str, Any]:
+    """Return measurements and compiled kernels, with the machine and the summary.
+
+    `packages` are those whose versions count, beside memdesc, numpy, numba, llvmlite and torch.
+    """
+    return {
+        "machine": _machine_facts(packages),
+        "cases": cases,
+        "kernels": kernels,
+        "summary": summarise(cases),
+        "worst": _worst_cases(cases) if has_worst else [],
+    }
+
+
+def _machine_facts(packages: Iterable[str]) -> dict[str, str]:
+    """Return the machine and the versions that the figures are valid for."""
+    facts = {
+        "machine": platform.machine(),
+        "cores": str(count_cores()),
+        "Python": platform.python_version(),
+    }
+    with suppress(OSError):
+        info = Path("/proc/cpuinfo").read_text(encoding="utf-8")
+        lines = (line.partition(":") for line in info.splitlines())
+        known = {name.strip(): value.strip() for name, _, value in lines}
+        flags = known.get("flags", "").split()
+        bits = next((bits for flag, bits in _VECTORS.items() if flag in flags), None)
+        facts |= {
+            "processor": known.get("model name", "unknown"),
+            "vectors": f"{bits} bits" if bits else "unknown",
+        }
+    for package in ("memdesc", "numpy", "numba", "llvmlite", "torch", *packages):
+        with suppress(PackageNotFoundError):
+            facts[package] = version(package)
+    return facts
 
 
 def geometric_mean(ratios: Iterable[float]) -> float:
@@ -38,16 +86,10 @@ def percentile(ratios: Sequence[float], part: float) -> float:
     return ranked[min(len(ranked) - 1, int(part * len(ranked)))] if ranked else float("nan")
 
 
-def is_jit(detail: str) -> bool:
-    """Whether oneDNN's name of an implementation says that its code is generated, not reference."""
-    return "jit" in detail or detail.startswith("brgemm")
-
-
 def summarise(cases: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Return, for each number of threads and each peer, the distribution of the ratios.
 
-    Cases of less than 64 KiB are left out. oneDNN counts apart where it generates code and
-    where it does not.
+    Cases of less than 64 KiB are left out.
     """
     rows = []
     for threads in sorted({case["threads"] for case in cases}):
@@ -57,9 +99,7 @@ def summarise(cases: list[dict[str, Any]]) -> list[dict[str, Any]]:
         groups: dict[str, list[float]] = {"memcpy": [case["memcpy"] for case in chosen]}
         for case in chosen:
             for name, ratio in case["peers"].items():
-                detail = case["details"].get(name, "")
-                kind = (" generated" if is_jit(detail) else " reference") if detail else ""
-                groups.setdefault(f"{name}{kind}", []).append(ratio)
+                groups.setdefault(name, []).append(ratio)
         rows += [
             {
                 "threads": threads,
@@ -76,10 +116,10 @@ def summarise(cases: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return rows
 
 
-def worst_cases(cases: list[dict[str, Any]], count: int) -> list[dict[str, Any]]:
+def _worst_cases(cases: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Return the cases that are slowest beside memcpy, and beside the fastest peer.
 
-    `count` of each, for each number of threads, the slowest first; ratios below 1 are slower.
+    Ten of each, for each number of threads, the slowest first; ratios below 1 are slower.
     """
     rows = []
     for threads in sorted({case["threads"] for case in cases}):
@@ -93,32 +133,6 @@ def worst_cases(cases: list[dict[str, Any]], count: int) -> list[dict[str, Any]]
                     found.append((ratios[beside], case["name"], beside))
             rows += [
                 {"threads": threads, "case": name, "beside": beside, "ratio": round(ratio, 3)}
-                for ratio, name, beside in sorted(found)[:count]
+                for ratio, name, beside in sorted(found)[:_WORST]
             ]
     return rows
-
-
-def case_lines(case: dict[str, Any]) -> list[str]:
-    """Return one measurement as lines."""
-    ratios = "  ".join(f"{name} {_times(ratio)}" for name, ratio in case["peers"].items())
-    speed = case["nbytes"] / case["seconds"] / 1e9
-    duration = _duration(case["seconds"])
-    line = f"{case['name']:56} {case['threads']}t {duration:>9} {speed:7.2f} GB/s"
-    kernels = case["kernels"] or "nothing to move"
-    lines = [f"{line}  memcpy {_times(case['memcpy'])}  {ratios}  ({kernels})"]
-    lines.append(f"    first call {_duration(case['first_seconds'])}")
-    lines.append(f"    nine in ten calls within {case['p90'] / case['seconds']:.2f} of the median")
-    if case["differs"]:
-        lines.append(f"    other bits: {', '.join(case['differs'])}")
-    return lines
-
-
-def _times(ratio: float) -> str:
-    return f"x{ratio:.2f}" if ratio < _THREE_DIGITS else f"x{ratio:.0f}"
-
-
-def _duration(seconds: float) -> str:
-    for unit, scale in (("s", 1.0), ("ms", 1e-3)):
-        if seconds >= scale:
-            return f"{seconds / scale:.2f} {unit}"
-    return f"{seconds * 1e6:.2f} us"

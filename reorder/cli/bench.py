@@ -1,40 +1,40 @@
-"""`memdesc bench`.
-
-Over 300 lines: the options, with their help, and which of them exclude each other.
-"""
+"""`memdesc bench`."""
 
 from __future__ import annotations
 
 import math
-import platform
+import subprocess
 import sys
-from contextlib import suppress
-from importlib.metadata import PackageNotFoundError, version
-from pathlib import Path
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from memdesc import MemdescError
-from reorder.bench.attributes import ATTRIBUTES
-from reorder.bench.cases import parse_cases
-from reorder.bench.peers import LIBRARY, PEERS
-from reorder.bench.processes import missing_peers, run_workers
+from reorder.bench.cases import ATTRIBUTES, parse_cases
+from reorder.bench.measure import measure
+from reorder.bench.peers import known_peers
 from reorder.bench.random_cases import CLASSES, random_words
-from reorder.bench.report import case_lines, summarise, worst_cases
-from reorder.bench.transposers import open_library
+from reorder.bench.report import full_report, geometric_mean
 from reorder.cli.command import Command, Facts
 from reorder.cli.device import DEVICE
-from reorder.cli.device_bench import device_answer, device_lines
+from reorder.cli.facts import table
 from reorder.cli.layouts import buffer_name
+from reorder.cli.progress import Progress
 from reorder.cores import count_cores
 
 if TYPE_CHECKING:
     import argparse
+    from collections.abc import Iterator, Sequence
 
-__all__ = ["COMMAND"]
+    from reorder.bench.cases import Case
+    from reorder.bench.measure import Result
+    from reorder.bench.peers import MakePeer
 
-# Lines of the slowest random cases, beside memcpy and beside the peers.
-_WORST = 10
+__all__ = ["COMMAND", "device_lines"]
+
 _SECONDS = 0.3
+_MEGA = 10**6
+# The largest tensor on a device by default.
+_CPU_NBYTES, _GPU_NBYTES = 16 * _MEGA, 1100 * _MEGA
 # Megabytes that no device has.
 _MOST_MB = 1e7
 # processes that spin; more than any machine has cores for
@@ -42,7 +42,7 @@ _MOST_BUSY = 1024
 # What chooses and runs cases, by its name in the options; with --device none of it has a meaning.
 _OF_CASES = (
     *("dims", "stag", "dtag", "sdt", "ddt", "strides", "batch", "random", "seed", "classes"),
-    *("peer_library", "threads", "peers", "busy"),
+    *("threads", "peers", "busy"),
     *(name.replace("-", "_") for name in ATTRIBUTES),
 )
 _VALUES = "a number, or mask:M for generated values along the dims whose bits M has"
@@ -85,13 +85,6 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         "--classes", metavar="A,B", help=f"classes of random cases: {', '.join(CLASSES)}"
     )
     parser.add_argument(
-        "--peer-library",
-        metavar="FILE",
-        action="append",
-        default=[],
-        help="a library with HPTT's C functions, measured beside us too",
-    )
-    parser.add_argument(
         "--threads",
         default=None,
         metavar="N,M",
@@ -100,14 +93,15 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--peers",
         metavar="A,B",
-        help=f"what to measure beside us, of {', '.join(PEERS)} (default those installed)",
+        help=f"what to measure beside us, of {', '.join(known_peers())} (default those installed)",
     )
+    parser.set_defaults(known_peers=known_peers)
     parser.add_argument(
         "--busy",
         type=int,
         default=0,
         metavar="N",
-        help="run N other processes that spin meanwhile (default 0)",
+        help="keep N other processes busy meanwhile (default 0)",
     )
     parser.add_argument(
         "--device", metavar="NAME", help=f"measure a fixed list of reorders on {DEVICE}"
@@ -135,26 +129,39 @@ def _check_amounts(options: argparse.Namespace) -> None:
         raise MemdescError(msg)
 
 
-def _on_device(options: argparse.Namespace) -> Facts:
-    if options.device is None:
-        msg = "--size is for an OpenCL device: say --device NAME"
-        raise MemdescError(msg)
-    if options.size is not None and not 0 < options.size < _MOST_MB:
-        msg = f"--size {options.size:g}: give megabytes above 0, such as 16"
-        raise MemdescError(msg)
-    given = [name for name in _OF_CASES if getattr(options, name) not in (None, [], 0)]
-    if given:
-        named = ", ".join("DIMS" if n == "dims" else f"--{n.replace('_', '-')}" for n in given)
-        msg = f"--device measures a fixed list of reorders, so leave out {named}"
-        raise MemdescError(msg)
-    nbytes = None if options.size is None else int(options.size * 1e6)
-    return device_answer(options.device, nbytes, options.seconds)
-
-
 def _answer(options: argparse.Namespace) -> tuple[Facts, int]:
     _check_amounts(options)
     if options.device is not None or options.size is not None:
         return _on_device(options), 0
+    cases = _cases(options)
+    threads = _threads(options.threads)
+    peers = _peers(options)
+    with _spinning(options.busy), Progress(len(cases) * len(threads)) as shown:
+        measured = [
+            result._asdict()
+            for result in _measured(cases, threads, peers, options.seconds or _SECONDS, shown)
+        ]
+    from reorder.cpu import compiled_kernels  # noqa: PLC0415 - loads numba, which is slow
+
+    has_worst = options.random is not None
+    return full_report(measured, compiled_kernels(), has_worst=has_worst), 0
+
+
+def _measured(
+    cases: Sequence[Case],
+    threads: Sequence[int],
+    peers: Sequence[MakePeer],
+    seconds: float,
+    shown: Progress,
+) -> Iterator[Result]:
+    for count in threads:
+        for case in cases:
+            shown.step(case.name)
+            yield measure(case, count, peers, seconds)
+            shown.step(case.name, 1)
+
+
+def _cases(options: argparse.Namespace) -> list[Case]:
     words = [
         f"--{name}={getattr(options, name)}"
         for name in ("stag", "dtag", "sdt", "ddt", "strides")
@@ -169,90 +176,32 @@ def _answer(options: argparse.Namespace) -> tuple[Facts, int]:
         words += random_words(options.random, options.seed, classes)
     for tag in f"{options.stag or ''},{options.dtag or ''}".split(","):
         buffer_name(tag)
-    cases = list(parse_cases(words))
+    # a case that is named twice is measured once
+    cases = {case.name: case for case in parse_cases(words)}
     if not cases:
         msg = "nothing to measure: give dims, such as 8x256x56x56, or --batch with a file of cases"
         raise MemdescError(msg)
-    peers = (
-        list(PEERS)
-        if options.peers is None
-        else [peer for peer in options.peers.split(",") if peer]
-    )
-    if unknown := set(peers) - set(PEERS):
-        msg = f"no peer {min(unknown)!r}; there are {', '.join(PEERS)}"
+    return [*cases.values()]
+
+
+def _peers(options: argparse.Namespace) -> list[MakePeer]:
+    """Return the peers that were asked for; say which of them are not installed."""
+    known: dict[str, MakePeer | None] = options.known_peers()
+    if options.peers is None:
+        return [make for make in known.values() if make]
+    names = [name for name in options.peers.split(",") if name]
+    if unknown := set(names) - known.keys():
+        msg = f"no peer {min(unknown)!r}; there are {', '.join(known)}"
         raise MemdescError(msg)
-    threads = _threads(options.threads)
-    if options.peers is not None and (missing := missing_peers(peers)):
+    if missing := [name for name in names if known[name] is None]:
         sys.stderr.write(f"memdesc: {', '.join(missing)}: not installed, so not measured\n")
-    for path in options.peer_library:
-        open_library(path)
-        peers.append(f"{LIBRARY}{path}")
-    measured: dict[tuple[int, str], dict[str, Any]] = {}
-    kernels: dict[tuple[int, str], dict[str, Any]] = {}
-    seconds = options.seconds or _SECONDS
-    for count, message in run_workers(words, threads, peers, seconds, options.busy):
-        if "case" in message:
-            case = message["case"]
-            first = measured.setdefault((count, case["name"]), case)
-            for part in ("peers", "details"):
-                first[part] |= case[part]
-            first["differs"] += [peer for peer in case["differs"] if peer not in first["differs"]]
-            _progress(f"{len(measured)} of {len(cases) * len(threads)}: {case['name']}")
-        else:
-            for kernel in message["kernels"]:
-                kernels.setdefault((count, kernel["kernel"]), {"threads": count, **kernel})
-    _progress("")
-    return {
-        "machine": _machine(),
-        "cases": [*measured.values()],
-        "kernels": [*kernels.values()],
-        "summary": summarise([*measured.values()]),
-        "worst": worst_cases([*measured.values()], _WORST) if options.random else [],
-    }, 0
+    return [make for name in names if (make := known[name])]
 
 
 def _with_x(problem: str) -> str:
     """Return dims joined by x, as benchdnn joins them; a name behind them is kept."""
     dims, quote, name = problem.partition('n"')
     return f"{dims.replace(',', 'x')}{quote}{name}"
-
-
-def _machine() -> dict[str, str]:
-    """Return the machine and the versions that the figures are valid for."""
-    facts = {
-        "machine": platform.machine(),
-        "cores": str(count_cores()),
-        "Python": platform.python_version(),
-    }
-    with suppress(OSError):
-        info = Path("/proc/cpuinfo").read_text(encoding="utf-8")
-        lines = (line.partition(":") for line in info.splitlines())
-        known = {name.strip(): value.strip() for name, _, value in lines}
-        flags = known.get("flags", "").split()
-        bits = next(
-            (
-                bits
-                for bits, flag in ((512, "avx512bw"), (256, "avx2"), (128, "sse2"))
-                if flag in flags
-            ),
-            None,
-        )
-        facts |= {
-            "processor": known.get("model name", "unknown"),
-            "vectors": f"{bits} bits" if bits else "unknown",
-        }
-    for package in (
-        "memdesc",
-        "numpy",
-        "numba",
-        "llvmlite",
-        "torch",
-        "onednn-cpu-gomp",
-        "onednn",
-    ):
-        with suppress(PackageNotFoundError):
-            facts[package] = version(package)
-    return facts
 
 
 def _threads(text: str | None) -> list[int]:
@@ -267,46 +216,152 @@ def _threads(text: str | None) -> list[int]:
         numbers = f"numbers from 1 to {cores}, the cores of this process, joined by commas"
         msg = f"--threads {text!r}: give {numbers}"
         raise MemdescError(msg)
-    return counts
+    return list(dict.fromkeys(counts))
 
 
-def _progress(text: str) -> None:
-    if sys.stderr.isatty():
-        sys.stderr.write(f"\r\033[K{text[:100]}")
-        sys.stderr.flush()
+@contextmanager
+def _spinning(count: int) -> Iterator[None]:
+    """Keep processes busy meanwhile."""
+    spinning: list[subprocess.Popen[bytes]] = []
+    try:
+        for _ in range(count):
+            spinning.append(subprocess.Popen([sys.executable, "-c", "while True: pass"]))  # noqa: PERF401 - those before are killed if one fails
+        yield
+    finally:
+        for process in spinning:
+            process.kill()
+            process.wait()
+
+
+def _on_device(options: argparse.Namespace) -> Facts:
+    if options.device is None:
+        msg = "--size is for an OpenCL device: say --device NAME"
+        raise MemdescError(msg)
+    if options.size is not None and not 0 < options.size < _MOST_MB:
+        msg = f"--size {options.size:g}: give megabytes above 0, such as 16"
+        raise MemdescError(msg)
+    given = [name for name in _OF_CASES if getattr(options, name) not in (None, [], 0)]
+    if given:
+        named = ", ".join("DIMS" if n == "dims" else f"--{n.replace('_', '-')}" for n in given)
+        msg = f"--device measures a fixed list of reorders, so leave out {named}"
+        raise MemdescError(msg)
+    from reorder.bench.device import DeviceBench  # noqa: PLC0415 - pyopencl is slow to load
+    from reorder.bench.device_cases import ALL, SMALL, resized  # noqa: PLC0415 - likewise
+    from reorder.opencl import find_device  # noqa: PLC0415 - likewise
+
+    device = find_device(options.device)
+    default = _CPU_NBYTES if device.is_processor else _GPU_NBYTES
+    nbytes = default if options.size is None else int(options.size * _MEGA)
+    bench = DeviceBench(device, options.seconds)
+    rows = []
+    with Progress(len(ALL)) as shown:
+        for case in (resized(case, nbytes) for case in ALL):
+            shown.step(f"{case.dtype} {case.src} -> {case.dst}", 1)
+            if bench.fits(case):
+                rows.append(bench.measure(case))
+    call, bare = bench.call_seconds(resized(SMALL[0], 1 << 16))
+    launch = bench.seconds(bench.load(SMALL[0]._replace(dims=(8, 8))))
+    return {
+        "device": device.name,
+        "platform": device.platform,
+        "version": device.version,
+        "cases": rows,
+        "call_us": call * 1e6,
+        "bare_call_us": bare * 1e6,
+        "launch_us": launch * 1e6,
+    }
 
 
 def _lay_out(facts: Facts) -> list[str]:
     if "device" in facts:
         return device_lines(facts)
-    lines = [line for case in facts["cases"] for line in case_lines(case)]
+    cases = facts["cases"]
+    peers = list(dict.fromkeys(peer for case in cases for peer in case["peers"]))
+    head = ("case", "threads", "time", "p90", "first call", "GB/s", "memcpy", *peers, "kernels")
+    rows = [
+        (
+            case["name"],
+            str(case["threads"]),
+            *map(_duration, (case["seconds"], case["p90"], case["first_seconds"])),
+            f"{case['nbytes'] / case['seconds'] / 1e9:.2f}",
+            f"{case['memcpy']:.2f}",
+            *(f"{case['peers'][peer]:.2f}" if peer in case["peers"] else "" for peer in peers),
+            case["kernels"] or "nothing to move",
+        )
+        for case in cases
+    ]
+    lines = table([head, *rows], range(1, len(head) - 1))
+    lines.append(f"{', '.join(('memcpy', *peers))}: times faster than; above 1 memdesc is faster")
+    lines += [
+        f"{case['name']}, {case['threads']} threads: other bits from {', '.join(case['differs'])}"
+        for case in cases
+        if case["differs"]
+    ]
     compiled = sum(kernel["seconds"] for kernel in facts["kernels"])
     lines += ["", f"kernels compiled or loaded: {len(facts['kernels'])} in {compiled:.2f} s"]
-    lines += [
-        f"  {kernel['threads']}t {kernel['kernel']}: {kernel['seconds']:.2f} s"
-        for kernel in facts["kernels"]
-    ]
+    lines += table([(k["kernel"], f"{k['seconds']:.2f} s") for k in facts["kernels"]], (1,))
     if facts["summary"]:
-        lines += ["", "times faster than, over cases of 64 KiB and more:"]
-        lines += [
-            f"  {row['threads']}t {row['beside']:24} {row['cases']:4} cases  "
-            f"geometric mean {row['geomean']:8.2f}  5th percentile {row['p5']:7.2f}  "
-            f"median {row['p50']:7.2f}  95th {row['p95']:7.2f}  "
-            f"least {row['least']:6.2f}  slower in {row['slower']}"
-            for row in facts["summary"]
-        ]
+        keys = ("threads", "beside", "cases", "geomean", "p5", "p50", "p95", "least", "slower")
+        head = ("threads", "times faster than", "cases", "geometric mean", "5th percentile")
+        head += ("median", "95th", "least", "slower in")
+        rows = [tuple(_cell(row[key]) for key in keys) for row in facts["summary"]]
+        lines += ["", "cases of 64 KiB and more:"]
+        lines += table([head, *rows], {0, *range(2, len(head))})
     if facts["worst"]:
+        rows = [tuple(_cell(row[key]) for key in row) for row in facts["worst"]]
         lines += ["", "slowest of all, beside memcpy and beside the fastest peer:"]
-        lines += [
-            f"  {row['threads']}t x{row['ratio']:<6.2f} {row['beside']:14} {row['case']}"
-            for row in facts["worst"]
-        ]
+        lines += table([("threads", "case", "beside", "ratio"), *rows], (0, 3))
     return lines
+
+
+def device_lines(facts: Facts) -> list[str]:
+    """Return the measurements of a device as a table."""
+    has_torch = any(row["torch_of_copy"] for row in facts["cases"])
+    head = ("dtype", "from", "to", "dims", "MB", "us", "TB/s", "of the copy")
+    head += ("torch, of the copy",) if has_torch else ()
+    rows = [
+        (
+            row["dtype"],
+            row["from"],
+            row["to"],
+            "x".join(map(str, row["dims"])),
+            f"{row['nbytes'] / _MEGA:.0f}",
+            f"{row['us']:.1f}",
+            f"{row['tb_per_second']:.2f}",
+            f"{row['of_copy']:.2f}",
+            *([_cell(row["torch_of_copy"] or "")] if has_torch else []),
+        )
+        for row in facts["cases"]
+    ]
+    lines = [f"Device: {facts['device']}, {facts['platform']}, {facts['version']}.", ""]
+    lines += table([head, *rows], range(4, len(head)))
+    for key, name in (("of_copy", "of the copy"), ("torch_of_copy", "torch, of the copy")):
+        if ratios := [row[key] for row in facts["cases"] if row[key]]:
+            mean = geometric_mean(ratios)
+            lines += ["", f"{name}: geometric mean {mean:.2f}, least {min(ratios):.2f}."]
+    call, bare = facts["call_us"], facts["bare_call_us"]
+    said = f"A call that enqueues a known reorder takes {call:.1f} us, pyopencl's own {bare:.1f}; "
+    lines += [
+        "",
+        f"{said}a kernel for 64 bytes runs for {facts['launch_us']:.1f} us on the device.",
+    ]
+    return lines
+
+
+def _cell(value: Any) -> str:
+    return f"{value:.2f}" if isinstance(value, float) else str(value)
+
+
+def _duration(seconds: float) -> str:
+    for unit, scale in (("s", 1.0), ("ms", 1e-3)):
+        if seconds >= scale:
+            return f"{seconds / scale:.2f} {unit}"
+    return f"{seconds * 1e6:.2f} us"
 
 
 COMMAND = Command(
     "bench",
-    "Measure reorders beside memcpy, numpy, torch and oneDNN, in the notation of benchdnn.",
+    "Measure reorders beside memcpy, numpy and torch, in the notation of benchdnn.",
     "bench --stag abcd --dtag aBcd16b --sdt f32 8x256x56x56",
     _add_arguments,
     _answer,

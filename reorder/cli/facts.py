@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING, Any
 from memdesc import NotBlockedError
 
 if TYPE_CHECKING:
+    from collections.abc import Collection, Sequence
+
     from memdesc import ImageDesc, MemoryDesc, RecordDesc
 
-__all__ = ["Facts", "desc_facts", "image_facts", "lines", "one_line", "record_facts"]
+__all__ = ["Facts", "desc_facts", "image_facts", "lines", "one_line", "record_facts", "table"]
 
 Facts = dict[str, Any]
 
@@ -106,6 +108,18 @@ def lines(facts: Facts) -> list[str]:
             for k, text in enumerate(texts)
         ]
     return laid_out
+
+
+def table(rows: Sequence[Sequence[str]], right: Collection[int] = ()) -> list[str]:
+    """Return rows of cells as lines with aligned columns; those of `right` are right-aligned."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return [
+        "  ".join(
+            f"{cell:>{width}}" if k in right else f"{cell:{width}}"
+            for k, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ).rstrip()
+        for row in rows
+    ]
 
 
 def _row(row: dict[str, Any]) -> str:

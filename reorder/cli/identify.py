@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from memdesc import MemdescError, data_type, memory_desc
 from reorder.cli.command import Command, Facts, dims_of
+from reorder.cli.facts import table
 from reorder.cli.tensors import load_file, read_bytes, read_words, split_name, tensors_in
 from reorder.identification.identify import identify
 
@@ -118,12 +119,11 @@ def _layout(found: Candidate) -> Facts:
 def _lay_out(facts: Facts) -> list[str]:
     """Return the verdict and the layouts; for a set, a line for each tensor."""
     if "tensors" in facts:
-        width = max(len(each["tensor"]) for each in facts["tensors"])
         rows = [
-            f"{each['tensor']:{width}}  {'plain' if each['row_major'] else each['verdict']}"
+            (each["tensor"], "plain" if each["row_major"] else each["verdict"])
             for each in facts["tensors"]
         ]
-        return [*rows, *(f"{name:{width}}  not in both files" for name in facts["not_compared"])]
+        return table([*rows, *((name, "not in both files") for name in facts["not_compared"])])
     rows = [f"{facts['file']}, {facts['bytes']} bytes: {facts['verdict']}"]
     for each in facts["layouts"][:_SHOWN]:
         names = ", ".join(name["text"] for name in each["names"])

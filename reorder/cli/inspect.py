@@ -10,7 +10,7 @@ from memdesc import MemoryDesc, memory_desc
 from memdesc.disk import as_path
 from memdesc.record import BIT_PLANES
 from reorder.cli.command import Command, Facts
-from reorder.cli.facts import one_line
+from reorder.cli.facts import one_line, table
 from reorder.storage.containers.table import read_container
 from reorder.storage.groups import find_groups
 
@@ -168,15 +168,8 @@ def _lay_out(facts: Facts) -> list[str]:
         )
         for row in facts["tensors"]
     ]
-    table = [_HEAD, *rows] if rows else []
-    widths = [max(map(len, column)) for column in zip(*table, strict=True)] if table else []
-    lines = [
-        "  ".join(
-            f"{cell:>{width}}" if k >= _HEAD.index("bytes") else f"{cell:<{width}}"
-            for k, (cell, width) in enumerate(zip(row, widths, strict=True))
-        )
-        for row in table
-    ]
+    right = range(_HEAD.index("bytes"), len(_HEAD))
+    lines = table([_HEAD, *rows], right) if rows else []
     lines += [""] if rows else []
     lines += [
         f"{_tensors(kind['count'])} of {kind['dtype']}, {kind['layout']}: {_sizes(kind)}"

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from memdesc import Name, UnsupportedFormatError, known_names
 from memdesc.names import images, resolve
 from reorder.cli.command import Command, Facts
+from reorder.cli.facts import table
 
 if TYPE_CHECKING:
     import argparse
@@ -79,11 +80,7 @@ def _lay_out(facts: Facts) -> list[str]:
     rows = [(row["text"], row["vocabulary"], row["domain"], _layout(row)) for row in facts["names"]]
     if not rows:
         return ["no name matches"]
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return [
-        "  ".join(f"{cell:{width}}" for cell, width in zip(row, widths, strict=True)).rstrip()
-        for row in rows
-    ]
+    return table(rows)
 
 
 def _layout(row: Facts) -> str:

@@ -8,15 +8,16 @@ from io import TextIOWrapper
 from typing import TYPE_CHECKING, Any
 
 from memdesc import MemdescError, read_verbose
-from reorder.bench.report import is_jit
+from reorder.bench.measure import measure
 from reorder.cli.command import Command, Facts
-from reorder.cli.verbose_table import lay_out
+from reorder.cli.facts import table
 from reorder.cores import count_cores
 from reorder.logs import report
-from reorder.logs.replay import replay
+from reorder.logs.replay import logged_case
 
 if TYPE_CHECKING:
     import argparse
+    from collections.abc import Callable, Sequence
     from typing import TextIO
 
     from memdesc.verbose import VerboseLog, VerbosePrimitive
@@ -24,8 +25,8 @@ if TYPE_CHECKING:
 
 __all__ = ["COMMAND"]
 
-_PEERS = ("onednn",)
 _DIGITS = 6
+_MS_OF_BYTES = 1e-6
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -40,13 +41,15 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         help="how many reorders the table has, and --bench measures (default 10)",
     )
     parser.add_argument(
-        "--bench", action="store_true", help="measure these reorders here, beside oneDNN's"
+        "--bench",
+        action="store_true",
+        help="measure these reorders here, beside the log's own times",
     )
     parser.add_argument(
         "--threads", type=int, metavar="N", help="threads for --bench (default as in the log)"
     )
     parser.add_argument(
-        "--seconds", type=float, default=0.1, help="time for each candidate (default 0.1)"
+        "--seconds", type=float, default=0.1, help="time for each reorder (default 0.1)"
     )
 
 
@@ -99,7 +102,7 @@ def _reorder_facts(logged: LoggedReorder, found: LogReport) -> Facts:
     return {
         **_names(primitive),
         "implementation": primitive.implementation,
-        "generated_code": is_jit(primitive.implementation),
+        "generated_code": logged.is_generated,
         "attributes": primitive.attribute_text.strip(),
         "executions": logged.executions,
         "in_each_run": logged.in_each_run,
@@ -136,21 +139,14 @@ def _measure(facts: Facts, found: LogReport, options: argparse.Namespace, log: V
     """Add what the reorders at the top take here."""
     threads = _threads(options.threads, log)
     facts["bench_threads"] = threads
-    rows = facts["reorders"]
-    for number, result in replay(found.reorders[: options.top], threads, _PEERS, options.seconds):
-        if isinstance(result, str):
-            rows[number]["not_measured"] = result
-        else:
-            _add_case(rows[number].setdefault("here", {}), result)
-
-
-def _add_case(here: dict[str, Any], case: dict[str, Any]) -> None:
-    """Add the times of a case, in milliseconds; each version of oneDNN has a worker of its own."""
-    ours = case["seconds"] * 1e3
-    here.setdefault("memdesc", _round(ours))
-    here.setdefault("memcpy", _round(ours * case["memcpy"]))
-    for peer, ratio in case["peers"].items():
-        here[peer] = _round(ours * ratio)
+    for row, logged in zip(facts["reorders"], found.reorders[: options.top], strict=False):
+        try:
+            result = measure(logged_case(logged.primitive), threads, (), options.seconds)
+        except MemdescError as error:
+            row["not_measured"] = str(error)
+            continue
+        ours = result.seconds * 1e3
+        row["here"] = {"memdesc": _round(ours), "memcpy": _round(ours * result.memcpy)}
 
 
 def _threads(given: int | None, log: VerboseLog) -> int:
@@ -172,11 +168,135 @@ def _share(found: LogReport, milliseconds: float) -> float:
     return round(milliseconds / found.milliseconds, 4) if found.milliseconds else 0.0
 
 
+def _lay_out(facts: Facts) -> list[str]:
+    """Return the report as lines: tables, and what could be saved."""
+    versions = " and ".join(facts["onednn"]) or "of unknown version"
+    executed = f"{facts['executions']} executions, {_ms(facts['milliseconds'])} ms"
+    created = f"{facts['creations']} creations, {_ms(facts['creation_milliseconds'])} ms"
+    share = f"of which reorders {facts['reorder_share']:.0%}"
+    lines = [f"oneDNN {versions}: {executed}, {share}; {created}"]
+    if runs := facts["runs"]:
+        lines.append(
+            f"the log repeats itself: {runs['runs']} runs of {runs['length']} executions, "
+            f"from execution {runs['start'] + 1} on"
+        )
+    lines += _unread(facts)
+    lines += ["", *_primitives(facts)]
+    if facts["reorders"]:
+        lines += ["", *_reorders(facts), "", *_savings(facts)]
+    return lines
+
+
+def _unread(facts: Facts) -> list[str]:
+    others = [f"{count} {kind}" for kind, count in facts["skipped"].items()]
+    others += [f"{facts['other_lines']} not of oneDNN"] if facts["other_lines"] else []
+    lines = [f"other lines: {', '.join(others)}"] if others else []
+    return lines + [
+        f"  not read, line {row['line']}: {row['text'][:80]}" for row in facts["unread"]
+    ]
+
+
+def _primitives(facts: Facts) -> list[str]:
+    total = facts["milliseconds"] or 1.0
+    rows = [
+        (
+            row["kind"],
+            str(row["executions"]),
+            _ms(row["milliseconds"]),
+            f"{row['milliseconds'] / total:.0%}",
+            str(row["by_reference"] or ""),
+        )
+        for row in facts["primitives"]
+    ]
+    return table([("primitive", "count", "ms", "share", "by reference"), *rows], (1, 2, 3))
+
+
+def _reorders(facts: Facts) -> list[str]:
+    shown = facts["reorders"][: facts["top"]]
+    head = ("ms", "count", "ms each", "GB/s")
+    head += ("here, ms", "memcpy, ms", "times faster") if "bench_threads" in facts else ()
+    rows = []
+    for row in shown:
+        each = row["milliseconds"] / row["executions"]
+        speed = f"{row['bytes'] / each * _MS_OF_BYTES:.2f}" if row["bytes"] and each else ""
+        cells = [_ms(row["milliseconds"]), str(row["executions"]), _ms(each), speed]
+        if "here" in row:
+            here = row["here"]
+            cells += [_ms(here["memdesc"]), _ms(here["memcpy"]), f"{each / here['memdesc']:.2f}"]
+        rows.append([*cells, *[""] * (len(head) - len(cells)), _text(row)])
+    lines = table([(*head, "reorder"), *rows], range(len(head)))
+    hidden = len(facts["reorders"]) - len(shown)
+    lines += [f"and {hidden} more (--top {len(facts['reorders'])} shows all)"] if hidden else []
+    if "bench_threads" in facts:
+        said = "times faster compares the log's own time with the time of memdesc"
+        lines.append(f"measured here on {facts['bench_threads']} threads; {said}")
+        lines += [
+            f"  not measured, {row['problem']}: {row['not_measured']}"
+            for row in shown
+            if "not_measured" in row
+        ]
+    return lines
+
+
+def _savings(facts: Facts) -> list[str]:
+    """Return what could be saved, a line for each kind of reorder that need not be."""
+    rows = facts["reorders"]
+    runs = facts["runs"]
+    parts: list[tuple[str, Callable[[dict[str, Any]], bool]]] = [
+        ("no-ops: src and dst are the same layout", lambda row: row["relation"] == "no-op"),
+        ("views: dst starts at another element of src", lambda row: row["relation"] == "view"),
+        (
+            "weights, reordered again in each run: reorder them once",
+            lambda row: bool(runs and row["is_of_weights"] and row["in_each_run"]),
+        ),
+        ("without generated code", lambda row: not row["generated_code"]),
+    ]
+    lines = [
+        _saving(what, [row for row in rows if chosen(row)], facts["milliseconds"])
+        for what, chosen in parts
+    ]
+    trips = facts["round_trips"]
+    lines.append(_saving("round trips: to a layout, and soon back", trips, facts["milliseconds"]))
+    found = [line for line in lines if line]
+    return ["what could be saved:", *found] if found else ["no reorder that could be left out"]
+
+
+def _saving(what: str, rows: Sequence[dict[str, Any]], total: float) -> str:
+    if not rows:
+        return ""
+    spent = sum(row["milliseconds"] for row in rows)
+    count = sum(row["executions"] for row in rows)
+    share = spent / total if total else 0.0
+    return f"  {_ms(spent):>10} ms {share:4.0%}  {what} ({count} executions, {len(rows)} different)"
+
+
+def _text(row: dict[str, Any]) -> str:
+    """Return dims, layouts, attributes, and what the tensors are to other primitives."""
+    words = [row["problem"], _short(row["src"]), "->", _short(row["dst"])]
+    # where its scratchpad is changes nothing
+    words += [word for word in row["attributes"].split() if not word.startswith("attr-scratchpad")]
+    ends = [f"from {row['made_by']}"] if row["made_by"] else []
+    ends += [f"to {row['used_as']}"] if row["used_as"] else []
+    return " ".join(words) + (f" ({', '.join(ends)})" if ends else "")
+
+
+def _short(text: str) -> str:
+    """Return type, tag, and strides and compensation if there are any, of a printed descriptor."""
+    dtype, flags, _, tag, *rest = [*text.split(":"), "", "", ""]
+    others = [part for part in rest if part not in {"", "f0"}]
+    view = "view " if "0" in flags else ""
+    return f"{dtype} {view}{':'.join([tag, *others])}"
+
+
+def _ms(milliseconds: float) -> str:
+    return f"{milliseconds:.4g}" if milliseconds < 1 else f"{milliseconds:.2f}"
+
+
 COMMAND = Command(
     "verbose",
     "Report what a log of oneDNN's verbose mode says: time by primitive, and what reorders cost.",
     "verbose torch.log",
     _add_arguments,
     _answer,
-    lay_out,
+    _lay_out,
 )

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from memdesc import ImageDesc, MemdescError
 from reorder.cli.command import Command, Facts, dims_of, numbers_of
+from reorder.cli.facts import table
 from reorder.cli.layouts import LAYOUT, add_dtype, buffer_of, layout_of
 
 if TYPE_CHECKING:
@@ -66,14 +67,7 @@ def _element(desc: MemoryDesc, image: ImageDesc | None, offset: int) -> Facts:
 def _lay_out(facts: Facts) -> list[str]:
     """Return a line for each element."""
     rows = [[_cell(key, value) for key, value in one.items()] for one in facts["elements"]]
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return [
-        facts["layout"],
-        *(
-            "  ".join(f"{cell:{width}}" for cell, width in zip(row, widths, strict=True)).rstrip()
-            for row in rows
-        ),
-    ]
+    return [facts["layout"], *table(rows)]
 
 
 def _cell(key: str, value: Any) -> str:

@@ -14,7 +14,14 @@ if TYPE_CHECKING:
 
     from memdesc.verbose import VerboseEntry, VerbosePrimitive, VerboseTensor
 
-__all__ = ["UNKNOWN", "LoggedReorder", "RoundTrip", "group_reorders", "round_trips"]
+__all__ = [
+    "UNKNOWN",
+    "LoggedReorder",
+    "RoundTrip",
+    "group_reorders",
+    "is_generated",
+    "round_trips",
+]
 
 UNKNOWN = "unknown"
 # How many executions before and behind a reorder are searched for who made and used its tensors,
@@ -69,9 +76,19 @@ class LoggedReorder(NamedTuple):
         return self.primitive.tensors["dst"]
 
     @property
+    def is_generated(self) -> bool:
+        """Whether oneDNN generated code for it."""
+        return is_generated(self.primitive.implementation)
+
+    @property
     def is_of_weights(self) -> bool:
         """Whether its result is used as weights."""
         return self.used_as.rpartition(" ")[2].startswith("wei")
+
+
+def is_generated(implementation: str) -> bool:
+    """Whether oneDNN's name of an implementation stands for generated code, not the reference."""
+    return "jit" in implementation or implementation.startswith("brgemm")
 
 
 class RoundTrip(NamedTuple):

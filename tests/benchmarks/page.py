@@ -1,6 +1,6 @@
-"""Make docs/benchmarks.md, .csv and .svg from one run of `memdesc bench`.
+"""Make docs/benchmarks.md, .csv and .svg from one run of `tests.benchmarks.peers`.
 
-memdesc bench --json --batch tests/benchmarks/activations.txt ... > run.json
+python -m tests.benchmarks.peers --json --batch tests/benchmarks/activations.txt ... > run.json
 python -m tests.benchmarks.page run.json
 """
 
@@ -13,10 +13,14 @@ from math import log
 from pathlib import Path
 from typing import Any
 
-from reorder.bench.report import LEAST_NBYTES, is_jit, summarise
+from reorder.bench.report import LEAST_NBYTES, summarise
 
 __all__ = ["converts", "curves", "draw", "page", "shortfalls"]
 
+_COMMAND = (
+    "python -m tests.benchmarks.peers --json $(printf -- ' --batch %s' tests/benchmarks/*.txt) "
+    "> run.json"
+)
 _DOCS = Path(__file__).parents[2] / "docs"
 # Okabe and Ito's palette, told apart by dashes too
 _LINES = {
@@ -52,7 +56,8 @@ def curves(cases: list[dict[str, Any]], threads: int) -> dict[str, list[float]]:
         if case["threads"] == threads and case["nbytes"] >= LEAST_NBYTES:
             found.setdefault("memdesc", []).append(case["memcpy"])
             for name, ratio in case["peers"].items():
-                found.setdefault(name, []).append(case["memcpy"] / ratio)
+                library = name.removesuffix(" generated").removesuffix(" reference")
+                found.setdefault(library, []).append(case["memcpy"] / ratio)
     return {name: sorted(values) for name, values in found.items()}
 
 
@@ -158,13 +163,13 @@ def page(facts: dict[str, Any]) -> str:
         "# Measured speed",
         "",
         (
-            f"One run of `memdesc bench` over the {len({case['name'] for case in cases})} cases "
-            "in `tests/benchmarks/`. This page, its picture and "
-            "[`benchmarks.csv`](benchmarks.csv) with every case are made from it:"
+            "One run of `tests.benchmarks.peers` over the "
+            f"{len({case['name'] for case in cases})} cases in `tests/benchmarks/`. "
+            "This page, its picture and [`benchmarks.csv`](benchmarks.csv) with every case are made from it:"
         ),
         "",
         "```text",
-        "memdesc bench --json $(printf -- ' --batch %s' tests/benchmarks/*.txt) > run.json",
+        _COMMAND,
         "python -m tests.benchmarks.page run.json",
         "```",
         "",
@@ -202,8 +207,7 @@ def page(facts: dict[str, Any]) -> str:
 
 def converts(case: dict[str, Any]) -> bool:
     """Whether a case has two types."""
-    src, dst = (word.partition("=")[2] for word in case["spelling"].split()[:2])
-    return bool(src != dst)
+    return "->" in case["name"].partition(" ")[0]
 
 
 def _summary(cases: list[dict[str, Any]]) -> list[str]:
@@ -231,16 +235,11 @@ def _shortfall_lines(cases: list[dict[str, Any]]) -> list[str]:
         "| case | threads | faster | ratio | beside memcpy |",
         "| --- | ---: | --- | ---: | ---: |",
         *(
-            f"| `{case['name']}` | {case['threads']} | {name}{_code(case, name)} "
+            f"| `{case['name']}` | {case['threads']} | {name} "
             f"| {ratio:.2f} | {case['memcpy']:.2f} |"
             for case, name, ratio in short
         ),
     ]
-
-
-def _code(case: dict[str, Any], name: str) -> str:
-    detail = case["details"].get(name)
-    return "" if detail is None else " generated" if is_jit(detail) else " reference"
 
 
 def _write_table(cases: list[dict[str, Any]], file: Path) -> None:
@@ -258,7 +257,6 @@ def _write_table(cases: list[dict[str, Any]], file: Path) -> None:
                 "kernels",
                 "memcpy",
                 *peers,
-                *(f"{p} code" for p in peers),
             ]
         )
         for case in cases:
@@ -271,7 +269,6 @@ def _write_table(cases: list[dict[str, Any]], file: Path) -> None:
                 f"{case['memcpy']:.3f}",
                 *(f"{case['peers'][p]:.3f}" if p in case["peers"] else "" for p in peers),
             ]
-            details = [case["details"].get(p, "") for p in peers]
             table.writerow(
                 [
                     case["name"],
@@ -280,7 +277,6 @@ def _write_table(cases: list[dict[str, Any]], file: Path) -> None:
                     *times,
                     case["kernels"],
                     *ratios,
-                    *details,
                 ]
             )
 

@@ -21,7 +21,7 @@ from .libdnnl import DESC_TYPES, Desc, Library
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from reorder.bench.libdnnl import Status
+    from .libdnnl import Status
 
 SEED: Final = int(os.environ.get("MEMDESC_SEED", "2026"))
 

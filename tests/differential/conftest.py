@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from reorder.bench.libdnnl import find_libraries
-
 from .cases import SEED
+from .libdnnl import find_libraries
 from .libdnnl_reorder import Executor
 from .tally import REPORT
 

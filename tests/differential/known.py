@@ -13,10 +13,9 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from memdesc import MemdescError, MemoryDesc, data_type, parse_tag
-from reorder.bench.libdnnl import Status
 
 from .compare import count_blocks, differing_fields, is_padding, offsets_of, where_bytes_differ
-from .libdnnl import Fields
+from .libdnnl import Fields, Status
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
     from reorder import ReorderPlan
 
     from .cases import Start, Step
-    from .libdnnl_attr import Parameters
+    from .libdnnl_reorder import Parameters
 
 INT64_MAX: Final = 2**63 - 1
 UINT64_MAX: Final = 2**64 - 1

@@ -1,27 +1,124 @@
-"""The real oneDNN executing reorders on the CPU."""
+"""The real oneDNN executing reorders on the CPU, with and without attributes."""
 
 from __future__ import annotations
 
-from contextlib import ExitStack
-from typing import TYPE_CHECKING, Final
+from contextlib import ExitStack, closing
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
 from memdesc import DATA_TYPES as OUR_TYPES
-from reorder.bench.libdnnl import DnnlError, ExecArg, Status
 
-from .libdnnl import DATA_TYPES, RUNTIME, Desc, Fields, Library
+from .libdnnl import DATA_TYPES, RUNTIME, Desc, DnnlError, ExecArg, Fields, Library, Status
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     import numpy.typing as npt
 
+__all__ = ["Executor", "Parameters", "Primitive", "reorder_with_attributes"]
+
 _BITS: Final = {
     number: OUR_TYPES[name].bits for name, number in DATA_TYPES.items() if name in OUR_TYPES
 }
-_FROM: Final = 1
-_TO: Final = 17
+# The numbers of arguments, and what is added for scales and zero points (dnnl_types.h, 3.13).
+_SIDES: Final = {"src": 1, "dst": 17}
+_KINDS: Final = {"scale": (4096, "f32"), "zero_point": (8192, "s32")}
+
+
+class Parameters(NamedTuple):
+    """Values of one role, flat, and their mask; None where the role is not used."""
+
+    src_scale: tuple[npt.NDArray[np.float32], int] | None = None
+    dst_scale: tuple[npt.NDArray[np.float32], int] | None = None
+    src_zero_point: tuple[npt.NDArray[np.int32], int] | None = None
+    dst_zero_point: tuple[npt.NDArray[np.int32], int] | None = None
+    beta: float = 0.0
+
+
+class Primitive:
+    """A reorder of oneDNN on given buffers, which must hold both layouts; a call executes it.
+
+    It is planned for the descriptors `planned` where these are given: with runtime dims, oneDNN
+    chooses its reference.
+    """
+
+    def __init__(
+        self,
+        library: Library,
+        descs: tuple[Desc, Desc],
+        buffers: tuple[npt.NDArray[np.uint8], npt.NDArray[np.uint8]],
+        parameters: Parameters | None = None,
+        planned: tuple[Desc, Desc] | None = None,
+    ) -> None:
+        self._library = library
+        self._stack = ExitStack()
+        # the values that arguments point to
+        self._kept: list[object] = [descs, buffers, parameters]
+        with ExitStack() as failed:
+            failed.callback(self.close)
+            arguments = [
+                (number, self._new("memory", desc.handle, library.engine, buffer.ctypes.data))
+                for number, desc, buffer in zip(_SIDES.values(), descs, buffers, strict=True)
+            ]
+            attr = self._attributes(parameters, arguments) if parameters else None
+            src, dst = planned or descs
+            self._primitive_desc = self._new(
+                "reorder_primitive_desc",
+                *(src.handle, library.engine, dst.handle, library.engine, attr),
+            )
+            self._primitive = self._new("primitive", self._primitive_desc)
+            self._count = len(arguments)
+            self._arguments = (ExecArg * self._count)(*(ExecArg(*each) for each in arguments))
+            failed.pop_all()
+
+    def _new(self, name: str, *arguments: object) -> int:
+        handle = self._library.new(f"{name}_create", *arguments)
+        owner = name.removeprefix("reorder_")
+        self._stack.callback(self._library.call, f"{owner}_destroy", handle)
+        return handle
+
+    def _attributes(self, parameters: Parameters, arguments: list[tuple[int, int]]) -> int:
+        """Return a handle of attributes; append the arguments that carry their values."""
+        library = self._library
+        attr = self._new("primitive_attr")
+        for side, number in _SIDES.items():
+            for kind, (offset, dtype) in _KINDS.items():
+                given = getattr(parameters, f"{side}_{kind}")
+                if given is None:
+                    continue
+                values, mask = given
+                library.call(f"primitive_attr_set_{kind}s_mask", attr, number, mask)
+                desc = library.by_strides((values.size,), dtype)
+                assert isinstance(desc, Desc)
+                self._kept.append(desc)
+                memory = self._new("memory", desc.handle, library.engine, values.ctypes.data)
+                arguments.append((number | offset, memory))
+        if parameters.beta:
+            operations = self._new("post_ops")
+            library.call("post_ops_append_sum", operations, parameters.beta, 0, 0)
+            library.call("primitive_attr_set_post_ops", attr, operations)
+        return attr
+
+    def __call__(self) -> None:
+        """Execute the reorder, and wait for it."""
+        library = self._library
+        library.call(
+            "primitive_execute", self._primitive, library.stream, self._count, self._arguments
+        )
+        library.call("stream_wait", library.stream)
+
+    @property
+    def implementation(self) -> str:
+        """oneDNN's name of the implementation that it chose."""
+        return self._library.implementation(self._primitive_desc)
+
+    def close(self) -> None:
+        """Free all handles."""
+        self._stack.close()
+
+    def __del__(self) -> None:
+        self.close()
 
 
 class Executor(Library):
@@ -46,31 +143,45 @@ class Executor(Library):
         dst_bytes: npt.NDArray[np.uint8],
     ) -> Status:
         """Fill dst_bytes from src_bytes, with default attributes."""
-        engine, stream = self.engine, self.stream
         _check_buffer("src", src, src_bytes)
         _check_buffer("dst", dst, dst_bytes)
-        with ExitStack() as stack:
-
-            def new(name: str, *arguments: object) -> int:
-                handle = self.new(f"{name}_create", *arguments)
-                owner = name.removeprefix("reorder_")
-                stack.callback(self.call, f"{owner}_destroy", handle)
-                return handle
-
-            try:
-                primitive_desc = new(
-                    "reorder_primitive_desc", src.handle, engine, dst.handle, engine, None
-                )
-                primitive = new("primitive", primitive_desc)
-                arguments = (ExecArg * 2)(
-                    ExecArg(_FROM, new("memory", src.handle, engine, src_bytes.ctypes.data)),
-                    ExecArg(_TO, new("memory", dst.handle, engine, dst_bytes.ctypes.data)),
-                )
-                self.call("primitive_execute", primitive, stream, len(arguments), arguments)
-                self.call("stream_wait", stream)
-            except DnnlError as error:
-                return error.status
+        try:
+            with closing(Primitive(self, (src, dst), (src_bytes, dst_bytes))) as primitive:
+                primitive()
+        except DnnlError as error:
+            return error.status
         return Status.SUCCESS
+
+
+def reorder_with_attributes(
+    library: Executor,
+    dims: tuple[int, ...],
+    sides: tuple[tuple[str, str], tuple[str, str]],
+    buffers: tuple[npt.NDArray[np.uint8], npt.NDArray[np.uint8]],
+    parameters: Parameters,
+    *,
+    by_reference: bool = True,
+) -> Status:
+    """Fill dst from src; a side is a dtype and a tag. Buffers must hold both."""
+    src, dst = (_desc(library, dims, *side) for side in sides)
+    planned = (src, dst)
+    if by_reference:
+        # with runtime dims no other implementation is chosen
+        runtime = (RUNTIME,) * len(dims)
+        planned = _desc(library, runtime, *sides[0]), _desc(library, runtime, *sides[1])
+    try:
+        with closing(Primitive(library, (src, dst), buffers, parameters, planned)) as primitive:
+            primitive()
+    except DnnlError as error:
+        return error.status
+    return Status.SUCCESS
+
+
+def _desc(library: Executor, dims: tuple[int, ...], dtype: str, tag: str) -> Desc:
+    desc = library.by_string_tag(dims, dtype, tag)
+    assert isinstance(desc, Desc)
+    assert dtype in DATA_TYPES
+    return desc
 
 
 def _check_buffer(side: str, desc: Desc, buffer: npt.NDArray[np.uint8]) -> None:

@@ -16,7 +16,7 @@ from tests.conversions import INTEGERS
 from .cases import draw_dims_with_tails, make_rng
 from .known import ignores_masks_of_zero_points, is_unimplemented
 from .known_values import KNOWN_VALUES
-from .libdnnl_attr import Parameters, reorder_with_attributes
+from .libdnnl_reorder import Parameters, reorder_with_attributes
 from .tally import Tally
 
 if TYPE_CHECKING:

@@ -14,7 +14,6 @@ import pytest
 import reorder
 from memdesc import DATA_TYPES, Extra, memory_desc
 from reorder import execute, plan_reorder
-from reorder.bench.libdnnl import Status
 
 from . import known
 from .cases import (
@@ -33,9 +32,9 @@ from .cases import (
 from .compare import count_elements, offsets_of, where_bytes_differ
 from .known import StartAnswer, StepAnswer
 from .known_values import loses_the_sign_of_zero, saturates_s32_below_its_largest
-from .libdnnl import Desc
-from .libdnnl_attr import Parameters, reorder_with_attributes
+from .libdnnl import Desc, Status
 from .libdnnl_extra import with_extra
+from .libdnnl_reorder import Parameters, reorder_with_attributes
 from .pairs import Side
 from .tally import Tally
 from .test_reorder import compare

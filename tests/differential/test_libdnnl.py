@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from reorder.bench.libdnnl import Status
-
 from . import conftest
+from .libdnnl import Status
 
 if TYPE_CHECKING:
     from .libdnnl_reorder import Executor

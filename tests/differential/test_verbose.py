@@ -6,10 +6,9 @@ from typing import TYPE_CHECKING
 
 import memdesc
 from memdesc import RUNTIME, memory_desc, runtime_desc
-from reorder.bench.libdnnl import DnnlError
 
 from .cases import draw_dims_with_tails, make_rng, tags_of
-from .libdnnl import Desc
+from .libdnnl import Desc, DnnlError
 from .tally import Tally
 
 if TYPE_CHECKING:

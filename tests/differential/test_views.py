@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 import pytest
 
 from memdesc import MemoryDesc, parse_tag
-from reorder.bench.libdnnl import Status
 
 from . import known
 from .cases import (
@@ -29,7 +28,7 @@ from .cases import (
     tags_of,
 )
 from .known import StartAnswer, StepAnswer
-from .libdnnl import Desc
+from .libdnnl import Desc, Status
 from .tally import Tally
 
 if TYPE_CHECKING:

@@ -29,7 +29,6 @@ def test_options_stay_until_changed_and_lists_multiply() -> None:
         "s8 2x3x4x5 abx -> abx",
     ]
     assert cases[2].dst == memory_desc((2, 3, 4), "f32", "aBc8b")
-    assert cases[2].spelling == "--sdt=f32 --ddt=f32 --stag=abc --dtag=aBc8b 2x3x4"
     assert cases[2].nbytes == 4 * (2 * 3 * 4 + 2 * 8 * 4)
 
 

@@ -13,7 +13,7 @@ from reorder.bench.random_cases import (
     MAX_CASES,
     random_words,
 )
-from reorder.bench.transposers import dense_permutation
+from tests.benchmarks.libraries import dense_permutation
 
 
 def test_equal_seeds_give_equal_cases_and_others_do_not() -> None:

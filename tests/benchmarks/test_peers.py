@@ -1,19 +1,28 @@
-"""Peers that permute dense tensors, with a library of three loops in the place of HPTT."""
+"""Other libraries as peers, with a library of three loops in the place of HPTT."""
 
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from memdesc import MemdescError
 from reorder.bench.cases import parse_cases
 from reorder.bench.measure import measure
-from reorder.bench.peers import LIBRARY
-from reorder.bench.transposers import dense_permutation, mkl_library, open_library
-from reorder.cli import main
+from tests.benchmarks.libraries import (
+    dense_permutation,
+    library_peer,
+    mkl_library,
+    mkl_peer,
+    onednn_peer,
+    onnxruntime_peer,
+    open_library,
+)
+from tests.benchmarks.peers import main
 from tests.compiled import compile_library
+from tests.differential.libdnnl import find_libraries
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -88,24 +97,75 @@ def test_a_library_is_timed_if_it_moves_what_we_move(tmp_path: Path) -> None:
         folder.mkdir()
         path = _library(folder, wrong)
         for case in parse_cases(["--stag=abc", "--dtag=cab", "--sdt=f32,f64,s8", "3x4x5"]):
-            result = measure(case, 1, (f"{LIBRARY}{path}",), seconds=0.001)
+            result = measure(case, 1, [partial(library_peer, path=path)], 0.001)
             has_function = case.src.dtype.bits in {32, 64}
             assert list(result.peers) == ["source0"] * (has_function and not wrong)
             assert result.differs == ["source0"] * (has_function and wrong)
 
 
-def test_random_cases_beside_a_library_are_reported(
+def _facts(capsys: pytest.CaptureFixture[str], *words: str) -> dict[str, Any]:
+    assert main([*words, "--threads=1", "--seconds=0.001", "--json"]) == 0
+    found: dict[str, Any] = json.loads(capsys.readouterr().out)
+    return found
+
+
+def test_the_command_measures_what_bench_measures_beside_a_library(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = _library(tmp_path, 0)
-    few = ["bench", "--random=2", "--seed=55", "--classes=permutation", "--threads=1"]
-    few += ["--seconds=0.001", "--peers=", f"--peer-library={path}", "--json"]
-    assert main(few) == 0
-    facts = json.loads(capsys.readouterr().out)
-    assert len(facts["cases"]) == 2
-    assert {row["beside"] for row in facts["worst"]} >= {"memcpy"}
-    row = facts["summary"][0]
-    assert row["least"] <= row["p5"] <= row["p25"] <= row["p50"] <= row["p75"] <= row["p95"]
+    words = ["--stag=abc", "--dtag=cab", "30x40x50", f"--peer-library={path}"]
+    facts = _facts(capsys, *words, "--peers=numpy,source0")
+    (case,) = facts["cases"]
+    assert set(case["peers"]) == {"numpy", "source0"}
+    assert [row["beside"] for row in facts["summary"]] == ["memcpy", "numpy", "source0"]
+    assert {kernel["threads"] for kernel in facts["kernels"]} == {1}
+    few = ["--threads=1", "--seconds=0.001", "--in-process"]
+    assert main([*words, "--peers=source0", *few]) == 0
+    assert "memcpy  source0  kernels" in capsys.readouterr().out
+
+
+def test_each_onednn_has_a_process_and_a_column(capsys: pytest.CaptureFixture[str]) -> None:
+    if not (versions := find_libraries()):
+        pytest.skip("no libdnnl: pip install onednn-cpu-gomp")
+    names = [f"onednn {version}" for version in versions]
+    words = ["--stag=abcd", "--dtag=aBcd16b", "2x32x4x4", f"--peers={','.join(names)}"]
+    (case,) = _facts(capsys, *words)["cases"]
+    # whether it generates code depends on the processor
+    assert {peer.rpartition(" ")[0] for peer in case["peers"]} == set(names)
+    assert case["differs"] == []
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "--sdt=f32,s8 --stag=abx,axb --dtag=aBx16b,axb,ABx4b16a4b 5x17x3x4 1x3x2x7",
+        "--sdt=f32 --ddt=s8 --scale=mask:2 --zero-point=3 --beta=0.5 4x8",
+        "--sdt=f32 --strides=16x1: 4x8",
+    ],
+)
+def test_onednn_writes_the_bits_that_we_write(words: str) -> None:
+    seen = set()
+    for version in find_libraries():
+        for case in parse_cases(words.split()):
+            result = measure(case, 1, [partial(onednn_peer, version=version)], 0.001)
+            assert result.differs == []
+            seen |= set(result.peers)
+    assert seen or not find_libraries()
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["4xq"], "neither an option nor dims"),
+        (["4x6", "--threads=two"], "ended with 2"),
+        (["4x6", "--peers=ipp"], "ended with 2"),
+    ],
+)
+def test_what_workers_refuse_is_refused(
+    words: list[str], says: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert main([*words, "--seconds=0.001"]) == 2
+    assert says in capfd.readouterr().err
 
 
 def test_a_file_that_is_no_such_library_is_refused(
@@ -113,18 +173,17 @@ def test_a_file_that_is_no_such_library_is_refused(
 ) -> None:
     file = tmp_path / "empty.so"
     file.touch()
-    with pytest.raises(MemdescError, match="is no library with HPTT's C functions sTensor"):
+    with pytest.raises(MemdescError, match="is not a library with HPTT's C functions sTensor"):
         open_library(str(file))
-    assert main(["bench", "4x6", f"--peer-library={file}"]) == 2
-    assert "is no library" in capsys.readouterr().err
+    assert main(["4x6", f"--peer-library={file}"]) == 2
+    assert "is not a library" in capsys.readouterr().err
 
 
 @pytest.mark.peers
 def test_onnxruntime_and_mkl_come_to_the_bits_that_we_come_to() -> None:
     words = "--sdt=f32,s8,f64 --stag=abc --dtag=cab,bac 3x40x50 --reset --stag=ab --dtag=ba 70x90"
     results = [
-        measure(case, 1, ("onnxruntime", "mkl"), seconds=0.001)
-        for case in parse_cases(words.split())
+        measure(case, 1, [onnxruntime_peer, mkl_peer], 0.001) for case in parse_cases(words.split())
     ]
     assert all(result.differs == [] for result in results)
     assert all("onnxruntime" in result.peers for result in results)

@@ -1,6 +1,7 @@
-"""Peers that permute dense tensors: onnxruntime, MKL, and libraries with HPTT's C interface.
+"""Other libraries as peers: oneDNN, onnxruntime, MKL, and libraries with HPTT's C interface.
 
-They have no blocks, gaps or padding, so they take part where both layouts are plain and dense.
+All but oneDNN permute dense tensors: they have no blocks, gaps or padding, so they take part where
+both layouts are plain and dense.
 """
 
 from __future__ import annotations
@@ -9,22 +10,35 @@ import ctypes
 import importlib
 import importlib.metadata
 from contextlib import suppress
-from functools import cache
+from functools import cache, partial
+from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
 
 from memdesc import MemdescError
-from reorder.bench.peers import Peer
+from reorder.bench.peers import Peer, known_peers
+from reorder.logs.reorders import is_generated
+from tests.differential.cases import canonical_tags
+from tests.differential.libdnnl import DATA_TYPES, Desc, DnnlError, Library, find_libraries
+from tests.differential.libdnnl_reorder import Parameters, Primitive
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from memdesc import MemoryDesc
+    from reorder import Attr
     from reorder.bench.cases import Case
+    from reorder.bench.peers import Buffers, MakePeer
 
 __all__ = [
+    "all_peers",
     "dense_permutation",
     "library_peer",
     "mkl_library",
     "mkl_peer",
+    "onednn_peer",
     "onnxruntime_peer",
     "open_library",
 ]
@@ -36,6 +50,76 @@ _MKL = {32: ("MKL_Somatcopy", ctypes.c_float), 64: ("MKL_Domatcopy", ctypes.c_do
 _ONNX_TYPES = {8: "UINT8", 16: "UINT16", 32: "UINT32", 64: "UINT64"}
 # Versions of ONNX's format that all releases of onnxruntime in use read.
 _OPSET, _IR_VERSION = 13, 8
+
+
+def all_peers(libraries: Iterable[str] = ()) -> dict[str, MakePeer | None]:
+    """Return all peers by name, those of `memdesc bench` too; None for those not installed.
+
+    `libraries` are files of libraries with HPTT's C interface.
+    """
+    has_onnx = find_spec("onnx") is not None and find_spec("onnxruntime") is not None
+    return {
+        **known_peers(),
+        **{f"onednn {each}": partial(onednn_peer, version=each) for each in find_libraries()},
+        "onnxruntime": onnxruntime_peer if has_onnx else None,
+        "mkl": mkl_peer if mkl_library() else None,
+        **{_stem(path): partial(library_peer, path=path) for path in libraries},
+    }
+
+
+@cache
+def _onednn(version: str) -> Library | None:
+    """Return one oneDNN, None if it has no CPU engine."""
+    with suppress(OSError, DnnlError):
+        library = Library(find_libraries()[version])
+        if library.stream:
+            return library
+    return None
+
+
+def onednn_peer(case: Case, buffers: Buffers, _threads: int, version: str) -> Peer | None:
+    """Return the reorder of one oneDNN; its name says whether the code is generated."""
+    library = _onednn(version)
+    if library is None:
+        return None
+    src, dst = (_theirs(library, desc) for desc in (case.src, case.dst))
+    if src is None or dst is None:
+        return None
+    try:
+        primitive = Primitive(library, (src, dst), buffers, _parameters(case.attr))
+        kind = "generated" if is_generated(primitive.implementation) else "reference"
+    except DnnlError:
+        return None
+    return Peer(f"onednn {version} {kind}", primitive, owner=primitive, spins=True)
+
+
+def _theirs(library: Library, desc: MemoryDesc) -> Desc | None:
+    """Return a descriptor of oneDNN's; None if it has no such tag or dtype."""
+    dtype = desc.dtype.name
+    if dtype not in DATA_TYPES:
+        return None
+    if len(desc.blocks) == desc.ndims:
+        made = library.by_strides(desc.dims, dtype, desc.strides)
+    else:
+        tags = canonical_tags()
+        tag = next((tags.index(name.text) for name in desc.tags() if name.text in tags), None)
+        if tag is None:
+            return None
+        made = library.by_tag(desc.dims, dtype, tag + 2)
+    return made if isinstance(made, Desc) else None
+
+
+def _parameters(attr: Attr | None) -> Parameters | None:
+    if attr is None:
+        return None
+    given = {
+        each.role: (
+            each.values.reshape(-1).astype(np.int32 if "zero" in each.role else np.float32),
+            each.mask,
+        )
+        for each in attr.parameters
+    }
+    return Parameters(**given, beta=attr.beta)
 
 
 class Permutation(NamedTuple):
@@ -74,15 +158,12 @@ def _dims_by_stride(desc: MemoryDesc) -> list[int]:
     return sorted(range(desc.ndims), key=lambda dim: (-keys[dim], dim))
 
 
-def onnxruntime_peer(case: Case, buffers: tuple[Any, Any], threads: int) -> Peer | None:
-    """Return onnxruntime's Transpose on bound buffers, if it and `onnx` are installed."""
+def onnxruntime_peer(case: Case, buffers: Buffers, threads: int) -> Peer | None:
+    """Return onnxruntime's Transpose on bound buffers."""
     moved = dense_permutation(case)
-    try:
-        onnx, ort = (importlib.import_module(name) for name in ("onnx", "onnxruntime"))
-    except ImportError:
-        return None
     if moved is None:
         return None
+    onnx, ort = (importlib.import_module(name) for name in ("onnx", "onnxruntime"))
     helper = onnx.helper
     kind = getattr(onnx.TensorProto, _ONNX_TYPES[case.src.dtype.bits])
     shapes = moved.extents, [moved.extents[k] for k in moved.order]
@@ -129,7 +210,7 @@ def _file_of(distribution: str, start: str) -> str:
     return str(Path(str(file.locate())).resolve())
 
 
-def mkl_peer(case: Case, buffers: tuple[Any, Any]) -> Peer | None:
+def mkl_peer(case: Case, buffers: Buffers, _threads: int) -> Peer | None:
     """Return MKL's out-of-place transposition of a matrix, if it is installed."""
     moved, mkl = dense_permutation(case), mkl_library()
     bits = case.src.dtype.bits
@@ -137,7 +218,7 @@ def mkl_peer(case: Case, buffers: tuple[Any, Any]) -> Peer | None:
         return None
     extents = [extent for extent in moved.extents if extent > 1]
     order = [k for k in moved.order if moved.extents[k] > 1]
-    if len(extents) != 2 or order[0] < order[1]:  # noqa: PLR2004 - a matrix
+    if len(extents) != 2 or order[0] < order[1]:
         return None
     name, number = _MKL[bits]
     size = ctypes.c_size_t
@@ -164,12 +245,12 @@ def open_library(path: str) -> ctypes.CDLL:
             getattr(library, name)
     except (OSError, AttributeError) as error:
         needed = " and ".join(name for name, _ in _HPTT.values())
-        msg = f"{path!r} is no library with HPTT's C functions {needed}: {error}"
+        msg = f"{path!r} is not a library with HPTT's C functions {needed}: {error}"
         raise MemdescError(msg) from None
     return library
 
 
-def library_peer(case: Case, buffers: tuple[Any, Any], threads: int, path: str) -> Peer | None:
+def library_peer(case: Case, buffers: Buffers, threads: int, path: str) -> Peer | None:
     """Return the transposition of a library with HPTT's C interface, named after its file."""
     moved = dense_permutation(case)
     bits = case.src.dtype.bits
@@ -186,5 +267,10 @@ def library_peer(case: Case, buffers: tuple[Any, Any], threads: int, path: str) 
     src, dst = (buffer.ctypes.data for buffer in buffers)
     # src is multiplied by 1, dst by 0; dims are in row-major order
     arguments = (order, len(order), 1.0, src, extents, None, 0.0, dst, None, threads, 1)
-    stem = Path(path).name.partition(".")[0].removeprefix("lib")
-    return Peer(stem, lambda: transpose(*arguments), owner=(order, extents, buffers), spins=True)
+    return Peer(
+        _stem(path), lambda: transpose(*arguments), owner=(order, extents, buffers), spins=True
+    )
+
+
+def _stem(path: str) -> str:
+    return Path(path).name.partition(".")[0].removeprefix("lib")

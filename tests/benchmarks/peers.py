@@ -1,0 +1,148 @@
+"""Measure reorders beside other libraries: `memdesc bench` with more peers.
+
+    python -m tests.benchmarks.peers --stag abcd --dtag aBcd16b 8x256x56x56
+        [--peers 'numpy,onednn 3.2'] [--peer-library libhptt.so] [--json]
+
+It takes the options of `memdesc bench`, and prints its table with a column for each library that is
+installed: oneDNN (of every version, generated code and reference apart), onnxruntime, MKL, and
+libraries with HPTT's C interface.
+
+There is a process for each number of threads, since libraries read once how many cores they may
+use, and for each oneDNN beyond the first: builds keep threads of their own (OpenMP, TBB), and those
+of one would take cores from the other.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+from contextlib import contextmanager
+from functools import partial
+from itertools import product
+from typing import TYPE_CHECKING, Any
+
+from memdesc import MemdescError
+from reorder.bench.peers import SHORT_SPIN
+from reorder.bench.report import full_report
+from reorder.cli.bench import COMMAND
+from reorder.cores import count_cores
+from tests.benchmarks.libraries import all_peers, open_library
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+_PACKAGES = ("onednn-cpu-gomp", "onednn", "onnxruntime", "mkl")
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    parser.add_argument(
+        "--peer-library",
+        metavar="FILE",
+        action="append",
+        default=[],
+        help="a library with HPTT's C functions, measured too, by the name of its file",
+    )
+    parser.add_argument(
+        "--in-process", action="store_true", help="measure all in this process, as workers do"
+    )
+    COMMAND.add_arguments(parser)
+    return parser
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Measure, and print the table or JSON."""
+    parser = _parser()
+    options = parser.parse_args(arguments)
+    if options.device is not None or options.size is not None:
+        parser.error("`memdesc bench --device` measures devices")
+    options.known_peers = partial(all_peers, options.peer_library)
+    try:
+        for path in options.peer_library:
+            open_library(path)
+        facts = COMMAND.answer(options)[0] if options.in_process else _collected(options, arguments)
+    except MemdescError as error:
+        sys.stderr.write(f"{error}\n")
+        return 2
+    text = json.dumps(facts) if options.json else "\n".join(COMMAND.lay_out(facts))
+    sys.stdout.write(text + "\n")
+    return 0
+
+
+def _collected(options: argparse.Namespace, arguments: Sequence[str]) -> dict[str, Any]:
+    """Return what the workers measured, all peers of a case together."""
+    counts = options.threads.split(",") if options.threads else sorted({"1", str(count_cores())})
+    known = options.known_peers()
+    if options.peers is None:
+        names = [name for name, make in known.items() if make]
+    else:
+        names = [name for name in options.peers.split(",") if name]
+    cases: dict[tuple[int, str], dict[str, Any]] = {}
+    kernels: dict[tuple[str, str], dict[str, Any]] = {}
+    for count, group in product(counts, _groups(names)):
+        facts = _measured(arguments, count, group)
+        for case in facts["cases"]:
+            first = cases.setdefault((case["threads"], case["name"]), case)
+            first["peers"] |= case["peers"]
+            first["differs"] += [peer for peer in case["differs"] if peer not in first["differs"]]
+        for kernel in facts["kernels"]:
+            kernels.setdefault((count, kernel["kernel"]), {"threads": int(count), **kernel})
+    has_worst = options.random is not None
+    return full_report([*cases.values()], [*kernels.values()], _PACKAGES, has_worst=has_worst)
+
+
+def _measured(arguments: Sequence[str], count: str, peers: Sequence[str]) -> dict[str, Any]:
+    """Measure in another process, which sees `count` cores.
+
+    Raises
+    ------
+    MemdescError
+        If it ends with an error, which it has printed.
+    """
+    command = [sys.executable, "-m", "tests.benchmarks.peers", *arguments]
+    command += ["--in-process", "--json", f"--threads={count}", f"--peers={','.join(peers)}"]
+    names = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
+    with _cores(count):
+        worker = subprocess.Popen(
+            command,
+            stdout=subprocess.PIPE,
+            env=os.environ | dict.fromkeys(names, count) | SHORT_SPIN,
+        )
+    with worker:
+        said, _ = worker.communicate()
+    if worker.returncode:
+        msg = f"the process that measures on {count} threads ended with {worker.returncode}"
+        raise MemdescError(msg)
+    found: dict[str, Any] = json.loads(said)
+    return found
+
+
+def _groups(names: Sequence[str]) -> list[list[str]]:
+    """Return which peers are measured together."""
+    versions = [name for name in names if name.startswith("onednn ")]
+    return [
+        [name for name in names if name not in versions[1:]],
+        *([each] for each in versions[1:]),
+    ]
+
+
+@contextmanager
+def _cores(count: str) -> Iterator[None]:
+    """Let a child that starts meanwhile see `count` cores: some libraries read nothing else."""
+    cores = os.sched_getaffinity(0)
+    if count.isdecimal() and int(count):
+        os.sched_setaffinity(0, set(sorted(cores)[: int(count)]))
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, cores)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
