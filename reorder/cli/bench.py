@@ -291,7 +291,8 @@ def _lay_out(facts: Facts) -> list[str]:
         for case in cases
     ]
     lines = table([head, *rows], range(1, len(head) - 1))
-    lines.append(f"{', '.join(('memcpy', *peers))}: times faster than; above 1 memdesc is faster")
+    names = ", ".join(("memcpy", *peers))
+    lines.append(f"{names}: their time divided by memdesc's; above 1, memdesc is faster")
     lines += [
         f"{case['name']}, {case['threads']} threads: other bits from {', '.join(case['differs'])}"
         for case in cases
@@ -317,8 +318,8 @@ def _lay_out(facts: Facts) -> list[str]:
 def device_lines(facts: Facts) -> list[str]:
     """Return the measurements of a device as a table."""
     has_torch = any(row["torch_of_copy"] for row in facts["cases"])
-    head = ("dtype", "from", "to", "dims", "MB", "us", "TB/s", "of the copy")
-    head += ("torch, of the copy",) if has_torch else ()
+    head = ["dtype", "from", "to", "dims", "MB", "us", "TB/s", "of the copy"]
+    head += ["torch, of the copy"] if has_torch else []
     rows = [
         (
             row["dtype"],

@@ -119,11 +119,11 @@ def _layout(found: Candidate) -> Facts:
 def _lay_out(facts: Facts) -> list[str]:
     """Return the verdict and the layouts; for a set, a line for each tensor."""
     if "tensors" in facts:
-        rows = [
+        tensors = [
             (each["tensor"], "plain" if each["row_major"] else each["verdict"])
             for each in facts["tensors"]
         ]
-        return table([*rows, *((name, "not in both files") for name in facts["not_compared"])])
+        return table([*tensors, *((name, "not in both files") for name in facts["not_compared"])])
     rows = [f"{facts['file']}, {facts['bytes']} bytes: {facts['verdict']}"]
     for each in facts["layouts"][:_SHOWN]:
         names = ", ".join(name["text"] for name in each["names"])

@@ -213,8 +213,8 @@ def _primitives(facts: Facts) -> list[str]:
 
 def _reorders(facts: Facts) -> list[str]:
     shown = facts["reorders"][: facts["top"]]
-    head = ("ms", "count", "ms each", "GB/s")
-    head += ("here, ms", "memcpy, ms", "times faster") if "bench_threads" in facts else ()
+    head = ["ms", "count", "ms each", "GB/s"]
+    head += ["here, ms", "memcpy, ms", "times faster"] if "bench_threads" in facts else []
     rows = []
     for row in shown:
         each = row["milliseconds"] / row["executions"]
@@ -224,7 +224,7 @@ def _reorders(facts: Facts) -> list[str]:
             here = row["here"]
             cells += [_ms(here["memdesc"]), _ms(here["memcpy"]), f"{each / here['memdesc']:.2f}"]
         rows.append([*cells, *[""] * (len(head) - len(cells)), _text(row)])
-    lines = table([(*head, "reorder"), *rows], range(len(head)))
+    lines = table([[*head, "reorder"], *rows], range(len(head)))
     hidden = len(facts["reorders"]) - len(shown)
     lines += [f"and {hidden} more (--top {len(facts['reorders'])} shows all)"] if hidden else []
     if "bench_threads" in facts:

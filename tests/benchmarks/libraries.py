@@ -13,7 +13,7 @@ from contextlib import suppress
 from functools import cache, partial
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -112,7 +112,7 @@ def _theirs(library: Library, desc: MemoryDesc) -> Desc | None:
 def _parameters(attr: Attr | None) -> Parameters | None:
     if attr is None:
         return None
-    given = {
+    given: dict[str, Any] = {
         each.role: (
             each.values.reshape(-1).astype(np.int32 if "zero" in each.role else np.float32),
             each.mask,

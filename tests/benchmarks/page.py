@@ -164,8 +164,8 @@ def page(facts: dict[str, Any]) -> str:
         "",
         (
             "One run of `tests.benchmarks.peers` over the "
-            f"{len({case['name'] for case in cases})} cases in `tests/benchmarks/`. "
-            "This page, its picture and [`benchmarks.csv`](benchmarks.csv) with every case are made from it:"
+            f"{len({case['name'] for case in cases})} cases in `tests/benchmarks/`. This page, its "
+            "picture and [`benchmarks.csv`](benchmarks.csv) with every case are made from it:"
         ),
         "",
         "```text",

@@ -60,7 +60,7 @@ def test_a_run_prints_a_table(capsys: pytest.CaptureFixture[str]) -> None:
     assert re.split(" {2,}", head) == names
     assert row.startswith("f32 1x64x32x32 abcd -> aBcd16b")
     assert len(re.split(" {2,}", row)) == len(names)
-    assert rest[0] == "memcpy, numpy: times faster than; above 1 memdesc is faster"
+    assert rest[0] == "memcpy, numpy: their time divided by memdesc's; above 1, memdesc is faster"
     said = "\n".join(rest)
     for part in ("kernels compiled or loaded: ", "times faster than", "5th percentile"):
         assert part in said
