@@ -6,6 +6,7 @@ import math
 import subprocess
 import sys
 from contextlib import contextmanager
+from itertools import product
 from typing import TYPE_CHECKING, Any
 
 from memdesc import MemdescError
@@ -23,10 +24,9 @@ from reorder.cores import count_cores
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
 
     from reorder.bench.cases import Case
-    from reorder.bench.measure import Result
     from reorder.bench.peers import MakePeer
 
 __all__ = ["COMMAND", "device_lines"]
@@ -136,29 +136,17 @@ def _answer(options: argparse.Namespace) -> tuple[Facts, int]:
     cases = _cases(options)
     threads = _threads(options.threads)
     peers = _peers(options)
+    measured = []
     with _spinning(options.busy), Progress(len(cases) * len(threads)) as shown:
-        measured = [
-            result._asdict()
-            for result in _measured(cases, threads, peers, options.seconds or _SECONDS, shown)
-        ]
+        for count, case in product(threads, cases):
+            shown.step(case.name)
+            result = measure(case, count, peers, options.seconds or _SECONDS)
+            measured.append(result._asdict())
+            shown.step(case.name, 1)
     from reorder.cpu import compiled_kernels  # noqa: PLC0415 - loads numba, which is slow
 
     has_worst = options.random is not None
     return full_report(measured, compiled_kernels(), has_worst=has_worst), 0
-
-
-def _measured(
-    cases: Sequence[Case],
-    threads: Sequence[int],
-    peers: Sequence[MakePeer],
-    seconds: float,
-    shown: Progress,
-) -> Iterator[Result]:
-    for count in threads:
-        for case in cases:
-            shown.step(case.name)
-            yield measure(case, count, peers, seconds)
-            shown.step(case.name, 1)
 
 
 def _cases(options: argparse.Namespace) -> list[Case]:
@@ -176,12 +164,11 @@ def _cases(options: argparse.Namespace) -> list[Case]:
         words += random_words(options.random, options.seed, classes)
     for tag in f"{options.stag or ''},{options.dtag or ''}".split(","):
         buffer_name(tag)
-    # a case that is named twice is measured once
-    cases = {case.name: case for case in parse_cases(words)}
+    cases = list(parse_cases(words))
     if not cases:
         msg = "nothing to measure: give dims, such as 8x256x56x56, or --batch with a file of cases"
         raise MemdescError(msg)
-    return [*cases.values()]
+    return cases
 
 
 def _peers(options: argparse.Namespace) -> list[MakePeer]:

@@ -83,12 +83,12 @@ def _collected(options: argparse.Namespace, arguments: Sequence[str]) -> dict[st
         names = [name for name, make in known.items() if make]
     else:
         names = [name for name in options.peers.split(",") if name]
-    cases: dict[tuple[int, str], dict[str, Any]] = {}
+    cases: dict[tuple[str, int], dict[str, Any]] = {}
     kernels: dict[tuple[str, str], dict[str, Any]] = {}
     for count, group in product(counts, _groups(names)):
         facts = _measured(arguments, count, group)
-        for case in facts["cases"]:
-            first = cases.setdefault((case["threads"], case["name"]), case)
+        for number, case in enumerate(facts["cases"]):
+            first = cases.setdefault((count, number), case)
             first["peers"] |= case["peers"]
             first["differs"] += [peer for peer in case["differs"] if peer not in first["differs"]]
         for kernel in facts["kernels"]:

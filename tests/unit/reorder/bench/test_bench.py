@@ -92,7 +92,7 @@ def test_other_processes_are_busy_only_while_it_measures(
 
 def test_a_run_is_one_json_object(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     file = tmp_path / "cases"
-    file.write_text("--dtag=axb 1x3x4x5 2x8x4x4\n", encoding="utf-8")
+    file.write_text('--dtag=axb 1x3x4x5 2x8x4x4n"one" 3x4n"one"\n', encoding="utf-8")
     assert (
         main(
             [
@@ -109,7 +109,8 @@ def test_a_run_is_one_json_object(capsys: pytest.CaptureFixture[str], tmp_path: 
     facts = json.loads(capsys.readouterr().out)
     assert [case["name"] for case in facts["cases"]] == [
         "f32 1x3x4x5 abx -> axb",
-        "f32 2x8x4x4 abx -> axb",
+        "one",
+        "one",
     ]
     assert all(set(case["peers"]) == {"numpy"} for case in facts["cases"])
 
