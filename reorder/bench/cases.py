@@ -194,8 +194,10 @@ def _generated(dims: tuple[int, ...], role: str, mask: int, groups: str | None) 
         raise MemdescError(msg)
     widths_of_all = (*(1,) * (len(dims) - len(widths)), *widths)
     counts = [-(-dim // width) for dim, width in zip(dims, widths_of_all, strict=True)]
-    spread = np.arange(prod(n for dim, n in enumerate(counts) if mask >> dim & 1)) % 7
-    values = spread if "zero" in role else (0.5 + spread / 8).astype(np.float32)
+    count = prod(n for dim, n in enumerate(counts) if mask >> dim & 1)
+    spread = np.arange(7, dtype=np.int32)
+    period = spread if "zero" in role else (0.5 + spread / 8).astype(np.float32)
+    values = np.tile(period, -(-count // period.size))[:count]
     given: dict[str, Any] = {role: values, f"{role}_mask": mask}
     return given | ({f"{role}_groups": widths} if widths else {})
 

@@ -142,17 +142,13 @@ def numpy_peer(case: Case, buffers: Buffers, _threads: int) -> Peer | None:
 
 def torch_peer(case: Case, buffers: Buffers, threads: int) -> Peer | None:
     """Return a reorder by torch: `copy_` between strided tensors."""
-    if (
-        case.src.dtype != case.dst.dtype
-        or case.attr is not None
-        or not case.src.dtype.numpy.itemsize
-    ):
+    kind = _TORCH_TYPES.get(case.dst.dtype.bits)
+    if case.src.dtype != case.dst.dtype or case.attr is not None or kind is None:
         return None
     for variable, value in SHORT_SPIN.items():
         os.environ.setdefault(variable, value)
     torch = importlib.import_module("torch")
     torch.set_num_threads(threads)
-    kind = _TORCH_TYPES[case.dst.dtype.bits]
     views = [
         (
             torch.from_numpy(dst.view(kind)),

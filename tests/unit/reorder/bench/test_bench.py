@@ -157,10 +157,11 @@ def test_a_peer_that_was_asked_for_and_is_not_installed_is_missed_in_one_line(
 
 
 @pytest.mark.peers
-def test_torch_comes_to_the_bits_that_we_come_to() -> None:
-    results = [measure(case, 1, [torch_peer], 0.001) for case in parse_cases(_TAILS.split())]
+def test_torch_writes_the_bits_that_we_write() -> None:
+    words = f"{_TAILS} --sdt=s4,boolean,f64,bf16 --dtag=ba --stag=ab 6x8"
+    results = [measure(case, 1, [torch_peer], 0.001) for case in parse_cases(words.split())]
     assert all(result.differs == [] for result in results)
-    assert any("torch" in result.peers for result in results)
+    assert [bool(result.peers) for result in results[-4:]] == [False, True, True, True]
 
 
 def test_the_help_says_what_each_attribute_takes(capsys: pytest.CaptureFixture[str]) -> None:
