@@ -190,17 +190,23 @@ class Memory(Checked):
     def _repr_html_(self) -> str:
         return self.desc._repr_html_()
 
+    @allocates
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:  # noqa: FBT001 - numpy's protocol
         array = self.numpy(copy=copy)
-        if dtype is None or array.dtype == dtype:
+        wanted = array.dtype if dtype is None else np.dtype(dtype)
+        if array.dtype == wanted:
             return array
         if copy is False:
             msg = (
-                f"{self.desc!r} holds {array.dtype.name}, so an array of {np.dtype(dtype).name} "
+                f"{self.desc!r} holds {array.dtype.name}, so an array of {wanted.name} "
                 "cannot be without a copy"
             )
             raise MemdescError(msg)
-        return array.astype(dtype)
+        try:
+            return array.astype(wanted)
+        except ValueError as error:  # such as of bf16 as void
+            msg = f"{self.desc!r} cannot be an array of {wanted}: {error}"
+            raise MemdescError(msg) from None
 
     def __dlpack_device__(self) -> tuple[int, int]:
         return CPU_DEVICE

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from memdesc.desc import checked_desc
 from memdesc.errors import allocates
 from reorder.memory.buffers import flat_bytes
 from reorder.memory.compensation import compensate
@@ -41,7 +42,7 @@ def execute_reference(
     MemdescError
         If there is no such reorder, or a buffer does not fit; nothing is written then.
     """
-    check_pair(src_desc, dst_desc)
+    check_pair(checked_desc("src_desc", src_desc), checked_desc("dst_desc", dst_desc))
     bound = bind(attr, src_desc, dst_desc)
     data = flat_bytes(dst, dst_desc, "dst", write=True)
     values = unpack(flat_bytes(src, src_desc, "src", write=False), src_desc)
