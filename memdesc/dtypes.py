@@ -222,7 +222,7 @@ def _by_numpy(spec: Any) -> DataType | None:
         return None
     try:
         dtype = np.dtype(spec)
-    except (TypeError, ValueError):
+    except Exception:  # noqa: BLE001 - numpy evaluates strings, and calls repr() of objects
         return None
     if not dtype.isnative:
         msg = (

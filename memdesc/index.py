@@ -142,9 +142,12 @@ def first_where(mask: NDArray[np.bool_], values: NDArray[np.int64]) -> int:
 
 def _entries(index: Any) -> tuple[Any, ...]:
     """Return the entries of an index, as Python ints or as arrays of one shape."""
-    if isinstance(index, str | bytes) or not np.iterable(index):
-        return checked_ints("index", index)  # type: ignore[arg-type] # refused there
-    given = entries_of("index", index)
+    try:
+        given = entries_of("index", index)
+    except TypeError:
+        given = ()
+    if isinstance(index, str | bytes) or not given:
+        return checked_ints("index", index)
     try:
         return checked_ints("index", given)
     except MemdescError:

@@ -339,7 +339,12 @@ class Memory(Checked):
         if desc.has_broadcast:
             msg = f"{desc!r} has a stride of 0: one element would be written for several indices"
             raise MemdescError(msg)
-        result = np.asarray(function(self.numpy(copy=True)))
+        returned = function(self.numpy(copy=True))
+        try:
+            result = np.asarray(returned)
+        except ValueError as error:  # lists of different lengths
+            msg = f"the function returned {short_repr(returned)}, not an array: {error}"
+            raise MemdescError(msg) from None
         if result.shape != desc.dims or result.dtype != desc.dtype.numpy:
             msg = (
                 f"the function returned {result.dtype} of shape {result.shape}, not "

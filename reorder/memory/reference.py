@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from memdesc.desc import checked_desc
 from memdesc.errors import allocates
 from reorder.memory.buffers import flat_bytes
 from reorder.memory.compensation import compensate
 from reorder.memory.packing import pack, unpack
-from reorder.plan.plan import check_pair
+from reorder.plan.plan import check_pair, check_types
 from reorder.values.binding import bind
 from reorder.values.convert import convert
 
@@ -42,7 +41,8 @@ def execute_reference(
     MemdescError
         If there is no such reorder, or a buffer does not fit; nothing is written then.
     """
-    check_pair(checked_desc("src_desc", src_desc), checked_desc("dst_desc", dst_desc))
+    check_types(src_desc, dst_desc, attr)
+    check_pair(src_desc, dst_desc)
     bound = bind(attr, src_desc, dst_desc)
     data = flat_bytes(dst, dst_desc, "dst", write=True)
     values = unpack(flat_bytes(src, src_desc, "src", write=False), src_desc)

@@ -44,6 +44,9 @@ class StoredTensor(Checked):
     __slots__ = ("_checkpoint", "_entry")
 
     def __init__(self, checkpoint: Checkpoint, entry: Entry) -> None:
+        if not (isinstance(checkpoint, Checkpoint) and isinstance(entry, Entry)):
+            msg = "a StoredTensor is made by a Checkpoint: open_checkpoint(path)[name]"  # type: ignore[unreachable] # callers without types
+            raise MemdescError(msg)
         self._checkpoint, self._entry = checkpoint, entry
 
     def __reduce__(self) -> tuple[Any, ...]:
