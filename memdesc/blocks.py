@@ -30,7 +30,7 @@ def exact_axes(axes: object) -> tuple[Axis, ...]:
     """Return axes whose numbers are Python ints; refuse what is no sequence of axes."""
     try:
         pairs = [(dims, padded) for dims, padded in entries_of("axes", axes)]
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, NotImplementedError):
         msg = f"axes must be a tuple of Axis(dims, padded), not {short_repr(axes)}"
         raise MemdescError(msg) from None
     return tuple(
@@ -48,7 +48,7 @@ def exact_blocks(blocks: object) -> tuple[Block, ...]:
             (axis, step, extent, stride)
             for axis, step, extent, stride in entries_of("blocks", blocks)
         ]
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, NotImplementedError):
         msg = (
             f"blocks must be a tuple of Block(axis, step, extent, stride), not {short_repr(blocks)}"
         )

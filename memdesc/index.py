@@ -132,7 +132,11 @@ def checked_integers(name: str, values: ArrayLike) -> int | NDArray[np.int64]:
     if array.dtype.kind not in "iu" or is_wide:
         msg = f"{name} must be integers that int64 holds, not {short_repr(values)}"
         raise MemdescError(msg)
-    return array.astype(np.int64)
+    try:
+        return array.astype(np.int64)
+    except ValueError as error:  # dims beside one of size 0 may be of any size
+        msg = f"{name} must be an array of int64, not {short_repr(values)}: {error}"
+        raise MemdescError(msg) from None
 
 
 def first_where(mask: NDArray[np.bool_], values: NDArray[np.int64]) -> int:

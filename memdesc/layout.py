@@ -287,7 +287,7 @@ class Layout(Checked):
         if type(axis) is not int:
             axis = checked_int("axis", axis)
         if not 0 <= axis < len(self.axes):
-            msg = f"axis {axis} is not in 0 to {len(self.axes) - 1}; the axes are {self.axes}"
+            msg = f"axis {short_repr(axis)} is not in 0 to {len(self.axes) - 1}: {self.axes}"
             raise OutOfRangeError(msg)
         return axis
 

@@ -20,6 +20,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 
+class _CallersOwnError(Exception):
+    """Raised by the caller's own method; it may pass through."""
+
+
 class _Broken:
     """An object whose own methods fail, but for equality and hash."""
 
@@ -27,7 +31,7 @@ class _Broken:
         raise RuntimeError
 
     def __index__(self) -> int:
-        raise RuntimeError
+        raise _CallersOwnError
 
     def __iter__(self) -> NoReturn:
         raise RuntimeError
@@ -183,6 +187,8 @@ def _check(data: st.DataObject) -> None:
         wrong = (*right[k][:j], wrong, *right[k][j + 1 :])
     try:
         call(*right[:k], wrong, *right[k + 1 :])
+    except _CallersOwnError:
+        pass
     except (MemdescError, TypeError) as error:
         assert len(str(error)) < 4000  # noqa: PT017 - most calls are refused, some are not
 
