@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from memdesc.errors import MemdescError, short_repr
-from memdesc.int64 import checked_int, exact_ints
+from memdesc.int64 import checked_int, entries_of, exact_ints
 
 __all__ = ["Axis", "Block", "exact_axes", "exact_blocks"]
 
@@ -29,8 +29,8 @@ class Block(NamedTuple):
 def exact_axes(axes: object) -> tuple[Axis, ...]:
     """Return axes whose numbers are Python ints; refuse what is no sequence of axes."""
     try:
-        pairs = [(dims, padded) for dims, padded in axes]  # type: ignore[attr-defined] # caught
-    except (TypeError, ValueError):
+        pairs = [(dims, padded) for dims, padded in entries_of("axes", axes)]
+    except (TypeError, ValueError, NotImplementedError):
         msg = f"axes must be a tuple of Axis(dims, padded), not {short_repr(axes)}"
         raise MemdescError(msg) from None
     return tuple(
@@ -44,8 +44,11 @@ def exact_axes(axes: object) -> tuple[Axis, ...]:
 def exact_blocks(blocks: object) -> tuple[Block, ...]:
     """Return blocks whose numbers are Python ints; refuse what is no sequence of blocks."""
     try:
-        rows = [(axis, step, extent, stride) for axis, step, extent, stride in blocks]  # type: ignore[attr-defined] # caught
-    except (TypeError, ValueError):
+        rows = [
+            (axis, step, extent, stride)
+            for axis, step, extent, stride in entries_of("blocks", blocks)
+        ]
+    except (TypeError, ValueError, NotImplementedError):
         msg = (
             f"blocks must be a tuple of Block(axis, step, extent, stride), not {short_repr(blocks)}"
         )

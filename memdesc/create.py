@@ -144,7 +144,7 @@ def _layout_by_name(dims: tuple[int, ...], tag: str | FormatTag | None, bits: in
     try:
         found = resolve(name, dims, bits)
     except MemdescError as error:
-        if name == tag:
+        if name is tag or name == tag:
             raise
         msg = f"{short_repr(tag)} stands for {name!r} where there are {len(dims)} dims: {error}"
         raise type(error)(msg) from None

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from contextlib import suppress
 from dataclasses import dataclass
+from operator import index as to_int
 from typing import TYPE_CHECKING
 
 import ml_dtypes
@@ -104,7 +105,7 @@ class DataType(Checked):
 
     def nbytes(self, count: int) -> int:
         """Return how many bytes `count` elements take, rounded up to whole bytes."""
-        return (count * self.bits + 7) // 8
+        return (to_int(count) * self.bits + 7) // 8
 
 
 # name, bits, numpy dtype, other names as strings: those of OpenVINO, OpenCL, C and torch. The
@@ -221,7 +222,7 @@ def _by_numpy(spec: Any) -> DataType | None:
         return None
     try:
         dtype = np.dtype(spec)
-    except (TypeError, ValueError):
+    except Exception:  # noqa: BLE001 - numpy evaluates strings, and calls repr() of objects
         return None
     if not dtype.isnative:
         msg = (

@@ -98,6 +98,8 @@ def short_repr(value: object) -> str:
         text = repr(value)
     except ValueError:  # Python does not print integers of more than 4300 digits
         return f"a {kind} with a number too long to print"
+    except Exception:  # noqa: BLE001 - nested too deeply, or an error of the caller's own repr
+        return f"a {kind} that cannot be printed"
     if len(text) <= _MAX_REPR and "\n" not in text:
         return text
     shape, dtype = getattr(value, "shape", ()), getattr(value, "dtype", None)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from memdesc.create import memory_desc
 from memdesc.errors import MemdescError
 from memdesc.image import image_desc
+from memdesc.int64 import checked_ints
 from memdesc.names import is_image
 
 if TYPE_CHECKING:
@@ -54,7 +55,7 @@ def explore(dims: Iterable[int], dtype: object, tag: str) -> Any:
             "or memdesc[notebook]; show() needs no package"
         )
         raise MemdescError(msg) from None
-    sizes = tuple(dims)
+    sizes = checked_ints("dims", dims)
     first = _page(_drawn(sizes, dtype, tag))
     fields = [
         widgets.Text(value=value, description=name, continuous_update=False)

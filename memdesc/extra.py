@@ -9,14 +9,16 @@ the elements: first that of s8s8 convolutions, then that of asymmetric sources. 
 from __future__ import annotations
 
 import re
+import sys
 from dataclasses import dataclass
 from functools import lru_cache
-from math import isfinite, prod
+from math import prod
+from operator import index as to_int
 from typing import TYPE_CHECKING
 
 from memdesc.checked import Checked
 from memdesc.errors import MemdescError, UnsupportedFormatError, short_repr
-from memdesc.int64 import checked_int
+from memdesc.int64 import checked_int, checked_ints
 from memdesc.layout import Axis, Block, Layout, dim_name, memory_order
 from memdesc.tags import MAX_NDIMS
 
@@ -92,8 +94,7 @@ class Extra(Checked):
         if (
             not isinstance(self.scale_adjust, int | float)
             or isinstance(self.scale_adjust, bool)
-            or not isfinite(self.scale_adjust)
-            or self.scale_adjust <= 0
+            or not 0 < self.scale_adjust <= sys.float_info.max
         ):
             msg = f"scale_adjust must be a positive number, not {short_repr(self.scale_adjust)}"
             raise MemdescError(msg)
@@ -127,7 +128,8 @@ class Extra(Checked):
             Sizes with padding.
         """
         found = {}
-        at = -(-nbytes // _INT32_BYTES) * _INT32_BYTES
+        padded_dims = checked_ints("padded_dims", padded_dims)
+        at = -(-to_int(nbytes) // _INT32_BYTES) * _INT32_BYTES
         for name, mask in self.masks.items():
             shape = tuple(size for dim, size in enumerate(padded_dims) if mask >> dim & 1)
             found[name] = at, shape
@@ -136,7 +138,7 @@ class Extra(Checked):
 
     def nbytes(self, nbytes: int, padded_dims: tuple[int, ...]) -> int:
         """Return the bytes of elements and compensation together."""
-        total = nbytes
+        total = to_int(nbytes)
         for at, shape in self.spans(nbytes, padded_dims).values():
             total = at + _INT32_BYTES * prod(shape)
         return total
@@ -159,6 +161,9 @@ class Extra(Checked):
         UnsupportedFormatError
             If the flags mean other compensation of oneDNN, such as that of RNN weights.
         """
+        if not isinstance(text, str):
+            msg = f"an Extra is read from a string, not {short_repr(text)}"  # type: ignore[unreachable] # callers without types
+            raise MemdescError(msg)
         head, *parts = text.split(":")
         flags = int(head[1:]) if re.fullmatch("f[0-9]{1,9}", head) else 0
         others = [what for bit, what in _OTHER_FLAGS.items() if flags & bit]
@@ -175,7 +180,7 @@ class Extra(Checked):
             try:
                 given[_VERBOSE_FIELDS[prefix]] = float(digits) if prefix == "sa" else int(digits)
             except (KeyError, ValueError):
-                msg = f"{short_repr(text)}: {part!r} is not s8mMASK, zpmMASK or saFACTOR"
+                msg = f"{short_repr(text)}: {short_repr(part)} is not s8mMASK, zpmMASK or saFACTOR"
                 raise MemdescError(msg) from None
         found = Extra(**given) if given else None  # type: ignore[arg-type] # masks are integers
         said = found.flags if found else 0

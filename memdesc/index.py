@@ -12,7 +12,7 @@ import numpy as np
 
 from memdesc.checked import Checked
 from memdesc.errors import MemdescError, OutOfRangeError, short_repr
-from memdesc.int64 import INT64_MAX, checked_int, checked_ints
+from memdesc.int64 import INT64_MAX, checked_flag, checked_int, checked_ints, entries_of
 from memdesc.layout import axis_index, dim_name
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ class Index(tuple[Any, ...], Checked):  # noqa: SLOT001 - tuples of any length h
         is_padding: bool | NDArray[np.bool_] = False,  # noqa: FBT001, FBT002 - a field
     ) -> Self:
         """Make one."""
-        made = super().__new__(cls, entries)
+        made = super().__new__(cls, entries_of("index", entries))
         made.is_padding = is_padding
         return made
 
@@ -94,7 +94,7 @@ def checked_index(layout: Layout, index: Any, *, padded: bool) -> tuple[Any, ...
         if len(shape) > 1 and shape[-1] == layout.ndims:
             msg = f"{msg}; of an array of rows pass the columns, index.T"
         raise MemdescError(msg)
-    if not padded:
+    if not checked_flag("padded", padded):
         for dim, (i, size) in enumerate(zip(at, layout.dims, strict=True)):
             _check_range(i, size, dim_name(dim))
         return at
@@ -124,7 +124,7 @@ def checked_integers(name: str, values: ArrayLike) -> int | NDArray[np.int64]:
         return checked_int(name, values if isinstance(values, bool) else to_int(values))  # type: ignore[arg-type] # suppressed
     try:
         array = np.asarray(values)
-    except ValueError:  # lists of different lengths
+    except (ValueError, MemoryError):  # lists of different lengths, or too long for an array
         array = np.asarray(None)
     if not array.size and array.dtype.kind == "f":
         array = array.astype(np.int64)  # an empty list
@@ -132,7 +132,11 @@ def checked_integers(name: str, values: ArrayLike) -> int | NDArray[np.int64]:
     if array.dtype.kind not in "iu" or is_wide:
         msg = f"{name} must be integers that int64 holds, not {short_repr(values)}"
         raise MemdescError(msg)
-    return array.astype(np.int64)
+    try:
+        return array.astype(np.int64)
+    except ValueError as error:  # dims beside one of size 0 may be of any size
+        msg = f"{name} must be an array of int64, not {short_repr(values)}: {error}"
+        raise MemdescError(msg) from None
 
 
 def first_where(mask: NDArray[np.bool_], values: NDArray[np.int64]) -> int:
@@ -142,9 +146,12 @@ def first_where(mask: NDArray[np.bool_], values: NDArray[np.int64]) -> int:
 
 def _entries(index: Any) -> tuple[Any, ...]:
     """Return the entries of an index, as Python ints or as arrays of one shape."""
-    if isinstance(index, str | bytes) or not np.iterable(index):
-        return checked_ints("index", index)  # type: ignore[arg-type] # refused there
-    given = tuple(index)
+    try:
+        given = entries_of("index", index)
+    except TypeError:
+        given = ()
+    if isinstance(index, str | bytes) or not given:
+        return checked_ints("index", index)
     try:
         return checked_ints("index", given)
     except MemdescError:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import islice
 from operator import index as to_int
+from typing import Any
 
 import numpy as np
 
@@ -16,6 +18,7 @@ __all__ = [
     "checked_int",
     "checked_ints",
     "checked_sizes",
+    "entries_of",
     "exact_ints",
 ]
 
@@ -23,8 +26,41 @@ INT64_MAX = 2**63 - 1
 # A size that is known at execution only: oneDNN's DNNL_RUNTIME_DIM_VAL, the least int64.
 # All other integers of callers must be at least -INT64_MAX, so they differ from it.
 RUNTIME = -(2**63)
+# Entries that are read of an iterable, which may be endless: more than any field has.
+_MAX_ENTRIES = 2**16
+# Characters of another error's message in one of ours.
+_MAX_REASON = 200
 # Characters, and what has no order, or an order of something else.
 _NOT_SEQUENCES = (str, bytes, bytearray, set, frozenset, dict)
+
+
+def entries_of(name: str, values: Any) -> tuple[Any, ...]:
+    """Return the entries of an iterable; refuse one that fails, or has more than any field.
+
+    Raises
+    ------
+    TypeError
+        If it is not iterable.
+    MemdescError
+        If it fails, or does not end.
+    """
+    if type(values) is tuple:
+        return values
+    try:
+        found = tuple(islice(values, _MAX_ENTRIES + 1))
+    except TypeError:  # not iterable: the caller says what is needed
+        raise
+    except Exception as error:  # of the caller's own iterator
+        msg = f"{name} must be a sequence, not {short_repr(values)}: {_reason(error)}"
+        raise MemdescError(msg) from error
+    if len(found) > _MAX_ENTRIES:
+        msg = f"{name} has more than {_MAX_ENTRIES} entries: {short_repr(values)}"
+        raise MemdescError(msg)
+    return found
+
+
+def _reason(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}"[:_MAX_REASON]
 
 
 def checked_ints(name: str, values: Iterable[int]) -> tuple[int, ...]:
@@ -32,17 +68,24 @@ def checked_ints(name: str, values: Iterable[int]) -> tuple[int, ...]:
     try:
         if isinstance(values, _NOT_SEQUENCES):
             raise TypeError  # noqa: TRY301 - refused below
-        given = (values,) if isinstance(values, np.ndarray) and not values.ndim else tuple(values)
-        if bool in map(type, given):
-            msg = (
-                f"{name} must be integers that int64 holds, not {short_repr(given)}: a bool is no "
-                "size and no index"
-            )
-            raise MemdescError(msg)
-        found = tuple(map(to_int, given))
+        is_scalar = isinstance(values, np.ndarray) and not values.ndim
+        given = (values,) if is_scalar else entries_of(name, values)
+        has_flag = bool in map(type, given)
+        found = () if has_flag else tuple(map(to_int, given))
+    except MemdescError:
+        raise
     except TypeError:
         msg = f"{name} must be a sequence of integers, not {short_repr(values)}"
         raise MemdescError(msg) from None
+    except Exception as error:  # of the caller's own __index__
+        msg = f"{name} must be a sequence of integers, not {short_repr(values)}: {_reason(error)}"
+        raise MemdescError(msg) from error
+    if has_flag:
+        msg = (
+            f"{name} must be integers that int64 holds, not {short_repr(given)}: a bool is no "
+            "size and no index"
+        )
+        raise MemdescError(msg)
     if found and (max(found) > INT64_MAX or min(found) < -INT64_MAX):
         hint = (
             "; sizes that are not known yet are for runtime_desc()"
@@ -59,9 +102,9 @@ def checked_ints(name: str, values: Iterable[int]) -> tuple[int, ...]:
 
 def checked_sizes(values: Iterable[int]) -> tuple[int, ...]:
     """Return dims as a tuple of Python ints, of which some may be RUNTIME."""
-    if not isinstance(values, Iterable):
-        return checked_ints("dims", values)  # type: ignore[unreachable] # callers without types
-    given = tuple(values)
+    if not isinstance(values, Iterable) or (isinstance(values, np.ndarray) and not values.ndim):
+        return checked_ints("dims", values)
+    given = entries_of("dims", values)
     unknown = [isinstance(size, int | np.integer) and size == RUNTIME for size in given]
     known = checked_ints(
         "dims", tuple(0 if skip else size for size, skip in zip(given, unknown, strict=True))

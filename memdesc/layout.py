@@ -18,8 +18,8 @@ import numpy as np
 
 from memdesc.blocks import Axis, Block, exact_axes, exact_blocks
 from memdesc.checked import Checked
-from memdesc.errors import MemdescError, NotBlockedError, allocates, short_repr
-from memdesc.int64 import INT64_MAX, checked_int, exact_ints
+from memdesc.errors import MemdescError, NotBlockedError, OutOfRangeError, allocates, short_repr
+from memdesc.int64 import INT64_MAX, checked_flag, checked_int, exact_ints
 from memdesc.tags import LETTERS, MAX_NDIMS
 
 if TYPE_CHECKING:
@@ -283,16 +283,26 @@ class Layout(Checked):
                 span = max(span, extent * stride)
         return span
 
+    def _known_axis(self, axis: int) -> int:
+        if type(axis) is not int:
+            axis = checked_int("axis", axis)
+        if not 0 <= axis < len(self.axes):
+            msg = f"axis {short_repr(axis)} is not in 0 to {len(self.axes) - 1}: {self.axes}"
+            raise OutOfRangeError(msg)
+        return axis
+
     def axis_size(self, axis: int) -> int:
         """Return the logical extent of an axis."""
-        return prod(self.dims[dim] for dim in self.axes[axis].dims)
+        return prod(self.dims[dim] for dim in self.axes[self._known_axis(axis)].dims)
 
     def axis_blocks(self, axis: int) -> tuple[Block, ...]:
         """Return the blocks of an axis, the largest step first."""
+        axis = self._known_axis(axis)
         return tuple(block for block in self.blocks if block.axis == axis)
 
     def outer(self, axis: int) -> Block:
         """Return the block that counts whole blocks of an axis."""
+        axis = self._known_axis(axis)
         return next(block for block in self.blocks if block.axis == axis)
 
     def inner(self) -> tuple[Block, ...]:
@@ -398,6 +408,7 @@ class Layout(Checked):
         padded : bool
             Over the padded extents instead of the logical ones.
         """
+        padded = checked_flag("padded", padded)
         sizes = [axis.padded if padded else self.axis_size(k) for k, axis in enumerate(self.axes)]
         return [
             block_offset(self.axis_blocks(k), np.arange(size, dtype=np.int64))

@@ -54,6 +54,9 @@ but dim c is lower-case in 'aBcd'; blocked dims are upper-case
     if len(text) > _MAX_TEXT:
         msg = f"{short_repr(text)}: a tag has at most {_MAX_TEXT} characters"
         raise UnknownFormatError(msg)
+    if not isinstance(letters, str) or len(letters) > len(LETTERS):
+        msg = f"letters must be a string of at most {len(LETTERS)}, not {short_repr(letters)}"
+        raise UnknownFormatError(msg)
     return _parse(text, letters)
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from math import isfinite, prod
+import sys
+from math import prod
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -137,7 +138,7 @@ def compare_values(
     <ValueComparison of (1, 17, 5, 4): 1 of 340 differ, worst (0, 16, 2, 1): 329.0 and 329.5>
     """
     for name, value in (("tolerance", tolerance), ("relative", relative)):
-        if not isinstance(value, int | float | np.number) or not isfinite(value) or value < 0:
+        if not isinstance(value, int | float | np.number) or not 0 <= value <= sys.float_info.max:
             msg = f"{name} must be a finite number of 0 or more, not {short_repr(value)}"
             raise MemdescError(msg)
     if checked_int("limit", limit) < 0:

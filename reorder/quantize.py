@@ -12,9 +12,11 @@ import numpy as np
 
 from memdesc import MemdescError, data_type, memory_desc
 from memdesc.checked import Checked
+from memdesc.errors import allocates
 from memdesc.int64 import checked_flag, checked_ints
+from memdesc.layout import check_dims
 from reorder.api import is_on_device, reorder
-from reorder.memory.dlpack import is_exporter
+from reorder.memory.allocate import zeroed_bytes
 from reorder.memory.inputs import as_memory
 from reorder.memory.memory import Memory
 from reorder.values.attr import Attr
@@ -78,6 +80,7 @@ class Quantized(_Values, Checked):
     __replace__ = _replace  # copy.replace, from Python 3.13 on
 
 
+@allocates
 def quantize(  # noqa: PLR0913 - what it takes is named by keyword
     x: NDArray[Any] | Memory | OnDevice,
     dtype: Any,
@@ -145,12 +148,13 @@ def quantize(  # noqa: PLR0913 - what it takes is named by keyword
         source = desc_on_device(x)
         dims, given = source.dims, source.dtype
     else:
-        if isinstance(x, Memory) or (is_exporter(x) and not isinstance(x, np.ndarray)):
+        if isinstance(x, np.ndarray):
+            values = np.asarray(x)
+        else:
             x = as_memory(x, None)
             values = x.numpy()
-        else:
-            values = np.asarray(x)
         dims, given = values.shape, data_type(values.dtype)
+    check_dims(dims)
     check_types(given, wanted)
     mask, sizes, inside = split_dims(dims, axis, groups)
     if values is None:
@@ -158,6 +162,8 @@ def quantize(  # noqa: PLR0913 - what it takes is named by keyword
 
         low, high = find_ranges_on_device(x, sizes, inside, queue)
     else:
+        # refused before it is read: a broadcast array may have more elements than memory holds
+        zeroed_bytes(wanted.nbytes(prod(dims)))
         low, high = find_ranges(values, sizes, inside)
     is_symmetric = (
         wanted.name in FLOATS or INTEGERS[wanted.name][0] < 0 if symmetric is None else symmetric

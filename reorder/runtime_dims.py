@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from memdesc import RUNTIME, MemdescError, MemoryDesc, RuntimeDesc
 from memdesc.checked import Checked
 from memdesc.errors import short_repr
+from memdesc.int64 import checked_ints
 from memdesc.layout import dim_name
 from reorder.api import is_on_device, prepare, reorder
 from reorder.memory.memory import Memory
@@ -95,7 +96,7 @@ class RuntimePlan(Checked):
         MemdescError
             If they differ where they have been known.
         """
-        sizes = tuple(dims)
+        sizes = checked_ints("dims", dims)
         return plan_reorder(self.src.resolve(sizes), self.dst.resolve(sizes), self.attr)
 
     def __call__(

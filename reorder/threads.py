@@ -8,6 +8,7 @@ from operator import index
 from typing import TYPE_CHECKING, Any
 
 from memdesc import MemdescError
+from memdesc.errors import short_repr
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -69,6 +70,6 @@ def checked_threads(threads: Any) -> int:
     except TypeError:
         count = 0
     if count < 1 or isinstance(threads, bool):
-        msg = f"threads must be an integer of 1 or more, not {threads!r}"
+        msg = f"threads must be an integer of 1 or more, not {short_repr(threads)}"
         raise MemdescError(msg)
     return count

@@ -8,6 +8,7 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from memdesc.errors import MemdescError, short_repr
+from memdesc.int64 import checked_int
 from memdesc.names.images import IMAGES, is_image, parse_image
 from memdesc.names.registry import known_names, parse_name
 from memdesc.names.weights import EXPERTS
@@ -60,6 +61,8 @@ def suggest(text: str, ndims: int | None = None) -> tuple[str, ...]:
     if not isinstance(text, str):
         msg = f"a name is a string, not {short_repr(text)}"  # type: ignore[unreachable] # callers without types
         raise MemdescError(msg)
+    if ndims is not None:
+        ndims = checked_int("ndims", ndims)
     meant = meanings(text, ndims)
     alike = nearest(text, (*(name.text for name in known_names()), *IMAGES), ndims)
     return (*meant, *alike)[:_COUNT]

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from memdesc.errors import MemdescError, short_repr
-from memdesc.int64 import checked_ints
+from memdesc.int64 import checked_ints, entries_of
 from memdesc.layout import dim_name
 from memdesc.picture.cells import cells_of, digits
 from memdesc.picture.grid import FULL, Limits, arrange
@@ -101,7 +101,7 @@ def looked_at(
     layout: Layout, dtype: DataType, look: Look, pixels: tuple[int, int] | None = None
 ) -> Cells:
     """Check what a caller chose, and return the cells."""
-    if look.letters != LETTERS:
+    if not isinstance(look.letters, str) or look.letters != LETTERS:
         check_letters(look.letters, layout.ndims)
     cells = cells_of(layout, dtype, look.letters, pixels)
     return replace(cells, highlighted=_checked_indices(cells, look.highlight))
@@ -143,7 +143,7 @@ def _checked_indices(
 ) -> tuple[tuple[int, ...], ...]:
     """Return the indices to highlight; refuse those that no element and no padding has."""
     try:
-        given = list(highlight)
+        given = entries_of("highlight", highlight)
         indices = tuple(checked_ints("highlight", index) for index in given)
     except (TypeError, MemdescError):
         msg = (

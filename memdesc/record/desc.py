@@ -157,7 +157,7 @@ class RecordDesc(Checked):
             If there is none; with the names.
         """
         for part in self.fields:
-            if part.name == name:
+            if isinstance(name, str) and part.name == name:
                 return part
         names = ", ".join(part.name for part in self.fields)
         msg = f"no field {short_repr(name)}; the fields are {names}"

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from memdesc import DATA_TYPES, MemdescError, PaddingError, data_type, memory_desc
+from memdesc.errors import allocates
 from memdesc.int64 import checked_ints
 from memdesc.layout import check_dims
 from reorder.api import reorder
@@ -45,6 +46,7 @@ _NARROWER = ("u4", "s4", "u8", "s8")
 _WIDTHS = ("u4", "u8", "u16", "u32", "u64")
 
 
+@allocates
 def identify(
     data: Any, like: Any = None, *, dims: Iterable[int] | None = None, dtype: Any = None
 ) -> Identification:
@@ -87,7 +89,7 @@ def identify(
         msg = "give like=, a tensor of the same values, or dims=, the logical sizes"
         raise MemdescError(msg)
     if like is None:
-        sizes = checked_ints("dims", dims or ())
+        sizes = () if dims is None else checked_ints("dims", dims)
         return _by_padding(found, sizes, None if dtype is None else data_type(dtype))
     plain = as_memory(like, None)
     plain = reorder(plain, memory_desc(plain.desc.dims, plain.desc.dtype))

@@ -190,17 +190,23 @@ class Memory(Checked):
     def _repr_html_(self) -> str:
         return self.desc._repr_html_()
 
+    @allocates
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:  # noqa: FBT001 - numpy's protocol
         array = self.numpy(copy=copy)
-        if dtype is None or array.dtype == dtype:
+        wanted = array.dtype if dtype is None else np.dtype(dtype)
+        if array.dtype == wanted:
             return array
         if copy is False:
             msg = (
-                f"{self.desc!r} holds {array.dtype.name}, so an array of {np.dtype(dtype).name} "
+                f"{self.desc!r} holds {array.dtype.name}, so an array of {wanted.name} "
                 "cannot be without a copy"
             )
             raise MemdescError(msg)
-        return array.astype(dtype)
+        try:
+            return array.astype(wanted)
+        except ValueError as error:  # such as of bf16 as void
+            msg = f"{self.desc!r} cannot be an array of {wanted}: {error}"
+            raise MemdescError(msg) from None
 
     def __dlpack_device__(self) -> tuple[int, int]:
         return CPU_DEVICE
@@ -333,7 +339,12 @@ class Memory(Checked):
         if desc.has_broadcast:
             msg = f"{desc!r} has a stride of 0: one element would be written for several indices"
             raise MemdescError(msg)
-        result = np.asarray(function(self.numpy(copy=True)))
+        returned = function(self.numpy(copy=True))
+        try:
+            result = np.asarray(returned)
+        except ValueError as error:  # lists of different lengths
+            msg = f"the function returned {short_repr(returned)}, not an array: {error}"
+            raise MemdescError(msg) from None
         if result.shape != desc.dims or result.dtype != desc.dtype.numpy:
             msg = (
                 f"the function returned {result.dtype} of shape {result.shape}, not "

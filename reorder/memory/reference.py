@@ -8,7 +8,7 @@ from memdesc.errors import allocates
 from reorder.memory.buffers import flat_bytes
 from reorder.memory.compensation import compensate
 from reorder.memory.packing import pack, unpack
-from reorder.plan.plan import check_pair
+from reorder.plan.plan import check_pair, check_types
 from reorder.values.binding import bind
 from reorder.values.convert import convert
 
@@ -41,6 +41,7 @@ def execute_reference(
     MemdescError
         If there is no such reorder, or a buffer does not fit; nothing is written then.
     """
+    check_types(src_desc, dst_desc, attr)
     check_pair(src_desc, dst_desc)
     bound = bind(attr, src_desc, dst_desc)
     data = flat_bytes(dst, dst_desc, "dst", write=True)

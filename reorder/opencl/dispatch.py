@@ -85,7 +85,8 @@ def reorder_on_device(  # noqa: PLR0913 - public: the arguments of `reorder.reor
     >>> memory.get().elements.view(np.float32)
     array([0., 3., 1., 4., 2., 5.], dtype=float32)
     """
-    queue = queue or _queue_of(x) or _queue_of(out)
+    if queue is None:
+        queue = _queue_of(x) or _queue_of(out)
     if queue is None:
         msg = "a pyopencl Buffer or Image has no queue; say queue="
         raise MemdescError(msg)

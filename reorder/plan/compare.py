@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from memdesc.layout import block_offset, dim_name
-from reorder.plan.plan import check_pair
+from reorder.plan.plan import check_pair, check_types
 
 if TYPE_CHECKING:
     from memdesc import Block, Layout, MemoryDesc
@@ -58,6 +58,7 @@ def compare(src: MemoryDesc, dst: MemoryDesc) -> Relation:
     >>> reorder.compare(plain, blocked).kind, plain == blocked
     ('no-op', False)
     """
+    check_types(src, dst, None)
     check_pair(src, dst)
     if not dst.nelems:
         return Relation(NO_OP, 0, "there is no element")

@@ -147,7 +147,11 @@ class Record(Checked):
         """
         part = self.desc.field(name)
         data = self._tensors[part.tensor]
-        array = np.asarray(values)
+        try:
+            array = np.asarray(values)
+        except (ValueError, MemoryError) as error:
+            msg = f"field {name} of {self.desc!r} takes an array: {error}"
+            raise MemdescError(msg) from None
         if array.shape != part.layout.dims:
             msg = f"field {name} of {self.desc!r} has dims {part.layout.dims}, not {array.shape}"
             raise MemdescError(msg)

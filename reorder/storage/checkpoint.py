@@ -16,7 +16,7 @@ from reorder.memory.buffers import address_of
 from reorder.memory.memory import Memory
 from reorder.quantize import dequantize
 from reorder.records.record import Record
-from reorder.storage.containers.entry import map_file
+from reorder.storage.containers.entry import Entry, map_file
 from reorder.storage.containers.table import read_container
 from reorder.storage.groups import group_at, said_of
 from reorder.storage.siblings import siblings_of
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from memdesc import RecordDesc
-    from reorder.storage.containers.entry import Entry, FileState
+    from reorder.storage.containers.entry import FileState
 
 __all__ = ["Checkpoint", "StoredTensor", "open_checkpoint"]
 
@@ -44,6 +44,9 @@ class StoredTensor(Checked):
     __slots__ = ("_checkpoint", "_entry")
 
     def __init__(self, checkpoint: Checkpoint, entry: Entry) -> None:
+        if not (isinstance(checkpoint, Checkpoint) and isinstance(entry, Entry)):
+            msg = "a StoredTensor is made by a Checkpoint: open_checkpoint(path)[name]"  # type: ignore[unreachable] # callers without types
+            raise MemdescError(msg)
         self._checkpoint, self._entry = checkpoint, entry
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -226,6 +229,9 @@ class Checkpoint(Checked, Mapping[str, StoredTensor]):
         ...     checkpoint.record("fc", "awq")
         Record(record_desc((128, 16), 'awq', group=-1, scales='f16'))
         """
+        if not isinstance(prefix, str):
+            msg = f"prefix must be a string, not {short_repr(prefix)}"  # type: ignore[unreachable] # callers without types
+            raise MemdescError(msg)
         said = said_of(self._path, self._container)._replace(name=name, options=options)
         group = group_at(self._container.entries, prefix, said)
         if group.desc is None:
@@ -238,6 +244,9 @@ class Checkpoint(Checked, Mapping[str, StoredTensor]):
 
     def map(self, entry: Entry) -> NDArray[np.uint8]:
         """Return the bytes of an entry; each file is mapped once."""
+        if not isinstance(entry, Entry):
+            msg = f"entry must be one of the checkpoint's, not {short_repr(entry)}"  # type: ignore[unreachable] # callers without types
+            raise MemdescError(msg)
         if self._maps is None:
             msg = f"the checkpoint {str(self._path)!r} is closed; open it again"
             raise MemdescError(msg)

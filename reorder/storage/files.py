@@ -102,7 +102,7 @@ def load(
     memdesc.errors.MemdescError: '...x.npy' is an array of float32 and shape (1, 17, 2, 2), but ...
     """
     given, beside = as_path(path), sidecar(path)
-    verify = checked_flag("verify", verify)
+    verify, mmap = checked_flag("verify", verify), checked_flag("mmap", mmap)
     described = read_sidecar(beside)
     for _ in range(_ATTEMPTS):
         try:

@@ -95,14 +95,14 @@ def _array(role: str, given: Any) -> NDArray[Any]:
     reason = ""
     try:
         array = np.array(given)
-    except (TypeError, ValueError, OverflowError, RuntimeError) as error:
+    except (TypeError, ValueError, OverflowError, RuntimeError, MemoryError) as error:
         # tensors of other libraries say why they are no arrays
         array, reason = np.array(None), f": {error}"
-    if not array.size or array.dtype.kind in "OSUMmbc":
+    if not array.nbytes or array.dtype.kind in "OSUMmbc":
         what = "a number or an array of numbers"
         msg = (
             f"{role} must be {what}, not "
-            f"{'an empty array' if not array.size else short_repr(given)}{reason}"
+            f"{'an empty array' if not array.nbytes else short_repr(given)}{reason}"
         )
         raise MemdescError(msg)
     return frozen(array)

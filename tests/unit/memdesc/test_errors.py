@@ -51,3 +51,11 @@ def test_an_array_longer_than_a_line_is_described_by_shape_and_dtype(
 
 def test_a_number_that_python_does_not_print_is_replaced_by_its_type() -> None:
     assert short_repr((10**5000,)) == "a tuple with a number too long to print"
+
+
+def test_what_cannot_be_printed_is_named_by_its_type() -> None:
+    class Broken:
+        def __repr__(self) -> str:
+            raise RuntimeError
+
+    assert short_repr(Broken()) == "a Broken that cannot be printed"
