@@ -310,7 +310,10 @@ def _others(source: Path, container: Container) -> list[Path]:
 
 def grown(target: Path) -> bool:
     """Whether an output is being written, or was when a process ended."""
-    files = partial_folder(target) / FILES
+    folder = partial_folder(target)
+    files = folder / FILES
+    if folder.is_symlink() or files.is_symlink():  # not ours, and never followed
+        return False
     with suppress(OSError):  # of others, who may not let it be read
         return files.is_dir() and any(files.iterdir())
     return False

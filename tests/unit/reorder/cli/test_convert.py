@@ -59,6 +59,20 @@ def test_an_output_that_another_process_writes_is_waited_for_and_not_resumed(
     assert "--resume" not in said
 
 
+def test_a_link_where_an_output_grows_is_refused_without_a_hint_to_resume(
+    model: str, tmp_path: Path, capsys: CaptureFixture[str]
+) -> None:
+    (tmp_path / "precious" / "files").mkdir(parents=True)
+    (tmp_path / "precious" / "files" / "kept").touch()
+    partial_folder(tmp_path / "out").symlink_to(tmp_path / "precious")
+    assert main(["convert", model, str(tmp_path / "out")]) == 2
+    said = capsys.readouterr().err
+    assert "it is a link or a file; move it away, or write elsewhere" in said
+    assert "--resume" not in said
+    assert "discarded" not in said
+    assert (tmp_path / "precious" / "files" / "kept").exists()
+
+
 def test_rules_of_a_file_come_before_those_of_the_command(
     model: str, tmp_path: Path, capsys: CaptureFixture[str]
 ) -> None:
