@@ -10,10 +10,11 @@ import pyopencl as cl
 from pyopencl.tools import first_arg_dependent_memoize
 
 from reorder.opencl.allocation import allocate_buffer
+from reorder.opencl.kernel.launch import DeviceTraits
+from reorder.opencl.kernel.transfers import Transfer, plan_transfers
 from reorder.opencl.operands import DeviceOperand
 from reorder.opencl.pairs import check_apart, check_kinds, check_old_values
 from reorder.opencl.programs import PreparedLaunch, floats_of, prepare
-from reorder.opencl.schedule.transfers import DeviceTraits, Transfer, plan_transfers
 from reorder.plan.plan import check_types
 
 if TYPE_CHECKING:

@@ -20,7 +20,6 @@ __all__ = [
     "check_image_support",
     "check_size",
     "image_format",
-    "lane_element",
     "supported_format",
 ]
 
@@ -100,11 +99,6 @@ def channel_type_of(image: ImageDesc, found: cl.ImageFormat, operand: str) -> st
         msg = f"{operand} is an image of {order} {name}, but {image!r} needs {legal}"
         raise MemdescError(msg)
     return name
-
-
-def lane_element(dtype: DataType, channel_type: str) -> str:
-    """Return the name in `ELEMENT_TYPES` of a lane, and of the elements of the other operand."""
-    return "unorm8" if channel_type == "UNORM_INT8" else dtype.name
 
 
 def check_format(context: cl.Context, form: cl.ImageFormat) -> None:

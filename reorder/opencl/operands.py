@@ -23,10 +23,9 @@ from reorder.opencl.arrays import first_byte
 from reorder.opencl.image_formats import (
     channel_type_of,
     check_size,
-    lane_element,
 )
-from reorder.opencl.schedule.placement import ImageShape
-from reorder.opencl.schedule.transfers import OperandSpec
+from reorder.opencl.kernel.placement import ImageShape
+from reorder.opencl.kernel.transfers import OperandSpec
 
 if TYPE_CHECKING:
     from memdesc import DataType, Extra
@@ -73,8 +72,8 @@ class DeviceOperand(NamedTuple):
 
     def spec(self, other: DeviceOperand) -> OperandSpec:
         """Return what launches depend on, beside the other operand of a reorder."""
-        element = lane_element(self.dtype, self.channel_type or other.channel_type)
-        return OperandSpec(self.desc, self.image, element)
+        is_fraction = (self.channel_type or other.channel_type) == "UNORM_INT8"
+        return OperandSpec(self.desc, self.image, is_fraction)
 
 
 def device_operand(

@@ -13,17 +13,16 @@ from pyopencl.tools import first_arg_dependent_memoize
 from memdesc import MemdescError
 from reorder.opencl.allocation import is_released_error, released_error
 from reorder.opencl.binaries import build_program
-from reorder.opencl.codegen.pattern import AccessKind
-from reorder.opencl.codegen.source import KERNEL, kernel_source
-from reorder.opencl.schedule.conversions import Floats
+from reorder.opencl.kernel.access import AccessKind
+from reorder.opencl.kernel.conversion import Floats
+from reorder.opencl.kernel.source import KERNEL, kernel_source
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from numpy.typing import NDArray
 
-    from reorder.opencl.codegen.pattern import Pattern
-    from reorder.opencl.schedule.lower import Launch
+    from reorder.opencl.kernel.launch import Launch, Pattern
 
 __all__ = ["Kernels", "PreparedLaunch", "build", "floats_of", "prepare"]
 
@@ -127,7 +126,7 @@ _building = RLock()
 
 def prepare(context: cl.Context, device: cl.Device, launch: Launch) -> PreparedLaunch:
     """Find or build the kernel of a launch on a device; raises as `build`."""
-    pattern, params, groups = launch
+    pattern = launch.pattern
     with _building:
         kernels = _kernels(context, device, pattern)
     operands = ("dst",) if pattern.src.kind == AccessKind.NONE else ("src", "dst")
@@ -136,8 +135,8 @@ def prepare(context: cl.Context, device: cl.Device, launch: Launch) -> PreparedL
         launch,
         kernels,
         (*operands, *pattern.others, "params"),
-        np.array(params, np.int64 if pattern.is_wide else np.int32),
-        ((groups[0] * items, *groups[1:]), (items, 1, 1)),
+        np.array(launch.params, np.int64 if pattern.is_wide else np.int32),
+        ((launch.groups[0] * items, *launch.groups[1:]), (items, 1, 1)),
     )
 
 

@@ -14,10 +14,11 @@ from memdesc import MemdescError
 from reorder import execute_reference, opencl
 from reorder.opencl.execution import build_transfers, enqueue_transfers
 from reorder.opencl.image_formats import image_format
+from reorder.opencl.kernel.launch import DeviceTraits
+from reorder.opencl.kernel.profile import GPU
+from reorder.opencl.kernel.transfers import OperandSpec, plan_transfers
 from reorder.opencl.operands import device_operand
 from reorder.opencl.programs import floats_of
-from reorder.opencl.schedule.profile import GPU
-from reorder.opencl.schedule.transfers import DeviceTraits, OperandSpec, plan_transfers
 from tests.reorders import random_bytes
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
     from memdesc import ImageDesc, MemoryDesc
     from reorder import Attr
-    from reorder.opencl.schedule.profile import Profile
+    from reorder.opencl.kernel.profile import Profile
 
 __all__ = ["Runtime", "check_buffers", "enqueue", "refused", "runtimes"]
 
@@ -122,7 +123,7 @@ BESIDE = 64
 
 
 def _spec(desc: MemoryDesc) -> OperandSpec:
-    return OperandSpec(desc, None, f"b{desc.dtype.bits}")
+    return OperandSpec(desc)
 
 
 def check_buffers(

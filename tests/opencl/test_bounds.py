@@ -10,16 +10,18 @@ import pyopencl as cl
 import pytest
 
 from memdesc import memory_desc
-from reorder.opencl.codegen.source import KERNEL, kernel_source
+from reorder.opencl.kernel.launch import DeviceTraits
+from reorder.opencl.kernel.profile import GPU
+from reorder.opencl.kernel.rows import Rows
+from reorder.opencl.kernel.source import KERNEL, kernel_source
+from reorder.opencl.kernel.transfers import OperandSpec, plan_transfers
 from reorder.opencl.programs import build
-from reorder.opencl.schedule.profile import GPU
-from reorder.opencl.schedule.transfers import DeviceTraits, OperandSpec, plan_transfers
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from memdesc import MemoryDesc
-    from reorder.opencl.schedule.lower import Launch
+    from reorder.opencl.kernel.launch import Launch
     from tests.opencl.runtimes import Runtime
 
 PROFILE = GPU._replace(min_tiled=0)
@@ -75,7 +77,7 @@ def bounds_lines(first: int, nbytes: int) -> str:
 
 
 def launches(src: MemoryDesc, dst: MemoryDesc, *, is_aligned: bool) -> Iterator[Launch]:
-    one, other = (OperandSpec(desc, None, f"b{desc.dtype.bits}") for desc in (src, dst))
+    one, other = (OperandSpec(desc) for desc in (src, dst))
     traits = DeviceTraits(256, profile=PROFILE)
     for transfer in plan_transfers(one, other, traits, is_aligned=is_aligned):
         yield from (*transfer.launches, *transfer.second)
@@ -107,7 +109,7 @@ def is_inside(runtime: Runtime, src: MemoryDesc, dst: MemoryDesc, shift: int = 0
     first = _address(queue, source)
     assert first % 16 == shift
     count = 0
-    for pattern, params, groups in launches(src, dst, is_aligned=not shift):
+    for pattern, params, groups, _ in launches(src, dst, is_aligned=not shift):
         text = seen(kernel_source(pattern))
         count += text.count("SEEN(")
         kernel = _built(queue, bounds_lines(first, src.min_nbytes) + text, KERNEL)
@@ -150,7 +152,7 @@ def test_vectors_behind_rows_with_gaps_are_not_loaded(
     src = memory_desc((rows, length), "u8", strides=(length + 1, 1))
     dst = memory_desc((rows, length), "u8", "ab")
     (launch,) = launches(src, dst, is_aligned=True)
-    assert launch.pattern.rows is not None
+    assert isinstance(launch.pattern.body, Rows)
     assert is_inside(first, src, dst)
 
 

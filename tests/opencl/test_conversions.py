@@ -15,8 +15,10 @@ from hypothesis import strategies as st
 from memdesc import DATA_TYPES, RUNTIME, Extra, image_desc, memory_desc, runtime_desc
 from reorder import Attr, execute_reference, opencl, plan_runtime, reorder
 from reorder.opencl import DeviceMemory
-from reorder.opencl.schedule.profile import GPU
-from reorder.opencl.schedule.transfers import DeviceTraits, OperandSpec, _plan, plan_transfers
+from reorder.opencl.kernel.launch import DeviceTraits
+from reorder.opencl.kernel.profile import GPU
+from reorder.opencl.kernel.runs import RunTile
+from reorder.opencl.kernel.transfers import OperandSpec, _plan, plan_transfers
 from tests.attributes import attrs, conversions
 from tests.conversions import every_code, random_codes, run
 from tests.opencl.runtimes import check_buffers, enqueue, refused
@@ -25,7 +27,7 @@ from tests.reorders import random_bytes
 
 if TYPE_CHECKING:
     from memdesc import ImageDesc, MemoryDesc
-    from reorder.opencl.schedule.profile import Profile
+    from reorder.opencl.kernel.profile import Profile
     from tests.opencl.runtimes import Runtime
 
 MAX_NELEMS = 512
@@ -115,7 +117,7 @@ def test_five_hundred_conversions_in_tiles_equal_the_definition(
     _part: int, runtime: Runtime, case: tuple[MemoryDesc, MemoryDesc, Attr | None]
 ) -> None:
     _plan.cache_clear()
-    with mock.patch("reorder.opencl.schedule.lower_run_tiles._MIN_ELEMENTS", 1):
+    with mock.patch("reorder.opencl.kernel.runs._MIN_ELEMENTS", 1):
         check_buffers(runtime, case)
     _plan.cache_clear()
 
@@ -277,13 +279,13 @@ def test_runs_that_change_their_direction_are_converted_in_tiles(
 ) -> None:
     src, dst = memory_desc(dims, *one), memory_desc(dims, *other)
     plan = plan_transfers(
-        OperandSpec(src, None, ""),
-        OperandSpec(dst, None, ""),
+        OperandSpec(src),
+        OperandSpec(dst),
         DeviceTraits(256),
         attr,
         is_aligned=True,
     )
-    assert any(launch.pattern.run_tile for launch in plan[0].launches)
+    assert any(isinstance(launch.pattern.body, RunTile) for launch in plan[0].launches)
     check(runtime, (src, dst, attr), 3)
     check_buffers(runtime, (src, dst, attr))
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from memdesc import image_desc, memory_desc
 from reorder import execute_reference, opencl
-from reorder.opencl.schedule.profile import GPU
+from reorder.opencl.kernel.profile import GPU
 from tests.opencl.runtimes import enqueue
 from tests.opencl.test_types import bits
 from tests.reorders import expect, random_bytes
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from hypothesis.strategies import DrawFn
 
     from memdesc import ImageDesc, MemoryDesc
-    from reorder.opencl.schedule.profile import Profile
+    from reorder.opencl.kernel.profile import Profile
     from tests.opencl.runtimes import Runtime
 
 MAX_NELEMS = 1024

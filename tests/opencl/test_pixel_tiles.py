@@ -10,12 +10,12 @@ import pytest
 from memdesc import image_desc, memory_desc
 from reorder import Attr, plan_reorder
 from reorder.api import execute
-from reorder.opencl.schedule.profile import BUFFER, COLUMN, GPU, ROW, ImageGroups, Share
+from reorder.opencl.kernel.profile import BUFFER, COLUMN, GPU, ROW, ImageGroups, Share
 from tests.opencl.runtimes import enqueue
 from tests.opencl.test_types import bits
 
 if TYPE_CHECKING:
-    from reorder.opencl.schedule.profile import Profile
+    from reorder.opencl.kernel.profile import Profile
     from tests.opencl.runtimes import Runtime
 
 # small tensors too, and other shapes of tiles

@@ -10,8 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from memdesc import memory_desc
-from reorder.opencl.schedule.profile import GPU
-from reorder.opencl.schedule.transfers import DeviceTraits, OperandSpec, plan_transfers
+from reorder.opencl.kernel.launch import DeviceTraits
+from reorder.opencl.kernel.profile import GPU
+from reorder.opencl.kernel.rows import Rows
+from reorder.opencl.kernel.transfers import OperandSpec, plan_transfers
 from tests.opencl.test_tiles import check
 
 if TYPE_CHECKING:
@@ -23,10 +25,12 @@ PROFILE = GPU._replace(min_tiled=0)
 
 def has_rows(src: MemoryDesc, dst: MemoryDesc) -> bool:
     """Whether rows are copied in vectors."""
-    one, other = (OperandSpec(desc, None, f"b{desc.dtype.bits}") for desc in (src, dst))
+    one, other = (OperandSpec(desc) for desc in (src, dst))
     transfers = plan_transfers(one, other, DeviceTraits(256, profile=PROFILE), is_aligned=True)
     return all(
-        launch.pattern.rows is not None for transfer in transfers for launch in transfer.launches
+        isinstance(launch.pattern.body, Rows)
+        for transfer in transfers
+        for launch in transfer.launches
     )
 
 

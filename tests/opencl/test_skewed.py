@@ -9,8 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from memdesc import memory_desc
-from reorder.opencl.schedule.profile import GPU, SkewedShape
-from reorder.opencl.schedule.transfers import DeviceTraits, OperandSpec, plan_transfers
+from reorder.opencl.kernel.launch import DeviceTraits
+from reorder.opencl.kernel.profile import GPU, SkewedShape
+from reorder.opencl.kernel.skewed import Skewed
+from reorder.opencl.kernel.transfers import OperandSpec, plan_transfers
 from tests.opencl.test_tiles import check
 
 if TYPE_CHECKING:
@@ -22,10 +24,10 @@ PROFILE = GPU._replace(min_tiled=0)
 
 def skews(src: MemoryDesc, dst: MemoryDesc) -> list[int]:
     """Return the alignment of the tiles of each launch; none where there are no such tiles."""
-    one, other = (OperandSpec(desc, None, f"b{desc.dtype.bits}") for desc in (src, dst))
+    one, other = (OperandSpec(desc) for desc in (src, dst))
     transfers = plan_transfers(one, other, DeviceTraits(256, profile=PROFILE), is_aligned=True)
-    tiles = [launch.pattern.skewed for transfer in transfers for launch in transfer.launches]
-    return [tile.align for tile in tiles if tile is not None]
+    bodies = [launch.pattern.body for transfer in transfers for launch in transfer.launches]
+    return [body.align for body in bodies if isinstance(body, Skewed)]
 
 
 @pytest.mark.parametrize(

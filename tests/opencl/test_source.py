@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 import reorder
 from memdesc import memory_desc
-from reorder.opencl.codegen.source import kernel_source
-from reorder.opencl.schedule.profile import GPU, Profile
-from reorder.opencl.schedule.transfers import OperandSpec
+from reorder.opencl.kernel.profile import GPU, Profile
+from reorder.opencl.kernel.source import kernel_source
+from reorder.opencl.kernel.transfers import OperandSpec
 from tests.strategies import desc_pairs, descs
 from tests.unit.reorder.opencl.launches import launches
 
@@ -56,7 +56,7 @@ def test_kernels_compile_without_warnings(
     dtypes: tuple[str, str], profile: Profile, runtime: Runtime
 ) -> None:
     src, dst = (
-        OperandSpec(memory_desc((300, 9), dtype, tag), None, dtype)
+        OperandSpec(memory_desc((300, 9), dtype, tag))
         for dtype, tag in zip(dtypes, ("ab", "ba"), strict=True)
     )
     for launch in launches(src, dst, 128, profile):

@@ -12,8 +12,10 @@ from hypothesis import strategies as st
 
 from memdesc import memory_desc
 from reorder.opencl.execution import build_transfers, enqueue_transfers
-from reorder.opencl.schedule.profile import GPU, Profile, TileShape
-from reorder.opencl.schedule.transfers import DeviceTraits, OperandSpec, plan_transfers
+from reorder.opencl.kernel.launch import DeviceTraits
+from reorder.opencl.kernel.profile import GPU, Profile, TileShape
+from reorder.opencl.kernel.tile import Tile
+from reorder.opencl.kernel.transfers import OperandSpec, plan_transfers
 from tests.reorders import expect, random_bytes
 from tests.strategies import desc_pairs
 
@@ -37,10 +39,9 @@ def check(
     is_aligned: bool = True,
 ) -> int:
     """Compare a reorder with its definition; return the launches with tiles."""
-    bits = f"b{src.dtype.bits}"
     transfers = plan_transfers(
-        OperandSpec(src, None, bits),
-        OperandSpec(dst, None, bits),
+        OperandSpec(src),
+        OperandSpec(dst),
         DeviceTraits(max_work_items, profile=profile),
         is_aligned=is_aligned,
     )
@@ -53,7 +54,9 @@ def check(
     wanted[: dst.min_nbytes] = expect(src, dst, source, before[: dst.min_nbytes])
     assert np.array_equal(runtime.read(memory[1], event), wanted), (src, dst)
     return sum(
-        launch.pattern.tile is not None for transfer in transfers for launch in transfer.launches
+        isinstance(launch.pattern.body, Tile)
+        for transfer in transfers
+        for launch in transfer.launches
     )
 
 

@@ -11,9 +11,10 @@ import pytest
 from memdesc import memory_desc
 from reorder import reorder
 from reorder.opencl.execution import PreparedTransfer, enqueue_transfers
+from reorder.opencl.kernel.launch import DeviceTraits
+from reorder.opencl.kernel.profile import GPU
+from reorder.opencl.kernel.transfers import OperandSpec, plan_transfers
 from reorder.opencl.programs import prepare
-from reorder.opencl.schedule.profile import GPU
-from reorder.opencl.schedule.transfers import DeviceTraits, OperandSpec, plan_transfers
 
 if TYPE_CHECKING:
     from tests.opencl.runtimes import Runtime
@@ -46,8 +47,8 @@ def test_transposes_are_right_in_work_groups_of_any_size(
             ),
         )
         for transfer in plan_transfers(
-            OperandSpec(src, None, dtype),
-            OperandSpec(dst, None, dtype),
+            OperandSpec(src),
+            OperandSpec(dst),
             DeviceTraits(max_work_items, profile=GPU._replace(min_tiled=0)),
             is_aligned=True,
         )

@@ -3,10 +3,9 @@
 They equal `reorder.values.convert` bit for bit. Floats of at most 16 bits are decoded into doubles
 and encoded from them with integers; casts of C do the rest. The text is C11 and C++17.
 
-`float_codec` and `integer_codec` of `reorder.opencl.codegen` write the same codecs from the same
-rows in another way: devices may have no doubles and flush denormals, and each instruction counts
-there; this text is read by people, and trusts IEEE 754. A test compares both on all codes of 8
-and 16 bits.
+`reorder.opencl.kernel.codecs` writes the same codecs from the same rows in another way: devices may
+have no doubles and flush denormals, and each instruction counts there; this text is read by people,
+and trusts IEEE 754. A test compares both on all codes of 8 and 16 bits.
 """
 
 from __future__ import annotations

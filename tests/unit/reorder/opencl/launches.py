@@ -5,15 +5,15 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from reorder.opencl.codegen.params import param_names
-from reorder.opencl.codegen.source import kernel_source
-from reorder.opencl.schedule.placement import ImageShape
-from reorder.opencl.schedule.profile import GPU, Profile
-from reorder.opencl.schedule.transfers import DeviceTraits, OperandSpec, plan_transfers
+from reorder.opencl.kernel.launch import DeviceTraits, param_names
+from reorder.opencl.kernel.placement import ImageShape
+from reorder.opencl.kernel.profile import GPU, Profile
+from reorder.opencl.kernel.source import kernel_source
+from reorder.opencl.kernel.transfers import OperandSpec, plan_transfers
 
 if TYPE_CHECKING:
     from memdesc import ImageDesc
-    from reorder.opencl.schedule.lower import Launch
+    from reorder.opencl.kernel.launch import Launch
 
 __all__ = ["check_source", "constant_operands", "image_spec", "launches"]
 
@@ -38,7 +38,7 @@ def launches(
 
 
 def image_spec(image: ImageDesc) -> OperandSpec:
-    return OperandSpec(image.desc, ImageShape.of(image), image.dtype.name)
+    return OperandSpec(image.desc, ImageShape.of(image))
 
 
 def check_source(launch: Launch) -> None:

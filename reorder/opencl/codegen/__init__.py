@@ -1,1 +1,0 @@
-"""Patterns to OpenCL C source, without a device."""

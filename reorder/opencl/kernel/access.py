@@ -1,0 +1,206 @@
+"""How kernels access elements: as values, as pixels of an image, and as words of a buffer."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from reorder.opencl.kernel.codecs import integer_value
+from reorder.opencl.kernel.conversion import PIXEL
+from reorder.values.formats import FORMATS, IntegerFormat
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+__all__ = [
+    "OTHER",
+    "Access",
+    "AccessKind",
+    "ElementType",
+    "code_of_lane",
+    "lane_of_code",
+    "load_words",
+    "one_element",
+    "store_element",
+    "store_words",
+]
+
+_BYTE, _WORD = 8, 32
+
+
+class ElementType(NamedTuple):
+    """The type of an element in a buffer, the type of its value, the suffix of image functions.
+
+    A fraction is a byte whose value is a number of 0 to 1.
+    """
+
+    memory: str
+    value: str
+    image_suffix: str = ""
+    is_fraction: bool = False
+
+    @property
+    def is_raw(self) -> bool:
+        """Whether elements are moved as bits, without conversion; images have no such type."""
+        return not self.image_suffix
+
+    @property
+    def is_half(self) -> bool:
+        """Whether elements are halves, which have load and store functions of their own."""
+        return self.memory == "half"
+
+    def to_value(self, expression: str, width: str) -> str:
+        """Return the expression that converts a loaded element, or `width` of them, to a value."""
+        if self.is_fraction:
+            return f"convert_float{width}({expression}) / 255.0f"
+        if self.memory == self.value or self.is_half:
+            return expression
+        return f"convert_{self.value}{width}({expression})"
+
+    def from_value(self, expression: str, width: str) -> str:
+        """Return the expression that converts a value, or `width` of them, for a store."""
+        if self.is_fraction:
+            return f"convert_uchar{width}_sat_rte({expression} * 255.0f)"
+        if self.memory == self.value:
+            return expression
+        return f"convert_{self.memory}{width}({expression})"
+
+
+# elements of images, and of the buffers beside them
+_CHANNELS = {
+    "f32": ElementType("float", "float", "f"),
+    "f16": ElementType("half", "float", "f"),
+    "s32": ElementType("int", "int", "i"),
+    "s8": ElementType("char", "int", "i"),
+    "u8": ElementType("uchar", "uint", "ui"),
+    "unorm8": ElementType("uchar", "float", "f", is_fraction=True),
+}
+# bits of an element that is moved as it is; of 4 bits, two are in a byte
+_RAW = {
+    4: ElementType("uchar", "uchar"),
+    8: ElementType("uchar", "uchar"),
+    16: ElementType("ushort", "ushort"),
+    32: ElementType("uint", "uint"),
+    64: ElementType("ulong", "ulong"),
+    128: ElementType("uint4", "uint4"),
+}
+
+
+class AccessKind:
+    """How a kernel accesses an operand.
+
+    Constants, not an enum: patterns are made in every call.
+    """
+
+    NONE = "none"  # zeros are written, nothing is read
+    BUFFER = "buffer"
+    VECTOR = "vector"  # a buffer whose lanes are contiguous and aligned
+    IMAGE = "image"
+
+
+class Access(NamedTuple):
+    """How an operand is read or written.
+
+    `kind` is one of `AccessKind`, `bits` is the width of an element. `channel` names its type if
+    kernels read its value: ``f16``, ``unorm8``; else bits are moved.
+    """
+
+    kind: str
+    bits: int
+    channel: str = ""
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of an element; 0 if two are in a byte."""
+        return self.bits // _BYTE
+
+    @property
+    def element(self) -> ElementType:
+        """Type of an element."""
+        return _CHANNELS[self.channel] if self.channel else _RAW[self.bits]
+
+
+# the access of a scale or a zero point that differs along the dims; its type is that of its role
+OTHER = Access(AccessKind.BUFFER, 0)
+
+
+def code_of_lane(access: Access, lane: str) -> str:
+    """Return the bits of a lane of an image; floats are read as f32."""
+    element = access.element
+    if element.is_fraction:
+        return f"(uint){element.from_value(lane, '')}"
+    if element.value == "float":
+        return f"as_uint({lane})"
+    return f"((uint){lane} & {(1 << access.bits) - 1:#x}u)"
+
+
+def lane_of_code(access: Access, dtype: str, code: str) -> str:
+    """Return what an image is written with, from the bits of an element."""
+    element = access.element
+    if element.is_fraction:
+        return element.to_value(f"(uchar)({code})", "")
+    form = FORMATS[dtype]
+    if isinstance(form, IntegerFormat):
+        return f"({element.value}){integer_value(f'({code})', form)}"
+    return f"as_float({code})" if dtype == "f32" else f"{PIXEL}({code})"
+
+
+def _type_of(bits: int) -> str:
+    """Return the type of a run of so many bits: one integer, or words of 32 bits."""
+    narrow = {8: "uchar", 16: "ushort", 32: "uint"}
+    return narrow[bits] if bits in narrow else f"uint{bits // _WORD}"
+
+
+def _at(operand: str, offset: str, bits: int) -> str:
+    return f"{operand} + (({offset}) >> 1)" if bits < _BYTE else f"{operand} + ({offset})"
+
+
+def load_words(operand: str, offset: str, bits: int, names: list[str]) -> Iterator[str]:
+    """Return the statements that load aligned elements, which follow one another, into names."""
+    if len(names) == 1:
+        yield f"{names[0]} = {one_element(operand, offset, bits)};"
+        return
+    total = bits * len(names)
+    kind = _type_of(total)
+    address = f"(__global const {kind} *)({_at(operand, offset, bits)})"
+    yield f"const {kind} {operand}_words = *{address};"
+    for k, name in enumerate(names):
+        word = f"{operand}_words" + (f".s{k * bits // _WORD:x}" if total > _WORD else "")
+        if bits > _WORD:
+            pair = f"{operand}_words.s{2 * k + 1:x}, {operand}_words.s{2 * k:x}"
+            yield f"{name} = upsample({pair});"
+        elif bits == _WORD:
+            yield f"{name} = {word};"
+        else:
+            shift = k * bits % _WORD
+            yield f"{name} = ({word} >> {shift}) & {(1 << bits) - 1:#x};"
+
+
+def store_words(operand: str, offset: str, bits: int, names: list[str]) -> Iterator[str]:
+    """Return the statement that stores elements behind one another, at an aligned offset."""
+    total = bits * len(names)
+    if bits > _WORD:
+        words = [part for name in names for part in (f"(uint){name}", f"(uint)({name} >> {_WORD})")]
+    else:
+        each = max(_WORD // bits, 1)
+        words = [
+            " | ".join(f"{name} << {j * bits}" for j, name in enumerate(names[k : k + each]))
+            for k in range(0, len(names), each)
+        ]
+    kind = _type_of(total)
+    yield f"*(__global {kind} *)({_at(operand, offset, bits)}) = ({kind})({', '.join(words)});"
+
+
+def one_element(operand: str, offset: str, bits: int) -> str:
+    """Return the expression of the bits of one element."""
+    if bits < _BYTE:
+        return f"(({operand}[({offset}) >> 1] >> ((({offset}) & 1) << 2)) & 15)"
+    return f"{operand}[{offset}]"
+
+
+def store_element(operand: str, offset: str, bits: int, name: str) -> str:
+    """Return the statement that stores one element; of 4 bits, one half of a byte."""
+    if bits < _BYTE:
+        byte = f"{operand}[({offset}) >> 1]"
+        shift = f"((({offset}) & 1) << 2)"
+        return f"{byte} = (uchar)(({byte} & (240 >> {shift})) | {name} << {shift});"
+    return f"{operand}[{offset}] = {name};"

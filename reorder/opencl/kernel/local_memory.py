@@ -1,0 +1,68 @@
+"""Tiles in local memory: the loops along their runs, and the banks that work items access.
+
+Local memory has 32 banks of words. The work items of a subgroup should access different ones, when
+they store a tile and when they load it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from reorder.opencl.kernel.placement import Loop
+
+__all__ = ["BANK_BITS", "MAX_LOCAL_NBYTES", "SUBGROUP", "Chain", "chain_of", "conflicts"]
+
+BANK_BITS, SUBGROUP = 5, 32
+# the local memory that every kernel on NVIDIA's devices may have
+MAX_LOCAL_NBYTES = 48 << 10
+
+
+class Chain(NamedTuple):
+    """The loops that are contiguous in an operand, and the steps of each in a tile."""
+
+    run: tuple[int, ...]
+    extents: tuple[int, ...]
+
+
+def chain_of(loops: list[Loop], operand: int, limit: int) -> Chain | None:
+    """Return the contiguous loops of an operand until their run has `limit` elements."""
+    run: list[int] = []
+    extents: list[int] = []
+    length = 1
+    while length < limit:
+        found = [
+            k
+            for k, loop in enumerate(loops)
+            if (loop.src, loop.dst)[operand][0] == length and k not in run and loop.extent > 1
+        ]
+        if not found:
+            break
+        loop = loops[found[0]]
+        needed = -(-limit // length)
+        if loop.extent > needed:
+            extent = 1 << (needed - 1).bit_length()
+            run.append(found[0])
+            extents.append(extent)
+            break
+        run.append(found[0])
+        extents.append(loop.extent)
+        length *= loop.extent
+        # a run goes on behind whole loops of data only
+        if operand == 0 and loop.valid != loop.extent:
+            break
+    return Chain(tuple(run), tuple(extents)) if run else None
+
+
+def conflicts(accesses: tuple[list[int], list[int]], moves: dict[int, int]) -> int:
+    """Return in how many steps the banks serve both accesses."""
+    steps = 0
+    for words in accesses:
+        banks: dict[int, set[int]] = {}
+        for word in words:
+            moved = word
+            for bit, bank in moves.items():
+                moved ^= (word >> bit & 1) << bank
+            banks.setdefault(moved & (1 << BANK_BITS) - 1, set()).add(word)
+        steps += max(map(len, banks.values()))
+    return steps

@@ -1,0 +1,235 @@
+"""Families of kernels that reduce a tensor to few numbers.
+
+Sums: the compensation behind int8 weights, one work-group for each number, once the weights are
+there. Parameters, for dim d and block b: start (the first byte of the sums), offset (of the first
+weight), factor, count (weights in a sum), size{d}, padded{d}, dim{d}_step{b}, dim{d}_extent{b},
+dim{d}_stride{b}, and for the dims of the mask sum{d}_step{b} and so on, in the sums.
+
+Ranges: the lowest and the highest value for each scale of a tensor, 0 among them. A work-group has
+some of the elements that share a scale, and writes two numbers. Where one element is not finite,
+the highest value is infinite. Parameters, for dim d, axis j and block b: offset, total (elements
+that share a scale), parts (work-groups for these), count{d} (scales along a dim), inside{d}
+(neighbours that share one), size{d}, and of the blocks axis{j}_step{b}, axis{j}_extent{b},
+axis{j}_stride{b}.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+from typing import TYPE_CHECKING
+
+from memdesc.extra import FACTORS, compensation_layout
+from reorder.opencl.kernel.access import Access, AccessKind
+from reorder.opencl.kernel.codecs import WIDE
+from reorder.opencl.kernel.conversion import decoder_of
+from reorder.opencl.kernel.launch import (
+    MAX_INT,
+    Body,
+    Pattern,
+    block_names,
+    block_values,
+    floor_log2,
+    with_values,
+)
+from reorder.opencl.kernel.statements import block_offset
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from memdesc import MemoryDesc
+    from reorder.opencl.kernel.launch import Launch
+
+__all__ = ["lower_ranges", "lower_sums"]
+
+_MAX_SUM_ITEMS, _MAX_RANGE_ITEMS, _MAX_PARTS = 128, 256, 1024
+
+# Work-groups that fill a device, and elements that make one worth its start.
+_GROUPS, _MIN_ELEMENTS = 1024, 4096
+
+
+def lower_sums(desc: MemoryDesc, max_work_items: int) -> tuple[Launch, ...]:
+    """Make a launch for each compensation of a descriptor; none without one."""
+    return tuple(
+        _sum_launch(desc, name, start, min(max_work_items, _MAX_SUM_ITEMS))
+        for name, (start, _) in desc.compensation_spans.items()
+    )
+
+
+def _sum_launch(desc: MemoryDesc, name: str, start: int, max_work_items: int) -> Launch:
+    assert desc.extra is not None  # noqa: S101 - for the type checker: there are spans
+    mask = desc.extra.masks[name]
+    layout, sums = desc.layout, compensation_layout(desc.layout, mask)
+    kept = [dim for dim in range(desc.ndims) if mask >> dim & 1]
+    blocks = [layout.axis_blocks(dim) for dim in range(desc.ndims)]
+    summed = [sums.axis_blocks(k) for k in range(len(kept))]
+    body = Sums(
+        tuple(map(len, blocks)),
+        tuple((dim, len(found)) for dim, found in zip(kept, summed, strict=True)),
+    )
+    values = {"start": start, "offset": desc.offset0, "factor": FACTORS[name]}
+    values["count"] = prod(size for dim, size in enumerate(desc.dims) if dim not in kept)
+    for dim, found in enumerate(blocks):
+        values |= {f"size{dim}": desc.dims[dim], f"padded{dim}": desc.padded_dims[dim]}
+        values |= block_values(f"dim{dim}", found)
+    for dim, found in zip(kept, summed, strict=True):
+        values |= block_values(f"sum{dim}", found)
+    pattern = Pattern(
+        Access(AccessKind.NONE, 8),
+        Access(AccessKind.BUFFER, 8),
+        body,
+        1 << floor_log2(max_work_items),
+        is_wide=desc.nbytes > MAX_INT,
+    )
+    groups = prod(desc.padded_dims[dim] for dim in kept)
+    return with_values(pattern, values, (groups, 1, 1))._replace(is_later=True)
+
+
+def lower_ranges(
+    desc: MemoryDesc, counts: list[int], inside: list[int], max_work_items: int
+) -> tuple[Launch, int]:
+    """Return the launch, and the work-groups of each scale; each writes two numbers.
+
+    Parameters
+    ----------
+    desc : MemoryDesc
+        Of floats.
+    counts, inside : list of int
+        For each dim the number of scales, and how many neighbours share one.
+    max_work_items : int
+        The largest work-group of the device.
+    """
+    layout, groups, total = desc.layout, prod(counts), prod(inside)
+    blocks = [layout.axis_blocks(j) for j in range(len(layout.axes))]
+    parts = max(min(_GROUPS // groups, total // _MIN_ELEMENTS, _MAX_PARTS), 1)
+    body = Ranges(
+        desc.dtype.name,
+        "f64" if desc.dtype.name == "f64" else "f32",
+        tuple((axis.dims, len(found)) for axis, found in zip(layout.axes, blocks, strict=True)),
+    )
+    values = {"offset": desc.offset0, "total": total, "parts": parts}
+    for dim, size in enumerate(desc.dims):
+        values |= {f"count{dim}": counts[dim], f"inside{dim}": inside[dim], f"size{dim}": size}
+    for j, found in enumerate(blocks):
+        values |= block_values(f"axis{j}", found)
+    work_items = 1 << floor_log2(min(max_work_items, _MAX_RANGE_ITEMS))
+    pattern = Pattern(
+        Access(AccessKind.BUFFER, desc.dtype.bits),
+        Access(AccessKind.BUFFER, 32),
+        body,
+        work_items,
+        # of elements that a stride of 0 repeats there are more than bytes
+        is_wide=max(desc.min_nbytes, total) + work_items * parts > MAX_INT,
+    )
+    return with_values(pattern, values, (groups, parts, 1)), parts
+
+
+@dataclass(frozen=True)
+class Sums(Body):
+    """The structure of a compensation: the blocks of each dim, and of the dims of its mask."""
+
+    blocks: tuple[int, ...]
+    sums: tuple[tuple[int, int], ...]
+
+    def param_names(self, pattern: Pattern) -> list[str]:  # noqa: ARG002 - there is no nest
+        """Return the names of the parameters."""
+        names = ["start", "offset", "factor", "count"]
+        for dim, blocks in enumerate(self.blocks):
+            names += [f"size{dim}", f"padded{dim}", *block_names(f"dim{dim}", blocks)]
+        for dim, blocks in self.sums:
+            names += block_names(f"sum{dim}", blocks)
+        return names
+
+    def lines(self, pattern: Pattern) -> Iterator[str]:
+        """Return the body: work items sum up some weights each, then the group their sums."""
+        kept = dict(self.sums)
+        yield f"__local uint parts[{pattern.work_items}];"
+        yield "const uint item = get_local_id(0);"
+        yield "index_t rest = get_group_id(0), offset = p.offset, at = 0;"
+        yield "int is_data = 1;"
+        for dim in sorted(kept, reverse=True):
+            yield f"const index_t i{dim} = rest % p.padded{dim}; rest /= p.padded{dim};"
+            yield f"is_data &= i{dim} < p.size{dim};"
+            yield f"offset += {block_offset(f'i{dim}', f'p.dim{dim}', self.blocks[dim])};"
+            yield f"at += {block_offset(f'i{dim}', f'p.sum{dim}', kept[dim])};"
+        yield "uint sum = 0;"
+        yield "if (is_data) {"
+        yield f"for (index_t k = item; k < p.count; k += {pattern.work_items}) {{"
+        yield "index_t rest = k, from = offset;"
+        for dim in reversed(range(len(self.blocks))):
+            if dim not in kept:
+                yield f"const index_t i{dim} = rest % p.size{dim}; rest /= p.size{dim};"
+                yield f"from += {block_offset(f'i{dim}', f'p.dim{dim}', self.blocks[dim])};"
+        yield "sum += (uint)(int)as_char(dst[from]);"
+        yield "} }"
+        yield "parts[item] = sum;"
+        width = pattern.work_items // 2
+        while width:
+            yield "barrier(CLK_LOCAL_MEM_FENCE);"
+            yield f"if (item < {width}) parts[item] += parts[item + {width}];"
+            width //= 2
+        yield "if (item == 0) ((__global uint *)(dst + p.start))[at] = parts[0] * (uint)p.factor;"
+
+
+@dataclass(frozen=True)
+class Ranges(Body):
+    """The structure of a search for ranges: the type, the working type, axes and their blocks."""
+
+    dtype: str
+    work: str
+    axes: tuple[tuple[tuple[int, ...], int], ...]
+
+    def param_names(self, pattern: Pattern) -> list[str]:  # noqa: ARG002 - there is no nest
+        """Return the names of the parameters."""
+        names = ["offset", "total", "parts"]
+        for dim in range(sum(len(dims) for dims, _ in self.axes)):
+            names += [f"count{dim}", f"inside{dim}", f"size{dim}"]
+        for j, (_, blocks) in enumerate(self.axes):
+            names += block_names(f"axis{j}", blocks)
+        return names
+
+    def functions(self, pattern: Pattern) -> Iterator[str]:  # noqa: ARG002 - nothing converts
+        """Return the decoder of an element."""
+        yield ""
+        yield from decoder_of(self.dtype, self.work)[1]
+
+    def lines(self, pattern: Pattern) -> Iterator[str]:
+        """Return the body: work items compare some elements each, then the group theirs."""
+        wide = WIDE[self.work]
+        dims = range(sum(len(axis) for axis, _ in self.axes))
+        yield f"__local {wide.real} lows[{pattern.work_items}], highs[{pattern.work_items}];"
+        yield "const uint item = get_local_id(0);"
+        yield "index_t scale = get_group_id(0);"
+        for dim in reversed(dims):
+            yield f"const index_t g{dim} = scale % p.count{dim}; scale /= p.count{dim};"
+        yield f"{wide.real} low = 0, high = 0;"
+        yield f"const index_t first = (index_t)get_group_id(1) * {pattern.work_items} + item;"
+        yield f"for (index_t k = first; k < p.total; k += {pattern.work_items} * p.parts) {{"
+        yield "index_t rest = k, at = p.offset;"
+        for dim in reversed(dims):
+            inside = f"p.inside{dim}"
+            yield f"const index_t i{dim} = g{dim} * {inside} + rest % {inside}; rest /= {inside};"
+        for j, (axis, blocks) in enumerate(self.axes):
+            index = "0"
+            for dim in axis:
+                index = f"i{dim}" if index == "0" else f"({index} * p.size{dim} + i{dim})"
+            yield f"at += {block_offset(index, f'p.axis{j}', blocks)};"
+        yield f"{wide.real} value = {decoder_of(self.dtype, self.work)[0]}(src[at]);"
+        magnitude = f"as_{wide.bits}(value) & {wide.number(wide.form.sign - 1)}"
+        yield f"if (({magnitude}) >= {wide.number(wide.form.overflow)})"
+        yield f"    value = as_{wide.real}({wide.number(wide.form.overflow)});"
+        yield "low = fmin(low, value); high = fmax(high, value);"
+        yield "}"
+        yield "lows[item] = low; highs[item] = high;"
+        width = pattern.work_items // 2
+        while width:
+            yield "barrier(CLK_LOCAL_MEM_FENCE);"
+            yield f"if (item < {width}) {{"
+            yield f"lows[item] = fmin(lows[item], lows[item + {width}]);"
+            yield f"highs[item] = fmax(highs[item], highs[item + {width}]); }}"
+            width //= 2
+        yield "if (item == 0) {"
+        to = f"((__global {wide.real} *)dst)"
+        group = "(index_t)get_group_id(0) * p.parts + (index_t)get_group_id(1)"
+        yield f"const index_t n = 2 * ({group});"
+        yield f"{to}[n] = lows[0]; {to}[n + 1] = highs[0]; }}"

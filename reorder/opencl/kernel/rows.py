@@ -1,0 +1,235 @@
+"""A family of kernels that copies rows which start at any byte: vectors that are aligned in dst.
+
+Some loops follow one another in dst: work items store 16 bytes each, which may have the end of one
+row of src and the start of the next. Loads are aligned too, and shifted: vectors near the end of
+src are moved byte by byte, so that nothing behind it is read.
+
+The loops that follow one another in dst are loop 0, all in bytes. Further parameters:
+
+    length                    of a row
+    inverse, row_shift        2^(32 + row_shift) / length, rounded up, in 32 bits
+    count1, step1, ...        extent and stride in src of the loops around a row
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+from typing import TYPE_CHECKING
+
+from reorder.opencl.kernel.access import Access, AccessKind
+from reorder.opencl.kernel.launch import (
+    MAX_INT,
+    Body,
+    Pattern,
+    ceil_log2,
+    divided,
+    end_of_src,
+    floor_log2,
+    make_launch,
+    offset_bound,
+)
+from reorder.opencl.kernel.placement import Loop
+from reorder.opencl.kernel.statements import SHIFTS, VECTORS_NBYTES, index_lines
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from reorder.opencl.kernel.launch import Launch, Task
+    from reorder.opencl.kernel.placement import Nest
+    from reorder.opencl.kernel.profile import CopyShape
+
+__all__ = ["Rows", "try_lower"]
+
+_WORD, _VECTOR = 32, 16
+
+# Bytes of the widest element; wider ones are moved one by one as fast.
+_MAX_ELEMENT = 4
+
+# Bytes that follow one another in dst, if more loops do: their ends are written byte by byte. Of
+# less than the second number that would be too much.
+_ENOUGH, _LEAST = 1 << 14, 1 << 10
+
+# Positions are counted in 32 bits, up to the end of the last group, whose size is limited.
+_MAX_NBYTES = MAX_INT - (1 << 24)
+
+# Nests with fewer loops are filled up with loops of one step, so that there are fewer patterns.
+_MIN_LOOPS = 3
+
+
+def try_lower(task: Task) -> tuple[Launch, ...]:
+    """Make the launch of a nest that copies rows between two buffers.
+
+    Empty if its innermost loops differ, or where vectors are not faster than elements.
+    """
+    nest, profile, nbytes = task.nest, task.device.profile, task.accesses[1].nbytes
+    if not task.moves_bytes or nest.gathers or not task.is_aligned or nbytes > _MAX_ELEMENT:
+        return ()
+    moving = nest.moving
+    if nest.is_zero or any(loop.valid != loop.extent for loop in moving.loops):
+        return ()
+    if prod(loop.extent for loop in moving.loops) * nbytes < profile.min_tiled:
+        return ()
+    first = moving.along_src
+    length = 0 if first is None else first.extent * nbytes
+    if first is not moving.along_dst or not _VECTOR <= length <= _MAX_NBYTES:
+        return ()
+    row = Loop(length, length, (1,), (1,))
+    others = [_of_bytes(loop, nbytes) for loop in moving.others]
+    chain = _chain(row, others)
+    if prod(loop.extent for loop in chain) < _LEAST:
+        return ()
+    outer = [loop for loop in others if all(loop is not taken for taken in chain)]
+    # groups that run at the same time read adjacent rows, which share sectors of memory
+    outer.sort(key=lambda loop: abs(loop.src[0]))
+    outer += [Loop(1, 1, (0,), (0,))] * (_MIN_LOOPS - 1 - len(outer))
+    start = [offset * nbytes for (offset,) in (nest.src, nest.dst)]
+    nest = nest._replace(src=(start[0],), dst=(start[1],))
+    shape = profile.rows
+    work_items = 1 << floor_log2(min(shape.work_items, task.device.max_work_items))
+    return (_launch(nest, chain, outer, shape._replace(work_items=work_items)),)
+
+
+def _of_bytes(loop: Loop, nbytes: int) -> Loop:
+    """Return a loop with strides in bytes instead of elements."""
+    return loop._replace(src=(loop.src[0] * nbytes,), dst=(loop.dst[0] * nbytes,))
+
+
+def _chain(row: Loop, loops: list[Loop]) -> list[Loop]:
+    """Return the loops that follow one another in dst until they have enough bytes."""
+    chain, length = [row], row.extent
+    while length < _ENOUGH:
+        found = next((loop for loop in loops if loop.dst[0] == length), None)
+        if found is None or length * found.extent > _MAX_NBYTES:
+            break
+        chain.append(found)
+        length *= found.extent
+    return chain
+
+
+def _launch(nest: Nest, chain: list[Loop], outer: list[Loop], shape: CopyShape) -> Launch:
+    """Make the launch of loops that follow one another in dst, and of those around them."""
+    row, nbytes = chain[0].extent, prod(loop.extent for loop in chain)
+    moved = nest._replace(loops=(*chain, *outer))
+    access = Access(AccessKind.BUFFER, 8)
+    pattern = Pattern(
+        access,
+        access,
+        Rows(len(chain)),
+        shape.work_items,
+        is_wide=offset_bound(moved, [loop.extent for loop in moved.loops]) > _MAX_NBYTES,
+    )
+    # one vector more, where dst does not start at a vector
+    copied = divided(
+        nbytes + _VECTOR - 1, floor_log2(shape.work_items), shape.steps, length=_VECTOR
+    )
+    row_shift = ceil_log2(row) - 1
+    # at least 2^31: as a number of 32 bits with a sign it is negative
+    inverse = -(-(1 << _WORD + row_shift) // row) - (1 << _WORD)
+    numbers = {"length": row, "inverse": inverse, "row_shift": row_shift}
+    numbers["src_end"] = end_of_src(nest.src[0], moved.loops)
+    for k, loop in enumerate(chain[1:], 1):
+        numbers |= {f"count{k}": loop.extent, f"step{k}": loop.src[0]}
+    whole = Loop(nbytes, nbytes, (0,), (0,))
+    divisions = [copied, *(divided(loop.extent) for loop in outer)]
+    return make_launch(nest._replace(loops=(whole, *outer)), pattern, divisions, numbers)
+
+
+_FUNCTIONS = (
+    # bytes `first` to `last` are wanted: a vector is loaded if it has one of them
+    "uint4 load(__global const uchar *src, index_t from, int first, int last) {",
+    "    const index_t at = from & ~(index_t)15;",
+    "    const index_t low = max(at, (from + first) & ~(index_t)15);",
+    "    const index_t high = min(at + 16, (from + last - 1) & ~(index_t)15);",
+    "    return shifted(*(__global const uint4 *)(src + low),",
+    "                   *(__global const uint4 *)(src + high), (uint)from & 15);",
+    "}",
+    # the bits of `count` bytes of a word
+    "uint bits(int count)",
+    "{ return count >= 4 ? 0xffffffffu : count <= 0 ? 0u : (1u << count * 8) - 1; }",
+    "uint4 joined(uint4 a, uint4 b, int count) {",
+    "    const uint4 mask = (uint4)(bits(count), bits(count - 4), bits(count - 8),",
+    "                               bits(count - 12));",
+    "    return (a & mask) | (b & ~mask);",
+    "}",
+)
+
+
+@dataclass(frozen=True)
+class Rows(Body):
+    """A copy of rows of bytes in vectors that are aligned in dst.
+
+    `depth` loops follow one another in dst, and are loop 0 of the pattern; of the innermost of
+    them, a row, the bytes follow one another in src as well.
+    """
+
+    depth: int
+
+    def own_params(self) -> list[str]:
+        """Return the parameters of the rows."""
+        loops = [f"{field}{k}" for k in range(1, self.depth) for field in ("count", "step")]
+        return ["length", "inverse", "row_shift", *loops, "src_end"]
+
+    def functions(self, pattern: Pattern) -> Iterator[str]:
+        """Return the loads of shifted vectors, and the offset of a row."""
+        yield from SHIFTS
+        yield from _FUNCTIONS
+        yield "index_t row_offset(uint row, const params_t p) {"
+        yield "    index_t offset = 0;"
+        for k in range(1, self.depth):
+            is_last = k == self.depth - 1
+            digit = "row" if is_last else f"row % (uint)p.count{k}"
+            yield f"    offset += (index_t)({digit}) * p.step{k};"
+            if not is_last:
+                yield f"    row /= (uint)p.count{k};"
+        yield "    return offset;"
+        yield "}"
+        yield from super().functions(pattern)
+
+    def lines(self, pattern: Pattern) -> Iterator[str]:
+        """Return the body: each work item loads its vectors, then stores them."""
+        yield from index_lines(pattern)
+        outer = range(1, len(pattern.loops))
+        for side in ("src", "dst"):
+            terms = [f"p.{side}", *(f"i{k} * p.{side}{k}" for k in outer)]
+            yield f"const index_t {side}_offset = {' + '.join(terms)};"
+        steps = range(pattern.loops[0].steps)
+        for t in steps:
+            item = f"(i0 + ({t} << p.shift0))" if t else "i0"
+            yield f"const int at{t} = (int){item} * 16 - (int)(dst_offset & 15);"
+            yield f"int is_whole{t} = at{t} >= 0 && at{t} + 16 <= (int)p.extent0;"
+            yield f"uint4 v{t} = 0;"
+            yield f"if (is_whole{t}) {{"
+            yield from (f"    {line}" for line in _load_lines(t, self.depth))
+            yield "}"
+        for t in steps:
+            yield f"if (is_whole{t}) *(__global uint4 *)(dst + (dst_offset + at{t})) = v{t};"
+            # the ends of what follows one another in dst, and the end of src
+            yield f"else for (int j = max(-at{t}, 0); j < min(16, (int)p.extent0 - at{t}); ++j) {{"
+            yield f"    const uint row = {_row(f'at{t} + j')};"
+            yield f"    const int column = at{t} + j - (int)row * (int)p.length;"
+            place = "src_offset + row_offset(row, p) + column"
+            yield f"    dst[dst_offset + at{t} + j] = src[{place}];"
+            yield "}"
+
+
+def _row(at: str) -> str:
+    """Return the row of a byte: a product with the inverse of the length, rounded down."""
+    return f"mul_hi((uint)({at}), (uint)p.inverse) >> p.row_shift"
+
+
+def _load_lines(t: int, depth: int) -> Iterator[str]:
+    """Return the loads of a vector, from one row or two."""
+    yield f"const uint row = {_row(f'at{t}')};"
+    yield f"const int column = at{t} - (int)row * (int)p.length;"
+    yield "const int count = min(16, (int)p.length - column);"
+    yield "const index_t from = src_offset + row_offset(row, p) + column;"
+    inside = f"+ {VECTORS_NBYTES} <= p.src_end"
+    yield f"if (from {inside}) v{t} = load(src, from, 0, count);"
+    yield f"else is_whole{t} = 0;"
+    if depth > 1:
+        yield "if (count < 16) {"
+        yield "    const index_t next = src_offset + row_offset(row + 1, p) - count;"
+        yield f"    if (next {inside}) v{t} = joined(v{t}, load(src, next, count, 16), count);"
+        yield f"    else is_whole{t} = 0;"
+        yield "}"

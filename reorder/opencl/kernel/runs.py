@@ -1,0 +1,538 @@
+"""Families of kernels that convert between two buffers, in runs of elements.
+
+Runs: a work item converts elements that dst stores as words. It has some runs, as far apart as the
+work-group has work items: all are loaded before the first one is stored, so that more bytes are on
+their way. Here extent0 and valid0 count elements; a further parameter of 4-bit elements is
+
+    parity                    of the offsets in dst that are written
+
+Tiles of runs: where the innermost loops in src and in dst differ, work items convert runs along
+loop 0, which is contiguous in src, into local memory, and store runs along loop 1, which is
+contiguous in dst. Local memory has a row for each step of loop 0.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from math import prod
+from typing import TYPE_CHECKING
+
+from reorder.opencl.kernel.access import (
+    Access,
+    AccessKind,
+    load_words,
+    one_element,
+    store_element,
+    store_words,
+)
+from reorder.opencl.kernel.conversion import (
+    BETA,
+    INVERSE,
+    code_type,
+    converted,
+    operand_type,
+    operand_value,
+)
+from reorder.opencl.kernel.launch import (
+    Body,
+    Pattern,
+    ceil_log2,
+    divided,
+    floor_log2,
+    make_launch,
+    tiled,
+)
+from reorder.opencl.kernel.local_memory import BANK_BITS, SUBGROUP, conflicts
+from reorder.opencl.kernel.placement import Loop
+from reorder.opencl.kernel.statements import gather_lines, index_lines
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from reorder.opencl.kernel.conversion import Conversion
+    from reorder.opencl.kernel.launch import Division, Launch, Task
+    from reorder.opencl.kernel.placement import Nest
+
+__all__ = ["Run", "RunTile", "try_lower", "try_lower_tile"]
+
+_BYTE, _WORD, _WORD_NBYTES = 8, 32, 4
+_TYPES = {8: "uchar", 16: "ushort", 32: "uint", 64: "ulong"}
+# Bits of a run, on the side of the wider elements, and its most elements.
+_RUN_BITS, _MAX_RUN = 128, 16
+_WORK_ITEMS = 256
+# Runs of a work item, of 4 elements; fewer of more. Fewer as well where groups would be too few.
+_RUNS, _MIN_GROUPS = 4, 1024
+# Nests with fewer loops are filled up with loops of one step, so that there are fewer patterns.
+_MIN_LOOPS = 3
+# Elements of a tile and the most of an edge; bytes of src and an edge where wider elements become
+# bytes, or less.
+_TILE, _EDGE = 4096, 64
+_NARROW_NBYTES, _NARROW_EDGE = 1 << 15, 128
+# The least edge, the elements of a box that is worth tiles, and the least run that is loaded.
+_MIN_EDGE, _MIN_ELEMENTS, _MIN_RUN = 8, 1 << 14, 8
+
+
+def try_lower(task: Task) -> tuple[Launch, ...]:
+    """Make the launches of a nest that converts between two buffers, or moves 4-bit elements.
+
+    Elements of 4 bits that do not make whole bytes are written in two launches, each of which
+    writes one half of a byte.
+    """
+    conversion = task.conversion
+    if conversion is None or _has_image(task):
+        return ()
+    nest = _ordered(task.nest)
+    loops, is_zero = nest.loops, nest.is_zero
+    length = _length(nest, task)
+    bits = conversion.widths
+    kinds = [
+        AccessKind.VECTOR
+        if length > 1 and task.is_aligned | (bits[k] * length == _BYTE) and _is_run(nest, k, length)
+        else AccessKind.BUFFER
+        for k in range(2)
+    ]
+    if is_zero:
+        kinds[0] = AccessKind.NONE
+    run = Run(
+        length,
+        loops[0].valid == loops[0].extent and not loops[0].extent % length,
+        bits[1] < _BYTE and length == 1,
+        _uniform(loops[0], conversion),
+    )
+    total = floor_log2(min(_WORK_ITEMS, task.device.max_work_items))
+    src, dst = (Access(kind, width) for kind, width in zip(kinds, bits, strict=True))
+    pattern = Pattern(src, dst, run, 1 << total, _with_products(conversion, run, task))
+    divisions, gather_shift = _divisions(nest, length, total)
+
+    def launch(parity: int) -> Launch:
+        numbers = {**task.numbers, "parity": parity}
+        made = make_launch(nest, pattern, divisions, numbers, gather_shift)
+        return made._replace(is_later=bool(parity))
+
+    if not run.is_nibble:
+        return (launch(0),)
+    (start,) = nest.dst
+    strides = [loop.dst[0] for loop in loops]
+    strides += [
+        block.stride for gather in nest.gathers for _, blocks in gather.dst for block in blocks
+    ]
+    if all(stride % 2 == 0 for stride in strides):
+        return (launch(start % 2),)
+    return launch(0), launch(1)
+
+
+def try_lower_tile(task: Task) -> tuple[Launch, ...]:
+    """Make the launch of a nest through tiles; empty if runs along dst alone are as good."""
+    conversion = task.conversion
+    if conversion is None or _has_image(task):
+        return ()
+    nest = _ordered(task.nest)
+    if (
+        nest.is_zero
+        or nest.gathers
+        or BETA in conversion.roles
+        or task.device.max_work_items < _WORK_ITEMS
+    ):
+        return ()
+    along_dst = nest.loops[0]
+    along_src = next((loop for loop in nest.loops if loop.src == (1,)), None)
+    if along_src is None or along_src is along_dst or along_dst.dst != (1,):
+        return ()
+    edges = along_src.extent, along_dst.extent
+    if min(edges) < _MIN_EDGE or prod(loop.extent for loop in nest.loops) < _MIN_ELEMENTS:
+        return ()
+    others = [loop for loop in nest.loops if loop is not along_src and loop is not along_dst]
+    nest = nest._replace(loops=(along_src, along_dst, *others))
+    bits = conversion.widths
+    # a run that is loaded should not be many vectors of dst
+    longest = min(_RUN_BITS // bits[0], max(_RUN_BITS // bits[1], _MIN_RUN), _MAX_RUN)
+    most, edge = _TILE, _EDGE
+    if bits[0] > _BYTE >= bits[1] and _edge_length(nest, 0, longest, task) == longest:
+        # rows of dst would be shorter than a cache line
+        most, edge = _NARROW_NBYTES * _BYTE // bits[0], _NARROW_EDGE
+    height = min(edge, 1 << ceil_log2(edges[1]))
+    width = min(most // height, 1 << ceil_log2(edges[0]))
+    height = min(most // width, 1 << ceil_log2(edges[1]))
+    stored = min(_RUN_BITS // bits[1], _MAX_RUN, height)
+    lengths = (
+        _edge_length(nest, 0, min(longest, width), task),
+        _edge_length(nest, 1, stored, task),
+    )
+    if bits[1] < _BYTE and lengths[1] == 1:
+        return ()
+    is_whole = along_src.valid == along_src.extent and along_src.extent % width == 0
+    run = Run(lengths[0], is_whole, uniform=_uniform(along_src, conversion))
+    kinds = [AccessKind.VECTOR if length > 1 else AccessKind.BUFFER for length in lengths]
+    src, dst = (Access(kind, width_) for kind, width_ in zip(kinds, bits, strict=True))
+    tile = _spread(RunTile(run, width, height, lengths[1], height), max(bits[1] // _BYTE, 1))
+    conversion = _with_products(conversion, run, task)
+    pattern = Pattern(src, dst, tile, _WORK_ITEMS, conversion)
+    steps = (width, height, *(1 for _ in others))
+    return (make_launch(nest, pattern, tiled(nest.loops, steps), task.numbers),)
+
+
+def _has_image(task: Task) -> bool:
+    return any(access.kind == AccessKind.IMAGE for access in task.accesses)
+
+
+def _ordered(nest: Nest) -> Nest:
+    """Return a nest of enough loops, those of the least strides in dst first."""
+    loops = sorted(nest.loops, key=lambda loop: abs(loop.dst[0]))
+    unit = Loop(1, 1, (0,), (0,), (0,) * len(nest.others))
+    return nest._replace(loops=(*loops, *[unit] * (_MIN_LOOPS - len(loops))))
+
+
+def _uniform(loop: Loop, conversion: Conversion) -> tuple[str, ...]:
+    """Return the roles that vary, but not along a loop."""
+    pairs = zip(conversion.varying, loop.others, strict=True)
+    return tuple(role for role, stride in pairs if not stride)
+
+
+def _with_products(conversion: Conversion, run: Run, task: Task) -> Conversion:
+    """Let quotients be products where a run has one divisor, and the device fused operations."""
+    is_shared = "dst_scale" in (*conversion.scalars, *run.uniform)
+    multiplies = is_shared and task.device.floats.multiplies and conversion.work == "f32"
+    return conversion._replace(multiplies=multiplies)
+
+
+def _is_run(nest: Nest, operand: int, length: int, along: int = 0) -> bool:
+    """Whether the steps of a loop are contiguous, and start at multiples of `length`."""
+    starts = list((nest.src, nest.dst)[operand])
+    starts += [(loop.src, loop.dst)[operand][0] for k, loop in enumerate(nest.loops) if k != along]
+    for gather in nest.gathers:
+        starts += [
+            block.stride for _, blocks in (gather.src, gather.dst)[operand] for block in blocks
+        ]
+    loop = nest.loops[along]
+    return (loop.src, loop.dst)[operand] == (1,) and all(start % length == 0 for start in starts)
+
+
+def _length(nest: Nest, task: Task) -> int:
+    """Return how many elements a work item converts: a power of two that keeps dst aligned."""
+    src, dst = task.accesses
+    length = min(_RUN_BITS // max(src.bits, dst.bits), _MAX_RUN)
+    if not task.is_aligned:
+        length = min(length, max(_BYTE // dst.bits, 1))
+    while length > 1 and (length > nest.loops[0].extent or not _is_run(nest, 1, length)):
+        length //= 2
+    return length
+
+
+def _edge_length(nest: Nest, operand: int, most: int, task: Task) -> int:
+    """Return the elements of a run of an operand: a power of two that keeps it aligned."""
+    bits = task.accesses[operand].bits
+    length = most if task.is_aligned else min(most, max(_BYTE // bits, 1))
+    while length > 1 and not _is_run(nest, operand, length, operand):
+        length //= 2
+    return length
+
+
+def _divisions(nest: Nest, length: int, total: int) -> tuple[list[Division], int]:
+    """Divide the loops, and the first gather, among 2^total work items."""
+    free, shifts = total, []
+    extents = [-(-nest.loops[0].extent // length), *(loop.extent for loop in nest.loops[1:])]
+    for extent in extents:
+        shifts.append(min(ceil_log2(extent), free))
+        free -= shifts[-1]
+    gather_shift = min(ceil_log2(nest.gathers[0].extent), free) if nest.gathers else 0
+    # the remaining work items are idle, past the end of the last loop
+    shifts[-1] += free - gather_shift
+    steps = _steps(extents, shifts, length)
+    found = [
+        divided(loop.extent, shift, count, 1 if k else length)
+        for k, (loop, shift, count) in enumerate(zip(nest.loops, shifts, steps, strict=True))
+    ]
+    return found, gather_shift
+
+
+def _steps(extents: list[int], shifts: list[int], length: int) -> list[int]:
+    """Return how many steps of each loop a work item has: of one loop, if there are many groups."""
+    groups = prod(-(-extent >> shift) for extent, shift in zip(extents, shifts, strict=True))
+    steps = [1] * len(extents)
+    wanted = max(_RUNS // max(length // _RUNS, 1), 1)
+    while wanted > 1 and groups < wanted * _MIN_GROUPS:
+        wanted //= 2
+    for k, (extent, shift) in enumerate(zip(extents, shifts, strict=True)):
+        if wanted > 1 and extent >> shift >= wanted:
+            steps[k] = wanted
+            break
+    return steps
+
+
+@lru_cache(maxsize=256)
+def _spread(tile: RunTile, nbytes: int) -> RunTile:
+    """Return a tile with the pitch and the gap with which few accesses share a bank.
+
+    Work items store runs of elements of `nbytes` bytes, and load those of a row.
+    """
+    length, step = tile.run.length, max(_WORD_NBYTES // nbytes, 1)
+    gaps = range(0, (1 << BANK_BITS) * step, step) if length > 1 else (0,)
+    tiles = [replace(tile, pitch=tile.height + more, gap=gap) for more in (0, step) for gap in gaps]
+    return min(tiles, key=lambda tried: conflicts(_accesses(tried, nbytes), {}))
+
+
+def _accesses(tile: RunTile, nbytes: int) -> tuple[list[int], list[int]]:
+    """Return the words that the first work items store first, and those that they load."""
+    length = tile.run.length
+    stored, loaded = [], []
+    for item in range(SUBGROUP):
+        row, run = divmod(item, tile.width // length)
+        column, chunk = divmod(item, tile.height // tile.length)
+        stored.append((run * (length * tile.pitch + tile.gap) + row) * nbytes // _WORD_NBYTES)
+        start = column * tile.pitch + column // length * tile.gap + chunk * tile.length
+        loaded.append(start * nbytes // _WORD_NBYTES)
+    return stored, loaded
+
+
+@dataclass(frozen=True)
+class Run(Body):
+    """How a work item of a conversion between buffers moves elements: steps of loop 0 in a row.
+
+    It converts `length` of them. With `is_whole` all are inside and hold data. With `is_nibble`
+    it writes one half of a byte: only those whose offset is odd, or even, as a parameter says.
+    `uniform` are the roles whose values, though they vary, are the same for a run.
+    """
+
+    length: int
+    is_whole: bool = False
+    is_nibble: bool = False
+    uniform: tuple[str, ...] = ()
+
+    def own_params(self) -> list[str]:
+        """Return the parity of the offsets that are written, of 4-bit elements."""
+        return ["parity"] if self.is_nibble else []
+
+    def lines(self, pattern: Pattern) -> Iterator[str]:
+        """Return the body: runs are loaded, converted and stored; padding becomes 0."""
+        conversion, src_bits = _conversion(pattern), pattern.src.bits
+        reads = pattern.src.kind != AccessKind.NONE
+        yield from index_lines(pattern)
+        for k, gather in enumerate(pattern.gathers):
+            yield f"if (g{k} >= p.gather{k}_extent) return;"
+            yield from gather_lines(k, gather, pattern.others, reads=reads)
+        if reads:
+            yield from _shared_lines(conversion, conversion.scalars, 0)
+        steps = range(max((loop.steps for loop in pattern.loops), default=1))
+        for s in steps:
+            yield from _place_lines(self, pattern, s, reads=reads)
+        if reads:
+            for s in steps:
+                yield f"{code_type(conversion.src)} {_names(f'x{s}', self, ' = 0')};"
+                yield f"if (is_data_{s}) {{"
+                load = (f"src_{s}", pattern.src.kind, f"x{s}")
+                yield from _loads(self, load, src_bits, s)
+                yield "}"
+        for s in steps:
+            yield f"if (is_inside_{s}) {{"
+            yield f"{code_type(conversion.dst)} {_names('y', self, ' = 0')};"
+            if reads:
+                yield f"if (is_data_{s}) {{"
+                yield from _converted_lines(self, pattern, s)
+                yield "}"
+            yield from _store_lines(self, pattern, s)
+            yield "}"
+
+
+@dataclass(frozen=True)
+class RunTile(Body):
+    """A tile of a conversion in local memory: steps of loops 0 and 1, elements of a store.
+
+    In local memory steps of loop 0 are `pitch` elements apart, runs of them `gap` elements more.
+    """
+
+    run: Run
+    width: int
+    height: int
+    length: int
+    pitch: int
+    gap: int = 0
+
+    def lines(self, pattern: Pattern) -> Iterator[str]:
+        """Return the body: all loads, the stores to local memory, then those to dst."""
+        run, conversion = self.run, _conversion(pattern)
+        count = self.width * self.pitch + self.width // run.length * self.gap
+        yield f"__local {_TYPES[max(pattern.dst.bits, _BYTE)]} tile[{count}];"
+        yield from index_lines(pattern)
+        yield from _shared_lines(conversion, conversion.scalars, 0)
+        total = self.width * self.height // run.length
+        steps = range(-(-total // pattern.work_items))
+        for t in steps:
+            yield from _place_tile_lines(self, pattern, t)
+        for t in steps:
+            yield f"{code_type(conversion.src)} {_names(f'x{t}', run, ' = 0')};"
+            yield f"if (is_data_{t}) {{"
+            source = (f"src_{t}", pattern.src.kind, f"x{t}")
+            yield from _loads(run, source, pattern.src.bits, t)
+            yield "}"
+        for t in steps:
+            yield f"if (n_{t} < {total}) {{"
+            yield f"{code_type(conversion.dst)} {_names('y', run, ' = 0')};"
+            yield f"if (is_data_{t}) {{"
+            yield from _converted_lines(run, pattern, t)
+            yield "}"
+            yield f"const int to = {_row(self, f's_{t}')} + d_{t};"
+            for k in range(run.length):
+                yield f"tile[to + {k * self.pitch}] = y_{k};"
+            yield "}"
+        yield "barrier(CLK_LOCAL_MEM_FENCE);"
+        yield from _store_tile_lines(self, pattern)
+
+
+def _conversion(pattern: Pattern) -> Conversion:
+    """Return what the kernel of a run computes."""
+    assert pattern.conversion is not None  # noqa: S101 - for the type checker
+    return pattern.conversion
+
+
+def _names(prefix: str, run: Run, suffix: str = "") -> str:
+    return ", ".join(f"{prefix}_{k}{suffix}" for k in range(run.length))
+
+
+def _place_lines(run: Run, pattern: Pattern, s: int, *, reads: bool) -> Iterator[str]:
+    """Return where a run lies, and whether it is inside and holds data."""
+    index = [f"i{k}" for k in range(len(pattern.loops))]
+    for k, loop in enumerate(pattern.loops):
+        if loop.steps > 1 and s:
+            index[k] = f"(i{k} + ({s} << p.shift{k}))"
+    index[0] = f"first_{s}"
+    start = f"i0 + ({s} << p.shift0)" if pattern.loops[0].steps > 1 and s else "i0"
+    yield f"const index_t first_{s} = ({start}) * {run.length};"
+    for operand in (*(("src",) if reads else ()), "dst", *pattern.others):
+        terms = [f"p.{operand}", *(f"{i} * p.{operand}{k}" for k, i in enumerate(index))]
+        terms += [f"gather{k}_{operand}" for k in range(len(pattern.gathers))]
+        yield f"const index_t {operand}_{s} = {' + '.join(terms)};"
+    inside = [f"{i} < p.extent{k}" for k, i in enumerate(index)]
+    inside += [f"(dst_{s} & 1) == p.parity"] if run.is_nibble else []
+    yield f"const int is_inside_{s} = {' && '.join(inside)};"
+    if reads:
+        data = [f"{i} < p.valid{k}" for k, i in enumerate(index)]
+        data += [f"is_data{k}" for k in range(len(pattern.gathers))]
+        yield f"const int is_data_{s} = {' && '.join([f'is_inside_{s}', *data])};"
+
+
+def _converted_lines(run: Run, pattern: Pattern, s: int) -> Iterator[str]:
+    """Return the statements that compute y_0, ... from the elements of src."""
+    conversion = _conversion(pattern)
+    if BETA in conversion.roles:
+        yield f"{code_type(conversion.dst)} {_names('old', run, ' = 0')};"
+        load = (f"dst_{s}", pattern.dst.kind, "old")
+        yield from _loads(run, load, pattern.dst.bits, s)
+    if run.uniform:
+        yield from _shared_lines(conversion, run.uniform, s)
+    shared = (*conversion.scalars, *run.uniform)
+    for k in range(run.length):
+
+        def value(role: str, k: int = k) -> str:
+            if role in shared:
+                return f"{role}_all"
+            return operand_value(conversion, role, _moved(f"{role}_{s}", role, k))
+
+        done = f"y_{k} = {converted(conversion, f'x{s}_{k}', value, f'old_{k}')};"
+        yield done if run.is_whole or not k else f"if (first_{s} + {k} < p.valid0) {done}"
+
+
+def _shared_lines(conversion: Conversion, roles: tuple[str, ...], s: int) -> Iterator[str]:
+    """Return the values of roles that all elements of a run share."""
+    for role in roles:
+        kind, read = operand_type(conversion, role), operand_value(conversion, role, f"{role}_{s}")
+        yield f"const {kind} {role}_all = {read};"
+    if conversion.multiplies and "dst_scale" in roles:
+        yield f"const float {INVERSE} = 1.0f / dst_scale_all;"
+
+
+def _loads(run: Run, operand: tuple[str, str, str], bits: int, s: int) -> Iterator[str]:
+    """Return the loads of a run: as words where elements are aligned, and all hold data."""
+    offset, kind, prefix = operand
+    name = offset.partition("_")[0]
+    names = [f"{prefix}_{k}" for k in range(run.length)]
+    as_words = kind == AccessKind.VECTOR and run.length > 1
+    if as_words:
+        if not run.is_whole:
+            yield f"if (first_{s} + {run.length} <= p.valid0) {{"
+        yield from load_words(name, offset, bits, names)
+        if run.is_whole:
+            return
+        yield "} else {"
+    for k, lane in enumerate(names):
+        load = f"{lane} = {one_element(name, _moved(offset, name, k), bits)};"
+        yield load if run.is_whole or not k else f"if (first_{s} + {k} < p.valid0) {load}"
+    if as_words:
+        yield "}"
+
+
+def _store_lines(run: Run, pattern: Pattern, s: int) -> Iterator[str]:
+    """Return the stores of a run: as words where elements are aligned, and all are inside."""
+    bits = pattern.dst.bits
+    names = [f"y_{k}" for k in range(run.length)]
+    as_words = pattern.dst.kind == AccessKind.VECTOR and run.length > 1
+    if as_words:
+        if not run.is_whole:
+            yield f"if (first_{s} + {run.length} <= p.extent0) {{"
+        yield from store_words("dst", f"dst_{s}", bits, names)
+        if run.is_whole:
+            return
+        yield "} else {"
+    for k, lane in enumerate(names):
+        store = store_element("dst", _moved(f"dst_{s}", "dst", k), bits, lane)
+        yield store if run.is_whole or not k else f"if (first_{s} + {k} < p.extent0) {store}"
+    if as_words:
+        yield "}"
+
+
+def _moved(offset: str, operand: str, lane: int) -> str:
+    """Return the offset of an element of a run."""
+    return f"{offset} + {lane} * p.{operand}0" if lane else offset
+
+
+def _row(tile: RunTile, step: str) -> str:
+    """Return where a step of loop 0 starts in local memory."""
+    gap = f" + {step} / {tile.run.length} * {tile.gap}" if tile.gap else ""
+    return f"{step} * {tile.pitch}{gap}"
+
+
+def _place_tile_lines(tile: RunTile, pattern: Pattern, t: int) -> Iterator[str]:
+    """Return where a run lies, and whether its first element holds data."""
+    length = tile.run.length
+    chunks = tile.width // length
+    yield f"const int n_{t} = (int)get_local_id(0) + {t * pattern.work_items};"
+    yield f"const int s_{t} = n_{t} % {chunks} * {length}, d_{t} = n_{t} / {chunks};"
+    yield f"const index_t first_{t} = i0 + s_{t};"
+    outer = range(2, len(pattern.loops))
+    for operand in ("src", *pattern.others):
+        terms = [f"p.{operand}", f"first_{t} * p.{operand}0", f"(i1 + d_{t}) * p.{operand}1"]
+        terms += [f"i{k} * p.{operand}{k}" for k in outer]
+        yield f"const index_t {operand}_{t} = {' + '.join(terms)};"
+    data = [f"d_{t} < {tile.height}", f"first_{t} < p.valid0", f"i1 + d_{t} < p.valid1"]
+    data += [f"i{k} < p.valid{k}" for k in outer]
+    yield f"const int is_data_{t} = {' && '.join(data)};"
+
+
+def _store_tile_lines(tile: RunTile, pattern: Pattern) -> Iterator[str]:
+    """Return the stores of runs of dst, as words where they are inside."""
+    bits = pattern.dst.bits
+    kind = "ulong" if bits > _WORD else "uint"
+    total, chunks = tile.width * tile.height // tile.length, tile.height // tile.length
+    names = [f"z{k}" for k in range(tile.length)]
+    terms = ["p.dst", "(i0 + s) * p.dst0", "(i1 + d) * p.dst1"]
+    terms += [f"i{k} * p.dst{k}" for k in range(2, len(pattern.loops))]
+    as_words = pattern.dst.kind == AccessKind.VECTOR and tile.length > 1
+    for t in range(-(-total // pattern.work_items)):
+        yield "{"
+        yield f"const int n = (int)get_local_id(0) + {t * pattern.work_items};"
+        yield f"const int s = n / {chunks}, d = n % {chunks} * {tile.length};"
+        yield f"if (s < {tile.width} && i0 + s < p.extent0 && i1 + d < p.extent1) {{"
+        yield f"const index_t at = {' + '.join(terms)};"
+        yield f"const int from = {_row(tile, 's')} + d;"
+        for k, name in enumerate(names):
+            yield f"const {kind} {name} = tile[from + {k}];"
+        if as_words:
+            yield f"if (i1 + d + {tile.length} <= p.extent1) {{"
+            yield from store_words("dst", "at", bits, names)
+            yield "} else {"
+        for k, name in enumerate(names):
+            store = store_element("dst", f"at + {k}" if k else "at", bits, name)
+            yield f"if (i1 + d + {k} < p.extent1) {store}" if k else store
+        if as_words:
+            yield "}"
+        yield "} }"

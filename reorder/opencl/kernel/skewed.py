@@ -1,0 +1,286 @@
+"""A family of kernels that transposes where rows start at any byte, in tiles with skewed ends.
+
+The rows of a tile in dst end where a vector, or a sector of memory, does. So each row of dst may
+begin some elements before its tile, and work items store whole vectors. Only the ends of the rows
+of the tensor are written element by element.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from math import gcd, prod
+from typing import TYPE_CHECKING
+
+from reorder.opencl.kernel.launch import Body, Pattern, floor_log2, make_launch, tiled
+from reorder.opencl.kernel.local_memory import MAX_LOCAL_NBYTES
+from reorder.opencl.kernel.statements import SHIFTS, index_lines, transposed_words, unit_lines
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from reorder.opencl.kernel.launch import Launch, Task
+    from reorder.opencl.kernel.placement import Nest
+    from reorder.opencl.kernel.profile import SkewedShape
+
+__all__ = ["Skewed", "try_lower"]
+
+_WORD, _VECTOR, _BANKS = 4, 16, 32
+_TYPES = {1: "uchar", 2: "ushort", 4: "uint"}
+
+# The row of a profile for the bytes of an element.
+_ROWS = {1: 0, 2: 1, 4: 2}
+
+# Bytes of a row of src and of dst, below which tiles would be mostly empty.
+_MIN_ROW = 96
+
+
+def try_lower(task: Task) -> tuple[Launch, ...]:
+    """Make the launch of a nest that transposes between two buffers.
+
+    Empty if whole-vector tiles suffice or rows are too short.
+    """
+    nest, profile, access = task.nest, task.device.profile, task.accesses[1]
+    nbytes = access.nbytes
+    if not task.moves_bytes or nbytes not in _ROWS or nest.gathers or not task.is_aligned:
+        return ()
+    shape = profile.skewed[_ROWS[nbytes]]
+    moving = nest.moving
+    loops, along_src, along_dst = moving
+    total = prod(loop.extent for loop in loops) * nbytes
+    if along_src is None or along_dst is None or total < profile.min_tiled:
+        return ()
+    shortest = min(along_src.extent, along_dst.extent) * nbytes
+    if nest.is_zero or along_src is along_dst or shortest < _MIN_ROW:
+        return ()
+    outer = moving.others
+    nest = nest._replace(loops=(along_dst, along_src, *outer))
+    starts = [_is_aligned(nest, operand, nbytes) for operand in range(2)]
+    if all(starts):
+        return ()
+    tile = _tile(shape, nbytes, is_skewed=not starts[1])
+    # rows of dst end at multiples of `align` in all tiles only if a tile has whole ones
+    is_whole = not tile.align or shape.height * nbytes % tile.align == 0
+    is_large = shape.work_items > task.device.max_work_items
+    if is_large or 4 * tile.local_words > MAX_LOCAL_NBYTES or not is_whole:
+        return ()
+    pattern = Pattern(access, access, tile, shape.work_items)
+    extents = tile.height, tile.width, *(1 for _ in outer)
+    return (make_launch(nest, pattern, tiled(nest.loops, extents), {}),)
+
+
+def _is_aligned(nest: Nest, operand: int, nbytes: int) -> bool:
+    """Whether all rows of src or of dst start at multiples of a vector."""
+    (start,) = (nest.src, nest.dst)[operand]
+    # rows of src run along the second loop, those of dst along the first one
+    steps = [
+        (loop.src, loop.dst)[operand][0] for k, loop in enumerate(nest.loops) if k != 1 - operand
+    ]
+    return gcd(_VECTOR, start * nbytes, *(step * nbytes for step in steps)) == _VECTOR
+
+
+def _tile(shape: SkewedShape, nbytes: int, *, is_skewed: bool) -> Skewed:
+    """Return a tile that lies in local memory so that work items access different banks."""
+    align = 1 << floor_log2(shape.align) if is_skewed else 0
+    tile = Skewed(shape.width, shape.height, nbytes, align, 0)
+    lanes = _VECTOR // nbytes
+    # an odd pitch, and a word to read beyond the end
+    pitch = tile.rows * nbytes // _WORD + 1 | 1
+    if nbytes == _WORD:
+        return replace(tile, pitch=pitch)
+    # vectors of a row of src are that many banks apart, and units of rows are between them
+    apart = max(_BANKS * lanes // shape.width, 1)
+    return replace(tile, pitch=pitch, gap=(apart - lanes * pitch) % _BANKS)
+
+
+@dataclass(frozen=True)
+class Skewed(Body):
+    """A tile of `width` steps of loop 1, along src, and `height` of loop 0, along dst.
+
+    Its rows in dst end at multiples of `align` bytes; 0 where all rows of dst start at multiples of
+    a vector. In local memory a row has `pitch` words, and those of a vector of src are followed by
+    `gap` words.
+    """
+
+    width: int
+    height: int
+    nbytes: int
+    align: int
+    pitch: int
+    gap: int = 0
+
+    @property
+    def unit(self) -> int:
+        """Rows of src that are transposed in registers: the elements of a word."""
+        return 4 // self.nbytes
+
+    @property
+    def before(self) -> int:
+        """Steps of loop 0 that are loaded before those of the tile."""
+        return self.align // self.nbytes
+
+    @property
+    def rows(self) -> int:
+        """Steps of loop 0 that are loaded."""
+        return self.height + self.before
+
+    @property
+    def local_words(self) -> int:
+        """Words of local memory; rows of padding may be read one vector beyond them."""
+        return self.width * self.pitch + self.width * self.nbytes // 16 * self.gap + 4
+
+    def own_params(self) -> list[str]:
+        """Return the end of src where vectors of a row may reach beyond it."""
+        return ["src_end"] if self.unit > 1 else []
+
+    def functions(self, pattern: Pattern) -> Iterator[str]:
+        """Return the loads of shifted vectors, and the stores of parts of one."""
+        kind, lanes, bits = _TYPES[self.nbytes], _VECTOR // self.nbytes, 8 * self.nbytes
+        yield from SHIFTS
+        if self.unit > 1:
+            yield from unit_lines(self.unit, "uint")
+            yield f"__global const uint4 *aligned(__global const {kind} *from)"
+            yield "{ return (__global const uint4 *)((uintptr_t)from & ~(uintptr_t)15); }"
+            # the first `count` elements, and zeros; both vectors lie before the end of the row
+            yield f"uint4 load(__global const {kind} *from, int count) {{"
+            yield f"    if (count >= {2 * lanes}) {{"
+            yield "        __global const uint4 *pair = aligned(from);"
+            yield "        return shifted(pair[0], pair[1], (uint)(uintptr_t)from & 15);"
+            yield "    }"
+            yield "    uint4 v = (uint4)(0);"
+            yield f"    for (int j = min(count, {lanes}) - 1; j >= 0; --j) {{"
+            yield f"        v = v << {bits} | (uint4)(0, v.x, v.y, v.z) >> {32 - bits};"
+            yield "        v.x |= from[j];"
+            yield "    }"
+            yield "    return v;"
+            yield "}"
+        # elements `low` to `high` of a vector
+        yield f"void store(__global {kind} *to, uint4 v, int low, int high) {{"
+        yield f"    if (low == 0 && high == {lanes}) {{ *(__global uint4 *)to = v; return; }}"
+        for k, word in enumerate("xyzw"):
+            at = k * self.unit
+            inside = f"low <= {at} && high >= {at + self.unit}"
+            yield f"    if ({inside}) *(__global uint *)(to + {at}) = v.{word};"
+            if self.unit > 1:
+                yield "    else {"
+                for j in range(self.unit):
+                    part = f"({kind})(v.{word} >> {j * bits})"
+                    yield f"        if (low <= {at + j} && high > {at + j}) to[{at + j}] = {part};"
+                yield "    }"
+        yield "}"
+        yield from super().functions(pattern)
+
+    def lines(self, pattern: Pattern) -> Iterator[str]:
+        """Return the body: all loads, the stores to local memory, then those to dst."""
+        yield f"__local uint tile[{self.local_words}];"
+        yield from index_lines(pattern)
+        outer = range(2, len(pattern.loops))
+        terms = ["p.src", f"(i0 - {self.before}) * p.src0", "i1 * p.src1"]
+        terms += [f"i{k} * p.src{k}" for k in outer]
+        yield f"const index_t src_offset = {' + '.join(terms)};"
+        terms = ["p.dst", "i0 * p.dst0", "i1 * p.dst1", *(f"i{k} * p.dst{k}" for k in outer)]
+        yield f"const index_t dst_offset = {' + '.join(terms)};"
+        # rows of src that hold data, and columns
+        yield f"const int top = {self.before} - (int)min(i0, (index_t){self.before});"
+        data = [f"i{k} < p.valid{k}" for k in outer]
+        inside = f"(int)min(p.valid0 - i0 + {self.before}, (index_t){self.rows})"
+        inside = f"{' && '.join(data)} ? {inside} : 0" if data else inside
+        yield f"const int bottom = {inside};"
+        limit = self.width + 2 * _VECTOR
+        yield f"const int columns = (int)min(p.valid1 - i1, (index_t){limit});"
+        yield from (_scalar_loads if self.unit == 1 else _vector_loads)(self, pattern.work_items)
+        yield "barrier(CLK_LOCAL_MEM_FENCE);"
+        yield f"const int start = (int)min(i0, (index_t){self.height});"
+        yield f"const int end = (int)min(p.extent0 - i0, (index_t){2 * self.height});"
+        chunks = self.height * self.nbytes // _VECTOR
+        yield from _store_lines(self, pattern.work_items, 0, chunks)
+        if self.align:
+            # the last tile of a row has its end, too
+            yield f"if (end <= {self.height}) {{"
+            yield from _store_lines(self, pattern.work_items, chunks, self.align // _VECTOR)
+            yield "}"
+
+
+def _local(tile: Skewed, column: str) -> str:
+    """Return the word of local memory where a column of src, a row of dst, starts."""
+    lanes = _VECTOR // tile.nbytes
+    gap = f" + {column} / {lanes} * {tile.gap}" if tile.gap else ""
+    return f"{column} * {tile.pitch}{gap}"
+
+
+def _scalar_loads(tile: Skewed, work_items: int) -> Iterator[str]:
+    """Return the loads of words, which adjacent work items take from adjacent memory."""
+    total = tile.rows * tile.width
+    steps = range(-(-total // work_items))
+    for s in steps:
+        yield f"const int n{s} = (int)get_local_id(0) + {s * work_items};"
+        yield f"const int c{s} = n{s} % {tile.width}, r{s} = n{s} / {tile.width};"
+        yield f"uint v{s} = 0;"
+        inside = f"r{s} >= top && r{s} < bottom && c{s} < columns"
+        yield f"if ({inside}) v{s} = src[src_offset + r{s} * p.src0 + c{s}];"
+    for s in steps:
+        guard = f"if (r{s} < {tile.rows}) " if total % work_items else ""
+        yield f"{guard}tile[{_local(tile, f'c{s}')} + r{s}] = v{s};"
+
+
+def _vector_loads(tile: Skewed, work_items: int) -> Iterator[str]:
+    """Return the loads of vectors of some rows, which are transposed in registers."""
+    lanes, words = _VECTOR // tile.nbytes, _VECTOR // _WORD
+    vectors = tile.width // lanes
+    total = tile.rows // tile.unit * vectors
+    yield f"for (int n = (int)get_local_id(0); n < {total}; n += {work_items}) {{"
+    yield f"    const int c = n % {vectors} * {lanes}, r = n / {vectors} * {tile.unit};"
+    rows = [f"v{row}" for row in range(tile.unit)]
+    yield f"    uint4 {', '.join(rows)};"
+    # two vectors of each row may have what is behind the row, but nothing behind src
+    last = f"src_offset + c + max(r * p.src0, (r + {tile.unit - 1}) * p.src0)"
+    inside = f"columns - c >= {lanes} && {last} + {2 * lanes} <= p.src_end"
+    # all loads come first: a shift waits for its vectors
+    yield f"    if (r >= top && r + {tile.unit} <= bottom && {inside}) {{"
+    for row in range(tile.unit):
+        yield f"        __global const uint4 *pair{row} = aligned({_place(row)});"
+        yield f"        const uint4 a{row} = pair{row}[0], b{row} = pair{row}[1];"
+    for row, name in enumerate(rows):
+        yield f"        {name} = shifted(a{row}, b{row}, (uint)(uintptr_t)({_place(row)}) & 15);"
+    yield "    } else {"
+    for row, name in enumerate(rows):
+        count = f"r + {row} >= top && r + {row} < bottom ? columns - c : 0"
+        yield f"        {name} = load({_place(row)}, {count});"
+    yield "    }"
+    yield f"    const int to = {_local(tile, 'c')} + r / {tile.unit};"
+    for j, column in enumerate(transposed_words(rows, words)):
+        yield f"    tile[to + {j * tile.pitch}] = {column};"
+    yield "}"
+
+
+def _place(row: int) -> str:
+    """Return the address of a vector of a row of a unit."""
+    return f"src + (src_offset + (r + {row}) * p.src0 + c)"
+
+
+def _store_lines(tile: Skewed, work_items: int, first: int, count: int) -> Iterator[str]:
+    """Return the stores of some vectors of each row of dst, from the first one on."""
+    lanes, words = _VECTOR // tile.nbytes, _VECTOR // _WORD
+    align = max(tile.align, _VECTOR)
+    total = tile.width * count
+    yield f"for (int n = (int)get_local_id(0); n < {total}; n += {work_items}) {{"
+    yield f"    const int c = n / {count}, q = n % {count} + {first};"
+    yield "    if (i1 + c >= p.extent1) continue;"
+    yield f"    __global {_TYPES[tile.nbytes]} *to = dst + (dst_offset + c * p.dst1);"
+    # elements from the start of the tile on; negative before it
+    yield (
+        f"    const int r = q * {lanes} - "
+        f"(int)((uint)(uintptr_t)to & {align - 1}u) / {tile.nbytes};"
+    )
+    yield f"    const int low = max(-start - r, 0), high = min(end - r, {lanes});"
+    yield "    if (low >= high) continue;"
+    if tile.unit == 1:
+        yield f"    const int w = {_local(tile, 'c')} + r + {tile.before};"
+        parts = [f"tile[w + {k}]" for k in range(words)]
+    else:
+        yield f"    const int b = (r + {tile.before}) * {tile.nbytes};"
+        yield f"    const int w = {_local(tile, 'c')} + (b >> 2);"
+        yield "    const uint shift = (b & 3) * 8;"
+        yield "    const uint " + ", ".join(f"w{k} = tile[w + {k}]" for k in range(words + 1)) + ";"
+        parts = [f"funnel(w{k}, w{k + 1}, shift)" for k in range(words)]
+    yield f"    store(to + r, (uint4)({', '.join(parts)}), low, high);"
+    yield "}"

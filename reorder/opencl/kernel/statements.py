@@ -1,0 +1,181 @@
+"""Lines of a kernel that several families share.
+
+The loop indices of a work item and where operands are there; the offsets of gathers; vectors that
+start at any byte; rows of narrow elements that are transposed in registers.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from reorder.opencl.kernel.access import AccessKind
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from reorder.opencl.kernel.access import Access
+    from reorder.opencl.kernel.launch import GatherShape, Pattern
+
+__all__ = [
+    "SHIFTS",
+    "VECTORS_NBYTES",
+    "block_offset",
+    "gather_lines",
+    "guarded",
+    "index_lines",
+    "start_lines",
+    "transposed_words",
+    "unit_lines",
+    "word_of",
+]
+
+
+def index_lines(pattern: Pattern) -> Iterator[str]:
+    """Return the indices of a work item: i0, i1, ... of loops, and g0, g1, ... of gathers."""
+    yield "uint item = get_local_id(0);"
+    for dim in sorted(
+        {loop.grid_dim for loop in pattern.loops} | ({0} if pattern.gathers else set())
+    ):
+        yield f"uint group{dim} = get_group_id({dim});"
+    for k, loop in enumerate(pattern.loops):
+        is_last = pattern.is_last_in_dimension(k)
+        dim = loop.grid_dim
+        group = f"group{dim}" if is_last else f"group{dim} % (uint)p.groups{k}"
+        tile = f"(index_t)({group}){f' * {loop.steps}' if loop.steps > 1 else ''}"
+        yield f"const index_t i{k} = (({tile}) << p.shift{k}) + {_digit(f'shift{k}')};"
+        yield f"item >>= p.shift{k};"
+        if not is_last:
+            yield f"group{dim} /= (uint)p.groups{k};"
+    for k in range(len(pattern.gathers)):
+        is_last = k == len(pattern.gathers) - 1
+        shift = f"gather{k}_shift"
+        group = "group0" if is_last else f"group0 % (uint)p.gather{k}_groups"
+        yield f"const index_t g{k} = ((index_t)({group}) << p.{shift}) + {_digit(shift)};"
+        yield f"item >>= p.{shift};"
+        if not is_last:
+            yield f"group0 /= (uint)p.gather{k}_groups;"
+
+
+def _digit(shift: str) -> str:
+    """Return the lowest bits of the rest of the local id."""
+    return f"(index_t)(item & ((1u << p.{shift}) - 1))"
+
+
+def start_lines(pattern: Pattern, operand: str, access: Access) -> Iterator[str]:
+    """Return the coordinates of an operand at the indices of a work item."""
+    loops = range(len(pattern.loops))
+    if access.kind == AccessKind.IMAGE:
+        for c in "xy":
+            terms = [f"p.{operand}_{c}", *(f"i{k} * p.{operand}_{c}{k}" for k in loops)]
+            yield f"const int {operand}_{c} = (int)({' + '.join(terms)});"
+    elif access.kind != AccessKind.NONE:
+        terms = [
+            f"p.{operand}",
+            *(f"i{k} * p.{operand}{k}" for k in loops),
+            *(f"gather{k}_{operand}" for k in range(len(pattern.gathers))),
+        ]
+        yield f"const index_t {operand}_offset = {' + '.join(terms)};"
+
+
+def guarded(conditions: list[str], statement: str) -> str:
+    """Return a statement that runs if all conditions hold."""
+    return f"if ({' && '.join(conditions)}) {statement}" if conditions else statement
+
+
+def gather_lines(
+    k: int, gather: GatherShape, others: tuple[str, ...] = (), *, reads: bool
+) -> Iterator[str]:
+    """Return gather{k}_src, gather{k}_dst and is_data{k} from the index g{k}.
+
+    The index runs over the padded indices of the axes of dst, row-major. Without
+    `reads`, only zeros are written and the offset in src stays 0. `others` names further operands.
+    """
+    params = f"p.gather{k}"
+    offsets = ", ".join(f"gather{k}_{operand} = 0" for operand in ("src", "dst", *others))
+    yield f"index_t linear{k} = g{k}; index_t {offsets}; int is_data{k} = 1;"
+    for dim in gather.dims:
+        yield f"index_t index{k}_{dim} = 0;"
+    for j in reversed(range(len(gather.dst))):
+        dims, blocks = gather.dst[j]
+        axis, padded = f"dst_axis{k}_{j}", f"{params}_dst{j}_padded"
+        yield f"index_t {axis} = linear{k} % {padded}; linear{k} /= {padded};"
+        yield f"gather{k}_dst += {block_offset(axis, f'{params}_dst{j}', blocks)};"
+        yield f"is_data{k} &= {axis} < {' * '.join(f'{params}_size{dim}' for dim in dims)};"
+        for dim in reversed(dims):
+            size = f"{params}_size{dim}"
+            yield f"index{k}_{dim} = {axis} % {size}; {axis} /= {size};"
+    if not reads:
+        return
+    for operand, axes in zip(("src", *others), (gather.src, *gather.others), strict=True):
+        for j, (dims, blocks) in enumerate(axes):
+            axis = f"{operand}_axis{k}_{j}"
+            yield f"index_t {axis} = 0;"
+            for dim in dims:
+                yield f"{axis} = {axis} * {params}_size{dim} + index{k}_{dim};"
+            yield f"gather{k}_{operand} += {block_offset(axis, f'{params}_{operand}{j}', blocks)};"
+
+
+def block_offset(axis: str, params: str, blocks: int) -> str:
+    """Return the offset of an index of an axis; its outermost block, the first, has no modulus."""
+    digits = [
+        f"{axis} / {params}_step{b}{f' % {params}_extent{b}' if b else ''} * {params}_stride{b}"
+        for b in range(blocks)
+    ]
+    return " + ".join(digits)
+
+
+# Bytes of two aligned vectors, of which 16 bytes are taken from any byte of the first one.
+VECTORS_NBYTES = 32
+
+SHIFTS = (
+    "uint funnel(uint low, uint high, uint shift)",
+    "{ return (uint)(((ulong)high << 32 | low) >> shift); }",
+    # pairs of words, words, then bits are chosen
+    "uint4 shifted(uint4 a, uint4 b, uint at) {",
+    "    const int is_far = at & 8, is_odd = at & 4;",
+    "    const uint shift = (at & 3) * 8;",
+    "    const uint x0 = is_far ? a.z : a.x, x1 = is_far ? a.w : a.y, x2 = is_far ? b.x : a.z;",
+    "    const uint x3 = is_far ? b.y : a.w, x4 = is_far ? b.z : b.x, x5 = is_far ? b.w : b.y;",
+    "    const uint y0 = is_odd ? x1 : x0, y1 = is_odd ? x2 : x1, y2 = is_odd ? x3 : x2;",
+    "    const uint y3 = is_odd ? x4 : x3, y4 = is_odd ? x5 : x4;",
+    "    return (uint4)(funnel(y0, y1, shift), funnel(y1, y2, shift),",
+    "                   funnel(y2, y3, shift), funnel(y3, y4, shift));",
+    "}",
+)
+
+
+def word_of(vector: str, index: int, words: int) -> str:
+    """Return a word of a vector of words."""
+    return vector if words == 1 else f"{vector}.s{index}"
+
+
+def transposed_words(rows: list[str], words: int) -> Iterator[str]:
+    """Return the words of the columns of some rows."""
+    for word in range(words):
+        parts = ", ".join(word_of(row, word, words) for row in rows)
+        for column in range(len(rows)):
+            yield f"column{column}({parts})"
+
+
+_COLUMNS = {
+    2: (
+        "uint column0(uint a, uint b) { return (a & 0xffff) | b << 16; }",
+        "uint column1(uint a, uint b) { return a >> 16 | (b & 0xffff0000); }",
+    ),
+    4: (
+        "uint even(uint a, uint b) { return (a & 0x00ff00ff) | (b & 0x00ff00ff) << 8; }",
+        "uint odd(uint a, uint b) { return (a >> 8 & 0x00ff00ff) | (b & 0xff00ff00); }",
+        "uint low(uint a, uint b) { return (a & 0xffff) | b << 16; }",
+        "uint high(uint a, uint b) { return a >> 16 | (b & 0xffff0000); }",
+        "#define column0(a, b, c, d) low(even(a, b), even(c, d))",
+        "#define column1(a, b, c, d) low(odd(a, b), odd(c, d))",
+        "#define column2(a, b, c, d) high(even(a, b), even(c, d))",
+        "#define column3(a, b, c, d) high(odd(a, b), odd(c, d))",
+    ),
+}
+
+
+def unit_lines(unit: int, kind: str) -> Iterator[str]:
+    """Return the functions that join rows of narrow elements, for words or vectors of words."""
+    for line in _COLUMNS[unit]:
+        yield line if kind == "uint" else line.replace("uint ", f"{kind} ")

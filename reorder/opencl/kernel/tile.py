@@ -1,0 +1,774 @@
+"""A family of kernels that moves tiles through local memory: vectors along src, then along dst.
+
+It suits a nest whose innermost loops in src and in dst differ. A tile is some steps of several
+loops. On each side its `run` loops are contiguous: a work item loads and stores vectors of them. A
+loop may be in both runs. Local memory holds the tile in the order of dst, or of src. Elements
+narrower than 32 bits are transposed in registers, in units of as many rows as a word has elements.
+
+Two elements of 4 bits along src in each of two rows are a byte in each of two rows of dst. Such
+squares are elements of 16 bits of a tile; the loops along src and along dst have half the steps, in
+bytes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from math import gcd, prod
+from typing import TYPE_CHECKING, NamedTuple
+
+from reorder.opencl.kernel.access import Access, AccessKind
+from reorder.opencl.kernel.launch import (
+    Body,
+    Pattern,
+    ceil_log2,
+    floor_log2,
+    make_launch,
+    tiled,
+)
+from reorder.opencl.kernel.local_memory import (
+    BANK_BITS,
+    MAX_LOCAL_NBYTES,
+    SUBGROUP,
+    chain_of,
+    conflicts,
+)
+from reorder.opencl.kernel.placement import Loop
+from reorder.opencl.kernel.statements import index_lines, transposed_words, unit_lines, word_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from reorder.opencl.kernel.launch import Launch, Task
+    from reorder.opencl.kernel.local_memory import Chain
+    from reorder.opencl.kernel.placement import Coords, Nest
+    from reorder.opencl.kernel.profile import TileShape
+
+__all__ = ["Tile", "spread", "try_lower"]
+
+_WORD, _VECTOR = 4, 16
+_MEMORY = {1: "uchar", 2: "ushort", 4: "uint", 8: "ulong"}
+# A run has at least as many bytes; shorter ones are faster without local memory.
+_MIN_RUN = 16
+# bytes of the widest element that goes through tiles; 16 bytes are a vector by themselves
+_MAX_TILED = 8
+# steps of a work item that are written one after the other; more are a loop
+_MAX_UNROLLED = 16
+# Elements of a side of a square, and of two squares.
+_SIDE, _MIN_EXTENT = 2, 4
+
+
+def try_lower(task: Task) -> tuple[Launch, ...]:
+    """Make the launch of a nest that moves between two buffers, by its elements or by squares.
+
+    Empty if the innermost loops are the same, or where the launch is faster without tiles.
+    """
+    if task.nest.is_zero or task.nest.gathers:
+        return ()
+    if task.moves_bytes:
+        return _lowered(task, None)
+    is_packed = task.conversion is not None and task.conversion.is_move
+    return _lowered_squares(task) if is_packed else ()
+
+
+def _lowered(task: Task, rows: tuple[int, int] | None) -> tuple[Launch, ...]:
+    """Make the launch of tiles.
+
+    With `rows` an element has a byte in each of two rows of src and of dst: the numbers are the
+    bytes between these rows.
+    """
+    nest, access, profile = task.nest, task.accesses[1], task.device.profile
+    nbytes = access.nbytes if rows is None else 2 * access.nbytes
+    if nbytes > _MAX_TILED or prod(loop.extent for loop in nest.loops) * nbytes < profile.min_tiled:
+        return ()
+    shape = profile.tile(access.nbytes)
+    work_items = min(shape.work_items, 1 << floor_log2(task.device.max_work_items))
+    shape = shape._replace(work_items=work_items)
+    chosen = _choose_tile(nest, nbytes, shape, is_aligned=task.is_aligned, rows=rows)
+    if chosen is None:
+        return ()
+    loops, tile, work_items = chosen
+    if 4 * tile.local_words > MAX_LOCAL_NBYTES:
+        return ()
+    pattern = Pattern(access, access, tile, work_items)
+    divisions = tiled(loops, tile.extents)
+    return (make_launch(nest._replace(loops=loops), pattern, divisions, {}),)
+
+
+def _lowered_squares(task: Task) -> tuple[Launch, ...]:
+    """Make the launch of elements of 4 bits that are squares of 2 x 2."""
+    nest = task.nest
+    moving = nest.moving
+    src, dst = along = moving.along_src, moving.along_dst
+    if src is None or dst is None or src is dst:
+        return ()
+    counts = [
+        *nest.src,
+        *nest.dst,
+        src.extent,
+        src.valid,
+        *src.dst,
+        dst.extent,
+        dst.valid,
+        *dst.src,
+    ]
+    others = [stride for loop in moving.others for stride in (*loop.src, *loop.dst)]
+    # a step along src or dst moves on by one byte; no other loop may step by one byte
+    if any(count % _SIDE for count in (*counts, *others)) or _SIDE in others:
+        return ()
+    if min(src.extent, dst.extent) < _MIN_EXTENT:
+        return ()
+    loops = tuple(
+        _of_bytes(loop, _SIDE if any(loop is one for one in along) else 1) for loop in moving.loops
+    )
+    nest = nest._replace(src=_halved(nest.src), dst=_halved(nest.dst), loops=loops)
+    rows = dst.src[0] // 2, src.dst[0] // 2
+    access = Access(AccessKind.BUFFER, 8)
+    return _lowered(task._replace(nest=nest, accesses=(access, access)), rows)
+
+
+def _of_bytes(loop: Loop, steps: int) -> Loop:
+    """Return a loop that takes some steps at once, two elements a byte."""
+    src, dst = (_halved((stride[0] * steps,)) for stride in (loop.src, loop.dst))
+    return Loop(loop.extent // steps, loop.valid // steps, src, dst)
+
+
+def _halved(offset: Coords) -> Coords:
+    return (offset[0] // 2,)
+
+
+def _choose_tile(
+    nest: Nest,
+    nbytes: int,
+    shape: TileShape,
+    *,
+    is_aligned: bool,
+    rows: tuple[int, int] | None = None,
+) -> tuple[tuple[Loop, ...], Tile, int] | None:
+    """Choose a tile of a nest between two buffers.
+
+    Parameters
+    ----------
+    nest : Nest
+        From `place_box`, without gathers; it reads src.
+    nbytes : int
+        Of an element.
+    shape : TileShape
+        Sizes of runs, tiles and work-groups.
+    is_aligned : bool
+        Whether buffers start at multiples of 16 bytes.
+    rows : pair of int, optional
+        For elements that have a byte in each of two rows, as in `Tile`: the bytes between the two
+        rows of src, and of dst.
+
+    Returns
+    -------
+    tuple of loops, a tile and its work items, or None
+        The loops in the order of work-groups, innermost first. None if a run is too short, or
+        the innermost loops are the same.
+    """
+    loops = sorted(nest.moving.loops, key=lambda loop: abs((loop.src, loop.dst)[shape.order][0]))
+    in_row = nbytes if rows is None else 1
+    chains = [chain_of(loops, side, limit // in_row) for side, limit in enumerate(shape[:2])]
+    src, dst = chains
+    if src is None or dst is None or src.run[0] == dst.run[0]:
+        return None
+    extents = [1] * len(loops)
+    for chain in (dst, src):
+        for k, extent in zip(chain.run, chain.extents, strict=True):
+            extents[k] = max(extents[k], extent)
+    if any(prod(extents[k] for k in chain.run) * in_row < _MIN_RUN for chain in chains if chain):
+        return None
+    _grow(extents, loops, (src, dst), shape.nbytes // nbytes)
+    unit = _WORD // nbytes if nbytes < _WORD else 1
+    first = dst.run[0]
+    if first in src.run or extents[first] % unit:
+        unit = 1
+    strides = [(loop.src[0], loop.dst[0]) for loop in loops]
+    start = nest.src[0], nest.dst[0]
+    sides = []
+    for operand, chain in enumerate((src, dst)):
+        steps = [stride[operand] for k, stride in enumerate(strides) if k not in chain.run]
+        top = chain.run[-1]
+        steps.append(strides[top][operand] * extents[top])
+        steps += [] if rows is None else [rows[operand]]
+        width = _width([start[operand], *steps], in_row, is_aligned=is_aligned)
+        if rows is not None and width < _WORD:
+            return None
+        width *= nbytes // in_row
+        rest = [
+            k
+            for _, k in sorted((abs(stride[operand]), k) for k, stride in enumerate(strides))
+            if extents[k] > 1 and k not in chain.run
+        ]
+        is_shifted = width < _WORD
+        width = max(width, _WORD)
+        sides.append(Side(chain.run, tuple(rest), width, width // nbytes, is_shifted))
+    tile = Tile(
+        tuple(extents),
+        nbytes,
+        _MEMORY[nbytes],
+        unit,
+        sides[0],
+        sides[1],
+        is_paired=rows is not None,
+    )
+    # elements of a vector should be at constant distances in local memory
+    if unit == 1 and nbytes < _WORD and not _is_regular(tile, tile.src):
+        is_gathered = _is_regular(tile, tile.dst) and not tile.dst.is_shifted
+        tile = replace(tile, is_gathered=is_gathered)
+    items = _work_items(tile, shape.work_items)
+    return tuple(loops), spread(tile, items), items
+
+
+def _is_regular(tile: Tile, side: Side) -> bool:
+    """Whether all vectors of a side have the same strides: each covers whole loops of its run."""
+    lanes = side.lanes
+    for k in side.run:
+        if tile.extents[k] % lanes == 0:
+            return True
+        if lanes % tile.extents[k]:
+            return False
+        lanes //= tile.extents[k]
+    return False
+
+
+def _grow(extents: list[int], loops: list[Loop], chains: tuple[Chain, Chain], most: int) -> None:
+    """Enlarge a tile while it has fewer elements than it may: along the runs, then other loops."""
+    src, dst = chains
+    lower = {*src.run[:-1], *dst.run[:-1]}
+    candidates = [src.run[-1], dst.run[-1], *range(len(loops))]
+    for k in candidates:
+        if k in lower:
+            continue
+        while extents[k] < loops[k].extent and 2 * prod(extents) <= most:
+            extents[k] *= 2
+
+
+def _width(steps: list[int], nbytes: int, *, is_aligned: bool) -> int:
+    """Return the bytes of the widest vector that always starts at a multiple of itself."""
+    if not is_aligned:
+        return nbytes
+    divisor = gcd(_VECTOR, *(step * nbytes for step in steps))
+    return max(divisor, nbytes)
+
+
+def _work_items(tile: Tile, most: int) -> int:
+    """Return the work items of a group: a power of two, no more than there are vectors."""
+    vectors = max(tile.src_vectors, tile.dst_vectors)
+    return max(min(most, 1 << ceil_log2(vectors)), 1)
+
+
+@lru_cache(maxsize=256)
+def spread(tile: Tile, work_items: int) -> Tile:
+    """Return a tile with the swizzle, or the gap, with which few accesses share a bank."""
+    if tile.unit == 1 and tile.nbytes < _WORD:
+        gaps = range(0, (1 << BANK_BITS) * _WORD, _WORD)
+        tiles = [replace(tile, gap=gap) for gap in gaps]
+        return min(tiles, key=lambda tried: conflicts(_accesses(tried, work_items), {}))
+    return replace(tile, swizzle=_swizzle(_accesses(tile, work_items)))
+
+
+def _swizzle(accesses: tuple[list[int], list[int]]) -> tuple[tuple[int, int], ...]:
+    """Return (shift, mask) of the bits to add to those of the bank."""
+    bits = max(max(words) for words in accesses).bit_length()
+    moves: dict[int, int] = {}
+    best = conflicts(accesses, moves)
+    for bit in range(bits - 1, BANK_BITS - 1, -1):
+        for bank in range(BANK_BITS):
+            tried = moves | {bit: bank}
+            cost = conflicts(accesses, tried)
+            if cost < best:
+                best, moves = cost, tried
+    masks: dict[int, int] = {}
+    for bit, bank in moves.items():
+        masks[bit - bank] = masks.get(bit - bank, 0) | 1 << bank
+    return tuple(sorted(masks.items()))
+
+
+def _accesses(tile: Tile, work_items: int) -> tuple[list[int], list[int]]:
+    """Return the words that the first work items store first, and those that they load."""
+    count = min(work_items, SUBGROUP)
+    stored = [_word(tile, tile.src, item, tile.src_chunks, tile.unit) for item in range(count)]
+    loaded = [_word(tile, tile.dst, item, tile.dst_chunks, 1) for item in range(count)]
+    return stored, loaded
+
+
+def _word(tile: Tile, side: Side, item: int, chunks: int, unit: int) -> int:
+    """Return the word in local memory of the first element that a work item moves."""
+    strides = tile.local_strides
+    item, at = divmod(item, chunks)
+    at *= side.lanes
+    address = 0
+    for k in side.run[:-1]:
+        at, digit = divmod(at, tile.extents[k])
+        address += digit * strides[k]
+    address += at * strides[side.run[-1]]
+    for k in side.rest:
+        scale = unit if k == tile.dst.run[0] else 1
+        item, digit = divmod(item, tile.extents[k] // scale)
+        address += digit * scale * strides[k]
+    return address // _WORD
+
+
+class Side(NamedTuple):
+    """How a tile is read or written: vectors of `lanes` elements, `nbytes` bytes, along its run.
+
+    The loops of `run`, innermost first, are contiguous; `rest` are the other loops of the tile.
+    With `is_shifted` a run starts at any element, not at a multiple of a word: words of src are
+    then taken from two aligned ones; those of dst are aligned, the first and the last one partial.
+    """
+
+    run: tuple[int, ...]
+    rest: tuple[int, ...]
+    nbytes: int
+    lanes: int
+    is_shifted: bool = False
+
+    @property
+    def vector(self) -> str:
+        """Type of a vector of words."""
+        return _VECTORS[self.nbytes]
+
+
+_VECTORS = {4: "uint", 8: "uint2", 16: "uint4", 32: "uint8"}
+
+
+@dataclass(frozen=True)
+class Tile(Body):
+    """A part of a loop nest that goes through local memory.
+
+    `extents` has the steps of each loop of the pattern in a tile, 1 outside of it. An element has
+    `nbytes` bytes of the type `memory`. `unit` rows along the innermost loop of dst are
+    transposed in registers. Local memory holds the tile in the order of dst; with `is_gathered` in
+    that of src. `swizzle` has (shift, mask) of what moves words between banks, `gap` the bytes
+    between rows that do the same. With `is_paired` an element is a square of 2 x 2 of 4 bits: a
+    byte in each of two rows of src, and of two rows of dst.
+    """
+
+    extents: tuple[int, ...]
+    nbytes: int
+    memory: str
+    unit: int
+    src: Side
+    dst: Side
+    swizzle: tuple[tuple[int, int], ...] = ()
+    is_gathered: bool = False
+    gap: int = 0
+    is_paired: bool = False
+
+    @property
+    def row_memory(self) -> str:
+        """Type of what an element has in a row of src or dst."""
+        return "uchar" if self.is_paired else self.memory
+
+    @property
+    def stored(self) -> Side:
+        """The side whose order local memory has."""
+        return self.src if self.is_gathered else self.dst
+
+    @property
+    def local_strides(self) -> dict[int, int]:
+        """Bytes between steps of each loop in local memory; rows have whole vectors."""
+        strides, stride = {}, self.nbytes
+        for k in self.stored.run:
+            strides[k] = stride
+            stride *= self.extents[k]
+        stride = -(-stride // 16) * 16 + self.gap
+        for k in self.stored.rest:
+            strides[k] = stride
+            stride *= self.extents[k]
+        return strides
+
+    @property
+    def local_words(self) -> int:
+        """Words of local memory."""
+        run = prod(self.extents[k] for k in self.stored.run) * self.nbytes
+        rows = prod(self.extents[k] for k in self.stored.rest)
+        # whole rows of banks, which swizzling permutes, and a vector to read beyond the end
+        beyond = max(self.dst.nbytes, 16)
+        return -(-((-(-run // 16) * 16 + self.gap) * rows + beyond) // 128) * 32
+
+    @property
+    def src_chunks(self) -> int:
+        """Vectors of a run of src."""
+        run = prod(self.extents[k] for k in self.src.run)
+        return -(-run // self.src.lanes)
+
+    @property
+    def src_vectors(self) -> int:
+        """What work items load: vectors of src, or units of them."""
+        return self.src_chunks * prod(self.extents[k] for k in self.src.rest) // self.unit
+
+    @property
+    def dst_chunks(self) -> int:
+        """Vectors of a run of dst; one more where it starts at any element."""
+        run = prod(self.extents[k] for k in self.dst.run)
+        return -(-run // self.dst.lanes) + self.dst.is_shifted
+
+    @property
+    def dst_vectors(self) -> int:
+        """What work items store."""
+        return self.dst_chunks * prod(self.extents[k] for k in self.dst.rest)
+
+    def own_params(self) -> list[str]:
+        """Return the end of src, where aligned loads have bytes around those that are wanted."""
+        return ["src_end"] if self.src.is_shifted else []
+
+    def functions(self, pattern: Pattern) -> Iterator[str]:
+        """Return the loads and stores of vectors, and of elements in local memory."""
+        moves = " ^ ".join(["w", *(f"((w >> {shift}) & {mask})" for shift, mask in self.swizzle)])
+        # adjacent work items access different banks of local memory
+        yield f"int bank(int w) {{ return {moves}; }}"
+        if self.unit > 1:
+            yield from unit_lines(self.unit, "uint")
+        elif self.nbytes < _WORD:
+            scale = self.nbytes.bit_length() - 1
+            index = (
+                f"(bank(at >> 2) << {2 - scale}) + (at >> {scale} & {_WORD // self.nbytes - 1})"
+                if self.swizzle
+                else f"at >> {scale}"
+            )
+            kind = self.memory
+            if self.is_gathered:
+                yield f"{kind} get(const __local uint *tile, int at)"
+                yield f"{{ return ((const __local {kind} *)tile)[{index}]; }}"
+            else:
+                yield f"void put(__local uint *tile, int at, {kind} value)"
+                yield f"{{ ((__local {kind} *)tile)[{index}] = value; }}"
+        if self.is_paired:
+            yield from _PAIRED
+        yield from _load(self)
+        if self.dst.is_shifted:
+            yield "uint funnel(const __local uint *tile, int at) {"
+            yield "    const int w = at >> 2;"
+            yield "    const uint low = tile[bank(max(w, 0))], high = tile[bank(w + 1)];"
+            yield "    const uint shift = (at & 3) * 8;"
+            yield "    return shift ? low >> shift | high << (32 - shift) : low;"
+            yield "}"
+        yield from _store(self)
+        yield from super().functions(pattern)
+
+    def lines(self, pattern: Pattern) -> Iterator[str]:
+        """Return the body: all loads, the stores to local memory, then those to dst."""
+        yield f"__local uint tile[{self.local_words}];"
+        yield from index_lines(pattern)
+        loops = range(len(pattern.loops))
+        outer = [f"i{k} < p.valid{k}" for k in loops if self.extents[k] == 1]
+        if outer:
+            yield f"const int is_data = {' && '.join(outer)};"
+        for side, counted in (("src", "valid"), ("dst", "extent")):
+            terms = [f"p.{side}", *(f"i{k} * p.{side}{k}" for k in loops)]
+            yield f"const index_t {side}_offset = {' + '.join(terms)};"
+            yield f"const int {side}_run = {_run_length(self, getattr(self, side), counted)};"
+        yield from _load_lines(self, pattern.work_items, ["is_data"] if outer else [])
+        yield "barrier(CLK_LOCAL_MEM_FENCE);"
+        yield from _store_lines(self, pattern.work_items)
+
+
+def _run_length(tile: Tile, side: Side, counted: str) -> str:
+    """Return the elements of a run that hold data, or that are inside."""
+    *lower, top = side.run
+    inside = f"(int)min((index_t){tile.extents[top]}, p.{counted}{top} - i{top})"
+    return f"{inside} * {prod(tile.extents[k] for k in lower)}"
+
+
+def _steps(total: int, work_items: int) -> tuple[str, list[str]]:
+    """Return the head of a loop over a work item's vectors, and the first vector of each step.
+
+    Few steps are unrolled, so that all loads are in flight together; then there is no loop.
+    """
+    count = -(-total // work_items)
+    if count <= _MAX_UNROLLED:
+        return "", [f"get_local_id(0) + {s * work_items}u" for s in range(count)]
+    head = f"for (uint step = 0; step < {count * work_items}u; step += {work_items}u)"
+    return head, ["get_local_id(0) + step"]
+
+
+def _load_lines(tile: Tile, work_items: int, conditions: list[str]) -> Iterator[str]:
+    """Return the loads of vectors of src under some conditions, and their stores to the tile."""
+    total = tile.src_vectors
+    head, starts = _steps(total, work_items)
+    unit_loop = tile.dst.run[0]
+    yield f"{head} {{"
+    for s, start in enumerate(starts):
+        digits = [(k, tile.extents[k]) for k in tile.src.rest]
+        digits = [(k, t // tile.unit if k == unit_loop else t) for k, t in digits]
+        scales = {unit_loop: tile.unit}
+        yield f"const uint n{s} = {start};"
+        step = tile.src_chunks
+        inside = [] if total % work_items == 0 else [f"n{s} < {total}u"]
+        inside += conditions
+        offset = ["src_offset"]
+        for k, extent in digits:
+            scale = f" * {scales[k]}" if scales.get(k, 1) > 1 else ""
+            yield f"const int x{k}_{s} = (int)(n{s} / {step}u % {extent}u){scale};"
+            step *= extent
+            offset.append(f"x{k}_{s} * p.src{k}")
+            if tile.unit == 1 or k != unit_loop:
+                inside.append(f"i{k} + x{k}_{s} < p.valid{k}")
+        yield f"const index_t row_at{s} = {' + '.join(offset)};"
+        yield f"__global const {tile.row_memory} *run{s} = src + row_at{s};"
+        position = f"(int)(n{s} % {tile.src_chunks}u) * {tile.src.lanes}"
+        yield f"const int r{s} = {position};"
+        yield f"const int count{s} = {' && '.join(inside) or '1'} ? src_run - r{s} : 0;"
+        # the parameter `other` of `load`: the bytes between two rows, half the stride of a pair
+        more = f"p.src{unit_loop} / 2, " if tile.is_paired else ""
+        for row in range(tile.unit):
+            count, row_start = f"count{s}", f"run{s} + r{s}"
+            if tile.unit > 1:
+                inside_row = f"i{unit_loop} + x{unit_loop}_{s} + {row} < p.valid{unit_loop}"
+                count = f"{inside_row} ? count{s} : 0"
+                row_start += f" + {row} * p.src{unit_loop}" if row else ""
+            if tile.src.is_shifted:
+                # at most a word before the first element, and one behind the last one
+                lanes, at = tile.src.lanes, row_start.replace("run", "row_at", 1)
+                more = f"{at} >= {lanes} && {at} + {2 * lanes} <= p.src_end, "
+            yield f"const {tile.src.vector} v{s}_{row} = load({row_start}, {more}{count});"
+    for s in range(len(starts)):
+        if total % work_items:
+            yield f"if (n{s} < {total}u)"
+        yield "{"
+        base = [f"x{k}_{s} * {tile.local_strides[k]}" for k in tile.src.rest]
+        yield f"const int to = {' + '.join(base) or '0'};"
+        yield from _stored_words(tile, s) if tile.is_gathered else _scattered(tile, s)
+        yield "}"
+    yield "}"
+
+
+def _stored_words(tile: Tile, s: int) -> Iterator[str]:
+    """Return the stores of a vector to local memory that has the order of src."""
+    words = tile.src.nbytes // _WORD
+    yield f"const int w = (to + r{s} * {tile.nbytes}) >> 2;"
+    for k in range(words):
+        yield f"tile[bank(w{f' + {k}' if k else ''})] = {word_of(f'v{s}_0', k, words)};"
+
+
+def _scattered(tile: Tile, s: int) -> Iterator[str]:
+    """Return the stores of vectors to local memory that has the order of dst."""
+    words = tile.src.nbytes // _WORD
+    length = prod(tile.extents[k] for k in tile.src.run)
+    rows = [f"v{s}_{row}" for row in range(tile.unit)]
+    columns = list(transposed_words(rows, words)) if tile.unit > 1 else []
+    for j in range(tile.src.lanes):
+        position = f"r{s} + {j}" if j else f"r{s}"
+        address = f"to + {_address(tile, tile.src, position)}"
+        if length % tile.src.lanes:
+            yield f"if ({position} < {length})"
+        yield "{"
+        if columns:
+            yield f"tile[bank(({address}) >> 2)] = {columns[j]};"
+        elif tile.nbytes < _WORD:
+            at, shift = divmod(j * tile.nbytes, _WORD)
+            value = f"{word_of(rows[0], at, words)} >> {shift * 8}"
+            yield f"put(tile, {address}, ({tile.memory})({value}));"
+        else:
+            parts = tile.nbytes // _WORD
+            for k in range(parts):
+                part = word_of(rows[0], j * parts + k, words)
+                yield f"tile[bank((({address}) >> 2){f' + {k}' if k else ''})] = {part};"
+        yield "}"
+
+
+def _gathered(tile: Tile, word: int) -> str:
+    """Return a word of a vector of dst, of elements in local memory that has the order of src."""
+    parts = []
+    for k in range(_WORD // tile.nbytes):
+        j = word * (_WORD // tile.nbytes) + k
+        address = f"from + {_address(tile, tile.dst, f'r + {j}' if j else 'r')}"
+        parts.append(f"(uint)get(tile, {address}) << {8 * tile.nbytes * k}")
+    return " | ".join(parts)
+
+
+def _address(tile: Tile, side: Side, position: str) -> str:
+    """Return the byte in local memory of a position in the run of a side."""
+    terms, step = [], 1
+    for at, k in enumerate(side.run):
+        digit = f"(uint)({position})"
+        if step > 1:
+            digit += f" / {step}u"
+        if at < len(side.run) - 1:
+            digit += f" % {tile.extents[k]}u"
+        terms.append(f"(int)({digit}) * {tile.local_strides[k]}")
+        step *= tile.extents[k]
+    return " + ".join(terms)
+
+
+def _store_lines(tile: Tile, work_items: int) -> Iterator[str]:
+    total = tile.dst_vectors
+    strides = tile.local_strides
+    words = tile.dst.nbytes // _WORD
+    head, starts = _steps(total, work_items)
+    for first in starts:
+        yield f"{head} {{"
+        yield f"const uint n = {first};"
+        inside = [] if total % work_items == 0 else [f"n < {total}u"]
+        offset, local = ["dst_offset"], []
+        step = tile.dst_chunks
+        for k in tile.dst.rest:
+            yield f"const int x{k} = (int)(n / {step}u % {tile.extents[k]}u);"
+            step *= tile.extents[k]
+            offset.append(f"x{k} * p.dst{k}")
+            local.append(f"x{k} * {strides[k]}")
+            inside.append(f"i{k} + x{k} < p.extent{k}")
+        yield f"__global {tile.row_memory} *to = dst + ({' + '.join(offset)});"
+        start = f"(int)(n % {tile.dst_chunks}u) * {tile.dst.lanes}"
+        if tile.dst.is_shifted:
+            # the first word starts before the run
+            start += f" - (int)((uint)(uintptr_t)to / {tile.nbytes}u % {tile.dst.lanes}u)"
+        yield f"const int r = {start};"
+        yield f"const int count = {' && '.join(inside) or '1'} ? dst_run - r : 0;"
+        address = " + ".join([f"r * {tile.nbytes}", *local])
+        if tile.dst.is_shifted:
+            yield f"store(to + r, funnel(tile, {address}), -r, count);"
+        else:
+            if tile.is_gathered:
+                yield f"const int from = {' + '.join(local) or '0'};"
+                parts = [_gathered(tile, k) for k in range(words)]
+            else:
+                yield f"const int w = ({address}) >> 2;"
+                parts = [f"w{f' + {k}' if k else ''}" for k in range(words)]
+                parts = [f"tile[bank({part})]" for part in parts]
+            # bytes between two rows, as for `load`
+            other = f"p.dst{tile.src.run[0]} / 2, " if tile.is_paired else ""
+            vector = f"({tile.dst.vector})({', '.join(parts)})"
+            yield f"store(to + r, {other}{vector}, count);"
+        yield "}"
+
+
+# Squares of 2 x 2 elements of 4 bits: from bytes a and b of two rows, and from words of four
+# bytes; (even, odd) are the bytes of two rows of dst.
+_PAIRED = (
+    "uint square(uint a, uint b)",
+    "{ return (a & 15) | (b & 15) << 4 | (a & 240) << 4 | (b & 240) << 8; }",
+    "uint2 squares(uint a, uint b) {",
+    "    const uint even = (a & 0x0f0f0f0f) | (b & 0x0f0f0f0f) << 4;",
+    "    const uint odd = (a >> 4 & 0x0f0f0f0f) | (b & 0xf0f0f0f0);",
+    "    const uint x = (even & 0x00ff00ff) | (odd & 0x00ff00ff) << 8;",
+    "    const uint y = (even >> 8 & 0x00ff00ff) | (odd & 0xff00ff00);",
+    "    return (uint2)((x & 0xffff) | y << 16, x >> 16 | (y & 0xffff0000));",
+    "}",
+    "uint2 rows(uint v, uint w) {",
+    "    const uint x = (v & 0xffff) | w << 16, y = v >> 16 | (w & 0xffff0000);",
+    "    const uint even = (x & 0x00ff00ff) | (y & 0x00ff00ff) << 8;",
+    "    return (uint2)(even, (x >> 8 & 0x00ff00ff) | (y & 0xff00ff00));",
+    "}",
+)
+
+
+def _load_pair(tile: Tile) -> Iterator[str]:
+    """Return the statements that load a whole vector from two rows."""
+    words = tile.src.nbytes // _WORD
+    half = _vector(words // 2)
+    yield f"        const {half} a = *(__global const {half} *)from;"
+    yield f"        const {half} b = *(__global const {half} *)(from + other);"
+    parts = [
+        f"squares({word_of('a', k, words // 2)}, {word_of('b', k, words // 2)})"
+        for k in range(words // 2)
+    ]
+    yield f"        return ({tile.src.vector})({', '.join(parts)});"
+
+
+def _store_pair(tile: Tile) -> Iterator[str]:
+    """Return the statements that store a whole vector in two rows."""
+    words = tile.dst.nbytes // _WORD
+    half = _vector(words // 2)
+    for k in range(words // 2):
+        yield f"        const uint2 r{k} = rows(v.s{2 * k}, v.s{2 * k + 1});"
+    for row, place in enumerate(("to", "to + other")):
+        parts = ", ".join(f"r{k}.s{row}" for k in range(words // 2))
+        yield f"        *(__global {half} *)({place}) = ({half})({parts});"
+
+
+def _vector(words: int) -> str:
+    return "uint" if words == 1 else f"uint{words}"
+
+
+def _load(tile: Tile) -> Iterator[str]:
+    """Return a function that loads the first `count` elements of a vector, and zeros.
+
+    For squares of 4-bit elements, `other` is the distance of the second row from the first one, in
+    bytes. With `is_inside` the aligned words around the vector are in src.
+    """
+    vector, words = tile.src.vector, tile.src.nbytes // _WORD
+    other = "index_t other, " if tile.is_paired else ""
+    inside = "int is_inside, " if tile.src.is_shifted else ""
+    head = f"{vector} load(__global const {tile.row_memory} *from"
+    yield f"{head}, {other}{inside}int count) {{"
+    if tile.is_paired:
+        yield f"    if (count >= {tile.src.lanes}) {{"
+        yield from _load_pair(tile)
+        yield "    }"
+    elif tile.src.is_shifted:
+        yield f"    if (is_inside && count >= {tile.src.lanes}) {{"
+        yield "        const uint shift = ((uint)(uintptr_t)from & 3) * 8;"
+        yield (
+            "        __global const uint *whole = "
+            "(__global const uint *)((uintptr_t)from & ~(uintptr_t)3);"
+        )
+        yield ("        return shift ? whole[0] >> shift | whole[1] << (32 - shift) : whole[0];")
+        yield "    }"
+    else:
+        yield f"    if (count >= {tile.src.lanes}) return *(__global const {vector} *)from;"
+    # elements move in from the end
+    yield f"    {vector} v = ({vector})(0);"
+    last = f"min(count, {tile.src.lanes})" if inside else "count"
+    yield f"    for (int j = {last} - 1; j >= 0; --j) {{"
+    if tile.nbytes < _WORD:
+        bits = 8 * tile.nbytes
+        for k in reversed(range(words)):
+            lower = f" | {word_of('v', k - 1, words)} >> {32 - bits}" if k else ""
+            yield f"        {word_of('v', k, words)} = {word_of('v', k, words)} << {bits}{lower};"
+        element = "square(from[j], from[other + j])" if tile.is_paired else "from[j]"
+        yield f"        {word_of('v', 0, words)} |= {element};"
+    else:
+        parts = tile.nbytes // _WORD
+        for k in reversed(range(parts, words)):
+            yield f"        v.s{k} = v.s{k - parts};"
+        yield f"        {word_of('v', 0, words)} = (uint)from[j];"
+        if parts > 1:
+            yield "        v.s1 = (uint)(from[j] >> 32);"
+    yield "    }"
+    yield "    return v;"
+    yield "}"
+
+
+def _store(tile: Tile) -> Iterator[str]:
+    """Return a function that stores the first `count` elements of a vector, as `_load` loads.
+
+    A word that begins `first` elements before its run: these are not stored.
+    """
+    vector, words = tile.dst.vector, tile.dst.nbytes // _WORD
+    first = ", int first" if tile.dst.is_shifted else ""
+    other = "index_t other, " if tile.is_paired else ""
+    yield f"void store(__global {tile.row_memory} *to, {other}{vector} v{first}, int count) {{"
+    whole = f"count >= {tile.dst.lanes}" + (" && first <= 0" if first else "")
+    if tile.is_paired:
+        yield f"    if ({whole}) {{"
+        yield from _store_pair(tile)
+        yield "        return;"
+        yield "    }"
+    else:
+        yield f"    if ({whole}) {{ *(__global {vector} *)to = v; return; }}"
+    start = "0"
+    if first:
+        start = "max(first, 0)"
+        yield f"    v >>= min(max(first, 0) * {8 * tile.nbytes}, 31);"
+    yield f"    for (int j = {start}; j < min(count, {tile.dst.lanes}); ++j) {{"
+    if tile.nbytes < _WORD:
+        bits = 8 * tile.nbytes
+        yield f"        to[j] = ({tile.row_memory}){word_of('v', 0, words)};"
+        if tile.is_paired:
+            yield f"        to[other + j] = (uchar)({word_of('v', 0, words)} >> 8);"
+        for k in range(words):
+            upper = f" | {word_of('v', k + 1, words)} << {32 - bits}" if k < words - 1 else ""
+            yield f"        {word_of('v', k, words)} = {word_of('v', k, words)} >> {bits}{upper};"
+    else:
+        parts = tile.nbytes // _WORD
+        low = word_of("v", 0, words)
+        value = low if parts == 1 else "(ulong)v.s1 << 32 | v.s0"
+        yield f"        to[j] = {value};"
+        for k in range(words - parts):
+            yield f"        v.s{k} = v.s{k + parts};"
+    yield "    }"
+    yield "}"

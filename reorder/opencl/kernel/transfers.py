@@ -1,0 +1,306 @@
+"""The transfers of a reorder on a device: launches, and the buffers between them. Pure functions.
+
+Most reorders are one transfer. If boxes do not move whole pixels, elements go through a linear
+buffer of the pixels of the image. PoCL 3.1 offers images of one
+f16 channel, but its kernels cannot access them: the runtime copies these from and to buffers.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from memdesc import MemdescError
+from reorder.opencl.kernel import copy, pixel_tile, rows, runs, skewed, tile
+from reorder.opencl.kernel.access import Access, AccessKind
+from reorder.opencl.kernel.conversion import (
+    Conversion,
+    buffers_of,
+    conversion_of,
+    numbers_of,
+)
+from reorder.opencl.kernel.launch import Task
+from reorder.opencl.kernel.placement import place_box
+from reorder.opencl.kernel.reductions import lower_sums
+from reorder.plan.passes import pack_elements, src_and_dst
+from reorder.plan.plan import plan_reorder
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from memdesc import MemoryDesc
+    from reorder.opencl.kernel.launch import DeviceTraits, Launch
+    from reorder.opencl.kernel.placement import ImageShape
+    from reorder.plan.nodes import Box
+    from reorder.plan.plan import ReorderPlan
+    from reorder.values.attr import Attr
+
+__all__ = ["OperandSpec", "Transfer", "plan_transfers"]
+
+# bits of a byte, and of the widest element that a work item moves
+_BYTE, _MAX_BITS = 8, 128
+# The first family that makes launches of a nest lowers it; the last one lowers every nest.
+_FAMILIES = (
+    rows.try_lower,
+    skewed.try_lower,
+    tile.try_lower,
+    pixel_tile.try_lower,
+    runs.try_lower_tile,
+    runs.try_lower,
+    copy.try_lower,
+)
+
+
+class OperandSpec(NamedTuple):
+    """One operand as launches depend on it: its linear descriptor, its pixels.
+
+    Kernels read elements of an image, and of a buffer beside it, as numbers; with `is_fraction`
+    bytes are numbers of 0 to 1.
+    """
+
+    desc: MemoryDesc
+    image: ImageShape | None = None
+    is_fraction: bool = False
+
+    @property
+    def is_linear(self) -> bool:
+        """Whether kernels access the pixels as a buffer because they cannot access the image."""
+        return self.image is not None and self.image.channels == 1 and self.desc.dtype.name == "f16"
+
+    @property
+    def access(self) -> Access:
+        """How kernels access it."""
+        kind = AccessKind.BUFFER if self.image is None else AccessKind.IMAGE
+        dtype = self.desc.dtype
+        return Access(kind, dtype.bits, "unorm8" if self.is_fraction else dtype.name)
+
+    @property
+    def code_access(self) -> Access:
+        """How kernels that compute access it: a buffer by the bits of its elements."""
+        if self.image is not None:
+            return self.access
+        return Access(AccessKind.BUFFER, self.desc.dtype.bits)
+
+    def as_buffer(self, like: OperandSpec) -> OperandSpec:
+        """Return the same layout as a linear buffer with the elements of another operand."""
+        return OperandSpec(self.desc.with_dtype(like.desc.dtype), None, like.is_fraction)
+
+
+class Transfer(NamedTuple):
+    """Launches that may run at the same time, and the operand that they write.
+
+    Without launches the runtime copies `region`, (width, height) pixels, without conversion. The
+    `second` launches start when the others are done. `buffers` are the scales and zero points that
+    differ along the dims, which kernels read.
+    """
+
+    launches: tuple[Launch, ...]
+    dst: OperandSpec
+    region: tuple[int, int] | None = None
+    second: tuple[Launch, ...] = ()
+    buffers: tuple[NDArray[Any], ...] = ()
+
+
+def plan_transfers(
+    src: OperandSpec,
+    dst: OperandSpec,
+    device: DeviceTraits,
+    attr: Attr | None = None,
+    *,
+    is_aligned: bool,
+) -> tuple[Transfer, ...]:
+    """Plan the transfers of a reorder.
+
+    Parameters
+    ----------
+    src, dst : OperandSpec
+        Of the same dims.
+    device : DeviceTraits
+        The device.
+    attr : Attr, optional
+        Scales, zero points, accumulation.
+    is_aligned : bool
+        Whether buffers start at multiples of 16 bytes.
+
+    Raises
+    ------
+    MemdescError
+        If the device cannot compute the conversion to the bit.
+    """
+    if attr is not None and attr.is_large:
+        return _plan.__wrapped__(src, dst, device, attr, is_aligned=is_aligned)
+    return _plan(src, dst, device, attr, is_aligned=is_aligned)
+
+
+@lru_cache(maxsize=1024)
+def _plan(
+    src: OperandSpec,
+    dst: OperandSpec,
+    device: DeviceTraits,
+    attr: Attr | None,
+    *,
+    is_aligned: bool,
+) -> tuple[Transfer, ...]:
+    if dst.image is not None and attr is not None and attr.beta:
+        msg = (
+            f"beta {attr.beta} adds to what dst holds, and kernels do not read an image that they "
+            "write; accumulate in a buffer, then pack it"
+        )
+        raise MemdescError(msg)
+    first = [_pixels(src, src.as_buffer(src))] if src.is_linear else []
+    last = [_pixels(dst, dst)] if dst.is_linear else []
+    source = first[-1].dst if first else src
+    target = dst.as_buffer(dst) if last else dst
+    direct = _transfer(source, target, device, attr, is_aligned=is_aligned)
+    if direct is not None:
+        return (*first, direct, *last)
+    # through linear buffers of the pixels; elements are computed between two buffers
+    operands = [source]
+    if source.image is not None:
+        operands.append(source.as_buffer(source))
+    if target.image is not None:
+        linear = target.as_buffer(target)
+        if source.image is None or operands[-1].desc != linear.desc or attr is not None:
+            operands.append(linear)
+    transfers = []
+    for one, other in pairwise([*operands, target]):
+        computed = attr if one.image is None and other.image is None else None
+        transfer = _transfer(one, other, device, computed, is_aligned=is_aligned)
+        if transfer is None:
+            msg = f"no loops over pixels lead from {one} to {other}"
+            raise AssertionError(msg)
+        transfers.append(transfer)
+    return (*first, *transfers, *last)
+
+
+def _transfer(
+    src: OperandSpec,
+    dst: OperandSpec,
+    device: DeviceTraits,
+    attr: Attr | None,
+    *,
+    is_aligned: bool,
+) -> Transfer | None:
+    """Return one transfer; None if there is an image, and boxes do not move whole pixels."""
+    if src.image is None and dst.image is None:
+        return _between_buffers(src, dst, device, attr, is_aligned=is_aligned)
+    return _with_image(src, dst, device, attr, is_aligned=is_aligned)
+
+
+def _pixels(image: OperandSpec, dst: OperandSpec) -> Transfer:
+    """Return the transfer between all pixels of an image and a linear buffer of them."""
+    assert image.image is not None  # noqa: S101 - for the type checker
+    width, channels = image.image
+    region = width, image.desc.padded_nelems // (width * channels)
+    return Transfer((), dst, region)
+
+
+def _between_buffers(
+    src: OperandSpec,
+    dst: OperandSpec,
+    device: DeviceTraits,
+    attr: Attr | None,
+    *,
+    is_aligned: bool,
+) -> Transfer:
+    """Return the transfer between two buffers: boxes move as wide elements, or are converted."""
+    plan = plan_reorder(src.desc, dst.desc, attr)
+    conversion = _conversion(src, dst, plan, device)
+    numbers = numbers_of(conversion, plan.bound_attr)
+    zero = Conversion(conversion.dst, conversion.dst)
+    launches: list[Launch] = []
+    for box in plan.boxes:
+        moved, bits, computed = box, 0, conversion
+        if conversion.is_move or box.is_zero:
+            moved, bits = _packed(box, dst, is_aligned=is_aligned)
+            computed = zero if box.is_zero else conversion
+        (nest,) = place_box(moved, (None, None)) or ()
+        if bits >= _BYTE:
+            access = Access(AccessKind.BUFFER, bits)
+            task = Task(nest, (access, access), device, is_aligned)
+        else:
+            widths = computed.widths
+            accesses = Access(AccessKind.BUFFER, widths[0]), Access(AccessKind.BUFFER, widths[1])
+            task = Task(nest, accesses, device, is_aligned, computed, numbers)
+        launches += _lowered(task)
+    launches += lower_sums(dst.desc, device.max_work_items)
+    return _transfer_of(launches, dst, buffers_of(conversion, plan.bound_attr))
+
+
+def _transfer_of(
+    launches: list[Launch], dst: OperandSpec, buffers: tuple[NDArray[Any], ...]
+) -> Transfer:
+    """Return a transfer of launches, some of which start when the others are done."""
+    first, second = (
+        tuple(launch for launch in launches if launch.is_later == is_later)
+        for is_later in (False, True)
+    )
+    return Transfer(first, dst, None, second, buffers)
+
+
+def _lowered(task: Task) -> tuple[Launch, ...]:
+    """Return the launches of the first family that suits a nest."""
+    return next(filter(None, (try_lower(task) for try_lower in _FAMILIES)))
+
+
+def _with_image(
+    src: OperandSpec,
+    dst: OperandSpec,
+    device: DeviceTraits,
+    attr: Attr | None,
+    *,
+    is_aligned: bool,
+) -> Transfer | None:
+    """Return the transfer from or to an image, or None if boxes do not move whole pixels."""
+    plan = plan_reorder(src.desc, dst.desc, attr)
+    conversion, numbers, accesses = None, {}, (src.access, dst.access)
+    if plan.converts:
+        conversion = _conversion(src, dst, plan, device)
+        numbers = numbers_of(conversion, plan.bound_attr)
+        if src.desc.dtype.is_packed or dst.desc.dtype.is_packed:
+            return None
+        accesses = src.code_access, dst.code_access
+    launches: list[Launch] = []
+    for box in plan.boxes:
+        # a box of zeros reads nothing, so src may be treated as a buffer
+        if dst.image is None and box.is_zero:
+            moved, bits = _packed(box, dst, is_aligned=is_aligned)
+            zeros = Access(AccessKind.BUFFER, bits)
+            for nest in place_box(moved, (None, None)) or ():
+                launches += _lowered(Task(nest, (zeros, zeros), device, is_aligned))
+            continue
+        placed = place_box(box, (src.image, dst.image))
+        if placed is None:
+            return None
+        for nest in placed:
+            task = Task(nest, accesses, device, is_aligned, conversion, numbers)
+            launches += _lowered(task)
+    buffers = () if conversion is None else buffers_of(conversion, plan.bound_attr)
+    return _transfer_of(launches, dst, buffers)
+
+
+def _conversion(
+    src: OperandSpec, dst: OperandSpec, plan: ReorderPlan, device: DeviceTraits
+) -> Conversion:
+    """Return what the elements of a plan are computed with; images of f16 are read as f32."""
+    reads_floats = src.image is not None and src.desc.dtype.name == "f16"
+    name = "f32" if reads_floats else src.desc.dtype.name
+    made = conversion_of(name, dst.desc.dtype.name, plan.bound_attr, device.floats)
+    return made._replace(
+        writes_halves=dst.image is not None and dst.desc.dtype.name == "f16",
+        has_half_instructions="f16" in (name, dst.desc.dtype.name),
+    )
+
+
+def _packed(box: Box, dst: OperandSpec, *, is_aligned: bool) -> tuple[Box, int]:
+    """Return a box packed into wider elements, and the bits of one.
+
+    It has src and dst alone: scales and zero points do not matter to zeros.
+    """
+    lookups = tuple(lookup._replace(others=()) for lookup in box.lookups)
+    box = src_and_dst(box)._replace(lookups=lookups)
+    bits = dst.desc.dtype.bits
+    # elements wider than the dtype need their alignment; two 4-bit elements always make a byte
+    widest = _MAX_BITS if is_aligned else max(bits, _BYTE)
+    return pack_elements(box, bits, widest=widest, packs_long_runs=True)

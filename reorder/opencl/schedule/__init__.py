@@ -1,1 +1,0 @@
-"""Boxes to kernel launches, without a device."""
