@@ -15,12 +15,10 @@ from memdesc import (
     ImageDesc,
     MemdescError,
     MemoryDesc,
-    image_desc,
-    memory_desc,
 )
 from memdesc.names import is_image
 from reorder.forks import importing
-from reorder.memory.inputs import as_memory, as_output, from_pixels, to_pixels
+from reorder.memory.inputs import as_memory, as_output, from_pixels, result_desc, to_pixels
 from reorder.memory.memory import Memory
 from reorder.plan.plan import is_planned, plan_reorder
 from reorder.plan.validate import validate
@@ -202,43 +200,20 @@ def reorder(  # noqa: PLR0913 - all but the first two are named
         msg = "wait_for has events of a device, but nothing is reordered on one; say queue="
         raise MemdescError(msg)
     source = from_pixels(x, src) if isinstance(src, ImageDesc) else as_memory(x, src)
-    if isinstance(dst, str) and is_image(dst):
-        dst = image_desc(source.desc.dims, source.desc.dtype, dst)
-    if isinstance(dst, ImageDesc):
-        if out is not None:
-            msg = (
-                "out takes no image in host memory; leave it out, or give "
-                "out=Memory(image_desc.desc) and no dst"
-            )
-            raise MemdescError(msg)
-        image = dst if dtype is None else image_desc(dst.dims, dtype, dst.name)
-        return to_pixels(_reorder(source, image.desc, None, attr, threads), image)
+    if out is not None and (isinstance(dst, ImageDesc) or (isinstance(dst, str) and is_image(dst))):
+        msg = (
+            "out takes no image in host memory; leave it out, or give "
+            "out=Memory(image_desc.desc) and no dst"
+        )
+        raise MemdescError(msg)
     if isinstance(dst, MemoryDesc) and dtype is not None:
         dst, dtype = dst.with_dtype(dtype), None
     target = out if out is None or isinstance(out, Memory) else as_output(out, dst)
-    if dst is None:
-        if target is None and dtype is None:
-            msg = (
-                "give dst, the layout to move into, or out, the memory to write, or dtype, the "
-                "type to convert to"
-            )
-            raise MemdescError(msg)
-        dst = _writable(source.desc) if target is None else target.desc
-    if isinstance(dst, MemoryDesc):
-        desc = dst if dtype is None else dst.with_dtype(dtype)
-    else:
-        wanted = (source if target is None else target).desc.dtype if dtype is None else dtype
-        desc = memory_desc(source.desc.dims, wanted, dst)
-    if target is not None and target.desc != desc:
-        msg = f"out is {target.desc!r}, but dst asks for {desc!r}"
-        raise MemdescError(msg)
+    desc = result_desc(dst, dtype, source.desc, None if target is None else target.desc)
+    if isinstance(desc, ImageDesc):
+        return to_pixels(_reorder(source, desc.desc, None, attr, threads), desc)
     done = _reorder(source, desc, target, attr, threads)
     return done if target is out else cast("Written", out)
-
-
-def _writable(desc: MemoryDesc) -> MemoryDesc:
-    """Return a layout; row-major where a stride of 0 repeats elements."""
-    return memory_desc(desc.dims, desc.dtype) if desc.has_broadcast else desc
 
 
 def _reorder(

@@ -7,9 +7,18 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from memdesc import FormatTag, MemdescError, MemoryDesc, array_desc, data_type, memory_desc
+from memdesc import (
+    FormatTag,
+    ImageDesc,
+    MemdescError,
+    MemoryDesc,
+    array_desc,
+    data_type,
+    image_desc,
+    memory_desc,
+)
 from memdesc.errors import short_repr
-from memdesc.names import expand_meta_tag, resolve
+from memdesc.names import expand_meta_tag, is_image, resolve
 from reorder.memory.dlpack import from_dlpack, is_exporter
 from reorder.memory.memory import Memory
 from reorder.memory.packing import pack
@@ -18,9 +27,9 @@ from reorder.values.masked import refuse_masked
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from memdesc import DataType, ImageDesc
+    from memdesc import DataType
 
-__all__ = ["as_memory", "as_output", "from_pixels", "to_pixels"]
+__all__ = ["as_memory", "as_output", "from_pixels", "result_desc", "to_pixels"]
 
 
 def as_memory(x: Any, src: str | FormatTag | MemoryDesc | None) -> Memory:
@@ -54,6 +63,51 @@ def as_memory(x: Any, src: str | FormatTag | MemoryDesc | None) -> Memory:
         pack(bits, packed.data, packed.desc)
         return packed
     return _attached(x)
+
+
+def result_desc(
+    dst: str | FormatTag | MemoryDesc | ImageDesc | None,
+    dtype: Any,
+    src: MemoryDesc | ImageDesc,
+    out: MemoryDesc | ImageDesc | None = None,
+) -> MemoryDesc | ImageDesc:
+    """Return the descriptor of the result of a reorder: that of `out`, if it says what it holds.
+
+    A name takes the dims of src, and the data type of `out` or of src. Without dst the layout is
+    that of `out` or of src, in which no stride of 0 repeats elements.
+
+    Raises
+    ------
+    MemdescError
+        If nothing says what is wanted, or `out` contradicts it.
+    """
+    if dst is None:
+        if out is None and dtype is None:
+            msg = (
+                "give dst, the layout to move into, or out, the memory to write, or dtype, the "
+                "type to convert to"
+            )
+            raise MemdescError(msg)
+        dst = src if out is None else out
+        if isinstance(dst, MemoryDesc) and dst.has_broadcast:
+            dst = memory_desc(dst.dims, dst.dtype)
+    if isinstance(dst, MemoryDesc):
+        desc: MemoryDesc | ImageDesc = dst if dtype is None else dst.with_dtype(dtype)
+    elif isinstance(dst, ImageDesc):
+        desc = dst if dtype is None else image_desc(dst.dims, dtype, dst.name)
+    else:
+        wanted = (src if out is None else out).dtype if dtype is None else dtype
+        if isinstance(dst, str) and is_image(dst):
+            desc = image_desc(src.dims, wanted, dst)
+        else:
+            desc = memory_desc(src.dims, wanted, dst)
+    if out is not None and out != desc:
+        msg = (
+            f"out is {out!r}, but dst and dtype ask for {desc!r}; leave them out, or give such "
+            "memory as out"
+        )
+        raise MemdescError(msg)
+    return desc
 
 
 def as_output(out: Any, dst: object) -> Memory:

@@ -9,16 +9,12 @@ import pyopencl as cl
 import pyopencl.array
 
 from memdesc import (
-    FormatTag,
     ImageDesc,
     MemdescError,
     MemoryDesc,
     data_type,
-    image_desc,
-    memory_desc,
 )
-from memdesc.errors import short_repr
-from memdesc.names import is_image
+from reorder.memory.inputs import result_desc
 from reorder.memory.memory import Memory
 from reorder.opencl.arrays import array_desc
 from reorder.opencl.device_memory import DeviceMemory
@@ -34,7 +30,6 @@ from reorder.opencl.targets import (
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from memdesc import DataType
     from reorder.values.attr import Attr
 
 __all__ = ["reorder_on_device"]
@@ -92,17 +87,20 @@ def reorder_on_device(  # noqa: PLR0913 - public: the arguments of `reorder.reor
         raise MemdescError(msg)
     check_queue(queue)
     events = checked_events(queue, wait_for)
-    memory = out
+    memory, known = out, None
     if isinstance(out, DeviceMemory):
-        memory, dst = out.data, _agreed(dst, out.desc)
+        memory, known = out.data, out.desc
         events += out.events_before(queue)
     elif isinstance(out, _HOST):
         msg = "out is host memory, but the result lies on a device; take it with .get()"
         raise MemdescError(msg)
+    elif isinstance(out, cl.array.Array):
+        known, dtype = _described(out, dst, dtype)
+    elif out is not None and dst is None:
+        msg = "out is memory that does not say what it holds; give dst, its descriptor"
+        raise MemdescError(msg)
     source = as_source(x, src)
-    if dst is None and memory is None and dtype is not None:
-        dst = x.desc if isinstance(x, DeviceMemory) else _linear(source.desc)
-    desc = _converted(_result_desc(dst, memory, source.desc), dtype)
+    desc = result_desc(dst, dtype, source.desc, known)
     if memory is None and attr is not None and attr.beta:
         msg = f"beta {attr.beta} adds to what dst holds; give out, the memory that holds it"
         raise MemdescError(msg)
@@ -123,52 +121,22 @@ def _queue_of(memory: Any) -> cl.CommandQueue | None:
     return memory.queue if isinstance(memory, _WITH_QUEUE) else None
 
 
-def _agreed(dst: LayoutLike | None, desc: MemoryDesc | ImageDesc) -> MemoryDesc | ImageDesc:
-    """Return the descriptor of `out`, which dst must not contradict."""
-    if dst is None or dst == desc:
-        return desc
-    if isinstance(dst, str | FormatTag) and _named(dst, desc.dims, desc.dtype) == desc:
-        return desc
-    msg = f"out is {desc!r}, but dst asks for {short_repr(dst)}"
-    raise MemdescError(msg)
+def _described(
+    out: cl.array.Array, dst: LayoutLike | None, dtype: Any
+) -> tuple[MemoryDesc | None, Any]:
+    """Return the descriptor that an Array has without dst, and the data type of a named layout.
 
-
-def _result_desc(
-    dst: LayoutLike | None, memory: Any, src: MemoryDesc | ImageDesc
-) -> MemoryDesc | ImageDesc:
-    """Return the descriptor of the result; a name takes the dims of the tensor, and its dtype.
-
-    An Array that is written has its own.
+    With a descriptor as dst, an Array is raw memory.
     """
+    if dst is None:
+        return array_desc(out, "dst"), dtype
     if isinstance(dst, _DESCS):
-        return dst
-    if dst is not None:
-        is_typed = isinstance(memory, cl.array.Array)
-        return _named(dst, src.dims, data_type(memory.dtype) if is_typed else src.dtype)
-    if isinstance(memory, cl.array.Array):
-        return array_desc(memory, "dst")
-    msg = (
-        "give dst, the layout to move into, or out, an Array or a DeviceMemory to write, or dtype, "
-        "the type to convert to"
-    )
-    raise MemdescError(msg)
-
-
-def _named(name: str | FormatTag, dims: tuple[int, ...], dtype: DataType) -> MemoryDesc | ImageDesc:
-    """Return the descriptor of a name: an image for that of an image type."""
-    if isinstance(name, str) and is_image(name):
-        return image_desc(dims, dtype, name)
-    return memory_desc(dims, dtype, name)
-
-
-def _linear(desc: MemoryDesc | ImageDesc) -> MemoryDesc:
-    """Return a descriptor of a buffer: of an image, that of its pixels."""
-    return desc.desc if isinstance(desc, ImageDesc) else desc
-
-
-def _converted(desc: MemoryDesc | ImageDesc, dtype: Any) -> MemoryDesc | ImageDesc:
-    if dtype is None:
-        return desc
-    if isinstance(desc, MemoryDesc):
-        return desc.with_dtype(dtype)
-    return image_desc(desc.dims, dtype, desc.name)
+        return None, dtype
+    own = data_type(out.dtype)
+    if dtype is not None and data_type(dtype) != own:
+        msg = (
+            f"out is an Array of {own}, but dtype asks for {data_type(dtype)}; to write raw bytes, "
+            "give dst, a descriptor"
+        )
+        raise MemdescError(msg)
+    return None, own

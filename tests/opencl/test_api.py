@@ -94,8 +94,40 @@ def test_out_is_written_and_returned(runtime: Runtime) -> None:
     assert got.data.tobytes() == reorder(X, image).tobytes()
     with pytest.raises(MemdescError, match="out is host memory, but the result lies on a device"):
         reorder(X, out=Memory(desc), queue=runtime.queue)  # type: ignore[call-overload] # the mistake
-    with pytest.raises(MemdescError, match="dst asks for 'nchw'"):
+    with pytest.raises(MemdescError, match=r"dst and dtype ask for .*'abcd'"):
         reorder(X, "nchw", out=m, queue=runtime.queue)
+
+
+def test_out_keeps_its_data_type(runtime: Runtime) -> None:
+    memory = reorder(X, "nhwc", queue=runtime.queue)
+    array = cl.array.zeros(runtime.queue, X.shape, np.float32)
+    for out in (memory, array):
+        with pytest.raises(
+            MemdescError, match=r"out is .*'f32'.*, but dst and dtype ask for .*'f16'"
+        ):
+            reorder(X * 2, dtype="f16", out=out)
+    with pytest.raises(MemdescError, match="out is an Array of f32, but dtype asks for f16"):
+        reorder(X * 2, "nhwc", dtype="f16", out=array)
+    assert host(memory).tobytes() == X.tobytes()
+    assert not array.get().any()
+    halves = memory_desc(X.shape, "f16", "nchw")
+    reorder(X, halves, out=array).get()
+    assert (
+        array.get().reshape(-1).view(np.float16)[: X.size].tobytes()
+        == X.astype(np.float16).tobytes()
+    )
+    buffer = runtime.buffer(np.zeros(X.nbytes, np.uint8))
+    with pytest.raises(
+        MemdescError, match="out is memory that does not say what it holds; give dst"
+    ):
+        reorder(X, dtype="f16", out=buffer, queue=runtime.queue)
+
+
+def test_repeated_elements_of_a_host_tensor_are_written_one_by_one(runtime: Runtime) -> None:
+    x = np.broadcast_to(np.arange(3, dtype=np.float32), (4, 3))
+    made = reorder(x, dtype="f16", queue=runtime.queue)
+    assert made.desc == memory_desc((4, 3), "f16", "ab") == reorder(x, dtype="f16").desc
+    assert np.array_equal(made.get().numpy(), x)
 
 
 def test_an_image_on_the_device_is_described_by_src(runtime: Runtime) -> None:

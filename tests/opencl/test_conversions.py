@@ -18,7 +18,7 @@ from reorder.opencl import DeviceMemory
 from reorder.opencl.kernel.launch import DeviceTraits
 from reorder.opencl.kernel.profile import GPU
 from reorder.opencl.kernel.runs import RunTile
-from reorder.opencl.kernel.transfers import OperandSpec, _plan, plan_transfers
+from reorder.opencl.kernel.transfers import OperandSpec, plan_transfers
 from tests.attributes import attrs, conversions
 from tests.conversions import every_code, random_codes, run
 from tests.opencl.runtimes import check_buffers, enqueue, refused
@@ -116,10 +116,8 @@ def test_all_codes_of_a_type_become_those_of_another(
 def test_five_hundred_conversions_in_tiles_equal_the_definition(
     _part: int, runtime: Runtime, case: tuple[MemoryDesc, MemoryDesc, Attr | None]
 ) -> None:
-    _plan.cache_clear()
     with mock.patch("reorder.opencl.kernel.runs._MIN_ELEMENTS", 1):
         check_buffers(runtime, case)
-    _plan.cache_clear()
 
 
 @st.composite

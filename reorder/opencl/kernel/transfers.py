@@ -7,7 +7,6 @@ f16 channel, but its kernels cannot access them: the runtime copies these from a
 
 from __future__ import annotations
 
-from functools import lru_cache
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -128,20 +127,6 @@ def plan_transfers(
     MemdescError
         If the device cannot compute the conversion to the bit.
     """
-    if attr is not None and attr.is_large:
-        return _plan.__wrapped__(src, dst, device, attr, is_aligned=is_aligned)
-    return _plan(src, dst, device, attr, is_aligned=is_aligned)
-
-
-@lru_cache(maxsize=1024)
-def _plan(
-    src: OperandSpec,
-    dst: OperandSpec,
-    device: DeviceTraits,
-    attr: Attr | None,
-    *,
-    is_aligned: bool,
-) -> tuple[Transfer, ...]:
     if dst.image is not None and attr is not None and attr.beta:
         msg = (
             f"beta {attr.beta} adds to what dst holds, and kernels do not read an image that they "
