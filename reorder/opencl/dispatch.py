@@ -18,14 +18,10 @@ from reorder.memory.inputs import result_desc
 from reorder.memory.memory import Memory
 from reorder.opencl.arrays import array_desc
 from reorder.opencl.device_memory import DeviceMemory
+from reorder.opencl.enqueue import enqueue_into, enqueue_into_new
 from reorder.opencl.image_formats import supported_format
 from reorder.opencl.queues import check_queue, checked_events
 from reorder.opencl.sources import LayoutLike, as_source
-from reorder.opencl.targets import (
-    enqueue_into,
-    enqueue_into_new_buffer,
-    enqueue_into_new_image,
-)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -109,11 +105,9 @@ def reorder_on_device(  # noqa: PLR0913 - public: the arguments of `reorder.reor
         if isinstance(out, DeviceMemory):
             out.queue, out.event = queue, event
             return out
-    elif isinstance(desc, MemoryDesc):
-        memory, event = enqueue_into_new_buffer(queue, source, desc, events, attr)
     else:
-        form = supported_format(queue, desc)
-        memory, event = enqueue_into_new_image(queue, source, (desc, form), events, attr)
+        form = supported_format(queue, desc) if isinstance(desc, ImageDesc) else None
+        memory, event = enqueue_into_new(queue, source, (desc, form), events, attr)
     return DeviceMemory(queue, memory, desc, event)
 
 

@@ -1,22 +1,26 @@
-"""Enqueue a reorder between buffers and images of one device."""
+"""Enqueue a reorder on a device, into memory that exists or memory that is allocated for it."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from reorder.opencl.queues import check_queue, checked_events
-from reorder.opencl.sources import Source
-from reorder.opencl.targets import enqueue_into
+from memdesc import ImageDesc
+from reorder.opencl.allocation import allocate_buffer, allocate_image
+from reorder.opencl.execution import enqueue_transfers
+from reorder.opencl.known import transfers_between
+from reorder.opencl.operands import Unallocated
+from reorder.opencl.queues import check_queue, checked_events, events_of, record_event
+from reorder.opencl.sources import Source, upload
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     import pyopencl as cl
 
-    from memdesc import ImageDesc, MemoryDesc
+    from memdesc import MemoryDesc
     from reorder.values.attr import Attr
 
-__all__ = ["enqueue_reorder"]
+__all__ = ["enqueue_into", "enqueue_into_new", "enqueue_reorder"]
 
 
 def enqueue_reorder(  # noqa: PLR0913 - public: a queue, two operands, their descriptors
@@ -79,3 +83,53 @@ def enqueue_reorder(  # noqa: PLR0913 - public: a queue, two operands, their des
     check_queue(queue)
     events = checked_events(queue, wait_for)
     return enqueue_into(queue, Source(src, src_desc), (dst, dst_desc), events, attr)
+
+
+def enqueue_into(
+    queue: cl.CommandQueue,
+    source: Source,
+    target: tuple[Any, MemoryDesc | ImageDesc],
+    wait_for: list[cl.Event],
+    attr: Attr | None = None,
+) -> cl.Event:
+    """Enqueue a reorder into memory with its descriptor.
+
+    The events of an Array are waited for, and it gets the event that is returned.
+    """
+    memory, desc = target
+    transfers, (src, dst) = transfers_between(
+        queue, (source.memory, memory), (source.desc, desc), attr
+    )
+    if source.host is not None:
+        src = upload(queue, source.host)
+    waiting = wait_for + source.events(queue) + events_of(queue, memory)
+    event = enqueue_transfers(queue, transfers, (src, dst), waiting or None)
+    record_event(memory, event)
+    return event
+
+
+def enqueue_into_new(
+    queue: cl.CommandQueue,
+    source: Source,
+    target: tuple[MemoryDesc | ImageDesc, cl.ImageFormat | None],
+    wait_for: list[cl.Event],
+    attr: Attr | None = None,
+) -> tuple[Any, cl.Event]:
+    """Check everything, then allocate memory for a descriptor and enqueue the reorder into it.
+
+    It is an image of the format for an ImageDesc, else a buffer.
+    """
+    desc, form = target
+    transfers, (src, _) = transfers_between(
+        queue, (source.memory, Unallocated(form)), (source.desc, desc), attr
+    )
+    memory: Any
+    if isinstance(desc, ImageDesc):
+        assert form is not None  # noqa: S101 - for the type checker
+        memory = allocate_image(queue.context, form, desc)
+    else:
+        memory = allocate_buffer(queue.context, desc.nbytes)
+    if source.host is not None:
+        src = upload(queue, source.host)
+    waiting = wait_for + source.events(queue)
+    return memory, enqueue_transfers(queue, transfers, (src, memory), waiting or None)

@@ -5,14 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from memdesc import FormatTag, ImageDesc, MemoryDesc, memory_desc
+from reorder.opencl.enqueue import enqueue_into, enqueue_into_new
 from reorder.opencl.image_formats import supported_format
 from reorder.opencl.queues import check_queue, checked_events
 from reorder.opencl.sources import LayoutLike, Source, as_source, check_image_desc
-from reorder.opencl.targets import (
-    enqueue_into,
-    enqueue_into_new_buffer,
-    enqueue_into_new_image,
-)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -80,7 +76,7 @@ def pack(
     check_image_desc(image_desc)
     events = checked_events(queue, wait_for)
     form = supported_format(queue, image_desc, channel_type)
-    return enqueue_into_new_image(queue, as_source(src, src_desc), (image_desc, form), events)
+    return enqueue_into_new(queue, as_source(src, src_desc), (image_desc, form), events)
 
 
 def enqueue_pack(
@@ -188,4 +184,4 @@ def unpack(
         if isinstance(desc, MemoryDesc)
         else memory_desc(image_desc.dims, image_desc.dtype, desc)
     )
-    return enqueue_into_new_buffer(queue, Source(image, image_desc), dst, events)
+    return enqueue_into_new(queue, Source(image, image_desc), (dst, None), events)

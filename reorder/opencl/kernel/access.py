@@ -155,7 +155,7 @@ def _at(operand: str, offset: str, bits: int) -> str:
 
 
 def load_words(operand: str, offset: str, bits: int, names: list[str]) -> Iterator[str]:
-    """Return the statements that load aligned elements, which follow one another, into names."""
+    """Return the statements that load aligned, contiguous elements into names."""
     if len(names) == 1:
         yield f"{names[0]} = {one_element(operand, offset, bits)};"
         return
@@ -176,7 +176,7 @@ def load_words(operand: str, offset: str, bits: int, names: list[str]) -> Iterat
 
 
 def store_words(operand: str, offset: str, bits: int, names: list[str]) -> Iterator[str]:
-    """Return the statement that stores elements behind one another, at an aligned offset."""
+    """Return the statement that stores contiguous elements at an aligned offset."""
     total = bits * len(names)
     if bits > _WORD:
         words = [part for name in names for part in (f"(uint){name}", f"(uint)({name} >> {_WORD})")]

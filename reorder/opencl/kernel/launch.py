@@ -91,8 +91,8 @@ class Task(NamedTuple):
     """A nest that a family of kernels may lower.
 
     `accesses` are those of src and dst: `IMAGE` or `BUFFER`. `is_aligned` says whether buffers
-    start at multiples of 16 bytes. With a `conversion` elements are computed, or of 4 bits;
-    `numbers` are its parameters that are one number.
+    start at multiples of 16 bytes. With a `conversion` elements are computed, or
+    4-bit elements move; `numbers` are its parameters that are one number.
     """
 
     nest: Nest
@@ -140,7 +140,7 @@ class Body(ABC):
         """Return the body of the kernel."""
 
     def functions(self, pattern: Pattern) -> Iterator[str]:
-        """Return the functions that the body calls, behind an empty line."""
+        """Return the functions that the body calls, after an empty line."""
         yield ""
         if pattern.conversion is not None:
             yield from conversion_lines(pattern.conversion)
@@ -405,7 +405,7 @@ def _nest_values(
 
 
 def end_of_src(start: int, loops: Iterable[Loop]) -> int:
-    """Return the offset behind the last element of src that some loops read."""
+    """Return the offset past the last element of src that some loops read."""
     return start + 1 + sum(max((loop.valid - 1) * loop.src[0], 0) for loop in loops)
 
 

@@ -48,7 +48,7 @@ def chain_of(loops: list[Loop], operand: int, limit: int) -> Chain | None:
         run.append(found[0])
         extents.append(loop.extent)
         length *= loop.extent
-        # a run goes on behind whole loops of data only
+        # a run goes on after whole loops of data only
         if operand == 0 and loop.valid != loop.extent:
             break
     return Chain(tuple(run), tuple(extents)) if run else None

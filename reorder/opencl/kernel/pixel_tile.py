@@ -35,7 +35,7 @@ LANES = -1
 _LANES, _VECTOR, _WORD = 4, 16, 4
 # bits of the widest element that is converted
 _MAX_BITS = 32
-# The loop behind the lanes of a pixel is short, if it has fewer steps.
+# Steps below which the loop next to the lanes of a pixel is short.
 _SHORT = 8
 # bytes of a run that is worth local memory, and of the local memory of every device
 _MIN_RUN, _MAX_LOCAL = 32, 32768
@@ -122,7 +122,7 @@ def _choose_tile(
     if sides is None:
         return None
     extents = _extents(sides, shape.nbytes // (_LANES * nbytes))
-    # the lanes come behind the loops
+    # the lanes come after the loops
     lanes = len(extents)
     run = tuple(LANES if k == lanes else k for k in sides.run.run)
     inside = [k for k in range(lanes) if extents[k] > 1 and k not in run]

@@ -1,10 +1,10 @@
 """A family of kernels that copies rows which start at any byte: vectors that are aligned in dst.
 
-Some loops follow one another in dst: work items store 16 bytes each, which may have the end of one
+Some loops are contiguous in dst: work items store 16 bytes each, which may have the end of one
 row of src and the start of the next. Loads are aligned too, and shifted: vectors near the end of
-src are moved byte by byte, so that nothing behind it is read.
+src are moved byte by byte, so that nothing past it is read.
 
-The loops that follow one another in dst are loop 0, all in bytes. Further parameters:
+The loops that are contiguous in dst are loop 0, all in bytes. Further parameters:
 
     length                    of a row
     inverse, row_shift        2^(32 + row_shift) / length, rounded up, in 32 bits
@@ -46,8 +46,8 @@ _WORD, _VECTOR = 32, 16
 # Bytes of the widest element; wider ones are moved one by one as fast.
 _MAX_ELEMENT = 4
 
-# Bytes that follow one another in dst, if more loops do: their ends are written byte by byte. Of
-# less than the second number that would be too much.
+# Bytes that are enough for a contiguous part of dst, and the least: its ends are written byte by
+# byte, which is too slow for shorter ones.
 _ENOUGH, _LEAST = 1 << 14, 1 << 10
 
 # Positions are counted in 32 bits, up to the end of the last group, whose size is limited.
@@ -96,7 +96,7 @@ def _of_bytes(loop: Loop, nbytes: int) -> Loop:
 
 
 def _chain(row: Loop, loops: list[Loop]) -> list[Loop]:
-    """Return the loops that follow one another in dst until they have enough bytes."""
+    """Return the loops that are contiguous in dst, until they have enough bytes."""
     chain, length = [row], row.extent
     while length < _ENOUGH:
         found = next((loop for loop in loops if loop.dst[0] == length), None)
@@ -108,7 +108,7 @@ def _chain(row: Loop, loops: list[Loop]) -> list[Loop]:
 
 
 def _launch(nest: Nest, chain: list[Loop], outer: list[Loop], shape: CopyShape) -> Launch:
-    """Make the launch of loops that follow one another in dst, and of those around them."""
+    """Make the launch of loops that are contiguous in dst, and of those around them."""
     row, nbytes = chain[0].extent, prod(loop.extent for loop in chain)
     moved = nest._replace(loops=(*chain, *outer))
     access = Access(AccessKind.BUFFER, 8)
@@ -159,8 +159,8 @@ _FUNCTIONS = (
 class Rows(Body):
     """A copy of rows of bytes in vectors that are aligned in dst.
 
-    `depth` loops follow one another in dst, and are loop 0 of the pattern; of the innermost of
-    them, a row, the bytes follow one another in src as well.
+    `depth` loops are contiguous in dst, and are loop 0 of the pattern; the innermost of them, a
+    row, is contiguous in src as well.
     """
 
     depth: int

@@ -231,7 +231,7 @@ def _vector_loads(tile: Skewed, work_items: int) -> Iterator[str]:
     yield f"    const int c = n % {vectors} * {lanes}, r = n / {vectors} * {tile.unit};"
     rows = [f"v{row}" for row in range(tile.unit)]
     yield f"    uint4 {', '.join(rows)};"
-    # two vectors of each row may have what is behind the row, but nothing behind src
+    # two vectors of each row may reach past the row, but not past src
     last = f"src_offset + c + max(r * p.src0, (r + {tile.unit - 1}) * p.src0)"
     inside = f"columns - c >= {lanes} && {last} + {2 * lanes} <= p.src_end"
     # all loads come first: a shift waits for its vectors

@@ -521,7 +521,7 @@ def _load_lines(tile: Tile, work_items: int, conditions: list[str]) -> Iterator[
                 count = f"{inside_row} ? count{s} : 0"
                 row_start += f" + {row} * p.src{unit_loop}" if row else ""
             if tile.src.is_shifted:
-                # at most a word before the first element, and one behind the last one
+                # at most a word before the first element, and one after the last
                 lanes, at = tile.src.lanes, row_start.replace("run", "row_at", 1)
                 more = f"{at} >= {lanes} && {at} + {2 * lanes} <= p.src_end, "
             yield f"const {tile.src.vector} v{s}_{row} = load({row_start}, {more}{count});"

@@ -24,7 +24,7 @@ __all__ = ["WorkGroup", "choose_work_group"]
 _IMAGE_ONLY = (Share(COLUMN, 4), Share(ROW, 4))
 # Extents below which a separate loop is short, for scalars and for vectors.
 _SHORT, _SHORT_VECTOR = 32, 8
-# Elements of as many bits are not narrow.
+# Bits below which elements are narrow.
 _WIDE_BITS = 32
 # Nests with fewer loops are filled up with loops of one step, so that there are fewer patterns.
 _MIN_LOOPS = 3
