@@ -86,16 +86,19 @@ class FormatTag(Checked):
     def _make_exact(self) -> None:
         """Make every number a Python int; refuse other fields."""
         try:
-            axes = entries_of("axes", self.axes)
-            digits = entries_of("digits", self.digits)
+            axes = tuple(
+                exact_ints("dims of an axis", dims) for dims in entries_of("axes", self.axes)
+            )
+            digits = tuple(
+                Digit(*exact_ints("numbers of a digit", digit))
+                for digit in entries_of("digits", self.digits)
+            )
         except TypeError:
             msg = (
                 f"axes must be a tuple of tuples and digits a tuple of Digit(axis, step, extent), "
                 f"not {short_repr(self.axes)} and {short_repr(self.digits)}"
             )
             raise MemdescError(msg) from None
-        axes = tuple(exact_ints("dims of an axis", dims) for dims in axes)
-        digits = tuple(Digit(*exact_ints("numbers of a digit", digit)) for digit in digits)
         object.__setattr__(self, "axes", axes)
         object.__setattr__(self, "digits", digits)
         object.__setattr__(self, "align", exact_ints("align", self.align))

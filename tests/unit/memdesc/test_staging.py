@@ -192,3 +192,4 @@ def test_there_are_no_turns_without_locks_and_where_there_is_no_folder(
     monkeypatch.setattr(staging, "_HAS_LOCKS", False)
     with own_turn(tmp_path), own_turn(tmp_path):
         pass
+    staging.unlock(-1)  # nothing is asked of the system

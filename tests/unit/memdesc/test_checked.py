@@ -1,0 +1,79 @@
+"""Copies and pickles of values go through their constructors."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+from typing import Any
+
+import numpy as np
+import pytest
+
+from memdesc import RUNTIME, MemdescError, OutOfMemoryError, data_type, memory_desc, runtime_desc
+from memdesc.checked import Checked, remade
+from memdesc.errors import allocates
+from memdesc.runtime_dims import RuntimeDesc
+from memdesc.verbose import VerbosePrimitive
+
+DESC = memory_desc((2, 17, 5, 4), "f32", "nChw8c")
+
+
+class Numbers(Checked):
+    """A value that holds an array and a scalar."""
+
+    def __init__(self, array: Any, scalar: Any) -> None:
+        self.array, self.scalar = array, scalar
+
+    def _arguments(self) -> tuple[Any, ...]:
+        return self.array, (self.scalar,)
+
+
+def _pickled(value: Any, protocol: int = pickle.HIGHEST_PROTOCOL) -> Any:
+    return pickle.loads(pickle.dumps(value, protocol))  # noqa: S301 - made here
+
+
+@pytest.mark.parametrize(
+    "value", [DESC, DESC.layout, DESC.dtype, runtime_desc((RUNTIME, 3), "s8", "ab")]
+)
+def test_copies_and_pickles_are_equal(value: Any) -> None:
+    for protocol in range(2, pickle.HIGHEST_PROTOCOL + 1):
+        assert _pickled(value, protocol) == value
+    assert copy.copy(value) == copy.deepcopy(value) == value
+
+
+def test_arrays_are_pickled_as_bytes() -> None:
+    array = np.arange(6, dtype=np.int16).reshape(2, 3)
+    found = _pickled(Numbers(array, np.float32(0.5)))
+    assert np.array_equal(found.array, array)
+    assert found.array.dtype == array.dtype
+    (scalar,) = found.scalar
+    assert type(scalar) is np.float32
+    assert scalar == np.float32(0.5)
+
+
+def test_only_values_are_made_and_only_by_their_constructors() -> None:
+    make, arguments = remade(type(DESC), DESC.dtype, DESC.layout)
+    assert make(*arguments) == DESC
+    with pytest.raises(MemdescError, match="'pathlib:Path' is a value of memdesc, which it is not"):
+        make("pathlib:Path", "x")
+    with pytest.raises(MemdescError, match="sets fields without its constructor: it is damaged"):
+        DESC.layout.__setstate__((None, {"offset0": -1}))  # type: ignore[attr-defined] # as pickle does
+
+
+def test_values_check_the_types_of_their_fields() -> None:
+    with pytest.raises(MemdescError, match="a RuntimeDesc needs a DataType, and a FormatTag or"):
+        RuntimeDesc((RUNTIME, 3), "s8", None)  # type: ignore[arg-type] # the mistake
+    with pytest.raises(MemdescError, match="kind of a VerbosePrimitive must be a string, not 3"):
+        VerbosePrimitive("cpu", 3, "", "", "", "", "", "")  # type: ignore[arg-type] # the mistake
+    assert runtime_desc((RUNTIME, 3), "s8", "ab").dtype == data_type("s8")
+
+
+def test_too_little_memory_says_so_once() -> None:
+    @allocates
+    def fail(error: Exception) -> None:
+        raise error
+
+    with pytest.raises(OutOfMemoryError, match=r"fail\(\) needs more memory than there is: 9 EiB"):
+        fail(MemoryError("9 EiB"))
+    with pytest.raises(OutOfMemoryError, match=r"^all is taken$"):
+        fail(OutOfMemoryError("all is taken"))
