@@ -118,18 +118,6 @@ class Partial:
                 count = os.pwrite(handle, rest, offset)
                 rest, offset = rest[count:], offset + count
 
-    def read_at(self, name: str, offset: int, nbytes: int) -> bytes:
-        """Read bytes of a file; fewer where it ends before.
-
-        Raises
-        ------
-        MemdescError
-            If that fails.
-        """
-        with self._opened(name, os.O_RDONLY) as handle, os.fdopen(handle, "rb", closefd=False) as f:
-            f.seek(offset)
-            return f.read(nbytes)
-
     def sync(self, name: str) -> None:
         """Wait until a file is on disk.
 
@@ -148,12 +136,8 @@ class Partial:
 
     def nbytes_of(self, name: str) -> int | None:
         """Return the size of a file; None where there is none."""
-        with suppress(OSError):
-            handle = self.open(name, os.O_RDONLY)
-            try:
-                return os.fstat(handle).st_size
-            finally:
-                os.close(handle)
+        with suppress(MemdescError), self._opened(name, os.O_RDONLY) as handle:
+            return os.fstat(handle).st_size
         return None
 
     def names(self) -> set[str]:

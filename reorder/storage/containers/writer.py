@@ -32,8 +32,6 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Self
 
-    from numpy.typing import NDArray
-
     from reorder.storage.containers.plan import PlannedFile, Span
 
 __all__ = ["Writer", "check_target", "partial_folder"]
@@ -164,6 +162,7 @@ class Writer:
     ) -> None:
         self.target = target
         self._files = {file.name: file for file in files}
+        self._beside = tuple(name for file in files for name in file.beside)
         self._is_folder, self._overwrite = is_folder, overwrite
         self._spans = {
             name: (file.name, span) for file in files for name, span in file.spans.items()
@@ -179,7 +178,7 @@ class Writer:
             #: whether files of an earlier process are there, of the sizes of the plan
             self.is_resumed = resume and all(self._is_there(file) for file in files)
             if self.is_resumed:
-                for name in self.open.names() - self._files.keys():
+                for name in self.open.names() - {*self._files, *self._beside}:
                     self.open.remove(f"{FILES}/{name}")
             else:
                 self.open.clear()
@@ -255,21 +254,6 @@ class Writer:
             raise MemdescError(msg)
         self.open.write_at(f"{FILES}/{file}", span.offset + offset, flat)
 
-    def read(self, name: str, start: int, stop: int) -> NDArray[np.uint8]:
-        """Read bytes of a tensor back.
-
-        Raises
-        ------
-        MemdescError
-            If that fails.
-        """
-        file, span = self._spans[name]
-        data = self.open.read_at(f"{FILES}/{file}", span.offset + start, stop - start)
-        if len(data) != stop - start:
-            msg = f"{str(self.where(name)[0])!r} became shorter while it was read"
-            raise MemdescError(msg)
-        return np.frombuffer(data, np.uint8)
-
     def sync(self) -> None:
         """Wait until all files are on disk.
 
@@ -305,7 +289,7 @@ class Writer:
                     file.seal(grown / file.name, self._final(file.name))
             if complete is not None:
                 complete(grown)
-            names = (*(name for file in files for name in file.beside), *self._files)
+            names = (*self._beside, *self._files)
             for name in names:
                 self.open.sync(f"{FILES}/{name}")
             self.open.sync_names()
@@ -368,8 +352,12 @@ class Writer:
             os.rename(OLD, self.target, src_dir_fd=self.open.handle)
 
     def _take_back(self) -> None:
-        """Take files back that have their final names while the target has not."""
-        for name in [*self._files][:-1]:
+        """Take files back that have their final names while the target has not.
+
+        Those that describe a target which is there stay.
+        """
+        beside = () if os.path.lexists(self.target) else self._beside
+        for name in (*beside, *[*self._files][:-1]):
             final = self._final(name)
             if _is_moved(self.target, name) and final.is_file():
                 os.rename(final, f"{FILES}/{name}", dst_dir_fd=self.open.handle)
@@ -378,7 +366,7 @@ class Writer:
         return self.open.nbytes_of(f"{FILES}/{file.name}") == file.nbytes
 
     def _create(self) -> None:
-        """Create the files with all their room."""
+        """Create the files with all their room; one that is missing later has its final name."""
         needed = sum(file.nbytes for file in self._files.values())
         free = shutil.disk_usage(self.open.handle).free
         if needed > free:
@@ -387,19 +375,18 @@ class Writer:
                 "was written"
             )
             raise MemdescError(msg)
-        for file in self._files.values():
+        sizes = [(name, file.nbytes) for name, file in self._files.items()]
+        for name, nbytes in (*sizes, *((name, 0) for name in self._beside)):
             try:
-                handle = self.open.open(
-                    f"{FILES}/{file.name}", os.O_WRONLY | os.O_CREAT | os.O_EXCL
-                )
+                handle = self.open.open(f"{FILES}/{name}", os.O_WRONLY | os.O_CREAT | os.O_EXCL)
                 try:
-                    if file.nbytes:
-                        reserve(handle, file.nbytes)
+                    if nbytes:
+                        reserve(handle, nbytes)
                 finally:
                     os.close(handle)
             except OSError as error:
                 self.open.clear()
-                raise cannot(partial_folder(self.target) / FILES / file.name, error) from None
+                raise cannot(partial_folder(self.target) / FILES / name, error) from None
 
 
 def _sync_folder(path: Path) -> None:

@@ -3,20 +3,30 @@
 from __future__ import annotations
 
 import os
+import shutil
+import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
 
 from memdesc import MemdescError
-from reorder.storage.containers.partial import InUseError, Partial, is_in_use, partial_folder
+from memdesc.staging import try_lock
+from reorder.storage.containers.partial import (
+    InUseError,
+    Partial,
+    exchange,
+    is_in_use,
+    partial_folder,
+    remove_left,
+)
 from reorder.storage.containers.plan import Tensor
 from reorder.storage.containers.table import plan_file
 from reorder.storage.containers.writer import Writer
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
+    from collections.abc import Callable, Iterator
 
 _NAME = "x.safetensors"
 
@@ -159,6 +169,10 @@ def test_a_link_that_somebody_makes_meanwhile_is_not_followed(
         with pytest.raises(MemdescError, match="cannot be written"):
             writer.write("a", 0, np.ones(100, np.uint8))
         (grown / _NAME).unlink()
+        (grown / _NAME).hardlink_to(precious / "data")
+        with pytest.raises(MemdescError, match="the same file has another name too"):
+            writer.write("a", 0, np.ones(100, np.uint8))
+        (grown / _NAME).unlink()
         grown.rmdir()
         grown.symlink_to(precious / "files")
         with pytest.raises(MemdescError, match="cannot be written"):
@@ -181,19 +195,23 @@ def test_the_lock_is_of_the_folder_that_has_the_name(tmp_path: Path) -> None:
         each.close()
 
 
+@pytest.mark.parametrize("is_opened", [False, True])
 def test_a_folder_that_is_removed_before_it_is_locked_is_made_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, is_opened: bool
 ) -> None:
     path, opened = tmp_path / "folder", os.open
     left = [1, 1]
 
-    def after_others(name: Path, *arguments: int) -> int:
+    def with_others(name: Path, *arguments: int) -> int:
+        is_removed = name == path and left and left.pop()
+        if is_removed and not is_opened:
+            path.rmdir()
         handle = opened(name, *arguments)
-        if name == path and left and left.pop():
+        if is_removed and is_opened:
             path.rmdir()
         return handle
 
-    monkeypatch.setattr(os, "open", after_others)
+    monkeypatch.setattr(os, "open", with_others)
     found = Partial(path)
     assert not left
     assert os.path.samestat(os.fstat(found.handle), path.stat())
@@ -233,3 +251,72 @@ def test_a_folder_is_in_use_as_long_as_somebody_writes_in_it(tmp_path: Path) -> 
         assert is_in_use(folder)
     assert not is_in_use(folder)
     assert not is_in_use(folder)  # asking leaves no lock
+
+
+def test_asking_leaves_no_lock_to_a_child_that_is_forked_meanwhile(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = begun(tmp_path / _NAME)
+    copies: list[int] = []
+
+    def forked_meanwhile(handle: int) -> bool:
+        copies.append(os.dup(handle))  # a child has one too, and with it the lock
+        return try_lock(handle)
+
+    monkeypatch.setattr("reorder.storage.containers.partial.try_lock", forked_meanwhile)
+    assert not is_in_use(folder)
+    monkeypatch.undo()
+    Partial(folder).close()
+    os.close(*copies)
+
+
+def test_two_names_are_exchanged_where_the_system_can(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / name).touch()
+    handle = os.open(tmp_path, os.O_RDONLY)
+    assert not exchange(handle, "missing", tmp_path / "b")
+    if sys.platform == "linux":
+        assert exchange(handle, "a", tmp_path / "b")
+        assert (tmp_path / "a" / "b").exists()
+        assert (tmp_path / "b" / "a").exists()
+    monkeypatch.setattr("reorder.storage.containers.partial._renameat2", lambda: None)
+    assert not exchange(handle, "a", tmp_path / "b")
+    os.close(handle)
+
+
+def test_a_journal_is_gone_from_the_disk_before_its_files_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (begun(tmp_path / _NAME) / "journal").touch()
+    folder = Partial(partial_folder(tmp_path / _NAME))
+    calls: list[str] = []
+    for module, name in ((os, "unlink"), (os, "fsync"), (shutil, "rmtree")):
+        call = getattr(module, name)
+
+        def recorded(
+            path: str | int, *, name: str = name, call: Callable[..., None] = call, **options: int
+        ) -> None:
+            calls.append(f"{name} {path}")
+            call(path, **options)
+
+        monkeypatch.setattr(module, name, recorded)
+    folder.clear()
+    assert calls[:2] == ["unlink journal", f"fsync {folder.handle}"]
+    assert calls[2] == "rmtree files"
+    folder.close()
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="Linux lists open files")
+def test_no_file_stays_open(tmp_path: Path) -> None:
+    open_files = Path("/proc/self/fd")
+    before = len([*open_files.iterdir()])
+    for _ in range(3):
+        begun(tmp_path / _NAME)
+        remove_left(tmp_path / _NAME)
+        begun(tmp_path / _NAME)
+        write(tmp_path / _NAME, resume=True)
+        (tmp_path / _NAME).unlink()
+    assert len([*open_files.iterdir()]) == before

@@ -72,13 +72,12 @@ def test_what_was_planned_is_read_back(tmp_path: Path) -> None:
     assert found.entries["blocked"].offset % 64 == 0
 
 
-def test_pieces_are_written_and_read(tmp_path: Path) -> None:
+def test_pieces_are_written_in_any_order(tmp_path: Path) -> None:
     x = reorder.reorder(np.arange(20.0, dtype=np.float32), "a")
     files = plan("x.safetensors", [Tensor("x", "f32", (20,), 80)], {})
     with Writer(tmp_path / "x.safetensors", files) as writer:
         for start in (40, 0):
             writer.write("x", start, x.data[start : start + 40])
-        assert (writer.read("x", 8, 24) == x.data[8:24]).all()
         with pytest.raises(MemdescError, match="bytes 72 to 88 of 'x', which has 80"):
             writer.write("x", 72, np.zeros(16, np.uint8))
         writer.finish()

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import errno
+import os
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -9,10 +11,7 @@ from memdesc import MemdescError
 from reorder.storage.containers.plan import PlannedFile, Span, Tensor
 from reorder.storage.containers.shards import plan_shards
 from reorder.storage.containers.table import plan_file, read_container
-from reorder.storage.containers.writer import Writer, partial_folder
-
-if TYPE_CHECKING:
-    from pathlib import Path
+from reorder.storage.containers.writer import Writer, check_target, partial_folder
 
 _TENSOR = Tensor("a", "u8", (100,), 100)
 _NAME = "x.safetensors"
@@ -206,3 +205,99 @@ def test_a_file_beside_the_target_is_not_replaced_either(tmp_path: Path) -> None
     with pytest.raises(MemdescError, match=r"x\.npy\.json' exists"):
         Writer(tmp_path / "x.npy", files)
     assert (tmp_path / "x.npy.json").read_text() == "mine"
+
+
+def _ended_between_names(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Writer:
+    """End a writer of an array whose descriptor has its name already."""
+    target = folder / "x.npy"
+    writer = Writer(target, plan_file(target, [_TENSOR], {}))
+    replace = os.replace
+
+    def end_at_target(name: str, to: Path, **folders: int) -> None:
+        if to == target:
+            raise KeyboardInterrupt
+        replace(name, to, **folders)
+
+    with monkeypatch.context() as patch, writer:
+        patch.setattr(os, "replace", end_at_target)
+        with pytest.raises(KeyboardInterrupt):
+            writer.finish()
+    assert not target.exists()
+    assert (folder / "x.npy.json").exists()
+    return writer
+
+
+def test_an_array_that_ended_between_its_two_names_is_resumed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    target = _ended_between_names(tmp_path, monkeypatch).target
+    files = plan_file(target, [_TENSOR], {})
+    with pytest.raises(MemdescError, match=r"x\.npy\.json' exists"):
+        Writer(target, files)
+    with Writer(target, files, resume=True) as writer:
+        assert writer.is_resumed
+        assert not (tmp_path / "x.npy.json").exists()
+        writer.finish()
+    assert _names(tmp_path) == {"x.npy", "x.npy.json"}
+
+
+def test_a_descriptor_that_somebody_makes_is_not_taken_for_one_of_ours(tmp_path: Path) -> None:
+    target = tmp_path / "x.npy"
+    files = plan_file(target, [_TENSOR], {})
+    with Writer(target, files):
+        pass
+    (tmp_path / "x.npy.json").write_text("mine")
+    with pytest.raises(MemdescError, match=r"x\.npy\.json' exists"):
+        Writer(target, files, resume=True)
+    assert (tmp_path / "x.npy.json").read_text() == "mine"
+
+
+def test_data_that_somebody_removes_between_the_names_are_written_again(tmp_path: Path) -> None:
+    files = [PlannedFile(name, 10, (), {name: Span(0, 10)}) for name in ("data", "x")]
+    with Writer(tmp_path / "x", files) as writer:
+        grown = writer.open.path / "files"
+    (grown / "data").rename(tmp_path / "data")
+    with Writer(tmp_path / "x", files, resume=True) as writer:
+        assert writer.is_resumed
+        assert not (tmp_path / "data").exists()
+    (grown / "data").unlink()
+    with Writer(tmp_path / "x", files, resume=True) as writer:
+        assert not writer.is_resumed
+        writer.finish()
+    assert _names(tmp_path) == {"data", "x"}
+
+
+def test_a_pipe_is_not_replaced(tmp_path: Path) -> None:
+    target = tmp_path / _NAME
+    os.mkfifo(target)
+    with pytest.raises(MemdescError, match="pipe"):
+        _writer(tmp_path, overwrite=True)
+    with pytest.raises(MemdescError, match="pipe"):
+        _fill(target, 1, overwrite=True)
+    assert target.is_fifo()
+
+
+@pytest.mark.skipif(not Path("/proc").is_mount(), reason="a mount point that is always there")
+def test_a_mount_point_is_not_replaced() -> None:
+    with pytest.raises(MemdescError, match="'/proc' is a mount point, which cannot be replaced"):
+        check_target(Path("/proc"), [], is_folder=True, overwrite=True)
+
+
+def test_nothing_is_written_after_the_end(tmp_path: Path) -> None:
+    with _writer(tmp_path) as writer:
+        writer.finish()
+    with pytest.raises(MemdescError, match=f"{_NAME}' is not being written any more"):
+        writer.write("a", 0, np.ones(100, np.uint8))
+
+
+def test_a_file_that_the_disk_has_no_room_for_is_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(handle: int, nbytes: int) -> None:
+        del handle, nbytes
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr("reorder.storage.containers.writer.reserve", full)
+    with pytest.raises(MemdescError, match=f"files/{_NAME}' cannot be written: No space left"):
+        _writer(tmp_path)
+    assert _names(partial_folder(tmp_path / _NAME)) == set()

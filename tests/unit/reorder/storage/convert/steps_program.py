@@ -179,7 +179,7 @@ def main(folder: Path, name: str, can_exchange: str) -> None:
     for last, call in enumerate(calls):
         problem = trial.check(last, may_be_missing=can_exchange == "no")
         if problem:
-            sys.exit(f"ended before {call}: {problem}")
+            sys.exit(f"ended before call {last}, {call} if nobody ends it: {problem}")
     sys.stdout.write(json.dumps(calls))
 
 

@@ -77,10 +77,13 @@ def test_tasks_are_listed_when_they_have_written_much(folder: Partial) -> None:
     path = folder.path / "journal"
     with begun(folder, 1000.0, 100) as journal:
         journal.add(1, 99)
+        time.sleep(0.05)
+        assert path.read_bytes() == b'"me"\n'
         journal.add(2, 1)
         while path.read_bytes() == b'"me"\n':
             time.sleep(0.001)
         journal.add(3, 99)
+        time.sleep(0.05)
         assert path.read_bytes() == b'"me"\n[1, 2]\n'
     assert begun(folder).done == {1, 2, 3}
 
@@ -115,3 +118,32 @@ def test_a_task_is_listed_when_what_was_written_before_is_on_disk(
             time.sleep(0.001)
     line = ["write [7]", "fsync", "sync", "write [8]", "fsync"]
     assert calls == ["sync", *line]
+
+
+def test_what_ends_the_thread_is_raised_in_the_end(folder: Partial) -> None:
+    def fail() -> None:
+        msg = "the disk is gone"
+        raise MemdescError(msg)
+
+    with (
+        pytest.raises(MemdescError, match="the disk is gone"),
+        Journal(folder, "me", fail, 1.0, 1) as journal,
+    ):
+        journal.add(1, 1)
+    assert begun(folder).done == set()
+
+
+def test_a_part_of_a_line_is_taken_back(folder: Partial, monkeypatch: pytest.MonkeyPatch) -> None:
+    path, write = folder.path / "journal", os.write
+    short = [3]
+
+    def write_some(handle: int, data: bytes) -> int:
+        return write(handle, data[: short.pop()] if short else data)
+
+    with begun(folder, 1000.0, 1) as journal:
+        monkeypatch.setattr(os, "write", write_some)
+        journal.add(1, 1)
+        while short or path.read_bytes() != b'"me"\n':
+            time.sleep(0.001)
+        journal.add(2, 1)
+    assert path.read_bytes() == b'"me"\n[1, 2]\n'

@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 _PROGRAM = Path(__file__).with_name("steps_program.py")
 _X = np.arange(32 * 32, dtype=np.float32).reshape(32, 32)
 
+# a child for each call takes a minute on a busy machine
+_LONG = pytest.mark.campaign
+
 Calls = list[tuple[str, ...]]
 
 
@@ -78,14 +81,22 @@ def check_order(calls: Calls, name: str, files: list[str], published: int) -> No
     assert named < min(removed)
 
 
-@pytest.mark.parametrize("is_replaced", [False, True])
-@pytest.mark.parametrize("name", ["out.safetensors", "out.npz"])
+@pytest.mark.parametrize(
+    ("name", "is_replaced"),
+    [
+        ("out.safetensors", False),
+        pytest.param("out.safetensors", True, marks=_LONG),
+        pytest.param("out.npz", False, marks=_LONG),
+        pytest.param("out.npz", True, marks=_LONG),
+    ],
+)
 def test_a_file_is_whole_or_not_there(folder: Path, name: str, *, is_replaced: bool) -> None:
     calls = ended_at_each_call(folder, name, is_replaced=is_replaced)
     published = after(calls, "replace", f".{name}.memdesc-partial/files/{name}", name)
     check_order(calls, name, [name], published)
 
 
+@_LONG
 @pytest.mark.parametrize("is_replaced", [False, True])
 def test_an_array_and_its_descriptor_are_whole_or_not_there(
     folder: Path, *, is_replaced: bool
@@ -100,7 +111,12 @@ def test_an_array_and_its_descriptor_are_whole_or_not_there(
 
 
 @pytest.mark.parametrize(
-    ("is_replaced", "can_exchange"), [(False, True), (True, True), (True, False)]
+    ("is_replaced", "can_exchange"),
+    [
+        pytest.param(False, True, marks=_LONG),
+        (True, True),
+        pytest.param(True, False, marks=_LONG),
+    ],
 )
 def test_a_folder_is_whole_or_not_there(
     folder: Path, *, is_replaced: bool, can_exchange: bool
