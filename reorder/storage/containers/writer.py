@@ -63,20 +63,18 @@ def check_target(
     if not is_folder and target.is_dir():
         msg = f"{str(target)!r} is a folder; name a file"
         raise MemdescError(msg)
-    if is_folder and not target.is_dir():
-        check_writable(target)  # a pipe or a device is no output that a folder may replace
     _check_name(target)
     beside = () if is_folder else _named_first(files)
     for path in (target, *(target.parent / name for name in beside)):
-        if not is_folder:
-            check_writable(path)
+        if not (is_folder and target.is_dir()):
+            check_writable(path)  # neither a file nor a folder takes the place of a pipe
         if not os.path.lexists(path) or overwrite:
             continue
         if path != target and resume and _is_moved(target, path.name):
             continue
         msg = f"{str(path)!r} exists; it is replaced with --overwrite only"
         raise MemdescError(msg)
-    if is_folder and target.is_dir() and not target.is_symlink():
+    if not target.is_symlink():
         _check_replaced(target, {file.name for file in files})
 
 
@@ -89,7 +87,7 @@ def _check_name(target: Path) -> None:
     """Refuse a name that leaves no room for what is added while the output grows."""
     try:
         longest = os.pathconf(target.parent, "PC_NAME_MAX")
-    except (OSError, ValueError):
+    except (AttributeError, OSError, ValueError):
         longest = _MAX_NAME
     name, grown = (len(os.fsencode(path.name)) for path in (target, partial_folder(target)))
     if grown > longest:
@@ -107,9 +105,9 @@ def _is_moved(target: Path, name: str) -> bool:
 
 
 def _check_replaced(target: Path, written: set[str]) -> None:
-    """Refuse to replace a folder with files that would be lost, or one that cannot be renamed."""
+    """Refuse to replace a folder with files that would be lost, or what cannot be renamed."""
     if target.is_mount():
-        msg = f"{str(target)!r} is a mount point, which cannot be replaced; name a folder in it"
+        msg = f"{str(target)!r} is a mount point, which cannot be replaced; write elsewhere"
         raise MemdescError(msg)
     lost: list[str] = []
     for folder, folders, names in os.walk(target):

@@ -150,6 +150,7 @@ def test_others_may_not_put_files_beside_what_grows(tmp_path: Path) -> None:
     try:
         folder = begun(tmp_path / _NAME)
         assert folder.stat().st_mode & 0o777 == 0o755
+        assert (folder / "files" / _NAME).stat().st_mode & 0o777 == 0o666
         folder.chmod(0o777)
         begun(tmp_path / _NAME)
         assert folder.stat().st_mode & 0o777 == 0o755
@@ -273,13 +274,14 @@ def test_asking_leaves_no_lock_to_a_child_that_is_forked_meanwhile(
 def test_two_names_are_exchanged_where_the_system_can(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.chdir(tmp_path)
     for name in ("a", "b"):
         (tmp_path / name).mkdir()
         (tmp_path / name / name).touch()
     handle = os.open(tmp_path, os.O_RDONLY)
     assert not exchange(handle, "missing", tmp_path / "b")
     if sys.platform == "linux":
-        assert exchange(handle, "a", tmp_path / "b")
+        assert exchange(handle, "a", Path("b"))
         assert (tmp_path / "a" / "b").exists()
         assert (tmp_path / "b" / "a").exists()
     monkeypatch.setattr("reorder.storage.containers.partial._renameat2", lambda: None)
@@ -318,5 +320,20 @@ def test_no_file_stays_open(tmp_path: Path) -> None:
         remove_left(tmp_path / _NAME)
         begun(tmp_path / _NAME)
         write(tmp_path / _NAME, resume=True)
+        folder = Partial(partial_folder(tmp_path / "z"))
+        (folder.path / "x").hardlink_to(tmp_path / _NAME)
+        with pytest.raises(MemdescError, match="another name"):
+            folder.open("x", os.O_RDONLY)
+        (folder.path / "x").unlink()
         (tmp_path / _NAME).unlink()
+        folder.close()
     assert len([*open_files.iterdir()]) == before
+
+
+def test_what_others_put_into_the_folder_in_the_end_stays(tmp_path: Path) -> None:
+    target = tmp_path / _NAME
+    with Writer(target, plan_file(target, [Tensor("a", "u8", (100,), 100)], {})) as writer:
+        (writer.open.path / "notes").write_text("mine")
+        writer.finish()
+    assert target.is_file()
+    assert (partial_folder(target) / "notes").read_text() == "mine"

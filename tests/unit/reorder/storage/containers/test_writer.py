@@ -179,6 +179,7 @@ def test_a_link_is_replaced_and_not_what_it_leads_to(tmp_path: Path) -> None:
     assert not (tmp_path / _NAME).is_symlink()
     assert (tmp_path / "file").read_text() == "old"
     _fill(tmp_path / "folder", 1)
+    (tmp_path / "folder" / "notes").write_text("mine")
     for name in ("folder", "nowhere"):
         (tmp_path / "model").symlink_to(name)
         _fill(tmp_path / "model", 2, overwrite=True)
@@ -248,23 +249,25 @@ def test_a_descriptor_that_somebody_makes_is_not_taken_for_one_of_ours(tmp_path:
         pass
     (tmp_path / "x.npy.json").write_text("mine")
     with pytest.raises(MemdescError, match=r"x\.npy\.json' exists"):
-        Writer(target, files, resume=True)
+        check_target(target, files, is_folder=False, overwrite=False, resume=True)
     assert (tmp_path / "x.npy.json").read_text() == "mine"
 
 
 def test_data_that_somebody_removes_between_the_names_are_written_again(tmp_path: Path) -> None:
-    files = [PlannedFile(name, 10, (), {name: Span(0, 10)}) for name in ("data", "x")]
+    names = ("data", "more", "x")
+    files = [PlannedFile(name, 10, (), {name: Span(0, 10)}) for name in names]
     with Writer(tmp_path / "x", files) as writer:
         grown = writer.open.path / "files"
-    (grown / "data").rename(tmp_path / "data")
+    for name in names[:-1]:
+        (grown / name).rename(tmp_path / name)
     with Writer(tmp_path / "x", files, resume=True) as writer:
         assert writer.is_resumed
-        assert not (tmp_path / "data").exists()
+        assert _names(tmp_path) == {partial_folder(tmp_path / "x").name}
     (grown / "data").unlink()
     with Writer(tmp_path / "x", files, resume=True) as writer:
         assert not writer.is_resumed
         writer.finish()
-    assert _names(tmp_path) == {"data", "x"}
+    assert _names(tmp_path) == {*names}
 
 
 def test_a_pipe_is_not_replaced(tmp_path: Path) -> None:
@@ -301,3 +304,34 @@ def test_a_file_that_the_disk_has_no_room_for_is_an_error(
     with pytest.raises(MemdescError, match=f"files/{_NAME}' cannot be written: No space left"):
         _writer(tmp_path)
     assert _names(partial_folder(tmp_path / _NAME)) == set()
+
+
+def test_files_that_are_not_planned_are_not_in_a_folder(tmp_path: Path) -> None:
+    files = plan_shards([_TENSOR], {}, 128)
+    with Writer(tmp_path / "model", files, is_folder=True) as writer:
+        (writer.open.path / "files" / "more").write_text("x")
+    with Writer(tmp_path / "model", files, is_folder=True, resume=True) as writer:
+        assert writer.is_resumed
+        writer.finish()
+    assert _names(tmp_path / "model") == {"model.safetensors"}
+
+
+def test_names_are_bounded_where_the_system_does_not_say(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delattr(os, "pathconf")
+    names = ["x" * (nbytes - len("..memdesc-partial")) for nbytes in (255, 256)]
+    check_target(tmp_path / names[0], [], is_folder=True, overwrite=False)
+    with pytest.raises(MemdescError, match="its name has 239 bytes, and may have 238"):
+        check_target(tmp_path / names[1], [], is_folder=True, overwrite=False)
+
+
+def test_all_files_are_synced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tensors = [Tensor(f"t{k}", "u8", (60,), 60) for k in range(5)]
+    files = plan_shards(tensors, {}, 128)
+    synced: list[int] = []
+    with Writer(tmp_path / "model", files, is_folder=True) as writer:
+        monkeypatch.setattr(os, "fsync", lambda handle: synced.append(os.fstat(handle).st_ino))
+        writer.sync()
+        grown = writer.open.path / "files"
+        assert sorted(synced) == sorted((grown / file.name).stat().st_ino for file in files)
