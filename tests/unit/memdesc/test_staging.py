@@ -193,3 +193,23 @@ def test_there_are_no_turns_without_locks_and_where_there_is_no_folder(
     with own_turn(tmp_path), own_turn(tmp_path):
         pass
     staging.unlock(-1)  # nothing is asked of the system
+
+
+@pytest.mark.parametrize("is_replaced", [False, True])
+def test_bytes_are_on_disk_before_the_name_and_then_the_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, is_replaced: bool
+) -> None:
+    target, sync = tmp_path / "x", os.fsync
+    if is_replaced:
+        target.write_bytes(b"old")
+    synced: list[tuple[int, bool]] = []
+
+    def recorded(handle: int) -> None:
+        is_named = target.exists() and target.read_bytes() == b"new"
+        synced.append((os.fstat(handle).st_ino, is_named))
+        sync(handle)
+
+    monkeypatch.setattr(os, "fsync", recorded)
+    StagedFile(target, lambda file: file.write(b"new")).publish()
+    assert (target.stat().st_ino, False) in synced
+    assert synced[-1] == (tmp_path.stat().st_ino, True)

@@ -317,13 +317,17 @@ def test_no_file_stays_open(tmp_path: Path) -> None:
     before = len([*open_files.iterdir()])
     for _ in range(3):
         begun(tmp_path / _NAME)
+        assert not is_in_use(partial_folder(tmp_path / _NAME))
         remove_left(tmp_path / _NAME)
+        assert not partial_folder(tmp_path / _NAME).exists()
         begun(tmp_path / _NAME)
         write(tmp_path / _NAME, resume=True)
         folder = Partial(partial_folder(tmp_path / "z"))
         (folder.path / "x").hardlink_to(tmp_path / _NAME)
         with pytest.raises(MemdescError, match="another name"):
             folder.open("x", os.O_RDONLY)
+        with pytest.raises(InUseError):
+            Partial(folder.path)
         (folder.path / "x").unlink()
         (tmp_path / _NAME).unlink()
         folder.close()
@@ -337,3 +341,11 @@ def test_what_others_put_into_the_folder_in_the_end_stays(tmp_path: Path) -> Non
         writer.finish()
     assert target.is_file()
     assert (partial_folder(target) / "notes").read_text() == "mine"
+
+
+def test_asking_for_what_is_not_there_makes_nothing(tmp_path: Path) -> None:
+    remove_left(tmp_path / "missing" / _NAME)
+    folder = Partial(tmp_path / "folder")
+    assert folder.nbytes_of("files/x") is None
+    assert folder.listed() == []
+    folder.close()

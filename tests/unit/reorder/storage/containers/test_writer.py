@@ -335,3 +335,24 @@ def test_all_files_are_synced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
         writer.sync()
         grown = writer.open.path / "files"
         assert sorted(synced) == sorted((grown / file.name).stat().st_ino for file in files)
+
+
+def test_without_resume_what_has_its_name_stays_until_it_is_replaced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    target = _ended_between_names(tmp_path, monkeypatch).target
+    with Writer(target, plan_file(target, [_TENSOR], {}), overwrite=True) as writer:
+        writer.discard()
+    assert _names(tmp_path) == {"x.npy.json"}
+    with pytest.raises(MemdescError, match=r"x\.npy\.json' exists"):
+        Writer(target, plan_file(target, [_TENSOR], {}), resume=True)
+
+
+def test_files_that_would_be_lost_are_named(tmp_path: Path) -> None:
+    for name in "cba":
+        (tmp_path / name).touch()
+    with pytest.raises(MemdescError, match="it holds 'a', 'b', 'c', which"):
+        check_target(tmp_path, [], is_folder=True, overwrite=True)
+    (tmp_path / "d").touch()
+    with pytest.raises(MemdescError, match="it holds 'a', 'b', 'c' and 1 more, which"):
+        check_target(tmp_path, [], is_folder=True, overwrite=True)
