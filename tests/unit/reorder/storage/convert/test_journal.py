@@ -12,7 +12,7 @@ import pytest
 
 from memdesc import MemdescError
 from reorder.storage.containers.partial import Partial
-from reorder.storage.convert.journal import Journal
+from reorder.storage.convert.journal import Journal, facts_left
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -114,10 +114,17 @@ def test_a_task_is_listed_when_what_was_written_before_is_on_disk(
     recorded("fsync")
     with journal[0]:
         journal[0].add(7, 1 << 30)
-        while calls[-1:] != ["fsync"]:
+        while "write [7]" not in calls:
             time.sleep(0.001)
     line = ["write [7]", "fsync", "sync", "write [8]", "fsync"]
     assert calls == ["sync", *line]
+
+
+def test_a_conversion_that_left_a_journal_is_known(folder: Partial) -> None:
+    target = folder.path.with_name("x")
+    assert facts_left(target) is None
+    begun(folder)
+    assert facts_left(target) == "me"
 
 
 def test_what_ends_the_thread_is_raised_in_the_end(folder: Partial) -> None:
