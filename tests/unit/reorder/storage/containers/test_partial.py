@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import sys
@@ -20,6 +21,7 @@ from reorder.storage.containers.partial import (
     is_in_use,
     partial_folder,
     remove_left,
+    reserve,
 )
 from reorder.storage.containers.plan import Tensor
 from reorder.storage.containers.table import plan_file
@@ -349,3 +351,20 @@ def test_asking_for_what_is_not_there_makes_nothing(tmp_path: Path) -> None:
     assert folder.nbytes_of("files/x") is None
     assert folder.listed() == []
     folder.close()
+
+
+def test_a_file_has_its_size_where_room_cannot_be_promised(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given = [errno.EOPNOTSUPP, errno.ENOSPC]
+
+    def fail(*_: int) -> None:
+        raise OSError(given[0], os.strerror(given[0]))
+
+    monkeypatch.setattr(os, "posix_fallocate", fail)
+    with (tmp_path / "x").open("wb") as file:
+        reserve(file.fileno(), 10)
+        assert os.fstat(file.fileno()).st_size == 10
+        given.pop(0)
+        with pytest.raises(OSError, match="No space left"):
+            reserve(file.fileno(), 20)

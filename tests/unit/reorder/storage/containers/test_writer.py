@@ -304,6 +304,9 @@ def test_a_file_that_the_disk_has_no_room_for_is_an_error(
     with pytest.raises(MemdescError, match=f"files/{_NAME}' cannot be written: No space left"):
         _writer(tmp_path)
     assert _names(partial_folder(tmp_path / _NAME)) == set()
+    monkeypatch.undo()
+    with _writer(tmp_path) as writer:  # nobody has the lock
+        writer.discard()
 
 
 def test_files_that_are_not_planned_are_not_in_a_folder(tmp_path: Path) -> None:
