@@ -49,6 +49,8 @@ __all__ = [
 PARTIAL = "memdesc_partial"
 # the codes of AutoGPTQ, AutoAWQ and vLLM
 _USUAL = "qweight"
+# prefixes that a message names
+_SHOWN = 4
 
 
 class Said(NamedTuple):
@@ -145,10 +147,22 @@ def group_at(entries: Mapping[str, Entry], prefix: str, said: Said) -> Group:
     name = said.name if said.name is not None else declared
     # what nothing names is most often called so
     names = (_USUAL,) if name is None else tensors_of(read_name(name)[0])
-    is_single, first = names == (ONE,), names[0]
-    full = prefix if is_single else f"{prefix}.{first}".removeprefix(".")
+    is_single = names == (ONE,)
+    full = prefix if is_single else f"{prefix}.{names[0]}".removeprefix(".")
     if full not in entries:
-        msg = f"{prefix!r} has no tensor {first!r}; the checkpoint has none called {full}"
+        weights = {each.prefix: each for each in find_siblings(entries)}
+        if prefix in weights and said.name is None:
+            return read_group(weights[prefix], said)
+        held = ", ".join(weights[prefix].names) if prefix in weights else ""
+        known = ", ".join(map(repr, [*weights][:_SHOWN]))
+        hint = (
+            f"it has {held}"
+            if held
+            else f"prefixes of its {len(weights)} quantised weights: {known}"
+            if known
+            else "it has no quantised weights"
+        )
+        msg = f"the checkpoint has no tensor {full!r}; {hint}"
         raise MemdescError(msg)
     found = siblings_of(entries, full)
     return read_group(single(found) if is_single else found, said)

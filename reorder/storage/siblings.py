@@ -71,7 +71,7 @@ _ROWS = (
     _row(
         ".weight",
         ".scale .scales .biases .zero .zeros .zero_point .qzeros .g_idx .scale_inv .scale_weight "
-        ".qscale_weight .SCB .weight_format .per_channel_scale .weights_scaling_factor "
+        ".qscale_weight .dequant_scale .SCB .weight_format .per_channel_scale .weights_scaling_factor "
         ".weights_scaling_factor_2",
     ),
     _row(".B", ".s"),
@@ -81,7 +81,9 @@ _ROWS = (
     _row(".codes", ".codebooks .scales"),
     _row(".Qidxs!", ".SU .SV .codebook_id"),
     _row("._data", "._scale ._shift ._zeropoint"),
-    _row("_qdata", "_scale _zero_point"),
+    _row("._data._data", "._scale ._shift ._zeropoint"),
+    _row("_qdata", "_scale _zero_point _per_tensor_scale"),
+    _row(":qdata", ":scale :zero_point :per_tensor_scale"),
     _row("_blocks", "_scales"),
     _row("_quantized", "_scale _zero_point"),
     _row("_Q4", "_scales _zero_points"),
@@ -131,7 +133,7 @@ def _others(entries: Mapping[str, Entry], name: str) -> dict[str, Entry]:
 
 
 def _role(prefix: str, name: str) -> str:
-    return name.removeprefix(prefix).lstrip("._")
+    return name.removeprefix(prefix).lstrip("._:")
 
 
 def _holds_codes(entry: Entry) -> bool:

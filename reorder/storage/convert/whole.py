@@ -12,7 +12,7 @@ from reorder.storage.containers.descriptors import stored_desc
 from reorder.storage.groups import read_group
 from reorder.storage.siblings import Siblings, siblings_of
 from reorder.storage.stored import ONE
-from reorder.values.formats import FLOATS
+from reorder.values.formats import FLOATS, INTEGERS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -54,15 +54,19 @@ def check_whole(
 
 
 def is_narrow(entry: Entry) -> bool:
-    """Whether a tensor holds floats of up to 8 bits, which hardly ever stand alone."""
+    """Whether a tensor holds floats or signed integers of up to 8 bits, which rarely stand alone.
+
+    Unsigned bytes are masks too, and integers of more bits are indices.
+    """
     kind = entry.desc.dtype.name if isinstance(entry.desc, MemoryDesc) else entry.dtype
-    return kind in FLOATS and DATA_TYPES[kind].bits <= _NARROW_BITS
+    is_signed = kind in FLOATS or (kind in INTEGERS and INTEGERS[kind].is_signed)
+    return is_signed and DATA_TYPES[kind].bits <= _NARROW_BITS
 
 
 def _without_scales(
     found: Sequence[Siblings], jobs: Sequence[Job], said: Said
 ) -> Iterator[Siblings]:
-    """Return the narrow floats of a quantised model of which no name tells what scales them."""
+    """Return the narrow numbers of a quantised model whose scales no name tells."""
     if said.declared is None:
         return
     known = {name for weight in found for name in weight.names}

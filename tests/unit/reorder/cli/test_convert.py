@@ -93,7 +93,7 @@ def test_rules_of_a_file_come_before_those_of_the_command(
 @pytest.mark.parametrize(
     ("options", "problem"),
     [
-        (["--map", "conv.weight"], "has no form PATTERN"),
+        (["--map", "conv.weight"], "does not match PATTERN"),
         (["--max-bytes", "much"], "--max-bytes 'much' is no size above 0, such as 200MiB"),
         (["--max-bytes", "0"], "--max-bytes '0' is no size"),
         (["--shard-size", "1.5G"], "--shard-size '1.5G' is no size"),

@@ -184,8 +184,8 @@ def test_tensors_that_do_not_fit_a_record_are_refused(tmp_path: Path) -> None:
     _quantised(tmp_path / "model.safetensors", "awq")
     with reorder.open_checkpoint(tmp_path) as checkpoint:
         for prefix, name, options, reason in (
-            ("fd", "awq", {}, "no tensor 'qweight'"),
-            ("fc", "q4_0", {}, "no tensor 'data'"),
+            ("fd", "awq", {}, "no tensor 'fd.qweight'; prefixes of its 1 quantised weights: 'fc'"),
+            ("fc", "q4_0", {}, "no tensor 'fc'; it has fc.qweight, "),
             ("fc", "gptq", {"bits": 3}, "not a multiple of the 4 x 64"),
             ("fc", "gptq", {"bits": 8}, "'fc.qzeros' of u8 has the shape"),
         ):

@@ -99,6 +99,11 @@ _BF16 = np.ones((64, 64), DATA_TYPES["bf16"].numpy)
         ("fc.weight_packed", np.ones((64, 8), np.int32), "fc.weight_g_idx"),
         ("mlp.experts.gate_up_proj_blocks", _WORDS, "mlp.experts.gate_up_proj_scales"),
         ("mlp.experts.gate_up_proj", np.ones((64, 64), _F8), "mlp.experts.gate_up_proj_scale_inv"),
+        ("fc.weight", _INT8, "fc.dequant_scale"),
+        ("fc.weight:qdata", _INT8, "fc.weight:scale"),
+        ("fc._weight_qdata", _WORDS, "fc._weight_per_tensor_scale"),
+        ("fc.weight._data", _INT8, "fc.weight._scale"),
+        ("fc.weight._data._data", _WORDS, "fc.weight._shift"),
         ("W_quantized", _INT8, "W_scale"),
         ("W", _INT8, "W_scale"),
         ("W", _INT8, "W_zero_point"),
@@ -238,8 +243,9 @@ def test_a_weight_that_lies_in_two_shards_is_one(fp8: Path, tmp_path: Path) -> N
     )
 
 
-def test_codes_of_a_quantised_model_have_scales_by_some_name(tmp_path: Path) -> None:
-    tensors = {"fc.weight": np.ones((8, 8), _F8), "fc.odd_name": np.ones((1, 1), np.float32)}
+@pytest.mark.parametrize("kind", [_F8, np.int8])
+def test_codes_of_a_quantised_model_have_scales_by_some_name(tmp_path: Path, kind: Any) -> None:
+    tensors = {"fc.weight": np.ones((8, 8), kind), "fc.odd_name": np.ones((1, 1), np.float32)}
     source = written(tmp_path / "m", tensors)
     converted(source, tmp_path / "plain", "fc.weight: f32")  # nothing says that it is quantised
     write_config(source, quant_method="fp8")
