@@ -1,4 +1,4 @@
-"""Which record the words of tensors can be: its dims from their shapes, and what does not fit."""
+"""Which record a group of tensors can be: its dims from their shapes, and what does not fit."""
 
 from __future__ import annotations
 
@@ -76,7 +76,9 @@ def _dims_by_codes(
     codes = found.codes
     words = data_type(codes.dtype).bits
     if len(codes.shape) != len(_MATRIX) or words < bits:
-        msg = f"{codes.name!r} of {codes.dtype} and shape {codes.shape} has no codes of {bits} bits"
+        msg = (
+            f"{codes.name!r} of {codes.dtype} and shape {codes.shape} cannot hold {bits}-bit codes"
+        )
         raise MemdescError(msg)
     dims = codes.shape[0], codes.shape[1] * (words // bits)
     groups = scales.shape[0] if scales.shape else 0
@@ -108,12 +110,12 @@ def check_tensors(found: Siblings, desc: RecordDesc) -> None:
         return
     for name, tensor in written_tensors(found.prefix, desc, "").items():
         if problem := _misfit(found.entries[name], tensor):
-            msg = f"{found.entries[name].name!r} {problem}; it may be another record than {desc!r}"
+            msg = f"{found.entries[name].name!r} {problem}, so it does not fit {desc!r}"
             raise MemdescError(msg)
 
 
 def _misfit(entry: Entry, tensor: Tensor) -> str:
-    """Return what an entry has that a tensor of a record has not."""
+    """Return how an entry differs from a tensor of a record; empty if it does not."""
     if tensor.desc is not None and entry.desc == tensor.desc:
         return ""
     kind = _kind(entry)

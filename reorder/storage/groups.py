@@ -1,6 +1,6 @@
-"""What the tensors of a quantised weight are together: one record, or why they are none.
+"""What the tensors of a quantised weight are together: one record, or why they are not.
 
-Everything that says it is asked, and must agree: types and shapes of the words, descriptors that
+All sources must agree: types and shapes of the words, descriptors that
 are stored with them, the tensors beside them, `g_idx`, the files of the model, and who names it.
 """
 
@@ -285,7 +285,7 @@ def _check_rest(found: Siblings, desc: RecordDesc, said: Said) -> None:
 
 
 def _check_order(entry: Entry, desc: RecordDesc) -> None:
-    """Refuse an order of inputs that is data: it is a gather."""
+    """Refuse an arbitrary order of inputs: it is a gather."""
     group = dict(desc.options).get("group")
     inputs = desc.dims[desc.letters.index("i")]
     wanted = np.arange(inputs) // (inputs if group in (-1, None) else int(str(group)))
@@ -298,8 +298,8 @@ def _check_order(entry: Entry, desc: RecordDesc) -> None:
         raise MemdescError(msg)
     if not np.array_equal(entry.read().view(DATA_TYPES[entry.dtype].numpy), wanted):
         msg = (
-            f"{entry.name} assigns inputs to groups in an order that is data (act-order), which is "
-            "a gather and not a layout; numpy decodes it from the fields of a Record, with the "
-            f"scales and zero points at [{ORDER}], as the page on checkpoints shows"
+            f"{entry.name} assigns inputs to groups in an arbitrary order (act-order), which is a "
+            "gather, not a layout; the page on checkpoints shows how to decode it with numpy, by "
+            f"indexing the scales and zero points of a Record with {ORDER}"
         )
         raise MemdescError(msg)

@@ -94,7 +94,7 @@ class Rule:
 
 
 def is_record(given: Format | None) -> bool:
-    """Whether a rule names a record; a few names are of layouts as well."""
+    """Whether a rule names a record; a few of these names are layouts too."""
     return given is not None and given.name.lower() in known_records()
 
 
@@ -104,7 +104,7 @@ def parse_rule(text: str) -> Rule:
     Raises
     ------
     MemdescError
-        If it is none; with what is wrong.
+        If it is not a rule; the error says what is wrong.
 
     Examples
     --------
@@ -155,7 +155,7 @@ def rules_of_toml(text: str) -> list[Rule]:
     Raises
     ------
     MemdescError
-        If it is no such file.
+        If it is not such a file.
     """
     long = next((k for k, line in enumerate(text.splitlines(), 1) if len(line) > _MAX_TEXT), None)
     if long is not None:

@@ -118,7 +118,7 @@ def test_files_of_rules_are_named_in_messages(
     model: str, tmp_path: Path, capsys: CaptureFixture[str]
 ) -> None:
     rules = tmp_path / "rules.toml"
-    for data, problem in ((b"[[map]\n", "the rules are not TOML"), (b"\xff", "is no UTF-8")):
+    for data, problem in ((b"[[map]\n", "the rules are not TOML"), (b"\xff", "is not UTF-8")):
         rules.write_bytes(data)
         assert main(["convert", model, str(tmp_path / "out"), "--rules", str(rules)]) == 2
         said = capsys.readouterr().err

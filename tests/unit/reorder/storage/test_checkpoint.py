@@ -203,3 +203,9 @@ def test_a_checkpoint_is_pickled_without_what_it_has_mapped(model: Path) -> None
     closed = pickle.loads(pickle.dumps(checkpoint))  # noqa: S301 - just pickled
     with pytest.raises(MemdescError, match="is closed"):
         _ = closed["plain"].data
+
+
+def test_a_scalar_of_an_archive_is_a_scalar(tmp_path: Path) -> None:
+    path = tmp_path / "x.npz"
+    _write(path, {Tensor("n", "s64", (), 8): np.array([7])})
+    assert np.load(path)["n"].shape == reorder.open_checkpoint(path)["n"].numpy().shape == ()
