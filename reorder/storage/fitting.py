@@ -27,7 +27,10 @@ _BYTE_BITS = 8
 
 def desc_of_tensors(found: Siblings, name: str, given: Mapping[str, Any]) -> RecordDesc:
     """Return the record of a name with the dims, the group and the scales of the tensors."""
-    has = {option: tensor in found.entries for tensor, option in optional_tensors(name).items()}
+    has = {
+        option: given.get(option, tensor in found.entries)
+        for tensor, option in optional_tensors(name).items()
+    }
     sample = record_desc((4096, 4096), name, **has)
     for each in sample.tensors:
         if each not in found.entries:
