@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from memdesc import MemdescError
+from memdesc.disk import as_path
 from memdesc.exchange import from_notation
 from memdesc.layout import dim_name
 from reorder.cli.command import Command, Facts
@@ -56,8 +57,10 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _answer(options: argparse.Namespace) -> tuple[Facts, int]:
-    if options.layout_a is None is options.layout_b and all(
-        map(is_checkpoint, (options.a, options.b))
+    paths = options.a, options.b
+    has_folder = any(as_path(path).is_dir() for path in paths)  # only checkpoints are folders
+    if options.layout_a is None is options.layout_b and (
+        has_folder or all(map(is_checkpoint, paths))
     ):
         return compare_checkpoints(options)
     a = _load(options.a, options.layout_a, "--layout-a")

@@ -16,6 +16,8 @@ from reorder.storage.groups import find_groups
 
 if TYPE_CHECKING:
     import argparse
+    from collections.abc import Mapping
+    from collections.abc import Set as AbstractSet
 
     from memdesc import MemoryDesc
     from reorder.cli.command import Facts
@@ -52,7 +54,11 @@ def is_checkpoint(path: str) -> bool:
 
 def compare_checkpoints(options: argparse.Namespace) -> tuple[Facts, int]:
     """Compare what two checkpoints have under the same names."""
-    left, right = _items(options.a), _items(options.b)
+    paths = options.a, options.b
+    groups = [_groups(path) for path in paths]
+    # words of the same names are compared as codes if only one side says what they are
+    unknown = {name for each in groups for name, group in each.items() if group.desc is None}
+    left, right = (_items(*each, unknown) for each in zip(paths, groups, strict=True))
     names = [name for name in left if name in right]
     rows = [{"name": name, **_compared(left[name], right[name], options)} for name in names]
     apart = [row for row in rows if row.pop("is_equal") is False]
@@ -69,16 +75,19 @@ def compare_checkpoints(options: argparse.Namespace) -> tuple[Facts, int]:
     return facts, 0 if is_equal and rows else 1
 
 
-def _items(path: str) -> dict[str, _Item]:
+def _groups(path: str) -> dict[str, Group]:
+    """Return the quantised weight of each tensor that belongs to one."""
+    found = find_groups(as_path(path), read_container(path))
+    return {name: group for group in found for name in group.found.names}
+
+
+def _items(path: str, groups: Mapping[str, Group], unknown: AbstractSet[str]) -> dict[str, _Item]:
     """Return what a checkpoint has; a record is called as the tensor that it decodes to."""
-    checkpoint, container = Checkpoint(as_path(path)), read_container(path)
-    groups = {
-        name: group for group in find_groups(as_path(path), container) for name in group.found.names
-    }
+    checkpoint = Checkpoint(as_path(path))
     found: dict[str, _Item] = {}
     for name, tensor in checkpoint.items():
         group = groups.get(name)
-        if group is not None and group.desc is not None:
+        if group is not None and unknown.isdisjoint(group.found.names):
             found[f"{group.prefix}{_WEIGHT}".removeprefix(".")] = _Item(checkpoint, group, tensor)
         else:
             others = group.found.names if group else ()

@@ -239,7 +239,7 @@ def _rules(options: argparse.Namespace) -> list[Rule]:
         try:
             found = rules_of_toml(text.decode())
         except UnicodeDecodeError as error:
-            msg = f"{options.rules!r} is no UTF-8: {error}"
+            msg = f"{options.rules!r} is not UTF-8: {error}"
             raise MemdescError(msg) from None
         except MemdescError as error:
             msg = f"{options.rules!r}: {error}"

@@ -167,7 +167,7 @@ def open_raw(path: str, offset: int | None = None) -> Iterator[tuple[BinaryIO, i
     kind = kind_of(path) if offset is None else None
     if kind is not None:
         msg = (
-            f"{refuse(path, kind)}; if it holds raw bytes all the same, `memdesc decode` reads "
+            f"{refuse(path, kind)}; if it does hold raw bytes, `memdesc decode` reads "
             "them with --offset 0, or the number of bytes in front of them"
         )
         raise MemdescError(msg)

@@ -105,8 +105,8 @@ def _load(options: argparse.Namespace) -> Memory:
     if any(np.ascontiguousarray(part).view(np.uint8).any() for part in others):
         msg = (
             f"{options.src!r} has {found.shape[0]} rows of {found.shape[1]} pixels, and {image!r} "
-            f"{image.height} of {image.width}; the other pixels are not zero, so they belong to an "
-            "image of other dims, or are to be cut off"
+            f"{image.height} of {image.width}; the other pixels are not zero: they belong to an "
+            "image of other dims, or must be cut off"
         )
         raise MemdescError(msg)
     return memory

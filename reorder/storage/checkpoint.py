@@ -140,7 +140,7 @@ class StoredTensor(Checked):
         except MemdescError as error:
             msg = f"tensor {short_repr(self.name)}: {error}"
             raise MemdescError(msg) from None
-        return array if self.shape or self._entry.is_described else array.reshape(())
+        return array if self.shape or array.shape != (1,) else array.reshape(())
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:  # noqa: FBT001 - numpy's protocol
         return np.array(self.numpy(), dtype, copy=copy)
@@ -296,7 +296,7 @@ def open_checkpoint(path: str | os.PathLike[str]) -> Checkpoint:
     Raises
     ------
     MemdescError
-        If it is no checkpoint, is damaged, or names files outside of its folder.
+        If it is not a checkpoint, is damaged, or names files outside of its folder.
 
     Examples
     --------

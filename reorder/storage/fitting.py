@@ -1,4 +1,4 @@
-"""Which record the words of tensors can be: its dims from their shapes, and what does not fit."""
+"""Which record a group of tensors can be: its dims from their shapes, and what does not fit."""
 
 from __future__ import annotations
 
@@ -27,7 +27,10 @@ _BYTE_BITS = 8
 
 def desc_of_tensors(found: Siblings, name: str, given: Mapping[str, Any]) -> RecordDesc:
     """Return the record of a name with the dims, the group and the scales of the tensors."""
-    has = {option: tensor in found.entries for tensor, option in optional_tensors(name).items()}
+    has = {
+        option: given.get(option, tensor in found.entries)
+        for tensor, option in optional_tensors(name).items()
+    }
     sample = record_desc((4096, 4096), name, **has)
     for each in sample.tensors:
         if each not in found.entries:
@@ -76,7 +79,9 @@ def _dims_by_codes(
     codes = found.codes
     words = data_type(codes.dtype).bits
     if len(codes.shape) != len(_MATRIX) or words < bits:
-        msg = f"{codes.name!r} of {codes.dtype} and shape {codes.shape} has no codes of {bits} bits"
+        msg = (
+            f"{codes.name!r} of {codes.dtype} and shape {codes.shape} cannot hold {bits}-bit codes"
+        )
         raise MemdescError(msg)
     dims = codes.shape[0], codes.shape[1] * (words // bits)
     groups = scales.shape[0] if scales.shape else 0
@@ -108,12 +113,12 @@ def check_tensors(found: Siblings, desc: RecordDesc) -> None:
         return
     for name, tensor in written_tensors(found.prefix, desc, "").items():
         if problem := _misfit(found.entries[name], tensor):
-            msg = f"{found.entries[name].name!r} {problem}; it may be another record than {desc!r}"
+            msg = f"{found.entries[name].name!r} {problem}, so it does not fit {desc!r}"
             raise MemdescError(msg)
 
 
 def _misfit(entry: Entry, tensor: Tensor) -> str:
-    """Return what an entry has that a tensor of a record has not."""
+    """Return how an entry differs from a tensor of a record; empty if it does not."""
     if tensor.desc is not None and entry.desc == tensor.desc:
         return ""
     kind = _kind(entry)

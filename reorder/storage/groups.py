@@ -1,6 +1,6 @@
-"""What the tensors of a quantised weight are together: one record, or why they are none.
+"""What the tensors of a quantised weight are together: one record, or why they are not.
 
-Everything that says it is asked, and must agree: types and shapes of the words, descriptors that
+All sources must agree: types and shapes of the words, descriptors that
 are stored with them, the tensors beside them, `g_idx`, the files of the model, and who names it.
 """
 
@@ -49,6 +49,8 @@ __all__ = [
 PARTIAL = "memdesc_partial"
 # the codes of AutoGPTQ, AutoAWQ and vLLM
 _USUAL = "qweight"
+# prefixes that a message names
+_SHOWN = 4
 
 
 class Said(NamedTuple):
@@ -145,10 +147,22 @@ def group_at(entries: Mapping[str, Entry], prefix: str, said: Said) -> Group:
     name = said.name if said.name is not None else declared
     # what nothing names is most often called so
     names = (_USUAL,) if name is None else tensors_of(read_name(name)[0])
-    is_single, first = names == (ONE,), names[0]
-    full = prefix if is_single else f"{prefix}.{first}".removeprefix(".")
+    is_single = names == (ONE,)
+    full = prefix if is_single else f"{prefix}.{names[0]}".removeprefix(".")
     if full not in entries:
-        msg = f"{prefix!r} has no tensor {first!r}; the checkpoint has none called {full}"
+        weights = {each.prefix: each for each in find_siblings(entries)}
+        if prefix in weights and said.name is None:
+            return read_group(weights[prefix], said)
+        held = ", ".join(weights[prefix].names) if prefix in weights else ""
+        known = ", ".join(map(repr, [*weights][:_SHOWN]))
+        hint = (
+            f"it has {held}"
+            if held
+            else f"prefixes of its {len(weights)} quantised weights: {known}"
+            if known
+            else "it has no quantised weights"
+        )
+        msg = f"the checkpoint has no tensor {full!r}; {hint}"
         raise MemdescError(msg)
     found = siblings_of(entries, full)
     return read_group(single(found) if is_single else found, said)
@@ -271,7 +285,7 @@ def _check_rest(found: Siblings, desc: RecordDesc, said: Said) -> None:
 
 
 def _check_order(entry: Entry, desc: RecordDesc) -> None:
-    """Refuse an order of inputs that is data: it is a gather."""
+    """Refuse an arbitrary order of inputs: it is a gather."""
     group = dict(desc.options).get("group")
     inputs = desc.dims[desc.letters.index("i")]
     wanted = np.arange(inputs) // (inputs if group in (-1, None) else int(str(group)))
@@ -284,8 +298,8 @@ def _check_order(entry: Entry, desc: RecordDesc) -> None:
         raise MemdescError(msg)
     if not np.array_equal(entry.read().view(DATA_TYPES[entry.dtype].numpy), wanted):
         msg = (
-            f"{entry.name} assigns inputs to groups in an order that is data (act-order), which is "
-            "a gather and not a layout; numpy decodes it from the fields of a Record, with the "
-            f"scales and zero points at [{ORDER}], as the page on checkpoints shows"
+            f"{entry.name} assigns inputs to groups in an arbitrary order (act-order), which is a "
+            "gather, not a layout; the page on checkpoints shows how to decode it with numpy, by "
+            f"indexing the scales and zero points of a Record with {ORDER}"
         )
         raise MemdescError(msg)

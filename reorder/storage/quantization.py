@@ -48,7 +48,7 @@ class Declared(NamedTuple):
     group : int, optional
         How many inputs share a scale, -1 for all of them.
     is_ordered : bool
-        Whether inputs belong to groups in an order that is data (``desc_act``).
+        Whether inputs belong to groups in an arbitrary order (``desc_act``).
     reason : str
         Why there is no record.
     """

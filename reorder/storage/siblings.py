@@ -1,4 +1,4 @@
-"""Names of tensors that are one quantised weight: codes, and what turns them into numbers.
+"""Names of tensors that form one quantised weight: codes, and what turns them into numbers.
 
 The table has the names that AutoGPTQ, AutoAWQ, GPTQModel, compressed-tensors, DeepSeek, ModelOpt,
 MLX, bitsandbytes, gpt-oss, onnxruntime, quanto, HQQ, torchao, ExLlama, AQLM, QuIP#, QServe,
@@ -28,7 +28,7 @@ _CODE_BITS = 8
 
 
 class Siblings(NamedTuple):
-    """The tensors of a quantised weight, by what is behind their prefix; the codes come first."""
+    """The tensors of a quantised weight by the ends of their names; the codes come first."""
 
     prefix: str
     entries: Mapping[str, Entry]
@@ -45,16 +45,16 @@ class Siblings(NamedTuple):
 
 
 class _Row(NamedTuple):
-    """How the codes of a format end, and how the tensors end that belong to them."""
+    """How the name of a format's codes ends, and how those of the other tensors end."""
 
     codes: str
     others: tuple[str, ...]
-    # whether names alone tell, whatever the type: bitsandbytes keeps codes in words of bf16
+    # whether names suffice, whatever the type: bitsandbytes keeps codes in words of bf16
     is_certain: bool = False
 
 
 def _row(codes: str, others: str) -> _Row:
-    """Return a row; ``!`` marks codes whose names alone tell."""
+    """Return a row; ``!`` marks codes whose names suffice."""
     return _Row(codes.removesuffix("!"), tuple(others.split()), codes.endswith("!"))
 
 
@@ -71,8 +71,8 @@ _ROWS = (
     _row(
         ".weight",
         ".scale .scales .biases .zero .zeros .zero_point .qzeros .g_idx .scale_inv .scale_weight "
-        ".qscale_weight .SCB .weight_format .per_channel_scale .weights_scaling_factor "
-        ".weights_scaling_factor_2",
+        ".qscale_weight .dequant_scale .SCB .weight_format .per_channel_scale "
+        ".weights_scaling_factor .weights_scaling_factor_2",
     ),
     _row(".B", ".s"),
     _row(".W_q!", ".scale .zero"),
@@ -81,7 +81,9 @@ _ROWS = (
     _row(".codes", ".codebooks .scales"),
     _row(".Qidxs!", ".SU .SV .codebook_id"),
     _row("._data", "._scale ._shift ._zeropoint"),
-    _row("_qdata", "_scale _zero_point"),
+    _row("._data._data", "._scale ._shift ._zeropoint"),
+    _row("_qdata", "_scale _zero_point _per_tensor_scale"),
+    _row(":qdata", ":scale :zero_point :per_tensor_scale"),
     _row("_blocks", "_scales"),
     _row("_quantized", "_scale _zero_point"),
     _row("_Q4", "_scales _zero_points"),
@@ -104,7 +106,7 @@ _CERTAIN = tuple(row for row in _ROWS if row.is_certain)
 
 
 def find_siblings(entries: Mapping[str, Entry]) -> list[Siblings]:
-    """Return the quantised weights of a checkpoint that names tell, in its order."""
+    """Return the quantised weights of a checkpoint, recognised by name, in its order."""
     return [siblings_of(entries, name) for name in entries if _others(entries, name)]
 
 
@@ -131,7 +133,7 @@ def _others(entries: Mapping[str, Entry], name: str) -> dict[str, Entry]:
 
 
 def _role(prefix: str, name: str) -> str:
-    return name.removeprefix(prefix).lstrip("._")
+    return name.removeprefix(prefix).lstrip("._:")
 
 
 def _holds_codes(entry: Entry) -> bool:

@@ -67,11 +67,11 @@ def moved_config(text: bytes, plan: Plan) -> tuple[bytes, str]:
         return text, ""
     made = {_section(job, found[0]) for job in plan.moved}
     if plan.partial:
-        what = "says what was true of the input: parts of weights were changed alone"
+        what = "describes the input: parts of weights were changed alone"
     elif plan.left:
         what = f"cannot say that {plan.left} stays as it was"
     else:
-        what = "cannot say that records became several formats"
+        what = "has no way to say that records became several formats"
     if plan.partial or plan.left or len(made) > 1:
         return text, f"{CONFIG} keeps its {KEY}, which {what}" if is_said else undeclared(plan)
     if made == {None} and not is_said:
@@ -102,9 +102,7 @@ def undeclared(plan: Plan) -> str:
     names = sorted({job.dst.name for job in made if isinstance(job.dst, RecordDesc)})
     if not names:
         return ""
-    return (
-        f"no {CONFIG} is written that declares {', '.join(names)}: give the name to what reads it"
-    )
+    return f"no {CONFIG} is written to declare {', '.join(names)}: give the name when you read it"
 
 
 def _section(job: Job, config: dict[str, Any]) -> str | None:

@@ -174,10 +174,10 @@ def plan_output(
             is_told = True
             continue
         if kept in OLD_CONFIGS and plan.moved and not plan.partial and not plan.left:
-            warnings.append(f"{kept} is left out: it says what was true of the input")
+            warnings.append(f"{kept} is left out: it describes the input")
             continue
         if kept in OLD_CONFIGS and (plan.moved or plan.partial):
-            warnings.append(f"{kept} is copied, and says what was true of the input")
+            warnings.append(f"{kept} is copied, although it describes the input")
         nbytes = FileState.at(path).nbytes
         files.insert(0, PlannedFile(kept, nbytes, (), {f"\0{kept}": Span(0, nbytes)}))
         copied.append((f"\0{kept}", path))
@@ -214,7 +214,7 @@ def _noted(metadata: dict[str, Any], container: Container, plan: Plan, name: str
     if not notes:
         return []
     if not FORMATS[name].has_metadata:
-        return [f"a {FORMATS[name].ending} has no metadata that could say what was changed alone"]
+        return [f"a {FORMATS[name].ending} has no metadata to say what was changed alone"]
     metadata[PARTIAL] = json.dumps(notes)
     return []
 
@@ -255,7 +255,9 @@ def _not_kept(source: Path, container: Container) -> tuple[str, ...]:
         return ()
     names = ", ".join(path.relative_to(source).as_posix() for path in others[:_NAMED])
     more = f" and {len(others) - _NAMED} more" if len(others) > _NAMED else ""
-    return (f"one file is written, without {names}{more} of the input; name a folder to keep them",)
+    return (
+        f"the output is one file, without {names}{more} of the input; name a folder to keep them",
+    )
 
 
 def _check_beside(target: Path, files: Sequence[PlannedFile], container: Container) -> None:

@@ -94,7 +94,7 @@ class Rule:
 
 
 def is_record(given: Format | None) -> bool:
-    """Whether a rule names a record; a few names are of layouts as well."""
+    """Whether a rule names a record; a few of these names are layouts too."""
     return given is not None and given.name.lower() in known_records()
 
 
@@ -104,7 +104,7 @@ def parse_rule(text: str) -> Rule:
     Raises
     ------
     MemdescError
-        If it is none; with what is wrong.
+        If it is not a rule; the error says what is wrong.
 
     Examples
     --------
@@ -120,7 +120,7 @@ def parse_rule(text: str) -> Rule:
         raise MemdescError(msg)
     pattern, colon, rest = re.sub(r"\s+", " ", text.strip()).partition(": ")
     if not colon or not pattern or not rest.strip():
-        msg = f"rule {text!r} has no form {_SHAPE}, such as '*.weight: oihw -> OIhw16i16o'"
+        msg = f"rule {text!r} does not match {_SHAPE}, such as '*.weight: oihw -> OIhw16i16o'"
         raise MemdescError(msg)
     fields: dict[str, str] = {}
     for k, word in enumerate(_split(rest)):
@@ -155,7 +155,7 @@ def rules_of_toml(text: str) -> list[Rule]:
     Raises
     ------
     MemdescError
-        If it is no such file.
+        If it is not such a file.
     """
     long = next((k for k, line in enumerate(text.splitlines(), 1) if len(line) > _MAX_TEXT), None)
     if long is not None:
@@ -227,6 +227,8 @@ def _made(text: str, pattern: str, fields: Mapping[str, str]) -> Rule:
 
 
 def _format(rule: Rule, key: str, value: str) -> Format:
+    if _is_dtype(value):
+        rule.fail(f"{value} is a data type, not a layout: '-> plain, {value}' has both")
     found = _OPTIONS.fullmatch(value)
     if not found:
         return Format(value)
@@ -263,20 +265,20 @@ def _float(rule: Rule, key: str, value: str) -> float:
 
 def _integer(rule: Rule, key: str, value: str) -> int:
     if not re.fullmatch("-?[0-9]{1,18}", value):
-        rule.fail(f"{key}={value} is no integer")
+        rule.fail(f"{key}={value} is not an integer")
     return int(value)
 
 
 def _sizes(rule: Rule, key: str, value: str) -> tuple[int, ...]:
     words = value.split("x")
     if not all(_COUNT.fullmatch(word.strip()) for word in words):
-        rule.fail(f"{key}={value} are no integers joined by x, such as 64x128")
+        rule.fail(f"{key}={value} must be integers joined by x, such as 64x128")
     return tuple(map(int, words))
 
 
 def _letters(rule: Rule, key: str, value: str) -> str:
     if value != WHOLE and not re.fullmatch("[a-l]+", value):
-        rule.fail(f"{key}={value} are no letters of dims, a for the first; or {WHOLE}")
+        rule.fail(f"{key}={value} must be letters of dims, with a for the first, or {WHOLE}")
     return value
 
 

@@ -1,4 +1,4 @@
-"""Quantised weights stay whole: codes change with what turns them into numbers, or not at all."""
+"""Quantised weights stay whole: codes change together with their scales, or not at all."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from reorder.storage.containers.descriptors import stored_desc
 from reorder.storage.groups import read_group
 from reorder.storage.siblings import Siblings, siblings_of
 from reorder.storage.stored import ONE
-from reorder.values.formats import FLOATS
+from reorder.values.formats import FLOATS, INTEGERS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 __all__ = ["check_whole", "is_narrow", "partial_warnings"]
 
 _NARROW_BITS = 8
-# options that tensors do not tell
+# options that the tensors do not show
 _SAID = ("bits", "zeros")
 # tensors that a warning names
 _SHOWN = 4
@@ -54,15 +54,19 @@ def check_whole(
 
 
 def is_narrow(entry: Entry) -> bool:
-    """Whether a tensor holds floats of up to 8 bits, which hardly ever stand alone."""
+    """Whether a tensor holds floats or signed integers of up to 8 bits, which rarely stand alone.
+
+    Unsigned bytes are masks too, and integers of more bits are indices.
+    """
     kind = entry.desc.dtype.name if isinstance(entry.desc, MemoryDesc) else entry.dtype
-    return kind in FLOATS and DATA_TYPES[kind].bits <= _NARROW_BITS
+    is_signed = kind in FLOATS or (kind in INTEGERS and INTEGERS[kind].is_signed)
+    return is_signed and DATA_TYPES[kind].bits <= _NARROW_BITS
 
 
 def _without_scales(
     found: Sequence[Siblings], jobs: Sequence[Job], said: Said
 ) -> Iterator[Siblings]:
-    """Return the narrow floats of a quantised model of which no name tells what scales them."""
+    """Return the narrow tensors of a quantised model whose scales are not known by name."""
     if said.declared is None:
         return
     known = {name for weight in found for name in weight.names}
@@ -79,8 +83,8 @@ def partial_warnings(partial: Mapping[str, Sequence[tuple[Job, Siblings]]]) -> t
         names = [f"{job.name} without {_others(weight, job)}" for job, weight in changes[:_SHOWN]]
         more = f" and {len(changes) - _SHOWN} more" if len(changes) > _SHOWN else ""
         warnings.append(
-            f"rule {text!r} changes {'; '.join(names)}{more}: together they are no longer the "
-            "numbers that they were"
+            f"rule {text!r} changes {'; '.join(names)}{more}: together they no longer mean the "
+            "same numbers"
         )
     return tuple(warnings)
 
@@ -103,7 +107,7 @@ class _Renamed(NamedTuple):
         return cls(found, {entry.name: name for name, entry in found.items()})
 
     def keeps(self, weight: Siblings) -> bool:
-        """Whether the tensors of a weight have names that tell the same of them."""
+        """Whether the new names of a weight's tensors still show that they belong together."""
         new = [self.names.get(name, name) for name in weight.names]
         if new == [*weight.names]:
             return True
@@ -118,7 +122,7 @@ class _Renamed(NamedTuple):
 
 
 def _changes(weight: Siblings, homes: Mapping[str, Job], renamed: _Renamed) -> Iterator[Job]:
-    """Return the jobs that change the numbers of a weight, as far as they leave out a part."""
+    """Return the jobs that change a weight without changing all of its tensors."""
     codes = homes.get(weight.codes.name)
     if codes is not None and isinstance(codes.src, RecordDesc):
         if any(homes.get(name) is not codes for name in weight.names):
@@ -143,7 +147,7 @@ def _is_same(job: Job) -> bool:
 
 
 def _is_wider(job: Job) -> bool:
-    """Whether a tensor of floats only gets a type that holds them all."""
+    """Whether floats only get a wider type, which holds all of them."""
     src, dst = job.src, job.dst
     if not (isinstance(src, MemoryDesc) and isinstance(dst, MemoryDesc)):
         return False
@@ -157,13 +161,14 @@ def _problem(weight: Siblings, job: Job, said: Said) -> str:
     if len(weight.names) == 1:
         file = said.declared.file if said.declared else ""
         return (
-            f"{job.name} holds codes of a quantised model, as {file} declares, and no tensor "
-            "beside it is known to scale it; --allow-partial takes its codes for numbers"
+            f"{job.name} holds codes of a quantised model, according to {file}, but no tensor "
+            "beside it is known to hold their scales; leave it as it is, or let --allow-partial "
+            "treat the codes as numbers"
         )
     group = read_group(weight, said)
     if group.desc is None:
         way = (
-            f"no rule moves them together: {group.reason}; else leave them as they are, or decode "
+            f"no rule can move them together: {group.reason}; leave them as they are, or decode "
             "them with the program that made them"
         )
     else:
@@ -175,7 +180,7 @@ def _problem(weight: Siblings, job: Job, said: Said) -> str:
         way = f"they are one record, which moves with its prefix: '{weight.prefix}: {name} -> ...'"
     return (
         f"{job.name} would change without {_others(weight, job)}: {weight.codes.name} holds codes, "
-        f"which are numbers only with all of them; {way}; --allow-partial does it all the same"
+        f"which mean numbers only together with the rest; {way}; --allow-partial does it anyway"
     )
 
 

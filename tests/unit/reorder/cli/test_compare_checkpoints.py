@@ -70,6 +70,34 @@ def test_raw_codes_and_what_one_side_lacks_are_told(
     assert (found["only_in_a"], found["only_in_b"], found["differing"]) == (["x"], ["y"], [])
 
 
+def test_a_copy_without_its_config_is_compared_by_its_codes(
+    tmp_path: Path, capsys: CaptureFixture[str]
+) -> None:
+    model_folder(tmp_path / "a")
+    out = tmp_path / "b.safetensors"
+    assert main(["convert", str(tmp_path / "a"), str(out)]) == 0
+    for pair in ((tmp_path / "a", out), (out, tmp_path / "a")):
+        found = compared(capsys, *pair, 0)
+        assert (found["only_in_a"], found["only_in_b"], found["differing"]) == ([], [], [])
+        names = {
+            f"model.layers.{k}.mlp.{x}" for k in (0, 1) for x in ("qweight", "qzeros", "scales")
+        }
+        assert {*found["raw_codes"]} == names
+
+
+def test_the_side_that_is_not_a_checkpoint_is_named(
+    tmp_path: Path, capsys: CaptureFixture[str]
+) -> None:
+    model_folder(tmp_path / "a")
+    (tmp_path / "raw.bin").write_bytes(bytes(4))
+    for name in ("missing", "raw.bin"):
+        for pair in (("a", name), (name, "a")):
+            assert main(["compare", *(str(tmp_path / each) for each in pair)]) == 2
+            said = capsys.readouterr().err
+            assert f"'{tmp_path / name}'" in said
+            assert f"'{tmp_path / 'a'}'" not in said
+
+
 def test_commands_on_one_tensor_say_that_codes_are_codes(
     tmp_path: Path, capsys: CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

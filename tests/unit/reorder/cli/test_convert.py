@@ -93,7 +93,7 @@ def test_rules_of_a_file_come_before_those_of_the_command(
 @pytest.mark.parametrize(
     ("options", "problem"),
     [
-        (["--map", "conv.weight"], "has no form PATTERN"),
+        (["--map", "conv.weight"], "does not match PATTERN"),
         (["--max-bytes", "much"], "--max-bytes 'much' is no size above 0, such as 200MiB"),
         (["--max-bytes", "0"], "--max-bytes '0' is no size"),
         (["--shard-size", "1.5G"], "--shard-size '1.5G' is no size"),
@@ -118,7 +118,7 @@ def test_files_of_rules_are_named_in_messages(
     model: str, tmp_path: Path, capsys: CaptureFixture[str]
 ) -> None:
     rules = tmp_path / "rules.toml"
-    for data, problem in ((b"[[map]\n", "the rules are not TOML"), (b"\xff", "is no UTF-8")):
+    for data, problem in ((b"[[map]\n", "the rules are not TOML"), (b"\xff", "is not UTF-8")):
         rules.write_bytes(data)
         assert main(["convert", model, str(tmp_path / "out"), "--rules", str(rules)]) == 2
         said = capsys.readouterr().err

@@ -184,8 +184,8 @@ def test_tensors_that_do_not_fit_a_record_are_refused(tmp_path: Path) -> None:
     _quantised(tmp_path / "model.safetensors", "awq")
     with reorder.open_checkpoint(tmp_path) as checkpoint:
         for prefix, name, options, reason in (
-            ("fd", "awq", {}, "no tensor 'qweight'"),
-            ("fc", "q4_0", {}, "no tensor 'data'"),
+            ("fd", "awq", {}, "no tensor 'fd.qweight'; prefixes of its 1 quantised weights: 'fc'"),
+            ("fc", "q4_0", {}, "no tensor 'fc'; it has fc.qweight, "),
             ("fc", "gptq", {"bits": 3}, "not a multiple of the 4 x 64"),
             ("fc", "gptq", {"bits": 8}, "'fc.qzeros' of u8 has the shape"),
         ):
@@ -203,3 +203,9 @@ def test_a_checkpoint_is_pickled_without_what_it_has_mapped(model: Path) -> None
     closed = pickle.loads(pickle.dumps(checkpoint))  # noqa: S301 - just pickled
     with pytest.raises(MemdescError, match="is closed"):
         _ = closed["plain"].data
+
+
+def test_a_scalar_of_an_archive_is_a_scalar(tmp_path: Path) -> None:
+    path = tmp_path / "x.npz"
+    _write(path, {Tensor("n", "s64", (), 8): np.array([7])})
+    assert np.load(path)["n"].shape == reorder.open_checkpoint(path)["n"].numpy().shape == ()

@@ -15,7 +15,7 @@ from reorder.cli import main
 from reorder.storage.containers.table import plan_file
 from reorder.storage.containers.writer import Writer
 from reorder.storage.stored import written_tensors
-from tests.checkpoints import awq_layer, gptq_layer, write_config, write_safetensors
+from tests.checkpoints import awq_layer, fp8_layer, gptq_layer, write_config, write_safetensors
 from tests.unit.reorder.storage.convert.results import converted, refused
 
 if TYPE_CHECKING:
@@ -157,13 +157,13 @@ def test_an_order_of_inputs_that_is_data_is_refused_everywhere(
             assert np.array_equal(values(folder, "gptq"), wanted)
         write(folder, layer, g_idx=order)
         for name in ((), ("gptq",)):
-            assert "fc.g_idx assigns inputs to groups in an order that is data" in reason(
+            assert "fc.g_idx assigns inputs to groups in an arbitrary order" in reason(
                 folder, *name
             )
         layouts, notes = inspected(folder, capsys)
         assert layouts["fc.qweight"] == "plain"
-        assert "in an order that is data" in notes
-        assert "in an order that is data" in refused(
+        assert "in an arbitrary order" in notes
+        assert "in an arbitrary order" in refused(
             folder, folder.parent / "out", "fc: gptq -> ab, f32"
         )
     for wrong in (_ORDERED[:-1], _ORDERED.astype(np.float32), np.zeros(0, np.int32)):
@@ -347,3 +347,25 @@ def test_a_record_of_one_tensor_is_called_as_the_tensor(folder: Path) -> None:
     write_safetensors(folder / "model.safetensors", {"fc": data})
     with reorder.open_checkpoint(folder) as checkpoint:
         assert checkpoint.record("fc", "q4_0").data.tobytes() == data.tobytes()
+
+
+def test_a_prefix_without_words_of_a_record_is_told_what_it_has(folder: Path) -> None:
+    write(folder, fp8_layer())
+    assert "no known record fits it" in reason(folder)
+    write_config(folder, quant_method="fp8")
+    assert "config.json: there is no record for quant_method 'fp8'" in reason(folder)
+    said = reason(folder, "gptq")
+    assert (
+        said == "the checkpoint has no tensor 'fc.qweight'; it has fc.weight, fc.weight_scale_inv"
+    )
+
+
+def test_a_wrong_prefix_is_told_the_others(folder: Path) -> None:
+    write(
+        folder,
+        {"mlp.qweight": np.ones((16, 8), np.int32), "mlp.scales": np.ones((1, 8), np.float16)},
+    )
+    said = reason(folder, "gptq")
+    assert said.endswith("no tensor 'fc.qweight'; prefixes of its 1 quantised weights: 'fc.mlp'")
+    write(folder, {"weight": np.ones((16, 8), np.float16)})
+    assert reason(folder).endswith("no tensor 'fc.qweight'; it has no quantised weights")

@@ -47,12 +47,12 @@ def test_files_of_old_programs_do_not_stay_where_they_are_wrong(tmp_path: Path) 
     (tmp_path / "model" / "quant_config.json").write_text('{"w_bit": 4, "q_group_size": 64}')
     made = plan(tmp_path / "model", tmp_path / "out", [_RULE], Settings())
     (warning,) = made.warnings
-    assert warning == "quant_config.json is left out: it says what was true of the input"
+    assert warning == "quant_config.json is left out: it describes the input"
     convert(made)
     assert not (tmp_path / "out" / "quant_config.json").exists()
     some = parse_rule("model.layers.0.*: awq -> gptq")
     made = plan(tmp_path / "model", tmp_path / "some", [some], Settings())
-    assert "quant_config.json is copied, and says what was true of the input" in made.warnings
+    assert "quant_config.json is copied, although it describes the input" in made.warnings
 
 
 def test_a_rule_takes_no_record_for_another_version_than_the_model_says(tmp_path: Path) -> None:
@@ -117,8 +117,8 @@ def test_what_no_config_says_of_the_output_is_a_warning(tmp_path: Path) -> None:
     _, (kept, warning) = _converted(
         tmp_path / "model", tmp_path / "one.safetensors", "model.*: awq -> gptq"
     )
-    assert kept.startswith("one file is written, without config.json")
-    assert warning.startswith("no config.json is written that declares gptq: give the name")
+    assert kept.startswith("the output is one file, without config.json")
+    assert warning.startswith("no config.json is written to declare gptq: give the name")
     section, (warning,) = _converted(
         tmp_path / "model", tmp_path / "some", "model.layers.0.*: awq -> gptq"
     )
@@ -134,10 +134,10 @@ def test_what_no_config_says_of_the_output_is_a_warning(tmp_path: Path) -> None:
         "model.layers.0.*: awq -> ab, f16",
         "model.layers.1.*: awq -> gptq",
     )
-    assert "cannot say that records became several formats" in warning
+    assert "has no way to say that records became several formats" in warning
     (tmp_path / "model" / "config.json").unlink()
     _, (warning,) = _converted(tmp_path / "model", tmp_path / "none", "model.*: awq -> gptq")
-    assert warning.startswith("no config.json is written that declares gptq")
+    assert warning.startswith("no config.json is written to declare gptq")
 
 
 def test_a_config_does_not_outlive_what_it_declares(tmp_path: Path) -> None:

@@ -69,9 +69,9 @@ def test_codes_of_fp8_do_not_change_without_their_scales(
 ) -> None:
     said = refused(fp8, tmp_path / "out", rule)
     assert f"rule {rule!r}: fc.weight" in said
-    assert "fc.weight holds codes, which are numbers only with all of them" in said
+    assert "fc.weight holds codes, which mean numbers only together with the rest" in said
     assert "there is no record for quant_method 'fp8'" in said
-    assert "--allow-partial does it all the same" in said
+    assert "--allow-partial does it anyway" in said
 
 
 def test_floats_beside_other_scales_are_no_codes(fp8: Path, tmp_path: Path) -> None:
@@ -99,6 +99,11 @@ _BF16 = np.ones((64, 64), DATA_TYPES["bf16"].numpy)
         ("fc.weight_packed", np.ones((64, 8), np.int32), "fc.weight_g_idx"),
         ("mlp.experts.gate_up_proj_blocks", _WORDS, "mlp.experts.gate_up_proj_scales"),
         ("mlp.experts.gate_up_proj", np.ones((64, 64), _F8), "mlp.experts.gate_up_proj_scale_inv"),
+        ("fc.weight", _INT8, "fc.dequant_scale"),
+        ("fc.weight:qdata", _INT8, "fc.weight:scale"),
+        ("fc._weight_qdata", _WORDS, "fc._weight_per_tensor_scale"),
+        ("fc.weight._data", _INT8, "fc.weight._scale"),
+        ("fc.weight._data._data", _WORDS, "fc.weight._shift"),
         ("W_quantized", _INT8, "W_scale"),
         ("W", _INT8, "W_scale"),
         ("W", _INT8, "W_zero_point"),
@@ -179,10 +184,10 @@ def test_partial_changes_are_told_and_noted(fp8: Path, tmp_path: Path) -> None:
         made = plan(fp8, target, [parse_rule(rule)], _PARTIAL)
         warnings = "; ".join(made.warnings)
         assert f"rule {rule!r} changes fc.weight without fc.weight_scale_inv: toge" in warnings
-        assert ("config.json keeps its quantization_config, which says what was" in warnings) == (
-            k == 0
-        )
-        assert ("a .npz has no metadata that could say" in warnings) == (k == 3)
+        assert (
+            "config.json keeps its quantization_config, which describes the input" in warnings
+        ) == (k == 0)
+        assert ("a .npz has no metadata to say" in warnings) == (k == 3)
         convert(made)
         metadata = read_container(target).metadata
         if name != "out.npz":
@@ -238,13 +243,14 @@ def test_a_weight_that_lies_in_two_shards_is_one(fp8: Path, tmp_path: Path) -> N
     )
 
 
-def test_codes_of_a_quantised_model_have_scales_by_some_name(tmp_path: Path) -> None:
-    tensors = {"fc.weight": np.ones((8, 8), _F8), "fc.odd_name": np.ones((1, 1), np.float32)}
+@pytest.mark.parametrize("kind", [_F8, np.int8])
+def test_codes_of_a_quantised_model_have_scales_by_some_name(tmp_path: Path, kind: Any) -> None:
+    tensors = {"fc.weight": np.ones((8, 8), kind), "fc.odd_name": np.ones((1, 1), np.float32)}
     source = written(tmp_path / "m", tensors)
     converted(source, tmp_path / "plain", "fc.weight: f32")  # nothing says that it is quantised
     write_config(source, quant_method="fp8")
     said = refused(source, tmp_path / "out", "fc.weight: f32")
-    assert "as config.json declares, and no tensor beside it is known to scale it" in said
+    assert "according to config.json, but no tensor beside it is known to hold their" in said
     made = plan(source, tmp_path / "out", [parse_rule("fc.weight: f32")], _PARTIAL)
     assert "changes fc.weight without its scales" in made.warnings[0]
 
