@@ -155,13 +155,17 @@ def test_a_target_that_no_loader_reads_is_a_warning(tmp_path: Path) -> None:
     source, out = tmp_path / "in.safetensors", tmp_path / "out.safetensors"
     layer = awq_layer(zeros=(8, 9)) | {"scales": np.ones((2, 256), np.float16)}
     write_safetensors(source, {f"a.{name}": array for name, array in layer.items()})
-    (warning,) = warnings_of(source, out, "a: awq -> marlin")
+
+    def about_loaders(rule: str) -> list[str]:
+        return [said for said in warnings_of(source, out, rule) if said.startswith("neither vLLM")]
+
+    (warning,) = about_loaders("a: awq -> marlin")
     assert warning.startswith("neither vLLM nor transformers loads marlin from a checkpoint; vLLM ")
     assert warning.endswith("reads tensors called B and s")
-    (warning,) = warnings_of(source, out, "a: awq -> torch_int4_cpu")
+    (warning,) = about_loaders("a: awq -> torch_int4_cpu")
     assert warning == "neither vLLM nor transformers loads torch_int4_cpu from a checkpoint"
     for target in ("gptq", "gptq(zeros=v2)", "awq", "q4_0", "ba, f16"):
-        assert warnings_of(source, out, f"a: awq -> {target}") == ()
+        assert not about_loaders(f"a: awq -> {target}")
 
 
 def test_scales_of_f32_are_refused_with_the_way_out(tmp_path: Path) -> None:
