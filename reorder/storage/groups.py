@@ -66,6 +66,8 @@ class Said(NamedTuple):
         The record that the caller names.
     is_partial : bool
         Whether tensors that the record does not use may be left behind.
+    has_nodes : bool
+        Whether there is a graph, whose nodes may give tensors their scales.
     """
 
     declared: Declared | None = None
@@ -73,6 +75,7 @@ class Said(NamedTuple):
     name: str | None = None
     options: Mapping[str, Any] = {}
     is_partial: bool = False
+    has_nodes: bool = False
 
 
 class Group(NamedTuple):

@@ -146,6 +146,8 @@ class Container(NamedTuple):
     files: tuple[Path, ...]
     # names of tensors without an entry, because the file does not store their elements as bytes
     left_out: tuple[str, ...] = ()
+    # whether the file has a graph, whose nodes may give tensors their scales
+    has_nodes: bool = False
 
 
 def check_name(name: object) -> str:

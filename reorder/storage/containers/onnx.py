@@ -72,7 +72,7 @@ def read(path: Path) -> Container:
     named = {entry.name: entry for entry in entries}
     left_out = tuple(each.name for each in model.initializers if not each.is_bytes)
     metadata = {**model.metadata, _MODEL: path}
-    return Container("onnx", named, metadata, (path, *files), left_out)
+    return Container("onnx", named, metadata, (path, *files), left_out, model.has_nodes)
 
 
 def _check_names(model: Model, entries: Sequence[Entry]) -> None:

@@ -34,7 +34,7 @@ __all__ = [
 
 # numbers of fields: of ModelProto, GraphProto, TensorProto, StringStringEntryProto
 GRAPH, _METADATA = 7, 14
-INITIALIZER = 5
+_NODE, INITIALIZER = 1, 5
 _DIMS, _TYPE, _NAME, _RAW, _EXTERNAL, _LOCATION = 1, 2, 8, 9, 13, 14
 _KEY, _VALUE = 1, 2
 # fields of typed values that lie as raw bytes do, by the type: floats and doubles
@@ -125,6 +125,8 @@ class Model(NamedTuple):
     texts: dict[str, str]
     metadata: dict[str, str]
     initializers: list[Initializer]
+    # whether its graph has nodes, which use the initializers
+    has_nodes: bool
 
 
 def read_model(file: BinaryIO, nbytes: int) -> Model:
@@ -138,7 +140,7 @@ def read_model(file: BinaryIO, nbytes: int) -> Model:
     texts: dict[str, str] = {}
     metadata: dict[str, str] = {}
     found = []
-    has_graph = False
+    has_graph = has_nodes = False
     for part in fields(file, 0, nbytes):
         if part.number == _METADATA:
             key, text = _entry_of_map(file, part)
@@ -146,15 +148,14 @@ def read_model(file: BinaryIO, nbytes: int) -> Model:
             held[key.removeprefix(PREFIX)] = text
         elif part.number == GRAPH:
             has_graph = True
-            found += [
-                read_initializer(file, inner)
-                for inner in fields(file, part.content, part.end)
-                if inner.number == INITIALIZER
-            ]
+            for inner in fields(file, part.content, part.end):
+                has_nodes |= inner.number == _NODE
+                if inner.number == INITIALIZER:
+                    found.append(read_initializer(file, inner))
     if not has_graph:
         msg = "it has no graph"
         raise MemdescError(msg)
-    return Model(texts, metadata, found)
+    return Model(texts, metadata, found, has_nodes)
 
 
 def _entry_of_map(file: BinaryIO, part: Part) -> tuple[str, str]:

@@ -71,7 +71,7 @@ def plan_conversion(
     ]
     has_config = weights or (rules and any(map(is_narrow, entries.values())))
     said = said_of(source, container) if has_config else Said()
-    said = said._replace(is_partial=allow_partial)
+    said = said._replace(is_partial=allow_partial, has_nodes=container.has_nodes)
     whole = [each for each in weights if entries.keys() >= {*each.names}]
     chosen, groups = _assign(entries, whole, rules)
     jobs: list[Job] = []

@@ -53,26 +53,30 @@ def check_whole(
     return partial
 
 
-def is_narrow(entry: Entry) -> bool:
+def is_narrow(entry: Entry, *, or_unsigned: bool = False) -> bool:
     """Whether a tensor holds floats or signed integers of up to 8 bits, which rarely stand alone.
 
     Unsigned bytes are masks too, and integers of more bits are indices.
     """
     kind = entry.desc.dtype.name if isinstance(entry.desc, MemoryDesc) else entry.dtype
-    is_signed = kind in FLOATS or (kind in INTEGERS and INTEGERS[kind].is_signed)
-    return is_signed and DATA_TYPES[kind].bits <= _NARROW_BITS
+    is_code = kind in FLOATS or (kind in INTEGERS and (or_unsigned or INTEGERS[kind].is_signed))
+    return is_code and DATA_TYPES[kind].bits <= _NARROW_BITS
 
 
 def _without_scales(
     found: Sequence[Siblings], jobs: Sequence[Job], said: Said
 ) -> Iterator[Siblings]:
-    """Return the narrow tensors of a quantised model whose scales are not known by name."""
-    if said.declared is None:
+    """Return the narrow tensors of a quantised model whose scales are not known by name.
+
+    In a graph they may have any names, and weights are unsigned bytes as well.
+    """
+    if said.declared is None and not said.has_nodes:
         return
     known = {name for weight in found for name in weight.names}
     for job in jobs:
         for entry in job.sources.values():
-            if not job.is_copy and entry.name not in known and is_narrow(entry):
+            is_code = entry.name not in known and is_narrow(entry, or_unsigned=said.has_nodes)
+            if is_code and not job.is_copy:
                 yield Siblings(entry.name, {ONE: entry})
 
 
@@ -159,11 +163,15 @@ def _is_wider(job: Job) -> bool:
 def _problem(weight: Siblings, job: Job, said: Said) -> str:
     """Return what is wrong with a change, and the way out."""
     if len(weight.names) == 1:
-        file = said.declared.file if said.declared else ""
+        why = (
+            f"of a quantised model, according to {said.declared.file}, but no tensor beside it is "
+            "known to hold their scales"
+            if said.declared
+            else "whose scales only the nodes of the model know"
+        )
         return (
-            f"{job.name} holds codes of a quantised model, according to {file}, but no tensor "
-            "beside it is known to hold their scales; leave it as it is, or let --allow-partial "
-            "treat the codes as numbers"
+            f"{job.name} holds codes {why}; leave it as it is, or let --allow-partial treat the "
+            "codes as numbers"
         )
     group = read_group(weight, said)
     if group.desc is None:

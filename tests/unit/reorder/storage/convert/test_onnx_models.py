@@ -235,3 +235,33 @@ def test_blocks_without_a_graph_are_written(tmp_path: Path) -> None:
     np.savez(tmp_path / "x.npz", w=_W["w"])
     target = _converted(tmp_path / "x.npz", tmp_path / "y.onnx", "w: Ab16a, f16")
     assert read_container(target).entries["w"].desc == memory_desc((32, 32), "f16", "Ab16a")
+
+
+@pytest.mark.parametrize("kind", ["int8", "uint8"])
+def test_codes_whose_scales_only_nodes_know_are_not_taken_for_numbers(
+    tmp_path: Path, kind: str
+) -> None:
+    import onnx  # noqa: PLC0415 - a peer
+    from onnx import helper, numpy_helper  # noqa: PLC0415 - a peer
+
+    codes = _RNG.integers(0, 100, (32, 32)).astype(kind)
+    held = {"MatMul_12": codes, "val_3": np.float32(0.01), "val_4": codes[:1, 0].reshape(())}
+    graph = helper.make_graph(
+        [
+            helper.make_node("DequantizeLinear", [*held], ["w"]),
+            helper.make_node("MatMul", ["x", "w"], ["out"]),
+        ],
+        "g",
+        [_value("x")],
+        [_value("out")],
+        initializer=[numpy_helper.from_array(array, name) for name, array in held.items()],
+    )
+    source = tmp_path / "x.onnx"
+    onnx.save(helper.make_model(graph), source)
+    for rule in ("MatMul_12: f32", "MatMul_12: ba", "val_4: f32"):
+        said = refused(source, tmp_path / "y.safetensors", rule)
+        assert "holds codes whose scales only the nodes of the model know" in said
+    settings = Settings(allow_partial=True)
+    made = plan(source, tmp_path / "y.safetensors", [parse_rule("MatMul_12: f32")], settings)
+    assert "changes MatMul_12 without its scales" in made.warnings[0]
+    convert(plan(source, tmp_path / "z.safetensors", [parse_rule("val_3: f16")], Settings()))
