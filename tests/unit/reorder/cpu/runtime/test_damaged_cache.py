@@ -13,24 +13,28 @@ import pytest
 
 _ROOT = Path(__file__).parents[5]
 
-_PROGRAM = """
+_LARGE = """
 import numpy as np, reorder
 x = np.random.default_rng(0).random((2500, 2500), np.float32)
 assert (reorder.reorder(x, "ba").numpy() == x).all()
+"""
+_PROGRAM = """
+import numpy as np, reorder
+x = np.random.default_rng(0).random((9, 64), np.float32)
 assert (reorder.reorder(x[:9].astype(np.float64), "ba").numpy() == x[:9]).all()
 assert (reorder.reorder(x[:5, :7], "ba", dtype="f64").numpy() == x[:5, :7]).all()
 """
 
 
-def _run(folder: Path) -> None:
+def _run(folder: Path, *, uses_pool: bool) -> None:
     environment = {
         **os.environ,
         "NUMBA_CACHE_DIR": str(folder),
-        "NUMBA_NUM_THREADS": "2",
+        "NUMBA_NUM_THREADS": "2" if uses_pool else "1",
         "PYTHONPATH": str(_ROOT),
     }
     ran = subprocess.run(
-        [sys.executable, "-c", _PROGRAM],
+        [sys.executable, "-c", _LARGE * uses_pool + _PROGRAM],
         env=environment,
         capture_output=True,
         text=True,
@@ -66,7 +70,7 @@ def _exchange(files: list[Path]) -> None:
         file.write_bytes(content)
 
 
-# a campaign has thirty rounds in three parts
+# a campaign has thirty rounds in three parts, with the code of the pool
 @pytest.mark.parametrize(
     ("rounds", "seed"),
     [(1, 0), *(pytest.param(10, part, marks=pytest.mark.campaign) for part in range(1, 4))],
@@ -75,7 +79,8 @@ def test_damaged_files_of_kernels_are_compiled_again_and_replaced(
     rounds: int, seed: int, tmp_path: Path
 ) -> None:
     rng = random.Random(seed)  # noqa: S311 - which bytes are damaged
-    _run(tmp_path)
+    uses_pool = rounds > 1
+    _run(tmp_path, uses_pool=uses_pool)
     for number in range(rounds):
         written = _times(tmp_path)
         for position, index in enumerate(sorted(tmp_path.rglob("*.nbi"))):
@@ -89,8 +94,8 @@ def test_damaged_files_of_kernels_are_compiled_again_and_replaced(
                     file.write_bytes((_truncate, _flip)[kind - 1](file.read_bytes(), rng))
             else:
                 index.write_bytes(rng.choice([_truncate, _flip])(index.read_bytes(), rng))
-        _run(tmp_path)
+        _run(tmp_path, uses_pool=uses_pool)
         replaced = _times(tmp_path)
         assert set(replaced) == set(written)
-        _run(tmp_path)
+        _run(tmp_path, uses_pool=uses_pool)
         assert _times(tmp_path) == replaced
