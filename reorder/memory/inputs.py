@@ -74,7 +74,7 @@ def result_desc(
     """Return the descriptor of the result of a reorder: that of `out`, if it says what it holds.
 
     A name takes the dims of src, and the data type of `out` or of src. Without dst the layout is
-    that of `out` or of src, in which no stride of 0 repeats elements.
+    that of `out`, or of src; of a src that a stride of 0 repeats, the plain one.
 
     Raises
     ------
@@ -89,7 +89,7 @@ def result_desc(
             )
             raise MemdescError(msg)
         dst = src if out is None else out
-        if isinstance(dst, MemoryDesc) and dst.has_broadcast:
+        if out is None and isinstance(dst, MemoryDesc) and dst.has_broadcast:
             dst = memory_desc(dst.dims, dst.dtype)
     if isinstance(dst, MemoryDesc):
         desc: MemoryDesc | ImageDesc = dst if dtype is None else dst.with_dtype(dtype)

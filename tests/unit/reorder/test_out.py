@@ -114,3 +114,10 @@ def test_an_array_out_is_not_overwritten_while_it_is_read() -> None:
     with pytest.raises(OverlapError, match="share memory"):
         reorder.reorder(x.T, out=x)
     assert np.array_equal(x, cube(3, 3))
+
+
+def test_an_output_whose_elements_repeat_is_refused_for_that() -> None:
+    x = np.arange(6, dtype=np.float32).reshape(2, 3)
+    out = np.lib.stride_tricks.as_strided(np.zeros(2, np.float32), (2, 3), (4, 0))
+    with pytest.raises(MemdescError, match="stride of 0"):
+        reorder.reorder(x, out=out)
