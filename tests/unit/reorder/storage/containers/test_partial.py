@@ -368,3 +368,10 @@ def test_a_file_has_its_size_where_room_cannot_be_promised(
         given.pop(0)
         with pytest.raises(OSError, match="No space left"):
             reserve(file.fileno(), 20)
+
+
+def test_asking_for_a_size_makes_no_folder(tmp_path: Path) -> None:
+    partial = Partial(partial_folder(tmp_path / _NAME))
+    assert partial.nbytes_of(f"files/{_NAME}") is None
+    assert partial.listed() == []
+    partial.close()

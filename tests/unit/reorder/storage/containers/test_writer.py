@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from memdesc import MemdescError
+from reorder.storage.containers.partial import Partial
 from reorder.storage.containers.plan import PlannedFile, Span, Tensor
 from reorder.storage.containers.shards import plan_shards
 from reorder.storage.containers.table import plan_file, read_container
@@ -79,6 +80,9 @@ def test_a_full_disk_is_told_before_the_start(tmp_path: Path) -> None:
     huge = PlannedFile("x", 2**55, (), {"a": Span(0, 2**55)})
     with pytest.raises(MemdescError, match="takes 36028797018963968 bytes, but its disk has"):
         Writer(tmp_path / "x", [huge])
+    # the lock was given back
+    with Writer(tmp_path / "x", [PlannedFile("x", 1, (), {"a": Span(0, 1)})]) as writer:
+        writer.discard()
     with pytest.raises(MemdescError, match="cannot be written: No such file"):
         Writer(tmp_path / "no" / "x", [])
 
@@ -167,6 +171,37 @@ def test_a_folder_is_replaced_with_and_without_exchanging_names(
         _fill(target, fill, overwrite=True)
         assert _filled(target) == fill
         assert _names(tmp_path) == {"model"}
+
+
+def test_a_folder_has_its_name_back_if_the_new_one_cannot_get_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    target, rename = tmp_path / "model", os.rename
+    _fill(target, 1)
+
+    def fail(src: object, dst: object, **handles: int) -> None:
+        if src == "files" and dst == target:
+            raise OSError(errno.EIO, "no")
+        rename(src, dst, **handles)  # type: ignore[arg-type] # names and paths
+
+    monkeypatch.setattr("reorder.storage.containers.writer.exchange", lambda *_: False)
+    monkeypatch.setattr(os, "rename", fail)
+    with pytest.raises(MemdescError, match="cannot be written"):
+        _fill(target, 2, overwrite=True)
+    assert _filled(target) == 1
+
+
+def test_a_target_that_is_made_while_the_lock_is_taken_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def made_meanwhile(folder: Path) -> Partial:
+        (tmp_path / _NAME).write_text("mine")
+        return Partial(folder)
+
+    monkeypatch.setattr("reorder.storage.containers.writer.Partial", made_meanwhile)
+    with pytest.raises(MemdescError, match="exists; it is replaced with --overwrite only"):
+        _writer(tmp_path)
+    assert (tmp_path / _NAME).read_text() == "mine"
 
 
 def test_a_link_is_replaced_and_not_what_it_leads_to(tmp_path: Path) -> None:
