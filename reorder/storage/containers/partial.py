@@ -150,7 +150,7 @@ class Partial:
 
     def remove(self, name: str) -> None:
         """Remove a file."""
-        with self._folder_of(name) as (folder, last):
+        with self._folder_of(name, is_made=False) as (folder, last):
             os.unlink(last, dir_fd=folder)
 
     def listed(self) -> list[str]:
@@ -176,7 +176,7 @@ class Partial:
             self.path.rmdir()
 
     @contextmanager
-    def _folder_of(self, name: str, *, is_made: bool = False) -> Iterator[tuple[int, str]]:
+    def _folder_of(self, name: str, *, is_made: bool) -> Iterator[tuple[int, str]]:
         """Open the folder of a file; yields it and the name of the file there."""
         *parents, last = PurePosixPath(name).parts
         with ExitStack() as opened:

@@ -184,11 +184,10 @@ class Writer:
             for file in files:
                 for offset, data in file.pieces:
                     self.open.write_at(f"{FILES}/{file.name}", offset, np.frombuffer(data, "u1"))
-        except OSError as error:
+        except BaseException as error:
             self.close()
-            raise cannot(target, error) from None
-        except BaseException:
-            self.close()
+            if isinstance(error, OSError):
+                raise cannot(target, error) from None
             raise
 
     def __enter__(self) -> Self:
