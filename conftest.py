@@ -33,7 +33,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     found = [item for item in items if any(item.path.is_relative_to(p) for p in _NEED_A_DEVICE)]
     if not found:
         return
-    from reorder.opencl import devices  # noqa: PLC0415 - other tests need no pyopencl
+    from reorder.opencl import devices  # other tests need no pyopencl
 
     if any(device.works for device in devices()):
         return

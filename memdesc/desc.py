@@ -1,7 +1,4 @@
-"""MemoryDesc: a data type and a layout as one frozen value.
-
-Over 300 lines for its docstrings: most methods are one line and an example.
-"""
+"""MemoryDesc: a data type and a layout as one frozen value."""
 
 from __future__ import annotations
 
@@ -511,24 +508,24 @@ class MemoryDesc(Checked):
         memory: at each offset the index o,i
              0 |  0,0 <1,0>   0,1   1,1   2,0   [5]   2,1   [7]
         """
-        from memdesc.picture import Look  # noqa: PLC0415 - describing needs no pictures
+        from memdesc.picture import Look  # describing needs no pictures
 
         look = Look(self.letters or LETTERS if letters is None else letters, highlight)
         return self._drawn(look) if beside is None else self._drawn_beside(beside, look)
 
     def _repr_html_(self) -> str:
-        from memdesc.picture import COMPACT, Look  # noqa: PLC0415 - likewise
+        from memdesc.picture import COMPACT, Look  # likewise
 
         return self._drawn(Look(self.letters or LETTERS, limits=COMPACT)).fragment
 
     def _drawn(self, look: Look) -> Picture:
-        from memdesc.picture import draw_layout  # noqa: PLC0415 - likewise
+        from memdesc.picture import draw_layout  # likewise
 
         behind = self.nbytes - self.with_extra(None).nbytes
         return draw_layout(self.layout, self.dtype, repr(self), (self.nbytes, behind), look)
 
     def _drawn_beside(self, other: MemoryDesc, look: Look) -> Picture:
-        from memdesc.picture import draw_beside, looked_at  # noqa: PLC0415 - likewise
+        from memdesc.picture import draw_beside, looked_at  # likewise
 
         checked_desc("beside", other)
         if self.dims != other.dims:
@@ -574,7 +571,7 @@ class MemoryDesc(Checked):
         }
         ...
         """
-        from memdesc.source import layout_source  # noqa: PLC0415 - describing needs no source
+        from memdesc.source import layout_source  # describing needs no source
 
         names = name, LETTERS if letters is None else letters
         about = repr(self), {"NBYTES": self.nbytes}

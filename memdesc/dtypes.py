@@ -254,7 +254,7 @@ def _suggestion(name: str | None) -> str:
     """Return the end of a message: names that resemble an unknown one."""
     if name is None or len(name) > _MAX_SUGGESTED:
         return ""
-    from difflib import get_close_matches  # noqa: PLC0415 - only a wrong name needs it
+    from difflib import get_close_matches  # only a wrong name needs it
 
     near = get_close_matches(name.lower(), [*DATA_TYPES, *ALIASES], cutoff=0.5)
     return f"; did you mean {' or '.join(map(repr, near))}?" if near else ""

@@ -157,12 +157,12 @@ class ImageDesc(Checked):
         self, letters: str | None = None, *, highlight: Iterable[Iterable[int]] = ()
     ) -> Picture:
         """Draw the logical grid beside the pixels; as `MemoryDesc.show`."""
-        from memdesc.picture import Look  # noqa: PLC0415 - describing needs no pictures
+        from memdesc.picture import Look  # describing needs no pictures
 
         return self._drawn(Look(self._letters if letters is None else letters, highlight))
 
     def _repr_html_(self) -> str:
-        from memdesc.picture import COMPACT, Look  # noqa: PLC0415 - likewise
+        from memdesc.picture import COMPACT, Look  # likewise
 
         return self._drawn(Look(self._letters, limits=COMPACT)).fragment
 
@@ -171,7 +171,7 @@ class ImageDesc(Checked):
         return dim_letters(self.name) or LETTERS
 
     def _drawn(self, look: Look) -> Picture:
-        from memdesc.picture import draw_image  # noqa: PLC0415 - likewise
+        from memdesc.picture import draw_image  # likewise
 
         size = self.width, self.channels
         return draw_image(self.desc.layout, self.dtype, repr(self), size, look)

@@ -4,8 +4,6 @@
 i is the index of the block's axis. Offsets are separable over axes, so the sum over the
 blocks of one axis (`block_offset`) is the definition of every layout. A layout knows no
 dtype and no name; all numbers are elements.
-
-Over 300 lines: what a layout must keep and what it answers belong to one value.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""reorder(), prepare() and execute(): arguments are read once, then a backend is chosen.
-
-Over 300 lines for the overloads of `reorder` and its docstring.
-"""
+"""reorder(), prepare() and execute(): arguments are read once, then a backend is chosen."""
 
 from __future__ import annotations
 
@@ -321,7 +318,7 @@ def _prepare(plan: ReorderPlan, threads: int | None) -> PreparedReorder:
 
 @cache
 def _load_device() -> Callable[..., DeviceMemory]:
-    from reorder.opencl import reorder_on_device  # noqa: PLC0415 - describing and the CPU need no pyopencl
+    from reorder.opencl import reorder_on_device  # describing and the CPU need no pyopencl
 
     return reorder_on_device
 
@@ -330,7 +327,7 @@ def _load_device() -> Callable[..., DeviceMemory]:
 def _load_backend() -> type[PreparedReorder]:
     def load() -> type[PreparedReorder]:
         with importing:
-            from reorder.cpu import PreparedReorder  # noqa: PLC0415 - numba is slow to load, and describing needs none
+            from reorder.cpu import PreparedReorder  # loads numba, which is slow
 
         return PreparedReorder
 

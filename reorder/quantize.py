@@ -1,7 +1,4 @@
-"""Quantised tensors: choose scales and zero points, convert, and convert back.
-
-Over 300 lines for the docstrings of two functions and of what they return.
-"""
+"""Quantised tensors: choose scales and zero points, convert, and convert back."""
 
 from __future__ import annotations
 
@@ -143,7 +140,7 @@ def quantize(  # noqa: PLR0913 - what it takes is named by keyword
         symmetric = checked_flag("symmetric", symmetric)
     values: NDArray[Any] | None = None
     if is_on_device(x):
-        from reorder.opencl.quantization import desc_on_device  # noqa: PLC0415 - the CPU needs no pyopencl
+        from reorder.opencl.quantization import desc_on_device  # the CPU needs no pyopencl
 
         source = desc_on_device(x)
         dims, given = source.dims, source.dtype
@@ -158,7 +155,7 @@ def quantize(  # noqa: PLR0913 - what it takes is named by keyword
     check_types(given, wanted)
     mask, sizes, inside = split_dims(dims, axis, groups)
     if values is None:
-        from reorder.opencl.quantization import find_ranges_on_device  # noqa: PLC0415 - likewise
+        from reorder.opencl.quantization import find_ranges_on_device  # likewise
 
         low, high = find_ranges_on_device(x, sizes, inside, queue)
     else:
@@ -258,7 +255,7 @@ def dequantize(  # noqa: PLR0913 - likewise
         If scales and zero points do not fit the axes, or go with a record.
     """
     if not isinstance(memory, (Memory, Quantized)) and not is_on_device(memory):
-        from reorder.records import decode, record  # noqa: PLC0415 - most programs have none
+        from reorder.records import decode, record  # most programs have none
 
         if isinstance(memory, record.Record):
             if (scales, zero_points, axis) != (None, None, None) or groups:
@@ -273,7 +270,7 @@ def dequantize(  # noqa: PLR0913 - likewise
         axis = given.axis if axis is None else axis
         groups = groups or given.groups
     if is_on_device(memory):
-        from reorder.opencl.quantization import desc_on_device  # noqa: PLC0415 - the CPU needs no pyopencl
+        from reorder.opencl.quantization import desc_on_device  # the CPU needs no pyopencl
 
         stored = desc_on_device(memory)
     elif isinstance(memory, Memory):

@@ -2,7 +2,6 @@
 
 Nothing here knows a tag. Each function takes unsigned elements, one a byte, by their logical
 indices, and returns the elements in the order of memory, the low bits of a word first.
-Over 300 lines: it is the list of formulas, a function each.
 """
 
 from __future__ import annotations

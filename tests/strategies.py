@@ -2,7 +2,7 @@
 
 They favour what breaks reorders: sizes that are no whole blocks, 0 and 1, nested blocks
 of one dim, adjacent blocks of one dim. Elements with padding, without the gaps of strides,
-number at most `max_nelems`. Over 300 lines: each strategy draws from those before it.
+number at most `max_nelems`.
 """
 
 from __future__ import annotations

@@ -116,7 +116,7 @@ def nearest(text: str, names: Iterable[str], ndims: int | None) -> tuple[str, ..
     by_lower: dict[str, list[str]] = {}
     for name in names:
         by_lower.setdefault(name.lower(), []).append(name)
-    import difflib  # noqa: PLC0415 - only a wrong name needs it
+    import difflib  # only a wrong name needs it
 
     matches = difflib.get_close_matches(text.lower(), by_lower, n=len(by_lower), cutoff=_RESEMBLES)
     count = len(_NUMBER.findall(text))

@@ -180,17 +180,17 @@ class RecordDesc(Checked):
              8   qs 6 22  qs 7 23  qs 8 24  qs 9 25 qs 10 26 qs 11 27 qs 12 28 qs 13 29
             16  qs 14 30 qs 15 31
         """
-        from memdesc.picture import FULL  # noqa: PLC0415 - describing needs no pictures
+        from memdesc.picture import FULL  # describing needs no pictures
 
         return self._drawn(FULL)
 
     def _repr_html_(self) -> str:
-        from memdesc.picture import COMPACT  # noqa: PLC0415 - likewise
+        from memdesc.picture import COMPACT  # likewise
 
         return self._drawn(COMPACT).fragment
 
     def _drawn(self, limits: Limits) -> Picture:
-        from memdesc.picture import Part, draw_fields  # noqa: PLC0415 - likewise
+        from memdesc.picture import Part, draw_fields  # likewise
 
         bits = self.bits_per_element
         head = [

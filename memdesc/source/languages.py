@@ -1,7 +1,4 @@
-"""Languages: how statements and functions are written in each, as rows of one table.
-
-Over 300 lines: the table, the class of its rows, and the one language with a class of its own.
-"""
+"""Languages: how statements and functions are written in each, as rows of one table."""
 
 from __future__ import annotations
 

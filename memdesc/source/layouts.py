@@ -1,7 +1,4 @@
-"""The functions of a layout: offsets, their inverse, constants, and the loops that fill it.
-
-Over 300 lines: the inverse and the loops are made of the same blocks as the offsets.
-"""
+"""The functions of a layout: offsets, their inverse, constants, and the loops that fill it."""
 
 from __future__ import annotations
 

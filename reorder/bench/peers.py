@@ -76,8 +76,8 @@ def memcpy(buffers: Buffers, threads: int) -> Peer:
     if threads == 1:
         return Peer("memcpy", lambda: ctypes.memmove(dst.ctypes.data, src.ctypes.data, nbytes))
     # numba is slow to load, and commands that measure nothing do not wait for it
-    from reorder.cpu.runtime.job import Job  # noqa: PLC0415 - see above
-    from reorder.cpu.runtime.pool import run_on_pool  # noqa: PLC0415 - likewise
+    from reorder.cpu.runtime.job import Job  # see above
+    from reorder.cpu.runtime.pool import run_on_pool  # likewise
 
     pages = -(-nbytes // _PAGE)
     bounds = np.array([pages * chunk // threads for chunk in range(threads + 1)], np.int64)
@@ -104,7 +104,7 @@ def memcpy(buffers: Buffers, threads: int) -> Peer:
 @cache
 def _copier() -> Any:
     """Return the callback of the thread pool that copies a range of pages."""
-    import numba  # noqa: PLC0415 - see above
+    import numba  # see above
 
     copy = ctypes.CDLL(None).memcpy
     copy.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t]

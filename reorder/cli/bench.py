@@ -143,7 +143,7 @@ def _answer(options: argparse.Namespace) -> tuple[Facts, int]:
             result = measure(case, count, peers, options.seconds or _SECONDS)
             measured.append(result._asdict())
             shown.step(case.name, 1)
-    from reorder.cpu import compiled_kernels  # noqa: PLC0415 - loads numba, which is slow
+    from reorder.cpu import compiled_kernels  # loads numba, which is slow
 
     has_worst = options.random is not None
     return full_report(measured, compiled_kernels(), has_worst=has_worst), 0
@@ -232,9 +232,9 @@ def _on_device(options: argparse.Namespace) -> Facts:
         named = ", ".join("DIMS" if n == "dims" else f"--{n.replace('_', '-')}" for n in given)
         msg = f"--device measures a fixed list of reorders, so leave out {named}"
         raise MemdescError(msg)
-    from reorder.bench.device import DeviceBench  # noqa: PLC0415 - pyopencl is slow to load
-    from reorder.bench.device_cases import ALL, SMALL, resized  # noqa: PLC0415 - likewise
-    from reorder.opencl import find_device  # noqa: PLC0415 - likewise
+    from reorder.bench.device import DeviceBench  # pyopencl is slow to load
+    from reorder.bench.device_cases import ALL, SMALL, resized  # likewise
+    from reorder.opencl import find_device  # likewise
 
     device = find_device(options.device)
     default = _CPU_NBYTES if device.is_processor else _GPU_NBYTES

@@ -32,8 +32,8 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _answer(options: argparse.Namespace) -> tuple[Facts, int]:
     # numba is slow to load
-    from reorder.ahead import compile_kernels  # noqa: PLC0415 - see above
-    from reorder.cpu import cache_folder  # noqa: PLC0415 - likewise
+    from reorder.ahead import compile_kernels  # see above
+    from reorder.cpu import cache_folder  # likewise
 
     with Progress(_PARTS) as bar:
 

@@ -113,7 +113,7 @@ def _answer(options: argparse.Namespace) -> tuple[Facts, int]:
     if options.threads is not None:
         msg = "--threads is for this machine; how many a worker of Dask has is told to the worker"
         raise MemdescError(msg)
-    from reorder.storage.convert.cluster import connected, convert_on_cluster, worker_threads  # noqa: PLC0415 - others need no Dask
+    from reorder.storage.convert.cluster import connected, convert_on_cluster, worker_threads
 
     for name in ("source", "target"):  # workers have other working folders
         setattr(options, name, str(Path(getattr(options, name)).absolute()))

@@ -22,9 +22,9 @@ def reorder_on(device: str, x: Memory, dst: str, *, out: Memory | None, **given:
     MemdescError
         If no such device works, or it cannot do that.
     """
-    import pyopencl as cl  # noqa: PLC0415 - pyopencl is slow to load
+    import pyopencl as cl  # pyopencl is slow to load
 
-    from reorder.opencl import find_device  # noqa: PLC0415 - likewise
+    from reorder.opencl import find_device  # likewise
 
     # a queue does not keep its context everywhere
     context = cl.Context([find_device(device).device])

@@ -24,7 +24,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _answer(_options: argparse.Namespace) -> tuple[Facts, int]:
     # numba is slow to load
-    from reorder.cpu import cache_folder, count_threads  # noqa: PLC0415 - see above
+    from reorder.cpu import cache_folder, count_threads  # see above
 
     facts: Facts = {
         "memdesc": memdesc.__version__,
@@ -47,9 +47,9 @@ def _answer(_options: argparse.Namespace) -> tuple[Facts, int]:
 def _opencl() -> Facts:
     """Test every OpenCL device; for those that fail, say how to mend it."""
     try:
-        from reorder.opencl import devices, loader_report  # noqa: PLC0415 - only doctor asks
-        from reorder.opencl.discovery import INSTALL_CPU_RUNTIME  # noqa: PLC0415 - likewise
-        from reorder.opencl.user_cache import cache_folder  # noqa: PLC0415 - likewise
+        from reorder.opencl import devices, loader_report  # only doctor asks
+        from reorder.opencl.discovery import INSTALL_CPU_RUNTIME  # likewise
+        from reorder.opencl.user_cache import cache_folder  # likewise
     except ImportError as error:
         return {
             "opencl": f"pyopencl does not load ({error}): pip install --force-reinstall pyopencl"

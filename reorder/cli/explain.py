@@ -31,7 +31,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _answer(options: argparse.Namespace) -> tuple[Facts, int]:
-    from reorder.cpu import PreparedReorder  # noqa: PLC0415 - numba is slow to load
+    from reorder.cpu import PreparedReorder  # numba is slow to load
 
     pair = pair_of(options)
     src, dst = map(buffer_of, pair)
@@ -53,7 +53,7 @@ def _answer(options: argparse.Namespace) -> tuple[Facts, int]:
         plan.show().save(options.svg)
         facts["wrote"] = options.svg
     if options.kernels is not None:
-        from reorder.opencl import kernel_texts  # noqa: PLC0415 - pyopencl is slow to load
+        from reorder.opencl import kernel_texts  # pyopencl is slow to load
 
         facts["texts"] = kernel_texts(*pair)
     return facts, 0

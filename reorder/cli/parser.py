@@ -101,7 +101,7 @@ def _check_flags(parser: argparse.ArgumentParser, words: Sequence[str]) -> None:
 
 def _near(word: str, known: Iterable[str]) -> tuple[str, ...]:
     """Return the known words that begin with a word, and those that resemble it; 3 at most."""
-    import difflib  # noqa: PLC0415 - only a wrong word needs it
+    import difflib  # only a wrong word needs it
 
     words = [*known]
     longer = [one for one in words if one.startswith(word)]

@@ -151,7 +151,7 @@ def _load_converter() -> Callable[[BatchBuilder], list[Batch]]:
 
     def load() -> Callable[[BatchBuilder], list[Batch]]:
         with importing:
-            from reorder.cpu.convert.batches import tile_batches  # noqa: PLC0415 - see above
+            from reorder.cpu.convert.batches import tile_batches  # see above
 
         return tile_batches
 

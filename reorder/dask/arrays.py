@@ -77,7 +77,7 @@ def reorder(
     (8, 40, 14, 14)
     """
     try:
-        import dask.array as da  # noqa: PLC0415 - optional
+        import dask.array as da  # optional
     except ImportError:
         raise MemdescError(_INSTALL) from None
     if not isinstance(x, da.Array):
@@ -134,7 +134,7 @@ def _blockwise(
     carried: list[int],
     sizes: dict[int, tuple[int, ...]],
 ) -> Array:
-    import dask.array as da  # noqa: PLC0415 - optional
+    import dask.array as da  # optional
 
     # indices of blockwise: those of the dims that are carried, and one for each other axis
     first = job.dst.ndims

@@ -1,7 +1,4 @@
-"""Memory: a buffer with its descriptor, whose padding holds zeros.
-
-Over 300 lines for its docstrings: most methods are a line or two and an example.
-"""
+"""Memory: a buffer with its descriptor, whose padding holds zeros."""
 
 from __future__ import annotations
 

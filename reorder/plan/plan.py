@@ -116,12 +116,12 @@ class ReorderPlan(_Carried, Checked):
         dst: at each offset where in src it comes from, and the box
              0 |  0   2   1   3   4 [0]   5 [0]
         """
-        from memdesc.picture import FULL  # noqa: PLC0415 - planning needs no pictures
+        from memdesc.picture import FULL  # planning needs no pictures
 
         return self._drawn(FULL)
 
     def _repr_html_(self) -> str | None:
-        from memdesc.picture import COMPACT  # noqa: PLC0415 - likewise
+        from memdesc.picture import COMPACT  # likewise
 
         try:
             return self._drawn(COMPACT).fragment
@@ -129,7 +129,7 @@ class ReorderPlan(_Carried, Checked):
             return None
 
     def _drawn(self, limits: Limits) -> Picture:
-        from reorder.plan.picture import draw_plan  # noqa: PLC0415 - likewise
+        from reorder.plan.picture import draw_plan  # likewise
 
         return draw_plan(self.src, self.dst, _checks().validate(self).boxes, str(self), limits)
 
@@ -178,7 +178,7 @@ class ReorderPlan(_Carried, Checked):
         }
         <BLANKLINE>
         """
-        from reorder.plan.source import plan_source  # noqa: PLC0415 - planning needs no source
+        from reorder.plan.source import plan_source  # planning needs no source
 
         planned = self._planned()
         return plan_source(

@@ -3,8 +3,7 @@
 Codes keep their order: a target with zero points of its own gets the codes as they are, from its
 lowest code on; one without gets them less the zero point of the source. What one format adds to
 `scale * code` becomes a zero point of the other where it is a multiple of the scale, and back.
-Factors of a scale are copied one by one where both formats have as many, else their product. Over
-300 lines: scales, zero points and offsets depend on each other.
+Factors of a scale are copied one by one where both formats have as many, else their product.
 """
 
 from __future__ import annotations

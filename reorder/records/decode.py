@@ -67,8 +67,8 @@ def dequantize_record(
     if 0 in dims:
         return Memory(target)
     with importing:
-        from reorder.cpu.decode.pattern import find_access  # noqa: PLC0415 - numba is slow to load
-        from reorder.cpu.decode.walker import decode  # noqa: PLC0415 - likewise
+        from reorder.cpu.decode.pattern import find_access  # numba is slow to load
+        from reorder.cpu.decode.walker import decode  # likewise
     tensors, access = record.tensors, find_access(record.desc)
     if access is None and _fits_plain(record.desc):
         plain = _plain(record, threads)

@@ -103,7 +103,8 @@ MECHANISMS: dict[str, Mechanism] = {
     ),
     "masked copies": Mechanism({"kernels.copy:has_masks": _returns(value=False)}, is_compiled=True),
     "blocks of conversions": Mechanism(
-        {"convert.convert_rows:BLOCK": _value(-1)}, is_compiled=True
+        {"convert.convert_rows:_emit_block": lambda old: old.__globals__["_emit_row"]},
+        is_compiled=True,
     ),
 }
 

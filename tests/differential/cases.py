@@ -1,8 +1,7 @@
 """Random dims, layouts and operations, the same for oneDNN and for memdesc.
 
 Case k of a test has a generator of its own, made of the seed, the name of the test and k: a
-case that failed runs again alone, whatever ran before it. Over 300 lines, because the draws
-share that order of random numbers.
+case that failed runs again alone, whatever ran before it.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Where oneDNN and memdesc are known to differ: a name, a reason and a test for each.
 
 Numbers in brackets are those of the list of defects in the project's notes on oneDNN; "new"
-ones were found by these tests. Over 300 lines: it is the list of them, a function each.
+ones were found by these tests.
 """
 
 from __future__ import annotations

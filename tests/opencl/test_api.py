@@ -205,7 +205,7 @@ def test_zero_sizes_succeed_and_do_nothing(runtime: Runtime) -> None:
 
 
 def test_programs_serve_all_sizes_of_a_pattern(runtime: Runtime) -> None:
-    from reorder.opencl import programs  # noqa: PLC0415 - the cache is no public name
+    from reorder.opencl import programs  # the cache is no public name
 
     context = cl.Context([runtime.device.device])
     queue = cl.CommandQueue(context)

@@ -1,7 +1,4 @@
-"""Bad input: an error that says what is wrong, before anything is enqueued or written.
-
-Over 300 lines: it is the list of what is refused, a test each.
-"""
+"""Bad input: an error that says what is wrong, before anything is enqueued or written."""
 
 from __future__ import annotations
 

@@ -168,7 +168,7 @@ def test_offsets_beyond_two_gigabytes_take_64_bits(runtime: Runtime) -> None:
         pytest.skip(f"{runtime.name} allocates no {src.min_nbytes} bytes")
     source = runtime.buffer(np.zeros(0, np.uint8))
     dst = memory_desc((2, 8), "u8", "ba")
-    import pyopencl as cl  # noqa: PLC0415 - with the buffer
+    import pyopencl as cl  # with the buffer
 
     source = cl.Buffer(runtime.context, cl.mem_flags.READ_WRITE, src.min_nbytes)
     x = np.arange(16, dtype=np.uint8).reshape(2, 8)

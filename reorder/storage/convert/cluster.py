@@ -1,7 +1,7 @@
 """A conversion whose tasks run on the workers of a Dask cluster that see the same files.
 
 A task is a small value that may run again with the same result. So a task whose worker is lost runs
-on another one, as the scheduler does by itself. Over 300 lines: all that knows Dask's scheduler.
+on another one, as the scheduler does by itself.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def connected(address: str) -> Iterator[Client]:
         If there is no scheduler, or it has no workers.
     """
     try:
-        from distributed import Client  # noqa: PLC0415 - optional
+        from distributed import Client  # optional
     except ImportError:
         raise MemdescError(_INSTALL) from None
     where = _address_in(Path(address)) if address.endswith(".json") else address
@@ -178,7 +178,7 @@ def check_workers(client: Client, paths: Sequence[Path]) -> None:
 
 def _look(paths: tuple[str, ...]) -> _Seen:
     """Return what a worker sees: a file's size, or None."""
-    import os  # noqa: PLC0415 - it runs elsewhere
+    import os  # it runs elsewhere
 
     def size_of(path: str) -> int | None:
         try:
@@ -302,7 +302,7 @@ def _run(data: bytes) -> None:
 
 def _drain(workers: _Workers, futures: list[Future]) -> None:
     """Wait until tasks that were handed out have run, as far as there is somebody to run them."""
-    from distributed import wait  # noqa: PLC0415 - optional
+    from distributed import wait  # optional
 
     if futures and workers.threads and workers.client.status == "running":
         with workers.client.as_current(), suppress(TimeoutError, OSError, CancelledError):

@@ -73,7 +73,7 @@ def renamed(rule: Rule, name: str) -> str:
 
 def refuse_unmatched(rule: Rule, names: Sequence[str]) -> NoReturn:
     """Refuse a rule that matches nothing, with names that are near."""
-    import difflib  # noqa: PLC0415 - only a wrong rule needs it
+    import difflib  # only a wrong rule needs it
 
     # much longer strings are not compared, since that takes long
     near = (

@@ -10,9 +10,9 @@ if TYPE_CHECKING:
 
 def create(store: Any, x: NDArray[Any], layout: str, dtype: str | None = None, **other: Any) -> Any:
     """Make an array with the codec and nothing else, and write all of x."""
-    import zarr  # noqa: PLC0415 - optional
+    import zarr  # optional
 
-    from reorder.zarr import MemdescCodec  # noqa: PLC0415 - it imports zarr
+    from reorder.zarr import MemdescCodec  # it imports zarr
 
     array = zarr.create_array(
         store,

@@ -1,7 +1,4 @@
-"""Names of clDNN that are no plain blocking, as the kernels of OpenVINO address them.
-
-Over 300 lines: one table of digits, a row a name.
-"""
+"""Names of clDNN that are no plain blocking, as the kernels of OpenVINO address them."""
 
 from __future__ import annotations
 

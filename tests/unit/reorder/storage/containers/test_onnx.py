@@ -167,7 +167,7 @@ def test_what_onnx_cannot_hold_is_refused() -> None:
 
 @pytest.mark.peers
 def test_the_types_are_those_of_the_package() -> None:
-    import onnx  # noqa: PLC0415 - a peer
+    import onnx  # a peer
 
     kinds = onnx.TensorProto.DataType
     ours = {"f8_e4m3": "FLOAT8E4M3FN", "e8m0": "FLOAT8E8M0", "f4_e2m1": "FLOAT4E2M1"}
@@ -185,9 +185,9 @@ def test_the_types_are_those_of_the_package() -> None:
 def test_models_of_the_package_compute_the_same_when_copied(
     tmp_path: Path, *, is_external: bool
 ) -> None:
-    import onnx  # noqa: PLC0415 - a peer
-    import onnxruntime  # noqa: PLC0415 - a peer
-    from onnx import TensorProto, helper, numpy_helper  # noqa: PLC0415 - a peer
+    import onnx  # a peer
+    import onnxruntime  # a peer
+    from onnx import TensorProto, helper, numpy_helper  # a peer
 
     rng = np.random.default_rng(0)
     w, b = rng.random((64, 32), np.float32), rng.random(32, np.float32)
@@ -230,7 +230,7 @@ def test_models_of_the_package_compute_the_same_when_copied(
 
 @pytest.mark.peers
 def test_a_model_of_tensors_alone_is_read_by_the_package(tmp_path: Path) -> None:
-    import onnx  # noqa: PLC0415 - a peer
+    import onnx  # a peer
 
     out = tmp_path / "y.onnx"
     blocked = memory_desc((20, 64), "f32", "Ab16a")

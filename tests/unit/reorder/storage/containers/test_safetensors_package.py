@@ -42,7 +42,7 @@ _KINDS = {
 
 def test_every_type_of_the_package_is_read_and_written(tmp_path: Path) -> None:
     torch = pytest.importorskip("torch")
-    from safetensors.torch import load_file, save_file  # noqa: PLC0415 - a peer
+    from safetensors.torch import load_file, save_file  # a peer
 
     raw = torch.arange(48, dtype=torch.uint8)
     tensors = {kind: raw.clone().view(getattr(torch, kind)).reshape(2, -1) for kind in _KINDS}
@@ -69,7 +69,7 @@ def test_every_type_of_the_package_is_read_and_written(tmp_path: Path) -> None:
 
 
 def test_shards_and_descriptors_are_read_by_the_package(tmp_path: Path) -> None:
-    from safetensors import safe_open  # noqa: PLC0415 - a peer
+    from safetensors import safe_open  # a peer
 
     m = reorder.reorder(np.arange(540, dtype=np.float32).reshape(20, 27), "Ab16a")
     tensors = [Tensor(name, "u8", (m.nbytes,), m.nbytes, m.desc) for name in "abc"]
@@ -90,7 +90,7 @@ def test_shards_and_descriptors_are_read_by_the_package(tmp_path: Path) -> None:
 
 def test_elements_of_four_bits_are_those_of_the_package(tmp_path: Path) -> None:
     torch = pytest.importorskip("torch")
-    from safetensors.torch import save_file  # noqa: PLC0415 - a peer
+    from safetensors.torch import save_file  # a peer
 
     raw = torch.tensor([[0x21, 0x43], [0x65, 0x07]], dtype=torch.uint8)
     save_file({"a": raw.view(torch.float4_e2m1fn_x2)}, tmp_path / "x.safetensors")

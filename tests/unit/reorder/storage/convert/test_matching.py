@@ -20,7 +20,7 @@ _SECONDS = 5.0
     st.text("ab.", max_size=9),
 )
 def test_first_stars_stand_for_as_much_as_they_can(pattern: str, name: str) -> None:
-    import re  # noqa: PLC0415 - the oracle's alone
+    import re  # the oracle's alone
 
     tokens = re.findall(r"\[!?[ab]+\]|\*+|.", pattern)
     texts = {"?": ".", ".": r"\.", "[!a]": "[^a]"}

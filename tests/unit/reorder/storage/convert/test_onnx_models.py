@@ -28,26 +28,26 @@ _X = _RNG.random((4, 32), np.float32)
 
 
 def _gemm(source: str, weight: str, target: str) -> Any:
-    from onnx import helper  # noqa: PLC0415 - a peer
+    from onnx import helper  # a peer
 
     return helper.make_node("Gemm", [source, weight], [target])
 
 
 def _value(name: str, shape: tuple[int, ...] = (4, 32)) -> Any:
-    from onnx import TensorProto, helper  # noqa: PLC0415 - a peer
+    from onnx import TensorProto, helper  # a peer
 
     return helper.make_tensor_value_info(name, TensorProto.FLOAT, shape)
 
 
 def _initializers(*names: str) -> list[Any]:
-    from onnx import numpy_helper  # noqa: PLC0415 - a peer
+    from onnx import numpy_helper  # a peer
 
     return [numpy_helper.from_array(_W[name], name) for name in names]
 
 
 def _branch(name: str) -> Any:
     """Return an inner graph with a weight of its own, which also uses one of the outer graph."""
-    from onnx import helper  # noqa: PLC0415 - a peer
+    from onnx import helper  # a peer
 
     nodes = [_gemm("y", f"{name}_w", f"{name}_t"), _gemm(f"{name}_t", "outer", f"{name}_out")]
     return helper.make_graph(
@@ -57,8 +57,8 @@ def _branch(name: str) -> Any:
 
 def _model(path: Path, *, is_external: bool = False) -> Path:
     """Write a model of branches, a function, and weights: used, sparse, given back, unused."""
-    import onnx  # noqa: PLC0415 - a peer
-    from onnx import TensorProto, helper, numpy_helper  # noqa: PLC0415 - a peer
+    import onnx  # a peer
+    from onnx import TensorProto, helper, numpy_helper  # a peer
 
     branches = {f"{name}_branch": _branch(name) for name in ("then", "else")}
     constant = numpy_helper.from_array(_W["w"][:4], "constant")
@@ -97,7 +97,7 @@ def _model(path: Path, *, is_external: bool = False) -> Path:
 
 
 def _outputs(path: Path) -> list[NDArray[Any]]:
-    import onnxruntime  # noqa: PLC0415 - a peer
+    import onnxruntime  # a peer
 
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 3
@@ -118,7 +118,7 @@ def _converted(source: Path, target: Path, *rules: str) -> Path:
 
 @pytest.mark.parametrize("is_external", [False, True])
 def test_a_copy_in_another_folder_computes_the_same(tmp_path: Path, *, is_external: bool) -> None:
-    import onnx  # noqa: PLC0415 - a peer
+    import onnx  # a peer
 
     source = _model(tmp_path / "in" / "x.onnx", is_external=is_external)
     assert len(list(source.parent.iterdir())) > is_external
@@ -192,7 +192,7 @@ def test_what_nothing_refers_to_may_change(tmp_path: Path, rule: str, *, is_exte
 
 
 def test_external_data_of_inner_graphs_stays_in_the_folder(tmp_path: Path) -> None:
-    import onnx  # noqa: PLC0415 - a peer
+    import onnx  # a peer
 
     for location, reason in (("../x", "leads out of"), ("none", "cannot be read")):
         path = _model(tmp_path / "in" / "x.onnx", is_external=True)
@@ -241,8 +241,8 @@ def test_blocks_without_a_graph_are_written(tmp_path: Path) -> None:
 def test_codes_whose_scales_only_nodes_know_are_not_taken_for_numbers(
     tmp_path: Path, kind: str
 ) -> None:
-    import onnx  # noqa: PLC0415 - a peer
-    from onnx import helper, numpy_helper  # noqa: PLC0415 - a peer
+    import onnx  # a peer
+    from onnx import helper, numpy_helper  # a peer
 
     codes = _RNG.integers(0, 100, (32, 32)).astype(kind)
     held = {"MatMul_12": codes, "val_3": np.float32(0.01), "val_4": codes[:1, 0].reshape(())}
