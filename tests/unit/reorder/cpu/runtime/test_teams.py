@@ -16,7 +16,7 @@ _LONG = [
 ]
 
 _HEAD = """
-import ctypes, sys, time, threading
+import ctypes, os, sys, time, threading
 import numpy as np, reorder
 from memdesc import memory_desc
 from reorder.cpu.runtime import teams
@@ -100,6 +100,46 @@ for _ in range(50):
 
 def test_a_process_without_a_runtime_runs_jobs_on_the_pool() -> None:
     _run("for _ in range(20): assert not move()\nassert teams.runtimes() == []")
+
+
+_NO_NEW_THREADS = """
+def threads():
+    # those of the pool aside
+    pool = {thread.native_id for thread in threading.enumerate()}
+    return {int(name) for name in os.listdir("/proc/self/task")} - pool
+"""
+
+
+@pytest.mark.skipif(len(RUNTIMES) < 2, reason="only one OpenMP runtime is installed")
+@pytest.mark.parametrize("order", [1, -1])
+def test_a_search_makes_no_threads_in_a_runtime_beside_the_one_that_is_awake(order: int) -> None:
+    _run(
+        _NO_NEW_THREADS
+        + """
+openmp.region()
+before = threads()
+assert moves_on_a_team(openmp)
+assert threads() == before
+""",
+        *RUNTIMES[::order],
+    )
+
+
+@pytest.mark.parametrize("runtime", _LONG)
+def test_a_search_makes_no_threads_where_those_of_another_library_are_awake(runtime: str) -> None:
+    _run(
+        _NO_NEW_THREADS
+        + """
+class Product:
+    region = staticmethod(lambda: x @ wanted)
+Product.region()
+before = threads()
+assert not moves_on_a_team(Product, 1)
+assert threads() == before
+""",
+        runtime,
+        OPENBLAS_NUM_THREADS="2",
+    )
 
 
 @pytest.mark.parametrize("runtime", _LONG)
