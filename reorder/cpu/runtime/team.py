@@ -5,7 +5,7 @@ region they spin for some milliseconds, on all cores, before they sleep. Meanwhi
 threads would have to share the cores with them, and a job on theirs starts at once. Once asleep,
 they take longer to wake than the workers of the pool.
 
-The CPU time of one of its threads shows whether a team is awake: it advances while the thread spins.
+The CPU time of one of its threads shows whether a team is awake: it advances while they spin.
 """
 
 from __future__ import annotations
