@@ -13,7 +13,6 @@ from typing import Any
 
 import numba
 import numpy as np
-import pytest
 from numba.core.codegen import JITCodeLibrary
 from numba.core.registry import cpu_target
 

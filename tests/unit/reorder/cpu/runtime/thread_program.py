@@ -1,8 +1,8 @@
 """A program that reorders on threads and in forked children; run by test_threads.py.
 
 Arguments: the scenarios, separated by commas, and the library of an OpenMP runtime, if each reorder
-is to follow a parallel region. A child that dies or hangs, a wrong element and a dead thread all end
-it with a failure.
+is to follow a parallel region. A child that dies or hangs, a wrong element and a dead thread all
+end it with a failure.
 """
 
 from __future__ import annotations
