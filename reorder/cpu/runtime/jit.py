@@ -1,10 +1,10 @@
 """Compilation of kernels, with a cache on disk if a folder is writable.
 
 Each file of the cache begins with a digest of the rest, which is checked before it is used: numba
-would raise where a pickle is damaged, and the process would end where machine code is. Such files,
-and those of other versions, are as if they were not there: the kernel is compiled, and replaces
-them. Code also carries the digest of its sources and its key: two processes that compile different
-kernels at the same time may give both files one name.
+would raise on a damaged pickle, and the process would crash in damaged machine code. Such files, and
+those of other versions, count as missing: the kernel is compiled and replaces them. Code also
+carries the digest of its sources and its key, since two processes that compile different kernels at
+the same time may give their files the same name.
 
     index  sha256 of the rest, pickle of (version of numba, stamp, {key: name of a code file})
     code   sha256 of the rest, pickle of (version of numba, stamp, key, what numba restores)
@@ -130,7 +130,7 @@ def _compile_callback(function: Callable[..., int | None], signature: Any, name:
 
 class _Library(JITCodeLibrary):  # type: ignore[misc] # numba ships no types
     def _optimize_functions(self, ll_module: Any) -> None:
-        # only what numba does beside: the passes over the whole module come later, and do it all
+        # numba does this here too; the passes over the whole module come later and do the rest
         ll_module.data_layout = self._codegen._data_layout  # noqa: SLF001 - as numba does
 
 

@@ -50,9 +50,9 @@ _MEMORY = Path("/proc/self/mem")
 # thread, and the function that the thread was started with follows within this many bytes.
 _GET_ROBUST_LIST = {"x86_64": 274, "aarch64": 100}
 _RECORD_NBYTES = 2048
-# Calls between two searches: most, and where the calling thread has nothing to search for.
+# Calls between two searches: at most, and while the calling thread has a team in every runtime.
 _MAX_CALLS, _CALLS = 1024, 64
-# A thread that used the processor for less of this time was not awake.
+# How long threads are watched: one whose CPU time does not advance meanwhile is not awake.
 _LOOK_SECONDS = 2e-5
 
 
@@ -233,8 +233,8 @@ def _add(runtime: _Runtime, caller: int) -> None:
     words = pool_words()
     enter = compile_region()
     members = np.zeros(MAX_WORKERS + 1, np.int64)
-    # that of a team that has ended is used again, by the same caller or the next thread of its
-    # number: no other thread may be reading it
+    # the block of a team that has ended is reused, but only by a caller of the same number: another
+    # thread may be reading it
     mine = [team for team in _teams() if team_words(team)[TEAM.caller] == caller]
     free = [team for team in mine if team_words(team)[TEAM.cpu_time] < 0]
     block = free[0] if free else allocate_block()
@@ -249,7 +249,7 @@ def _add(runtime: _Runtime, caller: int) -> None:
     team[TEAM.members] = 0
     found = [int(each) for each in members if each]
     _State.members[block] = frozenset(found)
-    # with one thread it is of no use, and its block is used again
+    # a team of one thread is useless, and its block is reused
     team[TEAM.cpu_time] = 0 if len(found) > 1 else -1
     team[TEAM.clock] = _clock_of(found[-1])
     team[TEAM.caller] = caller
