@@ -1,8 +1,8 @@
 """Compilation of kernels, with a cache on disk if a folder is writable.
 
 Each file of the cache begins with a digest of the rest, which is checked before it is used: numba
-would raise on a damaged pickle, and the process would crash in damaged machine code. Such files, and
-those of other versions, count as missing: the kernel is compiled and replaces them. Code also
+would raise on a damaged pickle, and the process would crash in damaged machine code. Such files,
+and those of other versions, count as missing: the kernel is compiled and replaces them. Code also
 carries the digest of its sources and its key, since two processes that compile different kernels at
 the same time may give their files the same name.
 
