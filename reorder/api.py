@@ -15,7 +15,14 @@ from memdesc import (
 )
 from memdesc.names import is_image
 from reorder.forks import importing
-from reorder.memory.inputs import as_memory, as_output, from_pixels, result_desc, to_pixels
+from reorder.memory.inputs import (
+    as_memory,
+    as_output,
+    check_beta,
+    from_pixels,
+    result_desc,
+    to_pixels,
+)
 from reorder.memory.memory import Memory
 from reorder.plan.plan import is_planned, plan_reorder
 from reorder.plan.validate import validate
@@ -219,9 +226,7 @@ def _reorder(
     """Reorder memory into `out`, or into new memory."""
     plan = plan_reorder(source.desc, desc, attr)
     if out is None:
-        if attr is not None and attr.beta:
-            msg = f"beta {attr.beta} adds to what dst holds; give out, the memory that holds it"
-            raise MemdescError(msg)
+        check_beta(attr, out)
         out = Memory(desc)
     execute(plan, source.data, out.data, threads)
     return out

@@ -49,7 +49,7 @@ def _opencl() -> Facts:
     try:
         from reorder.opencl import devices, loader_report  # only doctor asks
         from reorder.opencl.discovery import INSTALL_CPU_RUNTIME  # likewise
-        from reorder.opencl.user_cache import cache_folder  # likewise
+        from reorder.opencl.programs import cache_folder  # likewise
     except ImportError as error:
         return {
             "opencl": f"pyopencl does not load ({error}): pip install --force-reinstall pyopencl"

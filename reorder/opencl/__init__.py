@@ -1,14 +1,18 @@
 """Reorders on OpenCL devices: images, buffers, and every runtime on the machine.
 
-Import it when it is needed: pyopencl takes a tenth of a second to load.
+Import it only when needed: pyopencl takes a tenth of a second to load.
 """
 
 from reorder.opencl.device_memory import DeviceMemory
 from reorder.opencl.discovery import Device, devices, find_device, loader_report
-from reorder.opencl.dispatch import reorder_on_device
-from reorder.opencl.enqueue import enqueue_reorder
+from reorder.opencl.enqueue import (
+    enqueue_pack,
+    enqueue_reorder,
+    pack,
+    reorder_on_device,
+    unpack,
+)
 from reorder.opencl.kernels import kernel_texts
-from reorder.opencl.pack import enqueue_pack, pack, unpack
 
 __all__ = [
     "Device",

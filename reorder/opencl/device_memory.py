@@ -1,4 +1,4 @@
-"""DeviceMemory: a buffer or an image on a device, with its descriptor."""
+"""DeviceMemory: a buffer or an image on a device, its descriptor, and the event that fills it."""
 
 from __future__ import annotations
 
@@ -7,43 +7,54 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyopencl as cl
+import pyopencl.array
 
-from memdesc import ImageDesc, MemdescError
+from memdesc import ImageDesc, MemdescError, MemoryDesc
+from memdesc.errors import short_repr
 from reorder.memory.indexing import elements_at, select
 from reorder.memory.memory import Memory
-from reorder.opencl.addresses import host_view
 from reorder.opencl.allocation import check_not_released
-from reorder.opencl.arrays import first_byte
 from reorder.opencl.image_formats import channel_type_of
-from reorder.opencl.operands import device_operand
-from reorder.opencl.queues import check_queue, checked_events, events_of
+from reorder.opencl.operands import (
+    check_queue,
+    checked_events,
+    device_operand,
+    first_byte,
+    host_view,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from numpy.typing import NDArray
 
-    from memdesc import DataType, MemoryDesc
+    from memdesc import DataType
 
-__all__ = ["DeviceMemory"]
+__all__ = ["DeviceMemory", "events_of", "record_event"]
 
 
 @dataclass(slots=True, repr=False, eq=False)
 class DeviceMemory:
-    """A buffer or an image on a device, its descriptor, and the event after which it is filled.
+    """A buffer or an image on a device, its descriptor, and the event that fills it.
 
-    Writing into it (``out=``) replaces the event.
+    Writing into it (``out=``) replaces the event. Fields may be assigned; the memory is checked
+    against its descriptor when it is used.
 
     Parameters
     ----------
     queue : pyopencl.CommandQueue
-        The queue that filled it.
+        The queue that fills it.
     data : pyopencl.Buffer, pyopencl.array.Array, pyopencl.SVMPointer or pyopencl.Image
         The memory.
     desc : MemoryDesc or ImageDesc
         What it holds.
     event : pyopencl.Event, optional
-        Done when it is filled.
+        Complete when it is filled.
+
+    Raises
+    ------
+    MemdescError
+        If the queue, the descriptor or the event is not one.
 
     Examples
     --------
@@ -66,6 +77,17 @@ class DeviceMemory:
     desc: MemoryDesc | ImageDesc
     event: cl.Event | None = None
 
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name == "queue":
+            check_queue(value)
+        elif name == "desc" and not isinstance(value, MemoryDesc | ImageDesc):
+            msg = f"desc must be a MemoryDesc or an ImageDesc, not {short_repr(value)}"
+            raise MemdescError(msg)
+        elif name == "event" and not isinstance(value, cl.Event | None):
+            msg = f"event must be a pyopencl.Event or None, not {short_repr(value)}"
+            raise MemdescError(msg)
+        object.__setattr__(self, name, value)
+
     def __repr__(self) -> str:
         return f"DeviceMemory({self.desc!r})"
 
@@ -74,8 +96,7 @@ class DeviceMemory:
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:  # noqa: FBT001 - numpy's protocol
         msg = (
-            f"{self.desc!r} lies on a device, where numpy does not read; "
-            ".get() copies it to the host"
+            f"{self.desc!r} lies on a device, which numpy cannot read; .get() copies it to the host"
         )
         raise MemdescError(msg)
 
@@ -91,7 +112,7 @@ class DeviceMemory:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the memory that are described, as `desc.nbytes`; of an image, its pixels."""
+        """Bytes that the descriptor covers, as `desc.nbytes`; those of the pixels for an image."""
         return self.desc.nbytes
 
     @property
@@ -111,12 +132,12 @@ class DeviceMemory:
     def __getitem__(self, key: Any) -> Any:
         """Wait for the data and read elements by their logical index, as `reorder.Memory` does.
 
-        The bytes from the first to the last of these elements are copied to the host; of an
-        image, the rows.
+        The bytes from the first to the last of these elements are copied to the host; whole rows
+        of an image.
         """
+        wait_for = self._checked_events()
         desc = self.desc.desc if isinstance(self.desc, ImageDesc) else self.desc
         selection = select(desc, key)
-        wait_for = self._checked_events()
         first, end = selection.span(desc)
         if isinstance(self.desc, ImageDesc):
             row_nbytes = desc.nbytes // self.desc.height
@@ -134,13 +155,13 @@ class DeviceMemory:
         Returns
         -------
         Memory
-            Of the same descriptor; of `desc.desc` for an image, whose pixels are its `elements`,
-            row by row. Padding is what it is on the device.
+            With the same descriptor; with `desc.desc` for an image, whose pixels are its
+            `elements`, row by row. Padding holds what it holds on the device.
 
         Raises
         ------
         MemdescError
-            If the memory is not what its descriptor says, is too small, or of another context
+            If the memory does not fit its descriptor, is too small, belongs to another context
             than the queue, or if this library allocated it and it was released.
         """
         wait_for = self._checked_events()
@@ -151,21 +172,12 @@ class DeviceMemory:
         self._copy(memory.data[: self.desc.min_nbytes], 0, wait_for)
         return memory
 
-    def events_before(self, queue: cl.CommandQueue) -> list[cl.Event]:
-        """Return what must be complete before a queue uses the memory."""
-        own = [] if self.event is None else [self.event]
-        events = [*checked_events(queue, own), *events_of(queue, self.data)]
-        if self.queue != queue:
-            # another queue would wait forever for what is not submitted
-            self.queue.flush()
-        return events
-
     def _checked_events(self) -> list[cl.Event]:
-        """Check the fields, which may be made by hand; return what to wait for."""
+        """Check the memory against its descriptor; return what to wait for."""
         check_queue(self.queue)
         check_not_released(self.data, "the memory")
-        wait_for = self.events_before(self.queue)
-        # no kernel reads the memory, so it may be WRITE_ONLY
+        wait_for = events_of(self.queue, self)
+        # kernels do not read the memory here, so it may be WRITE_ONLY
         device_operand(self.queue, self.data, self.desc, "the memory")
         return wait_for
 
@@ -181,7 +193,7 @@ class DeviceMemory:
         cl.enqueue_copy(self.queue, data, memory, src_offset=start, wait_for=wait_for)
 
     def _pixels(self, desc: ImageDesc, wait_for: list[cl.Event], rows: range) -> NDArray[np.uint8]:
-        """Copy rows of the image to the host, as bytes; lanes of 32 bits may hold 8-bit data."""
+        """Copy rows of the image to the host, as bytes of its dtype."""
         shape = (len(rows), desc.width, desc.channels)
         pixels = np.empty(shape, _lane_dtype(desc, self.data))
         if len(rows):
@@ -196,3 +208,30 @@ def _lane_dtype(desc: ImageDesc, image: cl.Image) -> np.dtype[Any]:
     """Return the dtype of a lane; lanes of 32 bits may hold 8-bit data."""
     wide = {"SIGNED_INT32": np.int32, "UNSIGNED_INT32": np.uint32}
     return np.dtype(wide.get(channel_type_of(desc, image.format, "the memory"), desc.dtype.numpy))
+
+
+def events_of(queue: cl.CommandQueue, memory: Any) -> list[cl.Event]:
+    """Return the events that must be complete before a queue uses memory.
+
+    A DeviceMemory and an Array carry their own. Their queue is flushed if it is another one, since
+    a queue would wait forever for commands that were not submitted.
+    """
+    if isinstance(memory, DeviceMemory):
+        carried = [] if memory.event is None else [memory.event]
+        events = [*checked_events(queue, carried), *events_of(queue, memory.data)]
+        if memory.queue != queue:
+            memory.queue.flush()
+        return events
+    if not isinstance(memory, cl.array.Array) or not memory.events:
+        return []
+    if memory.queue is not None and memory.queue != queue:
+        memory.queue.flush()
+    return checked_events(queue, memory.events)
+
+
+def record_event(memory: Any, event: cl.Event) -> None:
+    """Let an Array carry the event of its last write, which waited for all earlier ones."""
+    if isinstance(memory, cl.array.Array):
+        # with twelve events, `add_event` would wait here for the first ones
+        memory.events.clear()
+        memory.add_event(event)

@@ -1,28 +1,57 @@
-"""Every OpenCL device of the machine, whether it works, and what to do if not."""
+"""Every OpenCL runtime and device of the machine, whether it works, and how to repair it.
+
+An ICD file holds the name of a runtime's library. Intel's runtime on PyPI installs one with a path
+that does not exist; containers have NVIDIA's library without an ICD file.
+"""
 
 from __future__ import annotations
 
 import ctypes
 import os
+import sys
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Lock
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import pyopencl as cl
 
 from memdesc import MemdescError
 from memdesc.errors import short_repr
-from reorder.opencl.icds import VARIABLE, Icd, find_icds
-from reorder.opencl.programs import build
-from reorder.opencl.user_cache import cache_limit
+from reorder.opencl.programs import build, cache_limit
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["Device", "devices", "find_device", "loader_report"]
+__all__ = [
+    "INSTALL_CPU_RUNTIME",
+    "VARIABLE",
+    "Device",
+    "Icd",
+    "devices",
+    "find_device",
+    "find_icds",
+    "loader_report",
+]
+
+# Names the folder that the loader searches; it reads it once, at its first call.
+VARIABLE = "OCL_ICD_VENDORS"
+
+_SYSTEM = Path("/etc/OpenCL/vendors")
+# libraries of runtimes that exist on machines without an ICD file for them
+_BARE = ("libnvidia-opencl.so.1", "libamdocl64.so")
+_FOLDERS = (
+    "/usr/lib/x86_64-linux-gnu",
+    "/usr/lib/aarch64-linux-gnu",
+    "/usr/lib64",
+    "/usr/lib",
+    "/usr/local/nvidia/lib64",
+    "/usr/local/nvidia/lib",
+    "/usr/lib/wsl/lib",
+    "/opt/rocm/lib",
+)
 
 _TRIAL = """__kernel void trial(__global int *out) {
     out[get_global_id(0)] = (int)get_global_id(0) + 1;
@@ -245,4 +274,86 @@ def _mend_of(problem: str) -> str:
     return (
         f"update or reinstall the runtime; on x86-64 Linux {INSTALL_CPU_RUNTIME} brings one "
         "that runs on the CPU"
+    )
+
+
+class Icd(NamedTuple):
+    """A runtime that was found.
+
+    `library` is a path, or a name that the system resolves; None if there is no library. `source`
+    is the file that names it, `note` the defect of that file.
+    """
+
+    library: str | None
+    source: str
+    note: str = ""
+
+
+def find_icds(
+    system: Path = _SYSTEM,
+    prefixes: tuple[Path, ...] | None = None,
+    folders: tuple[Path, ...] | None = None,
+) -> tuple[Icd, ...]:
+    """Find every runtime.
+
+    First the system's ICD files, then those of Python and conda environments, then
+    libraries without an ICD file.
+
+    Parameters
+    ----------
+    system : Path
+        The folder that loaders read by themselves.
+    prefixes : tuple of Path, optional
+        Environments; by default Python's own and conda's.
+    folders : tuple of Path, optional
+        Of libraries; by default the system's folders and those of `LD_LIBRARY_PATH`.
+    """
+    if prefixes is None:
+        prefixes = tuple(
+            dict.fromkeys(
+                Path(prefix) for prefix in (sys.prefix, os.environ.get("CONDA_PREFIX")) if prefix
+            )
+        )
+    if folders is None:
+        paths = [part for part in os.environ.get("LD_LIBRARY_PATH", "").split(os.pathsep) if part]
+        folders = tuple(map(Path, (*paths, *_FOLDERS)))
+    found = [Icd(_named_in(file), str(file)) for file in _files(system)]
+    for prefix in prefixes:
+        found += [
+            _of_environment(file, prefix) for file in _files(prefix / "etc" / "OpenCL" / "vendors")
+        ]
+    known = {Path(icd.library).name for icd in found if icd.library}
+    for name in _BARE:
+        path = next((folder / name for folder in folders if (folder / name).exists()), None)
+        if path is not None and not any(other.startswith(name.split(".so")[0]) for other in known):
+            found.append(Icd(str(path), str(path), f"no ICD file names {name}"))
+    return tuple(found)
+
+
+def _files(folder: Path) -> Iterator[Path]:
+    try:
+        yield from sorted(folder.glob("*.icd"))
+    except OSError:
+        return
+
+
+def _named_in(file: Path) -> str | None:
+    try:
+        return file.read_text(encoding="utf-8", errors="replace").strip() or None
+    except OSError:
+        return None
+
+
+def _of_environment(file: Path, prefix: Path) -> Icd:
+    """Return the runtime of an environment's ICD file; installers may have moved its library."""
+    named = _named_in(file)
+    if named is None:
+        return Icd(None, str(file), "the file is empty or cannot be read")
+    if not Path(named).is_absolute() or Path(named).exists():
+        return Icd(named, str(file))
+    moved = prefix / "lib" / Path(named).name
+    if moved.exists():
+        return Icd(str(moved), str(file), f"it names {named}, which does not exist")
+    return Icd(
+        None, str(file), f"it names {named}, which does not exist, and {moved} does not either"
     )

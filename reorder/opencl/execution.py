@@ -1,42 +1,64 @@
-"""Prepare the transfers of a reorder between two operands, and enqueue them."""
+"""Transfers between memories that callers pass: prepared once, then found by one look-up.
+
+A prepared reorder is kept for its context under a key of all that checks, plans and kernels depend
+on: the device, the descriptors, the attributes, and the facts of both memories. No check depends on
+anything outside these facts. They are asked in each call, except those of memory that this library
+allocated: it records its release, and does not change before. If the facts cannot be asked, nothing
+is found, and the checks say why.
+"""
 
 from __future__ import annotations
 
-from functools import cache, lru_cache
+from functools import cache
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyopencl as cl
+import pyopencl.array
 from pyopencl.tools import first_arg_dependent_memoize
 
-from reorder.opencl.allocation import allocate_buffer
+from memdesc import MemdescError
+from reorder.opencl.allocation import AllocatedBuffer, AllocatedImage, allocate_buffer
 from reorder.opencl.kernel.launch import DeviceTraits
 from reorder.opencl.kernel.transfers import Transfer, plan_transfers
-from reorder.opencl.operands import DeviceOperand
-from reorder.opencl.pairs import check_apart, check_kinds, check_old_values
+from reorder.opencl.operands import (
+    ON_HOST,
+    VECTOR_NBYTES,
+    DeviceOperand,
+    Unallocated,
+    check_pair,
+    device_operand,
+    is_allocated_svm,
+    place_of,
+    shared_distance,
+)
 from reorder.opencl.programs import PreparedLaunch, floats_of, prepare
-from reorder.plan.plan import check_types
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from functools import _lru_cache_wrapper
+    from collections.abc import Callable, Sequence
 
     from numpy.typing import NDArray
 
+    from memdesc import ImageDesc, MemoryDesc
     from reorder.values.attr import Attr
+
+    Descs = tuple[MemoryDesc | ImageDesc, MemoryDesc | ImageDesc]
+    # All that a reorder depends on in a memory, beside its descriptor: what kernels get, its place
+    # (None: not allocated yet), its bytes, and what is compared. A NamedTuple takes longer.
+    Facts = tuple[Any, tuple[int, int] | None, int, tuple[Any, ...]]
 
 __all__ = [
     "PreparedTransfer",
     "build_transfers",
     "device_traits",
     "enqueue_transfers",
+    "find_known",
     "prepare_transfers",
+    "transfers_between",
 ]
 
-# reorders of a context that are known: pairs of descriptors with attributes
+# prepared reorders that a context keeps
 _KEPT = 512
-# fields of an operand before its memory, which plans do not depend on
-_IN_MEMORY = DeviceOperand._fields.index("memory")
 
 
 class PreparedTransfer(NamedTuple):
@@ -45,24 +67,87 @@ class PreparedTransfer(NamedTuple):
     transfer: Transfer
     launches: tuple[PreparedLaunch, ...]
     second: tuple[PreparedLaunch, ...] = ()
-    # scales and zero points that differ along the dims
+    # the scales and zero points that differ along the dims
     constants: tuple[cl.Buffer, ...] = ()
+
+
+Found = tuple[PreparedTransfer, ...]
+
+
+def transfers_between(
+    queue: cl.CommandQueue, memory: tuple[Any, Any], descs: Descs, attr: Attr | None
+) -> tuple[Found, tuple[Any, Any]]:
+    """Check two memories; return the transfers between them, and the memory that kernels get.
+
+    Parameters
+    ----------
+    queue : pyopencl.CommandQueue
+        Where they will run.
+    memory : tuple
+        src and dst, as callers pass them, or `Unallocated`.
+    descs : tuple of MemoryDesc or ImageDesc
+        What they hold.
+    attr : Attr or None
+        Scales, zero points, accumulation.
+
+    Raises
+    ------
+    MemdescError
+        If they do not fit each other, their descriptors or the device.
+    """
+    found, kernel_memory, key = find_known(queue, memory, descs, attr)
+    if found is not None:
+        return found, kernel_memory
+    operands = (
+        device_operand(queue, memory[0], descs[0], "src"),
+        device_operand(queue, memory[1], descs[1], "dst"),
+    )
+    found = prepare_transfers(queue, *operands, attr)
+    if key is not None and not (attr is not None and attr.is_large):
+        known = _known_in(queue.context)
+        if len(known) >= _KEPT:
+            known.clear()
+        known[key] = found
+    return found, (operands[0].memory, operands[1].memory)
+
+
+def find_known(
+    queue: cl.CommandQueue, memory: tuple[Any, Any], descs: Descs, attr: Attr | None
+) -> tuple[Found | None, tuple[Any, Any], tuple[Any, ...] | None]:
+    """Return the transfers of a known reorder, what kernels get, and the key to keep it under.
+
+    There is no key if something cannot be part of one, or if the checks refuse it. The look-up
+    takes no lock, so it does not wait for a thread that builds a kernel.
+    """
+    try:
+        context = queue.context
+        pointer = context.int_ptr
+        src, dst = memory
+        src, src_place, src_nbytes, src_facts = _FACTS[type(src)](src, pointer)
+        dst, dst_place, dst_nbytes, dst_facts = _FACTS[type(dst)](dst, pointer)
+        distance = shared_distance(src_place, src_nbytes, dst_place, dst_nbytes)
+        key = (queue.device, *descs, attr, src_facts, dst_facts, distance)
+        return _known_in(context).get(key), (src, dst), key
+    except (cl.Error, LookupError, MemdescError, TypeError):
+        return None, memory, None
 
 
 def prepare_transfers(
     queue: cl.CommandQueue, src: DeviceOperand, dst: DeviceOperand, attr: Attr | None = None
-) -> tuple[PreparedTransfer, ...]:
+) -> Found:
     """Check two operands against each other, plan their transfers and build the kernels.
 
-    Only arrays of scales and zero points are allocated, and kept: an operand without memory is
-    allocated later.
+    Only arrays of scales and zero points are allocated.
     """
-    check_types(src.desc, dst.desc, attr)
-    check_apart(src, dst)
-    check_old_values(dst, attr)
-    known = _prepared_in(queue.context)
-    find = known.__wrapped__ if attr is not None and attr.is_large else known
-    return find(queue.device, src[:_IN_MEMORY], dst[:_IN_MEMORY], attr)
+    check_pair(src, dst, attr)
+    transfers = plan_transfers(
+        src.spec(dst),
+        dst.spec(src),
+        device_traits(queue.device),
+        attr,
+        is_aligned=src.is_aligned and dst.is_aligned,
+    )
+    return build_transfers(queue.context, queue.device, transfers)
 
 
 def build_transfers(
@@ -81,28 +166,80 @@ def build_transfers(
 
 
 @first_arg_dependent_memoize
-def _prepared_in(context: cl.Context) -> _lru_cache_wrapper[tuple[PreparedTransfer, ...]]:
-    """Return what plans and builds in a context, and keeps what was asked for last.
+def _known_in(context: cl.Context) -> dict[Any, Found]:  # noqa: ARG001 - one for each
+    return {}
 
-    A known reorder takes no lock, so it does not wait where another thread builds a kernel.
+
+def _allocated(memory: Any, context: int) -> Facts:
+    """Return the facts of memory that this library allocated; they are asked once.
+
+    They are kept without the memory itself, which would otherwise never be freed.
     """
+    # first: some runtimes crash when they are asked about released memory
+    if memory.is_released:
+        raise LookupError
+    kept = memory.facts
+    if kept is None:
+        _, *facts = (_image if isinstance(memory, cl.Image) else _linear)(memory, context)
+        kept = memory.facts = context, *facts
+    if kept[0] != context:
+        raise LookupError
+    return memory, kept[1], kept[2], kept[3]
 
-    @lru_cache(maxsize=_KEPT)
-    def prepared(
-        device: cl.Device, one: tuple[Any, ...], other: tuple[Any, ...], attr: Attr | None
-    ) -> tuple[PreparedTransfer, ...]:
-        src, dst = DeviceOperand(*one), DeviceOperand(*other)
-        check_kinds(src, dst)
-        transfers = plan_transfers(
-            src.spec(dst),
-            dst.spec(src),
-            device_traits(device),
-            attr,
-            is_aligned=src.is_aligned and dst.is_aligned,
-        )
-        return build_transfers(context, device, transfers)
 
-    return prepared
+def _linear(memory: Any, context: int) -> Facts:
+    """Return the facts of a buffer, or a part of one."""
+    if memory.context.int_ptr != context:
+        raise LookupError
+    flags, nbytes = memory.flags, memory.size
+    if memory.associated_memobject is None and not flags & cl.mem_flags.USE_HOST_PTR:
+        return memory, (memory.int_ptr, 0), nbytes, (flags, nbytes, 0)
+    place = place_of(memory)
+    # tells whether vectors may start there
+    start = place[1] % VECTOR_NBYTES if place[0] == ON_HOST else 0
+    return memory, place, nbytes, (flags, nbytes, start)
+
+
+def _image(memory: Any, context: int) -> Facts:
+    _, place, nbytes, others = _linear(memory, context)
+    form = memory.format
+    channels = form.channel_order, form.channel_data_type
+    others = *others, memory.type, *channels, memory.width, memory.height
+    return memory, place, nbytes, others
+
+
+def _shared(memory: cl.SVMPointer, context: int) -> Facts:  # noqa: ARG001 - it belongs to none
+    """Return the facts of shared virtual memory."""
+    # 0 once it was released
+    if not memory.svm_ptr:
+        raise LookupError
+    place, nbytes = place_of(memory), int(memory.size or 0)
+    return memory, place, nbytes, (nbytes, place[1] % VECTOR_NBYTES, is_allocated_svm(memory))
+
+
+def _array(memory: Any, context: int) -> Facts:
+    """Return the facts of an array: those of its memory, and which bytes of it the array has."""
+    data, place, nbytes, others = _FACTS[type(memory.base_data)](memory.base_data, context)
+    return data, place, nbytes, (*others, memory.offset, memory.strides, memory.shape)
+
+
+def _unallocated(memory: Unallocated, context: int) -> Facts:  # noqa: ARG001 - it has no context yet
+    form = memory.form
+    channels = () if form is None else (form.channel_order, form.channel_data_type)
+    return memory, None, 0, channels
+
+
+# By the type itself: a subclass may do something else.
+_FACTS: dict[type, Callable[[Any, int], Facts]] = {
+    cl.Buffer: _linear,
+    AllocatedBuffer: _allocated,
+    cl.Image: _image,
+    AllocatedImage: _allocated,
+    cl.SVM: _shared,
+    cl.SVMAllocation: _shared,
+    cl.array.Array: _array,
+    Unallocated: _unallocated,
+}
 
 
 def enqueue_transfers(
@@ -114,11 +251,11 @@ def enqueue_transfers(
 ) -> cl.Event:
     """Enqueue prepared transfers from the first memory to the second.
 
-    A list of `commands` gets the event of each one that moves data: the event that is returned may
-    be that of a marker, whose times say nothing.
+    `commands` gets the event of each command that moves data. The event that is returned may belong
+    to a marker, whose times say nothing.
     """
     if len(transfers) == 1:
-        # the loops below take several us where one kernel takes as long
+        # the general case below takes several us, as long as such a kernel
         transfer, launches, second, constants = transfers[0]
         if len(launches) == 1 and not second:
             event = launches[0].enqueue(queue, memory, wait_for, constants)

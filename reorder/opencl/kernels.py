@@ -14,9 +14,7 @@ from reorder.opencl.kernel.launch import DeviceTraits
 from reorder.opencl.kernel.placement import ImageShape
 from reorder.opencl.kernel.source import kernel_source
 from reorder.opencl.kernel.transfers import plan_transfers
-from reorder.opencl.operands import DeviceOperand
-from reorder.opencl.pairs import check_kinds
-from reorder.plan.plan import check_types
+from reorder.opencl.operands import DeviceOperand, check_pair
 
 if TYPE_CHECKING:
     from reorder.values.attr import Attr
@@ -78,8 +76,7 @@ def kernel_texts(
         msg = f"device must be a pyopencl.Device, not {short_repr(device)}"  # type: ignore[unreachable] # callers without types
         raise MemdescError(msg)
     one, other = _operand(src, "src"), _operand(dst, "dst")
-    check_types(one.desc, other.desc, attr)
-    check_kinds(one, other)
+    check_pair(one, other, attr)
     traits = _COMMON if device is None else device_traits(device)
     transfers = plan_transfers(one.spec(other), other.spec(one), traits, attr, is_aligned=True)
     patterns = [

@@ -1,4 +1,4 @@
-"""Device memory that callers pass, checked against its descriptor."""
+"""Device memory, queues and events that callers pass, checked against each other."""
 
 from __future__ import annotations
 
@@ -10,38 +10,49 @@ import numpy as np
 import pyopencl as cl
 import pyopencl.array
 
-from memdesc import ImageDesc, MemdescError, MemoryDesc
+from memdesc import ImageDesc, MemdescError, MemoryDesc, OverlapError, data_type, memory_desc
 from memdesc.errors import short_repr
-from reorder.opencl.addresses import ON_HOST, place_of
+from reorder.memory.buffers import are_apart
 from reorder.opencl.allocation import (
     allocate_buffer,
     check_not_released,
     is_released_error,
     released_error,
 )
-from reorder.opencl.arrays import first_byte
-from reorder.opencl.image_formats import (
-    channel_type_of,
-    check_size,
-)
+from reorder.opencl.image_formats import channel_type_of, check_size
 from reorder.opencl.kernel.placement import ImageShape
 from reorder.opencl.kernel.transfers import OperandSpec
+from reorder.plan.plan import check_dims, check_types
 
 if TYPE_CHECKING:
     from memdesc import DataType, Extra
+    from reorder.values.attr import Attr
 
 __all__ = [
+    "ON_HOST",
     "VECTOR_NBYTES",
     "DeviceOperand",
     "Unallocated",
-    "check_usable",
+    "array_desc",
+    "check_pair",
+    "check_queue",
+    "checked_events",
     "device_operand",
+    "first_byte",
+    "host_view",
+    "is_allocated_svm",
+    "place_of",
+    "shared_distance",
 ]
 
 _LINEAR = (cl.Buffer, cl.SVMPointer)
-# where vectors may start
+# vectors start at multiples of this
 VECTOR_NBYTES = 16
 _INT32_NBYTES = 4
+# The allocation that stands for all memory with addresses on the host: buffers over an array, and
+# SVM. Its bytes are numbered by address. No memory object has this pointer.
+ON_HOST = 0
+_LISTS = (list, tuple)
 
 
 class Unallocated(NamedTuple):
@@ -54,8 +65,8 @@ class DeviceOperand(NamedTuple):
     """An operand of a reorder on a device.
 
     `desc` describes an image as its dense linear buffer. `is_aligned` says whether vectors may be
-    read from the start of the memory. `memory` is the Buffer, SVM or Image, and `place` where it
-    lies, as `place_of` says; None until it is allocated.
+    read from the start of the memory. `memory` is the Buffer, SVM or Image, and `place` is its
+    `place_of`; both are None until it is allocated.
     """
 
     desc: MemoryDesc
@@ -71,7 +82,7 @@ class DeviceOperand(NamedTuple):
         return self.desc.dtype
 
     def spec(self, other: DeviceOperand) -> OperandSpec:
-        """Return what launches depend on, beside the other operand of a reorder."""
+        """Return what launches depend on, given the other operand of the reorder."""
         is_fraction = (self.channel_type or other.channel_type) == "UNORM_INT8"
         return OperandSpec(self.desc, self.image, is_fraction)
 
@@ -84,7 +95,7 @@ def device_operand(
     Parameters
     ----------
     queue : pyopencl.CommandQueue
-        Where it will be used.
+        The queue that will use it.
     memory : pyopencl.Buffer, SVMPointer, Image, array.Array or Unallocated
         The memory.
     desc : MemoryDesc or ImageDesc
@@ -95,7 +106,7 @@ def device_operand(
     Raises
     ------
     MemdescError
-        If it is no such memory, was released, belongs to another context, is too small,
+        If it is not such memory, was released, belongs to another context, is too small,
         or may not be read (src) or written (dst).
     """
     if isinstance(desc, ImageDesc):
@@ -111,13 +122,13 @@ def device_operand(
     if not isinstance(memory, _LINEAR):
         msg = f"{name} must be a pyopencl Buffer, Array or SVM for {desc!r}, not {_kind(memory)}"
         raise MemdescError(msg)
-    check_usable(queue, memory, name)
+    _check_usable(queue, memory, name)
     place = place_of(memory)
     itemsize, min_nbytes = _needs(desc)
     if skipped % itemsize:
         msg = (
             f"{name} is an array that starts at byte {skipped} of its buffer, "
-            f"no multiple of the {itemsize} bytes of {desc.dtype}; copy it"
+            f"not a multiple of the {itemsize} bytes of {desc.dtype}; copy it"
         )
         raise MemdescError(msg)
     nbytes = int(memory.size or 0) - skipped
@@ -135,11 +146,11 @@ def device_operand(
 
 
 def _moved_extra(desc: MemoryDesc, skipped: int, name: str) -> Extra | None:
-    """Return the compensation of an array: numbers of 4 bytes, at multiples of 4 of its buffer."""
+    """Return the compensation of an array; its 4-byte sums must start at multiples of 4 bytes."""
     if desc.compensation_spans and skipped % _INT32_NBYTES:
         msg = (
-            f"{name} is an array that starts at byte {skipped} of its buffer, no multiple of the "
-            f"{_INT32_NBYTES} bytes of a compensation; copy it"
+            f"{name} is an array that starts at byte {skipped} of its buffer, not a multiple "
+            f"of the {_INT32_NBYTES} bytes of a compensation; copy it"
         )
         raise MemdescError(msg)
     return desc.extra
@@ -147,12 +158,12 @@ def _moved_extra(desc: MemoryDesc, skipped: int, name: str) -> Extra | None:
 
 @lru_cache(maxsize=1024)
 def _needs(desc: MemoryDesc) -> tuple[int, int]:
-    """Return the bytes of an element, and those that a buffer must have."""
+    """Return the bytes of an element, and the least bytes of a buffer."""
     return desc.dtype.bits_dtype.itemsize, desc.min_nbytes
 
 
 def _memory_of(queue: cl.CommandQueue, array: cl.array.Array) -> Any:
-    """Return the memory of an array; those without elements may have none."""
+    """Return the memory of an array; an array without elements may have none."""
     if array.base_data is None:
         return allocate_buffer(queue.context, 0)
     return array.base_data
@@ -170,7 +181,7 @@ def _image_operand(
             "a buffer of the same pixels has the descriptor .desc"
         )
         raise MemdescError(msg)
-    check_usable(queue, memory, name)
+    _check_usable(queue, memory, name)
     if memory.type != cl.mem_object_type.IMAGE2D:
         msg = f"{name} is an image of 1 or 3 dimensions, or an array of images; {desc!r} has 2"
         raise MemdescError(msg)
@@ -185,14 +196,8 @@ def _image_operand(
     return DeviceOperand(desc.desc, shape, channel_type, memory=memory, place=place_of(memory))
 
 
-def check_usable(queue: cl.CommandQueue, memory: Any, name: str) -> None:
-    """Refuse memory that was released, is of another context, or that kernels may not access.
-
-    Raises
-    ------
-    MemdescError
-        With the name of the operand.
-    """
+def _check_usable(queue: cl.CommandQueue, memory: Any, name: str) -> None:
+    """Refuse memory that was released, is of another context, or that kernels may not access."""
     if isinstance(memory, cl.SVMPointer):
         _check_usable_svm(queue, memory, name)
         return
@@ -219,18 +224,14 @@ def check_usable(queue: cl.CommandQueue, memory: Any, name: str) -> None:
 
 
 def _check_usable_svm(queue: cl.CommandQueue, memory: cl.SVMPointer, name: str) -> None:
-    """Refuse shared virtual memory that was released, or that a device does not share."""
+    """Refuse shared virtual memory that was released, or that the device does not share."""
     if not memory.svm_ptr:
         msg = f"{name} is shared virtual memory that was released"
         raise MemdescError(msg)
     shared = int(queue.device.svm_capabilities)
-    # an array of numpy is SVM if its base is, or if the device shares all memory of the host
-    base = memory.mem if isinstance(memory, cl.SVM) else memory
-    while isinstance(base, np.ndarray):
-        base = base.base
-    if shared & cl.device_svm_capabilities.FINE_GRAIN_SYSTEM or (
-        shared and isinstance(base, cl.SVMPointer)
-    ):
+    # a numpy array is SVM if it was allocated as such, or if the device shares all host memory
+    shares_all = shared & cl.device_svm_capabilities.FINE_GRAIN_SYSTEM
+    if shares_all or (shared and is_allocated_svm(memory)):
         return
     has = "shares memory only with what cl.csvm_empty and others allocate" if shared else "has none"
     msg = (
@@ -240,12 +241,20 @@ def _check_usable_svm(queue: cl.CommandQueue, memory: cl.SVMPointer, name: str) 
     raise MemdescError(msg)
 
 
+def is_allocated_svm(memory: cl.SVMPointer) -> bool:
+    """Whether shared virtual memory was allocated as such; it is not if it is any numpy array."""
+    base = memory.mem if isinstance(memory, cl.SVM) else memory
+    while isinstance(base, np.ndarray):
+        base = base.base
+    return isinstance(base, cl.SVMPointer)
+
+
 def _is_aligned(address: int, itemsize: int, name: str) -> bool:
     """Whether vectors may be read from an address of the host."""
     if address % itemsize:
         msg = (
             f"{name} uses host memory at {address:#x}, "
-            f"no multiple of the {itemsize} bytes of an element; copy it"
+            f"not a multiple of the {itemsize} bytes of an element; copy it"
         )
         raise MemdescError(msg)
     return address % VECTOR_NBYTES == 0
@@ -253,3 +262,189 @@ def _is_aligned(address: int, itemsize: int, name: str) -> bool:
 
 def _kind(memory: object) -> str:
     return f"{type(memory).__module__}.{type(memory).__qualname__}"
+
+
+def check_pair(src: DeviceOperand, dst: DeviceOperand, attr: Attr | None) -> None:
+    """Refuse two operands, or attributes, that do not fit each other.
+
+    Raises
+    ------
+    OverlapError
+        If the operands share memory, unless bounded work proves that their bytes are disjoint.
+    MemdescError
+        If dims or channel types do not match, or beta adds to memory that kernels may not read.
+    """
+    check_types(src.desc, dst.desc, attr)
+    check_dims(src.desc, dst.desc)
+    channel_types = {src.channel_type, dst.channel_type}
+    if "" not in channel_types and len(channel_types) > 1 and "UNORM_INT8" in channel_types:
+        msg = (
+            f"src is an image of {src.channel_type}, dst of {dst.channel_type}: fractions become "
+            "integers only in a buffer; reorder into a buffer first"
+        )
+        raise MemdescError(msg)
+    flags = getattr(dst.memory, "flags", 0)
+    if attr is not None and attr.beta and flags & cl.mem_flags.WRITE_ONLY:
+        msg = (
+            f"dst was created WRITE_ONLY, so kernels may not read it, but beta={attr.beta} adds "
+            "what it holds; create it READ_WRITE, or leave out beta"
+        )
+        raise MemdescError(msg)
+    _check_apart(src, dst)
+
+
+def _check_apart(src: DeviceOperand, dst: DeviceOperand) -> None:
+    """Refuse operands that share memory; memory that is not allocated yet is not shared."""
+    if src.place is None or dst.place is None or not dst.desc.nelems:
+        return
+    distance = shared_distance(src.place, src.memory.size, dst.place, dst.memory.size)
+    if distance is None:
+        return
+    has_image = src.image is not None or dst.image is not None
+    if not has_image and are_apart(src.desc, dst.desc, distance):
+        return
+    msg = (
+        f"src and dst share device memory: {src.desc.min_nbytes} bytes from byte {src.place[1]} "
+        f"and {dst.desc.min_nbytes} from byte {dst.place[1]} of one buffer, and dst would "
+        "overwrite what is still to be read; reorder into another buffer"
+    )
+    raise OverlapError(msg)
+
+
+def shared_distance(
+    src: tuple[int, int] | None, src_nbytes: int, dst: tuple[int, int] | None, dst_nbytes: int
+) -> int | None:
+    """Return the bytes from the start of src to that of dst; None if they share no bytes.
+
+    Places are those of `place_of`; None if nothing is allocated yet.
+    """
+    if src is None or dst is None or src[0] != dst[0]:
+        return None
+    distance = dst[1] - src[1]
+    return distance if -dst_nbytes < distance < src_nbytes else None
+
+
+def place_of(memory: Any) -> tuple[int, int]:
+    """Return the allocation that contains memory, and the byte of it where the memory starts.
+
+    Raises
+    ------
+    MemdescError
+        If it is a part of a buffer that was released.
+    """
+    if isinstance(memory, cl.SVMPointer):
+        return ON_HOST, int(memory.svm_ptr)
+    try:
+        parent = memory.associated_memobject
+    except cl.Error as error:
+        if not is_released_error(error):
+            raise
+        msg = (
+            "src or dst is a part of a Buffer that was released; keep the whole Buffer as long as "
+            "its parts are used"
+        )
+        raise MemdescError(msg) from None
+    whole, start = (memory, 0) if parent is None else (parent, memory.offset)
+    if whole.flags & cl.mem_flags.USE_HOST_PTR:
+        return ON_HOST, start + int(whole.get_host_array((1,), np.uint8).ctypes.data)
+    return whole.int_ptr, start
+
+
+def host_view(memory: cl.SVMPointer, start: int, nbytes: int) -> cl.SVM[Any]:
+    """Return a part of SVM for the runtime to copy; the host may not be able to read it."""
+    part = _Bytes()
+    part.__array_interface__ = {
+        "version": 3,
+        "typestr": "|u1",
+        "shape": (nbytes,),
+        "data": (int(memory.svm_ptr) + start, False),
+    }
+    return cl.SVM(np.asarray(part))
+
+
+class _Bytes:
+    """Memory that numpy wraps without reading it."""
+
+    __array_interface__: dict[str, Any]
+
+
+def array_desc(array: cl.array.Array, name: str) -> MemoryDesc:
+    """Return the descriptor of an array, from its lowest element on: its axes are the dims."""
+    return _array_desc(
+        array.dtype, tuple(array.shape), tuple(array.strides), int(array.offset), name
+    )
+
+
+@lru_cache(maxsize=1024)
+def _array_desc(
+    of: np.dtype[Any], shape: tuple[int, ...], strides: tuple[int, ...], offset: int, name: str
+) -> MemoryDesc:
+    itemsize = of.itemsize
+    if any(stride % itemsize for stride in strides) or offset % itemsize:
+        msg = (
+            f"{name} is an array of strides {strides} and offset {offset} bytes, "
+            f"which are not all multiples of its {itemsize}-byte elements"
+        )
+        raise MemdescError(msg)
+    if (dtype := data_type(of)).is_packed:
+        msg = (
+            f"{name} is an array of {dtype}, one element a byte; memory of {dtype} holds two: "
+            "pack them on the host, or describe the bytes by a MemoryDesc"
+        )
+        raise MemdescError(msg)
+    offset0 = (offset - _lowest(shape, strides, offset)) // itemsize
+    strides = tuple(stride // itemsize for stride in strides)
+    return memory_desc(shape, dtype, strides=strides, offset0=offset0)
+
+
+def first_byte(array: cl.array.Array) -> int:
+    """Return the byte of the buffer where the lowest element of an array starts."""
+    return _lowest(array.shape, array.strides, int(array.offset))
+
+
+def _lowest(shape: tuple[int, ...], strides: tuple[int, ...], offset: int) -> int:
+    if 0 in shape:
+        return offset
+    return offset + sum(
+        min(stride, 0) * (extent - 1) for stride, extent in zip(strides, shape, strict=True)
+    )
+
+
+def check_queue(queue: Any) -> None:
+    """Refuse what is not a command queue, or a queue whose context is gone."""
+    if not isinstance(queue, cl.CommandQueue):
+        msg = f"queue must be a pyopencl.CommandQueue, not {short_repr(queue)}"
+        raise MemdescError(msg)
+    try:
+        queue.context  # noqa: B018 - the attribute raises if the context is gone
+    except cl.Error as error:
+        # Intel's queues do not keep their context
+        msg = (
+            f"the queue has no context any more ({error}); "
+            "keep the Context as long as its queues are used"
+        )
+        raise MemdescError(msg) from None
+
+
+def checked_events(queue: cl.CommandQueue, wait_for: Any) -> list[cl.Event]:
+    """Return the events of `wait_for`; refuse anything else, and events of other contexts."""
+    if wait_for is None:
+        return []
+    events: list[Any] = list(wait_for) if isinstance(wait_for, _LISTS) else [None]
+    context = queue.context.int_ptr
+    for event in events:
+        if not isinstance(event, cl.Event):
+            msg = f"wait_for must be a list of pyopencl.Event, not {short_repr(wait_for)}"
+            raise MemdescError(msg)
+        try:
+            found = event.context.int_ptr  # type: ignore[attr-defined] # pyopencl's stubs lack it
+        except cl.Error:
+            # it is gone, which Intel's events do not prevent
+            found = None
+        if found != context:
+            msg = (
+                "wait_for has an event of another context than the queue; "
+                "wait for it on the host: event.wait()"
+            )
+            raise MemdescError(msg)
+    return events

@@ -1,18 +1,37 @@
-"""Programs by pattern: built once for each context, for all sizes."""
+"""Programs: built once for each context and pattern, and kept on disk for other processes.
+
+Each binary has a file in the user's cache folder, named by a key that covers the source and what
+the runtime says about itself. The file begins with a digest of the key and the binary, since some
+runtimes crash on a damaged binary. A file that is damaged, unreadable or refused by the runtime
+counts as missing: the program is built, and replaces it. Processes that build one program at the
+same time each write a whole file. When all files together exceed `cache_limit`, the least recently
+used ones are removed; a process that needs one of them builds it again.
+
+    sha256 of the key and the rest, the binary that the runtime returned
+"""
 
 from __future__ import annotations
 
+import hashlib
+import logging
+import os
+import re
 import warnings
+from contextlib import suppress
+from pathlib import Path
 from threading import RLock
+from time import perf_counter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+import platformdirs
 import pyopencl as cl
 from pyopencl.tools import first_arg_dependent_memoize
 
 from memdesc import MemdescError
+from memdesc.disk import write_files
+from memdesc.errors import short_repr
 from reorder.opencl.allocation import is_released_error, released_error
-from reorder.opencl.binaries import build_program
 from reorder.opencl.kernel.access import AccessKind
 from reorder.opencl.kernel.conversion import Floats
 from reorder.opencl.kernel.source import KERNEL, kernel_source
@@ -24,7 +43,29 @@ if TYPE_CHECKING:
 
     from reorder.opencl.kernel.launch import Launch, Pattern
 
-__all__ = ["Kernels", "PreparedLaunch", "build", "floats_of", "prepare"]
+__all__ = [
+    "CACHE_FOLDER",
+    "CACHE_LIMIT",
+    "Kernels",
+    "PreparedLaunch",
+    "build",
+    "build_program",
+    "cache_folder",
+    "cache_limit",
+    "floats_of",
+    "prepare",
+]
+
+_LOG = logging.getLogger("reorder")
+_NAME = re.compile("[0-9a-f]{64}")
+_DIGEST_NBYTES = hashlib.sha256().digest_size
+
+# The variable that names the cache folder; if it is empty, nothing is kept.
+CACHE_FOLDER = "MEMDESC_CACHE_DIR"
+# The variable with the most bytes of programs that are kept there.
+CACHE_LIMIT = "MEMDESC_CACHE_BYTES"
+_DEFAULT_LIMIT = 1 << 28
+_MAX_DIGITS = 18
 
 
 class Kernels:
@@ -195,3 +236,125 @@ def build(
             "tries every runtime"
         )
         raise MemdescError(msg) from error
+
+
+def build_program(
+    context: cl.Context, device: cl.Device, source: str, options: Sequence[str] = ()
+) -> cl.Program:
+    """Return the program of a source for a device of a context, from the cache if it is there.
+
+    `options` are those of the compiler.
+
+    Raises
+    ------
+    pyopencl.Error
+        If the runtime cannot build it.
+    MemdescError
+        If the limit of the cache is no number.
+    """
+    folder, limit = cache_folder(), cache_limit()
+    file = None if folder is None else folder / _key(device, source, options)
+    binary = None if file is None else _read(file)
+    if binary is not None:
+        with suppress(cl.Error):
+            return _built(cl.Program(context, [device], [binary]), device, options)
+    start = perf_counter()
+    program = _built(cl.Program(context, source), device, options)
+    _LOG.info("built an OpenCL program in %.2f s: %s had none", perf_counter() - start, folder)
+    if file is not None:
+        # PoCL lists the whole device for a part of it
+        info: Any = program
+        binaries = [binary for binary in info.binaries if binary]
+        if len(binaries) == 1:
+            _write(file, binaries[0])
+            _make_room(file.parent, limit)
+    return program
+
+
+def _built(program: Any, device: cl.Device, options: Sequence[str]) -> cl.Program:
+    # pyopencl's own cache has no digests, and waits a minute where a process died that held it
+    built: cl.Program = program.build(list(options), devices=[device], cache_dir=False)
+    return built
+
+
+def _key(device: cl.Device, source: str, options: Sequence[str]) -> str:
+    platform = device.platform
+    parts = (
+        *(platform.vendor, platform.name, platform.version),
+        *(device.vendor, device.name, device.version, device.driver_version),
+        source,
+        *options,
+    )
+    return hashlib.sha256(repr(parts).encode()).hexdigest()
+
+
+def _read(file: Path) -> bytes | None:
+    """Return the binary of a file; None if it is not there or damaged."""
+    try:
+        content = file.read_bytes()
+    except OSError:
+        return None
+    digest, binary = content[:_DIGEST_NBYTES], content[_DIGEST_NBYTES:]
+    if _digest(file, binary) != digest:
+        return None
+    with suppress(OSError):
+        os.utime(file)  # it was used now
+    return binary
+
+
+def _write(file: Path, binary: bytes) -> None:
+    # a full disk, no permission, or a folder in the place of a file: the program is not kept
+    with suppress(OSError, MemdescError):
+        file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        write_files({file: lambda out: out.write(_digest(file, binary) + binary)})
+
+
+def _make_room(folder: Path, limit: int) -> None:
+    """Remove the programs that were used least recently, until the others keep the limit."""
+    found = []
+    with suppress(OSError):
+        for entry in os.scandir(folder):
+            # another process may remove it, now and below
+            with suppress(OSError):
+                if _NAME.fullmatch(entry.name) and entry.is_file(follow_symlinks=False):
+                    status = entry.stat(follow_symlinks=False)
+                    found.append((status.st_mtime_ns, status.st_size, entry.path))
+    total = sum(nbytes for _, nbytes, _ in found)
+    for _, nbytes, path in sorted(found):
+        if total <= limit:
+            return
+        with suppress(OSError):
+            Path(path).unlink()
+        total -= nbytes
+
+
+def _digest(file: Path, binary: bytes) -> bytes:
+    return hashlib.sha256(file.name.encode() + binary).digest()
+
+
+def cache_folder() -> Path | None:
+    """Return the folder, which may not exist yet; None if nothing is to be kept."""
+    named = os.environ.get(CACHE_FOLDER)
+    if named is None:
+        return Path(platformdirs.user_cache_dir("memdesc", appauthor=False)) / "opencl"
+    return Path(named) / "opencl" if named else None
+
+
+def cache_limit() -> int:
+    """Return the most bytes of programs that are kept.
+
+    Raises
+    ------
+    MemdescError
+        If the variable is not a number of bytes of at most 18 digits.
+    """
+    named = os.environ.get(CACHE_LIMIT)
+    if named is None:
+        return _DEFAULT_LIMIT
+    if not (named.isascii() and named.isdigit() and len(named) <= _MAX_DIGITS):
+        msg = (
+            f"{CACHE_LIMIT}={short_repr(named)} is not a number of bytes of at most {_MAX_DIGITS} "
+            f"digits; give {_DEFAULT_LIMIT}, or 0 to keep none"
+        )
+        raise MemdescError(msg)
+    return int(named)

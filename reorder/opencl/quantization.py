@@ -11,12 +11,10 @@ import pyopencl as cl
 from memdesc import ImageDesc, MemdescError, memory_desc
 from reorder.opencl.allocation import allocate_buffer
 from reorder.opencl.device_memory import DeviceMemory
-from reorder.opencl.dispatch import reorder_on_device
+from reorder.opencl.enqueue import as_source, reorder_on_device
 from reorder.opencl.kernel.reductions import lower_ranges
-from reorder.opencl.operands import device_operand
+from reorder.opencl.operands import check_queue, device_operand
 from reorder.opencl.programs import prepare
-from reorder.opencl.queues import check_queue
-from reorder.opencl.sources import as_source
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -45,7 +45,7 @@ def test_device_objects_bring_their_queue_or_are_given_one(runtime: Runtime) -> 
     assert host(reorder(m, "nChw8c")).tobytes() == X.tobytes()
     plain = memory_desc(X.shape, "f32")
     buffer = runtime.buffer(X)
-    with pytest.raises(MemdescError, match="has no queue; say queue="):
+    with pytest.raises(MemdescError, match="has no queue; give queue="):
         reorder(buffer, "nhwc", src=plain)  # type: ignore[call-overload] # the mistake
     assert host(reorder(buffer, "nhwc", src=plain, queue=runtime.queue)).tobytes() == X.tobytes()
 

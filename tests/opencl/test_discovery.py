@@ -12,9 +12,8 @@ import pytest
 
 from memdesc import MemdescError
 from reorder.cli.main import main
-from reorder.opencl.discovery import Device, _mend_of, find_device
-from reorder.opencl.icds import VARIABLE
-from reorder.opencl.user_cache import LIMIT
+from reorder.opencl.discovery import VARIABLE, Device, _mend_of, find_device
+from reorder.opencl.programs import CACHE_LIMIT
 
 if TYPE_CHECKING:
     from tests.opencl.runtimes import Runtime
@@ -75,12 +74,12 @@ def test_a_variable_of_the_user_is_kept(tmp_path: Path) -> None:
 def test_a_wrong_limit_of_the_cache_is_no_defect_of_a_device(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setenv(LIMIT, "abc")
-    with pytest.raises(MemdescError, match=f"^{LIMIT}='abc' is no number of bytes"):
+    monkeypatch.setenv(CACHE_LIMIT, "abc")
+    with pytest.raises(MemdescError, match=f"^{CACHE_LIMIT}='abc' is no number of bytes"):
         find_device()
     assert main(["doctor"]) == 0
     said = capsys.readouterr().out
-    assert f"{LIMIT}='abc' is no number of bytes" in said
+    assert f"{CACHE_LIMIT}='abc' is no number of bytes" in said
     assert "reinstall" not in said
 
 

@@ -227,7 +227,7 @@ def test_host_memory_at_any_address_is_used_as_it_is_or_refused(runtime: Runtime
     odd = cl.Buffer(
         runtime.context, FLAGS.READ_WRITE | FLAGS.USE_HOST_PTR, hostbuf=raw[start + 2 : start + 258]
     )
-    with refused("no multiple of the 4 bytes of an element; copy it"):
+    with refused("not a multiple of the 4 bytes of an element; copy it"):
         opencl.enqueue_reorder(
             runtime.queue,
             odd,
@@ -305,7 +305,7 @@ def test_an_array_of_unpacked_four_bit_elements_is_refused(
 def test_an_array_of_unaligned_elements_is_refused(runtime: Runtime) -> None:
     base = cl.array.zeros(runtime.queue, 256, np.uint8)
     odd = cl.array.Array(runtime.queue, (30,), np.float32, data=base.base_data, offset=2)
-    with refused("starts at byte 2 of its buffer, no multiple of the 4 bytes of f32"):
+    with refused("starts at byte 2 of its buffer, not a multiple of the 4 bytes of f32"):
         opencl.enqueue_reorder(
             runtime.queue,
             odd,

@@ -12,7 +12,7 @@ from pyopencl.tools import clear_first_arg_caches
 
 from memdesc import OverlapError, memory_desc
 from reorder import Attr, opencl, reorder
-from reorder.opencl import known
+from reorder.opencl import execution
 from tests.opencl.runtimes import refused
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ def pair(runtime: Runtime) -> tuple[cl.Buffer, cl.Buffer]:
 
 
 def find(runtime: Runtime, src: Any, dst: Any, attr: Any = None) -> Any:
-    return known.find_known(runtime.queue, (src, dst), (ROWS, COLUMNS), attr)[0]
+    return execution.find_known(runtime.queue, (src, dst), (ROWS, COLUMNS), attr)[0]
 
 
 def test_other_buffers_and_values_are_moved_too(
@@ -125,7 +125,7 @@ def test_memory_of_the_host_and_parts_are_checked_as_such(
 def test_many_reorders_are_known_to_many_threads(
     runtime: Runtime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(known, "_KEPT", 3)
+    monkeypatch.setattr(execution, "_KEPT", 3)
 
     def move(k: int) -> bool:
         x = np.arange(6 * (k % 5 + 1), dtype=np.int16).reshape(2, -1)

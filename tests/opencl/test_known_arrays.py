@@ -40,7 +40,7 @@ def test_an_array_is_used_where_it_lies_now(runtime: Runtime) -> None:
     with refused(f"src has {X.nbytes - 4} bytes"):
         opencl.enqueue_reorder(runtime.queue, src, PLAIN, dst, NHWC)
     src.offset = 2
-    with refused("starts at byte 2 of its buffer, no multiple of the 4 bytes"):
+    with refused("starts at byte 2 of its buffer, not a multiple of the 4 bytes"):
         opencl.enqueue_reorder(runtime.queue, src, PLAIN, dst, NHWC)
     src.offset, src.base_data = 0, runtime.buffer(X)
     opencl.enqueue_reorder(runtime.queue, src, PLAIN, dst, NHWC)

@@ -12,7 +12,7 @@ import pytest
 
 from memdesc import MemdescError, OverlapError, image_desc, memory_desc
 from reorder import Attr, opencl, reorder
-from reorder.opencl import known
+from reorder.opencl import execution
 from tests.opencl.runtimes import refused
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ KINDS = (buffer, part, on_host, array, view, image)
 
 def is_known(runtime: Runtime, src: tuple[Any, Any], dst: tuple[Any, Any]) -> bool:
     pair = (src[0], dst[0]), (src[1], dst[1])
-    return known.find_known(runtime.queue, *pair, None)[0] is not None
+    return execution.find_known(runtime.queue, *pair, None)[0] is not None
 
 
 def fill(runtime: Runtime, memory: tuple[Any, Any], x: Any) -> None:
@@ -148,7 +148,7 @@ def test_memory_of_the_host_may_start_anywhere_in_the_next_call(runtime: Runtime
         fill(runtime, src, X * (start + 1))
         opencl.enqueue_reorder(runtime.queue, *src, *dst).wait()
         assert read(runtime, dst)[1].tobytes() == (X * (start + 1)).tobytes()
-    with refused("no multiple of the 4 bytes of an element"):
+    with refused("not a multiple of the 4 bytes of an element"):
         opencl.enqueue_reorder(runtime.queue, host_buffer(runtime, 2), NHWC, *dst)
 
 
