@@ -114,7 +114,7 @@ def devices() -> tuple[Device, ...]:
     Raises
     ------
     MemdescError
-        If `MEMDESC_CACHE_BYTES` is no number of bytes.
+        If `MEMDESC_CACHE_BYTES` is not a number of bytes.
 
     Examples
     --------
@@ -139,7 +139,7 @@ def find_device(name: str = "") -> Device:
     ------
     MemdescError
         If there is none; with the devices that there are, and what is wrong with them. Likewise
-        if `MEMDESC_CACHE_BYTES` is no number of bytes.
+        if `MEMDESC_CACHE_BYTES` is not a number of bytes.
 
     Examples
     --------

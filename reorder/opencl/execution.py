@@ -57,8 +57,10 @@ __all__ = [
     "transfers_between",
 ]
 
-# prepared reorders that a context keeps
-_KEPT = 512
+# keys of prepared reorders that a context keeps, about two for each
+_MAX_KEYS = 1024
+# the fields of an operand before its memory
+_IN_MEMORY = DeviceOperand._fields.index("memory")
 
 
 class PreparedTransfer(NamedTuple):
@@ -103,11 +105,8 @@ def transfers_between(
         device_operand(queue, memory[1], descs[1], "dst"),
     )
     found = prepare_transfers(queue, *operands, attr)
-    if key is not None and not (attr is not None and attr.is_large):
-        known = _known_in(queue.context)
-        if len(known) >= _KEPT:
-            known.clear()
-        known[key] = found
+    if key is not None:
+        _keep(queue.context, key, attr, found)
     return found, (operands[0].memory, operands[1].memory)
 
 
@@ -137,9 +136,14 @@ def prepare_transfers(
 ) -> Found:
     """Check two operands against each other, plan their transfers and build the kernels.
 
-    Only arrays of scales and zero points are allocated.
+    Only arrays of scales and zero points are allocated. Operands in other memory may have the same
+    transfers, so these are kept under a second key.
     """
     check_pair(src, dst, attr)
+    key = (queue.device, src[:_IN_MEMORY], dst[:_IN_MEMORY], attr)
+    found = _known_in(queue.context).get(key)
+    if found is not None:
+        return found
     transfers = plan_transfers(
         src.spec(dst),
         dst.spec(src),
@@ -147,7 +151,19 @@ def prepare_transfers(
         attr,
         is_aligned=src.is_aligned and dst.is_aligned,
     )
-    return build_transfers(queue.context, queue.device, transfers)
+    found = build_transfers(queue.context, queue.device, transfers)
+    _keep(queue.context, key, attr, found)
+    return found
+
+
+def _keep(context: cl.Context, key: tuple[Any, ...], attr: Attr | None, found: Found) -> None:
+    """Keep the transfers of a reorder, unless its attributes are large."""
+    if attr is not None and attr.is_large:
+        return
+    known = _known_in(context)
+    if len(known) >= _MAX_KEYS:
+        known.clear()
+    known[key] = found
 
 
 def build_transfers(

@@ -13,6 +13,7 @@ from reorder import Attr, Memory, opencl, reorder
 from tests.opencl.runtimes import refused
 
 if TYPE_CHECKING:
+    from memdesc import ImageDesc, MemoryDesc
     from tests.opencl.runtimes import Runtime
 
 X = np.random.default_rng(5).random((2, 17, 5, 4), np.float32)
@@ -92,7 +93,7 @@ def test_out_is_written_and_returned(runtime: Runtime) -> None:
     got = reorder(X, image, out=target, queue=runtime.queue).get()
     assert got.desc == image.desc
     assert got.data.tobytes() == reorder(X, image).tobytes()
-    with pytest.raises(MemdescError, match="out is host memory, but the result lies on a device"):
+    with pytest.raises(MemdescError, match="out is host memory, but the result stays on a device"):
         reorder(X, out=Memory(desc), queue=runtime.queue)  # type: ignore[call-overload] # the mistake
     with pytest.raises(MemdescError, match=r"dst and dtype ask for .*'abcd'"):
         reorder(X, "nchw", out=m, queue=runtime.queue)
@@ -117,9 +118,7 @@ def test_out_keeps_its_data_type(runtime: Runtime) -> None:
         == X.astype(np.float16).tobytes()
     )
     buffer = runtime.buffer(np.zeros(X.nbytes, np.uint8))
-    with pytest.raises(
-        MemdescError, match="out is memory that does not say what it holds; give dst"
-    ):
+    with pytest.raises(MemdescError, match="out does not say what it holds; give dst"):
         reorder(X, dtype="f16", out=buffer, queue=runtime.queue)
 
 
@@ -234,3 +233,27 @@ def test_threads_share_the_kernels_of_a_context(runtime: Runtime) -> None:
     for thread in threads:
         thread.join()
     assert wrong == []
+
+
+@pytest.mark.parametrize(
+    "desc",
+    [memory_desc(X.shape, "f32", "nChw8c"), image_desc(X.shape, "f32", "in_out_channel")],
+)
+def test_memory_on_a_device_shows_its_layout_and_tells_numpy_where_it_lies(
+    desc: MemoryDesc | ImageDesc, first: Runtime
+) -> None:
+    memory = reorder(X, desc, queue=first.queue)
+    assert repr(memory) == f"DeviceMemory({desc!r})"
+    assert memory._repr_html_() == desc._repr_html_()
+    for read in (
+        np.asarray,
+        np.array,
+        np.ascontiguousarray,
+        lambda x: np.ones(6) + x,
+        lambda x: np.asarray(x, np.float32),
+    ):
+        with pytest.raises(
+            MemdescError,
+            match=r"lies on a device, which numpy cannot read; \.get\(\) copies it to the host",
+        ):
+            read(memory)

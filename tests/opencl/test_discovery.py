@@ -75,11 +75,11 @@ def test_a_wrong_limit_of_the_cache_is_no_defect_of_a_device(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv(CACHE_LIMIT, "abc")
-    with pytest.raises(MemdescError, match=f"^{CACHE_LIMIT}='abc' is no number of bytes"):
+    with pytest.raises(MemdescError, match=f"^{CACHE_LIMIT}='abc' is not a number of bytes"):
         find_device()
     assert main(["doctor"]) == 0
     said = capsys.readouterr().out
-    assert f"{CACHE_LIMIT}='abc' is no number of bytes" in said
+    assert f"{CACHE_LIMIT}='abc' is not a number of bytes" in said
     assert "reinstall" not in said
 
 

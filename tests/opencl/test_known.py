@@ -125,7 +125,7 @@ def test_memory_of_the_host_and_parts_are_checked_as_such(
 def test_many_reorders_are_known_to_many_threads(
     runtime: Runtime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(execution, "_KEPT", 3)
+    monkeypatch.setattr(execution, "_MAX_KEYS", 3)
 
     def move(k: int) -> bool:
         x = np.arange(6 * (k % 5 + 1), dtype=np.int16).reshape(2, -1)

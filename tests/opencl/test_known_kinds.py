@@ -64,7 +64,14 @@ def image(runtime: Runtime) -> tuple[Any, Any]:
     return runtime.image(IMAGE, np.zeros((IMAGE.height, IMAGE.width, 4), np.float32)), IMAGE
 
 
-KINDS = (buffer, part, on_host, array, view, image)
+def shared(runtime: Runtime) -> tuple[Any, Any]:
+    """Return shared virtual memory; a buffer where the runtime has none."""
+    if not runtime.device.device.svm_capabilities:
+        return buffer(runtime)
+    return cl.SVM(cl.csvm_empty(runtime.context, (NHWC.nbytes,), np.uint8)), NHWC
+
+
+KINDS = (buffer, part, on_host, array, view, image, shared)
 
 
 def is_known(runtime: Runtime, src: tuple[Any, Any], dst: tuple[Any, Any]) -> bool:
