@@ -10,9 +10,8 @@ from memdesc import ImageDesc, MemdescError, MemoryDesc
 from memdesc.errors import short_repr
 from reorder.opencl.execution import device_traits
 from reorder.opencl.image_formats import channel_type_of, image_format
-from reorder.opencl.kernel.launch import DeviceTraits
+from reorder.opencl.kernel.launch import DeviceTraits, kernel_source
 from reorder.opencl.kernel.placement import ImageShape
-from reorder.opencl.kernel.source import kernel_source
 from reorder.opencl.kernel.transfers import plan_transfers
 from reorder.opencl.operands import DeviceOperand, check_pair
 

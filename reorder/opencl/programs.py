@@ -34,7 +34,7 @@ from memdesc.errors import short_repr
 from reorder.opencl.allocation import is_released_error, released_error
 from reorder.opencl.kernel.access import AccessKind
 from reorder.opencl.kernel.conversion import Floats
-from reorder.opencl.kernel.source import KERNEL, kernel_source
+from reorder.opencl.kernel.launch import KERNEL, kernel_source
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -175,7 +175,7 @@ def prepare(context: cl.Context, device: cl.Device, launch: Launch) -> PreparedL
     return PreparedLaunch(
         launch,
         kernels,
-        (*operands, *pattern.others, "params"),
+        (*operands, *pattern.varying, "params"),
         np.array(launch.params, np.int64 if pattern.is_wide else np.int32),
         ((launch.groups[0] * items, *launch.groups[1:]), (items, 1, 1)),
     )

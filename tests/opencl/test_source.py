@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 import reorder
 from memdesc import memory_desc
+from reorder.opencl.kernel.launch import kernel_source
 from reorder.opencl.kernel.profile import GPU, Profile
-from reorder.opencl.kernel.source import kernel_source
 from reorder.opencl.kernel.transfers import OperandSpec
 from tests.strategies import desc_pairs, descs
 from tests.unit.reorder.opencl.launches import launches

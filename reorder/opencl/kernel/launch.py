@@ -1,7 +1,8 @@
-"""Launches: a nest, the pattern of its kernel, and the numbers that the kernel takes.
+"""Launches: a nest, the pattern and text of its kernel, and the numbers that the kernel takes.
 
-The parameters of a kernel are a struct of integers by value, so that one kernel fits all sizes.
-Names and order, for operand `src` and then `dst`, loop k, gather k:
+Texts are OpenCL C 1.2, and depend on the pattern alone. The parameters of a kernel are a struct of
+integers by value, so that one kernel fits all sizes. Their names and order, for operand `src` and
+then `dst`, loop k, gather k:
 
     src, or src_x, src_y      offset, or column and row, where the nest starts
     src_lane1, ...            offsets of the lanes after the first (buffers)
@@ -17,9 +18,9 @@ Names and order, for operand `src` and then `dst`, loop k, gather k:
                               outermost block of axis 0 of src
 
 A kernel that converts has the roles of its scales and zero points as further operands, where they
-differ along the dims. Before all others stand its scalars, then what its body adds:
+differ along the dims. Its scalars come first, then the parameters of its body:
 
-    src_scale_value, ...      a number for all elements; of floats, the bits
+    src_scale_value, ...      a number for all elements; the bits of a float
     src_end                   one past the last element that may be read, for aligned loads
 """
 
@@ -30,7 +31,7 @@ from math import prod
 from typing import TYPE_CHECKING, NamedTuple
 
 from reorder.opencl.kernel.access import OTHER, Access, AccessKind
-from reorder.opencl.kernel.conversion import Floats, conversion_lines
+from reorder.opencl.kernel.conversion import Floats, conversion_lines, operand_type
 from reorder.opencl.kernel.profile import GPU, Profile
 
 if TYPE_CHECKING:
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
     from reorder.plan.nodes import Lookup
 
 __all__ = [
+    "KERNEL",
     "MAX_INT",
     "Body",
     "DeviceTraits",
@@ -51,20 +53,22 @@ __all__ = [
     "LoopShape",
     "Pattern",
     "Task",
-    "block_names",
-    "block_values",
+    "block_params",
     "ceil_log2",
     "divided",
     "end_of_src",
     "floor_log2",
+    "kernel_source",
     "make_launch",
     "offset_bound",
-    "param_names",
     "tiled",
-    "with_values",
+    "with_params",
 ]
 
 MAX_INT = 2**31 - 1
+# the name of every kernel
+KERNEL = "reorder"
+_PARAMS_PER_LINE = 8
 # NVIDIA's limit of work-groups in the second and third dimension
 _MAX_GROUPS = 65535
 
@@ -123,13 +127,13 @@ class LoopShape(NamedTuple):
 class GatherShape(NamedTuple):
     """The structure of a `Lookup`: its dims; for each axis its dims and its number of blocks.
 
-    `others` has the axes of the scales and zero points that differ along the dims.
+    `varying` has the axes of the scales and zero points that differ along the dims.
     """
 
     dims: tuple[int, ...]
     src: tuple[tuple[tuple[int, ...], int], ...]
     dst: tuple[tuple[tuple[int, ...], int], ...]
-    others: tuple[tuple[tuple[tuple[int, ...], int], ...], ...] = ()
+    varying: tuple[tuple[tuple[tuple[int, ...], int], ...], ...] = ()
 
 
 class Body(ABC):
@@ -145,15 +149,9 @@ class Body(ABC):
         if pattern.conversion is not None:
             yield from conversion_lines(pattern.conversion)
 
-    def own_params(self) -> list[str]:
-        """Return the names of the parameters beside those of the nest."""
+    def param_names(self) -> list[str]:
+        """Return the names of the parameters that the body adds to those of the nest."""
         return []
-
-    def param_names(self, pattern: Pattern) -> list[str]:
-        """Return the names of all parameters, in the order in which the kernel takes them."""
-        conversion = pattern.conversion
-        scalars = [] if conversion is None else [f"{role}_value" for role in conversion.scalars]
-        return [*scalars, *self.own_params(), *_nest_params(pattern)]
 
 
 class Pattern(NamedTuple):
@@ -161,7 +159,8 @@ class Pattern(NamedTuple):
 
     `lanes` has an entry for each element that a work item moves: its lane in an image src, its
     index among the lanes for a buffer, or -1 if zero is written. A work-group has `work_items`
-    work items. With `is_wide` offsets have 64 bits.
+    work items. With `is_wide` offsets have 64 bits. `params` are the names of the parameters, in
+    order.
     """
 
     src: Access
@@ -173,16 +172,17 @@ class Pattern(NamedTuple):
     loops: tuple[LoopShape, ...] = ()
     gathers: tuple[GatherShape, ...] = ()
     is_wide: bool = False
+    params: tuple[str, ...] = ()
 
     @property
-    def others(self) -> tuple[str, ...]:
+    def varying(self) -> tuple[str, ...]:
         """The operands beside src and dst: scales and zero points that differ along the dims."""
         return () if self.conversion is None else self.conversion.varying
 
     @property
     def operands(self) -> list[tuple[str, Access]]:
         """All operands by name."""
-        return [("src", self.src), ("dst", self.dst), *((role, OTHER) for role in self.others)]
+        return [("src", self.src), ("dst", self.dst), *((role, OTHER) for role in self.varying)]
 
     def is_last_in_dimension(self, k: int) -> bool:
         """Whether no loop or gather after loop k shares its dimension of the NDRange."""
@@ -195,7 +195,7 @@ class Pattern(NamedTuple):
 class Launch(NamedTuple):
     """One kernel to enqueue: its pattern, its parameters, and the work-groups in each dimension.
 
-    One that `is_later` starts when all others of its transfer are done.
+    One that `is_later` starts when all other launches of its transfer are done.
     """
 
     pattern: Pattern
@@ -241,11 +241,11 @@ def make_launch(
     nest : Nest
         The loops.
     pattern : Pattern
-        Without loops and gathers.
+        Without loops, gathers and parameters.
     loops : iterable of Division
         How each loop is divided.
     numbers : mapping
-        Parameters beside those of the nest, by name.
+        The scalars of the conversion and the parameters of the body, by name; others are ignored.
     gather_shift : int, optional
         log2 of the work items along the first gather.
     """
@@ -264,17 +264,21 @@ def make_launch(
         gathers=tuple(map(_gather_shape, nest.gathers)),
         is_wide=pattern.is_wide or wide_numbers or offset_bound(nest, spans) + sum(spans) > MAX_INT,
     )
-    values = {**_nest_values(nest, loops, gathers, pattern.others), **numbers}
-    first, *others = (
+    numbers = {"src_end": end_of_src(nest), **numbers}
+    scalars = () if pattern.conversion is None else pattern.conversion.scalars
+    names = [*(f"{role}_value" for role in scalars), *pattern.body.param_names()]
+    params = {name: numbers[name] for name in names}
+    params |= _nest_params(nest, pattern, (*loops, *gathers))
+    first, *outer = (
         prod(count for count, grid_dim in zip(counts, dims, strict=True) if grid_dim == dim)
         for dim in range(3)
     )
-    return with_values(pattern, values, (first * prod(one.groups for one in gathers), *others))
+    return with_params(pattern, params, (first * prod(one.groups for one in gathers), *outer))
 
 
-def with_values(pattern: Pattern, values: Mapping[str, int], groups: tuple[int, ...]) -> Launch:
-    """Return the launch of a pattern with its parameters taken by name."""
-    return Launch(pattern, tuple(values[name] for name in param_names(pattern)), groups)
+def with_params(pattern: Pattern, params: Mapping[str, int], groups: tuple[int, ...]) -> Launch:
+    """Return the launch of a pattern with its parameters by name, in order."""
+    return Launch(pattern._replace(params=tuple(params)), tuple(params.values()), groups)
 
 
 def _grid_dims(counts: list[int], *, has_gathers: bool) -> list[int]:
@@ -293,14 +297,14 @@ def offset_bound(nest: Nest, spans: list[int]) -> int:
         sum(map(abs, nest.src)) + sum(abs(lane.src) for lane in nest.lanes),
         sum(map(abs, nest.dst)) + sum(abs(lane.dst) for lane in nest.lanes),
         *(
-            abs(start) + sum(abs(lane.others[k]) for lane in nest.lanes)
-            for k, start in enumerate(nest.others)
+            abs(start) + sum(abs(lane.varying[k]) for lane in nest.lanes)
+            for k, start in enumerate(nest.varying)
         ),
     ]
     for loop, span in zip(nest.loops, spans, strict=True):
         bounds[0] += span * max(map(abs, loop.src), default=0)
         bounds[1] += span * max(map(abs, loop.dst), default=0)
-        for k, stride in enumerate(loop.others):
+        for k, stride in enumerate(loop.varying):
             bounds[2 + k] += span * abs(stride)
     for gather in nest.gathers:
         operands = gather.src, gather.dst, *gather.others
@@ -322,113 +326,61 @@ def _reach(axes: tuple[tuple[Axis, tuple[Block, ...]], ...]) -> int:
 
 def _gather_shape(gather: Lookup) -> GatherShape:
     """Return the structure of a gather."""
-    src, dst, *others = (
+    src, dst, *varying = (
         tuple((axis.dims, len(blocks)) for axis, blocks in operand)
         for operand in (gather.src, gather.dst, *gather.others)
     )
-    return GatherShape(tuple(dim for dim, _ in gather.sizes), src, dst, tuple(others))
+    return GatherShape(tuple(dim for dim, _ in gather.sizes), src, dst, tuple(varying))
 
 
-def param_names(pattern: Pattern) -> list[str]:
-    """Return the names of a kernel's parameters, in the order in which it takes them."""
-    return pattern.body.param_names(pattern)
-
-
-def _nest_params(pattern: Pattern) -> list[str]:
-    """Return the names of the parameters of a nest."""
-    names: list[str] = []
-    operands = pattern.operands
-    for operand, access in operands:
-        names += _coord_names(operand, access, "")
+def _nest_params(nest: Nest, pattern: Pattern, divisions: tuple[Division, ...]) -> dict[str, int]:
+    """Return the parameters of a nest, by name and in order; divisions of gathers come last."""
+    found: dict[str, int] = {}
+    starts = (nest.src, nest.dst, *((start,) for start in nest.varying))
+    for n, (operand, access) in enumerate(pattern.operands):
+        found |= _coord_params(operand, access, starts[n], "")
         if access.kind == AccessKind.BUFFER:
-            names += [f"{operand}_lane{k}" for k in range(1, len(pattern.lanes))]
-    for k in range(len(pattern.loops)):
-        names += [f"extent{k}", f"valid{k}", f"shift{k}"]
+            for k, lane in enumerate(nest.lanes[1:], 1):
+                found[f"{operand}_lane{k}"] = (lane.src, lane.dst, *lane.varying)[n]
+    for k, loop in enumerate(nest.loops):
+        found |= {f"extent{k}": loop.extent, f"valid{k}": loop.valid}
+        found[f"shift{k}"] = divisions[k].shift
         if not pattern.is_last_in_dimension(k):
-            names.append(f"groups{k}")
-        for operand, access in operands:
-            names += _coord_names(operand, access, str(k))
-    for k, gather in enumerate(pattern.gathers):
-        names += _gather_names(f"gather{k}", gather, pattern.others)
-    return names
+            found[f"groups{k}"] = divisions[k].groups
+        varying = loop.varying or (0,) * len(nest.varying)
+        strides = (loop.src, loop.dst, *((stride,) for stride in varying))
+        for (operand, access), stride in zip(pattern.operands, strides, strict=True):
+            found |= _coord_params(operand, access, stride, str(k))
+    for k, (gather, one) in enumerate(zip(nest.gathers, divisions[len(nest.loops) :], strict=True)):
+        prefix = f"gather{k}"
+        found |= {f"{prefix}_extent": gather.extent, f"{prefix}_shift": one.shift}
+        found |= {f"{prefix}_groups": one.groups}
+        found |= {f"{prefix}_size{dim}": size for dim, size in gather.sizes}
+        operands = gather.src, gather.dst, *gather.others
+        for (operand, _), axes in zip(pattern.operands, operands, strict=True):
+            for j, (axis, blocks) in enumerate(axes):
+                found[f"{prefix}_{operand}{j}_padded"] = axis.padded
+                found |= block_params(f"{prefix}_{operand}{j}", blocks)
+    return found
 
 
-def _coord_names(operand: str, access: Access, loop: str) -> list[str]:
+def end_of_src(nest: Nest) -> int:
+    """Return the offset past the last element of src that a nest reads; 0 if it reads an image."""
+    if len(nest.src) != 1:
+        return 0
+    return nest.src[0] + 1 + sum(max((loop.valid - 1) * loop.src[0], 0) for loop in nest.loops)
+
+
+def _coord_params(operand: str, access: Access, coords: Coords, loop: str) -> dict[str, int]:
+    """Return the offset or stride of an operand, or the column and row of them in an image."""
+    if access.kind == AccessKind.NONE:
+        return {}
     if access.kind == AccessKind.IMAGE:
-        return [f"{operand}_x{loop}", f"{operand}_y{loop}"]
-    return [] if access.kind == AccessKind.NONE else [f"{operand}{loop}"]
+        return {f"{operand}_{c}{loop}": value for c, value in zip("xy", coords, strict=True)}
+    return {f"{operand}{loop}": coords[0]}
 
 
-def _gather_names(prefix: str, gather: GatherShape, others: tuple[str, ...]) -> list[str]:
-    names = [f"{prefix}_extent", f"{prefix}_shift", f"{prefix}_groups"]
-    names += [f"{prefix}_size{dim}" for dim in gather.dims]
-    operands = zip(("src", "dst", *others), (gather.src, gather.dst, *gather.others), strict=True)
-    for operand, axes in operands:
-        for j, (_, blocks) in enumerate(axes):
-            names.append(f"{prefix}_{operand}{j}_padded")
-            names += block_names(f"{prefix}_{operand}{j}", blocks)
-    return names
-
-
-def block_names(prefix: str, blocks: int) -> list[str]:
-    """Return the names of the steps, extents and strides of some blocks."""
-    return [f"{prefix}_{field}{b}" for b in range(blocks) for field in ("step", "extent", "stride")]
-
-
-def _nest_values(
-    nest: Nest,
-    loops: tuple[Division, ...],
-    gathers: tuple[Division, ...],
-    others: tuple[str, ...],
-) -> dict[str, int]:
-    """Return the parameters of a nest by name; a kernel takes some of them.
-
-    `others` names the scales and zero points that differ along the dims.
-    """
-    values = _coord_values("src", nest.src, "") | _coord_values("dst", nest.dst, "")
-    if len(nest.src) == 1:
-        values["src_end"] = end_of_src(nest.src[0], nest.loops)
-    values |= dict(zip(others, nest.others, strict=True))
-    for k, lane in enumerate(nest.lanes):
-        values |= {f"src_lane{k}": lane.src, f"dst_lane{k}": lane.dst}
-        values |= {f"{role}_lane{k}": one for role, one in zip(others, lane.others, strict=True)}
-    for k, (loop, one) in enumerate(zip(nest.loops, loops, strict=True)):
-        values |= {f"extent{k}": loop.extent, f"valid{k}": loop.valid}
-        values |= {f"groups{k}": one.groups, f"shift{k}": one.shift}
-        values |= _coord_values("src", loop.src, str(k)) | _coord_values("dst", loop.dst, str(k))
-        strides = loop.others or (0,) * len(others)
-        values |= {f"{role}{k}": stride for role, stride in zip(others, strides, strict=True)}
-    for k, (gather, one) in enumerate(zip(nest.gathers, gathers, strict=True)):
-        values |= {f"gather{k}_groups": one.groups, f"gather{k}_shift": one.shift}
-        values |= _gather_values(f"gather{k}", gather, others)
-    return values
-
-
-def end_of_src(start: int, loops: Iterable[Loop]) -> int:
-    """Return the offset past the last element of src that some loops read."""
-    return start + 1 + sum(max((loop.valid - 1) * loop.src[0], 0) for loop in loops)
-
-
-def _coord_values(operand: str, coords: Coords, loop: str) -> dict[str, int]:
-    if len(coords) == 1:
-        return {f"{operand}{loop}": coords[0]}
-    return {f"{operand}_{c}{loop}": value for c, value in zip("xy", coords, strict=False)}
-
-
-def _gather_values(prefix: str, gather: Lookup, others: tuple[str, ...]) -> dict[str, int]:
-    """Return the parameters of a gather by name."""
-    values = {f"{prefix}_extent": gather.extent}
-    values |= {f"{prefix}_size{dim}": size for dim, size in gather.sizes}
-    operands = [("src", gather.src), ("dst", gather.dst)]
-    operands += zip(others, gather.others, strict=True)
-    for operand, axes in operands:
-        for j, (axis, blocks) in enumerate(axes):
-            values[f"{prefix}_{operand}{j}_padded"] = axis.padded
-            values |= block_values(f"{prefix}_{operand}{j}", blocks)
-    return values
-
-
-def block_values(prefix: str, blocks: tuple[Block, ...]) -> dict[str, int]:
+def block_params(prefix: str, blocks: tuple[Block, ...]) -> dict[str, int]:
     """Return the steps, extents and strides of blocks by name, the outermost block first."""
     values: dict[str, int] = {}
     for b, block in enumerate(sorted(blocks, key=lambda block: -block.step)):
@@ -438,3 +390,35 @@ def block_values(prefix: str, blocks: tuple[Block, ...]) -> dict[str, int]:
             f"{prefix}_stride{b}": block.stride,
         }
     return values
+
+
+def kernel_source(pattern: Pattern) -> str:
+    """Return the program of a pattern; its only kernel is named `KERNEL`."""
+    body = (f"    {line}" for line in pattern.body.lines(pattern))
+    return "\n".join([*_head(pattern), "{", *body, "}", ""])
+
+
+def _head(pattern: Pattern) -> Iterator[str]:
+    yield f"typedef {'long' if pattern.is_wide else 'int'} index_t;"
+    yield "typedef struct {"
+    names = pattern.params
+    for k in range(0, len(names), _PARAMS_PER_LINE):
+        yield f"    index_t {', '.join(names[k : k + _PARAMS_PER_LINE])};"
+    yield "} params_t;"
+    yield from pattern.body.functions(pattern)
+    arguments = []
+    if pattern.src.kind == AccessKind.IMAGE:
+        arguments.append("__read_only image2d_t src")
+    elif pattern.src.kind != AccessKind.NONE:
+        arguments.append(f"__global const {pattern.src.element.memory} *restrict src")
+    if pattern.dst.kind == AccessKind.IMAGE:
+        arguments.append("__write_only image2d_t dst")
+    else:
+        arguments.append(f"__global {pattern.dst.element.memory} *restrict dst")
+    if pattern.conversion is not None:
+        arguments += [
+            f"__global const {operand_type(pattern.conversion, role)} *restrict {role}"
+            for role in pattern.varying
+        ]
+    yield f"__kernel __attribute__((reqd_work_group_size({pattern.work_items}, 1, 1)))"
+    yield f"void {KERNEL}({', '.join(arguments)}, const params_t p)"

@@ -9,13 +9,26 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from reorder.opencl.kernel.placement import Loop
 
-__all__ = ["BANK_BITS", "MAX_LOCAL_NBYTES", "SUBGROUP", "Chain", "chain_of", "conflicts"]
+__all__ = [
+    "BANK_BITS",
+    "MAX_LOCAL_NBYTES",
+    "SUBGROUP",
+    "Chain",
+    "LocalLayout",
+    "chain_of",
+    "conflicts",
+    "local_layout",
+    "offset_of",
+]
 
 BANK_BITS, SUBGROUP = 5, 32
 # the local memory that every kernel on NVIDIA's devices may have
 MAX_LOCAL_NBYTES = 48 << 10
+_VECTOR_NBYTES = 16
 
 
 class Chain(NamedTuple):
@@ -66,3 +79,37 @@ def conflicts(accesses: tuple[list[int], list[int]], moves: dict[int, int]) -> i
             banks.setdefault(moved & (1 << BANK_BITS) - 1, set()).add(word)
         steps += max(map(len, banks.values()))
     return steps
+
+
+class LocalLayout(NamedTuple):
+    """Where a tile is in local memory: bytes between the steps of each loop, and in all."""
+
+    strides: dict[int, int]
+    nbytes: int
+
+
+def local_layout(
+    nbytes: int, run: Iterable[tuple[int, int]], rest: Iterable[tuple[int, int]], gap: int
+) -> LocalLayout:
+    """Lay out a tile of elements of some bytes; loops come as (loop, steps), innermost first.
+
+    Runs start at multiples of a vector, with `gap` bytes more between them.
+    """
+    strides, stride = {}, nbytes
+    for loop, steps in run:
+        strides[loop] = stride
+        stride *= steps
+    stride = -(-stride // _VECTOR_NBYTES) * _VECTOR_NBYTES + gap
+    for loop, steps in rest:
+        strides[loop] = stride
+        stride *= steps
+    return LocalLayout(strides, stride)
+
+
+def offset_of(index: int, digits: Iterable[tuple[int, int]]) -> tuple[int, int]:
+    """Return the offset of an index over (steps, stride), innermost first, and the rest of it."""
+    offset = 0
+    for steps, stride in digits:
+        index, digit = divmod(index, steps)
+        offset += digit * stride
+    return offset, index

@@ -14,7 +14,14 @@ from typing import TYPE_CHECKING, NamedTuple
 from reorder.opencl.kernel.access import AccessKind, code_of_lane, lane_of_code
 from reorder.opencl.kernel.conversion import BETA, converted, operand_value
 from reorder.opencl.kernel.launch import Body, Pattern, make_launch, tiled
-from reorder.opencl.kernel.local_memory import SUBGROUP, chain_of, conflicts
+from reorder.opencl.kernel.local_memory import (
+    SUBGROUP,
+    LocalLayout,
+    chain_of,
+    conflicts,
+    local_layout,
+    offset_of,
+)
 from reorder.opencl.kernel.placement import Loop
 from reorder.opencl.kernel.statements import index_lines, start_lines
 
@@ -190,7 +197,7 @@ def _extents(sides: _Sides, most: int) -> list[int]:
 
 
 def _order(extents: list[int], rectangle: tuple[Chain, ...]) -> tuple[tuple[int, int], ...]:
-    """Return the order of the pixels of a tile: a rectangle of the image, then all others."""
+    """Return the order of the pixels of a tile: a rectangle of the image, then the rest."""
     left = list(extents)
     order = []
     for chain in rectangle:
@@ -225,23 +232,19 @@ def _spread(tile: PixelTile) -> PixelTile:
 
 def _accesses(tile: PixelTile) -> tuple[list[int], list[int]]:
     """Return the words of the first vectors of the runs, and of the first pixels."""
-    strides = tile.local_strides
-    vectors, pixels = [], []
-    for item in range(SUBGROUP):
-        left, at = divmod(item, tile.chunks)
-        at *= tile.vector
-        for k in tile.rest:
-            left, digit = divmod(left, tile.steps(k))
-            at += digit * strides[k]
-        vectors.append(at // _WORD)
-        left, at = item, 0
-        scales: dict[int, int] = {}
-        for k, steps in tile.order:
-            left, digit = divmod(left, steps)
-            at += digit * scales.get(k, 1) * strides[k]
-            scales[k] = scales.get(k, 1) * steps
-        pixels.append(at // _WORD)
-    return vectors, pixels
+    strides = tile.local.strides
+    rest = [(tile.steps(k), strides[k]) for k in tile.rest]
+    pixels = []
+    scales: dict[int, int] = {}
+    for k, steps in tile.order:
+        pixels.append((steps, scales.get(k, 1) * strides[k]))
+        scales[k] = scales.get(k, 1) * steps
+    vectors = [(tile.chunks, tile.vector), *rest]
+    stored, loaded = (
+        [offset_of(item, digits)[0] // _WORD for item in range(SUBGROUP)]
+        for digits in (vectors, pixels)
+    )
+    return stored, loaded
 
 
 @dataclass(frozen=True)
@@ -294,23 +297,15 @@ class PixelTile(Body):
         return self.run[0] == LANES
 
     @property
-    def local_strides(self) -> dict[int, int]:
-        """Bytes between steps of each loop in local memory; runs start at multiples of 16."""
-        strides, stride = {}, self.nbytes
-        for k in self.run:
-            strides[k] = stride
-            stride *= self.steps(k)
-        stride = -(-stride // _VECTOR) * _VECTOR + self.gap
-        for k in self.rest:
-            strides[k] = stride
-            stride *= self.steps(k)
-        return strides
+    def local(self) -> LocalLayout:
+        """Where the elements are in local memory."""
+        run, rest = ([(k, self.steps(k)) for k in loops] for loops in (self.run, self.rest))
+        return local_layout(self.nbytes, run, rest, self.gap)
 
     @property
     def local_vectors(self) -> int:
         """Vectors of 16 bytes of local memory."""
-        run = -(-self.chunks * self.vector // _VECTOR) * _VECTOR + self.gap
-        return -(-run * prod(map(self.steps, self.rest)) // _VECTOR)
+        return -(-self.local.nbytes // _VECTOR)
 
     def lines(self, pattern: Pattern) -> Iterator[str]:
         """Return the body: all loads, the stores to local memory, then those to dst."""
@@ -391,7 +386,7 @@ def _vector_lines(
     tile: PixelTile, pattern: Pattern, s: int, operand: str, conditions: list[str]
 ) -> Iterator[str]:
     """Return where vector s of a work item is in the buffer, and in local memory."""
-    strides = tile.local_strides
+    strides = tile.local.strides
     yield f"const uint n{s} = get_local_id(0) + {s * pattern.work_items}u;"
     yield f"const int r{s} = (int)(n{s} % {tile.chunks}u) * {tile.lanes};"
     counted = _COUNTED[operand]
@@ -433,7 +428,7 @@ def _pixel_lines(
     for c in "xy":
         terms = [f"{operand}_{c}", *(f"t{k}_{s} * p.{operand}_{c}{k}" for k in digits)]
         yield f"const int {c}{s} = (int)({' + '.join(terms)});"
-    strides = tile.local_strides
+    strides = tile.local.strides
     local = " + ".join(f"t{k}_{s} * {strides[k]}" for k in digits)
     yield f"const int at{s} = {local or '0'};"
     counted = _COUNTED[operand]
@@ -453,7 +448,7 @@ def _loaded(tile: PixelTile, pattern: Pattern, s: int) -> str:
         if element.is_half:
             return f"vloada_half4(0, (__local const half *)((__local uchar *)tile + at{s}))"
         return element.to_value(vector, "4")
-    stride = tile.local_strides[LANES]
+    stride = tile.local.strides[LANES]
     lanes = []
     for lane in range(tile.steps(LANES)):
         place = f"(__local const {memory} *)((__local uchar *)tile + at{s} + {lane * stride})"
@@ -472,7 +467,7 @@ def _stored(tile: PixelTile, pattern: Pattern, s: int) -> str:
     element = pattern.dst.element
     memory = element.memory
     place = f"((__local uchar *)tile + at{s})"
-    stride = tile.local_strides[LANES]
+    stride = tile.local.strides[LANES]
     lanes = [f"v{s}.s{lane}" for lane in range(tile.steps(LANES))]
     if pattern.conversion is not None:
         codes = [code_of_lane(pattern.src, lane) for lane in lanes]

@@ -75,21 +75,21 @@ ImageShapes = tuple[ImageShape | None, ImageShape | None]
 class Loop(NamedTuple):
     """A loop of `extent` steps, of which the first `valid` hold data; strides in src and dst.
 
-    `others` are those of the scales and zero points that differ along the dims; none if there is
-    one step.
+    `varying` are the strides in the scales and zero points that differ along the dims; it is empty
+    if there is one step.
     """
 
     extent: int
     valid: int
     src: Coords
     dst: Coords
-    others: tuple[int, ...] = ()
+    varying: tuple[int, ...] = ()
 
 
 class MovingLoops(NamedTuple):
     """The loops of a nest that take more than one step, and those without data.
 
-    `along_src` and `along_dst` are those of them that step by one element in a buffer.
+    `along_src` and `along_dst` step by one element in a buffer.
     """
 
     loops: tuple[Loop, ...]
@@ -97,7 +97,7 @@ class MovingLoops(NamedTuple):
     along_dst: Loop | None
 
     @property
-    def others(self) -> list[Loop]:
+    def outer(self) -> list[Loop]:
         """The loops along neither src nor dst."""
         along = self.along_src, self.along_dst
         return [loop for loop in self.loops if all(loop is not one for one in along)]
@@ -106,14 +106,14 @@ class MovingLoops(NamedTuple):
 class Lane(NamedTuple):
     """One of the elements that a work item moves together.
 
-    `src` and `dst` are lane numbers in an image, offsets in a buffer; `others` are offsets. If it
+    `src` and `dst` are lane numbers in an image, offsets in a buffer; `varying` are offsets. If it
     is not valid, zero is written.
     """
 
     src: int
     dst: int
     is_valid: bool
-    others: tuple[int, ...] = ()
+    varying: tuple[int, ...] = ()
 
 
 class Nest(NamedTuple):
@@ -124,7 +124,7 @@ class Nest(NamedTuple):
     lanes: tuple[Lane, ...]
     loops: tuple[Loop, ...]
     gathers: tuple[Lookup, ...] = ()
-    others: tuple[int, ...] = ()
+    varying: tuple[int, ...] = ()
 
     @property
     def is_zero(self) -> bool:
@@ -162,9 +162,9 @@ def place_box(box: Box, shapes: ImageShapes) -> tuple[Nest, ...] | None:
             Loop(node.extent, node.valid, node.strides[:1], node.strides[1:2], node.strides[2:])
             for node in box.nodes
         )
-        src, dst, *others = box.offsets
-        lane = Lane(0, 0, not box.is_zero, (0,) * len(others))
-        return (Nest((src,), (dst,), (lane,), loops, box.lookups, tuple(others)),)
+        src, dst, *varying = box.offsets
+        lane = Lane(0, 0, not box.is_zero, (0,) * len(varying))
+        return (Nest((src,), (dst,), (lane,), loops, box.lookups, tuple(varying)),)
     if box.lookups:
         return None
     boxes = [box]
@@ -215,7 +215,7 @@ def _place_split_box(box: Box, shapes: ImageShapes) -> Nest | None:
         Loop(node.extent, node.valid, src, dst, node.strides[2:])
         for node, src, dst in zip(box.nodes, *strides, strict=True)
     ]
-    nest = Nest(starts[0], starts[1], (), tuple(loops), others=box.offsets[2:])
+    nest = Nest(starts[0], starts[1], (), tuple(loops), varying=box.offsets[2:])
     return _take_lanes(nest, shapes[1])
 
 
@@ -233,10 +233,10 @@ def _take_lanes(nest: Nest, dst: ImageShape | None) -> Nest | None:
         src = _lane(nest.src) + sum(i * loop.src[-1] for i, loop in steps)
         dst_lane = _lane(nest.dst) + sum(i * loop.dst[-1] for i, loop in steps)
         is_valid = has_data and all(i < loop.valid for i, loop in steps)
-        others = tuple(
-            sum(i * loop.others[k] for i, loop in steps) for k in range(len(nest.others))
+        varying = tuple(
+            sum(i * loop.varying[k] for i, loop in steps) for k in range(len(nest.varying))
         )
-        lanes.append(Lane(src, dst_lane, is_valid, others))
+        lanes.append(Lane(src, dst_lane, is_valid, varying))
     lanes.sort(key=lambda lane: lane.dst)
     if dst is not None and [lane.dst for lane in lanes] != list(range(dst.channels)):
         return None

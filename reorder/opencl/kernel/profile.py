@@ -59,16 +59,12 @@ class CopyShape(NamedTuple):
 
 
 class TileShape(NamedTuple):
-    """Bytes of a run of src and of dst, and of a tile; the most work items of a group.
-
-    Work-groups follow the strides of an operand, 0 for src and 1 for dst.
-    """
+    """Bytes of a run of src and of dst, and of a tile; the most work items of a group."""
 
     src_run: int
     dst_run: int
     nbytes: int
     work_items: int
-    order: int = 1
 
 
 class SkewedShape(NamedTuple):
@@ -170,7 +166,7 @@ GPU = Profile(
     ),
     pack_pixels=PixelShape(128, 4, 2, 4608, 128),
     unpack_pixels=PixelShape(256, 4, 2, 9216, 256),
-    # sectors of memory have 32 bytes there; a work item loads one unit of rows of narrow elements
+    # sectors of memory have 32 bytes there; a work item loads rows that it transposes
     skewed=(
         SkewedShape(128, 96, 256, 32),
         SkewedShape(128, 48, 256, 32),

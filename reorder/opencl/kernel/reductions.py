@@ -27,10 +27,9 @@ from reorder.opencl.kernel.launch import (
     MAX_INT,
     Body,
     Pattern,
-    block_names,
-    block_values,
+    block_params,
     floor_log2,
-    with_values,
+    with_params,
 )
 from reorder.opencl.kernel.statements import block_offset
 
@@ -71,9 +70,9 @@ def _sum_launch(desc: MemoryDesc, name: str, start: int, max_work_items: int) ->
     values["count"] = prod(size for dim, size in enumerate(desc.dims) if dim not in kept)
     for dim, found in enumerate(blocks):
         values |= {f"size{dim}": desc.dims[dim], f"padded{dim}": desc.padded_dims[dim]}
-        values |= block_values(f"dim{dim}", found)
+        values |= block_params(f"dim{dim}", found)
     for dim, found in zip(kept, summed, strict=True):
-        values |= block_values(f"sum{dim}", found)
+        values |= block_params(f"sum{dim}", found)
     pattern = Pattern(
         Access(AccessKind.NONE, 8),
         Access(AccessKind.BUFFER, 8),
@@ -82,7 +81,7 @@ def _sum_launch(desc: MemoryDesc, name: str, start: int, max_work_items: int) ->
         is_wide=desc.nbytes > MAX_INT,
     )
     groups = prod(desc.padded_dims[dim] for dim in kept)
-    return with_values(pattern, values, (groups, 1, 1))._replace(is_later=True)
+    return with_params(pattern, values, (groups, 1, 1))._replace(is_later=True)
 
 
 def lower_ranges(
@@ -111,7 +110,7 @@ def lower_ranges(
     for dim, size in enumerate(desc.dims):
         values |= {f"count{dim}": counts[dim], f"inside{dim}": inside[dim], f"size{dim}": size}
     for j, found in enumerate(blocks):
-        values |= block_values(f"axis{j}", found)
+        values |= block_params(f"axis{j}", found)
     work_items = 1 << floor_log2(min(max_work_items, _MAX_RANGE_ITEMS))
     pattern = Pattern(
         Access(AccessKind.BUFFER, desc.dtype.bits),
@@ -121,7 +120,7 @@ def lower_ranges(
         # of elements that a stride of 0 repeats there are more than bytes
         is_wide=max(desc.min_nbytes, total) + work_items * parts > MAX_INT,
     )
-    return with_values(pattern, values, (groups, parts, 1)), parts
+    return with_params(pattern, values, (groups, parts, 1)), parts
 
 
 @dataclass(frozen=True)
@@ -130,15 +129,6 @@ class Sums(Body):
 
     blocks: tuple[int, ...]
     sums: tuple[tuple[int, int], ...]
-
-    def param_names(self, pattern: Pattern) -> list[str]:  # noqa: ARG002 - there is no nest
-        """Return the names of the parameters."""
-        names = ["start", "offset", "factor", "count"]
-        for dim, blocks in enumerate(self.blocks):
-            names += [f"size{dim}", f"padded{dim}", *block_names(f"dim{dim}", blocks)]
-        for dim, blocks in self.sums:
-            names += block_names(f"sum{dim}", blocks)
-        return names
 
     def lines(self, pattern: Pattern) -> Iterator[str]:
         """Return the body: work items sum up some weights each, then the group their sums."""
@@ -178,15 +168,6 @@ class Ranges(Body):
     dtype: str
     work: str
     axes: tuple[tuple[tuple[int, ...], int], ...]
-
-    def param_names(self, pattern: Pattern) -> list[str]:  # noqa: ARG002 - there is no nest
-        """Return the names of the parameters."""
-        names = ["offset", "total", "parts"]
-        for dim in range(sum(len(dims) for dims, _ in self.axes)):
-            names += [f"count{dim}", f"inside{dim}", f"size{dim}"]
-        for j, (_, blocks) in enumerate(self.axes):
-            names += block_names(f"axis{j}", blocks)
-        return names
 
     def functions(self, pattern: Pattern) -> Iterator[str]:  # noqa: ARG002 - nothing converts
         """Return the decoder of an element."""

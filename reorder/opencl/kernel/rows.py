@@ -75,11 +75,11 @@ def try_lower(task: Task) -> tuple[Launch, ...]:
     if first is not moving.along_dst or not _VECTOR <= length <= _MAX_NBYTES:
         return ()
     row = Loop(length, length, (1,), (1,))
-    others = [_of_bytes(loop, nbytes) for loop in moving.others]
-    chain = _chain(row, others)
+    loops = [_of_bytes(loop, nbytes) for loop in moving.outer]
+    chain = _chain(row, loops)
     if prod(loop.extent for loop in chain) < _LEAST:
         return ()
-    outer = [loop for loop in others if all(loop is not taken for taken in chain)]
+    outer = [loop for loop in loops if all(loop is not taken for taken in chain)]
     # groups that run at the same time read adjacent rows, which share sectors of memory
     outer.sort(key=lambda loop: abs(loop.src[0]))
     outer += [Loop(1, 1, (0,), (0,))] * (_MIN_LOOPS - 1 - len(outer))
@@ -127,7 +127,7 @@ def _launch(nest: Nest, chain: list[Loop], outer: list[Loop], shape: CopyShape) 
     # at least 2^31: as a number of 32 bits with a sign it is negative
     inverse = -(-(1 << _WORD + row_shift) // row) - (1 << _WORD)
     numbers = {"length": row, "inverse": inverse, "row_shift": row_shift}
-    numbers["src_end"] = end_of_src(nest.src[0], moved.loops)
+    numbers["src_end"] = end_of_src(moved)
     for k, loop in enumerate(chain[1:], 1):
         numbers |= {f"count{k}": loop.extent, f"step{k}": loop.src[0]}
     whole = Loop(nbytes, nbytes, (0,), (0,))
@@ -165,7 +165,7 @@ class Rows(Body):
 
     depth: int
 
-    def own_params(self) -> list[str]:
+    def param_names(self) -> list[str]:
         """Return the parameters of the rows."""
         loops = [f"{field}{k}" for k in range(1, self.depth) for field in ("count", "step")]
         return ["length", "inverse", "row_shift", *loops, "src_end"]

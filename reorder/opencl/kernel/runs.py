@@ -142,8 +142,8 @@ def try_lower_tile(task: Task) -> tuple[Launch, ...]:
     edges = along_src.extent, along_dst.extent
     if min(edges) < _MIN_EDGE or prod(loop.extent for loop in nest.loops) < _MIN_ELEMENTS:
         return ()
-    others = [loop for loop in nest.loops if loop is not along_src and loop is not along_dst]
-    nest = nest._replace(loops=(along_src, along_dst, *others))
+    outer = [loop for loop in nest.loops if loop is not along_src and loop is not along_dst]
+    nest = nest._replace(loops=(along_src, along_dst, *outer))
     bits = conversion.widths
     # a run that is loaded should not be many vectors of dst
     longest = min(_RUN_BITS // bits[0], max(_RUN_BITS // bits[1], _MIN_RUN), _MAX_RUN)
@@ -168,7 +168,7 @@ def try_lower_tile(task: Task) -> tuple[Launch, ...]:
     tile = _spread(RunTile(run, width, height, lengths[1], height), max(bits[1] // _BYTE, 1))
     conversion = _with_products(conversion, run, task)
     pattern = Pattern(src, dst, tile, _WORK_ITEMS, conversion)
-    steps = (width, height, *(1 for _ in others))
+    steps = (width, height, *(1 for _ in outer))
     return (make_launch(nest, pattern, tiled(nest.loops, steps), task.numbers),)
 
 
@@ -179,13 +179,13 @@ def _has_image(task: Task) -> bool:
 def _ordered(nest: Nest) -> Nest:
     """Return a nest of enough loops, those of the least strides in dst first."""
     loops = sorted(nest.loops, key=lambda loop: abs(loop.dst[0]))
-    unit = Loop(1, 1, (0,), (0,), (0,) * len(nest.others))
-    return nest._replace(loops=(*loops, *[unit] * (_MIN_LOOPS - len(loops))))
+    single = Loop(1, 1, (0,), (0,), (0,) * len(nest.varying))
+    return nest._replace(loops=(*loops, *[single] * (_MIN_LOOPS - len(loops))))
 
 
 def _uniform(loop: Loop, conversion: Conversion) -> tuple[str, ...]:
     """Return the roles that vary, but not along a loop."""
-    pairs = zip(conversion.varying, loop.others, strict=True)
+    pairs = zip(conversion.varying, loop.varying, strict=True)
     return tuple(role for role, stride in pairs if not stride)
 
 
@@ -299,7 +299,7 @@ class Run(Body):
     is_nibble: bool = False
     uniform: tuple[str, ...] = ()
 
-    def own_params(self) -> list[str]:
+    def param_names(self) -> list[str]:
         """Return the parity of the offsets that are written, of 4-bit elements."""
         return ["parity"] if self.is_nibble else []
 
@@ -310,7 +310,7 @@ class Run(Body):
         yield from index_lines(pattern)
         for k, gather in enumerate(pattern.gathers):
             yield f"if (g{k} >= p.gather{k}_extent) return;"
-            yield from gather_lines(k, gather, pattern.others, reads=reads)
+            yield from gather_lines(k, gather, pattern.varying, reads=reads)
         if reads:
             yield from _shared_lines(conversion, conversion.scalars, 0)
         steps = range(max((loop.steps for loop in pattern.loops), default=1))
@@ -398,7 +398,7 @@ def _place_lines(run: Run, pattern: Pattern, s: int, *, reads: bool) -> Iterator
     index[0] = f"first_{s}"
     start = f"i0 + ({s} << p.shift0)" if pattern.loops[0].steps > 1 and s else "i0"
     yield f"const index_t first_{s} = ({start}) * {run.length};"
-    for operand in (*(("src",) if reads else ()), "dst", *pattern.others):
+    for operand in (*(("src",) if reads else ()), "dst", *pattern.varying):
         terms = [f"p.{operand}", *(f"{i} * p.{operand}{k}" for k, i in enumerate(index))]
         terms += [f"gather{k}_{operand}" for k in range(len(pattern.gathers))]
         yield f"const index_t {operand}_{s} = {' + '.join(terms)};"
@@ -499,7 +499,7 @@ def _place_tile_lines(tile: RunTile, pattern: Pattern, t: int) -> Iterator[str]:
     yield f"const int s_{t} = n_{t} % {chunks} * {length}, d_{t} = n_{t} / {chunks};"
     yield f"const index_t first_{t} = i0 + s_{t};"
     outer = range(2, len(pattern.loops))
-    for operand in ("src", *pattern.others):
+    for operand in ("src", *pattern.varying):
         terms = [f"p.{operand}", f"first_{t} * p.{operand}0", f"(i1 + d_{t}) * p.{operand}1"]
         terms += [f"i{k} * p.{operand}{k}" for k in outer]
         yield f"const index_t {operand}_{t} = {' + '.join(terms)};"

@@ -13,7 +13,12 @@ from typing import TYPE_CHECKING
 
 from reorder.opencl.kernel.launch import Body, Pattern, floor_log2, make_launch, tiled
 from reorder.opencl.kernel.local_memory import MAX_LOCAL_NBYTES
-from reorder.opencl.kernel.statements import SHIFTS, index_lines, transposed_words, unit_lines
+from reorder.opencl.kernel.statements import (
+    SHIFTS,
+    index_lines,
+    transpose_functions,
+    transposed_words,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -52,7 +57,7 @@ def try_lower(task: Task) -> tuple[Launch, ...]:
     shortest = min(along_src.extent, along_dst.extent) * nbytes
     if nest.is_zero or along_src is along_dst or shortest < _MIN_ROW:
         return ()
-    outer = moving.others
+    outer = moving.outer
     nest = nest._replace(loops=(along_dst, along_src, *outer))
     starts = [_is_aligned(nest, operand, nbytes) for operand in range(2)]
     if all(starts):
@@ -87,7 +92,7 @@ def _tile(shape: SkewedShape, nbytes: int, *, is_skewed: bool) -> Skewed:
     pitch = tile.rows * nbytes // _WORD + 1 | 1
     if nbytes == _WORD:
         return replace(tile, pitch=pitch)
-    # vectors of a row of src are that many banks apart, and units of rows are between them
+    # vectors of a row of src are that many banks apart; rows transposed together are between them
     apart = max(_BANKS * lanes // shape.width, 1)
     return replace(tile, pitch=pitch, gap=(apart - lanes * pitch) % _BANKS)
 
@@ -109,7 +114,7 @@ class Skewed(Body):
     gap: int = 0
 
     @property
-    def unit(self) -> int:
+    def packed_rows(self) -> int:
         """Rows of src that are transposed in registers: the elements of a word."""
         return 4 // self.nbytes
 
@@ -128,16 +133,16 @@ class Skewed(Body):
         """Words of local memory; rows of padding may be read one vector beyond them."""
         return self.width * self.pitch + self.width * self.nbytes // 16 * self.gap + 4
 
-    def own_params(self) -> list[str]:
+    def param_names(self) -> list[str]:
         """Return the end of src where vectors of a row may reach beyond it."""
-        return ["src_end"] if self.unit > 1 else []
+        return ["src_end"] if self.packed_rows > 1 else []
 
     def functions(self, pattern: Pattern) -> Iterator[str]:
         """Return the loads of shifted vectors, and the stores of parts of one."""
         kind, lanes, bits = _TYPES[self.nbytes], _VECTOR // self.nbytes, 8 * self.nbytes
         yield from SHIFTS
-        if self.unit > 1:
-            yield from unit_lines(self.unit, "uint")
+        if self.packed_rows > 1:
+            yield from transpose_functions(self.packed_rows, "uint")
             yield f"__global const uint4 *aligned(__global const {kind} *from)"
             yield "{ return (__global const uint4 *)((uintptr_t)from & ~(uintptr_t)15); }"
             # the first `count` elements, and zeros; both vectors lie before the end of the row
@@ -157,12 +162,12 @@ class Skewed(Body):
         yield f"void store(__global {kind} *to, uint4 v, int low, int high) {{"
         yield f"    if (low == 0 && high == {lanes}) {{ *(__global uint4 *)to = v; return; }}"
         for k, word in enumerate("xyzw"):
-            at = k * self.unit
-            inside = f"low <= {at} && high >= {at + self.unit}"
+            at = k * self.packed_rows
+            inside = f"low <= {at} && high >= {at + self.packed_rows}"
             yield f"    if ({inside}) *(__global uint *)(to + {at}) = v.{word};"
-            if self.unit > 1:
+            if self.packed_rows > 1:
                 yield "    else {"
-                for j in range(self.unit):
+                for j in range(self.packed_rows):
                     part = f"({kind})(v.{word} >> {j * bits})"
                     yield f"        if (low <= {at + j} && high > {at + j}) to[{at + j}] = {part};"
                 yield "    }"
@@ -187,7 +192,9 @@ class Skewed(Body):
         yield f"const int bottom = {inside};"
         limit = self.width + 2 * _VECTOR
         yield f"const int columns = (int)min(p.valid1 - i1, (index_t){limit});"
-        yield from (_scalar_loads if self.unit == 1 else _vector_loads)(self, pattern.work_items)
+        yield from (_scalar_loads if self.packed_rows == 1 else _vector_loads)(
+            self, pattern.work_items
+        )
         yield "barrier(CLK_LOCAL_MEM_FENCE);"
         yield f"const int start = (int)min(i0, (index_t){self.height});"
         yield f"const int end = (int)min(p.extent0 - i0, (index_t){2 * self.height});"
@@ -226,17 +233,17 @@ def _vector_loads(tile: Skewed, work_items: int) -> Iterator[str]:
     """Return the loads of vectors of some rows, which are transposed in registers."""
     lanes, words = _VECTOR // tile.nbytes, _VECTOR // _WORD
     vectors = tile.width // lanes
-    total = tile.rows // tile.unit * vectors
+    total = tile.rows // tile.packed_rows * vectors
     yield f"for (int n = (int)get_local_id(0); n < {total}; n += {work_items}) {{"
-    yield f"    const int c = n % {vectors} * {lanes}, r = n / {vectors} * {tile.unit};"
-    rows = [f"v{row}" for row in range(tile.unit)]
+    yield f"    const int c = n % {vectors} * {lanes}, r = n / {vectors} * {tile.packed_rows};"
+    rows = [f"v{row}" for row in range(tile.packed_rows)]
     yield f"    uint4 {', '.join(rows)};"
     # two vectors of each row may reach past the row, but not past src
-    last = f"src_offset + c + max(r * p.src0, (r + {tile.unit - 1}) * p.src0)"
+    last = f"src_offset + c + max(r * p.src0, (r + {tile.packed_rows - 1}) * p.src0)"
     inside = f"columns - c >= {lanes} && {last} + {2 * lanes} <= p.src_end"
     # all loads come first: a shift waits for its vectors
-    yield f"    if (r >= top && r + {tile.unit} <= bottom && {inside}) {{"
-    for row in range(tile.unit):
+    yield f"    if (r >= top && r + {tile.packed_rows} <= bottom && {inside}) {{"
+    for row in range(tile.packed_rows):
         yield f"        __global const uint4 *pair{row} = aligned({_place(row)});"
         yield f"        const uint4 a{row} = pair{row}[0], b{row} = pair{row}[1];"
     for row, name in enumerate(rows):
@@ -246,14 +253,14 @@ def _vector_loads(tile: Skewed, work_items: int) -> Iterator[str]:
         count = f"r + {row} >= top && r + {row} < bottom ? columns - c : 0"
         yield f"        {name} = load({_place(row)}, {count});"
     yield "    }"
-    yield f"    const int to = {_local(tile, 'c')} + r / {tile.unit};"
+    yield f"    const int to = {_local(tile, 'c')} + r / {tile.packed_rows};"
     for j, column in enumerate(transposed_words(rows, words)):
         yield f"    tile[to + {j * tile.pitch}] = {column};"
     yield "}"
 
 
 def _place(row: int) -> str:
-    """Return the address of a vector of a row of a unit."""
+    """Return the address of a vector of one of the rows that are transposed in registers."""
     return f"src + (src_offset + (r + {row}) * p.src0 + c)"
 
 
@@ -273,7 +280,7 @@ def _store_lines(tile: Skewed, work_items: int, first: int, count: int) -> Itera
     )
     yield f"    const int low = max(-start - r, 0), high = min(end - r, {lanes});"
     yield "    if (low >= high) continue;"
-    if tile.unit == 1:
+    if tile.packed_rows == 1:
         yield f"    const int w = {_local(tile, 'c')} + r + {tile.before};"
         parts = [f"tile[w + {k}]" for k in range(words)]
     else:

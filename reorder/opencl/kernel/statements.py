@@ -24,8 +24,8 @@ __all__ = [
     "guarded",
     "index_lines",
     "start_lines",
+    "transpose_functions",
     "transposed_words",
-    "unit_lines",
     "word_of",
 ]
 
@@ -83,15 +83,15 @@ def guarded(conditions: list[str], statement: str) -> str:
 
 
 def gather_lines(
-    k: int, gather: GatherShape, others: tuple[str, ...] = (), *, reads: bool
+    k: int, gather: GatherShape, varying: tuple[str, ...] = (), *, reads: bool
 ) -> Iterator[str]:
     """Return gather{k}_src, gather{k}_dst and is_data{k} from the index g{k}.
 
     The index runs over the padded indices of the axes of dst, row-major. Without
-    `reads`, only zeros are written and the offset in src stays 0. `others` names further operands.
+    `reads`, only zeros are written and the offset in src stays 0. `varying` names further operands.
     """
     params = f"p.gather{k}"
-    offsets = ", ".join(f"gather{k}_{operand} = 0" for operand in ("src", "dst", *others))
+    offsets = ", ".join(f"gather{k}_{operand} = 0" for operand in ("src", "dst", *varying))
     yield f"index_t linear{k} = g{k}; index_t {offsets}; int is_data{k} = 1;"
     for dim in gather.dims:
         yield f"index_t index{k}_{dim} = 0;"
@@ -106,7 +106,7 @@ def gather_lines(
             yield f"index{k}_{dim} = {axis} % {size}; {axis} /= {size};"
     if not reads:
         return
-    for operand, axes in zip(("src", *others), (gather.src, *gather.others), strict=True):
+    for operand, axes in zip(("src", *varying), (gather.src, *gather.varying), strict=True):
         for j, (dims, blocks) in enumerate(axes):
             axis = f"{operand}_axis{k}_{j}"
             yield f"index_t {axis} = 0;"
@@ -175,7 +175,7 @@ _COLUMNS = {
 }
 
 
-def unit_lines(unit: int, kind: str) -> Iterator[str]:
+def transpose_functions(rows: int, kind: str) -> Iterator[str]:
     """Return the functions that join rows of narrow elements, for words or vectors of words."""
-    for line in _COLUMNS[unit]:
+    for line in _COLUMNS[rows]:
         yield line if kind == "uint" else line.replace("uint ", f"{kind} ")

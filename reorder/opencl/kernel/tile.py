@@ -3,7 +3,7 @@
 It suits a nest whose innermost loops in src and in dst differ. A tile is some steps of several
 loops. On each side its `run` loops are contiguous: a work item loads and stores vectors of them. A
 loop may be in both runs. Local memory holds the tile in the order of dst, or of src. Elements
-narrower than 32 bits are transposed in registers, in units of as many rows as a word has elements.
+narrower than 32 bits are transposed in registers, as many rows at a time as a word has elements.
 
 Two elements of 4 bits along src in each of two rows are a byte in each of two rows of dst. Such
 squares are elements of 16 bits of a tile; the loops along src and along dst have half the steps, in
@@ -30,11 +30,19 @@ from reorder.opencl.kernel.local_memory import (
     BANK_BITS,
     MAX_LOCAL_NBYTES,
     SUBGROUP,
+    LocalLayout,
     chain_of,
     conflicts,
+    local_layout,
+    offset_of,
 )
 from reorder.opencl.kernel.placement import Loop
-from reorder.opencl.kernel.statements import index_lines, transposed_words, unit_lines, word_of
+from reorder.opencl.kernel.statements import (
+    index_lines,
+    transpose_functions,
+    transposed_words,
+    word_of,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -112,9 +120,9 @@ def _lowered_squares(task: Task) -> tuple[Launch, ...]:
         dst.valid,
         *dst.src,
     ]
-    others = [stride for loop in moving.others for stride in (*loop.src, *loop.dst)]
+    strides = [stride for loop in moving.outer for stride in (*loop.src, *loop.dst)]
     # a step along src or dst moves on by one byte; no other loop may step by one byte
-    if any(count % _SIDE for count in (*counts, *others)) or _SIDE in others:
+    if any(count % _SIDE for count in (*counts, *strides)) or _SIDE in strides:
         return ()
     if min(src.extent, dst.extent) < _MIN_EXTENT:
         return ()
@@ -167,9 +175,12 @@ def _choose_tile(
         The loops in the order of work-groups, innermost first. None if a run is too short, or
         the innermost loops are the same.
     """
-    loops = sorted(nest.moving.loops, key=lambda loop: abs((loop.src, loop.dst)[shape.order][0]))
+    loops = sorted(nest.moving.loops, key=lambda loop: abs(loop.dst[0]))
     in_row = nbytes if rows is None else 1
-    chains = [chain_of(loops, side, limit // in_row) for side, limit in enumerate(shape[:2])]
+    chains = [
+        chain_of(loops, side, limit // in_row)
+        for side, limit in enumerate((shape.src_run, shape.dst_run))
+    ]
     src, dst = chains
     if src is None or dst is None or src.run[0] == dst.run[0]:
         return None
@@ -180,10 +191,10 @@ def _choose_tile(
     if any(prod(extents[k] for k in chain.run) * in_row < _MIN_RUN for chain in chains if chain):
         return None
     _grow(extents, loops, (src, dst), shape.nbytes // nbytes)
-    unit = _WORD // nbytes if nbytes < _WORD else 1
+    packed_rows = _WORD // nbytes if nbytes < _WORD else 1
     first = dst.run[0]
-    if first in src.run or extents[first] % unit:
-        unit = 1
+    if first in src.run or extents[first] % packed_rows:
+        packed_rows = 1
     strides = [(loop.src[0], loop.dst[0]) for loop in loops]
     start = nest.src[0], nest.dst[0]
     sides = []
@@ -207,14 +218,13 @@ def _choose_tile(
     tile = Tile(
         tuple(extents),
         nbytes,
-        _MEMORY[nbytes],
-        unit,
+        packed_rows,
         sides[0],
         sides[1],
         is_paired=rows is not None,
     )
     # elements of a vector should be at constant distances in local memory
-    if unit == 1 and nbytes < _WORD and not _is_regular(tile, tile.src):
+    if packed_rows == 1 and nbytes < _WORD and not _is_regular(tile, tile.src):
         is_gathered = _is_regular(tile, tile.dst) and not tile.dst.is_shifted
         tile = replace(tile, is_gathered=is_gathered)
     items = _work_items(tile, shape.work_items)
@@ -262,7 +272,7 @@ def _work_items(tile: Tile, most: int) -> int:
 @lru_cache(maxsize=256)
 def spread(tile: Tile, work_items: int) -> Tile:
     """Return a tile with the swizzle, or the gap, with which few accesses share a bank."""
-    if tile.unit == 1 and tile.nbytes < _WORD:
+    if tile.packed_rows == 1 and tile.nbytes < _WORD:
         gaps = range(0, (1 << BANK_BITS) * _WORD, _WORD)
         tiles = [replace(tile, gap=gap) for gap in gaps]
         return min(tiles, key=lambda tried: conflicts(_accesses(tried, work_items), {}))
@@ -289,26 +299,25 @@ def _swizzle(accesses: tuple[list[int], list[int]]) -> tuple[tuple[int, int], ..
 def _accesses(tile: Tile, work_items: int) -> tuple[list[int], list[int]]:
     """Return the words that the first work items store first, and those that they load."""
     count = min(work_items, SUBGROUP)
-    stored = [_word(tile, tile.src, item, tile.src_chunks, tile.unit) for item in range(count)]
+    stored = [
+        _word(tile, tile.src, item, tile.src_chunks, tile.packed_rows) for item in range(count)
+    ]
     loaded = [_word(tile, tile.dst, item, tile.dst_chunks, 1) for item in range(count)]
     return stored, loaded
 
 
-def _word(tile: Tile, side: Side, item: int, chunks: int, unit: int) -> int:
-    """Return the word in local memory of the first element that a work item moves."""
-    strides = tile.local_strides
-    item, at = divmod(item, chunks)
-    at *= side.lanes
-    address = 0
-    for k in side.run[:-1]:
-        at, digit = divmod(at, tile.extents[k])
-        address += digit * strides[k]
-    address += at * strides[side.run[-1]]
-    for k in side.rest:
-        scale = unit if k == tile.dst.run[0] else 1
-        item, digit = divmod(item, tile.extents[k] // scale)
-        address += digit * scale * strides[k]
-    return address // _WORD
+def _word(tile: Tile, side: Side, item: int, chunks: int, rows: int) -> int:
+    """Return the word in local memory of the first element that a work item moves.
+
+    Each work item moves `rows` rows along the innermost loop of dst.
+    """
+    strides, first = tile.local.strides, tile.dst.run[0]
+    item, chunk = divmod(item, chunks)
+    *lower, top = side.run
+    offset, at = offset_of(chunk * side.lanes, [(tile.extents[k], strides[k]) for k in lower])
+    scales = {first: rows}
+    rest = [(tile.extents[k] // scales.get(k, 1), strides[k] * scales.get(k, 1)) for k in side.rest]
+    return (offset + at * strides[top] + offset_of(item, rest)[0]) // _WORD
 
 
 class Side(NamedTuple):
@@ -339,7 +348,7 @@ class Tile(Body):
     """A part of a loop nest that goes through local memory.
 
     `extents` has the steps of each loop of the pattern in a tile, 1 outside of it. An element has
-    `nbytes` bytes of the type `memory`. `unit` rows along the innermost loop of dst are
+    `nbytes` bytes. `packed_rows` rows along the innermost loop of dst are
     transposed in registers. Local memory holds the tile in the order of dst; with `is_gathered` in
     that of src. `swizzle` has (shift, mask) of what moves words between banks, `gap` the bytes
     between rows that do the same. With `is_paired` an element is a square of 2 x 2 of 4 bits: a
@@ -348,14 +357,18 @@ class Tile(Body):
 
     extents: tuple[int, ...]
     nbytes: int
-    memory: str
-    unit: int
+    packed_rows: int
     src: Side
     dst: Side
     swizzle: tuple[tuple[int, int], ...] = ()
     is_gathered: bool = False
     gap: int = 0
     is_paired: bool = False
+
+    @property
+    def memory(self) -> str:
+        """Type of an element."""
+        return _MEMORY[self.nbytes]
 
     @property
     def row_memory(self) -> str:
@@ -368,26 +381,18 @@ class Tile(Body):
         return self.src if self.is_gathered else self.dst
 
     @property
-    def local_strides(self) -> dict[int, int]:
-        """Bytes between steps of each loop in local memory; rows have whole vectors."""
-        strides, stride = {}, self.nbytes
-        for k in self.stored.run:
-            strides[k] = stride
-            stride *= self.extents[k]
-        stride = -(-stride // 16) * 16 + self.gap
-        for k in self.stored.rest:
-            strides[k] = stride
-            stride *= self.extents[k]
-        return strides
+    def local(self) -> LocalLayout:
+        """Where the elements are in local memory."""
+        side = self.stored
+        run, rest = ([(k, self.extents[k]) for k in loops] for loops in (side.run, side.rest))
+        return local_layout(self.nbytes, run, rest, self.gap)
 
     @property
     def local_words(self) -> int:
         """Words of local memory."""
-        run = prod(self.extents[k] for k in self.stored.run) * self.nbytes
-        rows = prod(self.extents[k] for k in self.stored.rest)
         # whole rows of banks, which swizzling permutes, and a vector to read beyond the end
-        beyond = max(self.dst.nbytes, 16)
-        return -(-((-(-run // 16) * 16 + self.gap) * rows + beyond) // 128) * 32
+        beyond = max(self.dst.nbytes, _VECTOR)
+        return -(-(self.local.nbytes + beyond) // 128) * 32
 
     @property
     def src_chunks(self) -> int:
@@ -397,8 +402,8 @@ class Tile(Body):
 
     @property
     def src_vectors(self) -> int:
-        """What work items load: vectors of src, or units of them."""
-        return self.src_chunks * prod(self.extents[k] for k in self.src.rest) // self.unit
+        """What work items load: vectors of src, one in each of the rows that they transpose."""
+        return self.src_chunks * prod(self.extents[k] for k in self.src.rest) // self.packed_rows
 
     @property
     def dst_chunks(self) -> int:
@@ -411,7 +416,7 @@ class Tile(Body):
         """What work items store."""
         return self.dst_chunks * prod(self.extents[k] for k in self.dst.rest)
 
-    def own_params(self) -> list[str]:
+    def param_names(self) -> list[str]:
         """Return the end of src, where aligned loads have bytes around those that are wanted."""
         return ["src_end"] if self.src.is_shifted else []
 
@@ -420,8 +425,8 @@ class Tile(Body):
         moves = " ^ ".join(["w", *(f"((w >> {shift}) & {mask})" for shift, mask in self.swizzle)])
         # adjacent work items access different banks of local memory
         yield f"int bank(int w) {{ return {moves}; }}"
-        if self.unit > 1:
-            yield from unit_lines(self.unit, "uint")
+        if self.packed_rows > 1:
+            yield from transpose_functions(self.packed_rows, "uint")
         elif self.nbytes < _WORD:
             scale = self.nbytes.bit_length() - 1
             index = (
@@ -489,12 +494,12 @@ def _load_lines(tile: Tile, work_items: int, conditions: list[str]) -> Iterator[
     """Return the loads of vectors of src under some conditions, and their stores to the tile."""
     total = tile.src_vectors
     head, starts = _steps(total, work_items)
-    unit_loop = tile.dst.run[0]
+    packed_loop = tile.dst.run[0]
     yield f"{head} {{"
     for s, start in enumerate(starts):
         digits = [(k, tile.extents[k]) for k in tile.src.rest]
-        digits = [(k, t // tile.unit if k == unit_loop else t) for k, t in digits]
-        scales = {unit_loop: tile.unit}
+        digits = [(k, t // tile.packed_rows if k == packed_loop else t) for k, t in digits]
+        scales = {packed_loop: tile.packed_rows}
         yield f"const uint n{s} = {start};"
         step = tile.src_chunks
         inside = [] if total % work_items == 0 else [f"n{s} < {total}u"]
@@ -505,7 +510,7 @@ def _load_lines(tile: Tile, work_items: int, conditions: list[str]) -> Iterator[
             yield f"const int x{k}_{s} = (int)(n{s} / {step}u % {extent}u){scale};"
             step *= extent
             offset.append(f"x{k}_{s} * p.src{k}")
-            if tile.unit == 1 or k != unit_loop:
+            if tile.packed_rows == 1 or k != packed_loop:
                 inside.append(f"i{k} + x{k}_{s} < p.valid{k}")
         yield f"const index_t row_at{s} = {' + '.join(offset)};"
         yield f"__global const {tile.row_memory} *run{s} = src + row_at{s};"
@@ -513,13 +518,13 @@ def _load_lines(tile: Tile, work_items: int, conditions: list[str]) -> Iterator[
         yield f"const int r{s} = {position};"
         yield f"const int count{s} = {' && '.join(inside) or '1'} ? src_run - r{s} : 0;"
         # the parameter `other` of `load`: the bytes between two rows, half the stride of a pair
-        more = f"p.src{unit_loop} / 2, " if tile.is_paired else ""
-        for row in range(tile.unit):
+        more = f"p.src{packed_loop} / 2, " if tile.is_paired else ""
+        for row in range(tile.packed_rows):
             count, row_start = f"count{s}", f"run{s} + r{s}"
-            if tile.unit > 1:
-                inside_row = f"i{unit_loop} + x{unit_loop}_{s} + {row} < p.valid{unit_loop}"
+            if tile.packed_rows > 1:
+                inside_row = f"i{packed_loop} + x{packed_loop}_{s} + {row} < p.valid{packed_loop}"
                 count = f"{inside_row} ? count{s} : 0"
-                row_start += f" + {row} * p.src{unit_loop}" if row else ""
+                row_start += f" + {row} * p.src{packed_loop}" if row else ""
             if tile.src.is_shifted:
                 # at most a word before the first element, and one after the last
                 lanes, at = tile.src.lanes, row_start.replace("run", "row_at", 1)
@@ -529,7 +534,7 @@ def _load_lines(tile: Tile, work_items: int, conditions: list[str]) -> Iterator[
         if total % work_items:
             yield f"if (n{s} < {total}u)"
         yield "{"
-        base = [f"x{k}_{s} * {tile.local_strides[k]}" for k in tile.src.rest]
+        base = [f"x{k}_{s} * {tile.local.strides[k]}" for k in tile.src.rest]
         yield f"const int to = {' + '.join(base) or '0'};"
         yield from _stored_words(tile, s) if tile.is_gathered else _scattered(tile, s)
         yield "}"
@@ -548,8 +553,8 @@ def _scattered(tile: Tile, s: int) -> Iterator[str]:
     """Return the stores of vectors to local memory that has the order of dst."""
     words = tile.src.nbytes // _WORD
     length = prod(tile.extents[k] for k in tile.src.run)
-    rows = [f"v{s}_{row}" for row in range(tile.unit)]
-    columns = list(transposed_words(rows, words)) if tile.unit > 1 else []
+    rows = [f"v{s}_{row}" for row in range(tile.packed_rows)]
+    columns = list(transposed_words(rows, words)) if tile.packed_rows > 1 else []
     for j in range(tile.src.lanes):
         position = f"r{s} + {j}" if j else f"r{s}"
         address = f"to + {_address(tile, tile.src, position)}"
@@ -589,14 +594,14 @@ def _address(tile: Tile, side: Side, position: str) -> str:
             digit += f" / {step}u"
         if at < len(side.run) - 1:
             digit += f" % {tile.extents[k]}u"
-        terms.append(f"(int)({digit}) * {tile.local_strides[k]}")
+        terms.append(f"(int)({digit}) * {tile.local.strides[k]}")
         step *= tile.extents[k]
     return " + ".join(terms)
 
 
 def _store_lines(tile: Tile, work_items: int) -> Iterator[str]:
     total = tile.dst_vectors
-    strides = tile.local_strides
+    strides = tile.local.strides
     words = tile.dst.nbytes // _WORD
     head, starts = _steps(total, work_items)
     for first in starts:

@@ -5,10 +5,9 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from reorder.opencl.kernel.launch import DeviceTraits, param_names
+from reorder.opencl.kernel.launch import DeviceTraits, kernel_source
 from reorder.opencl.kernel.placement import ImageShape
 from reorder.opencl.kernel.profile import GPU, Profile
-from reorder.opencl.kernel.source import kernel_source
 from reorder.opencl.kernel.transfers import OperandSpec, plan_transfers
 
 if TYPE_CHECKING:
@@ -43,7 +42,7 @@ def image_spec(image: ImageDesc) -> OperandSpec:
 
 def check_source(launch: Launch) -> None:
     source = kernel_source(launch.pattern)
-    names = param_names(launch.pattern)
+    names = list(launch.pattern.params)
     assert len(names) == len(set(names)) == len(launch.params)
     # every parameter that is used is passed, and every one that is passed is declared
     assert set(re.findall(r"\bp\.(\w+)", source)) <= set(names)

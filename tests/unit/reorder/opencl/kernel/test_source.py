@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from memdesc import image_desc, memory_desc
 from reorder import Attr
 from reorder.opencl import kernel_texts
+from reorder.opencl.kernel.launch import kernel_source
 from reorder.opencl.kernel.profile import GPU
-from reorder.opencl.kernel.source import kernel_source
 from reorder.opencl.kernel.transfers import OperandSpec
 from tests.opencl.test_laws import image_cases
 from tests.strategies import desc_pairs

@@ -75,7 +75,7 @@ def test_few_bytes_take_no_squares() -> None:
 def test_tiles_of_a_profile_that_take_more_than_48_kib_take_no_squares(
     shape: tuple[int, int], is_paired: bool
 ) -> None:
-    profile = EVERY._replace(tiles=(TileShape(*shape, 16384, 256, 1), *GPU.tiles[1:]))
+    profile = EVERY._replace(tiles=(TileShape(*shape, 16384, 256), *GPU.tiles[1:]))
     dims = (4096, 4096)
     found = launches(spec(dims, "ab"), spec(dims, "ba"), profile=profile)
     tiles = tiles_of(found)
