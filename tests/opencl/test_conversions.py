@@ -244,6 +244,19 @@ def test_compensation_is_written_behind_int8_weights(
     assert array.get()[: desc.nbytes].tobytes() == wanted.tobytes()
 
 
+@pytest.mark.parametrize("dtype", ["s8", "f32"])
+def test_compensation_is_written_behind_weights_from_an_image(dtype: str, runtime: Runtime) -> None:
+    dims, mask = (20, 8, 3, 2), {"s8s8_mask": 1}
+    image = image_desc(dims, dtype, "conv2d_filter")
+    desc = memory_desc(dims, "s8", "ABcd4b16a4b").with_extra(Extra(**mask))
+    x = np.random.default_rng(1).integers(-99, 99, dims).astype(image.dtype.numpy)
+    wanted = np.full(desc.nbytes, 0xA5, np.uint8)
+    execute_reference(memory_desc(dims, dtype), desc, x, wanted)
+    pixels, packed = opencl.pack(runtime.queue, x, image)
+    found, event = opencl.unpack(runtime.queue, pixels, image, desc, wait_for=[packed])
+    assert runtime.read(found, event).tobytes() == wanted.tobytes()
+
+
 _GROUPS: dict[str, Any] = {"src_scale_mask": 3, "src_scale_groups": (44, 64)}
 _TILED: list[Any] = [
     (("f32", "abcd"), ("s8", "acdb"), (2, 33, 17, 18), Attr(dst_scale=0.1, dst_zero_point=3)),

@@ -26,6 +26,8 @@ from reorder.plan.passes import pack_elements, src_and_dst
 from reorder.plan.plan import plan_reorder
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from numpy.typing import NDArray
 
     from memdesc import MemoryDesc
@@ -168,9 +170,46 @@ def _transfer(
     is_aligned: bool,
 ) -> Transfer | None:
     """Return one transfer; None if there is an image, and boxes do not move whole pixels."""
-    if src.image is None and dst.image is None:
-        return _between_buffers(src, dst, device, attr, is_aligned=is_aligned)
-    return _with_image(src, dst, device, attr, is_aligned=is_aligned)
+    plan = plan_reorder(src.desc, dst.desc, attr)
+    has_image = src.image is not None or dst.image is not None
+    conversion, numbers, accesses = None, {}, (src.access, dst.access)
+    if plan.converts or not has_image:
+        conversion = _conversion(src, dst, plan, device)
+        numbers = numbers_of(conversion, plan.bound_attr)
+        accesses = src.code_access, dst.code_access
+    if has_image and plan.converts and (src.desc.dtype.is_packed or dst.desc.dtype.is_packed):
+        return None
+    moves = conversion is not None and conversion.is_move and not has_image
+    launches: list[Launch] = []
+    for box in plan.boxes:
+        # a box of zeros reads nothing, so src may be treated as a buffer
+        if dst.image is None and (moves or box.is_zero):
+            launches += _moved(box, dst, device, is_aligned=is_aligned)
+            continue
+        placed = place_box(box, (src.image, dst.image))
+        if placed is None:
+            return None
+        for nest in placed:
+            launches += _lowered(Task(nest, accesses, device, is_aligned, conversion, numbers))
+    launches += lower_sums(dst.desc, device.max_work_items)
+    first, second = (
+        tuple(launch for launch in launches if launch.is_later == is_later)
+        for is_later in (False, True)
+    )
+    buffers = () if conversion is None else buffers_of(conversion, plan.bound_attr)
+    return Transfer(first, dst, None, second, buffers)
+
+
+def _moved(
+    box: Box, dst: OperandSpec, device: DeviceTraits, *, is_aligned: bool
+) -> Iterator[Launch]:
+    """Return the launches of a box that moves bits between two buffers, as wide elements."""
+    moved, bits = _packed(box, dst, is_aligned=is_aligned)
+    name = dst.desc.dtype.name
+    conversion = Conversion(name, name) if bits < _BYTE else None
+    access = Access(AccessKind.BUFFER, bits)
+    for nest in place_box(moved, (None, None)) or ():
+        yield from _lowered(Task(nest, (access, access), device, is_aligned, conversion))
 
 
 def _pixels(image: OperandSpec, dst: OperandSpec) -> Transfer:
@@ -181,88 +220,9 @@ def _pixels(image: OperandSpec, dst: OperandSpec) -> Transfer:
     return Transfer((), dst, region)
 
 
-def _between_buffers(
-    src: OperandSpec,
-    dst: OperandSpec,
-    device: DeviceTraits,
-    attr: Attr | None,
-    *,
-    is_aligned: bool,
-) -> Transfer:
-    """Return the transfer between two buffers: boxes move as wide elements, or are converted."""
-    plan = plan_reorder(src.desc, dst.desc, attr)
-    conversion = _conversion(src, dst, plan, device)
-    numbers = numbers_of(conversion, plan.bound_attr)
-    zero = Conversion(conversion.dst, conversion.dst)
-    launches: list[Launch] = []
-    for box in plan.boxes:
-        moved, bits, computed = box, 0, conversion
-        if conversion.is_move or box.is_zero:
-            moved, bits = _packed(box, dst, is_aligned=is_aligned)
-            computed = zero if box.is_zero else conversion
-        (nest,) = place_box(moved, (None, None)) or ()
-        if bits >= _BYTE:
-            access = Access(AccessKind.BUFFER, bits)
-            task = Task(nest, (access, access), device, is_aligned)
-        else:
-            widths = computed.widths
-            accesses = Access(AccessKind.BUFFER, widths[0]), Access(AccessKind.BUFFER, widths[1])
-            task = Task(nest, accesses, device, is_aligned, computed, numbers)
-        launches += _lowered(task)
-    launches += lower_sums(dst.desc, device.max_work_items)
-    return _transfer_of(launches, dst, buffers_of(conversion, plan.bound_attr))
-
-
-def _transfer_of(
-    launches: list[Launch], dst: OperandSpec, buffers: tuple[NDArray[Any], ...]
-) -> Transfer:
-    """Return a transfer of launches, some of which start when the others are done."""
-    first, second = (
-        tuple(launch for launch in launches if launch.is_later == is_later)
-        for is_later in (False, True)
-    )
-    return Transfer(first, dst, None, second, buffers)
-
-
 def _lowered(task: Task) -> tuple[Launch, ...]:
     """Return the launches of the first family that suits a nest."""
     return next(filter(None, (try_lower(task) for try_lower in _FAMILIES)))
-
-
-def _with_image(
-    src: OperandSpec,
-    dst: OperandSpec,
-    device: DeviceTraits,
-    attr: Attr | None,
-    *,
-    is_aligned: bool,
-) -> Transfer | None:
-    """Return the transfer from or to an image, or None if boxes do not move whole pixels."""
-    plan = plan_reorder(src.desc, dst.desc, attr)
-    conversion, numbers, accesses = None, {}, (src.access, dst.access)
-    if plan.converts:
-        conversion = _conversion(src, dst, plan, device)
-        numbers = numbers_of(conversion, plan.bound_attr)
-        if src.desc.dtype.is_packed or dst.desc.dtype.is_packed:
-            return None
-        accesses = src.code_access, dst.code_access
-    launches: list[Launch] = []
-    for box in plan.boxes:
-        # a box of zeros reads nothing, so src may be treated as a buffer
-        if dst.image is None and box.is_zero:
-            moved, bits = _packed(box, dst, is_aligned=is_aligned)
-            zeros = Access(AccessKind.BUFFER, bits)
-            for nest in place_box(moved, (None, None)) or ():
-                launches += _lowered(Task(nest, (zeros, zeros), device, is_aligned))
-            continue
-        placed = place_box(box, (src.image, dst.image))
-        if placed is None:
-            return None
-        for nest in placed:
-            task = Task(nest, accesses, device, is_aligned, conversion, numbers)
-            launches += _lowered(task)
-    buffers = () if conversion is None else buffers_of(conversion, plan.bound_attr)
-    return _transfer_of(launches, dst, buffers)
 
 
 def _conversion(
