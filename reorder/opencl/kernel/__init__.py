@@ -1,1 +1,1 @@
-"""Boxes to kernels: how each family lowers a nest, its text, its parameters; without a device."""
+"""From boxes to kernels, without a device: how a family lowers a nest, its text and parameters."""

@@ -1,4 +1,4 @@
-"""How kernels access elements: as values, as pixels of an image, and as words of a buffer."""
+"""How kernels access elements: as values, as pixels of an image, or as words of a buffer."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ _CHANNELS = {
     "u8": ElementType("uchar", "uint", "ui"),
     "unorm8": ElementType("uchar", "float", "f", is_fraction=True),
 }
-# bits of an element that is moved as it is; of 4 bits, two are in a byte
+# bits of an element that moves as it is; a byte holds two elements of 4 bits
 _RAW = {
     4: ElementType("uchar", "uchar"),
     8: ElementType("uchar", "uchar"),
@@ -88,7 +88,7 @@ _RAW = {
 class AccessKind:
     """How a kernel accesses an operand.
 
-    Constants, not an enum: patterns are made in every call.
+    Constants, not an enum, since they are compared often while a reorder is planned.
     """
 
     NONE = "none"  # zeros are written, nothing is read
@@ -100,8 +100,8 @@ class AccessKind:
 class Access(NamedTuple):
     """How an operand is read or written.
 
-    `kind` is one of `AccessKind`, `bits` is the width of an element. `channel` names its type if
-    kernels read its value: ``f16``, ``unorm8``; else bits are moved.
+    `kind` is one of `AccessKind`, `bits` is the width of an element. If kernels read its value,
+    `channel` names its type, such as ``f16`` or ``unorm8``; otherwise its bits move.
     """
 
     kind: str
@@ -124,7 +124,7 @@ OTHER = Access(AccessKind.BUFFER, 0)
 
 
 def code_of_lane(access: Access, lane: str) -> str:
-    """Return the bits of a lane of an image; floats are read as f32."""
+    """Return the bits of a lane of an image, which is f32 if it is a float."""
     element = access.element
     if element.is_fraction:
         return f"(uint){element.from_value(lane, '')}"
@@ -134,7 +134,7 @@ def code_of_lane(access: Access, lane: str) -> str:
 
 
 def lane_of_code(access: Access, dtype: str, code: str) -> str:
-    """Return what an image is written with, from the bits of an element."""
+    """Return the value to write to an image, from the bits of an element."""
     element = access.element
     if element.is_fraction:
         return element.to_value(f"(uchar)({code})", "")
@@ -145,7 +145,7 @@ def lane_of_code(access: Access, dtype: str, code: str) -> str:
 
 
 def _type_of(bits: int) -> str:
-    """Return the type of a run of so many bits: one integer, or words of 32 bits."""
+    """Return the type of a run of this many bits: an integer, or a vector of words."""
     narrow = {8: "uchar", 16: "ushort", 32: "uint"}
     return narrow[bits] if bits in narrow else f"uint{bits // _WORD}"
 
@@ -198,7 +198,7 @@ def one_element(operand: str, offset: str, bits: int) -> str:
 
 
 def store_element(operand: str, offset: str, bits: int, name: str) -> str:
-    """Return the statement that stores one element; of 4 bits, one half of a byte."""
+    """Return the statement that stores one element, which is half of a byte if it has 4 bits."""
     if bits < _BYTE:
         byte = f"{operand}[({offset}) >> 1]"
         shift = f"((({offset}) & 1) << 2)"

@@ -38,7 +38,6 @@ from reorder.opencl.kernel.launch import (
     floor_log2,
     make_launch,
 )
-from reorder.opencl.kernel.placement import Loop
 from reorder.opencl.kernel.profile import BUFFER, COLUMN, ROW, Share
 from reorder.opencl.kernel.statements import gather_lines, guarded, index_lines, start_lines
 
@@ -47,7 +46,7 @@ if TYPE_CHECKING:
 
     from reorder.opencl.kernel.access import Access
     from reorder.opencl.kernel.launch import Launch, Task
-    from reorder.opencl.kernel.placement import Nest
+    from reorder.opencl.kernel.placement import Loop, Nest
     from reorder.opencl.kernel.profile import Profile
 
 __all__ = ["Copy", "try_lower"]
@@ -55,10 +54,8 @@ __all__ = ["Copy", "try_lower"]
 _IN_ORDER = (0, 1, 2, 3)
 _WORD = 32
 _IMAGE_ONLY = (Share(COLUMN, 4), Share(ROW, 4))
-# Extents below which a separate loop is short, for scalars and for vectors.
+# extents below which a separate loop is short, for scalars and for vectors
 _SHORT, _SHORT_VECTOR = 32, 8
-# Nests with fewer loops are filled up with loops of one step, so that there are fewer patterns.
-_MIN_LOOPS = 3
 
 
 def try_lower(task: Task) -> tuple[Launch, ...]:
@@ -66,7 +63,7 @@ def try_lower(task: Task) -> tuple[Launch, ...]:
     nest, conversion, is_aligned = task.nest, task.conversion, task.is_aligned
     reads_image = task.accesses[0].kind == AccessKind.IMAGE
     if nest.is_zero:
-        # zeros only move, without scales and zero points
+        # zeros need no scales or zero points
         zeros = tuple(lane._replace(is_valid=False, varying=()) for lane in nest.lanes)
         loops = tuple(loop._replace(varying=()) for loop in nest.loops)
         nest = nest._replace(src=(), lanes=zeros, loops=loops, varying=())
@@ -153,7 +150,7 @@ def _choose_work_group(
 
 
 def _with_steps(group: _WorkGroup, steps: int) -> _WorkGroup:
-    """Give each work item some steps of the outermost loop that a group has work items along."""
+    """Give work items several steps of the outermost loop along which a group has several."""
     loops = range(len(group.loops))
     shared = [k for k in loops if group.shifts[k]]
     for k in [*reversed(shared), *(k for k in loops if not group.shifts[k])]:
@@ -167,15 +164,14 @@ def _filled(nest: Nest, loops: list[Loop], given_shifts: list[int], total: int) 
 
     `total` is log2 of all work items, `given_shifts` are the shifts of the first loops.
     """
-    single = Loop(1, 1, (0,) * len(nest.src), (0,) * len(nest.dst))
-    loops = [*loops, *(single for _ in range(_MIN_LOOPS - len(loops)))]
+    loops = list(nest.filled(loops))
     shifts = list(given_shifts)
     free = total - sum(shifts)
     for loop in loops[len(shifts) :]:
         shifts.append(min(ceil_log2(loop.extent), free))
         free -= shifts[-1]
     gather_shift = min(ceil_log2(nest.gathers[0].extent), free) if nest.gathers else 0
-    # the remaining work items are idle, past the end of the last loop
+    # the remaining work items are idle, beyond the end of the last loop
     shifts[-1] += free - gather_shift
     return _WorkGroup(tuple(loops), tuple(shifts), (1,) * len(loops), 1 << total, gather_shift)
 
@@ -215,7 +211,7 @@ def _for_image(
 def _shares(
     nest: Nest, accesses: tuple[Access, Access], bits: int, profile: Profile
 ) -> tuple[dict[str, Loop | None], tuple[Share, ...]]:
-    """Return the loop of each role, and the work items along each."""
+    """Return the loop of each role, and the work items along each loop."""
     loops = list(reversed(nest.loops))
     kinds = [access.kind for access in accesses]
     image = 1 if kinds[1] == AccessKind.IMAGE else 0
@@ -243,7 +239,7 @@ def _shares(
 
 
 def _smallest(loops: list[Loop], operand: int, coord: int) -> Loop | None:
-    """Return the loop of the smallest stride, other than 0, along a coordinate of an operand."""
+    """Return the loop with the smallest nonzero stride along a coordinate of an operand."""
     strides = [
         (abs((loop.src, loop.dst)[operand][coord]), k)
         for k, loop in enumerate(loops)
@@ -293,7 +289,7 @@ class Copy(Body):
 
 
 def _is_inside(pattern: Pattern, steps: tuple[int, ...]) -> list[str]:
-    """Return the conditions that steps are within their extents, without those tested before."""
+    """Return the conditions that steps are within their extents, where this is not known yet."""
     return [
         f"{_index(k, step)} < p.extent{k}"
         for k, step in enumerate(steps)

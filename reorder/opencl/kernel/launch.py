@@ -84,7 +84,7 @@ def floor_log2(extent: int) -> int:
 
 
 class DeviceTraits(NamedTuple):
-    """What plans depend on: the largest work-group of a device, its arithmetic, what suits it."""
+    """What plans depend on: a device's largest work-group, its arithmetic, sizes that suit it."""
 
     max_work_items: int
     floats: Floats = Floats()
@@ -94,9 +94,9 @@ class DeviceTraits(NamedTuple):
 class Task(NamedTuple):
     """A nest that a family of kernels may lower.
 
-    `accesses` are those of src and dst: `IMAGE` or `BUFFER`. `is_aligned` says whether buffers
-    start at multiples of 16 bytes. With a `conversion` elements are computed, or
-    4-bit elements move; `numbers` are its parameters that are one number.
+    `accesses` say how src and dst are accessed: as `IMAGE` or `BUFFER`. `is_aligned` says whether
+    buffers start at multiples of 16 bytes. With a `conversion`, elements are computed, or 4-bit
+    elements move; `numbers` are the parameters for its scalars.
     """
 
     nest: Nest
@@ -116,8 +116,8 @@ class Task(NamedTuple):
 class LoopShape(NamedTuple):
     """How a loop is divided among work items.
 
-    Each work item runs `steps` iterations, as far apart as there are work items along the loop.
-    `grid_dim` is the dimension of the NDRange that counts the work-groups along it.
+    Each work item runs `steps` iterations; the distance between them is the number of work items
+    along the loop. `grid_dim` is the dimension of the NDRange that counts the work-groups along it.
     """
 
     steps: int
@@ -137,14 +137,14 @@ class GatherShape(NamedTuple):
 
 
 class Body(ABC):
-    """What a family of kernels does: its data, on which the text depends, is hashable."""
+    """What the kernels of a family do; hashable, since the text depends on its fields."""
 
     @abstractmethod
     def lines(self, pattern: Pattern) -> Iterator[str]:
         """Return the body of the kernel."""
 
     def functions(self, pattern: Pattern) -> Iterator[str]:
-        """Return the functions that the body calls, after an empty line."""
+        """Return the functions that the body calls, and an empty line before them."""
         yield ""
         if pattern.conversion is not None:
             yield from conversion_lines(pattern.conversion)
@@ -155,7 +155,7 @@ class Body(ABC):
 
 
 class Pattern(NamedTuple):
-    """The structure of a kernel without its numbers, on which its text depends.
+    """The structure of a kernel without its numbers; the text depends on nothing else.
 
     `lanes` has an entry for each element that a work item moves: its lane in an image src, its
     index among the lanes for a buffer, or -1 if zero is written. A work-group has `work_items`
@@ -195,7 +195,7 @@ class Pattern(NamedTuple):
 class Launch(NamedTuple):
     """One kernel to enqueue: its pattern, its parameters, and the work-groups in each dimension.
 
-    One that `is_later` starts when all other launches of its transfer are done.
+    A launch that `is_later` starts when all other launches of its transfer are done.
     """
 
     pattern: Pattern
@@ -205,9 +205,9 @@ class Launch(NamedTuple):
 
 
 class Division(NamedTuple):
-    """How a loop is divided: its work-groups, log2 of the work items of each, steps of each.
+    """How a loop is divided: work-groups, log2 of the work items of a group, steps of a work item.
 
-    The work items of a group take `tile` iterations.
+    A work-group takes `tile` iterations.
     """
 
     groups: int
@@ -217,13 +217,13 @@ class Division(NamedTuple):
 
 
 def divided(extent: int, shift: int = 0, steps: int = 1, length: int = 1) -> Division:
-    """Divide a loop among work items; a step of one takes `length` iterations."""
+    """Divide a loop among work items; each step takes `length` iterations."""
     tile = (steps << shift) * length
     return Division(-(-extent // tile), shift, steps, tile)
 
 
 def tiled(loops: Iterable[Loop], extents: Iterable[int]) -> list[Division]:
-    """Divide loops into tiles of some steps of each, one for a work-group."""
+    """Divide loops into tiles, one for each work-group, of some steps along each loop."""
     return [divided(loop.extent, steps=extent) for loop, extent in zip(loops, extents, strict=True)]
 
 
@@ -282,7 +282,7 @@ def with_params(pattern: Pattern, params: Mapping[str, int], groups: tuple[int, 
 
 
 def _grid_dims(counts: list[int], *, has_gathers: bool) -> list[int]:
-    """Return the NDRange dimension of the groups of each loop: the outermost loop gets the last."""
+    """Return the NDRange dimension of the groups of each loop; the outermost loop gets the last."""
     dims = [0] * len(counts)
     free = [2, 1]
     for k in reversed(range(0 if has_gathers else 1, len(counts))):
@@ -292,7 +292,7 @@ def _grid_dims(counts: list[int], *, has_gathers: bool) -> list[int]:
 
 
 def offset_bound(nest: Nest, spans: list[int]) -> int:
-    """Return a bound of all offsets and gathered indices, for some iterations of each loop."""
+    """Return a bound on all offsets and gathered indices, for some iterations of each loop."""
     bounds = [
         sum(map(abs, nest.src)) + sum(abs(lane.src) for lane in nest.lanes),
         sum(map(abs, nest.dst)) + sum(abs(lane.dst) for lane in nest.lanes),
@@ -316,7 +316,7 @@ def offset_bound(nest: Nest, spans: list[int]) -> int:
 
 
 def _reach(axes: tuple[tuple[Axis, tuple[Block, ...]], ...]) -> int:
-    """Return a bound of the offsets of the axes of one operand of a gather."""
+    """Return a bound on the offsets of the axes of one operand of a gather."""
     return sum(
         abs(block.stride) * max(block.extent, -(-axis.padded // block.step)) + block.step
         for axis, blocks in axes

@@ -1,7 +1,7 @@
 """Tiles in local memory: the loops along their runs, and the banks that work items access.
 
-Local memory has 32 banks of words. The work items of a subgroup should access different ones, when
-they store a tile and when they load it.
+Local memory has 32 banks of words. The work items of a subgroup should access different banks, both
+when they store a tile and when they load it.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ __all__ = [
 ]
 
 BANK_BITS, SUBGROUP = 5, 32
-# the local memory that every kernel on NVIDIA's devices may have
+# local memory that every kernel on NVIDIA's devices may use
 MAX_LOCAL_NBYTES = 48 << 10
 _VECTOR_NBYTES = 16
 
 
 class Chain(NamedTuple):
-    """The loops that are contiguous in an operand, and the steps of each in a tile."""
+    """The loops that form a contiguous run in an operand, and the steps of each in a tile."""
 
     run: tuple[int, ...]
     extents: tuple[int, ...]
@@ -68,7 +68,7 @@ def chain_of(loops: list[Loop], operand: int, limit: int) -> Chain | None:
 
 
 def conflicts(accesses: tuple[list[int], list[int]], moves: dict[int, int]) -> int:
-    """Return in how many steps the banks serve both accesses."""
+    """Return the steps in which the banks serve both accesses."""
     steps = 0
     for words in accesses:
         banks: dict[int, set[int]] = {}

@@ -1,8 +1,8 @@
 """A family of kernels that moves tiles between a buffer and an image through local memory.
 
-The buffer wants vectors along its contiguous loops, the image small rectangles of columns and
-rows, which devices store together. A tile has both: work items move vectors along the runs of the
-buffer, and pixels in the order in which the image stores them.
+A buffer is best accessed in vectors along its contiguous loops, an image in small rectangles of
+columns and rows, which devices store together. A tile allows both: work items move vectors along
+the runs of the buffer, and pixels in the order in which the image stores them.
 """
 
 from __future__ import annotations
@@ -42,19 +42,19 @@ LANES = -1
 _LANES, _VECTOR, _WORD = 4, 16, 4
 # bits of the widest element that is converted
 _MAX_BITS = 32
-# Steps below which the loop next to the lanes of a pixel is short.
+# steps below which the loop next to the lanes of a pixel is short
 _SHORT = 8
-# bytes of a run that is worth local memory, and of the local memory of every device
+# bytes of a run that is worth local memory; bytes of local memory that every device has
 _MIN_RUN, _MAX_LOCAL = 32, 32768
 # pixels that a work item holds at once
 _MAX_STEPS = 16
-# what counts the steps that may be accessed: src has data there, dst is written there
+# which parameter counts the steps that may be accessed: src has data there, dst is written there
 _COUNTED = {"src": "valid", "dst": "extent"}
 _VECTORS = {4: "uint", 8: "uint2", 16: "uint4"}
 
 
 def try_lower(task: Task) -> tuple[Launch, ...]:
-    """Make the launch of tiles of pixels; empty where work items move pixels without them."""
+    """Make the launch of tiles of pixels; empty if work items should move pixels without them."""
     nest, conversion, profile = task.nest, task.conversion, task.device.profile
     kinds = [access.kind for access in task.accesses]
     if nest.is_zero or kinds[0] == kinds[1] or not task.is_aligned:
@@ -83,7 +83,7 @@ def try_lower(task: Task) -> tuple[Launch, ...]:
 
 
 def _converts_alone(nest: Nest, conversion: Conversion) -> bool:
-    """Whether an element of dst is computed of one of src alone, in 32 bits, without padding."""
+    """Whether each element of dst depends on one of src alone, in 32 bits, without padding."""
     is_whole = all(loop.valid == loop.extent for loop in nest.loops)
     is_narrow = max(conversion.widths) <= _MAX_BITS
     return is_whole and is_narrow and not conversion.varying and BETA not in conversion.roles
@@ -168,7 +168,7 @@ def _sides(nest: Nest, nbytes: int, image: int, shape: PixelShape) -> _Sides | N
 
 
 def _edge(loops: list[Loop], image: int, limit: int) -> Chain | None:
-    """Return the loops along an edge of a rectangle; no part of one is outside if that can be."""
+    """Return the loops along an edge of a rectangle; its parts divide the image if they can."""
     chain = chain_of(loops, image, limit)
     if chain is None:
         return None
@@ -211,7 +211,7 @@ def _order(extents: list[int], rectangle: tuple[Chain, ...]) -> tuple[tuple[int,
 
 
 def _vector(tile: PixelTile, sides: _Sides, start: int, image: int) -> int:
-    """Return the bytes of the widest vector at whose multiples everything starts and ends."""
+    """Return the bytes of the widest vector such that all runs start and end at multiples of it."""
     *lower, top = tile.run
     below = prod(map(tile.steps, lower))
     ends = [below * tile.steps(top)]
@@ -224,7 +224,7 @@ def _vector(tile: PixelTile, sides: _Sides, start: int, image: int) -> int:
 
 
 def _spread(tile: PixelTile) -> PixelTile:
-    """Return a tile with the gap between runs with which few accesses share a bank."""
+    """Return a tile with the gap between runs for which few accesses share a bank."""
     step = max(tile.vector, _LANES * tile.nbytes if tile.has_whole_pixels else _WORD)
     tried = [replace(tile, gap=gap) for gap in range(0, 32 * _WORD, step)]
     return min(tried, key=lambda one: conflicts(_accesses(one), {}))
@@ -249,7 +249,7 @@ def _accesses(tile: PixelTile) -> tuple[list[int], list[int]]:
 
 @dataclass(frozen=True)
 class PixelTile(Body):
-    """A part of a nest between a buffer and an image that goes through local memory.
+    """Part of a nest between a buffer and an image that goes through local memory.
 
     `extents` has the steps of each loop of the pattern in a tile; a pixel has 4 elements of
     `nbytes` bytes. The loops of `run`, innermost first, are contiguous in the buffer, where

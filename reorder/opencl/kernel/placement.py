@@ -1,8 +1,8 @@
 """Boxes of a plan as loop nests over pixels: linear offsets become column, row and lane.
 
-In a plan an image is its dense linear buffer. On a device each loop runs in one direction: along
-the lanes of a pixel, the columns, or the rows. Loops that `simplify` fused across the end of a
-pixel or a row are split there.
+A plan treats an image as its dense linear buffer. On a device each loop runs in one direction:
+along the lanes of a pixel, the columns, or the rows. Loops that `simplify` fused across the end of
+a pixel or a row are split there.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from reorder.plan.passes import split_node
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from memdesc import ImageDesc
     from reorder.plan.nodes import Box, Lookup
@@ -49,7 +49,7 @@ class ImageShape(NamedTuple):
     def max_extent(self, stride: int) -> int | None:
         """Return how many steps of a linear stride stay within a pixel or a row.
 
-        0: any number of steps. None: the stride is not along one direction.
+        0 means any number of steps; None, that the stride does not run in one direction.
         """
         if stride < 0:
             return None
@@ -132,6 +132,12 @@ class Nest(NamedTuple):
         has_data = any(lane.is_valid for lane in self.lanes)
         return not has_data or any(loop.valid == 0 for loop in self.loops)
 
+    def filled(self, loops: Iterable[Loop], count: int = 3) -> tuple[Loop, ...]:
+        """Return loops, and loops of one step up to a number, so that there are fewer patterns."""
+        loops = tuple(loops)
+        sides = ((0,) * len(coords) for coords in (self.src, self.dst, self.varying))
+        return loops + (Loop(1, 1, *sides),) * (count - len(loops))
+
     @property
     def moving(self) -> MovingLoops:
         """The loops without those of one step."""
@@ -181,7 +187,7 @@ def place_box(box: Box, shapes: ImageShapes) -> tuple[Nest, ...] | None:
 
 
 def _split_box(box: Box, operand: int, shape: ImageShape) -> Iterator[Box]:
-    """Split loops at the ends of pixels and rows, so that each runs in one direction."""
+    """Split loops at the ends of pixels and rows, so that each loop runs in one direction."""
     for node in box.nodes:
         extent = shape.max_extent(node.strides[operand])
         if extent and node.extent > extent:
@@ -223,7 +229,7 @@ def _take_lanes(nest: Nest, dst: ImageShape | None) -> Nest | None:
     """Turn the loops within a pixel into lanes."""
     inner = [loop for loop in nest.loops if _lane(loop.src) or _lane(loop.dst)]
     outer = [loop for loop in nest.loops if loop not in inner]
-    # where one operand moves along lanes, the other must be a buffer, or move along lanes too
+    # if one operand moves along lanes, the other must be a buffer, or move along lanes too
     if any(_is_image(c) and any(c[:2]) for loop in inner for c in (loop.src, loop.dst)):
         return None
     has_data = all(loop.valid for loop in outer)

@@ -1,7 +1,7 @@
 """Shapes of work-groups and of tiles in local memory, as data.
 
-`GPU` holds the best of sweeps on an NVIDIA H200 (docs/opencl.md has the bandwidths it reaches).
-All devices use it; families of kernels get the profile with the device.
+`GPU` holds the best values of sweeps on an NVIDIA H200; docs/opencl.md has the bandwidths that they
+reach. All devices use it; families of kernels get the profile with the device.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ __all__ = [
     "TileShape",
 ]
 
-# Role of a loop: it runs along columns or rows of the image, or the smallest stride of the buffer.
+# The role of a loop: it runs along columns or rows of the image, or the buffer's smallest stride.
 COLUMN, ROW, BUFFER = "column", "row", "buffer"
 
 
@@ -52,7 +52,7 @@ class ImageGroups(NamedTuple):
 
 
 class CopyShape(NamedTuple):
-    """The most work items of a group that copies elements, and the elements of each."""
+    """The most work items of a group that copies elements, and the elements of each work item."""
 
     work_items: int
     steps: int
@@ -70,8 +70,8 @@ class TileShape(NamedTuple):
 class SkewedShape(NamedTuple):
     """A tile that transposes rows which start anywhere: its steps along src and along dst.
 
-    Its rows in dst end at multiples of `align` bytes. A tile whose bytes along dst are no multiple
-    of that is not taken.
+    Its rows in dst end at multiples of `align` bytes. A tile is taken only if its bytes along dst
+    are a multiple of that.
     """
 
     width: int
@@ -94,13 +94,13 @@ class PixelShape(NamedTuple):
 
 
 class Profile(NamedTuple):
-    """What suits a device.
+    """Sizes that suit a device.
 
     `tiles` are for elements of 1, 2, 4 and 8 bytes, `copies` also for those of 16. A nest that
-    writes fewer than `min_tiled` bytes takes no tiles: their kernels are built for each layout,
-    the others for all sizes. Where rows start anywhere, `skewed` are tiles for elements of 1, 2 and
-    4 bytes, and `rows` copies vectors. `pack` and `unpack` are for elements of 32 bits, the others
-    for fewer.
+    writes fewer than `min_tiled` bytes takes no tiles: kernels of tiles are built for each layout,
+    others once for all sizes. For rows that start anywhere, `skewed` are tiles for elements of 1, 2
+    and 4 bytes, and `rows` copies vectors. `pack` and `unpack` are for elements of 32 bits, the
+    `narrow` ones for fewer.
     """
 
     tiles: tuple[TileShape, TileShape, TileShape, TileShape]

@@ -1,13 +1,13 @@
 """Families of kernels that reduce a tensor to few numbers.
 
-Sums: the compensation behind int8 weights, one work-group for each number, once the weights are
-there. Parameters, for dim d and block b: start (the first byte of the sums), offset (of the first
+Sums: the compensation behind int8 weights, one work-group for each sum, after the weights are
+written. Parameters, for dim d and block b: start (the first byte of the sums), offset (of the first
 weight), factor, count (weights in a sum), size{d}, padded{d}, dim{d}_step{b}, dim{d}_extent{b},
 dim{d}_stride{b}, and for the dims of the mask sum{d}_step{b} and so on, in the sums.
 
-Ranges: the lowest and the highest value for each scale of a tensor, 0 among them. A work-group has
-some of the elements that share a scale, and writes two numbers. Where one element is not finite,
-the highest value is infinite. Parameters, for dim d, axis j and block b: offset, total (elements
+Ranges: the lowest and the highest value of the elements of each scale, and of 0. A work-group takes
+some of the elements that share a scale, and writes two numbers. If an element is not finite, the
+highest value is infinite. Parameters, for dim d, axis j and block b: offset, total (elements
 that share a scale), parts (work-groups for these), count{d} (scales along a dim), inside{d}
 (neighbours that share one), size{d}, and of the blocks axis{j}_step{b}, axis{j}_extent{b},
 axis{j}_stride{b}.
@@ -43,12 +43,12 @@ __all__ = ["lower_ranges", "lower_sums"]
 
 _MAX_SUM_ITEMS, _MAX_RANGE_ITEMS, _MAX_PARTS = 128, 256, 1024
 
-# Work-groups that fill a device, and elements that make one worth its start.
+# Work-groups that fill a device, and the least elements of one.
 _GROUPS, _MIN_ELEMENTS = 1024, 4096
 
 
 def lower_sums(desc: MemoryDesc, max_work_items: int) -> tuple[Launch, ...]:
-    """Make a launch for each compensation of a descriptor; none without one."""
+    """Make a launch for each compensation of a descriptor."""
     return tuple(
         _sum_launch(desc, name, start, min(max_work_items, _MAX_SUM_ITEMS))
         for name, (start, _) in desc.compensation_spans.items()
@@ -117,7 +117,7 @@ def lower_ranges(
         Access(AccessKind.BUFFER, 32),
         body,
         work_items,
-        # of elements that a stride of 0 repeats there are more than bytes
+        # a stride of 0 repeats elements, so they may be more than the bytes
         is_wide=max(desc.min_nbytes, total) + work_items * parts > MAX_INT,
     )
     return with_params(pattern, values, (groups, parts, 1)), parts
@@ -131,7 +131,7 @@ class Sums(Body):
     sums: tuple[tuple[int, int], ...]
 
     def lines(self, pattern: Pattern) -> Iterator[str]:
-        """Return the body: work items sum up some weights each, then the group their sums."""
+        """Return the body: each work item sums some weights, then the group adds up their sums."""
         kept = dict(self.sums)
         yield f"__local uint parts[{pattern.work_items}];"
         yield "const uint item = get_local_id(0);"
@@ -175,7 +175,7 @@ class Ranges(Body):
         yield from decoder_of(self.dtype, self.work)[1]
 
     def lines(self, pattern: Pattern) -> Iterator[str]:
-        """Return the body: work items compare some elements each, then the group theirs."""
+        """Return the body: each work item compares some elements, then the group their results."""
         wide = WIDE[self.work]
         dims = range(sum(len(axis) for axis, _ in self.axes))
         yield f"__local {wide.real} lows[{pattern.work_items}], highs[{pattern.work_items}];"

@@ -1,10 +1,10 @@
 """A family of kernels that copies rows which start at any byte: vectors that are aligned in dst.
 
-Some loops are contiguous in dst: work items store 16 bytes each, which may have the end of one
-row of src and the start of the next. Loads are aligned too, and shifted: vectors near the end of
-src are moved byte by byte, so that nothing past it is read.
+Some loops are contiguous in dst: work items store 16 bytes each, which may hold the end of one row
+of src and the start of the next. Loads are aligned too, and then shifted. Vectors near the end of
+src are moved byte by byte, so that nothing beyond it is read.
 
-The loops that are contiguous in dst are loop 0, all in bytes. Further parameters:
+The loops that are contiguous in dst become loop 0, in bytes. Further parameters:
 
     length                    of a row
     inverse, row_shift        2^(32 + row_shift) / length, rounded up, in 32 bits
@@ -43,24 +43,21 @@ __all__ = ["Rows", "try_lower"]
 
 _WORD, _VECTOR = 32, 16
 
-# Bytes of the widest element; wider ones are moved one by one as fast.
+# Bytes of the widest element; for wider ones, moving them one by one is as fast.
 _MAX_ELEMENT = 4
 
-# Bytes that are enough for a contiguous part of dst, and the least: its ends are written byte by
-# byte, which is too slow for shorter ones.
+# Bytes of a contiguous part of dst that suffice, and the least bytes that pay: the ends are written
+# byte by byte.
 _ENOUGH, _LEAST = 1 << 14, 1 << 10
 
 # Positions are counted in 32 bits, up to the end of the last group, whose size is limited.
 _MAX_NBYTES = MAX_INT - (1 << 24)
 
-# Nests with fewer loops are filled up with loops of one step, so that there are fewer patterns.
-_MIN_LOOPS = 3
-
 
 def try_lower(task: Task) -> tuple[Launch, ...]:
     """Make the launch of a nest that copies rows between two buffers.
 
-    Empty if its innermost loops differ, or where vectors are not faster than elements.
+    Empty if the innermost loops differ, or if vectors are not faster than elements.
     """
     nest, profile, nbytes = task.nest, task.device.profile, task.accesses[1].nbytes
     if not task.moves_bytes or nest.gathers or not task.is_aligned or nbytes > _MAX_ELEMENT:
@@ -82,11 +79,12 @@ def try_lower(task: Task) -> tuple[Launch, ...]:
     outer = [loop for loop in loops if all(loop is not taken for taken in chain)]
     # groups that run at the same time read adjacent rows, which share sectors of memory
     outer.sort(key=lambda loop: abs(loop.src[0]))
-    outer += [Loop(1, 1, (0,), (0,))] * (_MIN_LOOPS - 1 - len(outer))
     start = [offset * nbytes for (offset,) in (nest.src, nest.dst)]
     nest = nest._replace(src=(start[0],), dst=(start[1],))
     shape = profile.rows
     work_items = 1 << floor_log2(min(shape.work_items, task.device.max_work_items))
+    # the loops of a row are one loop of the kernel
+    outer = list(nest.filled(outer, 2))
     return (_launch(nest, chain, outer, shape._replace(work_items=work_items)),)
 
 
@@ -204,7 +202,7 @@ class Rows(Body):
             yield "}"
         for t in steps:
             yield f"if (is_whole{t}) *(__global uint4 *)(dst + (dst_offset + at{t})) = v{t};"
-            # the ends of what follows one another in dst, and the end of src
+            # the ends of what is contiguous in dst, and the end of src
             yield f"else for (int j = max(-at{t}, 0); j < min(16, (int)p.extent0 - at{t}); ++j) {{"
             yield f"    const uint row = {_row(f'at{t} + j')};"
             yield f"    const int column = at{t} + j - (int)row * (int)p.length;"

@@ -1,14 +1,14 @@
 """Families of kernels that convert between two buffers, in runs of elements.
 
-Runs: a work item converts elements that dst stores as words. It has some runs, as far apart as the
-work-group has work items: all are loaded before the first one is stored, so that more bytes are on
-their way. Here extent0 and valid0 count elements; a further parameter of 4-bit elements is
+Runs: a work item converts elements that dst stores as words. It has several runs, spaced by the
+number of work items in the group: all are loaded before the first one is stored, so that more bytes
+are in flight. Here extent0 and valid0 count elements; 4-bit elements have a further parameter
 
     parity                    of the offsets in dst that are written
 
-Tiles of runs: where the innermost loops in src and in dst differ, work items convert runs along
-loop 0, which is contiguous in src, into local memory, and store runs along loop 1, which is
-contiguous in dst. Local memory has a row for each step of loop 0.
+Tiles of runs: if the innermost loops of src and dst differ, work items convert runs along loop 0,
+which is contiguous in src, into local memory, and store runs along loop 1, which is contiguous in
+dst. Local memory has a row for each step of loop 0.
 """
 
 from __future__ import annotations
@@ -44,7 +44,6 @@ from reorder.opencl.kernel.launch import (
     tiled,
 )
 from reorder.opencl.kernel.local_memory import BANK_BITS, SUBGROUP, conflicts
-from reorder.opencl.kernel.placement import Loop
 from reorder.opencl.kernel.statements import gather_lines, index_lines
 
 if TYPE_CHECKING:
@@ -52,32 +51,30 @@ if TYPE_CHECKING:
 
     from reorder.opencl.kernel.conversion import Conversion
     from reorder.opencl.kernel.launch import Division, Launch, Task
-    from reorder.opencl.kernel.placement import Nest
+    from reorder.opencl.kernel.placement import Loop, Nest
 
 __all__ = ["Run", "RunTile", "try_lower", "try_lower_tile"]
 
 _BYTE, _WORD, _WORD_NBYTES = 8, 32, 4
 _TYPES = {8: "uchar", 16: "ushort", 32: "uint", 64: "ulong"}
-# Bits of a run, on the side of the wider elements, and its most elements.
+# Bits of a run on the side with the wider elements, and the most elements of a run.
 _RUN_BITS, _MAX_RUN = 128, 16
 _WORK_ITEMS = 256
-# Runs of a work item, of 4 elements; fewer of more. Fewer as well where groups would be too few.
+# Runs of 4 elements of a work item; fewer if they are longer, or if groups would be too few.
 _RUNS, _MIN_GROUPS = 4, 1024
-# Nests with fewer loops are filled up with loops of one step, so that there are fewer patterns.
-_MIN_LOOPS = 3
-# Elements of a tile and the most of an edge; bytes of src and an edge where wider elements become
-# bytes, or less.
+# Elements of a tile and of its longest edge; bytes of src and an edge if wider elements become
+# bytes, or narrower ones.
 _TILE, _EDGE = 4096, 64
 _NARROW_NBYTES, _NARROW_EDGE = 1 << 15, 128
-# The least edge, the elements of a box that is worth tiles, and the least run that is loaded.
+# The least edge, the elements of a box that is worth tiling, and the least run that is loaded.
 _MIN_EDGE, _MIN_ELEMENTS, _MIN_RUN = 8, 1 << 14, 8
 
 
 def try_lower(task: Task) -> tuple[Launch, ...]:
     """Make the launches of a nest that converts between two buffers, or moves 4-bit elements.
 
-    Elements of 4 bits that do not make whole bytes are written in two launches, each of which
-    writes one half of a byte.
+    4-bit elements that do not fill whole bytes are written by two launches, one for each half of a
+    byte.
     """
     conversion = task.conversion
     if conversion is None or _has_image(task):
@@ -123,7 +120,7 @@ def try_lower(task: Task) -> tuple[Launch, ...]:
 
 
 def try_lower_tile(task: Task) -> tuple[Launch, ...]:
-    """Make the launch of a nest through tiles; empty if runs along dst alone are as good."""
+    """Make the launch of a nest that goes through tiles; empty if runs along dst suffice."""
     conversion = task.conversion
     if conversion is None or _has_image(task):
         return ()
@@ -179,8 +176,7 @@ def _has_image(task: Task) -> bool:
 def _ordered(nest: Nest) -> Nest:
     """Return a nest of enough loops, those of the least strides in dst first."""
     loops = sorted(nest.loops, key=lambda loop: abs(loop.dst[0]))
-    single = Loop(1, 1, (0,), (0,), (0,) * len(nest.varying))
-    return nest._replace(loops=(*loops, *[single] * (_MIN_LOOPS - len(loops))))
+    return nest._replace(loops=nest.filled(loops))
 
 
 def _uniform(loop: Loop, conversion: Conversion) -> tuple[str, ...]:
@@ -190,7 +186,7 @@ def _uniform(loop: Loop, conversion: Conversion) -> tuple[str, ...]:
 
 
 def _with_products(conversion: Conversion, run: Run, task: Task) -> Conversion:
-    """Let quotients be products where a run has one divisor, and the device fused operations."""
+    """Turn quotients into products if a run has one divisor and the device fused operations."""
     is_shared = "dst_scale" in (*conversion.scalars, *run.uniform)
     multiplies = is_shared and task.device.floats.multiplies and conversion.work == "f32"
     return conversion._replace(multiplies=multiplies)
@@ -247,7 +243,7 @@ def _divisions(nest: Nest, length: int, total: int) -> tuple[list[Division], int
 
 
 def _steps(extents: list[int], shifts: list[int], length: int) -> list[int]:
-    """Return how many steps of each loop a work item has: of one loop, if there are many groups."""
+    """Return the steps of each loop of a work item: several along one loop if groups are many."""
     groups = prod(-(-extent >> shift) for extent, shift in zip(extents, shifts, strict=True))
     steps = [1] * len(extents)
     wanted = max(_RUNS // max(length // _RUNS, 1), 1)
@@ -262,7 +258,7 @@ def _steps(extents: list[int], shifts: list[int], length: int) -> list[int]:
 
 @lru_cache(maxsize=256)
 def _spread(tile: RunTile, nbytes: int) -> RunTile:
-    """Return a tile with the pitch and the gap with which few accesses share a bank.
+    """Return a tile with the pitch and gap for which the fewest accesses share a bank.
 
     Work items store runs of elements of `nbytes` bytes, and load those of a row.
     """
@@ -290,8 +286,8 @@ class Run(Body):
     """How a work item of a conversion between buffers moves elements: steps of loop 0 in a row.
 
     It converts `length` of them. With `is_whole` all are inside and hold data. With `is_nibble`
-    it writes one half of a byte: only those whose offset is odd, or even, as a parameter says.
-    `uniform` are the roles whose values, though they vary, are the same for a run.
+    it writes one half of a byte: the elements at odd offsets, or at even ones, as a parameter says.
+    `uniform` are the roles whose values vary, but not within a run.
     """
 
     length: int
@@ -300,7 +296,7 @@ class Run(Body):
     uniform: tuple[str, ...] = ()
 
     def param_names(self) -> list[str]:
-        """Return the parity of the offsets that are written, of 4-bit elements."""
+        """Return the parity of the offsets that are written, for 4-bit elements."""
         return ["parity"] if self.is_nibble else []
 
     def lines(self, pattern: Pattern) -> Iterator[str]:

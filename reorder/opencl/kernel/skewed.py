@@ -1,8 +1,8 @@
-"""A family of kernels that transposes where rows start at any byte, in tiles with skewed ends.
+"""A family of kernels that transposes rows which start at any byte, in tiles with skewed ends.
 
-The rows of a tile in dst end where a vector, or a sector of memory, does. So each row of dst may
-begin some elements before its tile, and work items store whole vectors. Only the ends of the rows
-of the tensor are written element by element.
+The rows of a tile end in dst where a vector, or a sector of memory, ends. So each row of dst may
+start some elements before its tile, and work items store whole vectors. Only the ends of the
+tensor's rows are written element by element.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ __all__ = ["Skewed", "try_lower"]
 _WORD, _VECTOR, _BANKS = 4, 16, 32
 _TYPES = {1: "uchar", 2: "ushort", 4: "uint"}
 
-# The row of a profile for the bytes of an element.
+# bytes of an element -> its row in a profile
 _ROWS = {1: 0, 2: 1, 4: 2}
 
-# Bytes of a row of src and of dst, below which tiles would be mostly empty.
+# bytes of a row of src and of dst below which tiles would be mostly empty
 _MIN_ROW = 96
 
 

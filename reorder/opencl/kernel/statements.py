@@ -1,7 +1,7 @@
 """Lines of a kernel that several families share.
 
-The loop indices of a work item and where operands are there; the offsets of gathers; vectors that
-start at any byte; rows of narrow elements that are transposed in registers.
+The loop indices of a work item, and the offsets of operands there; the offsets of gathers; vectors
+that start at any byte; rows of narrow elements that are transposed in registers.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def index_lines(pattern: Pattern) -> Iterator[str]:
 
 
 def _digit(shift: str) -> str:
-    """Return the lowest bits of the rest of the local id."""
+    """Return the lowest bits of what is left of the local id."""
     return f"(index_t)(item & ((1u << p.{shift}) - 1))"
 
 
@@ -124,7 +124,7 @@ def block_offset(axis: str, params: str, blocks: int) -> str:
     return " + ".join(digits)
 
 
-# Bytes of two aligned vectors, of which 16 bytes are taken from any byte of the first one.
+# Bytes of two aligned vectors, from which 16 bytes are taken that start in the first one.
 VECTORS_NBYTES = 32
 
 SHIFTS = (
@@ -150,7 +150,7 @@ def word_of(vector: str, index: int, words: int) -> str:
 
 
 def transposed_words(rows: list[str], words: int) -> Iterator[str]:
-    """Return the words of the columns of some rows."""
+    """Return the words of the columns that some rows form."""
     for word in range(words):
         parts = ", ".join(word_of(row, word, words) for row in rows)
         for column in range(len(rows)):
@@ -176,6 +176,6 @@ _COLUMNS = {
 
 
 def transpose_functions(rows: int, kind: str) -> Iterator[str]:
-    """Return the functions that join rows of narrow elements, for words or vectors of words."""
+    """Return the functions that transpose rows of narrow elements, for words or vectors of them."""
     for line in _COLUMNS[rows]:
         yield line if kind == "uint" else line.replace("uint ", f"{kind} ")

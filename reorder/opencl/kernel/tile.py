@@ -1,7 +1,7 @@
 """A family of kernels that moves tiles through local memory: vectors along src, then along dst.
 
-It suits a nest whose innermost loops in src and in dst differ. A tile is some steps of several
-loops. On each side its `run` loops are contiguous: a work item loads and stores vectors of them. A
+It suits a nest whose innermost loops differ in src and dst. A tile covers some steps of several
+loops. On each side its `run` loops are contiguous: work items load and store vectors along them. A
 loop may be in both runs. Local memory holds the tile in the order of dst, or of src. Elements
 narrower than 32 bits are transposed in registers, as many rows at a time as a word has elements.
 
@@ -56,20 +56,20 @@ __all__ = ["Tile", "spread", "try_lower"]
 
 _WORD, _VECTOR = 4, 16
 _MEMORY = {1: "uchar", 2: "ushort", 4: "uint", 8: "ulong"}
-# A run has at least as many bytes; shorter ones are faster without local memory.
+# least bytes of a run; shorter ones are faster without local memory
 _MIN_RUN = 16
-# bytes of the widest element that goes through tiles; 16 bytes are a vector by themselves
+# bytes of the widest element that goes through tiles; an element of 16 bytes is a vector itself
 _MAX_TILED = 8
 # steps of a work item that are written one after the other; more are a loop
 _MAX_UNROLLED = 16
-# Elements of a side of a square, and of two squares.
+# elements along a side of one square, and of two
 _SIDE, _MIN_EXTENT = 2, 4
 
 
 def try_lower(task: Task) -> tuple[Launch, ...]:
     """Make the launch of a nest that moves between two buffers, by its elements or by squares.
 
-    Empty if the innermost loops are the same, or where the launch is faster without tiles.
+    Empty if the innermost loops are the same, or if the launch is faster without tiles.
     """
     if task.nest.is_zero or task.nest.gathers:
         return ()
@@ -82,8 +82,8 @@ def try_lower(task: Task) -> tuple[Launch, ...]:
 def _lowered(task: Task, rows: tuple[int, int] | None) -> tuple[Launch, ...]:
     """Make the launch of tiles.
 
-    With `rows` an element has a byte in each of two rows of src and of dst: the numbers are the
-    bytes between these rows.
+    With `rows`, an element has a byte in each of two rows of src, and of dst: the bytes between
+    these two rows.
     """
     nest, access, profile = task.nest, task.accesses[1], task.device.profile
     nbytes = access.nbytes if rows is None else 2 * access.nbytes
@@ -104,7 +104,7 @@ def _lowered(task: Task, rows: tuple[int, int] | None) -> tuple[Launch, ...]:
 
 
 def _lowered_squares(task: Task) -> tuple[Launch, ...]:
-    """Make the launch of elements of 4 bits that are squares of 2 x 2."""
+    """Make the launch of 4-bit elements that move as squares of 2 x 2."""
     nest = task.nest
     moving = nest.moving
     src, dst = along = moving.along_src, moving.along_dst
@@ -136,7 +136,7 @@ def _lowered_squares(task: Task) -> tuple[Launch, ...]:
 
 
 def _of_bytes(loop: Loop, steps: int) -> Loop:
-    """Return a loop that takes some steps at once, two elements a byte."""
+    """Return a loop over bytes of two elements each, which takes some steps at once."""
     src, dst = (_halved((stride[0] * steps,)) for stride in (loop.src, loop.dst))
     return Loop(loop.extent // steps, loop.valid // steps, src, dst)
 
@@ -244,7 +244,7 @@ def _is_regular(tile: Tile, side: Side) -> bool:
 
 
 def _grow(extents: list[int], loops: list[Loop], chains: tuple[Chain, Chain], most: int) -> None:
-    """Enlarge a tile while it has fewer elements than it may: along the runs, then other loops."""
+    """Enlarge a tile up to its most elements: along the runs, then along other loops."""
     src, dst = chains
     lower = {*src.run[:-1], *dst.run[:-1]}
     candidates = [src.run[-1], dst.run[-1], *range(len(loops))]
@@ -271,7 +271,7 @@ def _work_items(tile: Tile, most: int) -> int:
 
 @lru_cache(maxsize=256)
 def spread(tile: Tile, work_items: int) -> Tile:
-    """Return a tile with the swizzle, or the gap, with which few accesses share a bank."""
+    """Return a tile with the swizzle, or the gap, for which few accesses share a bank."""
     if tile.packed_rows == 1 and tile.nbytes < _WORD:
         gaps = range(0, (1 << BANK_BITS) * _WORD, _WORD)
         tiles = [replace(tile, gap=gap) for gap in gaps]
@@ -280,7 +280,7 @@ def spread(tile: Tile, work_items: int) -> Tile:
 
 
 def _swizzle(accesses: tuple[list[int], list[int]]) -> tuple[tuple[int, int], ...]:
-    """Return (shift, mask) of the bits to add to those of the bank."""
+    """Return (shift, mask) of the address bits to add to those of the bank."""
     bits = max(max(words) for words in accesses).bit_length()
     moves: dict[int, int] = {}
     best = conflicts(accesses, moves)
@@ -324,8 +324,8 @@ class Side(NamedTuple):
     """How a tile is read or written: vectors of `lanes` elements, `nbytes` bytes, along its run.
 
     The loops of `run`, innermost first, are contiguous; `rest` are the other loops of the tile.
-    With `is_shifted` a run starts at any element, not at a multiple of a word: words of src are
-    then taken from two aligned ones; those of dst are aligned, the first and the last one partial.
+    With `is_shifted` a run starts at any element, not at a multiple of a word: each word of src is
+    then taken from two aligned ones; words of dst are aligned, the first and the last one partial.
     """
 
     run: tuple[int, ...]
@@ -345,12 +345,11 @@ _VECTORS = {4: "uint", 8: "uint2", 16: "uint4", 32: "uint8"}
 
 @dataclass(frozen=True)
 class Tile(Body):
-    """A part of a loop nest that goes through local memory.
+    """Part of a loop nest that goes through local memory.
 
     `extents` has the steps of each loop of the pattern in a tile, 1 outside of it. An element has
-    `nbytes` bytes. `packed_rows` rows along the innermost loop of dst are
-    transposed in registers. Local memory holds the tile in the order of dst; with `is_gathered` in
-    that of src. `swizzle` has (shift, mask) of what moves words between banks, `gap` the bytes
+    `nbytes` bytes. `packed_rows` rows along the innermost loop of dst are transposed in registers.
+    Local memory holds the tile in the order of dst, or with `is_gathered` in that of src. `swizzle` has (shift, mask) of what moves words between banks, `gap` the bytes
     between rows that do the same. With `is_paired` an element is a square of 2 x 2 of 4 bits: a
     byte in each of two rows of src, and of two rows of dst.
     """
@@ -417,13 +416,13 @@ class Tile(Body):
         return self.dst_chunks * prod(self.extents[k] for k in self.dst.rest)
 
     def param_names(self) -> list[str]:
-        """Return the end of src, where aligned loads have bytes around those that are wanted."""
+        """Return the end of src if aligned loads include bytes around the wanted ones."""
         return ["src_end"] if self.src.is_shifted else []
 
     def functions(self, pattern: Pattern) -> Iterator[str]:
         """Return the loads and stores of vectors, and of elements in local memory."""
         moves = " ^ ".join(["w", *(f"((w >> {shift}) & {mask})" for shift, mask in self.swizzle)])
-        # adjacent work items access different banks of local memory
+        # lets adjacent work items access different banks of local memory
         yield f"int bank(int w) {{ return {moves}; }}"
         if self.packed_rows > 1:
             yield from transpose_functions(self.packed_rows, "uint")
@@ -481,7 +480,7 @@ def _run_length(tile: Tile, side: Side, counted: str) -> str:
 def _steps(total: int, work_items: int) -> tuple[str, list[str]]:
     """Return the head of a loop over a work item's vectors, and the first vector of each step.
 
-    Few steps are unrolled, so that all loads are in flight together; then there is no loop.
+    A few steps are unrolled without a loop, so that all loads are in flight together.
     """
     count = -(-total // work_items)
     if count <= _MAX_UNROLLED:
@@ -741,7 +740,7 @@ def _load(tile: Tile) -> Iterator[str]:
 def _store(tile: Tile) -> Iterator[str]:
     """Return a function that stores the first `count` elements of a vector, as `_load` loads.
 
-    A word that begins `first` elements before its run: these are not stored.
+    The word may begin `first` elements before its run; these are not stored.
     """
     vector, words = tile.dst.vector, tile.dst.nbytes // _WORD
     first = ", int first" if tile.dst.is_shifted else ""

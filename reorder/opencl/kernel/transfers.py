@@ -1,8 +1,8 @@
 """The transfers of a reorder on a device: launches, and the buffers between them. Pure functions.
 
 Most reorders are one transfer. If boxes do not move whole pixels, elements go through a linear
-buffer of the pixels of the image. PoCL 3.1 offers images of one
-f16 channel, but its kernels cannot access them: the runtime copies these from and to buffers.
+buffer of the image's pixels. PoCL 3.1 offers images of one f16 channel, but its kernels cannot
+access them: the runtime copies these from and to buffers.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ __all__ = ["OperandSpec", "Transfer", "plan_transfers"]
 
 # bits of a byte, and of the widest element that a work item moves
 _BYTE, _MAX_BITS = 8, 128
-# The first family that makes launches of a nest lowers it; the last one lowers every nest.
+# The first family that makes launches lowers a nest; the last one lowers every nest.
 _FAMILIES = (
     rows.try_lower,
     skewed.try_lower,
@@ -57,7 +57,7 @@ class OperandSpec(NamedTuple):
     """One operand as launches depend on it: its linear descriptor, its pixels.
 
     Kernels read elements of an image, and of a buffer beside it, as numbers; with `is_fraction`
-    bytes are numbers of 0 to 1.
+    bytes are numbers from 0 to 1.
     """
 
     desc: MemoryDesc
@@ -92,8 +92,8 @@ class Transfer(NamedTuple):
     """Launches that may run at the same time, and the operand that they write.
 
     Without launches the runtime copies `region`, (width, height) pixels, without conversion. The
-    `second` launches start when the others are done. `buffers` are the scales and zero points that
-    differ along the dims, which kernels read.
+    `second` launches start when the first ones are done. `buffers` are the scales and zero points
+    that differ along the dims.
     """
 
     launches: tuple[Launch, ...]
