@@ -1,7 +1,7 @@
 """Device memory that this library allocates, which records its release.
 
-pyopencl does not tell whether an object was released, and some runtimes crash when they are
-asked. Memory that callers allocated is left to pyopencl and the runtime.
+pyopencl does not tell whether an object was released, and some runtimes crash when they are asked
+about one that was. Memory that callers allocated is left to pyopencl and the runtime.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ __all__ = [
 
 
 class AllocatedBuffer(cl.Buffer):
-    """A buffer that records its release; `facts` are what `known` asked it."""
+    """A buffer that records its release; `facts` are those of a known reorder."""
 
     is_released = False
     facts: tuple[Any, ...] | None = None
@@ -38,7 +38,7 @@ class AllocatedBuffer(cl.Buffer):
 
 
 class AllocatedImage(cl.Image):
-    """An image that records its release; `facts` are what `known` asked it."""
+    """An image that records its release; `facts` are those of a known reorder."""
 
     is_released = False
     facts: tuple[Any, ...] | None = None
@@ -52,7 +52,7 @@ class AllocatedImage(cl.Image):
 def allocate_buffer(
     context: cl.Context, nbytes: int, flags: int = cl.mem_flags.READ_WRITE
 ) -> cl.Buffer:
-    """Return a buffer of at least one byte, since OpenCL has no empty ones.
+    """Return a buffer of at least one byte, since OpenCL has no empty buffers.
 
     Raises
     ------
@@ -87,7 +87,7 @@ def _refused(context: cl.Context, what: str, error: cl.Error) -> MemdescError:
 
 
 def check_not_released(memory: Any, name: str) -> None:
-    """Refuse released memory, or an array in it, if this library allocated it."""
+    """Refuse memory that this library allocated if it was released, or an array in it."""
     if isinstance(memory, cl.array.Array):
         memory = memory.base_data
     if isinstance(memory, AllocatedBuffer | AllocatedImage) and memory.is_released:

@@ -36,7 +36,7 @@ __all__ = [
     "loader_report",
 ]
 
-# Names the folder that the loader searches; it reads it once, at its first call.
+# The variable that names the folder to search; the loader reads it once, at its first call.
 VARIABLE = "OCL_ICD_VENDORS"
 
 _SYSTEM = Path("/etc/OpenCL/vendors")
@@ -79,7 +79,7 @@ class Device:
     problem : str
         What is wrong; empty if a small program was built and ran.
     mend : str
-        How to repair it.
+        How to repair it; empty if it works.
     """
 
     device: cl.Device
@@ -99,7 +99,7 @@ class Device:
 
     @property
     def is_processor(self) -> bool:
-        """Whether it is the CPU, where a reorder without a device is faster."""
+        """Whether it is a CPU, on which a reorder without a device is faster."""
         return bool(self.device.type & cl.device_type.CPU)
 
 
@@ -108,8 +108,8 @@ def devices() -> tuple[Device, ...]:
 
     Runtimes are found without settings: the system's, those that pip and conda installed, and
     libraries without an ICD file. If `OCL_ICD_VENDORS` is set, only its folder is searched.
-    The loader searches once in a process: where pyopencl was used before, the devices are
-    those found then.
+    The loader searches once per process: if pyopencl was used before, the devices are those it
+    found then.
 
     Raises
     ------
@@ -121,7 +121,7 @@ def devices() -> tuple[Device, ...]:
     >>> from reorder import opencl
     >>> usable = [d.device for d in opencl.devices() if d.works]
     """
-    cache_limit()  # a wrong limit is no defect of a device
+    cache_limit()  # a wrong limit is not a defect of a device
     return tuple(_probed(device) for platform in _platforms() for device in _devices_of(platform))
 
 
@@ -131,15 +131,15 @@ def find_device(name: str = "") -> Device:
     Parameters
     ----------
     name : str
-        A part of either, in capitals or not, such as ``"nvidia"``; by default any device. If no
-        device has it, a whole word that the runtime writes behind the version of OpenCL, such as
-        ``"pocl"``.
+        Part of either, in upper or lower case, such as ``"nvidia"``; by default any device. If it
+        is part of neither, a whole word that the runtime writes after the version of OpenCL, such
+        as ``"pocl"``.
 
     Raises
     ------
     MemdescError
-        If there is none; with the devices that there are, and what is wrong with them. Likewise
-        if `MEMDESC_CACHE_BYTES` is not a number of bytes.
+        If there is none, with the devices that there are and what is wrong with them; and if
+        `MEMDESC_CACHE_BYTES` is not a number of bytes.
 
     Examples
     --------
@@ -172,8 +172,8 @@ def find_device(name: str = "") -> Device:
 def loader_report() -> list[str]:
     """Return a line for each runtime found.
 
-    It has the file that names the runtime, the library, defects of the file, and the reason why
-    the library does not load.
+    Each has the file that names the runtime, the library, the file's defect if any, and why the
+    library does not load if it does not.
 
     Examples
     --------
@@ -198,7 +198,7 @@ def _line_of(icd: Icd) -> str:
 
 
 def _platforms() -> list[cl.Platform]:
-    """Return the platforms; the loader reads its folder at the first call in a process."""
+    """Return the platforms; the loader reads its folder at the first call of a process."""
     with _lock:
         if VARIABLE in os.environ:
             return _query_platforms()
@@ -218,7 +218,7 @@ def _platforms() -> list[cl.Platform]:
 def _query_platforms() -> list[cl.Platform]:
     try:
         return list(cl.get_platforms())
-    except cl.Error:  # the loader raises an error if there is no platform
+    except cl.Error:  # the loader fails if there is no platform
         return []
 
 
@@ -281,7 +281,7 @@ class Icd(NamedTuple):
     """A runtime that was found.
 
     `library` is a path, or a name that the system resolves; None if there is no library. `source`
-    is the file that names it, `note` the defect of that file.
+    is the file that names it, `note` that file's defect.
     """
 
     library: str | None
@@ -302,11 +302,11 @@ def find_icds(
     Parameters
     ----------
     system : Path
-        The folder that loaders read by themselves.
+        The folder that loaders read by default.
     prefixes : tuple of Path, optional
         Environments; by default Python's own and conda's.
     folders : tuple of Path, optional
-        Of libraries; by default the system's folders and those of `LD_LIBRARY_PATH`.
+        Folders of libraries; by default the system's and those of `LD_LIBRARY_PATH`.
     """
     if prefixes is None:
         prefixes = tuple(

@@ -1,4 +1,4 @@
-"""Data types as image formats: the channel types that hold a lane, and its name in kernels."""
+"""Image formats: the channel types that hold a lane of each data type, and what devices support."""
 
 from __future__ import annotations
 
@@ -42,14 +42,14 @@ def image_format(image: ImageDesc, channel_type: int | str | None = None) -> cl.
     Parameters
     ----------
     image : ImageDesc
-        What it holds.
+        What the image holds.
     channel_type : int or str, optional
-        One of `pyopencl.channel_type`, or its name; by default that of the dtype.
+        One of `pyopencl.channel_type`, or its name; by default the first one for the dtype.
 
     Raises
     ------
     MemdescError
-        If no image holds the dtype, or not in these channels.
+        If no image holds the dtype, or none with this channel type.
     """
     names = _legal(image.dtype)
     if channel_type is None:
@@ -62,8 +62,8 @@ def image_format(image: ImageDesc, channel_type: int | str | None = None) -> cl.
         )
         if name not in names:
             msg = (
-                f"channel_type {short_repr(channel_type)} ({name}) holds no {image.dtype}; "
-                f"legal are {', '.join(names)}"
+                f"channel_type {short_repr(channel_type)} ({name}) does not hold {image.dtype}; "
+                f"use {' or '.join(names)}"
             )
             raise MemdescError(msg)
     return cl.ImageFormat(
@@ -74,7 +74,7 @@ def image_format(image: ImageDesc, channel_type: int | str | None = None) -> cl.
 def supported_format(
     queue: cl.CommandQueue, image: ImageDesc, channel_type: int | str | None = None
 ) -> cl.ImageFormat:
-    """Return the format of an image; refuse formats and sizes that the device does not support."""
+    """Return the format of an image; refuse a format or size that the device does not support."""
     form = image_format(image, channel_type)
     check_size(image, queue)
     check_format(queue.context, form)
@@ -126,15 +126,15 @@ def check_size(image: ImageDesc, queue: cl.CommandQueue) -> None:
     image.check_size(width, height, f"on device {name!r}")
     if not is_listed:
         msg = (
-            f"device {name!r} is a part of one, which the context of the queue does not list: PoCL "
-            "ends the process where images are copied there; reorder into a buffer of image.desc"
+            f"device {name!r} is a sub-device that the context of the queue does not list: PoCL "
+            "ends the process when images are copied there; reorder into a buffer of image.desc"
         )
         raise MemdescError(msg)
 
 
 @first_arg_dependent_memoize
 def _limits(context: cl.Context, device: cl.Device) -> tuple[tuple[int, int], bool, bool]:
-    """Return the largest image of a device, whether it has images, and its context lists it."""
+    """Return a device's largest image, whether it has images, and whether its context lists it."""
     largest = device.image2d_max_width, device.image2d_max_height
     return largest, bool(device.image_support), device in context.devices
 
@@ -157,7 +157,7 @@ def _legal(dtype: DataType) -> tuple[str, ...]:
 
 
 def _name_of(kind: type, value: object) -> str:
-    """Return the name of a number among the constants of OpenCL of a kind."""
+    """Return the name of an OpenCL constant of a kind."""
     if not isinstance(value, int):
         return "?"
     return _names(kind).get(value) or hex(value)
@@ -165,7 +165,7 @@ def _name_of(kind: type, value: object) -> str:
 
 @cache
 def _names(kind: type) -> dict[int, str]:
-    """Return the names of constants; the first one where a number has several."""
+    """Return the names of constants; the first one if a number has several."""
     names = [name for name in vars(kind) if name.isupper()]
     return {getattr(kind, name): name for name in reversed(names)}
 

@@ -1,4 +1,4 @@
-"""The text of the kernels of a reorder; no device is needed."""
+"""The text of the kernels of a reorder, without a device."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = ["kernel_texts"]
 
-# what nearly all devices offer; a device that is named says what it has
+# what nearly all devices offer
 _COMMON = DeviceTraits(max_work_items=256)
 
 
@@ -33,24 +33,24 @@ def kernel_texts(
 ) -> tuple[str, ...]:
     """Return the OpenCL C of each kernel that a reorder runs, in the order of its launches.
 
-    A kernel takes src, dst, scales and zero points that differ along the dims, and a struct of
-    numbers, in which extents, strides and offsets are. Texts of tiles of pixels hold extents too.
+    A kernel takes src, dst, the scales and zero points that differ along the dims, and a struct
+    with extents, strides and offsets. The texts of tiles of pixels contain extents too.
 
     Parameters
     ----------
     src, dst : MemoryDesc or ImageDesc
-        Of the same dims. Images have the channel type of their data type.
+        Of the same dims. Images have the default channel type of their data type.
     attr : Attr, optional
         Scales, zero points, accumulation.
     device : pyopencl.Device, optional
-        What it is written for: its largest work-group and its arithmetic count. By default a
+        The device to write for: its largest work-group and its arithmetic matter. By default a
         device with work-groups of 256 work items, f64, and the arithmetic of IEEE 754.
 
     Returns
     -------
     tuple of str
-        Texts of programs, each with one kernel named ``reorder``. None where nothing is moved, or
-        where the runtime copies the pixels.
+        Texts of programs, each with one kernel named ``reorder``. Empty if nothing is moved, or if
+        the runtime copies the pixels.
 
     Raises
     ------

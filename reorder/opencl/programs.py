@@ -69,10 +69,10 @@ _MAX_DIGITS = 18
 
 
 class Kernels:
-    """Kernel objects of one program: each is used by one call at a time, from arguments to launch.
+    """Kernel objects of one program; each serves one call at a time, from arguments to launch.
 
-    No call waits for another one: a thread, a finalizer or the handler of a signal takes a new
-    object where all are in use.
+    No call waits for another one: if all are in use, a thread, a finalizer or the handler of a
+    signal gets a new object.
     """
 
     def __init__(self, program: cl.Program, name: str) -> None:
@@ -94,8 +94,8 @@ class Kernels:
 class PreparedLaunch(NamedTuple):
     """A launch with its kernels.
 
-    `names` are those of the arguments; the last is a struct of `numbers`. `sizes` are the work
-    items in all and of a group.
+    `names` are those of the arguments; the last one is a struct of `numbers`. `sizes` are the work
+    items in all and in a group.
     """
 
     launch: Launch
@@ -109,20 +109,20 @@ class PreparedLaunch(NamedTuple):
         queue: cl.CommandQueue,
         memory: tuple[Any, Any],
         wait_for: Sequence[cl.Event] | None,
-        others: Sequence[cl.Buffer] = (),
+        varying: Sequence[cl.Buffer] = (),
     ) -> cl.Event:
-        """Enqueue the launch from one memory to another; `others` are scales and zero points.
+        """Enqueue the launch from one memory to another; `varying` are scales and zero points.
 
         Raises
         ------
         MemdescError
-            If the runtime says that src or dst was released, or takes no SVM.
+            If the runtime says that src or dst was released, or does not take SVM.
         """
         src, dst = memory
         _, kernels, names, numbers, sizes = self
         last = len(names) - 1
-        # one that writes zeros takes no scales
-        given = ((src, dst, *others) if names[0] == "src" else (dst, *others))[:last]
+        # a kernel that writes zeros takes no scales
+        given = ((src, dst, *varying) if names[0] == "src" else (dst, *varying))[:last]
         shared = _BUFFERS
         if isinstance(src, cl.SVMPointer) or isinstance(dst, cl.SVMPointer):
             shared = isinstance(src, cl.SVMPointer), isinstance(dst, cl.SVMPointer)
@@ -138,7 +138,7 @@ class PreparedLaunch(NamedTuple):
                 if not is_released_error(error):
                     raise
                 raise released_error(argument, names[k]) from None
-            # the function that `set_arg` calls for bytes, after it tried other kinds for 7 to 17 us
+            # what `set_arg` calls for bytes, after it has tried other kinds for 7 to 17 us
             _set_numbers(kernel, last, numbers)
             try:
                 # by position: pyopencl takes longer for names
@@ -149,17 +149,17 @@ class PreparedLaunch(NamedTuple):
         finally:
             kernels.give_back(kernel)
         msg = (
-            f"kernels on device {queue.device.name.strip()!r} take no shared virtual memory: its "
-            "runtime says INVALID_KERNEL_ARGS; use a Buffer"
+            f"kernels on device {queue.device.name.strip()!r} do not take shared virtual memory: "
+            "its runtime says INVALID_KERNEL_ARGS; use a Buffer"
         )
         raise MemdescError(msg)
 
 
 _enqueue: Callable[..., cl.Event] = cl.enqueue_nd_range_kernel
 _set_numbers: Callable[..., None] = getattr(cl.Kernel, "_set_arg_buf", cl.Kernel.set_arg)
-# src and dst are no SVM
+# neither src nor dst is SVM
 _BUFFERS = (False, False)
-# quotients of f32 are rounded correctly, where a device can
+# makes a device that can round quotients of f32 correctly do so
 _DIVISION = ("-cl-fp32-correctly-rounded-divide-sqrt",)
 # warning filters belong to the process; a finalizer may build a kernel while its thread builds one
 _building = RLock()
@@ -190,8 +190,8 @@ def _kernels(
 ) -> Kernels:
     """Return the kernels of a pattern on a device.
 
-    There are others for each combination of SVM in src and dst: on an H200, a kernel that had
-    been given buffers refused SVM, and then buffers as well.
+    Each combination of SVM in src and dst has its own: on an H200, a kernel that had been given
+    buffers refused SVM, and then buffers as well.
     """
     divides = pattern.conversion is not None and floats_of(device).divides
     options = _DIVISION if divides else ()
@@ -250,7 +250,7 @@ def build_program(
     pyopencl.Error
         If the runtime cannot build it.
     MemdescError
-        If the limit of the cache is no number.
+        If the limit of the cache is not a number.
     """
     folder, limit = cache_folder(), cache_limit()
     file = None if folder is None else folder / _key(device, source, options)
@@ -303,7 +303,7 @@ def _read(file: Path) -> bytes | None:
 
 
 def _write(file: Path, binary: bytes) -> None:
-    # a full disk, no permission, or a folder in the place of a file: the program is not kept
+    # on a full disk, without permission, or if there is a folder of that name, it is not kept
     with suppress(OSError, MemdescError):
         file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         write_files({file: lambda out: out.write(_digest(file, binary) + binary)})

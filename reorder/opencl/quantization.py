@@ -1,4 +1,4 @@
-"""Ranges of a tensor on a device, from which scales are chosen."""
+"""The ranges of a tensor on a device, from which scales are chosen."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ __all__ = ["desc_on_device", "find_ranges_on_device"]
 
 
 def desc_on_device(x: Any) -> MemoryDesc:
-    """Return the descriptor of a DeviceMemory or an Array; of an image that of its pixels."""
+    """Return the descriptor of a DeviceMemory or an Array; that of the pixels for an image."""
     if not isinstance(x, DeviceMemory | cl.array.Array):
         kind = f"{type(x).__module__}.{type(x).__qualname__}"
         msg = f"x is {kind}, which does not say what it holds; make a DeviceMemory of it"
@@ -46,7 +46,7 @@ def find_ranges_on_device(
     inside: list[int],
     queue: cl.CommandQueue | None = None,
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return the lowest and the highest value for each scale, 0 among them; waits for them.
+    """Wait for the lowest and the highest value of the elements of each scale, and of 0.
 
     Raises
     ------

@@ -43,9 +43,9 @@ def test_dtypes_and_channel_types_without_images_are_refused(runtime: Runtime) -
     desc = image_desc((1, 4, 2, 2), "bf16", "in_out_channel")
     with refused("OpenCL has no image of bf16 lanes; images hold f32, f16, s32, s8, u8"):
         opencl.pack(runtime.queue, reorder(np.zeros((1, 4, 2, 2), np.float32), "nchw"), desc)
-    with refused("channel_type 'SNORM_INT8' (SNORM_INT8) holds no f32; legal are FLOAT"):
+    with refused("channel_type 'SNORM_INT8' (SNORM_INT8) does not hold f32; use FLOAT"):
         opencl.pack(runtime.queue, X, IMAGE, channel_type="SNORM_INT8")
-    with refused("holds no f32"):
+    with refused("does not hold f32"):
         opencl.pack(runtime.queue, X, IMAGE, channel_type=cl.channel_type.UNORM_INT8)
     half = cl.create_image(
         runtime.context,

@@ -349,8 +349,9 @@ class Tile(Body):
 
     `extents` has the steps of each loop of the pattern in a tile, 1 outside of it. An element has
     `nbytes` bytes. `packed_rows` rows along the innermost loop of dst are transposed in registers.
-    Local memory holds the tile in the order of dst, or with `is_gathered` in that of src. `swizzle` has (shift, mask) of what moves words between banks, `gap` the bytes
-    between rows that do the same. With `is_paired` an element is a square of 2 x 2 of 4 bits: a
+    Local memory holds the tile in the order of dst, or with `is_gathered` in that of src.
+    `swizzle` has the (shift, mask) that move words between banks; `gap` is the bytes between rows
+    that do the same. With `is_paired` an element is a square of 2 x 2 of 4 bits: a
     byte in each of two rows of src, and of two rows of dst.
     """
 
