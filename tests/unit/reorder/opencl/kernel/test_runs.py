@@ -11,7 +11,6 @@ from memdesc import MemdescError, memory_desc
 from reorder import Attr
 from reorder.opencl.kernel.conversion import Floats
 from reorder.opencl.kernel.launch import DeviceTraits
-from reorder.opencl.kernel.runs import Run, RunTile
 from reorder.opencl.kernel.transfers import (
     OperandSpec,
     Transfer,
@@ -55,15 +54,6 @@ def test_every_parameter_of_a_conversion_is_passed_by_name(
     assert transfer.launches
     for launch in (*transfer.launches, *transfer.second):
         check_source(launch)
-
-
-def test_what_a_work_item_stores_are_words_of_a_run() -> None:
-    (launch,) = planned((64, 322), ("f32", "s8"), ("ab", "ab")).launches
-    assert isinstance(launch.pattern.body, Run)
-    assert launch.pattern.body.length == 4
-    (launch,) = planned((640, 320), ("f32", "s8"), ("ab", "ba")).launches
-    assert isinstance(launch.pattern.body, RunTile)
-    assert launch.pattern.body.length == 16
 
 
 def test_halves_of_bytes_are_written_by_two_launches_one_after_the_other() -> None:
