@@ -160,7 +160,7 @@ def test_parts_of_a_device_have_queues_of_one_context(runtime: Runtime) -> None:
     if last.device in context.devices:
         assert reorder(m, image, queue=last).get().numpy().tobytes() == X.tobytes()
         return
-    with pytest.raises(MemdescError, match="which the context of the queue does not list"):
+    with pytest.raises(MemdescError, match="that the context of the queue does not list"):
         reorder(m, image, queue=last)
 
 
