@@ -15,19 +15,13 @@ from memdesc import (
 )
 from memdesc.names import is_image
 from reorder.forks import importing
-from reorder.memory.inputs import (
-    as_memory,
-    as_output,
-    check_beta,
-    from_pixels,
-    result_desc,
-    to_pixels,
-)
+from reorder.memory.inputs import as_memory, as_output, from_pixels, result_desc, to_pixels
 from reorder.memory.memory import Memory
 from reorder.plan.plan import is_planned, plan_reorder
 from reorder.plan.validate import validate
 from reorder.stack import on_enough_stack
 from reorder.threads import checked_threads, current_limit
+from reorder.values.attr import check_beta
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -22,7 +22,6 @@ from memdesc.names import expand_meta_tag, is_image, resolve
 from reorder.memory.dlpack import from_dlpack, is_exporter
 from reorder.memory.memory import Memory
 from reorder.memory.packing import pack
-from reorder.values.attr import Attr
 from reorder.values.masked import refuse_masked
 
 if TYPE_CHECKING:
@@ -30,7 +29,7 @@ if TYPE_CHECKING:
 
     from memdesc import DataType
 
-__all__ = ["as_memory", "as_output", "check_beta", "from_pixels", "result_desc", "to_pixels"]
+__all__ = ["as_memory", "as_output", "from_pixels", "result_desc", "to_pixels"]
 
 
 def as_memory(x: Any, src: str | FormatTag | MemoryDesc | None) -> Memory:
@@ -109,13 +108,6 @@ def result_desc(
         )
         raise MemdescError(msg)
     return desc
-
-
-def check_beta(attr: object, out: object) -> None:
-    """Refuse attributes that add to what `out` holds, where there is no `out`."""
-    if out is None and isinstance(attr, Attr) and attr.beta:
-        msg = f"beta {attr.beta} adds to what dst holds; give out, the memory that holds it"
-        raise MemdescError(msg)
 
 
 def as_output(out: Any, dst: object) -> Memory:

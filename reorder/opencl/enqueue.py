@@ -21,13 +21,14 @@ from memdesc import (
     memory_desc,
 )
 from memdesc.errors import short_repr
-from reorder.memory.inputs import as_memory, check_beta, from_pixels, result_desc
+from reorder.memory.inputs import as_memory, from_pixels, result_desc
 from reorder.memory.memory import Memory
 from reorder.opencl.allocation import allocate_buffer, allocate_image
 from reorder.opencl.device_memory import DeviceMemory, events_of, record_event
 from reorder.opencl.execution import enqueue_transfers, transfers_between
 from reorder.opencl.image_formats import supported_format
 from reorder.opencl.operands import Unallocated, array_desc, check_queue, checked_events
+from reorder.values.attr import check_beta
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -20,7 +20,7 @@ from reorder.values.parameter import Parameter, frozen
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
-__all__ = ["F8_ROUNDINGS", "ROLES", "Attr"]
+__all__ = ["F8_ROUNDINGS", "ROLES", "Attr", "check_beta"]
 
 # The parameters, in the order of the formula.
 ROLES = ("src_zero_point", "src_scale", "dst_scale", "dst_zero_point")
@@ -146,6 +146,13 @@ class Attr(Checked):
             [f"f8_rounding={self.f8_rounding!r}"] if self.f8_rounding != F8_ROUNDINGS[0] else []
         )
         return f"Attr({', '.join(parts)})"
+
+
+def check_beta(attr: object, out: object) -> None:
+    """Refuse attributes that add to what `out` holds if there is no `out`."""
+    if out is None and isinstance(attr, Attr) and attr.beta:
+        msg = f"beta {attr.beta} adds to what dst holds; give out, the memory that holds it"
+        raise MemdescError(msg)
 
 
 def _checked_beta(given: Any) -> float:
