@@ -15,10 +15,7 @@ from reorder.bench.measure import measure
 from reorder.bench.peers import known_peers
 from reorder.bench.random_cases import CLASSES, random_words
 from reorder.bench.report import full_report, geometric_mean
-from reorder.cli.command import Command, Facts
-from reorder.cli.device import DEVICE
-from reorder.cli.facts import table
-from reorder.cli.layouts import buffer_name
+from reorder.cli.command import DEVICE, Command, Facts, buffer_name, table
 from reorder.cli.progress import Progress
 from reorder.cores import count_cores
 

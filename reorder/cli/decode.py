@@ -11,11 +11,9 @@ import numpy as np
 import memdesc
 from memdesc import MemdescError, UnknownFormatError, data_type, from_notation
 from reorder.api import reorder
-from reorder.cli.command import Command, Facts, dims_of
-from reorder.cli.layouts import desc_of
-from reorder.cli.padding import add_limit, padding_facts
+from reorder.cli.command import Command, Facts, desc_of, dims_of
 from reorder.cli.progress import Progress
-from reorder.cli.tensors import check_output, open_raw, read_bytes
+from reorder.cli.tensors import add_limit, check_output, open_raw, padding_facts, read_bytes
 from reorder.identification.identify import identify
 from reorder.memory.memory import Memory
 from reorder.storage.files import save, sidecar

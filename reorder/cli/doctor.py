@@ -7,8 +7,7 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING
 
 import memdesc
-from reorder.cli.command import Command, Facts
-from reorder.cli.facts import lines
+from reorder.cli.command import Command, Facts, lines
 
 if TYPE_CHECKING:
     import argparse

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from reorder.cli.command import Command, Facts
-from reorder.cli.facts import lines
-from reorder.cli.layouts import add_layouts, buffer_of, pair_of
+from reorder.cli.command import Command, Facts, add_layouts, add_picture, buffer_of, lines, pair_of
 from reorder.plan.compare import compare
 from reorder.plan.plan import plan_reorder
 
@@ -20,11 +18,7 @@ __all__ = ["COMMAND"]
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
     add_layouts(parser)
-    parser.add_argument(
-        "--svg",
-        metavar="FILE",
-        help="draw the plan: the source of each element of B; FILE ends in .svg, .png or .html",
-    )
+    add_picture(parser, "draw the plan: the source of each element of B")
     parser.add_argument(
         "--kernels", choices=["opencl"], help="write the kernels that run on an OpenCL device"
     )

@@ -6,8 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from memdesc import MemdescError, data_type, memory_desc
-from reorder.cli.command import Command, Facts, dims_of
-from reorder.cli.facts import table
+from reorder.cli.command import Command, Facts, dims_of, table
 from reorder.cli.tensors import load_file, read_bytes, read_words, split_name, tensors_in
 from reorder.identification.identify import identify
 

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 from memdesc import MemoryDesc, memory_desc
 from memdesc.disk import as_path
 from memdesc.record import BIT_PLANES
-from reorder.cli.command import Command, Facts
-from reorder.cli.facts import one_line, table
+from reorder.cli.command import Command, Facts, one_line, table
 from reorder.storage.containers.table import read_container
 from reorder.storage.groups import find_groups
 

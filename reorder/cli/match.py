@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 import memdesc
 from memdesc import MemdescError
 from memdesc.errors import short_repr
-from reorder.cli.command import Command, Facts, dims_of, numbers_of
-from reorder.cli.layouts import add_dtype
+from reorder.cli.command import Command, Facts, add_dtype, dims_of, numbers_of
 
 if TYPE_CHECKING:
     import argparse

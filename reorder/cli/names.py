@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 
 from memdesc import Name, UnsupportedFormatError, known_names
 from memdesc.names import images, resolve
-from reorder.cli.command import Command, Facts
-from reorder.cli.facts import table
+from reorder.cli.command import Command, Facts, table
 
 if TYPE_CHECKING:
     import argparse

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 from memdesc import MemdescError
 from memdesc.names import dim_letters
 from memdesc.source import LANGUAGES
-from reorder.cli.command import Command, Facts, dims_of
-from reorder.cli.layouts import LAYOUT, add_dtype, desc_of
+from reorder.cli.command import LAYOUT, Command, Facts, add_dims, add_dtype, desc_of, dims_of
 from reorder.plan.plan import plan_reorder
 
 if TYPE_CHECKING:
@@ -20,7 +19,7 @@ __all__ = ["COMMAND"]
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("tag", metavar="TAG", help=LAYOUT)
-    parser.add_argument("dims", metavar="DIMS", help="logical sizes, such as 2x17x5x4")
+    add_dims(parser)
     parser.add_argument("--to", metavar="B", help="write the reorder to this layout instead")
     parser.add_argument(
         "--to-dtype", metavar="DTYPE", help="data type of B, where it is another one"

@@ -7,9 +7,7 @@ from typing import TYPE_CHECKING, Any
 from memdesc import MemdescError, UnsupportedFormatError, from_notation
 from memdesc.exchange import SYSTEMS, written
 from memdesc.names import dim_letters
-from reorder.cli.command import Command, Facts, dims_of
-from reorder.cli.facts import lines
-from reorder.cli.layouts import desc_of
+from reorder.cli.command import Command, Facts, desc_of, dims_of, lines
 
 if TYPE_CHECKING:
     import argparse

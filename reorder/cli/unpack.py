@@ -9,11 +9,15 @@ import numpy as np
 import memdesc
 from memdesc import MemdescError
 from reorder.api import reorder
-from reorder.cli.command import Command, Facts, dims_of
-from reorder.cli.facts import desc_facts
-from reorder.cli.layouts import buffer_name
-from reorder.cli.padding import add_limit, padding_facts
-from reorder.cli.tensors import check_output, load_file, may_be_raw, read_bytes
+from reorder.cli.command import Command, Facts, buffer_name, desc_facts, dims_of
+from reorder.cli.tensors import (
+    add_limit,
+    check_output,
+    load_file,
+    may_be_raw,
+    padding_facts,
+    read_bytes,
+)
 from reorder.memory.inputs import from_pixels
 from reorder.memory.memory import Memory
 from reorder.storage.files import save, sidecar

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from memdesc import MemdescError, read_verbose
 from reorder.bench.measure import measure
-from reorder.cli.command import Command, Facts
-from reorder.cli.facts import table
+from reorder.cli.command import Command, Facts, table
 from reorder.cores import count_cores
 from reorder.logs import report
 from reorder.logs.replay import logged_case

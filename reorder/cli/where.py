@@ -5,9 +5,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from memdesc import ImageDesc, MemdescError
-from reorder.cli.command import Command, Facts, dims_of, numbers_of
-from reorder.cli.facts import table
-from reorder.cli.layouts import LAYOUT, add_dtype, buffer_of, layout_of
+from reorder.cli.command import (
+    LAYOUT,
+    Command,
+    Facts,
+    add_dims,
+    add_dtype,
+    buffer_of,
+    dims_of,
+    layout_of,
+    numbers_of,
+    table,
+)
 
 if TYPE_CHECKING:
     import argparse
@@ -19,7 +28,7 @@ __all__ = ["COMMAND"]
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("tag", metavar="TAG", help=f"{LAYOUT}, or an image type")
-    parser.add_argument("dims", metavar="DIMS", help="logical sizes, such as 2x17x5x4")
+    add_dims(parser)
     parser.add_argument(
         "indices", metavar="INDEX", nargs="*", help="logical indices, such as 1,9,2,3"
     )

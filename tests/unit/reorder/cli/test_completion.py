@@ -10,8 +10,7 @@ import pytest
 
 from memdesc import DATA_TYPES
 from memdesc.names import images
-from reorder.cli import main
-from reorder.cli.commands import NAMES
+from reorder.cli.main import NAMES, main
 
 if TYPE_CHECKING:
     from pytest import CaptureFixture  # noqa: PT013 - the type of a fixture

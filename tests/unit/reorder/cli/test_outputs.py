@@ -11,7 +11,7 @@ import pytest
 from memdesc import MemdescError
 from reorder import load, reorder, save
 from reorder.bench.cases import parse_cases
-from reorder.cli.amounts import bytes_of
+from reorder.cli.command import bytes_of
 from tests.unit.reorder.cli.results import facts, refusal
 
 if TYPE_CHECKING:
