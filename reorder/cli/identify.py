@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     import numpy as np
 
-    from reorder.identification.candidates import Candidate, Identification
+    from reorder.identification.identify import Candidate, Identification
     from reorder.memory.memory import Memory
 
 __all__ = ["COMMAND"]

@@ -1,9 +1,9 @@
-"""Which known layouts bytes may have: compared with a tensor of the same values, or by padding."""
+"""Find which known layouts bytes may have: by the same values, or by padding."""
 
 from __future__ import annotations
 
 from itertools import permutations
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -11,27 +11,30 @@ from memdesc import DATA_TYPES, MemdescError, PaddingError, data_type, memory_de
 from memdesc.errors import allocates
 from memdesc.int64 import checked_ints
 from memdesc.layout import check_dims
+from memdesc.tags import LETTERS
 from reorder.api import reorder
-from reorder.identification.candidates import Candidate, Identification, no_layout, title, titles
 from reorder.identification.known_layouts import MAX_ORDERED, known_layouts
+from reorder.memory.arrays import unpack
 from reorder.memory.buffers import address_of
 from reorder.memory.dlpack import is_exporter
 from reorder.memory.inputs import as_memory
 from reorder.memory.memory import Memory
-from reorder.memory.packing import unpack
 from reorder.values.formats import is_integer
 from reorder.values.masked import refuse_masked
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Collection, Iterable, Iterator, Sequence
 
     from numpy.typing import NDArray
 
-    from memdesc import DataType, Name
+    from memdesc import DataType, MemoryDesc, Name
     from reorder.identification.known_layouts import Known
 
-__all__ = ["identify"]
+__all__ = ["Candidate", "Identification", "identify", "title"]
 
+# Names of one layout, layouts, and sizes in one sentence.
+_MAX_NAMES = 4
+_MAX_LISTED = 3
 # Bytes that the first element of any type is aligned to.
 _ALIGNMENT = 8
 # Elements that are compared first; layouts that differ there are not compared whole.
@@ -44,6 +47,82 @@ _NOTHING = np.empty(0, np.uint8)
 _NARROWER = ("u4", "s4", "u8", "s8")
 # One type of each width, for bytes of which no type is known.
 _WIDTHS = ("u4", "u8", "u16", "u32", "u64")
+
+
+class Candidate(NamedTuple):
+    """A layout that bytes may have.
+
+    Parameters
+    ----------
+    desc : MemoryDesc
+        The layout, by the dims of the caller.
+    order : tuple of int
+        Dim k of `names` is dim ``order[k]`` of the caller: ``(1, 0)`` where the names are for the
+        transposed matrix.
+    names : tuple of Name
+        Every known name.
+    agreement : float
+        Share of the elements that are equal to those of the reference, 0 to 1; 1 without one.
+    is_padding_zero : bool
+        Whether the padding, if there is any, holds zeros.
+    """
+
+    desc: MemoryDesc
+    order: tuple[int, ...]
+    names: tuple[Name, ...]
+    agreement: float
+    is_padding_zero: bool
+
+
+class Identification(NamedTuple):
+    """What `identify` found.
+
+    Parameters
+    ----------
+    candidates : tuple of Candidate
+        Every known layout that the bytes may have; without a reference those with most padding,
+        all of it zero, first.
+    near : tuple of Candidate
+        Without candidates: up to three that put most elements right, 3 of 4 at least.
+    verdict : str
+        The answer in one sentence.
+    """
+
+    candidates: tuple[Candidate, ...]
+    near: tuple[Candidate, ...]
+    verdict: str
+
+
+def title(found: Candidate) -> str:
+    """Return the names of a layout, the dims in their order, and whether padding is not zero."""
+    # canonical tags first, then packings
+    ranked = sorted(
+        found.names, key=lambda name: (name.domain != "any", name.vocabulary != "weights")
+    )
+    names = [name.text for name in ranked[:_MAX_NAMES]]
+    if len(ranked) > _MAX_NAMES:
+        names.append("...")
+    text = names[0] if names else repr(found.desc)
+    if names[1:]:
+        text += f" ({', '.join(names[1:])})"
+    if found.order != tuple(sorted(found.order)):
+        text += f" of the dims in the order {' '.join(LETTERS[dim] for dim in found.order)}"
+    return text if found.is_padding_zero else f"{text}, with padding that is not zero"
+
+
+def _titles(found: Sequence[Candidate]) -> str:
+    """Return the first layouts, joined."""
+    shown = "; ".join(title(each) for each in found[:_MAX_LISTED])
+    return f"{shown}; ..." if len(found) > _MAX_LISTED else shown
+
+
+def _no_layout(nbytes: int, what: str, sizes: Collection[int]) -> str:
+    """Return why there is no candidate: the size, or else the values."""
+    if nbytes in sizes:
+        return f"no known layout of {what} gives these bytes"
+    nearest = sorted(sorted(sizes, key=lambda size: abs(size - nbytes))[:_MAX_LISTED])
+    listed = ", ".join(map(str, nearest))
+    return f"no known layout of {what} takes {nbytes} bytes; the nearest sizes are {listed}"
 
 
 @allocates
@@ -135,11 +214,11 @@ def _by_values(data: NDArray[np.uint8], plain: Memory, dtype: DataType | None) -
         if exact:
             break
     if len(exact) == 1:
-        return Identification(exact, (), f"one layout gives these bytes: {titles(exact)}")
+        return Identification(exact, (), f"one layout gives these bytes: {_titles(exact)}")
     if exact:
         why = "since the values do not tell them apart"
         return Identification(
-            exact, (), f"{len(exact)} layouts give these bytes, {why}: {titles(exact)}"
+            exact, (), f"{len(exact)} layouts give these bytes, {why}: {_titles(exact)}"
         )
     near = sorted(compared.values(), key=lambda each: -each.agreement)[:_MAX_NEAR]
     near = [each for each in near if each.agreement >= _NEAR]
@@ -150,7 +229,7 @@ def _by_values(data: NDArray[np.uint8], plain: Memory, dtype: DataType | None) -
         )
     else:
         types = " or ".join(str(reference.desc.dtype) for reference in references)
-        verdict = no_layout(len(data), f"{dims} elements of {types}", sizes)
+        verdict = _no_layout(len(data), f"{dims} elements of {types}", sizes)
     return Identification((), tuple(near), verdict)
 
 
@@ -201,11 +280,11 @@ def _by_padding(
     found.sort(key=lambda each: each.desc.nelems - each.desc.padded_nelems)
     if not fitting:
         what = f"{dims} elements of {dtype or 'any type'}"
-        verdict = no_layout(len(data), what, {size for _, sizes in known for size in sizes})
+        verdict = _no_layout(len(data), what, {size for _, sizes in known for size in sizes})
     elif not found:
         verdict = f"all {len(fitting)} layouts of this size have padding that is not zero here"
     elif len(found) == 1:
-        verdict = f"the size and zero padding leave one layout: {titles(found)}"
+        verdict = f"the size and zero padding leave one layout: {_titles(found)}"
     else:
         why = "" if found[0].desc.has_padding else ", none of which has padding"
         verdict = (

@@ -1,4 +1,4 @@
-"""Flat bytes as numpy arrays: the logical array over dims, the physical array over blocks."""
+"""Flat bytes as numpy arrays: of elements, of logical dims, or of blocks in memory order."""
 
 from __future__ import annotations
 
@@ -8,14 +8,28 @@ import numpy as np
 
 from memdesc import MemdescError, NotBlockedError
 from memdesc.layout import memory_order
-from reorder.memory.packing import pack, unpack
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from memdesc import Block, MemoryDesc
 
-__all__ = ["is_plain", "logical_array", "physical_array", "write_logical"]
+
+__all__ = ["is_plain", "logical_array", "pack", "physical_array", "unpack", "write_logical"]
+
+
+def unpack(data: NDArray[np.uint8], desc: MemoryDesc) -> NDArray[Any]:
+    """Return the elements of flat bytes as integers of their bits; 4-bit ones as a copy."""
+    if desc.dtype.is_packed:
+        return np.stack([data & 15, data >> 4], axis=1).reshape(-1)
+    itemsize = desc.dtype.bits_dtype.itemsize
+    return data[: len(data) // itemsize * itemsize].view(desc.dtype.bits_dtype)
+
+
+def pack(elements: NDArray[Any], data: NDArray[np.uint8], desc: MemoryDesc) -> None:
+    """Write back 4-bit elements that `unpack` copied; others are views already."""
+    if desc.dtype.is_packed:
+        data[:] = elements[0::2] | elements[1::2] << 4
 
 
 def is_plain(desc: MemoryDesc) -> bool:

@@ -1,4 +1,4 @@
-"""Buffers that callers pass: checked once, at the border."""
+"""Buffers as flat bytes: those of callers, checked once at the border, and new ones, zeroed."""
 
 from __future__ import annotations
 
@@ -9,20 +9,10 @@ from typing import TYPE_CHECKING, Any, SupportsIndex
 
 import numpy as np
 
-from memdesc import MemdescError, MemoryDesc, OverlapError
+from memdesc import MemdescError, MemoryDesc, OutOfMemoryError, OverlapError
 from memdesc.search import SearchLimitError, Term, solve
 from reorder.memory.dlpack import from_dlpack, is_exporter
 from reorder.values.masked import refuse_masked
-
-# An array object is Python's object header, then the address of its data (numpy's C API,
-# PyArrayObject_fields); .ctypes.data gives the same and takes eight times as long.
-_DATA = object.__basicsize__
-DATA_SLOT = _DATA // 8
-# C-contiguous, and writeable (numpy's C API, NPY_ARRAY_*)
-_READABLE, _WRITABLE = 0x1, 0x401
-
-# the first protocol of pickle with buffers of their own
-_OUT_OF_BAND = 5
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -35,7 +25,18 @@ __all__ = [
     "check_disjoint",
     "flat_bytes",
     "pickled_bytes",
+    "zeroed_bytes",
 ]
+
+# An array object is Python's object header, then the address of its data (numpy's C API,
+# PyArrayObject_fields); .ctypes.data gives the same and takes eight times as long.
+_DATA = object.__basicsize__
+DATA_SLOT = _DATA // 8
+# C-contiguous, and writeable (numpy's C API, NPY_ARRAY_*)
+_READABLE, _WRITABLE = 0x1, 0x401
+# The first protocol of pickle with buffers of their own.
+_OUT_OF_BAND = 5
+_LINE_NBYTES = 64
 
 
 def flat_bytes(buffer: Any, desc: MemoryDesc, side: str, *, write: bool) -> NDArray[np.uint8]:
@@ -215,3 +216,20 @@ def are_apart(src_desc: MemoryDesc, dst_desc: MemoryDesc, distance: int) -> bool
         return solve(terms, start) is None
     except SearchLimitError:
         return False
+
+
+def zeroed_bytes(nbytes: int) -> NDArray[np.uint8]:
+    """Allocate zeros that start with a cache line.
+
+    Raises
+    ------
+    OutOfMemoryError
+        If the system does not have this much memory.
+    """
+    try:
+        raw = np.zeros(nbytes + _LINE_NBYTES, np.uint8)
+    except (MemoryError, ValueError):
+        msg = f"{nbytes} bytes are more memory than there is; reorder parts of the tensor"
+        raise OutOfMemoryError(msg) from None
+    skipped = -address_of(raw) % _LINE_NBYTES
+    return raw[skipped : skipped + nbytes]

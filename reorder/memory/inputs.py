@@ -19,9 +19,9 @@ from memdesc import (
 )
 from memdesc.errors import short_repr
 from memdesc.names import expand_meta_tag, is_image, resolve
+from reorder.memory.arrays import pack
 from reorder.memory.dlpack import from_dlpack, is_exporter
 from reorder.memory.memory import Memory
-from reorder.memory.packing import pack
 from reorder.values.masked import refuse_masked
 
 if TYPE_CHECKING:

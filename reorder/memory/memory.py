@@ -11,13 +11,11 @@ from memdesc.checked import Checked
 from memdesc.desc import checked_desc
 from memdesc.errors import allocates, short_repr
 from memdesc.int64 import checked_flag
-from reorder.memory.allocate import zeroed_bytes
-from reorder.memory.arrays import is_plain, logical_array, physical_array, write_logical
-from reorder.memory.buffers import address_of, flat_bytes, pickled_bytes
+from reorder.memory.arrays import is_plain, logical_array, physical_array, unpack, write_logical
+from reorder.memory.buffers import address_of, flat_bytes, pickled_bytes, zeroed_bytes
 from reorder.memory.compensation import compensation
 from reorder.memory.dlpack import CPU_DEVICE, TensorView
 from reorder.memory.indexing import elements_at, select
-from reorder.memory.packing import unpack
 from reorder.memory.padding import check_padding, clear_padding
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from memdesc import PaddingError
-from reorder.memory.packing import pack, unpack
+from reorder.memory.arrays import pack, unpack
 from reorder.plan.padding_boxes import padding_boxes
 
 if TYPE_CHECKING:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from memdesc.errors import allocates
+from reorder.memory.arrays import pack, unpack
 from reorder.memory.buffers import flat_bytes
 from reorder.memory.compensation import compensate
-from reorder.memory.packing import pack, unpack
 from reorder.plan.plan import check_pair, check_types
 from reorder.values.binding import bind
 from reorder.values.convert import convert

@@ -9,12 +9,10 @@ from memdesc import MemdescError, MemoryDesc, RecordDesc, data_type, memory_desc
 from memdesc.record import BIT_PLANES, Field
 from reorder.api import reorder
 from reorder.forks import importing
-from reorder.memory.allocate import zeroed_bytes
-from reorder.memory.buffers import address_of
+from reorder.memory.buffers import address_of, zeroed_bytes
 from reorder.memory.memory import Memory
-from reorder.records.fields import read_field
+from reorder.records.fields import dequantize_reference, read_field
 from reorder.records.record import Record
-from reorder.records.reference import dequantize_reference
 from reorder.threads import checked_threads, current_limit
 from reorder.values.formats import FLOATS
 

@@ -9,7 +9,7 @@ import pytest
 import reorder
 from memdesc import MemdescError, memory_desc
 from reorder import identify
-from reorder.identification.candidates import title
+from reorder.identification.identify import title
 
 
 def four_bits(*dims: int) -> np.ndarray[Any, np.dtype[np.uint8]]:

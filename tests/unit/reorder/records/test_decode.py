@@ -18,7 +18,7 @@ from memdesc import (
     record_desc,
 )
 from memdesc.record.gguf import GGUF_TYPES
-from reorder.records.reference import dequantize_reference
+from reorder.records.fields import dequantize_reference
 from tests.records import bits_of, random_record
 
 gguf = pytest.importorskip("gguf")
