@@ -26,8 +26,6 @@ __all__ = [
 LEAST_NBYTES = 1 << 16
 # Percentiles of the ratios in the summary.
 _PERCENTILES = (5, 25, 50, 75, 95)
-# Lines of the slowest random cases, beside memcpy and beside the peers.
-_WORST = 10
 _VECTORS = {"avx512bw": 512, "avx2": 256, "sse2": 128}
 
 
@@ -35,8 +33,6 @@ def full_report(
     cases: list[dict[str, Any]],
     kernels: list[dict[str, Any]],
     packages: Iterable[str] = (),
-    *,
-    has_worst: bool,
 ) -> dict[str, Any]:
     """Return measurements and compiled kernels, with the machine and the summary.
 
@@ -47,7 +43,6 @@ def full_report(
         "cases": cases,
         "kernels": kernels,
         "summary": summarise(cases),
-        "worst": _worst_cases(cases) if has_worst else [],
     }
 
 
@@ -113,26 +108,4 @@ def summarise(cases: list[dict[str, Any]]) -> list[dict[str, Any]]:
             for name, ratios in groups.items()
             if ratios
         ]
-    return rows
-
-
-def _worst_cases(cases: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return the cases that are slowest beside memcpy, and beside the fastest peer.
-
-    Ten of each, for each number of threads, the slowest first; ratios below 1 are slower.
-    """
-    rows = []
-    for threads in sorted({case["threads"] for case in cases}):
-        chosen = [case for case in cases if case["threads"] == threads]
-        for kind in ("memcpy", "peers"):
-            found = []
-            for case in chosen:
-                ratios = {"memcpy": case["memcpy"]} if kind == "memcpy" else case["peers"]
-                if ratios:
-                    beside = min(ratios, key=lambda name: ratios[name])
-                    found.append((ratios[beside], case["name"], beside))
-            rows += [
-                {"threads": threads, "case": name, "beside": beside, "ratio": round(ratio, 3)}
-                for ratio, name, beside in sorted(found)[:_WORST]
-            ]
     return rows

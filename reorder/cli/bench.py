@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import math
-import subprocess
 import sys
-from contextlib import contextmanager
 from itertools import product
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +11,6 @@ from memdesc import MemdescError
 from reorder.bench.cases import ATTRIBUTES, parse_cases
 from reorder.bench.measure import measure
 from reorder.bench.peers import known_peers
-from reorder.bench.random_cases import CLASSES, random_words
 from reorder.bench.report import full_report, geometric_mean
 from reorder.cli.command import DEVICE, Command, Facts, buffer_name, table
 from reorder.cli.progress import Progress
@@ -21,7 +18,6 @@ from reorder.cores import count_cores
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Iterator
 
     from reorder.bench.cases import Case
     from reorder.bench.peers import MakePeer
@@ -34,12 +30,9 @@ _MEGA = 10**6
 _CPU_NBYTES, _GPU_NBYTES = 16 * _MEGA, 1100 * _MEGA
 # Megabytes that no device has.
 _MOST_MB = 1e7
-# processes that spin; more than any machine has cores for
-_MOST_BUSY = 1024
-# What chooses and runs cases, by its name in the options; with --device none of it has a meaning.
+# Options of cases, which --device does not take.
 _OF_CASES = (
-    *("dims", "stag", "dtag", "sdt", "ddt", "strides", "batch", "random", "seed", "classes"),
-    *("threads", "peers", "busy"),
+    *("dims", "stag", "dtag", "sdt", "ddt", "strides", "batch", "threads", "peers"),
     *(name.replace("-", "_") for name in ATTRIBUTES),
 )
 _VALUES = "a number, or mask:M for generated values along the dims whose bits M has"
@@ -73,15 +66,6 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         help="read cases from a file, in the notation of benchdnn",
     )
     parser.add_argument(
-        "--random", type=int, metavar="N", help="measure N random cases of 64 KiB to 256 MiB too"
-    )
-    parser.add_argument(
-        "--seed", type=int, default=0, help="equal seeds make equal random cases (default 0)"
-    )
-    parser.add_argument(
-        "--classes", metavar="A,B", help=f"classes of random cases: {', '.join(CLASSES)}"
-    )
-    parser.add_argument(
         "--threads",
         default=None,
         metavar="N,M",
@@ -93,13 +77,6 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         help=f"what to measure beside us, of {', '.join(known_peers())} (default those installed)",
     )
     parser.set_defaults(known_peers=known_peers)
-    parser.add_argument(
-        "--busy",
-        type=int,
-        default=0,
-        metavar="N",
-        help="keep N other processes busy meanwhile (default 0)",
-    )
     parser.add_argument(
         "--device", metavar="NAME", help=f"measure a fixed list of reorders on {DEVICE}"
     )
@@ -116,34 +93,26 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def _check_amounts(options: argparse.Namespace) -> None:
-    seconds, busy = options.seconds, options.busy
+def _answer(options: argparse.Namespace) -> tuple[Facts, int]:
+    seconds = options.seconds
     if seconds is not None and not 0 < seconds < math.inf:
         msg = f"--seconds {seconds:g}: give a time above 0, such as {_SECONDS}"
         raise MemdescError(msg)
-    if not 0 <= busy <= _MOST_BUSY:
-        msg = f"--busy {busy}: give a number of processes from 0 to {_MOST_BUSY}"
-        raise MemdescError(msg)
-
-
-def _answer(options: argparse.Namespace) -> tuple[Facts, int]:
-    _check_amounts(options)
     if options.device is not None or options.size is not None:
         return _on_device(options), 0
     cases = _cases(options)
     threads = _threads(options.threads)
     peers = _peers(options)
     measured = []
-    with _spinning(options.busy), Progress(len(cases) * len(threads)) as shown:
+    with Progress(len(cases) * len(threads)) as shown:
         for count, case in product(threads, cases):
             shown.step(case.name)
-            result = measure(case, count, peers, options.seconds or _SECONDS)
+            result = measure(case, count, peers, seconds or _SECONDS)
             measured.append(result._asdict())
             shown.step(case.name, 1)
     from reorder.cpu import compiled_kernels  # loads numba, which is slow
 
-    has_worst = options.random is not None
-    return full_report(measured, compiled_kernels(), has_worst=has_worst), 0
+    return full_report(measured, compiled_kernels()), 0
 
 
 def _cases(options: argparse.Namespace) -> list[Case]:
@@ -156,9 +125,6 @@ def _cases(options: argparse.Namespace) -> list[Case]:
     words += [f"--{name}={value}" for name, value in given.items() if value is not None]
     words += map(_with_x, options.dims)
     words += [f"--batch={file}" for file in options.batch]
-    if options.random is not None:
-        classes = options.classes.split(",") if options.classes else None
-        words += random_words(options.random, options.seed, classes)
     for tag in f"{options.stag or ''},{options.dtag or ''}".split(","):
         buffer_name(tag)
     cases = list(parse_cases(words))
@@ -201,20 +167,6 @@ def _threads(text: str | None) -> list[int]:
         msg = f"--threads {text!r}: give {numbers}"
         raise MemdescError(msg)
     return list(dict.fromkeys(counts))
-
-
-@contextmanager
-def _spinning(count: int) -> Iterator[None]:
-    """Keep processes busy meanwhile."""
-    spinning: list[subprocess.Popen[bytes]] = []
-    try:
-        for _ in range(count):
-            spinning.append(subprocess.Popen([sys.executable, "-c", "while True: pass"]))  # noqa: PERF401 - those before are killed if one fails
-        yield
-    finally:
-        for process in spinning:
-            process.kill()
-            process.wait()
 
 
 def _on_device(options: argparse.Namespace) -> Facts:
@@ -292,10 +244,6 @@ def _lay_out(facts: Facts) -> list[str]:
         rows = [tuple(_cell(row[key]) for key in keys) for row in facts["summary"]]
         lines += ["", "cases of 64 KiB and more:"]
         lines += table([head, *rows], {0, *range(2, len(head))})
-    if facts["worst"]:
-        rows = [tuple(_cell(row[key]) for key in row) for row in facts["worst"]]
-        lines += ["", "slowest of all, beside memcpy and beside the fastest peer:"]
-        lines += table([("threads", "case", "beside", "ratio"), *rows], (0, 3))
     return lines
 
 
