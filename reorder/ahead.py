@@ -128,7 +128,7 @@ def _checked_records(records: Iterable[str]) -> list[str]:
     names, known = _listed(records, "records"), known_records()
     for name in names:
         if name not in known:
-            msg = f"{short_repr(name)} is no record by name; there are {', '.join(known)}"
+            msg = f"{short_repr(name)} is not the name of a record; there are {', '.join(known)}"
             raise MemdescError(msg)
     return names
 

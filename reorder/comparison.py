@@ -38,7 +38,7 @@ class Difference(NamedTuple):
     a, b : float or int
         The values.
     difference : float
-        How far they are apart; infinite if one of them is no number.
+        How far they are apart; infinite if one of them is not a number.
     offset_a, offset_b : int
         Where it lies, in elements.
     byte_a, byte_b : int
@@ -121,7 +121,7 @@ def compare_values(
     Raises
     ------
     MemdescError
-        If the dims differ, or a tolerance or the limit is no such number.
+        If the dims differ, or a tolerance or the limit is not valid.
 
     Examples
     --------

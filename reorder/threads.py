@@ -31,7 +31,7 @@ def use_threads(threads: int) -> AbstractContextManager[None]:
     Raises
     ------
     MemdescError
-        If it is no integer of 1 or more.
+        If it is not an integer of 1 or more.
 
     Examples
     --------
@@ -63,7 +63,7 @@ def checked_threads(threads: Any) -> int:
     Raises
     ------
     MemdescError
-        If it is no integer of 1 or more.
+        If it is not an integer of 1 or more.
     """
     try:
         count = index(threads)

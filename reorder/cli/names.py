@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 __all__ = ["COMMAND"]
 
-# widths of elements in bits: names that are no layout of the first are listed for the others
+# widths of elements in bits: names that are not a layout at the first width are listed at the others
 _BITS, *_NARROWER = (32, 16, 8, 4)
 
 

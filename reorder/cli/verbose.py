@@ -90,7 +90,7 @@ def _answer(options: argparse.Namespace) -> tuple[Facts, int]:
 
 
 def _stdin() -> TextIO:
-    """Return stdin; bytes that are no text are replaced, as in files."""
+    """Return stdin; bytes that are not text are replaced, as in files."""
     if isinstance(sys.stdin, TextIOWrapper):
         sys.stdin.reconfigure(errors="replace")
     return sys.stdin

@@ -186,7 +186,7 @@ def _bytes_of(data: Any) -> NDArray[np.uint8]:
         try:
             data = np.frombuffer(data, np.uint8) if memoryview(data).nbytes else _NOTHING
         except (TypeError, ValueError, BufferError) as error:
-            msg = f"data: {type(data).__name__} is no contiguous buffer ({error}); pass bytes"
+            msg = f"data: {type(data).__name__} is not a contiguous buffer ({error}); pass bytes"
             raise MemdescError(msg) from None
     if data.dtype.hasobject:
         msg = f"data is an array of {data.dtype}, which holds references; pass bytes"

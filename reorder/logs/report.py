@@ -127,7 +127,7 @@ def report(log: VerboseLog) -> LogReport:
     Raises
     ------
     MemdescError
-        If it is no log.
+        If it is not a log.
 
     Examples
     --------

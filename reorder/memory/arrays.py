@@ -77,7 +77,7 @@ def physical_array(data: NDArray[np.uint8], desc: MemoryDesc) -> NDArray[Any]:
         )
         raise NotBlockedError(msg)
     if desc.layout.has_partial_blocks:
-        msg = f"{desc!r} ends inside a block, so its blocks are no n-d array"
+        msg = f"{desc!r} ends inside a block, so its blocks are not an n-d array"
         raise NotBlockedError(msg)
     loops = sorted(desc.blocks, key=memory_order)
     return _strided(unpack(data, desc), desc, loops).view(desc.dtype.numpy)

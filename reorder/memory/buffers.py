@@ -75,7 +75,7 @@ def flat_bytes(buffer: Any, desc: MemoryDesc, side: str, *, write: bool) -> NDAr
             )
         except (TypeError, ValueError, BufferError) as error:
             msg = (
-                f"{side}: {type(buffer).__name__} is no contiguous buffer ({error}); pass a numpy "
+                f"{side}: {type(buffer).__name__} is not a contiguous buffer ({error}); pass a numpy "
                 "array or bytes"
             )
             raise MemdescError(msg) from None

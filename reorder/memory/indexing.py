@@ -108,7 +108,7 @@ def _entry(entry: Any, dim: int, size: int) -> int | NDArray[np.int64]:
         i = None
     if i is None or isinstance(entry, bool):
         msg = (
-            f"index {short_repr(entry)} of {dim_name(dim)} is no integer or slice; for arrays and "
+            f"index {short_repr(entry)} of {dim_name(dim)} is neither an integer nor a slice; for arrays and "
             "masks take .numpy()"
         )
         raise MemdescError(msg)

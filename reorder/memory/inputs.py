@@ -226,7 +226,7 @@ def from_pixels(pixels: Any, image: ImageDesc) -> Memory:
     Raises
     ------
     MemdescError
-        If they are no array of (height, width, channels), at least as large as the image,
+        If they are not an array of (height, width, channels), at least as large as the image,
         of the dtype of its lanes or of its bits.
     """
     refuse_masked("x", pixels)

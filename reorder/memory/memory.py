@@ -212,7 +212,7 @@ class Memory(Checked):
         Raises
         ------
         BufferError
-            If the layout is no strided array of its dims, or the type has 4 bits.
+            If the layout is not a strided array of its dims, or the type has 4 bits.
         """
         if (dtype := self.desc.dtype).is_packed:
             msg = (
@@ -293,7 +293,7 @@ class Memory(Checked):
         """
         if copy is False and not is_plain(self.desc):
             msg = (
-                f"{self.desc!r} is no strided array of its dims, so numpy(copy=False) cannot be; "
+                f"{self.desc!r} is not a strided array of its dims, so numpy(copy=False) is impossible; "
                 "see blocks() for a view"
             )
             raise MemdescError(msg)

@@ -1,7 +1,7 @@
 """Random reorders of the kinds that frameworks issue: a pure function of a seed.
 
-Kernels are tuned on one seed and reported on another: a list that is known by heart is no
-distribution.
+Kernels are tuned on one seed and reported on another: a list that is known by heart is not
+a distribution.
 """
 
 from __future__ import annotations

@@ -189,7 +189,7 @@ def test_bytes_come_from_any_buffer_or_tensor() -> None:
         (b"", {"dims": ()}, "dims () have 0 sizes; a descriptor has 1 to 12"),
         (b"", {"dims": (2, 0)}, "dims (2, 0) have no elements, so every layout gives the same"),
         (b"", {"like": np.ones((2, 0))}, "dims (2, 0) have no elements"),
-        (3, {"dims": (2,)}, "data: int is no contiguous buffer"),
+        (3, {"dims": (2,)}, "data: int is not a contiguous buffer"),
         (np.array([{}]), {"dims": (2,)}, "data is an array of object, which holds references"),
         (np.ma.masked_array([1], [True]), {"dims": (2,)}, "data is a masked array"),
         (b"1", {"like": np.array([16]), "dtype": "u4"}, "values of the reference, of s64, do not"),

@@ -109,7 +109,7 @@ def test_a_buffer_off_its_alignment_is_refused() -> None:
 
 def test_things_that_are_no_buffers_are_refused() -> None:
     for thing in (None, 3, "text", [1.0] * 6, object()):
-        refuse(thing, floats(), "src: .* is no contiguous buffer")
+        refuse(thing, floats(), "src: .* is not a contiguous buffer")
     refuse(memoryview(bytes(48))[::2], floats(), "no contiguous buffer")
 
 

@@ -66,7 +66,7 @@ DATA = np.zeros(34, np.uint8)
     [
         ("q8_0", DATA[:20], "data has 20 bytes"),
         ("q8_0", np.zeros(68, np.uint8)[::2], "data of .* is an array of strides .* C-contiguous"),
-        ("q8_0", 7, "data: int is no contiguous buffer"),
+        ("q8_0", 7, "data: int is not a contiguous buffer"),
         ("q8_0", np.zeros(34, object), "the array given is of object"),
         ("q8_0", {"codes": DATA}, "has the tensors data, but codes given"),
         ("awq", DATA, "has several tensors; pass a dict of qweight, qzeros, scales, not"),
@@ -120,7 +120,7 @@ def test_padding_of_planes_of_bits_is_checked() -> None:
         (np.zeros(256, np.float16)[::2], r"scales of .* is an array of strides \(4,\)"),
         (np.ma.masked_array(np.zeros(128, np.float16), mask=True), "scales is a masked array"),
         (np.zeros(127, np.float16), "scales has 254 bytes"),
-        (None, "scales: NoneType is no contiguous buffer"),
+        (None, "scales: NoneType is not a contiguous buffer"),
     ],
 )
 def test_arrays_of_other_numbers_than_the_fields_are_refused(scales: Any, message: str) -> None:
