@@ -121,7 +121,7 @@ def measure(case: Case, threads: int, peers: Iterable[MakePeer], seconds: float)
 def _buffers(case: Case) -> Buffers:
     """Return src with random content and zero padding, and dst.
 
-    Src holds bytes below 63, which are not a NaN in any dtype, or normal floats where it is converted.
+    Src holds bytes below 63, which are not NaN in any dtype, or normal floats if it is converted.
     """
     rng = np.random.default_rng(0)
     src = Memory(case.src)

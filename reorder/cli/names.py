@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 __all__ = ["COMMAND"]
 
-# widths of elements in bits: names that are not a layout at the first width are listed at the others
+# Element widths in bits: a name without a layout at the first one is listed at the others.
 _BITS, *_NARROWER = (32, 16, 8, 4)
 
 

@@ -38,7 +38,7 @@ def is_plain(desc: MemoryDesc) -> bool:
 
 
 def logical_array(data: NDArray[np.uint8], desc: MemoryDesc) -> NDArray[Any]:
-    """Return the array whose axes are the dims: a view of plain layouts, else mostly a copy."""
+    """Return the array whose axes are the dims: a view of plain layouts, or usually a copy."""
     values = unpack(data, desc)
     if is_plain(desc):
         loops = [
@@ -97,7 +97,7 @@ def _gather(values: NDArray[Any], desc: MemoryDesc) -> NDArray[Any]:
 def _strided(values: NDArray[Any], desc: MemoryDesc, loops: list[Block]) -> NDArray[Any]:
     """Return a view of elements with one axis for each block."""
     start = values[desc.offset0 :] if desc.nelems else values[:0]
-    # a loop of one step, and one of an array without elements, may have a stride that numpy refuses
+    # a loop with one step, or in an array without elements, may have a stride that numpy refuses
     strides = [
         loop.stride * values.itemsize if loop.extent > 1 and desc.nelems else values.itemsize
         for loop in loops
@@ -107,6 +107,6 @@ def _strided(values: NDArray[Any], desc: MemoryDesc, loops: list[Block]) -> NDAr
             start, [loop.extent for loop in loops], strides, writeable=values.flags.writeable
         )
     except ValueError:
-        # of no elements, or of one that is repeated
-        msg = f"{desc!r} has dims of more bytes than an array of numpy may have; see .data"
+        # an array without elements, or of one that is repeated
+        msg = f"{desc!r} has dims that span more bytes than a numpy array may have; see .data"
         raise MemdescError(msg) from None

@@ -1,4 +1,4 @@
-"""The definition of a reorder, by offset tables in numpy: slow, and the oracle of all tests."""
+"""The definition of a reorder, with offset tables in numpy: slow, and the tests' oracle."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def execute_reference(
     Parameters
     ----------
     src_desc, dst_desc : MemoryDesc
-        Of the same dims.
+        With the same dims.
     src, dst : buffer
         As for `execute`.
     attr : Attr, optional

@@ -53,7 +53,7 @@ def test_a_slice_is_a_copy_that_cannot_be_written() -> None:
         ((0, 0, 0, 0, 0), OutOfRangeError, r"has 5 entries, but .* has 4 dims"),
         ((..., 0, ...), IndexError, r"has more than one \.\.\."),
         ((0, None), MemdescError, r"index None of b \(dim 1\) is neither an integer nor a slice"),
-        ((0, [1, 2]), MemdescError, r"for arrays and masks take \.numpy\(\)"),
+        ((0, [1, 2]), MemdescError, r"by arrays or masks, use \.numpy\(\)"),
         (True, MemdescError, "index True of a"),
         (0.5, MemdescError, "index 0.5 of a"),
         (slice(0, 4, 0), MemdescError, "slice step cannot be zero"),

@@ -65,7 +65,11 @@ DATA = np.zeros(34, np.uint8)
     ("name", "buffers", "message"),
     [
         ("q8_0", DATA[:20], "data has 20 bytes"),
-        ("q8_0", np.zeros(68, np.uint8)[::2], "data of .* is an array of strides .* C-contiguous"),
+        (
+            "q8_0",
+            np.zeros(68, np.uint8)[::2],
+            "data of .* is an array with strides .* C-contiguous",
+        ),
         ("q8_0", 7, "data: int is not a contiguous buffer"),
         ("q8_0", np.zeros(34, object), "the array given is of object"),
         ("q8_0", {"codes": DATA}, "has the tensors data, but codes given"),
@@ -112,12 +116,12 @@ def test_padding_of_planes_of_bits_is_checked() -> None:
 @pytest.mark.parametrize(
     ("scales", "message"),
     [
-        (np.zeros(128, np.float32), "scales of .* holds f16, and the array given is of float32"),
+        (np.zeros(128, np.float32), "scales of .* holds f16, but the array given is of float32"),
         (np.zeros(128, ">f2"), "the array given is of >f2"),
         (np.zeros(128, ">i2"), "the array given is of >i2"),
         (np.zeros(128, complex), "the array given is of complex128"),
-        (np.zeros(128, [("a", "f2")]), "holds f16, and the array given is of .*'a'"),
-        (np.zeros(256, np.float16)[::2], r"scales of .* is an array of strides \(4,\)"),
+        (np.zeros(128, [("a", "f2")]), "holds f16, but the array given is of .*'a'"),
+        (np.zeros(256, np.float16)[::2], r"scales of .* is an array with strides \(4,\)"),
         (np.ma.masked_array(np.zeros(128, np.float16), mask=True), "scales is a masked array"),
         (np.zeros(127, np.float16), "scales has 254 bytes"),
         (None, "scales: NoneType is not a contiguous buffer"),
@@ -155,7 +159,7 @@ def test_tensors_of_other_libraries_and_void_elements_are_used_without_a_copy() 
 def test_elements_of_4_bits_that_take_a_byte_are_refused() -> None:
     desc = record_desc((128, 64), "awq")
     with pytest.raises(
-        MemdescError, match=r"qweight of .* holds u4, and the array given is of uint4"
+        MemdescError, match=r"qweight of .* holds u4, but the array given is of uint4"
     ):
         reorder.Record(
             desc,
