@@ -26,16 +26,16 @@ __all__ = ["COMMAND", "device_lines"]
 
 _SECONDS = 0.3
 _MEGA = 10**6
-# The largest tensor on a device by default.
+# The default size of the largest tensor on a device.
 _CPU_NBYTES, _GPU_NBYTES = 16 * _MEGA, 1100 * _MEGA
-# Megabytes that no device has.
+# More megabytes than any device has.
 _MOST_MB = 1e7
 # Options of cases, which --device does not take.
 _OF_CASES = (
     *("dims", "stag", "dtag", "sdt", "ddt", "strides", "batch", "threads", "peers"),
     *(name.replace("-", "_") for name in ATTRIBUTES),
 )
-_VALUES = "a number, or mask:M for generated values along the dims whose bits M has"
+_VALUES = "a number, or mask:M for generated values along the dims whose bits are set in M"
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -43,20 +43,20 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         "dims",
         nargs="*",
         metavar="DIMS",
-        help="sizes such as 8x256x56x56; more than one make more cases",
+        help="sizes, such as 8x256x56x56; each makes a case",
     )
     lists = {
         "stag": "layouts of src, such as abcd or abx",
         "dtag": "layouts of dst, such as aBcd16b or axb",
         "sdt": "dtypes of src (default f32)",
-        "ddt": "dtypes of dst (default those of src)",
-        "strides": "strides of src, and behind a colon of dst, instead of a tag",
+        "ddt": "dtypes of dst (default: those of src)",
+        "strides": "strides instead of a tag: of src, or SRC:DST",
     }
     for name, text in lists.items():
         also = {"sdt": ["--dtype"], "ddt": ["--to-dtype"]}.get(name, [])
         parser.add_argument(f"--{name}", *also, metavar="A,B", help=text)
     for name, role in ATTRIBUTES.items():
-        text = "a number: how much of what dst holds is added" if role == "beta" else _VALUES
+        text = "a number: dst is multiplied by it and added" if role == "beta" else _VALUES
         parser.add_argument(f"--{name}", metavar="V", help=text)
     parser.add_argument(
         "--batch",
@@ -74,7 +74,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--peers",
         metavar="A,B",
-        help=f"what to measure beside us, of {', '.join(known_peers())} (default those installed)",
+        help=f"what to compare with: {', '.join(known_peers())} (default: all that are installed)",
     )
     parser.set_defaults(known_peers=known_peers)
     parser.add_argument(
@@ -84,7 +84,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         "--size",
         type=float,
         metavar="MB",
-        help="with --device: the largest tensor (default 1100 on a GPU, 16 on a processor)",
+        help="with --device: size of the largest tensor (default 1100 on a GPU, 16 on a processor)",
     )
     parser.add_argument(
         "--seconds",
@@ -135,13 +135,13 @@ def _cases(options: argparse.Namespace) -> list[Case]:
 
 
 def _peers(options: argparse.Namespace) -> list[MakePeer]:
-    """Return the peers that were asked for; say which of them are not installed."""
+    """Return the requested peers; report those that are not installed."""
     known: dict[str, MakePeer | None] = options.known_peers()
     if options.peers is None:
         return [make for make in known.values() if make]
     names = [name for name in options.peers.split(",") if name]
     if unknown := set(names) - known.keys():
-        msg = f"no peer {min(unknown)!r}; there are {', '.join(known)}"
+        msg = f"no peer {min(unknown)!r}; the peers are {', '.join(known)}"
         raise MemdescError(msg)
     if missing := [name for name in names if known[name] is None]:
         sys.stderr.write(f"memdesc: {', '.join(missing)}: not installed, so not measured\n")
@@ -149,7 +149,7 @@ def _peers(options: argparse.Namespace) -> list[MakePeer]:
 
 
 def _with_x(problem: str) -> str:
-    """Return dims joined by x, as benchdnn joins them; a name behind them is kept."""
+    """Return dims joined by x, as in benchdnn; a name after them is kept."""
     dims, quote, name = problem.partition('n"')
     return f"{dims.replace(',', 'x')}{quote}{name}"
 
@@ -171,7 +171,7 @@ def _threads(text: str | None) -> list[int]:
 
 def _on_device(options: argparse.Namespace) -> Facts:
     if options.device is None:
-        msg = "--size is for an OpenCL device: say --device NAME"
+        msg = "--size is for an OpenCL device: add --device NAME"
         raise MemdescError(msg)
     if options.size is not None and not 0 < options.size < _MOST_MB:
         msg = f"--size {options.size:g}: give megabytes above 0, such as 16"
@@ -179,7 +179,7 @@ def _on_device(options: argparse.Namespace) -> Facts:
     given = [name for name in _OF_CASES if getattr(options, name) not in (None, [], 0)]
     if given:
         named = ", ".join("DIMS" if n == "dims" else f"--{n.replace('_', '-')}" for n in given)
-        msg = f"--device measures a fixed list of reorders, so leave out {named}"
+        msg = f"--device measures a fixed list of reorders, so remove {named}"
         raise MemdescError(msg)
     from reorder.bench.device import DeviceBench  # pyopencl is slow to load
     from reorder.bench.device_cases import ALL, SMALL, resized  # likewise
@@ -273,10 +273,10 @@ def device_lines(facts: Facts) -> list[str]:
             mean = geometric_mean(ratios)
             lines += ["", f"{name}: geometric mean {mean:.2f}, least {min(ratios):.2f}."]
     call, bare = facts["call_us"], facts["bare_call_us"]
-    said = f"A call that enqueues a known reorder takes {call:.1f} us, pyopencl's own {bare:.1f}; "
+    said = f"Enqueueing a known reorder takes {call:.1f} us (pyopencl alone: {bare:.1f}); "
     lines += [
         "",
-        f"{said}a kernel for 64 bytes runs for {facts['launch_us']:.1f} us on the device.",
+        f"{said}a kernel for 64 bytes takes {facts['launch_us']:.1f} us on the device.",
     ]
     return lines
 

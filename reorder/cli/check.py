@@ -42,7 +42,7 @@ def _answer(options: argparse.Namespace) -> tuple[Facts, int]:
 
 
 def _lay_out(facts: Facts) -> list[str]:
-    """Return facts as lines; those of each tensor of a .npz behind an empty line."""
+    """Return facts as lines; an empty line separates the tensors of a .npz."""
     tensors = facts.get("tensors", [])
     whole = {key: value for key, value in facts.items() if key != "tensors"}
     return lines(whole) + [line for one in tensors for line in ("", *lines(one))]

@@ -1,4 +1,4 @@
-"""What the commands share: their form, the words that they read, and the lines that they print."""
+"""What commands share: their form, arguments that several take, and facts as lines."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def one_line(text: str) -> str:
 
 
 def lines(facts: Facts) -> list[str]:
-    """Return a line for each fact; names and blocks stand below each other."""
+    """Return a line for each fact, and one for each item of a list."""
     width = max(map(len, facts)) + 2
     laid_out = []
     for key, value in facts.items():
@@ -247,7 +247,7 @@ def layout_of(text: str, dims: tuple[int, ...], dtype: str) -> MemoryDesc | Imag
     strides, _, offset0 = text.partition("@")
     if not re.fullmatch("-?[0-9]+([x,]-?[0-9]+)*", strides):
         return memdesc.memory_desc(dims, dtype, text)
-    start = numbers_of(offset0, "the element behind @")[0] if offset0 else 0
+    start = numbers_of(offset0, "the element after @")[0] if offset0 else 0
     return memdesc.memory_desc(dims, dtype, strides=numbers_of(strides, "strides"), offset0=start)
 
 

@@ -1,4 +1,4 @@
-"""`memdesc compare`."""
+"""`memdesc compare`: two tensors by their values, or the tensors of two checkpoints."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ if TYPE_CHECKING:
 
 __all__ = ["COMMAND"]
 
-# ranges of one dim in a line
+# how many ranges of one dim are printed
 _SHOWN = 8
 _WEIGHT = ".weight"
 _INDEX = ".index.json"
 _LAYOUT = (
-    "what the bytes of %s are, of a raw file or of the words of an array: TYPE:FORMAT:DIMS, such "
-    "as u4:gptq:4096x4096 or f16:b_fs_yx_fsv16:1x17x5x4"
+    "what the raw bytes, or the words of an array, in %s mean: TYPE:FORMAT:DIMS, such as "
+    "u4:gptq:4096x4096 or f16:b_fs_yx_fsv16:1x17x5x4"
 )
 
 
@@ -57,13 +57,21 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--layout-a", metavar="L", help=_LAYOUT % "A")
     parser.add_argument("--layout-b", metavar="L", help=_LAYOUT % "B")
     parser.add_argument(
-        "--tolerance", type=float, default=0.0, help="how far values may be apart (default 0)"
+        "--tolerance", type=float, default=0.0, help="largest allowed difference (default 0)"
     )
     parser.add_argument(
-        "--relative", type=float, default=0.0, metavar="R", help="and R times the value in B more"
+        "--relative",
+        type=float,
+        default=0.0,
+        metavar="R",
+        help="additional tolerance: R times the value in B",
     )
     parser.add_argument(
-        "--limit", type=int, default=10, metavar="N", help="how many are listed (default 10)"
+        "--limit",
+        type=int,
+        default=10,
+        metavar="N",
+        help="how many differences are listed (default 10)",
     )
 
 
@@ -78,8 +86,8 @@ def _answer(options: argparse.Namespace) -> tuple[Facts, int]:
     b = _load(options.b, options.layout_b, "--layout-b")
     if a.desc.dims != b.desc.dims:
         msg = (
-            f"{options.a!r} has dims {a.desc.dims}, {options.b!r} has {b.desc.dims}; for the words "
-            "of a packed tensor say what they are, such as --layout-a u4:gptq:4096x4096"
+            f"{options.a!r} has dims {a.desc.dims}, {options.b!r} has {b.desc.dims}; for the "
+            "words of a packed tensor say what they are, such as --layout-a u4:gptq:4096x4096"
         )
         raise MemdescError(msg)
     found = compare_values(
@@ -122,7 +130,7 @@ def _load(path: str, layout: str | None, flag: str) -> Memory:
 
 
 def _bytes_of(path: str, dtype: DataType) -> NDArray[np.uint8]:
-    """Return the bytes of an array in a .npy or .npz, or of any other file."""
+    """Return the bytes of an array in a .npy or .npz, or of a file of another kind."""
     found = read_words(path, dtype)
     if found is None:
         return read_bytes(path)
@@ -145,12 +153,12 @@ def _facts(found: Difference) -> Facts:
 
 
 def _finite(value: float) -> float | str:
-    """Return a number, or its name where JSON has none: nan, inf."""
+    """Return a number; nan and inf, which JSON cannot express, by name."""
     return value if isfinite(value) else str(value)
 
 
 def _ranges(counts: NDArray[np.int64]) -> list[list[int]]:
-    """Return the indices at which elements differ, as ranges of first and last."""
+    """Return the indices at which elements differ, as ranges [first, last]."""
     at = np.flatnonzero(counts).tolist()
     ends = [k for k, (one, next_one) in enumerate(pairwise(at)) if next_one != one + 1]
     starts = [0, *(k + 1 for k in ends)]
@@ -194,32 +202,32 @@ def _place(row: Facts) -> str:
 
 
 class _Item(NamedTuple):
-    """What is compared under one name: a record, or a tensor."""
+    """A record or a tensor, compared under one name."""
 
     checkpoint: Checkpoint
     group: Group | None
     tensor: StoredTensor
-    # what would turn it into numbers, of codes without a known record
+    # for codes without a known record: the tensors that would turn them into numbers
     others: tuple[str, ...] = ()
 
 
 def _is_checkpoint(path: str) -> bool:
-    """Whether a path is a checkpoint of several tensors, or of a format for them."""
+    """Whether a path has several tensors, or a format for several."""
     given = as_path(path)
     endings = (_INDEX, *(row.ending for row in FORMATS.values() if row.has_metadata))
     if given.is_dir() or (given.is_file() and given.name.endswith(endings)):
         return True
     try:
         return given.name.endswith(FORMATS["npz"].ending) and len(read_container(given).entries) > 1
-    except MemdescError:  # who reads it says what is wrong
+    except MemdescError:  # whoever reads it says what is wrong
         return False
 
 
 def _compare_checkpoints(options: argparse.Namespace) -> tuple[Facts, int]:
-    """Compare what two checkpoints have under the same names."""
+    """Compare the tensors that have the same names in two checkpoints."""
     paths = options.a, options.b
     groups = [_groups(path) for path in paths]
-    # words of the same names are compared as codes if only one side says what they are
+    # if only one side says what words mean, words of the same name are compared as codes
     unknown = {name for each in groups for name, group in each.items() if group.desc is None}
     left, right = (_items(*each, unknown) for each in zip(paths, groups, strict=True))
     names = [name for name in left if name in right]
@@ -239,13 +247,13 @@ def _compare_checkpoints(options: argparse.Namespace) -> tuple[Facts, int]:
 
 
 def _groups(path: str) -> dict[str, Group]:
-    """Return the quantised weight of each tensor that belongs to one."""
+    """Return the quantised weight that each tensor belongs to, if any."""
     found = find_groups(as_path(path), read_container(path))
     return {name: group for group in found for name in group.found.names}
 
 
 def _items(path: str, groups: Mapping[str, Group], unknown: AbstractSet[str]) -> dict[str, _Item]:
-    """Return what a checkpoint has; a record is called as the tensor that it decodes to."""
+    """Return the content of a checkpoint; a record has the name of the tensor it decodes to."""
     checkpoint = Checkpoint(as_path(path))
     found: dict[str, _Item] = {}
     for name, tensor in checkpoint.items():
@@ -261,7 +269,7 @@ def _items(path: str, groups: Mapping[str, Group], unknown: AbstractSet[str]) ->
 
 
 def _compared(a: _Item, b: _Item, options: argparse.Namespace) -> dict[str, Any]:
-    """Return what one name has in both."""
+    """Compare what both checkpoints have under one name."""
     whats = {"a": _what(a), "b": _what(b)}
     try:
         one, other = _memory(a), _memory(b)
@@ -297,7 +305,7 @@ def _what(item: _Item) -> str:
 
 
 def _memory(item: _Item) -> Memory:
-    """Return the numbers of a record, or a tensor."""
+    """Return the numbers of a record, or the tensor itself."""
     desc = _desc(item)
     if item.group is not None and isinstance(desc, RecordDesc):
         tensors = item.group.tensors.items()

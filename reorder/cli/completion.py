@@ -1,4 +1,4 @@
-"""`memdesc completion`: scripts for shells, and the words that these ask for."""
+"""`memdesc completion`: scripts for shells, and the words that they request."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
 __all__ = ["COMMAND"]
 
-# Each script asks `memdesc completion SHELL --words ...` for what may stand in place of the last
-# of the words so far; where that is nothing, the shell completes names of files.
+# Each script asks `memdesc completion SHELL --words ...` what may replace the last of the words
+# typed so far; if the answer is empty, the shell completes file names.
 _SCRIPTS = {
     "bash": """\
 _memdesc() {
@@ -48,7 +48,7 @@ def _layouts() -> list[str]:
     return [*(name.text for name in known_names()), *images.IMAGES, "plain"]
 
 
-# what an argument takes, by how its help calls it
+# the values of an argument, by its name in the help
 _VALUES: dict[str, Callable[[], list[str]]] = {
     "TAG": _layouts,
     "A": _layouts,
@@ -62,7 +62,7 @@ _VALUES: dict[str, Callable[[], list[str]]] = {
 def _complete(words: Sequence[str]) -> list[str]:
     """Return what may replace the last word typed after `memdesc`; nothing where a file may."""
     *before, last = words or [""]
-    # bash makes a word of = alone
+    # bash splits words at =
     before = [word for word in before if word != "="]
     last = "" if last == "=" else last
     if not before:
@@ -108,7 +108,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         "--words",
         nargs=argparse.REMAINDER,
         metavar="WORD",
-        help="print what may stand in place of the last of these words: what the scripts ask",
+        help="print what may replace the last of these words; the scripts call this",
     )
 
 
@@ -124,7 +124,7 @@ def _lay_out(facts: Facts) -> list[str]:
 
 COMMAND = Command(
     "completion",
-    "Print the script that completes words of this command in a shell.",
+    "Print the script that completes this command's words in a shell.",
     'completion bash    # in ~/.bashrc: eval "$(memdesc completion bash)"',
     _add_arguments,
     _answer,

@@ -30,13 +30,13 @@ if TYPE_CHECKING:
 __all__ = ["COMMAND"]
 
 _MAX_RULES = 1 << 20
-# what the speed of the disk is measured with
+# how many bytes are read to measure the speed of the disk
 _SAMPLE = 64 << 20
-# seconds between two states of the bar
+# seconds between two updates of the bar
 _INTERVAL = 0.1
-# jobs that a dry run lists
+# how many jobs a dry run lists
 _LISTED = 40
-# what --verify has found
+# what --verify reports
 _VERIFIED = "each tensor equals its input put through its rule"
 
 
@@ -55,21 +55,22 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         help="'PATTERN: [SRC ->] DST[, DTYPE][, KEY=VALUE ...]', such as '*.mlp.*: awq -> marlin'; "
-        "any number, of which the last that matches serves; tensors without a rule are copied",
+        "may be given several times; the last rule that matches applies, and tensors without a "
+        "rule are copied",
     )
     parser.add_argument(
         "--rules",
         metavar="FILE",
-        help="a file of TOML with rules, which come before those of --map",
+        help="a TOML file with rules, which come before those of --map",
     )
     add_max_bytes(parser)
-    parser.add_argument("--threads", type=int, help="how many pieces are moved at a time")
+    parser.add_argument("--threads", type=int, help="how many pieces are moved at once")
     parser.add_argument(
         "--dask",
         metavar="ADDRESS",
-        help="move the pieces on the workers of a Dask cluster, which see the same files under the "
-        "same paths: the address of its scheduler, or its --scheduler-file; --max-bytes is then "
-        "for each worker",
+        help="the scheduler of a Dask cluster, by its address or its --scheduler-file: its workers "
+        "move the pieces, and must see the same files under the same paths; --max-bytes is then "
+        "the limit of each worker",
     )
     parser.add_argument(
         "--shard-size",
@@ -77,7 +78,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         help="the most bytes of tensors in a file of a folder; by default as in IN",
     )
     parser.add_argument(
-        "--dry-run", action="store_true", help="check all, and say what would be done"
+        "--dry-run", action="store_true", help="check everything, and say what would be done"
     )
     parser.add_argument(
         "--verify",
@@ -104,7 +105,7 @@ def _answer(options: argparse.Namespace) -> tuple[Facts, int]:
     if options.dask is None:
         return _converted(options, threads_of(options.threads), convert)
     if options.threads is not None:
-        msg = "--threads is for this machine; how many a worker of Dask has is told to the worker"
+        msg = "--threads is for this machine; the workers of Dask have their own number"
         raise MemdescError(msg)
     from reorder.storage.convert.cluster import connected, convert_on_cluster, worker_threads
 
@@ -117,7 +118,7 @@ def _answer(options: argparse.Namespace) -> tuple[Facts, int]:
 def _converted(
     options: argparse.Namespace, threads: int, run: Callable[[Conversion, Step], Facts]
 ) -> tuple[Facts, int]:
-    """Plan a conversion, and run it, or say what it would do."""
+    """Plan a conversion, then run it or say what it would do."""
     settings = Settings(
         max_bytes=bytes_of("--max-bytes", options.max_bytes),
         threads=threads,
@@ -161,12 +162,12 @@ def _converted(
 def _warn(warning: str) -> None:
     if sys.stderr is None:
         return
-    with suppress(OSError):  # a terminal that is gone stops no conversion
+    with suppress(OSError):  # a closed terminal does not stop a conversion
         sys.stderr.write(f"memdesc: warning: {one_line(warning)}\n")
 
 
 class _Rate:
-    """Says how fast bytes are written, and the time left; threads call it at the same time."""
+    """Shows how fast bytes are written, and the time left; several threads call it."""
 
     def __init__(self, progress: Progress, total: int) -> None:
         self._progress, self._total, self._done = progress, total, 0
@@ -201,14 +202,14 @@ def _facts(made: Conversion) -> Facts:
 
 
 def _listed(jobs: tuple[Job, ...]) -> Facts:
-    """Return what a dry run says of the jobs that convert."""
+    """Return what a dry run says about the jobs that convert."""
     moved = [one_line(f"{job.name}: {job}") for job in jobs if not job.is_copy]
     more = [f"... and {len(moved) - _LISTED} more"] if len(moved) > _LISTED else []
     return {"would": [*moved[:_LISTED], *more]}
 
 
 def _seconds(made: Conversion) -> float:
-    """Estimate the time from how fast the source is read; a disk writes about as fast."""
+    """Estimate the time from the speed of reading the source; a disk writes about as fast."""
     entries = [entry for job in made.jobs for entry in job.sources.values()]
     nbytes = sum(entry.nbytes for entry in entries)
     if not nbytes:

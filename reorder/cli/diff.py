@@ -47,7 +47,7 @@ def _answer(options: argparse.Namespace) -> tuple[Facts, int]:
 
 COMMAND = Command(
     "diff",
-    "Say how two layouts differ, and whether a reorder from A to B is a no-op, a view or a copy.",
+    "Show how two layouts differ, and whether a reorder from A to B is a no-op, a view or a copy.",
     "diff nchw nhwc 8x1x5x4 --svg diff.svg",
     _add_arguments,
     _answer,

@@ -20,7 +20,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     add_layouts(parser)
     add_picture(parser, "draw the plan: the source of each element of B")
     parser.add_argument(
-        "--kernels", choices=["opencl"], help="write the kernels that run on an OpenCL device"
+        "--kernels", choices=["opencl"], help="print the kernels that would run on an OpenCL device"
     )
 
 
@@ -54,7 +54,7 @@ def _answer(options: argparse.Namespace) -> tuple[Facts, int]:
 
 
 def _box_facts(box: Box) -> Facts:
-    """Return a loop nest as numbers: strides and offsets of src, then of dst, in elements."""
+    """Return a loop nest as numbers: strides and offsets in src, then in dst, in elements."""
     return {
         "offsets": box.offsets,
         "loops": [
@@ -66,7 +66,7 @@ def _box_facts(box: Box) -> Facts:
 
 
 def _lay_out(facts: Facts) -> list[str]:
-    """Return a line for each fact, then the kernels as they are."""
+    """Return a line for each fact, then the texts of the kernels."""
     shown = {key: value for key, value in facts.items() if key != "texts"}
     return [
         *lines(shown),

@@ -1,4 +1,4 @@
-"""The command line: parse it, run one command, print what that says."""
+"""The command line: parse it, run one command, print its answer."""
 
 from __future__ import annotations
 
@@ -55,20 +55,20 @@ NAMES = (
 )
 """The commands in the order of the help; each is a module of its name."""
 _DESCRIPTION = "How tensors lie in memory, and how to move them."
-# a word resembles another from this ratio of difflib on
+# the least ratio of difflib at which words are similar
 _RESEMBLES = 0.5
-# suggestions in one message
+# how many suggestions a message has
 _COUNT = 3
-# characters of the start and of the end of an error; the reason often stands behind what was given
+# How many characters of the start and of the end of an error are kept: the reason is often last.
 _MAX_PART = 2000
-# what a shell returns for a command that a signal ended is this and the signal's number
+# a shell adds this to the number of the signal that ended a command
 _BY_SIGNAL = 128
-# A request to end, and a terminal that is closed: a command ends as by Ctrl-C.
+# Requests to end and closed terminals end a command like Ctrl-C.
 _ENDING = tuple(getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name))
 
 
 class _EndedError(KeyboardInterrupt):
-    """The command is to end because of another signal than SIGINT."""
+    """A signal other than SIGINT asks the command to end."""
 
     def __init__(self, number: int) -> None:
         super().__init__()
@@ -98,7 +98,7 @@ def _ended_by_signals() -> Iterator[None]:
     """Raise in the main thread where a signal would end the process without cleaning up."""
     replaced = []
     if threading.current_thread() is threading.main_thread():
-        # an embedding program may run Python's main thread on another one: no handler is set there
+        # where an embedding program runs Python's main thread on another one, no handler can be set
         with suppress(ValueError):
             for number in _ENDING:
                 if signal.getsignal(number) == signal.SIG_DFL:
@@ -143,7 +143,7 @@ def _run(given: Sequence[str]) -> int:
 
 
 def _complain(text: str, given: Sequence[str]) -> None:
-    """Write one line about an error, if there is something to write to."""
+    """Write one line about an error, if there is a stderr."""
     if len(text) > 2 * _MAX_PART:
         text = f"{text[:_MAX_PART]} ... {text[-_MAX_PART:]}"
     line = json.dumps({"error": text}) if "--json" in given else f"memdesc: {one_line(text)}"
@@ -157,7 +157,7 @@ def _complain(text: str, given: Sequence[str]) -> None:
 
 
 def _write(stream: TextIO, text: str) -> None:
-    """Write a line; characters that the encoding of a terminal does not have as their escapes."""
+    """Write a line; escape characters that the terminal's encoding does not have."""
     try:
         stream.write(text + "\n")
     except UnicodeEncodeError:
@@ -166,7 +166,7 @@ def _write(stream: TextIO, text: str) -> None:
 
 
 def _discard(stream: TextIO) -> None:
-    """Let a stream that fails lead nowhere: the interpreter flushes it again when it ends."""
+    """Redirect a failed stream to nowhere: the interpreter flushes it again at its end."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
@@ -187,7 +187,7 @@ def parse(given: Sequence[str]) -> argparse.Namespace:
     Raises
     ------
     MemdescError
-        If there is no such command or flag, with those that resemble it; if an argument is
+        If a command or flag is unknown (the message suggests similar ones), or an argument is
         missing or wrong.
     """
     if not given or given[0].startswith("-"):
@@ -198,7 +198,7 @@ def parse(given: Sequence[str]) -> argparse.Namespace:
         msg = f"no command {name!r}{near}; see memdesc --help"
         raise MemdescError(msg)
     parser = command_parser(name)
-    # argparse would read -- among the words behind such a flag
+    # argparse would interpret -- among the words after such a flag
     takes_rest = [f for f, action in flags_of(parser).items() if action.nargs == argparse.REMAINDER]
     end = next((k for k, word in enumerate(words) if word in takes_rest), None)
     if end is not None:
@@ -232,7 +232,7 @@ def _all_commands() -> argparse.ArgumentParser:
 
 
 def _check_flags(parser: argparse.ArgumentParser, words: Sequence[str]) -> None:
-    """Refuse unknown flags, before argparse complains that the right ones are missing."""
+    """Refuse unknown flags before argparse complains that required ones are missing."""
     known = flags_of(parser)
     end = words.index("--") if "--" in words else len(words)
     for word in words[:end]:
@@ -240,12 +240,12 @@ def _check_flags(parser: argparse.ArgumentParser, words: Sequence[str]) -> None:
         if flag.startswith("--") and flag not in known:
             near = _near(flag[2:], [one[2:] for one in known])
             parser.error(f"no flag {flag}{did_you_mean(tuple(f'--{one}' for one in near))}")
-        if sign and value == "--":  # argparse makes an empty list of it
+        if sign and value == "--":  # argparse turns it into an empty list
             parser.error(f"argument {flag}: expected a value, not --")
 
 
 def _near(word: str, known: Iterable[str]) -> tuple[str, ...]:
-    """Return the known words that begin with a word, and those that resemble it; 3 at most."""
+    """Return at most 3 known words that start with a word or resemble it."""
     import difflib  # only a wrong word needs it
 
     words = [*known]
@@ -255,6 +255,6 @@ def _near(word: str, known: Iterable[str]) -> tuple[str, ...]:
 
 
 def _find(name: str) -> Command:
-    """Return a command; its module is loaded for it alone."""
+    """Return a command; no other command's module is loaded."""
     command: Command = import_module(f"reorder.cli.{name}").COMMAND
     return command

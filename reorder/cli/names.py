@@ -26,7 +26,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FILTER",
         nargs="?",
         default="",
-        help="a part of the name, whatever the case, or a pattern such as 'nChw*c' (default: all)",
+        help="part of a name, in any case, or a pattern such as 'nChw*c' (default: all)",
     )
     parser.add_argument("--ndims", type=int, metavar="N", help="only names for N dims")
 
@@ -48,7 +48,7 @@ def _is_wanted(name: str, wanted: str) -> bool:
 
 
 def _rows() -> Iterator[Facts]:
-    """Return the known names and image types; the tag of those that are refused is None."""
+    """Return the known names and image types; the tag of a refused name is None."""
     known = known_names()
     listed = {name.text for name in known}
     mace = [Name("mace", text, "image") for text in images.IMAGES if text not in listed]
@@ -67,7 +67,7 @@ def _rows() -> Iterator[Facts]:
 
 
 def _of_widths(name: str) -> Iterator[Facts]:
-    """Return the tags of a packing, which exists for some widths of elements only."""
+    """Return the tags of a packing, which exists only for some element widths."""
     for bits in _NARROWER:
         with suppress(UnsupportedFormatError):
             tag = resolve(name, (), bits)

@@ -36,7 +36,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--max-size",
         metavar="WxH",
-        help="largest image of the device, such as 16384x16384; a larger one is refused",
+        help="largest image of the device, such as 16384x16384; larger ones are refused",
     )
 
 

@@ -24,9 +24,9 @@ NOTICE = (
 
 
 class Progress:
-    """Shows how much of the work is done, once it takes longer than half a second.
+    """Shows on a terminal how much of the work is done, once it takes longer than half a second.
 
-    Use it as a context; the bar is wiped at the end, also after an error.
+    Use it as a context; the bar is erased at the end, even after an error.
     """
 
     def __init__(self, total: int) -> None:
@@ -44,11 +44,11 @@ class Progress:
             sys.stderr.flush()
 
     def step(self, text: str, amount: int = 0) -> None:
-        """Add what has been done, and say what comes now."""
+        """Add to what has been done, and say what comes next."""
         self.move_to(self._done + amount, text)
 
     def move_to(self, done: int, text: str) -> None:
-        """Set how much has been done, and say what comes now."""
+        """Set how much has been done, and say what comes next."""
         self._done = done
         if sys.stderr and sys.stderr.isatty() and time.monotonic() - self._start > _PATIENCE:
             share = min(self._done / self._total, 1.0)
@@ -61,16 +61,16 @@ class Progress:
 
 
 def _compiling_seconds() -> float:
-    """Return how long kernels have been compiled, if they are now; nothing is loaded for that."""
+    """Return for how long kernels have been compiling; 0 if none are. Nothing is imported."""
     jit: Any = sys.modules.get("reorder.cpu.runtime.jit")
     seconds: Callable[[], float] = getattr(jit, "compiling_seconds", float)
     return seconds()
 
 
 class CompileNotice:
-    """Says that kernels are compiled, once that takes longer than a second.
+    """Announces that kernels are being compiled once that takes longer than a second.
 
-    Use it as a context around what may compile; `seconds` says how long that takes so far.
+    Use it as a context around work that may compile; `seconds` returns for how long it has.
     """
 
     def __init__(self, seconds: Callable[[], float] = _compiling_seconds) -> None:

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 __all__ = ["COMMAND"]
 
-# bytes of both tensors up to which they are held in memory whole
+# tensors of up to this many bytes together are held in memory whole
 _AT_ONCE = 1 << 28
 
 
@@ -47,21 +47,24 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--scale",
         metavar="S",
-        help="dst holds multiples of it: a number, or FILE.npy:MASK, an array along the dims whose "
-        "bits the mask has",
+        help="the scale of dst: a number, or FILE.npy:MASK, an array along the dims whose bits are "
+        "set in the mask",
     )
     parser.add_argument(
-        "--zero-point", metavar="Z", help="the integer that stands for 0 in dst, or FILE.npy:MASK"
+        "--zero-point", metavar="Z", help="the integer that means 0 in dst, or FILE.npy:MASK"
     )
-    parser.add_argument("--src-scale", metavar="S", help="likewise for the array that is read")
-    parser.add_argument("--src-zero-point", metavar="Z", help="likewise")
+    parser.add_argument("--src-scale", metavar="S", help="the scale of the array that is read")
+    parser.add_argument("--src-zero-point", metavar="Z", help="its zero point")
     parser.add_argument(
-        "--beta", type=float, default=0.0, help="how much of what DST holds is added; it must exist"
+        "--beta",
+        type=float,
+        default=0.0,
+        help="DST, which must exist, is multiplied by this and added",
     )
     parser.add_argument(
         "--saturate",
         action="store_true",
-        help="numbers beyond the largest float of the type become that, not infinite",
+        help="numbers beyond the largest float of the type become that float, not infinity",
     )
     parser.add_argument("--threads", type=int, help="the maximum number of threads")
     add_max_bytes(parser)
@@ -86,9 +89,9 @@ def _answer(options: argparse.Namespace) -> tuple[Facts, int]:
 
 
 def _large(options: argparse.Namespace, attr: Attr) -> FileReorder | None:
-    """Return a reorder of more bytes than are held at once; None for others, and for bad input."""
+    """Return a reorder that is too large to hold in memory; None for others and for bad input."""
     most = bytes_of("--max-bytes", options.max_bytes)
-    # all of what is there is needed, or all moves to a device; a link has a descriptor of its own
+    # beta and devices need the whole tensor; a link has a descriptor of its own
     if options.beta or options.device is not None or as_path(options.dst).is_symlink():
         return None
     found = locate(options.src, options.dtype, options.tag)
@@ -119,7 +122,7 @@ def _at_once(options: argparse.Namespace, attr: Attr, progress: Progress) -> Mem
     if options.beta:
         held = load_file(options.dst)
         if not isinstance(held, Memory):
-            msg = f"--beta adds to what {options.dst!r} holds, but no descriptor lies beside it"
+            msg = f"--beta adds to what {options.dst!r} holds, but it has no descriptor beside it"
             raise MemdescError(msg)
         out = held
     progress.step("reordering", 1)
@@ -129,7 +132,7 @@ def _at_once(options: argparse.Namespace, attr: Attr, progress: Progress) -> Mem
     elif options.threads is None:
         result = _on_device(options.device, x, dst, dtype=dtype, attr=attr, out=out)
     else:
-        msg = "--threads are those of the CPU; leave them out, or --device"
+        msg = "--threads is for the CPU; remove it or --device"
         raise MemdescError(msg)
     progress.step(f"writing {options.dst}", 1)
     save(options.dst, result)

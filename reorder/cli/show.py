@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 __all__ = ["COMMAND"]
 
-# records that are named as the packing of their codes are shown as that
+# a record with the name of a packing is shown as that packing of codes
 _RECORDS = {*known_records()} - {*PACKINGS}
 
 
@@ -68,7 +68,7 @@ def _answer(options: argparse.Namespace) -> tuple[Facts, int]:
 def _record(options: argparse.Namespace, dims: tuple[int, ...]) -> Facts:
     """Return the facts of a record."""
     if options.letters or options.highlight:
-        msg = f"{options.tag} is a record, whose picture takes no --letters and no --highlight"
+        msg = f"{options.tag} is a record, whose picture takes neither --letters nor --highlight"
         raise MemdescError(msg)
     record = memdesc.record_desc(dims, options.tag)
     facts: Facts = {
@@ -93,7 +93,7 @@ def _record(options: argparse.Namespace, dims: tuple[int, ...]) -> Facts:
 
 
 def _draw(options: argparse.Namespace, picture: Picture, facts: Facts) -> None:
-    """Write a picture where the options say so, or put it into the facts."""
+    """Save a picture, or add it to the facts, as the options say."""
     if options.svg is not None:
         picture.save(options.svg)
         facts["wrote"] = options.svg

@@ -21,13 +21,11 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("tag", metavar="TAG", help=LAYOUT)
     add_dims(parser)
     parser.add_argument("--to", metavar="B", help="write the reorder to this layout instead")
-    parser.add_argument(
-        "--to-dtype", metavar="DTYPE", help="data type of B, where it is another one"
-    )
+    parser.add_argument("--to-dtype", metavar="DTYPE", help="data type of B, if it differs")
     parser.add_argument("--lang", default="c", help=f"{', '.join(LANGUAGES)} (default c)")
     add_dtype(parser)
     parser.add_argument(
-        "--name", help="what names of functions start with (default: the format name, or tensor)"
+        "--name", help="prefix of the functions (default: the format name, or tensor)"
     )
     parser.add_argument(
         "--letters", help="what to call the dims, such as nchw (default: as the name does)"
@@ -43,7 +41,7 @@ def _answer(options: argparse.Namespace) -> tuple[Facts, int]:
         name = options.tag if re.fullmatch("[A-Za-z]\\w{0,99}", options.tag, re.ASCII) else "tensor"
     if options.to is not None:
         if options.letters is not None:
-            msg = "--letters are for the dims of a layout; loops of a reorder have none"
+            msg = "--letters are for the dims of a layout; the loops of a reorder have none"
             raise MemdescError(msg)
         dst = desc_of(options.to, dims, options.to_dtype or options.dtype)
         return {"source": plan_reorder(desc, dst).source(options.lang, name)}, 0
@@ -52,7 +50,7 @@ def _answer(options: argparse.Namespace) -> tuple[Facts, int]:
 
 COMMAND = Command(
     "source",
-    "Write code: offsets of a layout, their inverse, loops that fill it; or a whole reorder.",
+    "Write code: the offsets of a layout, their inverse, loops that fill it; or a whole reorder.",
     "source nChw16c 2x17x5x4 --lang c",
     _add_arguments,
     _answer,

@@ -1,4 +1,4 @@
-"""Files of tensors that commands read: what kind each is, and the tensors and bytes in it."""
+"""Files that commands read: what kind each one is, and the tensors and bytes in it."""
 
 from __future__ import annotations
 
@@ -52,12 +52,12 @@ __all__ = [
     "tensors_in",
 ]
 
-SOURCE = "a .npy; if a descriptor lies beside it, it is read as that says. Or FILE.npz:NAME"
+SOURCE = "a .npy, read as the descriptor beside it says if there is one; or FILE.npz:NAME"
 _ARCHIVE = ".npz:"
-_RAW_HINT = "`memdesc decode` makes a .npy of a file of raw bytes"
-# names of tensors in one message
+_RAW_HINT = "`memdesc decode` turns a file of raw bytes into a .npy"
+# how many names of tensors a message lists
 _SHOWN = 8
-# bytes at the start of a file that are compared
+# how many bytes at the start of a file are compared
 _START = 64
 _ARRAYS = "`memdesc reorder` reads it; with `--to plain` it writes the values row by row"
 _CHECKPOINT = "`memdesc inspect` lists its tensors, and `memdesc convert` writes them into a .npz"
@@ -69,7 +69,7 @@ _PICKLE = (
 
 
 class Kind(NamedTuple):
-    """What a file is, how such files start, and what reads them."""
+    """A kind of file that is not raw bytes: what it is, how it starts, and what reads it."""
 
     what: str
     start: re.Pattern[bytes]
@@ -88,13 +88,13 @@ _PICKLED = _kind(
     "a pickle, perhaps of torch.save", rb"\x80[\x02-\x05]([\x80-\x95]|[\](})cKXMGNI])", _PICKLE
 )
 _PICKLES = (_TORCH, _PICKLED)
-# it has no mark; the ending of its name tells it
+# it does not start in a way of its own: its name tells
 _ONNX = _kind("an ONNX model", b"", _CHECKPOINT)
 _KINDS = (
     _NPY,
     _ZIP,
     _kind("a GGUF file", rb"GGUF", _CHECKPOINT),
-    # an object of JSON behind its length in 8 bytes
+    # the length of a JSON object in 8 bytes, then the object
     _kind("a .safetensors file", rb".{5}\0\0\0\{[\s\"}]", _CHECKPOINT),
     _PICKLED,
     _kind("an HDF5 file", rb"\x89HDF\r\n\x1a\n", "h5py reads it, and numpy.save writes its arrays"),
@@ -105,7 +105,7 @@ _KINDS = (
 
 
 def kind_of(path: str) -> Kind | None:
-    """Return the kind of a file; None for one that may hold raw bytes.
+    """Return the kind of a file; None if it may hold raw bytes.
 
     Raises
     ------
@@ -130,19 +130,19 @@ def _is_of_torch(file: BinaryIO) -> bool:
 
 
 def _refusal(path: str, kind: Kind) -> MemdescError:
-    """Return the error of a file of a kind, where a command reads something else."""
+    """Return the error for a file of a kind that a command does not read."""
     return MemdescError(f"{path!r} is {kind.what}: {kind.way_out}")
 
 
 def load_tensor(path: str, dtype: str | None, tag: str | None) -> Memory:
-    """Read a file whose axes lie as `--from` says; a descriptor beside it must say the same."""
+    """Read a file whose axes are ordered as `--from` says; a descriptor beside it must agree."""
     x = load_file(path, dtype)
     if tag is None:
         return as_memory(x, None)
     if not isinstance(x, Memory):
         return as_memory(x, buffer_name(tag))
     if desc_of(tag, x.desc.dims, str(x.desc.dtype)) != x.desc:
-        msg = f"the descriptor of {path!r} says {x.desc!r}, not {tag!r}; leave --from out"
+        msg = f"the descriptor of {path!r} says {x.desc!r}, not {tag!r}; remove --from"
         raise MemdescError(msg)
     return x
 
@@ -150,9 +150,9 @@ def load_tensor(path: str, dtype: str | None, tag: str | None) -> Memory:
 def load_file(
     path: str, dtype: str | None = None, *, raw_hint: str = _RAW_HINT
 ) -> Memory | NDArray[Any]:
-    """Read a tensor of a .npy, or of a .npz that has one or is followed by a colon and a name.
+    """Read the tensor of a .npy, the only one of a .npz, or the one that FILE.npz:NAME selects.
 
-    The hint says what to do where the file may hold raw bytes.
+    The hint says what to do if the file may hold raw bytes.
     """
     tensors = tensors_in(path)
     if tensors is None:
@@ -179,12 +179,12 @@ def load_file(
 
 
 def tensors_in(path: str) -> dict[str, Memory] | None:
-    """Return the tensors of a .npz, or the one that a name behind it selects; None for others.
+    """Return the tensors of a .npz, or the one that FILE.npz:NAME selects; None for other files.
 
     Raises
     ------
     MemdescError
-        If there is no such tensor, or the file is one of PyTorch or a pickle.
+        If there is no such tensor, or the file is a pickle or was written by torch.save.
     """
     file, name = split_name(path)
     if not _is_archive(file):
@@ -208,7 +208,7 @@ def split_name(path: str) -> tuple[str, str | None]:
 
 
 def may_be_raw(path: str) -> bool:
-    """Whether a file is there, of no known kind, and not called a .npy or a .npz."""
+    """Whether a file exists, is of no known kind, and is not named .npy or .npz."""
     if Path(path).suffix in {".npy", ".npz"}:
         return False
     try:
@@ -218,9 +218,9 @@ def may_be_raw(path: str) -> bool:
 
 
 def check_output(target: str, *sources: str) -> None:
-    """Refuse an output that would replace what is read, or the descriptor of another file.
+    """Refuse an output that would replace an input, or the descriptor of another file.
 
-    A .npy may be replaced by what is made of it, together with its descriptor.
+    A .npy may be replaced by what is made from it, together with its descriptor.
     """
     out, beside = as_path(target), sidecar(target)
     stem = as_path(target.removesuffix(".json"))
@@ -242,9 +242,9 @@ def check_output(target: str, *sources: str) -> None:
 
 @contextmanager
 def open_raw(path: str, offset: int | None = None) -> Iterator[tuple[BinaryIO, int]]:
-    """Open a file of raw bytes at an offset, and say how many bytes follow.
+    """Open a file of raw bytes at an offset, and return how many bytes follow.
 
-    A file of another kind is refused, unless an offset says where in it the bytes are.
+    A file of another kind is refused unless an offset says where in it the bytes are.
     """
     kind = kind_of(path) if offset is None else None
     if kind is not None:
@@ -257,7 +257,7 @@ def open_raw(path: str, offset: int | None = None) -> Iterator[tuple[BinaryIO, i
     with open_file(as_path(path)) as file:
         nbytes = file.seek(0, os.SEEK_END)
         if not 0 <= start <= nbytes:
-            msg = f"--offset {offset}: a tensor cannot start in {path!r} there, of {nbytes} bytes"
+            msg = f"--offset {offset}: {path!r} has {nbytes} bytes, so no tensor can start there"
             raise MemdescError(msg)
         file.seek(start)
         yield file, nbytes - start
@@ -270,9 +270,9 @@ def read_bytes(path: str, offset: int | None = None) -> NDArray[np.uint8]:
 
 
 def read_words(path: str, dtype: DataType | None) -> Memory | NDArray[Any] | None:
-    """Read an array whose bytes count, as elements of a type; None for files of raw bytes.
+    """Read an array for its bytes, as elements of a type; None for files of raw bytes.
 
-    Bytes, and elements without a type, may be of any type, and integers hold words of 4-bit types;
+    Bytes and elements without a type may be of any type, and integers may be words of 4-bit types;
     an array of another type is refused.
     """
     file, _ = split_name(path)
@@ -293,7 +293,7 @@ def read_words(path: str, dtype: DataType | None) -> Memory | NDArray[Any] | Non
 
 
 def codes_note(path: str) -> str:
-    """Return what turns the codes of a tensor of a .npz into numbers; of others nothing."""
+    """Return what turns the codes of a tensor of a .npz into numbers; empty for other tensors."""
     file, name = split_name(path)
     if name is None:
         return ""
@@ -318,7 +318,7 @@ def _is_archive(path: str) -> bool:
 
 
 def _kind_of(path: str) -> Kind | None:
-    """Return the kind of a file; None also where it cannot be read: whoever reads it says why."""
+    """Return the kind of a file; None if it is unknown or cannot be read: reading it says why."""
     try:
         return kind_of(path)
     except MemdescError:
@@ -326,7 +326,7 @@ def _kind_of(path: str) -> Kind | None:
 
 
 def locate(path: str, dtype: str | None, tag: str | None) -> tuple[MemoryDesc, Entry] | None:
-    """Return what a file holds, as `load_tensor` reads it, and where; None where it must be read.
+    """Return what `load_tensor` would read, and where it lies; None if it must be read whole.
 
     Refusals are left to `load_tensor`.
     """
@@ -355,7 +355,7 @@ def _located(file: str, entry: Entry, dtype: str | None, tag: str | None) -> Mem
         return None
     if tag is None:
         return array_desc(array)
-    # one element that is repeated has the dims, and is not copied
+    # a repeated element has these dims without taking memory
     dims = as_memory(
         np.broadcast_to(np.zeros((), array.dtype), array.shape), buffer_name(tag)
     ).desc.dims
@@ -369,14 +369,14 @@ def add_limit(parser: argparse.ArgumentParser) -> None:
         type=int,
         default=10,
         metavar="N",
-        help="how many places in the padding that are not zero are listed (default 10)",
+        help="how many nonzero places in the padding are listed (default 10)",
     )
 
 
 def padding_facts(memory: Memory, limit: int, key: str) -> Facts:
     """Return how much padding there is, whether it is zero (as `key`), and where it is not."""
     if limit < 0:
-        msg = f"--limit {limit}: give how many places to list, 0 or more"
+        msg = f"--limit {limit}: give a number of places, 0 or more"
         raise MemdescError(msg)
     desc = memory.desc
     count, places = find_nonzero(memory.data, desc, limit)

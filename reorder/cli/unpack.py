@@ -43,7 +43,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         "--as",
         dest="image",
         metavar="TYPE",
-        help="image type, such as conv2d_filter; by default what the descriptor beside it says",
+        help="image type, such as conv2d_filter; by default what the descriptor beside SRC says",
     )
     parser.add_argument("--dims", metavar="DIMS", help="logical sizes, such as 1x17x5x4")
     parser.add_argument("--dtype", metavar="DTYPE", help="type of the lanes of raw pixels")
@@ -51,7 +51,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         "--row-pitch",
         type=int,
         metavar="BYTES",
-        help="bytes from a row of raw pixels to the next, as a mapped image has (default: no gap)",
+        help="bytes from one row of raw pixels to the next, as in a mapped image (default: no gap)",
     )
     parser.add_argument(
         "--to", metavar="TAG", help="layout to write (default: row-major over the logical dims)"
@@ -81,15 +81,15 @@ def _answer(options: argparse.Namespace) -> tuple[Facts, int]:
 
 
 def _load(options: argparse.Namespace) -> Memory:
-    """Return the pixels as memory, of the image that the options or the file say."""
+    """Return the pixels as memory of the image that the options or the file describe."""
     is_raw = may_be_raw(options.src)
     if options.row_pitch is not None and not is_raw:
-        msg = f"--row-pitch is for raw pixels; {options.src!r} says the shape of its rows"
+        msg = f"--row-pitch is for raw pixels; {options.src!r} gives the shape of its rows"
         raise MemdescError(msg)
     found = read_bytes(options.src) if is_raw else load_file(options.src, options.dtype)
     if isinstance(found, Memory):
         if options.image is not None or options.dims is not None:
-            msg = f"a descriptor lies beside {options.src!r}; leave --as and --dims out"
+            msg = f"{options.src!r} has a descriptor beside it; remove --as and --dims"
             raise MemdescError(msg)
         return found
     missing = [
@@ -98,7 +98,7 @@ def _load(options: argparse.Namespace) -> Memory:
     if is_raw and options.dtype is None:
         missing.append("--dtype")
     if missing:
-        msg = f"nothing says which image {options.src!r} holds; give {' and '.join(missing)}"
+        msg = f"nothing says which image {options.src!r} holds; add {' and '.join(missing)}"
         raise MemdescError(msg)
     dtype = options.dtype if is_raw else found.dtype
     image = memdesc.image_desc(dims_of(options.dims), dtype, options.image)
@@ -125,7 +125,7 @@ def _rows(
     if pitch < row:
         msg = f"--row-pitch {pitch} is less than a row of {image!r}, which has {row} bytes"
         raise MemdescError(msg)
-    # the last row may end with its pixels, or with the gap behind them
+    # the last row may end with its pixels, or with the gap after them
     nbytes = max(pitch * (image.height - 1) + row, 0)
     if data.nbytes not in {nbytes, pitch * image.height}:
         msg = (

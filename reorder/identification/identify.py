@@ -32,20 +32,20 @@ if TYPE_CHECKING:
 
 __all__ = ["Candidate", "Identification", "identify", "title"]
 
-# Names of one layout, layouts, and sizes in one sentence.
+# How many names of a layout, and how many layouts or sizes, a sentence lists.
 _MAX_NAMES = 4
 _MAX_LISTED = 3
-# Bytes that the first element of any type is aligned to.
+# The alignment that any type needs, in bytes.
 _ALIGNMENT = 8
-# Elements that are compared first; layouts that differ there are not compared whole.
+# How many elements are compared first: layouts that differ in these are not compared further.
 _SAMPLES = 4096
-# A layout that puts this share of the samples right is worth a look, though it is not the one.
+# A layout that puts this share of the samples in the right place is reported as near.
 _NEAR = 0.75
 _MAX_NEAR = 3
 _NOTHING = np.empty(0, np.uint8)
-# Integers that a reference may be stored as, the narrowest first.
+# Integer types that a reference may be stored as, the narrowest first.
 _NARROWER = ("u4", "s4", "u8", "s8")
-# One type of each width, for bytes of which no type is known.
+# One type of each width, for bytes whose type is unknown.
 _WIDTHS = ("u4", "u8", "u16", "u32", "u64")
 
 
@@ -57,14 +57,14 @@ class Candidate(NamedTuple):
     desc : MemoryDesc
         The layout, by the dims of the caller.
     order : tuple of int
-        Dim k of `names` is dim ``order[k]`` of the caller: ``(1, 0)`` where the names are for the
+        Dim k of `names` is dim ``order[k]`` of the caller: ``(1, 0)`` if the names describe the
         transposed matrix.
     names : tuple of Name
         Every known name.
     agreement : float
-        Share of the elements that are equal to those of the reference, 0 to 1; 1 without one.
+        Share of the elements that equal those of the reference, 0 to 1; 1 without a reference.
     is_padding_zero : bool
-        Whether the padding, if there is any, holds zeros.
+        Whether all padding is zero.
     """
 
     desc: MemoryDesc
@@ -80,10 +80,11 @@ class Identification(NamedTuple):
     Parameters
     ----------
     candidates : tuple of Candidate
-        Every known layout that the bytes may have; without a reference those with most padding,
-        all of it zero, first.
+        Every known layout that the bytes may have; without a reference, those with most padding
+        (all of it zero) come first.
     near : tuple of Candidate
-        Without candidates: up to three that put most elements right, 3 of 4 at least.
+        If there are no candidates: up to three layouts that put most elements (at least 3 of 4)
+        in the right place.
     verdict : str
         The answer in one sentence.
     """
@@ -94,7 +95,7 @@ class Identification(NamedTuple):
 
 
 def title(found: Candidate) -> str:
-    """Return the names of a layout, the dims in their order, and whether padding is not zero."""
+    """Return the names of a layout, the order of its dims, and whether its padding is not zero."""
     # canonical tags first, then packings
     ranked = sorted(
         found.names, key=lambda name: (name.domain != "any", name.vocabulary != "weights")
@@ -117,7 +118,7 @@ def _titles(found: Sequence[Candidate]) -> str:
 
 
 def _no_layout(nbytes: int, what: str, sizes: Collection[int]) -> str:
-    """Return why there is no candidate: the size, or else the values."""
+    """Return why there is no candidate: because of the size, or of the values."""
     if nbytes in sizes:
         return f"no known layout of {what} gives these bytes"
     nearest = sorted(sorted(sizes, key=lambda size: abs(size - nbytes))[:_MAX_LISTED])
@@ -131,27 +132,27 @@ def identify(
 ) -> Identification:
     """Find the known layouts that bytes may have.
 
-    With a reference, a layout fits if it puts each element where the bytes have it; where none
-    does in the order of its dims, the other orders of up to 4 dims are tried. Without one, the
-    size must fit and the padding must be zero, which several layouts may do.
+    With a reference, a layout fits if it puts each element where the bytes have it; if none does,
+    up to 4 dims are tried in every other order. Without a reference, the size must fit and the
+    padding must be zero, which may be true of several layouts.
 
     Parameters
     ----------
     data : ndarray, Memory, or object with the buffer protocol
-        The bytes; of an array, those that it holds in C order, whatever its dtype.
+        The bytes; of an array, its bytes in C order, whatever its dtype.
     like : ndarray, Memory, or tensor with DLPack, optional
         The same values by their logical dims.
     dims : iterable of int, optional
         The logical sizes, instead of `like`.
     dtype : DataType, str or numpy dtype, optional
-        Type of the elements in the bytes. By default that of `like`, or for integers one of 4 or
-        8 bits that holds all values of it; without `like`, any type.
+        Type of the elements in the bytes. By default that of `like`, or for integers a 4-bit or
+        8-bit type that holds all its values; without `like`, any type.
 
     Raises
     ------
     MemdescError
-        If neither or both of `like` and `dims` are given, there are no elements, or integers of
-        `like` exceed `dtype`.
+        If neither or both of `like` and `dims` are given, there are no elements, or `dtype` does
+        not hold the integers of `like`.
 
     Examples
     --------
@@ -176,7 +177,7 @@ def identify(
 
 
 def _bytes_of(data: Any) -> NDArray[np.uint8]:
-    """Return flat bytes, aligned for any type; of an array, those of its elements in C order."""
+    """Return flat bytes, aligned for any type; of an array, its elements in C order."""
     if isinstance(data, Memory):
         return data.data
     refuse_masked("data", data)
@@ -234,7 +235,7 @@ def _by_values(data: NDArray[np.uint8], plain: Memory, dtype: DataType | None) -
 
 
 class _Reference:
-    """A tensor of the values that bytes hold, by logical indices and one of their types."""
+    """A tensor of the values that the bytes hold, in one of the types that they may have."""
 
     def __init__(self, data: NDArray[np.uint8], plain: Memory) -> None:
         self.desc = plain.desc
@@ -250,7 +251,7 @@ class _Reference:
         self._indices = np.unravel_index(self._at, self.desc.dims)
 
     def compare(self, known: Known) -> Candidate:
-        """Compare some elements, and if all of these agree, all."""
+        """Compare some elements and, if these agree, all."""
         desc = known.by_caller
         found = self._found[desc.offset(self._indices)]
         agreement = float((found == self._values[self._at]).mean())
@@ -299,7 +300,7 @@ def _names(known: Known) -> tuple[Name, ...]:
 
 
 def _check_elements(dims: tuple[int, ...]) -> None:
-    """Refuse dims without elements, whose layouts nothing tells apart."""
+    """Refuse dims without elements: nothing distinguishes their layouts."""
     check_dims(dims)
     if 0 in dims:
         msg = f"dims {dims} have no elements, so every layout gives the same bytes"
@@ -307,12 +308,12 @@ def _check_elements(dims: tuple[int, ...]) -> None:
 
 
 def _references(plain: Memory, dtype: DataType | None) -> Iterator[Memory]:
-    """Return a reference by the types that the bytes may have."""
+    """Yield a reference for each type that the bytes may have."""
     own = plain.desc.dtype
     if dtype is not None:
         reference = reorder(plain, plain.desc.with_dtype(dtype))
         if is_integer(own.name) and not _holds(reference, plain):
-            msg = f"values of the reference, of {own}, do not all fit {dtype}"
+            msg = f"the reference has {own} values that do not fit {dtype}"
             raise MemdescError(msg)
         yield reference
         return

@@ -22,12 +22,12 @@ if TYPE_CHECKING:
 
 __all__ = ["KindTime", "LogReport", "Repetition", "find_repetition", "report"]
 
-# how many lengths of a run are tried, the most common distances of equal executions
+# How many run lengths are tried: the most common distances between equal executions.
 _MAX_LENGTHS = 64
 
 
 class Repetition(NamedTuple):
-    """`runs` runs of `length` executions each, equal and one behind the other, from `start` on."""
+    """Equal consecutive runs: `runs` of them, of `length` executions each, starting at `start`."""
 
     start: int
     length: int
@@ -35,14 +35,14 @@ class Repetition(NamedTuple):
 
 
 def find_repetition(keys: Sequence[int]) -> Repetition | None:
-    """Return the repetition that covers most of a sequence, with the shortest run; None if none.
+    """Find the repetition that covers most of a sequence, with the shortest run, or None.
 
     *Law*: each of `runs` slices of `length` keys from `start` on equals the first.
 
     Parameters
     ----------
     keys : sequence of int
-        Equal for equal executions.
+        One for each execution; equal executions have equal keys.
 
     Examples
     --------
@@ -53,7 +53,7 @@ def find_repetition(keys: Sequence[int]) -> Repetition | None:
     best, covered = None, 0
     for length in sorted(_distances(numbers)):
         start, matched = _longest(numbers[length:] == numbers[:-length])
-        # a stretch of matches as long as a run are two runs
+        # as many consecutive matches as a run is long mean two runs
         if matched >= length and matched + length > covered:
             covered = matched + length
             best = Repetition(start, length, covered // length)
@@ -61,7 +61,7 @@ def find_repetition(keys: Sequence[int]) -> Repetition | None:
 
 
 def _distances(numbers: NDArray[np.int64]) -> list[int]:
-    """Return the most common distances between an execution and the next equal one."""
+    """Return the most common distances between consecutive equal executions."""
     last: dict[int, int] = {}
     found: Counter[int] = Counter()
     for at, key in enumerate(numbers.tolist()):
@@ -79,7 +79,7 @@ def _longest(is_equal: NDArray[np.bool_]) -> tuple[int, int]:
 
 
 class KindTime(NamedTuple):
-    """Time of all executions of one kind of primitive; `by_reference` counts the slow ones."""
+    """Time of all executions of a primitive kind; `by_reference` counts the slow ones."""
 
     kind: str
     executions: int
@@ -93,15 +93,15 @@ class LogReport(NamedTuple):
     Parameters
     ----------
     kinds : tuple of KindTime
-        Executions by kind of primitive, the most expensive first.
+        Executions by primitive kind, the most expensive first.
     created : tuple of KindTime
-        Creations likewise.
+        The same for creations.
     repetition : Repetition or None
-        The runs, where the log repeats itself: their first execution, length and number.
+        The runs, if the log repeats itself: their first execution, length and number.
     reorders : tuple of LoggedReorder
-        Equal reorders together, the most expensive first.
+        Equal reorders grouped, the most expensive first.
     round_trips : tuple of RoundTrip
-        Reorders to a layout, and soon back.
+        Reorders into a layout and soon back.
     """
 
     kinds: tuple[KindTime, ...]
@@ -117,7 +117,7 @@ class LogReport(NamedTuple):
 
 
 def report(log: VerboseLog) -> LogReport:
-    """Add up the times of a log, and look for reorders that need not be.
+    """Add up the times of a log, and find unnecessary reorders.
 
     Parameters
     ----------
@@ -141,7 +141,7 @@ def report(log: VerboseLog) -> LogReport:
     """
     if not isinstance(log, VerboseLog):
         msg = (  # type: ignore[unreachable] # callers without types
-            f"a report is made of what read_verbose() returns, not of {short_repr(log)}"
+            f"report() takes what read_verbose() returns, not {short_repr(log)}"
         )
         raise MemdescError(msg)
     executions = log.executions
