@@ -179,7 +179,7 @@ def _on_device(options: argparse.Namespace) -> Facts:
     given = [name for name in _OF_CASES if getattr(options, name) not in (None, [], 0)]
     if given:
         named = ", ".join("DIMS" if n == "dims" else f"--{n.replace('_', '-')}" for n in given)
-        msg = f"--device measures a fixed list of reorders, so remove {named}"
+        msg = f"--device measures a fixed list of reorders, so leave out {named}"
         raise MemdescError(msg)
     from reorder.bench.device import DeviceBench  # pyopencl is slow to load
     from reorder.bench.device_cases import ALL, SMALL, resized  # likewise

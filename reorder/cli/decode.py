@@ -124,7 +124,7 @@ def _desc(options: argparse.Namespace) -> MemoryDesc:
     if ":" in options.format:
         return from_notation(options.format, "openvino", dims, options.dtype)
     if dims is None or options.dtype is None:
-        msg = f"--format {options.format} gives neither sizes nor type; add --dims and --dtype"
+        msg = f"--format {options.format} says neither sizes nor type; give --dims and --dtype"
         raise MemdescError(msg)
     return desc_of(options.format, dims, options.dtype)
 

@@ -132,7 +132,7 @@ def _at_once(options: argparse.Namespace, attr: Attr, progress: Progress) -> Mem
     elif options.threads is None:
         result = _on_device(options.device, x, dst, dtype=dtype, attr=attr, out=out)
     else:
-        msg = "--threads is for the CPU; remove it or --device"
+        msg = "--threads is for the CPU; leave it out, or --device"
         raise MemdescError(msg)
     progress.step(f"writing {options.dst}", 1)
     save(options.dst, result)

@@ -142,7 +142,7 @@ def load_tensor(path: str, dtype: str | None, tag: str | None) -> Memory:
     if not isinstance(x, Memory):
         return as_memory(x, buffer_name(tag))
     if desc_of(tag, x.desc.dims, str(x.desc.dtype)) != x.desc:
-        msg = f"the descriptor of {path!r} says {x.desc!r}, not {tag!r}; remove --from"
+        msg = f"the descriptor of {path!r} says {x.desc!r}, not {tag!r}; leave --from out"
         raise MemdescError(msg)
     return x
 
@@ -376,7 +376,7 @@ def add_limit(parser: argparse.ArgumentParser) -> None:
 def padding_facts(memory: Memory, limit: int, key: str) -> Facts:
     """Return how much padding there is, whether it is zero (as `key`), and where it is not."""
     if limit < 0:
-        msg = f"--limit {limit}: give a number of places, 0 or more"
+        msg = f"--limit {limit}: give how many places to list, 0 or more"
         raise MemdescError(msg)
     desc = memory.desc
     count, places = find_nonzero(memory.data, desc, limit)

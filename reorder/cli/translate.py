@@ -40,7 +40,7 @@ def _desc(options: argparse.Namespace, letters: str | None) -> MemoryDesc:
     if options.src is not None:
         return from_notation(options.text, options.src, dims, options.dtype, letters=letters)
     if dims is None:
-        msg = f"{options.text!r} does not contain the sizes; add --dims, or --from for a notation"
+        msg = f"{options.text!r} does not contain the sizes; give --dims, or --from for a notation"
         raise MemdescError(msg)
     return desc_of(options.text, dims, options.dtype or "f32")
 

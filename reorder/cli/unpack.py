@@ -89,7 +89,7 @@ def _load(options: argparse.Namespace) -> Memory:
     found = read_bytes(options.src) if is_raw else load_file(options.src, options.dtype)
     if isinstance(found, Memory):
         if options.image is not None or options.dims is not None:
-            msg = f"{options.src!r} has a descriptor beside it; remove --as and --dims"
+            msg = f"{options.src!r} has a descriptor beside it; leave --as and --dims out"
             raise MemdescError(msg)
         return found
     missing = [
@@ -98,7 +98,7 @@ def _load(options: argparse.Namespace) -> Memory:
     if is_raw and options.dtype is None:
         missing.append("--dtype")
     if missing:
-        msg = f"nothing says which image {options.src!r} holds; add {' and '.join(missing)}"
+        msg = f"nothing says which image {options.src!r} holds; give {' and '.join(missing)}"
         raise MemdescError(msg)
     dtype = options.dtype if is_raw else found.dtype
     image = memdesc.image_desc(dims_of(options.dims), dtype, options.image)

@@ -128,14 +128,14 @@ def test_decode_refuses_before_it_writes(
     out = str(tmp_path / "out.npy")
     layout = ["--format", "b_fs_yx_fsv16", "--dims", "1x17x5x4", "--dtype"]
     assert (
-        "but memory_desc((1, 17, 5, 4), 'f32', 'aBcd16b') takes 2560; it is cut short"
+        "but memory_desc((1, 17, 5, 4), 'f32', 'aBcd16b') takes 2560; it is truncated"
         in refusal(capsys, "decode", path, out, *layout, "f32")
     )
-    assert "cannot start in" in refusal(
+    assert "no tensor can start there" in refusal(
         capsys, "decode", path, out, *layout, "f16", "--offset", "5000"
     )
     assert "--ignore-rest" in refusal(capsys, "decode", path, out, *layout, "u8")
-    assert "cannot start in" in refusal(
+    assert "no tensor can start there" in refusal(
         capsys, "decode", path, out, *layout, "f16", "--offset", "-1"
     )
     assert "does not hold all values of f16" in refusal(

@@ -37,7 +37,7 @@ def test_doctor_says_what_is_missing() -> None:
         "opencl_cpu_runtime": "pip install x",
     }
     lines = _lay_out(found)
-    assert "set NUMBA_CACHE_DIR to one" in lines[0]
+    assert "set NUMBA_CACHE_DIR to a writable folder" in lines[0]
     assert lines[1].endswith("none found")
     assert lines[2].endswith("n (p, v): works, no images, buffers only")
     assert lines[3].endswith("n (p, v): fails: no compiler; install one")
@@ -45,5 +45,5 @@ def test_doctor_says_what_is_missing() -> None:
     (line,) = (one for one in _lay_out({**found, "opencl_devices": [processor]}) if "(p, v)" in one)
     assert line.endswith("images up to 16 x 8; the CPU: a reorder without a device is faster")
     none = _lay_out({**found, "opencl_devices": []})
-    assert "pip install x brings a runtime that works on the CPU" in none[2]
+    assert "pip install x installs a runtime for the CPU" in none[2]
     assert "opencl" in _lay_out({"kernel_cache": "/x", "opencl": "pyopencl does not load"})[1]

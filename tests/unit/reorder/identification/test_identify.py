@@ -192,7 +192,7 @@ def test_bytes_come_from_any_buffer_or_tensor() -> None:
         (3, {"dims": (2,)}, "data: int is not a contiguous buffer"),
         (np.array([{}]), {"dims": (2,)}, "data is an array of object, which holds references"),
         (np.ma.masked_array([1], [True]), {"dims": (2,)}, "data is a masked array"),
-        (b"1", {"like": np.array([16]), "dtype": "u4"}, "values of the reference, of s64, do not"),
+        (b"1", {"like": np.array([16]), "dtype": "u4"}, "the reference has s64 values that do not"),
         (b"1", {"dims": (2,), "dtype": "x"}, "unknown data type 'x'"),
     ],
 )

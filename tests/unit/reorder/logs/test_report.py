@@ -117,7 +117,7 @@ def test_a_tensor_belongs_to_the_nearest_primitive_with_its_layout_and_dims() ->
 
 def test_what_is_no_log_is_refused() -> None:
     given: Any = "torch.log"
-    with pytest.raises(MemdescError, match="made of what read_verbose"):
+    with pytest.raises(MemdescError, match=r"report\(\) takes what read_verbose"):
         report(given)
 
 
