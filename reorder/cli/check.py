@@ -18,7 +18,9 @@ __all__ = ["COMMAND"]
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "file", help="a .npy with its descriptor beside it, a .npz, or FILE.npz:NAME"
+        "file",
+        metavar="FILE",
+        help="a .npy with its descriptor beside it, a .npz, or FILE.npz:NAME",
     )
     add_limit(parser)
 

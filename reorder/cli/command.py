@@ -49,7 +49,7 @@ Facts = dict[str, Any]
 
 DEVICE = "an OpenCL device, by part of its name or of its runtime's, such as nvidia"
 LAYOUT = (
-    "a format name of oneDNN, OpenVINO, MACE, TensorRT, ..., a packing of weights, "
+    "a format name of oneDNN, OpenVINO, MACE, TensorRT, ..., a packing of weights, an image type, "
     "or strides such as 340x20x4x1 (with @N: from element N on)"
 )
 # How many pixels of an image are printed.
@@ -157,8 +157,8 @@ def add_dtype(parser: argparse.ArgumentParser) -> None:
 
 def add_layouts(parser: argparse.ArgumentParser) -> None:
     """Add two layouts: their names, the common dims, the data types."""
-    parser.add_argument("src", metavar="A", help=f"{LAYOUT}, or an image type")
-    parser.add_argument("dst", metavar="B", help="likewise")
+    parser.add_argument("src", metavar="A", help=LAYOUT)
+    parser.add_argument("dst", metavar="B", help="the same for the other layout")
     add_dims(parser)
     add_dtype(parser)
     parser.add_argument("--to-dtype", metavar="DTYPE", help="type in B, if it differs")

@@ -53,7 +53,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="A",
         help=f"{SOURCE}; or raw bytes or words, with --layout-a; or a checkpoint, if B is one",
     )
-    parser.add_argument("b", metavar="B", help="likewise")
+    parser.add_argument("b", metavar="B", help="the same, with --layout-b")
     parser.add_argument("--layout-a", metavar="L", help=_LAYOUT % "A")
     parser.add_argument("--layout-b", metavar="L", help=_LAYOUT % "B")
     parser.add_argument(

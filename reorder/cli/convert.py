@@ -46,7 +46,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         "target",
         metavar="OUT",
         help="the checkpoint to write: its ending names the container; without one it is a folder "
-        "of safetensors, with all other files of IN",
+        "of safetensors with all other files of IN",
     )
     parser.add_argument(
         "--map",
@@ -64,7 +64,9 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         help="a TOML file with rules, which come before those of --map",
     )
     add_max_bytes(parser)
-    parser.add_argument("--threads", type=int, help="how many pieces are moved at once")
+    parser.add_argument(
+        "--threads", type=int, metavar="N", help="how many pieces are moved at once"
+    )
     parser.add_argument(
         "--dask",
         metavar="ADDRESS",
@@ -75,7 +77,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--shard-size",
         metavar="SIZE",
-        help="the most bytes of tensors in a file of a folder; by default as in IN",
+        help="the most bytes of tensors per file of a folder; by default as in IN",
     )
     parser.add_argument(
         "--dry-run", action="store_true", help="check everything, and say what would be done"
@@ -84,10 +86,12 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         "--verify",
         action="store_true",
         help="read OUT back, and check that each tensor equals its input put through its rule; "
-        "whether the rules are what the model needs is not checked",
+        "this does not check that the model needs these rules",
     )
     parser.add_argument(
-        "--resume", action="store_true", help="go on where the same conversion was interrupted"
+        "--resume",
+        action="store_true",
+        help="continue the same conversion where it was interrupted",
     )
     parser.add_argument(
         "--overwrite",
@@ -97,7 +101,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--allow-partial",
         action="store_true",
-        help="change codes of quantised weights without their scales, or these without the codes",
+        help="allow changing the codes of quantised weights without their scales, or vice versa",
     )
 
 

@@ -36,9 +36,10 @@ _LISTED = 8
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("dump", help="a file of raw bytes")
+    parser.add_argument("dump", metavar="DUMP", help="a file of raw bytes")
     parser.add_argument(
         "out",
+        metavar="OUT",
         help="the .npy to write, row-major over the logical dims, with its descriptor beside it",
     )
     parser.add_argument(
@@ -69,7 +70,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--to-dtype",
         metavar="DTYPE",
-        help="write the values as another type that holds them all, such as f32",
+        help="write the values as a type that holds them all, such as f32",
     )
     add_limit(parser)
 

@@ -26,7 +26,9 @@ _SHOWN = 20
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "dump", help="raw bytes, a .npy, FILE.npz:NAME, or a .npz: only the bytes matter"
+        "dump",
+        metavar="DUMP",
+        help="raw bytes, a .npy, FILE.npz:NAME, or a .npz: only the bytes matter",
     )
     parser.add_argument(
         "--like",

@@ -107,7 +107,7 @@ def _rows(path: Path, container: Container, notes: list[str]) -> list[Facts]:
     for reason, names in reasons.items():
         more = f" and {len(names) - 1} more" if len(names) > 1 else ""
         notes.append(
-            f"{names[0]}{more}: codes scaled by other tensors, but not a known record: {reason}"
+            f"{names[0]}{more}: codes scaled by other tensors, not read as a record: {reason}"
         )
     return [_row(entry, fields.get(name)) for name, entry in container.entries.items()]
 

@@ -37,9 +37,10 @@ _AT_ONCE = 1 << 28
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("src", help=SOURCE)
+    parser.add_argument("src", metavar="SRC", help=SOURCE)
     parser.add_argument(
         "dst",
+        metavar="DST",
         help="the .npy to write (raw bytes for a blocked layout), with its descriptor beside it",
     )
     add_conversion(parser)
@@ -66,7 +67,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="numbers beyond the largest float of the type become that float, not infinity",
     )
-    parser.add_argument("--threads", type=int, help="the maximum number of threads")
+    parser.add_argument("--threads", type=int, metavar="N", help="the maximum number of threads")
     add_max_bytes(parser)
     parser.add_argument("--device", metavar="NAME", help=f"reorder on {DEVICE}")
 

@@ -33,9 +33,7 @@ _RECORDS = {*known_records()} - {*PACKINGS}
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "tag", metavar="TAG", help=f"{LAYOUT}, an image type, or a record such as q4_k"
-    )
+    parser.add_argument("tag", metavar="TAG", help=f"{LAYOUT}; or a record such as q4_k")
     add_dims(parser)
     add_dtype(parser)
     add_picture(parser, "draw it: the logical grid beside the memory")

@@ -35,10 +35,13 @@ __all__ = ["COMMAND"]
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "src",
+        metavar="SRC",
         help="a .npy of pixels, as pack writes it or of shape (height, width, channels); or a file "
         "of raw pixels, row by row",
     )
-    parser.add_argument("dst", help="the .npy to write, with its descriptor beside it")
+    parser.add_argument(
+        "dst", metavar="DST", help="the .npy to write, with its descriptor beside it"
+    )
     parser.add_argument(
         "--as",
         dest="image",

@@ -27,7 +27,7 @@ __all__ = ["COMMAND"]
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("tag", metavar="TAG", help=f"{LAYOUT}, or an image type")
+    parser.add_argument("tag", metavar="TAG", help=LAYOUT)
     add_dims(parser)
     parser.add_argument(
         "indices", metavar="INDEX", nargs="*", help="logical indices, such as 1,9,2,3"
