@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from memdesc import DataType, MemoryDesc, Name
     from reorder.identification.known_layouts import Known
 
-__all__ = ["Candidate", "Identification", "identify", "title"]
+__all__ = ["Candidate", "Identification", "identify"]
 
 # How many names of a layout, and how many layouts or sizes, a sentence lists.
 _MAX_NAMES = 4
@@ -94,7 +94,7 @@ class Identification(NamedTuple):
     verdict: str
 
 
-def title(found: Candidate) -> str:
+def _title(found: Candidate) -> str:
     """Return the names of a layout, the order of its dims, and whether its padding is not zero."""
     # canonical tags first, then packings
     ranked = sorted(
@@ -113,7 +113,7 @@ def title(found: Candidate) -> str:
 
 def _titles(found: Sequence[Candidate]) -> str:
     """Return the first layouts, joined."""
-    shown = "; ".join(title(each) for each in found[:_MAX_LISTED])
+    shown = "; ".join(_title(each) for each in found[:_MAX_LISTED])
     return f"{shown}; ..." if len(found) > _MAX_LISTED else shown
 
 
@@ -226,7 +226,7 @@ def _by_values(data: NDArray[np.uint8], plain: Memory, dtype: DataType | None) -
     if near:
         verdict = (
             f"no known layout gives these bytes; {near[0].agreement:.2%} of the elements are where "
-            f"{title(near[0])} has them"
+            f"{_title(near[0])} has them"
         )
     else:
         types = " or ".join(str(reference.desc.dtype) for reference in references)

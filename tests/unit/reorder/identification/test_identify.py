@@ -9,7 +9,6 @@ import pytest
 import reorder
 from memdesc import MemdescError, memory_desc
 from reorder import identify
-from reorder.identification.identify import title
 
 
 def four_bits(*dims: int) -> np.ndarray[Any, np.dtype[np.uint8]]:
@@ -36,10 +35,11 @@ def test_a_packing_is_found_by_the_values_whatever_type_holds_them(
 
 def test_the_names_of_one_layout_are_one_candidate_the_simplest_first() -> None:
     q = four_bits(64, 128)
-    (only,) = identify(reorder.reorder(q, "gptq", dtype="u4").data, q).candidates
+    found = identify(reorder.reorder(q, "gptq", dtype="u4").data, q)
+    (only,) = found.candidates
     # with these dims AB8b8a puts every element where Ab8a does
     assert only.names[0].text == "Ab8a"
-    assert title(only).startswith("Ab8a (AB8b8a, gptq, ")
+    assert found.verdict.startswith("one layout gives these bytes: Ab8a (AB8b8a, gptq, ")
     assert "OI8i8o" in {each.text for each in only.names}
     assert only.desc.layout == memory_desc(q.shape, "u4", "Ab8a").layout
 
