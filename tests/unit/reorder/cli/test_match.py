@@ -28,14 +28,16 @@ def test_match_finds_all_names(capsys: CaptureFixture[str]) -> None:
         == facts(
             capsys,
             "match",
-            "--dims",
-            "2x17x5x4",
-            "--strides",
-            "480,160,32,8",
-            "--inner",
-            "8b",
-            "--padded",
-            "2x24x5x4",
+            *[
+                "--dims",
+                "2x17x5x4",
+                "--strides",
+                "480,160,32,8",
+                "--inner",
+                "8b",
+                "--padded",
+                "2x24x5x4",
+            ],
         )["names"]
     )
     assert {"nchw", "nhwc"} <= {

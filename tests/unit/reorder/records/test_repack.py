@@ -18,7 +18,7 @@ from memdesc import (
     memory_desc,
     record_desc,
 )
-from reorder.records.fields import dequantize_reference, write_field
+from reorder.records.fields import dequantize_reference
 from tests.records import plain_scales, random_record
 
 if TYPE_CHECKING:
@@ -41,8 +41,8 @@ def made(name: str, dims: tuple[int, int] = (256, 256), **options: Any) -> reord
 
 def set_field(record: reorder.Record, name: str, value: Any) -> None:
     part = record.desc.field(name)
-    values = np.broadcast_to(np.asarray(value), part.layout.dims)
-    write_field(record.tensors[part.tensor], part, values)
+    bits = np.broadcast_to(value, part.layout.dims).astype(part.desc.dtype.bits_dtype)
+    record.set_field(name, bits.view(part.desc.dtype.numpy))
 
 
 def assert_same(one: reorder.Record, other: reorder.Record) -> None:
