@@ -220,7 +220,7 @@ def _reorder(
     plan = plan_reorder(source.desc, desc, attr)
     if out is None:
         if attr is not None and attr.beta:
-            msg = f"beta {attr.beta} adds to what dst holds; pass out, the memory that holds it"
+            msg = f"beta {attr.beta} adds to what dst holds; give out, the memory that holds it"
             raise MemdescError(msg)
         out = Memory(desc)
     execute(plan, source.data, out.data, threads)

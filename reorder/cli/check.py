@@ -18,9 +18,7 @@ __all__ = ["COMMAND"]
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "file",
-        metavar="FILE",
-        help="a .npy with its descriptor beside it, a .npz, or FILE.npz:NAME",
+        "file", help="a .npy with its descriptor beside it, a .npz, or FILE.npz:NAME"
     )
     add_limit(parser)
 
@@ -44,7 +42,7 @@ def _answer(options: argparse.Namespace) -> tuple[Facts, int]:
 
 
 def _lay_out(facts: Facts) -> list[str]:
-    """Return facts as lines; an empty line separates the tensors of a .npz."""
+    """Return facts as lines; those of each tensor of a .npz behind an empty line."""
     tensors = facts.get("tensors", [])
     whole = {key: value for key, value in facts.items() if key != "tensors"}
     return lines(whole) + [line for one in tensors for line in ("", *lines(one))]

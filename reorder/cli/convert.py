@@ -30,13 +30,13 @@ if TYPE_CHECKING:
 __all__ = ["COMMAND"]
 
 _MAX_RULES = 1 << 20
-# how many bytes are read to measure the speed of the disk
+# what the speed of the disk is measured with
 _SAMPLE = 64 << 20
-# seconds between two updates of the bar
+# seconds between two states of the bar
 _INTERVAL = 0.1
-# how many jobs a dry run lists
+# jobs that a dry run lists
 _LISTED = 40
-# what --verify reports
+# what --verify has found
 _VERIFIED = "each tensor equals its input put through its rule"
 
 
@@ -46,7 +46,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         "target",
         metavar="OUT",
         help="the checkpoint to write: its ending names the container; without one it is a folder "
-        "of safetensors with all other files of IN",
+        "of safetensors, with all other files of IN",
     )
     parser.add_argument(
         "--map",
@@ -55,43 +55,38 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         help="'PATTERN: [SRC ->] DST[, DTYPE][, KEY=VALUE ...]', such as '*.mlp.*: awq -> marlin'; "
-        "may be given several times; the last rule that matches applies, and tensors without a "
-        "rule are copied",
+        "any number, of which the last that matches serves; tensors without a rule are copied",
     )
     parser.add_argument(
         "--rules",
         metavar="FILE",
-        help="a TOML file with rules, which come before those of --map",
+        help="a file of TOML with rules, which come before those of --map",
     )
     add_max_bytes(parser)
-    parser.add_argument(
-        "--threads", type=int, metavar="N", help="how many pieces are moved at once"
-    )
+    parser.add_argument("--threads", type=int, help="how many pieces are moved at a time")
     parser.add_argument(
         "--dask",
         metavar="ADDRESS",
-        help="the scheduler of a Dask cluster, by its address or its --scheduler-file: its workers "
-        "move the pieces, and must see the same files under the same paths; --max-bytes is then "
-        "the limit of each worker",
+        help="move the pieces on the workers of a Dask cluster, which see the same files under the "
+        "same paths: the address of its scheduler, or its --scheduler-file; --max-bytes is then "
+        "for each worker",
     )
     parser.add_argument(
         "--shard-size",
         metavar="SIZE",
-        help="the most bytes of tensors per file of a folder; by default as in IN",
+        help="the most bytes of tensors in a file of a folder; by default as in IN",
     )
     parser.add_argument(
-        "--dry-run", action="store_true", help="check everything, and say what would be done"
+        "--dry-run", action="store_true", help="check all, and say what would be done"
     )
     parser.add_argument(
         "--verify",
         action="store_true",
         help="read OUT back, and check that each tensor equals its input put through its rule; "
-        "this does not check that the model needs these rules",
+        "whether the rules are what the model needs is not checked",
     )
     parser.add_argument(
-        "--resume",
-        action="store_true",
-        help="continue the same conversion where it was interrupted",
+        "--resume", action="store_true", help="go on where the same conversion was interrupted"
     )
     parser.add_argument(
         "--overwrite",
@@ -101,7 +96,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--allow-partial",
         action="store_true",
-        help="allow changing the codes of quantised weights without their scales, or vice versa",
+        help="change codes of quantised weights without their scales, or these without the codes",
     )
 
 
@@ -109,7 +104,7 @@ def _answer(options: argparse.Namespace) -> tuple[Facts, int]:
     if options.dask is None:
         return _converted(options, threads_of(options.threads), convert)
     if options.threads is not None:
-        msg = "--threads is for this machine; the workers of Dask have their own number"
+        msg = "--threads is for this machine; how many a worker of Dask has is told to the worker"
         raise MemdescError(msg)
     from reorder.storage.convert.cluster import connected, convert_on_cluster, worker_threads
 
@@ -122,7 +117,7 @@ def _answer(options: argparse.Namespace) -> tuple[Facts, int]:
 def _converted(
     options: argparse.Namespace, threads: int, run: Callable[[Conversion, Step], Facts]
 ) -> tuple[Facts, int]:
-    """Plan a conversion, then run it or say what it would do."""
+    """Plan a conversion, and run it, or say what it would do."""
     settings = Settings(
         max_bytes=bytes_of("--max-bytes", options.max_bytes),
         threads=threads,
@@ -166,12 +161,12 @@ def _converted(
 def _warn(warning: str) -> None:
     if sys.stderr is None:
         return
-    with suppress(OSError):  # a closed terminal does not stop a conversion
+    with suppress(OSError):  # a terminal that is gone stops no conversion
         sys.stderr.write(f"memdesc: warning: {one_line(warning)}\n")
 
 
 class _Rate:
-    """Shows how fast bytes are written, and the time left; several threads call it."""
+    """Says how fast bytes are written, and the time left; threads call it at the same time."""
 
     def __init__(self, progress: Progress, total: int) -> None:
         self._progress, self._total, self._done = progress, total, 0
@@ -206,14 +201,14 @@ def _facts(made: Conversion) -> Facts:
 
 
 def _listed(jobs: tuple[Job, ...]) -> Facts:
-    """Return what a dry run says about the jobs that convert."""
+    """Return what a dry run says of the jobs that convert."""
     moved = [one_line(f"{job.name}: {job}") for job in jobs if not job.is_copy]
     more = [f"... and {len(moved) - _LISTED} more"] if len(moved) > _LISTED else []
     return {"would": [*moved[:_LISTED], *more]}
 
 
 def _seconds(made: Conversion) -> float:
-    """Estimate the time from the speed of reading the source; a disk writes about as fast."""
+    """Estimate the time from how fast the source is read; a disk writes about as fast."""
     entries = [entry for job in made.jobs for entry in job.sources.values()]
     nbytes = sum(entry.nbytes for entry in entries)
     if not nbytes:

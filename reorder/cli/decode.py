@@ -36,10 +36,9 @@ _LISTED = 8
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("dump", metavar="DUMP", help="a file of raw bytes")
+    parser.add_argument("dump", help="a file of raw bytes")
     parser.add_argument(
         "out",
-        metavar="OUT",
         help="the .npy to write, row-major over the logical dims, with its descriptor beside it",
     )
     parser.add_argument(

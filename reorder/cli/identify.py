@@ -65,7 +65,7 @@ def _answer(options: argparse.Namespace) -> tuple[Facts, int]:
 
 
 def _answer_for_set(options: argparse.Namespace, plain: dict[str, Memory]) -> tuple[Facts, int]:
-    """Answer for each tensor that both archives have."""
+    """Answer for each tensor of an archive that the other archive has, too."""
     tensors = tensors_in(options.dump) or {}
     common = [name for name in tensors if name in plain]
     if not common:

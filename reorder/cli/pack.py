@@ -19,10 +19,9 @@ __all__ = ["COMMAND"]
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("src", metavar="SRC", help=SOURCE)
+    parser.add_argument("src", help=SOURCE)
     parser.add_argument(
         "dst",
-        metavar="DST",
         help="the .npy to write: pixels of shape (height, width, channels), "
         "with the image descriptor beside it",
     )

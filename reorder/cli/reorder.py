@@ -37,10 +37,9 @@ _AT_ONCE = 1 << 28
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("src", metavar="SRC", help=SOURCE)
+    parser.add_argument("src", help=SOURCE)
     parser.add_argument(
         "dst",
-        metavar="DST",
         help="the .npy to write (raw bytes for a blocked layout), with its descriptor beside it",
     )
     add_conversion(parser)
@@ -92,7 +91,7 @@ def _answer(options: argparse.Namespace) -> tuple[Facts, int]:
 def _large(options: argparse.Namespace, attr: Attr) -> FileReorder | None:
     """Return a reorder that is too large to hold in memory; None for others and for bad input."""
     most = bytes_of("--max-bytes", options.max_bytes)
-    # beta and devices need the whole tensor; a link has a descriptor of its own
+    # all of what is there is needed, or all moves to a device; a link has a descriptor of its own
     if options.beta or options.device is not None or as_path(options.dst).is_symlink():
         return None
     found = locate(options.src, options.dtype, options.tag)
@@ -123,7 +122,7 @@ def _at_once(options: argparse.Namespace, attr: Attr, progress: Progress) -> Mem
     if options.beta:
         held = load_file(options.dst)
         if not isinstance(held, Memory):
-            msg = f"--beta adds to what {options.dst!r} holds, but it has no descriptor beside it"
+            msg = f"--beta adds to what {options.dst!r} holds, but no descriptor lies beside it"
             raise MemdescError(msg)
         out = held
     progress.step("reordering", 1)

@@ -52,10 +52,10 @@ __all__ = [
     "tensors_in",
 ]
 
-SOURCE = "a .npy, read as the descriptor beside it says if there is one; or FILE.npz:NAME"
+SOURCE = "a .npy; if a descriptor lies beside it, it is read as that says. Or FILE.npz:NAME"
 _ARCHIVE = ".npz:"
-_RAW_HINT = "`memdesc decode` turns a file of raw bytes into a .npy"
-# how many names of tensors a message lists
+_RAW_HINT = "`memdesc decode` makes a .npy of a file of raw bytes"
+# names of tensors in one message
 _SHOWN = 8
 # how many bytes at the start of a file are compared
 _START = 64
@@ -94,7 +94,7 @@ _KINDS = (
     _NPY,
     _ZIP,
     _kind("a GGUF file", rb"GGUF", _CHECKPOINT),
-    # the length of a JSON object in 8 bytes, then the object
+    # an object of JSON behind its length in 8 bytes
     _kind("a .safetensors file", rb".{5}\0\0\0\{[\s\"}]", _CHECKPOINT),
     _PICKLED,
     _kind("an HDF5 file", rb"\x89HDF\r\n\x1a\n", "h5py reads it, and numpy.save writes its arrays"),
@@ -135,7 +135,7 @@ def _refusal(path: str, kind: Kind) -> MemdescError:
 
 
 def load_tensor(path: str, dtype: str | None, tag: str | None) -> Memory:
-    """Read a file whose axes are ordered as `--from` says; a descriptor beside it must agree."""
+    """Read a file whose axes lie as `--from` says; a descriptor beside it must say the same."""
     x = load_file(path, dtype)
     if tag is None:
         return as_memory(x, None)
@@ -150,7 +150,7 @@ def load_tensor(path: str, dtype: str | None, tag: str | None) -> Memory:
 def load_file(
     path: str, dtype: str | None = None, *, raw_hint: str = _RAW_HINT
 ) -> Memory | NDArray[Any]:
-    """Read the tensor of a .npy, the only one of a .npz, or the one that FILE.npz:NAME selects.
+    """Read a tensor of a .npy, or of a .npz that has one or is followed by a colon and a name.
 
     The hint says what to do if the file may hold raw bytes.
     """
@@ -179,12 +179,12 @@ def load_file(
 
 
 def tensors_in(path: str) -> dict[str, Memory] | None:
-    """Return the tensors of a .npz, or the one that FILE.npz:NAME selects; None for other files.
+    """Return the tensors of a .npz, or the one that a name behind it selects; None for others.
 
     Raises
     ------
     MemdescError
-        If there is no such tensor, or the file is a pickle or was written by torch.save.
+        If there is no such tensor, or the file is one of PyTorch or a pickle.
     """
     file, name = split_name(path)
     if not _is_archive(file):
@@ -208,7 +208,7 @@ def split_name(path: str) -> tuple[str, str | None]:
 
 
 def may_be_raw(path: str) -> bool:
-    """Whether a file exists, is of no known kind, and is not named .npy or .npz."""
+    """Whether a file is there, of no known kind, and not called a .npy or a .npz."""
     if Path(path).suffix in {".npy", ".npz"}:
         return False
     try:
@@ -218,9 +218,9 @@ def may_be_raw(path: str) -> bool:
 
 
 def check_output(target: str, *sources: str) -> None:
-    """Refuse an output that would replace an input, or the descriptor of another file.
+    """Refuse an output that would replace what is read, or the descriptor of another file.
 
-    A .npy may be replaced by what is made from it, together with its descriptor.
+    A .npy may be replaced by what is made of it, together with its descriptor.
     """
     out, beside = as_path(target), sidecar(target)
     stem = as_path(target.removesuffix(".json"))
@@ -355,7 +355,7 @@ def _located(file: str, entry: Entry, dtype: str | None, tag: str | None) -> Mem
         return None
     if tag is None:
         return array_desc(array)
-    # a repeated element has these dims without taking memory
+    # one element that is repeated has the dims, and is not copied
     dims = as_memory(
         np.broadcast_to(np.zeros((), array.dtype), array.shape), buffer_name(tag)
     ).desc.dims

@@ -35,18 +35,15 @@ __all__ = ["COMMAND"]
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "src",
-        metavar="SRC",
         help="a .npy of pixels, as pack writes it or of shape (height, width, channels); or a file "
         "of raw pixels, row by row",
     )
-    parser.add_argument(
-        "dst", metavar="DST", help="the .npy to write, with its descriptor beside it"
-    )
+    parser.add_argument("dst", help="the .npy to write, with its descriptor beside it")
     parser.add_argument(
         "--as",
         dest="image",
         metavar="TYPE",
-        help="image type, such as conv2d_filter; by default what the descriptor beside SRC says",
+        help="image type, such as conv2d_filter; by default what the descriptor beside it says",
     )
     parser.add_argument("--dims", metavar="DIMS", help="logical sizes, such as 1x17x5x4")
     parser.add_argument("--dtype", metavar="DTYPE", help="type of the lanes of raw pixels")
@@ -92,7 +89,7 @@ def _load(options: argparse.Namespace) -> Memory:
     found = read_bytes(options.src) if is_raw else load_file(options.src, options.dtype)
     if isinstance(found, Memory):
         if options.image is not None or options.dims is not None:
-            msg = f"{options.src!r} has a descriptor beside it; leave --as and --dims out"
+            msg = f"a descriptor lies beside {options.src!r}; leave --as and --dims out"
             raise MemdescError(msg)
         return found
     missing = [

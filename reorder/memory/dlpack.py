@@ -29,7 +29,7 @@ _READABLE = (1, 3, 11, 13)
 _UINT = 1
 # kinds of types that numpy exports and imports: int, uint, float, bool
 _NUMPY_CODES = (0, 1, 2, 6)
-# two 4-bit elements share a byte, and readers of DLPack disagree on their order
+# two 4-bit elements share a byte, on which readers of DLPack differ
 _CODES = {
     name: code
     for name, code in CODES.items()

@@ -80,7 +80,12 @@ def test_decode_knows_types_that_npy_does_not(tmp_path: Path, capsys: CaptureFix
         "decode",
         str(tmp_path / "dump.bin"),
         out,
-        *["--format", "ba", "--dims", "3x4", "--dtype", "bf16"],
+        "--format",
+        "ba",
+        "--dims",
+        "3x4",
+        "--dtype",
+        "bf16",
     )
     memory = load(out)
     assert isinstance(memory, Memory)
