@@ -124,7 +124,7 @@ def test_pickles_are_not_read_and_the_way_out_is_named(
 def test_files_that_may_hold_raw_bytes_are_refused_with_the_command_that_reads_them(
     tmp_path: Path, capsys: CaptureFixture[str]
 ) -> None:
-    way_out = "`memdesc decode` turns a file of raw bytes into a .npy"
+    way_out = "`memdesc decode` makes a .npy of a file of raw bytes"
     raw, damaged, cut = tmp_path / "dump.bin", tmp_path / "dump.npy", tmp_path / "dump"
     for path in (raw, damaged):
         path.write_bytes(bytes(100))
