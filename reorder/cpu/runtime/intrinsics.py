@@ -40,7 +40,7 @@ __all__ = [
     "store_shared",
 ]
 
-# The operand of ARM's `isb`: the whole system, the only one that there is.
+# The operand of ARM's `isb`: the whole system, the only one there is.
 _ISB_SYSTEM = 15
 # The signature of all compiled walkers and stages.
 WALKER = numba.void(*[numba.int64] * len(WalkerCall._fields))

@@ -1,10 +1,10 @@
 """Compilation of kernels, with a cache on disk if a folder is writable.
 
 Each file of the cache begins with a digest of the rest, which is checked before it is used: numba
-would raise where a pickle is damaged, and the process would end where machine code is. Such files,
-and those of other versions, are as if they were not there: the kernel is compiled, and replaces
-them. Code also carries the digest of its sources and its key: two processes that compile different
-kernels at the same time may give both files one name.
+would raise on a damaged pickle, and the process would crash in damaged machine code. Such files,
+and those of other versions, count as missing: the kernel is compiled and replaces them. Code also
+carries the digest of its sources and its key, since two processes that compile different kernels at
+the same time may give their files the same name.
 
     index  sha256 of the rest, pickle of (version of numba, stamp, {key: name of a code file})
     code   sha256 of the rest, pickle of (version of numba, stamp, key, what numba restores)
@@ -21,16 +21,20 @@ from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
-from llvmlite.binding import ffi
 from numba import types
-from numba.core.caching import FunctionCache, IndexDataCacheFile
-from numba.core.ccallback import CFunc
-from numba.core.codegen import JITCodeLibrary
-from numba.core.compiler import Compiler
-from numba.core.compiler_lock import global_compiler_lock
-from numba.core.dispatcher import _FunctionCompiler  # type: ignore[attr-defined] # numba has no public one
-from numba.core.registry import CPUDispatcher, cpu_target
 
+from reorder.cpu.runtime.internals import (
+    CFunc,
+    Compiler,
+    CPUDispatcher,
+    FunctionCache,
+    FunctionCompiler,
+    IndexDataCacheFile,
+    JITCodeLibrary,
+    cpu_target,
+    global_compiler_lock,
+    llvm_lock,
+)
 from reorder.forks import at_fork, uninterrupted
 from reorder.stack import on_enough_stack
 
@@ -57,11 +61,6 @@ _SOURCES = (
     "values/formats.py",
     "../memdesc/dtypes.py",
 )
-
-
-# llvmlite holds it during every call of LLVM, also outside of numba's compiler lock. A child forked
-# meanwhile would wait for it forever.
-_llvm_lock: Any = ffi.lib._lock._lock  # noqa: SLF001 - llvmlite has callbacks, but no way to hold it
 
 _LOG = logging.getLogger("reorder")
 
@@ -114,7 +113,7 @@ def _compile_callback(function: Callable[..., int | None], signature: Any, name:
             with _modules_optimized_once():
                 compiled.compile()
             why = f"{compiled._cache.cache_path} had no code of it"  # noqa: SLF001 - likewise
-        except (RuntimeError, OSError, AttributeError):
+        except (RuntimeError, OSError):
             # compile without a cache
             compiled = CFunc(function, (signature.args, signature.return_type), {}, _OPTIONS)
             with _modules_optimized_once():
@@ -131,7 +130,7 @@ def _compile_callback(function: Callable[..., int | None], signature: Any, name:
 
 class _Library(JITCodeLibrary):  # type: ignore[misc] # numba ships no types
     def _optimize_functions(self, ll_module: Any) -> None:
-        # only what numba does beside: the passes over the whole module come later, and do it all
+        # numba does this here too; the passes over the whole module come later and do the rest
         ll_module.data_layout = self._codegen._data_layout  # noqa: SLF001 - as numba does
 
 
@@ -167,7 +166,7 @@ class _Inner(CPUDispatcher):  # type: ignore[misc] # numba ships no types
         return super().get_call_template(tuple(map(types.unliteral, args)), kws)
 
 
-class _InnerCompiler(_FunctionCompiler):  # type: ignore[misc] # numba ships no types
+class _InnerCompiler(FunctionCompiler):  # type: ignore[misc] # numba ships no types
     def _customize_flags(self, flags: Any) -> Any:
         flags.no_cpython_wrapper = flags.no_cfunc_wrapper = flags.no_compile = True
         return flags
@@ -270,12 +269,13 @@ def digest_of(package: Path) -> str:
 
 
 def _before_fork() -> None:
+    # a child forked while another thread holds one of these would wait for it forever
     global_compiler_lock.acquire()
-    _llvm_lock.acquire()
+    llvm_lock.acquire()
 
 
 def _after_fork() -> None:
-    _llvm_lock.release()
+    llvm_lock.release()
     global_compiler_lock.release()
 
 

@@ -50,7 +50,7 @@ _WALK = ctypes.CFUNCTYPE(None, *[ctypes.c_int64] * 8)
 class _State:
     # held while workers are started; a forked child gets a new one
     starting = threading.Lock()
-    # jobs that ran without the pool, or the most that do once its code is loaded
+    # jobs that ran without the pool; `_MAX_ALONE` once its code is loaded
     alone = 0
 
 

@@ -112,8 +112,8 @@ class ThreadFields(NamedTuple):
     # the caller loads it with acquire
     turn: int
     # whether it sleeps, or is about to: 0 or 1. A worker stores it with release; a thread that
-    # wakes it loads it relaxed and takes it by an exchange. Who reads it too early wakes no worker,
-    # and the others do its part
+    # wakes it loads it relaxed and takes it by an exchange. A thread that reads it too early wakes
+    # nobody, and the others do that worker's part
     asleep: int
     # address of the lock on which it sleeps: written before the thread starts, and so before the
     # thread stores `asleep`

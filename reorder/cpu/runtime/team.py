@@ -1,11 +1,11 @@
 """Compiled code of teams: which one is awake, and a parallel region that runs a job.
 
 A team is the threads that an OpenMP runtime keeps for the parallel regions of one caller. After a
-region they spin for some milliseconds, on all cores, before they sleep. While they do, a job that
-other threads run has to share the cores with them, and a job that they run starts at once. While
-they sleep, they take longer to wake than the workers of the pool.
+region they spin for some milliseconds, on all cores, before they sleep. Meanwhile a job on other
+threads would have to share the cores with them, and a job on theirs starts at once. Once asleep,
+they take longer to wake than the workers of the pool.
 
-Whether a team is awake, the CPU time of one of its threads tells: it advances while it spins.
+The CPU time of one of its threads shows whether a team is awake: it advances while they spin.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def _is_awake(pool: int, fields: int) -> bool:
 def find_awake_team(pool: int) -> int:
     """Return the block of a team of the calling thread that is awake, or 0.
 
-    There is none for a caller that is in a parallel region itself, or whose regions have one
+    A caller that is in a parallel region itself has none, nor has one whose regions are of one
     thread.
     """
     team = load_shared(pool, POOL.first_team)

@@ -1,8 +1,9 @@
 """The search for teams of OpenMP: threads that other libraries of the process keep.
 
-A team is entered only if it was seen awake. So that its threads are known, it is asked once for
-their numbers, in a parallel region. That is done after something else than this library and Python
-was seen to use the processor; a runtime of which the caller has no team yet makes one then.
+A team is entered only while it is awake. To learn which threads it has, a search runs one parallel
+region, and only in a runtime that has awake threads which belong to no known team: a region in a
+runtime without threads would make some. Which runtime started a thread is read from the C library's
+record of the thread.
 
 Searches take a fraction of a millisecond, and are made after 1, 2, 4, ... 1024 calls. A forked
 child makes none: teams do not survive a fork. `MEMDESC_OPENMP=0` in the environment turns them off.
@@ -12,6 +13,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import platform
 import re
 import sys
 import threading
@@ -43,16 +45,23 @@ __all__ = ["compile_region", "refresh_teams", "runtimes"]
 
 _LIBRARY = re.compile(r"/lib(gomp|iomp5|omp)\b[^/]*\.so[^/]*$")
 _MAPS, _TASKS = Path("/proc/self/maps"), Path("/proc/self/task")
-# Calls between two searches: most, and where the calling thread has nothing to search for.
+_MEMORY = Path("/proc/self/mem")
+# The number of the system call `get_robust_list`. Its list lies in the C library's record of a
+# thread, and the function that the thread was started with follows within this many bytes.
+_GET_ROBUST_LIST = {"x86_64": 274, "aarch64": 100}
+_RECORD_NBYTES = 2048
+# Calls between two searches: at most, and while the calling thread has a team in every runtime.
 _MAX_CALLS, _CALLS = 1024, 64
-# A thread that used the processor for less of this time was not awake.
+# How long threads are watched: one whose CPU time does not advance meanwhile is not awake.
 _LOOK_SECONDS = 2e-5
 
 
 class _Runtime(NamedTuple):
-    """An OpenMP runtime of the process: the addresses of its functions."""
+    """An OpenMP runtime of the process: where its code lies, and addresses of its functions."""
 
     path: str
+    begin: int
+    end: int
     parallel: int
     number: int
     inside: int
@@ -100,15 +109,17 @@ def _list_runtimes() -> None:
     found = []
     with suppress(OSError):
         lines = _MAPS.read_text(encoding="utf-8", errors="replace").splitlines()
-        paths = {line[line.find("/") :] for line in lines if _LIBRARY.search(line)}
-        found = [runtime for path in sorted(paths) for runtime in _load(path)]
+        code = [line for line in lines if _LIBRARY.search(line) and " r-xp " in line]
+        found = [runtime for line in code for runtime in _load(line)]
     if tuple(found) != _State.runtimes:
         _State.runtimes = tuple(found)
         _State.calls = 1
 
 
-def _load(path: str) -> list[_Runtime]:
-    """Return a runtime that is loaded, or nothing if it lacks a function."""
+def _load(line: str) -> list[_Runtime]:
+    """Return the runtime of a line of `_MAPS`, or nothing if it lacks a function."""
+    path = line[line.find("/") :]
+    begin, end = (int(address, 16) for address in line.split(maxsplit=1)[0].split("-"))
     try:
         library = ctypes.CDLL(path, mode=os.RTLD_NOLOAD | os.RTLD_LAZY)
         names = (
@@ -120,7 +131,7 @@ def _load(path: str) -> list[_Runtime]:
         functions = [ctypes.cast(library[name], ctypes.c_void_p).value or 0 for name in names]
     except (OSError, AttributeError):
         return []
-    return [_Runtime(path, *functions)]
+    return [_Runtime(path, begin, end, *functions)]
 
 
 def _search() -> int:
@@ -142,11 +153,12 @@ def _search() -> int:
         return _CALLS
     calls = _State.calls
     _State.calls = min(2 * calls, _MAX_CALLS)
-    if _sees_others():
-        for runtime in missing:
-            if not _call(runtime.inside) and _call(runtime.size) > 1:
-                _add(runtime, this)
-                _State.calls = 1
+    awake = _started_at(_awake_threads())
+    for runtime in missing:
+        is_awake = any(runtime.begin <= address < runtime.end for address in awake)
+        if is_awake and not _call(runtime.inside) and _call(runtime.size) > 1:
+            _add(runtime, this)
+            _State.calls = 1
     return calls
 
 
@@ -160,25 +172,42 @@ def _teams() -> list[int]:
     return found
 
 
-def _sees_others() -> bool:
-    """Whether a thread that is neither Python's nor of a known team uses the processor."""
-    python = {thread.native_id for thread in threading.enumerate()}
-    try:
-        ids = [int(task.name) for task in _TASKS.iterdir()]
-    except OSError:
-        return False
+def _awake_threads() -> list[int]:
+    """Return the threads of no known team that use the processor."""
     known = {
         member
         for team in _teams()
         if team_words(team)[TEAM.cpu_time] >= 0
         for member in _State.members[team]
     }
-    others = [each for each in ids if each not in python and each not in known]
-    before = [_cpu_time(each) for each in others]
+    try:
+        ids = {int(task.name) for task in _TASKS.iterdir()} - known
+    except OSError:
+        return []
+    before = {each: _cpu_time(each) for each in ids}
     end = time.perf_counter() + _LOOK_SECONDS
     while time.perf_counter() < end:
         pass
-    return any(_cpu_time(each) > then for each, then in zip(others, before, strict=True))
+    return [each for each, then in before.items() if _cpu_time(each) > then]
+
+
+def _started_at(thread_ids: list[int]) -> list[int]:
+    """Return the words of the C library's records of threads.
+
+    Among them are the addresses of the functions that the threads were started with.
+    """
+    words: list[int] = []
+    head, nbytes = ctypes.c_size_t(), ctypes.c_size_t()
+    number = _GET_ROBUST_LIST.get(platform.machine(), -1)
+    # through the file, since a thread may end meanwhile, and with it the memory
+    with suppress(OSError), _MEMORY.open("rb", buffering=0) as memory:
+        for each in thread_ids:
+            pointers = ctypes.byref(head), ctypes.byref(nbytes)
+            if ctypes.CDLL(None).syscall(number, each, *pointers) == 0 and head.value:
+                with suppress(OSError):
+                    record = os.pread(memory.fileno(), _RECORD_NBYTES, head.value)
+                    words += memoryview(record).cast("q")
+    return words
 
 
 def _clock_of(thread_id: int) -> int:
@@ -204,8 +233,8 @@ def _add(runtime: _Runtime, caller: int) -> None:
     words = pool_words()
     enter = compile_region()
     members = np.zeros(MAX_WORKERS + 1, np.int64)
-    # that of a team that has ended is used again, by the same caller or the next thread of its
-    # number: no other thread may be reading it
+    # the block of a team that has ended is reused, but only by a caller of the same number: another
+    # thread may be reading it
     mine = [team for team in _teams() if team_words(team)[TEAM.caller] == caller]
     free = [team for team in mine if team_words(team)[TEAM.cpu_time] < 0]
     block = free[0] if free else allocate_block()
@@ -220,7 +249,7 @@ def _add(runtime: _Runtime, caller: int) -> None:
     team[TEAM.members] = 0
     found = [int(each) for each in members if each]
     _State.members[block] = frozenset(found)
-    # with one thread it is of no use, and its block is used again
+    # a team of one thread is useless, and its block is reused
     team[TEAM.cpu_time] = 0 if len(found) > 1 else -1
     team[TEAM.clock] = _clock_of(found[-1])
     team[TEAM.caller] = caller

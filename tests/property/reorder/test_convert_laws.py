@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -50,20 +51,19 @@ def check(
     )
 
 
-@given(conversions(), st.integers(0, 2**31), st.booleans(), st.sampled_from([1, 1, 2, 3]))
+@given(
+    case=conversions(),
+    seed=st.integers(0, 2**31),
+    at_end=st.booleans(),
+    threads=st.sampled_from([1, 1, 2, 3]),
+)
 def test_a_reorder_that_converts_equals_its_definition_and_touches_nothing_else(
     case: tuple[MemoryDesc, MemoryDesc, Attr | None], seed: int, at_end: bool, threads: int
 ) -> None:
-    with forced_parts(threads):
-        check(case, seed, at_end=at_end, threads=threads)
-
-
-@given(conversions(), st.integers(0, 2**31), st.booleans(), st.sampled_from([1, 2]))
-def test_a_reorder_that_converts_through_lookups_does_the_same(
-    case: tuple[MemoryDesc, MemoryDesc, Attr | None], seed: int, at_end: bool, threads: int
-) -> None:
-    with few_boxes(), forced_parts(threads):
-        check(case, seed, at_end=at_end, threads=threads)
+    # with its own boxes, and with few, which have tables of offsets
+    for boxes in (nullcontext(), few_boxes()):
+        with boxes, forced_parts(threads):
+            check(case, seed, at_end=at_end, threads=threads)
 
 
 @pytest.mark.campaign

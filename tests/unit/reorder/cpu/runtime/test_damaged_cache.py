@@ -8,8 +8,14 @@ import random
 import subprocess
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
+
+from reorder.cpu.runtime import jit
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 _ROOT = Path(__file__).parents[5]
 
@@ -18,11 +24,16 @@ import numpy as np, reorder
 x = np.random.default_rng(0).random((2500, 2500), np.float32)
 assert (reorder.reorder(x, "ba").numpy() == x).all()
 """
-_PROGRAM = """
-import numpy as np, reorder
-x = np.random.default_rng(0).random((9, 64), np.float32)
+_WALKERS = """
 assert (reorder.reorder(x[:9].astype(np.float64), "ba").numpy() == x[:9]).all()
 assert (reorder.reorder(x[:5, :7], "ba", dtype="f64").numpy() == x[:5, :7]).all()
+"""
+# two kernels of one function, and one of another
+_KERNELS = """
+import numpy as np, reorder
+x = np.arange(63, dtype=np.float32).reshape(9, 7)
+for dtype in ("f64", "s32"):
+    assert (reorder.reorder(x, dtype=dtype).numpy() == x).all()
 """
 
 
@@ -34,7 +45,7 @@ def _run(folder: Path, *, uses_pool: bool) -> None:
         "PYTHONPATH": str(_ROOT),
     }
     ran = subprocess.run(
-        [sys.executable, "-c", _LARGE * uses_pool + _PROGRAM],
+        [sys.executable, "-c", (_LARGE + _WALKERS) * uses_pool + _KERNELS],
         env=environment,
         capture_output=True,
         text=True,
@@ -70,7 +81,22 @@ def _exchange(files: list[Path]) -> None:
         file.write_bytes(content)
 
 
-# a campaign has thirty rounds in three parts, with the code of the pool
+@pytest.mark.parametrize("damage", [_truncate, _flip])
+@pytest.mark.parametrize("suffix", [".nbi", ".nbc"])
+def test_a_damaged_file_is_as_if_it_were_not_there(
+    damage: Callable[[bytes, random.Random], bytes], suffix: str, tmp_path: Path
+) -> None:
+    rng = random.Random(0)  # noqa: S311 - which bytes are damaged
+    cache = jit._CacheFile(str(tmp_path), "kernel", "stamp")  # noqa: SLF001 - as numba calls it
+    for _ in range(100):
+        cache.save("key", b"code")
+        assert cache.load("key") == b"code"
+        (file,) = tmp_path.glob(f"*{suffix}")
+        file.write_bytes(damage(file.read_bytes(), rng))
+        assert cache.load("key") is None
+
+
+# a campaign has thirty rounds in three parts, with walkers and the code of the pool
 @pytest.mark.parametrize(
     ("rounds", "seed"),
     [(1, 0), *(pytest.param(10, part, marks=pytest.mark.campaign) for part in range(1, 4))],

@@ -13,7 +13,6 @@ from typing import Any
 
 import numba
 import numpy as np
-import pytest
 from numba.core.codegen import JITCodeLibrary
 from numba.core.registry import cpu_target
 
@@ -37,25 +36,24 @@ def test_what_is_kept_on_disk_carries_the_digest_of_all_sources() -> None:
         assert pickle.loads(code)[1] == stamp  # noqa: S301 - likewise
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
+def test_a_change_of_any_source_changes_the_digest(tmp_path: Path) -> None:
+    for package in ("memdesc", "reorder"):
+        ignored = shutil.ignore_patterns("__pycache__")
+        shutil.copytree(_PACKAGE.parent / package, tmp_path / package, ignore=ignored)
+    digests = [jit.digest_of(_PACKAGE), jit.digest_of(tmp_path / "reorder")]
+    assert digests[0] == digests[1]
+    for name in (
         "reorder/cpu/record.py",
         "reorder/cpu/target.py",
         "reorder/cpu/kernels/transpose.py",
         "reorder/cpu/schedule/program.py",
         "reorder/plan/nodes.py",
         "memdesc/dtypes.py",
-    ],
-)
-def test_a_change_of_any_source_changes_the_digest(name: str, tmp_path: Path) -> None:
-    for package in ("memdesc", "reorder"):
-        ignored = shutil.ignore_patterns("__pycache__")
-        shutil.copytree(_PACKAGE.parent / package, tmp_path / package, ignore=ignored)
-    assert jit.digest_of(tmp_path / "reorder") == jit.digest_of(_PACKAGE)
-    with (tmp_path / name).open("a", encoding="utf-8") as file:
-        file.write("#")
-    assert jit.digest_of(tmp_path / "reorder") != jit.digest_of(_PACKAGE)
+    ):
+        with (tmp_path / name).open("a", encoding="utf-8") as file:
+            file.write("#")
+        digests.append(jit.digest_of(tmp_path / "reorder"))
+    assert len(set(digests[1:])) == len(digests[1:])
 
 
 def test_functions_of_others_are_compiled_as_numba_does() -> None:
@@ -111,8 +109,7 @@ import numpy as np, reorder
 from memdesc import Extra, memory_desc
 x = np.random.default_rng(0).standard_normal((300, 500), np.float32)
 assert (reorder.reorder(x, "ba").numpy() == x).all()
-q = reorder.quantize(x, "s8", axis=0, desc="AB4b16a4b")
-reorder.dequantize(q)
+reorder.quantize(x, "s8", axis=0)
 desc = memory_desc(x.shape, "s8", "AB16b16a4b").with_extra(Extra(s8s8_mask=1))
 reorder.reorder(x, desc)
 """

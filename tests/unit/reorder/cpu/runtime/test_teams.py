@@ -9,14 +9,14 @@ import pytest
 
 from tests.unit.reorder.cpu.runtime.openmp import RUNTIMES, environment_of
 
-# The scenarios that take longest run with the second runtime as a campaign.
-_LONG = [
+# With the second runtime, scenarios that do not depend on it run as a campaign.
+_FIRST = [
     pytest.param(runtime, marks=[pytest.mark.campaign] if number else [])
     for number, runtime in enumerate(RUNTIMES)
 ]
 
 _HEAD = """
-import ctypes, sys, time, threading
+import ctypes, os, sys, time, threading
 import numpy as np, reorder
 from memdesc import memory_desc
 from reorder.cpu.runtime import teams
@@ -53,6 +53,11 @@ def moves_on_a_team(runtime, seconds=200, move=move):
         if move():
             return True
     return False
+
+def threads():
+    # those of Python, and so of the pool, aside
+    python = {thread.native_id for thread in threading.enumerate()}
+    return {int(name) for name in os.listdir("/proc/self/task")} - python
 """
 
 
@@ -68,11 +73,8 @@ def _run(body: str, *libraries: str, **settings: str) -> None:
     assert ran.returncode == 0, ran.stderr
 
 
-@pytest.mark.parametrize("runtime", RUNTIMES)
-def test_a_team_that_is_awake_runs_jobs(runtime: str) -> None:
-    _run(
-        """
-assert moves_on_a_team(openmp)
+_SCENARIOS = {
+    "a prepared reorder": """
 run, out = reorder.prepare(plan), np.zeros(x.size, np.float32)
 def move_prepared():
     before = pool_jobs()
@@ -81,11 +83,58 @@ def move_prepared():
     return pool_jobs() == before
 assert moves_on_a_team(openmp, move=move_prepared)
 """,
-        runtime,
-    )
+    "a forked child never enters a team": """
+def child():
+    assert teams.runtimes() == []
+    for _ in range(20):
+        assert not move()
+for _ in range(3):
+    openmp.region(); reap(fork(child))
+assert moves_on_a_team(openmp)
+""",
+    "each thread has its own team": """
+found = []
+def work():
+    found.append(moves_on_a_team(openmp))
+for _ in range(2):
+    started = [threading.Thread(target=work) for _ in range(2)]
+    for thread in started: thread.start()
+    for thread in started: thread.join()
+assert found == [True] * 4, found
+assert moves_on_a_team(openmp)
+""",
+    "a call inside of a parallel region uses the pool": """
+caller, found = threading.get_ident(), []
+def inside():
+    if threading.get_ident() == caller:
+        found.extend(move() for _ in range(20))
+openmp.region_of(inside)
+assert found == [False] * 20
+""",
+    # no more threads than cores: GNU's runtime lets others sleep at once
+    "a team that changes its size is found again": """
+openmp.library.omp_set_num_threads(1)
+for _ in range(40):
+    openmp.region()
+    assert not move()
+openmp.library.omp_set_num_threads(2)
+assert moves_on_a_team(openmp)
+""",
+}
 
 
-@pytest.mark.parametrize("runtime", _LONG)
+@pytest.mark.parametrize("runtime", RUNTIMES)
+def test_a_team_that_is_awake_runs_jobs(runtime: str) -> None:
+    _run("assert moves_on_a_team(openmp)", runtime)
+
+
+@pytest.mark.parametrize("runtime", _FIRST)
+def test_teams_of_children_of_threads_and_inside_of_regions(runtime: str) -> None:
+    bodies = [f"print({name!r})\n{body}" for name, body in _SCENARIOS.items()]
+    _run("assert moves_on_a_team(openmp)\n" + "\n".join(bodies), runtime)
+
+
+@pytest.mark.parametrize("runtime", _FIRST)
 def test_a_team_that_sleeps_is_left_alone(runtime: str) -> None:
     _run(
         """
@@ -102,91 +151,47 @@ def test_a_process_without_a_runtime_runs_jobs_on_the_pool() -> None:
     _run("for _ in range(20): assert not move()\nassert teams.runtimes() == []")
 
 
-@pytest.mark.parametrize("runtime", _LONG)
+@pytest.mark.parametrize("runtime", _FIRST)
+def test_a_search_makes_no_threads_where_those_of_another_library_are_awake(runtime: str) -> None:
+    _run(
+        """
+class Product:
+    region = staticmethod(lambda: x @ wanted)
+Product.region()
+before = threads()
+assert not moves_on_a_team(Product, 0.2)
+assert threads() == before
+""",
+        runtime,
+        OPENBLAS_NUM_THREADS="2",
+    )
+
+
+@pytest.mark.parametrize("runtime", _FIRST)
 def test_the_environment_turns_teams_off(runtime: str) -> None:
     _run(
-        "assert not moves_on_a_team(openmp, 0.5)\nassert teams.runtimes() == []",
+        "assert not moves_on_a_team(openmp, 0.1)\nassert teams.runtimes() == []",
         runtime,
         MEMDESC_OPENMP="0",
     )
 
 
-@pytest.mark.parametrize("runtime", _LONG)
-def test_a_forked_child_never_enters_a_team(runtime: str) -> None:
-    _run(
-        """
-def child():
-    assert teams.runtimes() == []
-    for _ in range(20):
-        assert not move()
-assert moves_on_a_team(openmp)
-for _ in range(3):
-    openmp.region(); reap(fork(child))
-assert moves_on_a_team(openmp)
-""",
-        runtime,
-    )
-
-
-@pytest.mark.parametrize("runtime", _LONG)
-def test_each_thread_has_its_own_team(runtime: str) -> None:
-    _run(
-        """
-found = []
-def work():
-    found.append(moves_on_a_team(openmp))
-for _ in range(2):
-    threads = [threading.Thread(target=work) for _ in range(2)]
-    for thread in threads: thread.start()
-    for thread in threads: thread.join()
-assert found == [True] * 4, found
-assert moves_on_a_team(openmp)
-""",
-        runtime,
-    )
-
-
-@pytest.mark.parametrize("runtime", _LONG)
-def test_a_call_inside_of_a_parallel_region_uses_the_pool(runtime: str) -> None:
-    _run(
-        """
-assert moves_on_a_team(openmp)
-caller, found = threading.get_ident(), []
-def inside():
-    if threading.get_ident() == caller:
-        found.extend(move() for _ in range(20))
-openmp.region_of(inside)
-assert found == [False] * 20
-""",
-        runtime,
-    )
-
-
-@pytest.mark.parametrize("runtime", _LONG)
-def test_a_team_that_changes_its_size_is_found_again(runtime: str) -> None:
-    # no more threads than cores: GNU's runtime lets others sleep at once
-    _run(
-        """
-assert moves_on_a_team(openmp)
-openmp.library.omp_set_num_threads(1)
-for _ in range(40):
-    openmp.region()
-    assert not move()
-openmp.library.omp_set_num_threads(2)
-assert moves_on_a_team(openmp)
-""",
-        runtime,
-    )
-
-
 @pytest.mark.skipif(len(RUNTIMES) < 2, reason="only one OpenMP runtime is installed")
-def test_of_several_runtimes_the_one_that_is_awake_is_used() -> None:
+@pytest.mark.parametrize(
+    "order", [1, pytest.param(-1, marks=pytest.mark.campaign)], ids=["in order", "reversed"]
+)
+def test_of_several_runtimes_the_one_that_is_awake_is_used(order: int) -> None:
     _run(
         """
-for runtime in (*runtimes, *runtimes):
+# a search makes no threads in the other one
+openmp.region()
+before = threads()
+assert moves_on_a_team(openmp)
+assert threads() == before
+for runtime in (*runtimes[1:], *runtimes):
     assert moves_on_a_team(runtime)
 """,
-        *RUNTIMES,
+        *RUNTIMES[::order],
         # each spins for a short time only
         OMP_WAIT_POLICY="",
         GOMP_SPINCOUNT="100000",

@@ -1,8 +1,8 @@
 """A program that reorders on threads and in forked children; run by test_threads.py.
 
-Arguments: the scenario, and the library of an OpenMP runtime, if each reorder is to follow a
-parallel region. A child that dies or hangs, a wrong element and a dead thread all end it with a
-failure.
+Arguments: the scenarios, separated by commas, and the library of an OpenMP runtime, if each reorder
+is to follow a parallel region. A child that dies or hangs, a wrong element and a dead thread all
+end it with a failure.
 """
 
 from __future__ import annotations
@@ -198,6 +198,21 @@ def leave() -> None:
     time.sleep(0.1)
 
 
+def count() -> None:
+    """Count the threads that were started: no more than two threads reorder."""
+    move_a_little()
+    started = sum(thread.name == "reorder" for thread in threading.enumerate())
+    # where one core may be used, there is none
+    assert started == min(1, len(os.sched_getaffinity(0)) - 1), started
+
+
+def compile_joined() -> None:
+    """Compile the walker of the jobs of one reorder as one."""
+    from reorder.cpu.runtime.joined import joined_walker_at
+
+    assert joined_walker_at()
+
+
 if __name__ == "__main__":
     faulthandler.dump_traceback_later(3 * _PATIENCE, exit=True)
     if sys.argv[2]:
@@ -211,9 +226,11 @@ if __name__ == "__main__":
                 runtime.region()
 
         _Before.call = region  # type: ignore[method-assign] # set once, before the scenario
-    {
+    scenarios = {
         function.__name__: function
         for function in (
+            compile_joined,
+            count,
             crowds,
             fork_first,
             fork_after,
@@ -222,4 +239,6 @@ if __name__ == "__main__":
             fork_pool,
             leave,
         )
-    }[sys.argv[1]]()
+    }
+    for name in sys.argv[1].split(","):
+        scenarios[name]()
